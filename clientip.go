@@ -1,0 +1,148 @@
+package ratelimit
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"github.com/go-tokenbucket/ratelimit/internal/clientip"
+)
+
+// RemoteIP is the address of the TCP peer, as "ip:192.0.2.1" or "ip:2001:db8::/64". It cannot be forged,
+// but behind a proxy it is the proxy's: use ClientIP there. No key: the peer has no IP address.
+func RemoteIP() KeyFunc { return ClientIP(IPConfig{}) }
+
+// IPConfig says which proxies ClientIP believes. Set at most one of TrustedProxies and ProxyCount; the
+// zero value believes nobody and takes the TCP peer.
+type IPConfig struct {
+	// TrustedProxies are the networks of your proxies. If the TCP peer is one of them, the client is the
+	// last address in Header that is not; a peer that is not is the client itself, whatever its
+	// headers say. Without an address in Header a trusted peer is the client itself, as in a proxy's own
+	// health checks.
+	//
+	//	TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	TrustedProxies []netip.Prefix
+
+	// ProxyCount is how many proxies stand in front, each of which adds its peer's address to Header: the
+	// client is the entry of that number from the right. Use it where the proxies' addresses are not
+	// known, and only if nobody can reach the server around them. No key: there are fewer entries.
+	ProxyCount int
+
+	// Header is the forwarding header that the proxies write: "X-Forwarded-For", the default, or
+	// "Forwarded" (RFC 7239). The other one is ignored.
+	Header string
+
+	// EdgeHeader, if set, is a header that your edge sets to the client's address alone, replacing what
+	// the client sent, such as "CF-Connecting-IP" or "X-Real-IP". With TrustedProxies it is read only
+	// from those peers, and without only if nobody can reach the server around the edge. No key: it is
+	// absent or not an address. Do not set it together with ProxyCount or Header.
+	EdgeHeader string
+
+	// IPv6Bits is the length of the prefix by which IPv6 clients are told apart, from 32 to 128; default
+	// 64, the least that a client can pick its addresses from.
+	IPv6Bits int
+}
+
+// ClientIP is the address of the client behind proxies, as RemoteIP writes it. What follows from a
+// malformed header is no key, never another client's: the walk from the right ends at the first entry
+// that is not an address. It panics on a contradictory cfg, naming each field at fault.
+func ClientIP(cfg IPConfig) KeyFunc {
+	if faults := cfg.faults(); len(faults) > 0 {
+		panic("ratelimit: ClientIP: " + strings.Join(faults, "; "))
+	}
+	bits := 64
+	if cfg.IPv6Bits != 0 {
+		bits = cfg.IPv6Bits
+	}
+	find := cfg.finder()
+	return func(r *http.Request) (string, error) {
+		addr, ok := find(r)
+		if !ok {
+			return "", ErrNoKey
+		}
+		return ipKey(addr, bits), nil
+	}
+}
+
+func (cfg IPConfig) faults() (faults []string) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	for _, p := range cfg.TrustedProxies {
+		if !p.IsValid() {
+			fault("TrustedProxies: holds an invalid prefix: must be like 10.0.0.0/8")
+		} else if p.Addr().Is4In6() {
+			fault("TrustedProxies: %v: must be written as IPv4", p)
+		}
+	}
+	if cfg.ProxyCount < 0 {
+		fault("ProxyCount %d: must not be negative", cfg.ProxyCount)
+	}
+	if len(cfg.TrustedProxies) > 0 && cfg.ProxyCount != 0 {
+		fault("ProxyCount: must not be set together with TrustedProxies")
+	}
+	switch textproto.CanonicalMIMEHeaderKey(cfg.Header) {
+	case "":
+	case "X-Forwarded-For", "Forwarded":
+		if len(cfg.TrustedProxies) == 0 && cfg.ProxyCount == 0 && cfg.EdgeHeader == "" {
+			fault("Header %q: must come with TrustedProxies or ProxyCount, or nobody is believed", cfg.Header)
+		}
+	default:
+		fault(`Header %q: must be "X-Forwarded-For" or "Forwarded"; for a single address use EdgeHeader`, cfg.Header)
+	}
+	if cfg.EdgeHeader != "" && (cfg.ProxyCount != 0 || cfg.Header != "") {
+		fault("EdgeHeader: must not be set together with ProxyCount or Header")
+	}
+	if cfg.IPv6Bits != 0 && (cfg.IPv6Bits < 32 || cfg.IPv6Bits > 128) {
+		fault("IPv6Bits %d: must be from 32 to 128", cfg.IPv6Bits)
+	}
+	return faults
+}
+
+// finder returns how the client's address is found, under the trust model of cfg.
+func (cfg IPConfig) finder() func(*http.Request) (netip.Addr, bool) {
+	trusted := append([]netip.Prefix(nil), cfg.TrustedProxies...)
+	chain := chainOf(cfg.Header)
+	switch edge := textproto.CanonicalMIMEHeaderKey(cfg.EdgeHeader); {
+	case edge != "" && len(trusted) == 0:
+		return func(r *http.Request) (netip.Addr, bool) { return clientip.FromEdge(r.Header[edge]) }
+	case edge != "":
+		return func(r *http.Request) (netip.Addr, bool) {
+			peer, ok := clientip.Peer(r.RemoteAddr)
+			if !ok || !slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(peer) }) {
+				return peer, ok
+			}
+			return clientip.FromEdge(r.Header[edge])
+		}
+	case cfg.ProxyCount > 0:
+		return func(r *http.Request) (netip.Addr, bool) { return clientip.FromCount(cfg.ProxyCount, chain(r)) }
+	case len(trusted) > 0:
+		return func(r *http.Request) (netip.Addr, bool) {
+			peer, ok := clientip.Peer(r.RemoteAddr)
+			if !ok {
+				return peer, false
+			}
+			return clientip.FromTrusted(peer, trusted, chain(r))
+		}
+	default:
+		return func(r *http.Request) (netip.Addr, bool) { return clientip.Peer(r.RemoteAddr) }
+	}
+}
+
+func chainOf(header string) func(*http.Request) clientip.Chain {
+	if textproto.CanonicalMIMEHeaderKey(header) == "Forwarded" {
+		return func(r *http.Request) clientip.Chain { return clientip.Forwarded(r.Header["Forwarded"]) }
+	}
+	return func(r *http.Request) clientip.Chain { return clientip.XForwardedFor(r.Header["X-Forwarded-For"]) }
+}
+
+// ipKey writes an address as a key, with IPv6 cut to bits.
+func ipKey(addr netip.Addr, bits int) string {
+	key := append(make([]byte, 0, len("ip:")+43), "ip:"...)
+	if addr.Is4() || bits == 128 {
+		return string(addr.AppendTo(key))
+	}
+	prefix, _ := addr.Prefix(bits) // IPConfig.faults has checked bits
+	return string(prefix.AppendTo(key))
+}

@@ -1,0 +1,122 @@
+package ratelimit
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// Never is the RetryAfter of a request that cannot succeed however long its client waits, because its
+// cost is above the burst.
+const Never = store.Never
+
+// A Decision is what the limiters said of one request.
+type Decision struct {
+	// Allowed says whether the request goes on. If an error came with the Decision, Allowed follows from
+	// that: false without a key, else as FailClosed says.
+	Allowed bool
+
+	// Results holds what each policy said, in the order of the policies. Policies that did not apply
+	// have none. Where limiters are stacked, those of the outer ones come first.
+	Results []Result
+
+	// At is when the decision was made.
+	At time.Time
+
+	// values is room for the header values of a decision, so that they need no allocation of their own.
+	values [3]string
+}
+
+// A Result is what one policy said of a request.
+type Result struct {
+	// Policy is the policy's name, and Key whom the request counts for.
+	Policy, Key string
+
+	// Limit is the limit that applied, and Cost how many tokens of it the request asked for.
+	Limit Limit
+	Cost  int64
+
+	// Shadow says that the policy only measures. If its State is not Allowed, it would have denied.
+	Shadow bool
+
+	// State is what the bucket answered. A policy may have allowed a request that another denied; then
+	// its bucket was not charged.
+	store.State
+}
+
+// Tightest returns the result that a client should go by, nil if no policy applied: of a denied request
+// the one that takes longest to allow it, else the one with least remaining.
+func (d *Decision) Tightest() *Result {
+	var tightest *Result
+	for i := range d.Results {
+		r := &d.Results[i]
+		if r.Shadow || !d.Allowed && r.Allowed {
+			continue
+		}
+		if tightest == nil || r.tighter(tightest) {
+			tightest = r
+		}
+	}
+	return tightest
+}
+
+func (r *Result) tighter(than *Result) bool {
+	if r.RetryAfter != than.RetryAfter {
+		return r.RetryAfter > than.RetryAfter
+	}
+	if r.Remaining != than.Remaining {
+		return r.Remaining < than.Remaining
+	}
+	return r.ResetAfter > than.ResetAfter
+}
+
+// RetryAfter returns how long the client of a denied request should wait until every policy would allow
+// it, if nobody else uses its tokens: 0 if it was allowed, Never if it never will be. With stacked
+// limiters that includes the outer ones, which allowed this request but were charged for it.
+func (d *Decision) RetryAfter() time.Duration {
+	if d.Allowed {
+		return 0
+	}
+	var longest time.Duration
+	for i := range d.Results {
+		if r := &d.Results[i]; !r.Shadow {
+			longest = max(longest, r.next())
+		}
+	}
+	return longest
+}
+
+// next returns how long until a bucket can pay the same cost again.
+func (r *Result) next() time.Duration {
+	if !r.Allowed {
+		return r.RetryAfter
+	}
+	// The bucket is full after ResetAfter, and was able to pay while less than Cost was missing.
+	limit, err := r.Limit.compile()
+	if err != nil || r.Cost <= 0 {
+		return 0
+	}
+	spare := (limit.Capacity - r.Cost*limit.Unit) / limit.Refill
+	return max(0, r.ResetAfter-time.Duration(spare)*time.Microsecond)
+}
+
+// Denied returns the names of the policies that denied the request.
+func (d *Decision) Denied() []string {
+	var names []string
+	for i := range d.Results {
+		if r := &d.Results[i]; !r.Allowed && !r.Shadow {
+			names = append(names, r.Policy)
+		}
+	}
+	return names
+}
+
+type decisionKey struct{}
+
+// FromContext returns the Decision about the request that ctx belongs to, also in a Deny handler. It is
+// false where no limiter decided: outside of one, on a skipped request, or when the store failed.
+func FromContext(ctx context.Context) (*Decision, bool) {
+	d, ok := ctx.Value(decisionKey{}).(*Decision)
+	return d, ok
+}

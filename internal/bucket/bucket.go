@@ -1,0 +1,128 @@
+package bucket
+
+import "math/bits"
+
+// Never is the number of microseconds until a charge that can never be admitted.
+const Never = -1
+
+// A Bucket is what is stored of a bucket. The zero value is a bucket that was never charged, or was
+// forgotten since: it is full.
+type Bucket struct {
+	Tokens     int64 // in credits of Unit a token; below zero in debt
+	Unit       int64 // of the Limit it was last charged under; 0 in the zero value
+	LastRefill int64 // the latest time it was charged, in microseconds
+}
+
+// Advance returns b as it stands at now under l, refilled for the time since LastRefill. LastRefill
+// never moves backwards: a time before it neither grants nor drains anything.
+//
+// A bucket charged under another limit keeps its tokens, rounded down to a credit of the new unit and
+// cut to the new capacity, so that changing a limit neither refills a bucket nor leaves it stuck.
+func (l Limit) Advance(b Bucket, now int64) Bucket {
+	if b.Unit == 0 {
+		return Bucket{Tokens: l.Capacity, Unit: l.Unit, LastRefill: now}
+	}
+	if b.Unit != l.Unit {
+		b.Tokens, b.Unit = rescale(b.Tokens, b.Unit, l.Unit), l.Unit
+	}
+	b.Tokens = min(b.Tokens, l.Capacity)
+	if now <= b.LastRefill {
+		return b
+	}
+	// In 128 bits: the time since the last refill is unbounded, and the product with it.
+	hi, added := bits.Mul64(uint64(now-b.LastRefill), uint64(l.Refill))
+	if hi != 0 || added >= uint64(l.Capacity-b.Tokens) {
+		b.Tokens = l.Capacity
+	} else {
+		b.Tokens += int64(added)
+	}
+	b.LastRefill = now
+	return b
+}
+
+// Reanchor returns b with its last refill moved to now if it lies further ahead than the time to
+// full. Only a clock that was set back explains that, such as that of a failed-over server, and
+// without it the bucket would stay frozen until the clock catches up. Nothing is granted. It is right
+// only for a single clock: between clocks that disagree, each switch would grant the difference.
+func (l Limit) Reanchor(b Bucket, now int64) Bucket {
+	if b.LastRefill-now > l.Fill() {
+		b.LastRefill = now
+	}
+	return b
+}
+
+// Need returns the credits that cost tokens are worth: negative for a refund, more than Capacity for a
+// cost that no full bucket could pay.
+func (l Limit) Need(cost int64) int64 {
+	switch most := 2 * MaxCredits / l.Unit; {
+	case cost > l.Capacity/l.Unit:
+		return l.Capacity + 1
+	case cost < -most:
+		return -2 * MaxCredits // fills a bucket from any debt
+	default:
+		return cost * l.Unit
+	}
+}
+
+// Debt returns the credits that l refills within wait microseconds: how far below zero a charge may go
+// that is ready to wait so long. A wait counts as MaxWait if it is longer, and a debt is at most
+// MaxCredits.
+func (l Limit) Debt(wait int64) int64 {
+	if wait = min(max(0, wait), MaxWait); wait > MaxCredits/l.Refill {
+		return MaxCredits
+	}
+	return wait * l.Refill
+}
+
+// Grants returns how many of count charges of need credits a bucket of tokens can pay, one after
+// another, going at most debt credits below zero. A charge that takes nothing is always granted, also
+// by a bucket in debt.
+func (l Limit) Grants(tokens, need, debt, count int64) int64 {
+	switch {
+	case need <= 0:
+		return count
+	case need > l.Capacity || tokens+debt < need:
+		return 0
+	default:
+		return min(count, (tokens+debt)/need)
+	}
+}
+
+// Charge returns tokens after count charges of need credits that Grants granted: less, or after a
+// refund more, but never above Capacity.
+func (l Limit) Charge(tokens, need, count int64) int64 {
+	if need < 0 {
+		return tokens + min(l.Capacity-tokens, mulDiv(-need, count, 1))
+	}
+	return tokens - need*count
+}
+
+// RetryAfter returns the microseconds, rounded up, until a bucket of tokens could pay need credits
+// going at most debt below zero: 0 if it can now, Never if it never can.
+func (l Limit) RetryAfter(tokens, need, debt int64) int64 {
+	switch {
+	case need <= 0 || tokens+debt >= need && need <= l.Capacity:
+		return 0
+	case need > l.Capacity:
+		return Never
+	default:
+		return ceilDiv(need-debt-tokens, l.Refill)
+	}
+}
+
+// ResetAfter returns the microseconds, rounded up, until a bucket of tokens is full.
+func (l Limit) ResetAfter(tokens int64) int64 { return ceilDiv(l.Capacity-tokens, l.Refill) }
+
+// Remaining returns the whole tokens in a bucket of tokens, none in debt.
+func (l Limit) Remaining(tokens int64) int64 { return max(0, tokens) / l.Unit }
+
+// Wait returns the microseconds, rounded up, until a bucket of tokens is out of debt.
+func (l Limit) Wait(tokens int64) int64 { return ceilDiv(max(0, -tokens), l.Refill) }
+
+// rescale returns tokens of unit from as tokens of unit to, rounded down, a debt at most MaxCredits.
+func rescale(tokens, from, to int64) int64 {
+	if tokens < 0 {
+		return -min(mulDivUp(-tokens, to, from), MaxCredits)
+	}
+	return mulDiv(tokens, to, from)
+}

@@ -1,0 +1,122 @@
+// Package bucket is the arithmetic of a token bucket, in integers: pure functions that take the
+// time as a parameter and keep nothing.
+//
+// A token is worth Unit credits and every microsecond adds Refill credits, with Unit/Refill the
+// microseconds per token in lowest terms. So 3 per second is exact (a token is 1,000,000 credits, a
+// microsecond adds 3), and "after RetryAfter the request is admitted" is a theorem, not luck.
+//
+// The same arithmetic runs in Redis as lua/take.lua, where every number is a double. Hence the bounds
+// below: no value and no intermediate result passes 2^53, and both give the same answers bit for bit.
+package bucket
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+const (
+	// MaxCredits bounds a bucket's capacity and, as a debt, how far below zero it may go, so that
+	// the distance between the two, which a charge may have to wait for, stays within 2^53.
+	MaxCredits = 1 << 52
+
+	// MaxFill bounds the time from empty to full, and MaxWait the time out of debt, in microseconds (71
+	// and 35 years): a key's expiry, after twice the one and once the other, is a Unix time within 2^53.
+	MaxFill = 1 << 51
+	MaxWait = 1 << 50
+
+	// minUnit is how fine a token must stay when a limit is approximated: rounding the unit up by
+	// less than one credit then slows the rate by less than 1e-9.
+	minUnit = 1_000_000_000
+)
+
+// A Limit is a rate and a capacity in credits. Make it with NewLimit.
+type Limit struct {
+	Unit     int64 // credits that one token is worth
+	Refill   int64 // credits that one microsecond adds
+	Capacity int64 // credits of a full bucket
+}
+
+// NewLimit compiles rate tokens per per, and a capacity of burst tokens. A limit too fine for
+// MaxCredits is approximated from below, slower by less than 1e-9, never faster. The error names each
+// field that is wrong (Rate, Per, Burst) and what would fit.
+func NewLimit(rate int64, per time.Duration, burst int64) (Limit, error) {
+	var faults []error
+	if rate < 1 || rate > MaxCredits {
+		faults = append(faults, fmt.Errorf("Rate %d: must be from 1 to %d tokens", rate, int64(MaxCredits)))
+	}
+	if per <= 0 {
+		faults = append(faults, fmt.Errorf("Per %v: must be longer than 0", per))
+	}
+	if burst < 1 || burst > MaxCredits {
+		faults = append(faults, fmt.Errorf("Burst %d: must be from 1 to %d tokens", burst, int64(MaxCredits)))
+	}
+	if faults != nil {
+		return Limit{}, errors.Join(faults...)
+	}
+
+	// 1,000 × rate tokens per per nanoseconds is the same rate per microsecond.
+	g := gcd(1000*rate, int64(per))
+	l := Limit{Unit: int64(per) / g, Refill: 1000 * rate / g}
+	finest := MaxCredits / burst
+	if l.Unit > finest {
+		refill := mulDiv(l.Refill, finest, l.Unit)
+		if refill == 0 || finest <= minUnit {
+			most := max(MaxCredits/l.Unit, min(MaxCredits/(minUnit+1), mulDiv(l.Refill, MaxCredits, l.Unit)))
+			return Limit{}, fmt.Errorf("Burst %d: does not fit a rate of %d per %v: must be at most %d", burst, rate, per, most)
+		}
+		// Up: a dearer token is a slower rate, and a limit must not be exceeded.
+		unit := mulDivUp(l.Unit, refill, l.Refill)
+		l = Limit{Unit: unit, Refill: refill}
+	}
+	l.Capacity = burst * l.Unit
+
+	if l.Refill > l.Capacity {
+		return Limit{}, fmt.Errorf("Burst %d: refills within a microsecond at %d per %v: must be at least %d", burst, rate, per, ceilDiv(l.Refill, l.Unit))
+	}
+	if l.Fill() > MaxFill {
+		return Limit{}, fmt.Errorf("Burst %d: takes over 71 years to refill at %d per %v: must be at most %d", burst, rate, per, mulDiv(MaxFill, l.Refill, l.Unit))
+	}
+	return l, nil
+}
+
+// Fill returns the time from empty to full in microseconds, rounded up.
+func (l Limit) Fill() int64 { return ceilDiv(l.Capacity, l.Refill) }
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// mulDiv returns a*b/c rounded down, for a, b >= 0 and c > 0, and 2*MaxCredits where it would be more.
+func mulDiv(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	return div(hi, lo, c)
+}
+
+// mulDivUp is mulDiv rounded up.
+func mulDivUp(a, b, c int64) int64 {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	lo, carry := bits.Add64(lo, uint64(c-1), 0)
+	return div(hi+carry, lo, c)
+}
+
+func div(hi, lo uint64, c int64) int64 {
+	if hi >= uint64(c) {
+		return 2 * MaxCredits
+	}
+	q, _ := bits.Div64(hi, lo, uint64(c))
+	return int64(min(q, 2*MaxCredits))
+}
+
+// ceilDiv returns a/b rounded up, for a >= 0 and b > 0.
+func ceilDiv(a, b int64) int64 {
+	q := a / b
+	if a%b != 0 {
+		q++
+	}
+	return q
+}

@@ -1,0 +1,109 @@
+package clientip
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// maxEntry is the length in bytes, whitespace included, of the longest entry
+// that is read. The longest address with brackets and a port has 53 bytes; the
+// rest is room for a zone.
+const maxEntry = 256
+
+// Peer returns the address of the TCP peer from [net/http.Request.RemoteAddr]:
+// "192.0.2.1:1234", "[2001:db8::1]:1234", or either without a port.
+//
+// It reports false for anything else, such as the "" and "@" of Unix sockets,
+// and for the unspecified addresses.
+func Peer(remoteAddr string) (netip.Addr, bool) {
+	return parse(remoteAddr)
+}
+
+// Parse returns the address in one entry of a forwarding header: an IPv4
+// address, also with a port, or an IPv6 address, also in brackets, then also
+// with a port. Spaces and tabs around the entry are ignored.
+//
+// It reports false for anything else: host names, the identifiers "unknown" and
+// "_hidden" of RFC 7239 section 6, IPv4 addresses of fewer than four numbers or
+// with leading zeros, ports that are not one to five digits up to 65535, the
+// unspecified addresses, and entries of more than 256 bytes.
+func Parse(s string) (netip.Addr, bool) {
+	if len(s) > maxEntry {
+		return netip.Addr{}, false
+	}
+	return parse(trimOWS(s))
+}
+
+func parse(s string) (netip.Addr, bool) {
+	if strings.HasPrefix(s, "[") {
+		return parseBracketed(s)
+	}
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return parseIPv4(s)
+	}
+	// Two colons or more are those of an IPv6 address, which cannot have a port
+	// without brackets.
+	if strings.IndexByte(s[:i], ':') >= 0 {
+		return parseIPv6(s)
+	}
+	if !isPort(s[i+1:]) {
+		return netip.Addr{}, false
+	}
+	return parseIPv4(s[:i])
+}
+
+func parseBracketed(s string) (netip.Addr, bool) {
+	host, port, ok := strings.Cut(s[1:], "]")
+	if !ok || port != "" && (port[0] != ':' || !isPort(port[1:])) {
+		return netip.Addr{}, false
+	}
+	return parseIPv6(host)
+}
+
+// parseIPv4 parses s, which has no colon and thus cannot be IPv6.
+func parseIPv4(s string) (netip.Addr, bool) {
+	addr, err := netip.ParseAddr(s)
+	if err != nil || addr.IsUnspecified() {
+		return netip.Addr{}, false
+	}
+	return addr, true
+}
+
+func parseIPv6(s string) (netip.Addr, bool) {
+	// The zone goes before netip sees it, because netip would intern it: an
+	// allocation for every zone that a client makes up.
+	s, zone, zoned := strings.Cut(s, "%")
+	if zoned && zone == "" {
+		return netip.Addr{}, false
+	}
+	addr, err := netip.ParseAddr(s)
+	if err != nil || !addr.Is6() {
+		return netip.Addr{}, false
+	}
+	return normalize(addr)
+}
+
+// normalize returns the one form of addr that makes a key, or false if there is
+// none.
+func normalize(addr netip.Addr) (netip.Addr, bool) {
+	addr = addr.Unmap().WithZone("")
+	if !addr.IsValid() || addr.IsUnspecified() {
+		return netip.Addr{}, false
+	}
+	return addr, true
+}
+
+func isPort(s string) bool {
+	if s == "" || len(s) > 5 {
+		return false
+	}
+	n := 0
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+		n = 10*n + int(s[i]-'0')
+	}
+	return n <= 65535
+}

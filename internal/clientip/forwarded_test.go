@@ -1,0 +1,168 @@
+package clientip
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestForwarded(t *testing.T) {
+	for _, tt := range []chainTest{
+		{"No lines have no entries", nil, ""},
+		{"An empty line has no entries", []string{""}, ""},
+		{"A line of commas has no entries", []string{" ,\t,,"}, ""},
+		{"A token is an IPv4 address", []string{"for=192.0.2.1"}, "192.0.2.1"},
+		{"A quoted string is an IPv4 address", []string{`for="192.0.2.1"`}, "192.0.2.1"},
+		{"A quoted string is an IPv4 address with a port", []string{`for="192.0.2.1:4711"`}, "192.0.2.1"},
+		{"A quoted string is an IPv6 address in brackets", []string{`for="[2001:db8::1]"`}, "2001:db8::1"},
+		{"A quoted string is an IPv6 address with a port", []string{`for="[2001:db8::1]:4711"`}, "2001:db8::1"},
+		{"Mapped IPv4 is unmapped", []string{`for="[::ffff:192.0.2.1]"`}, "192.0.2.1"},
+		{"A zone is dropped", []string{`for="[fe80::1%a,b;c]"`}, "fe80::1"},
+		{"Names of parameters have no case", []string{"FOR=192.0.2.1, fOr=192.0.2.2"}, "192.0.2.2 192.0.2.1"},
+		{"Other parameters are ignored", []string{"by=203.0.113.43;for=192.0.2.1;proto=https;host=a.example"}, "192.0.2.1"},
+		{"Names that contain for are others", []string{"forx=evil;for=192.0.2.1;xfor=evil"}, "192.0.2.1"},
+		{"A list is read from the right", []string{"for=192.0.2.1, for=192.0.2.2,for=192.0.2.3"}, "192.0.2.3 192.0.2.2 192.0.2.1"},
+		{"Lines are one list", []string{"for=192.0.2.1", "for=192.0.2.2, for=192.0.2.3"}, "192.0.2.3 192.0.2.2 192.0.2.1"},
+		{"Whitespace around separators is ignored", []string{" for=192.0.2.1\t; proto=http ,\tfor=192.0.2.2 "}, "192.0.2.2 192.0.2.1"},
+		{"Empty elements are skipped", []string{",for=192.0.2.1, ,\t,for=192.0.2.2,"}, "192.0.2.2 192.0.2.1"},
+		{"Empty parameters are ignored", []string{";;for=192.0.2.1; ;"}, "192.0.2.1"},
+		{"A quoted comma does not separate", []string{`host="a, for=198.51.100.1, b";for=192.0.2.1`}, "192.0.2.1"},
+		{"A quoted semicolon does not separate", []string{`host="a;for=198.51.100.1";for=192.0.2.1`}, "192.0.2.1"},
+		{"An escaped quote does not close", []string{`host="\", for=198.51.100.1, \"";for=192.0.2.1`}, "192.0.2.1"},
+		{"An escaped quote does not close before a comma", []string{`for=192.0.2.1, host="a\\\", for=198.51.100.1";for=192.0.2.2`}, "192.0.2.2 192.0.2.1"},
+		{"An escaped backslash lets a quote close before a comma", []string{`for=192.0.2.1;host="a\\", for=192.0.2.2;host="\\\\"`}, "192.0.2.2 192.0.2.1"},
+		{"An escaped backslash does not escape", []string{`host="\\";for=192.0.2.1`}, "192.0.2.1"},
+		{"Escaped characters are themselves", []string{`for="\1\92.0.2\.1"`}, "192.0.2.1"},
+		{"An empty quoted string is a value", []string{`host="";for=192.0.2.1`}, "192.0.2.1"},
+		{"Quoted bytes need not be UTF-8", []string{"host=\"\xff\xfe\";for=192.0.2.1"}, "192.0.2.1"},
+		{"A quoted tab is allowed", []string{"host=\"\t\";for=192.0.2.1"}, "192.0.2.1"},
+
+		{"The unknown identifier is invalid", []string{"for=192.0.2.1, for=unknown"}, "invalid"},
+		{"An obfuscated identifier is invalid", []string{"for=_gazonk"}, "invalid"},
+		{"An obfuscated port is invalid", []string{`for="192.0.2.1:_gazonk"`}, "invalid"},
+		{"IPv6 without brackets is invalid", []string{`for="2001:db8::1"`}, "invalid"},
+		{"Mapped IPv4 without brackets is invalid", []string{`for="::ffff:192.0.2.1"`}, "invalid"},
+		{"IPv4 in brackets is invalid", []string{`for="[192.0.2.1]"`}, "invalid"},
+		{"The unspecified addresses are invalid", []string{`for=0.0.0.0`}, "invalid"},
+		{"The unspecified IPv6 address is invalid", []string{`for="[::]:80"`}, "invalid"},
+		{"An empty address is invalid", []string{`for=""`}, "invalid"},
+		{"Whitespace in quotes is part of the address", []string{`for=" 192.0.2.1"`}, "invalid"},
+		{"A list in quotes is invalid", []string{`for="192.0.2.1, 192.0.2.2"`}, "invalid"},
+		{"A host name is invalid", []string{"for=localhost"}, "invalid"},
+		{"An element without for is invalid", []string{"for=192.0.2.1, proto=https"}, "invalid"},
+		{"An element of a semicolon is invalid", []string{"for=192.0.2.1,;"}, "invalid"},
+		{"An element with two fors is invalid", []string{"for=192.0.2.1;for=192.0.2.2"}, "invalid"},
+		{"An element with the same for twice is invalid", []string{"for=192.0.2.1;For=192.0.2.1"}, "invalid"},
+		{"An invalid entry hides what is left of it", []string{"for=192.0.2.1, for=_x, for=192.0.2.3"}, "192.0.2.3 invalid"},
+		{"An invalid entry hides the lines before", []string{"for=192.0.2.1", "for=_x", "for=192.0.2.3"}, "192.0.2.3 invalid"},
+
+		{"An open quote spoils its line", []string{`for="192.0.2.1, for=192.0.2.2`}, "invalid"},
+		{"An open quote does not reach the next line", []string{`for="192.0.2.1`, "for=192.0.2.2"}, "192.0.2.2 invalid"},
+		{"Quotes do not close across lines", []string{`for="`, `";for=192.0.2.1`}, "invalid"},
+		{"A backslash at the end spoils its line", []string{`for=192.0.2.1, for="\`}, "invalid"},
+		{"A quote within a token spoils its line", []string{`for=192.0.2.1, host=a"b", for=192.0.2.3`}, "invalid"},
+		{"Text after a quoted string spoils its line", []string{`for="192.0.2.1"x`}, "invalid"},
+		{"A port in a token spoils its line", []string{"for=192.0.2.2, for=192.0.2.1:80"}, "invalid"},
+		{"Brackets in a token spoil their line", []string{"for=[2001:db8::1], for=192.0.2.1"}, "invalid"},
+		{"Whitespace before the equals sign spoils its line", []string{"for =192.0.2.1"}, "invalid"},
+		{"Whitespace after the equals sign spoils its line", []string{"for= 192.0.2.1"}, "invalid"},
+		{"A missing value spoils its line", []string{"for=, for=192.0.2.1"}, "invalid"},
+		{"A missing equals sign spoils its line", []string{"for, for=192.0.2.1"}, "invalid"},
+		{"A missing name spoils its line", []string{"=192.0.2.1"}, "invalid"},
+		{"A missing separator spoils its line", []string{"for=192.0.2.1 proto=http"}, "invalid"},
+		{"A bare address spoils its line", []string{"192.0.2.1"}, "invalid"},
+		{"A quoted NUL spoils its line", []string{"host=\"\x00\";for=192.0.2.1"}, "invalid"},
+		{"An escaped control byte spoils its line", []string{"host=\"\\\x01\";for=192.0.2.1"}, "invalid"},
+		{"A quoted DEL spoils its line", []string{"host=\"\x7f\";for=192.0.2.1"}, "invalid"},
+		{"A control byte outside quotes spoils its line", []string{"for=192.0.2.1\x00"}, "invalid"},
+		{"Unicode outside quotes spoils its line", []string{"for=192.0.2.\uff11"}, "invalid"},
+
+		{"A line of 8 KiB is read", []string{"for=192.0.2.1;a=" + strings.Repeat("x", 8<<10-16)}, "192.0.2.1"},
+		{"A longer line is invalid", []string{"for=192.0.2.1;a=" + strings.Repeat("x", 8<<10-15)}, "invalid"},
+		{"A line of 64 KiB of whitespace is invalid", []string{strings.Repeat(" ", 64<<10)}, "invalid"},
+		{"A forged line of 1 MiB does not reach the proxy's", []string{strings.Repeat("x", 1<<20), "for=192.0.2.1"}, "192.0.2.1 invalid"},
+		{"63 empty elements are skipped", []string{"for=192.0.2.1" + strings.Repeat(",", 63)}, "192.0.2.1"},
+		{"64 empty elements are too many", []string{"for=192.0.2.1" + strings.Repeat(",", 64)}, "invalid"},
+		{"8 KiB of commas are one invalid entry", []string{strings.Repeat(",", 8<<10)}, "invalid"},
+		{"The 65th line is invalid", repeatLine("for=192.0.2.1", 65), repeat("192.0.2.1", 64) + " invalid"},
+	} {
+		t.Run(tt.name, func(t *testing.T) { tt.check(t, Forwarded(tt.lines)) })
+	}
+}
+
+// FuzzForwarded takes the lines of the header as lines.
+func FuzzForwarded(f *testing.F) {
+	f.Fuzz(func(t *testing.T, header string) {
+		lines := strings.Split(header, "\n")
+		got := entries(Forwarded(lines))
+		if want := slowForwarded(lines); got != want {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+		addr, ok := FromCount(1, Forwarded(append(lines, "for=192.0.2.99")))
+		if !ok || addr.String() != "192.0.2.99" {
+			t.Errorf("the proxy's line is %v, %t", addr, ok)
+		}
+		// A line that a client spoils may cost the proxy's entry, but not forge
+		// it.
+		addr, ok = FromCount(1, Forwarded(strings.Split(header+", for=192.0.2.99", "\n")))
+		if ok && addr.String() != "192.0.2.99" {
+			t.Errorf("the proxy's entry is %v", addr)
+		}
+	})
+}
+
+const (
+	slowToken   = "[-!#$%&'*+.^_`|~0-9A-Za-z]+"
+	slowQuoted  = `"(?:[\t !\x23-\x5b\x5d-~\x{80}-\x{10ffff}]|\\[\t -~\x{80}-\x{10ffff}])*"`
+	slowPair    = `(` + slowToken + `)=(` + slowToken + `|` + slowQuoted + `)`
+	slowElement = `[ \t]*(?:` + slowPair + `)?(?:[ \t]*;[ \t]*(?:` + slowPair + `)?)*[ \t]*`
+)
+
+var (
+	slowLineRE     = regexp.MustCompile(`^` + slowElement + `(?:,` + slowElement + `)*$`)
+	slowElementRE  = regexp.MustCompile(`^` + slowElement)
+	slowPairRE     = regexp.MustCompile(slowPair)
+	slowQuotedPair = regexp.MustCompile(`(?s)\\(.)`)
+)
+
+// slowForwarded is entries(Forwarded(lines)) by the grammar as regular
+// expressions.
+func slowForwarded(lines []string) string {
+	var elements []*entry
+	for _, line := range lines {
+		if len(line) > 8192 || !slowLineRE.MatchString(line) {
+			elements = append(elements, &entry{})
+			continue
+		}
+		for {
+			s := slowElementRE.FindString(line)
+			elements = append(elements, slowForwardedElement(s))
+			if s == line {
+				break
+			}
+			line = line[len(s)+1:]
+		}
+	}
+	return slowEntries(elements)
+}
+
+func slowForwardedElement(s string) *entry {
+	if strings.Trim(s, " \t") == "" {
+		return nil
+	}
+	var nodes []string
+	for _, pair := range slowPairRE.FindAllStringSubmatch(s, -1) {
+		if strings.ToLower(pair[1]) == "for" {
+			nodes = append(nodes, pair[2])
+		}
+	}
+	var e entry
+	if len(nodes) == 1 {
+		node := nodes[0]
+		if node[0] == '"' {
+			node = slowQuotedPair.ReplaceAllString(node[1:len(node)-1], "$1")
+		}
+		e.addr, e.ok = slowParseNode(node)
+	}
+	return &e
+}

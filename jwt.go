@@ -1,0 +1,226 @@
+package ratelimit
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+const (
+	// maxToken bounds the tokens that are looked at, in bytes.
+	maxToken = 8 << 10
+
+	// maxID bounds the claims that make a key, in bytes.
+	maxID = 256
+)
+
+// JWTConfig says which tokens NewJWT believes.
+type JWTConfig struct {
+	// Methods are the signing methods that are accepted, of RFC 7518 and RFC 8037: "HS256", "RS256",
+	// "PS256", "ES256" and their 384 and 512, "EdDSA". Required, and never "none". Methods with a secret
+	// (HS) and with a key pair must not be mixed.
+	Methods []string
+
+	// Key verifies the signature: []byte for HS, *rsa.PublicKey for RS and PS, *ecdsa.PublicKey for ES,
+	// ed25519.PublicKey for EdDSA. Either Key or Keyfunc is required.
+	Key any
+
+	// Keyfunc chooses the key by the token's header, by its "kid" for example. It runs before the token
+	// is verified, for every request that carries one: it must not do anything slow.
+	Keyfunc jwt.Keyfunc
+
+	// Kind starts the keys that Claim makes, as in "member:5". Default "member".
+	Kind string
+
+	// Issuer and Audience, if set, must be the token's "iss" and be among its "aud".
+	Issuer, Audience string
+
+	// Leeway is by how much the issuer's clock may differ when "exp" and "nbf" are checked. Default 0.
+	Leeway time.Duration
+}
+
+// A JWT verifies the Bearer tokens of requests, for keys and for tiers. Make it with NewJWT. It never
+// answers a request: a token that is not valid is simply no key.
+type JWT struct {
+	parser  *jwt.Parser
+	keyfunc jwt.Keyfunc
+	kind    string
+}
+
+// NewJWT returns a JWT by cfg, or an error that names every field at fault.
+func NewJWT(cfg JWTConfig) (*JWT, error) {
+	faults := cfg.faults()
+	if len(faults) > 0 {
+		return nil, fmt.Errorf("ratelimit: NewJWT: %w", errors.Join(faults...))
+	}
+	options := []jwt.ParserOption{
+		jwt.WithValidMethods(append([]string(nil), cfg.Methods...)),
+		jwt.WithExpirationRequired(),
+		jwt.WithLeeway(cfg.Leeway),
+		jwt.WithStrictDecoding(),
+		jwt.WithJSONNumber(), // an id above 2^53 must not be rounded to its neighbour's
+	}
+	if cfg.Issuer != "" {
+		options = append(options, jwt.WithIssuer(cfg.Issuer))
+	}
+	if cfg.Audience != "" {
+		options = append(options, jwt.WithAudience(cfg.Audience))
+	}
+	keyfunc := cfg.Keyfunc
+	if keyfunc == nil {
+		keyfunc = func(*jwt.Token) (any, error) { return cfg.Key, nil }
+	}
+	kind := cfg.Kind
+	if kind == "" {
+		kind = "member"
+	}
+	return &JWT{parser: jwt.NewParser(options...), keyfunc: keyfunc, kind: kind}, nil
+}
+
+func (cfg JWTConfig) faults() (faults []error) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if len(cfg.Methods) == 0 {
+		fault(`Methods: must name the accepted ones, "RS256" for example`)
+	}
+	families := make(map[string]bool)
+	for _, m := range cfg.Methods {
+		family, ok := methodFamilies[m]
+		if !ok {
+			fault("Methods: %q is not one of HS, RS, PS or ES with 256, 384 or 512, or EdDSA", m)
+		}
+		families[family] = true
+	}
+	if families["HS"] && len(families) > 1 {
+		fault("Methods: HS must not be mixed with others: a public key would pass for a secret")
+	}
+	if (cfg.Key == nil) == (cfg.Keyfunc == nil) {
+		fault("Key, Keyfunc: exactly one must be set")
+	}
+	if cfg.Key != nil {
+		for _, m := range cfg.Methods {
+			if want := keyFor(methodFamilies[m], cfg.Key); want != "" {
+				fault("Key: is a %T: must be %s for %s", cfg.Key, want, m)
+				break
+			}
+		}
+	}
+	if !validKind(cfg.Kind) {
+		fault(`Kind %q: must be letters, digits or any of "-_", and none of ip, join, static, header, route, context`, cfg.Kind)
+	}
+	if cfg.Leeway < 0 {
+		fault("Leeway %v: must not be negative", cfg.Leeway)
+	}
+	return faults
+}
+
+var methodFamilies = map[string]string{
+	"HS256": "HS", "HS384": "HS", "HS512": "HS",
+	"RS256": "RS", "RS384": "RS", "RS512": "RS",
+	"PS256": "PS", "PS384": "PS", "PS512": "PS",
+	"ES256": "ES", "ES384": "ES", "ES512": "ES",
+	"EdDSA": "EdDSA",
+}
+
+// keyFor returns what key must be for a family of methods, "" if it is that.
+func keyFor(family string, key any) string {
+	switch family {
+	case "HS":
+		if secret, ok := key.([]byte); !ok || len(secret) == 0 {
+			return "a []byte that is not empty"
+		}
+	case "RS", "PS":
+		if public, ok := key.(*rsa.PublicKey); !ok || public == nil {
+			return "an *rsa.PublicKey"
+		}
+	case "ES":
+		if public, ok := key.(*ecdsa.PublicKey); !ok || public == nil {
+			return "an *ecdsa.PublicKey"
+		}
+	case "EdDSA":
+		if public, ok := key.(ed25519.PublicKey); !ok || len(public) != ed25519.PublicKeySize {
+			return "an ed25519.PublicKey"
+		}
+	}
+	return ""
+}
+
+// validKind keeps the keys of members apart from those of other kinds.
+func validKind(kind string) bool {
+	switch kind {
+	case "ip", "join", "static", "header", "route", "context":
+		return false
+	}
+	return kind == "" || validName(kind) && !strings.ContainsAny(kind, "./:")
+}
+
+// Claim is the value of a claim of the request's verified token, as "member:<value>": a string, or a
+// number that is whole. No key: there is no valid token, or no such claim in it, or it is longer than 256
+// bytes. It panics if name is empty.
+func (j *JWT) Claim(name string) KeyFunc {
+	if name == "" {
+		panic("ratelimit: Claim: name must not be empty")
+	}
+	return func(r *http.Request) (string, error) {
+		claims, err := j.Claims(r)
+		if err != nil {
+			return "", err
+		}
+		var id string
+		switch value := claims[name].(type) {
+		case string:
+			id = value
+		case json.Number:
+			if strings.ContainsAny(value.String(), ".eE") {
+				return "", fmt.Errorf("%w: claim %q is not a whole number", ErrNoKey, name)
+			}
+			id = value.String()
+		}
+		if id == "" || len(id) > maxID {
+			return "", fmt.Errorf("%w: claim %q is not a string or a whole number of up to %d bytes", ErrNoKey, name, maxID)
+		}
+		return j.kind + ":" + id, nil
+	}
+}
+
+// Claims returns the claims of the request's verified token, for a LimitFunc. Numbers are json.Number. The
+// error wraps ErrNoKey: the request has no Authorization header with a Bearer token, or several, or the
+// token is longer than 8 KiB or not valid, or without "exp", or it has a "crit" header, of which no
+// extension is known here (RFC 7515, section 4.1.11).
+func (j *JWT) Claims(r *http.Request) (jwt.MapClaims, error) {
+	raw, ok := bearer(r.Header)
+	if !ok {
+		return nil, ErrNoKey
+	}
+	claims := jwt.MapClaims{}
+	token, err := j.parser.ParseWithClaims(raw, claims, j.keyfunc)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoKey, err)
+	}
+	if _, ok := token.Header["crit"]; ok {
+		return nil, fmt.Errorf("%w: the token has a crit header", ErrNoKey)
+	}
+	return claims, nil
+}
+
+// bearer returns the token of the Authorization header (RFC 6750, section 2.1, in any case and with any
+// number of spaces).
+func bearer(h http.Header) (string, bool) {
+	values := h["Authorization"]
+	if len(values) != 1 || len(values[0]) > maxToken {
+		return "", false
+	}
+	scheme, token, ok := strings.Cut(values[0], " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return "", false
+	}
+	token = strings.Trim(token, " ")
+	return token, token != "" && !strings.Contains(token, " ")
+}

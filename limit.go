@@ -1,0 +1,157 @@
+package ratelimit
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// A Limit is how much a policy allows: Rate tokens per Per, and up to Burst at once. A bucket starts
+// full, so a client may make Burst requests at once and Rate per Per from then on.
+//
+// Limits from one a month to a million a second are exact. New refuses a Limit that integers of 53 bits
+// cannot hold to within 1e-9, and says what would fit.
+type Limit struct {
+	Rate  int64         // tokens that are added per Per
+	Per   time.Duration // the time in which they are added, evenly
+	Burst int64         // capacity of the bucket in tokens; 0 means Rate
+}
+
+// Unlimited exempts a request from a policy. It is meant for Policy.LimitFunc.
+var Unlimited = Limit{Rate: math.MaxInt64}
+
+// PerSecond is a Limit of n per second, and n at once unless WithBurst says otherwise.
+func PerSecond(n int64) Limit { return Limit{Rate: n, Per: time.Second} }
+
+// PerMinute is a Limit of n per minute, and n at once unless WithBurst says otherwise.
+func PerMinute(n int64) Limit { return Limit{Rate: n, Per: time.Minute} }
+
+// PerHour is a Limit of n per hour, and n at once unless WithBurst says otherwise.
+func PerHour(n int64) Limit { return Limit{Rate: n, Per: time.Hour} }
+
+// PerDay is a Limit of n per 24 hours, and n at once unless WithBurst says otherwise.
+func PerDay(n int64) Limit { return Limit{Rate: n, Per: 24 * time.Hour} }
+
+// Every is a Limit of one per interval, and one at once unless WithBurst says otherwise.
+func Every(interval time.Duration) Limit { return Limit{Rate: 1, Per: interval} }
+
+// WithBurst returns l with a capacity of n tokens.
+func (l Limit) WithBurst(n int64) Limit {
+	l.Burst = n
+	return l
+}
+
+// burst returns the capacity with its default.
+func (l Limit) burst() int64 { return cmp.Or(l.Burst, l.Rate) }
+
+func (l Limit) compile() (store.Limit, error) { return store.NewLimit(l.Rate, l.Per, l.burst()) }
+
+// String returns the text form of l: "60/1m", "60/1m burst 10" or "unlimited". ParseLimit reads it.
+func (l Limit) String() string {
+	if l == Unlimited {
+		return "unlimited"
+	}
+	text := strconv.FormatInt(l.Rate, 10) + "/" + shortDuration(l.Per)
+	if l.Burst != 0 {
+		text += " burst " + strconv.FormatInt(l.Burst, 10)
+	}
+	return text
+}
+
+// shortDuration is d.String without the zeros at its end: "1m" for "1m0s".
+func shortDuration(d time.Duration) string {
+	text := d.String()
+	if short, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = short + "m"
+		if short, ok := strings.CutSuffix(text, "h0m"); ok {
+			text = short + "h"
+		}
+	}
+	return text
+}
+
+// ParseLimit reads the text form of a Limit: a rate, a slash, a duration, and if the capacity differs
+// from the rate "burst" and the capacity. The duration is as time.ParseDuration reads it, or a bare unit
+// of that ("60/m"), or in days ("100/d", "1000/7d"). "unlimited" is Unlimited.
+//
+// The error says which part is malformed or, for a Limit that New would refuse, which field and why.
+func ParseLimit(text string) (Limit, error) {
+	if text == Unlimited.String() {
+		return Unlimited, nil
+	}
+	wrong := func(err error) (Limit, error) {
+		return Limit{}, fmt.Errorf("ratelimit: limit %q: %w", text, err)
+	}
+	rate, rest, ok := strings.Cut(text, "/")
+	if !ok {
+		return wrong(fmt.Errorf(`must be like "60/1m" or "60/1m burst 10"`))
+	}
+	per, burst, hasBurst := strings.Cut(rest, " burst ")
+	var l Limit
+	var err error
+	if l.Rate, err = parseCount("rate", rate); err != nil {
+		return wrong(err)
+	}
+	if l.Per, err = parsePer(per); err != nil {
+		return wrong(err)
+	}
+	if hasBurst {
+		if l.Burst, err = parseCount("burst", burst); err != nil {
+			return wrong(err)
+		}
+	}
+	if _, err := l.compile(); err != nil {
+		return wrong(err)
+	}
+	return l, nil
+}
+
+func parseCount(what, text string) (int64, error) {
+	n, err := strconv.ParseUint(text, 10, 63) // a ParseInt would take a sign
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("%s %q: must be a whole number above 0", what, text)
+	}
+	return int64(n), nil
+}
+
+func parsePer(text string) (time.Duration, error) {
+	number := text
+	if text != "" && (text[0] < '0' || text[0] > '9') {
+		number = "1" + text
+	}
+	if days, ok := strings.CutSuffix(number, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 63); err == nil && n <= math.MaxInt64/uint64(24*time.Hour) {
+			return time.Duration(n) * 24 * time.Hour, nil
+		}
+	} else if d, err := time.ParseDuration(number); err == nil {
+		return d, nil
+	}
+	return 0, fmt.Errorf(`duration %q: must be like "1s", "1m", "24h" or "7d"`, text)
+}
+
+// MarshalText implements encoding.TextMarshaler by String. The zero Limit is the empty text.
+func (l Limit) MarshalText() ([]byte, error) {
+	if l == (Limit{}) {
+		return nil, nil
+	}
+	return []byte(l.String()), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler by ParseLimit. The empty text is the zero Limit.
+func (l *Limit) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*l = Limit{}
+		return nil
+	}
+	parsed, err := ParseLimit(string(text))
+	if err != nil {
+		return err
+	}
+	*l = parsed
+	return nil
+}

@@ -1,0 +1,182 @@
+package ratelimit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+// Config configures a Limiter. The zero value keeps buckets in memory, has no policies of its own, writes
+// X-RateLimit headers, and lets requests through when the store fails.
+type Config struct {
+	// Store keeps the buckets. Default: a memstore.Store that the Limiter closes.
+	Store store.Store
+
+	// Policies is what Handler enforces, all of them on each request, in one call of the Store: a
+	// request that one of them denies spends nothing of the others. It may be empty where only Limit,
+	// Check and Take are used.
+	Policies []Policy
+
+	// Headers writes the rate limit headers of allowed and of denied responses. Default XRateLimit.
+	Headers HeaderFunc
+
+	// Deny answers denied requests, after the headers are set; FromContext tells it why. Default: 429
+	// with a problem+json body that names the policies (RFC 9457).
+	Deny http.Handler
+
+	// Error answers requests that are refused for another reason: errors.Is(err, ErrNoKey) for want of a
+	// key, otherwise the store failed and a policy says FailClosed. Default: 403 or 503, as problem+json
+	// without a word of err.
+	Error func(w http.ResponseWriter, r *http.Request, err error)
+
+	// Skip, if set, exempts requests from Handler and Limit, health checks for example.
+	Skip func(*http.Request) bool
+
+	// Timeout bounds each call of the Store, whatever the Redis client's own timeouts are. What is not
+	// decided by then is a failure of the store. Default 100 ms.
+	Timeout time.Duration
+
+	// Observe, if set, is told of each decision, before the request goes on. It must not block.
+	Observe func(context.Context, *Event)
+
+	// Logger gets failures of the store, a repeated one at most once a second. Default slog.Default().
+	Logger *slog.Logger
+}
+
+const defaultTimeout = 100 * time.Millisecond
+
+// A Limiter decides about requests. Make it with New. It is safe for concurrent use.
+type Limiter struct {
+	store    store.Store
+	policies []*policy
+	headers  HeaderFunc
+	deny     http.Handler
+	refuse   func(http.ResponseWriter, *http.Request, error)
+	skip     func(*http.Request) bool
+	timeout  time.Duration
+	observe  func(context.Context, *Event)
+	failures failureLog
+	own      *memstore.Store // nil: the store is the caller's
+}
+
+// New returns a Limiter by cfg, or an error that names every field at fault and what would be right.
+func New(cfg Config) (*Limiter, error) {
+	policies, err := compile("Policies", cfg.Policies, true)
+	if cfg.Timeout < 0 {
+		err = errors.Join(err, fmt.Errorf("Timeout %v: must not be negative", cfg.Timeout))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ratelimit: New: %w", err)
+	}
+	l := &Limiter{
+		store:    cfg.Store,
+		policies: policies,
+		headers:  cfg.Headers,
+		deny:     cfg.Deny,
+		refuse:   cfg.Error,
+		skip:     cfg.Skip,
+		timeout:  cmp.Or(cfg.Timeout, defaultTimeout),
+		observe:  cfg.Observe,
+		failures: failureLog{logger: cfg.Logger},
+	}
+	if l.store == nil {
+		l.own = memstore.New(memstore.Config{})
+		l.store = l.own
+	}
+	if l.headers == nil {
+		l.headers = XRateLimit
+	}
+	if l.deny == nil {
+		l.deny = http.HandlerFunc(tooManyRequests)
+	}
+	if l.refuse == nil {
+		l.refuse = refuse
+	}
+	return l, nil
+}
+
+// Must returns l, and panics if err is not nil: Must(New(cfg)) while wiring.
+func Must(l *Limiter, err error) *Limiter {
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// Close closes the memory store that New made for want of a Config.Store. A Store of Config's is its
+// owner's to close.
+func (l *Limiter) Close() error {
+	if l.own == nil {
+		return nil
+	}
+	return l.own.Close()
+}
+
+// Handler wraps next in Config.Policies. It panics if there are none: next would not be limited.
+func (l *Limiter) Handler(next http.Handler) http.Handler {
+	if len(l.policies) == 0 {
+		panic("ratelimit: Handler: Config.Policies is empty: nothing would be limited")
+	}
+	return l.wrap(l.policies, next)
+}
+
+// Limit returns middleware that enforces policies, in one call of the Store, for routes of their own:
+//
+//	r.With(limiter.Limit(login)).Post("/login", h)
+//
+// Limiters may be stacked, as by r.Use and r.With; each decides by itself, the outer ones first. It panics
+// on a malformed policy, with an error that names every field at fault.
+func (l *Limiter) Limit(policies ...Policy) func(http.Handler) http.Handler {
+	compiled, err := compile("policies", policies, true)
+	if len(policies) == 0 {
+		err = errors.New("policies: must not be empty")
+	}
+	if err != nil {
+		panic(fmt.Errorf("ratelimit: Limit: %w", err))
+	}
+	return func(next http.Handler) http.Handler { return l.wrap(compiled, next) }
+}
+
+// clientClosedRequest is nginx's status for a client that went away before it was answered. Nobody reads
+// it but logs, which must not show an error of ours.
+const clientClosedRequest = 499
+
+func (l *Limiter) wrap(policies []*policy, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isPreflight(r) || l.skip != nil && l.skip(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		x := newExchange(r.Context(), l.timeout)
+		err := l.decide(x, r, policies)
+		d := &x.decision
+		if err == nil && len(d.Results) > 0 {
+			r = r.WithContext(x)
+			l.headers(w.Header(), d)
+		}
+		switch {
+		case d.Allowed:
+			next.ServeHTTP(w, r)
+		case err == nil:
+			setDenied(w.Header(), d)
+			l.deny.ServeHTTP(w, r)
+		case r.Context().Err() != nil:
+			w.WriteHeader(clientClosedRequest)
+		default:
+			l.refuse(w, r, err)
+		}
+	})
+}
+
+// isPreflight reports whether r is a CORS preflight, which browsers send without credentials, and whose
+// denial a page only sees as a network error.
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+}

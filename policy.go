@@ -1,0 +1,162 @@
+package ratelimit
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// A Policy is one rule: whose requests are counted together, and how many are allowed. Each key of each
+// policy has a token bucket of its own.
+type Policy struct {
+	// Name tells the policy's buckets from those of others, in the store, in logs and in answers.
+	// Required: 1 to 63 letters, digits or any of "-._/:", and no other policy of the same request has it.
+	Name string
+
+	// Key finds whom a request counts for. Required, except for Take, Peek, Refund and Reset, which
+	// are told the key. If it returns ErrNoKey, or an empty key, the request is answered 403 unless
+	// Optional is set. Any other error is handled as a failure of the store.
+	Key KeyFunc
+
+	// Limit is how much each key is allowed. Required, unless LimitFunc never returns the zero Limit.
+	Limit Limit
+
+	// LimitFunc, if set, chooses the limit of a request, by the tier of its member for example. The
+	// zero Limit stands for Policy.Limit, and Unlimited exempts the request. A key whose limit changes
+	// keeps the tokens it has left, up to the new burst. A malformed Limit is handled as a failure of
+	// the store. Take and its kin do not call it.
+	LimitFunc func(*http.Request) Limit
+
+	// Cost, if set, is how many tokens a request takes; default 1. A cost of 0 is always allowed; one
+	// above the burst never is. A negative one is handled as a failure of the store: a request must
+	// not refund itself.
+	Cost func(*http.Request) int64
+
+	// Optional lets requests through for which Key finds none. Other policies still apply to them.
+	Optional bool
+
+	// FailClosed answers 503 when the store fails, or when only a stand-in for it answers. Default:
+	// the request is let through, and the failure is logged and observed.
+	FailClosed bool
+
+	// Shadow measures without effect: the policy is evaluated and charged along with the others and
+	// reported in Event and Decision, but denies nothing and appears in no header.
+	Shadow bool
+}
+
+// A policy is a Policy made ready to serve.
+type policy struct {
+	Policy
+	limit store.Limit // of Policy.Limit; zero if that is
+	tiers atomic.Pointer[map[Limit]store.Limit]
+}
+
+// maxTiers bounds the limits of LimitFunc that are kept compiled. Past it they are compiled each time.
+const maxTiers = 64
+
+// compile makes policies ready, or reports everything that is wrong with them, each fault after the field
+// of which it is a part. Those that are told their key, as by Take, need no Key.
+func compile(field string, policies []Policy, needKey bool) ([]*policy, error) {
+	var faults []error
+	compiled := make([]*policy, len(policies))
+	names := make(map[string]int)
+	for i, p := range policies {
+		fault := func(format string, args ...any) {
+			faults = append(faults, fmt.Errorf("%s[%d] (%q): "+format, append([]any{field, i, p.Name}, args...)...))
+		}
+		if !validName(p.Name) {
+			fault(`Name: must be 1 to 63 letters, digits or any of "-._/:"`)
+		} else if first, taken := names[p.Name]; taken {
+			fault("Name: is that of %s[%d]: must differ", field, first)
+		} else {
+			names[p.Name] = i
+		}
+		if p.Key == nil && needKey {
+			fault("Key: must be set, to RemoteIP() for example")
+		}
+		compiled[i] = &policy{Policy: p}
+		switch {
+		case p.Limit == Unlimited:
+		case p.Limit != Limit{}:
+			limit, err := p.Limit.compile()
+			if err != nil {
+				fault("Limit: %w", err)
+			}
+			compiled[i].limit = limit
+		case p.LimitFunc == nil || !needKey:
+			fault("Limit: must be set, to PerMinute(60) for example")
+		}
+	}
+	return compiled, errors.Join(faults...)
+}
+
+func validName(name string) bool {
+	if name == "" || len(name) > 63 {
+		return false
+	}
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case c == '-', c == '.', c == '_', c == '/', c == ':':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// limitOf returns the limit that applies to r, which may be Unlimited, and its compiled form.
+func (p *policy) limitOf(r *http.Request) (Limit, store.Limit, error) {
+	if p.LimitFunc == nil {
+		return p.Limit, p.limit, nil
+	}
+	chosen := p.LimitFunc(r)
+	switch {
+	case chosen == Unlimited:
+		return Unlimited, store.Limit{}, nil
+	case chosen == p.Limit, chosen == Limit{} && p.Limit != Limit{}:
+		return p.Limit, p.limit, nil
+	}
+	limit, err := p.tier(chosen)
+	if err != nil {
+		return Limit{}, store.Limit{}, fmt.Errorf("policy %q: LimitFunc returned %v: %w", p.Name, chosen, err)
+	}
+	return chosen, limit, nil
+}
+
+// tier returns the compiled form of a limit of LimitFunc, of which there are few.
+func (p *policy) tier(l Limit) (store.Limit, error) {
+	known := p.tiers.Load()
+	if known != nil {
+		if limit, ok := (*known)[l]; ok {
+			return limit, nil
+		}
+	}
+	limit, err := l.compile()
+	if err != nil || known != nil && len(*known) >= maxTiers {
+		return limit, err
+	}
+	more := map[Limit]store.Limit{l: limit}
+	if known != nil {
+		for l, limit := range *known {
+			more[l] = limit
+		}
+	}
+	p.tiers.CompareAndSwap(known, &more) // if another was quicker, the next request adds it
+	return limit, nil
+}
+
+// costOf returns the tokens that r takes.
+func (p *policy) costOf(r *http.Request) (int64, error) {
+	if p.Cost == nil {
+		return 1, nil
+	}
+	cost := p.Cost(r)
+	if cost < 0 {
+		return 0, fmt.Errorf("policy %q: Cost returned %d: must be 0 or more", p.Name, cost)
+	}
+	return cost, nil
+}

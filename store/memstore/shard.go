@@ -1,0 +1,191 @@
+package memstore
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// A shard is a hash table of buckets with its own lock. It is not a Go map, because of what that takes at
+// a million keys, and because the bucket nearest to full must be at hand.
+//
+// Entries lie in chunks without gaps. The index finds an entry by its hash (open addressing, linear
+// probing), the deadlines by when it is full.
+type shard struct {
+	mu        sync.Mutex
+	max       int
+	count     int
+	chunks    []*[chunkSize]entry
+	index     []uint32 // number of the entry, plus one; 0 is free
+	deadlines []deadline
+	classes   map[class]*class
+	_         [24]byte // to a multiple of the cache line, so that shards do not slow each other
+}
+
+const chunkSize = 64
+
+// An entry is one bucket.
+type entry struct {
+	class      *class
+	key        string
+	tokens     int64 // in credits of class.limit
+	lastRefill int64
+	hash       uint32
+	deadline   uint32 // number of its deadline
+}
+
+// A class is what entries share: the policy, and the limit that they were last charged under.
+type class struct {
+	policy string
+	limit  store.Limit
+}
+
+// maxClasses bounds the classes at hand for new entries. Past it they are found anew; entries keep theirs.
+const maxClasses = 256
+
+func (e *entry) bucket() bucket.Bucket {
+	return bucket.Bucket{Tokens: e.tokens, Unit: e.class.limit.Unit, LastRefill: e.lastRefill}
+}
+
+// full returns when e is full if it is not charged again.
+func (e *entry) full() int64 {
+	return e.lastRefill + bucket.Limit(e.class.limit).ResetAfter(e.tokens)
+}
+
+func (s *shard) entry(n uint32) *entry { return &s.chunks[n/chunkSize][n%chunkSize] }
+
+func (s *shard) find(hash uint32, policy, key string) *entry {
+	if s.count == 0 {
+		return nil
+	}
+	mask := uint32(len(s.index) - 1)
+	for slot := hash & mask; ; slot = (slot + 1) & mask {
+		n := s.index[slot]
+		if n == 0 {
+			return nil
+		}
+		if e := s.entry(n - 1); e.hash == hash && e.key == key && e.class.policy == policy {
+			return e
+		}
+	}
+}
+
+// insert keeps a bucket that is not kept yet.
+func (s *shard) insert(hash uint32, c *store.Charge, b bucket.Bucket) {
+	if s.count >= s.max {
+		for !s.firstIsRight() {
+		}
+		s.remove(s.deadlines[0].entry)
+	}
+	if 4*(s.count+1) > 3*len(s.index) {
+		s.resize(max(16, 2*len(s.index)))
+	}
+	n := uint32(s.count)
+	if int(n/chunkSize) == len(s.chunks) {
+		s.chunks = append(s.chunks, new([chunkSize]entry))
+	}
+	s.count++
+	e := s.entry(n)
+	*e = entry{
+		class:      s.class(c.Policy, c.Limit),
+		key:        strings.Clone(c.Key), // it may be a part of something large
+		tokens:     b.Tokens,
+		lastRefill: b.LastRefill,
+		hash:       hash,
+	}
+	s.index[s.free(hash)] = n + 1
+	s.addDeadline(n, e)
+}
+
+// update keeps what an entry's bucket became by a charge.
+func (s *shard) update(e *entry, c *store.Charge, b bucket.Bucket) {
+	sooner := c.Cost < 0
+	if e.class.limit != c.Limit {
+		e.class = s.class(e.class.policy, c.Limit)
+		sooner = true
+	}
+	e.tokens, e.lastRefill = b.Tokens, b.LastRefill
+	if sooner {
+		s.advanceDeadline(e)
+	}
+}
+
+// remove forgets an entry, and moves the last one into its place.
+func (s *shard) remove(n uint32) {
+	s.removeDeadline(s.entry(n).deadline)
+	s.unindex(n)
+	last := uint32(s.count - 1)
+	if n != last {
+		moved := s.entry(last)
+		*s.entry(n) = *moved
+		s.index[s.slot(last, moved.hash)] = n + 1
+		s.deadlines[moved.deadline].entry = n
+	}
+	*s.entry(last) = entry{}
+	s.count--
+	if spare := (s.count+chunkSize-1)/chunkSize + 1; spare < len(s.chunks) {
+		s.chunks[spare] = nil
+		s.chunks = s.chunks[:spare]
+	}
+	if len(s.index) > 16 && 8*s.count < len(s.index) {
+		s.resize(len(s.index) / 2)
+		s.deadlines = append(make([]deadline, 0, 2*s.count), s.deadlines...)
+	}
+}
+
+func (s *shard) class(policy string, limit store.Limit) *class {
+	k := class{policy, limit}
+	if c := s.classes[k]; c != nil {
+		return c
+	}
+	if s.classes == nil || len(s.classes) >= maxClasses {
+		s.classes = make(map[class]*class)
+	}
+	k.policy = strings.Clone(policy)
+	s.classes[k] = &k
+	return &k
+}
+
+// free returns the slot of the index for a new entry of that hash.
+func (s *shard) free(hash uint32) uint32 {
+	mask := uint32(len(s.index) - 1)
+	slot := hash & mask
+	for s.index[slot] != 0 {
+		slot = (slot + 1) & mask
+	}
+	return slot
+}
+
+// slot returns the slot of the index that holds entry n, of that hash.
+func (s *shard) slot(n, hash uint32) uint32 {
+	mask := uint32(len(s.index) - 1)
+	slot := hash & mask
+	for s.index[slot] != n+1 {
+		slot = (slot + 1) & mask
+	}
+	return slot
+}
+
+// unindex takes entry n out of the index, and moves up those behind it that would not be found past the
+// gap.
+func (s *shard) unindex(n uint32) {
+	mask := uint32(len(s.index) - 1)
+	gap := s.slot(n, s.entry(n).hash)
+	for slot := (gap + 1) & mask; s.index[slot] != 0; slot = (slot + 1) & mask {
+		home := s.entry(s.index[slot]-1).hash & mask
+		if (slot-home)&mask >= (slot-gap)&mask {
+			s.index[gap] = s.index[slot]
+			gap = slot
+		}
+	}
+	s.index[gap] = 0
+}
+
+func (s *shard) resize(slots int) {
+	s.index = make([]uint32, slots)
+	for n := range uint32(s.count) {
+		s.index[s.free(s.entry(n).hash)] = n + 1
+	}
+}

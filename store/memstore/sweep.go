@@ -1,0 +1,43 @@
+package memstore
+
+// sweepLater sees to it that full buckets are forgotten. An idle store has no goroutine, and an empty one
+// no timer.
+func (s *Store) sweepLater() {
+	if !s.sweeping.Load() && s.sweeping.CompareAndSwap(false, true) && !s.closed.Load() {
+		s.sweeper.Reset(sweepEvery)
+	}
+}
+
+// sweep forgets the buckets that are full by now.
+func (s *Store) sweep() {
+	s.sweeping.Store(false)
+	now := s.now()
+	kept := 0
+	for i := range s.shards {
+		kept += s.shards[i].sweep(now)
+	}
+	if kept > 0 {
+		s.sweepLater()
+	}
+}
+
+// sweep forgets the buckets that are full at now and returns how many are left.
+func (s *shard) sweep(now int64) int {
+	const atOnce = 256 // so that a call never waits long for the lock
+	for {
+		s.mu.Lock()
+		for n := 0; n < atOnce && s.due(now); n++ {
+			if s.firstIsRight() {
+				s.remove(s.deadlines[0].entry)
+			}
+		}
+		count, more := s.count, s.due(now)
+		s.mu.Unlock()
+		if !more {
+			return count
+		}
+	}
+}
+
+// due reports whether an entry may be full at now.
+func (s *shard) due(now int64) bool { return s.count > 0 && s.deadlines[0].at <= now }

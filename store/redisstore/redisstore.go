@@ -1,0 +1,170 @@
+// Package redisstore keeps token buckets in Redis, so that a limit holds across replicas: each Take is
+// one script, which Redis runs alone and by its own clock.
+//
+// It works on a single server, behind Sentinel, and on Cluster or Ring where the buckets of a call share
+// a slot, as all policies of one key do.
+//
+// A minimal ACL for the default Config is
+//
+//	ACL SETUSER limiter on >secret ~ratelimit:* -@all +evalsha +eval +time +hmget +hset +pexpire
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/lua"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// A Client runs a command: *redis.Client (also one of NewFailoverClient), *redis.ClusterClient and
+// *redis.Ring do. Its own timeouts and retries do not matter here: a Take ends with its context, and is
+// never sent again once Redis may have seen it.
+type Client interface {
+	Process(ctx context.Context, cmd redis.Cmder) error
+}
+
+// Config configures a Store. The zero value is ready to use.
+type Config struct {
+	// Prefix starts every key, as in "ratelimit:{member:5}:api". Default "ratelimit". It must be
+	// printable ASCII without spaces and braces.
+	Prefix string
+
+	// Secret, if set, replaces every key's identity by its HMAC-SHA256 under Secret, for teams that may
+	// not store addresses or member ids. Changing it forgets all buckets.
+	Secret []byte
+
+	// Clock, if set, is used instead of Redis's own, for services that refuse TIME in scripts. Limits
+	// are then as exact as the clocks of all replicas agree: a clock that is ahead is granted the
+	// difference once, and until the others reach it they are granted nothing new, though for no longer
+	// than twice the time to full. Time that goes backwards neither grants nor drains tokens.
+	Clock func() time.Time
+}
+
+// A Store keeps buckets in Redis. Make it with New.
+type Store struct {
+	client Client
+	prefix string
+	secret []byte
+	clock  func() time.Time
+}
+
+var _ store.Store = (*Store)(nil)
+
+// New returns a Store on client, which stays the caller's to close. It panics if client is nil or
+// cfg.Prefix is malformed.
+func New(client Client, cfg Config) *Store {
+	if client == nil {
+		panic("redisstore: New: client is nil: must be a go-redis client")
+	}
+	prefix := cmp.Or(cfg.Prefix, "ratelimit")
+	if strings.ContainsFunc(prefix, func(r rune) bool { return r <= ' ' || r > '~' || r == '{' || r == '}' }) {
+		panic(fmt.Sprintf("redisstore: New: Config.Prefix %q: must be printable ASCII without spaces and braces", cfg.Prefix))
+	}
+	s := &Store{client: client, prefix: prefix, clock: cfg.Clock}
+	if len(cfg.Secret) > 0 {
+		s.secret = append([]byte(nil), cfg.Secret...)
+	}
+	return s
+}
+
+// Take implements store.Store with one script call. An error is a Redis error (redis.Error), one of the
+// network, or one that wraps ctx.Err(). After an error the charges may or may not have been carried out,
+// but never twice.
+func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	if err := store.Validate(charges, states); err != nil {
+		return false, err
+	}
+	if err := ctx.Err(); err != nil {
+		return false, fmt.Errorf("redisstore: not sent: %w", err)
+	}
+	reply, err := s.run(ctx, s.args(charges))
+	if err != nil {
+		return false, err
+	}
+	if len(reply) != 2*len(charges) {
+		return false, fmt.Errorf("redisstore: reply of %d integers to %d charges", len(reply), len(charges))
+	}
+	ok := true
+	for i := range charges {
+		charged := reply[2*i] > 0
+		ok = ok && (charged || charges[i].Shadow)
+		states[i] = charges[i].State(reply[2*i+1], charged)
+	}
+	return ok, nil
+}
+
+// args returns what follows the name and the script in EVALSHA or EVAL: the number of keys, the keys,
+// and the arguments that the head of take.lua describes.
+func (s *Store) args(charges []store.Charge) []any {
+	n := len(charges)
+	args := make([]any, 0, 1+n+2+6*n+2+n)
+	args = append(args, n)
+	for i := range charges {
+		args = append(args, s.key(charges[i].Policy, charges[i].Key))
+	}
+	if s.clock == nil {
+		args = append(args, "")
+	} else {
+		args = append(args, s.clock().UnixMicro())
+	}
+	args = append(args, n)
+	for i := range charges {
+		c := &charges[i]
+		l := bucket.Limit(c.Limit)
+		args = append(args, l.Unit, l.Refill, l.Capacity, l.Need(c.Cost), l.Debt(c.MaxWait.Microseconds()), c.Shadow)
+	}
+	args = append(args, 1, n)
+	for i := range charges {
+		args = append(args, i+1)
+	}
+	return args
+}
+
+// run runs the script and returns its reply, or an error as soon as ctx ends. It waits apart from the
+// call, because a client obeys a context on the wire only if it was made so (ContextTimeoutEnabled).
+func (s *Store) run(ctx context.Context, args []any) ([]int64, error) {
+	type result struct {
+		reply []int64
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		reply, err := s.eval(ctx, "evalsha", lua.TakeSHA1, args)
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			// It was not carried out. EVAL also loads the script, until the server forgets it again.
+			reply, err = s.eval(ctx, "eval", lua.Take, args)
+		}
+		done <- result{reply, err}
+	}()
+	select {
+	case r := <-done:
+		if r.err != nil {
+			return nil, fmt.Errorf("redisstore: %w", r.err)
+		}
+		return r.reply, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("redisstore: no reply in time: %w", ctx.Err())
+	}
+}
+
+func (s *Store) eval(ctx context.Context, command, script string, args []any) ([]int64, error) {
+	cmd := once{redis.NewCmd(ctx, append([]any{command, script}, args...)...)}
+	cmd.SetFirstKeyPos(3)
+	if err := s.client.Process(ctx, cmd); err != nil {
+		return nil, err
+	}
+	return cmd.Int64Slice()
+}
+
+// once is a command that the client must not send again after a timeout or a lost connection, when Redis
+// may have carried it out: a charge must not be made twice.
+type once struct{ *redis.Cmd }
+
+func (once) NoRetry() bool { return true }

@@ -1,0 +1,164 @@
+// Package store is the contract between the rate limiter and whatever keeps its token buckets.
+//
+// Package memstore keeps them in memory, package redisstore in Redis, and package storetest holds the
+// contract as tests, for those two and for yours.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+)
+
+// A Store keeps token buckets. It is safe for concurrent use.
+//
+// A bucket that was never charged is full, and so is one that has had the time to refill: a Store may
+// forget it then, and not before.
+type Store interface {
+	// Take charges every bucket its cost, or none of them, and reports which: ok is false if a charge
+	// that is no Shadow was not allowed. It fills states[i] for charges[i] either way. A call that is
+	// refused changes no bucket.
+	//
+	// The call is one atomic step: no other call sees a part of it, and no two calls spend the same
+	// token. It is carried out at most once, and not at all if ctx had ended before it left.
+	//
+	// err means that the store failed or that Validate refused the call, never that a bucket was empty;
+	// ok is then false and states mean nothing. Take returns soon after ctx ends, whatever the store
+	// behind it does. An error that is ctx.Err() says nothing of the store.
+	Take(ctx context.Context, charges []Charge, states []State) (ok bool, err error)
+}
+
+// A Charge is what a call wants of one bucket.
+type Charge struct {
+	// Policy and Key name the bucket, together. Neither may be empty. Any bytes will do, and no two
+	// different pairs share a bucket.
+	Policy, Key string
+
+	// Limit is the bucket's rate and capacity. It may differ from the last call's: the tokens that the
+	// bucket has left carry over, up to the new capacity.
+	Limit Limit
+
+	// Cost is in tokens. 0 peeks: it is always allowed and changes nothing. Below 0 refunds: it is
+	// always allowed and adds tokens, at most to full; math.MinInt64 fills any bucket. A Cost above the
+	// limit's burst is never allowed.
+	Cost int64
+
+	// MaxWait, if above 0, lets the charge reserve tokens that are still to come: it is allowed if they
+	// will have come within MaxWait, and State.Wait says when. It counts in whole microseconds, and as
+	// 35 years if it is longer.
+	MaxWait time.Duration
+
+	// Shadow marks a charge that vetoes nothing: where the bucket cannot pay, the call goes on without
+	// it and State.Allowed is false. It is not charged in a call that another charge refuses.
+	Shadow bool
+}
+
+// A State is what a bucket answered to a charge. For a charge of 1 at a limit of 1 per second with a
+// burst of 5, the sixth in a row finds
+//
+//	State{Allowed: false, Remaining: 0, RetryAfter: 1 * time.Second, ResetAfter: 5 * time.Second}
+//
+// and the first one found
+//
+//	State{Allowed: true, Remaining: 4, ResetAfter: 1 * time.Second}
+type State struct {
+	// Allowed says that the bucket could pay. It is charged only if the whole call was allowed.
+	Allowed bool
+
+	// Remaining is how many whole tokens are left, after the charge if it was carried out.
+	Remaining int64
+
+	// RetryAfter is how long until the bucket could pay, if nobody else charges it, rounded up to a
+	// microsecond; 0 if Allowed, and Never if Cost is above the burst.
+	RetryAfter time.Duration
+
+	// ResetAfter is how long until the bucket is full, if nobody charges it, rounded up to a microsecond.
+	ResetAfter time.Duration
+
+	// Wait is how long until the tokens that a charge with MaxWait reserved have come.
+	Wait time.Duration
+
+	// Degraded says that a stand-in answered while the real store is away.
+	Degraded bool
+}
+
+// Never is the State.RetryAfter of a charge that cannot succeed however long one waits.
+const Never time.Duration = math.MaxInt64
+
+// A Limit is a rate and a capacity, compiled for exact integer arithmetic: a token is worth Unit
+// credits, each microsecond adds Refill credits, and a bucket holds at most Capacity credits. Make it
+// with NewLimit, once and not per call.
+type Limit struct {
+	Unit, Refill, Capacity int64
+}
+
+// NewLimit compiles a limit of rate tokens per per with room for burst tokens. The result is exact,
+// or, where a limit is too fine for 53 bits, slower by a relative error below 1e-9.
+//
+// It refuses what would be further off, with an error that names each field at fault (Rate, Per,
+// Burst) and what would fit.
+func NewLimit(rate int64, per time.Duration, burst int64) (Limit, error) {
+	l, err := bucket.NewLimit(rate, per, burst)
+	return Limit(l), err
+}
+
+// ErrInvalidCall is in the error of a Take whose arguments Validate refuses.
+var ErrInvalidCall = errors.New("store: invalid call")
+
+// Validate reports what is wrong with a call, as an error that wraps ErrInvalidCall: no charges, fewer
+// states than charges, an empty name or key, a Limit that NewLimit did not make, or two charges of one
+// bucket. Every Store calls it first.
+func Validate(charges []Charge, states []State) error {
+	if len(charges) == 0 || len(states) < len(charges) {
+		return fmt.Errorf("%w: %d charges and %d states: must be at least one charge, and a state for each", ErrInvalidCall, len(charges), len(states))
+	}
+	for i := range charges {
+		c := &charges[i]
+		if c.Policy == "" || c.Key == "" {
+			return fmt.Errorf("%w: charge %d: Policy %q and Key %q must not be empty", ErrInvalidCall, i, c.Policy, c.Key)
+		}
+		if l := c.Limit; l.Unit < 1 || l.Refill < 1 || l.Capacity < l.Unit || l.Capacity > bucket.MaxCredits || l.Refill > l.Capacity {
+			return fmt.Errorf("%w: charge %d: Limit must be made by NewLimit", ErrInvalidCall, i)
+		}
+		for j := range i {
+			if charges[j].Policy == c.Policy && charges[j].Key == c.Key {
+				return fmt.Errorf("%w: charges %d and %d: one bucket must not be charged twice in a call", ErrInvalidCall, j, i)
+			}
+		}
+	}
+	return nil
+}
+
+// State returns the state of c's bucket from the credits it holds after the call, which charged it or
+// did not. It is how every Store fills states.
+func (c *Charge) State(credits int64, charged bool) State {
+	l := bucket.Limit(c.Limit)
+	s := State{
+		Allowed:    true,
+		Remaining:  l.Remaining(credits),
+		ResetAfter: duration(l.ResetAfter(credits)),
+	}
+	need := l.Need(c.Cost)
+	if charged {
+		if need > 0 {
+			s.Wait = duration(l.Wait(credits))
+		}
+		return s
+	}
+	switch retry := l.RetryAfter(credits, need, l.Debt(c.MaxWait.Microseconds())); retry {
+	case 0:
+	case bucket.Never:
+		s.Allowed, s.RetryAfter = false, Never
+	default:
+		s.Allowed, s.RetryAfter = false, duration(retry)
+	}
+	return s
+}
+
+func duration(microseconds int64) time.Duration {
+	return time.Duration(microseconds) * time.Microsecond
+}

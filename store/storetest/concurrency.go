@@ -1,0 +1,76 @@
+package storetest
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+var concurrencyRules = []rule{
+	{"no token is spent twice, however many take at once", func(r *rig) {
+		const burst, goroutines, calls = 100, 16, 25
+		c := store.Charge{Policy: "p", Key: "k", Limit: r.limit(1, time.Hour, burst), Cost: 1}
+		allowed := r.hammer(goroutines, calls, func(int) []store.Charge { return []store.Charge{c} })
+		if allowed != burst {
+			r.Fatalf("%d of %d calls were allowed, want %d", allowed, goroutines*calls, burst)
+		}
+	}},
+	{"calls of several charges in any order take all or none, and do not wait for each other", func(r *rig) {
+		const burst, goroutines, calls = 60, 16, 25
+		limit := r.limit(1, time.Hour, burst)
+		charges := make([]store.Charge, 4)
+		for i := range charges {
+			charges[i] = store.Charge{Policy: "p" + string(rune('0'+i)), Key: "k", Limit: limit, Cost: 1}
+		}
+		allowed := r.hammer(goroutines, calls, func(i int) []store.Charge {
+			n := len(charges)
+			return []store.Charge{charges[i%n], charges[(i+1+i/n%(n-1))%n]}
+		})
+		var spent int64
+		for _, c := range charges {
+			spent += burst - r.peek(c).Remaining
+		}
+		if spent != 2*allowed {
+			r.Fatalf("%d tokens were spent by %d calls of 2, want %d", spent, allowed, 2*allowed)
+		}
+		if allowed < burst {
+			r.Fatalf("%d calls were allowed, want at least %d", allowed, burst)
+		}
+	}},
+	{"many keys at once do not disturb each other", func(r *rig) {
+		const keys, each = 100, 4
+		limit := r.limit(1, time.Hour, each)
+		allowed := r.hammer(16, 50, func(i int) []store.Charge {
+			return []store.Charge{{Policy: "p", Key: "key " + string(rune('A'+i%keys)), Limit: limit, Cost: 1}}
+		})
+		if allowed != keys*each {
+			r.Fatalf("%d calls were allowed, want %d", allowed, keys*each)
+		}
+	}},
+}
+
+// hammer makes calls from many goroutines, call i as next(i) says, and returns how many were allowed.
+func (r *rig) hammer(goroutines, calls int, next func(i int) []store.Charge) int64 {
+	var allowed atomic.Int64
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			for n := range calls {
+				charges := next(g*calls + n)
+				ok, err := r.store.Take(context.Background(), charges, make([]store.State, len(charges)))
+				if err != nil {
+					r.Error(err)
+					return
+				}
+				if ok {
+					allowed.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return allowed.Load()
+}

@@ -1,0 +1,152 @@
+package storetest
+
+import (
+	"math/big"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+type name struct{ policy, key string }
+
+// integers is a Store reduced to internal/bucket and a map.
+type integers map[name]bucket.Bucket
+
+func newIntegers() model { return integers{} }
+
+func (m integers) take(charges []store.Charge, now int64) (bool, []store.State) {
+	ok := true
+	found := make([]bucket.Bucket, len(charges))
+	fits := make([]bool, len(charges))
+	for i, c := range charges {
+		l := bucket.Limit(c.Limit)
+		found[i] = l.Advance(m[name{c.Policy, c.Key}], now)
+		fits[i] = l.Grants(found[i].Tokens, l.Need(c.Cost), l.Debt(c.MaxWait.Microseconds()), 1) == 1
+		ok = ok && (fits[i] || c.Shadow)
+	}
+	states := make([]store.State, len(charges))
+	for i, c := range charges {
+		if ok && fits[i] {
+			l := bucket.Limit(c.Limit)
+			if left := l.Charge(found[i].Tokens, l.Need(c.Cost), 1); left != found[i].Tokens {
+				found[i].Tokens = left
+				m[name{c.Policy, c.Key}] = found[i]
+			}
+		}
+		states[i] = c.State(found[i].Tokens, ok && fits[i])
+	}
+	return ok, states
+}
+
+// rationals is the same contract once more in exact fractions of a token, from the text of store.Store
+// and not from the code of internal/bucket.
+type rationals map[name]exact
+
+type exact struct {
+	tokens *big.Rat
+	last   int64
+	unit   int64
+}
+
+func newRationals() model { return rationals{} }
+
+func (m rationals) take(charges []store.Charge, now int64) (bool, []store.State) {
+	ok := true
+	found := make([]exact, len(charges))
+	fits := make([]bool, len(charges))
+	for i, c := range charges {
+		found[i] = m.at(c, now)
+		fits[i] = retryAfter(c, found[i].tokens).Sign() <= 0 && c.Cost <= burst(c)
+		ok = ok && (fits[i] || c.Shadow)
+	}
+	states := make([]store.State, len(charges))
+	for i, c := range charges {
+		e := found[i]
+		charged := ok && fits[i]
+		if charged && c.Cost != 0 {
+			left := new(big.Rat).Sub(e.tokens, rat(c.Cost))
+			if full := rat(burst(c)); left.Cmp(full) > 0 {
+				left = full
+			}
+			if left.Cmp(e.tokens) != 0 {
+				e.tokens = left
+				m[name{c.Policy, c.Key}] = e
+			}
+		}
+		states[i] = state(c, e.tokens, charged, fits[i])
+	}
+	return ok, states
+}
+
+// at returns c's bucket at now.
+func (m rationals) at(c store.Charge, now int64) exact {
+	full := rat(burst(c))
+	e, known := m[name{c.Policy, c.Key}]
+	if !known {
+		return exact{full, now, c.Limit.Unit}
+	}
+	if e.unit != c.Limit.Unit {
+		// What carries over is rounded down to a credit.
+		credits := new(big.Rat).Mul(e.tokens, rat(c.Limit.Unit))
+		e.tokens = new(big.Rat).Quo(new(big.Rat).SetInt(floor(credits)), rat(c.Limit.Unit))
+		e.unit = c.Limit.Unit
+		if debt := big.NewRat(-bucket.MaxCredits, c.Limit.Unit); e.tokens.Cmp(debt) < 0 {
+			e.tokens = debt
+		}
+	}
+	if e.tokens.Cmp(full) > 0 {
+		e.tokens = full
+	}
+	if now > e.last {
+		added := new(big.Rat).Mul(rat(now-e.last), perMicrosecond(c))
+		if e.tokens = new(big.Rat).Add(e.tokens, added); e.tokens.Cmp(full) > 0 {
+			e.tokens = full
+		}
+		e.last = now
+	}
+	return e
+}
+
+func state(c store.Charge, tokens *big.Rat, charged, fits bool) store.State {
+	s := store.State{Allowed: fits}
+	if tokens.Sign() > 0 {
+		s.Remaining = floor(tokens).Int64()
+	}
+	missing := new(big.Rat).Sub(rat(burst(c)), tokens)
+	s.ResetAfter = microseconds(missing.Quo(missing, perMicrosecond(c)))
+	if charged && c.Cost > 0 && tokens.Sign() < 0 {
+		debt := new(big.Rat).Neg(tokens)
+		s.Wait = microseconds(debt.Quo(debt, perMicrosecond(c)))
+	}
+	if !fits {
+		s.RetryAfter = store.Never
+		if c.Cost <= burst(c) {
+			s.RetryAfter = microseconds(retryAfter(c, tokens))
+		}
+	}
+	return s
+}
+
+// retryAfter returns the microseconds until c is allowed, at most 0 if it is now.
+func retryAfter(c store.Charge, tokens *big.Rat) *big.Rat {
+	if c.Cost <= 0 {
+		return new(big.Rat)
+	}
+	missing := new(big.Rat).Sub(rat(c.Cost), tokens)
+	missing.Quo(missing, perMicrosecond(c))
+	wait := min(c.MaxWait.Microseconds(), bucket.MaxWait)
+	if longest := bucket.MaxCredits / c.Limit.Refill; wait > longest {
+		return missing.Sub(missing, big.NewRat(bucket.MaxCredits, c.Limit.Refill))
+	}
+	return missing.Sub(missing, rat(wait))
+}
+
+func burst(c store.Charge) int64             { return c.Limit.Capacity / c.Limit.Unit }
+func perMicrosecond(c store.Charge) *big.Rat { return big.NewRat(c.Limit.Refill, c.Limit.Unit) }
+func rat(n int64) *big.Rat                   { return new(big.Rat).SetInt64(n) }
+func floor(x *big.Rat) *big.Int              { return new(big.Int).Div(x.Num(), x.Denom()) }
+func microseconds(x *big.Rat) time.Duration {
+	up := new(big.Int).Neg(floor(new(big.Rat).Neg(x)))
+	return time.Duration(up.Int64()) * time.Microsecond
+}

@@ -1,0 +1,158 @@
+package storetest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// RunSequence makes steps random calls (takes, peeks, refunds, waits, shadows, sets of several charges,
+// under limits that change, at times that move forwards and backwards) and compares each answer with two
+// models: one on internal/bucket, and one in exact rational numbers (math/big).
+//
+// The limits range from 1 a month to 10^6 a second and take ten minutes or more to fill, so that no
+// bucket is forgotten on the way by a store that lets keys expire.
+func RunSequence(t *testing.T, open Open, steps int, seed uint64) {
+	r := newRig(t, open)
+	s := sequence{
+		rig:    r,
+		rand:   rand.New(rand.NewPCG(seed, 0)),
+		limits: slowToFill(r),
+		models: []model{newIntegers(), newRationals()},
+	}
+	for step := range steps {
+		s.moveTime()
+		s.step(step)
+		if t.Failed() {
+			t.Fatalf("step %d of seed %d", step, seed)
+		}
+	}
+}
+
+// A model answers calls as a Store must.
+type model interface {
+	take(charges []store.Charge, now int64) (ok bool, states []store.State)
+}
+
+type sequence struct {
+	*rig
+	rand   *rand.Rand
+	limits []store.Limit
+	models []model
+	retry  time.Duration // that the last denied call was told
+}
+
+// slowToFill are limits whose fill time is from ten minutes to decades.
+func slowToFill(r *rig) []store.Limit {
+	return []store.Limit{
+		r.limit(1, month, 1),
+		r.limit(1, month, 100),
+		r.limit(31, month, 500),
+		r.limit(10_007, month, 10_007), // too fine for 53 bits: approximated
+		r.limit(5, 24*time.Hour, 7),
+		r.limit(3, time.Hour, 2),
+		r.limit(60, time.Minute, 600),
+		r.limit(1, time.Second, 600),
+		r.limit(3, time.Second, 2_000),
+		r.limit(7, time.Second, 5_000),
+		r.limit(333, time.Second, 200_000),
+		r.limit(999_983, time.Second, 600_000_000),
+		r.limit(1_000_000, time.Second, 1_000_000_000),
+		r.limit(1, 1500*time.Nanosecond, 400_000_000),
+	}
+}
+
+// moveTime moves the clock as far as something may depend on: not at all, by a microsecond, to when or
+// just before the last denied call was to retry, by a part of some fill time, or back.
+func (s *sequence) moveTime() {
+	fill := func() time.Duration {
+		l := s.limits[s.rand.IntN(len(s.limits))]
+		return time.Duration(l.Capacity/l.Refill) * time.Microsecond
+	}
+	switch s.rand.IntN(12) {
+	case 0, 1, 2:
+	case 3, 4:
+		s.advance(time.Microsecond)
+	case 5:
+		s.advance(s.retry)
+		s.retry = 0
+	case 6:
+		s.advance(max(0, s.retry-time.Microsecond))
+		s.retry = min(s.retry, time.Microsecond)
+	case 7, 8:
+		s.advance(time.Duration(s.rand.Int64N(int64(time.Second))))
+	case 9:
+		s.advance(fill() / time.Duration(1+s.rand.IntN(1000)))
+	case 10:
+		s.advance(-time.Duration(s.rand.Int64N(int64(time.Minute))))
+	case 11:
+		s.advance(-fill() / time.Duration(10+s.rand.IntN(1000)))
+	}
+	// The longest fill times would carry the clock out of what a time.Time tells in nanoseconds.
+	if year := time.Unix(0, s.nanos.Load()).Year(); year > 2060 || year < 2000 {
+		s.nanos.Store(time.Date(2026, 5, 23, 0, 0, 0, 0, time.UTC).UnixNano())
+	}
+}
+
+func (s *sequence) step(step int) {
+	charges := make([]store.Charge, 1)
+	if s.rand.IntN(4) == 0 {
+		charges = make([]store.Charge, 2+s.rand.IntN(2))
+	}
+	key := fmt.Sprint("k", s.rand.IntN(3))
+	for i := range charges {
+		charges[i] = s.charge(i, key)
+	}
+	now := time.Unix(0, s.nanos.Load()).UnixMicro()
+	ok, got := s.take(charges...)
+	for _, m := range s.models {
+		wantOK, want := m.take(charges, now)
+		if ok != wantOK {
+			s.Errorf("step %d: ok is %t, %T says %t, of %+v at %d\n\tgot  %+v\n\twant %+v", step, ok, m, wantOK, charges, now, got, want)
+		}
+		for i := range charges {
+			if got[i] != want[i] {
+				s.Errorf("step %d: at %d of %+v\n\tgot  %+v\n\twant %+v by %T", step, now, charges[i], got[i], want[i], m)
+			}
+		}
+	}
+	for i := range got {
+		if retry := got[i].RetryAfter; retry > 0 && retry != store.Never {
+			s.retry = retry
+		}
+	}
+}
+
+func (s *sequence) charge(i int, key string) store.Charge {
+	// Mostly the policy's own limit, so that buckets run dry, and now and then another.
+	policy := i + 3*s.rand.IntN(4)
+	limit := s.limits[policy%len(s.limits)]
+	if s.rand.IntN(20) == 0 {
+		limit = s.limits[s.rand.IntN(len(s.limits))]
+	}
+	burst := limit.Capacity / limit.Unit
+	c := store.Charge{Policy: fmt.Sprint("p", policy), Key: key, Limit: limit}
+	switch s.rand.IntN(10) {
+	case 0:
+		c.Cost = 0
+	case 1:
+		c.Cost = -1 - s.rand.Int64N(burst)
+	case 2:
+		c.Cost = burst + s.rand.Int64N(3) - 1
+	case 3, 4:
+		c.Cost = 1
+	case 5:
+		c.Cost = []int64{math.MinInt64, math.MaxInt64, burst}[s.rand.IntN(3)]
+	default:
+		c.Cost = 1 + s.rand.Int64N(burst)
+	}
+	if s.rand.IntN(4) == 0 {
+		c.MaxWait = time.Duration(s.rand.Int64N(int64(2 * time.Duration(limit.Capacity/limit.Refill) * time.Microsecond)))
+	}
+	c.Shadow = s.rand.IntN(6) == 0
+	return c
+}

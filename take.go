@@ -1,0 +1,94 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// Check decides about r by policies, or by Config.Policies if there are none, and charges it, but answers
+// nothing: for routers with their own idea of middleware, and for handlers that know more than the request
+// tells. Skip and preflights are not its business.
+//
+// An error says why nothing could be decided: it wraps ErrNoKey, it is that of the Store, of a KeyFunc or
+// of r's context, or it names what is wrong with a policy. Decision.Allowed is then what Handler would do.
+func (l *Limiter) Check(r *http.Request, policies ...Policy) (Decision, error) {
+	compiled := l.policies
+	if len(policies) > 0 {
+		var err error
+		if compiled, err = compile("policies", policies, true); err != nil {
+			return Decision{}, fmt.Errorf("ratelimit: Check: %w", err)
+		}
+	}
+	if len(compiled) == 0 {
+		return Decision{}, errors.New("ratelimit: Check: no policies, and Config.Policies is empty")
+	}
+	x := newExchange(r.Context(), l.timeout)
+	err := l.decide(x, r, compiled)
+	return x.decision, err
+}
+
+// Take takes cost tokens of key's bucket of p, where there is no request: in workers, or in another
+// protocol. key is what a KeyFunc would return, "member:5" for example. p needs a Name and a Limit; its
+// functions are not called. A cost of 0 is always allowed; it must not be negative.
+//
+// An error is that of the Store or of ctx, or says what is wrong with the arguments. Result.Allowed is then
+// false, unless the Store failed and p does not say FailClosed.
+func (l *Limiter) Take(ctx context.Context, p Policy, key string, cost int64) (Result, error) {
+	if cost < 0 {
+		return Result{}, fmt.Errorf("ratelimit: Take: cost %d: must be 0 or more; see Refund", cost)
+	}
+	return l.charge(ctx, "Take", p, key, cost)
+}
+
+// Peek returns the state of key's bucket of p and takes nothing. It is always Allowed: look at Remaining.
+// Arguments and errors are as for Take.
+func (l *Limiter) Peek(ctx context.Context, p Policy, key string) (Result, error) {
+	return l.charge(ctx, "Peek", p, key, 0)
+}
+
+// Refund gives n tokens back to key's bucket of p, at most to full: for work that was charged and not done.
+// n must be above 0. Arguments and errors are as for Take.
+func (l *Limiter) Refund(ctx context.Context, p Policy, key string, n int64) (Result, error) {
+	if n <= 0 {
+		return Result{}, fmt.Errorf("ratelimit: Refund: n %d: must be above 0", n)
+	}
+	return l.charge(ctx, "Refund", p, key, -n)
+}
+
+// Reset fills key's bucket of p, for a member who was locked out in error. Arguments and errors are as for
+// Take.
+func (l *Limiter) Reset(ctx context.Context, p Policy, key string) (Result, error) {
+	return l.charge(ctx, "Reset", p, key, math.MinInt64)
+}
+
+func (l *Limiter) charge(ctx context.Context, name string, p Policy, key string, cost int64) (Result, error) {
+	compiled, err := compile("policy", []Policy{p}, false)
+	if key == "" {
+		err = errors.Join(err, errors.New("key: must not be empty"))
+	}
+	if err != nil {
+		return Result{}, fmt.Errorf("ratelimit: %s: %w", name, err)
+	}
+	if p.Limit == Unlimited {
+		return Result{Policy: p.Name, Key: key, Limit: p.Limit, Cost: cost, State: store.State{Allowed: true, Remaining: math.MaxInt64}}, nil
+	}
+	c := calls.Get().(*call)
+	defer c.release()
+	c.add(compiled[0], p.Limit, store.Charge{
+		Policy: p.Name,
+		Key:    key,
+		Limit:  compiled[0].limit,
+		Cost:   cost,
+		Shadow: p.Shadow,
+	})
+	x := newExchange(ctx, l.timeout)
+	if err := l.take(x, c, l.start()); err != nil {
+		return Result{Policy: p.Name, Key: key, Limit: p.Limit, Cost: cost, Shadow: p.Shadow, State: store.State{Allowed: x.decision.Allowed}}, err
+	}
+	return x.decision.Results[len(x.decision.Results)-1], nil
+}
