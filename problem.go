@@ -49,6 +49,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 
 func (p problem) write(w http.ResponseWriter, r *http.Request) {
 	body, _ := json.Marshal(p) // strings and an int do not fail
+	body = append(body, '\n')  // for those who read it in a terminal
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("X-Content-Type-Options", "nosniff")

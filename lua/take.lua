@@ -89,7 +89,10 @@ local function load(key)
   local bucket = { key = key, expires = 0 }
   if hash[1] then
     bucket.tokens, bucket.unit = tonumber(hash[1]), tonumber(hash[2])
-    bucket.last_refill, bucket.expires = tonumber(hash[3]), tonumber(hash[4]) or 0
+    bucket.last_refill, bucket.expires = tonumber(hash[3]), tonumber(hash[4])
+    if not (bucket.tokens and bucket.unit and bucket.last_refill and bucket.expires) then
+      error('the hash at ' .. key .. ' is not a bucket')
+    end
   end
   buckets[key] = bucket
   return bucket

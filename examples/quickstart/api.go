@@ -1,0 +1,87 @@
+package main
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// newAPI returns the API with its limits, whose buckets buckets keeps.
+func newAPI(buckets store.Store, trusted []netip.Prefix) (http.Handler, error) {
+	secret := make([]byte, 32) // tokens are good until the program ends
+	if _, err := rand.Read(secret); err != nil {
+		return nil, err
+	}
+	members, err := ratelimit.NewJWT(ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: secret})
+	if err != nil {
+		return nil, err
+	}
+	limiter, err := ratelimit.New(ratelimit.Config{Store: buckets})
+	if err != nil {
+		return nil, err
+	}
+	clientIP := ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: trusted})
+	memberOrIP := ratelimit.FirstOf(members.Claim("memberId"), clientIP)
+
+	hello := limiter.Limit(ratelimit.Policy{
+		Name:  "hello",
+		Key:   memberOrIP,
+		Limit: ratelimit.PerSecond(1).WithBurst(5),
+	})
+	login := limiter.Limit(ratelimit.Policy{
+		Name:       "login",
+		Key:        clientIP,
+		Limit:      ratelimit.PerMinute(3),
+		FailClosed: true, // better no login than guesses without a limit
+	})
+	items := limiter.Limit(
+		ratelimit.Policy{Name: "items", Key: memberOrIP, Limit: ratelimit.PerSecond(10)},
+		ratelimit.Policy{Name: "items-route", Key: ratelimit.Route(), Limit: ratelimit.PerSecond(50)},
+	)
+
+	mux := http.NewServeMux()
+	mux.Handle("GET /hello", hello(http.HandlerFunc(sayHello)))
+	mux.Handle("POST /login", login(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "wrong password")
+	})))
+	mux.Handle("GET /items/{id}", items(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "item %q\n", r.PathValue("id"))
+	})))
+	mux.HandleFunc("GET /token", func(w http.ResponseWriter, r *http.Request) { issueToken(w, r, secret) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	return mux, nil
+}
+
+// sayHello tells the client who it is to the limiter.
+func sayHello(w http.ResponseWriter, r *http.Request) {
+	d, ok := ratelimit.FromContext(r.Context())
+	if !ok {
+		fmt.Fprintln(w, "hello: the limiter could not decide and let you through")
+		return
+	}
+	fmt.Fprintf(w, "hello, %s\n", d.Results[0].Key)
+}
+
+func issueToken(w http.ResponseWriter, r *http.Request, secret []byte) {
+	member := r.URL.Query().Get("member")
+	if member == "" {
+		http.Error(w, "which member? /token?member=5", http.StatusBadRequest)
+		return
+	}
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
+		"memberId": member,
+		"exp":      time.Now().Add(time.Hour).Unix(),
+	}).SignedString(secret)
+	if err != nil {
+		http.Error(w, "no token", http.StatusInternalServerError)
+		return
+	}
+	fmt.Fprintln(w, token)
+}

@@ -1,0 +1,115 @@
+// Quickstart is a small API with limits, to try with curl. It runs on an embedded Redis unless -redis names
+// a real one.
+//
+//	go run ./examples/quickstart [-addr 127.0.0.1:8080] [-redis redis://host:port/db] [-trusted-proxies CIDR,…]
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "quickstart:", err)
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx ends.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("quickstart", flag.ContinueOnError)
+	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
+	redisURL := flags.String("redis", "", "`URL` of a Redis, as redis://host:port/db (default: an embedded one)")
+	proxies := flags.String("trusted-proxies", "", "networks of proxies whose X-Forwarded-For is believed, as `CIDR,…`")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	trusted, err := parsePrefixes(*proxies)
+	if err != nil {
+		return fmt.Errorf("-trusted-proxies: %w", err)
+	}
+	client, uses, closeRedis, err := openRedis(ctx, *redisURL)
+	if err != nil {
+		return err
+	}
+	defer closeRedis()
+
+	handler, err := newAPI(redisstore.New(client, redisstore.Config{}), trusted)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		return err
+	}
+	base := "http://" + listener.Addr().String()
+	fmt.Fprintf(out, "Buckets:   %s\n", uses)
+	fmt.Fprintf(out, "Client IP: %s\n", describeTrust(trusted))
+	fmt.Fprintf(out, "Listening: %s\n\nTry:\n", base)
+	for _, line := range []string{
+		"curl -i %s/hello                  # 1 per second, 5 at once: the sixth is refused",
+		"curl -i -X POST %s/login          # 3 per minute and address",
+		"curl -i %s/items/7                # 10 per second each, 50 per second all together",
+		"TOKEN=$(curl -s '%s/token?member=5')",
+		`curl -i -H "Authorization: Bearer $TOKEN" %s/hello   # a bucket of member 5's own`,
+		"curl -i %s/healthz                # never limited",
+	} {
+		fmt.Fprintf(out, "  "+line+"\n", base)
+	}
+	return serve(ctx, &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}, listener)
+}
+
+// serve serves until ctx ends, and then finishes the requests that have begun.
+func serve(ctx context.Context, server *http.Server, listener net.Listener) error {
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		return server.Shutdown(ctx)
+	}
+}
+
+func parsePrefixes(list string) ([]netip.Prefix, error) {
+	if list == "" {
+		return nil, nil
+	}
+	var prefixes []netip.Prefix
+	for text := range strings.SplitSeq(list, ",") {
+		p, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return nil, err
+		}
+		prefixes = append(prefixes, p)
+	}
+	return prefixes, nil
+}
+
+func describeTrust(trusted []netip.Prefix) string {
+	if len(trusted) == 0 {
+		return "that of the TCP peer"
+	}
+	return fmt.Sprintf("from X-Forwarded-For of peers in %v", trusted)
+}

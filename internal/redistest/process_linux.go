@@ -1,0 +1,9 @@
+package redistest
+
+import "syscall"
+
+// dieWithParent makes the kernel kill a child whose parent dies, so that a test
+// binary that panics or times out leaves no server behind.
+func dieWithParent() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}

@@ -1,0 +1,157 @@
+package redistest
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Proxy is a TCP proxy that can hold up, lose or cut the traffic between
+// clients and a server.
+//
+// At any time it is in one mode: Pass at first, or the one last set by Pass,
+// DropReplies, BlackHole or Delay. A mode applies to new connections and at
+// once to existing ones, also to replies that are being held back. Bytes that
+// the proxy threw away stay lost when the mode changes.
+//
+// A connection to the target is made when a client first sends something that
+// is to be forwarded, and a connection whose target cannot be reached is closed.
+type Proxy struct {
+	target   string
+	listener net.Listener
+	mode     atomic.Pointer[mode]
+
+	// running counts the goroutines of the proxy.
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	conns  map[net.Conn]struct{} // of clients and to the target; guarded by mu
+	closed bool                  // guarded by mu
+}
+
+// mode says what happens to the traffic. It is not changed but replaced.
+type mode struct {
+	dropRequests bool
+	dropReplies  bool
+	delay        time.Duration // of replies
+
+	// replaced is closed when the mode is no longer in force.
+	replaced chan struct{}
+}
+
+// NewProxy starts a proxy on a free port before target, a host:port. When the
+// test ends, the proxy closes all connections and waits for its goroutines.
+func NewProxy(tb testing.TB, target string) *Proxy {
+	tb.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
+	if err != nil {
+		tb.Fatalf("listen: %v", err)
+	}
+	p := &Proxy{target: target, listener: listener, conns: make(map[net.Conn]struct{})}
+	p.mode.Store(newMode(mode{}))
+	ctx, cancel := context.WithCancel(context.Background())
+	p.running.Go(func() { p.accept(ctx) })
+	tb.Cleanup(func() {
+		cancel()
+		p.close()
+	})
+	return p
+}
+
+// Addr returns the host:port that the proxy listens on.
+func (p *Proxy) Addr() string {
+	return p.listener.Addr().String()
+}
+
+// Pass forwards requests and replies unchanged.
+func (p *Proxy) Pass() {
+	p.setMode(mode{})
+}
+
+// DropReplies forwards requests and throws away the replies.
+func (p *Proxy) DropReplies() {
+	p.setMode(mode{dropReplies: true})
+}
+
+// BlackHole accepts connections and throws away requests and replies. While it
+// lasts, no connection to the target is made.
+func (p *Proxy) BlackHole() {
+	p.setMode(mode{dropRequests: true, dropReplies: true})
+}
+
+// Delay forwards requests at once and holds back each chunk of replies for d.
+// The next chunk of the same connection is read only after that.
+func (p *Proxy) Delay(d time.Duration) {
+	p.setMode(mode{delay: d})
+}
+
+// Cut closes all current connections. It does not change the mode, and new
+// connections are accepted.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cutLocked()
+}
+
+func (p *Proxy) cutLocked() {
+	for conn := range p.conns {
+		_ = conn.Close()
+	}
+	clear(p.conns)
+}
+
+func newMode(m mode) *mode {
+	m.replaced = make(chan struct{})
+	return &m
+}
+
+func (p *Proxy) setMode(m mode) {
+	close(p.mode.Swap(newMode(m)).replaced)
+}
+
+func (p *Proxy) close() {
+	_ = p.listener.Close()
+	p.mu.Lock()
+	p.closed = true
+	p.cutLocked()
+	p.mu.Unlock()
+	// Replies still held back would keep their goroutines until they are due.
+	p.Pass()
+	p.running.Wait()
+}
+
+// add makes conn one of those that Cut closes. It closes conn and returns false
+// if the proxy was closed in the meantime.
+func (p *Proxy) add(conn net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		_ = conn.Close()
+		return false
+	}
+	p.conns[conn] = struct{}{}
+	return true
+}
+
+// remove closes conn and forgets it.
+func (p *Proxy) remove(conn net.Conn) {
+	_ = conn.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, conn)
+}
+
+func (p *Proxy) accept(ctx context.Context) {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		if p.add(client) {
+			p.running.Go(func() { p.forwardRequests(ctx, client) })
+		}
+	}
+}

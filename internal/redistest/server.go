@@ -1,0 +1,201 @@
+package redistest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	loopback = "127.0.0.1"
+
+	// Ports are drawn from a range below those the kernel gives to outgoing
+	// connections, so that no client takes the port of a killed server before
+	// its restart. A cluster node uses a second port, 10000 higher, which is
+	// then outside this range and those of the kernel, too.
+	firstPort    = 10000
+	portCount    = 10000
+	portAttempts = 5
+
+	// probeTimeout bounds one attempt to learn whether a server answers.
+	probeTimeout = time.Second
+)
+
+// Server is a redis-server process of its own for one test.
+type Server struct {
+	tb      testing.TB
+	path    string
+	args    []string
+	addr    string
+	process *process
+	output  bytes.Buffer
+}
+
+// Start runs a redis-server without persistence on a free port and returns when
+// it answers, at most 10 s later. The args are added to its command line, such
+// as "--maxmemory", "1mb"; they must leave the default user the right to INFO.
+//
+// The server is killed when the test ends. Its output is logged if the test
+// failed.
+//
+// Without a redis-server on PATH, Start skips the test. It fails the test
+// instead if the environment variable RATELIMIT_REQUIRE_REDIS is not empty or
+// CI is "true".
+func Start(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	unsaved := []string{"--save", "", "--appendonly", "no", "--dir", tb.TempDir()}
+	return start(tb, append(unsaved, args...))
+}
+
+// start runs redis-server with args and the options that say where to listen.
+// These come last so that args cannot open the server to the network.
+func start(tb testing.TB, args []string) *Server {
+	tb.Helper()
+	s := &Server{tb: tb, path: binary(tb)}
+	tb.Cleanup(s.cleanup)
+	for range portAttempts {
+		port := strconv.Itoa(firstPort + rand.IntN(portCount))
+		s.addr = net.JoinHostPort(loopback, port)
+		s.args = slices.Concat(args, []string{"--bind", loopback, "--port", port})
+		if s.run() {
+			return s
+		}
+	}
+	tb.Fatalf("redis-server exited in each of %d attempts to start it", portAttempts)
+	return nil
+}
+
+// run starts the process and reports whether it came to serve its address. It
+// did not if it exited, as it does when the port is taken.
+func (s *Server) run() bool {
+	s.tb.Helper()
+	p, err := startProcess(s.path, s.args, &s.output)
+	if err != nil {
+		s.tb.Fatalf("start redis-server: %v", err)
+	}
+	s.process = p
+	timeout := time.After(waitTimeout)
+	for !s.serves() {
+		select {
+		case <-p.exited:
+			return false
+		case <-timeout:
+			s.tb.Fatalf("redis-server at %s does not answer within %v", s.addr, waitTimeout)
+		case <-time.After(pollInterval):
+		}
+	}
+	return true
+}
+
+// serves reports whether it is this server that answers at its address. A PING
+// would not tell: if the port was taken, another server may answer there.
+func (s *Server) serves() bool {
+	// A go-redis client would log every attempt before the server listens.
+	conn, err := net.DialTimeout("tcp", s.addr, probeTimeout)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(probeTimeout)); err != nil {
+		return false
+	}
+	if _, err := io.WriteString(conn, "INFO server\r\n"); err != nil {
+		return false
+	}
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		if pid, ok := strings.CutPrefix(lines.Text(), "process_id:"); ok {
+			return pid == strconv.Itoa(s.process.Pid)
+		}
+	}
+	return false
+}
+
+func (s *Server) cleanup() {
+	if s.process == nil {
+		return
+	}
+	s.process.kill()
+	if s.tb.Failed() {
+		s.tb.Logf("output of redis-server at %s:\n%s", s.addr, s.output.String())
+	}
+}
+
+// Addr returns the host:port that the server listens on. It stays the same over
+// a Restart.
+func (s *Server) Addr() string {
+	return s.addr
+}
+
+// Client returns a new client with the default options of go-redis. It is
+// closed when the test ends.
+func (s *Server) Client() *redis.Client {
+	return s.ClientOptions(func(*redis.Options) {})
+}
+
+// ClientOptions is like Client but lets modify change the options first. They
+// hold the address of the server and otherwise zero values.
+func (s *Server) ClientOptions(modify func(*redis.Options)) *redis.Client {
+	options := &redis.Options{Addr: s.addr}
+	modify(options)
+	client := redis.NewClient(options)
+	closeOnCleanup(s.tb, client)
+	return client
+}
+
+// Do sends one command as the default user, such as "CONFIG", "SET",
+// "maxmemory", "1mb", and returns the reply. An error fails the test.
+func (s *Server) Do(args ...any) any {
+	s.tb.Helper()
+	client := redis.NewClient(&redis.Options{Addr: s.addr})
+	defer client.Close()
+	reply, err := client.Do(context.Background(), args...).Result()
+	if err != nil {
+		s.tb.Fatalf("redis-server at %s: %v: %v", s.addr, args, err)
+	}
+	return reply
+}
+
+// Pause stops the process with SIGSTOP until Resume. Meanwhile the kernel still
+// accepts connections and data for the server, but nothing is answered.
+func (s *Server) Pause() {
+	s.tb.Helper()
+	if err := s.process.pause(); err != nil {
+		s.tb.Fatalf("pause redis-server at %s: %v", s.addr, err)
+	}
+}
+
+// Resume lets a paused process go on. It then also serves the requests that
+// arrived during the pause.
+func (s *Server) Resume() {
+	s.tb.Helper()
+	if err := s.process.resume(); err != nil {
+		s.tb.Fatalf("resume redis-server at %s: %v", s.addr, err)
+	}
+}
+
+// Kill ends the process with SIGKILL and returns when it is gone. All data of
+// the server is lost.
+func (s *Server) Kill() {
+	s.process.kill()
+}
+
+// Restart starts the server again on the same port with the same arguments,
+// after killing it if it still runs, and returns when it answers, at most 10 s
+// later. The server has no data then, but a cluster node keeps its slots.
+func (s *Server) Restart() {
+	s.tb.Helper()
+	s.Kill()
+	if !s.run() {
+		s.tb.Fatalf("redis-server at %s exited while restarting", s.addr)
+	}
+}

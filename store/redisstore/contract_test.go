@@ -1,0 +1,83 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+	"github.com/go-tokenbucket/ratelimit/store/storetest"
+)
+
+func TestMain(m *testing.M) {
+	if hammerHere() {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// prefixes gives each Store of a test keys of its own.
+var prefixes atomic.Int64
+
+func prefix() string { return fmt.Sprint("test", prefixes.Add(1)) }
+
+// onClient opens Stores on client that go by the test's clock, as only that can be moved.
+func onClient(client redisstore.Client) storetest.Open {
+	return func(_ *testing.T, clock func() time.Time) store.Store {
+		return redisstore.New(client, redisstore.Config{Prefix: prefix(), Clock: clock})
+	}
+}
+
+func TestContractOnServer(t *testing.T) {
+	storetest.Run(t, onClient(redistest.Start(t).Client()))
+}
+
+func TestContractWithSecret(t *testing.T) {
+	client := redistest.Start(t).Client()
+	storetest.Run(t, func(_ *testing.T, clock func() time.Time) store.Store {
+		return redisstore.New(client, redisstore.Config{Prefix: prefix(), Clock: clock, Secret: []byte("a secret")})
+	})
+}
+
+// The calls of the contract have keys of one identity, which share a slot.
+func TestContractOnCluster(t *testing.T) {
+	storetest.Run(t, onClient(redistest.StartCluster(t, 3).Client()))
+}
+
+func TestContractOnRing(t *testing.T) {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{
+		"a": redistest.Start(t).Addr(),
+		"b": redistest.Start(t).Addr(),
+	}})
+	t.Cleanup(func() { ring.Close() })
+	storetest.Run(t, onClient(ring))
+}
+
+func TestContractBehindSentinel(t *testing.T) {
+	storetest.Run(t, onClient(redistest.StartSentinel(t).Client()))
+}
+
+func TestContractOnMiniredis(t *testing.T) {
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { client.Close() })
+	storetest.Run(t, onClient(client))
+}
+
+func TestSequenceOnServer(t *testing.T) {
+	storetest.RunSequence(t, onClient(redistest.Start(t).Client()), 100_000, 3)
+}
+
+func TestSequenceOnMiniredis(t *testing.T) {
+	server := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { client.Close() })
+	storetest.RunSequence(t, onClient(client), 10_000, 4)
+}

@@ -1,0 +1,233 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+)
+
+func charge(t *testing.T, key string) store.Charge {
+	return store.Charge{Policy: "p", Key: key, Limit: limit(t, 1, time.Hour, 100), Cost: 1}
+}
+
+// try makes a call that may fail, with 100 ms.
+func try(s store.Store, charges ...store.Charge) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	return s.Take(ctx, charges, make([]store.State, len(charges)))
+}
+
+func TestRedisErrorsAreErrors(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	s := redisstore.New(client, redisstore.Config{})
+
+	t.Run("WRONGTYPE", func(t *testing.T) {
+		server.Do("SET", "ratelimit:{wrong}:p", "a string")
+		ok, err := try(s, charge(t, "wrong"))
+		wantRedisError(t, ok, err, "WRONGTYPE")
+	})
+	t.Run("WRONGTYPE of one of two buckets charges neither", func(t *testing.T) {
+		server.Do("SET", "ratelimit:{two}:q", "a string")
+		second := charge(t, "two")
+		second.Policy = "q"
+		ok, err := try(s, charge(t, "two"), second)
+		wantRedisError(t, ok, err, "WRONGTYPE")
+		if n := client.Exists(t.Context(), "ratelimit:{two}:p").Val(); n != 0 {
+			t.Error("the other bucket was charged")
+		}
+	})
+	t.Run("a hash that is no bucket", func(t *testing.T) {
+		server.Do("HSET", "ratelimit:{odd}:p", "tokens", "many")
+		ok, err := try(s, charge(t, "odd"))
+		if ok || err == nil {
+			t.Errorf("ok %t, error %v", ok, err)
+		}
+	})
+	t.Run("NOPERM", func(t *testing.T) {
+		server.Do("ACL", "SETUSER", "reader", "on", ">secret", "~*", "+@all", "-evalsha")
+		ok, err := try(redisstore.New(server.ClientOptions(func(o *redis.Options) { o.Username, o.Password = "reader", "secret" }), redisstore.Config{}), charge(t, "perm"))
+		wantRedisError(t, ok, err, "NOPERM")
+	})
+	t.Run("a command of the script that is not permitted", func(t *testing.T) {
+		server.Do("ACL", "SETUSER", "reader", "on", ">secret", "~*", "+@all", "-hset")
+		ok, err := try(redisstore.New(server.ClientOptions(func(o *redis.Options) { o.Username, o.Password = "reader", "secret" }), redisstore.Config{}), charge(t, "perm"))
+		if ok || !notPermitted(err) {
+			t.Errorf("ok %t, error %v", ok, err)
+		}
+	})
+	t.Run("OOM", func(t *testing.T) {
+		server.Do("CONFIG", "SET", "maxmemory", "1")
+		defer server.Do("CONFIG", "SET", "maxmemory", "0")
+		ok, err := try(s, charge(t, "oom"))
+		wantRedisError(t, ok, err, "OOM")
+	})
+	t.Run("READONLY", func(t *testing.T) {
+		server.Do("REPLICAOF", "127.0.0.1", "1")
+		defer server.Do("REPLICAOF", "NO", "ONE")
+		ok, err := try(s, charge(t, "readonly"))
+		wantRedisError(t, ok, err, "READONLY")
+	})
+	t.Run("CROSSSLOT", func(t *testing.T) {
+		ok, err := try(redisstore.New(redistest.StartCluster(t, 1).Client(), redisstore.Config{}), charge(t, "one"), charge(t, "another"))
+		wantRedisError(t, ok, err, "CROSSSLOT")
+	})
+}
+
+func wantRedisError(t *testing.T, ok bool, err error, prefix string) {
+	t.Helper()
+	if ok || !redis.HasErrorPrefix(err, prefix) {
+		t.Errorf("ok %t, error %v, want %s", ok, err, prefix)
+	}
+}
+
+// notPermitted reports whether err is of the ACL. Redis 7.0 says so in other words for what a script runs.
+func notPermitted(err error) bool {
+	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "The user executing the script can't run this command")
+}
+
+func TestAScriptThatTheServerForgotIsSentAgain(t *testing.T) {
+	server := redistest.Start(t)
+	s := redisstore.New(server.Client(), redisstore.Config{})
+	for want := range 3 {
+		if state := take(t, s, charge(t, "k")); state.Remaining != int64(99-want) {
+			t.Fatalf("%d remain, want %d", state.Remaining, 99-want)
+		}
+		server.Do("SCRIPT", "FLUSH")
+	}
+	server.Kill()
+	server.Restart()
+	if state := take(t, s, charge(t, "k")); state.Remaining != 99 {
+		t.Fatalf("%d remain of an empty server, want 99", state.Remaining)
+	}
+}
+
+func TestALostReplyChargesOnce(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	// go-redis would send again after 20 ms, and up to ten times.
+	s := redisstore.New(server.ClientOptions(func(o *redis.Options) {
+		o.Addr, o.ReadTimeout, o.MaxRetries = proxy.Addr(), 20*time.Millisecond, 10
+	}), redisstore.Config{})
+	take(t, s, charge(t, "k"))
+	proxy.DropReplies()
+	if ok, err := try(s, charge(t, "k")); ok || err == nil {
+		t.Fatalf("ok %t, error %v without a reply", ok, err)
+	}
+	proxy.Pass()
+	peek := charge(t, "k")
+	peek.Cost = 0
+	if state := take(t, s, peek); state.Remaining != 98 {
+		t.Errorf("%d remain, want 98: once before and once by the call that got no reply", state.Remaining)
+	}
+}
+
+func TestATakeEndsWithItsContextWhateverTheClientsTimeouts(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	s := redisstore.New(server.ClientOptions(func(o *redis.Options) { o.Addr = proxy.Addr() }), redisstore.Config{})
+	fresh := redisstore.New(server.ClientOptions(func(o *redis.Options) { o.Addr = proxy.Addr() }), redisstore.Config{})
+	take(t, s, charge(t, "k"))
+	proxy.BlackHole()
+	for name, s := range map[string]store.Store{"on an open connection": s, "on a new connection": fresh} {
+		t.Run(name, func(t *testing.T) {
+			begin := time.Now()
+			ok, err := try(s, charge(t, "k"))
+			if ok || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("ok %t, error %v, want the deadline's", ok, err)
+			}
+			// The client alone would need 5 s.
+			if took := time.Since(begin); took > 2*time.Second {
+				t.Errorf("took %v of 100 ms", took)
+			}
+		})
+	}
+}
+
+func TestAPausedAndAKilledServer(t *testing.T) {
+	server := redistest.Start(t)
+	s := redisstore.New(server.Client(), redisstore.Config{})
+	take(t, s, charge(t, "k"))
+	server.Pause()
+	if ok, err := try(s, charge(t, "k")); ok || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("paused: ok %t, error %v", ok, err)
+	}
+	server.Resume()
+	take(t, s, charge(t, "k"))
+	server.Kill()
+	if ok, err := try(s, charge(t, "k")); ok || err == nil {
+		t.Errorf("killed: ok %t, error %v", ok, err)
+	}
+	server.Restart()
+	take(t, s, charge(t, "k"))
+}
+
+// readmeACL returns the rules of the ACL that the README recommends.
+func readmeACL(t *testing.T) []string {
+	t.Helper()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(readme)) {
+		if rules, ok := strings.CutPrefix(line, "ACL SETUSER limiter "); ok {
+			return strings.Fields(rules)
+		}
+	}
+	t.Fatal(`README.md has no line that starts with "ACL SETUSER limiter "`)
+	return nil
+}
+
+func TestTheACLOfTheReadmeIsEnoughAndNoMore(t *testing.T) {
+	rules := readmeACL(t)
+	server := redistest.Start(t)
+	// works reports whether a new client that has these rules can do all that a Store does: load the
+	// script, find it loaded, and charge an old and a new bucket.
+	works := func(t *testing.T, rules []string) (err error) {
+		server.Do("ACL", "DELUSER", "limiter")
+		set := []any{"ACL", "SETUSER", "limiter"}
+		for _, rule := range rules {
+			set = append(set, rule)
+		}
+		server.Do(set...)
+		server.Do("FLUSHALL")
+		server.Do("SCRIPT", "FLUSH")
+		client := server.ClientOptions(func(o *redis.Options) { o.Username, o.Password = "limiter", "secret" })
+		s := redisstore.New(client, redisstore.Config{})
+		for range 2 {
+			if _, e := s.Take(context.Background(), []store.Charge{charge(t, "k")}, make([]store.State, 1)); e != nil {
+				err = e
+			}
+		}
+		return err
+	}
+	if err := works(t, rules); err != nil {
+		t.Fatalf("the ACL %v is not enough: %v", rules, err)
+	}
+	commands := 0
+	for i, rule := range rules {
+		if strings.HasPrefix(rule, "+") || strings.HasPrefix(rule, "~") {
+			commands++
+			fewer := append(append([]string(nil), rules[:i]...), rules[i+1:]...)
+			if err := works(t, fewer); !notPermitted(err) {
+				t.Errorf("without %s: error %v, want one of the ACL", rule, err)
+			}
+		}
+	}
+	if commands < 5 {
+		t.Errorf("only %d rules were tried: %v", commands, rules)
+	}
+	if !strings.Contains(fmt.Sprint(rules), "-@all") {
+		t.Errorf("the ACL %v does not start from nothing", rules)
+	}
+}
