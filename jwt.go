@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
 	"crypto/rsa"
 	"encoding/json"
 	"errors"
@@ -29,8 +30,8 @@ type JWTConfig struct {
 	// (HS) and with a key pair must not be mixed.
 	Methods []string
 
-	// Key verifies the signature: []byte for HS, *rsa.PublicKey for RS and PS, *ecdsa.PublicKey for ES,
-	// ed25519.PublicKey for EdDSA. Either Key or Keyfunc is required.
+	// Key verifies the signature: []byte for HS, *rsa.PublicKey for RS and PS, *ecdsa.PublicKey on the
+	// method's curve for ES, ed25519.PublicKey for EdDSA. Either Key or Keyfunc is required.
 	Key any
 
 	// Keyfunc chooses the key by the token's header, by its "kid" for example. It runs before the token
@@ -106,9 +107,8 @@ func (cfg JWTConfig) faults() (faults []error) {
 	}
 	if cfg.Key != nil {
 		for _, m := range cfg.Methods {
-			if want := keyFor(methodFamilies[m], cfg.Key); want != "" {
+			if want := keyFor(m, cfg.Key); want != "" {
 				fault("Key: is a %T: must be %s for %s", cfg.Key, want, m)
-				break
 			}
 		}
 	}
@@ -129,9 +129,9 @@ var methodFamilies = map[string]string{
 	"EdDSA": "EdDSA",
 }
 
-// keyFor returns what key must be for a family of methods, "" if it is that.
-func keyFor(family string, key any) string {
-	switch family {
+// keyFor returns what key must be for a method, "" if it is that.
+func keyFor(method string, key any) string {
+	switch methodFamilies[method] {
 	case "HS":
 		if secret, ok := key.([]byte); !ok || len(secret) == 0 {
 			return "a []byte that is not empty"
@@ -141,8 +141,9 @@ func keyFor(family string, key any) string {
 			return "an *rsa.PublicKey"
 		}
 	case "ES":
-		if public, ok := key.(*ecdsa.PublicKey); !ok || public == nil {
-			return "an *ecdsa.PublicKey"
+		curve := map[string]elliptic.Curve{"ES256": elliptic.P256(), "ES384": elliptic.P384(), "ES512": elliptic.P521()}[method]
+		if public, ok := key.(*ecdsa.PublicKey); !ok || public == nil || public.Curve != curve {
+			return "an *ecdsa.PublicKey on " + curve.Params().Name
 		}
 	case "EdDSA":
 		if public, ok := key.(ed25519.PublicKey); !ok || len(public) != ed25519.PublicKeySize {
@@ -214,7 +215,7 @@ func (j *JWT) Claims(r *http.Request) (jwt.MapClaims, error) {
 // number of spaces).
 func bearer(h http.Header) (string, bool) {
 	values := h["Authorization"]
-	if len(values) != 1 || len(values[0]) > maxToken {
+	if len(values) != 1 {
 		return "", false
 	}
 	scheme, token, ok := strings.Cut(values[0], " ")
@@ -222,5 +223,5 @@ func bearer(h http.Header) (string, bool) {
 		return "", false
 	}
 	token = strings.Trim(token, " ")
-	return token, token != "" && !strings.Contains(token, " ")
+	return token, token != "" && len(token) <= maxToken && !strings.Contains(token, " ")
 }

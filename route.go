@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -49,11 +50,32 @@ func chiRoute(rctx *chi.Context, r *http.Request) string {
 		path = cmp.Or(rctx.RoutePath, path) // as a middleware before us may have changed it
 	}
 	whole := rctx.Routes.Find(chi.NewRouteContext(), method, path)
-	if whole == "" && !partly {
+	if partly && !strings.HasPrefix(whole, strings.TrimSuffix(matched, "*")) {
+		// We are in r.Use of a sub-router, and the path is not the one that the routers went by.
+		sub := subRouter(rctx.Routes, rctx.RoutePatterns)
+		if sub == nil {
+			return method + " " + matched // a handler whose routes chi does not know
+		}
+		if whole = sub.Find(chi.NewRouteContext(), method, rctx.RoutePath); whole != "" {
+			whole = strings.TrimSuffix(matched, "/*") + whole
+		}
+	}
+	if whole == "" {
 		return "unmatched"
 	}
-	if whole != "/" {
-		whole = strings.TrimSuffix(whole, "/") // as in RoutePattern
+	return method + " " + cmp.Or(strings.TrimSuffix(whole, "/"), "/") // as RoutePattern has it
+}
+
+// subRouter returns the router that a request has reached through the mounts of patterns, nil if they do
+// not lead to one.
+func subRouter(routes chi.Routes, patterns []string) chi.Routes {
+	for _, pattern := range patterns {
+		known := routes.Routes()
+		i := slices.IndexFunc(known, func(r chi.Route) bool { return r.Pattern == pattern })
+		if i < 0 || known[i].SubRoutes == nil {
+			return nil
+		}
+		routes = known[i].SubRoutes
 	}
-	return method + " " + cmp.Or(whole, matched)
+	return routes
 }

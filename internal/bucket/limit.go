@@ -26,9 +26,10 @@ const (
 	MaxFill = 1 << 51
 	MaxWait = 1 << 50
 
-	// minUnit is how fine a token must stay when a limit is approximated: rounding the unit up by
-	// less than one credit then slows the rate by less than 1e-9.
-	minUnit = 1_000_000_000
+	// minUnit is how fine a token must be able to stay when a limit is approximated. What remains of it
+	// with a whole number for Refill is above half of it, and rounding that up by less than one credit
+	// slows the rate by less than 1e-9.
+	minUnit = 2_000_000_000
 )
 
 // A Limit is a rate and a capacity in credits. Make it with NewLimit.
@@ -59,24 +60,20 @@ func NewLimit(rate int64, per time.Duration, burst int64) (Limit, error) {
 	// 1,000 × rate tokens per per nanoseconds is the same rate per microsecond.
 	g := gcd(1000*rate, int64(per))
 	l := Limit{Unit: int64(per) / g, Refill: 1000 * rate / g}
-	finest := MaxCredits / burst
-	if l.Unit > finest {
-		refill := mulDiv(l.Refill, finest, l.Unit)
-		if refill == 0 || finest <= minUnit {
-			most := max(MaxCredits/l.Unit, min(MaxCredits/(minUnit+1), mulDiv(l.Refill, MaxCredits, l.Unit)))
-			return Limit{}, fmt.Errorf("Burst %d: does not fit a rate of %d per %v: must be at most %d", burst, rate, per, most)
-		}
+
+	exact := MaxCredits / l.Unit
+	rounded := min(MaxCredits/(minUnit+1), mulDiv(l.Refill, MaxCredits, l.Unit))
+	if most := min(max(exact, rounded), mulDiv(MaxFill, l.Refill, l.Unit)); burst > most {
+		return Limit{}, fmt.Errorf("Burst %d: does not fit a rate of %d per %v: must be at most %d", burst, rate, per, most)
+	}
+	if burst > exact {
 		// Up: a dearer token is a slower rate, and a limit must not be exceeded.
-		unit := mulDivUp(l.Unit, refill, l.Refill)
-		l = Limit{Unit: unit, Refill: refill}
+		refill := mulDiv(l.Refill, MaxCredits/burst, l.Unit)
+		l = Limit{Unit: mulDivUp(l.Unit, refill, l.Refill), Refill: refill}
 	}
 	l.Capacity = burst * l.Unit
-
 	if l.Refill > l.Capacity {
 		return Limit{}, fmt.Errorf("Burst %d: refills within a microsecond at %d per %v: must be at least %d", burst, rate, per, ceilDiv(l.Refill, l.Unit))
-	}
-	if l.Fill() > MaxFill {
-		return Limit{}, fmt.Errorf("Burst %d: takes over 71 years to refill at %d per %v: must be at most %d", burst, rate, per, mulDiv(MaxFill, l.Refill, l.Unit))
 	}
 	return l, nil
 }

@@ -84,7 +84,7 @@ func New(cfg Config) *Store {
 	return s
 }
 
-// Close stops the sweep of full buckets. The Store must not be used afterwards. The error is nil.
+// Close stops the sweep of full buckets. The Store goes on answering, within MaxKeys. The error is nil.
 func (s *Store) Close() error {
 	s.closed.Store(true)
 	s.sweeper.Stop()

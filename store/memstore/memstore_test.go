@@ -1,14 +1,23 @@
 package memstore_test
 
 import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 	"github.com/go-tokenbucket/ratelimit/store/storetest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t *testing.T, clock func() time.Time) store.Store {
 	s := memstore.New(memstore.Config{Clock: clock})
@@ -24,6 +33,218 @@ func TestSequence(t *testing.T) {
 	// In a bubble, where the timer of the sweep does not run out: it may forget a bucket that is full,
 	// which a clock that goes backwards afterwards would tell.
 	synctest.Test(t, func(t *testing.T) {
-		storetest.RunSequence(t, open, 200_000, 2)
+		storetest.RunSequence(t, open, 100_000, 2)
+	})
+}
+
+// now is the time of a test that moves it by hand.
+type now struct{ time.Time }
+
+func newNow() *now { return &now{time.Date(2026, 5, 23, 0, 0, 0, 0, time.UTC)} }
+
+func (n *now) clock() time.Time { return n.Time }
+
+func charge(t testing.TB, key string, cost int64) store.Charge {
+	t.Helper()
+	limit, err := store.NewLimit(1, time.Second, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store.Charge{Policy: "p", Key: key, Limit: limit, Cost: cost}
+}
+
+func take(t testing.TB, s store.Store, c store.Charge) store.State {
+	t.Helper()
+	states := make([]store.State, 1)
+	if _, err := s.Take(context.Background(), []store.Charge{c}, states); err != nil {
+		t.Fatal(err)
+	}
+	return states[0]
+}
+
+func remaining(t testing.TB, s store.Store, key string) int64 {
+	t.Helper()
+	return take(t, s, charge(t, key, 0)).Remaining
+}
+
+func TestTheBucketNearestToFullMakesRoom(t *testing.T) {
+	n := newNow()
+	s := memstore.New(memstore.Config{MaxKeys: 4, Clock: n.clock})
+	defer s.Close()
+	for key, cost := range map[string]int64{"a": 50, "b": 20, "c": 90, "d": 30} {
+		take(t, s, charge(t, key, cost))
+	}
+	want := func(key string, left int64) {
+		t.Helper()
+		if got := remaining(t, s, key); got != left {
+			t.Errorf("%s has %d left, want %d", key, got, left)
+		}
+	}
+	take(t, s, charge(t, "e", 40)) // b was nearest
+	want("b", 100)
+	want("a", 50)
+	want("c", 10)
+	want("d", 70)
+	want("e", 60)
+
+	// Charges and refunds move buckets in the order: now c is nearest, and d far off.
+	take(t, s, charge(t, "d", 65))
+	take(t, s, charge(t, "c", -80))
+	take(t, s, charge(t, "f", 99))
+	want("c", 100)
+	want("d", 5)
+
+	// A peek and a charge that is denied need no room.
+	take(t, s, charge(t, "g", 0))
+	take(t, s, charge(t, "h", 101))
+	want("a", 50)
+}
+
+func TestFullBucketsAreSwept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New(memstore.Config{})
+		defer s.Close()
+		const keys = 10_000
+		for i := range keys {
+			take(t, s, charge(t, fmt.Sprint("k", i), 1+int64(i%2)*9)) // full after 1 s, or 10 s
+		}
+		if got := s.Len(); got != keys {
+			t.Fatalf("%d buckets, want %d", got, keys)
+		}
+		time.Sleep(2500 * time.Millisecond)
+		if got := s.Len(); got != keys/2 {
+			t.Errorf("%d buckets after 2.5 s, want %d", got, keys/2)
+		}
+		if got := remaining(t, s, "k1"); got != 92 {
+			t.Errorf("a bucket that was not full has %d left, want 92", got)
+		}
+		time.Sleep(9 * time.Second)
+		if got := s.Len(); got != 0 {
+			t.Errorf("%d buckets when all are full", got)
+		}
+		// And once more, after the sweep had nothing left to do.
+		take(t, s, charge(t, "late", 1))
+		time.Sleep(3 * time.Second)
+		if got := s.Len(); got != 0 {
+			t.Errorf("%d buckets after the second time", got)
+		}
+	})
+}
+
+func TestCloseStopsTheSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New(memstore.Config{})
+		take(t, s, charge(t, "k", 1))
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if got := s.Len(); got != 1 {
+			t.Errorf("%d buckets: swept after Close", got)
+		}
+	})
+}
+
+// The table of a shard is our own: random insertions and removals against a Go map.
+func TestBucketsAreNotLostAmongOthers(t *testing.T) {
+	n := newNow()
+	s := memstore.New(memstore.Config{Clock: n.clock})
+	defer s.Close()
+	r := rand.New(rand.NewPCG(8, 0))
+	spent := make(map[string]int64)
+	for step := range 200_000 {
+		key := fmt.Sprint("k", r.IntN(20_000))
+		if r.IntN(3) == 0 {
+			take(t, s, charge(t, key, -spent[key])) // full, and soon forgotten
+			delete(spent, key)
+		} else if spent[key] < 100 {
+			take(t, s, charge(t, key, 1))
+			spent[key]++
+		}
+		if step%10_000 == 0 {
+			s.Sweep()
+		}
+	}
+	s.Sweep()
+	if got := s.Len(); got != len(spent) {
+		t.Errorf("%d buckets, want %d", got, len(spent))
+	}
+	for i := range 20_000 {
+		key := fmt.Sprint("k", i)
+		if got := remaining(t, s, key); got != 100-spent[key] {
+			t.Fatalf("%s has %d left, want %d", key, got, 100-spent[key])
+		}
+	}
+}
+
+func TestMaxKeysIsABound(t *testing.T) {
+	const most = 20_000
+	s := memstore.New(memstore.Config{MaxKeys: most})
+	defer s.Close()
+	var wg sync.WaitGroup
+	for g := range 4 {
+		wg.Go(func() {
+			for i := range 2 * most {
+				take(t, s, charge(t, fmt.Sprint(g, i), 1+int64(i%100)))
+			}
+		})
+	}
+	wg.Wait()
+	if got := s.Len(); got > most || got < most*9/10 {
+		t.Errorf("%d buckets, want up to %d", got, most)
+	}
+}
+
+func TestTakeDoesNotAllocate(t *testing.T) {
+	s := memstore.New(memstore.Config{})
+	defer s.Close()
+	few := []store.Charge{charge(t, "one", 1)}
+	several := []store.Charge{charge(t, "one", 1), charge(t, "two", 1), charge(t, "three", 1)}
+	states := make([]store.State, 3)
+	ctx := context.Background()
+	for name, charges := range map[string][]store.Charge{"one charge": few, "three charges": several} {
+		if n := testing.AllocsPerRun(1000, func() {
+			if _, err := s.Take(ctx, charges, states); err != nil {
+				t.Error(err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+func TestNegativeMaxKeysPanics(t *testing.T) {
+	defer func() {
+		if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), "MaxKeys") {
+			t.Errorf("recovered %v", r)
+		}
+	}()
+	memstore.New(memstore.Config{MaxKeys: -1})
+}
+
+func FuzzTable(f *testing.F) {
+	f.Add([]byte{1, 2, 3, 4, 5, 200, 1, 200, 2})
+	f.Add([]byte("aAbBcCdDeEfFaAaA"))
+	f.Fuzz(func(t *testing.T, steps []byte) {
+		s := memstore.New(memstore.Config{Clock: newNow().clock})
+		defer s.Close()
+		spent := make(map[string]int64)
+		for _, b := range steps {
+			key := string(rune('a' + b%50))
+			if b >= 128 {
+				take(t, s, charge(t, key, -100))
+				delete(spent, key)
+				s.Sweep()
+			} else if spent[key] < 100 {
+				take(t, s, charge(t, key, 1))
+				spent[key]++
+			}
+		}
+		for b := range 50 {
+			key := string(rune('a' + b))
+			if got := remaining(t, s, key); got != 100-spent[key] {
+				t.Fatalf("%q has %d left, want %d", key, got, 100-spent[key])
+			}
+		}
 	})
 }

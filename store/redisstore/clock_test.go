@@ -196,6 +196,36 @@ func TestAServerClockThatIsSetBackFreezesNoBucketAndGrantsNothing(t *testing.T) 
 	}
 }
 
+// On a real server, whose clock cannot be set, the bucket is moved instead.
+func TestABucketFromTheFutureIsAnchoredAnew(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	s := redisstore.New(client, redisstore.Config{})
+	c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Minute, 1), Cost: 1}
+	take(t, s, c)
+	key := "ratelimit:{k}:p"
+	hours := time.Now().Add(3 * time.Hour).UnixMicro()
+	server.Do("HSET", key, "last_refill", hours)
+	if state := take(t, s, c); state.Allowed || state.RetryAfter != time.Minute {
+		t.Errorf("%+v, want a minute from now", state)
+	}
+	if at, err := client.HGet(t.Context(), key, "last_refill").Int64(); err != nil || at >= hours || at > time.Now().UnixMicro() {
+		t.Errorf("last_refill is %d, error %v, want now", at, err)
+	}
+	// By no more than the time to full it is not, and a callers' clock never does it.
+	seconds := time.Now().Add(50 * time.Second).UnixMicro()
+	server.Do("HSET", key, "last_refill", seconds)
+	take(t, s, c)
+	if at := client.HGet(t.Context(), key, "last_refill").Val(); at != fmt.Sprint(seconds) {
+		t.Errorf("last_refill is %s, want it untouched", at)
+	}
+	server.Do("HSET", key, "last_refill", hours)
+	take(t, redisstore.New(client, redisstore.Config{Clock: time.Now}), c)
+	if at := client.HGet(t.Context(), key, "last_refill").Val(); at != fmt.Sprint(hours) {
+		t.Errorf("last_refill is %s, want it untouched", at)
+	}
+}
+
 func TestCallersClocksGrantNothingTwice(t *testing.T) {
 	client := redistest.Start(t).Client()
 	now := time.Now()

@@ -1,0 +1,59 @@
+# Every target says what it does: make help.
+
+GO         ?= go
+FUZZTIME   ?= 20s
+SOAKTIME   ?= 10m
+STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: run
+run: ## Run the quickstart on an embedded Redis.
+	$(GO) run ./examples/quickstart
+
+.PHONY: test
+test: redis ## Run all tests, with the race detector, on real Redis servers.
+	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on ./...
+
+.PHONY: race
+race: redis ## Run the tests of what runs concurrently five times over.
+	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -count=5 -run 'Contract|Table|MaxKeys|Handler|Stacked|Went' . ./store/...
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (default 20s).
+	@set -e; for package in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+			echo "$$package $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x $$package; \
+		done; \
+	done
+
+.PHONY: bench
+bench: redis ## Measure against other libraries, side by side, and print a table.
+	cd bench && $(GO) run .
+
+.PHONY: lint
+lint: ## Check formatting, go vet and staticcheck.
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w these:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet -tags soak ./...
+	$(STATICCHECK) -tags soak ./...
+	cd bench && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
+
+.PHONY: soak
+soak: redis ## Compare the stores with exact arithmetic on random calls for SOAKTIME (default 10m).
+	RATELIMIT_REQUIRE_REDIS=1 RATELIMIT_SOAK=$(SOAKTIME) $(GO) test -tags soak -race -timeout 0 -run Soak -v ./store/...
+
+# The tests start redis-server themselves; here it is only seen to that there is one.
+.PHONY: redis
+redis:
+	@if ! command -v redis-server >/dev/null; then \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server >/dev/null; \
+		else \
+			echo "The tests need redis-server: install it (Debian: sudo apt-get install redis-server; macOS: brew install redis)." >&2; exit 1; \
+		fi; \
+	fi

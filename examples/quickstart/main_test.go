@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// start runs the quickstart in this process, and returns its address and what it printed before.
+func start(t *testing.T, args ...string) (base, printed string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		err := run(ctx, append([]string{"-addr", "127.0.0.1:0"}, args...), in)
+		in.CloseWithError(io.EOF)
+		ended <- err
+	}()
+	t.Cleanup(func() {
+		cancel()
+		http.DefaultClient.CloseIdleConnections()
+		if err := <-ended; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	base, printed = untilReady(t, out)
+	go io.Copy(io.Discard, out)
+	return base, printed
+}
+
+// untilReady reads up to the last line that the quickstart prints.
+func untilReady(t *testing.T, out io.Reader) (base, printed string) {
+	t.Helper()
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		printed += lines.Text() + "\n"
+		if after, ok := strings.CutPrefix(lines.Text(), "Listening: "); ok {
+			base = after
+		}
+		if strings.Contains(lines.Text(), "/healthz") {
+			return base, printed
+		}
+	}
+	t.Fatalf("the quickstart ended after printing %q", printed)
+	return "", ""
+}
+
+func do(t *testing.T, method, url string, header ...string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response
+}
+
+func body(t *testing.T, r *http.Response) string {
+	t.Helper()
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func wantStatuses(t *testing.T, want []int, method, url string, header ...string) {
+	t.Helper()
+	var got []int
+	for range want {
+		r := do(t, method, url, header...)
+		body(t, r)
+		got = append(got, r.StatusCode)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s %s: %v, want %v", method, url, got, want)
+	}
+}
+
+func TestQuickstart(t *testing.T) {
+	server := redistest.Start(t)
+	for name, args := range map[string][]string{
+		"embedded": nil,
+		"redis":    {"-redis", "redis://" + server.Addr() + "/3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base, printed := start(t, args...)
+			uses := "embedded miniredis"
+			if args != nil {
+				uses = "Redis at " + server.Addr() + ", database 3"
+			}
+			for _, want := range []string{uses, "curl -i " + base + "/hello"} {
+				if !strings.Contains(printed, want) {
+					t.Errorf("it does not print %q:\n%s", want, printed)
+				}
+			}
+
+			wantStatuses(t, []int{200, 200, 200, 200, 200, 429}, "GET", base+"/hello")
+			token := strings.TrimSpace(body(t, do(t, "GET", base+"/token?member=5")))
+			r := do(t, "GET", base+"/hello", "Authorization", "Bearer "+token)
+			if text := body(t, r); r.StatusCode != 200 || text != "hello, member:5\n" || r.Header.Get("X-RateLimit-Limit") != "5" {
+				t.Errorf("member 5: %d %q %v", r.StatusCode, text, r.Header)
+			}
+			wantStatuses(t, []int{429}, "GET", base+"/hello", "Authorization", "Bearer "+token+"x") // no member: the address again
+			wantStatuses(t, []int{429}, "GET", base+"/hello", "X-Forwarded-For", "192.0.2.1")       // nobody is trusted
+
+			wantStatuses(t, []int{200, 200, 200, 429}, "POST", base+"/login")
+			wantStatuses(t, []int{200, 200}, "GET", base+"/items/7")
+			if got := do(t, "GET", base+"/items/8").Header.Get("X-RateLimit-Limit"); got != "10" {
+				t.Errorf("items: X-RateLimit-Limit is %q, want the tighter 10", got)
+			}
+			wantStatuses(t, []int{400}, "GET", base+"/token")
+			wantStatuses(t, slices.Repeat([]int{200}, 100), "GET", base+"/healthz")
+		})
+	}
+}
+
+func TestTheItemsRouteHasALimitAsAWhole(t *testing.T) {
+	base, _ := start(t, "-trusted-proxies", "127.0.0.0/8, ::1/128")
+	allowed := 0
+	for i := range 90 {
+		r := do(t, "GET", base+"/items/7", "X-Forwarded-For", "192.0.2."+string(rune('1'+i%9)))
+		body(t, r)
+		if r.StatusCode == 200 {
+			allowed++
+		}
+	}
+	if allowed < 50 || allowed > 75 { // 50, and 50 a second from then on
+		t.Errorf("%d of 90 requests of 9 clients were allowed, want about 50", allowed)
+	}
+}
+
+func TestFailClosedWithoutRedis(t *testing.T) {
+	base, printed := start(t, "-redis", "redis://127.0.0.1:1/0")
+	if !strings.Contains(printed, "does not answer") {
+		t.Errorf("it does not say so:\n%s", printed)
+	}
+	wantStatuses(t, []int{200}, "GET", base+"/hello")
+	wantStatuses(t, []int{503}, "POST", base+"/login")
+}
+
+func TestWrongFlags(t *testing.T) {
+	for name, args := range map[string][]string{
+		"-redis":           {"-redis", "http://a"},
+		"-trusted-proxies": {"-trusted-proxies", "10.0.0.0"},
+		"unexpected":       {"more"},
+		"listen":           {"-addr", "256.0.0.1:0"},
+	} {
+		if err := run(t.Context(), args, io.Discard); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v: error %v", args, err)
+		}
+	}
+}
+
+func TestSignalsStopItCleanly(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no SIGTERM to send")
+	}
+	program := filepath.Join(t.TempDir(), "quickstart")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, signal := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, program, "-addr", "127.0.0.1:0")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		untilReady(t, out)
+		if err := cmd.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v: %v", signal, err)
+		}
+	}
+}

@@ -1,0 +1,530 @@
+package ratelimit_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A clock is the time of a test.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Now().Truncate(time.Microsecond)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// onEachStore runs a test on memory and on a real Redis, both of which go by c.
+func onEachStore(t *testing.T, test func(t *testing.T, s store.Store, c *clock)) {
+	t.Helper()
+	t.Run("memory", func(t *testing.T) {
+		c := newClock()
+		s := memstore.New(memstore.Config{Clock: c.Now})
+		defer s.Close()
+		test(t, s, c)
+	})
+	t.Run("redis", func(t *testing.T) {
+		c := newClock()
+		test(t, redisstore.New(redistest.Start(t).Client(), redisstore.Config{Clock: c.Now}), c)
+	})
+}
+
+// newLimiter returns a Limiter with enough time for a machine that is busy.
+func newLimiter(t *testing.T, cfg ratelimit.Config) *ratelimit.Limiter {
+	t.Helper()
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 5 * time.Second
+	}
+	l, err := ratelimit.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+var okHandler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
+
+// get serves a request, as change makes it.
+func get(h http.Handler, change ...func(*http.Request)) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("GET", "/", nil)
+	for _, c := range change {
+		c(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func from(addr string) func(*http.Request) {
+	return func(r *http.Request) { r.RemoteAddr = addr + ":1234" }
+}
+
+func method(m string) func(*http.Request) { return func(r *http.Request) { r.Method = m } }
+
+func with(name, value string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Add(name, value) }
+}
+
+// wantStatuses serves a request for each status and compares.
+func wantStatuses(t *testing.T, h http.Handler, want []int, change ...func(*http.Request)) {
+	t.Helper()
+	var got []int
+	for range want {
+		got = append(got, get(h, change...).Code)
+	}
+	if !slices.Equal(got, want) {
+		t.Fatalf("statuses %v, want %v", got, want)
+	}
+}
+
+func perIP(name string, limit ratelimit.Limit) ratelimit.Policy {
+	return ratelimit.Policy{Name: name, Key: ratelimit.RemoteIP(), Limit: limit}
+}
+
+func TestHandlerLimitsEachKeyByItself(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
+		h := newLimiter(t, ratelimit.Config{
+			Store:    s,
+			Policies: []ratelimit.Policy{perIP("api", ratelimit.PerSecond(1).WithBurst(2))},
+		}).Handler(okHandler)
+		wantStatuses(t, h, []int{200, 200, 429, 429}, from("192.0.2.1"))
+		wantStatuses(t, h, []int{200, 200, 429}, from("192.0.2.2"))
+		c.advance(time.Second)
+		wantStatuses(t, h, []int{200, 429}, from("192.0.2.1"))
+	})
+}
+
+func TestADenialSaysWhyAndWhen(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
+		h := newLimiter(t, ratelimit.Config{
+			Store:    s,
+			Policies: []ratelimit.Policy{perIP("api", ratelimit.Every(90*time.Second)), perIP("wide", ratelimit.PerSecond(100))},
+		}).Handler(okHandler)
+		get(h)
+		w := get(h)
+		for name, want := range map[string]string{
+			"Retry-After":           "90",
+			"Cache-Control":         "no-store",
+			"X-Ratelimit-Limit":     "1",
+			"X-Ratelimit-Remaining": "0",
+			"Content-Type":          "application/problem+json",
+		} {
+			if got := w.Header().Values(name); !slices.Equal(got, []string{want}) {
+				t.Errorf("%s is %q, want %q", name, got, want)
+			}
+		}
+		var body map[string]any
+		if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+			t.Fatal(err)
+		}
+		if body["type"] != "https://iana.org/assignments/http-problem-types#quota-exceeded" || body["status"] != 429.0 || body["title"] == "" {
+			t.Errorf("body %v", body)
+		}
+		if got, _ := json.Marshal(body["violated-policies"]); string(got) != `["api"]` {
+			t.Errorf("violated-policies is %s", got)
+		}
+
+		head := get(h, method("HEAD"))
+		if head.Code != 429 || head.Body.Len() != 0 || head.Header().Get("Retry-After") != "90" {
+			t.Errorf("HEAD: %d, body %q, header %v", head.Code, head.Body, head.Header())
+		}
+	})
+}
+
+func TestADenialByOnePolicySpendsNothingOfTheOthers(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
+		wide, narrow := perIP("wide", ratelimit.PerHour(100)), perIP("narrow", ratelimit.PerHour(3))
+		l := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{wide, narrow}})
+		wantStatuses(t, l.Handler(okHandler), []int{200, 200, 200, 429, 429, 429}, from("192.0.2.1"))
+		r, err := l.Peek(t.Context(), wide, "ip:192.0.2.1")
+		if err != nil || r.Remaining != 97 {
+			t.Errorf("wide has %d left, error %v, want 97", r.Remaining, err)
+		}
+	})
+}
+
+// A counting store tells how often it is called.
+type counting struct {
+	store.Store
+	calls, charges int
+}
+
+func (c *counting) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	c.calls++
+	c.charges += len(charges)
+	return c.Store.Take(ctx, charges, states)
+}
+
+func TestAllPoliciesOfARequestAreOneCall(t *testing.T) {
+	s := &counting{Store: memstore.New(memstore.Config{})}
+	defer s.Store.(*memstore.Store).Close()
+	l := newLimiter(t, ratelimit.Config{Store: s})
+	get(l.Limit(perIP("a", ratelimit.PerSecond(1)), perIP("b", ratelimit.PerSecond(1)), perIP("c", ratelimit.PerSecond(1)))(okHandler))
+	if s.calls != 1 || s.charges != 3 {
+		t.Errorf("%d calls of %d charges, want 1 of 3", s.calls, s.charges)
+	}
+}
+
+func TestShadowPoliciesMeasureAndDoNotDeny(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
+		var seen []*ratelimit.Event
+		shadow := perIP("shadow", ratelimit.PerHour(1))
+		shadow.Shadow = true
+		h := newLimiter(t, ratelimit.Config{
+			Store:    s,
+			Policies: []ratelimit.Policy{shadow, perIP("api", ratelimit.PerHour(3))},
+			Observe:  func(_ context.Context, e *ratelimit.Event) { seen = append(seen, e) },
+		}).Handler(okHandler)
+		// An exhausted shadow hides neither an allowed request nor a denied one.
+		wantStatuses(t, h, []int{200, 200, 200, 429})
+		w := get(h)
+		if got := w.Header().Get("X-RateLimit-Limit"); got != "3" {
+			t.Errorf("X-RateLimit-Limit is %q, want the enforced policy's", got)
+		}
+		if strings.Contains(w.Body.String(), "shadow") {
+			t.Errorf("the body tells of the shadow: %s", w.Body)
+		}
+		var shadows []bool
+		for _, e := range seen {
+			shadows = append(shadows, e.Decision.Results[0].Allowed)
+		}
+		if want := []bool{true, false, false, false, false}; !slices.Equal(shadows, want) {
+			t.Errorf("the shadow allowed %v, want %v", shadows, want)
+		}
+	})
+}
+
+func TestCost(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
+		p := perIP("api", ratelimit.PerHour(10))
+		cost := int64(4)
+		p.Cost = func(*http.Request) int64 { return cost }
+		h := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{p}}).Handler(okHandler)
+		wantStatuses(t, h, []int{200, 200, 429})
+		cost = 2
+		wantStatuses(t, h, []int{200, 429})
+		cost = 0
+		wantStatuses(t, h, []int{200, 200})
+		cost = 11
+		w := get(h)
+		if w.Code != 429 || w.Header()["Retry-After"] != nil {
+			t.Errorf("a cost above the burst: %d, Retry-After %q, want 429 without", w.Code, w.Header()["Retry-After"])
+		}
+	})
+}
+
+func TestTiersAndLiveChangesOfALimit(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
+		p := perIP("api", ratelimit.PerHour(2))
+		p.LimitFunc = func(r *http.Request) ratelimit.Limit {
+			switch r.Header.Get("Tier") {
+			case "pro":
+				return ratelimit.PerHour(5)
+			case "enterprise":
+				return ratelimit.Unlimited
+			}
+			return ratelimit.Limit{}
+		}
+		h := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{p}}).Handler(okHandler)
+		wantStatuses(t, h, []int{200, 200, 429})
+		wantStatuses(t, h, []int{429}, with("Tier", "pro")) // an upgrade does not refill the bucket
+		wantStatuses(t, h, []int{200, 200, 200, 200}, with("Tier", "enterprise"))
+		if w := get(h, with("Tier", "enterprise")); w.Header()["X-Ratelimit-Limit"] != nil {
+			t.Errorf("an exempt request has headers %v", w.Header())
+		}
+		wantStatuses(t, h, []int{200, 200, 200, 200, 200, 429}, with("Tier", "pro"), from("192.0.2.9"))
+	})
+}
+
+func TestPreflightsAndSkippedRequestsAreNotLimited(t *testing.T) {
+	h := newLimiter(t, ratelimit.Config{
+		Policies: []ratelimit.Policy{perIP("api", ratelimit.PerHour(1))},
+		Skip:     func(r *http.Request) bool { return r.Header.Get("Health") != "" },
+	}).Handler(okHandler)
+	wantStatuses(t, h, []int{200, 429})
+	wantStatuses(t, h, []int{200, 200}, method("OPTIONS"), with("Origin", "https://a.example"), with("Access-Control-Request-Method", "POST"))
+	wantStatuses(t, h, []int{200, 200}, with("Health", "1"))
+	wantStatuses(t, h, []int{429}, method("OPTIONS"), with("Origin", "https://a.example"))
+	wantStatuses(t, h, []int{429}, with("Origin", "https://a.example"), with("Access-Control-Request-Method", "POST"))
+}
+
+func noKey(*http.Request) (string, error) { return "", ratelimit.ErrNoKey }
+
+func TestWithoutAKey(t *testing.T) {
+	emptyKey := func(*http.Request) (string, error) { return "", nil }
+	for name, key := range map[string]ratelimit.KeyFunc{"ErrNoKey": noKey, "an empty key": emptyKey} {
+		t.Run(name, func(t *testing.T) {
+			p := ratelimit.Policy{Name: "api", Key: key, Limit: ratelimit.PerHour(1)}
+			other := perIP("other", ratelimit.PerHour(1))
+			l := newLimiter(t, ratelimit.Config{})
+
+			w := get(l.Limit(p, other)(okHandler))
+			if w.Code != 403 || w.Header().Get("Content-Type") != "application/problem+json" || w.Header().Get("Cache-Control") != "no-store" {
+				t.Errorf("%d %v", w.Code, w.Header())
+			}
+			if strings.Contains(w.Body.String(), "key") {
+				t.Errorf("the body tells of the inside: %s", w.Body)
+			}
+
+			p.Optional = true
+			wantStatuses(t, l.Limit(p, other)(okHandler), []int{200, 429}) // the other policy goes on
+			wantStatuses(t, l.Limit(p)(okHandler), []int{200, 200})
+
+			p.Optional, p.Shadow = false, true
+			wantStatuses(t, l.Limit(p)(okHandler), []int{200, 200})
+		})
+	}
+}
+
+// broken is a Store that fails.
+type broken struct{ err error }
+
+func (b broken) Take(context.Context, []store.Charge, []store.State) (bool, error) {
+	return false, b.err
+}
+
+func TestAFailedStore(t *testing.T) {
+	var logged bytes.Buffer
+	var seen []*ratelimit.Event
+	failure := errors.New("WRONGTYPE secret internals")
+	l := newLimiter(t, ratelimit.Config{
+		Store:   broken{failure},
+		Logger:  slog.New(slog.NewTextHandler(&logged, nil)),
+		Observe: func(_ context.Context, e *ratelimit.Event) { seen = append(seen, e) },
+	})
+	open, closed := perIP("open", ratelimit.PerHour(1)), perIP("closed", ratelimit.PerHour(1))
+	closed.FailClosed = true
+
+	w := get(l.Limit(open)(okHandler))
+	if w.Code != 200 || w.Header()["X-Ratelimit-Limit"] != nil {
+		t.Errorf("open: %d %v, want 200 without invented numbers", w.Code, w.Header())
+	}
+	w = get(l.Limit(open, closed)(okHandler))
+	if w.Code != 503 || w.Header().Get("Retry-After") == "" || w.Header().Get("Cache-Control") != "no-store" {
+		t.Errorf("closed: %d %v", w.Code, w.Header())
+	}
+	if body := w.Body.String(); strings.Contains(body, "WRONGTYPE") || !strings.Contains(body, "#temporary-reduced-capacity") {
+		t.Errorf("closed: body %s", body)
+	}
+	shadow := closed
+	shadow.Shadow = true
+	if w := get(l.Limit(shadow)(okHandler)); w.Code != 200 {
+		t.Errorf("a shadow refused: %d", w.Code)
+	}
+
+	if len(seen) != 3 || !errors.Is(seen[0].Err, failure) || !seen[0].Decision.Allowed || seen[1].Decision.Allowed {
+		t.Errorf("events %+v", seen)
+	}
+	if lines := strings.Count(logged.String(), "\n"); lines != 1 || !strings.Contains(logged.String(), "WRONGTYPE") {
+		t.Errorf("want one line for the same failure within a second, got:\n%s", logged.String())
+	}
+}
+
+func TestAFailureOfAKeyFuncIsHandledAsOneOfTheStore(t *testing.T) {
+	failing := func(*http.Request) (string, error) { return "", errors.New("user service is away") }
+	p := ratelimit.Policy{Name: "api", Key: failing, Limit: ratelimit.PerHour(1)}
+	var seen ratelimit.Event
+	l := newLimiter(t, ratelimit.Config{
+		Logger:  slog.New(slog.DiscardHandler),
+		Observe: func(_ context.Context, e *ratelimit.Event) { seen = *e },
+	})
+	if w := get(l.Limit(p)(okHandler)); w.Code != 200 || seen.Err == nil {
+		t.Errorf("open: %d, event %+v", w.Code, seen)
+	}
+	p.FailClosed = true
+	if w := get(l.Limit(p)(okHandler)); w.Code != 503 {
+		t.Errorf("closed: %d", w.Code)
+	}
+	p.FailClosed, p.Key = true, ratelimit.RemoteIP()
+	p.Cost = func(*http.Request) int64 { return -1 }
+	if w := get(l.Limit(p)(okHandler)); w.Code != 503 {
+		t.Errorf("a negative cost: %d", w.Code)
+	}
+}
+
+// degraded is a Store whose answers are a stand-in's.
+type degraded struct{ store.Store }
+
+func (d degraded) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	ok, err := d.Store.Take(ctx, charges, states)
+	for i := range states {
+		states[i].Degraded = true
+	}
+	return ok, err
+}
+
+func TestAStandInIsNotEnoughForFailClosed(t *testing.T) {
+	s := memstore.New(memstore.Config{})
+	defer s.Close()
+	l := newLimiter(t, ratelimit.Config{Store: degraded{s}, Logger: slog.New(slog.DiscardHandler)})
+	open, closed := perIP("open", ratelimit.PerHour(1)), perIP("closed", ratelimit.PerHour(9))
+	closed.FailClosed = true
+	wantStatuses(t, l.Limit(open)(okHandler), []int{200, 429})
+	wantStatuses(t, l.Limit(closed)(okHandler), []int{503})
+}
+
+func TestAClientThatWentAwayIsNoOutage(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
+		var logged bytes.Buffer
+		var failures int
+		p := perIP("api", ratelimit.PerHour(5))
+		l := newLimiter(t, ratelimit.Config{
+			Store:  s,
+			Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+			Observe: func(_ context.Context, e *ratelimit.Event) {
+				if e.Err != nil && !errors.Is(e.Err, context.Canceled) {
+					failures++
+				}
+			},
+		})
+		served := 0
+		h := l.Limit(p)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
+		for range 1000 {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			r := httptest.NewRequest("GET", "/", nil).WithContext(ctx)
+			h.ServeHTTP(httptest.NewRecorder(), r)
+		}
+		if served != 0 || failures != 0 || logged.Len() != 0 {
+			t.Errorf("%d served, %d failures, log %q", served, failures, logged.String())
+		}
+		if r, err := l.Peek(t.Context(), p, "ip:192.0.2.1"); err != nil || r.Remaining != 5 {
+			t.Errorf("%d remain, error %v, want all 5", r.Remaining, err)
+		}
+	})
+}
+
+func TestStackedLimitersMergeTheirHeaders(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
+		l := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{perIP("outer", ratelimit.PerMinute(4))}})
+		inner := newLimiter(t, ratelimit.Config{Store: s})
+		var inHandler []string
+		h := l.Handler(inner.Limit(perIP("inner", ratelimit.PerMinute(60).WithBurst(2)))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			d, _ := ratelimit.FromContext(r.Context())
+			inHandler = nil
+			for _, r := range d.Results {
+				inHandler = append(inHandler, r.Policy)
+			}
+		})))
+		want := func(code int, limit, remaining string) {
+			t.Helper()
+			w := get(h)
+			if w.Code != code {
+				t.Errorf("status %d, want %d", w.Code, code)
+			}
+			if got := w.Header().Values("X-RateLimit-Limit"); !slices.Equal(got, []string{limit}) {
+				t.Errorf("X-RateLimit-Limit is %q, want %s once", got, limit)
+			}
+			if got := w.Header().Values("X-RateLimit-Remaining"); !slices.Equal(got, []string{remaining}) {
+				t.Errorf("X-RateLimit-Remaining is %q, want %s once", got, remaining)
+			}
+		}
+		want(200, "2", "1") // the inner is tighter
+		if !slices.Equal(inHandler, []string{"outer", "inner"}) {
+			t.Errorf("FromContext tells of %v", inHandler)
+		}
+		want(200, "2", "0")
+		c.advance(2 * time.Second)
+		want(200, "4", "1") // now the outer is
+		want(200, "4", "0")
+		want(429, "4", "0") // denied by the outer
+	})
+}
+
+func TestRetryAfterOfADenialInsideIncludesTheOuterLimiter(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
+		l := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{perIP("outer", ratelimit.PerMinute(6).WithBurst(2))}})
+		h := l.Handler(l.Limit(perIP("inner", ratelimit.PerSecond(1)))(okHandler))
+		wantStatuses(t, h, []int{200})
+		w := get(h) // the inner has a token again after 1 s, the outer after 10
+		if w.Code != 429 || w.Header().Get("Retry-After") != "10" {
+			t.Errorf("%d, Retry-After %q, want 429 and 10", w.Code, w.Header().Get("Retry-After"))
+		}
+		c.advance(10 * time.Second)
+		wantStatuses(t, h, []int{200})
+	})
+}
+
+func TestDenyAndErrorHandlersOfOnesOwn(t *testing.T) {
+	var refused error
+	l := newLimiter(t, ratelimit.Config{
+		Deny: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			d, ok := ratelimit.FromContext(r.Context())
+			if !ok || d.Allowed || d.RetryAfter() <= 0 || !slices.Equal(d.Denied(), []string{"api"}) {
+				t.Errorf("FromContext in Deny: %+v, %t", d, ok)
+			}
+			w.WriteHeader(418)
+		}),
+		Error: func(w http.ResponseWriter, _ *http.Request, err error) {
+			refused = err
+			w.WriteHeader(401)
+		},
+	})
+	h := l.Limit(perIP("api", ratelimit.PerHour(1)))(okHandler)
+	get(h)
+	w := get(h)
+	if w.Code != 418 || w.Header().Get("Retry-After") != "3600" || w.Header().Get("X-RateLimit-Limit") != "1" {
+		t.Errorf("Deny: %d %v", w.Code, w.Header())
+	}
+	w = get(l.Limit(ratelimit.Policy{Name: "api", Key: noKey, Limit: ratelimit.PerHour(1)})(okHandler))
+	if w.Code != 401 || !errors.Is(refused, ratelimit.ErrNoKey) {
+		t.Errorf("Error: %d, %v", w.Code, refused)
+	}
+}
+
+func TestFromContextOutsideOfALimiter(t *testing.T) {
+	if d, ok := ratelimit.FromContext(t.Context()); ok || d != nil {
+		t.Errorf("%v, %t", d, ok)
+	}
+}
+
+func TestWiringWithoutPoliciesPanics(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{})
+	for name, wire := range map[string]func(){
+		"Handler": func() { l.Handler(okHandler) },
+		"Limit":   func() { l.Limit() },
+		"Must":    func() { ratelimit.Must(ratelimit.New(ratelimit.Config{Timeout: -1})) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s did not panic", name)
+				}
+			}()
+			wire()
+		}()
+	}
+}

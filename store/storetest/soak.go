@@ -1,0 +1,27 @@
+//go:build soak
+
+package storetest
+
+import (
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+)
+
+// RunSoak runs random sequences with new seeds for as long as the environment variable RATELIMIT_SOAK says,
+// a duration; default one minute.
+func RunSoak(t *testing.T, open Open) {
+	length := time.Minute
+	if text := os.Getenv("RATELIMIT_SOAK"); text != "" {
+		var err error
+		if length, err = time.ParseDuration(text); err != nil {
+			t.Fatalf("RATELIMIT_SOAK: %v", err)
+		}
+	}
+	sequences := 0
+	for begin := time.Now(); time.Since(begin) < length; sequences++ {
+		RunSequence(t, open, 10_000, rand.Uint64())
+	}
+	t.Logf("%d sequences of 10,000 calls", sequences)
+}

@@ -1,0 +1,114 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+func TestTakePeekRefundReset(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
+		l := newLimiter(t, ratelimit.Config{Store: s})
+		p := ratelimit.Policy{Name: "jobs", Limit: ratelimit.PerMinute(60).WithBurst(10)}
+		want := func(r ratelimit.Result, err error) func(allowed bool, remaining int64) {
+			return func(allowed bool, remaining int64) {
+				t.Helper()
+				if err != nil || r.Allowed != allowed || r.Remaining != remaining || r.Policy != "jobs" || r.Key != "member:5" {
+					t.Errorf("%+v, error %v, want allowed %t with %d left", r, err, allowed, remaining)
+				}
+			}
+		}
+		ctx := t.Context()
+		want(l.Take(ctx, p, "member:5", 7))(true, 3)
+		want(l.Take(ctx, p, "member:5", 4))(false, 3)
+		want(l.Take(ctx, p, "member:5", 0))(true, 3)
+		want(l.Peek(ctx, p, "member:5"))(true, 3)
+		want(l.Refund(ctx, p, "member:5", 2))(true, 5)
+		c.advance(time.Second)
+		want(l.Peek(ctx, p, "member:5"))(true, 6)
+		want(l.Reset(ctx, p, "member:5"))(true, 10)
+		want(l.Take(ctx, p, "member:5", 10))(true, 0)
+
+		p.Limit = ratelimit.Unlimited
+		if r, err := l.Take(ctx, p, "member:5", 100); err != nil || !r.Allowed {
+			t.Errorf("unlimited: %+v, %v", r, err)
+		}
+	})
+}
+
+func TestTakeRefusesWrongArguments(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{})
+	good := ratelimit.Policy{Name: "jobs", Limit: ratelimit.PerMinute(60)}
+	noLimit, badName := good, good
+	noLimit.Limit = ratelimit.Limit{}
+	badName.Name = "two words"
+	take := func(p ratelimit.Policy, key string, cost int64) error {
+		r, err := l.Take(t.Context(), p, key, cost)
+		if r.Allowed {
+			t.Errorf("%+v was allowed", p)
+		}
+		return err
+	}
+	_, refund := l.Refund(t.Context(), good, "k", 0)
+	for want, err := range map[string]error{
+		"key":   take(good, "", 1),
+		"cost":  take(good, "k", -1),
+		"Limit": take(noLimit, "k", 1),
+		"Name":  take(badName, "k", 1),
+		"n 0":   refund,
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one about %s", err, want)
+		}
+	}
+}
+
+func TestTakeWithAFailedStoreAndAnEndedContext(t *testing.T) {
+	failure := errors.New("away")
+	l := newLimiter(t, ratelimit.Config{Store: broken{failure}, Logger: slog.New(slog.DiscardHandler)})
+	p := ratelimit.Policy{Name: "jobs", Limit: ratelimit.PerMinute(60)}
+	if r, err := l.Take(t.Context(), p, "k", 1); !r.Allowed || !errors.Is(err, failure) {
+		t.Errorf("open: %+v, %v", r, err)
+	}
+	p.FailClosed = true
+	if r, err := l.Take(t.Context(), p, "k", 1); r.Allowed || !errors.Is(err, failure) {
+		t.Errorf("closed: %+v, %v", r, err)
+	}
+	p.FailClosed = false
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if r, err := l.Take(ctx, p, "k", 1); r.Allowed || !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %+v, %v", r, err)
+	}
+}
+
+func TestCheckDecidesWithoutAnswering(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
+		own := perIP("own", ratelimit.PerHour(1))
+		l := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{own}})
+		r := httptest.NewRequest("GET", "/", nil)
+		for i, want := range []bool{true, false} {
+			d, err := l.Check(r)
+			if err != nil || d.Allowed != want || len(d.Results) != 1 || d.Results[0].Key != "ip:192.0.2.1" {
+				t.Errorf("check %d of Config.Policies: %+v, %v", i, d, err)
+			}
+		}
+		d, err := l.Check(r, perIP("a", ratelimit.PerHour(2)), perIP("b", ratelimit.PerHour(3)))
+		if err != nil || !d.Allowed || len(d.Results) != 2 || d.Results[1].Remaining != 2 || d.Results[1].Limit != ratelimit.PerHour(3) {
+			t.Errorf("check of others: %+v, %v", d, err)
+		}
+		if d, err := l.Check(r, ratelimit.Policy{Name: "a", Key: noKey, Limit: ratelimit.PerHour(2)}); d.Allowed || !errors.Is(err, ratelimit.ErrNoKey) {
+			t.Errorf("without a key: %+v, %v", d, err)
+		}
+		if d, err := l.Check(r, ratelimit.Policy{Name: "a"}); d.Allowed || err == nil || !strings.Contains(err.Error(), "Key") || !strings.Contains(err.Error(), "Limit") {
+			t.Errorf("of a malformed policy: %+v, %v", d, err)
+		}
+	})
+}
