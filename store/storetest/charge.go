@@ -76,5 +76,3 @@ var chargeRules = []rule{
 		}
 	}},
 }
-
-const month = 30 * 24 * time.Hour

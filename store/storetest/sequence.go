@@ -14,8 +14,7 @@ import (
 // under limits that change, at times that move forwards and backwards) and compares each answer with two
 // models: one on internal/bucket, and one in exact rational numbers (math/big).
 //
-// The limits range from 1 a month to 10^6 a second and take ten minutes or more to fill, so that no
-// bucket is forgotten on the way by a store that lets keys expire.
+// The limits range from 1 a month to 10^6 a second.
 func RunSequence(t *testing.T, open Open, steps int, seed uint64) {
 	r := newRig(t, open)
 	s := sequence{
@@ -44,26 +43,6 @@ type sequence struct {
 	limits []store.Limit
 	models []model
 	retry  time.Duration // that the last denied call was told
-}
-
-// slowToFill are limits whose fill time is from ten minutes to decades.
-func slowToFill(r *rig) []store.Limit {
-	return []store.Limit{
-		r.limit(1, month, 1),
-		r.limit(1, month, 100),
-		r.limit(31, month, 500),
-		r.limit(10_007, month, 10_007), // too fine for 53 bits: approximated
-		r.limit(5, 24*time.Hour, 7),
-		r.limit(3, time.Hour, 2),
-		r.limit(60, time.Minute, 600),
-		r.limit(1, time.Second, 600),
-		r.limit(3, time.Second, 2_000),
-		r.limit(7, time.Second, 5_000),
-		r.limit(333, time.Second, 200_000),
-		r.limit(999_983, time.Second, 600_000_000),
-		r.limit(1_000_000, time.Second, 1_000_000_000),
-		r.limit(1, 1500*time.Nanosecond, 400_000_000),
-	}
 }
 
 // moveTime moves the clock as far as something may depend on: not at all, by a microsecond, to when or

@@ -48,7 +48,7 @@ var waitRules = []rule{
 		r.want(r.allow(c), store.State{Allowed: true, ResetAfter: 3 * time.Second})
 	}},
 	{"a MaxWait of centuries does not overflow", func(r *rig) {
-		for i, limit := range sweep(r) {
+		for i, limit := range slowToFill(r) {
 			c := store.Charge{Policy: "p", Key: string(rune('a' + i)), Limit: limit, Cost: limit.Capacity / limit.Unit, MaxWait: math.MaxInt64}
 			var last time.Duration
 			for range 20 {
