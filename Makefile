@@ -16,11 +16,11 @@ run: ## Run the quickstart on an embedded Redis.
 	$(GO) run ./examples/quickstart
 
 .PHONY: test
-test: redis ## Run all tests, with the race detector, on real Redis servers.
+test: needs ## Run all tests, with the race detector, on real Redis servers.
 	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on ./...
 
 .PHONY: race
-race: redis ## Run the tests of what runs concurrently five times over.
+race: needs ## Run the tests of what runs concurrently five times over.
 	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -count=5 -run 'Contract|Table|MaxKeys|Handler|Stacked|Went' . ./store/...
 
 .PHONY: fuzz
@@ -33,7 +33,7 @@ fuzz: ## Run each fuzz target for FUZZTIME (default 20s).
 	done
 
 .PHONY: bench
-bench: redis ## Measure against other libraries, side by side, and print a table.
+bench: needs ## Measure against other libraries, side by side, and print a table.
 	cd bench && $(GO) run .
 
 .PHONY: lint
@@ -44,16 +44,18 @@ lint: ## Check formatting, go vet and staticcheck.
 	cd bench && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 
 .PHONY: soak
-soak: redis ## Compare the stores with exact arithmetic on random calls for SOAKTIME (default 10m).
+soak: needs ## Compare the stores with exact arithmetic on random calls for SOAKTIME (default 10m).
 	RATELIMIT_REQUIRE_REDIS=1 RATELIMIT_SOAK=$(SOAKTIME) $(GO) test -tags soak -race -timeout 0 -run Soak -v ./store/...
 
-# The tests start redis-server themselves; here it is only seen to that there is one.
-.PHONY: redis
-redis:
-	@if ! command -v redis-server >/dev/null; then \
+# The tests start Redis servers themselves, and follow the README with curl; here it is only seen to that
+# both are there.
+.PHONY: needs
+needs:
+	@for program in redis-server curl; do \
+		if command -v $$program >/dev/null; then continue; fi; \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-			apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server >/dev/null; \
+			apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$program >/dev/null; \
 		else \
-			echo "The tests need redis-server: install it (Debian: sudo apt-get install redis-server; macOS: brew install redis)." >&2; exit 1; \
+			echo "The tests need $$program: install it first (Debian: sudo apt-get install redis-server curl; macOS: brew install redis curl)." >&2; exit 1; \
 		fi; \
-	fi
+	done

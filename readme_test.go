@@ -1,0 +1,39 @@
+package ratelimit_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every test that the README names as proof is there.
+func TestTheReadmeNamesTestsThatExist(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests strings.Builder
+	err = filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, "_test.go") {
+			var source []byte
+			source, err = os.ReadFile(path)
+			tests.Write(source)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile("`(Test[A-Za-z]+)`").FindAllStringSubmatch(string(readme), -1)
+	if len(names) < 10 {
+		t.Errorf("only %d tests are named", len(names))
+	}
+	for _, name := range names {
+		if !strings.Contains(tests.String(), "func "+name[1]+"(") {
+			t.Errorf("%s does not exist", name[1])
+		}
+	}
+}
