@@ -12,7 +12,8 @@ import (
 )
 
 // RemoteIP is the address of the TCP peer, as "ip:192.0.2.1" or "ip:2001:db8::/64". It cannot be forged,
-// but behind a proxy it is the proxy's: use ClientIP there. No key: the peer has no IP address.
+// unless a middleware before it overwrites Request.RemoteAddr by a header, as chi's RealIP does. Behind a
+// proxy it is the proxy's: use ClientIP there. No key: the peer has no IP address.
 func RemoteIP() KeyFunc { return ClientIP(IPConfig{}) }
 
 // IPConfig says which proxies ClientIP believes. Set at most one of TrustedProxies and ProxyCount; the
@@ -36,7 +37,7 @@ type IPConfig struct {
 	Header string
 
 	// EdgeHeader, if set, is a header that your edge sets to the client's address alone, replacing what
-	// the client sent, such as "CF-Connecting-IP" or "X-Real-IP". With TrustedProxies it is read only
+	// the client sent, such as "CF-Connecting-IP" or "X-Real-IP"; of several lines the last counts. With TrustedProxies it is read only
 	// from those peers, and without only if nobody can reach the server around the edge. No key: it is
 	// absent or not an address. Do not set it together with ProxyCount or Header.
 	EdgeHeader string
@@ -76,8 +77,8 @@ func (cfg IPConfig) faults() (faults []string) {
 			fault("TrustedProxies: %v: must be written as IPv4", p)
 		}
 	}
-	if cfg.ProxyCount < 0 {
-		fault("ProxyCount %d: must not be negative", cfg.ProxyCount)
+	if cfg.ProxyCount < 0 || cfg.ProxyCount > clientip.MaxElements {
+		fault("ProxyCount %d: must be from 0 to %d", cfg.ProxyCount, clientip.MaxElements)
 	}
 	if len(cfg.TrustedProxies) > 0 && cfg.ProxyCount != 0 {
 		fault("ProxyCount: must not be set together with TrustedProxies")
@@ -90,6 +91,9 @@ func (cfg IPConfig) faults() (faults []string) {
 		}
 	default:
 		fault(`Header %q: must be "X-Forwarded-For" or "Forwarded"; for a single address use EdgeHeader`, cfg.Header)
+	}
+	if cfg.EdgeHeader != "" && !isHeaderName(cfg.EdgeHeader) {
+		fault("EdgeHeader %q: must be the name of a request header", cfg.EdgeHeader)
 	}
 	if cfg.EdgeHeader != "" && (cfg.ProxyCount != 0 || cfg.Header != "") {
 		fault("EdgeHeader: must not be set together with ProxyCount or Header")

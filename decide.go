@@ -85,10 +85,21 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy) error
 	c := calls.Get().(*call)
 	defer c.release()
 	start := l.start()
+	var failure error
 	for _, p := range policies {
-		if err := c.addFor(r, p); err != nil {
+		err := c.addFor(r, p)
+		switch {
+		case err == nil:
+		case errors.Is(err, ErrNoKey): // refused, whatever failed for other policies
 			return l.fail(x, policies, err, start)
+		case p.Shadow: // it must not stand in the way of those that are enforced
+			l.failures.log(x, err, true)
+		case failure == nil:
+			failure = err
 		}
+	}
+	if failure != nil {
+		return l.fail(x, policies, failure, start)
 	}
 	if len(c.charges) == 0 {
 		x.decision.Allowed, x.decision.At = true, time.Now()

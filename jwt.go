@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +36,8 @@ type JWTConfig struct {
 	Key any
 
 	// Keyfunc chooses the key by the token's header, by its "kid" for example. It runs before the token
-	// is verified, for every request that carries one: it must not do anything slow.
+	// is verified, for every request that carries one: it must not do anything slow. After an error of it
+	// the request has no key, like one whose token is not valid.
 	Keyfunc jwt.Keyfunc
 
 	// Kind starts the keys that Claim makes, as in "member:5". Default "member".
@@ -63,7 +65,7 @@ func NewJWT(cfg JWTConfig) (*JWT, error) {
 		return nil, fmt.Errorf("ratelimit: NewJWT: %w", errors.Join(faults...))
 	}
 	options := []jwt.ParserOption{
-		jwt.WithValidMethods(append([]string(nil), cfg.Methods...)),
+		jwt.WithValidMethods(slices.Clone(cfg.Methods)),
 		jwt.WithExpirationRequired(),
 		jwt.WithLeeway(cfg.Leeway),
 		jwt.WithStrictDecoding(),
@@ -75,9 +77,12 @@ func NewJWT(cfg JWTConfig) (*JWT, error) {
 	if cfg.Audience != "" {
 		options = append(options, jwt.WithAudience(cfg.Audience))
 	}
-	keyfunc := cfg.Keyfunc
+	keyfunc, key := cfg.Keyfunc, cfg.Key
+	if secret, ok := key.([]byte); ok {
+		key = slices.Clone(secret)
+	}
 	if keyfunc == nil {
-		keyfunc = func(*jwt.Token) (any, error) { return cfg.Key, nil }
+		keyfunc = func(*jwt.Token) (any, error) { return key, nil }
 	}
 	kind := cfg.Kind
 	if kind == "" {
@@ -96,6 +101,7 @@ func (cfg JWTConfig) faults() (faults []error) {
 		family, ok := methodFamilies[m]
 		if !ok {
 			fault("Methods: %q is not one of HS, RS, PS or ES with 256, 384 or 512, or EdDSA", m)
+			continue
 		}
 		families[family] = true
 	}
@@ -163,7 +169,7 @@ func validKind(kind string) bool {
 }
 
 // Claim is the value of a claim of the request's verified token, as "member:<value>": a string, or a
-// number that is whole. No key: there is no valid token, or no such claim in it, or it is longer than 256
+// number that is written without fraction and exponent. No key: there is no valid token, or no such claim in it, or it is longer than 256
 // bytes. It panics if name is empty.
 func (j *JWT) Claim(name string) KeyFunc {
 	if name == "" {

@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strings"
 )
 
@@ -36,10 +38,10 @@ func Static(key string) KeyFunc {
 
 // Header is the value of a request header, such as an API key's, as "header:<name>:<SHA-256>". Only the
 // hash leaves the process. The client chooses the value: use it behind something that checked it. No key:
-// the header is absent, empty or repeated. It panics if name is empty.
+// the header is absent, empty or repeated. It panics if name is not one of a header that requests have.
 func Header(name string) KeyFunc {
-	if name == "" {
-		panic("ratelimit: Header: name must not be empty")
+	if !isHeaderName(name) {
+		panic(fmt.Sprintf("ratelimit: Header: name %q: must be that of a request header, and not Host", name))
 	}
 	canonical := textproto.CanonicalMIMEHeaderKey(name)
 	kind := "header:" + strings.ToLower(name) + ":"
@@ -51,6 +53,17 @@ func Header(name string) KeyFunc {
 		sum := sha256.Sum256([]byte(values[0]))
 		return kind + base64.RawURLEncoding.EncodeToString(sum[:]), nil
 	}
+}
+
+// isHeaderName reports whether name is a token (RFC 9110, section 5.6.2) under which http.Request.Header can
+// have values; it never has Host.
+func isHeaderName(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+			return false
+		}
+	}
+	return name != "" && !strings.EqualFold(name, "Host")
 }
 
 // ContextKey is a name that an authentication layer before the limiter put into the request's context, as
@@ -72,7 +85,7 @@ func ContextKey(f func(context.Context) (string, bool)) KeyFunc {
 // members by id and guests by address. It moves on only after ErrNoKey, or an empty key. It panics
 // without fns.
 func FirstOf(fns ...KeyFunc) KeyFunc {
-	mustHave("FirstOf", fns)
+	fns = mustHave("FirstOf", fns)
 	return func(r *http.Request) (string, error) {
 		for _, f := range fns {
 			key, err := f(r)
@@ -90,7 +103,7 @@ func FirstOf(fns ...KeyFunc) KeyFunc {
 // Join is the keys of all fns together, as "join:<key>|<key>": a bucket for each combination. No two
 // combinations make the same key. No key: one of fns has none. It panics without fns.
 func Join(fns ...KeyFunc) KeyFunc {
-	mustHave("Join", fns)
+	fns = mustHave("Join", fns)
 	escape := strings.NewReplacer("%", "%25", "|", "%7C")
 	return func(r *http.Request) (string, error) {
 		var joined strings.Builder
@@ -112,7 +125,8 @@ func Join(fns ...KeyFunc) KeyFunc {
 	}
 }
 
-func mustHave(name string, fns []KeyFunc) {
+// mustHave returns a copy of fns, and panics if there are none or one is nil.
+func mustHave(name string, fns []KeyFunc) []KeyFunc {
 	if len(fns) == 0 {
 		panic("ratelimit: " + name + ": must have at least one KeyFunc")
 	}
@@ -121,4 +135,5 @@ func mustHave(name string, fns []KeyFunc) {
 			panic("ratelimit: " + name + ": no KeyFunc may be nil")
 		}
 	}
+	return slices.Clone(fns)
 }

@@ -121,14 +121,15 @@ func parseCount(what, text string) (int64, error) {
 
 func parsePer(text string) (time.Duration, error) {
 	number := text
-	if text != "" && (text[0] < '0' || text[0] > '9') {
+	switch text {
+	case "ns", "us", "µs", "ms", "s", "m", "h", "d":
 		number = "1" + text
 	}
 	if days, ok := strings.CutSuffix(number, "d"); ok {
 		if n, err := strconv.ParseUint(days, 10, 63); err == nil && n <= math.MaxInt64/uint64(24*time.Hour) {
 			return time.Duration(n) * 24 * time.Hour, nil
 		}
-	} else if d, err := time.ParseDuration(number); err == nil {
+	} else if d, err := time.ParseDuration(number); err == nil && !strings.ContainsAny(number, "+-") {
 		return d, nil
 	}
 	return 0, fmt.Errorf(`duration %q: must be like "1s", "1m", "24h" or "7d"`, text)

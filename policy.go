@@ -117,7 +117,7 @@ func (p *policy) limitOf(r *http.Request) (Limit, store.Limit, error) {
 	switch {
 	case chosen == Unlimited:
 		return Unlimited, store.Limit{}, nil
-	case chosen == p.Limit, chosen == Limit{} && p.Limit != Limit{}:
+	case p.Limit != Limit{} && (chosen == p.Limit || chosen == Limit{}):
 		return p.Limit, p.limit, nil
 	}
 	limit, err := p.tier(chosen)

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
+	"sync"
 
 	"github.com/go-chi/chi/v5"
 )
@@ -15,15 +15,20 @@ import (
 // per client.
 //
 // Under chi it works in r.Use, r.With and r.Group alike, and in sub-routers; all paths that match nothing
-// are one key, "route:unmatched". Under http.ServeMux the limiter must be mounted on the route's handler,
-// where the pattern is known, not around the mux. A ServeMux pattern without a method keeps its own form,
-// "route:/items/{id}", because a client could make up methods, too.
+// are one key, "route:unmatched". A route that chi serves for any method is one key for each method that
+// chi knows. Middleware that changes what chi matches (StripSlashes, GetHead) must come before. Handlers
+// that chi mounts without knowing their routes are one route from above, and their own within.
+//
+// Under http.ServeMux the limiter must be mounted on the route's handler, where the pattern is known, not
+// around the mux. A pattern without a method keeps its own form, "route:/items/{id}", because a client
+// could make up methods, too. What http.StripPrefix took away is not part of the pattern.
 //
 // No key: the request has not passed a router yet.
 func Route() KeyFunc {
+	var mounted subRouters
 	return func(r *http.Request) (string, error) {
 		if rctx := chi.RouteContext(r.Context()); rctx != nil && rctx.Routes != nil {
-			return "route:" + chiRoute(rctx, r), nil
+			return "route:" + mounted.route(rctx, r), nil
 		}
 		if r.Pattern == "" {
 			return "", fmt.Errorf("%w: the request has not matched a route yet: mount the limiter on the route's handler, not around the ServeMux", ErrNoKey)
@@ -32,50 +37,77 @@ func Route() KeyFunc {
 	}
 }
 
-// chiRoute returns the method and the whole pattern of a request that chi is routing or has routed.
-func chiRoute(rctx *chi.Context, r *http.Request) string {
+// subRouters are the routers that were found below others, by mount: chi lists routes by a walk through
+// all of them.
+type subRouters struct{ sync.Map }
+
+type (
+	mount struct {
+		root    chi.Routes
+		pattern string
+	}
+	found struct{ router chi.Routes } // nil: not a router
+)
+
+// route returns the method and the whole pattern of a request that chi is routing or has routed.
+func (s *subRouters) route(rctx *chi.Context, r *http.Request) string {
 	method := cmp.Or(rctx.RouteMethod, r.Method)
+	if len(rctx.RoutePatterns) == 0 { // we are in r.Use of the root router
+		path := cmp.Or(rctx.RoutePath, r.URL.RawPath, r.URL.Path, "/")
+		return whole(method, "", rctx.Routes.Find(chi.NewRouteContext(), method, path))
+	}
 	matched := rctx.RoutePattern()
-	partly := len(rctx.RoutePatterns) > 0 // else we are in r.Use of the root router
-	if partly && !strings.HasSuffix(matched, "*") {
+	prefix, partly := strings.CutSuffix(matched, "/*")
+	if !partly {
 		return method + " " + matched
 	}
-	if partly && r.Pattern != "" && r.Pattern != matched {
+	if r.Pattern != "" && r.Pattern != matched {
 		// chi set r.Pattern to its own, so this is that of a ServeMux which chi mounted.
 		return matched + " " + r.Pattern
 	}
-
-	path := cmp.Or(r.URL.RawPath, r.URL.Path, "/")
-	if !partly {
-		path = cmp.Or(rctx.RoutePath, path) // as a middleware before us may have changed it
+	sub := s.at(rctx)
+	if sub == nil {
+		return method + " " + matched
 	}
-	whole := rctx.Routes.Find(chi.NewRouteContext(), method, path)
-	if partly && !strings.HasPrefix(whole, strings.TrimSuffix(matched, "*")) {
-		// We are in r.Use of a sub-router, and the path is not the one that the routers went by.
-		sub := subRouter(rctx.Routes, rctx.RoutePatterns)
-		if sub == nil {
-			return method + " " + matched // a handler whose routes chi does not know
-		}
-		if whole = sub.Find(chi.NewRouteContext(), method, rctx.RoutePath); whole != "" {
-			whole = strings.TrimSuffix(matched, "/*") + whole
-		}
+	// chi keeps the rest of the path in the wildcard until it enters the sub-router, and then in RoutePath.
+	path := cmp.Or(rctx.RoutePath, "/")
+	if rest := rctx.URLParam("*"); rest != "" {
+		path = "/" + rest
 	}
-	if whole == "" {
-		return "unmatched"
-	}
-	return method + " " + cmp.Or(strings.TrimSuffix(whole, "/"), "/") // as RoutePattern has it
+	return whole(method, prefix, sub.Find(chi.NewRouteContext(), method, path))
 }
 
-// subRouter returns the router that a request has reached through the mounts of patterns, nil if they do
-// not lead to one.
+func whole(method, prefix, rest string) string {
+	if rest == "" {
+		return "unmatched"
+	}
+	return method + " " + cmp.Or(strings.TrimSuffix(prefix+rest, "/"), "/") // as RoutePattern has it
+}
+
+// at returns the router that a request has reached through the mounts it matched, nil if what is there is
+// not a router.
+func (s *subRouters) at(rctx *chi.Context) chi.Routes {
+	m := mount{rctx.Routes, strings.Join(rctx.RoutePatterns, "\n")}
+	if known, ok := s.Load(m); ok {
+		return known.(found).router
+	}
+	sub := subRouter(rctx.Routes, rctx.RoutePatterns)
+	s.Store(m, found{sub})
+	return sub
+}
+
 func subRouter(routes chi.Routes, patterns []string) chi.Routes {
 	for _, pattern := range patterns {
-		known := routes.Routes()
-		i := slices.IndexFunc(known, func(r chi.Route) bool { return r.Pattern == pattern })
-		if i < 0 || known[i].SubRoutes == nil {
+		var sub chi.Routes
+		for _, route := range routes.Routes() {
+			if route.Pattern == pattern {
+				sub = route.SubRoutes
+			}
+		}
+		if sub == nil {
 			return nil
 		}
-		routes = known[i].SubRoutes
+		routes = sub
 	}
 	return routes
 }

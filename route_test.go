@@ -234,7 +234,11 @@ func TestRouteWithChiMiddleware(t *testing.T) {
 			r.Route("/users", func(r chi.Router) {
 				r.Use(rs.limit)
 				r.With(rs.limit).Get("/{id}", ok)
+				r.With(rs.limit).Get("/{id}/*", ok) // which the path matches as it came
 			})
+			admin := chi.NewRouter()
+			admin.With(rs.limit).Get("/{id}", ok)
+			r.With(rs.limit).Mount("/admin", admin)
 			return r
 		}
 	}
@@ -245,6 +249,8 @@ func TestRouteWithChiMiddleware(t *testing.T) {
 		{middleware.StripSlashes, routeTest{"StripSlashes", "GET", "/items/5/", 2, "route:GET /items/{id}"}},
 		{middleware.StripSlashes, routeTest{"StripSlashes without one", "GET", "/items/5", 2, "route:GET /items/{id}"}},
 		{middleware.StripSlashes, routeTest{"StripSlashes and a sub-router", "GET", "/users/5/", 3, "route:GET /users/{id}"}},
+		{middleware.StripSlashes, routeTest{"StripSlashes and With on a mount", "GET", "/admin/5/", 3, "route:GET /admin/{id}"}},
+		{middleware.CleanPath, routeTest{"CleanPath and With on a mount", "GET", "/admin//5", 3, "route:GET /admin/{id}"}},
 		{middleware.CleanPath, routeTest{"CleanPath", "GET", "/items//5", 2, "route:GET /items/{id}"}},
 		{middleware.CleanPath, routeTest{"CleanPath and a sub-router", "GET", "/users//5", 3, "route:GET /users/{id}"}},
 		{middleware.GetHead, routeTest{"GetHead", "HEAD", "/items/5", 2, "route:GET /items/{id}"}},

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// maxElements is the number of list elements, empty ones included, that are
+// MaxElements is the number of list elements, empty ones included, that are
 // read of one header, far beyond any real chain of proxies.
-const maxElements = 64
+const MaxElements = 64
 
 // Chain is the list of addresses in the lines of a forwarding header, the one
 // that the nearest proxy wrote last. Make it with [XForwardedFor] or
@@ -49,7 +49,7 @@ func (c Chain) all(yield func(addr netip.Addr, ok bool) bool) {
 			var e entry
 			line, e, more = c.cutLast(line)
 			visited++
-			if visited > maxElements {
+			if visited > MaxElements {
 				e = entry{}
 			}
 			if e.empty {

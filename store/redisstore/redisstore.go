@@ -10,6 +10,7 @@
 package redisstore
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -37,7 +38,7 @@ type Config struct {
 	Prefix string
 
 	// Secret, if set, replaces every key's identity by its HMAC-SHA256 under Secret, for teams that may
-	// not store addresses or member ids. Changing it forgets all buckets.
+	// not store addresses or member ids. Changing it forgets all buckets. It must be nil or not empty.
 	Secret []byte
 
 	// Clock, if set, is used instead of Redis's own, for services that refuse TIME in scripts. Limits
@@ -57,8 +58,8 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// New returns a Store on client, which stays the caller's to close. It panics if client is nil or
-// cfg.Prefix is malformed.
+// New returns a Store on client, which stays the caller's to close. It panics if client is nil, or on a
+// malformed cfg.
 func New(client Client, cfg Config) *Store {
 	if client == nil {
 		panic("redisstore: New: client is nil: must be a go-redis client")
@@ -67,11 +68,10 @@ func New(client Client, cfg Config) *Store {
 	if strings.ContainsFunc(prefix, func(r rune) bool { return r <= ' ' || r > '~' || r == '{' || r == '}' }) {
 		panic(fmt.Sprintf("redisstore: New: Config.Prefix %q: must be printable ASCII without spaces and braces", cfg.Prefix))
 	}
-	s := &Store{client: client, prefix: prefix, clock: cfg.Clock}
-	if len(cfg.Secret) > 0 {
-		s.secret = append([]byte(nil), cfg.Secret...)
+	if cfg.Secret != nil && len(cfg.Secret) == 0 {
+		panic("redisstore: New: Config.Secret is empty: must be nil, or nobody's identity would be kept secret")
 	}
-	return s
+	return &Store{client: client, prefix: prefix, secret: bytes.Clone(cfg.Secret), clock: cfg.Clock}
 }
 
 // Take implements store.Store with one script call. An error is a Redis error (redis.Error), one of the

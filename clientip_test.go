@@ -1,0 +1,258 @@
+package ratelimit_test
+
+import (
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+// ours are the networks of the proxies in these tests.
+var ours = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::/48")}
+
+// requestFrom returns a request of a TCP peer with header lines.
+func requestFrom(peer string, lines ...string) *http.Request {
+	r := requestWith(lines...)
+	r.RemoteAddr = peer
+	return r
+}
+
+func TestRemoteIP(t *testing.T) {
+	for _, tt := range []struct {
+		name, peer, want string
+	}{
+		{"An IPv4 peer", "192.0.2.1:1234", "ip:192.0.2.1"},
+		{"The port does not matter", "192.0.2.1:4321", "ip:192.0.2.1"},
+		{"An IPv6 peer by its /64", "[2001:db8::1]:1234", "ip:2001:db8::/64"},
+		{"Another peer of the same /64", "[2001:db8::ffff:ffff:ffff:ffff]:1", "ip:2001:db8::/64"},
+		{"A peer of the next /64", "[2001:db8:0:1::1]:1", "ip:2001:db8:0:1::/64"},
+		{"An IPv4 peer of a dual-stack listener", "[::ffff:192.0.2.1]:1234", "ip:192.0.2.1"},
+		{"The zone does not matter", "[fe80::1%eth0]:1234", "ip:fe80::/64"},
+		{"A peer on a Unix socket", "@", ""},
+		{"A peer without a name", "", ""},
+		{"The unspecified address", "0.0.0.0:1234", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			// Nobody is believed, whatever a client sends.
+			checkKey(t, ratelimit.RemoteIP(), requestFrom(tt.peer, "X-Forwarded-For", "203.0.113.7",
+				"Forwarded", "for=203.0.113.7", "X-Real-IP", "203.0.113.7", "True-Client-IP", "203.0.113.7"), tt.want)
+		})
+	}
+}
+
+func TestClientIP(t *testing.T) {
+	const xff, forwarded, edge = "X-Forwarded-For", "Forwarded", "Cf-Connecting-Ip"
+	trusted := ratelimit.IPConfig{TrustedProxies: ours}
+	trustedForwarded := ratelimit.IPConfig{TrustedProxies: ours, Header: "forwarded"} // in any case
+	one := ratelimit.IPConfig{ProxyCount: 1}
+	two := ratelimit.IPConfig{ProxyCount: 2}
+	twoForwarded := ratelimit.IPConfig{ProxyCount: 2, Header: "Forwarded"}
+	anyEdge := ratelimit.IPConfig{EdgeHeader: "CF-Connecting-IP"}
+	ourEdge := ratelimit.IPConfig{EdgeHeader: "CF-Connecting-IP", TrustedProxies: ours}
+	const proxy, stranger = "10.0.0.1:80", "198.51.100.1:80"
+	for _, tt := range []struct {
+		name  string
+		cfg   ratelimit.IPConfig
+		peer  string
+		lines []string
+		want  string
+	}{
+		{"Trusted: the client is the last entry that is not ours", trusted, proxy, []string{xff, "203.0.113.7, 192.0.2.1, 10.0.0.2"}, "ip:192.0.2.1"},
+		{"Trusted: all lines are one list", trusted, proxy, []string{xff, "192.0.2.1", xff, "10.0.0.2"}, "ip:192.0.2.1"},
+		{"Trusted: a client with IPv6 counts by its /64", trusted, proxy, []string{xff, "2001:db8:2:3:4::5"}, "ip:2001:db8:2:3::/64"},
+		{"Trusted: a mapped client is the IPv4 client", trusted, proxy, []string{xff, "::ffff:192.0.2.1"}, "ip:192.0.2.1"},
+		{"Trusted: a mapped proxy is the IPv4 proxy", trusted, "[::ffff:10.0.0.1]:80", []string{xff, "192.0.2.1"}, "ip:192.0.2.1"},
+		{"Trusted: a proxy may have IPv6", trusted, "[2001:db8:1::1]:80", []string{xff, "192.0.2.1"}, "ip:192.0.2.1"},
+		{"Trusted: a stranger is the client, whatever it sends", trusted, stranger, []string{xff, "192.0.2.1"}, "ip:198.51.100.1"},
+		{"Trusted: a stranger is the client, even with garbage", trusted, stranger, []string{xff, "garbage"}, "ip:198.51.100.1"},
+		{"Trusted: a proxy without a header is the client", trusted, proxy, nil, "ip:10.0.0.1"},
+		{"Trusted: a proxy with an empty header is the client", trusted, proxy, []string{xff, "", xff, " , "}, "ip:10.0.0.1"},
+		{"Trusted: where all are ours the furthest is the client", trusted, proxy, []string{xff, "10.0.0.3, 10.0.0.2"}, "ip:10.0.0.3"},
+		{"Trusted: what is left of garbage is not believed", trusted, proxy, []string{xff, "192.0.2.1, unknown, 10.0.0.2"}, ""},
+		{"Trusted: the other header is ignored", trusted, proxy, []string{forwarded, "for=192.0.2.1"}, "ip:10.0.0.1"},
+		{"Trusted: a peer without an address is no key", trusted, "@", []string{xff, "192.0.2.1"}, ""},
+		{"Forwarded: the client is the last entry that is not ours", trustedForwarded, proxy, []string{forwarded, `for=203.0.113.7, for="192.0.2.1:80";proto=http, for=10.0.0.2`}, "ip:192.0.2.1"},
+		{"Forwarded: IPv6 is quoted", trustedForwarded, proxy, []string{forwarded, `For="[2001:db8:2::1]:4711"`}, "ip:2001:db8:2::/64"},
+		{"Forwarded: a hidden client is no key", trustedForwarded, proxy, []string{forwarded, "for=192.0.2.1, for=_hidden"}, ""},
+		{"Forwarded: an open quote hides nothing of the next line", trustedForwarded, proxy, []string{forwarded, `for="`, forwarded, "for=192.0.2.1"}, "ip:192.0.2.1"},
+		{"Forwarded: the other header is ignored", trustedForwarded, proxy, []string{xff, "192.0.2.1"}, "ip:10.0.0.1"},
+		{"Count 1: the last entry is the client", one, proxy, []string{xff, "203.0.113.7, 192.0.2.1"}, "ip:192.0.2.1"},
+		{"Count 1: the peer does not matter", one, "@", []string{xff, "192.0.2.1"}, "ip:192.0.2.1"},
+		{"Count 1: no header is no key", one, proxy, nil, ""},
+		{"Count 2: the last but one is the client", two, proxy, []string{xff, "203.0.113.7", xff, "192.0.2.1, 10.0.0.2"}, "ip:192.0.2.1"},
+		{"Count 2: one entry is no key", two, proxy, []string{xff, "192.0.2.1"}, ""},
+		{"Count 2: garbage in between is no key", two, proxy, []string{xff, "192.0.2.1, unknown"}, ""},
+		{"Count 2: Forwarded", twoForwarded, proxy, []string{forwarded, "for=203.0.113.7, for=192.0.2.1, for=10.0.0.2", xff, "203.0.113.7, 203.0.113.7"}, "ip:192.0.2.1"},
+		{"Edge: the header is the client", anyEdge, stranger, []string{edge, "192.0.2.1"}, "ip:192.0.2.1"},
+		{"Edge: a mapped address is the IPv4 client", anyEdge, stranger, []string{edge, "::ffff:192.0.2.1"}, "ip:192.0.2.1"},
+		{"Edge: the last line counts", anyEdge, stranger, []string{edge, "203.0.113.7", edge, "192.0.2.1"}, "ip:192.0.2.1"},
+		{"Edge: no header is no key", anyEdge, stranger, []string{xff, "192.0.2.1"}, ""},
+		{"Edge: an empty header is no key", anyEdge, stranger, []string{edge, ""}, ""},
+		{"Edge: a list is no key", anyEdge, stranger, []string{edge, "203.0.113.7, 192.0.2.1"}, ""},
+		{"Edge: a name is no key", anyEdge, stranger, []string{edge, "localhost"}, ""},
+		{"Our edge: the header is the client", ourEdge, proxy, []string{edge, "192.0.2.1"}, "ip:192.0.2.1"},
+		{"Our edge: a stranger is the client, whatever it sends", ourEdge, stranger, []string{edge, "192.0.2.1"}, "ip:198.51.100.1"},
+		{"Our edge: no header is no key", ourEdge, proxy, []string{xff, "192.0.2.1"}, ""},
+		{"Our edge: a peer without an address is no key", ourEdge, "@", []string{edge, "192.0.2.1"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			checkKey(t, ratelimit.ClientIP(tt.cfg), requestFrom(tt.peer, tt.lines...), tt.want)
+		})
+	}
+}
+
+func TestIPv6Bits(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		bits int
+		peer string
+		want string
+	}{
+		{"The default is 64", 0, "[2001:db8:aaaa:bbbb:cccc::1]:80", "ip:2001:db8:aaaa:bbbb::/64"},
+		{"32 is the shortest", 32, "[2001:db8:aaaa:bbbb:cccc::1]:80", "ip:2001:db8::/32"},
+		{"56 is what many homes get", 56, "[2001:db8:aaaa:bbbb:cccc::1]:80", "ip:2001:db8:aaaa:bb00::/56"},
+		{"128 is the address", 128, "[2001:db8:aaaa:bbbb:cccc::1]:80", "ip:2001:db8:aaaa:bbbb:cccc::1"},
+		{"IPv4 is never cut", 32, "192.0.2.1:80", "ip:192.0.2.1"},
+		{"Mapped IPv4 is never cut", 32, "[::ffff:192.0.2.1]:80", "ip:192.0.2.1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			checkKey(t, ratelimit.ClientIP(ratelimit.IPConfig{IPv6Bits: tt.bits}), requestFrom(tt.peer), tt.want)
+		})
+	}
+}
+
+func TestChangingIPConfigAfterwardsHasNoEffect(t *testing.T) {
+	cfg := ratelimit.IPConfig{TrustedProxies: []netip.Prefix{ours[0]}}
+	f := ratelimit.ClientIP(cfg)
+	cfg.TrustedProxies[0] = netip.MustParsePrefix("0.0.0.0/0")
+	checkKey(t, f, requestFrom("198.51.100.1:80", "X-Forwarded-For", "192.0.2.1"), "ip:198.51.100.1")
+}
+
+// A forgery is how a client's own lines of a header arrive, after the proxy has added the client's address.
+type forgery struct {
+	name    string
+	cfg     ratelimit.IPConfig
+	header  string
+	address string // as the proxy writes it
+	replace bool   // the proxy replaces the client's lines
+}
+
+// The client of these is 192.0.2.1 behind 10.0.0.1.
+var forgeries = []forgery{
+	{"trusted", ratelimit.IPConfig{TrustedProxies: ours}, "X-Forwarded-For", "192.0.2.1", false},
+	{"trusted, Forwarded", ratelimit.IPConfig{TrustedProxies: ours, Header: "Forwarded"}, "Forwarded", "for=192.0.2.1", false},
+	{"count", ratelimit.IPConfig{ProxyCount: 1}, "X-Forwarded-For", "192.0.2.1", false},
+	{"count, Forwarded", ratelimit.IPConfig{ProxyCount: 1, Header: "Forwarded"}, "Forwarded", "for=192.0.2.1", false},
+	{"edge", ratelimit.IPConfig{EdgeHeader: "X-Real-IP"}, "X-Real-Ip", "192.0.2.1", true},
+	{"edge, which adds", ratelimit.IPConfig{EdgeHeader: "X-Real-IP", TrustedProxies: ours}, "X-Real-Ip", "192.0.2.1", false},
+}
+
+// check checks that a client that sends lines is nobody but itself. Lines that are malformed beyond repair
+// may leave it without a key.
+func (f forgery) check(t *testing.T, lines ...string) {
+	t.Helper()
+	defer func() {
+		if t.Failed() {
+			t.Logf("%s, with the lines %.100q", f.name, lines)
+		}
+	}()
+	find := ratelimit.ClientIP(f.cfg)
+	r := requestFrom("10.0.0.1:80")
+	r.Header[f.header] = append(append([]string(nil), lines...), f.address)
+	if f.replace {
+		r.Header[f.header] = []string{f.address}
+	}
+	checkKey(t, find, r, "ip:192.0.2.1") // a line of the proxy's own is not to be spoiled
+
+	if !f.replace && len(lines) > 0 { // other proxies add to the last line
+		last := len(lines) - 1
+		r.Header[f.header] = append(append([]string(nil), lines[:last]...), lines[last]+", "+f.address)
+		if key, err := find(r); key != "ip:192.0.2.1" && (key != "" || !errors.Is(err, ratelimit.ErrNoKey)) {
+			t.Errorf("added to the last line: got key %.100q, error %v; want the client's own or ErrNoKey", key, err)
+		}
+	}
+
+	r.Header[f.header] = lines
+	if f.cfg.TrustedProxies != nil { // nor does it help to come around the proxy
+		r.RemoteAddr = "192.0.2.1:1234"
+		checkKey(t, find, r, "ip:192.0.2.1")
+	}
+	if key, err := find(r); (key == "") != errors.Is(err, ratelimit.ErrNoKey) {
+		t.Errorf("around the proxy: got key %.100q, error %v; want one of them", key, err)
+	}
+}
+
+func TestNobodyCanForgeAnother(t *testing.T) {
+	const victim = "203.0.113.7"
+	for _, tt := range []struct {
+		name  string
+		lines []string
+	}{
+		{"Nothing", nil},
+		{"An empty line", []string{""}},
+		{"Many empty lines", make([]string, 100)},
+		{"Commas", []string{strings.Repeat(",", 60)}},
+		{"An address", []string{victim}},
+		{"An address of Forwarded", []string{"for=" + victim}},
+		{"Several lines", []string{victim, victim, "for=" + victim}},
+		{"An address followed by one of ours", []string{victim + ", 10.0.0.2"}},
+		{"An open quote", []string{`for="` + victim}},
+		{"An open quote after an escape", []string{`for="\"` + victim + `\`}},
+		{"A quoted comma", []string{`for="` + victim + `,"`}},
+		{"A zone with a comma", []string{"fe80::1%" + victim + ","}},
+		{"A bracket", []string{"[" + victim}},
+		{"A NUL", []string{victim + "\x00"}},
+		{"A line feed", []string{victim + "\r\n"}},
+		{"The unspecified address", []string{"0.0.0.0", "::"}},
+		{"64 KiB of an address", []string{strings.Repeat(victim+",", 64<<10/12)}},
+		{"1 MiB of an address", []string{strings.Repeat(victim+",", 1<<20/12)}},
+		{"1 MiB of a letter", []string{strings.Repeat("a", 1<<20)}},
+		{"1 MiB of quotes", []string{strings.Repeat(`"`, 1<<20)}},
+		{"1 MiB of spaces", []string{victim + strings.Repeat(" ", 1<<20)}},
+		{"10,000 lines", strings.Split(strings.Repeat(victim+" ", 10_000), " ")},
+	} {
+		for _, forged := range forgeries {
+			t.Run(tt.name+"/"+forged.name, func(t *testing.T) { forged.check(t, tt.lines...) })
+		}
+	}
+}
+
+func FuzzNobodyCanForgeAnother(f *testing.F) {
+	f.Fuzz(func(t *testing.T, first, last string) {
+		for _, forged := range forgeries {
+			forged.check(t, first, last)
+		}
+	})
+}
+
+func TestContradictoryIPConfigPanics(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		cfg   ratelimit.IPConfig
+		wants []string
+	}{
+		{"An invalid prefix", ratelimit.IPConfig{TrustedProxies: make([]netip.Prefix, 1)}, []string{"TrustedProxies"}},
+		{"A mapped prefix", ratelimit.IPConfig{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.0.0/104")}}, []string{"TrustedProxies", "::ffff:10.0.0.0/104"}},
+		{"A negative count", ratelimit.IPConfig{ProxyCount: -1}, []string{"ProxyCount -1"}},
+		{"Proxies by address and by count", ratelimit.IPConfig{TrustedProxies: ours, ProxyCount: 1}, []string{"ProxyCount", "TrustedProxies"}},
+		{"A header that is no list", ratelimit.IPConfig{TrustedProxies: ours, Header: "X-Real-IP"}, []string{`Header "X-Real-IP"`, "EdgeHeader"}},
+		{"A header that nobody is believed about", ratelimit.IPConfig{Header: "X-Forwarded-For"}, []string{"Header", "TrustedProxies", "ProxyCount"}},
+		{"An edge and a count", ratelimit.IPConfig{EdgeHeader: "X-Real-IP", ProxyCount: 1}, []string{"EdgeHeader", "ProxyCount"}},
+		{"An edge and a header", ratelimit.IPConfig{EdgeHeader: "X-Real-IP", TrustedProxies: ours, Header: "Forwarded"}, []string{"EdgeHeader", "Header"}},
+		{"A prefix that is too short", ratelimit.IPConfig{IPv6Bits: 31}, []string{"IPv6Bits 31", "32 to 128"}},
+		{"A prefix that is too long", ratelimit.IPConfig{IPv6Bits: 129}, []string{"IPv6Bits 129"}},
+		{"A negative prefix", ratelimit.IPConfig{IPv6Bits: -64}, []string{"IPv6Bits -64"}},
+		{
+			"Everything at once",
+			ratelimit.IPConfig{TrustedProxies: make([]netip.Prefix, 1), ProxyCount: -2, Header: "Via", EdgeHeader: "X-Real-IP", IPv6Bits: 1},
+			[]string{"TrustedProxies: holds", "ProxyCount -2", "ProxyCount: must not", `Header "Via"`, "EdgeHeader: must not", "IPv6Bits 1"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			checkPanic(t, func() { ratelimit.ClientIP(tt.cfg) }, append(tt.wants, "ClientIP: ")...)
+		})
+	}
+}

@@ -1,0 +1,522 @@
+package ratelimit_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+var hmacSecret = []byte("a secret of the tests, 32 bytes.")
+
+var rsaKey = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
+
+func ecKey(curve elliptic.Curve) *ecdsa.PrivateKey {
+	return must(ecdsa.GenerateKey(curve, rand.Reader))
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// sign returns a token of a header and claims as they stand, in JSON, which may be wrong in any way.
+func sign(method jwt.SigningMethod, key any, header, claims string) string {
+	text := segment(header) + "." + segment(claims)
+	return text + "." + segment(string(must(method.Sign(text, key))))
+}
+
+func segment(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+
+// at returns the time in d as a NumericDate.
+func at(d time.Duration) string { return fmt.Sprint(time.Now().Add(d).Unix()) }
+
+// valid returns claims that expire in an hour, and those of more, which is like `"sub": "5"`.
+func valid(more string) string { return `{"exp": ` + at(time.Hour) + `, ` + more + `}` }
+
+// hs256 returns a token of claims for the JWT of hs256Config.
+func hs256(claims string) string {
+	return sign(jwt.SigningMethodHS256, hmacSecret, `{"alg": "HS256"}`, claims)
+}
+
+func hs256Config() ratelimit.JWTConfig {
+	return ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: hmacSecret}
+}
+
+func bearer(token string) *http.Request { return requestWith("Authorization", "Bearer "+token) }
+
+// checkMember checks that the member of a request is want, and that without one FirstOf finds its address.
+func checkMember(t *testing.T, cfg ratelimit.JWTConfig, r *http.Request, want string) {
+	t.Helper()
+	sub := must(ratelimit.NewJWT(cfg)).Claim("sub")
+	r.RemoteAddr = "192.0.2.1:1234"
+	checkKey(t, sub, r, want)
+	if want == "" {
+		want = "ip:192.0.2.1"
+	}
+	checkKey(t, ratelimit.FirstOf(sub, ratelimit.RemoteIP()), r, want)
+}
+
+func TestEverySigningMethodIsVerified(t *testing.T) {
+	ed25519Public, ed25519Private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p256, p384, p521 := ecKey(elliptic.P256()), ecKey(elliptic.P384()), ecKey(elliptic.P521())
+	for _, tt := range []struct {
+		alg          string
+		private, key any
+	}{
+		{"HS256", hmacSecret, hmacSecret},
+		{"HS384", hmacSecret, hmacSecret},
+		{"HS512", hmacSecret, hmacSecret},
+		{"RS256", rsaKey(), &rsaKey().PublicKey},
+		{"RS384", rsaKey(), &rsaKey().PublicKey},
+		{"RS512", rsaKey(), &rsaKey().PublicKey},
+		{"PS256", rsaKey(), &rsaKey().PublicKey},
+		{"PS384", rsaKey(), &rsaKey().PublicKey},
+		{"PS512", rsaKey(), &rsaKey().PublicKey},
+		{"ES256", p256, &p256.PublicKey},
+		{"ES384", p384, &p384.PublicKey},
+		{"ES512", p521, &p521.PublicKey},
+		{"EdDSA", ed25519Private, ed25519Public},
+	} {
+		t.Run(tt.alg, func(t *testing.T) {
+			cfg := ratelimit.JWTConfig{Methods: []string{tt.alg}, Key: tt.key}
+			token := sign(jwt.GetSigningMethod(tt.alg), tt.private, `{"alg": "`+tt.alg+`", "typ": "JWT"}`, valid(`"sub": "5"`))
+			checkMember(t, cfg, bearer(token), "member:5")
+
+			// Any other claims, and any other signature, are not believed.
+			parts := strings.Split(token, ".")
+			checkMember(t, cfg, bearer(parts[0]+"."+segment(valid(`"sub": "6"`))+"."+parts[2]), "")
+			checkMember(t, cfg, bearer(parts[0]+"."+parts[1]+"."+segment(strings.Repeat("\x00", len(parts[2])*3/4))), "")
+			checkMember(t, cfg, bearer(parts[0]+"."+parts[1]+"."), "")
+
+			cfg.Key, cfg.Keyfunc = nil, func(*jwt.Token) (any, error) { return tt.key, nil }
+			checkMember(t, cfg, bearer(token), "member:5")
+		})
+	}
+}
+
+func TestSignaturesThatAreNotAskedFor(t *testing.T) {
+	public := &rsaKey().PublicKey
+	der := must(x509.MarshalPKIXPublicKey(public))
+	asPEM := func(kind string, der []byte) []byte {
+		return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+	}
+	p256 := ecKey(elliptic.P256())
+	byKeyfunc := func(method string) ratelimit.JWTConfig {
+		return ratelimit.JWTConfig{Methods: []string{method}, Keyfunc: func(*jwt.Token) (any, error) { return public, nil }}
+	}
+	rs256 := ratelimit.JWTConfig{Methods: []string{"RS256"}, Key: public}
+	fails := hs256Config()
+	fails.Key, fails.Keyfunc = nil, func(*jwt.Token) (any, error) { return nil, errors.New("no such kid") }
+	claims := valid(`"sub": "5"`)
+	hs := func(secret []byte) string { return sign(jwt.SigningMethodHS256, secret, `{"alg": "HS256"}`, claims) }
+	none := segment(`{"alg": "none"}`) + "." + segment(claims) + "."
+	for _, tt := range []struct {
+		name  string
+		cfg   ratelimit.JWTConfig
+		token string
+	}{
+		{"None", hs256Config(), none},
+		{"None in other letters", hs256Config(), segment(`{"alg": "nOnE"}`) + "." + segment(claims) + "."},
+		{"None with a signature", hs256Config(), none + strings.Split(hs(hmacSecret), ".")[2]},
+		{"None for a key pair", rs256, none},
+		{"No alg", hs256Config(), sign(jwt.SigningMethodHS256, hmacSecret, `{}`, claims)},
+		{"An alg that is no string", hs256Config(), sign(jwt.SigningMethodHS256, hmacSecret, `{"alg": ["HS256"]}`, claims)},
+		{"An alg in small letters", hs256Config(), sign(jwt.SigningMethodHS256, hmacSecret, `{"alg": "hs256"}`, claims)},
+		{"An unknown alg", hs256Config(), sign(jwt.SigningMethodHS256, hmacSecret, `{"alg": "HS1"}`, claims)},
+		{"A header that is null", hs256Config(), sign(jwt.SigningMethodHS256, hmacSecret, `null`, claims)},
+		{"Another secret", hs256Config(), hs([]byte("another"))},
+		{"An empty secret", hs256Config(), hs(nil)},
+		{"A method of the family that is not listed", hs256Config(), sign(jwt.SigningMethodHS512, hmacSecret, `{"alg": "HS512"}`, claims)},
+		{"PS for RS, with the right key", rs256, sign(jwt.SigningMethodPS256, rsaKey(), `{"alg": "PS256"}`, claims)},
+		{"RS384 for RS256, with the right key", rs256, sign(jwt.SigningMethodRS384, rsaKey(), `{"alg": "RS384"}`, claims)},
+		{"A signature of another method than the header says", rs256, sign(jwt.SigningMethodPS256, rsaKey(), `{"alg": "RS256"}`, claims)},
+		{"ES for RS", rs256, sign(jwt.SigningMethodES256, p256, `{"alg": "ES256"}`, claims)},
+		{"Another RSA key", ratelimit.JWTConfig{Methods: []string{"RS256"}, Key: &must(rsa.GenerateKey(rand.Reader, 2048)).PublicKey},
+			sign(jwt.SigningMethodRS256, rsaKey(), `{"alg": "RS256"}`, claims)},
+		{"Another EC key", ratelimit.JWTConfig{Methods: []string{"ES256"}, Key: &ecKey(elliptic.P256()).PublicKey},
+			sign(jwt.SigningMethodES256, p256, `{"alg": "ES256"}`, claims)},
+		{"The public key's DER as a secret", rs256, hs(der)},
+		{"The public key's PEM as a secret", rs256, hs(asPEM("PUBLIC KEY", der))},
+		{"The public key's PKCS 1 DER as a secret", rs256, hs(x509.MarshalPKCS1PublicKey(public))},
+		{"The public key's PKCS 1 PEM as a secret", rs256, hs(asPEM("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(public)))},
+		{"The public key of a Keyfunc as a secret", byKeyfunc("RS256"), hs(asPEM("PUBLIC KEY", der))},
+		{"The public key of a Keyfunc where secrets are meant", byKeyfunc("HS256"), hs(asPEM("PUBLIC KEY", der))},
+		{"A Keyfunc that finds no key", fails, hs(hmacSecret)},
+	} {
+		t.Run(tt.name, func(t *testing.T) { checkMember(t, tt.cfg, bearer(tt.token), "") })
+	}
+}
+
+func TestKeyfuncChoosesByTheHeader(t *testing.T) {
+	cfg := ratelimit.JWTConfig{Methods: []string{"HS256"}, Keyfunc: func(token *jwt.Token) (any, error) {
+		if token.Header["kid"] == "2026" {
+			return hmacSecret, nil
+		}
+		return []byte("of last year"), nil
+	}}
+	claims := valid(`"sub": "5"`)
+	checkMember(t, cfg, bearer(sign(jwt.SigningMethodHS256, hmacSecret, `{"alg": "HS256", "kid": "2026"}`, claims)), "member:5")
+	checkMember(t, cfg, bearer(sign(jwt.SigningMethodHS256, hmacSecret, `{"alg": "HS256", "kid": "2025"}`, claims)), "")
+}
+
+func TestRegisteredClaims(t *testing.T) {
+	strict, lenient := hs256Config(), hs256Config()
+	strict.Issuer, strict.Audience = "https://issuer", "api"
+	lenient.Leeway = time.Minute
+	from := func(iss, aud string) string {
+		return valid(`"sub": "5", "iss": ` + iss + `, "aud": ` + aud)
+	}
+	// The clock cannot be moved. What lies 30 seconds on either side of an edge can take that long to check.
+	for _, tt := range []struct {
+		name   string
+		cfg    ratelimit.JWTConfig
+		claims string
+		want   string
+	}{
+		{"A token that still lives", hs256Config(), `{"sub": "5", "exp": ` + at(30*time.Second) + `}`, "member:5"},
+		{"A token that has expired", hs256Config(), `{"sub": "5", "exp": ` + at(-1*time.Second) + `}`, ""},
+		{"A token that expires now", hs256Config(), `{"sub": "5", "exp": ` + at(0) + `}`, ""},
+		{"No exp", hs256Config(), `{"sub": "5"}`, ""},
+		{"An exp of 0", hs256Config(), `{"sub": "5", "exp": 0}`, ""},
+		{"An exp of null", hs256Config(), `{"sub": "5", "exp": null}`, ""},
+		{"An exp of text", hs256Config(), `{"sub": "5", "exp": "` + at(time.Hour) + `"}`, ""},
+		{"A negative exp", hs256Config(), `{"sub": "5", "exp": -1}`, ""},
+		{"An exp with a fraction", hs256Config(), `{"sub": "5", "exp": ` + at(time.Hour) + `.5}`, "member:5"},
+		{"Of two exps the last counts", hs256Config(), `{"sub": "5", "exp": ` + at(time.Hour) + `, "exp": 1}`, ""},
+		{"An nbf in the past", hs256Config(), valid(`"sub": "5", "nbf": ` + at(-time.Second)), "member:5"},
+		{"An nbf in the future", hs256Config(), valid(`"sub": "5", "nbf": ` + at(30*time.Second)), ""},
+		{"An nbf of text", hs256Config(), valid(`"sub": "5", "nbf": "soon"`), ""},
+		{"An iat in the future is not checked", hs256Config(), valid(`"sub": "5", "iat": ` + at(time.Hour)), "member:5"},
+		{"An exp within the leeway", lenient, `{"sub": "5", "exp": ` + at(-30*time.Second) + `}`, "member:5"},
+		{"An exp beyond the leeway", lenient, `{"sub": "5", "exp": ` + at(-time.Minute-time.Second) + `}`, ""},
+		{"An nbf within the leeway", lenient, valid(`"sub": "5", "nbf": ` + at(59*time.Second)), "member:5"},
+		{"An nbf beyond the leeway", lenient, valid(`"sub": "5", "nbf": ` + at(90*time.Second)), ""},
+		{"The right issuer and audience", strict, from(`"https://issuer"`, `"api"`), "member:5"},
+		{"The audience among others", strict, from(`"https://issuer"`, `["web", "api"]`), "member:5"},
+		{"Another issuer", strict, from(`"https://issuer.example"`, `"api"`), ""},
+		{"An issuer in other letters", strict, from(`"https://ISSUER"`, `"api"`), ""},
+		{"An empty issuer", strict, from(`""`, `"api"`), ""},
+		{"An issuer that is no string", strict, from(`["https://issuer"]`, `"api"`), ""},
+		{"No issuer", strict, valid(`"sub": "5", "aud": "api"`), ""},
+		{"Another audience", strict, from(`"https://issuer"`, `"api2"`), ""},
+		{"Other audiences", strict, from(`"https://issuer"`, `["web", "api2"]`), ""},
+		{"An empty audience", strict, from(`"https://issuer"`, `""`), ""},
+		{"No audiences", strict, from(`"https://issuer"`, `[]`), ""},
+		{"An audience that is no string", strict, from(`"https://issuer"`, `{"api": 1}`), ""},
+		{"Audiences that are not all strings", strict, from(`"https://issuer"`, `["api", 1]`), ""},
+		{"No audience", strict, valid(`"sub": "5", "iss": "https://issuer"`), ""},
+		{"Any issuer and audience where none is set", hs256Config(), from(`"anybody"`, `"anybody"`), "member:5"},
+	} {
+		t.Run(tt.name, func(t *testing.T) { checkMember(t, tt.cfg, bearer(hs256(tt.claims)), tt.want) })
+	}
+}
+
+func TestMemberIDs(t *testing.T) {
+	for _, tt := range []struct {
+		name, claims, want string
+	}{
+		{"A string", `"sub": "5"`, "member:5"},
+		{"A whole number", `"sub": 5`, "member:5"},
+		{"Zero", `"sub": 0`, "member:0"},
+		{"A negative number", `"sub": -5`, "member:-5"},
+		{"2^53 + 1 is not its neighbour", `"sub": 9007199254740993`, "member:9007199254740993"},
+		{"2^64 + 1 is not its neighbour", `"sub": 18446744073709551617`, "member:18446744073709551617"},
+		{"A number of 256 digits", `"sub": ` + strings.Repeat("9", 256), "member:" + strings.Repeat("9", 256)},
+		{"A number of 257 digits", `"sub": ` + strings.Repeat("9", 257), ""},
+		{"A fraction", `"sub": 5.5`, ""},
+		{"A fraction of nothing", `"sub": 5.0`, ""},
+		{"An exponent", `"sub": 5e3`, ""},
+		{"A large exponent", `"sub": 5E3`, ""},
+		{"Missing", `"name": "ann"`, ""},
+		{"In other letters", `"Sub": "5"`, ""},
+		{"Empty", `"sub": ""`, ""},
+		{"True", `"sub": true`, ""},
+		{"Null", `"sub": null`, ""},
+		{"An object", `"sub": {"sub": "5"}`, ""},
+		{"An array", `"sub": ["5"]`, ""},
+		{"256 bytes", `"sub": "` + strings.Repeat("a", 256) + `"`, "member:" + strings.Repeat("a", 256)},
+		{"257 bytes", `"sub": "` + strings.Repeat("a", 257) + `"`, ""},
+		{"129 letters of two bytes", `"sub": "` + strings.Repeat("ä", 129) + `"`, ""},
+		{"Unicode", `"sub": "köln 東京 🚀"`, "member:köln 東京 🚀"},
+		{"An escape is what it stands for", `"sub": "\u0061\u0000\n"`, "member:a\x00\n"},
+		{"Braces and separators", `"sub": "{a}:b|c%/*"`, "member:{a}:b|c%/*"},
+		{"The key of another kind", `"sub": "ip:192.0.2.1"`, "member:ip:192.0.2.1"},
+		{"A space is an id", `"sub": " "`, "member: "},
+		{"Of two the last counts", `"sub": "6", "sub": "5"`, "member:5"},
+	} {
+		t.Run(tt.name, func(t *testing.T) { checkMember(t, hs256Config(), bearer(hs256(valid(tt.claims))), tt.want) })
+	}
+
+	t.Run("Another claim and another kind", func(t *testing.T) {
+		cfg := hs256Config()
+		cfg.Kind = "org"
+		f := must(ratelimit.NewJWT(cfg)).Claim("orgId")
+		checkKey(t, f, bearer(hs256(valid(`"sub": "5", "orgId": 7`))), "org:7")
+	})
+}
+
+func TestAuthorizationHeader(t *testing.T) {
+	token := hs256(valid(`"sub": "5"`))
+	parts := strings.Split(token, ".")
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		want  string
+	}{
+		{"Bearer", []string{"Bearer " + token}, "member:5"},
+		{"Bearer in small letters", []string{"bearer " + token}, "member:5"},
+		{"Bearer in large letters", []string{"BEARER " + token}, "member:5"},
+		{"Several spaces", []string{"Bearer   " + token}, "member:5"},
+		{"Spaces at the end", []string{"Bearer " + token + "  "}, "member:5"},
+		{"Absent", nil, ""},
+		{"Empty", []string{""}, ""},
+		{"Repeated", []string{"Bearer " + token, "Bearer " + token}, ""},
+		{"Repeated and empty", []string{"Bearer " + token, ""}, ""},
+		{"Bearer alone", []string{"Bearer"}, ""},
+		{"Bearer and a space", []string{"Bearer "}, ""},
+		{"Bearer and spaces", []string{"Bearer    "}, ""},
+		{"A tab", []string{"Bearer\t" + token}, ""},
+		{"A space and a tab", []string{"Bearer \t" + token}, ""},
+		{"A space before", []string{" Bearer " + token}, ""},
+		{"No space", []string{"Bearer" + token}, ""},
+		{"A colon", []string{"Bearer: " + token}, ""},
+		{"No scheme", []string{token}, ""},
+		{"Basic", []string{"Basic " + token}, ""},
+		{"Two tokens", []string{"Bearer " + token + " " + token}, ""},
+		{"Two schemes", []string{"Bearer " + token + ", Bearer " + token}, ""},
+		{"A comma at the end", []string{"Bearer " + token + ","}, ""},
+		{"Garbage at the end", []string{"Bearer " + token + "!"}, ""},
+		{"A NUL at the end", []string{"Bearer " + token + "\x00"}, ""},
+		{"A letter more", []string{"Bearer " + token + "A"}, ""},
+		{"A letter less", []string{"Bearer " + token[:len(token)-1]}, ""},
+		{"A dot at the end", []string{"Bearer " + token + "."}, ""},
+		{"A dot before", []string{"Bearer ." + token}, ""},
+		{"Two dots", []string{"Bearer " + parts[0] + ".." + parts[1] + "." + parts[2]}, ""},
+		{"Two parts", []string{"Bearer " + parts[0] + "." + parts[1]}, ""},
+		{"Only dots", []string{"Bearer .."}, ""},
+		{"8,000 dots", []string{"Bearer " + strings.Repeat(".", 8000)}, ""},
+		{"Padding", []string{"Bearer " + token + "="}, ""},
+		{"Quoted", []string{`Bearer "` + token + `"`}, ""},
+		{"Percent signs", []string{"Bearer " + strings.ReplaceAll(token, ".", "%2E")}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := requestWith()
+			r.Header["Authorization"] = tt.lines
+			checkMember(t, hs256Config(), r, tt.want)
+		})
+	}
+
+	t.Run("A token in the query or a cookie", func(t *testing.T) {
+		r := requestWith("Cookie", "Authorization="+token, "Proxy-Authorization", "Bearer "+token)
+		r.URL.RawQuery = "access_token=" + token
+		checkMember(t, hs256Config(), r, "")
+	})
+}
+
+func TestBase64ThatIsNotCanonical(t *testing.T) {
+	// The last of 43 letters has two bits to spare. All four forms of it decode to the same signature.
+	token := hs256(valid(`"sub": "5"`))
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	last := strings.IndexByte(letters, token[len(token)-1])
+	if last%4 != 0 {
+		t.Fatalf("%q ends in a letter that is not canonical", token)
+	}
+	for i := range 4 {
+		want := ""
+		if i == 0 {
+			want = "member:5"
+		}
+		checkMember(t, hs256Config(), bearer(token[:len(token)-1]+letters[last+i:last+i+1]), want)
+	}
+}
+
+func TestCritIsRefused(t *testing.T) {
+	for _, header := range []string{
+		`{"alg": "HS256", "crit": ["exp"]}`,
+		`{"alg": "HS256", "crit": ["b64"], "b64": false}`,
+		`{"alg": "HS256", "crit": []}`,
+		`{"alg": "HS256", "crit": null}`,
+	} {
+		t.Run(header, func(t *testing.T) {
+			checkMember(t, hs256Config(), bearer(sign(jwt.SigningMethodHS256, hmacSecret, header, valid(`"sub": "5"`))), "")
+		})
+	}
+}
+
+func TestTokensAreReadUpTo8KiB(t *testing.T) {
+	// A kid moves the length to where the base64 of the claims cannot.
+	ofLength := func(length int) string {
+		for kid := range 4 {
+			header := `{"alg": "HS256", "kid": "` + strings.Repeat("a", kid) + `"}`
+			for pad := length*3/4 - 200; pad < length; pad++ {
+				claims := valid(`"sub": "5", "pad": "` + strings.Repeat("a", pad) + `"`)
+				if got := len(segment(header)) + len(segment(claims)) + len("..") + 43; got == length {
+					return sign(jwt.SigningMethodHS256, hmacSecret, header, claims)
+				} else if got > length {
+					break
+				}
+			}
+		}
+		t.Fatalf("no token has %d bytes", length)
+		return ""
+	}
+	for _, tt := range []struct {
+		name   string
+		length int
+		want   string
+	}{
+		{"8,000 bytes", 8000, "member:5"},
+		{"8 KiB", 8 << 10, "member:5"},
+		{"8 KiB and a byte", 8<<10 + 1, ""},
+		{"64 KiB", 64 << 10, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) { checkMember(t, hs256Config(), bearer(ofLength(tt.length)), tt.want) })
+	}
+}
+
+func TestClaimsAreThoseOfTheToken(t *testing.T) {
+	members := must(ratelimit.NewJWT(hs256Config()))
+	claims, err := members.Claims(bearer(hs256(valid(`"sub": "5", "tier": "gold", "quota": 9007199254740993`))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprintf("%v %v %v", claims["sub"], claims["tier"], claims["quota"]); got != "5 gold 9007199254740993" {
+		t.Errorf("got %s", got)
+	}
+
+	claims, err = members.Claims(bearer(hs256(`{"sub": "5", "tier": "gold", "exp": 1}`)))
+	if !errors.Is(err, ratelimit.ErrNoKey) || !errors.Is(err, jwt.ErrTokenExpired) || len(claims) != 0 {
+		t.Errorf("of an expired token: got claims %v, error %v; want none, and ErrNoKey and ErrTokenExpired", claims, err)
+	}
+}
+
+func TestErrorsDoNotRepeatTheToken(t *testing.T) {
+	// They may end up in a log, where a token would be good for whoever reads it.
+	token := hs256(`{"sub": "5", "exp": ` + at(time.Hour) + `}`)
+	cfg := hs256Config()
+	cfg.Issuer = "https://issuer"
+	_, err := must(ratelimit.NewJWT(cfg)).Claim("sub")(bearer(token))
+	if err == nil || strings.Contains(err.Error(), strings.Split(token, ".")[2]) {
+		t.Errorf("got error %v", err)
+	}
+}
+
+func TestNewJWTNamesEveryFault(t *testing.T) {
+	p256 := &ecKey(elliptic.P256()).PublicKey
+	keyfunc := func(*jwt.Token) (any, error) { return hmacSecret, nil }
+	for _, tt := range []struct {
+		name  string
+		cfg   ratelimit.JWTConfig
+		wants []string
+	}{
+		{"Nothing is set", ratelimit.JWTConfig{}, []string{"Methods: ", "Key, Keyfunc: "}},
+		{"None", ratelimit.JWTConfig{Methods: []string{"none"}, Keyfunc: keyfunc}, []string{`Methods: "none"`}},
+		{"A method in small letters", ratelimit.JWTConfig{Methods: []string{"hs256"}, Key: hmacSecret}, []string{`Methods: "hs256"`}},
+		{"An empty method", ratelimit.JWTConfig{Methods: []string{"HS256", ""}, Key: hmacSecret}, []string{`Methods: ""`}},
+		{"Two unknown methods", ratelimit.JWTConfig{Methods: []string{"HS1", "RS1"}, Keyfunc: keyfunc}, []string{`"HS1"`, `"RS1"`}},
+		{"Secrets mixed with key pairs", ratelimit.JWTConfig{Methods: []string{"RS256", "HS256"}, Keyfunc: keyfunc}, []string{"Methods: HS must not be mixed"}},
+		{"Key and Keyfunc", ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: hmacSecret, Keyfunc: keyfunc}, []string{"Key, Keyfunc: "}},
+		{"An empty secret", ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: []byte{}}, []string{"Key: is a []uint8", "HS256"}},
+		{"A secret that is a string", ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: "secret"}, []string{"Key: is a string", "[]byte"}},
+		{"A secret for RS", ratelimit.JWTConfig{Methods: []string{"RS256"}, Key: hmacSecret}, []string{"Key: ", "*rsa.PublicKey", "RS256"}},
+		{"An RSA key for HS", ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: &rsaKey().PublicKey}, []string{"Key: ", "*rsa.PublicKey", "[]byte"}},
+		{"An RSA key for ES", ratelimit.JWTConfig{Methods: []string{"ES256"}, Key: &rsaKey().PublicKey}, []string{"Key: ", "*ecdsa.PublicKey"}},
+		{"An EC key for PS", ratelimit.JWTConfig{Methods: []string{"PS256"}, Key: p256}, []string{"Key: ", "*rsa.PublicKey"}},
+		{"An EC key for EdDSA", ratelimit.JWTConfig{Methods: []string{"EdDSA"}, Key: p256}, []string{"Key: ", "ed25519.PublicKey"}},
+		{"An Ed25519 key that is too short", ratelimit.JWTConfig{Methods: []string{"EdDSA"}, Key: ed25519.PublicKey("short")}, []string{"Key: "}},
+		{"A private key", ratelimit.JWTConfig{Methods: []string{"RS256"}, Key: rsaKey()}, []string{"Key: is a *rsa.PrivateKey"}},
+		{"A key that is no pointer", ratelimit.JWTConfig{Methods: []string{"RS256"}, Key: rsaKey().PublicKey}, []string{"Key: is a rsa.PublicKey"}},
+		{"A nil RSA key", ratelimit.JWTConfig{Methods: []string{"RS256"}, Key: (*rsa.PublicKey)(nil)}, []string{"Key: "}},
+		{"A nil EC key", ratelimit.JWTConfig{Methods: []string{"ES256"}, Key: (*ecdsa.PublicKey)(nil)}, []string{"Key: "}},
+		{"An EC key without a curve", ratelimit.JWTConfig{Methods: []string{"ES256"}, Key: &ecdsa.PublicKey{}}, []string{"Key: "}},
+		{"An EC key of another curve", ratelimit.JWTConfig{Methods: []string{"ES384"}, Key: p256}, []string{"Key: ", "ES384"}},
+		{"One key for two methods", ratelimit.JWTConfig{Methods: []string{"RS256", "ES256"}, Key: &rsaKey().PublicKey}, []string{"Key: ", "ES256"}},
+		{"A kind with a separator", ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: hmacSecret, Kind: "a:b"}, []string{`Kind "a:b"`}},
+		{"A kind of this package's", ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: hmacSecret, Kind: "ip"}, []string{`Kind "ip"`}},
+		{"A negative leeway", ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: hmacSecret, Leeway: -time.Second}, []string{"Leeway -1s"}},
+		{
+			"Everything at once",
+			ratelimit.JWTConfig{Methods: []string{"HS256", "RS256", "none"}, Key: hmacSecret, Keyfunc: keyfunc, Kind: "join", Leeway: -1},
+			[]string{`"none"`, "HS must not be mixed", "Key, Keyfunc", "Key: is a []uint8", `Kind "join"`, "Leeway"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			members, err := ratelimit.NewJWT(tt.cfg)
+			if err == nil || members != nil {
+				t.Fatalf("got %v, error %v; want an error about %q", members, err, tt.wants)
+			}
+			checkText(t, err.Error(), append(tt.wants, "NewJWT: ")...)
+		})
+	}
+
+	for _, kind := range []string{"", "ip", "join", "static", "header", "route", "context", "a:b", "a/b", "a.b", "a b", "ä", "{a}", strings.Repeat("a", 64)} {
+		t.Run("The kind "+kind, func(t *testing.T) {
+			cfg := hs256Config()
+			cfg.Kind = kind
+			if _, err := ratelimit.NewJWT(cfg); (err == nil) != (kind == "") {
+				t.Errorf("got error %v", err)
+			}
+		})
+	}
+	t.Run("A claim without a name panics", func(t *testing.T) {
+		checkPanic(t, func() { must(ratelimit.NewJWT(hs256Config())).Claim("") }, "Claim: name")
+	})
+}
+
+func TestChangingJWTConfigAfterwardsHasNoEffect(t *testing.T) {
+	cfg := hs256Config()
+	sub := must(ratelimit.NewJWT(cfg)).Claim("sub")
+	cfg.Methods[0] = "HS512"
+	checkKey(t, sub, bearer(hs256(valid(`"sub": "5"`))), "member:5")
+}
+
+// FuzzClaim checks that a token whose signature is right, whatever else it holds, is a member or no key.
+func FuzzClaim(f *testing.F) {
+	members := must(ratelimit.NewJWT(hs256Config()))
+	sub := members.Claim("sub")
+	f.Fuzz(func(t *testing.T, header, claims string) {
+		r := bearer(sign(jwt.SigningMethodHS256, hmacSecret, header, claims))
+		key, err := sub(r)
+		if err != nil {
+			checkKey(t, sub, r, "")
+			return
+		}
+		id, isMember := strings.CutPrefix(key, "member:")
+		if !isMember || id == "" || len(id) > 256 {
+			t.Errorf("got key %q", key)
+		}
+		if read, err := members.Claims(r); err != nil || fmt.Sprint(read["sub"]) != id {
+			t.Errorf("got key %q of the claims %v, error %v", key, read, err)
+		}
+	})
+}
+
+// FuzzAuthorization checks that nobody without the secret is a member.
+func FuzzAuthorization(f *testing.F) {
+	sub := must(ratelimit.NewJWT(hs256Config())).Claim("sub")
+	f.Fuzz(func(t *testing.T, authorization string) {
+		checkKey(t, sub, requestWith("Authorization", authorization), "")
+		checkKey(t, sub, bearer(authorization), "")
+	})
+}

@@ -1,0 +1,256 @@
+package ratelimit_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+// requestWith returns a request with header lines, of a name and a value each. Names may repeat.
+func requestWith(lines ...string) *http.Request {
+	r := httptest.NewRequest("GET", "/", nil)
+	for i := 0; i < len(lines); i += 2 {
+		r.Header.Add(lines[i], lines[i+1])
+	}
+	return r
+}
+
+// checkKey checks that f finds the key want, or ErrNoKey and nothing else if want is "".
+func checkKey(t *testing.T, f ratelimit.KeyFunc, r *http.Request, want string) {
+	t.Helper()
+	got, err := f(r)
+	switch {
+	case want == "" && (got != "" || !errors.Is(err, ratelimit.ErrNoKey)):
+		t.Errorf("got key %.200q, error %v; want ErrNoKey", got, err)
+	case want != "" && (got != want || err != nil):
+		t.Errorf("got key %.200q, error %v; want key %.200q", got, err, want)
+	}
+}
+
+// checkPanic checks that f panics with a text that holds all of wants.
+func checkPanic(t *testing.T, f func(), wants ...string) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		value := recover()
+		if value == nil {
+			t.Errorf("did not panic; want a panic about %q", wants)
+			return
+		}
+		checkText(t, fmt.Sprint(value), wants...)
+	}()
+	f()
+}
+
+// checkText checks that text holds all of wants.
+func checkText(t *testing.T, text string, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(text, want) {
+			t.Errorf("got text %q; want it to say %q", text, want)
+		}
+	}
+}
+
+// finds returns a KeyFunc with a fixed answer.
+func finds(key string, err error) ratelimit.KeyFunc {
+	return func(*http.Request) (string, error) { return key, err }
+}
+
+func TestStaticIsOneKeyForAll(t *testing.T) {
+	f := ratelimit.Static("all")
+	checkKey(t, f, requestWith(), "static:all")
+	checkKey(t, f, requestWith("X-Forwarded-For", "192.0.2.1", "Authorization", "Bearer x"), "static:all")
+}
+
+func TestHeader(t *testing.T) {
+	// The SHA-256 of "secret", in full because a key that changes would forget its bucket.
+	const secret = "K7gNU3sdo-OL0wNhqoVWhr3g6s1xYv72ol_pe_Unols"
+	for _, tt := range []struct {
+		name, header string
+		lines        []string
+		want         string
+	}{
+		{"A value is a key by its hash", "X-Api-Key", []string{"X-Api-Key", "secret"}, "header:x-api-key:" + secret},
+		{"The case of a name does not matter", "x-API-key", []string{"X-Api-Key", "secret"}, "header:x-api-key:" + secret},
+		{"Another header is another key", "X-Tenant", []string{"X-Tenant", "secret"}, "header:x-tenant:" + secret},
+		{"An absent header is no key", "X-Api-Key", nil, ""},
+		{"An empty header is no key", "X-Api-Key", []string{"X-Api-Key", ""}, ""},
+		{"A repeated header is no key", "X-Api-Key", []string{"X-Api-Key", "secret", "X-Api-Key", "secret"}, ""},
+		{"A repeated header of which one is empty is no key", "X-Api-Key", []string{"X-Api-Key", "", "X-Api-Key", "secret"}, ""},
+		{"Another name's value does not matter", "X-Api-Key", []string{"X-Api-Key2", "secret"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			checkKey(t, ratelimit.Header(tt.header), requestWith(tt.lines...), tt.want)
+		})
+	}
+
+	t.Run("Different values are different keys", func(t *testing.T) {
+		a, _ := ratelimit.Header("X-Api-Key")(requestWith("X-Api-Key", "secret"))
+		b, _ := ratelimit.Header("X-Api-Key")(requestWith("X-Api-Key", "Secret"))
+		if a == b {
+			t.Errorf("both are %q", a)
+		}
+	})
+	t.Run("A key does not grow with its value", func(t *testing.T) {
+		key, err := ratelimit.Header("X-Api-Key")(requestWith("X-Api-Key", strings.Repeat("a", 1<<20)))
+		if err != nil || len(key) != len("header:x-api-key:")+len(secret) {
+			t.Errorf("got a key of %d bytes, error %v", len(key), err)
+		}
+	})
+}
+
+func TestContextKey(t *testing.T) {
+	type user struct{}
+	f := ratelimit.ContextKey(func(ctx context.Context) (string, bool) {
+		name, ok := ctx.Value(user{}).(string)
+		return name, ok
+	})
+	as := func(name string) *http.Request {
+		r := requestWith()
+		return r.WithContext(context.WithValue(r.Context(), user{}, name))
+	}
+	for _, tt := range []struct {
+		name string
+		r    *http.Request
+		want string
+	}{
+		{"A name is a key", as("ann"), "context:ann"},
+		{"A name that looks like a key of another kind stays a name", as("ip:192.0.2.1"), "context:ip:192.0.2.1"},
+		{"Any bytes are a name", as("\x00{}|\xff"), "context:\x00{}|\xff"},
+		{"An empty name is no key", as(""), ""},
+		{"No name is no key", requestWith(), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) { checkKey(t, f, tt.r, tt.want) })
+	}
+
+	t.Run("A name without ok is no key", func(t *testing.T) {
+		f := ratelimit.ContextKey(func(context.Context) (string, bool) { return "ann", false })
+		checkKey(t, f, requestWith(), "")
+	})
+}
+
+func TestFirstOf(t *testing.T) {
+	broken := errors.New("the directory is away")
+	for _, tt := range []struct {
+		name    string
+		fns     []ratelimit.KeyFunc
+		want    string
+		wantErr error
+	}{
+		{"The first key wins", []ratelimit.KeyFunc{finds("a", nil), finds("b", nil)}, "a", nil},
+		{"No key moves on", []ratelimit.KeyFunc{finds("", ratelimit.ErrNoKey), finds("b", nil)}, "b", nil},
+		{"A wrapped ErrNoKey moves on", []ratelimit.KeyFunc{finds("", fmt.Errorf("token: %w", ratelimit.ErrNoKey)), finds("b", nil)}, "b", nil},
+		{"An empty key moves on", []ratelimit.KeyFunc{finds("", nil), finds("b", nil)}, "b", nil},
+		{"A key with ErrNoKey is none", []ratelimit.KeyFunc{finds("a", ratelimit.ErrNoKey), finds("b", nil)}, "b", nil},
+		{"None of them is no key", []ratelimit.KeyFunc{finds("", nil), finds("", ratelimit.ErrNoKey)}, "", ratelimit.ErrNoKey},
+		{"An empty key alone is no key", []ratelimit.KeyFunc{finds("", nil)}, "", ratelimit.ErrNoKey},
+		{"Another error ends it", []ratelimit.KeyFunc{finds("", broken), finds("b", nil)}, "", broken},
+		{"Another error ends it even with a key", []ratelimit.KeyFunc{finds("a", broken), finds("b", nil)}, "", broken},
+		{"Another error after no key ends it", []ratelimit.KeyFunc{finds("", ratelimit.ErrNoKey), finds("", broken), finds("c", nil)}, "", broken},
+		{"An error after the key is not seen", []ratelimit.KeyFunc{finds("a", nil), finds("", broken)}, "a", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := ratelimit.FirstOf(tt.fns...)(requestWith())
+			if got != tt.want || !errors.Is(err, tt.wantErr) {
+				t.Errorf("got key %q, error %v; want key %q, error %v", got, err, tt.want, tt.wantErr)
+			}
+		})
+	}
+}
+
+func TestJoin(t *testing.T) {
+	broken := errors.New("the directory is away")
+	a, b := finds("a", nil), finds("b", nil)
+	for _, tt := range []struct {
+		name    string
+		fns     []ratelimit.KeyFunc
+		want    string
+		wantErr error
+	}{
+		{"The keys stand side by side", []ratelimit.KeyFunc{a, b}, "join:a|b", nil},
+		{"Their order matters", []ratelimit.KeyFunc{b, a}, "join:b|a", nil},
+		{"One key is joined, too", []ratelimit.KeyFunc{a}, "join:a", nil},
+		{"A separator within a key is escaped", []ratelimit.KeyFunc{finds("a|b", nil), b}, "join:a%7Cb|b", nil},
+		{"An escape within a key is escaped", []ratelimit.KeyFunc{finds("a%7Cb", nil)}, "join:a%257Cb", nil},
+		{"A joined key is joined as any other", []ratelimit.KeyFunc{ratelimit.Join(a, b), b}, "join:join:a%7Cb|b", nil},
+		{"The nesting matters", []ratelimit.KeyFunc{a, ratelimit.Join(b, b)}, "join:a|join:b%7Cb", nil},
+		{"One without a key is no key", []ratelimit.KeyFunc{a, finds("", ratelimit.ErrNoKey)}, "", ratelimit.ErrNoKey},
+		{"One with an empty key is no key", []ratelimit.KeyFunc{finds("", nil), b}, "", ratelimit.ErrNoKey},
+		{"Another error is passed on", []ratelimit.KeyFunc{a, finds("", broken)}, "", broken},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := ratelimit.Join(tt.fns...)(requestWith())
+			if got != tt.want || !errors.Is(err, tt.wantErr) {
+				t.Errorf("got key %q, error %v; want key %q, error %v", got, err, tt.want, tt.wantErr)
+			}
+		})
+	}
+}
+
+// FuzzJoin checks that different lists of keys make different keys, also where a key was itself joined.
+func FuzzJoin(f *testing.F) {
+	f.Fuzz(func(t *testing.T, a, b []byte, nested bool) {
+		first, second := keysOf(a), keysOf(b)
+		if len(first) == 0 || len(second) == 0 {
+			t.Skip()
+		}
+		if nested { // as the last of a list, so that it may look like the rest of the other
+			second = append(second[:len(second)-1:len(second)-1], join(t, second[len(second)-1]))
+		}
+		if same := slices.Equal(first, second); same != (join(t, first...) == join(t, second...)) {
+			t.Errorf("%q and %q: the same keys: %t, but joined as %q and %q", first, second, same, join(t, first...), join(t, second...))
+		}
+	})
+}
+
+// keysOf reads a list of keys, none of which is empty, from what the fuzzer made up: a length before each.
+func keysOf(data []byte) (keys []string) {
+	for {
+		length, n := binary.Uvarint(data)
+		if n <= 0 || length == 0 || length > uint64(len(data)-n) {
+			return keys
+		}
+		keys = append(keys, string(data[n:n+int(length)]))
+		data = data[n+int(length):]
+	}
+}
+
+func join(t *testing.T, keys ...string) string {
+	t.Helper()
+	fns := make([]ratelimit.KeyFunc, len(keys))
+	for i, key := range keys {
+		fns[i] = finds(key, nil)
+	}
+	joined, err := ratelimit.Join(fns...)(requestWith())
+	if err != nil {
+		t.Fatalf("Join of %q: %v", keys, err)
+	}
+	return joined
+}
+
+func TestMiswiredKeyFuncsPanic(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		wire func()
+		want string
+	}{
+		{"Static without a key", func() { ratelimit.Static("") }, "Static: key"},
+		{"Header without a name", func() { ratelimit.Header("") }, "Header: name"},
+		{"ContextKey without a function", func() { ratelimit.ContextKey(nil) }, "ContextKey: f"},
+		{"FirstOf nothing", func() { ratelimit.FirstOf() }, "FirstOf: "},
+		{"FirstOf a nil KeyFunc", func() { ratelimit.FirstOf(ratelimit.RemoteIP(), nil) }, "FirstOf: "},
+		{"Join of nothing", func() { ratelimit.Join() }, "Join: "},
+		{"Join of a nil KeyFunc", func() { ratelimit.Join(nil, ratelimit.RemoteIP()) }, "Join: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) { checkPanic(t, tt.wire, tt.want) })
+	}
+}

@@ -1,0 +1,256 @@
+package ratelimit_test
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// noStore is a store for tests that only wire.
+type noStore struct{}
+
+func (noStore) Take(context.Context, []store.Charge, []store.State) (bool, error) {
+	panic("a test that only wires has charged a bucket")
+}
+
+// newWith makes a limiter with a policy of a limit.
+func newWith(l ratelimit.Limit) error {
+	_, err := ratelimit.New(ratelimit.Config{
+		Store:    noStore{},
+		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: l}},
+	})
+	return err
+}
+
+func TestConstructorsOfLimits(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		got, want ratelimit.Limit
+	}{
+		{"PerSecond", ratelimit.PerSecond(5), ratelimit.Limit{Rate: 5, Per: time.Second}},
+		{"PerMinute", ratelimit.PerMinute(5), ratelimit.Limit{Rate: 5, Per: time.Minute}},
+		{"PerHour", ratelimit.PerHour(5), ratelimit.Limit{Rate: 5, Per: time.Hour}},
+		{"PerDay", ratelimit.PerDay(5), ratelimit.Limit{Rate: 5, Per: 24 * time.Hour}},
+		{"Every", ratelimit.Every(1234567), ratelimit.Limit{Rate: 1, Per: 1234567}},
+		{"WithBurst", ratelimit.PerMinute(5).WithBurst(2), ratelimit.Limit{Rate: 5, Per: time.Minute, Burst: 2}},
+		{"The last WithBurst counts", ratelimit.PerMinute(5).WithBurst(2).WithBurst(3), ratelimit.Limit{Rate: 5, Per: time.Minute, Burst: 3}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.got != tt.want {
+				t.Errorf("got %+v, want %+v", tt.got, tt.want)
+			}
+		})
+	}
+
+	t.Run("WithBurst leaves its limit as it was", func(t *testing.T) {
+		l := ratelimit.PerMinute(5)
+		_ = l.WithBurst(2)
+		if l.Burst != 0 {
+			t.Errorf("got %+v", l)
+		}
+	})
+}
+
+func TestTextOfLimits(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, tt := range []struct {
+		text  string
+		limit ratelimit.Limit
+	}{
+		{"60/1m", ratelimit.PerMinute(60)},
+		{"60/1m burst 10", ratelimit.PerMinute(60).WithBurst(10)},
+		{"60/1m burst 60", ratelimit.PerMinute(60).WithBurst(60)},
+		{"5/1s", ratelimit.PerSecond(5)},
+		{"100/1h", ratelimit.PerHour(100)},
+		{"1000/24h", ratelimit.PerDay(1000)},
+		{"1000/168h", ratelimit.Limit{Rate: 1000, Per: 7 * day}},
+		{"1/10m", ratelimit.Every(10 * time.Minute)},
+		{"1/10h", ratelimit.Every(10 * time.Hour)},
+		{"1/20h30m", ratelimit.Every(20*time.Hour + 30*time.Minute)},
+		{"1/1h0m10s", ratelimit.Every(time.Hour + 10*time.Second)},
+		{"1/1m0.5s", ratelimit.Every(time.Minute + time.Second/2)},
+		{"1/1.5s", ratelimit.Every(1500 * time.Millisecond)},
+		{"1/1.234567ms", ratelimit.Every(1234567)},
+		{"1/1.001µs", ratelimit.Every(1001)},
+		{"1000000/1s", ratelimit.PerSecond(1_000_000)},
+		{"unlimited", ratelimit.Unlimited},
+	} {
+		t.Run(tt.text, func(t *testing.T) {
+			if got := tt.limit.String(); got != tt.text {
+				t.Errorf("got text %q", got)
+			}
+			if got, err := ratelimit.ParseLimit(tt.text); got != tt.limit || err != nil {
+				t.Errorf("got limit %+v, error %v; want %+v", got, err, tt.limit)
+			}
+			if err := newWith(tt.limit); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestParseLimitReadsMoreThanStringWrites(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, tt := range []struct {
+		text string
+		want ratelimit.Limit
+	}{
+		{"60/m", ratelimit.PerMinute(60)},
+		{"5/s", ratelimit.PerSecond(5)},
+		{"5/h burst 1", ratelimit.PerHour(5).WithBurst(1)},
+		{"5/ms", ratelimit.Limit{Rate: 5, Per: time.Millisecond}},
+		{"5/us burst 10", ratelimit.Limit{Rate: 5, Per: time.Microsecond, Burst: 10}},
+		{"100/d", ratelimit.PerDay(100)},
+		{"100/1d", ratelimit.PerDay(100)},
+		{"1000/7d", ratelimit.Limit{Rate: 1000, Per: 7 * day}},
+		{"100/d burst 10", ratelimit.PerDay(100).WithBurst(10)},
+		{"60/60s", ratelimit.PerMinute(60)},
+		{"60/1m0s", ratelimit.PerMinute(60)},
+		{"60/0.5m", ratelimit.Limit{Rate: 60, Per: 30 * time.Second}},
+		{"60/.5s", ratelimit.Limit{Rate: 60, Per: 500 * time.Millisecond}},
+		{"060/1m", ratelimit.PerMinute(60)},
+	} {
+		t.Run(tt.text, func(t *testing.T) {
+			if got, err := ratelimit.ParseLimit(tt.text); got != tt.want || err != nil {
+				t.Errorf("got limit %+v, error %v; want %+v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestParseLimitSaysWhatIsWrong(t *testing.T) {
+	for _, tt := range []struct {
+		text  string
+		wants []string
+	}{
+		{"", []string{`"60/1m"`}},
+		{"60", []string{`"60/1m"`}},
+		{"Unlimited", []string{`"60/1m"`}},
+		{"unlimited burst 5", []string{`"60/1m"`}},
+		{"/1m", []string{`rate ""`}},
+		{"0/1m", []string{`rate "0"`}},
+		{"-60/1m", []string{`rate "-60"`}},
+		{"+60/1m", []string{`rate "+60"`}},
+		{" 60/1m", []string{`rate " 60"`}},
+		{"60 /1m", []string{`rate "60 "`}},
+		{"6e1/1m", []string{`rate "6e1"`}},
+		{"1_000/1m", []string{`rate "1_000"`}},
+		{"0x10/1m", []string{`rate "0x10"`}},
+		{"٦/1m", []string{`rate "٦"`}},
+		{"9223372036854775808/1m", []string{`rate "9223372036854775808"`}},
+		{"60/", []string{`duration ""`}},
+		{"60/60", []string{`duration "60"`}},
+		{"60/ 1m", []string{`duration " 1m"`}},
+		{"60/1m ", []string{`duration "1m "`}},
+		{"60/minute", []string{`duration "minute"`}},
+		{"60/M", []string{`duration "M"`}},
+		{"60/-1m", []string{`duration "-1m"`}},
+		{"60/+1m", []string{`duration "+1m"`}},
+		{"60/.s", []string{`duration ".s"`}},
+		{"60/1.5d", []string{`duration "1.5d"`}},
+		{"60/7d12h", []string{`duration "7d12h"`}},
+		{"60/-1d", []string{`duration "-1d"`}},
+		{"60/106752d", []string{`duration "106752d"`}}, // one day more than a time.Duration holds
+		{"60/1m/1m", []string{`duration "1m/1m"`}},
+		{"60/1m burst", []string{`duration "1m burst"`}},
+		{"60/1m burst ", []string{`burst ""`}},
+		{"60/1m burst 0", []string{`burst "0"`}},
+		{"60/1m burst -1", []string{`burst "-1"`}},
+		{"60/1m burst  10", []string{`burst " 10"`}},
+		{"60/1m burst 10 burst 10", []string{`burst "10 burst 10"`}},
+		{"60/1m  burst 10", []string{`duration "1m "`}},
+		{"60/1m Burst 10", []string{`duration "1m Burst 10"`}},
+		{"60/1m\n", []string{`duration "1m\n"`}},
+		{"60/0s", []string{"Per 0s: must"}},
+		{"60/0d", []string{"Per 0s: must"}},
+		{"1/720h burst 10000", []string{"Burst 10000: ", "must be at most"}},
+		{"1/1ns", []string{"Burst 1: ", "must be at least"}},
+		{"9223372036854775807/1s", []string{"Rate 9223372036854775807: must be", "Burst 9223372036854775807: must be"}},
+	} {
+		t.Run(tt.text, func(t *testing.T) {
+			got, err := ratelimit.ParseLimit(tt.text)
+			if err == nil || got != (ratelimit.Limit{}) {
+				t.Fatalf("got limit %+v, error %v; want an error about %q", got, err, tt.wants)
+			}
+			checkText(t, err.Error(), tt.wants...)
+		})
+	}
+}
+
+func FuzzParseLimit(f *testing.F) {
+	f.Fuzz(func(t *testing.T, text string) {
+		l, err := ratelimit.ParseLimit(text)
+		if err != nil {
+			return
+		}
+		if again, err := ratelimit.ParseLimit(l.String()); again != l || err != nil {
+			t.Errorf("%q is %+v, whose text %q is %+v, error %v", text, l, l, again, err)
+		}
+		if err := newWith(l); err != nil {
+			t.Errorf("%q: New refuses what ParseLimit accepted: %v", text, err)
+		}
+	})
+}
+
+func TestLimitsInJSON(t *testing.T) {
+	type config struct {
+		API, Login, Admin, Other ratelimit.Limit
+		Tiers                    map[string]ratelimit.Limit
+	}
+	want := config{
+		API:   ratelimit.PerMinute(60).WithBurst(10),
+		Login: ratelimit.PerHour(5),
+		Admin: ratelimit.Unlimited,
+		Tiers: map[string]ratelimit.Limit{"gold": ratelimit.PerSecond(100)},
+	}
+	const text = `{"API":"60/1m burst 10","Login":"5/1h","Admin":"unlimited","Other":"","Tiers":{"gold":"100/1s"}}`
+	written, err := json.Marshal(want)
+	if err != nil || string(written) != text {
+		t.Errorf("wrote %s, error %v; want %s", written, err, text)
+	}
+
+	var got config
+	got.Other = ratelimit.PerDay(1) // an empty text replaces what was there
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.API != want.API || got.Login != want.Login || got.Admin != want.Admin || got.Other != want.Other || got.Tiers["gold"] != want.Tiers["gold"] {
+		t.Errorf("read %+v, want %+v", got, want)
+	}
+}
+
+func TestMalformedLimitsInJSONAreRefused(t *testing.T) {
+	for _, text := range []string{`"60"`, `"60/0s"`, `"1/720h burst 10000"`, `60`, `{"Rate": 60}`, `" "`} {
+		t.Run(text, func(t *testing.T) {
+			got := ratelimit.PerMinute(60)
+			if err := json.Unmarshal([]byte(text), &got); err == nil || got != ratelimit.PerMinute(60) {
+				t.Errorf("got limit %v, error %v; want an error, and the limit as it was", got, err)
+			}
+		})
+	}
+}
+
+func TestStringOfLimitsThatNewRefuses(t *testing.T) {
+	// It is what errors call them by.
+	for _, tt := range []struct {
+		limit ratelimit.Limit
+		want  string
+	}{
+		{ratelimit.Limit{}, "0/0s"},
+		{ratelimit.Limit{Rate: -1, Per: -time.Minute, Burst: -2}, "-1/-1m burst -2"},
+		{ratelimit.Limit{Rate: math.MinInt64, Per: math.MinInt64}, "-9223372036854775808/-2562047h47m16.854775808s"},
+		{ratelimit.Unlimited.WithBurst(1), "9223372036854775807/0s burst 1"},
+	} {
+		if got := tt.limit.String(); got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+		if err := newWith(tt.limit); err == nil {
+			t.Errorf("New accepts %v", tt.limit)
+		}
+	}
+}

@@ -1,0 +1,371 @@
+package ratelimit_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+// quiet returns a Limiter in memory that logs nothing.
+func quiet(t *testing.T) *ratelimit.Limiter {
+	t.Helper()
+	l := must(ratelimit.New(ratelimit.Config{Logger: slog.New(slog.DiscardHandler)}))
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+func TestFaultsOfPolicies(t *testing.T) {
+	ip, minute := ratelimit.RemoteIP(), ratelimit.PerMinute(60)
+	named := func(name string) ratelimit.Policy { return ratelimit.Policy{Name: name, Key: ip, Limit: minute} }
+	limited := func(l ratelimit.Limit) ratelimit.Policy { return ratelimit.Policy{Name: "api", Key: ip, Limit: l} }
+	tests := []struct {
+		name     string
+		policies []ratelimit.Policy
+		wants    []string // none: there is no fault
+	}{
+		{"A policy that is right", []ratelimit.Policy{named("api")}, nil},
+		{"Two policies that are right", []ratelimit.Policy{named("api"), named("API")}, nil},
+		{"A name of all that is allowed", []ratelimit.Policy{named("azAZ09-._/:")}, nil},
+		{"A name of 63 bytes", []ratelimit.Policy{named(strings.Repeat("a", 63))}, nil},
+		{"A name of 64 bytes", []ratelimit.Policy{named(strings.Repeat("a", 64))}, []string{"[0]", "Name: must be 1 to 63"}},
+		{"No name", []ratelimit.Policy{named("")}, []string{`[0] (""): Name: must`}},
+		{"A space in a name", []ratelimit.Policy{named("my api")}, []string{`("my api"): Name: must`}},
+		{"A brace in a name", []ratelimit.Policy{named("{api}")}, []string{"Name: must"}},
+		{"A quote in a name", []ratelimit.Policy{named(`api"`)}, []string{"Name: must"}},
+		{"A line feed in a name", []ratelimit.Policy{named("api\n")}, []string{`("api\n"): Name: must`}},
+		{"A letter beyond ASCII in a name", []ratelimit.Policy{named("äpi")}, []string{"Name: must"}},
+		{"A name twice", []ratelimit.Policy{named("api"), named("b"), named("api")}, []string{`[2] ("api"): Name: is that of`, "[0]: must differ"}},
+		{"No key", []ratelimit.Policy{{Name: "api", Limit: minute}}, []string{"Key: must be set"}},
+		{"No key, though optional", []ratelimit.Policy{{Name: "api", Limit: minute, Optional: true}}, []string{"Key: must be set"}},
+		{"No limit", []ratelimit.Policy{limited(ratelimit.Limit{})}, []string{"Limit: must be set"}},
+		{"No limit but a LimitFunc", []ratelimit.Policy{{Name: "api", Key: ip, LimitFunc: func(*http.Request) ratelimit.Limit { return minute }}}, nil},
+		{"A wrong limit beside a LimitFunc", []ratelimit.Policy{{Name: "api", Key: ip, Limit: ratelimit.PerMinute(-1), LimitFunc: func(*http.Request) ratelimit.Limit { return minute }}}, []string{"Limit: Rate -1"}},
+		{"Unlimited", []ratelimit.Policy{limited(ratelimit.Unlimited)}, nil},
+		{"A negative rate", []ratelimit.Policy{limited(ratelimit.Limit{Rate: -1})}, []string{"Limit: Rate -1: must", "Per 0s: must", "Burst -1: must"}},
+		{"No rate", []ratelimit.Policy{limited(ratelimit.PerMinute(0).WithBurst(5))}, []string{"Limit: Rate 0: must"}},
+		{"No time", []ratelimit.Policy{limited(ratelimit.Every(0))}, []string{"Limit: Per 0s: must"}},
+		{"A negative time", []ratelimit.Policy{limited(ratelimit.Every(-time.Second))}, []string{"Limit: Per -1s: must"}},
+		{"A negative burst", []ratelimit.Policy{limited(minute.WithBurst(-1))}, []string{"Limit: Burst -1: must"}},
+		{"A burst that takes lifetimes to refill", []ratelimit.Policy{limited(ratelimit.Every(30 * 24 * time.Hour).WithBurst(10_000))}, []string{"Limit: Burst 10000: ", "must be at most"}},
+		{"The largest rate", []ratelimit.Policy{limited(ratelimit.PerSecond(math.MaxInt64))}, []string{"Limit: Rate 9223372036854775807: must"}},
+		{
+			"Everything at once",
+			[]ratelimit.Policy{{}, named("api"), {Name: "api", Key: ip, Limit: ratelimit.Limit{Rate: -1}}},
+			[]string{`[0] (""): Name: must`, `[0] (""): Key: must`, `[0] (""): Limit: must`, `[2] ("api"): Name: is that of`, `[2] ("api"): Limit: Rate -1`, "Per 0s"},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := ratelimit.Config{Store: noStore{}, Policies: tt.policies}
+			limiter := must(ratelimit.New(ratelimit.Config{Store: noStore{}}))
+			limit := func() { limiter.Limit(tt.policies...) }
+			_, err := ratelimit.New(cfg)
+			if tt.wants == nil {
+				if err != nil {
+					t.Error(err)
+				}
+				limit() // panics if it finds a fault
+				return
+			}
+			if err == nil {
+				t.Fatalf("got no error; want one about %q", tt.wants)
+			}
+			checkText(t, err.Error(), append(tt.wants, "ratelimit: New: Policies[")...)
+			checkPanic(t, limit, append(tt.wants, "ratelimit: Limit: policies[")...)
+			_, err = limiter.Check(requestWith(), tt.policies...)
+			if err == nil {
+				t.Fatal("Check: got no error")
+			}
+			checkText(t, err.Error(), append(tt.wants, "ratelimit: Check: policies[")...)
+		})
+	}
+}
+
+func TestFaultsOfConfigAreReportedWithThoseOfPolicies(t *testing.T) {
+	_, err := ratelimit.New(ratelimit.Config{Policies: make([]ratelimit.Policy, 1), Timeout: -time.Second})
+	if err == nil {
+		t.Fatal("got no error")
+	}
+	checkText(t, err.Error(), "Policies[0]", "Name: ", "Key: ", "Limit: ", "Timeout -1s: must")
+	checkPanic(t, func() { ratelimit.Must(ratelimit.New(ratelimit.Config{Timeout: -1})) }, "Timeout -1ns")
+}
+
+func TestLimiterThatWouldNotLimitPanics(t *testing.T) {
+	l := quiet(t)
+	checkPanic(t, func() { l.Limit() }, "Limit: ", "must not be empty")
+	checkPanic(t, func() { l.Handler(ok) }, "Handler: ", "Config.Policies")
+	if d, err := l.Check(requestWith()); err == nil || d.Allowed {
+		t.Errorf("Check without policies: got %+v, error %v", d, err)
+	}
+}
+
+func TestTakeNeedsANameAndALimitOnly(t *testing.T) {
+	l := quiet(t)
+	minute := ratelimit.PerMinute(60)
+	if res, err := l.Take(t.Context(), ratelimit.Policy{Name: "api", Limit: minute}, "member:5", 1); err != nil || res.Remaining != 59 {
+		t.Errorf("got %+v, error %v", res, err)
+	}
+	tier := func(*http.Request) ratelimit.Limit { return minute }
+	for _, tt := range []struct {
+		name   string
+		policy ratelimit.Policy
+		key    string
+		wants  []string
+	}{
+		{"Nothing", ratelimit.Policy{}, "", []string{"Name: ", "Limit: ", "key: "}},
+		{"A LimitFunc, which is not called", ratelimit.Policy{Name: "api", LimitFunc: tier}, "member:5", []string{"Limit: must be set"}},
+		{"A malformed limit", ratelimit.Policy{Name: "api", Limit: ratelimit.PerMinute(-1)}, "member:5", []string{"Limit: Rate -1"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			res, err := l.Take(t.Context(), tt.policy, tt.key, 1)
+			if err == nil || res.Allowed {
+				t.Fatalf("got %+v, error %v; want an error about %q", res, err, tt.wants)
+			}
+			checkText(t, err.Error(), append(tt.wants, "Take: ")...)
+		})
+	}
+}
+
+func TestLimitFunc(t *testing.T) {
+	minute, hour := ratelimit.PerMinute(60).WithBurst(3), ratelimit.PerHour(7)
+	for _, tt := range []struct {
+		name          string
+		limit, chosen ratelimit.Limit
+		want          ratelimit.Limit // zero: exempt
+		remaining     int64
+	}{
+		{"The zero Limit stands for the policy's", minute, ratelimit.Limit{}, minute, 2},
+		{"The policy's own", minute, minute, minute, 2},
+		{"A tier", minute, hour, hour, 6},
+		{"A tier of a policy without a limit", ratelimit.Limit{}, hour, hour, 6},
+		{"A tier of a policy that is unlimited", ratelimit.Unlimited, hour, hour, 6},
+		{"Unlimited exempts", minute, ratelimit.Unlimited, ratelimit.Limit{}, 0},
+		{"The zero Limit of a policy that is unlimited exempts", ratelimit.Unlimited, ratelimit.Limit{}, ratelimit.Limit{}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := ratelimit.Policy{Name: "api", Key: ratelimit.RemoteIP(), Limit: tt.limit}
+			p.LimitFunc = func(*http.Request) ratelimit.Limit { return tt.chosen }
+			d, err := quiet(t).Check(requestWith(), p)
+			if err != nil || !d.Allowed {
+				t.Fatalf("got %+v, error %v", d, err)
+			}
+			if exempt := tt.want == (ratelimit.Limit{}); exempt != (len(d.Results) == 0) {
+				t.Fatalf("got results %+v", d.Results)
+			} else if !exempt && (d.Results[0].Limit != tt.want || d.Results[0].Remaining != tt.remaining) {
+				t.Errorf("got limit %v with %d remaining; want %v with %d", d.Results[0].Limit, d.Results[0].Remaining, tt.want, tt.remaining)
+			}
+		})
+	}
+
+	t.Run("An exempt request needs no key", func(t *testing.T) {
+		p := ratelimit.Policy{Name: "api", Key: finds("", ratelimit.ErrNoKey), Limit: minute}
+		p.LimitFunc = func(*http.Request) ratelimit.Limit { return ratelimit.Unlimited }
+		if d, err := quiet(t).Check(requestWith(), p); err != nil || !d.Allowed {
+			t.Errorf("got %+v, error %v", d, err)
+		}
+	})
+	t.Run("A key that changes its tier keeps its tokens", func(t *testing.T) {
+		l, chosen := quiet(t), ratelimit.PerHour(10)
+		p := ratelimit.Policy{Name: "api", Key: ratelimit.RemoteIP()}
+		p.LimitFunc = func(*http.Request) ratelimit.Limit { return chosen }
+		for _, step := range []struct {
+			chosen    ratelimit.Limit
+			remaining int64
+		}{{ratelimit.PerHour(10), 9}, {ratelimit.PerHour(100), 8}, {ratelimit.PerHour(5), 4}} {
+			chosen = step.chosen
+			d, err := l.Check(requestWith(), p)
+			if err != nil || d.Results[0].Remaining != step.remaining {
+				t.Fatalf("%v: got %+v, error %v; want %d remaining", chosen, d, err, step.remaining)
+			}
+		}
+	})
+}
+
+// TestFailingPolicies checks that what a policy's functions must not return is handled as a failure of the store.
+func TestFailingPolicies(t *testing.T) {
+	base := ratelimit.Policy{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(60)}
+	with := func(change func(*ratelimit.Policy)) ratelimit.Policy {
+		p := base
+		change(&p)
+		return p
+	}
+	tier := func(l ratelimit.Limit) ratelimit.Policy {
+		return with(func(p *ratelimit.Policy) { p.LimitFunc = func(*http.Request) ratelimit.Limit { return l } })
+	}
+	cost := func(n int64) ratelimit.Policy {
+		return with(func(p *ratelimit.Policy) { p.Cost = func(*http.Request) int64 { return n } })
+	}
+	zeroTier := tier(ratelimit.Limit{})
+	zeroTier.Limit = ratelimit.Limit{}
+	for _, tt := range []struct {
+		name   string
+		policy ratelimit.Policy
+		wants  []string
+	}{
+		{"A tier with a negative rate", tier(ratelimit.Limit{Rate: -1}), []string{"LimitFunc returned -1/0s", "Rate -1", "Per 0s"}},
+		{"A tier that does not fit", tier(ratelimit.Every(30 * 24 * time.Hour).WithBurst(10_000)), []string{"LimitFunc", "Burst 10000"}},
+		{"A tier that is nearly unlimited", tier(ratelimit.Unlimited.WithBurst(1)), []string{"LimitFunc", "Rate"}},
+		{"No tier and no limit", zeroTier, []string{"LimitFunc returned 0/0s"}},
+		{"A negative cost", cost(-1), []string{"Cost returned -1: must"}},
+		{"The most negative cost", cost(math.MinInt64), []string{"Cost returned -9223372036854775808"}},
+		{"A KeyFunc that fails", with(func(p *ratelimit.Policy) { p.Key = finds("ip:192.0.2.1", errors.New("the directory is away")) }), []string{"the directory is away"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := quiet(t)
+			for range 2 { // what failed once is not remembered as right
+				d, err := l.Check(requestWith(), tt.policy)
+				if err == nil || errors.Is(err, ratelimit.ErrNoKey) || !d.Allowed || len(d.Results) != 0 {
+					t.Fatalf("got %+v, error %v; want an error, and the request let through", d, err)
+				}
+				checkText(t, err.Error(), append(tt.wants, `policy "api"`)...)
+			}
+
+			tt.policy.FailClosed = true
+			if d, err := l.Check(requestWith(), tt.policy); err == nil || d.Allowed {
+				t.Errorf("FailClosed: got %+v, error %v; want an error, and the request refused", d, err)
+			}
+			if d, err := l.Check(requestWith(), base); err != nil || d.Results[0].Remaining != 59 {
+				t.Errorf("got %+v, error %v; want a bucket that nothing has touched yet", d, err)
+			}
+		})
+	}
+
+	t.Run("A shadow policy that fails has no effect on the others", func(t *testing.T) {
+		l, shadow := quiet(t), cost(-1)
+		shadow.Name, shadow.Shadow = "shadow", true
+		enforced := base
+		enforced.Limit = ratelimit.PerHour(1)
+		if d, _ := l.Check(requestWith(), enforced, shadow); !d.Allowed {
+			t.Errorf("the first request: got %+v", d)
+		}
+		if d, err := l.Check(requestWith(), enforced, shadow); d.Allowed {
+			t.Errorf("the second of one an hour: got %+v, error %v; want it denied", d, err)
+		}
+	})
+}
+
+func TestPoliciesWithoutAKey(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		key      ratelimit.KeyFunc
+		optional bool
+		allowed  bool
+	}{
+		{"ErrNoKey is refused", finds("", ratelimit.ErrNoKey), false, false},
+		{"A wrapped ErrNoKey is refused", finds("", fmt.Errorf("token: %w", ratelimit.ErrNoKey)), false, false},
+		{"An empty key is refused, and no bucket of its own", finds("", nil), false, false},
+		{"An optional policy does not apply", finds("", ratelimit.ErrNoKey), true, true},
+		{"An optional policy does not apply to an empty key", finds("", nil), true, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := ratelimit.Policy{Name: "api", Key: tt.key, Limit: ratelimit.PerMinute(60), Optional: tt.optional}
+			d, err := quiet(t).Check(requestWith(), p)
+			if d.Allowed != tt.allowed || errors.Is(err, ratelimit.ErrNoKey) == tt.allowed || len(d.Results) != 0 {
+				t.Errorf("got %+v, error %v", d, err)
+			}
+		})
+	}
+}
+
+func TestManyTiersWork(t *testing.T) {
+	const tiers = 200 // more than are kept compiled
+	l := quiet(t)
+	p := ratelimit.Policy{Name: "api", Key: ratelimit.Header("Tier")}
+	p.LimitFunc = func(r *http.Request) ratelimit.Limit {
+		n, _ := strconv.ParseInt(r.Header.Get("Tier"), 10, 64)
+		return ratelimit.PerDay(n)
+	}
+	var last *ratelimit.Decision
+	handler := l.Limit(p)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { last, _ = ratelimit.FromContext(r.Context()) }))
+	for n := int64(2); n < 2+tiers; n++ {
+		for round := range int64(2) {
+			last = nil
+			handler.ServeHTTP(httptest.NewRecorder(), requestWith("Tier", fmt.Sprint(n)))
+			if last == nil || last.Results[0].Limit != ratelimit.PerDay(n) || last.Results[0].Remaining != n-1-round {
+				t.Fatalf("tier %d, round %d: got %+v", n, round, last)
+			}
+		}
+	}
+}
+
+func TestTiersOfManyRequestsAtOnce(t *testing.T) {
+	l := quiet(t)
+	p := ratelimit.Policy{Name: "api", Key: ratelimit.Header("Tier")}
+	p.LimitFunc = func(r *http.Request) ratelimit.Limit { return must(ratelimit.ParseLimit(r.Header.Get("Tier"))) }
+	handler := l.Limit(p)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if d, decided := ratelimit.FromContext(r.Context()); !decided || d.Results[0].Limit.String() != r.Header.Get("Tier") {
+			t.Errorf("tier %s: got %+v", r.Header.Get("Tier"), d)
+		}
+	}))
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for n := range 100 {
+				w := httptest.NewRecorder()
+				handler.ServeHTTP(w, requestWith("Tier", fmt.Sprintf("%d/24h", 100+n)))
+				if w.Code != http.StatusOK {
+					t.Errorf("got status %d", w.Code)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+func TestCostsOfRequests(t *testing.T) {
+	// The bucket has 5 tokens, and gets no other soon.
+	for _, tt := range []struct {
+		name       string
+		costs      []int64
+		status     int // of the last
+		remaining  string
+		retryAfter string
+	}{
+		{"One by default", nil, 200, "4", ""},
+		{"Several", []int64{2, 2}, 200, "1", ""},
+		{"All there are", []int64{5}, 200, "0", ""},
+		{"More than are left", []int64{3, 3}, 429, "2", "3600"},
+		{"Nothing", []int64{0}, 200, "5", ""},
+		{"Nothing of an empty bucket", []int64{5, 0}, 200, "0", ""},
+		{"More than there can ever be", []int64{6}, 429, "5", ""},
+		{"The most there can be", []int64{math.MaxInt64}, 429, "5", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := ratelimit.Policy{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(1).WithBurst(5)}
+			costs := tt.costs
+			if costs == nil {
+				costs = []int64{1}
+			} else {
+				p.Cost = func(r *http.Request) int64 { return must(strconv.ParseInt(r.Header.Get("Cost"), 10, 64)) }
+			}
+			handler := quiet(t).Limit(p)(ok)
+			var w *httptest.ResponseRecorder
+			for _, cost := range costs {
+				w = httptest.NewRecorder()
+				handler.ServeHTTP(w, requestWith("Cost", fmt.Sprint(cost)))
+			}
+			h := w.Header()
+			if w.Code != tt.status || h.Get("X-RateLimit-Remaining") != tt.remaining || h.Get("Retry-After") != tt.retryAfter {
+				t.Errorf("got status %d, %s remaining, Retry-After %q; want %d, %s, %q",
+					w.Code, h.Get("X-RateLimit-Remaining"), h.Get("Retry-After"), tt.status, tt.remaining, tt.retryAfter)
+			}
+			if _, set := h["Retry-After"]; set != (tt.retryAfter != "") {
+				t.Errorf("got Retry-After %q", h["Retry-After"])
+			}
+		})
+	}
+}
