@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+// A memoryLimiter is a way to keep limits of many keys in memory.
+type memoryLimiter struct {
+	name string
+
+	// open returns a limiter that allows each key l.
+	open func(l ratelimit.Limit) openMemory
+}
+
+// An openMemory is a memoryLimiter in use.
+type openMemory struct {
+	// take returns a function that takes a token of a key. It is for one goroutine; others have their own.
+	take func() func(key string) bool
+
+	close func()
+}
+
+// memoryCompetitors are added by their files.
+var memoryCompetitors []memoryLimiter
+
+var memstoreTake = memoryLimiter{
+	name: "memstore.Take",
+	open: func(l ratelimit.Limit) openMemory {
+		s := memstore.New(memstore.Config{MaxKeys: 2_000_000})
+		limit, err := store.NewLimit(l.Rate, l.Per, l.Burst)
+		if err != nil {
+			panic(err) // a mistake of the comparison
+		}
+		return openMemory{
+			take: func() func(string) bool {
+				// Reused, as the middleware does.
+				charges := []store.Charge{{Policy: "bench", Limit: limit, Cost: 1}}
+				states := make([]store.State, 1)
+				return func(key string) bool {
+					charges[0].Key = key
+					ok, err := s.Take(context.Background(), charges, states)
+					if err != nil {
+						panic(fmt.Sprintf("memstore: %v", err)) // it has no way to fail
+					}
+					return ok
+				}
+			},
+			close: func() { s.Close() },
+		}
+	},
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+func init() {
+	register("middleware RemoteIP", middlewares(byPeer))
+	register("middleware ClientIP", middlewares(byForwardedFor))
+}
+
+// A scene is whom the middleware counts requests for.
+type scene int
+
+const (
+	byPeer         scene = iota // the address of the TCP peer
+	byForwardedFor              // that in X-Forwarded-For, behind one proxy
+)
+
+func (s scene) String() string { return [...]string{"RemoteIP", "ClientIP behind one proxy"}[s] }
+
+// A middleware limits requests by address, so generously that all are allowed, and tells the clients so in
+// X-RateLimit headers.
+type middleware struct {
+	name string
+	wrap func(scene, http.Handler) http.Handler
+}
+
+// middlewareCompetitors are added by their files.
+var middlewareCompetitors []middleware
+
+var generous = ratelimit.PerHour(1_000_000_000)
+
+var ourMiddleware = middleware{
+	name: "the whole middleware on memstore",
+	wrap: func(s scene, next http.Handler) http.Handler {
+		key := ratelimit.RemoteIP()
+		if s == byForwardedFor {
+			key = ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+		}
+		// Never closed: its store has nothing to sweep once it is idle.
+		limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
+			Policies: []ratelimit.Policy{{Name: "bench", Key: key, Limit: generous}},
+		}))
+		return limiter.Handler(next)
+	},
+}
+
+var bareHandler = middleware{
+	name: "the bare handler",
+	wrap: func(_ scene, next http.Handler) http.Handler { return next },
+}
+
+// middlewares compares what a request costs in a middleware, with a handler that does next to nothing. The
+// handlers are called directly: a server and a network would cost more than all of them.
+func middlewares(s scene) func(context.Context, plan) ([]row, error) {
+	return func(ctx context.Context, p plan) ([]row, error) {
+		var subjects []*subject
+		for _, m := range append([]middleware{ourMiddleware, bareHandler}, middlewareCompetitors...) {
+			h := m.wrap(s, http.HandlerFunc(greet))
+			if w := httptest.NewRecorder(); len(subjects) != 1 { // the bare handler
+				h.ServeHTTP(w, requestOf(s, 0, 0))
+				if w.Header().Get("X-RateLimit-Remaining") == "" {
+					return nil, fmt.Errorf("%s: no X-RateLimit-Remaining in %v: it does not do its work", m.name, w.Header())
+				}
+			}
+			subjects = append(subjects, newSubject(m.name, [2]float64{1, 1}, func(id int) worker {
+				return server(h, s, id)
+			}))
+		}
+		if err := measureParallel(ctx, p, subjects...); err != nil {
+			return nil, err
+		}
+		ours, bare := subjects[0], subjects[1]
+		var rows []row
+		for _, theirs := range subjects[1:] {
+			what := fmt.Sprintf("%s, %v, against %s: ", ours.name, s, theirs.name)
+			if theirs == bare {
+				rows = append(rows, row{what: what + "time", ours: ours.ns, theirs: bare.ns, unit: nanoseconds})
+				continue
+			}
+			rows = append(rows,
+				row{what + "time", ours.ns, theirs.ns, nanoseconds, atMostTimes(0.4)},
+				row{what + "allocations above the bare handler", ours.allocs.minus(bare.allocs), theirs.allocs.minus(bare.allocs), count, atMost(4, count)},
+			)
+		}
+		return rows, nil
+	}
+}
+
+// greet is the handler that is limited.
+func greet(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain") // the allocation that a handler seldom does without
+	w.Write(greeting)
+}
+
+var greeting = []byte("hello\n")
+
+// server returns a worker that serves requests of some clients of its own in turn.
+func server(h http.Handler, s scene, id int) worker {
+	requests := make([]*http.Request, 16)
+	for i := range requests {
+		requests[i] = requestOf(s, id, i)
+	}
+	w := &response{header: make(http.Header)}
+	next := 0
+	return func(n int) (allowed int) {
+		for range n {
+			clear(w.header)
+			w.status = http.StatusOK
+			h.ServeHTTP(w, requests[next])
+			next = (next + 1) % len(requests)
+			if w.status == http.StatusOK {
+				allowed++
+			}
+		}
+		return allowed
+	}
+}
+
+// requestOf returns a request of a client of a worker, such as the scene has it.
+func requestOf(s scene, worker, client int) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	address := fmt.Sprintf("192.0.%d.%d", 2+worker, 1+client)
+	r.RemoteAddr = address + ":34567"
+	if s == byForwardedFor {
+		r.RemoteAddr = "10.0.0.1:34567"
+		r.Header.Set("X-Forwarded-For", address)
+	}
+	return r
+}
+
+// A response is a http.ResponseWriter that costs nothing.
+type response struct {
+	header http.Header
+	status int
+}
+
+func (w *response) Header() http.Header         { return w.header }
+func (w *response) WriteHeader(status int)      { w.status = status }
+func (w *response) Write(b []byte) (int, error) { return len(b), nil }
