@@ -24,7 +24,10 @@
 -- Reply two integers a charge: how many of the identical calls charged it, and the bucket's credits
 --       after them. The Go side works out the rest (remaining, retry after) from these.
 
-local call, floor, ceil = redis.call, math.floor, math.ceil
+-- A string becomes a number where it is added to one, in a third of the time that tonumber takes.
+
+local call, ceil, floor, format = redis.call, math.ceil, math.floor, string.format
+local KEYS, ARGV = KEYS, ARGV
 
 local server_clock = ARGV[1] == ''
 local now
@@ -32,21 +35,19 @@ if server_clock then
   local time = call('TIME') -- seconds, and microseconds within the second
   now = time[1] * 1000000 + time[2]
 else
-  now = tonumber(ARGV[1])
+  now = ARGV[1] + 0
 end
 
-local terms = {}
+local terms = { false } -- tables begin with room for what most calls need: to grow takes time
 local at = 2 -- where we are in ARGV
-for i = 1, tonumber(ARGV[2]) do
-  local unit, refill, capacity = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+for i = 1, ARGV[2] + 0 do
   terms[i] = {
-    unit = unit,
-    refill = refill,
-    capacity = capacity,
-    need = tonumber(ARGV[at + 4]),
-    debt = tonumber(ARGV[at + 5]),
+    unit = ARGV[at + 1] + 0,
+    refill = ARGV[at + 2] + 0,
+    capacity = ARGV[at + 3] + 0,
+    need = ARGV[at + 4] + 0,
+    debt = ARGV[at + 5] + 0,
     shadow = ARGV[at + 6] == '1',
-    fill = ceil(capacity / refill), -- microseconds from empty to full
   }
   at = at + 6
 end
@@ -82,125 +83,125 @@ local function rescale(tokens, from, to)
 end
 
 local buckets = {} -- by key: each is read once and written once, however many calls it is in
-local changed = {}
 
-local function load(key)
+local function read(key)
   local hash = call('HMGET', key, 'tokens', 'unit', 'last_refill', 'expires')
-  local bucket = { key = key, expires = 0 }
-  if hash[1] then
-    bucket.tokens, bucket.unit = tonumber(hash[1]), tonumber(hash[2])
-    bucket.last_refill, bucket.expires = tonumber(hash[3]), tonumber(hash[4])
-    if not (bucket.tokens and bucket.unit and bucket.last_refill and bucket.expires) then
-      error('the hash at ' .. key .. ' is not a bucket')
-    end
-  end
+  local bucket = {
+    tokens = hash[1] and hash[1] + 0, -- false: it is not there, and so full
+    unit = hash[1] and hash[2] + 0,
+    last = hash[1] and hash[3] + 0,
+    expires = hash[1] and hash[4] + 0,
+    changed = false,
+    term = false, -- of its last charge
+    -- Of the call that is looked at: what the bucket holds now, and how many charges it can pay.
+    now_tokens = 0,
+    now_last = 0,
+    fits = 0,
+  }
   buckets[key] = bucket
   return bucket
 end
 
--- Returns the tokens that bucket holds now under term, and when it was last refilled then.
-local function advance(bucket, term)
-  local tokens, last, capacity = bucket.tokens, bucket.last_refill, term.capacity
-  if not tokens then
-    return capacity, now
-  end
-  if bucket.unit ~= term.unit then
-    tokens = rescale(tokens, bucket.unit, term.unit)
-  end
-  if tokens > capacity then
-    tokens = capacity
-  end
-  local elapsed = now - last
-  if elapsed <= 0 then
-    return tokens, last -- time that runs backwards neither grants nor drains
-  end
-  if elapsed >= (capacity - tokens) / term.refill then -- compared so, the product cannot overflow
-    return capacity, now
-  end
-  return tokens + elapsed * term.refill, now
-end
-
-local function change(bucket, tokens, last)
-  bucket.tokens, bucket.last_refill = tokens, last
-  if not bucket.changed then
-    bucket.changed = true
-    changed[#changed + 1] = bucket
-  end
-end
-
-local reply = {}
+local reply = { 0, 0 }
 local done = 0 -- charges of earlier calls
-local call_buckets, call_tokens, call_last, call_fits, call_terms = {}, {}, {}, {}, {}
 at = at + 1
 while ARGV[at] do
-  local count, charges = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
+  local count, charges = ARGV[at] + 0, ARGV[at + 1] + 0
   local granted = count -- how many of the identical calls every charge can pay
 
   for i = 1, charges do
-    local key, term = KEYS[done + i], terms[tonumber(ARGV[at + 1 + i])]
-    local bucket = buckets[key] or load(key)
+    local key, term = KEYS[done + i], terms[ARGV[at + 1 + i] + 0]
+    local bucket = buckets[key] or read(key)
+    local capacity = term.capacity
+    local tokens, last = capacity, now
 
-    -- A last refill further ahead than the time to full means that the clock was set back, as after a
-    -- failover: without this the bucket would be frozen until then. Only our own clock can tell.
-    if server_clock and bucket.tokens and bucket.last_refill - now > term.fill then
-      change(bucket, bucket.tokens, now)
+    -- What the bucket holds now.
+    if bucket.tokens then
+      tokens, last = bucket.tokens, bucket.last
+      if bucket.unit ~= term.unit then
+        tokens = rescale(tokens, bucket.unit, term.unit)
+      end
+      if tokens > capacity then
+        tokens = capacity
+      end
+      if last < now then
+        -- Compared so, the product cannot overflow.
+        if now - last >= (capacity - tokens) / term.refill then
+          tokens = capacity
+        else
+          tokens = tokens + (now - last) * term.refill
+        end
+        last = now
+      elseif server_clock and last - now > ceil(capacity / term.refill) then
+        -- Time that runs backwards neither grants nor drains. But a last refill further ahead than the
+        -- time to full means that the clock was set back, as after a failover: without this the bucket
+        -- would be frozen until then. Only our own clock can tell.
+        last = now
+        bucket.last, bucket.changed = now, true
+      end
     end
 
-    local tokens, last = advance(bucket, term)
-    local fits = count
-    if term.need > 0 then
-      fits = floor((tokens + term.debt) / term.need)
-      if fits < 0 or term.need > term.capacity then
+    -- How many it can pay.
+    local need, fits = term.need, count
+    if need > 0 then
+      if need > capacity or tokens + term.debt < need then
         fits = 0
-      elseif fits > count then
-        fits = count
+      elseif count > 1 then
+        fits = floor((tokens + term.debt) / need)
+        if fits > count then
+          fits = count
+        end
       end
     end
     if fits < granted and not term.shadow then
       granted = fits
     end
-    call_buckets[i], call_tokens[i], call_last[i], call_fits[i], call_terms[i] = bucket, tokens, last, fits, term
+    bucket.now_tokens, bucket.now_last, bucket.fits = tokens, last, fits
   end
 
   for i = 1, charges do
-    local term, tokens, taken = call_terms[i], call_tokens[i], granted
-    if term.shadow and call_fits[i] < taken then
-      taken = call_fits[i]
+    local charge = done + i
+    local bucket, term, taken = buckets[KEYS[charge]], terms[ARGV[at + 1 + i] + 0], granted
+    if term.shadow and bucket.fits < taken then
+      taken = bucket.fits
     end
-    local left = tokens - taken * term.need
+    local left = bucket.now_tokens - taken * term.need
     if left > term.capacity then
       left = term.capacity
     end
-    if left ~= tokens then -- a call that changes nothing writes nothing
-      local bucket = call_buckets[i]
-      change(bucket, left, call_last[i])
-      bucket.term = term
+    if left ~= bucket.now_tokens then -- a call that changes nothing writes nothing
+      bucket.tokens, bucket.last, bucket.term, bucket.changed = left, bucket.now_last, term, true
       if bucket.unit ~= term.unit then
         bucket.unit, bucket.expires = term.unit, 0 -- new, or under another limit: everything is written
       end
     end
-    reply[#reply + 1] = taken
-    reply[#reply + 1] = left
+    reply[2 * charge - 1], reply[2 * charge] = taken, left
   end
 
   done = done + charges
   at = at + 2 + charges
 end
 
+-- Redis prints the numbers it is given as %.17g, which takes longer than to print integers. A server of 32 bits
+-- cannot print integers of 53, and does without.
+local integer = string.format('%d', 4503599627370497) == '4503599627370497' and '%d' or '%.0f'
+
 -- Every write is last, so that a call that fails above has changed nothing.
-for i = 1, #changed do
-  local bucket = changed[i]
-  local key, tokens, last, term = bucket.key, bucket.tokens, bucket.last_refill, bucket.term
-  local missing = term and ceil((term.capacity - tokens) / term.refill) or 0
-  if server_clock and bucket.expires >= now + missing then
-    call('HSET', key, 'tokens', tokens, 'last_refill', last)
-  else
-    -- Twice the time to full holds for one such time: until then no charge has to come back here. A
-    -- caller's clock is not the one that TTLs run by, so under it nothing is relied on for later.
-    local ttl = (missing > term.fill and missing or term.fill) + term.fill
-    local expires = server_clock and now + ttl or 0
-    call('HSET', key, 'tokens', tokens, 'unit', bucket.unit, 'last_refill', last, 'expires', expires)
-    call('PEXPIRE', key, ceil(ttl / 1000) + 1)
+for key, bucket in pairs(buckets) do
+  if bucket.changed then
+    local tokens, last, term = format(integer, bucket.tokens), format(integer, bucket.last), bucket.term
+    if not term or server_clock and bucket.expires - now >= (term.capacity - bucket.tokens) / term.refill then
+      call('HSET', key, 'tokens', tokens, 'last_refill', last)
+    else
+      -- Twice the time to full holds for one such time: until then no charge has to come back here. A
+      -- caller's clock is not the one that TTLs run by, so under it nothing is relied on for later.
+      local fill = ceil(term.capacity / term.refill)
+      local missing = ceil((term.capacity - bucket.tokens) / term.refill)
+      local ttl = fill + (missing > fill and missing or fill)
+      local expires = server_clock and now + ttl or 0
+      call('HSET', key, 'tokens', tokens, 'unit', bucket.unit, 'last_refill', last, 'expires', expires)
+      call('PEXPIRE', key, ceil(ttl / 1000) + 1)
+    end
   end
 end
 

@@ -54,24 +54,26 @@ func (l Limit) Reanchor(b Bucket, now int64) Bucket {
 // Need returns the credits that cost tokens are worth: negative for a refund, more than Capacity for a
 // cost that no full bucket could pay.
 func (l Limit) Need(cost int64) int64 {
-	switch most := 2 * MaxCredits / l.Unit; {
-	case cost > l.Capacity/l.Unit:
+	if cost >= 0 {
+		if hi, need := bits.Mul64(uint64(cost), uint64(l.Unit)); hi == 0 && need <= uint64(l.Capacity) {
+			return int64(need)
+		}
 		return l.Capacity + 1
-	case cost < -most:
-		return -2 * MaxCredits // fills a bucket from any debt
-	default:
-		return cost * l.Unit
 	}
+	if hi, refund := bits.Mul64(uint64(-cost), uint64(l.Unit)); hi == 0 && refund <= 2*MaxCredits {
+		return -int64(refund)
+	}
+	return -2 * MaxCredits // fills a bucket from any debt
 }
 
 // Debt returns the credits that l refills within wait microseconds: how far below zero a charge may go
 // that is ready to wait so long. A wait counts as MaxWait if it is longer, and a debt is at most
 // MaxCredits.
 func (l Limit) Debt(wait int64) int64 {
-	if wait = min(max(0, wait), MaxWait); wait > MaxCredits/l.Refill {
-		return MaxCredits
+	if wait <= 0 {
+		return 0
 	}
-	return wait * l.Refill
+	return min(mulDiv(min(wait, MaxWait), l.Refill, 1), MaxCredits)
 }
 
 // Grants returns how many of count charges of need credits a bucket of tokens can pay, one after
@@ -83,8 +85,10 @@ func (l Limit) Grants(tokens, need, debt, count int64) int64 {
 		return count
 	case need > l.Capacity || tokens+debt < need:
 		return 0
+	case count == 1:
+		return 1
 	default:
-		return min(count, (tokens+debt)/need)
+		return min(count, quo(tokens+debt, need))
 	}
 }
 
@@ -114,10 +118,15 @@ func (l Limit) RetryAfter(tokens, need, debt int64) int64 {
 func (l Limit) ResetAfter(tokens int64) int64 { return ceilDiv(l.Capacity-tokens, l.Refill) }
 
 // Remaining returns the whole tokens in a bucket of tokens, none in debt.
-func (l Limit) Remaining(tokens int64) int64 { return max(0, tokens) / l.Unit }
+func (l Limit) Remaining(tokens int64) int64 { return quo(max(0, tokens), l.Unit) }
 
 // Wait returns the microseconds, rounded up, until a bucket of tokens is out of debt.
-func (l Limit) Wait(tokens int64) int64 { return ceilDiv(max(0, -tokens), l.Refill) }
+func (l Limit) Wait(tokens int64) int64 {
+	if tokens >= 0 {
+		return 0
+	}
+	return ceilDiv(-tokens, l.Refill)
+}
 
 // rescale returns tokens of unit from as tokens of unit to, rounded down, a debt at most MaxCredits.
 func rescale(tokens, from, to int64) int64 {

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
-	"runtime"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -62,7 +60,7 @@ func New(cfg Config) *Store {
 		panic(fmt.Sprintf("memstore: New: Config.MaxKeys %d: must be positive, or 0 for %d", cfg.MaxKeys, defaultMaxKeys))
 	}
 	maxKeys := cmp.Or(cfg.MaxKeys, defaultMaxKeys)
-	wanted := min(maxShards, 8*runtime.GOMAXPROCS(0), max(1, maxKeys/minPerShard))
+	wanted := min(maxShards, max(1, maxKeys/minPerShard))
 	power := bits.Len(uint(wanted)) - 1
 
 	s := &Store{
@@ -91,16 +89,6 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// A visit is a charge on its way through Take.
-type visit struct {
-	shard  *shard
-	hash   uint32
-	entry  *entry        // nil: no bucket is kept, so it is full
-	bucket bucket.Bucket // as it stands now
-	fits   bool
-	isNew  bool // it was full, and is to be kept from now on
-}
-
 // Take implements store.Store. It does not block, and it fails only if Validate refuses the call or ctx
 // has ended.
 func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
@@ -110,8 +98,34 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	if err := ctx.Err(); err != nil {
 		return false, fmt.Errorf("memstore: %w", err)
 	}
-	now := s.now()
+	var ok bool
+	if len(charges) == 1 {
+		ok = s.takeOne(&charges[0], &states[0])
+	} else {
+		ok = s.takeAll(charges, states)
+	}
+	if ok {
+		s.sweepLater()
+	}
+	return ok, nil
+}
 
+func (s *Store) takeOne(c *store.Charge, state *store.State) bool {
+	hash := s.hash(c.Policy, c.Key)
+	v := visit{shard: &s.shards[hash>>s.shift], hash: uint32(hash)}
+	now := s.now()
+	v.shard.mu.Lock()
+	v.look(c, now)
+	if v.fits {
+		v.charge(c)
+		v.keep(c)
+	}
+	v.shard.mu.Unlock()
+	*state = c.State(v.bucket.Tokens, v.fits)
+	return v.fits || c.Shadow
+}
+
+func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 	var few [4]visit // on the stack
 	visits := few[:0]
 	var locks uint64
@@ -121,13 +135,26 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 		locks |= 1 << n
 		visits = append(visits, visit{shard: &s.shards[n], hash: uint32(hash)})
 	}
+	now := s.now()
 	// Always in ascending order, so that no two calls wait for each other.
 	for set := locks; set != 0; set &= set - 1 {
 		s.shards[bits.TrailingZeros64(set)].mu.Lock()
 	}
-	ok := look(charges, visits, now)
+	ok := true
+	for i := range visits {
+		visits[i].look(&charges[i], now)
+		ok = ok && (visits[i].fits || charges[i].Shadow)
+	}
 	if ok {
-		commit(charges, visits)
+		for i := range visits {
+			if visits[i].fits {
+				visits[i].charge(&charges[i])
+			}
+		}
+		// New ones come last: making room for one moves the others about.
+		for i := range visits {
+			visits[i].keep(&charges[i])
+		}
 	}
 	for set := locks; set != 0; set &= set - 1 {
 		s.shards[bits.TrailingZeros64(set)].mu.Unlock()
@@ -135,57 +162,12 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	for i := range charges {
 		states[i] = charges[i].State(visits[i].bucket.Tokens, ok && visits[i].fits)
 	}
-	if ok {
-		s.sweepLater()
-	}
-	return ok, nil
-}
-
-// look finds what each charge's bucket holds now, and reports whether the call is allowed.
-func look(charges []store.Charge, visits []visit, now int64) bool {
-	ok := true
-	for i := range charges {
-		c, v := &charges[i], &visits[i]
-		l := bucket.Limit(c.Limit)
-		var kept bucket.Bucket
-		if v.entry = v.shard.find(v.hash, c.Policy, c.Key); v.entry != nil {
-			kept = v.entry.bucket()
-		}
-		v.bucket = l.Advance(kept, now)
-		v.fits = l.Grants(v.bucket.Tokens, l.Need(c.Cost), l.Debt(c.MaxWait.Microseconds()), 1) == 1
-		ok = ok && (v.fits || c.Shadow)
-	}
 	return ok
 }
 
-// commit charges what fits, the buckets that are kept already before the new ones: making room for one
-// moves the others about.
-func commit(charges []store.Charge, visits []visit) {
-	for i := range charges {
-		c, v := &charges[i], &visits[i]
-		if !v.fits {
-			continue
-		}
-		l := bucket.Limit(c.Limit)
-		left := l.Charge(v.bucket.Tokens, l.Need(c.Cost), 1)
-		if left == v.bucket.Tokens {
-			continue // as in Redis, a charge that changes nothing writes nothing
-		}
-		v.bucket.Tokens = left
-		v.isNew = v.entry == nil
-		if !v.isNew {
-			v.shard.update(v.entry, c, v.bucket)
-		}
-	}
-	for i := range charges {
-		if v := &visits[i]; v.isNew {
-			v.shard.insert(v.hash, &charges[i], v.bucket)
-		}
-	}
-}
-
+// hash tells where a bucket is: its shard by the upper bits, and its place there by the lower 32. Policies
+// are few and not chosen by clients, so that a little of the name is enough to keep those of a key apart.
 func (s *Store) hash(policy, key string) uint64 {
-	// Two hashes under one seed: only the store can tell which pairs they make equal, and find compares
-	// the strings.
-	return maphash.String(s.seed, key) + bits.RotateLeft64(maphash.String(s.seed, policy), 32)
+	name := uint64(len(policy)) | uint64(policy[0])<<8 | uint64(policy[len(policy)-1])<<16
+	return maphash.String(s.seed, key) ^ name*0x9e3779b97f4a7c15
 }

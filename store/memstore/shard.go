@@ -14,14 +14,17 @@ import (
 // Entries lie in chunks without gaps. The index finds an entry by its hash (open addressing, linear
 // probing), the deadlines by when it is full.
 type shard struct {
-	mu        sync.Mutex
+	mu    sync.Mutex
+	count int
+	// Of an entry: the number, plus one, in the bits below the length, and in those above the same bits of
+	// its hash, so that others need not be looked at. 0 is free.
+	index  []uint32
+	chunks []*[chunkSize]entry
+
 	max       int
-	count     int
-	chunks    []*[chunkSize]entry
-	index     []uint32 // number of the entry, plus one; 0 is free
 	deadlines []deadline
 	classes   map[class]*class
-	_         [24]byte // to a multiple of the cache line, so that shards do not slow each other
+	_         [24]byte // to two cache lines, of which most calls need the first
 }
 
 const chunkSize = 64
@@ -66,7 +69,10 @@ func (s *shard) find(hash uint32, policy, key string) *entry {
 		if n == 0 {
 			return nil
 		}
-		if e := s.entry(n - 1); e.hash == hash && e.key == key && e.class.policy == policy {
+		if (n^hash)&^mask != 0 {
+			continue
+		}
+		if e := s.entry(n&mask - 1); e.key == key && e.class.policy == policy {
 			return e
 		}
 	}
@@ -95,7 +101,7 @@ func (s *shard) insert(hash uint32, c *store.Charge, b bucket.Bucket) {
 		lastRefill: b.LastRefill,
 		hash:       hash,
 	}
-	s.index[s.free(hash)] = n + 1
+	s.addIndex(n, hash)
 	s.addDeadline(n, e)
 }
 
@@ -115,12 +121,12 @@ func (s *shard) update(e *entry, c *store.Charge, b bucket.Bucket) {
 // remove forgets an entry, and moves the last one into its place.
 func (s *shard) remove(n uint32) {
 	s.removeDeadline(s.entry(n).deadline)
-	s.unindex(n)
+	s.removeIndex(n)
 	last := uint32(s.count - 1)
 	if n != last {
 		moved := s.entry(last)
 		*s.entry(n) = *moved
-		s.index[s.slot(last, moved.hash)] = n + 1
+		s.index[s.slot(last, moved.hash)] += n - last
 		s.deadlines[moved.deadline].entry = n
 	}
 	*s.entry(last) = entry{}
@@ -148,33 +154,32 @@ func (s *shard) class(policy string, limit store.Limit) *class {
 	return &k
 }
 
-// free returns the slot of the index for a new entry of that hash.
-func (s *shard) free(hash uint32) uint32 {
+func (s *shard) addIndex(n, hash uint32) {
 	mask := uint32(len(s.index) - 1)
 	slot := hash & mask
 	for s.index[slot] != 0 {
 		slot = (slot + 1) & mask
 	}
-	return slot
+	s.index[slot] = hash&^mask | (n + 1)
 }
 
-// slot returns the slot of the index that holds entry n, of that hash.
+// slot returns where in the index entry n is, of that hash.
 func (s *shard) slot(n, hash uint32) uint32 {
 	mask := uint32(len(s.index) - 1)
 	slot := hash & mask
-	for s.index[slot] != n+1 {
+	for s.index[slot]&mask != n+1 {
 		slot = (slot + 1) & mask
 	}
 	return slot
 }
 
-// unindex takes entry n out of the index, and moves up those behind it that would not be found past the
-// gap.
-func (s *shard) unindex(n uint32) {
+// removeIndex takes entry n out of the index, and moves up those behind it that would not be found past
+// the gap.
+func (s *shard) removeIndex(n uint32) {
 	mask := uint32(len(s.index) - 1)
 	gap := s.slot(n, s.entry(n).hash)
 	for slot := (gap + 1) & mask; s.index[slot] != 0; slot = (slot + 1) & mask {
-		home := s.entry(s.index[slot]-1).hash & mask
+		home := s.entry(s.index[slot]&mask-1).hash & mask
 		if (slot-home)&mask >= (slot-gap)&mask {
 			s.index[gap] = s.index[slot]
 			gap = slot
@@ -186,6 +191,6 @@ func (s *shard) unindex(n uint32) {
 func (s *shard) resize(slots int) {
 	s.index = make([]uint32, slots)
 	for n := range uint32(s.count) {
-		s.index[s.free(s.entry(n).hash)] = n + 1
+		s.addIndex(n, s.entry(n).hash)
 	}
 }

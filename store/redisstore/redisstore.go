@@ -51,6 +51,7 @@ type Config struct {
 // A Store keeps buckets in Redis. Make it with New.
 type Store struct {
 	client Client
+	timely bool // client ends a command with the deadline of its context
 	prefix string
 	secret []byte
 	clock  func() time.Time
@@ -71,7 +72,9 @@ func New(client Client, cfg Config) *Store {
 	if cfg.Secret != nil && len(cfg.Secret) == 0 {
 		panic("redisstore: New: Config.Secret is empty: must be nil, or nobody's identity would be kept secret")
 	}
-	return &Store{client: client, prefix: prefix, secret: bytes.Clone(cfg.Secret), clock: cfg.Clock}
+	s := &Store{prefix: prefix, secret: bytes.Clone(cfg.Secret), clock: cfg.Clock}
+	s.client, s.timely = timely(client)
+	return s
 }
 
 // Take implements store.Store with one script call. An error is a Redis error (redis.Error), one of the
@@ -127,31 +130,34 @@ func (s *Store) args(charges []store.Charge) []any {
 	return args
 }
 
-// run runs the script and returns its reply, or an error as soon as ctx ends. It waits apart from the
-// call, because a client obeys a context on the wire only if it was made so (ContextTimeoutEnabled).
+// run runs the script and returns its reply, or an error when ctx ends.
 func (s *Store) run(ctx context.Context, args []any) ([]int64, error) {
-	type result struct {
-		reply []int64
-		err   error
+	_, limited := ctx.Deadline()
+	var reply []int64
+	var err error
+	if s.timely && limited || ctx.Done() == nil {
+		reply, err = s.call(ctx, args)
+	} else {
+		reply, err = s.callApart(ctx, args)
 	}
-	done := make(chan result, 1)
-	go func() {
-		reply, err := s.eval(ctx, "evalsha", lua.TakeSHA1, args)
-		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			// It was not carried out. EVAL also loads the script, until the server forgets it again.
-			reply, err = s.eval(ctx, "eval", lua.Take, args)
-		}
-		done <- result{reply, err}
-	}()
-	select {
-	case r := <-done:
-		if r.err != nil {
-			return nil, fmt.Errorf("redisstore: %w", r.err)
-		}
-		return r.reply, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("redisstore: no reply in time: %w", ctx.Err())
+	switch {
+	case err == nil:
+		return reply, nil
+	case ended(ctx, err):
+		return nil, fmt.Errorf("redisstore: no reply in time: %w", cmp.Or(ctx.Err(), context.DeadlineExceeded))
+	default:
+		return nil, fmt.Errorf("redisstore: %w", err)
 	}
+}
+
+// call runs the script, which after a NOSCRIPT was not carried out. EVAL also loads it, until the server
+// forgets it again.
+func (s *Store) call(ctx context.Context, args []any) ([]int64, error) {
+	reply, err := s.eval(ctx, "evalsha", lua.TakeSHA1, args)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		reply, err = s.eval(ctx, "eval", lua.Take, args)
+	}
+	return reply, err
 }
 
 func (s *Store) eval(ctx context.Context, command, script string, args []any) ([]int64, error) {

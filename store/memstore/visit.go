@@ -1,0 +1,49 @@
+package memstore
+
+import (
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// A visit is a charge on its way through Take. Its shard is locked meanwhile.
+type visit struct {
+	shard  *shard
+	hash   uint32
+	entry  *entry        // nil: no bucket is kept, so it is full
+	bucket bucket.Bucket // as it stands now
+	fits   bool
+	isNew  bool // it was full, and is to be kept from now on
+}
+
+// look finds what the bucket holds now, and whether it can pay.
+func (v *visit) look(c *store.Charge, now int64) {
+	l := bucket.Limit(c.Limit)
+	var kept bucket.Bucket
+	if v.entry = v.shard.find(v.hash, c.Policy, c.Key); v.entry != nil {
+		kept = v.entry.bucket()
+	}
+	v.bucket = l.Advance(kept, now)
+	v.fits = l.Grants(v.bucket.Tokens, l.Need(c.Cost), l.Debt(c.MaxWait.Microseconds()), 1) == 1
+}
+
+// charge has the bucket pay.
+func (v *visit) charge(c *store.Charge) {
+	l := bucket.Limit(c.Limit)
+	left := l.Charge(v.bucket.Tokens, l.Need(c.Cost), 1)
+	if left == v.bucket.Tokens {
+		return // as in Redis, a charge that changes nothing writes nothing
+	}
+	v.bucket.Tokens = left
+	if v.entry != nil {
+		v.shard.update(v.entry, c, v.bucket)
+	} else {
+		v.isNew = true
+	}
+}
+
+// keep begins to keep a bucket that is not full any more.
+func (v *visit) keep(c *store.Charge) {
+	if v.isNew {
+		v.shard.insert(v.hash, c, v.bucket)
+	}
+}
