@@ -13,7 +13,7 @@ func TestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		d := &deadline{Context: parent, timeout: time.Second}
+		d := (*deadline)(newExchange(parent, time.Second))
 
 		time.Sleep(time.Hour) // nobody asked yet, so nothing runs
 		if err := d.Err(); err != nil {
@@ -35,10 +35,10 @@ func TestDeadline(t *testing.T) {
 		d.end()
 
 		// Without anybody asking there is nothing to end.
-		(&deadline{Context: parent, timeout: time.Second}).end()
+		(*deadline)(newExchange(parent, time.Second)).end()
 
 		// It also ends with the parent, asked or not, and by end.
-		silent, asked, ended := &deadline{Context: parent, timeout: time.Hour}, &deadline{Context: parent, timeout: time.Hour}, &deadline{Context: t.Context(), timeout: time.Hour}
+		silent, asked, ended := (*deadline)(newExchange(parent, time.Hour)), (*deadline)(newExchange(parent, time.Hour)), (*deadline)(newExchange(t.Context(), time.Hour))
 		asked.Done()
 		ended.Done()
 		cancel()
@@ -56,7 +56,7 @@ func TestDeadlineIsThatOfTheParentIfItIsSooner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		d := &deadline{Context: parent, timeout: time.Second}
+		d := (*deadline)(newExchange(parent, time.Second))
 		defer d.end()
 		if at, _ := d.Deadline(); time.Until(at) != time.Millisecond {
 			t.Errorf("%v away", time.Until(at))

@@ -5,23 +5,33 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // An exchange is one request on its way through a limiter. It is the context that the request goes on
-// with, holds the decision about it, and is one allocation for all of that.
+// with, holds the decision about it and the request itself, and is one allocation for all of that.
 type exchange struct {
 	context.Context // of the request as it came
 	decision        Decision
 	one             [1]Result // room for the results of most
-	deadline        deadline  // the context of the store's call
+	timeout         time.Duration
+	timer           atomic.Pointer[timer] // see deadline
+	request         http.Request
 }
 
 func newExchange(ctx context.Context, timeout time.Duration) *exchange {
-	return &exchange{Context: ctx, deadline: deadline{Context: ctx, timeout: timeout}}
+	return &exchange{Context: ctx, timeout: timeout}
+}
+
+// with returns r with x as its context.
+func (x *exchange) with(r *http.Request) *http.Request {
+	x.request = *r.WithContext(x) // inlined, so that this is the only copy on the heap
+	return &x.request
 }
 
 func (x *exchange) Value(key any) any {
@@ -33,10 +43,15 @@ func (x *exchange) Value(key any) any {
 
 // A call is what a Store is asked about one request, charge by charge.
 type call struct {
-	charges  []store.Charge
-	states   []store.State
-	policies []*policy
-	limits   []Limit
+	charges []store.Charge
+	states  []store.State
+	asked   []asked
+}
+
+// asked is on whose behalf a charge is made.
+type asked struct {
+	policy *policy
+	limit  Limit
 }
 
 // calls are reused. A Store does not keep what it is given.
@@ -44,16 +59,17 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 
 func (c *call) release() {
 	clear(c.charges)
-	clear(c.policies)
-	c.charges, c.states, c.policies, c.limits = c.charges[:0], c.states[:0], c.policies[:0], c.limits[:0]
+	clear(c.asked)
+	c.charges, c.asked = c.charges[:0], c.asked[:0]
 	calls.Put(c)
 }
 
 func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 	c.charges = append(c.charges, charge)
-	c.states = append(c.states, store.State{})
-	c.policies = append(c.policies, p)
-	c.limits = append(c.limits, limit)
+	c.asked = append(c.asked, asked{p, limit})
+	if len(c.states) < len(c.charges) {
+		c.states = append(c.states, store.State{})
+	}
 }
 
 // addFor adds p's charge for r, unless p does not apply to it.
@@ -91,7 +107,7 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy) error
 		switch {
 		case err == nil:
 		case errors.Is(err, ErrNoKey): // refused, whatever failed for other policies
-			return l.fail(x, policies, err, start)
+			return l.fail(x, true, err, start)
 		case p.Shadow: // it must not stand in the way of those that are enforced
 			l.failures.log(x, err, true)
 		case failure == nil:
@@ -99,7 +115,7 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy) error
 		}
 	}
 	if failure != nil {
-		return l.fail(x, policies, failure, start)
+		return l.fail(x, slices.ContainsFunc(policies, (*policy).failsClosed), failure, start)
 	}
 	if len(c.charges) == 0 {
 		x.decision.Allowed, x.decision.At = true, time.Now()
@@ -114,15 +130,20 @@ var errDegraded = errors.New("the store is away, and a stand-in answered")
 
 // take has the store decide about c, into x.decision.
 func (l *Limiter) take(x *exchange, c *call, start time.Time) error {
-	ok, err := l.store.Take(&x.deadline, c.charges, c.states)
-	x.deadline.end()
-	for i, p := range c.policies {
-		if err == nil && c.states[i].Degraded && p.FailClosed && !p.Shadow {
-			err = errDegraded
+	deadline := (*deadline)(x)
+	ok, err := l.store.Take(deadline, c.charges, c.states)
+	deadline.end()
+	closed := false // a policy fails closed
+	for i := range c.asked {
+		if c.asked[i].policy.failsClosed() {
+			closed = true
+			if err == nil && c.states[i].Degraded {
+				err = errDegraded
+			}
 		}
 	}
 	if err != nil {
-		return l.fail(x, c.policies, err, start)
+		return l.fail(x, closed, err, start)
 	}
 
 	d := &x.decision
@@ -131,13 +152,13 @@ func (l *Limiter) take(x *exchange, c *call, start time.Time) error {
 	if outer, stacked := FromContext(x.Context); stacked {
 		d.Results = append(d.Results, outer.Results...)
 	}
-	for i, p := range c.policies {
+	for i := range c.charges {
 		d.Results = append(d.Results, Result{
-			Policy: p.Name,
+			Policy: c.charges[i].Policy,
 			Key:    c.charges[i].Key,
-			Limit:  c.limits[i],
+			Limit:  c.asked[i].limit,
 			Cost:   c.charges[i].Cost,
-			Shadow: p.Shadow,
+			Shadow: c.charges[i].Shadow,
 			State:  c.states[i],
 		})
 	}
@@ -145,9 +166,9 @@ func (l *Limiter) take(x *exchange, c *call, start time.Time) error {
 	return nil
 }
 
-// fail concludes a decision that could not be made about policies because of err, and returns err. The
-// request is let through, unless it has no key, its client is gone, or one of policies fails closed.
-func (l *Limiter) fail(x *exchange, policies []*policy, err error, start time.Time) error {
+// fail concludes a decision that could not be made because of err, and returns err. The request is let
+// through, unless it has no key, its client is gone, or one of its policies fails closed.
+func (l *Limiter) fail(x *exchange, closed bool, err error, start time.Time) error {
 	d := &x.decision
 	d.At = time.Now()
 	switch {
@@ -155,12 +176,7 @@ func (l *Limiter) fail(x *exchange, policies []*policy, err error, start time.Ti
 	case x.Context.Err() != nil: // not an outage, and nobody is there to let through
 		err = x.Context.Err()
 	default:
-		d.Allowed = true
-		for _, p := range policies {
-			if p.FailClosed && !p.Shadow {
-				d.Allowed = false
-			}
-		}
+		d.Allowed = !closed
 		l.failures.log(x, err, d.Allowed)
 	}
 	l.report(x, err, start)

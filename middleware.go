@@ -158,7 +158,7 @@ func (l *Limiter) wrap(policies []*policy, next http.Handler) http.Handler {
 		err := l.decide(x, r, policies)
 		d := &x.decision
 		if err == nil && len(d.Results) > 0 {
-			r = r.WithContext(x)
+			r = x.with(r)
 			l.headers(w.Header(), d)
 		}
 		switch {

@@ -54,6 +54,8 @@ type policy struct {
 	tiers atomic.Pointer[map[Limit]store.Limit]
 }
 
+func (p *policy) failsClosed() bool { return p.FailClosed && !p.Shadow }
+
 // maxTiers bounds the limits of LimitFunc that are kept compiled. Past it they are compiled each time.
 const maxTiers = 64
 

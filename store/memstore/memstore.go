@@ -17,12 +17,12 @@ const (
 	// defaultMaxKeys takes below 100 MB.
 	defaultMaxKeys = 1_000_000
 
-	// maxShards is how many shards a set of them, as the bits of a word, can name.
-	maxShards = 64
+	// maxShards makes it rare that two calls meet at a lock, where one would spin for microseconds.
+	maxShards = 256
 
 	// minPerShard keeps shards so large that the shares of MaxKeys that keys happen to fall into differ
 	// by a few percent only.
-	minPerShard = 4096
+	minPerShard = 1024
 
 	// sweepEvery is how long a full bucket may stay before it is forgotten.
 	sweepEvery = time.Second
@@ -128,17 +128,16 @@ func (s *Store) takeOne(c *store.Charge, state *store.State) bool {
 func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 	var few [4]visit // on the stack
 	visits := few[:0]
-	var locks uint64
+	var locks shardSet
 	for i := range charges {
 		hash := s.hash(charges[i].Policy, charges[i].Key)
 		n := hash >> s.shift
-		locks |= 1 << n
+		locks.add(n)
 		visits = append(visits, visit{shard: &s.shards[n], hash: uint32(hash)})
 	}
 	now := s.now()
-	// Always in ascending order, so that no two calls wait for each other.
-	for set := locks; set != 0; set &= set - 1 {
-		s.shards[bits.TrailingZeros64(set)].mu.Lock()
+	for n := range locks.ascending { // so that no two calls wait for each other
+		s.shards[n].mu.Lock()
 	}
 	ok := true
 	for i := range visits {
@@ -156,13 +155,28 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 			visits[i].keep(&charges[i])
 		}
 	}
-	for set := locks; set != 0; set &= set - 1 {
-		s.shards[bits.TrailingZeros64(set)].mu.Unlock()
+	for n := range locks.ascending {
+		s.shards[n].mu.Unlock()
 	}
 	for i := range charges {
 		states[i] = charges[i].State(visits[i].bucket.Tokens, ok && visits[i].fits)
 	}
 	return ok
+}
+
+// A shardSet is the shards of a call, each once.
+type shardSet [maxShards / 64]uint64
+
+func (s *shardSet) add(n uint64) { s[n/64] |= 1 << (n % 64) }
+
+func (s *shardSet) ascending(yield func(int) bool) {
+	for i, word := range s {
+		for ; word != 0; word &= word - 1 {
+			if !yield(64*i + bits.TrailingZeros64(word)) {
+				return
+			}
+		}
+	}
 }
 
 // hash tells where a bucket is: its shard by the upper bits, and its place there by the lower 32. Policies
