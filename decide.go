@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,22 +53,20 @@ type asked struct {
 	limit  Limit
 }
 
-// calls are reused. A Store does not keep what it is given.
+// calls are reused: a Store does not keep what it is given.
 var calls = sync.Pool{New: func() any { return new(call) }}
 
 func (c *call) release() {
 	clear(c.charges)
 	clear(c.asked)
-	c.charges, c.asked = c.charges[:0], c.asked[:0]
+	c.charges, c.states, c.asked = c.charges[:0], c.states[:0], c.asked[:0]
 	calls.Put(c)
 }
 
 func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 	c.charges = append(c.charges, charge)
 	c.asked = append(c.asked, asked{p, limit})
-	if len(c.states) < len(c.charges) {
-		c.states = append(c.states, store.State{})
-	}
+	c.states = append(c.states, store.State{})
 }
 
 // addFor adds p's charge for r, unless p does not apply to it.
@@ -88,48 +85,48 @@ func (c *call) addFor(r *http.Request, p *policy) error {
 		}
 		return fmt.Errorf("policy %q: %w", p.Name, err)
 	}
-	cost, err := p.costOf(r)
-	if err != nil {
-		return err
-	}
-	c.add(p, limit, store.Charge{Policy: p.Name, Key: key, Limit: compiled, Cost: cost, Shadow: p.Shadow})
+	c.add(p, limit, store.Charge{Policy: p.Name, Key: key, Limit: compiled, Cost: p.costOf(r), Shadow: p.Shadow})
 	return nil
 }
 
-// decide decides about r by policies, into x.decision.
+// decide decides about r by policies, into x.decision. A policy of which a function fails is left out, so
+// that it cannot switch off the others, unless it fails closed; the error says so either way.
 func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy) error {
 	c := calls.Get().(*call)
 	defer c.release()
 	start := l.start()
-	var failure error
+	var leftOut, closed error
 	for _, p := range policies {
-		err := c.addFor(r, p)
-		switch {
+		switch err := c.addFor(r, p); {
 		case err == nil:
-		case errors.Is(err, ErrNoKey): // refused, whatever failed for other policies
+		case errors.Is(err, ErrNoKey):
 			return l.fail(x, true, err, start)
-		case p.Shadow: // it must not stand in the way of those that are enforced
-			l.failures.log(x, err, true)
-		case failure == nil:
-			failure = err
+		case p.failsClosed():
+			closed = errors.Join(closed, err)
+		default:
+			leftOut = errors.Join(leftOut, err)
 		}
 	}
-	if failure != nil {
-		return l.fail(x, slices.ContainsFunc(policies, (*policy).failsClosed), failure, start)
+	if closed != nil {
+		return l.fail(x, true, closed, start)
+	}
+	if leftOut != nil {
+		l.failures.log(x, leftOut, true)
 	}
 	if len(c.charges) == 0 {
 		x.decision.Allowed, x.decision.At = true, time.Now()
-		l.report(x, nil, start)
-		return nil
+		l.report(x, nil, leftOut, start)
+		return leftOut
 	}
-	return l.take(x, c, start)
+	return l.take(x, c, leftOut, start)
 }
 
 // errDegraded is why a policy that fails closed refuses what a stand-in for the store allowed.
 var errDegraded = errors.New("the store is away, and a stand-in answered")
 
-// take has the store decide about c, into x.decision.
-func (l *Limiter) take(x *exchange, c *call, start time.Time) error {
+// take has the store decide about c, into x.decision. leftOut is why other policies could not be asked
+// about, and is returned if the store does not fail.
+func (l *Limiter) take(x *exchange, c *call, leftOut error, start time.Time) error {
 	deadline := (*deadline)(x)
 	ok, err := l.store.Take(deadline, c.charges, c.states)
 	deadline.end()
@@ -162,8 +159,8 @@ func (l *Limiter) take(x *exchange, c *call, start time.Time) error {
 			State:  c.states[i],
 		})
 	}
-	l.report(x, nil, start)
-	return nil
+	l.report(x, d.Results[len(d.Results)-len(c.charges):], leftOut, start)
+	return leftOut
 }
 
 // fail concludes a decision that could not be made because of err, and returns err. The request is let
@@ -173,13 +170,13 @@ func (l *Limiter) fail(x *exchange, closed bool, err error, start time.Time) err
 	d.At = time.Now()
 	switch {
 	case errors.Is(err, ErrNoKey):
-	case x.Context.Err() != nil: // not an outage, and nobody is there to let through
+	case errors.Is(x.Context.Err(), context.Canceled): // not an outage, and nobody is there to let through
 		err = x.Context.Err()
 	default:
 		d.Allowed = !closed
 		l.failures.log(x, err, d.Allowed)
 	}
-	l.report(x, err, start)
+	l.report(x, nil, err, start)
 	return err
 }
 
@@ -191,8 +188,8 @@ func (l *Limiter) start() (now time.Time) {
 	return now
 }
 
-func (l *Limiter) report(x *exchange, err error, start time.Time) {
+func (l *Limiter) report(x *exchange, results []Result, err error, start time.Time) {
 	if l.observe != nil {
-		l.observe(x, &Event{Decision: &x.decision, Err: err, Took: time.Since(start)})
+		l.observe(x, &Event{Allowed: x.decision.Allowed, Results: results, Err: err, Took: time.Since(start)})
 	}
 }

@@ -13,8 +13,8 @@ const Never = store.Never
 
 // A Decision is what the limiters said of one request.
 type Decision struct {
-	// Allowed says whether the request goes on. If an error came with the Decision, Allowed follows from
-	// that: false without a key, else as FailClosed says.
+	// Allowed says whether the request goes on. If nothing could be decided, it is false for want of a key,
+	// else as FailClosed says.
 	Allowed bool
 
 	// Results holds what each policy said, in the order of the policies. Policies that did not apply
@@ -115,7 +115,8 @@ func (d *Decision) Denied() []string {
 type decisionKey struct{}
 
 // FromContext returns the Decision about the request that ctx belongs to, also in a Deny handler. It is
-// false where no limiter decided: outside of one, on a skipped request, or when the store failed.
+// false where no limiter decided: outside of one, on a request that was skipped or to which no policy
+// applied, or when the store failed.
 func FromContext(ctx context.Context) (*Decision, bool) {
 	d, ok := ctx.Value(decisionKey{}).(*Decision)
 	return d, ok

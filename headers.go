@@ -44,6 +44,7 @@ func NoHeaders(http.Header, *Decision) {}
 // setDenied writes what every denial has, whatever the HeaderFunc: when to come back, unless that is
 // never, and that a cache must not keep it (RFC 6585, section 4).
 func setDenied(h http.Header, d *Decision) {
+	h.Del("Retry-After")
 	if after := d.RetryAfter(); after != Never {
 		h.Set("Retry-After", strconv.FormatInt(seconds(after), 10))
 	}

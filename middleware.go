@@ -39,14 +39,16 @@ type Config struct {
 	// Skip, if set, exempts requests from Handler and Limit, health checks for example.
 	Skip func(*http.Request) bool
 
-	// Timeout bounds each call of the Store, whatever the Redis client's own timeouts are. What is not
-	// decided by then is a failure of the store. Default 100 ms.
+	// Timeout bounds each call of the Store, by its context, which a redisstore obeys whatever the Redis
+	// client's own timeouts are. What is not decided by then is a failure of the store. Default 100 ms.
 	Timeout time.Duration
 
-	// Observe, if set, is told of each decision, before the request goes on. It must not block.
+	// Observe, if set, is told of each decision, before the request goes on. It must not block. The
+	// context is the request's, or that of Take and its kin.
 	Observe func(context.Context, *Event)
 
-	// Logger gets failures of the store, a repeated one at most once a second. Default slog.Default().
+	// Logger gets what could not be decided and why, each kind of failure at most once a second. Default
+	// slog.Default().
 	Logger *slog.Logger
 }
 
@@ -131,8 +133,9 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 //
 //	r.With(limiter.Limit(login)).Post("/login", h)
 //
-// Limiters may be stacked, as by r.Use and r.With; each decides by itself, the outer ones first. It panics
-// on a malformed policy, with an error that names every field at fault.
+// Limiters may be stacked, as by r.Use and r.With; each decides by itself, the outer ones first, and what
+// they took stays taken if an inner one denies. A policy that stands in two of them is charged twice. It
+// panics on a malformed policy, with an error that names every field at fault.
 func (l *Limiter) Limit(policies ...Policy) func(http.Handler) http.Handler {
 	compiled, err := compile("policies", policies, true)
 	if len(policies) == 0 {
@@ -157,17 +160,18 @@ func (l *Limiter) wrap(policies []*policy, next http.Handler) http.Handler {
 		x := newExchange(r.Context(), l.timeout)
 		err := l.decide(x, r, policies)
 		d := &x.decision
-		if err == nil && len(d.Results) > 0 {
+		decided := len(d.Results) > 0
+		if decided {
 			r = x.with(r)
 			l.headers(w.Header(), d)
 		}
 		switch {
 		case d.Allowed:
 			next.ServeHTTP(w, r)
-		case err == nil:
+		case decided:
 			setDenied(w.Header(), d)
 			l.deny.ServeHTTP(w, r)
-		case r.Context().Err() != nil:
+		case errors.Is(err, context.Canceled):
 			w.WriteHeader(clientClosedRequest)
 		default:
 			l.refuse(w, r, err)

@@ -5,14 +5,17 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -219,7 +222,7 @@ func TestShadowPoliciesMeasureAndDoNotDeny(t *testing.T) {
 		}
 		var shadows []bool
 		for _, e := range seen {
-			shadows = append(shadows, e.Decision.Results[0].Allowed)
+			shadows = append(shadows, e.Results[0].Allowed)
 		}
 		if want := []bool{true, false, false, false, false}; !slices.Equal(shadows, want) {
 			t.Errorf("the shadow allowed %v, want %v", shadows, want)
@@ -321,7 +324,7 @@ func TestAFailedStore(t *testing.T) {
 	var seen []*ratelimit.Event
 	failure := errors.New("WRONGTYPE secret internals")
 	l := newLimiter(t, ratelimit.Config{
-		Store:   broken{failure},
+		Store:   failing(func() error { return failure }),
 		Logger:  slog.New(slog.NewTextHandler(&logged, nil)),
 		Observe: func(_ context.Context, e *ratelimit.Event) { seen = append(seen, e) },
 	})
@@ -345,7 +348,7 @@ func TestAFailedStore(t *testing.T) {
 		t.Errorf("a shadow refused: %d", w.Code)
 	}
 
-	if len(seen) != 3 || !errors.Is(seen[0].Err, failure) || !seen[0].Decision.Allowed || seen[1].Decision.Allowed {
+	if len(seen) != 3 || !errors.Is(seen[0].Err, failure) || !seen[0].Allowed || seen[1].Allowed {
 		t.Errorf("events %+v", seen)
 	}
 	if lines := strings.Count(logged.String(), "\n"); lines != 1 || !strings.Contains(logged.String(), "WRONGTYPE") {
@@ -368,11 +371,126 @@ func TestAFailureOfAKeyFuncIsHandledAsOneOfTheStore(t *testing.T) {
 	if w := get(l.Limit(p)(okHandler)); w.Code != 503 {
 		t.Errorf("closed: %d", w.Code)
 	}
-	p.FailClosed, p.Key = true, ratelimit.RemoteIP()
-	p.Cost = func(*http.Request) int64 { return -1 }
-	if w := get(l.Limit(p)(okHandler)); w.Code != 503 {
-		t.Errorf("a negative cost: %d", w.Code)
+}
+
+// What a client can make a policy's own functions do must not open the others.
+func TestAPolicyThatFailsDoesNotSwitchOffTheOthers(t *testing.T) {
+	var seen ratelimit.Event
+	l := newLimiter(t, ratelimit.Config{
+		Logger:  slog.New(slog.DiscardHandler),
+		Observe: func(_ context.Context, e *ratelimit.Event) { seen = *e },
+	})
+	enforced := perIP("enforced", ratelimit.PerHour(1))
+	keyless, tierless, negative := perIP("p", ratelimit.PerHour(100)), perIP("p", ratelimit.PerHour(100)), perIP("p", ratelimit.PerHour(100))
+	failure := errors.New("user service is away")
+	keyless.Key = func(*http.Request) (string, error) { return "", failure }
+	tierless.LimitFunc = func(*http.Request) ratelimit.Limit { return ratelimit.PerHour(-5) }
+	cost := int64(-1)
+	negative.Cost = func(*http.Request) int64 { return cost }
+	for i, p := range []ratelimit.Policy{keyless, tierless} {
+		addr := from("192.0.2." + string(rune('1'+i)))
+		wantStatuses(t, l.Limit(p, enforced)(okHandler), []int{200, 429, 429}, addr)
+		if seen.Err == nil || len(seen.Results) != 1 || seen.Allowed {
+			t.Errorf("event %+v, want the error beside what was decided", seen)
+		}
+		p.FailClosed = true
+		wantStatuses(t, l.Limit(p, enforced)(okHandler), []int{503}, addr)
 	}
+	for _, cost = range []int64{-1, math.MinInt64} {
+		if w := get(l.Limit(negative)(okHandler)); w.Code != 429 || w.Header()["Retry-After"] != nil {
+			t.Errorf("a cost of %d: %d, to be retried after %q", cost, w.Code, w.Header()["Retry-After"])
+		}
+	}
+}
+
+// A deadline that the server itself set is not a client that went away.
+func TestADeadlineOfTheServersOwnIsAFailure(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{Logger: slog.New(slog.DiscardHandler)})
+	open, closed := perIP("open", ratelimit.PerHour(9)), perIP("closed", ratelimit.PerHour(9))
+	closed.FailClosed = true
+	for status, p := range map[int]ratelimit.Policy{200: open, 503: closed} {
+		ctx, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+		defer cancel()
+		w := httptest.NewRecorder()
+		l.Limit(p)(okHandler).ServeHTTP(w, httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+		if w.Code != status {
+			t.Errorf("%s: %d, want %d", p.Name, w.Code, status)
+		}
+	}
+}
+
+// A Store that leaves fields of a State alone must not find another request's in them.
+func TestStatesAreNew(t *testing.T) {
+	dirty, stale := true, false
+	s := storeFunc(func(charges []store.Charge, states []store.State) bool {
+		if len(states) != len(charges) {
+			t.Errorf("%d states for %d charges", len(states), len(charges))
+		}
+		for i := range states {
+			stale = stale || states[i] != store.State{}
+			states[i].Degraded = dirty
+		}
+		return true
+	})
+	l := newLimiter(t, ratelimit.Config{Store: s})
+	get(l.Limit(perIP("a", ratelimit.PerHour(1)), perIP("b", ratelimit.PerHour(1)))(okHandler))
+	dirty = false
+	get(l.Limit(perIP("a", ratelimit.PerHour(1)))(okHandler))
+	if stale {
+		t.Error("a call began with states of another")
+	}
+}
+
+type storeFunc func([]store.Charge, []store.State) bool
+
+func (f storeFunc) Take(_ context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	return f(charges, states), nil
+}
+
+func TestFailuresAreLoggedOnceASecondAndKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer
+		failure := errors.New("EOF")
+		l := newLimiter(t, ratelimit.Config{
+			Store:  failing(func() error { return failure }),
+			Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+		})
+		defer l.Close()
+		h := l.Limit(perIP("a", ratelimit.PerHour(1)))(okHandler)
+		lines := func() int {
+			defer logged.Reset()
+			return strings.Count(logged.String(), "\n")
+		}
+		for i := range 100 { // alternating, and with a port that differs
+			if failure = errors.New("EOF"); i%2 == 0 {
+				failure = fmt.Errorf("read tcp 127.0.0.1:%d: connection reset", 40000+i)
+			}
+			get(h)
+		}
+		if n := lines(); n != 2 {
+			t.Errorf("%d lines of two kinds of failure", n)
+		}
+		for i := range 100 { // texts without end
+			failure = errors.New(strings.Repeat("x", i))
+			get(h)
+		}
+		if n := lines(); n > 16 {
+			t.Errorf("%d lines of many kinds", n)
+		}
+		time.Sleep(time.Second)
+		failure = errors.New("EOF")
+		get(h)
+		if text := logged.String(); !strings.Contains(text, "not_logged_since=49") {
+			t.Errorf("a second later: %q, want the 49 that were left out", text)
+		}
+	})
+}
+
+// failing is a Store that fails.
+type failing func() error
+
+func (f failing) Take(context.Context, []store.Charge, []store.State) (bool, error) {
+	return false, f()
 }
 
 // degraded is a Store whose answers are a stand-in's.

@@ -94,7 +94,7 @@ func TestRedisErrorsAreObservedAndLogged(t *testing.T) {
 			server.Do(f.cause...)
 			w := get(l.Limit(p)(okHandler))
 			server.Do(f.end...)
-			if w.Code != 200 || !redis.HasErrorPrefix(o.last.Err, f.name) || !o.last.Decision.Allowed {
+			if w.Code != 200 || !redis.HasErrorPrefix(o.last.Err, f.name) || !o.last.Allowed {
 				t.Errorf("%d, event %+v", w.Code, o.last)
 			}
 			if !strings.Contains(o.log.String(), f.name) {

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"sync/atomic"
 
@@ -18,7 +19,8 @@ type Policy struct {
 
 	// Key finds whom a request counts for. Required, except for Take, Peek, Refund and Reset, which
 	// are told the key. If it returns ErrNoKey, or an empty key, the request is answered 403 unless
-	// Optional is set. Any other error is handled as a failure of the store.
+	// Optional is set. After any other error the policy cannot apply: it is left out, or with
+	// FailClosed the request is answered 503.
 	Key KeyFunc
 
 	// Limit is how much each key is allowed. Required, unless LimitFunc never returns the zero Limit.
@@ -26,13 +28,12 @@ type Policy struct {
 
 	// LimitFunc, if set, chooses the limit of a request, by the tier of its member for example. The
 	// zero Limit stands for Policy.Limit, and Unlimited exempts the request. A key whose limit changes
-	// keeps the tokens it has left, up to the new burst. A malformed Limit is handled as a failure of
-	// the store. Take and its kin do not call it.
+	// keeps the tokens it has left, up to the new burst. A malformed Limit is handled like an error of
+	// Key. Take and its kin do not call it.
 	LimitFunc func(*http.Request) Limit
 
-	// Cost, if set, is how many tokens a request takes; default 1. A cost of 0 is always allowed; one
-	// above the burst never is. A negative one is handled as a failure of the store: a request must
-	// not refund itself.
+	// Cost, if set, is how many tokens a request takes; default 1. A cost of 0 is always allowed. One
+	// above the burst never is, nor is a negative one: a request must not refund itself.
 	Cost func(*http.Request) int64
 
 	// Optional lets requests through for which Key finds none. Other policies still apply to them.
@@ -43,7 +44,8 @@ type Policy struct {
 	FailClosed bool
 
 	// Shadow measures without effect: the policy is evaluated and charged along with the others and
-	// reported in Event and Decision, but denies nothing and appears in no header.
+	// reported in Event and Decision, but denies nothing and appears in no header. It shares the call
+	// of the Store with the others, though, and so its failure.
 	Shadow bool
 }
 
@@ -66,8 +68,12 @@ func compile(field string, policies []Policy, needKey bool) ([]*policy, error) {
 	compiled := make([]*policy, len(policies))
 	names := make(map[string]int)
 	for i, p := range policies {
+		name := field
+		if needKey {
+			name = fmt.Sprintf("%s[%d]", field, i)
+		}
 		fault := func(format string, args ...any) {
-			faults = append(faults, fmt.Errorf("%s[%d] (%q): "+format, append([]any{field, i, p.Name}, args...)...))
+			faults = append(faults, fmt.Errorf("%s (%q): "+format, append([]any{name, p.Name}, args...)...))
 		}
 		if !validName(p.Name) {
 			fault(`Name: must be 1 to 63 letters, digits or any of "-._/:"`)
@@ -152,13 +158,13 @@ func (p *policy) tier(l Limit) (store.Limit, error) {
 }
 
 // costOf returns the tokens that r takes.
-func (p *policy) costOf(r *http.Request) (int64, error) {
+func (p *policy) costOf(r *http.Request) int64 {
 	if p.Cost == nil {
-		return 1, nil
+		return 1
 	}
 	cost := p.Cost(r)
 	if cost < 0 {
-		return 0, fmt.Errorf("policy %q: Cost returned %d: must be 0 or more", p.Name, cost)
+		return math.MaxInt64 // never allowed
 	}
-	return cost, nil
+	return cost
 }

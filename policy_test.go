@@ -220,8 +220,6 @@ func TestFailingPolicies(t *testing.T) {
 		{"A tier that does not fit", tier(ratelimit.Every(30 * 24 * time.Hour).WithBurst(10_000)), []string{"LimitFunc", "Burst 10000"}},
 		{"A tier that is nearly unlimited", tier(ratelimit.Unlimited.WithBurst(1)), []string{"LimitFunc", "Rate"}},
 		{"No tier and no limit", zeroTier, []string{"LimitFunc returned 0/0s"}},
-		{"A negative cost", cost(-1), []string{"Cost returned -1: must"}},
-		{"The most negative cost", cost(math.MinInt64), []string{"Cost returned -9223372036854775808"}},
 		{"A KeyFunc that fails", with(func(p *ratelimit.Policy) { p.Key = finds("ip:192.0.2.1", errors.New("the directory is away")) }), []string{"the directory is away"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -12,10 +12,12 @@ import (
 
 // Check decides about r by policies, or by Config.Policies if there are none, and charges it, but answers
 // nothing: for routers with their own idea of middleware, and for handlers that know more than the request
-// tells. Skip and preflights are not its business.
+// tells. Skip and preflights are not its business. The policies are checked anew at each call, which Limit
+// does once.
 //
-// An error says why nothing could be decided: it wraps ErrNoKey, it is that of the Store, of a KeyFunc or
-// of r's context, or it names what is wrong with a policy. Decision.Allowed is then what Handler would do.
+// An error says why nothing could be decided, or not about every policy: it wraps ErrNoKey, it is that of
+// the Store, of a KeyFunc or of r's context, or it names what is wrong with a policy. Decision.Allowed is
+// then what Handler would do.
 func (l *Limiter) Check(r *http.Request, policies ...Policy) (Decision, error) {
 	compiled := l.policies
 	if len(policies) > 0 {
@@ -45,8 +47,8 @@ func (l *Limiter) Take(ctx context.Context, p Policy, key string, cost int64) (R
 	return l.charge(ctx, "Take", p, key, cost)
 }
 
-// Peek returns the state of key's bucket of p and takes nothing. It is always Allowed: look at Remaining.
-// Arguments and errors are as for Take.
+// Peek returns the state of key's bucket of p and takes nothing. It is always Allowed, and never to be
+// retried: look at Remaining and ResetAfter. Arguments and errors are as for Take.
 func (l *Limiter) Peek(ctx context.Context, p Policy, key string) (Result, error) {
 	return l.charge(ctx, "Peek", p, key, 0)
 }
@@ -87,7 +89,7 @@ func (l *Limiter) charge(ctx context.Context, name string, p Policy, key string,
 		Shadow: p.Shadow,
 	})
 	x := newExchange(ctx, l.timeout)
-	if err := l.take(x, c, l.start()); err != nil {
+	if err := l.take(x, c, nil, l.start()); err != nil {
 		return Result{Policy: p.Name, Key: key, Limit: p.Limit, Cost: cost, Shadow: p.Shadow, State: store.State{Allowed: x.decision.Allowed}}, err
 	}
 	return x.decision.Results[len(x.decision.Results)-1], nil

@@ -72,7 +72,7 @@ func TestTakeRefusesWrongArguments(t *testing.T) {
 
 func TestTakeWithAFailedStoreAndAnEndedContext(t *testing.T) {
 	failure := errors.New("away")
-	l := newLimiter(t, ratelimit.Config{Store: broken{failure}, Logger: slog.New(slog.DiscardHandler)})
+	l := newLimiter(t, ratelimit.Config{Store: failing(func() error { return failure }), Logger: slog.New(slog.DiscardHandler)})
 	p := ratelimit.Policy{Name: "jobs", Limit: ratelimit.PerMinute(60)}
 	if r, err := l.Take(t.Context(), p, "k", 1); !r.Allowed || !errors.Is(err, failure) {
 		t.Errorf("open: %+v, %v", r, err)

@@ -27,8 +27,8 @@ type Store interface {
 	// token. It is carried out at most once, and not at all if ctx had ended before it left.
 	//
 	// err means that the store failed or that Validate refused the call, never that a bucket was empty;
-	// ok is then false and states mean nothing. Take returns soon after ctx ends, whatever the store
-	// behind it does. An error that is ctx.Err() says nothing of the store.
+	// ok is then false and states mean nothing. Take returns by ctx's deadline, whatever the store behind
+	// it does, and then wraps ctx's error. Neither charges nor states are touched after it has returned.
 	Take(ctx context.Context, charges []Charge, states []State) (ok bool, err error)
 }
 

@@ -63,7 +63,9 @@ func NewLimit(rate int64, per time.Duration, burst int64) (Limit, error) {
 
 	exact := MaxCredits / l.Unit
 	rounded := min(MaxCredits/(minUnit+1), mulDiv(l.Refill, MaxCredits, l.Unit))
-	if most := min(max(exact, rounded), mulDiv(MaxFill, l.Refill, l.Unit)); burst > most {
+	if most := min(max(exact, rounded), mulDiv(MaxFill, l.Refill, l.Unit)); most == 0 {
+		return Limit{}, fmt.Errorf("Per %v: too long for a rate of %d: a token must come within 71 years", per, rate)
+	} else if burst > most {
 		return Limit{}, fmt.Errorf("Burst %d: does not fit a rate of %d per %v: must be at most %d", burst, rate, per, most)
 	}
 	if burst > exact {
