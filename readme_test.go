@@ -3,11 +3,32 @@ package ratelimit_test
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
+
+// The program of the README compiles.
+func TestTheReadmesProgram(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, program, found := strings.Cut(string(readme), "```go\npackage main")
+	program, _, ends := strings.Cut(program, "```")
+	if !found || !ends {
+		t.Fatal("README.md has no program")
+	}
+	file := filepath.Join(t.TempDir(), "main.go")
+	if err := os.WriteFile(file, []byte("package main"+program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "vet", file).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
 
 // Every test that the README names as proof is there.
 func TestTheReadmeNamesTestsThatExist(t *testing.T) {

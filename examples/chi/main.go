@@ -25,6 +25,7 @@ func main() {
 		if err != nil {
 			log.Fatal(err)
 		}
+		options.ContextTimeoutEnabled = true // see redisstore.Client
 		buckets = redisstore.New(redis.NewClient(options), redisstore.Config{})
 	}
 	secret := os.Getenv("JWT_SECRET")

@@ -25,11 +25,17 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
+	switch err := run(ctx, os.Args[1:], os.Stdout); {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errUsage): // which the flag package has printed
+		os.Exit(2)
+	default:
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(1)
 	}
 }
+
+var errUsage = errors.New("wrong usage")
 
 // run serves until ctx ends.
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -37,8 +43,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	addr := flags.String("addr", "127.0.0.1:8080", "`address` to listen on")
 	redisURL := flags.String("redis", "", "`URL` of a Redis, as redis://host:port/db (default: an embedded one)")
 	proxies := flags.String("trusted-proxies", "", "networks of proxies whose X-Forwarded-For is believed, as `CIDR,…`")
-	if err := flags.Parse(args); err != nil {
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
 		return err
+	case err != nil:
+		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
@@ -61,7 +70,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	base := "http://" + listener.Addr().String()
+	base := "http://" + reachable(listener.Addr())
 	fmt.Fprintf(out, "Buckets:   %s\n", uses)
 	fmt.Fprintf(out, "Client IP: %s\n", describeTrust(trusted))
 	fmt.Fprintf(out, "Listening: %s\n\nTry:\n", base)
@@ -76,6 +85,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		fmt.Fprintf(out, "  "+line+"\n", base)
 	}
 	return serve(ctx, &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}, listener)
+}
+
+// reachable returns an address to try with curl, also if addr is all of the machine's.
+func reachable(addr net.Addr) string {
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return fmt.Sprintf("127.0.0.1:%d", tcp.Port)
+	}
+	return addr.String()
 }
 
 // serve serves until ctx ends, and then finishes the requests that have begun.
@@ -99,8 +116,8 @@ func parsePrefixes(list string) ([]netip.Prefix, error) {
 	var prefixes []netip.Prefix
 	for text := range strings.SplitSeq(list, ",") {
 		p, err := netip.ParsePrefix(strings.TrimSpace(text))
-		if err != nil {
-			return nil, err
+		if err != nil || p.Addr().Is4In6() {
+			return nil, fmt.Errorf("%q: must be like 10.0.0.0/8 or 2001:db8::/32", text)
 		}
 		prefixes = append(prefixes, p)
 	}

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The README's transcript is what one gets, but for the times.
@@ -21,7 +22,27 @@ func TestReadmeTranscript(t *testing.T) {
 	}
 	transcript = "$ curl -i http://127.0.0.1:8080/hello\n" + transcript
 
-	base, _ := start(t)
+	times := regexp.MustCompile(`(Date: |Reset: ).*`)
+	plain := func(s string) string {
+		return strings.TrimSpace(times.ReplaceAllString(strings.ReplaceAll(s, "\r", ""), "$1…"))
+	}
+	var got string
+	for range 5 {
+		base, _ := start(t)
+		begin := time.Now()
+		if got = replay(t, transcript, base); plain(got) == plain(transcript) {
+			return
+		}
+		if time.Since(begin) < time.Second {
+			break // it was not for a token that came meanwhile
+		}
+	}
+	t.Errorf("got\n%s\n\nthe README says\n%s", plain(got), plain(transcript))
+}
+
+// replay runs the commands of a transcript and returns them with what they print.
+func replay(t *testing.T, transcript, base string) string {
+	t.Helper()
 	var got strings.Builder
 	for line := range strings.Lines(transcript) {
 		command, ok := strings.CutPrefix(line, "$ ")
@@ -36,11 +57,5 @@ func TestReadmeTranscript(t *testing.T) {
 		}
 		got.Write(out)
 	}
-	times := regexp.MustCompile(`(Date: |Reset: ).*`)
-	plain := func(s string) string {
-		return strings.TrimSpace(times.ReplaceAllString(strings.ReplaceAll(s, "\r", ""), "$1…"))
-	}
-	if plain(got.String()) != plain(transcript) {
-		t.Errorf("got\n%s\n\nthe README says\n%s", plain(got.String()), plain(transcript))
-	}
+	return got.String()
 }

@@ -16,8 +16,9 @@ func openRedis(ctx context.Context, url string) (client *redis.Client, uses stri
 	}
 	options, err := redis.ParseURL(url)
 	if err != nil {
-		return nil, "", nil, fmt.Errorf("-redis: %w", err)
+		return nil, "", nil, fmt.Errorf("-redis: must be like redis://host:port/db: %w", err)
 	}
+	options.ContextTimeoutEnabled = true // see redisstore.Client
 	client = redis.NewClient(options)
 	uses = fmt.Sprintf("Redis at %s, database %d", options.Addr, options.DB)
 	ctx, cancel := context.WithTimeout(ctx, time.Second)

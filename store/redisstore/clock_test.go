@@ -339,3 +339,49 @@ func TestTheHashOfABucket(t *testing.T) {
 		t.Errorf("the hash is %v, want %v", got, want)
 	}
 }
+
+// On the server's own clock, which cannot be moved, so this one takes its time.
+func TestRetryAfterByTheServersClock(t *testing.T) {
+	s := redisstore.New(redistest.Start(t).Client(), redisstore.Config{})
+	early := 0
+	for i := range 5 {
+		c := store.Charge{Policy: "p", Key: fmt.Sprint("k", i), Limit: limit(t, 7, time.Second, 1), Cost: 1}
+		take(t, s, c)
+		begin := time.Now()
+		state := take(t, s, c)
+		denied := time.Now()
+		time.Sleep(state.RetryAfter - 10*time.Millisecond)
+		again := take(t, s, c)
+		if time.Since(begin) < state.RetryAfter-time.Millisecond { // unless this process was held up
+			if early++; again.Allowed {
+				t.Errorf("allowed a millisecond or more before the RetryAfter of %v", state.RetryAfter)
+			}
+		}
+		if !again.Allowed {
+			time.Sleep(time.Until(denied.Add(state.RetryAfter)))
+			if state := take(t, s, c); !state.Allowed {
+				t.Errorf("denied after RetryAfter: %+v", state)
+			}
+		}
+	}
+	t.Logf("%d of 5 were early enough to tell", early)
+}
+
+func TestAKeyOnARealServerExpiresNoSoonerThanItIsFull(t *testing.T) {
+	client := redistest.Start(t).Client()
+	s := redisstore.New(client, redisstore.Config{})
+	for burst := int64(1); burst <= 4; burst++ {
+		c := store.Charge{Policy: "p", Key: fmt.Sprint("k", burst), Limit: limit(t, 20, time.Second, burst), Cost: burst}
+		begin := time.Now() // before the charge, so that what passes since is at least what it measures
+		state := take(t, s, c)
+		for client.Exists(t.Context(), "ratelimit:{"+c.Key+"}:p").Val() == 1 {
+			if time.Since(begin) > 10*time.Second {
+				t.Fatalf("burst %d: still there", burst)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if passed := time.Since(begin); passed < state.ResetAfter {
+			t.Errorf("burst %d: gone after %v, and full after %v only", burst, passed, state.ResetAfter)
+		}
+	}
+}

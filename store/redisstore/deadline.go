@@ -11,8 +11,7 @@ import (
 
 // timely returns a client that obeys the deadlines of contexts on the wire, which go-redis does only if it
 // was made so (ContextTimeoutEnabled), and whether it is one. Of a *redis.Client it makes such a one, on
-// the same connections. Other clients that were not made so can only be waited for apart from the caller,
-// which costs two changes of goroutine a call.
+// the same connections. Others that were not made so can only be waited for apart from the caller.
 func timely(client Client) (Client, bool) {
 	switch c := client.(type) {
 	case *redis.Client:

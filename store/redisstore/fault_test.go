@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -132,25 +133,73 @@ func TestALostReplyChargesOnce(t *testing.T) {
 	}
 }
 
-func TestATakeEndsWithItsContextWhateverTheClientsTimeouts(t *testing.T) {
+// clients are all that a Store may be on, at addr, with timeouts of 5 s and more.
+func clients(t *testing.T, addr string) map[string]redisstore.Client {
+	plain := redis.NewClient(&redis.Options{Addr: addr})
+	timely := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": addr}, HeartbeatFrequency: time.Hour})
+	timelyRing := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": addr}, HeartbeatFrequency: time.Hour, ContextTimeoutEnabled: true})
+	foreign := struct{ redisstore.Client }{redis.NewClient(&redis.Options{Addr: addr})}
+	t.Cleanup(func() {
+		plain.Close()
+		timely.Close()
+		ring.Close()
+		timelyRing.Close()
+		foreign.Client.(*redis.Client).Close()
+	})
+	return map[string]redisstore.Client{
+		"a client": plain, "a client with ContextTimeoutEnabled": timely,
+		"a ring": ring, "a ring with ContextTimeoutEnabled": timelyRing, "a client of another type": foreign,
+	}
+}
+
+func TestATakeEndsByItsDeadlineWhateverTheClientsTimeouts(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
-	s := redisstore.New(server.ClientOptions(func(o *redis.Options) { o.Addr = proxy.Addr() }), redisstore.Config{})
-	fresh := redisstore.New(server.ClientOptions(func(o *redis.Options) { o.Addr = proxy.Addr() }), redisstore.Config{})
-	take(t, s, charge(t, "k"))
-	proxy.BlackHole()
-	for name, s := range map[string]store.Store{"on an open connection": s, "on a new connection": fresh} {
-		t.Run(name, func(t *testing.T) {
-			begin := time.Now()
-			ok, err := try(s, charge(t, "k"))
-			if ok || !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("ok %t, error %v, want the deadline's", ok, err)
-			}
-			// The client alone would need 5 s.
-			if took := time.Since(begin); took > 2*time.Second {
-				t.Errorf("took %v of 100 ms", took)
-			}
-		})
+	for _, connected := range []bool{true, false} {
+		proxy.Pass()
+		for name, client := range clients(t, proxy.Addr()) {
+			t.Run(fmt.Sprintf("%s, connected: %t", name, connected), func(t *testing.T) {
+				s := redisstore.New(client, redisstore.Config{})
+				proxy.Pass()
+				if connected {
+					take(t, s, charge(t, "k"))
+				}
+				proxy.BlackHole()
+				begin := time.Now()
+				ok, err := try(s, charge(t, "k"))
+				if ok || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("ok %t, error %v, want the deadline's", ok, err)
+				}
+				if took := time.Since(begin); took < 100*time.Millisecond || took > 2*time.Second {
+					t.Errorf("took %v of 100 ms", took)
+				}
+			})
+		}
+	}
+}
+
+// A hook notes the commands that it sees.
+type hook struct{ commands []string }
+
+func (h *hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.commands = append(h.commands, cmd.Name())
+		return next(ctx, cmd)
+	}
+}
+func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func TestHooksOfAClientWithContextTimeoutEnabledSeeItsCommands(t *testing.T) {
+	client := redistest.Start(t).ClientOptions(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+	var h hook
+	client.AddHook(&h)
+	take(t, redisstore.New(client, redisstore.Config{}), charge(t, "k"))
+	if !slices.Contains(h.commands, "evalsha") || !slices.Contains(h.commands, "eval") {
+		t.Errorf("the hook saw %v, want EVALSHA of a script that the server does not know yet, and EVAL", h.commands)
 	}
 }
 

@@ -25,8 +25,13 @@ import (
 )
 
 // A Client runs a command: *redis.Client (also one of NewFailoverClient), *redis.ClusterClient and
-// *redis.Ring do. Its own timeouts and retries do not matter here: a Take ends with its context, and is
-// never sent again once Redis may have seen it.
+// *redis.Ring do. Its own timeouts and retries do not matter here: a Take ends by its context's deadline,
+// and is never sent again once Redis may have seen it.
+//
+// Make it with ContextTimeoutEnabled if you can, which lets it obey that deadline by itself. A
+// *redis.Client without is used through a copy that shares its connections but not its hooks, so that
+// tracing and metrics added by AddHook do not see a Store's commands; other clients cost two changes of
+// goroutine a call.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
