@@ -312,13 +312,6 @@ func TestWithoutAKey(t *testing.T) {
 	}
 }
 
-// broken is a Store that fails.
-type broken struct{ err error }
-
-func (b broken) Take(context.Context, []store.Charge, []store.State) (bool, error) {
-	return false, b.err
-}
-
 func TestAFailedStore(t *testing.T) {
 	var logged bytes.Buffer
 	var seen []*ratelimit.Event

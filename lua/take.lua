@@ -8,7 +8,7 @@
 --   tokens       what it holds, in credits; below zero while tokens are reserved that are still to come
 --   unit         how many credits one token is worth, so that tokens/unit is the number of tokens
 --   last_refill  when it was last charged, in microseconds of Unix time
---   expires      when its TTL runs out, likewise; 0 if that is unknown
+--   expires      before which its TTL does not run out, likewise; 0 if that is unknown, to set it anew
 -- A bucket that is not there is full. So a key may expire once its bucket has had the time to refill.
 --
 -- KEYS  one key a charge, in the order of the charges. A key may appear in many calls, but once in each.
@@ -56,7 +56,7 @@ end
 local function rescale(tokens, from, to)
   local whole = floor(tokens / from)
   local part, result = tokens - whole * from, 0
-  if part * to <= 9007199254740992 then
+  if part * to < 9007199254740992 then
     result = floor(part * to / from)
   else
     -- The product does not fit a double: multiply and divide together, a bit of `to` at a time.
@@ -137,7 +137,7 @@ while ARGV[at] do
         -- time to full means that the clock was set back, as after a failover: without this the bucket
         -- would be frozen until then. Only our own clock can tell.
         last = now
-        bucket.last, bucket.changed = now, true
+        bucket.last, bucket.expires, bucket.changed = now, 0, true
       end
     end
 
@@ -148,9 +148,6 @@ while ARGV[at] do
         fits = 0
       elseif count > 1 then
         fits = floor((tokens + term.debt) / need)
-        if fits > count then
-          fits = count
-        end
       end
     end
     if fits < granted and not term.shadow then
@@ -169,7 +166,7 @@ while ARGV[at] do
     if left > term.capacity then
       left = term.capacity
     end
-    if left ~= bucket.now_tokens then -- a call that changes nothing writes nothing
+    if left ~= bucket.now_tokens then -- what changes nothing writes nothing
       bucket.tokens, bucket.last, bucket.term, bucket.changed = left, bucket.now_last, term, true
       if bucket.unit ~= term.unit then
         bucket.unit, bucket.expires = term.unit, 0 -- new, or under another limit: everything is written
@@ -190,15 +187,22 @@ local integer = string.format('%d', 4503599627370497) == '4503599627370497' and 
 for key, bucket in pairs(buckets) do
   if bucket.changed then
     local tokens, last, term = format(integer, bucket.tokens), format(integer, bucket.last), bucket.term
-    if not term or server_clock and bucket.expires - now >= (term.capacity - bucket.tokens) / term.refill then
+    if not term then -- it was only anchored anew
+      call('HSET', key, 'last_refill', last, 'expires', 0)
+    elseif server_clock and bucket.expires - bucket.last >= (term.capacity - bucket.tokens) / term.refill then
       call('HSET', key, 'tokens', tokens, 'last_refill', last)
     else
-      -- Twice the time to full holds for one such time: until then no charge has to come back here. A
-      -- caller's clock is not the one that TTLs run by, so under it nothing is relied on for later.
+      -- Twice the time to full holds for one such time: until then no charge has to come back here. It
+      -- counts from the last refill, which is ahead of a clock that was set back a little. A caller's
+      -- clock is not the one that TTLs run by, so under it nothing is relied on for later.
       local fill = ceil(term.capacity / term.refill)
       local missing = ceil((term.capacity - bucket.tokens) / term.refill)
       local ttl = fill + (missing > fill and missing or fill)
-      local expires = server_clock and now + ttl or 0
+      local expires = 0
+      if server_clock then
+        expires = bucket.last + ttl
+        ttl = expires - now
+      end
       call('HSET', key, 'tokens', tokens, 'unit', bucket.unit, 'last_refill', last, 'expires', expires)
       call('PEXPIRE', key, ceil(ttl / 1000) + 1)
     end

@@ -110,7 +110,7 @@ func NewLimit(rate int64, per time.Duration, burst int64) (Limit, error) {
 var ErrInvalidCall = errors.New("store: invalid call")
 
 // Validate reports what is wrong with a call, as an error that wraps ErrInvalidCall: no charges, fewer
-// states than charges, an empty name or key, a Limit that NewLimit did not make, or two charges of one
+// states than charges, an empty name or key, a Limit that cannot be of NewLimit, or two charges of one
 // bucket. Every Store calls it first.
 func Validate(charges []Charge, states []State) error {
 	if len(charges) == 0 || len(states) < len(charges) {

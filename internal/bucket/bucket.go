@@ -10,7 +10,7 @@ const Never = -1
 type Bucket struct {
 	Tokens     int64 // in credits of Unit a token; below zero in debt
 	Unit       int64 // of the Limit it was last charged under; 0 in the zero value
-	LastRefill int64 // the latest time it was charged, in microseconds
+	LastRefill int64 // the latest time that a charge of it has seen, in microseconds
 }
 
 // Advance returns b as it stands at now under l, refilled for the time since LastRefill. LastRefill

@@ -36,7 +36,7 @@ type Config struct {
 	MaxKeys int
 
 	// Clock tells the time. Default: the machine's monotonic clock. Time that goes backwards neither
-	// grants nor drains tokens.
+	// grants nor drains tokens, but a bucket that was full before, and forgotten, is full then too.
 	Clock func() time.Time
 }
 

@@ -10,6 +10,9 @@ func (s *Store) sweepLater() {
 
 // sweep forgets the buckets that are full by now.
 func (s *Store) sweep() {
+	if s.closed.Load() {
+		return
+	}
 	s.sweeping.Store(false)
 	now := s.now()
 	kept := 0

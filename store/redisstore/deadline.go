@@ -9,25 +9,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// timely returns a client that obeys the deadlines of contexts on the wire, which go-redis does only if it
-// was made so (ContextTimeoutEnabled), and whether it is one. Of a *redis.Client it makes such a one, on
-// the same connections. Others that were not made so can only be waited for apart from the caller.
-func timely(client Client) (Client, bool) {
+// timely reports whether client ends a command by the deadline of its context, which go-redis does only if
+// it was made so, and only if it has timeouts at all. Others can only be waited for apart from the caller.
+func timely(client Client) bool {
 	switch c := client.(type) {
 	case *redis.Client:
-		options := c.Options()
-		if options.ContextTimeoutEnabled {
-			return c, true
-		}
-		own := c.WithTimeout(options.ReadTimeout)
-		own.Options().ContextTimeoutEnabled = true // the copy's, which nobody has used yet
-		return own, own.Options().ContextTimeoutEnabled
+		o := c.Options()
+		return o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0
 	case *redis.ClusterClient:
-		return c, c.Options().ContextTimeoutEnabled
+		o := c.Options()
+		return o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0
 	case *redis.Ring:
-		return c, c.Options().ContextTimeoutEnabled
+		o := c.Options()
+		return o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0
 	default:
-		return c, false
+		return false
 	}
 }
 
@@ -50,10 +46,10 @@ func (s *Store) callApart(ctx context.Context, args []any) ([]int64, error) {
 	}
 }
 
-// ended reports whether err only says that ctx ended. The connection may notice its deadline a little
-// before ctx does.
+// ended reports whether err says that ctx ended. A connection may notice its deadline a little before ctx
+// does.
 func ended(ctx context.Context, err error) bool {
-	if ctx.Err() != nil {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return true
 	}
 	deadline, limited := ctx.Deadline()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -120,6 +121,14 @@ func TestALostReplyChargesOnce(t *testing.T) {
 	s := redisstore.New(server.ClientOptions(func(o *redis.Options) {
 		o.Addr, o.ReadTimeout, o.MaxRetries = proxy.Addr(), 20*time.Millisecond, 10
 	}), redisstore.Config{})
+	// It would do so on another connection, which must be there: to make one takes replies, too.
+	proxy.Delay(10 * time.Millisecond)
+	var warm sync.WaitGroup
+	for range 8 {
+		warm.Go(func() { try(s, charge(t, "other")) })
+	}
+	warm.Wait()
+	proxy.Pass()
 	take(t, s, charge(t, "k"))
 	proxy.DropReplies()
 	if ok, err := try(s, charge(t, "k")); ok || err == nil {
@@ -133,23 +142,26 @@ func TestALostReplyChargesOnce(t *testing.T) {
 	}
 }
 
-// clients are all that a Store may be on, at addr, with timeouts of 5 s and more.
+// clients are all that a Store may be on, at addr, with timeouts of 5 s or none.
 func clients(t *testing.T, addr string) map[string]redisstore.Client {
 	plain := redis.NewClient(&redis.Options{Addr: addr})
 	timely := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": addr}, HeartbeatFrequency: time.Hour})
 	timelyRing := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": addr}, HeartbeatFrequency: time.Hour, ContextTimeoutEnabled: true})
+	endless := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, ReadTimeout: -2})
 	foreign := struct{ redisstore.Client }{redis.NewClient(&redis.Options{Addr: addr})}
 	t.Cleanup(func() {
 		plain.Close()
 		timely.Close()
 		ring.Close()
 		timelyRing.Close()
+		endless.Close()
 		foreign.Client.(*redis.Client).Close()
 	})
 	return map[string]redisstore.Client{
 		"a client": plain, "a client with ContextTimeoutEnabled": timely,
 		"a ring": ring, "a ring with ContextTimeoutEnabled": timelyRing, "a client of another type": foreign,
+		"a client without a ReadTimeout": endless,
 	}
 }
 

@@ -7,6 +7,8 @@
 // A minimal ACL for the default Config is
 //
 //	ACL SETUSER limiter on >secret ~ratelimit:* -@all +evalsha +eval +time +hmget +hset +pexpire
+//
+// With less, calls fail; without pexpire they do so after buckets were charged, and those keep no TTL.
 package redisstore
 
 import (
@@ -25,13 +27,11 @@ import (
 )
 
 // A Client runs a command: *redis.Client (also one of NewFailoverClient), *redis.ClusterClient and
-// *redis.Ring do. Its own timeouts and retries do not matter here: a Take ends by its context's deadline,
-// and is never sent again once Redis may have seen it.
+// *redis.Ring do. A Take ends by its context's deadline whatever the client's timeouts are, if those do not
+// end it sooner, and is never sent again once Redis may have seen it, whatever its retries.
 //
-// Make it with ContextTimeoutEnabled if you can, which lets it obey that deadline by itself. A
-// *redis.Client without is used through a copy that shares its connections but not its hooks, so that
-// tracing and metrics added by AddHook do not see a Store's commands; other clients cost two changes of
-// goroutine a call.
+// Make it with ContextTimeoutEnabled if you can, which lets it obey that deadline by itself. Without, and
+// with a ReadTimeout or WriteTimeout of -2, a call is waited for in a goroutine of its own.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
@@ -49,7 +49,8 @@ type Config struct {
 	// Clock, if set, is used instead of Redis's own, for services that refuse TIME in scripts. Limits
 	// are then as exact as the clocks of all replicas agree: a clock that is ahead is granted the
 	// difference once, and until the others reach it they are granted nothing new, though for no longer
-	// than twice the time to full. Time that goes backwards neither grants nor drains tokens.
+	// than twice the time to full. Time that goes backwards neither grants nor drains tokens. All Stores
+	// of a prefix must go by the same: Redis's clock, or their own.
 	Clock func() time.Time
 }
 
@@ -77,9 +78,7 @@ func New(client Client, cfg Config) *Store {
 	if cfg.Secret != nil && len(cfg.Secret) == 0 {
 		panic("redisstore: New: Config.Secret is empty: must be nil, or nobody's identity would be kept secret")
 	}
-	s := &Store{prefix: prefix, secret: bytes.Clone(cfg.Secret), clock: cfg.Clock}
-	s.client, s.timely = timely(client)
-	return s
+	return &Store{client: client, timely: timely(client), prefix: prefix, secret: bytes.Clone(cfg.Secret), clock: cfg.Clock}
 }
 
 // Take implements store.Store with one script call. An error is a Redis error (redis.Error), one of the
@@ -167,7 +166,6 @@ func (s *Store) call(ctx context.Context, args []any) ([]int64, error) {
 
 func (s *Store) eval(ctx context.Context, command, script string, args []any) ([]int64, error) {
 	cmd := once{redis.NewCmd(ctx, append([]any{command, script}, args...)...)}
-	cmd.SetFirstKeyPos(3)
 	if err := s.client.Process(ctx, cmd); err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ var callRules = []rule{
 			r.deny(store.Charge{Policy: p[0], Key: p[1], Limit: limit, Cost: 1})
 		}
 	}},
-	{"the strings of a charge may change after the call", func(r *rig) {
+	{"what was given to a call is not kept", func(r *rig) {
 		c := store.Charge{Policy: "p", Key: "k1", Limit: r.limit(1, time.Hour, 1), Cost: 1}
 		charges := []store.Charge{c}
 		states := make([]store.State, 1)
@@ -60,17 +60,22 @@ var callRules = []rule{
 		noPolicy, noKey, noLimit, badLimit := good, good, good, good
 		noPolicy.Policy, noKey.Key, noLimit.Limit = "", "", store.Limit{}
 		badLimit.Limit.Capacity = 1 << 60
+		thin, fast := good, good
+		thin.Limit.Capacity = thin.Limit.Unit - 1
+		fast.Limit.Refill = fast.Limit.Capacity + 1
 		for name, call := range map[string]struct {
 			charges []store.Charge
 			states  int
 		}{
-			"no charges":       {nil, 1},
-			"too few states":   {[]store.Charge{good, {Policy: "q", Key: "k", Limit: good.Limit}}, 1},
-			"an empty policy":  {[]store.Charge{good, noPolicy}, 2},
-			"an empty key":     {[]store.Charge{good, noKey}, 2},
-			"no limit":         {[]store.Charge{noLimit}, 1},
-			"an invalid limit": {[]store.Charge{badLimit}, 1},
-			"one bucket twice": {[]store.Charge{good, good}, 2},
+			"no charges":        {nil, 1},
+			"too few states":    {[]store.Charge{good, {Policy: "q", Key: "k", Limit: good.Limit}}, 1},
+			"an empty policy":   {[]store.Charge{good, noPolicy}, 2},
+			"an empty key":      {[]store.Charge{good, noKey}, 2},
+			"no limit":          {[]store.Charge{noLimit}, 1},
+			"an invalid limit":  {[]store.Charge{badLimit}, 1},
+			"less than a token": {[]store.Charge{thin}, 1},
+			"fuller than full":  {[]store.Charge{fast}, 1},
+			"one bucket twice":  {[]store.Charge{good, good}, 2},
 		} {
 			ok, err := r.store.Take(context.Background(), call.charges, make([]store.State, call.states))
 			if ok || !errors.Is(err, store.ErrInvalidCall) {
