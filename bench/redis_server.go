@@ -58,8 +58,10 @@ func (s *redisServer) stop() {
 	s.process.Wait()
 }
 
-// client returns a client as most make it.
-func (s *redisServer) client() *redis.Client { return redis.NewClient(&redis.Options{Addr: s.address}) }
+// client returns a client as the README makes it, for both sides.
+func (s *redisServer) client() *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: s.address, ContextTimeoutEnabled: true})
+}
 
 // redisUsage is what a server has used up since its start.
 type redisUsage struct {

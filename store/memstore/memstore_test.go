@@ -94,10 +94,52 @@ func TestTheBucketNearestToFullMakesRoom(t *testing.T) {
 	want("c", 100)
 	want("d", 5)
 
+	// Nearest is by what is true now, not by when it was kept: f, g and h drift away from full.
+	take(t, s, charge(t, "e", -39))
+	take(t, s, charge(t, "a", -40))
+	take(t, s, charge(t, "e", 59))
+	take(t, s, charge(t, "g", 50)) // a was nearest, at 10 from full
+	want("a", 100)
+	want("e", 40)
+
 	// A peek and a charge that is denied need no room.
 	take(t, s, charge(t, "g", 0))
 	take(t, s, charge(t, "h", 101))
-	want("a", 50)
+	want("e", 40)
+	want("g", 50)
+}
+
+// Other limits and refunds may make a bucket full sooner than its deadline said.
+func TestDeadlinesAreNeverLate(t *testing.T) {
+	n := newNow()
+	s := memstore.New(memstore.Config{MaxKeys: 100, Clock: n.clock})
+	defer s.Close()
+	r := rand.New(rand.NewPCG(9, 0))
+	for range 20_000 {
+		charges := make([]store.Charge, 1+r.IntN(3))
+		for i := range charges {
+			charges[i] = charge(t, fmt.Sprint("k", r.IntN(150)), 1+r.Int64N(20)-5)
+			charges[i].Policy = fmt.Sprint("p", i)
+			limit, err := store.NewLimit(1+r.Int64N(3), time.Second, 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			charges[i].Limit = limit
+		}
+		if _, err := s.Take(context.Background(), charges, make([]store.State, len(charges))); err != nil {
+			t.Fatal(err)
+		}
+		if fault := s.Check(); fault != "" {
+			t.Fatal(fault)
+		}
+		n.Time = n.Add(time.Duration(r.IntN(100)) * time.Millisecond)
+		if r.IntN(50) == 0 {
+			s.Sweep()
+		}
+	}
+	if got := s.Len(); got > 100 {
+		t.Errorf("%d buckets, want at most 100", got)
+	}
 }
 
 func TestFullBucketsAreSwept(t *testing.T) {
@@ -138,6 +180,7 @@ func TestCloseStopsTheSweep(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
+		take(t, s, charge(t, "k", 1))
 		time.Sleep(time.Minute)
 		if got := s.Len(); got != 1 {
 			t.Errorf("%d buckets: swept after Close", got)
@@ -162,6 +205,9 @@ func TestBucketsAreNotLostAmongOthers(t *testing.T) {
 			spent[key]++
 		}
 		if step%10_000 == 0 {
+			if fault := s.Check(); fault != "" {
+				t.Fatal(fault)
+			}
 			s.Sweep()
 		}
 	}
@@ -238,6 +284,9 @@ func FuzzTable(f *testing.F) {
 			} else if spent[key] < 100 {
 				take(t, s, charge(t, key, 1))
 				spent[key]++
+			}
+			if fault := s.Check(); fault != "" {
+				t.Fatal(fault)
 			}
 		}
 		for b := range 50 {

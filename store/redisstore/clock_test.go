@@ -196,6 +196,25 @@ func TestAServerClockThatIsSetBackFreezesNoBucketAndGrantsNothing(t *testing.T) 
 	}
 }
 
+// Refilling goes on only when the clock has caught up with the last refill, and the TTL must last until then.
+func TestATTLOutlivesAClockThatIsSetBackALittle(t *testing.T) {
+	server, client := newMoving(t)
+	s := redisstore.New(client, redisstore.Config{})
+	c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 10, time.Second, 10), Cost: 1} // full after 1 s
+	take(t, s, c)
+	server.forward(1500 * time.Millisecond)
+	c.Cost = 5
+	take(t, s, c)
+	server.now = server.now.Add(-500 * time.Millisecond)
+	server.SetTime(server.now)
+	take(t, s, c)
+	server.forward(1002 * time.Millisecond) // of which the bucket was refilled for 502 ms
+	c.Cost = 0
+	if state := take(t, s, c); state.Remaining != 5 {
+		t.Errorf("%d remain, want 5", state.Remaining)
+	}
+}
+
 // On a real server, whose clock cannot be set, the bucket is moved instead.
 func TestABucketFromTheFutureIsAnchoredAnew(t *testing.T) {
 	server := redistest.Start(t)
@@ -211,6 +230,18 @@ func TestABucketFromTheFutureIsAnchoredAnew(t *testing.T) {
 	}
 	if at, err := client.HGet(t.Context(), key, "last_refill").Int64(); err != nil || at >= hours || at > time.Now().UnixMicro() {
 		t.Errorf("last_refill is %d, error %v, want now", at, err)
+	}
+	if expires := client.HGet(t.Context(), key, "expires").Val(); expires != "0" {
+		t.Errorf("expires is %s: the TTL of another clock is relied on", expires)
+	}
+	// Nor is it by a charge that anchors a bucket anew.
+	server.Do("HSET", key, "last_refill", hours, "expires", 2*hours, "tokens", 1_000_000*60)
+	server.Do("PEXPIRE", key, 10_000)
+	if state := take(t, s, c); !state.Allowed {
+		t.Errorf("%+v", state)
+	}
+	if ttl := client.PTTL(t.Context(), key).Val(); ttl < time.Minute {
+		t.Errorf("the TTL is %v, want the minute that the bucket takes to fill", ttl)
 	}
 	// By no more than the time to full it is not, and a callers' clock never does it.
 	seconds := time.Now().Add(50 * time.Second).UnixMicro()

@@ -1,0 +1,287 @@
+package lua_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/lua"
+)
+
+// A call is what the script is asked: count identical calls of some charges.
+type call struct {
+	count   int64
+	charges []charge
+}
+
+type charge struct {
+	key string
+	term
+}
+
+type term struct {
+	limit      bucket.Limit
+	need, debt int64
+	shadow     bool
+}
+
+// arguments returns the KEYS and ARGV of a script of these calls.
+func arguments(clock any, calls []call) (keys []string, args []any) {
+	numbers := make(map[term]int)
+	var terms, rest []any
+	for _, c := range calls {
+		rest = append(rest, c.count, len(c.charges))
+		for _, ch := range c.charges {
+			keys = append(keys, ch.key)
+			if numbers[ch.term] == 0 {
+				numbers[ch.term] = len(numbers) + 1
+				terms = append(terms, ch.limit.Unit, ch.limit.Refill, ch.limit.Capacity, ch.need, ch.debt, ch.shadow)
+			}
+			rest = append(rest, numbers[ch.term])
+		}
+	}
+	args = append([]any{clock, len(numbers)}, terms...)
+	return keys, append(args, rest...)
+}
+
+// model answers calls one by one, as internal/bucket says.
+type model struct {
+	buckets     map[string]bucket.Bucket
+	limits      map[string]bucket.Limit // of the last charge
+	serverClock bool
+	anchored    int
+}
+
+func (m *model) run(calls []call, now int64) (reply []int64) {
+	for _, c := range calls {
+		taken, left := make([]int64, len(c.charges)), make([]int64, len(c.charges))
+		for range c.count {
+			m.once(c.charges, now, taken, left)
+		}
+		for i := range taken {
+			reply = append(reply, taken[i], left[i])
+		}
+	}
+	return reply
+}
+
+func (m *model) once(charges []charge, now int64, taken, left []int64) {
+	found, fits, ok := make([]bucket.Bucket, len(charges)), make([]bool, len(charges)), true
+	for i, ch := range charges {
+		b, known := m.buckets[ch.key]
+		if known && m.serverClock {
+			if anchored := ch.limit.Reanchor(b, now); anchored != b {
+				m.anchored++
+				m.buckets[ch.key], b = anchored, anchored
+			}
+		}
+		found[i] = ch.limit.Advance(b, now)
+		fits[i] = ch.limit.Grants(found[i].Tokens, ch.need, ch.debt, 1) == 1
+		ok = ok && (fits[i] || ch.shadow)
+	}
+	for i, ch := range charges {
+		if ok && fits[i] {
+			taken[i]++
+			if after := ch.limit.Charge(found[i].Tokens, ch.need, 1); after != found[i].Tokens {
+				found[i].Tokens = after
+				m.buckets[ch.key], m.limits[ch.key] = found[i], ch.limit
+			}
+		}
+		left[i] = found[i].Tokens
+	}
+}
+
+// Many calls in one script, many of which are the same, are answered as each by itself would be, and leave
+// the same in Redis: with waits, shadows, refunds, changed limits, and clocks that go backwards.
+func TestABatchIsAnsweredAsItsCallsOneByOne(t *testing.T) {
+	client := redistest.Start(t).Client()
+	script := redis.NewScript(movable(t))
+	for _, serverClock := range []bool{false, true} {
+		name := "callers' clock"
+		if serverClock {
+			name = "server's clock"
+		}
+		t.Run(name, func(t *testing.T) {
+			anchored := 0
+			for seed := range uint64(20) {
+				client.FlushDB(t.Context())
+				m := &model{buckets: make(map[string]bucket.Bucket), limits: make(map[string]bucket.Limit), serverClock: serverClock}
+				r := random{rand.New(rand.NewPCG(seed, 9))}
+				limits := r.limits()
+				now := int64(1_780_000_000_000_000)
+				for step := range 100 {
+					now = r.move(now, limits[r.IntN(len(limits))])
+					calls := r.calls(limits)
+					var clock any = now
+					if serverClock {
+						clock = ""
+						client.MSet(t.Context(), "seconds", now/1_000_000, "microseconds", now%1_000_000)
+					}
+					keys, args := arguments(clock, calls)
+					got, err := script.Run(t.Context(), client, keys, args...).Int64Slice()
+					if err != nil {
+						t.Fatal(err)
+					}
+					if want := m.run(calls, now); fmt.Sprint(got) != fmt.Sprint(want) {
+						t.Fatalf("seed %d, step %d: %+v at %d\ngot  %v\nwant %v", seed, step, calls, now, got, want)
+					}
+					m.compare(t, client, now)
+				}
+				anchored += m.anchored
+			}
+			if serverClock && anchored < 100 {
+				t.Errorf("only %d buckets were anchored anew", anchored)
+			}
+		})
+	}
+}
+
+// movable is the script with a clock and TTLs that a test moves: TIME is read from two keys, and when a key
+// would expire is a field of it.
+func movable(t *testing.T) string {
+	t.Helper()
+	changed := strings.NewReplacer(
+		"call('TIME')", "{ call('GET', 'seconds'), call('GET', 'microseconds') }",
+		"call('PEXPIRE', key, ceil(ttl / 1000) + 1)", "call('HSET', key, 'ends', now + 1000 * (ceil(ttl / 1000) + 1))",
+	).Replace(lua.Take)
+	if strings.Contains(changed, "'TIME'") || strings.Contains(changed, "'PEXPIRE'") {
+		t.Fatal("take.lua calls TIME or PEXPIRE in another way than this test expects")
+	}
+	return changed
+}
+
+// compare checks what Redis keeps of each bucket.
+func (m *model) compare(t *testing.T, client *redis.Client, now int64) {
+	t.Helper()
+	for key, b := range m.buckets {
+		hash := client.HGetAll(t.Context(), key).Val()
+		if hash["tokens"] != fmt.Sprint(b.Tokens) || hash["unit"] != fmt.Sprint(b.Unit) || hash["last_refill"] != fmt.Sprint(b.LastRefill) {
+			t.Fatalf("%s is %v, want %+v", key, hash, b)
+		}
+		if !m.serverClock {
+			continue
+		}
+		ends, err := strconv.ParseFloat(hash["ends"], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if full := b.LastRefill + m.limits[key].ResetAfter(b.Tokens); int64(ends) < full && int64(ends) > now {
+			t.Fatalf("at %d, %s expires at %.0f and is full at %d only: %v", now, key, ends, full, hash)
+		}
+	}
+}
+
+// What carries over to another unit is the same to the credit, also where the product is beyond 2^53.
+func TestRescaleIsExact(t *testing.T) {
+	client := redistest.Start(t).Client()
+	r := rand.New(rand.NewPCG(4, 4))
+	const now = 1_780_000_000_000_000
+	check := func(tokens, from, to int64) {
+		l := bucket.Limit{Unit: to, Refill: 1, Capacity: bucket.MaxCredits / to * to}
+		client.HSet(t.Context(), "k", "tokens", tokens, "unit", from, "last_refill", now, "expires", 0)
+		keys, args := arguments(now, []call{{1, []charge{{"k", term{limit: l}}}}})
+		got, err := client.Eval(t.Context(), lua.Take, keys, args...).Int64Slice()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := l.Advance(bucket.Bucket{Tokens: tokens, Unit: from, LastRefill: now}, now).Tokens; got[1] != want {
+			t.Fatalf("%d of unit %d are %d of unit %d, want %d", tokens, from, got[1], to, want)
+		}
+	}
+	check(3, 107, 3002399751580331) // a product of 2^53 + 1
+	for range 5000 {
+		unit := func() int64 { return 1 + r.Int64N(int64(1)<<(30+r.IntN(23))) }
+		from, to, tokens := unit(), unit(), r.Int64N(bucket.MaxCredits)
+		if r.IntN(2) == 0 {
+			tokens %= from
+		}
+		if r.IntN(3) == 0 {
+			tokens = -tokens
+		}
+		check(tokens, from, to)
+	}
+}
+
+type random struct{ *rand.Rand }
+
+// limits returns some of any rate, and some that share a unit.
+func (r random) limits() (limits []bucket.Limit) {
+	add := func(rate int64, per time.Duration, burst int64) {
+		if l, err := bucket.NewLimit(rate, per, burst); err == nil {
+			limits = append(limits, l)
+		}
+	}
+	for len(limits) < 8 {
+		add(1+r.Int64N(1<<r.IntN(32)), time.Duration(1+r.Int64N(1<<r.IntN(53))), 1+r.Int64N(1<<r.IntN(32)))
+	}
+	for range 4 {
+		add(1+r.Int64N(1000), time.Second, 1+r.Int64N(1000))
+	}
+	add(1, time.Second, 5)
+	add(7, time.Second, 100)
+	add(13, time.Second, 2)
+	return limits
+}
+
+func (r random) move(now int64, l bucket.Limit) int64 {
+	switch r.IntN(8) {
+	case 0, 1:
+	case 2:
+		now++
+	case 3:
+		now += r.Int64N(l.Fill()/8 + 2)
+	case 4:
+		now += r.Int64N(l.Fill() + 2)
+	case 5:
+		now -= r.Int64N(l.Fill()/2 + 2)
+	case 6:
+		now += r.Int64N(1_000_000)
+	case 7:
+		if r.IntN(6) == 0 {
+			now -= r.Int64N(3*l.Fill() + 2)
+		}
+	}
+	if now < 1_000_000_000_000_000 || now > 2_000_000_000_000_000 {
+		return 1_780_000_000_000_000
+	}
+	return now
+}
+
+func (r random) calls(limits []bucket.Limit) (calls []call) {
+	for range 1 + r.IntN(8) {
+		c := call{count: []int64{1, 1, 1 + r.Int64N(5), 1 + r.Int64N(60)}[r.IntN(4)]}
+		for _, k := range r.Perm(4)[:1+r.IntN(3)] {
+			l := limits[(3*k+r.IntN(2))%len(limits)]
+			if r.IntN(8) == 0 {
+				l = limits[r.IntN(len(limits))]
+			}
+			burst := l.Capacity / l.Unit
+			cost := 1 + r.Int64N(burst/16+1)
+			switch r.IntN(8) {
+			case 0:
+				cost = 0
+			case 1:
+				cost = -1 - r.Int64N(burst)
+			case 2:
+				cost = burst + r.Int64N(3) - 1
+			case 3:
+				cost = []int64{math.MinInt64, math.MaxInt64}[r.IntN(2)]
+			}
+			var wait int64
+			if r.IntN(4) == 0 {
+				wait = r.Int64N(2*l.Fill() + 1)
+			}
+			c.charges = append(c.charges, charge{fmt.Sprint("k", k), term{l, l.Need(cost), l.Debt(wait), r.IntN(4) == 0}})
+		}
+		calls = append(calls, c)
+	}
+	return calls
+}
