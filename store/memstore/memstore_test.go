@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -296,4 +297,34 @@ func FuzzTable(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestGoroutinesShareALimitExactly(t *testing.T) {
+	const rate, burst = 5_000, 5_000
+	s := memstore.New(memstore.Config{})
+	defer s.Close()
+	limit, err := store.NewLimit(rate, time.Second, burst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := store.Charge{Policy: "p", Key: "k", Limit: limit, Cost: 1}
+	var allowed, denied atomic.Int64
+	var wg sync.WaitGroup
+	begin := time.Now()
+	for range 8 {
+		wg.Go(func() {
+			for time.Since(begin) < time.Second {
+				if take(t, s, c).Allowed {
+					allowed.Add(1)
+				} else {
+					denied.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	most := burst + rate*time.Since(begin).Seconds()
+	if n := float64(allowed.Load()); n > most || n < 0.99*most || denied.Load() == 0 {
+		t.Errorf("%v allowed and %d denied, want at most %.1f, and 99 %% of it", n, denied.Load(), most)
+	}
 }

@@ -24,26 +24,31 @@ func charge(t *testing.T, key string) store.Charge {
 
 // try makes a call that may fail, with 100 ms.
 func try(s store.Store, charges ...store.Charge) (bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	return tryFor(100*time.Millisecond, s, charges...)
+}
+
+func tryFor(d time.Duration, s store.Store, charges ...store.Charge) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	return s.Take(ctx, charges, make([]store.State, len(charges)))
 }
 
 func TestRedisErrorsAreErrors(t *testing.T) {
+	const patience = 10 * time.Second // for a machine that is busy: these errors are answers, not deadlines
 	server := redistest.Start(t)
 	client := server.Client()
 	s := redisstore.New(client, redisstore.Config{})
 
 	t.Run("WRONGTYPE", func(t *testing.T) {
 		server.Do("SET", "ratelimit:{wrong}:p", "a string")
-		ok, err := try(s, charge(t, "wrong"))
+		ok, err := tryFor(patience, s, charge(t, "wrong"))
 		wantRedisError(t, ok, err, "WRONGTYPE")
 	})
 	t.Run("WRONGTYPE of one of two buckets charges neither", func(t *testing.T) {
 		server.Do("SET", "ratelimit:{two}:q", "a string")
 		second := charge(t, "two")
 		second.Policy = "q"
-		ok, err := try(s, charge(t, "two"), second)
+		ok, err := tryFor(patience, s, charge(t, "two"), second)
 		wantRedisError(t, ok, err, "WRONGTYPE")
 		if n := client.Exists(t.Context(), "ratelimit:{two}:p").Val(); n != 0 {
 			t.Error("the other bucket was charged")
@@ -51,19 +56,19 @@ func TestRedisErrorsAreErrors(t *testing.T) {
 	})
 	t.Run("a hash that is no bucket", func(t *testing.T) {
 		server.Do("HSET", "ratelimit:{odd}:p", "tokens", "many")
-		ok, err := try(s, charge(t, "odd"))
+		ok, err := tryFor(patience, s, charge(t, "odd"))
 		if ok || err == nil {
 			t.Errorf("ok %t, error %v", ok, err)
 		}
 	})
 	t.Run("NOPERM", func(t *testing.T) {
 		server.Do("ACL", "SETUSER", "reader", "on", ">secret", "~*", "+@all", "-evalsha")
-		ok, err := try(redisstore.New(server.ClientOptions(func(o *redis.Options) { o.Username, o.Password = "reader", "secret" }), redisstore.Config{}), charge(t, "perm"))
+		ok, err := tryFor(patience, redisstore.New(server.ClientOptions(func(o *redis.Options) { o.Username, o.Password = "reader", "secret" }), redisstore.Config{}), charge(t, "perm"))
 		wantRedisError(t, ok, err, "NOPERM")
 	})
 	t.Run("a command of the script that is not permitted", func(t *testing.T) {
 		server.Do("ACL", "SETUSER", "reader", "on", ">secret", "~*", "+@all", "-hset")
-		ok, err := try(redisstore.New(server.ClientOptions(func(o *redis.Options) { o.Username, o.Password = "reader", "secret" }), redisstore.Config{}), charge(t, "perm"))
+		ok, err := tryFor(patience, redisstore.New(server.ClientOptions(func(o *redis.Options) { o.Username, o.Password = "reader", "secret" }), redisstore.Config{}), charge(t, "perm"))
 		if ok || !notPermitted(err) {
 			t.Errorf("ok %t, error %v", ok, err)
 		}
@@ -71,17 +76,17 @@ func TestRedisErrorsAreErrors(t *testing.T) {
 	t.Run("OOM", func(t *testing.T) {
 		server.Do("CONFIG", "SET", "maxmemory", "1")
 		defer server.Do("CONFIG", "SET", "maxmemory", "0")
-		ok, err := try(s, charge(t, "oom"))
+		ok, err := tryFor(patience, s, charge(t, "oom"))
 		wantRedisError(t, ok, err, "OOM")
 	})
 	t.Run("READONLY", func(t *testing.T) {
 		server.Do("REPLICAOF", "127.0.0.1", "1")
 		defer server.Do("REPLICAOF", "NO", "ONE")
-		ok, err := try(s, charge(t, "readonly"))
+		ok, err := tryFor(patience, s, charge(t, "readonly"))
 		wantRedisError(t, ok, err, "READONLY")
 	})
 	t.Run("CROSSSLOT", func(t *testing.T) {
-		ok, err := try(redisstore.New(redistest.StartCluster(t, 1).Client(), redisstore.Config{}), charge(t, "one"), charge(t, "another"))
+		ok, err := tryFor(patience, redisstore.New(redistest.StartCluster(t, 1).Client(), redisstore.Config{}), charge(t, "one"), charge(t, "another"))
 		wantRedisError(t, ok, err, "CROSSSLOT")
 	})
 }

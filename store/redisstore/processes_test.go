@@ -110,8 +110,8 @@ func TestProcessesShareALimitExactly(t *testing.T) {
 	server := redistest.Start(t)
 	h := hammering{
 		Addr:    server.Addr(),
-		Rate:    500,
-		Burst:   100,
+		Rate:    250,
+		Burst:   500,
 		Callers: 4,
 		From:    time.Now().Add(2 * time.Second),
 		For:     3 * time.Second,
