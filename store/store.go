@@ -142,14 +142,13 @@ func (c *Charge) State(credits int64, charged bool) State {
 		Remaining:  l.Remaining(credits),
 		ResetAfter: duration(l.ResetAfter(credits)),
 	}
-	need := l.Need(c.Cost)
 	if charged {
-		if need > 0 {
+		if c.Cost > 0 {
 			s.Wait = duration(l.Wait(credits))
 		}
 		return s
 	}
-	switch retry := l.RetryAfter(credits, need, l.Debt(c.MaxWait.Microseconds())); retry {
+	switch retry := l.RetryAfter(credits, l.Need(c.Cost), l.Debt(c.MaxWait.Microseconds())); retry {
 	case 0:
 	case bucket.Never:
 		s.Allowed, s.RetryAfter = false, Never

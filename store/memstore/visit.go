@@ -11,6 +11,7 @@ type visit struct {
 	hash   uint32
 	entry  *entry        // nil: no bucket is kept, so it is full
 	bucket bucket.Bucket // as it stands now
+	need   int64         // in credits
 	fits   bool
 	isNew  bool // it was full, and is to be kept from now on
 }
@@ -23,13 +24,13 @@ func (v *visit) look(c *store.Charge, now int64) {
 		kept = v.entry.bucket()
 	}
 	v.bucket = l.Advance(kept, now)
-	v.fits = l.Grants(v.bucket.Tokens, l.Need(c.Cost), l.Debt(c.MaxWait.Microseconds()), 1) == 1
+	v.need = l.Need(c.Cost)
+	v.fits = l.Grants(v.bucket.Tokens, v.need, l.Debt(c.MaxWait.Microseconds()), 1) == 1
 }
 
 // charge has the bucket pay.
 func (v *visit) charge(c *store.Charge) {
-	l := bucket.Limit(c.Limit)
-	left := l.Charge(v.bucket.Tokens, l.Need(c.Cost), 1)
+	left := bucket.Limit(c.Limit).Charge(v.bucket.Tokens, v.need, 1)
 	if left == v.bucket.Tokens {
 		return // as in Redis, a charge that changes nothing writes nothing
 	}
