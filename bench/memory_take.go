@@ -52,7 +52,14 @@ func takes(how string, l ratelimit.Limit, allowed [2]float64) func(context.Conte
 
 // taker returns a worker that takes a token of a random key each time.
 func taker(take func(string) bool, keys []string, seed uint64) worker {
-	random := rand.NewPCG(seed, 0) // cheap, and the same for all sides
+	// Cheap, the same for all sides, and not on a cache line with another goroutine's.
+	own := new(struct {
+		_      [128]byte
+		random rand.PCG
+		_      [128]byte
+	})
+	random := &own.random
+	random.Seed(seed, 0)
 	return func(n int) (allowed int) {
 		for range n {
 			if take(keys[random.Uint64()>>40*uint64(len(keys))>>24]) {
