@@ -42,7 +42,8 @@ type Config struct {
 
 // A Store keeps buckets in memory. Make it with New.
 type Store struct {
-	now    func() int64 // in microseconds
+	clock  func() time.Time // nil: the monotonic clock
+	start  time.Time
 	seed   maphash.Seed
 	shards []shard
 	shift  uint // a hash's bits above it are its shard
@@ -64,6 +65,8 @@ func New(cfg Config) *Store {
 	power := bits.Len(uint(wanted)) - 1
 
 	s := &Store{
+		clock:  cfg.Clock,
+		start:  time.Now(),
 		seed:   maphash.MakeSeed(),
 		shards: make([]shard, 1<<power),
 		shift:  uint(64 - power),
@@ -71,15 +74,17 @@ func New(cfg Config) *Store {
 	for i := range s.shards {
 		s.shards[i].max = maxKeys >> power
 	}
-	if cfg.Clock != nil {
-		s.now = func() int64 { return cfg.Clock().UnixMicro() }
-	} else {
-		start := time.Now()
-		s.now = func() int64 { return time.Since(start).Microseconds() }
-	}
 	s.sweeper = time.AfterFunc(sweepEvery, s.sweep)
 	s.sweeper.Stop()
 	return s
+}
+
+// now returns the time in microseconds.
+func (s *Store) now() int64 {
+	if s.clock != nil {
+		return s.clock().UnixMicro()
+	}
+	return time.Since(s.start).Microseconds()
 }
 
 // Close stops the sweep of full buckets. The Store goes on answering, within MaxKeys. The error is nil.
