@@ -639,3 +639,44 @@ func TestWiringWithoutPoliciesPanics(t *testing.T) {
 		}()
 	}
 }
+
+// The response writer is not wrapped: what the server's can do, a handler behind limiters can.
+func TestHandlersKeepTheServersResponseWriter(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{
+		Policies: []ratelimit.Policy{perIP("outer", ratelimit.PerHour(10))},
+		Skip:     func(r *http.Request) bool { return r.URL.Path == "/skipped" },
+	})
+	mux := http.NewServeMux()
+	mux.HandleFunc("/stream", func(w http.ResponseWriter, _ *http.Request) {
+		c := http.NewResponseController(w)
+		io.WriteString(w, "data\n")
+		if err := errors.Join(c.SetWriteDeadline(time.Now().Add(time.Minute)), c.Flush()); err != nil {
+			t.Error(err)
+		}
+	})
+	mux.HandleFunc("/hijack", func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		io.WriteString(conn, "HTTP/1.1 418 I'm a teapot\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		conn.Close()
+	})
+	mux.Handle("/skipped", okHandler)
+	server := httptest.NewServer(l.Handler(l.Limit(perIP("inner", ratelimit.PerHour(3)))(mux)))
+	defer server.Close()
+	for _, want := range []struct {
+		path   string
+		status int
+	}{{"/stream", 200}, {"/hijack", 418}, {"/none", 404}, {"/stream", 429}, {"/skipped", 200}, {"/hijack", 429}} {
+		response, err := server.Client().Get(server.URL + want.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want.status {
+			t.Errorf("%s: %d, want %d", want.path, response.StatusCode, want.status)
+		}
+	}
+}
