@@ -1,7 +1,7 @@
 # Every target says what it does: make help.
 
 GO         ?= go
-FUZZTIME   ?= 20s
+FUZZTIME   ?= 200000x
 SOAKTIME   ?= 10m
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 
@@ -24,7 +24,7 @@ race: needs ## Run the tests of what runs concurrently five times over.
 	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -count=5 -run 'Contract|Table|MaxKeys|Handler|Stacked|Went' . ./store/...
 
 .PHONY: fuzz
-fuzz: ## Run each fuzz target for FUZZTIME (default 20s).
+fuzz: ## Run each fuzz target for FUZZTIME, a time or a number of inputs (default 200000x).
 	@set -e; for package in $$($(GO) list ./...); do \
 		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
 			echo "$$package $$target"; \
