@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -37,9 +38,10 @@ type IPConfig struct {
 	Header string
 
 	// EdgeHeader, if set, is a header that your edge sets to the client's address alone, replacing what
-	// the client sent, such as "CF-Connecting-IP" or "X-Real-IP"; of several lines the last counts. With TrustedProxies it is read only
-	// from those peers, and without only if nobody can reach the server around the edge. No key: it is
-	// absent or not an address. Do not set it together with ProxyCount or Header.
+	// the client sent, such as "CF-Connecting-IP" or "X-Real-IP"; of several lines the last counts. With
+	// TrustedProxies it is read only from those peers. Without, set it only if nobody can reach the server
+	// around the edge. No key: it is absent or not an address. Do not set it together with ProxyCount or
+	// Header.
 	EdgeHeader string
 
 	// IPv6Bits is the length of the prefix by which IPv6 clients are told apart, from 32 to 128; default
@@ -54,11 +56,7 @@ func ClientIP(cfg IPConfig) KeyFunc {
 	if faults := cfg.faults(); len(faults) > 0 {
 		panic("ratelimit: ClientIP: " + strings.Join(faults, "; "))
 	}
-	bits := 64
-	if cfg.IPv6Bits != 0 {
-		bits = cfg.IPv6Bits
-	}
-	find := cfg.finder()
+	bits, find := cmp.Or(cfg.IPv6Bits, 64), cfg.finder()
 	return func(r *http.Request) (string, error) {
 		addr, ok := find(r)
 		if !ok {

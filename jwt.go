@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -84,11 +85,7 @@ func NewJWT(cfg JWTConfig) (*JWT, error) {
 	if keyfunc == nil {
 		keyfunc = func(*jwt.Token) (any, error) { return key, nil }
 	}
-	kind := cfg.Kind
-	if kind == "" {
-		kind = "member"
-	}
-	return &JWT{parser: jwt.NewParser(options...), keyfunc: keyfunc, kind: kind}, nil
+	return &JWT{parser: jwt.NewParser(options...), keyfunc: keyfunc, kind: cmp.Or(cfg.Kind, "member")}, nil
 }
 
 func (cfg JWTConfig) faults() (faults []error) {

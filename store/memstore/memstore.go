@@ -30,7 +30,7 @@ const (
 
 // Config configures a Store. The zero value is ready to use.
 type Config struct {
-	// MaxKeys bounds how many buckets are kept, at about 90 bytes each and the key. Default 1,000,000.
+	// MaxKeys bounds how many buckets are kept, at about 80 bytes each and the key. Default 1,000,000.
 	// To make room for one more, the bucket that is nearest to full is forgotten, which is the one that
 	// loses least by it. Large stores divide MaxKeys evenly over their shards.
 	MaxKeys int
