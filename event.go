@@ -11,8 +11,8 @@ type Event struct {
 	// are stacked, and not those that Err left out. There are none if the store failed, or no policy applied.
 	Results []Result
 
-	// Err is why nothing could be decided, or not by every policy: a failure of the store, an error of a KeyFunc, ErrNoKey, or, if
-	// the client went away meanwhile, context.Canceled.
+	// Err is why nothing could be decided, or not by every policy: a failure of the store, an error of a
+	// KeyFunc, ErrNoKey, or, if the client went away meanwhile, context.Canceled.
 	Err error
 
 	// Took is how long the decision took.

@@ -166,8 +166,8 @@ func validKind(kind string) bool {
 }
 
 // Claim is the value of a claim of the request's verified token, as "member:<value>": a string, or a
-// number that is written without fraction and exponent. No key: there is no valid token, or no such claim in it, or it is longer than 256
-// bytes. It panics if name is empty.
+// number that is written without fraction and exponent. No key: there is no valid token, or no such claim
+// in it, or it is longer than 256 bytes. It panics if name is empty.
 func (j *JWT) Claim(name string) KeyFunc {
 	if name == "" {
 		panic("ratelimit: Claim: name must not be empty")
