@@ -19,15 +19,22 @@
 --         need                     credits to take; 0 to look, below 0 to give back
 --         debt                     how many credits below zero the charge may go, to wait for them
 --         shadow                   1 if it vetoes nothing, else 0
---       then for each call: how many identical calls it stands for, how many charges it has, and for each
---       charge the number of its term, from 1
--- Reply two integers a charge: how many of the identical calls charged it, and the bucket's credits
---       after them. The Go side works out the rest (remaining, retry after) from these.
+--       then for each run of calls that differ in their keys only: how many they are, how many identical
+--       calls each stands for, how many charges it has, and for each charge the number of its term, from 1
+-- Reply two integers a charge: how many of the identical calls charged it, and the bucket's credits after
+--       them. The Go side works out the rest (remaining, retry after) from these. In a script of several
+--       calls, a charge whose key holds no bucket is answered with -1, and so are all charges of a call
+--       that it was to veto; a lone call fails by its error instead.
 
--- A string becomes a number where it is added to one, in a third of the time that tonumber takes.
+-- What follows is called once or more for each of hundreds of keys. A string becomes a number where it is
+-- added to one, in a third of the time that tonumber takes. Local variables are cheap, tables are not.
 
-local call, ceil, floor, format = redis.call, math.ceil, math.floor, string.format
+local call, pcall, ceil, floor, format = redis.call, pcall, math.ceil, math.floor, string.format
 local KEYS, ARGV = KEYS, ARGV
+
+-- Redis prints the numbers it is given as %.17g, which takes longer than to print integers. A server of 32 bits
+-- cannot print integers of 53, and does without.
+local integer = format('%d', 4503599627370497) == '4503599627370497' and '%d' or '%.0f'
 
 local server_clock = ARGV[1] == ''
 local now
@@ -37,19 +44,21 @@ if server_clock then
 else
   now = ARGV[1] + 0
 end
+local now_text = format(integer, now)
 
-local terms = { false } -- tables begin with room for what most calls need: to grow takes time
+local terms = { false } -- tables begin with room for what most scripts need: to grow takes time
 local at = 2 -- where we are in ARGV
 for i = 1, ARGV[2] + 0 do
-  terms[i] = {
-    unit = ARGV[at + 1] + 0,
-    refill = ARGV[at + 2] + 0,
-    capacity = ARGV[at + 3] + 0,
-    need = ARGV[at + 4] + 0,
-    debt = ARGV[at + 5] + 0,
-    shadow = ARGV[at + 6] == '1',
-  }
+  terms[i] = { ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[at + 4] + 0, ARGV[at + 5] + 0, ARGV[at + 6] == '1' }
   at = at + 6
+end
+
+-- The term of the charge that is looked at.
+local unit, refill, capacity, need, debt, shadow
+
+local function use(number)
+  local term = terms[number + 0]
+  unit, refill, capacity, need, debt, shadow = term[1], term[2], term[3], term[4], term[5], term[6]
 end
 
 -- Returns tokens of one unit as tokens of another, rounded down. Only after a limit was changed.
@@ -82,131 +91,124 @@ local function rescale(tokens, from, to)
   return result
 end
 
-local buckets = {} -- by key: each is read once and written once, however many calls it is in
-
+-- Returns what the bucket of a key holds now, when that was, and when its TTL runs out: 0 if that must be set
+-- anew, and -1 if the bucket must be written even if it is not charged.
 local function read(key)
   local hash = call('HMGET', key, 'tokens', 'unit', 'last_refill', 'expires')
-  local bucket = {
-    tokens = hash[1] and hash[1] + 0, -- false: it is not there, and so full
-    unit = hash[1] and hash[2] + 0,
-    last = hash[1] and hash[3] + 0,
-    expires = hash[1] and hash[4] + 0,
-    changed = false,
-    term = false, -- of its last charge
-    -- Of the call that is looked at: what the bucket holds now, and how many charges it can pay.
-    now_tokens = 0,
-    now_last = 0,
-    fits = 0,
-  }
-  buckets[key] = bucket
-  return bucket
+  local tokens = hash[1]
+  if not tokens then
+    return capacity, now, 0
+  end
+  tokens = tokens + 0
+  local last, expires = hash[3] + 0, hash[4] + 0
+  if hash[2] + 0 ~= unit then
+    tokens, expires = rescale(tokens, hash[2] + 0, unit), 0
+  end
+  if tokens > capacity then
+    tokens = capacity
+  end
+  if last < now then
+    -- Compared so, the product cannot overflow.
+    if now - last >= (capacity - tokens) / refill then
+      return capacity, now, expires
+    end
+    return tokens + (now - last) * refill, now, expires
+  end
+  if server_clock and last - now > ceil(capacity / refill) then
+    -- Time that runs backwards neither grants nor drains. But a last refill further ahead than the time to
+    -- full means that the clock was set back, as after a failover: without this the bucket would be frozen
+    -- until then. Only our own clock can tell.
+    return tokens, now, -1
+  end
+  return tokens, last, expires
+end
+
+local function write(key, tokens, last, expires)
+  local tokens_text, last_text = format(integer, tokens), last == now and now_text or format(integer, last)
+  local missing = (capacity - tokens) / refill
+  if server_clock and expires - last >= missing then
+    call('HSET', key, 'tokens', tokens_text, 'last_refill', last_text)
+    return
+  end
+  -- Twice the time to full holds for one such time: until then no charge has to come back here. It counts
+  -- from the last refill, which is ahead of a clock that was set back a little. A caller's clock is not the
+  -- one that TTLs run by, so under it nothing is relied on for later.
+  local fill = ceil(capacity / refill)
+  local ttl = fill + (missing > fill and ceil(missing) or fill)
+  expires = 0
+  if server_clock then
+    expires = last + ttl
+    ttl = expires - now
+  end
+  call('HSET', key, 'tokens', tokens_text, 'unit', unit, 'last_refill', last_text, 'expires', expires)
+  call('PEXPIRE', key, ceil(ttl / 1000) + 1)
 end
 
 local reply = { 0, 0 }
+-- Of the charges of the call that is looked at: what read returned, and how many calls the bucket can pay.
+local tokens, lasts, expiries, fits = { 0 }, { 0 }, { 0 }, { 0 }
 local done = 0 -- charges of earlier calls
 at = at + 1
 while ARGV[at] do
-  local count, charges = ARGV[at] + 0, ARGV[at + 1] + 0
-  local granted = count -- how many of the identical calls every charge can pay
+  local calls, count, charges = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0
+  local alone = calls == 1 and not ARGV[at + 3 + charges] and done == 0
+  if charges == 1 then
+    use(ARGV[at + 3])
+  end
+  for _ = 1, calls do
+    local granted = count -- how many of the identical calls every charge can pay
 
-  for i = 1, charges do
-    local key, term = KEYS[done + i], terms[ARGV[at + 1 + i] + 0]
-    local bucket = buckets[key] or read(key)
-    local capacity = term.capacity
-    local tokens, last = capacity, now
-
-    -- What the bucket holds now.
-    if bucket.tokens then
-      tokens, last = bucket.tokens, bucket.last
-      if bucket.unit ~= term.unit then
-        tokens = rescale(tokens, bucket.unit, term.unit)
+    for i = 1, charges do
+      if charges > 1 then
+        use(ARGV[at + 2 + i])
       end
-      if tokens > capacity then
-        tokens = capacity
+      local ok, found, last, expires = true
+      if alone and not shadow then
+        found, last, expires = read(KEYS[done + i])
+      else
+        ok, found, last, expires = pcall(read, KEYS[done + i])
       end
-      if last < now then
-        -- Compared so, the product cannot overflow.
-        if now - last >= (capacity - tokens) / term.refill then
-          tokens = capacity
-        else
-          tokens = tokens + (now - last) * term.refill
+      local pays = count
+      if not ok then
+        pays = -1
+      elseif need > 0 then
+        if need > capacity or found + debt < need then
+          pays = 0
+        elseif count > 1 then
+          pays = floor((found + debt) / need)
         end
-        last = now
-      elseif server_clock and last - now > ceil(capacity / term.refill) then
-        -- Time that runs backwards neither grants nor drains. But a last refill further ahead than the
-        -- time to full means that the clock was set back, as after a failover: without this the bucket
-        -- would be frozen until then. Only our own clock can tell.
-        last = now
-        bucket.last, bucket.expires, bucket.changed = now, 0, true
       end
+      if pays < granted and not shadow then
+        granted = pays
+      end
+      tokens[i], lasts[i], expiries[i], fits[i] = found, last, expires, pays
     end
 
-    -- How many it can pay.
-    local need, fits = term.need, count
-    if need > 0 then
-      if need > capacity or tokens + term.debt < need then
-        fits = 0
-      elseif count > 1 then
-        fits = floor((tokens + term.debt) / need)
+    for i = 1, charges do
+      local charge = done + i
+      local taken = fits[i] < granted and fits[i] or granted
+      local left = tokens[i]
+      if taken < 0 then
+        left = 0
+      else
+        if charges > 1 then
+          use(ARGV[at + 2 + i])
+        end
+        left = left - taken * need
+        if left > capacity then
+          left = capacity
+        end
+        if left ~= tokens[i] then -- what changes nothing writes nothing
+          write(KEYS[charge], left, lasts[i], expiries[i])
+        elseif expiries[i] < 0 then
+          call('HSET', KEYS[charge], 'last_refill', now_text, 'expires', 0)
+        end
       end
+      reply[2 * charge - 1], reply[2 * charge] = taken, left
     end
-    if fits < granted and not term.shadow then
-      granted = fits
-    end
-    bucket.now_tokens, bucket.now_last, bucket.fits = tokens, last, fits
+    done = done + charges
   end
-
-  for i = 1, charges do
-    local charge = done + i
-    local bucket, term, taken = buckets[KEYS[charge]], terms[ARGV[at + 1 + i] + 0], granted
-    if term.shadow and bucket.fits < taken then
-      taken = bucket.fits
-    end
-    local left = bucket.now_tokens - taken * term.need
-    if left > term.capacity then
-      left = term.capacity
-    end
-    if left ~= bucket.now_tokens then -- what changes nothing writes nothing
-      bucket.tokens, bucket.last, bucket.term, bucket.changed = left, bucket.now_last, term, true
-      if bucket.unit ~= term.unit then
-        bucket.unit, bucket.expires = term.unit, 0 -- new, or under another limit: everything is written
-      end
-    end
-    reply[2 * charge - 1], reply[2 * charge] = taken, left
-  end
-
-  done = done + charges
-  at = at + 2 + charges
-end
-
--- Redis prints the numbers it is given as %.17g, which takes longer than to print integers. A server of 32 bits
--- cannot print integers of 53, and does without.
-local integer = string.format('%d', 4503599627370497) == '4503599627370497' and '%d' or '%.0f'
-
--- Every write is last, so that a call that fails above has changed nothing.
-for key, bucket in pairs(buckets) do
-  if bucket.changed then
-    local tokens, last, term = format(integer, bucket.tokens), format(integer, bucket.last), bucket.term
-    if not term then -- it was only anchored anew
-      call('HSET', key, 'last_refill', last, 'expires', 0)
-    elseif server_clock and bucket.expires - bucket.last >= (term.capacity - bucket.tokens) / term.refill then
-      call('HSET', key, 'tokens', tokens, 'last_refill', last)
-    else
-      -- Twice the time to full holds for one such time: until then no charge has to come back here. It
-      -- counts from the last refill, which is ahead of a clock that was set back a little. A caller's
-      -- clock is not the one that TTLs run by, so under it nothing is relied on for later.
-      local fill = ceil(term.capacity / term.refill)
-      local missing = ceil((term.capacity - bucket.tokens) / term.refill)
-      local ttl = fill + (missing > fill and missing or fill)
-      local expires = 0
-      if server_clock then
-        expires = bucket.last + ttl
-        ttl = expires - now
-      end
-      call('HSET', key, 'tokens', tokens, 'unit', bucket.unit, 'last_refill', last, 'expires', expires)
-      call('PEXPIRE', key, ceil(ttl / 1000) + 1)
-    end
-  end
+  at = at + 3 + charges
 end
 
 return reply

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -36,20 +37,27 @@ type term struct {
 // arguments returns the KEYS and ARGV of a script of these calls.
 func arguments(clock any, calls []call) (keys []string, args []any) {
 	numbers := make(map[term]int)
-	var terms, rest []any
+	var terms, runs, form []any // form: of the last run
 	for _, c := range calls {
-		rest = append(rest, c.count, len(c.charges))
+		of := []any{c.count, len(c.charges)}
 		for _, ch := range c.charges {
 			keys = append(keys, ch.key)
 			if numbers[ch.term] == 0 {
 				numbers[ch.term] = len(numbers) + 1
 				terms = append(terms, ch.limit.Unit, ch.limit.Refill, ch.limit.Capacity, ch.need, ch.debt, ch.shadow)
 			}
-			rest = append(rest, numbers[ch.term])
+			of = append(of, numbers[ch.term])
 		}
+		if form != nil && slices.Equal(form, of) {
+			at := len(runs) - len(of) - 1
+			runs[at] = runs[at].(int) + 1
+			continue
+		}
+		form = of
+		runs = append(append(runs, 1), of...)
 	}
 	args = append([]any{clock, len(numbers)}, terms...)
-	return keys, append(args, rest...)
+	return keys, append(args, runs...)
 }
 
 // model answers calls one by one, as internal/bucket says.
@@ -281,7 +289,9 @@ func (r random) calls(limits []bucket.Limit) (calls []call) {
 			}
 			c.charges = append(c.charges, charge{fmt.Sprint("k", k), term{l, l.Need(cost), l.Debt(wait), r.IntN(4) == 0}})
 		}
-		calls = append(calls, c)
+		for range 1 + r.IntN(3)/2 { // sometimes a run of two
+			calls = append(calls, c)
+		}
 	}
 	return calls
 }

@@ -111,7 +111,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 // and the arguments that the head of take.lua describes.
 func (s *Store) args(charges []store.Charge) []any {
 	n := len(charges)
-	args := make([]any, 0, 1+n+2+6*n+2+n)
+	args := make([]any, 0, 1+n+2+6*n+3+n)
 	args = append(args, n)
 	for i := range charges {
 		args = append(args, s.key(charges[i].Policy, charges[i].Key))
@@ -127,7 +127,7 @@ func (s *Store) args(charges []store.Charge) []any {
 		l := bucket.Limit(c.Limit)
 		args = append(args, l.Unit, l.Refill, l.Capacity, l.Need(c.Cost), l.Debt(c.MaxWait.Microseconds()), c.Shadow)
 	}
-	args = append(args, 1, n)
+	args = append(args, 1, 1, n)
 	for i := range charges {
 		args = append(args, i+1)
 	}
