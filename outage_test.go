@@ -107,15 +107,4 @@ func TestRedisErrorsAreObservedAndLogged(t *testing.T) {
 			}
 		})
 	}
-	t.Run("CROSSSLOT", func(t *testing.T) {
-		cluster := redistest.StartCluster(t, 1)
-		l := newLimiter(t, o.watch(ratelimit.Config{Store: redisstore.New(cluster.Client(), redisstore.Config{})}))
-		route := ratelimit.Policy{Name: "route", Key: ratelimit.Static("all"), Limit: ratelimit.PerHour(1)}
-		if w := get(l.Limit(p, route)(okHandler)); w.Code != 200 || !redis.HasErrorPrefix(o.last.Err, "CROSSSLOT") {
-			t.Errorf("%d, event %+v", w.Code, o.last)
-		}
-		if !strings.Contains(o.log.String(), "CROSSSLOT") {
-			t.Errorf("not in the log: %q", o.log.String())
-		}
-	})
 }

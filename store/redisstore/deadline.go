@@ -1,8 +1,10 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"time"
 
@@ -27,23 +29,30 @@ func timely(client Client) bool {
 	}
 }
 
-// callApart is call for a client that is not timely: it leaves it behind when ctx ends.
-func (s *Store) callApart(ctx context.Context, args []any) ([]int64, error) {
-	type result struct {
-		reply []int64
-		err   error
+// withDeadline returns a context of its own with a deadline, or without for the zero time.
+func withDeadline(deadline time.Time) (context.Context, context.CancelFunc) {
+	if deadline.IsZero() {
+		return context.Background(), func() {}
 	}
-	done := make(chan result, 1)
-	go func() {
-		reply, err := s.call(ctx, args)
-		done <- result{reply, err}
-	}()
-	select {
-	case r := <-done:
-		return r.reply, r.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	return context.WithDeadline(context.Background(), deadline)
+}
+
+func notSent(err error) error { return fmt.Errorf("redisstore: not sent: %w", err) }
+
+func late(err error) error { return fmt.Errorf("redisstore: no reply in time: %w", err) }
+
+// failure returns what a caller is told of a command that failed under ctx.
+func failure(ctx context.Context, err error) error {
+	if ended(ctx, err) {
+		return late(cmp.Or(ctx.Err(), context.DeadlineExceeded))
 	}
+	return fmt.Errorf("redisstore: %w", err)
+}
+
+// isRedis reports whether err is an answer of a server.
+func isRedis(err error) bool {
+	var answer redis.Error
+	return errors.As(err, &answer)
 }
 
 // ended reports whether err says that ctx ended. A connection may notice its deadline a little before ctx

@@ -85,10 +85,6 @@ func TestRedisErrorsAreErrors(t *testing.T) {
 		ok, err := tryFor(patience, s, charge(t, "readonly"))
 		wantRedisError(t, ok, err, "READONLY")
 	})
-	t.Run("CROSSSLOT", func(t *testing.T) {
-		ok, err := tryFor(patience, redisstore.New(redistest.StartCluster(t, 1).Client(), redisstore.Config{}), charge(t, "one"), charge(t, "another"))
-		wantRedisError(t, ok, err, "CROSSSLOT")
-	})
 }
 
 func wantRedisError(t *testing.T, ok bool, err error, prefix string) {

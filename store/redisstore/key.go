@@ -4,23 +4,39 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // maxPlain is the length up to which a name may stand in a key as it is. It is below that of a hash, so
 // that no name can be mistaken for the hash of another.
 const maxPlain = sha256.Size*2 - 1
 
-// key returns the Redis key of a bucket: "<prefix>:{<identity>}:<policy>". The braces put all policies
-// of one identity into one cluster slot. No two buckets share a key: neither part can hold a brace.
-func (s *Store) key(policy, identity string) string {
-	if s.secret != nil {
-		mac := hmac.New(sha256.New, s.secret)
-		mac.Write([]byte(identity))
-		identity = hex.EncodeToString(mac.Sum(nil))
-	} else {
-		identity = name(identity)
+// keys makes the names of buckets in Redis.
+type keys struct {
+	prefix string
+	secret []byte
+}
+
+// item returns c on its way.
+func (k keys) item(c *store.Charge) item {
+	identity := k.identity(c.Key)
+	return item{k.key(identity, c.Policy), slot(identity), newTerm(c)}
+}
+
+// key returns the key of a bucket: "<prefix>:{<identity>}:<policy>". The braces put all policies of one
+// identity into one cluster slot. No two buckets share a key: neither part can hold a brace.
+func (k keys) key(identity, policy string) string {
+	return k.prefix + ":{" + identity + "}:" + name(policy)
+}
+
+func (k keys) identity(key string) string {
+	if k.secret == nil {
+		return name(key)
 	}
-	return s.prefix + ":{" + identity + "}:" + name(policy)
+	mac := hmac.New(sha256.New, k.secret)
+	mac.Write([]byte(key))
+	return hex.EncodeToString(mac.Sum(nil))
 }
 
 // name returns s, or where it is long or holds bytes that mean something to Redis, to a terminal or to

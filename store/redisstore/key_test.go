@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // unused is a client for tests that only make keys.
@@ -14,6 +16,11 @@ type unused struct{}
 
 func (unused) Process(context.Context, redis.Cmder) error {
 	panic("a test that only makes keys has sent a command")
+}
+
+// key returns the name of a bucket in Redis.
+func (s *Store) key(policy, identity string) string {
+	return s.engine.keys.item(&store.Charge{Policy: policy, Key: identity}).key
 }
 
 func TestKey(t *testing.T) {

@@ -1,0 +1,115 @@
+package redisstore
+
+import (
+	"sync"
+	"time"
+)
+
+// An entry is calls that ask the same, and are sent as one that stands for all.
+type entry struct {
+	first, last *call // linked by next, in the order in which they came
+	count       int64
+	lone        int // the number of its term, if it is one call of one charge; see command.sort
+}
+
+// A batch is what leaves together.
+type batch struct {
+	entries []entry
+	charges int
+	byKey   map[string]int // the latest entry whose first item has that key
+	calls   int
+}
+
+var batches = sync.Pool{New: func() any { return &batch{byKey: make(map[string]int)} }}
+
+func newBatch() *batch { return batches.Get().(*batch) }
+
+// release is for a batch whose entries nobody refers to any more.
+func (b *batch) release() {
+	clear(b.entries)
+	clear(b.byKey)
+	b.entries, b.charges, b.calls = b.entries[:0], 0, 0
+	batches.Put(b)
+}
+
+// add adds c, merged with those that ask the same, unless the batch would have more than most charges.
+func (b *batch) add(c *call, most int) bool {
+	key := c.items[0].key
+	if i, found := b.byKey[key]; found && b.entries[i].first.same(c) {
+		e := &b.entries[i]
+		e.last.next = c
+		e.last = c
+		e.count++
+		b.calls++
+		return true
+	}
+	if b.charges > 0 && b.charges+len(c.items) > most {
+		return false
+	}
+	b.byKey[key] = len(b.entries)
+	b.entries = append(b.entries, entry{first: c, last: c, count: 1})
+	b.charges += len(c.items)
+	b.calls++
+	return true
+}
+
+// claim takes out the calls whose context has ended, so that they are not charged, and returns until when
+// somebody waits for the others: the zero time if there is one who waits for ever.
+func (b *batch) claim() (deadline time.Time) {
+	endless := false
+	kept := b.entries[:0]
+	for _, e := range b.entries {
+		var left entry
+		for c, next := e.first, (*call)(nil); c != nil; c = next {
+			next, c.next = c.next, nil
+			if err := c.ctx.Err(); err != nil {
+				c.finish(nil, 0, notSent(err))
+				continue
+			}
+			if until, limited := c.ctx.Deadline(); !limited {
+				endless = true
+			} else if until.After(deadline) {
+				deadline = until
+			}
+			if left.count == 0 {
+				left.first = c
+			} else {
+				left.last.next = c
+			}
+			left.last = c
+			left.count++
+		}
+		if left.count > 0 {
+			kept = append(kept, left)
+		}
+	}
+	clear(b.entries[len(kept):])
+	b.entries = kept
+	if endless {
+		return time.Time{}
+	}
+	return deadline
+}
+
+// finish gives an answer to the calls of e.
+func (e *entry) finish(reply []int64, err error) {
+	turn := int64(0)
+	for c, next := e.first, (*call)(nil); c != nil; c = next {
+		next = c.next // before c is reused
+		c.finish(reply, turn, err)
+		turn++
+	}
+}
+
+// slot is that of its first key.
+func (e *entry) slot() uint16 { return e.first.items[0].slot }
+
+// vetoed reports whether reply says that a key holds no bucket, for a charge that is no shadow.
+func (e *entry) vetoed(reply []int64) bool {
+	for i := range e.first.items {
+		if reply[2*i] < 0 && !e.first.items[i].term.shadow {
+			return true
+		}
+	}
+	return false
+}

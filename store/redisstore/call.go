@@ -1,0 +1,109 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// A term is what a charge asks of a bucket, as take.lua lists it.
+type term struct {
+	unit, refill, capacity int64
+	need, debt             int64
+	shadow                 bool
+}
+
+// An item is a charge on its way: a copy, because a caller that leaves takes its charges along.
+type item struct {
+	key  string
+	slot uint16
+	term term
+}
+
+func newTerm(c *store.Charge) term {
+	l := bucket.Limit(c.Limit)
+	return term{l.Unit, l.Refill, l.Capacity, l.Need(c.Cost), l.Debt(c.MaxWait.Microseconds()), c.Shadow}
+}
+
+// A call is charges that are taken together, on their way to one server and back.
+type call struct {
+	ctx   context.Context
+	items []item
+	next  *call // identical ones that came later; see entry
+	tries int   // how often the server would not look at it yet
+
+	// The answer, once done has received: two integers an item, as from take.lua, for all identical calls
+	// together, of which this is number turn.
+	reply []int64
+	turn  int64
+	err   error
+	done  chan struct{}
+
+	few [2]item // room for what most have
+}
+
+// calls are reused, unless their caller left before they were done.
+var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
+
+func newCall(ctx context.Context) *call {
+	c := calls.Get().(*call)
+	c.ctx = ctx
+	c.items = c.few[:0]
+	return c
+}
+
+func (c *call) release() {
+	clear(c.items)
+	*c = call{done: c.done}
+	calls.Put(c)
+}
+
+// finish gives the answer to whoever waits for it. It is the last that is done with c.
+func (c *call) finish(reply []int64, turn int64, err error) {
+	c.reply, c.turn, c.err = reply, turn, err
+	c.done <- struct{}{}
+}
+
+// wait waits until c is done, or until ctx ends: then it returns false, and c is left to those who have it.
+func (c *call) wait(ctx context.Context) bool {
+	select {
+	case <-c.done: // first, because a context may have to begin to be waited for
+		return true
+	default:
+	}
+	select {
+	case <-c.done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// same reports whether c and d ask the same, so that they can be asked as one. What is given back is not
+// merged: it may reach the brim at any of them, and the answer would not tell at which.
+func (c *call) same(d *call) bool {
+	if len(c.items) != len(d.items) {
+		return false
+	}
+	for i := range c.items {
+		if c.items[i] != d.items[i] || c.items[i].term.need < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// answer returns how charge i was answered: the credits that its bucket held after this call, and whether
+// it was charged.
+func (c *call) answer(i int) (credits int64, charged bool) {
+	taken, credits := c.reply[2*i], c.reply[2*i+1]
+	if c.turn >= taken {
+		return credits, false
+	}
+	return credits + (taken-1-c.turn)*c.items[i].term.need, true // what those behind it took was still there
+}
+
+// unknown reports that charge i, a shadow, could not be answered.
+func (c *call) unknown(i int) bool { return c.reply[2*i] < 0 }

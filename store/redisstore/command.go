@@ -1,0 +1,165 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/lua"
+)
+
+// A command is one call of the script, for entries whose keys it may touch together.
+type command struct {
+	entries []entry
+	eval    bool // send the script itself, which the server does not know
+	sent    once
+	err     error
+}
+
+// once is a command that the client must not send again after a timeout or a lost connection, when Redis
+// may have carried it out: a charge must not be made twice.
+type once struct{ *redis.IntSliceCmd }
+
+func (once) NoRetry() bool { return true }
+
+// prepare makes what is sent: the script, the number of keys, the keys, and the arguments that the head of
+// take.lua describes.
+func (c *command) prepare(ctx context.Context, clock func() time.Time) {
+	var few [4]term
+	terms := c.sort(few[:0])
+
+	charges := c.charges()
+	args := make([]any, 0, 5+2*charges+6*len(terms)+3*len(c.entries))
+	if c.eval {
+		args = append(args, "eval", lua.Take)
+	} else {
+		args = append(args, "evalsha", lua.TakeSHA1)
+	}
+	args = append(args, charges)
+	for i := range c.entries {
+		for j := range c.entries[i].first.items {
+			args = append(args, c.entries[i].first.items[j].key)
+		}
+	}
+	if clock == nil {
+		args = append(args, "")
+	} else {
+		args = append(args, clock().UnixMicro())
+	}
+	args = append(args, len(terms))
+	for _, t := range terms {
+		args = append(args, t.unit, t.refill, t.capacity, t.need, t.debt, t.shadow)
+	}
+	for i := 0; i < len(c.entries); {
+		e := &c.entries[i]
+		run := 1
+		if e.lone != 0 {
+			for i+run < len(c.entries) && c.entries[i+run].lone == e.lone {
+				run++
+			}
+		}
+		args = append(args, run, e.count, len(e.first.items))
+		for j := range e.first.items {
+			args = append(args, 1+slices.Index(terms, e.first.items[j].term))
+		}
+		i += run
+	}
+	c.sent = once{redis.NewIntSliceCmd(ctx, args...)}
+}
+
+// sort puts side by side the calls of one charge that ask the same of different keys, which make a run
+// of the script, and returns all terms, appended to terms.
+func (c *command) sort(terms []term) []term {
+	for i := range c.entries {
+		e := &c.entries[i]
+		for j := range e.first.items {
+			number := slices.Index(terms, e.first.items[j].term)
+			if number < 0 {
+				number = len(terms)
+				terms = append(terms, e.first.items[j].term)
+			}
+			e.lone = 0
+			if e.count == 1 && len(e.first.items) == 1 {
+				e.lone = number + 1
+			}
+		}
+	}
+	slices.SortStableFunc(c.entries, func(a, b entry) int { return cmp.Compare(a.lone, b.lone) })
+	return terms
+}
+
+// answer finishes the entries that were answered, and returns commands for those that were not, because a
+// key holds no bucket: each by itself fails by its own error.
+func (c *command) answer() (again []command) {
+	reply := c.sent.Val()
+	if charges := c.charges(); len(reply) != 2*charges {
+		c.finish(fmt.Errorf("redisstore: reply of %d integers to %d charges", len(reply), charges))
+		return nil
+	}
+	for i := range c.entries {
+		e := &c.entries[i]
+		n := 2 * len(e.first.items)
+		if e.vetoed(reply[:n]) {
+			again = append(again, command{entries: c.entries[i : i+1]})
+		} else {
+			e.finish(reply[:n:n], nil)
+		}
+		reply = reply[n:]
+	}
+	return again
+}
+
+func (c *command) charges() (n int) {
+	for i := range c.entries {
+		n += len(c.entries[i].first.items)
+	}
+	return n
+}
+
+func (c *command) finish(err error) {
+	for i := range c.entries {
+		c.entries[i].finish(nil, err)
+	}
+}
+
+// sameSlot reports whether all keys have one hash slot.
+func (c *command) sameSlot() bool {
+	for i := range c.entries {
+		if c.entries[i].slot() != c.entries[0].slot() || !sameSlot(c.entries[i].first.items) {
+			return false
+		}
+	}
+	return true
+}
+
+// split returns commands of one hash slot each, for keys that are not in one. A call that is not by itself
+// is finished with errSpread.
+func (c *command) split() []command {
+	kept := c.entries[:0]
+	for i := range c.entries {
+		if e := c.entries[i]; sameSlot(e.first.items) {
+			kept = append(kept, e)
+		} else {
+			e.finish(nil, errSpread)
+		}
+	}
+	return appendBySlot(nil, kept)
+}
+
+// appendBySlot appends a command for the entries of each hash slot.
+func appendBySlot(commands []command, entries []entry) []command {
+	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Compare(a.slot(), b.slot()) })
+	for len(entries) > 0 {
+		n := 1
+		for n < len(entries) && entries[n].slot() == entries[0].slot() {
+			n++
+		}
+		commands = append(commands, command{entries: entries[:n]})
+		entries = entries[n:]
+	}
+	return commands
+}

@@ -1,0 +1,219 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// An engine answers calls from Redis: it finds the server of each call's keys, has what waits for that server
+// sent in batches, and hands out the replies.
+type engine struct {
+	client Client
+	timely bool // client ends a command with the deadline of its context
+	keys   keys
+	clock  func() time.Time
+	logger *slog.Logger
+
+	maxBatch, maxInFlight, maxQueue int
+
+	routes routes
+	bySlot atomic.Bool // the keys of a command must share a hash slot
+
+	closed atomic.Bool
+	flying sync.WaitGroup // flights, and what is to be sent again
+}
+
+var _ store.Store = (*engine)(nil)
+
+// Take implements store.Store.
+func (e *engine) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	if err := store.Validate(charges, states); err != nil {
+		return false, err
+	}
+	if err := ctx.Err(); err != nil {
+		return false, notSent(err)
+	}
+	c := newCall(ctx)
+	for i := range charges {
+		c.items = append(c.items, e.keys.item(&charges[i]))
+	}
+	if !sameSlot(c.items) && !e.together(c.items) {
+		return e.takeSpread(ctx, charges, states)
+	}
+	if err := e.ask(c); errors.Is(err, errSpread) {
+		return e.takeSpread(ctx, charges, states)
+	} else if err != nil {
+		return false, err
+	}
+	ok := true
+	for i := range charges {
+		if c.unknown(i) {
+			states[i] = unanswered
+			continue
+		}
+		credits, charged := c.answer(i)
+		ok = ok && (charged || charges[i].Shadow)
+		states[i] = charges[i].State(credits, charged)
+	}
+	c.release()
+	return ok, nil
+}
+
+// unanswered is the state of a bucket that could not be asked and vetoed nothing.
+var unanswered = store.State{Allowed: true, Degraded: true}
+
+// ask sends c on its way and waits for the answer. After an error c must not be touched.
+func (e *engine) ask(c *call) error {
+	l, err := e.routes.lane(c.items[0].key)
+	if err != nil {
+		return err
+	}
+	if err := l.submit(c); err != nil {
+		return err
+	}
+	if !c.wait(c.ctx) {
+		return late(c.ctx.Err())
+	}
+	return c.err
+}
+
+// direct reports whether a caller can send its call by itself and yet return when ctx ends.
+func (e *engine) direct(ctx context.Context) bool {
+	_, limited := ctx.Deadline()
+	return e.timely && limited || ctx.Done() == nil
+}
+
+// close refuses what comes and waits for what has come.
+func (e *engine) close() {
+	e.closed.Store(true)
+	e.routes.each(func(l *lane) {
+		l.mu.Lock() // whoever has not seen it has begun its flight when we get here
+		defer l.mu.Unlock()
+	})
+	e.flying.Wait()
+}
+
+// send has entries answered, and finishes them.
+func (e *engine) send(ctx context.Context, entries []entry) {
+	commands := e.group(nil, entries)
+	for round := 0; len(commands) > 0; round++ {
+		e.exec(ctx, commands)
+		commands = e.settle(ctx, commands, round)
+	}
+}
+
+// group appends commands for entries.
+func (e *engine) group(commands []command, entries []entry) []command {
+	if !e.bySlot.Load() {
+		return append(commands, command{entries: entries})
+	}
+	return appendBySlot(commands, entries)
+}
+
+// exec sends commands, in one pipeline if they are several.
+func (e *engine) exec(ctx context.Context, commands []command) {
+	defer func() {
+		// What Config.Clock and the client's hooks do must end neither the process nor the flight.
+		if p := recover(); p != nil {
+			for i := range commands {
+				commands[i].err = fmt.Errorf("panic: %v", p)
+			}
+		}
+	}()
+	for i := range commands {
+		commands[i].prepare(ctx, e.clock)
+	}
+	pipeliner, ok := e.client.(interface{ Pipeline() redis.Pipeliner })
+	if len(commands) == 1 || !ok {
+		for i := range commands {
+			commands[i].err = e.client.Process(ctx, commands[i].sent)
+		}
+		return
+	}
+	pipe := pipeliner.Pipeline()
+	for i := range commands {
+		_ = pipe.Process(ctx, commands[i].sent) // only queues it
+	}
+	_, _ = pipe.Exec(ctx) // each has its own error
+	for i := range commands {
+		commands[i].err = commands[i].sent.Err()
+	}
+}
+
+// settle finishes what was answered, and returns what is to be sent next: all that the server has not
+// carried out, and would now.
+func (e *engine) settle(ctx context.Context, commands []command, round int) (next []command) {
+	loading := false
+	for i := range commands {
+		switch c := &commands[i]; {
+		case c.err == nil:
+			e.routes.answered()
+			next = append(next, c.answer()...)
+		case redis.HasErrorPrefix(c.err, "NOSCRIPT"):
+			// EVAL also loads the script, so that those behind it find it, unless the server forgets it again.
+			next = append(next, command{entries: c.entries, eval: !loading || round > 1})
+			loading = true
+		case redis.HasErrorPrefix(c.err, "CROSSSLOT") && !c.sameSlot():
+			if e.bySlot.CompareAndSwap(false, true) {
+				e.logger.Warn("redisstore: this Redis wants the keys of a command in one hash slot: they are sent so from now on", "error", c.err)
+			}
+			next = append(next, c.split()...)
+		case e.routes.moving(c.err):
+			e.postpone(c.entries, c.err)
+		default:
+			if !isRedis(c.err) {
+				e.routes.failed(ctx)
+			}
+			c.finish(failure(ctx, c.err))
+		}
+	}
+	return next
+}
+
+const (
+	// patience is how many times a call is sent whose slot is on the move.
+	patience = 20
+
+	// pause is how long the call waits in between.
+	pause = 5 * time.Millisecond
+)
+
+// postpone sends the calls of a command again after a pause, in which others may pass them.
+func (e *engine) postpone(entries []entry, err error) {
+	entries = slices.Clone(entries) // the batch is reused
+	e.flying.Add(1)
+	time.AfterFunc(pause, func() {
+		defer e.flying.Done()
+		for i := range entries {
+			e.again(&entries[i], err)
+		}
+	})
+}
+
+func (e *engine) again(entry *entry, err error) {
+	for c, next := entry.first, (*call)(nil); c != nil; c = next {
+		next, c.next = c.next, nil
+		if c.tries++; c.tries == patience {
+			c.finish(nil, 0, fmt.Errorf("redisstore: %w", err))
+			continue
+		}
+		l, err := e.routes.lane(c.items[0].key)
+		if err != nil {
+			c.finish(nil, 0, err)
+			continue
+		}
+		l.mu.Lock()
+		l.queue(c) // it was accepted before: neither a full queue nor Close refuses it
+		l.mu.Unlock()
+	}
+}

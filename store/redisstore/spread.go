@@ -1,0 +1,228 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// errSpread is of a call whose keys turn out to be in several places.
+var errSpread = errors.New("redisstore: keys of several hash slots")
+
+// errNoBucket is of a shadow whose key holds something else.
+var errNoBucket = errors.New("redisstore: the key of a shadow holds no bucket")
+
+// sameSlot reports whether all items have one hash slot.
+func sameSlot(items []item) bool {
+	for i := range items {
+		if items[i].slot != items[0].slot {
+			return false
+		}
+	}
+	return true
+}
+
+// together reports whether items, which are of several hash slots, can all the same be taken in one script
+// call.
+func (e *engine) together(items []item) bool {
+	if e.bySlot.Load() {
+		return false
+	}
+	if e.routes.ring == nil {
+		return true
+	}
+	first, _ := e.routes.lane(items[0].key)
+	for i := range items {
+		if l, err := e.routes.lane(items[i].key); l != first || err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// undoTime is how long it may take to give back what a call took before it was refused.
+const undoTime = time.Second
+
+// takeSpread takes charges of buckets that are in several places. It takes from all of them at once, and
+// gives back what it took if one refuses or fails. Until then, for about a round trip, others find less than
+// there is; nobody ever finds more. What cannot be given back is lost until it is refilled.
+func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	items := make([]item, len(charges))
+	for i := range charges {
+		items[i] = e.keys.item(&charges[i])
+	}
+	take, err := e.split(ctx, items, func(_ int, t *term) bool {
+		t.need = max(0, t.need) // nothing is given before all is taken
+		return true
+	})
+	if err != nil {
+		return false, err
+	}
+	found := make([]answer, len(items))
+	begin(take)
+	if !await(ctx, take) {
+		go func() {
+			await(context.Background(), take)
+			read(take, found)
+			e.undo(context.Background(), items, found)
+		}()
+		return false, late(ctx.Err())
+	}
+	read(take, found)
+	refused, err := verdict(items, found)
+	if refused || err != nil {
+		e.undo(ctx, items, found)
+		if !refused {
+			return false, err
+		}
+	} else if err := e.give(ctx, items, found); err != nil {
+		return false, err
+	}
+	for i := range charges {
+		if found[i].err != nil {
+			states[i] = unanswered
+		} else {
+			states[i] = charges[i].State(found[i].credits, found[i].charged)
+		}
+	}
+	return !refused, nil
+}
+
+// A part is those items of a call that are in one place.
+type part struct {
+	lane *lane
+	call *call
+	at   []int // which of the call's items
+	done bool
+}
+
+// split returns parts of those items that pick wants, after it has changed what they ask.
+func (e *engine) split(ctx context.Context, items []item, pick func(i int, t *term) bool) ([]*part, error) {
+	var parts []*part
+next:
+	for i, it := range items {
+		if !pick(i, &it.term) {
+			continue
+		}
+		l, err := e.routes.lane(it.key)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range parts {
+			if p.lane == l && (!e.bySlot.Load() || p.call.items[0].slot == it.slot) {
+				p.call.items = append(p.call.items, it)
+				p.at = append(p.at, i)
+				continue next
+			}
+		}
+		c := newCall(ctx)
+		c.items = append(c.items, it)
+		parts = append(parts, &part{lane: l, call: c, at: []int{i}})
+	}
+	return parts, nil
+}
+
+func begin(parts []*part) {
+	for _, p := range parts {
+		if err := p.lane.enqueue(p.call); err != nil {
+			p.call.finish(nil, 0, err)
+		}
+	}
+}
+
+// await waits until all parts are done, or until ctx ends.
+func await(ctx context.Context, parts []*part) bool {
+	for _, p := range parts {
+		if p.done = p.done || p.call.wait(ctx); !p.done {
+			return false
+		}
+	}
+	return true
+}
+
+// An answer is what became of an item.
+type answer struct {
+	credits int64 // of the bucket, after it
+	charged bool
+	err     error
+}
+
+// verdict reports whether an item refuses the call, and else why one that could have done so was not answered.
+func verdict(items []item, found []answer) (refused bool, err error) {
+	for i := range items {
+		switch {
+		case items[i].term.shadow:
+		case found[i].err != nil:
+			err = found[i].err
+		case !found[i].charged:
+			refused = true
+		}
+	}
+	return refused, err
+}
+
+// undo gives back what was taken, and makes found what it is then. It goes on by itself if ctx ends.
+func (e *engine) undo(ctx context.Context, items []item, found []answer) {
+	taken := make([]bool, len(items))
+	for i := range found {
+		t := items[i].term
+		if taken[i] = found[i].charged && t.need > 0; taken[i] {
+			found[i].credits = min(t.capacity, found[i].credits+t.need) // if nobody can tell
+		}
+	}
+	_ = e.follow(ctx, items, found, func(i int, t *term) bool {
+		t.need, t.debt = -t.need, 0
+		return taken[i]
+	})
+	for i := range found {
+		found[i].charged = false
+	}
+}
+
+// give carries out the refunds of a call that nothing refuses.
+func (e *engine) give(ctx context.Context, items []item, found []answer) error {
+	if err := e.follow(ctx, items, found, func(_ int, t *term) bool { return t.need < 0 }); err != nil {
+		return err
+	}
+	_, err := verdict(items, found)
+	return err
+}
+
+// follow sends what pick makes of items and puts the answers into found. It goes on by itself if ctx ends.
+func (e *engine) follow(ctx context.Context, items []item, found []answer, pick func(int, *term) bool) error {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	parts, err := e.split(limited, items, pick)
+	if err != nil {
+		cancel()
+		return err
+	}
+	begin(parts)
+	if !await(ctx, parts) {
+		go func() {
+			defer cancel()
+			await(limited, parts)
+		}()
+		return late(ctx.Err())
+	}
+	cancel()
+	read(parts, found)
+	return nil
+}
+
+// read puts what became of the items of parts into found.
+func read(parts []*part, found []answer) {
+	for _, p := range parts {
+		for j, i := range p.at {
+			switch {
+			case p.call.err != nil:
+				found[i].err = p.call.err
+			case p.call.unknown(j):
+				found[i].err = errNoBucket
+			default:
+				found[i].credits, found[i].charged = p.call.answer(j)
+			}
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+)
+
+func ring(t *testing.T) *redis.Ring {
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{
+		"a": redistest.Start(t).Addr(),
+		"b": redistest.Start(t).Addr(),
+	}})
+	t.Cleanup(func() { ring.Close() })
+	return ring
+}
+
+// proxied is a client of one server that wants one slot a command, as a proxy before a cluster does.
+func proxied(t *testing.T) *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: redistest.StartCluster(t, 1).Addrs()[0]})
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// Calls over several slots are answered as in memory, where all is one step, as long as nobody else is under
+// way, time goes on, and limits stay: what is taken and given back leaves its time and its limit behind.
+func TestCallsOverSeveralSlotsAreAnsweredAsInOne(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3)
+	for name, client := range map[string]redisstore.Client{
+		"cluster": cluster.Client(), "ring": ring(t), "proxy": proxied(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var nanos atomic.Int64
+			nanos.Store(time.Date(2026, 5, 23, 10, 0, 0, 0, time.UTC).UnixNano())
+			clock := func() time.Time { return time.Unix(0, nanos.Load()) }
+			s := redisstore.New(client, redisstore.Config{Clock: clock, Logger: slog.New(slog.DiscardHandler)})
+			model := memstore.New(memstore.Config{Clock: clock})
+			defer model.Close()
+			r := rand.New(rand.NewPCG(8, 0))
+			limits := []store.Limit{limit(t, 1, month, 20), limit(t, 7, time.Second, 5_000), limit(t, 1, time.Second, 600), limit(t, 333, time.Second, 200_000)}
+			refused := 0
+			for step := range 3000 {
+				nanos.Add(r.Int64N(int64(time.Second)) << r.IntN(8))
+				charges := make([]store.Charge, 1+r.IntN(4))
+				for i, k := range r.Perm(8)[:len(charges)] {
+					l := limits[k%len(limits)]
+					burst := l.Capacity / l.Unit
+					charges[i] = store.Charge{Policy: fmt.Sprint("p", k), Key: fmt.Sprint("k", k), Limit: l, Cost: 1 + r.Int64N(burst), Shadow: r.IntN(6) == 0}
+					switch r.IntN(8) {
+					case 0:
+						charges[i].Cost = 0
+					case 1:
+						charges[i].Cost = -charges[i].Cost
+					case 2:
+						charges[i].Cost = burst + 1
+					case 3:
+						charges[i].MaxWait = time.Duration(r.Int64N(int64(time.Hour)))
+					}
+				}
+				got, want := make([]store.State, len(charges)), make([]store.State, len(charges))
+				ok, err := s.Take(t.Context(), charges, got)
+				if err != nil {
+					t.Fatal(err)
+				}
+				wantOK, _ := model.Take(t.Context(), charges, want)
+				if ok != wantOK || !slices.Equal(got, want) {
+					t.Fatalf("step %d: %+v\ngot  %t %+v\nwant %t %+v", step, charges, ok, got, wantOK, want)
+				}
+				if !ok && len(charges) > 1 {
+					refused++
+				}
+			}
+			if refused < 500 {
+				t.Errorf("only %d calls of several charges were refused", refused)
+			}
+		})
+	}
+}
+
+func TestAClientThatMeetsCROSSSLOTSendsOneSlotACommandFromThenOnAndLogsItOnce(t *testing.T) {
+	var log bytes.Buffer
+	s := redisstore.New(proxied(t), redisstore.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	var wg sync.WaitGroup
+	for range 20 {
+		for _, key := range strings.Fields("a b c d e f g h") {
+			second := charge(t, key+key)
+			wg.Go(func() {
+				if _, err := tryFor(10*time.Second, s, charge(t, key), second); err != nil {
+					t.Error(err)
+				}
+			})
+			wg.Go(func() {
+				if _, err := tryFor(10*time.Second, s, charge(t, key)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for _, key := range strings.Fields("a b c d e f g h") {
+		peek := charge(t, key)
+		peek.Cost = 0
+		if got := take(t, s, peek).Remaining; got != 60 {
+			t.Errorf("%s has %d left, want 60: two calls of one, twenty times", key, got)
+		}
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "hash slot") {
+		t.Errorf("logged %q", log.String())
+	}
+}
+
+func TestACallOverSeveralSlotsGivesBackWhatItTookWhenOneOfThemFails(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3)
+	client := cluster.Client()
+	s := redisstore.New(client, redisstore.Config{})
+	good, bad, empty := charge(t, "good"), charge(t, "bad"), charge(t, "empty")
+	if err := client.Set(t.Context(), "ratelimit:{bad}:p", "a string", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	empty.Cost = 100
+	take(t, s, empty)
+	empty.Cost = 1
+	peek := good
+	peek.Cost = 0
+	states := make([]store.State, 3)
+
+	ok, err := s.Take(t.Context(), []store.Charge{good, bad}, states)
+	wantRedisError(t, ok, err, "WRONGTYPE")
+	if state := take(t, s, peek); state.Remaining != 100 {
+		t.Errorf("%d remain after a call that failed elsewhere, want 100", state.Remaining)
+	}
+
+	// What one of them refuses is refused, whatever the others would have said.
+	ok, err = s.Take(t.Context(), []store.Charge{good, bad, empty}, states)
+	if ok || err != nil || states[0].Remaining != 100 || !states[0].Allowed || !states[1].Degraded || states[2].Allowed {
+		t.Errorf("ok %t, error %v, %+v", ok, err, states)
+	}
+	if state := take(t, s, peek); state.Remaining != 100 {
+		t.Errorf("%d remain after a call that was refused elsewhere, want 100", state.Remaining)
+	}
+
+	// A shadow vetoes nothing, neither in another slot nor in the same one.
+	bad.Shadow = true
+	beside := good
+	beside.Key, beside.Policy = bad.Key, "beside"
+	for _, charges := range [][]store.Charge{{good, bad}, {beside, bad}} {
+		ok, err = s.Take(t.Context(), charges, states)
+		if !ok || err != nil || states[0].Remaining != 99 || states[1] != (store.State{Allowed: true, Degraded: true}) {
+			t.Errorf("ok %t, error %v, %+v", ok, err, states)
+		}
+	}
+}
+
+func TestACallOverSeveralSlotsGivesBackWhatItTookWhenItsCallerLeaves(t *testing.T) {
+	cluster := redistest.StartCluster(t, 1)
+	proxy := redistest.NewProxy(t, cluster.Addrs()[0])
+	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	t.Cleanup(func() { client.Close() })
+	s := redisstore.New(client, redisstore.Config{Logger: slog.New(slog.DiscardHandler)})
+	one, other := charge(t, "one"), charge(t, "other")
+	if _, err := tryFor(10*time.Second, s, one, other); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Delay(200 * time.Millisecond)
+	if ok, err := try(s, one, other); ok || !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("ok %t, error %v, want the deadline's", ok, err)
+	}
+	proxy.Pass()
+	peek := one
+	peek.Cost = 0
+	deadline := time.Now().Add(10 * time.Second)
+	for take(t, s, peek).Remaining != 99 {
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v: nothing was given back", take(t, s, peek))
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
