@@ -17,14 +17,21 @@ type term struct {
 
 // An item is a charge on its way: a copy, because a caller that leaves takes its charges along.
 type item struct {
-	key  string
+	policy, key string
+	term        term
+
+	// Its key in Redis and the slot of that, once it was named. Identical calls need only one name.
+	name string
 	slot uint16
-	term term
 }
 
-func newTerm(c *store.Charge) term {
+func newItem(c *store.Charge) item {
 	l := bucket.Limit(c.Limit)
-	return term{l.Unit, l.Refill, l.Capacity, l.Need(c.Cost), l.Debt(c.MaxWait.Microseconds()), c.Shadow}
+	return item{
+		policy: c.Policy,
+		key:    c.Key,
+		term:   term{l.Unit, l.Refill, l.Capacity, l.Need(c.Cost), l.Debt(c.MaxWait.Microseconds()), c.Shadow},
+	}
 }
 
 // A call is charges that are taken together, on their way to one server and back.
@@ -88,7 +95,8 @@ func (c *call) same(d *call) bool {
 		return false
 	}
 	for i := range c.items {
-		if c.items[i] != d.items[i] || c.items[i].term.need < 0 {
+		a, b := &c.items[i], &d.items[i]
+		if a.key != b.key || a.term != b.term || a.policy != b.policy || a.term.need < 0 {
 			return false
 		}
 	}

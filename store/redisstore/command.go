@@ -42,7 +42,7 @@ func (c *command) prepare(ctx context.Context, clock func() time.Time) {
 	args = append(args, charges)
 	for i := range c.entries {
 		for j := range c.entries[i].first.items {
-			args = append(args, c.entries[i].first.items[j].key)
+			args = append(args, c.entries[i].first.items[j].name)
 		}
 	}
 	if clock == nil {
@@ -147,11 +147,11 @@ func (c *command) split() []command {
 			e.finish(nil, errSpread)
 		}
 	}
-	return appendBySlot(nil, kept)
+	return groupBySlot(kept)
 }
 
-// appendBySlot appends a command for the entries of each hash slot.
-func appendBySlot(commands []command, entries []entry) []command {
+// groupBySlot returns a command for the entries of each hash slot.
+func groupBySlot(entries []entry) (commands []command) {
 	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Compare(a.slot(), b.slot()) })
 	for len(entries) > 0 {
 		n := 1

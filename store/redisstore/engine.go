@@ -45,10 +45,13 @@ func (e *engine) Take(ctx context.Context, charges []store.Charge, states []stor
 	}
 	c := newCall(ctx)
 	for i := range charges {
-		c.items = append(c.items, e.keys.item(&charges[i]))
+		c.items = append(c.items, newItem(&charges[i]))
 	}
-	if !sameSlot(c.items) && !e.together(c.items) {
-		return e.takeSpread(ctx, charges, states)
+	if e.bySlot.Load() || e.routes.ring != nil { // it matters where they are
+		e.keys.name(c.items)
+		if !e.together(c.items) {
+			return e.takeSpread(ctx, charges, states)
+		}
 	}
 	if err := e.ask(c); errors.Is(err, errSpread) {
 		return e.takeSpread(ctx, charges, states)
@@ -74,7 +77,7 @@ var unanswered = store.State{Allowed: true, Degraded: true}
 
 // ask sends c on its way and waits for the answer. After an error c must not be touched.
 func (e *engine) ask(c *call) error {
-	l, err := e.routes.lane(c.items[0].key)
+	l, err := e.routes.lane(c.items[0].name)
 	if err != nil {
 		return err
 	}
@@ -105,19 +108,22 @@ func (e *engine) close() {
 
 // send has entries answered, and finishes them.
 func (e *engine) send(ctx context.Context, entries []entry) {
-	commands := e.group(nil, entries)
+	for i := range entries {
+		e.keys.name(entries[i].first.items)
+	}
+	commands := e.group(entries)
 	for round := 0; len(commands) > 0; round++ {
 		e.exec(ctx, commands)
 		commands = e.settle(ctx, commands, round)
 	}
 }
 
-// group appends commands for entries.
-func (e *engine) group(commands []command, entries []entry) []command {
-	if !e.bySlot.Load() {
-		return append(commands, command{entries: entries})
+// group returns the commands for entries.
+func (e *engine) group(entries []entry) []command {
+	if e.bySlot.Load() {
+		return groupBySlot(entries)
 	}
-	return appendBySlot(commands, entries)
+	return []command{{entries: entries}}
 }
 
 // exec sends commands, in one pipeline if they are several.
@@ -207,7 +213,7 @@ func (e *engine) again(entry *entry, err error) {
 			c.finish(nil, 0, fmt.Errorf("redisstore: %w", err))
 			continue
 		}
-		l, err := e.routes.lane(c.items[0].key)
+		l, err := e.routes.lane(c.items[0].name)
 		if err != nil {
 			c.finish(nil, 0, err)
 			continue

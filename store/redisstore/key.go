@@ -4,8 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-
-	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // maxPlain is the length up to which a name may stand in a key as it is. It is below that of a hash, so
@@ -18,38 +16,38 @@ type keys struct {
 	secret []byte
 }
 
-// item returns c on its way.
-func (k keys) item(c *store.Charge) item {
-	identity := k.identity(c.Key)
-	return item{k.key(identity, c.Policy), slot(identity), newTerm(c)}
-}
-
-// key returns the key of a bucket: "<prefix>:{<identity>}:<policy>". The braces put all policies of one
-// identity into one cluster slot. No two buckets share a key: neither part can hold a brace.
-func (k keys) key(identity, policy string) string {
-	return k.prefix + ":{" + identity + "}:" + name(policy)
+// name names the buckets of items: "<prefix>:{<identity>}:<policy>". The braces put all policies of one
+// identity into one cluster slot. No two buckets share a name: neither part can hold a brace.
+func (k keys) name(items []item) {
+	for i := range items {
+		if it := &items[i]; it.name == "" {
+			identity := k.identity(it.key)
+			it.name = k.prefix + ":{" + identity + "}:" + plain(it.policy)
+			it.slot = slot(identity)
+		}
+	}
 }
 
 func (k keys) identity(key string) string {
 	if k.secret == nil {
-		return name(key)
+		return plain(key)
 	}
 	mac := hmac.New(sha256.New, k.secret)
 	mac.Write([]byte(key))
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// name returns s, or where it is long or holds bytes that mean something to Redis, to a terminal or to
+// plain returns s, or where it is long or holds bytes that mean something to Redis, to a terminal or to
 // a pattern, its SHA-256 in hex.
-func name(s string) string {
-	if plain(s) {
+func plain(s string) string {
+	if isPlain(s) {
 		return s
 	}
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])
 }
 
-func plain(s string) bool {
+func isPlain(s string) bool {
 	if s == "" || len(s) > maxPlain {
 		return false
 	}

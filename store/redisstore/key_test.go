@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // unused is a client for tests that only make keys.
@@ -20,7 +18,9 @@ func (unused) Process(context.Context, redis.Cmder) error {
 
 // key returns the name of a bucket in Redis.
 func (s *Store) key(policy, identity string) string {
-	return s.engine.keys.item(&store.Charge{Policy: policy, Key: identity}).key
+	items := []item{{policy: policy, key: identity}}
+	s.engine.keys.name(items)
+	return items[0].name
 }
 
 func TestKey(t *testing.T) {

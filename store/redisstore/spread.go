@@ -24,18 +24,17 @@ func sameSlot(items []item) bool {
 	return true
 }
 
-// together reports whether items, which are of several hash slots, can all the same be taken in one script
-// call.
+// together reports whether items can be taken in one script call.
 func (e *engine) together(items []item) bool {
-	if e.bySlot.Load() {
+	switch {
+	case sameSlot(items):
+		return true
+	case e.bySlot.Load():
 		return false
 	}
-	if e.routes.ring == nil {
-		return true
-	}
-	first, _ := e.routes.lane(items[0].key)
+	first, _ := e.routes.lane(items[0].name)
 	for i := range items {
-		if l, err := e.routes.lane(items[i].key); l != first || err != nil {
+		if l, err := e.routes.lane(items[i].name); l != first || err != nil {
 			return false
 		}
 	}
@@ -51,8 +50,9 @@ const undoTime = time.Second
 func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	items := make([]item, len(charges))
 	for i := range charges {
-		items[i] = e.keys.item(&charges[i])
+		items[i] = newItem(&charges[i])
 	}
+	e.keys.name(items)
 	take, err := e.split(ctx, items, func(_ int, t *term) bool {
 		t.need = max(0, t.need) // nothing is given before all is taken
 		return true
@@ -106,7 +106,7 @@ next:
 		if !pick(i, &it.term) {
 			continue
 		}
-		l, err := e.routes.lane(it.key)
+		l, err := e.routes.lane(it.name)
 		if err != nil {
 			return nil, err
 		}
