@@ -3,6 +3,7 @@ package redistest
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,48 +12,90 @@ import (
 
 const slotCount = 16384
 
-// Cluster is a Redis Cluster of masters without replicas.
+// Cluster is a Redis Cluster.
 type Cluster struct {
-	// Nodes are the masters, in the order of the slots they own.
+	// Nodes are the masters, in the order of the slots they own at first.
 	Nodes []*Server
+
+	// Replicas holds the replica of each master, in the order of Nodes. It is
+	// empty in a cluster without replicas.
+	Replicas []*Server
 
 	tb testing.TB
 }
 
-// StartCluster runs a cluster of at least one master, with the slots spread
-// evenly over the masters, and returns when every node takes the cluster for
-// complete. That takes Redis about 2 s. See Start for how the nodes end and for
-// what happens without a redis-server.
+// StartCluster runs a cluster of at least one master without replicas, with the
+// slots spread evenly over the masters, and returns when every node takes the
+// cluster for complete. That takes Redis about 2 s. See Start for how the nodes
+// end and for what happens without a redis-server.
 func StartCluster(tb testing.TB, masters int) *Cluster {
 	tb.Helper()
 	c := &Cluster{tb: tb}
-	for i := range masters {
-		node := Start(tb, "--cluster-enabled", "yes")
-		first, next := slotCount*i/masters, slotCount*(i+1)/masters
-		node.Do("CLUSTER", "ADDSLOTSRANGE", first, next-1)
-		// Nodes would also hear of each other by gossip, but that can take 10 s.
-		for _, other := range c.Nodes {
-			host, port, err := net.SplitHostPort(other.Addr())
-			if err != nil {
-				tb.Fatal(err)
-			}
-			node.Do("CLUSTER", "MEET", host, port)
-		}
-		c.Nodes = append(c.Nodes, node)
-	}
-	for _, node := range c.Nodes {
-		waitUntil(tb, fmt.Sprintf("cluster node %s has cluster_state:ok", node.Addr()), func() bool {
-			info := node.Do("CLUSTER", "INFO")
-			return strings.Contains(fmt.Sprint(info), "cluster_state:ok")
-		})
-	}
+	c.addMasters(masters)
+	c.waitComplete()
 	return c
 }
 
-// Addrs returns the host:port of every node, in the order of Nodes.
+// addMasters starts that many nodes with args and spreads the slots over them.
+func (c *Cluster) addMasters(masters int, args ...string) {
+	c.tb.Helper()
+	for i := range masters {
+		node := c.join(args...)
+		first, next := slotCount*i/masters, slotCount*(i+1)/masters
+		node.Do("CLUSTER", "ADDSLOTSRANGE", first, next-1)
+		c.Nodes = append(c.Nodes, node)
+	}
+}
+
+// join starts a node that meets all others but does not count among them yet.
+func (c *Cluster) join(args ...string) *Server {
+	c.tb.Helper()
+	node := Start(c.tb, append([]string{"--cluster-enabled", "yes"}, args...)...)
+	// Nodes would also hear of each other by gossip, but that can take 10 s.
+	for _, other := range c.all() {
+		host, port, err := net.SplitHostPort(other.Addr())
+		if err != nil {
+			c.tb.Fatal(err)
+		}
+		node.Do("CLUSTER", "MEET", host, port)
+	}
+	return node
+}
+
+func (c *Cluster) waitComplete() {
+	c.tb.Helper()
+	for _, node := range c.all() {
+		waitUntil(c.tb, fmt.Sprintf("cluster node %s has cluster_state:ok", node.Addr()), func() bool {
+			return takesForComplete(node)
+		})
+	}
+}
+
+func takesForComplete(node *Server) bool {
+	return strings.Contains(fmt.Sprint(node.Do("CLUSTER", "INFO")), "cluster_state:ok")
+}
+
+// all returns the masters and then the replicas.
+func (c *Cluster) all() []*Server {
+	return slices.Concat(c.Nodes, c.Replicas)
+}
+
+// running returns the nodes that were not killed, at least one.
+func (c *Cluster) running() []*Server {
+	c.tb.Helper()
+	nodes := slices.DeleteFunc(c.all(), func(node *Server) bool { return !node.process.runs() })
+	if len(nodes) == 0 {
+		c.tb.Fatal("all nodes of the cluster were killed")
+	}
+	return nodes
+}
+
+// Addrs returns the host:port of every node: of the masters, in the order of
+// Nodes, and then of the replicas.
 func (c *Cluster) Addrs() []string {
-	addrs := make([]string, len(c.Nodes))
-	for i, node := range c.Nodes {
+	nodes := c.all()
+	addrs := make([]string, len(nodes))
+	for i, node := range nodes {
 		addrs[i] = node.Addr()
 	}
 	return addrs

@@ -48,6 +48,16 @@ func startProcess(path string, args []string, output io.Writer) (*process, error
 	return &process{Process: cmd.Process, exited: exited}, nil
 }
 
+// runs reports whether the child has not exited.
+func (p *process) runs() bool {
+	select {
+	case <-p.exited:
+		return false
+	default:
+		return true
+	}
+}
+
 // kill ends the child, even one that is paused, and waits until it is gone.
 func (p *process) kill() {
 	// The only error is that the child has already exited.

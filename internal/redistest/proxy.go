@@ -13,9 +13,9 @@ import (
 // clients and a server.
 //
 // At any time it is in one mode: Pass at first, or the one last set by Pass,
-// DropReplies, BlackHole or Delay. A mode applies to new connections and at
-// once to existing ones, also to replies that are being held back. Bytes that
-// the proxy threw away stay lost when the mode changes.
+// DropReplies, BlackHole, Delay, CutRequest or CutReply. A mode applies to new
+// connections and at once to existing ones, also to replies that are being held
+// back. Bytes that the proxy threw away stay lost when the mode changes.
 //
 // A connection to the target is made when a client first sends something that
 // is to be forwarded, and a connection whose target cannot be reached is closed.
@@ -37,6 +37,9 @@ type mode struct {
 	dropRequests bool
 	dropReplies  bool
 	delay        time.Duration // of replies
+	cutRequest   bool
+	cutReply     bool
+	cutAfter     int // bytes, for cutRequest and cutReply
 
 	// replaced is closed when the mode is no longer in force.
 	replaced chan struct{}
@@ -88,6 +91,20 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.setMode(mode{delay: d})
 }
 
+// CutRequest passes traffic until a client sends something. Of that, it forwards
+// the first n bytes and then closes the connection. If there are fewer, what the
+// client sends next counts, too. Only one connection is cut: the mode is Pass
+// again from its first byte on.
+func (p *Proxy) CutRequest(n int) {
+	p.setMode(mode{cutRequest: true, cutAfter: n})
+}
+
+// CutReply is like CutRequest for the next reply. The target has then received
+// the whole request.
+func (p *Proxy) CutReply(n int) {
+	p.setMode(mode{cutReply: true, cutAfter: n})
+}
+
 // Cut closes all current connections. It does not change the mode, and new
 // connections are accepted.
 func (p *Proxy) Cut() {
@@ -110,6 +127,15 @@ func newMode(m mode) *mode {
 
 func (p *Proxy) setMode(m mode) {
 	close(p.mode.Swap(newMode(m)).replaced)
+}
+
+// claim ends m in favor of Pass and reports true to only one of its callers.
+func (p *Proxy) claim(m *mode) bool {
+	if !p.mode.CompareAndSwap(m, newMode(mode{})) {
+		return false
+	}
+	close(m.replaced)
+	return true
 }
 
 func (p *Proxy) close() {

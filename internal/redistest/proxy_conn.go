@@ -2,11 +2,17 @@ package redistest
 
 import (
 	"context"
+	"math"
 	"net"
 	"time"
 )
 
-const chunkSize = 32 << 10
+const (
+	chunkSize = 32 << 10
+
+	// uncut is more bytes than are ever forwarded.
+	uncut = math.MaxInt
+)
 
 // forwardRequests serves client until one side closes its connection.
 func (p *Proxy) forwardRequests(ctx context.Context, client net.Conn) {
@@ -14,14 +20,19 @@ func (p *Proxy) forwardRequests(ctx context.Context, client net.Conn) {
 	// The target is not dialed before it is needed: a black hole must keep the
 	// connections of clients also when the target is down.
 	var server net.Conn
+	left := uncut
 	chunk := make([]byte, chunkSize)
 	for {
 		n, err := client.Read(chunk)
 		if err != nil {
 			return
 		}
-		if p.mode.Load().dropRequests {
+		m := p.mode.Load()
+		if m.dropRequests {
 			continue
+		}
+		if m.cutRequest && p.claim(m) {
+			left = m.cutAfter
 		}
 		if server == nil {
 			server, err = p.dial(ctx)
@@ -31,7 +42,10 @@ func (p *Proxy) forwardRequests(ctx context.Context, client net.Conn) {
 			defer p.remove(server)
 			p.running.Go(func() { p.forwardReplies(server, client) })
 		}
-		if _, err := server.Write(chunk[:n]); err != nil {
+		if _, err := server.Write(chunk[:min(n, left)]); err != nil {
+			return
+		}
+		if left -= n; left <= 0 {
 			return
 		}
 	}
@@ -52,6 +66,7 @@ func (p *Proxy) dial(ctx context.Context) (net.Conn, error) {
 // forwardReplies closes client at its end so that forwardRequests ends, too.
 func (p *Proxy) forwardReplies(server, client net.Conn) {
 	defer p.remove(client)
+	left := uncut
 	chunk := make([]byte, chunkSize)
 	for {
 		n, err := server.Read(chunk)
@@ -61,7 +76,13 @@ func (p *Proxy) forwardReplies(server, client net.Conn) {
 		if !p.release(time.Now()) {
 			continue
 		}
-		if _, err := client.Write(chunk[:n]); err != nil {
+		if m := p.mode.Load(); m.cutReply && p.claim(m) {
+			left = m.cutAfter
+		}
+		if _, err := client.Write(chunk[:min(n, left)]); err != nil {
+			return
+		}
+		if left -= n; left <= 0 {
 			return
 		}
 	}

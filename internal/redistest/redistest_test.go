@@ -11,7 +11,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // silence is how long a test waits for a reply that must not come.
 const silence = 100 * time.Millisecond
@@ -397,6 +400,74 @@ func TestProxyCut(t *testing.T) {
 		conn.wantClosed()
 	}
 	dialProxy(t, p).wantPong()
+}
+
+func TestProxyCutRequest(t *testing.T) {
+	t.Parallel()
+	s := Start(t)
+	p := NewProxy(t, s.Addr())
+	existing, other := dialProxy(t, p), dialProxy(t, p)
+	existing.wantPong()
+	for _, conn := range []proxyConn{existing, dialProxy(t, p)} {
+		// The last byte of the second request is missing.
+		p.CutRequest(len("PING\r\nINCR count\r"))
+		conn.wantPong()
+		other.wantPong()
+		conn.send("INCR count")
+		conn.wantClosed()
+		other.wantPong()
+	}
+	if got := s.Do("EXISTS", "count"); got != int64(0) {
+		t.Error("a whole request came through")
+	}
+}
+
+func TestProxyCutReply(t *testing.T) {
+	t.Parallel()
+	s := Start(t)
+	p := NewProxy(t, s.Addr())
+	existing, other := dialProxy(t, p), dialProxy(t, p)
+	existing.wantPong()
+	conns := []proxyConn{existing, dialProxy(t, p)}
+	for _, conn := range conns {
+		p.CutReply(len("+PONG\r\n:"))
+		conn.wantPong()
+		other.wantPong()
+		conn.send("INCR count")
+		if got, err := conn.receive(waitTimeout); got != ":" || err != nil {
+			t.Errorf("reply to INCR = %q, %v, want only its first byte", got, err)
+		}
+		conn.wantClosed()
+		other.wantPong()
+	}
+	if got := s.Do("GET", "count"); got != fmt.Sprint(len(conns)) {
+		t.Errorf("%v requests were served, want %d", got, len(conns))
+	}
+}
+
+func TestProxyCutBeforeFirstByte(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		cut    func(*Proxy, int)
+		served int64
+	}{
+		{"CutRequest", (*Proxy).CutRequest, 0},
+		{"CutReply", (*Proxy).CutReply, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := Start(t)
+			p := NewProxy(t, s.Addr())
+			conn := dialProxy(t, p)
+			tt.cut(p, 0)
+			conn.send("INCR count")
+			conn.wantClosed()
+			if got := s.Do("EXISTS", "count"); got != tt.served {
+				t.Errorf("%v requests were served, want %d", got, tt.served)
+			}
+		})
+	}
 }
 
 func TestProxyCleanup(t *testing.T) {

@@ -12,38 +12,48 @@ import (
 
 const masterName = "primary"
 
-// Sentinel is a master without replicas and one Sentinel process that monitors
-// it.
+// Sentinel is a master and one Sentinel process that monitors it.
 type Sentinel struct {
-	// Master is the server that the Sentinel process directs clients to.
+	// Master is the server that the Sentinel process directs clients to at
+	// first.
 	Master *Server
+
+	// Replica is the server that takes over when Master is killed, or nil.
+	Replica *Server
 
 	tb       testing.TB
 	sentinel *Server
 }
 
-// StartSentinel runs a master and a Sentinel process that monitors it under the
-// name "primary" with a quorum of 1. See Start for how both end and for what
-// happens without a redis-server.
+// StartSentinel runs a master without replicas and a Sentinel process that
+// monitors it under the name "primary" with a quorum of 1. See Start for how both
+// end and for what happens without a redis-server.
 func StartSentinel(tb testing.TB) *Sentinel {
 	tb.Helper()
-	master := Start(tb)
-	host, port, err := net.SplitHostPort(master.Addr())
+	s := &Sentinel{Master: Start(tb), tb: tb}
+	s.monitor()
+	return s
+}
+
+// monitor starts the Sentinel process. Each of options is a line of its
+// configuration without "sentinel" in front.
+func (s *Sentinel) monitor(options ...string) {
+	s.tb.Helper()
+	host, port, err := net.SplitHostPort(s.Master.Addr())
 	if err != nil {
-		tb.Fatal(err)
+		s.tb.Fatal(err)
+	}
+	config := fmt.Sprintf("sentinel monitor %s %s %s 1\n", masterName, host, port)
+	for _, option := range options {
+		config += fmt.Sprintf("sentinel %s\n", option)
 	}
 	// Sentinel keeps its state in its configuration file and refuses to start
 	// without one.
-	config := filepath.Join(tb.TempDir(), "sentinel.conf")
-	monitor := fmt.Sprintf("sentinel monitor %s %s %s 1\n", masterName, host, port)
-	if err := os.WriteFile(config, []byte(monitor), 0o600); err != nil {
-		tb.Fatal(err)
+	path := filepath.Join(s.tb.TempDir(), "sentinel.conf")
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		s.tb.Fatal(err)
 	}
-	return &Sentinel{
-		Master:   master,
-		tb:       tb,
-		sentinel: start(tb, []string{config, "--sentinel"}),
-	}
+	s.sentinel = start(s.tb, []string{path, "--sentinel"})
 }
 
 // Client returns a new failover client with the default options of go-redis. It

@@ -191,7 +191,8 @@ func (s *Server) Kill() {
 
 // Restart starts the server again on the same port with the same arguments,
 // after killing it if it still runs, and returns when it answers, at most 10 s
-// later. The server has no data then, but a cluster node keeps its slots.
+// later. The server has no data then, but a cluster node keeps its slots unless
+// another has taken its place.
 func (s *Server) Restart() {
 	s.tb.Helper()
 	s.Kill()

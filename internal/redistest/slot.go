@@ -1,0 +1,35 @@
+package redistest
+
+import (
+	"fmt"
+	"net"
+	"slices"
+)
+
+// Slot returns the hash slot of key.
+func (c *Cluster) Slot(key string) int {
+	c.tb.Helper()
+	return int(c.running()[0].Do("CLUSTER", "KEYSLOT", key).(int64))
+}
+
+// Owner returns the index in Nodes of the master that owns slot. It fails the
+// test if that is a former replica.
+func (c *Cluster) Owner(slot int) int {
+	c.tb.Helper()
+	for _, entry := range c.running()[0].Do("CLUSTER", "SLOTS").([]any) {
+		// A range of slots is its first and last one, its master and the replicas.
+		slots := entry.([]any)
+		if int64(slot) < slots[0].(int64) || int64(slot) > slots[1].(int64) {
+			continue
+		}
+		master := slots[2].([]any)
+		addr := net.JoinHostPort(fmt.Sprint(master[0]), fmt.Sprint(master[1]))
+		i := slices.IndexFunc(c.Nodes, func(node *Server) bool { return node.Addr() == addr })
+		if i < 0 {
+			c.tb.Fatalf("slot %d is owned by %s, which is none of Nodes", slot, addr)
+		}
+		return i
+	}
+	c.tb.Fatalf("slot %d has no owner", slot)
+	return -1
+}
