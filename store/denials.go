@@ -1,0 +1,202 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// defaultMaxLines takes 256 KB, and 4 MB when every slot holds a line.
+	defaultMaxLines = 1 << 14
+	defaultMaxAge   = time.Second
+
+	// maxName bounds what a line takes, in bytes of policy and key: clients choose keys.
+	maxName = 1 << 10
+)
+
+// DenialConfig configures CacheDenials. The zero value is ready to use.
+type DenialConfig struct {
+	// MaxKeys bounds for how many buckets a denial is remembered, at about 150 bytes each and the names.
+	// It is rounded up to a power of two. Default 16,384. A bucket whose Policy and Key are together
+	// longer than 1 KiB is not remembered.
+	MaxKeys int
+
+	// MaxAge is how long a denial is used, counted from when its call was sent. Default 1 second. It
+	// counts in whole microseconds.
+	MaxAge time.Duration
+
+	// Clock tells the time. Default: the machine's monotonic clock, which may run 0.1 % slower than that
+	// of the Store. If the Store was given a Clock, it must be the same.
+	Clock func() time.Time
+}
+
+// CacheDenials returns a Store that answers as s does, but refuses by itself what s is certain to refuse,
+// so that a flood upon a spent limit does not reach s. From when a bucket refused a charge it is known what
+// it holds at most at any later time, until somebody adds tokens.
+//
+// Peeks are always put to s. Refunds, resets, charges and changed limits count from when their calls return,
+// if those went through the Store returned. For up to MaxAge, a refusal does not know of what others did in
+// s, such as other replicas, of buckets that s lost, of its clock being set, or of a call that failed and
+// was carried out later. Times in a State count from when the reply came, so that a RetryAfter is never
+// shorter than that of s, and longer by less than a round trip.
+//
+// It panics if s is nil, or if cfg.MaxKeys or cfg.MaxAge is negative.
+func CacheDenials(s Store, cfg DenialConfig) Store {
+	if s == nil {
+		panic("store: CacheDenials: s is nil: must be a Store")
+	}
+	if cfg.MaxKeys < 0 {
+		panic(fmt.Sprintf("store: CacheDenials: DenialConfig.MaxKeys %d: must be positive, or 0 for %d", cfg.MaxKeys, defaultMaxLines))
+	}
+	if cfg.MaxAge < 0 {
+		panic(fmt.Sprintf("store: CacheDenials: DenialConfig.MaxAge %v: must be positive, or 0 for %v", cfg.MaxAge, defaultMaxAge))
+	}
+	maxKeys := cmp.Or(cfg.MaxKeys, defaultMaxLines)
+	return &denials{
+		store:  s,
+		clock:  cfg.Clock,
+		start:  time.Now(),
+		maxAge: cmp.Or(cfg.MaxAge, defaultMaxAge).Microseconds(),
+		seed:   maphash.MakeSeed(),
+		slots:  make([]slot, 1<<bits.Len(uint(maxKeys-1))),
+	}
+}
+
+// denials is a Store that remembers what buckets answered to calls that were refused. It has no locks, and
+// a call that it refuses writes nothing that others read, so that one key's flood uses all cores.
+type denials struct {
+	store  Store
+	clock  func() time.Time // nil: the monotonic clock
+	start  time.Time
+	latest atomic.Int64 // of clock, that a call was sent at
+	maxAge int64
+	seed   maphash.Seed
+	slots  []slot
+}
+
+// now returns the time in microseconds.
+func (d *denials) now() int64 {
+	if d.clock != nil {
+		return d.clock().UnixMicro()
+	}
+	return time.Since(d.start).Microseconds()
+}
+
+// Take implements Store.
+func (d *denials) Take(ctx context.Context, charges []Charge, states []State) (bool, error) {
+	if err := Validate(charges, states); err != nil {
+		return false, err
+	}
+	if ctx.Err() != nil {
+		return d.store.Take(ctx, charges, states) // which charges nothing, and says so
+	}
+	var few [4]visit // on the stack
+	visits := few[:0]
+	for i := range charges {
+		visits = append(visits, d.look(&charges[i]))
+	}
+	now := d.now()
+	if d.refuses(visits, charges, states, now) {
+		return false, nil
+	}
+
+	forward := d.forward(now)
+	for i := range visits {
+		visits[i].begin(&charges[i])
+	}
+	ok, err := d.store.Take(ctx, charges, states)
+	keep := false
+	for i := range visits {
+		keep = visits[i].end(ok, err) || keep
+	}
+	if keep && forward {
+		received := d.now()
+		for i := range visits {
+			d.keep(&visits[i], &charges[i], &states[i], ok, now, received)
+		}
+	}
+	return ok, err
+}
+
+// look returns where c's bucket has its line, if it has one.
+func (d *denials) look(c *Charge) visit {
+	hash := 31*maphash.String(d.seed, c.Policy) + maphash.String(d.seed, c.Key)
+	v := visit{slot: &d.slots[hash&uint64(len(d.slots)-1)]}
+	if l := v.slot.line.Load(); l != nil && l.key == c.Key && l.policy == c.Policy {
+		v.line = l
+	}
+	return v
+}
+
+// refuses reports whether a call is certain to be refused, and then has filled its states.
+func (d *denials) refuses(visits []visit, charges []Charge, states []State, now int64) bool {
+	refused := false
+	for i := range visits {
+		c, l := &charges[i], visits[i].line
+		if c.Cost <= 0 || l == nil || l.limit != c.Limit || now < l.received || now-l.sent > d.maxAge {
+			return false
+		}
+		short, certain := l.answer(c, now, &states[i])
+		if !certain {
+			return false
+		}
+		refused = refused || short && !c.Shadow
+	}
+	if !refused {
+		return false
+	}
+	// Only now, when the last line was read, so that a call of several charges sees all of another or
+	// nothing.
+	for i := range visits {
+		if visits[i].slot.stamp.Load() != visits[i].line.stamp {
+			return false
+		}
+	}
+	return true
+}
+
+// forward reports whether no call was sent at a later time than now. If one was, its bucket does not refill
+// before the clock has caught up, and no State tells that.
+func (d *denials) forward(now int64) bool {
+	if d.clock == nil {
+		return true
+	}
+	for {
+		latest := d.latest.Load()
+		if now <= latest {
+			return now == latest
+		}
+		if d.latest.CompareAndSwap(latest, now) {
+			return true
+		}
+	}
+}
+
+// keep keeps what a charge's bucket answered to a call, if that tells what it holds.
+func (d *denials) keep(v *visit, c *Charge, s *State, ok bool, sent, received int64) {
+	if !v.keeps || received < sent || s.Degraded || len(c.Policy)+len(c.Key) > maxName {
+		return
+	}
+	l := &line{limit: c.Limit, stamp: v.stamp, denied: sent, sent: sent, received: received}
+	if l.least, l.most = c.credits(s); l.least > l.most {
+		return
+	}
+	if v.line != nil {
+		l.policy, l.key = v.line.policy, v.line.key
+	} else {
+		name := c.Policy + c.Key // a copy: they may be parts of something large
+		l.policy, l.key = name[:len(c.Policy)], name[len(c.Policy):]
+	}
+	if ok {
+		// The line is renewed for a while only, or each call of a bucket that was once empty would allocate.
+		if l.denied = v.line.denied; sent-l.denied > d.maxAge {
+			return
+		}
+	}
+	v.slot.line.Store(l)
+}

@@ -1,0 +1,727 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"go.uber.org/goleak"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+	"github.com/go-tokenbucket/ratelimit/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// counted is a Store that counts the calls that reach it.
+type counted struct {
+	store.Store
+	calls atomic.Int64
+}
+
+func (s *counted) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	s.calls.Add(1)
+	return s.Store.Take(ctx, charges, states)
+}
+
+func openMemory(t testing.TB, clock func() time.Time) store.Store {
+	s := memstore.New(memstore.Config{Clock: clock})
+	s.Close() // or its sweep would forget full buckets, which a clock that goes backwards tells
+	return s
+}
+
+func TestDenialsContract(t *testing.T) {
+	storetest.Run(t, func(t *testing.T, clock func() time.Time) store.Store {
+		return store.CacheDenials(openMemory(t, clock), store.DenialConfig{Clock: clock})
+	})
+}
+
+func TestDenialsSequence(t *testing.T) {
+	// Short ones: where the clock was far ahead once, buckets stand still, and then no line is kept.
+	const sequences, steps = 500, 100
+	for name, cfg := range map[string]store.DenialConfig{
+		"default":      {},
+		"few and long": {MaxKeys: 16, MaxAge: 100 * 365 * 24 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			behind := new(counted)
+			for seed := range sequences {
+				storetest.RunSequence(t, func(t *testing.T, clock func() time.Time) store.Store {
+					behind.Store = openMemory(t, clock)
+					cfg.Clock = clock
+					return store.CacheDenials(behind, cfg)
+				}, steps, uint64(seed))
+			}
+			local := sequences*steps - behind.calls.Load()
+			t.Logf("%d calls were answered without the store", local)
+			if local < 50 {
+				t.Error("want at least 50")
+			}
+		})
+	}
+}
+
+// Calls of few buckets, most of which are short, at times that move a little: many of them are answered
+// without the store, all of them as by it.
+func TestDenialsAreThoseOfTheStore(t *testing.T) {
+	for name, cfg := range map[string]store.DenialConfig{
+		"default":        {},
+		"a short MaxAge": {MaxAge: 5 * time.Millisecond},
+		"a single slot":  {MaxKeys: 1},
+		"few slots":      {MaxKeys: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const calls = 30_000
+			r := newRig(t, cfg)
+			plain := openMemory(t, r.clock)
+			rand := rand.New(rand.NewPCG(6, 0))
+			limits := []store.Limit{limit(t, 1, time.Second, 5), limit(t, 7, time.Second, 20), limit(t, 333, time.Second, 100), limit(t, 999_983, time.Second, 1000)}
+			for i := range calls {
+				switch rand.IntN(16) {
+				case 0, 1, 2:
+					r.advance(time.Microsecond)
+				case 3:
+					r.advance(time.Duration(rand.IntN(int(100 * time.Millisecond))))
+				case 4:
+					r.advance(-time.Duration(rand.IntN(int(20 * time.Millisecond))))
+				}
+				charges := make([]store.Charge, 1+max(0, rand.IntN(5)-2))
+				for i := range charges {
+					l := rand.IntN(len(limits))
+					charges[i] = store.Charge{Policy: fmt.Sprint("p", i), Key: fmt.Sprint("k", l), Limit: limits[l], Cost: 1 + rand.Int64N(5)}
+					switch rand.IntN(64) {
+					case 0:
+						charges[i].Cost = 0
+					case 1:
+						charges[i].Cost = -charges[i].Cost
+					case 2:
+						charges[i].Limit = limits[rand.IntN(len(limits))]
+					case 3:
+						charges[i].Cost = math.MaxInt64
+					case 4, 5, 6:
+						charges[i].MaxWait = time.Duration(rand.IntN(int(10 * time.Millisecond)))
+					case 7, 8, 9:
+						charges[i].Shadow = true
+					}
+				}
+				want := make([]store.State, len(charges))
+				wantOK, err := plain.Take(context.Background(), charges, want)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if ok, got, asked := r.take(charges...); ok != wantOK || !slices.Equal(got, want) {
+					t.Fatalf("call %d of %+v, asked %t:\n\tgot  %t %+v\n\twant %t %+v", i, charges, asked, ok, got, wantOK, want)
+				}
+			}
+			local := calls - r.behind.calls.Load()
+			t.Logf("%d calls were answered without the store", local)
+			if local < calls/200 {
+				t.Error("want one in 200")
+			}
+		})
+	}
+}
+
+// A rig is a Store under test, what reaches the one behind it, and their clock.
+type rig struct {
+	*testing.T
+	store  store.Store
+	behind *counted
+	time   time.Time
+}
+
+func newRig(t *testing.T, cfg store.DenialConfig) *rig {
+	r := &rig{T: t, time: time.Date(2026, 5, 23, 10, 20, 30, 123_456_000, time.UTC)}
+	r.behind = &counted{Store: openMemory(t, r.clock)}
+	cfg.Clock = r.clock
+	r.store = store.CacheDenials(r.behind, cfg)
+	return r
+}
+
+func (r *rig) clock() time.Time { return r.time }
+
+func (r *rig) advance(d time.Duration) { r.time = r.time.Add(d) }
+
+// take makes a call that must not fail, and reports whether the store behind was asked.
+func (r *rig) take(charges ...store.Charge) (ok bool, states []store.State, asked bool) {
+	r.Helper()
+	calls := r.behind.calls.Load()
+	states = make([]store.State, len(charges))
+	ok, err := r.store.Take(context.Background(), charges, states)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return ok, states, r.behind.calls.Load() != calls
+}
+
+// asks and refuses make a call that must, and must not, be put to the store behind, and return its first
+// state. Calls that are not must be refused.
+func (r *rig) asks(charges ...store.Charge) store.State {
+	r.Helper()
+	_, states, asked := r.take(charges...)
+	if !asked {
+		r.Fatalf("the store was not asked about %+v", charges)
+	}
+	return states[0]
+}
+
+func (r *rig) refuses(charges ...store.Charge) store.State {
+	r.Helper()
+	ok, states, asked := r.take(charges...)
+	if ok || asked {
+		r.Fatalf("ok %t, asked %t, want to refuse %+v without the store", ok, asked, charges)
+	}
+	return states[0]
+}
+
+func (r *rig) want(got, want store.State) {
+	r.Helper()
+	if got != want {
+		r.Fatalf("state is\n\t%+v, want\n\t%+v", got, want)
+	}
+}
+
+func limit(t testing.TB, rate int64, per time.Duration, burst int64) store.Limit {
+	t.Helper()
+	l, err := store.NewLimit(rate, per, burst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// charge takes cost of a bucket that refills a token in 10 s, up to 5.
+func charge(t testing.TB, key string, cost int64) store.Charge {
+	t.Helper()
+	return store.Charge{Policy: "p", Key: key, Limit: limit(t, 6, time.Minute, 5), Cost: cost}
+}
+
+// spend empties a bucket, and has it refuse one more.
+func (r *rig) spend(key string) store.Charge {
+	r.Helper()
+	r.asks(charge(r, key, 5))
+	c := charge(r, key, 1)
+	r.asks(c)
+	return c
+}
+
+func TestADenialIsRepeatedUntilTheBucketMayPay(t *testing.T) {
+	r := newRig(t, store.DenialConfig{MaxAge: time.Minute})
+	c := r.spend("k")
+	r.want(r.refuses(c), store.State{RetryAfter: 10 * time.Second, ResetAfter: 50 * time.Second})
+	r.advance(9 * time.Second)
+	r.want(r.refuses(c), store.State{RetryAfter: time.Second, ResetAfter: 41 * time.Second})
+	r.advance(time.Second)
+	if s := r.asks(c); !s.Allowed {
+		t.Fatalf("%+v after RetryAfter", s)
+	}
+}
+
+// The store's clock may be 0.1 % faster: after 9.98 s by ours it has had 9.99, and after 9.995 s 10.005.
+func TestADenialAllowsForClocksThatDisagree(t *testing.T) {
+	r := newRig(t, store.DenialConfig{MaxAge: time.Minute})
+	c := r.spend("k")
+	r.advance(9_980 * time.Millisecond)
+	r.refuses(c)
+	r.advance(15 * time.Millisecond)
+	r.asks(c)
+}
+
+func TestADenialTellsWhatOtherCostsAndWaitsFind(t *testing.T) {
+	r := newRig(t, store.DenialConfig{})
+	c := r.spend("k")
+	c.Cost = 3
+	r.want(r.refuses(c), store.State{RetryAfter: 30 * time.Second, ResetAfter: 50 * time.Second})
+	c.Cost = 6
+	r.want(r.refuses(c), store.State{RetryAfter: store.Never, ResetAfter: 50 * time.Second})
+	c.Cost = math.MaxInt64
+	r.want(r.refuses(c), store.State{RetryAfter: store.Never, ResetAfter: 50 * time.Second})
+	c.Cost, c.MaxWait = 1, 9*time.Second
+	r.want(r.refuses(c), store.State{RetryAfter: time.Second, ResetAfter: 50 * time.Second})
+	c.MaxWait = 10 * time.Second
+	if s := r.asks(c); s.Wait != c.MaxWait {
+		t.Fatalf("%+v, want to be allowed", s)
+	}
+}
+
+func TestADenialIsNotUsedLongerThanMaxAge(t *testing.T) {
+	for name, c := range map[string]struct{ cfg, want time.Duration }{
+		"default": {0, time.Second},
+		"set":     {3 * time.Second, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, store.DenialConfig{MaxAge: c.cfg})
+			charge := r.spend("k")
+			r.advance(c.want)
+			r.refuses(charge)
+			r.advance(time.Microsecond)
+			r.asks(charge)
+			r.refuses(charge)
+		})
+	}
+}
+
+// A call that is allowed renews what is known of the bucket, but only for MaxAge after the denial: a
+// bucket that is charged now and then and not short is forgotten.
+func TestAnAllowedCallRenewsALineUntilMaxAgeAfterTheDenial(t *testing.T) {
+	r := newRig(t, store.DenialConfig{})
+	r.asks(charge(t, "k", 1))
+	r.asks(charge(t, "k", 5))
+	for left := range int64(3) {
+		r.advance(300 * time.Millisecond)
+		r.asks(charge(t, "k", 1))
+		if s := r.refuses(charge(t, "k", 5)); s.Remaining != 3-left {
+			t.Fatalf("%d left, want %d", s.Remaining, 3-left)
+		}
+	}
+	r.advance(200 * time.Millisecond)
+	r.asks(charge(t, "k", 1))
+	r.asks(charge(t, "k", 5))
+}
+
+func TestWhatAddsTokensCountsAtOnce(t *testing.T) {
+	other := limit(t, 600, time.Minute, 50)
+	for name, change := range map[string]func(c *store.Charge){
+		"a refund":      func(c *store.Charge) { c.Cost = -1 },
+		"a reset":       func(c *store.Charge) { c.Cost = math.MinInt64 },
+		"another limit": func(c *store.Charge) { c.Limit = other },
+		"a peek":        func(c *store.Charge) { c.Cost = 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, store.DenialConfig{})
+			c := r.spend("k")
+			r.refuses(c)
+			changed := c
+			change(&changed)
+			r.asks(changed)
+			r.asks(changed)
+			if changed.Cost < 0 {
+				if s := r.asks(c); !s.Allowed {
+					t.Errorf("%+v after it", s)
+				}
+			}
+		})
+	}
+}
+
+// A charge under another limit writes the bucket as that limit has it.
+func TestAChargeUnderAnotherLimitVoidsALine(t *testing.T) {
+	r := newRig(t, store.DenialConfig{})
+	slow := r.spend("k")
+	fast := slow
+	fast.Limit = limit(t, 1000, time.Second, 100)
+	r.advance(500 * time.Millisecond)
+	r.refuses(slow)
+	if s := r.asks(fast); !s.Allowed || s.Remaining != 99 {
+		t.Fatalf("%+v", s)
+	}
+	if s := r.asks(slow); !s.Allowed {
+		t.Fatalf("%+v", s)
+	}
+	// And a denial under each takes the place of the other's.
+	slow.Cost, fast.Cost = 5, 101
+	for range 3 {
+		for _, c := range []store.Charge{slow, fast} {
+			r.asks(c)
+			r.take(c) // it keeps nothing if it voided the other's line, which is rare enough
+			r.refuses(c)
+		}
+	}
+}
+
+func TestAClockThatGoesBackwards(t *testing.T) {
+	r := newRig(t, store.DenialConfig{MaxAge: time.Minute})
+	c := r.spend("k")
+	r.advance(5 * time.Second)
+	r.asks(charge(t, "other", 1))
+	r.advance(-5*time.Second - time.Microsecond)
+	r.asks(c) // from before the line was made
+	r.advance(time.Microsecond)
+	r.refuses(c)
+
+	// Its last refill is ahead of the clock, until when the bucket stands still.
+	r.advance(20 * time.Second)
+	r.asks(c)
+	r.advance(-10 * time.Second)
+	denied := store.State{Remaining: 1, RetryAfter: 10 * time.Second, ResetAfter: 40 * time.Second}
+	c.Cost = 2
+	r.want(r.asks(c), denied)
+	r.advance(5 * time.Second)
+	r.want(r.asks(c), denied)
+	r.advance(5 * time.Second)
+	r.want(r.refuses(c), denied) // as the allowed call said
+}
+
+func TestPeeksAndRefundsAreAlwaysAsked(t *testing.T) {
+	r := newRig(t, store.DenialConfig{})
+	c := r.spend("k")
+	for range 3 {
+		r.refuses(c)
+		peek := c
+		peek.Cost = 0
+		r.want(r.asks(peek), store.State{Allowed: true, ResetAfter: 50 * time.Second})
+		// What a peek tells is a line too.
+		r.refuses(c)
+		peek.Policy = "q"
+		r.asks(c, peek)
+		peek.Cost = -1
+		r.asks(c, peek)
+	}
+}
+
+func TestACallOfSeveralChargesIsRefusedWhenAllAreKnown(t *testing.T) {
+	r := newRig(t, store.DenialConfig{})
+	spent := r.spend("k")
+	r.refuses(spent)
+	plenty, shadow := spent, spent
+	plenty.Policy, shadow.Policy = "plenty", "shadow"
+	plenty.Cost, shadow.Cost, shadow.Shadow = 2, 5, true
+	r.asks(plenty)
+	r.asks(shadow)
+
+	_, want, asked := r.take(plenty, spent, shadow)
+	if !asked {
+		t.Fatal("refused without what all buckets hold")
+	}
+	ok, got, asked := r.take(plenty, spent, shadow)
+	if ok || asked {
+		t.Fatalf("ok %t, asked %t", ok, asked)
+	}
+	for i := range want {
+		r.want(got[i], want[i])
+	}
+	r.want(got[0], store.State{Allowed: true, Remaining: 3, ResetAfter: 20 * time.Second})
+	r.want(got[2], store.State{RetryAfter: 50 * time.Second, ResetAfter: 50 * time.Second})
+
+	// A shadow vetoes nothing, and without a veto the store is asked.
+	r.asks(shadow)
+	r.asks(plenty, shadow)
+	r.refuses(spent)
+	spent.Shadow = true
+	r.asks(spent)
+}
+
+// More charges than Take has room for on its stack.
+func TestACallOfManyCharges(t *testing.T) {
+	r := newRig(t, store.DenialConfig{})
+	var charges []store.Charge
+	for i := range 20 {
+		charges = append(charges, charge(t, fmt.Sprint(i), 3))
+	}
+	r.asks(charges...)
+	r.asks(charges...)
+	r.refuses(charges...)
+}
+
+// In a single slot, the bucket that was answered last has the line.
+func TestBucketsThatShareASlot(t *testing.T) {
+	r := newRig(t, store.DenialConfig{MaxKeys: 1})
+	a := r.spend("a")
+	r.refuses(a)
+	b := r.spend("b")
+	r.refuses(b)
+	r.asks(a)
+	r.refuses(a)
+	r.asks(b)
+	// Not both can be known, so that a call of both is asked.
+	for range 3 {
+		r.asks(a, b)
+	}
+	// The names are compared whole.
+	for _, name := range [][2]string{{"p", "bb"}, {"pb", "b"}, {"pb", ""}, {"p", "B"}, {"b", "p"}} {
+		c := b
+		c.Policy, c.Key = name[0], name[1]+"b"
+		if s := r.asks(c); !s.Allowed {
+			t.Errorf("%q: %+v", name, s)
+		}
+	}
+}
+
+func TestDenialsAreKeptOfMaxKeysBucketsAtMost(t *testing.T) {
+	for name, c := range map[string]struct{ cfg, most, least int }{
+		"default":             {0, 16_384, 10_000},
+		"a power of two":      {64, 64, 32},
+		"one more is doubled": {65, 128, 65},
+		"one":                 {1, 1, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, store.DenialConfig{MaxKeys: c.cfg})
+			keys := 4 * c.most
+			calls := make([]store.Charge, keys)
+			for i := range calls {
+				calls[i] = charge(t, fmt.Sprint(i), 6) // above the burst
+				r.asks(calls[i])
+			}
+			known := 0
+			r.behind.Store = &answering{} // nothing that would be kept
+			for i := range calls {
+				if _, states, asked := r.take(calls[i]); !asked && states[0].RetryAfter == store.Never {
+					known++
+				}
+			}
+			if known > c.most || known < c.least {
+				t.Errorf("%d denials are known, want up to %d", known, c.most)
+			}
+		})
+	}
+}
+
+type failing struct{ err error }
+
+func (s failing) Take(context.Context, []store.Charge, []store.State) (bool, error) {
+	return false, s.err
+}
+
+func TestLongNamesAreNotKept(t *testing.T) {
+	r := newRig(t, store.DenialConfig{})
+	c := r.spend(strings.Repeat("k", 1023))
+	r.refuses(c)
+	c = r.spend(strings.Repeat("k", 1024))
+	r.asks(c)
+}
+
+func TestNamesAreCopied(t *testing.T) {
+	r := newRig(t, store.DenialConfig{})
+	policy, key := []byte("p"), []byte("key")
+	c := charge(t, "", 6)
+	c.Policy, c.Key = unsafe.String(&policy[0], len(policy)), unsafe.String(&key[0], len(key))
+	r.asks(c)
+	policy[0], key[0] = 'P', 'K'
+	c.Policy, c.Key = "p", "key"
+	r.refuses(c)
+}
+
+func TestACallThatIsOverIsNotAnswered(t *testing.T) {
+	r := newRig(t, store.DenialConfig{})
+	c := r.spend("k")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if ok, err := r.store.Take(ctx, []store.Charge{c}, make([]store.State, 1)); ok || !errors.Is(err, context.Canceled) {
+		t.Errorf("ok %t, error %v", ok, err)
+	}
+	r.refuses(c) // as before
+}
+
+func TestAMalformedCallIsNotAnswered(t *testing.T) {
+	r := newRig(t, store.DenialConfig{})
+	c := r.spend("k")
+	calls := r.behind.calls.Load()
+	for name, call := range map[string]struct {
+		charges []store.Charge
+		states  int
+	}{
+		"nothing":          {nil, 0},
+		"no states":        {[]store.Charge{c}, 0},
+		"one bucket twice": {[]store.Charge{c, c}, 2},
+		"no names":         {[]store.Charge{{Limit: c.Limit, Cost: 1}}, 1},
+		"no limit":         {[]store.Charge{{Policy: "p", Key: "k", Cost: 1}}, 1},
+	} {
+		ok, err := r.store.Take(context.Background(), call.charges, make([]store.State, call.states))
+		if ok || !errors.Is(err, store.ErrInvalidCall) {
+			t.Errorf("%s: ok %t, error %v", name, ok, err)
+		}
+	}
+	if n := r.behind.calls.Load() - calls; n != 0 {
+		t.Errorf("%d of them went on", n)
+	}
+	r.refuses(c)
+}
+
+// A charge that failed may have been carried out, so that nothing is known after it.
+func TestAFailedCallVoidsALine(t *testing.T) {
+	r := newRig(t, store.DenialConfig{})
+	r.asks(charge(t, "k", 3))
+	c := charge(t, "k", 5)
+	r.asks(c)
+	r.refuses(c)
+	behind := r.behind.Store
+	r.behind.Store = failing{errors.New("away")}
+	if _, err := r.store.Take(context.Background(), []store.Charge{charge(t, "k", 1)}, make([]store.State, 1)); err == nil {
+		t.Fatal("no error")
+	}
+	r.behind.Store = behind
+	r.asks(c)
+	r.refuses(c)
+}
+
+// answering is a Store that gives one answer, after some time.
+type answering struct {
+	state store.State
+	wait  func()
+}
+
+func (s *answering) Take(_ context.Context, _ []store.Charge, states []store.State) (bool, error) {
+	if s.wait != nil {
+		s.wait()
+	}
+	for i := range states {
+		states[i] = s.state
+	}
+	return false, nil
+}
+
+// Of a bucket that refills 3 credits a microsecond, a State leaves 3 open, and the call took 10 seconds.
+func TestOnlyWhatAStateLeavesNoDoubtOfIsAnswered(t *testing.T) {
+	r := newRig(t, store.DenialConfig{MaxAge: time.Hour})
+	empty := 333_333_334 * time.Microsecond // it holds -2, -1 or 0 of 10^9 credits
+	r.behind.Store = &answering{
+		state: store.State{RetryAfter: empty, ResetAfter: empty},
+		wait:  func() { r.advance(10 * time.Second) },
+	}
+	c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 3, time.Second, 1000), Cost: 1000}
+	other := c
+	other.Policy = "q"
+	r.asks(c, other)
+	r.behind.Store = &answering{} // nothing that would be kept
+
+	r.advance(20 * time.Second)
+	r.asks(c) // 60 tokens, or a credit less
+	r.advance(time.Microsecond)
+	full := 313_333_333 * time.Microsecond
+	r.want(r.refuses(c), store.State{Remaining: 60, RetryAfter: full, ResetAfter: full})
+
+	c.Cost = 92
+	r.asks(c) // to wait for 31,999,997 credits, or two more
+	c.Cost = 91
+	r.want(r.refuses(c), store.State{Remaining: 60, RetryAfter: 10_333_333 * time.Microsecond, ResetAfter: full})
+	// If it had answered as soon as it was asked, there would be 91 now.
+	r.advance(400 * time.Millisecond)
+	r.asks(c)
+	r.refuses(other)
+	r.asks(other, c)
+}
+
+func TestAStateThatNoBucketAnswersIsNotKept(t *testing.T) {
+	for name, s := range map[string]store.State{
+		"the zero State": {},
+		"too soon":       {RetryAfter: time.Second, ResetAfter: 50 * time.Second},
+		"too much left":  {Remaining: 1, RetryAfter: 10 * time.Second, ResetAfter: 50 * time.Second},
+		"of a stand-in":  {RetryAfter: 10 * time.Second, ResetAfter: 50 * time.Second, Degraded: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, store.DenialConfig{})
+			r.behind.Store = &answering{state: s}
+			for range 3 {
+				r.want(r.asks(charge(t, "k", 1)), s)
+			}
+		})
+	}
+}
+
+func TestAReplyBeforeItsCallIsNotKept(t *testing.T) {
+	r := newRig(t, store.DenialConfig{})
+	r.behind.Store = &answering{
+		state: store.State{RetryAfter: 10 * time.Second, ResetAfter: 50 * time.Second},
+		wait:  func() { r.advance(-time.Microsecond) },
+	}
+	r.asks(charge(t, "k", 1))
+	r.advance(time.Second)
+	r.asks(charge(t, "k", 1))
+}
+
+// The machine's clock, in a bubble where it is moved by hand.
+func TestDenialsGoByTheMachinesClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		behind := &counted{Store: memstore.New(memstore.Config{})}
+		defer behind.Store.(*memstore.Store).Close()
+		r := &rig{T: t, behind: behind, store: store.CacheDenials(behind, store.DenialConfig{MaxAge: time.Minute})}
+		c := r.spend("k")
+		time.Sleep(9 * time.Second)
+		r.want(r.refuses(c), store.State{RetryAfter: time.Second, ResetAfter: 41 * time.Second})
+		time.Sleep(time.Second)
+		if s := r.asks(c); !s.Allowed {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestDenialsDoNotAllocate(t *testing.T) {
+	s := store.CacheDenials(openMemory(t, nil), store.DenialConfig{MaxAge: time.Hour})
+	states := make([]store.State, 3)
+	ctx := context.Background()
+	several := func(cost int64) []store.Charge {
+		hourly := limit(t, 1, time.Hour, 600_000)
+		return []store.Charge{
+			{Policy: "p", Key: fmt.Sprint("one", cost), Limit: hourly, Cost: cost},
+			{Policy: "p", Key: fmt.Sprint("two", cost), Limit: hourly, Cost: cost},
+			{Policy: "p", Key: fmt.Sprint("three", cost), Limit: hourly, Cost: cost},
+		}
+	}
+	for name, charges := range map[string][]store.Charge{
+		"allowed":          several(1)[:1],
+		"denied":           several(2_000_000)[:1],
+		"several, allowed": several(2),
+		"several, denied":  several(3_000_000),
+	} {
+		if n := testing.AllocsPerRun(1000, func() {
+			if _, err := s.Take(ctx, charges, states); err != nil {
+				t.Error(err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+func TestAFloodIsHeldToTheLimitExactly(t *testing.T) {
+	const rate, burst = 1000, 1000
+	s := memstore.New(memstore.Config{})
+	defer s.Close()
+	behind := &counted{Store: s}
+	cached := store.CacheDenials(behind, store.DenialConfig{})
+	c := []store.Charge{{Policy: "p", Key: "k", Limit: limit(t, rate, time.Second, burst), Cost: 1}}
+	var calls, allowed atomic.Int64
+	var wg sync.WaitGroup
+	begin := time.Now()
+	for range 8 {
+		wg.Go(func() {
+			states := make([]store.State, 1)
+			for time.Since(begin) < time.Second/2 {
+				ok, err := cached.Take(context.Background(), c, states)
+				if err != nil {
+					t.Error(err)
+				}
+				if calls.Add(1); ok {
+					allowed.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	most := burst + rate*time.Since(begin).Seconds()
+	if n := float64(allowed.Load()); n > most || n < 0.98*most {
+		t.Errorf("%v allowed, want at most %.1f, and 98 %% of it", n, most)
+	}
+	t.Logf("%d of %d calls were put to the store", behind.calls.Load(), calls.Load())
+	if behind.calls.Load() > calls.Load()/2 {
+		t.Error("want at most a half")
+	}
+}
+
+func TestDenialConfigPanics(t *testing.T) {
+	for want, cache := range map[string]func(){
+		"MaxKeys -1: must be positive":  func() { store.CacheDenials(failing{}, store.DenialConfig{MaxKeys: -1}) },
+		"MaxAge -1ns: must be positive": func() { store.CacheDenials(failing{}, store.DenialConfig{MaxAge: -1}) },
+		"s is nil":                      func() { store.CacheDenials(nil, store.DenialConfig{}) },
+	} {
+		func() {
+			defer func() {
+				if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), want) {
+					t.Errorf("recovered %v, want %q", r, want)
+				}
+			}()
+			cache()
+		}()
+	}
+}
