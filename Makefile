@@ -33,8 +33,8 @@ fuzz: ## Run each fuzz target for FUZZTIME, a time or a number of inputs (defaul
 	done
 
 .PHONY: bench
-bench: needs ## Measure against other libraries, side by side, and print a table.
-	cd bench && $(GO) run .
+bench: needs ## Measure against other libraries, side by side, and write docs/benchmarks.md and its chart.
+	cd bench && $(GO) run . -markdown ../docs/benchmarks.md -svg ../docs/benchmarks.svg
 
 .PHONY: lint
 lint: ## Check formatting, go vet and staticcheck.

@@ -10,7 +10,19 @@ import (
 // A comparison measures one thing on our side and on that of each competitor.
 type comparison struct {
 	name string
-	run  func(context.Context, plan) ([]row, error)
+	run  func(context.Context, plan) (findings, error)
+}
+
+// findings are what a comparison found out.
+type findings struct {
+	rows  []row
+	loads []loadTable
+}
+
+// add appends what another comparison found out.
+func (f *findings) add(other findings) {
+	f.rows = append(f.rows, other.rows...)
+	f.loads = append(f.loads, other.loads...)
 }
 
 // A plan says how much to measure.
@@ -23,7 +35,7 @@ type plan struct {
 var comparisons []comparison
 
 // register adds a comparison. Call it from init.
-func register(name string, run func(context.Context, plan) ([]row, error)) {
+func register(name string, run func(context.Context, plan) (findings, error)) {
 	comparisons = append(comparisons, comparison{name, run})
 }
 

@@ -1,10 +1,10 @@
 // Command bench compares the rate limiter with others, side by side in one run.
 //
-//	go run . [-rounds 9] [-time 500ms] [-only redisstore]
+//	go run . [-rounds 9] [-time 500ms] [-only redisstore] [-markdown report.md] [-svg chart.svg]
 //
-// It prints a Markdown table. Both sides of a row take short turns, and what counts is the ratio
-// of their medians: the machine slows both down alike, so that it may be busy and its figures may mean
-// nothing. A bound that does not hold is said so in the table and is no failure.
+// It prints a Markdown table, and tables of how each stands a load. Both sides of a row take short turns, and
+// what counts is the ratio of their medians: the machine slows both down alike, so that it may be busy and its
+// figures may mean nothing. A bound that does not hold is said so in the table and is no failure.
 //
 // Every comparison has a file of its own, and so has every competitor. They register themselves.
 package main
@@ -25,9 +25,18 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("bench: ")
+	if len(os.Args) > 1 && os.Args[1] == serveArgument {
+		if err := serve(os.Args[2:]); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	var p plan
+	var f files
 	flag.IntVar(&p.rounds, "rounds", 9, "how many `times` each side of a row is measured")
 	flag.DurationVar(&p.time, "time", 500*time.Millisecond, "how long each side runs in a round")
+	flag.StringVar(&f.markdown, "markdown", "", "also write what is printed, and how it was measured, to `file`")
+	flag.StringVar(&f.svg, "svg", "", "draw how many decisions a second each Redis library makes to `file`")
 	only := flag.String("only", "", "run the comparisons whose name contains `text`: "+names())
 	flag.Parse()
 	if flag.NArg() > 0 || p.rounds < 1 || p.time <= 0 {
@@ -36,21 +45,21 @@ func main() {
 	}
 	// Interrupted, it must still stop the servers that it has started.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, p, *only)
+	err := run(ctx, p, *only, f)
 	stop()
 	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, p plan, only string) error {
-	fmt.Printf("%s. Medians of %d rounds, each side running %v in a round.\n\n", environment(ctx), p.rounds, p.time)
-	fmt.Print(tableHead)
+func run(ctx context.Context, p plan, only string, f files) error {
+	r := report{environment: environment(ctx), plan: p}
+	fmt.Printf("%s\n\n%s", r.conditions(), tableHead)
 	for _, c := range comparisons {
 		if !strings.Contains(c.name, only) {
 			continue
 		}
-		rows, err := c.run(ctx, p)
+		found, err := c.run(ctx, p)
 		if errors.Is(err, exec.ErrNotFound) {
 			fmt.Printf("| %s | not measured: %v | | | |\n", c.name, err)
 			continue
@@ -58,9 +67,13 @@ func run(ctx context.Context, p plan, only string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
-		for _, r := range rows {
-			fmt.Println(r)
+		for _, row := range found.rows {
+			fmt.Println(row)
 		}
+		r.add(found)
 	}
-	return nil
+	for _, t := range r.loads {
+		fmt.Printf("\n%s", t)
+	}
+	return f.write(r)
 }

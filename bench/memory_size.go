@@ -13,26 +13,26 @@ func init() { register("memstore size", size) }
 
 // size compares what a key takes in memory, when there are a million. One round is enough: the machine has
 // no influence on it.
-func size(ctx context.Context, _ plan) ([]row, error) {
+func size(ctx context.Context, _ plan) (findings, error) {
 	ours, err := bytesPerKey(ctx, memstoreTake)
 	if err != nil {
-		return nil, err
+		return findings{}, err
 	}
 	var rows []row
 	for _, m := range memoryCompetitors {
 		theirs, err := bytesPerKey(ctx, m)
 		if err != nil {
-			return nil, err
+			return findings{}, err
 		}
 		rows = append(rows, row{
 			what:   fmt.Sprintf("memstore, a million keys of 15 bytes, against %s: heap per key", m.name),
 			ours:   figure{ours},
 			theirs: figure{theirs},
-			unit:   bytes,
-			bound:  atMost(100, bytes),
+			unit:   inBytes,
+			bound:  atMost(100, inBytes),
 		})
 	}
-	return rows, nil
+	return findings{rows: rows}, nil
 }
 
 func bytesPerKey(ctx context.Context, m memoryLimiter) (float64, error) {

@@ -16,8 +16,8 @@ func init() {
 }
 
 // takes compares the time of one decision in memory.
-func takes(how string, l ratelimit.Limit, allowed [2]float64) func(context.Context, plan) ([]row, error) {
-	return func(ctx context.Context, p plan) ([]row, error) {
+func takes(how string, l ratelimit.Limit, allowed [2]float64) func(context.Context, plan) (findings, error) {
+	return func(ctx context.Context, p plan) (findings, error) {
 		keys := make([]string, 10_000)
 		for i := range keys {
 			keys[i] = fmt.Sprintf("member:%08d", i)
@@ -35,7 +35,7 @@ func takes(how string, l ratelimit.Limit, allowed [2]float64) func(context.Conte
 			}))
 		}
 		if err := measureParallel(ctx, p, subjects...); err != nil {
-			return nil, err
+			return findings{}, err
 		}
 		ours := subjects[0]
 		var rows []row
@@ -46,7 +46,7 @@ func takes(how string, l ratelimit.Limit, allowed [2]float64) func(context.Conte
 				row{what + "allocations", ours.allocs, theirs.allocs, count, atMost(0, count)},
 			)
 		}
-		return rows, nil
+		return findings{rows: rows}, nil
 	}
 }
 

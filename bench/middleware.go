@@ -60,15 +60,15 @@ var bareHandler = middleware{
 
 // middlewares compares what a request costs in a middleware, with a handler that does next to nothing. The
 // handlers are called directly: a server and a network would cost more than all of them.
-func middlewares(s scene) func(context.Context, plan) ([]row, error) {
-	return func(ctx context.Context, p plan) ([]row, error) {
+func middlewares(s scene) func(context.Context, plan) (findings, error) {
+	return func(ctx context.Context, p plan) (findings, error) {
 		var subjects []*subject
 		for _, m := range append([]middleware{ourMiddleware, bareHandler}, middlewareCompetitors...) {
 			h := m.wrap(s, http.HandlerFunc(greet))
 			if w := httptest.NewRecorder(); len(subjects) != 1 { // the bare handler
 				h.ServeHTTP(w, requestOf(s, 0, 0))
 				if w.Header().Get("X-RateLimit-Remaining") == "" {
-					return nil, fmt.Errorf("%s: no X-RateLimit-Remaining in %v: it does not do its work", m.name, w.Header())
+					return findings{}, fmt.Errorf("%s: no X-RateLimit-Remaining in %v: it does not do its work", m.name, w.Header())
 				}
 			}
 			subjects = append(subjects, newSubject(m.name, [2]float64{1, 1}, func(id int) worker {
@@ -76,7 +76,7 @@ func middlewares(s scene) func(context.Context, plan) ([]row, error) {
 			}))
 		}
 		if err := measureParallel(ctx, p, subjects...); err != nil {
-			return nil, err
+			return findings{}, err
 		}
 		ours, bare := subjects[0], subjects[1]
 		var rows []row
@@ -91,7 +91,7 @@ func middlewares(s scene) func(context.Context, plan) ([]row, error) {
 				row{what + "allocations above the bare handler", ours.allocs.minus(bare.allocs), theirs.allocs.minus(bare.allocs), count, atMost(4, count)},
 			)
 		}
-		return rows, nil
+		return findings{rows: rows}, nil
 	}
 }
 

@@ -6,51 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-
-	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/store"
-	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
-func init() { register("redisstore 1 caller", oneCaller) }
+// uniform1 is the name of the comparison, by which competitors choose it.
+const uniform1 = "redisstore 1 caller"
 
-// A redisLimiter is a way to keep limits of many keys in Redis.
-type redisLimiter struct {
-	name string
-
-	// open returns a function that takes a token of a key, of which each is allowed l.
-	open func(client *redis.Client, l ratelimit.Limit) func(ctx context.Context, key string) (bool, error)
-}
-
-// redisCompetitors are added by their files.
-var redisCompetitors []redisLimiter
-
-var redisstoreTake = redisLimiter{
-	name: "redisstore.Take",
-	open: func(client *redis.Client, l ratelimit.Limit) func(context.Context, string) (bool, error) {
-		s := redisstore.New(client, redisstore.Config{})
-		limit, err := store.NewLimit(l.Rate, l.Per, l.Burst)
-		if err != nil {
-			panic(err) // a mistake of the comparison
-		}
-		charges := []store.Charge{{Policy: "bench", Limit: limit, Cost: 1}}
-		states := make([]store.State, 1)
-		return func(ctx context.Context, key string) (bool, error) {
-			charges[0].Key = key
-			return s.Take(ctx, charges, states)
-		}
-	},
-}
+func init() { register(uniform1, oneCaller) }
 
 // oneCaller compares how long a single caller waits for a decision in Redis, and what that costs Redis.
-func oneCaller(ctx context.Context, p plan) ([]row, error) {
+func oneCaller(ctx context.Context, p plan) (findings, error) {
 	server, err := startRedis(ctx)
 	if err != nil {
-		return nil, err
+		return findings{}, err
 	}
 	defer server.stop()
 
@@ -59,21 +29,22 @@ func oneCaller(ctx context.Context, p plan) ([]row, error) {
 		keys[i] = fmt.Sprintf("member:%08d", i)
 	}
 	var callers []*caller
-	for _, l := range append([]redisLimiter{redisstoreTake}, redisCompetitors...) {
-		client := server.client()
-		defer client.Close()
-		c := &caller{name: l.name, keys: keys, server: server}
-		// So slow that no bucket is full again, and gone from Redis, before it is wanted again.
-		c.take = l.open(client, ratelimit.Limit{Rate: 1000, Per: 24 * time.Hour, Burst: 1000})
+	for _, l := range redisLimitersIn(uniform1) {
+		open, err := l.open(ctx, server, endless)
+		if err != nil {
+			return findings{}, fmt.Errorf("%s: %w", l.name, err)
+		}
+		defer open.close()
+		c := &caller{name: l.name, take: open.take(), keys: keys, server: server}
 		for _, key := range keys {
 			if err := c.call(ctx, key); err != nil {
-				return nil, err
+				return findings{}, err
 			}
 		}
 		callers = append(callers, c)
 	}
 	if err := alternate(ctx, p.rounds, func() error { return round(ctx, p, callers) }); err != nil {
-		return nil, err
+		return findings{}, err
 	}
 
 	ours := callers[0]
@@ -81,13 +52,15 @@ func oneCaller(ctx context.Context, p plan) ([]row, error) {
 	for _, theirs := range callers[1:] {
 		what := fmt.Sprintf("%s, 10,000 keys, 1 caller, against %s: ", ours.name, theirs.name)
 		rows = append(rows,
-			row{what + "time, p50", ours.p50, theirs.p50, microseconds, atMostTimes(1.1)},
-			row{what: what + "time, p99", ours: ours.p99, theirs: theirs.p99, unit: microseconds},
-			row{what: what + "CPU of Redis", ours: ours.cpu, theirs: theirs.cpu, unit: microseconds},
-			row{what: what + "of it in the script", ours: ours.script, theirs: theirs.script, unit: microseconds},
+			row{what: what + "decisions", ours: ours.rate, theirs: theirs.rate, unit: perSecond},
+			row{what + "time, p50", ours.p50, theirs.p50, duration, atMostTimes(1.1)},
+			row{what: what + "time, p99", ours: ours.p99, theirs: theirs.p99, unit: duration},
+			row{what: what + "CPU of Redis", ours: ours.cpu, theirs: theirs.cpu, unit: duration},
+			row{what: what + "of it in the script", ours: ours.script, theirs: theirs.script, unit: duration},
+			row{what: what + "allocations", ours: ours.allocs, theirs: theirs.allocs, unit: count},
 		)
 	}
-	return rows, nil
+	return findings{rows: rows}, nil
 }
 
 // A caller is one side of a comparison on Redis, which waits most of the time.
@@ -99,9 +72,12 @@ type caller struct {
 
 	latencies []float64 // of the round under way, as what follows
 	used      redisUsage
+	mallocs   uint64
 
+	rate        figure // calls a second
 	p50, p99    figure
 	cpu, script figure // of Redis, a call
+	allocs      figure // a call
 }
 
 // round measures the callers in small blocks in turn, so that a disturbance of less than a round hits all
@@ -129,6 +105,8 @@ func (c *caller) block(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var memBefore, memAfter runtime.MemStats
+	runtime.ReadMemStats(&memBefore)
 	for range calls {
 		key := c.keys[rand.IntN(len(c.keys))]
 		start := time.Now()
@@ -137,12 +115,14 @@ func (c *caller) block(ctx context.Context) error {
 		}
 		c.latencies = append(c.latencies, float64(time.Since(start)))
 	}
+	runtime.ReadMemStats(&memAfter)
 	after, err := c.server.usage(ctx)
 	if err != nil {
 		return err
 	}
 	c.used.cpu += after.cpu - before.cpu
 	c.used.script += after.script - before.script
+	c.mallocs += memAfter.Mallocs - memBefore.Mallocs
 	return nil
 }
 
@@ -165,9 +145,15 @@ func (c *caller) call(ctx context.Context, key string) error {
 func (c *caller) conclude() {
 	slices.Sort(c.latencies)
 	n := float64(len(c.latencies))
+	var waited float64
+	for _, latency := range c.latencies {
+		waited += latency
+	}
+	c.rate = append(c.rate, n*float64(time.Second)/waited)
 	c.p50 = append(c.p50, quantile(c.latencies, 0.5))
 	c.p99 = append(c.p99, quantile(c.latencies, 0.99))
 	c.cpu = append(c.cpu, float64(c.used.cpu)/n)
 	c.script = append(c.script, float64(c.used.script)/n)
-	c.latencies, c.used = c.latencies[:0], redisUsage{}
+	c.allocs = append(c.allocs, float64(c.mallocs)/n)
+	c.latencies, c.used, c.mallocs = c.latencies[:0], redisUsage{}, 0
 }

@@ -59,8 +59,10 @@ func (s *redisServer) stop() {
 }
 
 // client returns a client as the README makes it, for both sides.
-func (s *redisServer) client() *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: s.address, ContextTimeoutEnabled: true})
+func (s *redisServer) client() *redis.Client { return newClient(s.address) }
+
+func newClient(address string) *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: address, ContextTimeoutEnabled: true})
 }
 
 // redisUsage is what a server has used up since its start.

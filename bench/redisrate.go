@@ -4,23 +4,31 @@ import (
 	"context"
 
 	"github.com/go-redis/redis_rate/v10"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/go-tokenbucket/ratelimit"
 )
 
+// yardstick is the name of the competitor that the bounds under load are for.
+var yardstick = version("redis_rate", "github.com/go-redis/redis_rate/v10")
+
 func init() {
 	redisCompetitors = append(redisCompetitors, redisLimiter{
-		name: version("redis_rate", "github.com/go-redis/redis_rate/v10"),
+		name: yardstick,
+		in:   append([]string{uniform1}, underLoad...),
 		open: openRedisRate,
 	})
 }
 
-func openRedisRate(client *redis.Client, l ratelimit.Limit) func(context.Context, string) (bool, error) {
+func openRedisRate(_ context.Context, server *redisServer, l ratelimit.Limit) (openRedis, error) {
+	client := server.client()
 	limiter := redis_rate.NewLimiter(client)
 	limit := redis_rate.Limit{Rate: int(l.Rate), Burst: int(l.Burst), Period: l.Per}
-	return func(ctx context.Context, key string) (bool, error) {
+	take := func(ctx context.Context, key string) (bool, error) {
 		result, err := limiter.Allow(ctx, key, limit)
 		return err == nil && result.Allowed > 0, err
 	}
+	return openRedis{
+		take:  func() func(context.Context, string) (bool, error) { return take },
+		close: func() { client.Close() },
+	}, nil
 }

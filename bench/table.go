@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 const tableHead = `| what | ours | theirs | ratio (of single rounds) | bound |
@@ -32,8 +31,16 @@ type bound struct {
 // atMostTimes bounds us to a multiple of the competitor.
 func atMostTimes(most float64) bound {
 	return bound{
-		text:  fmt.Sprintf("at most %.2f×", most),
+		text:  "at most " + times(most),
 		holds: func(ours, theirs float64) bool { return ours <= most*theirs },
+	}
+}
+
+// atLeastTimes is atMostTimes for figures of which more is better.
+func atLeastTimes(least float64) bound {
+	return bound{
+		text:  "at least " + times(least),
+		holds: func(ours, theirs float64) bool { return ours >= least*theirs },
 	}
 }
 
@@ -70,9 +77,9 @@ func (r row) ratio() string {
 	for i := range r.ours {
 		single = append(single, r.ours[i]/r.theirs[i])
 	}
-	text := fmt.Sprintf("%.2f×", r.ours.median()/theirs)
+	text := times(r.ours.median() / theirs)
 	if len(single) > 1 {
-		text += fmt.Sprintf(" (%.2f–%.2f)", slices.Min(single), slices.Max(single))
+		text += fmt.Sprintf(" (%s–%s)", strings.TrimSuffix(times(slices.Min(single)), "×"), strings.TrimSuffix(times(slices.Max(single)), "×"))
 	}
 	return text
 }
@@ -94,9 +101,46 @@ func (f figure) minus(base figure) figure {
 	return difference
 }
 
-func nanoseconds(v float64) string  { return fmt.Sprintf("%.0f ns", v) }
-func microseconds(v float64) string { return fmt.Sprintf("%.1f µs", v/float64(time.Microsecond)) }
-func bytes(v float64) string        { return fmt.Sprintf("%.0f bytes", v) }
+func nanoseconds(v float64) string { return fmt.Sprintf("%.0f ns", v) }
+func inBytes(v float64) string     { return fmt.Sprintf("%.0f bytes", v) }
+
+// duration prints nanoseconds in the unit that suits them.
+func duration(v float64) string {
+	switch {
+	case v < 999.5:
+		return fmt.Sprintf("%.0f ns", v)
+	case v < 999.95e3:
+		return fmt.Sprintf("%.1f µs", v/1e3)
+	default:
+		return fmt.Sprintf("%.1f ms", v/1e6)
+	}
+}
+
+// perSecond prints to three digits.
+func perSecond(v float64) string {
+	switch {
+	case v >= 999_500:
+		return fmt.Sprintf("%.2f M/s", v/1e6)
+	case v >= 99_950:
+		return fmt.Sprintf("%.0f k/s", v/1e3)
+	default:
+		return fmt.Sprintf("%.1f k/s", v/1e3)
+	}
+}
+
+// times prints a ratio, a small one to more digits than a large one.
+func times(ratio float64) string {
+	switch {
+	case ratio < 0.0995:
+		return fmt.Sprintf("%.3f×", ratio)
+	case ratio < 9.995:
+		return fmt.Sprintf("%.2f×", ratio)
+	case ratio < 99.95:
+		return fmt.Sprintf("%.1f×", ratio)
+	default:
+		return fmt.Sprintf("%.0f×", ratio)
+	}
+}
 
 // count prints to one decimal, so that a background goroutine's allocation is not taken for one of every
 // operation.

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/lua"
+)
+
+func init() {
+	redisCompetitors = append(redisCompetitors, redisLimiter{
+		name: version("our script on AutoPipeline of go-redis", "github.com/redis/go-redis/v9"),
+		in:   []string{uniform64, uniform1024, hot1024, refusals256},
+		open: openAutoPipeline,
+	})
+}
+
+// openAutoPipeline shows what of our speed is batching by the client: each call is a script call of its own,
+// and many share a pipeline.
+func openAutoPipeline(ctx context.Context, server *redisServer, l ratelimit.Limit) (openRedis, error) {
+	limit, err := compile(l)
+	if err != nil {
+		return openRedis{}, err
+	}
+	client := server.client()
+	pipeline, err := client.AutoPipeline()
+	if err == nil {
+		err = client.ScriptLoad(ctx, lua.Take).Err()
+	}
+	if err != nil {
+		client.Close()
+		return openRedis{}, err
+	}
+	// As the head of take.lua says: the server's clock, one term, and one call of one charge.
+	args := []any{"", 1, limit.Unit, limit.Refill, limit.Capacity, limit.Unit, 0, 0, 1, 1, 1, 1}
+	take := func(ctx context.Context, key string) (bool, error) {
+		reply, err := pipeline.EvalSha(ctx, lua.TakeSHA1, []string{"autopipeline:" + key}, args...).Int64Slice()
+		if err == nil && len(reply) != 2 {
+			err = fmt.Errorf("reply of %d integers", len(reply))
+		}
+		return err == nil && reply[0] == 1, err
+	}
+	return openRedis{
+		take:  func() func(context.Context, string) (bool, error) { return take },
+		close: func() { client.Close() },
+	}, nil
+}

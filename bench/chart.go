@@ -1,0 +1,114 @@
+package main
+
+import (
+	"cmp"
+	"encoding/xml"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const chartTitle = "Decisions per second in Redis, by library"
+
+// A chart has a panel for each load, with a scale of its own: they differ by more than one could show.
+type chart []panel
+
+type panel struct {
+	title string
+	bars  []bar
+}
+
+type bar struct {
+	label, value string
+	length       float64 // of the longest
+	ours         bool
+}
+
+// chart draws those loads that tell most apart.
+func (r report) chart() chart {
+	var c chart
+	for _, t := range r.loads {
+		if slices.Contains([]string{uniform1024, hot1024, refusals256}, t.name) {
+			c = append(c, t.panel())
+		}
+	}
+	return c
+}
+
+// panel has the fastest on top.
+func (t loadTable) panel() panel {
+	crowds := slices.Clone(t.crowds)
+	slices.SortStableFunc(crowds, func(a, b *crowd) int { return cmp.Compare(b.rate.median(), a.rate.median()) })
+	p := panel{title: t.title}
+	for _, c := range crowds {
+		rate := c.rate.median()
+		p.bars = append(p.bars, bar{
+			label:  c.name,
+			value:  perSecond(rate),
+			length: rate / crowds[0].rate.median(),
+			ours:   c == t.crowds[0],
+		})
+	}
+	return p
+}
+
+// In pixels.
+const (
+	chartWidth  = 800
+	chartMargin = 16
+	labelWidth  = 310
+	barWidth    = 380 // of the longest
+	barHeight   = 14
+	lineHeight  = 24
+)
+
+// The colours are as far from white as from black, and there is no background: a page may be either.
+const chartHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" width="%[1]d" height="%[2]d" role="img" aria-label="%[3]s">
+<style>
+text { font: 13px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: #6e7781 }
+.title { font-size: 16px; font-weight: 600 }
+.panel { font-weight: 600 }
+.ours { font-weight: 600; fill: #2f81f7 }
+rect { fill: #8c959f }
+</style>
+`
+
+// svg returns the chart as a document, the same for the same figures.
+func (c chart) svg() string {
+	height := 2*chartMargin + lineHeight
+	for _, p := range c {
+		height += (len(p.bars) + 2) * lineHeight
+	}
+	var doc strings.Builder
+	fmt.Fprintf(&doc, chartHead, chartWidth, height, escape(chartTitle))
+	y := chartMargin + barHeight
+	text := func(x int, class, s string) {
+		fmt.Fprintf(&doc, `<text class="%s" x="%d" y="%d">%s</text>`+"\n", class, x, y, escape(s))
+	}
+	text(chartMargin, "title", chartTitle)
+	for _, p := range c {
+		y += 2 * lineHeight
+		text(chartMargin, "panel", p.title)
+		for _, b := range p.bars {
+			y += lineHeight
+			class := "theirs"
+			if b.ours {
+				class = "ours"
+			}
+			length := max(b.length*barWidth, 1) // to be seen at all
+			text(chartMargin, class, b.label)
+			fmt.Fprintf(&doc, `<rect class="%s" x="%d" y="%d" width="%.1f" height="%d"/>`+"\n", class, chartMargin+labelWidth, y-barHeight+3, length, barHeight)
+			text(chartMargin+labelWidth+int(length)+8, class, b.value)
+		}
+	}
+	doc.WriteString("</svg>\n")
+	return doc.String()
+}
+
+func escape(s string) string {
+	var text strings.Builder
+	if err := xml.EscapeText(&text, []byte(s)); err != nil {
+		panic(err) // a strings.Builder does not fail
+	}
+	return text.String()
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A crowd is one side of a comparison that many call at once, each of them again as soon as it is answered.
+type crowd struct {
+	name    string
+	members []*member
+	allowed bool                                      // what every call must turn out
+	usage   func(context.Context) (redisUsage, error) // of Redis; nil if that is not measured
+
+	spent crowdSpent // in the round under way
+
+	rate     figure // calls a second
+	p50, p99 figure
+	cpu      figure // of Redis, a call
+	allocs   figure // a call
+}
+
+// crowdSpent is what calls took, besides what their callers know.
+type crowdSpent struct {
+	time   time.Duration
+	cpu    time.Duration // of Redis
+	allocs uint64
+}
+
+// A member is one of the callers of a crowd.
+type member struct {
+	_         [128]byte // not on a cache line with another's
+	call      call
+	n         int       // of the next call
+	latencies histogram // of the round under way, as what follows
+	calls     int64
+	allowed   int64
+	late      int64 // ended by a deadline, and not counted among calls
+	err       error
+	_         [128]byte
+}
+
+// A call carries out the nth operation of a caller and returns whether it was allowed.
+type call func(ctx context.Context, n int) (bool, error)
+
+// newCrowd returns a crowd of callers made by next, one by one.
+func newCrowd(name string, callers int, allowed bool, next func(id int) (call, error)) (*crowd, error) {
+	c := &crowd{name: name, allowed: allowed}
+	for id := range callers {
+		call, err := next(id)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		c.members = append(c.members, &member{call: call})
+	}
+	return c, nil
+}
+
+// measureCrowds measures the crowds in turn. Turns are long: in short ones the callers would mostly be
+// beginning and ending together.
+func measureCrowds(ctx context.Context, p plan, crowds ...*crowd) error {
+	const turns = 2 // of each in a round; an even number, for alternate
+	heap := make([]byte, heapOfService)
+	defer runtime.KeepAlive(heap)
+	var measures []func() error
+	for _, c := range crowds {
+		measures = append(measures, func() error { return c.turn(ctx, p.time/turns) })
+	}
+	return alternate(ctx, p.rounds, func() error {
+		if err := alternate(ctx, turns, measures...); err != nil {
+			return err
+		}
+		for _, c := range crowds {
+			if err := c.conclude(); err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// turn lets all members call for some time.
+func (c *crowd) turn(ctx context.Context, d time.Duration) error {
+	runtime.GC() // of what the others left
+	before, err := c.used(ctx)
+	if err != nil {
+		return err
+	}
+	c.run(ctx, d)
+	after, err := c.used(ctx)
+	c.spent.cpu += after.cpu - before.cpu
+	return err
+}
+
+func (c *crowd) used(ctx context.Context) (redisUsage, error) {
+	if c.usage == nil {
+		return redisUsage{}, nil
+	}
+	return c.usage(ctx)
+}
+
+// run lets all members call until d is over, and waits for the calls that are then under way.
+func (c *crowd) run(ctx context.Context, d time.Duration) {
+	var (
+		done           atomic.Bool
+		ready, working sync.WaitGroup
+		before, after  runtime.MemStats
+		start          = make(chan struct{})
+	)
+	ready.Add(len(c.members))
+	for _, m := range c.members {
+		working.Go(func() {
+			// One for all calls of the caller in this round. It can be cancelled and has a deadline, as a
+			// request's in a server: clients take another way without. To make one for each call costs all
+			// sides the same, and would only bring them nearer to each other.
+			ctx, cancel := context.WithTimeout(ctx, d+10*time.Second)
+			defer cancel()
+			ready.Done()
+			<-start
+			m.work(ctx, &done)
+		})
+	}
+	ready.Wait()
+	runtime.ReadMemStats(&before)
+	timer := time.AfterFunc(d, func() { done.Store(true) })
+	defer timer.Stop()
+	began := time.Now()
+	close(start)
+	working.Wait()
+	c.spent.time += time.Since(began)
+	runtime.ReadMemStats(&after)
+	c.spent.allocs += after.Mallocs - before.Mallocs
+}
+
+// work calls until it is done, or a call fails. The end of a call is the beginning of the next.
+func (m *member) work(ctx context.Context, done *atomic.Bool) {
+	for last := time.Now(); !done.Load(); {
+		ok, err := m.call(ctx, m.n)
+		m.n++
+		now := time.Now()
+		m.latencies.add(now.Sub(last))
+		last = now
+		switch {
+		case err == nil:
+			m.calls++
+			if ok {
+				m.allowed++
+			}
+		case errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err):
+			m.late++
+		default:
+			m.err = err
+			return
+		}
+	}
+}
+
+// conclude adds what the round gave to the figures.
+func (c *crowd) conclude() error {
+	var latencies histogram
+	var calls, allowed, late int64
+	for _, m := range c.members {
+		if m.err != nil {
+			return m.err
+		}
+		latencies.merge(&m.latencies)
+		calls, allowed, late = calls+m.calls, allowed+m.allowed, late+m.late
+		m.latencies, m.calls, m.allowed, m.late = histogram{}, 0, 0, 0
+	}
+	if late*100 > calls {
+		return fmt.Errorf("%d calls ended by their deadline, %d by themselves: must be below 1 %%", late, calls)
+	}
+	if c.allowed && allowed < calls || !c.allowed && allowed > 0 {
+		return fmt.Errorf("%d of %d calls were allowed: must be all or none", allowed, calls)
+	}
+	n := float64(calls)
+	c.rate = append(c.rate, n/c.spent.time.Seconds())
+	c.p50 = append(c.p50, latencies.quantile(0.5))
+	c.p99 = append(c.p99, latencies.quantile(0.99))
+	c.cpu = append(c.cpu, float64(c.spent.cpu)/n)
+	c.allocs = append(c.allocs, float64(c.spent.allocs)/n)
+	c.spent = crowdSpent{}
+	return nil
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"math/bits"
+	"time"
+)
+
+// A histogram counts durations in steps that are at most a 32nd of them wide: so it takes as little memory
+// for a million calls as for ten, and little of that is touched.
+type histogram [histogramSteps]uint32
+
+const (
+	stepBits       = 5                               // 2^5 steps for each doubling
+	histogramSteps = (36 - stepBits + 1) << stepBits // up to 2^36 ns, which is above a minute
+)
+
+func (h *histogram) add(d time.Duration) { h[step(d)]++ }
+
+// step returns the number of the step that d is in. Below 2^6 ns each nanosecond is one.
+func step(d time.Duration) int {
+	n := uint64(max(d, 0))
+	doublings := max(bits.Len64(n)-stepBits-1, 0)
+	return min(doublings<<stepBits+int(n>>doublings), histogramSteps-1)
+}
+
+// stepStart is the least duration of a step.
+func stepStart(step int) float64 {
+	doublings := max(step>>stepBits-1, 0)
+	return float64(uint64(step-doublings<<stepBits) << doublings)
+}
+
+// merge adds what other has counted.
+func (h *histogram) merge(other *histogram) {
+	for i, n := range other {
+		h[i] += n
+	}
+}
+
+// quantile returns the nanoseconds that a share q of the durations do not exceed, as if those of a step were
+// spread evenly over it.
+func (h *histogram) quantile(q float64) float64 {
+	var total uint64
+	for _, n := range h {
+		total += uint64(n)
+	}
+	rank := q * float64(total)
+	for i, n := range h {
+		if n := float64(n); n > 0 && rank <= n {
+			start := stepStart(i)
+			return start + rank/n*(stepStart(i+1)-start)
+		} else {
+			rank -= n
+		}
+	}
+	return 0
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"strconv"
+
+	"github.com/redis/rueidis"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+func init() {
+	redisCompetitors = append(redisCompetitors, redisLimiter{
+		name: version("a script on rueidis", "github.com/redis/rueidis"),
+		in:   []string{uniform64, uniform1024, hot1024, refusals256},
+		open: openRueidis,
+	})
+}
+
+// plainBucket is a token bucket such as many write for themselves.
+//
+//go:embed rueidis.lua
+var plainBucket string
+
+// openRueidis is what those write who know that rueidis pipelines the commands of concurrent callers.
+func openRueidis(_ context.Context, server *redisServer, l ratelimit.Limit) (openRedis, error) {
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.address}})
+	if err != nil {
+		return openRedis{}, err
+	}
+	script := rueidis.NewLuaScript(plainBucket)
+	perToken := strconv.FormatInt(l.Per.Microseconds()/l.Rate, 10)
+	burst := strconv.FormatInt(l.Burst, 10)
+	take := func(ctx context.Context, key string) (bool, error) {
+		taken, err := script.Exec(ctx, client, []string{"rueidis:" + key}, []string{perToken, burst}).AsInt64()
+		return taken == 1, err
+	}
+	return openRedis{
+		take:  func() func(context.Context, string) (bool, error) { return take },
+		close: client.Close,
+	}, nil
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/throttled/throttled/v2"
+	goredisstore "github.com/throttled/throttled/v2/store/goredisstore.v9"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+func init() {
+	redisCompetitors = append(redisCompetitors, redisLimiter{
+		name: version("throttled", "github.com/throttled/throttled/v2"),
+		// Not with one key for all: it reads, then compares and swaps, and fails when it was overtaken ten
+		// times.
+		in:   []string{uniform64, uniform1024, refusals256},
+		open: openThrottled,
+	})
+}
+
+func openThrottled(_ context.Context, server *redisServer, l ratelimit.Limit) (openRedis, error) {
+	client := server.client()
+	s, err := goredisstore.NewCtx(client, "throttled:")
+	if err != nil {
+		client.Close()
+		return openRedis{}, err
+	}
+	limiter, err := throttled.NewGCRARateLimiterCtx(s, throttled.RateQuota{
+		MaxRate:  throttled.PerDuration(1, l.Per/time.Duration(l.Rate)),
+		MaxBurst: int(l.Burst) - 1,
+	})
+	if err != nil {
+		client.Close()
+		return openRedis{}, err
+	}
+	take := func(ctx context.Context, key string) (bool, error) {
+		limited, _, err := limiter.RateLimitCtx(ctx, key, 1)
+		return err == nil && !limited, err
+	}
+	return openRedis{
+		take:  func() func(context.Context, string) (bool, error) { return take },
+		close: func() { client.Close() },
+	}, nil
+}

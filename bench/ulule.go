@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/ulule/limiter/v3"
+	"github.com/ulule/limiter/v3/drivers/store/redis"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+func init() {
+	redisCompetitors = append(redisCompetitors, redisLimiter{
+		name: version("ulule/limiter", "github.com/ulule/limiter/v3"),
+		in:   []string{uniform64, uniform1024, hot1024, refusals256},
+		open: openUlule,
+	})
+}
+
+// openUlule counts in a fixed window, as long as a bucket takes to fill: a counter is less work than a bucket.
+func openUlule(_ context.Context, server *redisServer, l ratelimit.Limit) (openRedis, error) {
+	client := server.client()
+	s, err := redis.NewStore(client)
+	if err != nil {
+		client.Close()
+		return openRedis{}, err
+	}
+	instance := limiter.New(s, limiter.Rate{Limit: l.Burst, Period: l.Per * time.Duration(l.Burst) / time.Duration(l.Rate)})
+	take := func(ctx context.Context, key string) (bool, error) {
+		result, err := instance.Get(ctx, key)
+		return err == nil && !result.Reached, err
+	}
+	return openRedis{
+		take:  func() func(context.Context, string) (bool, error) { return take },
+		close: func() { client.Close() },
+	}, nil
+}
