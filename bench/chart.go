@@ -65,11 +65,11 @@ const (
 // The colours are as far from white as from black, and there is no background: a page may be either.
 const chartHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" width="%[1]d" height="%[2]d" role="img" aria-label="%[3]s">
 <style>
-text { font: 13px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: #6e7781 }
+text { font: 13px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: #768390 }
 .title { font-size: 16px; font-weight: 600 }
 .panel { font-weight: 600 }
 .ours { font-weight: 600; fill: #2f81f7 }
-rect { fill: #8c959f }
+rect { fill: #8b949e }
 </style>
 `
 

@@ -10,9 +10,9 @@ import (
 
 func TestChartIsXMLWithEveryLabel(t *testing.T) {
 	crowds := []*crowd{
-		{name: "ours", rate: figure{900_000, 1_000_000, 1_100_000}},
-		{name: `those with <, & and "`, rate: figure{2_000_000}},
-		{name: "the slow", rate: figure{123}},
+		{name: "ours", crowdFigures: crowdFigures{rate: figure{900_000, 1_000_000, 1_100_000}}},
+		{name: `those with <, & and "`, crowdFigures: crowdFigures{rate: figure{2_000_000}}},
+		{name: "the slow", crowdFigures: crowdFigures{rate: figure{123}}},
 	}
 	r := report{findings: findings{loads: []loadTable{
 		{name: uniform1024, title: "one & many keys", crowds: crowds},

@@ -19,7 +19,11 @@ type crowd struct {
 	usage   func(context.Context) (redisUsage, error) // of Redis; nil if that is not measured
 
 	spent crowdSpent // in the round under way
+	crowdFigures
+}
 
+// crowdFigures are what a crowd measured.
+type crowdFigures struct {
 	rate     figure // calls a second
 	p50, p99 figure
 	cpu      figure // of Redis, a call
@@ -70,6 +74,11 @@ func measureCrowds(ctx context.Context, p plan, crowds ...*crowd) error {
 	defer runtime.KeepAlive(heap)
 	var measures []func() error
 	for _, c := range crowds {
+		// Once without counting it: connections, buffers and buckets are made then.
+		if err := errors.Join(c.turn(ctx, p.time/turns), c.conclude()); err != nil {
+			return err
+		}
+		c.crowdFigures = crowdFigures{}
 		measures = append(measures, func() error { return c.turn(ctx, p.time/turns) })
 	}
 	return alternate(ctx, p.rounds, func() error {
@@ -78,7 +87,7 @@ func measureCrowds(ctx context.Context, p plan, crowds ...*crowd) error {
 		}
 		for _, c := range crowds {
 			if err := c.conclude(); err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
+				return err
 			}
 		}
 		return nil
@@ -116,7 +125,7 @@ func (c *crowd) run(ctx context.Context, d time.Duration) {
 	ready.Add(len(c.members))
 	for _, m := range c.members {
 		working.Go(func() {
-			// One for all calls of the caller in this round. It can be cancelled and has a deadline, as a
+			// One for all calls of the caller in this turn. It can be cancelled and has a deadline, as a
 			// request's in a server: clients take another way without. To make one for each call costs all
 			// sides the same, and would only bring them nearer to each other.
 			ctx, cancel := context.WithTimeout(ctx, d+10*time.Second)
@@ -167,17 +176,20 @@ func (c *crowd) conclude() error {
 	var calls, allowed, late int64
 	for _, m := range c.members {
 		if m.err != nil {
-			return m.err
+			return fmt.Errorf("%s: %w", c.name, m.err)
 		}
 		latencies.merge(&m.latencies)
 		calls, allowed, late = calls+m.calls, allowed+m.allowed, late+m.late
 		m.latencies, m.calls, m.allowed, m.late = histogram{}, 0, 0, 0
 	}
 	if late*100 > calls {
-		return fmt.Errorf("%d calls ended by their deadline, %d by themselves: must be below 1 %%", late, calls)
+		return fmt.Errorf("%s: %d calls ended by their deadline, %d by themselves: must be below 1 %%", c.name, late, calls)
 	}
-	if c.allowed && allowed < calls || !c.allowed && allowed > 0 {
-		return fmt.Errorf("%d of %d calls were allowed: must be all or none", allowed, calls)
+	if refused := calls - allowed; c.allowed && refused > 0 {
+		return fmt.Errorf("%s: %d of %d calls were refused: must be none", c.name, refused, calls)
+	}
+	if !c.allowed && allowed > 0 {
+		return fmt.Errorf("%s: %d of %d calls were allowed: must be none", c.name, allowed, calls)
 	}
 	n := float64(calls)
 	c.rate = append(c.rate, n/c.spent.time.Seconds())

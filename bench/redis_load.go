@@ -116,8 +116,8 @@ func (w workload) draw() (keys, draws []string) {
 	return keys, draws
 }
 
-// fill takes the first token of every key, as many at once as later, so that neither making the buckets nor
-// the connections is measured.
+// fill takes the first token of every key, as many at once as later. From then on all calls find what they are
+// to find.
 func (w workload) fill(ctx context.Context, open openRedis, keys []string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -78,17 +78,19 @@ those of single rounds, which tells how much the machine was disturbed.
 
 Each comparison in Redis has a server of its own, without persistence, reached over loopback. Every limiter has a
 client of its own: those on go-redis with ` + "`ContextTimeoutEnabled`" + ` and a pool of the default size, rueidis as its
-README makes it. All buckets and connections are there before it is measured. With one caller the sides take
-turns every 500 calls, and each call has a timeout. Under load every caller is a goroutine that calls again as
-soon as it is answered, for a whole turn, with one context that can be cancelled and has a deadline; a call that fails
-ends the run.
+README makes it. Buckets and connections are made before it is measured. With one caller the sides take turns
+every 500 calls, and each call has a timeout. Under load every caller is a goroutine that calls again as soon as it
+is answered, with one context for a whole turn that can be cancelled and has a deadline. A call that fails ends the
+run.
 
-Where all is allowed, buckets are so large and slow that none becomes empty or full. The CPU of Redis is what INFO
-says that the process has used, and the allocations are those of the client's whole process. Redis decides all of
-it but one thing: what redisstore was once refused it refuses by itself until the bucket can pay. redisstore also
-asks about many calls in one script; of the others, rueidis and AutoPipeline share pipelines among callers.
-ulule/limiter counts in fixed windows, which is less work than a bucket. throttled takes no part where all want one
-key: it reads, then compares and swaps, and fails after ten attempts.
+Where all is allowed, buckets are so large and slow that none becomes empty or full. The CPU of Redis is what its
+process has used according to INFO, and the allocations are those of the client's whole process.
+
+What redisstore was once refused it refuses by itself until the bucket can pay, where the others ask Redis each
+time; all else is decided in Redis. redisstore asks about many calls in one script; of the others, rueidis and
+AutoPipeline share pipelines among callers. ulule/limiter counts in fixed windows, which is less work than a
+bucket. throttled takes no part where all want one key: it reads, then compares and swaps, and fails after ten
+attempts.
 
 Over HTTP, a server process of its own answers 256 connections of this one, kept alive, each with the next request
 as soon as the last one is answered.
