@@ -8,7 +8,7 @@
 --   tokens       what it holds, in credits; below zero while tokens are reserved that are still to come
 --   unit         how many credits one token is worth, so that tokens/unit is the number of tokens
 --   last_refill  when it was last charged, in microseconds of Unix time
---   expires      before which its TTL does not run out, likewise; 0 if that is unknown, to set it anew
+--   limit        the limit that it was charged under when its TTL was last set: unit, refill and capacity
 -- A bucket that is not there is full. So a key may expire once its bucket has had the time to refill.
 --
 -- KEYS  one key a charge, in the order of the charges. A key may appear in many calls, but once in each.
@@ -22,14 +22,15 @@
 --       then for each run of calls that differ in their keys only: how many they are, how many identical
 --       calls each stands for, how many charges it has, and for each charge the number of its term, from 1
 -- Reply two integers a charge: how many of the identical calls charged it, and the bucket's credits after
---       them. The Go side works out the rest (remaining, retry after) from these. In a script of several
---       calls, a charge whose key holds no bucket is answered with -1, and so are all charges of a call
---       that it was to veto; a lone call fails by its error instead.
+--       them. The Go side works out the rest (remaining, retry after) from these. A charge whose key holds
+--       no bucket is answered with -1, and so are the others of its call if it could have vetoed them; a
+--       script of one call fails by the error instead.
+--
+-- Most of this is run for each of many keys. So it reads and writes no field without need, keeps to local
+-- variables, because tables are slow to make, and makes numbers of strings by adding 0, which takes a third
+-- of the time that tonumber does.
 
--- What follows is called once or more for each of hundreds of keys. A string becomes a number where it is
--- added to one, in a third of the time that tonumber takes. Local variables are cheap, tables are not.
-
-local call, pcall, ceil, floor, format = redis.call, pcall, math.ceil, math.floor, string.format
+local call, ceil, floor, format = redis.call, math.ceil, math.floor, string.format
 local KEYS, ARGV = KEYS, ARGV
 
 -- Redis prints the numbers it is given as %.17g, which takes longer than to print integers. A server of 32 bits
@@ -47,18 +48,23 @@ end
 local now_text = format(integer, now)
 
 local terms = { false } -- tables begin with room for what most scripts need: to grow takes time
-local at = 2 -- where we are in ARGV
+local at = 3 -- where we are in ARGV
 for i = 1, ARGV[2] + 0 do
-  terms[i] = { ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0, ARGV[at + 4] + 0, ARGV[at + 5] + 0, ARGV[at + 6] == '1' }
+  local unit, refill, capacity = ARGV[at], ARGV[at + 1] + 0, ARGV[at + 2] + 0
+  terms[i] = {
+    unit, refill, capacity, ARGV[at + 3] + 0, ARGV[at + 4] + 0, ARGV[at + 5] == '1',
+    unit .. ' ' .. ARGV[at + 1] .. ' ' .. ARGV[at + 2], ceil(capacity / refill),
+  }
   at = at + 6
 end
 
--- The term of the charge that is looked at.
-local unit, refill, capacity, need, debt, shadow
+-- The term of the charge that is looked at: unit and limit as text, fill is the time to full.
+local unit, refill, capacity, need, debt, shadow, limit, fill
 
 local function use(number)
   local term = terms[number + 0]
-  unit, refill, capacity, need, debt, shadow = term[1], term[2], term[3], term[4], term[5], term[6]
+  unit, refill, capacity, need = term[1], term[2], term[3], term[4]
+  debt, shadow, limit, fill = term[5], term[6], term[7], term[8]
 end
 
 -- Returns tokens of one unit as tokens of another, rounded down. Only after a limit was changed.
@@ -91,124 +97,170 @@ local function rescale(tokens, from, to)
   return result
 end
 
--- Returns what the bucket of a key holds now, when that was, and when its TTL runs out: 0 if that must be set
--- anew, and -1 if the bucket must be written even if it is not charged.
+-- Returns what the bucket of a key holds now, when that was, and whether its TTL will do after a charge: nil if
+-- the bucket must be written even if it is not charged.
+--
+-- A TTL is set to twice the time to full, by the first charge in each period of that length. So it holds for
+-- all charges of the period, and no charge has to ask for it.
 local function read(key)
-  local hash = call('HMGET', key, 'tokens', 'unit', 'last_refill', 'expires')
-  local tokens = hash[1]
-  if not tokens then
-    return capacity, now, 0
+  local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
+  if not hash[1] then
+    return capacity, now, false
   end
-  tokens = tokens + 0
-  local last, expires = hash[3] + 0, hash[4] + 0
-  if hash[2] + 0 ~= unit then
-    tokens, expires = rescale(tokens, hash[2] + 0, unit), 0
+  local tokens, last, lasting = hash[1] + 0, hash[2] + 0, server_clock
+  if hash[3] ~= limit then
+    local from = call('HMGET', key, 'unit')[1]
+    if from ~= unit then
+      tokens = rescale(tokens, from + 0, unit + 0)
+    end
+    lasting = false
   end
   if tokens > capacity then
     tokens = capacity
   end
   if last < now then
+    local passed = now - last
+    lasting = lasting and passed <= now % fill
     -- Compared so, the product cannot overflow.
-    if now - last >= (capacity - tokens) / refill then
-      return capacity, now, expires
+    if passed >= (capacity - tokens) / refill then
+      return capacity, now, lasting
     end
-    return tokens + (now - last) * refill, now, expires
+    return tokens + passed * refill, now, lasting
   end
-  if server_clock and last - now > ceil(capacity / refill) then
+  if server_clock and last - now > fill then
     -- Time that runs backwards neither grants nor drains. But a last refill further ahead than the time to
     -- full means that the clock was set back, as after a failover: without this the bucket would be frozen
     -- until then. Only our own clock can tell.
-    return tokens, now, -1
+    return tokens, now, nil
   end
-  return tokens, last, expires
+  return tokens, last, lasting
 end
 
-local function write(key, tokens, last, expires)
-  local tokens_text, last_text = format(integer, tokens), last == now and now_text or format(integer, last)
-  local missing = (capacity - tokens) / refill
-  if server_clock and expires - last >= missing then
-    call('HSET', key, 'tokens', tokens_text, 'last_refill', last_text)
-    return
+-- Returns how many charges of the identical calls a bucket can pay.
+local function pays(tokens, count)
+  if need <= 0 then
+    return count
   end
-  -- Twice the time to full holds for one such time: until then no charge has to come back here. It counts
-  -- from the last refill, which is ahead of a clock that was set back a little. A caller's clock is not the
-  -- one that TTLs run by, so under it nothing is relied on for later.
-  local fill = ceil(capacity / refill)
-  local ttl = fill + (missing > fill and ceil(missing) or fill)
-  expires = 0
+  if need > capacity or tokens + debt < need then
+    return 0
+  end
+  if count == 1 then
+    return 1
+  end
+  local most = floor((tokens + debt) / need)
+  return most < count and most or count
+end
+
+-- Takes from a bucket what it was charged, and returns what is left.
+local function charge(key, tokens, last, lasting, times)
+  local left = tokens - times * need
+  if left > capacity then
+    left = capacity
+  end
+  if left == tokens then -- what changes nothing writes nothing
+    if lasting == nil then
+      call('HSET', key, 'last_refill', now_text, 'limit', '')
+    end
+    return left
+  end
+  local left_text = format(integer, left)
+  local last_text = last == now and now_text or format(integer, last)
+  if lasting and left >= 0 then
+    call('HSET', key, 'tokens', left_text, 'last_refill', last_text)
+    return left
+  end
+  -- A debt takes longer than the time to full. It counts from the last refill, which is ahead of a clock that
+  -- was set back a little. A caller's clock is not the one that TTLs run by, so under it nothing lasts.
+  local missing = ceil((capacity - left) / refill)
+  local ttl = fill + (missing > fill and missing or fill)
   if server_clock then
-    expires = last + ttl
-    ttl = expires - now
+    ttl = last + ttl - now
   end
-  call('HSET', key, 'tokens', tokens_text, 'unit', unit, 'last_refill', last_text, 'expires', expires)
+  call('HSET', key, 'tokens', left_text, 'unit', unit, 'last_refill', last_text, 'limit', limit)
   call('PEXPIRE', key, ceil(ttl / 1000) + 1)
+  return left
 end
 
 local reply = { 0, 0 }
--- Of the charges of the call that is looked at: what read returned, and how many calls the bucket can pay.
-local tokens, lasts, expiries, fits = { 0 }, { 0 }, { 0 }, { 0 }
-local done = 0 -- charges of earlier calls
-at = at + 1
-while ARGV[at] do
-  local calls, count, charges = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0
-  local alone = calls == 1 and not ARGV[at + 3 + charges] and done == 0
-  if charges == 1 then
-    use(ARGV[at + 3])
-  end
-  for _ = 1, calls do
-    local granted = count -- how many of the identical calls every charge can pay
+local done, calls = 0, 0 -- charges of earlier calls, and calls of this run that are still to come
+local reading = false -- the number of the charge whose bucket is read
+local broken -- charges whose keys hold no bucket, if there are any
 
-    for i = 1, charges do
-      if charges > 1 then
+local function run()
+  while ARGV[at] do
+    local count, charges = ARGV[at + 1] + 0, ARGV[at + 2] + 0
+    if calls == 0 then
+      calls = ARGV[at] + 0
+    end
+
+    if charges == 1 then
+      use(ARGV[at + 3])
+      while calls > 0 do
+        local i = done + 1
+        local key = KEYS[i]
+        if broken and broken[i] then
+          reply[2 * i - 1], reply[2 * i] = -1, 0
+        else
+          reading = i
+          local found, last, lasting = read(key)
+          reading = false
+          local times = 1
+          if count > 1 or found < need then
+            times = pays(found, count)
+          end
+          reply[2 * i - 1], reply[2 * i] = times, charge(key, found, last, lasting, times)
+        end
+        done, calls = i, calls - 1
+      end
+    end
+
+    -- Of the charges of a call: what read returned, and how many calls the bucket can pay.
+    local tokens, lasts, lastings, fits
+    if calls > 0 then
+      tokens, lasts, lastings, fits = { 0, 0 }, { 0, 0 }, { 0, 0 }, { 0, 0 }
+    end
+    while calls > 0 do
+      local granted = count -- how many of the identical calls every charge can pay
+      for i = 1, charges do
         use(ARGV[at + 2 + i])
-      end
-      local ok, found, last, expires = true
-      if alone and not shadow then
-        found, last, expires = read(KEYS[done + i])
-      else
-        ok, found, last, expires = pcall(read, KEYS[done + i])
-      end
-      local pays = count
-      if not ok then
-        pays = -1
-      elseif need > 0 then
-        if need > capacity or found + debt < need then
-          pays = 0
-        elseif count > 1 then
-          pays = floor((found + debt) / need)
+        if broken and broken[done + i] then
+          fits[i] = -1
+        else
+          reading = done + i
+          tokens[i], lasts[i], lastings[i] = read(KEYS[reading])
+          reading = false
+          fits[i] = pays(tokens[i], count)
+        end
+        if fits[i] < granted and not shadow then
+          granted = fits[i]
         end
       end
-      if pays < granted and not shadow then
-        granted = pays
+      for i = 1, charges do
+        local times, left = fits[i] < granted and fits[i] or granted, 0
+        if times >= 0 then
+          use(ARGV[at + 2 + i])
+          left = charge(KEYS[done + i], tokens[i], lasts[i], lastings[i], times)
+        end
+        reply[2 * (done + i) - 1], reply[2 * (done + i)] = times, left
       end
-      tokens[i], lasts[i], expiries[i], fits[i] = found, last, expires, pays
+      done, calls = done + charges, calls - 1
     end
 
-    for i = 1, charges do
-      local charge = done + i
-      local taken = fits[i] < granted and fits[i] or granted
-      local left = tokens[i]
-      if taken < 0 then
-        left = 0
-      else
-        if charges > 1 then
-          use(ARGV[at + 2 + i])
-        end
-        left = left - taken * need
-        if left > capacity then
-          left = capacity
-        end
-        if left ~= tokens[i] then -- what changes nothing writes nothing
-          write(KEYS[charge], left, lasts[i], expiries[i])
-        elseif expiries[i] < 0 then
-          call('HSET', KEYS[charge], 'last_refill', now_text, 'expires', 0)
-        end
-      end
-      reply[2 * charge - 1], reply[2 * charge] = taken, left
-    end
-    done = done + charges
+    at = at + 3 + charges
   end
-  at = at + 3 + charges
 end
 
-return reply
+-- Buckets are read before their call writes any. So a call whose bucket cannot be read is begun anew, knowing
+-- that, and neither those before it nor those behind it are disturbed.
+local alone = ARGV[at] == '1' and not ARGV[at + 3 + ARGV[at + 2]]
+while true do
+  local ok, err = pcall(run)
+  if ok then
+    return reply
+  end
+  if not reading or alone and not shadow then
+    return redis.error_reply(type(err) == 'table' and err.err or err)
+  end
+  broken = broken or {}
+  broken[reading] = true
+end

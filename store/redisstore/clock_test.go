@@ -100,6 +100,9 @@ func checkTTL(t *testing.T, client *redis.Client, key string, c store.Charge, st
 	}
 }
 
+// asking is for servers whose clock a test sets: a denial that is remembered goes by how time passes here.
+var asking = redisstore.Config{MaxDenials: -1}
+
 // A moving server is a miniredis whose clock and TTLs a test moves together.
 type moving struct {
 	*miniredis.Miniredis
@@ -126,7 +129,7 @@ func TestNothingIsGainedWhenAKeyExpires(t *testing.T) {
 	expired := 0
 	for i, l := range ttlLimits(t) {
 		server, client := newMoving(t)
-		s := redisstore.New(client, redisstore.Config{})
+		s := redisstore.New(client, asking)
 		model := bucket.Limit(l)
 		fill := time.Duration(model.Fill()) * time.Microsecond
 		if fill > 3*365*24*time.Hour {
@@ -163,7 +166,7 @@ func TestNothingIsGainedWhenAKeyExpires(t *testing.T) {
 
 func TestAServerClockThatIsSetBackFreezesNoBucketAndGrantsNothing(t *testing.T) {
 	server, client := newMoving(t)
-	s := redisstore.New(client, redisstore.Config{})
+	s := redisstore.New(client, asking)
 	c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 10, time.Second, 10), Cost: 10} // full after 1 s
 	take(t, s, c)
 	c.Cost = 1
@@ -199,7 +202,7 @@ func TestAServerClockThatIsSetBackFreezesNoBucketAndGrantsNothing(t *testing.T) 
 // Refilling goes on only when the clock has caught up with the last refill, and the TTL must last until then.
 func TestATTLOutlivesAClockThatIsSetBackALittle(t *testing.T) {
 	server, client := newMoving(t)
-	s := redisstore.New(client, redisstore.Config{})
+	s := redisstore.New(client, asking)
 	c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 10, time.Second, 10), Cost: 1} // full after 1 s
 	take(t, s, c)
 	server.forward(1500 * time.Millisecond)
@@ -219,7 +222,7 @@ func TestATTLOutlivesAClockThatIsSetBackALittle(t *testing.T) {
 func TestABucketFromTheFutureIsAnchoredAnew(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
-	s := redisstore.New(client, redisstore.Config{})
+	s := redisstore.New(client, asking)
 	c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Minute, 1), Cost: 1}
 	take(t, s, c)
 	key := "ratelimit:{k}:p"
@@ -231,11 +234,11 @@ func TestABucketFromTheFutureIsAnchoredAnew(t *testing.T) {
 	if at, err := client.HGet(t.Context(), key, "last_refill").Int64(); err != nil || at >= hours || at > time.Now().UnixMicro() {
 		t.Errorf("last_refill is %d, error %v, want now", at, err)
 	}
-	if expires := client.HGet(t.Context(), key, "expires").Val(); expires != "0" {
-		t.Errorf("expires is %s: the TTL of another clock is relied on", expires)
+	if limit := client.HGet(t.Context(), key, "limit").Val(); limit != "" {
+		t.Errorf("limit is %q: the TTL of another clock is relied on", limit)
 	}
 	// Nor is it by a charge that anchors a bucket anew.
-	server.Do("HSET", key, "last_refill", hours, "expires", 2*hours, "tokens", 1_000_000*60)
+	server.Do("HSET", key, "last_refill", hours, "limit", "60000000 1 60000000", "tokens", 1_000_000*60)
 	server.Do("PEXPIRE", key, 10_000)
 	if state := take(t, s, c); !state.Allowed {
 		t.Errorf("%+v", state)
@@ -303,7 +306,7 @@ func commandCalls(t *testing.T, client *redis.Client, command string) int {
 
 func TestADenialAndAPeekWriteNothing(t *testing.T) {
 	client := redistest.Start(t).Client()
-	s := redisstore.New(client, redisstore.Config{})
+	s := redisstore.New(client, asking)
 	c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 1), Cost: 1}
 	take(t, s, c)
 	before := client.HGetAll(t.Context(), "ratelimit:{k}:p").Val()
@@ -324,7 +327,7 @@ func TestADenialAndAPeekWriteNothing(t *testing.T) {
 
 func TestTheTTLIsRefreshedAtMostOncePerFillTime(t *testing.T) {
 	server, client := newMoving(t)
-	s := redisstore.New(client, redisstore.Config{})
+	s := redisstore.New(client, asking)
 	c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 100, time.Second, 100), Cost: 1} // full after 1 s
 	key := "ratelimit:{k}:p"
 	refreshes := 0
@@ -345,7 +348,7 @@ func TestTheTTLIsRefreshedAtMostOncePerFillTime(t *testing.T) {
 	// And so in the number of commands that a real server runs.
 	real := redistest.Start(t).Client()
 	s = redisstore.New(real, redisstore.Config{})
-	c.Limit = limit(t, 1000, time.Hour, 1000)
+	c.Limit = limit(t, 1000, month, 1000)
 	for range 500 {
 		take(t, s, c)
 	}
@@ -357,14 +360,14 @@ func TestTheTTLIsRefreshedAtMostOncePerFillTime(t *testing.T) {
 // A bucket in Redis can be read by a person.
 func TestTheHashOfABucket(t *testing.T) {
 	server, client := newMoving(t)
-	s := redisstore.New(client, redisstore.Config{})
+	s := redisstore.New(client, asking)
 	take(t, s, store.Charge{Policy: "api", Key: "member:5", Limit: limit(t, 60, time.Minute, 10), Cost: 3})
 	got := client.HGetAll(t.Context(), "ratelimit:{member:5}:api").Val()
 	want := map[string]string{
 		"tokens":      "7000000",
 		"unit":        "1000000",
 		"last_refill": fmt.Sprint(server.now.UnixMicro()),
-		"expires":     fmt.Sprint(server.now.Add(20 * time.Second).UnixMicro()),
+		"limit":       "1000000 1 10000000",
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("the hash is %v, want %v", got, want)
@@ -400,7 +403,7 @@ func TestRetryAfterByTheServersClock(t *testing.T) {
 
 func TestAKeyOnARealServerExpiresNoSoonerThanItIsFull(t *testing.T) {
 	client := redistest.Start(t).Client()
-	s := redisstore.New(client, redisstore.Config{})
+	s := redisstore.New(client, asking)
 	for burst := int64(1); burst <= 4; burst++ {
 		c := store.Charge{Policy: "p", Key: fmt.Sprint("k", burst), Limit: limit(t, 20, time.Second, burst), Cost: burst}
 		begin := time.Now() // before the charge, so that what passes since is at least what it measures
