@@ -82,7 +82,8 @@ type State struct {
 	// Wait is how long until the tokens that a charge with MaxWait reserved have come.
 	Wait time.Duration
 
-	// Degraded says that a stand-in answered while the real store is away.
+	// Degraded says that a stand-in answered while the real store is away. Where nobody did and that vetoes
+	// nothing (a Shadow, or a call that another charge refuses), Allowed is true and the numbers are 0.
 	Degraded bool
 }
 

@@ -103,10 +103,13 @@ func (c *command) answer() (again []command) {
 	for i := range c.entries {
 		e := &c.entries[i]
 		n := 2 * len(e.first.items)
-		if e.vetoed(reply[:n]) {
-			again = append(again, command{entries: c.entries[i : i+1]})
-		} else {
+		switch {
+		case !e.vetoed(reply[:n]):
 			e.finish(reply[:n:n], nil)
+		case len(c.entries) > 1:
+			again = append(again, command{entries: c.entries[i : i+1]})
+		default:
+			e.finish(nil, errNoBucket)
 		}
 		reply = reply[n:]
 	}

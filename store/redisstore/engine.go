@@ -165,7 +165,7 @@ func (e *engine) settle(ctx context.Context, commands []command, round int) (nex
 		case c.err == nil:
 			e.routes.answered()
 			next = append(next, c.answer()...)
-		case redis.HasErrorPrefix(c.err, "NOSCRIPT"):
+		case redis.HasErrorPrefix(c.err, "NOSCRIPT") && !c.eval:
 			// EVAL also loads the script, so that those behind it find it, unless the server forgets it again.
 			next = append(next, command{entries: c.entries, eval: !loading || round > 1})
 			loading = true

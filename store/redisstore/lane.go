@@ -64,7 +64,12 @@ func (l *lane) queue(c *call) {
 		l.waiting = append(l.waiting, b)
 	}
 	l.queued++
-	if l.flights < l.engine.maxInFlight && !l.coming {
+	l.summon()
+}
+
+// summon begins a flight for what waits, if there may be one more. The lane is locked.
+func (l *lane) summon() {
+	if len(l.waiting) > 0 && l.flights < l.engine.maxInFlight && !l.coming {
 		l.begin()
 		l.coming = true
 		go l.flush()
@@ -125,6 +130,7 @@ func (l *lane) take() *batch {
 	l.waiting[0] = nil
 	l.waiting = l.waiting[1:]
 	l.queued -= b.calls
+	l.summon()
 	return b
 }
 

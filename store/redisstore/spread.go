@@ -11,8 +11,8 @@ import (
 // errSpread is of a call whose keys turn out to be in several places.
 var errSpread = errors.New("redisstore: keys of several hash slots")
 
-// errNoBucket is of a shadow whose key holds something else.
-var errNoBucket = errors.New("redisstore: the key of a shadow holds no bucket")
+// errNoBucket is of a key that holds something else, where Redis does not say it.
+var errNoBucket = errors.New("redisstore: a key holds no bucket")
 
 // sameSlot reports whether all items have one hash slot.
 func sameSlot(items []item) bool {
