@@ -46,7 +46,7 @@ type DenialConfig struct {
 // shorter than that of s, and longer by less than a round trip.
 //
 // It panics if s is nil, or if cfg.MaxKeys or cfg.MaxAge is negative.
-func CacheDenials(s Store, cfg DenialConfig) Store {
+func CacheDenials(s Store, cfg DenialConfig) *DenialCache {
 	if s == nil {
 		panic("store: CacheDenials: s is nil: must be a Store")
 	}
@@ -57,7 +57,7 @@ func CacheDenials(s Store, cfg DenialConfig) Store {
 		panic(fmt.Sprintf("store: CacheDenials: DenialConfig.MaxAge %v: must be positive, or 0 for %v", cfg.MaxAge, defaultMaxAge))
 	}
 	maxKeys := cmp.Or(cfg.MaxKeys, defaultMaxLines)
-	return &denials{
+	return &DenialCache{
 		store:  s,
 		clock:  cfg.Clock,
 		start:  time.Now(),
@@ -67,9 +67,10 @@ func CacheDenials(s Store, cfg DenialConfig) Store {
 	}
 }
 
-// denials is a Store that remembers what buckets answered to calls that were refused. It has no locks, and
-// a call that it refuses writes nothing that others read, so that one key's flood uses all cores.
-type denials struct {
+// A DenialCache is a Store that remembers what buckets answered to calls that were refused. Make it with
+// CacheDenials. It has no locks, and a call that it refuses writes nothing that others read, so that one
+// key's flood uses all cores.
+type DenialCache struct {
 	store  Store
 	clock  func() time.Time // nil: the monotonic clock
 	start  time.Time
@@ -80,7 +81,7 @@ type denials struct {
 }
 
 // now returns the time in microseconds.
-func (d *denials) now() int64 {
+func (d *DenialCache) now() int64 {
 	if d.clock != nil {
 		return d.clock().UnixMicro()
 	}
@@ -88,7 +89,7 @@ func (d *denials) now() int64 {
 }
 
 // Take implements Store.
-func (d *denials) Take(ctx context.Context, charges []Charge, states []State) (bool, error) {
+func (d *DenialCache) Take(ctx context.Context, charges []Charge, states []State) (bool, error) {
 	if err := Validate(charges, states); err != nil {
 		return false, err
 	}
@@ -123,10 +124,18 @@ func (d *denials) Take(ctx context.Context, charges []Charge, states []State) (b
 	return ok, err
 }
 
+// Forget voids what is known of a bucket to which something else than a call of d has added tokens, also to
+// calls that are under way.
+func (d *DenialCache) Forget(policy, key string) { d.slot(policy, key).stamp.Add(change) }
+
+func (d *DenialCache) slot(policy, key string) *slot {
+	hash := 31*maphash.String(d.seed, policy) + maphash.String(d.seed, key)
+	return &d.slots[hash&uint64(len(d.slots)-1)]
+}
+
 // look returns where c's bucket has its line, if it has one.
-func (d *denials) look(c *Charge) visit {
-	hash := 31*maphash.String(d.seed, c.Policy) + maphash.String(d.seed, c.Key)
-	v := visit{slot: &d.slots[hash&uint64(len(d.slots)-1)]}
+func (d *DenialCache) look(c *Charge) visit {
+	v := visit{slot: d.slot(c.Policy, c.Key)}
 	if l := v.slot.line.Load(); l != nil && l.key == c.Key && l.policy == c.Policy {
 		v.line = l
 	}
@@ -134,7 +143,7 @@ func (d *denials) look(c *Charge) visit {
 }
 
 // refuses reports whether a call is certain to be refused, and then has filled its states.
-func (d *denials) refuses(visits []visit, charges []Charge, states []State, now int64) bool {
+func (d *DenialCache) refuses(visits []visit, charges []Charge, states []State, now int64) bool {
 	refused := false
 	for i := range visits {
 		c, l := &charges[i], visits[i].line
@@ -162,7 +171,7 @@ func (d *denials) refuses(visits []visit, charges []Charge, states []State, now 
 
 // forward reports whether no call was sent at a later time than now. If one was, its bucket does not refill
 // before the clock has caught up, and no State tells that.
-func (d *denials) forward(now int64) bool {
+func (d *DenialCache) forward(now int64) bool {
 	if d.clock == nil {
 		return true
 	}
@@ -178,7 +187,7 @@ func (d *denials) forward(now int64) bool {
 }
 
 // keep keeps what a charge's bucket answered to a call, if that tells what it holds.
-func (d *denials) keep(v *visit, c *Charge, s *State, ok bool, sent, received int64) {
+func (d *DenialCache) keep(v *visit, c *Charge, s *State, ok bool, sent, received int64) {
 	if !v.keeps || received < sent || s.Degraded || len(c.Policy)+len(c.Key) > maxName {
 		return
 	}

@@ -16,26 +16,28 @@ type entry struct {
 type batch struct {
 	entries []entry
 	charges int
-	byKey   map[string]int // the latest entry whose first item has that key
+	byName  map[name]int // the latest entry whose first item is of that bucket
 	calls   int
 }
 
-var batches = sync.Pool{New: func() any { return &batch{byKey: make(map[string]int)} }}
+type name struct{ policy, key string }
+
+var batches = sync.Pool{New: func() any { return &batch{byName: make(map[name]int)} }}
 
 func newBatch() *batch { return batches.Get().(*batch) }
 
 // release is for a batch whose entries nobody refers to any more.
 func (b *batch) release() {
 	clear(b.entries)
-	clear(b.byKey)
+	clear(b.byName)
 	b.entries, b.charges, b.calls = b.entries[:0], 0, 0
 	batches.Put(b)
 }
 
 // add adds c, merged with those that ask the same, unless the batch would have more than most charges.
 func (b *batch) add(c *call, most int) bool {
-	key := c.items[0].key
-	if i, found := b.byKey[key]; found && b.entries[i].first.same(c) {
+	first := name{c.items[0].policy, c.items[0].key}
+	if i, found := b.byName[first]; found && b.entries[i].first.same(c) {
 		e := &b.entries[i]
 		e.last.next = c
 		e.last = c
@@ -46,14 +48,14 @@ func (b *batch) add(c *call, most int) bool {
 	if b.charges > 0 && b.charges+len(c.items) > most {
 		return false
 	}
-	b.byKey[key] = len(b.entries)
+	b.byName[first] = len(b.entries)
 	b.entries = append(b.entries, entry{first: c, last: c, count: 1})
 	b.charges += len(c.items)
 	b.calls++
 	return true
 }
 
-// claim takes out the calls whose context has ended, so that they are not charged, and returns until when
+// claim takes out the calls whose callers have left, so that they are not charged, and returns until when
 // somebody waits for the others: the zero time if there is one who waits for ever.
 func (b *batch) claim() (deadline time.Time) {
 	endless := false
@@ -62,14 +64,14 @@ func (b *batch) claim() (deadline time.Time) {
 		var left entry
 		for c, next := e.first, (*call)(nil); c != nil; c = next {
 			next, c.next = c.next, nil
-			if err := c.ctx.Err(); err != nil {
-				c.finish(nil, 0, notSent(err))
+			if c.over() {
+				c.finish(nil, 0, errOver)
 				continue
 			}
-			if until, limited := c.ctx.Deadline(); !limited {
+			if !c.limited {
 				endless = true
-			} else if until.After(deadline) {
-				deadline = until
+			} else if c.deadline.After(deadline) {
+				deadline = c.deadline
 			}
 			if left.count == 0 {
 				left.first = c

@@ -2,7 +2,10 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -36,10 +39,15 @@ func newItem(c *store.Charge) item {
 
 // A call is charges that are taken together, on their way to one server and back.
 type call struct {
-	ctx   context.Context
 	items []item
 	next  *call // identical ones that came later; see entry
 	tries int   // how often the server would not look at it yet
+
+	// Of its caller's context, which is not touched when the caller has left.
+	deadline time.Time
+	limited  bool            // there is a deadline
+	ended    <-chan struct{} // nil for one that is not queued
+	left     atomic.Bool
 
 	// The answer, once done has received: two integers an item, as from take.lua, for all identical calls
 	// together, of which this is number turn.
@@ -56,15 +64,33 @@ var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1
 
 func newCall(ctx context.Context) *call {
 	c := calls.Get().(*call)
-	c.ctx = ctx
 	c.items = c.few[:0]
+	c.deadline, c.limited = ctx.Deadline()
 	return c
 }
 
 func (c *call) release() {
-	clear(c.items)
-	*c = call{done: c.done}
+	clear(c.few[:])
+	c.items, c.next, c.tries = nil, nil, 0
+	c.ended = nil
+	c.reply, c.turn, c.err = nil, 0, nil
 	calls.Put(c)
+}
+
+// errOver is of a call whose caller left before it was sent.
+var errOver = errors.New("redisstore: the caller has left")
+
+// over reports whether nobody waits for c any more.
+func (c *call) over() bool {
+	if c.left.Load() {
+		return true
+	}
+	select {
+	case <-c.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // finish gives the answer to whoever waits for it. It is the last that is done with c.

@@ -153,6 +153,14 @@ func (c *command) split() []command {
 	return groupBySlot(kept)
 }
 
+// apart returns a command for each entry.
+func (c *command) apart() (commands []command) {
+	for i := range c.entries {
+		commands = append(commands, command{entries: c.entries[i : i+1]})
+	}
+	return commands
+}
+
 // groupBySlot returns a command for the entries of each hash slot.
 func groupBySlot(entries []entry) (commands []command) {
 	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Compare(a.slot(), b.slot()) })

@@ -29,14 +29,6 @@ func timely(client Client) bool {
 	}
 }
 
-// withDeadline returns a context of its own with a deadline, or without for the zero time.
-func withDeadline(deadline time.Time) (context.Context, context.CancelFunc) {
-	if deadline.IsZero() {
-		return context.Background(), func() {}
-	}
-	return context.WithDeadline(context.Background(), deadline)
-}
-
 func notSent(err error) error { return fmt.Errorf("redisstore: not sent: %w", err) }
 
 func late(err error) error { return fmt.Errorf("redisstore: no reply in time: %w", err) }

@@ -19,7 +19,8 @@ import (
 // sent in batches, and hands out the replies.
 type engine struct {
 	client Client
-	timely bool // client ends a command with the deadline of its context
+	forget func(policy, key string) // what is known of a bucket
+	timely bool                     // client ends a command with the deadline of its context
 	keys   keys
 	clock  func() time.Time
 	logger *slog.Logger
@@ -53,7 +54,7 @@ func (e *engine) Take(ctx context.Context, charges []store.Charge, states []stor
 			return e.takeSpread(ctx, charges, states)
 		}
 	}
-	if err := e.ask(c); errors.Is(err, errSpread) {
+	if err := e.ask(ctx, c); errors.Is(err, errSpread) {
 		return e.takeSpread(ctx, charges, states)
 	} else if err != nil {
 		return false, err
@@ -76,16 +77,20 @@ func (e *engine) Take(ctx context.Context, charges []store.Charge, states []stor
 var unanswered = store.State{Allowed: true, Degraded: true}
 
 // ask sends c on its way and waits for the answer. After an error c must not be touched.
-func (e *engine) ask(c *call) error {
+func (e *engine) ask(ctx context.Context, c *call) error {
 	l, err := e.routes.lane(c.items[0].name)
 	if err != nil {
 		return err
 	}
-	if err := l.submit(c); err != nil {
+	if err := l.submit(ctx, c); err != nil {
 		return err
 	}
-	if !c.wait(c.ctx) {
-		return late(c.ctx.Err())
+	if !c.wait(ctx) {
+		c.left.Store(true)
+		return late(ctx.Err())
+	}
+	if c.err == errOver {
+		return notSent(ctx.Err())
 	}
 	return c.err
 }
@@ -174,7 +179,10 @@ func (e *engine) settle(ctx context.Context, commands []command, round int) (nex
 				e.logger.Warn("redisstore: this Redis wants the keys of a command in one hash slot: they are sent so from now on", "error", c.err)
 			}
 			next = append(next, c.split()...)
-		case e.routes.moving(c.err):
+		case e.routes.moving(c.err) && len(c.entries) > 1:
+			// It may be for one of them, or only for all of them together.
+			next = append(next, c.apart()...)
+		case e.routes.moving(c.err) && ctx.Err() == nil:
 			e.postpone(c.entries, c.err)
 		default:
 			if !isRedis(c.err) {
@@ -187,7 +195,8 @@ func (e *engine) settle(ctx context.Context, commands []command, round int) (nex
 }
 
 const (
-	// patience is how many times a call is sent whose slot is on the move.
+	// patience is how many times a call is sent whose slot is on the move, each time with the redirects that
+	// the client follows.
 	patience = 20
 
 	// pause is how long the call waits in between.
@@ -218,8 +227,6 @@ func (e *engine) again(entry *entry, err error) {
 			c.finish(nil, 0, err)
 			continue
 		}
-		l.mu.Lock()
-		l.queue(c) // it was accepted before: neither a full queue nor Close refuses it
-		l.mu.Unlock()
+		l.requeue(c)
 	}
 }

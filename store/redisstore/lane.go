@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -29,21 +30,23 @@ type lane struct {
 	coming  bool // a flight has begun and not yet taken its first batch
 }
 
-// submit sees to it that c will be done: at once, if nothing is under way.
-func (l *lane) submit(c *call) error {
+// submit sees to it that c, which its caller waits for until ctx ends, will be done: at once, if nothing is
+// under way.
+func (l *lane) submit(ctx context.Context, c *call) error {
 	l.mu.Lock()
-	if closed := l.engine.closed.Load(); closed || l.flights > 0 || !l.engine.direct(c.ctx) {
+	if l.engine.closed.Load() || l.flights > 0 || !l.engine.direct(ctx) {
 		l.mu.Unlock()
-		return l.enqueue(c)
+		return l.enqueue(ctx, c)
 	}
 	l.begin()
 	l.mu.Unlock()
-	l.fly(c)
+	l.fly(ctx, c)
 	return nil
 }
 
 // enqueue adds c to what waits for the next flight.
-func (l *lane) enqueue(c *call) error {
+func (l *lane) enqueue(ctx context.Context, c *call) error {
+	c.ended = ctx.Done()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.engine.closed.Load() {
@@ -54,6 +57,13 @@ func (l *lane) enqueue(c *call) error {
 	}
 	l.queue(c)
 	return nil
+}
+
+// requeue adds what was accepted before: neither a full queue nor Close refuses it.
+func (l *lane) requeue(c *call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queue(c)
 }
 
 // queue adds c to the batches that wait. The lane is locked.
@@ -94,26 +104,23 @@ func (l *lane) end() {
 	l.engine.flying.Done()
 }
 
-// fly is a flight with one call, on the goroutine of its caller, which ends by the call's own context.
-func (l *lane) fly(c *call) {
+// fly is a flight with one call, on the goroutine of its caller, which ends by the caller's context.
+func (l *lane) fly(ctx context.Context, c *call) {
 	defer l.end()
-	b := newBatch()
-	b.add(c, l.engine.maxBatch)
-	l.engine.send(c.ctx, b.entries)
-	b.release()
+	l.engine.send(ctx, []entry{{first: c, last: c, count: 1}})
 }
 
 // flush is a flight.
 func (l *lane) flush() {
-	for {
-		b := l.take()
-		if b == nil {
-			return
+	ended := false
+	defer func() {
+		if !ended { // by runtime.Goexit, in a hook of the client
+			l.end()
 		}
-		if !l.carry(b) {
-			return
-		}
+	}()
+	for b := l.take(); b != nil && l.carry(b); b = l.take() {
 	}
+	ended = true
 }
 
 // take returns the batch that is to leave next. Without one, the flight ends.
@@ -138,25 +145,21 @@ func (l *lane) take() *batch {
 // for b any longer, the flight is another goroutine's from then on.
 func (l *lane) carry(b *batch) bool {
 	deadline := b.claim()
-	if len(b.entries) == 0 {
-		b.release()
-		return true
-	}
-	ctx, cancel := withDeadline(deadline)
-	defer cancel()
-	if deadline.IsZero() {
-		l.engine.send(ctx, b.entries)
-		b.release()
-		return true
-	}
+	ctx, cancel := context.Background(), context.CancelFunc(func() {})
 	var over atomic.Bool
-	watch := time.AfterFunc(time.Until(deadline), func() {
-		if over.CompareAndSwap(false, true) {
-			l.end()
-		}
-	})
-	defer watch.Stop()
-	l.engine.send(ctx, b.entries)
+	if !deadline.IsZero() {
+		ctx, cancel = context.WithDeadline(ctx, deadline)
+		watch := time.AfterFunc(time.Until(deadline), func() {
+			if over.CompareAndSwap(false, true) {
+				l.end()
+			}
+		})
+		defer watch.Stop()
+	}
+	defer cancel()
+	if len(b.entries) > 0 {
+		l.engine.send(ctx, b.entries)
+	}
 	if !over.CompareAndSwap(false, true) {
 		return false
 	}

@@ -36,8 +36,9 @@ import (
 // end it sooner, and is never sent again once Redis may have seen it, whatever its retries.
 //
 // Make it with ContextTimeoutEnabled if you can, which lets it obey that deadline by itself. Without, and
-// with a ReadTimeout or WriteTimeout of -2, a lone call is sent by a goroutine other than its caller's, which
-// takes some microseconds more.
+// with a negative ReadTimeout or WriteTimeout, a lone call is sent by a goroutine other than its caller's,
+// which takes some microseconds more. What is sent for a caller without a deadline ends by the client's
+// timeouts only.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
@@ -114,6 +115,7 @@ func New(client Client, cfg Config) *Store {
 	}
 	e := &engine{
 		client:      client,
+		forget:      func(string, string) {},
 		timely:      timely(client),
 		keys:        keys{prefix, bytes.Clone(cfg.Secret)},
 		clock:       cfg.Clock,
@@ -131,7 +133,8 @@ func New(client Client, cfg Config) *Store {
 		panic(fmt.Sprintf("redisstore: New: Config.DenialAge %v: must be positive, or 0 for 1s", cfg.DenialAge))
 	}
 	if cfg.MaxDenials >= 0 {
-		s.front = store.CacheDenials(e, store.DenialConfig{MaxKeys: cfg.MaxDenials, MaxAge: cfg.DenialAge, Clock: cfg.Clock})
+		cache := store.CacheDenials(e, store.DenialConfig{MaxKeys: cfg.MaxDenials, MaxAge: cfg.DenialAge, Clock: cfg.Clock})
+		s.front, e.forget = cache, cache.Forget
 	}
 	return s
 }
@@ -147,10 +150,13 @@ func positive(field string, n, otherwise int) int {
 // network, or one that wraps ctx.Err(). After an error the charges may or may not have been carried out,
 // but never twice.
 func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	if s.engine.closed.Load() {
+		return false, ErrClosed
+	}
 	return s.front.Take(ctx, charges, states)
 }
 
-// Close waits for the calls that have begun, and refuses others with ErrClosed. A Store that is not closed
+// Close waits for the calls that have begun, and for what is still to be given back for them, and refuses others with ErrClosed. A Store that is not closed
 // holds nothing but memory when it is idle. The error is nil.
 func (s *Store) Close() error {
 	s.engine.close()

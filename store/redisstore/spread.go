@@ -41,36 +41,46 @@ func (e *engine) together(items []item) bool {
 	return true
 }
 
-// undoTime is how long it may take to give back what a call took before it was refused.
-const undoTime = time.Second
+// followTime is how long it may take to give back what a call took before it was refused.
+const followTime = time.Second
 
 // takeSpread takes charges of buckets that are in several places. It takes from all of them at once, and
 // gives back what it took if one refuses or fails. Until then, for about a round trip, others find less than
 // there is; nobody ever finds more. What cannot be given back is lost until it is refilled.
 func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	if !e.enter() {
+		return false, ErrClosed
+	}
 	items := make([]item, len(charges))
 	for i := range charges {
 		items[i] = newItem(&charges[i])
 	}
 	e.keys.name(items)
-	take, err := e.split(ctx, items, func(_ int, t *term) bool {
+	parts, err := e.split(ctx, items, func(_ int, t *term) bool {
 		t.need = max(0, t.need) // nothing is given before all is taken
 		return true
 	})
 	if err != nil {
+		e.flying.Done()
 		return false, err
 	}
 	found := make([]answer, len(items))
-	begin(take)
-	if !await(ctx, take) {
+	for _, p := range parts {
+		if err := p.lane.enqueue(ctx, p.call); err != nil {
+			p.call.finish(nil, 0, err)
+		}
+	}
+	if !await(ctx, parts) {
 		go func() {
-			await(context.Background(), take)
-			read(take, found)
+			defer e.flying.Done()
+			await(context.Background(), parts)
+			read(parts, found)
 			e.undo(context.Background(), items, found)
 		}()
 		return false, late(ctx.Err())
 	}
-	read(take, found)
+	defer e.flying.Done()
+	read(parts, found)
 	refused, err := verdict(items, found)
 	if refused || err != nil {
 		e.undo(ctx, items, found)
@@ -88,6 +98,17 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 		}
 	}
 	return !refused, nil
+}
+
+// enter keeps close waiting until flying.Done, unless the engine is closed.
+func (e *engine) enter() bool {
+	e.routes.only.mu.Lock()
+	defer e.routes.only.mu.Unlock()
+	if e.closed.Load() {
+		return false
+	}
+	e.flying.Add(1)
+	return true
 }
 
 // A part is those items of a call that are in one place.
@@ -124,14 +145,6 @@ next:
 	return parts, nil
 }
 
-func begin(parts []*part) {
-	for _, p := range parts {
-		if err := p.lane.enqueue(p.call); err != nil {
-			p.call.finish(nil, 0, err)
-		}
-	}
-}
-
 // await waits until all parts are done, or until ctx ends.
 func await(ctx context.Context, parts []*part) bool {
 	for _, p := range parts {
@@ -163,7 +176,7 @@ func verdict(items []item, found []answer) (refused bool, err error) {
 	return refused, err
 }
 
-// undo gives back what was taken, and makes found what it is then. It goes on by itself if ctx ends.
+// undo gives back what was taken, and makes found what it is then.
 func (e *engine) undo(ctx context.Context, items []item, found []answer) {
 	taken := make([]bool, len(items))
 	for i := range found {
@@ -192,21 +205,33 @@ func (e *engine) give(ctx context.Context, items []item, found []answer) error {
 
 // follow sends what pick makes of items and puts the answers into found. It goes on by itself if ctx ends.
 func (e *engine) follow(ctx context.Context, items []item, found []answer, pick func(int, *term) bool) error {
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	limited, cancel := context.WithTimeout(context.Background(), followTime)
 	parts, err := e.split(limited, items, pick)
 	if err != nil {
 		cancel()
 		return err
 	}
-	begin(parts)
+	for _, p := range parts {
+		p.lane.requeue(p.call)
+	}
+	finish := func() {
+		defer cancel()
+		await(context.Background(), parts)
+		for _, p := range parts {
+			for _, i := range p.at {
+				e.forget(items[i].policy, items[i].key) // others may have been refused meanwhile
+			}
+		}
+	}
 	if !await(ctx, parts) {
+		e.flying.Add(1)
 		go func() {
-			defer cancel()
-			await(limited, parts)
+			defer e.flying.Done()
+			finish()
 		}()
 		return late(ctx.Err())
 	}
-	cancel()
+	finish()
 	read(parts, found)
 	return nil
 }
