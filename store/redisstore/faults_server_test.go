@@ -1,0 +1,117 @@
+package redisstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+)
+
+// patient is the timeout of calls that must not fail, on a machine that is busy.
+const patient = 10 * time.Second
+
+func TestNoCallFailsWhileTheServerKeepsForgettingTheScript(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	s := redisstore.New(client, redisstore.Config{MaxDenials: -1})
+	all := targets(t, "p")
+	under(s, all, patient, func() {
+		repeat(time.Second, func() { server.Do("SCRIPT", "FLUSH") })
+	})
+	noneFailed(t, all)
+	settled(t, s, redisstore.New(client, redisstore.Config{}), all, patient, 0)
+}
+
+func TestFaultsOfAServerUnderLoad(t *testing.T) {
+	const timeout = 200 * time.Millisecond
+	for name, fault := range map[string]struct {
+		losses int64
+		happen func(*redistest.Server)
+	}{
+		"paused": {0, func(server *redistest.Server) {
+			server.Pause()
+			time.Sleep(time.Second)
+			server.Resume()
+		}},
+		"killed": {1, func(server *redistest.Server) {
+			server.Kill()
+			time.Sleep(300 * time.Millisecond)
+			server.Restart()
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			client := server.Client()
+			s := redisstore.New(client, redisstore.Config{})
+			all := targets(t, "p")
+			under(s, all, timeout, func() {
+				time.Sleep(500 * time.Millisecond)
+				fault.happen(server)
+				time.Sleep(500 * time.Millisecond)
+			})
+			t.Logf("works again after %v", recovers(t, s, all))
+			settled(t, s, redisstore.New(client, redisstore.Config{}), all, timeout, fault.losses)
+		})
+	}
+}
+
+func TestFaultsOfTheNetworkUnderLoad(t *testing.T) {
+	const timeout = 200 * time.Millisecond
+	for name, happen := range map[string]func(*redistest.Proxy){
+		"replies are dropped": func(p *redistest.Proxy) {
+			p.DropReplies()
+			time.Sleep(500 * time.Millisecond)
+			p.Pass()
+		},
+		"replies are late": func(p *redistest.Proxy) {
+			p.Delay(50 * time.Millisecond)
+			time.Sleep(500 * time.Millisecond)
+			p.Pass()
+		},
+		"connections are cut": func(p *redistest.Proxy) { repeat(500*time.Millisecond, p.Cut) },
+		"replies are cut": func(p *redistest.Proxy) {
+			repeat(500*time.Millisecond, func() { p.CutReply(10) })
+			p.Pass()
+		},
+		"requests are cut": func(p *redistest.Proxy) {
+			repeat(500*time.Millisecond, func() { p.CutRequest(100) })
+			p.Pass()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			proxy := redistest.NewProxy(t, server.Addr())
+			client := server.ClientOptions(func(o *redis.Options) { o.Addr = proxy.Addr() })
+			s := redisstore.New(client, redisstore.Config{MaxDenials: -1})
+			all := targets(t, "p")
+			under(s, all, timeout, func() {
+				time.Sleep(200 * time.Millisecond)
+				happen(proxy)
+				time.Sleep(200 * time.Millisecond)
+			})
+			t.Logf("works again after %v", recovers(t, s, all))
+			settled(t, s, redisstore.New(client, redisstore.Config{}), all, timeout, 0)
+		})
+	}
+}
+
+func TestOnlyCallsOfABrokenKeyFailInABatch(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	s := redisstore.New(client, redisstore.Config{MaxDenials: -1})
+	all := targets(t, "p")
+	server.Do("SET", "ratelimit:{k0}:p", "a string")
+	server.Do("HSET", "ratelimit:{k1}:p", "tokens", "many", "unit", "x", "last_refill", "y", "limit", "z")
+	under(s, all, patient, func() { time.Sleep(time.Second) })
+	if wrong := all[0]; wrong.failed == 0 || wrong.allowed+wrong.denied > 0 || !redis.HasErrorPrefix(wrong.err, "WRONGTYPE") {
+		t.Errorf("of a string: %d failed, %d did not: %v", wrong.failed, wrong.allowed+wrong.denied, wrong.err)
+	}
+	if odd := all[1]; odd.failed == 0 || odd.allowed+odd.denied > 0 {
+		t.Errorf("of a hash that is no bucket: %d failed, %d did not", odd.failed, odd.allowed+odd.denied)
+	}
+	noneFailed(t, all[2:])
+	settled(t, s, redisstore.New(client, redisstore.Config{}), all[2:], patient, 0)
+}
