@@ -1,0 +1,103 @@
+package redisstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+)
+
+func TestCallersThatLeaveBeforeTheirCallIsSentAreNotCharged(t *testing.T) {
+	const leavers = 1000
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	client := server.ClientOptions(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr(), time.Minute })
+	s := redisstore.New(client, redisstore.Config{MaxInFlight: 1, MaxDenials: -1})
+	var log bytes.Buffer
+	l, err := ratelimit.New(ratelimit.Config{Store: s, Timeout: time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := ratelimit.Policy{Name: "http", Limit: ratelimit.PerHour(100), Key: ratelimit.RemoteIP()}
+	handler := l.Limit(policy)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request that was given up went on") }))
+	shared := charge(t, "shared")
+	shared.Limit = limit(t, 1, time.Hour, 5000)
+	take(t, s, shared)
+
+	proxy.Delay(time.Minute)
+	first := make(chan error, 1)
+	go func() {
+		_, err := tryFor(time.Minute, s, charge(t, "first"))
+		first <- err
+	}()
+	peekFirst := charge(t, "first")
+	peekFirst.Cost = 0
+	direct := redisstore.New(server.Client(), redisstore.Config{})
+	for begin := time.Now(); take(t, direct, peekFirst).Remaining != 99; time.Sleep(time.Millisecond) {
+		if time.Since(begin) > 10*time.Second {
+			t.Fatal("the first call did not arrive")
+		}
+	}
+
+	ctx, leave := context.WithCancel(context.Background())
+	var gone, stayed sync.WaitGroup
+	for i := range leavers {
+		gone.Go(func() {
+			if i%10 == 0 {
+				w := httptest.NewRecorder()
+				handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/", nil))
+				if w.Code != 499 {
+					t.Errorf("a request that was given up: %d", w.Code)
+				}
+				return
+			}
+			if ok, err := s.Take(ctx, []store.Charge{shared}, make([]store.State, 1)); ok || !errors.Is(err, context.Canceled) {
+				t.Errorf("ok %t, error %v, want the context's", ok, err)
+			}
+		})
+		if i%50 == 0 {
+			stayed.Go(func() {
+				if ok, err := tryFor(time.Minute, s, shared); !ok || err != nil {
+					t.Errorf("one that stayed: ok %t, error %v", ok, err)
+				}
+			})
+		}
+	}
+	time.Sleep(200 * time.Millisecond) // so that most of them wait; it is right either way
+	begin := time.Now()
+	leave()
+	gone.Wait()
+	if took := time.Since(begin); took > late {
+		t.Errorf("they returned after %v", took)
+	}
+	proxy.Pass()
+	stayed.Wait()
+	if err := <-first; err != nil {
+		t.Errorf("the call that was under way: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	shared.Cost = 0
+	if left := take(t, direct, shared).Remaining; left != 5000-1-leavers/50 {
+		t.Errorf("%d left, want %d: one before, and those that stayed", left, 5000-1-leavers/50)
+	}
+	if n := client.Exists(t.Context(), "ratelimit:{ip:192.0.2.1}:http").Val(); n != 0 {
+		t.Error("requests that were given up were charged")
+	}
+	if log.Len() > 0 {
+		t.Errorf("logged as a failure: %q", log.String())
+	}
+}
