@@ -1,0 +1,153 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+)
+
+// An outcome is what a call was told.
+type outcome struct {
+	ok     bool
+	states [2]store.State
+}
+
+// buckets are the credits of three buckets of one limit, while time stands still.
+type buckets [3]int64
+
+// after carries out a call as the only one.
+func (b buckets) after(charges []store.Charge) (buckets, outcome) {
+	out := outcome{ok: true}
+	found := b
+	var fits [2]bool
+	for i := range charges {
+		l := bucket.Limit(charges[i].Limit)
+		fits[i] = l.Grants(b[number(&charges[i])], l.Need(charges[i].Cost), l.Debt(charges[i].MaxWait.Microseconds()), 1) == 1
+		out.ok = out.ok && (fits[i] || charges[i].Shadow)
+	}
+	for i := range charges {
+		c := &charges[i]
+		l, n := bucket.Limit(c.Limit), number(c)
+		charged := out.ok && fits[i]
+		if charged {
+			found[n] = l.Charge(b[n], l.Need(c.Cost), 1)
+		}
+		out.states[i] = c.State(found[n], charged)
+	}
+	return found, out
+}
+
+// number tells which bucket a charge is of.
+func number(c *store.Charge) int { return int(c.Policy[0] - '0') }
+
+// sequential is a Store that carries out one call after the other. If remembers is set, it may tell a refused call
+// numbers from before a charge that is carried out but has not returned: see store.CacheDenials.
+func sequential(l store.Limit, remembers bool) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return buckets{l.Capacity, l.Capacity, l.Capacity} },
+		Step: func(state, input, output any) (bool, any) {
+			told := output.(outcome)
+			next, out := state.(buckets).after(input.([]store.Charge))
+			return out == told || remembers && !told.ok && !out.ok, next
+		},
+	}
+}
+
+// What concurrent calls are told, their numbers too, is what they would be told one by one in some order, in
+// which none comes before one that was over when it began.
+func TestConcurrentHistoriesAreLinearizable(t *testing.T) {
+	server := redistest.Start(t)
+	l := limit(t, 1, month, 12)
+	now := time.Now()
+	for name, cfg := range map[string]redisstore.Config{
+		"by default":                  {},
+		"every call asks Redis":       {MaxDenials: -1},
+		"small batches, many at once": {MaxDenials: -1, MaxBatch: 4, MaxInFlight: 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := server.ClientOptions(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+			cfg.Clock = func() time.Time { return now }
+			denied := 0
+			for seed := range uint64(60) {
+				cfg.Prefix = prefix()
+				history := record(t, redisstore.New(client, cfg), l, seed)
+				for _, op := range history {
+					if !op.Output.(outcome).ok {
+						denied++
+					}
+				}
+				if result := porcupine.CheckOperationsTimeout(sequential(l, cfg.MaxDenials >= 0), history, time.Minute); result != porcupine.Ok {
+					t.Fatalf("seed %d: the check says %v", seed, result)
+				}
+			}
+			if denied < 500 {
+				t.Errorf("only %d calls were denied", denied)
+			}
+		})
+	}
+}
+
+// record lets many take at once, and returns what they were told and when.
+func record(t *testing.T, s store.Store, l store.Limit, seed uint64) (history []porcupine.Operation) {
+	const callers, calls = 10, 8
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	begin := time.Now()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for id := range callers {
+		r := rand.New(rand.NewPCG(seed, uint64(id)))
+		wg.Go(func() {
+			for range calls {
+				charges := randomCharges(r, l)
+				op := porcupine.Operation{ClientId: id, Input: charges, Call: int64(time.Since(begin))}
+				var out outcome
+				var err error
+				out.ok, err = s.Take(ctx, charges, out.states[:])
+				op.Return, op.Output = int64(time.Since(begin)), out
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				history = append(history, op)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return history
+}
+
+// randomCharges are of one or two buckets of one identity. Most are the same, and so are merged.
+func randomCharges(r *rand.Rand, l store.Limit) []store.Charge {
+	charges := make([]store.Charge, 1+r.IntN(4)/3)
+	for i, n := range r.Perm(3)[:len(charges)] {
+		c := store.Charge{Policy: fmt.Sprint(n), Key: "k", Limit: l, Cost: 1}
+		switch r.IntN(16) {
+		case 0:
+			c.Cost = 0
+		case 1:
+			c.Cost = -1
+		case 2:
+			c.Cost = 1 + r.Int64N(4)
+		case 3:
+			c.MaxWait = 3 * month
+		case 4:
+			c.Shadow = true
+		}
+		charges[i] = c
+	}
+	return charges
+}
