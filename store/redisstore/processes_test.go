@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ type hammering struct {
 	Rate    int64
 	Burst   int64
 	Callers int
+	Keys    int // each of which has a bucket of its own
 	From    time.Time
 	For     time.Duration
 }
@@ -59,19 +61,19 @@ func (h hammering) run() (total tally) {
 	if err != nil {
 		return tally{Err: err.Error()}
 	}
-	charges := []store.Charge{{Policy: "hammer", Key: "one", Limit: limit, Cost: 1}}
-	peek := charges[0]
-	peek.Cost = 0
+	peek := store.Charge{Policy: "hammer", Key: "0", Limit: limit}
 	if _, err := s.Take(context.Background(), []store.Charge{peek}, make([]store.State, 1)); err != nil {
 		return tally{Err: err.Error()}
 	}
 	time.Sleep(time.Until(h.From)) // the processes begin together, and connected
 	tallies := make(chan tally)
-	for range h.Callers {
+	for caller := range h.Callers {
 		go func() {
 			mine := tally{First: time.Now()}
+			charges := []store.Charge{{Policy: "hammer", Limit: limit, Cost: 1}}
 			states := make([]store.State, 1)
-			for time.Since(h.From) < h.For && mine.Err == "" {
+			for i := caller; time.Since(h.From) < h.For && mine.Err == ""; i++ {
+				charges[0].Key = strconv.Itoa(i % h.Keys)
 				switch ok, err := s.Take(context.Background(), charges, states); {
 				case err != nil:
 					mine.Err = err.Error()
@@ -106,16 +108,25 @@ func (t *tally) add(o tally) {
 }
 
 func TestProcessesShareALimitExactly(t *testing.T) {
+	hammer(t, hammering{Rate: 250, Burst: 500, Callers: 4, Keys: 1})
+}
+
+// With so many callers, nearly all calls are merged or refused without Redis.
+func TestProcessesOfManyCallersShareALimitExactly(t *testing.T) {
+	hammer(t, hammering{Rate: 250, Burst: 500, Callers: 64, Keys: 1})
+}
+
+func TestProcessesOfManyCallersShareManyLimitsExactly(t *testing.T) {
+	hammer(t, hammering{Rate: 25, Burst: 50, Callers: 64, Keys: 20})
+}
+
+// hammer checks that eight processes are admitted no more than the limit allows, and no less than 99 % of it.
+func hammer(t *testing.T, h hammering) {
 	const processes = 8
 	server := redistest.Start(t)
-	h := hammering{
-		Addr:    server.Addr(),
-		Rate:    250,
-		Burst:   500,
-		Callers: 4,
-		From:    time.Now().Add(2 * time.Second),
-		For:     3 * time.Second,
-	}
+	h.Addr = server.Addr()
+	h.From = time.Now().Add(2 * time.Second)
+	h.For = 3 * time.Second
 	job, err := json.Marshal(h)
 	if err != nil {
 		t.Fatal(err)
@@ -132,13 +143,14 @@ func TestProcessesShareALimitExactly(t *testing.T) {
 		t.Fatal(total.Err)
 	}
 	took := total.Last.Sub(total.First)
-	most := float64(h.Burst) + float64(h.Rate)*took.Seconds()
+	most := float64(h.Keys) * (float64(h.Burst) + float64(h.Rate)*took.Seconds())
 	t.Logf("%d allowed and %d denied in %v: %.2f %% of %.1f", total.Allowed, total.Denied, took, 100*float64(total.Allowed)/most, most)
 	if float64(total.Allowed) > most {
 		t.Errorf("%d allowed, want at most %.1f", total.Allowed, most)
 	}
-	if float64(total.Allowed) < 0.99*most {
-		t.Errorf("%d allowed, want at least 99 %% of %.1f", total.Allowed, most)
+	// At the end each bucket holds a part of a token, of which the percent covers one.
+	if least := 0.99*most - float64(h.Keys-1); float64(total.Allowed) < least {
+		t.Errorf("%d allowed, want at least %.1f", total.Allowed, least)
 	}
 	if total.Denied == 0 {
 		t.Error("none was denied: the processes did not come near the limit")
