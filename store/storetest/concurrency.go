@@ -50,6 +50,44 @@ var concurrencyRules = []rule{
 			r.Fatalf("%d calls were allowed, want %d", allowed, keys*each)
 		}
 	}},
+	{"of many identical calls at once each is told its own number, and those refused when to retry", func(r *rig) {
+		const burst, goroutines = 50, 80
+		limit := r.limit(1, time.Hour, burst)
+		// The shadow runs dry before the others do.
+		charges := []store.Charge{
+			{Policy: "p", Key: "k", Limit: limit, Cost: 1},
+			{Policy: "q", Key: "k", Limit: r.limit(1, time.Hour, 2*burst), Cost: 2},
+			{Policy: "shadow", Key: "k", Limit: r.limit(1, time.Hour, burst/2), Cost: 1, Shadow: true},
+		}
+		var mu sync.Mutex
+		told := make(map[int64]int)
+		var wg sync.WaitGroup
+		for range goroutines {
+			wg.Go(func() {
+				states := make([]store.State, len(charges))
+				ok, err := r.store.Take(context.Background(), charges, states)
+				mu.Lock()
+				defer mu.Unlock()
+				p, q, shadow := states[0], states[1], states[2]
+				switch {
+				case err != nil:
+					r.Error(err)
+				case !ok && (p.RetryAfter != time.Hour || q.RetryAfter != 2*time.Hour || shadow.RetryAfter != time.Hour):
+					r.Errorf("refused with %+v", states)
+				case ok && (q.Remaining != 2*p.Remaining || shadow.Allowed != (p.Remaining >= burst/2)):
+					r.Errorf("allowed with %+v", states)
+				case ok:
+					told[p.Remaining]++
+				}
+			})
+		}
+		wg.Wait()
+		for n := range int64(burst) {
+			if told[n] != 1 {
+				r.Errorf("%d calls were told that %d remain, want 1", told[n], n)
+			}
+		}
+	}},
 }
 
 // hammer makes calls from many goroutines, call i as next(i) says, and returns how many were allowed.
