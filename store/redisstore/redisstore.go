@@ -39,6 +39,9 @@ import (
 // with a negative ReadTimeout or WriteTimeout, a lone call is sent by a goroutine other than its caller's,
 // which takes some microseconds more. What is sent for a caller without a deadline ends by the client's
 // timeouts only.
+//
+// A ClusterClient waits between 8 and 512 ms before it follows a redirect of several commands, unless its
+// MinRetryBackoff and MaxRetryBackoff are -1: set them, or calls may run into their deadlines while slots move.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
