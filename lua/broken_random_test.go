@@ -1,0 +1,155 @@
+package lua_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+)
+
+// spoilt are the commands that make keys which hold no bucket, by key.
+var spoilt = map[string][]any{
+	"spoilt string":         {"SET", "spoilt string", "a string"},
+	"spoilt list":           {"RPUSH", "spoilt list", "tokens"},
+	"spoilt garbage":        {"HSET", "spoilt garbage", "tokens", "many", "unit", "a", "last_refill", "", "limit", "none"},
+	"spoilt without a time": {"HSET", "spoilt without a time", "tokens", "1", "unit", "1"},
+	"spoilt without a unit": {"HSET", "spoilt without a unit", "tokens", "1", "last_refill", "1"},
+}
+
+func isSpoilt(ch charge) bool { return strings.HasPrefix(ch.key, "spoilt") }
+
+func isVetoed(ch charge) bool { return isSpoilt(ch) && !ch.shadow }
+
+// Wherever keys hold no bucket, all calls that they do not veto are as if those were not there: the answers, and
+// what Redis keeps.
+func TestKeysThatHoldNoBucketDisturbNoOtherCall(t *testing.T) {
+	client := redistest.Start(t).Client()
+	script := redis.NewScript(movable(t)) // so that no bucket expires meanwhile
+	vetoed, shadows, merged, failed := 0, 0, 0, 0
+	for seed := range uint64(20) {
+		client.FlushDB(t.Context())
+		m := &model{buckets: make(map[string]bucket.Bucket), limits: make(map[string]bucket.Limit)}
+		r := random{rand.New(rand.NewPCG(seed, 11))}
+		limits := r.limits()
+		now := int64(1_780_000_000_000_000)
+		for key, command := range spoilt {
+			if err := client.Do(t.Context(), command...).Err(); err != nil {
+				t.Fatalf("%s: %v", key, err)
+			}
+		}
+		before := dump(t, client)
+		for step := range 60 {
+			now = r.move(now, limits[r.IntN(len(limits))])
+			calls := r.calls(limits)
+			for i := range calls {
+				r.spoil(&calls[i])
+			}
+			keys, args := arguments(now, calls)
+			got, err := script.Run(t.Context(), client, keys, args...).Int64Slice()
+			if len(calls) == 1 && slices.ContainsFunc(calls[0].charges, isVetoed) {
+				if failed++; err == nil {
+					t.Fatalf("seed %d, step %d: %+v was answered %v, want an error", seed, step, calls, got)
+				}
+				m.compare(t, client, now)
+				continue
+			}
+			if err != nil {
+				t.Fatalf("seed %d, step %d: %+v: %v", seed, step, calls, err)
+			}
+			var want []int64
+			for _, c := range calls {
+				want = append(want, m.runSpoilt(c, now)...)
+				switch {
+				case slices.ContainsFunc(c.charges, isVetoed):
+					vetoed++
+				case slices.ContainsFunc(c.charges, isSpoilt):
+					shadows++
+				default:
+					continue
+				}
+				if c.count > 1 {
+					merged++
+				}
+			}
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Fatalf("seed %d, step %d: %+v at %d\ngot  %v\nwant %v", seed, step, calls, now, got, want)
+			}
+			m.compare(t, client, now)
+			if after := client.DBSize(t.Context()).Val(); after != int64(len(spoilt)+len(m.buckets)) {
+				t.Fatalf("seed %d, step %d: %d keys, want %d and %d", seed, step, after, len(spoilt), len(m.buckets))
+			}
+		}
+		if after := dump(t, client); after != before {
+			t.Errorf("seed %d: what held no bucket was written:\n%s\nwas\n%s", seed, after, before)
+		}
+	}
+	t.Logf("%d calls vetoed, %d with a shadow that could not be read, %d of them merged, and %d errors", vetoed, shadows, merged, failed)
+	if min(vetoed, shadows, merged, failed) < 10 {
+		t.Error("the calls had too few keys that hold no bucket")
+	}
+}
+
+// spoil lets some charges of c be of keys that hold no bucket.
+func (r random) spoil(c *call) {
+	if r.IntN(2) == 0 {
+		return
+	}
+	names := make([]string, 0, len(spoilt))
+	for name := range spoilt {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	c.charges = slices.Clone(c.charges)
+	for i, n := range r.Perm(len(names))[:len(c.charges)] {
+		if r.IntN(2) == 0 {
+			c.charges[i].key = names[n]
+			c.charges[i].shadow = r.IntN(2) == 0
+		}
+	}
+}
+
+// runSpoilt answers c, some of whose keys may hold no bucket.
+func (m *model) runSpoilt(c call, now int64) (reply []int64) {
+	whole := call{count: c.count}
+	for _, ch := range c.charges {
+		if !isSpoilt(ch) {
+			whole.charges = append(whole.charges, ch)
+		}
+	}
+	if slices.ContainsFunc(c.charges, isVetoed) {
+		for range c.charges {
+			reply = append(reply, -1, 0)
+		}
+		return reply
+	}
+	answered := m.run([]call{whole}, now)
+	for _, ch := range c.charges {
+		if isSpoilt(ch) {
+			reply = append(reply, -1, 0)
+			continue
+		}
+		reply, answered = append(reply, answered[:2]...), answered[2:]
+	}
+	return reply
+}
+
+// dump returns what the keys that hold no bucket hold.
+func dump(t *testing.T, client *redis.Client) string {
+	t.Helper()
+	var all []string
+	for key := range spoilt {
+		value, err := client.Dump(t.Context(), key).Result()
+		if err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+		all = append(all, fmt.Sprintf("%s: %q", key, value))
+	}
+	slices.Sort(all)
+	return strings.Join(all, "\n")
+}
