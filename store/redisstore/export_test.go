@@ -1,0 +1,4 @@
+package redisstore
+
+// Slot is slot.
+var Slot = slot
