@@ -30,9 +30,10 @@ type hammering struct {
 }
 
 type tally struct {
-	Allowed, Denied int64
-	First, Last     time.Time // sending of the first call, reply to the last
-	Err             string
+	Allowed     []int64 // of each key
+	Denied      int64
+	First, Last time.Time // sending of the first call, reply to the last
+	Err         string
 }
 
 const hammerEnv = "REDISSTORE_TEST_HAMMER"
@@ -69,7 +70,7 @@ func (h hammering) run() (total tally) {
 	tallies := make(chan tally)
 	for caller := range h.Callers {
 		go func() {
-			mine := tally{First: time.Now()}
+			mine := tally{First: time.Now(), Allowed: make([]int64, h.Keys)}
 			charges := []store.Charge{{Policy: "hammer", Limit: limit, Cost: 1}}
 			states := make([]store.State, 1)
 			for i := caller; time.Since(h.From) < h.For && mine.Err == ""; i++ {
@@ -78,7 +79,7 @@ func (h hammering) run() (total tally) {
 				case err != nil:
 					mine.Err = err.Error()
 				case ok:
-					mine.Allowed++
+					mine.Allowed[i%h.Keys]++
 				default:
 					mine.Denied++
 				}
@@ -94,7 +95,12 @@ func (h hammering) run() (total tally) {
 }
 
 func (t *tally) add(o tally) {
-	t.Allowed += o.Allowed
+	if t.Allowed == nil {
+		t.Allowed = make([]int64, len(o.Allowed))
+	}
+	for key, n := range o.Allowed {
+		t.Allowed[key] += n
+	}
 	t.Denied += o.Denied
 	if t.First.IsZero() || o.First.Before(t.First) {
 		t.First = o.First
@@ -143,14 +149,19 @@ func hammer(t *testing.T, h hammering) {
 		t.Fatal(total.Err)
 	}
 	took := total.Last.Sub(total.First)
-	most := float64(h.Keys) * (float64(h.Burst) + float64(h.Rate)*took.Seconds())
-	t.Logf("%d allowed and %d denied in %v: %.2f %% of %.1f", total.Allowed, total.Denied, took, 100*float64(total.Allowed)/most, most)
-	if float64(total.Allowed) > most {
-		t.Errorf("%d allowed, want at most %.1f", total.Allowed, most)
+	most := float64(h.Burst) + float64(h.Rate)*took.Seconds() // of each key
+	allowed := int64(0)
+	for key, n := range total.Allowed {
+		allowed += n
+		if float64(n) > most {
+			t.Errorf("%d allowed of key %d, want at most %.1f", n, key, most)
+		}
 	}
+	all := float64(h.Keys) * most
+	t.Logf("%d allowed and %d denied in %v: %.2f %% of %.1f", allowed, total.Denied, took, 100*float64(allowed)/all, all)
 	// At the end each bucket holds a part of a token, of which the percent covers one.
-	if least := 0.99*most - float64(h.Keys-1); float64(total.Allowed) < least {
-		t.Errorf("%d allowed, want at least %.1f", total.Allowed, least)
+	if least := 0.99*all - float64(h.Keys-1); float64(allowed) < least {
+		t.Errorf("%d allowed, want at least %.1f", allowed, least)
 	}
 	if total.Denied == 0 {
 		t.Error("none was denied: the processes did not come near the limit")
