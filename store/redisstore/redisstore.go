@@ -159,8 +159,8 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	return s.front.Take(ctx, charges, states)
 }
 
-// Close waits for the calls that have begun, and for what is still to be given back for them, and refuses others with ErrClosed. A Store that is not closed
-// holds nothing but memory when it is idle. The error is nil.
+// Close waits for the calls that have begun, and for what is still to be given back for them, and refuses
+// others with ErrClosed. A Store that is not closed holds nothing but memory when it is idle. The error is nil.
 func (s *Store) Close() error {
 	s.engine.close()
 	return nil
