@@ -32,8 +32,10 @@ import (
 )
 
 // A Client runs a command: *redis.Client (also one of NewFailoverClient), *redis.ClusterClient and
-// *redis.Ring do. If it also has their Pipeline method, that is used for several commands at once. A Take ends by its context's deadline whatever the client's timeouts are, if those do not
-// end it sooner, and is never sent again once Redis may have seen it, whatever its retries.
+// *redis.Ring do. If it also has their Pipeline method, that is used for several commands at once.
+//
+// A Take ends by its context's deadline whatever the client's timeouts are, if those do not end it sooner,
+// and is never sent again once Redis may have seen it, whatever its retries.
 //
 // Make it with ContextTimeoutEnabled if you can, which lets it obey that deadline by itself. Without, and
 // with a negative ReadTimeout or WriteTimeout, a lone call is sent by a goroutine other than its caller's,

@@ -81,8 +81,8 @@ func (r *routes) moving(err error) bool {
 	return false
 }
 
-// failed has a cluster's client look for the nodes again, which after a lost connection it does only every
-// ten seconds.
+// failed has a cluster's client look for the nodes again, which after a lost connection it does only when its
+// ClusterStateReloadInterval has passed.
 func (r *routes) failed(ctx context.Context) {
 	if r.cluster != nil {
 		r.cluster.ReloadState(ctx)
