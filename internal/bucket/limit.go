@@ -83,6 +83,16 @@ func NewLimit(rate int64, per time.Duration, burst int64) (Limit, error) {
 // Fill returns the time from empty to full in microseconds, rounded up.
 func (l Limit) Fill() int64 { return ceilDiv(l.Capacity, l.Refill) }
 
+// Share returns one of n equal parts of l: a token costs as many credits as n did, so that the rate and the
+// burst are an n-th. It has room for at least tokens whole ones, if l has, since what it could never pay would
+// never be allowed. Where a token would become too dear for MaxCredits and MaxFill, the part is larger.
+func (l Limit) Share(n, tokens int64) Limit {
+	tokens = max(1, min(tokens, l.Capacity/l.Unit))
+	dearest := min(MaxCredits, mulDiv(MaxFill, l.Refill, 1)) / tokens
+	unit := min(mulDiv(l.Unit, n, 1), dearest)
+	return Limit{Unit: unit, Refill: l.Refill, Capacity: max(l.Capacity, tokens*unit)}
+}
+
 func gcd(a, b int64) int64 {
 	for b != 0 {
 		a, b = b, a%b

@@ -1,0 +1,59 @@
+package deadline_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/deadline"
+)
+
+func within(parent context.Context, timeout time.Duration) *deadline.Context {
+	return &deadline.Context{Parent: parent, Timeout: timeout}
+}
+
+func TestTheTimeCountsFromWhenSomebodyAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parent, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		d := within(parent, time.Second)
+
+		time.Sleep(time.Hour) // nobody asked yet, so nothing runs
+		if err := d.Err(); err != nil {
+			t.Errorf("Err before anybody asked: %v", err)
+		}
+		if at, ok := d.Deadline(); !ok || time.Until(at) != time.Second {
+			t.Errorf("Deadline %v, %t", at, ok)
+		}
+		before := runtime.NumGoroutine()
+		child, stop := context.WithCancel(d)
+		defer stop()
+		if n := runtime.NumGoroutine(); n != before {
+			t.Errorf("a child costs %d goroutines", n-before)
+		}
+		<-child.Done()
+		if !errors.Is(d.Err(), context.DeadlineExceeded) || parent.Err() != nil {
+			t.Errorf("Err %v, the parent's %v", d.Err(), parent.Err())
+		}
+		d.End()
+
+		// Without anybody asking there is nothing to end.
+		within(parent, time.Second).End()
+
+		// It also ends with the parent, asked or not, and by End.
+		silent, asked, ended := within(parent, time.Hour), within(parent, time.Hour), within(t.Context(), time.Hour)
+		asked.Done()
+		ended.Done()
+		cancel()
+		ended.End()
+		for name, d := range map[string]*deadline.Context{"silent": silent, "asked": asked, "ended": ended} {
+			if !errors.Is(d.Err(), context.Canceled) {
+				t.Errorf("%s: Err %v", name, d.Err())
+			}
+			<-d.Done()
+		}
+	})
+}

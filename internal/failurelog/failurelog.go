@@ -1,0 +1,70 @@
+// Package failurelog keeps an outage from becoming a flood of log lines.
+package failurelog
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Log logs failures, those of one kind at most once a second with how many were left out.
+type Log struct {
+	// Logger gets the lines. Default slog.Default(), as it is at each line.
+	Logger *slog.Logger
+
+	// Message is that of every line.
+	Message string
+
+	mu    sync.Mutex
+	kinds map[string]*failures
+}
+
+// failures are those of one kind.
+type failures struct {
+	logged time.Time // the last line
+	since  int       // how many were not logged since
+}
+
+// maxKinds bounds the kinds that are told apart. The texts of further ones count as one kind.
+const maxKinds = 16
+
+// Log logs err, with attrs, unless that would be one of its kind too many.
+func (l *Log) Log(ctx context.Context, err error, attrs ...slog.Attr) {
+	text, now := err.Error(), time.Now()
+	l.mu.Lock()
+	kind := l.kind(text)
+	if now.Sub(kind.logged) < time.Second {
+		kind.since++
+		l.mu.Unlock()
+		return
+	}
+	since := kind.since
+	kind.logged, kind.since = now, 0
+	l.mu.Unlock()
+	attrs = append([]slog.Attr{slog.String("error", text)}, attrs...)
+	attrs = append(attrs, slog.Int("not_logged_since", since))
+	cmp.Or(l.Logger, slog.Default()).LogAttrs(ctx, slog.LevelError, l.Message, attrs...)
+}
+
+// kind returns the failures with the same text, but for numbers such as ports.
+func (l *Log) kind(text string) *failures {
+	name := strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return -1
+		}
+		return r
+	}, text)
+	if l.kinds[name] == nil && len(l.kinds) >= maxKinds {
+		name = ""
+	}
+	if l.kinds[name] == nil {
+		if l.kinds == nil {
+			l.kinds = make(map[string]*failures)
+		}
+		l.kinds[name] = new(failures)
+	}
+	return l.kinds[name]
+}

@@ -1,0 +1,181 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/deadline"
+	"github.com/go-tokenbucket/ratelimit/internal/failurelog"
+	"github.com/go-tokenbucket/ratelimit/internal/standin"
+)
+
+// FallbackConfig configures Fallback. The zero value is ready to use, for a single replica.
+type FallbackConfig struct {
+	// Replicas is by how much each limit is divided while the secondary answers: how many replicas share
+	// the traffic, each with a secondary of its own. Default 1: each replica allows the whole limit.
+	Replicas int
+
+	// Timeout is how long the primary may take. What it has not answered by then has failed. It must be
+	// shorter than the time that callers have, or nothing is left for the secondary: New of package
+	// ratelimit refuses one that is not below its Config.Timeout. Default 50 ms.
+	Timeout time.Duration
+
+	// Failures is how many calls must fail before the primary is given up: as many within about a second,
+	// and at least a fifth of all, or as many in a row. Default 5.
+	Failures int
+
+	// ProbeEvery is how long it may take until the primary is asked again while it is away, by one call that
+	// nobody waits for. The first such probes follow sooner. Default 200 ms.
+	ProbeEvery time.Duration
+
+	// MaxKeys bounds how many buckets are known from before an outage, at 24 bytes each, and how many are
+	// kept to be charged after it, at about 200 bytes each and the names. Default 65,536. It is rounded up
+	// to a power of two.
+	MaxKeys int
+
+	// OnChange, if set, is told when the primary is given up, and why, and when it is back, with a nil
+	// reason: never two of these at once. A caller waits for the first, so it must not block.
+	OnChange func(away bool, reason error)
+
+	// Logger is told of the same, and of failures that the secondary made up for, each kind at most once a
+	// second. Default slog.Default().
+	Logger *slog.Logger
+}
+
+const (
+	defaultFallbackTimeout = 50 * time.Millisecond
+	defaultFailures        = 5
+	defaultProbeEvery      = 200 * time.Millisecond
+	defaultMaxKnown        = 1 << 16
+)
+
+// Fallback returns a Store that answers as primary does while that is well, and has secondary answer
+// otherwise, nil being a memstore.Store with its default Config (the program must import package memstore, as
+// package ratelimit does). What secondary answered has State.Degraded set.
+//
+// A call that fails in primary is answered by secondary at once. When too many have failed, by an error or
+// by taking longer than Timeout, primary is given up, and secondary answers without asking it. A few probes a
+// second, which no caller waits for, tell when it is well again. What does not count are calls that end
+// with their caller's context, and those that Validate refuses.
+//
+// While secondary answers, each limit is divided by Replicas, in rate and burst, though to no less than one
+// request's cost. A bucket begins with its share of what primary last said it held. When primary is back, it
+// is charged for what secondary allowed meanwhile, as far as that has not refilled since, into debt if need
+// be. Other replicas do the same with theirs. So from before an outage to after it, n replicas with Replicas
+// n allow burst + rate × time, and more only by what was answered by secondary before primary was given up, by
+// one token for each replica, by a burst if primary has lost its data, and by what MaxKeys has no room for.
+// They allow less by the shares of those that have no use for them.
+//
+// Refunds that secondary is asked for are deducted from what it has allowed; the rest of them is lost when
+// primary is back.
+//
+// It panics if primary is nil, if secondary is nil and package memstore is not imported, or if a number of
+// cfg is negative. Close it to stop probing.
+func Fallback(primary, secondary Store, cfg FallbackConfig) *FallbackStore {
+	if primary == nil {
+		panic("store: Fallback: primary is nil: must be a Store")
+	}
+	for field, n := range map[string]int64{
+		"Replicas":   int64(cfg.Replicas),
+		"Timeout":    int64(cfg.Timeout),
+		"Failures":   int64(cfg.Failures),
+		"ProbeEvery": int64(cfg.ProbeEvery),
+		"MaxKeys":    int64(cfg.MaxKeys),
+	} {
+		if n < 0 {
+			panic(fmt.Sprintf("store: Fallback: FallbackConfig.%s %d: must be positive, or 0 for the default", field, n))
+		}
+	}
+	f := &FallbackStore{
+		primary:   primary,
+		secondary: secondary,
+		replicas:  int64(cmp.Or(cfg.Replicas, 1)),
+		timeout:   cmp.Or(cfg.Timeout, defaultFallbackTimeout),
+		tally:     tally{most: cmp.Or(cfg.Failures, defaultFailures)},
+		known:     newKnown(cmp.Or(cfg.MaxKeys, defaultMaxKnown)),
+		spent:     newLedger(cmp.Or(cfg.MaxKeys, defaultMaxKnown)),
+		onChange:  cfg.OnChange,
+		logger:    cmp.Or(cfg.Logger, slog.Default()),
+		failures:  failurelog.Log{Logger: cfg.Logger, Message: "store: the primary failed, and the secondary answered"},
+	}
+	f.prober.init(cmp.Or(cfg.ProbeEvery, defaultProbeEvery), f.probe)
+	if secondary == nil {
+		if standin.New == nil {
+			panic(`store: Fallback: secondary is nil: must be a Store, or import _ ".../ratelimit/store/memstore" for the default`)
+		}
+		f.secondary = standin.New().(Store)
+		f.own, _ = f.secondary.(io.Closer)
+	}
+	return f
+}
+
+// A FallbackStore is a Store with another to stand in for it. Make it with Fallback.
+type FallbackStore struct {
+	primary, secondary Store
+	own                io.Closer // secondary, if Fallback made it
+	replicas           int64
+	timeout            time.Duration
+
+	away   atomic.Pointer[outage] // nil: primary answers
+	tally  tally
+	prober prober
+
+	known known  // what primary said that buckets hold
+	spent ledger // what secondary has allowed since
+
+	onChange func(away bool, reason error)
+	logger   *slog.Logger
+	failures failurelog.Log
+}
+
+// Timeout returns how long the primary may take: FallbackConfig.Timeout or its default.
+func (f *FallbackStore) Timeout() time.Duration { return f.timeout }
+
+// Away returns why the primary was given up, and nil while it is asked.
+func (f *FallbackStore) Away() error {
+	if o := f.away.Load(); o != nil {
+		return o.reason
+	}
+	return nil
+}
+
+// Close stops probing, and waits for a probe that is under way. A primary that is away stays given up. The
+// Stores stay their owner's to close, but for a secondary that Fallback made.
+func (f *FallbackStore) Close() error {
+	f.prober.close()
+	if f.own != nil {
+		return f.own.Close()
+	}
+	return nil
+}
+
+// Take implements Store. It fails if both fail, or if ctx ends.
+func (f *FallbackStore) Take(ctx context.Context, charges []Charge, states []State) (bool, error) {
+	if f.away.Load() != nil {
+		return f.standIn(ctx, charges, states)
+	}
+	limited := &deadline.Context{Parent: ctx, Timeout: f.timeout}
+	ok, err := f.primary.Take(limited, charges, states)
+	limited.End()
+	if err == nil {
+		f.tally.succeeded()
+		f.known.keep(charges, states)
+		return ok, nil
+	}
+	if ctx.Err() != nil || errors.Is(err, ErrInvalidCall) {
+		return false, err // which says nothing about primary
+	}
+	if f.away.Load() == nil {
+		f.failures.Log(ctx, err)
+		if f.tally.failed() {
+			f.giveUp(err, charges)
+		}
+	}
+	return f.ask(ctx, f.shares(charges), states)
+}

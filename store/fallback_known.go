@@ -1,0 +1,71 @@
+package store
+
+import (
+	"hash/maphash"
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// known is what the primary said that buckets hold: a table with a place for each hash, where those that were
+// charged last overwrite others. Keeping it must not cost a call more than some nanoseconds, so a place has
+// neither lock nor name, only 64 bits that say whose it is.
+type known struct {
+	seed   maphash.Seed
+	start  time.Time
+	places []place
+}
+
+// A place holds when one bucket is full if nobody charges it, which with its limit is what it holds at any time
+// before.
+type place struct {
+	whose atomic.Uint64 // 0: nobody's
+	full  atomic.Int64  // in microseconds since start
+}
+
+func newKnown(places int) known {
+	return known{
+		seed:   maphash.MakeSeed(),
+		start:  time.Now(),
+		places: make([]place, 1<<bits.Len(uint(places-1))),
+	}
+}
+
+func (k *known) find(c *Charge) (*place, uint64) {
+	hash := 31*maphash.String(k.seed, c.Policy) + maphash.String(k.seed, c.Key)
+	p := &k.places[hash&uint64(len(k.places)-1)]
+	// Under another limit, the same number of credits is something else.
+	return p, hash ^ uint64(c.Limit.Unit)<<20 ^ uint64(c.Limit.Capacity) | 1
+}
+
+// keep remembers what the primary answered. Two calls that use a place at once may mix up its bucket's full with
+// that of another, which is then as wrong as if it were not known.
+func (k *known) keep(charges []Charge, states []State) {
+	now := time.Since(k.start).Microseconds()
+	for i := range charges {
+		if states[i].Degraded {
+			continue
+		}
+		p, whose := k.find(&charges[i])
+		full := now + states[i].ResetAfter.Microseconds()
+		if p.whose.Load() == whose {
+			p.full.Store(full)
+			continue
+		}
+		p.whose.Store(0)
+		p.full.Store(full)
+		p.whose.Store(whose)
+	}
+}
+
+// credits returns how many credits c's bucket holds by now if nobody else has charged it, as many as fill it
+// if nothing is known.
+func (k *known) credits(c *Charge) int64 {
+	p, whose := k.find(c)
+	full := p.full.Load()
+	missing := full - time.Since(k.start).Microseconds()
+	if p.whose.Load() != whose || missing <= 0 {
+		return c.Limit.Capacity
+	}
+	return c.Limit.Capacity - missing*c.Limit.Refill
+}

@@ -1,0 +1,147 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// An outage is a time in which the primary is not asked.
+type outage struct {
+	reason error
+	since  time.Time
+	probe  []Charge
+}
+
+// giveUp begins an outage, because of a call of charges that failed for reason.
+func (f *FallbackStore) giveUp(reason error, charges []Charge) {
+	o := &outage{reason: reason, since: time.Now(), probe: probe(charges)}
+	if !f.away.CompareAndSwap(nil, o) {
+		return
+	}
+	defer f.prober.begin() // also if onChange panics, or the outage would not end
+	f.logger.Warn("store: the primary is away, and the secondary answers", "error", reason)
+	if f.onChange != nil {
+		f.onChange(true, reason)
+	}
+}
+
+// probePolicy is the policy of the buckets that probes charge.
+const probePolicy = "fallback-probe"
+
+// probeLimit is one that the probes of many replicas do not exhaust, and whose buckets are soon forgotten.
+var probeLimit, _ = NewLimit(10_000, time.Second, 10_000)
+
+// probe returns charges that tell whether a call like that of charges would succeed now, by writing to the
+// same servers, though not to buckets of others: those may be broken by themselves.
+func probe(charges []Charge) (probe []Charge) {
+	for i := range charges {
+		key := charges[i].Key
+		if !slices.ContainsFunc(probe, func(c Charge) bool { return c.Key == key }) {
+			probe = append(probe, Charge{Policy: probePolicy, Key: strings.Clone(key), Limit: probeLimit, Cost: 1})
+		}
+	}
+	return probe
+}
+
+// probe asks the primary whether it is well again, and if so ends the outage, and reports true.
+func (f *FallbackStore) probe(ctx context.Context) (back bool) {
+	defer f.recovered(ctx)
+	o := f.away.Load()
+	if o == nil {
+		return true // it ended with a panic
+	}
+	if err := f.take(ctx, o.probe); err != nil {
+		return false
+	}
+	until := time.Now().Add(settling)
+	if !f.settle(ctx, settlers, func() bool { return time.Now().Before(until) }) {
+		return false
+	}
+	f.back(o)
+	f.settle(ctx, settlers, f.isBack)
+	return true
+}
+
+func (f *FallbackStore) isBack() bool { return f.away.Load() == nil }
+
+// back ends an outage.
+func (f *FallbackStore) back(o *outage) {
+	// Last, so that the next outage is told of after the end of this one.
+	defer f.away.Store(nil)
+	f.logger.Info("store: the primary is back", "after", time.Since(o.since))
+	if f.onChange != nil {
+		f.onChange(false, nil)
+	}
+}
+
+func (f *FallbackStore) take(ctx context.Context, charges []Charge) error {
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	_, err := f.primary.Take(ctx, charges, make([]State, len(charges)))
+	return err
+}
+
+const (
+	// settlers is how many charges for an outage are under way at once.
+	settlers = 64
+
+	// settling is how long they delay the end of the outage. What takes longer is charged after it.
+	settling = 250 * time.Millisecond
+)
+
+// settle charges the primary for what the secondary has allowed, as long as goOn says so and there is something
+// to charge. It reports whether the primary took that: not if more fails than succeeds. What failed is not
+// charged again, since it may have been carried out.
+func (f *FallbackStore) settle(ctx context.Context, workers int, goOn func() bool) bool {
+	var charged, failed atomic.Int64
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() {
+			defer f.recovered(ctx)
+			for failed.Load() <= charged.Load() && ctx.Err() == nil && goOn() {
+				s, tokens := f.spent.take()
+				switch {
+				case s == nil:
+					return
+				case tokens == 0:
+				case f.charge(ctx, s, tokens) != nil:
+					failed.Add(1)
+				default:
+					charged.Add(1)
+				}
+			}
+		})
+	}
+	running.Wait()
+	return failed.Load() <= charged.Load()
+}
+
+// settleLate charges the primary for what was allowed while the outage ended.
+func (f *FallbackStore) settleLate(ctx context.Context) { f.settle(ctx, 1, f.isBack) }
+
+// charge charges the primary for spending, into debt if there is not as much any more.
+func (f *FallbackStore) charge(ctx context.Context, s *spending, tokens int64) error {
+	c := Charge{Policy: s.policy, Key: s.key, Limit: s.limit, MaxWait: math.MaxInt64}
+	burst := c.Limit.Capacity / c.Limit.Unit
+	for ; tokens > 0; tokens -= c.Cost {
+		c.Cost = min(tokens, burst) // more is never allowed
+		if err := f.take(ctx, []Charge{c}); err != nil {
+			f.failures.Log(ctx, fmt.Errorf("charging for an outage: %w", err))
+			return err
+		}
+	}
+	return nil
+}
+
+// recovered keeps a panic of a Store or of onChange, in a goroutine that is ours, from ending the process.
+func (f *FallbackStore) recovered(ctx context.Context) {
+	if p := recover(); p != nil {
+		f.failures.Log(ctx, fmt.Errorf("panic: %v", p))
+	}
+}

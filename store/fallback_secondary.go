@@ -1,0 +1,83 @@
+package store
+
+import (
+	"context"
+	"slices"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+)
+
+// standIn has the secondary answer while the primary is away, which will be charged when it is back.
+func (f *FallbackStore) standIn(ctx context.Context, charges []Charge, states []State) (bool, error) {
+	if err := Validate(charges, states); err != nil {
+		return false, err
+	}
+	var few [4]*spending // on the stack
+	spendings := few[:0]
+	shares := f.shares(charges)
+	for i := range charges {
+		s := f.spent.open(&charges[i], shares[i].Limit, &f.known)
+		if s != nil && !s.begun.Load() {
+			f.begin(ctx, s, &shares[i])
+		}
+		spendings = append(spendings, s)
+	}
+	ok, err := f.ask(ctx, shares, states)
+	if !ok || err != nil {
+		return false, err
+	}
+	for i, s := range spendings {
+		if c := &charges[i]; s != nil && states[i].Allowed && c.Cost != 0 {
+			f.spent.add(s, c, shares[i].Limit)
+		}
+	}
+	if f.away.Load() == nil {
+		f.prober.start(f.settleLate)
+	}
+	return true, nil
+}
+
+// ask has the secondary answer. Of a call that failed in the primary this is all: the primary may have carried
+// it out, and is not charged for it again.
+func (f *FallbackStore) ask(ctx context.Context, shares []Charge, states []State) (bool, error) {
+	ok, err := f.secondary.Take(ctx, shares, states)
+	if err != nil {
+		return false, err
+	}
+	for i := range shares {
+		states[i].Degraded = true
+	}
+	return ok, nil
+}
+
+// shares returns charges under the limits that are this replica's shares.
+func (f *FallbackStore) shares(charges []Charge) []Charge {
+	shares := slices.Clone(charges)
+	for i := range shares {
+		if c := &shares[i]; f.replicas > 1 {
+			c.Limit = Limit(bucket.Limit(c.Limit).Share(f.replicas, c.Cost))
+		}
+	}
+	return shares
+}
+
+// begin brings the secondary's bucket of share down to what is known of the primary's, once in an outage: who was
+// out of tokens before must not find a full bucket.
+func (f *FallbackStore) begin(ctx context.Context, s *spending, share *Charge) {
+	s.beginning.Lock()
+	defer s.beginning.Unlock()
+	if s.begun.Load() {
+		return
+	}
+	defer s.begun.Store(true)
+	surplus := []Charge{{Policy: share.Policy, Key: share.Key, Limit: share.Limit}}
+	states := make([]State, 1)
+	if _, err := f.secondary.Take(ctx, surplus, states); err != nil {
+		return
+	}
+	surplus[0].Cost = states[0].Remaining - bucket.Limit(share.Limit).Remaining(f.spent.uncharged(s, share.Limit))
+	if surplus[0].Cost > 0 {
+		// Refused if others were quicker, who then took it; a failure is the next call's, too.
+		_, _ = f.secondary.Take(ctx, surplus, states)
+	}
+}

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A tally counts calls that failed, to tell a primary that is away from one that has failed once. While none
+// has failed lately, it costs a call no more than to see that.
+type tally struct {
+	most int // failures that are one too many
+
+	troubled atomic.Bool // there are failures to count with
+	mu       sync.Mutex
+	since    time.Time // the first of them
+	calls    int       // from it on
+	failures int
+}
+
+const (
+	// tallied is how long failures are counted, if a call succeeds after that.
+	tallied = time.Second
+
+	// most calls fail at one part in tolerance: that is when a primary of several servers, one of which is
+	// away, is given up.
+	tolerance = 5
+)
+
+func (t *tally) succeeded() {
+	if !t.troubled.Load() {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.calls++
+	if time.Since(t.since) > tallied {
+		t.reset()
+	}
+}
+
+// failed reports whether that was one too many.
+func (t *tally) failed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.failures == 0 {
+		t.since = time.Now()
+		t.troubled.Store(true)
+	}
+	t.calls++
+	t.failures++
+	if t.failures < t.most || t.failures*tolerance < t.calls {
+		return false
+	}
+	t.reset()
+	return true
+}
+
+func (t *tally) reset() {
+	t.calls, t.failures = 0, 0
+	t.troubled.Store(false)
+}

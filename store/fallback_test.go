@@ -1,0 +1,694 @@
+package store_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+	"github.com/go-tokenbucket/ratelimit/store/storetest"
+)
+
+// A fault is what a faulty Store does instead of answering.
+type fault func(ctx context.Context, take func() error) error
+
+var errBroken = errors.New("broken")
+
+func broken(ctx context.Context, _ func() error) error { return cmp.Or(ctx.Err(), errBroken) }
+
+func hung(ctx context.Context, _ func() error) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// lost carries out the call and loses the reply.
+func lost(_ context.Context, take func() error) error {
+	_ = take()
+	return errBroken
+}
+
+// faulty is a Store with a fault, if it is given one.
+type faulty struct {
+	store.Store
+	fault atomic.Pointer[fault]
+	calls atomic.Int64
+}
+
+func (s *faulty) Take(ctx context.Context, charges []store.Charge, states []store.State) (ok bool, err error) {
+	s.calls.Add(1)
+	take := func() error {
+		ok, err = s.Store.Take(ctx, charges, states)
+		return err
+	}
+	if f := s.fault.Load(); f != nil {
+		return false, (*f)(ctx, take)
+	}
+	err = take()
+	return ok, err
+}
+
+func (s *faulty) have(f fault) { s.fault.Store(&f) }
+func (s *faulty) mend()        { s.fault.Store(nil) }
+
+// A duo is a Fallback on a faulty Store.
+type duo struct {
+	*store.FallbackStore
+	t       *testing.T
+	primary *faulty
+	changes []string // what OnChange was told
+}
+
+func newDuo(t *testing.T, cfg store.FallbackConfig) *duo {
+	memory := memstore.New(memstore.Config{})
+	d := &duo{t: t, primary: &faulty{Store: memory}}
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	cfg.OnChange = func(away bool, reason error) { d.changes = append(d.changes, fmt.Sprint(away, " ", reason)) }
+	d.FallbackStore = store.Fallback(d.primary, nil, cfg)
+	t.Cleanup(func() {
+		d.Close()
+		memory.Close()
+	})
+	return d
+}
+
+func (d *duo) take(c store.Charge) (bool, store.State) {
+	d.t.Helper()
+	states := make([]store.State, 1)
+	ok, err := d.Take(d.t.Context(), []store.Charge{c}, states)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return ok, states[0]
+}
+
+// count makes calls of c until one is refused, and returns how many were allowed.
+func (d *duo) count(c store.Charge) (n int) {
+	d.t.Helper()
+	for ; n < 10_000; n++ {
+		if ok, _ := d.take(c); !ok {
+			return n
+		}
+	}
+	d.t.Fatal("never refused")
+	return n
+}
+
+// fail has the primary given up, by calls of a bucket that nothing else uses.
+func (d *duo) fail(f fault) {
+	d.t.Helper()
+	d.primary.have(f)
+	for i := 0; d.Away() == nil; i++ {
+		if i == 100 {
+			d.t.Fatal("the primary is not given up")
+		}
+		d.take(store.Charge{Policy: "other", Key: fmt.Sprint(i), Limit: limit(d.t, 1, time.Hour, 100), Cost: 1})
+	}
+}
+
+// comeBack mends the primary and waits until it is asked again.
+func (d *duo) comeBack() {
+	d.t.Helper()
+	d.primary.mend()
+	begin := time.Now()
+	for d.Away() != nil {
+		time.Sleep(time.Millisecond)
+		if time.Since(begin) > time.Second {
+			d.t.Fatal("the primary is well for a second and not asked")
+		}
+	}
+	synctest.Wait()
+}
+
+func (d *duo) peekPrimary(c store.Charge) store.State {
+	d.t.Helper()
+	c.Cost, c.MaxWait = 0, 0
+	states := make([]store.State, 1)
+	if _, err := d.primary.Store.Take(d.t.Context(), []store.Charge{c}, states); err != nil {
+		d.t.Fatal(err)
+	}
+	return states[0]
+}
+
+// undegraded hides that a stand-in answered.
+type undegraded struct{ store.Store }
+
+func (s undegraded) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	ok, err := s.Store.Take(ctx, charges, states)
+	for i := range states {
+		states[i].Degraded = false
+	}
+	return ok, err
+}
+
+func TestFallbackContract(t *testing.T) {
+	quiet := store.FallbackConfig{Logger: slog.New(slog.DiscardHandler)}
+	t.Run("the primary answers", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T, clock func() time.Time) store.Store {
+			f := store.Fallback(openMemory(t, clock), nil, quiet)
+			t.Cleanup(func() { f.Close() })
+			return f
+		})
+	})
+	t.Run("the secondary answers", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T, clock func() time.Time) store.Store {
+			away := new(faulty)
+			away.have(broken)
+			f := store.Fallback(away, openMemory(t, clock), quiet)
+			t.Cleanup(func() { f.Close() })
+			return undegraded{f}
+		})
+	})
+}
+
+func TestAFailedCallIsAnsweredByTheSecondaryAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			fault fault
+			takes time.Duration
+		}{"an error": {broken, 0}, "a hung primary": {hung, 50 * time.Millisecond}} {
+			d := newDuo(t, store.FallbackConfig{})
+			d.primary.have(c.fault)
+			charge := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 5), Cost: 1}
+			begin := time.Now()
+			ok, state := d.take(charge)
+			if took := time.Since(begin); !ok || !state.Degraded || state.Remaining != 4 || took != c.takes {
+				t.Errorf("%s: %t, %+v after %v, want 4 left after %v", name, ok, state, took, c.takes)
+			}
+			if d.Away() != nil {
+				t.Errorf("%s: given up after one failure", name)
+			}
+		}
+	})
+}
+
+func TestAPrimaryThatFailsIsNotAskedUntilItIsBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault  fault
+		reason error
+	}{"errors": {broken, errBroken}, "slowness": {hung, context.DeadlineExceeded}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDuo(t, store.FallbackConfig{Failures: 7})
+				charge := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 1000), Cost: 1}
+				d.take(charge)
+				d.primary.have(c.fault)
+				for range 7 {
+					if d.Away() != nil {
+						t.Fatal("given up too soon")
+					}
+					d.take(charge)
+				}
+				if !errors.Is(d.Away(), c.reason) {
+					t.Fatalf("away: %v, want %v", d.Away(), c.reason)
+				}
+
+				asked, begin := d.primary.calls.Load(), time.Now()
+				for range 100 {
+					if ok, state := d.take(charge); !ok || !state.Degraded {
+						t.Fatalf("%t, %+v", ok, state)
+					}
+				}
+				if took := time.Since(begin); took != 0 || d.primary.calls.Load() != asked {
+					t.Errorf("100 calls took %v and reached the primary %d times", took, d.primary.calls.Load()-asked)
+				}
+
+				time.Sleep(10 * time.Second)
+				if probes := d.primary.calls.Load() - asked; probes < 40 || probes > 60 {
+					t.Errorf("%d probes in 10 s", probes)
+				}
+				d.comeBack()
+				if _, state := d.take(charge); state.Degraded {
+					t.Error("the secondary answers although the primary is back")
+				}
+				want := []string{fmt.Sprint("true ", c.reason), "false <nil>"}
+				if !slices.Equal(d.changes, want) {
+					t.Errorf("changes %q, want %q", d.changes, want)
+				}
+			})
+		})
+	}
+}
+
+func TestABlipIsOverSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		var begin time.Time
+		back := func() time.Duration {
+			d.fail(broken)
+			begin = time.Now()
+			d.comeBack()
+			return time.Since(begin)
+		}
+		if took := back(); took > 13*time.Millisecond {
+			t.Errorf("back after %v", took)
+		}
+		// One that comes again and again is no blip.
+		for range 10 {
+			back()
+		}
+		if took := back(); took < 190*time.Millisecond {
+			t.Errorf("back after %v, although it was away ten times within a second each", took)
+		}
+	})
+}
+
+func TestWhatACallersContextEndsDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		d.primary.have(hung)
+		charges := []store.Charge{{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 5), Cost: 1}}
+		var callers sync.WaitGroup
+		for i := range 1000 {
+			callers.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+				defer cancel()
+				want := context.DeadlineExceeded
+				if i%2 == 0 {
+					time.AfterFunc(5*time.Millisecond, cancel)
+					want = context.Canceled
+				}
+				if ok, err := d.Take(ctx, charges, make([]store.State, 1)); ok || !errors.Is(err, want) {
+					t.Errorf("%t, %v, want %v", ok, err, want)
+				}
+			})
+		}
+		callers.Wait()
+		if _, err := d.Take(t.Context(), nil, nil); !errors.Is(err, store.ErrInvalidCall) {
+			t.Error(err)
+		}
+		if d.Away() != nil || d.changes != nil {
+			t.Errorf("given up: %v", d.Away())
+		}
+	})
+}
+
+func TestAPrimaryOfWhichAFifthFailsIsGivenUp(t *testing.T) {
+	for _, c := range []struct {
+		one  int
+		away bool
+	}{{8, false}, {5, true}, {3, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDuo(t, store.FallbackConfig{})
+			charge := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 10_000), Cost: 1}
+			for i := range 200 {
+				d.primary.mend()
+				if i%c.one == 0 {
+					d.primary.have(broken)
+				}
+				d.take(charge)
+			}
+			if away := d.Away() != nil; away != c.away {
+				t.Errorf("one in %d fails: given up %t, want %t", c.one, away, c.away)
+			}
+		})
+	}
+}
+
+func TestFailuresLongAgoDoNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		charge := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 10_000), Cost: 1}
+		for range 20 {
+			d.primary.have(broken)
+			d.take(charge)
+			time.Sleep(1100 * time.Millisecond)
+			d.primary.mend()
+			d.take(charge)
+		}
+		if d.Away() != nil {
+			t.Error("given up for a failure a second")
+		}
+		d.primary.have(broken)
+		for range 5 {
+			time.Sleep(time.Minute)
+			d.take(charge)
+		}
+		if d.Away() == nil {
+			t.Error("not given up, although no call succeeds")
+		}
+	})
+}
+
+func TestAReplicaHasItsShareWhileThePrimaryIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{Replicas: 4})
+		d.fail(broken)
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 20, time.Second, 40), Cost: 1}
+		if n := d.count(c); n != 10 {
+			t.Errorf("%d at once, want a quarter of 40", n)
+		}
+		time.Sleep(2 * time.Second)
+		if n := d.count(c); n != 10 {
+			t.Errorf("%d after 2 s, want a quarter of 20 a second", n)
+		}
+		_, state := d.take(c)
+		if want := (store.State{RetryAfter: 200 * time.Millisecond, ResetAfter: 2 * time.Second, Degraded: true}); state != want {
+			t.Errorf("%+v, want %+v", state, want)
+		}
+
+		// One request's cost is always possible.
+		c = store.Charge{Policy: "p", Key: "large", Limit: c.Limit, Cost: 40}
+		if n := d.count(c); n != 1 {
+			t.Errorf("%d of the whole burst, want 1", n)
+		}
+		c.Cost = 41
+		if _, state := d.take(c); state.RetryAfter != store.Never {
+			t.Errorf("more than the burst: %+v", state)
+		}
+		c = store.Charge{Policy: "p", Key: "one", Limit: limit(t, 1, time.Minute, 1), Cost: 1}
+		if n := d.count(c); n != 1 {
+			t.Errorf("%d of a burst of 1, want 1", n)
+		}
+	})
+}
+
+func TestABucketThatWasSpentIsSpentWhileThePrimaryIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for replicas, left := range map[int]int{1: 3, 4: 0} {
+			d := newDuo(t, store.FallbackConfig{Replicas: replicas})
+			c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Second, 8), Cost: 1}
+			for range 8 {
+				d.take(c)
+			}
+			d.fail(broken)
+			if ok, _ := d.take(c); ok {
+				t.Error("an empty bucket came out with tokens")
+			}
+			time.Sleep(3 * time.Second)
+			if n := d.count(c); n != left {
+				t.Errorf("%d replicas: %d after 3 s, want %d", replicas, n, left)
+			}
+		}
+		d := newDuo(t, store.FallbackConfig{})
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Second, 10), Cost: 7}
+		d.take(c)
+		time.Sleep(2 * time.Second)
+		d.fail(broken)
+		if c.Cost = 1; d.count(c) != 5 {
+			t.Error("want the 3 that were left and 2 that have come")
+		}
+	})
+}
+
+func TestWhatWasSpentMeanwhileIsChargedToThePrimaryThatIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 10, 100*time.Hour, 10), Cost: 1}
+		refilled := store.Charge{Policy: "p", Key: "refilled", Limit: limit(t, 1, time.Second, 10), Cost: 10}
+		d.fail(broken)
+		for range 4 {
+			d.take(c)
+		}
+		d.take(refilled)
+		time.Sleep(6 * time.Second)
+		d.comeBack()
+		if got := d.peekPrimary(c).Remaining; got != 6 {
+			t.Errorf("%d of 10 left in the primary, want 6", got)
+		}
+		if got := d.peekPrimary(refilled).Remaining; got < 5 || got > 7 {
+			t.Errorf("%d of 10 left in the primary 6 s after 10 were taken, want 6", got)
+		}
+
+		// Into debt, where others have taken what there was.
+		d.fail(broken)
+		for range 6 {
+			d.take(c)
+		}
+		others := c
+		others.Cost = 5
+		if ok, err := d.primary.Store.Take(t.Context(), []store.Charge{others}, make([]store.State, 1)); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		d.comeBack()
+		others.Cost = 1
+		states := make([]store.State, 1)
+		if _, err := d.primary.Store.Take(t.Context(), []store.Charge{others}, states); err != nil {
+			t.Fatal(err)
+		}
+		// 1 left, 6 charged: 5 and one more have to come, at ten hours each.
+		if after := states[0].RetryAfter.Round(time.Minute); after != 60*time.Hour {
+			t.Errorf("retry after %v, want 60 h", after)
+		}
+	})
+}
+
+func TestRefundsToTheSecondaryAreDeducted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, 100*time.Hour, 10), Cost: 5}
+		d.take(c)
+		d.fail(broken)
+		d.take(c)
+		c.Cost = -3
+		d.take(c)
+		d.comeBack()
+		if got := d.peekPrimary(c).Remaining; got != 3 {
+			t.Errorf("%d left, want 10 - 5 - 5 + 3", got)
+		}
+	})
+}
+
+func TestCallsWhoseRepliesAreLostAreChargedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{Failures: 3})
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, 100*time.Hour, 10), Cost: 1}
+		d.primary.have(lost)
+		for range 5 { // three of which reach the primary
+			d.take(c)
+		}
+		time.Sleep(10 * time.Second) // with probes that are carried out, too
+		d.comeBack()
+		if got := d.peekPrimary(c).Remaining; got != 5 {
+			t.Errorf("%d of 10 left, want 5", got)
+		}
+	})
+}
+
+func TestCallsOfSeveralBucketsFallBackAsAWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		short := store.Charge{Policy: "short", Key: "k", Limit: limit(t, 1, time.Hour, 2), Cost: 1}
+		long := store.Charge{Policy: "long", Key: "k", Limit: limit(t, 1, time.Hour, 10), Cost: 1}
+		shadow := store.Charge{Policy: "shadow", Key: "k", Limit: limit(t, 1, time.Hour, 1), Cost: 1, Shadow: true}
+		d.fail(broken)
+		states := make([]store.State, 3)
+		for i := range 5 {
+			if ok, err := d.Take(t.Context(), []store.Charge{short, long, shadow}, states); ok != (i < 2) || err != nil {
+				t.Fatal(i, ok, err)
+			}
+		}
+		d.comeBack()
+		for _, c := range []struct {
+			charge store.Charge
+			left   int64
+		}{{short, 0}, {long, 8}, {shadow, 0}} {
+			if got := d.peekPrimary(c.charge).Remaining; got != c.left {
+				t.Errorf("%s: %d left in the primary, want %d", c.charge.Policy, got, c.left)
+			}
+		}
+	})
+}
+
+// A charge for an outage that fails may have been carried out, and one bucket that is broken by itself must
+// not keep the primary away.
+func TestABrokenBucketDoesNotKeepThePrimaryAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		d.fail(broken)
+		c := store.Charge{Policy: "p", Limit: limit(t, 1, 100*time.Hour, 10), Cost: 1}
+		for i := range 10 {
+			c.Key = fmt.Sprint(i)
+			d.take(c)
+		}
+		memory := d.primary.Store
+		d.primary.Store = onBucket{memory, "3", errBroken}
+		d.comeBack()
+		d.primary.Store = memory
+		for i, left := range []int64{9, 9, 9, 10, 9, 9, 9, 9, 9, 9} {
+			c.Key = fmt.Sprint(i)
+			if got := d.peekPrimary(c).Remaining; got != left {
+				t.Errorf("key %d: %d left, want %d", i, got, left)
+			}
+		}
+	})
+}
+
+// onBucket fails calls of one key.
+type onBucket struct {
+	store.Store
+	key string
+	err error
+}
+
+func (s onBucket) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	for _, c := range charges {
+		if c.Key == s.key {
+			return false, s.err
+		}
+	}
+	return s.Store.Take(ctx, charges, states)
+}
+
+func TestPanicsBehindAFallbackDoNotEndTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		d.fail(broken)
+		d.primary.have(func(context.Context, func() error) error { panic("in a probe") })
+		time.Sleep(time.Second)
+		d.comeBack()
+	})
+	synctest.Test(t, func(t *testing.T) {
+		primary := &faulty{Store: memstore.New(memstore.Config{})}
+		primary.have(broken)
+		f := store.Fallback(primary, nil, store.FallbackConfig{
+			Failures: 1,
+			OnChange: func(bool, error) { panic("in OnChange") },
+			Logger:   slog.New(slog.DiscardHandler),
+		})
+		defer f.Close()
+		func() {
+			defer func() { _ = recover() }() // as net/http does
+			_, _ = f.Take(t.Context(), []store.Charge{{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 1)}}, make([]store.State, 1))
+		}()
+		if f.Away() == nil {
+			t.Error("not given up")
+		}
+		primary.mend()
+		time.Sleep(time.Second)
+		if f.Away() != nil {
+			t.Error("not back")
+		}
+	})
+}
+
+func TestMoreKeysThanMaxKeysAreAnsweredAndNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{MaxKeys: 8})
+		d.fail(broken)
+		c := store.Charge{Policy: "p", Limit: limit(t, 1, 100*time.Hour, 1), Cost: 1}
+		for i := range 100 {
+			c.Key = fmt.Sprint(i)
+			if ok, _ := d.take(c); !ok {
+				t.Fatal("refused for want of room")
+			}
+			if ok, _ := d.take(c); ok {
+				t.Fatal("allowed twice")
+			}
+		}
+		d.comeBack()
+		charged := 0
+		for i := range 100 {
+			c.Key = fmt.Sprint(i)
+			if d.peekPrimary(c).Remaining == 0 {
+				charged++
+			}
+		}
+		if charged != 8 {
+			t.Errorf("%d were charged to the primary, want 8", charged)
+		}
+	})
+}
+
+// Callers come and go while the primary does. Whatever is allowed, by whom, is in the end charged to the
+// primary or was refilled: no more than burst + rate × time, and what was let through for failed calls.
+func TestOutagesUnderLoadAllowNoMoreThanTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		const rate, burst, callers = 100, 50, 20
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, rate, time.Second, burst), Cost: 1}
+		var allowed atomic.Int64
+		stop := make(chan struct{})
+		var running sync.WaitGroup
+		for i := range callers {
+			running.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(time.Duration(50+i) * time.Millisecond):
+						if ok, _ := d.take(c); ok {
+							allowed.Add(1)
+						}
+					}
+				}
+			})
+		}
+		begin := time.Now()
+		outages := 10
+		for range outages {
+			d.primary.have(broken)
+			time.Sleep(700 * time.Millisecond)
+			d.primary.mend()
+			time.Sleep(1300 * time.Millisecond)
+		}
+		close(stop)
+		running.Wait()
+		ideal := burst + rate*time.Since(begin).Seconds()
+		extra := float64(outages * 5) // the failed calls that gave it up
+		if got := float64(allowed.Load()); got > ideal+extra || got < 0.9*ideal {
+			t.Errorf("%.0f allowed, want about %.0f and no more than %.0f", got, ideal, ideal+extra)
+		}
+		if len(d.changes) != 2*outages {
+			t.Errorf("changes %q", d.changes)
+		}
+	})
+}
+
+func TestTheLogSaysWhatHappened(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text strings.Builder
+		primary := &faulty{Store: memstore.New(memstore.Config{})}
+		f := store.Fallback(primary, nil, store.FallbackConfig{Logger: slog.New(slog.NewTextHandler(&text, nil))})
+		defer f.Close()
+		primary.have(broken)
+		charges := []store.Charge{{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 100), Cost: 1}}
+		for range 100 {
+			if ok, err := f.Take(t.Context(), charges, make([]store.State, 1)); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+		}
+		primary.mend()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for _, want := range []string{
+			`level=ERROR msg="store: the primary failed, and the secondary answered" error=broken`,
+			`level=WARN msg="store: the primary is away, and the secondary answers" error=broken`,
+			`level=INFO msg="store: the primary is back" after=12.5ms`,
+		} {
+			if strings.Count(text.String(), want) != 1 {
+				t.Errorf("want once %q in\n%s", want, text.String())
+			}
+		}
+	})
+}
+
+func TestFallbackRefusesNonsense(t *testing.T) {
+	memory := memstore.New(memstore.Config{})
+	for want, open := range map[string]func(){
+		"primary is nil":             func() { store.Fallback(nil, memory, store.FallbackConfig{}) },
+		"FallbackConfig.Replicas -1": func() { store.Fallback(memory, memory, store.FallbackConfig{Replicas: -1}) },
+		"FallbackConfig.Timeout":     func() { store.Fallback(memory, memory, store.FallbackConfig{Timeout: -1}) },
+		"FallbackConfig.Failures":    func() { store.Fallback(memory, memory, store.FallbackConfig{Failures: -1}) },
+		"FallbackConfig.ProbeEvery":  func() { store.Fallback(memory, memory, store.FallbackConfig{ProbeEvery: -1}) },
+		"FallbackConfig.MaxKeys":     func() { store.Fallback(memory, memory, store.FallbackConfig{MaxKeys: -1}) },
+	} {
+		func() {
+			defer func() {
+				if p := recover(); p == nil || !strings.Contains(fmt.Sprint(p), want) {
+					t.Errorf("panic %v, want %q", p, want)
+				}
+			}()
+			open()
+		}()
+	}
+}
