@@ -37,26 +37,29 @@ var memstoreTake = memoryLimiter{
 			panic(err) // a mistake of the comparison
 		}
 		return openMemory{
-			take: func() func(string) bool {
-				// Reused, as the middleware does, and like there not on a cache line with another
-				// goroutine's, which would take it away at each call.
-				own := new(struct {
-					_       [128]byte
-					charges [1]store.Charge
-					states  [1]store.State
-					_       [128]byte
-				})
-				own.charges[0] = store.Charge{Policy: "bench", Limit: limit, Cost: 1}
-				return func(key string) bool {
-					own.charges[0].Key = key
-					ok, err := s.Take(context.Background(), own.charges[:], own.states[:])
-					if err != nil {
-						panic(fmt.Sprintf("memstore: %v", err)) // it has no way to fail
-					}
-					return ok
-				}
-			},
+			take:  func() func(string) bool { return taking(s, limit) },
 			close: func() { s.Close() },
 		}
 	},
+}
+
+// taking returns a function that takes a token of a key's bucket in s, for one goroutine.
+func taking(s store.Store, limit store.Limit) func(key string) bool {
+	// Reused, as the middleware does, and like there not on a cache line with another goroutine's, which
+	// would take it away at each call.
+	own := new(struct {
+		_       [128]byte
+		charges [1]store.Charge
+		states  [1]store.State
+		_       [128]byte
+	})
+	own.charges[0] = store.Charge{Policy: "bench", Limit: limit, Cost: 1}
+	return func(key string) bool {
+		own.charges[0].Key = key
+		ok, err := s.Take(context.Background(), own.charges[:], own.states[:])
+		if err != nil {
+			panic(fmt.Sprintf("a store in memory: %v", err)) // it has no way to fail
+		}
+		return ok
+	}
 }

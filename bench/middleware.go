@@ -9,6 +9,7 @@ import (
 	"runtime"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 func init() {
@@ -46,11 +47,17 @@ var ourMiddleware = middleware{
 			key = ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 		}
 		// Never closed: its store has nothing to sweep once it is idle.
-		limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
-			Policies: []ratelimit.Policy{{Name: "bench", Key: key, Limit: generous}},
-		}))
-		return limiter.Handler(next)
+		return limited(nil, key, next)
 	},
+}
+
+// limited returns next behind a limiter on s, or on a memory store of its own.
+func limited(s store.Store, key ratelimit.KeyFunc, next http.Handler) http.Handler {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Store:    s,
+		Policies: []ratelimit.Policy{{Name: "bench", Key: key, Limit: generous}},
+	}))
+	return limiter.Handler(next)
 }
 
 var bareHandler = middleware{

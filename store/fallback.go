@@ -21,10 +21,11 @@ type FallbackConfig struct {
 	// the traffic, each with a secondary of its own. Default 1: each replica allows the whole limit.
 	Replicas int
 
-	// Timeout is how long the primary may take. What it has not answered by then has failed. It must be
-	// shorter than the time that callers have, or nothing is left for the secondary: New of package
-	// ratelimit refuses one that is not below its Config.Timeout. Default 50 ms.
-	Timeout time.Duration
+	// Slow is how long the primary may take. A call that takes as long or longer counts as failed, though its
+	// answer is used if there is one by the deadline of its context. It must not be longer than the time that
+	// callers have, or a hung primary would not be noticed: New of package ratelimit refuses one that is longer
+	// than its Config.Timeout. Default 50 ms.
+	Slow time.Duration
 
 	// Failures is how many calls must fail before the primary is given up: as many within about a second,
 	// and at least a fifth of all, or as many in a row. Default 5.
@@ -34,9 +35,9 @@ type FallbackConfig struct {
 	// nobody waits for. The first such probes follow sooner. Default 200 ms.
 	ProbeEvery time.Duration
 
-	// MaxKeys bounds how many buckets are known from before an outage, at 24 bytes each, and how many are
-	// kept to be charged after it, at about 200 bytes each and the names. Default 65,536. It is rounded up
-	// to a power of two.
+	// MaxKeys bounds how many buckets are known from before an outage, at 16 bytes each, which are taken at
+	// once, and how many are kept to be charged after it, at about 300 bytes each and the names. The first is
+	// rounded up to a power of two. Default 65,536.
 	MaxKeys int
 
 	// OnChange, if set, is told when the primary is given up, and why, and when it is back, with a nil
@@ -49,20 +50,21 @@ type FallbackConfig struct {
 }
 
 const (
-	defaultFallbackTimeout = 50 * time.Millisecond
-	defaultFailures        = 5
-	defaultProbeEvery      = 200 * time.Millisecond
-	defaultMaxKnown        = 1 << 16
+	defaultSlow       = 50 * time.Millisecond
+	defaultFailures   = 5
+	defaultProbeEvery = 200 * time.Millisecond
+	defaultMaxKnown   = 1 << 16
 )
 
 // Fallback returns a Store that answers as primary does while that is well, and has secondary answer
 // otherwise, nil being a memstore.Store with its default Config (the program must import package memstore, as
 // package ratelimit does). What secondary answered has State.Degraded set.
 //
-// A call that fails in primary is answered by secondary at once. When too many have failed, by an error or
-// by taking longer than Timeout, primary is given up, and secondary answers without asking it. A few probes a
-// second, which no caller waits for, tell when it is well again. What does not count are calls that end
-// with their caller's context, and those that Validate refuses.
+// A call that fails in primary, or is not answered by the deadline of its context, is answered by secondary at
+// once, which therefore must not have to wait for others. A context without deadline gets one after Slow. When
+// too many calls have failed, or were slow, primary is given up, and secondary answers without asking it. A few
+// probes a second, which no caller waits for, tell when it is well again. What does not count, and fails, are
+// calls whose callers went away, or left primary less time than Slow, and those that Validate refuses.
 //
 // While secondary answers, each limit is divided by Replicas, in rate and burst, though to no less than one
 // request's cost. A bucket begins with its share of what primary last said it held. When primary is back, it
@@ -83,7 +85,7 @@ func Fallback(primary, secondary Store, cfg FallbackConfig) *FallbackStore {
 	}
 	for field, n := range map[string]int64{
 		"Replicas":   int64(cfg.Replicas),
-		"Timeout":    int64(cfg.Timeout),
+		"Slow":       int64(cfg.Slow),
 		"Failures":   int64(cfg.Failures),
 		"ProbeEvery": int64(cfg.ProbeEvery),
 		"MaxKeys":    int64(cfg.MaxKeys),
@@ -96,13 +98,13 @@ func Fallback(primary, secondary Store, cfg FallbackConfig) *FallbackStore {
 		primary:   primary,
 		secondary: secondary,
 		replicas:  int64(cmp.Or(cfg.Replicas, 1)),
-		timeout:   cmp.Or(cfg.Timeout, defaultFallbackTimeout),
+		slow:      cmp.Or(cfg.Slow, defaultSlow),
 		tally:     tally{most: cmp.Or(cfg.Failures, defaultFailures)},
 		known:     newKnown(cmp.Or(cfg.MaxKeys, defaultMaxKnown)),
 		spent:     newLedger(cmp.Or(cfg.MaxKeys, defaultMaxKnown)),
 		onChange:  cfg.OnChange,
 		logger:    cmp.Or(cfg.Logger, slog.Default()),
-		failures:  failurelog.Log{Logger: cfg.Logger, Message: "store: the primary failed, and the secondary answered"},
+		failures:  failurelog.Log{Logger: cfg.Logger, Message: "store: the primary failed or was slow"},
 	}
 	f.prober.init(cmp.Or(cfg.ProbeEvery, defaultProbeEvery), f.probe)
 	if secondary == nil {
@@ -120,7 +122,7 @@ type FallbackStore struct {
 	primary, secondary Store
 	own                io.Closer // secondary, if Fallback made it
 	replicas           int64
-	timeout            time.Duration
+	slow               time.Duration
 
 	away   atomic.Pointer[outage] // nil: primary answers
 	tally  tally
@@ -134,8 +136,8 @@ type FallbackStore struct {
 	failures failurelog.Log
 }
 
-// Timeout returns how long the primary may take: FallbackConfig.Timeout or its default.
-func (f *FallbackStore) Timeout() time.Duration { return f.timeout }
+// Slow returns how long the primary may take: FallbackConfig.Slow or its default.
+func (f *FallbackStore) Slow() time.Duration { return f.slow }
 
 // Away returns why the primary was given up, and nil while it is asked.
 func (f *FallbackStore) Away() error {
@@ -157,25 +159,72 @@ func (f *FallbackStore) Close() error {
 
 // Take implements Store. It fails if both fail, or if ctx ends.
 func (f *FallbackStore) Take(ctx context.Context, charges []Charge, states []State) (bool, error) {
-	if f.away.Load() != nil {
+	if o := f.away.Load(); o != nil {
+		if !mayStandIn(ctx) {
+			return false, fmt.Errorf("%w: %w", ErrAway, o.reason)
+		}
 		return f.standIn(ctx, charges, states)
 	}
-	limited := &deadline.Context{Parent: ctx, Timeout: f.timeout}
-	ok, err := f.primary.Take(limited, charges, states)
-	limited.End()
-	if err == nil {
-		f.tally.succeeded()
-		f.known.keep(charges, states)
+	sent := f.known.now()
+	ok, err := f.askPrimary(ctx, charges, states)
+	received := f.known.now()
+	slow := received-sent >= f.slow.Microseconds()
+	switch {
+	case err == nil:
+		f.known.keep(charges, states, received)
+		if !slow {
+			f.tally.succeeded()
+		} else {
+			f.failed(ctx, errSlow, charges)
+		}
 		return ok, nil
-	}
-	if ctx.Err() != nil || errors.Is(err, ErrInvalidCall) {
+	case errors.Is(err, ErrInvalidCall), errors.Is(ctx.Err(), context.Canceled), ctx.Err() != nil && !slow:
 		return false, err // which says nothing about primary
 	}
-	if f.away.Load() == nil {
-		f.failures.Log(ctx, err)
-		if f.tally.failed() {
-			f.giveUp(err, charges)
+	f.failed(ctx, err, charges)
+	if !mayStandIn(ctx) {
+		return false, err
+	}
+	return f.ask(context.WithoutCancel(ctx), f.shares(charges), states)
+}
+
+// errSlow is why a primary is given up that answers, but not soon enough.
+var errSlow = errors.New("store: the primary is slow")
+
+// askPrimary asks the primary, which has until the deadline of ctx, or if there is none as long as it may take.
+func (f *FallbackStore) askPrimary(ctx context.Context, charges []Charge, states []State) (bool, error) {
+	// A deadline.Context has one, and it would cost a timer to ask for it.
+	if _, ok := ctx.(*deadline.Context); !ok {
+		if _, ok := ctx.Deadline(); !ok {
+			limited := &deadline.Context{Parent: ctx, Timeout: f.slow}
+			defer limited.End()
+			ctx = limited
 		}
 	}
-	return f.ask(ctx, f.shares(charges), states)
+	return f.primary.Take(ctx, charges, states)
 }
+
+// failed counts a call that failed for reason, or was slow.
+func (f *FallbackStore) failed(ctx context.Context, reason error, charges []Charge) {
+	if f.away.Load() != nil {
+		return
+	}
+	f.failures.Log(ctx, reason)
+	if f.tally.failed() {
+		f.giveUp(reason, charges)
+	}
+}
+
+// ErrAway is in the error of a Take under WithoutStandIn while the primary of a Fallback is away, with why it
+// was given up. Nothing was charged.
+var ErrAway = errors.New("store: the primary is away")
+
+type standInKey struct{}
+
+// WithoutStandIn returns a ctx under which no secondary answers a call, or is charged for it: if its primary
+// is away or fails, the call fails, too. It is for requests that are refused then, as by FailClosed.
+func WithoutStandIn(ctx context.Context) context.Context {
+	return context.WithValue(ctx, standInKey{}, true)
+}
+
+func mayStandIn(ctx context.Context) bool { return ctx.Value(standInKey{}) == nil }

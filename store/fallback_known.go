@@ -38,10 +38,12 @@ func (k *known) find(c *Charge) (*place, uint64) {
 	return p, hash ^ uint64(c.Limit.Unit)<<20 ^ uint64(c.Limit.Capacity) | 1
 }
 
-// keep remembers what the primary answered. Two calls that use a place at once may mix up its bucket's full with
+// now returns the time in microseconds.
+func (k *known) now() int64 { return time.Since(k.start).Microseconds() }
+
+// keep remembers what the primary answered now. Two calls that use a place at once may mix up its bucket's full with
 // that of another, which is then as wrong as if it were not known.
-func (k *known) keep(charges []Charge, states []State) {
-	now := time.Since(k.start).Microseconds()
+func (k *known) keep(charges []Charge, states []State, now int64) {
 	for i := range charges {
 		if states[i].Degraded {
 			continue
@@ -63,7 +65,7 @@ func (k *known) keep(charges []Charge, states []State) {
 func (k *known) credits(c *Charge) int64 {
 	p, whose := k.find(c)
 	full := p.full.Load()
-	missing := full - time.Since(k.start).Microseconds()
+	missing := full - k.now()
 	if p.whose.Load() != whose || missing <= 0 {
 		return c.Limit.Capacity
 	}

@@ -81,7 +81,7 @@ func (f *FallbackStore) back(o *outage) {
 }
 
 func (f *FallbackStore) take(ctx context.Context, charges []Charge) error {
-	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	ctx, cancel := context.WithTimeout(ctx, f.slow)
 	defer cancel()
 	_, err := f.primary.Take(ctx, charges, make([]State, len(charges)))
 	return err

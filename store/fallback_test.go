@@ -50,11 +50,15 @@ func (s *faulty) Take(ctx context.Context, charges []store.Charge, states []stor
 		ok, err = s.Store.Take(ctx, charges, states)
 		return err
 	}
-	if f := s.fault.Load(); f != nil {
-		return false, (*f)(ctx, take)
+	f := s.fault.Load()
+	if f == nil {
+		err = take()
+		return ok, err
 	}
-	err = take()
-	return ok, err
+	if err := (*f)(ctx, take); err != nil {
+		return false, err
+	}
+	return ok, nil
 }
 
 func (s *faulty) have(f fault) { s.fault.Store(&f) }
@@ -172,21 +176,83 @@ func TestFallbackContract(t *testing.T) {
 
 func TestAFailedCallIsAnsweredByTheSecondaryAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for name, c := range map[string]struct {
+		limited, cancel := context.WithTimeout(t.Context(), 70*time.Millisecond)
+		defer cancel()
+		for _, c := range []struct {
+			name  string
+			ctx   context.Context
 			fault fault
 			takes time.Duration
-		}{"an error": {broken, 0}, "a hung primary": {hung, 50 * time.Millisecond}} {
-			d := newDuo(t, store.FallbackConfig{})
+		}{
+			{"an error", t.Context(), broken, 0},
+			{"a hung primary", t.Context(), hung, 50 * time.Millisecond},
+			{"a hung primary and a deadline", limited, hung, 20 * time.Millisecond},
+		} {
+			d := newDuo(t, store.FallbackConfig{Slow: 50 * time.Millisecond})
 			d.primary.have(c.fault)
-			charge := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 5), Cost: 1}
-			begin := time.Now()
-			ok, state := d.take(charge)
-			if took := time.Since(begin); !ok || !state.Degraded || state.Remaining != 4 || took != c.takes {
-				t.Errorf("%s: %t, %+v after %v, want 4 left after %v", name, ok, state, took, c.takes)
+			charges := []store.Charge{{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 5), Cost: 1}}
+			states, begin := make([]store.State, 1), time.Now()
+			ok, err := d.Take(c.ctx, charges, states)
+			if c.ctx == limited {
+				// What is left of the deadline is less than the primary may take: its caller's fault.
+				if ok || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s: %t, %v", c.name, ok, err)
+				}
+			} else if !ok || err != nil || !states[0].Degraded || states[0].Remaining != 4 {
+				t.Errorf("%s: %t, %+v, %v, want 4 left", c.name, ok, states[0], err)
+			}
+			if took := time.Since(begin); took != c.takes {
+				t.Errorf("%s: took %v, want %v", c.name, took, c.takes)
 			}
 			if d.Away() != nil {
-				t.Errorf("%s: given up after one failure", name)
+				t.Errorf("%s: given up after one failure", c.name)
 			}
+		}
+	})
+}
+
+func TestAHungPrimaryHasAsLongAsItsCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		d.primary.have(hung)
+		charges := []store.Charge{{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 5), Cost: 1}}
+		for range 5 {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			begin := time.Now()
+			if ok, err := d.Take(ctx, charges, make([]store.State, 1)); !ok || err != nil || time.Since(begin) != 100*time.Millisecond {
+				t.Errorf("%t, %v after %v", ok, err, time.Since(begin))
+			}
+			cancel()
+		}
+		if d.Away() == nil {
+			t.Error("not given up")
+		}
+	})
+}
+
+func TestASlowPrimaryIsGivenUpAlthoughItAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		charge := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 20), Cost: 1}
+		takes := func(took time.Duration) {
+			d.primary.have(func(_ context.Context, take func() error) error {
+				time.Sleep(took)
+				return take()
+			})
+			for range 5 {
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				states := make([]store.State, 1)
+				if ok, err := d.Take(ctx, []store.Charge{charge}, states); !ok || err != nil || states[0].Degraded {
+					t.Errorf("%t, %+v, %v", ok, states[0], err)
+				}
+				cancel()
+			}
+		}
+		if takes(49 * time.Millisecond); d.Away() != nil {
+			t.Errorf("given up: %v", d.Away())
+		}
+		if takes(50 * time.Millisecond); d.Away() == nil {
+			t.Error("not given up")
 		}
 	})
 }
@@ -237,6 +303,37 @@ func TestAPrimaryThatFailsIsNotAskedUntilItIsBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestACallWithoutStandInFailsAndChargesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		charge := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 3), Cost: 1}
+		only := func(want error) {
+			t.Helper()
+			ctx := store.WithoutStandIn(t.Context())
+			if ok, err := d.Take(ctx, []store.Charge{charge}, make([]store.State, 1)); ok != (want == nil) || !errors.Is(err, want) {
+				t.Errorf("%t, %v, want %v", ok, err, want)
+			}
+		}
+		only(nil)
+		d.primary.have(broken)
+		only(errBroken)
+		if d.Away() != nil {
+			t.Fatal("given up after one failure")
+		}
+		for range 4 {
+			only(errBroken)
+		}
+		only(store.ErrAway)
+		only(errBroken) // as the reason
+		if n := d.count(charge); n != 2 {
+			t.Errorf("%d in the secondary, want 2: it was charged for what failed", n)
+		}
+		d.comeBack()
+		charge.Cost = 0
+		only(nil)
+	})
 }
 
 func TestABlipIsOverSoon(t *testing.T) {
@@ -661,7 +758,7 @@ func TestTheLogSaysWhatHappened(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		for _, want := range []string{
-			`level=ERROR msg="store: the primary failed, and the secondary answered" error=broken`,
+			`level=ERROR msg="store: the primary failed or was slow" error=broken`,
 			`level=WARN msg="store: the primary is away, and the secondary answers" error=broken`,
 			`level=INFO msg="store: the primary is back" after=12.5ms`,
 		} {
@@ -677,7 +774,7 @@ func TestFallbackRefusesNonsense(t *testing.T) {
 	for want, open := range map[string]func(){
 		"primary is nil":             func() { store.Fallback(nil, memory, store.FallbackConfig{}) },
 		"FallbackConfig.Replicas -1": func() { store.Fallback(memory, memory, store.FallbackConfig{Replicas: -1}) },
-		"FallbackConfig.Timeout":     func() { store.Fallback(memory, memory, store.FallbackConfig{Timeout: -1}) },
+		"FallbackConfig.Slow -1":     func() { store.Fallback(memory, memory, store.FallbackConfig{Slow: -1}) },
 		"FallbackConfig.Failures":    func() { store.Fallback(memory, memory, store.FallbackConfig{Failures: -1}) },
 		"FallbackConfig.ProbeEvery":  func() { store.Fallback(memory, memory, store.FallbackConfig{ProbeEvery: -1}) },
 		"FallbackConfig.MaxKeys":     func() { store.Fallback(memory, memory, store.FallbackConfig{MaxKeys: -1}) },
