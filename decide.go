@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -45,6 +46,7 @@ type call struct {
 	charges []store.Charge
 	states  []store.State
 	asked   []asked
+	waits   bool // its caller waits for what it reserves
 }
 
 // asked is on whose behalf a charge is made.
@@ -60,6 +62,7 @@ func (c *call) release() {
 	clear(c.charges)
 	clear(c.asked)
 	c.charges, c.states, c.asked = c.charges[:0], c.states[:0], c.asked[:0]
+	c.waits = false
 	calls.Put(c)
 }
 
@@ -85,13 +88,21 @@ func (c *call) addFor(r *http.Request, p *policy) error {
 		}
 		return fmt.Errorf("policy %q: %w", p.Name, err)
 	}
-	c.add(p, limit, store.Charge{Policy: p.Name, Key: key, Limit: compiled, Cost: p.costOf(r), Shadow: p.Shadow})
+	c.add(p, limit, store.Charge{
+		Policy:  p.Name,
+		Key:     key,
+		Limit:   compiled,
+		Cost:    p.costOf(r),
+		MaxWait: patience(r.Context(), p.MaxWait),
+		Shadow:  p.Shadow,
+	})
 	return nil
 }
 
 // decide decides about r by policies, into x.decision. A policy of which a function fails is left out, so
-// that it cannot switch off the others, unless it fails closed; the error says so either way.
-func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy) error {
+// that it cannot switch off the others, unless it fails closed; the error says so either way. If waits, it
+// returns when the turn of r has come.
+func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits bool) error {
 	c := calls.Get().(*call)
 	defer c.release()
 	start := l.start()
@@ -115,8 +126,11 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy) error
 	}
 	if len(c.charges) == 0 {
 		x.decision.Allowed, x.decision.At = true, time.Now()
-		l.report(x, nil, leftOut, start)
+		l.report(x, nil, 0, leftOut, start)
 		return leftOut
+	}
+	if waits {
+		return l.takeInTurn(x, c, leftOut, start)
 	}
 	return l.take(x, c, leftOut, start)
 }
@@ -127,10 +141,8 @@ var errDegraded = errors.New("the store is away, and a stand-in answered")
 // take has the store decide about c, into x.decision. leftOut is why other policies could not be asked
 // about, and is returned if the store does not fail.
 func (l *Limiter) take(x *exchange, c *call, leftOut error, start time.Time) error {
-	deadline := (*deadline)(x)
-	ok, err := l.store.Take(deadline, c.charges, c.states)
-	deadline.end()
-	closed := false // a policy fails closed
+	ok, err := l.ask(x, c)
+	closed := c.waits && x.Err() != nil // or a policy fails closed
 	for i := range c.asked {
 		if c.asked[i].policy.failsClosed() {
 			closed = true
@@ -140,6 +152,9 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start time.Time) err
 		}
 	}
 	if err != nil {
+		if c.waits && ok {
+			l.giveBack(x, c)
+		}
 		return l.fail(x, closed, err, start)
 	}
 
@@ -148,6 +163,7 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start time.Time) err
 	d.Results = x.one[:0]
 	if outer, stacked := FromContext(x.Context); stacked {
 		d.Results = append(d.Results, outer.Results...)
+		d.Waited = outer.Waited
 	}
 	for i := range c.charges {
 		d.Results = append(d.Results, Result{
@@ -157,10 +173,35 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start time.Time) err
 			Cost:   c.charges[i].Cost,
 			Shadow: c.charges[i].Shadow,
 			State:  c.states[i],
+
+			maxWait: uint32(min(c.charges[i].MaxWait.Milliseconds(), math.MaxUint32)),
 		})
 	}
-	l.report(x, d.Results[len(d.Results)-len(c.charges):], leftOut, start)
+	own := d.Results[len(d.Results)-len(c.charges):]
+	var waited time.Duration
+	if c.waits && ok {
+		if waited, err = l.await(x, c); err != nil {
+			return l.leave(x, own, waited, err, start)
+		}
+		d.elapse(waited)
+	}
+	l.report(x, own, waited, leftOut, start)
 	return leftOut
+}
+
+// ask puts c to the Store. One that waits stays until it is answered, within the timeout, even if x ends
+// before: only the answer tells what there is to give back.
+func (l *Limiter) ask(x *exchange, c *call) (bool, error) {
+	if c.waits {
+		if err := x.Err(); err != nil {
+			return false, err
+		}
+		x = newExchange(context.WithoutCancel(x.Context), l.timeout)
+	}
+	deadline := (*deadline)(x)
+	ok, err := l.store.Take(deadline, c.charges, c.states)
+	deadline.end()
+	return ok, err
 }
 
 // fail concludes a decision that could not be made because of err, and returns err. The request is let
@@ -176,7 +217,7 @@ func (l *Limiter) fail(x *exchange, closed bool, err error, start time.Time) err
 		d.Allowed = !closed
 		l.failures.log(x, err, d.Allowed)
 	}
-	l.report(x, nil, err, start)
+	l.report(x, nil, 0, err, start)
 	return err
 }
 
@@ -188,8 +229,14 @@ func (l *Limiter) start() (now time.Time) {
 	return now
 }
 
-func (l *Limiter) report(x *exchange, results []Result, err error, start time.Time) {
+func (l *Limiter) report(x *exchange, results []Result, waited time.Duration, err error, start time.Time) {
 	if l.observe != nil {
-		l.observe(x, &Event{Allowed: x.decision.Allowed, Results: results, Err: err, Took: time.Since(start)})
+		l.observe(x, &Event{
+			Allowed: x.decision.Allowed,
+			Results: results,
+			Err:     err,
+			Took:    time.Since(start) - waited,
+			Waited:  waited,
+		})
 	}
 }

@@ -21,8 +21,13 @@ type Decision struct {
 	// have none. Where limiters are stacked, those of the outer ones come first.
 	Results []Result
 
-	// At is when the decision was made.
+	// At is when the decision was made, and for a request that waited the end of that. ResetAfter in
+	// Results counts from then.
 	At time.Time
+
+	// Waited is how long the request has waited for its turn, at stacked limiters all together; 0 if it did
+	// not have to.
+	Waited time.Duration
 
 	// values is room for the header values of a decision, so that they need no allocation of their own.
 	values [3]string
@@ -39,6 +44,10 @@ type Result struct {
 
 	// Shadow says that the policy only measures. If its State is not Allowed, it would have denied.
 	Shadow bool
+
+	// maxWait is how long the request might wait, in milliseconds, rounded down. So it fits beside Shadow,
+	// and an exchange into 576 bytes.
+	maxWait uint32
 
 	// State is what the bucket answered. A policy may have allowed a request that another denied; then
 	// its bucket was not charged.
@@ -72,8 +81,8 @@ func (r *Result) tighter(than *Result) bool {
 }
 
 // RetryAfter returns how long the client of a denied request should wait until every policy would allow
-// it, if nobody else uses its tokens: 0 if it was allowed, Never if it never will be. With stacked
-// limiters that includes the outer ones, which allowed this request but were charged for it.
+// it, or let it wait, if nobody else uses its tokens: 0 if it was allowed, Never if it never will be. With
+// stacked limiters that includes the outer ones, which allowed this request but were charged for it.
 func (d *Decision) RetryAfter() time.Duration {
 	if d.Allowed {
 		return 0
@@ -92,13 +101,14 @@ func (r *Result) next() time.Duration {
 	if !r.Allowed {
 		return r.RetryAfter
 	}
-	// The bucket is full after ResetAfter, and was able to pay while less than Cost was missing.
+	// The bucket is full after ResetAfter, and was able to pay while less than Cost was missing. By what the
+	// request may wait, it can come sooner.
 	limit, err := r.Limit.compile()
 	if err != nil || r.Cost <= 0 {
 		return 0
 	}
 	spare := (limit.Capacity - r.Cost*limit.Unit) / limit.Refill
-	return max(0, r.ResetAfter-time.Duration(spare)*time.Microsecond)
+	return max(0, r.ResetAfter-time.Duration(spare)*time.Microsecond-time.Duration(r.maxWait)*time.Millisecond)
 }
 
 // Denied returns the names of the policies that denied the request.

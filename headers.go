@@ -16,6 +16,7 @@ type HeaderFunc func(h http.Header, d *Decision)
 //	X-RateLimit-Limit      the burst: how many requests can be made at once
 //	X-RateLimit-Remaining  how many can be made now
 //	X-RateLimit-Reset      when that is the burst again, in seconds of Unix time, rounded up
+//	X-RateLimit-Waited     how long the request waited for its turn, in seconds: only if it did
 func XRateLimit(h http.Header, d *Decision) {
 	r := d.Tightest()
 	if r == nil {
@@ -36,6 +37,7 @@ func XRateLimit(h http.Header, d *Decision) {
 	h["X-Ratelimit-Limit"] = d.values[0:1:1]
 	h["X-Ratelimit-Remaining"] = d.values[1:2:2]
 	h["X-Ratelimit-Reset"] = d.values[2:3:3]
+	setWaited(h, d)
 }
 
 // NoHeaders writes nothing: for APIs that do not tell their limits. A denial still has Retry-After.
@@ -49,6 +51,13 @@ func setDenied(h http.Header, d *Decision) {
 		h.Set("Retry-After", strconv.FormatInt(seconds(after), 10))
 	}
 	h.Set("Cache-Control", "no-store")
+}
+
+// setWaited writes how long a request waited, if it did: for each HeaderFunc of ours that tells limits.
+func setWaited(h http.Header, d *Decision) {
+	if d.Waited > 0 {
+		h.Set("X-RateLimit-Waited", strconv.FormatFloat(d.Waited.Seconds(), 'f', 3, 64))
+	}
 }
 
 // seconds returns d in whole seconds, rounded up, and at least 1: some clients retry a 0 at once.

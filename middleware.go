@@ -32,8 +32,8 @@ type Config struct {
 	Deny http.Handler
 
 	// Error answers requests that are refused for another reason: errors.Is(err, ErrNoKey) for want of a
-	// key, otherwise the store failed and a policy says FailClosed. Default: 403 or 503, as problem+json
-	// without a word of err.
+	// key, otherwise the store failed and a policy says FailClosed, or a deadline of the server's own ended
+	// while the request waited for its turn. Default: 403 or 503, as problem+json without a word of err.
 	Error func(w http.ResponseWriter, r *http.Request, err error)
 
 	// Skip, if set, exempts requests from Handler and Limit, health checks for example.
@@ -42,6 +42,12 @@ type Config struct {
 	// Timeout bounds each call of the Store, by its context, which a redisstore obeys whatever the Redis
 	// client's own timeouts are. What is not decided by then is a failure of the store. Default 100 ms.
 	Timeout time.Duration
+
+	// MaxWaiting bounds how many requests, and calls of Limiter.Wait, wait for their turns at once in this
+	// Limiter, each of which holds a goroutine and, if it is a request, a connection: about 20 KB. Those that
+	// the Store is asked about count, too, if they might have to wait. Beyond it nothing is reserved, as if
+	// Policy.MaxWait were 0. Default 1024.
+	MaxWaiting int
 
 	// Observe, if set, is told of each decision, before the request goes on. It must not block. The
 	// context is the request's, or that of Take and its kin.
@@ -63,6 +69,7 @@ type Limiter struct {
 	refuse   func(http.ResponseWriter, *http.Request, error)
 	skip     func(*http.Request) bool
 	timeout  time.Duration
+	waiting  slots
 	observe  func(context.Context, *Event)
 	failures failureLog
 	own      *memstore.Store // nil: the store is the caller's
@@ -73,6 +80,9 @@ func New(cfg Config) (*Limiter, error) {
 	policies, err := compile("Policies", cfg.Policies, true)
 	if cfg.Timeout < 0 {
 		err = errors.Join(err, fmt.Errorf("Timeout %v: must not be negative", cfg.Timeout))
+	}
+	if cfg.MaxWaiting < 0 {
+		err = errors.Join(err, fmt.Errorf("MaxWaiting %d: must be positive, or 0 for %d", cfg.MaxWaiting, defaultMaxWaiting))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ratelimit: New: %w", err)
@@ -85,6 +95,7 @@ func New(cfg Config) (*Limiter, error) {
 		refuse:   cfg.Error,
 		skip:     cfg.Skip,
 		timeout:  cmp.Or(cfg.Timeout, defaultTimeout),
+		waiting:  slots{max: int64(cmp.Or(cfg.MaxWaiting, defaultMaxWaiting))},
 		observe:  cfg.Observe,
 		failures: failureLog{logger: cfg.Logger},
 	}
@@ -158,7 +169,7 @@ func (l *Limiter) wrap(policies []*policy, next http.Handler) http.Handler {
 			return
 		}
 		x := newExchange(r.Context(), l.timeout)
-		err := l.decide(x, r, policies)
+		err := l.decide(x, r, policies, true)
 		d := &x.decision
 		decided := len(d.Results) > 0
 		if decided {

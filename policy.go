@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -35,6 +36,29 @@ type Policy struct {
 	// Cost, if set, is how many tokens a request takes; default 1. A cost of 0 is always allowed. One
 	// above the burst never is, nor is a negative one: a request must not refund itself.
 	Cost func(*http.Request) int64
+
+	// MaxWait, if above 0, lets requests wait for tokens that are still to come, up to that long, instead of
+	// refusing them. Each reserves its tokens as it comes, and so all replicas together let them go on in the
+	// order in which they came. With PerSecond(2), which has a burst of 2, and a MaxWait of 3 seconds, of
+	// nine requests at once two go on at once, the third after half a second, the next half a second later
+	// and so on, the eighth after 3 seconds; the ninth would have to wait for 3.5, so it is refused at once,
+	// with a Retry-After of 1. It counts in whole microseconds. Default 0: requests are refused.
+	//
+	// Under several policies a request waits until all its tokens have come. It is refused at once if its
+	// context has a deadline before that, or if Config.MaxWaiting wait already, or if its cost is above the
+	// burst: then it would wait for ever. A Shadow reserves as if it were enforced, which tells in State.Wait
+	// who would wait and for how long, but nobody waits for it.
+	//
+	// If the client goes away while its request waits, its tokens are given back, and the request is
+	// answered 499 for the logs. Those behind it keep their turns, none of which becomes later. Whoever comes
+	// next may get a turn in place of one that was given back, and so before others who wait already, but not
+	// before the first of those given back (if it costs less, by the time of the difference). In Redis,
+	// replicas may refuse for up to a second before they know of what another has given back. Tokens that a
+	// stand-in of the store reserved are not given back.
+	//
+	// net/http notices that a client went away when its request's body has been read, or has none. A waiting
+	// request counts against http.Server.WriteTimeout, which must be longer than MaxWait.
+	MaxWait time.Duration
 
 	// Optional lets requests through for which Key finds none. Other policies still apply to them.
 	Optional bool
@@ -84,6 +108,9 @@ func compile(field string, policies []Policy, needKey bool) ([]*policy, error) {
 		}
 		if p.Key == nil && needKey {
 			fault("Key: must be set, to RemoteIP() for example")
+		}
+		if p.MaxWait < 0 {
+			fault("MaxWait %v: must not be negative", p.MaxWait)
 		}
 		compiled[i] = &policy{Policy: p}
 		switch {

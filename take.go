@@ -15,6 +15,10 @@ import (
 // tells. Skip and preflights are not its business. The policies are checked anew at each call, which Limit
 // does once.
 //
+// Check does not wait. Under a policy with MaxWait it may reserve tokens that are still to come: where the
+// decision is Allowed, wait for the longest State.Wait of its Results that are no Shadow, or give them back
+// by Refund.
+//
 // An error says why nothing could be decided, or not about every policy: it wraps ErrNoKey, it is that of
 // the Store, of a KeyFunc or of r's context, or it names what is wrong with a policy. Decision.Allowed is
 // then what Handler would do.
@@ -30,7 +34,7 @@ func (l *Limiter) Check(r *http.Request, policies ...Policy) (Decision, error) {
 		return Decision{}, errors.New("ratelimit: Check: no policies, and Config.Policies is empty")
 	}
 	x := newExchange(r.Context(), l.timeout)
-	err := l.decide(x, r, compiled)
+	err := l.decide(x, r, compiled, false)
 	return x.decision, err
 }
 
@@ -38,19 +42,22 @@ func (l *Limiter) Check(r *http.Request, policies ...Policy) (Decision, error) {
 // protocol. key is what a KeyFunc would return, "member:5" for example. p needs a Name and a Limit; its
 // functions are not called. A cost of 0 is always allowed; it must not be negative.
 //
+// Take does not wait, as Wait does. If p has a MaxWait, it may reserve tokens that are still to come, also
+// after ctx's deadline: Result.Wait says when the work may be done. Refund gives them back.
+//
 // An error is that of the Store or of ctx, or says what is wrong with the arguments. Result.Allowed is then
 // false, unless the Store failed and p does not say FailClosed.
 func (l *Limiter) Take(ctx context.Context, p Policy, key string, cost int64) (Result, error) {
 	if cost < 0 {
 		return Result{}, fmt.Errorf("ratelimit: Take: cost %d: must be 0 or more; see Refund", cost)
 	}
-	return l.charge(ctx, "Take", p, key, cost)
+	return l.charge(ctx, "Take", p, key, cost, false)
 }
 
 // Peek returns the state of key's bucket of p and takes nothing. It is always Allowed, and never to be
 // retried: look at Remaining and ResetAfter. Arguments and errors are as for Take.
 func (l *Limiter) Peek(ctx context.Context, p Policy, key string) (Result, error) {
-	return l.charge(ctx, "Peek", p, key, 0)
+	return l.charge(ctx, "Peek", p, key, 0, false)
 }
 
 // Refund gives n tokens back to key's bucket of p, at most to full: for work that was charged and not done.
@@ -59,16 +66,16 @@ func (l *Limiter) Refund(ctx context.Context, p Policy, key string, n int64) (Re
 	if n <= 0 {
 		return Result{}, fmt.Errorf("ratelimit: Refund: n %d: must be above 0", n)
 	}
-	return l.charge(ctx, "Refund", p, key, -n)
+	return l.charge(ctx, "Refund", p, key, -n, false)
 }
 
 // Reset fills key's bucket of p, for a member who was locked out in error. Arguments and errors are as for
 // Take.
 func (l *Limiter) Reset(ctx context.Context, p Policy, key string) (Result, error) {
-	return l.charge(ctx, "Reset", p, key, math.MinInt64)
+	return l.charge(ctx, "Reset", p, key, math.MinInt64, false)
 }
 
-func (l *Limiter) charge(ctx context.Context, name string, p Policy, key string, cost int64) (Result, error) {
+func (l *Limiter) charge(ctx context.Context, name string, p Policy, key string, cost int64, waits bool) (Result, error) {
 	compiled, err := compile("policy", []Policy{p}, false)
 	if key == "" {
 		err = errors.Join(err, errors.New("key: must not be empty"))
@@ -79,17 +86,22 @@ func (l *Limiter) charge(ctx context.Context, name string, p Policy, key string,
 	if p.Limit == Unlimited {
 		return Result{Policy: p.Name, Key: key, Limit: p.Limit, Cost: cost, State: store.State{Allowed: true, Remaining: math.MaxInt64}}, nil
 	}
+	decide, maxWait := (*Limiter).take, p.MaxWait
+	if waits {
+		decide, maxWait = (*Limiter).takeInTurn, patience(ctx, p.MaxWait)
+	}
 	c := calls.Get().(*call)
 	defer c.release()
 	c.add(compiled[0], p.Limit, store.Charge{
-		Policy: p.Name,
-		Key:    key,
-		Limit:  compiled[0].limit,
-		Cost:   cost,
-		Shadow: p.Shadow,
+		Policy:  p.Name,
+		Key:     key,
+		Limit:   compiled[0].limit,
+		Cost:    cost,
+		MaxWait: maxWait,
+		Shadow:  p.Shadow,
 	})
 	x := newExchange(ctx, l.timeout)
-	if err := l.take(x, c, nil, l.start()); err != nil {
+	if err := decide(l, x, c, nil, l.start()); err != nil {
 		return Result{Policy: p.Name, Key: key, Limit: p.Limit, Cost: cost, Shadow: p.Shadow, State: store.State{Allowed: x.decision.Allowed}}, err
 	}
 	return x.decision.Results[len(x.decision.Results)-1], nil

@@ -1,0 +1,181 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// Wait is Take for workers that would rather wait than be refused: it reserves cost tokens of key's bucket
+// of p and returns when they have come. Calls, and requests under the same policy, get their turns as
+// p.MaxWait says, in the order in which the Store was asked.
+//
+// It waits for up to p.MaxWait, or if that is 0 for as long as ctx has until its deadline, which may be
+// forever. Where that is too short it takes nothing and returns at once: Result.Allowed is then false, and
+// RetryAfter says when to call again. The same is true where Config.MaxWaiting wait already. A cost above
+// the burst never comes, and a Shadow is not waited for.
+//
+// If ctx ends first, the tokens are given back, Result.Allowed is false and the error wraps that of ctx; it
+// then returns within Config.Timeout. Other errors are as for Take, and so is Result.Allowed.
+func (l *Limiter) Wait(ctx context.Context, p Policy, key string, cost int64) (Result, error) {
+	if cost < 0 {
+		return Result{}, fmt.Errorf("ratelimit: Wait: cost %d: must be 0 or more; see Refund", cost)
+	}
+	if p.MaxWait == 0 {
+		p.MaxWait = math.MaxInt64
+	}
+	return l.charge(ctx, "Wait", p, key, cost, true)
+}
+
+const defaultMaxWaiting = 1024
+
+// slots are places to wait in.
+type slots struct {
+	max   int64
+	taken atomic.Int64
+}
+
+// take takes a slot if one is free. It never counts beyond max, or for a moment nobody would find the slot
+// that somebody frees.
+func (s *slots) take() bool {
+	for {
+		n := s.taken.Load()
+		if n >= s.max {
+			return false
+		}
+		if s.taken.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (s *slots) free() { s.taken.Add(-1) }
+
+// takeInTurn is take for a caller that waits for the tokens that c reserves. It takes a slot before the
+// Store is asked: once that has answered, it is too late to be refused.
+func (l *Limiter) takeInTurn(x *exchange, c *call, leftOut error, start time.Time) error {
+	if !c.mayWait() {
+		return l.take(x, c, leftOut, start)
+	}
+	c.waits = true
+	if l.waiting.take() {
+		defer l.waiting.free()
+	} else {
+		c.refuseToWait()
+	}
+	return l.take(x, c, leftOut, start)
+}
+
+// mayWait reports whether a policy of c lets it wait.
+func (c *call) mayWait() bool {
+	for i := range c.asked {
+		if p := c.asked[i].policy; p.MaxWait > 0 && !p.Shadow {
+			return true
+		}
+	}
+	return false
+}
+
+// refuseToWait makes c one that is allowed at once or not at all. Shadows measure what they did before.
+func (c *call) refuseToWait() {
+	for i := range c.charges {
+		if !c.charges[i].Shadow {
+			c.charges[i].MaxWait = 0
+		}
+	}
+}
+
+// patience returns how much of maxWait there is time for until ctx's deadline. What is left until then is
+// cut to milliseconds, or no two charges would be alike, and a Store could not merge them.
+func patience(ctx context.Context, maxWait time.Duration) time.Duration {
+	if maxWait == 0 {
+		return 0
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		if left := time.Until(deadline); left < maxWait {
+			return max(0, left.Truncate(time.Millisecond))
+		}
+	}
+	return maxWait
+}
+
+// wait returns how long it is until all tokens have come that c has reserved.
+func (c *call) wait() (longest time.Duration) {
+	for i := range c.charges {
+		if !c.charges[i].Shadow {
+			longest = max(longest, c.states[i].Wait)
+		}
+	}
+	return longest
+}
+
+// await waits for the tokens that c has reserved, and returns how long it did. If x ends first, they are
+// given back.
+func (l *Limiter) await(x *exchange, c *call) (time.Duration, error) {
+	waited, err := sleep(x, c.wait())
+	if err != nil {
+		l.giveBack(x, c)
+	}
+	return waited, err
+}
+
+func sleep(ctx context.Context, d time.Duration) (time.Duration, error) {
+	if err := ctx.Err(); err != nil || d == 0 {
+		return 0, err
+	}
+	begin := time.Now()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return time.Since(begin), nil
+	case <-ctx.Done():
+		return time.Since(begin), ctx.Err()
+	}
+}
+
+// giveBack refunds what c was charged. What a stand-in charged is lost: if the Store has come back since,
+// it would be given tokens that it never took.
+func (l *Limiter) giveBack(x *exchange, c *call) {
+	back := c.charges[:0]
+	for i := range c.charges {
+		if charge, s := c.charges[i], &c.states[i]; charge.Cost > 0 && s.Allowed && !s.Degraded {
+			charge.Cost, charge.MaxWait = -charge.Cost, 0
+			back = append(back, charge)
+		}
+	}
+	if len(back) == 0 {
+		return
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(x.Context), l.timeout)
+	defer stop()
+	clear(c.states)
+	if _, err := l.store.Take(ctx, back, c.states[:len(back)]); err != nil {
+		l.failures.log(x, fmt.Errorf("the tokens of one that did not wait for its turn are lost: %w", err), false)
+	}
+}
+
+// elapse makes a decision one of now, after its request has waited.
+func (d *Decision) elapse(waited time.Duration) {
+	d.At = time.Now()
+	d.Waited += waited
+	for i := range d.Results {
+		d.Results[i].ResetAfter = max(0, d.Results[i].ResetAfter-waited)
+	}
+}
+
+// leave concludes a decision whose request ended while it waited: it is refused, whatever the policies say
+// of failures, because its turn has not come.
+func (l *Limiter) leave(x *exchange, results []Result, waited time.Duration, err error, start time.Time) error {
+	d := &x.decision
+	d.Allowed, d.At, d.Results = false, time.Now(), nil
+	if !errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("its own deadline ended before its turn: %w", err)
+		l.failures.log(x, err, false)
+	}
+	l.report(x, results, waited, err, start)
+	return err
+}

@@ -1,0 +1,810 @@
+package ratelimit_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+// A recorder is a memory store that keeps what it was asked for, and fails if it is told to.
+type recorder struct {
+	store.Store
+
+	mu    sync.Mutex
+	calls [][]store.Charge
+	fault func(charges []store.Charge) error // nil: none
+}
+
+func (r *recorder) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	r.mu.Lock()
+	r.calls = append(r.calls, slices.Clone(charges))
+	fault := r.fault
+	r.mu.Unlock()
+	if fault != nil {
+		if err := fault(charges); err != nil {
+			return false, err
+		}
+	}
+	return r.Store.Take(ctx, charges, states)
+}
+
+// refunds returns the calls that gave back.
+func (r *recorder) refunds() (calls [][]store.Charge) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, charges := range r.calls {
+		if charges[0].Cost < 0 {
+			calls = append(calls, charges)
+		}
+	}
+	return calls
+}
+
+// A queue is a limiter in a bubble, what it was asked for, and what it told of that.
+type queue struct {
+	*ratelimit.Limiter
+	store *recorder
+	log   bytes.Buffer
+
+	mu     sync.Mutex
+	events []*ratelimit.Event
+}
+
+// inBubble runs a test in which time passes only while all wait.
+func inBubble(t *testing.T, cfg ratelimit.Config, test func(t *testing.T, q *queue)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New(memstore.Config{})
+		defer s.Close()
+		q := &queue{store: &recorder{Store: s}}
+		if cfg.Store == nil {
+			cfg.Store = q.store
+		}
+		cfg.Logger = slog.New(slog.NewTextHandler(&q.log, nil))
+		cfg.Observe = func(_ context.Context, e *ratelimit.Event) {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.events = append(q.events, e)
+		}
+		q.Limiter = newLimiter(t, cfg)
+		test(t, q)
+	})
+}
+
+// last returns the event that came last.
+func (q *queue) last() *ratelimit.Event {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.events[len(q.events)-1]
+}
+
+// decisions returns how many were told of.
+func (q *queue) decisions() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.events)
+}
+
+// resetAfter returns how long until the bucket of an address is full: a debt can be seen in it.
+func (q *queue) resetAfter(t *testing.T, p ratelimit.Policy) time.Duration {
+	t.Helper()
+	r, err := q.Peek(t.Context(), p, "ip:192.0.2.1")
+	if err != nil {
+		t.Error(err)
+	}
+	return r.ResetAfter
+}
+
+// An arrival is a request that came, and perhaps waits.
+type arrival struct {
+	*httptest.ResponseRecorder
+	leave func()
+	done  chan struct{}
+	took  time.Duration
+}
+
+// arrive sends a request in a bubble. When it returns, that waits or was answered.
+func arrive(h http.Handler, ctx context.Context) *arrival {
+	a := &arrival{ResponseRecorder: httptest.NewRecorder(), done: make(chan struct{})}
+	ctx, a.leave = context.WithCancel(ctx)
+	begin := time.Now()
+	go func() {
+		defer close(a.done)
+		defer a.leave()
+		h.ServeHTTP(a, httptest.NewRequest("GET", "/", nil).WithContext(ctx))
+		a.took = time.Since(begin)
+	}()
+	synctest.Wait()
+	return a
+}
+
+// answered reports whether a does not wait any more.
+func (a *arrival) answered() bool {
+	select {
+	case <-a.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// want waits for the answer and compares it.
+func (a *arrival) want(t *testing.T, status int, took time.Duration) {
+	t.Helper()
+	<-a.done
+	if a.Code != status || a.took != took {
+		t.Errorf("%d after %v, want %d after %v", a.Code, a.took, status, took)
+	}
+}
+
+func waiting(p ratelimit.Policy, maxWait time.Duration) ratelimit.Policy {
+	p.MaxWait = maxWait
+	return p
+}
+
+// The example of Policy.MaxWait.
+func TestRequestsWaitForTheirTurnsInOrderOfArrival(t *testing.T) {
+	p := waiting(perIP("api", ratelimit.PerSecond(2)), 3*time.Second)
+	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		h := q.Limit(p)(okHandler)
+		var came []*arrival
+		for range 9 {
+			came = append(came, arrive(h, t.Context()))
+		}
+		ninth := came[8]
+		ninth.want(t, 429, 0)
+		if got := ninth.Header().Get("Retry-After"); got != "1" {
+			t.Errorf("Retry-After is %q, want 1", got)
+		}
+		retryAfter := q.last().Results[0].RetryAfter
+		if retryAfter != 500*time.Millisecond {
+			t.Errorf("RetryAfter is %v, want 500ms", retryAfter)
+		}
+		time.Sleep(retryAfter)
+		again := arrive(h, t.Context())
+		for i, a := range came[:8] {
+			a.want(t, 200, max(0, time.Duration(i-1)*500*time.Millisecond))
+		}
+		again.want(t, 200, 3*time.Second)
+	})
+}
+
+func TestAResponseAndItsEventSayHowLongItWaited(t *testing.T) {
+	p := waiting(perIP("api", ratelimit.Every(1500*time.Millisecond)), time.Minute)
+	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		begin := time.Now()
+		var decision *ratelimit.Decision
+		h := q.Limit(p)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			decision, _ = ratelimit.FromContext(r.Context())
+		}))
+		first, second := arrive(h, t.Context()), arrive(h, t.Context())
+		if _, told := first.Header()["X-Ratelimit-Waited"]; told || q.last().Waited != 0 {
+			t.Errorf("without a wait: %v, event %+v", first.Header(), q.last())
+		}
+		if n := q.decisions(); n != 1 {
+			t.Errorf("%d events while the second waits, want that of the first", n)
+		}
+		second.want(t, 200, 1500*time.Millisecond)
+		if got := second.Header().Get("X-RateLimit-Waited"); got != "1.500" {
+			t.Errorf("X-RateLimit-Waited is %q, want 1.500", got)
+		}
+		// Both tokens were taken at the beginning, so it is full 3 s after that: 1.5 s after the wait.
+		full := begin.Add(3 * time.Second)
+		if got := second.Header().Get("X-RateLimit-Reset"); got != fmt.Sprint(full.Unix()) {
+			t.Errorf("X-RateLimit-Reset is %q, want %d", got, full.Unix())
+		}
+		if decision.Waited != 1500*time.Millisecond || !decision.At.Add(decision.Results[0].ResetAfter).Equal(full) {
+			t.Errorf("decision %+v, want one that counts from the end of the wait", decision)
+		}
+		if e := q.last(); q.decisions() != 2 || !e.Allowed || e.Waited != 1500*time.Millisecond || e.Took != 0 || e.Results[0].Wait != 1500*time.Millisecond {
+			t.Errorf("%d events, the last %+v", q.decisions(), e)
+		}
+	})
+	inBubble(t, ratelimit.Config{Headers: ratelimit.NoHeaders}, func(t *testing.T, q *queue) {
+		h := q.Limit(p)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		arrive(h, t.Context())
+		a := arrive(h, t.Context())
+		if a.want(t, 200, 1500*time.Millisecond); len(a.Header()) != 0 {
+			t.Errorf("NoHeaders: %v", a.Header())
+		}
+	})
+}
+
+func TestStackedLimitersWaitOneAfterAnother(t *testing.T) {
+	outer := waiting(perIP("outer", ratelimit.Every(2*time.Second)), time.Minute)
+	inner := waiting(perIP("inner", ratelimit.Every(5*time.Second)), time.Minute)
+	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		h := q.Limit(outer)(q.Limit(inner)(okHandler))
+		first, second := arrive(h, t.Context()), arrive(h, t.Context())
+		first.want(t, 200, 0)
+		second.want(t, 200, 5*time.Second) // 2 s at the outer, and what is left of 5 s at the inner
+		if got := second.Header().Get("X-RateLimit-Waited"); got != "5.000" {
+			t.Errorf("X-RateLimit-Waited is %q, want the sum", got)
+		}
+		if e := q.last(); e.Waited != 3*time.Second {
+			t.Errorf("the inner one waited for %v, want 3s", e.Waited)
+		}
+	})
+}
+
+func TestTheLongestWaitCounts(t *testing.T) {
+	long, short := perIP("long", ratelimit.Every(3*time.Second)), perIP("short", ratelimit.Every(time.Second))
+	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		h := q.Limit(waiting(short, time.Minute), waiting(long, time.Minute), perIP("wide", ratelimit.PerHour(100)))(okHandler)
+		arrive(h, t.Context()).want(t, 200, 0)
+		arrive(h, t.Context()).want(t, 200, 3*time.Second)
+	})
+}
+
+// A request that is denied is told when it could come again to wait, not when it would not have to.
+func TestRetryAfterCountsWhatARequestMayWait(t *testing.T) {
+	queued, narrow := waiting(perIP("queued", ratelimit.Every(10*time.Second)), 30*time.Second), perIP("narrow", ratelimit.Every(time.Second).WithBurst(3))
+	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		together, stacked := q.Limit(queued, narrow)(okHandler), q.Limit(queued)(q.Limit(narrow)(okHandler))
+		var came []*arrival
+		for range 3 {
+			came = append(came, arrive(together, t.Context()))
+		}
+		// The next would have to wait for 30 s, which it may: only the narrow one denies it.
+		if a := arrive(together, t.Context()); a.Code != 429 || a.Header().Get("Retry-After") != "1" {
+			t.Errorf("%d, Retry-After %q, want 429 and 1", a.Code, a.Header().Get("Retry-After"))
+		}
+		for _, a := range came {
+			<-a.done
+		}
+
+		time.Sleep(time.Minute)
+		for range 3 {
+			get(q.Limit(narrow)(okHandler))
+		}
+		// The outer one takes the token that it has, and would let the next wait for 10 s.
+		if a := arrive(stacked, t.Context()); a.Code != 429 || a.Header().Get("Retry-After") != "1" {
+			t.Errorf("stacked: %d, Retry-After %q, want 429 and 1", a.Code, a.Header().Get("Retry-After"))
+		}
+	})
+}
+
+func TestAClientThatLeavesGivesItsTokensBack(t *testing.T) {
+	p := waiting(perIP("api", ratelimit.Every(time.Second)), time.Minute)
+	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		var served atomic.Int64
+		h := q.Limit(p)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
+		var came []*arrival // whose turns are at 0, 1 s … 5 s
+		for range 6 {
+			came = append(came, arrive(h, t.Context()))
+		}
+		time.Sleep(500 * time.Millisecond)
+		came[2].leave()
+		came[2].want(t, 499, 500*time.Millisecond)
+		if e := q.last(); e.Allowed || !errors.Is(e.Err, context.Canceled) || e.Waited != 500*time.Millisecond || e.Took != 0 || len(e.Results) != 1 || e.Results[0].Wait != 2*time.Second {
+			t.Errorf("event %+v", e)
+		}
+		if header := came[2].Header(); len(header) != 0 {
+			t.Errorf("header %v", header)
+		}
+		if got := q.resetAfter(t, p); got != 4500*time.Millisecond {
+			t.Errorf("full after %v, want 4.5s: what five have taken", got)
+		}
+
+		// Its turn goes to nobody: whoever comes next gets one beside that of the last.
+		newcomer := arrive(h, t.Context())
+		// But after more have left, one before those who came earlier, which the first of them gave back.
+		for _, a := range came[3:5] {
+			a.leave()
+			a.want(t, 499, 500*time.Millisecond)
+		}
+		overtaking := arrive(h, t.Context()) // gets the turn at 4 s
+		for i, turn := range map[int]time.Duration{0: 0, 1: 1, 5: 5} {
+			came[i].want(t, 200, turn*time.Second)
+		}
+		newcomer.want(t, 200, 4500*time.Millisecond)
+		overtaking.want(t, 200, 3500*time.Millisecond)
+		decisions := q.decisions() - 1 // without that of resetAfter
+		if served.Load() != 5 || decisions != 8 || q.log.Len() != 0 {
+			t.Errorf("%d were served of %d, log %q", served.Load(), decisions, q.log.String())
+		}
+	})
+}
+
+func TestAClientThatLeavesGivesBackToAllPoliciesInOneCall(t *testing.T) {
+	queued, wide := waiting(perIP("queued", ratelimit.Every(time.Second)), time.Minute), perIP("wide", ratelimit.PerHour(100))
+	spent, measured := perIP("spent", ratelimit.Every(time.Hour)), waiting(perIP("measured", ratelimit.Every(time.Hour)), 24*time.Hour)
+	spent.Shadow, measured.Shadow = true, true
+	wide.Cost = func(*http.Request) int64 { return 7 }
+	free := perIP("free", ratelimit.PerHour(1))
+	free.Cost = func(*http.Request) int64 { return 0 }
+	all := []ratelimit.Policy{queued, wide, spent, measured, free}
+	inBubble(t, ratelimit.Config{Policies: all}, func(t *testing.T, q *queue) {
+		h := q.Handler(okHandler)
+		arrive(h, t.Context()).want(t, 200, 0)
+		before := make([]time.Duration, len(all))
+		for i, p := range all {
+			before[i] = q.resetAfter(t, p)
+		}
+		a := arrive(h, t.Context())
+		a.leave()
+		a.want(t, 499, 0)
+		for i, p := range all {
+			if got := q.resetAfter(t, p); got != before[i] {
+				t.Errorf("%s is full after %v, want %v as before", p.Name, got, before[i])
+			}
+		}
+		refunds := q.store.refunds()
+		var names []string
+		for _, charges := range refunds {
+			for _, c := range charges {
+				names = append(names, fmt.Sprint(c.Policy, c.Cost))
+			}
+		}
+		if want := []string{"queued-1", "wide-7", "measured-1"}; len(refunds) != 1 || !slices.Equal(names, want) {
+			t.Errorf("%d calls gave back %v, want %v in one", len(refunds), names, want)
+		}
+	})
+}
+
+// Whether tokens were taken is known only when the Store has answered.
+func TestAClientThatLeavesWhileTheStoreIsAskedGivesItsTokensBack(t *testing.T) {
+	p := waiting(perIP("api", ratelimit.PerMinute(60)), time.Minute)
+	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		q.store.fault = func([]store.Charge) error {
+			time.Sleep(time.Second)
+			return nil
+		}
+		a := arrive(q.Limit(p)(okHandler), t.Context())
+		a.leave()
+		a.want(t, 499, 2*time.Second)
+		q.store.fault = nil
+		if refunds := q.store.refunds(); len(refunds) != 1 || q.resetAfter(t, p) != 0 || q.log.Len() != 0 {
+			t.Errorf("refunds %v, full after %v, log %q", refunds, q.resetAfter(t, p), q.log.String())
+		}
+
+		// One that has left before takes nothing.
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		calls := len(q.store.calls)
+		arrive(q.Limit(p)(okHandler), ctx).want(t, 499, 0)
+		if n := len(q.store.calls); n != calls {
+			t.Errorf("%v was asked for one who had left", q.store.calls[calls:])
+		}
+	})
+}
+
+func TestARefundThatFailsIsLogged(t *testing.T) {
+	p := waiting(perIP("api", ratelimit.Every(time.Second)), time.Minute)
+	inBubble(t, ratelimit.Config{Timeout: 2 * time.Second}, func(t *testing.T, q *queue) {
+		h := q.Limit(p)(okHandler)
+		arrive(h, t.Context())
+		a := arrive(h, t.Context())
+		q.store.fault = func([]store.Charge) error { return errors.New("away") }
+		a.leave()
+		a.want(t, 499, 0)
+		if text := q.log.String(); !strings.Contains(text, "are lost: away") {
+			t.Errorf("the log says %q", text)
+		}
+	})
+	// And it is given up after the timeout.
+	s := &hanging{}
+	inBubble(t, ratelimit.Config{Timeout: 2 * time.Second, Store: s}, func(t *testing.T, q *queue) {
+		a := arrive(q.Limit(p)(okHandler), t.Context())
+		a.leave()
+		a.want(t, 499, 2*time.Second)
+		if text := q.log.String(); !strings.Contains(text, "are lost: "+context.DeadlineExceeded.Error()) {
+			t.Errorf("the log says %q", text)
+		}
+	})
+}
+
+// A hanging Store makes everybody wait for a minute, and does not answer refunds.
+type hanging struct{}
+
+func (*hanging) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	if charges[0].Cost < 0 {
+		<-ctx.Done()
+		return false, ctx.Err()
+	}
+	states[0] = store.State{Allowed: true, Wait: time.Minute}
+	return true, nil
+}
+
+func TestNoMoreThanMaxWaitingWait(t *testing.T) {
+	const most = 10
+	p := waiting(perIP("api", ratelimit.Every(time.Second)), time.Hour)
+	inBubble(t, ratelimit.Config{MaxWaiting: most}, func(t *testing.T, q *queue) {
+		h := q.Limit(p)(okHandler)
+		get(h)
+		came := make([]*arrival, 200)
+		var crowd sync.WaitGroup
+		for i := range came {
+			crowd.Go(func() {
+				came[i] = &arrival{ResponseRecorder: get(h)}
+			})
+		}
+		synctest.Wait()
+		refused := 0
+		for _, a := range came {
+			if a != nil {
+				refused++
+				// As many as wait, and the one that it took itself.
+				if a.Code != 429 {
+					t.Errorf("%d, want those who do not wait to be refused", a.Code)
+				}
+			}
+		}
+		if refused != len(came)-most || q.resetAfter(t, p) != (most+1)*time.Second {
+			t.Errorf("%d were refused, and the bucket is full after %v: want %d waiting", refused, q.resetAfter(t, p), most)
+		}
+		// Without a wait it could be allowed when all who wait have had their turns.
+		if a := arrive(h, t.Context()); a.Code != 429 || a.Header().Get("Retry-After") != "11" {
+			t.Errorf("%d, Retry-After %q, want 429 and 11", a.Code, a.Header().Get("Retry-After"))
+		}
+		// Where there are tokens, nobody needs to.
+		other := q.Limit(waiting(perIP("other", ratelimit.Every(time.Second)), time.Hour))(okHandler)
+		arrive(other, t.Context()).want(t, 200, 0)
+		arrive(other, t.Context()).want(t, 429, 0)
+
+		// A turn makes room for one, and so does one who leaves.
+		time.Sleep(time.Second)
+		synctest.Wait()
+		eleventh := arrive(h, t.Context())
+		arrive(h, t.Context()).want(t, 429, 0)
+		eleventh.leave()
+		eleventh.want(t, 499, 0)
+		arrive(h, t.Context()).want(t, 200, 10*time.Second)
+		crowd.Wait()
+	})
+}
+
+func TestARequestThatWouldEndBeforeItsTurnIsRefusedAtOnce(t *testing.T) {
+	p := waiting(perIP("api", ratelimit.Every(2*time.Second)), time.Minute)
+	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		h := q.Limit(p)(okHandler)
+		get(h)
+		soon, cancel := context.WithTimeout(t.Context(), 1999*time.Millisecond)
+		defer cancel()
+		a := arrive(h, soon)
+		a.want(t, 429, 0)
+		if q.resetAfter(t, p) != 2*time.Second || a.Header().Get("Retry-After") != "1" {
+			t.Errorf("full after %v, Retry-After %q: want nothing reserved, and 1 for the millisecond", q.resetAfter(t, p), a.Header().Get("Retry-After"))
+		}
+		later, cancel := context.WithTimeout(t.Context(), 2001*time.Millisecond)
+		defer cancel()
+		arrive(h, later).want(t, 200, 2*time.Second)
+	})
+}
+
+// unannounced hides that a context has a deadline.
+type unannounced struct{ context.Context }
+
+func (unannounced) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+func TestARequestWhoseDeadlineEndsBeforeItsTurnIsNeverLetThrough(t *testing.T) {
+	p := waiting(perIP("api", ratelimit.Every(2*time.Second)), time.Minute)
+	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		h := q.Limit(p)(okHandler)
+		get(h)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		a := arrive(h, unannounced{ctx})
+		a.want(t, 503, time.Second)
+		if e := q.last(); e.Allowed || !errors.Is(e.Err, context.DeadlineExceeded) || e.Waited != time.Second || q.resetAfter(t, p) != time.Second {
+			t.Errorf("event %+v, full after %v", e, q.resetAfter(t, p))
+		}
+		if a.Header()["X-Ratelimit-Limit"] != nil || !strings.Contains(q.log.String(), "before its turn") {
+			t.Errorf("header %v, log %q", a.Header(), q.log.String())
+		}
+		// Nor is one whose deadline has ended when it comes.
+		arrive(h, unannounced{ctx}).want(t, 503, 0)
+		arrive(h, ctx).want(t, 503, 0)
+	})
+}
+
+func TestAShadowIsNotWaitedFor(t *testing.T) {
+	shadow := waiting(perIP("shadow", ratelimit.Every(time.Second)), 2*time.Second)
+	shadow.Shadow = true
+	inBubble(t, ratelimit.Config{MaxWaiting: 1}, func(t *testing.T, q *queue) {
+		alone := q.Limit(shadow)(okHandler)
+		var waits []time.Duration
+		var allowed []bool
+		for range 4 {
+			arrive(alone, t.Context()).want(t, 200, 0)
+			waits = append(waits, q.last().Results[0].Wait)
+			allowed = append(allowed, q.last().Results[0].Allowed)
+		}
+		if !slices.Equal(waits, []time.Duration{0, time.Second, 2 * time.Second, 0}) || !slices.Equal(allowed, []bool{true, true, true, false}) {
+			t.Errorf("the shadow would have let wait %v and allowed %v", waits, allowed)
+		}
+
+		// Beside one that is waited for, it measures the same, whether there is a slot or not.
+		queued := waiting(perIP("queued", ratelimit.Every(time.Minute)), time.Hour)
+		time.Sleep(time.Minute)
+		get(q.Limit(queued)(okHandler))
+		both := q.Limit(shadow, queued)(okHandler)
+		arrive(alone, t.Context())
+		a := arrive(both, t.Context())
+		arrive(both, t.Context()).want(t, 429, 0)
+		if e := q.last(); !e.Results[0].Allowed || e.Results[1].Allowed {
+			t.Errorf("results without a slot %+v", e.Results)
+		}
+		a.want(t, 200, time.Minute)
+		if e := q.last(); e.Results[0].Wait != time.Second || e.Waited != time.Minute {
+			t.Errorf("event %+v", e)
+		}
+	})
+}
+
+func TestACostAboveTheBurstIsNotWaitedFor(t *testing.T) {
+	p := waiting(perIP("api", ratelimit.PerSecond(3)), time.Hour)
+	p.Cost = func(*http.Request) int64 { return 4 }
+	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		a := arrive(q.Limit(p)(okHandler), t.Context())
+		if a.want(t, 429, 0); a.Header()["Retry-After"] != nil {
+			t.Errorf("Retry-After %q", a.Header()["Retry-After"])
+		}
+	})
+}
+
+func TestAFailureIsNotWaitedForAndKeepsNoSlot(t *testing.T) {
+	p := waiting(perIP("api", ratelimit.Every(time.Second)), time.Minute)
+	closed := p
+	closed.Name, closed.FailClosed = "closed", true
+	inBubble(t, ratelimit.Config{MaxWaiting: 1}, func(t *testing.T, q *queue) {
+		q.store.fault = func([]store.Charge) error { return errors.New("away") }
+		arrive(q.Limit(p)(okHandler), t.Context()).want(t, 200, 0)
+		arrive(q.Limit(closed)(okHandler), t.Context()).want(t, 503, 0)
+		if refunds := q.store.refunds(); refunds != nil {
+			t.Errorf("what may not have been taken was given back: %v", refunds)
+		}
+		q.store.fault = nil
+		arrive(q.Limit(p)(okHandler), t.Context()).want(t, 200, 0)
+		arrive(q.Limit(p)(okHandler), t.Context()).want(t, 200, time.Second)
+	})
+}
+
+// partly is a Store that is away for some policies, for which a stand-in answers.
+type partly struct {
+	*recorder
+	away string
+}
+
+func (p partly) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	ok, err := p.recorder.Take(ctx, charges, states)
+	for i := range charges {
+		states[i].Degraded = strings.HasPrefix(charges[i].Policy, p.away)
+	}
+	return ok, err
+}
+
+func TestOnAStandInsWordOnlyOpenPoliciesWait(t *testing.T) {
+	open, closed := waiting(perIP("open", ratelimit.Every(time.Second)), time.Minute), waiting(perIP("away", ratelimit.Every(time.Second)), time.Minute)
+	closed.FailClosed = true
+	synctest.Test(t, func(t *testing.T) {
+		s := partly{&recorder{Store: memstore.New(memstore.Config{})}, ""} // away for all
+		defer s.Store.(*memstore.Store).Close()
+		l := newLimiter(t, ratelimit.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
+		arrive(l.Limit(open)(okHandler), t.Context()).want(t, 200, 0)
+		arrive(l.Limit(open)(okHandler), t.Context()).want(t, 200, time.Second)
+		a := arrive(l.Limit(open)(okHandler), t.Context())
+		a.leave()
+		a.want(t, 499, 0)
+		arrive(l.Limit(closed)(okHandler), t.Context()).want(t, 503, 0)
+		arrive(l.Limit(closed)(okHandler), t.Context()).want(t, 503, 0)
+		if refunds := s.refunds(); refunds != nil {
+			t.Errorf("given back to a Store that it was not taken from: %v", refunds)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := partly{&recorder{Store: memstore.New(memstore.Config{})}, "away"}
+		defer s.Store.(*memstore.Store).Close()
+		l := newLimiter(t, ratelimit.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
+		arrive(l.Limit(open, closed)(okHandler), t.Context()).want(t, 503, 0)
+		if refunds := s.refunds(); len(refunds) != 1 || len(refunds[0]) != 1 || refunds[0][0].Policy != "open" {
+			t.Errorf("given back: %v, want what the Store itself has taken", refunds)
+		}
+	})
+}
+
+func TestCheckAndTakeReserveAndDoNotWait(t *testing.T) {
+	p := waiting(perIP("api", ratelimit.Every(time.Second)), 2*time.Second)
+	inBubble(t, ratelimit.Config{MaxWaiting: 1}, func(t *testing.T, q *queue) {
+		begin := time.Now()
+		get(q.Limit(p)(okHandler))
+		d, err := q.Check(httptest.NewRequest("GET", "/", nil), p)
+		if err != nil || !d.Allowed || d.Results[0].Wait != time.Second || d.Waited != 0 {
+			t.Errorf("Check: %+v, %v", d, err)
+		}
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if d, err := q.Check(httptest.NewRequest("GET", "/", nil).WithContext(soon), p); err != nil || d.Allowed {
+			t.Errorf("Check of a request that ends before its turn: %+v, %v", d, err)
+		}
+		r, err := q.Take(soon, p, "ip:192.0.2.1", 1)
+		if err != nil || !r.Allowed || r.Wait != 2*time.Second {
+			t.Errorf("Take: %+v, %v", r, err)
+		}
+		r, err = q.Take(t.Context(), p, "ip:192.0.2.1", 1)
+		if err != nil || r.Allowed || r.RetryAfter != time.Second {
+			t.Errorf("Take beyond MaxWait: %+v, %v", r, err)
+		}
+		if !time.Now().Equal(begin) {
+			t.Errorf("they waited for %v", time.Since(begin))
+		}
+	})
+}
+
+func TestWaitReturnsWhenTheTokensHaveCome(t *testing.T) {
+	p := ratelimit.Policy{Name: "jobs", Limit: ratelimit.PerSecond(1).WithBurst(5)}
+	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		wait := func(ctx context.Context, p ratelimit.Policy, cost int64) (r ratelimit.Result, took time.Duration) {
+			t.Helper()
+			begin := time.Now()
+			r, err := q.Wait(ctx, p, "k", cost)
+			if err != nil || r.Policy != "jobs" || r.Key != "k" || r.Cost != cost {
+				t.Errorf("%+v, error %v", r, err)
+			}
+			return r, time.Since(begin)
+		}
+		if r, took := wait(t.Context(), p, 5); !r.Allowed || took != 0 {
+			t.Errorf("%+v after %v, want it at once", r, took)
+		}
+		if r, took := wait(t.Context(), p, 4); !r.Allowed || took != 4*time.Second || q.last().Waited != took {
+			t.Errorf("%+v after %v, event %+v, want it after 4s", r, took, q.last())
+		}
+		if r, took := wait(t.Context(), p, 0); !r.Allowed || took != 0 {
+			t.Errorf("a cost of 0: %+v after %v", r, took)
+		}
+		if r, took := wait(t.Context(), p, 6); r.Allowed || r.RetryAfter != ratelimit.Never || took != 0 {
+			t.Errorf("a cost above the burst: %+v after %v", r, took)
+		}
+		if r, took := wait(t.Context(), waiting(p, 2*time.Second), 3); r.Allowed || r.RetryAfter != time.Second || took != 0 {
+			t.Errorf("beyond MaxWait: %+v after %v, want it refused for 1s", r, took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if r, took := wait(ctx, p, 3); r.Allowed || r.RetryAfter != time.Second || took != 0 {
+			t.Errorf("beyond the deadline: %+v after %v, want it refused for 1s", r, took)
+		}
+		if r, took := wait(ctx, waiting(p, time.Hour), 2); !r.Allowed || took != 2*time.Second {
+			t.Errorf("by the deadline: %+v after %v, want it after 2s", r, took)
+		}
+		free := p
+		free.Limit = ratelimit.Unlimited
+		if r, took := wait(t.Context(), free, math.MaxInt64); !r.Allowed || took != 0 {
+			t.Errorf("unlimited: %+v after %v", r, took)
+		}
+		shadow := p
+		shadow.Shadow = true
+		if r, took := wait(t.Context(), shadow, 2); !r.Allowed || r.Wait != 2*time.Second || took != 0 {
+			t.Errorf("a shadow: %+v after %v", r, took)
+		}
+	})
+}
+
+func TestWaitWithoutABoundWaitsForAnyTime(t *testing.T) {
+	p := ratelimit.Policy{Name: "jobs", Limit: ratelimit.Every(time.Minute)}
+	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		begin := time.Now()
+		var workers sync.WaitGroup
+		for range 24 {
+			workers.Go(func() {
+				if r, err := q.Wait(t.Context(), p, "k", 1); err != nil || !r.Allowed || time.Since(begin) != r.Wait {
+					t.Errorf("%+v after %v, error %v", r, time.Since(begin), err)
+				}
+			})
+		}
+		workers.Wait()
+		if took := time.Since(begin); took != 23*time.Minute {
+			t.Errorf("the last after %v", took)
+		}
+	})
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	p := ratelimit.Policy{Name: "jobs", Limit: ratelimit.Every(10 * time.Second)}
+	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		if _, err := q.Take(t.Context(), p, "k", 1); err != nil {
+			t.Fatal(err)
+		}
+		for name, c := range map[string]struct {
+			end  func() (context.Context, context.CancelFunc)
+			want error
+		}{
+			"canceled": {func() (context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Second, cancel)
+				return ctx, cancel
+			}, context.Canceled},
+			"over": {func() (context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				return unannounced{ctx}, cancel
+			}, context.DeadlineExceeded},
+		} {
+			ctx, cancel := c.end()
+			before, err := q.Peek(t.Context(), p, "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			r, err := q.Wait(ctx, p, "k", 1)
+			if r.Allowed || !errors.Is(err, c.want) || time.Since(begin) != time.Second {
+				t.Errorf("%s: %+v after %v, error %v", name, r, time.Since(begin), err)
+			}
+			r, err = q.Peek(t.Context(), p, "k")
+			if err != nil || r.ResetAfter != before.ResetAfter-time.Second {
+				t.Errorf("%s: full after %v, before it was %v, error %v", name, r.ResetAfter, before.ResetAfter, err)
+			}
+			// One that has ended before takes nothing and does not wait.
+			begin = time.Now()
+			if r, err := q.Wait(ctx, p, "k", 1); r.Allowed || !errors.Is(err, c.want) || !time.Now().Equal(begin) {
+				t.Errorf("%s before: %+v after %v, error %v", name, r, time.Since(begin), err)
+			}
+			cancel()
+		}
+	})
+}
+
+func TestWaitCountsAgainstMaxWaiting(t *testing.T) {
+	p := ratelimit.Policy{Name: "jobs", Limit: ratelimit.Every(time.Second)}
+	inBubble(t, ratelimit.Config{MaxWaiting: 1}, func(t *testing.T, q *queue) {
+		if _, err := q.Take(t.Context(), p, "k", 1); err != nil {
+			t.Fatal(err)
+		}
+		var waiter sync.WaitGroup
+		waiter.Go(func() {
+			if r, err := q.Wait(t.Context(), p, "k", 1); err != nil || !r.Allowed {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+		synctest.Wait()
+		if r, err := q.Wait(t.Context(), p, "k", 1); err != nil || r.Allowed || r.RetryAfter != 2*time.Second {
+			t.Errorf("the second: %+v, %v, want it refused for 2s", r, err)
+		}
+		waiter.Wait()
+		if r, err := q.Wait(t.Context(), p, "k", 1); err != nil || !r.Allowed {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+func TestWaitRefusesWrongArgumentsAndReportsFailures(t *testing.T) {
+	failure := errors.New("away")
+	l := newLimiter(t, ratelimit.Config{Store: failing(func() error { return failure }), Logger: slog.New(slog.DiscardHandler)})
+	p := ratelimit.Policy{Name: "jobs", Limit: ratelimit.PerMinute(60)}
+	if r, err := l.Wait(t.Context(), p, "k", -1); r.Allowed || err == nil || !strings.Contains(err.Error(), "Wait: cost -1: must") {
+		t.Errorf("%+v, error %v", r, err)
+	}
+	if r, err := l.Wait(t.Context(), waiting(p, -1), "", 1); r.Allowed || err == nil || !strings.Contains(err.Error(), "MaxWait -1ns: must not be negative") || !strings.Contains(err.Error(), "Wait: ") || !strings.Contains(err.Error(), "key") {
+		t.Errorf("%+v, error %v", r, err)
+	}
+	if r, err := l.Wait(t.Context(), p, "k", 1); !r.Allowed || !errors.Is(err, failure) {
+		t.Errorf("open: %+v, %v", r, err)
+	}
+	p.FailClosed = true
+	if r, err := l.Wait(t.Context(), p, "k", 1); r.Allowed || !errors.Is(err, failure) {
+		t.Errorf("closed: %+v, %v", r, err)
+	}
+}
+
+func TestFaultsOfWaiting(t *testing.T) {
+	_, err := ratelimit.New(ratelimit.Config{MaxWaiting: -1, Policies: []ratelimit.Policy{waiting(perIP("api", ratelimit.PerHour(1)), -time.Second)}})
+	for _, want := range []string{"MaxWaiting -1: must be positive, or 0 for 1024", `Policies[0] ("api"): MaxWait -1s: must not be negative`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q in it", err, want)
+		}
+	}
+}
