@@ -27,7 +27,12 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if waitHere() {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // A clock is the time of a test.
 type clock struct {
