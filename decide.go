@@ -4,28 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/deadline"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // An exchange is one request on its way through a limiter. It is the context that the request goes on
 // with, holds the decision about it and the request itself, and is one allocation for all of that.
 type exchange struct {
-	context.Context // of the request as it came
-	decision        Decision
-	one             [1]Result // room for the results of most
-	timeout         time.Duration
-	timer           atomic.Pointer[timer] // see deadline
-	request         http.Request
+	limited  deadline.Context // of the Store's call. Its Parent is that of the request as it came
+	decision Decision
+	one      [1]Result // room for the results of most
+	request  http.Request
 }
 
 func newExchange(ctx context.Context, timeout time.Duration) *exchange {
-	return &exchange{Context: ctx, timeout: timeout}
+	return &exchange{limited: deadline.Context{Parent: ctx, Timeout: timeout}}
 }
 
 // with returns r with x as its context.
@@ -34,11 +33,19 @@ func (x *exchange) with(r *http.Request) *http.Request {
 	return &x.request
 }
 
+func (x *exchange) came() context.Context { return x.limited.Parent }
+
+func (x *exchange) Deadline() (time.Time, bool) { return x.came().Deadline() }
+
+func (x *exchange) Done() <-chan struct{} { return x.came().Done() }
+
+func (x *exchange) Err() error { return x.came().Err() }
+
 func (x *exchange) Value(key any) any {
 	if key == (decisionKey{}) {
 		return &x.decision
 	}
-	return x.Context.Value(key)
+	return x.came().Value(key)
 }
 
 // A call is what a Store is asked about one request, charge by charge.
@@ -122,7 +129,7 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 		return l.fail(x, true, closed, start)
 	}
 	if leftOut != nil {
-		l.failures.log(x, leftOut, true)
+		l.logFailure(x, leftOut, true)
 	}
 	if len(c.charges) == 0 {
 		x.decision.Allowed, x.decision.At = true, time.Now()
@@ -141,27 +148,23 @@ var errDegraded = errors.New("the store is away, and a stand-in answered")
 // take has the store decide about c, into x.decision. leftOut is why other policies could not be asked
 // about, and is returned if the store does not fail.
 func (l *Limiter) take(x *exchange, c *call, leftOut error, start time.Time) error {
-	ok, err := l.ask(x, c)
-	closed := c.waits && x.Err() != nil // or a policy fails closed
-	for i := range c.asked {
-		if c.asked[i].policy.failsClosed() {
-			closed = true
-			if err == nil && c.states[i].Degraded {
-				err = errDegraded
-			}
-		}
+	failsClosed := c.failsClosed()
+	ok, err := l.ask(x, c, failsClosed)
+	if err == nil && failsClosed && c.degraded() {
+		err = errDegraded
 	}
 	if err != nil {
 		if c.waits && ok {
 			l.giveBack(x, c)
 		}
-		return l.fail(x, closed, err, start)
+		left := c.waits && x.Err() != nil
+		return l.fail(x, failsClosed || left, err, start)
 	}
 
 	d := &x.decision
 	d.Allowed, d.At = ok, time.Now()
 	d.Results = x.one[:0]
-	if outer, stacked := FromContext(x.Context); stacked {
+	if outer, stacked := FromContext(x.came()); stacked {
 		d.Results = append(d.Results, outer.Results...)
 		d.Waited = outer.Waited
 	}
@@ -189,19 +192,41 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start time.Time) err
 	return leftOut
 }
 
+// failsClosed reports whether a policy of c refuses the request rather than have a stand-in decide.
+func (c *call) failsClosed() bool {
+	for i := range c.asked {
+		if c.asked[i].policy.failsClosed() {
+			return true
+		}
+	}
+	return false
+}
+
+// degraded reports whether a stand-in answered for a policy that fails closed.
+func (c *call) degraded() bool {
+	for i := range c.asked {
+		if c.states[i].Degraded && c.asked[i].policy.failsClosed() {
+			return true
+		}
+	}
+	return false
+}
+
 // ask puts c to the Store. One that waits stays until it is answered, within the timeout, even if x ends
 // before: only the answer tells what there is to give back.
-func (l *Limiter) ask(x *exchange, c *call) (bool, error) {
+func (l *Limiter) ask(x *exchange, c *call, failsClosed bool) (bool, error) {
+	limited := &x.limited
 	if c.waits {
 		if err := x.Err(); err != nil {
 			return false, err
 		}
-		x = newExchange(context.WithoutCancel(x.Context), l.timeout)
+		limited = &deadline.Context{Parent: context.WithoutCancel(x), Timeout: l.timeout}
 	}
-	deadline := (*deadline)(x)
-	ok, err := l.store.Take(deadline, c.charges, c.states)
-	deadline.end()
-	return ok, err
+	defer limited.End()
+	if failsClosed {
+		return l.store.Take(store.WithoutStandIn(limited), c.charges, c.states)
+	}
+	return l.store.Take(limited, c.charges, c.states)
 }
 
 // fail concludes a decision that could not be made because of err, and returns err. The request is let
@@ -211,14 +236,18 @@ func (l *Limiter) fail(x *exchange, closed bool, err error, start time.Time) err
 	d.At = time.Now()
 	switch {
 	case errors.Is(err, ErrNoKey):
-	case errors.Is(x.Context.Err(), context.Canceled): // not an outage, and nobody is there to let through
-		err = x.Context.Err()
+	case errors.Is(x.Err(), context.Canceled): // not an outage, and nobody is there to let through
+		err = x.Err()
 	default:
 		d.Allowed = !closed
-		l.failures.log(x, err, d.Allowed)
+		l.logFailure(x, err, d.Allowed)
 	}
 	l.report(x, nil, 0, err, start)
 	return err
+}
+
+func (l *Limiter) logFailure(ctx context.Context, err error, allowed bool) {
+	l.failures.Log(ctx, err, slog.Bool("let_through", allowed))
 }
 
 // start returns the time, if somebody wants to know how long the decision took.

@@ -101,6 +101,9 @@ func (r *Result) next() time.Duration {
 	if !r.Allowed {
 		return r.RetryAfter
 	}
+	if r.Degraded {
+		return r.ResetAfter // a stand-in's limit may be a part of Limit
+	}
 	// The bucket is full after ResetAfter, and was able to pay while less than Cost was missing. By what the
 	// request may wait, it can come sooner.
 	limit, err := r.Limit.compile()

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/failurelog"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
@@ -71,7 +72,7 @@ type Limiter struct {
 	timeout  time.Duration
 	waiting  slots
 	observe  func(context.Context, *Event)
-	failures failureLog
+	failures failurelog.Log
 	own      *memstore.Store // nil: the store is the caller's
 }
 
@@ -80,6 +81,10 @@ func New(cfg Config) (*Limiter, error) {
 	policies, err := compile("Policies", cfg.Policies, true)
 	if cfg.Timeout < 0 {
 		err = errors.Join(err, fmt.Errorf("Timeout %v: must not be negative", cfg.Timeout))
+	}
+	timeout := cmp.Or(cfg.Timeout, defaultTimeout)
+	if f, ok := cfg.Store.(*store.FallbackStore); ok && timeout > 0 && timeout < f.Slow() {
+		err = errors.Join(err, fmt.Errorf("Timeout %v: must not be shorter than the FallbackConfig.Slow of Store, %v, or a hung primary would never be given up", timeout, f.Slow()))
 	}
 	if cfg.MaxWaiting < 0 {
 		err = errors.Join(err, fmt.Errorf("MaxWaiting %d: must be positive, or 0 for %d", cfg.MaxWaiting, defaultMaxWaiting))
@@ -94,10 +99,10 @@ func New(cfg Config) (*Limiter, error) {
 		deny:     cfg.Deny,
 		refuse:   cfg.Error,
 		skip:     cfg.Skip,
-		timeout:  cmp.Or(cfg.Timeout, defaultTimeout),
+		timeout:  timeout,
 		waiting:  slots{max: int64(cmp.Or(cfg.MaxWaiting, defaultMaxWaiting))},
 		observe:  cfg.Observe,
-		failures: failureLog{logger: cfg.Logger},
+		failures: failurelog.Log{Logger: cfg.Logger, Message: "ratelimit: decision failed"},
 	}
 	if l.store == nil {
 		l.own = memstore.New(memstore.Config{})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -106,5 +107,47 @@ func TestRedisErrorsAreObservedAndLogged(t *testing.T) {
 				t.Errorf("not in the log: %q", o.log.String())
 			}
 		})
+	}
+}
+
+// A policy that fails closed is not charged for requests that it refuses, nor are those beside it.
+func TestFailClosedIsNotChargedWhereAStandInWouldAnswer(t *testing.T) {
+	primary := new(brokenStore)
+	f := store.Fallback(primary, nil, store.FallbackConfig{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
+	defer f.Close()
+	var o observer
+	l := newLimiter(t, o.watch(ratelimit.Config{Store: f}))
+	closed, beside := perIP("login", ratelimit.PerHour(3)), perIP("beside", ratelimit.PerHour(3))
+	closed.FailClosed = true
+	for range 10 {
+		w := get(l.Limit(beside, closed)(okHandler))
+		if w.Code != 503 || w.Header().Get("Retry-After") == "" || w.Header()["X-Ratelimit-Limit"] != nil {
+			t.Fatalf("%d %v", w.Code, w.Header())
+		}
+	}
+	if !errors.Is(o.last.Err, store.ErrAway) || o.last.Allowed {
+		t.Errorf("event %+v", o.last)
+	}
+	wantStatuses(t, l.Limit(beside)(okHandler), []int{200, 200, 200, 429})
+	if o.last.Err != nil || !o.last.Results[0].Degraded {
+		t.Errorf("event %+v", o.last)
+	}
+}
+
+type brokenStore struct{}
+
+func (*brokenStore) Take(context.Context, []store.Charge, []store.State) (bool, error) {
+	return false, errors.New("broken")
+}
+
+func TestNewRefusesATimeoutInWhichAHungPrimaryIsNotNoticed(t *testing.T) {
+	f := store.Fallback(new(brokenStore), nil, store.FallbackConfig{})
+	defer f.Close()
+	_, err := ratelimit.New(ratelimit.Config{Store: f, Timeout: 49 * time.Millisecond})
+	if err == nil || !strings.Contains(err.Error(), "Timeout 49ms: must not be shorter than the FallbackConfig.Slow of Store, 50ms") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := ratelimit.New(ratelimit.Config{Store: f, Timeout: 50 * time.Millisecond}); err != nil {
+		t.Error(err)
 	}
 }

@@ -150,11 +150,11 @@ func (l *Limiter) giveBack(x *exchange, c *call) {
 	if len(back) == 0 {
 		return
 	}
-	ctx, stop := context.WithTimeout(context.WithoutCancel(x.Context), l.timeout)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(x), l.timeout)
 	defer stop()
 	clear(c.states)
 	if _, err := l.store.Take(ctx, back, c.states[:len(back)]); err != nil {
-		l.failures.log(x, fmt.Errorf("the tokens of one that did not wait for its turn are lost: %w", err), false)
+		l.logFailure(x, fmt.Errorf("the tokens of one that did not wait for its turn are lost: %w", err), false)
 	}
 }
 
@@ -174,7 +174,7 @@ func (l *Limiter) leave(x *exchange, results []Result, waited time.Duration, err
 	d.Allowed, d.At, d.Results = false, time.Now(), nil
 	if !errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("its own deadline ended before its turn: %w", err)
-		l.failures.log(x, err, false)
+		l.logFailure(x, err, false)
 	}
 	l.report(x, results, waited, err, start)
 	return err

@@ -57,3 +57,15 @@ func TestTheTimeCountsFromWhenSomebodyAsks(t *testing.T) {
 		}
 	})
 }
+
+func TestItIsThatOfTheParentIfThatIsSooner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parent, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		d := within(parent, time.Second)
+		defer d.End()
+		if at, _ := d.Deadline(); time.Until(at) != time.Millisecond {
+			t.Errorf("%v away", time.Until(at))
+		}
+	})
+}
