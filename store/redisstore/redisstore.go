@@ -37,13 +37,13 @@ import (
 // A Take ends by its context's deadline whatever the client's timeouts are, if those do not end it sooner,
 // and is never sent again once Redis may have seen it, whatever its retries.
 //
-// Make it with ContextTimeoutEnabled if you can, which lets it obey that deadline by itself. Without, and
-// with a negative ReadTimeout or WriteTimeout, a lone call is sent by a goroutine other than its caller's,
-// which takes some microseconds more. What is sent for a caller without a deadline ends by the client's
-// timeouts only.
+// Make it with Options or ClusterOptions if you can, whose ContextTimeoutEnabled lets it obey that deadline by
+// itself. Without that, and with a negative ReadTimeout or WriteTimeout, a lone call is sent by a goroutine other
+// than its caller's, which takes some microseconds more. What is sent for a caller without a deadline ends by the
+// client's timeouts only. Store.Check says what could be better.
 //
-// A ClusterClient waits between 8 and 512 ms before it follows a redirect of several commands, unless its
-// MinRetryBackoff and MaxRetryBackoff are -1: set them, or calls may run into their deadlines while slots move.
+// A ClusterClient waits some tens of milliseconds before it follows a redirect of several commands, unless its
+// MinRetryBackoff is -1, as in ClusterOptions: calls may run into their deadlines while slots move.
 type Client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }

@@ -1,0 +1,91 @@
+package redisstore
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+)
+
+const (
+	// runs is how many decisions are timed, unless they take so long that fewer will do.
+	runs    = 10
+	maxRuns = time.Second
+
+	// maxRoundTrip leaves room in the 100 ms of a decision for those that take several times as long as most.
+	maxRoundTrip = 20 * time.Millisecond
+
+	// maxScript is about a hundred times what the script takes Redis.
+	maxScript = 5 * time.Millisecond
+)
+
+// script looks whether the script runs, and how long it takes.
+func (i *inspection) script() {
+	if !i.runs("eval", true) || len(i.denied) > 0 || !i.runs("evalsha", false) || len(i.denied) > 0 {
+		return
+	}
+	var bare, whole []time.Duration
+	for begin := time.Now(); len(whole) < runs && (len(whole) < 3 || time.Since(begin) < maxRuns); {
+		before := time.Now()
+		if err := i.ask("hmget", i.key, "tokens").Err(); i.fails("hmget", err) {
+			return
+		}
+		bare = append(bare, time.Since(before))
+		before = time.Now()
+		if !i.runs("evalsha", false) {
+			return
+		}
+		whole = append(whole, time.Since(before))
+	}
+	trip, decision := median(bare), median(whole)
+	if trip > maxRoundTrip {
+		i.findf("A command takes %v there and back, most of the time that a decision has if ratelimit.Config.Timeout is %v: run Redis nearer to this machine, or set Config.Timeout to several times as much.", round(trip), decisionTimeout)
+	}
+	if decision-trip > maxScript {
+		i.findf("The script takes %v longer than another command, where it should be less than 1ms: give Redis a processor of its own, and look for what else keeps it busy with SLOWLOG GET.", round(decision-trip))
+	}
+}
+
+func median(times []time.Duration) time.Duration {
+	slices.Sort(times)
+	return times[len(times)/2]
+}
+
+func round(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
+
+// runs reports whether the script runs, as EVAL or EVALSHA. It charges a bucket that is full again, and whose key
+// expires, after some seconds.
+func (i *inspection) runs(command string, eval bool) bool {
+	err := i.charge(eval)
+	switch {
+	case err == nil:
+		return true
+	case i.full && redis.HasErrorPrefix(err, "OOM"): // which has been noted
+		return false
+	case notPermitted(err) && !strings.Contains(err.Error(), "'"+command):
+		// Something that the script runs: what was not asked for by itself, if nothing else is missing.
+		if len(i.denied) == 0 {
+			i.refuses("hset", err)
+		}
+		return false
+	case redis.HasErrorPrefix(err, "NOSCRIPT") && !eval: // somebody has just flushed the scripts
+		return i.runs("eval", true)
+	default:
+		return !i.fails(command, err)
+	}
+}
+
+// charge makes a decision, as the engine would.
+func (i *inspection) charge(eval bool) error {
+	l, err := bucket.NewLimit(1000, time.Second, 1000)
+	if err != nil {
+		return err
+	}
+	c := &call{items: []item{{name: i.key, term: term{unit: l.Unit, refill: l.Refill, capacity: l.Capacity, need: l.Need(1)}}}}
+	decision := command{entries: []entry{{first: c, last: c, count: 1}}, eval: eval}
+	decision.prepare(i.ctx, i.engine.clock)
+	return i.client.Process(i.ctx, decision.sent)
+}
