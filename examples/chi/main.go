@@ -21,11 +21,10 @@ import (
 func main() {
 	var buckets store.Store // in memory
 	if url := os.Getenv("REDIS_URL"); url != "" {
-		options, err := redis.ParseURL(url)
+		options, err := redisstore.Options(url)
 		if err != nil {
 			log.Fatal(err)
 		}
-		options.ContextTimeoutEnabled = true // see redisstore.Client
 		buckets = redisstore.New(redis.NewClient(options), redisstore.Config{})
 	}
 	secret := os.Getenv("JWT_SECRET")

@@ -56,13 +56,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("-trusted-proxies: %w", err)
 	}
-	client, uses, closeRedis, err := openRedis(ctx, *redisURL)
+	client, uses, closeRedis, err := openRedis(*redisURL)
 	if err != nil {
 		return err
 	}
 	defer closeRedis()
 
-	handler, err := newAPI(redisstore.New(client, redisstore.Config{}), trusted)
+	buckets := redisstore.New(client, redisstore.Config{})
+	handler, err := newAPI(buckets, trusted)
 	if err != nil {
 		return err
 	}
@@ -72,6 +73,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	base := "http://" + reachable(listener.Addr())
 	fmt.Fprintf(out, "Buckets:   %s\n", uses)
+	printFindings(ctx, out, buckets)
 	fmt.Fprintf(out, "Client IP: %s\n", describeTrust(trusted))
 	fmt.Fprintf(out, "Listening: %s\n\nTry:\n", base)
 	for _, line := range []string{

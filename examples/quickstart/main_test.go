@@ -130,6 +130,9 @@ func TestQuickstart(t *testing.T) {
 			if args != nil {
 				uses = "Redis at " + server.Addr() + ", database 3"
 			}
+			if strings.Contains(printed, "Check: ") {
+				t.Errorf("it finds fault with a Redis that has none:\n%s", printed)
+			}
 			for _, want := range []string{uses, "curl -i " + base + "/hello"} {
 				if !strings.Contains(printed, want) {
 					t.Errorf("it does not print %q:\n%s", want, printed)
@@ -173,11 +176,25 @@ func TestTheItemsRouteHasALimitAsAWhole(t *testing.T) {
 
 func TestFailClosedWithoutRedis(t *testing.T) {
 	base, printed := start(t, "-redis", "redis://127.0.0.1:1/0")
-	if !strings.Contains(printed, "does not answer") {
+	said := false
+	for line := range strings.Lines(printed) {
+		if strings.Contains(line, "does not answer") && strings.Contains(line, "all but /login is let through") {
+			said = true
+		}
+	}
+	if !said {
 		t.Errorf("it does not say so:\n%s", printed)
 	}
 	wantStatuses(t, []int{200}, "GET", base+"/hello")
 	wantStatuses(t, []int{503}, "POST", base+"/login")
+}
+
+func TestItPrintsWhatIsWrongWithRedis(t *testing.T) {
+	server := redistest.Start(t, "--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru")
+	_, printed := start(t, "-redis", "redis://"+server.Addr())
+	if !strings.Contains(printed, "Check:     Redis evicts buckets") {
+		t.Errorf("it does not say so:\n%s", printed)
+	}
 }
 
 func TestWrongFlags(t *testing.T) {

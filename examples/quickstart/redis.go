@@ -3,30 +3,40 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"strings"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
 // openRedis returns a client of the Redis at url, or of an embedded one if url is empty, and says which.
-func openRedis(ctx context.Context, url string) (client *redis.Client, uses string, closeAll func(), err error) {
+func openRedis(url string) (client *redis.Client, uses string, closeAll func(), err error) {
 	if url == "" {
 		return embeddedRedis()
 	}
-	options, err := redis.ParseURL(url)
+	options, err := redisstore.Options(url)
 	if err != nil {
-		return nil, "", nil, fmt.Errorf("-redis: must be like redis://host:port/db: %w", err)
+		return nil, "", nil, fmt.Errorf("-redis: %w", err)
 	}
-	options.ContextTimeoutEnabled = true // see redisstore.Client
 	client = redis.NewClient(options)
 	uses = fmt.Sprintf("Redis at %s, database %d", options.Addr, options.DB)
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	if err := client.Ping(ctx).Err(); err != nil {
-		uses += fmt.Sprintf(", which does not answer (%v): all but /login is let through until it does", err)
-	}
 	return client, uses, func() { client.Close() }, nil
+}
+
+// printFindings prints what is wrong with the Redis of buckets.
+func printFindings(ctx context.Context, out io.Writer, buckets *redisstore.Store) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	for _, finding := range buckets.Check(ctx) {
+		if strings.Contains(finding, "does not answer") {
+			finding += " Until it does, all but /login is let through."
+		}
+		fmt.Fprintf(out, "Check:     %s\n", finding)
+	}
 }
 
 func embeddedRedis() (*redis.Client, string, func(), error) {
@@ -34,7 +44,11 @@ func embeddedRedis() (*redis.Client, string, func(), error) {
 	if err != nil {
 		return nil, "", nil, fmt.Errorf("embedded Redis: %w", err)
 	}
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	options, err := redisstore.Options("redis://" + server.Addr())
+	if err != nil {
+		return nil, "", nil, err
+	}
+	client := redis.NewClient(options)
 
 	// A miniredis lets keys expire only when told that time has passed.
 	ticker, done := time.NewTicker(time.Second), make(chan struct{})
