@@ -557,6 +557,7 @@ func TestAFailedCallVoidsALine(t *testing.T) {
 
 // answering is a Store that gives one answer, after some time.
 type answering struct {
+	ok    bool
 	state store.State
 	wait  func()
 }
@@ -568,7 +569,7 @@ func (s *answering) Take(_ context.Context, _ []store.Charge, states []store.Sta
 	for i := range states {
 		states[i] = s.state
 	}
-	return false, nil
+	return s.ok, nil
 }
 
 // Of a bucket that refills 3 credits a microsecond, a State leaves 3 open, and the call took 10 seconds.

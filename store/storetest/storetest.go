@@ -23,14 +23,19 @@ type Open func(t *testing.T, clock func() time.Time) store.Store
 
 // Run runs every rule of the contract as a subtest named by the rule.
 func Run(t *testing.T, open Open) {
+	RunRules(t, open)
+	t.Run("a random sequence of calls is answered as by exact arithmetic", func(t *testing.T) {
+		RunSequence(t, open, 500, 1)
+	})
+}
+
+// RunRules is Run without the random sequence.
+func RunRules(t *testing.T, open Open) {
 	for _, rule := range rules {
 		t.Run(rule.name, func(t *testing.T) {
 			rule.test(newRig(t, open))
 		})
 	}
-	t.Run("a random sequence of calls is answered as by exact arithmetic", func(t *testing.T) {
-		RunSequence(t, open, 500, 1)
-	})
 }
 
 // A rule is a sentence of the contract and its test.

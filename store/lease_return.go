@@ -1,0 +1,163 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// returnTime is how long one round of giving back may take.
+	returnTime = time.Second
+
+	// returnsAtOnce is how many buckets are given back to at once.
+	returnsAtOnce = 16
+)
+
+// settle gives back in a call's own time. What each bucket then holds is what it would without a lease, so
+// that its State is that of the charge whose tokens came back; states are where these go, if they are wanted.
+// If it fails, the tokens are lost: to give them back again might make some.
+func (s *LeaseStore) settle(ctx context.Context, backs []Charge, states []*State) {
+	if len(backs) == 0 {
+		return
+	}
+	answers := make([]State, len(backs))
+	if ok, err := s.store.Take(ctx, backs, answers); !ok || err != nil {
+		return
+	}
+	for i, state := range states {
+		*state = answers[i]
+	}
+}
+
+// yield gives back all that is held of the buckets of a call, before it is put to the store.
+func (s *LeaseStore) yield(ctx context.Context, visits []leaseVisit, charges []Charge, now int64) {
+	var backs []Charge
+	for i := range visits {
+		if v := &visits[i]; v.lot != nil && v.lot.unspent.Load() > 0 {
+			if back := v.slot.retire(v.lot, charges[i].Limit, now); back.Cost < 0 {
+				backs = append(backs, back)
+			}
+		}
+	}
+	s.settle(ctx, backs, nil)
+}
+
+// returnRests gives back what closed lots had left for calls that are refused.
+func (s *LeaseStore) returnRests(ctx context.Context, visits []leaseVisit) {
+	now := s.now()
+	var backs []Charge
+	for i := range visits {
+		if v := &visits[i]; v.rest > 0 {
+			backs = append(backs, v.lot.refund(v.lot.limit, v.rest, now))
+			v.rest = 0
+		}
+	}
+	s.settle(ctx, backs, nil)
+}
+
+// retire closes a lot and returns what is to be given back of it. If that is something, half as much is taken
+// the next time.
+func (slot *leaseSlot) retire(l *lot, limit Limit, now int64) (back Charge) {
+	left := l.close()
+	if left > 0 {
+		back = l.refund(limit, left, now)
+	}
+	next := l.next
+	if back.Cost < 0 {
+		next /= 4 // which is twice as much as l was
+	}
+	slot.lot.CompareAndSwap(l, l.spent(next, now))
+	return back
+}
+
+// collectLater sees to it that lots are given back in time. Without any there is no timer.
+func (s *LeaseStore) collectLater() {
+	if !s.collecting.Load() && s.collecting.CompareAndSwap(false, true) && !s.off.Load() {
+		s.collector.Reset(s.hold / 2)
+	}
+}
+
+// collect gives back the lots that would become older than Hold before it looks again.
+func (s *LeaseStore) collect() {
+	s.round.Lock()
+	defer s.round.Unlock()
+	if s.off.Load() {
+		return
+	}
+	s.collecting.Store(false)
+	backs, more := s.old(s.hold.Microseconds() / 2)
+	if more {
+		defer s.collectLater()
+	}
+	s.giveBack(backs) // those that fail are lost
+}
+
+// old retires the lots that are at least so old, and forgets those that are without tokens for longer than
+// Hold. It reports whether others are left.
+func (s *LeaseStore) old(age int64) (backs []Charge, more bool) {
+	now, hold := s.now(), s.hold.Microseconds()
+	for i := range s.slots {
+		slot := &s.slots[i]
+		l := slot.lot.Load()
+		switch {
+		case l == nil:
+			continue
+		case l.unspent.Load() <= 0:
+			if now-l.received > hold {
+				slot.lot.CompareAndSwap(l, nil)
+				continue
+			}
+		case now-l.sent >= age:
+			if back := slot.retire(l, l.limit, now); back.Cost < 0 {
+				backs = append(backs, back)
+			}
+		}
+		more = true
+	}
+	return backs, more
+}
+
+// giveBack gives tokens back to many buckets, and returns to how many it failed and why.
+func (s *LeaseStore) giveBack(backs []Charge) (failed int64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), returnTime)
+	defer cancel()
+	var next, failures atomic.Int64
+	var first sync.Once
+	var working sync.WaitGroup
+	for range min(returnsAtOnce, len(backs)) {
+		working.Go(func() {
+			state := make([]State, 1)
+			for {
+				n := int(next.Add(1)) - 1
+				if n >= len(backs) {
+					return
+				}
+				if _, e := s.store.Take(ctx, backs[n:n+1], state); e != nil {
+					failures.Add(1)
+					first.Do(func() { err = e })
+				}
+			}
+		})
+	}
+	working.Wait()
+	return failures.Load(), err
+}
+
+// Close gives back all that is held, within about a second, and returns an error if some of that was lost.
+// From then on all calls pass through; the Store that was given to Lease remains open.
+func (s *LeaseStore) Close() error {
+	if s.off.Swap(true) {
+		return nil
+	}
+	s.collector.Stop()
+	s.round.Lock()
+	defer s.round.Unlock()
+	backs, _ := s.old(0)
+	if failed, err := s.giveBack(backs); err != nil {
+		return fmt.Errorf("store: LeaseStore.Close: could not give back the tokens of %d of %d buckets: %w", failed, len(backs), err)
+	}
+	return nil
+}
