@@ -17,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if hammerHere() {
+	if hammerHere() || leaseHere() {
 		return
 	}
 	goleak.VerifyTestMain(m)
