@@ -29,7 +29,7 @@ func oneCaller(ctx context.Context, p plan) (findings, error) {
 		keys[i] = fmt.Sprintf("member:%08d", i)
 	}
 	var callers []*caller
-	for _, l := range redisLimitersIn(uniform1) {
+	for _, l := range redisLimitersIn(uniform1, redisstoreTake) {
 		open, err := l.open(ctx, server, endless)
 		if err != nil {
 			return findings{}, fmt.Errorf("%s: %w", l.name, err)

@@ -33,9 +33,9 @@ type openRedis struct {
 // redisCompetitors are added by their files.
 var redisCompetitors []redisLimiter
 
-// redisLimitersIn returns who takes part in a comparison. We are the first.
-func redisLimitersIn(comparison string) []redisLimiter {
-	limiters := []redisLimiter{redisstoreTake}
+// redisLimitersIn returns who takes part in a comparison with us, who are the first.
+func redisLimitersIn(comparison string, ours redisLimiter) []redisLimiter {
+	limiters := []redisLimiter{ours}
 	for _, l := range redisCompetitors {
 		if slices.Contains(l.in, comparison) {
 			limiters = append(limiters, l)
@@ -54,21 +54,7 @@ var redisstoreTake = redisLimiter{
 		client := server.client()
 		s := redisstore.New(client, redisstore.Config{})
 		return openRedis{
-			take: func() func(context.Context, string) (bool, error) {
-				// Reused, as the middleware does, and like there not on a cache line with another
-				// goroutine's, which would take it away at each call.
-				own := new(struct {
-					_       [128]byte
-					charges [1]store.Charge
-					states  [1]store.State
-					_       [128]byte
-				})
-				own.charges[0] = store.Charge{Policy: "bench", Limit: limit, Cost: 1}
-				return func(ctx context.Context, key string) (bool, error) {
-					own.charges[0].Key = key
-					return s.Take(ctx, own.charges[:], own.states[:])
-				}
-			},
+			take: func() func(context.Context, string) (bool, error) { return storeTake(s, limit) },
 			close: func() {
 				if c, ok := any(s).(io.Closer); ok {
 					c.Close()
@@ -77,6 +63,23 @@ var redisstoreTake = redisLimiter{
 			},
 		}, nil
 	},
+}
+
+// storeTake returns a function that takes a token of a key in s, for one goroutine.
+func storeTake(s store.Store, limit store.Limit) func(context.Context, string) (bool, error) {
+	// Reused, as the middleware does, and like there not on a cache line with another goroutine's, which would
+	// take it away at each call.
+	own := new(struct {
+		_       [128]byte
+		charges [1]store.Charge
+		states  [1]store.State
+		_       [128]byte
+	})
+	own.charges[0] = store.Charge{Policy: "bench", Limit: limit, Cost: 1}
+	return func(ctx context.Context, key string) (bool, error) {
+		own.charges[0].Key = key
+		return s.Take(ctx, own.charges[:], own.states[:])
+	}
 }
 
 // compile returns l as the stores take it.

@@ -53,6 +53,7 @@ type workload struct {
 	limit      ratelimit.Limit
 	allowed    bool // after the first call for each key, which is always allowed
 	bounds     loadBounds
+	ours       *redisLimiter // nil: redisstoreTake
 }
 
 // loadBounds are what we must keep to against the yardstick.
@@ -69,7 +70,7 @@ func (w workload) compare(ctx context.Context, p plan) (findings, error) {
 
 	keys, draws := w.draw()
 	var crowds []*crowd
-	for _, l := range redisLimitersIn(w.name) {
+	for _, l := range redisLimitersIn(w.name, *cmp.Or(w.ours, &redisstoreTake)) {
 		open, err := l.open(ctx, server, w.limit)
 		if err != nil {
 			return findings{}, fmt.Errorf("%s: %w", l.name, err)

@@ -14,7 +14,7 @@ var yardstick = version("redis_rate", "github.com/go-redis/redis_rate/v10")
 func init() {
 	redisCompetitors = append(redisCompetitors, redisLimiter{
 		name: yardstick,
-		in:   append([]string{uniform1}, underLoad...),
+		in:   append([]string{uniform1, leased256}, underLoad...),
 		open: openRedisRate,
 	})
 }
