@@ -31,8 +31,8 @@ func hung(ctx context.Context, _ func() error) error {
 	return ctx.Err()
 }
 
-// lost carries out the call and loses the reply.
-func lost(_ context.Context, take func() error) error {
+// lostReply carries out the call and loses the reply.
+func lostReply(_ context.Context, take func() error) error {
 	_ = take()
 	return errBroken
 }
@@ -559,7 +559,7 @@ func TestCallsWhoseRepliesAreLostAreChargedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDuo(t, store.FallbackConfig{Failures: 3})
 		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, 100*time.Hour, 10), Cost: 1}
-		d.primary.have(lost)
+		d.primary.have(lostReply)
 		for range 5 { // three of which reach the primary
 			d.take(c)
 		}
