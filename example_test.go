@@ -144,6 +144,28 @@ func ExampleLimiter_Take() {
 	// true 30 <nil>
 }
 
+func ExampleLimiter_Wait() {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
+	defer limiter.Close()
+
+	// What a partner's API allows, to all our workers together.
+	partner := ratelimit.Policy{Name: "partner", Limit: ratelimit.PerSecond(100).WithBurst(2)}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for job := range 4 {
+		turn, err := limiter.Wait(ctx, partner, "partner:7", 1)
+		if err != nil || !turn.Allowed {
+			return // there is no turn within the minute
+		}
+		fmt.Println("job", job) // the last two 10 and 20 ms after the first
+	}
+	// Output:
+	// job 0
+	// job 1
+	// job 2
+	// job 3
+}
+
 func ExampleFromContext() {
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(60)}},

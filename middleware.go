@@ -44,10 +44,10 @@ type Config struct {
 	// client's own timeouts are. What is not decided by then is a failure of the store. Default 100 ms.
 	Timeout time.Duration
 
-	// MaxWaiting bounds how many requests, and calls of Limiter.Wait, wait for their turns at once in this
-	// Limiter, each of which holds a goroutine and, if it is a request, a connection: about 20 KB. Those that
-	// the Store is asked about count, too, if they might have to wait. Beyond it nothing is reserved, as if
-	// Policy.MaxWait were 0. Default 1024.
+	// MaxWaiting bounds how many requests and calls of Limiter.Wait wait for their turns at once in this
+	// Limiter. A request that waits holds its connection and goroutine, about 23 KB, and a call of Wait 6 KB.
+	// Those about which the Store is being asked count, too, if they might have to wait. Beyond MaxWaiting
+	// nothing is reserved, as if Policy.MaxWait were 0. Default 1024.
 	MaxWaiting int
 
 	// Observe, if set, is told of each decision, before the request goes on. It must not block. The

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -132,16 +134,6 @@ func arrive(h http.Handler, ctx context.Context) *arrival {
 	}()
 	synctest.Wait()
 	return a
-}
-
-// answered reports whether a does not wait any more.
-func (a *arrival) answered() bool {
-	select {
-	case <-a.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // want waits for the answer and compares it.
@@ -358,10 +350,47 @@ func TestAClientThatLeavesGivesBackToAllPoliciesInOneCall(t *testing.T) {
 	})
 }
 
+func TestADisconnectIsNoticedByAServerWhileTheRequestWaits(t *testing.T) {
+	p := waiting(perIP("api", ratelimit.Every(time.Hour)), 24*time.Hour)
+	asked, events := make(chan struct{}, 3), make(chan *ratelimit.Event, 3)
+	s := memstore.New(memstore.Config{})
+	defer s.Close()
+	l := newLimiter(t, ratelimit.Config{
+		Store: &recorder{Store: s, fault: func([]store.Charge) error {
+			asked <- struct{}{}
+			return nil
+		}},
+		Observe: func(_ context.Context, e *ratelimit.Event) { events <- e },
+	})
+	server := httptest.NewServer(l.Limit(p)(okHandler))
+	defer server.Close()
+	get(l.Limit(p)(okHandler), from("127.0.0.1"))
+	<-asked
+	<-events
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	conn.Close()
+	if left := <-events; left.Allowed || !errors.Is(left.Err, context.Canceled) || len(left.Results) != 1 {
+		t.Fatalf("event %+v", left)
+	}
+	if r, err := l.Peek(t.Context(), p, "ip:127.0.0.1"); err != nil || r.ResetAfter > time.Hour {
+		t.Errorf("full after %v, error %v, want what only one has taken", r.ResetAfter, err)
+	}
+}
+
 // Whether tokens were taken is known only when the Store has answered.
 func TestAClientThatLeavesWhileTheStoreIsAskedGivesItsTokensBack(t *testing.T) {
 	p := waiting(perIP("api", ratelimit.PerMinute(60)), time.Minute)
+	spent := perIP("spent", ratelimit.Every(time.Hour))
 	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		get(q.Limit(spent)(okHandler))
 		q.store.fault = func([]store.Charge) error {
 			time.Sleep(time.Second)
 			return nil
@@ -369,6 +398,10 @@ func TestAClientThatLeavesWhileTheStoreIsAskedGivesItsTokensBack(t *testing.T) {
 		a := arrive(q.Limit(p)(okHandler), t.Context())
 		a.leave()
 		a.want(t, 499, 2*time.Second)
+		// From one that was refused nothing was taken.
+		refused := arrive(q.Limit(p, spent)(okHandler), t.Context())
+		refused.leave()
+		refused.want(t, 429, time.Second)
 		q.store.fault = nil
 		if refunds := q.store.refunds(); len(refunds) != 1 || q.resetAfter(t, p) != 0 || q.log.Len() != 0 {
 			t.Errorf("refunds %v, full after %v, log %q", refunds, q.resetAfter(t, p), q.log.String())
@@ -475,13 +508,19 @@ func TestARequestThatWouldEndBeforeItsTurnIsRefusedAtOnce(t *testing.T) {
 	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
 		h := q.Limit(p)(okHandler)
 		get(h)
-		soon, cancel := context.WithTimeout(t.Context(), 1999*time.Millisecond)
+		soon, cancel := context.WithTimeout(t.Context(), 2*time.Second-time.Microsecond)
 		defer cancel()
 		a := arrive(h, soon)
 		a.want(t, 429, 0)
 		if q.resetAfter(t, p) != 2*time.Second || a.Header().Get("Retry-After") != "1" {
-			t.Errorf("full after %v, Retry-After %q: want nothing reserved, and 1 for the millisecond", q.resetAfter(t, p), a.Header().Get("Retry-After"))
+			t.Errorf("full after %v, Retry-After %q: want nothing reserved, and 1", q.resetAfter(t, p), a.Header().Get("Retry-After"))
 		}
+		// All whose deadlines are in the same millisecond ask the Store the same.
+		q.store.mu.Lock()
+		if asked := q.store.calls[1][0].MaxWait; asked != 1999*time.Millisecond {
+			t.Errorf("the Store was asked for a wait of %v, want whole milliseconds", asked)
+		}
+		q.store.mu.Unlock()
 		later, cancel := context.WithTimeout(t.Context(), 2001*time.Millisecond)
 		defer cancel()
 		arrive(h, later).want(t, 200, 2*time.Second)
@@ -511,6 +550,10 @@ func TestARequestWhoseDeadlineEndsBeforeItsTurnIsNeverLetThrough(t *testing.T) {
 		// Nor is one whose deadline has ended when it comes.
 		arrive(h, unannounced{ctx}).want(t, 503, 0)
 		arrive(h, ctx).want(t, 503, 0)
+		// A shadow has no say in that either.
+		shadow := p
+		shadow.Shadow = true
+		arrive(q.Limit(shadow)(okHandler), ctx).want(t, 200, 0)
 	})
 }
 
@@ -531,7 +574,7 @@ func TestAShadowIsNotWaitedFor(t *testing.T) {
 		}
 
 		// Beside one that is waited for, it measures the same, whether there is a slot or not.
-		queued := waiting(perIP("queued", ratelimit.Every(time.Minute)), time.Hour)
+		queued := waiting(perIP("queued", ratelimit.Every(500*time.Millisecond)), time.Hour)
 		time.Sleep(time.Minute)
 		get(q.Limit(queued)(okHandler))
 		both := q.Limit(shadow, queued)(okHandler)
@@ -541,8 +584,8 @@ func TestAShadowIsNotWaitedFor(t *testing.T) {
 		if e := q.last(); !e.Results[0].Allowed || e.Results[1].Allowed {
 			t.Errorf("results without a slot %+v", e.Results)
 		}
-		a.want(t, 200, time.Minute)
-		if e := q.last(); e.Results[0].Wait != time.Second || e.Waited != time.Minute {
+		a.want(t, 200, 500*time.Millisecond)
+		if e := q.last(); e.Results[0].Wait != time.Second || e.Waited != 500*time.Millisecond {
 			t.Errorf("event %+v", e)
 		}
 	})

@@ -71,7 +71,8 @@ const (
 // is charged for what secondary allowed meanwhile, as far as that has not refilled since, into debt if need
 // be. Other replicas do the same with theirs. So from before an outage to after it, n replicas with Replicas
 // n allow burst + rate × time, and more only by what was answered by secondary before primary was given up, by
-// one token for each replica, by a burst if primary has lost its data, and by what MaxKeys has no room for.
+// one token for each replica, by a burst if primary has lost its data, by what MaxKeys has no room for, and by
+// charges for the outage that primary failed to carry out, which are not repeated because it may have.
 // They allow less by the shares of those that have no use for them.
 //
 // Refunds that secondary is asked for are deducted from what it has allowed; the rest of them is lost when

@@ -56,7 +56,7 @@ func (f *FallbackStore) probe(ctx context.Context) (back bool) {
 	if o == nil {
 		return true // it ended with a panic
 	}
-	if err := f.take(ctx, o.probe); err != nil {
+	if err := f.take(ctx, f.slow, o.probe); err != nil {
 		return false
 	}
 	until := time.Now().Add(settling)
@@ -80,8 +80,8 @@ func (f *FallbackStore) back(o *outage) {
 	}
 }
 
-func (f *FallbackStore) take(ctx context.Context, charges []Charge) error {
-	ctx, cancel := context.WithTimeout(ctx, f.slow)
+func (f *FallbackStore) take(ctx context.Context, timeout time.Duration, charges []Charge) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	_, err := f.primary.Take(ctx, charges, make([]State, len(charges)))
 	return err
@@ -91,7 +91,8 @@ const (
 	// settlers is how many charges for an outage are under way at once.
 	settlers = 64
 
-	// settling is how long they delay the end of the outage. What takes longer is charged after it.
+	// settling is how long they delay the end of the outage, and how long each may take. What takes longer is
+	// charged after it.
 	settling = 250 * time.Millisecond
 )
 
@@ -131,7 +132,7 @@ func (f *FallbackStore) charge(ctx context.Context, s *spending, tokens int64) e
 	burst := c.Limit.Capacity / c.Limit.Unit
 	for ; tokens > 0; tokens -= c.Cost {
 		c.Cost = min(tokens, burst) // more is never allowed
-		if err := f.take(ctx, []Charge{c}); err != nil {
+		if err := f.take(ctx, settling, []Charge{c}); err != nil {
 			f.failures.Log(ctx, fmt.Errorf("charging for an outage: %w", err))
 			return err
 		}

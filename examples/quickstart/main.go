@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -63,7 +64,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	defer closeRedis()
 
 	buckets := redisstore.New(client, redisstore.Config{})
-	handler, err := newAPI(buckets, trusted)
+	meanwhile := store.Fallback(buckets, nil, store.FallbackConfig{}) // limits go on in memory while Redis is away
+	defer meanwhile.Close()
+	handler, err := newAPI(meanwhile, trusted)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func printFindings(ctx context.Context, out io.Writer, buckets *redisstore.Store
 	defer cancel()
 	for _, finding := range buckets.Check(ctx) {
 		if strings.Contains(finding, "does not answer") {
-			finding += " Until it does, all but /login is let through."
+			finding += " Until it does, limits are local, and /login answers 503."
 		}
 		fmt.Fprintf(out, "Check:     %s\n", finding)
 	}
