@@ -9,7 +9,7 @@ STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 
 .PHONY: help
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: run
 run: ## Run the quickstart on an embedded Redis.
@@ -35,6 +35,10 @@ fuzz: ## Run each fuzz target for FUZZTIME, a time or a number of inputs (defaul
 .PHONY: bench
 bench: needs ## Measure against other libraries, side by side, and write docs/benchmarks.md and its chart.
 	cd bench && $(GO) run . -markdown ../docs/benchmarks.md -svg ../docs/benchmarks.svg
+
+.PHONY: outages
+outages: needs ## Show what requests see of a Redis in trouble, and write docs/outages.md.
+	RATELIMIT_REQUIRE_REDIS=1 RATELIMIT_OUTAGES=$(CURDIR)/docs/outages.md $(GO) test -count=1 ./internal/outages
 
 .PHONY: lint
 lint: ## Check formatting, go vet and staticcheck.

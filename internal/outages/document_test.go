@@ -1,0 +1,132 @@
+package outages_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// writeDocument writes a section of docs/outages.md, if RATELIMIT_OUTAGES names that file. The order of the
+// sections is that of their names' first use in it.
+func writeDocument(t *testing.T, name, section string) {
+	path := os.Getenv("RATELIMIT_OUTAGES")
+	if path == "" || t.Failed() {
+		return
+	}
+	begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->\n"
+	old, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, found := strings.Cut(string(old), begin)
+	_, tail, ends := strings.Cut(rest, end)
+	if !found || !ends {
+		t.Fatalf("%s has no place for %s", path, name)
+	}
+	if err := os.WriteFile(path, []byte(head+begin+section+end+tail), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// faultsSection returns what docs/outages.md says of faults.
+func faultsSection(reports []report) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `Real redis-servers, %d ms well, then in trouble for %.1f s (or as
+long as it says), then well again, on %d processors that the servers and the requests share. In front of each, three APIs of %d callers
+that send one request after another, with a limit of %d per second and a burst of %d for each of %d keys, and a Config.Timeout of %v.
+
+## With local limits
+
+The Store is a Fallback with its defaults: what Redis fails to answer by the Timeout is answered from memory, and after five calls that fail, or
+take 50 ms or longer, Redis is not asked until a probe succeeds. No request was answered 5xx, and none took longer than the Timeout and the
+scheduler's share of it. Times are what the whole middleware added to a request: p50 / p99.
+
+| Trouble | Reason | Added before | Added until Redis was given up | Given up after | Added after that (slowest) | Back after the end | Admitted of burst + rate × time |
+|---|---|--:|--:|--:|--:|--:|--:|
+`, well.Milliseconds(), ill.Seconds(), runtime.GOMAXPROCS(0), callers, rate, burst, keys, timeout)
+	for _, r := range reports {
+		given, after := "never", "–"
+		if r.reason != nil {
+			given, after = ms(r.givenUp), fmt.Sprintf("%s (%s)", r.after, ms(r.after.slowest))
+		}
+		lost := ""
+		if r.lost {
+			lost = " (data lost)"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %.2f%s |\n",
+			r.fault, short(r.reason), r.before, r.until, given, after, ms(r.back), float64(r.admitted)/r.ideal, lost)
+	}
+	b.WriteString(`
+More than 1.00 is admitted where Redis has lost its buckets (at most a burst for each key), and by the calls that failed before Redis was given up:
+Redis may have carried them out, so they are not charged to it again.
+
+## By policy
+
+| Trouble | Local limits: the Store is a Fallback | Let through: the default, without one | FailClosed |
+|---|---|---|---|
+`)
+	for _, r := range reports {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.fault, r.local, r.open, r.closed)
+	}
+	b.WriteString(`
+Each cell: the statuses, the rate limit headers, and the added p50 while the trouble lasted. A 503 has Retry-After and a problem+json body of
+type temporary-reduced-capacity; it invents no numbers. A key whose bucket alone is broken fails alone.
+`)
+	return b.String()
+}
+
+func (s span) String() string {
+	if s.requests == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%s / %s", ms(s.p50), ms(s.p99))
+}
+
+func (a answers) String() string {
+	if a.statuses == "" {
+		return "–"
+	}
+	return fmt.Sprintf("%s; %s; %s", a.statuses, a.headers, ms(a.p50))
+}
+
+func ms(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return fmt.Sprintf("%.2f ms", d.Seconds()*1000)
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", d.Seconds()*1000)
+	default:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+}
+
+// short returns the kind of an error, without addresses.
+func short(err error) string {
+	var answer redis.Error
+	var dns *net.DNSError
+	switch {
+	case err == nil:
+		return "–"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no reply in time"
+	case errors.As(err, &dns):
+		return dns.Err
+	case errors.As(err, &answer):
+		word, _, _ := strings.Cut(answer.Error(), " ")
+		return word
+	case strings.Contains(err.Error(), "connection refused"):
+		return "connection refused"
+	case strings.Contains(err.Error(), "EOF"), strings.Contains(err.Error(), "reset by peer"), strings.Contains(err.Error(), "broken pipe"):
+		return "connection closed"
+	default:
+		return "error"
+	}
+}

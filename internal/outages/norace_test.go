@@ -1,0 +1,5 @@
+//go:build !race
+
+package outages_test
+
+const raceEnabled = false
