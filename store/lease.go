@@ -15,7 +15,7 @@ const (
 	defaultFraction = 0.1
 	defaultHold     = 500 * time.Millisecond
 
-	// defaultMaxLots takes 400 KB, and 6 MB when every slot holds a lot.
+	// defaultMaxLots takes 400 KB, and 5 MB when every slot holds a lot.
 	defaultMaxLots = 1 << 14
 )
 
@@ -56,9 +56,9 @@ type LeaseConfig struct {
 // before it. A bucket that s loses or resets, or a limit that changes, is not known here either, for up to
 // Hold.
 //
-// A call may be refused although there are tokens, because other replicas hold them. These are at most
-// Fraction of the burst for each other replica, for at most Hold until they are spent or back. Lost are at
-// most as many for each replica that crashes, and for each call of s that fails.
+// A call may be refused although there are tokens, because other replicas hold them, or a call here that is
+// under way. These are at most Fraction of the burst for each replica, and they are spent or on their way back
+// within Hold. Lost are at most as many for each replica that crashes, and for each call of s that fails.
 //
 // A call that was paid here is told as Remaining and ResetAfter what the bucket in s held after the last
 // lease, refilled since, and what is left of the lease. It is not told what other replicas took since then,

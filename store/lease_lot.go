@@ -112,6 +112,9 @@ func (l *lot) undo(tokens int64) bool {
 // close takes l out of use and returns what was unspent. Who closes it first gets it, and others nothing.
 func (l *lot) close() int64 { return max(0, l.unspent.Swap(closed)) }
 
+// closeEmpty takes l out of use if nothing is unspent, and reports whether it is.
+func (l *lot) closeEmpty() bool { return l.unspent.CompareAndSwap(0, closed) || l.unspent.Load() < 0 }
+
 // refund returns the charge that gives tokens back at now, as far as they are usable. Under another limit than
 // l's it is the new one's store that knows what there is room for.
 func (l *lot) refund(limit Limit, tokens, now int64) Charge {

@@ -106,7 +106,7 @@ func (s *LeaseStore) old(age int64) (backs []Charge, more bool) {
 		case l == nil:
 			continue
 		case l.unspent.Load() <= 0:
-			if now-l.received > hold {
+			if now-l.received > hold && l.closeEmpty() {
 				slot.lot.CompareAndSwap(l, nil)
 				continue
 			}

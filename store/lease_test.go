@@ -472,6 +472,34 @@ func TestATokenIsNotSpentAtATimeWhenTheBucketWouldBeFullWithIt(t *testing.T) {
 	})
 }
 
+// After a call that took 20 ms each way, nothing is known to the microsecond, which is no reason to ask again.
+func TestTimesOfAPaidCallCountFromWhenTheReplyCame(t *testing.T) {
+	leaseTest(t, store.LeaseConfig{}, func(t *testing.T, r *leaseRig) {
+		r.behind.Store = slow{r.behind.Store}
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 3, time.Second, 100), Cost: 1}
+		for range 4 { // the last of them took 4
+			r.take(c)
+		}
+		r.advance(100 * time.Millisecond)
+		now := r.pays(c)
+		// 5 were spent, of which 0.6 came since the first. Of those 0.06 came on the way of the last reply.
+		if least := 4_400_000 / 3 * time.Microsecond; now.Remaining != 95 || now.ResetAfter < least || now.ResetAfter > least+20*time.Millisecond+2*time.Microsecond {
+			t.Errorf("%+v", now)
+		}
+		r.pays(c)
+	})
+}
+
+// slow is a Store that calls and replies take 20 ms to and from.
+type slow struct{ store.Store }
+
+func (s slow) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	time.Sleep(20 * time.Millisecond)
+	ok, err := s.Store.Take(ctx, charges, states)
+	time.Sleep(20 * time.Millisecond)
+	return ok, err
+}
+
 func TestAFailedDrawLosesItsTokens(t *testing.T) {
 	leaseTest(t, store.LeaseConfig{}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")

@@ -1,5 +1,7 @@
 package store
 
+import "math"
+
 // A leaseVisit is a charge on its way through Take.
 type leaseVisit struct {
 	slot *leaseSlot
@@ -25,7 +27,7 @@ func (v *leaseVisit) own(s *LeaseStore, c *Charge, state *State) {
 	case l == nil:
 		v.lot = nil
 	case !l.of(c):
-		if l.unspent.Load() > 0 || l.fresh(now, hold) {
+		if l.fresh(now, hold) || !l.closeEmpty() {
 			v.slot.drawing.Store(false)
 			return
 		}
@@ -66,7 +68,7 @@ func (v *leaseVisit) plan(s *LeaseStore, c *Charge, now int64) (back Charge) {
 		}
 		if left := l.close(); left > 0 {
 			v.rest = l.usable(left, now)
-			if !fresh || v.rest >= c.Cost || l.instant && v.rest < left {
+			if !fresh || v.rest >= c.Cost || l.instant && v.rest < left || c.Cost > c.Limit.Capacity/c.Limit.Unit {
 				v.rest, next = 0, 0
 				back = l.refund(c.Limit, left, now)
 			}
@@ -90,7 +92,8 @@ func (v *leaseVisit) tag(now int64) uint64 { return v.hash&^(1<<32-1) | uint64(u
 // recent reports whether v's bucket was the last of its slot that was charged without a lease, within Hold.
 func (v *leaseVisit) recent(s *LeaseStore, now int64) bool {
 	seen := v.slot.seen.Load()
-	return (seen^v.hash)>>32 == 0 && uint32(now>>10)-uint32(seen) <= uint32(s.hold.Microseconds()>>10)
+	hold := min(s.hold.Microseconds()>>10, math.MaxInt32)
+	return (seen^v.hash)>>32 == 0 && uint32(now>>10)-uint32(seen) <= uint32(hold)
 }
 
 // note remembers that v's bucket was charged without a lease, or that it was short.
