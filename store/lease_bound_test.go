@@ -211,49 +211,66 @@ func TestReplicasThatLeaseKeepToTheLimitInEveryWindow(t *testing.T) {
 	}
 }
 
-// What the comment of Lease says of windows: the 31 tokens that come back were taken before those that the
-// other replica holds, which count as if they were not back.
-func TestWhatComesBackMayBeAdmittedOnTopLater(t *testing.T) {
+// overlap runs a test with a bucket of 250 a second and a burst of 200 that is full by now, and a replica that
+// holds tokens of it all the same: 31 that came back were taken before those that it holds, which count as if
+// they were not back.
+func overlap(t *testing.T, test func(t *testing.T, s, leased store.Store, c store.Charge, took int64)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &far{Store: openMemory(t, nil), latency: time.Millisecond}
 		cfg := store.LeaseConfig{Fraction: 0.5, Hold: time.Second}
 		one, two := store.Lease(s, cfg), openLease(t, s, cfg)
 		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 250, time.Second, 200), Cost: 1}
-		admit := func(s store.Store) int64 {
-			ok, err := s.Take(t.Context(), []store.Charge{c}, make([]store.State, 1))
-			if err != nil {
-				t.Fatal(err)
+		took := int64(0)
+		for _, leased := range []store.Store{one, two} {
+			for range 32 {
+				took += admit(t, leased, c)
 			}
-			if ok {
-				return c.Cost
-			}
-			return 0
-		}
-		begin := time.Now()
-		first := int64(0)
-		for range 32 {
-			first += admit(one)
-		}
-		for range 32 {
-			first += admit(two)
 		}
 		if err := one.Close(); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(400 * time.Millisecond)
-		full := time.Now()
-		c.Cost = 200
-		admitted := admit(s)
-		c.Cost = 1
-		for admit(two) == 1 {
+		test(t, s, two, c, took)
+	})
+}
+
+// admit returns what a call was admitted to take.
+func admit(t *testing.T, s store.Store, c store.Charge) int64 {
+	t.Helper()
+	ok, err := s.Take(t.Context(), []store.Charge{c}, make([]store.State, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ok {
+		return c.Cost
+	}
+	return 0
+}
+
+// What the comment of Lease says of windows.
+func TestWhatComesBackMayBeAdmittedOnTopLater(t *testing.T) {
+	overlap(t, func(t *testing.T, s, leased store.Store, c store.Charge, took int64) {
+		full := sinceStart()
+		all := c
+		all.Cost = 200
+		admitted := admit(t, s, all)
+		for admit(t, leased, c) == 1 {
 			admitted++
 		}
-		refilled := int64(time.Since(full).Seconds() * 250)
-		if over := admitted - 200 - refilled; over <= 0 || over > 31 {
+		if over := admitted - 200 - int64((sinceStart()-full).Seconds()*250); over <= 0 || over > 31 {
 			t.Errorf("%d admitted above burst + rate·t, want some and at most 31", over)
 		}
-		if total, most := float64(first+admitted), 200+250*time.Since(begin).Seconds(); total > most {
+		if total, most := float64(took+admitted), 200+250*sinceStart().Seconds(); total > most {
 			t.Errorf("%v admitted from the start, want at most %.1f", total, most)
+		}
+	})
+}
+
+func TestALeftoverDoesNotPayForMoreThanTheBurst(t *testing.T) {
+	overlap(t, func(t *testing.T, _, leased store.Store, c store.Charge, _ int64) {
+		c.Cost = 201
+		if admit(t, leased, c) > 0 {
+			t.Error("admitted")
 		}
 	})
 }
