@@ -63,8 +63,10 @@ type Policy struct {
 	// Optional lets requests through for which Key finds none. Other policies still apply to them.
 	Optional bool
 
-	// FailClosed answers 503 when the store fails, or when only a stand-in for it answers. Default:
-	// the request is let through, and the failure is logged and observed.
+	// FailClosed answers 503 when the store fails, or when only a stand-in for it would answer, which then is
+	// not charged for the request. Default: a stand-in decides where the Store is a store.Fallback; otherwise
+	// the request is let through, and the failure is logged and observed. docs/outages.md shows for each kind
+	// of outage what a request sees under either.
 	FailClosed bool
 
 	// Shadow measures without effect: the policy is evaluated and charged along with the others and

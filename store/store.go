@@ -82,8 +82,9 @@ type State struct {
 	// Wait is how long until the tokens that a charge with MaxWait reserved have come.
 	Wait time.Duration
 
-	// Degraded says that a stand-in answered while the real store is away. Where nobody did and that vetoes
-	// nothing (a Shadow, or a call that another charge refuses), Allowed is true and the numbers are 0.
+	// Degraded says that a stand-in answered while the real store is away, by limits that may be a part of the
+	// charge's; see Fallback. Where nobody did and that vetoes nothing (a Shadow, or a call that another charge
+	// refuses), Allowed is true and the numbers are 0.
 	Degraded bool
 }
 
