@@ -48,8 +48,8 @@ lint: ## Check formatting, go vet and staticcheck.
 	cd bench && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 
 .PHONY: soak
-soak: needs ## Compare the stores with exact arithmetic on random calls for SOAKTIME (default 10m).
-	RATELIMIT_REQUIRE_REDIS=1 RATELIMIT_SOAK=$(SOAKTIME) $(GO) test -tags soak -race -timeout 0 -run Soak -v ./store/...
+soak: needs ## Compare the stores with exact arithmetic, and go through long outages, for SOAKTIME (default 10m).
+	RATELIMIT_REQUIRE_REDIS=1 RATELIMIT_SOAK=$(SOAKTIME) $(GO) test -tags soak -race -timeout 0 -run Soak -v ./store/... ./internal/outages
 
 # The tests start Redis servers themselves, and follow the README with curl; here it is only seen to that
 # both are there.
