@@ -39,17 +39,20 @@ func monotonic(clock func() time.Time) func() time.Time {
 	return func() time.Time { return base.Add(clock().Sub(start)) }
 }
 
+// By a clock that may go back, all calls pass through.
 func TestLeaseContract(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, clock func() time.Time) store.Store {
 		return openLease(t, openMemory(t, clock), store.LeaseConfig{Clock: clock})
 	})
 }
 
+// Time that goes back is for the random sequence only. The buckets of which each token is to be had by few
+// calls at once are too small for a lease.
 func TestLeaseContractWithAMonotonicClock(t *testing.T) {
 	for name, cfg := range map[string]store.LeaseConfig{
 		"default":         {Hold: time.Hour},
-		"whole bursts":    {Fraction: 1, Hold: time.Hour},
-		"of a single key": {Fraction: 1, Hold: time.Hour, MaxKeys: 1},
+		"large leases":    {Fraction: 0.4, Hold: time.Hour},
+		"of a single key": {Fraction: 0.4, Hold: time.Hour, MaxKeys: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			storetest.RunRules(t, func(t *testing.T, clock func() time.Time) store.Store {
