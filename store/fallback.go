@@ -28,7 +28,7 @@ type FallbackConfig struct {
 	Slow time.Duration
 
 	// Failures is how many calls must fail before the primary is given up: as many within about a second,
-	// and at least a fifth of all, or as many in a row. Default 5.
+	// and at least a fifth of those that it needed its server for, or as many in a row. Default 5.
 	Failures int
 
 	// ProbeEvery is how long it may take until the primary is asked again while it is away, by one call that
@@ -169,12 +169,13 @@ func (f *FallbackStore) Take(ctx context.Context, charges []Charge, states []Sta
 	sent := f.known.now()
 	ok, err := f.askPrimary(ctx, charges, states)
 	received := f.known.now()
-	slow := received-sent >= f.slow.Microseconds()
+	took := received - sent
+	slow := took >= f.slow.Microseconds()
 	switch {
 	case err == nil:
 		f.known.keep(charges, states, received)
 		if !slow {
-			f.tally.succeeded()
+			f.tally.succeeded(took)
 		} else {
 			f.failed(ctx, errSlow, charges)
 		}

@@ -22,18 +22,25 @@ const (
 	// tallied is how long failures are counted, if a call succeeds after that.
 	tallied = time.Second
 
-	// most calls fail at one part in tolerance: that is when a primary of several servers, one of which is
-	// away, is given up.
+	// tolerance is how many calls there may be for each failure. A primary of several servers, of which one
+	// is away, is given up.
 	tolerance = 5
+
+	// instant is how long it takes at least to hear from a server, in microseconds. An answer that comes sooner
+	// was known here, such as a denial that is remembered, and does not tell that the server is well.
+	instant = 10
 )
 
-func (t *tally) succeeded() {
+// succeeded counts a call that took some microseconds.
+func (t *tally) succeeded(took int64) {
 	if !t.troubled.Load() {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.calls++
+	if took >= instant {
+		t.calls++
+	}
 	if time.Since(t.since) > tallied {
 		t.reset()
 	}
