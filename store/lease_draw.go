@@ -134,9 +134,11 @@ func (s *LeaseStore) drawMore(ctx context.Context, visits []leaseVisit, charges 
 			continue
 		}
 		v.slot.lot.Store(l)
-		if s.off.Load() && l.close() > 0 { // Close may have looked before
-			backs = append(backs, l.refund(c.Limit, left, received))
-			doubts = append(doubts, &states[i])
+		if s.off.Load() { // Close may have looked before, and others have spent of it since
+			if left = l.close(); left > 0 {
+				backs = append(backs, l.refund(c.Limit, left, received))
+				doubts = append(doubts, &states[i])
+			}
 		}
 	}
 	s.settle(ctx, backs, doubts)
