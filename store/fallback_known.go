@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 )
 
 // known is what the primary said that buckets hold: a table with a place for each hash, where those that were
@@ -34,15 +36,15 @@ func newKnown(places int) known {
 func (k *known) find(c *Charge) (*place, uint64) {
 	hash := 31*maphash.String(k.seed, c.Policy) + maphash.String(k.seed, c.Key)
 	p := &k.places[hash&uint64(len(k.places)-1)]
-	// Under another limit, the same number of credits is something else.
-	return p, hash ^ uint64(c.Limit.Unit)<<20 ^ uint64(c.Limit.Capacity) | 1
+	// Under another limit, the same time to full is something else.
+	return p, hash ^ uint64(c.Limit.Unit)<<20 ^ uint64(c.Limit.Capacity) ^ bits.RotateLeft64(uint64(c.Limit.Refill), 40) | 1
 }
 
 // now returns the time in microseconds.
 func (k *known) now() int64 { return time.Since(k.start).Microseconds() }
 
 // keep remembers what the primary answered now. Two calls that use a place at once may mix up its bucket's full with
-// that of another, which is then as wrong as if it were not known.
+// that of another, which then begins an outage too full or too empty.
 func (k *known) keep(charges []Charge, states []State, now int64) {
 	for i := range charges {
 		if states[i].Degraded {
@@ -69,5 +71,5 @@ func (k *known) credits(c *Charge) int64 {
 	if p.whose.Load() != whose || missing <= 0 {
 		return c.Limit.Capacity
 	}
-	return c.Limit.Capacity - missing*c.Limit.Refill
+	return c.Limit.Capacity - bucket.Limit(c.Limit).Debt(missing)
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
@@ -62,22 +63,40 @@ func (f *FallbackStore) shares(charges []Charge) []Charge {
 }
 
 // begin brings the secondary's bucket of share down to what is known of the primary's, once in an outage: who was
-// out of tokens before must not find a full bucket.
+// out of tokens before must not find a full bucket. If it fails, the next call tries again.
 func (f *FallbackStore) begin(ctx context.Context, s *spending, share *Charge) {
 	s.beginning.Lock()
 	defer s.beginning.Unlock()
 	if s.begun.Load() {
 		return
 	}
-	defer s.begun.Store(true)
-	surplus := []Charge{{Policy: share.Policy, Key: share.Key, Limit: share.Limit}}
-	states := make([]State, 1)
-	if _, err := f.secondary.Take(ctx, surplus, states); err != nil {
+	c, states := Charge{Policy: share.Policy, Key: share.Key, Limit: share.Limit}, make([]State, 1)
+	if _, err := f.secondary.Take(ctx, []Charge{c}, states); err != nil {
 		return
 	}
-	surplus[0].Cost = states[0].Remaining - bucket.Limit(share.Limit).Remaining(f.spent.uncharged(s, share.Limit))
-	if surplus[0].Cost > 0 {
-		// Refused if others were quicker, who then took it; a failure is the next call's, too.
-		_, _ = f.secondary.Take(ctx, surplus, states)
+	unit := share.Limit.Unit
+	surplus := states[0].Remaining*unit - f.spent.uncharged(s, share.Limit)
+	if _, err := overdraw(ctx, f.secondary, c, (surplus+unit-1)/unit); err != nil {
+		return
 	}
+	s.begun.Store(true)
+}
+
+// overdraw charges c's bucket tokens, into debt if it does not hold as many, and returns its state after that.
+//
+// What is above the burst is never allowed. So if tokens are more, it goes on under a limit with room for twice
+// as many, and again: a bucket that is not full keeps what it holds under a larger limit.
+func overdraw(ctx context.Context, s Store, c Charge, tokens int64) (state State, err error) {
+	capacity, states := c.Limit.Capacity, make([]State, 1)
+	c.MaxWait = math.MaxInt64
+	for ; tokens > 0; tokens -= c.Cost {
+		c.Cost = min(tokens, c.Limit.Capacity/c.Limit.Unit)
+		if _, err := s.Take(ctx, []Charge{c}, states); err != nil {
+			return State{}, err
+		}
+		state = states[0]
+		state.ResetAfter -= duration((c.Limit.Capacity - capacity) / c.Limit.Refill)
+		c.Limit.Capacity = min(2*c.Limit.Capacity, bucket.MaxCredits)
+	}
+	return state, nil
 }

@@ -24,6 +24,8 @@ type fault func(ctx context.Context, take func() error) error
 
 var errBroken = errors.New("broken")
 
+var quiet = slog.New(slog.DiscardHandler)
+
 func broken(ctx context.Context, _ func() error) error { return cmp.Or(ctx.Err(), errBroken) }
 
 func hung(ctx context.Context, _ func() error) error {

@@ -1,0 +1,120 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+// before is a Store that does something before each call of one key.
+type before struct {
+	store.Store
+	key string
+	do  func(c store.Charge)
+}
+
+func (s before) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	for _, c := range charges {
+		if c.Key == s.key {
+			s.do(c)
+		}
+	}
+	return s.Store.Take(ctx, charges, states)
+}
+
+// newDuoOn is newDuo with a secondary.
+func newDuoOn(t *testing.T, secondary store.Store, cfg store.FallbackConfig) *duo {
+	d := newDuo(t, cfg)
+	d.Close()
+	cfg.OnChange = func(away bool, reason error) { d.changes = append(d.changes, fmt.Sprint(away, " ", reason)) }
+	cfg.Logger = quiet
+	d.FallbackStore = store.Fallback(d.primary, secondary, cfg)
+	return d
+}
+
+func TestACallerWhoLeavesDoesNotKeepABucketFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 8), Cost: 8}
+		d.take(c)
+		d.fail(broken)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if ok, err := d.Take(gone, []store.Charge{c}, make([]store.State, 1)); ok || err == nil {
+			t.Errorf("%t, %v", ok, err)
+		}
+		c.Cost = 1
+		if n := d.count(c); n != 0 {
+			t.Errorf("%d of an empty bucket", n)
+		}
+	})
+}
+
+// A call that failed before the primary was given up is answered by the secondary at any time.
+func TestABucketIsSpentAlthoughOthersChargeItMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memstore.New(memstore.Config{})
+		defer memory.Close()
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 8), Cost: 8}
+		var once sync.Once
+		d := newDuoOn(t, before{memory, "k", func(asked store.Charge) {
+			if asked.Cost != 0 {
+				once.Do(func() {
+					other := c
+					other.Cost = 1
+					_, _ = memory.Take(t.Context(), []store.Charge{other}, make([]store.State, 1))
+				})
+			}
+		}}, store.FallbackConfig{})
+		d.take(c)
+		d.fail(broken)
+		c.Cost = 1
+		if n := d.count(c); n != 0 {
+			t.Errorf("%d of an empty bucket", n)
+		}
+	})
+}
+
+func TestABucketInDebtIsInDebtWhileThePrimaryIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, replicas := range []int{1, 3} {
+			d := newDuo(t, store.FallbackConfig{Replicas: replicas})
+			c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Second, 6), Cost: 6, MaxWait: math.MaxInt64}
+			for range 6 {
+				d.take(c) // 30 of which are still to come
+			}
+			d.fail(broken)
+			c.Cost, c.MaxWait = 1, 0
+			want := 30*time.Second + time.Duration(replicas)*time.Second
+			if ok, state := d.take(c); ok || state.RetryAfter != want {
+				t.Errorf("%d replicas: %t, %+v, want a token after %v", replicas, ok, state, want)
+			}
+			d.comeBack()
+		}
+	})
+}
+
+func TestWhatIsKnownOfABucketIsNotThatOfAnotherLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		slow := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Second, 6), Cost: 2}
+		fast := slow
+		fast.Limit = limit(t, 3, time.Second, 6)
+		if slow.Limit.Unit != fast.Limit.Unit || slow.Limit.Capacity != fast.Limit.Capacity {
+			t.Fatal("not what this test is for")
+		}
+		d.take(slow) // 4 of 6 left, full in 2 s: at three a second that would be none
+		d.fail(broken)
+		fast.Cost = 1
+		if n := d.count(fast); n != 6 {
+			t.Errorf("%d, want 6, as nothing is known under the new limit", n)
+		}
+	})
+}
