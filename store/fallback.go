@@ -164,7 +164,7 @@ func (f *FallbackStore) Take(ctx context.Context, charges []Charge, states []Sta
 		if !mayStandIn(ctx) {
 			return false, fmt.Errorf("%w: %w", ErrAway, o.reason)
 		}
-		return f.standIn(ctx, charges, states)
+		return f.standIn(ctx, o, charges, states)
 	}
 	sent := f.known.now()
 	ok, err := f.askPrimary(ctx, charges, states)

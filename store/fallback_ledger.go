@@ -27,11 +27,12 @@ type account struct{ policy, key string }
 type spending struct {
 	account
 	beginning sync.Mutex
-	begun     atomic.Bool // the secondary's bucket was brought down to what is known
+	begun     atomic.Pointer[outage] // for which the secondary's bucket was brought down to what is known
 
 	// Guarded by the ledger's lock.
-	listed        bool  // in the ledger
-	limit, share  Limit // last charged under
+	listed        bool    // in the ledger
+	outage        *outage // of which idle and charged are
+	limit, share  Limit   // last charged under
 	idle, charged bucket.Bucket
 }
 
@@ -41,24 +42,43 @@ func newLedger(most int) ledger {
 
 func (l *ledger) now() int64 { return time.Since(l.start).Microseconds() }
 
-// open returns the spending of c's bucket, of which known tells what it held, nil if there is no room for one
-// more.
-func (l *ledger) open(c *Charge, share Limit, known *known) *spending {
+// open returns the spending of c's bucket in o, before which it held what known tells, nil if there is no room
+// for one more.
+func (l *ledger) open(c *Charge, share Limit, o *outage, known *known) *spending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.accounts[account{c.Policy, c.Key}]
-	if s == nil && len(l.accounts) < l.most {
-		s = &spending{account: account{strings.Clone(c.Policy), strings.Clone(c.Key)}, limit: c.Limit, share: share}
-		if credits := known.credits(c); credits < c.Limit.Capacity {
-			s.idle = bucket.Bucket{Tokens: credits, Unit: share.Unit, LastRefill: l.now()}
-			s.charged = s.idle
+	if s == nil {
+		if len(l.accounts) >= l.most {
+			return nil
 		}
+		s = &spending{account: account{strings.Clone(c.Policy), strings.Clone(c.Key)}}
 		l.list(s)
+	}
+	if s.outage != o {
+		s.outage, s.limit, s.share = o, c.Limit, share
+		s.begin(known.credits(c), l.now())
 	}
 	return s
 }
 
 func (l *ledger) list(s *spending) { l.accounts[s.account], s.listed = s, true }
+
+// begin has s begin with credits. What was spent in an earlier outage, and could not be charged after it, is
+// still to be charged.
+func (s *spending) begin(credits, now int64) {
+	by := bucket.Limit(s.share)
+	spent := by.Advance(s.idle, now).Tokens - by.Advance(s.charged, now).Tokens
+	s.idle = bucket.Bucket{}
+	if credits < s.limit.Capacity {
+		s.idle = bucket.Bucket{Tokens: credits, Unit: by.Unit, LastRefill: now}
+	}
+	s.charged = s.idle
+	if spent > 0 {
+		s.charged = by.Advance(s.idle, now)
+		s.charged.Tokens -= spent
+	}
+}
 
 // uncharged returns the credits of the bucket if nobody had charged it since the primary went away.
 func (l *ledger) uncharged(s *spending, share Limit) int64 {
@@ -71,28 +91,32 @@ func (l *ledger) uncharged(s *spending, share Limit) int64 {
 func (l *ledger) add(s *spending, c *Charge, share Limit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !s.listed { // it was taken off to be charged
+		if next := l.accounts[s.account]; next != nil {
+			s = next
+		} else {
+			l.list(s)
+		}
+	}
 	by := bucket.Limit(share)
 	s.limit, s.share = c.Limit, share
 	s.charged = by.Advance(s.charged, l.now())
 	s.charged.Tokens = by.Charge(s.charged.Tokens, by.Need(c.Cost), 1)
-	if !s.listed { // it was taken off to be charged
-		l.list(s)
-	}
 }
 
-// take takes some spending off the ledger, and returns how many tokens the primary is to be charged, rounded
-// up: none if all has refilled since. It returns nil if there is nothing left.
-func (l *ledger) take() (s *spending, tokens int64) {
+// take takes some spending off the ledger, and returns the bucket and how many tokens of it the primary is to be
+// charged, rounded up: none if all has refilled since. It returns false if there is nothing left.
+func (l *ledger) take() (c Charge, tokens int64, found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s = range l.accounts {
+	for _, s := range l.accounts {
 		delete(l.accounts, s.account)
 		s.listed = false
 		by, now := bucket.Limit(s.share), l.now()
 		s.charged = by.Advance(s.charged, now)
 		spent := by.Advance(s.idle, now).Tokens - s.charged.Tokens
 		s.idle = s.charged
-		return s, (max(0, spent) + by.Unit - 1) / by.Unit
+		return Charge{Policy: s.policy, Key: s.key, Limit: s.limit}, (max(0, spent) + by.Unit - 1) / by.Unit, true
 	}
-	return nil, 0
+	return Charge{}, 0, false
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -56,7 +55,7 @@ func (f *FallbackStore) probe(ctx context.Context) (back bool) {
 	if o == nil {
 		return true // it ended with a panic
 	}
-	if err := f.take(ctx, f.slow, o.probe); err != nil {
+	if !f.isWell(ctx, o.probe) {
 		return false
 	}
 	until := time.Now().Add(settling)
@@ -66,6 +65,14 @@ func (f *FallbackStore) probe(ctx context.Context) (back bool) {
 	f.back(o)
 	f.settle(ctx, settlers, f.isBack)
 	return true
+}
+
+// isWell reports whether the primary can answer a call, and is not slow.
+func (f *FallbackStore) isWell(ctx context.Context, probe []Charge) bool {
+	ctx, cancel := context.WithTimeout(ctx, f.slow)
+	defer cancel()
+	_, err := f.primary.Take(ctx, probe, make([]State, len(probe)))
+	return err == nil
 }
 
 func (f *FallbackStore) isBack() bool { return f.away.Load() == nil }
@@ -78,13 +85,6 @@ func (f *FallbackStore) back(o *outage) {
 	if f.onChange != nil {
 		f.onChange(false, nil)
 	}
-}
-
-func (f *FallbackStore) take(ctx context.Context, timeout time.Duration, charges []Charge) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	_, err := f.primary.Take(ctx, charges, make([]State, len(charges)))
-	return err
 }
 
 const (
@@ -106,12 +106,12 @@ func (f *FallbackStore) settle(ctx context.Context, workers int, goOn func() boo
 		running.Go(func() {
 			defer f.recovered(ctx)
 			for failed.Load() <= charged.Load() && ctx.Err() == nil && goOn() {
-				s, tokens := f.spent.take()
+				c, tokens, found := f.spent.take()
 				switch {
-				case s == nil:
+				case !found:
 					return
 				case tokens == 0:
-				case f.charge(ctx, s, tokens) != nil:
+				case f.charge(ctx, c, tokens) != nil:
 					failed.Add(1)
 				default:
 					charged.Add(1)
@@ -127,16 +127,16 @@ func (f *FallbackStore) settle(ctx context.Context, workers int, goOn func() boo
 func (f *FallbackStore) settleLate(ctx context.Context) { f.settle(ctx, 1, f.isBack) }
 
 // charge charges the primary for spending, into debt if there is not as much any more.
-func (f *FallbackStore) charge(ctx context.Context, s *spending, tokens int64) error {
-	c := Charge{Policy: s.policy, Key: s.key, Limit: s.limit, MaxWait: math.MaxInt64}
-	burst := c.Limit.Capacity / c.Limit.Unit
-	for ; tokens > 0; tokens -= c.Cost {
-		c.Cost = min(tokens, burst) // more is never allowed
-		if err := f.take(ctx, settling, []Charge{c}); err != nil {
-			f.failures.Log(ctx, fmt.Errorf("charging for an outage: %w", err))
-			return err
-		}
+func (f *FallbackStore) charge(ctx context.Context, c Charge, tokens int64) error {
+	ctx, cancel := context.WithTimeout(ctx, settling)
+	defer cancel()
+	state, err := overdraw(ctx, f.primary, c, tokens)
+	if err != nil {
+		f.failures.Log(ctx, fmt.Errorf("charging for an outage: %w", err))
+		return err
 	}
+	// Or the next outage would begin with what was spent in this one.
+	f.known.keep([]Charge{c}, []State{state}, f.known.now())
 	return nil
 }
 

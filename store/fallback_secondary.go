@@ -2,14 +2,13 @@ package store
 
 import (
 	"context"
-	"math"
 	"slices"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 )
 
 // standIn has the secondary answer while the primary is away, which will be charged when it is back.
-func (f *FallbackStore) standIn(ctx context.Context, charges []Charge, states []State) (bool, error) {
+func (f *FallbackStore) standIn(ctx context.Context, o *outage, charges []Charge, states []State) (bool, error) {
 	if err := Validate(charges, states); err != nil {
 		return false, err
 	}
@@ -17,9 +16,9 @@ func (f *FallbackStore) standIn(ctx context.Context, charges []Charge, states []
 	spendings := few[:0]
 	shares := f.shares(charges)
 	for i := range charges {
-		s := f.spent.open(&charges[i], shares[i].Limit, &f.known)
-		if s != nil && !s.begun.Load() {
-			f.begin(ctx, s, &shares[i])
+		s := f.spent.open(&charges[i], shares[i].Limit, o, &f.known)
+		if s != nil && s.begun.Load() != o {
+			f.begin(ctx, o, s, &shares[i])
 		}
 		spendings = append(spendings, s)
 	}
@@ -62,12 +61,12 @@ func (f *FallbackStore) shares(charges []Charge) []Charge {
 	return shares
 }
 
-// begin brings the secondary's bucket of share down to what is known of the primary's, once in an outage: who was
+// begin brings the secondary's bucket of share down to what is known of the primary's, once in outage o: who was
 // out of tokens before must not find a full bucket. If it fails, the next call tries again.
-func (f *FallbackStore) begin(ctx context.Context, s *spending, share *Charge) {
+func (f *FallbackStore) begin(ctx context.Context, o *outage, s *spending, share *Charge) {
 	s.beginning.Lock()
 	defer s.beginning.Unlock()
-	if s.begun.Load() {
+	if s.begun.Load() == o {
 		return
 	}
 	c, states := Charge{Policy: share.Policy, Key: share.Key, Limit: share.Limit}, make([]State, 1)
@@ -79,24 +78,5 @@ func (f *FallbackStore) begin(ctx context.Context, s *spending, share *Charge) {
 	if _, err := overdraw(ctx, f.secondary, c, (surplus+unit-1)/unit); err != nil {
 		return
 	}
-	s.begun.Store(true)
-}
-
-// overdraw charges c's bucket tokens, into debt if it does not hold as many, and returns its state after that.
-//
-// What is above the burst is never allowed. So if tokens are more, it goes on under a limit with room for twice
-// as many, and again: a bucket that is not full keeps what it holds under a larger limit.
-func overdraw(ctx context.Context, s Store, c Charge, tokens int64) (state State, err error) {
-	capacity, states := c.Limit.Capacity, make([]State, 1)
-	c.MaxWait = math.MaxInt64
-	for ; tokens > 0; tokens -= c.Cost {
-		c.Cost = min(tokens, c.Limit.Capacity/c.Limit.Unit)
-		if _, err := s.Take(ctx, []Charge{c}, states); err != nil {
-			return State{}, err
-		}
-		state = states[0]
-		state.ResetAfter -= duration((c.Limit.Capacity - capacity) / c.Limit.Refill)
-		c.Limit.Capacity = min(2*c.Limit.Capacity, bucket.MaxCredits)
-	}
-	return state, nil
+	s.begun.Store(o)
 }

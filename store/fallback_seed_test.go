@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"sync"
 	"testing"
@@ -27,16 +26,6 @@ func (s before) Take(ctx context.Context, charges []store.Charge, states []store
 		}
 	}
 	return s.Store.Take(ctx, charges, states)
-}
-
-// newDuoOn is newDuo with a secondary.
-func newDuoOn(t *testing.T, secondary store.Store, cfg store.FallbackConfig) *duo {
-	d := newDuo(t, cfg)
-	d.Close()
-	cfg.OnChange = func(away bool, reason error) { d.changes = append(d.changes, fmt.Sprint(away, " ", reason)) }
-	cfg.Logger = quiet
-	d.FallbackStore = store.Fallback(d.primary, secondary, cfg)
-	return d
 }
 
 func TestACallerWhoLeavesDoesNotKeepABucketFull(t *testing.T) {
@@ -64,7 +53,7 @@ func TestABucketIsSpentAlthoughOthersChargeItMeanwhile(t *testing.T) {
 		defer memory.Close()
 		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 8), Cost: 8}
 		var once sync.Once
-		d := newDuoOn(t, before{memory, "k", func(asked store.Charge) {
+		d := newDuoWith(t, before{memory, "k", func(asked store.Charge) {
 			if asked.Cost != 0 {
 				once.Do(func() {
 					other := c

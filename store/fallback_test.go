@@ -80,12 +80,14 @@ type duo struct {
 	changes []string // what OnChange was told
 }
 
-func newDuo(t *testing.T, cfg store.FallbackConfig) *duo {
+func newDuo(t *testing.T, cfg store.FallbackConfig) *duo { return newDuoWith(t, nil, cfg) }
+
+func newDuoWith(t *testing.T, secondary store.Store, cfg store.FallbackConfig) *duo {
 	memory := memstore.New(memstore.Config{})
 	d := &duo{t: t, primary: &faulty{Store: memory}}
-	cfg.Logger = slog.New(slog.DiscardHandler)
+	cfg.Logger = quiet
 	cfg.OnChange = func(away bool, reason error) { d.changes = append(d.changes, fmt.Sprint(away, " ", reason)) }
-	d.FallbackStore = store.Fallback(d.primary, nil, cfg)
+	d.FallbackStore = store.Fallback(d.primary, secondary, cfg)
 	t.Cleanup(func() {
 		d.Close()
 		memory.Close()

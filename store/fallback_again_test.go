@@ -1,0 +1,134 @@
+package store_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+// lookup is a context that holds whoever looks for a value in it, as a Fallback does that has found the primary
+// away.
+type lookup struct {
+	context.Context
+	hold func()
+}
+
+func (c lookup) Value(key any) any {
+	c.hold()
+	return c.Context.Value(key)
+}
+
+func TestEachOutageBeginsWithWhatIsKnownThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Second, 8), Cost: 9}
+		d.fail(broken)
+		late := lookup{t.Context(), sync.OnceFunc(d.comeBack)}
+		if ok, err := d.Take(late, []store.Charge{c}, make([]store.State, 1)); ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		time.Sleep(time.Minute)
+		c.Cost = 8
+		d.take(c)
+		d.fail(broken)
+		c.Cost = 1
+		if n := d.count(c); n != 0 {
+			t.Errorf("%d of an empty bucket", n)
+		}
+	})
+}
+
+// What could not be charged after an outage is charged after the next.
+func TestWhatIsLeftOfAnOutageIsChargedAfterTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, 100*time.Hour, 8), Cost: 3}
+		one := c
+		one.Key, one.Cost = "broken", 1
+		memory := d.primary.Store
+		d.primary.Store = onBucket{memory, "broken", errBroken}
+		d.fail(broken)
+		late := lookup{t.Context(), sync.OnceFunc(func() {
+			d.comeBack()
+			// The first charge fails, and the second is kept.
+			d.primary.Store = onBucket{onBucket{memory, "broken", errBroken}, "k", errBroken}
+		})}
+		if ok, err := d.Take(late, []store.Charge{c, one}, make([]store.State, 2)); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		synctest.Wait()
+		d.primary.Store = memory
+		d.fail(broken)
+		d.take(c)
+		d.take(one)
+		d.comeBack()
+		left := d.peekPrimary(c).Remaining + d.peekPrimary(one).Remaining
+		if left != 8-6+8-1 && left != 8-3+8-2 {
+			t.Errorf("%d left", left)
+		}
+	})
+}
+
+// What the primary is charged for an outage is known of its buckets from then on.
+func TestOutagesInARowAllowNoMoreThanOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, wait := range []time.Duration{0, 30 * time.Second} {
+			d := newDuo(t, store.FallbackConfig{})
+			c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Second, 10), Cost: 1, MaxWait: wait}
+			begin, n := time.Now(), 0
+			d.fail(broken)
+			n += d.count(c)
+			d.comeBack()
+			d.fail(broken) // and nobody has asked the primary
+			for range 40 {
+				time.Sleep(time.Second)
+				n += d.count(c)
+			}
+			d.comeBack()
+			n += d.count(c)
+			if most := 10 + int(time.Since(begin).Seconds()+wait.Seconds()); n > most || n < most-2 {
+				t.Errorf("%d within %v, want about %d", n, time.Since(begin), most)
+			}
+		}
+	})
+}
+
+// While the primary is charged for one bucket, callers go on to charge the others locally.
+func TestCallersWhileTheOutageIsChargedAreChargedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memstore.New(memstore.Config{})
+		defer memory.Close()
+		early, settled := make(chan struct{}), make(chan struct{})
+		d := newDuoWith(t, before{memory, "k", func(c store.Charge) {
+			if c.Cost == 2 {
+				<-early
+			}
+		}}, store.FallbackConfig{})
+		d.primary.Store = before{d.primary.Store, "another", func(store.Charge) { <-settled }}
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, 100*time.Hour, 10), Cost: 1}
+		another, slow := c, c
+		another.Key, slow.Cost = "another", 2
+		d.fail(broken)
+		d.take(another)
+		go d.take(slow)
+		synctest.Wait()
+		d.primary.mend()
+		time.Sleep(220 * time.Millisecond) // now it is charged
+		if d.Away() == nil {
+			t.Fatal("not what this test is for")
+		}
+		d.take(c)
+		close(early)
+		synctest.Wait()
+		close(settled)
+		d.comeBack()
+		if got := d.peekPrimary(c).Remaining; got != 7 {
+			t.Errorf("%d of 10 left, want 7", got)
+		}
+	})
+}
