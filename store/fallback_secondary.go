@@ -73,10 +73,20 @@ func (f *FallbackStore) begin(ctx context.Context, o *outage, s *spending, share
 	if _, err := f.secondary.Take(ctx, []Charge{c}, states); err != nil {
 		return
 	}
+	_, held := c.credits(&states[0])
 	unit := share.Limit.Unit
-	surplus := states[0].Remaining*unit - f.spent.uncharged(s, share.Limit)
-	if _, err := overdraw(ctx, f.secondary, c, (surplus+unit-1)/unit); err != nil {
+	surplus := floor(held, unit) - floor(f.spent.uncharged(s, share.Limit), unit)
+	if _, err := overdraw(ctx, f.secondary, c, surplus); err != nil {
 		return
 	}
 	s.begun.Store(o)
+}
+
+// floor returns credits in whole tokens, rounded down also in debt.
+func floor(credits, unit int64) int64 {
+	tokens := credits / unit
+	if tokens*unit > credits {
+		tokens--
+	}
+	return tokens
 }

@@ -553,6 +553,102 @@ func TestWhatWasSpentMeanwhileIsChargedToThePrimaryThatIsBack(t *testing.T) {
 	})
 }
 
+// The second outage begins before the primary has answered a call of the bucket again: what is known of it is
+// what it said when it was charged for the first.
+func TestOutagesThatFollowOneAnotherAreChargedEach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 10, time.Second, 10), Cost: 1}
+		begin := time.Now()
+		admitted := d.count(c)
+		for range 2 {
+			d.fail(broken)
+			for range 20 {
+				time.Sleep(100 * time.Millisecond)
+				admitted += d.count(c)
+			}
+			d.comeBack()
+		}
+		admitted += d.count(c)
+		if most := 11 + int(10*time.Since(begin).Seconds()); admitted > most || admitted < most-3 {
+			t.Errorf("%d admitted, want about %d", admitted, most)
+		}
+	})
+}
+
+// Those who wait have reserved what comes meanwhile.
+func TestADebtRemainsWhileThePrimaryIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Second, 2), Cost: 1, MaxWait: time.Minute}
+		for range 12 {
+			d.take(c)
+		}
+		d.fail(broken)
+		for turn := 11; turn < 15; turn++ {
+			if _, state := d.take(c); !state.Degraded || state.Wait != time.Duration(turn)*time.Second {
+				t.Errorf("%+v, want a wait of %d s behind the %d before", state, turn, turn-1)
+			}
+		}
+		c.MaxWait = 0
+		if _, state := d.take(c); state.Allowed || state.RetryAfter != 15*time.Second {
+			t.Errorf("%+v, want it refused for 15 s", state)
+		}
+		d.comeBack()
+		if _, state := d.take(c); state.Allowed || state.Degraded || state.RetryAfter.Round(time.Second) != 15*time.Second {
+			t.Errorf("%+v, want it refused for 15 s by the primary", state)
+		}
+		// And again, now that the secondary's bucket is in debt by itself.
+		d.fail(broken)
+		if _, state := d.take(c); state.Allowed || !state.Degraded || state.RetryAfter.Round(time.Second) != 15*time.Second {
+			t.Errorf("%+v, want it refused for 15 s", state)
+		}
+	})
+}
+
+// Calls that the primary failed, and that are answered by the secondary, come between.
+func TestABucketThatIsBroughtDownWhileOthersAreAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		secondary := &between{Store: openMemory(t, nil)}
+		primary := &faulty{Store: openMemory(t, nil)}
+		f := store.Fallback(primary, secondary, store.FallbackConfig{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
+		defer f.Close()
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 100), Cost: 100}
+		states := make([]store.State, 1)
+		take := func(c store.Charge) bool {
+			t.Helper()
+			ok, err := f.Take(t.Context(), []store.Charge{c}, states)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ok
+		}
+		take(c)
+		primary.have(broken)
+		take(store.Charge{Policy: "other", Key: "k", Limit: c.Limit, Cost: 1})
+		c.Cost = 1
+		secondary.other = []store.Charge{c}
+		if take(c) {
+			t.Errorf("%+v: an empty bucket came out with tokens", states[0])
+		}
+	})
+}
+
+// between is a Store that is charged by another after its next peek.
+type between struct {
+	store.Store
+	other []store.Charge
+}
+
+func (s *between) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	ok, err := s.Store.Take(ctx, charges, states)
+	if other := s.other; other != nil && charges[0].Cost == 0 {
+		s.other = nil
+		_, _ = s.Store.Take(ctx, other, make([]store.State, 1))
+	}
+	return ok, err
+}
+
 func TestRefundsToTheSecondaryAreDeducted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDuo(t, store.FallbackConfig{})
