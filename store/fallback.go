@@ -28,7 +28,7 @@ type FallbackConfig struct {
 	Slow time.Duration
 
 	// Failures is how many calls must fail before the primary is given up: as many within about a second,
-	// and at least a fifth of those that it needed its server for, or as many in a row. Default 5.
+	// and at least a fifth of those that it needed its server for, or as many in a row for 100 ms. Default 5.
 	Failures int
 
 	// ProbeEvery is how long it may take until the primary is asked again while it is away, by one call that
@@ -125,9 +125,10 @@ type FallbackStore struct {
 	replicas           int64
 	slow               time.Duration
 
-	away   atomic.Pointer[outage] // nil: primary answers
-	tally  tally
-	prober prober
+	away     atomic.Pointer[outage] // nil: primary answers
+	returned atomic.Int64           // when primary was back last, by known.now
+	tally    tally
+	prober   prober
 
 	known known  // what primary said that buckets hold
 	spent ledger // what secondary has allowed since
@@ -177,13 +178,13 @@ func (f *FallbackStore) Take(ctx context.Context, charges []Charge, states []Sta
 		if !slow {
 			f.tally.succeeded(took)
 		} else {
-			f.failed(ctx, errSlow, charges)
+			f.failed(ctx, errSlow, charges, sent)
 		}
 		return ok, nil
-	case errors.Is(err, ErrInvalidCall), errors.Is(ctx.Err(), context.Canceled), ctx.Err() != nil && !slow:
+	case errors.Is(err, ErrInvalidCall), errors.Is(ctx.Err(), context.Canceled), !slow && over(ctx):
 		return false, err // which says nothing about primary
 	}
-	f.failed(ctx, err, charges)
+	f.failed(ctx, err, charges, sent)
 	if !mayStandIn(ctx) {
 		return false, err
 	}
@@ -206,9 +207,16 @@ func (f *FallbackStore) askPrimary(ctx context.Context, charges []Charge, states
 	return f.primary.Take(ctx, charges, states)
 }
 
-// failed counts a call that failed for reason, or was slow.
-func (f *FallbackStore) failed(ctx context.Context, reason error, charges []Charge) {
-	if f.away.Load() != nil {
+// over reports whether the deadline of ctx has passed. A primary may notice that a little before ctx does.
+func over(ctx context.Context) bool {
+	deadline, limited := ctx.Deadline()
+	return ctx.Err() != nil || limited && !time.Now().Before(deadline)
+}
+
+// failed counts a call that was sent then and failed for reason, or was slow. One that was sent before the primary
+// was back says nothing about it now.
+func (f *FallbackStore) failed(ctx context.Context, reason error, charges []Charge, sent int64) {
+	if f.away.Load() != nil || sent < f.returned.Load() {
 		return
 	}
 	f.failures.Log(ctx, reason)

@@ -80,7 +80,10 @@ func (f *FallbackStore) isBack() bool { return f.away.Load() == nil }
 // back ends an outage.
 func (f *FallbackStore) back(o *outage) {
 	// Last, so that the next outage is told of after the end of this one.
-	defer f.away.Store(nil)
+	defer func() {
+		f.returned.Store(f.known.now())
+		f.away.Store(nil)
+	}()
 	f.logger.Info("store: the primary is back", "after", time.Since(o.since))
 	if f.onChange != nil {
 		f.onChange(false, nil)

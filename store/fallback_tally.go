@@ -16,6 +16,8 @@ type tally struct {
 	since    time.Time // the first of them
 	calls    int       // from it on
 	failures int
+	row      int       // failures since a call last succeeded
+	rowSince time.Time // the first of those
 }
 
 const (
@@ -29,6 +31,10 @@ const (
 	// instant is how long it takes at least to hear from a server, in microseconds. An answer that comes sooner
 	// was known here, such as a denial that is remembered, and does not tell that the server is well.
 	instant = 10
+
+	// silence is for how long no call succeeds with a primary that is away altogether, however many did before.
+	// Those of one batch, or of one server of several, may fail in a row, too.
+	silence = 100 * time.Millisecond
 )
 
 // succeeded counts a call that took some microseconds.
@@ -40,6 +46,7 @@ func (t *tally) succeeded(took int64) {
 	defer t.mu.Unlock()
 	if took >= instant {
 		t.calls++
+		t.row = 0
 	}
 	if time.Since(t.since) > tallied {
 		t.reset()
@@ -50,13 +57,20 @@ func (t *tally) succeeded(took int64) {
 func (t *tally) failed() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	now := time.Now()
 	if t.failures == 0 {
-		t.since = time.Now()
+		t.since = now
 		t.troubled.Store(true)
+	}
+	if t.row == 0 {
+		t.rowSince = now
 	}
 	t.calls++
 	t.failures++
-	if t.failures < t.most || t.failures*tolerance < t.calls {
+	t.row++
+	many := t.failures >= t.most && t.failures*tolerance >= t.calls
+	silent := t.row >= t.most && now.Sub(t.rowSince) >= silence
+	if !many && !silent {
 		return false
 	}
 	t.reset()
@@ -64,6 +78,6 @@ func (t *tally) failed() bool {
 }
 
 func (t *tally) reset() {
-	t.calls, t.failures = 0, 0
+	t.calls, t.failures, t.row = 0, 0, 0
 	t.troubled.Store(false)
 }

@@ -1,0 +1,123 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+func TestACallThatFailedBeforeDoesNotKeepAPrimaryThatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, f := range map[string]fault{"hung": hung, "broken": broken} {
+			d := newDuo(t, store.FallbackConfig{})
+			c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 100_000), Cost: 1}
+			d.primary.have(broken)
+			d.take(c)
+			d.primary.mend()
+			for range 20_000 {
+				d.take(c)
+			}
+			d.primary.have(f)
+			begin := time.Now()
+			for d.Away() == nil && time.Since(begin) < time.Minute {
+				d.take(c)
+				time.Sleep(time.Millisecond)
+			}
+			if took := time.Since(begin); took > 300*time.Millisecond {
+				t.Errorf("%s: given up after %v", name, took)
+			}
+		}
+	})
+}
+
+// Calls that share a batch, or a server of several, fail together.
+func TestAFewFailuresInARowAreNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 100_000), Cost: 1}
+		for range 20 {
+			d.primary.have(broken)
+			for range 4 {
+				d.take(c)
+			}
+			d.primary.mend()
+			for range 2000 {
+				d.take(c)
+			}
+			d.primary.have(broken)
+			for range 20 {
+				d.take(c)
+			}
+			d.primary.mend()
+			for range 2000 {
+				d.take(c)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if d.Away() != nil {
+			t.Error("given up")
+		}
+	})
+}
+
+func TestCallsOfBeforeTheReturnDoNotCountAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 100_000), Cost: 1}
+		d.primary.have(hung)
+		var callers sync.WaitGroup
+		for range 19 { // for 95 ms, of which those fail that were first
+			callers.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				states := make([]store.State, 1)
+				if ok, err := d.Take(ctx, []store.Charge{c}, states); !ok || err != nil || !states[0].Degraded {
+					t.Errorf("%t, %+v, %v", ok, states[0], err)
+				}
+			})
+			time.Sleep(5 * time.Millisecond)
+		}
+		d.primary.mend()
+		callers.Wait()
+		time.Sleep(time.Second)
+		if want := []string{"true context deadline exceeded", "false <nil>"}; !slices.Equal(d.changes, want) {
+			t.Errorf("changes %q, want %q", d.changes, want)
+		}
+	})
+}
+
+// A connection may notice a deadline a little before the context does.
+func TestADeadlineThatOnlyThePrimaryNoticedDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		errTimeout := errors.New("i/o timeout")
+		d.primary.have(func(context.Context, func() error) error {
+			time.Sleep(10 * time.Millisecond)
+			return errTimeout
+		})
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 10), Cost: 1}
+		for range 10 {
+			ctx := unnoticed{t.Context(), time.Now().Add(10 * time.Millisecond)}
+			if ok, err := d.Take(ctx, []store.Charge{c}, make([]store.State, 1)); ok || !errors.Is(err, errTimeout) {
+				t.Errorf("%t, %v", ok, err)
+			}
+		}
+		if d.Away() != nil {
+			t.Errorf("given up: %v", d.Away())
+		}
+	})
+}
+
+// unnoticed is a context that has a deadline and does not end.
+type unnoticed struct {
+	context.Context
+	at time.Time
+}
+
+func (c unnoticed) Deadline() (time.Time, bool) { return c.at, true }
