@@ -104,7 +104,7 @@ func Fallback(primary, secondary Store, cfg FallbackConfig) *FallbackStore {
 		known:     newKnown(cmp.Or(cfg.MaxKeys, defaultMaxKnown)),
 		spent:     newLedger(cmp.Or(cfg.MaxKeys, defaultMaxKnown)),
 		onChange:  cfg.OnChange,
-		logger:    cmp.Or(cfg.Logger, slog.Default()),
+		logger:    cfg.Logger,
 		failures:  failurelog.Log{Logger: cfg.Logger, Message: "store: the primary failed or was slow"},
 	}
 	f.prober.init(cmp.Or(cfg.ProbeEvery, defaultProbeEvery), f.probe)
@@ -134,7 +134,7 @@ type FallbackStore struct {
 	spent ledger // what secondary has allowed since
 
 	onChange func(away bool, reason error)
-	logger   *slog.Logger
+	logger   *slog.Logger // nil: slog.Default(), as it is at each line
 	failures failurelog.Log
 }
 

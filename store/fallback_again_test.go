@@ -2,6 +2,8 @@ package store_test
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -129,6 +131,51 @@ func TestCallersWhileTheOutageIsChargedAreChargedToo(t *testing.T) {
 		d.comeBack()
 		if got := d.peekPrimary(c).Remaining; got != 7 {
 			t.Errorf("%d of 10 left, want 7", got)
+		}
+	})
+}
+
+func TestAReturnThatPanicsIsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuoWith(t, nil, store.FallbackConfig{})
+		told := 0
+		d.FallbackStore = store.Fallback(d.primary, nil, store.FallbackConfig{Logger: quiet, OnChange: func(away bool, _ error) {
+			if !away {
+				told++
+				panic("in OnChange")
+			}
+		}})
+		d.fail(broken)
+		d.comeBack()
+		d.fail(broken)
+		asked := d.primary.calls.Load()
+		time.Sleep(10 * time.Second)
+		if probes := d.primary.calls.Load() - asked; probes > 60 {
+			t.Errorf("%d probes in 10 s", probes)
+		}
+		d.comeBack()
+		if told != 2 {
+			t.Errorf("told %d times of two returns", told)
+		}
+	})
+}
+
+func TestALoggerThatIsSetLaterIsTold(t *testing.T) {
+	before := slog.Default()
+	defer slog.SetDefault(before)
+	slog.SetDefault(quiet)
+	synctest.Test(t, func(t *testing.T) {
+		primary := &faulty{Store: memstore.New(memstore.Config{})}
+		primary.have(broken)
+		f := store.Fallback(primary, nil, store.FallbackConfig{Failures: 1})
+		defer f.Close()
+		var text strings.Builder
+		slog.SetDefault(slog.New(slog.NewTextHandler(&text, nil)))
+		if _, err := f.Take(t.Context(), []store.Charge{{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 1)}}, make([]store.State, 1)); err != nil {
+			t.Error(err)
+		}
+		if !strings.Contains(text.String(), "the primary is away") {
+			t.Errorf("log %q", text.String())
 		}
 	})
 }

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -24,7 +26,7 @@ func (f *FallbackStore) giveUp(reason error, charges []Charge) {
 		return
 	}
 	defer f.prober.begin() // also if onChange panics, or the outage would not end
-	f.logger.Warn("store: the primary is away, and the secondary answers", "error", reason)
+	f.log().Warn("store: the primary is away, and the secondary answers", "error", reason)
 	if f.onChange != nil {
 		f.onChange(true, reason)
 	}
@@ -52,9 +54,6 @@ func probe(charges []Charge) (probe []Charge) {
 func (f *FallbackStore) probe(ctx context.Context) (back bool) {
 	defer f.recovered(ctx)
 	o := f.away.Load()
-	if o == nil {
-		return true // it ended with a panic
-	}
 	if !f.isWell(ctx, o.probe) {
 		return false
 	}
@@ -62,7 +61,7 @@ func (f *FallbackStore) probe(ctx context.Context) (back bool) {
 	if !f.settle(ctx, settlers, func() bool { return time.Now().Before(until) }) {
 		return false
 	}
-	f.back(o)
+	f.back(ctx, o)
 	f.settle(ctx, settlers, f.isBack)
 	return true
 }
@@ -78,13 +77,14 @@ func (f *FallbackStore) isWell(ctx context.Context, probe []Charge) bool {
 func (f *FallbackStore) isBack() bool { return f.away.Load() == nil }
 
 // back ends an outage.
-func (f *FallbackStore) back(o *outage) {
+func (f *FallbackStore) back(ctx context.Context, o *outage) {
 	// Last, so that the next outage is told of after the end of this one.
 	defer func() {
 		f.returned.Store(f.known.now())
 		f.away.Store(nil)
 	}()
-	f.logger.Info("store: the primary is back", "after", time.Since(o.since))
+	defer f.recovered(ctx)
+	f.log().Info("store: the primary is back", "after", time.Since(o.since))
 	if f.onChange != nil {
 		f.onChange(false, nil)
 	}
@@ -142,6 +142,8 @@ func (f *FallbackStore) charge(ctx context.Context, c Charge, tokens int64) erro
 	f.known.keep([]Charge{c}, []State{state}, f.known.now())
 	return nil
 }
+
+func (f *FallbackStore) log() *slog.Logger { return cmp.Or(f.logger, slog.Default()) }
 
 // recovered keeps a panic of a Store or of onChange, in a goroutine that is ours, from ending the process.
 func (f *FallbackStore) recovered(ctx context.Context) {
