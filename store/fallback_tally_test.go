@@ -19,7 +19,7 @@ func TestACallThatFailedBeforeDoesNotKeepAPrimaryThatIsAway(t *testing.T) {
 			c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 100_000), Cost: 1}
 			d.primary.have(broken)
 			d.take(c)
-			d.primary.mend()
+			d.primary.have(nearby)
 			for range 20_000 {
 				d.take(c)
 			}
@@ -46,7 +46,7 @@ func TestAFewFailuresInARowAreNoOutage(t *testing.T) {
 			for range 4 {
 				d.take(c)
 			}
-			d.primary.mend()
+			d.primary.have(nearby)
 			for range 2000 {
 				d.take(c)
 			}
@@ -54,7 +54,7 @@ func TestAFewFailuresInARowAreNoOutage(t *testing.T) {
 			for range 20 {
 				d.take(c)
 			}
-			d.primary.mend()
+			d.primary.have(nearby)
 			for range 2000 {
 				d.take(c)
 			}
@@ -83,7 +83,7 @@ func TestCallsOfBeforeTheReturnDoNotCountAfterIt(t *testing.T) {
 			})
 			time.Sleep(5 * time.Millisecond)
 		}
-		d.primary.mend()
+		d.primary.have(nearby)
 		callers.Wait()
 		time.Sleep(time.Second)
 		if want := []string{"true context deadline exceeded", "false <nil>"}; !slices.Equal(d.changes, want) {
