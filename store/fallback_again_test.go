@@ -135,6 +135,55 @@ func TestCallersWhileTheOutageIsChargedAreChargedToo(t *testing.T) {
 	})
 }
 
+// Of a bucket whose burst is small, much may be reserved.
+func TestADeepDebtIsChargedInFewCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Second, 1), Cost: 1, MaxWait: 1000 * time.Second}
+		d.fail(broken)
+		if n := d.count(c); n != 1001 {
+			t.Fatalf("%d, want a burst of 1, and 1000 to wait for", n)
+		}
+		asked := d.primary.calls.Load()
+		d.comeBack()
+		if n := d.primary.calls.Load() - asked; n > 30 {
+			t.Errorf("%d calls", n)
+		}
+		c.MaxWait = 0
+		for outage := range 2 {
+			if ok, state := d.take(c); ok || state.RetryAfter.Round(time.Second) != 1001*time.Second {
+				t.Errorf("%t, %+v, want a token after the 1000 that were reserved", ok, state)
+			}
+			if outage == 0 {
+				d.fail(broken)
+			}
+		}
+	})
+}
+
+// While it is away, a replica knows what the primary last told it, and not what the others have taken since.
+func TestReplicasThatKnewNothingOfEachOtherPayItBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := store.FallbackConfig{Replicas: 4}
+		one, other := newDuo(t, cfg), newDuo(t, cfg)
+		other.primary.Store = one.primary.Store
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 40), Cost: 1}
+		if n := one.count(c); n != 40 {
+			t.Fatal(n)
+		}
+		one.fail(broken)
+		other.fail(broken)
+		if n, m := one.count(c), other.count(c); n != 0 || m != 10 {
+			t.Errorf("%d and %d, want none where it is known to be empty, and a share of the burst", n, m)
+		}
+		one.comeBack()
+		other.comeBack()
+		if ok, state := one.take(c); ok || state.RetryAfter.Round(time.Minute) != 11*time.Hour {
+			t.Errorf("%t, %+v, want a token after the 10", ok, state)
+		}
+	})
+}
+
 func TestAReturnThatPanicsIsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDuoWith(t, nil, store.FallbackConfig{})

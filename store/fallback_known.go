@@ -67,9 +67,11 @@ func (k *known) keep(charges []Charge, states []State, now int64) {
 func (k *known) credits(c *Charge) int64 {
 	p, whose := k.find(c)
 	full := p.full.Load()
-	missing := full - k.now()
-	if p.whose.Load() != whose || missing <= 0 {
+	if p.whose.Load() != whose {
 		return c.Limit.Capacity
 	}
-	return c.Limit.Capacity - bucket.Limit(c.Limit).Debt(missing)
+	return creditsOf(c.Limit, full-k.now())
 }
+
+// creditsOf returns how many credits a bucket of l holds that is full in some microseconds, less than none in debt.
+func creditsOf(l Limit, full int64) int64 { return l.Capacity - bucket.Limit(l).Debt(full) }
