@@ -36,8 +36,8 @@ type FallbackConfig struct {
 	ProbeEvery time.Duration
 
 	// MaxKeys bounds how many buckets are known from before an outage, at 16 bytes each, which are taken at
-	// once, and how many are kept to be charged after it, at about 300 bytes each and the names. The first is
-	// rounded up to a power of two. Default 65,536.
+	// once, and how many are kept to be charged after it, at about 300 bytes each and the names, for as long as
+	// what was spent has not refilled. The first is rounded up to a power of two. Default 65,536.
 	MaxKeys int
 
 	// OnChange, if set, is told when the primary is given up, and why, and when it is back, with a nil

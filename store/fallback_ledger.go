@@ -49,7 +49,7 @@ func (l *ledger) open(c *Charge, share Limit, o *outage, known *known) *spending
 	defer l.mu.Unlock()
 	s := l.accounts[account{c.Policy, c.Key}]
 	if s == nil {
-		if len(l.accounts) >= l.most {
+		if len(l.accounts) >= l.most && !l.makeRoom() {
 			return nil
 		}
 		s = &spending{account: account{strings.Clone(c.Policy), strings.Clone(c.Key)}}
@@ -64,20 +64,46 @@ func (l *ledger) open(c *Charge, share Limit, o *outage, known *known) *spending
 
 func (l *ledger) list(s *spending) { l.accounts[s.account], s.listed = s, true }
 
+func (l *ledger) unlist(s *spending) {
+	delete(l.accounts, s.account)
+	s.listed = false
+}
+
 // begin has s begin with credits. What was spent in an earlier outage, and could not be charged after it, is
 // still to be charged.
 func (s *spending) begin(credits, now int64) {
-	by := bucket.Limit(s.share)
-	spent := by.Advance(s.idle, now).Tokens - by.Advance(s.charged, now).Tokens
+	spent := s.spent(now)
 	s.idle = bucket.Bucket{}
 	if credits < s.limit.Capacity {
-		s.idle = bucket.Bucket{Tokens: credits, Unit: by.Unit, LastRefill: now}
+		s.idle = bucket.Bucket{Tokens: credits, Unit: s.share.Unit, LastRefill: now}
 	}
 	s.charged = s.idle
 	if spent > 0 {
-		s.charged = by.Advance(s.idle, now)
+		s.charged = bucket.Limit(s.share).Advance(s.idle, now)
 		s.charged.Tokens -= spent
 	}
+}
+
+// spent returns how many credits of the share were spent and have not refilled since, none after refunds.
+func (s *spending) spent(now int64) int64 {
+	by := bucket.Limit(s.share)
+	return max(0, by.Advance(s.idle, now).Tokens-by.Advance(s.charged, now).Tokens)
+}
+
+// makeRoom takes a spending off of which nothing is left to be charged, and reports whether it found one among
+// some: looking at all would take too long.
+func (l *ledger) makeRoom() bool {
+	now, some := l.now(), 4
+	for _, s := range l.accounts {
+		if s.spent(now) == 0 {
+			l.unlist(s)
+			return true
+		}
+		if some--; some == 0 {
+			break
+		}
+	}
+	return false
 }
 
 // uncharged returns the credits of the bucket if nobody had charged it since the primary went away.
@@ -91,7 +117,7 @@ func (l *ledger) uncharged(s *spending, share Limit) int64 {
 func (l *ledger) add(s *spending, c *Charge, share Limit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !s.listed { // it was taken off to be charged
+	if !s.listed { // it was taken off meanwhile
 		if next := l.accounts[s.account]; next != nil {
 			s = next
 		} else {
@@ -110,13 +136,10 @@ func (l *ledger) take() (c Charge, tokens int64, found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.accounts {
-		delete(l.accounts, s.account)
-		s.listed = false
-		by, now := bucket.Limit(s.share), l.now()
-		s.charged = by.Advance(s.charged, now)
-		spent := by.Advance(s.idle, now).Tokens - s.charged.Tokens
+		l.unlist(s)
+		spent := s.spent(l.now())
 		s.idle = s.charged
-		return Charge{Policy: s.policy, Key: s.key, Limit: s.limit}, (max(0, spent) + by.Unit - 1) / by.Unit, true
+		return Charge{Policy: s.policy, Key: s.key, Limit: s.limit}, (spent + s.share.Unit - 1) / s.share.Unit, true
 	}
 	return Charge{}, 0, false
 }

@@ -52,11 +52,13 @@ func (f *FallbackStore) ask(ctx context.Context, shares []Charge, states []State
 
 // shares returns charges under the limits that are this replica's shares.
 func (f *FallbackStore) shares(charges []Charge) []Charge {
+	if f.replicas == 1 {
+		return charges
+	}
 	shares := slices.Clone(charges)
 	for i := range shares {
-		if c := &shares[i]; f.replicas > 1 {
-			c.Limit = Limit(bucket.Limit(c.Limit).Share(f.replicas, c.Cost))
-		}
+		c := &shares[i]
+		c.Limit = Limit(bucket.Limit(c.Limit).Share(f.replicas, c.Cost))
 	}
 	return shares
 }

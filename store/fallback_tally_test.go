@@ -20,7 +20,7 @@ func TestACallThatFailedBeforeDoesNotKeepAPrimaryThatIsAway(t *testing.T) {
 			d.primary.have(broken)
 			d.take(c)
 			d.primary.have(nearby)
-			for range 20_000 {
+			for range 5000 {
 				d.take(c)
 			}
 			d.primary.have(f)
@@ -47,7 +47,7 @@ func TestAFewFailuresInARowAreNoOutage(t *testing.T) {
 				d.take(c)
 			}
 			d.primary.have(nearby)
-			for range 2000 {
+			for range 500 {
 				d.take(c)
 			}
 			d.primary.have(broken)
@@ -55,7 +55,7 @@ func TestAFewFailuresInARowAreNoOutage(t *testing.T) {
 				d.take(c)
 			}
 			d.primary.have(nearby)
-			for range 2000 {
+			for range 500 {
 				d.take(c)
 			}
 			time.Sleep(100 * time.Millisecond)

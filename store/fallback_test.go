@@ -806,6 +806,26 @@ func TestMoreKeysThanMaxKeysAreAnsweredAndNotKept(t *testing.T) {
 	})
 }
 
+func TestBucketsThatHaveRefilledNeedNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{MaxKeys: 8})
+		d.fail(broken)
+		c := store.Charge{Policy: "p", Limit: limit(t, 1, 5*time.Second, 1), Cost: 1}
+		for i := range 100 {
+			time.Sleep(time.Second) // five of them are spent at a time
+			c.Key = fmt.Sprint(i)
+			d.take(c)
+		}
+		d.comeBack()
+		for i := 96; i < 100; i++ {
+			c.Key = fmt.Sprint(i)
+			if d.peekPrimary(c).Remaining != 0 {
+				t.Errorf("%s was not charged", c.Key)
+			}
+		}
+	})
+}
+
 // Callers come and go while the primary does. Whatever is allowed, by whom, is in the end charged to the
 // primary or was refilled: no more than burst + rate × time, and what was let through for failed calls.
 func TestOutagesUnderLoadAllowNoMoreThanTheLimit(t *testing.T) {
