@@ -76,7 +76,7 @@ const (
 // They allow less by the shares of those that have no use for them.
 //
 // Refunds that secondary is asked for are deducted from what it has allowed; the rest of them is lost when
-// primary is back.
+// primary is back. So is one that fails in primary, which may have carried it out.
 //
 // It panics if primary is nil, if secondary is nil and package memstore is not imported, or if a number of
 // cfg is negative. Close it to stop probing.
@@ -188,7 +188,11 @@ func (f *FallbackStore) Take(ctx context.Context, charges []Charge, states []Sta
 	if !mayStandIn(ctx) {
 		return false, err
 	}
-	return f.ask(context.WithoutCancel(ctx), f.shares(charges), states)
+	shares := f.shares(charges)
+	for i := range shares {
+		shares[i].Cost = max(0, shares[i].Cost) // what primary may have been given back is not here, too
+	}
+	return f.ask(context.WithoutCancel(ctx), shares, states)
 }
 
 // errSlow is why a primary is given up that answers, but not soon enough.

@@ -665,6 +665,42 @@ func TestRefundsToTheSecondaryAreDeducted(t *testing.T) {
 	})
 }
 
+// The primary carries it out, but its reply is lost, when the secondary answers already.
+func TestARefundThatFailsInThePrimaryIsNotMadeTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, 100*time.Hour, 10), Cost: 10}
+		d.take(c)
+		away := make(chan struct{})
+		d.primary.have(func(ctx context.Context, take func() error) error {
+			<-away
+			return lostReply(ctx, take)
+		})
+		var refund sync.WaitGroup
+		refund.Go(func() {
+			back := c
+			back.Cost = -4
+			if ok, state := d.take(back); !ok || !state.Degraded {
+				t.Errorf("%t, %+v", ok, state)
+			}
+		})
+		synctest.Wait()
+		d.fail(broken)
+		if c.Cost = 1; d.count(c) != 0 {
+			t.Error("an empty bucket came out with tokens")
+		}
+		close(away)
+		refund.Wait()
+		if n := d.count(c); n != 0 {
+			t.Errorf("%d allowed by the secondary, want none", n)
+		}
+		d.comeBack()
+		if n := d.count(c); n != 4 {
+			t.Errorf("%d allowed by the primary, want 4", n)
+		}
+	})
+}
+
 func TestCallsWhoseRepliesAreLostAreChargedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDuo(t, store.FallbackConfig{Failures: 3})
