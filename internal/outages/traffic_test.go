@@ -1,12 +1,14 @@
 package outages_test
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -173,16 +175,26 @@ func openStore(t *testing.T, client redisstore.Client) *redisstore.Store {
 func withFallback(t *testing.T, s store.Store, cfg store.FallbackConfig) (*store.FallbackStore, *changes) {
 	var c changes
 	cfg.OnChange = c.add
-	cfg.Logger = slog.New(slog.DiscardHandler)
+	cfg.Logger = slog.New(slog.NewTextHandler(&c, nil))
 	f := store.Fallback(s, nil, cfg)
 	t.Cleanup(func() { f.Close() })
 	return f, &c
 }
 
-// changes are when a primary was given up, and why, and when it was back.
+// changes are when a primary was given up, and why, and when it was back. They read the log, too, for charges for
+// an outage that failed.
 type changes struct {
 	mu  sync.Mutex
 	all []change
+
+	uncharged atomic.Int64 // lines
+}
+
+func (c *changes) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("charging for an outage")) {
+		c.uncharged.Add(1)
+	}
+	return len(line), nil
 }
 
 type change struct {
