@@ -83,7 +83,7 @@ func New(cfg Config) (*Limiter, error) {
 		err = errors.Join(err, fmt.Errorf("Timeout %v: must not be negative", cfg.Timeout))
 	}
 	timeout := cmp.Or(cfg.Timeout, defaultTimeout)
-	if f, ok := cfg.Store.(*store.FallbackStore); ok && timeout > 0 && timeout < f.Slow() {
+	if f := fallbackOf(cfg.Store); f != nil && timeout > 0 && timeout < f.Slow() {
 		err = errors.Join(err, fmt.Errorf("Timeout %v: must not be shorter than the FallbackConfig.Slow of Store, %v, or a hung primary would never be given up", timeout, f.Slow()))
 	}
 	if cfg.MaxWaiting < 0 {
@@ -118,6 +118,20 @@ func New(cfg Config) (*Limiter, error) {
 		l.refuse = refuse
 	}
 	return l, nil
+}
+
+// fallbackOf returns the Fallback that s is, also inside of a Lease for example; nil if there is none.
+func fallbackOf(s store.Store) *store.FallbackStore {
+	for {
+		if f, ok := s.(*store.FallbackStore); ok {
+			return f
+		}
+		outer, ok := s.(interface{ Unwrap() store.Store })
+		if !ok {
+			return nil
+		}
+		s = outer.Unwrap()
+	}
 }
 
 // Must returns l, and panics if err is not nil: Must(New(cfg)) while wiring.

@@ -143,11 +143,18 @@ func (*brokenStore) Take(context.Context, []store.Charge, []store.State) (bool, 
 func TestNewRefusesATimeoutInWhichAHungPrimaryIsNotNoticed(t *testing.T) {
 	f := store.Fallback(new(brokenStore), nil, store.FallbackConfig{})
 	defer f.Close()
-	_, err := ratelimit.New(ratelimit.Config{Store: f, Timeout: 49 * time.Millisecond})
-	if err == nil || !strings.Contains(err.Error(), "Timeout 49ms: must not be shorter than the FallbackConfig.Slow of Store, 50ms") {
-		t.Errorf("error %v", err)
-	}
-	if _, err := ratelimit.New(ratelimit.Config{Store: f, Timeout: 50 * time.Millisecond}); err != nil {
-		t.Error(err)
+	leased := store.Lease(f, store.LeaseConfig{})
+	defer leased.Close()
+	for name, s := range map[string]store.Store{
+		"a Fallback":       f,
+		"inside of others": store.CacheDenials(leased, store.DenialConfig{}),
+	} {
+		_, err := ratelimit.New(ratelimit.Config{Store: s, Timeout: 49 * time.Millisecond})
+		if err == nil || !strings.Contains(err.Error(), "Timeout 49ms: must not be shorter than the FallbackConfig.Slow of Store, 50ms") {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if _, err := ratelimit.New(ratelimit.Config{Store: s, Timeout: 50 * time.Millisecond}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -80,6 +80,9 @@ type DenialCache struct {
 	slots  []slot
 }
 
+// Unwrap returns the Store that was given to CacheDenials.
+func (d *DenialCache) Unwrap() Store { return d.store }
+
 // now returns the time in microseconds.
 func (d *DenialCache) now() int64 {
 	if d.clock != nil {

@@ -58,7 +58,8 @@ type LeaseConfig struct {
 //
 // A call may be refused although there are tokens, because other replicas hold them, or a call here that is
 // under way. These are at most Fraction of the burst for each replica, and they are spent or on their way back
-// within Hold. Lost are at most as many for each replica that crashes, and for each call of s that fails.
+// within Hold. Lost are at most as many for each replica that crashes, and for each call of s that fails or that a
+// stand-in answers.
 //
 // A call that was paid here is told as Remaining and ResetAfter what the bucket in s held after the last
 // lease, refilled since, and what is left of the lease. It is not told what other replicas took since then,
@@ -130,6 +131,9 @@ type leaseSlot struct {
 	// seen tells which bucket was charged last without a lease, and when, as tag has it.
 	seen atomic.Uint64
 }
+
+// Unwrap returns the Store that was given to Lease.
+func (s *LeaseStore) Unwrap() Store { return s.store }
 
 // now returns the time in microseconds.
 func (s *LeaseStore) now() int64 {
