@@ -1,0 +1,142 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+// breakable is a Store that fails while it is broken.
+type breakable struct {
+	store.Store
+	broken atomic.Bool
+}
+
+func (s *breakable) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	if s.broken.Load() {
+		return false, errors.New("broken")
+	}
+	return s.Store.Take(ctx, charges, states)
+}
+
+// onStacks runs a test in a bubble on each way to put decorators on one another.
+func onStacks(t *testing.T, test func(t *testing.T, s store.Store, primary *breakable)) {
+	quiet := slog.New(slog.DiscardHandler)
+	fallback := func(t *testing.T, s store.Store) store.Store {
+		f := store.Fallback(s, nil, store.FallbackConfig{Logger: quiet})
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	lease := func(t *testing.T, s store.Store) store.Store {
+		l := store.Lease(s, store.LeaseConfig{})
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	for name, stack := range map[string]func(*testing.T, store.Store) store.Store{
+		"Lease(Fallback)": func(t *testing.T, s store.Store) store.Store { return lease(t, fallback(t, s)) },
+		"Fallback(Lease)": func(t *testing.T, s store.Store) store.Store { return fallback(t, lease(t, s)) },
+		"CacheDenials(Lease(Fallback))": func(t *testing.T, s store.Store) store.Store {
+			return store.CacheDenials(lease(t, fallback(t, s)), store.DenialConfig{})
+		},
+		"Fallback(CacheDenials)": func(t *testing.T, s store.Store) store.Store {
+			return fallback(t, store.CacheDenials(s, store.DenialConfig{}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory := memstore.New(memstore.Config{})
+				t.Cleanup(func() { memory.Close() })
+				primary := &breakable{Store: memory}
+				test(t, stack(t, primary), primary)
+			})
+		})
+	}
+}
+
+func TestAPolicyThatFailsClosedOnStacks(t *testing.T) {
+	onStacks(t, func(t *testing.T, s store.Store, primary *breakable) {
+		l := newLimiter(t, ratelimit.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
+		closed, open := perIP("closed", ratelimit.PerHour(100)), perIP("open", ratelimit.PerHour(100))
+		closed.FailClosed = true
+		h, both := l.Limit(closed)(okHandler), l.Limit(open, closed)(okHandler)
+		served := 0
+		for range 8 {
+			wantStatuses(t, h, []int{200})
+			served++
+		}
+		primary.broken.Store(true)
+		for get(h).Code == 200 { // from what was leased before
+			if served++; served > 20 {
+				t.Fatal("never refused")
+			}
+		}
+		for range 10 {
+			wantStatuses(t, h, []int{503})
+			wantStatuses(t, both, []int{503})
+		}
+		// The one beside was not charged for that.
+		w := get(l.Limit(open)(okHandler))
+		if w.Code != 200 || w.Header().Get("X-RateLimit-Remaining") != "99" {
+			t.Errorf("%d %v, want 99 left", w.Code, w.Header())
+		}
+		primary.broken.Store(false)
+		time.Sleep(2 * time.Second)
+		w = get(h)
+		if w.Code != 200 {
+			t.Errorf("%d after the outage", w.Code)
+		}
+		r, err := l.Peek(t.Context(), closed, "ip:192.0.2.1")
+		// Lost is what a lease held, 10 at most, and for each call that failed.
+		if left := int64(100 - served - 1); err != nil || r.Degraded || r.Remaining > left || r.Remaining < left-10 {
+			t.Errorf("%+v, %v, want %d left, or up to 10 less", r, err, left)
+		}
+	})
+}
+
+func TestRequestsWaitOnStacksAlsoWhileThePrimaryIsAway(t *testing.T) {
+	onStacks(t, func(t *testing.T, s store.Store, primary *breakable) {
+		l := newLimiter(t, ratelimit.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
+		p := waiting(perIP("queued", ratelimit.PerSecond(1).WithBurst(50)), time.Minute)
+		h := l.Limit(p)(okHandler)
+		spend := p
+		spend.MaxWait = 0
+		for range 50 { // which may be leased, before others wait
+			wantStatuses(t, l.Limit(spend)(okHandler), []int{200})
+		}
+		var came []*arrival
+		for range 4 { // whose turns are at 1, 2, 3 and 4 s
+			came = append(came, arrive(h, t.Context()))
+		}
+		came[3].leave()
+		came[3].want(t, 499, 0)
+		primary.broken.Store(true)
+		other := l.Limit(perIP("other", ratelimit.PerHour(100)))(okHandler)
+		for range 5 {
+			get(other) // so that it is given up
+		}
+		// It comes behind those to whom the primary gave their turns, and perhaps behind the one who left.
+		fifth := arrive(h, t.Context())
+		for i, a := range came[:3] {
+			a.want(t, 200, time.Duration(i+1)*time.Second)
+		}
+		<-fifth.done
+		if fifth.Code != 200 || fifth.took < 4*time.Second || fifth.took > 5*time.Second {
+			t.Errorf("%d after %v, want 200 after 4 s or 5", fifth.Code, fifth.took)
+		}
+		primary.broken.Store(false)
+		time.Sleep(time.Second)
+		// 50 and the 4 who went on were charged, and 5 s or 6 have passed.
+		r, err := l.Peek(t.Context(), p, "ip:192.0.2.1")
+		if err != nil || r.Degraded || r.ResetAfter > 50*time.Second || r.ResetAfter < 47*time.Second {
+			t.Errorf("full after %v, %v", r.ResetAfter, err)
+		}
+	})
+}
