@@ -70,7 +70,8 @@ type LeaseConfig struct {
 // first gives back what is held of its buckets, and is then put to s. Of a call of several charges, s is asked
 // for those that cannot be paid here. While tokens of a key are being fetched, other calls for it pass
 // through, so that none waits for another. What a stand-in answers (State.Degraded) is handed on, and makes no
-// lease: in Lease(Fallback(s, …)), that is.
+// lease. Put a Fallback inside, as in Lease(Fallback(s, …)), rather than around it: what is held can then be
+// spent while s is away.
 //
 // It panics if s is nil, if cfg.Fraction is not from 0 to 1, or if cfg.Hold or cfg.MaxKeys is negative.
 func Lease(s Store, cfg LeaseConfig) *LeaseStore {

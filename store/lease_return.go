@@ -146,7 +146,7 @@ func (s *LeaseStore) giveBack(backs []Charge) (failed int64, err error) {
 	return failures.Load(), err
 }
 
-// Close gives back all that is held, within about a second, and returns an error if some of that was lost.
+// Close gives back all that is held, within about two seconds, and returns an error if some of that was lost.
 // From then on all calls pass through; the Store that was given to Lease remains open.
 func (s *LeaseStore) Close() error {
 	if s.off.Swap(true) {
