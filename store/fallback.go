@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -188,7 +189,7 @@ func (f *FallbackStore) Take(ctx context.Context, charges []Charge, states []Sta
 	if !mayStandIn(ctx) {
 		return false, err
 	}
-	shares := f.shares(charges)
+	shares := slices.Clone(f.shares(charges))
 	for i := range shares {
 		shares[i].Cost = max(0, shares[i].Cost) // what primary may have been given back is not here, too
 	}

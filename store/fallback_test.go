@@ -177,8 +177,14 @@ func TestFallbackContract(t *testing.T) {
 		storetest.Run(t, func(t *testing.T, clock func() time.Time) store.Store {
 			away := new(faulty)
 			away.have(broken)
-			f := store.Fallback(away, openMemory(t, clock), quiet)
+			cfg := quiet
+			cfg.Failures = 1
+			f := store.Fallback(away, openMemory(t, clock), cfg)
 			t.Cleanup(func() { f.Close() })
+			first := store.Charge{Policy: "first", Key: "k", Limit: limit(t, 1, time.Second, 1)}
+			if _, err := f.Take(t.Context(), []store.Charge{first}, make([]store.State, 1)); err != nil || f.Away() == nil {
+				t.Fatal(err, f.Away())
+			}
 			return undegraded{f}
 		})
 	})
@@ -699,6 +705,22 @@ func TestARefundThatFailsInThePrimaryIsNotMadeTwice(t *testing.T) {
 			t.Errorf("%d allowed by the primary, want 4", n)
 		}
 	})
+}
+
+func TestACallsChargesAreNotWrittenTo(t *testing.T) {
+	for _, replicas := range []int{1, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDuo(t, store.FallbackConfig{Replicas: replicas})
+			d.primary.have(broken)
+			for range 10 { // before the primary is given up, and after
+				want := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 10), Cost: -3}
+				charges := []store.Charge{want}
+				if ok, err := d.Take(t.Context(), charges, make([]store.State, 1)); !ok || err != nil || charges[0] != want {
+					t.Fatalf("%t, %v, %+v", ok, err, charges[0])
+				}
+			}
+		})
+	}
 }
 
 func TestCallsWhoseRepliesAreLostAreChargedOnce(t *testing.T) {

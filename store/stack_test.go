@@ -3,7 +3,6 @@ package store_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -14,8 +13,6 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/storetest"
 )
-
-var quiet = slog.New(slog.DiscardHandler)
 
 // stacks are how decorators are put on one another. Each closes what it opens when the test ends, from the outside
 // to the inside.
