@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,10 +58,27 @@ func TestLeaseContractWithAMonotonicClock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			storetest.RunRules(t, func(t *testing.T, clock func() time.Time) store.Store {
 				cfg.Clock = monotonic(clock)
-				return openLease(t, openMemory(t, clock), cfg)
+				leased := openLease(t, openMemory(t, clock), cfg)
+				if cfg.Fraction == 0 {
+					return leased
+				}
+				return &oneByOne{Store: leased}
 			})
 		})
 	}
+}
+
+// oneByOne is a Store whose calls are made one by one. Of a Lease of whole bursts, a call at the same time as another
+// may be refused because of what that holds.
+type oneByOne struct {
+	mu sync.Mutex
+	store.Store
+}
+
+func (s *oneByOne) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Store.Take(ctx, charges, states)
 }
 
 // Calls of few buckets at times that move a little: many of them are paid here, all of them answered as by

@@ -46,7 +46,8 @@ func TestStacksKeepToTheContract(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			storetest.RunRules(t, func(t *testing.T, clock func() time.Time) store.Store {
 				leased := store.LeaseConfig{Fraction: 1, Hold: time.Hour, Clock: monotonic(clock)}
-				return stack(t, openMemory(t, clock), leased, store.FallbackConfig{}, store.DenialConfig{Clock: clock})
+				s := stack(t, openMemory(t, clock), leased, store.FallbackConfig{Slow: time.Minute}, store.DenialConfig{Clock: clock})
+				return &oneByOne{Store: s}
 			})
 		})
 	}
