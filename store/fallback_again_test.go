@@ -2,9 +2,11 @@ package store_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -180,6 +182,144 @@ func TestReplicasThatKnewNothingOfEachOtherPayItBack(t *testing.T) {
 		other.comeBack()
 		if ok, state := one.take(c); ok || state.RetryAfter.Round(time.Minute) != 11*time.Hour {
 			t.Errorf("%t, %+v, want a token after the 10", ok, state)
+		}
+	})
+}
+
+func TestACallerWhoIsLateIsChargedByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memstore.New(memstore.Config{})
+		defer memory.Close()
+		d := newDuoWith(t, before{memory, "k", func(c store.Charge) {
+			if c.Cost == 2 {
+				time.Sleep(time.Second)
+			}
+		}}, store.FallbackConfig{})
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, 100*time.Hour, 10), Cost: 1}
+		d.fail(broken)
+		d.take(c)
+		c.Cost = 2
+		go d.take(c)
+		synctest.Wait()
+		d.comeBack()
+		if got := d.peekPrimary(c).Remaining; got != 9 {
+			t.Errorf("%d of 10 left, want 9", got)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := d.peekPrimary(c).Remaining; got != 7 {
+			t.Errorf("%d of 10 left, want 7", got)
+		}
+	})
+}
+
+func TestCallersWhileOthersAreToldOfTheReturnAreCharged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		d.Close()
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, 100*time.Hour, 10), Cost: 1}
+		d.FallbackStore = store.Fallback(d.primary, nil, store.FallbackConfig{Logger: quiet, OnChange: func(away bool, _ error) {
+			if !away {
+				d.take(c)
+			}
+		}})
+		d.fail(broken)
+		d.comeBack()
+		if got := d.peekPrimary(c).Remaining; got != 9 {
+			t.Errorf("%d of 10 left, want 9", got)
+		}
+	})
+}
+
+// Refunds beyond what was spent are lost, and say nothing of what the primary holds.
+func TestRefundsOfAnOutageAreNotThereInTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, 100*time.Hour, 10), Cost: 10}
+		d.take(c)
+		d.fail(broken)
+		c.Cost = -3
+		d.take(c)
+		d.comeBack()
+		d.fail(broken)
+		c.Cost = 1
+		if n := d.count(c); n != 0 {
+			t.Errorf("%d of an empty bucket", n)
+		}
+	})
+}
+
+func TestAPrimaryThatCannotBeChargedStaysAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		c := store.Charge{Policy: "p", Limit: limit(t, 1, 100*time.Hour, 10), Cost: 1}
+		d.fail(broken)
+		for i := range 500 {
+			c.Key = fmt.Sprint(i)
+			d.take(c)
+		}
+		d.primary.Store = probesOnly{d.primary.Store}
+		d.primary.mend()
+		time.Sleep(30 * time.Millisecond) // with a probe
+		if d.Away() == nil {
+			t.Error("back, although it cannot be charged")
+		}
+	})
+}
+
+// probesOnly fails all calls but probes.
+type probesOnly struct{ store.Store }
+
+func (s probesOnly) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	if charges[0].Policy == "p" {
+		return false, errBroken
+	}
+	return s.Store.Take(ctx, charges, states)
+}
+
+func TestABucketThatHangsDoesNotDelayTheReturnForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		d.primary.Store = hungBucket{d.primary.Store, "k"}
+		d.fail(broken)
+		d.take(store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 10), Cost: 1})
+		d.comeBack()
+	})
+}
+
+// hungBucket does not answer calls of one key.
+type hungBucket struct {
+	store.Store
+	key string
+}
+
+func (s hungBucket) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	if charges[0].Key == s.key {
+		<-ctx.Done()
+		return false, ctx.Err()
+	}
+	return s.Store.Take(ctx, charges, states)
+}
+
+func TestCloseWaitsForTheProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		d.fail(broken)
+		var asking atomic.Bool
+		d.primary.have(func(ctx context.Context, _ func() error) error {
+			asking.Store(true)
+			defer asking.Store(false)
+			<-ctx.Done()
+			time.Sleep(time.Millisecond)
+			return ctx.Err()
+		})
+		for !asking.Load() {
+			time.Sleep(time.Millisecond)
+		}
+		begin := time.Now()
+		d.Close()
+		if asking.Load() || time.Since(begin) != time.Millisecond {
+			t.Errorf("under way: %t after %v", asking.Load(), time.Since(begin))
 		}
 	})
 }

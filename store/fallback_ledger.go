@@ -115,6 +115,7 @@ func (l *ledger) uncharged(s *spending, share Limit) int64 {
 
 // add adds what c took, or gave back, under share.
 func (l *ledger) add(s *spending, c *Charge, share Limit) {
+	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !s.listed { // it was taken off meanwhile
@@ -126,7 +127,7 @@ func (l *ledger) add(s *spending, c *Charge, share Limit) {
 	}
 	by := bucket.Limit(share)
 	s.limit, s.share = c.Limit, share
-	s.charged = by.Advance(s.charged, l.now())
+	s.charged = by.Advance(s.charged, now)
 	s.charged.Tokens = by.Charge(s.charged.Tokens, by.Need(c.Cost), 1)
 }
 

@@ -90,6 +90,22 @@ func TestABucketInDebtIsInDebtWhileThePrimaryIsAway(t *testing.T) {
 	})
 }
 
+// The primary may be a Fallback, too.
+func TestWhatAStandInSaysIsNotKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := newDuo(t, store.FallbackConfig{Replicas: 4})
+		inner.fail(broken)
+		d := newDuo(t, store.FallbackConfig{})
+		d.primary.Store = inner
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 8), Cost: 1}
+		d.count(c)
+		d.fail(broken)
+		if n := d.count(c); n != 8 {
+			t.Errorf("%d, want 8, as the real store was never asked", n)
+		}
+	})
+}
+
 func TestWhatIsKnownOfABucketIsNotThatOfAnotherLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDuo(t, store.FallbackConfig{})

@@ -121,3 +121,30 @@ type unnoticed struct {
 }
 
 func (c unnoticed) Deadline() (time.Time, bool) { return c.at, true }
+
+func TestTheFailuresOfAnOutageDoNotCountAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 100), Cost: 1}
+		for range 3 {
+			d.primary.have(hung)
+			var callers sync.WaitGroup
+			for range 9 {
+				callers.Go(func() { d.take(c) })
+			}
+			callers.Wait()
+			if d.Away() == nil {
+				t.Error("not given up")
+			}
+			d.comeBack()
+			d.primary.have(broken)
+			d.take(c)
+			if d.Away() != nil {
+				t.Error("given up after one failure")
+			}
+			d.primary.mend()
+			time.Sleep(2 * time.Second)
+			d.take(c)
+		}
+	})
+}

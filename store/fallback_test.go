@@ -489,6 +489,14 @@ func TestAReplicaHasItsShareWhileThePrimaryIsAway(t *testing.T) {
 	})
 }
 
+func TestAFailedCallIsAnsweredByAShare(t *testing.T) {
+	d := newDuo(t, store.FallbackConfig{Replicas: 4})
+	d.primary.have(broken)
+	if _, state := d.take(store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 40), Cost: 1}); state.Remaining != 9 {
+		t.Errorf("%+v, want 9 of a quarter of 40 left", state)
+	}
+}
+
 func TestABucketThatWasSpentIsSpentWhileThePrimaryIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for replicas, left := range map[int]int{1: 3, 4: 0} {
@@ -752,13 +760,18 @@ func TestCallsOfSeveralBucketsFallBackAsAWhole(t *testing.T) {
 				t.Fatal(i, ok, err)
 			}
 		}
+		if _, err := d.Take(t.Context(), []store.Charge{{Policy: "p", Key: "k"}}, states); !errors.Is(err, store.ErrInvalidCall) {
+			t.Error(err)
+		}
 		d.comeBack()
 		for _, c := range []struct {
 			charge store.Charge
 			left   int64
-		}{{short, 0}, {long, 8}, {shadow, 0}} {
-			if got := d.peekPrimary(c.charge).Remaining; got != c.left {
-				t.Errorf("%s: %d left in the primary, want %d", c.charge.Policy, got, c.left)
+			full   time.Duration
+		}{{short, 0, 2 * time.Hour}, {long, 8, 2 * time.Hour}, {shadow, 0, time.Hour}} {
+			got := d.peekPrimary(c.charge)
+			if got.Remaining != c.left || got.ResetAfter.Round(time.Minute) != c.full {
+				t.Errorf("%s: %+v in the primary, want %d left", c.charge.Policy, got, c.left)
 			}
 		}
 	})
