@@ -33,7 +33,8 @@ type FallbackConfig struct {
 	Failures int
 
 	// ProbeEvery is how long it may take until the primary is asked again while it is away, by one call that
-	// nobody waits for. The first such probes follow sooner. Default 200 ms.
+	// nobody waits for. The first such probes follow sooner. They charge buckets of a policy "fallback-probe".
+	// Default 200 ms.
 	ProbeEvery time.Duration
 
 	// MaxKeys bounds how many buckets are known from before an outage, at 16 bytes each, which are taken at
@@ -42,7 +43,8 @@ type FallbackConfig struct {
 	MaxKeys int
 
 	// OnChange, if set, is told when the primary is given up, and why, and when it is back, with a nil
-	// reason: never two of these at once. A caller waits for the first, so it must not block.
+	// reason: never two of these at once. A caller waits for the first, and the end of the outage for the
+	// second, so it must not block, nor close the Fallback.
 	OnChange func(away bool, reason error)
 
 	// Logger is told of the same, and of failures that the secondary made up for, each kind at most once a
@@ -70,11 +72,12 @@ const (
 // While secondary answers, each limit is divided by Replicas, in rate and burst, though to no less than one
 // request's cost. A bucket begins with its share of what primary last said it held. When primary is back, it
 // is charged for what secondary allowed meanwhile, as far as that has not refilled since, into debt if need
-// be. Other replicas do the same with theirs. So from before an outage to after it, n replicas with Replicas
-// n allow burst + rate × time, and more only by what was answered by secondary before primary was given up, by
-// one token for each replica, by a burst if primary has lost its data, by what MaxKeys has no room for, and by
-// charges for the outage that primary failed to carry out, which are not repeated because it may have.
-// They allow less by the shares of those that have no use for them.
+// be. Other replicas do the same with theirs. So from before an outage until such a debt is paid, n replicas
+// with Replicas n allow burst + rate × time. The debt is for what is allowed too soon: by a replica that did not
+// know what the others had taken before the outage, and one request of each. More is allowed only by what was
+// answered by secondary before primary was given up, by a burst if primary has lost its data, by what MaxKeys has
+// no room for, and by charges for the outage that primary failed to carry out, which are not repeated because it
+// may have. They allow less by the shares of those that have no use for them.
 //
 // Refunds that secondary is asked for are deducted from what it has allowed; the rest of them is lost when
 // primary is back. So is one that fails in primary, which may have carried it out.
@@ -150,8 +153,9 @@ func (f *FallbackStore) Away() error {
 	return nil
 }
 
-// Close stops probing, and waits for a probe that is under way. A primary that is away stays given up. The
-// Stores stay their owner's to close, but for a secondary that Fallback made.
+// Close stops probing, and waits for a probe that is under way. A primary that is away stays given up, and is not
+// charged for what it has not been charged for by then. The Stores stay their owner's to close, but for a
+// secondary that Fallback made.
 func (f *FallbackStore) Close() error {
 	f.prober.close()
 	if f.own != nil {

@@ -119,7 +119,7 @@ func TestCallersWhileTheOutageIsChargedAreChargedToo(t *testing.T) {
 		another.Key, slow.Cost = "another", 2
 		d.fail(broken)
 		d.take(another)
-		go d.take(slow)
+		go func() { _, _ = d.Take(t.Context(), []store.Charge{slow}, make([]store.State, 1)) }()
 		synctest.Wait()
 		d.primary.mend()
 		time.Sleep(220 * time.Millisecond) // now it is charged
@@ -199,7 +199,7 @@ func TestACallerWhoIsLateIsChargedByItself(t *testing.T) {
 		d.fail(broken)
 		d.take(c)
 		c.Cost = 2
-		go d.take(c)
+		go func() { _, _ = d.Take(t.Context(), []store.Charge{c}, make([]store.State, 1)) }()
 		synctest.Wait()
 		d.comeBack()
 		if got := d.peekPrimary(c).Remaining; got != 9 {
