@@ -134,6 +134,8 @@ func count(requests []request, is func(request) bool) (n int) {
 	return n
 }
 
+func isDegraded(r request) bool { return r.degraded }
+
 func admitted(r request) bool { return r.status == http.StatusOK }
 
 // quantile returns what the given part of the requests did not take longer than.
