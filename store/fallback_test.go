@@ -881,18 +881,15 @@ func TestBucketsThatHaveRefilledNeedNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDuo(t, store.FallbackConfig{MaxKeys: 8})
 		d.fail(broken)
-		c := store.Charge{Policy: "p", Limit: limit(t, 1, 5*time.Second, 1), Cost: 1}
+		c := store.Charge{Policy: "p", Limit: limit(t, 1, 2*time.Second, 1), Cost: 1}
 		for i := range 100 {
-			time.Sleep(time.Second) // five of them are spent at a time
+			time.Sleep(time.Second) // two of them are spent at a time
 			c.Key = fmt.Sprint(i)
 			d.take(c)
 		}
 		d.comeBack()
-		for i := 96; i < 100; i++ {
-			c.Key = fmt.Sprint(i)
-			if d.peekPrimary(c).Remaining != 0 {
-				t.Errorf("%s was not charged", c.Key)
-			}
+		if d.peekPrimary(c).Remaining != 0 {
+			t.Error("the last was not charged")
 		}
 	})
 }
