@@ -24,7 +24,7 @@ func TestSoak(t *testing.T) {
 			if f.lasts == 0 {
 				f.lasts = 10 * ill
 			}
-			t.Run(f.name, func(t *testing.T) { f.run(t) })
+			t.Run(f.name, func(t *testing.T) { f.run(t, 2) })
 		}
 	}
 }
