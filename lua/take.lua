@@ -5,7 +5,7 @@
 -- arithmetic and the reasons for it) only makes limits whose every value stays within that.
 --
 -- A bucket is one hash:
---   tokens       what it holds, in credits; below zero while tokens are reserved that are still to come
+--   tokens       what it holds, in credits; below zero while tokens are reserved, or owed, that are still to come
 --   unit         how many credits one token is worth, so that tokens/unit is the number of tokens
 --   last_refill  when it was last charged, in microseconds of Unix time
 --   limit        the limit that it was charged under when its TTL was last set: unit, refill and capacity
@@ -17,7 +17,9 @@
 --       charges that ask the same
 --         unit, refill, capacity   the limit: credits a token, credits a microsecond, credits when full
 --         need                     credits to take; 0 to look, below 0 to give back
---         debt                     how many credits below zero the charge may go, to wait for them
+--         debt                     how many credits below zero the charge may go, to wait for them; -1 for a
+--                                  charge that is owed: it is made whatever the bucket holds, and whatever
+--                                  that can hold, though no debt is deeper than 2^52 credits
 --         shadow                   1 if it vetoes nothing, else 0
 --       then for each run of calls that differ in their keys only: how many they are, how many identical
 --       calls each stands for, how many charges it has, and for each charge the number of its term, from 1
@@ -138,7 +140,7 @@ end
 
 -- Returns how many charges of the identical calls a bucket can pay.
 local function pays(tokens, count)
-  if need <= 0 then
+  if need <= 0 or debt < 0 then
     return count
   end
   if need > capacity or tokens + debt < need then
@@ -156,6 +158,8 @@ local function charge(key, tokens, last, lasting, times)
   local left = tokens - times * need
   if left > capacity then
     left = capacity
+  elseif left < -4503599627370496 then
+    left = -4503599627370496
   end
   if left == tokens then -- what changes nothing writes nothing
     if lasting == nil then

@@ -108,7 +108,7 @@ func (m *model) once(charges []charge, now int64, taken, left []int64) {
 }
 
 // Many calls in one script, many of which are the same, are answered as each by itself would be, and leave
-// the same in Redis: with waits, shadows, refunds, changed limits, and clocks that go backwards.
+// the same in Redis: with waits, shadows, refunds, what is owed, changed limits, and clocks that go backwards.
 func TestABatchIsAnsweredAsItsCallsOneByOne(t *testing.T) {
 	client := redistest.Start(t).Client()
 	script := redis.NewScript(movable(t))
@@ -205,6 +205,8 @@ func TestRescaleIsExact(t *testing.T) {
 		}
 	}
 	check(3, 107, 3002399751580331) // a product of 2^53 + 1
+	check(-bucket.MaxCredits, 107, 3002399751580331)
+	check(-bucket.MaxCredits, 3002399751580331, 107)
 	for range 5000 {
 		unit := func() int64 { return 1 + r.Int64N(int64(1)<<(30+r.IntN(23))) }
 		from, to, tokens := unit(), unit(), r.Int64N(bucket.MaxCredits)
@@ -287,7 +289,14 @@ func (r random) calls(limits []bucket.Limit) (calls []call) {
 			if r.IntN(4) == 0 {
 				wait = r.Int64N(2*l.Fill() + 1)
 			}
-			c.charges = append(c.charges, charge{fmt.Sprint("k", k), term{l, l.Need(cost), l.Debt(wait), r.IntN(4) == 0}})
+			owed := r.IntN(6) == 0
+			if owed && cost > 0 && r.IntN(12) > 0 { // rarely so much that all is refused until the bucket is filled
+				cost = 1 + r.Int64N(2*burst)
+			} else if owed && cost > 0 && r.IntN(2) == 0 {
+				cost = bucket.MaxCredits/l.Unit + r.Int64N(3) - 1
+			}
+			need, debt := l.Ask(cost, wait, owed)
+			c.charges = append(c.charges, charge{fmt.Sprint("k", k), term{l, need, debt, r.IntN(4) == 0}})
 		}
 		for range 1 + r.IntN(3)/2 { // sometimes a run of two
 			calls = append(calls, c)

@@ -39,7 +39,7 @@ type DenialConfig struct {
 // so that a flood upon a spent limit does not reach s. From when a bucket refused a charge it is known what
 // it holds at most at any later time, until somebody adds tokens.
 //
-// Peeks are always put to s. Refunds, resets, charges and changed limits count from when their calls return,
+// Peeks, and calls with a charge that is Owed, are always put to s. Refunds, resets, charges and changed limits count from when their calls return,
 // if those went through the Store returned. For up to MaxAge, a refusal does not know of what others did in
 // s, such as other replicas, of buckets that s lost, of its clock being set, or of a call that failed and
 // was carried out later. Times in a State count from when the reply came, so that a RetryAfter is never
@@ -150,7 +150,7 @@ func (d *DenialCache) refuses(visits []visit, charges []Charge, states []State, 
 	refused := false
 	for i := range visits {
 		c, l := &charges[i], visits[i].line
-		if c.Cost <= 0 || l == nil || l.limit != c.Limit || now < l.received || now-l.sent > d.maxAge {
+		if c.Cost <= 0 || c.Owed || l == nil || l.limit != c.Limit || now < l.received || now-l.sent > d.maxAge {
 			return false
 		}
 		short, certain := l.answer(c, now, &states[i])

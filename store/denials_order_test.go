@@ -158,6 +158,8 @@ func TestDenialsInEveryOrder(t *testing.T) {
 		"a refund":                   {Policy: "p", Key: "k", Limit: slow, Cost: -3},
 		"a reset":                    {Policy: "p", Key: "k", Limit: slow, Cost: math.MinInt64},
 		"a charge":                   {Policy: "p", Key: "k", Limit: slow, Cost: 1},
+		"what is owed":               {Policy: "p", Key: "k", Limit: slow, Cost: 9, Owed: true},
+		"owed at another limit":      {Policy: "p", Key: "k", Limit: fast, Cost: 2_000_000, Owed: true},
 		"a charge at another limit":  {Policy: "p", Key: "k", Limit: fast, Cost: 1},
 		"a denial at another limit":  {Policy: "p", Key: "k", Limit: fast, Cost: 2_000_000},
 		"a denial":                   {Policy: "p", Key: "k", Limit: slow, Cost: 4},
@@ -228,6 +230,7 @@ func TestDenialsInRandomOrder(t *testing.T) {
 					if rand.IntN(12) == 0 {
 						charges[i].Limit = fast
 					}
+					charges[i].Owed = rand.IntN(16) == 0
 				}
 				s.send(charges...)
 			case n < 9 && len(s.flights) > 0:

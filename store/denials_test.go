@@ -113,6 +113,8 @@ func TestDenialsAreThoseOfTheStore(t *testing.T) {
 						charges[i].MaxWait = time.Duration(rand.IntN(int(10 * time.Millisecond)))
 					case 7, 8, 9:
 						charges[i].Shadow = true
+					case 10:
+						charges[i].Owed = true
 					}
 				}
 				want := make([]store.State, len(charges))

@@ -66,7 +66,7 @@ type LeaseConfig struct {
 // so that there may be less by that, nor what they have not spent yet, so that there may be more. Times count
 // from when the reply of s came.
 //
-// Only charges that cost something, with neither MaxWait nor Shadow, are paid here; a call with another one
+// Only charges that cost something, with neither MaxWait nor Shadow nor Owed, are paid here; a call with another one
 // first gives back what is held of its buckets, and is then put to s. Of a call of several charges, s is asked
 // for those that cannot be paid here. While tokens of a key are being fetched, other calls for it pass
 // through, so that none waits for another. What a stand-in answers (State.Degraded) is handed on, and makes no
@@ -158,7 +158,7 @@ func (s *LeaseStore) Take(ctx context.Context, charges []Charge, states []State)
 	for i := range charges {
 		c := &charges[i]
 		v := s.look(c)
-		simple = simple && c.Cost > 0 && c.MaxWait <= 0 && !c.Shadow && (v.lot == nil || v.lot.limit == c.Limit)
+		simple = simple && c.Cost > 0 && c.MaxWait <= 0 && !c.Shadow && !c.Owed && (v.lot == nil || v.lot.limit == c.Limit)
 		visits = append(visits, v)
 	}
 	now := s.now() // now that the lots were found, none of which was made later

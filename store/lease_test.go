@@ -129,6 +129,9 @@ func TestALeaseAnswersAsTheStoreDoes(t *testing.T) {
 							charges[i].Shadow = true
 						case 8, 9, 10:
 							charges[i].Cost = limits[key].Capacity / limits[key].Unit / 2
+						case 11, 12:
+							charges[i].Owed = true
+							charges[i].Cost *= 1 + rand.Int64N(100)
 						}
 					}
 					want := make([]store.State, len(charges))
@@ -257,6 +260,7 @@ func TestWhatIsNotSimpleFirstGivesBack(t *testing.T) {
 		"a shadow":      func(c *store.Charge) { c.Shadow = true },
 		"another limit": func(c *store.Charge) { c.Limit = other },
 		"more than all": func(c *store.Charge) { c.Cost = 101 },
+		"what is owed":  func(c *store.Charge) { c.Owed = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			leaseTest(t, store.LeaseConfig{}, func(t *testing.T, r *leaseRig) {

@@ -44,7 +44,7 @@ type Charge struct {
 
 	// Cost is in tokens. 0 peeks: it is always allowed and changes nothing. Below 0 refunds: it is
 	// always allowed and adds tokens, at most to full; math.MinInt64 fills any bucket. A Cost above the
-	// limit's burst is never allowed.
+	// limit's burst is never allowed, unless it is Owed.
 	Cost int64
 
 	// MaxWait, if above 0, lets the charge reserve tokens that are still to come: it is allowed if they
@@ -55,6 +55,14 @@ type Charge struct {
 	// Shadow marks a charge that vetoes nothing: where the bucket cannot pay, the call goes on without
 	// it and State.Allowed is false. It is not charged in a call that another charge refuses.
 	Shadow bool
+
+	// Owed marks a charge for what has been used already, such as the rest of a request's cost once that is
+	// known. It is carried out whatever the bucket holds, also if Cost is above the burst: it is always
+	// allowed, vetoes nothing, and leaves what the bucket did not hold as a debt, which refills before
+	// anything else is allowed. No debt is deeper than 2^52 credits; what is owed beyond that is dropped. It
+	// is not charged in a call that another charge refuses. MaxWait means nothing for it, and Owed means
+	// nothing for a Cost of 0 or below.
+	Owed bool
 }
 
 // A State is what a bucket answered to a charge. For a charge of 1 at a limit of 1 per second with a
@@ -69,7 +77,7 @@ type State struct {
 	// Allowed says that the bucket could pay. It is charged only if the whole call was allowed.
 	Allowed bool
 
-	// Remaining is how many whole tokens are left, after the charge if it was carried out.
+	// Remaining is how many whole tokens are left, after the charge if it was carried out; 0 in debt.
 	Remaining int64
 
 	// RetryAfter is how long until the bucket could pay, if nobody else charges it, rounded up to a
@@ -79,7 +87,8 @@ type State struct {
 	// ResetAfter is how long until the bucket is full, if nobody charges it, rounded up to a microsecond.
 	ResetAfter time.Duration
 
-	// Wait is how long until the tokens that a charge with MaxWait reserved have come.
+	// Wait is how long until the tokens that a charge with MaxWait reserved have come, or until the bucket is
+	// out of the debt that an Owed one left, rounded up to a microsecond; 0 without debt.
 	Wait time.Duration
 
 	// Degraded says that a stand-in answered while the real store is away, by limits that may be a part of the
@@ -150,7 +159,8 @@ func (c *Charge) State(credits int64, charged bool) State {
 		}
 		return s
 	}
-	switch retry := l.RetryAfter(credits, l.Need(c.Cost), l.Debt(c.MaxWait.Microseconds())); retry {
+	need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
+	switch retry := l.RetryAfter(credits, need, debt); retry {
 	case 0:
 	case bucket.Never:
 		s.Allowed, s.RetryAfter = false, Never

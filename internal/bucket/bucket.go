@@ -5,6 +5,9 @@ import "math/bits"
 // Never is the number of microseconds until a charge that can never be admitted.
 const Never = -1
 
+// AnyDebt is the debt of a charge that is owed: every bucket pays it, whatever it holds.
+const AnyDebt = -1
+
 // A Bucket is what is stored of a bucket. The zero value is a bucket that was never charged, or was
 // forgotten since: it is full.
 type Bucket struct {
@@ -51,6 +54,17 @@ func (l Limit) Reanchor(b Bucket, now int64) Bucket {
 	return b
 }
 
+// Ask returns what a charge of cost tokens asks of a bucket: the credits that it needs, and how far below zero
+// it may go for them, to wait for at most that many microseconds. What is owed is not bounded by what a full
+// bucket holds, and takes AnyDebt; 2*MaxCredits of it leave the deepest debt, whatever there was. A refund or
+// a look cannot be owed.
+func (l Limit) Ask(cost, wait int64, owed bool) (need, debt int64) {
+	if owed && cost > 0 {
+		return mulDiv(cost, l.Unit, 1), AnyDebt
+	}
+	return l.Need(cost), l.Debt(wait)
+}
+
 // Need returns the credits that cost tokens are worth: negative for a refund, more than Capacity for a
 // cost that no full bucket could pay.
 func (l Limit) Need(cost int64) int64 {
@@ -78,10 +92,10 @@ func (l Limit) Debt(wait int64) int64 {
 
 // Grants returns how many of count charges of need credits a bucket of tokens can pay, one after
 // another, going at most debt credits below zero. A charge that takes nothing is always granted, also
-// by a bucket in debt.
+// by a bucket in debt, and so is one that may take AnyDebt.
 func (l Limit) Grants(tokens, need, debt, count int64) int64 {
 	switch {
-	case need <= 0:
+	case need <= 0 || debt == AnyDebt:
 		return count
 	case need > l.Capacity || tokens+debt < need:
 		return 0
@@ -93,19 +107,23 @@ func (l Limit) Grants(tokens, need, debt, count int64) int64 {
 }
 
 // Charge returns tokens after count charges of need credits that Grants granted: less, or after a
-// refund more, but never above Capacity.
+// refund more, but never above Capacity, nor less than MaxCredits below zero.
 func (l Limit) Charge(tokens, need, count int64) int64 {
 	if need < 0 {
 		return tokens + min(l.Capacity-tokens, mulDiv(-need, count, 1))
 	}
-	return tokens - need*count
+	hi, taken := bits.Mul64(uint64(need), uint64(count))
+	if hi != 0 || taken > 2*MaxCredits {
+		return -MaxCredits
+	}
+	return max(tokens-int64(taken), -MaxCredits)
 }
 
 // RetryAfter returns the microseconds, rounded up, until a bucket of tokens could pay need credits
 // going at most debt below zero: 0 if it can now, Never if it never can.
 func (l Limit) RetryAfter(tokens, need, debt int64) int64 {
 	switch {
-	case need <= 0 || tokens+debt >= need && need <= l.Capacity:
+	case need <= 0 || debt == AnyDebt || tokens+debt >= need && need <= l.Capacity:
 		return 0
 	case need > l.Capacity:
 		return Never

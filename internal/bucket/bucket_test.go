@@ -211,6 +211,14 @@ func TestGrantsAndCharge(t *testing.T) {
 		"a refund in debt":         {-30, -10, 0, 4, 4, 10},
 		"a refund up to full":      {95, -10, 0, 4, 4, 100},
 		"an unbounded refund":      {-bucket.MaxCredits, -2 * bucket.MaxCredits, 0, 1000, 1000, 100},
+		"owed":                     {35, 10, bucket.AnyDebt, 9, 9, -55},
+		"owed above the capacity":  {100, 101, bucket.AnyDebt, 2, 2, -102},
+		"owed in debt":             {-30, 10, bucket.AnyDebt, 1, 1, -40},
+		"owed to the deepest debt": {10 - bucket.MaxCredits, 10, bucket.AnyDebt, 1, 1, -bucket.MaxCredits},
+		"owed beyond it":           {11 - bucket.MaxCredits, 10, bucket.AnyDebt, 2, 2, -bucket.MaxCredits},
+		"owed without bound":       {100, 2 * bucket.MaxCredits, bucket.AnyDebt, 1, 1, -bucket.MaxCredits},
+		"owed beyond 64 bits":      {100, 2 * bucket.MaxCredits, bucket.AnyDebt, 1 << 20, 1 << 20, -bucket.MaxCredits},
+		"none of what is owed":     {35, 2 * bucket.MaxCredits, bucket.AnyDebt, 0, 0, 35},
 	} {
 		t.Run(name, func(t *testing.T) {
 			grants := l.Grants(c.tokens, c.need, c.debt, c.count)
@@ -218,6 +226,29 @@ func TestGrantsAndCharge(t *testing.T) {
 				t.Errorf("%d granted and %d left, want %d and %d", grants, left, c.grants, c.left)
 			}
 		})
+	}
+}
+
+func TestWhatIsOwedAsksForAllOfItAndARefundIsNotOwed(t *testing.T) {
+	for _, l := range []bucket.Limit{newLimit(t, 1, month, 800), newLimit(t, 1, time.Second, 5), newLimit(t, 1_000_000, time.Second, 1)} {
+		burst := l.Capacity / l.Unit
+		for cost, want := range map[int64]int64{
+			1: l.Unit, burst: l.Capacity, burst + 1: l.Capacity + l.Unit, bucket.MaxCredits / l.Unit: bucket.MaxCredits / l.Unit * l.Unit,
+			math.MaxInt64: 2 * bucket.MaxCredits,
+		} {
+			if need, debt := l.Ask(cost, 1, true); need != want || debt != bucket.AnyDebt {
+				t.Errorf("%+v: %d owed asks %d and %d, want %d and any debt", l, cost, need, debt, want)
+			}
+			if retry := l.RetryAfter(-bucket.MaxCredits, want, bucket.AnyDebt); retry != 0 {
+				t.Errorf("%+v: %d owed is to be retried after %d", l, cost, retry)
+			}
+		}
+		for _, cost := range []int64{0, -1, math.MinInt64} {
+			need, debt := l.Ask(cost, 7, true)
+			if wantNeed, wantDebt := l.Need(cost), l.Debt(7); need != wantNeed || debt != wantDebt {
+				t.Errorf("%+v: %d owed asks %d and %d, want %d and %d", l, cost, need, debt, wantNeed, wantDebt)
+			}
+		}
 	}
 }
 

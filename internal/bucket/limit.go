@@ -6,7 +6,8 @@
 // microsecond adds 3), and "after RetryAfter the request is admitted" is a theorem, not luck.
 //
 // The same arithmetic runs in Redis as lua/take.lua, where every number is a double. Hence the bounds
-// below: no value and no intermediate result passes 2^53, and both give the same answers bit for bit.
+// below: no value and no intermediate result passes 2^53, but for those that a bound cuts to less, and both give
+// the same answers bit for bit.
 package bucket
 
 import (
@@ -21,8 +22,10 @@ const (
 	// the distance between the two, which a charge may have to wait for, stays within 2^53.
 	MaxCredits = 1 << 52
 
-	// MaxFill bounds the time from empty to full, and MaxWait the time out of debt, in microseconds (71
-	// and 35 years): a key's expiry, after twice the one and once the other, is a Unix time within 2^53.
+	// MaxFill bounds the time from empty to full, and MaxWait the time out of a debt that somebody waits for,
+	// in microseconds (71 and 35 years): a key's expiry, after twice the one and once the other, is a Unix time
+	// within 2^53. Only after the time out of a debt of what is owed, at most 142 years, it may be beyond that,
+	// and is then right to a few microseconds, of which a millisecond is added to it.
 	MaxFill = 1 << 51
 	MaxWait = 1 << 50
 

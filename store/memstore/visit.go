@@ -24,8 +24,9 @@ func (v *visit) look(c *store.Charge, now int64) {
 		kept = v.entry.bucket()
 	}
 	v.bucket = l.Advance(kept, now)
-	v.need = l.Need(c.Cost)
-	v.fits = l.Grants(v.bucket.Tokens, v.need, l.Debt(c.MaxWait.Microseconds()), 1) == 1
+	var debt int64
+	v.need, debt = l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
+	v.fits = l.Grants(v.bucket.Tokens, v.need, debt, 1) == 1
 }
 
 // charge has the bucket pay.

@@ -18,6 +18,12 @@ type term struct {
 	shadow                 bool
 }
 
+// owed reports whether t is charged whatever the bucket holds.
+func (t *term) owed() bool { return t.debt == bucket.AnyDebt }
+
+// certain reports whether no bucket can refuse t.
+func (t *term) certain() bool { return t.need <= 0 || t.owed() }
+
 // An item is a charge on its way: a copy, because a caller that leaves takes its charges along.
 type item struct {
 	policy, key string
@@ -30,10 +36,11 @@ type item struct {
 
 func newItem(c *store.Charge) item {
 	l := bucket.Limit(c.Limit)
+	need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
 	return item{
 		policy: c.Policy,
 		key:    c.Key,
-		term:   term{l.Unit, l.Refill, l.Capacity, l.Need(c.Cost), l.Debt(c.MaxWait.Microseconds()), c.Shadow},
+		term:   term{l.Unit, l.Refill, l.Capacity, need, debt, c.Shadow},
 	}
 }
 
@@ -133,10 +140,14 @@ func (c *call) same(d *call) bool {
 // it was charged.
 func (c *call) answer(i int) (credits int64, charged bool) {
 	taken, credits := c.reply[2*i], c.reply[2*i+1]
+	t := &c.items[i].term
 	if c.turn >= taken {
 		return credits, false
 	}
-	return credits + (taken-1-c.turn)*c.items[i].term.need, true // what those behind it took was still there
+	if credits == -bucket.MaxCredits && t.owed() {
+		return credits, true // the reply does not tell at which of them it got there, so all are told the deepest debt
+	}
+	return credits + (taken-1-c.turn)*t.need, true // what those behind it took was still there
 }
 
 // unknown reports that charge i, a shadow, could not be answered.

@@ -33,7 +33,8 @@ func (b buckets) after(charges []store.Charge) (buckets, outcome) {
 	var fits [2]bool
 	for i := range charges {
 		l := bucket.Limit(charges[i].Limit)
-		fits[i] = l.Grants(b[number(&charges[i])], l.Need(charges[i].Cost), l.Debt(charges[i].MaxWait.Microseconds()), 1) == 1
+		need, debt := l.Ask(charges[i].Cost, charges[i].MaxWait.Microseconds(), charges[i].Owed)
+		fits[i] = l.Grants(b[number(&charges[i])], need, debt, 1) == 1
 		out.ok = out.ok && (fits[i] || charges[i].Shadow)
 	}
 	for i := range charges {
@@ -41,7 +42,8 @@ func (b buckets) after(charges []store.Charge) (buckets, outcome) {
 		l, n := bucket.Limit(c.Limit), number(c)
 		charged := out.ok && fits[i]
 		if charged {
-			found[n] = l.Charge(b[n], l.Need(c.Cost), 1)
+			need, _ := l.Ask(c.Cost, 0, c.Owed)
+			found[n] = l.Charge(b[n], need, 1)
 		}
 		out.states[i] = c.State(found[n], charged)
 	}
@@ -146,6 +148,10 @@ func randomCharges(r *rand.Rand, l store.Limit) []store.Charge {
 			c.MaxWait = 3 * month
 		case 4:
 			c.Shadow = true
+		case 5, 6:
+			c.Owed = true
+		case 7:
+			c.Cost = -3
 		}
 		charges[i] = c
 	}

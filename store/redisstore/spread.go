@@ -47,6 +47,9 @@ const followTime = time.Second
 // takeSpread takes charges of buckets that are in several places. It takes from all of them at once, and
 // gives back what it took if one refuses or fails. Until then, for about a round trip, others find less than
 // there is; nobody ever finds more. What cannot be given back is lost until it is refilled.
+//
+// What no bucket can refuse, refunds and what is owed, follows when nothing was refused, so that none of it has
+// to be undone: others would have spent a refund, and a debt may have been cut to the deepest.
 func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	if !e.enter() {
 		return false, ErrClosed
@@ -57,7 +60,9 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 	}
 	e.keys.name(items)
 	parts, err := e.split(ctx, items, func(_ int, t *term) bool {
-		t.need = max(0, t.need) // nothing is given before all is taken
+		if t.certain() {
+			t.need, t.debt = 0, 0 // only asks the bucket
+		}
 		return true
 	})
 	if err != nil {
@@ -87,7 +92,7 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 		if !refused {
 			return false, err
 		}
-	} else if err := e.give(ctx, items, found); err != nil {
+	} else if err := e.complete(ctx, items, found); err != nil {
 		return false, err
 	}
 	for i := range charges {
@@ -181,7 +186,7 @@ func (e *engine) undo(ctx context.Context, items []item, found []answer) {
 	taken := make([]bool, len(items))
 	for i := range found {
 		t := items[i].term
-		if taken[i] = found[i].charged && t.need > 0; taken[i] {
+		if taken[i] = found[i].charged && !t.certain(); taken[i] {
 			found[i].credits = min(t.capacity, found[i].credits+t.need) // if nobody can tell
 		}
 	}
@@ -194,9 +199,9 @@ func (e *engine) undo(ctx context.Context, items []item, found []answer) {
 	}
 }
 
-// give carries out the refunds of a call that nothing refuses.
-func (e *engine) give(ctx context.Context, items []item, found []answer) error {
-	if err := e.follow(ctx, items, found, func(_ int, t *term) bool { return t.need < 0 }); err != nil {
+// complete carries out the refunds, and what is owed, of a call that nothing refuses.
+func (e *engine) complete(ctx context.Context, items []item, found []answer) error {
+	if err := e.follow(ctx, items, found, func(_ int, t *term) bool { return t.need != 0 && t.certain() }); err != nil {
 		return err
 	}
 	_, err := verdict(items, found)

@@ -71,6 +71,9 @@ func TestCallsOverSeveralSlotsAreAnsweredAsInOne(t *testing.T) {
 						charges[i].Cost = burst + 1
 					case 3:
 						charges[i].MaxWait = time.Duration(r.Int64N(int64(time.Hour)))
+					case 4:
+						charges[i].Owed = true
+						charges[i].Cost *= 1 + r.Int64N(3)
 					}
 				}
 				got, want := make([]store.State, len(charges)), make([]store.State, len(charges))

@@ -76,6 +76,7 @@ var callRules = []rule{
 			"less than a token": {[]store.Charge{thin}, 1},
 			"fuller than full":  {[]store.Charge{fast}, 1},
 			"one bucket twice":  {[]store.Charge{good, good}, 2},
+			"one that is owed":  {[]store.Charge{good, owed(good, 1)}, 2},
 		} {
 			ok, err := r.store.Take(context.Background(), call.charges, make([]store.State, call.states))
 			if ok || !errors.Is(err, store.ErrInvalidCall) {

@@ -22,14 +22,16 @@ func (m integers) take(charges []store.Charge, now int64) (bool, []store.State) 
 	for i, c := range charges {
 		l := bucket.Limit(c.Limit)
 		found[i] = l.Advance(m[name{c.Policy, c.Key}], now)
-		fits[i] = l.Grants(found[i].Tokens, l.Need(c.Cost), l.Debt(c.MaxWait.Microseconds()), 1) == 1
+		need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
+		fits[i] = l.Grants(found[i].Tokens, need, debt, 1) == 1
 		ok = ok && (fits[i] || c.Shadow)
 	}
 	states := make([]store.State, len(charges))
 	for i, c := range charges {
 		if ok && fits[i] {
 			l := bucket.Limit(c.Limit)
-			if left := l.Charge(found[i].Tokens, l.Need(c.Cost), 1); left != found[i].Tokens {
+			need, _ := l.Ask(c.Cost, 0, c.Owed)
+			if left := l.Charge(found[i].Tokens, need, 1); left != found[i].Tokens {
 				found[i].Tokens = left
 				m[name{c.Policy, c.Key}] = found[i]
 			}
@@ -57,7 +59,7 @@ func (m rationals) take(charges []store.Charge, now int64) (bool, []store.State)
 	fits := make([]bool, len(charges))
 	for i, c := range charges {
 		found[i] = m.at(c, now)
-		fits[i] = retryAfter(c, found[i].tokens).Sign() <= 0 && c.Cost <= burst(c)
+		fits[i] = c.Owed || retryAfter(c, found[i].tokens).Sign() <= 0 && c.Cost <= burst(c)
 		ok = ok && (fits[i] || c.Shadow)
 	}
 	states := make([]store.State, len(charges))
@@ -68,6 +70,9 @@ func (m rationals) take(charges []store.Charge, now int64) (bool, []store.State)
 			left := new(big.Rat).Sub(e.tokens, rat(c.Cost))
 			if full := rat(burst(c)); left.Cmp(full) > 0 {
 				left = full
+			}
+			if debt := deepestDebt(c); left.Cmp(debt) < 0 {
+				left = debt
 			}
 			if left.Cmp(e.tokens) != 0 {
 				e.tokens = left
@@ -91,7 +96,7 @@ func (m rationals) at(c store.Charge, now int64) exact {
 		credits := new(big.Rat).Mul(e.tokens, rat(c.Limit.Unit))
 		e.tokens = new(big.Rat).Quo(new(big.Rat).SetInt(floor(credits)), rat(c.Limit.Unit))
 		e.unit = c.Limit.Unit
-		if debt := big.NewRat(-bucket.MaxCredits, c.Limit.Unit); e.tokens.Cmp(debt) < 0 {
+		if debt := deepestDebt(c); e.tokens.Cmp(debt) < 0 {
 			e.tokens = debt
 		}
 	}
@@ -143,6 +148,7 @@ func retryAfter(c store.Charge, tokens *big.Rat) *big.Rat {
 }
 
 func burst(c store.Charge) int64             { return c.Limit.Capacity / c.Limit.Unit }
+func deepestDebt(c store.Charge) *big.Rat    { return big.NewRat(-deepest, c.Limit.Unit) }
 func perMicrosecond(c store.Charge) *big.Rat { return big.NewRat(c.Limit.Refill, c.Limit.Unit) }
 func rat(n int64) *big.Rat                   { return new(big.Rat).SetInt64(n) }
 func floor(x *big.Rat) *big.Int              { return new(big.Int).Div(x.Num(), x.Denom()) }

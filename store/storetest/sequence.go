@@ -10,7 +10,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// RunSequence makes steps random calls (takes, peeks, refunds, waits, shadows, sets of several charges,
+// RunSequence makes steps random calls (takes, peeks, refunds, waits, shadows, debts of what is owed, sets of several charges,
 // under limits that change, at times that move forwards and backwards) and compares each answer with two
 // models: one on internal/bucket, and one in exact rational numbers (math/big).
 //
@@ -133,5 +133,16 @@ func (s *sequence) charge(i int, key string) store.Charge {
 		c.MaxWait = time.Duration(s.rand.Int64N(int64(2 * time.Duration(limit.Capacity/limit.Refill) * time.Microsecond)))
 	}
 	c.Shadow = s.rand.IntN(6) == 0
+	if c.Owed = s.rand.IntN(8) == 0; c.Owed && c.Cost > 0 {
+		// Rarely so much that the bucket refuses all until it is filled.
+		switch s.rand.IntN(24) {
+		case 0:
+			c.Cost = math.MaxInt64
+		case 1:
+			c.Cost = deepest/limit.Unit + s.rand.Int64N(3) - 1
+		default:
+			c.Cost = 1 + s.rand.Int64N(2*burst)
+		}
+	}
 	return c
 }
