@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/failurelog"
@@ -64,7 +65,7 @@ const defaultTimeout = 100 * time.Millisecond
 // A Limiter decides about requests. Make it with New. It is safe for concurrent use.
 type Limiter struct {
 	store    store.Store
-	policies []*policy
+	policies atomic.Pointer[[]*policy]
 	headers  HeaderFunc
 	deny     http.Handler
 	refuse   func(http.ResponseWriter, *http.Request, error)
@@ -94,7 +95,6 @@ func New(cfg Config) (*Limiter, error) {
 	}
 	l := &Limiter{
 		store:    cfg.Store,
-		policies: policies,
 		headers:  cfg.Headers,
 		deny:     cfg.Deny,
 		refuse:   cfg.Error,
@@ -104,6 +104,7 @@ func New(cfg Config) (*Limiter, error) {
 		observe:  cfg.Observe,
 		failures: failurelog.Log{Logger: cfg.Logger, Message: "ratelimit: decision failed"},
 	}
+	l.policies.Store(&policies)
 	if l.store == nil {
 		l.own = memstore.New(memstore.Config{})
 		l.store = l.own
@@ -151,12 +152,33 @@ func (l *Limiter) Close() error {
 	return l.own.Close()
 }
 
-// Handler wraps next in Config.Policies. It panics if there are none: next would not be limited.
+// Handler wraps next in Config.Policies, or those of the last Reload. It panics if there are none: next would
+// not be limited.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
-	if len(l.policies) == 0 {
+	if len(l.enforced()) == 0 {
 		panic("ratelimit: Handler: Config.Policies is empty: nothing would be limited")
 	}
-	return l.wrap(l.policies, next)
+	return l.wrap(l.enforced, next)
+}
+
+func (l *Limiter) enforced() []*policy { return *l.policies.Load() }
+
+// Reload replaces Config.Policies for Handler and Check, all at once, while requests are served: those that come
+// from now on go by policies. Buckets whose policy has the same Name stay, with what they hold, up to the new
+// burst. Policies of Limit stay as they are; a LimitFunc can change their limits.
+//
+// If policies are malformed or none, it returns an error that names every field at fault, and the old ones
+// stay in force.
+func (l *Limiter) Reload(policies ...Policy) error {
+	compiled, err := compile("policies", policies, true)
+	if len(policies) == 0 {
+		err = errors.New("policies: must not be empty: nothing would be limited")
+	}
+	if err != nil {
+		return fmt.Errorf("ratelimit: Reload: %w", err)
+	}
+	l.policies.Store(&compiled)
+	return nil
 }
 
 // Limit returns middleware that enforces policies, in one call of the Store, for routes of their own:
@@ -174,19 +196,22 @@ func (l *Limiter) Limit(policies ...Policy) func(http.Handler) http.Handler {
 	if err != nil {
 		panic(fmt.Errorf("ratelimit: Limit: %w", err))
 	}
-	return func(next http.Handler) http.Handler { return l.wrap(compiled, next) }
+	enforced := func() []*policy { return compiled }
+	return func(next http.Handler) http.Handler { return l.wrap(enforced, next) }
 }
 
 // clientClosedRequest is nginx's status for a client that went away before it was answered. Nobody reads
 // it but logs, which must not show an error of ours.
 const clientClosedRequest = 499
 
-func (l *Limiter) wrap(policies []*policy, next http.Handler) http.Handler {
+// wrap returns next behind what enforced returns for each request.
+func (l *Limiter) wrap(enforced func() []*policy, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isPreflight(r) || l.skip != nil && l.skip(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
+		policies := enforced()
 		x := newExchange(r.Context(), l.timeout)
 		err := l.decide(x, r, policies, true)
 		d := &x.decision
@@ -197,7 +222,7 @@ func (l *Limiter) wrap(policies []*policy, next http.Handler) http.Handler {
 		}
 		switch {
 		case d.Allowed:
-			next.ServeHTTP(w, r)
+			l.serve(w, r, x, policies, next)
 		case decided:
 			setDenied(w.Header(), d)
 			l.deny.ServeHTTP(w, r)

@@ -60,6 +60,18 @@ type Policy struct {
 	// request counts against http.Server.WriteTimeout, which must be longer than MaxWait.
 	MaxWait time.Duration
 
+	// Settle, if set, says what a request cost once it is answered, for costs that only the response tells:
+	// FailedLogins, or the bytes of a download. Cost is then an estimate that is charged before. The difference
+	// is charged or given back in one more call of the Store, as soon as the handler has returned or panicked; if
+	// it is more, into debt, which later requests wait off. Below 0 is 0. A handler that knows the cost says it
+	// by SetCost, and Settle is not asked.
+	//
+	// Headers tell what was left after the estimate. The end of a response that fits into the server's buffer
+	// waits for the settling, so that the client's next request finds it settled. If the Store fails by then,
+	// the request costs the estimate, and the failure is logged. In Redis, replicas may refuse for up to a
+	// second before they know of what another has given back. Only Handler and Limit settle.
+	Settle func(*http.Request, Response) int64
+
 	// Optional lets requests through for which Key finds none. Other policies still apply to them.
 	Optional bool
 
@@ -154,18 +166,21 @@ func (p *policy) limitOf(r *http.Request) (Limit, store.Limit, error) {
 	switch {
 	case chosen == Unlimited:
 		return Unlimited, store.Limit{}, nil
-	case p.Limit != Limit{} && (chosen == p.Limit || chosen == Limit{}):
+	case chosen == Limit{} && p.Limit != Limit{}:
 		return p.Limit, p.limit, nil
 	}
-	limit, err := p.tier(chosen)
+	limit, err := p.compiled(chosen)
 	if err != nil {
 		return Limit{}, store.Limit{}, fmt.Errorf("policy %q: LimitFunc returned %v: %w", p.Name, chosen, err)
 	}
 	return chosen, limit, nil
 }
 
-// tier returns the compiled form of a limit of LimitFunc, of which there are few.
-func (p *policy) tier(l Limit) (store.Limit, error) {
+// compiled returns the compiled form of Policy.Limit, or of a limit of LimitFunc, of which there are few.
+func (p *policy) compiled(l Limit) (store.Limit, error) {
+	if l == p.Limit && l != (Limit{}) {
+		return p.limit, nil
+	}
 	known := p.tiers.Load()
 	if known != nil {
 		if limit, ok := (*known)[l]; ok {

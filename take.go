@@ -23,7 +23,7 @@ import (
 // the Store, of a KeyFunc or of r's context, or it names what is wrong with a policy. Decision.Allowed is
 // then what Handler would do.
 func (l *Limiter) Check(r *http.Request, policies ...Policy) (Decision, error) {
-	compiled := l.policies
+	compiled := l.enforced()
 	if len(policies) > 0 {
 		var err error
 		if compiled, err = compile("policies", policies, true); err != nil {

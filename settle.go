@@ -1,0 +1,175 @@
+package ratelimit
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// SetCost says what the request that ctx belongs to costs in the end under the policy of that name, in tokens, in
+// place of what the policy's Settle would say: for handlers that know more than their response shows, such as
+// the tokens of a language model.
+//
+//	ratelimit.SetCost(r.Context(), "llm", usage.TotalTokens)
+//
+// The last call before the handler returns counts. Below 0 is 0. SetCost reports false if there is nothing to
+// settle: no policy of that name with a Settle was charged for the request, or it is settled already.
+func SetCost(ctx context.Context, policy string, n int64) bool {
+	s, _ := ctx.Value(settlementKey{}).(*settlement)
+	found := false
+	for ; s != nil; s = s.outer {
+		found = s.set(policy, n) || found
+	}
+	return found
+}
+
+// FailedLogins is a Settle for which only failures count: a request costs what it was charged if it is answered
+// 401 or 403, and else nothing. With Limit PerHour(3) the fourth guess after three wrong ones is denied, and who
+// knows the password is never locked out by using it:
+//
+//	ratelimit.Policy{Name: "login", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(3), Settle: ratelimit.FailedLogins}
+//
+// Since each request is charged before its answer is known, no more guesses are under way at once than the
+// policy has tokens for.
+func FailedLogins(_ *http.Request, response Response) int64 {
+	if response.Status == http.StatusUnauthorized || response.Status == http.StatusForbidden {
+		return response.Cost
+	}
+	return 0
+}
+
+type settlementKey struct{}
+
+// A settlement is what is still to be settled of a request. It is the context that the request goes on with.
+type settlement struct {
+	context.Context
+	outer *settlement // that of a limiter around this one
+
+	mu      sync.Mutex
+	bills   []bill
+	settled bool
+}
+
+// A bill is what a request was charged under a policy, and what it costs by SetCost.
+type bill struct {
+	policy *policy
+	charge store.Charge
+	said   bool
+	cost   int64
+}
+
+func (s *settlement) Value(key any) any {
+	if key == (settlementKey{}) {
+		return s
+	}
+	return s.Context.Value(key)
+}
+
+func (s *settlement) set(policy string, n int64) (found bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.bills {
+		if b := &s.bills[i]; b.charge.Policy == policy && !s.settled {
+			b.said, b.cost, found = true, n, true
+		}
+	}
+	return found
+}
+
+// serve has next answer r, about which x is, and then settles what those of policies that settle have charged.
+func (l *Limiter) serve(w http.ResponseWriter, r *http.Request, x *exchange, policies []*policy, next http.Handler) {
+	bills := x.bills(policies)
+	if len(bills) == 0 {
+		next.ServeHTTP(w, r)
+		return
+	}
+	outer, _ := r.Context().Value(settlementKey{}).(*settlement)
+	s := &settlement{Context: r.Context(), outer: outer, bills: bills}
+	r = r.WithContext(s)
+	a := new(answer)
+	defer func() { l.settle(s, r, a.response(r)) }() // also if next panics
+	next.ServeHTTP(a.watch(w), r)
+	a.returned = true
+}
+
+// bills returns what is to be settled of what policies have charged. It is copied, since handlers see the
+// results, too. A Shadow whose bucket could not pay was not charged.
+func (x *exchange) bills(policies []*policy) (bills []bill) {
+	for _, p := range policies {
+		if p.Settle == nil {
+			continue
+		}
+		result := x.charged(p.Name)
+		if result == nil || !result.Allowed {
+			continue
+		}
+		if limit, err := p.compiled(result.Limit); err == nil { // or it could not have been charged
+			bills = append(bills, bill{policy: p, charge: store.Charge{
+				Policy: result.Policy,
+				Key:    result.Key,
+				Limit:  limit,
+				Cost:   result.Cost,
+				Shadow: result.Shadow,
+			}})
+		}
+	}
+	return bills
+}
+
+// charged returns what this limiter's policy of that name said, nil if it did not apply. Results of limiters
+// around this one come before it.
+func (x *exchange) charged(name string) *Result {
+	outer := 0
+	if d, stacked := FromContext(x.came()); stacked {
+		outer = len(d.Results)
+	}
+	for i := outer; i < len(x.decision.Results); i++ {
+		if r := &x.decision.Results[i]; r.Policy == name {
+			return r
+		}
+	}
+	return nil
+}
+
+// settle charges the difference between what the request was charged and what it costs, in one call of the
+// Store: more as a debt if need be, less as a refund.
+func (l *Limiter) settle(s *settlement, r *http.Request, response Response) {
+	charges, failsClosed := s.charges(r, response)
+	if len(charges) == 0 {
+		return
+	}
+	// The client may be gone, which changes nothing about what the request cost.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), l.timeout)
+	defer cancel()
+	if failsClosed {
+		ctx = store.WithoutStandIn(ctx)
+	}
+	if _, err := l.store.Take(ctx, charges, make([]store.State, len(charges))); err != nil {
+		l.failures.Log(ctx, fmt.Errorf("a request was not settled, and costs what it was charged before: %w", err))
+	}
+}
+
+// charges closes s and returns what it takes to settle it.
+func (s *settlement) charges(r *http.Request, response Response) (charges []store.Charge, failsClosed bool) {
+	s.mu.Lock()
+	s.settled = true
+	bills := s.bills
+	s.mu.Unlock()
+	for _, b := range bills {
+		response.Cost = b.charge.Cost
+		if !b.said {
+			b.cost = b.policy.Settle(r, response)
+		}
+		charge := b.charge
+		charge.Cost = max(0, b.cost) - b.charge.Cost
+		if charge.Cost != 0 {
+			charge.Owed = charge.Cost > 0
+			charges = append(charges, charge)
+			failsClosed = failsClosed || b.policy.failsClosed()
+		}
+	}
+	return charges, failsClosed
+}

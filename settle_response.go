@@ -1,0 +1,117 @@
+package ratelimit
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/felixge/httpsnoop"
+)
+
+// A Response is how a request was answered, for Policy.Settle.
+type Response struct {
+	// Status is the status code that was sent, 200 if the handler chose none. It is 0 if the handler took over
+	// the connection or panicked before it sent one.
+	Status int
+
+	// Bytes is how many bytes of the body the handler wrote and the server took, before compression by a
+	// middleware around the limiter. What was written to a connection that was taken over is not among them,
+	// and a HEAD has none.
+	Bytes int64
+
+	// Cost is what the request was charged under the policy before it was answered, in tokens.
+	Cost int64
+
+	// Hijacked says that the handler took over the connection, for WebSockets for example. The request is
+	// settled when the handler returns, whatever becomes of the connection.
+	Hijacked bool
+
+	// Panicked says that the handler did not return but panicked, also with http.ErrAbortHandler.
+	Panicked bool
+}
+
+// An answer is what is seen of a response while it is written. A handler may leave goroutines behind that
+// still write, so its fields are atomic.
+type answer struct {
+	status   atomic.Int64
+	bytes    atomic.Int64
+	hijacked atomic.Bool
+	returned bool // the handler did
+}
+
+// watch returns w, with all that it can do, seen by a.
+func (a *answer) watch(w http.ResponseWriter) http.ResponseWriter {
+	return httpsnoop.Wrap(w, httpsnoop.Hooks{
+		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
+			return func(status int) {
+				next(status)
+				a.began(status)
+			}
+		},
+		Write: func(next httpsnoop.WriteFunc) httpsnoop.WriteFunc {
+			return func(p []byte) (int, error) {
+				n, err := next(p)
+				a.wrote(int64(n))
+				return n, err
+			}
+		},
+		WriteString: func(next httpsnoop.WriteStringFunc) httpsnoop.WriteStringFunc {
+			return func(s string) (int, error) {
+				n, err := next(s)
+				a.wrote(int64(n))
+				return n, err
+			}
+		},
+		ReadFrom: func(next httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
+			return func(src io.Reader) (int64, error) {
+				n, err := next(src)
+				a.wrote(n)
+				return n, err
+			}
+		},
+		Flush: func(next httpsnoop.FlushFunc) httpsnoop.FlushFunc {
+			return func() {
+				next()
+				a.began(http.StatusOK)
+			}
+		},
+		Hijack: func(next httpsnoop.HijackFunc) httpsnoop.HijackFunc {
+			return func() (net.Conn, *bufio.ReadWriter, error) {
+				conn, rw, err := next()
+				a.hijacked.CompareAndSwap(false, err == nil)
+				return conn, rw, err
+			}
+		},
+	})
+}
+
+// began notes that the header was sent. Only the first status is, but for those that announce another.
+func (a *answer) began(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		a.status.CompareAndSwap(0, int64(status))
+	}
+}
+
+func (a *answer) wrote(n int64) {
+	a.began(http.StatusOK)
+	a.bytes.Add(n)
+}
+
+// response returns what was seen of the answer to r, once its handler has ended.
+func (a *answer) response(r *http.Request) Response {
+	response := Response{
+		Status:   int(a.status.Load()),
+		Bytes:    a.bytes.Load(),
+		Hijacked: a.hijacked.Load(),
+		Panicked: !a.returned,
+	}
+	if r.Method == http.MethodHead {
+		response.Bytes = 0
+	}
+	if response.Status == 0 && !response.Hijacked && !response.Panicked {
+		response.Status = http.StatusOK
+	}
+	return response
+}

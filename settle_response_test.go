@@ -1,0 +1,282 @@
+package ratelimit_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+// A watched server answers by a handler behind a policy that settles, and tells of each time it did.
+type watched struct {
+	*httptest.Server
+	settled chan ratelimit.Response
+}
+
+func watch(t *testing.T, http2 bool, h http.HandlerFunc) *watched {
+	t.Helper()
+	w := &watched{settled: make(chan ratelimit.Response, 10)}
+	l := newLimiter(t, ratelimit.Config{})
+	p := settled("api", ratelimit.PerSecond(1000), func(_ *http.Request, r ratelimit.Response) int64 {
+		w.settled <- r
+		return r.Cost
+	})
+	w.Server = httptest.NewUnstartedServer(l.Limit(p)(h))
+	w.Config.ErrorLog = log.New(io.Discard, "", 0) // of panics
+	if w.EnableHTTP2 = http2; http2 {
+		w.StartTLS()
+	} else {
+		w.Start()
+	}
+	t.Cleanup(w.Close)
+	return w
+}
+
+// once returns what was settled, after the server has ended: once.
+func (w *watched) once(t *testing.T) ratelimit.Response {
+	t.Helper()
+	response := <-w.settled
+	w.Close() // waits for all handlers
+	select {
+	case again := <-w.settled:
+		t.Errorf("settled a second time: %+v", again)
+	default:
+	}
+	return response
+}
+
+// do sends a request and reads what comes.
+func (w *watched) do(t *testing.T, method string) (status int, body string, err error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, w.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := w.Client().Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), err
+}
+
+func TestEveryRequestIsSettledOnceByWhatWasSent(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		handler http.HandlerFunc
+		method  string // default GET
+		want    ratelimit.Response
+	}{
+		{"nothing written", func(http.ResponseWriter, *http.Request) {}, "",
+			ratelimit.Response{Status: 200}},
+		{"a status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(418) }, "",
+			ratelimit.Response{Status: 418}},
+		{"a body", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello"); w.Write([]byte("!")) }, "",
+			ratelimit.Response{Status: 200, Bytes: 6}},
+		{"a second status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201); w.WriteHeader(500) }, "",
+			ratelimit.Response{Status: 201}},
+		{"a status after the body", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "x"); w.WriteHeader(500) }, "",
+			ratelimit.Response{Status: 200, Bytes: 1}},
+		{"early hints", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(404) }, "",
+			ratelimit.Response{Status: 404}},
+		{"a body that the status forbids", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204); io.WriteString(w, "lost") }, "",
+			ratelimit.Response{Status: 204}},
+		{"HEAD", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "not sent") }, "HEAD",
+			ratelimit.Response{Status: 200}},
+		{"a reader", func(w http.ResponseWriter, _ *http.Request) {
+			io.Copy(w, struct{ io.Reader }{strings.NewReader(strings.Repeat("x", 1<<20))})
+		}, "", ratelimit.Response{Status: 200, Bytes: 1 << 20}},
+		{"a stream", func(w http.ResponseWriter, _ *http.Request) {
+			for range 10 {
+				io.WriteString(w, "data\n")
+				w.(http.Flusher).Flush()
+			}
+		}, "", ratelimit.Response{Status: 200, Bytes: 50}},
+		{"a flush alone", func(w http.ResponseWriter, _ *http.Request) { http.NewResponseController(w).Flush() }, "",
+			ratelimit.Response{Status: 200}},
+		{"a redirect", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "/elsewhere")
+			w.WriteHeader(304)
+		}, "", ratelimit.Response{Status: 304}},
+		{"a panic", func(http.ResponseWriter, *http.Request) { panic("broken") }, "",
+			ratelimit.Response{Panicked: true}},
+		{"a panic after a status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401); panic("broken") }, "",
+			ratelimit.Response{Status: 401, Panicked: true}},
+		{"a panic in a stream", func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "data\n")
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		}, "", ratelimit.Response{Status: 200, Bytes: 5, Panicked: true}},
+		{"a panic after a flush alone", func(w http.ResponseWriter, _ *http.Request) {
+			http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}, "", ratelimit.Response{Status: 200, Panicked: true}},
+	} {
+		for _, http2 := range []bool{false, true} {
+			t.Run(tt.name+map[bool]string{true: " over HTTP/2"}[http2], func(t *testing.T) {
+				server := watch(t, http2, tt.handler)
+				method := tt.method
+				if method == "" {
+					method = "GET"
+				}
+				server.do(t, method)
+				tt.want.Cost = 1
+				if got := server.once(t); got != tt.want {
+					t.Errorf("got %+v, want %+v", got, tt.want)
+				}
+			})
+		}
+	}
+}
+
+func TestAConnectionThatIsTakenOverIsSettledOnce(t *testing.T) {
+	for name, hijack := range map[string]func(http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error){
+		"by the controller": func(w http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error) {
+			return http.NewResponseController(w).Hijack()
+		},
+		"by assertion": func(w http.ResponseWriter) (net.Conn, *bufio.ReadWriter, error) { return w.(http.Hijacker).Hijack() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := watch(t, false, func(w http.ResponseWriter, _ *http.Request) {
+				conn, rw, err := hijack(w)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close()
+				rw.WriteString("HTTP/1.1 418 I'm a teapot\r\nContent-Length: 3\r\nConnection: close\r\n\r\ntea")
+				rw.Flush()
+				if _, _, err := hijack(w); err == nil {
+					t.Error("taken over twice")
+				}
+			})
+			if status, body, err := server.do(t, "GET"); status != 418 || body != "tea" || err != nil {
+				t.Errorf("%d %q, %v", status, body, err)
+			}
+			if got, want := server.once(t), (ratelimit.Response{Cost: 1, Hijacked: true}); got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+func TestARequestWhoseClientLeavesIsSettledOnce(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		server := watch(t, http2, func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, "data\n")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		})
+		ctx, leave := context.WithCancel(t.Context())
+		r, err := http.NewRequestWithContext(ctx, "GET", server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave()
+		response.Body.Close()
+		if got, want := server.once(t), (ratelimit.Response{Status: 200, Bytes: 5, Cost: 1}); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+}
+
+// A handler may also end its goroutine, as t.FailNow does.
+func TestAHandlerThatEndsItsGoroutineIsSettled(t *testing.T) {
+	settledAt := make(chan ratelimit.Response, 2)
+	h := newLimiter(t, ratelimit.Config{}).Limit(settled("api", ratelimit.PerHour(9), func(_ *http.Request, r ratelimit.Response) int64 {
+		settledAt <- r
+		return 0
+	}))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runtime.Goexit() }))
+	go get(h)
+	if got, want := <-settledAt, (ratelimit.Response{Cost: 1, Panicked: true}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestAWriterThatIsWatchedCanDoWhatTheServersCan(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, http2 := range []bool{false, true} {
+		server := watch(t, http2, func(w http.ResponseWriter, r *http.Request) {
+			if _, ok := w.(http.Pusher); ok != http2 {
+				t.Errorf("over HTTP/%d it is a Pusher: %t", r.ProtoMajor, ok)
+			}
+			if _, ok := w.(http.Hijacker); ok == http2 {
+				t.Errorf("over HTTP/%d it is a Hijacker: %t", r.ProtoMajor, ok)
+			}
+			if _, ok := w.(io.ReaderFrom); ok == http2 { // by which files are sent without a copy
+				t.Errorf("over HTTP/%d it is a ReaderFrom: %t", r.ProtoMajor, ok)
+			}
+			if _, ok := w.(io.StringWriter); !ok {
+				t.Error("it is no StringWriter")
+			}
+			if push, ok := w.(http.Pusher); ok {
+				if err := push.Push("/pushed", nil); err != nil && !errors.Is(err, http.ErrNotSupported) && !strings.Contains(err.Error(), "push") {
+					t.Errorf("Push: %v", err)
+				}
+			}
+			c := http.NewResponseController(w)
+			later := time.Now().Add(time.Minute)
+			if err := errors.Join(c.SetReadDeadline(later), c.SetWriteDeadline(later)); err != nil {
+				t.Error(err)
+			}
+			if err := c.EnableFullDuplex(); err != nil && !http2 {
+				t.Error(err)
+			}
+			http.ServeFile(w, r, file)
+			if err := c.Flush(); err != nil {
+				t.Error(err)
+			}
+		})
+		if status, body, err := server.do(t, "GET"); status != 200 || len(body) != 1<<20 || err != nil {
+			t.Errorf("%d, %d bytes, %v", status, len(body), err)
+		}
+		if got, want := server.once(t), (ratelimit.Response{Status: 200, Bytes: 1 << 20, Cost: 1}); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+}
+
+// Goroutines that a handler leaves behind may still write while the request is settled.
+func TestAHandlerMayLeaveWritersBehind(t *testing.T) {
+	var left chan struct{}
+	h := newLimiter(t, ratelimit.Config{}).Limit(settled("api", ratelimit.PerHour(9), asCharged))(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			left = make(chan struct{})
+			go func() {
+				defer close(left)
+				for range 100 {
+					w.Write([]byte("late"))
+					ratelimit.SetCost(r.Context(), "api", 2)
+				}
+			}()
+		}))
+	h.ServeHTTP(discarding{}, httptest.NewRequest("GET", "/", nil))
+	<-left
+}
+
+// discarding is a ResponseWriter that may be written to by many.
+type discarding struct{}
+
+func (discarding) Header() http.Header         { return http.Header{} }
+func (discarding) Write(p []byte) (int, error) { return len(p), nil }
+func (discarding) WriteHeader(int)             {}

@@ -1,0 +1,362 @@
+package ratelimit_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+// settled is perIP with a Settle.
+func settled(name string, limit ratelimit.Limit, settle func(*http.Request, ratelimit.Response) int64) ratelimit.Policy {
+	p := perIP(name, limit)
+	p.Settle = settle
+	return p
+}
+
+// costs is a Settle of a fixed cost.
+func costs(n int64) func(*http.Request, ratelimit.Response) int64 {
+	return func(*http.Request, ratelimit.Response) int64 { return n }
+}
+
+// asCharged is a Settle that leaves the estimate, for handlers that call SetCost.
+func asCharged(_ *http.Request, r ratelimit.Response) int64 { return r.Cost }
+
+// answering is a handler that answers with the status that the query names.
+var answering = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	status, _ := strconv.Atoi(r.URL.RawQuery)
+	w.WriteHeader(status)
+})
+
+func query(q string) func(*http.Request) { return func(r *http.Request) { r.URL.RawQuery = q } }
+
+// remaining returns what is left in the bucket of the address that get comes from.
+func remaining(t *testing.T, l *ratelimit.Limiter, p ratelimit.Policy) int64 {
+	t.Helper()
+	r, err := l.Peek(t.Context(), p, "ip:192.0.2.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Remaining
+}
+
+func TestThreeFailedLoginsLockAndSuccessesNeverCount(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
+		p := settled("login", ratelimit.Every(20*time.Minute).WithBurst(3), ratelimit.FailedLogins)
+		h := newLimiter(t, ratelimit.Config{Store: s}).Limit(p)(answering)
+		for i, step := range []struct {
+			answer, want int
+		}{
+			{200, 200}, {204, 204}, {302, 302}, {200, 200}, {500, 500}, {200, 200}, {404, 404},
+			{401, 401}, {200, 200}, {403, 403}, {200, 200}, {200, 200}, {401, 401},
+			{401, 429}, {200, 429}, {403, 429},
+		} {
+			if w := get(h, query(strconv.Itoa(step.answer))); w.Code != step.want {
+				t.Fatalf("step %d: the answer to one that the handler answers %d is %d, want %d", i, step.answer, w.Code, step.want)
+			}
+		}
+		c.advance(20*time.Minute - time.Second)
+		wantStatuses(t, h, []int{429}, query("200"))
+		c.advance(time.Second)
+		wantStatuses(t, h, []int{200, 200}, query("200"))
+		wantStatuses(t, h, []int{401, 429}, query("401"))
+	})
+}
+
+func TestParallelGuessesAreNoMoreThanTheTokens(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
+		p := settled("login", ratelimit.PerHour(3), ratelimit.FailedLogins)
+		var guesses, refused atomic.Int64
+		allDecided := make(chan struct{})
+		const callers = 100
+		var decided atomic.Int64
+		decide := func() {
+			if decided.Add(1) == callers {
+				close(allDecided)
+			}
+		}
+		h := newLimiter(t, ratelimit.Config{Store: s}).Limit(p)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			guesses.Add(1)
+			decide()
+			<-allDecided // a guess is under way until all others have tried
+			w.WriteHeader(http.StatusUnauthorized)
+		}))
+		var running sync.WaitGroup
+		for range callers {
+			running.Go(func() {
+				if get(h).Code == http.StatusTooManyRequests {
+					refused.Add(1)
+					decide()
+				}
+			})
+		}
+		running.Wait()
+		if guesses.Load() != 3 || refused.Load() != callers-3 {
+			t.Errorf("%d guesses, %d refused, want 3 and %d", guesses.Load(), refused.Load(), callers-3)
+		}
+		wantStatuses(t, h, []int{429})
+	})
+}
+
+// A response that cost more than there was is a debt, to the microsecond.
+func TestWhatAResponseCostsIsChargedIntoDebt(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
+		var calls [][]store.Charge
+		rec := &recorder{Store: s}
+		perKilobyte := func(_ *http.Request, r ratelimit.Response) int64 { return r.Bytes / 1000 }
+		p := settled("bytes", ratelimit.PerSecond(10), perKilobyte)
+		h := newLimiter(t, ratelimit.Config{Store: rec}).Limit(p)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n, _ := strconv.Atoi(r.URL.RawQuery)
+			w.Write(make([]byte, n/2))
+			io.WriteString(w, strings.Repeat("x", n-n/2))
+		}))
+		wantStatuses(t, h, []int{200}, query("50000")) // 50 of 10: a debt of 40
+		calls = rec.calls
+		if len(calls) != 2 || len(calls[1]) != 1 || calls[1][0].Cost != 49 {
+			t.Fatalf("calls %+v, want the estimate and one more of 49", calls)
+		}
+		w := get(h, query("0"))
+		if w.Code != 429 || w.Header().Get("Retry-After") != "5" {
+			t.Errorf("%d, Retry-After %q, want 429 and 4.1 seconds rounded up", w.Code, w.Header().Get("Retry-After"))
+		}
+		c.advance(4100*time.Millisecond - time.Microsecond)
+		wantStatuses(t, h, []int{429}, query("1000"))
+		c.advance(time.Microsecond)
+		wantStatuses(t, h, []int{200, 429}, query("1000"))
+	})
+}
+
+func TestAnEstimateThatWasTooHighIsGivenBack(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
+		p := settled("llm", ratelimit.PerHour(1000), asCharged)
+		p.Cost = func(*http.Request) int64 { return 400 }
+		l := newLimiter(t, ratelimit.Config{Store: s})
+		var during int64
+		h := l.Limit(p)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			during = remaining(t, l, p)
+			if !ratelimit.SetCost(r.Context(), "llm", 30) {
+				t.Error("SetCost found nothing to settle")
+			}
+		}))
+		get(h)
+		if after := remaining(t, l, p); during != 600 || after != 970 {
+			t.Errorf("%d left while it was answered and %d after, want 600 and 970", during, after)
+		}
+	})
+}
+
+func TestSetCostSaysMoreThanSettle(t *testing.T) {
+	s := memstore.New(memstore.Config{})
+	defer s.Close()
+	l := newLimiter(t, ratelimit.Config{Store: s})
+	outer := settled("outer", ratelimit.PerHour(100), func(*http.Request, ratelimit.Response) int64 {
+		t.Error("Settle was asked though the handler said the cost")
+		return 0
+	})
+	inner := settled("inner", ratelimit.PerHour(100), costs(5))
+	unsettled := perIP("unsettled", ratelimit.PerHour(100))
+	optional := settled("optional", ratelimit.PerHour(100), costs(5))
+	optional.Key, optional.Optional = noKey, true
+
+	var ctx context.Context
+	h := l.Limit(outer)(l.Limit(inner, unsettled, optional)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		ctx = r.Context()
+		for name, want := range map[string]bool{"outer": true, "unsettled": false, "optional": false, "nobody": false, "": false} {
+			if got := ratelimit.SetCost(ctx, name, 7); got != want {
+				t.Errorf("SetCost of %q: %t, want %t", name, got, want)
+			}
+		}
+		ratelimit.SetCost(ctx, "outer", 20) // the last one counts
+	})))
+	get(h)
+	for p, want := range map[*ratelimit.Policy]int64{&outer: 80, &inner: 95, &unsettled: 99, &optional: 100} {
+		if got := remaining(t, l, *p); got != want {
+			t.Errorf("%s: %d left, want %d", p.Name, got, want)
+		}
+	}
+	if ratelimit.SetCost(ctx, "outer", 50) || remaining(t, l, outer) != 80 {
+		t.Error("a request was settled again after its handler had returned")
+	}
+	if ratelimit.SetCost(t.Context(), "outer", 1) {
+		t.Error("SetCost without a request found something")
+	}
+}
+
+func TestCostsOutOfRangeAreKeptWithin(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
+		l := newLimiter(t, ratelimit.Config{Store: s})
+		below := settled("below", ratelimit.PerHour(10), costs(math.MinInt64))
+		get(l.Limit(below)(okHandler))
+		if got := remaining(t, l, below); got != 10 {
+			t.Errorf("below 0: %d left, want 10: it is 0", got)
+		}
+		above := settled("above", ratelimit.PerHour(10), costs(math.MaxInt64))
+		get(l.Limit(above)(okHandler))
+		w := get(l.Limit(above)(okHandler))
+		if after, err := strconv.ParseInt(w.Header().Get("Retry-After"), 10, 64); w.Code != 429 || err != nil || after < 365*24*3600 {
+			t.Errorf("beyond all bounds: %d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
+		}
+	})
+}
+
+func TestAllOfALimiterIsSettledInOneCall(t *testing.T) {
+	s := memstore.New(memstore.Config{})
+	defer s.Close()
+	rec := &recorder{Store: s}
+	more, less := settled("more", ratelimit.PerHour(10), costs(15)), settled("less", ratelimit.PerHour(10), costs(0))
+	same, shadow := settled("same", ratelimit.PerHour(10), costs(1)), settled("shadow", ratelimit.PerHour(10), costs(4))
+	shadow.Shadow = true
+	full := settled("full", ratelimit.PerHour(10), costs(0)) // a Shadow that cannot pay is not charged, and given nothing
+	full.Shadow, full.Cost = true, func(*http.Request) int64 { return 11 }
+	l := newLimiter(t, ratelimit.Config{Store: rec})
+	h := l.Limit(more, less, same, perIP("plain", ratelimit.PerHour(10)), shadow, full)(okHandler)
+	get(h)
+	if len(rec.calls) != 2 {
+		t.Fatalf("%d calls of the store, want 2", len(rec.calls))
+	}
+	got := ""
+	for _, c := range rec.calls[1] {
+		got += fmt.Sprintf("%s %d owed %t shadow %t; ", c.Policy, c.Cost, c.Owed, c.Shadow)
+	}
+	if want := "more 14 owed true shadow false; less -1 owed false shadow false; shadow 3 owed true shadow true; "; got != want {
+		t.Errorf("settled %s, want %s", got, want)
+	}
+
+	rec.calls = nil
+	get(l.Limit(same)(okHandler))
+	if len(rec.calls) != 1 {
+		t.Errorf("%d calls where nothing is to be settled, want 1", len(rec.calls))
+	}
+}
+
+func TestWhatWasNotChargedIsNotSettled(t *testing.T) {
+	s := memstore.New(memstore.Config{})
+	defer s.Close()
+	rec := &recorder{Store: s}
+	l := newLimiter(t, ratelimit.Config{Store: rec, Logger: slog.New(slog.DiscardHandler)})
+	asked := false
+	p := settled("api", ratelimit.PerHour(1), func(*http.Request, ratelimit.Response) int64 {
+		asked = true
+		return 5
+	})
+	exempt := p
+	exempt.Name, exempt.LimitFunc = "exempt", func(*http.Request) ratelimit.Limit { return ratelimit.Unlimited }
+
+	rec.fault = func([]store.Charge) error { return errors.New("away") }
+	wantStatuses(t, l.Limit(p)(okHandler), []int{200})
+	rec.fault = nil
+	wantStatuses(t, l.Limit(exempt)(okHandler), []int{200})
+	if _, err := l.Take(t.Context(), p, "ip:192.0.2.1", 1); err != nil {
+		t.Fatal(err)
+	}
+	wantStatuses(t, l.Limit(p)(okHandler), []int{429})
+	if asked {
+		t.Error("Settle was asked about a request that was not charged")
+	}
+}
+
+func TestALimitOfATierIsSettledUnderIt(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
+		p := settled("tier", ratelimit.PerHour(10), costs(50))
+		p.LimitFunc = func(*http.Request) ratelimit.Limit { return ratelimit.PerHour(100) }
+		l := newLimiter(t, ratelimit.Config{Store: s})
+		get(l.Limit(p)(okHandler))
+		gold := p
+		gold.Limit = ratelimit.PerHour(100)
+		if got := remaining(t, l, gold); got != 50 {
+			t.Errorf("%d left, want 50 of 100", got)
+		}
+	})
+}
+
+// The client has its answer by then.
+func TestAStoreThatFailsToSettleIsLogged(t *testing.T) {
+	s := memstore.New(memstore.Config{})
+	defer s.Close()
+	rec := &recorder{Store: s}
+	var log bytes.Buffer
+	l := newLimiter(t, ratelimit.Config{Store: rec, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	p := settled("api", ratelimit.PerHour(10), costs(0))
+	w := get(l.Limit(p)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		rec.mu.Lock()
+		rec.fault = func([]store.Charge) error { return errors.New("away") }
+		rec.mu.Unlock()
+		io.WriteString(w, "ok")
+	})))
+	if w.Code != 200 || w.Body.String() != "ok" {
+		t.Errorf("answered %d %q", w.Code, w.Body)
+	}
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "not settled") || !strings.Contains(text, "away") {
+		t.Errorf("logged %q", text)
+	}
+	rec.fault = nil
+	if got := remaining(t, l, p); got != 9 {
+		t.Errorf("%d left, want 9: the estimate stays", got)
+	}
+}
+
+// A hung store must not keep the connection of a client.
+func TestSettlingEndsWithTheTimeout(t *testing.T) {
+	inBubble(t, ratelimit.Config{Timeout: time.Second, Store: new(hangsLater)}, func(t *testing.T, q *queue) {
+		begin := time.Now()
+		ctx, gone := context.WithCancel(t.Context())
+		r := httptest.NewRequest("GET", "/", nil).WithContext(ctx)
+		w := httptest.NewRecorder()
+		q.Limit(settled("api", ratelimit.PerHour(10), costs(0)))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			gone() // which does not keep the request from being settled
+		})).ServeHTTP(w, r)
+		if took := time.Since(begin); took != time.Second || !strings.Contains(q.log.String(), "not settled") {
+			t.Errorf("took %v, want the Timeout; log %q", took, q.log.String())
+		}
+	})
+}
+
+// hangsLater is a Store that hangs from the second call on.
+type hangsLater struct{ called atomic.Bool }
+
+func (h *hangsLater) Take(ctx context.Context, _ []store.Charge, states []store.State) (bool, error) {
+	if !h.called.Swap(true) {
+		states[0] = store.State{Allowed: true}
+		return true, nil
+	}
+	<-ctx.Done()
+	return false, ctx.Err()
+}
+
+func TestAPolicyThatFailsClosedIsNotSettledWithAStandIn(t *testing.T) {
+	primary, standIn := memstore.New(memstore.Config{}), memstore.New(memstore.Config{})
+	defer primary.Close()
+	defer standIn.Close()
+	breakable := &recorder{Store: primary}
+	fallback := store.Fallback(breakable, standIn, store.FallbackConfig{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
+	defer fallback.Close()
+	l := newLimiter(t, ratelimit.Config{Store: fallback, Logger: slog.New(slog.DiscardHandler)})
+	p := settled("login", ratelimit.PerHour(10), costs(5))
+	p.FailClosed = true
+	get(l.Limit(p)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		breakable.mu.Lock()
+		breakable.fault = func([]store.Charge) error { return errors.New("away") }
+		breakable.mu.Unlock()
+		fallback.Take(t.Context(), []store.Charge{{Policy: "x", Key: "x", Limit: store.Limit{Unit: 1, Refill: 1, Capacity: 1}}}, make([]store.State, 1))
+	})))
+	states := make([]store.State, 1)
+	limit, _ := store.NewLimit(10, time.Hour, 10)
+	if _, err := standIn.Take(t.Context(), []store.Charge{{Policy: "login", Key: "ip:192.0.2.1", Limit: limit}}, states); err != nil || states[0].Remaining != 10 {
+		t.Errorf("the stand-in has %d left, error %v, want 10", states[0].Remaining, err)
+	}
+}
