@@ -71,8 +71,8 @@ const (
 //
 // While secondary answers, each limit is divided by Replicas, in rate and burst, though to no less than one
 // request's cost. A bucket begins with its share of what primary last said it held. When primary is back, it
-// is charged for what secondary allowed meanwhile, as far as that has not refilled since, into debt if need
-// be. Other replicas do the same with theirs. So from before an outage until such a debt is paid, n replicas
+// is charged for what secondary allowed meanwhile, and for what was Owed, as far as that has not refilled since, into
+// debt if need be. Other replicas do the same with theirs. So from before an outage until such a debt is paid, n replicas
 // with Replicas n allow burst + rate × time. The debt is for what is allowed too soon: by a replica that did not
 // know what the others had taken before the outage, and one request of each. More is allowed only by what was
 // answered by secondary before primary was given up, by a burst if primary has lost its data, by what MaxKeys has

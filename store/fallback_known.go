@@ -74,4 +74,6 @@ func (k *known) credits(c *Charge) int64 {
 }
 
 // creditsOf returns how many credits a bucket of l holds that is full in some microseconds, less than none in debt.
-func creditsOf(l Limit, full int64) int64 { return l.Capacity - bucket.Limit(l).Debt(full) }
+func creditsOf(l Limit, full int64) int64 {
+	return bucket.Limit(l).Charge(l.Capacity, l.Refill, max(0, full))
+}

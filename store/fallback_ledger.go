@@ -43,23 +43,29 @@ func newLedger(most int) ledger {
 func (l *ledger) now() int64 { return time.Since(l.start).Microseconds() }
 
 // open returns the spending of c's bucket in o, before which it held what known tells, nil if there is no room
-// for one more.
-func (l *ledger) open(c *Charge, share Limit, o *outage, known *known) *spending {
+// for one more, and the share that c is to be charged under. That is share, unless c settles what was charged under
+// one with more room: with less, the bucket would be cut to that.
+func (l *ledger) open(c *Charge, share Limit, o *outage, known *known) (*spending, Limit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.accounts[account{c.Policy, c.Key}]
 	if s == nil {
 		if len(l.accounts) >= l.most && !l.makeRoom() {
-			return nil
+			return nil, share
 		}
-		s = &spending{account: account{strings.Clone(c.Policy), strings.Clone(c.Key)}}
+		s = &spending{account: account{strings.Clone(c.Policy), strings.Clone(c.Key)}, limit: c.Limit, share: share}
 		l.list(s)
 	}
 	if s.outage != o {
-		s.outage, s.limit, s.share = o, c.Limit, share
-		s.begin(known.credits(c), l.now())
+		now := l.now()
+		s.outage = o
+		s.goBy(c.Limit, share, now)
+		s.begin(known.credits(c), now)
 	}
-	return s
+	if c.settles() && s.limit == c.Limit {
+		share = s.share
+	}
+	return s, share
 }
 
 func (l *ledger) list(s *spending) { l.accounts[s.account], s.listed = s, true }
@@ -79,9 +85,29 @@ func (s *spending) begin(credits, now int64) {
 	}
 	s.charged = s.idle
 	if spent > 0 {
-		s.charged = bucket.Limit(s.share).Advance(s.idle, now)
-		s.charged.Tokens -= spent
+		s.owe(spent, now)
 	}
+}
+
+// owe has s be charged some credits more than idle, or after refunds some less.
+func (s *spending) owe(credits, now int64) {
+	by := bucket.Limit(s.share)
+	s.charged = by.Advance(s.idle, now)
+	s.charged.Tokens = by.Charge(s.charged.Tokens, credits, 1)
+}
+
+// goBy has s go by another share from now on. What was spent remains as many tokens: in a bucket with more or less
+// room it must not become more or less.
+func (s *spending) goBy(limit, share Limit, now int64) {
+	s.limit = limit
+	if s.share == share {
+		return
+	}
+	by := bucket.Limit(s.share)
+	spent := by.Advance(s.idle, now).Tokens - by.Advance(s.charged, now).Tokens
+	debt := bucket.Bucket{Tokens: -spent, Unit: s.share.Unit, LastRefill: now}
+	s.share = share
+	s.owe(-bucket.Limit(share).Advance(debt, now).Tokens, now)
 }
 
 // spent returns how many credits of the share were spent and have not refilled since, none after refunds.
@@ -125,10 +151,11 @@ func (l *ledger) add(s *spending, c *Charge, share Limit) {
 			l.list(s)
 		}
 	}
+	s.goBy(c.Limit, share, now)
 	by := bucket.Limit(share)
-	s.limit, s.share = c.Limit, share
+	need, _ := by.Ask(c.Cost, 0, c.Owed)
 	s.charged = by.Advance(s.charged, now)
-	s.charged.Tokens = by.Charge(s.charged.Tokens, by.Need(c.Cost), 1)
+	s.charged.Tokens = by.Charge(s.charged.Tokens, need, 1)
 }
 
 // take takes some spending off the ledger, and returns the bucket and how many tokens of it the primary is to be

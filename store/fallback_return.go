@@ -133,13 +133,14 @@ func (f *FallbackStore) settleLate(ctx context.Context) { f.settle(ctx, 1, f.isB
 func (f *FallbackStore) charge(ctx context.Context, c Charge, tokens int64) error {
 	ctx, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
-	state, err := overdraw(ctx, f.primary, c, tokens)
-	if err != nil {
+	c.Cost, c.Owed = tokens, true
+	charges, states := []Charge{c}, make([]State, 1)
+	if _, err := f.primary.Take(ctx, charges, states); err != nil {
 		f.failures.Log(ctx, fmt.Errorf("charging for an outage: %w", err))
 		return err
 	}
 	// Or the next outage would begin with what was spent in this one.
-	f.known.keep([]Charge{c}, []State{state}, f.known.now())
+	f.known.keep(charges, states, f.known.now())
 	return nil
 }
 

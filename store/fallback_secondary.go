@@ -16,7 +16,10 @@ func (f *FallbackStore) standIn(ctx context.Context, o *outage, charges []Charge
 	spendings := few[:0]
 	shares := f.shares(charges)
 	for i := range charges {
-		s := f.spent.open(&charges[i], shares[i].Limit, o, &f.known)
+		s, share := f.spent.open(&charges[i], shares[i].Limit, o, &f.known)
+		if share != shares[i].Limit { // so there are several replicas, and shares is ours
+			shares[i].Limit = share
+		}
 		if s != nil && s.begun.Load() != o {
 			f.begin(ctx, o, s, &shares[i])
 		}
@@ -58,10 +61,18 @@ func (f *FallbackStore) shares(charges []Charge) []Charge {
 	shares := slices.Clone(charges)
 	for i := range shares {
 		c := &shares[i]
-		c.Limit = Limit(bucket.Limit(c.Limit).Share(f.replicas, c.Cost))
+		room := c.Cost
+		if c.settles() {
+			room = 1 // of which it needs none
+		}
+		c.Limit = Limit(bucket.Limit(c.Limit).Share(f.replicas, room))
 	}
 	return shares
 }
+
+// settles reports whether c follows an earlier charge, whose cost turned out to be another: a refund, or what is
+// owed.
+func (c *Charge) settles() bool { return c.Cost < 0 || c.Cost > 0 && c.Owed }
 
 // begin brings the secondary's bucket of share down to what is known of the primary's, once in outage o: who was
 // out of tokens before must not find a full bucket. If it fails, the next call tries again.
@@ -78,8 +89,11 @@ func (f *FallbackStore) begin(ctx context.Context, o *outage, s *spending, share
 	_, held := c.credits(&states[0])
 	unit := share.Limit.Unit
 	surplus := floor(held, unit) - floor(f.spent.uncharged(s, share.Limit), unit)
-	if _, err := overdraw(ctx, f.secondary, c, surplus); err != nil {
-		return
+	if surplus > 0 {
+		c.Cost, c.Owed = surplus, true
+		if _, err := f.secondary.Take(ctx, []Charge{c}, states); err != nil {
+			return
+		}
 	}
 	s.begun.Store(o)
 }
