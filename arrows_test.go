@@ -7,11 +7,12 @@ import (
 )
 
 // The arrows between packages run one way. In particular a user of the memory store compiles no Redis
-// client.
+// client, and nobody gets net/http/pprof, which chi's middleware package imports and which shows itself on
+// http.DefaultServeMux unasked.
 func TestArrows(t *testing.T) {
 	const module = "github.com/go-tokenbucket/ratelimit"
 	for pkg, forbidden := range map[string][]string{
-		"":                   {"github.com/redis/", "/store/redisstore", "/lua", "github.com/alicebob/"},
+		"":                   {"github.com/redis/", "/store/redisstore", "/lua", "github.com/alicebob/", "net/http/pprof"},
 		"/store":             {"github.com/redis/", module + "/store/", "/lua", "github.com/go-chi/", "github.com/golang-jwt/"},
 		"/store/memstore":    {"github.com/redis/", "/store/redisstore", "/lua", "github.com/go-chi/", "github.com/golang-jwt/"},
 		"/store/redisstore":  {"/store/memstore", "github.com/go-chi/", "github.com/golang-jwt/"},

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -17,8 +18,8 @@ import (
 // proxy it is the proxy's: use ClientIP there. No key: the peer has no IP address.
 func RemoteIP() KeyFunc { return ClientIP(IPConfig{}) }
 
-// IPConfig says which proxies ClientIP believes. Set at most one of TrustedProxies and ProxyCount; the
-// zero value believes nobody and takes the TCP peer.
+// IPConfig says whom ClientIP believes about the client's address. Set at most one of TrustedProxies,
+// ProxyCount and Context; the zero value believes nobody and takes the TCP peer.
 type IPConfig struct {
 	// TrustedProxies are the networks of your proxies. If the TCP peer is one of them, the client is the
 	// last address in Header that is not; a peer that is not is the client itself, whatever its
@@ -44,6 +45,13 @@ type IPConfig struct {
 	// Header.
 	EdgeHeader string
 
+	// Context, if set, returns the address that a middleware before the limiter has verified, and the rest
+	// of the request is not looked at. No key: it returns no valid address, or an unspecified one. Do not
+	// set it together with TrustedProxies, ProxyCount, Header or EdgeHeader. For chi's ClientIPFrom…:
+	//
+	//	Context: middleware.GetClientIPAddr
+	Context func(context.Context) netip.Addr
+
 	// IPv6Bits is the length of the prefix by which IPv6 clients are told apart, from 32 to 128; default
 	// 64, the least that a client can pick its addresses from.
 	IPv6Bits int
@@ -68,13 +76,7 @@ func ClientIP(cfg IPConfig) KeyFunc {
 
 func (cfg IPConfig) faults() (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
-	for _, p := range cfg.TrustedProxies {
-		if !p.IsValid() {
-			fault("TrustedProxies: holds an invalid prefix: must be like 10.0.0.0/8")
-		} else if p.Addr().Is4In6() {
-			fault("TrustedProxies: %v: must be written as IPv4", p)
-		}
-	}
+	faults = prefixFaults("TrustedProxies", cfg.TrustedProxies)
 	if cfg.ProxyCount < 0 || cfg.ProxyCount > clientip.MaxElements {
 		fault("ProxyCount %d: must be from 0 to %d", cfg.ProxyCount, clientip.MaxElements)
 	}
@@ -84,7 +86,7 @@ func (cfg IPConfig) faults() (faults []string) {
 	switch textproto.CanonicalMIMEHeaderKey(cfg.Header) {
 	case "":
 	case "X-Forwarded-For", "Forwarded":
-		if len(cfg.TrustedProxies) == 0 && cfg.ProxyCount == 0 && cfg.EdgeHeader == "" {
+		if len(cfg.TrustedProxies) == 0 && cfg.ProxyCount == 0 && cfg.EdgeHeader == "" && cfg.Context == nil {
 			fault("Header %q: must come with TrustedProxies or ProxyCount, or nobody is believed", cfg.Header)
 		}
 	default:
@@ -96,8 +98,23 @@ func (cfg IPConfig) faults() (faults []string) {
 	if cfg.EdgeHeader != "" && (cfg.ProxyCount != 0 || cfg.Header != "") {
 		fault("EdgeHeader: must not be set together with ProxyCount or Header")
 	}
+	if cfg.Context != nil && (len(cfg.TrustedProxies) > 0 || cfg.ProxyCount != 0 || cfg.Header != "" || cfg.EdgeHeader != "") {
+		fault("Context: must not be set together with TrustedProxies, ProxyCount, Header or EdgeHeader")
+	}
 	if cfg.IPv6Bits != 0 && (cfg.IPv6Bits < 32 || cfg.IPv6Bits > 128) {
 		fault("IPv6Bits %d: must be from 32 to 128", cfg.IPv6Bits)
+	}
+	return faults
+}
+
+// prefixFaults returns what keeps prefixes from matching addresses, which are never IPv4-mapped here.
+func prefixFaults(field string, prefixes []netip.Prefix) (faults []string) {
+	for _, p := range prefixes {
+		if !p.IsValid() {
+			faults = append(faults, field+": holds an invalid prefix: must be like 10.0.0.0/8")
+		} else if p.Addr().Is4In6() {
+			faults = append(faults, fmt.Sprintf("%s: %v: must be written as IPv4", field, p))
+		}
 	}
 	return faults
 }
@@ -107,6 +124,8 @@ func (cfg IPConfig) finder() func(*http.Request) (netip.Addr, bool) {
 	trusted := append([]netip.Prefix(nil), cfg.TrustedProxies...)
 	chain := chainOf(cfg.Header)
 	switch edge := textproto.CanonicalMIMEHeaderKey(cfg.EdgeHeader); {
+	case cfg.Context != nil:
+		return func(r *http.Request) (netip.Addr, bool) { return clientip.Normalize(cfg.Context(r.Context())) }
 	case edge != "" && len(trusted) == 0:
 		return func(r *http.Request) (netip.Addr, bool) { return clientip.FromEdge(r.Header[edge]) }
 	case edge != "":

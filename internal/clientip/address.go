@@ -81,12 +81,14 @@ func parseIPv6(s string) (netip.Addr, bool) {
 	if err != nil || !addr.Is6() {
 		return netip.Addr{}, false
 	}
-	return normalize(addr)
+	return Normalize(addr)
 }
 
-// normalize returns the one form of addr that makes a key, or false if there is
-// none.
-func normalize(addr netip.Addr) (netip.Addr, bool) {
+// Normalize returns the one form of addr that makes a key: IPv4 if it is mapped,
+// and without a zone.
+//
+// It reports false for the zero Addr and for the unspecified addresses.
+func Normalize(addr netip.Addr) (netip.Addr, bool) {
 	addr = addr.Unmap().WithZone("")
 	if !addr.IsValid() || addr.IsUnspecified() {
 		return netip.Addr{}, false

@@ -17,7 +17,7 @@ import (
 // List IPv4 networks in trusted as such: prefixes of IPv4-mapped IPv6 addresses
 // match nothing.
 func FromTrusted(peer netip.Addr, trusted []netip.Prefix, chain Chain) (netip.Addr, bool) {
-	client, ok := normalize(peer)
+	client, ok := Normalize(peer)
 	if !ok || !within(trusted, client) {
 		return client, ok
 	}

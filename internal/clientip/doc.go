@@ -10,6 +10,7 @@
 //   - proxies at known addresses: [FromTrusted]
 //   - a known number of proxies: [FromCount]
 //   - an edge that sets a header of one address: [FromEdge]
+//   - somebody who has found it already: [Normalize]
 //
 // An address has one form only, so that it makes one key: IPv4-mapped IPv6
 // addresses are unmapped, zones are dropped, and the unspecified addresses
