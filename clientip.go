@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"net/textproto"
 	"slices"
-	"strings"
 
 	"github.com/go-tokenbucket/ratelimit/internal/clientip"
 )
@@ -61,9 +60,7 @@ type IPConfig struct {
 // malformed header is no key, never another client's: the walk from the right ends at the first entry
 // that is not an address. It panics on a contradictory cfg, naming each field at fault.
 func ClientIP(cfg IPConfig) KeyFunc {
-	if faults := cfg.faults(); len(faults) > 0 {
-		panic("ratelimit: ClientIP: " + strings.Join(faults, "; "))
-	}
+	mustBeFaultless("ClientIP", cfg.faults())
 	bits, find := cmp.Or(cfg.IPv6Bits, 64), cfg.finder()
 	return func(r *http.Request) (string, error) {
 		addr, ok := find(r)

@@ -38,7 +38,9 @@ type Config struct {
 	// while the request waited for its turn. Default: 403 or 503, as problem+json without a word of err.
 	Error func(w http.ResponseWriter, r *http.Request, err error)
 
-	// Skip, if set, exempts requests from Handler and Limit, health checks for example.
+	// Skip, if set, exempts requests from Handler and Limit: they spend nothing and get no headers. It is
+	// for health checks, for example: see SkipPaths, SkipIPs, and SkipAll, which joins them. A header that
+	// clients can send must not decide.
 	Skip func(*http.Request) bool
 
 	// Timeout bounds each call of the Store, by its context, which a redisstore obeys whatever the Redis

@@ -1,0 +1,96 @@
+package ratelimit_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+// statusFrom serves a request of a TCP peer, and returns the answer's status.
+func statusFrom(h http.Handler, peer, path string) int {
+	r := httptest.NewRequest("GET", path, nil)
+	r.RemoteAddr = peer
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code
+}
+
+// Health checks from your own networks are not limited. Those from elsewhere are.
+func ExampleSkipAll() {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(1)}},
+		Skip: ratelimit.SkipAll(
+			ratelimit.SkipPaths("GET /healthz", "GET /livez"),
+			ratelimit.SkipIPs(ratelimit.PrivateNetworks...),
+		),
+	}))
+	defer limiter.Close()
+	handler := limiter.Handler(hello)
+
+	for range 3 {
+		fmt.Println(statusFrom(handler, "10.0.0.1:80", "/healthz"), statusFrom(handler, "192.0.2.1:1234", "/healthz"))
+	}
+	// Output:
+	// 200 200
+	// 200 429
+	// 200 429
+}
+
+// All that is static is free, but for uploads.
+func ExampleSkipNot() {
+	skip := ratelimit.SkipAll(
+		ratelimit.SkipPaths("/static/"),
+		ratelimit.SkipNot(ratelimit.SkipPaths("/static/upload/")),
+	)
+	for _, path := range []string{"/static/a.css", "/static/upload/a.css", "/static/x/../upload/a.css"} {
+		fmt.Println(path, skip(httptest.NewRequest("GET", path, nil)))
+	}
+	// Output:
+	// /static/a.css true
+	// /static/upload/a.css false
+	// /static/x/../upload/a.css false
+}
+
+// Behind a proxy the TCP peer says nothing about the client: the header that the proxy adds to does.
+func ExampleIPConfig_SkipIPs() {
+	behind := ratelimit.IPConfig{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+	skip := behind.SkipIPs(netip.MustParsePrefix("192.0.2.0/24"))
+
+	for _, forwarded := range []string{"192.0.2.1", "198.51.100.1", "192.0.2.1, 198.51.100.1"} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = "10.0.0.1:80"
+		r.Header.Set("X-Forwarded-For", forwarded)
+		fmt.Println(forwarded, skip(r))
+	}
+	// Output:
+	// 192.0.2.1 true
+	// 198.51.100.1 false
+	// 192.0.2.1, 198.51.100.1 false
+}
+
+// chi's middleware finds the client's address, and the limiter counts by it.
+func ExampleIPConfig_chi() {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Policies: []ratelimit.Policy{{
+			Name:  "api",
+			Key:   ratelimit.ClientIP(ratelimit.IPConfig{Context: middleware.GetClientIPAddr}),
+			Limit: ratelimit.PerHour(1),
+		}},
+	}))
+	defer limiter.Close()
+	r := chi.NewRouter()
+	r.Use(middleware.ClientIPFromXFF("10.0.0.0/8"), limiter.Handler)
+	r.Handle("/", hello)
+
+	request(r, "GET", "/", "X-Forwarded-For", "192.0.2.1") // the peer is none of ours: it is the client
+	request(r, "GET", "/", "X-Forwarded-For", "192.0.2.2")
+	// Output:
+	// GET / 200
+	// GET / 429
+}
