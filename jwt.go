@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"cmp"
+	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -37,9 +38,18 @@ type JWTConfig struct {
 	Key any
 
 	// Keyfunc chooses the key by the token's header, by its "kid" for example. It runs before the token
-	// is verified, for every request that carries one: it must not do anything slow. After an error of it
-	// the request has no key, like one whose token is not valid.
-	Keyfunc jwt.Keyfunc
+	// is verified, for every request that carries one: it must not do
+	// anything slow, such as ask a key server; examples/jwks shows how to have its keys at hand. The
+	// context is the request's.
+	//
+	// After an error of it the request has no key, like one whose token is not valid, and that of a context
+	// that ended is no different: else who sent a forged token and hung up would not be limited at all. So
+	// without the keys of a key server, members count as guests, or are answered 403 where guests are.
+	Keyfunc func(context.Context, *jwt.Token) (any, error)
+
+	// Tokens say where the token of a request is, in order of preference. The first that is found decides,
+	// valid or not. Default: BearerToken().
+	Tokens []TokenFunc
 
 	// Kind starts the keys that Claim makes, as in "member:5". Default "member".
 	Kind string
@@ -51,11 +61,19 @@ type JWTConfig struct {
 	Leeway time.Duration
 }
 
-// A JWT verifies the Bearer tokens of requests, for keys and for tiers. Make it with NewJWT. It never
-// answers a request: a token that is not valid is simply no key.
+// A JWT verifies the tokens of requests, for keys and for tiers. Make it with NewJWT. It never answers a
+// request: a token that is not valid is simply no key.
+//
+// To check a signature takes some 10 to 100 µs, and anybody can send tokens. Have a limit by address decide
+// before. It must be a limiter around that of the members, because the policies of one limiter find all
+// their keys before they are charged:
+//
+//	r.Use(limiter.Limit(perAddress))
+//	r.With(limiter.Limit(perMember)).Get("/", h)
 type JWT struct {
 	parser  *jwt.Parser
-	keyfunc jwt.Keyfunc
+	keyfunc func(context.Context, *jwt.Token) (any, error)
+	tokens  []TokenFunc
 	kind    string
 }
 
@@ -83,9 +101,18 @@ func NewJWT(cfg JWTConfig) (*JWT, error) {
 		key = slices.Clone(secret)
 	}
 	if keyfunc == nil {
-		keyfunc = func(*jwt.Token) (any, error) { return key, nil }
+		keyfunc = func(context.Context, *jwt.Token) (any, error) { return key, nil }
 	}
-	return &JWT{parser: jwt.NewParser(options...), keyfunc: keyfunc, kind: cmp.Or(cfg.Kind, "member")}, nil
+	j := &JWT{
+		parser:  jwt.NewParser(options...),
+		keyfunc: keyfunc,
+		tokens:  slices.Clone(cfg.Tokens),
+		kind:    cmp.Or(cfg.Kind, "member"),
+	}
+	if len(j.tokens) == 0 {
+		j.tokens = []TokenFunc{BearerToken()}
+	}
+	return j, nil
 }
 
 func (cfg JWTConfig) faults() (faults []error) {
@@ -113,6 +140,11 @@ func (cfg JWTConfig) faults() (faults []error) {
 			if want := keyFor(m, cfg.Key); want != "" {
 				fault("Key: is a %T: must be %s for %s", cfg.Key, want, m)
 			}
+		}
+	}
+	for i, find := range cfg.Tokens {
+		if find == nil {
+			fault(`Tokens[%d]: must not be nil, but BearerToken() or CookieToken("__Host-token") for example`, i)
 		}
 	}
 	if !validKind(cfg.Kind) {
@@ -194,17 +226,23 @@ func (j *JWT) Claim(name string) KeyFunc {
 	}
 }
 
-// Claims returns the claims of the request's verified token, for a LimitFunc. Numbers are json.Number. The
-// error wraps ErrNoKey: the request has no Authorization header with a Bearer token, or several, or the
-// token is longer than 8 KiB or not valid, or without "exp", or it has a "crit" header, of which no
-// extension is known here (RFC 7515, section 4.1.11).
+// Claims returns the claims of the request's verified token, for a LimitFunc. Numbers are json.Number. The error wraps ErrNoKey: JWTConfig.Tokens find no token, or it is longer
+// than 8 KiB or not valid, or without "exp", or it has a "crit" header, of which no extension is known here
+// (RFC 7515, section 4.1.11).
 func (j *JWT) Claims(r *http.Request) (jwt.MapClaims, error) {
-	raw, ok := bearer(r.Header)
+	token, ok := firstToken(j.tokens, r)
 	if !ok {
 		return nil, ErrNoKey
 	}
+	if len(token) > maxToken {
+		return nil, fmt.Errorf("%w: the token is longer than %d bytes", ErrNoKey, maxToken)
+	}
+	return j.verify(r.Context(), token)
+}
+
+func (j *JWT) verify(ctx context.Context, text string) (jwt.MapClaims, error) {
 	claims := jwt.MapClaims{}
-	token, err := j.parser.ParseWithClaims(raw, claims, j.keyfunc)
+	token, err := j.parser.ParseWithClaims(text, claims, func(token *jwt.Token) (any, error) { return j.keyfunc(ctx, token) })
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoKey, err)
 	}
@@ -212,19 +250,4 @@ func (j *JWT) Claims(r *http.Request) (jwt.MapClaims, error) {
 		return nil, fmt.Errorf("%w: the token has a crit header", ErrNoKey)
 	}
 	return claims, nil
-}
-
-// bearer returns the token of the Authorization header (RFC 6750, section 2.1, in any case and with any
-// number of spaces).
-func bearer(h http.Header) (string, bool) {
-	values := h["Authorization"]
-	if len(values) != 1 {
-		return "", false
-	}
-	scheme, token, ok := strings.Cut(values[0], " ")
-	if !ok || !strings.EqualFold(scheme, "Bearer") {
-		return "", false
-	}
-	token = strings.Trim(token, " ")
-	return token, token != "" && len(token) <= maxToken && !strings.Contains(token, " ")
 }

@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -109,7 +110,7 @@ func TestEverySigningMethodIsVerified(t *testing.T) {
 			checkMember(t, cfg, bearer(parts[0]+"."+parts[1]+"."+segment(strings.Repeat("\x00", len(parts[2])*3/4))), "")
 			checkMember(t, cfg, bearer(parts[0]+"."+parts[1]+"."), "")
 
-			cfg.Key, cfg.Keyfunc = nil, func(*jwt.Token) (any, error) { return tt.key, nil }
+			cfg.Key, cfg.Keyfunc = nil, func(context.Context, *jwt.Token) (any, error) { return tt.key, nil }
 			checkMember(t, cfg, bearer(token), "member:5")
 		})
 	}
@@ -123,11 +124,11 @@ func TestSignaturesThatAreNotAskedFor(t *testing.T) {
 	}
 	p256 := ecKey(elliptic.P256())
 	byKeyfunc := func(method string) ratelimit.JWTConfig {
-		return ratelimit.JWTConfig{Methods: []string{method}, Keyfunc: func(*jwt.Token) (any, error) { return public, nil }}
+		return ratelimit.JWTConfig{Methods: []string{method}, Keyfunc: func(context.Context, *jwt.Token) (any, error) { return public, nil }}
 	}
 	rs256 := ratelimit.JWTConfig{Methods: []string{"RS256"}, Key: public}
 	fails := hs256Config()
-	fails.Key, fails.Keyfunc = nil, func(*jwt.Token) (any, error) { return nil, errors.New("no such kid") }
+	fails.Key, fails.Keyfunc = nil, func(context.Context, *jwt.Token) (any, error) { return nil, errors.New("no such kid") }
 	claims := valid(`"sub": "5"`)
 	hs := func(secret []byte) string { return sign(jwt.SigningMethodHS256, secret, `{"alg": "HS256"}`, claims) }
 	none := segment(`{"alg": "none"}`) + "." + segment(claims) + "."
@@ -169,7 +170,7 @@ func TestSignaturesThatAreNotAskedFor(t *testing.T) {
 }
 
 func TestKeyfuncChoosesByTheHeader(t *testing.T) {
-	cfg := ratelimit.JWTConfig{Methods: []string{"HS256"}, Keyfunc: func(token *jwt.Token) (any, error) {
+	cfg := ratelimit.JWTConfig{Methods: []string{"HS256"}, Keyfunc: func(_ context.Context, token *jwt.Token) (any, error) {
 		if token.Header["kid"] == "2026" {
 			return hmacSecret, nil
 		}
@@ -424,7 +425,7 @@ func TestErrorsDoNotRepeatTheToken(t *testing.T) {
 
 func TestNewJWTNamesEveryFault(t *testing.T) {
 	p256 := &ecKey(elliptic.P256()).PublicKey
-	keyfunc := func(*jwt.Token) (any, error) { return hmacSecret, nil }
+	keyfunc := func(context.Context, *jwt.Token) (any, error) { return hmacSecret, nil }
 	for _, tt := range []struct {
 		name  string
 		cfg   ratelimit.JWTConfig
@@ -454,6 +455,7 @@ func TestNewJWTNamesEveryFault(t *testing.T) {
 		{"One key for two methods", ratelimit.JWTConfig{Methods: []string{"RS256", "ES256"}, Key: &rsaKey().PublicKey}, []string{"Key: ", "ES256"}},
 		{"A kind with a separator", ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: hmacSecret, Kind: "a:b"}, []string{`Kind "a:b"`}},
 		{"A kind of this package's", ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: hmacSecret, Kind: "ip"}, []string{`Kind "ip"`}},
+		{"A TokenFunc that is nil", ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: hmacSecret, Tokens: []ratelimit.TokenFunc{ratelimit.BearerToken(), nil}}, []string{"Tokens[1]: "}},
 		{"A negative leeway", ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: hmacSecret, Leeway: -time.Second}, []string{"Leeway -1s"}},
 		{
 			"Everything at once",

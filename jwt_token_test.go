@@ -1,0 +1,181 @@
+package ratelimit_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+// tokensFrom returns the config of hs256Config with tokens from there.
+func tokensFrom(tokens ...ratelimit.TokenFunc) ratelimit.JWTConfig {
+	cfg := hs256Config()
+	cfg.Tokens = tokens
+	return cfg
+}
+
+func TestCookieToken(t *testing.T) {
+	token := hs256(valid(`"sub": "5"`))
+	other := hs256(valid(`"sub": "6"`))
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		want  string
+	}{
+		{"Alone", []string{"__Host-token=" + token}, "member:5"},
+		{"Quoted", []string{`__Host-token="` + token + `"`}, "member:5"},
+		{"Among others", []string{"a=b; __Host-token=" + token + "; token=" + other}, "member:5"},
+		{"On another line", []string{"a=b", "__Host-token=" + token}, "member:5"},
+		{"Without a space after the semicolon", []string{"a=b;__Host-token=" + token + ";"}, "member:5"},
+		{"Absent", nil, ""},
+		{"Empty", []string{"__Host-token="}, ""},
+		{"Empty and quoted", []string{`__Host-token=""`}, ""},
+		{"Without a value", []string{"__Host-token"}, ""},
+		{"Another name", []string{"token=" + token}, ""},
+		{"In other letters", []string{"__host-token=" + token}, ""},
+		{"A name that ends so", []string{"a__Host-token=" + token}, ""},
+		{"A name that begins so", []string{"__Host-token2=" + token}, ""},
+		{"Twice", []string{"__Host-token=" + token + "; __Host-token=" + other}, ""},
+		{"Twice the same", []string{"__Host-token=" + token + "; __Host-token=" + token}, ""},
+		{"Twice on two lines", []string{"__Host-token=" + token, "__Host-token=" + token}, ""},
+		{"Twice, once empty", []string{"__Host-token=; __Host-token=" + token}, ""},
+		{"Twice, once without a value", []string{"__Host-token=" + token + "; __Host-token"}, ""},
+		{"Twice, once malformed", []string{"__Host-token=" + token + "; __Host-token=\x01"}, ""},
+		{"A quote before", []string{`__Host-token="` + token}, ""},
+		{"A quote after", []string{`__Host-token=` + token + `"`}, ""},
+		{"A quote alone", []string{`__Host-token="`}, ""},
+		{"Bearer", []string{"__Host-token=Bearer " + token}, ""},
+		{"Two tokens", []string{"__Host-token=" + token + " " + token}, ""},
+		{"Two tokens with a comma", []string{"__Host-token=" + token + "," + token}, ""},
+		{"A NUL at the end", []string{"__Host-token=" + token + "\x00"}, ""},
+		{"More than 8 KiB", []string{"__Host-token=" + token + strings.Repeat("A", 8<<10)}, ""},
+		{"4,000 cookies", []string{strings.Repeat("a=b; ", 4000) + "__Host-token=" + token}, "member:5"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := requestWith()
+			r.Header["Cookie"] = tt.lines
+			checkMember(t, tokensFrom(ratelimit.CookieToken("__Host-token")), r, tt.want)
+		})
+	}
+
+	t.Run("Not from the Authorization header", func(t *testing.T) {
+		checkMember(t, tokensFrom(ratelimit.CookieToken("Authorization")), bearer(token), "")
+	})
+}
+
+func TestHeaderToken(t *testing.T) {
+	token := hs256(valid(`"sub": "5"`))
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		want  string
+	}{
+		{"Alone", []string{token}, "member:5"},
+		{"After Bearer", []string{"Bearer " + token}, "member:5"},
+		{"After bearer and spaces", []string{"bearer   " + token}, "member:5"},
+		{"Spaces around", []string{" " + token + "  "}, "member:5"},
+		{"Absent", nil, ""},
+		{"Empty", []string{""}, ""},
+		{"A space", []string{" "}, ""},
+		{"Bearer alone", []string{"Bearer"}, ""},
+		{"Bearer and a space", []string{"Bearer "}, ""},
+		{"Repeated", []string{token, token}, ""},
+		{"Repeated and empty", []string{token, ""}, ""},
+		{"Joined by a proxy", []string{token + ", " + token}, ""},
+		{"Another scheme", []string{"JWT " + token}, ""},
+		{"Bearer twice", []string{"Bearer Bearer " + token}, ""},
+		{"Quoted", []string{`"` + token + `"`}, ""},
+		{"A tab at the end", []string{token + "\t"}, ""},
+		{"More than 8 KiB", []string{token + strings.Repeat("A", 8<<10)}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := requestWith()
+			r.Header["X-Access-Token"] = tt.lines
+			checkMember(t, tokensFrom(ratelimit.HeaderToken("x-access-token")), r, tt.want)
+		})
+	}
+}
+
+func TestTheFirstTokenThatIsFoundDecides(t *testing.T) {
+	cfg := tokensFrom(ratelimit.CookieToken("token"), ratelimit.HeaderToken("X-Token"), ratelimit.BearerToken())
+	five, six, seven := hs256(valid(`"sub": "5"`)), hs256(valid(`"sub": "6"`)), hs256(valid(`"sub": "7"`))
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		want  string
+	}{
+		{"All of them", []string{"Cookie", "token=" + five, "X-Token", six, "Authorization", "Bearer " + seven}, "member:5"},
+		{"The last two", []string{"X-Token", six, "Authorization", "Bearer " + seven}, "member:6"},
+		{"The last", []string{"Authorization", "Bearer " + seven}, "member:7"},
+		{"One that is not valid", []string{"Cookie", "token=" + five + "A", "Authorization", "Bearer " + seven}, ""},
+		{"One that is too long", []string{"Cookie", "token=" + strings.Repeat("A", 8<<10+1), "Authorization", "Bearer " + seven}, ""},
+		{"Two of one kind are none", []string{"Cookie", "token=" + five + "; token=" + five, "Authorization", "Bearer " + seven}, "member:7"},
+		{"An empty one is none", []string{"Cookie", "token=", "X-Token", "", "Authorization", "Bearer " + seven}, "member:7"},
+		{"None", nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) { checkMember(t, cfg, requestWith(tt.lines...), tt.want) })
+	}
+}
+
+func TestATokenFuncOfOnesOwnIsNotBelieved(t *testing.T) {
+	token := hs256(valid(`"sub": "5"`))
+	for value, want := range map[string]string{
+		token:                             "member:5",
+		"":                                "",
+		" ":                               "",
+		token + " ":                       "",
+		token + strings.Repeat("A", 8192): "",
+	} {
+		own := func(*http.Request) (string, bool) { return value, true }
+		checkMember(t, tokensFrom(own), requestWith(), want)
+		checkMember(t, tokensFrom(own, ratelimit.BearerToken()), bearer(token), want)
+	}
+	none := func(*http.Request) (string, bool) { return token, false }
+	checkMember(t, tokensFrom(none), requestWith(), "")
+}
+
+func TestChangingTokensAfterwardsHasNoEffect(t *testing.T) {
+	cfg := tokensFrom(ratelimit.CookieToken("token"))
+	sub := must(ratelimit.NewJWT(cfg)).Claim("sub")
+	cfg.Tokens[0] = ratelimit.BearerToken()
+	checkKey(t, sub, bearer(hs256(valid(`"sub": "5"`))), "")
+}
+
+func TestNamesThatTokensCannotHave(t *testing.T) {
+	for _, name := range []string{"", "a b", "a=b", "a;b", "a,b", "ä", `"a"`, "a\n"} {
+		checkPanic(t, func() { ratelimit.CookieToken(name) }, "CookieToken: name")
+		checkPanic(t, func() { ratelimit.HeaderToken(name) }, "HeaderToken: name")
+	}
+	checkPanic(t, func() { ratelimit.HeaderToken("host") }, "HeaderToken: name", "Host")
+}
+
+func TestKeyfuncGetsTheContextOfTheRequest(t *testing.T) {
+	type tenant struct{}
+	cfg := hs256Config()
+	cfg.Key, cfg.Keyfunc = nil, func(ctx context.Context, _ *jwt.Token) (any, error) {
+		if ctx.Value(tenant{}) != "ann" {
+			t.Errorf("got context %v", ctx)
+		}
+		return hmacSecret, nil
+	}
+	r := bearer(hs256(valid(`"sub": "5"`)))
+	checkMember(t, cfg, r.WithContext(context.WithValue(r.Context(), tenant{}, "ann")), "member:5")
+}
+
+func TestAKeyfuncWhoseContextEndedFindsNoKey(t *testing.T) {
+	// Any other error would let through, unlimited, whoever sends a forged token and hangs up.
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	cfg := hs256Config()
+	cfg.Key, cfg.Keyfunc = nil, func(ctx context.Context, _ *jwt.Token) (any, error) { return nil, ctx.Err() }
+	r := bearer(hs256(valid(`"sub": "5"`))).WithContext(ctx)
+	checkMember(t, cfg, r, "")
+	if _, err := must(ratelimit.NewJWT(cfg)).Claim("sub")(r); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v; want it to say why", err)
+	}
+}
