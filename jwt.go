@@ -38,18 +38,26 @@ type JWTConfig struct {
 	Key any
 
 	// Keyfunc chooses the key by the token's header, by its "kid" for example. It runs before the token
-	// is verified, for every request that carries one: it must not do
-	// anything slow, such as ask a key server; examples/jwks shows how to have its keys at hand. The
-	// context is the request's.
+	// is verified, for every request that carries one which is not remembered (CacheSize): it must not do
+	// anything slow, such as ask a key server; examples/jwks shows how to have its keys at hand. It must
+	// choose by the token alone: the context is the request's, for tracing and to end with, but what was
+	// verified once is believed of all requests.
 	//
 	// After an error of it the request has no key, like one whose token is not valid, and that of a context
 	// that ended is no different: else who sent a forged token and hung up would not be limited at all. So
-	// without the keys of a key server, members count as guests, or are answered 403 where guests are.
+	// in an outage of a key server whose keys are not at hand, members whose token is not remembered count
+	// as guests, or are answered 403 where guests are.
 	Keyfunc func(context.Context, *jwt.Token) (any, error)
 
 	// Tokens say where the token of a request is, in order of preference. The first that is found decides,
 	// valid or not. Default: BearerToken().
 	Tokens []TokenFunc
+
+	// CacheSize is how many verified tokens are remembered, so that their signatures need not be checked
+	// again: each for a minute at most, and not beyond its "exp", with no Leeway. So a token whose key was
+	// taken away counts for up to a minute more. It also bounds the memory, to 4 KiB for each: a token with
+	// claims that take more counts for several. Default 4096; negative: none is remembered.
+	CacheSize int
 
 	// Kind starts the keys that Claim makes, as in "member:5". Default "member".
 	Kind string
@@ -64,9 +72,9 @@ type JWTConfig struct {
 // A JWT verifies the tokens of requests, for keys and for tiers. Make it with NewJWT. It never answers a
 // request: a token that is not valid is simply no key.
 //
-// To check a signature takes some 10 to 100 µs, and anybody can send tokens. Have a limit by address decide
-// before. It must be a limiter around that of the members, because the policies of one limiter find all
-// their keys before they are charged:
+// Checking a signature takes from 2 to some 100 µs, by the method, and anybody can send tokens. Have a limit
+// by address decide before. It must be a limiter around that of the members, because the policies of one
+// limiter find all their keys before they are charged:
 //
 //	r.Use(limiter.Limit(perAddress))
 //	r.With(limiter.Limit(perMember)).Get("/", h)
@@ -74,6 +82,7 @@ type JWT struct {
 	parser  *jwt.Parser
 	keyfunc func(context.Context, *jwt.Token) (any, error)
 	tokens  []TokenFunc
+	cache   *tokenCache // nil: none is remembered
 	kind    string
 }
 
@@ -111,6 +120,9 @@ func NewJWT(cfg JWTConfig) (*JWT, error) {
 	}
 	if len(j.tokens) == 0 {
 		j.tokens = []TokenFunc{BearerToken()}
+	}
+	if cfg.CacheSize >= 0 {
+		j.cache = newTokenCache(cmp.Or(cfg.CacheSize, defaultCacheSize))
 	}
 	return j, nil
 }
@@ -205,7 +217,7 @@ func (j *JWT) Claim(name string) KeyFunc {
 		panic("ratelimit: Claim: name must not be empty")
 	}
 	return func(r *http.Request) (string, error) {
-		claims, err := j.Claims(r)
+		claims, err := j.claims(r)
 		if err != nil {
 			return "", err
 		}
@@ -226,10 +238,21 @@ func (j *JWT) Claim(name string) KeyFunc {
 	}
 }
 
-// Claims returns the claims of the request's verified token, for a LimitFunc. Numbers are json.Number. The error wraps ErrNoKey: JWTConfig.Tokens find no token, or it is longer
+// Claims returns the claims of the request's verified token, for a LimitFunc: a copy of its own, which it may
+// change. Numbers are json.Number. The error wraps ErrNoKey: JWTConfig.Tokens find no token, or it is longer
 // than 8 KiB or not valid, or without "exp", or it has a "crit" header, of which no extension is known here
 // (RFC 7515, section 4.1.11).
 func (j *JWT) Claims(r *http.Request) (jwt.MapClaims, error) {
+	claims, err := j.claims(r)
+	if err != nil {
+		return nil, err
+	}
+	return cloneClaims(claims), nil
+}
+
+// claims returns what Claims does, but as other requests have it, too. Those that come with a new token at
+// once all verify it, because a signature is soon checked, and none should wait for another's Keyfunc.
+func (j *JWT) claims(r *http.Request) (jwt.MapClaims, error) {
 	token, ok := firstToken(j.tokens, r)
 	if !ok {
 		return nil, ErrNoKey
@@ -237,7 +260,18 @@ func (j *JWT) Claims(r *http.Request) (jwt.MapClaims, error) {
 	if len(token) > maxToken {
 		return nil, fmt.Errorf("%w: the token is longer than %d bytes", ErrNoKey, maxToken)
 	}
-	return j.verify(r.Context(), token)
+	if j.cache == nil {
+		return j.verify(r.Context(), token)
+	}
+	before := time.Now()
+	if claims, ok := j.cache.get(token, before); ok {
+		return claims, nil
+	}
+	claims, err := j.verify(r.Context(), token)
+	if err == nil {
+		j.cache.put(token, claims, before, time.Now())
+	}
+	return claims, err
 }
 
 func (j *JWT) verify(ctx context.Context, text string) (jwt.MapClaims, error) {

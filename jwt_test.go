@@ -492,33 +492,3 @@ func TestChangingJWTConfigAfterwardsHasNoEffect(t *testing.T) {
 	cfg.Methods[0] = "HS512"
 	checkKey(t, sub, bearer(hs256(valid(`"sub": "5"`))), "member:5")
 }
-
-// FuzzClaim checks that a token whose signature is right, whatever else it holds, is a member or no key.
-func FuzzClaim(f *testing.F) {
-	members := must(ratelimit.NewJWT(hs256Config()))
-	sub := members.Claim("sub")
-	f.Fuzz(func(t *testing.T, header, claims string) {
-		r := bearer(sign(jwt.SigningMethodHS256, hmacSecret, header, claims))
-		key, err := sub(r)
-		if err != nil {
-			checkKey(t, sub, r, "")
-			return
-		}
-		id, isMember := strings.CutPrefix(key, "member:")
-		if !isMember || id == "" || len(id) > 256 {
-			t.Errorf("got key %q", key)
-		}
-		if read, err := members.Claims(r); err != nil || fmt.Sprint(read["sub"]) != id {
-			t.Errorf("got key %q of the claims %v, error %v", key, read, err)
-		}
-	})
-}
-
-// FuzzAuthorization checks that nobody without the secret is a member.
-func FuzzAuthorization(f *testing.F) {
-	sub := must(ratelimit.NewJWT(hs256Config())).Claim("sub")
-	f.Fuzz(func(t *testing.T, authorization string) {
-		checkKey(t, sub, requestWith("Authorization", authorization), "")
-		checkKey(t, sub, bearer(authorization), "")
-	})
-}

@@ -1,0 +1,158 @@
+package ratelimit_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+// FuzzClaim checks that a token whose signature is right, whatever else it holds, is a member or no key, and
+// the same wherever it comes from, remembered or not.
+func FuzzClaim(f *testing.F) {
+	cfg := tokensFrom(ratelimit.BearerToken(), ratelimit.CookieToken("token"), ratelimit.HeaderToken("X-Token"))
+	members := must(ratelimit.NewJWT(cfg))
+	sub := members.Claim("sub")
+	cfg.CacheSize = -1
+	verified := must(ratelimit.NewJWT(cfg)).Claim("sub")
+	f.Fuzz(func(t *testing.T, header, claims string) {
+		token := sign(jwt.SigningMethodHS256, hmacSecret, header, claims)
+		r := bearer(token)
+		key, err := verified(r)
+		for range 2 {
+			checkKey(t, sub, r, key)
+			checkKey(t, sub, requestWith("Cookie", "a=b; token="+token), key)
+			checkKey(t, sub, requestWith("X-Token", token), key)
+		}
+		if err != nil {
+			return
+		}
+		id, isMember := strings.CutPrefix(key, "member:")
+		if !isMember || id == "" || len(id) > 256 {
+			t.Errorf("got key %q", key)
+		}
+		if read, err := members.Claims(r); err != nil || fmt.Sprint(read["sub"]) != id {
+			t.Errorf("got key %q of the claims %v, error %v", key, read, err)
+		}
+	})
+}
+
+// FuzzAuthorization checks that nobody without the secret is a member, wherever tokens are read from, and
+// also next to a token that is remembered.
+func FuzzAuthorization(f *testing.F) {
+	cfg := tokensFrom(ratelimit.HeaderToken("X-Token"), ratelimit.CookieToken("token"), ratelimit.BearerToken())
+	sub := must(ratelimit.NewJWT(cfg)).Claim("sub")
+	token := hs256(`{"exp": 9999999999, "sub": "5"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		checkKey(t, sub, bearer(token), "member:5")
+		for _, r := range []*http.Request{
+			requestWith("Authorization", text), bearer(text),
+			requestWith("X-Token", text), requestWith("X-Token", "Bearer "+text),
+			requestWith("Cookie", text), requestWith("Cookie", "token="+text), requestWith("Cookie", `token="`+text+`"`),
+		} {
+			checkKey(t, sub, r, "")
+		}
+	})
+}
+
+// FuzzCookieToken checks a token in Cookie headers against what net/http reads from them. That leaves out what
+// it finds malformed.
+func FuzzCookieToken(f *testing.F) {
+	find := ratelimit.CookieToken("t")
+	f.Fuzz(func(t *testing.T, first, second string) {
+		r := requestWith("Cookie", first, "Cookie", second)
+		got, ok := find(r)
+		if ok && (got == "" || strings.Contains(got, " ")) {
+			t.Errorf("found %q", got)
+		}
+		cookies := r.CookiesNamed("t")
+		switch {
+		case len(cookies) > 1 && ok:
+			t.Errorf("found %q, one of %d", got, len(cookies))
+		case len(cookies) == 1 && ok && got != strings.Trim(cookies[0].Value, " "):
+			t.Errorf("found %q; net/http found %q", got, cookies[0].Value)
+		}
+		got, ok = find(requestWith("Cookie", first+"; t=token", "Cookie", second))
+		if ok && (got != "token" || len(cookies) > 0) || !ok && !strings.Contains(first+";"+second, "t") {
+			t.Errorf("with a token: found %q, %t", got, ok)
+		}
+	})
+}
+
+// FuzzCachedJWT checks that tokens which are remembered are believed as if each were verified anew, but for
+// a key that was taken away within the last minute. Each byte of steps is a token, in the lower bits, that
+// is shown again, or a step in time or of the keys.
+func FuzzCachedJWT(f *testing.F) {
+	f.Fuzz(func(t *testing.T, steps []byte, leeway uint8, size int8) {
+		if len(steps) > 500 {
+			return
+		}
+		synctest.Test(t, func(t *testing.T) { checkCachedJWT(t, steps, time.Duration(leeway)*time.Second, int(size)) })
+	})
+}
+
+func checkCachedJWT(t *testing.T, steps []byte, leeway time.Duration, size int) {
+	now := "old"
+	secrets := map[string][]byte{"old": []byte("the old secret"), "new": []byte("the new secret")}
+	subOf := func(size int, secret func(*jwt.Token) any) ratelimit.KeyFunc {
+		return must(ratelimit.NewJWT(ratelimit.JWTConfig{
+			Methods:   []string{"HS256"},
+			Keyfunc:   func(_ context.Context, token *jwt.Token) (any, error) { return secret(token), nil },
+			Leeway:    leeway,
+			CacheSize: size,
+		})).Claim("sub")
+	}
+	current := func(*jwt.Token) any { return secrets[now] }
+	cached, fresh := subOf(size, current), subOf(-1, current)
+	forgiving := subOf(-1, func(token *jwt.Token) any { return secrets[token.Header["kid"].(string)] })
+
+	var tokens []string
+	for _, kid := range []string{"old", "new"} {
+		for _, claims := range []string{
+			`{"sub": "5", "exp": ` + at(time.Hour) + `}`,
+			`{"sub": "6", "exp": ` + at(30*time.Second) + `}`,
+			`{"sub": "7", "exp": ` + at(90*time.Second) + `, "nbf": ` + at(20*time.Second) + `}`,
+			`{"sub": "8", "exp": ` + at(24*time.Hour) + `, "a": ` + strings.Repeat(`{"":`, 100) + `0` + strings.Repeat(`}`, 100) + `}`,
+			`{"sub": "9"}`,
+		} {
+			tokens = append(tokens, sign(jwt.SigningMethodHS256, secrets[kid], `{"alg": "HS256", "kid": "`+kid+`"}`, claims))
+		}
+	}
+	tokens = append(tokens, "", tokens[0]+"A", sign(jwt.SigningMethodHS256, secrets["old"], `{"alg": "HS256", "kid": "old", "crit": []}`, `{"sub": "5", "exp": `+at(time.Hour)+`}`))
+
+	believed := make([]time.Time, len(tokens)) // when a fresh look last found a member
+	for i, step := range steps {
+		switch {
+		case step < 128:
+			n := int(step) % len(tokens)
+			r := bearer(tokens[n])
+			want, _ := fresh(r)
+			got, _ := cached(r)
+			if want != "" {
+				believed[n] = time.Now()
+			}
+			if got == want {
+				continue
+			}
+			byOldKey, _ := forgiving(r)
+			if got != byOldKey || believed[n].IsZero() || time.Since(believed[n]) >= time.Minute {
+				t.Fatalf("step %d, at %v: token %d is %q; a fresh look finds %q", i, time.Now(), n, got, want)
+			}
+		case step < 192:
+			time.Sleep(time.Duration(step-127) * time.Second)
+		case step < 250:
+			time.Sleep(time.Duration(step-191) * time.Nanosecond)
+		case now == "old":
+			now = "new"
+		default:
+			now = "old"
+		}
+	}
+}
