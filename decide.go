@@ -113,6 +113,9 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 	c := calls.Get().(*call)
 	defer c.release()
 	start := l.start()
+	if l.observe != nil {
+		x.request = *r // for its route
+	}
 	var leftOut, closed error
 	for _, p := range policies {
 		switch err := c.addFor(r, p); {
@@ -266,6 +269,7 @@ func (l *Limiter) report(x *exchange, results []Result, waited time.Duration, er
 			Err:     err,
 			Took:    time.Since(start) - waited,
 			Waited:  waited,
+			Route:   l.mounted.pattern(&x.request),
 		})
 	}
 }

@@ -115,10 +115,13 @@ func (r *Result) next() time.Duration {
 }
 
 // Denied returns the names of the policies that denied the request.
-func (d *Decision) Denied() []string {
+func (d *Decision) Denied() []string { return denied(d.Results, false) }
+
+// denied returns the names of the policies that denied, or of the shadows that would have.
+func denied(results []Result, shadow bool) []string {
 	var names []string
-	for i := range d.Results {
-		if r := &d.Results[i]; !r.Allowed && !r.Shadow {
+	for i := range results {
+		if r := &results[i]; !r.Allowed && r.Shadow == shadow {
 			names = append(names, r.Policy)
 		}
 	}

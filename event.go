@@ -2,14 +2,21 @@ package ratelimit
 
 import "time"
 
-// An Event is one decision, as Config.Observe sees it. It may be kept, and read by other goroutines.
+// An Event is one decision, as Config.Observe sees it. It may be kept, and read by other goroutines, but not
+// changed.
+//
+// There is one for each request that a limiter decides about, and for each call of Check, Take and its kin;
+// none for requests that are skipped, CORS preflights, and calls that fail for their arguments or are of an
+// Unlimited policy. Where limiters are stacked, each has its own. The names of policies and Route are as many
+// as the program has, and good as labels of a metric; keys and the texts of errors are not.
 type Event struct {
 	// Allowed says whether the request goes on.
 	Allowed bool
 
 	// Results holds what each policy said, shadows included: the policies of this limiter, where several
 	// are stacked, and not those that Err left out. There are none if the store failed, or no policy applied.
-	// If the client went away while it waited, they are what it waited for.
+	// If the client went away while it waited, they are what it waited for. That of a Peek has a Cost of 0,
+	// and those of Refund and Reset have one below.
 	Results []Result
 
 	// Err is why nothing could be decided, or not by every policy: a failure of the store, an error of a
@@ -22,4 +29,26 @@ type Event struct {
 	// Waited is how long the request waited for its turn at this limiter, or until its client went away. It
 	// is 0 where nobody had to wait, and for Check and Take, which do not.
 	Waited time.Duration
+
+	// Route is the pattern that the request matched, such as "GET /items/{id}": the key of Route without its
+	// "route:". It is "" if the limiter is mounted where no router has matched the request yet, and for Take
+	// and its kin, which have no request.
+	Route string
+}
+
+// Denied returns the names of the policies that denied the request.
+func (e *Event) Denied() []string { return denied(e.Results, false) }
+
+// ShadowDenied returns the names of the policies that would have denied the request, were they no Shadow.
+func (e *Event) ShadowDenied() []string { return denied(e.Results, true) }
+
+// Degraded reports whether a stand-in for the store answered, for any of the policies. For those that fail
+// closed none does: then Err says that the store is away.
+func (e *Event) Degraded() bool {
+	for i := range e.Results {
+		if e.Results[i].Degraded {
+			return true
+		}
+	}
+	return false
 }

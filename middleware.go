@@ -53,8 +53,10 @@ type Config struct {
 	// nothing is reserved, as if Policy.MaxWait were 0. Default 1024.
 	MaxWaiting int
 
-	// Observe, if set, is told of each decision, before the request goes on. It must not block. The
-	// context is the request's, or that of Take and its kin.
+	// Observe, if set, is told of each decision once, before the request goes on or is answered, by the
+	// goroutine that serves it; it must be safe for concurrent use, and not block. The context is the
+	// request's, or that of Take and its kin: what the middleware before has put there, such as a trace,
+	// can be had from it, but nothing of the request as such. LogDenials returns an observer that logs.
 	Observe func(context.Context, *Event)
 
 	// Logger gets what could not be decided and why, each kind of failure at most once a second. Default
@@ -75,6 +77,7 @@ type Limiter struct {
 	timeout  time.Duration
 	waiting  slots
 	observe  func(context.Context, *Event)
+	mounted  subRouters // for Event.Route
 	failures failurelog.Log
 	own      *memstore.Store // nil: the store is the caller's
 }

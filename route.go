@@ -27,13 +27,11 @@ import (
 func Route() KeyFunc {
 	var mounted subRouters
 	return func(r *http.Request) (string, error) {
-		if rctx := chi.RouteContext(r.Context()); rctx != nil && rctx.Routes != nil {
-			return "route:" + mounted.route(rctx, r), nil
-		}
-		if r.Pattern == "" {
+		pattern := mounted.pattern(r)
+		if pattern == "" {
 			return "", fmt.Errorf("%w: the request has not matched a route yet: mount the limiter on the route's handler, not around the ServeMux", ErrNoKey)
 		}
-		return "route:" + r.Pattern, nil
+		return "route:" + pattern, nil
 	}
 }
 
@@ -48,6 +46,14 @@ type (
 	}
 	found struct{ router chi.Routes } // nil: not a router
 )
+
+// pattern returns the pattern that r matched, "" if it has not passed a router yet.
+func (s *subRouters) pattern(r *http.Request) string {
+	if rctx := chi.RouteContext(r.Context()); rctx != nil && rctx.Routes != nil {
+		return s.route(rctx, r)
+	}
+	return r.Pattern
+}
 
 // route returns the method and the whole pattern of a request that chi is routing or has routed.
 func (s *subRouters) route(rctx *chi.Context, r *http.Request) string {
