@@ -60,7 +60,7 @@ func (s *subRouters) route(rctx *chi.Context, r *http.Request) string {
 	method := cmp.Or(rctx.RouteMethod, r.Method)
 	if len(rctx.RoutePatterns) == 0 { // we are in r.Use of the root router
 		path := cmp.Or(rctx.RoutePath, r.URL.RawPath, r.URL.Path, "/")
-		return whole(method, "", rctx.Routes.Find(chi.NewRouteContext(), method, path))
+		return whole(method, "", find(rctx.Routes, method, path))
 	}
 	matched := rctx.RoutePattern()
 	prefix, partly := strings.CutSuffix(matched, "/*")
@@ -80,7 +80,17 @@ func (s *subRouters) route(rctx *chi.Context, r *http.Request) string {
 	if rest := rctx.URLParam("*"); rest != "" {
 		path = "/" + rest
 	}
-	return whole(method, prefix, sub.Find(chi.NewRouteContext(), method, path))
+	return whole(method, prefix, find(sub, method, path))
+}
+
+// routing is what chi needs to find a route. It is kept for the next, as chi does.
+var routing = sync.Pool{New: func() any { return chi.NewRouteContext() }}
+
+func find(routes chi.Routes, method, path string) string {
+	rctx := routing.Get().(*chi.Context)
+	defer routing.Put(rctx)
+	rctx.Reset()
+	return routes.Find(rctx, method, path)
 }
 
 func whole(method, prefix, rest string) string {
