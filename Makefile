@@ -20,6 +20,7 @@ test: needs ## Run all tests, with the race detector, on real Redis servers.
 	@# The package that takes longest comes first, and the one that measures is run by itself.
 	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on ./store/redisstore $$($(GO) list ./... | grep -v /outages)
 	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on ./internal/outages
+	cd conformance && RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on ./...
 
 .PHONY: race
 race: needs ## Run the tests of what runs concurrently five times over.
@@ -47,7 +48,9 @@ lint: ## Check formatting, go vet and staticcheck.
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w these:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet -tags soak ./...
 	$(STATICCHECK) -tags soak ./...
-	cd bench && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
+	@set -e; for module in bench conformance; do \
+		(cd $$module && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...); \
+	done
 
 .PHONY: soak
 soak: needs ## Compare the stores with exact arithmetic, and go through long outages, for SOAKTIME (default 10m).
