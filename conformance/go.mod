@@ -6,6 +6,7 @@ require (
 	github.com/go-resty/resty/v2 v2.17.2
 	github.com/go-tokenbucket/ratelimit v0.0.0
 	github.com/hashicorp/go-retryablehttp v0.7.8
+	github.com/rs/cors v1.11.1
 )
 
 require (
