@@ -7,8 +7,11 @@ require (
 	github.com/go-resty/resty/v2 v2.17.2
 	github.com/go-tokenbucket/ratelimit v0.0.0
 	github.com/gorilla/handlers v1.5.2
+	github.com/grpc-ecosystem/grpc-gateway/v2 v2.32.0
 	github.com/hashicorp/go-retryablehttp v0.7.8
 	github.com/rs/cors v1.11.1
+	google.golang.org/grpc v1.84.0
+	google.golang.org/protobuf v1.36.12
 )
 
 require (
@@ -20,6 +23,9 @@ require (
 	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+	google.golang.org/genproto/googleapis/api v0.0.0-20261019180522-ce908d29299b // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b // indirect
 )
 
 replace github.com/go-tokenbucket/ratelimit => ../
