@@ -49,6 +49,9 @@ type IPConfig struct {
 	// set it together with TrustedProxies, ProxyCount, Header or EdgeHeader. For chi's ClientIPFrom…:
 	//
 	//	Context: middleware.GetClientIPAddr
+	//
+	// Unlike TrustedProxies, chi's ClientIPFromXFF finds no address where all are those of trusted proxies, as
+	// in their own health checks, and chi reads no header that gives a port with the address.
 	Context func(context.Context) netip.Addr
 
 	// IPv6Bits is the length of the prefix by which IPv6 clients are told apart, from 32 to 128; default
