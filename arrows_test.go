@@ -12,7 +12,7 @@ import (
 func TestArrows(t *testing.T) {
 	const module = "github.com/go-tokenbucket/ratelimit"
 	for pkg, forbidden := range map[string][]string{
-		"":                   {"github.com/redis/", "/store/redisstore", "/lua", "github.com/alicebob/", "net/http/pprof"},
+		"":                   {"github.com/redis/", "/store/redisstore", "/lua", "github.com/alicebob/", "github.com/dunglas/", "net/http/pprof"},
 		"/store":             {"github.com/redis/", module + "/store/", "/lua", "github.com/go-chi/", "github.com/golang-jwt/"},
 		"/store/memstore":    {"github.com/redis/", "/store/redisstore", "/lua", "github.com/go-chi/", "github.com/golang-jwt/"},
 		"/store/redisstore":  {"/store/memstore", "github.com/go-chi/", "github.com/golang-jwt/"},

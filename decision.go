@@ -102,16 +102,27 @@ func (r *Result) next() time.Duration {
 		return r.RetryAfter
 	}
 	if r.Degraded {
-		return r.ResetAfter // a stand-in's limit may be a part of Limit
+		return r.ResetAfter
 	}
-	// The bucket is full after ResetAfter, and was able to pay while less than Cost was missing. By what the
-	// request may wait, it can come sooner.
-	limit, err := r.Limit.compile()
-	if err != nil || r.Cost <= 0 {
+	if r.Cost <= 0 {
 		return 0
 	}
-	spare := (limit.Capacity - r.Cost*limit.Unit) / limit.Refill
-	return max(0, r.ResetAfter-time.Duration(spare)*time.Microsecond-time.Duration(r.maxWait)*time.Millisecond)
+	// By what the request may wait, it can come sooner.
+	return max(0, r.until(r.Cost)-time.Duration(r.maxWait)*time.Millisecond)
+}
+
+// until returns how long until a bucket has tokens whole tokens, no more than its Limit has room for.
+func (r *Result) until(tokens int64) time.Duration {
+	if r.Degraded {
+		return r.ResetAfter // a stand-in's limit may be a part of Limit
+	}
+	// The bucket is full after ResetAfter, and had that many while no more than the others were missing.
+	limit, err := r.Limit.compile()
+	if err != nil {
+		return 0
+	}
+	spare := (limit.Capacity - tokens*limit.Unit) / limit.Refill
+	return max(0, r.ResetAfter-time.Duration(spare)*time.Microsecond)
 }
 
 // Denied returns the names of the policies that denied the request.

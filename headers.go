@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -11,37 +12,43 @@ import (
 // it sets headers and does not add to them. It is not called if no policy applied.
 type HeaderFunc func(h http.Header, d *Decision)
 
-// XRateLimit writes the headers that most APIs have, for the policy that is Tightest:
-//
-//	X-RateLimit-Limit      the burst: how many requests can be made at once
-//	X-RateLimit-Remaining  how many can be made now
-//	X-RateLimit-Reset      when that is the burst again, in seconds of Unix time, rounded up
-//	X-RateLimit-Waited     how long the request waited for its turn, in seconds: only if it did
-func XRateLimit(h http.Header, d *Decision) {
-	r := d.Tightest()
-	if r == nil {
-		return
-	}
-	full := d.At.Add(r.ResetAfter + time.Second - 1).Unix()
-
-	// One string of all three, and room in d: a response costs one allocation, not six.
-	var room [64]byte
-	text := strconv.AppendInt(room[:0], r.Limit.burst(), 10)
-	limit := len(text)
-	text = strconv.AppendInt(text, r.Remaining, 10)
-	remaining := len(text)
-	text = strconv.AppendInt(text, full, 10)
-	all := string(text)
-	d.values = [3]string{all[:limit], all[limit:remaining], all[remaining:]}
-
-	h["X-Ratelimit-Limit"] = d.values[0:1:1]
-	h["X-Ratelimit-Remaining"] = d.values[1:2:2]
-	h["X-Ratelimit-Reset"] = d.values[2:3:3]
-	setWaited(h, d)
-}
-
 // NoHeaders writes nothing: for APIs that do not tell their limits. A denial still has Retry-After.
 func NoHeaders(http.Header, *Decision) {}
+
+// Dialects writes the headers of all fs, in their order: of IETF beside XRateLimit for example, while clients
+// move from one to the other. XRateLimit, XRateLimitDelta and Spring give different meanings to the same
+// headers, and so the last of them in fs is the one that is seen. It panics without fs, or if one is nil.
+func Dialects(fs ...HeaderFunc) HeaderFunc {
+	if len(fs) == 0 {
+		panic("ratelimit: Dialects: must have at least one HeaderFunc; see NoHeaders")
+	}
+	for _, f := range fs {
+		if f == nil {
+			panic("ratelimit: Dialects: no HeaderFunc may be nil")
+		}
+	}
+	fs = slices.Clone(fs)
+	return func(h http.Header, d *Decision) {
+		for _, f := range fs {
+			f(h, d)
+		}
+	}
+}
+
+// ExposedHeaders returns the names of all headers by which this package tells limits, in any dialect and in
+// denials. A script of another origin can read none of them unless Access-Control-Expose-Headers lists it:
+//
+//	cors.Options{ExposedHeaders: ratelimit.ExposedHeaders()}
+//
+// The slice is the caller's, to append to.
+func ExposedHeaders() []string {
+	return []string{
+		"RateLimit", "RateLimit-Policy", "Retry-After",
+		"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Waited",
+		"X-RateLimit-Replenish-Rate", "X-RateLimit-Burst-Capacity", "X-RateLimit-Requested-Tokens",
+		"X-RateLimit-Shadow",
+	}
+}
 
 // setDenied writes what every denial has, whatever the HeaderFunc: when to come back, unless that is
 // never, and that a cache must not keep it (RFC 6585, section 4).
@@ -63,4 +70,12 @@ func setWaited(h http.Header, d *Decision) {
 // seconds returns d in whole seconds, rounded up, and at least 1: some clients retry a 0 at once.
 func seconds(d time.Duration) int64 {
 	return max(1, int64((d-1)/time.Second)+1)
+}
+
+// room returns room for n header values: that in d, which costs no allocation, for the first dialect that asks.
+func (d *Decision) room(n int) []string {
+	if n <= len(d.values) && d.values[0] == "" {
+		return d.values[:n:n]
+	}
+	return make([]string, n)
 }

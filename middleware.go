@@ -26,7 +26,8 @@ type Config struct {
 	// Check and Take are used.
 	Policies []Policy
 
-	// Headers writes the rate limit headers of allowed and of denied responses. Default XRateLimit.
+	// Headers writes the rate limit headers of allowed and of denied responses: XRateLimit, XRateLimitDelta,
+	// IETF, Spring, NoHeaders, or several by Dialects. Default XRateLimit.
 	Headers HeaderFunc
 
 	// Deny answers denied requests, after the headers are set; FromContext tells it why. Default: 429
