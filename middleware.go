@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httputil"
 	"sync/atomic"
 	"time"
 
@@ -212,6 +213,9 @@ const clientClosedRequest = 499
 
 // wrap returns next behind what enforced returns for each request.
 func (l *Limiter) wrap(enforced func() []*policy, next http.Handler) http.Handler {
+	if proxy, ok := next.(*httputil.ReverseProxy); ok {
+		next = MergeHeaders(proxy)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isPreflight(r) || l.skip != nil && l.skip(r) {
 			next.ServeHTTP(w, r)
@@ -223,8 +227,7 @@ func (l *Limiter) wrap(enforced func() []*policy, next http.Handler) http.Handle
 		d := &x.decision
 		decided := len(d.Results) > 0
 		if decided {
-			r = x.with(r)
-			l.headers(w.Header(), d)
+			r = l.setHeaders(w.Header(), x, x.with(r))
 		}
 		switch {
 		case d.Allowed:

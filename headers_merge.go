@@ -1,0 +1,135 @@
+package ratelimit
+
+import (
+	"bufio"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+
+	"github.com/felixge/httpsnoop"
+)
+
+// MergeHeaders wraps a handler that brings rate limit headers of its own, such as an httputil.ReverseProxy in
+// front of a server that is limited too: it would add them to those of the limiter around it. They become one set.
+//
+//   - X-RateLimit-*: all of them are of the set whose X-RateLimit-Remaining is the lesser number. One without loses.
+//     X-RateLimit-Waited is that of the limiter around next, if it has one.
+//   - RateLimit and RateLimit-Policy: one line of both, the outer policies first, even if two have the same name.
+//   - Retry-After: the later one.
+//
+// Handler and Limit do this by themselves for an *httputil.ReverseProxy that they wrap directly. In a router it
+// belongs around the proxy itself, inside of every limiter:
+//
+//	r.With(limiter.Limit(login)).Handle("/auth/*", ratelimit.MergeHeaders(proxy))
+//
+// next does not see the headers that are set already. They are in the response's header when it is written, or
+// when next returns or panics, but not in informational ones (1xx), after which a ReverseProxy forgets what was
+// set before. The http.ResponseWriter of next has the methods that it has without MergeHeaders. It panics if next
+// is nil.
+func MergeHeaders(next http.Handler) http.Handler {
+	if next == nil {
+		panic("ratelimit: MergeHeaders: next must not be nil")
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		outer := takeRateLimits(w.Header())
+		if outer == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		m := &merger{header: w.Header, outer: outer}
+		defer m.merge()
+		next.ServeHTTP(m.wrap(w), r)
+	})
+}
+
+// A merger merges headers at the moment when a response's header is written.
+type merger struct {
+	header   func() http.Header
+	outer    http.Header // what was set before; once it is hijacked, what was merged
+	merged   bool
+	hijacked bool
+}
+
+func (m *merger) merge() {
+	if !m.merged {
+		m.merged = true
+		mergeRateLimits(m.header(), m.outer)
+	}
+}
+
+func (m *merger) wrap(w http.ResponseWriter) http.ResponseWriter {
+	return httpsnoop.Wrap(w, httpsnoop.Hooks{
+		Header: func(header httpsnoop.HeaderFunc) httpsnoop.HeaderFunc {
+			return func() http.Header {
+				if m.hijacked {
+					m.mergeAgain()
+				}
+				return header()
+			}
+		},
+		WriteHeader: func(writeHeader httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
+			return func(code int) {
+				if code >= 200 || code == http.StatusSwitchingProtocols {
+					m.merge()
+				}
+				writeHeader(code)
+			}
+		},
+		Write: func(write httpsnoop.WriteFunc) httpsnoop.WriteFunc {
+			return func(b []byte) (int, error) { m.merge(); return write(b) }
+		},
+		WriteString: func(writeString httpsnoop.WriteStringFunc) httpsnoop.WriteStringFunc {
+			return func(s string) (int, error) { m.merge(); return writeString(s) }
+		},
+		ReadFrom: func(readFrom httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
+			return func(src io.Reader) (int64, error) { m.merge(); return readFrom(src) }
+		},
+		Flush: func(flush httpsnoop.FlushFunc) httpsnoop.FlushFunc {
+			return func() { m.merge(); flush() }
+		},
+		FlushError: func(flush httpsnoop.FlushErrorFunc) httpsnoop.FlushErrorFunc {
+			return func() error { m.merge(); return flush() }
+		},
+		Hijack: func(hijack httpsnoop.HijackFunc) httpsnoop.HijackFunc {
+			return func() (net.Conn, *bufio.ReadWriter, error) {
+				conn, rw, err := hijack()
+				if err == nil {
+					m.hijack()
+				}
+				return conn, rw, err
+			}
+		},
+	})
+}
+
+// hijack merges when next has taken the connection over and may write the header itself, as a ReverseProxy does
+// when it switches protocols. It adds its own before, and asks for the header once more to write it.
+func (m *merger) hijack() {
+	m.merge()
+	m.hijacked = true
+	m.keep()
+}
+
+// mergeAgain merges what was added since hijack.
+func (m *merger) mergeAgain() {
+	h := m.header()
+	for name, values := range takeRateLimits(h) {
+		if before := m.outer[name]; len(values) >= len(before) && slices.Equal(values[:len(before)], before) {
+			values = values[len(before):]
+		}
+		if len(values) > 0 {
+			h[name] = values
+		}
+	}
+	mergeRateLimits(h, m.outer)
+	m.keep()
+}
+
+// keep leaves in the header what was merged, and remembers it.
+func (m *merger) keep() {
+	h := m.header()
+	m.outer = takeRateLimits(h)
+	maps.Copy(h, m.outer)
+}
