@@ -9,7 +9,8 @@ import (
 
 // A HeaderFunc writes what a decision says into the header of its response, before the handler or the
 // denial does. Where limiters are stacked it is called by each, with the results of the outer ones too:
-// it sets headers and does not add to them. It is not called if no policy applied.
+// it sets headers and does not add to them. What others have set outside of all limiters is merged with that
+// afterwards, as MergeHeaders does. It is not called if no policy applied.
 type HeaderFunc func(h http.Header, d *Decision)
 
 // NoHeaders writes nothing: for APIs that do not tell their limits. A denial still has Retry-After.

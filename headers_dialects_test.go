@@ -119,6 +119,9 @@ func TestIETF(t *testing.T) {
 	if ratelimit.IETF(h, &d); len(h) != 0 {
 		t.Errorf("without an enforced policy: %v", h)
 	}
+	d = yes(result("login", login, store.State{Allowed: true, Degraded: true}))
+	ratelimit.IETF(h, &d)
+	wantLines(t, h, map[string]string{"Ratelimit-Policy": `"login";q=5;w=15`})
 }
 
 func TestSpring(t *testing.T) {
@@ -160,6 +163,7 @@ func TestShadowPoliciesShowsShadowsAlone(t *testing.T) {
 	ratelimit.Dialects(ratelimit.ShadowPolicies)(h, &ratelimit.Decision{Allowed: true, Results: []ratelimit.Result{
 		result("api", second, store.State{Allowed: true, Remaining: 4, ResetAfter: time.Second}),
 		shadowed(result("candidate", second, store.State{RetryAfter: 3 * time.Second, ResetAfter: 7 * time.Second})),
+		shadowed(result("unknown", second, store.State{Allowed: true, Degraded: true})),
 		shadowed(result("other", second, store.State{Allowed: true, Remaining: 2, ResetAfter: 3 * time.Second})),
 	}})
 	wantLines(t, h, map[string]string{"X-Ratelimit-Shadow": `"candidate";r=0;t=3, "other";r=2;t=2`})

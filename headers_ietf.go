@@ -20,7 +20,8 @@ import (
 // than Retry-After. A request whose cost is above the burst never is, and its policy has no t.
 //
 // Requests that cost more than 1 use up r faster, since the units are tokens. Where stacked limiters have
-// policies of one name, the tighter is shown. X-RateLimit-Waited is as in XRateLimit.
+// policies of one name, the tighter is shown. What is not known, because the store is away, is not in RateLimit.
+// X-RateLimit-Waited is as in XRateLimit.
 func IETF(h http.Header, d *Decision) {
 	longest := int64(math.MaxInt64)
 	if !d.Allowed {
@@ -41,7 +42,7 @@ func IETF(h http.Header, d *Decision) {
 		return
 	}
 	for i := range d.Results {
-		if d.shows(i, false) {
+		if d.shows(i, false) && d.Results[i].known() {
 			text = d.Results[i].appendServiceLimit(listNext(text, policies), longest)
 		}
 	}
@@ -49,7 +50,9 @@ func IETF(h http.Header, d *Decision) {
 	values := d.room(2)
 	values[0], values[1] = all[:policies], all[policies:]
 	h[rateLimitPolicy] = values[0:1:1]
-	h[rateLimit] = values[1:2:2]
+	if len(all) > policies {
+		h[rateLimit] = values[1:2:2]
+	}
 	setWaited(h, d)
 }
 
@@ -73,6 +76,11 @@ func (d *Decision) shows(i int, shadows bool) bool {
 		}
 	}
 	return true
+}
+
+// known reports whether a bucket has answered: where a stand-in for the store did not, there are no numbers.
+func (r *Result) known() bool {
+	return !r.Degraded || !r.Allowed || r.Remaining > 0 || r.ResetAfter > 0
 }
 
 // The names of parameters, and what they mean, are the draft's, and are here alone.

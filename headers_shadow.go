@@ -12,7 +12,7 @@ func ShadowPolicies(h http.Header, d *Decision) {
 	var room [128]byte
 	text := room[:0]
 	for i := range d.Results {
-		if d.shows(i, true) {
+		if d.shows(i, true) && d.Results[i].known() {
 			text = d.Results[i].appendServiceLimit(listNext(text, 0), maxInteger)
 		}
 	}
