@@ -39,11 +39,11 @@ type DenialConfig struct {
 // so that a flood upon a spent limit does not reach s. From when a bucket refused a charge it is known what
 // it holds at most at any later time, until somebody adds tokens.
 //
-// Peeks, and calls with a charge that is Owed, are always put to s. Refunds, resets, charges and changed limits count from when their calls return,
-// if those went through the Store returned. For up to MaxAge, a refusal does not know of what others did in
-// s, such as other replicas, of buckets that s lost, of its clock being set, or of a call that failed and
-// was carried out later. Times in a State count from when the reply came, so that a RetryAfter is never
-// shorter than that of s, and longer by less than a round trip.
+// Calls with a peek or with a charge that is Owed are always put to s. Refunds, resets, charges and changed
+// limits count from when their calls return, if those went through the Store returned. For up to MaxAge, a
+// refusal does not know of what others did in s, such as other replicas, of buckets that s lost, of its clock
+// being set, or of a call that failed and was carried out later. Times in a State count from when the reply
+// came, so that a RetryAfter is never shorter than that of s, and longer by less than a round trip.
 //
 // It panics if s is nil, or if cfg.MaxKeys or cfg.MaxAge is negative.
 func CacheDenials(s Store, cfg DenialConfig) *DenialCache {

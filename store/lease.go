@@ -66,9 +66,10 @@ type LeaseConfig struct {
 // so that there may be less by that, nor what they have not spent yet, so that there may be more. Times count
 // from when the reply of s came.
 //
-// Only charges that cost something, with neither MaxWait nor Shadow nor Owed, are paid here; a call with another one
-// first gives back what is held of its buckets, and is then put to s. Of a call of several charges, s is asked
-// for those that cannot be paid here. While tokens of a key are being fetched, other calls for it pass
+// Only charges that cost something, with neither MaxWait nor Shadow nor Owed, are paid here; a call with another
+// one first gives back what is held of its buckets, and is then put to s. So a key each of whose calls is settled
+// later, by a refund or by what is Owed, is hardly leased. Of a call of several charges, s is asked for those that
+// cannot be paid here. While tokens of a key are being fetched, other calls for it pass
 // through, so that none waits for another. What a stand-in answers (State.Degraded) is handed on, and makes no
 // lease. Put a Fallback inside, as in Lease(Fallback(s, …)), rather than around it: what is held can then be
 // spent while s is away.

@@ -58,10 +58,10 @@ type Charge struct {
 
 	// Owed marks a charge for what has been used already, such as the rest of a request's cost once that is
 	// known. It is carried out whatever the bucket holds, also if Cost is above the burst: it is always
-	// allowed, vetoes nothing, and leaves what the bucket did not hold as a debt, which refills before
-	// anything else is allowed. No debt is deeper than 2^52 credits; what is owed beyond that is dropped. It
-	// is not charged in a call that another charge refuses. MaxWait means nothing for it, and Owed means
-	// nothing for a Cost of 0 or below.
+	// allowed, vetoes nothing, and leaves what the bucket did not hold as a debt, which has to refill before
+	// the bucket holds anything again. No debt is deeper than 2^52 credits; what is owed beyond that is
+	// dropped. It is not charged in a call that another charge refuses. MaxWait means nothing for it, and Owed
+	// means nothing for a Cost of 0 or below.
 	Owed bool
 }
 

@@ -8,7 +8,8 @@
 // It works on a single server, behind Sentinel, and on Cluster and Ring, where each server has its own queue.
 // All policies of one key share a hash slot. A call whose keys do not is not one step there: its buckets are
 // charged at the same time, and given back what was taken if one of them refuses or fails. Until then, for
-// about a round trip, other calls find less than there is, and may be refused for it; never more.
+// about a round trip, other calls find less than there is, and may be refused for it; never more. Its refunds, and
+// what is Owed in it, follow when none has refused.
 //
 // A minimal ACL for the default Config is
 //
