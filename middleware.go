@@ -31,13 +31,14 @@ type Config struct {
 	// IETF, Spring, NoHeaders, or several by Dialects. Default XRateLimit.
 	Headers HeaderFunc
 
-	// Deny answers denied requests, after the headers are set; FromContext tells it why. Default: 429
-	// with a problem+json body that names the policies (RFC 9457).
+	// Deny answers denied requests, after the headers are set; FromContext tells it why. Default:
+	// Denial{}, 429 in the form that the client asks for, which for most is a problem+json that names the
+	// policies (RFC 9457).
 	Deny http.Handler
 
 	// Error answers requests that are refused for another reason: errors.Is(err, ErrNoKey) for want of a
 	// key, otherwise the store failed and a policy says FailClosed, or a deadline of the server's own ended
-	// while the request waited for its turn. Default: 403 or 503, as problem+json without a word of err.
+	// while the request waited for its turn. Default: Denial{}.ServeError, 403 or 503 without a word of err.
 	Error func(w http.ResponseWriter, r *http.Request, err error)
 
 	// Skip, if set, exempts requests from Handler and Limit: they spend nothing and get no headers. It is

@@ -2,17 +2,17 @@ package ratelimit
 
 import (
 	"encoding/json"
-	"errors"
-	"net/http"
 	"strconv"
+	"time"
 )
 
-// A problem is the body of an answer of ours (RFC 9457). It says nothing of errors: those are in the log.
+// A problem is why a request does not go on, as RFC 9457 has it. It says nothing of errors: those are in the
+// log.
 type problem struct {
-	Type     string   `json:"type"`
-	Title    string   `json:"title"`
-	Status   int      `json:"status"`
-	Violated []string `json:"violated-policies,omitempty"`
+	kind     string
+	status   int
+	after    time.Duration // when to come back: in whole seconds, Never, or 0 if nobody knows
+	decision *Decision     // nil if there is none about it
 }
 
 // Problem types of draft-ietf-httpapi-ratelimit-headers-11, section 6.
@@ -21,45 +21,52 @@ const (
 	temporaryReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 )
 
-// tooManyRequests is the default Config.Deny.
-func tooManyRequests(w http.ResponseWriter, r *http.Request) {
-	p := problem{Type: quotaExceeded, Title: "Too many requests", Status: http.StatusTooManyRequests}
-	if d, ok := FromContext(r.Context()); ok {
-		p.Violated = d.Denied()
+// json returns the problem as a body. It is put together by hand because a flood is answered with it, and
+// encoding/json takes as long as all the rest of a denial.
+func (p *problem) json(t Text) []byte {
+	b := make([]byte, 0, 256) // enough for the default words and a short name
+	b = append(b, `{"type":`...)
+	b = appendQuoted(b, p.kind)
+	b = append(b, `,"title":`...)
+	b = appendQuoted(b, t.Title)
+	b = append(b, `,"status":`...)
+	b = strconv.AppendInt(b, int64(p.status), 10)
+	if t.Detail != "" {
+		b = append(b, `,"detail":`...)
+		b = appendQuoted(b, t.Detail)
 	}
-	p.write(w, r)
+	if p.decision != nil {
+		b = appendViolated(b, p.decision)
+	}
+	return append(b, "}\n"...) // the line break is for those who read it in a terminal
 }
 
-// unavailableFor is the Retry-After of a 503, in seconds: about as long as a failover takes.
-const unavailableFor = 5
-
-// refuse is the default Config.Error.
-func refuse(w http.ResponseWriter, r *http.Request, err error) {
-	h := w.Header()
-	h.Set("Cache-Control", "no-store")
-	if errors.Is(err, ErrNoKey) {
-		p := problem{Type: "about:blank", Title: http.StatusText(http.StatusForbidden), Status: http.StatusForbidden}
-		p.write(w, r)
-		return
+// appendViolated appends what Decision.Denied returns, without its allocation.
+func appendViolated(b []byte, d *Decision) []byte {
+	before := `,"violated-policies":[`
+	for i := range d.Results {
+		if r := &d.Results[i]; !r.Allowed && !r.Shadow {
+			b = append(b, before...)
+			b = appendQuoted(b, r.Policy)
+			before = ","
+		}
 	}
-	h.Set("Retry-After", strconv.Itoa(unavailableFor))
-	p := problem{Type: temporaryReducedCapacity, Title: "Temporarily unavailable", Status: http.StatusServiceUnavailable}
-	p.write(w, r)
+	if before == "," {
+		b = append(b, ']')
+	}
+	return b
 }
 
-func (p problem) write(w http.ResponseWriter, r *http.Request) {
-	body, _ := json.Marshal(p) // strings and an int do not fail
-	body = append(body, '\n')  // for those who read it in a terminal
-	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
-	h.Set("X-Content-Type-Options", "nosniff")
-	// Of a response that another handler may have begun to describe.
-	h.Del("Content-Encoding")
-	h.Del("Etag")
-	h.Del("Last-Modified")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(p.Status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // the client may be gone; nobody else is there to tell
+// appendQuoted appends s as a JSON string. Most need no escape.
+func appendQuoted(b []byte, s string) []byte {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < ' ', c > '~', c == '"', c == '\\', c == '<', c == '>', c == '&':
+			quoted, _ := json.Marshal(s) // a string does not fail
+			return append(b, quoted...)
+		}
 	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
 }

@@ -1,0 +1,46 @@
+package ratelimit_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+// BenchmarkDenial is a request that is denied, without what the store costs.
+func BenchmarkDenial(b *testing.B) {
+	l, err := ratelimit.New(ratelimit.Config{Store: denying(3 * time.Second)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	h := l.Limit(perIP("api", ratelimit.PerMinute(60)))(okHandler)
+	for _, c := range []struct{ name, header, value string }{
+		{"json", "Accept", "application/json, text/plain, */*"},
+		{"text", "Accept", "text/plain"},
+		{"page", "Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"},
+		{"fragment", "HX-Request", "true"},
+		{"long", "Accept", strings.Repeat("a/b,", 16<<10)},
+		{"grpc", "Content-Type", "application/grpc"},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Header.Set(c.header, c.value)
+			overHTTP2(r)
+			b.ReportAllocs()
+			for b.Loop() {
+				w := discard{make(http.Header)}
+				h.ServeHTTP(w, r)
+			}
+		})
+	}
+}
+
+// A discard is a response that nobody reads.
+type discard struct{ header http.Header }
+
+func (d discard) Header() http.Header       { return d.header }
+func (discard) WriteHeader(int)             {}
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
