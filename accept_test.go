@@ -49,6 +49,7 @@ func TestTheFormIsWhatAcceptPrefers(t *testing.T) {
 		{"a parameter that we have not", []string{"text/html;level=1, text/plain;q=0.1"}, plainText},
 
 		{"weights", []string{"application/json;q=0.5, text/plain;q=0.501, text/html;q=0.5"}, plainText},
+		{"weights of two decimals", []string{"text/plain;q=0.15, text/html;q=0.2"}, pageHTML},
 		{"a weight in upper case", []string{"text/html, text/plain;Q=0.9"}, pageHTML},
 		{"equal weights", []string{"text/html, application/json"}, problemJSON},
 		{"equal weights, one by a wildcard", []string{"text/html;q=0.5, */*;q=0.5"}, pageHTML},
@@ -57,6 +58,7 @@ func TestTheFormIsWhatAcceptPrefers(t *testing.T) {
 		{"also if it comes later", []string{"*/*, application/*;q=0.2, application/json;q=0.1, text/*;q=0.3, text/html;q=0.4"}, pageHTML},
 		{"a problem is more specific than JSON", []string{"application/json, application/problem+json;q=0.1, text/html;q=0.5"}, pageHTML},
 		{"a charset is more specific than none", []string{"text/html, text/html;charset=utf-8;q=0.1, application/json;q=0.5"}, problemJSON},
+		{"also if it comes first", []string{"text/html;charset=utf-8;q=0.1, text/html, application/json;q=0.5"}, problemJSON},
 		{"nothing of JSON", []string{"application/json;q=0, application/problem+json;q=0.0, */*;q=0.1"}, plainText},
 		{"nothing at all", []string{"*/*;q=0"}, problemJSON},
 		{"nothing that we have", []string{"image/png, text/html;q=0.000"}, problemJSON},
@@ -66,17 +68,19 @@ func TestTheFormIsWhatAcceptPrefers(t *testing.T) {
 		{"empty elements", []string{" , ,,text/html ;; q=1;,"}, pageHTML},
 		{"tabs", []string{"\ttext/html\t;\tq=0.5\t,\tapplication/json;q=0.4"}, pageHTML},
 		{"a comma in quotes", []string{`text/plain;x="a,text/html,b"`}, problemJSON},
-		{"an escaped quote", []string{`text/plain;x="\",text/html,", text/html`}, pageHTML},
+		{"an escaped quote", []string{`text/plain;x="\",text/html,"`}, problemJSON},
 		{"a quote that does not end", []string{`text/plain, application/json;q=0.1;x=", text/html`}, plainText},
 
 		{"malformed weights", []string{"text/html;q=2, text/html;q=1.1, text/html;q=-1, text/html;q=, text/html;q, text/html;q=0.1234, text/html;q=.5, text/html;q=0,5, text/html;q=1.001, text/html;q=\"1\", text/html;q=1e0"}, problemJSON},
 		{"malformed ranges", []string{"text, /, text/, /html, */html, text/html/x, te xt/html, text /html, text/ht(ml, t\u00e9xt/html, *, text\\html"}, problemJSON},
+		{"any type of a page", []string{"*/html, text/html;q=0.1"}, pageHTML},
 		{"malformed beside well-formed", []string{"text/html;q=x, text/plain;q=0.1"}, plainText},
 
 		{"64 KiB", []string{strings.Repeat("a/b,", 16<<10) + "text/html"}, problemJSON},
 		{"64 KiB behind what is read", []string{"text/html," + strings.Repeat("a/b,", 16<<10)}, pageHTML},
 		{"64 KiB of one element", []string{"text/html;" + strings.Repeat("a", 64<<10)}, problemJSON},
 		{"64 KiB of lines", append(slices.Repeat([]string{"a/b"}, 16<<10), "text/html"), problemJSON},
+		{"a line behind 64 KiB", []string{"a/b," + strings.Repeat("a", 64<<10), "text/html"}, problemJSON},
 		{"all that is read", []string{strings.Repeat("a/b,", 253) + "ab,text/html"}, pageHTML},
 		{"what is cut is not read", []string{strings.Repeat("a/b,", 253) + "ab,text/html;q=0"}, problemJSON},
 	} {
