@@ -21,6 +21,7 @@ test: needs ## Run all tests, with the race detector, on real Redis servers.
 	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on ./store/redisstore $$($(GO) list ./... | grep -v /outages)
 	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on ./internal/outages
 	cd conformance && RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on ./...
+	cd examples/jwks && $(GO) test -race -shuffle=on ./...
 
 .PHONY: race
 race: needs ## Run the tests of what runs concurrently five times over.
@@ -48,8 +49,8 @@ lint: ## Check formatting, go vet and staticcheck.
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w these:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet -tags soak ./...
 	$(STATICCHECK) -tags soak ./...
-	@set -e; for module in bench conformance; do \
-		(cd $$module && $(GO) vet ./... && $(GO) tool -modfile=../tools/go.mod staticcheck ./...); \
+	@set -e; for module in bench conformance examples/jwks; do \
+		(cd $$module && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod staticcheck ./...); \
 	done
 
 .PHONY: soak

@@ -270,13 +270,6 @@ func TestAHandlerMayLeaveWritersBehind(t *testing.T) {
 				}
 			}()
 		}))
-	h.ServeHTTP(discarding{}, httptest.NewRequest("GET", "/", nil))
+	h.ServeHTTP(discard{http.Header{}}, httptest.NewRequest("GET", "/", nil))
 	<-left
 }
-
-// discarding is a ResponseWriter that may be written to by many.
-type discarding struct{}
-
-func (discarding) Header() http.Header         { return http.Header{} }
-func (discarding) Write(p []byte) (int, error) { return len(p), nil }
-func (discarding) WriteHeader(int)             {}
