@@ -91,7 +91,7 @@ func FuzzCookieToken(f *testing.F) {
 // is shown again, or a step in time or of the keys.
 func FuzzCachedJWT(f *testing.F) {
 	f.Fuzz(func(t *testing.T, steps []byte, leeway uint8, size int8) {
-		if len(steps) > 500 {
+		if len(steps) > 100 {
 			return
 		}
 		synctest.Test(t, func(t *testing.T) { checkCachedJWT(t, steps, time.Duration(leeway)*time.Second, int(size)) })
