@@ -51,8 +51,8 @@ const minKeySecret = 16
 // denials_not_logged counts the denials that were left out since the line before. Allowed requests are not logged, and neither are
 // failures, which Config.Logger is told of.
 //
-// Up to 1,024 keys a minute have lines of their own. Those beyond share one line a minute for each policy,
-// beyond 64 policies one for all, with " other keys" at the end of the message, an empty key, and otherwise
+// Up to 1,024 pairs of policy and key a minute have lines of their own. Those beyond share one line a minute
+// for each policy, beyond 64 policies one for all, with " other keys" at the end of the message, an empty key, and otherwise
 // what was true of the denial at hand. So do denials of a key that has been forgotten for others. Requests
 // without a key share one line for all policies.
 //
@@ -91,7 +91,7 @@ func (l *denialLog) observe(ctx context.Context, e *Event) {
 	if len(e.Results) > 0 && l.standIn.concerns(degraded) {
 		l.decided(ctx, degraded)
 	}
-	if e.Err != nil && !e.Allowed && errors.Is(e.Err, ErrNoKey) {
+	if errors.Is(e.Err, ErrNoKey) {
 		l.withoutKey(ctx, e)
 	}
 }
