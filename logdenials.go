@@ -46,21 +46,21 @@ const minKeySecret = 16
 //
 // Each line has all the attributes that are listed for it, none is in a group, and neither their names nor the
 // messages change within a major version. policy, key, limit, cost, shadow and degraded are those of the
-// Result, and route that of the Event. A key or an error is cut after 256 bytes, and if it
-// holds a backslash or what cannot be printed, escaped as in a Go string, whatever the handler does.
-// denials_not_logged counts the denials that were left out since the line before. Allowed requests are not logged, and neither are
-// failures, which Config.Logger is told of.
+// Result, and route that of the Event. A key or an error is cut after 256 bytes, and if it holds a backslash or
+// what cannot be printed, escaped as in a Go string, whatever the handler does. denials_not_logged counts the
+// denials that were left out since the line before. Allowed requests are not logged, and neither are failures,
+// which Config.Logger is told of.
 //
 // Up to 1,024 pairs of policy and key a minute have lines of their own. Those beyond share one line a minute
-// for each policy, beyond 64 policies one for all, with " other keys" at the end of the message, an empty key, and otherwise
-// what was true of the denial at hand. So do denials of a key that has been forgotten for others. Requests
-// without a key share one line for all policies.
+// for each policy, beyond 64 policies one for all, with " other keys" at the end of the message, an empty key,
+// and otherwise what was true of the denial at hand. The denials of a pair that was forgotten for others are
+// counted there too. Requests without a key share one line for all policies.
 //
 // The stand-in's lines are at most one a minute together. The first comes with the first decision by a
 // stand-in (see Event.Degraded), and the second with one of the store, when there has been none by a stand-in
 // for a minute. decisions_not_logged counts the decisions by stand-ins that had no line.
 //
-// The observer is safe for concurrent use, by several Limiters too, and needs no closing. It holds up to 150 KB.
+// The observer is safe for concurrent use, by several Limiters too, and needs no closing. It holds up to 200 KB.
 // Call it from an observer of your own to have metrics as well. LogDenials panics if KeySecret is too short.
 func LogDenials(cfg LogConfig) func(context.Context, *Event) {
 	if cfg.KeySecret != nil && len(cfg.KeySecret) < minKeySecret {

@@ -186,11 +186,11 @@ func TestStandInsAreLoggedWhenTheyBeginAndEnd(t *testing.T) {
 		l.want(t)
 		see(true, true, false, true, false) // calls overtake each other, and limiters have stores of their own
 		l.want(t, begun+"0")
-		time.Sleep(time.Minute - 1)
+		time.Sleep(time.Minute - time.Nanosecond)
 		see(false)
 		l.observe(t.Context(), &ratelimit.Event{Allowed: true, Err: errors.New("on fire")}) // nobody decided
 		l.want(t)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		l.observe(t.Context(), &ratelimit.Event{Allowed: true, Err: errors.New("on fire")})
 		l.want(t)
 		see(false, false)
