@@ -138,6 +138,7 @@ func TestSpring(t *testing.T) {
 		"a rate of nanoseconds":                            {ratelimit.Limit{Rate: 7, Per: 3 * time.Nanosecond, Burst: 10_000_000}, 10, 1, [4]string{"30", "7000000000", "30000000", "3"}},
 		"a cost below zero, which never is allowed":        {ratelimit.PerSecond(1), 1, math.MaxInt64, [4]string{"1", "1", "1", "9007199254740992"}},
 		"parts that are too many":                          {ratelimit.Limit{Rate: 1 << 40, Per: prime, Burst: 1 << 40}, 1 << 39, 1, [4]string{"4503599627370496", "3906250", "9007199254740992", "8192"}},
+		"parts of which too many come a second":            {ratelimit.Limit{Rate: 50_000_000_000, Per: 7 * time.Microsecond}, 3, 1, [4]string{"3", "7142857142857142", "50000000000", "1"}},
 		"a rate that is too high":                          {ratelimit.Limit{Rate: 1 << 52, Per: time.Microsecond}, 5, 1, [4]string{"5", "9007199254740992", "4503599627370496", "1"}},
 		"a stand-in has no more left than all":             {ratelimit.PerSecond(10), 20, 1, [4]string{"10", "10", "10", "1"}},
 		"a limit that is none does not harm":               {ratelimit.Limit{}, 0, 1, [4]string{"0", "0", "0", "1"}},
