@@ -29,8 +29,8 @@ import (
 // swaps all.
 //
 // Nothing of the request appears in an answer, unless Text puts it there, and that is escaped. Headers that
-// describe the response which another handler began are removed, such as Content-Encoding, ETag and
-// Content-Disposition; cookies stay.
+// describe the response which another handler began are removed, such as ETag and Content-Disposition; cookies
+// stay, and so does Content-Encoding, which a middleware sets that compresses whatever is written inside.
 type Denial struct {
 	// Text, if set, chooses the words. status is 429, 403 or 503. after is when to come back: the Retry-After
 	// in whole seconds, Never if the request can never succeed, or 0 if nobody knows. For a 429, FromContext
@@ -43,12 +43,6 @@ type Denial struct {
 	// {{.RetryAfter}} in seconds, 0 for never. If it fails, the default page is sent: have a test show yours.
 	Page Template
 }
-
-// The defaults of Config.Deny and Config.Error.
-var (
-	tooManyRequests = Denial{}.ServeHTTP
-	refuse          = Denial{}.ServeError
-)
 
 // ServeHTTP answers 429, for the Decision that FromContext returns.
 func (d Denial) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -104,8 +98,9 @@ func (d Denial) answer(w http.ResponseWriter, r *http.Request, p *problem) {
 }
 
 // describing are headers by which another handler may have begun to describe a response that is not sent now.
+// Content-Encoding is not one of them: a middleware that compresses has set it for whatever is written inside.
 var describing = [...]string{
-	"Content-Disposition", "Content-Encoding", "Content-Language", "Content-Location", "Content-Range", "Etag", "Last-Modified",
+	"Content-Disposition", "Content-Language", "Content-Location", "Content-Range", "Etag", "Last-Modified",
 }
 
 func (d Denial) text(r *http.Request, p *problem) Text {

@@ -17,8 +17,9 @@ type HeaderFunc func(h http.Header, d *Decision)
 func NoHeaders(http.Header, *Decision) {}
 
 // Dialects writes the headers of all fs, in their order: of IETF beside XRateLimit for example, while clients
-// move from one to the other. XRateLimit, XRateLimitDelta and Spring give different meanings to the same
-// headers, and so the last of them in fs is the one that is seen. It panics without fs, or if one is nil.
+// move from one to the other. XRateLimit and XRateLimitDelta differ in X-RateLimit-Reset, which is as the last of
+// them has it; where Spring counts in parts of a token, the last of it and these is the one that is seen. It
+// panics without fs, or if one is nil.
 func Dialects(fs ...HeaderFunc) HeaderFunc {
 	if len(fs) == 0 {
 		panic("ratelimit: Dialects: must have at least one HeaderFunc; see NoHeaders")
@@ -36,19 +37,15 @@ func Dialects(fs ...HeaderFunc) HeaderFunc {
 	}
 }
 
-// ExposedHeaders returns the names of all headers by which this package tells limits, in any dialect and in
+// ExposedHeaders are the names of all headers by which this package tells limits, in any dialect and in
 // denials. A script of another origin can read none of them unless Access-Control-Expose-Headers lists it:
 //
-//	cors.Options{ExposedHeaders: ratelimit.ExposedHeaders()}
-//
-// The slice is the caller's, to append to.
-func ExposedHeaders() []string {
-	return []string{
-		"RateLimit", "RateLimit-Policy", "Retry-After",
-		"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Waited",
-		"X-RateLimit-Replenish-Rate", "X-RateLimit-Burst-Capacity", "X-RateLimit-Requested-Tokens",
-		"X-RateLimit-Shadow",
-	}
+//	cors.Options{ExposedHeaders: ratelimit.ExposedHeaders}
+var ExposedHeaders = []string{
+	"RateLimit", "RateLimit-Policy", "Retry-After",
+	"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Waited",
+	"X-RateLimit-Replenish-Rate", "X-RateLimit-Burst-Capacity", "X-RateLimit-Requested-Tokens",
+	"X-RateLimit-Shadow",
 }
 
 // setDenied writes what every denial has, whatever the HeaderFunc: when to come back, unless that is

@@ -41,7 +41,7 @@ func Spring(h http.Header, d *Decision) {
 	values[0], values[1], values[2], values[3] = all[:remaining], all[remaining:replenish], all[replenish:capacity], all[capacity:]
 
 	// As in XRateLimit, the other way round.
-	if _, mixed := h[xLimit]; mixed {
+	if h[xLimit] != nil && parts > 1 {
 		delete(h, xLimit)
 		delete(h, xReset)
 	}

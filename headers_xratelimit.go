@@ -38,8 +38,8 @@ func setXRateLimit(h http.Header, d *Decision, r *Result, reset int64) {
 	values := d.room(3)
 	values[0], values[1], values[2] = all[:limit], all[limit:remaining], all[remaining:]
 
-	// Remaining is in tokens, and what Spring wrote of it may not be.
-	if _, mixed := h[springBurst]; mixed {
+	// Remaining is in tokens, and what Spring wrote may be in parts of them.
+	if burst := h[springBurst]; burst != nil && burst[0] != values[0] {
 		delete(h, springBurst)
 		delete(h, springRate)
 		delete(h, springRequested)

@@ -53,10 +53,10 @@ type JWTConfig struct {
 	// valid or not. Default: BearerToken().
 	Tokens []TokenFunc
 
-	// CacheSize is how many verified tokens are remembered, so that their signatures need not be checked
-	// again: each for a minute at most, and not beyond its "exp", with no Leeway. So a token whose key was
-	// taken away counts for up to a minute more. It also bounds the memory, to 4 KiB for each: a token with
-	// claims that take more counts for several. Default 4096; negative: none is remembered.
+	// CacheSize is how many verified tokens are remembered, by their SHA-256, so that their signatures need
+	// not be checked again: each for a minute at most, and not beyond its "exp", with no Leeway. So a token
+	// whose key was taken away counts for up to a minute more. It also bounds the memory, to 4 KiB for each: a
+	// token with claims that take more counts for several. Default 4096; negative: none is remembered.
 	CacheSize int
 
 	// Kind starts the keys that Claim makes, as in "member:5". Default "member".
@@ -263,13 +263,13 @@ func (j *JWT) claims(r *http.Request) (jwt.MapClaims, error) {
 	if j.cache == nil {
 		return j.verify(r.Context(), token)
 	}
-	before := time.Now()
-	if claims, ok := j.cache.get(token, before); ok {
+	before, digest := time.Now(), digestOf(token)
+	if claims, ok := j.cache.get(digest, before); ok {
 		return claims, nil
 	}
 	claims, err := j.verify(r.Context(), token)
 	if err == nil {
-		j.cache.put(token, claims, before, time.Now())
+		j.cache.put(digest, claims, before, time.Now())
 	}
 	return claims, err
 }

@@ -2,8 +2,8 @@ package ratelimit
 
 import (
 	"container/list"
+	"crypto/sha256"
 	"encoding/json"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,18 +21,17 @@ const (
 	// cachePlace is the memory that each of JWTConfig.CacheSize stands for, in bytes.
 	cachePlace = 4 << 10
 
-	// rememberedBytes is what a token takes besides itself and its claims.
+	// rememberedBytes is what a token takes besides its claims.
 	rememberedBytes = 512
 
 	// maxSteps bounds the work of a put besides making room.
 	maxSteps = 8
 )
 
-// A tokenCache remembers the claims of verified tokens. Its key is the token itself, which is compared as a
-// whole: a digest that nobody can forge would cost more than all the rest, of long tokens some microseconds.
-// Readers take no lock.
+// A tokenCache remembers the claims of verified tokens, by their digests: whoever can read this memory shall
+// find no tokens in it. Readers take no lock.
 type tokenCache struct {
-	tokens sync.Map // of string to *remembered
+	tokens sync.Map // of digest to *remembered
 
 	mu    sync.Mutex
 	size  int       // in places
@@ -40,9 +39,17 @@ type tokenCache struct {
 	queue list.List // of *remembered, the next to be forgotten first
 }
 
+// A digest is the SHA-256 of a token.
+type digest [sha256.Size]byte
+
+func digestOf(token string) digest {
+	var room [512]byte // what most tokens fit into, so that the copy is not on the heap
+	return sha256.Sum256(append(room[:0], token...))
+}
+
 // A remembered token is not changed once it is in a tokenCache, but for used and its place in the queue.
 type remembered struct {
-	token    string
+	digest   digest
 	claims   jwt.MapClaims
 	places   int
 	verified time.Time // before it was
@@ -56,8 +63,8 @@ func newTokenCache(size int) *tokenCache { return &tokenCache{size: size, free: 
 
 // get returns the claims of a token that was verified at most maxRemembered before now, and would still be
 // found to have begun and not to have expired. They must not be changed.
-func (c *tokenCache) get(token string, now time.Time) (jwt.MapClaims, bool) {
-	value, ok := c.tokens.Load(token)
+func (c *tokenCache) get(d digest, now time.Time) (jwt.MapClaims, bool) {
+	value, ok := c.tokens.Load(d)
 	if !ok {
 		return nil, false
 	}
@@ -80,7 +87,7 @@ func (m *remembered) holds(now time.Time) bool {
 
 // put remembers a token that was verified between before and after. No leeway is added to its end, so that
 // one which is in it is verified each time.
-func (c *tokenCache) put(token string, claims jwt.MapClaims, before, after time.Time) {
+func (c *tokenCache) put(d digest, claims jwt.MapClaims, before, after time.Time) {
 	exp, err := claims.GetExpirationTime()
 	if err != nil || exp == nil || !exp.After(after) {
 		return
@@ -90,9 +97,9 @@ func (c *tokenCache) put(token string, claims jwt.MapClaims, before, after time.
 		until = exp.Time
 	}
 	m := &remembered{
-		token:    strings.Clone(token), // it may be part of a larger text
+		digest:   d,
 		claims:   claims,
-		places:   (rememberedBytes+len(token)+weigh(map[string]any(claims)))/cachePlace + 1,
+		places:   (rememberedBytes+weigh(map[string]any(claims)))/cachePlace + 1,
 		verified: before,
 		from:     after.UnixNano(),
 		until:    until.UnixNano(),
@@ -105,14 +112,14 @@ func (c *tokenCache) put(token string, claims jwt.MapClaims, before, after time.
 	}
 	c.free -= m.places
 	m.queued = c.queue.PushBack(m)
-	c.tokens.Store(m.token, m)
+	c.tokens.Store(m.digest, m)
 }
 
 // forget makes room for m, if there could be any: without what was there of its token, some of those that
 // have ended, and then the first in the queue. Of these a few are spared that were used since they came or
 // were last spared, so that tokens which are seen once do not drive out those which are seen all the time.
 func (c *tokenCache) forget(m *remembered, now time.Time) {
-	if old, ok := c.tokens.Load(m.token); ok {
+	if old, ok := c.tokens.Load(m.digest); ok {
 		c.remove(old.(*remembered))
 	}
 	if m.places > c.size {
@@ -134,7 +141,7 @@ func (c *tokenCache) forget(m *remembered, now time.Time) {
 }
 
 func (c *tokenCache) remove(m *remembered) {
-	c.tokens.Delete(m.token)
+	c.tokens.Delete(m.digest)
 	c.queue.Remove(m.queued)
 	c.free += m.places
 }

@@ -120,10 +120,10 @@ func TestTheCacheKeepsToItsSize(t *testing.T) {
 		now = now.Add(time.Duration(random.IntN(3000)-500) * time.Millisecond)
 		token := fmt.Sprint(random.IntN(100))
 		if random.IntN(2) == 0 {
-			c.get(token, now)
+			c.get(digestOf(token), now)
 			continue
 		}
-		c.put(token, kinds[random.IntN(len(kinds))], now, now)
+		c.put(digestOf(token), kinds[random.IntN(len(kinds))], now, now)
 		c.check(t)
 	}
 	if c.queue.Len() < 5 {
@@ -135,10 +135,10 @@ func TestClaimsThatDoNotFitDriveOutNobody(t *testing.T) {
 	c := newTokenCache(10)
 	now := time.Now()
 	for i := range 10 {
-		c.put(fmt.Sprint(i), claimsOf(t, `"a": 0`), now, now)
+		c.put(digestOf(fmt.Sprint(i)), claimsOf(t, `"a": 0`), now, now)
 	}
-	c.put("bulky", claimsOf(t, `"a": `+nested(`{"":`, `}`, 6<<10)), now, now)
-	if _, ok := c.get("bulky", now); ok || c.queue.Len() != 10 {
+	c.put(digestOf("bulky"), claimsOf(t, `"a": `+nested(`{"":`, `}`, 6<<10)), now, now)
+	if _, ok := c.get(digestOf("bulky"), now); ok || c.queue.Len() != 10 {
 		t.Errorf("%d are remembered, the bulky one among them: %t", c.queue.Len(), ok)
 	}
 	c.check(t)
@@ -148,7 +148,7 @@ func TestAClockThatIsSetBackIsNotBelieved(t *testing.T) {
 	// Without a reading of the clock that only runs forward, the other stands for it.
 	verified := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	c := newTokenCache(10)
-	c.put("token", claimsOf(t, `"a": 0`), verified, verified.Add(time.Millisecond))
+	c.put(digestOf("token"), claimsOf(t, `"a": 0`), verified, verified.Add(time.Millisecond))
 	for after, want := range map[time.Duration]bool{
 		-time.Hour:           false,
 		0:                    false, // it might not have begun yet
@@ -157,7 +157,7 @@ func TestAClockThatIsSetBackIsNotBelieved(t *testing.T) {
 		time.Minute:          false,
 		365 * 24 * time.Hour: false,
 	} {
-		if _, ok := c.get("token", verified.Add(after)); ok != want {
+		if _, ok := c.get(digestOf("token"), verified.Add(after)); ok != want {
 			t.Errorf("after %v: remembered %t", after, ok)
 		}
 	}
@@ -170,10 +170,10 @@ func TestOnePutDoesBoundedWork(t *testing.T) {
 	claims := claimsOf(t, `"a": 0`)
 	for i := range 1000 {
 		token := fmt.Sprint(i)
-		c.put(token, claims, now, now)
-		c.get(token, now)
+		c.put(digestOf(token), claims, now, now)
+		c.get(digestOf(token), now)
 	}
-	c.put("one more", claims, now, now)
+	c.put(digestOf("one more"), claims, now, now)
 	spared := 0
 	for e := c.queue.Front(); e != nil; e = e.Next() {
 		if !e.Value.(*remembered).used.Load() {
@@ -184,11 +184,11 @@ func TestOnePutDoesBoundedWork(t *testing.T) {
 		t.Errorf("%d are remembered, %d were spared or are new", c.queue.Len(), spared)
 	}
 	now = now.Add(time.Hour)
-	c.put("after an hour", claims, now, now)
+	c.put(digestOf("after an hour"), claims, now, now)
 	if n := c.queue.Len(); n > 1000 || n < 1000-maxSteps {
 		t.Errorf("%d are remembered", n)
 	}
-	if _, ok := c.get("after an hour", now); !ok {
+	if _, ok := c.get(digestOf("after an hour"), now); !ok {
 		t.Error("the new one is not")
 	}
 }

@@ -121,10 +121,10 @@ func New(cfg Config) (*Limiter, error) {
 		l.headers = XRateLimit
 	}
 	if l.deny == nil {
-		l.deny = http.HandlerFunc(tooManyRequests)
+		l.deny = Denial{}
 	}
 	if l.refuse == nil {
-		l.refuse = refuse
+		l.refuse = Denial{}.ServeError
 	}
 	return l, nil
 }
@@ -236,7 +236,7 @@ func (l *Limiter) wrap(enforced func() []*policy, next http.Handler) http.Handle
 		case decided:
 			setDenied(w.Header(), d)
 			l.deny.ServeHTTP(w, r)
-		case errors.Is(err, context.Canceled):
+		case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
 			w.WriteHeader(clientClosedRequest)
 		default:
 			l.refuse(w, r, err)

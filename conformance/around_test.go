@@ -23,15 +23,15 @@ type wrapper = func(http.Handler) http.Handler
 
 // around are middlewares that others wrap around ours, or into it.
 var around = map[string]wrapper{
-	"chi's Compress":             middleware.Compress(5, "text/plain", "application/problem+json"),
-	"chi's Compress of text":     middleware.Compress(5),
-	"chi's Recoverer":            middleware.Recoverer,
-	"chi's Throttle":             middleware.Throttle(1),
-	"chi's Timeout":              middleware.Timeout(time.Minute),
-	"gorilla's CompressHandler":  handlers.CompressHandler,
-	"gorilla's LoggingHandler":   func(h http.Handler) http.Handler { return handlers.LoggingHandler(io.Discard, h) },
-	"net/http's TimeoutHandler":  func(h http.Handler) http.Handler { return http.TimeoutHandler(h, time.Minute, "late") },
-	"net/http's MaxBytesHandler": func(h http.Handler) http.Handler { return http.MaxBytesHandler(h, 1) },
+	"chi's Compress":            middleware.Compress(5, "text/plain", "application/problem+json"),
+	"chi's Compress of text":    middleware.Compress(5),
+	"chi's Recoverer":           middleware.Recoverer,
+	"chi's Throttle":            func(h http.Handler) http.Handler { return middleware.Throttle(1)(h) }, // a slot for each h
+	"chi's Timeout":             middleware.Timeout(time.Minute),
+	"gorilla's CompressHandler": handlers.CompressHandler,
+	"gorilla's LoggingHandler":  func(h http.Handler) http.Handler { return handlers.LoggingHandler(io.Discard, h) },
+	"http.TimeoutHandler":       func(h http.Handler) http.Handler { return http.TimeoutHandler(h, time.Minute, "late") },
+	"http.MaxBytesHandler":      func(h http.Handler) http.Handler { return http.MaxBytesHandler(h, 1) },
 }
 
 // text returns the body as the client reads it in the end.
@@ -69,9 +69,6 @@ func TestMiddlewaresOfOthersAroundOursAndInsideOfIt(t *testing.T) {
 			for _, encoding := range []string{"identity", "gzip"} {
 				t.Run(fmt.Sprintf("%s, outside %v, %s", name, outside, encoding), func(t *testing.T) {
 					t.Parallel()
-					if name == "gorilla's CompressHandler" && outside && encoding == "gzip" {
-						t.Skip("TODO: a denial removes the Content-Encoding that CompressHandler has set before, and is compressed without it")
-					}
 					l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{everybody(ratelimit.Every(time.Hour))}})
 					h := l.Handler(wrap(okHandler))
 					if outside {
@@ -121,7 +118,7 @@ func TestALogOfOthersHasTheStatusAndSizeOfADenial(t *testing.T) {
 // A deadline around us that comes before a turn would is a refusal at once, and not a 503 or 504 in the end.
 func TestATimeoutOfOthersKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"chi's Timeout", "net/http's TimeoutHandler"} {
+	for _, name := range []string{"chi's Timeout", "http.TimeoutHandler"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := everybody(ratelimit.Every(time.Hour))

@@ -27,7 +27,7 @@ type getter func(ctx context.Context, url string) (status int, err error)
 var clients = []client{
 	{"retryablehttp", newRetryable},
 	{"resty", newResty},
-	{"a loop of net/http", newLoop},
+	{"a loop over http.Client", newLoop},
 }
 
 // newRetryable needs no setting: the client retries a 429 and obeys Retry-After by itself, 4 times by

@@ -15,16 +15,8 @@ import (
 
 const origin = "https://app.example"
 
-// exposed are the headers that scripts should be able to read.
-//
-// TODO: ratelimit.ExposedHeaders instead, as soon as there is one.
-var exposed = []string{
-	"RateLimit", "RateLimit-Policy", "Retry-After",
-	"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Waited",
-}
-
 func newCORS() *cors.Cors {
-	return cors.New(cors.Options{AllowedOrigins: []string{origin}, ExposedHeaders: exposed})
+	return cors.New(cors.Options{AllowedOrigins: []string{origin}, ExposedHeaders: ratelimit.ExposedHeaders})
 }
 
 // readable reports whether a browser shows a script the header of a response to it, by the rules of Fetch.
@@ -89,8 +81,8 @@ func TestAPreflightIsAnsweredAndCostsNothing(t *testing.T) {
 	t.Parallel()
 	api := everybody(ratelimit.Every(time.Hour).WithBurst(2))
 	for name, wrap := range map[string]func(*ratelimit.Limiter) http.Handler{
-		"rs/cors outside": func(l *ratelimit.Limiter) http.Handler { return newCORS().Handler(l.Handler(okHandler)) },
-		"rs/cors inside":  func(l *ratelimit.Limiter) http.Handler { return l.Handler(newCORS().Handler(okHandler)) },
+		"CORS outside": func(l *ratelimit.Limiter) http.Handler { return newCORS().Handler(l.Handler(okHandler)) },
+		"CORS inside":  func(l *ratelimit.Limiter) http.Handler { return l.Handler(newCORS().Handler(okHandler)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,9 +1,6 @@
 package conformance
 
 import (
-	"fmt"
-	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
@@ -26,9 +23,9 @@ type parsed struct {
 // dialects are all of ours. A new one is a line here.
 var dialects = []dialect{
 	{"XRateLimit", ratelimit.XRateLimit, resetAtASecond},
-	{"XRateLimitDelta", xRateLimitDelta, resetInSeconds},
-	{"IETF", ietf, nil},                // the parser knows the combined field of draft 7 only, "limit=10, remaining=9, reset=6"
-	{"XRateLimit and IETF", both, nil}, // and looks no further once there is a RateLimit
+	{"XRateLimitDelta", ratelimit.XRateLimitDelta, resetInSeconds},
+	{"IETF", ratelimit.IETF, nil},                                                          // the parser knows the combined field of draft 7 only, "limit=10, remaining=9, reset=6"
+	{"XRateLimit and IETF", ratelimit.Dialects(ratelimit.XRateLimit, ratelimit.IETF), nil}, // and looks no further once there is a RateLimit
 	{"NoHeaders", ratelimit.NoHeaders, nil},
 }
 
@@ -42,21 +39,3 @@ func resetInSeconds(r *ratelimit.Result, at time.Time) *parsed {
 }
 
 func wholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-
-// TODO: ratelimit.XRateLimitDelta instead, as soon as there is one.
-func xRateLimitDelta(h http.Header, d *ratelimit.Decision) {
-	ratelimit.XRateLimit(h, d)
-	h.Set("X-RateLimit-Reset", strconv.FormatInt(wholeSeconds(d.Tightest().ResetAfter), 10))
-}
-
-// TODO: ratelimit.IETF instead, as soon as there is one.
-func ietf(h http.Header, d *ratelimit.Decision) {
-	r := d.Tightest()
-	h.Set("RateLimit-Policy", fmt.Sprintf("%q;q=%d;w=%d", r.Policy, r.Limit.Burst, wholeSeconds(r.Limit.Per)))
-	h.Set("RateLimit", fmt.Sprintf("%q;r=%d;t=%d", r.Policy, r.Remaining, wholeSeconds(r.ResetAfter)))
-}
-
-func both(h http.Header, d *ratelimit.Decision) {
-	ratelimit.XRateLimit(h, d)
-	ietf(h, d)
-}

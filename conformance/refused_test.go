@@ -61,7 +61,7 @@ func TestWhatClientsDoByDefault(t *testing.T) {
 		get  func(url string) (status int)
 		want int32
 	}{
-		"net/http does not retry": {want: 1, get: func(url string) int {
+		"http.Client does not retry": {want: 1, get: func(url string) int {
 			return send(t, url).StatusCode
 		}},
 		"resty does not retry": {want: 1, get: func(url string) int {
