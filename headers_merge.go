@@ -80,17 +80,11 @@ func (m *merger) wrap(w http.ResponseWriter) http.ResponseWriter {
 		Write: func(write httpsnoop.WriteFunc) httpsnoop.WriteFunc {
 			return func(b []byte) (int, error) { m.merge(); return write(b) }
 		},
-		WriteString: func(writeString httpsnoop.WriteStringFunc) httpsnoop.WriteStringFunc {
-			return func(s string) (int, error) { m.merge(); return writeString(s) }
-		},
 		ReadFrom: func(readFrom httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
 			return func(src io.Reader) (int64, error) { m.merge(); return readFrom(src) }
 		},
 		Flush: func(flush httpsnoop.FlushFunc) httpsnoop.FlushFunc {
 			return func() { m.merge(); flush() }
-		},
-		FlushError: func(flush httpsnoop.FlushErrorFunc) httpsnoop.FlushErrorFunc {
-			return func() error { m.merge(); return flush() }
 		},
 		Hijack: func(hijack httpsnoop.HijackFunc) httpsnoop.HijackFunc {
 			return func() (net.Conn, *bufio.ReadWriter, error) {

@@ -226,9 +226,6 @@ func TestAWriterThatIsWatchedCanDoWhatTheServersCan(t *testing.T) {
 			if _, ok := w.(io.ReaderFrom); ok == http2 { // by which files are sent without a copy
 				t.Errorf("over HTTP/%d it is a ReaderFrom: %t", r.ProtoMajor, ok)
 			}
-			if _, ok := w.(io.StringWriter); !ok {
-				t.Error("it is no StringWriter")
-			}
 			if push, ok := w.(http.Pusher); ok {
 				if err := push.Push("/pushed", nil); err != nil && !errors.Is(err, http.ErrNotSupported) && !strings.Contains(err.Error(), "push") {
 					t.Errorf("Push: %v", err)
