@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,7 +54,10 @@ type call struct {
 	charges []store.Charge
 	states  []store.State
 	asked   []asked
-	waits   bool // its caller waits for what it reserves
+
+	failsClosed bool // a policy refuses the request rather than have a stand-in decide
+	mayWait     bool // a policy lets it wait
+	waits       bool // its caller waits for what it reserves
 }
 
 // asked is on whose behalf a charge is made.
@@ -62,14 +66,13 @@ type asked struct {
 	limit  Limit
 }
 
-// calls are reused: a Store does not keep what it is given.
+// calls are reused: a Store does not keep what it is given. What a call was about stays in it until it is
+// overwritten or collected.
 var calls = sync.Pool{New: func() any { return new(call) }}
 
 func (c *call) release() {
-	clear(c.charges)
-	clear(c.asked)
 	c.charges, c.states, c.asked = c.charges[:0], c.states[:0], c.asked[:0]
-	c.waits = false
+	c.failsClosed, c.mayWait, c.waits = false, false, false
 	calls.Put(c)
 }
 
@@ -77,6 +80,8 @@ func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 	c.charges = append(c.charges, charge)
 	c.asked = append(c.asked, asked{p, limit})
 	c.states = append(c.states, store.State{})
+	c.failsClosed = c.failsClosed || p.failsClosed()
+	c.mayWait = c.mayWait || p.MaxWait > 0 && !p.Shadow
 }
 
 // addFor adds p's charge for r, unless p does not apply to it.
@@ -151,9 +156,8 @@ var errDegraded = errors.New("the store is away, and a stand-in answered")
 // take has the store decide about c, into x.decision. leftOut is why other policies could not be asked
 // about, and is returned if the store does not fail.
 func (l *Limiter) take(x *exchange, c *call, leftOut error, start time.Time) error {
-	failsClosed := c.failsClosed()
-	ok, err := l.ask(x, c, failsClosed)
-	if err == nil && failsClosed && c.degraded() {
+	ok, err := l.ask(x, c)
+	if err == nil && c.failsClosed && c.degraded() {
 		err = errDegraded
 	}
 	if err != nil {
@@ -161,7 +165,7 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start time.Time) err
 			l.giveBack(x, c)
 		}
 		left := c.waits && x.Err() != nil
-		return l.fail(x, failsClosed || left, err, start)
+		return l.fail(x, c.failsClosed || left, err, start)
 	}
 
 	d := &x.decision
@@ -171,19 +175,17 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start time.Time) err
 		d.Results = append(d.Results, outer.Results...)
 		d.Waited = outer.Waited
 	}
-	for i := range c.charges {
-		d.Results = append(d.Results, Result{
-			Policy: c.charges[i].Policy,
-			Key:    c.charges[i].Key,
-			Limit:  c.asked[i].limit,
-			Cost:   c.charges[i].Cost,
-			Shadow: c.charges[i].Shadow,
-			State:  c.states[i],
-
-			maxWait: uint32(min(c.charges[i].MaxWait.Milliseconds(), math.MaxUint32)),
-		})
+	before := len(d.Results)
+	d.Results = slices.Grow(d.Results, len(c.charges))[:before+len(c.charges)]
+	own := d.Results[before:]
+	for i := range own { // field by field, because to copy a Result takes its time
+		r, charge := &own[i], &c.charges[i]
+		r.Policy, r.Key, r.Limit, r.Cost, r.Shadow = charge.Policy, charge.Key, c.asked[i].limit, charge.Cost, charge.Shadow
+		if charge.MaxWait > 0 {
+			r.maxWait = uint32(min(charge.MaxWait.Milliseconds(), math.MaxUint32))
+		}
+		r.State = c.states[i]
 	}
-	own := d.Results[len(d.Results)-len(c.charges):]
 	var waited time.Duration
 	if c.waits && ok {
 		if waited, err = l.await(x, c); err != nil {
@@ -193,16 +195,6 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start time.Time) err
 	}
 	l.report(x, own, waited, leftOut, start)
 	return leftOut
-}
-
-// failsClosed reports whether a policy of c refuses the request rather than have a stand-in decide.
-func (c *call) failsClosed() bool {
-	for i := range c.asked {
-		if c.asked[i].policy.failsClosed() {
-			return true
-		}
-	}
-	return false
 }
 
 // degraded reports whether a stand-in answered for a policy that fails closed.
@@ -217,7 +209,7 @@ func (c *call) degraded() bool {
 
 // ask puts c to the Store. One that waits stays until it is answered, within the timeout, even if x ends
 // before: only the answer tells what there is to give back.
-func (l *Limiter) ask(x *exchange, c *call, failsClosed bool) (bool, error) {
+func (l *Limiter) ask(x *exchange, c *call) (bool, error) {
 	limited := &x.limited
 	if c.waits {
 		if err := x.Err(); err != nil {
@@ -226,7 +218,7 @@ func (l *Limiter) ask(x *exchange, c *call, failsClosed bool) (bool, error) {
 		limited = &deadline.Context{Parent: context.WithoutCancel(x), Timeout: l.timeout}
 	}
 	defer limited.End()
-	if failsClosed {
+	if c.failsClosed {
 		return l.store.Take(store.WithoutStandIn(limited), c.charges, c.states)
 	}
 	return l.store.Take(limited, c.charges, c.states)

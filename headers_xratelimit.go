@@ -39,7 +39,7 @@ func setXRateLimit(h http.Header, d *Decision, r *Result, reset int64) {
 	values[0], values[1], values[2] = all[:limit], all[limit:remaining], all[remaining:]
 
 	// Remaining is in tokens, and what Spring wrote may be in parts of them.
-	if burst := h[springBurst]; burst != nil && burst[0] != values[0] {
+	if burst := h[springBurst]; len(burst) > 0 && burst[0] != values[0] {
 		delete(h, springBurst)
 		delete(h, springRate)
 		delete(h, springRequested)

@@ -231,8 +231,10 @@ func (l *Limiter) wrap(enforced func() []*policy, next http.Handler) http.Handle
 			r = l.setHeaders(w.Header(), x, x.with(r))
 		}
 		switch {
-		case d.Allowed:
+		case d.Allowed && settles(policies):
 			l.serve(w, r, x, policies, next)
+		case d.Allowed:
+			next.ServeHTTP(w, r)
 		case decided:
 			setDenied(w.Header(), d)
 			l.deny.ServeHTTP(w, r)

@@ -79,6 +79,16 @@ func (s *settlement) set(policy string, n int64) (found bool) {
 	return found
 }
 
+// settles reports whether one of policies does.
+func settles(policies []*policy) bool {
+	for _, p := range policies {
+		if p.Settle != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // serve has next answer r, about which x is, and then settles what those of policies that settle have charged.
 func (l *Limiter) serve(w http.ResponseWriter, r *http.Request, x *exchange, policies []*policy, next http.Handler) {
 	bills := x.bills(policies)

@@ -57,7 +57,7 @@ func (s *slots) free() { s.taken.Add(-1) }
 // takeInTurn is take for a caller that waits for the tokens that c reserves. It takes a slot before the
 // Store is asked: once that has answered, it is too late to be refused.
 func (l *Limiter) takeInTurn(x *exchange, c *call, leftOut error, start time.Time) error {
-	if !c.mayWait() {
+	if !c.mayWait {
 		return l.take(x, c, leftOut, start)
 	}
 	c.waits = true
@@ -67,16 +67,6 @@ func (l *Limiter) takeInTurn(x *exchange, c *call, leftOut error, start time.Tim
 		c.refuseToWait()
 	}
 	return l.take(x, c, leftOut, start)
-}
-
-// mayWait reports whether a policy of c lets it wait.
-func (c *call) mayWait() bool {
-	for i := range c.asked {
-		if p := c.asked[i].policy; p.MaxWait > 0 && !p.Shadow {
-			return true
-		}
-	}
-	return false
 }
 
 // refuseToWait makes c one that is allowed at once or not at all. Shadows measure what they did before.
