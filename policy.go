@@ -82,8 +82,8 @@ type Policy struct {
 	FailClosed bool
 
 	// Shadow measures without effect: the policy is evaluated and charged along with the others and
-	// reported in Event and Decision, but denies nothing and appears in no header. It shares the call
-	// of the Store with the others, though, and so its failure.
+	// reported in Event and Decision, but denies nothing and appears in no header but that of
+	// ShadowPolicies. It shares the call of the Store with the others, though, and so its failure.
 	Shadow bool
 }
 

@@ -15,7 +15,7 @@ type problem struct {
 	decision *Decision     // nil if there is none about it
 }
 
-// Problem types of draft-ietf-httpapi-ratelimit-headers-11, section 6.
+// Problem types of draft-ietf-httpapi-ratelimit-headers-11, section 5.
 const (
 	quotaExceeded            = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	temporaryReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"

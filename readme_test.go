@@ -48,7 +48,7 @@ func TestTheReadmeNamesTestsThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := regexp.MustCompile("`(Test[A-Za-z]+)`").FindAllStringSubmatch(string(readme), -1)
+	names := regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z]+)`").FindAllStringSubmatch(string(readme), -1)
 	if len(names) < 10 {
 		t.Errorf("only %d tests are named", len(names))
 	}
