@@ -34,7 +34,7 @@ func FuzzNothingOfARequestIsReflected(f *testing.F) {
 			var logged bytes.Buffer
 			l := newLimiter(t, ratelimit.Config{
 				Store:   s,
-				Headers: ratelimit.XRateLimit,
+				Headers: ratelimit.Dialects(ratelimit.XRateLimit, ratelimit.IETF, ratelimit.Spring, ratelimit.ShadowPolicies),
 				Logger:  slog.New(slog.NewJSONHandler(&logged, nil)),
 			})
 			p.Name, p.Key = "api", finds("member:"+marked, nil)
@@ -45,7 +45,7 @@ func FuzzNothingOfARequestIsReflected(f *testing.F) {
 				p.Key = finds("", errors.New(marked))
 			}
 			r := &http.Request{
-				Method: method, URL: &url.URL{Path: "/" + marked, RawQuery: marked}, Host: marked, RequestURI: "/" + marked,
+				Method: method, ProtoMajor: 2, URL: &url.URL{Path: "/" + marked, RawQuery: marked}, Host: marked, RequestURI: "/" + marked,
 				RemoteAddr: marked, Header: http.Header{"Accept": {accept, marked}, "Content-Type": {contentType + marked}},
 			}
 			for _, h := range []string{
@@ -58,7 +58,9 @@ func FuzzNothingOfARequestIsReflected(f *testing.F) {
 				r.Header.Set("HX-Request", "true")
 			}
 			w := httptest.NewRecorder()
-			l.Limit(p)(okHandler).ServeHTTP(w, r)
+			shadow := p
+			shadow.Name, shadow.Shadow = "shadow", true
+			l.Limit(p, shadow)(okHandler).ServeHTTP(w, r)
 
 			answer := fmt.Sprint(w.Header(), w.Body)
 			if strings.Contains(strings.ToUpper(answer), mark) {
