@@ -48,7 +48,7 @@ func tokenOf(t *testing.T, member, org string) string {
 }
 
 func TestLogin(t *testing.T) {
-	if got := statuses(newTestAPI(t), 4, "POST", "/login", ""); !slices.Equal(got, []int{200, 200, 200, 429}) {
+	if got := statuses(newTestAPI(t), 4, "POST", "/login", ""); !slices.Equal(got, []int{401, 401, 401, 429}) {
 		t.Errorf("statuses %v", got)
 	}
 }
