@@ -106,14 +106,14 @@ func (l *Limiter) serve(w http.ResponseWriter, r *http.Request, x *exchange, pol
 }
 
 // bills returns what is to be settled of what policies have charged. It is copied, since handlers see the
-// results, too. A Shadow whose bucket could not pay was not charged.
+// results, too. A Shadow whose bucket could not pay, or was not asked, was not charged.
 func (x *exchange) bills(policies []*policy) (bills []bill) {
 	for _, p := range policies {
 		if p.Settle == nil {
 			continue
 		}
 		result := x.charged(p.Name)
-		if result == nil || !result.Allowed {
+		if result == nil || !result.Allowed || !result.known() {
 			continue
 		}
 		if limit, err := p.compiled(result.Limit); err == nil { // or it could not have been charged

@@ -270,6 +270,30 @@ func TestWhatWasNotChargedIsNotSettled(t *testing.T) {
 	}
 }
 
+// The bucket of a shadow may be where nobody answers, which vetoes nothing.
+func TestAShadowWhoseBucketDidNotAnswerIsNotSettled(t *testing.T) {
+	s := memstore.New(memstore.Config{})
+	defer s.Close()
+	rec := &recorder{Store: &unansweredShadows{s}}
+	api, shadow := settled("api", ratelimit.PerHour(10), costs(0)), settled("shadow", ratelimit.PerHour(10), costs(0))
+	shadow.Shadow = true
+	get(newLimiter(t, ratelimit.Config{Store: rec}).Limit(api, shadow)(okHandler))
+	if len(rec.calls) != 2 || len(rec.calls[1]) != 1 || rec.calls[1][0].Policy != "api" {
+		t.Errorf("calls %+v, want the estimates, and api's token back", rec.calls)
+	}
+}
+
+// unansweredShadows is a Store that charges no shadow, as a redisstore does while the server of its bucket is away.
+type unansweredShadows struct{ store.Store }
+
+func (u *unansweredShadows) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	ok, err := u.Store.Take(ctx, charges[:1], states)
+	for i := 1; i < len(charges); i++ {
+		states[i] = store.State{Allowed: true, Degraded: true}
+	}
+	return ok, err
+}
+
 func TestALimitOfATierIsSettledUnderIt(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
 		p := settled("tier", ratelimit.PerHour(10), costs(50))
