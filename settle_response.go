@@ -81,9 +81,10 @@ func (a *answer) watch(w http.ResponseWriter) http.ResponseWriter {
 	})
 }
 
-// began notes that the header was sent. Only the first status is, but for those that announce another.
+// began notes that the header was sent. Only the first status is, but for those that announce another, and none
+// on a connection that was taken over before.
 func (a *answer) began(status int) {
-	if status >= 200 || status == http.StatusSwitchingProtocols {
+	if !a.hijacked.Load() && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		a.status.CompareAndSwap(0, int64(status))
 	}
 }

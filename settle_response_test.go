@@ -162,6 +162,7 @@ func TestAConnectionThatIsTakenOverIsSettledOnce(t *testing.T) {
 				if _, _, err := hijack(w); err == nil {
 					t.Error("taken over twice")
 				}
+				http.Error(w, "not sent", http.StatusUnauthorized)
 			})
 			if status, body, err := server.do(t, "GET"); status != 418 || body != "tea" || err != nil {
 				t.Errorf("%d %q, %v", status, body, err)
