@@ -173,7 +173,8 @@ func (l *Limiter) enforced() []*policy { return *l.policies.Load() }
 
 // Reload replaces Config.Policies for Handler and Check, all at once, while requests are served: those that come
 // from now on go by policies. Buckets whose policy has the same Name stay, with what they hold, up to the new
-// burst. Policies of Limit stay as they are; a LimitFunc can change their limits.
+// burst, and requests that are under way are settled under the new limit. Policies of Limit stay as they are; a
+// LimitFunc can change their limits.
 //
 // If policies are malformed or none, it returns an error that names every field at fault, and the old ones
 // stay in force.
@@ -185,7 +186,13 @@ func (l *Limiter) Reload(policies ...Policy) error {
 	if err != nil {
 		return fmt.Errorf("ratelimit: Reload: %w", err)
 	}
-	l.policies.Store(&compiled)
+	for _, old := range *l.policies.Swap(&compiled) {
+		for _, p := range compiled {
+			if p.Name == old.Name {
+				old.next.Store(p)
+			}
+		}
+	}
 	return nil
 }
 

@@ -92,6 +92,7 @@ type policy struct {
 	Policy
 	limit store.Limit // of Policy.Limit; zero if that is
 	tiers atomic.Pointer[map[Limit]store.Limit]
+	next  atomic.Pointer[policy] // that of the same name by which Reload replaced it, if it did
 }
 
 func (p *policy) failsClosed() bool { return p.FailClosed && !p.Shadow }

@@ -308,6 +308,39 @@ func TestALimitOfATierIsSettledUnderIt(t *testing.T) {
 	})
 }
 
+// Or what the new limit has granted meanwhile would be cut to the old burst, and what it has not would refill at
+// the old rate.
+func TestAfterAReloadRequestsAreSettledUnderTheNewLimit(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
+		for _, change := range []struct {
+			name     string
+			from, to ratelimit.Limit
+			want     int64
+		}{
+			{"raised", ratelimit.PerSecond(10), ratelimit.PerSecond(1000), 996},
+			{"lowered", ratelimit.PerSecond(10), ratelimit.PerHour(10), 4},
+		} {
+			old := settled(change.name, change.from, costs(5))
+			next := old
+			next.Limit = change.to
+			l := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{old}})
+			get(l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				// The last of several counts.
+				if err := errors.Join(l.Reload(settled(change.name, ratelimit.PerSecond(20), asCharged)), l.Reload(next)); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := l.Take(t.Context(), next, "ip:192.0.2.1", 1); err != nil {
+					t.Fatal(err)
+				}
+				c.advance(time.Second)
+			})))
+			if got := remaining(t, l, next); got != change.want {
+				t.Errorf("%s: %d left, want %d", change.name, got, change.want)
+			}
+		}
+	})
+}
+
 // The client has its answer by then.
 func TestAStoreThatFailsToSettleIsLogged(t *testing.T) {
 	s := memstore.New(memstore.Config{})
