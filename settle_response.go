@@ -25,7 +25,8 @@ type Response struct {
 	Cost int64
 
 	// Hijacked says that the handler took over the connection, for WebSockets for example. The request is
-	// settled when the handler returns, whatever becomes of the connection.
+	// settled when the handler returns, whatever becomes of the connection. It is false, and Status 200, where a
+	// middleware around the limiter lets http.ResponseController have the connection by Unwrap alone.
 	Hijacked bool
 
 	// Panicked says that the handler did not return but panicked, also with http.ErrAbortHandler.
