@@ -63,10 +63,11 @@ type Policy struct {
 	// Settle, if set, says what a request cost once it is answered, for costs that only the response tells:
 	// FailedLogins, or the bytes of a download. Cost is then an estimate that is charged before; one of 0 would
 	// let requests through whatever those before have cost. The difference is charged or given back in one more
-	// call of the Store, as soon as the handler has returned or panicked; if it is more, into debt, which later
-	// requests wait off. Below 0 is 0. A handler that knows the cost says it by SetCost, and Settle is not asked.
+	// call of the Store, as soon as the handler has returned or panicked; if it is more, into debt, which has to
+	// refill before the next request is allowed. Below 0 is 0. A handler that knows the cost says it by SetCost,
+	// and Settle is not asked.
 	//
-	// Headers tell what was left after the estimate. The end of a response that fits into the server's buffer
+	// Headers tell what was left after the estimate, and so does the Retry-After of a limiter inside that denies. The end of a response that fits into the server's buffer
 	// waits for the settling, so that the client's next request finds it settled. If the Store fails by then,
 	// the request costs the estimate, and the failure is logged. In Redis, replicas may refuse for up to a
 	// second before they know of what another has given back. Only Handler and Limit settle.
