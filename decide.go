@@ -57,7 +57,9 @@ type call struct {
 
 	failsClosed bool // a policy refuses the request rather than have a stand-in decide
 	mayWait     bool // a policy lets it wait
+	settles     bool // a policy says what it cost once it is answered
 	waits       bool // its caller waits for what it reserves
+	stays       bool // it is answered even if its caller leaves meanwhile
 }
 
 // asked is on whose behalf a charge is made.
@@ -72,7 +74,7 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 
 func (c *call) release() {
 	c.charges, c.states, c.asked = c.charges[:0], c.states[:0], c.asked[:0]
-	c.failsClosed, c.mayWait, c.waits = false, false, false
+	c.failsClosed, c.mayWait, c.settles, c.waits, c.stays = false, false, false, false, false
 	calls.Put(c)
 }
 
@@ -82,6 +84,7 @@ func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 	c.states = append(c.states, store.State{})
 	c.failsClosed = c.failsClosed || p.failsClosed()
 	c.mayWait = c.mayWait || p.MaxWait > 0 && !p.Shadow
+	c.settles = c.settles || p.Settle != nil
 }
 
 // addFor adds p's charge for r, unless p does not apply to it.
@@ -207,11 +210,11 @@ func (c *call) degraded() bool {
 	return false
 }
 
-// ask puts c to the Store. One that waits stays until it is answered, within the timeout, even if x ends
-// before: only the answer tells what there is to give back.
+// ask puts c to the Store. One that waits, or is settled later, stays until it is answered, within the timeout,
+// even if x ends before: only the answer tells what there is to give back.
 func (l *Limiter) ask(x *exchange, c *call) (bool, error) {
 	limited := &x.limited
-	if c.waits {
+	if c.stays {
 		if err := x.Err(); err != nil {
 			return false, err
 		}

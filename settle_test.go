@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
@@ -393,6 +394,38 @@ func (h *hangsLater) Take(ctx context.Context, _ []store.Charge, states []store.
 	}
 	<-ctx.Done()
 	return false, ctx.Err()
+}
+
+// A remote store is not told that somebody left once it was asked, and then has charged nobody knows what.
+type slow struct{ store.Store }
+
+func (s slow) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	ok, err := s.Store.Take(ctx, charges, states)
+	select {
+	case <-time.After(time.Second):
+		return ok, err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+func TestARequestWhoseClientLeavesWhileTheStoreIsAskedIsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New(memstore.Config{})
+		defer s.Close()
+		l := newLimiter(t, ratelimit.Config{Store: slow{s}, Timeout: time.Minute})
+		p := settled("login", ratelimit.PerHour(3), ratelimit.FailedLogins)
+		a := arrive(l.Limit(p)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Context().Err() == nil {
+				t.Error("the handler is not told that the client left")
+			}
+		})), t.Context())
+		a.leave()
+		a.want(t, http.StatusOK, 2*time.Second) // of deciding and settling
+		if n := remaining(t, l, p); n != 3 {
+			t.Errorf("%d are left of 3, although no login failed", n)
+		}
+	})
 }
 
 func TestAPolicyThatFailsClosedIsNotSettledWithAStandIn(t *testing.T) {

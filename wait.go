@@ -58,9 +58,10 @@ func (s *slots) free() { s.taken.Add(-1) }
 // Store is asked: once that has answered, it is too late to be refused.
 func (l *Limiter) takeInTurn(x *exchange, c *call, leftOut error, start time.Time) error {
 	if !c.mayWait {
+		c.stays = c.settles
 		return l.take(x, c, leftOut, start)
 	}
-	c.waits = true
+	c.waits, c.stays = true, true
 	if l.waiting.take() {
 		defer l.waiting.free()
 	} else {
