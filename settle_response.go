@@ -62,7 +62,9 @@ func (a *answer) watch(w http.ResponseWriter) http.ResponseWriter {
 		ReadFrom: func(next httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
 			return func(src io.Reader) (int64, error) {
 				n, err := next(src)
-				a.wrote(n)
+				if n > 0 { // or nothing was sent, and the handler may still choose a status
+					a.wrote(n)
+				}
 				return n, err
 			}
 		},

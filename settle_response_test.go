@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
@@ -99,6 +100,15 @@ func TestEveryRequestIsSettledOnceByWhatWasSent(t *testing.T) {
 		{"a reader", func(w http.ResponseWriter, _ *http.Request) {
 			io.Copy(w, struct{ io.Reader }{strings.NewReader(strings.Repeat("x", 1<<20))})
 		}, "", ratelimit.Response{Status: 200, Bytes: 1 << 20}},
+		{"a reader that is empty", func(w http.ResponseWriter, _ *http.Request) {
+			io.Copy(w, struct{ io.Reader }{strings.NewReader("")})
+			w.WriteHeader(401)
+		}, "", ratelimit.Response{Status: 401}},
+		{"a reader that fails at once", func(w http.ResponseWriter, _ *http.Request) {
+			if _, err := io.Copy(w, iotest.ErrReader(errors.New("broken"))); err != nil {
+				w.WriteHeader(502)
+			}
+		}, "", ratelimit.Response{Status: 502}},
 		{"a stream", func(w http.ResponseWriter, _ *http.Request) {
 			for range 10 {
 				io.WriteString(w, "data\n")
