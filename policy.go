@@ -61,16 +61,18 @@ type Policy struct {
 	MaxWait time.Duration
 
 	// Settle, if set, says what a request cost once it is answered, for costs that only the response tells:
-	// FailedLogins, or the bytes of a download. Cost is then an estimate that is charged before; one of 0 would
-	// let requests through whatever those before have cost. The difference is charged or given back in one more
-	// call of the Store, as soon as the handler has returned or panicked; if it is more, into debt, which has to
-	// refill before the next request is allowed. Below 0 is 0. A handler that knows the cost says it by SetCost,
-	// and Settle is not asked.
+	// FailedLogins, or the bytes of a download. Cost is then an estimate that is charged before, and should be
+	// at least 1: one of 0 is allowed in debt, too. The difference is charged or given back in one more call of
+	// the Store, as soon as the handler has returned or panicked; if it is more, into debt, which has to refill
+	// before the next request is allowed. Below 0 is 0. A handler that knows the cost says it by SetCost, and
+	// Settle is not asked.
 	//
-	// Headers tell what was left after the estimate, and so does the Retry-After of a limiter inside that denies. The end of a response that fits into the server's buffer
-	// waits for the settling, so that the client's next request finds it settled. If the Store fails by then,
-	// the request costs the estimate, and the failure is logged. In Redis, replicas may refuse for up to a
-	// second before they know of what another has given back. Only Handler and Limit settle.
+	// Headers tell what was left after the estimate, and so does the Retry-After of a limiter inside that
+	// denies; such a denial is a response, too, whose Status is 429. The end of a response that fits into the
+	// server's buffer waits for the settling, so that the client's next request finds it settled. If the Store
+	// fails by then, the request costs the estimate, and the failure is logged. In Redis, replicas may refuse
+	// for up to a second before they know of what another has given back. Only Handler and Limit settle, and
+	// no Event tells of it.
 	Settle func(*http.Request, Response) int64
 
 	// Optional lets requests through for which Key finds none. Other policies still apply to them.
@@ -83,8 +85,8 @@ type Policy struct {
 	FailClosed bool
 
 	// Shadow measures without effect: the policy is evaluated and charged along with the others and
-	// reported in Event and Decision, but denies nothing and appears in no header but that of
-	// ShadowPolicies. It shares the call of the Store with the others, though, and so its failure.
+	// reported in Event and Decision, but denies nothing and appears in no header, unless ShadowPolicies is
+	// among Config.Headers. It shares the call of the Store with the others, though, and so its failure.
 	Shadow bool
 }
 
