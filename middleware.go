@@ -162,6 +162,9 @@ func (l *Limiter) Close() error {
 
 // Handler wraps next in Config.Policies, or those of the last Reload. It panics if there are none: next would
 // not be limited.
+//
+// If next is a router with a proxy in it, and the server behind that tells limits, too, wrap the proxy in
+// MergeHeaders, or its responses have each header twice.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
 	if len(l.enforced()) == 0 {
 		panic("ratelimit: Handler: Config.Policies is empty: nothing would be limited")
