@@ -70,14 +70,15 @@ const (
 // calls whose callers went away, or left primary less time than Slow, and those that Validate refuses.
 //
 // While secondary answers, each limit is divided by Replicas, in rate and burst, though to no less than one
-// request's cost. A bucket begins with its share of what primary last said it held. When primary is back, it
-// is charged for what secondary allowed meanwhile, and for what was Owed, as far as that has not refilled since, into
-// debt if need be. Other replicas do the same with theirs. So from before an outage until such a debt is paid, n replicas
-// with Replicas n allow burst + rate × time. The debt is for what is allowed too soon: by a replica that did not
-// know what the others had taken before the outage, and one request of each. More is allowed only by what was
-// answered by secondary before primary was given up, by a burst if primary has lost its data, by what MaxKeys has
-// no room for, and by charges for the outage that primary failed to carry out, which are not repeated because it
-// may have. They allow less by the shares of those that have no use for them.
+// request's cost. A bucket begins with its share of what primary last said it held, or, if that is less, with what
+// an earlier outage left of it in secondary. When primary is back, it is charged for what secondary allowed
+// meanwhile, and for what was Owed, as far as that has not refilled since, into debt if need be. Other replicas do
+// the same with theirs. So from before an outage until such a debt is paid, n replicas with Replicas n allow
+// burst + rate × time. The debt is for what is allowed too soon: by a replica that did not know what the others had
+// taken before the outage, and one request of each. More is allowed only by what was answered by secondary before
+// primary was given up, by a burst if primary has lost its data, by what MaxKeys has no room for, and by charges for
+// the outage that primary failed to carry out, which are not repeated because it may have. They allow less by the
+// shares of those that have no use for them.
 //
 // Refunds that secondary is asked for are deducted from what it has allowed; the rest of them is lost when
 // primary is back. So is one that fails in primary, which may have carried it out.
