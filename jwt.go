@@ -41,7 +41,8 @@ type JWTConfig struct {
 	// is verified, for every request that carries one which is not remembered (CacheSize): it must not do
 	// anything slow, such as ask a key server; examples/jwks shows how to have its keys at hand. It must
 	// choose by the token alone: the context is the request's, for tracing and to end with, but what was
-	// verified once is believed of all requests.
+	// verified once is believed of all requests. What it returns must be as Key is, or a jwt.VerificationKeySet
+	// of such keys: anything else, as an empty secret, verifies nothing.
 	//
 	// After an error of it the request has no key, like one whose token is not valid, and that of a context
 	// that ended is no different: else who sent a forged token and hung up would not be limited at all. So
@@ -176,6 +177,8 @@ var methodFamilies = map[string]string{
 	"EdDSA": "EdDSA",
 }
 
+var curves = map[string]elliptic.Curve{"ES256": elliptic.P256(), "ES384": elliptic.P384(), "ES512": elliptic.P521()}
+
 // keyFor returns what key must be for a method, "" if it is that.
 func keyFor(method string, key any) string {
 	switch methodFamilies[method] {
@@ -188,7 +191,7 @@ func keyFor(method string, key any) string {
 			return "an *rsa.PublicKey"
 		}
 	case "ES":
-		curve := map[string]elliptic.Curve{"ES256": elliptic.P256(), "ES384": elliptic.P384(), "ES512": elliptic.P521()}[method]
+		curve := curves[method]
 		if public, ok := key.(*ecdsa.PublicKey); !ok || public == nil || public.Curve != curve {
 			return "an *ecdsa.PublicKey on " + curve.Params().Name
 		}
@@ -276,7 +279,7 @@ func (j *JWT) claims(r *http.Request) (jwt.MapClaims, error) {
 
 func (j *JWT) verify(ctx context.Context, text string) (jwt.MapClaims, error) {
 	claims := jwt.MapClaims{}
-	token, err := j.parser.ParseWithClaims(text, claims, func(token *jwt.Token) (any, error) { return j.keyfunc(ctx, token) })
+	token, err := j.parser.ParseWithClaims(text, claims, func(token *jwt.Token) (any, error) { return j.keyOf(ctx, token) })
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoKey, err)
 	}
@@ -284,4 +287,26 @@ func (j *JWT) verify(ctx context.Context, text string) (jwt.MapClaims, error) {
 		return nil, fmt.Errorf("%w: the token has a crit header", ErrNoKey)
 	}
 	return claims, nil
+}
+
+// keyOf returns the key that Keyfunc chooses, if it is one. What a map has for a "kid" that it does not hold
+// must not reach the parser: an empty secret is known to all, and a nil public key makes it panic.
+func (j *JWT) keyOf(ctx context.Context, token *jwt.Token) (any, error) {
+	key, err := j.keyfunc(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	if set, ok := key.(jwt.VerificationKeySet); ok {
+		var fit jwt.VerificationKeySet
+		for _, key := range set.Keys {
+			if keyFor(token.Method.Alg(), key) == "" {
+				fit.Keys = append(fit.Keys, key)
+			}
+		}
+		return fit, nil
+	}
+	if want := keyFor(token.Method.Alg(), key); want != "" {
+		return nil, fmt.Errorf("the key is a %T: must be %s", key, want)
+	}
+	return key, nil
 }

@@ -181,6 +181,39 @@ func TestKeyfuncChoosesByTheHeader(t *testing.T) {
 	checkMember(t, cfg, bearer(sign(jwt.SigningMethodHS256, hmacSecret, `{"alg": "HS256", "kid": "2025"}`, claims)), "")
 }
 
+// A Keyfunc that looks into a map returns the zero value for a "kid" that is not there.
+func TestAKeyThatIsNoneVerifiesNothing(t *testing.T) {
+	claims := valid(`"sub": "5"`)
+	public := rsaKey().Public()
+	for _, tt := range []struct {
+		name, alg string
+		forger    jwt.SigningMethod // whose signature is as long as that of alg
+		key       any
+	}{
+		{"No secret", "HS256", jwt.SigningMethodHS256, []byte(nil)},
+		{"An empty secret", "HS512", jwt.SigningMethodHS512, []byte{}},
+		{"No RSA key", "RS256", jwt.SigningMethodHS256, (*rsa.PublicKey)(nil)},
+		{"No RSA key for PSS", "PS256", jwt.SigningMethodHS256, (*rsa.PublicKey)(nil)},
+		{"No ECDSA key", "ES256", jwt.SigningMethodHS512, (*ecdsa.PublicKey)(nil)},
+		{"An ECDSA key without a curve", "ES256", jwt.SigningMethodHS512, new(ecdsa.PublicKey)},
+		{"No Ed25519 key", "EdDSA", jwt.SigningMethodHS512, ed25519.PublicKey(nil)},
+		{"A set without keys", "HS256", jwt.SigningMethodHS256, jwt.VerificationKeySet{}},
+		{"A set of no secret", "HS256", jwt.SigningMethodHS256, jwt.VerificationKeySet{Keys: []jwt.VerificationKey{[]byte(nil), public}}},
+		{"A set of no RSA key", "RS256", jwt.SigningMethodHS256, jwt.VerificationKeySet{Keys: []jwt.VerificationKey{(*rsa.PublicKey)(nil)}}},
+		{"Nothing", "HS256", jwt.SigningMethodHS256, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := ratelimit.JWTConfig{Methods: []string{tt.alg}, Keyfunc: func(context.Context, *jwt.Token) (any, error) { return tt.key, nil }}
+			checkMember(t, cfg, bearer(sign(tt.forger, []byte{}, `{"alg": "`+tt.alg+`"}`, claims)), "")
+		})
+	}
+	// Of a set those count that are keys.
+	cfg := ratelimit.JWTConfig{Methods: []string{"RS256"}, Keyfunc: func(context.Context, *jwt.Token) (any, error) {
+		return jwt.VerificationKeySet{Keys: []jwt.VerificationKey{(*rsa.PublicKey)(nil), hmacSecret, public}}, nil
+	}}
+	checkMember(t, cfg, bearer(sign(jwt.SigningMethodRS256, rsaKey(), `{"alg": "RS256"}`, claims)), "member:5")
+}
+
 func TestRegisteredClaims(t *testing.T) {
 	strict, lenient := hs256Config(), hs256Config()
 	strict.Issuer, strict.Audience = "https://issuer", "api"
