@@ -11,10 +11,9 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
 
 // LogConfig configures LogDenials. The zero value is ready to use, and shows keys as they are.
@@ -128,7 +127,7 @@ func (l *denialLog) denied(ctx context.Context, e *Event, r *Result) {
 func (l *denialLog) withoutKey(ctx context.Context, e *Event) {
 	if _, notLogged, due := l.recent.due(time.Now(), subject{kind: noKey}); due {
 		l.log(ctx, slog.LevelInfo, "ratelimit: no key",
-			slog.String("error", show(e.Err.Error())),
+			slog.String("error", logtext.Show(e.Err.Error(), maxShown)),
 			slog.String("route", e.Route),
 			slog.Int64("denials_not_logged", notLogged),
 		)
@@ -154,7 +153,7 @@ func (l *denialLog) log(ctx context.Context, level slog.Level, message string, a
 // showKey returns how a key appears.
 func (l *denialLog) showKey(key string) string {
 	if l.secret == nil {
-		return show(key)
+		return logtext.Show(key, maxShown)
 	}
 	mac := hmac.New(sha256.New, l.secret)
 	mac.Write([]byte(key))
@@ -163,18 +162,3 @@ func (l *denialLog) showKey(key string) string {
 
 // maxShown bounds what a line shows of texts that clients choose, in bytes.
 const maxShown = 256
-
-// show returns how a text appears that clients choose. What cannot be printed is escaped here already: of the
-// handlers of slog, one lets DEL through, the other what reverses or moves text in a terminal, and those of
-// others may let through anything. A text with a backslash is one that was escaped.
-func show(text string) string {
-	end := ""
-	if len(text) > maxShown {
-		text, end = text[:maxShown], "…"
-	}
-	if strings.ContainsFunc(text, func(r rune) bool { return r == '\\' || !strconv.IsPrint(r) }) || !utf8.ValidString(text) {
-		quoted := strconv.Quote(text)
-		text = quoted[1 : len(quoted)-1]
-	}
-	return text + end
-}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
 
 // A Log logs failures, those of one kind at most once a second with how many were left out.
@@ -28,12 +30,17 @@ type failures struct {
 	since  int       // how many were not logged since
 }
 
-// maxKinds bounds the kinds that are told apart. The texts of further ones count as one kind.
-const maxKinds = 16
+const (
+	// maxKinds bounds the kinds that are told apart. The texts of further ones count as one kind.
+	maxKinds = 16
 
-// Log logs err, with attrs, unless that would be one of its kind too many.
+	// maxShown bounds what is shown of an error, and kept of a kind, in bytes: an error may quote a request.
+	maxShown = 1024
+)
+
+// Log logs err, with attrs, unless that would be one of its kind too many. Its text is shown by logtext.Show.
 func (l *Log) Log(ctx context.Context, err error, attrs ...slog.Attr) {
-	text, now := err.Error(), time.Now()
+	text, now := logtext.Show(err.Error(), maxShown), time.Now()
 	l.mu.Lock()
 	kind := l.kind(text)
 	if now.Sub(kind.logged) < time.Second {

@@ -3,11 +3,14 @@ package failurelog_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-tokenbucket/ratelimit/internal/failurelog"
 )
@@ -47,4 +50,29 @@ func TestTextsWithoutEndAreOneKind(t *testing.T) {
 			t.Errorf("%d lines, want 17", n)
 		}
 	})
+}
+
+// A KeyFunc may put into its error what a client sent.
+func TestWhatCannotBePrintedIsEscaped(t *testing.T) {
+	for name, handler := range map[string]func(io.Writer) slog.Handler{
+		"text": func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, nil) },
+		"JSON": func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, nil) },
+	} {
+		var text strings.Builder
+		l := failurelog.Log{Logger: slog.New(handler(&text))}
+		l.Log(t.Context(), errors.New("bad id \"\n\x1b[2J\x7f\u009b\u202e\u2028\xff\""))
+		line, rest, _ := strings.Cut(text.String(), "\n")
+		if rest != "" || strings.ContainsFunc(line, func(r rune) bool { return !strconv.IsPrint(r) || r == utf8.RuneError }) {
+			t.Errorf("%s: %q", name, text.String())
+		}
+	}
+}
+
+func TestLongTextsAreCut(t *testing.T) {
+	var text strings.Builder
+	l := failurelog.Log{Logger: slog.New(slog.NewTextHandler(&text, nil))}
+	l.Log(t.Context(), errors.New(strings.Repeat("x", 1<<20)))
+	if n := text.Len(); n < 1024 || n > 1500 {
+		t.Errorf("%d bytes", n)
+	}
 }
