@@ -20,7 +20,7 @@ import (
 //	Accept prefers text/plain        the words, a line each
 //	anything else, or no Accept      application/problem+json (RFC 9457)
 //	HX-Request: true                 text/html, a paragraph to swap into a page, unless Accept prefers another
-//	a Content-Type of gRPC's         status 200, and RESOURCE_EXHAUSTED (429), PERMISSION_DENIED (403) or
+//	a POST of gRPC's Content-Type    status 200, and RESOURCE_EXHAUSTED (429), PERMISSION_DENIED (403) or
 //	                                 UNAVAILABLE (503) in grpc-status, which gRPC's clients understand
 //
 // All of them say the same, and have the same rate limit headers and Retry-After. For native gRPC the request
@@ -62,7 +62,7 @@ const unavailableFor = 5 * time.Second
 // ServeError answers 403 if err is ErrNoKey, otherwise 503. It says nothing of err.
 func (d Denial) ServeError(w http.ResponseWriter, r *http.Request, err error) {
 	h := w.Header()
-	h.Set("Cache-Control", "no-store")
+	setNoStore(h)
 	p := problem{kind: "about:blank", status: http.StatusForbidden}
 	if !errors.Is(err, ErrNoKey) {
 		p = problem{kind: temporaryReducedCapacity, status: http.StatusServiceUnavailable, after: unavailableFor}

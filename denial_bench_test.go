@@ -26,7 +26,7 @@ func BenchmarkDenial(b *testing.B) {
 		{"grpc", "Content-Type", "application/grpc"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			r := httptest.NewRequest("GET", "/", nil)
+			r := httptest.NewRequest("POST", "/", nil)
 			r.Header.Set(c.header, c.value)
 			overHTTP2(r)
 			b.ReportAllocs()

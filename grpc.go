@@ -7,9 +7,13 @@ import (
 )
 
 // grpcContentType returns the Content-Type of an answer to r if that is a request of gRPC, or of gRPC-Web,
-// which travels over HTTP/1.1 too; otherwise "".
+// which travels over HTTP/1.1 too; otherwise "". All of gRPC's are a POST: a client that asks for something else
+// under its Content-Type must not make a 200 of a denial, which caches and monitors take for success.
 func grpcContentType(r *http.Request) string {
 	const prefix = "application/grpc"
+	if r.Method != http.MethodPost {
+		return ""
+	}
 	asked := r.Header.Get("Content-Type")
 	if len(asked) < len(prefix) || !strings.EqualFold(asked[:len(prefix)], prefix) {
 		return ""

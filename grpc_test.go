@@ -150,6 +150,19 @@ func TestWhatIsGRPC(t *testing.T) {
 	}
 }
 
+func TestOnlyAPostIsGRPC(t *testing.T) {
+	for status, h := range answers(t, ratelimit.Denial{}, time.Second) {
+		for _, m := range []string{"GET", "HEAD", "PUT", "OPTIONS", "post", "BREW"} {
+			for _, asked := range []string{"application/grpc", "application/grpc-web"} {
+				w := get(h, method(m), with("Content-Type", asked), overHTTP2)
+				if w.Code != status || w.Header().Get("Grpc-Status") != "" || w.Header().Get("Content-Type") != problemJSON {
+					t.Errorf("%s of %s: %d %v", m, asked, w.Code, w.Header())
+				}
+			}
+		}
+	}
+}
+
 func TestAGRPCMessageIsPercentEncoded(t *testing.T) {
 	d := ratelimit.Denial{Text: func(*http.Request, int, time.Duration) ratelimit.Text {
 		return ratelimit.Text{Title: "100 % für ~\x7f", Detail: "\U0001F40C"}

@@ -55,7 +55,15 @@ func setDenied(h http.Header, d *Decision) {
 	if after := d.RetryAfter(); after != Never {
 		h.Set("Retry-After", strconv.FormatInt(seconds(after), 10))
 	}
+	setNoStore(h)
+}
+
+// setNoStore keeps every cache from storing the answer, also those that obey another header first (RFC 9213),
+// which somebody may have set for what is served inside: a denial that is stored denies all.
+func setNoStore(h http.Header) {
 	h.Set("Cache-Control", "no-store")
+	delete(h, "Cdn-Cache-Control")
+	delete(h, "Surrogate-Control")
 }
 
 // setWaited writes how long a request waited, if it did: for each HeaderFunc of ours that tells limits.
