@@ -94,32 +94,14 @@ func cameThroughProxy(r *http.Request) bool {
 // "/export/../healthz", which http.ServeMux redirects and chi serves as it is; one with an escaped slash or
 // other unusual escapes; nor "*", nor CONNECT.
 //
-// It panics without patterns, and on those that http.ServeMux refuses, by themselves or together; that could
-// never match; that match everything; and that name a host, which clients can choose.
+// It panics without patterns, and on those that http.ServeMux refuses; that could never match; that match
+// everything; and that name a host, which clients can choose. Patterns may overlap.
 func SkipPaths(patterns ...string) func(*http.Request) bool {
-	mux := http.NewServeMux()
-	var prefixes []string // of what may match: a ServeMux allocates for what does not
-	skip := func(r *http.Request) bool {
-		path := r.URL.Path
-		if r.Method == http.MethodConnect || r.URL.RawPath != "" && r.URL.RawPath != path ||
-			!slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(path, prefix) }) {
-			return false
-		}
-		h, _ := mux.Handler(r) // what is redirected has another handler, though the same pattern
-		_, matches := h.(exempt)
-		return matches
-	}
-
+	exemptions := make([]exemption, len(patterns))
 	var faults []string
-	for _, pattern := range patterns {
-		method, path := splitPattern(pattern)
-		prefix, example := literalPath(path)
-		err := addExempt(mux, pattern)
-		prefixes = append(prefixes, prefix)
-		if err == nil && !skip(&http.Request{Method: cmp.Or(method, http.MethodGet), URL: &url.URL{Path: example}}) {
-			err = errors.New("would never match: the path must be clean, without escaped slashes, and the method not CONNECT")
-		}
-		if err != nil {
+	for i, pattern := range patterns {
+		var err error
+		if exemptions[i], err = newExemption(pattern); err != nil {
 			faults = append(faults, fmt.Sprintf("patterns: %q: %v", pattern, err))
 		}
 	}
@@ -127,33 +109,59 @@ func SkipPaths(patterns ...string) func(*http.Request) bool {
 		faults = append(faults, `patterns: must have at least one, such as "GET /healthz"`)
 	}
 	mustBeFaultless("SkipPaths", faults)
-	return skip
+	return func(r *http.Request) bool {
+		for i := range exemptions {
+			if exemptions[i].matches(r) {
+				return true
+			}
+		}
+		return false
+	}
 }
 
-// exempt is the handler of patterns that SkipPaths exempts. It is never called.
-type exempt struct{}
+// An exemption is one pattern of SkipPaths. Each has a ServeMux of its own, because one for all would refuse
+// patterns of which neither is more specific, and it does not matter here which of them matches.
+type exemption struct {
+	mux    *http.ServeMux
+	prefix string // of what may match: a ServeMux allocates for what does not
+}
 
-func (exempt) ServeHTTP(http.ResponseWriter, *http.Request) {}
-
-func addExempt(mux *http.ServeMux, pattern string) error {
+func newExemption(pattern string) (exemption, error) {
 	method, path := splitPattern(pattern)
 	everything := strings.HasPrefix(path, "/{") && strings.HasSuffix(path, "...}") && strings.Count(path, "/") == 1
 	switch {
 	case path == "/":
-		return errors.New(`matches every path: for the root alone write "/{$}"`)
+		return exemption{}, errors.New(`matches every path: for the root alone write "/{$}"`)
 	case method == "" && everything:
-		return errors.New("matches every request: nothing would be limited")
+		return exemption{}, errors.New("matches every request: nothing would be limited")
 	case strings.Index(path, "/") > 0:
-		return errors.New("must not name a host: clients can choose it")
+		return exemption{}, errors.New("must not name a host: clients can choose it")
 	}
-	if err := handle(http.NewServeMux(), pattern); err != nil {
-		return err
+	prefix, example := literalPath(path)
+	e := exemption{http.NewServeMux(), prefix}
+	if err := handle(e.mux, pattern); err != nil {
+		return exemption{}, err
 	}
-	if err := handle(mux, pattern); err != nil {
-		return fmt.Errorf("%w (SkipAny joins a SkipPaths for each)", err)
+	if !e.matches(&http.Request{Method: cmp.Or(method, http.MethodGet), URL: &url.URL{Path: example}}) {
+		return exemption{}, errors.New("would never match: the path must be clean, without escaped slashes, and the method not CONNECT")
 	}
-	return nil
+	return e, nil
 }
+
+func (e *exemption) matches(r *http.Request) bool {
+	path := r.URL.Path
+	if !strings.HasPrefix(path, e.prefix) || r.Method == http.MethodConnect || r.URL.RawPath != "" && r.URL.RawPath != path {
+		return false
+	}
+	h, _ := e.mux.Handler(r) // what is redirected has another handler, though the same pattern
+	_, matches := h.(exempt)
+	return matches
+}
+
+// exempt is the handler of an exemption. It is never called.
+type exempt struct{}
+
+func (exempt) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
 // handle adds pattern to mux, with an error for what http.ServeMux panics on.
 func handle(mux *http.ServeMux, pattern string) (err error) {
