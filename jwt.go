@@ -60,7 +60,8 @@ type JWTConfig struct {
 	// token with claims that take more counts for several. Default 4096; negative: none is remembered.
 	CacheSize int
 
-	// Kind starts the keys that Claim makes, as in "member:5". Default "member".
+	// Kind starts the keys that Claim makes, as in "member:5". Default "member". Where there are tokens of
+	// several issuers, give each JWT a Kind of its own: else the "5" of one counts as that of another.
 	Kind string
 
 	// Issuer and Audience, if set, must be the token's "iss" and be among its "aud".

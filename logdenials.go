@@ -35,7 +35,8 @@ type LogConfig struct {
 const minKeySecret = 16
 
 // LogDenials returns an observer for Config.Observe that logs who is denied, at most one line a minute for
-// each policy and key:
+// each policy and key. Allowed requests are not logged, and neither are failures, which Config.Logger is told
+// of. The lines are:
 //
 //	INFO  ratelimit: denied                        policy key route limit cost shadow degraded denials_not_logged
 //	INFO  ratelimit: would have denied             the same, for a Shadow
@@ -43,24 +44,23 @@ const minKeySecret = 16
 //	WARN  ratelimit: a stand-in for the store decides    decisions_not_logged
 //	INFO  ratelimit: the store decides again             decisions_not_logged
 //
-// Each line has all the attributes that are listed for it, none is in a group, and neither their names nor the
-// messages change within a major version. policy, key, limit, cost, shadow and degraded are those of the
-// Result, and route that of the Event. A key or an error is cut after 256 bytes, and if it holds a backslash or
-// what cannot be printed, escaped as in a Go string, whatever the handler does. denials_not_logged counts the
-// denials that were left out since the line before. Allowed requests are not logged, and neither are failures,
-// which Config.Logger is told of.
+// Each has all the attributes that are listed for it, in no group. Neither messages nor names change within a
+// major version. What they say:
+//   - policy, key, limit, cost, shadow and degraded are those of the Result, and route is that of the Event.
+//   - key and error are cut after 256 bytes. If they hold a backslash or what cannot be printed, they are
+//     escaped as in a Go string, whatever the handler does.
+//   - denials_not_logged counts the denials that were left out since the line before.
+//   - The stand-in's line comes with the first decision by one (see Event.Degraded), and the store's with the
+//     first of the store after a minute without any by a stand-in. Together they are at most one a minute.
+//   - decisions_not_logged counts the decisions by stand-ins that had no line.
 //
-// Up to 1,024 pairs of policy and key a minute have lines of their own. Those beyond share one line a minute
-// for each policy, beyond 64 policies one for all, with " other keys" at the end of the message, an empty key,
-// and otherwise what was true of the denial at hand. The denials of a pair that was forgotten for others are
-// counted there too. Requests without a key share one line for all policies.
+// Clients cannot flood the log. Up to 1,024 pairs of policy and key a minute have lines of their own. The
+// others share one line a minute for each policy, and beyond 64 policies one for all. Its message ends in
+// " other keys", its key is empty, and the rest is true of the denial at hand. What pairs had left to count
+// that were forgotten for others is counted there. Requests without a key share one line for all policies.
 //
-// The stand-in's lines are at most one a minute together. The first comes with the first decision by a
-// stand-in (see Event.Degraded), and the second with one of the store, when there has been none by a stand-in
-// for a minute. decisions_not_logged counts the decisions by stand-ins that had no line.
-//
-// The observer is safe for concurrent use, by several Limiters too, and needs no closing. It holds up to 200 KB.
-// Call it from an observer of your own to have metrics as well. LogDenials panics if KeySecret is too short.
+// The observer is safe for concurrent use, by several Limiters too, needs no closing, and holds up to 200 KB.
+// To have metrics as well, call it from an observer of your own. LogDenials panics if KeySecret is too short.
 func LogDenials(cfg LogConfig) func(context.Context, *Event) {
 	if cfg.KeySecret != nil && len(cfg.KeySecret) < minKeySecret {
 		panic(fmt.Sprintf("ratelimit: LogDenials: LogConfig.KeySecret of %d bytes: must be at least %d, random ones, or nil to show keys as they are", len(cfg.KeySecret), minKeySecret))
