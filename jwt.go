@@ -74,9 +74,10 @@ type JWTConfig struct {
 // A JWT verifies the tokens of requests, for keys and for tiers. Make it with NewJWT. It never answers a
 // request: a token that is not valid is simply no key.
 //
-// Checking a signature takes from 2 to some 100 µs, by the method, and anybody can send tokens. Have a limit
-// by address decide before. It must be a limiter around that of the members, because the policies of one
-// limiter find all their keys before they are charged:
+// Checking a signature takes from 2 to some 100 µs, by the method, and reading what the token says before that
+// up to a millisecond, if somebody made it for the purpose: anybody can send tokens. Have a limit by address
+// decide before. It must be a limiter around that of the members, because the policies of one limiter find all
+// their keys before they are charged:
 //
 //	r.Use(limiter.Limit(perAddress))
 //	r.With(limiter.Limit(perMember)).Get("/", h)

@@ -102,7 +102,7 @@ func (k *keyring) fetch(ctx context.Context) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the key server answered %s", response.Status)
+		return fmt.Errorf("the key server answered %q", response.Status)
 	}
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxSet+1))
 	if err != nil {

@@ -295,6 +295,21 @@ func TestABrokenAnswerLeavesTheKeysInForce(t *testing.T) {
 	}
 }
 
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
+// The error is logged.
+func TestTheStatusOfAKeyServerIsQuoted(t *testing.T) {
+	keys := newKeyring("http://keys.example/")
+	keys.client.Transport = transport(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 500, Status: "500 \x1b[2J", Body: http.NoBody}, nil
+	})
+	if err := keys.fetch(t.Context()); err == nil || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("error %q", err)
+	}
+}
+
 func TestAKeyThatIsNotUnderstoodDoesNotHideTheOthers(t *testing.T) {
 	old := newSigner(t, "old")
 	set := strings.Replace(setOf(t, old), `[`, `[{"kty": "new", "kid": "old"}, `, 1)
