@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/textproto"
 	"slices"
+	"strings"
 
 	"github.com/go-tokenbucket/ratelimit/internal/clientip"
 )
@@ -105,6 +106,13 @@ func (cfg IPConfig) faults() (faults []string) {
 		fault("IPv6Bits %d: must be from 32 to 128", cfg.IPv6Bits)
 	}
 	return faults
+}
+
+// mustBeFaultless panics if there are faults in the arguments of a function.
+func mustBeFaultless(name string, faults []string) {
+	if len(faults) > 0 {
+		panic("ratelimit: " + name + ": " + strings.Join(faults, "; "))
+	}
 }
 
 // prefixFaults returns what keeps prefixes from matching addresses, which are never IPv4-mapped here.
