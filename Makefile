@@ -17,9 +17,15 @@ run: ## Run the quickstart on an embedded Redis.
 
 .PHONY: test
 test: needs ## Run all tests, with the race detector, on real Redis servers.
-	@# The package that takes longest comes first, and the one that measures is run by itself.
-	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on ./store/redisstore $$($(GO) list ./... | grep -v /outages)
+	@# Two lanes of about the same length, and by itself the package that measures.
+	@$(MAKE) --no-print-directory -j2 test-redisstore test-others
 	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on ./internal/outages
+
+.PHONY: test-redisstore test-others
+test-redisstore:
+	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on ./store/redisstore
+test-others:
+	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -p 1 $$($(GO) list ./... | grep -v -e /outages -e /redisstore)
 	cd conformance && RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on ./...
 	cd examples/jwks && $(GO) test -race -shuffle=on ./...
 

@@ -32,7 +32,8 @@ type hammering struct {
 type tally struct {
 	Allowed     []int64 // of each key
 	Denied      int64
-	First, Last time.Time // sending of the first call, reply to the last
+	First, Last time.Time     // sending of the first call, reply to the last
+	Slowest     time.Duration // of the calls
 	Err         string
 }
 
@@ -73,7 +74,8 @@ func (h hammering) run() (total tally) {
 			mine := tally{First: time.Now(), Allowed: make([]int64, h.Keys)}
 			charges := []store.Charge{{Policy: "hammer", Limit: limit, Cost: 1}}
 			states := make([]store.State, 1)
-			for i := caller; time.Since(h.From) < h.For && mine.Err == ""; i++ {
+			before := time.Since(h.From)
+			for i := caller; before < h.For && mine.Err == ""; i++ {
 				charges[0].Key = strconv.Itoa(i % h.Keys)
 				switch ok, err := s.Take(context.Background(), charges, states); {
 				case err != nil:
@@ -83,6 +85,9 @@ func (h hammering) run() (total tally) {
 				default:
 					mine.Denied++
 				}
+				after := time.Since(h.From)
+				mine.Slowest = max(mine.Slowest, after-before)
+				before = after
 			}
 			mine.Last = time.Now()
 			tallies <- mine
@@ -102,6 +107,7 @@ func (t *tally) add(o tally) {
 		t.Allowed[key] += n
 	}
 	t.Denied += o.Denied
+	t.Slowest = max(t.Slowest, o.Slowest)
 	if t.First.IsZero() || o.First.Before(t.First) {
 		t.First = o.First
 	}
@@ -126,9 +132,37 @@ func TestProcessesOfManyCallersShareManyLimitsExactly(t *testing.T) {
 	hammer(t, hammering{Rate: 25, Burst: 50, Callers: 64, Keys: 20})
 }
 
-// hammer checks that eight processes are admitted no more than the limit allows, and no less than 99 % of it.
+// hammer checks that eight processes are admitted no more than the limit allows, and no less than 99 % of it. It
+// begins anew where the machine stood still for as long as what is missing took to be added: of that, nobody could
+// take any before the end.
 func hammer(t *testing.T, h hammering) {
-	const processes = 8
+	for try := 1; ; try++ {
+		total := h.byProcesses(t, 8)
+		most := float64(h.Burst) + float64(h.Rate)*total.Last.Sub(total.First).Seconds() // of each key
+		allowed := int64(0)
+		for key, n := range total.Allowed {
+			allowed += n
+			if float64(n) > most {
+				t.Errorf("%d allowed of key %d, want at most %.1f", n, key, most)
+			}
+		}
+		if total.Denied == 0 {
+			t.Error("none was denied: the processes did not come near the limit")
+		}
+		all := float64(h.Keys) * most
+		t.Logf("%d allowed and %d denied, the slowest call in %v: %.2f %% of %.1f", allowed, total.Denied, total.Slowest, 100*float64(allowed)/all, all)
+		// At the end each bucket holds a part of a token, of which the percent covers one.
+		missing := 0.99*all - float64(h.Keys-1) - float64(allowed)
+		if missing <= 0 {
+			return
+		}
+		if stood := total.Slowest.Seconds() * float64(h.Rate) * float64(h.Keys); missing > stood || try == 5 {
+			t.Fatalf("%.1f too few", missing)
+		}
+	}
+}
+
+func (h hammering) byProcesses(t *testing.T, processes int) (total tally) {
 	server := redistest.Start(t)
 	h.Addr = server.Addr()
 	h.From = time.Now().Add(2 * time.Second)
@@ -137,7 +171,6 @@ func hammer(t *testing.T, h hammering) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var total tally
 	var running []func() tally
 	for range processes {
 		running = append(running, startHammer(t, string(job)))
@@ -148,24 +181,7 @@ func hammer(t *testing.T, h hammering) {
 	if total.Err != "" {
 		t.Fatal(total.Err)
 	}
-	took := total.Last.Sub(total.First)
-	most := float64(h.Burst) + float64(h.Rate)*took.Seconds() // of each key
-	allowed := int64(0)
-	for key, n := range total.Allowed {
-		allowed += n
-		if float64(n) > most {
-			t.Errorf("%d allowed of key %d, want at most %.1f", n, key, most)
-		}
-	}
-	all := float64(h.Keys) * most
-	t.Logf("%d allowed and %d denied in %v: %.2f %% of %.1f", allowed, total.Denied, took, 100*float64(allowed)/all, all)
-	// At the end each bucket holds a part of a token, of which the percent covers one.
-	if least := 0.99*all - float64(h.Keys-1); float64(allowed) < least {
-		t.Errorf("%d allowed, want at least %.1f", allowed, least)
-	}
-	if total.Denied == 0 {
-		t.Error("none was denied: the processes did not come near the limit")
-	}
+	return total
 }
 
 // startHammer starts a process and returns how to wait for its tally.
