@@ -111,7 +111,16 @@ func (l leasing) run() error {
 	return leased.Close()
 }
 
+// A machine that is too busy to ask as often as it would be admitted gets two more tries. A limiter that admits too
+// few does so in each of them, and one that admits too many has no second.
 func TestKilledProcessesThatLeaseKeepToTheLimit(t *testing.T) {
+	for try := 1; !killedProcessesKeepToTheLimit(t, try == 3); try++ {
+	}
+}
+
+// killedProcessesKeepToTheLimit reports whether they were admitted as much as they should be, which is a failure if
+// this is the last try.
+func killedProcessesKeepToTheLimit(t *testing.T, last bool) bool {
 	const processes, killed = 8, 2
 	l := leasing{Rate: 2000, Burst: 1000, Fraction: 0.1, Callers: 4, Pause: 5 * time.Millisecond, From: time.Now().Add(2 * time.Second), For: 10 * time.Second}
 	l.Addr = redistest.Start(t).Addr()
@@ -122,7 +131,7 @@ func TestKilledProcessesThatLeaseKeepToTheLimit(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var mu sync.Mutex
-	var last time.Time
+	var latest time.Time
 	admitted := make(map[byte]int64)
 	var reading sync.WaitGroup
 	var running []*exec.Cmd
@@ -146,7 +155,7 @@ func TestKilledProcessesThatLeaseKeepToTheLimit(t *testing.T) {
 				}
 				mu.Lock()
 				admitted[b]++
-				last = time.Now()
+				latest = time.Now()
 				mu.Unlock()
 			}
 		})
@@ -158,7 +167,7 @@ func TestKilledProcessesThatLeaseKeepToTheLimit(t *testing.T) {
 		}
 	}
 	reading.Wait()
-	took := last.Sub(l.From)
+	took := latest.Sub(l.From)
 	for i, cmd := range running {
 		if err := cmd.Wait(); err != nil && i >= killed {
 			t.Error(err)
@@ -175,10 +184,15 @@ func TestKilledProcessesThatLeaseKeepToTheLimit(t *testing.T) {
 	if float64(total) > most {
 		t.Errorf("want at most %.1f", most)
 	}
+	if float64(total) < least && !last {
+		t.Logf("want at least %.1f: once more", least)
+		return t.Failed()
+	}
 	if float64(total) < least {
 		t.Errorf("want at least %.1f", least)
 	}
 	if admitted[fromLease] < total/10 {
 		t.Error("want a tenth without Redis, or it is not leases that are tested")
 	}
+	return true
 }
