@@ -55,15 +55,21 @@ func Header(name string) KeyFunc {
 	}
 }
 
-// isHeaderName reports whether name is a token (RFC 9110, section 5.6.2) under which http.Request.Header can
-// have values; it never has Host.
-func isHeaderName(name string) bool {
-	for i := range len(name) {
-		if c := name[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+// isHeaderName reports whether name is a token under which http.Request.Header can have values; it never has
+// Host.
+func isHeaderName(name string) bool { return isToken(name) && !strings.EqualFold(name, "Host") }
+
+// isToken reports whether s is a token of RFC 9110, section 5.6.2.
+func isToken(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
 			return false
 		}
 	}
-	return name != "" && !strings.EqualFold(name, "Host")
+	return s != ""
 }
 
 // ContextKey is a name that an authentication layer before the limiter put into the request's context, as

@@ -242,7 +242,7 @@ func (l *Limiter) wrap(enforced func() []*policy, next http.Handler) http.Handle
 		}
 		switch {
 		case d.Allowed && settles(policies):
-			l.serve(w, r, x, policies, next)
+			l.serveAndSettle(w, r, x, policies, next)
 		case d.Allowed:
 			next.ServeHTTP(w, r)
 		case decided:

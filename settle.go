@@ -89,8 +89,8 @@ func settles(policies []*policy) bool {
 	return false
 }
 
-// serve has next answer r, about which x is, and then settles what those of policies that settle have charged.
-func (l *Limiter) serve(w http.ResponseWriter, r *http.Request, x *exchange, policies []*policy, next http.Handler) {
+// serveAndSettle has next answer r, about which x is, and then settles what those of policies that settle have charged.
+func (l *Limiter) serveAndSettle(w http.ResponseWriter, r *http.Request, x *exchange, policies []*policy, next http.Handler) {
 	bills := x.bills(policies)
 	if len(bills) == 0 {
 		next.ServeHTTP(w, r)
