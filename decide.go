@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +25,15 @@ type exchange struct {
 	request  http.Request
 }
 
+// newExchange returns the exchange of a call without a request, which ctx ends.
 func newExchange(ctx context.Context, timeout time.Duration) *exchange {
 	return &exchange{limited: deadline.Context{Parent: ctx, Timeout: timeout}}
+}
+
+// newRequestExchange returns that of a request with context ctx. A cancelled ctx does not end it: that may be the
+// server's shutdown, whose clients are still there, and a client that leaves pays for what it has asked for.
+func newRequestExchange(ctx context.Context, timeout time.Duration) *exchange {
+	return &exchange{limited: deadline.Context{Parent: ctx, Timeout: timeout, Detached: true}}
 }
 
 // with returns r with x as its context.
@@ -49,12 +57,31 @@ func (x *exchange) Value(key any) any {
 	return x.came().Value(key)
 }
 
+// String names the chain of contexts and nothing that they hold, least of all the request.
+func (x *exchange) String() string { return deadline.Name(x.came()) + ".WithDecision" }
+
+// errNoTime is why a request is refused whose own deadline has passed: let through, it would not be charged.
+var errNoTime = errors.New("the request has no time left")
+
+// over returns why it is too late to decide, nil if it is not: a request's deadline has passed, or the context of
+// a call without a request has ended.
+func (x *exchange) over() error {
+	if x.limited.Detached {
+		if at, limited := x.came().Deadline(); limited && !time.Now().Before(at) {
+			return fmt.Errorf("%w: %w", errNoTime, context.DeadlineExceeded)
+		}
+		return nil
+	}
+	return x.Err()
+}
+
 // A call is what a Store is asked about one request, charge by charge.
 type call struct {
 	charges []store.Charge
 	states  []store.State
 	asked   []asked
 
+	enforced    bool // a policy is no Shadow
 	failsClosed bool // a policy refuses the request rather than have a stand-in decide
 	mayWait     bool // a policy lets it wait
 	settles     bool // a policy says what it cost once it is answered
@@ -74,7 +101,7 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 
 func (c *call) release() {
 	c.charges, c.states, c.asked = c.charges[:0], c.states[:0], c.asked[:0]
-	c.failsClosed, c.mayWait, c.settles, c.waits, c.stays = false, false, false, false, false
+	c.enforced, c.failsClosed, c.mayWait, c.settles, c.waits, c.stays = false, false, false, false, false, false
 	calls.Put(c)
 }
 
@@ -82,6 +109,7 @@ func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 	c.charges = append(c.charges, charge)
 	c.asked = append(c.asked, asked{p, limit})
 	c.states = append(c.states, store.State{})
+	c.enforced = c.enforced || !p.Shadow
 	c.failsClosed = c.failsClosed || p.failsClosed()
 	c.mayWait = c.mayWait || p.MaxWait > 0 && !p.Shadow
 	c.settles = c.settles || p.Settle != nil
@@ -143,14 +171,19 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 		l.logFailure(x, leftOut, true)
 	}
 	if len(c.charges) == 0 {
-		x.decision.Allowed, x.decision.At = true, time.Now()
-		l.report(x, nil, 0, leftOut, start)
-		return leftOut
+		return l.pass(x, leftOut, start)
 	}
 	if waits {
 		return l.takeInTurn(x, c, leftOut, start)
 	}
 	return l.take(x, c, leftOut, start)
+}
+
+// pass concludes a decision to which no policy applied. leftOut is why some did not.
+func (l *Limiter) pass(x *exchange, leftOut error, start time.Time) error {
+	x.decision.Allowed, x.decision.At = true, time.Now()
+	l.report(x, nil, 0, leftOut, start)
+	return leftOut
 }
 
 // errDegraded is why a policy that fails closed refuses what a stand-in for the store allowed.
@@ -167,8 +200,9 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start time.Time) err
 		if c.waits && ok {
 			l.giveBack(x, c)
 		}
-		left := c.waits && x.Err() != nil
-		return l.fail(x, c.failsClosed || left, err, start)
+		late := x.over()
+		closed := c.failsClosed || c.enforced && (late != nil || errors.Is(err, store.ErrStarved))
+		return l.fail(x, closed, cmp.Or(late, err), start)
 	}
 
 	d := &x.decision
@@ -210,14 +244,14 @@ func (c *call) degraded() bool {
 	return false
 }
 
-// ask puts c to the Store. One that waits, or is settled later, stays until it is answered, within the timeout,
-// even if x ends before: only the answer tells what there is to give back.
+// ask puts c to the Store, unless it is too late for that. One that waits, or is settled later, stays until it is
+// answered, within the timeout, even if x ends before: only the answer tells what there is to give back.
 func (l *Limiter) ask(x *exchange, c *call) (bool, error) {
+	if err := x.over(); err != nil {
+		return false, err
+	}
 	limited := &x.limited
 	if c.stays {
-		if err := x.Err(); err != nil {
-			return false, err
-		}
 		limited = &deadline.Context{Parent: context.WithoutCancel(x), Timeout: l.timeout}
 	}
 	defer limited.End()
@@ -228,14 +262,13 @@ func (l *Limiter) ask(x *exchange, c *call) (bool, error) {
 }
 
 // fail concludes a decision that could not be made because of err, and returns err. The request is let
-// through, unless it has no key, its client is gone, or one of its policies fails closed.
+// through, unless it has no key or closed says so. What the caller's own context has ended is its own to log.
 func (l *Limiter) fail(x *exchange, closed bool, err error, start time.Time) error {
 	d := &x.decision
 	d.At = time.Now()
 	switch {
 	case errors.Is(err, ErrNoKey):
-	case errors.Is(x.Err(), context.Canceled): // not an outage, and nobody is there to let through
-		err = x.Err()
+	case !x.limited.Detached && closed && x.Err() != nil: // the caller knows
 	default:
 		d.Allowed = !closed
 		l.logFailure(x, err, d.Allowed)

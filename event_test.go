@@ -128,7 +128,14 @@ func TestEachDecisionHasOneEventThatIsComplete(t *testing.T) {
 			cancel()
 			arrive(onRoute(q.Limit(queued)(okHandler)), ctx)
 		}, []string{
-			`allowed=false took 0s waited 0s route "/items/{id}" error "context canceled"`,
+			`allowed=true a(ip:192.0.2.1 1 of 1/1m)=true took 1ms waited 0s route "/items/{id}"`,
+		}},
+		{"The request had no time left", ratelimit.Config{}, func(t *testing.T, q *queue) {
+			ctx, cancel := context.WithDeadline(t.Context(), time.Now())
+			defer cancel()
+			arrive(onRoute(q.Limit(a)(okHandler)), ctx)
+		}, []string{
+			`allowed=false took 0s waited 0s route "/items/{id}" error "the request has no time left: context deadline exceeded"`,
 		}},
 		{"Waited", ratelimit.Config{}, spent(serve(queued), a), []string{
 			first,

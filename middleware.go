@@ -48,6 +48,10 @@ type Config struct {
 
 	// Timeout bounds each call of the Store, by its context, which a redisstore obeys whatever the Redis
 	// client's own timeouts are. What is not decided by then is a failure of the store. Default 100 ms.
+	//
+	// On a machine whose processors are busy, a redisstore waits for an answer up to that long again. A request
+	// that gets none for want of processor time is refused, and so is one whose own deadline has passed, whatever
+	// its policies say of failures: clients could cause both.
 	Timeout time.Duration
 
 	// MaxWaiting bounds how many requests and calls of Limiter.Wait wait for their turns at once in this
@@ -218,10 +222,6 @@ func (l *Limiter) Limit(policies ...Policy) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler { return l.wrap(enforced, next) }
 }
 
-// clientClosedRequest is nginx's status for a client that went away before it was answered. Nobody reads
-// it but logs, which must not show an error of ours.
-const clientClosedRequest = 499
-
 // wrap returns next behind what enforced returns for each request.
 func (l *Limiter) wrap(enforced func() []*policy, next http.Handler) http.Handler {
 	if proxy, ok := next.(*httputil.ReverseProxy); ok {
@@ -233,25 +233,17 @@ func (l *Limiter) wrap(enforced func() []*policy, next http.Handler) http.Handle
 			return
 		}
 		policies := enforced()
-		x := newExchange(r.Context(), l.timeout)
+		x := newRequestExchange(r.Context(), l.timeout)
 		err := l.decide(x, r, policies, true)
-		d := &x.decision
-		decided := len(d.Results) > 0
-		if decided {
-			r = l.setHeaders(w.Header(), x, x.with(r))
+		decided := l.answer(w, r, x, err)
+		if decided == nil {
+			return
 		}
-		switch {
-		case d.Allowed && settles(policies):
-			l.serveAndSettle(w, r, x, policies, next)
-		case d.Allowed:
-			next.ServeHTTP(w, r)
-		case decided:
-			setDenied(w.Header(), d)
-			l.deny.ServeHTTP(w, r)
-		case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
-			w.WriteHeader(clientClosedRequest)
-		default:
-			l.refuse(w, r, err)
+		defer giveBack(r, decided) // also if next panics
+		if settles(policies) {
+			l.serveAndSettle(w, decided, x, policies, next)
+		} else {
+			next.ServeHTTP(w, decided)
 		}
 	})
 }

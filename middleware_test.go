@@ -401,20 +401,67 @@ func TestAPolicyThatFailsDoesNotSwitchOffTheOthers(t *testing.T) {
 	}
 }
 
-// A deadline that the server itself set is not a client that went away.
-func TestADeadlineOfTheServersOwnIsAFailure(t *testing.T) {
-	l := newLimiter(t, ratelimit.Config{Logger: slog.New(slog.DiscardHandler)})
-	open, closed := perIP("open", ratelimit.PerHour(9)), perIP("closed", ratelimit.PerHour(9))
-	closed.FailClosed = true
-	for status, p := range map[int]ratelimit.Policy{200: open, 503: closed} {
-		ctx, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
-		defer cancel()
-		w := httptest.NewRecorder()
-		l.Limit(p)(okHandler).ServeHTTP(w, httptest.NewRequest("GET", "/", nil).WithContext(ctx))
-		if w.Code != status {
-			t.Errorf("%s: %d, want %d", p.Name, w.Code, status)
+// A client that sends the end of its body late could otherwise have as many requests as it likes uncounted.
+func TestARequestWithoutTimeLeftIsRefusedWhateverThePolicy(t *testing.T) {
+	ended, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request without time left went on") })
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
+		fallback := store.Fallback(s, nil, store.FallbackConfig{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
+		defer fallback.Close()
+		for name, s := range map[string]store.Store{"plain": s, "Fallback": fallback} {
+			var log bytes.Buffer
+			l := newLimiter(t, ratelimit.Config{Store: s, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			open := perIP("open", ratelimit.PerHour(9))
+			closed, settled, queued, shadow := open, open, open, open
+			closed.Name, closed.FailClosed = "closed", true
+			settled.Name, settled.Settle = "settled", ratelimit.FailedLogins
+			queued.Name, queued.MaxWait = "queued", time.Minute
+			shadow.Name, shadow.Shadow = "shadow", true
+			for _, p := range []ratelimit.Policy{open, closed, settled, queued} {
+				w := httptest.NewRecorder()
+				l.Limit(p, shadow)(never).ServeHTTP(w, httptest.NewRequest("GET", "/", nil).WithContext(ended))
+				if w.Code != 503 || w.Header().Get("Retry-After") == "" {
+					t.Errorf("%s, %s: %d %v, want 503", name, p.Name, w.Code, w.Header())
+				}
+				d, err := l.Check(httptest.NewRequest("GET", "/", nil).WithContext(ended), p)
+				if d.Allowed || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s, %s: Check %+v, %v", name, p.Name, d, err)
+				}
+				if r, err := l.Take(ended, p, "k", 1); r.Allowed || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s, %s: Take %+v, %v", name, p.Name, r, err)
+				}
+				if r, err := l.Peek(t.Context(), p, "ip:192.0.2.1"); err != nil || r.Remaining != 9 {
+					t.Errorf("%s, %s: %d remain, error %v", name, p.Name, r.Remaining, err)
+				}
+			}
+			w := httptest.NewRecorder()
+			l.Limit(shadow)(okHandler).ServeHTTP(w, httptest.NewRequest("GET", "/", nil).WithContext(ended))
+			if w.Code != 200 {
+				t.Errorf("%s: a shadow refused: %d", name, w.Code)
+			}
+			if !strings.Contains(log.String(), "no time left") {
+				t.Errorf("%s: log %q", name, log.String())
+			}
 		}
+		if err := fallback.Away(); err != nil {
+			t.Errorf("the breaker opened: %v", err)
+		}
+	})
+}
+
+// Load that clients can make must not open a limit.
+func TestWantOfProcessorTimeRefusesWhateverThePolicy(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{
+		Store:  failing(func() error { return fmt.Errorf("%w: %w", store.ErrStarved, context.DeadlineExceeded) }),
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	open, shadow := perIP("open", ratelimit.PerHour(9)), perIP("shadow", ratelimit.PerHour(9))
+	shadow.Shadow = true
+	if w := get(l.Limit(open, shadow)(okHandler)); w.Code != 503 || w.Header().Get("Retry-After") == "" {
+		t.Errorf("%d %v", w.Code, w.Header())
 	}
+	wantStatuses(t, l.Limit(shadow)(okHandler), []int{200})
 }
 
 // A Store that leaves fields of a State alone must not find another request's in them.
@@ -512,33 +559,23 @@ func TestAStandInIsNotEnoughForFailClosed(t *testing.T) {
 	wantStatuses(t, l.Limit(closed)(okHandler), []int{503})
 }
 
-func TestAClientThatWentAwayIsNoOutage(t *testing.T) {
+// Whoever hangs up has used what it asked for, and is limited like any other.
+func TestAClientThatWentAwayPaysAndIsNoOutage(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
 		var logged bytes.Buffer
-		var failures int
 		p := perIP("api", ratelimit.PerHour(5))
-		l := newLimiter(t, ratelimit.Config{
-			Store:  s,
-			Logger: slog.New(slog.NewTextHandler(&logged, nil)),
-			Observe: func(_ context.Context, e *ratelimit.Event) {
-				if e.Err != nil && !errors.Is(e.Err, context.Canceled) {
-					failures++
-				}
-			},
-		})
+		fallback := store.Fallback(s, nil, store.FallbackConfig{Failures: 1})
+		defer fallback.Close()
+		l := newLimiter(t, ratelimit.Config{Store: fallback, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 		served := 0
 		h := l.Limit(p)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
 		for range 1000 {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			r := httptest.NewRequest("GET", "/", nil).WithContext(ctx)
-			h.ServeHTTP(httptest.NewRecorder(), r)
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil).WithContext(ctx))
 		}
-		if served != 0 || failures != 0 || logged.Len() != 0 {
-			t.Errorf("%d served, %d failures, log %q", served, failures, logged.String())
-		}
-		if r, err := l.Peek(t.Context(), p, "ip:192.0.2.1"); err != nil || r.Remaining != 5 {
-			t.Errorf("%d remain, error %v, want all 5", r.Remaining, err)
+		if served != 5 || logged.Len() != 0 || fallback.Away() != nil {
+			t.Errorf("%d served, log %q, away: %v", served, logged.String(), fallback.Away())
 		}
 	})
 }

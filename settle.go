@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/go-tokenbucket/ratelimit/internal/deadline"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -68,6 +69,9 @@ func (s *settlement) Value(key any) any {
 	return s.Context.Value(key)
 }
 
+// String names the chain of contexts and nothing that they hold.
+func (s *settlement) String() string { return deadline.Name(s.Context) + ".WithSettlement" }
+
 func (s *settlement) set(policy string, n int64) (found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,10 +102,13 @@ func (l *Limiter) serveAndSettle(w http.ResponseWriter, r *http.Request, x *exch
 	}
 	outer, _ := r.Context().Value(settlementKey{}).(*settlement)
 	s := &settlement{Context: r.Context(), outer: outer, bills: bills}
-	r = r.WithContext(s)
+	settled := r.WithContext(s)
 	a := new(answer)
-	defer func() { l.settle(s, r, a.response(r)) }() // also if next panics
-	next.ServeHTTP(a.watch(w), r)
+	defer func() { // also if next panics
+		giveBack(r, settled)
+		l.settle(s, settled, a.response(settled))
+	}()
+	next.ServeHTTP(a.watch(w), settled)
 	a.returned = true
 }
 

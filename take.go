@@ -33,7 +33,7 @@ func (l *Limiter) Check(r *http.Request, policies ...Policy) (Decision, error) {
 	if len(compiled) == 0 {
 		return Decision{}, errors.New("ratelimit: Check: no policies, and Config.Policies is empty")
 	}
-	x := newExchange(r.Context(), l.timeout)
+	x := newRequestExchange(r.Context(), l.timeout)
 	err := l.decide(x, r, compiled, false)
 	return x.decision, err
 }

@@ -106,7 +106,11 @@ func (c *call) wait() (longest time.Duration) {
 // await waits for the tokens that c has reserved, and returns how long it did. If x ends first, they are
 // given back.
 func (l *Limiter) await(x *exchange, c *call) (time.Duration, error) {
-	waited, err := sleep(x, c.wait())
+	turn := c.wait()
+	if turn == 0 && x.limited.Detached {
+		return 0, nil // the request goes on as it would without the policy
+	}
+	waited, err := sleep(x, turn)
 	if err != nil {
 		l.giveBack(x, c)
 	}
@@ -164,7 +168,7 @@ func (l *Limiter) leave(x *exchange, results []Result, waited time.Duration, err
 	d := &x.decision
 	d.Allowed, d.At, d.Results = false, time.Now(), nil
 	if !errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("its own deadline ended before its turn: %w", err)
+		err = fmt.Errorf("%w: its deadline ended before its turn: %w", errNoTime, err)
 		l.logFailure(x, err, false)
 	}
 	l.report(x, results, waited, err, start)

@@ -14,6 +14,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
 	"github.com/go-tokenbucket/ratelimit/internal/failurelog"
 	"github.com/go-tokenbucket/ratelimit/internal/standin"
+	"github.com/go-tokenbucket/ratelimit/internal/starved"
 )
 
 // FallbackConfig configures Fallback. The zero value is ready to use, for a single replica.
@@ -67,7 +68,8 @@ const (
 // once, which therefore must not have to wait for others. A context without deadline gets one after Slow. When
 // too many calls have failed, or were slow, primary is given up, and secondary answers without asking it. A few
 // probes a second, which no caller waits for, tell when it is well again. What does not count, and fails, are
-// calls whose callers went away, or left primary less time than Slow, and those that Validate refuses.
+// calls whose callers went away, or left primary less time than Slow, those that fail with ErrStarved, and those that
+// Validate refuses. Nor does a call count as slow while this process lacks processor time.
 //
 // While secondary answers, each limit is divided by Replicas, in rate and burst, though to no less than one
 // request's cost. A bucket begins with its share of what primary last said it held, or, if that is less, with what
@@ -181,13 +183,14 @@ func (f *FallbackStore) Take(ctx context.Context, charges []Charge, states []Sta
 	switch {
 	case err == nil:
 		f.known.keep(charges, states, received)
-		if !slow {
+		switch {
+		case !slow:
 			f.tally.succeeded(took)
-		} else {
+		case !starved.Since(time.Now()).Busy(f.slow):
 			f.failed(ctx, errSlow, charges, sent)
 		}
 		return ok, nil
-	case errors.Is(err, ErrInvalidCall), errors.Is(ctx.Err(), context.Canceled), !slow && over(ctx):
+	case errors.Is(err, ErrInvalidCall), errors.Is(err, ErrStarved), errors.Is(ctx.Err(), context.Canceled), !slow && over(ctx):
 		return false, err // which says nothing about primary
 	}
 	f.failed(ctx, err, charges, sent)

@@ -273,6 +273,26 @@ func TestASlowPrimaryIsGivenUpAlthoughItAnswers(t *testing.T) {
 	})
 }
 
+// A call that this process had no time for says nothing about the primary, which may have carried it out.
+func TestWantOfProcessorTimeDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{Failures: 1})
+		charge := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 20), Cost: 1}
+		d.primary.have(func(context.Context, func() error) error {
+			time.Sleep(time.Second)
+			return fmt.Errorf("%w: %w", store.ErrStarved, context.DeadlineExceeded)
+		})
+		for range 100 {
+			if ok, err := d.Take(t.Context(), []store.Charge{charge}, make([]store.State, 1)); ok || !errors.Is(err, store.ErrStarved) {
+				t.Errorf("%t, %v, want ErrStarved and no stand-in", ok, err)
+			}
+		}
+		if d.Away() != nil {
+			t.Errorf("given up: %v", d.Away())
+		}
+	})
+}
+
 func TestAPrimaryThatFailsIsNotAskedUntilItIsBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault  fault

@@ -120,6 +120,11 @@ func NewLimit(rate int64, per time.Duration, burst int64) (Limit, error) {
 // ErrInvalidCall is in the error of a Take whose arguments Validate refuses.
 var ErrInvalidCall = errors.New("store: invalid call")
 
+// ErrStarved is in the error of a Take that its deadline has ended while this process lacked processor time: timers
+// overtake the goroutine that has the answer. It says nothing about the store. A Fallback does not count it, and
+// package ratelimit refuses the request, because load that clients can make must not open a limit.
+var ErrStarved = errors.New("store: this process lacked processor time")
+
 // Validate reports what is wrong with a call, as an error that wraps ErrInvalidCall: no charges, fewer
 // states than charges, an empty name or key, a Limit that cannot be of NewLimit, or two charges of one
 // bucket. Every Store calls it first.

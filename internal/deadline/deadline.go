@@ -3,6 +3,7 @@ package deadline
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -12,7 +13,11 @@ import (
 type Context struct {
 	Parent  context.Context
 	Timeout time.Duration
-	timer   atomic.Pointer[timer]
+
+	// Detached says that a cancelled Parent does not end it. The deadline of Parent still does.
+	Detached bool
+
+	timer atomic.Pointer[timer]
 }
 
 // A timer is a deadline that somebody has asked for.
@@ -25,8 +30,15 @@ func (c *Context) started() *timer {
 	if t := c.timer.Load(); t != nil {
 		return t
 	}
+	parent, timeout := c.Parent, c.Timeout
+	if c.Detached {
+		if at, limited := parent.Deadline(); limited {
+			timeout = min(timeout, time.Until(at))
+		}
+		parent = context.WithoutCancel(parent)
+	}
 	t := new(timer)
-	t.Context, t.stop = context.WithTimeout(c.Parent, c.Timeout)
+	t.Context, t.stop = context.WithTimeout(parent, timeout)
 	if !c.timer.CompareAndSwap(nil, t) {
 		t.stop()
 	}
@@ -51,14 +63,41 @@ func (c *Context) Err() error {
 	if t := c.timer.Load(); t != nil {
 		return t.Err()
 	}
+	if c.Detached {
+		return nil
+	}
 	return c.Parent.Err()
+}
+
+// timeoutKey is the key of a Context's Timeout.
+type timeoutKey struct{}
+
+// TimeoutOf returns the Timeout of the Context that ctx is or was made from, 0 if there is none.
+func TimeoutOf(ctx context.Context) time.Duration {
+	timeout, _ := ctx.Value(timeoutKey{}).(time.Duration)
+	return timeout
 }
 
 // Value implements context.Context. It also serves package context, which finds the timer by it, and so needs
 // no goroutine to pass on its end.
 func (c *Context) Value(key any) any {
+	if key == (timeoutKey{}) {
+		return c.Timeout
+	}
 	if t := c.timer.Load(); t != nil {
 		return t.Value(key)
 	}
 	return c.Parent.Value(key)
+}
+
+// String names the chain of contexts, as those of package context do, and nothing that they hold.
+func (c *Context) String() string { return Name(c.Parent) + ".WithTimeout(" + c.Timeout.String() + ")" }
+
+// Name returns what a context made from ctx calls ctx in its own String method. It never prints the fields of
+// ctx, which may hold a request, and which others may be writing.
+func Name(ctx context.Context) string {
+	if named, ok := ctx.(fmt.Stringer); ok {
+		return named.String()
+	}
+	return fmt.Sprintf("%T", ctx)
 }

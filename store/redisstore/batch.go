@@ -64,7 +64,7 @@ func (b *batch) claim() (deadline time.Time) {
 		var left entry
 		for c, next := e.first, (*call)(nil); c != nil; c = next {
 			next, c.next = c.next, nil
-			if c.over() {
+			if c.left.Load() {
 				c.finish(nil, 0, errOver)
 				continue
 			}
@@ -87,8 +87,12 @@ func (b *batch) claim() (deadline time.Time) {
 	}
 	clear(b.entries[len(kept):])
 	b.entries = kept
-	if endless {
+	if endless || len(kept) == 0 {
 		return time.Time{}
+	}
+	// Callers for whom it is past are still there because this process lacks processor time.
+	if soonest := time.Now().Add(defaultGiven); time.Until(deadline) <= 0 {
+		return soonest
 	}
 	return deadline
 }

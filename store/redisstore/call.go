@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/internal/starved"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -52,9 +53,8 @@ type call struct {
 
 	// Of its caller's context, which is not touched when the caller has left.
 	deadline time.Time
-	limited  bool            // there is a deadline
-	ended    <-chan struct{} // nil for one that is not queued
-	left     atomic.Bool
+	limited  bool        // there is a deadline
+	left     atomic.Bool // the caller has left
 
 	// The answer, once done has received: two integers an item, as from take.lua, for all identical calls
 	// together, of which this is number turn.
@@ -79,26 +79,12 @@ func newCall(ctx context.Context) *call {
 func (c *call) release() {
 	clear(c.few[:])
 	c.items, c.next, c.tries = nil, nil, 0
-	c.ended = nil
 	c.reply, c.turn, c.err = nil, 0, nil
 	calls.Put(c)
 }
 
 // errOver is of a call whose caller left before it was sent.
 var errOver = errors.New("redisstore: the caller has left")
-
-// over reports whether nobody waits for c any more.
-func (c *call) over() bool {
-	if c.left.Load() {
-		return true
-	}
-	select {
-	case <-c.ended:
-		return true
-	default:
-		return false
-	}
-}
 
 // finish gives the answer to whoever waits for it. It is the last that is done with c.
 func (c *call) finish(reply []int64, turn int64, err error) {
@@ -108,15 +94,49 @@ func (c *call) finish(reply []int64, turn int64, err error) {
 
 // wait waits until c is done, or until ctx ends: then it returns false, and c is left to those who have it.
 func (c *call) wait(ctx context.Context) bool {
-	select {
-	case <-c.done: // first, because a context may have to begin to be waited for
+	if c.isDone() { // first, because a context may have to begin to be waited for
 		return true
-	default:
 	}
 	select {
 	case <-c.done:
 		return true
 	case <-ctx.Done():
+		return false
+	}
+}
+
+// outlast is for a call whose ctx has ended before it was done. Where that is for want of processor time, it is given
+// as long again. It reports whether c is done then, and otherwise whether processor time was lacking to the end.
+func (c *call) outlast(ctx context.Context) (done, lacking bool) {
+	if !c.limited || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return c.isDone(), false
+	}
+	given := given(ctx)
+	wait := starved.Since(c.deadline)
+	if c.isDone() {
+		return true, false
+	}
+	if !wait.Busy(given) {
+		return false, false
+	}
+	end := time.Now().Add(given)
+	timer := time.NewTimer(given)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		return true, false
+	case <-timer.C:
+	}
+	wait = starved.Since(end)
+	return c.isDone(), wait.Severe(given)
+}
+
+// isDone reports whether c is done, without waiting.
+func (c *call) isDone() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
 		return false
 	}
 }

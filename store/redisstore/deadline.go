@@ -9,6 +9,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/deadline"
+	"github.com/go-tokenbucket/ratelimit/internal/starved"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // timely reports whether client ends a command by the deadline of its context, which go-redis does only if
@@ -33,10 +37,23 @@ func notSent(err error) error { return fmt.Errorf("redisstore: not sent: %w", er
 
 func late(err error) error { return fmt.Errorf("redisstore: no reply in time: %w", err) }
 
+// defaultGiven is what a call is given whose context does not say.
+const defaultGiven = 100 * time.Millisecond
+
+// given returns how long a call under ctx was given.
+func given(ctx context.Context) time.Duration { return cmp.Or(deadline.TimeoutOf(ctx), defaultGiven) }
+
+// lacked is late where the reply may have come.
+func lacked(err error) error { return fmt.Errorf("redisstore: %w: %w", store.ErrStarved, err) }
+
 // failure returns what a caller is told of a command that failed under ctx.
 func failure(ctx context.Context, err error) error {
 	if ended(ctx, err) {
-		return late(cmp.Or(ctx.Err(), context.DeadlineExceeded))
+		err := cmp.Or(ctx.Err(), context.DeadlineExceeded)
+		if at, limited := ctx.Deadline(); limited && starved.Since(at).Severe(given(ctx)) {
+			return lacked(err)
+		}
+		return late(err)
 	}
 	return fmt.Errorf("redisstore: %w", err)
 }

@@ -86,8 +86,13 @@ func (e *engine) ask(ctx context.Context, c *call) error {
 		return err
 	}
 	if !c.wait(ctx) {
-		c.left.Store(true)
-		return late(ctx.Err())
+		if done, lacking := c.outlast(ctx); !done {
+			c.left.Store(true)
+			if lacking {
+				return lacked(ctx.Err())
+			}
+			return late(ctx.Err())
+		}
 	}
 	if c.err == errOver {
 		return notSent(ctx.Err())

@@ -46,7 +46,6 @@ func (l *lane) submit(ctx context.Context, c *call) error {
 
 // enqueue adds c to what waits for the next flight.
 func (l *lane) enqueue(ctx context.Context, c *call) error {
-	c.ended = ctx.Done()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.engine.closed.Load() {
@@ -148,7 +147,8 @@ func (l *lane) carry(b *batch) bool {
 	ctx, cancel := context.Background(), context.CancelFunc(func() {})
 	var over atomic.Bool
 	if !deadline.IsZero() {
-		ctx, cancel = context.WithDeadline(ctx, deadline)
+		// The client has longer than its callers, who may outlast their deadlines.
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(defaultGiven))
 		watch := time.AfterFunc(time.Until(deadline), func() {
 			if over.CompareAndSwap(false, true) {
 				l.end()

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
@@ -30,8 +28,7 @@ func TestCallersThatLeaveBeforeTheirCallIsSentAreNotCharged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy := ratelimit.Policy{Name: "http", Limit: ratelimit.PerHour(100), Key: ratelimit.RemoteIP()}
-	handler := l.Limit(policy)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request that was given up went on") }))
+	policy := ratelimit.Policy{Name: "work", Limit: ratelimit.PerHour(100)}
 	shared := charge(t, "shared")
 	shared.Limit = limit(t, 1, time.Hour, 5000)
 	take(t, s, shared)
@@ -56,10 +53,8 @@ func TestCallersThatLeaveBeforeTheirCallIsSentAreNotCharged(t *testing.T) {
 	for i := range leavers {
 		gone.Go(func() {
 			if i%10 == 0 {
-				w := httptest.NewRecorder()
-				handler.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/", nil))
-				if w.Code != 499 {
-					t.Errorf("a request that was given up: %d", w.Code)
+				if r, err := l.Take(ctx, policy, "ip:192.0.2.1", 1); r.Allowed || !errors.Is(err, context.Canceled) {
+					t.Errorf("a Take that was given up: %+v, %v", r, err)
 				}
 				return
 			}
@@ -94,8 +89,8 @@ func TestCallersThatLeaveBeforeTheirCallIsSentAreNotCharged(t *testing.T) {
 	if left := take(t, direct, shared).Remaining; left != 5000-1-leavers/50 {
 		t.Errorf("%d left, want %d: one before, and those that stayed", left, 5000-1-leavers/50)
 	}
-	if n := client.Exists(t.Context(), "ratelimit:{ip:192.0.2.1}:http").Val(); n != 0 {
-		t.Error("requests that were given up were charged")
+	if n := client.Exists(t.Context(), "ratelimit:{ip:192.0.2.1}:work").Val(); n != 0 {
+		t.Error("calls that were given up were charged")
 	}
 	if log.Len() > 0 {
 		t.Errorf("logged as a failure: %q", log.String())

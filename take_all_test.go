@@ -1,0 +1,143 @@
+package ratelimit_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+func TestTakeAllChargesAllOrNone(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
+		l := newLimiter(t, ratelimit.Config{Store: s})
+		transfers := ratelimit.Policy{Name: "transfers", Limit: ratelimit.PerHour(2)}
+		all := ratelimit.Policy{Name: "all", Limit: ratelimit.PerHour(100)}
+		free := ratelimit.Policy{Name: "free", Limit: ratelimit.Unlimited}
+		from := func(a, b string) []ratelimit.Charge {
+			return []ratelimit.Charge{{Policy: transfers, Key: a}, {Policy: free, Key: a}, {Policy: transfers, Key: b}, {Policy: all, Key: "all", Cost: 10}}
+		}
+		for i, want := range []bool{true, true, false} {
+			d, err := l.TakeAll(t.Context(), from("member:1", "member:2")...)
+			if err != nil || d.Allowed != want || len(d.Results) != 3 || d.Results[2].Cost != 10 {
+				t.Errorf("call %d: %+v, %v", i, d, err)
+			}
+			if i == 2 && (d.RetryAfter() <= 0 || len(d.Denied()) != 2) {
+				t.Errorf("denied by %v, retry after %v", d.Denied(), d.RetryAfter())
+			}
+		}
+		if d, err := l.TakeAll(t.Context(), from("member:1", "member:3")...); err != nil || d.Allowed {
+			t.Errorf("%+v, %v", d, err)
+		}
+		if r, err := l.Peek(t.Context(), all, "all"); err != nil || r.Remaining != 80 {
+			t.Errorf("%d left, %v: what was refused spent something", r.Remaining, err)
+		}
+		if d, err := l.TakeAll(t.Context(), ratelimit.Charge{Policy: free, Key: "k"}); err != nil || !d.Allowed {
+			t.Errorf("%+v, %v", d, err)
+		}
+	})
+}
+
+func TestTakeAllNamesEveryFault(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{})
+	good := ratelimit.Policy{Name: "a", Limit: ratelimit.PerHour(1)}
+	d, err := l.TakeAll(t.Context(),
+		ratelimit.Charge{Policy: good, Key: "k"},
+		ratelimit.Charge{Policy: good, Key: "k", Cost: 2},
+		ratelimit.Charge{Policy: ratelimit.Policy{Name: "no limit"}, Cost: -1},
+	)
+	for _, want := range []string{
+		"charges[1]: is of the bucket of charges[0]", `charges[2]: Policy ("no limit"): Name: must be`, "Limit: must be set",
+		"charges[2]: Key: must not be empty", "charges[2]: Cost -1",
+	} {
+		if d.Allowed || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v, %v, want %q", d, err, want)
+		}
+	}
+	if d, err := l.TakeAll(t.Context()); d.Allowed || err == nil {
+		t.Errorf("of nothing: %+v, %v", d, err)
+	}
+}
+
+// A login that is limited by the name in the form, and by address around it.
+func TestAdmitAnswersAsTheMiddlewareDoes(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
+		var events []*ratelimit.Event
+		l := newLimiter(t, ratelimit.Config{Store: s, Observe: func(_ context.Context, e *ratelimit.Event) { events = append(events, e) }})
+		perUser := ratelimit.Policy{Name: "user", Limit: ratelimit.PerHour(2)}
+		admits := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if l.Admit(w, r, ratelimit.Charge{Policy: perUser, Key: r.URL.Query().Get("user")}) {
+				io.WriteString(w, "ok")
+			}
+		})
+		as := func(user string) func(*http.Request) {
+			return func(r *http.Request) { r.URL.RawQuery = "user=" + user }
+		}
+		around := l.Limit(perIP("address", ratelimit.PerHour(9)))(admits)
+		byMiddleware := perUser
+		byMiddleware.Key = func(*http.Request) (string, error) { return "user:b", nil }
+		within := l.Limit(perIP("address", ratelimit.PerHour(9)))(l.Limit(byMiddleware)(okHandler))
+		for i := range 3 {
+			got, want := get(around, as("user:a"), from("192.0.2.9")), get(within, from("192.0.2.8"))
+			if got.Code != want.Code || got.Body.String() != want.Body.String() || !maps.EqualFunc(got.Header(), want.Header(), func(a, b []string) bool { return a[0] == b[0] }) {
+				t.Errorf("request %d: %d %v %s, want as by Limit: %d %v %s", i, got.Code, got.Header(), got.Body, want.Code, want.Header(), want.Body)
+			}
+			if got.Code == 429 && (got.Header().Get("Retry-After") != "1800" || got.Header().Get("Cache-Control") != "no-store") {
+				t.Errorf("denied with %v", got.Header())
+			}
+		}
+		if w := get(around, as("")); w.Code != 403 {
+			t.Errorf("without a key: %d", w.Code)
+		}
+		if e := events[len(events)-1]; e.Allowed || !errors.Is(e.Err, ratelimit.ErrNoKey) {
+			t.Errorf("event %+v", e)
+		}
+	})
+}
+
+func TestAdmitRefusesWhatIsMalformed(t *testing.T) {
+	var log bytes.Buffer
+	l := newLimiter(t, ratelimit.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	optional := ratelimit.Policy{Name: "o", Limit: ratelimit.PerHour(1), Optional: true}
+	for name, charges := range map[string][]ratelimit.Charge{
+		"nothing":  {},
+		"no limit": {{Policy: ratelimit.Policy{Name: "a"}, Key: "k"}},
+		"beside":   {{Policy: optional}, {Policy: ratelimit.Policy{}, Key: "k"}},
+	} {
+		w := httptest.NewRecorder()
+		if l.Admit(w, httptest.NewRequest("GET", "/", nil), charges...) || w.Code != 503 {
+			t.Errorf("%s: %d", name, w.Code)
+		}
+	}
+	if !strings.Contains(log.String(), "Admit: charges") {
+		t.Errorf("log %q", log.String())
+	}
+	w := httptest.NewRecorder()
+	if !l.Admit(w, httptest.NewRequest("GET", "/", nil), ratelimit.Charge{Policy: optional}) || w.Code != 200 {
+		t.Errorf("an optional key: %d", w.Code)
+	}
+}
+
+func TestAdmitWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, ratelimit.Config{})
+		defer l.Close()
+		p := ratelimit.Policy{Name: "queued", Limit: ratelimit.Every(time.Second), MaxWait: time.Minute}
+		for i := range 3 {
+			begin := time.Now()
+			if !l.Admit(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil), ratelimit.Charge{Policy: p, Key: "k"}) || time.Since(begin) != min(time.Duration(i), 1)*time.Second {
+				t.Errorf("request %d after %v", i, time.Since(begin))
+			}
+		}
+	})
+}
