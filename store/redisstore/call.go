@@ -25,6 +25,14 @@ func (t *term) owed() bool { return t.debt == bucket.AnyDebt }
 // certain reports whether no bucket can refuse t.
 func (t *term) certain() bool { return t.need <= 0 || t.owed() }
 
+// vetoes reports whether a bucket can refuse the whole call for t.
+func (t *term) vetoes() bool { return !t.certain() && !t.shadow }
+
+// pays returns how many times a bucket of credits could pay t, of count.
+func (t *term) pays(credits, count int64) int64 {
+	return bucket.Limit{Unit: t.unit, Refill: t.refill, Capacity: t.capacity}.Grants(credits, t.need, t.debt, count)
+}
+
 // An item is a charge on its way: a copy, because a caller that leaves takes its charges along.
 type item struct {
 	policy, key string

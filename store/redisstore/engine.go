@@ -27,8 +27,9 @@ type engine struct {
 
 	maxBatch, maxInFlight, maxQueue int
 
-	routes routes
-	bySlot atomic.Bool // the keys of a command must share a hash slot
+	routes  routes
+	bySlot  atomic.Bool // the keys of a command must share a hash slot
+	caution caution
 
 	closed atomic.Bool
 	flying sync.WaitGroup // flights, and what is to be sent again

@@ -6,10 +6,15 @@
 // without asking Redis.
 //
 // It works on a single server, behind Sentinel, and on Cluster and Ring, where each server has its own queue.
-// All policies of one key share a hash slot. A call whose keys do not is not one step there: its buckets are
-// charged at the same time, and given back what was taken if one of them refuses or fails. Until then, for
-// about a round trip, other calls find less than there is, and may be refused for it; never more. Its refunds, and
-// what is Owed in it, follow when none has refused.
+// All policies of one key share a hash slot. A call whose keys are in several slots is not one atomic step there.
+// Its buckets are charged at the same time. If one of them refuses or fails, the tokens that the others paid are
+// given back. Until then, for about a round trip, other calls find fewer tokens than there are, and may be refused
+// for it. They never find more. Refunds and Owed charges of the call follow when no bucket has refused.
+//
+// After such a refusal or failure, calls of the same policies are taken in turn for at least ten seconds. The first
+// round trip only looks at all buckets, and refuses the call if one of them cannot pay. Then one slot after another
+// is charged, the scarcest bucket first. So denied calls take no tokens from a bucket that they share with others,
+// however many they are. An allowed call needs one round trip to look, and one for each slot.
 //
 // A minimal ACL for the default Config is
 //
@@ -130,6 +135,7 @@ func New(client Client, cfg Config) *Store {
 		maxInFlight: positive("MaxInFlight", cfg.MaxInFlight, defaultMaxInFlight),
 		maxQueue:    positive("MaxQueue", cfg.MaxQueue, defaultMaxQueue),
 	}
+	e.caution.init()
 	e.routes.engine, e.routes.only.engine = e, e
 	e.routes.cluster, _ = client.(*redis.ClusterClient)
 	e.routes.ring, _ = client.(*redis.Ring)

@@ -44,9 +44,9 @@ func (e *engine) together(items []item) bool {
 // followTime is how long it may take to give back what a call took before it was refused.
 const followTime = time.Second
 
-// takeSpread takes charges of buckets that are in several places. It takes from all of them at once, and
-// gives back what it took if one refuses or fails. Until then, for about a round trip, others find less than
-// there is; nobody ever finds more. What cannot be given back is lost until it is refilled.
+// takeSpread takes charges of buckets that are in several places: at once, or in turn if a call of these policies
+// was refused lately. Until a call is decided, others may find fewer tokens than there are; nobody ever finds
+// more. What cannot be given back is lost until it is refilled.
 //
 // What no bucket can refuse, refunds and what is owed, follows when nothing was refused, so that none of it has
 // to be undone: others would have spent a refund, and a debt may have been cut to the deepest.
@@ -54,45 +54,26 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 	if !e.enter() {
 		return false, ErrClosed
 	}
+	defer e.flying.Done()
 	items := make([]item, len(charges))
 	for i := range charges {
 		items[i] = newItem(&charges[i])
 	}
 	e.keys.name(items)
-	parts, err := e.split(ctx, items, func(_ int, t *term) bool {
-		if t.certain() {
-			t.need, t.debt = 0, 0 // only asks the bucket
-		}
-		return true
-	})
-	if err != nil {
-		e.flying.Done()
-		return false, err
-	}
 	found := make([]answer, len(items))
-	for _, p := range parts {
-		if err := p.lane.enqueue(ctx, p.call); err != nil {
-			p.call.finish(nil, 0, err)
-		}
+	take, begin := e.takeAtOnce, time.Now()
+	if e.caution.due(items) {
+		take = e.takeInTurn
 	}
-	if !await(ctx, parts) {
-		go func() {
-			defer e.flying.Done()
-			await(context.Background(), parts)
-			read(parts, found)
-			e.undo(context.Background(), items, found)
-		}()
-		return false, late(ctx.Err())
-	}
-	defer e.flying.Done()
-	read(parts, found)
-	refused, err := verdict(items, found)
+	refused, err := take(ctx, items, found)
 	if refused || err != nil {
-		e.undo(ctx, items, found)
-		if !refused {
-			return false, err
-		}
-	} else if err := e.complete(ctx, items, found); err != nil {
+		e.caution.note(items, time.Since(begin))
+	}
+	switch {
+	case refused:
+	case errors.Is(err, errOver):
+		return false, late(ctx.Err())
+	case err != nil:
 		return false, err
 	}
 	for i := range charges {
@@ -103,6 +84,40 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 		}
 	}
 	return !refused, nil
+}
+
+// takeAtOnce takes from all places in one round trip, and gives back what it took if one of them refuses or
+// fails. Until that is done, others find too few tokens, which is why it is for calls that are seldom refused.
+func (e *engine) takeAtOnce(ctx context.Context, items []item, found []answer) (refused bool, err error) {
+	parts, err := e.split(ctx, items, func(_ int, t *term) bool {
+		if t.certain() {
+			t.need, t.debt = 0, 0 // only asks the bucket
+		}
+		return true
+	})
+	if err != nil {
+		return false, err
+	}
+	e.begin(ctx, parts)
+	if !await(ctx, parts) {
+		e.undoLate(items, found, parts)
+		return false, late(ctx.Err())
+	}
+	read(parts, found)
+	if refused, err := verdict(items, found); refused || err != nil {
+		e.undo(ctx, items, found)
+		return refused, err
+	}
+	return false, e.complete(ctx, items, found, (*term).certain)
+}
+
+// begin sends the first parts of a call, which a full queue or Close refuses.
+func (e *engine) begin(ctx context.Context, parts []*part) {
+	for _, p := range parts {
+		if err := p.lane.enqueue(ctx, p.call); err != nil {
+			p.call.finish(nil, 0, err)
+		}
+	}
 }
 
 // enter keeps close waiting until flying.Done, unless the engine is closed.
@@ -181,8 +196,20 @@ func verdict(items []item, found []answer) (refused bool, err error) {
 	return refused, err
 }
 
+// undoLate undoes a call whose caller has left, once parts are done, which were on their way then.
+func (e *engine) undoLate(items []item, found []answer, parts []*part) {
+	e.flying.Add(1)
+	go func() {
+		defer e.flying.Done()
+		await(context.Background(), parts)
+		read(parts, found)
+		e.undo(context.Background(), items, found)
+	}()
+}
+
 // undo gives back what was taken, and makes found what it is then.
 func (e *engine) undo(ctx context.Context, items []item, found []answer) {
+	e.caution.note(items, 0) // at once, so that fewer calls follow that would have to be undone
 	taken := make([]bool, len(items))
 	for i := range found {
 		t := items[i].term
@@ -199,9 +226,9 @@ func (e *engine) undo(ctx context.Context, items []item, found []answer) {
 	}
 }
 
-// complete carries out the refunds, and what is owed, of a call that nothing refuses.
-func (e *engine) complete(ctx context.Context, items []item, found []answer) error {
-	if err := e.follow(ctx, items, found, func(_ int, t *term) bool { return t.need != 0 && t.certain() }); err != nil {
+// complete carries out the rest of a call that nothing refuses: those items that last picks.
+func (e *engine) complete(ctx context.Context, items []item, found []answer, last func(*term) bool) error {
+	if err := e.follow(ctx, items, found, func(_ int, t *term) bool { return t.need != 0 && last(t) }); err != nil {
 		return err
 	}
 	_, err := verdict(items, found)
@@ -245,9 +272,9 @@ func (e *engine) follow(ctx context.Context, items []item, found []answer, pick 
 func read(parts []*part, found []answer) {
 	for _, p := range parts {
 		for j, i := range p.at {
+			found[i].err = p.call.err
 			switch {
 			case p.call.err != nil:
-				found[i].err = p.call.err
 			case p.call.unknown(j):
 				found[i].err = errNoBucket
 			default:

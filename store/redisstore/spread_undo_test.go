@@ -110,6 +110,7 @@ func TestARefusalForWhatIsGivenBackIsNotRemembered(t *testing.T) {
 		empty := r.empty
 		for i := 0; ctx.Err() == nil; i++ {
 			empty.MaxWait = time.Duration(i) * time.Microsecond // or it would be refused without Redis
+			redisstore.ForgetRefusals(r.store)                  // or it would take nothing
 			r.store.Take(ctx, []store.Charge{r.full, empty}, make([]store.State, 2))
 		}
 	})

@@ -1,0 +1,81 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+)
+
+// takeInTurn looks at all buckets first, and then takes from one place after another. A call that one bucket is
+// certain to refuse takes nothing from the others. Of many calls that see the same last tokens at once, only those
+// that the first place admits go on to the next.
+//
+// The first place is the one that can pay the fewest such calls. It refuses the most, and the calls that it refuses
+// have not touched the buckets with more tokens, which are mostly those that many clients share. If instead the
+// shared bucket is the scarcest, calls that it refuses have not touched the buckets of single clients.
+func (e *engine) takeInTurn(ctx context.Context, items []item, found []answer) (refused bool, err error) {
+	if refused, err := e.look(ctx, items, found); refused || err != nil {
+		return refused, err
+	}
+	turns, err := e.split(ctx, items, func(_ int, t *term) bool { return t.vetoes() })
+	if err != nil {
+		return false, err
+	}
+	slices.SortStableFunc(turns, func(a, b *part) int {
+		aNow, aFull := a.tightness(found)
+		bNow, bFull := b.tightness(found)
+		return cmp.Or(cmp.Compare(aNow, bNow), cmp.Compare(aFull, bFull))
+	})
+	for i, p := range turns {
+		p.call.ended = ctx.Done()
+		p.lane.requeue(p.call) // the call was accepted when it looked
+		turn := turns[i : i+1]
+		if !await(ctx, turn) {
+			e.undoLate(items, found, turn)
+			return false, late(ctx.Err())
+		}
+		read(turn, found)
+		// A part is charged whole or not at all.
+		if first := found[p.at[0]]; first.err != nil || !first.charged {
+			e.undo(ctx, items, found)
+			return first.err == nil, first.err
+		}
+	}
+	return false, e.complete(ctx, items, found, func(t *term) bool { return !t.vetoes() })
+}
+
+// look asks all buckets what they hold, charges none, and reports whether one of them would refuse the call.
+func (e *engine) look(ctx context.Context, items []item, found []answer) (refused bool, err error) {
+	parts, err := e.split(ctx, items, func(_ int, t *term) bool {
+		t.need, t.debt = 0, 0
+		return true
+	})
+	if err != nil {
+		return false, err
+	}
+	e.begin(ctx, parts)
+	if !await(ctx, parts) {
+		return false, late(ctx.Err())
+	}
+	read(parts, found)
+	for i := range found {
+		found[i].charged = items[i].term.pays(found[i].credits, 1) == 1 // it would be
+	}
+	refused, err = verdict(items, found)
+	for i := range found {
+		found[i].charged = false
+	}
+	return refused, err
+}
+
+// tightness returns how many times the scarcest bucket of p can pay its item, now and if all buckets are full.
+func (p *part) tightness(found []answer) (now, full int64) {
+	now, full = math.MaxInt64, math.MaxInt64
+	for j, i := range p.at {
+		t := &p.call.items[j].term
+		now = min(now, t.pays(found[i].credits, math.MaxInt64))
+		full = min(full, t.pays(t.capacity, math.MaxInt64))
+	}
+	return now, full
+}

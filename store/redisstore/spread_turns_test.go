@@ -1,0 +1,286 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"regexp"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+)
+
+// A turns is a Store behind a proxy in which a call was refused, so that calls over several slots are taken in turn.
+type turns struct {
+	proxy                *redistest.Proxy
+	store                *redisstore.Store
+	direct               *redis.Client // not through the proxy
+	prefix               string
+	scarce, plenty, none store.Charge // of buckets that hold 1 token, 100, and none
+}
+
+func newTurns(t *testing.T, addr string) *turns {
+	x := &turns{proxy: redistest.NewProxy(t, addr), direct: redis.NewClient(&redis.Options{Addr: addr}), prefix: prefix()}
+	client := redis.NewClient(&redis.Options{Addr: x.proxy.Addr()})
+	t.Cleanup(func() {
+		client.Close()
+		x.direct.Close()
+	})
+	x.store = redisstore.New(client, redisstore.Config{Prefix: x.prefix, MaxDenials: -1, Logger: slog.New(slog.DiscardHandler)})
+	x.scarce, x.plenty, x.none = charge(t, "scarce"), charge(t, "plenty"), charge(t, "none")
+	x.scarce.Limit, x.none.Limit = limit(t, 1, time.Hour, 1), limit(t, 1, time.Hour, 1)
+	take(t, x.store, x.none)
+	for range 2 { // the first finds that there are slots
+		if ok, err := tryFor(10*time.Second, x.store, charge(t, "refused"), x.none); ok || err != nil {
+			t.Fatalf("ok %t, error %v, want a refusal", ok, err)
+		}
+	}
+	x.direct.ConfigResetStat(t.Context())
+	return x
+}
+
+// untouched checks that no call has written the bucket of c, not even to give back what it took.
+func (x *turns) untouched(t *testing.T, c store.Charge) {
+	t.Helper()
+	if n := x.direct.Exists(t.Context(), x.prefix+":{"+c.Key+"}:p").Val(); n != 0 {
+		t.Errorf("%s was written", c.Key)
+	}
+}
+
+// left checks what the bucket of c holds.
+func (x *turns) left(t *testing.T, c store.Charge, want int64) {
+	t.Helper()
+	c.Cost = 0
+	if got := take(t, redisstore.New(x.direct, redisstore.Config{Prefix: x.prefix}), c).Remaining; got != want {
+		t.Errorf("%s has %d left, want %d", c.Key, got, want)
+	}
+}
+
+var scriptCalls = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`)
+
+// until waits until the server has run n scripts since newTurns.
+func (x *turns) until(t *testing.T, n int) {
+	t.Helper()
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		if found := scriptCalls.FindStringSubmatch(x.direct.Info(t.Context(), "commandstats").Val()); found != nil {
+			if calls, _ := strconv.Atoi(found[1]); calls >= n {
+				return
+			}
+		}
+		if time.Since(begin) > 10*time.Second {
+			t.Fatalf("the server has not run %d scripts", n)
+		}
+	}
+}
+
+func TestACallThatIsTakenInTurn(t *testing.T) {
+	addr := redistest.StartCluster(t, 1).Addrs()[0]
+	const looks, turn = 2, 1 // scripts of a call of two slots
+	type result struct {
+		ok  bool
+		err error
+	}
+	// begun begins a call whose replies are held up, and returns once the server has run n scripts of it.
+	begun := func(t *testing.T, x *turns, ctx context.Context, n int) chan result {
+		done := make(chan result, 1)
+		x.proxy.Delay(50 * time.Millisecond)
+		go func() {
+			ok, err := x.store.Take(ctx, []store.Charge{x.plenty, x.scarce}, make([]store.State, 2))
+			done <- result{ok, err}
+		}()
+		x.until(t, n)
+		return done
+	}
+
+	t.Run("and is certain to be refused writes nothing", func(t *testing.T) {
+		x := newTurns(t, addr)
+		states := make([]store.State, 3)
+		ok, err := x.store.Take(t.Context(), []store.Charge{x.plenty, x.none, x.scarce}, states)
+		if ok || err != nil || !states[0].Allowed || states[0].Remaining != 100 || states[1].Allowed || states[1].RetryAfter == 0 || states[2].Remaining != 1 {
+			t.Errorf("ok %t, error %v, %+v", ok, err, states)
+		}
+		x.untouched(t, x.plenty)
+		x.untouched(t, x.scarce)
+	})
+	t.Run("and is certain to be refused by what a bucket can never hold", func(t *testing.T) {
+		x := newTurns(t, addr)
+		x.scarce.Cost = 2
+		states := make([]store.State, 2)
+		ok, err := x.store.Take(t.Context(), []store.Charge{x.plenty, x.scarce}, states)
+		if ok || err != nil || states[1].RetryAfter != store.Never {
+			t.Errorf("ok %t, error %v, %+v", ok, err, states)
+		}
+		x.untouched(t, x.plenty)
+	})
+	t.Run("begins with the scarcest bucket", func(t *testing.T) {
+		x := newTurns(t, addr)
+		done := begun(t, x, t.Context(), looks)
+		take(t, redisstore.New(x.direct, redisstore.Config{Prefix: x.prefix}), x.scarce)
+		if r := <-done; r.ok || r.err != nil {
+			t.Errorf("%+v, want a refusal: another took what it had seen", r)
+		}
+		x.untouched(t, x.plenty)
+	})
+	t.Run("gives back what it took when a later one refuses", func(t *testing.T) {
+		x := newTurns(t, addr)
+		done := begun(t, x, t.Context(), looks+turn)
+		all := x.plenty
+		all.Cost = 100
+		take(t, redisstore.New(x.direct, redisstore.Config{Prefix: x.prefix}), all)
+		if r := <-done; r.ok || r.err != nil {
+			t.Errorf("%+v, want a refusal: another took what it had seen", r)
+		}
+		x.left(t, x.scarce, 1)
+		x.left(t, x.plenty, 0)
+	})
+	t.Run("gives back what it took when its caller leaves", func(t *testing.T) {
+		for scripts := looks; scripts <= looks+2*turn; scripts++ {
+			x := newTurns(t, addr)
+			ctx, leave := context.WithCancel(t.Context())
+			done := begun(t, x, ctx, scripts)
+			leave()
+			if r := <-done; r.ok || !errors.Is(r.err, context.Canceled) {
+				t.Errorf("%+v, want the context's error", r)
+			}
+			x.store.Close() // waits for it
+			x.left(t, x.scarce, 1)
+			x.left(t, x.plenty, 100)
+		}
+	})
+	t.Run("is carried out when its store is closed meanwhile", func(t *testing.T) {
+		x := newTurns(t, addr)
+		done := begun(t, x, t.Context(), looks)
+		x.store.Close()
+		if r := <-done; !r.ok || r.err != nil {
+			t.Errorf("%+v, want it to be allowed", r)
+		}
+		x.left(t, x.scarce, 0)
+		x.left(t, x.plenty, 99)
+	})
+	t.Run("fails where a bucket cannot be read, and writes nothing", func(t *testing.T) {
+		x := newTurns(t, addr)
+		x.direct.Set(t.Context(), x.prefix+":{bad}:p", "a string", 0)
+		ok, err := tryFor(10*time.Second, x.store, x.plenty, charge(t, "bad"))
+		wantRedisError(t, ok, err, "WRONGTYPE")
+		x.untouched(t, x.plenty)
+
+		// What one of them refuses is refused, whatever the others would have said, and a shadow vetoes nothing.
+		if ok, err := tryFor(10*time.Second, x.store, x.plenty, charge(t, "bad"), x.none); ok || err != nil {
+			t.Errorf("ok %t, error %v, want a refusal", ok, err)
+		}
+		shadow := charge(t, "bad")
+		shadow.Shadow = true
+		if ok, err := tryFor(10*time.Second, x.store, x.plenty, shadow); !ok || err != nil {
+			t.Errorf("ok %t, error %v, want it to be allowed", ok, err)
+		}
+		x.left(t, x.plenty, 99)
+	})
+	t.Run("after others that failed, too", func(t *testing.T) {
+		x := newTurns(t, addr)
+		redisstore.ForgetRefusals(x.store)
+		x.direct.Set(t.Context(), x.prefix+":{bad}:p", "a string", 0)
+		for range 2 {
+			ok, err := tryFor(10*time.Second, x.store, x.scarce, charge(t, "bad"))
+			wantRedisError(t, ok, err, "WRONGTYPE")
+		}
+		if ok, err := tryFor(10*time.Second, x.store, x.plenty, x.none); ok || err != nil {
+			t.Errorf("ok %t, error %v, want a refusal", ok, err)
+		}
+		x.untouched(t, x.plenty)
+	})
+}
+
+// Calls are admitted, refused, or left by their callers, and taken at once or in turn. In the end, each bucket lacks
+// exactly what the admitted calls have paid.
+func TestBucketsHoldWhatAdmittedCallsLeft(t *testing.T) {
+	cluster := redistest.StartCluster(t, 3)
+	client := cluster.Client()
+	now := time.Now()
+	cfg := redisstore.Config{Prefix: prefix(), MaxDenials: -1, Clock: func() time.Time { return now }}
+	stores := []*redisstore.Store{redisstore.New(client, cfg), redisstore.New(cluster.Client(), cfg)}
+	const buckets, callers, calls = 8, 16, 100
+	limits := []store.Limit{limit(t, 1, month, 60), limit(t, 1, month, 800)}
+	bucket := func(n int) store.Charge {
+		return store.Charge{Policy: fmt.Sprint("p", n), Key: fmt.Sprint("k", n), Limit: limits[n%len(limits)]}
+	}
+	var mu sync.Mutex
+	var paid [buckets]int64
+	var admitted, refused, left int
+	var wg sync.WaitGroup
+	for id := range callers {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(12, uint64(id)))
+			s := stores[id%len(stores)]
+			for range calls {
+				if r.IntN(8) == 0 {
+					redisstore.ForgetRefusals(s)
+				}
+				ctx, leave := context.WithCancel(t.Context())
+				leaves := r.IntN(4) == 0
+				least := 1
+				if leaves {
+					least = 2 // what is in one place is one step, which its caller may leave behind
+					time.AfterFunc(time.Duration(r.IntN(1000))*time.Microsecond, leave)
+				}
+				chosen := r.Perm(buckets)[:least+r.IntN(3)]
+				charges := make([]store.Charge, len(chosen))
+				for i, n := range chosen {
+					charges[i] = bucket(n)
+					charges[i].Cost = r.Int64N(4)
+					switch r.IntN(8) {
+					case 0:
+						charges[i].MaxWait = time.Duration(r.IntN(10)) * month
+					case 1: // what follows is carried out also if the caller leaves then, so that nobody knows
+						charges[i].Shadow = !leaves
+					case 2:
+						charges[i].Owed = !leaves
+					}
+				}
+				states := make([]store.State, len(charges))
+				ok, err := s.Take(ctx, charges, states)
+				leave()
+				mu.Lock()
+				switch {
+				case ok:
+					admitted++
+					for i, n := range chosen {
+						if states[i].Allowed {
+							paid[n] += charges[i].Cost * charges[i].Limit.Unit
+						}
+					}
+				case err == nil:
+					refused++
+				case leaves && errors.Is(err, context.Canceled):
+					left++
+				default:
+					t.Error(err)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	for _, s := range stores {
+		s.Close()
+	}
+	again := redisstore.New(client, cfg)
+	for n := range buckets {
+		c := bucket(n)
+		if missing := take(t, again, c).ResetAfter.Microseconds() * c.Limit.Refill; missing != paid[n] {
+			t.Errorf("bucket %d: %d credits are missing, and %d were paid", n, missing, paid[n])
+		}
+	}
+	t.Logf("%d admitted, %d refused, %d left", admitted, refused, left)
+	if admitted < 100 || refused < 100 || left < 20 {
+		t.Error("want more of each")
+	}
+}
