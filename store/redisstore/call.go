@@ -100,7 +100,22 @@ func (c *call) finish(reply []int64, turn int64, err error) {
 	c.done <- struct{}{}
 }
 
-// wait waits until c is done, or until ctx ends: then it returns false, and c is left to those who have it.
+// await waits until c is done, and returns an error if ctx ends before: c is then left to those who have it.
+func (c *call) await(ctx context.Context) error {
+	if c.wait(ctx) {
+		return nil
+	}
+	switch done, lacking := c.outlast(ctx); {
+	case done:
+		return nil
+	case lacking:
+		return lacked(ctx.Err())
+	default:
+		return late(ctx.Err())
+	}
+}
+
+// wait waits until c is done, or until ctx ends, and reports which.
 func (c *call) wait(ctx context.Context) bool {
 	if c.isDone() { // first, because a context may have to begin to be waited for
 		return true

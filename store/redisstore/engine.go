@@ -86,14 +86,9 @@ func (e *engine) ask(ctx context.Context, c *call) error {
 	if err := l.submit(ctx, c); err != nil {
 		return err
 	}
-	if !c.wait(ctx) {
-		if done, lacking := c.outlast(ctx); !done {
-			c.left.Store(true)
-			if lacking {
-				return lacked(ctx.Err())
-			}
-			return late(ctx.Err())
-		}
+	if err := c.await(ctx); err != nil {
+		c.left.Store(true)
+		return err
 	}
 	if c.err == errOver {
 		return notSent(ctx.Err())

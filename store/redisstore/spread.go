@@ -99,9 +99,9 @@ func (e *engine) takeAtOnce(ctx context.Context, items []item, found []answer) (
 		return false, err
 	}
 	e.begin(ctx, parts)
-	if !await(ctx, parts) {
+	if err := await(ctx, parts); err != nil {
 		e.undoLate(items, found, parts)
-		return false, late(ctx.Err())
+		return false, err
 	}
 	read(parts, found)
 	if refused, err := verdict(items, found); refused || err != nil {
@@ -165,14 +165,27 @@ next:
 	return parts, nil
 }
 
-// await waits until all parts are done, or until ctx ends.
-func await(ctx context.Context, parts []*part) bool {
+// await waits until all parts are done, and returns an error if ctx ends before.
+func await(ctx context.Context, parts []*part) error {
 	for _, p := range parts {
-		if p.done = p.done || p.call.wait(ctx); !p.done {
-			return false
+		if p.done {
+			continue
+		}
+		if err := p.call.await(ctx); err != nil {
+			return err
+		}
+		p.done = true
+	}
+	return nil
+}
+
+// abandon says that nobody waits for the parts that are not done, so that they need not be sent.
+func abandon(parts []*part) {
+	for _, p := range parts {
+		if !p.done {
+			p.call.left.Store(true)
 		}
 	}
-	return true
 }
 
 // An answer is what became of an item.
@@ -198,10 +211,11 @@ func verdict(items []item, found []answer) (refused bool, err error) {
 
 // undoLate undoes a call whose caller has left, once parts are done, which were on their way then.
 func (e *engine) undoLate(items []item, found []answer, parts []*part) {
+	abandon(parts)
 	e.flying.Add(1)
 	go func() {
 		defer e.flying.Done()
-		await(context.Background(), parts)
+		_ = await(context.Background(), parts) // which does not end
 		read(parts, found)
 		e.undo(context.Background(), items, found)
 	}()
@@ -248,20 +262,20 @@ func (e *engine) follow(ctx context.Context, items []item, found []answer, pick 
 	}
 	finish := func() {
 		defer cancel()
-		await(context.Background(), parts)
+		_ = await(context.Background(), parts) // which does not end
 		for _, p := range parts {
 			for _, i := range p.at {
 				e.forget(items[i].policy, items[i].key) // others may have been refused meanwhile
 			}
 		}
 	}
-	if !await(ctx, parts) {
+	if err := await(ctx, parts); err != nil {
 		e.flying.Add(1)
 		go func() {
 			defer e.flying.Done()
 			finish()
 		}()
-		return late(ctx.Err())
+		return err
 	}
 	finish()
 	read(parts, found)

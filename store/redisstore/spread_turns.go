@@ -28,12 +28,11 @@ func (e *engine) takeInTurn(ctx context.Context, items []item, found []answer) (
 		return cmp.Or(cmp.Compare(aNow, bNow), cmp.Compare(aFull, bFull))
 	})
 	for i, p := range turns {
-		p.call.ended = ctx.Done()
 		p.lane.requeue(p.call) // the call was accepted when it looked
 		turn := turns[i : i+1]
-		if !await(ctx, turn) {
+		if err := await(ctx, turn); err != nil {
 			e.undoLate(items, found, turn)
-			return false, late(ctx.Err())
+			return false, err
 		}
 		read(turn, found)
 		// A part is charged whole or not at all.
@@ -55,8 +54,9 @@ func (e *engine) look(ctx context.Context, items []item, found []answer) (refuse
 		return false, err
 	}
 	e.begin(ctx, parts)
-	if !await(ctx, parts) {
-		return false, late(ctx.Err())
+	if err := await(ctx, parts); err != nil {
+		abandon(parts)
+		return false, err
 	}
 	read(parts, found)
 	for i := range found {
