@@ -60,7 +60,7 @@ func (m *merger) merge() {
 }
 
 func (m *merger) wrap(w http.ResponseWriter) http.ResponseWriter {
-	return httpsnoop.Wrap(w, httpsnoop.Hooks{
+	return wrapWriter(w, httpsnoop.Hooks{
 		Header: func(header httpsnoop.HeaderFunc) httpsnoop.HeaderFunc {
 			return func() http.Header {
 				if m.hijacked {
@@ -83,9 +83,6 @@ func (m *merger) wrap(w http.ResponseWriter) http.ResponseWriter {
 		ReadFrom: func(readFrom httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
 			return func(src io.Reader) (int64, error) { m.merge(); return readFrom(src) }
 		},
-		Flush: func(flush httpsnoop.FlushFunc) httpsnoop.FlushFunc {
-			return func() { m.merge(); flush() }
-		},
 		Hijack: func(hijack httpsnoop.HijackFunc) httpsnoop.HijackFunc {
 			return func() (net.Conn, *bufio.ReadWriter, error) {
 				conn, rw, err := hijack()
@@ -95,7 +92,7 @@ func (m *merger) wrap(w http.ResponseWriter) http.ResponseWriter {
 				return conn, rw, err
 			}
 		},
-	})
+	}, func(flush func() error) error { m.merge(); return flush() })
 }
 
 // hijack merges when next has taken the connection over and may write the header itself, as a ReverseProxy does

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -42,10 +43,9 @@ type answer struct {
 	returned bool // the handler did
 }
 
-// watch returns w, with all that it can do, seen by a. Version 1.0.4 of httpsnoop will do: what 1.1 has besides,
-// a controller reaches by Unwrap or does without, and it would make programs 3 MB larger.
+// watch returns w, with all that it can do, seen by a.
 func (a *answer) watch(w http.ResponseWriter) http.ResponseWriter {
-	return httpsnoop.Wrap(w, httpsnoop.Hooks{
+	return wrapWriter(w, httpsnoop.Hooks{
 		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
 			return func(status int) {
 				next(status)
@@ -68,12 +68,6 @@ func (a *answer) watch(w http.ResponseWriter) http.ResponseWriter {
 				return n, err
 			}
 		},
-		Flush: func(next httpsnoop.FlushFunc) httpsnoop.FlushFunc {
-			return func() {
-				next()
-				a.began(http.StatusOK)
-			}
-		},
 		Hijack: func(next httpsnoop.HijackFunc) httpsnoop.HijackFunc {
 			return func() (net.Conn, *bufio.ReadWriter, error) {
 				conn, rw, err := next()
@@ -81,6 +75,12 @@ func (a *answer) watch(w http.ResponseWriter) http.ResponseWriter {
 				return conn, rw, err
 			}
 		},
+	}, func(next func() error) error {
+		err := next()
+		if !errors.Is(err, errors.ErrUnsupported) { // or nothing was sent, and the handler may still choose a status
+			a.began(http.StatusOK)
+		}
+		return err
 	})
 }
 
