@@ -9,7 +9,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 )
 
-// Three wrong passwords lock the login of an address; who knows the password never is.
+// Three wrong passwords lock the login of an address. Clients that know the password are never locked out by using it.
 func ExampleFailedLogins() {
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
 	defer limiter.Close()
@@ -21,17 +21,19 @@ func ExampleFailedLogins() {
 	})(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.FormValue("password") != "sesame" {
 			w.WriteHeader(http.StatusUnauthorized)
+			return
 		}
+		w.WriteHeader(http.StatusNoContent) // a success is one that is written
 	}))
 	for _, password := range []string{"sesame", "1", "sesame", "2", "sesame", "3", "sesame"} {
 		request(login, "POST", "/login?password="+password)
 	}
 	// Output:
-	// POST /login?password=sesame 200
+	// POST /login?password=sesame 204
 	// POST /login?password=1 401
-	// POST /login?password=sesame 200
+	// POST /login?password=sesame 204
 	// POST /login?password=2 401
-	// POST /login?password=sesame 200
+	// POST /login?password=sesame 204
 	// POST /login?password=3 401
 	// POST /login?password=sesame 429
 }

@@ -61,7 +61,8 @@ type Policy struct {
 	MaxWait time.Duration
 
 	// Settle, if set, says what a request cost once it is answered, for costs that only the response tells:
-	// FailedLogins, or the bytes of a download. Cost is then an estimate that is charged before, and should be
+	// FailedLogins, or the bytes of a download. Response.Written tells a status that was sent from one that was only
+	// assumed, because the handler wrote nothing that the limiter could see. Cost is then an estimate that is charged before, and should be
 	// at least 1: one of 0 is allowed in debt, too. The difference is charged or given back in one more call of
 	// the Store, as soon as the handler has returned or panicked; if it is more, into debt, which has to refill
 	// before the next request is allowed. Below 0 is 0. A handler that knows the cost says it by SetCost, and

@@ -27,19 +27,23 @@ func SetCost(ctx context.Context, policy string, n int64) bool {
 	return found
 }
 
-// FailedLogins is a Settle for which only failures count: a request costs what it was charged if it is answered
-// 401 or 403, and else nothing. With Limit PerHour(3) the fourth guess after three wrong ones is denied, and who
-// knows the password is never locked out by using it:
+// FailedLogins is a Settle under which a successful response costs nothing, and any other what was charged. With
+// PerHour(3), a fourth guess after three wrong ones is denied, and users who know their password are never locked out:
 //
 //	ratelimit.Policy{Name: "login", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(3), Settle: ratelimit.FailedLogins}
 //
-// Since each request is charged before its answer is known, no more guesses are under way at once than the
-// policy has tokens for.
+// A response is successful if the handler wrote a status from 200 to 399 to the http.ResponseWriter of the limiter,
+// and returned. A request also counts if its client hung up, its handler panicked or wrote nothing, or a framework
+// writes an error after the handler. Call SetCost(ctx, policy, 0) on success where the framework does not write to
+// that writer, and SetCost(ctx, policy, 1) on failure where a failed login is answered with 200 or a redirect.
+//
+// Requests are charged before the handler runs, so parallel guesses are no more than the policy has tokens for.
 func FailedLogins(_ *http.Request, response Response) int64 {
-	if response.Status == http.StatusUnauthorized || response.Status == http.StatusForbidden {
-		return response.Cost
+	succeeded := response.Written && response.Status >= 200 && response.Status < 400
+	if succeeded && !response.Panicked && !response.Hijacked {
+		return 0
 	}
-	return 0
+	return response.Cost
 }
 
 type settlementKey struct{}

@@ -14,8 +14,14 @@ import (
 // A Response is how a request was answered, for Policy.Settle.
 type Response struct {
 	// Status is the status code that was sent, 200 if the handler chose none. It is 0 if the handler took over
-	// the connection or panicked before it sent one.
+	// the connection or panicked before it sent one. See Written.
 	Status int
+
+	// Written says that the handler sent Status through the http.ResponseWriter of the limiter: by writing the
+	// status or the body, or by a flush. If it is false, a Status of 200 is only what net/http sends for a handler
+	// that writes nothing. Something else may have been sent before, past that writer, or may be sent by a
+	// framework that writes the error of a handler after the limiter has returned.
+	Written bool
 
 	// Bytes is how many bytes of the body the handler wrote and the server took, before compression by a
 	// middleware around the limiter. What was written to a connection that was taken over is not among them,
@@ -99,8 +105,10 @@ func (a *answer) wrote(n int64) {
 
 // response returns what was seen of the answer to r, once its handler has ended.
 func (a *answer) response(r *http.Request) Response {
+	status := int(a.status.Load())
 	response := Response{
-		Status:   int(a.status.Load()),
+		Status:   status,
+		Written:  status != 0,
 		Bytes:    a.bytes.Load(),
 		Hijacked: a.hijacked.Load(),
 		Panicked: !a.returned,

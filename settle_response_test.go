@@ -83,57 +83,68 @@ func TestEveryRequestIsSettledOnceByWhatWasSent(t *testing.T) {
 	}{
 		{"nothing written", func(http.ResponseWriter, *http.Request) {}, "",
 			ratelimit.Response{Status: 200}},
-		{"a status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(418) }, "",
-			ratelimit.Response{Status: 418}},
-		{"a body", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello"); w.Write([]byte("!")) }, "",
-			ratelimit.Response{Status: 200, Bytes: 6}},
-		{"a second status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201); w.WriteHeader(500) }, "",
-			ratelimit.Response{Status: 201}},
-		{"a status after the body", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "x"); w.WriteHeader(500) }, "",
-			ratelimit.Response{Status: 200, Bytes: 1}},
-		{"early hints", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(404) }, "",
-			ratelimit.Response{Status: 404}},
-		{"a body that the status forbids", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204); io.WriteString(w, "lost") }, "",
-			ratelimit.Response{Status: 204}},
-		{"HEAD", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "not sent") }, "HEAD",
+		{"early hints alone", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103) }, "",
 			ratelimit.Response{Status: 200}},
+		{"nothing written, to a HEAD", func(http.ResponseWriter, *http.Request) {}, "HEAD",
+			ratelimit.Response{Status: 200}},
+		{"a status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(418) }, "",
+			ratelimit.Response{Status: 418, Written: true}},
+		{"a body", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello"); w.Write([]byte("!")) }, "",
+			ratelimit.Response{Status: 200, Written: true, Bytes: 6}},
+		{"a second status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(201); w.WriteHeader(500) }, "",
+			ratelimit.Response{Status: 201, Written: true}},
+		{"a status after the body", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "x"); w.WriteHeader(500) }, "",
+			ratelimit.Response{Status: 200, Written: true, Bytes: 1}},
+		{"early hints", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(404) }, "",
+			ratelimit.Response{Status: 404, Written: true}},
+		{"a body that the status forbids", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204); io.WriteString(w, "lost") }, "",
+			ratelimit.Response{Status: 204, Written: true}},
+		{"HEAD", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "not sent") }, "HEAD",
+			ratelimit.Response{Status: 200, Written: true}},
 		{"a reader", func(w http.ResponseWriter, _ *http.Request) {
 			io.Copy(w, struct{ io.Reader }{strings.NewReader(strings.Repeat("x", 1<<20))})
-		}, "", ratelimit.Response{Status: 200, Bytes: 1 << 20}},
+		}, "", ratelimit.Response{Status: 200, Written: true, Bytes: 1 << 20}},
+		{"a reader to an assertion", func(w http.ResponseWriter, _ *http.Request) {
+			if to, ok := w.(io.ReaderFrom); ok {
+				to.ReadFrom(strings.NewReader("hello"))
+				return
+			}
+			io.WriteString(w, "hello") // HTTP/2 has none
+		}, "", ratelimit.Response{Status: 200, Written: true, Bytes: 5}},
 		{"a reader that is empty", func(w http.ResponseWriter, _ *http.Request) {
 			io.Copy(w, struct{ io.Reader }{strings.NewReader("")})
 			w.WriteHeader(401)
-		}, "", ratelimit.Response{Status: 401}},
+		}, "", ratelimit.Response{Status: 401, Written: true}},
 		{"a reader that fails at once", func(w http.ResponseWriter, _ *http.Request) {
 			if _, err := io.Copy(w, iotest.ErrReader(errors.New("broken"))); err != nil {
 				w.WriteHeader(502)
 			}
-		}, "", ratelimit.Response{Status: 502}},
+		}, "", ratelimit.Response{Status: 502, Written: true}},
 		{"a stream", func(w http.ResponseWriter, _ *http.Request) {
 			for range 10 {
 				io.WriteString(w, "data\n")
 				w.(http.Flusher).Flush()
 			}
-		}, "", ratelimit.Response{Status: 200, Bytes: 50}},
+		}, "", ratelimit.Response{Status: 200, Written: true, Bytes: 50}},
 		{"a flush alone", func(w http.ResponseWriter, _ *http.Request) { http.NewResponseController(w).Flush() }, "",
-			ratelimit.Response{Status: 200}},
+			ratelimit.Response{Status: 200, Written: true}},
 		{"a redirect", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "/elsewhere")
 			w.WriteHeader(304)
-		}, "", ratelimit.Response{Status: 304}},
+		}, "", ratelimit.Response{Status: 304, Written: true}},
 		{"a panic", func(http.ResponseWriter, *http.Request) { panic("broken") }, "",
 			ratelimit.Response{Panicked: true}},
 		{"a panic after a status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401); panic("broken") }, "",
-			ratelimit.Response{Status: 401, Panicked: true}},
+			ratelimit.Response{Status: 401, Written: true, Panicked: true}},
 		{"a panic in a stream", func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, "data\n")
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
-		}, "", ratelimit.Response{Status: 200, Bytes: 5, Panicked: true}},
+		}, "", ratelimit.Response{Status: 200, Written: true, Bytes: 5, Panicked: true}},
 		{"a panic after a flush alone", func(w http.ResponseWriter, _ *http.Request) {
 			http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
-		}, "", ratelimit.Response{Status: 200, Panicked: true}},
+		}, "", ratelimit.Response{Status: 200, Written: true, Panicked: true}},
 	} {
 		for _, http2 := range []bool{false, true} {
 			t.Run(tt.name+map[bool]string{true: " over HTTP/2"}[http2], func(t *testing.T) {
@@ -202,7 +213,7 @@ func TestARequestWhoseClientLeavesIsSettledOnce(t *testing.T) {
 		}
 		leave()
 		response.Body.Close()
-		if got, want := server.once(t), (ratelimit.Response{Status: 200, Bytes: 5, Cost: 1}); got != want {
+		if got, want := server.once(t), (ratelimit.Response{Status: 200, Written: true, Bytes: 5, Cost: 1}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
@@ -258,7 +269,7 @@ func TestAWriterThatIsWatchedCanDoWhatTheServersCan(t *testing.T) {
 		if status, body, err := server.do(t, "GET"); status != 200 || len(body) != 1<<20 || err != nil {
 			t.Errorf("%d, %d bytes, %v", status, len(body), err)
 		}
-		if got, want := server.once(t), (ratelimit.Response{Status: 200, Bytes: 1 << 20, Cost: 1}); got != want {
+		if got, want := server.once(t), (ratelimit.Response{Status: 200, Written: true, Bytes: 1 << 20, Cost: 1}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	}
