@@ -153,9 +153,8 @@ func ExampleLimiter_Wait() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	for job := range 4 {
-		turn, err := limiter.Wait(ctx, partner, "partner:7", 1)
-		if err != nil || !turn.Allowed {
-			return // there is no turn within the minute
+		if _, err := limiter.Wait(ctx, partner, "partner:7", 1); err != nil {
+			return // for a *WaitError, there is no turn within the minute
 		}
 		fmt.Println("job", job) // the last two 10 and 20 ms after the first
 	}

@@ -40,13 +40,16 @@ func (l *Limiter) Check(r *http.Request, policies ...Policy) (Decision, error) {
 
 // Take takes cost tokens of key's bucket of p, where there is no request: in workers, or in another
 // protocol. key is what a KeyFunc would return, "member:5" for example. p needs a Name and a Limit; its
-// functions are not called. A cost of 0 is always allowed; it must not be negative.
+// functions are not called. A cost of 0 is always allowed; it must not be negative. It has four outcomes:
+//
+//	Allowed  err
+//	true     nil      the tokens were taken
+//	false    nil      the bucket has too few tokens: see RetryAfter
+//	true     not nil  the Store failed, and p does not fail closed: nothing is known of the bucket
+//	false    not nil  the Store failed and p says FailClosed, ctx has ended, or an argument is wrong
 //
 // Take does not wait, as Wait does. If p has a MaxWait, it may reserve tokens that are still to come, also
 // after ctx's deadline: Result.Wait says when the work may be done. Refund gives them back.
-//
-// An error is that of the Store or of ctx, or says what is wrong with the arguments. Result.Allowed is then
-// false, unless the Store failed and p does not say FailClosed.
 func (l *Limiter) Take(ctx context.Context, p Policy, key string, cost int64) (Result, error) {
 	if cost < 0 {
 		return Result{}, fmt.Errorf("ratelimit: Take: cost %d: must be 0 or more; see Refund", cost)

@@ -9,17 +9,16 @@ import (
 	"time"
 )
 
-// Wait is Take for workers that would rather wait than be refused: it reserves cost tokens of key's bucket
-// of p and returns when they have come. Calls, and requests under the same policy, get their turns as
-// p.MaxWait says, in the order in which the Store was asked.
+// Wait is Take for workers that would rather wait than be refused. It reserves cost tokens of key's bucket of p, and
+// returns when they have come. If the error is nil, the work may be done. Calls, and requests under the same policy,
+// get their turns in the order in which the Store was asked, as Policy.MaxWait says.
 //
-// It waits for up to p.MaxWait, or if that is 0 for as long as ctx has until its deadline, which may be
-// forever. Where that is too short it takes nothing and returns at once: Result.Allowed is then false, and
-// RetryAfter says when to call again. The same is true where Config.MaxWaiting wait already. A cost above
-// the burst never comes, and a Shadow is not waited for.
+// It waits for up to p.MaxWait. The default of 0 stands for as long as ctx has until its deadline, which may be
+// forever. If that is too short, or the cost is above the burst, or Config.MaxWaiting leaves no place to wait, it
+// takes nothing and returns a *[WaitError] at once. A Shadow is not waited for, and is never an error.
 //
-// If ctx ends first, the tokens are given back, Result.Allowed is false and the error wraps that of ctx; it
-// then returns within Config.Timeout. Other errors are as for Take, and so is Result.Allowed.
+// If ctx ends first, the tokens are given back, Result.Allowed is false and the error wraps that of ctx. Wait then
+// returns within Config.Timeout. Other errors are as for Take, and so is Result.Allowed.
 func (l *Limiter) Wait(ctx context.Context, p Policy, key string, cost int64) (Result, error) {
 	if cost < 0 {
 		return Result{}, fmt.Errorf("ratelimit: Wait: cost %d: must be 0 or more; see Refund", cost)
@@ -27,7 +26,11 @@ func (l *Limiter) Wait(ctx context.Context, p Policy, key string, cost int64) (R
 	if p.MaxWait == 0 {
 		p.MaxWait = math.MaxInt64
 	}
-	return l.charge(ctx, "Wait", p, key, cost, true)
+	r, err := l.charge(ctx, "Wait", p, key, cost, true)
+	if err == nil && !r.Allowed && !r.Shadow {
+		err = &WaitError{RetryAfter: r.RetryAfter, Result: r}
+	}
+	return r, err
 }
 
 const defaultMaxWaiting = 1024

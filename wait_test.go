@@ -704,8 +704,16 @@ func TestWaitReturnsWhenTheTokensHaveCome(t *testing.T) {
 			t.Helper()
 			begin := time.Now()
 			r, err := q.Wait(ctx, p, "k", cost)
-			if err != nil || r.Policy != "jobs" || r.Key != "k" || r.Cost != cost {
+			if r.Policy != "jobs" || r.Key != "k" || r.Cost != cost {
 				t.Errorf("%+v, error %v", r, err)
+			}
+			// Callers may look at the error alone.
+			var late *ratelimit.WaitError
+			if granted := r.Allowed || r.Shadow; granted != (err == nil) || errors.As(err, &late) == granted {
+				t.Errorf("%+v, error %v, want a WaitError if it is not allowed", r, err)
+			}
+			if late != nil && (late.Result != r || late.RetryAfter != r.RetryAfter) {
+				t.Errorf("the error has %+v, the result is %+v", late, r)
 			}
 			return r, time.Since(begin)
 		}
@@ -741,6 +749,12 @@ func TestWaitReturnsWhenTheTokensHaveCome(t *testing.T) {
 		shadow.Shadow = true
 		if r, took := wait(t.Context(), shadow, 2); !r.Allowed || r.Wait != 2*time.Second || took != 0 {
 			t.Errorf("a shadow: %+v after %v", r, took)
+		}
+		if r, took := wait(t.Context(), shadow, 6); r.Allowed || r.RetryAfter != ratelimit.Never || took != 0 {
+			t.Errorf("a shadow that cannot pay: %+v after %v", r, took)
+		}
+		if r, took := wait(t.Context(), waiting(shadow, time.Second), 1); r.Allowed || took != 0 {
+			t.Errorf("a shadow that would be too late: %+v after %v", r, took)
 		}
 	})
 }
@@ -821,7 +835,8 @@ func TestWaitCountsAgainstMaxWaiting(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		if r, err := q.Wait(t.Context(), p, "k", 1); err != nil || r.Allowed || r.RetryAfter != 2*time.Second {
+		var late *ratelimit.WaitError
+		if r, err := q.Wait(t.Context(), p, "k", 1); !errors.As(err, &late) || r.Allowed || late.RetryAfter != 2*time.Second {
 			t.Errorf("the second: %+v, %v, want it refused for 2s", r, err)
 		}
 		waiter.Wait()
@@ -848,6 +863,23 @@ func TestWaitRefusesWrongArgumentsAndReportsFailures(t *testing.T) {
 	if r, err := l.Wait(t.Context(), p, "k", 1); r.Allowed || !errors.Is(err, failure) {
 		t.Errorf("closed: %+v, %v", r, err)
 	}
+}
+
+func TestAWaitErrorSaysWhenToCallAgainAndNotTheKey(t *testing.T) {
+	p := ratelimit.Policy{Name: "jobs", Limit: ratelimit.Every(time.Minute), MaxWait: time.Second}
+	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		if _, err := q.Wait(t.Context(), p, "secret", 1); err != nil {
+			t.Fatal(err)
+		}
+		for cost, want := range map[int64]string{
+			1: `ratelimit: Wait: policy "jobs": the tokens would come too late: retry after 59s`,
+			2: `ratelimit: Wait: policy "jobs": cost 2 is above the burst`,
+		} {
+			if _, err := q.Wait(t.Context(), p, "secret", cost); err == nil || err.Error() != want {
+				t.Errorf("cost %d: error %v, want %s", cost, err, want)
+			}
+		}
+	})
 }
 
 func TestFaultsOfWaiting(t *testing.T) {

@@ -1,0 +1,25 @@
+package ratelimit
+
+import (
+	"fmt"
+	"time"
+)
+
+// A WaitError is why [Limiter.Wait] returned without the tokens: they would come later than the call may wait, or
+// Config.MaxWaiting leaves no place to wait, or the cost is above the burst. Nothing was taken.
+type WaitError struct {
+	// RetryAfter is how long until the same call could succeed, if nobody else takes the tokens. It is Never for
+	// a cost above the burst.
+	RetryAfter time.Duration
+
+	// Result is what Wait returned beside the error.
+	Result Result
+}
+
+// Error names the policy and says when to call again. It does not contain the key.
+func (e *WaitError) Error() string {
+	if e.RetryAfter == Never {
+		return fmt.Sprintf("ratelimit: Wait: policy %q: cost %d is above the burst", e.Result.Policy, e.Result.Cost)
+	}
+	return fmt.Sprintf("ratelimit: Wait: policy %q: the tokens would come too late: retry after %v", e.Result.Policy, e.RetryAfter)
+}
