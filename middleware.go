@@ -58,6 +58,11 @@ type Config struct {
 	// Limiter. A request that waits holds its connection and goroutine, about 23 KB, and a call of Wait 6 KB.
 	// Those about which the Store is being asked count, too, if they might have to wait. Beyond MaxWaiting
 	// nothing is reserved, as if Policy.MaxWait were 0. Default 1024.
+	//
+	// Each key of each policy takes a place only while it holds fewer than are free. So one busy key holds at
+	// most half of MaxWaiting, two hold a third each, and a key that holds none gets any place that is free. A
+	// request under several policies with a MaxWait counts for the key of each. One client that has many keys can
+	// still take all places: eleven keys, one after the other, take 1024.
 	MaxWaiting int
 
 	// Observe, if set, is told of each decision once, before the request goes on or is answered, by the
@@ -82,7 +87,7 @@ type Limiter struct {
 	refuse   func(http.ResponseWriter, *http.Request, error)
 	skip     func(*http.Request) bool
 	timeout  time.Duration
-	waiting  slots
+	waiting  *slots
 	observe  func(context.Context, *Event)
 	mounted  subRouters // for Event.Route
 	failures failurelog.Log
@@ -112,7 +117,7 @@ func New(cfg Config) (*Limiter, error) {
 		refuse:   cfg.Error,
 		skip:     cfg.Skip,
 		timeout:  timeout,
-		waiting:  slots{max: int64(cmp.Or(cfg.MaxWaiting, defaultMaxWaiting))},
+		waiting:  newSlots(cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)),
 		observe:  cfg.Observe,
 		failures: failurelog.Log{Logger: cfg.Logger, Message: "ratelimit: decision failed"},
 	}

@@ -45,8 +45,8 @@ type Policy struct {
 	// with a Retry-After of 1. It counts in whole microseconds. Default 0: requests are refused.
 	//
 	// Under several policies a request waits until all its tokens have come. It is refused at once if its
-	// context has a deadline before that, or if Config.MaxWaiting wait already, or if its cost is above the
-	// burst: then it would wait for ever. A Shadow reserves as if it were enforced, which tells in State.Wait
+	// context has a deadline before that, or if Config.MaxWaiting leaves no place for its key, or if its cost is
+	// above the burst: then it would wait for ever. A Shadow reserves as if it were enforced, which tells in State.Wait
 	// who would wait and for how long, but nobody waits for it.
 	//
 	// If the client goes away while its request waits, its tokens are given back, and the request is

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync/atomic"
 	"time"
 )
 
@@ -33,30 +32,6 @@ func (l *Limiter) Wait(ctx context.Context, p Policy, key string, cost int64) (R
 	return r, err
 }
 
-const defaultMaxWaiting = 1024
-
-// slots are places to wait in.
-type slots struct {
-	max   int64
-	taken atomic.Int64
-}
-
-// take takes a slot if one is free. It never counts beyond max, or for a moment nobody would find the slot
-// that somebody frees.
-func (s *slots) take() bool {
-	for {
-		n := s.taken.Load()
-		if n >= s.max {
-			return false
-		}
-		if s.taken.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
-func (s *slots) free() { s.taken.Add(-1) }
-
 // takeInTurn is take for a caller that waits for the tokens that c reserves. It takes a slot before the
 // Store is asked: once that has answered, it is too late to be refused.
 func (l *Limiter) takeInTurn(x *exchange, c *call, leftOut error, start time.Time) error {
@@ -65,8 +40,10 @@ func (l *Limiter) takeInTurn(x *exchange, c *call, leftOut error, start time.Tim
 		return l.take(x, c, leftOut, start)
 	}
 	c.waits, c.stays = true, true
-	if l.waiting.take() {
-		defer l.waiting.free()
+	var room [4]uint64
+	queues := l.waiting.queues(room[:0], c.charges)
+	if l.waiting.take(queues) {
+		defer l.waiting.put(queues)
 	} else {
 		c.refuseToWait()
 	}

@@ -462,54 +462,6 @@ func (*hanging) Take(ctx context.Context, charges []store.Charge, states []store
 	return true, nil
 }
 
-func TestNoMoreThanMaxWaitingWait(t *testing.T) {
-	const most = 10
-	p := waiting(perIP("api", ratelimit.Every(time.Second)), time.Hour)
-	inBubble(t, ratelimit.Config{MaxWaiting: most}, func(t *testing.T, q *queue) {
-		h := q.Limit(p)(okHandler)
-		get(h)
-		came := make([]*arrival, 200)
-		var crowd sync.WaitGroup
-		for i := range came {
-			crowd.Go(func() {
-				came[i] = &arrival{ResponseRecorder: get(h)}
-			})
-		}
-		synctest.Wait()
-		refused := 0
-		for _, a := range came {
-			if a != nil {
-				refused++
-				// As many as wait, and the one that it took itself.
-				if a.Code != 429 {
-					t.Errorf("%d, want those who do not wait to be refused", a.Code)
-				}
-			}
-		}
-		if refused != len(came)-most || q.resetAfter(t, p) != (most+1)*time.Second {
-			t.Errorf("%d were refused, and the bucket is full after %v: want %d waiting", refused, q.resetAfter(t, p), most)
-		}
-		// Without a wait it could be allowed when all who wait have had their turns.
-		if a := arrive(h, t.Context()); a.Code != 429 || a.Header().Get("Retry-After") != "11" {
-			t.Errorf("%d, Retry-After %q, want 429 and 11", a.Code, a.Header().Get("Retry-After"))
-		}
-		// Where there are tokens, nobody needs to.
-		other := q.Limit(waiting(perIP("other", ratelimit.Every(time.Second)), time.Hour))(okHandler)
-		arrive(other, t.Context()).want(t, 200, 0)
-		arrive(other, t.Context()).want(t, 429, 0)
-
-		// A turn makes room for one, and so does one who leaves.
-		time.Sleep(time.Second)
-		synctest.Wait()
-		eleventh := arrive(h, t.Context())
-		arrive(h, t.Context()).want(t, 429, 0)
-		eleventh.leave()
-		eleventh.want(t, 499, 0)
-		arrive(h, t.Context()).want(t, 200, 10*time.Second)
-		crowd.Wait()
-	})
-}
-
 func TestARequestThatWouldEndBeforeItsTurnIsRefusedAtOnce(t *testing.T) {
 	p := waiting(perIP("api", ratelimit.Every(2*time.Second)), time.Minute)
 	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {

@@ -1,0 +1,70 @@
+package ratelimit
+
+import (
+	"hash/maphash"
+	"sync"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+const defaultMaxWaiting = 1024
+
+// slots are places to wait in. A request takes one only while its queue holds fewer of them than are free, so that
+// nobody who fills one queue keeps those of others from waiting: one queue alone gets half of the slots, two get a
+// third each.
+type slots struct {
+	seed maphash.Seed
+
+	mu   sync.Mutex
+	free int
+	held map[uint64]int // by queue; a queue that holds none is not in it, so that it is bounded
+}
+
+// A queue is the requests that wait for tokens of one bucket.
+type queue struct{ policy, key string }
+
+func newSlots(n int) *slots {
+	return &slots{seed: maphash.MakeSeed(), free: n, held: make(map[uint64]int)}
+}
+
+// queues appends to room the hashes of the queues that a request with charges may have to stand in. The seed keeps
+// clients from choosing keys that collide.
+func (s *slots) queues(room []uint64, charges []store.Charge) []uint64 {
+	for i := range charges {
+		if c := &charges[i]; c.MaxWait > 0 && !c.Shadow {
+			room = append(room, maphash.Comparable(s.seed, queue{c.Policy, c.Key}))
+		}
+	}
+	return room
+}
+
+// take takes a slot for a request that stands in all of queues, if each of them may have one more.
+func (s *slots) take(queues []uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free == 0 {
+		return false
+	}
+	for _, q := range queues {
+		if s.held[q] >= s.free {
+			return false
+		}
+	}
+	s.free--
+	for _, q := range queues {
+		s.held[q]++
+	}
+	return true
+}
+
+// put gives back the slot that take took for queues.
+func (s *slots) put(queues []uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free++
+	for _, q := range queues {
+		if s.held[q]--; s.held[q] == 0 {
+			delete(s.held, q)
+		}
+	}
+}
