@@ -275,20 +275,43 @@ func TestAWriterThatIsWatchedCanDoWhatTheServersCan(t *testing.T) {
 	}
 }
 
-// Goroutines that a handler leaves behind may still write while the request is settled.
+// Goroutines that a handler leaves behind may still write while the request is settled, by what was written until then.
 func TestAHandlerMayLeaveWritersBehind(t *testing.T) {
-	var left chan struct{}
-	h := newLimiter(t, ratelimit.Config{}).Limit(settled("api", ratelimit.PerHour(9), asCharged))(
-		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			left = make(chan struct{})
-			go func() {
-				defer close(left)
-				for range 100 {
-					w.Write([]byte("late"))
-					ratelimit.SetCost(r.Context(), "api", 2)
-				}
-			}()
-		}))
+	const before, after = 10, 1000
+	l := newLimiter(t, ratelimit.Config{})
+	var settledAs []ratelimit.Response
+	p := settled("api", ratelimit.PerHour(9), func(_ *http.Request, r ratelimit.Response) int64 {
+		settledAs = append(settledAs, r)
+		return 3
+	})
+	var ctx context.Context
+	left := make(chan struct{})
+	h := l.Limit(p)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx = r.Context()
+		for range before {
+			w.Write([]byte("data"))
+		}
+		go func() {
+			defer close(left)
+			for range after {
+				w.Write([]byte("late"))
+				ratelimit.SetCost(r.Context(), "nobody", 2)
+			}
+		}()
+	}))
 	h.ServeHTTP(discard{http.Header{}}, httptest.NewRequest("GET", "/", nil))
 	<-left
+	if len(settledAs) != 1 {
+		t.Fatalf("settled %d times, want once", len(settledAs))
+	}
+	got := settledAs[0]
+	if got.Bytes < before*4 || got.Bytes > (before+after)*4 || got.Bytes%4 != 0 {
+		t.Errorf("%d bytes were settled, want whole writes, of which %d were made before the handler returned", got.Bytes, before)
+	}
+	if got.Bytes = 0; got != (ratelimit.Response{Status: 200, Written: true, Cost: 1}) {
+		t.Errorf("got %+v", got)
+	}
+	if ratelimit.SetCost(ctx, "api", 9) || remaining(t, l, p) != 6 {
+		t.Errorf("%d are left of 9, want 6: what is written later changes nothing", remaining(t, l, p))
+	}
 }

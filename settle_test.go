@@ -342,6 +342,43 @@ func TestAfterAReloadRequestsAreSettledUnderTheNewLimit(t *testing.T) {
 	})
 }
 
+// Policy.Limit is only the default there, and would cut what the tier has to its burst.
+func TestAfterAReloadATierIsSettledUnderItsOwnLimit(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
+		p := settled("tier", ratelimit.PerHour(10), costs(5))
+		p.LimitFunc = func(*http.Request) ratelimit.Limit { return ratelimit.PerHour(100) }
+		l := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{p}})
+		get(l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			next := p
+			next.Limit = ratelimit.PerHour(20)
+			if err := l.Reload(next); err != nil {
+				t.Fatal(err)
+			}
+		})))
+		gold := p
+		gold.Limit = ratelimit.PerHour(100)
+		if got := remaining(t, l, gold); got != 95 {
+			t.Errorf("%d left, want 95 of 100", got)
+		}
+	})
+}
+
+func TestStackedPoliciesOfOneNameAreSettledEachForItsOwnKey(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
+		l := newLimiter(t, ratelimit.Config{Store: s})
+		outer := settled("api", ratelimit.PerHour(100), costs(3))
+		inner := settled("api", ratelimit.PerHour(50), costs(7))
+		inner.Key = ratelimit.Static("all")
+		get(l.Limit(outer)(l.Limit(inner)(okHandler)))
+		if got := remaining(t, l, outer); got != 97 {
+			t.Errorf("the outer bucket has %d left, want 97", got)
+		}
+		if r, err := l.Peek(t.Context(), inner, "static:all"); err != nil || r.Remaining != 43 {
+			t.Errorf("the inner bucket has %d left, error %v, want 43", r.Remaining, err)
+		}
+	})
+}
+
 // The client has its answer by then.
 func TestAStoreThatFailsToSettleIsLogged(t *testing.T) {
 	s := memstore.New(memstore.Config{})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -41,6 +42,37 @@ func TestTakePeekRefundReset(t *testing.T) {
 			t.Errorf("unlimited: %+v, %v", r, err)
 		}
 	})
+}
+
+func TestTakeAndPeekInALimitedRequestReturnTheirOwnResults(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{})
+	jobs := ratelimit.Policy{Name: "jobs", Limit: ratelimit.PerHour(10)}
+	served := false
+	get(l.Limit(perIP("outer", ratelimit.PerHour(100)))(l.Limit(perIP("inner", ratelimit.PerHour(50)))(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		served = true
+		for name, call := range map[string]func() (ratelimit.Result, error){
+			"Take": func() (ratelimit.Result, error) { return l.Take(r.Context(), jobs, "member:5", 4) },
+			"Wait": func() (ratelimit.Result, error) { return l.Wait(r.Context(), jobs, "member:6", 4) },
+		} {
+			got, err := call()
+			if err != nil || got.Policy != "jobs" || got.Limit != jobs.Limit || got.Cost != 4 || got.Remaining != 6 {
+				t.Errorf("%s: %+v, error %v", name, got, err)
+			}
+		}
+		if got, err := l.Peek(r.Context(), jobs, "member:5"); err != nil || got.Policy != "jobs" || got.Key != "member:5" || got.Remaining != 6 {
+			t.Errorf("Peek: %+v, error %v", got, err)
+		}
+		if got, err := l.Take(r.Context(), jobs, "member:5", 7); err != nil || got.Allowed || got.Policy != "jobs" {
+			t.Errorf("a denied Take: %+v, error %v", got, err)
+		}
+		// What the request was told of its own stays.
+		if d, _ := ratelimit.FromContext(r.Context()); len(d.Results) != 2 || !d.Allowed {
+			t.Errorf("the decision of the request is %+v", d)
+		}
+	}))))
+	if !served {
+		t.Error("the request was not served")
+	}
 }
 
 func TestTakeRefusesWrongArguments(t *testing.T) {
