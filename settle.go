@@ -33,9 +33,9 @@ func SetCost(ctx context.Context, policy string, n int64) bool {
 //	ratelimit.Policy{Name: "login", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(3), Settle: ratelimit.FailedLogins}
 //
 // A response is successful if the handler wrote a status from 200 to 399 to the http.ResponseWriter of the limiter,
-// and returned. A request also counts if its client hung up, its handler panicked or wrote nothing, or a framework
-// writes an error after the handler. Call SetCost(ctx, policy, 0) on success where the framework does not write to
-// that writer, and SetCost(ctx, policy, 1) on failure where a failed login is answered with 200 or a redirect.
+// and returned. A request also counts if its client hung up before, if its handler panicked or wrote nothing, or if a
+// framework writes its error later. A handler that succeeds and does not write to that writer must call
+// SetCost(ctx, policy, 0). One that answers a failed login with 200 or a redirect must call SetCost(ctx, policy, 1).
 //
 // Requests are charged before the handler runs, so parallel guesses are no more than the policy has tokens for.
 func FailedLogins(_ *http.Request, response Response) int64 {

@@ -19,8 +19,8 @@ type Response struct {
 
 	// Written says that the handler sent Status through the http.ResponseWriter of the limiter: by writing the
 	// status or the body, or by a flush. If it is false, a Status of 200 is only what net/http sends for a handler
-	// that writes nothing. Something else may have been sent before, past that writer, or may be sent by a
-	// framework that writes the error of a handler after the limiter has returned.
+	// that writes nothing. The client may see another status: that of a framework which wrote it past that writer,
+	// or which writes the error of a handler after the limiter has returned.
 	Written bool
 
 	// Bytes is how many bytes of the body the handler wrote and the server took, before compression by a

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A WaitError is why [Limiter.Wait] returned without the tokens: they would come later than the call may wait, or
-// Config.MaxWaiting leaves no place to wait, or the cost is above the burst. Nothing was taken.
+// A WaitError is the error of [Limiter.Wait] if the tokens would come later than the call may wait, if
+// Config.MaxWaiting leaves no place to wait, or if the cost is above the burst. Nothing was taken.
 type WaitError struct {
 	// RetryAfter is how long until the same call could succeed, if nobody else takes the tokens. It is Never for
 	// a cost above the burst.

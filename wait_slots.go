@@ -9,9 +9,8 @@ import (
 
 const defaultMaxWaiting = 1024
 
-// slots are places to wait in. A request takes one only while its queue holds fewer of them than are free, so that
-// nobody who fills one queue keeps those of others from waiting: one queue alone gets half of the slots, two get a
-// third each.
+// slots are places to wait in. A request takes one only while its queue holds fewer of them than are free. One queue
+// alone gets half of the slots, two get a third each. So a client that fills its queue leaves slots for others.
 type slots struct {
 	seed maphash.Seed
 

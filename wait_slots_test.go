@@ -103,8 +103,10 @@ func TestARequestNeedsARoomInEachOfItsQueues(t *testing.T) {
 	if n := fill(s, 2, 3); n != 3 || s.held[2] != 3 || s.held[3] != 3 || s.free != 2 {
 		t.Errorf("%d requests of two queues, queues %v, %d free; want 3 that take one slot each", n, s.held, s.free)
 	}
-	if !s.take(nil) || !s.take(nil) || s.take(nil) {
-		t.Error("a request without a queue takes a slot while there is one")
+	for i, want := range []bool{true, true, false} {
+		if got := s.take(nil); got != want {
+			t.Errorf("the %d. request without a queue gets a slot: %t, want %t, of 2 that are free", i+1, got, want)
+		}
 	}
 }
 
