@@ -6,8 +6,8 @@ import "time"
 // changed.
 //
 // There is one for each request that a limiter decides about, and for each call of Check, Take and its kin;
-// none for requests that are skipped, CORS preflights, and calls that fail for their arguments or are of an
-// Unlimited policy. Where limiters are stacked, each has its own. The names of policies and Route are as many
+// none for requests that Config.Skip exempts, and calls that fail for their arguments or are of an Unlimited
+// policy. Where limiters are stacked, each has its own. The names of policies and Route are as many
 // as the program has, and good as labels of a metric; keys and the texts of errors are not.
 type Event struct {
 	// Allowed says whether the request goes on.

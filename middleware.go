@@ -42,8 +42,8 @@ type Config struct {
 	Error func(w http.ResponseWriter, r *http.Request, err error)
 
 	// Skip, if set, exempts requests from Handler and Limit: they spend nothing and get no headers. It is
-	// for health checks, for example: see SkipPaths, SkipIPs, and SkipAll, which joins them. A header that
-	// clients can send must not decide.
+	// for health checks, for example: see SkipPaths, SkipIPs, SkipPreflights, and SkipAll, which joins them. A
+	// header that clients can send must not decide. Default: no request is exempt.
 	Skip func(*http.Request) bool
 
 	// Timeout bounds each call of the Store, by its context, which a redisstore obeys whatever the Redis
@@ -172,8 +172,10 @@ func (l *Limiter) Close() error {
 // Handler wraps next in Config.Policies, or those of the last Reload. It panics if there are none: next would
 // not be limited.
 //
-// If next is a router with a proxy in it, and the server behind that tells limits, too, wrap the proxy in
-// MergeHeaders, or its responses have each header twice.
+// If next is a router with an httputil.ReverseProxy in it, wrap the proxy in MergeHeaders. Otherwise, if the server
+// behind it sends rate limit headers too, responses have each of them twice. And if that server sends an
+// informational response, such as 103 Early Hints, the final response has no rate limit headers at all: a
+// ReverseProxy forgets what was set before.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
 	if len(l.enforced()) == 0 {
 		panic("ratelimit: Handler: Config.Policies is empty: nothing would be limited")
@@ -233,7 +235,7 @@ func (l *Limiter) wrap(enforced func() []*policy, next http.Handler) http.Handle
 		next = MergeHeaders(proxy)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if isPreflight(r) || l.skip != nil && l.skip(r) {
+		if l.skip != nil && l.skip(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -251,10 +253,4 @@ func (l *Limiter) wrap(enforced func() []*policy, next http.Handler) http.Handle
 			next.ServeHTTP(w, decided)
 		}
 	})
-}
-
-// isPreflight reports whether r is a CORS preflight, which browsers send without credentials, and whose
-// denial a page only sees as a network error.
-func isPreflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }

@@ -441,10 +441,9 @@ func TestASkippedRequestSpendsNothing(t *testing.T) {
 	}
 }
 
-// No header makes a request of a stranger to an expensive path a skipped one, nor a path one of another.
-func TestNoHeaderMakesARequestASkippedOne(t *testing.T) {
-	const path = "/expensive"
-	names := []string{
+// forgedHeaders and forgedValues are what clients send that want to pass for somebody else.
+var (
+	forgedHeaders = []string{
 		"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Via", "X-Forwarded", "Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
 		"X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded-Prefix", "X-Forwarded-Path", "X-Forwarded-Uri", "X-Forwarded-Method",
 		"X-Client-Ip", "Client-Ip", "True-Client-Ip", "X-Cluster-Client-Ip", "Cf-Connecting-Ip", "Cf-Connecting-Ipv6", "Cf-Pseudo-Ipv4",
@@ -453,10 +452,15 @@ func TestNoHeaderMakesARequestASkippedOne(t *testing.T) {
 		"X-Original-Url", "X-Original-Uri", "X-Original-Method", "X-Rewrite-Url", "X-Http-Method-Override", "X-Http-Method", "X-Method-Override",
 		"X-Custom-Ip-Authorization", "Proxy-Authorization", "User-Agent", "Referer", "Origin", "Host", "Upgrade", "X-Kubernetes-Probe",
 	}
-	values := []string{
+	forgedValues = []string{
 		"10.0.0.1", "127.0.0.1", "::1", "for=10.0.0.1", `for="[::1]:80"`, "10.0.0.1, 10.0.0.2", "localhost",
 		"GET", "HEAD", "/healthz", "http://localhost/healthz", "kube-probe/1.35", "ELB-HealthChecker/2.0", "",
 	}
+)
+
+// No header makes a request of a stranger to an expensive path a skipped one, nor a path one of another.
+func TestNoHeaderMakesARequestASkippedOne(t *testing.T) {
+	const path = "/expensive"
 	private := ratelimit.PrivateNetworks
 	skips := map[string]func(*http.Request) bool{
 		"by address": ratelimit.SkipIPs(private...),
@@ -481,8 +485,8 @@ func TestNoHeaderMakesARequestASkippedOne(t *testing.T) {
 		if first := status(parseRequest(t, "POST", path)); first != 200 {
 			t.Fatalf("%s: the first request: %d", name, first)
 		}
-		for _, header := range names {
-			for _, value := range values {
+		for _, header := range forgedHeaders {
+			for _, value := range forgedValues {
 				r := parseRequest(t, "POST", path)
 				r.Header[header] = []string{value}
 				if header == "Host" {

@@ -80,14 +80,17 @@ func TestAPageCanReadTheHeadersOfEachDialect(t *testing.T) {
 func TestAPreflightIsAnsweredAndCostsNothing(t *testing.T) {
 	t.Parallel()
 	api := everybody(ratelimit.Every(time.Hour).WithBurst(2))
-	for name, wrap := range map[string]func(*ratelimit.Limiter) http.Handler{
-		"CORS outside": func(l *ratelimit.Limiter) http.Handler { return newCORS().Handler(l.Handler(okHandler)) },
-		"CORS inside":  func(l *ratelimit.Limiter) http.Handler { return l.Handler(newCORS().Handler(okHandler)) },
+	for name, tt := range map[string]struct {
+		skip func(*http.Request) bool
+		wrap func(*ratelimit.Limiter) http.Handler
+	}{
+		"CORS outside": {nil, func(l *ratelimit.Limiter) http.Handler { return newCORS().Handler(l.Handler(okHandler)) }},
+		"CORS inside":  {ratelimit.SkipPreflights(), func(l *ratelimit.Limiter) http.Handler { return l.Handler(newCORS().Handler(okHandler)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{api}})
-			url := serve(t, wrap(l))
+			l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{api}, Skip: tt.skip})
+			url := serve(t, tt.wrap(l))
 			for _, left := range []int64{2, 1, 0} {
 				a := send(t, url, preflight)
 				if a.StatusCode != http.StatusNoContent || a.Header.Get("Access-Control-Allow-Origin") != origin || a.Header.Get("Access-Control-Allow-Methods") == "" {
