@@ -18,9 +18,13 @@ import (
 // route. It looks at Request.Method and Request.URL as the limiter sees them: what changes these
 // (http.StripPrefix, a method override, chi's PathRewrite) must come before the limiter.
 //
-// It never exempts a path on which routers differ: one that is not clean, such as "//healthz" and
-// "/export/../healthz", which http.ServeMux redirects and chi serves as it is; one with an escaped slash or
-// other unusual escapes; nor "*", nor CONNECT.
+// It never exempts a path that a router, or a server behind a proxy, may read as another one:
+//
+//   - One that is not clean, such as "//healthz" and "/export/../healthz", or that has unusual escapes.
+//   - One with a semicolon, backslash, control character, percent sign, "?", "#" or a character outside ASCII, all
+//     also if they are escaped, as in "/static/..;/login" and "/static/..%5Clogin".
+//   - One with a segment that begins with "..", ends with a dot, or has a blank or a plus sign at either end.
+//   - "*", and any path of CONNECT.
 //
 // It panics without patterns, and on those that http.ServeMux refuses; that could never match; that match
 // everything; and that name a host, which clients can choose. Patterns may overlap.
@@ -71,20 +75,45 @@ func newExemption(pattern string) (exemption, error) {
 		return exemption{}, err
 	}
 	if !e.matches(&http.Request{Method: cmp.Or(method, http.MethodGet), URL: &url.URL{Path: example}}) {
-		return exemption{}, errors.New("would never match: the path must be clean, without escaped slashes, and the method not CONNECT")
+		return exemption{}, errors.New("would never match: the path must be clean, without escaped slashes and whatever SkipPaths never exempts, and the method not CONNECT")
 	}
 	return e, nil
 }
 
 func (e *exemption) matches(r *http.Request) bool {
 	path := r.URL.Path
-	if !strings.HasPrefix(path, e.prefix) || r.Method == http.MethodConnect || r.URL.RawPath != "" && r.URL.RawPath != path {
+	if !strings.HasPrefix(path, e.prefix) || r.Method == http.MethodConnect || r.URL.RawPath != "" && r.URL.RawPath != path || isAmbiguous(path) {
 		return false
 	}
 	h, _ := e.mux.Handler(r) // what is redirected has another handler, though the same pattern
 	_, matches := h.(exempt)
 	return matches
 }
+
+// isAmbiguous reports whether a server behind the limiter may read a path, which has been unescaped once, as
+// another one. Some cut parameters off each segment (";"), take a backslash for a slash, remove control characters
+// or stop at them, unescape twice ("%"), or pass the path on unescaped ("?", "#"). Some change what is not ASCII:
+// they fold full-width forms, normalize, cut a rune to its low byte, or accept overlong UTF-8. Some remove blanks
+// around a segment and dots at its end, and some read a plus sign as a blank.
+func isAmbiguous(path string) bool {
+	before := byte('/')
+	for i := range len(path) {
+		c := path[i]
+		switch {
+		case c < ' ' || c > '~', c == ';', c == '\\', c == '%', c == '?', c == '#':
+			return true
+		case c == '/' && endsOddly(before), before == '/' && (c == ' ' || c == '+'):
+			return true
+		case before == '/' && strings.HasPrefix(path[i:], ".."):
+			return true
+		}
+		before = c
+	}
+	return endsOddly(before)
+}
+
+// endsOddly reports whether c, at the end of a segment, may be lost.
+func endsOddly(c byte) bool { return c == ' ' || c == '+' || c == '.' }
 
 // exempt is the handler of an exemption. It is never called.
 type exempt struct{}
