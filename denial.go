@@ -20,12 +20,9 @@ import (
 //	Accept prefers text/plain        the words, a line each
 //	anything else, or no Accept      application/problem+json (RFC 9457)
 //	HX-Request: true                 text/html, a paragraph to swap into a page, unless Accept prefers another
-//	a POST of gRPC's Content-Type    status 200, and RESOURCE_EXHAUSTED (429), PERMISSION_DENIED (403) or
-//	                                 UNAVAILABLE (503) in grpc-status, which gRPC's clients understand
 //
-// All of them say the same, and have the same rate limit headers and Retry-After. For native gRPC the request
-// must have come over HTTP/2. A page in a browser sees the grpc-status of gRPC-Web only if CORS exposes it.
-// htmx 2 swaps no error into a page unless told to, by its response-targets extension for example; htmx 4
+// All of them say the same, and have the same status, rate limit headers and Retry-After. For gRPC's clients, see
+// GRPC. htmx 2 swaps no error into a page unless told to, by its response-targets extension for example; htmx 4
 // swaps all.
 //
 // Nothing of the request appears in an answer, unless Text puts it there, and that is escaped. Headers that
@@ -42,6 +39,15 @@ type Denial struct {
 	// fields of Text, that is {{.Title}}, {{.Detail}} and {{.Language}}, as well as {{.Status}}, and
 	// {{.RetryAfter}} in seconds, 0 for never. If it fails, the default page is sent: have a test show yours.
 	Page Template
+
+	// GRPC answers clients of gRPC and gRPC-Web with status 200, and RESOURCE_EXHAUSTED (429), PERMISSION_DENIED
+	// (403) or UNAVAILABLE (503) in grpc-status, which they understand. Default: they are answered as others are.
+	//
+	// Set it only on limiters of gRPC's routes. A client asks for this form by its Content-Type, so where it is
+	// set any client can have a denial look like a success to what counts statuses outside the limiter: metrics, a
+	// WAF, the FailedLogins of an outer limiter. The request must be a POST, and for native gRPC have come over
+	// HTTP/2. A page in a browser sees the grpc-status of gRPC-Web only if CORS exposes it.
+	GRPC bool
 }
 
 // ServeHTTP answers 429, for the Decision that FromContext returns.
@@ -81,9 +87,11 @@ func (d Denial) answer(w http.ResponseWriter, r *http.Request, p *problem) {
 		h.Set("Content-Language", text.Language)
 	}
 	h.Set("X-Content-Type-Options", "nosniff")
-	if t := grpcContentType(r); t != "" {
-		p.writeGRPC(w, t, text)
-		return
+	if d.GRPC {
+		if t := grpcContentType(r); t != "" {
+			p.writeGRPC(w, t, text)
+			return
+		}
 	}
 
 	body, contentType := d.body(r, p, text)

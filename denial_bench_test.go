@@ -12,7 +12,7 @@ import (
 
 // BenchmarkDenial is a request that is denied, without what the store costs.
 func BenchmarkDenial(b *testing.B) {
-	l, err := ratelimit.New(ratelimit.Config{Store: denying(3 * time.Second)})
+	l, err := ratelimit.New(ratelimit.Config{Store: denying(3 * time.Second), Deny: ratelimit.Denial{GRPC: true}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func TestAGRPCClientIsToldByStatusesOfItsOwn(t *testing.T) {
 		503: {"14", "Temporarily unavailable: Try again in 5 seconds.", "5"},
 		403: {"7", "Forbidden", ""},
 	} {
-		server := h2c(t, answers(t, ratelimit.Denial{}, 3*time.Second)[status])
+		server := h2c(t, answers(t, ratelimit.Denial{GRPC: true}, 3*time.Second)[status])
 		r, err := http.NewRequest("POST", server.URL+"/pkg.Service/Method", bytes.NewReader(grpcMessage))
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func TestAGRPCClientIsToldByStatusesOfItsOwn(t *testing.T) {
 
 // Trailers-Only: one HEADERS frame, which ends the stream.
 func TestAGRPCDenialIsOneFrame(t *testing.T) {
-	server := h2c(t, answers(t, ratelimit.Denial{}, time.Second)[429])
+	server := h2c(t, answers(t, ratelimit.Denial{GRPC: true}, time.Second)[429])
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestAGRPCDenialIsOneFrame(t *testing.T) {
 }
 
 func TestWhatIsGRPC(t *testing.T) {
-	h := answers(t, ratelimit.Denial{}, time.Second)[429]
+	h := answers(t, ratelimit.Denial{GRPC: true}, time.Second)[429]
 	for _, c := range []struct{ asked, over1, over2 string }{
 		{"application/grpc", problemJSON, "application/grpc"},
 		{"application/grpc+proto", problemJSON, "application/grpc+proto"},
@@ -151,7 +151,7 @@ func TestWhatIsGRPC(t *testing.T) {
 }
 
 func TestOnlyAPostIsGRPC(t *testing.T) {
-	for status, h := range answers(t, ratelimit.Denial{}, time.Second) {
+	for status, h := range answers(t, ratelimit.Denial{GRPC: true}, time.Second) {
 		for _, m := range []string{"GET", "HEAD", "PUT", "OPTIONS", "post", "BREW"} {
 			for _, asked := range []string{"application/grpc", "application/grpc-web"} {
 				w := get(h, method(m), with("Content-Type", asked), overHTTP2)
@@ -163,8 +163,39 @@ func TestOnlyAPostIsGRPC(t *testing.T) {
 	}
 }
 
+// No client turns a denial into a success unless its limiter is configured for gRPC.
+func TestGRPCIsOffByDefault(t *testing.T) {
+	handlers := map[string]map[int]http.Handler{"Denial{}": answers(t, ratelimit.Denial{}, time.Second)}
+	l := newLimiter(t, ratelimit.Config{Store: denying(time.Second)}) // Config's own defaults
+	handlers["no Deny"] = map[int]http.Handler{429: l.Limit(perIP("api", ratelimit.PerHour(1)))(okHandler)}
+	l = newLimiter(t, ratelimit.Config{})
+	handlers["no Error"] = map[int]http.Handler{403: l.Limit(ratelimit.Policy{Name: "api", Key: noKey, Limit: ratelimit.PerHour(1)})(okHandler)}
+	for name, byStatus := range handlers {
+		for status, h := range byStatus {
+			for _, asked := range []string{"application/grpc", "application/grpc+proto", "application/grpc-web", "application/grpc-web-text"} {
+				for _, over := range []func(*http.Request){func(*http.Request) {}, overHTTP2} {
+					w := get(h, method("POST"), with("Content-Type", asked), over)
+					if w.Code != status || w.Header().Get("Grpc-Status") != "" || w.Header().Get("Content-Type") != problemJSON {
+						t.Errorf("%s: %d asked for by %s: %d %v", name, status, asked, w.Code, w.Header())
+					}
+				}
+			}
+		}
+	}
+}
+
+// FailedLogins, which goes by the status, sees what a limiter inside of it refused, whatever a client asks for.
+func TestAnOuterFailedLoginsSeesAnInnerDenial(t *testing.T) {
+	login := perIP("login", ratelimit.PerHour(2))
+	login.Settle = ratelimit.FailedLogins
+	l := newLimiter(t, ratelimit.Config{})
+	inner := ratelimit.Policy{Name: "inner", Key: noKey, Limit: ratelimit.PerHour(1)}
+	h := l.Limit(login)(l.Limit(inner)(okHandler))
+	wantStatuses(t, h, []int{403, 403, 429}, method("POST"), with("Content-Type", "application/grpc-web"))
+}
+
 func TestAGRPCMessageIsPercentEncoded(t *testing.T) {
-	d := ratelimit.Denial{Text: func(*http.Request, int, time.Duration) ratelimit.Text {
+	d := ratelimit.Denial{GRPC: true, Text: func(*http.Request, int, time.Duration) ratelimit.Text {
 		return ratelimit.Text{Title: "100 % für ~\x7f", Detail: "\U0001F40C"}
 	}}
 	w := get(answers(t, d, time.Second)[429], forms["grpc"]...)

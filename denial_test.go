@@ -138,7 +138,7 @@ func TestAllFormsOfAnAnswerSayTheSame(t *testing.T) {
 	}
 	types := map[string]string{"json": problemJSON, "text": plainText, "page": pageHTML, "fragment": pageHTML, "grpc": "application/grpc"}
 	retryAfter := map[int]string{429: "3", 503: "5"}
-	for status, h := range answers(t, ratelimit.Denial{}, 3*time.Second) {
+	for status, h := range answers(t, ratelimit.Denial{GRPC: true}, 3*time.Second) {
 		for form, ask := range forms {
 			w := get(h, ask...)
 			if title, detail := words(t, w); title != want[status][0] || detail != want[status][1] {
@@ -245,7 +245,7 @@ func TestThePageNeedsNothingElse(t *testing.T) {
 }
 
 func TestWordsOfOnesOwn(t *testing.T) {
-	d := ratelimit.Denial{Text: func(r *http.Request, status int, after time.Duration) ratelimit.Text {
+	d := ratelimit.Denial{GRPC: true, Text: func(r *http.Request, status int, after time.Duration) ratelimit.Text {
 		switch r.Header.Get("Accept-Language") {
 		case "de":
 			return ratelimit.Text{Language: "de", Title: fmt.Sprintf("Gründe für %d", status), Detail: fmt.Sprintf("<b>Nochmal</b> in %v & \"sofort\"", after)}
@@ -322,7 +322,7 @@ func TestADenialRemovesWhatDescribesAnotherResponse(t *testing.T) {
 		"Content-Disposition", "Content-Language", "Content-Location", "Content-Range", "ETag", "Last-Modified",
 		"CDN-Cache-Control", "Surrogate-Control", // these outrank Cache-Control
 	}
-	for status, limited := range answers(t, ratelimit.Denial{}, time.Second) {
+	for status, limited := range answers(t, ratelimit.Denial{GRPC: true}, time.Second) {
 		for form, ask := range forms {
 			w := get(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				for _, name := range append([]string{"Content-Length", "Content-Type", "Content-Encoding", "Set-Cookie", "Vary", "Content-Security-Policy"}, gone...) {
@@ -407,14 +407,14 @@ func TestAProblemNamesThePoliciesThatDenied(t *testing.T) {
 // FuzzDenial checks that an answer is whole in every form, whatever a request asks for and the words are.
 func FuzzDenial(f *testing.F) {
 	denies := storeFunc(func(_ []store.Charge, states []store.State) bool { return false })
-	f.Fuzz(func(t *testing.T, accept, contentType, htmx, language, title, detail string) {
+	f.Fuzz(func(t *testing.T, accept, contentType, htmx, language, title, detail string, grpc bool) {
 		if strings.ContainsAny(title+detail, "\uFFFE\uFFFF") {
 			t.Skip("the XML decoder by which the pages are read refuses these")
 		}
 		text := ratelimit.Text{Language: language, Title: title, Detail: detail}
 		l := newLimiter(t, ratelimit.Config{
 			Store: denies,
-			Deny:  ratelimit.Denial{Text: func(*http.Request, int, time.Duration) ratelimit.Text { return text }},
+			Deny:  ratelimit.Denial{GRPC: grpc, Text: func(*http.Request, int, time.Duration) ratelimit.Text { return text }},
 		})
 		ask := []func(*http.Request){with("Accept", accept), with("Content-Type", contentType), with("HX-Request", htmx), overHTTP2, method("POST")}
 		w := get(l.Limit(perIP("api", ratelimit.PerHour(1)))(okHandler), ask...)
@@ -449,6 +449,9 @@ func FuzzDenial(f *testing.F) {
 			}
 		default:
 			status = 200
+			if !grpc {
+				t.Errorf("Content-Type %q of an answer that is not for gRPC", kind)
+			}
 			want := wantTitle
 			if wantDetail != "" {
 				want += ": " + wantDetail

@@ -32,8 +32,11 @@ func FuzzNothingOfARequestIsReflected(f *testing.F) {
 		marked := mark + text + mark
 		for name, p := range answers {
 			var logged bytes.Buffer
+			denial := ratelimit.Denial{GRPC: true}
 			l := newLimiter(t, ratelimit.Config{
 				Store:   s,
+				Deny:    denial,
+				Error:   denial.ServeError,
 				Headers: ratelimit.Dialects(ratelimit.XRateLimit, ratelimit.IETF, ratelimit.Spring, ratelimit.ShadowPolicies),
 				Logger:  slog.New(slog.NewJSONHandler(&logged, nil)),
 			})
