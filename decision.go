@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -54,8 +55,9 @@ type Result struct {
 	store.State
 }
 
-// Tightest returns the result that a client should go by, nil if no policy applied: of a denied request
-// the one that takes longest to allow it, else the one with least remaining.
+// Tightest returns the result that a client should go by, nil if no policy applied. Of a denied request it is the
+// one that takes longest to allow it. Of an allowed one it is the one whose bucket can pay for the fewest further
+// requests of the same cost; if that is equal, the one with the fewest tokens remaining.
 func (d *Decision) Tightest() *Result {
 	var tightest *Result
 	for i := range d.Results {
@@ -74,10 +76,21 @@ func (r *Result) tighter(than *Result) bool {
 	if r.RetryAfter != than.RetryAfter {
 		return r.RetryAfter > than.RetryAfter
 	}
+	if left, others := r.requestsLeft(), than.requestsLeft(); left != others {
+		return left < others
+	}
 	if r.Remaining != than.Remaining {
 		return r.Remaining < than.Remaining
 	}
 	return r.ResetAfter > than.ResetAfter
+}
+
+// requestsLeft returns for how many further requests of the same cost the bucket can pay now.
+func (r *Result) requestsLeft() int64 {
+	if r.Cost <= 0 {
+		return math.MaxInt64
+	}
+	return max(0, r.Remaining) / r.Cost
 }
 
 // RetryAfter returns how long the client of a denied request should wait until every policy would allow

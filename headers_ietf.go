@@ -20,7 +20,7 @@ import (
 // than Retry-After. A request whose cost is above the burst never is, and its policy has no t.
 //
 // Requests that cost more than 1 use up r faster, since the units are tokens. Where stacked limiters have
-// policies of one name, the tighter is shown. What is not known, because the store is away, is not in RateLimit.
+// policies of one name, the tighter is shown, as by Tightest. What is not known, because the store is away, is not in RateLimit.
 // X-RateLimit-Waited is as in XRateLimit.
 func IETF(h http.Header, d *Decision) {
 	longest := int64(math.MaxInt64)

@@ -8,10 +8,13 @@ import (
 
 // XRateLimit writes the headers that most APIs have, for the policy that is Tightest:
 //
-//	X-RateLimit-Limit      the burst: how many requests can be made at once
-//	X-RateLimit-Remaining  how many can be made now
-//	X-RateLimit-Reset      when that is the burst again, in seconds of Unix time, rounded up
+//	X-RateLimit-Limit      the burst: how many tokens the bucket holds when it is full
+//	X-RateLimit-Remaining  how many tokens are left
+//	X-RateLimit-Reset      when the bucket is full again, in seconds of Unix time, rounded up
 //	X-RateLimit-Waited     how long the request waited for its turn, in seconds: only if it did
+//
+// Tokens are requests where each costs 1, which is the default. Where a request costs more, it can be repeated
+// Remaining / cost times now.
 func XRateLimit(h http.Header, d *Decision) {
 	if r := d.Tightest(); r != nil {
 		setXRateLimit(h, d, r, d.At.Add(r.ResetAfter+time.Second-1).Unix())
