@@ -59,6 +59,9 @@ func (d Denial) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			p.after = time.Duration(seconds(p.after)) * time.Second
 		}
 	}
+	if p.decision == nil || p.decision.Allowed { // a limiter that denied has done so
+		setNoStore(w.Header())
+	}
 	d.answer(w, r, &p)
 }
 

@@ -320,7 +320,7 @@ func TestAPageOfOnesOwn(t *testing.T) {
 func TestADenialRemovesWhatDescribesAnotherResponse(t *testing.T) {
 	gone := []string{
 		"Content-Disposition", "Content-Language", "Content-Location", "Content-Range", "ETag", "Last-Modified",
-		"CDN-Cache-Control", "Surrogate-Control", // these outrank Cache-Control
+		"CDN-Cache-Control", "Surrogate-Control", "X-Accel-Expires", // these outrank Cache-Control
 	}
 	for status, limited := range answers(t, ratelimit.Denial{GRPC: true}, time.Second) {
 		for form, ask := range forms {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -58,12 +59,33 @@ func setDenied(h http.Header, d *Decision) {
 	setNoStore(h)
 }
 
-// setNoStore keeps every cache from storing the answer, also those that obey another header first (RFC 9213),
-// which somebody may have set for what is served inside: a denial that is stored denies all.
+// setNoStore keeps every cache from storing the answer: a denial that is stored denies all. Something outside of
+// the limiter may have set what some caches obey instead, for the answers that are served inside.
 func setNoStore(h http.Header) {
-	h.Set("Cache-Control", "no-store")
-	delete(h, "Cdn-Cache-Control")
-	delete(h, "Surrogate-Control")
+	for name := range h {
+		if outranksCacheControl(name) {
+			delete(h, name)
+		}
+	}
+	h["Cache-Control"] = []string{"no-store"}
+}
+
+// outranksCacheControl reports whether a cache may obey the header name, in any case, and not Cache-Control:
+// X-Accel-Expires (nginx), Surrogate-Control, Edge-Control, Expires (HTTP/1.0), and all that end in Cache-Control,
+// as CDN-Cache-Control (RFC 9213) and its relatives, Akamai's and LiteSpeed's do. Cache-Control itself is one
+// where it is not written so, for Set would leave it in the map.
+func outranksCacheControl(name string) bool {
+	const suffix = "cache-control"
+	switch n := len(name); {
+	case n < len("expires"):
+		return false
+	case name[n-1]|0x20 == 'l':
+		return n >= len(suffix) && strings.EqualFold(name[n-len(suffix):], suffix) && name != "Cache-Control" ||
+			strings.EqualFold(name, "Surrogate-Control") || strings.EqualFold(name, "Edge-Control")
+	case name[n-1]|0x20 == 's':
+		return strings.EqualFold(name, "X-Accel-Expires") || strings.EqualFold(name, "Expires")
+	}
+	return false
 }
 
 // setWaited writes how long a request waited, if it did: for each HeaderFunc of ours that tells limits.

@@ -180,7 +180,7 @@ var routers = map[string]func(l *ratelimit.Limiter, p ratelimit.Policy, h http.H
 // A handler never runs without an Event, unless Skip said so, and for more requests than the limit only if these
 // are exempt; and what SkipPreflights exempts can be nothing but a preflight.
 func TestNoHandlerRunsWithoutAnEvent(t *testing.T) {
-	const burst, requests = 3, 300
+	const burst, requests = 3, 150
 	skips := map[string]func(*http.Request) bool{
 		"none":           nil,
 		"SkipPreflights": ratelimit.SkipPreflights(),
