@@ -10,11 +10,10 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// newAPI returns the API with its limits, whose buckets buckets keeps.
-func newAPI(buckets store.Store, trusted []netip.Prefix) (http.Handler, error) {
+// newAPI returns the API with its limits, on the Store of cfg.
+func newAPI(cfg ratelimit.Config, trusted []netip.Prefix) (http.Handler, error) {
 	secret := make([]byte, 32) // tokens are good until the program ends
 	if _, err := rand.Read(secret); err != nil {
 		return nil, err
@@ -23,7 +22,7 @@ func newAPI(buckets store.Store, trusted []netip.Prefix) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	limiter, err := ratelimit.New(ratelimit.Config{Store: buckets})
+	limiter, err := ratelimit.New(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
@@ -64,9 +65,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	defer closeRedis()
 
 	buckets := redisstore.New(client, redisstore.Config{})
-	meanwhile := store.Fallback(buckets, nil, store.FallbackConfig{}) // limits go on in memory while Redis is away
-	defer meanwhile.Close()
-	handler, err := newAPI(meanwhile, trusted)
+	cfg := ratelimit.Config{Store: buckets, Timeout: embeddedTimeout}
+	if *redisURL != "" {
+		fallback := store.Fallback(buckets, nil, store.FallbackConfig{}) // limits go on in memory while Redis is unavailable
+		defer fallback.Close()
+		cfg = ratelimit.Config{Store: fallback}
+	}
+	handler, err := newAPI(cfg, trusted)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -195,6 +198,53 @@ func TestLimitsGoOnLocallyWhileRedisIsAway(t *testing.T) {
 		if time.Since(begin) > 5*time.Second {
 			t.Fatalf("/login answers %d although Redis is back", r.StatusCode)
 		}
+	}
+}
+
+// The embedded Redis is slow, and yet nobody who tries the quickstart under load meets an outage.
+func TestUnderLoadTheEmbeddedRedisIsNoOutage(t *testing.T) {
+	base, _ := start(t, "-trusted-proxies", "127.0.0.0/8, ::1/128")
+	const clients = 256
+	transport := &http.Transport{MaxIdleConnsPerHost: clients}
+	defer transport.CloseIdleConnections()
+	end := time.Now().Add(500 * time.Millisecond)
+	var statuses [600]atomic.Int64
+	var loading sync.WaitGroup
+	for i := range clients {
+		loading.Go(func() {
+			for n := 0; n == 0 || time.Now().Before(end); n++ {
+				method, path, from := "POST", "/login", i // half of them stay at an address, and run out of tokens
+				switch n % 4 {
+				case 1, 3:
+					from = n*clients + i
+				case 2:
+					method, path = "GET", "/items/7"
+				}
+				r, err := http.NewRequestWithContext(t.Context(), method, base+path, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				r.Header.Set("X-Forwarded-For", fmt.Sprintf("10.%d.%d.%d", from>>16&255, from>>8&255, from&255))
+				response, err := transport.RoundTrip(r)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				io.Copy(io.Discard, response.Body)
+				response.Body.Close()
+				statuses[response.StatusCode].Add(1)
+			}
+		})
+	}
+	loading.Wait()
+	for status := range statuses {
+		if n := statuses[status].Load(); n > 0 && status != 200 && status != 429 {
+			t.Errorf("%d requests were answered %d", n, status)
+		}
+	}
+	if statuses[200].Load() < clients {
+		t.Errorf("%d requests were answered 200, want at least the first of %d clients", statuses[200].Load(), clients)
 	}
 }
 

@@ -39,6 +39,10 @@ func printFindings(ctx context.Context, out io.Writer, buckets *redisstore.Store
 	}
 }
 
+// embeddedTimeout is for decisions of the embedded Redis. It runs in this process, so it cannot be unavailable, but
+// it is far slower than a real one: under load a shorter timeout would take it for an outage.
+const embeddedTimeout = 5 * time.Second
+
 func embeddedRedis() (*redis.Client, string, func(), error) {
 	server, err := miniredis.Run()
 	if err != nil {
@@ -48,6 +52,7 @@ func embeddedRedis() (*redis.Client, string, func(), error) {
 	if err != nil {
 		return nil, "", nil, err
 	}
+	options.ReadTimeout, options.WriteTimeout = embeddedTimeout, embeddedTimeout
 	client := redis.NewClient(options)
 
 	// A miniredis lets keys expire only when told that time has passed.
