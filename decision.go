@@ -56,8 +56,8 @@ type Result struct {
 }
 
 // Tightest returns the result that a client should go by, nil if no policy applied. Of a denied request it is the
-// one that takes longest to allow it. Of an allowed one it is the one whose bucket can pay for the fewest further
-// requests of the same cost; if that is equal, the one with the fewest tokens remaining.
+// one that takes longest to allow it. Of an allowed request it is the one whose bucket can pay for the fewest
+// further requests of the same cost, and of those with as many, the one with the fewest tokens remaining.
 func (d *Decision) Tightest() *Result {
 	var tightest *Result
 	for i := range d.Results {

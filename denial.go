@@ -43,10 +43,10 @@ type Denial struct {
 	// GRPC answers clients of gRPC and gRPC-Web with status 200, and RESOURCE_EXHAUSTED (429), PERMISSION_DENIED
 	// (403) or UNAVAILABLE (503) in grpc-status, which they understand. Default: they are answered as others are.
 	//
-	// Set it only on limiters of gRPC's routes. A client asks for this form by its Content-Type, so where it is
-	// set any client can have a denial look like a success to what counts statuses outside the limiter: metrics, a
-	// WAF, the FailedLogins of an outer limiter. The request must be a POST, and for native gRPC have come over
-	// HTTP/2. A page in a browser sees the grpc-status of gRPC-Web only if CORS exposes it.
+	// Set it only for limiters of gRPC's routes. A client asks for this form by its Content-Type, so any client can
+	// then make a denial look like a success to metrics, a WAF, or the FailedLogins of an outer limiter.
+	// The request must be a POST, and native gRPC must have come over HTTP/2. A page in a browser sees the
+	// grpc-status of gRPC-Web only if CORS exposes it.
 	GRPC bool
 }
 

@@ -57,6 +57,34 @@ func ExampleSkipNot() {
 	// /static/x/../upload/a.css false
 }
 
+// A router that answers preflights inside of the limiter. Where CORS can be mounted outside, nothing has to be
+// exempt.
+func ExampleSkipPreflights() {
+	router := http.NewServeMux()
+	router.HandleFunc("OPTIONS /items", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "https://app.example")
+		w.WriteHeader(http.StatusNoContent)
+	})
+	router.Handle("GET /items", hello)
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(1)}},
+		Skip:     ratelimit.SkipPreflights(),
+	}))
+	defer limiter.Close()
+	handler := limiter.Handler(router)
+
+	preflight := []string{"Origin", "https://app.example", "Access-Control-Request-Method", "GET"}
+	request(handler, "OPTIONS", "/items", preflight...)
+	request(handler, "GET", "/items", "Origin", "https://app.example")
+	request(handler, "OPTIONS", "/items", preflight...)
+	request(handler, "OPTIONS", "/items", append(preflight, "Authorization", "Basic YTpi")...)
+	// Output:
+	// OPTIONS /items 204
+	// GET /items 200
+	// OPTIONS /items 204
+	// OPTIONS /items 429
+}
+
 // Behind a proxy the TCP peer says nothing about the client: the header that the proxy adds to does.
 func ExampleIPConfig_SkipIPs() {
 	behind := ratelimit.IPConfig{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}

@@ -70,10 +70,10 @@ func setNoStore(h http.Header) {
 	h["Cache-Control"] = []string{"no-store"}
 }
 
-// outranksCacheControl reports whether a cache may obey the header name, in any case, and not Cache-Control:
-// X-Accel-Expires (nginx), Surrogate-Control, Edge-Control, Expires (HTTP/1.0), and all that end in Cache-Control,
-// as CDN-Cache-Control (RFC 9213) and its relatives, Akamai's and LiteSpeed's do. Cache-Control itself is one
-// where it is not written so, for Set would leave it in the map.
+// outranksCacheControl reports whether a cache may obey the header name rather than Cache-Control. These are
+// X-Accel-Expires (nginx), Surrogate-Control, Edge-Control, Expires (HTTP/1.0), and all that end in Cache-Control, such
+// as CDN-Cache-Control (RFC 9213), Akamai's and LiteSpeed's. A Cache-Control that is written in another case is one,
+// too: it has its own place in the map.
 func outranksCacheControl(name string) bool {
 	const suffix = "cache-control"
 	switch n := len(name); {

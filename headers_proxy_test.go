@@ -164,20 +164,42 @@ func TestOurHeadersOutliveEarlyHints(t *testing.T) {
 		w.Header().Set("RateLimit", `"upstream";r=9;t=9`)
 		w.WriteHeader(http.StatusAccepted)
 	})
-	h := frozen(t, ratelimit.IETF).Limit(gateway)(proxyTo(t, upstream))
-	var hints []string
-	trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
-		hints = append(hints, fmt.Sprint(code, h["Ratelimit"]))
-		return nil
-	}}
-	response := fetch(t, h, func(r *http.Request) { *r = *r.WithContext(httptrace.WithClientTrace(r.Context(), trace)) })
-	if want := []string{`103 ["hint";r=1;t=1]`, `102 ["hint";r=1;t=1]`}; !slices.Equal(hints, want) {
-		t.Errorf("informational responses %q, want %q", hints, want)
+	merged := map[string]string{"Ratelimit-Policy": `"gateway";q=5;w=15`, "Ratelimit": `"gateway";r=4;t=12, "upstream";r=9;t=9`}
+	theirs := []string{`103 ["hint";r=1;t=1]`, `102 ["hint";r=1;t=1]`}
+	inRouter := func(h http.Handler) http.Handler {
+		router := http.NewServeMux()
+		router.Handle("/", h)
+		return router
 	}
-	if response.StatusCode != http.StatusAccepted {
-		t.Errorf("status %d", response.StatusCode)
+	for name, tt := range map[string]struct {
+		next  http.Handler
+		want  map[string]string
+		hints []string
+	}{
+		"directly":    {proxyTo(t, upstream), merged, theirs},
+		"in a router": {inRouter(ratelimit.MergeHeaders(proxyTo(t, upstream))), merged, theirs},
+		"in a router, as Handler warns against": {
+			inRouter(proxyTo(t, upstream)), map[string]string{"Ratelimit": `"upstream";r=9;t=9`},
+			[]string{`103 ["gateway";r=4;t=12 "hint";r=1;t=1]`, `102 ["hint";r=1;t=1]`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := frozen(t, ratelimit.IETF).Limit(gateway)(tt.next)
+			var hints []string
+			trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+				hints = append(hints, fmt.Sprint(code, h["Ratelimit"]))
+				return nil
+			}}
+			response := fetch(t, h, func(r *http.Request) { *r = *r.WithContext(httptrace.WithClientTrace(r.Context(), trace)) })
+			if !slices.Equal(hints, tt.hints) {
+				t.Errorf("informational responses %q, want %q", hints, tt.hints)
+			}
+			if response.StatusCode != http.StatusAccepted {
+				t.Errorf("status %d", response.StatusCode)
+			}
+			wantLimits(t, response.Header, tt.want)
+		})
 	}
-	wantLimits(t, response.Header, map[string]string{"Ratelimit-Policy": `"gateway";q=5;w=15`, "Ratelimit": `"gateway";r=4;t=12, "upstream";r=9;t=9`})
 }
 
 // switching is a server that speaks another protocol, in which it echoes.

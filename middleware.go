@@ -173,9 +173,9 @@ func (l *Limiter) Close() error {
 // not be limited.
 //
 // If next is a router with an httputil.ReverseProxy in it, wrap the proxy in MergeHeaders. Otherwise, if the server
-// behind it sends rate limit headers too, responses have each of them twice. And if that server sends an
-// informational response, such as 103 Early Hints, the final response has no rate limit headers at all: a
-// ReverseProxy forgets what was set before.
+// behind it sends rate limit headers too, responses have each of them twice. And if that server sends a 103 or
+// another informational response, the final response has no rate limit headers: a ReverseProxy forgets those that
+// were set before.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
 	if len(l.enforced()) == 0 {
 		panic("ratelimit: Handler: Config.Policies is empty: nothing would be limited")

@@ -133,10 +133,6 @@ func randomRequest(random *rand.Rand) (*http.Request, error) {
 	return r, err
 }
 
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 // routers mount a handler behind a limiter, for all methods.
 var routers = map[string]func(l *ratelimit.Limiter, p ratelimit.Policy, h http.HandlerFunc) http.Handler{
 	"ServeMux inside": func(l *ratelimit.Limiter, _ ratelimit.Policy, h http.HandlerFunc) http.Handler {
@@ -167,7 +163,7 @@ var routers = map[string]func(l *ratelimit.Limiter, p ratelimit.Policy, h http.H
 	"ReverseProxy": func(l *ratelimit.Limiter, _ ratelimit.Policy, h http.HandlerFunc) http.Handler {
 		return l.Handler(&httputil.ReverseProxy{
 			Rewrite: func(*httputil.ProxyRequest) {},
-			Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 				w := httptest.NewRecorder()
 				h(w, r)
 				return w.Result(), nil

@@ -39,8 +39,8 @@ func printFindings(ctx context.Context, out io.Writer, buckets *redisstore.Store
 	}
 }
 
-// embeddedTimeout is for decisions of the embedded Redis. It runs in this process, so it cannot be unavailable, but
-// it is far slower than a real one: under load a shorter timeout would take it for an outage.
+// embeddedTimeout is for decisions of the embedded Redis. It runs in this process, so it cannot be unavailable. But
+// it is far slower than a real one, and under load a shorter timeout would look like an outage.
 const embeddedTimeout = 5 * time.Second
 
 func embeddedRedis() (*redis.Client, string, func(), error) {
