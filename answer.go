@@ -25,6 +25,7 @@ func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, x *exchange, er
 		setNoStore(w.Header())
 		w.WriteHeader(clientClosedRequest)
 	default:
+		setNoStore(w.Header())
 		l.refuse(w, r, err)
 	}
 	return nil

@@ -30,6 +30,8 @@ func refusals(t *testing.T) map[string]http.Handler {
 	}
 	own := newLimiter(t, ratelimit.Config{Store: denying(time.Second), Deny: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(418) })})
 	all["a Deny of one's own"] = own.Limit(perIP("api", ratelimit.PerHour(1)))(okHandler)
+	own = newLimiter(t, ratelimit.Config{Error: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(418) }})
+	all["an Error of one's own"] = own.Limit(ratelimit.Policy{Name: "api", Key: noKey, Limit: ratelimit.PerHour(1)})(okHandler)
 	for status, h := range answers(t, ratelimit.Denial{}, time.Second) {
 		all[http.StatusText(status)] = h
 	}

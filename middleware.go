@@ -39,6 +39,7 @@ type Config struct {
 	// Error answers requests that are refused for another reason: errors.Is(err, ErrNoKey) for want of a
 	// key, otherwise the store failed and a policy says FailClosed, or a deadline of the server's own ended
 	// while the request waited for its turn. Default: Denial{}.ServeError, 403 or 503 without a word of err.
+	// As for Deny, Cache-Control: no-store is set before.
 	Error func(w http.ResponseWriter, r *http.Request, err error)
 
 	// Skip, if set, exempts requests from Handler and Limit: they spend nothing and get no headers. It is
