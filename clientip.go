@@ -15,11 +15,14 @@ import (
 
 // RemoteIP is the address of the TCP peer, as "ip:192.0.2.1" or "ip:2001:db8::/64". It cannot be forged,
 // unless a middleware before it overwrites Request.RemoteAddr by a header, as chi's RealIP does. Behind a
-// proxy it is the proxy's: use ClientIP there. No key: the peer has no IP address.
+// proxy it is the proxy's: use ClientIP there. No key: the peer has no IP address, but a Unix socket for example.
 func RemoteIP() KeyFunc { return ClientIP(IPConfig{}) }
 
 // IPConfig says whom ClientIP believes about the client's address. Set at most one of TrustedProxies,
 // ProxyCount and Context; the zero value believes nobody and takes the TCP peer.
+//
+// A header that is absent is no key (ErrNoKey). One that is there and holds no address where the client's should be
+// is ErrBadRequest, which Policy.Optional and FirstOf do not pass over: clients can make a header malformed at will.
 type IPConfig struct {
 	// TrustedProxies are the networks of your proxies. If the TCP peer is one of them, the client is the
 	// last address in Header that is not; a peer that is not is the client itself, whatever its
@@ -28,6 +31,17 @@ type IPConfig struct {
 	//
 	//	TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	TrustedProxies []netip.Prefix
+
+	// TrustUnix trusts peers on a Unix socket as well, whose RemoteAddr is "", or starts with "@" or "/". It may stand
+	// alone, with Header or EdgeHeader, or beside TrustedProxies: peers that are neither are the client itself. No
+	// key: such a peer sends no address in the header. Set it only if nobody but the proxy can open the socket. With
+	// nginx in front:
+	//
+	//	location / {
+	//		proxy_pass http://unix:/run/app.sock;
+	//		proxy_set_header X-Forwarded-For $remote_addr;
+	//	}
+	TrustUnix bool
 
 	// ProxyCount is how many proxies stand in front, each of which adds its peer's address to Header: the
 	// client is the entry of that number from the right. Use it where the proxies' addresses are not
@@ -40,14 +54,14 @@ type IPConfig struct {
 
 	// EdgeHeader, if set, is a header that your edge sets to the client's address alone, replacing what
 	// the client sent, such as "CF-Connecting-IP" or "X-Real-IP"; of several lines the last counts. With
-	// TrustedProxies it is read only from those peers. Without, set it only if nobody can reach the server
-	// around the edge. No key: it is absent or not an address. Do not set it together with ProxyCount or
-	// Header.
+	// TrustedProxies or TrustUnix it is read only from those peers. Without, set it only if nobody can reach the
+	// server around the edge. No key: it is absent. ErrBadRequest: it is not an address. Do not set it together with
+	// ProxyCount or Header.
 	EdgeHeader string
 
 	// Context, if set, returns the address that a middleware before the limiter has verified, and the rest
 	// of the request is not looked at. No key: it returns no valid address, or an unspecified one. Do not
-	// set it together with TrustedProxies, ProxyCount, Header or EdgeHeader. For chi's ClientIPFrom…:
+	// set it together with TrustedProxies, TrustUnix, ProxyCount, Header or EdgeHeader. For chi's ClientIPFrom…:
 	//
 	//	Context: middleware.GetClientIPAddr
 	//
@@ -60,16 +74,16 @@ type IPConfig struct {
 	IPv6Bits int
 }
 
-// ClientIP is the address of the client behind proxies, as RemoteIP writes it. What follows from a
-// malformed header is no key, never another client's: the walk from the right ends at the first entry
-// that is not an address. It panics on a contradictory cfg, naming each field at fault.
+// ClientIP is the address of the client behind proxies, as RemoteIP writes it. What follows from a malformed header
+// is ErrBadRequest, never another client's address: the walk from the right ends at the first entry that is not an
+// address. It panics on a contradictory cfg, naming each field at fault.
 func ClientIP(cfg IPConfig) KeyFunc {
 	mustBeFaultless("ClientIP", cfg.faults())
 	bits, find := cmp.Or(cfg.IPv6Bits, 64), cfg.finder()
 	return func(r *http.Request) (string, error) {
-		addr, ok := find(r)
-		if !ok {
-			return "", ErrNoKey
+		addr, err := find(r)
+		if err != nil {
+			return "", err
 		}
 		return ipKey(addr, bits), nil
 	}
@@ -84,11 +98,14 @@ func (cfg IPConfig) faults() (faults []string) {
 	if len(cfg.TrustedProxies) > 0 && cfg.ProxyCount != 0 {
 		fault("ProxyCount: must not be set together with TrustedProxies")
 	}
+	if cfg.TrustUnix && cfg.ProxyCount != 0 {
+		fault("ProxyCount: must not be set together with TrustUnix: it believes every peer")
+	}
 	switch textproto.CanonicalMIMEHeaderKey(cfg.Header) {
 	case "":
 	case "X-Forwarded-For", "Forwarded":
-		if len(cfg.TrustedProxies) == 0 && cfg.ProxyCount == 0 && cfg.EdgeHeader == "" && cfg.Context == nil {
-			fault("Header %q: must come with TrustedProxies or ProxyCount, or nobody is believed", cfg.Header)
+		if len(cfg.TrustedProxies) == 0 && !cfg.TrustUnix && cfg.ProxyCount == 0 && cfg.EdgeHeader == "" && cfg.Context == nil {
+			fault("Header %q: must come with TrustedProxies, TrustUnix or ProxyCount, or nobody is believed", cfg.Header)
 		}
 	default:
 		fault(`Header %q: must be "X-Forwarded-For" or "Forwarded"; for a single address use EdgeHeader`, cfg.Header)
@@ -99,8 +116,8 @@ func (cfg IPConfig) faults() (faults []string) {
 	if cfg.EdgeHeader != "" && (cfg.ProxyCount != 0 || cfg.Header != "") {
 		fault("EdgeHeader: must not be set together with ProxyCount or Header")
 	}
-	if cfg.Context != nil && (len(cfg.TrustedProxies) > 0 || cfg.ProxyCount != 0 || cfg.Header != "" || cfg.EdgeHeader != "") {
-		fault("Context: must not be set together with TrustedProxies, ProxyCount, Header or EdgeHeader")
+	if cfg.Context != nil && (len(cfg.TrustedProxies) > 0 || cfg.TrustUnix || cfg.ProxyCount != 0 || cfg.Header != "" || cfg.EdgeHeader != "") {
+		fault("Context: must not be set together with TrustedProxies, TrustUnix, ProxyCount, Header or EdgeHeader")
 	}
 	if cfg.IPv6Bits != 0 && (cfg.IPv6Bits < 32 || cfg.IPv6Bits > 128) {
 		fault("IPv6Bits %d: must be from 32 to 128", cfg.IPv6Bits)
@@ -127,35 +144,81 @@ func prefixFaults(field string, prefixes []netip.Prefix) (faults []string) {
 	return faults
 }
 
+var (
+	errNoPeer        = fmt.Errorf("%w: the TCP peer has no IP address", ErrNoKey)
+	errUnixPeer      = fmt.Errorf("%w: the TCP peer is a unix socket: set IPConfig.TrustUnix", ErrNoKey)
+	errNoneInContext = fmt.Errorf("%w: IPConfig.Context returned no address", ErrNoKey)
+)
+
+// peerOf returns the address of r's TCP peer.
+func peerOf(r *http.Request) (netip.Addr, error) {
+	if peer, ok := clientip.Peer(r.RemoteAddr); ok {
+		return peer, nil
+	}
+	if clientip.IsUnix(r.RemoteAddr) {
+		return netip.Addr{}, errUnixPeer
+	}
+	return netip.Addr{}, errNoPeer
+}
+
+// A finder returns the address of a request's client. Its errors are those of a KeyFunc.
+type finder func(*http.Request) (netip.Addr, error)
+
 // finder returns how the client's address is found, under the trust model of cfg.
-func (cfg IPConfig) finder() func(*http.Request) (netip.Addr, bool) {
+func (cfg IPConfig) finder() finder {
 	trusted := append([]netip.Prefix(nil), cfg.TrustedProxies...)
+	edge := textproto.CanonicalMIMEHeaderKey(cfg.EdgeHeader)
 	chain := chainOf(cfg.Header)
-	switch edge := textproto.CanonicalMIMEHeaderKey(cfg.EdgeHeader); {
+	explain := explainer(cmp.Or(edge, textproto.CanonicalMIMEHeaderKey(cfg.Header), "X-Forwarded-For"))
+	fromEdge := func(r *http.Request) (netip.Addr, error) { return explain(clientip.FromEdge(r.Header[edge])) }
+	switch {
 	case cfg.Context != nil:
-		return func(r *http.Request) (netip.Addr, bool) { return clientip.Normalize(cfg.Context(r.Context())) }
-	case edge != "" && len(trusted) == 0:
-		return func(r *http.Request) (netip.Addr, bool) { return clientip.FromEdge(r.Header[edge]) }
-	case edge != "":
-		return func(r *http.Request) (netip.Addr, bool) {
-			peer, ok := clientip.Peer(r.RemoteAddr)
-			if !ok || !slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(peer) }) {
-				return peer, ok
+		return func(r *http.Request) (netip.Addr, error) {
+			if addr, ok := clientip.Normalize(cfg.Context(r.Context())); ok {
+				return addr, nil
 			}
-			return clientip.FromEdge(r.Header[edge])
+			return netip.Addr{}, errNoneInContext
 		}
 	case cfg.ProxyCount > 0:
-		return func(r *http.Request) (netip.Addr, bool) { return clientip.FromCount(cfg.ProxyCount, chain(r)) }
-	case len(trusted) > 0:
-		return func(r *http.Request) (netip.Addr, bool) {
-			peer, ok := clientip.Peer(r.RemoteAddr)
-			if !ok {
-				return peer, false
-			}
-			return clientip.FromTrusted(peer, trusted, chain(r))
+		return func(r *http.Request) (netip.Addr, error) {
+			return explain(clientip.FromCount(cfg.ProxyCount, chain(r)))
 		}
-	default:
-		return func(r *http.Request) (netip.Addr, bool) { return clientip.Peer(r.RemoteAddr) }
+	case edge != "" && len(trusted) == 0 && !cfg.TrustUnix:
+		return fromEdge
+	case len(trusted) == 0 && !cfg.TrustUnix:
+		return peerOf
+	}
+	return func(r *http.Request) (netip.Addr, error) {
+		if cfg.TrustUnix && clientip.IsUnix(r.RemoteAddr) {
+			if edge != "" {
+				return fromEdge(r)
+			}
+			return explain(clientip.FromChain(trusted, chain(r)))
+		}
+		peer, err := peerOf(r)
+		if err != nil || !slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(peer) }) {
+			return peer, err
+		}
+		if edge != "" {
+			return fromEdge(r)
+		}
+		return explain(clientip.FromTrusted(peer, trusted, chain(r)))
+	}
+}
+
+// explainer returns a function that says of which header an error of package clientip is.
+func explainer(header string) func(netip.Addr, error) (netip.Addr, error) {
+	absent := fmt.Errorf("%w: no address of the client in %s", ErrNoKey, header)
+	invalid := fmt.Errorf("%w: %s does not hold an address where the client's should be", ErrBadRequest, header)
+	return func(addr netip.Addr, err error) (netip.Addr, error) {
+		switch err {
+		case nil:
+			return addr, nil
+		case clientip.ErrAbsent:
+			return netip.Addr{}, absent
+		default:
+			return netip.Addr{}, invalid
+		}
 	}
 }
 

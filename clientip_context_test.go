@@ -53,13 +53,14 @@ func TestAnAddressFromTheContextExcludesOtherTrust(t *testing.T) {
 	for name, cfg := range map[string]ratelimit.IPConfig{
 		"TrustedProxies":            {TrustedProxies: ours},
 		"TrustedProxies and Header": {TrustedProxies: ours, Header: "Forwarded"},
+		"TrustUnix":                 {TrustUnix: true},
 		"ProxyCount":                {ProxyCount: 1},
 		"Header":                    {Header: "Forwarded"},
 		"EdgeHeader":                {EdgeHeader: "X-Real-IP"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg.Context = middleware.GetClientIPAddr
-			checkPanic(t, func() { ratelimit.ClientIP(cfg) }, "ClientIP: Context: must not be set together with TrustedProxies, ProxyCount, Header or EdgeHeader")
+			checkPanic(t, func() { ratelimit.ClientIP(cfg) }, "ClientIP: Context: must not be set together with TrustedProxies, TrustUnix, ProxyCount, Header or EdgeHeader")
 		})
 	}
 }
@@ -93,9 +94,10 @@ var chiDiffers = map[string]map[string]string{
 		"A zone in brackets with a port": ". --. ... --",
 	},
 	"chi does not look at the entries of nearer proxies when it counts": {
-		"Garbage behind the client":                 ". ..c ... ..",
-		"Garbage on a line behind the client":       ". ..c ... ..",
-		"The unspecified address behind the client": ". ..c ... ..",
+		"Garbage behind the client":                   ". ..c ... ..",
+		"Garbage on a line behind the client":         ". ..c ... ..",
+		"A proxy on a Unix socket that sends garbage": ". ..c ... ..",
+		"The unspecified address behind the client":   ". ..c ... ..",
 	},
 	"chi takes whatever follows a percent sign in an edge's header for the zone, and counts as above": {
 		"A zone with a comma":      ". ..L ... LL",
@@ -141,6 +143,9 @@ func TestChisAddressesAreOurs(t *testing.T) {
 			}
 			if chisOwn != "" && chisOwn[i] != '.' {
 				want = parties[rune(chisOwn[i])]
+			}
+			if want == badRequest {
+				want = "" // chi's middleware does not tell what is malformed from what is absent
 			}
 			t.Run(tt.name+"/"+m.name, func(t *testing.T) {
 				f := ratelimit.ClientIP(ratelimit.IPConfig{Context: middleware.GetClientIPAddr})

@@ -34,18 +34,27 @@ var trustModels = []trustModel{
 
 	{"edge", ratelimit.IPConfig{EdgeHeader: edgeHeader}, slowEdge},
 	{"edge, trusted", ratelimit.IPConfig{EdgeHeader: edgeHeader, TrustedProxies: ours}, slowEdgeOfOurs},
+
+	{"unix", ratelimit.IPConfig{TrustUnix: true}, slowTrustedUnix(false, slowXForwardedFor)},
+	{"unix and trusted", ratelimit.IPConfig{TrustUnix: true, TrustedProxies: ours}, slowTrustedUnix(true, slowXForwardedFor)},
+	{"Forwarded, unix", ratelimit.IPConfig{TrustUnix: true, Header: "Forwarded"}, slowTrustedUnix(false, slowForwarded)},
+	{"edge, unix", ratelimit.IPConfig{TrustUnix: true, EdgeHeader: edgeHeader}, slowEdgeOfUnix},
 }
 
 // A slowEntry is an address, or a reason for having none if it is not valid.
 type slowEntry struct {
 	netip.Addr
-	blank bool // an element of nothing, which lists may have
+	blank  bool // an element of nothing, which lists may have
+	absent bool // nobody said anything
 }
 
-// key is the key that e makes, "" for none.
+// key is the key that e makes, "" for none, and badRequest for something that is no address.
 func (e slowEntry) key() string {
-	if !e.IsValid() {
+	if e.absent {
 		return ""
+	}
+	if !e.IsValid() {
+		return badRequest
 	}
 	if e.Is4() {
 		return "ip:" + e.String()
@@ -55,7 +64,15 @@ func (e slowEntry) key() string {
 
 func slowOurs(e slowEntry) bool { return ours[0].Contains(e.Addr) || ours[1].Contains(e.Addr) }
 
-func slowPeer(r *http.Request) slowEntry { return slowAddr(r.RemoteAddr, true) }
+func slowPeer(r *http.Request) slowEntry {
+	e := slowAddr(r.RemoteAddr, true)
+	e.absent = !e.IsValid()
+	return e
+}
+
+func slowUnix(r *http.Request) bool {
+	return regexp.MustCompile(`^(?s:@.*|/.*)?$`).MatchString(r.RemoteAddr)
+}
 
 // slowTrusted goes from the client's end of the list: whatever is not ours is the client, until something
 // nearer to us is not ours either.
@@ -75,26 +92,57 @@ func slowTrusted(list func(*http.Request) []slowEntry) func(*http.Request) slowE
 	}
 }
 
+// slowTrustedUnix is slowTrusted where peers on a Unix socket are proxies, too, and proxies is whether those of ours are.
+func slowTrustedUnix(proxies bool, list func(*http.Request) []slowEntry) func(*http.Request) slowEntry {
+	return func(r *http.Request) slowEntry {
+		entries := list(r)
+		switch {
+		case !slowUnix(r) && proxies:
+			return slowTrusted(list)(r)
+		case !slowUnix(r):
+			return slowPeer(r)
+		case len(entries) == 0:
+			return slowEntry{absent: true}
+		case !proxies:
+			return entries[len(entries)-1]
+		}
+		client := entries[0]
+		for _, e := range entries {
+			if !slowOurs(e) {
+				client = e
+			}
+		}
+		return client
+	}
+}
+
+func slowEdgeOfUnix(r *http.Request) slowEntry {
+	if !slowUnix(r) {
+		return slowPeer(r)
+	}
+	return slowEdge(r)
+}
+
 func slowCount(n int, list func(*http.Request) []slowEntry) func(*http.Request) slowEntry {
 	return func(r *http.Request) slowEntry {
 		entries := list(r)
-		if len(entries) < n {
-			return slowEntry{}
-		}
-		entries = entries[len(entries)-n:]
-		for _, e := range entries {
+		read := entries[max(0, len(entries)-n):]
+		for _, e := range read {
 			if !e.IsValid() {
 				return slowEntry{}
 			}
 		}
-		return entries[0]
+		if len(entries) < n {
+			return slowEntry{absent: true}
+		}
+		return read[0]
 	}
 }
 
 func slowEdge(r *http.Request) slowEntry {
 	lines := r.Header[edgeHeader]
 	if len(lines) == 0 {
-		return slowEntry{}
+		return slowEntry{absent: true}
 	}
 	last := slowListElement(lines[len(lines)-1])
 	if strings.Contains(lines[len(lines)-1], ",") {

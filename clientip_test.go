@@ -52,6 +52,8 @@ func TestClientIP(t *testing.T) {
 	twoForwarded := ratelimit.IPConfig{ProxyCount: 2, Header: "Forwarded"}
 	anyEdge := ratelimit.IPConfig{EdgeHeader: "CF-Connecting-IP"}
 	ourEdge := ratelimit.IPConfig{EdgeHeader: "CF-Connecting-IP", TrustedProxies: ours}
+	unix := ratelimit.IPConfig{TrustUnix: true}
+	unixEdge := ratelimit.IPConfig{TrustUnix: true, EdgeHeader: "CF-Connecting-IP"}
 	const proxy, stranger = "10.0.0.1:80", "198.51.100.1:80"
 	for _, tt := range []struct {
 		name  string
@@ -71,12 +73,12 @@ func TestClientIP(t *testing.T) {
 		{"Trusted: a proxy without a header is the client", trusted, proxy, nil, "ip:10.0.0.1"},
 		{"Trusted: a proxy with an empty header is the client", trusted, proxy, []string{xff, "", xff, " , "}, "ip:10.0.0.1"},
 		{"Trusted: where all are ours the furthest is the client", trusted, proxy, []string{xff, "10.0.0.3, 10.0.0.2"}, "ip:10.0.0.3"},
-		{"Trusted: what is left of garbage is not believed", trusted, proxy, []string{xff, "192.0.2.1, unknown, 10.0.0.2"}, ""},
+		{"Trusted: what is left of garbage is not believed", trusted, proxy, []string{xff, "192.0.2.1, unknown, 10.0.0.2"}, badRequest},
 		{"Trusted: the other header is ignored", trusted, proxy, []string{forwarded, "for=192.0.2.1"}, "ip:10.0.0.1"},
 		{"Trusted: a peer without an address is no key", trusted, "@", []string{xff, "192.0.2.1"}, ""},
 		{"Forwarded: the client is the last entry that is not ours", trustedForwarded, proxy, []string{forwarded, `for=203.0.113.7, for="192.0.2.1:80";proto=http, for=10.0.0.2`}, "ip:192.0.2.1"},
 		{"Forwarded: IPv6 is quoted", trustedForwarded, proxy, []string{forwarded, `For="[2001:db8:2::1]:4711"`}, "ip:2001:db8:2::/64"},
-		{"Forwarded: a hidden client is no key", trustedForwarded, proxy, []string{forwarded, "for=192.0.2.1, for=_hidden"}, ""},
+		{"Forwarded: a hidden client is refused", trustedForwarded, proxy, []string{forwarded, "for=192.0.2.1, for=_hidden"}, badRequest},
 		{"Forwarded: an open quote hides nothing of the next line", trustedForwarded, proxy, []string{forwarded, `for="`, forwarded, "for=192.0.2.1"}, "ip:192.0.2.1"},
 		{"Forwarded: the other header is ignored", trustedForwarded, proxy, []string{xff, "192.0.2.1"}, "ip:10.0.0.1"},
 		{"Count 1: the last entry is the client", one, proxy, []string{xff, "203.0.113.7, 192.0.2.1"}, "ip:192.0.2.1"},
@@ -84,19 +86,25 @@ func TestClientIP(t *testing.T) {
 		{"Count 1: no header is no key", one, proxy, nil, ""},
 		{"Count 2: the last but one is the client", two, proxy, []string{xff, "203.0.113.7", xff, "192.0.2.1, 10.0.0.2"}, "ip:192.0.2.1"},
 		{"Count 2: one entry is no key", two, proxy, []string{xff, "192.0.2.1"}, ""},
-		{"Count 2: garbage in between is no key", two, proxy, []string{xff, "192.0.2.1, unknown"}, ""},
+		{"Count 2: garbage in between is refused", two, proxy, []string{xff, "192.0.2.1, unknown"}, badRequest},
 		{"Count 2: Forwarded", twoForwarded, proxy, []string{forwarded, "for=203.0.113.7, for=192.0.2.1, for=10.0.0.2", xff, "203.0.113.7, 203.0.113.7"}, "ip:192.0.2.1"},
 		{"Edge: the header is the client", anyEdge, stranger, []string{edge, "192.0.2.1"}, "ip:192.0.2.1"},
 		{"Edge: a mapped address is the IPv4 client", anyEdge, stranger, []string{edge, "::ffff:192.0.2.1"}, "ip:192.0.2.1"},
 		{"Edge: the last line counts", anyEdge, stranger, []string{edge, "203.0.113.7", edge, "192.0.2.1"}, "ip:192.0.2.1"},
 		{"Edge: no header is no key", anyEdge, stranger, []string{xff, "192.0.2.1"}, ""},
-		{"Edge: an empty header is no key", anyEdge, stranger, []string{edge, ""}, ""},
-		{"Edge: a list is no key", anyEdge, stranger, []string{edge, "203.0.113.7, 192.0.2.1"}, ""},
-		{"Edge: a name is no key", anyEdge, stranger, []string{edge, "localhost"}, ""},
+		{"Edge: an empty header is refused", anyEdge, stranger, []string{edge, ""}, badRequest},
+		{"Edge: a list is refused", anyEdge, stranger, []string{edge, "203.0.113.7, 192.0.2.1"}, badRequest},
+		{"Edge: a name is refused", anyEdge, stranger, []string{edge, "localhost"}, badRequest},
 		{"Our edge: the header is the client", ourEdge, proxy, []string{edge, "192.0.2.1"}, "ip:192.0.2.1"},
 		{"Our edge: a stranger is the client, whatever it sends", ourEdge, stranger, []string{edge, "192.0.2.1"}, "ip:198.51.100.1"},
 		{"Our edge: no header is no key", ourEdge, proxy, []string{xff, "192.0.2.1"}, ""},
 		{"Our edge: a peer without an address is no key", ourEdge, "@", []string{edge, "192.0.2.1"}, ""},
+		{"Unix: the last entry is the client", unix, "@", []string{xff, "203.0.113.7, 192.0.2.1"}, "ip:192.0.2.1"},
+		{"Unix: no header is no key", unix, "@", nil, ""},
+		{"Unix: garbage is refused", unix, "@", []string{xff, "garbage"}, badRequest},
+		{"Unix: a peer with an address is the client, whatever it sends", unix, proxy, []string{xff, "192.0.2.1"}, "ip:10.0.0.1"},
+		{"Unix edge: the header is the client", unixEdge, "", []string{edge, "192.0.2.1"}, "ip:192.0.2.1"},
+		{"Unix edge: a peer with an address is the client, whatever it sends", unixEdge, stranger, []string{edge, "192.0.2.1"}, "ip:198.51.100.1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			checkKey(t, ratelimit.ClientIP(tt.cfg), requestFrom(tt.peer, tt.lines...), tt.want)
@@ -170,8 +178,8 @@ func (f forgery) check(t *testing.T, lines ...string) {
 	if !f.replace && len(lines) > 0 { // other proxies add to the last line
 		last := len(lines) - 1
 		r.Header[f.header] = append(append([]string(nil), lines[:last]...), lines[last]+", "+f.address)
-		if key, err := find(r); key != "ip:192.0.2.1" && (key != "" || !errors.Is(err, ratelimit.ErrNoKey)) {
-			t.Errorf("added to the last line: got key %.100q, error %v; want the client's own or ErrNoKey", key, err)
+		if key, err := find(r); key != "ip:192.0.2.1" && (key != "" || !errors.Is(err, ratelimit.ErrBadRequest)) {
+			t.Errorf("added to the last line: got key %.100q, error %v; want the client's own or ErrBadRequest", key, err)
 		}
 	}
 
@@ -180,7 +188,7 @@ func (f forgery) check(t *testing.T, lines ...string) {
 		r.RemoteAddr = "192.0.2.1:1234"
 		checkKey(t, find, r, "ip:192.0.2.1")
 	}
-	if key, err := find(r); (key == "") != errors.Is(err, ratelimit.ErrNoKey) {
+	if key, err := find(r); (key == "") != (errors.Is(err, ratelimit.ErrNoKey) || errors.Is(err, ratelimit.ErrBadRequest)) {
 		t.Errorf("around the proxy: got key %.100q, error %v; want one of them", key, err)
 	}
 }
@@ -238,8 +246,9 @@ func TestContradictoryIPConfigPanics(t *testing.T) {
 		{"A mapped prefix", ratelimit.IPConfig{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("::ffff:10.0.0.0/104")}}, []string{"TrustedProxies", "::ffff:10.0.0.0/104"}},
 		{"A negative count", ratelimit.IPConfig{ProxyCount: -1}, []string{"ProxyCount -1"}},
 		{"Proxies by address and by count", ratelimit.IPConfig{TrustedProxies: ours, ProxyCount: 1}, []string{"ProxyCount", "TrustedProxies"}},
+		{"Unix sockets and a count", ratelimit.IPConfig{TrustUnix: true, ProxyCount: 1}, []string{"ProxyCount", "TrustUnix"}},
 		{"A header that is no list", ratelimit.IPConfig{TrustedProxies: ours, Header: "X-Real-IP"}, []string{`Header "X-Real-IP"`, "EdgeHeader"}},
-		{"A header that nobody is believed about", ratelimit.IPConfig{Header: "X-Forwarded-For"}, []string{"Header", "TrustedProxies", "ProxyCount"}},
+		{"A header that nobody is believed about", ratelimit.IPConfig{Header: "X-Forwarded-For"}, []string{"Header", "TrustedProxies", "TrustUnix", "ProxyCount"}},
 		{"An edge and a count", ratelimit.IPConfig{EdgeHeader: "X-Real-IP", ProxyCount: 1}, []string{"EdgeHeader", "ProxyCount"}},
 		{"An edge and a header", ratelimit.IPConfig{EdgeHeader: "X-Real-IP", TrustedProxies: ours, Header: "Forwarded"}, []string{"EdgeHeader", "Header"}},
 		{"A prefix that is too short", ratelimit.IPConfig{IPv6Bits: 31}, []string{"IPv6Bits 31", "32 to 128"}},

@@ -51,7 +51,7 @@ type JWTConfig struct {
 	Keyfunc func(context.Context, *jwt.Token) (any, error)
 
 	// Tokens say where the token of a request is, in order of preference. The first that is found decides,
-	// valid or not. Default: BearerToken().
+	// valid or not. If one of them finds several (ErrBadRequest), the request is refused. Default: BearerToken().
 	Tokens []TokenFunc
 
 	// CacheSize is how many verified tokens are remembered, by their SHA-256, so that their signatures need
@@ -216,7 +216,7 @@ func validKind(kind string) bool {
 
 // Claim is the value of a claim of the request's verified token, as "member:<value>": a string, or a
 // number that is written without fraction and exponent. No key: there is no valid token, or no such claim
-// in it, or it is longer than 256 bytes. It panics if name is empty.
+// in it, or it is longer than 256 bytes. ErrBadRequest: as of JWTConfig.Tokens. It panics if name is empty.
 func (j *JWT) Claim(name string) KeyFunc {
 	if name == "" {
 		panic("ratelimit: Claim: name must not be empty")
@@ -246,7 +246,7 @@ func (j *JWT) Claim(name string) KeyFunc {
 // Claims returns the claims of the request's verified token, for a LimitFunc: a copy of its own, which it may
 // change. Numbers are json.Number. The error wraps ErrNoKey: JWTConfig.Tokens find no token, or it is longer
 // than 8 KiB or not valid, or without "exp", or it has a "crit" header, of which no extension is known here
-// (RFC 7515, section 4.1.11).
+// (RFC 7515, section 4.1.11). Other errors are those of JWTConfig.Tokens, such as ErrBadRequest.
 func (j *JWT) Claims(r *http.Request) (jwt.MapClaims, error) {
 	claims, err := j.claims(r)
 	if err != nil {
@@ -258,9 +258,9 @@ func (j *JWT) Claims(r *http.Request) (jwt.MapClaims, error) {
 // claims returns what Claims does, but as other requests have it, too. Those that come with a new token at
 // once all verify it, because a signature is soon checked, and none should wait for another's Keyfunc.
 func (j *JWT) claims(r *http.Request) (jwt.MapClaims, error) {
-	token, ok := firstToken(j.tokens, r)
-	if !ok {
-		return nil, ErrNoKey
+	token, err := firstToken(j.tokens, r)
+	if err != nil {
+		return nil, err
 	}
 	if len(token) > maxToken {
 		return nil, fmt.Errorf("%w: the token is longer than %d bytes", ErrNoKey, maxToken)

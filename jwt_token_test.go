@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,12 +41,12 @@ func TestCookieToken(t *testing.T) {
 		{"In other letters", []string{"__host-token=" + token}, ""},
 		{"A name that ends so", []string{"a__Host-token=" + token}, ""},
 		{"A name that begins so", []string{"__Host-token2=" + token}, ""},
-		{"Twice", []string{"__Host-token=" + token + "; __Host-token=" + other}, ""},
-		{"Twice the same", []string{"__Host-token=" + token + "; __Host-token=" + token}, ""},
-		{"Twice on two lines", []string{"__Host-token=" + token, "__Host-token=" + token}, ""},
-		{"Twice, once empty", []string{"__Host-token=; __Host-token=" + token}, ""},
-		{"Twice, once without a value", []string{"__Host-token=" + token + "; __Host-token"}, ""},
-		{"Twice, once malformed", []string{"__Host-token=" + token + "; __Host-token=\x01"}, ""},
+		{"Twice", []string{"__Host-token=" + token + "; __Host-token=" + other}, "member:5"},
+		{"Twice on two lines", []string{"__Host-token=" + token, "__Host-token=" + other}, "member:5"},
+		{"Twice, the first empty", []string{"__Host-token=; __Host-token=" + token}, ""},
+		{"Twice, the first without a value", []string{"__Host-token; __Host-token=" + token}, ""},
+		{"Twice, the first malformed, which net/http passes over", []string{"__Host-token=\x01; __Host-token=" + token}, "member:5"},
+		{"Twice, the first not valid", []string{"__Host-token=" + token + "A; __Host-token=" + token}, ""},
 		{"A quote before", []string{`__Host-token="` + token}, ""},
 		{"A quote after", []string{`__Host-token=` + token + `"`}, ""},
 		{"A quote alone", []string{`__Host-token="`}, ""},
@@ -54,7 +55,11 @@ func TestCookieToken(t *testing.T) {
 		{"Two tokens with a comma", []string{"__Host-token=" + token + "," + token}, ""},
 		{"A NUL at the end", []string{"__Host-token=" + token + "\x00"}, ""},
 		{"More than 8 KiB", []string{"__Host-token=" + token + strings.Repeat("A", 8<<10)}, ""},
-		{"4,000 cookies", []string{strings.Repeat("a=b; ", 4000) + "__Host-token=" + token}, "member:5"},
+		{"2,000 cookies", []string{strings.Repeat("a=b; ", 2000) + "__Host-token=" + token}, "member:5"},
+		{"32 KiB of cookies", []string{"__Host-token=" + token + strings.Repeat(" ", 32<<10-len("__Host-token="+token))}, "member:5"},
+		{"More than 32 KiB of cookies", []string{"__Host-token=" + token + strings.Repeat(" ", 32<<10)}, badRequest},
+		{"More than 32 KiB of cookies on many lines", slices.Repeat([]string{strings.Repeat("a", 1<<10)}, 33), badRequest},
+		{"1 MB of semicolons", []string{strings.Repeat(";", 1<<20)}, badRequest},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := requestWith()
@@ -84,8 +89,9 @@ func TestHeaderToken(t *testing.T) {
 		{"A space", []string{" "}, ""},
 		{"Bearer alone", []string{"Bearer"}, ""},
 		{"Bearer and a space", []string{"Bearer "}, ""},
-		{"Repeated", []string{token, token}, ""},
-		{"Repeated and empty", []string{token, ""}, ""},
+		{"Repeated", []string{token, hs256(valid(`"sub": "6"`))}, badRequest},
+		{"Repeated with the same token", []string{token, token}, badRequest},
+		{"Repeated and empty", []string{token, ""}, badRequest},
 		{"Joined by a proxy", []string{token + ", " + token}, ""},
 		{"Another scheme", []string{"JWT " + token}, ""},
 		{"Bearer twice", []string{"Bearer Bearer " + token}, ""},
@@ -114,7 +120,9 @@ func TestTheFirstTokenThatIsFoundDecides(t *testing.T) {
 		{"The last", []string{"Authorization", "Bearer " + seven}, "member:7"},
 		{"One that is not valid", []string{"Cookie", "token=" + five + "A", "Authorization", "Bearer " + seven}, ""},
 		{"One that is too long", []string{"Cookie", "token=" + strings.Repeat("A", 8<<10+1), "Authorization", "Bearer " + seven}, ""},
-		{"Two of one kind are none", []string{"Cookie", "token=" + five + "; token=" + five, "Authorization", "Bearer " + seven}, "member:7"},
+		{"Two cookies are the first", []string{"Cookie", "token=" + five + "; token=" + six, "Authorization", "Bearer " + seven}, "member:5"},
+		{"Two headers are refused", []string{"X-Token", six, "X-Token", six, "Authorization", "Bearer " + seven}, badRequest},
+		{"Two headers that do not decide", []string{"Cookie", "token=" + five, "X-Token", six, "X-Token", six}, "member:5"},
 		{"An empty one is none", []string{"Cookie", "token=", "X-Token", "", "Authorization", "Bearer " + seven}, "member:7"},
 		{"None", nil, ""},
 	} {
@@ -131,12 +139,14 @@ func TestATokenFuncOfOnesOwnIsNotBelieved(t *testing.T) {
 		token + " ":                       "",
 		token + strings.Repeat("A", 8192): "",
 	} {
-		own := func(*http.Request) (string, bool) { return value, true }
+		own := func(*http.Request) (string, error) { return value, nil }
 		checkMember(t, tokensFrom(own), requestWith(), want)
 		checkMember(t, tokensFrom(own, ratelimit.BearerToken()), bearer(token), want)
 	}
-	none := func(*http.Request) (string, bool) { return token, false }
-	checkMember(t, tokensFrom(none), requestWith(), "")
+	for failure, want := range map[error]string{ratelimit.ErrNoKey: "", ratelimit.ErrBadRequest: badRequest} {
+		fails := func(*http.Request) (string, error) { return token, failure }
+		checkMember(t, tokensFrom(fails), requestWith(), want)
+	}
 }
 
 func TestChangingTokensAfterwardsHasNoEffect(t *testing.T) {

@@ -15,16 +15,31 @@ import (
 // A KeyFunc finds whom a request counts for: a key like "member:5", "ip:192.0.2.1". Requests of one key
 // share one bucket of each policy.
 //
-// A KeyFunc returns ErrNoKey, or an error that wraps it, for a request that has no such key, whatever the
-// client did wrong: the request is then answered 403, or goes on without the policy if that is Optional.
-// Any other error means that it could not find out, and is handled as a failure of the store.
+// Errors are told apart by errors.Is:
+//   - ErrNoKey: the request has no such key. It is answered 403, or goes on without the policy if that is Optional.
+//   - ErrBadRequest: what the request says about its key is malformed or ambiguous. It is answered 400.
+//   - ErrOutage: the KeyFunc could not find out. It is handled as a failure of the store.
+//   - Any other error: the request is answered 503, because a client may have caused it.
 //
 // The keys of this package's functions start with their kind and a colon, so that a name which a client
 // chose is never mistaken for an address. Keys may hold any bytes.
 type KeyFunc func(*http.Request) (string, error)
 
-// ErrNoKey is the error of a KeyFunc for a request that has no key.
-var ErrNoKey = errors.New("ratelimit: no key")
+var (
+	// ErrNoKey is the error of a KeyFunc for a request that has no key: it is answered 403. Policy.Optional and
+	// FirstOf pass over it.
+	ErrNoKey = errors.New("ratelimit: no key")
+
+	// ErrBadRequest is the error of a KeyFunc for a request that is malformed or ambiguous where its key should
+	// be, such as one with two Authorization headers: it is answered 400. Neither Policy.Optional nor FirstOf nor
+	// Join passes over it, because the application might still see an identity in such a request.
+	ErrBadRequest = errors.New("ratelimit: bad request")
+
+	// ErrOutage is the error of a KeyFunc that could not find out because something else failed, such as a
+	// directory that it asks. It is handled as a failure of the store: the request is let through without the
+	// policy, or answered 503 with Policy.FailClosed. Wrap it only around errors that no client can cause.
+	ErrOutage = errors.New("ratelimit: outage")
+)
 
 // Static is one key, "static:<key>", for all requests: the policy's limit is for all clients together. It
 // panics if key is empty.
@@ -38,20 +53,39 @@ func Static(key string) KeyFunc {
 
 // Header is the value of a request header, such as an API key's, as "header:<name>:<SHA-256>". Only the
 // hash leaves the process. The client chooses the value: use it behind something that checked it. No key:
-// the header is absent, empty or repeated. It panics if name is not one of a header that requests have.
+// the header is absent or empty. ErrBadRequest: it is repeated. It panics if name is not one of a header that
+// requests have.
 func Header(name string) KeyFunc {
 	if !isHeaderName(name) {
 		panic(fmt.Sprintf("ratelimit: Header: name %q: must be that of a request header, and not Host", name))
 	}
-	canonical := textproto.CanonicalMIMEHeaderKey(name)
 	kind := "header:" + strings.ToLower(name) + ":"
+	single := singleHeader(name)
 	return func(r *http.Request) (string, error) {
-		values := r.Header[canonical]
-		if len(values) != 1 || values[0] == "" {
-			return "", ErrNoKey
+		value, err := single(r)
+		if err != nil {
+			return "", err
 		}
-		sum := sha256.Sum256([]byte(values[0]))
+		sum := sha256.Sum256([]byte(value))
 		return kind + base64.RawURLEncoding.EncodeToString(sum[:]), nil
+	}
+}
+
+// singleHeader returns the value of a header that must not be repeated, not even with the same value: of several
+// lines an application uses the first, or the last, or joins them, and would see another identity than the limiter.
+func singleHeader(name string) func(*http.Request) (string, error) {
+	canonical := textproto.CanonicalMIMEHeaderKey(name)
+	absent := fmt.Errorf("%w: no %s header", ErrNoKey, canonical)
+	repeated := fmt.Errorf("%w: more than one %s header", ErrBadRequest, canonical)
+	return func(r *http.Request) (string, error) {
+		switch values := r.Header[canonical]; {
+		case len(values) > 1:
+			return "", repeated
+		case len(values) == 0 || values[0] == "":
+			return "", absent
+		default:
+			return values[0], nil
+		}
 	}
 }
 
@@ -88,47 +122,113 @@ func ContextKey(f func(context.Context) (string, bool)) KeyFunc {
 }
 
 // FirstOf is the key of the first of fns that finds one: FirstOf(members.Claim("sub"), RemoteIP()) counts
-// members by id and guests by address. It moves on only after ErrNoKey, or an empty key. It panics
-// without fns.
+// members by id and guests by address. It moves on only after ErrNoKey, or an empty key. It panics without fns.
 func FirstOf(fns ...KeyFunc) KeyFunc {
 	fns = mustHave("FirstOf", fns)
 	return func(r *http.Request) (string, error) {
+		var why reasons
 		for _, f := range fns {
-			key, err := f(r)
-			if err == nil && key != "" {
+			key, err := keyBy(f, r)
+			if err == nil {
 				return key, nil
 			}
-			if err != nil && !errors.Is(err, ErrNoKey) {
+			if !isNoKey(err) {
 				return "", err
 			}
+			why.add(err)
 		}
-		return "", ErrNoKey
+		return "", why.err()
 	}
 }
 
 // Join is the keys of all fns together, as "join:<key>|<key>": a bucket for each combination. No two
-// combinations make the same key. No key: one of fns has none. It panics without fns.
+// combinations make the same key. No key: one of fns has none. ErrBadRequest of one of fns comes before the
+// errors of the others. It panics without fns.
 func Join(fns ...KeyFunc) KeyFunc {
 	fns = mustHave("Join", fns)
 	escape := strings.NewReplacer("%", "%25", "|", "%7C")
 	return func(r *http.Request) (string, error) {
 		var joined strings.Builder
 		joined.WriteString("join:")
+		var failed error
 		for i, f := range fns {
-			key, err := f(r)
-			if err != nil {
+			key, err := keyBy(f, r)
+			if errors.Is(err, ErrBadRequest) {
 				return "", err
 			}
-			if key == "" {
-				return "", ErrNoKey
+			if failed == nil {
+				failed = err
+			}
+			if failed != nil {
+				continue // a later one may still find that the request is bad
 			}
 			if i > 0 {
 				joined.WriteByte('|')
 			}
 			escape.WriteString(&joined, key)
 		}
+		if failed != nil {
+			return "", failed
+		}
 		return joined.String(), nil
 	}
+}
+
+// keyBy returns what f finds: a key that is not empty, or an error.
+func keyBy(f KeyFunc, r *http.Request) (string, error) {
+	key, err := f(r)
+	if err != nil {
+		return "", err
+	}
+	if key == "" {
+		return "", errEmptyKey
+	}
+	return key, nil
+}
+
+var errEmptyKey = fmt.Errorf("%w: the KeyFunc returned an empty one", ErrNoKey)
+
+// isNoKey reports whether err says that there is no key, and nothing worse.
+func isNoKey(err error) bool { return errors.Is(err, ErrNoKey) && !errors.Is(err, ErrBadRequest) }
+
+// reasons are why several ways to find a key found none. It costs nothing until all have failed.
+type reasons struct {
+	errs [4]error // the first ones
+	n    int
+}
+
+func (w *reasons) add(err error) {
+	if w.n < len(w.errs) {
+		w.errs[w.n] = err
+		w.n++
+	}
+}
+
+// err returns one error that says them all.
+func (w *reasons) err() error {
+	switch w.n {
+	case 0:
+		return ErrNoKey
+	case 1:
+		return w.errs[0]
+	}
+	all := noKeys(w.errs[:w.n:w.n])
+	return slices.Clone(all)
+}
+
+// noKeys are errors that all are ErrNoKey.
+type noKeys []error
+
+func (e noKeys) Unwrap() []error { return e }
+
+func (e noKeys) Error() string {
+	var text strings.Builder
+	text.WriteString(ErrNoKey.Error())
+	for i, err := range e {
+		text.WriteString([]string{": ", "; "}[min(i, 1)])
+		text.WriteString(strings.TrimPrefix(err.Error(), ErrNoKey.Error()+": "))
+	}
+	return text.String()
 }
 
 // mustHave returns a copy of fns, and panics if there are none or one is nil.

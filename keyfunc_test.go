@@ -23,11 +23,21 @@ func requestWith(lines ...string) *http.Request {
 	return r
 }
 
-// checkKey checks that f finds the key want, or ErrNoKey and nothing else if want is "".
+// badRequest stands for ErrBadRequest where a test wants a key.
+const badRequest = "ErrBadRequest"
+
+// checkKey checks that f finds the key want; or ErrNoKey and nothing else if want is "", or only ErrBadRequest if it
+// is that.
 func checkKey(t *testing.T, f ratelimit.KeyFunc, r *http.Request, want string) {
 	t.Helper()
 	got, err := f(r)
 	switch {
+	case want == badRequest:
+		if got != "" || !errors.Is(err, ratelimit.ErrBadRequest) || errors.Is(err, ratelimit.ErrNoKey) {
+			t.Errorf("got key %.200q, error %v; want ErrBadRequest", got, err)
+		}
+	case errors.Is(err, ratelimit.ErrBadRequest):
+		t.Errorf("got key %.200q, error %v; want key %.200q", got, err, want)
 	case want == "" && (got != "" || !errors.Is(err, ratelimit.ErrNoKey)):
 		t.Errorf("got key %.200q, error %v; want ErrNoKey", got, err)
 	case want != "" && (got != want || err != nil):
@@ -84,8 +94,10 @@ func TestHeader(t *testing.T) {
 		{"Another header is another key", "X-Tenant", []string{"X-Tenant", "secret"}, "header:x-tenant:" + secret},
 		{"An absent header is no key", "X-Api-Key", nil, ""},
 		{"An empty header is no key", "X-Api-Key", []string{"X-Api-Key", ""}, ""},
-		{"A repeated header is no key", "X-Api-Key", []string{"X-Api-Key", "secret", "X-Api-Key", "secret"}, ""},
-		{"A repeated header of which one is empty is no key", "X-Api-Key", []string{"X-Api-Key", "", "X-Api-Key", "secret"}, ""},
+		{"A repeated header is refused", "X-Api-Key", []string{"X-Api-Key", "secret", "X-Api-Key", "other"}, badRequest},
+		{"A header repeated with the same value is refused", "X-Api-Key", []string{"X-Api-Key", "secret", "X-Api-Key", "secret"}, badRequest},
+		{"A repeated header of which one is empty is refused", "X-Api-Key", []string{"X-Api-Key", "", "X-Api-Key", "secret"}, badRequest},
+		{"A repeated header that is empty is refused", "X-Api-Key", []string{"X-Api-Key", "", "X-Api-Key", ""}, badRequest},
 		{"Another name's value does not matter", "X-Api-Key", []string{"X-Api-Key2", "secret"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -156,6 +168,9 @@ func TestFirstOf(t *testing.T) {
 		{"Another error ends it", []ratelimit.KeyFunc{finds("", broken), finds("b", nil)}, "", broken},
 		{"Another error ends it even with a key", []ratelimit.KeyFunc{finds("a", broken), finds("b", nil)}, "", broken},
 		{"Another error after no key ends it", []ratelimit.KeyFunc{finds("", ratelimit.ErrNoKey), finds("", broken), finds("c", nil)}, "", broken},
+		{"A bad request ends it", []ratelimit.KeyFunc{finds("", ratelimit.ErrBadRequest), finds("b", nil)}, "", ratelimit.ErrBadRequest},
+		{"A bad request ends it, whatever else it is", []ratelimit.KeyFunc{finds("", errors.Join(ratelimit.ErrNoKey, ratelimit.ErrBadRequest)), finds("b", nil)}, "", ratelimit.ErrBadRequest},
+		{"An outage ends it", []ratelimit.KeyFunc{finds("", fmt.Errorf("%w: %w", ratelimit.ErrOutage, broken)), finds("b", nil)}, "", ratelimit.ErrOutage},
 		{"An error after the key is not seen", []ratelimit.KeyFunc{finds("a", nil), finds("", broken)}, "a", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -164,6 +179,14 @@ func TestFirstOf(t *testing.T) {
 				t.Errorf("got key %q, error %v; want key %q, error %v", got, err, tt.want, tt.wantErr)
 			}
 		})
+	}
+}
+
+func TestFirstOfSaysWhyNoneFoundAKey(t *testing.T) {
+	find := ratelimit.FirstOf(ratelimit.Header("X-Api-Key"), finds("", ratelimit.ErrNoKey), ratelimit.RemoteIP())
+	_, err := find(requestFrom("@"))
+	if want := "ratelimit: no key: no X-Api-Key header; ratelimit: no key; the TCP peer is a unix socket: set IPConfig.TrustUnix"; err == nil || err.Error() != want {
+		t.Errorf("got %v; want %s", err, want)
 	}
 }
 
@@ -186,6 +209,9 @@ func TestJoin(t *testing.T) {
 		{"One without a key is no key", []ratelimit.KeyFunc{a, finds("", ratelimit.ErrNoKey)}, "", ratelimit.ErrNoKey},
 		{"One with an empty key is no key", []ratelimit.KeyFunc{finds("", nil), b}, "", ratelimit.ErrNoKey},
 		{"Another error is passed on", []ratelimit.KeyFunc{a, finds("", broken)}, "", broken},
+		{"The first error is passed on", []ratelimit.KeyFunc{finds("", broken), finds("", ratelimit.ErrNoKey)}, "", broken},
+		{"A bad request comes before no key", []ratelimit.KeyFunc{finds("", ratelimit.ErrNoKey), finds("", ratelimit.ErrBadRequest)}, "", ratelimit.ErrBadRequest},
+		{"A bad request comes before another error", []ratelimit.KeyFunc{finds("", broken), a, finds("", ratelimit.ErrBadRequest)}, "", ratelimit.ErrBadRequest},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := ratelimit.Join(tt.fns...)(requestWith())

@@ -44,7 +44,8 @@ func SkipIPs(prefixes ...netip.Prefix) func(*http.Request) bool {
 // SkipIPs exempts, as Config.Skip, requests of clients in prefixes. It finds a client as ClientIP(cfg) does,
 // from no header that a client can forge. What is said at the function SkipIPs holds here, too, for a
 // client that is the TCP peer: with a header that proxies add, it is not skipped, since that proxy is none
-// that cfg knows. A request without an address is not skipped. It panics on a contradictory cfg, too.
+// that cfg knows. A request without an address, or with a malformed one, is not skipped. It panics on a
+// contradictory cfg, too.
 func (cfg IPConfig) SkipIPs(prefixes ...netip.Prefix) func(*http.Request) bool {
 	return skipIPs("IPConfig.SkipIPs", cfg, prefixes)
 }
@@ -57,8 +58,8 @@ func skipIPs(name string, cfg IPConfig, prefixes []netip.Prefix) func(*http.Requ
 	mustBeFaultless(name, faults)
 	prefixes, find := slices.Clone(prefixes), cfg.finder()
 	return func(r *http.Request) bool {
-		addr, ok := find(r)
-		if !ok || !slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+		addr, err := find(r)
+		if err != nil || !slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 			return false
 		}
 		peer, _ := clientip.Peer(r.RemoteAddr)

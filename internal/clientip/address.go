@@ -19,6 +19,12 @@ func Peer(remoteAddr string) (netip.Addr, bool) {
 	return parse(remoteAddr)
 }
 
+// IsUnix reports whether remoteAddr, of [net/http.Request.RemoteAddr], is that of
+// a peer on a Unix socket: "", "@", "@name" or a path.
+func IsUnix(remoteAddr string) bool {
+	return remoteAddr == "" || remoteAddr[0] == '@' || remoteAddr[0] == '/'
+}
+
 // Parse returns the address in one entry of a forwarding header: an IPv4
 // address, also with a port, or an IPv6 address, also in brackets, then also
 // with a port. Spaces and tabs around the entry are ignored.

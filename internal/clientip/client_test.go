@@ -6,6 +6,25 @@ import (
 	"testing"
 )
 
+// checkFound expects the address want, or if that is "absent" or "invalid" the
+// error.
+func checkFound(t *testing.T, got netip.Addr, err error, want string) {
+	t.Helper()
+	found := got.String()
+	switch err {
+	case nil:
+	case ErrAbsent:
+		found = "absent"
+	case ErrInvalid:
+		found = "invalid"
+	default:
+		found = err.Error()
+	}
+	if found != want || err != nil && got.IsValid() {
+		t.Errorf("got %v, %v; want %s", got, err, want)
+	}
+}
+
 func TestFromTrusted(t *testing.T) {
 	const ours = "10.0.0.0/8 2001:db8:1::/48"
 	for _, tt := range []struct {
@@ -24,8 +43,8 @@ func TestFromTrusted(t *testing.T) {
 		{"IPv6 proxies are skipped", "2001:db8:1::1", ours, []string{"192.0.2.1, 2001:db8:1::2"}, "192.0.2.1"},
 		{"A client may have IPv6", "10.0.0.1", ours, []string{"2001:db8:2::1"}, "2001:db8:2::1"},
 		{"The furthest of trusted entries is the client", "10.0.0.1", ours, []string{"10.0.0.3", "10.0.0.2"}, "10.0.0.3"},
-		{"An invalid entry ends the walk", "10.0.0.1", ours, []string{"192.0.2.1, unknown, 10.0.0.2"}, ""},
-		{"An invalid entry ends the walk across lines", "10.0.0.1", ours, []string{"192.0.2.1", "unknown"}, ""},
+		{"An invalid entry ends the walk", "10.0.0.1", ours, []string{"192.0.2.1, unknown, 10.0.0.2"}, "invalid"},
+		{"An invalid entry ends the walk across lines", "10.0.0.1", ours, []string{"192.0.2.1", "unknown"}, "invalid"},
 		{"A mapped peer matches IPv4 prefixes", "::ffff:10.0.0.1", ours, []string{"192.0.2.1"}, "192.0.2.1"},
 		{"A mapped entry matches IPv4 prefixes", "10.0.0.1", ours, []string{"192.0.2.1, ::ffff:10.0.0.2"}, "192.0.2.1"},
 		{"The zone of a peer does not matter", "fe80::1%eth0", "fe80::/10", []string{"192.0.2.1"}, "192.0.2.1"},
@@ -34,12 +53,12 @@ func TestFromTrusted(t *testing.T) {
 		{"A mapped prefix matches nothing", "10.0.0.1", "::ffff:0:0/96", []string{"192.0.2.1"}, "10.0.0.1"},
 		{"All IPv6 does not include IPv4", "10.0.0.1", "::/0", []string{"192.0.2.1"}, "10.0.0.1"},
 		{"An invalid prefix matches nothing", "10.0.0.1", "invalid", []string{"192.0.2.1"}, "10.0.0.1"},
-		{"An invalid peer is no client", "", ours, []string{"192.0.2.1"}, ""},
-		{"An unspecified peer is no client", "0.0.0.0", "0.0.0.0/0", []string{"192.0.2.1"}, ""},
-		{"A mapped unspecified peer is no client", "::ffff:0.0.0.0", ours, []string{"192.0.2.1"}, ""},
+		{"An invalid peer is no client", "", ours, []string{"192.0.2.1"}, "absent"},
+		{"An unspecified peer is no client", "0.0.0.0", "0.0.0.0/0", []string{"192.0.2.1"}, "absent"},
+		{"A mapped unspecified peer is no client", "::ffff:0.0.0.0", ours, []string{"192.0.2.1"}, "absent"},
 		{"64 trusted entries are skipped", "10.0.0.1", ours, append([]string{"192.0.2.1"}, repeatLine("10.0.0.2", 63)...), "192.0.2.1"},
-		{"65 trusted entries are too many", "10.0.0.1", ours, repeatLine("10.0.0.2", 65), ""},
-		{"1 MiB of trusted entries is too much", "10.0.0.1", ours, []string{strings.Repeat("10.0.0.2,", 1<<20/9)}, ""},
+		{"65 trusted entries are too many", "10.0.0.1", ours, repeatLine("10.0.0.2", 65), "invalid"},
+		{"1 MiB of trusted entries is too much", "10.0.0.1", ours, []string{strings.Repeat("10.0.0.2,", 1<<20/9)}, "invalid"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			peer, _ := netip.ParseAddr(tt.peer)
@@ -48,16 +67,39 @@ func TestFromTrusted(t *testing.T) {
 				p, _ := netip.ParsePrefix(s)
 				trusted = append(trusted, p)
 			}
-			got, ok := FromTrusted(peer, trusted, XForwardedFor(tt.lines))
-			addressTest{in: strings.Join(tt.lines, "\n"), want: tt.want}.check(t, got, ok)
+			got, err := FromTrusted(peer, trusted, XForwardedFor(tt.lines))
+			checkFound(t, got, err, tt.want)
 		})
 	}
 }
 
 func TestFromTrustedWithForwarded(t *testing.T) {
 	peer, trusted := netip.MustParseAddr("10.0.0.1"), []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
-	got, ok := FromTrusted(peer, trusted, Forwarded([]string{`for="`, `for="[2001:db8::1]:80", for=10.0.0.2`}))
-	addressTest{want: "2001:db8::1"}.check(t, got, ok)
+	got, err := FromTrusted(peer, trusted, Forwarded([]string{`for="`, `for="[2001:db8::1]:80", for=10.0.0.2`}))
+	checkFound(t, got, err, "2001:db8::1")
+}
+
+func TestFromChain(t *testing.T) {
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	for _, tt := range []struct {
+		name    string
+		trusted []netip.Prefix
+		lines   []string
+		want    string
+	}{
+		{"The last entry is the client", nil, []string{"198.51.100.1, 192.0.2.1"}, "192.0.2.1"},
+		{"The first untrusted entry is the client", trusted, []string{"198.51.100.1, 192.0.2.1, 10.0.0.2"}, "192.0.2.1"},
+		{"The furthest of trusted entries is the client", trusted, []string{"10.0.0.3, 10.0.0.2"}, "10.0.0.3"},
+		{"No line", trusted, nil, "absent"},
+		{"No entries", trusted, []string{"", " ,"}, "absent"},
+		{"An invalid entry", trusted, []string{"192.0.2.1, unknown"}, "invalid"},
+		{"An invalid entry beyond a trusted one", trusted, []string{"unknown, 10.0.0.2"}, "invalid"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := FromChain(tt.trusted, XForwardedFor(tt.lines))
+			checkFound(t, got, err, tt.want)
+		})
+	}
 }
 
 func TestFromCount(t *testing.T) {
@@ -71,19 +113,20 @@ func TestFromCount(t *testing.T) {
 		{"Two proxies wrote the last two entries", 2, []string{"198.51.100.1, 192.0.2.1, 10.0.0.1"}, "192.0.2.1"},
 		{"Entries are counted across lines", 2, []string{"198.51.100.1", "192.0.2.1", "10.0.0.1"}, "192.0.2.1"},
 		{"Empty elements do not count", 2, []string{"192.0.2.1,, ,10.0.0.1,"}, "192.0.2.1"},
-		{"Fewer entries than proxies are refused", 3, []string{"192.0.2.1, 10.0.0.1"}, ""},
-		{"No entries are refused", 1, nil, ""},
-		{"An invalid entry is refused", 1, []string{"192.0.2.1, unknown"}, ""},
-		{"An invalid entry of a nearer proxy is refused", 2, []string{"192.0.2.1, unknown"}, ""},
+		{"Fewer entries than proxies are refused", 3, []string{"192.0.2.1, 10.0.0.1"}, "absent"},
+		{"No entries are refused", 1, nil, "absent"},
+		{"An invalid entry is refused", 1, []string{"192.0.2.1, unknown"}, "invalid"},
+		{"An invalid entry of a nearer proxy is refused", 2, []string{"192.0.2.1, unknown"}, "invalid"},
+		{"An invalid entry is refused where others are missing", 3, []string{"192.0.2.1, unknown"}, "invalid"},
 		{"An invalid entry beyond does not matter", 1, []string{"unknown, 192.0.2.1"}, "192.0.2.1"},
-		{"No proxies are refused", 0, []string{"192.0.2.1"}, ""},
-		{"A negative number is refused", -1, []string{"192.0.2.1"}, ""},
+		{"No proxies are refused", 0, []string{"192.0.2.1"}, "absent"},
+		{"A negative number is refused", -1, []string{"192.0.2.1"}, "absent"},
 		{"64 proxies are possible", 64, repeatLine("192.0.2.1", 64), "192.0.2.1"},
-		{"65 proxies are too many", 65, repeatLine("192.0.2.1", 65), ""},
+		{"65 proxies are too many", 65, repeatLine("192.0.2.1", 65), "invalid"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, ok := FromCount(tt.n, XForwardedFor(tt.lines))
-			addressTest{in: strings.Join(tt.lines, "\n"), want: tt.want}.check(t, got, ok)
+			got, err := FromCount(tt.n, XForwardedFor(tt.lines))
+			checkFound(t, got, err, tt.want)
 		})
 	}
 }
@@ -99,19 +142,19 @@ func TestFromEdge(t *testing.T) {
 		{"A port is dropped", []string{"[2001:db8::1]:80"}, "2001:db8::1"},
 		{"Mapped IPv4 is unmapped", []string{"::ffff:192.0.2.1"}, "192.0.2.1"},
 		{"The last line counts", []string{"198.51.100.1", "192.0.2.1"}, "192.0.2.1"},
-		{"No line is refused", nil, ""},
-		{"An empty line is refused", []string{""}, ""},
-		{"An empty last line is refused", []string{"192.0.2.1", ""}, ""},
-		{"An invalid last line is refused", []string{"192.0.2.1", "unknown"}, ""},
-		{"A list is refused", []string{"192.0.2.1, 192.0.2.2"}, ""},
-		{"A list that starts with a zone is refused", []string{"fe80::1%a, 192.0.2.1"}, ""},
-		{"A list of one is refused", []string{"192.0.2.1,"}, ""},
-		{"The unspecified address is refused", []string{"::"}, ""},
-		{"A line of 1 MiB is refused", []string{strings.Repeat(" ", 1<<20) + "192.0.2.1"}, ""},
+		{"No line is refused", nil, "absent"},
+		{"An empty line is refused", []string{""}, "invalid"},
+		{"An empty last line is refused", []string{"192.0.2.1", ""}, "invalid"},
+		{"An invalid last line is refused", []string{"192.0.2.1", "unknown"}, "invalid"},
+		{"A list is refused", []string{"192.0.2.1, 192.0.2.2"}, "invalid"},
+		{"A list that starts with a zone is refused", []string{"fe80::1%a, 192.0.2.1"}, "invalid"},
+		{"A list of one is refused", []string{"192.0.2.1,"}, "invalid"},
+		{"The unspecified address is refused", []string{"::"}, "invalid"},
+		{"A line of 1 MiB is refused", []string{strings.Repeat(" ", 1<<20) + "192.0.2.1"}, "invalid"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, ok := FromEdge(tt.lines)
-			addressTest{in: strings.Join(tt.lines, "\n"), want: tt.want}.check(t, got, ok)
+			got, err := FromEdge(tt.lines)
+			checkFound(t, got, err, tt.want)
 		})
 	}
 }

@@ -8,6 +8,7 @@
 //
 //   - no proxy: [Peer]
 //   - proxies at known addresses: [FromTrusted]
+//   - a proxy on a Unix socket: [FromChain]
 //   - a known number of proxies: [FromCount]
 //   - an edge that sets a header of one address: [FromEdge]
 //   - somebody who has found it already: [Normalize]
@@ -16,8 +17,9 @@
 // addresses are unmapped, zones are dropped, and the unspecified addresses
 // 0.0.0.0 and :: are no addresses.
 //
-// A result of false means that the client is unknown, which a client behind a
-// proxy can bring about at will, for example by an unterminated quote in a
-// Forwarded line that the proxy appends to. It must not exempt the request from
-// limits.
+// An error means that the client is unknown. [ErrAbsent] says that the request
+// tells nothing about it, and [ErrInvalid] that what it tells is malformed. A
+// client behind a proxy can bring the latter about at will, for example by an
+// unterminated quote in a Forwarded line that the proxy appends to. Neither may
+// exempt the request from limits.
 package clientip

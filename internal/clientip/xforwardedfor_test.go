@@ -62,9 +62,9 @@ func FuzzXForwardedFor(f *testing.F) {
 			t.Fatalf("got %q, want %q", got, want)
 		}
 		for _, proxied := range []string{header + ", 192.0.2.99", header + "\n192.0.2.99"} {
-			addr, ok := FromCount(1, XForwardedFor(strings.Split(proxied, "\n")))
-			if !ok || addr.String() != "192.0.2.99" {
-				t.Errorf("the proxy's entry is %v, %t", addr, ok)
+			addr, err := FromCount(1, XForwardedFor(strings.Split(proxied, "\n")))
+			if err != nil || addr.String() != "192.0.2.99" {
+				t.Errorf("the proxy's entry is %v, %v", addr, err)
 			}
 		}
 	})
