@@ -80,6 +80,7 @@ type call struct {
 	charges []store.Charge
 	states  []store.State
 	asked   []asked
+	barred  []barred // what policies with a rate of 0 say, for which nothing is charged
 
 	enforced    bool // a policy is no Shadow
 	failsClosed bool // a policy refuses the request rather than have a stand-in decide
@@ -100,7 +101,7 @@ type asked struct {
 var calls = sync.Pool{New: func() any { return new(call) }}
 
 func (c *call) release() {
-	c.charges, c.states, c.asked = c.charges[:0], c.states[:0], c.asked[:0]
+	c.charges, c.states, c.asked, c.barred = c.charges[:0], c.states[:0], c.asked[:0], c.barred[:0]
 	c.enforced, c.failsClosed, c.mayWait, c.settles, c.waits, c.stays = false, false, false, false, false, false
 	calls.Put(c)
 }
@@ -116,20 +117,31 @@ func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 }
 
 // addFor adds p's charge for r, unless p does not apply to it.
-func (c *call) addFor(r *http.Request, p *policy) error {
+func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
 	limit, compiled, err := p.limitOf(r)
-	if err != nil || limit == Unlimited {
-		return err
-	}
-	key, err := p.Key(r)
-	if err == nil && key == "" {
-		err = ErrNoKey
-	}
 	if err != nil {
-		if errors.Is(err, ErrNoKey) && (p.Optional || p.Shadow) {
+		err = fmt.Errorf("policy %q: %w", p.Name, err)
+		if limit == (Limit{}) {
+			return err
+		}
+		l.failures.Log(r.Context(), fmt.Errorf("%w: Policy.Limit applies instead, %v", err, limit))
+	}
+	if limit == Unlimited {
+		return nil
+	}
+	key, err := keyBy(p.Key, r)
+	if err != nil {
+		if p.Optional && isNoKey(err) {
 			return nil
 		}
 		return fmt.Errorf("policy %q: %w", p.Name, err)
+	}
+	if limit.isZero() {
+		c.bar(p, limit, key, p.costOf(r))
+		return nil
+	}
+	if between, swung := p.swings.see(key, limit); swung {
+		l.warnOfSwings(p, limit, between)
 	}
 	c.add(p, limit, store.Charge{
 		Policy:  p.Name,
@@ -142,9 +154,8 @@ func (c *call) addFor(r *http.Request, p *policy) error {
 	return nil
 }
 
-// decide decides about r by policies, into x.decision. A policy of which a function fails is left out, so
-// that it cannot switch off the others, unless it fails closed; the error says so either way. If waits, it
-// returns when the turn of r has come.
+// decide decides about r by policies, into x.decision. What becomes of a policy of which a function fails is said in
+// refusal.go; the error says so either way. If waits, it returns when the turn of r has come.
 func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits bool) error {
 	c := calls.Get().(*call)
 	defer c.release()
@@ -152,17 +163,26 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 	if l.observe != nil {
 		x.request = *r // for its route
 	}
-	var leftOut, closed error
+	var noKey, closed, leftOut error
 	for _, p := range policies {
-		switch err := c.addFor(r, p); {
+		switch err := c.addFor(l, r, p); {
 		case err == nil:
+		case isClients(err) && p.Shadow:
+			l.logRefusal(x, err, true)
+		case errors.Is(err, ErrBadRequest):
+			return l.turnAway(x, err, start)
 		case errors.Is(err, ErrNoKey):
-			return l.fail(x, true, err, start)
-		case p.failsClosed():
+			if noKey == nil {
+				noKey = err
+			}
+		case p.refuses(err):
 			closed = errors.Join(closed, err)
 		default:
 			leftOut = errors.Join(leftOut, err)
 		}
+	}
+	if noKey != nil {
+		return l.turnAway(x, noKey, start)
 	}
 	if closed != nil {
 		return l.fail(x, true, closed, start)
@@ -170,8 +190,11 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 	if leftOut != nil {
 		l.logFailure(x, leftOut, true)
 	}
-	if len(c.charges) == 0 {
-		return l.pass(x, leftOut, start)
+	if len(c.charges) == 0 || c.isBarred() {
+		return l.concludeBarred(x, c, leftOut, start)
+	}
+	if policy, proxy, found := l.proxied.look(r, c); found {
+		l.warnOfProxy(policy, proxy)
 	}
 	if waits {
 		return l.takeInTurn(x, c, leftOut, start)
@@ -223,6 +246,9 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start time.Time) err
 		}
 		r.State = c.states[i]
 	}
+	if len(c.barred) > 0 {
+		own = d.insertBarred(before, c.barred)
+	}
 	var waited time.Duration
 	if c.waits && ok {
 		if waited, err = l.await(x, c); err != nil {
@@ -262,12 +288,11 @@ func (l *Limiter) ask(x *exchange, c *call) (bool, error) {
 }
 
 // fail concludes a decision that could not be made because of err, and returns err. The request is let
-// through, unless it has no key or closed says so. What the caller's own context has ended is its own to log.
+// through, unless closed says otherwise. What the caller's own context has ended is its own to log.
 func (l *Limiter) fail(x *exchange, closed bool, err error, start time.Time) error {
 	d := &x.decision
 	d.At = time.Now()
 	switch {
-	case errors.Is(err, ErrNoKey):
 	case !x.limited.Detached && closed && x.Err() != nil: // the caller knows
 	default:
 		d.Allowed = !closed

@@ -14,8 +14,8 @@ const Never = store.Never
 
 // A Decision is what the limiters said of one request.
 type Decision struct {
-	// Allowed says whether the request goes on. If nothing could be decided, it is false for want of a key,
-	// else as FailClosed says.
+	// Allowed says whether the request goes on. If nothing could be decided because the store failed, it is as
+	// FailClosed says, and false for other errors: see KeyFunc.
 	Allowed bool
 
 	// Results holds what each policy said, in the order of the policies. Policies that did not apply

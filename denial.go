@@ -9,7 +9,7 @@ import (
 
 // A Denial answers requests that do not go on, in the form that their clients want, with words and a page of
 // your own if you like. The zero value is what Config has by default. As Config.Deny it answers 429, and its
-// ServeError, as Config.Error, 403 or 503:
+// ServeError, as Config.Error, 400, 403 or 503:
 //
 //	denial := ratelimit.Denial{Text: words}
 //	limiter, err := ratelimit.New(ratelimit.Config{Deny: denial, Error: denial.ServeError, …})
@@ -29,7 +29,7 @@ import (
 // describe the response which another handler began are removed, such as ETag and Content-Disposition; cookies
 // stay, and so does Content-Encoding, which a middleware sets that compresses whatever is written inside.
 type Denial struct {
-	// Text, if set, chooses the words. status is 429, 403 or 503. after is when to come back: the Retry-After
+	// Text, if set, chooses the words. status is 429, 400, 403 or 503. after is when to come back: the Retry-After
 	// in whole seconds, Never if the request can never succeed, or 0 if nobody knows. For a 429, FromContext
 	// tells the rest. A Text without a Title stands for the default, which is English. If Text is set,
 	// Content-Language tells which language was chosen.
@@ -40,8 +40,8 @@ type Denial struct {
 	// {{.RetryAfter}} in seconds, 0 for never. If it fails, the default page is sent: have a test show yours.
 	Page Template
 
-	// GRPC answers clients of gRPC and gRPC-Web with status 200, and RESOURCE_EXHAUSTED (429), PERMISSION_DENIED
-	// (403) or UNAVAILABLE (503) in grpc-status, which they understand. Default: they are answered as others are.
+	// GRPC answers clients of gRPC and gRPC-Web with status 200, and RESOURCE_EXHAUSTED (429), INVALID_ARGUMENT
+	// (400), PERMISSION_DENIED (403) or UNAVAILABLE (503) in grpc-status, which they understand. Default: they are answered as others are.
 	//
 	// Set it only for limiters of gRPC's routes. A client asks for this form by its Content-Type, so any client can
 	// then make a denial look like a success to metrics, a WAF, or the FailedLogins of an outer limiter.
@@ -68,12 +68,17 @@ func (d Denial) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // unavailableFor is the Retry-After of a 503: about as long as a failover takes.
 const unavailableFor = 5 * time.Second
 
-// ServeError answers 403 if err is ErrNoKey, otherwise 503. It says nothing of err.
+// ServeError answers 400 if err is ErrBadRequest, 403 if it is ErrNoKey, otherwise 503. It says nothing of err.
 func (d Denial) ServeError(w http.ResponseWriter, r *http.Request, err error) {
 	h := w.Header()
 	setNoStore(h)
-	p := problem{kind: "about:blank", status: http.StatusForbidden}
-	if !errors.Is(err, ErrNoKey) {
+	p := problem{kind: "about:blank"}
+	switch {
+	case errors.Is(err, ErrBadRequest):
+		p.status = http.StatusBadRequest
+	case errors.Is(err, ErrNoKey):
+		p.status = http.StatusForbidden
+	default:
 		p = problem{kind: temporaryReducedCapacity, status: http.StatusServiceUnavailable, after: unavailableFor}
 		h.Set("Retry-After", strconv.Itoa(int(unavailableFor.Seconds())))
 	}

@@ -48,6 +48,8 @@ func (p *problem) writeGRPC(w http.ResponseWriter, contentType string, t Text) {
 	switch p.status {
 	case http.StatusTooManyRequests:
 		code = 8 // RESOURCE_EXHAUSTED
+	case http.StatusBadRequest:
+		code = 3 // INVALID_ARGUMENT
 	case http.StatusForbidden:
 		code = 7 // PERMISSION_DENIED
 	}

@@ -36,6 +36,7 @@ func TestAGRPCClientIsToldByStatusesOfItsOwn(t *testing.T) {
 		429: {"8", "Too many requests: Try again in 3 seconds.", "3"},
 		503: {"14", "Temporarily unavailable: Try again in 5 seconds.", "5"},
 		403: {"7", "Forbidden", ""},
+		400: {"3", "Bad request", ""},
 	} {
 		server := h2c(t, answers(t, ratelimit.Denial{GRPC: true}, 3*time.Second)[status])
 		r, err := http.NewRequest("POST", server.URL+"/pkg.Service/Method", bytes.NewReader(grpcMessage))

@@ -41,7 +41,7 @@ func denying(after time.Duration) store.Store {
 	})
 }
 
-// answers returns handlers that answer 429, 403 and 503 by d.
+// answers returns handlers that answer 429, 400, 403 and 503 by d.
 func answers(t *testing.T, d ratelimit.Denial, after time.Duration) map[int]http.Handler {
 	closed := perIP("api", ratelimit.PerHour(1))
 	closed.FailClosed = true
@@ -49,6 +49,7 @@ func answers(t *testing.T, d ratelimit.Denial, after time.Duration) map[int]http
 	fails := newLimiter(t, ratelimit.Config{Store: failing(func() error { return errors.New("secret") }), Error: d.ServeError})
 	return map[int]http.Handler{
 		429: denies.Limit(perIP("api", ratelimit.PerHour(1)))(okHandler),
+		400: fails.Limit(ratelimit.Policy{Name: "api", Key: finds("", ratelimit.ErrBadRequest), Limit: ratelimit.PerHour(1)})(okHandler),
 		403: fails.Limit(ratelimit.Policy{Name: "api", Key: noKey, Limit: ratelimit.PerHour(1)})(okHandler),
 		503: fails.Limit(closed)(okHandler),
 	}
@@ -133,6 +134,7 @@ func textOf(t *testing.T, html string) map[string]string {
 func TestAllFormsOfAnAnswerSayTheSame(t *testing.T) {
 	want := map[int][2]string{
 		429: {"Too many requests", "Try again in 3 seconds."},
+		400: {"Bad request", ""},
 		403: {"Forbidden", ""},
 		503: {"Temporarily unavailable", "Try again in 5 seconds."},
 	}
@@ -254,7 +256,7 @@ func TestWordsOfOnesOwn(t *testing.T) {
 		}
 		return ratelimit.Text{Detail: "without a title"}
 	}}
-	afters := map[int]string{429: "3s", 403: "0s", 503: "5s"}
+	afters := map[int]string{429: "3s", 400: "0s", 403: "0s", 503: "5s"}
 	for status, h := range answers(t, d, 2100*time.Millisecond) {
 		for form, ask := range forms {
 			title, detail := "Gründe für "+strconv.Itoa(status), `<b>Nochmal</b> in `+afters[status]+` & "sofort"`

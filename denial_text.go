@@ -28,6 +28,8 @@ func english(status int, after time.Duration) Text {
 	switch status {
 	case http.StatusTooManyRequests:
 		t.Title = "Too many requests"
+	case http.StatusBadRequest:
+		t.Title = "Bad request"
 	case http.StatusServiceUnavailable:
 		t.Title = "Temporarily unavailable"
 	default:

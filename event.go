@@ -20,7 +20,8 @@ type Event struct {
 	Results []Result
 
 	// Err is why nothing could be decided, or not by every policy: a failure of the store, an error of a
-	// KeyFunc, ErrNoKey, or, if the client went away meanwhile, context.Canceled.
+	// KeyFunc or LimitFunc, among them ErrNoKey and ErrBadRequest, or, if the client went away meanwhile,
+	// context.Canceled.
 	Err error
 
 	// Took is how long the decision took, without Waited.

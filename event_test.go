@@ -68,8 +68,14 @@ func TestEachDecisionHasOneEventThatIsComplete(t *testing.T) {
 	keyless := changed(a, func(p *ratelimit.Policy) { p.Key = noKey })
 	optional := changed(keyless, func(p *ratelimit.Policy) { p.Name, p.Optional = "o", true })
 	failing := changed(b, func(p *ratelimit.Policy) {
-		p.Name, p.Key = "f", func(*http.Request) (string, error) { return "", errors.New("away") }
+		p.Name, p.Key = "f", func(*http.Request) (string, error) { return "", fmt.Errorf("%w: away", ratelimit.ErrOutage) }
 	})
+	broken := changed(failing, func(p *ratelimit.Policy) { p.Name, p.Key = "p", finds("", errors.New("broken")) })
+	bad := changed(failing, func(p *ratelimit.Policy) { p.Name, p.Key = "q", finds("", ratelimit.ErrBadRequest) })
+	nothing := changed(a, func(p *ratelimit.Policy) {
+		p.Name, p.LimitFunc = "n", func(*http.Request) ratelimit.Limit { return ratelimit.PerDay(0) }
+	})
+	nothingInShadow := changed(nothing, func(p *ratelimit.Policy) { p.Name, p.Shadow = "m", true })
 	unlimited := changed(a, func(p *ratelimit.Policy) { p.Name, p.Limit = "u", ratelimit.Unlimited })
 	serve := func(ps ...ratelimit.Policy) func(*testing.T, *queue) {
 		return func(t *testing.T, q *queue) { arrive(onRoute(q.Limit(ps...)(okHandler)), t.Context()) }
@@ -106,10 +112,28 @@ func TestEachDecisionHasOneEventThatIsComplete(t *testing.T) {
 			`allowed=false took 0s waited 0s route "/items/{id}" error "policy \"a\": ratelimit: no key"`,
 		}},
 		{"A policy is left out", ratelimit.Config{}, serve(a, failing), []string{
-			first + ` error "policy \"f\": away"`,
+			first + ` error "policy \"f\": ratelimit: outage: away"`,
 		}},
 		{"All policies are left out", ratelimit.Config{}, serve(failing), []string{
-			`allowed=true took 0s waited 0s route "/items/{id}" error "policy \"f\": away"`,
+			`allowed=true took 0s waited 0s route "/items/{id}" error "policy \"f\": ratelimit: outage: away"`,
+		}},
+		{"A KeyFunc fails", ratelimit.Config{}, serve(a, broken), []string{
+			`allowed=false took 0s waited 0s route "/items/{id}" error "policy \"p\": broken"`,
+		}},
+		{"A bad request", ratelimit.Config{}, serve(b, broken, keyless, bad), []string{
+			`allowed=false took 0s waited 0s route "/items/{id}" error "policy \"q\": ratelimit: bad request"`,
+		}},
+		{"A rate of 0", ratelimit.Config{}, serve(b, nothing), []string{
+			`allowed=false n(ip:192.0.2.1 1 of 0/24h)=false denied by [n] took 0s waited 0s route "/items/{id}"`,
+		}},
+		{"A rate of 0, and a policy is left out", ratelimit.Config{}, serve(failing, nothing), []string{
+			`allowed=false n(ip:192.0.2.1 1 of 0/24h)=false denied by [n] took 0s waited 0s route "/items/{id}" error "policy \"f\": ratelimit: outage: away"`,
+		}},
+		{"A rate of 0 in shadow", ratelimit.Config{}, serve(b, nothingInShadow, a), []string{
+			`allowed=true b(ip:192.0.2.1 1 of 9/1m)=true m(ip:192.0.2.1 1 of 0/24h)=false a(ip:192.0.2.1 1 of 1/1m)=true shadow-denied by [m] took 1ms waited 0s route "/items/{id}"`,
+		}},
+		{"A rate of 0 in shadow alone", ratelimit.Config{}, serve(nothingInShadow), []string{
+			`allowed=true m(ip:192.0.2.1 1 of 0/24h)=false shadow-denied by [m] took 0s waited 0s route "/items/{id}"`,
 		}},
 		{"The store failed", ratelimit.Config{Store: failed{}}, serve(a), []string{
 			`allowed=true took 1ms waited 0s route "/items/{id}" error "on fire"`,

@@ -111,8 +111,12 @@ func (r *Result) appendServiceLimit(list []byte, longest int64) []byte {
 	}
 }
 
-// refills returns in how many seconds that many tokens are added: rounded up, and at least 1.
+// refills returns in how many seconds that many tokens are added: rounded up, and at least 1. With a rate of 0 that
+// is the time in which none is added.
 func (l Limit) refills(tokens int64) int64 {
+	if l.Rate == 0 {
+		return seconds(max(0, l.Per))
+	}
 	hi, lo := bits.Mul64(uint64(tokens), uint64(l.Per))
 	if hi >= uint64(l.Rate) {
 		return maxInteger

@@ -15,7 +15,7 @@ import (
 // full, so a client may make Burst requests at once and Rate per Per from then on.
 //
 // Limits from one a month to a million a second are exact. New refuses a Limit that integers of 53 bits
-// cannot hold to within 1e-9, and says what would fit.
+// cannot hold to within 1e-9, and says what would fit. A rate of 0 is for Policy.LimitFunc only.
 type Limit struct {
 	Rate  int64         // tokens that are added per Per
 	Per   time.Duration // the time in which they are added, evenly
@@ -46,10 +46,17 @@ func (l Limit) WithBurst(n int64) Limit {
 	return l
 }
 
-// burst returns the capacity with its default.
-func (l Limit) burst() int64 { return cmp.Or(l.Burst, l.Rate) }
+// burst returns the capacity with its default. With a rate of 0 there is none, and so no capacity.
+func (l Limit) burst() int64 {
+	if l.Rate == 0 {
+		return 0
+	}
+	return cmp.Or(l.Burst, l.Rate)
+}
 
-func (l Limit) compile() (store.Limit, error) { return store.NewLimit(l.Rate, l.Per, l.burst()) }
+func (l Limit) compile() (store.Limit, error) {
+	return store.NewLimit(l.Rate, l.Per, cmp.Or(l.Burst, l.Rate))
+}
 
 // String returns the text form of l: "60/1m", "60/1m burst 10" or "unlimited". ParseLimit reads it.
 func (l Limit) String() string {

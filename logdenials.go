@@ -123,7 +123,7 @@ func (l *denialLog) denied(ctx context.Context, e *Event, r *Result) {
 	)
 }
 
-// withoutKey logs a refusal that Config.Logger is not told of, for it is the client's fault, or the wiring's.
+// withoutKey logs a refusal by ErrNoKey, which is the client's fault, or the wiring's. Config.Logger gets it as well.
 func (l *denialLog) withoutKey(ctx context.Context, e *Event) {
 	if _, notLogged, due := l.recent.due(time.Now(), subject{kind: noKey}); due {
 		l.log(ctx, slog.LevelInfo, "ratelimit: no key",

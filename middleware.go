@@ -36,9 +36,10 @@ type Config struct {
 	// policies (RFC 9457).
 	Deny http.Handler
 
-	// Error answers requests that are refused for another reason: errors.Is(err, ErrNoKey) for want of a
-	// key, otherwise the store failed and a policy says FailClosed, or a deadline of the server's own ended
-	// while the request waited for its turn. Default: Denial{}.ServeError, 403 or 503 without a word of err.
+	// Error answers requests that are refused for another reason: errors.Is(err, ErrBadRequest) if the key is
+	// malformed or ambiguous, errors.Is(err, ErrNoKey) for want of a key. Otherwise a KeyFunc or a LimitFunc failed,
+	// the store failed and a policy says FailClosed, or a deadline of the server's own ended while the request
+	// waited for its turn. Default: Denial{}.ServeError, 400, 403 or 503 without a word of err.
 	// As for Deny, Cache-Control: no-store is set before.
 	Error func(w http.ResponseWriter, r *http.Request, err error)
 
@@ -72,7 +73,9 @@ type Config struct {
 	// can be had from it, but nothing of the request as such. LogDenials returns an observer that logs.
 	Observe func(context.Context, *Event)
 
-	// Logger gets what could not be decided and why, each kind of failure at most once a second. Default
+	// Logger gets what could not be decided and why, each kind of failure at most once a second, as errors. As
+	// warnings it gets why requests are refused with 400 or 403, each kind at most once a minute; and once each, that
+	// all clients of a proxy share one bucket, and that a LimitFunc does not depend on the key alone. Default
 	// slog.Default().
 	Logger *slog.Logger
 }
@@ -92,6 +95,8 @@ type Limiter struct {
 	observe  func(context.Context, *Event)
 	mounted  subRouters // for Event.Route
 	failures failurelog.Log
+	refusals failurelog.Log // 400 and 403
+	proxied  proxyWatch
 	own      *memstore.Store // nil: the store is the caller's
 }
 
@@ -121,7 +126,9 @@ func New(cfg Config) (*Limiter, error) {
 		waiting:  newSlots(cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)),
 		observe:  cfg.Observe,
 		failures: failurelog.Log{Logger: cfg.Logger, Message: "ratelimit: decision failed"},
+		refusals: failurelog.Log{Logger: cfg.Logger, Message: "ratelimit: request refused", Level: slog.LevelWarn, Every: refusalsEvery},
 	}
+	watchSwings(policies)
 	l.policies.Store(&policies)
 	if l.store == nil {
 		l.own = memstore.New(memstore.Config{})
@@ -201,6 +208,7 @@ func (l *Limiter) Reload(policies ...Policy) error {
 	if err != nil {
 		return fmt.Errorf("ratelimit: Reload: %w", err)
 	}
+	watchSwings(compiled)
 	for _, old := range *l.policies.Swap(&compiled) {
 		for _, p := range compiled {
 			if p.Name == old.Name {
@@ -226,6 +234,7 @@ func (l *Limiter) Limit(policies ...Policy) func(http.Handler) http.Handler {
 	if err != nil {
 		panic(fmt.Errorf("ratelimit: Limit: %w", err))
 	}
+	watchSwings(compiled)
 	enforced := func() []*policy { return compiled }
 	return func(next http.Handler) http.Handler { return l.wrap(enforced, next) }
 }

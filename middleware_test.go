@@ -352,8 +352,8 @@ func TestAFailedStore(t *testing.T) {
 	}
 }
 
-func TestAFailureOfAKeyFuncIsHandledAsOneOfTheStore(t *testing.T) {
-	failing := func(*http.Request) (string, error) { return "", errors.New("user service is away") }
+func TestAnOutageOfAKeyFuncIsHandledAsOneOfTheStore(t *testing.T) {
+	failing := finds("", fmt.Errorf("%w: %w", ratelimit.ErrOutage, errors.New("user service is away")))
 	p := ratelimit.Policy{Name: "api", Key: failing, Limit: ratelimit.PerHour(1)}
 	var seen ratelimit.Event
 	l := newLimiter(t, ratelimit.Config{
@@ -377,20 +377,26 @@ func TestAPolicyThatFailsDoesNotSwitchOffTheOthers(t *testing.T) {
 		Observe: func(_ context.Context, e *ratelimit.Event) { seen = *e },
 	})
 	enforced := perIP("enforced", ratelimit.PerHour(1))
-	keyless, tierless, negative := perIP("p", ratelimit.PerHour(100)), perIP("p", ratelimit.PerHour(100)), perIP("p", ratelimit.PerHour(100))
-	failure := errors.New("user service is away")
-	keyless.Key = func(*http.Request) (string, error) { return "", failure }
-	tierless.LimitFunc = func(*http.Request) ratelimit.Limit { return ratelimit.PerHour(-5) }
+	keyless, negative := perIP("p", ratelimit.PerHour(100)), perIP("p", ratelimit.PerHour(100))
+	keyless.Key = finds("", ratelimit.ErrOutage)
+	shadow := keyless
+	shadow.Key, shadow.Shadow = finds("", errors.New("broken")), true
+	tierless := perIP("p", ratelimit.Limit{})
+	tierless.Shadow, tierless.LimitFunc = true, func(*http.Request) ratelimit.Limit { return ratelimit.PerHour(-5) }
 	cost := int64(-1)
 	negative.Cost = func(*http.Request) int64 { return cost }
-	for i, p := range []ratelimit.Policy{keyless, tierless} {
+	for i, p := range []ratelimit.Policy{keyless, shadow, tierless} {
 		addr := from("192.0.2." + string(rune('1'+i)))
 		wantStatuses(t, l.Limit(p, enforced)(okHandler), []int{200, 429, 429}, addr)
 		if seen.Err == nil || len(seen.Results) != 1 || seen.Allowed {
 			t.Errorf("event %+v, want the error beside what was decided", seen)
 		}
 		p.FailClosed = true
-		wantStatuses(t, l.Limit(p, enforced)(okHandler), []int{503}, addr)
+		want := 503
+		if p.Shadow {
+			want = 429
+		}
+		wantStatuses(t, l.Limit(p, enforced)(okHandler), []int{want}, addr)
 	}
 	for _, cost = range []int64{-1, math.MinInt64} {
 		if w := get(l.Limit(negative)(okHandler)); w.Code != 429 || w.Header()["Retry-After"] != nil {

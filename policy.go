@@ -20,17 +20,20 @@ type Policy struct {
 
 	// Key finds whom a request counts for. Required, except for Take, Peek, Refund and Reset, which
 	// are told the key. If it returns ErrNoKey, or an empty key, the request is answered 403 unless
-	// Optional is set. After any other error the policy cannot apply: it is left out, or with
-	// FailClosed the request is answered 503.
+	// Optional is set. After ErrBadRequest the request is answered 400. After ErrOutage the policy is
+	// left out, or with FailClosed the request is answered 503. After any other error the request is
+	// answered 503.
 	Key KeyFunc
 
 	// Limit is how much each key is allowed. Required, unless LimitFunc never returns the zero Limit.
 	Limit Limit
 
-	// LimitFunc, if set, chooses the limit of a request, by the tier of its member for example. The
-	// zero Limit stands for Policy.Limit, and Unlimited exempts the request. A key whose limit changes
-	// keeps the tokens it has left, up to the new burst. A malformed Limit is handled like an error of
-	// Key. Take and its kin do not call it.
+	// LimitFunc, if set, chooses the limit of a request, by the tier of its member for example. It must
+	// depend on the key alone: a bucket has one limit at a time, and a faster one would refill it. For two
+	// kinds of request, such as GET and POST, use two policies. The zero Limit stands for Policy.Limit,
+	// Unlimited exempts the request, and a rate of 0, as in PerDay(0), denies it. For another malformed
+	// Limit, Policy.Limit applies; without one, or if that is Unlimited, the request is answered 503. A key
+	// whose limit changes keeps the tokens it has left, up to the new burst. Take and its kin do not call it.
 	LimitFunc func(*http.Request) Limit
 
 	// Cost, if set, is how many tokens a request takes; default 1. A cost of 0 is always allowed. One
@@ -76,7 +79,8 @@ type Policy struct {
 	// no Event tells of it.
 	Settle func(*http.Request, Response) int64
 
-	// Optional lets requests through for which Key finds none. Other policies still apply to them.
+	// Optional lets requests through for which Key finds none (ErrNoKey). Other policies still apply to them. It
+	// does not pass over ErrBadRequest and other errors.
 	Optional bool
 
 	// FailClosed answers 503 when the store fails, or when only a stand-in for it would answer, which then is
@@ -87,16 +91,17 @@ type Policy struct {
 
 	// Shadow measures without effect: the policy is evaluated and charged along with the others and
 	// reported in Event and Decision, but denies nothing and appears in no header, unless ShadowPolicies is
-	// among Config.Headers. It shares the call of the Store with the others, though, and so its failure.
+	// among Config.Headers. If its Key or LimitFunc fails, it is left out, and that is logged. It shares the call of the Store with the others, though, and so its failure.
 	Shadow bool
 }
 
 // A policy is a Policy made ready to serve.
 type policy struct {
 	Policy
-	limit store.Limit // of Policy.Limit; zero if that is
-	tiers atomic.Pointer[map[Limit]store.Limit]
-	next  atomic.Pointer[policy] // that of the same name by which Reload replaced it, if it did
+	limit  store.Limit // of Policy.Limit; zero if that is
+	tiers  atomic.Pointer[map[Limit]store.Limit]
+	swings *swings                // nil: limits are not watched
+	next   atomic.Pointer[policy] // that of the same name by which Reload replaced it, if it did
 }
 
 func (p *policy) failsClosed() bool { return p.FailClosed && !p.Shadow }
@@ -162,7 +167,8 @@ func validName(name string) bool {
 	return true
 }
 
-// limitOf returns the limit that applies to r, which may be Unlimited, and its compiled form.
+// limitOf returns the limit that applies to r, which may be Unlimited or have a rate of 0, and the compiled form of
+// others. With an error, the limit is Policy.Limit in place of one that is malformed, or none.
 func (p *policy) limitOf(r *http.Request) (Limit, store.Limit, error) {
 	if p.LimitFunc == nil {
 		return p.Limit, p.limit, nil
@@ -173,12 +179,18 @@ func (p *policy) limitOf(r *http.Request) (Limit, store.Limit, error) {
 		return Unlimited, store.Limit{}, nil
 	case chosen == Limit{} && p.Limit != Limit{}:
 		return p.Limit, p.limit, nil
+	case chosen.isZero():
+		return chosen, store.Limit{}, nil
 	}
 	limit, err := p.compiled(chosen)
-	if err != nil {
-		return Limit{}, store.Limit{}, fmt.Errorf("policy %q: LimitFunc returned %v: %w", p.Name, chosen, err)
+	if err == nil {
+		return chosen, limit, nil
 	}
-	return chosen, limit, nil
+	err = fmt.Errorf("LimitFunc returned %v: %w", chosen, err)
+	if p.Limit == Unlimited { // to exempt the request, a LimitFunc has to say so
+		return Limit{}, store.Limit{}, err
+	}
+	return p.Limit, p.limit, err
 }
 
 // compiled returns the compiled form of Policy.Limit, or of a limit of LimitFunc, of which there are few.

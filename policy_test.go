@@ -195,7 +195,8 @@ func TestLimitFunc(t *testing.T) {
 	})
 }
 
-// TestFailingPolicies checks that what a policy's functions must not return is handled as a failure of the store.
+// TestFailingPolicies checks that a request is refused if a policy's functions return what they must not, whatever the
+// policy says of failures: a client might cause it.
 func TestFailingPolicies(t *testing.T) {
 	base := ratelimit.Policy{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(60)}
 	with := func(change func(*ratelimit.Policy)) ratelimit.Policy {
@@ -203,47 +204,64 @@ func TestFailingPolicies(t *testing.T) {
 		change(&p)
 		return p
 	}
-	tier := func(l ratelimit.Limit) ratelimit.Policy {
-		return with(func(p *ratelimit.Policy) { p.LimitFunc = func(*http.Request) ratelimit.Limit { return l } })
+	tier := func(without, l ratelimit.Limit) ratelimit.Policy {
+		return with(func(p *ratelimit.Policy) {
+			p.Limit, p.LimitFunc = without, func(*http.Request) ratelimit.Limit { return l }
+		})
 	}
-	cost := func(n int64) ratelimit.Policy {
-		return with(func(p *ratelimit.Policy) { p.Cost = func(*http.Request) int64 { return n } })
-	}
-	zeroTier := tier(ratelimit.Limit{})
-	zeroTier.Limit = ratelimit.Limit{}
+	none := ratelimit.Limit{}
 	for _, tt := range []struct {
 		name   string
 		policy ratelimit.Policy
 		wants  []string
 	}{
-		{"A tier with a negative rate", tier(ratelimit.Limit{Rate: -1}), []string{"LimitFunc returned -1/0s", "Rate -1", "Per 0s"}},
-		{"A tier that does not fit", tier(ratelimit.Every(30 * 24 * time.Hour).WithBurst(10_000)), []string{"LimitFunc", "Burst 10000"}},
-		{"A tier that is nearly unlimited", tier(ratelimit.Unlimited.WithBurst(1)), []string{"LimitFunc", "Rate"}},
-		{"No tier and no limit", zeroTier, []string{"LimitFunc returned 0/0s"}},
+		{"A tier with a negative rate", tier(none, ratelimit.Limit{Rate: -1}), []string{"LimitFunc returned -1/0s", "Rate -1", "Per 0s"}},
+		{"A tier that does not fit", tier(none, ratelimit.Every(30*24*time.Hour).WithBurst(10_000)), []string{"LimitFunc", "Burst 10000"}},
+		{"A tier that is nearly unlimited", tier(none, ratelimit.Unlimited.WithBurst(1)), []string{"LimitFunc", "Rate"}},
+		{"A malformed tier beside no limit at all", tier(ratelimit.Unlimited, ratelimit.Limit{Rate: -1}), []string{"LimitFunc returned -1/0s"}},
+		{"No tier and no limit", tier(none, none), []string{"LimitFunc returned 0/0s"}},
 		{"A KeyFunc that fails", with(func(p *ratelimit.Policy) { p.Key = finds("ip:192.0.2.1", errors.New("the directory is away")) }), []string{"the directory is away"}},
+		{"A KeyFunc that fails, optional", with(func(p *ratelimit.Policy) { p.Optional, p.Key = true, finds("", errors.New("broken")) }), []string{"broken"}},
+		{"A KeyFunc that fails, first of two", with(func(p *ratelimit.Policy) {
+			p.Key = ratelimit.FirstOf(finds("", errors.New("broken")), ratelimit.RemoteIP())
+		}), []string{"broken"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l := quiet(t)
-			for range 2 { // what failed once is not remembered as right
-				d, err := l.Check(requestWith(), tt.policy)
-				if err == nil || errors.Is(err, ratelimit.ErrNoKey) || !d.Allowed || len(d.Results) != 0 {
-					t.Fatalf("got %+v, error %v; want an error, and the request let through", d, err)
+			l, beside := quiet(t), base
+			beside.Name = "beside"
+			for _, closed := range []bool{false, true, false} { // what failed once is not remembered as right
+				tt.policy.FailClosed = closed
+				d, err := l.Check(requestWith(), beside, tt.policy)
+				if err == nil || errors.Is(err, ratelimit.ErrNoKey) || errors.Is(err, ratelimit.ErrBadRequest) || d.Allowed || len(d.Results) != 0 {
+					t.Fatalf("got %+v, error %v; want an error, and the request refused", d, err)
 				}
 				checkText(t, err.Error(), append(tt.wants, `policy "api"`)...)
+				if w := get(l.Limit(tt.policy)(okHandler)); w.Code != 503 {
+					t.Errorf("got status %d", w.Code)
+				}
 			}
-
-			tt.policy.FailClosed = true
-			if d, err := l.Check(requestWith(), tt.policy); err == nil || d.Allowed {
-				t.Errorf("FailClosed: got %+v, error %v; want an error, and the request refused", d, err)
-			}
-			if d, err := l.Check(requestWith(), base); err != nil || d.Results[0].Remaining != 59 {
-				t.Errorf("got %+v, error %v; want a bucket that nothing has touched yet", d, err)
+			for _, p := range []ratelimit.Policy{base, beside} {
+				if d, err := l.Check(requestWith(), p); err != nil || d.Results[0].Remaining != 59 {
+					t.Errorf("got %+v, error %v; want a bucket that nothing has touched yet", d, err)
+				}
 			}
 		})
 	}
 
+	t.Run("An outage lets through, unless the policy fails closed", func(t *testing.T) {
+		l, p := quiet(t), base
+		p.Key = finds("", fmt.Errorf("%w: no directory", ratelimit.ErrOutage))
+		if d, err := l.Check(requestWith(), p); !d.Allowed || !errors.Is(err, ratelimit.ErrOutage) {
+			t.Errorf("got %+v, error %v", d, err)
+		}
+		p.FailClosed = true
+		if d, err := l.Check(requestWith(), p); d.Allowed || !errors.Is(err, ratelimit.ErrOutage) {
+			t.Errorf("FailClosed: got %+v, error %v", d, err)
+		}
+	})
+
 	t.Run("A shadow policy that fails has no effect on the others", func(t *testing.T) {
-		l, shadow := quiet(t), cost(-1)
+		l, shadow := quiet(t), with(func(p *ratelimit.Policy) { p.Cost = func(*http.Request) int64 { return -1 } })
 		shadow.Name, shadow.Shadow = "shadow", true
 		enforced := base
 		enforced.Limit = ratelimit.PerHour(1)

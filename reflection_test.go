@@ -23,6 +23,7 @@ func FuzzNothingOfARequestIsReflected(f *testing.F) {
 	answers := map[string]ratelimit.Policy{
 		"denied":  {Limit: ratelimit.PerHour(1), Cost: func(*http.Request) int64 { return 2 }},
 		"no key":  {Limit: ratelimit.PerHour(1)},
+		"bad":     {Limit: ratelimit.PerHour(1)},
 		"failed":  {Limit: ratelimit.PerHour(1), FailClosed: true},
 		"allowed": {Limit: ratelimit.PerHour(1), Cost: func(*http.Request) int64 { return 0 }},
 	}
@@ -44,6 +45,8 @@ func FuzzNothingOfARequestIsReflected(f *testing.F) {
 			switch name {
 			case "no key":
 				p.Key = finds("", fmt.Errorf("%w: %s", ratelimit.ErrNoKey, marked))
+			case "bad":
+				p.Key = finds("", fmt.Errorf("%w: %s", ratelimit.ErrBadRequest, marked))
 			case "failed":
 				p.Key = finds("", errors.New(marked))
 			}

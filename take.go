@@ -18,9 +18,9 @@ import (
 // decision is Allowed, wait for the longest State.Wait of its Results that are no Shadow, or give them back
 // by Refund.
 //
-// An error says why nothing could be decided, or not about every policy: it wraps ErrNoKey, it is that of
-// the Store, of a KeyFunc or of r's context, or it names what is wrong with a policy. Decision.Allowed is
-// then what Handler would do.
+// An error says why nothing could be decided, or not about every policy: it wraps ErrNoKey or ErrBadRequest, it
+// is that of the Store, of another function of a policy or of r's context, or it names what is wrong with a policy.
+// Decision.Allowed is then what Handler would do.
 func (l *Limiter) Check(r *http.Request, policies ...Policy) (Decision, error) {
 	compiled := l.enforced()
 	if len(policies) > 0 {

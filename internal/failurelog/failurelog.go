@@ -12,13 +12,19 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
 
-// A Log logs failures, those of one kind at most once a second with how many were left out.
+// A Log logs failures, those of one kind at most once in a while with how many were left out.
 type Log struct {
 	// Logger gets the lines. Default slog.Default(), as it is at each line.
 	Logger *slog.Logger
 
 	// Message is that of every line.
 	Message string
+
+	// Level is that of every line. Default slog.LevelError.
+	Level slog.Leveler
+
+	// Every is how much time is between two lines of a kind. Default a second.
+	Every time.Duration
 
 	mu    sync.Mutex
 	kinds map[string]*failures
@@ -43,7 +49,7 @@ func (l *Log) Log(ctx context.Context, err error, attrs ...slog.Attr) {
 	text, now := logtext.Show(err.Error(), maxShown), time.Now()
 	l.mu.Lock()
 	kind := l.kind(text)
-	if now.Sub(kind.logged) < time.Second {
+	if now.Sub(kind.logged) < cmp.Or(l.Every, time.Second) {
 		kind.since++
 		l.mu.Unlock()
 		return
@@ -53,7 +59,16 @@ func (l *Log) Log(ctx context.Context, err error, attrs ...slog.Attr) {
 	l.mu.Unlock()
 	attrs = append([]slog.Attr{slog.String("error", text)}, attrs...)
 	attrs = append(attrs, slog.Int("not_logged_since", since))
-	cmp.Or(l.Logger, slog.Default()).LogAttrs(ctx, slog.LevelError, l.Message, attrs...)
+	level := slog.LevelError
+	if l.Level != nil {
+		level = l.Level.Level()
+	}
+	cmp.Or(l.Logger, slog.Default()).LogAttrs(ctx, level, l.Message, attrs...)
+}
+
+// Warn logs a warning that has no kind, every time.
+func (l *Log) Warn(message string, attrs ...slog.Attr) {
+	cmp.Or(l.Logger, slog.Default()).LogAttrs(context.Background(), slog.LevelWarn, message, attrs...)
 }
 
 // kind returns the failures with the same text, but for numbers such as ports.

@@ -1,0 +1,41 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// A request may be refused because of the errors of its policies' functions. Of several, the one decides that is
+// first here:
+//   - 400: ErrBadRequest
+//   - 403: ErrNoKey, unless the policy is Optional
+//   - 503: an ErrOutage of a policy that fails closed, or any other error, whatever the policy says of failures
+//
+// An ErrOutage of another policy leaves that policy out, as does any error of a Shadow.
+
+// isClients reports whether err is about what the client sent: ErrBadRequest or ErrNoKey.
+func isClients(err error) bool { return errors.Is(err, ErrBadRequest) || errors.Is(err, ErrNoKey) }
+
+// refuses reports whether another error of p's functions, which is not the client's, refuses the request.
+func (p *policy) refuses(err error) bool {
+	return !p.Shadow && (p.FailClosed || !errors.Is(err, ErrOutage))
+}
+
+// turnAway concludes a decision about a request that is refused for what its client sent.
+func (l *Limiter) turnAway(x *exchange, err error, start time.Time) error {
+	x.decision.At = time.Now()
+	l.logRefusal(x, err, false)
+	l.report(x, nil, 0, err, start)
+	return err
+}
+
+// refusalsEvery is how often a kind of refusal is logged. Clients can cause them at any rate.
+const refusalsEvery = time.Minute
+
+// logRefusal logs why a request is refused, or would be if the policy were no Shadow: in most programs the reason is
+// a mistake in their wiring.
+func (l *Limiter) logRefusal(ctx context.Context, err error, allowed bool) {
+	l.refusals.Log(ctx, err, slog.Bool("let_through", allowed))
+}

@@ -1,0 +1,171 @@
+package ratelimit_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+// Whatever a client repeats or breaks, the limiter sees the identity that the application sees, or refuses.
+func TestAmbiguousCredentialsPassNoPolicy(t *testing.T) {
+	five, six := hs256(valid(`"sub": "5"`)), hs256(valid(`"sub": "6"`))
+	members := must(ratelimit.NewJWT(ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: hmacSecret})).Claim("sub")
+	proxied := ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: ours, Header: "Forwarded"})
+	for _, tt := range []struct {
+		name string
+		key  ratelimit.KeyFunc
+		r    func() *http.Request
+	}{
+		{"Two Authorization lines", members, func() *http.Request {
+			return requestWith("Authorization", "Bearer "+five, "Authorization", "Bearer "+six)
+		}},
+		{"Two API keys", ratelimit.Header("X-Api-Key"), func() *http.Request { return requestWith("X-Api-Key", "a", "X-Api-Key", "b") }},
+		{"A malformed Forwarded header", proxied, func() *http.Request { return requestFrom(proxy, "Forwarded", `for="192.0.2.1`) }},
+		{"A hidden client", proxied, func() *http.Request { return requestFrom(proxy, "Forwarded", `for=_hidden`) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			for way, p := range map[string]ratelimit.Policy{
+				"required": {Key: tt.key},
+				"optional": {Key: tt.key, Optional: true},
+				"first":    {Key: ratelimit.FirstOf(tt.key, ratelimit.RemoteIP())},
+				"joined":   {Key: ratelimit.Join(noKey, tt.key), Optional: true},
+			} {
+				p.Name, p.Limit = "api", ratelimit.PerHour(1000)
+				l := quiet(t)
+				for range 3 {
+					d, err := l.Check(tt.r(), p, perIP("beside", ratelimit.PerHour(1)))
+					if d.Allowed || !errors.Is(err, ratelimit.ErrBadRequest) || errors.Is(err, ratelimit.ErrNoKey) || len(d.Results) != 0 {
+						t.Errorf("%s: got %+v, error %v; want ErrBadRequest", way, d, err)
+					}
+				}
+				r := tt.r()
+				if w := get(l.Limit(p)(okHandler), func(to *http.Request) { to.Header, to.RemoteAddr = r.Header, r.RemoteAddr }); w.Code != 400 {
+					t.Errorf("%s: got status %d", way, w.Code)
+				}
+				wantStatuses(t, l.Limit(perIP("beside", ratelimit.PerHour(1)))(okHandler), []int{200, 429}) // nothing was spent
+
+				p.Shadow = true
+				if d, err := l.Check(tt.r(), p); !d.Allowed || err != nil {
+					t.Errorf("%s, in shadow: got %+v, error %v", way, d, err)
+				}
+			}
+		})
+	}
+}
+
+func TestWhichRefusalWins(t *testing.T) {
+	policies := map[int]ratelimit.Policy{
+		200: {Name: "ok", Key: ratelimit.RemoteIP()},
+		400: {Name: "bad", Key: finds("", ratelimit.ErrBadRequest)},
+		403: {Name: "none", Key: noKey},
+		503: {Name: "broken", Key: finds("", errors.New("broken"))},
+		204: {Name: "outage", Key: finds("", ratelimit.ErrOutage)}, // which is let through
+		429: {Name: "zero", Key: ratelimit.RemoteIP(), LimitFunc: func(*http.Request) ratelimit.Limit { return ratelimit.PerDay(0) }},
+	}
+	for status, p := range policies {
+		p.Limit = ratelimit.PerHour(1000)
+		policies[status] = p
+	}
+	order := []int{400, 403, 503, 429, 200}
+	l := quiet(t)
+	for i, want := range order {
+		for _, other := range append(order[i+1:], 204) {
+			for _, both := range [][2]int{{want, other}, {other, want}} {
+				if w := get(l.Limit(policies[both[0]], policies[both[1]])(okHandler)); w.Code != want {
+					t.Errorf("%d and %d: got status %d", both[0], both[1], w.Code)
+				}
+			}
+		}
+	}
+}
+
+// ParseForm fails on "/login?%", which any client can send.
+func TestAnErrorThatAClientCausesDoesNotLetItThrough(t *testing.T) {
+	p := ratelimit.Policy{Name: "login", Limit: ratelimit.PerHour(3), Key: func(r *http.Request) (string, error) {
+		if err := r.ParseForm(); err != nil {
+			return "", err
+		}
+		return "user:" + r.Form.Get("user"), nil
+	}}
+	wantStatuses(t, quiet(t).Limit(p)(okHandler), []int{503, 503, 503, 503}, method("POST"), func(r *http.Request) { r.URL.RawQuery = "%" })
+}
+
+// logged returns a limiter and what it logs.
+func logged(t *testing.T) (*ratelimit.Limiter, *bytes.Buffer) {
+	var text bytes.Buffer
+	return newLimiter(t, ratelimit.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))}), &text
+}
+
+func TestRefusalsAreLoggedOnceAMinuteWithWhatWouldHelp(t *testing.T) {
+	members := must(ratelimit.NewJWT(tokensFrom(ratelimit.BearerToken(), ratelimit.CookieToken("__Host-token"), ratelimit.HeaderToken("x-token")))).Claim("sub")
+	unix := func(r *http.Request) { r.RemoteAddr = "@" }
+	for _, tt := range []struct {
+		name   string
+		key    ratelimit.KeyFunc
+		change func(*http.Request)
+		want   string
+	}{
+		{"No route", ratelimit.Route(), unix, "mount the limiter on the route's handler"},
+		{"A unix socket", ratelimit.RemoteIP(), unix, "the TCP peer is a unix socket: set IPConfig.TrustUnix"},
+		{"No peer", ratelimit.RemoteIP(), func(r *http.Request) { r.RemoteAddr = "localhost" }, "the TCP peer has no IP address"},
+		{"No token", members, unix, "no key: no Authorization header; no token in cookie __Host-token; no X-Token header"},
+		{"Another scheme", members, with("Authorization", "Basic eDp5"), "no Bearer token in Authorization"},
+		{"No header", ratelimit.Header("x-api-key"), unix, "no X-Api-Key header"},
+		{"No forwarded address", ratelimit.ClientIP(ratelimit.IPConfig{ProxyCount: 1}), unix, "no address of the client in X-Forwarded-For"},
+		{"No address of an edge", ratelimit.ClientIP(ratelimit.IPConfig{EdgeHeader: "x-real-ip"}), unix, "no address of the client in X-Real-Ip"},
+		{"A bad address of an edge", ratelimit.ClientIP(ratelimit.IPConfig{EdgeHeader: "x-real-ip"}), with("X-Real-IP", "?"), "X-Real-Ip does not hold an address"},
+		{"Repeated", ratelimit.Header("x-api-key"), func(r *http.Request) { r.Header["X-Api-Key"] = []string{"a", "a"} }, "more than one X-Api-Key header"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, text := logged(t)
+				p := ratelimit.Policy{Name: "api", Key: tt.key, Limit: ratelimit.PerHour(9)}
+				h := l.Limit(p)(okHandler)
+				for range 10 {
+					if w := get(h, tt.change); w.Code != 400 && w.Code != 403 || strings.Contains(w.Body.String(), "header") {
+						t.Fatalf("%d %s", w.Code, w.Body)
+					}
+				}
+				time.Sleep(time.Minute)
+				get(h, tt.change)
+				lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+				if len(lines) != 2 {
+					t.Fatalf("got %d lines:\n%s", len(lines), text)
+				}
+				checkText(t, lines[0], `level=WARN msg="ratelimit: request refused" error="policy \"api\": ratelimit: `, tt.want, "let_through=false")
+				checkText(t, lines[1], "not_logged_since=9")
+
+				text.Reset()
+				p.Name, p.Optional = "optional", true
+				if w := get(l.Limit(p)(okHandler), tt.change); w.Code == 200 && text.Len() > 0 {
+					t.Errorf("optional, and logged: %s", text)
+				}
+				p.Name, p.Optional, p.Shadow = "shadow", false, true
+				wantStatuses(t, l.Limit(p)(okHandler), []int{200, 200}, tt.change)
+				checkText(t, text.String(), `policy \"shadow\"`, tt.want, "let_through=true")
+			})
+		})
+	}
+}
+
+// A client that finds ever new ways to have no key does not flood the log.
+func TestRefusalsDoNotFloodTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, text := logged(t)
+		for i := range 1000 {
+			p := ratelimit.Policy{Name: "api", Limit: ratelimit.PerHour(9), Key: finds("", fmt.Errorf("%w: %s", ratelimit.ErrNoKey, strings.Repeat("x", 1+i)))}
+			get(l.Limit(p)(okHandler))
+		}
+		if n := strings.Count(text.String(), "\n"); n > 20 {
+			t.Errorf("%d lines", n)
+		}
+	})
+}
