@@ -175,7 +175,7 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 			if noKey == nil {
 				noKey = err
 			}
-		case p.refuses(err):
+		case p.refuses(x, err):
 			closed = errors.Join(closed, err)
 		default:
 			leftOut = errors.Join(leftOut, err)

@@ -37,7 +37,8 @@ var (
 
 	// ErrOutage is the error of a KeyFunc that could not find out because something else failed, such as a
 	// directory that it asks. It is handled as a failure of the store: the request is let through without the
-	// policy, or answered 503 with Policy.FailClosed. Wrap it only around errors that no client can cause.
+	// policy, or answered 503 with Policy.FailClosed. Wrap it only around errors that no client can cause. After the
+	// request's own context has ended it is not an outage, and refuses the request.
 	ErrOutage = errors.New("ratelimit: outage")
 )
 
@@ -71,8 +72,8 @@ func Header(name string) KeyFunc {
 	}
 }
 
-// singleHeader returns the value of a header that must not be repeated, not even with the same value: of several
-// lines an application uses the first, or the last, or joins them, and would see another identity than the limiter.
+// singleHeader returns the value of a header that must not be repeated, not even with the same value. An application
+// may use the first line, or the last, or join them, and so see another identity than the limiter.
 func singleHeader(name string) func(*http.Request) (string, error) {
 	canonical := textproto.CanonicalMIMEHeaderKey(name)
 	absent := fmt.Errorf("%w: no %s header", ErrNoKey, canonical)

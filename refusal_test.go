@@ -2,10 +2,12 @@ package ratelimit_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -96,6 +98,27 @@ func TestAnErrorThatAClientCausesDoesNotLetItThrough(t *testing.T) {
 		return "user:" + r.Form.Get("user"), nil
 	}}
 	wantStatuses(t, quiet(t).Limit(p)(okHandler), []int{503, 503, 503, 503}, method("POST"), func(r *http.Request) { r.URL.RawQuery = "%" })
+}
+
+// A client that hangs up, or a deadline of the server's own, makes a KeyFunc's directory fail, too.
+func TestAnOutageAfterTheRequestsContextEndedDoesNotLetItThrough(t *testing.T) {
+	p := ratelimit.Policy{Name: "api", Limit: ratelimit.PerHour(3), Key: func(r *http.Request) (string, error) {
+		if err := r.Context().Err(); err != nil {
+			return "", fmt.Errorf("%w: %w", ratelimit.ErrOutage, err)
+		}
+		return "member:5", nil
+	}}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, stop := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer stop()
+	for status, ctx := range map[int]context.Context{200: t.Context(), 499: canceled, 503: late} {
+		w := httptest.NewRecorder()
+		quiet(t).Limit(p)(okHandler).ServeHTTP(w, requestWith().WithContext(ctx))
+		if w.Code != status {
+			t.Errorf("got status %d; want %d", w.Code, status)
+		}
+	}
 }
 
 // logged returns a limiter and what it logs.

@@ -39,6 +39,22 @@ func TestEachKindIsLoggedOnceASecond(t *testing.T) {
 	})
 }
 
+func TestALevelAndATimeOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var text strings.Builder
+		l := failurelog.Log{Logger: slog.New(slog.NewTextHandler(&text, nil)), Message: "refused", Level: slog.LevelWarn, Every: time.Minute}
+		for range 61 {
+			l.Log(t.Context(), errors.New("no key"))
+			time.Sleep(time.Second)
+		}
+		l.Warn("look", slog.Int("n", 1))
+		lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+		if len(lines) != 3 || strings.Count(text.String(), "level=WARN") != 3 || !strings.Contains(lines[1], "not_logged_since=59") || !strings.Contains(lines[2], "msg=look n=1") {
+			t.Errorf("got\n%s", &text)
+		}
+	})
+}
+
 func TestTextsWithoutEndAreOneKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var text strings.Builder
