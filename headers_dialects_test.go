@@ -105,7 +105,7 @@ func TestIETF(t *testing.T) {
 		"an empty stand-in tells when it is full":              {yes(result("login", login, emptyStandIn)), `"login";q=5;w=15`, `"login";r=0;t=20`},
 		"a slow limit":                            {yes(result("m", ratelimit.Every(30*24*time.Hour).WithBurst(3), allowed(2, time.Hour))), `"m";q=3;w=7776000`, `"m";r=2;t=5184000`},
 		"numbers have no more than 15 digits":     {yes(result("m", ratelimit.PerSecond(1<<52), allowed(1<<52, 0))), `"m";q=999999999999999;w=1`, `"m";r=999999999999999;t=1`},
-		"a limit that is none does not harm":      {yes(ratelimit.Result{Policy: "m", State: allowed(1, 0)}), `"m";q=0;w=999999999999999`, `"m";r=0;t=1`},
+		"a limit that is none does not harm":      {yes(ratelimit.Result{Policy: "m", State: allowed(1, 0)}), `"m";q=0;w=1`, `"m";r=0;t=1`},
 		"a request that costs nothing is allowed": {yes(ratelimit.Result{Policy: "login", Limit: login, State: allowed(0, 15*time.Second)}), `"login";q=5;w=15`, `"login";r=0;t=3`},
 	} {
 		t.Run(name, func(t *testing.T) {

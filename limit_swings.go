@@ -27,7 +27,7 @@ type watchedKey struct {
 
 const (
 	// maxStrangers is after how many requests of other keys a place watches another key.
-	maxStrangers = 1024
+	maxStrangers = 256
 
 	// swingWithin is how soon a limit must come back. A member who changes the tier twice in that time is rare.
 	swingWithin = time.Minute
