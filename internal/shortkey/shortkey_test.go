@@ -1,0 +1,69 @@
+package shortkey_test
+
+import (
+	"crypto/sha256"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+)
+
+func TestLongKeysAreHashed(t *testing.T) {
+	hashed := func(key string) string {
+		sum := sha256.Sum256([]byte(key))
+		return "\xff" + string(sum[:])
+	}
+	longest := strings.Repeat("k", shortkey.Max)
+	for name, c := range map[string]struct{ key, want string }{
+		"a usual one":              {"ip:192.0.2.1", "ip:192.0.2.1"},
+		"none":                     {"", ""},
+		"the longest":              {longest, longest},
+		"one byte more":            {longest + "k", hashed(longest + "k")},
+		"the marker":               {"\xff", hashed("\xff")},
+		"one that looks like such": {hashed(longest + "k"), hashed(hashed(longest + "k"))},
+		"the marker further on":    {"k\xff", "k\xff"},
+	} {
+		if got := shortkey.Of(c.key); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestShortKeysAreNotCopied(t *testing.T) {
+	key := strings.Repeat("k", shortkey.Max)
+	if n := testing.AllocsPerRun(100, func() { shortkey.Of(key) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// A key may be as long as the headers of a request.
+func TestLongKeysAreNotCopied(t *testing.T) {
+	key := strings.Repeat("k", 1<<20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 10 {
+		shortkey.Of(key)
+	}
+	runtime.ReadMemStats(&after)
+	if n := (after.TotalAlloc - before.TotalAlloc) / 10; n > 16<<10 {
+		t.Errorf("%d bytes for a key of 1 MiB", n)
+	}
+}
+
+func FuzzOf(f *testing.F) {
+	f.Add("k", "\xffk")
+	f.Add(strings.Repeat("k", 300), strings.Repeat("k", 299)+"l")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		short, other := shortkey.Of(a), shortkey.Of(b)
+		if len(short) > shortkey.Max {
+			t.Errorf("%d bytes", len(short))
+		}
+		if (short == other) != (a == b) {
+			t.Errorf("%q and %q stand for %q and %q", short, other, a, b)
+		}
+		if a != b && (shortkey.Of(short) == other && short != a) {
+			t.Errorf("%q is the short key of another, and stands for %q", short, b)
+		}
+	})
+}
