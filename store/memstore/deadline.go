@@ -1,79 +1,134 @@
 package memstore
 
-// A deadline says when an entry is full, at the earliest. The deadlines of a shard are a heap. A charge
-// only moves the time further away, so it leaves its deadline as it is, to be put right when it comes up.
+import "github.com/go-tokenbucket/ratelimit/internal/bucket"
+
+// A group is the buckets of one policy in a shard.
+type group struct {
+	policy string
+	count  int
+	queues []*queue
+}
+
+// A queue is those buckets of a group whose limits have one scale. They fill within about the same time, so
+// that the one which is full first is the one that has spent least.
+type queue struct {
+	group *group
+	scale bucket.Scale
+
+	// A deadline for each, as a heap.
+	deadlines []deadline
+}
+
+// A deadline says when an entry is full, at the earliest. A charge only moves the time further away, so it
+// leaves its deadline as it is, to be put right when it comes up.
 type deadline struct {
 	at    int64
 	entry uint32
 }
 
-// firstIsRight reports whether deadlines[0] is that of the entry that is full first. If not, it has put
+// queue returns the queue for buckets of policy under a limit of that scale. Policies are the program's, and
+// scales are few.
+func (s *shard) queue(policy string, scale bucket.Scale) *queue {
+	g := s.group(policy)
+	for _, q := range g.queues {
+		if q.scale == scale {
+			return q
+		}
+	}
+	q := &queue{group: g, scale: scale}
+	g.queues = append(g.queues, q)
+	return q
+}
+
+func (s *shard) group(policy string) *group {
+	for _, g := range s.groups {
+		if g.policy == policy {
+			return g
+		}
+	}
+	g := &group{policy: policy}
+	s.groups = append(s.groups, g)
+	return g
+}
+
+// due reports whether an entry of q may be full at now.
+func (q *queue) due(now int64) bool { return len(q.deadlines) > 0 && q.deadlines[0].at <= now }
+
+// firstIsRight reports whether q.deadlines[0] is that of the entry that is full first. If not, it has put
 // one deadline right; repeated, it reports true in the end.
-func (s *shard) firstIsRight() bool {
-	first := &s.deadlines[0]
+func (s *shard) firstIsRight(q *queue) bool {
+	first := &q.deadlines[0]
 	at := s.entry(first.entry).full()
 	if at <= first.at {
 		return true
 	}
 	first.at = at
-	s.down(0)
+	s.down(q.deadlines, 0)
 	return false
 }
 
 func (s *shard) addDeadline(n uint32, e *entry) {
-	e.deadline = uint32(len(s.deadlines))
-	s.deadlines = append(s.deadlines, deadline{at: e.full(), entry: n})
-	s.up(e.deadline)
+	q := e.class.queue
+	q.group.count++
+	e.deadline = uint32(len(q.deadlines))
+	q.deadlines = append(q.deadlines, deadline{at: e.full(), entry: n})
+	s.up(q.deadlines, e.deadline)
 }
 
 // advanceDeadline puts right the deadline of an entry that may be full sooner than it says.
 func (s *shard) advanceDeadline(e *entry) {
-	if at := e.full(); at < s.deadlines[e.deadline].at {
-		s.deadlines[e.deadline].at = at
-		s.up(e.deadline)
+	d := e.class.queue.deadlines
+	if at := e.full(); at < d[e.deadline].at {
+		d[e.deadline].at = at
+		s.up(d, e.deadline)
 	}
 }
 
-func (s *shard) removeDeadline(i uint32) {
-	last := uint32(len(s.deadlines) - 1)
-	s.swap(i, last)
-	s.deadlines = s.deadlines[:last]
+func (s *shard) removeDeadline(e *entry) {
+	q := e.class.queue
+	q.group.count--
+	d, i, last := q.deadlines, e.deadline, uint32(len(q.deadlines)-1)
+	s.swap(d, i, last)
+	d = d[:last]
 	if i < last {
-		s.up(i)
-		s.down(i)
+		s.up(d, i)
+		s.down(d, i)
 	}
+	if cap(d) > chunkSize && len(d) < cap(d)/4 {
+		d = append(make([]deadline, 0, 2*len(d)), d...)
+	}
+	q.deadlines = d
 }
 
-func (s *shard) up(i uint32) {
+func (s *shard) up(d []deadline, i uint32) {
 	for i > 0 {
 		parent := (i - 1) / 2
-		if s.deadlines[parent].at <= s.deadlines[i].at {
+		if d[parent].at <= d[i].at {
 			return
 		}
-		s.swap(i, parent)
+		s.swap(d, i, parent)
 		i = parent
 	}
 }
 
-func (s *shard) down(i uint32) {
+func (s *shard) down(d []deadline, i uint32) {
 	for {
 		child := 2*i + 1
-		if child >= uint32(len(s.deadlines)) {
+		if child >= uint32(len(d)) {
 			return
 		}
-		if right := child + 1; right < uint32(len(s.deadlines)) && s.deadlines[right].at < s.deadlines[child].at {
+		if right := child + 1; right < uint32(len(d)) && d[right].at < d[child].at {
 			child = right
 		}
-		if s.deadlines[i].at <= s.deadlines[child].at {
+		if d[i].at <= d[child].at {
 			return
 		}
-		s.swap(i, child)
+		s.swap(d, i, child)
 		i = child
 	}
 }
 
-func (s *shard) swap(i, j uint32) {
-	d := s.deadlines
+func (s *shard) swap(d []deadline, i, j uint32) {
 	d[i], d[j] = d[j], d[i]
 	s.entry(d[i].entry).deadline = i
 	s.entry(d[j].entry).deadline = j

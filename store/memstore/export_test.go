@@ -1,6 +1,10 @@
 package memstore
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+)
 
 // Len returns how many buckets are kept.
 func (s *Store) Len() (n int) {
@@ -34,22 +38,63 @@ func (s *shard) check() string {
 			indexed++
 		}
 	}
-	if indexed != s.count || len(s.deadlines) != s.count {
-		return fmt.Sprintf("%d entries, %d in the index, %d deadlines", s.count, indexed, len(s.deadlines))
+	deadlines := 0
+	for _, g := range s.groups {
+		count := 0
+		for _, q := range g.queues {
+			count += len(q.deadlines)
+			if q.group != g {
+				return fmt.Sprintf("a queue of %s is that of %s", g.policy, q.group.policy)
+			}
+		}
+		if count != g.count {
+			return fmt.Sprintf("%d entries of %s, and %d deadlines", g.count, g.policy, count)
+		}
+		deadlines += count
+	}
+	if indexed != s.count || deadlines != s.count {
+		return fmt.Sprintf("%d entries, %d in the index, %d deadlines", s.count, indexed, deadlines)
 	}
 	for n := range uint32(s.count) {
 		e := s.entry(n)
-		d := s.deadlines[e.deadline]
+		q := e.class.queue
+		d := q.deadlines[e.deadline]
 		switch {
 		case s.find(e.hash, e.class.policy, e.key) != e:
 			return fmt.Sprintf("%s is not found", e.key)
+		case q.group.policy != e.class.policy || q.scale != bucket.Limit(e.class.limit).Scale():
+			return fmt.Sprintf("%s is in the queue of others", e.key)
 		case d.entry != n:
 			return fmt.Sprintf("%s has the deadline of another", e.key)
 		case d.at > e.full():
 			return fmt.Sprintf("%s is full at %d, before its deadline %d", e.key, e.full(), d.at)
-		case e.deadline > 0 && s.deadlines[(e.deadline-1)/2].at > d.at:
+		case e.deadline > 0 && q.deadlines[(e.deadline-1)/2].at > d.at:
 			return fmt.Sprintf("%s has a deadline before that above it", e.key)
 		}
 	}
 	return ""
+}
+
+// Spent returns which part of each bucket has been spent by now, for each policy and key.
+func (s *Store) Spent() map[[2]string]float64 {
+	now, spent := s.now(), make(map[[2]string]float64)
+	for i := range s.shards {
+		s.shards[i].mu.Lock()
+		for n := range uint32(s.shards[i].count) {
+			e := s.shards[i].entry(n)
+			spent[[2]string{e.class.policy, e.key}] = float64(e.full()-now) / float64(e.class.fill)
+		}
+		s.shards[i].mu.Unlock()
+	}
+	return spent
+}
+
+// Queues returns how many queues there are.
+func (s *Store) Queues() (n int) {
+	for i := range s.shards {
+		for _, g := range s.shards[i].groups {
+			n += len(g.queues)
+		}
+	}
+	return n
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -30,9 +31,12 @@ const (
 
 // Config configures a Store. The zero value is ready to use.
 type Config struct {
-	// MaxKeys bounds how many buckets are kept, at about 80 bytes each and the key. Default 1,000,000.
-	// To make room for one more, the bucket that is nearest to full is forgotten, which is the one that
-	// loses least by it. Large stores divide MaxKeys evenly over their shards.
+	// MaxKeys bounds how many buckets are kept, at about 80 bytes each and the key, of which at most 256
+	// bytes are kept. Default 1,000,000. To make room for one more, a bucket is forgotten: a full one if
+	// there is one, or the one that has spent the least part of its burst. A policy makes room among its own
+	// buckets if it has its share, which is MaxKeys divided by the number of policies that have buckets.
+	// Otherwise the policy with the most buckets makes room. Large stores divide MaxKeys evenly over their
+	// shards.
 	MaxKeys int
 
 	// Clock tells the time. Default: the machine's monotonic clock. Time that goes backwards neither
@@ -116,8 +120,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 }
 
 func (s *Store) takeOne(c *store.Charge, state *store.State) bool {
-	hash := s.hash(c.Policy, c.Key)
-	v := visit{shard: &s.shards[hash>>s.shift], hash: uint32(hash)}
+	v, _ := s.visit(c)
 	now := s.now()
 	v.shard.mu.Lock()
 	v.look(c, now)
@@ -135,10 +138,9 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 	visits := few[:0]
 	var locks shardSet
 	for i := range charges {
-		hash := s.hash(charges[i].Policy, charges[i].Key)
-		n := hash >> s.shift
+		v, n := s.visit(&charges[i])
 		locks.add(n)
-		visits = append(visits, visit{shard: &s.shards[n], hash: uint32(hash)})
+		visits = append(visits, v)
 	}
 	now := s.now()
 	for n := range locks.ascending { // so that no two calls wait for each other
@@ -167,6 +169,14 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 		states[i] = charges[i].State(visits[i].bucket.Tokens, ok && visits[i].fits)
 	}
 	return ok
+}
+
+// visit begins a visit of c, and returns the number of its shard.
+func (s *Store) visit(c *store.Charge) (v visit, n uint64) {
+	key := shortkey.Of(c.Key)
+	hash := s.hash(c.Policy, key)
+	n = hash >> s.shift
+	return visit{shard: &s.shards[n], key: key, hash: uint32(hash)}, n
 }
 
 // A shardSet is the shards of a call, each once.

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -9,10 +10,10 @@ import (
 )
 
 // A shard is a hash table of buckets with its own lock. It is not a Go map, because of what that takes at
-// a million keys, and because the bucket nearest to full must be at hand.
+// a million keys, and because the bucket that has spent least must be at hand.
 //
 // Entries lie in chunks without gaps. The index finds an entry by its hash (open addressing, linear
-// probing), the deadlines by when it is full.
+// probing), the queues of its policy by when it is full.
 type shard struct {
 	mu    sync.Mutex
 	count int
@@ -21,10 +22,10 @@ type shard struct {
 	index  []uint32
 	chunks []*[chunkSize]entry
 
-	max       int
-	deadlines []deadline
-	classes   map[class]*class
-	_         [24]byte // to two cache lines, of which most calls need the first
+	max     int
+	groups  []*group
+	classes map[kind]*class
+	_       [24]byte // to two cache lines, of which most calls need the first
 }
 
 const chunkSize = 64
@@ -36,16 +37,23 @@ type entry struct {
 	tokens     int64 // in credits of class.limit
 	lastRefill int64
 	hash       uint32
-	deadline   uint32 // number of its deadline
+	deadline   uint32 // number of its deadline in the queue of its class
 }
 
-// A class is what entries share: the policy, and the limit that they were last charged under.
+// A class is what entries of one kind share.
 type class struct {
+	kind
+	fill  int64 // microseconds from empty to full
+	queue *queue
+}
+
+// A kind is the policy, and the limit that an entry was last charged under.
+type kind struct {
 	policy string
 	limit  store.Limit
 }
 
-// maxClasses bounds the classes at hand for new entries. Past it they are found anew; entries keep theirs.
+// maxClasses bounds the classes at hand for new entries. Past it they are made anew; entries keep theirs.
 const maxClasses = 256
 
 func (e *entry) bucket() bucket.Bucket {
@@ -79,11 +87,10 @@ func (s *shard) find(hash uint32, policy, key string) *entry {
 }
 
 // insert keeps a bucket that is not kept yet.
-func (s *shard) insert(hash uint32, c *store.Charge, b bucket.Bucket) {
+func (s *shard) insert(hash uint32, key string, c *store.Charge, b bucket.Bucket) {
+	of := s.class(c.Policy, c.Limit)
 	if s.count >= s.max {
-		for !s.firstIsRight() {
-		}
-		s.remove(s.deadlines[0].entry)
+		s.makeRoom(of.queue.group, b.LastRefill)
 	}
 	if 4*(s.count+1) > 3*len(s.index) {
 		s.resize(max(16, 2*len(s.index)))
@@ -95,8 +102,8 @@ func (s *shard) insert(hash uint32, c *store.Charge, b bucket.Bucket) {
 	s.count++
 	e := s.entry(n)
 	*e = entry{
-		class:      s.class(c.Policy, c.Limit),
-		key:        strings.Clone(c.Key), // it may be a part of something large
+		class:      of,
+		key:        strings.Clone(key), // it may be a part of something large
 		tokens:     b.Tokens,
 		lastRefill: b.LastRefill,
 		hash:       hash,
@@ -107,27 +114,34 @@ func (s *shard) insert(hash uint32, c *store.Charge, b bucket.Bucket) {
 
 // update keeps what an entry's bucket became by a charge.
 func (s *shard) update(e *entry, c *store.Charge, b bucket.Bucket) {
-	sooner := c.Cost < 0
-	if e.class.limit != c.Limit {
-		e.class = s.class(e.class.policy, c.Limit)
+	sooner, of := c.Cost < 0, e.class
+	if of.limit != c.Limit {
+		of = s.class(of.policy, c.Limit)
 		sooner = true
 	}
-	e.tokens, e.lastRefill = b.Tokens, b.LastRefill
-	if sooner {
-		s.advanceDeadline(e)
+	if of.queue == e.class.queue {
+		e.class, e.tokens, e.lastRefill = of, b.Tokens, b.LastRefill
+		if sooner {
+			s.advanceDeadline(e)
+		}
+		return
 	}
+	n := e.class.queue.deadlines[e.deadline].entry
+	s.removeDeadline(e)
+	e.class, e.tokens, e.lastRefill = of, b.Tokens, b.LastRefill
+	s.addDeadline(n, e)
 }
 
 // remove forgets an entry, and moves the last one into its place.
 func (s *shard) remove(n uint32) {
-	s.removeDeadline(s.entry(n).deadline)
+	s.removeDeadline(s.entry(n))
 	s.removeIndex(n)
 	last := uint32(s.count - 1)
 	if n != last {
 		moved := s.entry(last)
 		*s.entry(n) = *moved
 		s.index[s.slot(last, moved.hash)] += n - last
-		s.deadlines[moved.deadline].entry = n
+		moved.class.queue.deadlines[moved.deadline].entry = n
 	}
 	*s.entry(last) = entry{}
 	s.count--
@@ -137,21 +151,32 @@ func (s *shard) remove(n uint32) {
 	}
 	if len(s.index) > 16 && 8*s.count < len(s.index) {
 		s.resize(len(s.index) / 2)
-		s.deadlines = append(make([]deadline, 0, 2*s.count), s.deadlines...)
 	}
 }
 
 func (s *shard) class(policy string, limit store.Limit) *class {
-	k := class{policy, limit}
+	k := kind{policy, limit}
 	if c := s.classes[k]; c != nil {
 		return c
 	}
 	if s.classes == nil || len(s.classes) >= maxClasses {
-		s.classes = make(map[class]*class)
+		s.classes = make(map[kind]*class)
+		s.dropEmpty()
 	}
 	k.policy = strings.Clone(policy)
-	s.classes[k] = &k
-	return &k
+	l := bucket.Limit(limit)
+	c := &class{kind: k, fill: l.Fill(), queue: s.queue(k.policy, l.Scale())}
+	s.classes[k] = c
+	return c
+}
+
+// dropEmpty drops the groups and queues that no entry is of. No class has them either, once there are none
+// but those of entries.
+func (s *shard) dropEmpty() {
+	s.groups = slices.DeleteFunc(s.groups, func(g *group) bool {
+		g.queues = slices.DeleteFunc(g.queues, func(q *queue) bool { return len(q.deadlines) == 0 })
+		return g.count == 0
+	})
 }
 
 func (s *shard) addIndex(n, hash uint32) {

@@ -29,18 +29,20 @@ func (s *shard) sweep(now int64) int {
 	const atOnce = 256 // so that a call never waits long for the lock
 	for {
 		s.mu.Lock()
-		for n := 0; n < atOnce && s.due(now); n++ {
-			if s.firstIsRight() {
-				s.remove(s.deadlines[0].entry)
+		rest := atOnce
+		for _, g := range s.groups {
+			for _, q := range g.queues {
+				for ; rest > 0 && q.due(now); rest-- {
+					if s.firstIsRight(q) {
+						s.remove(q.deadlines[0].entry)
+					}
+				}
 			}
 		}
-		count, more := s.count, s.due(now)
+		count := s.count
 		s.mu.Unlock()
-		if !more {
+		if rest > 0 {
 			return count
 		}
 	}
 }
-
-// due reports whether an entry may be full at now.
-func (s *shard) due(now int64) bool { return s.count > 0 && s.deadlines[0].at <= now }

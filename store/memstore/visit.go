@@ -8,6 +8,7 @@ import (
 // A visit is a charge on its way through Take. Its shard is locked meanwhile.
 type visit struct {
 	shard  *shard
+	key    string // a short one
 	hash   uint32
 	entry  *entry        // nil: no bucket is kept, so it is full
 	bucket bucket.Bucket // as it stands now
@@ -20,7 +21,7 @@ type visit struct {
 func (v *visit) look(c *store.Charge, now int64) {
 	l := bucket.Limit(c.Limit)
 	var kept bucket.Bucket
-	if v.entry = v.shard.find(v.hash, c.Policy, c.Key); v.entry != nil {
+	if v.entry = v.shard.find(v.hash, c.Policy, v.key); v.entry != nil {
 		kept = v.entry.bucket()
 	}
 	v.bucket = l.Advance(kept, now)
@@ -46,6 +47,6 @@ func (v *visit) charge(c *store.Charge) {
 // keep begins to keep a bucket that is not full any more.
 func (v *visit) keep(c *store.Charge) {
 	if v.isNew {
-		v.shard.insert(v.hash, c, v.bucket)
+		v.shard.insert(v.hash, v.key, c, v.bucket)
 	}
 }

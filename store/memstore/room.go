@@ -1,0 +1,67 @@
+package memstore
+
+// makeRoom forgets a bucket for one of group g, which is to be kept from now on. A client who makes up keys can
+// fill a shard with buckets of one policy. So each policy has an equal share of the shard, and one that has
+// its share makes room among its own.
+func (s *shard) makeRoom(g *group, now int64) {
+	if n, found := s.full(now); found {
+		s.remove(n)
+		return
+	}
+	if g.count == 0 || g.count*s.present() < s.max {
+		g = s.largest()
+	}
+	s.remove(s.leastSpent(g, now))
+}
+
+// full returns an entry that is full, and lost by nobody, if one is at hand.
+func (s *shard) full(now int64) (n uint32, found bool) {
+	for _, g := range s.groups {
+		for _, q := range g.queues {
+			for q.due(now) {
+				if s.firstIsRight(q) {
+					return q.deadlines[0].entry, true
+				}
+			}
+		}
+	}
+	return 0, false
+}
+
+// present returns of how many policies there are buckets.
+func (s *shard) present() (n int) {
+	for _, g := range s.groups {
+		if g.count > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *shard) largest() *group {
+	largest := s.groups[0]
+	for _, g := range s.groups {
+		if g.count > largest.count {
+			largest = g
+		}
+	}
+	return largest
+}
+
+// leastSpent returns the entry of g that has spent the least part of its tokens.
+func (s *shard) leastSpent(g *group, now int64) (n uint32) {
+	least, found := 0.0, false
+	for _, q := range g.queues {
+		if len(q.deadlines) == 0 {
+			continue
+		}
+		for !s.firstIsRight(q) {
+		}
+		first := q.deadlines[0]
+		spent := float64(first.at-now) / float64(s.entry(first.entry).class.fill)
+		if !found || spent < least {
+			n, least, found = first.entry, spent, true
+		}
+	}
+	return n
+}

@@ -1,0 +1,243 @@
+package memstore_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+// policy returns a function that makes charges of one token.
+func policy(t testing.TB, name string, rate int64, per time.Duration, burst int64) func(key any) store.Charge {
+	t.Helper()
+	limit, err := store.NewLimit(rate, per, burst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(key any) store.Charge {
+		return store.Charge{Policy: name, Key: fmt.Sprint(key), Limit: limit, Cost: 1}
+	}
+}
+
+// openFull returns a Store of a single shard, with a clock that stands still.
+func openFull(t testing.TB, maxKeys int) *memstore.Store {
+	s := memstore.New(memstore.Config{MaxKeys: maxKeys, Clock: newNow().clock})
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func mint(t testing.TB, s store.Store, of func(any) store.Charge, from, keys int) {
+	t.Helper()
+	for i := range keys {
+		take(t, s, of(fmt.Sprint("minted", from+i)))
+	}
+}
+
+// allowed makes calls of one bucket, and mints keys in between. It returns how many calls were allowed.
+func allowed(t testing.TB, s store.Store, c store.Charge, calls int, minted func(any) store.Charge, keys int) (n int) {
+	t.Helper()
+	for i := range calls {
+		if take(t, s, c).Allowed {
+			n++
+		}
+		mint(t, s, minted, i*keys, keys)
+	}
+	return n
+}
+
+func TestMintedKeysOfAPolicyForgetNoBucketOfAnother(t *testing.T) {
+	slow, fast := policy(t, "slow", 1000, 24*time.Hour, 1000), policy(t, "fast", 60, time.Minute, 10)
+	spent := policy(t, "spent", 1, 24*time.Hour, 1)
+	for name, c := range map[string]struct{ victim, minted func(any) store.Charge }{
+		"a fast policy and a slow one":        {fast, slow},
+		"a slow policy and a fast one":        {slow, fast},
+		"a fast policy and one that spends":   {fast, spent},
+		"a policy that spends and a fast one": {spent, fast},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const most = 600
+			s := openFull(t, most)
+			mint(t, s, c.minted, -2*most, 2*most) // it is full
+			victim := c.victim("victim")
+			burst := int(victim.Limit.Capacity / victim.Limit.Unit)
+			if n := allowed(t, s, victim, burst+50, c.minted, most/10); n != burst {
+				t.Errorf("%d of a burst of %d were allowed", n, burst)
+			}
+			// And so many others as are its share.
+			for i := range most/2 - 1 {
+				take(t, s, c.victim(i))
+			}
+			mint(t, s, c.minted, -10*most, 2*most)
+			kept := 0
+			for bucket := range s.Spent() {
+				if bucket[0] == victim.Policy {
+					kept++
+				}
+			}
+			if kept != most/2 {
+				t.Errorf("%d buckets are kept, want %d", kept, most/2)
+			}
+			if fault := s.Check(); fault != "" {
+				t.Error(fault)
+			}
+		})
+	}
+}
+
+func TestMintedKeysForgetNoSpentBucketOfTheirPolicy(t *testing.T) {
+	of := policy(t, "p", 60, time.Minute, 10)
+	s := openFull(t, 600)
+	for i := range 300 {
+		for range 10 {
+			take(t, s, of(i))
+		}
+	}
+	mint(t, s, of, 0, 3000)
+	for i := range 300 {
+		if take(t, s, of(i)).Allowed {
+			t.Fatalf("%d has tokens again", i)
+		}
+	}
+}
+
+// Tiers of one policy share its room. A bucket of the fast one is full sooner however much it has spent.
+func TestMintedKeysOfATierForgetNoSpentBucketOfAnother(t *testing.T) {
+	for name, c := range map[string]struct{ victim, minted func(any) store.Charge }{
+		"fast and slow": {policy(t, "p", 100, time.Second, 10), policy(t, "p", 10, 24*time.Hour, 10)},
+		"slow and fast": {policy(t, "p", 10, 24*time.Hour, 10), policy(t, "p", 100, time.Second, 10)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openFull(t, 600)
+			for i := range 300 {
+				for range 10 {
+					take(t, s, c.victim(i))
+				}
+			}
+			mint(t, s, c.minted, 0, 3000)
+			for i := range 300 {
+				if take(t, s, c.victim(i)).Allowed {
+					t.Fatalf("%d has tokens again", i)
+				}
+			}
+		})
+	}
+}
+
+// A LimitFunc may give each key a limit that no other has.
+func TestManyLimitsOfAPolicy(t *testing.T) {
+	const most = 1000
+	s := openFull(t, most)
+	for i := range 20 * most {
+		rate := int64(1 + i)
+		take(t, s, policy(t, "p", rate, 24*time.Hour, rate%1000+1)(i%(3*most)))
+	}
+	if n := s.Len(); n != most {
+		t.Errorf("%d buckets, want %d", n, most)
+	}
+	if n := s.Queues(); n > 212 {
+		t.Errorf("%d queues", n)
+	}
+	if fault := s.Check(); fault != "" {
+		t.Error(fault)
+	}
+}
+
+func TestFullBucketsMakeRoomFirst(t *testing.T) {
+	n := newNow()
+	s := memstore.New(memstore.Config{MaxKeys: 4, Clock: n.clock})
+	s.Close() // without the sweep
+	fast, slow := policy(t, "fast", 1, time.Second, 1), policy(t, "slow", 1, time.Hour, 10)
+	take(t, s, fast("a"))
+	n.advance(time.Second)
+	for i := range 4 {
+		take(t, s, slow(i))
+	}
+	if n := len(s.Spent()); n != 4 {
+		t.Fatalf("%d buckets", n)
+	}
+	for i := range 4 {
+		if got := take(t, s, slow(i)).Remaining; got != 8 {
+			t.Errorf("%d has %d left, want 8", i, got)
+		}
+	}
+}
+
+// Whatever was charged before, what makes room is what Config.MaxKeys says.
+func TestWhichBucketMakesRoom(t *testing.T) {
+	const most = 24
+	n := newNow()
+	s := memstore.New(memstore.Config{MaxKeys: most, Clock: n.clock})
+	s.Close()
+	r := rand.New(rand.NewPCG(14, 0))
+	limits := []func(any) store.Charge{
+		policy(t, "", 1, time.Second, 10), policy(t, "", 10, time.Second, 10), policy(t, "", 1, time.Hour, 100), policy(t, "", 7, time.Second, 9),
+	}
+	forgotten := 0
+	for range 20_000 {
+		c := limits[r.IntN(len(limits))](r.IntN(20))
+		c.Policy = string("aaabbc"[r.IntN(6)])
+		c.Cost = 1 + r.Int64N(9) - r.Int64N(4)
+		before := s.Spent()
+		take(t, s, c)
+		after := s.Spent()
+		if fault := s.Check(); fault != "" {
+			t.Fatal(fault)
+		}
+		count := map[string]int{c.Policy: 0}
+		for bucket := range before {
+			count[bucket[0]]++
+		}
+		for victim, spent := range before {
+			if _, kept := after[victim]; kept {
+				continue
+			}
+			forgotten++
+			if own := count[c.Policy]; own*len(count) < most && own > 0 {
+				for policy := range count {
+					if count[policy] > count[victim[0]] && spent > 0 {
+						t.Fatalf("%s of %v made room for %s", victim[0], count, c.Policy)
+					}
+				}
+			} else if own > 0 && spent > 0 && victim[0] != c.Policy {
+				t.Fatalf("%s of %v made room for %s", victim[0], count, c.Policy)
+			}
+			for other, otherSpent := range before {
+				if spent > 0 && (otherSpent <= 0 || other[0] == victim[0] && otherSpent*1.25 < spent) {
+					t.Fatalf("%v had spent %v, and %v %v", victim, spent, other, otherSpent)
+				}
+			}
+		}
+		n.advance(time.Duration(r.IntN(100)) * time.Millisecond)
+	}
+	if forgotten < 1000 {
+		t.Errorf("only %d made room", forgotten)
+	}
+}
+
+func TestLongKeysAreKeptByTheirHash(t *testing.T) {
+	of := policy(t, "p", 1, time.Hour, 10)
+	s := openFull(t, 600)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range 300 {
+		take(t, s, of(strings.Repeat("k", 90_000)+fmt.Sprint(i)))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > 200_000 {
+		t.Errorf("300 keys of 90 KB keep %d bytes", kept)
+	}
+	for i := range 300 {
+		if i%100 == 0 {
+			if got := take(t, s, of(strings.Repeat("k", 90_000)+fmt.Sprint(i))).Remaining; got != 8 {
+				t.Errorf("%d left, want 8", got)
+			}
+		}
+	}
+}
