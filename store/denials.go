@@ -8,22 +8,20 @@ import (
 	"math/bits"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
 )
 
 const (
 	// defaultMaxLines takes 256 KB, and 4 MB when every slot holds a line.
 	defaultMaxLines = 1 << 14
 	defaultMaxAge   = time.Second
-
-	// maxName bounds what a line takes, in bytes of policy and key: clients choose keys.
-	maxName = 1 << 10
 )
 
 // DenialConfig configures CacheDenials. The zero value is ready to use.
 type DenialConfig struct {
 	// MaxKeys bounds for how many buckets a denial is remembered, at about 150 bytes each and the names.
-	// It is rounded up to a power of two. Default 16,384. A bucket whose Policy and Key are together
-	// longer than 1 KiB is not remembered.
+	// It is rounded up to a power of two. Default 16,384. A Key longer than 256 bytes is kept as its hash.
 	MaxKeys int
 
 	// MaxAge is how long a denial is used, counted from when its call was sent. Default 1 second. It
@@ -129,8 +127,9 @@ func (d *DenialCache) Take(ctx context.Context, charges []Charge, states []State
 
 // Forget voids what is known of a bucket to which something else than a call of d has added tokens, also to
 // calls that are under way.
-func (d *DenialCache) Forget(policy, key string) { d.slot(policy, key).stamp.Add(change) }
+func (d *DenialCache) Forget(policy, key string) { d.slot(policy, shortkey.Of(key)).stamp.Add(change) }
 
+// slot returns the slot of a bucket with a short key.
 func (d *DenialCache) slot(policy, key string) *slot {
 	hash := 31*maphash.String(d.seed, policy) + maphash.String(d.seed, key)
 	return &d.slots[hash&uint64(len(d.slots)-1)]
@@ -138,8 +137,9 @@ func (d *DenialCache) slot(policy, key string) *slot {
 
 // look returns where c's bucket has its line, if it has one.
 func (d *DenialCache) look(c *Charge) visit {
-	v := visit{slot: d.slot(c.Policy, c.Key)}
-	if l := v.slot.line.Load(); l != nil && l.key == c.Key && l.policy == c.Policy {
+	key := shortkey.Of(c.Key)
+	v := visit{slot: d.slot(c.Policy, key), key: key}
+	if l := v.slot.line.Load(); l != nil && l.key == key && l.policy == c.Policy {
 		v.line = l
 	}
 	return v
@@ -191,7 +191,7 @@ func (d *DenialCache) forward(now int64) bool {
 
 // keep keeps what a charge's bucket answered to a call, if that tells what it holds.
 func (d *DenialCache) keep(v *visit, c *Charge, s *State, ok bool, sent, received int64) {
-	if !v.keeps || received < sent || s.Degraded || len(c.Policy)+len(c.Key) > maxName {
+	if !v.keeps || received < sent || s.Degraded {
 		return
 	}
 	l := &line{limit: c.Limit, stamp: v.stamp, denied: sent, sent: sent, received: received}
@@ -201,7 +201,7 @@ func (d *DenialCache) keep(v *visit, c *Charge, s *State, ok bool, sent, receive
 	if v.line != nil {
 		l.policy, l.key = v.line.policy, v.line.key
 	} else {
-		name := c.Policy + c.Key // a copy: they may be parts of something large
+		name := c.Policy + v.key // a copy: they may be parts of something large
 		l.policy, l.key = name[:len(c.Policy)], name[len(c.Policy):]
 	}
 	if ok {

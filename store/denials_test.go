@@ -485,11 +485,13 @@ func (s failing) Take(context.Context, []store.Charge, []store.State) (bool, err
 	return false, s.err
 }
 
-func TestLongNamesAreNotKept(t *testing.T) {
+func TestDenialsOfLongKeysAreRemembered(t *testing.T) {
 	r := newRig(t, store.DenialConfig{})
-	c := r.spend(strings.Repeat("k", 1023))
+	long := strings.Repeat("k", 10_000)
+	c := r.spend(long + "a")
 	r.refuses(c)
-	c = r.spend(strings.Repeat("k", 1024))
+	r.asks(charge(t, long+"b", 1))
+	r.store.(*store.DenialCache).Forget("p", long+"a")
 	r.asks(c)
 }
 

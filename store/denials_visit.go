@@ -22,6 +22,7 @@ const (
 // A visit is a charge on its way through Take.
 type visit struct {
 	slot  *slot
+	key   string // a short one
 	line  *line  // its bucket's, nil if there is none
 	stamp uint64 // that a line of this call is made under
 	adds  bool   // the slot's stamp counts it

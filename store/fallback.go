@@ -40,7 +40,8 @@ type FallbackConfig struct {
 
 	// MaxKeys bounds how many buckets are known from before an outage, at 16 bytes each, which are taken at
 	// once, and how many are kept to be charged after it, at about 300 bytes each and the names, for as long as
-	// what was spent has not refilled. The first is rounded up to a power of two. Default 65,536.
+	// what was spent has not refilled. The first is rounded up to a power of two. Default 65,536. Where there is
+	// no room for a bucket, the policies share it, and within a policy those that have spent least are forgotten.
 	MaxKeys int
 
 	// OnChange, if set, is told when the primary is given up, and why, and when it is back, with a nil
@@ -84,6 +85,8 @@ const (
 //
 // Refunds that secondary is asked for are deducted from what it has allowed; the rest of them is lost when
 // primary is back. So is one that fails in primary, which may have carried it out.
+//
+// A Key longer than 256 bytes is passed to both as its SHA-256.
 //
 // It panics if primary is nil, if secondary is nil and package memstore is not imported, or if a number of
 // cfg is negative. Close it to stop probing.
@@ -169,6 +172,7 @@ func (f *FallbackStore) Close() error {
 
 // Take implements Store. It fails if both fail, or if ctx ends.
 func (f *FallbackStore) Take(ctx context.Context, charges []Charge, states []State) (bool, error) {
+	charges = shorten(charges)
 	if o := f.away.Load(); o != nil {
 		if !mayStandIn(ctx) {
 			return false, fmt.Errorf("%w: %w", ErrAway, o.reason)

@@ -16,6 +16,7 @@ type ledger struct {
 
 	mu       sync.Mutex
 	accounts map[account]*spending
+	counts   map[string]int // of them, by policy
 }
 
 type account struct{ policy, key string }
@@ -37,24 +38,24 @@ type spending struct {
 }
 
 func newLedger(most int) ledger {
-	return ledger{most: most, start: time.Now(), accounts: make(map[account]*spending)}
+	return ledger{most: most, start: time.Now(), accounts: make(map[account]*spending), counts: make(map[string]int)}
 }
 
 func (l *ledger) now() int64 { return time.Since(l.start).Microseconds() }
 
-// open returns the spending of c's bucket in o, before which it held what known tells, nil if there is no room
-// for one more, and the share that c is to be charged under. That is share, unless c settles what was charged under
-// one with more room: with less, the bucket would be cut to that.
+// open returns the spending of c's bucket in o, before which it held what known tells, and the share that c is to
+// be charged under. That is share, unless c settles what was charged under one with more room: with less, the bucket
+// would be cut to that. Where there is no room for the spending, it is not in the ledger before there is something
+// to charge.
 func (l *ledger) open(c *Charge, share Limit, o *outage, known *known) (*spending, Limit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.accounts[account{c.Policy, c.Key}]
 	if s == nil {
-		if len(l.accounts) >= l.most && !l.makeRoom() {
-			return nil, share
-		}
 		s = &spending{account: account{strings.Clone(c.Policy), strings.Clone(c.Key)}, limit: c.Limit, share: share}
-		l.list(s)
+		if len(l.accounts) < l.most || l.makeRoom(c.Policy, false) {
+			l.list(s)
+		}
 	}
 	if s.outage != o {
 		now := l.now()
@@ -68,11 +69,17 @@ func (l *ledger) open(c *Charge, share Limit, o *outage, known *known) (*spendin
 	return s, share
 }
 
-func (l *ledger) list(s *spending) { l.accounts[s.account], s.listed = s, true }
+func (l *ledger) list(s *spending) {
+	l.accounts[s.account], s.listed = s, true
+	l.counts[s.policy]++
+}
 
 func (l *ledger) unlist(s *spending) {
 	delete(l.accounts, s.account)
 	s.listed = false
+	if l.counts[s.policy]--; l.counts[s.policy] == 0 {
+		delete(l.counts, s.policy)
+	}
 }
 
 // begin has s begin with credits. What was spent in an earlier outage, and could not be charged after it, is
@@ -116,20 +123,48 @@ func (s *spending) spent(now int64) int64 {
 	return max(0, by.Advance(s.idle, now).Tokens-by.Advance(s.charged, now).Tokens)
 }
 
-// makeRoom takes a spending off of which nothing is left to be charged, and reports whether it found one among
-// some: looking at all would take too long.
-func (l *ledger) makeRoom() bool {
-	now, some := l.now(), 4
+// lookedAt is among how many spendings makeRoom chooses: to look at all would take too long.
+const lookedAt = 8
+
+// makeRoom takes off a spending, for one of policy, and reports whether it did: one of which nothing is left to be
+// charged, or if it must, that which has the least part of its bucket left to be charged. It chooses among some, and
+// among those first of which the policies have more than an equal share of the ledger: a client who makes up keys
+// must not have what was spent of other policies forgotten.
+func (l *ledger) makeRoom(policy string, must bool) bool {
+	now, some := l.now(), lookedAt
+	var least *spending
+	var leastPart float64
+	leastIsOver := false
 	for _, s := range l.accounts {
-		if s.spent(now) == 0 {
+		spent := s.spent(now)
+		if spent == 0 {
 			l.unlist(s)
 			return true
+		}
+		part, over := float64(spent)/float64(s.share.Capacity), l.isOver(s.policy, policy)
+		if least == nil || over && !leastIsOver || over == leastIsOver && part < leastPart {
+			least, leastPart, leastIsOver = s, part, over
 		}
 		if some--; some == 0 {
 			break
 		}
 	}
-	return false
+	if must && least != nil {
+		l.unlist(least)
+	}
+	return must
+}
+
+// isOver reports whether a policy would have more than an equal share of the ledger after one more of policy next.
+func (l *ledger) isOver(policy, next string) bool {
+	n, policies := l.counts[policy], len(l.counts)
+	if policy == next {
+		n++
+	}
+	if l.counts[next] == 0 {
+		policies++
+	}
+	return n*policies > l.most
 }
 
 // uncharged returns the credits of the bucket if nobody had charged it since the primary went away.
@@ -144,10 +179,13 @@ func (l *ledger) add(s *spending, c *Charge, share Limit) {
 	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !s.listed { // it was taken off meanwhile
+	if !s.listed { // there was no room, or it was taken off meanwhile
 		if next := l.accounts[s.account]; next != nil {
 			s = next
 		} else {
+			if len(l.accounts) >= l.most {
+				l.makeRoom(s.policy, true)
+			}
 			l.list(s)
 		}
 	}

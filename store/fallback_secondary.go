@@ -20,7 +20,7 @@ func (f *FallbackStore) standIn(ctx context.Context, o *outage, charges []Charge
 		if share != shares[i].Limit { // so there are several replicas, and shares is ours
 			shares[i].Limit = share
 		}
-		if s != nil && s.begun.Load() != o {
+		if s.begun.Load() != o {
 			f.begin(ctx, o, s, &shares[i])
 		}
 		spendings = append(spendings, s)
@@ -30,7 +30,7 @@ func (f *FallbackStore) standIn(ctx context.Context, o *outage, charges []Charge
 		return false, err
 	}
 	for i, s := range spendings {
-		if c := &charges[i]; s != nil && states[i].Allowed && c.Cost != 0 {
+		if c := &charges[i]; states[i].Allowed && c.Cost != 0 {
 			f.spent.add(s, c, shares[i].Limit)
 		}
 	}

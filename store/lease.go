@@ -30,8 +30,7 @@ type LeaseConfig struct {
 	Hold time.Duration
 
 	// MaxKeys bounds how many buckets are leased at once, at about 300 bytes each and the names. It is
-	// rounded up to a power of two. Default 16,384. Calls for others pass through, as do those for a bucket
-	// whose Policy and Key are together longer than 1 KiB.
+	// rounded up to a power of two. Default 16,384. Calls for others pass through.
 	MaxKeys int
 
 	// Clock tells the time. Default: the machine's monotonic clock, which may run 0.1 % slower than that
@@ -73,6 +72,8 @@ type LeaseConfig struct {
 // through, so that none waits for another. What a stand-in answers (State.Degraded) is handed on, and makes no
 // lease. Put a Fallback inside, as in Lease(Fallback(s, …)), rather than around it: what is held can then be
 // spent while s is away.
+//
+// A Key longer than 256 bytes is passed to s as its SHA-256.
 //
 // It panics if s is nil, if cfg.Fraction is not from 0 to 1, or if cfg.Hold or cfg.MaxKeys is negative.
 func Lease(s Store, cfg LeaseConfig) *LeaseStore {
@@ -150,6 +151,7 @@ func (s *LeaseStore) Take(ctx context.Context, charges []Charge, states []State)
 	if err := Validate(charges, states); err != nil {
 		return false, err
 	}
+	charges = shorten(charges)
 	if s.off.Load() || ctx.Err() != nil {
 		return s.store.Take(ctx, charges, states)
 	}

@@ -80,9 +80,6 @@ func (v *leaseVisit) plan(s *LeaseStore, c *Charge, now int64) (back Charge) {
 
 // most returns how many tokens of c's bucket are held at most.
 func (s *LeaseStore) most(c *Charge) int64 {
-	if len(c.Policy)+len(c.Key) > maxName {
-		return 0
-	}
 	return int64(s.fraction * float64(c.Limit.Capacity/c.Limit.Unit))
 }
 

@@ -11,12 +11,15 @@ const (
 	marker = 0xff
 )
 
+// Is reports whether key is kept as it is.
+func Is(key string) bool { return len(key) <= Max && (key == "" || key[0] != marker) }
+
 // Of returns key, or a short key that stands for it: the marker and the key's SHA-256. A short key that
 // begins with the marker is hashed, too. So no two keys share a short one.
 //
 // It is not for keys that went through it already: those would be hashed again.
 func Of(key string) string {
-	if len(key) <= Max && (key == "" || key[0] != marker) {
+	if Is(key) {
 		return key
 	}
 	hash := sha256.New()
