@@ -22,6 +22,10 @@ func Of(key string) string {
 	if Is(key) {
 		return key
 	}
+	return hashed(key)
+}
+
+func hashed(key string) string {
 	hash := sha256.New()
 	for room := make([]byte, 4<<10); key != ""; { // a copy of it all may take a megabyte
 		n := copy(room, key)

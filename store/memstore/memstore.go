@@ -120,7 +120,9 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 }
 
 func (s *Store) takeOne(c *store.Charge, state *store.State) bool {
-	v, _ := s.visit(c)
+	key := shortkey.Of(c.Key)
+	hash := s.hash(c.Policy, key)
+	v := visit{shard: &s.shards[hash>>s.shift], key: key, hash: uint32(hash)}
 	now := s.now()
 	v.shard.mu.Lock()
 	v.look(c, now)
@@ -138,9 +140,11 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 	visits := few[:0]
 	var locks shardSet
 	for i := range charges {
-		v, n := s.visit(&charges[i])
+		key := shortkey.Of(charges[i].Key)
+		hash := s.hash(charges[i].Policy, key)
+		n := hash >> s.shift
 		locks.add(n)
-		visits = append(visits, v)
+		visits = append(visits, visit{shard: &s.shards[n], key: key, hash: uint32(hash)})
 	}
 	now := s.now()
 	for n := range locks.ascending { // so that no two calls wait for each other
@@ -169,14 +173,6 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 		states[i] = charges[i].State(visits[i].bucket.Tokens, ok && visits[i].fits)
 	}
 	return ok
-}
-
-// visit begins a visit of c, and returns the number of its shard.
-func (s *Store) visit(c *store.Charge) (v visit, n uint64) {
-	key := shortkey.Of(c.Key)
-	hash := s.hash(c.Policy, key)
-	n = hash >> s.shift
-	return visit{shard: &s.shards[n], key: key, hash: uint32(hash)}, n
 }
 
 // A shardSet is the shards of a call, each once.
