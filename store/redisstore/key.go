@@ -4,6 +4,10 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
+
+	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // maxPlain is the length up to which a name may stand in a key as it is. It is below that of a hash, so
@@ -28,7 +32,26 @@ func (k keys) name(items []item) {
 	}
 }
 
+// shorten returns charges with short keys: those of calls that wait are kept after their callers have left.
+func shorten(charges []store.Charge) []store.Charge {
+	for i := range charges {
+		if shortkey.Is(charges[i].Key) {
+			continue
+		}
+		charges = slices.Clone(charges)
+		for ; i < len(charges); i++ {
+			charges[i].Key = shortkey.Of(charges[i].Key)
+		}
+		break
+	}
+	return charges
+}
+
+// identity returns how a short key appears in Redis.
 func (k keys) identity(key string) string {
+	if k.secret == nil && !shortkey.Is(key) {
+		return hex.EncodeToString([]byte(key[1:])) // the SHA-256 that it was shortened to, as of plain
+	}
 	if k.secret == nil {
 		return plain(key)
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // unused is a client for tests that only make keys.
@@ -18,7 +20,7 @@ func (unused) Process(context.Context, redis.Cmder) error {
 
 // key returns the name of a bucket in Redis.
 func (s *Store) key(policy, identity string) string {
-	items := []item{{policy: policy, key: identity}}
+	items := []item{{policy: policy, key: shorten([]store.Charge{{Key: identity}})[0].Key}}
 	s.engine.keys.name(items)
 	return items[0].name
 }
@@ -46,6 +48,8 @@ func TestKey(t *testing.T) {
 		{"What a pattern would match", Config{}, "a*b", "member:5", "ratelimit:{member:5}:15eb0a792505b1914ccd7f8d39a6b0f1985d86b37566faf73a589ea9e8454d8b"},
 		{"63 bytes stay as they are", Config{}, "api", strings.Repeat("a", 63), "ratelimit:{" + strings.Repeat("a", 63) + "}:api"},
 		{"64 bytes do not", Config{}, "api", strings.Repeat("a", 64), "ratelimit:{ffe054fe7ae0cb6dc65c3af9b61d5209f439851db43d0ba5997337df154668eb}:api"},
+		{"300 bytes", Config{}, "api", strings.Repeat("a", 300), "ratelimit:{9835fa6bf4e20a9b9ea812506302e98982721a6cf8d2cae67af57129bf21ae90}:api"},
+		{"A byte that no text begins with", Config{}, "api", "\xff", "ratelimit:{a8100ae6aa1940d0b663bb31cd466142ebbdbd5187131b92d93818987832eb89}:api"},
 		{"A secret", Config{Secret: []byte("secret")}, "api", "member:5", "ratelimit:{" + hmacOfMember5 + "}:api"},
 		{"A secret hides no policy", Config{Secret: []byte("secret")}, "login", "member:5", "ratelimit:{" + hmacOfMember5 + "}:login"},
 	} {

@@ -3,6 +3,8 @@ package redisstore_test
 import (
 	"context"
 	"errors"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -101,6 +103,32 @@ func TestAFullQueueRefusesAtOnce(t *testing.T) {
 	close(g.open)
 	wg.Wait()
 	take(t, s, charge(t, "a"))
+}
+
+// While a command hangs, what waits for the next is kept after its callers have left.
+func TestLongKeysInTheQueueAreKeptByTheirHash(t *testing.T) {
+	g := newGate(t)
+	s := redisstore.New(g, redisstore.Config{MaxInFlight: 1})
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var wg sync.WaitGroup
+	take := func(key string) {
+		wg.Go(func() { _, _ = tryFor(50*time.Millisecond, s, charge(t, key)) })
+	}
+	take("first")
+	<-g.arrived
+	for i := range 100 {
+		take(strings.Repeat("k", 90_000) + strconv.Itoa(i))
+	}
+	wg.Wait()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > 2_000_000 {
+		t.Errorf("100 calls with keys of 90 KB keep %d bytes", kept)
+	}
+	close(g.open)
+	s.Close()
 }
 
 func TestCloseWaitsForWhatHasBegunAndRefusesTheRest(t *testing.T) {

@@ -165,7 +165,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	if s.engine.closed.Load() {
 		return false, ErrClosed
 	}
-	return s.front.Take(ctx, charges, states)
+	return s.front.Take(ctx, shorten(charges), states)
 }
 
 // Close waits for the calls that have begun, and for what is still to be given back for them, and refuses
