@@ -1,6 +1,10 @@
 package memstore
 
-import "github.com/go-tokenbucket/ratelimit/internal/bucket"
+import (
+	"strings"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+)
 
 // A group is the buckets of one policy in a shard.
 type group struct {
@@ -46,7 +50,7 @@ func (s *shard) group(policy string) *group {
 			return g
 		}
 	}
-	g := &group{policy: policy}
+	g := &group{policy: strings.Clone(policy)} // it may be a part of something large
 	s.groups = append(s.groups, g)
 	return g
 }

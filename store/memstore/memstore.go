@@ -32,11 +32,10 @@ const (
 // Config configures a Store. The zero value is ready to use.
 type Config struct {
 	// MaxKeys bounds how many buckets are kept, at about 80 bytes each and the key, of which at most 256
-	// bytes are kept. Default 1,000,000. To make room for one more, a bucket is forgotten: a full one if
-	// there is one, or the one that has spent the least part of its burst. A policy makes room among its own
-	// buckets if it has its share, which is MaxKeys divided by the number of policies that have buckets.
-	// Otherwise the policy with the most buckets makes room. Large stores divide MaxKeys evenly over their
-	// shards.
+	// bytes are kept. Default 1,000,000. To make room for one more, a full bucket is forgotten, or else the
+	// one of a policy that has spent the least part of its burst. That is the same policy, if it has its share:
+	// MaxKeys divided by the number of policies that have buckets. Otherwise it is the policy with the most
+	// buckets. Large stores divide MaxKeys evenly over their shards. See docs/bounds.md.
 	MaxKeys int
 
 	// Clock tells the time. Default: the machine's monotonic clock. Time that goes backwards neither

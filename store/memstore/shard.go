@@ -163,9 +163,10 @@ func (s *shard) class(policy string, limit store.Limit) *class {
 		s.classes = make(map[kind]*class)
 		s.dropEmpty()
 	}
-	k.policy = strings.Clone(policy)
 	l := bucket.Limit(limit)
-	c := &class{kind: k, fill: l.Fill(), queue: s.queue(k.policy, l.Scale())}
+	q := s.queue(policy, l.Scale())
+	k.policy = q.group.policy
+	c := &class{kind: k, fill: l.Fill(), queue: q}
 	s.classes[k] = c
 	return c
 }
