@@ -120,7 +120,7 @@ func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
 	limit, compiled, err := p.limitOf(r)
 	if err != nil {
-		err = fmt.Errorf("policy %q: %w", p.Name, err)
+		err = fmt.Errorf("policy %s: %w", p.Name, err)
 		if limit == (Limit{}) {
 			return err
 		}
@@ -134,7 +134,7 @@ func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
 		if p.Optional && isNoKey(err) {
 			return nil
 		}
-		return fmt.Errorf("policy %q: %w", p.Name, err)
+		return fmt.Errorf("policy %s: %w", p.Name, err)
 	}
 	if limit.isZero() {
 		c.bar(p, limit, key, p.costOf(r))

@@ -109,25 +109,25 @@ func TestEachDecisionHasOneEventThatIsComplete(t *testing.T) {
 			`allowed=true took 0s waited 0s route "/items/{id}"`,
 		}},
 		{"No key", ratelimit.Config{}, serve(b, keyless), []string{
-			`allowed=false took 0s waited 0s route "/items/{id}" error "policy \"a\": ratelimit: no key"`,
+			`allowed=false took 0s waited 0s route "/items/{id}" error "policy a: ratelimit: no key"`,
 		}},
 		{"A policy is left out", ratelimit.Config{}, serve(a, failing), []string{
-			first + ` error "policy \"f\": ratelimit: outage: away"`,
+			first + ` error "policy f: ratelimit: outage: away"`,
 		}},
 		{"All policies are left out", ratelimit.Config{}, serve(failing), []string{
-			`allowed=true took 0s waited 0s route "/items/{id}" error "policy \"f\": ratelimit: outage: away"`,
+			`allowed=true took 0s waited 0s route "/items/{id}" error "policy f: ratelimit: outage: away"`,
 		}},
 		{"A KeyFunc fails", ratelimit.Config{}, serve(a, broken), []string{
-			`allowed=false took 0s waited 0s route "/items/{id}" error "policy \"p\": broken"`,
+			`allowed=false took 0s waited 0s route "/items/{id}" error "policy p: broken"`,
 		}},
 		{"A bad request", ratelimit.Config{}, serve(b, broken, keyless, bad), []string{
-			`allowed=false took 0s waited 0s route "/items/{id}" error "policy \"q\": ratelimit: bad request"`,
+			`allowed=false took 0s waited 0s route "/items/{id}" error "policy q: ratelimit: bad request"`,
 		}},
 		{"A rate of 0", ratelimit.Config{}, serve(b, nothing), []string{
 			`allowed=false n(ip:192.0.2.1 1 of 0/24h)=false denied by [n] took 0s waited 0s route "/items/{id}"`,
 		}},
 		{"A rate of 0, and a policy is left out", ratelimit.Config{}, serve(failing, nothing), []string{
-			`allowed=false n(ip:192.0.2.1 1 of 0/24h)=false denied by [n] took 0s waited 0s route "/items/{id}" error "policy \"f\": ratelimit: outage: away"`,
+			`allowed=false n(ip:192.0.2.1 1 of 0/24h)=false denied by [n] took 0s waited 0s route "/items/{id}" error "policy f: ratelimit: outage: away"`,
 		}},
 		{"A rate of 0 in shadow", ratelimit.Config{}, serve(b, nothingInShadow, a), []string{
 			`allowed=true b(ip:192.0.2.1 1 of 9/1m)=true m(ip:192.0.2.1 1 of 0/24h)=false a(ip:192.0.2.1 1 of 1/1m)=true shadow-denied by [m] took 1ms waited 0s route "/items/{id}"`,

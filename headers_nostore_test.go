@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // outranks reports whether a cache obeys a header rather than Cache-Control.
@@ -35,13 +36,26 @@ func refusals(t *testing.T) map[string]http.Handler {
 	for status, h := range answers(t, ratelimit.Denial{}, time.Second) {
 		all[http.StatusText(status)] = h
 	}
-	gone := newLimiter(t, ratelimit.Config{Store: failing(func() error { return context.Canceled })}).Limit(perIP("api", ratelimit.PerHour(1)))(okHandler)
+	queued := storeFunc(func(_ []store.Charge, states []store.State) bool {
+		states[0] = store.State{Allowed: true, Wait: time.Minute}
+		return true
+	})
+	waits := newLimiter(t, ratelimit.Config{Store: queued}).Limit(waiting(perIP("api", ratelimit.PerHour(1)), time.Hour))(okHandler)
 	all["a client that left"] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context())
 		cancel()
-		gone.ServeHTTP(w, r.WithContext(ctx))
+		waits.ServeHTTP(forsaken{w}, r.WithContext(ctx))
 	})
 	return all
+}
+
+// A forsaken response has no client any more.
+type forsaken struct{ http.ResponseWriter }
+
+func (forsaken) CloseNotify() <-chan bool {
+	gone := make(chan bool)
+	close(gone)
+	return gone
 }
 
 // A cache must not store any answer that refuses a request, whatever a middleware outside has set.

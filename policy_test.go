@@ -235,7 +235,7 @@ func TestFailingPolicies(t *testing.T) {
 				if err == nil || errors.Is(err, ratelimit.ErrNoKey) || errors.Is(err, ratelimit.ErrBadRequest) || d.Allowed || len(d.Results) != 0 {
 					t.Fatalf("got %+v, error %v; want an error, and the request refused", d, err)
 				}
-				checkText(t, err.Error(), append(tt.wants, `policy "api"`)...)
+				checkText(t, err.Error(), append(tt.wants, "policy api: ")...)
 				if w := get(l.Limit(tt.policy)(okHandler)); w.Code != 503 {
 					t.Errorf("got status %d", w.Code)
 				}

@@ -68,7 +68,7 @@ func (l *Limiter) admit(x *exchange, r *http.Request, charges []Charge) error {
 			charge.Policy.MaxWait = patience(r.Context(), charge.Policy.MaxWait)
 			keyed = append(keyed, charge)
 		} else if !charge.Policy.Optional {
-			return l.turnAway(x, fmt.Errorf("policy %q: %w", charge.Policy.Name, ErrNoKey), start)
+			return l.turnAway(x, fmt.Errorf("policy %s: %w", charge.Policy.Name, ErrNoKey), start)
 		}
 	}
 	if len(keyed) > 0 || len(charges) == 0 {

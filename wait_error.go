@@ -19,7 +19,7 @@ type WaitError struct {
 // Error names the policy and says when to call again. It does not contain the key.
 func (e *WaitError) Error() string {
 	if e.RetryAfter == Never {
-		return fmt.Sprintf("ratelimit: Wait: policy %q: cost %d is above the burst", e.Result.Policy, e.Result.Cost)
+		return fmt.Sprintf("ratelimit: Wait: policy %s: cost %d is above the burst", e.Result.Policy, e.Result.Cost)
 	}
-	return fmt.Sprintf("ratelimit: Wait: policy %q: the tokens would come too late: retry after %v", e.Result.Policy, e.RetryAfter)
+	return fmt.Sprintf("ratelimit: Wait: policy %s: the tokens would come too late: retry after %v", e.Result.Policy, e.RetryAfter)
 }

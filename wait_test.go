@@ -824,8 +824,8 @@ func TestAWaitErrorSaysWhenToCallAgainAndNotTheKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		for cost, want := range map[int64]string{
-			1: `ratelimit: Wait: policy "jobs": the tokens would come too late: retry after 59s`,
-			2: `ratelimit: Wait: policy "jobs": cost 2 is above the burst`,
+			1: `ratelimit: Wait: policy jobs: the tokens would come too late: retry after 59s`,
+			2: `ratelimit: Wait: policy jobs: cost 2 is above the burst`,
 		} {
 			if _, err := q.Wait(t.Context(), p, "secret", cost); err == nil || err.Error() != want {
 				t.Errorf("cost %d: error %v, want %s", cost, err, want)
