@@ -2,6 +2,8 @@ package lua_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,5 +66,90 @@ func TestAKeyThatHoldsNoBucketFailsItsCallsOnly(t *testing.T) {
 				t.Errorf("a failed call left %s in the other bucket, want %s", tokens, left(7))
 			}
 		})
+	}
+}
+
+// Numbers that the script never writes are no bucket, whatever Lua makes of them, and the key is left as it is.
+func TestNumbersThatAreNoBucketFailTheCallsOfTheKey(t *testing.T) {
+	client := redistest.Start(t).Client()
+	l, err := bucket.NewLimit(3, time.Hour, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := term{limit: l, need: l.Need(1)}
+	const now = 1_780_000_000_000_000
+	text := fmt.Sprint(l.Unit, " ", l.Refill, " ", l.Capacity)
+
+	none := []string{"nan", "-nan", "NaN", "inf", "-inf", "Infinity", "", " ", "many", "1e400", "-1e400", "0.5", "1.5", "1e-9", "9007199254740994", "9223372036854775808"}
+	bad := map[string][]string{
+		"tokens":      append(none, "4503599627370497", "-4503599627370497", "-9007199254740994"),
+		"last_refill": append(none, "99999999999999999999999999"),
+		"unit":        append(none, "0", "-1", "-0", "4503599627370497"),
+	}
+	for _, serverClock := range []bool{false, true} {
+		var clock any = now
+		if serverClock {
+			clock = ""
+			bad["last_refill"] = append(bad["last_refill"], "-1", "-9007199254740992")
+		}
+		for field, values := range bad {
+			for _, value := range values {
+				client.FlushDB(t.Context())
+				good := []any{"tokens", 1, "unit", l.Unit, "last_refill", now, "limit", text}
+				client.HSet(t.Context(), "bad", good...)
+				client.HSet(t.Context(), "bad", field, value)
+				if field == "unit" { // which is read where the limit has changed
+					client.HSet(t.Context(), "bad", "limit", "7 1 7")
+				}
+				before := client.Dump(t.Context(), "bad").Val()
+
+				calls := []call{
+					{1, []charge{{"a", one}}},
+					{1, []charge{{"bad", one}}},
+					{2, []charge{{"bad", one}}},
+					{1, []charge{{"a", one}, {"bad", one}}},
+					{1, []charge{{"b", one}}},
+				}
+				keys, args := arguments(clock, calls)
+				got, err := client.Eval(t.Context(), lua.Take, keys, args...).Int64Slice()
+				nine := l.Capacity - l.Unit
+				if want := []int64{1, nine, -1, 0, -1, 0, -1, 0, -1, 0, 1, nine}; err != nil || !slices.Equal(got, want) {
+					t.Errorf("%s %q: %v, %v, want %v", field, value, got, err, want)
+				}
+				for _, need := range []int64{l.Need(1), 0, l.Need(-1), bucket.Reset} {
+					keys, args = arguments(clock, []call{{1, []charge{{"bad", term{limit: l, need: need}}}}})
+					if err := client.Eval(t.Context(), lua.Take, keys, args...).Err(); err == nil || !strings.Contains(err.Error(), "holds no bucket") {
+						t.Errorf("%s %q: a lone call that needs %d: error %v", field, value, need, err)
+					}
+				}
+				if after := client.Dump(t.Context(), "bad").Val(); after != before || client.TTL(t.Context(), "bad").Val() != -1 {
+					t.Errorf("%s %q: the key was written or given a TTL: %v", field, value, client.HGetAll(t.Context(), "bad").Val())
+				}
+			}
+		}
+	}
+}
+
+// The numbers at the ends of what the script writes are a bucket.
+func TestTheOutermostNumbersAreABucket(t *testing.T) {
+	client := redistest.Start(t).Client()
+	l, err := bucket.NewLimit(3, time.Hour, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const now = 1_780_000_000_000_000
+	for _, b := range []bucket.Bucket{
+		{Tokens: bucket.MaxCredits, Unit: 1, LastRefill: now},
+		{Tokens: -bucket.MaxCredits, Unit: bucket.MaxCredits, LastRefill: now},
+		{Tokens: 0, Unit: 1, LastRefill: 0},
+		{Tokens: 1, Unit: 1, LastRefill: 1 << 53},
+		{Tokens: 1, Unit: 1, LastRefill: time.Time{}.UnixMicro()}, // by the clock of a test
+	} {
+		client.HSet(t.Context(), "k", "tokens", b.Tokens, "unit", b.Unit, "last_refill", b.LastRefill, "limit", "")
+		keys, args := arguments(now, []call{{1, []charge{{"k", term{limit: l}}}}})
+		got, err := client.Eval(t.Context(), lua.Take, keys, args...).Int64Slice()
+		if want := l.Advance(b, now).Tokens; err != nil || got[1] != want {
+			t.Errorf("%+v: %v, %v, want %d", b, got, err, want)
+		}
 	}
 }

@@ -8,15 +8,22 @@
 --   tokens       what it holds, in credits; below zero while tokens are reserved, or owed, that are still to come
 --   unit         how many credits one token is worth, so that tokens/unit is the number of tokens
 --   last_refill  when it was last charged, in microseconds of Unix time
---   limit        the limit that it was charged under when its TTL was last set: unit, refill and capacity
+--   limit        the limit that it was charged under when its TTL was last set: unit, refill and capacity; after
+--                a ~ where the TTL will not do for the next charge
 -- A bucket that is not there is full. So a key may expire once its bucket has had the time to refill.
+--
+-- A key is broken if it holds what this script cannot have written: another type, tokens without a time, or a
+-- number that is no integer or out of range. Its calls fail, and it is not written, nor given a TTL. The unit is
+-- looked at only where the limit has changed, since a field more to read costs a batch 15 %; until then a unit that
+-- is wrong is not noticed.
 --
 -- KEYS  one key a charge, in the order of the charges. A key may appear in many calls, but once in each.
 -- ARGV  the clock: the time in microseconds, or '' for this server's own
 --       the number of terms, then six arguments for each: what a charge asks for, listed once for all the
 --       charges that ask the same
 --         unit, refill, capacity   the limit: credits a token, credits a microsecond, credits when full
---         need                     credits to take; 0 to look, below 0 to give back
+--         need                     credits to take; 0 to look, below 0 to give back; -2^54 to remove the bucket,
+--                                  which is full then, under whatever limit it is charged next
 --         debt                     how many credits below zero the charge may go, to wait for them; -1 for a
 --                                  charge that is owed: it is made whatever the bucket holds, and whatever
 --                                  that can hold, though no debt is deeper than 2^52 credits
@@ -24,15 +31,15 @@
 --       then for each run of calls that differ in their keys only: how many they are, how many identical
 --       calls each stands for, how many charges it has, and for each charge the number of its term, from 1
 -- Reply two integers a charge: how many of the identical calls charged it, and the bucket's credits after
---       them. The Go side works out the rest (remaining, retry after) from these. A charge whose key holds
---       no bucket is answered with -1, and so are the others of its call if it could have vetoed them; a
+--       them. The Go side works out the rest (remaining, retry after) from these. A charge whose key is
+--       broken is answered with -1, and so are the others of its call if it could have vetoed them; a
 --       script of one call fails by the error instead.
 --
 -- Most of this is run for each of many keys. So it reads and writes no field without need, keeps to local
 -- variables, because tables are slow to make, and makes numbers of strings by adding 0, which takes a third
 -- of the time that tonumber does.
 
-local call, ceil, floor, format = redis.call, math.ceil, math.floor, string.format
+local call, ceil, floor, format, gsub = redis.call, math.ceil, math.floor, string.format, string.gsub
 local KEYS, ARGV = KEYS, ARGV
 
 -- Redis prints the numbers it is given as %.17g, which takes longer than to print integers. A server of 32 bits
@@ -48,6 +55,7 @@ else
   now = ARGV[1] + 0
 end
 local now_text = format(integer, now)
+local earliest = server_clock and 0 or -72057594037927936 -- a caller's clock may be that of a test, in the year 1
 
 local terms = { false } -- tables begin with room for what most scripts need: to grow takes time
 local at = 3 -- where we are in ARGV
@@ -99,21 +107,32 @@ local function rescale(tokens, from, to)
   return result
 end
 
--- Returns what the bucket of a key holds now, when that was, and whether its TTL will do after a charge: nil if
--- the bucket must be written even if it is not charged.
+-- Returns what the bucket of a key holds now, when that was, and whether its TTL will do after a charge: its limit,
+-- instead of a boolean, if the bucket must be written even if it is not charged.
 --
 -- A TTL is set to twice the time to full, by the first charge in each period of that length. So it holds for
 -- all charges of the period, and no charge has to ask for it.
 local function read(key)
   local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
   if not hash[1] then
+    if hash[2] or hash[3] then
+      error('broken')
+    end
     return capacity, now, false
   end
   local tokens, last, lasting = hash[1] + 0, hash[2] + 0, server_clock
+  if not (tokens % 1 == 0 and tokens <= 4503599627370496 and tokens >= -4503599627370496
+    and last % 1 == 0 and last <= 9007199254740992 and last >= earliest) then -- put so that nan fails
+    error('broken')
+  end
   if hash[3] ~= limit then
     local from = call('HMGET', key, 'unit')[1]
     if from ~= unit then
-      tokens = rescale(tokens, from + 0, unit + 0)
+      local worth = from + 0
+      if not (worth >= 1 and worth <= 4503599627370496 and worth % 1 == 0) then
+        error('broken')
+      end
+      tokens = rescale(tokens, worth, unit + 0)
     end
     lasting = false
   end
@@ -133,7 +152,7 @@ local function read(key)
     -- Time that runs backwards neither grants nor drains. But a last refill further ahead than the time to
     -- full means that the clock was set back, as after a failover: without this the bucket would be frozen
     -- until then. Only our own clock can tell.
-    return tokens, now, nil
+    return tokens, now, (gsub(hash[3] or '', '~', ''))
   end
   return tokens, last, lasting
 end
@@ -158,18 +177,22 @@ local function charge(key, tokens, last, lasting, times)
   local left = tokens - times * need
   if left > capacity then
     left = capacity
+    if need == -18014398509481984 then
+      call('PEXPIRE', key, 0) -- DEL would take one more right
+      return left
+    end
   elseif left < -4503599627370496 then
     left = -4503599627370496
   end
   if left == tokens then -- what changes nothing writes nothing
-    if lasting == nil then
-      call('HSET', key, 'last_refill', now_text, 'limit', '')
+    if lasting and lasting ~= true then
+      call('HSET', key, 'last_refill', now_text, 'limit', '~' .. lasting)
     end
     return left
   end
   local left_text = format(integer, left)
   local last_text = last == now and now_text or format(integer, last)
-  if lasting and left >= 0 then
+  if lasting == true and left >= 0 then
     call('HSET', key, 'tokens', left_text, 'last_refill', last_text)
     return left
   end
@@ -188,7 +211,7 @@ end
 local reply = { 0, 0 }
 local done, calls = 0, 0 -- charges of earlier calls, and calls of this run that are still to come
 local reading = false -- the number of the charge whose bucket is read
-local broken -- charges whose keys hold no bucket, if there are any
+local broken -- charges whose keys are broken, if there are any
 
 local function run()
   while ARGV[at] do
@@ -263,6 +286,9 @@ while true do
     return reply
   end
   if not reading or alone and not shadow then
+    if reading and not redis.pcall('HMGET', KEYS[reading], 'tokens').err then
+      return redis.error_reply('ERR the key holds no bucket')
+    end
     return redis.error_reply(type(err) == 'table' and err.err or err)
   end
   broken = broken or {}

