@@ -1,4 +1,4 @@
-// Package lua holds the script that a bucket in Redis runs by.
+// Package lua holds the scripts that charge and read buckets in Redis.
 package lua
 
 import _ "embed"
@@ -11,3 +11,11 @@ var Take string
 // TakeSHA1 is the SHA-1 of Take in hex, by which EVALSHA calls it. A constant, because SHA-1 at run
 // time panics under GODEBUG=fips140=only.
 const TakeSHA1 = "331e37046f71473c88246897ea5edeb9bb2c27df"
+
+// Peek is the source of peek.lua, whose head describes its arguments and its reply.
+//
+//go:embed peek.lua
+var Peek string
+
+// PeekSHA1 is the SHA-1 of Peek in hex.
+const PeekSHA1 = "cc93621ea5715cc40469a369b02bfeb61fc8e86f"

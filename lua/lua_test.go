@@ -8,9 +8,14 @@ import (
 	"github.com/go-tokenbucket/ratelimit/lua"
 )
 
-func TestTakeSHA1IsThatOfTake(t *testing.T) {
-	sum := sha1.Sum([]byte(lua.Take))
-	if want := hex.EncodeToString(sum[:]); lua.TakeSHA1 != want {
-		t.Fatalf("take.lua has changed: set TakeSHA1 to %q", want)
+func TestSHA1sAreThoseOfTheScripts(t *testing.T) {
+	for name, script := range map[string]struct{ source, sha1 string }{
+		"Take": {lua.Take, lua.TakeSHA1},
+		"Peek": {lua.Peek, lua.PeekSHA1},
+	} {
+		sum := sha1.Sum([]byte(script.source))
+		if want := hex.EncodeToString(sum[:]); script.sha1 != want {
+			t.Errorf("%s has changed: set %sSHA1 to %q", name, name, want)
+		}
 	}
 }

@@ -125,6 +125,11 @@ func (d *DenialCache) Take(ctx context.Context, charges []Charge, states []State
 	return ok, err
 }
 
+// Inspect implements Inspector, by that of the Store that was given to CacheDenials.
+func (d *DenialCache) Inspect(ctx context.Context, policy, key string) (Bucket, error) {
+	return Inspect(ctx, d.store, policy, key)
+}
+
 // Forget voids what is known of a bucket to which something else than a call of d has added tokens, also to
 // calls that are under way.
 func (d *DenialCache) Forget(policy, key string) { d.slot(policy, shortkey.Of(key)).stamp.Add(change) }

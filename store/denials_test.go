@@ -35,6 +35,10 @@ func (s *counted) Take(ctx context.Context, charges []store.Charge, states []sto
 	return s.Store.Take(ctx, charges, states)
 }
 
+func (s *counted) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
+	return store.Inspect(ctx, s.Store, policy, key)
+}
+
 func openMemory(t testing.TB, clock func() time.Time) store.Store {
 	s := memstore.New(memstore.Config{Clock: clock})
 	s.Close() // or its sweep would forget full buckets, which a clock that goes backwards tells

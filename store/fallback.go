@@ -84,7 +84,9 @@ const (
 // shares of those that have no use for them.
 //
 // Refunds that secondary is asked for are deducted from what it has allowed; the rest of them is lost when
-// primary is back. So is one that fails in primary, which may have carried it out.
+// primary is back. So is one that fails in primary, which may have carried it out. A Reset fails if it fails in
+// primary. While primary is unavailable, a Reset removes the bucket of secondary and what was allowed of it, and
+// when primary is back, it is reset before it is charged for what was allowed since.
 //
 // A Key longer than 256 bytes is passed to both as its SHA-256.
 //
@@ -179,6 +181,14 @@ func (f *FallbackStore) Take(ctx context.Context, charges []Charge, states []Sta
 		}
 		return f.standIn(ctx, o, charges, states)
 	}
+	if hasReset(charges) {
+		return f.takeResets(ctx, charges, states)
+	}
+	return f.take(ctx, charges, states)
+}
+
+// take is Take while the primary is not given up.
+func (f *FallbackStore) take(ctx context.Context, charges []Charge, states []State) (bool, error) {
 	sent := f.known.now()
 	ok, err := f.askPrimary(ctx, charges, states)
 	received := f.known.now()
@@ -198,7 +208,7 @@ func (f *FallbackStore) Take(ctx context.Context, charges []Charge, states []Sta
 		return false, err // which says nothing about primary
 	}
 	f.failed(ctx, err, charges, sent)
-	if !mayStandIn(ctx) {
+	if !mayStandIn(ctx) || hasReset(charges) {
 		return false, err
 	}
 	shares := slices.Clone(f.shares(charges))
@@ -213,15 +223,21 @@ var errSlow = errors.New("store: the primary is slow")
 
 // askPrimary asks the primary, which has until the deadline of ctx, or if there is none as long as it may take.
 func (f *FallbackStore) askPrimary(ctx context.Context, charges []Charge, states []State) (bool, error) {
-	// A deadline.Context has one, and it would cost a timer to ask for it.
-	if _, ok := ctx.(*deadline.Context); !ok {
-		if _, ok := ctx.Deadline(); !ok {
-			limited := &deadline.Context{Parent: ctx, Timeout: f.slow}
-			defer limited.End()
-			ctx = limited
-		}
+	if !hasDeadline(ctx) {
+		limited := &deadline.Context{Parent: ctx, Timeout: f.slow}
+		defer limited.End()
+		ctx = limited
 	}
 	return f.primary.Take(ctx, charges, states)
+}
+
+func hasDeadline(ctx context.Context) bool {
+	// A deadline.Context has one, and it would cost a timer to ask for it.
+	if _, ok := ctx.(*deadline.Context); ok {
+		return true
+	}
+	_, ok := ctx.Deadline()
+	return ok
 }
 
 // over reports whether the deadline of ctx has passed. A primary may notice that a little before ctx does.

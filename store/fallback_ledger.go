@@ -1,6 +1,7 @@
 package store
 
 import (
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +17,8 @@ type ledger struct {
 
 	mu       sync.Mutex
 	accounts map[account]*spending
-	counts   map[string]int // of them, by policy
+	counts   map[string]int            // of them, by policy
+	charging map[account]chan struct{} // what the primary is being charged for; closed afterwards
 }
 
 type account struct{ policy, key string }
@@ -32,13 +34,20 @@ type spending struct {
 
 	// Guarded by the ledger's lock.
 	listed        bool    // in the ledger
+	reset         bool    // in the outage, so that the primary's bucket is to be reset before it is charged
 	outage        *outage // of which idle and charged are
 	limit, share  Limit   // last charged under
 	idle, charged bucket.Bucket
 }
 
 func newLedger(most int) ledger {
-	return ledger{most: most, start: time.Now(), accounts: make(map[account]*spending), counts: make(map[string]int)}
+	return ledger{
+		most:     most,
+		start:    time.Now(),
+		accounts: make(map[account]*spending),
+		counts:   make(map[string]int),
+		charging: make(map[account]chan struct{}),
+	}
 }
 
 func (l *ledger) now() int64 { return time.Since(l.start).Microseconds() }
@@ -137,11 +146,14 @@ func (l *ledger) makeRoom(policy string, must bool) bool {
 	leastIsOver := false
 	for _, s := range l.accounts {
 		spent := s.spent(now)
-		if spent == 0 {
+		if spent == 0 && !s.reset {
 			l.unlist(s)
 			return true
 		}
 		part, over := float64(spent)/float64(s.share.Capacity), l.isOver(s.policy, policy)
+		if s.reset {
+			part = math.Inf(1)
+		}
 		if least == nil || over && !leastIsOver || over == leastIsOver && part < leastPart {
 			least, leastPart, leastIsOver = s, part, over
 		}
@@ -179,16 +191,7 @@ func (l *ledger) add(s *spending, c *Charge, share Limit) {
 	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !s.listed { // there was no room, or it was taken off meanwhile
-		if next := l.accounts[s.account]; next != nil {
-			s = next
-		} else {
-			if len(l.accounts) >= l.most {
-				l.makeRoom(s.policy, true)
-			}
-			l.list(s)
-		}
-	}
+	s = l.inForce(s)
 	s.goBy(c.Limit, share, now)
 	by := bucket.Limit(share)
 	need, _ := by.Ask(c.Cost, 0, c.Owed)
@@ -196,16 +199,58 @@ func (l *ledger) add(s *spending, c *Charge, share Limit) {
 	s.charged.Tokens = by.Charge(s.charged.Tokens, need, 1)
 }
 
-// take takes some spending off the ledger, and returns the bucket and how many tokens of it the primary is to be
-// charged, rounded up: none if all has refilled since. It returns false if there is nothing left.
-func (l *ledger) take() (c Charge, tokens int64, found bool) {
+// inForce returns s, or what is in the ledger in its place. It lists s if there was no room for it before, or if it
+// was taken off meanwhile. The ledger is locked.
+func (l *ledger) inForce(s *spending) *spending {
+	if s.listed {
+		return s
+	}
+	if next := l.accounts[s.account]; next != nil {
+		return next
+	}
+	if len(l.accounts) >= l.most {
+		l.makeRoom(s.policy, true)
+	}
+	l.list(s)
+	return s
+}
+
+// A due is what the primary is to be charged for a spending.
+type due struct {
+	spending *spending
+	charge   Charge // names the bucket, and the limit
+	tokens   int64  // rounded up; 0 if all has refilled since
+	reset    bool   // before it is charged
+}
+
+// take takes some spending off the ledger that is not being charged, and returns what is due of it, until settled is
+// called. It returns false if there is nothing left.
+func (l *ledger) take() (d due, found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.accounts {
+		if l.charging[s.account] != nil {
+			continue
+		}
 		l.unlist(s)
+		l.charging[s.account] = make(chan struct{})
 		spent := s.spent(l.now())
-		s.idle = s.charged
-		return Charge{Policy: s.policy, Key: s.key, Limit: s.limit}, (spent + s.share.Unit - 1) / s.share.Unit, true
+		d = due{
+			spending: s,
+			charge:   Charge{Policy: s.policy, Key: s.key, Limit: s.limit},
+			tokens:   (spent + s.share.Unit - 1) / s.share.Unit,
+			reset:    s.reset,
+		}
+		s.idle, s.reset = s.charged, false
+		return d, true
 	}
-	return Charge{}, 0, false
+	return due{}, false
+}
+
+// settled says that the primary has been charged for d, or that it failed.
+func (l *ledger) settled(d due) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.charging[d.spending.account])
+	delete(l.charging, d.spending.account)
 }

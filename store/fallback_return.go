@@ -101,47 +101,71 @@ const (
 
 // settle charges the primary for what the secondary has allowed, as long as goOn says so and there is something
 // to charge. It reports whether the primary took that: not if more fails than succeeds. What failed is not
-// charged again, since it may have been carried out.
+// charged again, since it may have been carried out, but for a reset while the outage goes on.
 func (f *FallbackStore) settle(ctx context.Context, workers int, goOn func() bool) bool {
 	var charged, failed atomic.Int64
 	var running sync.WaitGroup
+	var mu sync.Mutex
+	var unreset []due
 	for range workers {
 		running.Go(func() {
 			defer f.recovered(ctx)
 			for failed.Load() <= charged.Load() && ctx.Err() == nil && goOn() {
-				c, tokens, found := f.spent.take()
-				switch {
-				case !found:
+				d, found := f.spent.take()
+				if !found {
 					return
-				case tokens == 0:
-				case f.charge(ctx, c, tokens) != nil:
+				}
+				switch did, err := f.charge(ctx, d); {
+				case err != nil:
 					failed.Add(1)
-				default:
+					if d.reset && did == 0 {
+						mu.Lock()
+						unreset = append(unreset, d)
+						mu.Unlock()
+					}
+				case did > 0:
 					charged.Add(1)
 				}
 			}
 		})
 	}
 	running.Wait()
+	if f.away.Load() != nil { // so nothing is charged here before the next try
+		for _, d := range unreset {
+			f.spent.again(d)
+		}
+	}
 	return failed.Load() <= charged.Load()
 }
 
 // settleLate charges the primary for what was allowed while the outage ended.
 func (f *FallbackStore) settleLate(ctx context.Context) { f.settle(ctx, 1, f.isBack) }
 
-// charge charges the primary for spending, into debt if there is not as much any more.
-func (f *FallbackStore) charge(ctx context.Context, c Charge, tokens int64) error {
+// charge resets the primary's bucket if that is due, and then charges it for spending, into debt if there is not as
+// much any more. It returns how many of these calls the primary has carried out.
+func (f *FallbackStore) charge(ctx context.Context, d due) (done int, err error) {
+	defer f.spent.settled(d)
 	ctx, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
-	c.Cost, c.Owed = tokens, true
-	charges, states := []Charge{c}, make([]State, 1)
-	if _, err := f.primary.Take(ctx, charges, states); err != nil {
-		f.failures.Log(ctx, fmt.Errorf("charging for an outage: %w", err))
-		return err
+	charges, states := []Charge{d.charge}, make([]State, 1)
+	take := func(cost int64) {
+		if err != nil || cost == 0 {
+			return
+		}
+		charges[0].Cost, charges[0].Owed = cost, cost > 0
+		if _, err = f.primary.Take(ctx, charges, states); err != nil {
+			f.failures.Log(ctx, fmt.Errorf("charging for an outage: %w", err))
+			return
+		}
+		done++
+		// Or the next outage would begin with what was spent in this one.
+		f.known.keep(charges, states, f.known.now())
 	}
-	// Or the next outage would begin with what was spent in this one.
-	f.known.keep(charges, states, f.known.now())
-	return nil
+	if d.reset {
+		take(Reset)
+	}
+	take(d.tokens)
+	return done, err
 }
 
 func (f *FallbackStore) log() *slog.Logger { return cmp.Or(f.logger, slog.Default()) }

@@ -30,7 +30,11 @@ func (f *FallbackStore) standIn(ctx context.Context, o *outage, charges []Charge
 		return false, err
 	}
 	for i, s := range spendings {
-		if c := &charges[i]; states[i].Allowed && c.Cost != 0 {
+		switch c := &charges[i]; {
+		case !states[i].Allowed || c.Cost == 0:
+		case c.Cost == Reset:
+			f.reset(s, c)
+		default:
 			f.spent.add(s, c, shares[i].Limit)
 		}
 	}

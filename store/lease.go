@@ -52,8 +52,8 @@ type LeaseConfig struct {
 // and a reply that is lost lose tokens and never make some. Nor are tokens spent here at a time at which the
 // bucket would be full with them. Only what others give back, or refund, is not known here: in a window that
 // begins later, the replicas may admit up to as many tokens more than burst + rate·t as came back in the Hold
-// before it. A bucket that s loses or resets, or a limit that changes, is not known here either, for up to
-// Hold.
+// before it. A bucket that s loses or that others reset, or a limit that changes, is not known here either, for up
+// to Hold. A Reset that is put to the Store returned drops what is held and what is being fetched.
 //
 // A call may be refused although there are tokens, because other replicas hold them, or a call here that is
 // under way. These are at most Fraction of the burst for each replica, and they are spent or on their way back
@@ -131,6 +131,9 @@ type leaseSlot struct {
 	// drawing is set while a call owns the slot: only that puts a lot into it that has tokens.
 	drawing atomic.Bool
 
+	// stamp counts resets of its buckets; see lease_reset.go.
+	stamp atomic.Uint32
+
 	// seen tells which bucket was charged last without a lease, and when, as tag has it.
 	seen atomic.Uint64
 }
@@ -166,8 +169,7 @@ func (s *LeaseStore) Take(ctx context.Context, charges []Charge, states []State)
 	}
 	now := s.now() // now that the lots were found, none of which was made later
 	if !simple {
-		s.yield(ctx, visits, charges, now)
-		return s.store.Take(ctx, charges, states)
+		return s.pass(ctx, visits, charges, states, now)
 	}
 	paid := 0
 	for i := range visits {

@@ -124,8 +124,8 @@ func (s *LeaseStore) drawMore(ctx context.Context, visits []leaseVisit, charges 
 			}
 			continue
 		}
-		l := newLot(&asked[n], &answers[n], left, 2*v.wish, sent, received)
-		if l == nil {
+		l := newLot(v, &asked[n], &answers[n], sent, received)
+		if l == nil || !v.drawn() {
 			continue
 		}
 		if !l.tell(c, left, received, &states[i]) {
@@ -133,7 +133,7 @@ func (s *LeaseStore) drawMore(ctx context.Context, visits []leaseVisit, charges 
 			doubts = append(doubts, &states[i])
 			continue
 		}
-		v.slot.lot.Store(l)
+		v.publish(l, left)
 		if s.off.Load() { // Close may have looked before, and others have spent of it since
 			if left = l.close(); left > 0 {
 				backs = append(backs, l.refund(c.Limit, left, received))
@@ -162,6 +162,9 @@ func (s *LeaseStore) undo(ctx context.Context, visits []leaseVisit, charges []Ch
 				continue
 			}
 			tokens = v.lot.close()
+		}
+		if v.lot.void() {
+			continue
 		}
 		backs = append(backs, v.lot.refund(c.Limit, tokens, now))
 		doubts = append(doubts, &states[i])

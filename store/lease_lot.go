@@ -17,6 +17,8 @@ type lot struct {
 	next    int64 // tokens that the next call is to take
 	instant bool  // the clock stood still during the call, so that all is known exactly
 
+	reset *atomic.Bool // the bucket was reset; shared with the lots before and after it
+
 	_       [64]byte // not on a cache line with what every call reads
 	unspent atomic.Int64
 	_       [56]byte
@@ -25,22 +27,26 @@ type lot struct {
 // closed is what unspent is of a lot that is out of use. Nobody brings it up to a cost.
 const closed = math.MinInt64
 
-// newLot returns the lot that c, of which the store said s, took; c cost more by that than the call it was for.
-// It is nil if no bucket can have said so.
-func newLot(c *Charge, s *State, tokens, next, sent, received int64) *lot {
-	l := &lot{line: line{limit: c.Limit, sent: sent, received: received}, next: next, instant: sent == received}
+// newLot returns the lot that c, of which the store said s, took; c cost more by that than the call it was for. Its
+// tokens are to be spent once it is published. It is nil if no bucket can have said so.
+func newLot(v *leaseVisit, c *Charge, s *State, sent, received int64) *lot {
+	l := &lot{
+		line:    line{limit: c.Limit, sent: sent, received: received},
+		next:    2 * v.wish,
+		instant: sent == received,
+		reset:   v.lineage(),
+	}
 	if l.least, l.most = c.credits(s); l.least > l.most || received < sent {
 		return nil
 	}
 	name := c.Policy + c.Key // a copy: they may be parts of something large
 	l.policy, l.key = name[:len(c.Policy)], name[len(c.Policy):]
-	l.unspent.Store(tokens)
 	return l
 }
 
 // spent returns a lot without tokens, which remembers how many to take next.
 func (l *lot) spent(next, now int64) *lot {
-	s := &lot{line: l.line, next: next}
+	s := &lot{line: l.line, next: next, reset: l.reset}
 	s.sent, s.received = now, now
 	return s
 }

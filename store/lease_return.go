@@ -36,8 +36,13 @@ func (s *LeaseStore) settle(ctx context.Context, backs []Charge, states []*State
 func (s *LeaseStore) yield(ctx context.Context, visits []leaseVisit, charges []Charge, now int64) {
 	var backs []Charge
 	for i := range visits {
-		if v := &visits[i]; v.lot != nil && v.lot.unspent.Load() > 0 {
-			if back := v.slot.retire(v.lot, charges[i].Limit, now); back.Cost < 0 {
+		v, c := &visits[i], &charges[i]
+		if v.lot != nil && (v.lot.unspent.Load() > 0 || c.Cost == Reset) {
+			limit := c.Limit
+			if c.Cost == 0 || c.Cost == Reset {
+				limit = v.lot.limit // the call changes no bucket's limit
+			}
+			if back := v.slot.retire(v.lot, limit, now); back.Cost < 0 {
 				backs = append(backs, back)
 			}
 		}
@@ -51,7 +56,9 @@ func (s *LeaseStore) returnRests(ctx context.Context, visits []leaseVisit) {
 	var backs []Charge
 	for i := range visits {
 		if v := &visits[i]; v.rest > 0 {
-			backs = append(backs, v.lot.refund(v.lot.limit, v.rest, now))
+			if !v.lot.void() {
+				backs = append(backs, v.lot.refund(v.lot.limit, v.rest, now))
+			}
 			v.rest = 0
 		}
 	}
@@ -88,16 +95,16 @@ func (s *LeaseStore) collect() {
 		return
 	}
 	s.collecting.Store(false)
-	backs, more := s.old(s.hold.Microseconds() / 2)
+	backs, lots, more := s.old(s.hold.Microseconds() / 2)
 	if more {
 		defer s.collectLater()
 	}
-	s.giveBack(backs) // those that fail are lost
+	s.giveBack(backs, lots) // those that fail are lost
 }
 
 // old retires the lots that are at least so old, and forgets those that are without tokens for longer than
-// Hold. It reports whether others are left.
-func (s *LeaseStore) old(age int64) (backs []Charge, more bool) {
+// Hold. It returns what is to be given back and of which lot, and whether others are left.
+func (s *LeaseStore) old(age int64) (backs []Charge, lots []*lot, more bool) {
 	now, hold := s.now(), s.hold.Microseconds()
 	for i := range s.slots {
 		slot := &s.slots[i]
@@ -112,16 +119,16 @@ func (s *LeaseStore) old(age int64) (backs []Charge, more bool) {
 			}
 		case now-l.sent >= age:
 			if back := slot.retire(l, l.limit, now); back.Cost < 0 {
-				backs = append(backs, back)
+				backs, lots = append(backs, back), append(lots, l)
 			}
 		}
 		more = true
 	}
-	return backs, more
+	return backs, lots, more
 }
 
 // giveBack gives tokens back to many buckets, and returns to how many it failed and why.
-func (s *LeaseStore) giveBack(backs []Charge) (failed int64, err error) {
+func (s *LeaseStore) giveBack(backs []Charge, lots []*lot) (failed int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), returnTime)
 	defer cancel()
 	var next, failures atomic.Int64
@@ -134,6 +141,9 @@ func (s *LeaseStore) giveBack(backs []Charge) (failed int64, err error) {
 				n := int(next.Add(1)) - 1
 				if n >= len(backs) {
 					return
+				}
+				if lots[n].void() {
+					continue
 				}
 				if _, e := s.store.Take(ctx, backs[n:n+1], state); e != nil {
 					failures.Add(1)
@@ -155,8 +165,8 @@ func (s *LeaseStore) Close() error {
 	s.collector.Stop()
 	s.round.Lock()
 	defer s.round.Unlock()
-	backs, _ := s.old(0)
-	if failed, err := s.giveBack(backs); err != nil {
+	backs, lots, _ := s.old(0)
+	if failed, err := s.giveBack(backs, lots); err != nil {
 		return fmt.Errorf("store: LeaseStore.Close: could not give back the tokens of %d of %d buckets: %w", failed, len(backs), err)
 	}
 	return nil

@@ -75,6 +75,12 @@ type oneByOne struct {
 	store.Store
 }
 
+func (s *oneByOne) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return store.Inspect(ctx, s.Store, policy, key)
+}
+
 func (s *oneByOne) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

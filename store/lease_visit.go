@@ -8,17 +8,19 @@ type leaseVisit struct {
 	hash uint64
 	lot  *lot // its bucket's, nil if there is none
 
-	paid bool  // from lot
-	owns bool  // its slot
-	wish int64 // tokens to be taken in all, with what lot has left
-	rest int64 // that lot, closed, has left of them
+	paid  bool   // from lot
+	owns  bool   // its slot
+	stamp uint32 // of the slot that it owns, before the store is asked
+	wish  int64  // tokens to be taken in all, with what lot has left
+	rest  int64  // that lot, closed, has left of them
 }
 
 // own takes v's slot for a call of the store, if it is free for its bucket. A lot that came meanwhile may pay
 // c after all.
 func (v *leaseVisit) own(s *LeaseStore, c *Charge, state *State) {
 	v.wish = c.Cost
-	if !v.slot.drawing.CompareAndSwap(false, true) {
+	v.stamp = v.slot.stamp.Load()
+	if v.stamp&resetsOpen != 0 || !v.slot.drawing.CompareAndSwap(false, true) {
 		return
 	}
 	l := v.slot.lot.Load()

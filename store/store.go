@@ -43,8 +43,9 @@ type Charge struct {
 	Limit Limit
 
 	// Cost is in tokens. 0 peeks: it is always allowed and changes nothing. Below 0 refunds: it is
-	// always allowed and adds tokens, at most to full; math.MinInt64 fills any bucket. A Cost above the
-	// limit's burst is never allowed, unless it is Owed.
+	// always allowed and adds tokens, at most to full. Reset, which is math.MinInt64, removes the bucket: it
+	// is always allowed, and the bucket is then full under any limit that it is charged under next. A Cost
+	// above the limit's burst is never allowed, unless it is Owed.
 	Cost int64
 
 	// MaxWait, if above 0, lets the charge reserve tokens that are still to come: it is allowed if they

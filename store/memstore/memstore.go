@@ -56,7 +56,10 @@ type Store struct {
 	closed   atomic.Bool
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store     = (*Store)(nil)
+	_ store.Inspector = (*Store)(nil)
+)
 
 // New returns an empty Store. It panics if cfg.MaxKeys is negative.
 func New(cfg Config) *Store {
@@ -160,7 +163,7 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 				visits[i].charge(&charges[i])
 			}
 		}
-		// New ones come last: making room for one moves the others about.
+		// New ones and those to be forgotten come last: they move the others about.
 		for i := range visits {
 			visits[i].keep(&charges[i])
 		}

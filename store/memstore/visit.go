@@ -14,6 +14,7 @@ type visit struct {
 	bucket bucket.Bucket // as it stands now
 	need   int64         // in credits
 	fits   bool
+	resets bool // it is to be forgotten
 	isNew  bool // it was full, and is to be kept from now on
 }
 
@@ -33,6 +34,10 @@ func (v *visit) look(c *store.Charge, now int64) {
 // charge has the bucket pay.
 func (v *visit) charge(c *store.Charge) {
 	left := bucket.Limit(c.Limit).Charge(v.bucket.Tokens, v.need, 1)
+	if v.need == bucket.Reset {
+		v.bucket.Tokens, v.resets = left, v.entry != nil
+		return
+	}
 	if left == v.bucket.Tokens {
 		return // as in Redis, a charge that changes nothing writes nothing
 	}
@@ -44,9 +49,15 @@ func (v *visit) charge(c *store.Charge) {
 	}
 }
 
-// keep begins to keep a bucket that is not full any more.
+// keep begins to keep a bucket that is not full any more, or forgets one that was reset.
 func (v *visit) keep(c *store.Charge) {
 	if v.isNew {
 		v.shard.insert(v.hash, v.key, c, v.bucket)
+	}
+	if v.resets {
+		// Found again, because another charge of the call may have moved or removed it.
+		if e := v.shard.find(v.hash, c.Policy, v.key); e != nil {
+			v.shard.remove(e.class.queue.deadlines[e.deadline].entry)
+		}
 	}
 }

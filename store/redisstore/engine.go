@@ -35,7 +35,10 @@ type engine struct {
 	flying sync.WaitGroup // flights, and what is to be sent again
 }
 
-var _ store.Store = (*engine)(nil)
+var (
+	_ store.Store     = (*engine)(nil)
+	_ store.Inspector = (*engine)(nil)
+)
 
 // Take implements store.Store.
 func (e *engine) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {

@@ -9,3 +9,6 @@ func ForgetRefusals(s *Store) {
 		s.engine.caution.until[i].Store(0)
 	}
 }
+
+// ParseBucket is parseBucket.
+var ParseBucket = parseBucket

@@ -109,7 +109,10 @@ type Store struct {
 	engine *engine
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store     = (*Store)(nil)
+	_ store.Inspector = (*Store)(nil)
+)
 
 // New returns a Store on client, which stays the caller's to close, after the Store. It panics if client is
 // nil, or on a malformed cfg.
@@ -166,6 +169,12 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 		return false, ErrClosed
 	}
 	return s.front.Take(ctx, shorten(charges), states)
+}
+
+// Inspect implements store.Inspector. It reads the bucket with one script call, which writes nothing. Errors are those
+// of Take, without ErrQueueFull.
+func (s *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
+	return s.engine.Inspect(ctx, policy, key)
 }
 
 // Close waits for the calls that have begun, and for what is still to be given back for them, and refuses

@@ -31,7 +31,10 @@ func (m integers) take(charges []store.Charge, now int64) (bool, []store.State) 
 		if ok && fits[i] {
 			l := bucket.Limit(c.Limit)
 			need, _ := l.Ask(c.Cost, 0, c.Owed)
-			if left := l.Charge(found[i].Tokens, need, 1); left != found[i].Tokens {
+			if c.Cost == store.Reset {
+				found[i].Tokens = l.Capacity
+				delete(m, name{c.Policy, c.Key})
+			} else if left := l.Charge(found[i].Tokens, need, 1); left != found[i].Tokens {
 				found[i].Tokens = left
 				m[name{c.Policy, c.Key}] = found[i]
 			}
@@ -66,7 +69,10 @@ func (m rationals) take(charges []store.Charge, now int64) (bool, []store.State)
 	for i, c := range charges {
 		e := found[i]
 		charged := ok && fits[i]
-		if charged && c.Cost != 0 {
+		if charged && c.Cost == store.Reset {
+			e.tokens = rat(burst(c))
+			delete(m, name{c.Policy, c.Key})
+		} else if charged && c.Cost != 0 {
 			left := new(big.Rat).Sub(e.tokens, rat(c.Cost))
 			if full := rat(burst(c)); left.Cmp(full) > 0 {
 				left = full

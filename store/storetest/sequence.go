@@ -10,9 +10,10 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// RunSequence makes steps random calls (takes, peeks, refunds, waits, shadows, debts of what is owed, sets of several charges,
+// RunSequence makes steps random calls (takes, peeks, refunds, resets, waits, shadows, debts of what is owed, sets of several charges,
 // under limits that change, at times that move forwards and backwards) and compares each answer with two
-// models: one on internal/bucket, and one in exact rational numbers (math/big).
+// models: one on internal/bucket, and one in exact rational numbers (math/big). What an Inspector reports is compared
+// with what the models report to a peek.
 //
 // The limits range from 1 a month to 10^6 a second.
 func RunSequence(t *testing.T, open Open, steps int, seed uint64) {
@@ -96,6 +97,16 @@ func (s *sequence) step(step int) {
 		for i := range charges {
 			if got[i] != want[i] {
 				s.Errorf("step %d: at %d of %+v\n\tgot  %+v\n\twant %+v by %T", step, now, charges[i], got[i], want[i], m)
+			}
+		}
+	}
+	if _, ok := s.store.(store.Inspector); ok && s.rand.IntN(8) == 0 {
+		c := charges[0]
+		c.Cost, c.MaxWait, c.Shadow, c.Owed = 0, 0, false, false
+		for _, c.Limit = range []store.Limit{c.Limit, s.limits[s.rand.IntN(len(s.limits))]} {
+			for _, m := range s.models {
+				_, want := m.take([]store.Charge{c}, now)
+				s.want(s.inspect(c).State(c.Limit), want[0])
 			}
 		}
 	}

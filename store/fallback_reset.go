@@ -1,0 +1,116 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+)
+
+func hasReset(charges []Charge) bool {
+	for i := range charges {
+		if charges[i].Cost == Reset {
+			return true
+		}
+	}
+	return false
+}
+
+// takeResets is take for a call that resets buckets. What an outage has left to be charged to them is forgotten, and
+// so is the secondary's bucket, with which the next outage would begin.
+func (f *FallbackStore) takeResets(ctx context.Context, charges []Charge, states []State) (ok bool, err error) {
+	var held []*spending
+	for i := range charges {
+		if charges[i].Cost != Reset {
+			continue
+		}
+		s, err := f.spent.hold(ctx, account{charges[i].Policy, charges[i].Key})
+		if s != nil {
+			held = append(held, s)
+		}
+		if err != nil {
+			f.putBack(held)
+			return false, err
+		}
+	}
+	if ok, err = f.take(ctx, charges, states); !ok || err != nil {
+		f.putBack(held)
+		return ok, err
+	}
+	for i := range charges {
+		if charges[i].Cost != Reset {
+			continue
+		}
+		if _, err := f.secondary.Take(context.WithoutCancel(ctx), charges[i:i+1], make([]State, 1)); err != nil {
+			f.failures.Log(ctx, fmt.Errorf("resetting a bucket of the secondary: %w", err))
+		}
+	}
+	return true, nil
+}
+
+// hold takes the spending of a bucket off the ledger, if there is any, and waits until none of it is being charged.
+func (l *ledger) hold(ctx context.Context, a account) (*spending, error) {
+	l.mu.Lock()
+	s, charging := l.accounts[a], l.charging[a]
+	if s != nil {
+		l.unlist(s)
+	}
+	l.mu.Unlock()
+	if charging == nil {
+		return s, nil
+	}
+	select {
+	case <-charging:
+		return s, nil
+	case <-ctx.Done():
+		return s, fmt.Errorf("store: the primary is being charged for an outage: %w", ctx.Err())
+	}
+}
+
+// putBack is for a call that has not reset its buckets.
+func (f *FallbackStore) putBack(held []*spending) {
+	f.spent.mu.Lock()
+	for _, s := range held {
+		if f.spent.accounts[s.account] == nil {
+			f.spent.list(s)
+		}
+	}
+	f.spent.mu.Unlock()
+	if len(held) > 0 {
+		f.prober.start(f.settleLate)
+	}
+}
+
+// reset has s be full from now on, and the primary's bucket when it is back.
+func (f *FallbackStore) reset(s *spending, c *Charge) {
+	f.known.forget(c) // or the next outage might begin with it, if this one ends before the primary's bucket is reset
+	f.spent.reset(s)
+}
+
+// reset forgets what was allowed of s, and notes that the primary's bucket is to be reset.
+func (l *ledger) reset(s *spending) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s = l.inForce(s)
+	s.idle, s.charged, s.reset = bucket.Bucket{}, bucket.Bucket{}, true
+}
+
+// again puts back on the ledger what was due, none of which the primary has carried out.
+func (l *ledger) again(d due) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.inForce(d.spending)
+	s.reset = true
+	by, now := bucket.Limit(s.share), l.now()
+	s.charged = by.Advance(s.charged, now)
+	need, _ := by.Ask(d.tokens, 0, true)
+	s.charged.Tokens = by.Charge(s.charged.Tokens, need, 1)
+}
+
+// forget removes what is known of c's bucket, under any limit.
+func (k *known) forget(c *Charge) {
+	places, t := k.find(c)
+	if p := placeOf(places, t); p != nil {
+		p.whose.Store(0)
+	}
+}

@@ -1,0 +1,71 @@
+package store
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+)
+
+// The stamp of a slot counts resets of its buckets, and in its lower bits those that are under way. What was taken of
+// a bucket before it was reset is neither spent nor given back after, since the bucket is full without it. So no lot
+// is made of tokens that were drawn while the stamp changed, also if the reset was of another bucket of the slot.
+const (
+	resetDone  = 1 << 12
+	resetsOpen = resetDone - 1
+)
+
+// void reports whether the bucket was reset since l was drawn, so that what is left of l must not go back to it.
+func (l *lot) void() bool { return l.reset.Load() }
+
+// lineage returns what tells the lots of v's bucket that it was reset.
+func (v *leaseVisit) lineage() *atomic.Bool {
+	if v.lot != nil && !v.lot.void() {
+		return v.lot.reset
+	}
+	return new(atomic.Bool)
+}
+
+// drawn reports whether no reset has begun since v began its draw.
+func (v *leaseVisit) drawn() bool { return v.slot.stamp.Load() == v.stamp }
+
+// publish puts l into its slot, and lets others spend its tokens unless a reset has begun since the draw. A reset
+// that begins later finds l there, and closes it.
+func (v *leaseVisit) publish(l *lot, tokens int64) {
+	v.slot.lot.Store(l)
+	if v.drawn() {
+		l.unspent.CompareAndSwap(0, tokens)
+	}
+}
+
+// pass gives back what is held of the buckets of a call, and puts the call to the store.
+func (s *LeaseStore) pass(ctx context.Context, visits []leaseVisit, charges []Charge, states []State, now int64) (bool, error) {
+	for i := range visits {
+		v, c := &visits[i], &charges[i]
+		if c.Cost != Reset {
+			continue
+		}
+		v.slot.stamp.Add(1)
+		defer v.slot.stamp.Add(resetDone - 1)
+		if v.lot = v.slot.lot.Load(); v.lot == nil || !v.lot.of(c) {
+			v.lot = nil
+			continue
+		}
+		v.lot.reset.Store(true)
+	}
+	s.yield(ctx, visits, charges, now)
+	return s.store.Take(ctx, charges, states)
+}
+
+// Inspect implements Inspector. It first gives back what is held of the bucket.
+func (s *LeaseStore) Inspect(ctx context.Context, policy, key string) (Bucket, error) {
+	if err := ValidateName(policy, key); err != nil {
+		return Bucket{}, err
+	}
+	key = shortkey.Of(key)
+	if !s.off.Load() && ctx.Err() == nil {
+		c := []Charge{{Policy: policy, Key: key}}
+		s.yield(ctx, []leaseVisit{s.look(&c[0])}, c, s.now())
+	}
+	return Inspect(ctx, s.store, policy, key)
+}

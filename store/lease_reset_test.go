@@ -1,0 +1,178 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// A gate is a Store whose next call, once it is set, is carried out and then held until it is opened.
+type gate struct {
+	store.Store
+	next func(charges []store.Charge) bool // whether to hold this one
+	open chan struct{}
+	err  error // of the call that was held
+}
+
+func (g *gate) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	ok, err := g.Store.Take(ctx, charges, states)
+	if g.next != nil && g.next(charges) {
+		g.next = nil
+		<-g.open
+		if g.err != nil {
+			return false, g.err
+		}
+	}
+	return ok, err
+}
+
+// hold has the next call of key's bucket that costs something held, once it was carried out.
+func (g *gate) hold(key string) {
+	g.open = make(chan struct{})
+	g.next = func(charges []store.Charge) bool { return charges[0].Key == key && charges[0].Cost > 0 }
+}
+
+// count makes calls of c until one is refused, and returns how many were allowed.
+func count(t *testing.T, s store.Store, c store.Charge) (n int) {
+	t.Helper()
+	for {
+		ok, err := s.Take(t.Context(), []store.Charge{c}, make([]store.State, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !ok {
+			return n
+		}
+		n++
+	}
+}
+
+func must(t *testing.T, s store.Store, charges ...store.Charge) []store.State {
+	t.Helper()
+	states := make([]store.State, len(charges))
+	if ok, err := s.Take(t.Context(), charges, states); !ok || err != nil {
+		t.Fatalf("%t, %v, %+v", ok, err, states)
+	}
+	return states
+}
+
+func TestAResetReachesALease(t *testing.T) {
+	for name, test := range map[string]func(t *testing.T, s *store.LeaseStore, g *gate, c store.Charge){
+		"tokens that are held": func(t *testing.T, s *store.LeaseStore, _ *gate, c store.Charge) {
+			must(t, s, resetOf(t, c))
+		},
+		"tokens that are being drawn": func(t *testing.T, s *store.LeaseStore, g *gate, c store.Charge) {
+			c.Cost = 20 // more than is held
+			g.hold(c.Key)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				must(t, s, c)
+			}()
+			synctest.Wait()
+			must(t, s, resetOf(t, c))
+			close(g.open)
+			<-done
+		},
+		"tokens that were paid for a call that fails": func(t *testing.T, s *store.LeaseStore, g *gate, c store.Charge) {
+			other := c
+			other.Key, other.Cost = "other", 3
+			g.err = errBroken
+			g.hold(other.Key)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if _, err := s.Take(t.Context(), []store.Charge{c, other}, make([]store.State, 2)); !errors.Is(err, errBroken) {
+					t.Error(err)
+				}
+			}()
+			synctest.Wait()
+			must(t, s, resetOf(t, c))
+			must(t, g.Store, store.Charge{Policy: c.Policy, Key: c.Key, Limit: c.Limit, Cost: 5}) // there is room for a refund
+			close(g.open)
+			<-done
+			if left := must(t, g.Store, store.Charge{Policy: c.Policy, Key: c.Key, Limit: c.Limit})[0].Remaining; left != 595 {
+				t.Errorf("%d left, want 595", left)
+			}
+			must(t, g.Store, store.Charge{Policy: c.Policy, Key: c.Key, Limit: c.Limit, Cost: -5})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := &gate{Store: openMemory(t, nil)}
+				s := openLease(t, g, store.LeaseConfig{Hold: time.Hour})
+				c := months(t, 1)
+				for range 20 {
+					must(t, s, c)
+				}
+				test(t, s, g, c)
+				if n := count(t, s, c); n != 600 {
+					t.Errorf("%d allowed after the reset, want 600", n)
+				}
+			})
+		})
+	}
+}
+
+// What goes back after the bucket was reset, because its turn came late, is dropped.
+func TestAResetReachesWhatIsOnItsWayBackFromALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := openMemory(t, nil)
+		behind := &intercepted{Store: memory}
+		s := openLease(t, behind, store.LeaseConfig{})
+		const keys = 40 // more than are given back to at once
+		all := make([]store.Charge, keys)
+		for i := range all {
+			all[i] = months(t, 1)
+			all[i].Key = string(rune('A' + i))
+			for range 20 {
+				must(t, s, all[i])
+			}
+		}
+		open := make(chan struct{})
+		behind.intercept(func(c store.Charge) error {
+			if c.Cost < 0 && c.Cost != store.Reset {
+				<-open
+			}
+			return nil
+		})
+		time.Sleep(600 * time.Millisecond) // so that they are collected
+		synctest.Wait()
+		for _, c := range all {
+			must(t, s, resetOf(t, c))
+			must(t, memory, store.Charge{Policy: c.Policy, Key: c.Key, Limit: c.Limit, Cost: 100})
+		}
+		close(open)
+		synctest.Wait()
+		late := 0
+		for _, c := range all {
+			if n := count(t, memory, c); n > 500 {
+				late++
+			}
+		}
+		if late > 16 { // those that had been sent
+			t.Errorf("%d buckets were given back to after a reset, want at most 16", late)
+		}
+	})
+}
+
+// A peek or a Reset under another limit does not cut the bucket that a lease gives back to.
+func TestALeaseGivesBackByTheLimitOfTheBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openLease(t, openMemory(t, nil), store.LeaseConfig{Hold: time.Hour})
+		c := months(t, 1)
+		for range 20 {
+			must(t, s, c)
+		}
+		other := c
+		other.Limit, other.Cost = limit(t, 1, time.Second, 10), 0
+		must(t, s, other)
+		if b, err := s.Inspect(t.Context(), c.Policy, c.Key); err != nil || b.Limit != c.Limit || b.State(c.Limit).Remaining != 580 {
+			t.Errorf("%+v, %v, want 580 left", b, err)
+		}
+	})
+}

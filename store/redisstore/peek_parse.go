@@ -1,0 +1,63 @@
+package redisstore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// parseBucket reads the reply of peek.lua. A bucket that take.lua cannot have written is an error.
+func parseBucket(reply []any, serverClock bool) (store.Bucket, error) {
+	if len(reply) != 5 {
+		return store.Bucket{}, fmt.Errorf("redisstore: reply of %d values to a peek, want 5", len(reply))
+	}
+	now, ok := integer(reply[0], minTime, maxTime)
+	if !ok {
+		return store.Bucket{}, fmt.Errorf("redisstore: reply with the time %v", reply[0])
+	}
+	if reply[1] == nil && reply[2] == nil && reply[3] == nil && reply[4] == nil {
+		return store.Bucket{}, nil
+	}
+	earliest := minTime
+	if serverClock {
+		earliest = 0
+	}
+	tokens, tokensOK := integer(reply[1], -bucket.MaxCredits, bucket.MaxCredits)
+	unit, unitOK := integer(reply[2], 1, bucket.MaxCredits)
+	last, lastOK := integer(reply[3], earliest, maxTime)
+	limit, limitOK := parseLimit(reply[4])
+	if !tokensOK || !unitOK || !lastOK || !limitOK || limit.Unit != unit {
+		return store.Bucket{}, errNoBucket
+	}
+	kept := bucket.Bucket{Tokens: tokens, Unit: unit, LastRefill: last}
+	return store.Bucket{Limit: limit, Credits: tokens, Age: kept.Age(now)}, nil
+}
+
+// Times are within these numbers of microseconds, as in take.lua.
+const (
+	minTime int64 = -1 << 56
+	maxTime int64 = 1 << 53
+)
+
+// parseLimit reads the field limit of a bucket: the unit, the refill and the capacity.
+func parseLimit(field any) (store.Limit, bool) {
+	text, _ := field.(string)
+	parts := strings.Split(strings.TrimPrefix(text, "~"), " ")
+	if len(parts) != 3 {
+		return store.Limit{}, false
+	}
+	unit, unitOK := integer(parts[0], 1, bucket.MaxCredits)
+	refill, refillOK := integer(parts[1], 1, bucket.MaxCredits)
+	capacity, capacityOK := integer(parts[2], 1, bucket.MaxCredits)
+	fits := unit <= capacity && refill <= capacity
+	return store.Limit{Unit: unit, Refill: refill, Capacity: capacity}, unitOK && refillOK && capacityOK && fits
+}
+
+func integer(field any, least, most int64) (int64, bool) {
+	text, _ := field.(string)
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, err == nil && least <= n && n <= most
+}

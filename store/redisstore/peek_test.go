@@ -1,0 +1,188 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+)
+
+func TestInspectByTheServersClockWritesNothing(t *testing.T) {
+	server := redistest.Start(t)
+	client := server.Client()
+	s := redisstore.New(client, redisstore.Config{})
+	c := charge(t, "k")
+	c.Cost = 30
+	take(t, s, c)
+	key := "ratelimit:{k}:p"
+	before, ends := client.Dump(t.Context(), key).Val(), client.PExpireTime(t.Context(), key).Val()
+	for range 3 {
+		b, err := s.Inspect(t.Context(), "p", "k")
+		if err != nil || b.Limit != c.Limit || !b.Used() || b.State(c.Limit).Remaining != 70 || b.Age < 0 || b.Age > time.Minute {
+			t.Errorf("%+v, %v", b, err)
+		}
+		server.Do("SCRIPT", "FLUSH")
+	}
+	if after := client.Dump(t.Context(), key).Val(); after != before || client.PExpireTime(t.Context(), key).Val() != ends {
+		t.Error("the bucket was written, or its TTL changed")
+	}
+
+	// Of a clock that was set back, the limit is known after a peek has anchored the bucket anew.
+	server.Do("HSET", key, "last_refill", time.Now().Add(1000*time.Hour).UnixMicro())
+	for range 2 {
+		b, err := s.Inspect(t.Context(), "p", "k")
+		if err != nil || b.Limit != c.Limit || b.State(c.Limit).Remaining != 70 {
+			t.Errorf("%+v, %v", b, err)
+		}
+		other := c
+		other.Cost, other.Limit = 0, limit(t, 1, time.Minute, 10)
+		take(t, s, other)
+	}
+}
+
+func TestInspectOfAKeyThatHoldsNoBucketIsAnError(t *testing.T) {
+	server := redistest.Start(t)
+	s := redisstore.New(server.Client(), redisstore.Config{})
+	key := "ratelimit:{k}:p"
+	server.Do("SET", key, "a string")
+	if _, err := s.Inspect(t.Context(), "p", "k"); !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		t.Errorf("%v, want WRONGTYPE", err)
+	}
+	good := []any{"HSET", key, "tokens", "1", "unit", "7", "last_refill", "1", "limit", "7 1 70"}
+	for field, values := range map[string][]string{
+		"tokens":      {"nan", "inf", "", "1.5", "many", "4503599627370497"},
+		"unit":        {"nan", "0", "-1", "8"},
+		"last_refill": {"nan", "-inf", "-1", "9007199254740993"},
+		"limit":       {"", "7", "7 1", "7 1 6", "7 0 70", "7 71 70", "7 1 4503599627370497", "8 1 70", "7 1 70 1", "~~7 1 70"},
+	} {
+		for _, value := range values {
+			server.Do("DEL", key)
+			server.Do(good...)
+			server.Do("HSET", key, field, value)
+			if b, err := s.Inspect(t.Context(), "p", "k"); err == nil || b != (store.Bucket{}) {
+				t.Errorf("%s %q: %+v, %v, want an error", field, value, b, err)
+			}
+		}
+		server.Do("DEL", key)
+		server.Do(good...)
+		server.Do("HDEL", key, field)
+		if b, err := s.Inspect(t.Context(), "p", "k"); err == nil {
+			t.Errorf("no %s: %+v, want an error", field, b)
+		}
+	}
+}
+
+func TestInspectEndsByItsContextWhateverTheClientsTimeouts(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	for name, obeys := range map[string]bool{"a client that obeys deadlines": true, "a client that does not": false} {
+		t.Run(name, func(t *testing.T) {
+			client := server.ClientOptions(func(o *redis.Options) {
+				o.Addr, o.ContextTimeoutEnabled, o.ReadTimeout, o.MaxRetries = proxy.Addr(), obeys, 2*time.Second, 3
+			})
+			s := redisstore.New(client, redisstore.Config{})
+			if _, err := s.Inspect(t.Context(), "p", "k"); err != nil {
+				t.Fatal(err)
+			}
+			proxy.Delay(time.Minute)
+			defer proxy.Delay(0)
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			begin := time.Now()
+			_, err := s.Inspect(ctx, "p", "k")
+			if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took > time.Second {
+				t.Errorf("%v after %v, want the deadline of 50ms", err, took)
+			}
+			client.Close()
+			s.Close()
+			if _, err := s.Inspect(t.Context(), "p", "k"); !errors.Is(err, redisstore.ErrClosed) {
+				t.Errorf("%v, want ErrClosed", err)
+			}
+		})
+	}
+}
+
+// The rights that the README recommends are enough to reset and to inspect.
+func TestResetAndInspectNeedNoFurtherRight(t *testing.T) {
+	server := redistest.Start(t)
+	set := []any{"ACL", "SETUSER", "limiter"}
+	for _, rule := range readmeACL(t) {
+		set = append(set, rule)
+	}
+	server.Do(set...)
+	client := server.ClientOptions(func(o *redis.Options) { o.Username, o.Password = "limiter", "secret" })
+	s := redisstore.New(client, redisstore.Config{})
+	c := charge(t, "k")
+	take(t, s, c)
+	c.Cost = store.Reset
+	take(t, s, c)
+	if n := server.Client().Exists(t.Context(), "ratelimit:{k}:p").Val(); n != 0 {
+		t.Error("the bucket is still there")
+	}
+	if b, err := s.Inspect(t.Context(), "p", "k"); b != (store.Bucket{}) || err != nil {
+		t.Errorf("%+v, %v", b, err)
+	}
+}
+
+func TestResetsOverSeveralSlots(t *testing.T) {
+	for name, client := range map[string]redisstore.Client{"cluster": redistest.StartCluster(t, 3).Client(), "ring": ring(t)} {
+		t.Run(name, func(t *testing.T) {
+			s := redisstore.New(client, redisstore.Config{})
+			var resets []store.Charge
+			for i := range 6 {
+				c := charge(t, fmt.Sprint("k", i))
+				c.Limit, c.Cost = limit(t, 1, time.Hour, 600), 600
+				take(t, s, c)
+				resets = append(resets, charge(t, c.Key))
+				resets[i].Cost = store.Reset
+			}
+			empty := charge(t, "empty")
+			empty.Cost = 100
+			take(t, s, empty)
+			if ok, err := tryFor(time.Minute, s, append(resets, empty)...); ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			for _, c := range resets {
+				c.Limit, c.Cost = limit(t, 1, time.Hour, 600), 0
+				if state := take(t, s, c); state.Remaining != 0 {
+					t.Errorf("%s: %+v after a refused call, want it unchanged", c.Key, state)
+				}
+			}
+			if ok, err := tryFor(time.Minute, s, resets...); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			for _, c := range resets {
+				c.Limit, c.Cost = limit(t, 1, time.Hour, 600), 600
+				if state := take(t, s, c); !state.Allowed {
+					t.Errorf("%s: %+v", c.Key, state)
+				}
+			}
+		})
+	}
+}
+
+func FuzzParseBucket(f *testing.F) {
+	f.Add("1780000000000000", "1", "7", "1", "7 1 70", true)
+	f.Add("1780000000000000", "-4503599627370496", "1000000", "1780000000000001", "~1000000 1 60000000", true)
+	f.Add("-62135596800000000", "nan", "0", "-1", "", false)
+	f.Fuzz(func(t *testing.T, now, tokens, unit, last, limit string, serverClock bool) {
+		b, err := redisstore.ParseBucket([]any{now, tokens, unit, last, limit}, serverClock)
+		if err != nil {
+			return
+		}
+		c := store.Charge{Policy: "p", Key: "k", Limit: b.Limit}
+		if err := store.Validate([]store.Charge{c}, make([]store.State, 1)); err != nil {
+			t.Errorf("%+v: %v", b, err)
+		}
+		if s := b.State(b.Limit); b.Age < 0 || s.ResetAfter < 0 || b.Used() != (s.ResetAfter > 0) {
+			t.Errorf("%+v: %+v", b, s)
+		}
+	})
+}
