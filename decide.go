@@ -88,6 +88,10 @@ type call struct {
 	settles     bool // a policy says what it cost once it is answered
 	waits       bool // its caller waits for what it reserves
 	stays       bool // it is answered even if its caller leaves meanwhile
+	used        bool // its bucket was charged and has not refilled since; see Peek
+
+	// put puts it to the Store; nil: by Take.
+	put func(context.Context, *call) (bool, error)
 }
 
 // asked is on whose behalf a charge is made.
@@ -103,6 +107,7 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 func (c *call) release() {
 	c.charges, c.states, c.asked, c.barred = c.charges[:0], c.states[:0], c.asked[:0], c.barred[:0]
 	c.enforced, c.failsClosed, c.mayWait, c.settles, c.waits, c.stays = false, false, false, false, false, false
+	c.used, c.put = false, nil
 	calls.Put(c)
 }
 
@@ -244,6 +249,7 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start time.Time) err
 		if charge.MaxWait > 0 {
 			r.maxWait = uint32(min(charge.MaxWait.Milliseconds(), math.MaxUint32))
 		}
+		r.Used = c.used
 		r.State = c.states[i]
 	}
 	if len(c.barred) > 0 {
@@ -281,10 +287,14 @@ func (l *Limiter) ask(x *exchange, c *call) (bool, error) {
 		limited = &deadline.Context{Parent: context.WithoutCancel(x), Timeout: l.timeout}
 	}
 	defer limited.End()
+	ctx := context.Context(limited)
 	if c.failsClosed {
-		return l.store.Take(store.WithoutStandIn(limited), c.charges, c.states)
+		ctx = store.WithoutStandIn(limited)
 	}
-	return l.store.Take(limited, c.charges, c.states)
+	if c.put != nil {
+		return c.put(ctx, c)
+	}
+	return l.store.Take(ctx, c.charges, c.states)
 }
 
 // fail concludes a decision that could not be made because of err, and returns err. The request is let

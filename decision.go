@@ -46,8 +46,11 @@ type Result struct {
 	// Shadow says that the policy only measures. If its State is not Allowed, it would have denied.
 	Shadow bool
 
-	// maxWait is how long the request might wait, in milliseconds, rounded down. So it fits beside Shadow,
-	// and an exchange into 576 bytes.
+	// Used says, of a Peek, that the bucket has been charged and has not refilled since.
+	Used bool
+
+	// maxWait is how long the request might wait, in milliseconds, rounded down. So it fits beside Shadow
+	// and Used, and an exchange into 576 bytes.
 	maxWait uint32
 
 	// State is what the bucket answered. A policy may have allowed a request that another denied; then

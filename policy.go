@@ -25,7 +25,8 @@ type Policy struct {
 	// answered 503.
 	Key KeyFunc
 
-	// Limit is how much each key is allowed. Required, unless LimitFunc never returns the zero Limit.
+	// Limit is how much each key is allowed. Required, unless LimitFunc never returns the zero Limit. Peek and
+	// Reset do not need one.
 	Limit Limit
 
 	// LimitFunc, if set, chooses the limit of a request, by the tier of its member for example. It must
@@ -33,7 +34,7 @@ type Policy struct {
 	// kinds of request, such as GET and POST, use two policies. The zero Limit stands for Policy.Limit,
 	// Unlimited exempts the request, and a rate of 0, as in PerDay(0), denies it. For another malformed
 	// Limit, Policy.Limit applies; without one, or if that is Unlimited, the request is answered 503. A key
-	// whose limit changes keeps the tokens it has left, up to the new burst. Take and its kin do not call it.
+	// whose limit changes keeps the tokens it has left, up to the new burst. Take, Peek, Refund, Reset and Wait do not call it.
 	LimitFunc func(*http.Request) Limit
 
 	// Cost, if set, is how many tokens a request takes; default 1. A cost of 0 is always allowed. One

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"time"
 
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -56,12 +57,6 @@ func (l *Limiter) Take(ctx context.Context, p Policy, key string, cost int64) (R
 	return l.charge(ctx, "Take", p, key, cost, false)
 }
 
-// Peek returns the state of key's bucket of p and takes nothing. It is always Allowed, and never to be
-// retried: look at Remaining and ResetAfter. Arguments and errors are as for Take.
-func (l *Limiter) Peek(ctx context.Context, p Policy, key string) (Result, error) {
-	return l.charge(ctx, "Peek", p, key, 0, false)
-}
-
 // Refund gives n tokens back to key's bucket of p, at most to full: for work that was charged and not done.
 // n must be above 0. Arguments and errors are as for Take.
 func (l *Limiter) Refund(ctx context.Context, p Policy, key string, n int64) (Result, error) {
@@ -71,19 +66,10 @@ func (l *Limiter) Refund(ctx context.Context, p Policy, key string, n int64) (Re
 	return l.charge(ctx, "Refund", p, key, -n, false)
 }
 
-// Reset fills key's bucket of p, for a member who was locked out in error. Arguments and errors are as for
-// Take.
-func (l *Limiter) Reset(ctx context.Context, p Policy, key string) (Result, error) {
-	return l.charge(ctx, "Reset", p, key, math.MinInt64, false)
-}
-
 func (l *Limiter) charge(ctx context.Context, name string, p Policy, key string, cost int64, waits bool) (Result, error) {
-	compiled, err := compile("policy", []Policy{p}, false)
-	if key == "" {
-		err = errors.Join(err, errors.New("key: must not be empty"))
-	}
+	compiled, err := compileFor(name, p, key)
 	if err != nil {
-		return Result{}, fmt.Errorf("ratelimit: %s: %w", name, err)
+		return Result{}, err
 	}
 	if p.Limit == Unlimited {
 		return Result{Policy: p.Name, Key: key, Limit: p.Limit, Cost: cost, State: store.State{Allowed: true, Remaining: math.MaxInt64}}, nil
@@ -94,17 +80,42 @@ func (l *Limiter) charge(ctx context.Context, name string, p Policy, key string,
 	}
 	c := calls.Get().(*call)
 	defer c.release()
-	c.add(compiled[0], p.Limit, store.Charge{
+	c.add(compiled, p.Limit, store.Charge{
 		Policy:  p.Name,
 		Key:     key,
-		Limit:   compiled[0].limit,
+		Limit:   compiled.limit,
 		Cost:    cost,
 		MaxWait: maxWait,
 		Shadow:  p.Shadow,
 	})
+	return l.conclude(ctx, c, decide)
+}
+
+// compileFor makes the policy of a call without a request ready.
+func compileFor(name string, p Policy, key string) (*policy, error) {
+	compiled, err := compile("policy", []Policy{p}, false)
+	if key == "" {
+		err = errors.Join(err, errors.New("key: must not be empty"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ratelimit: %s: %w", name, err)
+	}
+	return compiled[0], nil
+}
+
+// conclude makes a call of one charge.
+func (l *Limiter) conclude(ctx context.Context, c *call, decide func(*Limiter, *exchange, *call, error, time.Time) error) (Result, error) {
 	x := newExchange(ctx, l.timeout)
 	if err := decide(l, x, c, nil, l.start()); err != nil {
-		return Result{Policy: p.Name, Key: key, Limit: p.Limit, Cost: cost, Shadow: p.Shadow, State: store.State{Allowed: x.decision.Allowed}}, err
+		of := &c.charges[0]
+		return Result{
+			Policy: of.Policy,
+			Key:    of.Key,
+			Limit:  c.asked[0].limit,
+			Cost:   of.Cost,
+			Shadow: of.Shadow,
+			State:  store.State{Allowed: x.decision.Allowed},
+		}, err
 	}
 	return x.decision.Results[len(x.decision.Results)-1], nil
 }
