@@ -67,7 +67,10 @@ func clientIsGone(w http.ResponseWriter, r *http.Request) bool {
 // giveBack gives r what its copy has learned: the route that a router inside has matched, for those outside that
 // report it, and the form, whose files net/http removes when r has been served.
 func giveBack(r, copied *http.Request) {
-	if r != copied {
-		r.Pattern, r.Form, r.PostForm, r.MultipartForm = copied.Pattern, copied.Form, copied.PostForm, copied.MultipartForm
+	if copied.Pattern != r.Pattern {
+		r.Pattern = copied.Pattern
+	}
+	if copied.Form != nil || copied.MultipartForm != nil {
+		r.Form, r.PostForm, r.MultipartForm = copied.Form, copied.PostForm, copied.MultipartForm
 	}
 }

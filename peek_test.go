@@ -168,7 +168,7 @@ func TestPeekAndResetWithAFailedStore(t *testing.T) {
 }
 
 func TestUsedDoesNotEnlargeAResult(t *testing.T) {
-	if size := unsafe.Sizeof(ratelimit.Result{}); size > 120 {
+	if size := unsafe.Sizeof(ratelimit.Result{}); size > 112 {
 		t.Errorf("a Result has %d bytes", size)
 	}
 }

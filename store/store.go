@@ -78,6 +78,11 @@ type State struct {
 	// Allowed says that the bucket could pay. It is charged only if the whole call was allowed.
 	Allowed bool
 
+	// Degraded says that a stand-in answered while the real store is away, by limits that may be a part of the
+	// charge's; see Fallback. Where nobody did and that vetoes nothing (a Shadow, or a call that another charge
+	// refuses), Allowed is true and the numbers are 0.
+	Degraded bool
+
 	// Remaining is how many whole tokens are left, after the charge if it was carried out; 0 in debt.
 	Remaining int64
 
@@ -91,11 +96,6 @@ type State struct {
 	// Wait is how long until the tokens that a charge with MaxWait reserved have come, or until the bucket is
 	// out of the debt that an Owed one left, rounded up to a microsecond; 0 without debt.
 	Wait time.Duration
-
-	// Degraded says that a stand-in answered while the real store is away, by limits that may be a part of the
-	// charge's; see Fallback. Where nobody did and that vetoes nothing (a Shadow, or a call that another charge
-	// refuses), Allowed is true and the numbers are 0.
-	Degraded bool
 }
 
 // Never is the State.RetryAfter of a charge that cannot succeed however long one waits.
