@@ -12,8 +12,8 @@ import (
 )
 
 // Check decides about r by policies, or by Config.Policies if there are none, and charges it, but answers
-// nothing: for routers with their own idea of middleware, and for handlers that know more than the request
-// tells. It does not call Config.Skip. The policies are checked anew at each call, which Limit does once.
+// nothing, and sets no headers: for routers with their own idea of middleware. To answer as Handler does, use
+// Admit. Check does not call Config.Skip. The policies are checked anew at each call, which Limit does once.
 //
 // Check does not wait. Under a policy with MaxWait it may reserve tokens that are still to come: where the
 // decision is Allowed, wait for the longest State.Wait of its Results that are no Shadow, or give them back

@@ -28,7 +28,9 @@ type Store interface {
 	//
 	// err means that the store failed or that Validate refused the call, never that a bucket was empty;
 	// ok is then false and states mean nothing. Take returns by ctx's deadline, whatever the store behind
-	// it does, and then wraps ctx's error. Neither charges nor states are touched after it has returned.
+	// it does, and then wraps ctx's error. Where this process lacks processor time, it may wait as long again
+	// for an answer that is due, and then wraps ErrStarved, too. Neither charges nor states are touched after
+	// it has returned.
 	Take(ctx context.Context, charges []Charge, states []State) (ok bool, err error)
 }
 
