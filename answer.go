@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -69,6 +70,13 @@ func clientIsGone(w http.ResponseWriter, r *http.Request) bool {
 func giveBack(r, copied *http.Request) {
 	if copied.Pattern != r.Pattern {
 		r.Pattern = copied.Pattern
+		for _, rest, more := strings.Cut(r.Pattern, "{"); more; _, rest, more = strings.Cut(rest, "{") {
+			name, _, _ := strings.Cut(rest, "}")
+			name = strings.TrimSuffix(name, "...")
+			if value := copied.PathValue(name); value != "" {
+				r.SetPathValue(name, value)
+			}
+		}
 	}
 	if copied.Form != nil || copied.MultipartForm != nil {
 		r.Form, r.PostForm, r.MultipartForm = copied.Form, copied.PostForm, copied.MultipartForm

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"net/http"
@@ -60,6 +61,9 @@ func (x *exchange) Value(key any) any {
 // String names the chain of contexts and nothing that they hold, least of all the request.
 func (x *exchange) String() string { return deadline.Name(x.came()) + ".WithDecision" }
 
+// Format prints String, whatever the verb: %#v would print the request with its credentials.
+func (x *exchange) Format(f fmt.State, _ rune) { io.WriteString(f, x.String()) }
+
 // errNoTime is why a request is refused whose own deadline has passed: let through, it would not be charged.
 var errNoTime = errors.New("the request has no time left")
 
@@ -87,6 +91,7 @@ type call struct {
 	mayWait     bool // a policy lets it wait
 	settles     bool // a policy says what it cost once it is answered
 	waits       bool // its caller waits for what it reserves
+	crowded     bool // there is no place to wait for its caller
 	stays       bool // it is answered even if its caller leaves meanwhile
 	used        bool // its bucket was charged and has not refilled since; see Peek
 
@@ -106,7 +111,7 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 
 func (c *call) release() {
 	c.charges, c.states, c.asked, c.barred = c.charges[:0], c.states[:0], c.asked[:0], c.barred[:0]
-	c.enforced, c.failsClosed, c.mayWait, c.settles, c.waits, c.stays = false, false, false, false, false, false
+	c.enforced, c.failsClosed, c.mayWait, c.settles, c.waits, c.stays, c.crowded = false, false, false, false, false, false, false
 	c.used, c.put = false, nil
 	calls.Put(c)
 }

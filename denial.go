@@ -50,7 +50,8 @@ type Denial struct {
 	GRPC bool
 }
 
-// ServeHTTP answers 429, for the Decision that FromContext returns.
+// ServeHTTP answers 429, for the Decision that FromContext returns. Outside of a limiter there is none: use
+// [Limiter.Admit], which sets the headers, too.
 func (d Denial) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p := problem{kind: quotaExceeded, status: http.StatusTooManyRequests}
 	if decision, ok := FromContext(r.Context()); ok {

@@ -5,9 +5,9 @@ import "time"
 // An Event is one decision, as Config.Observe sees it. It may be kept, and read by other goroutines, but not
 // changed.
 //
-// There is one for each request that a limiter decides about, and for each call of Check, Take and its kin;
-// none for requests that Config.Skip exempts, and calls that fail for their arguments or are of an Unlimited
-// policy. Where limiters are stacked, each has its own. The names of policies and Route are as many
+// There is one for each request that a limiter decides about, and for each call of Check, Admit, Take, TakeAll, Wait,
+// Peek, Refund and Reset. There is none for requests that Config.Skip exempts, for calls that are of an Unlimited
+// policy, and for calls that fail for their arguments, except for Admit, which refuses the request then. Where limiters are stacked, each has its own. The names of policies and Route are as many
 // as the program has, and good as labels of a metric; keys and the texts of errors are not.
 type Event struct {
 	// Allowed says whether the request goes on.
@@ -20,8 +20,8 @@ type Event struct {
 	Results []Result
 
 	// Err is why nothing could be decided, or not by every policy: a failure of the store, an error of a
-	// KeyFunc or LimitFunc, among them ErrNoKey and ErrBadRequest, or, if the client went away meanwhile,
-	// context.Canceled.
+	// KeyFunc or LimitFunc, among them ErrNoKey and ErrBadRequest, or context.Canceled if the request was
+	// cancelled while it waited for its turn: its client went away, or the server shuts down.
 	Err error
 
 	// Took is how long the decision took, without Waited.
@@ -32,8 +32,8 @@ type Event struct {
 	Waited time.Duration
 
 	// Route is the pattern that the request matched, such as "GET /items/{id}": the key of Route without its
-	// "route:". It is "" if the limiter is mounted where no router has matched the request yet, and for Take
-	// and its kin, which have no request.
+	// "route:". It is "" if the limiter is mounted where no router has matched the request yet, and for calls
+	// without a request, such as Take.
 	Route string
 }
 

@@ -36,11 +36,11 @@ type Config struct {
 	// policies (RFC 9457).
 	Deny http.Handler
 
-	// Error answers requests that are refused for another reason: errors.Is(err, ErrBadRequest) if the key is
-	// malformed or ambiguous, errors.Is(err, ErrNoKey) for want of a key. Otherwise a KeyFunc or a LimitFunc failed,
-	// the store failed and a policy says FailClosed, or a deadline of the server's own ended while the request
-	// waited for its turn. Default: Denial{}.ServeError, 400, 403 or 503 without a word of err.
-	// As for Deny, Cache-Control: no-store is set before.
+	// Error answers requests that are refused for another reason. errors.Is(err, ErrBadRequest) says that the key is
+	// malformed or ambiguous, and errors.Is(err, ErrNoKey) that there is none. Otherwise a KeyFunc or a LimitFunc
+	// failed, the store failed and a policy says FailClosed, the request had no time left, it was cancelled while it
+	// waited for its turn, or the arguments of Admit are malformed. Default: Denial{}.ServeError, 400, 403 or 503
+	// without a word of err. As for Deny, Cache-Control: no-store is set before.
 	Error func(w http.ResponseWriter, r *http.Request, err error)
 
 	// Skip, if set, exempts requests from Handler and Limit: they spend nothing and get no headers. It is
@@ -69,7 +69,7 @@ type Config struct {
 
 	// Observe, if set, is told of each decision once, before the request goes on or is answered, by the
 	// goroutine that serves it; it must be safe for concurrent use, and not block. The context is the
-	// request's, or that of Take and its kin: what the middleware before has put there, such as a trace,
+	// request's, or that of the call, such as Take: what the middleware before has put there, such as a trace,
 	// can be had from it, but nothing of the request as such. LogDenials returns an observer that logs.
 	Observe func(context.Context, *Event)
 

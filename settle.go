@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
 
@@ -75,6 +76,9 @@ func (s *settlement) Value(key any) any {
 
 // String names the chain of contexts and nothing that they hold.
 func (s *settlement) String() string { return deadline.Name(s.Context) + ".WithSettlement" }
+
+// Format prints String, whatever the verb.
+func (s *settlement) Format(f fmt.State, _ rune) { io.WriteString(f, s.String()) }
 
 func (s *settlement) set(policy string, n int64) (found bool) {
 	s.mu.Lock()

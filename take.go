@@ -40,7 +40,8 @@ func (l *Limiter) Check(r *http.Request, policies ...Policy) (Decision, error) {
 
 // Take takes cost tokens of key's bucket of p, where there is no request: in workers, or in another
 // protocol. key is what a KeyFunc would return, "member:5" for example. p needs a Name and a Limit; its
-// functions are not called. A cost of 0 is always allowed; it must not be negative. It has four outcomes:
+// functions are not called. A cost of 0 is always allowed; it must not be negative. In a handler use Admit, which
+// also answers. Take has four outcomes:
 //
 //	Allowed  err
 //	true     nil      the tokens were taken

@@ -11,7 +11,8 @@ import (
 
 // A Charge is what TakeAll and Admit take from one bucket.
 type Charge struct {
-	// Policy needs a Name and a Limit. Its functions are not called.
+	// Policy needs a Name and a Limit. Its functions are not called. A Limit with a rate of 0, such as PerDay(0),
+	// denies.
 	Policy Policy
 
 	// Key is what a KeyFunc would return, such as "user:" and the name that a form holds.
@@ -31,11 +32,13 @@ func (l *Limiter) TakeAll(ctx context.Context, charges ...Charge) (Decision, err
 	if err := c.addCharges(charges); err != nil {
 		return Decision{}, fmt.Errorf("ratelimit: TakeAll: %w", err)
 	}
-	if len(c.charges) == 0 {
-		return Decision{Allowed: true}, nil
-	}
 	x := newExchange(ctx, l.timeout)
-	err := l.take(x, c, nil, l.start())
+	var err error
+	if start := l.start(); len(c.charges) == 0 || c.isBarred() {
+		err = l.concludeBarred(x, c, nil, start)
+	} else {
+		err = l.take(x, c, nil, start)
+	}
 	return x.decision, err
 }
 
@@ -47,8 +50,11 @@ func (l *Limiter) TakeAll(ctx context.Context, charges ...Charge) (Decision, err
 //		return
 //	}
 //
-// An empty Key answers 403, unless the policy is Optional. Arguments that are malformed answer 503, and are logged.
-// Nothing is settled later: use Refund where a request turns out to cost less.
+// Call it once in a request, with all charges: a second call does not know of the first. It waits for up to
+// Policy.MaxWait, as Handler does. It does not call Config.Skip, nor does FromContext return its decision.
+//
+// An empty Key answers 403, unless the policy is Optional or a Shadow. Arguments that are malformed answer 503, and
+// are logged. Nothing is settled later: use Refund where a request turns out to cost less.
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, charges ...Charge) bool {
 	x := newRequestExchange(r.Context(), l.timeout)
 	return l.answer(w, r, x, l.admit(x, r, charges)) != nil
@@ -67,8 +73,8 @@ func (l *Limiter) admit(x *exchange, r *http.Request, charges []Charge) error {
 		if charge.Key != "" {
 			charge.Policy.MaxWait = patience(r.Context(), charge.Policy.MaxWait)
 			keyed = append(keyed, charge)
-		} else if !charge.Policy.Optional {
-			return l.turnAway(x, fmt.Errorf("policy %s: %w", charge.Policy.Name, ErrNoKey), start)
+		} else if !charge.Policy.Optional && !charge.Policy.Shadow {
+			return l.turnAway(x, fmt.Errorf("policy %s: %w: Admit was called with an empty Key", charge.Policy.Name, ErrNoKey), start)
 		}
 	}
 	if len(keyed) > 0 || len(charges) == 0 {
@@ -76,8 +82,8 @@ func (l *Limiter) admit(x *exchange, r *http.Request, charges []Charge) error {
 			return l.fail(x, true, fmt.Errorf("ratelimit: Admit: %w", err), start)
 		}
 	}
-	if len(c.charges) == 0 {
-		return l.pass(x, nil, start)
+	if len(c.charges) == 0 || c.isBarred() {
+		return l.concludeBarred(x, c, nil, start)
 	}
 	return l.takeInTurn(x, c, nil, start)
 }
@@ -92,6 +98,10 @@ func (c *call) addCharges(charges []Charge) error {
 		return errors.New("charges: must not be empty")
 	}
 	for i, charge := range charges {
+		limit := charge.Policy.Limit
+		if limit.isZero() {
+			charge.Policy.Limit = Unlimited // for which there is nothing to compile, either
+		}
 		compiled, err := compile("Policy", []Policy{charge.Policy}, false)
 		if err != nil {
 			fault(i, "%w", err)
@@ -107,10 +117,14 @@ func (c *call) addCharges(charges []Charge) error {
 				fault(i, "is of the bucket of charges[%d]: must be of another", j)
 			}
 		}
-		if faults != nil || charge.Policy.Limit == Unlimited {
+		switch {
+		case faults != nil || limit == Unlimited:
+			continue
+		case limit.isZero():
+			c.bar(compiled[0], limit, charge.Key, max(1, charge.Cost))
 			continue
 		}
-		c.add(compiled[0], charge.Policy.Limit, store.Charge{
+		c.add(compiled[0], limit, store.Charge{
 			Policy:  charge.Policy.Name,
 			Key:     charge.Key,
 			Limit:   compiled[0].limit,

@@ -128,6 +128,33 @@ func TestAdmitRefusesWhatIsMalformed(t *testing.T) {
 	}
 }
 
+// A tier may have a quota of nothing.
+func TestARateOf0DeniesChargesToo(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{})
+	other := ratelimit.Charge{Policy: ratelimit.Policy{Name: "other", Limit: ratelimit.PerHour(1)}, Key: "k"}
+	none := ratelimit.Charge{Policy: ratelimit.Policy{Name: "none", Limit: ratelimit.PerDay(0)}, Key: "k"}
+	w := httptest.NewRecorder()
+	if l.Admit(w, httptest.NewRequest("GET", "/", nil), other, none) || w.Code != 429 || w.Header()["Retry-After"] != nil {
+		t.Errorf("Admit: %d %v", w.Code, w.Header())
+	}
+	if d, err := l.TakeAll(t.Context(), other, none); d.Allowed || err != nil || d.RetryAfter() != ratelimit.Never {
+		t.Errorf("TakeAll: %+v, %v", d, err)
+	}
+	none.Policy.Shadow = true
+	if d, err := l.TakeAll(t.Context(), other, none); !d.Allowed || err != nil || len(d.Results) != 2 {
+		t.Errorf("as a shadow: %+v, %v", d, err)
+	}
+}
+
+func TestAShadowAdmitsWithoutAKey(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{})
+	w := httptest.NewRecorder()
+	shadow := ratelimit.Policy{Name: "shadow", Limit: ratelimit.PerHour(1), Shadow: true}
+	if !l.Admit(w, httptest.NewRequest("GET", "/", nil), ratelimit.Charge{Policy: shadow}) {
+		t.Errorf("%d", w.Code)
+	}
+}
+
 func TestAdmitWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, ratelimit.Config{})

@@ -27,7 +27,7 @@ func (l *Limiter) Wait(ctx context.Context, p Policy, key string, cost int64) (R
 	}
 	r, err := l.charge(ctx, "Wait", p, key, cost, true)
 	if err == nil && !r.Allowed && !r.Shadow {
-		err = &WaitError{RetryAfter: r.RetryAfter, Result: r}
+		err = &WaitError{RetryAfter: r.RetryAfter, Result: r, crowded: r.maxWait == 0}
 	}
 	return r, err
 }
@@ -47,11 +47,19 @@ func (l *Limiter) takeInTurn(x *exchange, c *call, leftOut error, start time.Tim
 	} else {
 		c.refuseToWait()
 	}
-	return l.take(x, c, leftOut, start)
+	err := l.take(x, c, leftOut, start)
+	if c.crowded && err == nil && !x.decision.Allowed {
+		l.logRefusal(x, errCrowded, false)
+	}
+	return err
 }
+
+// errCrowded is why a request is denied that would otherwise have waited for its turn.
+var errCrowded = errors.New("no place to wait: as many wait as Config.MaxWaiting allows, for one key or in all")
 
 // refuseToWait makes c one that is allowed at once or not at all. Shadows measure what they did before.
 func (c *call) refuseToWait() {
+	c.crowded = true
 	for i := range c.charges {
 		if !c.charges[i].Shadow {
 			c.charges[i].MaxWait = 0

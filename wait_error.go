@@ -14,12 +14,17 @@ type WaitError struct {
 
 	// Result is what Wait returned beside the error.
 	Result Result
+
+	crowded bool // there was no place to wait, or no time
 }
 
 // Error names the policy and says when to call again. It does not contain the key.
 func (e *WaitError) Error() string {
-	if e.RetryAfter == Never {
+	switch {
+	case e.RetryAfter == Never:
 		return fmt.Sprintf("ratelimit: Wait: policy %s: cost %d is above the burst", e.Result.Policy, e.Result.Cost)
+	case e.crowded:
+		return fmt.Sprintf("ratelimit: Wait: policy %s: no time or no place to wait (Config.MaxWaiting): retry after %v", e.Result.Policy, e.RetryAfter)
 	}
 	return fmt.Sprintf("ratelimit: Wait: policy %s: the tokens would come too late: retry after %v", e.Result.Policy, e.RetryAfter)
 }

@@ -791,6 +791,9 @@ func TestWaitCountsAgainstMaxWaiting(t *testing.T) {
 		if r, err := q.Wait(t.Context(), p, "k", 1); !errors.As(err, &late) || r.Allowed || late.RetryAfter != 2*time.Second {
 			t.Errorf("the second: %+v, %v, want it refused for 2s", r, err)
 		}
+		if !strings.Contains(late.Error(), "place to wait (Config.MaxWaiting)") || !strings.Contains(q.log.String(), "no place to wait") {
+			t.Errorf("error %v, log %q, want both to say why", late, q.log.String())
+		}
 		waiter.Wait()
 		if r, err := q.Wait(t.Context(), p, "k", 1); err != nil || !r.Allowed {
 			t.Errorf("%+v, %v", r, err)

@@ -4,6 +4,7 @@ package deadline
 import (
 	"context"
 	"fmt"
+	"io"
 	"sync/atomic"
 	"time"
 )
@@ -92,6 +93,9 @@ func (c *Context) Value(key any) any {
 
 // String names the chain of contexts, as those of package context do, and nothing that they hold.
 func (c *Context) String() string { return Name(c.Parent) + ".WithTimeout(" + c.Timeout.String() + ")" }
+
+// Format prints String, whatever the verb: others would print the fields of what Parent holds.
+func (c *Context) Format(f fmt.State, _ rune) { io.WriteString(f, c.String()) }
 
 // Name returns what a context made from ctx calls ctx in its own String method. It never prints the fields of
 // ctx, which may hold a request, and which others may be writing.
