@@ -11,7 +11,7 @@ import (
 // answer answers r if it is refused, by x's decision or because of err, and returns nil then. Otherwise it returns the
 // request to go on with.
 func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, x *exchange, err error) *http.Request {
-	d := &x.decision
+	d, came := &x.decision, r
 	decided := len(d.Results) > 0
 	if decided {
 		r = l.setHeaders(w.Header(), x, x.with(r))
@@ -20,6 +20,7 @@ func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, x *exchange, er
 	case d.Allowed:
 		return r
 	case decided:
+		defer giveBack(came, r)
 		setDenied(w.Header(), d)
 		l.deny.ServeHTTP(w, r)
 	case clientIsGone(w, r):
@@ -41,10 +42,11 @@ const goneWithin = 10 * time.Millisecond
 
 // clientIsGone reports whether the client of r is known to have gone away. A cancelled context does not say so: the
 // server may be shutting down, and the client still be there.
-func clientIsGone(w http.ResponseWriter, r *http.Request) bool {
+func clientIsGone(w http.ResponseWriter, r *http.Request) (gone bool) {
 	if !errors.Is(r.Context().Err(), context.Canceled) {
 		return false
 	}
+	defer func() { _ = recover() }() // some writers of frameworks say that they can, and panic
 	for {
 		switch writer := w.(type) {
 		//lint:ignore SA1019 a context does not tell the client's end from the server's, as this does

@@ -67,11 +67,15 @@ func (x *exchange) Format(f fmt.State, _ rune) { io.WriteString(f, x.String()) }
 // errNoTime is why a request is refused whose own deadline has passed: let through, it would not be charged.
 var errNoTime = errors.New("the request has no time left")
 
-// over returns why it is too late to decide, nil if it is not: a request's deadline has passed, or the context of
-// a call without a request has ended.
-func (x *exchange) over() error {
+// lastMoment is how long before a request's own deadline a failure is taken for the end of that. A connection may
+// notice a deadline before its context does.
+const lastMoment = 10 * time.Millisecond
+
+// over returns why it is too late to decide, nil if it is not: a request's deadline has passed or will within some
+// time, or the context of a call without a request has ended.
+func (x *exchange) over(within time.Duration) error {
 	if x.limited.Detached {
-		if at, limited := x.came().Deadline(); limited && !time.Now().Before(at) {
+		if at, limited := x.came().Deadline(); limited && time.Until(at) <= within {
 			return fmt.Errorf("%w: %w", errNoTime, context.DeadlineExceeded)
 		}
 		return nil
@@ -164,6 +168,12 @@ func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
 	return nil
 }
 
+// prefaceMethod is that of the line by which a client begins HTTP/2 where nobody has agreed on it (RFC 9113, section
+// 3.4). A handler for that takes the connection over, and serves all further requests of it by itself.
+const prefaceMethod = "PRI"
+
+var errPreface = fmt.Errorf("%w: a connection of HTTP/2 without TLS: mount its handler outside of the limiter", ErrBadRequest)
+
 // decide decides about r by policies, into x.decision. What becomes of a policy of which a function fails is said in
 // refusal.go; the error says so either way. If waits, it returns when the turn of r has come.
 func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits bool) error {
@@ -172,6 +182,9 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 	start := l.start()
 	if l.observe != nil {
 		x.request = *r // for its route
+	}
+	if r.Method == prefaceMethod {
+		return l.turnAway(x, errPreface, start)
 	}
 	var noKey, closed, leftOut error
 	for _, p := range policies {
@@ -233,8 +246,8 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start time.Time) err
 		if c.waits && ok {
 			l.giveBack(x, c)
 		}
-		late := x.over()
-		closed := c.failsClosed || c.enforced && (late != nil || errors.Is(err, store.ErrStarved))
+		late := x.over(lastMoment)
+		closed := c.failsClosed || c.enforced && (late != nil || errors.Is(err, store.ErrOverloaded))
 		return l.fail(x, closed, cmp.Or(late, err), start)
 	}
 
@@ -284,7 +297,7 @@ func (c *call) degraded() bool {
 // ask puts c to the Store, unless it is too late for that. One that waits, or is settled later, stays until it is
 // answered, within the timeout, even if x ends before: only the answer tells what there is to give back.
 func (l *Limiter) ask(x *exchange, c *call) (bool, error) {
-	if err := x.over(); err != nil {
+	if err := x.over(0); err != nil {
 		return false, err
 	}
 	limited := &x.limited

@@ -63,8 +63,9 @@ type Config struct {
 	//
 	// Each key of each policy takes a place only while it holds fewer than are free. So one busy key holds at
 	// most half of MaxWaiting, two hold a third each, and a key that holds none gets any place that is free. A
-	// request under several policies with a MaxWait counts for the key of each. One client that has many keys can
-	// still take all places: eleven keys, one after the other, take 1024.
+	// request under several policies with a MaxWait counts for the key of each, and takes a place if one of them may
+	// have one more. One client that has many keys can still take all places: eleven keys, one after the other, take
+	// 1024. What is refused for want of a place is in the log.
 	MaxWaiting int
 
 	// Observe, if set, is told of each decision once, before the request goes on or is answered, by the
@@ -179,6 +180,9 @@ func (l *Limiter) Close() error {
 
 // Handler wraps next in Config.Policies, or those of the last Reload. It panics if there are none: next would
 // not be limited.
+//
+// A connection that next takes over, for WebSockets for example, is decided about once. So a handler that serves
+// HTTP/2 without TLS, such as h2c's, belongs outside of the limiter.
 //
 // If next is a router with an httputil.ReverseProxy in it, wrap the proxy in MergeHeaders. Otherwise, if the server
 // behind it sends rate limit headers too, responses have each of them twice. And if that server sends a 103 or

@@ -457,7 +457,7 @@ func TestARequestWithoutTimeLeftIsRefusedWhateverThePolicy(t *testing.T) {
 // Load that clients can make must not open a limit.
 func TestWantOfProcessorTimeRefusesWhateverThePolicy(t *testing.T) {
 	l := newLimiter(t, ratelimit.Config{
-		Store:  failing(func() error { return fmt.Errorf("%w: %w", store.ErrStarved, context.DeadlineExceeded) }),
+		Store:  failing(func() error { return fmt.Errorf("%w: %w", store.ErrOverloaded, context.DeadlineExceeded) }),
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	open, shadow := perIP("open", ratelimit.PerHour(9)), perIP("shadow", ratelimit.PerHour(9))

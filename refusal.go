@@ -13,15 +13,15 @@ import (
 //   - 403: ErrNoKey, unless the policy is Optional
 //   - 503: an ErrOutage of a policy that fails closed, or any other error, whatever the policy says of failures
 //
-// An ErrOutage of another policy leaves that policy out, as does any error of a Shadow. An ErrOutage after the
-// request's own context has ended is none: a client could bring it about by hanging up.
+// An ErrOutage of another policy leaves that policy out, as does any error of a Shadow. An ErrOutage when the
+// request's own context ends is none: a client could bring it about by hanging up, or by sending its last byte late.
 
 // isClients reports whether err is about what the client sent: ErrBadRequest or ErrNoKey.
 func isClients(err error) bool { return errors.Is(err, ErrBadRequest) || errors.Is(err, ErrNoKey) }
 
-// refuses reports whether another error of p's functions, which is not the client's, refuses the request of ctx.
-func (p *policy) refuses(ctx context.Context, err error) bool {
-	return !p.Shadow && (p.FailClosed || !errors.Is(err, ErrOutage) || ctx.Err() != nil)
+// refuses reports whether another error of p's functions, which is not the client's, refuses the request.
+func (p *policy) refuses(x *exchange, err error) bool {
+	return !p.Shadow && (p.FailClosed || !errors.Is(err, ErrOutage) || x.Err() != nil || x.over(lastMoment) != nil)
 }
 
 // turnAway concludes a decision about a request that is refused for what its client sent.

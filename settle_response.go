@@ -17,8 +17,8 @@ type Response struct {
 	// the connection or panicked before it sent one. See Written.
 	Status int
 
-	// Written says that the handler sent Status through the http.ResponseWriter of the limiter: by writing the
-	// status or the body, or by a flush. If it is false, a Status of 200 is only what net/http sends for a handler
+	// Written says that the handler sent Status through the http.ResponseWriter of the limiter, by writing the
+	// status or the body. A flush alone does not count. If it is false, a Status of 200 is only what net/http sends for a handler
 	// that writes nothing. The client may see another status: that of a framework which wrote it past that writer,
 	// or which writes the error of a handler after the limiter has returned.
 	Written bool
@@ -44,6 +44,7 @@ type Response struct {
 // still write, so its fields are atomic.
 type answer struct {
 	status   atomic.Int64
+	written  atomic.Bool // the handler chose the status, or wrote a body
 	bytes    atomic.Int64
 	hijacked atomic.Bool
 	returned bool // the handler did
@@ -56,6 +57,7 @@ func (a *answer) watch(w http.ResponseWriter) http.ResponseWriter {
 			return func(status int) {
 				next(status)
 				a.began(status)
+				a.written.CompareAndSwap(false, a.status.Load() != 0)
 			}
 		},
 		Write: func(next httpsnoop.WriteFunc) httpsnoop.WriteFunc {
@@ -100,6 +102,7 @@ func (a *answer) began(status int) {
 
 func (a *answer) wrote(n int64) {
 	a.began(http.StatusOK)
+	a.written.CompareAndSwap(false, a.status.Load() != 0)
 	a.bytes.Add(n)
 }
 
@@ -108,7 +111,7 @@ func (a *answer) response(r *http.Request) Response {
 	status := int(a.status.Load())
 	response := Response{
 		Status:   status,
-		Written:  status != 0,
+		Written:  a.written.Load(),
 		Bytes:    a.bytes.Load(),
 		Hijacked: a.hijacked.Load(),
 		Panicked: !a.returned,

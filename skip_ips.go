@@ -73,6 +73,4 @@ var proxyHeaders = []string{
 	"Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
 }
 
-func cameThroughProxy(r *http.Request) bool {
-	return slices.ContainsFunc(proxyHeaders, func(name string) bool { _, has := r.Header[name]; return has })
-}
+func cameThroughProxy(r *http.Request) bool { return hasAny(r, proxyHeaders) }

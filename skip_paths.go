@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -87,7 +88,14 @@ func (e *exemption) matches(r *http.Request) bool {
 	}
 	h, _ := e.mux.Handler(r) // what is redirected has another handler, though the same pattern
 	_, matches := h.(exempt)
-	return matches
+	return matches && !hasAny(r, overriding[:])
+}
+
+// overriding are headers by which a server behind the limiter may take another path, or method.
+var overriding = [...]string{"X-Original-Url", "X-Rewrite-Url", "X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
+
+func hasAny(r *http.Request, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { _, has := r.Header[name]; return has })
 }
 
 // isAmbiguous reports whether a server behind the limiter may read a path, which has been unescaped once, as

@@ -8,32 +8,26 @@ import "net/http"
 // nothing that a browser needs, mount CORS outside the limiter: it answers preflights before they get here.
 //
 // A preflight is an OPTIONS request with one Origin and one Access-Control-Request-Method, which is a method. It
-// has no body, no Authorization, Proxy-Authorization or Cookie, no Upgrade and no header that overrides the
-// method. Other credentials, such as an API key in a header of its own or in the query, are not looked for.
+// has no body, no Authorization, Proxy-Authorization or Cookie, no Upgrade and no header that overrides its
+// method or path. Other credentials, such as an API key in a header of its own or in the query, are not looked for.
 func SkipPreflights() func(*http.Request) bool {
 	return isPreflight
 }
 
 func isPreflight(r *http.Request) bool {
-	if r.Method != http.MethodOptions || r.ContentLength != 0 || len(r.TransferEncoding) > 0 || r.Body != nil && r.Body != http.NoBody {
+	if r.Method != http.MethodOptions || r.ContentLength != 0 || len(r.TransferEncoding) > 0 || r.ProtoMajor < 2 && r.Body != nil && r.Body != http.NoBody {
 		return false
 	}
 	origin, method := r.Header["Origin"], r.Header["Access-Control-Request-Method"]
 	if len(origin) != 1 || origin[0] == "" || len(method) != 1 || !isToken(method[0]) {
 		return false
 	}
-	for _, name := range notInPreflights {
-		if _, has := r.Header[name]; has {
-			return false
-		}
-	}
-	return true
+	return !hasAny(r, notInPreflights[:]) && !hasAny(r, overriding[:])
 }
 
 // notInPreflights are headers that a browser puts into no preflight, and by which a handler would do more than
 // answer one.
 var notInPreflights = [...]string{
 	"Authorization", "Proxy-Authorization", "Cookie", // guesses
-	"Upgrade",                                                      // a connection on which more requests follow
-	"X-Http-Method-Override", "X-Http-Method", "X-Method-Override", // another method
+	"Upgrade", // a connection on which more requests follow
 }

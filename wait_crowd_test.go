@@ -154,28 +154,28 @@ func TestNoMoreThanMaxWaitingWait(t *testing.T) {
 	})
 }
 
-func TestARequestNeedsAPlaceInTheQueueOfEachOfItsPolicies(t *testing.T) {
+func TestARequestNeedsAPlaceInOneOfItsQueues(t *testing.T) {
 	perClient := waiting(perIP("client", ratelimit.Every(time.Second)), time.Hour)
 	all := waiting(ratelimit.Policy{Name: "all", Key: ratelimit.Static("all"), Limit: ratelimit.Every(time.Second)}, time.Hour)
 	shadow := all
 	shadow.Name, shadow.Shadow = "shadow", true
 	inBubble(t, ratelimit.Config{MaxWaiting: 10}, func(t *testing.T, q *queue) {
 		both, one := q.Limit(perClient, all)(okHandler), q.Limit(perClient, shadow)(okHandler)
-		var c crowd
-		for i := range 9 {
+		// A flood of one client fills its queue, and its half of the one that counts all clients together.
+		var flood, c crowd
+		flood.come(t, as("192.0.2.66", both), 20)
+		if flood.refused != 20-1-5 {
+			t.Errorf("%d of a flood were refused, want 14: one has the token of all, and five wait", flood.refused)
+		}
+		for i := range 4 {
 			c.come(t, as(fmt.Sprint("192.0.2.", i), both), 1)
 		}
-		// The first had the token of all, and five wait for one of the policy that counts all of them together.
-		if c.refused != 3 {
-			t.Errorf("%d of 9 clients were refused, want 3: they stand in one queue", c.refused)
-		}
 		// A shadow's queue is nobody's.
-		for i := range 4 {
-			c.come(t, as(fmt.Sprint("192.0.2.1", i), one), 2)
+		c.come(t, as("192.0.2.99", one), 2)
+		if c.refused != 0 {
+			t.Errorf("%d of others were refused where five places are free", c.refused)
 		}
-		if c.refused != 3 {
-			t.Errorf("%d were refused where five places are free", c.refused-3)
-		}
+		flood.Wait()
 		c.Wait()
 	})
 }

@@ -11,6 +11,8 @@ const defaultMaxWaiting = 1024
 
 // slots are places to wait in. A request takes one only while its queue holds fewer of them than are free. One queue
 // alone gets half of the slots, two get a third each. So a client that fills its queue leaves slots for others.
+// Under several policies the emptiest of the request's queues counts: one that all clients share may be full of
+// requests that wait for another policy.
 type slots struct {
 	seed maphash.Seed
 
@@ -37,17 +39,18 @@ func (s *slots) queues(room []uint64, charges []store.Charge) []uint64 {
 	return room
 }
 
-// take takes a slot for a request that stands in all of queues, if each of them may have one more.
+// take takes a slot for a request that stands in all of queues, if one of them may have one more.
 func (s *slots) take(queues []uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.free == 0 {
-		return false
-	}
-	for _, q := range queues {
-		if s.held[q] >= s.free {
-			return false
+	fewest := 0
+	for i, q := range queues {
+		if n := s.held[q]; i == 0 || n < fewest {
+			fewest = n
 		}
+	}
+	if fewest >= s.free {
+		return false
 	}
 	s.free--
 	for _, q := range queues {

@@ -69,7 +69,7 @@ const (
 // once, which therefore must not have to wait for others. A context without deadline gets one after Slow. When
 // too many calls have failed, or were slow, primary is given up, and secondary answers without asking it. A few
 // probes a second, which no caller waits for, tell when it is well again. What does not count, and fails, are
-// calls whose callers went away, or left primary less time than Slow, those that fail with ErrStarved, and those that
+// calls whose callers went away, or left primary less time than Slow, those that fail with ErrOverloaded, and those that
 // Validate refuses. Nor does a call count as slow while this process lacks processor time.
 //
 // While secondary answers, each limit is divided by Replicas, in rate and burst, though to no less than one
@@ -204,7 +204,7 @@ func (f *FallbackStore) take(ctx context.Context, charges []Charge, states []Sta
 			f.failed(ctx, errSlow, charges, sent)
 		}
 		return ok, nil
-	case errors.Is(err, ErrInvalidCall), errors.Is(err, ErrStarved), errors.Is(ctx.Err(), context.Canceled), !slow && over(ctx):
+	case errors.Is(err, ErrInvalidCall), errors.Is(err, ErrOverloaded), errors.Is(ctx.Err(), context.Canceled), !slow && over(ctx):
 		return false, err // which says nothing about primary
 	}
 	f.failed(ctx, err, charges, sent)

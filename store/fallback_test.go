@@ -286,11 +286,11 @@ func TestWantOfProcessorTimeDoesNotCount(t *testing.T) {
 		charge := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 20), Cost: 1}
 		d.primary.have(func(context.Context, func() error) error {
 			time.Sleep(time.Second)
-			return fmt.Errorf("%w: %w", store.ErrStarved, context.DeadlineExceeded)
+			return fmt.Errorf("%w: %w", store.ErrOverloaded, context.DeadlineExceeded)
 		})
 		for range 100 {
-			if ok, err := d.Take(t.Context(), []store.Charge{charge}, make([]store.State, 1)); ok || !errors.Is(err, store.ErrStarved) {
-				t.Errorf("%t, %v, want ErrStarved and no stand-in", ok, err)
+			if ok, err := d.Take(t.Context(), []store.Charge{charge}, make([]store.State, 1)); ok || !errors.Is(err, store.ErrOverloaded) {
+				t.Errorf("%t, %v, want ErrOverloaded and no stand-in", ok, err)
 			}
 		}
 		if d.Away() != nil {

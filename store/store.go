@@ -29,7 +29,7 @@ type Store interface {
 	// err means that the store failed or that Validate refused the call, never that a bucket was empty;
 	// ok is then false and states mean nothing. Take returns by ctx's deadline, whatever the store behind
 	// it does, and then wraps ctx's error. Where this process lacks processor time, it may wait as long again
-	// for an answer that is due, and then wraps ErrStarved, too. Neither charges nor states are touched after
+	// for an answer that is due, and then wraps ErrOverloaded, too. Neither charges nor states are touched after
 	// it has returned.
 	Take(ctx context.Context, charges []Charge, states []State) (ok bool, err error)
 }
@@ -123,10 +123,10 @@ func NewLimit(rate int64, per time.Duration, burst int64) (Limit, error) {
 // ErrInvalidCall is in the error of a Take whose arguments Validate refuses.
 var ErrInvalidCall = errors.New("store: invalid call")
 
-// ErrStarved is in the error of a Take that its deadline has ended while this process lacked processor time: timers
-// overtake the goroutine that has the answer. It says nothing about the store. A Fallback does not count it, and
-// package ratelimit refuses the request, because load that clients can make must not open a limit.
-var ErrStarved = errors.New("store: this process lacked processor time")
+// ErrOverloaded is in the error of a Take for which this process has too much to do: more calls wait than the Store
+// has room for, or the deadline passed for want of processor time. It says nothing about the server behind the Store.
+// A Fallback does not count it, and package ratelimit refuses the request, because clients can make such load.
+var ErrOverloaded = errors.New("store: this process is overloaded")
 
 // Validate reports what is wrong with a call, as an error that wraps ErrInvalidCall: no charges, fewer
 // states than charges, an empty name or key, a Limit that cannot be of NewLimit, or two charges of one

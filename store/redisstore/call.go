@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
-	"github.com/go-tokenbucket/ratelimit/internal/starved"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -100,21 +99,6 @@ func (c *call) finish(reply []int64, turn int64, err error) {
 	c.done <- struct{}{}
 }
 
-// await waits until c is done, and returns an error if ctx ends before: c is then left to those who have it.
-func (c *call) await(ctx context.Context) error {
-	if c.wait(ctx) {
-		return nil
-	}
-	switch done, lacking := c.outlast(ctx); {
-	case done:
-		return nil
-	case lacking:
-		return lacked(ctx.Err())
-	default:
-		return late(ctx.Err())
-	}
-}
-
 // wait waits until c is done, or until ctx ends, and reports which.
 func (c *call) wait(ctx context.Context) bool {
 	if c.isDone() { // first, because a context may have to begin to be waited for
@@ -126,32 +110,6 @@ func (c *call) wait(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// outlast is for a call whose ctx has ended before it was done. Where that is for want of processor time, it is given
-// as long again. It reports whether c is done then, and otherwise whether processor time was lacking to the end.
-func (c *call) outlast(ctx context.Context) (done, lacking bool) {
-	if !c.limited || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return c.isDone(), false
-	}
-	given := given(ctx)
-	wait := starved.Since(c.deadline)
-	if c.isDone() {
-		return true, false
-	}
-	if !wait.Busy(given) {
-		return false, false
-	}
-	end := time.Now().Add(given)
-	timer := time.NewTimer(given)
-	defer timer.Stop()
-	select {
-	case <-c.done:
-		return true, false
-	case <-timer.C:
-	}
-	wait = starved.Since(end)
-	return c.isDone(), wait.Severe(given)
 }
 
 // isDone reports whether c is done, without waiting.

@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
-	"github.com/go-tokenbucket/ratelimit/internal/starved"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -43,17 +42,13 @@ const defaultGiven = 100 * time.Millisecond
 // given returns how long a call under ctx was given.
 func given(ctx context.Context) time.Duration { return cmp.Or(deadline.TimeoutOf(ctx), defaultGiven) }
 
-// lacked is late where the reply may have come.
-func lacked(err error) error { return fmt.Errorf("redisstore: %w: %w", store.ErrStarved, err) }
+// overloaded is late where the reply may have come.
+func overloaded(err error) error { return fmt.Errorf("redisstore: %w: %w", store.ErrOverloaded, err) }
 
 // failure returns what a caller is told of a command that failed under ctx.
 func failure(ctx context.Context, err error) error {
 	if ended(ctx, err) {
-		err := cmp.Or(ctx.Err(), context.DeadlineExceeded)
-		if at, limited := ctx.Deadline(); limited && starved.Since(at).Severe(given(ctx)) {
-			return lacked(err)
-		}
-		return late(err)
+		return late(cmp.Or(ctx.Err(), context.DeadlineExceeded))
 	}
 	return fmt.Errorf("redisstore: %w", err)
 }

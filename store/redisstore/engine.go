@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit/internal/starved"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -86,15 +87,19 @@ func (e *engine) ask(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := l.submit(ctx, c); err != nil {
+	direct, err := l.submit(ctx, c)
+	if err != nil {
 		return err
 	}
-	if err := c.await(ctx); err != nil {
+	if err := (&waiter{ctx: ctx}).await(c, l); err != nil {
 		c.left.Store(true)
 		return err
 	}
-	if c.err == errOver {
+	switch {
+	case c.err == errOver:
 		return notSent(ctx.Err())
+	case errors.Is(c.err, context.DeadlineExceeded) && lacking(ctx, c, direct):
+		return l.verdict(ctx, starved.Since(time.Now()))
 	}
 	return c.err
 }
@@ -115,16 +120,20 @@ func (e *engine) close() {
 	e.flying.Wait()
 }
 
-// send has entries answered, and finishes them.
-func (e *engine) send(ctx context.Context, entries []entry) {
+// send has entries answered, and finishes them. It reports whether the server has answered anything.
+func (e *engine) send(ctx context.Context, entries []entry) (answered bool) {
 	for i := range entries {
 		e.keys.name(entries[i].first.items)
 	}
 	commands := e.group(entries)
 	for round := 0; len(commands) > 0; round++ {
 		e.exec(ctx, commands)
+		for i := range commands {
+			answered = answered || commands[i].err == nil || isRedis(commands[i].err)
+		}
 		commands = e.settle(ctx, commands, round)
 	}
+	return answered
 }
 
 // group returns the commands for entries.

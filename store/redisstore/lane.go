@@ -3,14 +3,17 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // ErrQueueFull is in the error of a Take that finds Config.MaxQueue calls waiting to be sent to its server.
-// It was not sent.
-var ErrQueueFull = errors.New("redisstore: queue full")
+// It was not sent. It wraps store.ErrOverloaded: clients can fill the queue of a server that is well.
+var ErrQueueFull = fmt.Errorf("redisstore: queue full: %w", store.ErrOverloaded)
 
 // ErrClosed is in the error of a Take after Close. It was not sent.
 var ErrClosed = errors.New("redisstore: closed")
@@ -22,6 +25,7 @@ var ErrClosed = errors.New("redisstore: closed")
 // No call ever waits for others to come: it leaves as soon as a flight is free, with all that came before.
 type lane struct {
 	engine *engine
+	silent atomic.Int64 // since when the server owes an answer, in Unix nanoseconds; 0: it does not
 
 	mu      sync.Mutex
 	waiting []*batch // the last one is being filled
@@ -31,21 +35,40 @@ type lane struct {
 }
 
 // submit sees to it that c, which its caller waits for until ctx ends, will be done: at once, if nothing is
-// under way.
-func (l *lane) submit(ctx context.Context, c *call) error {
+// under way. It reports whether the caller has sent c itself.
+func (l *lane) submit(ctx context.Context, c *call) (direct bool, err error) {
 	l.mu.Lock()
 	if l.engine.closed.Load() || l.flights > 0 || !l.engine.direct(ctx) {
 		l.mu.Unlock()
-		return l.enqueue(ctx, c)
+		return false, l.enqueue(c)
 	}
 	l.begin()
 	l.mu.Unlock()
 	l.fly(ctx, c)
-	return nil
+	return true, nil
+}
+
+// send has entries answered by the server.
+func (l *lane) send(ctx context.Context, entries []entry) {
+	if l.silent.Load() == 0 {
+		l.silent.CompareAndSwap(0, time.Now().UnixNano())
+	}
+	if l.engine.send(ctx, entries) {
+		l.silent.Store(0)
+	}
+}
+
+// silence returns for how long the server has answered nothing, though it was sent something.
+func (l *lane) silence() time.Duration {
+	since := l.silent.Load()
+	if since == 0 {
+		return 0
+	}
+	return time.Since(time.Unix(0, since))
 }
 
 // enqueue adds c to what waits for the next flight.
-func (l *lane) enqueue(ctx context.Context, c *call) error {
+func (l *lane) enqueue(c *call) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.engine.closed.Load() {
@@ -106,7 +129,7 @@ func (l *lane) end() {
 // fly is a flight with one call, on the goroutine of its caller, which ends by the caller's context.
 func (l *lane) fly(ctx context.Context, c *call) {
 	defer l.end()
-	l.engine.send(ctx, []entry{{first: c, last: c, count: 1}})
+	l.send(ctx, []entry{{first: c, last: c, count: 1}})
 }
 
 // flush is a flight.
@@ -158,7 +181,7 @@ func (l *lane) carry(b *batch) bool {
 	}
 	defer cancel()
 	if len(b.entries) > 0 {
-		l.engine.send(ctx, b.entries)
+		l.send(ctx, b.entries)
 	}
 	if !over.CompareAndSwap(false, true) {
 		return false

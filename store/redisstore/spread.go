@@ -65,7 +65,7 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 	if e.caution.due(items) {
 		take = e.takeInTurn
 	}
-	refused, err := take(ctx, items, found)
+	refused, err := take(&waiter{ctx: ctx}, items, found)
 	if refused || err != nil {
 		e.caution.note(items, time.Since(begin))
 	}
@@ -88,8 +88,8 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 
 // takeAtOnce takes from all places in one round trip, and gives back what it took if one of them refuses or
 // fails. Until that is done, others find too few tokens, which is why it is for calls that are seldom refused.
-func (e *engine) takeAtOnce(ctx context.Context, items []item, found []answer) (refused bool, err error) {
-	parts, err := e.split(ctx, items, func(_ int, t *term) bool {
+func (e *engine) takeAtOnce(w *waiter, items []item, found []answer) (refused bool, err error) {
+	parts, err := e.split(w.ctx, items, func(_ int, t *term) bool {
 		if t.certain() {
 			t.need, t.debt = 0, 0 // only asks the bucket
 		}
@@ -98,23 +98,23 @@ func (e *engine) takeAtOnce(ctx context.Context, items []item, found []answer) (
 	if err != nil {
 		return false, err
 	}
-	e.begin(ctx, parts)
-	if err := await(ctx, parts); err != nil {
+	e.begin(parts)
+	if err := w.all(parts); err != nil {
 		e.undoLate(items, found, parts)
 		return false, err
 	}
 	read(parts, found)
 	if refused, err := verdict(items, found); refused || err != nil {
-		e.undo(ctx, items, found)
+		e.undo(w, items, found)
 		return refused, err
 	}
-	return false, e.complete(ctx, items, found, (*term).certain)
+	return false, e.complete(w, items, found, (*term).certain)
 }
 
 // begin sends the first parts of a call, which a full queue or Close refuses.
-func (e *engine) begin(ctx context.Context, parts []*part) {
+func (e *engine) begin(parts []*part) {
 	for _, p := range parts {
-		if err := p.lane.enqueue(ctx, p.call); err != nil {
+		if err := p.lane.enqueue(p.call); err != nil {
 			p.call.finish(nil, 0, err)
 		}
 	}
@@ -165,19 +165,22 @@ next:
 	return parts, nil
 }
 
-// await waits until all parts are done, and returns an error if ctx ends before.
-func await(ctx context.Context, parts []*part) error {
+// all waits until all parts are done, and returns an error if it gives up before.
+func (w *waiter) all(parts []*part) error {
 	for _, p := range parts {
 		if p.done {
 			continue
 		}
-		if err := p.call.await(ctx); err != nil {
+		if err := w.await(p.call, p.lane); err != nil {
 			return err
 		}
 		p.done = true
 	}
 	return nil
 }
+
+// forever waits until all parts are done.
+func forever(parts []*part) { _ = (&waiter{ctx: context.Background()}).all(parts) }
 
 // abandon says that nobody waits for the parts that are not done, so that they need not be sent.
 func abandon(parts []*part) {
@@ -215,14 +218,14 @@ func (e *engine) undoLate(items []item, found []answer, parts []*part) {
 	e.flying.Add(1)
 	go func() {
 		defer e.flying.Done()
-		_ = await(context.Background(), parts) // which does not end
+		forever(parts)
 		read(parts, found)
-		e.undo(context.Background(), items, found)
+		e.undo(&waiter{ctx: context.Background()}, items, found)
 	}()
 }
 
 // undo gives back what was taken, and makes found what it is then.
-func (e *engine) undo(ctx context.Context, items []item, found []answer) {
+func (e *engine) undo(w *waiter, items []item, found []answer) {
 	e.caution.note(items, 0) // at once, so that fewer calls follow that would have to be undone
 	taken := make([]bool, len(items))
 	for i := range found {
@@ -231,7 +234,7 @@ func (e *engine) undo(ctx context.Context, items []item, found []answer) {
 			found[i].credits = min(t.capacity, found[i].credits+t.need) // if nobody can tell
 		}
 	}
-	_ = e.follow(ctx, items, found, func(i int, t *term) bool {
+	_ = e.follow(w, items, found, func(i int, t *term) bool {
 		t.need, t.debt = -t.need, 0
 		return taken[i]
 	})
@@ -241,8 +244,8 @@ func (e *engine) undo(ctx context.Context, items []item, found []answer) {
 }
 
 // complete carries out the rest of a call that nothing refuses: those items that last picks.
-func (e *engine) complete(ctx context.Context, items []item, found []answer, last func(*term) bool) error {
-	if err := e.follow(ctx, items, found, func(_ int, t *term) bool { return t.need != 0 && last(t) }); err != nil {
+func (e *engine) complete(w *waiter, items []item, found []answer, last func(*term) bool) error {
+	if err := e.follow(w, items, found, func(_ int, t *term) bool { return t.need != 0 && last(t) }); err != nil {
 		return err
 	}
 	_, err := verdict(items, found)
@@ -250,7 +253,7 @@ func (e *engine) complete(ctx context.Context, items []item, found []answer, las
 }
 
 // follow sends what pick makes of items and puts the answers into found. It goes on by itself if ctx ends.
-func (e *engine) follow(ctx context.Context, items []item, found []answer, pick func(int, *term) bool) error {
+func (e *engine) follow(w *waiter, items []item, found []answer, pick func(int, *term) bool) error {
 	limited, cancel := context.WithTimeout(context.Background(), followTime)
 	parts, err := e.split(limited, items, pick)
 	if err != nil {
@@ -262,14 +265,14 @@ func (e *engine) follow(ctx context.Context, items []item, found []answer, pick 
 	}
 	finish := func() {
 		defer cancel()
-		_ = await(context.Background(), parts) // which does not end
+		forever(parts)
 		for _, p := range parts {
 			for _, i := range p.at {
 				e.forget(items[i].policy, items[i].key) // others may have been refused meanwhile
 			}
 		}
 	}
-	if err := await(ctx, parts); err != nil {
+	if err := w.all(parts); err != nil {
 		e.flying.Add(1)
 		go func() {
 			defer e.flying.Done()

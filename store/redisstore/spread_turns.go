@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"cmp"
-	"context"
 	"math"
 	"slices"
 )
@@ -14,11 +13,11 @@ import (
 // The first place is the one that can pay the fewest such calls. It refuses the most, and the calls that it refuses
 // have not touched the buckets with more tokens, which are mostly those that many clients share. If instead the
 // shared bucket is the scarcest, calls that it refuses have not touched the buckets of single clients.
-func (e *engine) takeInTurn(ctx context.Context, items []item, found []answer) (refused bool, err error) {
-	if refused, err := e.look(ctx, items, found); refused || err != nil {
+func (e *engine) takeInTurn(w *waiter, items []item, found []answer) (refused bool, err error) {
+	if refused, err := e.look(w, items, found); refused || err != nil {
 		return refused, err
 	}
-	turns, err := e.split(ctx, items, func(_ int, t *term) bool { return t.vetoes() })
+	turns, err := e.split(w.ctx, items, func(_ int, t *term) bool { return t.vetoes() })
 	if err != nil {
 		return false, err
 	}
@@ -30,31 +29,31 @@ func (e *engine) takeInTurn(ctx context.Context, items []item, found []answer) (
 	for i, p := range turns {
 		p.lane.requeue(p.call) // the call was accepted when it looked
 		turn := turns[i : i+1]
-		if err := await(ctx, turn); err != nil {
+		if err := w.all(turn); err != nil {
 			e.undoLate(items, found, turn)
 			return false, err
 		}
 		read(turn, found)
 		// A part is charged whole or not at all.
 		if first := found[p.at[0]]; first.err != nil || !first.charged {
-			e.undo(ctx, items, found)
+			e.undo(w, items, found)
 			return first.err == nil, first.err
 		}
 	}
-	return false, e.complete(ctx, items, found, func(t *term) bool { return !t.vetoes() })
+	return false, e.complete(w, items, found, func(t *term) bool { return !t.vetoes() })
 }
 
 // look asks all buckets what they hold, charges none, and reports whether one of them would refuse the call.
-func (e *engine) look(ctx context.Context, items []item, found []answer) (refused bool, err error) {
-	parts, err := e.split(ctx, items, func(_ int, t *term) bool {
+func (e *engine) look(w *waiter, items []item, found []answer) (refused bool, err error) {
+	parts, err := e.split(w.ctx, items, func(_ int, t *term) bool {
 		t.need, t.debt = 0, 0
 		return true
 	})
 	if err != nil {
 		return false, err
 	}
-	e.begin(ctx, parts)
-	if err := await(ctx, parts); err != nil {
+	e.begin(parts)
+	if err := w.all(parts); err != nil {
 		abandon(parts)
 		return false, err
 	}
