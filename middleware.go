@@ -130,7 +130,7 @@ func New(cfg Config) (*Limiter, error) {
 		refusals: failurelog.Log{Logger: cfg.Logger, Message: "ratelimit: request refused", Level: slog.LevelWarn, Every: refusalsEvery},
 	}
 	watchSwings(policies)
-	l.policies.Store(&policies)
+	l.enforce(policies)
 	if l.store == nil {
 		l.own = memstore.New(memstore.Config{})
 		l.store = l.own
@@ -197,10 +197,17 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 
 func (l *Limiter) enforced() []*policy { return *l.policies.Load() }
 
+func (l *Limiter) enforce(policies []*policy) {
+	for _, p := range policies {
+		p.replaceable = &l.policies
+	}
+	l.policies.Store(&policies)
+}
+
 // Reload replaces Config.Policies for Handler and Check, all at once, while requests are served: those that come
 // from now on go by policies. Buckets whose policy has the same Name stay, with what they hold, up to the new
-// burst, and requests that are under way are settled under the new limit. Policies of Limit stay as they are; a
-// LimitFunc can change their limits.
+// burst. Requests that are under way are settled under the new limit, and those that leave the queue of MaxWait are
+// refunded under it. Policies of Limit stay as they are; a LimitFunc can change their limits.
 //
 // If policies are malformed or none, it returns an error that names every field at fault, and the old ones
 // stay in force.
@@ -213,13 +220,7 @@ func (l *Limiter) Reload(policies ...Policy) error {
 		return fmt.Errorf("ratelimit: Reload: %w", err)
 	}
 	watchSwings(compiled)
-	for _, old := range *l.policies.Swap(&compiled) {
-		for _, p := range compiled {
-			if p.Name == old.Name {
-				old.next.Store(p)
-			}
-		}
-	}
+	l.enforce(compiled)
 	return nil
 }
 

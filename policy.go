@@ -101,8 +101,10 @@ type policy struct {
 	Policy
 	limit  store.Limit // of Policy.Limit; zero if that is
 	tiers  atomic.Pointer[map[Limit]store.Limit]
-	swings *swings                // nil: limits are not watched
-	next   atomic.Pointer[policy] // that of the same name by which Reload replaced it, if it did
+	swings *swings // nil: limits are not watched
+
+	// The policies in force, of which it was one: those that Reload replaces. Nil for a policy of Limit or of a call.
+	replaceable *atomic.Pointer[[]*policy]
 }
 
 func (p *policy) failsClosed() bool { return p.FailClosed && !p.Shadow }

@@ -177,19 +177,6 @@ func (l *Limiter) settle(s *settlement, r *http.Request, response Response) {
 	}
 }
 
-// limit returns the limit to settle b under: if a Reload has replaced that of the charge, the new one. The old one
-// would cut the bucket to its burst once more, or refill it at its rate.
-func (b *bill) limit() store.Limit {
-	p := b.policy
-	for next := p.next.Load(); next != nil; next = p.next.Load() {
-		p = next
-	}
-	if p == b.policy || p.LimitFunc != nil || p.Limit == Unlimited {
-		return b.charge.Limit
-	}
-	return p.limit
-}
-
 // charges closes s and returns what it takes to settle it.
 func (s *settlement) charges(r *http.Request, response Response) (charges []store.Charge, failsClosed bool) {
 	s.mu.Lock()
@@ -202,7 +189,7 @@ func (s *settlement) charges(r *http.Request, response Response) (charges []stor
 			b.cost = b.policy.Settle(r, response)
 		}
 		charge := b.charge
-		charge.Limit = b.limit()
+		charge.Limit = b.policy.inForce(charge.Limit)
 		charge.Cost = max(0, b.cost) - b.charge.Cost
 		if charge.Cost != 0 {
 			charge.Owed = charge.Cost > 0

@@ -127,6 +127,7 @@ func (l *Limiter) giveBack(x *exchange, c *call) {
 	for i := range c.charges {
 		if charge, s := c.charges[i], &c.states[i]; charge.Cost > 0 && s.Allowed && !s.Degraded {
 			charge.Cost, charge.MaxWait = -charge.Cost, 0
+			charge.Limit = c.asked[i].policy.inForce(charge.Limit)
 			back = append(back, charge)
 		}
 	}
