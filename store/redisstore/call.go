@@ -70,6 +70,8 @@ type call struct {
 	err   error
 	done  chan struct{}
 
+	flight flight // if its caller sends it
+
 	few [2]item // room for what most have
 }
 

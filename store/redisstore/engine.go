@@ -27,6 +27,7 @@ type engine struct {
 	logger *slog.Logger
 
 	maxBatch, maxInFlight, maxQueue int
+	maxOverdue                      int
 
 	routes  routes
 	bySlot  atomic.Bool // the keys of a command must share a hash slot
@@ -116,6 +117,9 @@ func (e *engine) close() {
 	e.routes.each(func(l *lane) {
 		l.mu.Lock() // whoever has not seen it has begun its flight when we get here
 		defer l.mu.Unlock()
+		for _, f := range slices.Clone(l.out) {
+			l.abandon(f)
+		}
 	})
 	e.flying.Wait()
 }

@@ -18,9 +18,7 @@ var ErrQueueFull = fmt.Errorf("redisstore: queue full: %w", store.ErrOverloaded)
 // ErrClosed is in the error of a Take after Close. It was not sent.
 var ErrClosed = errors.New("redisstore: closed")
 
-// A lane is the way to one server: calls wait in batches, and flights take those there, several at once. A
-// flight is a goroutine that sends batch after batch while there are any, or a lone caller that finds
-// nothing under way and sends its call itself.
+// A lane is the way to one server: calls wait in batches, and flights take those there, several at once.
 //
 // No call ever waits for others to come: it leaves as soon as a flight is free, with all that came before.
 type lane struct {
@@ -30,8 +28,10 @@ type lane struct {
 	mu      sync.Mutex
 	waiting []*batch // the last one is being filled
 	queued  int      // calls in them
-	flights int
-	coming  bool // a flight has begun and not yet taken its first batch
+	flights int      // those that count: neither more than maxInFlight, nor handed over
+	coming  bool     // one of them has begun and not yet taken its first batch
+	out     []*flight
+	overdue int // those that were handed over and are still under way
 }
 
 // submit sees to it that c, which its caller waits for until ctx ends, will be done: at once, if nothing is
@@ -43,6 +43,7 @@ func (l *lane) submit(ctx context.Context, c *call) (direct bool, err error) {
 		return false, l.enqueue(c)
 	}
 	l.begin()
+	l.depart(&c.flight)
 	l.mu.Unlock()
 	l.fly(ctx, c)
 	return true, nil
@@ -106,86 +107,4 @@ func (l *lane) summon() {
 		l.coming = true
 		go l.flush()
 	}
-}
-
-// begin counts a flight. The lane is locked.
-func (l *lane) begin() {
-	l.flights++
-	l.engine.flying.Add(1)
-}
-
-// end ends a flight, unless it hands over to another that takes what has come meanwhile.
-func (l *lane) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.waiting) > 0 {
-		go l.flush()
-		return
-	}
-	l.flights--
-	l.engine.flying.Done()
-}
-
-// fly is a flight with one call, on the goroutine of its caller, which ends by the caller's context.
-func (l *lane) fly(ctx context.Context, c *call) {
-	defer l.end()
-	l.send(ctx, []entry{{first: c, last: c, count: 1}})
-}
-
-// flush is a flight.
-func (l *lane) flush() {
-	ended := false
-	defer func() {
-		if !ended { // by runtime.Goexit, in a hook of the client
-			l.end()
-		}
-	}()
-	for b := l.take(); b != nil && l.carry(b); b = l.take() {
-	}
-	ended = true
-}
-
-// take returns the batch that is to leave next. Without one, the flight ends.
-func (l *lane) take() *batch {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.coming = false
-	if len(l.waiting) == 0 {
-		l.flights--
-		l.engine.flying.Done()
-		return nil
-	}
-	b := l.waiting[0]
-	l.waiting[0] = nil
-	l.waiting = l.waiting[1:]
-	l.queued -= b.calls
-	l.summon()
-	return b
-}
-
-// carry sends b, and reports whether the flight goes on. If the client does not come back when nobody waits
-// for b any longer, the flight is another goroutine's from then on.
-func (l *lane) carry(b *batch) bool {
-	deadline := b.claim()
-	ctx, cancel := context.Background(), context.CancelFunc(func() {})
-	var over atomic.Bool
-	if !deadline.IsZero() {
-		// The client has longer than its callers, who may outlast their deadlines.
-		ctx, cancel = context.WithDeadline(ctx, deadline.Add(defaultGiven))
-		watch := time.AfterFunc(time.Until(deadline), func() {
-			if over.CompareAndSwap(false, true) {
-				l.end()
-			}
-		})
-		defer watch.Stop()
-	}
-	defer cancel()
-	if len(b.entries) > 0 {
-		l.send(ctx, b.entries)
-	}
-	if !over.CompareAndSwap(false, true) {
-		return false
-	}
-	b.release()
-	return true
 }

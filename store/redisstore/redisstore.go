@@ -77,6 +77,10 @@ type Config struct {
 
 	// MaxInFlight is how many batches are under way to one server at most. Default 2: one that Redis works
 	// on, and one that is being made or read.
+	//
+	// A connection can be dead without any notice. So a batch stops counting when a caller runs out of time and the
+	// batch has taken more than half of that time. It stays under way for its other callers. Such batches take at most
+	// half of the connections of the client's pool.
 	MaxInFlight int
 
 	// MaxQueue is how many calls may wait to be sent to one server. Those beyond fail at once, with
@@ -137,6 +141,7 @@ func New(client Client, cfg Config) *Store {
 		maxBatch:    positive("MaxBatch", cfg.MaxBatch, defaultMaxBatch),
 		maxInFlight: positive("MaxInFlight", cfg.MaxInFlight, defaultMaxInFlight),
 		maxQueue:    positive("MaxQueue", cfg.MaxQueue, defaultMaxQueue),
+		maxOverdue:  overdueOf(client),
 	}
 	e.caution.init()
 	e.routes.engine, e.routes.only.engine = e, e

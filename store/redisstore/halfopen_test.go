@@ -1,0 +1,76 @@
+package redisstore_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+)
+
+// Old connections are black holes there and new ones work, as after a failover of a load balancer.
+func TestCallersWithLongDeadlinesDoNotHoldUpOthersOnHalfOpenConnections(t *testing.T) {
+	server := redistest.Start(t)
+	for name, timely := range map[string]bool{"a client that obeys deadlines": true, "one that does not": false} {
+		t.Run(name, func(t *testing.T) {
+			proxy := redistest.NewProxy(t, server.Addr())
+			var broken atomic.Bool
+			var dials atomic.Int64
+			client := server.ClientOptions(func(o *redis.Options) {
+				o.ContextTimeoutEnabled, o.PoolSize = timely, 10
+				o.ReadTimeout = time.Minute
+				o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+					dials.Add(1)
+					addr := proxy.Addr()
+					if broken.Load() {
+						addr = server.Addr()
+					}
+					return new(net.Dialer).DialContext(ctx, network, addr)
+				}
+			})
+			s := redisstore.New(client, redisstore.Config{MaxDenials: -1})
+			take(t, s, charge(t, name))
+
+			proxy.BlackHole()
+			var holding sync.WaitGroup
+			endless, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			for _, ctx := range []context.Context{context.Background(), endless} {
+				holding.Go(func() {
+					if _, err := s.Take(ctx, []store.Charge{charge(t, name)}, make([]store.State, 1)); err == nil {
+						t.Error("a call on a dead connection was answered")
+					}
+				})
+				for flights, _ := redisstore.Flights(s); flights == 0; flights, _ = redisstore.Flights(s) {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			for dials.Load() < 2 { // the second needs a connection, which is dead, too
+				time.Sleep(time.Millisecond)
+			}
+			broken.Store(true)
+
+			begin := time.Now()
+			for ok, err := try(s, charge(t, "other")); !ok; ok, err = try(s, charge(t, "other")) {
+				if time.Since(begin) > 20*time.Second {
+					t.Fatalf("others still fail: %v", err)
+				}
+			}
+			if _, overdue := redisstore.Flights(s); overdue < 2 {
+				t.Errorf("%d flights are overdue, want those of the two", overdue)
+			}
+			proxy.Cut()
+			holding.Wait()
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
