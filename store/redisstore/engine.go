@@ -148,13 +148,21 @@ func (e *engine) group(entries []entry) []command {
 	return []command{{entries: entries}}
 }
 
+// errGoexit is of calls whose goroutine was ended in the client.
+var errGoexit = errors.New("redisstore: the client, or one of its hooks, has called runtime.Goexit")
+
 // exec sends commands, in one pipeline if they are several.
 func (e *engine) exec(ctx context.Context, commands []command) {
+	returned := false
 	defer func() {
 		// What Config.Clock and the client's hooks do must end neither the process nor the flight.
-		if p := recover(); p != nil {
-			for i := range commands {
+		p := recover()
+		for i := range commands {
+			switch {
+			case p != nil:
 				commands[i].err = fmt.Errorf("panic: %v", p)
+			case !returned:
+				commands[i].finish(errGoexit) // here, because this goroutine ends
 			}
 		}
 	}()
@@ -166,6 +174,7 @@ func (e *engine) exec(ctx context.Context, commands []command) {
 		for i := range commands {
 			commands[i].err = e.client.Process(ctx, commands[i].sent)
 		}
+		returned = true
 		return
 	}
 	pipe := pipeliner.Pipeline()
@@ -176,6 +185,7 @@ func (e *engine) exec(ctx context.Context, commands []command) {
 	for i := range commands {
 		commands[i].err = commands[i].sent.Err()
 	}
+	returned = true
 }
 
 // settle finishes what was answered, and returns what is to be sent next: all that the server has not
