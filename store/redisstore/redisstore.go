@@ -6,6 +6,12 @@
 // without asking Redis.
 //
 // It works on a single server, behind Sentinel, and on Cluster and Ring, where each server has its own queue.
+//
+// A Ring has no replicas. When one of its shards goes down, the Ring gives the keys of the shard to the other shards,
+// where each key starts with a full bucket. When the shard is back, its keys have the buckets that it still holds. So
+// each change can allow every such key one more burst. Each process learns of a change by its own heartbeats, and until
+// all have, a key may have two buckets. If that is too much, use Cluster or Sentinel.
+//
 // All policies of one key share a hash slot. A call whose keys are in several slots is not one atomic step there.
 // Its buckets are charged at the same time. If one of them refuses or fails, the tokens that the others paid are
 // given back. Until then, for about a round trip, other calls find fewer tokens than there are, and may be refused
@@ -47,6 +53,8 @@ import (
 // itself. Without that, and with a negative ReadTimeout or WriteTimeout, a lone call is sent by a goroutine other
 // than its caller's, which takes some microseconds more. What is sent for a caller without a deadline ends by the
 // client's timeouts only. Store.Check says what could be better.
+//
+// A Ring gives each key of a shard that goes down a new, full bucket on another shard; see the package comment.
 //
 // A ClusterClient waits some tens of milliseconds before it follows a redirect of several commands, unless its
 // MinRetryBackoff is -1, as in ClusterOptions: calls may run into their deadlines while slots move.
