@@ -263,6 +263,7 @@ func TestHeadersAreMergedWhenTheHeaderIsWritten(t *testing.T) {
 		"ReadFrom":             func(w http.ResponseWriter) { w.(io.ReaderFrom).ReadFrom(strings.NewReader("a")) },
 		"Flush":                func(w http.ResponseWriter) { w.(http.Flusher).Flush() },
 		"FlushError":           func(w http.ResponseWriter) { http.NewResponseController(w).Flush() },
+		"WriteHeader of 101":   func(w http.ResponseWriter) { w.WriteHeader(http.StatusSwitchingProtocols) },
 		"Nothing":              func(w http.ResponseWriter) {},
 		"Hijack": func(w http.ResponseWriter) {
 			conn, rw, err := w.(http.Hijacker).Hijack()

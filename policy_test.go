@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -315,6 +316,28 @@ func TestManyTiersWork(t *testing.T) {
 				t.Fatalf("tier %d, round %d: got %+v", n, round, last)
 			}
 		}
+	}
+}
+
+// Each one more would copy all others.
+func TestNoMoreThanAFewTiersAreKept(t *testing.T) {
+	l := quiet(t)
+	n := int64(0)
+	p := ratelimit.Policy{Name: "api", Key: ratelimit.Static("all")}
+	p.LimitFunc = func(*http.Request) ratelimit.Limit { n++; return ratelimit.PerDay(n) }
+	handler := l.Limit(p)(okHandler)
+	serve := func(requests int) (bytes uint64) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range requests {
+			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		}
+		runtime.ReadMemStats(&after)
+		return (after.TotalAlloc - before.TotalAlloc) / uint64(requests)
+	}
+	serve(600)
+	if bytes := serve(100); bytes > 32<<10 {
+		t.Errorf("a request with a new tier allocates %d bytes", bytes)
 	}
 }
 

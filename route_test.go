@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -355,5 +356,35 @@ func TestRouteWithSeveralRouters(t *testing.T) {
 		},
 	} {
 		tt.check(t, tt.build)
+	}
+}
+
+// A remembering router finds a route, and counts what it finds in the context of others.
+type remembering struct {
+	*chi.Mux
+	left int
+}
+
+func (r *remembering) Find(rctx *chi.Context, _, path string) string {
+	r.left += len(rctx.URLParams.Keys) + len(rctx.RoutePatterns)
+	rctx.URLParams.Add("id", path)
+	rctx.RoutePatterns = append(rctx.RoutePatterns, "/{id}")
+	return "/{id}"
+}
+
+// What chi appends to it would otherwise grow with each request.
+func TestARouteIsFoundWithoutWhatOthersHaveLeft(t *testing.T) {
+	router, route := new(remembering), ratelimit.Route()
+	for range 100 { // the pool may lose some
+		rctx := chi.NewRouteContext()
+		rctx.Routes = router
+		r := httptest.NewRequest("GET", "/5", nil)
+		key, err := route(r.WithContext(context.WithValue(r.Context(), chi.RouteCtxKey, rctx)))
+		if key != "route:GET /{id}" || err != nil {
+			t.Fatalf("key %q, error %v", key, err)
+		}
+	}
+	if router.left > 0 {
+		t.Errorf("%d parameters and patterns of other requests", router.left)
 	}
 }

@@ -462,6 +462,30 @@ func (*hanging) Take(ctx context.Context, charges []store.Charge, states []store
 	return true, nil
 }
 
+// A stalling Store answers when the context ends.
+type stalling struct{}
+
+func (stalling) Take(ctx context.Context, _ []store.Charge, _ []store.State) (bool, error) {
+	<-ctx.Done()
+	return false, ctx.Err()
+}
+
+// Calls are reused, and only those that wait stay until they are answered.
+func TestACallEndsWithItsContextAfterOneThatStayed(t *testing.T) {
+	p := waiting(perIP("api", ratelimit.Every(time.Second)), time.Minute)
+	inBubble(t, ratelimit.Config{Store: stalling{}}, func(t *testing.T, q *queue) {
+		for range 20 { // the pool may lose some
+			get(q.Limit(p)(okHandler))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			begin := time.Now()
+			if _, err := q.Take(ctx, p, "ip:192.0.2.1", 1); err == nil || time.Since(begin) != time.Millisecond {
+				t.Errorf("error %v after %v, want the context's after 1ms", err, time.Since(begin))
+			}
+			cancel()
+		}
+	})
+}
+
 func TestARequestThatWouldEndBeforeItsTurnIsRefusedAtOnce(t *testing.T) {
 	p := waiting(perIP("api", ratelimit.Every(2*time.Second)), time.Minute)
 	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {

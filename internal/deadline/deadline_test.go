@@ -69,3 +69,49 @@ func TestItIsThatOfTheParentIfThatIsSooner(t *testing.T) {
 		}
 	})
 }
+
+// A meeting is a parent that has somebody else ask while it is asked itself, and counts its children.
+type meeting struct {
+	context.Context
+	done     chan struct{}
+	other    func()
+	children int
+}
+
+func (m *meeting) Deadline() (time.Time, bool) {
+	if other := m.other; other != nil {
+		m.other = nil
+		other()
+	}
+	return time.Time{}, false
+}
+
+func (m *meeting) Done() <-chan struct{} { return m.done }
+
+// AfterFunc is how package context has a child end with a parent of another type.
+func (m *meeting) AfterFunc(func()) func() bool {
+	m.children++
+	return func() bool { m.children--; return true }
+}
+
+func TestTwoWhoAskFirstHaveOneTimer(t *testing.T) {
+	m := &meeting{Context: context.Background(), done: make(chan struct{})}
+	d := within(m, time.Hour)
+	var others <-chan struct{}
+	m.other = func() { others = d.Done() }
+	if own := d.Done(); own != others {
+		t.Error("they wait for two timers")
+	}
+	if m.children != 1 {
+		t.Errorf("%d timers run, want 1", m.children)
+	}
+	d.End()
+	select {
+	case <-others:
+	default:
+		t.Error("it does not end for the other")
+	}
+	if m.children != 0 {
+		t.Errorf("%d timers run after the end", m.children)
+	}
+}
