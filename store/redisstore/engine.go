@@ -93,7 +93,8 @@ func (e *engine) ask(ctx context.Context, c *call) error {
 		return err
 	}
 	if err := (&waiter{ctx: ctx}).await(c, l); err != nil {
-		c.left.Store(true)
+		c.left.Store(true) // before another flight may take it along
+		l.relieve(ctx, err)
 		return err
 	}
 	switch {

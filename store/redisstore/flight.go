@@ -2,10 +2,13 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // A flight is a way to the server and back, of a batch or of the call of a lone caller. A goroutine makes one after the
@@ -158,13 +161,16 @@ func (l *lane) abandon(f *flight) {
 	}
 }
 
-// relieve is for a caller that has run out of the time that it was given, in a flight or before one. It hands over the
-// flights that took more than half of that time, so that those who come next need not wait for them. If others have
-// taken the time, the server is only busy.
-func (l *lane) relieve(given time.Duration) {
+// relieve is for a caller that await has returned err, in a flight or before one. If the caller has run out of the time
+// that it was given, relieve hands over the flights that took more than half of that, so that those who come next need
+// not wait for them. If others have taken the time, the server is only busy.
+func (l *lane) relieve(ctx context.Context, err error) {
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrOverloaded) {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	late := time.Now().Add(-given / 2)
+	late := time.Now().Add(-given(ctx) / 2)
 	for i := len(l.out) - 1; i >= 0 && l.overdue < l.engine.maxOverdue; i-- {
 		if f := l.out[i]; f.since.Before(late) {
 			l.handOver(f)

@@ -3,10 +3,12 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -39,6 +41,9 @@ func TestFlightsAreHandedOverWhenACallerHasRunOutOfTime(t *testing.T) {
 				beginFor(t, 100*time.Millisecond, s, "c").want(t, "one that comes after", true, 0)
 				if n, overdue := redisstore.Flights(s); n != 0 || overdue != flights {
 					t.Errorf("%d flights and %d overdue, want 0 and %d", n, overdue, flights)
+				}
+				if charges := w.charged(); charges != flights+2 {
+					t.Errorf("%d charges were sent, want %d: not that of the first, which has left", charges, flights+2)
 				}
 				for _, o := range holding {
 					o.want(t, "one that has long", false, time.Minute)
@@ -235,5 +240,39 @@ func TestCloseWaitsForNoFlightThatAllHaveLeft(t *testing.T) {
 		}
 		close(release)
 		<-closed
+	})
+}
+
+func TestACallOverSeveralSlotsHandsFlightsOver(t *testing.T) {
+	w := new(wire)
+	onWire(t, w, redisstore.Config{MaxInFlight: 1, Logger: slog.New(slog.DiscardHandler)}, func(t *testing.T, s *redisstore.Store) {
+		hung := 0
+		w.send = func(ctx context.Context, n int) error {
+			switch n {
+			case 1:
+				return slotError("CROSSSLOT Keys in request don't hash to the same slot")
+			case hung:
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}
+		both := []store.Charge{charge(t, "a"), charge(t, "b")}
+		if ok, err := try(s, both...); !ok || err != nil {
+			t.Fatalf("ok %t, error %v", ok, err)
+		}
+		hung = w.sent + 1
+		long := beginFor(t, time.Minute, s, "long")
+		begin := time.Now()
+		if ok, err := try(s, both...); ok || err == nil || time.Since(begin) != 100*time.Millisecond {
+			t.Errorf("ok %t, error %v after %v, behind a flight that hangs", ok, err, time.Since(begin))
+		}
+		synctest.Wait()
+		if n, overdue := redisstore.Flights(s); n != 0 || overdue != 1 {
+			t.Errorf("%d flights and %d overdue, want 0 and 1", n, overdue)
+		}
+		long.want(t, "the one that hangs", false, time.Minute)
+		time.Sleep(time.Second)
+		w.idle(t, s)
 	})
 }

@@ -172,6 +172,7 @@ func (w *waiter) all(parts []*part) error {
 			continue
 		}
 		if err := w.await(p.call, p.lane); err != nil {
+			p.lane.relieve(w.ctx, err)
 			return err
 		}
 		p.done = true

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/starved"
-	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // A waiter waits for the calls of one Take. Where its deadline passes for want of processor time, it waits for as
@@ -22,14 +21,6 @@ type waiter struct {
 // await waits until c, which is on its way through l, is done. It returns an error if it gives up before: c is then
 // left to those who have it.
 func (w *waiter) await(c *call, l *lane) error {
-	err := w.wait(c, l)
-	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, store.ErrOverloaded) {
-		l.relieve(given(w.ctx))
-	}
-	return err
-}
-
-func (w *waiter) wait(c *call, l *lane) error {
 	if w.end.IsZero() {
 		early := w.ctx.Err() == nil // or an earlier call has used up the time, which says nothing of processors
 		if c.wait(w.ctx) {

@@ -25,6 +25,7 @@ type wire struct {
 
 	mu              sync.Mutex
 	sent, now, most int // commands: all, those under way, and the most that were
+	charges         int
 }
 
 func (w *wire) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -45,6 +46,7 @@ func (w *wire) process(ctx context.Context, cmd redis.Cmder) error {
 	w.sent++
 	n, send := w.sent, w.send
 	w.now++
+	w.charges += cmd.Args()[2].(int)
 	w.most = max(w.most, w.now)
 	w.mu.Unlock()
 	defer func() {
@@ -70,6 +72,13 @@ func (w *wire) atOnce() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.most
+}
+
+// charged returns how many charges were sent.
+func (w *wire) charged() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.charges
 }
 
 // onWire runs a test on a Store with w for a server, in a bubble.
