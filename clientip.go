@@ -145,9 +145,9 @@ func prefixFaults(field string, prefixes []netip.Prefix) (faults []string) {
 }
 
 var (
-	errNoPeer        = fmt.Errorf("%w: the TCP peer has no IP address", ErrNoKey)
-	errUnixPeer      = fmt.Errorf("%w: the TCP peer is a unix socket: set IPConfig.TrustUnix", ErrNoKey)
-	errNoneInContext = fmt.Errorf("%w: IPConfig.Context returned no address", ErrNoKey)
+	errNoPeer        = fixed(ErrNoKey, "the TCP peer has no IP address")
+	errUnixPeer      = fixed(ErrNoKey, "the TCP peer is a unix socket: set IPConfig.TrustUnix")
+	errNoneInContext = fixed(ErrNoKey, "IPConfig.Context returned no address")
 )
 
 // peerOf returns the address of r's TCP peer.
@@ -208,8 +208,8 @@ func (cfg IPConfig) finder() finder {
 
 // explainer returns a function that says of which header an error of package clientip is.
 func explainer(header string) func(netip.Addr, error) (netip.Addr, error) {
-	absent := fmt.Errorf("%w: no address of the client in %s", ErrNoKey, header)
-	invalid := fmt.Errorf("%w: %s does not hold an address where the client's should be", ErrBadRequest, header)
+	absent := fixed(ErrNoKey, "no address of the client in %s", header)
+	invalid := fixed(ErrBadRequest, "%s does not hold an address where the client's should be", header)
 	return func(addr netip.Addr, err error) (netip.Addr, error) {
 		switch err {
 		case nil:

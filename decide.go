@@ -134,11 +134,11 @@ func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
 	limit, compiled, err := p.limitOf(r)
 	if err != nil {
-		err = fmt.Errorf("policy %s: %w", p.Name, err)
+		err = ofPolicy(p.Name, err)
 		if limit == (Limit{}) {
 			return err
 		}
-		l.failures.Log(r.Context(), fmt.Errorf("%w: Policy.Limit applies instead, %v", err, limit))
+		l.failures.LogKind(r.Context(), kindOf(err), fmt.Errorf("%w: Policy.Limit applies instead, %v", err, limit))
 	}
 	if limit == Unlimited {
 		return nil
@@ -148,7 +148,7 @@ func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
 		if p.Optional && isNoKey(err) {
 			return nil
 		}
-		return fmt.Errorf("policy %s: %w", p.Name, err)
+		return ofPolicy(p.Name, err)
 	}
 	if limit.isZero() {
 		c.bar(p, limit, key, p.costOf(r))
@@ -194,7 +194,7 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 			l.logRefusal(x, err, true)
 		case errors.Is(err, ErrBadRequest):
 			return l.turnAway(x, err, start)
-		case errors.Is(err, ErrNoKey):
+		case isNoKey(err):
 			if noKey == nil {
 				noKey = err
 			}
@@ -331,7 +331,7 @@ func (l *Limiter) fail(x *exchange, closed bool, err error, start time.Time) err
 }
 
 func (l *Limiter) logFailure(ctx context.Context, err error, allowed bool) {
-	l.failures.Log(ctx, err, slog.Bool("let_through", allowed))
+	l.failures.LogKind(ctx, kindOf(err), err, slog.Bool("let_through", allowed))
 }
 
 // start returns the time, if somebody wants to know how long the decision took.

@@ -77,7 +77,7 @@ func (d Denial) ServeError(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, ErrBadRequest):
 		p.status = http.StatusBadRequest
-	case errors.Is(err, ErrNoKey):
+	case isNoKey(err):
 		p.status = http.StatusForbidden
 	default:
 		p = problem{kind: temporaryReducedCapacity, status: http.StatusServiceUnavailable, after: unavailableFor}

@@ -15,10 +15,10 @@ import (
 // A KeyFunc finds whom a request counts for: a key like "member:5", "ip:192.0.2.1". Requests of one key
 // share one bucket of each policy.
 //
-// Errors are told apart by errors.Is:
-//   - ErrNoKey: the request has no such key. It is answered 403, or goes on without the policy if that is Optional.
+// Errors are told apart by errors.Is. If an error wraps several of these, the first one here counts:
 //   - ErrBadRequest: what the request says about its key is malformed or ambiguous. It is answered 400.
 //   - ErrOutage: the KeyFunc could not find out. It is handled as a failure of the store.
+//   - ErrNoKey: the request has no such key. It is answered 403, or goes on without the policy if that is Optional.
 //   - Any other error: the request is answered 503, because a client may have caused it.
 //
 // The keys of this package's functions start with their kind and a colon, so that a name which a client
@@ -76,8 +76,8 @@ func Header(name string) KeyFunc {
 // may use the first line, or the last, or join them, and so see another identity than the limiter.
 func singleHeader(name string) func(*http.Request) (string, error) {
 	canonical := textproto.CanonicalMIMEHeaderKey(name)
-	absent := fmt.Errorf("%w: no %s header", ErrNoKey, canonical)
-	repeated := fmt.Errorf("%w: more than one %s header", ErrBadRequest, canonical)
+	absent := fixed(ErrNoKey, "no %s header", canonical)
+	repeated := fixed(ErrBadRequest, "more than one %s header", canonical)
 	return func(r *http.Request) (string, error) {
 		switch values := r.Header[canonical]; {
 		case len(values) > 1:
@@ -107,8 +107,8 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// ContextKey is a name that an authentication layer before the limiter put into the request's context, as
-// "context:<name>". No key: f returns false or an empty name. It panics if f is nil.
+// ContextKey returns a name that an authentication layer before the limiter has put into the request's context, as
+// "context:<name>". It returns ErrNoKey if f returns false or an empty name. It panics if f is nil.
 func ContextKey(f func(context.Context) (string, bool)) KeyFunc {
 	if f == nil {
 		panic("ratelimit: ContextKey: f must not be nil")
@@ -116,11 +116,13 @@ func ContextKey(f func(context.Context) (string, bool)) KeyFunc {
 	return func(r *http.Request) (string, error) {
 		name, ok := f(r.Context())
 		if !ok || name == "" {
-			return "", ErrNoKey
+			return "", errNoName
 		}
 		return "context:" + name, nil
 	}
 }
+
+var errNoName = fixed(ErrNoKey, "the context holds no name: is the authentication mounted before the limiter?")
 
 // FirstOf is the key of the first of fns that finds one: FirstOf(members.Claim("sub"), RemoteIP()) counts
 // members by id and guests by address. It moves on only after ErrNoKey, or an empty key. It panics without fns.
@@ -187,10 +189,12 @@ func keyBy(f KeyFunc, r *http.Request) (string, error) {
 	return key, nil
 }
 
-var errEmptyKey = fmt.Errorf("%w: the KeyFunc returned an empty one", ErrNoKey)
+var errEmptyKey = fixed(ErrNoKey, "the KeyFunc returned an empty one")
 
-// isNoKey reports whether err says that there is no key, and nothing worse.
-func isNoKey(err error) bool { return errors.Is(err, ErrNoKey) && !errors.Is(err, ErrBadRequest) }
+// isNoKey reports whether err says that there is no key, and nothing worse. With ErrOutage, nobody could find out.
+func isNoKey(err error) bool {
+	return errors.Is(err, ErrNoKey) && !errors.Is(err, ErrBadRequest) && !errors.Is(err, ErrOutage)
+}
 
 // reasons are why several ways to find a key found none. It costs nothing until all have failed.
 type reasons struct {

@@ -170,6 +170,7 @@ func TestFirstOf(t *testing.T) {
 		{"Another error after no key ends it", []ratelimit.KeyFunc{finds("", ratelimit.ErrNoKey), finds("", broken), finds("c", nil)}, "", broken},
 		{"A bad request ends it", []ratelimit.KeyFunc{finds("", ratelimit.ErrBadRequest), finds("b", nil)}, "", ratelimit.ErrBadRequest},
 		{"A bad request ends it, whatever else it is", []ratelimit.KeyFunc{finds("", errors.Join(ratelimit.ErrNoKey, ratelimit.ErrBadRequest)), finds("b", nil)}, "", ratelimit.ErrBadRequest},
+		{"An outage ends it, whatever else it is", []ratelimit.KeyFunc{finds("", errors.Join(ratelimit.ErrNoKey, ratelimit.ErrOutage)), finds("b", nil)}, "", ratelimit.ErrOutage},
 		{"An outage ends it", []ratelimit.KeyFunc{finds("", fmt.Errorf("%w: %w", ratelimit.ErrOutage, broken)), finds("b", nil)}, "", ratelimit.ErrOutage},
 		{"An error after the key is not seen", []ratelimit.KeyFunc{finds("a", nil), finds("", broken)}, "a", nil},
 	} {

@@ -6,7 +6,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
@@ -90,7 +89,7 @@ func (l *denialLog) observe(ctx context.Context, e *Event) {
 	if len(e.Results) > 0 && l.standIn.concerns(degraded) {
 		l.decided(ctx, degraded)
 	}
-	if errors.Is(e.Err, ErrNoKey) {
+	if isNoKey(e.Err) {
 		l.withoutKey(ctx, e)
 	}
 }

@@ -74,10 +74,14 @@ type Config struct {
 	// can be had from it, but nothing of the request as such. LogDenials returns an observer that logs.
 	Observe func(context.Context, *Event)
 
-	// Logger gets what could not be decided and why, each kind of failure at most once a second, as errors. As
-	// warnings it gets why requests are refused with 400 or 403, each kind at most once a minute; and once each, that
-	// all clients of a proxy share one bucket, and that a LimitFunc does not depend on the key alone. Default
-	// slog.Default().
+	// Logger gets errors and warnings. Default slog.Default().
+	//   - Error, each kind at most once a second: a decision failed, or a LimitFunc returned a malformed limit.
+	//   - Warning, each kind at most once a minute: a request was refused with 400 or 403.
+	//   - Warning, once: all clients of a proxy share one bucket. Only a proxy with an address of PrivateNetworks is
+	//     noticed.
+	//   - Warning, once for each policy: its LimitFunc does not depend on the key alone.
+	//
+	// A kind is the policy and the reason, and nothing that a client sent: docs/bounds.md has the bounds.
 	Logger *slog.Logger
 }
 
@@ -127,7 +131,7 @@ func New(cfg Config) (*Limiter, error) {
 		waiting:  newSlots(cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)),
 		observe:  cfg.Observe,
 		failures: failurelog.Log{Logger: cfg.Logger, Message: "ratelimit: decision failed"},
-		refusals: failurelog.Log{Logger: cfg.Logger, Message: "ratelimit: request refused", Level: slog.LevelWarn, Every: refusalsEvery},
+		refusals: failurelog.Log{Logger: cfg.Logger, Message: "ratelimit: request refused", Level: slog.LevelWarn, Every: refusalsEvery, MaxKinds: maxRefusals},
 	}
 	watchSwings(policies)
 	l.enforce(policies)

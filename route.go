@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -29,7 +28,7 @@ func Route() KeyFunc {
 	return func(r *http.Request) (string, error) {
 		pattern := mounted.pattern(r)
 		if pattern == "" {
-			return "", fmt.Errorf("%w: the request has not matched a route yet: mount the limiter on the route's handler, not around the ServeMux", ErrNoKey)
+			return "", fixed(ErrNoKey, "the request has not matched a route yet: mount the limiter on the route's handler, not around the ServeMux")
 		}
 		return "route:" + pattern, nil
 	}

@@ -26,6 +26,9 @@ type Log struct {
 	// Every is how much time is between two lines of a kind. Default a second.
 	Every time.Duration
 
+	// MaxKinds bounds the kinds that are told apart. Further ones count as one kind. Default 16.
+	MaxKinds int
+
 	mu     sync.Mutex
 	kinds  map[string]*failures
 	others failures // of the kinds for which there was no room
@@ -39,22 +42,33 @@ type failures struct {
 }
 
 const (
-	// maxKinds bounds the kinds that are told apart. The texts of further ones count as one kind.
-	maxKinds = 16
+	defaultMaxKinds = 16
 
 	// forgotten is after which time without failures a kind gives its place to another. Errors that quote a client
 	// may take all places, but only those that come again and again keep them.
 	forgotten = time.Minute
 
-	// maxShown bounds what is shown of an error, and kept of a kind, in bytes: an error may quote a request.
+	// maxShown bounds what is shown of an error, in bytes: it may quote a request.
 	maxShown = 1024
+
+	// maxKept bounds what is kept of a kind, in bytes.
+	maxKept = 256
 )
 
-// Log logs err, with attrs, unless that would be one of its kind too many. Its text is shown by logtext.Show.
+// Log logs err, with attrs, unless that would be one of its kind too many. The kind is the text of err, without its
+// numbers and quotes: errors that may quote a client need LogKind. The text is shown by logtext.Show.
 func (l *Log) Log(ctx context.Context, err error, attrs ...slog.Attr) {
+	l.LogKind(ctx, "", err, attrs...)
+}
+
+// LogKind is Log for an error of that kind, or of the kind of its text if that is empty.
+func (l *Log) LogKind(ctx context.Context, name string, err error, attrs ...slog.Attr) {
 	text, now := err.Error(), time.Now()
+	if name == "" {
+		name = kindOf(text)
+	}
 	l.mu.Lock()
-	kind := l.kind(text)
+	kind := l.kind(name[:min(len(name), maxKept)])
 	if now.Sub(kind.logged) < cmp.Or(l.Every, time.Second) {
 		kind.since++
 		l.mu.Unlock()
@@ -77,9 +91,9 @@ func (l *Log) Warn(message string, attrs ...slog.Attr) {
 	cmp.Or(l.Logger, slog.Default()).LogAttrs(context.Background(), slog.LevelWarn, message, attrs...)
 }
 
-// kind returns the failures with the same text, but for what kindOf leaves out.
-func (l *Log) kind(text string) *failures {
-	name, now := kindOf(text), time.Now()
+// kind returns the failures of the kind with that name.
+func (l *Log) kind(name string) *failures {
+	now := time.Now()
 	kind := l.kinds[name]
 	if kind == nil && !l.makeRoom(now) {
 		return &l.others
@@ -98,7 +112,7 @@ func (l *Log) makeRoom(now time.Time) bool {
 	if l.kinds == nil {
 		l.kinds = make(map[string]*failures)
 	}
-	if len(l.kinds) < maxKinds {
+	if len(l.kinds) < cmp.Or(l.MaxKinds, defaultMaxKinds) {
 		return true
 	}
 	for name, kind := range l.kinds {

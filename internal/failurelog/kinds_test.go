@@ -144,6 +144,46 @@ func TestLongTextsAreNotKept(t *testing.T) {
 	runtime.KeepAlive(r)
 }
 
+// A byte that is not UTF-8 takes three in a kind.
+func TestKindsAreCut(t *testing.T) {
+	for name, log := range map[string]func(*recorded, int){
+		"texts": func(r *recorded, i int) { r.log(t, letters(i)+strings.Repeat("\xff", 2000)) },
+		"names": func(r *recorded, i int) {
+			r.LogKind(t.Context(), letters(i)+strings.Repeat("x", 2000), errors.New("x"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRecorded()
+			r.MaxKinds = 256
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			for i := range 256 {
+				log(r, i)
+			}
+			kinds := len(r.texts)
+			r.texts, r.at = nil, nil
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kinds != 256 || kept > 100<<10 {
+				t.Errorf("%d kinds keep %d bytes", kinds, kept)
+			}
+			runtime.KeepAlive(r)
+		})
+	}
+}
+
+func TestANamedKindIsNotThatOfTheText(t *testing.T) {
+	r := newRecorded()
+	for i := range 10 {
+		r.LogKind(t.Context(), "v1", errors.New(letters(i)))
+		r.LogKind(t.Context(), "v2", errors.New(letters(i)))
+	}
+	if len(r.texts) != 2 {
+		t.Errorf("got lines %q; want one for each kind", r.texts)
+	}
+}
+
 // Whatever fails when, there are at most 17 lines a second, and none is without its kind's count.
 func TestLinesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
