@@ -7,6 +7,8 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,8 +24,11 @@ const (
 	// maxToken bounds the tokens that are looked at, in bytes.
 	maxToken = 8 << 10
 
-	// maxID bounds the claims that make a key, in bytes.
+	// maxID bounds the claims that are a part of the key as they are, in bytes. Longer ones are hashed.
 	maxID = 256
+
+	// hashedID begins an id that stands for a longer one.
+	hashedID = "sha256:"
 )
 
 // JWTConfig says which tokens NewJWT believes.
@@ -44,14 +49,15 @@ type JWTConfig struct {
 	// verified once is believed of all requests. What it returns must be as Key is, or a jwt.VerificationKeySet
 	// of such keys: anything else, as an empty secret, verifies nothing.
 	//
-	// After an error of it the request has no key, like one whose token is not valid, and that of a context
-	// that ended is no different: else who sent a forged token and hung up would not be limited at all. So
-	// in an outage of a key server whose keys are not at hand, members whose token is not remembered count
-	// as guests, or are answered 403 where guests are.
+	// If Keyfunc returns an error, the request has no key, as if its token were not valid. So in an outage of a key
+	// server, members whose token is not remembered count as guests, or are answered 403. An error that wraps
+	// ErrOutage or ErrBadRequest is handled as that. Anybody can send a token that names any key: do not wrap
+	// ErrOutage around an error that the token causes.
 	Keyfunc func(context.Context, *jwt.Token) (any, error)
 
-	// Tokens say where the token of a request is, in order of preference. The first that is found decides,
-	// valid or not. If one of them finds several (ErrBadRequest), the request is refused. Default: BearerToken().
+	// Tokens say where the token of a request is, in order of preference. The first token that is found decides,
+	// valid or not. If a TokenFunc that is called before returns ErrBadRequest, the request is refused with 400.
+	// Default: BearerToken().
 	Tokens []TokenFunc
 
 	// CacheSize is how many verified tokens are remembered, by their SHA-256, so that their signatures need
@@ -71,8 +77,8 @@ type JWTConfig struct {
 	Leeway time.Duration
 }
 
-// A JWT verifies the tokens of requests, for keys and for tiers. Make it with NewJWT. It never answers a
-// request: a token that is not valid is simply no key.
+// A JWT verifies the tokens of requests, for keys and for tiers. Make it with NewJWT. A request whose token is not
+// valid has no key (ErrNoKey): it counts as one without a token.
 //
 // Checking a signature takes from 2 to some 100 µs, by the method, and reading what the token says before that
 // up to a millisecond, if somebody made it for the purpose: anybody can send tokens. Have a limit by address
@@ -214,39 +220,58 @@ func validKind(kind string) bool {
 	return kind == "" || validName(kind) && !strings.ContainsAny(kind, "./:")
 }
 
-// Claim is the value of a claim of the request's verified token, as "member:<value>": a string, or a
-// number that is written without fraction and exponent. No key: there is no valid token, or no such claim
-// in it, or it is longer than 256 bytes. ErrBadRequest: as of JWTConfig.Tokens. It panics if name is empty.
+// Claim returns the value of a claim of the request's verified token, as "member:<value>". The claim must be a string
+// that is not empty, or a number without fraction and exponent. One that is longer than 256 bytes, or begins with
+// "sha256:", is "member:sha256:<SHA-256>", in base64url without padding.
+//
+// It returns ErrNoKey if there is no valid token, or if the token has no such claim. It returns ErrBadRequest if the
+// claim has another value, such as "", 1.5, true or null, and where Claims does. It panics if name is empty.
 func (j *JWT) Claim(name string) KeyFunc {
 	if name == "" {
 		panic("ratelimit: Claim: name must not be empty")
 	}
+	absent := fixed(ErrNoKey, "the token has no claim %q", name)
+	unusable := fixed(ErrBadRequest, "claim %q of the token is not a string or a whole number", name)
 	return func(r *http.Request) (string, error) {
 		claims, err := j.claims(r)
 		if err != nil {
 			return "", err
 		}
+		claim, ok := claims[name]
+		if !ok {
+			return "", absent
+		}
 		var id string
-		switch value := claims[name].(type) {
+		switch value := claim.(type) {
 		case string:
 			id = value
 		case json.Number:
-			if strings.ContainsAny(value.String(), ".eE") {
-				return "", fmt.Errorf("%w: claim %q is not a whole number", ErrNoKey, name)
+			if id = value.String(); strings.ContainsAny(id, ".eE") {
+				return "", unusable
 			}
-			id = value.String()
 		}
-		if id == "" || len(id) > maxID {
-			return "", fmt.Errorf("%w: claim %q is not a string or a whole number of up to %d bytes", ErrNoKey, name, maxID)
+		if id == "" {
+			return "", unusable
 		}
-		return j.kind + ":" + id, nil
+		return j.kind + ":" + shortID(id), nil
 	}
 }
 
-// Claims returns the claims of the request's verified token, for a LimitFunc: a copy of its own, which it may
-// change. Numbers are json.Number. The error wraps ErrNoKey: JWTConfig.Tokens find no token, or it is longer
-// than 8 KiB or not valid, or without "exp", or it has a "crit" header, of which no extension is known here
-// (RFC 7515, section 4.1.11). Other errors are those of JWTConfig.Tokens, such as ErrBadRequest.
+// shortID returns an id of up to maxID bytes as it is, and one that stands for it otherwise. An id that looks like
+// such a stand-in is hashed, too, so that no two ids share one.
+func shortID(id string) string {
+	if len(id) <= maxID && !strings.HasPrefix(id, hashedID) {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return hashedID + base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// Claims returns a copy of the claims of the request's verified token, for a LimitFunc. Numbers are json.Number.
+//
+// It returns ErrNoKey if JWTConfig.Tokens find no token. It does so, too, if the token is not valid, has no "exp", or
+// has a "crit" header, because no extension is supported (RFC 7515, section 4.1.11). It returns ErrBadRequest if the
+// token is longer than 8 KiB. Other errors are those of JWTConfig.Tokens and Keyfunc.
 func (j *JWT) Claims(r *http.Request) (jwt.MapClaims, error) {
 	claims, err := j.claims(r)
 	if err != nil {
@@ -263,7 +288,7 @@ func (j *JWT) claims(r *http.Request) (jwt.MapClaims, error) {
 		return nil, err
 	}
 	if len(token) > maxToken {
-		return nil, fmt.Errorf("%w: the token is longer than %d bytes", ErrNoKey, maxToken)
+		return nil, errLongToken
 	}
 	if j.cache == nil {
 		return j.verify(r.Context(), token)
@@ -283,12 +308,39 @@ func (j *JWT) verify(ctx context.Context, text string) (jwt.MapClaims, error) {
 	claims := jwt.MapClaims{}
 	token, err := j.parser.ParseWithClaims(text, claims, func(token *jwt.Token) (any, error) { return j.keyOf(ctx, token) })
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoKey, err)
+		return nil, &kindError{tokenFault(err), fmt.Errorf("%w: %w", ErrNoKey, err)}
 	}
 	if _, ok := token.Header["crit"]; ok {
-		return nil, fmt.Errorf("%w: the token has a crit header", ErrNoKey)
+		return nil, errCrit
 	}
 	return claims, nil
+}
+
+var (
+	errLongToken = fixed(ErrBadRequest, "the token is longer than %d bytes", maxToken)
+	errCrit      = fixed(ErrNoKey, "the token has a crit header")
+)
+
+// tokenFault returns what is wrong with a token without quoting it, as the text of an error of golang-jwt may.
+func tokenFault(err error) string {
+	for _, fault := range tokenFaults {
+		if errors.Is(err, fault) {
+			return fault.Error()
+		}
+	}
+	return "token is not valid"
+}
+
+var tokenFaults = []error{
+	jwt.ErrTokenMalformed,
+	jwt.ErrTokenUnverifiable,
+	jwt.ErrTokenSignatureInvalid,
+	jwt.ErrTokenExpired,
+	jwt.ErrTokenNotValidYet,
+	jwt.ErrTokenInvalidAudience,
+	jwt.ErrTokenInvalidIssuer,
+	jwt.ErrTokenRequiredClaimMissing,
+	jwt.ErrTokenInvalidClaims,
 }
 
 // keyOf returns the key that Keyfunc chooses, if it is one. What a map has for a "kid" that it does not hold

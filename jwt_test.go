@@ -7,6 +7,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
@@ -55,6 +56,12 @@ func valid(more string) string { return `{"exp": ` + at(time.Hour) + `, ` + more
 // hs256 returns a token of claims for the JWT of hs256Config.
 func hs256(claims string) string {
 	return sign(jwt.SigningMethodHS256, hmacSecret, `{"alg": "HS256"}`, claims)
+}
+
+// hashedID returns what stands for a long id in a key.
+func hashedID(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return "sha256:" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
 func hs256Config() ratelimit.JWTConfig {
@@ -277,21 +284,22 @@ func TestMemberIDs(t *testing.T) {
 		{"2^53 + 1 is not its neighbour", `"sub": 9007199254740993`, "member:9007199254740993"},
 		{"2^64 + 1 is not its neighbour", `"sub": 18446744073709551617`, "member:18446744073709551617"},
 		{"A number of 256 digits", `"sub": ` + strings.Repeat("9", 256), "member:" + strings.Repeat("9", 256)},
-		{"A number of 257 digits", `"sub": ` + strings.Repeat("9", 257), ""},
-		{"A fraction", `"sub": 5.5`, ""},
-		{"A fraction of nothing", `"sub": 5.0`, ""},
-		{"An exponent", `"sub": 5e3`, ""},
-		{"A large exponent", `"sub": 5E3`, ""},
+		{"A number of 257 digits", `"sub": ` + strings.Repeat("9", 257), "member:" + hashedID(strings.Repeat("9", 257))},
+		{"A fraction", `"sub": 5.5`, badRequest},
+		{"A fraction of nothing", `"sub": 5.0`, badRequest},
+		{"An exponent", `"sub": 5e3`, badRequest},
+		{"A large exponent", `"sub": 5E3`, badRequest},
 		{"Missing", `"name": "ann"`, ""},
 		{"In other letters", `"Sub": "5"`, ""},
-		{"Empty", `"sub": ""`, ""},
-		{"True", `"sub": true`, ""},
-		{"Null", `"sub": null`, ""},
-		{"An object", `"sub": {"sub": "5"}`, ""},
-		{"An array", `"sub": ["5"]`, ""},
+		{"Empty", `"sub": ""`, badRequest},
+		{"True", `"sub": true`, badRequest},
+		{"Null", `"sub": null`, badRequest},
+		{"An object", `"sub": {"sub": "5"}`, badRequest},
+		{"An array", `"sub": ["5"]`, badRequest},
 		{"256 bytes", `"sub": "` + strings.Repeat("a", 256) + `"`, "member:" + strings.Repeat("a", 256)},
-		{"257 bytes", `"sub": "` + strings.Repeat("a", 257) + `"`, ""},
-		{"129 letters of two bytes", `"sub": "` + strings.Repeat("ä", 129) + `"`, ""},
+		{"257 bytes", `"sub": "` + strings.Repeat("a", 257) + `"`, "member:sha256:6NlcwrS8GYxUtAvSFN-Vivtl9ec9LC6v4Fk89cY1wfA"},
+		{"129 letters of two bytes", `"sub": "` + strings.Repeat("ä", 129) + `"`, "member:" + hashedID(strings.Repeat("ä", 129))},
+		{"A key of a long id is not that of another", `"sub": "` + hashedID("a") + `"`, "member:" + hashedID(hashedID("a"))},
 		{"Unicode", `"sub": "köln 東京 🚀"`, "member:köln 東京 🚀"},
 		{"An escape is what it stands for", `"sub": "\u0061\u0000\n"`, "member:a\x00\n"},
 		{"Braces and separators", `"sub": "{a}:b|c%/*"`, "member:{a}:b|c%/*"},
@@ -330,18 +338,32 @@ func TestAuthorizationHeader(t *testing.T) {
 		{"Bearer alone", []string{"Bearer"}, ""},
 		{"Bearer and a space", []string{"Bearer "}, ""},
 		{"Bearer and spaces", []string{"Bearer    "}, ""},
-		{"A tab", []string{"Bearer\t" + token}, ""},
-		{"A space and a tab", []string{"Bearer \t" + token}, ""},
-		{"A space before", []string{" Bearer " + token}, ""},
-		{"No space", []string{"Bearer" + token}, ""},
-		{"A colon", []string{"Bearer: " + token}, ""},
+		{"A tab", []string{"Bearer\t" + token}, badRequest},
+		{"A space and a tab", []string{"Bearer \t" + token}, badRequest},
+		{"A space before", []string{" Bearer " + token}, badRequest},
+		{"No space", []string{"Bearer" + token}, badRequest},
+		{"A colon", []string{"Bearer: " + token}, badRequest},
 		{"No scheme", []string{token}, ""},
 		{"Basic", []string{"Basic " + token}, ""},
-		{"Two tokens", []string{"Bearer " + token + " " + token}, ""},
-		{"Two schemes", []string{"Bearer " + token + ", Bearer " + token}, ""},
-		{"A comma at the end", []string{"Bearer " + token + ","}, ""},
-		{"Garbage at the end", []string{"Bearer " + token + "!"}, ""},
-		{"A NUL at the end", []string{"Bearer " + token + "\x00"}, ""},
+		{"Basic of letters that look like Bearer", []string{"Basic aBearerbearer+bearer/BEARER="}, ""},
+		{"Basic, and Bearer", []string{"Basic " + token + ", Bearer " + token}, badRequest},
+		{"Another scheme that ends so", []string{"NotBearer " + token}, badRequest},
+		{"Another scheme that begins so", []string{"Bearers " + token}, badRequest},
+		{"A no-break space", []string{"Bearer\u00a0" + token}, badRequest},
+		{"A no-break space in Latin-1", []string{"Bearer\xa0" + token}, badRequest},
+		{"A no-break space before", []string{"\u00a0Bearer " + token}, badRequest},
+		{"A tab before", []string{"\tbearer " + token}, badRequest},
+		{"A quote before", []string{`"Bearer ` + token}, badRequest},
+		{"A comma after the scheme", []string{"Bearer," + token}, badRequest},
+		{"A word more", []string{"Bearer " + token + " x"}, badRequest},
+		{"A comma and a word more", []string{"Bearer " + token + " , x"}, badRequest},
+		{"Padding before the end", []string{"Bearer a=b"}, badRequest},
+		{"Only padding", []string{"Bearer =="}, badRequest},
+		{"Two tokens", []string{"Bearer " + token + " " + token}, badRequest},
+		{"Two schemes", []string{"Bearer " + token + ", Bearer " + token}, badRequest},
+		{"A comma at the end", []string{"Bearer " + token + ","}, badRequest},
+		{"Garbage at the end", []string{"Bearer " + token + "!"}, badRequest},
+		{"A NUL at the end", []string{"Bearer " + token + "\x00"}, badRequest},
 		{"A letter more", []string{"Bearer " + token + "A"}, ""},
 		{"A letter less", []string{"Bearer " + token[:len(token)-1]}, ""},
 		{"A dot at the end", []string{"Bearer " + token + "."}, ""},
@@ -351,8 +373,8 @@ func TestAuthorizationHeader(t *testing.T) {
 		{"Only dots", []string{"Bearer .."}, ""},
 		{"8,000 dots", []string{"Bearer " + strings.Repeat(".", 8000)}, ""},
 		{"Padding", []string{"Bearer " + token + "="}, ""},
-		{"Quoted", []string{`Bearer "` + token + `"`}, ""},
-		{"Percent signs", []string{"Bearer " + strings.ReplaceAll(token, ".", "%2E")}, ""},
+		{"Quoted", []string{`Bearer "` + token + `"`}, badRequest},
+		{"Percent signs", []string{"Bearer " + strings.ReplaceAll(token, ".", "%2E")}, badRequest},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := requestWith()
@@ -422,8 +444,8 @@ func TestTokensAreReadUpTo8KiB(t *testing.T) {
 	}{
 		{"8,000 bytes", 8000, "member:5"},
 		{"8 KiB", 8 << 10, "member:5"},
-		{"8 KiB and a byte", 8<<10 + 1, ""},
-		{"64 KiB", 64 << 10, ""},
+		{"8 KiB and a byte", 8<<10 + 1, badRequest},
+		{"64 KiB", 64 << 10, badRequest},
 	} {
 		t.Run(tt.name, func(t *testing.T) { checkMember(t, hs256Config(), bearer(ofLength(tt.length)), tt.want) })
 	}

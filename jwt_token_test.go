@@ -50,11 +50,12 @@ func TestCookieToken(t *testing.T) {
 		{"A quote before", []string{`__Host-token="` + token}, ""},
 		{"A quote after", []string{`__Host-token=` + token + `"`}, ""},
 		{"A quote alone", []string{`__Host-token="`}, ""},
-		{"Bearer", []string{"__Host-token=Bearer " + token}, ""},
-		{"Two tokens", []string{"__Host-token=" + token + " " + token}, ""},
-		{"Two tokens with a comma", []string{"__Host-token=" + token + "," + token}, ""},
+		{"Bearer", []string{"__Host-token=Bearer " + token}, badRequest},
+		{"Two tokens", []string{"__Host-token=" + token + " " + token}, badRequest},
+		{"Two tokens with a comma", []string{"__Host-token=" + token + "," + token}, badRequest},
 		{"A NUL at the end", []string{"__Host-token=" + token + "\x00"}, ""},
-		{"More than 8 KiB", []string{"__Host-token=" + token + strings.Repeat("A", 8<<10)}, ""},
+		{"Twice, the first more than a token", []string{"__Host-token=a b; __Host-token=" + token}, badRequest},
+		{"More than 8 KiB", []string{"__Host-token=" + token + strings.Repeat("A", 8<<10)}, badRequest},
 		{"2,000 cookies", []string{strings.Repeat("a=b; ", 2000) + "__Host-token=" + token}, "member:5"},
 		{"32 KiB of cookies", []string{"__Host-token=" + token + strings.Repeat(" ", 32<<10-len("__Host-token="+token))}, "member:5"},
 		{"More than 32 KiB of cookies", []string{"__Host-token=" + token + strings.Repeat(" ", 32<<10)}, badRequest},
@@ -92,12 +93,14 @@ func TestHeaderToken(t *testing.T) {
 		{"Repeated", []string{token, hs256(valid(`"sub": "6"`))}, badRequest},
 		{"Repeated with the same token", []string{token, token}, badRequest},
 		{"Repeated and empty", []string{token, ""}, badRequest},
-		{"Joined by a proxy", []string{token + ", " + token}, ""},
-		{"Another scheme", []string{"JWT " + token}, ""},
-		{"Bearer twice", []string{"Bearer Bearer " + token}, ""},
-		{"Quoted", []string{`"` + token + `"`}, ""},
-		{"A tab at the end", []string{token + "\t"}, ""},
-		{"More than 8 KiB", []string{token + strings.Repeat("A", 8<<10)}, ""},
+		{"Joined by a proxy", []string{token + ", " + token}, badRequest},
+		{"Another scheme", []string{"JWT " + token}, badRequest},
+		{"A tab after Bearer", []string{"Bearer\t" + token}, badRequest},
+		{"Bearer and more than a token", []string{"Bearer " + token + " x"}, badRequest},
+		{"Bearer twice", []string{"Bearer Bearer " + token}, badRequest},
+		{"Quoted", []string{`"` + token + `"`}, badRequest},
+		{"A tab at the end", []string{token + "\t"}, badRequest},
+		{"More than 8 KiB", []string{token + strings.Repeat("A", 8<<10)}, badRequest},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := requestWith()
@@ -119,7 +122,7 @@ func TestTheFirstTokenThatIsFoundDecides(t *testing.T) {
 		{"The last two", []string{"X-Token", six, "Authorization", "Bearer " + seven}, "member:6"},
 		{"The last", []string{"Authorization", "Bearer " + seven}, "member:7"},
 		{"One that is not valid", []string{"Cookie", "token=" + five + "A", "Authorization", "Bearer " + seven}, ""},
-		{"One that is too long", []string{"Cookie", "token=" + strings.Repeat("A", 8<<10+1), "Authorization", "Bearer " + seven}, ""},
+		{"One that is too long", []string{"Cookie", "token=" + strings.Repeat("A", 8<<10+1), "Authorization", "Bearer " + seven}, badRequest},
 		{"Two cookies are the first", []string{"Cookie", "token=" + five + "; token=" + six, "Authorization", "Bearer " + seven}, "member:5"},
 		{"Two headers are refused", []string{"X-Token", six, "X-Token", six, "Authorization", "Bearer " + seven}, badRequest},
 		{"Two headers that do not decide", []string{"Cookie", "token=" + five, "X-Token", six, "X-Token", six}, "member:5"},
@@ -137,7 +140,7 @@ func TestATokenFuncOfOnesOwnIsNotBelieved(t *testing.T) {
 		"":                                "",
 		" ":                               "",
 		token + " ":                       "",
-		token + strings.Repeat("A", 8192): "",
+		token + strings.Repeat("A", 8192): badRequest,
 	} {
 		own := func(*http.Request) (string, error) { return value, nil }
 		checkMember(t, tokensFrom(own), requestWith(), want)
@@ -188,4 +191,68 @@ func TestAKeyfuncWhoseContextEndedFindsNoKey(t *testing.T) {
 	if _, err := must(ratelimit.NewJWT(cfg)).Claim("sub")(r); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v; want it to say why", err)
 	}
+}
+
+// What these read from Authorization, widely used applications do: go-chi/jwtauth, auth0/go-jwt-middleware, and what
+// is written by hand.
+var applications = map[string]func(credentials string) string{
+	"the first seven bytes": func(c string) string {
+		if len(c) > 7 && strings.ToUpper(c[:6]) == "BEARER" {
+			return c[7:]
+		}
+		return ""
+	},
+	"two words": func(c string) string {
+		if words := strings.Fields(c); len(words) == 2 && strings.ToLower(words[0]) == "bearer" {
+			return words[1]
+		}
+		return ""
+	},
+	"the second word": func(c string) string {
+		if words := strings.Fields(c); len(words) > 1 && strings.EqualFold(words[0], "Bearer") {
+			return words[1]
+		}
+		return ""
+	},
+	"after the prefix": func(c string) string {
+		token, ok := strings.CutPrefix(strings.TrimSpace(c), "Bearer")
+		if !ok {
+			return ""
+		}
+		return strings.TrimSpace(token)
+	},
+	"what is between": func(c string) string {
+		if parts := strings.Split(c, "Bearer "); len(parts) > 1 {
+			return parts[1]
+		}
+		return ""
+	},
+}
+
+// FuzzBearerToken checks that BearerToken finds the token that an application finds, or refuses the request: it never
+// takes it for one without a token.
+func FuzzBearerToken(f *testing.F) {
+	find := ratelimit.BearerToken()
+	const token = "eyJhbGciOiJIUzI1NiJ9.e30.c2ln-_"
+	for _, of := range [][4]string{
+		{"", "Bearer", " ", ""}, {"", "bearer", "\t", ""}, {"", "BEARER", ",", ""}, {"", "Bearer", " ", " x"}, {"", "Bearer", " ", " , x"},
+		{"", "Bearer", "\u00a0", ""}, {" ", "Bearer", " ", ""}, {"\u2003", "Bearer", "  ", "\t"}, {"x", "Bearer", " ", ""}, {"Basic eDp5, ", "Bearer", " ", ""},
+		{"", "Bearer", "", ""}, {"\"", "Bearer", " ", "\""}, {"\x85", "Bearer", "\x85", ""},
+	} {
+		f.Add(of[0], of[1], of[2], of[3])
+	}
+	f.Fuzz(func(t *testing.T, before, scheme, between, after string) {
+		credentials := before + scheme + between + token + after
+		r := requestWith()
+		r.Header["Authorization"] = []string{credentials}
+		got, err := find(r)
+		if err != nil && errors.Is(err, ratelimit.ErrBadRequest) == errors.Is(err, ratelimit.ErrNoKey) {
+			t.Errorf("%q: error %v", credentials, err)
+		}
+		for name, application := range applications {
+			if application(credentials) == token && got != token && !errors.Is(err, ratelimit.ErrBadRequest) {
+				t.Errorf("%q: an application that takes %s finds the token; got %q, error %v", credentials, name, got, err)
+			}
+		}
+	})
 }

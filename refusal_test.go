@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
+
 	"github.com/go-tokenbucket/ratelimit"
 )
 
@@ -121,6 +123,44 @@ func TestAnOutageAfterTheRequestsContextEndedDoesNotLetItThrough(t *testing.T) {
 	}
 }
 
+// A KeyFunc that could not find out says so, also where an error of its says that there is no key.
+func TestNoKeyDoesNotHideAnOutage(t *testing.T) {
+	both := finds("", errors.Join(ratelimit.ErrNoKey, ratelimit.ErrOutage))
+	for _, optional := range []bool{false, true} {
+		for closed, status := range map[bool]int{false: 200, true: 503} {
+			p := ratelimit.Policy{Name: "api", Key: both, Limit: ratelimit.PerHour(9), Optional: optional, FailClosed: closed}
+			for name, p := range map[string]ratelimit.Policy{"alone": p, "in a FirstOf": {Name: "api", Key: ratelimit.FirstOf(both, ratelimit.RemoteIP()), Limit: p.Limit, Optional: optional, FailClosed: closed}} {
+				l, text := logged(t)
+				if w := get(l.Limit(p)(okHandler)); w.Code != status {
+					t.Errorf("%s, Optional %t, FailClosed %t: got status %d; want %d", name, optional, closed, w.Code, status)
+				}
+				checkText(t, text.String(), "level=ERROR", "decision failed", "outage")
+			}
+		}
+	}
+	w := httptest.NewRecorder()
+	ratelimit.Denial{}.ServeError(w, requestWith(), errors.Join(ratelimit.ErrNoKey, ratelimit.ErrOutage))
+	if w.Code != 503 {
+		t.Errorf("ServeError: got status %d", w.Code)
+	}
+}
+
+// A Keyfunc may say that its key server is away. Otherwise a token that it finds no key for is not valid.
+func TestAKeyfuncMayReportAnOutage(t *testing.T) {
+	for failure, want := range map[error]error{
+		errors.New("no such kid"): ratelimit.ErrNoKey,
+		ratelimit.ErrOutage:       ratelimit.ErrOutage,
+	} {
+		cfg := hs256Config()
+		cfg.Key, cfg.Keyfunc = nil, func(context.Context, *jwt.Token) (any, error) { return nil, failure }
+		p := ratelimit.Policy{Name: "api", Key: must(ratelimit.NewJWT(cfg)).Claim("sub"), Limit: ratelimit.PerHour(9), FailClosed: true}
+		status := map[error]int{ratelimit.ErrNoKey: 403, ratelimit.ErrOutage: 503}[want]
+		if w := get(quiet(t).Limit(p)(okHandler), with("Authorization", "Bearer "+hs256(valid(`"sub": "5"`)))); w.Code != status {
+			t.Errorf("%v: got status %d; want %d", failure, w.Code, status)
+		}
+	}
+}
+
 // logged returns a limiter and what it logs.
 func logged(t *testing.T) (*ratelimit.Limiter, *bytes.Buffer) {
 	var text bytes.Buffer
@@ -142,6 +182,12 @@ func TestRefusalsAreLoggedOnceAMinuteWithWhatWouldHelp(t *testing.T) {
 		{"No token", members, unix, "no key: no Authorization header; no token in cookie __Host-token; no X-Token header"},
 		{"Another scheme", members, with("Authorization", "Basic eDp5"), "no Bearer token in Authorization"},
 		{"No header", ratelimit.Header("x-api-key"), unix, "no X-Api-Key header"},
+		{"No name in the context", ratelimit.ContextKey(func(context.Context) (string, bool) { return "", false }), unix, "the context holds no name: is the authentication mounted before the limiter?"},
+		{"Not one token", members, with("Authorization", "Bearer a b"), `Authorization is not \"Bearer\", spaces and one token`},
+		{"A malformed token", members, with("Authorization", "Bearer a.b.c"), "token is malformed"},
+		{"An expired token", members, with("Authorization", "Bearer "+hs256(`{"sub": "5", "exp": 1}`)), "token is expired"},
+		{"No claim", members, with("Authorization", "Bearer "+hs256(valid(`"a": 1`))), `the token has no claim \"sub\"`},
+		{"A claim that is of no use", members, with("Authorization", "Bearer "+hs256(valid(`"sub": true`))), `claim \"sub\" of the token is not a string`},
 		{"No forwarded address", ratelimit.ClientIP(ratelimit.IPConfig{ProxyCount: 1}), unix, "no address of the client in X-Forwarded-For"},
 		{"No address of an edge", ratelimit.ClientIP(ratelimit.IPConfig{EdgeHeader: "x-real-ip"}), unix, "no address of the client in X-Real-Ip"},
 		{"A bad address of an edge", ratelimit.ClientIP(ratelimit.IPConfig{EdgeHeader: "x-real-ip"}), with("X-Real-IP", "?"), "X-Real-Ip does not hold an address"},
