@@ -58,7 +58,8 @@ func (l Limit) compile() (store.Limit, error) {
 	return store.NewLimit(l.Rate, l.Per, cmp.Or(l.Burst, l.Rate))
 }
 
-// String returns the text form of l: "60/1m", "60/1m burst 10" or "unlimited". ParseLimit reads it.
+// String returns the text form of l: "60/1m", "60/1m burst 10" or "unlimited". ParseLimit reads it, unless l is
+// malformed or has a rate of 0: "0/24h" is for logs only.
 func (l Limit) String() string {
 	if l == Unlimited {
 		return "unlimited"
@@ -86,7 +87,8 @@ func shortDuration(d time.Duration) string {
 // from the rate "burst" and the capacity. The duration is as time.ParseDuration reads it, or a bare unit
 // of that ("60/m"), or in days ("100/d", "1000/7d"). "unlimited" is Unlimited.
 //
-// The error says which part is malformed or, for a Limit that New would refuse, which field and why.
+// The error says which part is malformed or, for a Limit that New would refuse, which field and why. A rate of 0 is
+// an error, too: in a Policy.LimitFunc, write PerDay(0).
 func ParseLimit(text string) (Limit, error) {
 	if text == Unlimited.String() {
 		return Unlimited, nil

@@ -12,8 +12,8 @@ import (
 // limit at a time, and refills under the fast one what the strict one has denied. It watches a few keys only.
 type swings struct {
 	seed maphash.Seed
-	done atomic.Bool // it was noticed
-	keys [64]watchedKey
+	done atomic.Bool                             // it was noticed
+	keys atomic.Pointer[[watchedKeys]watchedKey] // nil before the first request, and when it was noticed
 }
 
 // A watchedKey is a key and the last two limits that it had.
@@ -26,6 +26,9 @@ type watchedKey struct {
 }
 
 const (
+	// watchedKeys is how many keys of a policy are watched.
+	watchedKeys = 64
+
 	// maxStrangers is after how many requests of other keys a place watches another key.
 	maxStrangers = 256
 
@@ -48,8 +51,15 @@ func (s *swings) see(key string, limit Limit) (between Limit, swung bool) {
 	if s == nil || s.done.Load() {
 		return Limit{}, false
 	}
+	keys := s.keys.Load()
+	if keys == nil {
+		s.keys.CompareAndSwap(nil, new([watchedKeys]watchedKey))
+		if keys = s.keys.Load(); keys == nil {
+			return Limit{}, false // it was noticed meanwhile
+		}
+	}
 	hash := maphash.String(s.seed, key)
-	w := &s.keys[hash%uint64(len(s.keys))]
+	w := &keys[hash%watchedKeys]
 	if !w.mu.TryLock() {
 		return Limit{}, false // the next request of the key will do
 	}
@@ -61,7 +71,9 @@ func (s *swings) see(key string, limit Limit) (between Limit, swung bool) {
 		}
 	case w.now == limit:
 	case w.then == limit && time.Since(w.changed) < swingWithin:
-		return w.now, s.done.CompareAndSwap(false, true)
+		swung = s.done.CompareAndSwap(false, true)
+		s.keys.Store(nil)
+		return w.now, swung
 	default:
 		w.then, w.now, w.changed = w.now, limit, time.Now()
 	}

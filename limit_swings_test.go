@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -111,5 +112,41 @@ func TestASwingIsLoggedOnceByManyRequestsAtOnce(t *testing.T) {
 	running.Wait()
 	if n := strings.Count(text.String(), "\n"); n != 1 {
 		t.Errorf("%d lines:\n%s", n, text)
+	}
+}
+
+func TestAPolicyWatchesNoKeysBeforeItsFirstRequest(t *testing.T) {
+	kept := func(wire func(l *ratelimit.Limiter) http.Handler) int64 {
+		l := quiet(t)
+		var handlers []http.Handler
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for range 100 {
+			handlers = append(handlers, wire(l))
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		runtime.KeepAlive(handlers)
+		return (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / 100
+	}
+	without := kept(func(l *ratelimit.Limiter) http.Handler {
+		return l.Limit(perIP("api", ratelimit.PerHour(5)))(okHandler)
+	})
+	with := kept(func(l *ratelimit.Limiter) http.Handler { return l.Limit(byMethod("api"))(okHandler) })
+	used := kept(func(l *ratelimit.Limiter) http.Handler {
+		h := l.Limit(byMethod("api"))(okHandler)
+		get(h)
+		return h
+	})
+	noticed := kept(func(l *ratelimit.Limiter) http.Handler {
+		h := l.Limit(byMethod("api"))(okHandler)
+		get(h)
+		get(h, method("POST"))
+		get(h)
+		return h
+	})
+	if with > without+512 || noticed > without+2048 || used > without+8<<10 {
+		t.Errorf("a policy takes %d bytes; with a LimitFunc %d, after a request %d, after a warning %d", without, with, used, noticed)
 	}
 }

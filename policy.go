@@ -182,6 +182,8 @@ func (p *policy) limitOf(r *http.Request) (Limit, store.Limit, error) {
 		return Unlimited, store.Limit{}, nil
 	case chosen == Limit{} && p.Limit != Limit{}:
 		return p.Limit, p.limit, nil
+	case chosen == Limit{}:
+		return Limit{}, store.Limit{}, errNoLimit
 	case chosen.isZero():
 		return chosen, store.Limit{}, nil
 	}
@@ -189,12 +191,14 @@ func (p *policy) limitOf(r *http.Request) (Limit, store.Limit, error) {
 	if err == nil {
 		return chosen, limit, nil
 	}
-	err = fmt.Errorf("LimitFunc returned %v: %w", chosen, err)
+	err = &kindError{"LimitFunc", fmt.Errorf("LimitFunc returned %v: %w", chosen, err)}
 	if p.Limit == Unlimited { // to exempt the request, a LimitFunc has to say so
 		return Limit{}, store.Limit{}, err
 	}
 	return p.Limit, p.limit, err
 }
+
+var errNoLimit error = &kindError{"LimitFunc", errors.New("LimitFunc returned the zero Limit, and Policy.Limit is not set")}
 
 // compiled returns the compiled form of Policy.Limit, or of a limit of LimitFunc, of which there are few.
 func (p *policy) compiled(l Limit) (store.Limit, error) {

@@ -220,7 +220,7 @@ func TestFailingPolicies(t *testing.T) {
 		{"A tier that does not fit", tier(none, ratelimit.Every(30*24*time.Hour).WithBurst(10_000)), []string{"LimitFunc", "Burst 10000"}},
 		{"A tier that is nearly unlimited", tier(none, ratelimit.Unlimited.WithBurst(1)), []string{"LimitFunc", "Rate"}},
 		{"A malformed tier beside no limit at all", tier(ratelimit.Unlimited, ratelimit.Limit{Rate: -1}), []string{"LimitFunc returned -1/0s"}},
-		{"No tier and no limit", tier(none, none), []string{"LimitFunc returned 0/0s"}},
+		{"No tier and no limit", tier(none, none), []string{"LimitFunc returned the zero Limit, and Policy.Limit is not set"}},
 		{"A KeyFunc that fails", with(func(p *ratelimit.Policy) { p.Key = finds("ip:192.0.2.1", errors.New("the directory is away")) }), []string{"the directory is away"}},
 		{"A KeyFunc that fails, optional", with(func(p *ratelimit.Policy) { p.Optional, p.Key = true, finds("", errors.New("broken")) }), []string{"broken"}},
 		{"A KeyFunc that fails, first of two", with(func(p *ratelimit.Policy) {
