@@ -198,6 +198,37 @@ func TestFilesOfUploadsAreRemoved(t *testing.T) {
 	})
 }
 
+// A client that is over its limit must not fill the disk.
+func TestFilesOfDeniedUploadsAreRemoved(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	l := newLimiter(t, ratelimit.Config{Deny: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := r.ParseMultipartForm(1); err != nil || files(t) == 0 {
+			t.Errorf("%v, %d files while it was denied", err, files(t))
+		}
+		w.WriteHeader(429)
+	})})
+	spent := perIP("api", ratelimit.PerHour(1))
+	if _, err := l.Take(t.Context(), spent, "ip:127.0.0.1", 1); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(l.Limit(spent)(okHandler))
+	defer server.Close()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	part, _ := form.CreateFormFile("file", "upload")
+	io.WriteString(part, strings.Repeat("x", 1<<16))
+	form.Close()
+	response, err := server.Client().Post(server.URL, form.FormDataContentType(), &body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	server.Close()
+	if response.StatusCode != 429 || files(t) != 0 {
+		t.Errorf("%d, %d files are left", response.StatusCode, files(t))
+	}
+}
+
 func files(t *testing.T) int {
 	entries, err := os.ReadDir(os.TempDir())
 	if err != nil {

@@ -240,3 +240,34 @@ func TestRefusalsDoNotFloodTheLog(t *testing.T) {
 		}
 	})
 }
+
+// A connection notices the deadline of a request a little before the request's context does.
+func TestAFailureAtTheEndOfARequestsOwnTimeDoesNotLetItThrough(t *testing.T) {
+	outage := perIP("api", ratelimit.PerHour(9))
+	outage.Key = func(*http.Request) (string, error) { return "", fmt.Errorf("%w: i/o timeout", ratelimit.ErrOutage) }
+	failed := newLimiter(t, ratelimit.Config{Store: failing(func() error { return errors.New("i/o timeout") }), Logger: slog.New(slog.DiscardHandler)})
+	for name, h := range map[string]http.Handler{
+		"KeyFunc": quiet(t).Limit(outage)(okHandler),
+		"Store":   failed.Limit(perIP("api", ratelimit.PerHour(9)))(okHandler),
+	} {
+		for left, want := range map[time.Duration]int{5 * time.Millisecond: 503, time.Hour: 200} {
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, requestWith().WithContext(ctx))
+			cancel()
+			if w.Code != want {
+				t.Errorf("%s, with %v left: %d, want %d", name, left, w.Code, want)
+			}
+		}
+	}
+}
+
+// Who takes a connection over that begins HTTP/2 serves all further requests of it without a limiter.
+func TestThePrefaceOfHTTP2IsRefused(t *testing.T) {
+	var events []*ratelimit.Event
+	l := newLimiter(t, ratelimit.Config{Observe: func(_ context.Context, e *ratelimit.Event) { events = append(events, e) }, Logger: slog.New(slog.DiscardHandler)})
+	w := get(l.Limit(perIP("api", ratelimit.PerHour(9)))(okHandler), method("PRI"))
+	if w.Code != 400 || len(events) != 1 || !errors.Is(events[0].Err, ratelimit.ErrBadRequest) {
+		t.Errorf("%d, events %v", w.Code, events)
+	}
+}

@@ -242,3 +242,38 @@ func TestNoHandlerRunsWithoutAnEvent(t *testing.T) {
 		}
 	}
 }
+
+// Browsers send preflights over HTTP/2, where a request without a body has one that is empty.
+func TestPreflightsOverHTTP2AreSkipped(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{
+		Policies: []ratelimit.Policy{{Name: "all", Key: ratelimit.Static("all"), Limit: ratelimit.PerHour(1)}},
+		Skip:     ratelimit.SkipPreflights(),
+	})
+	server := httptest.NewUnstartedServer(l.Handler(okHandler))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	send := func(body io.Reader) *http.Response {
+		r, err := http.NewRequest("OPTIONS", server.URL, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Origin", "https://app.example")
+		r.Header.Set("Access-Control-Request-Method", "PUT")
+		response, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response
+	}
+	for range 3 {
+		if response := send(nil); response.StatusCode != 200 || response.ProtoMajor != 2 {
+			t.Errorf("%d over HTTP/%d", response.StatusCode, response.ProtoMajor)
+		}
+	}
+	send(io.MultiReader(strings.NewReader("x"))) // of unknown length
+	if response := send(io.MultiReader(strings.NewReader("x"))); response.StatusCode != 429 {
+		t.Errorf("with a body: %d, want it limited", response.StatusCode)
+	}
+}

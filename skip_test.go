@@ -521,6 +521,21 @@ var (
 	}
 )
 
+// A server behind the limiter may obey a header that names another path or method.
+func TestAPathIsNotSkippedWhereAHeaderNamesAnother(t *testing.T) {
+	skip := ratelimit.SkipPaths("GET /static/")
+	for _, name := range []string{"X-Original-Url", "X-Rewrite-Url", "X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
+		r := parseRequest(t, "GET", "/static/a")
+		if !skip(r) {
+			t.Fatal("not skipped without the header")
+		}
+		r.Header.Set(name, "/login")
+		if skip(r) {
+			t.Errorf("skipped with %s", name)
+		}
+	}
+}
+
 // No header makes a request of a stranger to an expensive path a skipped one, nor a path one of another.
 func TestNoHeaderMakesARequestASkippedOne(t *testing.T) {
 	const path = "/expensive"

@@ -60,6 +60,8 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, charges ...Charg
 	return l.answer(w, r, x, l.admit(x, r, charges)) != nil
 }
 
+var errNoChargeKey = fmt.Errorf("%w: Admit was called with an empty Key", ErrNoKey)
+
 // admit decides about r by charges, into x.decision.
 func (l *Limiter) admit(x *exchange, r *http.Request, charges []Charge) error {
 	start := l.start()
@@ -74,7 +76,7 @@ func (l *Limiter) admit(x *exchange, r *http.Request, charges []Charge) error {
 			charge.Policy.MaxWait = patience(r.Context(), charge.Policy.MaxWait)
 			keyed = append(keyed, charge)
 		} else if !charge.Policy.Optional && !charge.Policy.Shadow {
-			return l.turnAway(x, fmt.Errorf("policy %s: %w: Admit was called with an empty Key", charge.Policy.Name, ErrNoKey), start)
+			return l.turnAway(x, ofPolicy(charge.Policy.Name, errNoChargeKey), start)
 		}
 	}
 	if len(keyed) > 0 || len(charges) == 0 {
