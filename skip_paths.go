@@ -25,7 +25,8 @@ import (
 //   - One with a semicolon, backslash, control character, percent sign, "?", "#" or a character outside ASCII, all
 //     also if they are escaped, as in "/static/..;/login" and "/static/..%5Clogin".
 //   - One with a segment that begins with "..", ends with a dot, or has a blank or a plus sign at either end.
-//   - "*", and any path of CONNECT.
+//   - "*", any path of CONNECT, and one of a request with a header that names another path or method, such as
+//     X-Original-URL or X-HTTP-Method-Override.
 //
 // It panics without patterns, and on those that http.ServeMux refuses; that could never match; that match
 // everything; and that name a host, which clients can choose. Patterns may overlap.
