@@ -121,6 +121,7 @@ func TestAPolicyWatchesNoKeysBeforeItsFirstRequest(t *testing.T) {
 		var handlers []http.Handler
 		var before, after runtime.MemStats
 		runtime.GC()
+		runtime.GC() // what a pool held goes with the second
 		runtime.ReadMemStats(&before)
 		for range 100 {
 			handlers = append(handlers, wire(l))
@@ -146,6 +147,7 @@ func TestAPolicyWatchesNoKeysBeforeItsFirstRequest(t *testing.T) {
 		get(h)
 		return h
 	})
+	without = max(0, without) // others may have freed something
 	if with > without+512 || noticed > without+2048 || used > without+8<<10 {
 		t.Errorf("a policy takes %d bytes; with a LimitFunc %d, after a request %d, after a warning %d", without, with, used, noticed)
 	}
