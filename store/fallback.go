@@ -137,10 +137,9 @@ type FallbackStore struct {
 	replicas           int64
 	slow               time.Duration
 
-	away     atomic.Pointer[outage] // nil: primary answers
-	returned atomic.Int64           // when primary was back last, by known.now
-	tally    tally
-	prober   prober
+	away   atomic.Pointer[outage] // nil: primary answers
+	tally  tally
+	prober prober
 
 	known known  // what primary said that buckets hold
 	spent ledger // what secondary has allowed since
@@ -246,15 +245,14 @@ func over(ctx context.Context) bool {
 	return ctx.Err() != nil || limited && !time.Now().Before(deadline)
 }
 
-// failed counts a call that was sent then and failed for reason, or was slow. One that was sent before the primary
-// was back says nothing about it now.
+// failed counts a call that was sent then and failed for reason, or was slow.
 func (f *FallbackStore) failed(ctx context.Context, reason error, charges []Charge, sent int64) {
-	if f.away.Load() != nil || sent < f.returned.Load() {
-		return
+	counts, tooMany := f.tally.failed(sent)
+	if tooMany {
+		defer f.giveUp(reason, charges) // also if the Logger panics, or no failure would count any more
 	}
-	f.failures.Log(ctx, reason)
-	if f.tally.failed() {
-		f.giveUp(reason, charges)
+	if counts {
+		f.failures.Log(ctx, reason)
 	}
 }
 

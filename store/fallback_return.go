@@ -22,9 +22,7 @@ type outage struct {
 // giveUp begins an outage, because of a call of charges that failed for reason.
 func (f *FallbackStore) giveUp(reason error, charges []Charge) {
 	o := &outage{reason: reason, since: time.Now(), probe: probe(charges)}
-	if !f.away.CompareAndSwap(nil, o) {
-		return
-	}
+	f.away.Store(o)
 	defer f.prober.begin() // also if onChange panics, or the outage would not end
 	f.log().Warn("store: the primary is away, and the secondary answers", "error", reason)
 	if f.onChange != nil {
@@ -80,7 +78,7 @@ func (f *FallbackStore) isBack() bool { return f.away.Load() == nil }
 func (f *FallbackStore) back(ctx context.Context, o *outage) {
 	// Last, so that the next outage is told of after the end of this one.
 	defer func() {
-		f.returned.Store(f.known.now())
+		f.tally.reopen(f.known.now())
 		f.away.Store(nil)
 	}()
 	defer f.recovered(ctx)

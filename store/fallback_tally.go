@@ -18,6 +18,9 @@ type tally struct {
 	failures int
 	row      int       // failures since a call last succeeded
 	rowSince time.Time // the first of those
+
+	shut bool  // the primary is given up
+	from int64 // when it was back last: a call that was sent before says nothing about it now
 }
 
 const (
@@ -53,10 +56,14 @@ func (t *tally) succeeded(took int64) {
 	}
 }
 
-// failed reports whether that was one too many.
-func (t *tally) failed() bool {
+// failed counts a call that was sent then and failed. It reports whether that counts, and whether it was one too many:
+// then none counts until reopen. Callers that found the primary present may come here long after that.
+func (t *tally) failed(sent int64) (counts, tooMany bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.shut || sent < t.from {
+		return false, false
+	}
 	now := time.Now()
 	if t.failures == 0 {
 		t.since = now
@@ -71,10 +78,19 @@ func (t *tally) failed() bool {
 	many := t.failures >= t.most && t.failures*tolerance >= t.calls
 	silent := t.row >= t.most && now.Sub(t.rowSince) >= silence
 	if !many && !silent {
-		return false
+		return true, false
 	}
 	t.reset()
-	return true
+	t.shut = true
+	return true, true
+}
+
+// reopen counts again, calls that are sent from now on.
+func (t *tally) reopen(now int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reset()
+	t.shut, t.from = false, now
 }
 
 func (t *tally) reset() {
