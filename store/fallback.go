@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -110,11 +109,10 @@ func Fallback(primary, secondary Store, cfg FallbackConfig) *FallbackStore {
 	f := &FallbackStore{
 		primary:   primary,
 		secondary: secondary,
-		replicas:  int64(cmp.Or(cfg.Replicas, 1)),
 		slow:      cmp.Or(cfg.Slow, defaultSlow),
 		tally:     tally{most: cmp.Or(cfg.Failures, defaultFailures)},
 		known:     newKnown(cmp.Or(cfg.MaxKeys, defaultMaxKnown)),
-		spent:     newLedger(cmp.Or(cfg.MaxKeys, defaultMaxKnown)),
+		spent:     newLedger(cmp.Or(cfg.MaxKeys, defaultMaxKnown), int64(cmp.Or(cfg.Replicas, 1))),
 		onChange:  cfg.OnChange,
 		logger:    cfg.Logger,
 		failures:  failurelog.Log{Logger: cfg.Logger, Message: "store: the primary failed or was slow"},
@@ -134,7 +132,6 @@ func Fallback(primary, secondary Store, cfg FallbackConfig) *FallbackStore {
 type FallbackStore struct {
 	primary, secondary Store
 	own                io.Closer // secondary, if Fallback made it
-	replicas           int64
 	slow               time.Duration
 
 	away   atomic.Pointer[outage] // nil: primary answers
@@ -210,7 +207,7 @@ func (f *FallbackStore) take(ctx context.Context, charges []Charge, states []Sta
 	if !mayStandIn(ctx) || hasReset(charges) {
 		return false, err
 	}
-	shares := slices.Clone(f.shares(charges))
+	shares := f.shares(charges)
 	for i := range shares {
 		shares[i].Cost = max(0, shares[i].Cost) // what primary may have been given back is not here, too
 	}

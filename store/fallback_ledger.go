@@ -12,8 +12,9 @@ import (
 
 // A ledger keeps what the secondary has allowed while the primary was away.
 type ledger struct {
-	most  int
-	start time.Time
+	most     int
+	replicas int64
+	start    time.Time
 
 	mu       sync.Mutex
 	accounts map[account]*spending
@@ -36,13 +37,15 @@ type spending struct {
 	listed        bool    // in the ledger
 	reset         bool    // in the outage, so that the primary's bucket is to be reset before it is charged
 	outage        *outage // of which idle and charged are
+	room          int64   // whole tokens of the largest cost; the share has room for them
 	limit, share  Limit   // last charged under
 	idle, charged bucket.Bucket
 }
 
-func newLedger(most int) ledger {
+func newLedger(most int, replicas int64) ledger {
 	return ledger{
 		most:     most,
+		replicas: replicas,
 		start:    time.Now(),
 		accounts: make(map[account]*spending),
 		counts:   make(map[string]int),
@@ -53,27 +56,28 @@ func newLedger(most int) ledger {
 func (l *ledger) now() int64 { return time.Since(l.start).Microseconds() }
 
 // open returns the spending of c's bucket in o, before which it held what known tells, and the share that c is to
-// be charged under. That is share, unless c settles what was charged under one with more room: with less, the bucket
-// would be cut to that. Where there is no room for the spending, it is not in the ledger before there is something
-// to charge.
-func (l *ledger) open(c *Charge, share Limit, o *outage, known *known) (*spending, Limit) {
+// be charged under. Where there is no room for the spending, it is not in the ledger before there is something to
+// charge.
+func (l *ledger) open(c *Charge, o *outage, known *known) (*spending, Limit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.accounts[account{c.Policy, c.Key}]
 	if s == nil {
-		s = &spending{account: account{strings.Clone(c.Policy), strings.Clone(c.Key)}, limit: c.Limit, share: share}
+		s = &spending{account: account{strings.Clone(c.Policy), strings.Clone(c.Key)}, room: c.room()}
+		s.limit, s.share = c.Limit, c.share(l.replicas, s.room)
 		if len(l.accounts) < l.most || l.makeRoom(c.Policy, false) {
 			l.list(s)
 		}
 	}
+	// The room only grows: with less, the bucket would be cut to that, or full with that and forgotten, and then
+	// found full with more.
+	s.room = max(s.room, c.room())
+	share := c.share(l.replicas, s.room)
 	if s.outage != o {
 		now := l.now()
 		s.outage = o
 		s.goBy(c.Limit, share, now)
 		s.begin(known.credits(c), now)
-	}
-	if c.settles() && s.limit == c.Limit {
-		share = s.share
 	}
 	return s, share
 }

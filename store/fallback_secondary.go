@@ -14,10 +14,13 @@ func (f *FallbackStore) standIn(ctx context.Context, o *outage, charges []Charge
 	}
 	var few [4]*spending // on the stack
 	spendings := few[:0]
-	shares := f.shares(charges)
+	shares := charges
+	if f.spent.replicas > 1 {
+		shares = slices.Clone(charges)
+	}
 	for i := range charges {
-		s, share := f.spent.open(&charges[i], shares[i].Limit, o, &f.known)
-		if share != shares[i].Limit { // so there are several replicas, and shares is ours
+		s, share := f.spent.open(&charges[i], o, &f.known)
+		if f.spent.replicas > 1 {
 			shares[i].Limit = share
 		}
 		if s.begun.Load() != o {
@@ -57,21 +60,30 @@ func (f *FallbackStore) ask(ctx context.Context, shares []Charge, states []State
 	return ok, nil
 }
 
-// shares returns charges under the limits that are this replica's shares.
+// shares returns a copy of charges under the limits that are this replica's shares.
 func (f *FallbackStore) shares(charges []Charge) []Charge {
-	if f.replicas == 1 {
-		return charges
-	}
 	shares := slices.Clone(charges)
 	for i := range shares {
 		c := &shares[i]
-		room := c.Cost
-		if c.settles() {
-			room = 1 // of which it needs none
-		}
-		c.Limit = Limit(bucket.Limit(c.Limit).Share(f.replicas, room))
+		c.Limit = c.share(f.spent.replicas, c.room())
 	}
 	return shares
+}
+
+// share returns c's limit divided by replicas, with room for some whole tokens.
+func (c *Charge) share(replicas, room int64) Limit {
+	if replicas == 1 {
+		return c.Limit
+	}
+	return Limit(bucket.Limit(c.Limit).Share(replicas, room))
+}
+
+// room returns the whole tokens that a share needs room for, so that c is allowed by a full one.
+func (c *Charge) room() int64 {
+	if c.settles() {
+		return 1 // of which it needs none
+	}
+	return max(1, c.Cost)
 }
 
 // settles reports whether c follows an earlier charge, whose cost turned out to be another: a refund, or what is
