@@ -138,6 +138,9 @@ type FallbackStore struct {
 	tally  tally
 	prober prober
 
+	brief    outage      // that of single calls, in which the primary is not given up
+	settling atomic.Bool // settleLate runs
+
 	known known  // what primary said that buckets hold
 	spent ledger // what secondary has allowed since
 
@@ -206,6 +209,9 @@ func (f *FallbackStore) take(ctx context.Context, charges []Charge, states []Sta
 	f.failed(ctx, err, charges, sent)
 	if !mayStandIn(ctx) || hasReset(charges) {
 		return false, err
+	}
+	if errors.Is(err, ErrNotCharged) {
+		return f.standIn(context.WithoutCancel(ctx), cmp.Or(f.away.Load(), &f.brief), charges, states)
 	}
 	shares := f.shares(charges)
 	for i := range shares {

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -123,11 +125,10 @@ func (s *spending) goBy(limit, share Limit, now int64) {
 	if s.share == share {
 		return
 	}
-	by := bucket.Limit(s.share)
+	by, old := bucket.Limit(s.share), s.share
 	spent := by.Advance(s.idle, now).Tokens - by.Advance(s.charged, now).Tokens
-	debt := bucket.Bucket{Tokens: -spent, Unit: s.share.Unit, LastRefill: now}
 	s.share = share
-	s.owe(-bucket.Limit(share).Advance(debt, now).Tokens, now)
+	s.owe(credits(spent, old, share, now), now)
 }
 
 // spent returns how many credits of the share were spent and have not refilled since, none after refunds.
@@ -222,33 +223,46 @@ func (l *ledger) inForce(s *spending) *spending {
 // A due is what the primary is to be charged for a spending.
 type due struct {
 	spending *spending
-	charge   Charge // names the bucket, and the limit
-	tokens   int64  // rounded up; 0 if all has refilled since
-	reset    bool   // before it is charged
+	charge   Charge // of what was spent, in whole tokens and rounded up; Cost 0 if all has refilled since
+	spent    int64  // in credits of the share
+	share    Limit
+	reset    bool // before it is charged
 }
 
-// take takes some spending off the ledger that is not being charged, and returns what is due of it, until settled is
-// called. It returns false if there is nothing left.
-func (l *ledger) take() (d due, found bool) {
+// all returns what is in the ledger.
+func (l *ledger) all() []*spending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range l.accounts {
-		if l.charging[s.account] != nil {
-			continue
-		}
-		l.unlist(s)
-		l.charging[s.account] = make(chan struct{})
-		spent := s.spent(l.now())
-		d = due{
-			spending: s,
-			charge:   Charge{Policy: s.policy, Key: s.key, Limit: s.limit},
-			tokens:   (spent + s.share.Unit - 1) / s.share.Unit,
-			reset:    s.reset,
-		}
-		s.idle, s.reset = s.charged, false
-		return d, true
+	return slices.Collect(maps.Values(l.accounts))
+}
+
+// empty reports whether nothing is in the ledger.
+func (l *ledger) empty() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.accounts) == 0
+}
+
+// take takes s off the ledger, and returns what is due of it, until settled is called. It returns false if s is not
+// there any more, or if the primary is being charged for its bucket.
+func (l *ledger) take(s *spending) (d due, found bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !s.listed || l.charging[s.account] != nil {
+		return due{}, false
 	}
-	return due{}, false
+	l.unlist(s)
+	l.charging[s.account] = make(chan struct{})
+	d = due{
+		spending: s,
+		charge:   Charge{Policy: s.policy, Key: s.key, Limit: s.limit, Owed: true},
+		spent:    s.spent(l.now()),
+		share:    s.share,
+		reset:    s.reset,
+	}
+	d.charge.Cost = (d.spent + s.share.Unit - 1) / s.share.Unit
+	s.idle, s.reset = s.charged, false
+	return d, true
 }
 
 // settled says that the primary has been charged for d, or that it failed.
@@ -257,4 +271,21 @@ func (l *ledger) settled(d due) {
 	defer l.mu.Unlock()
 	close(l.charging[d.spending.account])
 	delete(l.charging, d.spending.account)
+}
+
+// again puts back on the ledger what was due, none of which the primary has carried out.
+func (l *ledger) again(d due) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.inForce(d.spending)
+	s.reset = s.reset || d.reset
+	by, now := bucket.Limit(s.share), l.now()
+	s.charged = by.Advance(s.charged, now)
+	s.charged.Tokens = by.Charge(s.charged.Tokens, credits(d.spent, d.share, s.share, now), 1)
+}
+
+// credits returns credits of one share as such of another.
+func credits(n int64, of, to Limit, now int64) int64 {
+	debt := bucket.Bucket{Tokens: -n, Unit: of.Unit, LastRefill: now}
+	return -bucket.Limit(to).Advance(debt, now).Tokens
 }

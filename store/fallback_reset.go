@@ -77,7 +77,7 @@ func (f *FallbackStore) putBack(held []*spending) {
 	}
 	f.spent.mu.Unlock()
 	if len(held) > 0 {
-		f.prober.start(f.settleLate)
+		f.settleLate()
 	}
 }
 
@@ -93,18 +93,6 @@ func (l *ledger) reset(s *spending) {
 	defer l.mu.Unlock()
 	s = l.inForce(s)
 	s.idle, s.charged, s.reset = bucket.Bucket{}, bucket.Bucket{}, true
-}
-
-// again puts back on the ledger what was due, none of which the primary has carried out.
-func (l *ledger) again(d due) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := l.inForce(d.spending)
-	s.reset = true
-	by, now := bucket.Limit(s.share), l.now()
-	s.charged = by.Advance(s.charged, now)
-	need, _ := by.Ask(d.tokens, 0, true)
-	s.charged.Tokens = by.Charge(s.charged.Tokens, need, 1)
 }
 
 // forget removes what is known of c's bucket, under any limit.

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -61,6 +62,9 @@ func (f *FallbackStore) probe(ctx context.Context) (back bool) {
 	}
 	f.back(ctx, o)
 	f.settle(ctx, settlers, f.isBack)
+	if !f.spent.empty() {
+		f.settleLate()
+	}
 	return true
 }
 
@@ -97,30 +101,28 @@ const (
 	settling = 250 * time.Millisecond
 )
 
-// settle charges the primary for what the secondary has allowed, as long as goOn says so and there is something
-// to charge. It reports whether the primary took that: not if more fails than succeeds. What failed is not
-// charged again, since it may have been carried out, but for a reset while the outage goes on.
+// settle charges the primary once for each bucket of which the secondary has allowed something, as long as goOn says so.
+// It reports whether the primary took that: not if more fails than succeeds. What failed is not charged again, since it
+// may have been carried out, unless it certainly was not. While the outage goes on, a reset is tried again, too.
 func (f *FallbackStore) settle(ctx context.Context, workers int, goOn func() bool) bool {
-	var charged, failed atomic.Int64
+	all := f.spent.all()
+	var next, charged, failed atomic.Int64
 	var running sync.WaitGroup
-	var mu sync.Mutex
-	var unreset []due
-	for range workers {
+	for range min(workers, len(all)) {
 		running.Go(func() {
 			defer f.recovered(ctx)
 			for failed.Load() <= charged.Load() && ctx.Err() == nil && goOn() {
-				d, found := f.spent.take()
-				if !found {
+				i := next.Add(1) - 1
+				if i >= int64(len(all)) {
 					return
+				}
+				d, found := f.spent.take(all[i])
+				if !found {
+					continue
 				}
 				switch did, err := f.charge(ctx, d); {
 				case err != nil:
 					failed.Add(1)
-					if d.reset && did == 0 {
-						mu.Lock()
-						unreset = append(unreset, d)
-						mu.Unlock()
-					}
 				case did > 0:
 					charged.Add(1)
 				}
@@ -128,29 +130,51 @@ func (f *FallbackStore) settle(ctx context.Context, workers int, goOn func() boo
 		})
 	}
 	running.Wait()
-	if f.away.Load() != nil { // so nothing is charged here before the next try
-		for _, d := range unreset {
-			f.spent.again(d)
-		}
-	}
 	return failed.Load() <= charged.Load()
 }
 
-// settleLate charges the primary for what was allowed while the outage ended.
-func (f *FallbackStore) settleLate(ctx context.Context) { f.settle(ctx, 1, f.isBack) }
+// settleLate charges the primary for what was allowed while an outage began or ended, or for single calls that did not
+// reach it. It tries until nothing is left of that, or until the next outage, after which it is charged.
+func (f *FallbackStore) settleLate() {
+	if !f.settling.CompareAndSwap(false, true) {
+		return
+	}
+	f.prober.start(func(ctx context.Context) {
+		defer func() {
+			f.settling.Store(false)
+			if f.isBack() && !f.spent.empty() { // one came meanwhile
+				f.settleLate()
+			}
+		}()
+		wait := f.prober.every / firstProbe
+		for f.settle(ctx, 1, f.isBack); !f.spent.empty() && f.isBack(); f.settle(ctx, 1, f.isBack) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(wait):
+			}
+			wait = min(2*wait, f.prober.every)
+		}
+	})
+}
 
 // charge resets the primary's bucket if that is due, and then charges it for spending, into debt if there is not as
 // much any more. It returns how many of these calls the primary has carried out.
 func (f *FallbackStore) charge(ctx context.Context, d due) (done int, err error) {
-	defer f.spent.settled(d)
+	defer func() {
+		if err != nil && done == 0 && (errors.Is(err, ErrNotCharged) || d.reset && f.away.Load() != nil) {
+			f.spent.again(d)
+		}
+		f.spent.settled(d)
+	}()
 	ctx, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
-	charges, states := []Charge{d.charge}, make([]State, 1)
-	take := func(cost int64) {
-		if err != nil || cost == 0 {
+	charges, states := make([]Charge, 1), make([]State, 1)
+	take := func(c Charge) {
+		if err != nil || c.Cost == 0 {
 			return
 		}
-		charges[0].Cost, charges[0].Owed = cost, cost > 0
+		charges[0] = c
 		if _, err = f.primary.Take(ctx, charges, states); err != nil {
 			f.failures.Log(ctx, fmt.Errorf("charging for an outage: %w", err))
 			return
@@ -160,9 +184,9 @@ func (f *FallbackStore) charge(ctx context.Context, d due) (done int, err error)
 		f.known.keep(charges, states, f.known.now())
 	}
 	if d.reset {
-		take(Reset)
+		take(Charge{Policy: d.charge.Policy, Key: d.charge.Key, Limit: d.charge.Limit, Cost: Reset})
 	}
-	take(d.tokens)
+	take(d.charge)
 	return done, err
 }
 

@@ -42,7 +42,7 @@ func (f *FallbackStore) standIn(ctx context.Context, o *outage, charges []Charge
 		}
 	}
 	if f.away.Load() == nil {
-		f.prober.start(f.settleLate)
+		f.settleLate()
 	}
 	return true, nil
 }

@@ -128,6 +128,10 @@ var ErrInvalidCall = errors.New("store: invalid call")
 // A Fallback does not count it, and package ratelimit refuses the request, because clients can make such load.
 var ErrOverloaded = errors.New("store: this process is overloaded")
 
+// ErrNotCharged is in the error of a Take that certainly charged nothing, such as one that found no connection. A
+// Fallback then charges the store for what the stand-in allowed. After other errors the store may have been charged.
+var ErrNotCharged = errors.New("store: nothing was charged")
+
 // Validate reports what is wrong with a call, as an error that wraps ErrInvalidCall: no charges, fewer
 // states than charges, an empty name or key, a Limit that cannot be of NewLimit, or two charges of one
 // bucket. Every Store calls it first.

@@ -64,7 +64,7 @@ func (b *batch) claim() (deadline time.Time) {
 		var left entry
 		for c, next := e.first, (*call)(nil); c != nil; c = next {
 			next, c.next = c.next, nil
-			if c.left.Load() {
+			if !c.place.CompareAndSwap(waiting, claimed) {
 				c.finish(nil, 0, errOver)
 				continue
 			}

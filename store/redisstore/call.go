@@ -60,8 +60,8 @@ type call struct {
 
 	// Of its caller's context, which is not touched when the caller has left.
 	deadline time.Time
-	limited  bool        // there is a deadline
-	left     atomic.Bool // the caller has left
+	limited  bool         // there is a deadline
+	place    atomic.Int32 // where it is: waiting, claimed or left
 
 	// The answer, once done has received: two integers an item, as from take.lua, for all identical calls
 	// together, of which this is number turn.
@@ -88,9 +88,17 @@ func newCall(ctx context.Context) *call {
 func (c *call) release() {
 	clear(c.few[:])
 	c.items, c.next, c.tries = nil, nil, 0
+	c.place.Store(waiting)
 	c.reply, c.turn, c.err = nil, 0, nil
 	calls.Put(c)
 }
+
+// The places of a call.
+const (
+	waiting int32 = iota // to be sent
+	claimed              // in a batch that is sent
+	left                 // by its caller, and not to be sent any more
+)
 
 // errOver is of a call whose caller left before it was sent.
 var errOver = errors.New("redisstore: the caller has left")

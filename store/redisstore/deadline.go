@@ -32,7 +32,7 @@ func timely(client Client) bool {
 	}
 }
 
-func notSent(err error) error { return fmt.Errorf("redisstore: not sent: %w", err) }
+func notSent(err error) error { return unsent{fmt.Errorf("redisstore: not sent: %w", err)} }
 
 func late(err error) error { return fmt.Errorf("redisstore: no reply in time: %w", err) }
 
@@ -48,7 +48,11 @@ func overloaded(err error) error { return fmt.Errorf("redisstore: %w: %w", store
 // failure returns what a caller is told of a command that failed under ctx.
 func failure(ctx context.Context, err error) error {
 	if ended(ctx, err) {
-		return late(cmp.Or(ctx.Err(), context.DeadlineExceeded))
+		over := late(cmp.Or(ctx.Err(), context.DeadlineExceeded))
+		if certain(err) {
+			return unsent{over}
+		}
+		return over
 	}
 	return fmt.Errorf("redisstore: %w", err)
 }

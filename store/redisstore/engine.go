@@ -48,7 +48,7 @@ func (e *engine) Take(ctx context.Context, charges []store.Charge, states []stor
 		return false, err
 	}
 	if err := ctx.Err(); err != nil {
-		return false, notSent(err)
+		return false, uncharged(notSent(err))
 	}
 	c := newCall(ctx)
 	for i := range charges {
@@ -63,7 +63,7 @@ func (e *engine) Take(ctx context.Context, charges []store.Charge, states []stor
 	if err := e.ask(ctx, c); errors.Is(err, errSpread) {
 		return e.takeSpread(ctx, charges, states)
 	} else if err != nil {
-		return false, err
+		return false, uncharged(err)
 	}
 	ok := true
 	for i := range charges {
@@ -93,8 +93,11 @@ func (e *engine) ask(ctx context.Context, c *call) error {
 		return err
 	}
 	if err := (&waiter{ctx: ctx}).await(c, l); err != nil {
-		c.left.Store(true) // before another flight may take it along
+		sent := c.place.Swap(left) != waiting // before another flight may take it along
 		l.relieve(ctx, err)
+		if !sent {
+			return unsent{err}
+		}
 		return err
 	}
 	switch {
@@ -246,6 +249,7 @@ func (e *engine) postpone(entries []entry, err error) {
 func (e *engine) again(entry *entry, err error) {
 	for c, next := entry.first, (*call)(nil); c != nil; c = next {
 		next, c.next = c.next, nil
+		c.place.CompareAndSwap(claimed, waiting)
 		if c.tries++; c.tries == patience {
 			c.finish(nil, 0, fmt.Errorf("redisstore: %w", err))
 			continue

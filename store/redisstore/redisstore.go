@@ -176,10 +176,10 @@ func positive(field string, n, otherwise int) int {
 
 // Take implements store.Store. An error is ErrQueueFull, ErrClosed, a Redis error (redis.Error), one of the
 // network, or one that wraps ctx.Err(). After an error the charges may or may not have been carried out,
-// but never twice.
+// but never twice. An error that wraps store.ErrNotCharged says that they were not.
 func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	if s.engine.closed.Load() {
-		return false, ErrClosed
+		return false, uncharged(ErrClosed)
 	}
 	return s.front.Take(ctx, shorten(charges), states)
 }

@@ -22,7 +22,7 @@ func dialed(conn net.Conn, err error) (net.Conn, error) {
 		return conn, nil
 	}
 	nobody, _ := net.Pipe()
-	return undialed{nobody, fmt.Errorf("redisstore: %w", err)}, nil // go-redis unwraps it once
+	return undialed{nobody, fmt.Errorf("redisstore: %w", unsent{err})}, nil // go-redis unwraps it once
 }
 
 func (u undialed) Read([]byte) (int, error) { return 0, u.err }

@@ -1,0 +1,88 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// refused fails as a dial does.
+func refused(context.Context, func() error) error {
+	time.Sleep(100 * time.Microsecond)
+	return fmt.Errorf("connection refused: %w", store.ErrNotCharged)
+}
+
+// Calls that did not reach the primary are charged to it, too: before it is given up there are some in each outage.
+func TestAPrimaryThatComesAndGoesAdmitsNoMoreThanTheLimit(t *testing.T) {
+	for _, replicas := range []int{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			const rate, burst, length = 5, 10, 3 * time.Minute
+			primary := &faulty{Store: openMemory(t, nil)}
+			var admitted atomic.Int64
+			var running sync.WaitGroup
+			begin := time.Now()
+			for range replicas {
+				f := openFallback(t, primary, store.FallbackConfig{Replicas: replicas})
+				for range 12 / replicas {
+					running.Go(func() {
+						c := []store.Charge{{Policy: "p", Key: "k", Limit: limit(t, rate, time.Second, burst), Cost: 1}}
+						for time.Since(begin) < length {
+							if ok, err := f.Take(t.Context(), c, make([]store.State, 1)); err != nil {
+								t.Error(err)
+							} else if ok {
+								admitted.Add(1)
+							}
+							time.Sleep(50 * time.Millisecond)
+						}
+					})
+				}
+			}
+			for time.Since(begin) < length {
+				time.Sleep(500 * time.Millisecond)
+				primary.have(refused)
+				time.Sleep(300 * time.Millisecond)
+				primary.have(nearby)
+			}
+			running.Wait()
+			ideal := burst + rate*length.Seconds()
+			got := float64(admitted.Load()) / ideal
+			if got > 1.02 || got < 0.9 {
+				t.Errorf("%d replicas: %.3f of the limit", replicas, got)
+			} else {
+				t.Logf("%d replicas: %.3f of the limit", replicas, got)
+			}
+		})
+	}
+}
+
+// A single call that did not reach the primary is charged when the next can.
+func TestACallThatDidNotReachThePrimaryIsChargedToIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, store.FallbackConfig{})
+		c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, 100*time.Hour, 10), Cost: 4}
+		d.take(c)
+		d.primary.have(refused)
+		if ok, state := d.take(c); !ok || !state.Degraded || state.Remaining != 2 {
+			t.Errorf("%t, %+v, want 2 left", ok, state)
+		}
+		if ok, _ := d.take(c); ok {
+			t.Error("allowed what the bucket does not hold")
+		}
+		time.Sleep(time.Second)
+		d.wantMissing(c, 4)
+		d.primary.mend()
+		time.Sleep(time.Second)
+		d.wantMissing(c, 8)
+		d.take(owed(c, 1))
+		d.wantMissing(c, 9)
+		if d.Away() != nil {
+			t.Error("given up")
+		}
+	})
+}
