@@ -213,11 +213,7 @@ func (f *FallbackStore) take(ctx context.Context, charges []Charge, states []Sta
 	if errors.Is(err, ErrNotCharged) {
 		return f.standIn(context.WithoutCancel(ctx), cmp.Or(f.away.Load(), &f.brief), charges, states)
 	}
-	shares := f.shares(charges)
-	for i := range shares {
-		shares[i].Cost = max(0, shares[i].Cost) // what primary may have been given back is not here, too
-	}
-	return f.ask(context.WithoutCancel(ctx), shares, states)
+	return f.standInOnce(context.WithoutCancel(ctx), charges, states)
 }
 
 // errSlow is why a primary is given up that answers, but not soon enough.

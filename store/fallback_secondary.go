@@ -47,8 +47,23 @@ func (f *FallbackStore) standIn(ctx context.Context, o *outage, charges []Charge
 	return true, nil
 }
 
-// ask has the secondary answer. Of a call that failed in the primary this is all: the primary may have carried
-// it out, and is not charged for it again.
+// standInOnce has the secondary answer a call that failed in the primary. That may have carried it out, and is not
+// charged for it again.
+func (f *FallbackStore) standInOnce(ctx context.Context, charges []Charge, states []State) (bool, error) {
+	if err := Validate(charges, states); err != nil {
+		return false, err
+	}
+	shares := f.shares(charges)
+	for i := range shares {
+		if err := f.lower(ctx, &shares[i], f.known.credits(&charges[i])); err != nil {
+			return false, err
+		}
+		shares[i].Cost = max(0, shares[i].Cost) // what primary may have been given back is not here, too
+	}
+	return f.ask(ctx, shares, states)
+}
+
+// ask has the secondary answer.
 func (f *FallbackStore) ask(ctx context.Context, shares []Charge, states []State) (bool, error) {
 	ok, err := f.secondary.Take(ctx, shares, states)
 	if err != nil {
@@ -98,20 +113,26 @@ func (f *FallbackStore) begin(ctx context.Context, o *outage, s *spending, share
 	if s.begun.Load() == o {
 		return
 	}
+	if f.lower(ctx, share, f.spent.uncharged(s, share.Limit)) == nil {
+		s.begun.Store(o)
+	}
+}
+
+// lower brings the secondary's bucket of share down to credits, if it holds more.
+func (f *FallbackStore) lower(ctx context.Context, share *Charge, credits int64) error {
 	c, states := Charge{Policy: share.Policy, Key: share.Key, Limit: share.Limit}, make([]State, 1)
 	if _, err := f.secondary.Take(ctx, []Charge{c}, states); err != nil {
-		return
+		return err
 	}
 	_, held := c.credits(&states[0])
 	unit := share.Limit.Unit
-	surplus := floor(held, unit) - floor(f.spent.uncharged(s, share.Limit), unit)
-	if surplus > 0 {
-		c.Cost, c.Owed = surplus, true
-		if _, err := f.secondary.Take(ctx, []Charge{c}, states); err != nil {
-			return
-		}
+	surplus := floor(held, unit) - floor(credits, unit)
+	if surplus <= 0 {
+		return nil
 	}
-	s.begun.Store(o)
+	c.Cost, c.Owed = surplus, true
+	_, err := f.secondary.Take(ctx, []Charge{c}, states)
+	return err
 }
 
 // floor returns credits in whole tokens, rounded down also in debt.
