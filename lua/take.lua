@@ -10,6 +10,8 @@
 --   last_refill  when it was last charged, in microseconds of Unix time
 --   limit        the limit that it was charged under when its TTL was last set: unit, refill and capacity; after
 --                a ~ where the TTL will not do for the next charge
+--   spare        after a charge for what was used without the bucket's knowledge: for how many microseconds it had
+--                been full, how many of these have paid for that, and when it was; see Settle in internal/bucket
 -- A bucket that is not there is full. So a key may expire once its bucket has had the time to refill.
 --
 -- A key is broken if it holds what this script cannot have written: another type, tokens without a time, or a
@@ -26,8 +28,11 @@
 --                                  which is full then, under whatever limit it is charged next
 --         debt                     how many credits below zero the charge may go, to wait for them; -1 for a
 --                                  charge that is owed: it is made whatever the bucket holds, and whatever
---                                  that can hold, though no debt is deeper than 2^52 credits
+--                                  that can hold, though no debt is deeper than 2^52 credits; -2 for one
+--                                  that is owed and has two arguments more, behind shadow
 --         shadow                   1 if it vetoes nothing, else 0
+--         refilled, outage         with a debt of -2: credits that were used as well within the last outage
+--                                  microseconds, but for what the bucket could not refill then
 --       then for each run of calls that differ in their keys only: how many they are, how many identical
 --       calls each stands for, how many charges it has, and for each charge the number of its term, from 1
 -- Reply two integers a charge: how many of the identical calls charged it, and the bucket's credits after
@@ -40,6 +45,7 @@
 -- of the time that tonumber does.
 
 local call, ceil, floor, format, gsub = redis.call, math.ceil, math.floor, string.format, string.gsub
+local min, max, match = math.min, math.max, string.match
 local KEYS, ARGV = KEYS, ARGV
 
 -- Redis prints the numbers it is given as %.17g, which takes longer than to print integers. A server of 32 bits
@@ -65,14 +71,18 @@ for i = 1, ARGV[2] + 0 do
     unit, refill, capacity, ARGV[at + 3] + 0, ARGV[at + 4] + 0, ARGV[at + 5] == '1',
     unit .. ' ' .. ARGV[at + 1] .. ' ' .. ARGV[at + 2], ceil(capacity / refill),
   }
+  if terms[i][5] == -2 then
+    terms[i][9], terms[i][10] = ARGV[at + 6] + 0, ARGV[at + 7] + 0
+    at = at + 2
+  end
   at = at + 6
 end
 
 -- The term of the charge that is looked at: unit and limit as text, fill is the time to full.
-local unit, refill, capacity, need, debt, shadow, limit, fill
+local term, unit, refill, capacity, need, debt, shadow, limit, fill
 
 local function use(number)
-  local term = terms[number + 0]
+  term = terms[number + 0]
   unit, refill, capacity, need = term[1], term[2], term[3], term[4]
   debt, shadow, limit, fill = term[5], term[6], term[7], term[8]
 end
@@ -172,9 +182,49 @@ local function pays(tokens, count)
   return most < count and most or count
 end
 
+-- Returns the credits that a bucket is still to be charged of those that were used without its knowledge, and its
+-- new field spare, nil if that stays as it is. It is Settle of internal/bucket.
+local function settle(key)
+  local refilled, outage = term[9], term[10]
+  local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit', 'unit', 'spare')
+  local full = 2251799813685248
+  if hash[1] then
+    local tokens = hash[1] + 0
+    if hash[3] ~= limit and hash[4] ~= unit then
+      tokens = rescale(tokens, hash[4] + 0, unit + 0)
+    end
+    full = min(now - hash[2] - ceil((capacity - min(tokens, capacity)) / refill), full)
+  end
+  local spared, paid, at = match(hash[5] or '', '^(%d+) (%d+) (-?%d+)$')
+  local kept = 0
+  if spared then
+    kept = max(0, min(spared + 0, at - (now - outage)) - paid)
+  end
+  local usable, wanted = max(0, min(full, outage)) + kept, ceil(refilled / refill)
+  if usable >= wanted then
+    usable, refilled = wanted, 0
+  else
+    refilled = refilled - usable * refill
+  end
+  if usable == 0 then
+    return refilled, nil
+  end
+  if full > 0 then
+    spared, paid, at = min(full + kept, 2251799813685248), usable, now
+  else
+    spared, paid, at = spared + 0, paid + usable, at + 0
+  end
+  return refilled, format(integer, spared) .. ' ' .. format(integer, paid) .. ' ' .. format(integer, at)
+end
+
 -- Takes from a bucket what it was charged, and returns what is left.
 local function charge(key, tokens, last, lasting, times)
-  local left = tokens - times * need
+  local left, spare = tokens - times * need, nil
+  if debt == -2 and times > 0 then
+    local more
+    more, spare = settle(key)
+    left = left - more
+  end
   if left > capacity then
     left = capacity
     if need == -18014398509481984 then
@@ -184,7 +234,7 @@ local function charge(key, tokens, last, lasting, times)
   elseif left < -4503599627370496 then
     left = -4503599627370496
   end
-  if left == tokens then -- what changes nothing writes nothing
+  if left == tokens and not spare then -- what changes nothing writes nothing
     if lasting and lasting ~= true then
       call('HSET', key, 'last_refill', now_text, 'limit', '~' .. lasting)
     end
@@ -192,7 +242,7 @@ local function charge(key, tokens, last, lasting, times)
   end
   local left_text = format(integer, left)
   local last_text = last == now and now_text or format(integer, last)
-  if lasting == true and left >= 0 then
+  if lasting == true and left >= 0 and not spare then
     call('HSET', key, 'tokens', left_text, 'last_refill', last_text)
     return left
   end
@@ -205,6 +255,9 @@ local function charge(key, tokens, last, lasting, times)
   end
   call('HSET', key, 'tokens', left_text, 'unit', unit, 'last_refill', last_text, 'limit', limit)
   call('PEXPIRE', key, ceil(ttl / 1000) + 1)
+  if spare then
+    call('HSET', key, 'spare', spare)
+  end
   return left
 end
 

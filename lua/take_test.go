@@ -32,7 +32,11 @@ type term struct {
 	limit      bucket.Limit
 	need, debt int64
 	shadow     bool
+	past       bucket.Past // if debt is pastDebt
 }
+
+// pastDebt is the debt of a charge that is owed and has a past.
+const pastDebt = -2
 
 // arguments returns the KEYS and ARGV of a script of these calls.
 func arguments(clock any, calls []call) (keys []string, args []any) {
@@ -45,6 +49,9 @@ func arguments(clock any, calls []call) (keys []string, args []any) {
 			if numbers[ch.term] == 0 {
 				numbers[ch.term] = len(numbers) + 1
 				terms = append(terms, ch.limit.Unit, ch.limit.Refill, ch.limit.Capacity, ch.need, ch.debt, ch.shadow)
+				if ch.debt == pastDebt {
+					terms = append(terms, ch.past.Credits, ch.past.Outage)
+				}
 			}
 			of = append(of, numbers[ch.term])
 		}
@@ -63,6 +70,7 @@ func arguments(clock any, calls []call) (keys []string, args []any) {
 // model answers calls one by one, as internal/bucket says.
 type model struct {
 	buckets     map[string]bucket.Bucket
+	spares      map[string]bucket.Spare
 	limits      map[string]bucket.Limit // of the last charge
 	serverClock bool
 	anchored    int
@@ -92,17 +100,25 @@ func (m *model) once(charges []charge, now int64, taken, left []int64) {
 			}
 		}
 		found[i] = ch.limit.Advance(b, now)
-		fits[i] = ch.limit.Grants(found[i].Tokens, ch.need, ch.debt, 1) == 1
+		fits[i] = ch.limit.Grants(found[i].Tokens, ch.need, max(ch.debt, bucket.AnyDebt), 1) == 1
 		ok = ok && (fits[i] || ch.shadow)
 	}
 	for i, ch := range charges {
 		if ok && fits[i] {
 			taken[i]++
-			after := ch.limit.Charge(found[i].Tokens, ch.need, 1)
+			need, rest := ch.need, m.spares[ch.key]
+			if ch.debt == pastDebt {
+				var more int64
+				more, rest = ch.limit.Settle(m.buckets[ch.key], m.spares[ch.key], ch.past, now)
+				need = min(need+more, 2*bucket.MaxCredits)
+			}
+			after := ch.limit.Charge(found[i].Tokens, need, 1)
 			if ch.need == bucket.Reset {
 				found[i].Tokens = after
 				delete(m.buckets, ch.key)
-			} else if after != found[i].Tokens {
+				delete(m.spares, ch.key)
+			} else if after != found[i].Tokens || rest != m.spares[ch.key] {
+				m.spares[ch.key] = rest
 				found[i].Tokens = after
 				m.buckets[ch.key], m.limits[ch.key] = found[i], ch.limit
 			}
@@ -125,7 +141,7 @@ func TestABatchIsAnsweredAsItsCallsOneByOne(t *testing.T) {
 			anchored := 0
 			for seed := range uint64(20) {
 				client.FlushDB(t.Context())
-				m := &model{buckets: make(map[string]bucket.Bucket), limits: make(map[string]bucket.Limit), serverClock: serverClock}
+				m := &model{buckets: make(map[string]bucket.Bucket), limits: make(map[string]bucket.Limit), spares: make(map[string]bucket.Spare), serverClock: serverClock}
 				r := random{rand.New(rand.NewPCG(seed, 9))}
 				limits := r.limits()
 				now := int64(1_780_000_000_000_000)
@@ -178,6 +194,9 @@ func (m *model) compare(t *testing.T, client *redis.Client, now int64) {
 		hash := client.HGetAll(t.Context(), key).Val()
 		if hash["tokens"] != fmt.Sprint(b.Tokens) || hash["unit"] != fmt.Sprint(b.Unit) || hash["last_refill"] != fmt.Sprint(b.LastRefill) {
 			t.Fatalf("%s is %v, want %+v", key, hash, b)
+		}
+		if spare := m.spares[key]; spare != (bucket.Spare{}) && hash["spare"] != fmt.Sprint(spare.Full, spare.Used, spare.At) {
+			t.Fatalf("%s is %v, want %+v", key, hash, spare)
 		}
 		if !m.serverClock {
 			continue
@@ -301,7 +320,12 @@ func (r random) calls(limits []bucket.Limit) (calls []call) {
 				cost = bucket.MaxCredits/l.Unit + r.Int64N(3) - 1
 			}
 			need, debt := l.Ask(cost, wait, owed)
-			c.charges = append(c.charges, charge{fmt.Sprint("k", k), term{l, need, debt, r.IntN(4) == 0}})
+			var past bucket.Past
+			if owed && cost >= 0 && r.IntN(2) == 0 {
+				c.count, debt = 1, pastDebt
+				past = l.Past(1+r.Int64N([]int64{2, 4 * burst, math.MaxInt64 - 1}[r.IntN(3)]), r.Int64N(4*l.Fill()+1))
+			}
+			c.charges = append(c.charges, charge{fmt.Sprint("k", k), term{l, need, debt, r.IntN(4) == 0, past}})
 		}
 		for range 1 + r.IntN(3)/2 { // sometimes a run of two
 			calls = append(calls, c)

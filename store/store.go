@@ -64,8 +64,16 @@ type Charge struct {
 	// allowed, vetoes nothing, and leaves what the bucket did not hold as a debt, which has to refill before
 	// the bucket holds anything again. No debt is deeper than 2^52 credits; what is owed beyond that is
 	// dropped. It is not charged in a call that another charge refuses. MaxWait means nothing for it, and Owed
-	// means nothing for a Cost of 0 or below.
+	// means nothing for a Cost below 0, nor for one of 0 unless something is Refilled.
 	Owed bool
+
+	// Refilled is how many more tokens were used in the last Outage, by a
+	// stand-in that has counted them as refilled since. They are charged as well, except for those that the bucket
+	// itself has not refilled in that time because it was full: that refill pays for them, and pays once. A bucket
+	// that is forgotten counts as full for all of Outage, and another since the last charge refilled. See Fallback.
+	// It must be 0 unless the charge is Owed and its Cost is not below 0.
+	Refilled int64
+	Outage   time.Duration
 }
 
 // A State is what a bucket answered to a charge. For a charge of 1 at a limit of 1 per second with a
@@ -133,8 +141,8 @@ var ErrOverloaded = errors.New("store: this process is overloaded")
 var ErrNotCharged = errors.New("store: nothing was charged")
 
 // Validate reports what is wrong with a call, as an error that wraps ErrInvalidCall: no charges, fewer
-// states than charges, an empty name or key, a Limit that cannot be of NewLimit, or two charges of one
-// bucket. Every Store calls it first.
+// states than charges, an empty name or key, a Limit that cannot be of NewLimit, a Refilled or an Outage that must not
+// be, or two charges of one bucket. Every Store calls it first.
 func Validate(charges []Charge, states []State) error {
 	if len(charges) == 0 || len(states) < len(charges) {
 		return fmt.Errorf("%w: %d charges and %d states: must be at least one charge, and a state for each", ErrInvalidCall, len(charges), len(states))
@@ -146,6 +154,9 @@ func Validate(charges []Charge, states []State) error {
 		}
 		if l := c.Limit; l.Unit < 1 || l.Refill < 1 || l.Capacity < l.Unit || l.Capacity > bucket.MaxCredits || l.Refill > l.Capacity {
 			return fmt.Errorf("%w: charge %d: Limit must be made by NewLimit", ErrInvalidCall, i)
+		}
+		if c.Refilled != 0 && (c.Refilled < 0 || c.Outage < 0 || c.Cost < 0 || !c.Owed) {
+			return fmt.Errorf("%w: charge %d: Refilled %d and Outage %v must not be negative, and be with Owed and a Cost of at least 0", ErrInvalidCall, i, c.Refilled, c.Outage)
 		}
 		for j := range i {
 			if charges[j].Policy == c.Policy && charges[j].Key == c.Key {
@@ -166,7 +177,7 @@ func (c *Charge) State(credits int64, charged bool) State {
 		ResetAfter: duration(l.ResetAfter(credits)),
 	}
 	if charged {
-		if c.Cost > 0 {
+		if c.Cost > 0 || c.Refilled > 0 {
 			s.Wait = duration(l.Wait(credits))
 		}
 		return s

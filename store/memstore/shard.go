@@ -25,7 +25,8 @@ type shard struct {
 	max     int
 	groups  []*group
 	classes map[kind]*class
-	_       [24]byte // to two cache lines, of which most calls need the first
+	spares  map[spareName]bucket.Spare
+	_       [16]byte // to two cache lines, of which most calls need the first
 }
 
 const chunkSize = 64
@@ -134,6 +135,7 @@ func (s *shard) update(e *entry, c *store.Charge, b bucket.Bucket) {
 
 // remove forgets an entry, and moves the last one into its place.
 func (s *shard) remove(n uint32) {
+	s.dropSpare(s.entry(n))
 	s.removeDeadline(s.entry(n))
 	s.removeIndex(n)
 	last := uint32(s.count - 1)

@@ -7,15 +7,18 @@ import (
 
 // A visit is a charge on its way through Take. Its shard is locked meanwhile.
 type visit struct {
-	shard  *shard
-	key    string // a short one
-	hash   uint32
-	entry  *entry        // nil: no bucket is kept, so it is full
-	bucket bucket.Bucket // as it stands now
-	need   int64         // in credits
-	fits   bool
-	resets bool // it is to be forgotten
-	isNew  bool // it was full, and is to be kept from now on
+	shard   *shard
+	key     string // a short one
+	hash    uint32
+	entry   *entry        // nil: no bucket is kept, so it is full
+	bucket  bucket.Bucket // as it stands now
+	need    int64         // in credits
+	fits    bool
+	resets  bool // it is to be forgotten
+	now     int64
+	settles bool // spare is to be kept with it
+	spare   bucket.Spare
+	isNew   bool // it was full, and is to be kept from now on
 }
 
 // look finds what the bucket holds now, and whether it can pay.
@@ -27,18 +30,22 @@ func (v *visit) look(c *store.Charge, now int64) {
 	}
 	v.bucket = l.Advance(kept, now)
 	var debt int64
+	v.now = now
 	v.need, debt = l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
 	v.fits = l.Grants(v.bucket.Tokens, v.need, debt, 1) == 1
 }
 
 // charge has the bucket pay.
 func (v *visit) charge(c *store.Charge) {
+	if c.Refilled > 0 {
+		v.settle(c)
+	}
 	left := bucket.Limit(c.Limit).Charge(v.bucket.Tokens, v.need, 1)
 	if v.need == bucket.Reset {
 		v.bucket.Tokens, v.resets = left, v.entry != nil
 		return
 	}
-	if left == v.bucket.Tokens {
+	if left == v.bucket.Tokens && !v.settles {
 		return // as in Redis, a charge that changes nothing writes nothing
 	}
 	v.bucket.Tokens = left
@@ -54,10 +61,26 @@ func (v *visit) keep(c *store.Charge) {
 	if v.isNew {
 		v.shard.insert(v.hash, v.key, c, v.bucket)
 	}
+	if v.settles {
+		v.shard.setSpare(c.Policy, v.key, v.spare)
+	}
 	if v.resets {
 		// Found again, because another charge of the call may have moved or removed it.
 		if e := v.shard.find(v.hash, c.Policy, v.key); e != nil {
 			v.shard.remove(e.class.queue.deadlines[e.deadline].entry)
 		}
 	}
+}
+
+// settle adds to what the bucket needs what is still to be charged of c's past.
+func (v *visit) settle(c *store.Charge) {
+	var kept bucket.Bucket
+	var spare bucket.Spare
+	if v.entry != nil {
+		kept, spare = v.entry.bucket(), v.shard.spare(c.Policy, v.key)
+	}
+	l := bucket.Limit(c.Limit)
+	credits, rest := l.Settle(kept, spare, l.Past(c.Refilled, c.Outage.Microseconds()), v.now)
+	v.need = min(v.need+credits, 2*bucket.MaxCredits)
+	v.settles, v.spare = rest != spare, rest
 }

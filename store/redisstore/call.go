@@ -16,6 +16,7 @@ type term struct {
 	unit, refill, capacity int64
 	need, debt             int64
 	shadow                 bool
+	past                   *bucket.Past // or nil; its own, so that calls that have one are not merged
 }
 
 // owed reports whether t is charged whatever the bucket holds.
@@ -45,11 +46,16 @@ type item struct {
 func newItem(c *store.Charge) item {
 	l := bucket.Limit(c.Limit)
 	need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
-	return item{
+	it := item{
 		policy: c.Policy,
 		key:    c.Key,
-		term:   term{l.Unit, l.Refill, l.Capacity, need, debt, c.Shadow},
+		term:   term{l.Unit, l.Refill, l.Capacity, need, debt, c.Shadow, nil},
 	}
+	if c.Refilled > 0 {
+		past := l.Past(c.Refilled, c.Outage.Microseconds())
+		it.term.past, it.term.debt = &past, bucket.AnyDebt
+	}
+	return it
 }
 
 // A call is charges that are taken together, on their way to one server and back.

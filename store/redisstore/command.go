@@ -52,6 +52,10 @@ func (c *command) prepare(ctx context.Context, clock func() time.Time) {
 	}
 	args = append(args, len(terms))
 	for _, t := range terms {
+		if t.past != nil {
+			args = append(args, t.unit, t.refill, t.capacity, t.need, -2, t.shadow, t.past.Credits, t.past.Outage)
+			continue
+		}
 		args = append(args, t.unit, t.refill, t.capacity, t.need, t.debt, t.shadow)
 	}
 	for i := 0; i < len(c.entries); {

@@ -91,7 +91,7 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 func (e *engine) takeAtOnce(w *waiter, items []item, found []answer) (refused bool, err error) {
 	parts, err := e.split(w.ctx, items, func(_ int, t *term) bool {
 		if t.certain() {
-			t.need, t.debt = 0, 0 // only asks the bucket
+			t.need, t.debt, t.past = 0, 0, nil // only asks the bucket
 		}
 		return true
 	})
@@ -246,7 +246,7 @@ func (e *engine) undo(w *waiter, items []item, found []answer) {
 
 // complete carries out the rest of a call that nothing refuses: those items that last picks.
 func (e *engine) complete(w *waiter, items []item, found []answer, last func(*term) bool) error {
-	if err := e.follow(w, items, found, func(_ int, t *term) bool { return t.need != 0 && last(t) }); err != nil {
+	if err := e.follow(w, items, found, func(_ int, t *term) bool { return (t.need != 0 || t.past != nil) && last(t) }); err != nil {
 		return err
 	}
 	_, err := verdict(items, found)

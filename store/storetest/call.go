@@ -63,6 +63,8 @@ var callRules = []rule{
 		thin, fast := good, good
 		thin.Limit.Capacity = thin.Limit.Unit - 1
 		fast.Limit.Refill = fast.Limit.Capacity + 1
+		unowed, negative, backwards := good, past(good, 1, -1, time.Hour), past(good, 1, 1, -time.Hour)
+		unowed.Refilled = 1
 		for name, call := range map[string]struct {
 			charges []store.Charge
 			states  int
@@ -76,6 +78,10 @@ var callRules = []rule{
 			"less than a token": {[]store.Charge{thin}, 1},
 			"fuller than full":  {[]store.Charge{fast}, 1},
 			"one bucket twice":  {[]store.Charge{good, good}, 2},
+			"a past not owed":   {[]store.Charge{unowed}, 1},
+			"a negative past":   {[]store.Charge{negative}, 1},
+			"a past refund":     {[]store.Charge{past(good, -1, 1, time.Hour)}, 1},
+			"one to come":       {[]store.Charge{backwards}, 1},
 			"one that is owed":  {[]store.Charge{good, owed(good, 1)}, 2},
 		} {
 			ok, err := r.store.Take(context.Background(), call.charges, make([]store.State, call.states))
