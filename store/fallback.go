@@ -49,7 +49,8 @@ type FallbackConfig struct {
 	OnChange func(away bool, reason error)
 
 	// Logger is told of the same, and of failures that the secondary made up for, each kind at most once a
-	// second. Default slog.Default().
+	// second. It is told once a minute of a primary that is given up again and again, such as one whose round
+	// trip is near Slow, or that stays away. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -144,9 +145,10 @@ type FallbackStore struct {
 	known known  // what primary said that buckets hold
 	spent ledger // what secondary has allowed since
 
-	onChange func(away bool, reason error)
-	logger   *slog.Logger // nil: slog.Default(), as it is at each line
-	failures failurelog.Log
+	onChange     func(away bool, reason error)
+	logger       *slog.Logger // nil: slog.Default(), as it is at each line
+	failures     failurelog.Log
+	unsteadiness unsteadiness
 }
 
 // Slow returns how long the primary may take: FallbackConfig.Slow or its default.
@@ -248,7 +250,7 @@ func over(ctx context.Context) bool {
 func (f *FallbackStore) failed(ctx context.Context, reason error, charges []Charge, sent int64) {
 	counts, tooMany := f.tally.failed(sent)
 	if tooMany {
-		defer f.giveUp(reason, charges) // also if the Logger panics, or no failure would count any more
+		defer f.giveUp(reason, charges, sent) // also if the Logger panics, or no failure would count any more
 	}
 	if counts {
 		f.failures.Log(ctx, reason)

@@ -30,6 +30,10 @@ type account struct{ policy, key string }
 // hold if nobody had charged it since the primary went away, and what it holds after the secondary's charges.
 // Both begin with what is known and refill with the rate of the share, as the primary's bucket does meanwhile
 // for all replicas together.
+//
+// Where others still reach the primary, its bucket does not refill for this replica: they spend that. So the primary is
+// charged for all that was taken, and what has refilled here is paid by what its bucket could not refill because it
+// was full.
 type spending struct {
 	account
 	beginning sync.Mutex
@@ -42,6 +46,8 @@ type spending struct {
 	room          int64   // whole tokens of the largest cost; the share has room for them
 	limit, share  Limit   // last charged under
 	idle, charged bucket.Bucket
+	taken         int64 // credits of the share, in all; below 0 after refunds of what was taken before
+	since         int64 // an outage began in which that was
 }
 
 func newLedger(most int, replicas int64) ledger {
@@ -53,6 +59,14 @@ func newLedger(most int, replicas int64) ledger {
 		counts:   make(map[string]int),
 		charging: make(map[account]chan struct{}),
 	}
+}
+
+// since returns when o began.
+func (l *ledger) since(o *outage) int64 {
+	if o.since.IsZero() {
+		return l.now()
+	}
+	return o.since.Sub(l.start).Microseconds()
 }
 
 func (l *ledger) now() int64 { return time.Since(l.start).Microseconds() }
@@ -78,6 +92,9 @@ func (l *ledger) open(c *Charge, o *outage, known *known) (*spending, Limit) {
 	if s.outage != o {
 		now := l.now()
 		s.outage = o
+		if s.taken == 0 {
+			s.since = l.since(o)
+		}
 		s.goBy(c.Limit, share, now)
 		s.begin(known.credits(c), now)
 	}
@@ -126,6 +143,7 @@ func (s *spending) goBy(limit, share Limit, now int64) {
 		return
 	}
 	by, old := bucket.Limit(s.share), s.share
+	s.taken = credits(s.taken, old, share, now)
 	spent := by.Advance(s.idle, now).Tokens - by.Advance(s.charged, now).Tokens
 	s.share = share
 	s.owe(credits(spent, old, share, now), now)
@@ -201,7 +219,12 @@ func (l *ledger) add(s *spending, c *Charge, share Limit) {
 	by := bucket.Limit(share)
 	need, _ := by.Ask(c.Cost, 0, c.Owed)
 	s.charged = by.Advance(s.charged, now)
-	s.charged.Tokens = by.Charge(s.charged.Tokens, need, 1)
+	before := s.charged.Tokens
+	s.charged.Tokens = by.Charge(before, need, 1)
+	s.taken = max(-bucket.MaxCredits, min(s.taken+before-s.charged.Tokens, bucket.MaxCredits))
+	if lost := s.charged.Tokens - before + need; lost < 0 && s.taken > 0 {
+		s.taken = max(0, s.taken+lost) // what a full bucket could not be given back may have been taken before
+	}
 }
 
 // inForce returns s, or what is in the ledger in its place. It lists s if there was no room for it before, or if it
@@ -223,8 +246,10 @@ func (l *ledger) inForce(s *spending) *spending {
 // A due is what the primary is to be charged for a spending.
 type due struct {
 	spending *spending
-	charge   Charge // of what was spent, in whole tokens and rounded up; Cost 0 if all has refilled since
-	spent    int64  // in credits of the share
+	charge   Charge // in whole tokens, rounded up: of what is missing here, and of what has Refilled
+	spent    int64  // of that, credits of the share that are missing
+	taken    int64  // and all that were taken
+	since    int64
 	share    Limit
 	reset    bool // before it is charged
 }
@@ -257,11 +282,16 @@ func (l *ledger) take(s *spending) (d due, found bool) {
 		spending: s,
 		charge:   Charge{Policy: s.policy, Key: s.key, Limit: s.limit, Owed: true},
 		spent:    s.spent(l.now()),
+		taken:    s.taken,
+		since:    s.since,
 		share:    s.share,
 		reset:    s.reset,
 	}
-	d.charge.Cost = (d.spent + s.share.Unit - 1) / s.share.Unit
-	s.idle, s.reset = s.charged, false
+	d.charge.Cost = tokens(d.spent, s.share)
+	if d.charge.Refilled = max(0, tokens(d.taken, s.share)-d.charge.Cost); d.charge.Refilled > 0 {
+		d.charge.Outage = time.Duration(l.now()-s.since) * time.Microsecond
+	}
+	s.idle, s.taken, s.reset = s.charged, 0, false
 	return d, true
 }
 
@@ -282,7 +312,12 @@ func (l *ledger) again(d due) {
 	by, now := bucket.Limit(s.share), l.now()
 	s.charged = by.Advance(s.charged, now)
 	s.charged.Tokens = by.Charge(s.charged.Tokens, credits(d.spent, d.share, s.share, now), 1)
+	s.taken += credits(d.taken, d.share, s.share, now)
+	s.since = min(s.since, d.since)
 }
+
+// tokens returns credits in whole tokens, rounded up, none for what is below 0.
+func tokens(credits int64, of Limit) int64 { return max(0, credits+of.Unit-1) / of.Unit }
 
 // credits returns credits of one share as such of another.
 func credits(n int64, of, to Limit, now int64) int64 {

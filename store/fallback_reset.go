@@ -92,7 +92,7 @@ func (l *ledger) reset(s *spending) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s = l.inForce(s)
-	s.idle, s.charged, s.reset = bucket.Bucket{}, bucket.Bucket{}, true
+	s.idle, s.charged, s.taken, s.reset = bucket.Bucket{}, bucket.Bucket{}, 0, true
 }
 
 // forget removes what is known of c's bucket, under any limit.

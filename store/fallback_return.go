@@ -18,14 +18,17 @@ type outage struct {
 	reason error
 	since  time.Time
 	probe  []Charge
+	told   time.Time // the last line of the log
 }
 
-// giveUp begins an outage, because of a call of charges that failed for reason.
-func (f *FallbackStore) giveUp(reason error, charges []Charge) {
-	o := &outage{reason: reason, since: time.Now(), probe: probe(charges)}
+// giveUp begins an outage, because of a call of charges that was sent then and failed for reason.
+func (f *FallbackStore) giveUp(reason error, charges []Charge, sent int64) {
+	now := time.Now()
+	o := &outage{reason: reason, since: now, probe: probe(charges), told: now}
 	f.away.Store(o)
 	defer f.prober.begin() // also if onChange panics, or the outage would not end
 	f.log().Warn("store: the primary is away, and the secondary answers", "error", reason)
+	f.unsteadiness.givenUp(f.log(), reason, time.Duration(f.known.now()-sent)*time.Microsecond, f.slow)
 	if f.onChange != nil {
 		f.onChange(true, reason)
 	}
@@ -53,10 +56,11 @@ func probe(charges []Charge) (probe []Charge) {
 func (f *FallbackStore) probe(ctx context.Context) (back bool) {
 	defer f.recovered(ctx)
 	o := f.away.Load()
-	if !f.isWell(ctx, o.probe) {
+	if err := f.askProbe(ctx, o.probe); err != nil {
+		o.stillAway(f.log(), err, f.slow)
 		return false
 	}
-	until := time.Now().Add(settling)
+	until := time.Now().Add(returning)
 	if !f.settle(ctx, settlers, func() bool { return time.Now().Before(until) }) {
 		return false
 	}
@@ -68,12 +72,12 @@ func (f *FallbackStore) probe(ctx context.Context) (back bool) {
 	return true
 }
 
-// isWell reports whether the primary can answer a call, and is not slow.
-func (f *FallbackStore) isWell(ctx context.Context, probe []Charge) bool {
+// askProbe returns why the primary cannot answer a call, or is slow.
+func (f *FallbackStore) askProbe(ctx context.Context, probe []Charge) error {
 	ctx, cancel := context.WithTimeout(ctx, f.slow)
 	defer cancel()
 	_, err := f.primary.Take(ctx, probe, make([]State, len(probe)))
-	return err == nil
+	return err
 }
 
 func (f *FallbackStore) isBack() bool { return f.away.Load() == nil }
@@ -96,9 +100,13 @@ const (
 	// settlers is how many charges for an outage are under way at once.
 	settlers = 64
 
-	// settling is how long they delay the end of the outage, and how long each may take. What takes longer is
-	// charged after it.
+	// settling is how long each may take.
 	settling = 250 * time.Millisecond
+
+	// returning is how long they delay the end of the outage. That is enough for most of them: a regular charge
+	// that comes before hides for how long its bucket was full, so that all of what was taken is charged. What takes
+	// longer is charged after the end.
+	returning = 2 * time.Second
 )
 
 // settle charges the primary once for each bucket of which the secondary has allowed something, as long as goOn says so.
@@ -171,7 +179,7 @@ func (f *FallbackStore) charge(ctx context.Context, d due) (done int, err error)
 	defer cancel()
 	charges, states := make([]Charge, 1), make([]State, 1)
 	take := func(c Charge) {
-		if err != nil || c.Cost == 0 {
+		if err != nil || c.Cost == 0 && c.Refilled == 0 {
 			return
 		}
 		charges[0] = c

@@ -1,0 +1,73 @@
+package store_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// after answers after a time that calls itself take.
+func after(roundTrip func() time.Duration) fault {
+	return func(ctx context.Context, take func() error) error {
+		select {
+		case <-time.After(roundTrip()):
+			return take()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// runLogged makes a call every 10 ms for ten minutes, each with 100 ms, and returns the log.
+func runLogged(t *testing.T, f fault) string {
+	var text strings.Builder
+	primary := &faulty{Store: openMemory(t, nil)}
+	primary.have(f)
+	s := store.Fallback(primary, nil, store.FallbackConfig{Logger: slog.New(slog.NewTextHandler(&text, nil))})
+	c := []store.Charge{{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 500_000), Cost: 1}}
+	for begin := time.Now(); time.Since(begin) < 10*time.Minute; time.Sleep(10 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		if ok, err := s.Take(ctx, c, make([]store.State, 1)); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		cancel()
+	}
+	s.Close()
+	return text.String()
+}
+
+func TestARoundTripNearSlowIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		text := runLogged(t, after(func() time.Duration {
+			n++
+			return 48*time.Millisecond + time.Duration(n%4)*time.Millisecond
+		}))
+		const line = "again and again for slowness: its round trip is near FallbackConfig.Slow"
+		if got := strings.Count(text, line); got < 8 || got > 10 {
+			t.Errorf("%d lines in ten minutes, want about one a minute", got)
+		}
+		if !strings.Contains(text, "took=51ms") && !strings.Contains(text, "took=50ms") || !strings.Contains(text, "Slow=50ms") {
+			t.Errorf("no line tells the round trip:\n%.2000s", text)
+		}
+	})
+}
+
+func TestAPrimaryThatStaysAwayIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, f := range []fault{broken, after(func() time.Duration { return 60 * time.Millisecond })} {
+			text := runLogged(t, f)
+			if got := strings.Count(text, "the primary is still away"); got < 8 || got > 10 {
+				t.Errorf("%d lines in ten minutes, want about one a minute", got)
+			}
+			if strings.Contains(text, "again and again") {
+				t.Error("an outage that does not end is not many")
+			}
+		}
+	})
+}
