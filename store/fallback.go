@@ -19,7 +19,8 @@ import (
 // FallbackConfig configures Fallback. The zero value is ready to use, for a single replica.
 type FallbackConfig struct {
 	// Replicas is by how much each limit is divided while the secondary answers: how many replicas share
-	// the traffic, each with a secondary of its own. Default 1: each replica allows the whole limit.
+	// the traffic, each with a secondary of its own. Default 1: each replica allows the whole limit. If more run,
+	// what they allow above the limit in an outage is a debt after it.
 	Replicas int
 
 	// Slow is how long the primary may take. A call that takes as long or longer counts as failed, though its
@@ -72,16 +73,21 @@ const (
 // calls whose callers went away, or left primary less time than Slow, those that fail with ErrOverloaded, and those that
 // Validate refuses. Nor does a call count as slow while this process lacks processor time.
 //
-// While secondary answers, each limit is divided by Replicas, in rate and burst, though to no less than one
-// request's cost. A bucket begins with its share of what primary last said it held, or, if that is less, with what
-// an earlier outage left of it in secondary. When primary is back, it is charged for what secondary allowed
-// meanwhile, and for what was Owed, as far as that has not refilled since, into debt if need be. Other replicas do
-// the same with theirs. So from before an outage until such a debt is paid, n replicas with Replicas n allow
-// burst + rate × time. The debt is for what is allowed too soon: by a replica that did not know what the others had
-// taken before the outage, and one request of each. More is allowed only by what was answered by secondary before
-// primary was given up, by a burst if primary has lost its data, by what MaxKeys has no room for, and by charges for
-// the outage that primary failed to carry out, which are not repeated because it may have. They allow less by the
-// shares of those that have no use for them.
+// While secondary answers, each limit is divided by Replicas, in rate and burst, though to no less than the largest
+// cost of a request for the bucket. A bucket begins with its share of what primary last said it held, or, if that is
+// less, with what an earlier outage left of it in secondary.
+//
+// When primary is back, it is charged for what secondary allowed meanwhile, and for what was Owed, into debt if need
+// be. It is not charged for what its bucket did not refill in the outage because it was full. Of a bucket that was
+// charged in the outage, that is only known from the last charge on. Until the debts are paid, n replicas with Replicas
+// n have allowed at most burst + rate × time in all. During an outage of all replicas they allow that, too. During an
+// outage of k of them, the others allow the whole limit, and all together up to 1 + k/n times the limit. The debt of
+// such an outage takes up to k/n of its length to be paid. Use WithoutStandIn where that is not acceptable.
+//
+// More is allowed only by calls that primary may have carried out although they failed, by a burst if primary has lost
+// its data, by what MaxKeys has no room for, and by charges for the outage that failed in the same way as those calls.
+// Calls that failed with ErrNotCharged are charged when primary is back. Less is allowed by the shares of replicas that
+// have no use for them.
 //
 // Refunds that secondary is asked for are deducted from what it has allowed; the rest of them is lost when
 // primary is back. So is one that fails in primary, which may have carried it out. A Reset fails if it fails in

@@ -1,0 +1,102 @@
+package store_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// Replicas of a stack, each with troubles of its own on the way to one primary, admit of no key more than burst +
+// rate·t until their debts are paid, but for what was answered for calls that the primary may have carried out.
+func TestStacksOverPartialOutagesKeepToTheLimitInAll(t *testing.T) {
+	for _, name := range []string{"Lease(Fallback(s))", "Lease(Fallback(CacheDenials(s)))", "Fallback(Lease(s))"} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(1) {
+				synctest.Test(t, func(t *testing.T) { testPartialOutages(t, stacks[name], seed) })
+			}
+		})
+	}
+}
+
+func testPartialOutages(t *testing.T, stack func(testing.TB, store.Store, store.LeaseConfig, store.FallbackConfig, store.DenialConfig) store.Store, seed uint64) {
+	const replicas, callers, length = 3, 4, 90 * time.Second
+	memory := openMemory(t, nil)
+	limits := []store.Limit{limit(t, 5, time.Second, 10), limit(t, 20, time.Second, 20), limit(t, 20, time.Second, 100), limit(t, 60, time.Second, 40)}
+	rates, bursts := []float64{5, 20, 20, 60}, []float64{10, 20, 100, 40}
+	admitted, uncertain := make([]atomic.Int64, len(limits)), make([]atomic.Int64, len(limits))
+	var running sync.WaitGroup
+	stop := make(chan struct{})
+	links := make([]*faulty, replicas)
+	begin := time.Now()
+	for i := range links {
+		links[i] = &faulty{Store: memory}
+		links[i].have(nearby)
+		away := new(atomic.Bool)
+		s := stack(t, links[i], store.LeaseConfig{}, store.FallbackConfig{
+			Replicas: replicas,
+			OnChange: func(is bool, _ error) { away.Store(is) },
+		}, store.DenialConfig{})
+		for range callers {
+			running.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(1 + rand.N(40*time.Millisecond)):
+					}
+					k := rand.IntN(len(limits))
+					c := []store.Charge{{Policy: "p", Key: fmt.Sprint(k), Limit: limits[k], Cost: 1}}
+					states := make([]store.State, 1)
+					before := away.Load()
+					ok, err := s.Take(t.Context(), c, states)
+					if err != nil {
+						t.Error(err)
+					}
+					if ok {
+						admitted[k].Add(1)
+						if states[0].Degraded && !before {
+							uncertain[k].Add(1)
+						}
+					}
+				}
+			})
+		}
+	}
+	r := rand.New(rand.NewPCG(seed, 3))
+	faults := []fault{refused, broken, hung, lostReply, nearby, nearby, nearby}
+	for time.Since(begin) < length {
+		time.Sleep(time.Duration(r.Int64N(int64(3 * time.Second))))
+		links[r.IntN(replicas)].have(faults[r.IntN(len(faults))])
+	}
+	for _, l := range links {
+		l.have(nearby)
+	}
+	time.Sleep(3 * time.Second)
+	for k, l := range limits {
+		for {
+			states := make([]store.State, 1)
+			if _, err := memory.Take(t.Context(), []store.Charge{{Policy: "p", Key: fmt.Sprint(k), Limit: l}}, states); err != nil {
+				t.Fatal(err)
+			}
+			debt := states[0].ResetAfter - time.Duration(l.Capacity/l.Refill)*time.Microsecond
+			if debt <= 0 {
+				break
+			}
+			time.Sleep(debt)
+		}
+		most := bursts[k] + rates[k]*time.Since(begin).Seconds()
+		got, spare := float64(admitted[k].Load()), float64(uncertain[k].Load())
+		t.Logf("seed %d, %v/s burst %v: %.3f of the limit in %v, %.0f for calls that failed", seed, rates[k], bursts[k], got/most, time.Since(begin), spare)
+		if got > most+spare+1 {
+			t.Errorf("seed %d, %v/s burst %v: %.0f admitted, want at most %.0f and %.0f for calls that failed", seed, rates[k], bursts[k], got, most, spare)
+		}
+	}
+	close(stop)
+	running.Wait()
+}
