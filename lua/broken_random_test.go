@@ -9,7 +9,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
 )
 
@@ -39,7 +38,7 @@ func TestKeysThatHoldNoBucketDisturbNoOtherCall(t *testing.T) {
 	vetoed, shadows, merged, failed := 0, 0, 0, 0
 	for seed := range uint64(20) {
 		client.FlushDB(t.Context())
-		m := &model{buckets: make(map[string]bucket.Bucket), limits: make(map[string]bucket.Limit), spares: make(map[string]bucket.Spare)}
+		m := newModel(false)
 		r := random{rand.New(rand.NewPCG(seed, 11))}
 		limits := r.limits()
 		now := int64(1_780_000_000_000_000)

@@ -14,6 +14,10 @@
 --                been full, how many of these have paid for that, and when it was; see Settle in internal/bucket
 -- A bucket that is not there is full. So a key may expire once its bucket has had the time to refill.
 --
+-- A charge that takes nothing, because its call is refused, writes nothing. The exception is a bucket whose limit is
+-- not the charge's: unless it is full, it is written under the new limit. Otherwise its TTL would be that of the old
+-- limit, and the bucket full again when it ends. A look and a removal never put a bucket under their limit.
+--
 -- A key is broken if it holds what this script cannot have written: another type, tokens without a time, or a
 -- number that is no integer or out of range. Its calls fail, and it is not written, nor given a TTL. The unit is
 -- looked at only where the limit has changed, since a field more to read costs a batch 15 %; until then a unit that
@@ -25,7 +29,8 @@
 --       charges that ask the same
 --         unit, refill, capacity   the limit: credits a token, credits a microsecond, credits when full
 --         need                     credits to take; 0 to look, below 0 to give back; -2^54 to remove the bucket,
---                                  which is full then, under whatever limit it is charged next
+--                                  which is full then, under whatever limit it is charged next; 0 that is owed to
+--                                  look, and to put the bucket under the limit
 --         debt                     how many credits below zero the charge may go, to wait for them; -1 for a
 --                                  charge that is owed: it is made whatever the bucket holds, and whatever
 --                                  that can hold, though no debt is deeper than 2^52 credits; -2 for one
@@ -117,8 +122,14 @@ local function rescale(tokens, from, to)
   return result
 end
 
--- Returns what the bucket of a key holds now, when that was, and whether its TTL will do after a charge: its limit,
--- instead of a boolean, if the bucket must be written even if it is not charged.
+-- Reports whether a charge leaves the limit and the TTL of its bucket as they are, unless it is carried out.
+local function looks()
+  return need == 0 and debt >= 0 or need == -18014398509481984
+end
+
+-- Returns what the bucket of a key holds now, when that was, and whether its TTL will do after a charge. Instead of a
+-- boolean that is nil for a bucket which must be written even if it is not charged, unless it is full, and the limit
+-- of the bucket, as text, if only the last refill must be written then.
 --
 -- A TTL is set to twice the time to full, by the first charge in each period of that length. So it holds for
 -- all charges of the period, and no charge has to ask for it.
@@ -144,7 +155,10 @@ local function read(key)
       end
       tokens = rescale(tokens, worth, unit + 0)
     end
-    lasting = false
+    lasting = nil
+    if looks() then
+      lasting = false
+    end
   end
   if tokens > capacity then
     tokens = capacity
@@ -161,7 +175,10 @@ local function read(key)
   if server_clock and last - now > fill then
     -- Time that runs backwards neither grants nor drains. But a last refill further ahead than the time to
     -- full means that the clock was set back, as after a failover: without this the bucket would be frozen
-    -- until then. Only our own clock can tell.
+    -- until then. Only our own clock can tell. The TTL is that of another clock.
+    if tokens < capacity and not looks() then
+      return tokens, now, nil
+    end
     return tokens, now, (gsub(hash[3] or '', '~', ''))
   end
   return tokens, last, lasting
@@ -234,7 +251,7 @@ local function charge(key, tokens, last, lasting, times)
   elseif left < -4503599627370496 then
     left = -4503599627370496
   end
-  if left == tokens and not spare then -- what changes nothing writes nothing
+  if left == tokens and not spare and (lasting ~= nil or left == capacity) then -- what changes nothing writes nothing
     if lasting and lasting ~= true then
       call('HSET', key, 'last_refill', now_text, 'limit', '~' .. lasting)
     end

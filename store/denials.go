@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// defaultMaxLines takes 256 KB, and 4 MB when every slot holds a line.
+	// defaultMaxLines takes 400 KB, and 4 MB when every slot holds a line.
 	defaultMaxLines = 1 << 14
 	defaultMaxAge   = time.Second
 )

@@ -386,6 +386,24 @@ func TestPeeksAndRefundsAreAlwaysAsked(t *testing.T) {
 	}
 }
 
+// A bucket that was only looked at is not yet under the limit of the peek, so that the first charge has to be sent.
+func TestAPeekUnderAnotherLimitKeepsNoChargeFromTheStore(t *testing.T) {
+	r := newRig(t, store.DenialConfig{})
+	spent, full := r.spend("spent"), r.spend("full")
+	other := spent
+	other.Limit = limit(t, 1, time.Hour, 1000)
+	peek := other
+	peek.Cost = 0
+	for range 3 {
+		r.asks(peek, full) // which refuses
+	}
+	r.asks(other)
+	if b, err := store.Inspect(t.Context(), r.store, other.Policy, other.Key); err != nil || b.Limit != other.Limit {
+		t.Errorf("%+v, %v, want it under %+v", b, err, other.Limit)
+	}
+	r.refuses(other)
+}
+
 func TestACallOfSeveralChargesIsRefusedWhenAllAreKnown(t *testing.T) {
 	r := newRig(t, store.DenialConfig{})
 	spent := r.spend("k")

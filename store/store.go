@@ -21,7 +21,7 @@ import (
 type Store interface {
 	// Take charges every bucket its cost, or none of them, and reports which: ok is false if a charge
 	// that is no Shadow was not allowed. It fills states[i] for charges[i] either way. A call that is
-	// refused changes no bucket.
+	// refused takes no tokens and adds none.
 	//
 	// The call is one atomic step: no other call sees a part of it, and no two calls spend the same
 	// token. It is carried out at most once, and not at all if ctx had ended before it left.
@@ -41,13 +41,16 @@ type Charge struct {
 	Policy, Key string
 
 	// Limit is the bucket's rate and capacity. It may differ from the last call's: the tokens that the
-	// bucket has left carry over, up to the new capacity.
+	// bucket has left, or its debt, carry over, up to the new capacity. From the first charge under it, the Store
+	// keeps the bucket under the new Limit, also if the call is refused, so that the bucket is not forgotten
+	// when it would be full under the old one. A bucket that is full under the new Limit stays as it is until it
+	// is charged.
 	Limit Limit
 
-	// Cost is in tokens. 0 peeks: it is always allowed and changes nothing. Below 0 refunds: it is
-	// always allowed and adds tokens, at most to full. Reset, which is math.MinInt64, removes the bucket: it
-	// is always allowed, and the bucket is then full under any limit that it is charged under next. A Cost
-	// above the limit's burst is never allowed, unless it is Owed.
+	// Cost is in tokens. 0 peeks: it is always allowed and changes nothing, and so the bucket is kept under
+	// its last limit. Below 0 refunds: it is always allowed and adds tokens, at most to full. Reset, which is
+	// math.MinInt64, removes the bucket: it is always allowed, and the bucket is then full under any limit that
+	// it is charged under next. A Cost above the limit's burst is never allowed, unless it is Owed.
 	Cost int64
 
 	// MaxWait, if above 0, lets the charge reserve tokens that are still to come: it is allowed if they

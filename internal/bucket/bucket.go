@@ -80,6 +80,11 @@ func (l Limit) Ask(cost, wait int64, owed bool) (need, debt int64) {
 	return l.Need(cost), l.Debt(wait)
 }
 
+// Relimits reports whether a charge that asks this of a bucket puts it under the charge's limit, also where it takes
+// nothing because its call is refused. Otherwise a bucket could be forgotten when it is full under its old limit, and
+// would then be full under the new one. A look and a reset do not; AnyDebt without a need is a look that does.
+func Relimits(need, debt int64) bool { return need != 0 && need != Reset || debt < 0 }
+
 // Need returns the credits that cost tokens are worth: negative for a refund, more than Capacity for a
 // cost that no full bucket could pay, and Reset for math.MinInt64.
 func (l Limit) Need(cost int64) int64 {

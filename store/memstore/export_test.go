@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 )
@@ -18,6 +19,9 @@ func (s *Store) Len() (n int) {
 
 // Sweep forgets the buckets that are full, as the timer does.
 func (s *Store) Sweep() { s.sweep() }
+
+// Forget makes a Store a storetest.Forgetter.
+func (s *Store) Forget(time.Duration) { s.sweep() }
 
 // Check returns what is wrong with the tables of the shards, "" if nothing is.
 func (s *Store) Check() string {

@@ -131,6 +131,8 @@ func (s *Store) takeOne(c *store.Charge, state *store.State) bool {
 	if v.fits {
 		v.charge(c)
 		v.keep(c)
+	} else {
+		v.refuse(c)
 	}
 	v.shard.mu.Unlock()
 	*state = c.State(v.bucket.Tokens, v.fits)
@@ -157,12 +159,14 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 		visits[i].look(&charges[i], now)
 		ok = ok && (visits[i].fits || charges[i].Shadow)
 	}
-	if ok {
-		for i := range visits {
-			if visits[i].fits {
-				visits[i].charge(&charges[i])
-			}
+	for i := range visits {
+		if ok && visits[i].fits {
+			visits[i].charge(&charges[i])
+		} else {
+			visits[i].refuse(&charges[i])
 		}
+	}
+	if ok {
 		// New ones and those to be forgotten come last: they move the others about.
 		for i := range visits {
 			visits[i].keep(&charges[i])

@@ -14,6 +14,7 @@ type visit struct {
 	bucket  bucket.Bucket // as it stands now
 	need    int64         // in credits
 	fits    bool
+	moves   bool // a bucket that is kept under another limit is to be kept under the charge's
 	resets  bool // it is to be forgotten
 	now     int64
 	settles bool // spare is to be kept with it
@@ -33,6 +34,10 @@ func (v *visit) look(c *store.Charge, now int64) {
 	v.now = now
 	v.need, debt = l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
 	v.fits = l.Grants(v.bucket.Tokens, v.need, debt, 1) == 1
+	if c.Refilled > 0 {
+		debt = bucket.AnyDebt
+	}
+	v.moves = v.entry != nil && v.entry.class.limit != c.Limit && bucket.Relimits(v.need, debt) && v.bucket.Tokens < l.Capacity
 }
 
 // charge has the bucket pay.
@@ -46,13 +51,22 @@ func (v *visit) charge(c *store.Charge) {
 		return
 	}
 	if left == v.bucket.Tokens && !v.settles {
-		return // as in Redis, a charge that changes nothing writes nothing
+		v.refuse(c)
+		return
 	}
 	v.bucket.Tokens = left
 	if v.entry != nil {
 		v.shard.update(v.entry, c, v.bucket)
 	} else {
 		v.isNew = true
+	}
+}
+
+// refuse is for a charge that changes nothing. As in Redis it writes nothing, except that a bucket is kept under the
+// new limit from the first charge on, or it would be forgotten when it is full under the old one.
+func (v *visit) refuse(c *store.Charge) {
+	if v.moves {
+		v.shard.update(v.entry, c, v.bucket)
 	}
 }
 

@@ -25,6 +25,16 @@ func (t *term) owed() bool { return t.debt == bucket.AnyDebt }
 // certain reports whether no bucket can refuse t.
 func (t *term) certain() bool { return t.need <= 0 || t.owed() }
 
+// look makes t a look that takes nothing, and puts the bucket under the limit as t does.
+func (t *term) look() {
+	t.past = nil
+	if bucket.Relimits(t.need, t.debt) {
+		t.need, t.debt = 0, bucket.AnyDebt
+	} else {
+		t.need, t.debt = 0, 0
+	}
+}
+
 // vetoes reports whether a bucket can refuse the whole call for t.
 func (t *term) vetoes() bool { return !t.certain() && !t.shadow }
 

@@ -234,10 +234,23 @@ func TestABucketFromTheFutureIsAnchoredAnew(t *testing.T) {
 	if at, err := client.HGet(t.Context(), key, "last_refill").Int64(); err != nil || at >= hours || at > time.Now().UnixMicro() {
 		t.Errorf("last_refill is %d, error %v, want now", at, err)
 	}
+	// The TTL of another clock is not relied on by a charge that anchors a bucket anew, also if it is denied.
+	if ttl := client.PTTL(t.Context(), key).Val(); ttl < time.Minute || ttl > 3*time.Minute {
+		t.Errorf("the TTL is %v, want the minute that the bucket takes to fill, and as long again", ttl)
+	}
+	// Nor by a charge after a peek that did so.
+	server.Do("HSET", key, "last_refill", hours)
+	server.Do("PEXPIRE", key, 10_000)
+	peek := c
+	peek.Cost = 0
+	take(t, s, peek)
 	if limit := client.HGet(t.Context(), key, "limit").Val(); limit != "~60000000 1 60000000" {
 		t.Errorf("limit is %q: the TTL of another clock is relied on", limit)
 	}
-	// Nor is it by a charge that anchors a bucket anew.
+	take(t, s, c)
+	if ttl := client.PTTL(t.Context(), key).Val(); ttl < time.Minute {
+		t.Errorf("the TTL is %v, want the minute that the bucket takes to fill", ttl)
+	}
 	server.Do("HSET", key, "last_refill", hours, "limit", "60000000 1 60000000", "tokens", 1_000_000*60)
 	server.Do("PEXPIRE", key, 10_000)
 	if state := take(t, s, c); !state.Allowed {

@@ -85,10 +85,39 @@ func TestContractBehindSentinel(t *testing.T) {
 }
 
 func TestContractOnMiniredis(t *testing.T) {
+	storetest.Run(t, forgetting(t, false))
+}
+
+func TestSequenceByTheServersClock(t *testing.T) {
+	storetest.RunForgetting(t, forgetting(t, true), 2000, 5)
+}
+
+// A forgetter is a Store on a miniredis whose TTLs, and clock, move along with that of the test.
+type forgetter struct {
+	*redisstore.Store
+	server *miniredis.Miniredis
+	clock  func() time.Time // nil: the server's is not used
+}
+
+// forgetting opens Stores whose buckets expire as time goes on, as the server has it do.
+func forgetting(t *testing.T, serversClock bool) storetest.Open {
 	server := miniredis.RunT(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { client.Close() })
-	storetest.Run(t, onClient(client))
+	return func(_ *testing.T, clock func() time.Time) store.Store {
+		if serversClock {
+			server.SetTime(clock())
+			return &forgetter{redisstore.New(client, redisstore.Config{Prefix: prefix(), MaxDenials: -1}), server, clock}
+		}
+		return &forgetter{redisstore.New(client, redisstore.Config{Prefix: prefix(), Clock: clock}), server, nil}
+	}
+}
+
+func (f *forgetter) Forget(d time.Duration) {
+	f.server.FastForward(d)
+	if f.clock != nil {
+		f.server.SetTime(f.clock())
+	}
 }
 
 func TestSequenceOnServer(t *testing.T) {
@@ -96,8 +125,5 @@ func TestSequenceOnServer(t *testing.T) {
 }
 
 func TestSequenceOnMiniredis(t *testing.T) {
-	server := miniredis.RunT(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	t.Cleanup(func() { client.Close() })
-	storetest.RunSequence(t, onClient(client), 10_000, 4)
+	storetest.RunSequence(t, forgetting(t, false), 10_000, 4)
 }

@@ -91,7 +91,7 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 func (e *engine) takeAtOnce(w *waiter, items []item, found []answer) (refused bool, err error) {
 	parts, err := e.split(w.ctx, items, func(_ int, t *term) bool {
 		if t.certain() {
-			t.need, t.debt, t.past = 0, 0, nil // only asks the bucket
+			t.look() // only asks the bucket
 		}
 		return true
 	})

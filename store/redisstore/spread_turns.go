@@ -46,7 +46,7 @@ func (e *engine) takeInTurn(w *waiter, items []item, found []answer) (refused bo
 // look asks all buckets what they hold, charges none, and reports whether one of them would refuse the call.
 func (e *engine) look(w *waiter, items []item, found []answer) (refused bool, err error) {
 	parts, err := e.split(w.ctx, items, func(_ int, t *term) bool {
-		t.need, t.debt, t.past = 0, 0, nil
+		t.look()
 		return true
 	})
 	if err != nil {

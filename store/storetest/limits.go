@@ -28,3 +28,17 @@ func slowToFill(r *rig) []store.Limit {
 		r.limit(1, 1500*time.Nanosecond, 400_000_000),
 	}
 }
+
+// quickToFill are limits that take from half a millisecond to some seconds to fill.
+func quickToFill(r *rig) []store.Limit {
+	return []store.Limit{
+		r.limit(1, time.Millisecond, 3),
+		r.limit(2_000, time.Second, 1),
+		r.limit(7, 10*time.Millisecond, 20),
+		r.limit(100, time.Second, 5),
+		r.limit(1_000, time.Second, 100),
+		r.limit(10, time.Second, 10),
+		r.limit(3, time.Second, 10),
+		r.limit(999_983, time.Second, 100_000),
+	}
+}

@@ -11,9 +11,25 @@ import (
 type name struct{ policy, key string }
 
 // integers is a Store reduced to internal/bucket and a map.
-type integers map[name]bucket.Bucket
+type integers map[name]kept
+
+type kept struct {
+	bucket.Bucket
+	limit store.Limit
+}
 
 func newIntegers() model { return integers{} }
+
+func (m integers) full(now int64) (names []name) {
+	for n, k := range m {
+		if l := bucket.Limit(k.limit); l.Advance(k.Bucket, now).Tokens == l.Capacity {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+func (m integers) forget(n name) { delete(m, n) }
 
 func (m integers) take(charges []store.Charge, now int64) (bool, []store.State) {
 	ok := true
@@ -21,23 +37,26 @@ func (m integers) take(charges []store.Charge, now int64) (bool, []store.State) 
 	fits := make([]bool, len(charges))
 	for i, c := range charges {
 		l := bucket.Limit(c.Limit)
-		found[i] = l.Advance(m[name{c.Policy, c.Key}], now)
+		found[i] = l.Advance(m[name{c.Policy, c.Key}].Bucket, now)
 		need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
 		fits[i] = l.Grants(found[i].Tokens, need, debt, 1) == 1
 		ok = ok && (fits[i] || c.Shadow)
 	}
 	states := make([]store.State, len(charges))
 	for i, c := range charges {
+		n, l := name{c.Policy, c.Key}, bucket.Limit(c.Limit)
+		need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
+		old, known := m[n]
+		writes := known && old.limit != c.Limit && bucket.Relimits(need, debt) && found[i].Tokens < l.Capacity
 		if ok && fits[i] {
-			l := bucket.Limit(c.Limit)
-			need, _ := l.Ask(c.Cost, 0, c.Owed)
-			if c.Cost == store.Reset {
-				found[i].Tokens = l.Capacity
-				delete(m, name{c.Policy, c.Key})
-			} else if left := l.Charge(found[i].Tokens, need, 1); left != found[i].Tokens {
-				found[i].Tokens = left
-				m[name{c.Policy, c.Key}] = found[i]
-			}
+			left := l.Charge(found[i].Tokens, need, 1)
+			writes = writes || left != found[i].Tokens
+			found[i].Tokens = left
+		}
+		if ok && fits[i] && c.Cost == store.Reset {
+			delete(m, n)
+		} else if writes {
+			m[n] = kept{found[i], c.Limit}
 		}
 		states[i] = c.State(found[i].Tokens, ok && fits[i])
 	}
@@ -51,10 +70,22 @@ type rationals map[name]exact
 type exact struct {
 	tokens *big.Rat
 	last   int64
-	unit   int64
+	limit  store.Limit
 }
 
 func newRationals() model { return rationals{} }
+
+func (m rationals) full(now int64) (names []name) {
+	for n, e := range m {
+		c := store.Charge{Policy: n.policy, Key: n.key, Limit: e.limit}
+		if m.at(c, now).tokens.Cmp(rat(burst(c))) == 0 {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+func (m rationals) forget(n name) { delete(m, n) }
 
 func (m rationals) take(charges []store.Charge, now int64) (bool, []store.State) {
 	ok := true
@@ -67,11 +98,14 @@ func (m rationals) take(charges []store.Charge, now int64) (bool, []store.State)
 	}
 	states := make([]store.State, len(charges))
 	for i, c := range charges {
-		e := found[i]
+		e, n := found[i], name{c.Policy, c.Key}
 		charged := ok && fits[i]
+		if old, known := m[n]; known && old.limit != c.Limit && c.Cost != 0 && c.Cost != store.Reset && e.tokens.Cmp(rat(burst(c))) < 0 {
+			m[n] = e // under the new limit, also if the call is refused
+		}
 		if charged && c.Cost == store.Reset {
 			e.tokens = rat(burst(c))
-			delete(m, name{c.Policy, c.Key})
+			delete(m, n)
 		} else if charged && c.Cost != 0 {
 			left := new(big.Rat).Sub(e.tokens, rat(c.Cost))
 			if full := rat(burst(c)); left.Cmp(full) > 0 {
@@ -82,7 +116,7 @@ func (m rationals) take(charges []store.Charge, now int64) (bool, []store.State)
 			}
 			if left.Cmp(e.tokens) != 0 {
 				e.tokens = left
-				m[name{c.Policy, c.Key}] = e
+				m[n] = e
 			}
 		}
 		states[i] = state(c, e.tokens, charged, fits[i])
@@ -95,17 +129,17 @@ func (m rationals) at(c store.Charge, now int64) exact {
 	full := rat(burst(c))
 	e, known := m[name{c.Policy, c.Key}]
 	if !known {
-		return exact{full, now, c.Limit.Unit}
+		return exact{full, now, c.Limit}
 	}
-	if e.unit != c.Limit.Unit {
+	if e.limit.Unit != c.Limit.Unit {
 		// What carries over is rounded down to a credit.
 		credits := new(big.Rat).Mul(e.tokens, rat(c.Limit.Unit))
 		e.tokens = new(big.Rat).Quo(new(big.Rat).SetInt(floor(credits)), rat(c.Limit.Unit))
-		e.unit = c.Limit.Unit
 		if debt := deepestDebt(c); e.tokens.Cmp(debt) < 0 {
 			e.tokens = debt
 		}
 	}
+	e.limit = c.Limit
 	if e.tokens.Cmp(full) > 0 {
 		e.tokens = full
 	}

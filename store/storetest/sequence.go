@@ -15,35 +15,111 @@ import (
 // models: one on internal/bucket, and one in exact rational numbers (math/big). What an Inspector reports is compared
 // with what the models report to a peek.
 //
-// The limits range from 1 a month to 10^6 a second.
+// The limits range from 1 a month to 10^6 a second. For a Forgetter, RunForgetting with a quarter of the steps follows.
 func RunSequence(t *testing.T, open Open, steps int, seed uint64) {
 	r := newRig(t, open)
+	runSequence(r, slowToFill(r), nil, steps, seed)
+	if _, ok := r.store.(Forgetter); ok {
+		RunForgetting(t, open, steps/4, seed)
+	}
+}
+
+// RunForgetting is RunSequence for a Forgetter, under limits that often change, and of which many fill within
+// milliseconds. Time moves forwards only.
+func RunForgetting(t *testing.T, open Open, steps int, seed uint64) {
+	r := newRig(t, open)
+	runSequence(r, append(quickToFill(r), slowToFill(r)...), r.store.(Forgetter), steps, seed)
+}
+
+// A Forgetter is a Store that forgets full buckets when a test tells it to, as it does by a clock that a test does not
+// move. It must be an Inspector.
+type Forgetter interface {
+	store.Store
+	store.Inspector
+
+	// Forget forgets what the Store would forget in the time d that the clock has moved forwards since the last call.
+	Forget(d time.Duration)
+}
+
+func runSequence(r *rig, limits []store.Limit, forgetter Forgetter, steps int, seed uint64) {
 	s := sequence{
-		rig:    r,
-		rand:   rand.New(rand.NewPCG(seed, 0)),
-		limits: slowToFill(r),
-		models: []model{newIntegers(), newRationals()},
+		rig:       r,
+		rand:      rand.New(rand.NewPCG(seed, 0)),
+		limits:    limits,
+		forgetter: forgetter,
+		models:    []model{newIntegers(), newRationals()},
 	}
 	for step := range steps {
-		s.moveTime()
-		s.step(step)
-		if t.Failed() {
-			t.Fatalf("step %d of seed %d", step, seed)
+		if forgetter == nil {
+			s.moveTime()
+		} else {
+			s.moveOn()
 		}
+		s.step(step)
+		if r.Failed() {
+			r.Fatalf("step %d of seed %d", step, seed)
+		}
+	}
+	if forgetter != nil && s.forgotten < steps/100 {
+		r.Errorf("only %d buckets were forgotten in %d calls", s.forgotten, steps)
 	}
 }
 
 // A model answers calls as a Store must.
 type model interface {
 	take(charges []store.Charge, now int64) (ok bool, states []store.State)
+
+	// full returns the buckets that are full under the limits that they are kept under, and may be forgotten.
+	full(now int64) []name
+
+	forget(name)
 }
 
 type sequence struct {
 	*rig
-	rand   *rand.Rand
-	limits []store.Limit
-	models []model
-	retry  time.Duration // that the last denied call was told
+	rand      *rand.Rand
+	limits    []store.Limit
+	forgetter Forgetter
+	forgotten int
+	models    []model
+	retry     time.Duration // that the last denied call was told
+}
+
+// moveOn moves the clock not at all, a little, or about as far as a quick limit takes to fill or a bucket under it to
+// be forgotten. What the Store has forgotten then must be full, which the answers show: the models forget no other.
+func (s *sequence) moveOn() {
+	l := s.limits[s.rand.IntN(len(s.limits))]
+	fill := min(time.Minute, time.Duration(l.Capacity/l.Refill)*time.Microsecond)
+	var d time.Duration
+	switch s.rand.IntN(8) {
+	case 0, 1, 2:
+		return
+	case 3:
+		d = time.Microsecond
+	case 4:
+		d, s.retry = min(time.Minute, s.retry), 0
+	case 5, 6:
+		d = time.Duration(s.rand.Int64N(3*int64(fill) + int64(5*time.Millisecond)))
+	case 7:
+		d = fill / time.Duration(1+s.rand.IntN(1000))
+	}
+	s.advance(d)
+	s.forgetter.Forget(d)
+	now := time.Unix(0, s.nanos.Load()).UnixMicro()
+	full := s.models[0].full(now)
+	for _, m := range s.models[1:] {
+		if also := m.full(now); len(also) != len(full) {
+			s.Fatalf("%v are full by %T, and %v by %T", full, s.models[0], also, m)
+		}
+	}
+	for _, n := range full {
+		if s.inspect(store.Charge{Policy: n.policy, Key: n.key}) == (store.Bucket{}) {
+			s.forgotten++
+			for _, m := range s.models {
+				m.forget(n)
+			}
+		}
+	}
 }
 
 // moveTime moves the clock as far as something may depend on: not at all, by a microsecond, to when or
@@ -121,7 +197,7 @@ func (s *sequence) charge(i int, key string) store.Charge {
 	// Mostly the policy's own limit, so that buckets run dry, and now and then another.
 	policy := i + 3*s.rand.IntN(4)
 	limit := s.limits[policy%len(s.limits)]
-	if s.rand.IntN(20) == 0 {
+	if s.rand.IntN(20) == 0 || s.forgetter != nil && s.rand.IntN(4) == 0 {
 		limit = s.limits[s.rand.IntN(len(s.limits))]
 	}
 	burst := limit.Capacity / limit.Unit

@@ -44,7 +44,7 @@ type rule struct {
 	test func(*rig)
 }
 
-var rules = concat(chargeRules, timeRules, waitRules, owedRules, pastRules, setRules, callRules, resetRules, inspectRules, concurrencyRules)
+var rules = concat(chargeRules, timeRules, relimitRules, waitRules, owedRules, pastRules, setRules, callRules, resetRules, inspectRules, concurrencyRules)
 
 func concat(lists ...[]rule) (all []rule) {
 	for _, list := range lists {
