@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -52,8 +51,8 @@ type LeaseConfig struct {
 // and a reply that is lost lose tokens and never make some. Nor are tokens spent here at a time at which the
 // bucket would be full with them. Only what others give back, or refund, is not known here: in a window that
 // begins later, the replicas may admit up to as many tokens more than burst + rate·t as came back in the Hold
-// before it. A bucket that s loses or that others reset, or a limit that changes, is not known here either, for up
-// to Hold. A Reset that is put to the Store returned drops what is held and what is being fetched.
+// before it. A bucket that s loses or that others reset, or a limit that others change, is not known here either,
+// for up to Hold. Tokens go back under the limit of the last charge that was put to the Store returned. A Reset that is put to the Store returned drops what is held and what is being fetched.
 //
 // A call may be refused although there are tokens, because other replicas hold them, or a call here that is
 // under way. These are at most Fraction of the burst for each replica, and they are spent or on their way back
@@ -96,6 +95,7 @@ func Lease(s Store, cfg LeaseConfig) *LeaseStore {
 		clock:    cfg.Clock,
 		start:    time.Now(),
 		seed:     maphash.MakeSeed(),
+		round:    make(chan struct{}, 1), // and no Mutex, at which time stands still in a bubble of a test
 		slots:    make([]leaseSlot, 1<<bits.Len(uint(cmp.Or(cfg.MaxKeys, defaultMaxLots)-1))),
 	}
 	if cfg.Clock != nil {
@@ -120,8 +120,8 @@ type LeaseStore struct {
 	off      atomic.Bool // all passes through
 
 	collector  *time.Timer
-	collecting atomic.Bool // the collector is set: there may be lots to give back
-	round      sync.Mutex  // held while lots are collected: by the collector, or by Close
+	collecting atomic.Bool   // the collector is set: there may be lots to give back
+	round      chan struct{} // holds one while lots are collected: by the collector, or by Close
 }
 
 // A leaseSlot holds the lot of one of the buckets that fall into it.

@@ -43,6 +43,7 @@ func (s *LeaseStore) prepare(ctx context.Context, visits []leaseVisit, charges [
 	for i := range visits {
 		if v := &visits[i]; !v.paid {
 			v.own(s, &charges[i], &states[i])
+			v.useOwn(&charges[i])
 		}
 		if visits[i].paid {
 			paid++
@@ -96,6 +97,9 @@ func (s *LeaseStore) drawMore(ctx context.Context, visits []leaseVisit, charges 
 	for i := range visits {
 		if v := &visits[i]; !v.paid {
 			c := charges[i]
+			if v.wish > c.Cost {
+				v.announce(&c, s.now())
+			}
 			c.Cost = v.wish - v.rest
 			asked = append(asked, c)
 		}
@@ -109,6 +113,13 @@ func (s *LeaseStore) drawMore(ctx context.Context, visits []leaseVisit, charges 
 	}
 	var backs []Charge
 	var doubts []*State
+	back := func(l *lot, tokens, now int64, c *Charge, state *State) {
+		refund := l.refund(tokens, now)
+		if refund.Limit != c.Limit {
+			state = nil // what it answers is not in the terms of c
+		}
+		backs, doubts = append(backs, refund), append(doubts, state)
+	}
 	n := -1
 	for i := range visits {
 		v, c := &visits[i], &charges[i]
@@ -129,15 +140,19 @@ func (s *LeaseStore) drawMore(ctx context.Context, visits []leaseVisit, charges 
 			continue
 		}
 		if !l.tell(c, left, received, &states[i]) {
-			backs = append(backs, l.refund(c.Limit, left, received))
-			doubts = append(doubts, &states[i])
+			back(l, left, received, c, &states[i])
 			continue
 		}
-		v.publish(l, left)
+		if !v.publish(l, left) {
+			if v.drawn() {
+				l.close()
+				back(l, left, received, c, &states[i])
+			}
+			continue
+		}
 		if s.off.Load() { // Close may have looked before, and others have spent of it since
 			if left = l.close(); left > 0 {
-				backs = append(backs, l.refund(c.Limit, left, received))
-				doubts = append(doubts, &states[i])
+				back(l, left, received, c, &states[i])
 			}
 		}
 	}
@@ -166,8 +181,11 @@ func (s *LeaseStore) undo(ctx context.Context, visits []leaseVisit, charges []Ch
 		if v.lot.void() {
 			continue
 		}
-		backs = append(backs, v.lot.refund(c.Limit, tokens, now))
-		doubts = append(doubts, &states[i])
+		refund, state := v.lot.refund(tokens, now), &states[i]
+		if refund.Limit != c.Limit {
+			state = nil
+		}
+		backs, doubts = append(backs, refund), append(doubts, state)
 	}
 	s.settle(ctx, backs, doubts)
 }

@@ -17,7 +17,8 @@ type lot struct {
 	next    int64 // tokens that the next call is to take
 	instant bool  // the clock stood still during the call, so that all is known exactly
 
-	reset *atomic.Bool // the bucket was reset; shared with the lots before and after it
+	fate   *fate // of the bucket
+	number int   // of its limit in fate, when the lot was drawn
 
 	_       [64]byte // not on a cache line with what every call reads
 	unspent atomic.Int64
@@ -31,22 +32,31 @@ const closed = math.MinInt64
 // tokens are to be spent once it is published. It is nil if no bucket can have said so.
 func newLot(v *leaseVisit, c *Charge, s *State, sent, received int64) *lot {
 	l := &lot{
-		line:    line{limit: c.Limit, sent: sent, received: received},
+		line:    line{policy: v.lot.policy, key: v.lot.key, limit: c.Limit, sent: sent, received: received},
 		next:    2 * v.wish,
 		instant: sent == received,
-		reset:   v.lineage(),
+		fate:    v.fate,
+		number:  v.force.number,
 	}
 	if l.least, l.most = c.credits(s); l.least > l.most || received < sent {
 		return nil
 	}
-	name := c.Policy + c.Key // a copy: they may be parts of something large
-	l.policy, l.key = name[:len(c.Policy)], name[len(c.Policy):]
 	return l
+}
+
+// announced returns a lot without tokens for a bucket whose first tokens are about to be drawn, so that calls under
+// another limit find it meanwhile.
+func announced(c *Charge, now int64) *lot {
+	name := c.Policy + c.Key // a copy: they may be parts of something large
+	return &lot{
+		line: line{policy: name[:len(c.Policy)], key: name[len(c.Policy):], limit: c.Limit, sent: now, received: now},
+		fate: new(fate),
+	}
 }
 
 // spent returns a lot without tokens, which remembers how many to take next.
 func (l *lot) spent(next, now int64) *lot {
-	s := &lot{line: l.line, next: next, reset: l.reset}
+	s := &lot{line: l.line, next: next, fate: l.fate, number: l.number}
 	s.sent, s.received = now, now
 	return s
 }
@@ -121,11 +131,11 @@ func (l *lot) close() int64 { return max(0, l.unspent.Swap(closed)) }
 // closeEmpty takes l out of use if nothing is unspent, and reports whether it is.
 func (l *lot) closeEmpty() bool { return l.unspent.CompareAndSwap(0, closed) || l.unspent.Load() < 0 }
 
-// refund returns the charge that gives tokens back at now, as far as they are usable. Under another limit than
-// l's it is the new one's store that knows what there is room for.
-func (l *lot) refund(limit Limit, tokens, now int64) Charge {
-	if limit != l.limit {
-		return Charge{Policy: l.policy, Key: l.key, Limit: limit, Cost: -tokens}
+// refund returns the charge that gives tokens back at now, as far as they are usable, under the limit that is in force
+// for the bucket by now. Its Cost is 0 if nothing is to be given back.
+func (l *lot) refund(tokens, now int64) Charge {
+	if f := l.fate.force.Load(); f.number != l.number {
+		return l.refundUnder(f, tokens, now)
 	}
 	usable := l.usable(tokens, now)
 	if l.instant && usable < tokens {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"sync/atomic"
 
 	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
 )
@@ -16,26 +15,16 @@ const (
 )
 
 // void reports whether the bucket was reset since l was drawn, so that what is left of l must not go back to it.
-func (l *lot) void() bool { return l.reset.Load() }
-
-// lineage returns what tells the lots of v's bucket that it was reset.
-func (v *leaseVisit) lineage() *atomic.Bool {
-	if v.lot != nil && !v.lot.void() {
-		return v.lot.reset
-	}
-	return new(atomic.Bool)
-}
+func (l *lot) void() bool { return l.fate.reset.Load() }
 
 // drawn reports whether no reset has begun since v began its draw.
 func (v *leaseVisit) drawn() bool { return v.slot.stamp.Load() == v.stamp }
 
-// publish puts l into its slot, and lets others spend its tokens unless a reset has begun since the draw. A reset
-// that begins later finds l there, and closes it.
-func (v *leaseVisit) publish(l *lot, tokens int64) {
+// publish puts l into its slot, and lets others spend its tokens unless a reset, or a call under another limit, has
+// begun since the draw. One that begins later finds l there, and closes it. It reports whether they may spend them.
+func (v *leaseVisit) publish(l *lot, tokens int64) bool {
 	v.slot.lot.Store(l)
-	if v.drawn() {
-		l.unspent.CompareAndSwap(0, tokens)
-	}
+	return v.drawn() && v.inForce() && l.unspent.CompareAndSwap(0, tokens)
 }
 
 // pass gives back what is held of the buckets of a call, and puts the call to the store.
@@ -43,15 +32,14 @@ func (s *LeaseStore) pass(ctx context.Context, visits []leaseVisit, charges []Ch
 	for i := range visits {
 		v, c := &visits[i], &charges[i]
 		if c.Cost != Reset {
+			v.use(c)
 			continue
 		}
 		v.slot.stamp.Add(1)
 		defer v.slot.stamp.Add(resetDone - 1)
-		if v.lot = v.slot.lot.Load(); v.lot == nil || !v.lot.of(c) {
-			v.lot = nil
-			continue
+		if v.find(c); v.lot != nil {
+			v.lot.fate.reset.Store(true)
 		}
-		v.lot.reset.Store(true)
 	}
 	s.yield(ctx, visits, charges, now)
 	return s.store.Take(ctx, charges, states)

@@ -28,7 +28,9 @@ func (s *LeaseStore) settle(ctx context.Context, backs []Charge, states []*State
 		return
 	}
 	for i, state := range states {
-		*state = answers[i]
+		if state != nil {
+			*state = answers[i]
+		}
 	}
 }
 
@@ -38,11 +40,7 @@ func (s *LeaseStore) yield(ctx context.Context, visits []leaseVisit, charges []C
 	for i := range visits {
 		v, c := &visits[i], &charges[i]
 		if v.lot != nil && (v.lot.unspent.Load() > 0 || c.Cost == Reset) {
-			limit := c.Limit
-			if c.Cost == 0 || c.Cost == Reset {
-				limit = v.lot.limit // the call changes no bucket's limit
-			}
-			if back := v.slot.retire(v.lot, limit, now); back.Cost < 0 {
+			if back, _ := v.slot.retire(v.lot, now); back.Cost < 0 && !v.lot.void() {
 				backs = append(backs, back)
 			}
 		}
@@ -57,7 +55,7 @@ func (s *LeaseStore) returnRests(ctx context.Context, visits []leaseVisit) {
 	for i := range visits {
 		if v := &visits[i]; v.rest > 0 {
 			if !v.lot.void() {
-				backs = append(backs, v.lot.refund(v.lot.limit, v.rest, now))
+				backs = append(backs, v.lot.refund(v.rest, now))
 			}
 			v.rest = 0
 		}
@@ -65,19 +63,18 @@ func (s *LeaseStore) returnRests(ctx context.Context, visits []leaseVisit) {
 	s.settle(ctx, backs, nil)
 }
 
-// retire closes a lot and returns what is to be given back of it. If that is something, half as much is taken
-// the next time.
-func (slot *leaseSlot) retire(l *lot, limit Limit, now int64) (back Charge) {
-	left := l.close()
-	if left > 0 {
-		back = l.refund(limit, left, now)
+// retire closes a lot and returns what is to be given back of it, and how many tokens were left. If that is something,
+// half as much is taken the next time.
+func (slot *leaseSlot) retire(l *lot, now int64) (back Charge, left int64) {
+	if left = l.close(); left > 0 {
+		back = l.refund(left, now)
 	}
 	next := l.next
 	if back.Cost < 0 {
 		next /= 4 // which is twice as much as l was
 	}
 	slot.lot.CompareAndSwap(l, l.spent(next, now))
-	return back
+	return back, left
 }
 
 // collectLater sees to it that lots are given back in time. Without any there is no timer.
@@ -89,22 +86,28 @@ func (s *LeaseStore) collectLater() {
 
 // collect gives back the lots that would become older than Hold before it looks again.
 func (s *LeaseStore) collect() {
-	s.round.Lock()
-	defer s.round.Unlock()
+	s.round <- struct{}{}
+	defer func() { <-s.round }()
 	if s.off.Load() {
 		return
 	}
 	s.collecting.Store(false)
-	backs, lots, more := s.old(s.hold.Microseconds() / 2)
+	rests, more := s.old(s.hold.Microseconds() / 2)
 	if more {
 		defer s.collectLater()
 	}
-	s.giveBack(backs, lots) // those that fail are lost
+	s.giveBack(rests) // those that fail are lost
+}
+
+// A rest is the tokens that a closed lot had left.
+type rest struct {
+	lot    *lot
+	tokens int64
 }
 
 // old retires the lots that are at least so old, and forgets those that are without tokens for longer than
-// Hold. It returns what is to be given back and of which lot, and whether others are left.
-func (s *LeaseStore) old(age int64) (backs []Charge, lots []*lot, more bool) {
+// Hold. It returns what is to be given back, and whether others are left.
+func (s *LeaseStore) old(age int64) (rests []rest, more bool) {
 	now, hold := s.now(), s.hold.Microseconds()
 	for i := range s.slots {
 		slot := &s.slots[i]
@@ -118,34 +121,36 @@ func (s *LeaseStore) old(age int64) (backs []Charge, lots []*lot, more bool) {
 				continue
 			}
 		case now-l.sent >= age:
-			if back := slot.retire(l, l.limit, now); back.Cost < 0 {
-				backs, lots = append(backs, back), append(lots, l)
+			if back, left := slot.retire(l, now); back.Cost < 0 {
+				rests = append(rests, rest{l, left})
 			}
 		}
 		more = true
 	}
-	return backs, lots, more
+	return rests, more
 }
 
-// giveBack gives tokens back to many buckets, and returns to how many it failed and why.
-func (s *LeaseStore) giveBack(backs []Charge, lots []*lot) (failed int64, err error) {
+// giveBack gives tokens back to many buckets, each under the limit that is in force when its turn comes, and returns to
+// how many it failed and why.
+func (s *LeaseStore) giveBack(rests []rest) (failed int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), returnTime)
 	defer cancel()
 	var next, failures atomic.Int64
 	var first sync.Once
 	var working sync.WaitGroup
-	for range min(returnsAtOnce, len(backs)) {
+	for range min(returnsAtOnce, len(rests)) {
 		working.Go(func() {
 			state := make([]State, 1)
 			for {
 				n := int(next.Add(1)) - 1
-				if n >= len(backs) {
+				if n >= len(rests) {
 					return
 				}
-				if lots[n].void() {
+				back := []Charge{rests[n].lot.refund(rests[n].tokens, s.now())}
+				if back[0].Cost == 0 || rests[n].lot.void() {
 					continue
 				}
-				if _, e := s.store.Take(ctx, backs[n:n+1], state); e != nil {
+				if _, e := s.store.Take(ctx, back, state); e != nil {
 					failures.Add(1)
 					first.Do(func() { err = e })
 				}
@@ -163,11 +168,11 @@ func (s *LeaseStore) Close() error {
 		return nil
 	}
 	s.collector.Stop()
-	s.round.Lock()
-	defer s.round.Unlock()
-	backs, lots, _ := s.old(0)
-	if failed, err := s.giveBack(backs, lots); err != nil {
-		return fmt.Errorf("store: LeaseStore.Close: could not give back the tokens of %d of %d buckets: %w", failed, len(backs), err)
+	s.round <- struct{}{}
+	defer func() { <-s.round }()
+	rests, _ := s.old(0)
+	if failed, err := s.giveBack(rests); err != nil {
+		return fmt.Errorf("store: LeaseStore.Close: could not give back the tokens of %d of %d buckets: %w", failed, len(rests), err)
 	}
 	return nil
 }

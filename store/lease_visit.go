@@ -11,6 +11,8 @@ type leaseVisit struct {
 	paid  bool   // from lot
 	owns  bool   // its slot
 	stamp uint32 // of the slot that it owns, before the store is asked
+	fate  *fate  // of its bucket, nil if there was no lot
+	force *force // its limit there
 	wish  int64  // tokens to be taken in all, with what lot has left
 	rest  int64  // that lot, closed, has left of them
 }
@@ -72,7 +74,7 @@ func (v *leaseVisit) plan(s *LeaseStore, c *Charge, now int64) (back Charge) {
 			v.rest = l.usable(left, now)
 			if !fresh || v.rest >= c.Cost || l.instant && v.rest < left || c.Cost > c.Limit.Capacity/c.Limit.Unit {
 				v.rest, next = 0, 0
-				back = l.refund(c.Limit, left, now)
+				back = l.refund(left, now)
 			}
 		}
 	}
