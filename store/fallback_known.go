@@ -149,7 +149,8 @@ func placeFor(places []place, t tag, full, now int64) *place {
 }
 
 // credits returns how many credits c's bucket holds by now if nobody else has charged it, as many as fill it
-// if nothing is known.
+// if nothing is known. Of a bucket under another limit it is known which part of it was spent, to a quarter, and that
+// part carries over.
 func (k *known) credits(c *Charge) int64 {
 	places, t := k.find(c)
 	p := placeOf(places, t)
@@ -157,10 +158,16 @@ func (k *known) credits(c *Charge) int64 {
 		return c.Limit.Capacity
 	}
 	full := p.full.Load()
-	if tag(p.whose.Load()) != t {
+	left := full - k.now()
+	switch whose := tag(p.whose.Load()); {
+	case whose == t:
+	case whose.bucket() == t.bucket() && whose.policy() == t.policy():
+		spent := max(0, whose.spent(left)) * float64(bucket.Limit(c.Limit).Fill())
+		left = int64(min(spent, bucket.MaxFill)) // in microseconds under c's limit
+	default:
 		return c.Limit.Capacity
 	}
-	return creditsOf(c.Limit, full-k.now())
+	return creditsOf(c.Limit, left)
 }
 
 // creditsOf returns how many credits a bucket of l holds that is full in some microseconds, less than none in debt.
