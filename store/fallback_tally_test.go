@@ -148,3 +148,27 @@ func TestTheFailuresOfAnOutageDoNotCountAfterIt(t *testing.T) {
 		}
 	})
 }
+
+// At least a fifth, from the first failure on.
+func TestAFifthOfCallsThatFailIsTooMuch(t *testing.T) {
+	for well, givenUp := range map[int]bool{19: true, 20: true, 21: false} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDuo(t, store.FallbackConfig{Failures: 5})
+			c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 100_000), Cost: 1}
+			d.primary.have(broken)
+			d.take(c)
+			d.primary.have(nearby)
+			for range well {
+				d.take(c)
+			}
+			d.primary.have(broken)
+			for range 4 {
+				d.take(c)
+			}
+			if away := d.Away() != nil; away != givenUp {
+				t.Errorf("given up after 5 of %d calls: %t, want %t", 5+well, away, givenUp)
+			}
+			d.primary.mend()
+		})
+	}
+}

@@ -92,3 +92,32 @@ func TestLongTextsAreCut(t *testing.T) {
 		t.Errorf("%d bytes", n)
 	}
 }
+
+// Each line counts those that were left out since the line before it, also of the kinds for which there is no room.
+func TestEachRoundIsCountedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorded()
+		for i := range 16 {
+			r.log(t, letters(i))
+		}
+		r.since = 0
+		for _, text := range []string{letters(0), "others"} {
+			for round, more := range []int{7, 3, 0, 5} {
+				time.Sleep(time.Second)
+				before := r.since
+				if !r.log(t, text) {
+					t.Fatalf("%q: round %d was not logged", text, round)
+				}
+				want := []int64{0, 7, 3, 0}[round]
+				if got := r.since - before; got != want {
+					t.Errorf("%q: round %d says that %d were not logged, want %d", text, round, got, want)
+				}
+				for range more {
+					if r.log(t, text) {
+						t.Fatalf("%q: logged twice in round %d", text, round)
+					}
+				}
+			}
+		}
+	})
+}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"go.uber.org/goleak"
 
@@ -332,5 +333,24 @@ func TestGoroutinesShareALimitExactly(t *testing.T) {
 	most := burst + rate*time.Since(begin).Seconds()
 	if n := float64(allowed.Load()); n > most || n < 0.99*most || denied.Load() == 0 {
 		t.Errorf("%v allowed and %d denied, want at most %.1f, and 99 %% of it", n, denied.Load(), most)
+	}
+}
+
+// A key may be a part of something large, such as the header of a request, which must not be kept with it.
+func TestKeysAndPoliciesAreCopied(t *testing.T) {
+	s := memstore.New(memstore.Config{})
+	defer s.Close()
+	bytes := []byte("policy key")
+	text := unsafe.String(&bytes[0], len(bytes))
+	c := charge(t, text[7:], 60)
+	c.Policy = text[:6]
+	take(t, s, c)
+	copy(bytes, "POLICY KEY") // as if the text had been something else all along
+	c.Policy, c.Key, c.Cost = "policy", "key", 0
+	if left := take(t, s, c).Remaining; left != 40 {
+		t.Errorf("%d left of the bucket, want 40", left)
+	}
+	if fault := s.Check(); fault != "" {
+		t.Error(fault)
 	}
 }
