@@ -59,8 +59,12 @@ func (s *shard) check() string {
 	if indexed != s.count || deadlines != s.count {
 		return fmt.Sprintf("%d entries, %d in the index, %d deadlines", s.count, indexed, deadlines)
 	}
+	spares := len(s.spares)
 	for n := range uint32(s.count) {
 		e := s.entry(n)
+		if _, has := s.spares[spareName{e.class.policy, e.key}]; has {
+			spares--
+		}
 		q := e.class.queue
 		d := q.deadlines[e.deadline]
 		switch {
@@ -75,6 +79,9 @@ func (s *shard) check() string {
 		case e.deadline > 0 && q.deadlines[(e.deadline-1)/2].at > d.at:
 			return fmt.Sprintf("%s has a deadline before that above it", e.key)
 		}
+	}
+	if spares != 0 {
+		return fmt.Sprintf("%d spares of buckets that are not kept", spares)
 	}
 	return ""
 }

@@ -75,7 +75,7 @@ func (v *visit) keep(c *store.Charge) {
 	if v.isNew {
 		v.shard.insert(v.hash, v.key, c, v.bucket)
 	}
-	if v.settles {
+	if v.settles && v.shard.find(v.hash, c.Policy, v.key) != nil { // or another charge of the call has removed it
 		v.shard.setSpare(c.Policy, v.key, v.spare)
 	}
 	if v.resets {
