@@ -84,10 +84,14 @@ const (
 // outage of k of them, the others allow the whole limit, and all together up to 1 + k/n times the limit. The debt of
 // such an outage takes up to k/n of its length to be paid. Use WithoutStandIn where that is not acceptable.
 //
-// More is allowed only by calls that primary may have carried out although they failed, by a burst if primary has lost
-// its data, by what MaxKeys has no room for, and by charges for the outage that failed in the same way as those calls.
-// Calls that failed with ErrNotCharged are charged when primary is back. Less is allowed by the shares of replicas that
-// have no use for them.
+// More is allowed only by:
+//   - calls that primary may have carried out although they failed, before it is given up. What failed with
+//     ErrNotCharged is charged when primary is back.
+//   - charges for an outage that failed, unless with ErrNotCharged
+//   - a primary that has lost its data: up to a burst
+//   - buckets that MaxKeys has no room for
+//
+// Less is allowed where replicas have no use for their shares.
 //
 // Refunds that secondary is asked for are deducted from what it has allowed; the rest of them is lost when
 // primary is back. So is one that fails in primary, which may have carried it out. A Reset fails if it fails in

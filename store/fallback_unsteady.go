@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// An unsteadiness tells the log of a primary that is given up again and again, as where its round trip is near Slow, and
-// of one that stays away. The lines of single outages would be lost among others.
+// An unsteadiness logs that the primary is given up again and again, such as one whose round trip is near Slow. The
+// lines of single outages would be lost among others.
 type unsteadiness struct {
 	mu    sync.Mutex
 	times int
@@ -46,7 +46,7 @@ func (u *unsteadiness) givenUp(log *slog.Logger, reason error, took, slow time.D
 	}
 }
 
-// stillAway tells the log every unsteadyFor that a probe failed for reason. Only one probe at a time calls it.
+// stillAway logs every unsteadyFor that a probe failed for reason. Only one probe at a time calls it.
 func (o *outage) stillAway(log *slog.Logger, reason error, slow time.Duration) {
 	now := time.Now()
 	if last := o.told; now.Sub(last) < unsteadyFor {

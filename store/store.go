@@ -70,11 +70,11 @@ type Charge struct {
 	// means nothing for a Cost below 0, nor for one of 0 unless something is Refilled.
 	Owed bool
 
-	// Refilled is how many more tokens were used in the last Outage, by a
-	// stand-in that has counted them as refilled since. They are charged as well, except for those that the bucket
-	// itself has not refilled in that time because it was full: that refill pays for them, and pays once. A bucket
-	// that is forgotten counts as full for all of Outage, and another since the last charge refilled. See Fallback.
-	// It must be 0 unless the charge is Owed and its Cost is not below 0.
+	// Refilled is how many more tokens a stand-in allowed in the last Outage and counts as refilled since; see
+	// Fallback. They are charged as well, except for what the bucket did not refill in that time because it was
+	// full. That refill pays for them, and pays only once. A bucket that the Store has forgotten was full for all
+	// of Outage. Of another, only the time since its last charge counts. Refilled must be 0 unless the charge is Owed
+	// and its Cost is not below 0.
 	Refilled int64
 	Outage   time.Duration
 }

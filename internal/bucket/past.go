@@ -1,7 +1,7 @@
 package bucket
 
-// A Past is what was used of a bucket in the last Outage microseconds without its knowledge: Credits that have had the
-// time to refill since, if the bucket had room for that.
+// A Past is what a stand-in allowed of a bucket within the last Outage microseconds: Credits that would have refilled
+// since if nobody else had used the bucket.
 type Past struct{ Credits, Outage int64 }
 
 // A Spare is for how long a bucket had been full when a Past was last charged, and how much of that has paid for one.
@@ -12,12 +12,12 @@ type Spare struct {
 	At   int64
 }
 
-// Settle returns the credits of p that a bucket b, as it is stored, is still to be charged at now: all but what its
-// refill within p.Outage did not add, because the bucket was full. Each microsecond of that pays once, for whoever
-// comes first: s is what earlier ones left, and rest what p leaves.
+// Settle returns the credits of p that are to be charged at now to a bucket, which is stored as b. These are all but what
+// the bucket did not refill within p.Outage because it was full. Each microsecond of that pays once: s is what earlier
+// calls of Settle have left of it, and rest is what this one leaves.
 //
-// Of a bucket that is not stored nothing is known but that it is full, and it counts as full all the time. Of one that
-// is, only the time since it was last charged counts: how often it was full before that, it does not tell.
+// A bucket that is not stored counts as full for all of p.Outage. Of another, only the time since its last charge counts:
+// it does not tell how long it was full before.
 func (l Limit) Settle(b Bucket, s Spare, p Past, now int64) (credits int64, rest Spare) {
 	full := int64(MaxFill)
 	if b.Unit != 0 {

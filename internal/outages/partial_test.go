@@ -183,8 +183,8 @@ func partialSection(all []*partial) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `## Outages that only some replicas have
 
-Replicas with a limit of %d per second and a burst of %d, which is FallbackConfig.Replicas divided by as many, of which some do not reach Redis
-for %.0f minutes. The time is virtual. Admitted is of burst + rate × time: during the outage, and from its start until the debt is paid.
+Replicas share a limit of %d per second and a burst of %d, and FallbackConfig.Replicas is how many they are. Some of them do not reach Redis for
+%.0f minutes of virtual time. Admitted is of burst + rate × time: during the outage, and from its start until the debt is paid.
 
 | Outage | Admitted during the outage | In all | Debt after it |
 |---|--:|--:|--:|
@@ -197,8 +197,8 @@ for %.0f minutes. The time is virtual. Admitted is of burst + rate × time: duri
   of n replicas that are cut off admit up to 1 + k/n times the limit together. Replicas that all lose Redis admit the limit.
 - **After it**: each replica charges Redis for what it admitted, before its requests go to Redis again. A bucket can then be in debt, and requests for its
   key are denied until the debt is paid. After an outage of ten minutes that can be minutes, on all replicas.
-- **What is not charged**: what the bucket in Redis did not refill because it was full. It knows that only since it was last charged. So a key that other
-  replicas used now and then is charged for nearly all that was admitted elsewhere, also where all of them together stayed within the limit.
+- **What is not charged**: what the bucket in Redis did not refill because it was full. The bucket knows that only since its last charge. So if other
+  replicas used the key, nearly all that was admitted without Redis is charged. Then a client can be denied that never exceeded the limit.
 - **If that is not acceptable**: set Policy.FailClosed. A replica that does not reach Redis then answers 503, and nothing is owed.
 - A replica whose round trip is near FallbackConfig.Slow loses Redis again and again, or for as long as it is slow. The log says so once a minute. Give
   it a longer Slow, and a Config.Timeout that is longer still.
