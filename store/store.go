@@ -41,10 +41,9 @@ type Charge struct {
 	Policy, Key string
 
 	// Limit is the bucket's rate and capacity. It may differ from the last call's: the tokens that the
-	// bucket has left, or its debt, carry over, up to the new capacity. From the first charge under it, the Store
-	// keeps the bucket under the new Limit, also if the call is refused, so that the bucket is not forgotten
-	// when it would be full under the old one. A bucket that is full under the new Limit stays as it is until it
-	// is charged.
+	// bucket has left, or its debt, carry over, up to the new capacity. The first charge puts the bucket under
+	// the new Limit, also if the call is refused. Otherwise the Store could forget the bucket when it would be
+	// full under the old one. A bucket that is full under the new Limit stays as it is until tokens are taken.
 	Limit Limit
 
 	// Cost is in tokens. 0 peeks: it is always allowed and changes nothing, and so the bucket is kept under

@@ -14,7 +14,6 @@ type visit struct {
 	bucket  bucket.Bucket // as it stands now
 	need    int64         // in credits
 	fits    bool
-	moves   bool // a bucket that is kept under another limit is to be kept under the charge's
 	resets  bool // it is to be forgotten
 	now     int64
 	settles bool // spare is to be kept with it
@@ -34,10 +33,6 @@ func (v *visit) look(c *store.Charge, now int64) {
 	v.now = now
 	v.need, debt = l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
 	v.fits = l.Grants(v.bucket.Tokens, v.need, debt, 1) == 1
-	if c.Refilled > 0 {
-		debt = bucket.AnyDebt
-	}
-	v.moves = v.entry != nil && v.entry.class.limit != c.Limit && bucket.Relimits(v.need, debt) && v.bucket.Tokens < l.Capacity
 }
 
 // charge has the bucket pay.
@@ -65,7 +60,7 @@ func (v *visit) charge(c *store.Charge) {
 // refuse is for a charge that changes nothing. As in Redis it writes nothing, except that a bucket is kept under the
 // new limit from the first charge on, or it would be forgotten when it is full under the old one.
 func (v *visit) refuse(c *store.Charge) {
-	if v.moves {
+	if v.entry != nil && v.entry.class.limit != c.Limit && v.bucket.Tokens < c.Limit.Capacity && (bucket.Relimits(v.need, 0) || c.Refilled > 0) {
 		v.shard.update(v.entry, c, v.bucket)
 	}
 }

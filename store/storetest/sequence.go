@@ -15,12 +15,12 @@ import (
 // models: one on internal/bucket, and one in exact rational numbers (math/big). What an Inspector reports is compared
 // with what the models report to a peek.
 //
-// The limits range from 1 a month to 10^6 a second. For a Forgetter, RunForgetting with a quarter of the steps follows.
+// The limits range from 1 a month to 10^6 a second. For a Forgetter, RunForgetting with a tenth of the steps follows.
 func RunSequence(t *testing.T, open Open, steps int, seed uint64) {
 	r := newRig(t, open)
 	runSequence(r, slowToFill(r), nil, steps, seed)
 	if _, ok := r.store.(Forgetter); ok {
-		RunForgetting(t, open, steps/4, seed)
+		RunForgetting(t, open, steps/10, seed)
 	}
 }
 
