@@ -308,7 +308,10 @@ func (l *ledger) again(d due) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.inForce(d.spending)
-	s.reset = s.reset || d.reset
+	if s.reset {
+		return // the bucket was reset since d was taken
+	}
+	s.reset = d.reset
 	by, now := bucket.Limit(s.share), l.now()
 	s.charged = by.Advance(s.charged, now)
 	s.charged.Tokens = by.Charge(s.charged.Tokens, credits(d.spent, d.share, s.share, now), 1)

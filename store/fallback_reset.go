@@ -48,22 +48,23 @@ func (f *FallbackStore) takeResets(ctx context.Context, charges []Charge, states
 	return true, nil
 }
 
-// hold takes the spending of a bucket off the ledger, if there is any, and waits until none of it is being charged.
+// hold waits until a bucket is not being charged, and takes its spending off the ledger, if there is any.
 func (l *ledger) hold(ctx context.Context, a account) (*spending, error) {
-	l.mu.Lock()
-	s, charging := l.accounts[a], l.charging[a]
-	if s != nil {
-		l.unlist(s)
-	}
-	l.mu.Unlock()
-	if charging == nil {
-		return s, nil
-	}
-	select {
-	case <-charging:
-		return s, nil
-	case <-ctx.Done():
-		return s, fmt.Errorf("store: the primary is being charged for an outage: %w", ctx.Err())
+	for {
+		l.mu.Lock()
+		s, charging := l.accounts[a], l.charging[a]
+		if charging == nil && s != nil {
+			l.unlist(s)
+		}
+		l.mu.Unlock()
+		if charging == nil {
+			return s, nil
+		}
+		select {
+		case <-charging:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("store: the primary is being charged for an outage: %w", ctx.Err())
+		}
 	}
 }
 

@@ -111,7 +111,8 @@ const (
 
 // settle charges the primary once for each bucket of which the secondary has allowed something, as long as goOn says so.
 // It reports whether the primary took that: not if more fails than succeeds. What failed is not charged again, since it
-// may have been carried out, unless it certainly was not. While the outage goes on, a reset is tried again, too.
+// may have been carried out. What certainly was not carried out is tried again, and does not count: whether the primary
+// is back is for the probe to say. While the outage goes on, a reset is tried again, too.
 func (f *FallbackStore) settle(ctx context.Context, workers int, goOn func() bool) bool {
 	all := f.spent.all()
 	var next, charged, failed atomic.Int64
@@ -129,6 +130,7 @@ func (f *FallbackStore) settle(ctx context.Context, workers int, goOn func() boo
 					continue
 				}
 				switch did, err := f.charge(ctx, d); {
+				case errors.Is(err, ErrNotCharged): // and will be tried again: a shard that is down holds up no other
 				case err != nil:
 					failed.Add(1)
 				case did > 0:
@@ -170,7 +172,10 @@ func (f *FallbackStore) settleLate() {
 // much any more. It returns how many of these calls the primary has carried out.
 func (f *FallbackStore) charge(ctx context.Context, d due) (done int, err error) {
 	defer func() {
-		if err != nil && done == 0 && (errors.Is(err, ErrNotCharged) || d.reset && f.away.Load() != nil) {
+		if errors.Is(err, ErrNotCharged) {
+			d.reset = d.reset && done == 0
+			f.spent.again(d)
+		} else if err != nil && done == 0 && d.reset && f.away.Load() != nil {
 			f.spent.again(d)
 		}
 		f.spent.settled(d)
