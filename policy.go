@@ -30,8 +30,8 @@ type Policy struct {
 	Limit Limit
 
 	// LimitFunc, if set, chooses the limit of a request, by the tier of its member for example. It must
-	// depend on the key alone: a bucket has one limit at a time, and a faster one would refill it. For two
-	// kinds of request, such as GET and POST, use two policies. The zero Limit stands for Policy.Limit,
+	// depend on the key alone: a bucket has one limit at a time. A faster one would refill it, and it is full
+	// at the larger burst once it would be full under the faster one and is forgotten. For two kinds of request, such as GET and POST, use two policies. The zero Limit stands for Policy.Limit,
 	// Unlimited exempts the request, and a rate of 0, as in PerDay(0), denies it. For another malformed
 	// Limit, Policy.Limit applies; without one, or if that is Unlimited, the request is answered 503. A key
 	// whose limit changes keeps the tokens it has left, up to the new burst. Take, Peek, Refund, Reset and Wait do not call it.

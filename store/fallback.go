@@ -85,6 +85,8 @@ const (
 // such an outage takes up to k/n of its length to be paid. Use WithoutStandIn where that is not acceptable.
 //
 // More is allowed only by:
+//   - buckets that primary has forgotten when it is back, because nobody charged them for twice their time to full:
+//     they count as full for the whole outage, so that only what has not refilled is charged.
 //   - calls that primary may have carried out although they failed, before it is given up. What failed with
 //     ErrNotCharged is charged when primary is back.
 //   - charges for an outage that failed, unless with ErrNotCharged
