@@ -157,12 +157,15 @@ func (f fault) run(t *testing.T, again int) report {
 	t.Logf("%+v", r)
 
 	longest := timeout + late + stall
-	if stall >= busy { // so that calls may have had their time twice
-		longest += timeout
+	if stall >= busy && again > 0 && slices.ContainsFunc(slices.Concat(local.seen, open.seen, closed.seen), func(r request) bool {
+		return r.took > longest || errors.Is(r.err, store.ErrOverloaded)
+	}) {
+		t.Logf("the machine was busy, with a stall of %v, and a request was told so or had its time twice: again", stall)
+		return f.run(t, again-1)
 	}
-	check(t, "local limits", local, longest, http.StatusOK, stall >= busy)
-	check(t, "let through", open, longest, http.StatusOK, stall >= busy)
-	check(t, "fail closed", closed, longest, http.StatusServiceUnavailable, stall >= busy)
+	check(t, "local limits", local, longest, http.StatusOK)
+	check(t, "let through", open, longest, http.StatusOK)
+	check(t, "fail closed", closed, longest, http.StatusServiceUnavailable)
 	for name, degraded := range map[string]bool{"let through": slices.ContainsFunc(open.seen, isDegraded), "fail closed": slices.ContainsFunc(closed.seen, isDegraded)} {
 		if degraded {
 			t.Errorf("%s: a stand-in answered", name)
@@ -199,17 +202,13 @@ func (f fault) run(t *testing.T, again int) report {
 	return r
 }
 
-// check checks what must hold in any trouble. Who is not decided about gets the status undecided, or is refused if the
-// machine was busy.
-func check(t *testing.T, name string, a *api, longest time.Duration, undecided int, busy bool) {
+// check checks what must hold in any trouble. Who is not decided about gets the status undecided.
+func check(t *testing.T, name string, a *api, longest time.Duration, undecided int) {
 	t.Helper()
 	for _, r := range a.seen {
 		statuses := []int{http.StatusOK, http.StatusTooManyRequests}
 		if r.err != nil {
 			statuses = []int{undecided}
-			if busy && errors.Is(r.err, store.ErrOverloaded) {
-				statuses = []int{http.StatusServiceUnavailable}
-			}
 		}
 		if !slices.Contains(statuses, r.status) {
 			t.Errorf("%s: status %d (%v)", name, r.status, r.err)
