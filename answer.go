@@ -20,7 +20,7 @@ func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, x *exchange, er
 	case d.Allowed:
 		return r
 	case decided:
-		defer giveBack(came, r)
+		defer returnLearned(came, r)
 		setDenied(w.Header(), d)
 		l.deny.ServeHTTP(w, r)
 	case clientIsGone(w, r):
@@ -67,9 +67,9 @@ func clientIsGone(w http.ResponseWriter, r *http.Request) (gone bool) {
 	}
 }
 
-// giveBack gives r what its copy has learned: the route that a router inside has matched, for those outside that
+// returnLearned gives r what its copy has learned: the route that a router inside has matched, for those outside that
 // report it, and the form, whose files net/http removes when r has been served.
-func giveBack(r, copied *http.Request) {
+func returnLearned(r, copied *http.Request) {
 	if copied.Pattern != r.Pattern {
 		r.Pattern = copied.Pattern
 		for _, rest, more := strings.Cut(r.Pattern, "{"); more; _, rest, more = strings.Cut(rest, "{") {

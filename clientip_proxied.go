@@ -23,7 +23,7 @@ const maxProxied = 1000
 
 // look returns the policy that counts all clients of a proxy as one, and the proxy's address, if that is noticed now.
 func (w *proxyWatch) look(r *http.Request, c *call) (policy string, proxy netip.Addr, found bool) {
-	if w.proxied.Load() >= maxProxied || !forwards(r, "X-Forwarded-For") && !forwards(r, "Forwarded") {
+	if len(c.charges) == 0 || w.proxied.Load() >= maxProxied || !forwards(r, "X-Forwarded-For") && !forwards(r, "Forwarded") {
 		return "", netip.Addr{}, false
 	}
 	w.proxied.Add(1)

@@ -213,16 +213,22 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 	if leftOut != nil {
 		l.logFailure(x, leftOut, true)
 	}
-	if len(c.charges) == 0 || c.isBarred() {
-		return l.concludeBarred(x, c, leftOut, start)
-	}
 	if policy, proxy, found := l.proxied.look(r, c); found {
 		l.warnOfProxy(policy, proxy)
 	}
-	if waits {
+	return l.takeUnlessBarred(x, c, waits, leftOut, start)
+}
+
+// takeUnlessBarred has the store decide about c, if there is something to be charged, and nothing denies it anyway.
+func (l *Limiter) takeUnlessBarred(x *exchange, c *call, waits bool, leftOut error, start time.Time) error {
+	switch {
+	case len(c.charges) == 0 || c.isBarred():
+		return l.concludeBarred(x, c, leftOut, start)
+	case waits:
 		return l.takeInTurn(x, c, leftOut, start)
+	default:
+		return l.take(x, c, leftOut, start)
 	}
-	return l.take(x, c, leftOut, start)
 }
 
 // pass concludes a decision to which no policy applied. leftOut is why some did not.

@@ -265,7 +265,7 @@ func (l *Limiter) wrap(enforced func() []*policy, next http.Handler) http.Handle
 		if decided == nil {
 			return
 		}
-		defer giveBack(r, decided) // also if next panics
+		defer returnLearned(r, decided) // also if next panics
 		if settles(policies) {
 			l.serveAndSettle(w, decided, x, policies, next)
 		} else {

@@ -113,7 +113,7 @@ func (l *Limiter) serveAndSettle(w http.ResponseWriter, r *http.Request, x *exch
 	settled := r.WithContext(s)
 	a := new(answer)
 	defer func() { // also if next panics
-		giveBack(r, settled)
+		returnLearned(r, settled)
 		l.settle(s, settled, a.response(settled))
 	}()
 	next.ServeHTTP(a.watch(w), settled)

@@ -33,12 +33,7 @@ func (l *Limiter) TakeAll(ctx context.Context, charges ...Charge) (Decision, err
 		return Decision{}, fmt.Errorf("ratelimit: TakeAll: %w", err)
 	}
 	x := newExchange(ctx, l.timeout)
-	var err error
-	if start := l.start(); len(c.charges) == 0 || c.isBarred() {
-		err = l.concludeBarred(x, c, nil, start)
-	} else {
-		err = l.take(x, c, nil, start)
-	}
+	err := l.takeUnlessBarred(x, c, false, nil, l.start())
 	return x.decision, err
 }
 
@@ -84,10 +79,7 @@ func (l *Limiter) admit(x *exchange, r *http.Request, charges []Charge) error {
 			return l.fail(x, true, fmt.Errorf("ratelimit: Admit: %w", err), start)
 		}
 	}
-	if len(c.charges) == 0 || c.isBarred() {
-		return l.concludeBarred(x, c, nil, start)
-	}
-	return l.takeInTurn(x, c, nil, start)
+	return l.takeUnlessBarred(x, c, true, nil, start)
 }
 
 // addCharges adds charges, or reports everything that is wrong with them.

@@ -1,7 +1,10 @@
 // Package shortkey bounds how long the keys are that are kept in memory. Clients choose keys.
 package shortkey
 
-import "crypto/sha256"
+import (
+	"crypto/sha256"
+	"slices"
+)
 
 const (
 	// Max is the length in bytes up to which a key is kept as it is.
@@ -23,6 +26,22 @@ func Of(key string) string {
 		return key
 	}
 	return hashed(key)
+}
+
+// In returns charges with short keys, of which key finds one: in a copy, if one was long.
+func In[C any](charges []C, key func(*C) *string) []C {
+	for i := range charges {
+		if Is(*key(&charges[i])) {
+			continue
+		}
+		charges = slices.Clone(charges)
+		for ; i < len(charges); i++ {
+			k := key(&charges[i])
+			*k = Of(*k)
+		}
+		break
+	}
+	return charges
 }
 
 func hashed(key string) string {

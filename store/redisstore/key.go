@@ -4,7 +4,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"slices"
 
 	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -34,17 +33,7 @@ func (k keys) name(items []item) {
 
 // shorten returns charges with short keys: those of calls that wait are kept after their callers have left.
 func shorten(charges []store.Charge) []store.Charge {
-	for i := range charges {
-		if shortkey.Is(charges[i].Key) {
-			continue
-		}
-		charges = slices.Clone(charges)
-		for ; i < len(charges); i++ {
-			charges[i].Key = shortkey.Of(charges[i].Key)
-		}
-		break
-	}
-	return charges
+	return shortkey.In(charges, func(c *store.Charge) *string { return &c.Key })
 }
 
 // identity returns how a short key appears in Redis.
