@@ -213,23 +213,26 @@ local function settle(key)
     full = min(now - hash[2] - ceil((capacity - min(tokens, capacity)) / refill), full)
   end
   local spared, paid, at = match(hash[5] or '', '^(%d+) (%d+) (-?%d+)$')
-  local kept = 0
+  local kept, older = 0, 0
   if spared then
-    kept = max(0, min(spared + 0, at - (now - outage)) - paid)
+    spared, paid, at = spared + 0, paid + 0, at + 0
+    older = at - (now - outage)
+    kept = max(0, min(spared, older) - paid)
   end
-  local usable, wanted = max(0, min(full, outage)) + kept, ceil(refilled / refill)
-  if usable >= wanted then
-    usable, refilled = wanted, 0
+  local fresh, wanted = max(0, min(full, outage)), ceil(refilled / refill)
+  local used = min(fresh + kept, wanted)
+  if used < wanted then
+    refilled = refilled - used * refill
   else
-    refilled = refilled - usable * refill
+    refilled = 0
   end
-  if usable == 0 then
+  if used == 0 then
     return refilled, nil
   end
-  if full > 0 then
-    spared, paid, at = min(full + kept, 2251799813685248), usable, now
+  if older > 0 and spared - paid > full then
+    paid = paid + max(0, used - fresh)
   else
-    spared, paid, at = spared + 0, paid + usable, at + 0
+    spared, paid, at = max(0, full), max(0, used - kept), now
   end
   return refilled, format(integer, spared) .. ' ' .. format(integer, paid) .. ' ' .. format(integer, at)
 end

@@ -27,19 +27,20 @@ func (l Limit) Settle(b Bucket, s Spare, p Past, now int64) (credits int64, rest
 		missing := ceilDiv(l.Capacity-min(b.Tokens, l.Capacity), l.Refill)
 		full = max(0, min(now-b.LastRefill-missing, MaxFill))
 	}
-	kept := max(0, min(s.Full, s.At-(now-p.Outage))-s.Used)
-	usable, wanted := min(full, p.Outage)+kept, ceilDiv(p.Credits, l.Refill)
-	used := min(usable, wanted)
+	older := s.At - (now - p.Outage) // the part of p.Outage before s.At
+	kept, fresh := max(0, min(s.Full, older)-s.Used), min(full, p.Outage)
+	wanted := ceilDiv(p.Credits, l.Refill)
+	used := min(fresh+kept, wanted)
 	if used < wanted {
 		credits = p.Credits - used*l.Refill
 	}
 	switch {
 	case used == 0:
 		return credits, s
-	case full == 0:
-		return credits, Spare{Full: s.Full, Used: s.Used + used, At: s.At}
+	case older > 0 && s.Full-s.Used > full:
+		return credits, Spare{Full: s.Full, Used: s.Used + max(0, used-fresh), At: s.At}
 	default:
-		return credits, Spare{Full: min(full+kept, MaxFill), Used: used, At: now}
+		return credits, Spare{Full: full, Used: max(0, used-kept), At: now}
 	}
 }
 

@@ -35,7 +35,11 @@ func TestSettle(t *testing.T) {
 		},
 		"what another left, and full since": {
 			b: empty, spare: bucket.Spare{Full: 15 * s, Used: 10 * s, At: now - 30*s},
-			tokens: 20, outage: 60, full: 25, used: 20,
+			tokens: 20, outage: 60, full: 20, used: 15,
+		},
+		"full since, and before that for longer, as another left": {
+			b: empty, spare: bucket.Spare{Full: 100 * s, Used: 10 * s, At: now - 30*s},
+			tokens: 25, outage: 60, full: 100, used: 15, age: 30,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,6 +54,19 @@ func TestSettle(t *testing.T) {
 				t.Errorf("%d tokens and %+v, want %d and %+v", got/l.Unit, rest, c.want, want)
 			}
 		})
+	}
+}
+
+// A bucket is full until 600 s, and in use from then to 1,200 s, where two stand-ins return, of which one was cut off
+// all the time and the other since 600 s.
+func TestRefillDoesNotPayForALaterOutage(t *testing.T) {
+	const s = 1_000_000
+	l := newLimit(t, 10, time.Second, 10)
+	_, spare := l.Settle(bucket.Bucket{}, bucket.Spare{}, l.Past(1, 600*s), 600*s)
+	_, spare = l.Settle(bucket.Bucket{Unit: l.Unit, LastRefill: 1200 * s}, spare, l.Past(1, 1202*s), 1202*s)
+	full := bucket.Bucket{Tokens: l.Capacity, Unit: l.Unit, LastRefill: 1202 * s}
+	if charged, _ := l.Settle(full, spare, l.Past(6000, 602*s), 1202*s); charged != 6000*l.Unit {
+		t.Errorf("charged %d of 6000 tokens that were used while others used the bucket", charged/l.Unit)
 	}
 }
 
