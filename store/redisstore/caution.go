@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// After a call over several places was refused, calls of its policies are taken in turn for a period, which is
-// minCaution or, if that is longer, cautionTimes as long as the refused call took.
+// After a call with several charges was refused, calls of its policies over several places are taken in turn for a
+// period, which is minCaution or, if that is longer, cautionTimes as long as the refused call took. A call whose
+// buckets happen to be in one place counts as well: the same client's next one may not be.
 //
 // The tokens that calls take at once before the first refusal is known are missing to others until they are given
 // back, for about as long as such a call takes. Clients can cause that once in each period, in each process. So the
@@ -17,7 +18,7 @@ const (
 	cautionTimes = 500
 )
 
-// A caution remembers of which policies calls over several places were refused lately, or failed. It does not
+// A caution remembers of which policies calls were refused lately, or failed. It does not
 // remember keys, because clients choose them, nor combinations of policies, because several combinations may share
 // the bucket that is to be protected.
 type caution struct {

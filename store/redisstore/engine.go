@@ -54,7 +54,8 @@ func (e *engine) Take(ctx context.Context, charges []store.Charge, states []stor
 	for i := range charges {
 		c.items = append(c.items, newItem(&charges[i]))
 	}
-	if e.bySlot.Load() || e.routes.ring != nil { // it matters where they are
+	scattered := e.bySlot.Load() || e.routes.ring != nil
+	if scattered { // it matters where they are
 		e.keys.name(c.items)
 		if !e.together(c.items) {
 			return e.takeSpread(ctx, charges, states)
@@ -74,6 +75,9 @@ func (e *engine) Take(ctx context.Context, charges []store.Charge, states []stor
 		credits, charged := c.answer(i)
 		ok = ok && (charged || charges[i].Shadow)
 		states[i] = charges[i].State(credits, charged)
+	}
+	if !ok && scattered && len(charges) > 1 {
+		e.caution.note(c.items, 0) // the next call of these policies may be over several places
 	}
 	c.release()
 	return ok, nil
