@@ -12,7 +12,12 @@ import (
 func TestArrows(t *testing.T) {
 	const module = "github.com/go-tokenbucket/ratelimit"
 	for pkg, forbidden := range map[string][]string{
-		"":                   {"github.com/redis/", "/store/redisstore", "/lua", "github.com/alicebob/", "github.com/dunglas/", "net/http/pprof", "html/template"},
+		"":                   {"github.com/redis/", "/store/redisstore", "/lua", "github.com/alicebob/", "github.com/dunglas/", "github.com/golang-jwt/", "net/http/pprof", "html/template", "/headers", "/denial", "/skip", "/observe", "/jwtkey"},
+		"/jwtkey":            {"github.com/redis/", "net/http/pprof", "html/template"},
+		"/headers":           {"github.com/redis/", "github.com/golang-jwt/", "html/template"},
+		"/denial":            {"github.com/redis/", "github.com/golang-jwt/", "html/template"},
+		"/skip":              {"github.com/redis/", "github.com/golang-jwt/", "html/template"},
+		"/observe":           {"github.com/redis/", "github.com/golang-jwt/", "html/template"},
 		"/store":             {"github.com/redis/", module + "/store/", "/lua", "github.com/go-chi/", "github.com/golang-jwt/"},
 		"/store/memstore":    {"github.com/redis/", "/store/redisstore", "/lua", "github.com/go-chi/", "github.com/golang-jwt/"},
 		"/store/redisstore":  {"/store/memstore", "github.com/go-chi/", "github.com/golang-jwt/"},

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
 )
 
 // A clientIPCase is a request as it arrives: its TCP peer, and the lines of X-Forwarded-For, of Forwarded
@@ -21,8 +22,8 @@ type clientIPCase struct {
 
 const (
 	emptyLine = " "
-	proxy     = "10.0.0.1:80"
-	stranger  = "198.51.100.1:1234"
+	proxy     = ratetest.Proxy
+	stranger  = ratetest.Stranger
 )
 
 // parties are keys. The client is what an honest model should find, and the victim what clients forge.

@@ -2,7 +2,6 @@ package ratelimit_test
 
 import (
 	"errors"
-	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
@@ -11,14 +10,6 @@ import (
 )
 
 // ours are the networks of the proxies in these tests.
-var ours = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::/48")}
-
-// requestFrom returns a request of a TCP peer with header lines.
-func requestFrom(peer string, lines ...string) *http.Request {
-	r := requestWith(lines...)
-	r.RemoteAddr = peer
-	return r
-}
 
 func TestRemoteIP(t *testing.T) {
 	for _, tt := range []struct {

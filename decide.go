@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
+	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -134,21 +135,21 @@ func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
 	limit, compiled, err := p.limitOf(r)
 	if err != nil {
-		err = ofPolicy(p.Name, err)
+		err = keyerr.OfPolicy(p.Name, err)
 		if limit == (Limit{}) {
 			return err
 		}
-		l.failures.LogKind(r.Context(), kindOf(err), fmt.Errorf("%w: Policy.Limit applies instead, %v", err, limit))
+		l.failures.LogKind(r.Context(), keyerr.Kind(err), fmt.Errorf("%w: Policy.Limit applies instead, %v", err, limit))
 	}
 	if limit == Unlimited {
 		return nil
 	}
 	key, err := keyBy(p.Key, r)
 	if err != nil {
-		if p.Optional && isNoKey(err) {
+		if p.Optional && keyerr.IsNoKey(err) {
 			return nil
 		}
-		return ofPolicy(p.Name, err)
+		return keyerr.OfPolicy(p.Name, err)
 	}
 	if limit.isZero() {
 		c.bar(p, limit, key, p.costOf(r))
@@ -194,7 +195,7 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 			l.logRefusal(x, err, true)
 		case errors.Is(err, ErrBadRequest):
 			return l.turnAway(x, err, start)
-		case isNoKey(err):
+		case keyerr.IsNoKey(err):
 			if noKey == nil {
 				noKey = err
 			}
@@ -337,7 +338,7 @@ func (l *Limiter) fail(x *exchange, closed bool, err error, start time.Time) err
 }
 
 func (l *Limiter) logFailure(ctx context.Context, err error, allowed bool) {
-	l.failures.LogKind(ctx, kindOf(err), err, slog.Bool("let_through", allowed))
+	l.failures.LogKind(ctx, keyerr.Kind(err), err, slog.Bool("let_through", allowed))
 }
 
 // start returns the time, if somebody wants to know how long the decision took.

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"iter"
 	"math"
 	"time"
 
@@ -75,6 +76,32 @@ func (d *Decision) Tightest() *Result {
 	return tightest
 }
 
+// Quotas returns the results that a list of quotas in a header has: of the policies that are a Shadow, or of the others.
+// Of several results with one Policy, which stacked limiters may have, it is the tightest, as by Tightest.
+func (d *Decision) Quotas(shadows bool) iter.Seq[*Result] {
+	return func(yield func(*Result) bool) {
+		for i := range d.Results {
+			if d.lists(i, shadows) && !yield(&d.Results[i]) {
+				return
+			}
+		}
+	}
+}
+
+func (d *Decision) lists(i int, shadows bool) bool {
+	r := &d.Results[i]
+	if r.Shadow != shadows {
+		return false
+	}
+	for j := range d.Results {
+		other := &d.Results[j]
+		if j != i && other.Shadow == shadows && other.Policy == r.Policy && (other.tighter(r) || j < i && !r.tighter(other)) {
+			return false
+		}
+	}
+	return true
+}
+
 func (r *Result) tighter(than *Result) bool {
 	if r.RetryAfter != than.RetryAfter {
 		return r.RetryAfter > than.RetryAfter
@@ -124,11 +151,12 @@ func (r *Result) next() time.Duration {
 		return 0
 	}
 	// By what the request may wait, it can come sooner.
-	return max(0, r.until(r.Cost)-time.Duration(r.maxWait)*time.Millisecond)
+	return max(0, r.Until(r.Cost)-time.Duration(r.maxWait)*time.Millisecond)
 }
 
-// until returns how long until a bucket has tokens whole tokens, no more than its Limit has room for.
-func (r *Result) until(tokens int64) time.Duration {
+// Until returns how long it takes until the bucket holds that many tokens if nobody uses it. It has room for no more
+// than the burst of Limit. If the result is Degraded it returns ResetAfter.
+func (r *Result) Until(tokens int64) time.Duration {
 	if r.Degraded {
 		return r.ResetAfter // a stand-in's limit may be a part of Limit
 	}
@@ -139,6 +167,12 @@ func (r *Result) until(tokens int64) time.Duration {
 	}
 	spare := (limit.Capacity - tokens*limit.Unit) / limit.Refill
 	return max(0, r.ResetAfter-time.Duration(spare)*time.Microsecond)
+}
+
+// Known reports whether a bucket has answered. Where neither the store nor a stand-in did, Remaining, RetryAfter and
+// ResetAfter say nothing.
+func (r *Result) Known() bool {
+	return !r.Degraded || !r.Allowed || r.Remaining > 0 || r.ResetAfter > 0
 }
 
 // Denied returns the names of the policies that denied the request.

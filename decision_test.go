@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/headers"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -46,9 +47,9 @@ func TestTheTightestPolicyPaysForTheFewestFurtherRequests(t *testing.T) {
 			}
 			// IETF shows one of those that have the same name, and the same one.
 			h := make(http.Header)
-			ratelimit.IETF(h, &d)
+			headers.IETF(h, &d)
 			alone := make(http.Header)
-			ratelimit.IETF(alone, &ratelimit.Decision{Allowed: true, Results: d.Results[tt.want : tt.want+1]})
+			headers.IETF(alone, &ratelimit.Decision{Allowed: true, Results: d.Results[tt.want : tt.want+1]})
 			if h.Get("RateLimit") != alone.Get("RateLimit") {
 				t.Errorf("RateLimit is %s, want %s", h.Get("RateLimit"), alone.Get("RateLimit"))
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -43,16 +44,6 @@ func described(e *ratelimit.Event) string {
 		fmt.Fprintf(&b, " error %q", e.Err)
 	}
 	return b.String()
-}
-
-// onRoute returns a handler that serves /items/5 by h, on the route of that.
-func onRoute(h http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/items/{id}", h)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.URL.Path = "/items/5"
-		mux.ServeHTTP(w, r)
-	})
 }
 
 // A call of the Store takes a millisecond here.
@@ -141,10 +132,10 @@ func TestEachDecisionHasOneEventThatIsComplete(t *testing.T) {
 		{"The store failed, and a policy fails closed", ratelimit.Config{Store: failed{}}, serve(b, closed), []string{
 			`allowed=false took 1ms waited 0s route "/items/{id}" error "on fire"`,
 		}},
-		{"A stand-in answered", ratelimit.Config{Store: degraded{generous{}}}, serve(a), []string{
+		{"A stand-in answered", ratelimit.Config{Store: ratetest.StandIn(generous{})}, serve(a), []string{
 			`allowed=true a(ip:192.0.2.1 1 of 1/1m)=true degraded took 0s waited 0s route "/items/{id}"`,
 		}},
-		{"A stand-in answered, and a policy fails closed", ratelimit.Config{Store: degraded{generous{}}}, serve(closed), []string{
+		{"A stand-in answered, and a policy fails closed", ratelimit.Config{Store: ratetest.StandIn(generous{})}, serve(closed), []string{
 			`allowed=false took 0s waited 0s route "/items/{id}" error "the store is away, and a stand-in answered"`,
 		}},
 		{"The client had gone", ratelimit.Config{}, func(t *testing.T, q *queue) {

@@ -11,25 +11,14 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/jwtkey"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
-
-// request serves a request and prints the answer's status.
-func request(h http.Handler, method, path string, header ...string) {
-	r := httptest.NewRequest(method, path, nil)
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	fmt.Println(method, path, w.Code)
-}
-
-var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
 
 // Wrap any http.Handler. The limit holds for all replicas that use the same Redis.
 func Example() {
@@ -182,9 +171,9 @@ func ExampleFromContext() {
 }
 
 // Members are counted by the id in their token, guests by address.
-func ExampleNewJWT() {
+func ExampleNew() {
 	secret := []byte("32 bytes from a secret manager..")
-	members, err := ratelimit.NewJWT(ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: secret})
+	members, err := jwtkey.New(jwtkey.Config{Methods: []string{"HS256"}, Key: secret})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -281,4 +270,25 @@ func ExampleParseLimit() {
 	// 60/1m burst 10 <nil>
 	// 1/720h <nil>
 	// 0/0s ratelimit: limit "60 per minute": must be like "60/1m" or "60/1m burst 10"
+}
+
+// chi's middleware finds the client's address, and the limiter counts by it.
+func ExampleIPConfig_chi() {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Policies: []ratelimit.Policy{{
+			Name:  "api",
+			Key:   ratelimit.ClientIP(ratelimit.IPConfig{Context: middleware.GetClientIPAddr}),
+			Limit: ratelimit.PerHour(1),
+		}},
+	}))
+	defer limiter.Close()
+	r := chi.NewRouter()
+	r.Use(middleware.ClientIPFromXFF("10.0.0.0/8"), limiter.Handler)
+	r.Handle("/", hello)
+
+	request(r, "GET", "/", "X-Forwarded-For", "192.0.2.1") // the peer is none of ours: it is the client
+	request(r, "GET", "/", "X-Forwarded-For", "192.0.2.2")
+	// Output:
+	// GET / 200
+	// GET / 429
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/headers"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -61,7 +62,7 @@ func TestXRateLimit(t *testing.T) {
 func TestNoHeadersLeavesWhatADenialMustHave(t *testing.T) {
 	h := newLimiter(t, ratelimit.Config{
 		Policies: []ratelimit.Policy{perIP("api", ratelimit.PerMinute(1))},
-		Headers:  ratelimit.NoHeaders,
+		Headers:  headers.None,
 	}).Handler(okHandler)
 	if w := get(h); len(w.Header()) != 1 { // the recorder's Content-Type
 		t.Errorf("allowed: %v", w.Header())
@@ -112,7 +113,7 @@ func TestObeyingRetryAfterAlwaysAdmitsALoneClient(t *testing.T) {
 				if err != nil || seconds < 1 {
 					t.Fatalf("%v: Retry-After %q", limit, w.Header().Get("Retry-After"))
 				}
-				c.advance(time.Duration(seconds) * time.Second)
+				c.Advance(time.Duration(seconds) * time.Second)
 				if w := get(h, cost); w.Code != 200 {
 					t.Fatalf("%v: %d after the Retry-After of %d s", limit, w.Code, seconds)
 				}
@@ -136,11 +137,11 @@ func TestAMillisecondBeforeRetryAfterIsTooEarly(t *testing.T) {
 			}
 			for take().Allowed {
 			}
-			c.advance(take().RetryAfter - time.Millisecond)
+			c.Advance(take().RetryAfter - time.Millisecond)
 			if take().Allowed {
 				t.Errorf("%v: allowed a millisecond before RetryAfter", limit)
 			}
-			c.advance(time.Millisecond)
+			c.Advance(time.Millisecond)
 			if !take().Allowed {
 				t.Errorf("%v: refused after RetryAfter", limit)
 			}

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/textproto"
 	"slices"
 	"strings"
+
+	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
 
 // A KeyFunc finds whom a request counts for: a key like "member:5", "ip:192.0.2.1". Requests of one key
@@ -28,18 +30,18 @@ type KeyFunc func(*http.Request) (string, error)
 var (
 	// ErrNoKey is the error of a KeyFunc for a request that has no key: it is answered 403. Policy.Optional and
 	// FirstOf pass over it.
-	ErrNoKey = errors.New("ratelimit: no key")
+	ErrNoKey = keyerr.ErrNoKey
 
 	// ErrBadRequest is the error of a KeyFunc for a request that is malformed or ambiguous where its key should
 	// be, such as one with two Authorization headers: it is answered 400. Neither Policy.Optional nor FirstOf nor
 	// Join passes over it, because the application might still see an identity in such a request.
-	ErrBadRequest = errors.New("ratelimit: bad request")
+	ErrBadRequest = keyerr.ErrBadRequest
 
 	// ErrOutage is the error of a KeyFunc that could not find out because something else failed, such as a
 	// directory that it asks. It is handled as a failure of the store: the request is let through without the
 	// policy, or answered 503 with Policy.FailClosed. Wrap it only around errors that no client can cause. After the
 	// request's own context has ended it is not an outage, and refuses the request.
-	ErrOutage = errors.New("ratelimit: outage")
+	ErrOutage = keyerr.ErrOutage
 )
 
 // Static is one key, "static:<key>", for all requests: the policy's limit is for all clients together. It
@@ -57,11 +59,11 @@ func Static(key string) KeyFunc {
 // the header is absent or empty. ErrBadRequest: it is repeated. It panics if name is not one of a header that
 // requests have.
 func Header(name string) KeyFunc {
-	if !isHeaderName(name) {
+	if !requestheader.IsName(name) {
 		panic(fmt.Sprintf("ratelimit: Header: name %q: must be that of a request header, and not Host", name))
 	}
 	kind := "header:" + strings.ToLower(name) + ":"
-	single := singleHeader(name)
+	single := requestheader.Single(name)
 	return func(r *http.Request) (string, error) {
 		value, err := single(r)
 		if err != nil {
@@ -70,41 +72,6 @@ func Header(name string) KeyFunc {
 		sum := sha256.Sum256([]byte(value))
 		return kind + base64.RawURLEncoding.EncodeToString(sum[:]), nil
 	}
-}
-
-// singleHeader returns the value of a header that must not be repeated, not even with the same value. An application
-// may use the first line, or the last, or join them, and so see another identity than the limiter.
-func singleHeader(name string) func(*http.Request) (string, error) {
-	canonical := textproto.CanonicalMIMEHeaderKey(name)
-	absent := fixed(ErrNoKey, "no %s header", canonical)
-	repeated := fixed(ErrBadRequest, "more than one %s header", canonical)
-	return func(r *http.Request) (string, error) {
-		switch values := r.Header[canonical]; {
-		case len(values) > 1:
-			return "", repeated
-		case len(values) == 0 || values[0] == "":
-			return "", absent
-		default:
-			return values[0], nil
-		}
-	}
-}
-
-// isHeaderName reports whether name is a token under which http.Request.Header can have values; it never has
-// Host.
-func isHeaderName(name string) bool { return isToken(name) && !strings.EqualFold(name, "Host") }
-
-// isToken reports whether s is a token of RFC 9110, section 5.6.2.
-func isToken(s string) bool {
-	for i := range len(s) {
-		switch c := s[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
-		default:
-			return false
-		}
-	}
-	return s != ""
 }
 
 // ContextKey returns a name that an authentication layer before the limiter has put into the request's context, as
@@ -122,25 +89,25 @@ func ContextKey(f func(context.Context) (string, bool)) KeyFunc {
 	}
 }
 
-var errNoName = fixed(ErrNoKey, "the context holds no name: is the authentication mounted before the limiter?")
+var errNoName = keyerr.New(ErrNoKey, "the context holds no name: is the authentication mounted before the limiter?")
 
 // FirstOf is the key of the first of fns that finds one: FirstOf(members.Claim("sub"), RemoteIP()) counts
 // members by id and guests by address. It moves on only after ErrNoKey, or an empty key. It panics without fns.
 func FirstOf(fns ...KeyFunc) KeyFunc {
 	fns = mustHave("FirstOf", fns)
 	return func(r *http.Request) (string, error) {
-		var why reasons
+		var why keyerr.Reasons
 		for _, f := range fns {
 			key, err := keyBy(f, r)
 			if err == nil {
 				return key, nil
 			}
-			if !isNoKey(err) {
+			if !keyerr.IsNoKey(err) {
 				return "", err
 			}
-			why.add(err)
+			why.Add(err)
 		}
-		return "", why.err()
+		return "", why.Err()
 	}
 }
 
@@ -189,52 +156,7 @@ func keyBy(f KeyFunc, r *http.Request) (string, error) {
 	return key, nil
 }
 
-var errEmptyKey = fixed(ErrNoKey, "the KeyFunc returned an empty one")
-
-// isNoKey reports whether err says that there is no key, and nothing worse. With ErrOutage, nobody could find out.
-func isNoKey(err error) bool {
-	return errors.Is(err, ErrNoKey) && !errors.Is(err, ErrBadRequest) && !errors.Is(err, ErrOutage)
-}
-
-// reasons are why several ways to find a key found none. It costs nothing until all have failed.
-type reasons struct {
-	errs [4]error // the first ones
-	n    int
-}
-
-func (w *reasons) add(err error) {
-	if w.n < len(w.errs) {
-		w.errs[w.n] = err
-		w.n++
-	}
-}
-
-// err returns one error that says them all.
-func (w *reasons) err() error {
-	switch w.n {
-	case 0:
-		return ErrNoKey
-	case 1:
-		return w.errs[0]
-	}
-	all := noKeys(w.errs[:w.n:w.n])
-	return slices.Clone(all)
-}
-
-// noKeys are errors that all are ErrNoKey.
-type noKeys []error
-
-func (e noKeys) Unwrap() []error { return e }
-
-func (e noKeys) Error() string {
-	var text strings.Builder
-	text.WriteString(ErrNoKey.Error())
-	for i, err := range e {
-		text.WriteString([]string{": ", "; "}[min(i, 1)])
-		text.WriteString(strings.TrimPrefix(err.Error(), ErrNoKey.Error()+": "))
-	}
-	return text.String()
-}
+var errEmptyKey = keyerr.New(ErrNoKey, "the KeyFunc returned an empty one")
 
 // mustHave returns a copy of fns, and panics if there are none or one is nil.
 func mustHave(name string, fns []KeyFunc) []KeyFunc {

@@ -6,74 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/go-tokenbucket/ratelimit"
 )
-
-// requestWith returns a request with header lines, of a name and a value each. Names may repeat.
-func requestWith(lines ...string) *http.Request {
-	r := httptest.NewRequest("GET", "/", nil)
-	for i := 0; i < len(lines); i += 2 {
-		r.Header.Add(lines[i], lines[i+1])
-	}
-	return r
-}
-
-// badRequest stands for ErrBadRequest where a test wants a key.
-const badRequest = "ErrBadRequest"
-
-// checkKey checks that f finds the key want; or ErrNoKey and nothing else if want is "", or only ErrBadRequest if it
-// is that.
-func checkKey(t *testing.T, f ratelimit.KeyFunc, r *http.Request, want string) {
-	t.Helper()
-	got, err := f(r)
-	switch {
-	case want == badRequest:
-		if got != "" || !errors.Is(err, ratelimit.ErrBadRequest) || errors.Is(err, ratelimit.ErrNoKey) {
-			t.Errorf("got key %.200q, error %v; want ErrBadRequest", got, err)
-		}
-	case errors.Is(err, ratelimit.ErrBadRequest):
-		t.Errorf("got key %.200q, error %v; want key %.200q", got, err, want)
-	case want == "" && (got != "" || !errors.Is(err, ratelimit.ErrNoKey)):
-		t.Errorf("got key %.200q, error %v; want ErrNoKey", got, err)
-	case want != "" && (got != want || err != nil):
-		t.Errorf("got key %.200q, error %v; want key %.200q", got, err, want)
-	}
-}
-
-// checkPanic checks that f panics with a text that holds all of wants.
-func checkPanic(t *testing.T, f func(), wants ...string) {
-	t.Helper()
-	defer func() {
-		t.Helper()
-		value := recover()
-		if value == nil {
-			t.Errorf("did not panic; want a panic about %q", wants)
-			return
-		}
-		checkText(t, fmt.Sprint(value), wants...)
-	}()
-	f()
-}
-
-// checkText checks that text holds all of wants.
-func checkText(t *testing.T, text string, wants ...string) {
-	t.Helper()
-	for _, want := range wants {
-		if !strings.Contains(text, want) {
-			t.Errorf("got text %q; want it to say %q", text, want)
-		}
-	}
-}
-
-// finds returns a KeyFunc with a fixed answer.
-func finds(key string, err error) ratelimit.KeyFunc {
-	return func(*http.Request) (string, error) { return key, err }
-}
 
 func TestStaticIsOneKeyForAll(t *testing.T) {
 	f := ratelimit.Static("all")

@@ -10,11 +10,12 @@ import (
 	"testing/synctest"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/jwtkey"
 )
 
 // One client that finds ever new ways to have no key leaves lines for what is wrong elsewhere.
 func TestAClientDoesNotUseUpTheKindsOfRefusals(t *testing.T) {
-	members := must(ratelimit.NewJWT(tokensFrom(ratelimit.BearerToken(), ratelimit.HeaderToken("X-Token"), ratelimit.CookieToken("token")))).Claim("sub")
+	members := must(jwtkey.New(hs256Config(jwtkey.BearerToken(), jwtkey.HeaderToken("X-Token"), jwtkey.CookieToken("token")))).Claim("sub")
 	own := func(r *http.Request) (string, error) {
 		return "", fmt.Errorf("%w: no such user %s", ratelimit.ErrNoKey, r.Header.Get("Authorization"))
 	}
@@ -84,7 +85,7 @@ func TestErrorsOfPoliciesWrapThoseOfTheirFunctions(t *testing.T) {
 func TestFaultsOfTokensAreKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, text := logged(t)
-		h := l.Limit(ratelimit.Policy{Name: "api", Key: must(ratelimit.NewJWT(hs256Config())).Claim("sub"), Limit: ratelimit.PerHour(9)})(okHandler)
+		h := l.Limit(ratelimit.Policy{Name: "api", Key: must(jwtkey.New(hs256Config())).Claim("sub"), Limit: ratelimit.PerHour(9)})(okHandler)
 		for range 3 {
 			get(h)
 			get(h, with("Authorization", "Bearer a.b.c"))

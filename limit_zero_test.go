@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/headers"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -57,7 +58,7 @@ func TestHeadersOfARateOf0(t *testing.T) {
 		{ratelimit.Limit{Burst: 1}, `"q";q=0;w=1`, `"q";r=0`},
 		{ratelimit.Limit{Per: -time.Hour}, `"q";q=0;w=1`, `"q";r=0`},
 	} {
-		l := newLimiter(t, ratelimit.Config{Headers: ratelimit.Dialects(ratelimit.XRateLimitDelta, ratelimit.IETF)})
+		l := newLimiter(t, ratelimit.Config{Headers: headers.Join(headers.DeltaSeconds, headers.IETF)})
 		wantHeaders := func(w http.Header, want map[string]string) {
 			t.Helper()
 			for name, value := range want {
@@ -72,7 +73,7 @@ func TestHeadersOfARateOf0(t *testing.T) {
 			"RateLimit-Policy": tt.quotaPolicy, "RateLimit": tt.serviceLimit,
 		})
 
-		l = newLimiter(t, ratelimit.Config{Headers: ratelimit.Dialects(ratelimit.Spring, ratelimit.ShadowPolicies)})
+		l = newLimiter(t, ratelimit.Config{Headers: headers.Join(headers.Spring, headers.Shadows)})
 		w = get(l.Limit(chosen("q", tt.limit))(okHandler))
 		wantHeaders(w.Header(), map[string]string{
 			"X-RateLimit-Remaining": "0", "X-RateLimit-Replenish-Rate": "0", "X-RateLimit-Burst-Capacity": "0", "X-RateLimit-Requested-Tokens": "1",

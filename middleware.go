@@ -11,7 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/answer"
 	"github.com/go-tokenbucket/ratelimit/internal/failurelog"
+	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
@@ -27,25 +29,24 @@ type Config struct {
 	// Check and Take are used.
 	Policies []Policy
 
-	// Headers writes the rate limit headers of allowed and of denied responses: XRateLimit, XRateLimitDelta,
-	// IETF, Spring, NoHeaders, or several by Dialects. Default XRateLimit.
+	// Headers writes the rate limit headers of allowed and of denied responses. Package headers has other formats.
+	// Default XRateLimit.
 	Headers HeaderFunc
 
-	// Deny answers denied requests, after the headers are set; FromContext tells it why. Default:
-	// Denial{}, 429 in the form that the client asks for, which for most is a problem+json that names the
-	// policies (RFC 9457).
+	// Deny answers denied requests, after the headers are set. It finds the reason with FromContext. Default: 429 in the
+	// form that the client asks for, which for most is a problem+json that names the policies (RFC 9457). Package denial
+	// has the same with your words and your page.
 	Deny http.Handler
 
 	// Error answers requests that are refused for another reason. errors.Is(err, ErrBadRequest) says that the key is
 	// malformed or ambiguous, and errors.Is(err, ErrNoKey) that there is none. Otherwise a KeyFunc or a LimitFunc
 	// failed, the store failed and a policy says FailClosed, the request had no time left, it was cancelled while it
-	// waited for its turn, or the arguments of Admit are malformed. Default: Denial{}.ServeError, 400, 403 or 503
-	// without a word of err. As for Deny, Cache-Control: no-store is set before.
+	// waited for its turn, or the arguments of Admit are malformed. Default: 400, 403 or 503 without a
+	// word of err, in the form of Deny. As for Deny, Cache-Control: no-store is set before.
 	Error func(w http.ResponseWriter, r *http.Request, err error)
 
 	// Skip, if set, exempts requests from Handler and Limit: they spend nothing and get no headers. It is
-	// for health checks, for example: see SkipPaths, SkipIPs, SkipPreflights, and SkipAll, which joins them. A
-	// header that clients can send must not decide. Default: no request is exempt.
+	// for health checks, for example: see package skip. A header that clients can send must not decide. Default: no request is exempt.
 	Skip func(*http.Request) bool
 
 	// Timeout bounds each call of the Store, by its context, which a redisstore obeys whatever the Redis
@@ -71,7 +72,7 @@ type Config struct {
 	// Observe, if set, is told of each decision once, before the request goes on or is answered, by the
 	// goroutine that serves it; it must be safe for concurrent use, and not block. The context is the
 	// request's, or that of the call, such as Take: what the middleware before has put there, such as a trace,
-	// can be had from it, but nothing of the request as such. LogDenials returns an observer that logs.
+	// can be had from it, but nothing of the request as such. Package observe has one that logs denials.
 	Observe func(context.Context, *Event)
 
 	// Logger gets errors and warnings. Default slog.Default().
@@ -143,10 +144,10 @@ func New(cfg Config) (*Limiter, error) {
 		l.headers = XRateLimit
 	}
 	if l.deny == nil {
-		l.deny = Denial{}
+		l.deny = http.HandlerFunc(deny)
 	}
 	if l.refuse == nil {
-		l.refuse = Denial{}.ServeError
+		l.refuse = answer.Style{}.Refuse
 	}
 	return l, nil
 }
@@ -188,7 +189,7 @@ func (l *Limiter) Close() error {
 // A connection that next takes over, for WebSockets for example, is decided about once. So a handler that serves
 // HTTP/2 without TLS, such as h2c's, belongs outside of the limiter.
 //
-// If next is a router with an httputil.ReverseProxy in it, wrap the proxy in MergeHeaders. Otherwise, if the server
+// If next is a router with an httputil.ReverseProxy in it, wrap the proxy in headers.Merge. Otherwise, if the server
 // behind it sends rate limit headers too, responses have each of them twice. And if that server sends a 103 or
 // another informational response, the final response has no rate limit headers: a ReverseProxy forgets those that
 // were set before.
@@ -251,7 +252,7 @@ func (l *Limiter) Limit(policies ...Policy) func(http.Handler) http.Handler {
 // wrap returns next behind what enforced returns for each request.
 func (l *Limiter) wrap(enforced func() []*policy, next http.Handler) http.Handler {
 	if proxy, ok := next.(*httputil.ReverseProxy); ok {
-		next = MergeHeaders(proxy)
+		next = rateheader.Handler(proxy)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.skip != nil && l.skip(r) {

@@ -13,7 +13,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
@@ -32,26 +32,6 @@ func TestMain(m *testing.M) {
 		return
 	}
 	goleak.VerifyTestMain(m)
-}
-
-// A clock is the time of a test.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func newClock() *clock { return &clock{now: time.Now().Truncate(time.Microsecond)} }
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
 }
 
 // onEachStore runs a test on memory and on a real Redis, both of which go by c.
@@ -69,59 +49,6 @@ func onEachStore(t *testing.T, test func(t *testing.T, s store.Store, c *clock))
 	})
 }
 
-// newLimiter returns a Limiter with enough time for a machine that is busy.
-func newLimiter(t *testing.T, cfg ratelimit.Config) *ratelimit.Limiter {
-	t.Helper()
-	if cfg.Timeout == 0 {
-		cfg.Timeout = 5 * time.Second
-	}
-	l, err := ratelimit.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
-}
-
-var okHandler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
-
-// get serves a request, as change makes it.
-func get(h http.Handler, change ...func(*http.Request)) *httptest.ResponseRecorder {
-	r := httptest.NewRequest("GET", "/", nil)
-	for _, c := range change {
-		c(r)
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
-}
-
-func from(addr string) func(*http.Request) {
-	return func(r *http.Request) { r.RemoteAddr = addr + ":1234" }
-}
-
-func method(m string) func(*http.Request) { return func(r *http.Request) { r.Method = m } }
-
-func with(name, value string) func(*http.Request) {
-	return func(r *http.Request) { r.Header.Add(name, value) }
-}
-
-// wantStatuses serves a request for each status and compares.
-func wantStatuses(t *testing.T, h http.Handler, want []int, change ...func(*http.Request)) {
-	t.Helper()
-	var got []int
-	for range want {
-		got = append(got, get(h, change...).Code)
-	}
-	if !slices.Equal(got, want) {
-		t.Fatalf("statuses %v, want %v", got, want)
-	}
-}
-
-func perIP(name string, limit ratelimit.Limit) ratelimit.Policy {
-	return ratelimit.Policy{Name: name, Key: ratelimit.RemoteIP(), Limit: limit}
-}
-
 func TestHandlerLimitsEachKeyByItself(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
 		h := newLimiter(t, ratelimit.Config{
@@ -130,7 +57,7 @@ func TestHandlerLimitsEachKeyByItself(t *testing.T) {
 		}).Handler(okHandler)
 		wantStatuses(t, h, []int{200, 200, 429, 429}, from("192.0.2.1"))
 		wantStatuses(t, h, []int{200, 200, 429}, from("192.0.2.2"))
-		c.advance(time.Second)
+		c.Advance(time.Second)
 		wantStatuses(t, h, []int{200, 429}, from("192.0.2.1"))
 	})
 }
@@ -286,8 +213,6 @@ func TestSkippedRequestsAreNotLimited(t *testing.T) {
 	wantStatuses(t, h, []int{200, 200}, with("Health", "1"))
 	wantStatuses(t, h, []int{429}, preflight...)
 }
-
-func noKey(*http.Request) (string, error) { return "", ratelimit.ErrNoKey }
 
 func TestWithoutAKey(t *testing.T) {
 	emptyKey := func(*http.Request) (string, error) { return "", nil }
@@ -490,12 +415,6 @@ func TestStatesAreNew(t *testing.T) {
 	}
 }
 
-type storeFunc func([]store.Charge, []store.State) bool
-
-func (f storeFunc) Take(_ context.Context, charges []store.Charge, states []store.State) (bool, error) {
-	return f(charges, states), nil
-}
-
 func TestFailuresAreLoggedOnceASecondAndKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
@@ -535,28 +454,10 @@ func TestFailuresAreLoggedOnceASecondAndKind(t *testing.T) {
 	})
 }
 
-// failing is a Store that fails.
-type failing func() error
-
-func (f failing) Take(context.Context, []store.Charge, []store.State) (bool, error) {
-	return false, f()
-}
-
-// degraded is a Store whose answers are a stand-in's.
-type degraded struct{ store.Store }
-
-func (d degraded) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
-	ok, err := d.Store.Take(ctx, charges, states)
-	for i := range states {
-		states[i].Degraded = true
-	}
-	return ok, err
-}
-
 func TestAStandInIsNotEnoughForFailClosed(t *testing.T) {
 	s := memstore.New(memstore.Config{})
 	defer s.Close()
-	l := newLimiter(t, ratelimit.Config{Store: degraded{s}, Logger: slog.New(slog.DiscardHandler)})
+	l := newLimiter(t, ratelimit.Config{Store: ratetest.StandIn(s), Logger: slog.New(slog.DiscardHandler)})
 	open, closed := perIP("open", ratelimit.PerHour(1)), perIP("closed", ratelimit.PerHour(9))
 	closed.FailClosed = true
 	wantStatuses(t, l.Limit(open)(okHandler), []int{200, 429})
@@ -614,7 +515,7 @@ func TestStackedLimitersMergeTheirHeaders(t *testing.T) {
 			t.Errorf("FromContext tells of %v", inHandler)
 		}
 		want(200, "2", "0")
-		c.advance(2 * time.Second)
+		c.Advance(2 * time.Second)
 		want(200, "4", "1") // now the outer is
 		want(200, "4", "0")
 		want(429, "4", "0") // denied by the outer
@@ -630,7 +531,7 @@ func TestRetryAfterOfADenialInsideIncludesTheOuterLimiter(t *testing.T) {
 		if w.Code != 429 || w.Header().Get("Retry-After") != "10" {
 			t.Errorf("%d, Retry-After %q, want 429 and 10", w.Code, w.Header().Get("Retry-After"))
 		}
-		c.advance(10 * time.Second)
+		c.Advance(10 * time.Second)
 		wantStatuses(t, h, []int{200})
 	})
 }

@@ -83,10 +83,10 @@ func TestPeekReportsByTheLimitOfTheBucket(t *testing.T) {
 		given.Limit = ratelimit.PerHour(10)
 		want(given, ratelimit.Result{Limit: given.Limit, Used: true, State: store.State{Remaining: 10}})
 
-		c.advance(30 * time.Second)
+		c.Advance(30 * time.Second)
 		used.Limit, used.ResetAfter = perMinute, 30*time.Second
 		want(named, used)
-		c.advance(30 * time.Second)
+		c.Advance(30 * time.Second)
 		want(named, ratelimit.Result{})
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -91,7 +92,7 @@ type Policy struct {
 	FailClosed bool
 
 	// Shadow measures without effect: the policy is evaluated and charged along with the others and
-	// reported in Event and Decision, but denies nothing and appears in no header, unless ShadowPolicies is
+	// reported in Event and Decision, but denies nothing and appears in no header, unless headers.Shadows is
 	// among Config.Headers. If its Key or LimitFunc fails, it is left out, and that is logged. It shares the call of the Store with the others, though, and so its failure.
 	Shadow bool
 }
@@ -191,14 +192,14 @@ func (p *policy) limitOf(r *http.Request) (Limit, store.Limit, error) {
 	if err == nil {
 		return chosen, limit, nil
 	}
-	err = &kindError{"LimitFunc", fmt.Errorf("LimitFunc returned %v: %w", chosen, err)}
+	err = keyerr.WithKind("LimitFunc", fmt.Errorf("LimitFunc returned %v: %w", chosen, err))
 	if p.Limit == Unlimited { // to exempt the request, a LimitFunc has to say so
 		return Limit{}, store.Limit{}, err
 	}
 	return p.Limit, p.limit, err
 }
 
-var errNoLimit error = &kindError{"LimitFunc", errors.New("LimitFunc returned the zero Limit, and Policy.Limit is not set")}
+var errNoLimit error = keyerr.WithKind("LimitFunc", errors.New("LimitFunc returned the zero Limit, and Policy.Limit is not set"))
 
 // compiled returns the compiled form of Policy.Limit, or of a limit of LimitFunc, of which there are few.
 func (p *policy) compiled(l Limit) (store.Limit, error) {
@@ -235,4 +236,31 @@ func (p *policy) costOf(r *http.Request) int64 {
 		return math.MaxInt64 // never allowed
 	}
 	return cost
+}
+
+// inForce returns the limit for a charge or refund that is made some time after p was charged under charged: after a
+// wait, or when the request is settled. A Reload meanwhile may have put another policy of that name in place of p. The
+// old limit would refill the bucket at the old rate, or cut it to the old burst.
+//
+// A tier, which LimitFunc chose, keeps its limit as long as there is a LimitFunc.
+func (p *policy) inForce(charged store.Limit) store.Limit {
+	now := p.successor()
+	tier := charged != p.limit && now.LimitFunc != nil
+	if now == p || tier || now.limit == (store.Limit{}) {
+		return charged
+	}
+	return now.limit
+}
+
+// successor returns the policy of p's name that is in force, and p if Reload has taken it out or does not replace it.
+func (p *policy) successor() *policy {
+	if p.replaceable == nil {
+		return p
+	}
+	for _, now := range *p.replaceable.Load() {
+		if now.Name == p.Name {
+			return now
+		}
+	}
+	return p
 }

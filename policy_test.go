@@ -3,7 +3,6 @@ package ratelimit_test
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -16,18 +15,6 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 )
-
-// quiet returns a Limiter in memory that logs nothing.
-func quiet(t *testing.T) *ratelimit.Limiter {
-	t.Helper()
-	l := must(ratelimit.New(ratelimit.Config{Logger: slog.New(slog.DiscardHandler)}))
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return l
-}
 
 func TestFaultsOfPolicies(t *testing.T) {
 	ip, minute := ratelimit.RemoteIP(), ratelimit.PerMinute(60)

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/denial"
+	"github.com/go-tokenbucket/ratelimit/headers"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
@@ -33,12 +35,12 @@ func FuzzNothingOfARequestIsReflected(f *testing.F) {
 		marked := mark + text + mark
 		for name, p := range answers {
 			var logged bytes.Buffer
-			denial := ratelimit.Denial{GRPC: true}
+			denial := denial.Handler{GRPC: true}
 			l := newLimiter(t, ratelimit.Config{
 				Store:   s,
 				Deny:    denial,
 				Error:   denial.ServeError,
-				Headers: ratelimit.Dialects(ratelimit.XRateLimit, ratelimit.IETF, ratelimit.Spring, ratelimit.ShadowPolicies),
+				Headers: headers.Join(ratelimit.XRateLimit, headers.IETF, headers.Spring, headers.Shadows),
 				Logger:  slog.New(slog.NewJSONHandler(&logged, nil)),
 			})
 			p.Name, p.Key = "api", finds("member:"+marked, nil)

@@ -1,7 +1,6 @@
 package ratelimit_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,12 +15,14 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/denial"
+	"github.com/go-tokenbucket/ratelimit/jwtkey"
 )
 
 // Whatever a client repeats or breaks, the limiter sees the identity that the application sees, or refuses.
 func TestAmbiguousCredentialsPassNoPolicy(t *testing.T) {
 	five, six := hs256(valid(`"sub": "5"`)), hs256(valid(`"sub": "6"`))
-	members := must(ratelimit.NewJWT(ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: hmacSecret})).Claim("sub")
+	members := must(jwtkey.New(jwtkey.Config{Methods: []string{"HS256"}, Key: hmacSecret})).Claim("sub")
 	proxied := ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: ours, Header: "Forwarded"})
 	for _, tt := range []struct {
 		name string
@@ -139,7 +140,7 @@ func TestNoKeyDoesNotHideAnOutage(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	ratelimit.Denial{}.ServeError(w, requestWith(), errors.Join(ratelimit.ErrNoKey, ratelimit.ErrOutage))
+	denial.Handler{}.ServeError(w, requestWith(), errors.Join(ratelimit.ErrNoKey, ratelimit.ErrOutage))
 	if w.Code != 503 {
 		t.Errorf("ServeError: got status %d", w.Code)
 	}
@@ -153,7 +154,7 @@ func TestAKeyfuncMayReportAnOutage(t *testing.T) {
 	} {
 		cfg := hs256Config()
 		cfg.Key, cfg.Keyfunc = nil, func(context.Context, *jwt.Token) (any, error) { return nil, failure }
-		p := ratelimit.Policy{Name: "api", Key: must(ratelimit.NewJWT(cfg)).Claim("sub"), Limit: ratelimit.PerHour(9), FailClosed: true}
+		p := ratelimit.Policy{Name: "api", Key: must(jwtkey.New(cfg)).Claim("sub"), Limit: ratelimit.PerHour(9), FailClosed: true}
 		status := map[error]int{ratelimit.ErrNoKey: 403, ratelimit.ErrOutage: 503}[want]
 		if w := get(quiet(t).Limit(p)(okHandler), with("Authorization", "Bearer "+hs256(valid(`"sub": "5"`)))); w.Code != status {
 			t.Errorf("%v: got status %d; want %d", failure, w.Code, status)
@@ -161,14 +162,8 @@ func TestAKeyfuncMayReportAnOutage(t *testing.T) {
 	}
 }
 
-// logged returns a limiter and what it logs.
-func logged(t *testing.T) (*ratelimit.Limiter, *bytes.Buffer) {
-	var text bytes.Buffer
-	return newLimiter(t, ratelimit.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))}), &text
-}
-
 func TestRefusalsAreLoggedOnceAMinuteWithWhatWouldHelp(t *testing.T) {
-	members := must(ratelimit.NewJWT(tokensFrom(ratelimit.BearerToken(), ratelimit.CookieToken("__Host-token"), ratelimit.HeaderToken("x-token")))).Claim("sub")
+	members := must(jwtkey.New(hs256Config(jwtkey.BearerToken(), jwtkey.CookieToken("__Host-token"), jwtkey.HeaderToken("x-token")))).Claim("sub")
 	unix := func(r *http.Request) { r.RemoteAddr = "@" }
 	for _, tt := range []struct {
 		name   string

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/go-chi/chi/v5"
+
+	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 )
 
 // Route is the pattern that the request matched, as "route:GET /items/{id}": never its path, of which a
@@ -28,7 +30,7 @@ func Route() KeyFunc {
 	return func(r *http.Request) (string, error) {
 		pattern := mounted.pattern(r)
 		if pattern == "" {
-			return "", fixed(ErrNoKey, "the request has not matched a route yet: mount the limiter on the route's handler, not around the ServeMux")
+			return "", keyerr.New(ErrNoKey, "the request has not matched a route yet: mount the limiter on the route's handler, not around the ServeMux")
 		}
 		return "route:" + pattern, nil
 	}

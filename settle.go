@@ -111,7 +111,7 @@ func (l *Limiter) serveAndSettle(w http.ResponseWriter, r *http.Request, x *exch
 	outer, _ := r.Context().Value(settlementKey{}).(*settlement)
 	s := &settlement{Context: r.Context(), outer: outer, bills: bills}
 	settled := r.WithContext(s)
-	a := new(answer)
+	a := new(watched)
 	defer func() { // also if next panics
 		returnLearned(r, settled)
 		l.settle(s, settled, a.response(settled))
@@ -128,7 +128,7 @@ func (x *exchange) bills(policies []*policy) (bills []bill) {
 			continue
 		}
 		result := x.charged(p.Name)
-		if result == nil || !result.Allowed || !result.known() {
+		if result == nil || !result.Allowed || !result.Known() {
 			continue
 		}
 		if limit, err := p.compiled(result.Limit); err == nil { // or it could not have been charged

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 
 	"github.com/felixge/httpsnoop"
+
+	"github.com/go-tokenbucket/ratelimit/internal/respwriter"
 )
 
 // A Response is how a request was answered, for Policy.Settle.
@@ -40,9 +42,9 @@ type Response struct {
 	Panicked bool
 }
 
-// An answer is what is seen of a response while it is written. A handler may leave goroutines behind that
+// A watched is what is seen of a response while it is written. A handler may leave goroutines behind that
 // still write, so its fields are atomic.
-type answer struct {
+type watched struct {
 	status   atomic.Int64
 	written  atomic.Bool // the handler chose the status, or wrote a body
 	bytes    atomic.Int64
@@ -51,8 +53,8 @@ type answer struct {
 }
 
 // watch returns w, with all that it can do, seen by a.
-func (a *answer) watch(w http.ResponseWriter) http.ResponseWriter {
-	return wrapWriter(w, httpsnoop.Hooks{
+func (a *watched) watch(w http.ResponseWriter) http.ResponseWriter {
+	return respwriter.Wrap(w, httpsnoop.Hooks{
 		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
 			return func(status int) {
 				next(status)
@@ -94,20 +96,20 @@ func (a *answer) watch(w http.ResponseWriter) http.ResponseWriter {
 
 // began notes that the header was sent. Only the first status is, but for those that announce another, and none
 // on a connection that was taken over before.
-func (a *answer) began(status int) {
+func (a *watched) began(status int) {
 	if !a.hijacked.Load() && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		a.status.CompareAndSwap(0, int64(status))
 	}
 }
 
-func (a *answer) wrote(n int64) {
+func (a *watched) wrote(n int64) {
 	a.began(http.StatusOK)
 	a.written.CompareAndSwap(false, a.status.Load() != 0)
 	a.bytes.Add(n)
 }
 
 // response returns what was seen of the answer to r, once its handler has ended.
-func (a *answer) response(r *http.Request) Response {
+func (a *watched) response(r *http.Request) Response {
 	status := int(a.status.Load())
 	response := Response{
 		Status:   status,

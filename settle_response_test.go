@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
 )
 
 // A watched server answers by a handler behind a policy that settles, and tells of each time it did.
@@ -299,7 +300,7 @@ func TestAHandlerMayLeaveWritersBehind(t *testing.T) {
 			}
 		}()
 	}))
-	h.ServeHTTP(discard{http.Header{}}, httptest.NewRequest("GET", "/", nil))
+	h.ServeHTTP(ratetest.NewDiscard(), httptest.NewRequest("GET", "/", nil))
 	<-left
 	if len(settledAs) != 1 {
 		t.Fatalf("settled %d times, want once", len(settledAs))

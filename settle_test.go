@@ -71,9 +71,9 @@ func TestThreeFailedLoginsLockAndSuccessesNeverCount(t *testing.T) {
 				t.Fatalf("step %d: the answer to one that the handler answers %d is %d, want %d", i, step.answer, w.Code, step.want)
 			}
 		}
-		c.advance(20*time.Minute - time.Second)
+		c.Advance(20*time.Minute - time.Second)
 		wantStatuses(t, h, []int{429}, query("200"))
-		c.advance(time.Second)
+		c.Advance(time.Second)
 		wantStatuses(t, h, []int{200, 200}, query("200"))
 		wantStatuses(t, h, []int{401, 429}, query("401"))
 	})
@@ -135,9 +135,9 @@ func TestWhatAResponseCostsIsChargedIntoDebt(t *testing.T) {
 		if w.Code != 429 || w.Header().Get("Retry-After") != "5" {
 			t.Errorf("%d, Retry-After %q, want 429 and 4.1 seconds rounded up", w.Code, w.Header().Get("Retry-After"))
 		}
-		c.advance(4100*time.Millisecond - time.Microsecond)
+		c.Advance(4100*time.Millisecond - time.Microsecond)
 		wantStatuses(t, h, []int{429}, query("1000"))
-		c.advance(time.Microsecond)
+		c.Advance(time.Microsecond)
 		wantStatuses(t, h, []int{200, 429}, query("1000"))
 	})
 }
@@ -333,7 +333,7 @@ func TestAfterAReloadRequestsAreSettledUnderTheNewLimit(t *testing.T) {
 				if _, err := l.Take(t.Context(), next, "ip:192.0.2.1", 1); err != nil {
 					t.Fatal(err)
 				}
-				c.advance(time.Second)
+				c.Advance(time.Second)
 			})))
 			if got := remaining(t, l, next); got != change.want {
 				t.Errorf("%s: %d left, want %d", change.name, got, change.want)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/headers"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
@@ -153,11 +154,6 @@ func (a *arrival) want(t *testing.T, status int, took time.Duration) {
 	}
 }
 
-func waiting(p ratelimit.Policy, maxWait time.Duration) ratelimit.Policy {
-	p.MaxWait = maxWait
-	return p
-}
-
 // The example of Policy.MaxWait.
 func TestRequestsWaitForTheirTurnsInOrderOfArrival(t *testing.T) {
 	p := waiting(perIP("api", ratelimit.PerSecond(2)), 3*time.Second)
@@ -216,7 +212,7 @@ func TestAResponseAndItsEventSayHowLongItWaited(t *testing.T) {
 			t.Errorf("%d events, the last %+v", q.decisions(), e)
 		}
 	})
-	inBubble(t, ratelimit.Config{Headers: ratelimit.NoHeaders}, func(t *testing.T, q *queue) {
+	inBubble(t, ratelimit.Config{Headers: headers.None}, func(t *testing.T, q *queue) {
 		h := q.Limit(p)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		arrive(h, t.Context())
 		a := arrive(h, t.Context())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/headers"
 )
 
 // A stream that is never told that its client has left never ends.
@@ -17,10 +18,10 @@ func TestAStreamEndsWhenItsClientHasLeft(t *testing.T) {
 	for name, limited := range map[string]func(*ratelimit.Limiter, http.Handler) http.Handler{
 		"Settle": func(l *ratelimit.Limiter, h http.Handler) http.Handler { return l.Limit(settling)(h) },
 		"MergeHeaders": func(l *ratelimit.Limiter, h http.Handler) http.Handler {
-			return l.Limit(plain)(ratelimit.MergeHeaders(h))
+			return l.Limit(plain)(headers.Merge(h))
 		},
 		"Settle in MergeHeaders": func(l *ratelimit.Limiter, h http.Handler) http.Handler {
-			return l.Limit(plain)(ratelimit.MergeHeaders(l.Limit(settling)(h)))
+			return l.Limit(plain)(headers.Merge(l.Limit(settling)(h)))
 		},
 	} {
 		for _, http2 := range []bool{false, true} {

@@ -11,12 +11,14 @@ import (
 	"github.com/rs/cors"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/headers"
+	"github.com/go-tokenbucket/ratelimit/skip"
 )
 
 const origin = "https://app.example"
 
 func newCORS() *cors.Cors {
-	return cors.New(cors.Options{AllowedOrigins: []string{origin}, ExposedHeaders: ratelimit.ExposedHeaders})
+	return cors.New(cors.Options{AllowedOrigins: []string{origin}, ExposedHeaders: headers.Exposed})
 }
 
 // readable reports whether a browser shows a script the header of a response to it, by the rules of Fetch.
@@ -85,7 +87,7 @@ func TestAPreflightIsAnsweredAndCostsNothing(t *testing.T) {
 		wrap func(*ratelimit.Limiter) http.Handler
 	}{
 		"CORS outside": {nil, func(l *ratelimit.Limiter) http.Handler { return newCORS().Handler(l.Handler(okHandler)) }},
-		"CORS inside":  {ratelimit.SkipPreflights(), func(l *ratelimit.Limiter) http.Handler { return l.Handler(newCORS().Handler(okHandler)) }},
+		"CORS inside":  {skip.Preflights(), func(l *ratelimit.Limiter) http.Handler { return l.Handler(newCORS().Handler(okHandler)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

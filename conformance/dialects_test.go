@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/headers"
 )
 
 // A dialect is a HeaderFunc, and what a parser makes of its headers: nil for nothing that it could use.
@@ -23,10 +24,10 @@ type parsed struct {
 // dialects are all of ours. A new one is a line here.
 var dialects = []dialect{
 	{"XRateLimit", ratelimit.XRateLimit, resetAtASecond},
-	{"XRateLimitDelta", ratelimit.XRateLimitDelta, resetInSeconds},
-	{"IETF", ratelimit.IETF, nil},                                                          // the parser knows the combined field of draft 7 only, "limit=10, remaining=9, reset=6"
-	{"XRateLimit and IETF", ratelimit.Dialects(ratelimit.XRateLimit, ratelimit.IETF), nil}, // and looks no further once there is a RateLimit
-	{"NoHeaders", ratelimit.NoHeaders, nil},
+	{"XRateLimitDelta", headers.DeltaSeconds, resetInSeconds},
+	{"IETF", headers.IETF, nil},                                                    // the parser knows the combined field of draft 7 only, "limit=10, remaining=9, reset=6"
+	{"XRateLimit and IETF", headers.Join(ratelimit.XRateLimit, headers.IETF), nil}, // and looks no further once there is a RateLimit
+	{"NoHeaders", headers.None, nil},
 }
 
 func resetAtASecond(r *ratelimit.Result, at time.Time) *parsed {

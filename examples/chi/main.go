@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/jwtkey"
+	"github.com/go-tokenbucket/ratelimit/skip"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
@@ -41,13 +43,13 @@ func main() {
 }
 
 func newAPI(buckets store.Store, secret []byte) (http.Handler, error) {
-	tokens := ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: secret}
-	members, err := ratelimit.NewJWT(tokens)
+	tokens := jwtkey.Config{Methods: []string{"HS256"}, Key: secret}
+	members, err := jwtkey.New(tokens)
 	if err != nil {
 		return nil, err
 	}
 	tokens.Kind = "org" // so that organisation 7 is not member 7
-	orgs, err := ratelimit.NewJWT(tokens)
+	orgs, err := jwtkey.New(tokens)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +62,7 @@ func newAPI(buckets store.Store, secret []byte) (http.Handler, error) {
 			Key:   ratelimit.RemoteIP(),
 			Limit: ratelimit.PerSecond(100),
 		}},
-		Skip: ratelimit.SkipPaths("GET /healthz"),
+		Skip: skip.Paths("GET /healthz"),
 	})
 	if err != nil {
 		return nil, err

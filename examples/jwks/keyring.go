@@ -47,7 +47,7 @@ func newKeyring(url string) *keyring {
 
 var errNoSuchKey = errors.New("the key server has not shown such a key")
 
-// find is a JWTConfig.Keyfunc. It takes what is there. Where that is not enough, it leaves word of it and
+// find is a jwtkey.Config.Keyfunc. It takes what is there. Where that is not enough, it leaves word of it and
 // does not wait: the member counts as a guest until the key has come.
 func (k *keyring) find(_ context.Context, token *jwt.Token) (any, error) {
 	kid, _ := token.Header["kid"].(string)

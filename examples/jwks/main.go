@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/jwtkey"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -38,7 +39,7 @@ func main() {
 }
 
 func newAPI(buckets store.Store, keys *keyring, issuer string) (http.Handler, error) {
-	members, err := ratelimit.NewJWT(ratelimit.JWTConfig{
+	members, err := jwtkey.New(jwtkey.Config{
 		Methods: []string{"RS256", "ES256", "EdDSA"},
 		Keyfunc: keys.find,
 		Issuer:  issuer,

@@ -10,6 +10,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/jwtkey"
 )
 
 // newAPI returns the API with its limits, on the Store of cfg.
@@ -18,7 +19,7 @@ func newAPI(cfg ratelimit.Config, trusted []netip.Prefix) (http.Handler, error) 
 	if _, err := rand.Read(secret); err != nil {
 		return nil, err
 	}
-	members, err := ratelimit.NewJWT(ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: secret})
+	members, err := jwtkey.New(jwtkey.Config{Methods: []string{"HS256"}, Key: secret})
 	if err != nil {
 		return nil, err
 	}

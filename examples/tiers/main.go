@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/jwtkey"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -38,7 +39,7 @@ var plans = map[string]ratelimit.Limit{
 }
 
 func newAPI(buckets store.Store, secret []byte) (http.Handler, error) {
-	members, err := ratelimit.NewJWT(ratelimit.JWTConfig{Methods: []string{"HS256"}, Key: secret})
+	members, err := jwtkey.New(jwtkey.Config{Methods: []string{"HS256"}, Key: secret})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,21 @@
+package headers_test
+
+import "github.com/go-tokenbucket/ratelimit/internal/ratetest"
+
+var (
+	newLimiter = ratetest.NewLimiter
+	okHandler  = ratetest.OK
+	get        = ratetest.Get
+	with       = ratetest.With
+	perIP      = ratetest.PerIP
+	newClock   = ratetest.NewClock
+	lines      = ratetest.Lines
+	members    = ratetest.Members
+	hello      = ratetest.Hello
+)
+
+type (
+	failing      = ratetest.Failing
+	roundTripper = ratetest.RoundTripper
+	member       = ratetest.Member
+)

@@ -1,0 +1,125 @@
+// Package answer answers requests that do not go on: as problem+json, text, page or htmx fragment, as the client asks,
+// or as a gRPC status.
+package answer
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// A Style is how answers look. Package denial exports and documents its fields.
+type Style struct {
+	Text func(r *http.Request, status int, after time.Duration) Text
+	Page Template
+	GRPC bool
+}
+
+// A Decision is what a 429 says: that of a limiter that denied.
+type Decision interface {
+	RetryAfter() time.Duration
+	Denied() []string
+}
+
+// Deny answers 429 for d, nil if no limiter denied.
+func (s Style) Deny(w http.ResponseWriter, r *http.Request, d Decision) {
+	p := problem{kind: quotaExceeded, status: http.StatusTooManyRequests}
+	if d == nil {
+		NoStore(w.Header()) // a limiter that denied has done so
+	} else {
+		p.violated = d.Denied()
+		if p.after = d.RetryAfter(); p.after != store.Never {
+			p.after = time.Duration(rateheader.Seconds(p.after)) * time.Second
+		}
+	}
+	s.answer(w, r, &p)
+}
+
+// unavailableFor is the Retry-After of a 503: about as long as a failover takes.
+const unavailableFor = 5 * time.Second
+
+// Refuse answers 400, 403 or 503 for err, and says nothing of it.
+func (s Style) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	h := w.Header()
+	NoStore(h)
+	p := problem{kind: "about:blank"}
+	switch {
+	case errors.Is(err, keyerr.ErrBadRequest):
+		p.status = http.StatusBadRequest
+	case keyerr.IsNoKey(err):
+		p.status = http.StatusForbidden
+	default:
+		p = problem{kind: temporaryReducedCapacity, status: http.StatusServiceUnavailable, after: unavailableFor}
+		h.Set("Retry-After", strconv.Itoa(int(unavailableFor.Seconds())))
+	}
+	s.answer(w, r, &p)
+}
+
+func (s Style) answer(w http.ResponseWriter, r *http.Request, p *problem) {
+	text := s.text(r, p)
+	h := w.Header()
+	for _, name := range describing {
+		delete(h, name)
+	}
+	if s.Text != nil && text.Language != "" {
+		h.Set("Content-Language", text.Language)
+	}
+	h.Set("X-Content-Type-Options", "nosniff")
+	if s.GRPC {
+		if t := grpcContentType(r); t != "" {
+			p.writeGRPC(w, t, text)
+			return
+		}
+	}
+
+	body, contentType := s.body(r, p, text)
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	// There is no Vary: it speaks to caches, none of which may keep this. It would also be the ninth header of
+	// most, for which their map has to grow, and a flood of denials would cost a quarter more.
+	w.WriteHeader(p.status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body) // the client may be gone; nobody else is there to tell
+	}
+}
+
+// describing are headers by which another handler may have begun to describe a response that is not sent now.
+// Content-Encoding is not one of them: a middleware that compresses has set it for whatever is written inside.
+var describing = [...]string{
+	"Content-Disposition", "Content-Language", "Content-Location", "Content-Range", "Etag", "Last-Modified",
+}
+
+func (s Style) text(r *http.Request, p *problem) Text {
+	if s.Text != nil {
+		if t := s.Text(r, p.status, p.after).clean(); t.Title != "" {
+			return t
+		}
+	}
+	return english(p.status, p.after)
+}
+
+// body returns the answer in the form that r asks for, and its Content-Type. In an API's answer JSON is what
+// fits best, and HTML in what is to be swapped into a page, where JSON would be shown as it is.
+func (s Style) body(r *http.Request, p *problem, t Text) ([]byte, string) {
+	const html = "text/html; charset=utf-8"
+	swapped := r.Header.Get("HX-Request") == "true"
+	order := [forms]form{asProblem, asText, asPage}
+	if swapped {
+		order = [forms]form{asPage, asText, asProblem}
+	}
+	switch preferredForm(r.Header["Accept"], order) {
+	case asText:
+		return t.lines(), "text/plain; charset=utf-8"
+	case asPage:
+		if swapped {
+			return p.fragment(t), html
+		}
+		return p.html(t, s.Page), html
+	}
+	return p.json(t), "application/problem+json"
+}

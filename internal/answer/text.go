@@ -1,0 +1,99 @@
+package answer
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// A Text is the words of an answer, in plain text. Package denial exports and documents it.
+type Text struct{ Language, Title, Detail string }
+
+// english returns the words for those who give none of their own.
+func english(status int, after time.Duration) Text {
+	t := Text{Language: "en"}
+	switch status {
+	case http.StatusTooManyRequests:
+		t.Title = "Too many requests"
+	case http.StatusBadRequest:
+		t.Title = "Bad request"
+	case http.StatusServiceUnavailable:
+		t.Title = "Temporarily unavailable"
+	default:
+		t.Title = http.StatusText(status)
+	}
+	switch after {
+	case 0:
+	case store.Never:
+		t.Detail = "This request asks for more than its limit ever allows."
+	default:
+		t.Detail = tryAgain(after)
+	}
+	return t
+}
+
+// tryAgain says after in one unit, rounded up, so that who takes it at its word does not come too early. Every
+// unit begins at two of it, which leaves one singular.
+func tryAgain(after time.Duration) string {
+	unit, name := time.Second, " seconds."
+	switch {
+	case after >= 48*time.Hour:
+		unit, name = 24*time.Hour, " days."
+	case after >= 120*time.Minute:
+		unit, name = time.Hour, " hours."
+	case after >= 120*time.Second:
+		unit, name = time.Minute, " minutes."
+	case after == time.Second:
+		name = " second."
+	}
+	n, in := after/unit, "Try again in "
+	if after%unit != 0 {
+		n, in = n+1, "Try again in about "
+	}
+	var room [64]byte
+	return string(append(strconv.AppendInt(append(room[:0], in...), int64(n), 10), name...))
+}
+
+// clean returns t without what no form of an answer may hold.
+func (t Text) clean() Text {
+	t.Title, t.Detail = printable(t.Title), printable(t.Detail)
+	if !validLanguage(t.Language) {
+		t.Language = ""
+	}
+	return t
+}
+
+// printable returns s as valid UTF-8 without control characters.
+func printable(s string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s))
+}
+
+// lines returns t as a body of plain text.
+func (t Text) lines() []byte {
+	b := append([]byte(t.Title), '\n')
+	if t.Detail != "" {
+		b = append(append(b, t.Detail...), '\n')
+	}
+	return b
+}
+
+// validLanguage reports whether s may be a language tag, as far as its characters go: enough for a header.
+func validLanguage(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-':
+		default:
+			return false
+		}
+	}
+	return len(s) <= 64
+}

@@ -1,0 +1,64 @@
+// Package rateheader has what all formats of rate limit headers share: their names, and how two sets become one.
+//
+// Such headers may come from several places: from stacked limiters, from a limiter that is not this module's, or from
+// the server behind a proxy. A client could not use two of a kind.
+package rateheader
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// The names of headers, in the form in which http.Header has them.
+const (
+	XLimit     = "X-Ratelimit-Limit"
+	XRemaining = "X-Ratelimit-Remaining"
+	XReset     = "X-Ratelimit-Reset"
+	XWaited    = "X-Ratelimit-Waited"
+	XShadow    = "X-Ratelimit-Shadow"
+
+	RateLimit       = "Ratelimit"
+	RateLimitPolicy = "Ratelimit-Policy"
+
+	SpringRate      = "X-Ratelimit-Replenish-Rate"
+	SpringBurst     = "X-Ratelimit-Burst-Capacity"
+	SpringRequested = "X-Ratelimit-Requested-Tokens"
+
+	retryAfter = "Retry-After"
+)
+
+// SetXRateLimit writes X-RateLimit-Limit, -Remaining and -Reset. values has room for three.
+func SetXRateLimit(h http.Header, values []string, burst, left, reset int64) {
+	// One string of all three, in one place: a response costs one allocation, not six.
+	var room [64]byte
+	text := strconv.AppendInt(room[:0], burst, 10)
+	limit := len(text)
+	text = strconv.AppendInt(text, left, 10)
+	remaining := len(text)
+	text = strconv.AppendInt(text, reset, 10)
+	all := string(text)
+	values[0], values[1], values[2] = all[:limit], all[limit:remaining], all[remaining:]
+
+	// Remaining is in tokens, and what Spring wrote may be in parts of them.
+	if burst := h[SpringBurst]; len(burst) > 0 && burst[0] != values[0] {
+		delete(h, SpringBurst)
+		delete(h, SpringRate)
+		delete(h, SpringRequested)
+	}
+	h[XLimit] = values[0:1:1]
+	h[XRemaining] = values[1:2:2]
+	h[XReset] = values[2:3:3]
+}
+
+// SetWaited writes how long a request waited, if it did.
+func SetWaited(h http.Header, waited time.Duration) {
+	if waited > 0 {
+		h.Set("X-RateLimit-Waited", strconv.FormatFloat(waited.Seconds(), 'f', 3, 64))
+	}
+}
+
+// Seconds returns d in whole seconds, rounded up, and at least 1: some clients retry a 0 at once.
+func Seconds(d time.Duration) int64 {
+	return max(1, int64((d-1)/time.Second)+1)
+}

@@ -1,0 +1,51 @@
+// Package requestheader reads the header of a request as rules about credentials need it.
+package requestheader
+
+import (
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+
+	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+)
+
+// Single returns the value of a header that must not be repeated, not even with the same value. An application
+// may use the first line, or the last, or join them, and so see another identity than the limiter.
+func Single(name string) func(*http.Request) (string, error) {
+	canonical := textproto.CanonicalMIMEHeaderKey(name)
+	absent := keyerr.New(keyerr.ErrNoKey, "no %s header", canonical)
+	repeated := keyerr.New(keyerr.ErrBadRequest, "more than one %s header", canonical)
+	return func(r *http.Request) (string, error) {
+		switch values := r.Header[canonical]; {
+		case len(values) > 1:
+			return "", repeated
+		case len(values) == 0 || values[0] == "":
+			return "", absent
+		default:
+			return values[0], nil
+		}
+	}
+}
+
+// IsName reports whether name is a token under which http.Request.Header can have values; it never has
+// Host.
+func IsName(name string) bool { return IsToken(name) && !strings.EqualFold(name, "Host") }
+
+// IsToken reports whether s is a token of RFC 9110, section 5.6.2.
+func IsToken(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+// HasAny reports whether r has one of the headers, in canonical form.
+func HasAny(r *http.Request, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool { _, has := r.Header[name]; return has })
+}

@@ -1,0 +1,161 @@
+// Package trust finds the address of a request's client, under a trust model.
+package trust
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/textproto"
+	"slices"
+
+	"github.com/go-tokenbucket/ratelimit/internal/clientip"
+	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
+)
+
+// A Model says whom to believe about the client's address. It is IPConfig of package ratelimit, which documents it.
+type Model struct {
+	TrustedProxies []netip.Prefix
+	TrustUnix      bool
+	ProxyCount     int
+	Header         string
+	EdgeHeader     string
+	Context        func(context.Context) netip.Addr
+	IPv6Bits       int
+}
+
+// Faults returns what is contradictory in m, by field.
+func (m Model) Faults() (faults []string) {
+	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	faults = PrefixFaults("TrustedProxies", m.TrustedProxies)
+	if m.ProxyCount < 0 || m.ProxyCount > clientip.MaxElements {
+		fault("ProxyCount %d: must be from 0 to %d", m.ProxyCount, clientip.MaxElements)
+	}
+	if len(m.TrustedProxies) > 0 && m.ProxyCount != 0 {
+		fault("ProxyCount: must not be set together with TrustedProxies")
+	}
+	if m.TrustUnix && m.ProxyCount != 0 {
+		fault("ProxyCount: must not be set together with TrustUnix: it believes every peer")
+	}
+	switch textproto.CanonicalMIMEHeaderKey(m.Header) {
+	case "":
+	case "X-Forwarded-For", "Forwarded":
+		if len(m.TrustedProxies) == 0 && !m.TrustUnix && m.ProxyCount == 0 && m.EdgeHeader == "" && m.Context == nil {
+			fault("Header %q: must come with TrustedProxies, TrustUnix or ProxyCount, or nobody is believed", m.Header)
+		}
+	default:
+		fault(`Header %q: must be "X-Forwarded-For" or "Forwarded"; for a single address use EdgeHeader`, m.Header)
+	}
+	if m.EdgeHeader != "" && !requestheader.IsName(m.EdgeHeader) {
+		fault("EdgeHeader %q: must be the name of a request header", m.EdgeHeader)
+	}
+	if m.EdgeHeader != "" && (m.ProxyCount != 0 || m.Header != "") {
+		fault("EdgeHeader: must not be set together with ProxyCount or Header")
+	}
+	if m.Context != nil && (len(m.TrustedProxies) > 0 || m.TrustUnix || m.ProxyCount != 0 || m.Header != "" || m.EdgeHeader != "") {
+		fault("Context: must not be set together with TrustedProxies, TrustUnix, ProxyCount, Header or EdgeHeader")
+	}
+	if m.IPv6Bits != 0 && (m.IPv6Bits < 32 || m.IPv6Bits > 128) {
+		fault("IPv6Bits %d: must be from 32 to 128", m.IPv6Bits)
+	}
+	return faults
+}
+
+// PrefixFaults returns what keeps prefixes from matching addresses, which are never IPv4-mapped here.
+func PrefixFaults(field string, prefixes []netip.Prefix) (faults []string) {
+	for _, p := range prefixes {
+		if !p.IsValid() {
+			faults = append(faults, field+": holds an invalid prefix: must be like 10.0.0.0/8")
+		} else if p.Addr().Is4In6() {
+			faults = append(faults, fmt.Sprintf("%s: %v: must be written as IPv4", field, p))
+		}
+	}
+	return faults
+}
+
+var (
+	errNoPeer        = keyerr.New(keyerr.ErrNoKey, "the TCP peer has no IP address")
+	errUnixPeer      = keyerr.New(keyerr.ErrNoKey, "the TCP peer is a unix socket: set IPConfig.TrustUnix")
+	errNoneInContext = keyerr.New(keyerr.ErrNoKey, "IPConfig.Context returned no address")
+)
+
+// peerOf returns the address of r's TCP peer.
+func peerOf(r *http.Request) (netip.Addr, error) {
+	if peer, ok := clientip.Peer(r.RemoteAddr); ok {
+		return peer, nil
+	}
+	if clientip.IsUnix(r.RemoteAddr) {
+		return netip.Addr{}, errUnixPeer
+	}
+	return netip.Addr{}, errNoPeer
+}
+
+// A Finder returns the address of a request's client. Its errors are those of a KeyFunc.
+type Finder func(*http.Request) (netip.Addr, error)
+
+// Finder returns how the client's address is found, under the trust model of m.
+func (m Model) Finder() Finder {
+	trusted := append([]netip.Prefix(nil), m.TrustedProxies...)
+	edge := textproto.CanonicalMIMEHeaderKey(m.EdgeHeader)
+	chain := chainOf(m.Header)
+	explain := explainer(cmp.Or(edge, textproto.CanonicalMIMEHeaderKey(m.Header), "X-Forwarded-For"))
+	fromEdge := func(r *http.Request) (netip.Addr, error) { return explain(clientip.FromEdge(r.Header[edge])) }
+	switch {
+	case m.Context != nil:
+		return func(r *http.Request) (netip.Addr, error) {
+			if addr, ok := clientip.Normalize(m.Context(r.Context())); ok {
+				return addr, nil
+			}
+			return netip.Addr{}, errNoneInContext
+		}
+	case m.ProxyCount > 0:
+		return func(r *http.Request) (netip.Addr, error) {
+			return explain(clientip.FromCount(m.ProxyCount, chain(r)))
+		}
+	case edge != "" && len(trusted) == 0 && !m.TrustUnix:
+		return fromEdge
+	case len(trusted) == 0 && !m.TrustUnix:
+		return peerOf
+	}
+	return func(r *http.Request) (netip.Addr, error) {
+		if m.TrustUnix && clientip.IsUnix(r.RemoteAddr) {
+			if edge != "" {
+				return fromEdge(r)
+			}
+			return explain(clientip.FromChain(trusted, chain(r)))
+		}
+		peer, err := peerOf(r)
+		if err != nil || !slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(peer) }) {
+			return peer, err
+		}
+		if edge != "" {
+			return fromEdge(r)
+		}
+		return explain(clientip.FromTrusted(peer, trusted, chain(r)))
+	}
+}
+
+// explainer returns a function that says of which header an error of package clientip is.
+func explainer(header string) func(netip.Addr, error) (netip.Addr, error) {
+	absent := keyerr.New(keyerr.ErrNoKey, "no address of the client in %s", header)
+	invalid := keyerr.New(keyerr.ErrBadRequest, "%s does not hold an address where the client's should be", header)
+	return func(addr netip.Addr, err error) (netip.Addr, error) {
+		switch err {
+		case nil:
+			return addr, nil
+		case clientip.ErrAbsent:
+			return netip.Addr{}, absent
+		default:
+			return netip.Addr{}, invalid
+		}
+	}
+}
+
+func chainOf(header string) func(*http.Request) clientip.Chain {
+	if textproto.CanonicalMIMEHeaderKey(header) == "Forwarded" {
+		return func(r *http.Request) clientip.Chain { return clientip.Forwarded(r.Header["Forwarded"]) }
+	}
+	return func(r *http.Request) clientip.Chain { return clientip.XForwardedFor(r.Header["X-Forwarded-For"]) }
+}

@@ -1,0 +1,61 @@
+package jwtkey_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/jwtkey"
+)
+
+// Have a limit by address before signatures are checked: an outer limiter decides before an inner one asks
+// for its keys.
+func ExampleKeys() {
+	secrets := map[string][]byte{"2026": []byte("32 bytes from a secret manager..")}
+	checked := 0
+	members, err := jwtkey.New(jwtkey.Config{
+		Methods: []string{"HS256"},
+		Keyfunc: func(_ context.Context, token *jwt.Token) (any, error) {
+			checked++
+			kid, _ := token.Header["kid"].(string)
+			if secret, ok := secrets[kid]; ok {
+				return secret, nil
+			}
+			return nil, errors.New("no such kid")
+		},
+		Tokens: []jwtkey.TokenFunc{jwtkey.BearerToken(), jwtkey.CookieToken("__Host-token")},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
+	defer limiter.Close()
+	perAddress := ratelimit.Policy{Name: "address", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(60).WithBurst(3)}
+	perMember := ratelimit.Policy{Name: "member", Key: members.Claim("sub"), Limit: ratelimit.PerMinute(30)}
+
+	r := chi.NewRouter()
+	r.Use(limiter.Limit(perAddress))
+	r.With(limiter.Limit(perMember)).Get("/", hello)
+
+	token := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "5", "exp": time.Now().Add(time.Hour).Unix()})
+	token.Header["kid"] = "2026"
+	signed, _ := token.SignedString(secrets["2026"])
+	forged, _ := token.SignedString([]byte("a guess"))
+	request(r, "GET", "/", "Cookie", "__Host-token="+signed)
+	request(r, "GET", "/", "Cookie", "__Host-token="+signed) // remembered
+	request(r, "GET", "/", "Authorization", "Bearer "+forged)
+	request(r, "GET", "/", "Authorization", "Bearer "+forged)
+	fmt.Println(checked, "signatures were checked")
+	// Output:
+	// GET / 200
+	// GET / 200
+	// GET / 403
+	// GET / 429
+	// 2 signatures were checked
+}

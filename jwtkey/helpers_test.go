@@ -1,0 +1,23 @@
+package jwtkey_test
+
+import "github.com/go-tokenbucket/ratelimit/internal/ratetest"
+
+var (
+	requestWith = ratetest.RequestWith
+	checkKey    = ratetest.CheckKey
+	checkPanic  = ratetest.CheckPanic
+	checkText   = ratetest.CheckText
+	hs256       = ratetest.HS256
+	hs256Config = ratetest.HS256Config
+	sign        = ratetest.Sign
+	valid       = ratetest.Valid
+	hmacSecret  = ratetest.Secret
+	at          = ratetest.At
+	request     = ratetest.Print
+	hello       = ratetest.Hello
+	segment     = ratetest.Segment
+)
+
+const badRequest = ratetest.BadRequest
+
+func must[T any](v T, err error) T { return ratetest.Must(v, err) }

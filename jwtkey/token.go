@@ -1,0 +1,185 @@
+package jwtkey
+
+import (
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"strings"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
+)
+
+// A TokenFunc finds the token of a request, for Config.Tokens. It does not verify the token.
+//
+// It returns ErrNoKey if the request has no token: then the next TokenFunc is called. It returns ErrBadRequest if the
+// request has several tokens, or malformed ones. Other errors are handled like those of a KeyFunc.
+type TokenFunc func(*http.Request) (string, error)
+
+// BearerToken returns the token of the Authorization header: "Bearer" in upper or lower case, one or more spaces, and
+// one token (RFC 6750, section 2.1). It returns ErrNoKey if the header is absent, if it has another scheme, such as
+// Basic, or if it is "Bearer" alone.
+//
+// It returns ErrBadRequest if the header is repeated, or if it names Bearer in any other form, such as
+// "Bearer<TAB>token" or "Bearer token x". An application may find a token in such a header.
+func BearerToken() TokenFunc {
+	header := requestheader.Single("Authorization")
+	return func(r *http.Request) (string, error) {
+		value, err := header(r)
+		if err != nil {
+			return "", err
+		}
+		switch token, named, ok := cutBearer(value); {
+		case named && !ok:
+			return "", errBadBearer
+		case token == "":
+			return "", errNoBearer
+		default:
+			return token, nil
+		}
+	}
+}
+
+var (
+	errNoBearer  = keyerr.New(ratelimit.ErrNoKey, "no Bearer token in Authorization")
+	errBadBearer = keyerr.New(ratelimit.ErrBadRequest, `Authorization is not "Bearer", spaces and one token`)
+)
+
+// HeaderToken returns the token of another header, such as that of a gateway, with or without "Bearer " before it. It
+// returns ErrNoKey if the header is absent or empty. It returns ErrBadRequest if the header is repeated, or if it holds
+// anything else than one token (RFC 6750, section 2.1). It panics if name is not the name of a request header.
+func HeaderToken(name string) TokenFunc {
+	if !requestheader.IsName(name) {
+		panic(fmt.Sprintf("jwtkey: HeaderToken: name %q: must be that of a request header, and not Host", name))
+	}
+	header, canonical := requestheader.Single(name), textproto.CanonicalMIMEHeaderKey(name)
+	none := keyerr.New(ratelimit.ErrNoKey, "no token in header %s", canonical)
+	malformed := keyerr.New(ratelimit.ErrBadRequest, "header %s does not hold one token", canonical)
+	return func(r *http.Request) (string, error) {
+		value, err := header(r)
+		if err != nil {
+			return "", err
+		}
+		token, named, ok := cutBearer(value)
+		if !named {
+			token, ok = oneToken(value)
+		}
+		switch {
+		case !ok:
+			return "", malformed
+		case token == "":
+			return "", none
+		default:
+			return token, nil
+		}
+	}
+}
+
+// CookieToken returns the value of a cookie. Of several cookies with that name it uses the one that
+// http.Request.Cookie returns, like an application that calls that method. A name like "__Host-token" keeps other
+// sites of the domain from setting the cookie.
+//
+// It returns ErrNoKey if the cookie is absent or empty. It returns ErrBadRequest if the cookie holds anything else
+// than one token (RFC 6750, section 2.1), or if the Cookie headers are longer than 32 KiB. It panics if name is not
+// the name of a cookie.
+func CookieToken(name string) TokenFunc {
+	if (&http.Cookie{Name: name}).Valid() != nil {
+		panic(fmt.Sprintf("jwtkey: CookieToken: name %q: must be that of a cookie", name))
+	}
+	none := keyerr.New(ratelimit.ErrNoKey, "no token in cookie %s", name)
+	malformed := keyerr.New(ratelimit.ErrBadRequest, "cookie %s does not hold one token", name)
+	return func(r *http.Request) (string, error) {
+		length := 0
+		for _, line := range r.Header["Cookie"] {
+			if length += len(line); length > maxCookies {
+				return "", errLongCookies
+			}
+		}
+		cookie, err := r.Cookie(name)
+		if err != nil {
+			return "", none
+		}
+		switch token, ok := oneToken(cookie.Value); {
+		case !ok:
+			return "", malformed
+		case token == "":
+			return "", none
+		default:
+			return token, nil
+		}
+	}
+}
+
+// maxCookies bounds the Cookie headers that are read, in bytes: megabytes of them take milliseconds. Browsers send
+// far less. What is longer is not taken for a request without a cookie, because an application may find one in it.
+const maxCookies = 32 << 10
+
+var errLongCookies = keyerr.New(ratelimit.ErrBadRequest, "more than %d bytes of cookies", maxCookies)
+
+// cutBearer returns the token after the scheme Bearer, "" if there is none. named reports whether an application may
+// see the scheme in value. ok reports whether value then has the form of RFC 6750.
+func cutBearer(value string) (token string, named, ok bool) {
+	if scheme, rest, _ := strings.Cut(value, " "); strings.EqualFold(scheme, "Bearer") {
+		token, ok = oneToken(rest)
+		return token, true, ok
+	}
+	return "", namesBearer(value), false
+}
+
+// namesBearer reports whether an application may see the scheme Bearer in value, in any case: at the start, after any
+// bytes that cannot begin a scheme, or anywhere before a byte that cannot be a part of a token. Credentials of Basic
+// hold no such byte.
+//
+// Some applications split at any blank, some cut off the first seven bytes, some take the text after "Bearer ".
+func namesBearer(value string) bool {
+	const scheme = "Bearer"
+	start := 0
+	for start < len(value) && !requestheader.IsToken(value[start:start+1]) {
+		start++
+	}
+	for i := start; i+len(scheme) <= len(value); i++ {
+		if end := i + len(scheme); value[i]|0x20 == 'b' && strings.EqualFold(value[i:end], scheme) &&
+			(i == start || end < len(value) && !isTokenByte(value[end])) {
+			return true
+		}
+	}
+	return false
+}
+
+// oneToken returns text without the spaces around it, if that is one token or nothing.
+func oneToken(text string) (token string, ok bool) {
+	text = strings.Trim(text, " ")
+	unpadded := strings.TrimRight(text, "=")
+	for i := range len(unpadded) {
+		if c := unpadded[i]; c == '=' || !isTokenByte(c) {
+			return "", false
+		}
+	}
+	return text, unpadded != "" || text == ""
+}
+
+// isTokenByte reports whether c can be in a token: b64token of RFC 6750, section 2.1.
+func isTokenByte(c byte) bool {
+	switch {
+	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
+		return true
+	}
+	return strings.IndexByte("-._~+/=", c) >= 0
+}
+
+// firstToken returns the first token that one of tokens finds.
+func firstToken(tokens []TokenFunc, r *http.Request) (string, error) {
+	var why keyerr.Reasons
+	for _, find := range tokens {
+		token, err := find(r)
+		if err == nil {
+			return token, nil
+		}
+		if !keyerr.IsNoKey(err) {
+			return "", err
+		}
+		why.Add(err)
+	}
+	return "", why.Err()
+}

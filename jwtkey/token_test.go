@@ -1,0 +1,253 @@
+package jwtkey_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/jwtkey"
+)
+
+// tokensFrom returns the config of hs256Config with tokens from there.
+func TestCookieToken(t *testing.T) {
+	token := hs256(valid(`"sub": "5"`))
+	other := hs256(valid(`"sub": "6"`))
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		want  string
+	}{
+		{"Alone", []string{"__Host-token=" + token}, "member:5"},
+		{"Quoted", []string{`__Host-token="` + token + `"`}, "member:5"},
+		{"Among others", []string{"a=b; __Host-token=" + token + "; token=" + other}, "member:5"},
+		{"On another line", []string{"a=b", "__Host-token=" + token}, "member:5"},
+		{"Without a space after the semicolon", []string{"a=b;__Host-token=" + token + ";"}, "member:5"},
+		{"Absent", nil, ""},
+		{"Empty", []string{"__Host-token="}, ""},
+		{"Empty and quoted", []string{`__Host-token=""`}, ""},
+		{"Without a value", []string{"__Host-token"}, ""},
+		{"Another name", []string{"token=" + token}, ""},
+		{"In other letters", []string{"__host-token=" + token}, ""},
+		{"A name that ends so", []string{"a__Host-token=" + token}, ""},
+		{"A name that begins so", []string{"__Host-token2=" + token}, ""},
+		{"Twice", []string{"__Host-token=" + token + "; __Host-token=" + other}, "member:5"},
+		{"Twice on two lines", []string{"__Host-token=" + token, "__Host-token=" + other}, "member:5"},
+		{"Twice, the first empty", []string{"__Host-token=; __Host-token=" + token}, ""},
+		{"Twice, the first without a value", []string{"__Host-token; __Host-token=" + token}, ""},
+		{"Twice, the first malformed, which net/http passes over", []string{"__Host-token=\x01; __Host-token=" + token}, "member:5"},
+		{"Twice, the first not valid", []string{"__Host-token=" + token + "A; __Host-token=" + token}, ""},
+		{"A quote before", []string{`__Host-token="` + token}, ""},
+		{"A quote after", []string{`__Host-token=` + token + `"`}, ""},
+		{"A quote alone", []string{`__Host-token="`}, ""},
+		{"Bearer", []string{"__Host-token=Bearer " + token}, badRequest},
+		{"Two tokens", []string{"__Host-token=" + token + " " + token}, badRequest},
+		{"Two tokens with a comma", []string{"__Host-token=" + token + "," + token}, badRequest},
+		{"A NUL at the end", []string{"__Host-token=" + token + "\x00"}, ""},
+		{"Twice, the first more than a token", []string{"__Host-token=a b; __Host-token=" + token}, badRequest},
+		{"More than 8 KiB", []string{"__Host-token=" + token + strings.Repeat("A", 8<<10)}, badRequest},
+		{"2,000 cookies", []string{strings.Repeat("a=b; ", 2000) + "__Host-token=" + token}, "member:5"},
+		{"32 KiB of cookies", []string{"__Host-token=" + token + strings.Repeat(" ", 32<<10-len("__Host-token="+token))}, "member:5"},
+		{"More than 32 KiB of cookies", []string{"__Host-token=" + token + strings.Repeat(" ", 32<<10)}, badRequest},
+		{"More than 32 KiB of cookies on many lines", slices.Repeat([]string{strings.Repeat("a", 1<<10)}, 33), badRequest},
+		{"1 MB of semicolons", []string{strings.Repeat(";", 1<<20)}, badRequest},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := requestWith()
+			r.Header["Cookie"] = tt.lines
+			checkMember(t, hs256Config(jwtkey.CookieToken("__Host-token")), r, tt.want)
+		})
+	}
+
+	t.Run("Not from the Authorization header", func(t *testing.T) {
+		checkMember(t, hs256Config(jwtkey.CookieToken("Authorization")), bearer(token), "")
+	})
+}
+
+func TestHeaderToken(t *testing.T) {
+	token := hs256(valid(`"sub": "5"`))
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		want  string
+	}{
+		{"Alone", []string{token}, "member:5"},
+		{"After Bearer", []string{"Bearer " + token}, "member:5"},
+		{"After bearer and spaces", []string{"bearer   " + token}, "member:5"},
+		{"Spaces around", []string{" " + token + "  "}, "member:5"},
+		{"Absent", nil, ""},
+		{"Empty", []string{""}, ""},
+		{"A space", []string{" "}, ""},
+		{"Bearer alone", []string{"Bearer"}, ""},
+		{"Bearer and a space", []string{"Bearer "}, ""},
+		{"Repeated", []string{token, hs256(valid(`"sub": "6"`))}, badRequest},
+		{"Repeated with the same token", []string{token, token}, badRequest},
+		{"Repeated and empty", []string{token, ""}, badRequest},
+		{"Joined by a proxy", []string{token + ", " + token}, badRequest},
+		{"Another scheme", []string{"JWT " + token}, badRequest},
+		{"A tab after Bearer", []string{"Bearer\t" + token}, badRequest},
+		{"Bearer and more than a token", []string{"Bearer " + token + " x"}, badRequest},
+		{"Bearer twice", []string{"Bearer Bearer " + token}, badRequest},
+		{"Quoted", []string{`"` + token + `"`}, badRequest},
+		{"A tab at the end", []string{token + "\t"}, badRequest},
+		{"More than 8 KiB", []string{token + strings.Repeat("A", 8<<10)}, badRequest},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := requestWith()
+			r.Header["X-Access-Token"] = tt.lines
+			checkMember(t, hs256Config(jwtkey.HeaderToken("x-access-token")), r, tt.want)
+		})
+	}
+}
+
+func TestTheFirstTokenThatIsFoundDecides(t *testing.T) {
+	cfg := hs256Config(jwtkey.CookieToken("token"), jwtkey.HeaderToken("X-Token"), jwtkey.BearerToken())
+	five, six, seven := hs256(valid(`"sub": "5"`)), hs256(valid(`"sub": "6"`)), hs256(valid(`"sub": "7"`))
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		want  string
+	}{
+		{"All of them", []string{"Cookie", "token=" + five, "X-Token", six, "Authorization", "Bearer " + seven}, "member:5"},
+		{"The last two", []string{"X-Token", six, "Authorization", "Bearer " + seven}, "member:6"},
+		{"The last", []string{"Authorization", "Bearer " + seven}, "member:7"},
+		{"One that is not valid", []string{"Cookie", "token=" + five + "A", "Authorization", "Bearer " + seven}, ""},
+		{"One that is too long", []string{"Cookie", "token=" + strings.Repeat("A", 8<<10+1), "Authorization", "Bearer " + seven}, badRequest},
+		{"Two cookies are the first", []string{"Cookie", "token=" + five + "; token=" + six, "Authorization", "Bearer " + seven}, "member:5"},
+		{"Two headers are refused", []string{"X-Token", six, "X-Token", six, "Authorization", "Bearer " + seven}, badRequest},
+		{"Two headers that do not decide", []string{"Cookie", "token=" + five, "X-Token", six, "X-Token", six}, "member:5"},
+		{"An empty one is none", []string{"Cookie", "token=", "X-Token", "", "Authorization", "Bearer " + seven}, "member:7"},
+		{"None", nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) { checkMember(t, cfg, requestWith(tt.lines...), tt.want) })
+	}
+}
+
+func TestATokenFuncOfOnesOwnIsNotBelieved(t *testing.T) {
+	token := hs256(valid(`"sub": "5"`))
+	for value, want := range map[string]string{
+		token:                             "member:5",
+		"":                                "",
+		" ":                               "",
+		token + " ":                       "",
+		token + strings.Repeat("A", 8192): badRequest,
+	} {
+		own := func(*http.Request) (string, error) { return value, nil }
+		checkMember(t, hs256Config(own), requestWith(), want)
+		checkMember(t, hs256Config(own, jwtkey.BearerToken()), bearer(token), want)
+	}
+	for failure, want := range map[error]string{ratelimit.ErrNoKey: "", ratelimit.ErrBadRequest: badRequest} {
+		fails := func(*http.Request) (string, error) { return token, failure }
+		checkMember(t, hs256Config(fails), requestWith(), want)
+	}
+}
+
+func TestChangingTokensAfterwardsHasNoEffect(t *testing.T) {
+	cfg := hs256Config(jwtkey.CookieToken("token"))
+	sub := must(jwtkey.New(cfg)).Claim("sub")
+	cfg.Tokens[0] = jwtkey.BearerToken()
+	checkKey(t, sub, bearer(hs256(valid(`"sub": "5"`))), "")
+}
+
+func TestNamesThatTokensCannotHave(t *testing.T) {
+	for _, name := range []string{"", "a b", "a=b", "a;b", "a,b", "ä", `"a"`, "a\n"} {
+		checkPanic(t, func() { jwtkey.CookieToken(name) }, "CookieToken: name")
+		checkPanic(t, func() { jwtkey.HeaderToken(name) }, "HeaderToken: name")
+	}
+	checkPanic(t, func() { jwtkey.HeaderToken("host") }, "HeaderToken: name", "Host")
+}
+
+func TestKeyfuncGetsTheContextOfTheRequest(t *testing.T) {
+	type tenant struct{}
+	cfg := hs256Config()
+	cfg.Key, cfg.Keyfunc = nil, func(ctx context.Context, _ *jwt.Token) (any, error) {
+		if ctx.Value(tenant{}) != "ann" {
+			t.Errorf("got context %v", ctx)
+		}
+		return hmacSecret, nil
+	}
+	r := bearer(hs256(valid(`"sub": "5"`)))
+	checkMember(t, cfg, r.WithContext(context.WithValue(r.Context(), tenant{}, "ann")), "member:5")
+}
+
+func TestAKeyfuncWhoseContextEndedFindsNoKey(t *testing.T) {
+	// Any other error would let through, unlimited, whoever sends a forged token and hangs up.
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	cfg := hs256Config()
+	cfg.Key, cfg.Keyfunc = nil, func(ctx context.Context, _ *jwt.Token) (any, error) { return nil, ctx.Err() }
+	r := bearer(hs256(valid(`"sub": "5"`))).WithContext(ctx)
+	checkMember(t, cfg, r, "")
+	if _, err := must(jwtkey.New(cfg)).Claim("sub")(r); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v; want it to say why", err)
+	}
+}
+
+// What these read from Authorization, widely used applications do: go-chi/jwtauth, auth0/go-jwt-middleware, and what
+// is written by hand.
+var applications = map[string]func(credentials string) string{
+	"the first seven bytes": func(c string) string {
+		if len(c) > 7 && strings.ToUpper(c[:6]) == "BEARER" {
+			return c[7:]
+		}
+		return ""
+	},
+	"two words": func(c string) string {
+		if words := strings.Fields(c); len(words) == 2 && strings.ToLower(words[0]) == "bearer" {
+			return words[1]
+		}
+		return ""
+	},
+	"the second word": func(c string) string {
+		if words := strings.Fields(c); len(words) > 1 && strings.EqualFold(words[0], "Bearer") {
+			return words[1]
+		}
+		return ""
+	},
+	"after the prefix": func(c string) string {
+		token, ok := strings.CutPrefix(strings.TrimSpace(c), "Bearer")
+		if !ok {
+			return ""
+		}
+		return strings.TrimSpace(token)
+	},
+	"what is between": func(c string) string {
+		if parts := strings.Split(c, "Bearer "); len(parts) > 1 {
+			return parts[1]
+		}
+		return ""
+	},
+}
+
+// FuzzBearerToken checks that BearerToken finds the token that an application finds, or refuses the request: it never
+// takes it for one without a token.
+func FuzzBearerToken(f *testing.F) {
+	find := jwtkey.BearerToken()
+	const token = "eyJhbGciOiJIUzI1NiJ9.e30.c2ln-_"
+	for _, of := range [][4]string{
+		{"", "Bearer", " ", ""}, {"", "bearer", "\t", ""}, {"", "BEARER", ",", ""}, {"", "Bearer", " ", " x"}, {"", "Bearer", " ", " , x"},
+		{"", "Bearer", "\u00a0", ""}, {" ", "Bearer", " ", ""}, {"\u2003", "Bearer", "  ", "\t"}, {"x", "Bearer", " ", ""}, {"Basic eDp5, ", "Bearer", " ", ""},
+		{"", "Bearer", "", ""}, {"\"", "Bearer", " ", "\""}, {"\x85", "Bearer", "\x85", ""},
+	} {
+		f.Add(of[0], of[1], of[2], of[3])
+	}
+	f.Fuzz(func(t *testing.T, before, scheme, between, after string) {
+		credentials := before + scheme + between + token + after
+		r := requestWith()
+		r.Header["Authorization"] = []string{credentials}
+		got, err := find(r)
+		if err != nil && errors.Is(err, ratelimit.ErrBadRequest) == errors.Is(err, ratelimit.ErrNoKey) {
+			t.Errorf("%q: error %v", credentials, err)
+		}
+		for name, application := range applications {
+			if application(credentials) == token && got != token && !errors.Is(err, ratelimit.ErrBadRequest) {
+				t.Errorf("%q: an application that takes %s finds the token; got %q, error %v", credentials, name, got, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,18 @@
+package observe_test
+
+import "github.com/go-tokenbucket/ratelimit/internal/ratetest"
+
+var (
+	newLimiter   = ratetest.NewLimiter
+	okHandler    = ratetest.OK
+	wantStatuses = ratetest.WantStatuses
+	perIP        = ratetest.PerIP
+	checkPanic   = ratetest.CheckPanic
+	request      = ratetest.Print
+	onRoute      = ratetest.OnRoute
+	hello        = ratetest.Hello
+)
+
+type (
+	failing = ratetest.Failing
+)
