@@ -31,7 +31,7 @@ test-others:
 
 .PHONY: race
 race: needs ## Run the tests of what runs concurrently five times over.
-	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -count=5 -run 'Contract|Table|MaxKeys|Handler|Stacked|Went' . ./store/...
+	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -count=5 -run 'Contract|Table|MaxKeys|Handler|Stacked|Went' . ./store/... ./internal/stacks
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME, a time or a number of inputs (default 200000x).

@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -12,28 +13,19 @@ import (
 func TestArrows(t *testing.T) {
 	const module = "github.com/go-tokenbucket/ratelimit"
 	for pkg, forbidden := range map[string][]string{
-		"":                   {"github.com/redis/", "/store/redisstore", "/lua", "github.com/alicebob/", "github.com/dunglas/", "github.com/golang-jwt/", "net/http/pprof", "html/template", "/headers", "/denial", "/skip", "/observe", "/jwtkey"},
+		"":                   {"github.com/redis/", "/store/redisstore", "/store/fallback", "/store/lease", "/store/denialcache", "/lua", "github.com/alicebob/", "github.com/dunglas/", "github.com/golang-jwt/", "net/http/pprof", "html/template", "/headers", "/denial", "/skip", "/observe", "/jwtkey"},
 		"/jwtkey":            {"github.com/redis/", "net/http/pprof", "html/template"},
 		"/headers":           {"github.com/redis/", "github.com/golang-jwt/", "html/template"},
 		"/denial":            {"github.com/redis/", "github.com/golang-jwt/", "html/template"},
 		"/skip":              {"github.com/redis/", "github.com/golang-jwt/", "html/template"},
 		"/observe":           {"github.com/redis/", "github.com/golang-jwt/", "html/template"},
-		"/store":             {"github.com/redis/", module + "/store/", "/lua", "github.com/go-chi/", "github.com/golang-jwt/"},
 		"/store/memstore":    {"github.com/redis/", "/store/redisstore", "/lua", "github.com/go-chi/", "github.com/golang-jwt/"},
-		"/store/redisstore":  {"/store/memstore", "github.com/go-chi/", "github.com/golang-jwt/"},
+		"/store/redisstore":  {"/store/memstore", "/store/fallback", "/store/lease", "github.com/go-chi/", "github.com/golang-jwt/"},
 		"/internal/bucket":   {"github.com/"},
 		"/internal/clientip": {"github.com/"},
 		"/lua":               {"github.com/"},
 	} {
-		out, err := exec.Command("go", "list", "-deps", module+pkg).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for dep := range strings.Lines(string(out)) {
-			dep = strings.TrimSpace(dep)
-			if dep == module+pkg {
-				continue
-			}
+		for _, dep := range dependencies(t, module+pkg) {
 			for _, f := range forbidden {
 				if strings.Contains(dep, f) {
 					t.Errorf("%s depends on %s", module+pkg, dep)
@@ -41,4 +33,38 @@ func TestArrows(t *testing.T) {
 			}
 		}
 	}
+
+	// The contract and its decorators need the standard library, and of this module no more than these.
+	for pkg, allowed := range map[string][]string{
+		"/store":             {"/internal/"},
+		"/store/fallback":    {"/internal/", "/store", "/store/memstore"},
+		"/store/lease":       {"/internal/", "/store"},
+		"/store/denialcache": {"/internal/", "/store"},
+	} {
+		for _, dep := range dependencies(t, module+pkg) {
+			if first, _, _ := strings.Cut(dep, "/"); !strings.Contains(first, ".") {
+				continue
+			}
+			if !slices.ContainsFunc(allowed, func(a string) bool {
+				return dep == module+a || strings.HasSuffix(a, "/") && strings.HasPrefix(dep, module+a)
+			}) {
+				t.Errorf("%s depends on %s", module+pkg, dep)
+			}
+		}
+	}
+}
+
+// dependencies returns what a package imports, and what that imports.
+func dependencies(t *testing.T, pkg string) (deps []string) {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-deps", pkg).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dep := range strings.Lines(string(out)) {
+		if dep = strings.TrimSpace(dep); dep != pkg {
+			deps = append(deps, dep)
+		}
+	}
+	return deps
 }

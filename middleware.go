@@ -113,8 +113,8 @@ func New(cfg Config) (*Limiter, error) {
 		err = errors.Join(err, fmt.Errorf("Timeout %v: must not be negative", cfg.Timeout))
 	}
 	timeout := cmp.Or(cfg.Timeout, defaultTimeout)
-	if f := fallbackOf(cfg.Store); f != nil && timeout > 0 && timeout < f.Slow() {
-		err = errors.Join(err, fmt.Errorf("Timeout %v: must not be shorter than the FallbackConfig.Slow of Store, %v, or a hung primary would never be given up", timeout, f.Slow()))
+	if slow := slowOf(cfg.Store); timeout > 0 && timeout < slow {
+		err = errors.Join(err, fmt.Errorf("Timeout %v: must not be shorter than the fallback.Config.Slow of Store, %v, or a hung primary would never be given up", timeout, slow))
 	}
 	if cfg.MaxWaiting < 0 {
 		err = errors.Join(err, fmt.Errorf("MaxWaiting %d: must be positive, or 0 for %d", cfg.MaxWaiting, defaultMaxWaiting))
@@ -152,15 +152,15 @@ func New(cfg Config) (*Limiter, error) {
 	return l, nil
 }
 
-// fallbackOf returns the Fallback that s is, also inside of a Lease for example; nil if there is none.
-func fallbackOf(s store.Store) *store.FallbackStore {
+// slowOf returns how long a fallback.Store, which s is or has inside, lets its primary take; 0 if there is none.
+func slowOf(s store.Store) time.Duration {
 	for {
-		if f, ok := s.(*store.FallbackStore); ok {
-			return f
+		if f, ok := s.(interface{ Slow() time.Duration }); ok {
+			return f.Slow()
 		}
 		outer, ok := s.(interface{ Unwrap() store.Store })
 		if !ok {
-			return nil
+			return 0
 		}
 		s = outer.Unwrap()
 	}

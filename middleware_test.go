@@ -23,6 +23,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
@@ -336,9 +337,9 @@ func TestARequestWithoutTimeLeftIsRefusedWhateverThePolicy(t *testing.T) {
 	defer cancel()
 	never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request without time left went on") })
 	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
-		fallback := store.Fallback(s, nil, store.FallbackConfig{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
-		defer fallback.Close()
-		for name, s := range map[string]store.Store{"plain": s, "Fallback": fallback} {
+		backed := fallback.New(s, nil, fallback.Config{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
+		defer backed.Close()
+		for name, s := range map[string]store.Store{"plain": s, "fallback": backed} {
 			var log bytes.Buffer
 			l := newLimiter(t, ratelimit.Config{Store: s, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			open := perIP("open", ratelimit.PerHour(9))
@@ -373,7 +374,7 @@ func TestARequestWithoutTimeLeftIsRefusedWhateverThePolicy(t *testing.T) {
 				t.Errorf("%s: log %q", name, log.String())
 			}
 		}
-		if err := fallback.Away(); err != nil {
+		if err := backed.Away(); err != nil {
 			t.Errorf("the breaker opened: %v", err)
 		}
 	})
@@ -469,9 +470,9 @@ func TestAClientThatWentAwayPaysAndIsNoOutage(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
 		var logged bytes.Buffer
 		p := perIP("api", ratelimit.PerHour(5))
-		fallback := store.Fallback(s, nil, store.FallbackConfig{Failures: 1})
-		defer fallback.Close()
-		l := newLimiter(t, ratelimit.Config{Store: fallback, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+		backed := fallback.New(s, nil, fallback.Config{Failures: 1})
+		defer backed.Close()
+		l := newLimiter(t, ratelimit.Config{Store: backed, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 		served := 0
 		h := l.Limit(p)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
 		for range 1000 {
@@ -479,8 +480,8 @@ func TestAClientThatWentAwayPaysAndIsNoOutage(t *testing.T) {
 			cancel()
 			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil).WithContext(ctx))
 		}
-		if served != 5 || logged.Len() != 0 || fallback.Away() != nil {
-			t.Errorf("%d served, log %q, away: %v", served, logged.String(), fallback.Away())
+		if served != 5 || logged.Len() != 0 || backed.Away() != nil {
+			t.Errorf("%d served, log %q, away: %v", served, logged.String(), backed.Away())
 		}
 	})
 }

@@ -11,6 +11,9 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/denialcache"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
+	"github.com/go-tokenbucket/ratelimit/store/lease"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
@@ -30,24 +33,24 @@ func (s *breakable) Take(ctx context.Context, charges []store.Charge, states []s
 // onStacks runs a test in a bubble on each way to put decorators on one another.
 func onStacks(t *testing.T, test func(t *testing.T, s store.Store, primary *breakable)) {
 	quiet := slog.New(slog.DiscardHandler)
-	fallback := func(t *testing.T, s store.Store) store.Store {
-		f := store.Fallback(s, nil, store.FallbackConfig{Logger: quiet})
+	withFallback := func(t *testing.T, s store.Store) store.Store {
+		f := fallback.New(s, nil, fallback.Config{Logger: quiet})
 		t.Cleanup(func() { f.Close() })
 		return f
 	}
-	lease := func(t *testing.T, s store.Store) store.Store {
-		l := store.Lease(s, store.LeaseConfig{})
+	withLease := func(t *testing.T, s store.Store) store.Store {
+		l := lease.New(s, lease.Config{})
 		t.Cleanup(func() { l.Close() })
 		return l
 	}
 	for name, stack := range map[string]func(*testing.T, store.Store) store.Store{
-		"Lease(Fallback)": func(t *testing.T, s store.Store) store.Store { return lease(t, fallback(t, s)) },
-		"Fallback(Lease)": func(t *testing.T, s store.Store) store.Store { return fallback(t, lease(t, s)) },
+		"Lease(Fallback)": func(t *testing.T, s store.Store) store.Store { return withLease(t, withFallback(t, s)) },
+		"Fallback(Lease)": func(t *testing.T, s store.Store) store.Store { return withFallback(t, withLease(t, s)) },
 		"CacheDenials(Lease(Fallback))": func(t *testing.T, s store.Store) store.Store {
-			return store.CacheDenials(lease(t, fallback(t, s)), store.DenialConfig{})
+			return denialcache.New(withLease(t, withFallback(t, s)), denialcache.Config{})
 		},
 		"Fallback(CacheDenials)": func(t *testing.T, s store.Store) store.Store {
-			return fallback(t, store.CacheDenials(s, store.DenialConfig{}))
+			return withFallback(t, denialcache.New(s, denialcache.Config{}))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

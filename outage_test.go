@@ -15,6 +15,9 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/denialcache"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
+	"github.com/go-tokenbucket/ratelimit/store/lease"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -113,7 +116,7 @@ func TestRedisErrorsAreObservedAndLogged(t *testing.T) {
 // A policy that fails closed is not charged for requests that it refuses, nor are those beside it.
 func TestFailClosedIsNotChargedWhereAStandInWouldAnswer(t *testing.T) {
 	primary := new(brokenStore)
-	f := store.Fallback(primary, nil, store.FallbackConfig{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
+	f := fallback.New(primary, nil, fallback.Config{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
 	defer f.Close()
 	var o observer
 	l := newLimiter(t, o.watch(ratelimit.Config{Store: f}))
@@ -141,16 +144,16 @@ func (*brokenStore) Take(context.Context, []store.Charge, []store.State) (bool, 
 }
 
 func TestNewRefusesATimeoutInWhichAHungPrimaryIsNotNoticed(t *testing.T) {
-	f := store.Fallback(new(brokenStore), nil, store.FallbackConfig{})
+	f := fallback.New(new(brokenStore), nil, fallback.Config{})
 	defer f.Close()
-	leased := store.Lease(f, store.LeaseConfig{})
+	leased := lease.New(f, lease.Config{})
 	defer leased.Close()
 	for name, s := range map[string]store.Store{
-		"a Fallback":       f,
-		"inside of others": store.CacheDenials(leased, store.DenialConfig{}),
+		"a fallback":       f,
+		"inside of others": denialcache.New(leased, denialcache.Config{}),
 	} {
 		_, err := ratelimit.New(ratelimit.Config{Store: s, Timeout: 49 * time.Millisecond})
-		if err == nil || !strings.Contains(err.Error(), "Timeout 49ms: must not be shorter than the FallbackConfig.Slow of Store, 50ms") {
+		if err == nil || !strings.Contains(err.Error(), "Timeout 49ms: must not be shorter than the fallback.Config.Slow of Store, 50ms") {
 			t.Errorf("%s: error %v", name, err)
 		}
 		if _, err := ratelimit.New(ratelimit.Config{Store: s, Timeout: 50 * time.Millisecond}); err != nil {

@@ -86,7 +86,7 @@ type Policy struct {
 	Optional bool
 
 	// FailClosed answers 503 when the store fails, or when only a stand-in for it would answer, which then is
-	// not charged for the request. Default: a stand-in decides where the Store is a store.Fallback; otherwise
+	// not charged for the request. Default: a stand-in decides where the Store is a fallback.Store; otherwise
 	// the request is let through, and the failure is logged and observed. docs/outages.md shows for each kind
 	// of outage what a request sees under either.
 	FailClosed bool

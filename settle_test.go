@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
@@ -471,16 +472,16 @@ func TestAPolicyThatFailsClosedIsNotSettledWithAStandIn(t *testing.T) {
 	defer primary.Close()
 	defer standIn.Close()
 	breakable := &recorder{Store: primary}
-	fallback := store.Fallback(breakable, standIn, store.FallbackConfig{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
-	defer fallback.Close()
-	l := newLimiter(t, ratelimit.Config{Store: fallback, Logger: slog.New(slog.DiscardHandler)})
+	backed := fallback.New(breakable, standIn, fallback.Config{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
+	defer backed.Close()
+	l := newLimiter(t, ratelimit.Config{Store: backed, Logger: slog.New(slog.DiscardHandler)})
 	p := settled("login", ratelimit.PerHour(10), costs(5))
 	p.FailClosed = true
 	get(l.Limit(p)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		breakable.mu.Lock()
 		breakable.fault = func([]store.Charge) error { return errors.New("away") }
 		breakable.mu.Unlock()
-		fallback.Take(t.Context(), []store.Charge{{Policy: "x", Key: "x", Limit: store.Limit{Unit: 1, Refill: 1, Capacity: 1}}}, make([]store.State, 1))
+		backed.Take(t.Context(), []store.Charge{{Policy: "x", Key: "x", Limit: store.Limit{Unit: 1, Refill: 1, Capacity: 1}}}, make([]store.State, 1))
 	})))
 	states := make([]store.State, 1)
 	limit, _ := store.NewLimit(10, time.Hour, 10)

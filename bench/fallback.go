@@ -12,19 +12,20 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
-func init() { register("store.Fallback", fallbacks) }
+func init() { register("fallback.Store", fallbacks) }
 
-// fallbacks measures what a Fallback adds to a decision in memory, and one of a Fallback whose primary is away.
+// fallbacks measures what a fallback adds to a decision in memory, and one of a fallback whose primary is away.
 func fallbacks(ctx context.Context, p plan) (findings, error) {
 	memory := memstore.New(memstore.Config{})
 	defer memory.Close()
-	quiet := store.FallbackConfig{Logger: slog.New(slog.DiscardHandler)}
-	healthy := store.Fallback(memory, nil, quiet)
+	quiet := fallback.Config{Logger: slog.New(slog.DiscardHandler)}
+	healthy := fallback.New(memory, nil, quiet)
 	defer healthy.Close()
-	away := store.Fallback(gone{}, nil, quiet)
+	away := fallback.New(gone{}, nil, quiet)
 	defer away.Close()
 	broken := breaking{memory, gobreaker.NewCircuitBreaker[bool](gobreaker.Settings{})}
 
@@ -37,7 +38,7 @@ func fallbacks(ctx context.Context, p plan) (findings, error) {
 	return found, err
 }
 
-// fallbackDecisions compares single decisions, whose contexts have no deadline, so that a Fallback has to make
+// fallbackDecisions compares single decisions, whose contexts have no deadline, so that a fallback has to make
 // one.
 func fallbackDecisions(ctx context.Context, p plan, memory, healthy, away, broken store.Store) (findings, error) {
 	limit, err := store.NewLimit(1, time.Second, 1_000_000_000)
@@ -62,7 +63,7 @@ func fallbackDecisions(ctx context.Context, p plan, memory, healthy, away, broke
 		return findings{}, err
 	}
 	plain := subjects[0].ns
-	const what = "store.Fallback, 10,000 keys, "
+	const what = "fallback.Store, 10,000 keys, "
 	return findings{rows: []row{
 		{what + "healthy, without a deadline: what it adds to memstore.Take, against sony/gobreaker v2", subjects[1].ns.minus(plain), subjects[3].ns.minus(plain), nanoseconds, bound{}},
 		{what + "the primary away: the whole decision, against memstore.Take", subjects[2].ns, plain, nanoseconds, atMost(1000, nanoseconds)},
@@ -83,7 +84,7 @@ func fallbackRequests(ctx context.Context, p plan, memory, healthy, broken store
 	}
 	plain := subjects[0].ns
 	return findings{rows: []row{{
-		"store.Fallback, healthy: what it adds to a request on memstore, against sony/gobreaker v2",
+		"fallback.Store, healthy: what it adds to a request on memstore, against sony/gobreaker v2",
 		subjects[1].ns.minus(plain), subjects[2].ns.minus(plain), nanoseconds, atMost(150, nanoseconds),
 	}}}, nil
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/lease"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -21,14 +21,14 @@ func init() {
 }
 
 var leaseTake = redisLimiter{
-	name: "store.Lease on redisstore",
+	name: "lease.Store on redisstore",
 	open: func(_ context.Context, server *redisServer, l ratelimit.Limit) (openRedis, error) {
 		limit, err := compile(l)
 		if err != nil {
 			return openRedis{}, err
 		}
 		client := server.client()
-		s := store.Lease(redisstore.New(client, redisstore.Config{}), store.LeaseConfig{})
+		s := lease.New(redisstore.New(client, redisstore.Config{}), lease.Config{})
 		return openRedis{
 			take: func() func(context.Context, string) (bool, error) { return storeTake(s, limit) },
 			close: func() {

@@ -90,7 +90,7 @@ What redisstore was once refused it refuses by itself until the bucket can pay, 
 time; all else is decided in Redis. redisstore asks about many calls in one script; of the others, rueidis and
 AutoPipeline share pipelines among callers. ulule/limiter counts in fixed windows, which is less work than a
 bucket. throttled takes no part where all want one key: it reads, then compares and swaps, and fails after ten
-attempts. store.Lease takes many tokens of a key in one call of redisstore and spends them by itself; its rate is
+attempts. lease.Store takes many tokens of a key in one call of redisstore and spends them by itself; its rate is
 one at which the bucket refills faster than it is emptied.
 
 Over HTTP, a server process of its own answers 256 connections of this one, kept alive, each with the next request

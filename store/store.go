@@ -1,7 +1,8 @@
 // Package store is the contract between the rate limiter and whatever keeps its token buckets.
 //
-// Package memstore keeps them in memory, package redisstore in Redis, and package storetest holds the
-// contract as tests, for those two and for yours.
+// Package memstore keeps them in memory, package redisstore in Redis. Packages fallback, lease and denialcache decorate any
+// Store. To write another one, implement Take, call Validate first, fill the states with Charge.State, and run the tests of
+// package storetest.
 package store
 
 import (
@@ -70,7 +71,7 @@ type Charge struct {
 	Owed bool
 
 	// Refilled is how many more tokens a stand-in allowed in the last Outage and counts as refilled since; see
-	// Fallback. They are charged as well, except for what the bucket did not refill in that time because it was
+	// package fallback. They are charged as well, except for what the bucket did not refill in that time because it was
 	// full. That refill pays for them, and pays only once. A bucket that the Store has forgotten was full for all
 	// of Outage. Of another, only the time since its last charge counts. Refilled must be 0 unless the charge is Owed
 	// and its Cost is not below 0.
@@ -91,7 +92,7 @@ type State struct {
 	Allowed bool
 
 	// Degraded says that a stand-in answered while the real store is away, by limits that may be a part of the
-	// charge's; see Fallback. Where nobody did and that vetoes nothing (a Shadow, or a call that another charge
+	// charge's; see package fallback. Where nobody did and that vetoes nothing (a Shadow, or a call that another charge
 	// refuses), Allowed is true and the numbers are 0.
 	Degraded bool
 
@@ -135,11 +136,11 @@ var ErrInvalidCall = errors.New("store: invalid call")
 
 // ErrOverloaded is in the error of a Take for which this process has too much to do: more calls wait than the Store
 // has room for, or the deadline passed for want of processor time. It says nothing about the server behind the Store.
-// A Fallback does not count it, and package ratelimit refuses the request, because clients can make such load.
+// A fallback does not count it, and package ratelimit refuses the request, because clients can make such load.
 var ErrOverloaded = errors.New("store: this process is overloaded")
 
 // ErrNotCharged is in the error of a Take that certainly charged nothing, such as one that found no connection. A
-// Fallback then charges the store for what the stand-in allowed. After other errors the store may have been charged.
+// fallback then charges the store for what the stand-in allowed. After other errors the store may have been charged.
 var ErrNotCharged = errors.New("store: nothing was charged")
 
 // Validate reports what is wrong with a call, as an error that wraps ErrInvalidCall: no charges, fewer

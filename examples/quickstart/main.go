@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -67,9 +67,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	buckets := redisstore.New(client, redisstore.Config{})
 	cfg := ratelimit.Config{Store: buckets, Timeout: embeddedTimeout}
 	if *redisURL != "" {
-		fallback := store.Fallback(buckets, nil, store.FallbackConfig{}) // limits go on in memory while Redis is unavailable
-		defer fallback.Close()
-		cfg = ratelimit.Config{Store: fallback}
+		backed := fallback.New(buckets, nil, fallback.Config{}) // limits go on in memory while Redis is unavailable
+		defer backed.Close()
+		cfg = ratelimit.Config{Store: backed}
 	}
 	handler, err := newAPI(cfg, trusted)
 	if err != nil {

@@ -133,7 +133,7 @@ func TestQuickstart(t *testing.T) {
 			if args != nil {
 				uses = "Redis at " + server.Addr() + ", database 3"
 			}
-			if strings.Contains(printed, "Check: ") {
+			if strings.Contains(printed, "Diagnosis: ") {
 				t.Errorf("it finds fault with a Redis that has none:\n%s", printed)
 			}
 			for _, want := range []string{uses, "curl -i " + base + "/hello"} {
@@ -266,7 +266,7 @@ func TestItSaysThatRedisDoesNotAnswer(t *testing.T) {
 func TestItPrintsWhatIsWrongWithRedis(t *testing.T) {
 	server := redistest.Start(t, "--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru")
 	_, printed := start(t, "-redis", "redis://"+server.Addr())
-	if !strings.Contains(printed, "Check:     Redis evicts buckets") {
+	if !strings.Contains(printed, "Diagnosis: Redis evicts buckets") {
 		t.Errorf("it does not say so:\n%s", printed)
 	}
 }

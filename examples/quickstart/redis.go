@@ -31,11 +31,11 @@ func openRedis(url string) (client *redis.Client, uses string, closeAll func(), 
 func printFindings(ctx context.Context, out io.Writer, buckets *redisstore.Store) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	for _, finding := range buckets.Check(ctx) {
+	for _, finding := range buckets.Diagnose(ctx) {
 		if strings.Contains(finding, "does not answer") {
 			finding += " Until it does, limits are local, and /login answers 503."
 		}
-		fmt.Fprintf(out, "Check:     %s\n", finding)
+		fmt.Fprintf(out, "Diagnosis: %s\n", finding)
 	}
 }
 

@@ -45,7 +45,7 @@ that send one request after another, with a limit of %d per second and a burst o
 
 ## With local limits
 
-The Store is a Fallback with its defaults: what Redis fails to answer by the Timeout is answered from memory, and after five calls that fail, or
+The Store is a fallback with its defaults: what Redis fails to answer by the Timeout is answered from memory, and after five calls that fail, or
 take 50 ms or longer, Redis is not asked until a probe succeeds. No request was answered 5xx, and none took longer than the Timeout and the
 scheduler's share of it. Times are what the whole middleware added to a request: p50 / p99.
 
@@ -70,7 +70,7 @@ Redis may have carried them out, so they are not charged to it again.
 
 ## By policy
 
-| Trouble | Local limits: the Store is a Fallback | Let through: the default, without one | FailClosed |
+| Trouble | Local limits: the Store is a fallback | Let through: the default, without one | FailClosed |
 |---|---|---|---|
 `)
 	for _, r := range reports {

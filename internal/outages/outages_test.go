@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
 )
 
 // The APIs that are in trouble together: one with local limits, one that lets requests through, and one that
@@ -107,7 +108,7 @@ func answersOf(requests []request) answers {
 func (f fault) run(t *testing.T, again int) report {
 	client, begin, end := f.prepare(t)
 	primary := openStore(t, client())
-	backed, changed := withFallback(t, openStore(t, client()), store.FallbackConfig{})
+	backed, changed := withFallback(t, openStore(t, client()), fallback.Config{})
 	local, open, closed := newAPI(t, backed, apis[0], false), newAPI(t, primary, apis[1], false), newAPI(t, backed, apis[2], true)
 
 	stop, running := make(chan struct{}), new(sync.WaitGroup)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
@@ -118,7 +119,7 @@ func (p *partial) run(t *testing.T) {
 	for i := range links {
 		links[i] = &link{Store: primary}
 		links[i].roundTrip.Store(int64(time.Millisecond))
-		f := store.Fallback(links[i], nil, store.FallbackConfig{Replicas: p.replicas, Logger: slog.New(slog.DiscardHandler)})
+		f := fallback.New(links[i], nil, fallback.Config{Replicas: p.replicas, Logger: slog.New(slog.DiscardHandler)})
 		defer f.Close()
 		gap := time.Duration(float64(time.Second) / (p.offered * cutRate) * float64(p.replicas))
 		running.Go(func() {
@@ -183,7 +184,7 @@ func partialSection(all []*partial) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `## Outages that only some replicas have
 
-Replicas share a limit of %d per second and a burst of %d, and FallbackConfig.Replicas is how many they are. Some of them do not reach Redis for
+Replicas share a limit of %d per second and a burst of %d, and fallback.Config.Replicas is how many they are. Some of them do not reach Redis for
 %.0f minutes of virtual time. Admitted is of burst + rate × time: during the outage, and from its start until the debt is paid.
 
 | Outage | Admitted during the outage | In all | Debt after it |
@@ -202,7 +203,7 @@ Replicas share a limit of %d per second and a burst of %d, and FallbackConfig.Re
   A key without requests for twice its time to full before the replicas return is forgotten by Redis, and counts as full for the whole outage: then
   nothing is charged of what had refilled, and more than the limit may have been admitted in all.
 - **If that is not acceptable**: set Policy.FailClosed. A replica that does not reach Redis then answers 503, and nothing is owed.
-- A replica whose round trip is near FallbackConfig.Slow loses Redis again and again, or for as long as it is slow. The log says so once a minute. Give
+- A replica whose round trip is near fallback.Config.Slow loses Redis again and again, or for as long as it is slow. The log says so once a minute. Give
   it a longer Slow, and a Config.Timeout that is longer still.
 `)
 	return b.String()

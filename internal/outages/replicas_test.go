@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
 )
 
 // A balance is how requests are spread over four replicas.
@@ -40,7 +41,7 @@ func TestReplicasShareALimitWithoutRedis(t *testing.T) {
 	server := redistest.Start(t)
 	var replicas [4]store.Store
 	for i := range replicas {
-		replicas[i], _ = withFallback(t, openStore(t, at(t, server.Addr())()), store.FallbackConfig{Replicas: len(replicas)})
+		replicas[i], _ = withFallback(t, openStore(t, at(t, server.Addr())()), fallback.Config{Replicas: len(replicas)})
 	}
 	limit, err := store.NewLimit(rate, time.Second, burst)
 	if err != nil {
@@ -98,7 +99,7 @@ func replicasSection(all []*balance) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `## Over replicas
 
-Four replicas with FallbackConfig.Replicas 4, and Redis gone for 10 s: what they admitted together of a limit of %d per second.
+Four replicas with fallback.Config.Replicas 4, and Redis gone for 10 s: what they admitted together of a limit of %d per second.
 
 | Requests | Admitted of the limit |
 |---|--:|

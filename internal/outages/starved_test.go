@@ -13,14 +13,15 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
 )
 
 // Handlers that take all the processor time make timers overtake the answers of a Redis that is well. Clients can
 // cause such load, and must not get past their limits by it.
 func TestWantOfProcessorTimeIsNoOutage(t *testing.T) {
 	buckets := openStore(t, redistest.Start(t).Client())
-	fallback, changes := withFallback(t, buckets, store.FallbackConfig{})
-	for name, s := range map[string]store.Store{"plain": buckets, "fallback": fallback} {
+	backed, changes := withFallback(t, buckets, fallback.Config{})
+	for name, s := range map[string]store.Store{"plain": buckets, "fallback": backed} {
 		t.Run(name, func(t *testing.T) {
 			limiter, err := ratelimit.New(ratelimit.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {

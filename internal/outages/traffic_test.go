@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -184,11 +185,11 @@ func openStore(t *testing.T, client redisstore.Client) *redisstore.Store {
 }
 
 // withFallback returns s with a stand-in, and keeps when that changes.
-func withFallback(t *testing.T, s store.Store, cfg store.FallbackConfig) (*store.FallbackStore, *changes) {
+func withFallback(t *testing.T, s store.Store, cfg fallback.Config) (*fallback.Store, *changes) {
 	var c changes
 	cfg.OnChange = c.add
 	cfg.Logger = slog.New(slog.NewTextHandler(&c, nil))
-	f := store.Fallback(s, nil, cfg)
+	f := fallback.New(s, nil, cfg)
 	t.Cleanup(func() { f.Close() })
 	return f, &c
 }

@@ -4,6 +4,8 @@ package shortkey
 import (
 	"crypto/sha256"
 	"slices"
+
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 const (
@@ -28,16 +30,16 @@ func Of(key string) string {
 	return hashed(key)
 }
 
-// In returns charges with short keys, of which key finds one: in a copy, if one was long.
-func In[C any](charges []C, key func(*C) *string) []C {
+// Charges returns charges with short keys, which may be kept: in a copy, if one was long. They name the same buckets from
+// here on: whoever charges a bucket later, by the key that was kept, must have charged it by that key before.
+func Charges(charges []store.Charge) []store.Charge {
 	for i := range charges {
-		if Is(*key(&charges[i])) {
+		if Is(charges[i].Key) {
 			continue
 		}
 		charges = slices.Clone(charges)
 		for ; i < len(charges); i++ {
-			k := key(&charges[i])
-			*k = Of(*k)
+			charges[i].Key = Of(charges[i].Key)
 		}
 		break
 	}

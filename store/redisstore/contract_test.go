@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/lease"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 	"github.com/go-tokenbucket/ratelimit/store/storetest"
 )
@@ -45,7 +46,7 @@ func TestContractOfLeasesOnServer(t *testing.T) {
 	client := redistest.Start(t).Client()
 	storetest.RunRules(t, func(t *testing.T, clock func() time.Time) store.Store {
 		now, start := time.Now(), clock()
-		s := store.Lease(onClient(client)(t, clock), store.LeaseConfig{
+		s := lease.New(onClient(client)(t, clock), lease.Config{
 			Fraction: 0.4,
 			Hold:     time.Hour,
 			Clock:    func() time.Time { return now.Add(clock().Sub(start)) },

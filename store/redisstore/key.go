@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 
 	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
-	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // maxPlain is the length up to which a name may stand in a key as it is. It is below that of a hash, so
@@ -29,11 +28,6 @@ func (k keys) name(items []item) {
 			it.slot = slot(identity)
 		}
 	}
-}
-
-// shorten returns charges with short keys: those of calls that wait are kept after their callers have left.
-func shorten(charges []store.Charge) []store.Charge {
-	return shortkey.In(charges, func(c *store.Charge) *string { return &c.Key })
 }
 
 // identity returns how a short key appears in Redis.

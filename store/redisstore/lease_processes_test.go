@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/lease"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -77,7 +78,7 @@ func (l leasing) run() error {
 	if _, err := s.Take(context.Background(), charges, make([]store.State, 1)); err != nil {
 		return err
 	}
-	leased := store.Lease(noting{s}, store.LeaseConfig{Fraction: l.Fraction})
+	leased := lease.New(noting{s}, lease.Config{Fraction: l.Fraction})
 	time.Sleep(time.Until(l.From)) // the processes begin together, and connected
 	failures := make(chan error)
 	for range l.Callers {

@@ -54,7 +54,7 @@ func (b buckets) after(charges []store.Charge) (buckets, outcome) {
 func number(c *store.Charge) int { return int(c.Policy[0] - '0') }
 
 // sequential is a Store that carries out one call after the other. If remembers is set, it may tell a refused call
-// numbers from before a charge that is carried out but has not returned: see store.CacheDenials.
+// numbers from before a charge that is carried out but has not returned: see package denialcache.
 func sequential(l store.Limit, remembers bool) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return buckets{l.Capacity, l.Capacity, l.Capacity} },

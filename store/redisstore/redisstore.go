@@ -40,7 +40,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/denialcache"
 )
 
 // A Client runs a command: *redis.Client (also one of NewFailoverClient), *redis.ClusterClient and
@@ -52,7 +54,7 @@ import (
 // Make it with Options or ClusterOptions if you can, whose ContextTimeoutEnabled lets it obey that deadline by
 // itself. Without that, and with a negative ReadTimeout or WriteTimeout, a lone call is sent by a goroutine other
 // than its caller's, which takes some microseconds more. What is sent for a caller without a deadline ends by the
-// client's timeouts only. Store.Check says what could be better.
+// client's timeouts only. Store.Diagnose says what could be better.
 //
 // A Ring gives each key of a shard that goes down a new, full bucket on another shard; see the package comment.
 //
@@ -96,7 +98,7 @@ type Config struct {
 	MaxQueue int
 
 	// MaxDenials is for how many buckets a denial is remembered, so that calls that are certain to be refused
-	// are refused without asking Redis; see store.CacheDenials. Default 16,384; below 0 none is.
+	// are refused without asking Redis; see package denialcache. Default 16,384; below 0 none is.
 	MaxDenials int
 
 	// DenialAge is how long a denial is used: how long it may take until a refund by another replica has an
@@ -161,7 +163,7 @@ func New(client Client, cfg Config) *Store {
 		panic(fmt.Sprintf("redisstore: New: Config.DenialAge %v: must be positive, or 0 for 1s", cfg.DenialAge))
 	}
 	if cfg.MaxDenials >= 0 {
-		cache := store.CacheDenials(e, store.DenialConfig{MaxKeys: cfg.MaxDenials, MaxAge: cfg.DenialAge, Clock: cfg.Clock})
+		cache := denialcache.New(e, denialcache.Config{MaxKeys: cfg.MaxDenials, MaxAge: cfg.DenialAge, Clock: cfg.Clock})
 		s.front, e.forget = cache, cache.Forget
 	}
 	return s
@@ -181,7 +183,8 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	if s.engine.closed.Load() {
 		return false, uncharged(ErrClosed)
 	}
-	return s.front.Take(ctx, shorten(charges), states)
+	// The keys of calls that wait are kept after their callers have left.
+	return s.front.Take(ctx, shortkey.Charges(charges), states)
 }
 
 // Inspect implements store.Inspector. It reads the bucket with one script call, which writes nothing. Errors are those

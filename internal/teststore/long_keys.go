@@ -1,0 +1,35 @@
+package teststore
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// MostOfLongKeys is how many bytes LongKeys may leave on the heap where keys are kept by their hash, with what the
+// tables take for the first bucket of each part.
+const MostOfLongKeys = 2_000_000
+
+// LongKeys calls f with charges of different keys of 90 KB, 27 MB in all.
+func LongKeys(t testing.TB, f func(c store.Charge)) {
+	t.Helper()
+	long := strings.Repeat("k", 90_000)
+	for i := range 300 {
+		f(store.Charge{Policy: "p", Key: long + fmt.Sprint(i), Limit: Limit(t, 1, time.Hour, 100), Cost: 1})
+	}
+}
+
+// HeapOf returns how many bytes remain on the heap after f, which must keep alive what it is about.
+func HeapOf(f func()) int64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
+}

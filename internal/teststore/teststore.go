@@ -1,0 +1,136 @@
+// Package teststore has stores for the tests of decorators: such as count their calls, fail, hang or answer as told.
+package teststore
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+// OpenMemory returns a memstore.Store that forgets no bucket, as its sweep would: where the clock goes backwards, that
+// would show.
+func OpenMemory(_ testing.TB, clock func() time.Time) store.Store {
+	s := memstore.New(memstore.Config{Clock: clock})
+	s.Close()
+	return s
+}
+
+// Limit compiles a limit that is known to fit.
+func Limit(t testing.TB, rate int64, per time.Duration, burst int64) store.Limit {
+	t.Helper()
+	l, err := store.NewLimit(rate, per, burst)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// Months takes some tokens of a bucket that takes years to refill.
+func Months(t testing.TB, cost int64) store.Charge {
+	t.Helper()
+	return store.Charge{Policy: "p", Key: "k", Limit: Limit(t, 1, 100*time.Hour, 600), Cost: cost}
+}
+
+// ResetOf returns a charge that removes c's bucket, by a limit that is not that of c.
+func ResetOf(t testing.TB, c store.Charge) store.Charge {
+	t.Helper()
+	return store.Charge{Policy: c.Policy, Key: c.Key, Limit: Limit(t, 1, time.Second, 10), Cost: store.Reset}
+}
+
+// Must makes a call that must be allowed.
+func Must(t testing.TB, s store.Store, charges ...store.Charge) []store.State {
+	t.Helper()
+	states := make([]store.State, len(charges))
+	if ok, err := s.Take(t.Context(), charges, states); !ok || err != nil {
+		t.Fatalf("%t, %v, %+v", ok, err, states)
+	}
+	return states
+}
+
+// Counted is a Store that counts the calls that reach it.
+type Counted struct {
+	store.Store
+	Calls atomic.Int64
+}
+
+func (s *Counted) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	s.Calls.Add(1)
+	return s.Store.Take(ctx, charges, states)
+}
+
+func (s *Counted) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
+	return store.Inspect(ctx, s.Store, policy, key)
+}
+
+// Failing is a Store that fails.
+type Failing struct{ Err error }
+
+func (s Failing) Take(context.Context, []store.Charge, []store.State) (bool, error) {
+	return false, s.Err
+}
+
+// Answering is a Store that gives one answer, after some time.
+type Answering struct {
+	OK    bool
+	State store.State
+	Wait  func()
+}
+
+func (s *Answering) Take(_ context.Context, _ []store.Charge, states []store.State) (bool, error) {
+	if s.Wait != nil {
+		s.Wait()
+	}
+	for i := range states {
+		states[i] = s.State
+	}
+	return s.OK, nil
+}
+
+// Intercepted is a Store each of whose calls is first put to a function, and fails by its error.
+type Intercepted struct {
+	store.Store
+	before atomic.Pointer[func(store.Charge) error]
+}
+
+// Intercept sets the function, which gets the first charge of each call.
+func (s *Intercepted) Intercept(before func(store.Charge) error) { s.before.Store(&before) }
+
+func (s *Intercepted) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	if before := s.before.Load(); before != nil {
+		if err := (*before)(charges[0]); err != nil {
+			return false, err
+		}
+	}
+	return s.Store.Take(ctx, charges, states)
+}
+
+// OneByOne is a Store whose calls are made one by one. Of a lease of whole bursts, a call at the same time as another
+// may be refused because of what that holds.
+type OneByOne struct {
+	mu sync.Mutex
+	store.Store
+}
+
+func (s *OneByOne) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return store.Inspect(ctx, s.Store, policy, key)
+}
+
+func (s *OneByOne) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Store.Take(ctx, charges, states)
+}
+
+// Monotonic returns clock with a monotonic reading.
+func Monotonic(clock func() time.Time) func() time.Time {
+	now, start := time.Now(), clock()
+	base := now.Add(-time.Duration(now.Nanosecond() % 1000)) // to the microsecond
+	return func() time.Time { return base.Add(clock().Sub(start)) }
+}

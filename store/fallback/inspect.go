@@ -1,0 +1,61 @@
+package fallback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-tokenbucket/ratelimit/internal/deadline"
+	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// Inspect implements store.Inspector. While the primary is unavailable, the secondary answers: the Bucket is then Degraded,
+// and is what this replica has allowed in the outage, by its share of the limit.
+func (f *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
+	if err := store.ValidateName(policy, key); err != nil {
+		return store.Bucket{}, err
+	}
+	key = shortkey.Of(key)
+	if o := f.away.Load(); o != nil {
+		if !store.MayStandIn(ctx) {
+			return store.Bucket{}, fmt.Errorf("%w: %w", store.ErrAway, o.reason)
+		}
+		return f.inspectSecondary(ctx, policy, key)
+	}
+	asked := []store.Charge{{Policy: policy, Key: key}}
+	sent := f.known.now()
+	b, err := f.inspectPrimary(ctx, policy, key)
+	took := f.known.now() - sent
+	slow := took >= f.slow.Microseconds()
+	switch {
+	case err == nil && slow:
+		f.failed(ctx, errSlow, asked, sent)
+		return b, nil
+	case err == nil:
+		f.tally.succeeded(took)
+		return b, nil
+	case errors.Is(err, errors.ErrUnsupported), errors.Is(ctx.Err(), context.Canceled), !slow && over(ctx):
+		return b, err // which says nothing about primary
+	}
+	f.failed(ctx, err, asked, sent)
+	if !store.MayStandIn(ctx) {
+		return b, err
+	}
+	return f.inspectSecondary(context.WithoutCancel(ctx), policy, key)
+}
+
+func (f *Store) inspectPrimary(ctx context.Context, policy, key string) (store.Bucket, error) {
+	if !hasDeadline(ctx) {
+		limited := &deadline.Context{Parent: ctx, Timeout: f.slow}
+		defer limited.End()
+		ctx = limited
+	}
+	return store.Inspect(ctx, f.primary, policy, key)
+}
+
+func (f *Store) inspectSecondary(ctx context.Context, policy, key string) (store.Bucket, error) {
+	b, err := store.Inspect(ctx, f.secondary, policy, key)
+	b.Degraded = err == nil
+	return b, err
+}

@@ -1,0 +1,177 @@
+package fallback
+
+import (
+	"hash/maphash"
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// known is what the primary said that buckets hold: a table with a few places for each hash. Keeping it must
+// not cost a call more than some nanoseconds, so a place has neither lock nor name, only 64 bits that say whose
+// it is.
+//
+// A client can make up keys, and buckets for all places. So the policies that contend for the places of a hash
+// share them, and of the buckets of one policy those stay that have spent the largest part of their tokens.
+type known struct {
+	seed   maphash.Seed
+	start  time.Time
+	places []place
+}
+
+// ways is how many places there are for a hash. They fill a cache line.
+const ways = 4
+
+// A place holds when one bucket is full if nobody charges it, which with its limit is what it holds at any time
+// before.
+type place struct {
+	whose atomic.Uint64 // a tag; 0: nobody's
+	full  atomic.Int64  // in microseconds since start
+}
+
+// A tag says whose a place is: in its bits, from the lowest, hashes of the bucket, of its limit and of its
+// policy, and the scale of the limit, which is never 0.
+type tag uint64
+
+const (
+	bucketBits = 32
+	limitBits  = 10
+	policyBits = 14
+)
+
+func (t tag) bucket() uint64 { return uint64(t) & (1<<bucketBits - 1) }
+func (t tag) policy() uint64 { return uint64(t) >> (bucketBits + limitBits) & (1<<policyBits - 1) }
+func (t tag) spent(full int64) float64 {
+	return bucket.Scale(t >> (bucketBits + limitBits + policyBits)).Spent(full)
+}
+
+func newKnown(places int) known {
+	return known{
+		seed:   maphash.MakeSeed(),
+		start:  time.Now(),
+		places: make([]place, max(ways, 1<<bits.Len(uint(places-1)))),
+	}
+}
+
+// find returns the places where c's bucket may be, and its tag.
+func (k *known) find(c *store.Charge) ([]place, tag) {
+	policy, key := maphash.String(k.seed, c.Policy), maphash.String(k.seed, c.Key)
+	hash := 31*policy + key
+	first := hash & uint64(len(k.places)-1) &^ (ways - 1)
+	// Under another limit, the same time to full is something else.
+	limit := uint64(c.Limit.Unit)*0x9e3779b97f4a7c15 ^ uint64(c.Limit.Capacity)*0xbf58476d1ce4e5b9 ^ uint64(c.Limit.Refill)*0x94d049bb133111eb
+	t := uint64(bucket.Limit(c.Limit).Scale())
+	t = t<<policyBits | policy>>(64-policyBits)
+	t = t<<limitBits | limit>>(64-limitBits)
+	t = t<<bucketBits | hash>>(64-bucketBits)
+	return k.places[first : first+ways], tag(t)
+}
+
+// now returns the time in microseconds.
+func (k *known) now() int64 { return time.Since(k.start).Microseconds() }
+
+// keep remembers what the primary answered now. Two calls that use a place at once may mix up its bucket's full with
+// that of another, which then begins an outage too full or too empty.
+func (k *known) keep(charges []store.Charge, states []store.State, now int64) {
+	for i := range charges {
+		if states[i].Degraded {
+			continue
+		}
+		places, t := k.find(&charges[i])
+		full := now + states[i].ResetAfter.Microseconds()
+		p := placeOf(places, t)
+		if p == nil {
+			if p = placeFor(places, t, full, now); p == nil {
+				continue
+			}
+		} else if tag(p.whose.Load()) == t {
+			p.full.Store(full)
+			continue
+		}
+		p.whose.Store(0)
+		p.full.Store(full)
+		p.whose.Store(uint64(t))
+	}
+}
+
+// placeOf returns the place of t's bucket, whatever its limit was, nil if it has none.
+func placeOf(places []place, t tag) *place {
+	for i := range places {
+		if whose := tag(places[i].whose.Load()); whose != 0 && whose.bucket() == t.bucket() {
+			return &places[i]
+		}
+	}
+	return nil
+}
+
+// placeFor returns the place to be given to t's bucket, which has none and is full at full: that of a bucket
+// which is full, or of the one that has spent least among those of the policy that has most. It is nil if that
+// is t's policy, too, and t's bucket has spent no more.
+func placeFor(places []place, t tag, full, now int64) *place {
+	if full <= now {
+		return nil // a full bucket is one of which nothing is known
+	}
+	var whose [ways]tag
+	var spent [ways]float64
+	own := 1 // buckets of t's policy, with this one
+	for i := range places {
+		whose[i] = tag(places[i].whose.Load())
+		left := places[i].full.Load() - now
+		if whose[i] == 0 || left <= 0 {
+			return &places[i]
+		}
+		spent[i] = whose[i].spent(left)
+		if whose[i].policy() == t.policy() {
+			own++
+		}
+	}
+	victim, most := 0, 0
+	for i := range whose {
+		rank := 0 // twice how many its policy has, and one more for t's, which is before others that have as many
+		for j := range whose {
+			if whose[j].policy() == whose[i].policy() {
+				rank += 2
+			}
+		}
+		if whose[i].policy() == t.policy() {
+			rank += 3
+		}
+		if rank > most || rank == most && spent[i] < spent[victim] {
+			victim, most = i, rank
+		}
+	}
+	if most <= 2*own+1 && t.spent(full-now) <= spent[victim] {
+		return nil
+	}
+	return &places[victim]
+}
+
+// credits returns how many credits c's bucket holds by now if nobody else has charged it, as many as fill it
+// if nothing is known. Of a bucket under another limit it is known which part of it was spent, to a quarter, and that
+// part carries over.
+func (k *known) credits(c *store.Charge) int64 {
+	places, t := k.find(c)
+	p := placeOf(places, t)
+	if p == nil {
+		return c.Limit.Capacity
+	}
+	full := p.full.Load()
+	left := full - k.now()
+	switch whose := tag(p.whose.Load()); {
+	case whose == t:
+	case whose.bucket() == t.bucket() && whose.policy() == t.policy():
+		spent := max(0, whose.spent(left)) * float64(bucket.Limit(c.Limit).Fill())
+		left = int64(min(spent, bucket.MaxFill)) // in microseconds under c's limit
+	default:
+		return c.Limit.Capacity
+	}
+	return creditsOf(c.Limit, left)
+}
+
+// creditsOf returns how many credits a bucket of l holds that is full in some microseconds, less than none in debt.
+func creditsOf(l store.Limit, full int64) int64 {
+	return bucket.Limit(l).Charge(l.Capacity, l.Refill, max(0, full))
+}

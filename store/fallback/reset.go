@@ -1,0 +1,106 @@
+package fallback
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+func hasReset(charges []store.Charge) bool {
+	for i := range charges {
+		if charges[i].Cost == store.Reset {
+			return true
+		}
+	}
+	return false
+}
+
+// takeResets is take for a call that resets buckets. What an outage has left to be charged to them is forgotten, and
+// so is the secondary's bucket, with which the next outage would begin.
+func (f *Store) takeResets(ctx context.Context, charges []store.Charge, states []store.State) (ok bool, err error) {
+	var held []*spending
+	for i := range charges {
+		if charges[i].Cost != store.Reset {
+			continue
+		}
+		s, err := f.spent.hold(ctx, account{charges[i].Policy, charges[i].Key})
+		if s != nil {
+			held = append(held, s)
+		}
+		if err != nil {
+			f.putBack(held)
+			return false, err
+		}
+	}
+	if ok, err = f.take(ctx, charges, states); !ok || err != nil {
+		f.putBack(held)
+		return ok, err
+	}
+	for i := range charges {
+		if charges[i].Cost != store.Reset {
+			continue
+		}
+		if _, err := f.secondary.Take(context.WithoutCancel(ctx), charges[i:i+1], make([]store.State, 1)); err != nil {
+			f.failures.Log(ctx, fmt.Errorf("resetting a bucket of the secondary: %w", err))
+		}
+	}
+	return true, nil
+}
+
+// hold waits until a bucket is not being charged, and takes its spending off the ledger, if there is any.
+func (l *ledger) hold(ctx context.Context, a account) (*spending, error) {
+	for {
+		l.mu.Lock()
+		s, charging := l.accounts[a], l.charging[a]
+		if charging == nil && s != nil {
+			l.unlist(s)
+		}
+		l.mu.Unlock()
+		if charging == nil {
+			return s, nil
+		}
+		select {
+		case <-charging:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("fallback: the primary is being charged for an outage: %w", ctx.Err())
+		}
+	}
+}
+
+// putBack is for a call that has not reset its buckets.
+func (f *Store) putBack(held []*spending) {
+	f.spent.mu.Lock()
+	for _, s := range held {
+		if f.spent.accounts[s.account] == nil {
+			f.spent.list(s)
+		}
+	}
+	f.spent.mu.Unlock()
+	if len(held) > 0 {
+		f.settleLate()
+	}
+}
+
+// reset has s be full from now on, and the primary's bucket when it is back.
+func (f *Store) reset(s *spending, c *store.Charge) {
+	f.known.forget(c) // or the next outage might begin with it, if this one ends before the primary's bucket is reset
+	f.spent.reset(s)
+}
+
+// reset forgets what was allowed of s, and notes that the primary's bucket is to be reset.
+func (l *ledger) reset(s *spending) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s = l.inForce(s)
+	s.idle, s.charged, s.taken, s.reset = bucket.Bucket{}, bucket.Bucket{}, 0, true
+}
+
+// forget removes what is known of c's bucket, under any limit.
+func (k *known) forget(c *store.Charge) {
+	places, t := k.find(c)
+	if p := placeOf(places, t); p != nil {
+		p.whose.Store(0)
+	}
+}

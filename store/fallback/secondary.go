@@ -1,0 +1,147 @@
+package fallback
+
+import (
+	"context"
+	"slices"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/internal/held"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// standIn has the secondary answer while the primary is away, which will be charged when it is back.
+func (f *Store) standIn(ctx context.Context, o *outage, charges []store.Charge, states []store.State) (bool, error) {
+	if err := store.Validate(charges, states); err != nil {
+		return false, err
+	}
+	var few [4]*spending // on the stack
+	spendings := few[:0]
+	shares := charges
+	if f.spent.replicas > 1 {
+		shares = slices.Clone(charges)
+	}
+	for i := range charges {
+		s, share := f.spent.open(&charges[i], o, &f.known)
+		if f.spent.replicas > 1 {
+			shares[i].Limit = share
+		}
+		if s.begun.Load() != o {
+			f.begin(ctx, o, s, &shares[i])
+		}
+		spendings = append(spendings, s)
+	}
+	ok, err := f.ask(ctx, shares, states)
+	if !ok || err != nil {
+		return false, err
+	}
+	for i, s := range spendings {
+		switch c := &charges[i]; {
+		case !states[i].Allowed || c.Cost == 0:
+		case c.Cost == store.Reset:
+			f.reset(s, c)
+		default:
+			f.spent.add(s, c, shares[i].Limit)
+		}
+	}
+	if f.away.Load() == nil {
+		f.settleLate()
+	}
+	return true, nil
+}
+
+// standInOnce has the secondary answer a call that failed in the primary. That may have carried it out, and is not
+// charged for it again.
+func (f *Store) standInOnce(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	if err := store.Validate(charges, states); err != nil {
+		return false, err
+	}
+	shares := f.shares(charges)
+	for i := range shares {
+		if err := f.lower(ctx, &shares[i], f.known.credits(&charges[i])); err != nil {
+			return false, err
+		}
+		shares[i].Cost = max(0, shares[i].Cost) // what primary may have been given back is not here, too
+	}
+	return f.ask(ctx, shares, states)
+}
+
+// ask has the secondary answer.
+func (f *Store) ask(ctx context.Context, shares []store.Charge, states []store.State) (bool, error) {
+	ok, err := f.secondary.Take(ctx, shares, states)
+	if err != nil {
+		return false, err
+	}
+	for i := range shares {
+		states[i].Degraded = true
+	}
+	return ok, nil
+}
+
+// shares returns a copy of charges under the limits that are this replica's shares.
+func (f *Store) shares(charges []store.Charge) []store.Charge {
+	shares := slices.Clone(charges)
+	for i := range shares {
+		c := &shares[i]
+		c.Limit = shareOf(c, f.spent.replicas, roomOf(c))
+	}
+	return shares
+}
+
+// shareOf returns c's limit divided by replicas, with room for some whole tokens.
+func shareOf(c *store.Charge, replicas, room int64) store.Limit {
+	if replicas == 1 {
+		return c.Limit
+	}
+	return store.Limit(bucket.Limit(c.Limit).Share(replicas, room))
+}
+
+// roomOf returns the whole tokens that a share needs room for, so that c is allowed by a full one.
+func roomOf(c *store.Charge) int64 {
+	if settles(c) {
+		return 1 // of which it needs none
+	}
+	return max(1, c.Cost)
+}
+
+// settles reports whether c follows an earlier charge, whose cost turned out to be another: a refund, or what is
+// owed.
+func settles(c *store.Charge) bool { return c.Cost < 0 || c.Cost > 0 && c.Owed }
+
+// begin brings the secondary's bucket of share down to what is known of the primary's, once in outage o: who was
+// out of tokens before must not find a full bucket. If it fails, the next call tries again.
+func (f *Store) begin(ctx context.Context, o *outage, s *spending, share *store.Charge) {
+	s.beginning.Lock()
+	defer s.beginning.Unlock()
+	if s.begun.Load() == o {
+		return
+	}
+	if f.lower(ctx, share, f.spent.uncharged(s, share.Limit)) == nil {
+		s.begun.Store(o)
+	}
+}
+
+// lower brings the secondary's bucket of share down to credits, if it holds more.
+func (f *Store) lower(ctx context.Context, share *store.Charge, credits int64) error {
+	c, states := store.Charge{Policy: share.Policy, Key: share.Key, Limit: share.Limit}, make([]store.State, 1)
+	if _, err := f.secondary.Take(ctx, []store.Charge{c}, states); err != nil {
+		return err
+	}
+	_, holds := held.Credits(&c, &states[0])
+	unit := share.Limit.Unit
+	surplus := floor(holds, unit) - floor(credits, unit)
+	if surplus <= 0 {
+		return nil
+	}
+	c.Cost, c.Owed = surplus, true
+	_, err := f.secondary.Take(ctx, []store.Charge{c}, states)
+	return err
+}
+
+// floor returns credits in whole tokens, rounded down also in debt.
+func floor(credits, unit int64) int64 {
+	tokens := credits / unit
+	if tokens*unit > credits {
+		tokens--
+	}
+	return tokens
+}

@@ -1,0 +1,199 @@
+// Package lease takes tokens of a store for several calls at once, and spends them here.
+package lease
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+const (
+	defaultFraction = 0.1
+	defaultHold     = 500 * time.Millisecond
+
+	// defaultMaxLots takes 400 KB, and 5 MB when every slot holds a lot.
+	defaultMaxLots = 1 << 14
+)
+
+// Config configures New. The zero value is ready to use.
+type Config struct {
+	// Fraction is how much of a bucket's burst is held here at most, above 0 and up to 1. Default 0.1. A
+	// bucket of which that is less than 2 tokens is not leased.
+	Fraction float64
+
+	// Hold is how long tokens are held unspent at most. Default 500 milliseconds. A key that is used less
+	// often than that is not leased.
+	Hold time.Duration
+
+	// MaxKeys bounds how many buckets are leased at once, at about 300 bytes each and the names. It is
+	// rounded up to a power of two. Default 16,384. Calls for others pass through.
+	MaxKeys int
+
+	// Clock tells the time. Default: the machine's monotonic clock, which may run 0.1 % slower than that
+	// of the Store. If the Store was given a Clock, it must be the same.
+	//
+	// Nothing is leased by a Clock whose times have no monotonic reading (see package time) and may
+	// therefore go back: a Store notes when a bucket was last charged, so as not to refill it twice for the
+	// same time, and does not know of what is spent here.
+	Clock func() time.Time
+}
+
+// New returns a Store that takes tokens of s for several calls at once and spends them here, so that a key
+// that is used often costs few calls of s. How many it takes doubles while they are used up in time, up to
+// Fraction of the burst; the first call for a key takes its own only. What is not spent goes back to s before
+// it was held for longer than Hold, and on Close.
+//
+// What was leased has been charged to the bucket in s, and nothing is given back that was not, so that from
+// any start on all replicas together admit no more than burst + rate·t, whatever fails: a replica that crashes
+// and a reply that is lost lose tokens and never make some. Nor are tokens spent here at a time at which the
+// bucket would be full with them. Only what others give back, or refund, is not known here: in a window that
+// begins later, the replicas may admit up to as many tokens more than burst + rate·t as came back in the Hold
+// before it. A bucket that s loses or that others reset, or a limit that others change, is not known here either,
+// for up to Hold. Tokens go back under the limit of the last charge that was put to the Store returned. A Reset that is put to the Store returned drops what is held and what is being fetched.
+//
+// A call may be refused although there are tokens, because other replicas hold them, or a call here that is
+// under way. These are at most Fraction of the burst for each replica, and they are spent or on their way back
+// within Hold. Lost are at most as many for each replica that crashes, and for each call of s that fails or that a
+// stand-in answers.
+//
+// A call that was paid here is told as Remaining and ResetAfter what the bucket in s held after the last
+// lease, refilled since, and what is left of the lease. It is not told what other replicas took since then,
+// so that there may be less by that, nor what they have not spent yet, so that there may be more. Times count
+// from when the reply of s came.
+//
+// Only charges that cost something, with neither MaxWait nor Shadow nor Owed, are paid here; a call with another
+// one first gives back what is held of its buckets, and is then put to s. So a key each of whose calls is settled
+// later, by a refund or by what is Owed, is hardly leased. Of a call of several charges, s is asked for those that
+// cannot be paid here. While tokens of a key are being fetched, other calls for it pass
+// through, so that none waits for another. What a stand-in answers (State.Degraded) is handed on, and makes no
+// lease. Put a fallback inside, as in lease.New(fallback.New(s, …)), rather than around it: what is held can then be
+// spent while s is away.
+//
+// A Key longer than 256 bytes is passed to s as its SHA-256.
+//
+// It panics if s is nil, if cfg.Fraction is not from 0 to 1, or if cfg.Hold or cfg.MaxKeys is negative.
+func New(s store.Store, cfg Config) *Store {
+	if s == nil {
+		panic("lease: New: s is nil: must be a store.Store")
+	}
+	if !(cfg.Fraction >= 0 && cfg.Fraction <= 1) {
+		panic(fmt.Sprintf("lease: New: Config.Fraction %v: must be above 0 and at most 1, or 0 for %v", cfg.Fraction, defaultFraction))
+	}
+	if cfg.Hold < 0 {
+		panic(fmt.Sprintf("lease: New: Config.Hold %v: must be positive, or 0 for %v", cfg.Hold, defaultHold))
+	}
+	if cfg.MaxKeys < 0 {
+		panic(fmt.Sprintf("lease: New: Config.MaxKeys %d: must be positive, or 0 for %d", cfg.MaxKeys, defaultMaxLots))
+	}
+	l := &Store{
+		store:    s,
+		fraction: cmp.Or(cfg.Fraction, defaultFraction),
+		hold:     cmp.Or(cfg.Hold, defaultHold),
+		clock:    cfg.Clock,
+		start:    time.Now(),
+		seed:     maphash.MakeSeed(),
+		round:    make(chan struct{}, 1), // and no Mutex, at which time stands still in a bubble of a test
+		slots:    make([]slot, 1<<bits.Len(uint(cmp.Or(cfg.MaxKeys, defaultMaxLots)-1))),
+	}
+	if cfg.Clock != nil {
+		l.start = cfg.Clock()
+		l.off.Store(l.start == l.start.Round(0)) // which strips a monotonic reading
+	}
+	l.collector = time.AfterFunc(time.Hour, l.collect)
+	l.collector.Stop()
+	return l
+}
+
+// A Store is a store.Store that holds some tokens of the buckets of another one. Make it with New. A call that is paid from
+// them takes no locks and allocates nothing.
+type Store struct {
+	store    store.Store
+	fraction float64
+	hold     time.Duration
+	clock    func() time.Time // nil: the monotonic clock
+	start    time.Time
+	seed     maphash.Seed
+	slots    []slot
+	off      atomic.Bool // all passes through
+
+	collector  *time.Timer
+	collecting atomic.Bool   // the collector is set: there may be lots to give back
+	round      chan struct{} // holds one while lots are collected: by the collector, or by Close
+}
+
+// A slot holds the lot of one of the buckets that fall into it.
+type slot struct {
+	lot atomic.Pointer[lot]
+
+	// drawing is set while a call owns the slot: only that puts a lot into it that has tokens.
+	drawing atomic.Bool
+
+	// stamp counts resets of its buckets; see reset.go.
+	stamp atomic.Uint32
+
+	// seen tells which bucket was charged last without a lease, and when, as tag has it.
+	seen atomic.Uint64
+}
+
+// Unwrap returns the store that was given to New.
+func (s *Store) Unwrap() store.Store { return s.store }
+
+// now returns the time in microseconds.
+func (s *Store) now() int64 {
+	if s.clock != nil {
+		return s.clock().Sub(s.start).Microseconds()
+	}
+	return time.Since(s.start).Microseconds()
+}
+
+// Take implements store.Store.
+func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	if err := store.Validate(charges, states); err != nil {
+		return false, err
+	}
+	charges = shortkey.Charges(charges)
+	if s.off.Load() || ctx.Err() != nil {
+		return s.store.Take(ctx, charges, states)
+	}
+	var few [4]visit // on the stack
+	visits := few[:0]
+	simple := true
+	for i := range charges {
+		c := &charges[i]
+		v := s.look(c)
+		simple = simple && c.Cost > 0 && c.MaxWait <= 0 && !c.Shadow && !c.Owed && (v.lot == nil || v.lot.Limit == c.Limit)
+		visits = append(visits, v)
+	}
+	now := s.now() // now that the lots were found, none of which was made later
+	if !simple {
+		return s.pass(ctx, visits, charges, states, now)
+	}
+	paid := 0
+	for i := range visits {
+		v := &visits[i]
+		if v.paid = v.lot != nil && v.lot.spend(&charges[i], now, s.hold.Microseconds(), &states[i]); v.paid {
+			paid++
+		}
+	}
+	if paid == len(visits) {
+		return true, nil
+	}
+	return s.draw(ctx, visits, charges, states)
+}
+
+// look returns where c's bucket has its lot, if it has one.
+func (s *Store) look(c *store.Charge) visit {
+	hash := 31*maphash.String(s.seed, c.Policy) + maphash.String(s.seed, c.Key)
+	v := visit{slot: &s.slots[hash&uint64(len(s.slots)-1)], hash: hash}
+	if l := v.slot.lot.Load(); l != nil && l.of(c) {
+		v.lot = l
+	}
+	return v
+}

@@ -1,0 +1,793 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/go-tokenbucket/ratelimit/internal/teststore"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/lease"
+	"github.com/go-tokenbucket/ratelimit/store/storetest"
+)
+
+func openLease(t testing.TB, s store.Store, cfg lease.Config) *lease.Store {
+	l := lease.New(s, cfg)
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// By a clock that may go back, all calls pass through.
+func TestLeaseContract(t *testing.T) {
+	storetest.Run(t, func(t *testing.T, clock func() time.Time) store.Store {
+		return openLease(t, teststore.OpenMemory(t, clock), lease.Config{Clock: clock})
+	})
+}
+
+// Time that goes back is for the random sequence only. The buckets of which each token is to be had by few
+// calls at once are too small for a lease.
+func TestLeaseContractWithAMonotonicClock(t *testing.T) {
+	for name, cfg := range map[string]lease.Config{
+		"default":         {Hold: time.Hour},
+		"large leases":    {Fraction: 0.4, Hold: time.Hour},
+		"of a single key": {Fraction: 0.4, Hold: time.Hour, MaxKeys: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			storetest.RunRules(t, func(t *testing.T, clock func() time.Time) store.Store {
+				cfg.Clock = teststore.Monotonic(clock)
+				leased := openLease(t, teststore.OpenMemory(t, clock), cfg)
+				if cfg.Fraction == 0 {
+					return leased
+				}
+				return &teststore.OneByOne{Store: leased}
+			})
+		})
+	}
+}
+
+// Calls of few buckets at times that move a little: many of them are paid here, all of them answered as by
+// the store.
+func TestALeaseAnswersAsTheStoreDoes(t *testing.T) {
+	for name, cfg := range map[string]lease.Config{
+		"default":       {},
+		"a short Hold":  {Hold: 5 * time.Millisecond},
+		"whole bursts":  {Fraction: 1},
+		"a single slot": {MaxKeys: 1},
+		"few slots":     {MaxKeys: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const calls = 10_000
+			leaseTest(t, cfg, func(t *testing.T, r *leaseRig) {
+				plain := teststore.OpenMemory(r.T, nil)
+				rand := rand.New(rand.NewPCG(6, 0))
+				limits := []store.Limit{
+					teststore.Limit(t, 10, time.Second, 200), teststore.Limit(t, 1000, time.Second, 1000), teststore.Limit(t, 7, time.Second, 100),
+					teststore.Limit(t, 300, time.Second, 500), teststore.Limit(t, 1_000_000, time.Second, 100_000), teststore.Limit(t, 2_500_000, time.Second, 100_000),
+				}
+				local := 0
+				for i := range calls {
+					switch rand.IntN(16) {
+					case 0, 1, 2:
+						r.advance(time.Microsecond)
+					case 3, 4:
+						r.advance(time.Duration(rand.IntN(int(10 * time.Millisecond))))
+					case 5:
+						r.advance(time.Duration(rand.IntN(int(200 * time.Millisecond))))
+					}
+					charges := make([]store.Charge, 1+max(0, rand.IntN(8)-5))
+					key := rand.IntN(len(limits))
+					for i := range charges {
+						charges[i] = store.Charge{Policy: fmt.Sprint("p", i), Key: fmt.Sprint("k", key), Limit: limits[key], Cost: 1 + rand.Int64N(3)}
+						switch rand.IntN(256) {
+						case 0:
+							charges[i].Cost = 0
+						case 1:
+							charges[i].Cost = -charges[i].Cost
+						case 2:
+							charges[i].Cost = math.MaxInt64
+						case 3:
+							charges[i].Cost = math.MinInt64
+						case 4, 5:
+							charges[i].MaxWait = time.Duration(rand.IntN(int(10 * time.Millisecond)))
+						case 6, 7:
+							charges[i].Shadow = true
+						case 8, 9, 10:
+							charges[i].Cost = limits[key].Capacity / limits[key].Unit / 2
+						case 11, 12:
+							charges[i].Owed = true
+							charges[i].Cost *= 1 + rand.Int64N(100)
+						}
+					}
+					want := make([]store.State, len(charges))
+					wantOK, err := plain.Take(context.Background(), charges, want)
+					if err != nil {
+						t.Fatal(err)
+					}
+					ok, got, asked := r.Take(charges...)
+					if ok != wantOK || !slices.Equal(got, want) {
+						t.Fatalf("call %d of %+v, asked %t:\n\tgot  %t %+v\n\twant %t %+v", i, charges, asked, ok, got, wantOK, want)
+					}
+					if !asked {
+						local++
+					}
+				}
+				if t.Logf("%d calls were answered without the store", local); local < calls/100 {
+					t.Error("want one in 100")
+				}
+			})
+		})
+	}
+}
+
+// A leaseRig is a rig whose store leases, in a bubble whose time is that of all clocks.
+type leaseRig struct{ *teststore.Rig }
+
+// leaseTest runs a test on a leaseRig.
+func leaseTest(t *testing.T, cfg lease.Config, test func(*testing.T, *leaseRig)) {
+	synctest.Test(t, func(t *testing.T) {
+		behind := &teststore.Counted{Store: teststore.OpenMemory(t, nil)}
+		test(t, &leaseRig{&teststore.Rig{T: t, Behind: behind, Store: openLease(t, behind, cfg)}})
+	})
+}
+
+func (r *leaseRig) advance(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// pays makes a call that must be paid without the store behind, and returns its first state.
+func (r *leaseRig) pays(charges ...store.Charge) store.State {
+	r.Helper()
+	ok, states, asked := r.Take(charges...)
+	if !ok || asked {
+		r.Fatalf("ok %t, asked %t, want to pay %+v without the store", ok, asked, charges)
+	}
+	return states[0]
+}
+
+// hot takes one of a bucket that refills a token a second, up to 100.
+func hot(t testing.TB, key string) store.Charge {
+	t.Helper()
+	return store.Charge{Policy: "p", Key: key, Limit: teststore.Limit(t, 1, time.Second, 100), Cost: 1}
+}
+
+func TestTheFirstCallOfAKeyTakesItsOwnTokenOnly(t *testing.T) {
+	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
+		for i := range 100 {
+			c := hot(t, fmt.Sprint(i))
+			r.Asks(c)
+			if s := r.inStore(c); s.Remaining != 99 {
+				t.Fatalf("%+v", s)
+			}
+		}
+	})
+}
+
+// inStore returns what the store behind holds of a bucket.
+func (r *leaseRig) inStore(c store.Charge) store.State {
+	r.Helper()
+	c.Cost = 0
+	states := make([]store.State, 1)
+	if ok, err := r.Behind.Store.Take(context.Background(), []store.Charge{c}, states); !ok || err != nil {
+		r.Fatal(ok, err)
+	}
+	return states[0]
+}
+
+func TestALeaseDoublesUpToFractionOfTheBurst(t *testing.T) {
+	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
+		c := hot(t, "k")
+		left := int64(100)
+		next := func() int64 { left--; return left }
+		check := func(s store.State) {
+			t.Helper()
+			r.Want(s, store.State{Allowed: true, Remaining: next(), ResetAfter: time.Duration(100-left) * time.Second})
+		}
+		check(r.Asks(c))
+		for _, n := range []int64{2, 4, 8, 10, 10, 10} {
+			check(r.Asks(c))
+			if s := r.inStore(c); s.Remaining != left-n+1 {
+				t.Fatalf("the store holds %d, want %d", s.Remaining, left-n+1)
+			}
+			for range n - 1 {
+				check(r.pays(c))
+			}
+		}
+	})
+}
+
+func TestAKeyThatIsUsedLessOftenThanHoldIsNotLeased(t *testing.T) {
+	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
+		c := hot(t, "k")
+		for range 20 {
+			r.Asks(c)
+			r.advance(502 * time.Millisecond) // as long as it is remembered by, in 1,024 µs
+			if a, b := r.asksPeek(c), r.inStore(c); a != b {
+				t.Fatalf("%+v, and in the store %+v", a, b)
+			}
+		}
+	})
+}
+
+func (r *leaseRig) asksPeek(c store.Charge) store.State {
+	r.Helper()
+	c.Cost = 0
+	return r.Asks(c)
+}
+
+func TestWhatIsNotSimpleFirstGivesBack(t *testing.T) {
+	other := teststore.Limit(t, 2, time.Second, 50)
+	for name, change := range map[string]func(c *store.Charge){
+		"a peek":        func(c *store.Charge) { c.Cost = 0 },
+		"a refund":      func(c *store.Charge) { c.Cost = -1 },
+		"a wait":        func(c *store.Charge) { c.MaxWait = time.Second },
+		"a shadow":      func(c *store.Charge) { c.Shadow = true },
+		"another limit": func(c *store.Charge) { c.Limit = other },
+		"more than all": func(c *store.Charge) { c.Cost = 101 },
+		"what is owed":  func(c *store.Charge) { c.Owed = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
+				c := hot(t, "k")
+				for range 4 {
+					r.Take(c)
+				}
+				if s := r.inStore(c); s.Remaining != 93 {
+					t.Fatalf("the store holds %d, want 100 without 1, 2 and 4", s.Remaining)
+				}
+				r.pays(c)
+				changed := c
+				change(&changed)
+				s := r.Asks(changed)
+				changed.Cost = 0
+				if got := r.inStore(changed); got.Remaining != s.Remaining || s.Remaining < 49 {
+					t.Fatalf("the store holds %d, told %d", got.Remaining, s.Remaining)
+				}
+			})
+		})
+	}
+}
+
+func TestTokensGoBackBeforeTheyAreHeldForLongerThanHold(t *testing.T) {
+	leaseTest(t, lease.Config{Hold: time.Second, MaxKeys: 1 << 20}, func(t *testing.T, r *leaseRig) {
+		for range 2 { // sets the timer
+			r.Take(hot(t, "other"))
+		}
+		r.advance(10 * time.Millisecond)
+		c := hot(t, "k")
+		c.Limit = teststore.Limit(t, 1, time.Hour, 100)
+		for range 8 { // 1, 2, 4, and 8 of which one is spent
+			r.Take(c)
+		}
+		if s := r.inStore(c); s.Remaining != 85 {
+			t.Fatalf("the store holds %d, want 85", s.Remaining)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if s := r.inStore(c); s.Remaining != 92 {
+			t.Fatalf("the store holds %d, want the 92 that were not spent", s.Remaining)
+		}
+		// Half as many are taken then.
+		r.Asks(c)
+		if s := r.inStore(c); s.Remaining != 88 {
+			t.Fatalf("the store holds %d, want 88", s.Remaining)
+		}
+		// And after a while nothing is known of the key.
+		time.Sleep(5 * time.Second)
+		calls := r.Behind.Calls.Load()
+		r.Asks(c)
+		if s := r.inStore(c); s.Remaining != 90 {
+			t.Fatalf("the store holds %d, want 90", s.Remaining)
+		}
+		time.Sleep(time.Hour)
+		if n := r.Behind.Calls.Load() - calls; n != 1 {
+			t.Errorf("%d calls of an idle store, want none", n-1)
+		}
+	})
+}
+
+func TestCloseGivesBackWhatIsLeft(t *testing.T) {
+	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
+		l := r.Store.(*lease.Store)
+		for key := range 100 {
+			for range 4 {
+				r.Take(hot(t, fmt.Sprint(key)))
+			}
+		}
+		for range 2 {
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for key := range 100 {
+			c := hot(t, fmt.Sprint(key))
+			if s := r.inStore(c); s.Remaining != 96 {
+				t.Fatalf("the store holds %d, want 96", s.Remaining)
+			}
+			for range 20 {
+				r.Asks(c)
+			}
+			if s := r.inStore(c); s.Remaining != 76 {
+				t.Fatalf("the store holds %d, want 76", s.Remaining)
+			}
+		}
+	})
+}
+
+func TestCloseSaysWhatWasLostAndEnds(t *testing.T) {
+	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
+		for range 4 {
+			r.Take(hot(t, "k"))
+		}
+		r.Behind.Store = hanging{}
+		begin := time.Now()
+		err := r.Store.(*lease.Store).Close()
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 of 1 buckets") {
+			t.Errorf("error %v", err)
+		}
+		if took := time.Since(begin); took != time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+type hanging struct{}
+
+func (hanging) Take(ctx context.Context, _ []store.Charge, _ []store.State) (bool, error) {
+	<-ctx.Done()
+	return false, ctx.Err()
+}
+
+func TestARefusedDrawTakesWhatIsThere(t *testing.T) {
+	leaseTest(t, lease.Config{Fraction: 1}, func(t *testing.T, r *leaseRig) {
+		c := hot(t, "k")
+		for left := int64(99); left >= 0; left-- {
+			if _, states, _ := r.Take(c); states[0].Remaining != left || !states[0].Allowed {
+				t.Fatalf("%+v, want %d left", states[0], left)
+			}
+		}
+		for range 3 {
+			r.Want(r.Asks(c), store.State{RetryAfter: time.Second, ResetAfter: 100 * time.Second})
+		}
+		// A spent bucket is asked once a call.
+		calls := r.Behind.Calls.Load()
+		for range 10 {
+			r.Asks(c)
+		}
+		if n := r.Behind.Calls.Load() - calls; n != 10 {
+			t.Errorf("%d calls of the store for 10", n)
+		}
+	})
+}
+
+// What a lot has left is spent with what is taken next.
+func TestALeftoverIsSpentWithTheNextDraw(t *testing.T) {
+	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
+		c := hot(t, "k")
+		for range 4 {
+			r.Take(c)
+		}
+		r.pays(c) // of 4, 2 are left
+		c.Cost = 3
+		calls := r.Behind.Calls.Load()
+		r.Want(r.Asks(c), store.State{Allowed: true, Remaining: 92, ResetAfter: 8 * time.Second})
+		if n := r.Behind.Calls.Load() - calls; n != 1 {
+			t.Errorf("%d calls of the store", n)
+		}
+		if s := r.inStore(c); s.Remaining != 87 {
+			t.Errorf("the store holds %d, want 92 without the 5 that are left of 8", s.Remaining)
+		}
+		c.Cost = 5
+		r.pays(c)
+	})
+}
+
+func TestALeftoverGoesBackWhenACallIsRefused(t *testing.T) {
+	leaseTest(t, lease.Config{Fraction: 1}, func(t *testing.T, r *leaseRig) {
+		c := hot(t, "k")
+		for range 8 {
+			r.Take(c)
+		}
+		for _, cost := range []int64{93, 101} {
+			c.Cost = cost
+			want := store.State{Remaining: 92, RetryAfter: time.Second, ResetAfter: 8 * time.Second}
+			if cost > 100 {
+				want.RetryAfter = store.Never
+			}
+			r.Want(r.Asks(c), want)
+			if s := r.inStore(c); s.Remaining != 92 {
+				t.Fatalf("the store holds %d", s.Remaining)
+			}
+		}
+	})
+}
+
+func TestACallOfSeveralChargesIsPaidWhereItCanBe(t *testing.T) {
+	leaseTest(t, lease.Config{MaxKeys: 1 << 20}, func(t *testing.T, r *leaseRig) {
+		small, large := hot(t, "k"), hot(t, "k")
+		small.Policy, large.Policy = "small", "large"
+		large.Limit = teststore.Limit(t, 1, time.Second, 1000)
+		for range 7 { // 1, 2, 4
+			r.Take(small, large)
+		}
+		r.Asks(small, large)
+		for range 7 {
+			r.pays(small, large)
+		}
+		if a, b := r.inStore(small), r.inStore(large); a.Remaining != 85 || b.Remaining != 985 {
+			t.Fatalf("the store holds %d and %d", a.Remaining, b.Remaining)
+		}
+		r.Asks(small, large) // 10 and 16
+		for range 9 {
+			r.pays(small, large)
+		}
+		r.Asks(small, large) // of small only
+		if a, b := r.inStore(small), r.inStore(large); a.Remaining != 65 || b.Remaining != 969 {
+			t.Fatalf("the store holds %d and %d", a.Remaining, b.Remaining)
+		}
+		// A refusal by one takes nothing of the other.
+		small.Cost = 100
+		_, states, _ := r.Take(small, large)
+		r.Want(states[0], store.State{Remaining: 74, RetryAfter: 26 * time.Second, ResetAfter: 26 * time.Second})
+		r.Want(states[1], store.State{Allowed: true, Remaining: 974, ResetAfter: 26 * time.Second})
+		r.Want(r.pays(large), store.State{Allowed: true, Remaining: 973, ResetAfter: 27 * time.Second})
+	})
+}
+
+func TestACallOfManyChargesIsPaid(t *testing.T) {
+	leaseTest(t, lease.Config{MaxKeys: 1 << 20}, func(t *testing.T, r *leaseRig) {
+		var charges []store.Charge
+		for i := range 6 {
+			charges = append(charges, hot(t, fmt.Sprint(i)))
+		}
+		for range 4 {
+			r.Take(charges...)
+		}
+		r.pays(charges...)
+	})
+}
+
+func TestATokenIsNotSpentAtATimeWhenTheBucketWouldBeFullWithIt(t *testing.T) {
+	leaseTest(t, lease.Config{Fraction: 1, Hold: time.Hour}, func(t *testing.T, r *leaseRig) {
+		c := hot(t, "k")
+		for range 8 { // 7 are left
+			r.Take(c)
+		}
+		r.advance(20 * time.Second)
+		for left := int64(99); left >= 0; left-- {
+			if _, states, _ := r.Take(c); !states[0].Allowed || states[0].Remaining != left {
+				t.Fatalf("%+v, want %d left", states[0], left)
+			}
+		}
+		if s := r.Asks(c); s.Allowed {
+			t.Fatalf("%+v after the burst", s)
+		}
+	})
+}
+
+// The store's clock may be 0.1 % faster: after 8.995 s by ours it has had up to 9.004, and of the 15 that the
+// bucket lacked it lacks less than 6.
+func TestALeaseAllowsForClocksThatDisagree(t *testing.T) {
+	leaseTest(t, lease.Config{Hold: time.Hour}, func(t *testing.T, r *leaseRig) {
+		r.Behind.Store = slow{r.Behind.Store, time.Microsecond}
+		c := hot(t, "k")
+		c.Limit = teststore.Limit(t, 1, time.Second, 200)
+		for range 8 { // 7 are left
+			r.Take(c)
+		}
+		r.advance(8_995 * time.Millisecond)
+		for range 5 {
+			r.pays(c)
+		}
+		r.Asks(c)
+	})
+}
+
+// After a call that took 20 ms each way, nothing is known to the microsecond, which is no reason to ask again.
+func TestTimesOfAPaidCallCountFromWhenTheReplyCame(t *testing.T) {
+	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
+		r.Behind.Store = slow{r.Behind.Store, 20 * time.Millisecond}
+		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 3, time.Second, 100), Cost: 1}
+		for range 4 { // the last of them took 4
+			r.Take(c)
+		}
+		r.advance(100 * time.Millisecond)
+		now := r.pays(c)
+		// 5 were spent, of which 0.6 came since the first. Of those 0.06 came on the way of the last reply.
+		if least := 4_400_000 / 3 * time.Microsecond; now.Remaining != 95 || now.ResetAfter < least || now.ResetAfter > least+20*time.Millisecond+2*time.Microsecond {
+			t.Errorf("%+v", now)
+		}
+		r.pays(c)
+	})
+}
+
+// slow is a Store that calls and replies take some time to and from.
+type slow struct {
+	store.Store
+	way time.Duration
+}
+
+func (s slow) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	time.Sleep(s.way)
+	ok, err := s.Store.Take(ctx, charges, states)
+	time.Sleep(s.way)
+	return ok, err
+}
+
+func TestAFailedDrawLosesItsTokens(t *testing.T) {
+	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
+		c := hot(t, "k")
+		r.Take(c)
+		behind := r.Behind.Store
+		r.Behind.Store = lost{behind}
+		if ok, err := r.Store.Take(context.Background(), []store.Charge{c}, make([]store.State, 1)); ok || err == nil {
+			t.Fatalf("ok %t, error %v", ok, err)
+		}
+		r.Behind.Store = behind
+		if s := r.inStore(c); s.Remaining != 97 {
+			t.Errorf("the store holds %d", s.Remaining)
+		}
+		r.Want(r.Asks(c), store.State{Allowed: true, Remaining: 96, ResetAfter: 4 * time.Second})
+	})
+}
+
+// lost is a Store whose replies are lost.
+type lost struct{ store.Store }
+
+func (s lost) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	s.Store.Take(ctx, charges, states)
+	return false, errors.New("lost")
+}
+
+func TestTokensGoBackOnceThoughTheReplyIsLost(t *testing.T) {
+	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
+		c := hot(t, "k")
+		for range 4 {
+			r.Take(c)
+		}
+		behind := r.Behind.Store
+		r.Behind.Store = lost{behind}
+		peek := c
+		peek.Cost = 0
+		for range 3 {
+			r.Store.Take(context.Background(), []store.Charge{peek}, make([]store.State, 1))
+		}
+		r.Behind.Store = behind
+		if s := r.inStore(c); s.Remaining != 96 {
+			t.Errorf("the store holds %d", s.Remaining)
+		}
+	})
+}
+
+func TestWhatWasPaidForACallThatFailsIsPutBack(t *testing.T) {
+	leaseTest(t, lease.Config{MaxKeys: 1 << 20}, func(t *testing.T, r *leaseRig) {
+		c, other := hot(t, "k"), hot(t, "other")
+		for range 4 {
+			r.Take(c)
+		}
+		behind := r.Behind.Store
+		r.Behind.Store = teststore.Failing{Err: errors.New("away")}
+		for range 10 {
+			if ok, err := r.Store.Take(context.Background(), []store.Charge{c, other}, make([]store.State, 2)); ok || err == nil {
+				t.Fatalf("ok %t, error %v", ok, err)
+			}
+		}
+		for range 3 {
+			r.pays(c)
+		}
+		r.Behind.Store = behind
+		r.Asks(c)
+	})
+}
+
+// standIn answers as if the real store was away.
+type standIn struct{ store.Store }
+
+func (s standIn) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	ok, err := s.Store.Take(ctx, charges, states)
+	for i := range charges {
+		states[i].Degraded = true
+	}
+	return ok, err
+}
+
+func TestWhatAStandInAnswersIsNotLeased(t *testing.T) {
+	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
+		c := hot(t, "k")
+		for range 4 { // 3 are left
+			r.Take(c)
+		}
+		behind := r.Behind.Store
+		r.Behind.Store = standIn{teststore.OpenMemory(r.T, nil)}
+		for range 3 {
+			if s := r.pays(c); s.Degraded {
+				t.Fatalf("%+v", s)
+			}
+		}
+		if s := r.Asks(c); !s.Degraded || s.Remaining != 92 {
+			t.Fatalf("%+v, want what is left after 8", s)
+		}
+		for left := int64(91); left >= 0; left-- { // one by one
+			r.Want(r.Asks(c), store.State{Allowed: true, Degraded: true, Remaining: left, ResetAfter: time.Duration(100-left) * time.Second})
+		}
+		if s := r.Asks(c); s.Allowed || !s.Degraded {
+			t.Fatalf("%+v", s)
+		}
+		r.Behind.Store = behind
+		r.Want(r.Asks(c), store.State{Allowed: true, Remaining: 92, ResetAfter: 8 * time.Second})
+	})
+}
+
+func TestAStateThatNoBucketAnswersMakesNoLease(t *testing.T) {
+	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
+		behind := r.Behind.Store
+		r.Asks(hot(t, "k"))
+		r.Behind.Store = &teststore.Answering{State: store.State{Allowed: true, Remaining: 7, ResetAfter: time.Second}, OK: true}
+		r.Asks(hot(t, "k"))
+		r.Behind.Store = behind
+		r.Asks(hot(t, "k"))
+	})
+}
+
+// In a single slot, the bucket that came first has the lease, until it has not been used for Hold.
+func TestBucketsThatShareASlotOfLeases(t *testing.T) {
+	leaseTest(t, lease.Config{MaxKeys: 1}, func(t *testing.T, r *leaseRig) {
+		a, b := hot(t, "a"), hot(t, "b")
+		for range 4 {
+			r.Take(a)
+		}
+		for range 10 {
+			r.Asks(b)
+		}
+		r.pays(a)
+		r.pays(a)
+		r.pays(a)
+		r.Asks(b) // still a's
+		r.advance(501 * time.Millisecond)
+		r.Asks(b)
+		r.Asks(b)
+		r.pays(b)
+		for range 3 {
+			r.Asks(a)
+		}
+		// Both in one call.
+		for range 10 {
+			r.Asks(a, b)
+		}
+		if s := r.asksPeek(b); s.Remaining != 100-10-1-3-10 {
+			t.Errorf("%+v", s)
+		}
+		// The names are compared whole.
+		for _, name := range [][2]string{{"p", "bb"}, {"pb", "b"}, {"pb", ""}, {"p", "B"}, {"b", "p"}} {
+			c := b
+			c.Policy, c.Key = name[0], name[1]+"b"
+			if s := r.Asks(c); s.Remaining != 99 {
+				t.Errorf("%q: %+v", name, s)
+			}
+		}
+	})
+}
+
+func TestLongKeysAreLeased(t *testing.T) {
+	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
+		long := strings.Repeat("k", 10_000)
+		for range 4 {
+			r.Take(hot(t, long+"a"))
+		}
+		r.pays(hot(t, long+"a"))
+		r.Asks(hot(t, long+"b"))
+	})
+}
+
+func TestNamesOfLeasesAreCopied(t *testing.T) {
+	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
+		policy, key := []byte("p"), []byte("key")
+		c := hot(t, "")
+		c.Policy, c.Key = unsafe.String(&policy[0], len(policy)), unsafe.String(&key[0], len(key))
+		for range 4 {
+			r.Take(c)
+		}
+		policy[0], key[0] = 'P', 'K'
+		r.Asks(c)
+		c.Policy, c.Key = "p", "key"
+		r.pays(c)
+	})
+}
+
+func TestACallThatIsOverIsNotPaid(t *testing.T) {
+	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
+		c := hot(t, "k")
+		for range 4 {
+			r.Take(c)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		for range 5 {
+			if ok, err := r.Store.Take(ctx, []store.Charge{c}, make([]store.State, 1)); ok || !errors.Is(err, context.Canceled) {
+				t.Fatalf("ok %t, error %v", ok, err)
+			}
+		}
+		for range 3 {
+			r.pays(c)
+		}
+	})
+}
+
+func TestNothingIsLeasedByAClockThatMayGoBack(t *testing.T) {
+	r := &leaseRig{&teststore.Rig{T: t, Behind: &teststore.Counted{Store: teststore.OpenMemory(t, nil)}}} // in a bubble, no time has a monotonic reading
+	r.Store = openLease(t, r.Behind, lease.Config{Clock: func() time.Time { return time.Now().Round(0) }})
+	for range 20 {
+		r.Asks(hot(t, "k"))
+	}
+	r.Store = openLease(t, r.Behind, lease.Config{Clock: time.Now, Hold: time.Hour})
+	for range 2 {
+		r.Take(hot(t, "k"))
+	}
+	r.pays(hot(t, "k"))
+}
+
+func TestPaidCallsDoNotAllocate(t *testing.T) {
+	s := openLease(t, teststore.OpenMemory(t, nil), lease.Config{Fraction: 1, Hold: time.Hour})
+	states := make([]store.State, 3)
+	one := hot(t, "one")
+	one.Limit = teststore.Limit(t, 1, time.Hour, 600_000)
+	two, three := one, one
+	two.Key, three.Key = "two", "three"
+	for name, charges := range map[string][]store.Charge{"one": {one}, "several": {one, two, three}} {
+		for range 5000 {
+			s.Take(context.Background(), charges, states)
+		}
+		if n := testing.AllocsPerRun(1000, func() {
+			if ok, err := s.Take(context.Background(), charges, states); !ok || err != nil {
+				t.Error(ok, err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+	// Nor do those of keys that are used once.
+	keys := make([][]store.Charge, 1001)
+	for i := range keys {
+		keys[i] = []store.Charge{hot(t, fmt.Sprint("key", i))}
+	}
+	plain := teststore.OpenMemory(t, nil)
+	count := func(s store.Store) float64 {
+		i := 0
+		return testing.AllocsPerRun(1000, func() { s.Take(context.Background(), keys[i], states); i++ })
+	}
+	if with, without := count(s), count(plain); with > without {
+		t.Errorf("%v allocations for a new key, and %v without Lease", with, without)
+	}
+}
+
+func TestLeaseConfigPanics(t *testing.T) {
+	for want, lease := range map[string]func(){
+		"Fraction -0.1: must be above 0": func() { lease.New(teststore.Failing{}, lease.Config{Fraction: -0.1}) },
+		"Fraction 1.1: must be above 0":  func() { lease.New(teststore.Failing{}, lease.Config{Fraction: 1.1}) },
+		"Fraction NaN: must be above 0":  func() { lease.New(teststore.Failing{}, lease.Config{Fraction: math.NaN()}) },
+		"Hold -1ns: must be positive":    func() { lease.New(teststore.Failing{}, lease.Config{Hold: -1}) },
+		"MaxKeys -1: must be positive":   func() { lease.New(teststore.Failing{}, lease.Config{MaxKeys: -1}) },
+		"s is nil":                       func() { lease.New(nil, lease.Config{}) },
+	} {
+		func() {
+			defer func() {
+				if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), want) {
+					t.Errorf("recovered %v, want %q", r, want)
+				}
+			}()
+			lease()
+		}()
+	}
+}

@@ -1,0 +1,60 @@
+package lease
+
+import (
+	"context"
+
+	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// The stamp of a slot counts resets of its buckets, and in its lower bits those that are under way. What was taken of
+// a bucket before it was reset is neither spent nor given back after, since the bucket is full without it. So no lot
+// is made of tokens that were drawn while the stamp changed, also if the reset was of another bucket of the slot.
+const (
+	resetDone  = 1 << 12
+	resetsOpen = resetDone - 1
+)
+
+// void reports whether the bucket was reset since l was drawn, so that what is left of l must not go back to it.
+func (l *lot) void() bool { return l.fate.reset.Load() }
+
+// drawn reports whether no reset has begun since v began its draw.
+func (v *visit) drawn() bool { return v.slot.stamp.Load() == v.stamp }
+
+// publish puts l into its slot, and lets others spend its tokens unless a reset, or a call under another limit, has
+// begun since the draw. One that begins later finds l there, and closes it. It reports whether they may spend them.
+func (v *visit) publish(l *lot, tokens int64) bool {
+	v.slot.lot.Store(l)
+	return v.drawn() && v.inForce() && l.unspent.CompareAndSwap(0, tokens)
+}
+
+// pass gives back what is held of the buckets of a call, and puts the call to the store.
+func (s *Store) pass(ctx context.Context, visits []visit, charges []store.Charge, states []store.State, now int64) (bool, error) {
+	for i := range visits {
+		v, c := &visits[i], &charges[i]
+		if c.Cost != store.Reset {
+			v.use(c)
+			continue
+		}
+		v.slot.stamp.Add(1)
+		defer v.slot.stamp.Add(resetDone - 1)
+		if v.find(c); v.lot != nil {
+			v.lot.fate.reset.Store(true)
+		}
+	}
+	s.yield(ctx, visits, charges, now)
+	return s.store.Take(ctx, charges, states)
+}
+
+// Inspect implements store.Inspector. It first gives back what is held of the bucket.
+func (s *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
+	if err := store.ValidateName(policy, key); err != nil {
+		return store.Bucket{}, err
+	}
+	key = shortkey.Of(key)
+	if !s.off.Load() && ctx.Err() == nil {
+		c := []store.Charge{{Policy: policy, Key: key}}
+		s.yield(ctx, []visit{s.look(&c[0])}, c, s.now())
+	}
+	return store.Inspect(ctx, s.store, policy, key)
+}

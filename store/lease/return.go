@@ -1,0 +1,180 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+const (
+	// returnTime is how long one round of giving back may take.
+	returnTime = time.Second
+
+	// returnsAtOnce is how many buckets are given back to at once.
+	returnsAtOnce = 16
+)
+
+// settle gives back in a call's own time. What each bucket then holds is what it would without a lease, so
+// that its State is that of the charge whose tokens came back; states are where these go, if they are wanted.
+// If it fails, the tokens are lost: to give them back again might make some.
+func (s *Store) settle(ctx context.Context, backs []store.Charge, states []*store.State) {
+	if len(backs) == 0 {
+		return
+	}
+	answers := make([]store.State, len(backs))
+	if ok, err := s.store.Take(ctx, backs, answers); !ok || err != nil {
+		return
+	}
+	for i, state := range states {
+		if state != nil {
+			*state = answers[i]
+		}
+	}
+}
+
+// yield gives back all that is held of the buckets of a call, before it is put to the store.
+func (s *Store) yield(ctx context.Context, visits []visit, charges []store.Charge, now int64) {
+	var backs []store.Charge
+	for i := range visits {
+		v, c := &visits[i], &charges[i]
+		if v.lot != nil && (v.lot.unspent.Load() > 0 || c.Cost == store.Reset) {
+			if back, _ := v.slot.retire(v.lot, now); back.Cost < 0 && !v.lot.void() {
+				backs = append(backs, back)
+			}
+		}
+	}
+	s.settle(ctx, backs, nil)
+}
+
+// returnRests gives back what closed lots had left for calls that are refused.
+func (s *Store) returnRests(ctx context.Context, visits []visit) {
+	now := s.now()
+	var backs []store.Charge
+	for i := range visits {
+		if v := &visits[i]; v.rest > 0 {
+			if !v.lot.void() {
+				backs = append(backs, v.lot.refund(v.rest, now))
+			}
+			v.rest = 0
+		}
+	}
+	s.settle(ctx, backs, nil)
+}
+
+// retire closes a lot and returns what is to be given back of it, and how many tokens were left. If that is something,
+// half as much is taken the next time.
+func (slot *slot) retire(l *lot, now int64) (back store.Charge, left int64) {
+	if left = l.close(); left > 0 {
+		back = l.refund(left, now)
+	}
+	next := l.next
+	if back.Cost < 0 {
+		next /= 4 // which is twice as much as l was
+	}
+	slot.lot.CompareAndSwap(l, l.spent(next, now))
+	return back, left
+}
+
+// collectLater sees to it that lots are given back in time. Without any there is no timer.
+func (s *Store) collectLater() {
+	if !s.collecting.Load() && s.collecting.CompareAndSwap(false, true) && !s.off.Load() {
+		s.collector.Reset(s.hold / 2)
+	}
+}
+
+// collect gives back the lots that would become older than Hold before it looks again.
+func (s *Store) collect() {
+	s.round <- struct{}{}
+	defer func() { <-s.round }()
+	if s.off.Load() {
+		return
+	}
+	s.collecting.Store(false)
+	rests, more := s.old(s.hold.Microseconds() / 2)
+	if more {
+		defer s.collectLater()
+	}
+	s.giveBack(rests) // those that fail are lost
+}
+
+// A rest is the tokens that a closed lot had left.
+type rest struct {
+	lot    *lot
+	tokens int64
+}
+
+// old retires the lots that are at least so old, and forgets those that are without tokens for longer than
+// Hold. It returns what is to be given back, and whether others are left.
+func (s *Store) old(age int64) (rests []rest, more bool) {
+	now, hold := s.now(), s.hold.Microseconds()
+	for i := range s.slots {
+		slot := &s.slots[i]
+		l := slot.lot.Load()
+		switch {
+		case l == nil:
+			continue
+		case l.unspent.Load() <= 0:
+			if now-l.Received > hold && l.closeEmpty() {
+				slot.lot.CompareAndSwap(l, nil)
+				continue
+			}
+		case now-l.Sent >= age:
+			if back, left := slot.retire(l, now); back.Cost < 0 {
+				rests = append(rests, rest{l, left})
+			}
+		}
+		more = true
+	}
+	return rests, more
+}
+
+// giveBack gives tokens back to many buckets, each under the limit that is in force when its turn comes, and returns to
+// how many it failed and why.
+func (s *Store) giveBack(rests []rest) (failed int64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), returnTime)
+	defer cancel()
+	var next, failures atomic.Int64
+	var first sync.Once
+	var working sync.WaitGroup
+	for range min(returnsAtOnce, len(rests)) {
+		working.Go(func() {
+			state := make([]store.State, 1)
+			for {
+				n := int(next.Add(1)) - 1
+				if n >= len(rests) {
+					return
+				}
+				back := []store.Charge{rests[n].lot.refund(rests[n].tokens, s.now())}
+				if back[0].Cost == 0 || rests[n].lot.void() {
+					continue
+				}
+				if _, e := s.store.Take(ctx, back, state); e != nil {
+					failures.Add(1)
+					first.Do(func() { err = e })
+				}
+			}
+		})
+	}
+	working.Wait()
+	return failures.Load(), err
+}
+
+// Close gives back all that is held, within about two seconds, and returns an error if some of that was lost.
+// From then on all calls pass through; the store that was given to New remains open.
+func (s *Store) Close() error {
+	if s.off.Swap(true) {
+		return nil
+	}
+	s.collector.Stop()
+	s.round <- struct{}{}
+	defer func() { <-s.round }()
+	rests, _ := s.old(0)
+	if failed, err := s.giveBack(rests); err != nil {
+		return fmt.Errorf("lease: Close: could not give back the tokens of %d of %d buckets: %w", failed, len(rests), err)
+	}
+	return nil
+}

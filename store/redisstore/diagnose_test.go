@@ -1,0 +1,482 @@
+package redisstore_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+)
+
+// wantFindings checks a store: there is one finding for each of want, in that order, which has its words.
+func wantFindings(t *testing.T, client redisstore.Client, want ...string) {
+	t.Helper()
+	wantFindingsOf(t, redisstore.New(client, redisstore.Config{}), want...)
+}
+
+func wantFindingsOf(t *testing.T, s *redisstore.Store, want ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	defer cancel()
+	compareFindings(t, s.Diagnose(ctx), want...)
+}
+
+func compareFindings(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if len(got) != len(want) || len(want) == 0 && got != nil {
+		t.Errorf("findings %q, want %q", got, want)
+		return
+	}
+	for i, finding := range got {
+		if !strings.Contains(finding, want[i]) {
+			t.Errorf("finding %q, want %q in it", finding, want[i])
+		}
+		if !strings.HasSuffix(finding, ".") || strings.Contains(finding, "secret") || strings.Contains(finding, "redis://") {
+			t.Errorf("finding %q, want a sentence without secrets", finding)
+		}
+	}
+}
+
+func TestNothingIsWrongWithAHealthyServer(t *testing.T) {
+	server := redistest.Start(t)
+	client := openOptions(t, "redis://"+server.Addr())
+	wantFindings(t, client)
+	wantFindingsOf(t, redisstore.New(client, redisstore.Config{Clock: time.Now, Secret: []byte("secret"), Prefix: "p"}))
+	wantFindings(t, struct{ redisstore.Client }{client}) // that has only Process
+	if got := redisstore.New(client, redisstore.Config{}).Diagnose(context.Background()); got != nil {
+		t.Errorf("without a deadline: %q", got)
+	}
+}
+
+func TestADiagnosisTouchesNoBucketsAndItsOwnExpire(t *testing.T) {
+	server := redistest.Start(t)
+	client := openOptions(t, "redis://"+server.Addr())
+	s := redisstore.New(client, redisstore.Config{})
+	for _, key := range []string{"check", "check-0"} {
+		take(t, s, charge(t, key))
+	}
+	before := client.Keys(t.Context(), "*").Val()
+	var dumps []string
+	for _, key := range before {
+		dumps = append(dumps, client.Dump(t.Context(), key).Val())
+	}
+	wantFindingsOf(t, s)
+	own := 0
+	for _, key := range client.Keys(t.Context(), "*").Val() {
+		if slices.Contains(before, key) {
+			continue
+		}
+		own++
+		if ttl := client.PTTL(t.Context(), key).Val(); !strings.HasPrefix(key, "ratelimit:{check-") || ttl <= 0 || ttl > 5*time.Second {
+			t.Errorf("%s expires after %v", key, ttl)
+		}
+	}
+	if own > 1 {
+		t.Errorf("%d keys of its own, want one", own)
+	}
+	for i, key := range before {
+		if client.Dump(t.Context(), key).Val() != dumps[i] {
+			t.Errorf("%s has changed", key)
+		}
+	}
+}
+
+func TestWhatIsWrongWithAServer(t *testing.T) {
+	const evicts, full = "maxmemory-policy is ", " of its maxmemory"
+	for name, c := range map[string]struct {
+		config []any
+		want   []string
+	}{
+		"evicts any key":          {[]any{"maxmemory", "1gb", "maxmemory-policy", "allkeys-lru"}, []string{evicts + "allkeys-lru"}},
+		"evicts keys with a TTL":  {[]any{"maxmemory", "1gb", "maxmemory-policy", "volatile-ttl"}, []string{evicts + "volatile-ttl"}},
+		"could evict, but has no": {[]any{"maxmemory", "0", "maxmemory-policy", "allkeys-lru"}, nil},
+		"has memory":              {[]any{"maxmemory", "1gb", "maxmemory-policy", "noeviction"}, nil},
+		"is full":                 {[]any{"maxmemory", "1", "maxmemory-policy", "noeviction"}, []string{full}},
+		"cannot evict enough":     {[]any{"maxmemory", "1", "maxmemory-policy", "volatile-lru"}, []string{evicts + "volatile-lru", "no memory left"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t)
+			client := openOptions(t, "redis://"+server.Addr())
+			server.Do(append([]any{"CONFIG", "SET"}, c.config...)...)
+			wantFindings(t, client, c.want...)
+		})
+	}
+	t.Run("is about to be full", func(t *testing.T) {
+		client := openOptions(t, "redis://"+redistest.Start(t).Addr())
+		client.AddHook(&answers{info: "maxmemory:1000\r\nused_memory:930\r\nmaxmemory_policy:noeviction\r\n"})
+		wantFindings(t, client, "uses 93 % of its maxmemory")
+	})
+	t.Run("is too old", func(t *testing.T) {
+		client := openOptions(t, "redis://"+redistest.Start(t).Addr())
+		client.AddHook(&answers{info: "redis_version:4.0.14\r\n"})
+		wantFindings(t, client, "Redis 4.0.14 is too old")
+	})
+	t.Run("tells nothing", func(t *testing.T) {
+		client := openOptions(t, "redis://"+redistest.Start(t).Addr())
+		client.AddHook(&answers{info: "\r\nredis_version\r\nmaxmemory:much\r\n# Server"})
+		wantFindings(t, client)
+	})
+	t.Run("is a replica", func(t *testing.T) {
+		server := redistest.Start(t)
+		client := openOptions(t, "redis://"+server.Addr())
+		server.Do("REPLICAOF", "127.0.0.1", "1")
+		wantFindings(t, client, "is a replica")
+		client.AddHook(&answers{info: "redis_version:7.0.15\r\n"})
+		wantFindings(t, client, "is a replica") // by READONLY
+	})
+	t.Run("is a node of a cluster", func(t *testing.T) {
+		cluster := redistest.StartCluster(t, 2)
+		for i, node := range cluster.Nodes {
+			if i != cluster.Owner(cluster.Slot("{check-0}")) {
+				wantFindings(t, openOptions(t, "redis://"+node.Addr()), "is a node of a cluster")
+			}
+		}
+	})
+	t.Run("has another time", func(t *testing.T) {
+		client := openOptions(t, "redis://"+redistest.Start(t).Addr())
+		client.AddHook(&answers{time: 10 * time.Second})
+		wantFindings(t, client, "s ahead of this machine's")
+		client.AddHook(&answers{time: -20 * time.Second})
+		wantFindings(t, client, "s behind this machine's")
+	})
+	t.Run("cannot save, and refuses writes", func(t *testing.T) {
+		server := redistest.Start(t)
+		client := openOptions(t, "redis://"+server.Addr())
+		server.Do("CONFIG", "SET", "min-replicas-to-write", "1")
+		wantFindings(t, client, "NOREPLICAS")
+	})
+}
+
+// answers is a hook that changes what a server answers.
+type answers struct {
+	info  string        // unless it is empty
+	time  time.Duration // to add
+	delay map[string]time.Duration
+}
+
+func (a *answers) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (a *answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		time.Sleep(a.delay[cmd.Name()])
+		err := next(ctx, cmd)
+		set, ok := cmd.(interface {
+			SetVal(any)
+			Val() any
+		})
+		switch {
+		case ok && cmd.Name() == "info" && a.info != "":
+			set.SetVal(a.info)
+		case ok && cmd.Name() == "time" && a.time != 0:
+			reply := set.Val().([]any)
+			var seconds int64
+			fmt.Sscan(fmt.Sprint(reply[0]), &seconds)
+			set.SetVal([]any{seconds + int64(a.time/time.Second), int64(0)})
+		}
+		return err
+	}
+}
+func (a *answers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func TestWhatMakesDecisionsSlow(t *testing.T) {
+	server := redistest.Start(t)
+	t.Run("the way to Redis", func(t *testing.T) {
+		proxy := redistest.NewProxy(t, server.Addr())
+		client := openOptions(t, "redis://"+proxy.Addr())
+		proxy.Delay(30 * time.Millisecond)
+		wantFindings(t, client, "there and back")
+	})
+	t.Run("the script", func(t *testing.T) {
+		client := openOptions(t, "redis://"+server.Addr())
+		client.AddHook(&answers{delay: map[string]time.Duration{"evalsha": 50 * time.Millisecond}})
+		wantFindings(t, client, "The script takes ")
+	})
+}
+
+func TestWhatTheUserMayNot(t *testing.T) {
+	const unseen = "could not be looked at"
+	server := redistest.Start(t)
+	server.Do("CONFIG", "SET", "requirepass", "")
+	minimal := readmeACL(t)
+	check := func(t *testing.T, rules []string, cfg redisstore.Config, want ...string) {
+		t.Helper()
+		server.Do("ACL", "DELUSER", "limiter")
+		set := []any{"ACL", "SETUSER", "limiter"}
+		for _, rule := range rules {
+			set = append(set, rule)
+		}
+		server.Do(set...)
+		server.Do("SCRIPT", "FLUSH")
+		wantFindingsOf(t, redisstore.New(openOptions(t, "redis://limiter:secret@"+server.Addr()), cfg), want...)
+	}
+	check(t, minimal, redisstore.Config{}, unseen)
+	check(t, append(slices.Clone(minimal), "+info"), redisstore.Config{})
+	for _, command := range []string{"evalsha", "eval", "time", "hmget", "hset", "pexpire"} {
+		check(t, append(slices.Clone(minimal), "+info", "-"+command), redisstore.Config{}, "may not run "+command+",")
+		if n := server.Do("EXISTS", "ratelimit:{check-0}"); n != int64(0) {
+			t.Errorf("without %s a key is left", command)
+		}
+	}
+	for _, key := range server.Do("KEYS", "*").([]any) {
+		if server.Do("PTTL", key).(int64) < 0 {
+			t.Errorf("%v has no TTL", key)
+		}
+	}
+	check(t, append(slices.Clone(minimal), "+info", "-time", "-pexpire"), redisstore.Config{}, "may not run pexpire, time,")
+	check(t, append(slices.Clone(minimal), "+info", "-time"), redisstore.Config{Clock: time.Now})
+	check(t, append(slices.Clone(minimal), "+info"), redisstore.Config{Prefix: "other"}, "the keys of the Store: permit it with ACL SETUSER <user> ~other:*.")
+	check(t, append(slices.Clone(minimal), "+info", "resetkeys", "%R~ratelimit:*"), redisstore.Config{}, "the keys of the Store")
+
+	const refused = "refuses the client's user or password"
+	wantFindings(t, openOptions(t, "redis://limiter:secretly@"+server.Addr()), refused)
+	server.Do("CONFIG", "SET", "requirepass", "secret")
+	wantFindings(t, openOptions(t, "redis://"+server.Addr()), refused)
+	wantFindings(t, openOptions(t, "redis://:secretly@"+server.Addr()), refused)
+}
+
+// Some servers repeat what they do not understand.
+func TestAFindingHasNoPasswordThatAServerRepeats(t *testing.T) {
+	client := openOptions(t, "redis://"+redistest.Start(t).Addr())
+	client.AddHook(failing(func(name string) error {
+		return redisError("ERR unknown command 'AUTH', with args beginning with: 'user' 'secret'")
+	}))
+	wantFindings(t, client, "does not have all commands that a decision needs (ERR unknown command 'AUTH')")
+}
+
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
+// failing is a hook by which commands fail instead of being sent.
+type failing func(name string) error
+
+func (f failing) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (f failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := f(cmd.Name()); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+func (f failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func TestADiagnosisOfAServerThatFailsMidway(t *testing.T) {
+	server := redistest.Start(t)
+	for _, command := range []string{"hmget", "info", "time", "pexpire", "eval", "evalsha"} {
+		for err, want := range map[error]string{
+			redisError("LOADING Redis is loading"): "is still loading its data",
+			redisError("ERR broken"):               "with an error (ERR broken)",
+			io.EOF:                                 "does not answer (EOF)",
+		} {
+			client := openOptions(t, "redis://"+server.Addr())
+			client.AddHook(failing(func(name string) error {
+				if name == command {
+					return err
+				}
+				return nil
+			}))
+			if command == "info" && err != io.EOF {
+				want = "could not be looked at"
+			}
+			wantFindings(t, client, want)
+		}
+	}
+}
+
+func TestADiagnosisSurvivesHooksThatPanic(t *testing.T) {
+	client := openOptions(t, "redis://"+redistest.Start(t).Addr())
+	client.AddHook(failing(func(string) error { panic("of the hook") }))
+	wantFindings(t, client, "panics: of the hook.")
+
+	client = openOptions(t, "redis://"+client.Options().Addr)
+	client.AddHook(failing(func(string) error { runtime.Goexit(); return nil }))
+	wantFindings(t, client, "one of its hooks ends the goroutine")
+}
+
+func TestADiagnosisEndsWithItsContext(t *testing.T) {
+	server := redistest.Start(t)
+	for name, client := range map[string]redisstore.Client{
+		"with redisstore.Options": openOptions(t, "redis://"+server.Addr()),
+		"of another type":         struct{ redisstore.Client }{openOptions(t, "redis://"+server.Addr())},
+		"that waits for 30 s":     openOptions(t, "redis://"+server.Addr()+"?read_timeout=30s&pool_timeout=30s"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c, ok := client.(*redis.Client); ok {
+				c.Ping(t.Context())
+			}
+			server.Pause()
+			defer server.Resume()
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			begin := time.Now()
+			compareFindings(t, redisstore.New(client, redisstore.Config{}).Diagnose(ctx), "does not answer (no reply in time)")
+			if took := time.Since(begin); took > 200*time.Millisecond+late {
+				t.Errorf("took %v of 200 ms", took)
+			}
+		})
+	}
+	t.Run("that has ended", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		compareFindings(t, redisstore.New(openOptions(t, "redis://"+server.Addr()), redisstore.Config{}).Diagnose(ctx), "does not answer")
+	})
+}
+
+func TestADiagnosisSendsNothingTwice(t *testing.T) {
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	client := openOptions(t, "redis://"+proxy.Addr()+"?max_retries=5&max_retry_backoff=1ms")
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	proxy.CutReply(0)
+	wantFindings(t, client, "does not answer")
+	if stats := fmt.Sprint(server.Do("INFO", "commandstats")); !strings.Contains(stats, "cmdstat_hmget:calls=1,") {
+		t.Errorf("the server was asked more than once:\n%s", stats)
+	}
+}
+
+func TestARedisThatRefusesConnectionsDoesNotAnswer(t *testing.T) {
+	wantFindings(t, openOptions(t, "redis://127.0.0.1:1"), "does not answer (dial tcp 127.0.0.1:1: ")
+	closed := openOptions(t, "redis://127.0.0.1:1")
+	closed.Close()
+	wantFindings(t, closed, "does not answer")
+}
+
+func TestWhatIsWrongWithAClient(t *testing.T) {
+	const waits, dial, dials, backoff = "The client waits up to 5s", "DialTimeout is 5s", "dials 5 times", "before it follows redirects"
+	addr := redistest.Start(t).Addr()
+	plain := func(change func(*redis.Options)) *redis.Client {
+		o, err := redisstore.Options("redis://" + addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(o)
+		client := redis.NewClient(o)
+		t.Cleanup(func() { client.Close() })
+		return client
+	}
+	ring := func(o redis.RingOptions) *redis.Ring {
+		o.Addrs = map[string]string{"a": addr}
+		client := redis.NewRing(&o)
+		t.Cleanup(func() { client.Close() })
+		return client
+	}
+	wantFindings(t, plain(func(o *redis.Options) { *o = redis.Options{Addr: addr} }), waits, dial, dials)
+	wantFindings(t, plain(func(o *redis.Options) { *o = redis.Options{Addr: addr, ContextTimeoutEnabled: true} }), dial, dials)
+	wantFindings(t, plain(func(o *redis.Options) { o.ContextTimeoutEnabled = false }), "The client waits up to 1s")
+	wantFindings(t, plain(func(o *redis.Options) {
+		o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout = false, 100*time.Millisecond, 50*time.Millisecond
+	}))
+	wantFindings(t, plain(func(o *redis.Options) { o.ContextTimeoutEnabled, o.ReadTimeout = false, -1 }), "waits for a reply for ever")
+	wantFindings(t, plain(func(o *redis.Options) { o.ReadTimeout = -2 }), "sets no deadlines")
+	wantFindings(t, ring(redis.RingOptions{}), waits, dial, dials)
+	wantFindings(t, ring(redis.RingOptions{ReadTimeout: -1, DialTimeout: time.Second, DialerRetries: 1}), "waits for a reply for ever")
+	wantFindings(t, ring(redis.RingOptions{ContextTimeoutEnabled: true, ReadTimeout: -2, DialTimeout: time.Second, DialerRetries: 1}), "sets no deadlines")
+	wantFindings(t, ring(redis.RingOptions{ContextTimeoutEnabled: true, DialTimeout: time.Second, DialerRetries: 1}))
+	wantFindings(t, redistest.StartCluster(t, 1).Client(), waits, dial, dials, backoff)
+}
+
+func TestADiagnosisOfACluster(t *testing.T) {
+	cluster := redistest.StartClusterWithReplicas(t, 3)
+	o, err := redisstore.ClusterOptions("redis://" + cluster.Addrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClusterClient(o)
+	t.Cleanup(func() { client.Close() })
+	wantFindings(t, client)
+
+	cluster.Nodes[1].Do("CONFIG", "SET", "maxmemory", "1gb", "maxmemory-policy", "allkeys-lru")
+	wantFindings(t, client, "At "+cluster.Nodes[1].Addr()+": Redis evicts buckets")
+	for _, node := range cluster.Nodes {
+		node.Do("CONFIG", "SET", "maxmemory", "1gb", "maxmemory-policy", "allkeys-lru")
+	}
+	addrs := []string{cluster.Nodes[0].Addr(), cluster.Nodes[1].Addr(), cluster.Nodes[2].Addr()}
+	slices.Sort(addrs)
+	wantFindings(t, client, "At "+strings.Join(addrs, ", ")+": Redis evicts buckets")
+
+	cluster.Nodes[2].Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	findings := redisstore.New(client, redisstore.Config{}).Diagnose(ctx)
+	if len(findings) != 2 {
+		t.Errorf("findings %q, want those of two nodes and that of the one that hangs", findings)
+	}
+	for _, finding := range findings {
+		want := "Redis evicts buckets"
+		if strings.Contains(finding, cluster.Nodes[2].Addr()) {
+			want = "does not answer (no reply in time)"
+		}
+		if !strings.Contains(finding, want) {
+			t.Errorf("finding %q, want %q in it", finding, want)
+		}
+	}
+	cluster.Nodes[2].Resume()
+}
+
+func TestADiagnosisOfAClusterThatIsNotThere(t *testing.T) {
+	o, err := redisstore.ClusterOptions("redis://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClusterClient(o)
+	defer client.Close()
+	wantFindings(t, client, "does not answer")
+}
+
+func TestADiagnosisOfAClusterWithoutSlots(t *testing.T) {
+	server := redistest.Start(t, "--cluster-enabled", "yes")
+	o, err := redisstore.ClusterOptions("redis://" + server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClusterClient(o)
+	defer client.Close()
+	wantFindings(t, client, "CLUSTERDOWN Hash slot not served")
+}
+
+func TestADiagnosisOfARing(t *testing.T) {
+	a, b := redistest.Start(t), redistest.Start(t)
+	ring := redis.NewRing(&redis.RingOptions{
+		Addrs:                 map[string]string{"a": a.Addr(), "b": b.Addr()},
+		ContextTimeoutEnabled: true, DialTimeout: time.Second, DialerRetries: 1,
+		HeartbeatFrequency: 20 * time.Millisecond,
+	})
+	t.Cleanup(func() { ring.Close() })
+	wantFindings(t, ring)
+	b.Do("CONFIG", "SET", "maxmemory", "1gb", "maxmemory-policy", "allkeys-lru")
+	wantFindings(t, ring, "At "+b.Addr()+": Redis evicts buckets")
+	b.Kill()
+	for begin := time.Now(); ring.Len() == 2 && time.Since(begin) < patient; {
+		runtime.Gosched()
+	}
+	wantFindings(t, ring, `The shard "b" of the ring, at `+b.Addr()+", does not answer")
+}
+
+func TestADiagnosisBehindSentinel(t *testing.T) {
+	sentinel := redistest.StartSentinelWithReplica(t)
+	findings := redisstore.New(sentinel.Client(), redisstore.Config{}).Diagnose(t.Context())
+	compareFindings(t, findings, "The client waits up to 5s", "DialTimeout is 5s", "dials 5 times")
+	wantFindings(t, openOptions(t, "redis://"+sentinel.Replica.Addr()), "is a replica")
+}
+
+func TestADiagnosisOnMiniredis(t *testing.T) {
+	server := miniredis.RunT(t)
+	wantFindings(t, openOptions(t, "redis://"+server.Addr()))
+}
