@@ -1,4 +1,3 @@
-// Package denialcache refuses without asking a store what the store is certain to refuse.
 package denialcache
 
 import (
@@ -36,17 +35,8 @@ type Config struct {
 	Clock func() time.Time
 }
 
-// New returns a Store that answers as s does, but refuses by itself what s is certain to refuse,
-// so that a flood upon a spent limit does not reach s. From when a bucket refused a charge it is known what
-// it holds at most at any later time, until somebody adds tokens.
-//
-// Calls with a peek or with a charge that is Owed are always put to s. Refunds, resets, charges and changed
-// limits count from when their calls return, if those went through the Store returned. For up to MaxAge, a
-// refusal does not know of what others did in s, such as other replicas, of buckets that s lost, of its clock
-// being set, or of a call that failed and was carried out later. Times in a State count from when the reply
-// came, so that a RetryAfter is never shorter than that of s, and longer by less than a round trip.
-//
-// It panics if s is nil, or if cfg.MaxKeys or cfg.MaxAge is negative.
+// New returns a Store that answers as s does, and refuses without asking s what s is certain to refuse. It panics if s is
+// nil, or if cfg.MaxKeys or cfg.MaxAge is negative.
 func New(s store.Store, cfg Config) *Store {
 	if s == nil {
 		panic("denialcache: New: s is nil: must be a store.Store")

@@ -1,4 +1,3 @@
-// Package fallback has one store stand in for another while that is unavailable.
 package fallback
 
 import (
@@ -64,47 +63,11 @@ const (
 	defaultMaxKnown   = 1 << 16
 )
 
-// New returns a Store that answers as primary does while that is well, and has secondary answer
-// otherwise, nil being a memstore.Store with its default Config. What secondary answered has State.Degraded set.
+// New returns a Store that answers with primary, and with secondary while primary is unavailable. If secondary is nil, New
+// makes a memstore.Store with its default Config.
 //
-// A call that fails in primary, or is not answered by the deadline of its context, is answered by secondary at
-// once, which therefore must not have to wait for others. A context without deadline gets one after Slow. When
-// too many calls have failed, or were slow, primary is given up, and secondary answers without asking it. A few
-// probes a second, which no caller waits for, tell when it is well again. What does not count, and fails, are
-// calls whose callers went away, or left primary less time than Slow, those that fail with ErrOverloaded, and those that
-// Validate refuses. Nor does a call count as slow while this process lacks processor time.
-//
-// While secondary answers, each limit is divided by Replicas, in rate and burst, though to no less than the largest
-// cost of a request for the bucket. A bucket begins with its share of what primary last said it held, or, if that is
-// less, with what an earlier outage left of it in secondary.
-//
-// When primary is back, it is charged for what secondary allowed meanwhile, and for what was Owed, into debt if need
-// be. It is not charged for what its bucket did not refill in the outage because it was full. Of a bucket that was
-// charged in the outage, that is only known from the last charge on. Until the debts are paid, n replicas with Replicas
-// n have allowed at most burst + rate × time in all. During an outage of all replicas they allow that, too. During an
-// outage of k of them, the others allow the whole limit, and all together up to 1 + k/n times the limit. The debt of
-// such an outage takes up to k/n of its length to be paid. Use WithoutStandIn where that is not acceptable.
-//
-// More is allowed only by:
-//   - buckets that primary has forgotten when it is back, because nobody charged them for twice their time to full:
-//     they count as full for the whole outage, so that only what has not refilled is charged.
-//   - calls that primary may have carried out although they failed, before it is given up. What failed with
-//     ErrNotCharged is charged when primary is back.
-//   - charges for an outage that failed, unless with ErrNotCharged
-//   - a primary that has lost its data: up to a burst
-//   - buckets that MaxKeys has no room for
-//
-// Less is allowed where replicas have no use for their shares.
-//
-// Refunds that secondary is asked for are deducted from what it has allowed; the rest of them is lost when
-// primary is back. So is one that fails in primary, which may have carried it out. A Reset fails if it fails in
-// primary. While primary is unavailable, a Reset removes the bucket of secondary and what was allowed of it, and
-// when primary is back, it is reset before it is charged for what was allowed since.
-//
-// A Key longer than 256 bytes is passed to both as its SHA-256.
-//
-// It panics if primary is nil, or if a number of
-// cfg is negative. Close it to stop probing.
+// A Key longer than 256 bytes is passed to both as its SHA-256. New panics if primary is nil or if a number of cfg is
+// negative. Close the Store to stop its probes.
 func New(primary, secondary store.Store, cfg Config) *Store {
 	if primary == nil {
 		panic("fallback: New: primary is nil: must be a store.Store")

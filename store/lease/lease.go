@@ -1,4 +1,3 @@
-// Package lease takes tokens of a store for several calls at once, and spends them here.
 package lease
 
 import (
@@ -45,40 +44,10 @@ type Config struct {
 	Clock func() time.Time
 }
 
-// New returns a Store that takes tokens of s for several calls at once and spends them here, so that a key
-// that is used often costs few calls of s. How many it takes doubles while they are used up in time, up to
-// Fraction of the burst; the first call for a key takes its own only. What is not spent goes back to s before
-// it was held for longer than Hold, and on Close.
+// New returns a Store that leases tokens of s. Close it to give back what it holds.
 //
-// What was leased has been charged to the bucket in s, and nothing is given back that was not, so that from
-// any start on all replicas together admit no more than burst + rate·t, whatever fails: a replica that crashes
-// and a reply that is lost lose tokens and never make some. Nor are tokens spent here at a time at which the
-// bucket would be full with them. Only what others give back, or refund, is not known here: in a window that
-// begins later, the replicas may admit up to as many tokens more than burst + rate·t as came back in the Hold
-// before it. A bucket that s loses or that others reset, or a limit that others change, is not known here either,
-// for up to Hold. Tokens go back under the limit of the last charge that was put to the Store returned. A Reset that is put to the Store returned drops what is held and what is being fetched.
-//
-// A call may be refused although there are tokens, because other replicas hold them, or a call here that is
-// under way. These are at most Fraction of the burst for each replica, and they are spent or on their way back
-// within Hold. Lost are at most as many for each replica that crashes, and for each call of s that fails or that a
-// stand-in answers.
-//
-// A call that was paid here is told as Remaining and ResetAfter what the bucket in s held after the last
-// lease, refilled since, and what is left of the lease. It is not told what other replicas took since then,
-// so that there may be less by that, nor what they have not spent yet, so that there may be more. Times count
-// from when the reply of s came.
-//
-// Only charges that cost something, with neither MaxWait nor Shadow nor Owed, are paid here; a call with another
-// one first gives back what is held of its buckets, and is then put to s. So a key each of whose calls is settled
-// later, by a refund or by what is Owed, is hardly leased. Of a call of several charges, s is asked for those that
-// cannot be paid here. While tokens of a key are being fetched, other calls for it pass
-// through, so that none waits for another. What a stand-in answers (State.Degraded) is handed on, and makes no
-// lease. Put a fallback inside, as in lease.New(fallback.New(s, …)), rather than around it: what is held can then be
-// spent while s is away.
-//
-// A Key longer than 256 bytes is passed to s as its SHA-256.
-//
-// It panics if s is nil, if cfg.Fraction is not from 0 to 1, or if cfg.Hold or cfg.MaxKeys is negative.
+// A Key longer than 256 bytes is passed to s as its SHA-256. New panics if s is nil, if cfg.Fraction is not from 0 to 1, or
+// if cfg.Hold or cfg.MaxKeys is negative.
 func New(s store.Store, cfg Config) *Store {
 	if s == nil {
 		panic("lease: New: s is nil: must be a store.Store")
