@@ -5,7 +5,7 @@ import "time"
 // An Event is one decision, as Config.Observe sees it. It may be kept, and read by other goroutines, but not
 // changed.
 //
-// There is one for each request that a limiter decides about, and for each call of Check, Admit, Take, TakeAll, Wait,
+// There is one for each request that a limiter decides about, and for each call of Decide, Admit, Take, TakeAll, Wait,
 // Peek, Refund and Reset. There is none for requests that Config.Skip exempts, for calls that are of an Unlimited
 // policy, and for calls that fail for their arguments, except for Admit, which refuses the request then. Where limiters are stacked, each has its own. The names of policies and Route are as many
 // as the program has, and good as labels of a metric; keys and the texts of errors are not.
@@ -28,7 +28,7 @@ type Event struct {
 	Took time.Duration
 
 	// Waited is how long the request waited for its turn at this limiter, or until its client went away. It
-	// is 0 where nobody had to wait, and for Check and Take, which do not.
+	// is 0 where nobody had to wait, and for Decide and Take, which do not.
 	Waited time.Duration
 
 	// Route is the pattern that the request matched, such as "GET /items/{id}": the key of Route without its

@@ -173,9 +173,9 @@ func TestEachDecisionHasOneEventThatIsComplete(t *testing.T) {
 			`allowed=true a(ip:192.0.2.1 1 of 1/1m)=true took 1ms waited 59.999s route "/items/{id}"`,
 		}},
 		{"Skipped", ratelimit.Config{Skip: func(*http.Request) bool { return true }}, serve(a), nil},
-		{"Check", ratelimit.Config{}, func(t *testing.T, q *queue) {
+		{"Decide", ratelimit.Config{}, func(t *testing.T, q *queue) {
 			onRoute(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				_, _ = q.Check(r, a)
+				_, _ = q.Decide(r, a)
 			})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 		}, []string{first}},
 		{"Take and its kin, in a handler", ratelimit.Config{}, func(t *testing.T, q *queue) {

@@ -89,14 +89,14 @@ func ExampleNew_faults() {
 }
 
 // Decide in a handler that knows more than the request tells.
-func ExampleLimiter_Check() {
+func ExampleLimiter_Decide() {
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
 	defer limiter.Close()
 	exports := ratelimit.Policy{Name: "exports", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerDay(1)}
 
 	export := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("format") == "pdf" {
-			if d, err := limiter.Check(r, exports); !d.Allowed {
+			if d, err := limiter.Decide(r, exports); !d.Allowed {
 				fmt.Println("no more exports:", d.Denied(), err)
 				w.WriteHeader(http.StatusTooManyRequests)
 				return

@@ -76,7 +76,7 @@ func TestAClientDoesNotUseUpTheKindsOfFailures(t *testing.T) {
 
 func TestErrorsOfPoliciesWrapThoseOfTheirFunctions(t *testing.T) {
 	broken := errors.New("broken")
-	_, err := quiet(t).Check(requestWith(), ratelimit.Policy{Name: "api", Key: finds("", broken), Limit: ratelimit.PerHour(9)})
+	_, err := quiet(t).Decide(requestWith(), ratelimit.Policy{Name: "api", Key: finds("", broken), Limit: ratelimit.PerHour(9)})
 	if !errors.Is(err, broken) || err.Error() != "policy api: broken" {
 		t.Errorf("got %v", err)
 	}

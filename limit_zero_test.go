@@ -31,7 +31,7 @@ func TestARateOf0DeniesWithoutTheStore(t *testing.T) {
 		p := chosen("quota", zero)
 		p.Cost = func(*http.Request) int64 { return 3 }
 		p.Settle = ratelimit.FailedLogins
-		d, err := l.Check(requestWith(), perIP("first", ratelimit.PerHour(1)), p, perIP("last", ratelimit.PerHour(1)))
+		d, err := l.Decide(requestWith(), perIP("first", ratelimit.PerHour(1)), p, perIP("last", ratelimit.PerHour(1)))
 		if err != nil || d.Allowed || len(d.Results) != 1 || d.RetryAfter() != ratelimit.Never {
 			t.Fatalf("%v: got %+v, error %v", zero, d, err)
 		}

@@ -26,7 +26,7 @@ type Config struct {
 
 	// Policies is what Handler enforces, all of them on each request, in one call of the Store: a
 	// request that one of them denies spends nothing of the others. It may be empty where only Limit,
-	// Check and Take are used.
+	// Decide and Take are used.
 	Policies []Policy
 
 	// Headers writes the rate limit headers of allowed and of denied responses. Package headers has other formats.
@@ -209,7 +209,7 @@ func (l *Limiter) enforce(policies []*policy) {
 	l.policies.Store(&policies)
 }
 
-// Reload replaces Config.Policies for Handler and Check, all at once, while requests are served: those that come
+// Reload replaces Config.Policies for Handler and Decide, all at once, while requests are served: those that come
 // from now on go by policies. Buckets whose policy has the same Name stay, with what they hold, up to the new
 // burst. Requests that are under way are settled under the new limit, and those that leave the queue of MaxWait are
 // refunded under it. Policies of Limit stay as they are; a LimitFunc can change their limits.

@@ -354,9 +354,9 @@ func TestARequestWithoutTimeLeftIsRefusedWhateverThePolicy(t *testing.T) {
 				if w.Code != 503 || w.Header().Get("Retry-After") == "" {
 					t.Errorf("%s, %s: %d %v, want 503", name, p.Name, w.Code, w.Header())
 				}
-				d, err := l.Check(httptest.NewRequest("GET", "/", nil).WithContext(ended), p)
+				d, err := l.Decide(httptest.NewRequest("GET", "/", nil).WithContext(ended), p)
 				if d.Allowed || !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("%s, %s: Check %+v, %v", name, p.Name, d, err)
+					t.Errorf("%s, %s: Decide %+v, %v", name, p.Name, d, err)
 				}
 				if r, err := l.Take(ended, p, "k", 1); r.Allowed || !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%s, %s: Take %+v, %v", name, p.Name, r, err)

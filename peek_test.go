@@ -69,7 +69,7 @@ func TestPeekReportsByTheLimitOfTheBucket(t *testing.T) {
 		want(named, ratelimit.Result{})
 		want(tiers, ratelimit.Result{})
 
-		if d, err := l.Check(httptest.NewRequest("GET", "/", nil), tiers); err != nil || !d.Allowed {
+		if d, err := l.Decide(httptest.NewRequest("GET", "/", nil), tiers); err != nil || !d.Allowed {
 			t.Fatal(d, err)
 		}
 		perMinute := ratelimit.PerMinute(1).WithBurst(600)

@@ -74,11 +74,11 @@ func TestFaultsOfPolicies(t *testing.T) {
 			}
 			checkText(t, err.Error(), append(tt.wants, "ratelimit: New: Policies[")...)
 			checkPanic(t, limit, append(tt.wants, "ratelimit: Limit: policies[")...)
-			_, err = limiter.Check(requestWith(), tt.policies...)
+			_, err = limiter.Decide(requestWith(), tt.policies...)
 			if err == nil {
-				t.Fatal("Check: got no error")
+				t.Fatal("Decide: got no error")
 			}
-			checkText(t, err.Error(), append(tt.wants, "ratelimit: Check: policies[")...)
+			checkText(t, err.Error(), append(tt.wants, "ratelimit: Decide: policies[")...)
 		})
 	}
 }
@@ -96,8 +96,8 @@ func TestLimiterThatWouldNotLimitPanics(t *testing.T) {
 	l := quiet(t)
 	checkPanic(t, func() { l.Limit() }, "Limit: ", "must not be empty")
 	checkPanic(t, func() { l.Handler(ok) }, "Handler: ", "Config.Policies")
-	if d, err := l.Check(requestWith()); err == nil || d.Allowed {
-		t.Errorf("Check without policies: got %+v, error %v", d, err)
+	if d, err := l.Decide(requestWith()); err == nil || d.Allowed {
+		t.Errorf("Decide without policies: got %+v, error %v", d, err)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestLimitFunc(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := ratelimit.Policy{Name: "api", Key: ratelimit.RemoteIP(), Limit: tt.limit}
 			p.LimitFunc = func(*http.Request) ratelimit.Limit { return tt.chosen }
-			d, err := quiet(t).Check(requestWith(), p)
+			d, err := quiet(t).Decide(requestWith(), p)
 			if err != nil || !d.Allowed {
 				t.Fatalf("got %+v, error %v", d, err)
 			}
@@ -162,7 +162,7 @@ func TestLimitFunc(t *testing.T) {
 	t.Run("An exempt request needs no key", func(t *testing.T) {
 		p := ratelimit.Policy{Name: "api", Key: finds("", ratelimit.ErrNoKey), Limit: minute}
 		p.LimitFunc = func(*http.Request) ratelimit.Limit { return ratelimit.Unlimited }
-		if d, err := quiet(t).Check(requestWith(), p); err != nil || !d.Allowed {
+		if d, err := quiet(t).Decide(requestWith(), p); err != nil || !d.Allowed {
 			t.Errorf("got %+v, error %v", d, err)
 		}
 	})
@@ -175,7 +175,7 @@ func TestLimitFunc(t *testing.T) {
 			remaining int64
 		}{{ratelimit.PerHour(10), 9}, {ratelimit.PerHour(100), 8}, {ratelimit.PerHour(5), 4}} {
 			chosen = step.chosen
-			d, err := l.Check(requestWith(), p)
+			d, err := l.Decide(requestWith(), p)
 			if err != nil || d.Results[0].Remaining != step.remaining {
 				t.Fatalf("%v: got %+v, error %v; want %d remaining", chosen, d, err, step.remaining)
 			}
@@ -219,7 +219,7 @@ func TestFailingPolicies(t *testing.T) {
 			beside.Name = "beside"
 			for _, closed := range []bool{false, true, false} { // what failed once is not remembered as right
 				tt.policy.FailClosed = closed
-				d, err := l.Check(requestWith(), beside, tt.policy)
+				d, err := l.Decide(requestWith(), beside, tt.policy)
 				if err == nil || errors.Is(err, ratelimit.ErrNoKey) || errors.Is(err, ratelimit.ErrBadRequest) || d.Allowed || len(d.Results) != 0 {
 					t.Fatalf("got %+v, error %v; want an error, and the request refused", d, err)
 				}
@@ -229,7 +229,7 @@ func TestFailingPolicies(t *testing.T) {
 				}
 			}
 			for _, p := range []ratelimit.Policy{base, beside} {
-				if d, err := l.Check(requestWith(), p); err != nil || d.Results[0].Remaining != 59 {
+				if d, err := l.Decide(requestWith(), p); err != nil || d.Results[0].Remaining != 59 {
 					t.Errorf("got %+v, error %v; want a bucket that nothing has touched yet", d, err)
 				}
 			}
@@ -239,11 +239,11 @@ func TestFailingPolicies(t *testing.T) {
 	t.Run("An outage lets through, unless the policy fails closed", func(t *testing.T) {
 		l, p := quiet(t), base
 		p.Key = finds("", fmt.Errorf("%w: no directory", ratelimit.ErrOutage))
-		if d, err := l.Check(requestWith(), p); !d.Allowed || !errors.Is(err, ratelimit.ErrOutage) {
+		if d, err := l.Decide(requestWith(), p); !d.Allowed || !errors.Is(err, ratelimit.ErrOutage) {
 			t.Errorf("got %+v, error %v", d, err)
 		}
 		p.FailClosed = true
-		if d, err := l.Check(requestWith(), p); d.Allowed || !errors.Is(err, ratelimit.ErrOutage) {
+		if d, err := l.Decide(requestWith(), p); d.Allowed || !errors.Is(err, ratelimit.ErrOutage) {
 			t.Errorf("FailClosed: got %+v, error %v", d, err)
 		}
 	})
@@ -253,10 +253,10 @@ func TestFailingPolicies(t *testing.T) {
 		shadow.Name, shadow.Shadow = "shadow", true
 		enforced := base
 		enforced.Limit = ratelimit.PerHour(1)
-		if d, _ := l.Check(requestWith(), enforced, shadow); !d.Allowed {
+		if d, _ := l.Decide(requestWith(), enforced, shadow); !d.Allowed {
 			t.Errorf("the first request: got %+v", d)
 		}
-		if d, err := l.Check(requestWith(), enforced, shadow); d.Allowed {
+		if d, err := l.Decide(requestWith(), enforced, shadow); d.Allowed {
 			t.Errorf("the second of one an hour: got %+v, error %v; want it denied", d, err)
 		}
 	})
@@ -277,7 +277,7 @@ func TestPoliciesWithoutAKey(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := ratelimit.Policy{Name: "api", Key: tt.key, Limit: ratelimit.PerMinute(60), Optional: tt.optional}
-			d, err := quiet(t).Check(requestWith(), p)
+			d, err := quiet(t).Decide(requestWith(), p)
 			if d.Allowed != tt.allowed || errors.Is(err, ratelimit.ErrNoKey) == tt.allowed || len(d.Results) != 0 {
 				t.Errorf("got %+v, error %v", d, err)
 			}

@@ -46,7 +46,7 @@ func TestAmbiguousCredentialsPassNoPolicy(t *testing.T) {
 				p.Name, p.Limit = "api", ratelimit.PerHour(1000)
 				l := quiet(t)
 				for range 3 {
-					d, err := l.Check(tt.r(), p, perIP("beside", ratelimit.PerHour(1)))
+					d, err := l.Decide(tt.r(), p, perIP("beside", ratelimit.PerHour(1)))
 					if d.Allowed || !errors.Is(err, ratelimit.ErrBadRequest) || errors.Is(err, ratelimit.ErrNoKey) || len(d.Results) != 0 {
 						t.Errorf("%s: got %+v, error %v; want ErrBadRequest", way, d, err)
 					}
@@ -58,7 +58,7 @@ func TestAmbiguousCredentialsPassNoPolicy(t *testing.T) {
 				wantStatuses(t, l.Limit(perIP("beside", ratelimit.PerHour(1)))(okHandler), []int{200, 429}) // nothing was spent
 
 				p.Shadow = true
-				if d, err := l.Check(tt.r(), p); !d.Allowed || err != nil {
+				if d, err := l.Decide(tt.r(), p); !d.Allowed || err != nil {
 					t.Errorf("%s, in shadow: got %+v, error %v", way, d, err)
 				}
 			}

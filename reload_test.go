@@ -10,7 +10,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-func TestReloadReplacesThePoliciesOfHandlerAndCheck(t *testing.T) {
+func TestReloadReplacesThePoliciesOfHandlerAndDecide(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
 		l := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{perIP("api", ratelimit.PerHour(10))}})
 		h := l.Handler(okHandler)
@@ -21,9 +21,9 @@ func TestReloadReplacesThePoliciesOfHandlerAndCheck(t *testing.T) {
 		if err := l.Reload(perIP("api", ratelimit.PerHour(2)), perIP("other", ratelimit.PerHour(5))); err != nil {
 			t.Fatal(err)
 		}
-		d, err := l.Check(httptest.NewRequest("GET", "/", nil))
+		d, err := l.Decide(httptest.NewRequest("GET", "/", nil))
 		if err != nil || len(d.Results) != 2 || d.Results[0].Remaining != 1 || d.Results[1].Remaining != 4 {
-			t.Errorf("Check: %+v, %v", d.Results, err)
+			t.Errorf("Decide: %+v, %v", d.Results, err)
 		}
 		wantStatuses(t, h, []int{200, 429})
 		wantStatuses(t, login, []int{200, 200, 429}) // as it was

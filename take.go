@@ -11,27 +11,28 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// Check decides about r by policies, or by Config.Policies if there are none, and charges it, but answers
-// nothing, and sets no headers: for routers with their own idea of middleware. To answer as Handler does, use
-// Admit. Check does not call Config.Skip. The policies are checked anew at each call, which Limit does once.
+// Decide charges r under policies, or under Config.Policies if there are none, and returns the decision. It answers
+// nothing and sets no headers: it is for routers that do not use http.Handler. To answer as Handler does, use Admit.
+// Decide does not call Config.Skip. It compiles policies at each call, where Limit does so once, and Reload does not
+// reach them.
 //
-// Check does not wait. Under a policy with MaxWait it may reserve tokens that are still to come: where the
+// Decide does not wait. Under a policy with MaxWait it may reserve tokens that are still to come: where the
 // decision is Allowed, wait for the longest State.Wait of its Results that are no Shadow, or give them back
 // by Refund.
 //
 // An error says why nothing could be decided, or not about every policy: it wraps ErrNoKey or ErrBadRequest, it
 // is that of the Store, of another function of a policy or of r's context, or it names what is wrong with a policy.
 // Decision.Allowed is then what Handler would do.
-func (l *Limiter) Check(r *http.Request, policies ...Policy) (Decision, error) {
+func (l *Limiter) Decide(r *http.Request, policies ...Policy) (Decision, error) {
 	compiled := l.enforced()
 	if len(policies) > 0 {
 		var err error
 		if compiled, err = compile("policies", policies, true); err != nil {
-			return Decision{}, fmt.Errorf("ratelimit: Check: %w", err)
+			return Decision{}, fmt.Errorf("ratelimit: Decide: %w", err)
 		}
 	}
 	if len(compiled) == 0 {
-		return Decision{}, errors.New("ratelimit: Check: no policies, and Config.Policies is empty")
+		return Decision{}, errors.New("ratelimit: Decide: no policies, and Config.Policies is empty")
 	}
 	x := newRequestExchange(r.Context(), l.timeout)
 	err := l.decide(x, r, compiled, false)

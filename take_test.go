@@ -121,25 +121,25 @@ func TestTakeWithAFailedStoreAndAnEndedContext(t *testing.T) {
 	}
 }
 
-func TestCheckDecidesWithoutAnswering(t *testing.T) {
+func TestDecideAnswersNothing(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
 		own := perIP("own", ratelimit.PerHour(1))
 		l := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{own}})
 		r := httptest.NewRequest("GET", "/", nil)
 		for i, want := range []bool{true, false} {
-			d, err := l.Check(r)
+			d, err := l.Decide(r)
 			if err != nil || d.Allowed != want || len(d.Results) != 1 || d.Results[0].Key != "ip:192.0.2.1" {
-				t.Errorf("check %d of Config.Policies: %+v, %v", i, d, err)
+				t.Errorf("decision %d by Config.Policies: %+v, %v", i, d, err)
 			}
 		}
-		d, err := l.Check(r, perIP("a", ratelimit.PerHour(2)), perIP("b", ratelimit.PerHour(3)))
+		d, err := l.Decide(r, perIP("a", ratelimit.PerHour(2)), perIP("b", ratelimit.PerHour(3)))
 		if err != nil || !d.Allowed || len(d.Results) != 2 || d.Results[1].Remaining != 2 || d.Results[1].Limit != ratelimit.PerHour(3) {
-			t.Errorf("check of others: %+v, %v", d, err)
+			t.Errorf("decision by others: %+v, %v", d, err)
 		}
-		if d, err := l.Check(r, ratelimit.Policy{Name: "a", Key: noKey, Limit: ratelimit.PerHour(2)}); d.Allowed || !errors.Is(err, ratelimit.ErrNoKey) {
+		if d, err := l.Decide(r, ratelimit.Policy{Name: "a", Key: noKey, Limit: ratelimit.PerHour(2)}); d.Allowed || !errors.Is(err, ratelimit.ErrNoKey) {
 			t.Errorf("without a key: %+v, %v", d, err)
 		}
-		if d, err := l.Check(r, ratelimit.Policy{Name: "a"}); d.Allowed || err == nil || !strings.Contains(err.Error(), "Key") || !strings.Contains(err.Error(), "Limit") {
+		if d, err := l.Decide(r, ratelimit.Policy{Name: "a"}); d.Allowed || err == nil || !strings.Contains(err.Error(), "Key") || !strings.Contains(err.Error(), "Limit") {
 			t.Errorf("of a malformed policy: %+v, %v", d, err)
 		}
 	})

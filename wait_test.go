@@ -641,19 +641,19 @@ func TestOnAStandInsWordOnlyOpenPoliciesWait(t *testing.T) {
 	})
 }
 
-func TestCheckAndTakeReserveAndDoNotWait(t *testing.T) {
+func TestDecideAndTakeReserveAndDoNotWait(t *testing.T) {
 	p := waiting(perIP("api", ratelimit.Every(time.Second)), 2*time.Second)
 	inBubble(t, ratelimit.Config{MaxWaiting: 1}, func(t *testing.T, q *queue) {
 		begin := time.Now()
 		get(q.Limit(p)(okHandler))
-		d, err := q.Check(httptest.NewRequest("GET", "/", nil), p)
+		d, err := q.Decide(httptest.NewRequest("GET", "/", nil), p)
 		if err != nil || !d.Allowed || d.Results[0].Wait != time.Second || d.Waited != 0 {
-			t.Errorf("Check: %+v, %v", d, err)
+			t.Errorf("Decide: %+v, %v", d, err)
 		}
 		soon, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if d, err := q.Check(httptest.NewRequest("GET", "/", nil).WithContext(soon), p); err != nil || d.Allowed {
-			t.Errorf("Check of a request that ends before its turn: %+v, %v", d, err)
+		if d, err := q.Decide(httptest.NewRequest("GET", "/", nil).WithContext(soon), p); err != nil || d.Allowed {
+			t.Errorf("Decide of a request that ends before its turn: %+v, %v", d, err)
 		}
 		r, err := q.Take(soon, p, "ip:192.0.2.1", 1)
 		if err != nil || !r.Allowed || r.Wait != 2*time.Second {
