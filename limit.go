@@ -84,11 +84,13 @@ func shortDuration(d time.Duration) string {
 }
 
 // ParseLimit reads the text form of a Limit: a rate, a slash, a duration, and if the capacity differs
-// from the rate "burst" and the capacity. The duration is as time.ParseDuration reads it, or a bare unit
-// of that ("60/m"), or in days ("100/d", "1000/7d"). "unlimited" is Unlimited.
+// from the rate "burst" and the capacity: "60/1m burst 10". The duration is one of these, in lower case:
+//   - a duration of time.ParseDuration, such as "1m", "1h30m" or "0.5s", or whole days, such as "7d"
+//   - a number and a word, such as "30 seconds" or "5min": sec, second, min, minute, hr, hour or day, also in the plural
+//   - a unit or a word alone, for one of it: "60/m", "60/min", "100/day"
 //
-// The error says which part is malformed or, for a Limit that New would refuse, which field and why. A rate of 0 is
-// an error, too: in a Policy.LimitFunc, write PerDay(0).
+// "unlimited" is Unlimited. The error says which part is malformed or, for a Limit that New would refuse, which field
+// and why. A rate of 0 is an error, too: in a Policy.LimitFunc, write PerDay(0).
 func ParseLimit(text string) (Limit, error) {
 	if text == Unlimited.String() {
 		return Unlimited, nil
@@ -128,20 +130,34 @@ func parseCount(what, text string) (int64, error) {
 	return int64(n), nil
 }
 
+// unitOf has the units of the words for them.
+var unitOf = map[string]string{
+	"sec": "s", "secs": "s", "second": "s", "seconds": "s",
+	"min": "m", "mins": "m", "minute": "m", "minutes": "m",
+	"hr": "h", "hrs": "h", "hour": "h", "hours": "h",
+	"day": "d", "days": "d",
+}
+
 func parsePer(text string) (time.Duration, error) {
-	number := text
-	switch text {
-	case "ns", "us", "µs", "ms", "s", "m", "h", "d":
-		number = "1" + text
+	unit := strings.TrimLeft(text, "0123456789.")
+	number := text[:len(text)-len(unit)]
+	word := unit
+	if number != "" {
+		word = strings.TrimPrefix(unit, " ")
 	}
-	if days, ok := strings.CutSuffix(number, "d"); ok {
-		if n, err := strconv.ParseUint(days, 10, 63); err == nil && n <= math.MaxInt64/uint64(24*time.Hour) {
+	unit = cmp.Or(unitOf[word], unit)
+	switch unit {
+	case "ns", "us", "µs", "ms", "s", "m", "h", "d":
+		number = cmp.Or(number, "1")
+	}
+	if unit == "d" {
+		if n, err := strconv.ParseUint(number, 10, 63); err == nil && n <= math.MaxInt64/uint64(24*time.Hour) {
 			return time.Duration(n) * 24 * time.Hour, nil
 		}
-	} else if d, err := time.ParseDuration(number); err == nil && !strings.ContainsAny(number, "+-") {
+	} else if d, err := time.ParseDuration(number + unit); err == nil && !strings.ContainsAny(text, "+-") {
 		return d, nil
 	}
-	return 0, fmt.Errorf(`duration %q: must be like "1s", "1m", "24h" or "7d"`, text)
+	return 0, fmt.Errorf(`duration %q: must be like "1s", "min", "24h" or "7 days"`, text)
 }
 
 // MarshalText implements encoding.TextMarshaler by String. The zero Limit is the empty text.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -114,6 +115,24 @@ func TestParseLimitReadsMoreThanStringWrites(t *testing.T) {
 		{"60/0.5m", ratelimit.Limit{Rate: 60, Per: 30 * time.Second}},
 		{"60/.5s", ratelimit.Limit{Rate: 60, Per: 500 * time.Millisecond}},
 		{"060/1m", ratelimit.PerMinute(60)},
+		{"100/sec", ratelimit.PerSecond(100)},
+		{"100/second", ratelimit.PerSecond(100)},
+		{"100/min", ratelimit.PerMinute(100)},
+		{"100/minute", ratelimit.PerMinute(100)},
+		{"100/hr", ratelimit.PerHour(100)},
+		{"100/hour", ratelimit.PerHour(100)},
+		{"100/day", ratelimit.PerDay(100)},
+		{"100/minute burst 10", ratelimit.PerMinute(100).WithBurst(10)},
+		{"100/1minute", ratelimit.PerMinute(100)},
+		{"100/1 minute", ratelimit.PerMinute(100)},
+		{"100/5min", ratelimit.Limit{Rate: 100, Per: 5 * time.Minute}},
+		{"100/5 minutes burst 10", ratelimit.Limit{Rate: 100, Per: 5 * time.Minute, Burst: 10}},
+		{"100/30secs", ratelimit.Limit{Rate: 100, Per: 30 * time.Second}},
+		{"100/30 seconds", ratelimit.Limit{Rate: 100, Per: 30 * time.Second}},
+		{"100/10 mins", ratelimit.Limit{Rate: 100, Per: 10 * time.Minute}},
+		{"100/12hrs", ratelimit.Limit{Rate: 100, Per: 12 * time.Hour}},
+		{"100/1.5 hours", ratelimit.Limit{Rate: 100, Per: 90 * time.Minute}},
+		{"1000/7 days", ratelimit.Limit{Rate: 1000, Per: 7 * day}},
 	} {
 		t.Run(tt.text, func(t *testing.T) {
 			if got, err := ratelimit.ParseLimit(tt.text); got != tt.want || err != nil {
@@ -147,7 +166,23 @@ func TestParseLimitSaysWhatIsWrong(t *testing.T) {
 		{"60/60", []string{`duration "60"`}},
 		{"60/ 1m", []string{`duration " 1m"`}},
 		{"60/1m ", []string{`duration "1m "`}},
-		{"60/minute", []string{`duration "minute"`}},
+		{"60/Minute", []string{`duration "Minute"`}},
+		{"60/MIN", []string{`duration "MIN"`}},
+		{"60/Day", []string{`duration "Day"`}},
+		{"60/ minute", []string{`duration " minute"`}},
+		{"60/minute ", []string{`duration "minute "`}},
+		{"60/5  minutes", []string{`duration "5  minutes"`}},
+		{"60/5\tminutes", []string{`duration "5\tminutes"`}},
+		{"60/5 m", []string{`duration "5 m"`}},
+		{"60/.min", []string{`duration ".min"`}},
+		{"60/1h30min", []string{`duration "1h30min"`}},
+		{"60/1min30s", []string{`duration "1min30s"`}},
+		{"60/-1 minute", []string{`duration "-1 minute"`}},
+		{"60/1.5 days", []string{`duration "1.5 days"`}},
+		{"60/106752 days", []string{`duration "106752 days"`}},
+		{"60/month", []string{`duration "month"`}},
+		{"60/minuteburst 5", []string{`duration "minuteburst 5"`}},
+		{"60/0 minutes", []string{"Per 0s: must"}},
 		{"60/M", []string{`duration "M"`}},
 		{"60/-1m", []string{`duration "-1m"`}},
 		{"60/+1m", []string{`duration "+1m"`}},
@@ -187,6 +222,9 @@ func FuzzParseLimit(f *testing.F) {
 		l, err := ratelimit.ParseLimit(text)
 		if err != nil {
 			return
+		}
+		if strings.ToLower(text) != text {
+			t.Errorf("%q is %+v, in spite of a capital letter", text, l)
 		}
 		if again, err := ratelimit.ParseLimit(l.String()); again != l || err != nil {
 			t.Errorf("%q is %+v, whose text %q is %+v, error %v", text, l, l, again, err)
