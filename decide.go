@@ -271,6 +271,7 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start time.Time) err
 	for i := range own { // field by field, because to copy a Result takes its time
 		r, charge := &own[i], &c.charges[i]
 		r.Policy, r.Key, r.Limit, r.Cost, r.Shadow = charge.Policy, charge.Key, c.asked[i].limit, charge.Cost, charge.Shadow
+		r.Hidden = c.asked[i].policy.Hidden
 		if charge.MaxWait > 0 {
 			r.maxWait = uint32(min(charge.MaxWait.Milliseconds(), math.MaxUint32))
 		}

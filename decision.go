@@ -47,11 +47,13 @@ type Result struct {
 	// Shadow says that the policy only measures. If its State is not Allowed, it would have denied.
 	Shadow bool
 
+	// Hidden says that clients are not told of the policy: a HeaderFunc or Deny handler of your own must not show it.
+	Hidden bool
 	// Used says, of a Peek, that the bucket has been charged and has not refilled since.
 	Used bool
 
-	// maxWait is how long the request might wait, in milliseconds, rounded down. So it fits beside Shadow
-	// and Used, and an exchange into 576 bytes.
+	// maxWait is how long the request might wait, in milliseconds, rounded down. So it fits beside the
+	// three above, and an exchange into 576 bytes.
 	maxWait uint32
 
 	// State is what the bucket answered. A policy may have allowed a request that another denied; then
@@ -59,25 +61,24 @@ type Result struct {
 	store.State
 }
 
-// Tightest returns the result that a client should go by, nil if no policy applied. Of a denied request it is the
-// one that takes longest to allow it. Of an allowed request it is the one whose bucket can pay for the fewest
-// further requests of the same cost, and of those with as many, the one with the fewest tokens remaining.
+// Tightest returns the result that headers should show a client, nil if there is none: one that is neither Shadow nor
+// Hidden. Where such policies denied the request, it is the one that takes longest to allow it. Otherwise it is the one
+// whose bucket can pay for the fewest further requests of the same cost, and of those with as many, the one with the
+// fewest tokens remaining.
 func (d *Decision) Tightest() *Result {
 	var tightest *Result
 	for i := range d.Results {
 		r := &d.Results[i]
-		if r.Shadow || !d.Allowed && r.Allowed {
-			continue
-		}
-		if tightest == nil || r.tighter(tightest) {
+		if !r.Shadow && !r.Hidden && (tightest == nil || r.tighter(tightest)) {
 			tightest = r
 		}
 	}
 	return tightest
 }
 
-// Quotas returns the results that a list of quotas in a header has: of the policies that are a Shadow, or of the others.
-// Of several results with one Policy, which stacked limiters may have, it is the tightest, as by Tightest.
+// Quotas returns the results that a list of quotas in a header has: of the policies that are a Shadow, or of the others,
+// and of none that is Hidden. Of several results with one Policy, which stacked limiters may have, it is the tightest, as
+// by Tightest.
 func (d *Decision) Quotas(shadows bool) iter.Seq[*Result] {
 	return func(yield func(*Result) bool) {
 		for i := range d.Results {
@@ -90,12 +91,12 @@ func (d *Decision) Quotas(shadows bool) iter.Seq[*Result] {
 
 func (d *Decision) lists(i int, shadows bool) bool {
 	r := &d.Results[i]
-	if r.Shadow != shadows {
+	if r.Shadow != shadows || r.Hidden {
 		return false
 	}
 	for j := range d.Results {
 		other := &d.Results[j]
-		if j != i && other.Shadow == shadows && other.Policy == r.Policy && (other.tighter(r) || j < i && !r.tighter(other)) {
+		if j != i && other.Shadow == shadows && !other.Hidden && other.Policy == r.Policy && (other.tighter(r) || j < i && !r.tighter(other)) {
 			return false
 		}
 	}
@@ -103,6 +104,9 @@ func (d *Decision) lists(i int, shadows bool) bool {
 }
 
 func (r *Result) tighter(than *Result) bool {
+	if r.Allowed != than.Allowed {
+		return than.Allowed
+	}
 	if r.RetryAfter != than.RetryAfter {
 		return r.RetryAfter > than.RetryAfter
 	}
@@ -175,8 +179,29 @@ func (r *Result) Known() bool {
 	return !r.Degraded || !r.Allowed || r.Remaining > 0 || r.ResetAfter > 0
 }
 
-// Denied returns the names of the policies that denied the request.
+// Denied returns the names of the policies that denied the request, also of those that are Hidden from clients.
 func (d *Decision) Denied() []string { return denied(d.Results, false) }
+
+// Violated returns the names that Denied returns, without those of policies that are Hidden.
+func (d *Decision) Violated() []string {
+	var names []string
+	for i := range d.Results {
+		if r := &d.Results[i]; !r.Allowed && !r.Shadow && !r.Hidden {
+			names = append(names, r.Policy)
+		}
+	}
+	return names
+}
+
+// VisibleWait returns Waited, or 0 if the request had to wait for a policy that is Hidden.
+func (d *Decision) VisibleWait() time.Duration {
+	for i := range d.Results {
+		if r := &d.Results[i]; r.Hidden && !r.Shadow && r.Wait > 0 {
+			return 0
+		}
+	}
+	return d.Waited
+}
 
 // denied returns the names of the policies that denied, or of the shadows that would have.
 func denied(results []Result, shadow bool) []string {

@@ -57,6 +57,17 @@ func TestTheTightestPolicyPaysForTheFewestFurtherRequests(t *testing.T) {
 	}
 }
 
+// Also of a Store that does not say when to retry.
+func TestOfADeniedRequestTheTightestPolicyIsOneThatDenied(t *testing.T) {
+	d := ratelimit.Decision{Results: []ratelimit.Result{
+		{Policy: "allowed", Cost: 1, State: store.State{Allowed: true, ResetAfter: time.Hour}},
+		{Policy: "denied", Cost: 1, State: store.State{Remaining: 5}},
+	}}
+	if got := d.Tightest(); got != &d.Results[1] {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // Of 40 an hour at a cost of 1 and 100 an hour at a cost of 20, the second allows four more requests after the
 // first one, and its numbers are shown.
 func TestTheHeadersAreOfThePolicyThatEndsFirst(t *testing.T) {

@@ -13,7 +13,7 @@ type Event struct {
 	// Allowed says whether the request goes on.
 	Allowed bool
 
-	// Results holds what each policy said, shadows included: the policies of this limiter, where several
+	// Results holds what each policy said, shadows and hidden policies included: the policies of this limiter, where several
 	// are stacked, and not those that Err left out. There are none if the store failed, or no policy applied.
 	// If the client went away while it waited, they are what it waited for. That of a Peek has a Cost of 0,
 	// and those of Refund and Reset have one below.

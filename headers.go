@@ -13,7 +13,8 @@ import (
 // A HeaderFunc writes what a decision says into the header of its response, before the handler or the
 // denial does. Where limiters are stacked it is called by each, with the results of the outer ones too:
 // it sets headers and does not add to them. What others have set outside of all limiters is merged with that
-// afterwards, as headers.Merge does. It is not called if no policy applied.
+// afterwards, as headers.Merge does. It must leave out Results that are Hidden, as Tightest and Quotas do. It is not
+// called if no policy applied.
 type HeaderFunc func(h http.Header, d *Decision)
 
 // XRateLimit writes the headers that most APIs have, for the policy that is Tightest:
@@ -29,7 +30,7 @@ func XRateLimit(h http.Header, d *Decision) {
 	if r := d.Tightest(); r != nil {
 		reset := d.At.Add(r.ResetAfter + time.Second - 1).Unix()
 		rateheader.SetXRateLimit(h, d.room(), r.Limit.burst(), r.Remaining, reset)
-		rateheader.SetWaited(h, d.Waited)
+		rateheader.SetWaited(h, d.VisibleWait())
 	}
 }
 

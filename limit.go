@@ -201,6 +201,7 @@ func (c *call) bar(p *policy, limit Limit, key string, cost int64) {
 		Limit:  limit,
 		Cost:   cost,
 		Shadow: p.Shadow,
+		Hidden: p.Hidden,
 		State:  store.State{RetryAfter: store.Never},
 	}})
 }

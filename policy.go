@@ -95,6 +95,13 @@ type Policy struct {
 	// reported in Event and Decision, but denies nothing and appears in no header, unless headers.Shadows is
 	// among Config.Headers. If its Key or LimitFunc fails, it is left out, and that is logged. It shares the call of the Store with the others, though, and so its failure.
 	Shadow bool
+
+	// Hidden keeps the policy out of what clients read, for a limit that is nobody's quota, such as one for all clients
+	// together. The policy decides as any other, and the Retry-After of its denials is sent. But its name and numbers are
+	// in no rate limit header and not among the violated-policies of an answer, and X-RateLimit-Waited is left out if
+	// a request waited for it. Where only hidden policies apply, there are no rate limit headers. Decision and Event
+	// have the Result of the policy, in which Hidden is set.
+	Hidden bool
 }
 
 // A policy is a Policy made ready to serve.

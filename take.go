@@ -74,7 +74,7 @@ func (l *Limiter) charge(ctx context.Context, name string, p Policy, key string,
 		return Result{}, err
 	}
 	if p.Limit == Unlimited {
-		return Result{Policy: p.Name, Key: key, Limit: p.Limit, Cost: cost, State: store.State{Allowed: true, Remaining: math.MaxInt64}}, nil
+		return Result{Policy: p.Name, Key: key, Limit: p.Limit, Cost: cost, Hidden: p.Hidden, State: store.State{Allowed: true, Remaining: math.MaxInt64}}, nil
 	}
 	decide, maxWait := (*Limiter).take, p.MaxWait
 	if waits {
@@ -116,6 +116,7 @@ func (l *Limiter) conclude(ctx context.Context, c *call, decide func(*Limiter, *
 			Limit:  c.asked[0].limit,
 			Cost:   of.Cost,
 			Shadow: of.Shadow,
+			Hidden: c.asked[0].policy.Hidden,
 			State:  store.State{Allowed: x.decision.Allowed},
 		}, err
 	}

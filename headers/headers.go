@@ -40,7 +40,7 @@ func Join(fs ...ratelimit.HeaderFunc) ratelimit.HeaderFunc {
 func DeltaSeconds(h http.Header, d *ratelimit.Decision) {
 	if r := d.Tightest(); r != nil {
 		rateheader.SetXRateLimit(h, make([]string, 3), burstOf(r.Limit), r.Remaining, int64((r.ResetAfter+time.Second-1)/time.Second))
-		rateheader.SetWaited(h, d.Waited)
+		rateheader.SetWaited(h, d.VisibleWait())
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
 )
 
-// IETF writes the headers of draft-ietf-httpapi-ratelimit-headers-11, with every policy that applied. A later
+// IETF writes the headers of draft-ietf-httpapi-ratelimit-headers-11, with every policy that applied and is not Hidden. A later
 // draft may rename what is in them, and then IETF will follow it.
 //
 //	RateLimit-Policy: "login";q=5;w=15
@@ -54,7 +54,7 @@ func IETF(h http.Header, d *ratelimit.Decision) {
 	if len(all) > policies {
 		h[rateheader.RateLimit] = values[1:2:2]
 	}
-	rateheader.SetWaited(h, d.Waited)
+	rateheader.SetWaited(h, d.VisibleWait())
 }
 
 // The names of parameters, and what they mean, are the draft's, and are here alone.

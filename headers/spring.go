@@ -52,7 +52,7 @@ func Spring(h http.Header, d *ratelimit.Decision) {
 	h[rateheader.SpringRate] = values[1:2:2]
 	h[rateheader.SpringBurst] = values[2:3:3]
 	h[rateheader.SpringRequested] = values[3:4:4]
-	rateheader.SetWaited(h, d.Waited)
+	rateheader.SetWaited(h, d.VisibleWait())
 }
 
 // maxScaled is the greatest number of which a double has all digits.
