@@ -204,13 +204,13 @@ end
 local function settle(key)
   local refilled, outage = term[9], term[10]
   local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit', 'unit', 'spare')
-  local full = 2251799813685248
+  local full = outage
   if hash[1] then
     local tokens = hash[1] + 0
     if hash[3] ~= limit and hash[4] ~= unit then
       tokens = rescale(tokens, hash[4] + 0, unit + 0)
     end
-    full = min(now - hash[2] - ceil((capacity - min(tokens, capacity)) / refill), full)
+    full = min(now - hash[2] - ceil((capacity - min(tokens, capacity)) / refill), 2251799813685248)
   end
   local spared, paid, at = match(hash[5] or '', '^(%d+) (%d+) (-?%d+)$')
   local kept, older = 0, 0

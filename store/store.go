@@ -73,7 +73,7 @@ type Charge struct {
 	// Refilled is how many more tokens a stand-in allowed in the last Outage and counts as refilled since; see
 	// package fallback. They are charged as well, except for what the bucket did not refill in that time because it was
 	// full. That refill pays for them, and pays only once. A bucket that the Store has forgotten was full for all
-	// of Outage. Of another, only the time since its last charge counts. Refilled must be 0 unless the charge is Owed
+	// of Outage, and nothing is known of the time before. Of another, only the time since its last charge counts. Refilled must be 0 unless the charge is Owed
 	// and its Cost is not below 0.
 	Refilled int64
 	Outage   time.Duration

@@ -16,10 +16,11 @@ type Spare struct {
 // the bucket did not refill within p.Outage because it was full. Each microsecond of that pays once: s is what earlier
 // calls of Settle have left of it, and rest is what this one leaves.
 //
-// A bucket that is not stored counts as full for all of p.Outage. Of another, only the time since its last charge counts:
-// it does not tell how long it was full before.
+// A bucket that is not stored counts as full for all of p.Outage. Nothing is known of the time before that, in which
+// another stand-in may have been cut off while others used the bucket: rest does not pay for that. Of a bucket that is
+// stored, only the time since its last charge counts: it does not tell how long it was full before.
 func (l Limit) Settle(b Bucket, s Spare, p Past, now int64) (credits int64, rest Spare) {
-	full := int64(MaxFill)
+	full := p.Outage
 	if b.Unit != 0 {
 		if b.Unit != l.Unit {
 			b.Tokens = rescale(b.Tokens, b.Unit, l.Unit)

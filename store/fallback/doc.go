@@ -37,12 +37,13 @@
 // store.WithoutStandIn where that is not acceptable.
 //
 // More is allowed only by:
-//   - buckets that the primary has forgotten when it is back, because nobody charged them for twice their time to full:
-//     they count as full for the whole outage, so that only what has not refilled is charged.
+//   - buckets that the primary has forgotten when it is back, because nobody charged them for their time to full
+//     (redisstore forgets them after up to twice that). For the first replica that is back, they count as full since it
+//     knew that they could be, so that only what has not refilled is charged.
 //   - calls that the primary may have carried out although they failed, before it is given up. A call that failed with
 //     store.ErrNotCharged is charged when the primary is back.
 //   - charges for an outage that failed, unless with store.ErrNotCharged
-//   - a primary that has lost its data: up to a burst
+//   - a primary that has lost its data: up to a burst, and the debts that were lost
 //   - buckets that Config.MaxKeys has no room for
 //
 // Less is allowed where replicas have no use for their shares.

@@ -150,25 +150,28 @@ func placeFor(places []place, t tag, full, now int64) *place {
 }
 
 // credits returns how many credits c's bucket holds by now if nobody else has charged it, as many as fill it
-// if nothing is known. Of a bucket under another limit it is known which part of it was spent, to a quarter, and that
-// part carries over.
-func (k *known) credits(c *store.Charge) int64 {
+// if nothing is known.
+func (k *known) credits(c *store.Charge) int64 { return creditsOf(c.Limit, k.full(c)) }
+
+// full returns in how many microseconds c's bucket is full if nobody else charges it, and below 0 for how long it has
+// been, by bucket.MaxFill if nothing is known. Of a bucket under another limit it is known which part of it was spent, to
+// a quarter, and that part carries over.
+func (k *known) full(c *store.Charge) int64 {
 	places, t := k.find(c)
 	p := placeOf(places, t)
 	if p == nil {
-		return c.Limit.Capacity
+		return -bucket.MaxFill
 	}
-	full := p.full.Load()
-	left := full - k.now()
+	left := p.full.Load() - k.now()
 	switch whose := tag(p.whose.Load()); {
-	case whose == t:
+	case whose == t || left <= 0:
+		return left
 	case whose.bucket() == t.bucket() && whose.policy() == t.policy():
 		spent := max(0, whose.spent(left)) * float64(bucket.Limit(c.Limit).Fill())
-		left = int64(min(spent, bucket.MaxFill)) // in microseconds under c's limit
+		return int64(min(spent, bucket.MaxFill)) // under c's limit
 	default:
-		return c.Limit.Capacity
+		return -bucket.MaxFill
 	}
-	return creditsOf(c.Limit, left)
 }
 
 // creditsOf returns how many credits a bucket of l holds that is full in some microseconds, less than none in debt.

@@ -48,7 +48,7 @@ type spending struct {
 	limit, share  store.Limit // last charged under
 	idle, charged bucket.Bucket
 	taken         int64 // credits of the share, in all; below 0 after refunds of what was taken before
-	since         int64 // an outage began in which that was
+	since         int64 // the primary's bucket may have been full, in the outage in which that was
 }
 
 func newLedger(most int, replicas int64) ledger {
@@ -93,11 +93,12 @@ func (l *ledger) open(c *store.Charge, o *outage, known *known) (*spending, stor
 	if s.outage != o {
 		now := l.now()
 		s.outage = o
+		full := known.full(c)
 		if s.taken == 0 {
-			s.since = l.since(o)
+			s.since = max(l.since(o), now+full)
 		}
 		s.goBy(c.Limit, share, now)
-		s.begin(known.credits(c), now)
+		s.begin(creditsOf(c.Limit, full), now)
 	}
 	return s, share
 }
@@ -290,7 +291,7 @@ func (l *ledger) take(s *spending) (d due, found bool) {
 	}
 	d.charge.Cost = tokens(d.spent, s.share)
 	if d.charge.Refilled = max(0, tokens(d.taken, s.share)-d.charge.Cost); d.charge.Refilled > 0 {
-		d.charge.Outage = time.Duration(l.now()-s.since) * time.Microsecond
+		d.charge.Outage = time.Duration(max(0, l.now()-s.since)) * time.Microsecond
 	}
 	s.idle, s.taken, s.reset = s.charged, 0, false
 	return d, true

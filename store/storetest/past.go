@@ -46,6 +46,11 @@ var pastRules = []rule{
 		r.advance(30 * time.Second)
 		r.want(r.allow(past(c, 0, 2, 30*time.Second)), store.State{Allowed: true, Remaining: 2, ResetAfter: 2*time.Minute + 30*time.Second})
 	}},
+	{"a forgotten bucket pays for no more than the outage that it was first charged for", func(r *rig) {
+		c := store.Charge{Policy: "p", Key: "k", Limit: r.limit(1, time.Minute, 5), Cost: 1}
+		r.allow(past(c, 0, 1, 2*time.Minute))
+		r.want(r.allow(past(c, 0, 8, time.Hour)), store.State{Allowed: true, ResetAfter: 7 * time.Minute, Wait: 2 * time.Minute})
+	}},
 	{"a bucket that was reset knows nothing of what it did not refill", func(r *rig) {
 		c := store.Charge{Policy: "p", Key: "k", Limit: r.limit(1, time.Minute, 5), Cost: 1}
 		r.allow(past(c, 1, 10, 10*time.Minute))
