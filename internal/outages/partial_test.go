@@ -200,8 +200,9 @@ Replicas share a limit of %d per second and a burst of %d, and fallback.Config.R
   key are denied until the debt is paid. After an outage of ten minutes that can be minutes, on all replicas.
 - **What is not charged**: what the bucket in Redis did not refill because it was full. The bucket knows that only since its last charge. So if other
   replicas used the key, nearly all that was admitted without Redis is charged. Then a client can be denied that never exceeded the limit.
-  A key without requests for twice its time to full before the replicas return is forgotten by Redis, and counts as full for the whole outage: then
-  nothing is charged of what had refilled, and more than the limit may have been admitted in all.
+  Redis forgets a key that is not charged for its time to full, or for up to twice that. For the first replica that returns, such a key counts as full
+  for the whole outage: then nothing is charged of what had refilled, and more than the limit may have been admitted in all. A replica that returns
+  later, from a longer outage, is charged for what it admitted before the outage of the first one.
 - **If that is not acceptable**: set Policy.FailClosed. A replica that does not reach Redis then answers 503, and nothing is owed.
 - A replica whose round trip is near fallback.Config.Slow loses Redis again and again, or for as long as it is slow. The log says so once a minute. Give
   it a longer Slow, and a Config.Timeout that is longer still.
