@@ -25,17 +25,22 @@ import (
 type watched struct {
 	*httptest.Server
 	settled chan ratelimit.Response
+	served  chan struct{} // the limiter has returned, or panicked
 }
 
 func watch(t *testing.T, http2 bool, h http.HandlerFunc) *watched {
 	t.Helper()
-	w := &watched{settled: make(chan ratelimit.Response, 10)}
+	w := &watched{settled: make(chan ratelimit.Response, 10), served: make(chan struct{}, 10)}
 	l := newLimiter(t, ratelimit.Config{})
 	p := settled("api", ratelimit.PerSecond(1000), func(_ *http.Request, r ratelimit.Response) int64 {
 		w.settled <- r
 		return r.Cost
 	})
-	w.Server = httptest.NewUnstartedServer(l.Limit(p)(h))
+	limited := l.Limit(p)(h)
+	w.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		defer func() { w.served <- struct{}{} }()
+		limited.ServeHTTP(rw, r)
+	}))
 	w.Config.ErrorLog = log.New(io.Discard, "", 0) // of panics
 	if w.EnableHTTP2 = http2; http2 {
 		w.StartTLS()
@@ -46,17 +51,15 @@ func watch(t *testing.T, http2 bool, h http.HandlerFunc) *watched {
 	return w
 }
 
-// once returns what was settled, after the server has ended: once.
+// once returns what was settled when a request has been served: once.
 func (w *watched) once(t *testing.T) ratelimit.Response {
 	t.Helper()
-	response := <-w.settled
-	w.Close() // waits for all handlers
-	select {
-	case again := <-w.settled:
-		t.Errorf("settled a second time: %+v", again)
-	default:
+	<-w.served
+	w.Close() // waits for all other handlers
+	if n := len(w.settled); n != 1 {
+		t.Fatalf("settled %d times, want once", n)
 	}
-	return response
+	return <-w.settled
 }
 
 // do sends a request and reads what comes.
@@ -227,7 +230,15 @@ func TestAHandlerThatEndsItsGoroutineIsSettled(t *testing.T) {
 		settledAt <- r
 		return 0
 	}))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { runtime.Goexit() }))
-	go get(h)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		get(h)
+	}()
+	<-ended
+	if n := len(settledAt); n != 1 {
+		t.Fatalf("settled %d times, want once", n)
+	}
 	if got, want := <-settledAt, (ratelimit.Response{Cost: 1, Panicked: true}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -163,7 +163,8 @@ func TestARequestNeedsAPlaceInOneOfItsQueues(t *testing.T) {
 		both, one := q.Limit(perClient, all)(okHandler), q.Limit(perClient, shadow)(okHandler)
 		// A flood of one client fills its queue, and its half of the one that counts all clients together.
 		var flood, c crowd
-		flood.come(t, as("192.0.2.66", both), 20)
+		flood.come(t, as("192.0.2.66", both), 1) // or it would hold a place while others are refused
+		flood.come(t, as("192.0.2.66", both), 19)
 		if flood.refused != 20-1-5 {
 			t.Errorf("%d of a flood were refused, want 14: one has the token of all, and five wait", flood.refused)
 		}

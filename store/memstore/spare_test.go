@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
@@ -44,5 +45,29 @@ func TestSparesGoWithTheirBuckets(t *testing.T) {
 		if fault := s.Check(); fault != "" {
 			t.Fatalf("step %d: %s", step, fault)
 		}
+	}
+}
+
+// As those of buckets are: what a caller hands over may be a part of something large, or be reused.
+func TestNamesOfSparesAreCopied(t *testing.T) {
+	clock := newNow()
+	s := memstore.New(memstore.Config{Clock: clock.clock})
+	defer s.Close()
+	bytes := []byte("policy key")
+	text := unsafe.String(&bytes[0], len(bytes))
+	c := charge(t, "key", 1)
+	c.Policy = "policy"
+	take(t, s, c)
+	clock.advance(time.Minute)
+	c.Policy, c.Key = text[:6], text[7:]
+	c.Owed, c.Refilled, c.Outage = true, 25, 30*time.Second // while it was full
+	left := take(t, s, c).Remaining
+	copy(bytes, "POLICY KEY") // as if the text had been something else all along
+	if fault := s.Check(); fault != "" {
+		t.Error(fault)
+	}
+	c.Policy, c.Key = "policy", "key"
+	if again := take(t, s, c).Remaining; left != 99 || again != 99-1-20 {
+		t.Errorf("%d left, and %d after the same charge again, want 99 and 78: 5 of the 30 seconds were left over", left, again)
 	}
 }

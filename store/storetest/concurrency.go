@@ -81,7 +81,7 @@ var concurrencyRules = []rule{
 				}
 			})
 		}
-		wg.Wait()
+		r.join(&wg)
 		for n := range int64(burst) {
 			if told[n] != 1 {
 				r.Errorf("%d calls were told that %d remain, want 1", told[n], n)
@@ -109,6 +109,24 @@ func (r *rig) hammer(goroutines, calls int, next func(i int) []store.Charge) int
 			}
 		})
 	}
-	wg.Wait()
+	r.join(&wg)
 	return allowed.Load()
+}
+
+// stuck is how long calls may take that wait for nothing, on a machine that is busy.
+const stuck = 30 * time.Second
+
+// join waits for calls that must not wait for each other.
+func (r *rig) join(calls *sync.WaitGroup) {
+	r.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		calls.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(stuck):
+		r.Fatalf("calls have not returned after %v: they wait for each other", stuck)
+	}
 }
