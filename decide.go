@@ -46,6 +46,16 @@ func (x *exchange) with(r *http.Request) *http.Request {
 
 func (x *exchange) came() context.Context { return x.limited.Parent }
 
+// outer returns the decision of the limiters around this one, nil if there are none. A call without a request has none:
+// in the handler of a limited request, its results are its own.
+func (x *exchange) outer() *Decision {
+	if !x.limited.Detached {
+		return nil
+	}
+	d, _ := FromContext(x.came())
+	return d
+}
+
 func (x *exchange) Deadline() (time.Time, bool) { return x.came().Deadline() }
 
 func (x *exchange) Done() <-chan struct{} { return x.came().Done() }
@@ -261,7 +271,7 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start time.Time) err
 	d := &x.decision
 	d.Allowed, d.At = ok, time.Now()
 	d.Results = x.one[:0]
-	if outer, stacked := FromContext(x.came()); stacked {
+	if outer := x.outer(); outer != nil {
 		d.Results = append(d.Results, outer.Results...)
 		d.Waited = outer.Waited
 	}

@@ -237,7 +237,7 @@ func (l *Limiter) concludeBarred(x *exchange, c *call, leftOut error, start time
 	}
 	d := &x.decision
 	d.Allowed, d.At = !c.isBarred(), time.Now()
-	if outer, stacked := FromContext(x.came()); stacked {
+	if outer := x.outer(); outer != nil {
 		d.Results = append(d.Results, outer.Results...)
 		d.Waited = outer.Waited
 	}

@@ -148,7 +148,7 @@ func (x *exchange) bills(policies []*policy) (bills []bill) {
 // around this one come before it.
 func (x *exchange) charged(name string) *Result {
 	outer := 0
-	if d, stacked := FromContext(x.came()); stacked {
+	if d := x.outer(); d != nil {
 		outer = len(d.Results)
 	}
 	for i := outer; i < len(x.decision.Results); i++ {

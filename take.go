@@ -120,7 +120,7 @@ func (l *Limiter) conclude(ctx context.Context, c *call, decide func(*Limiter, *
 			State:  store.State{Allowed: x.decision.Allowed},
 		}, err
 	}
-	return x.decision.Results[len(x.decision.Results)-1], nil
+	return x.decision.Results[0], nil
 }
 
 // Peek returns the state of key's bucket of p and changes nothing. It is always Allowed. Result.Used says whether the

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -167,4 +168,44 @@ func TestAdmitWaits(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The results of the limiters around a handler are those of its request, and not of what it takes beside.
+func TestTakeAllInALimitedRequestReturnsItsOwnResults(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{})
+	jobs := ratelimit.Policy{Name: "jobs", Limit: ratelimit.Every(time.Second).WithBurst(2)}
+	closed := ratelimit.Policy{Name: "closed", Limit: ratelimit.PerDay(0)}
+	var decisions []ratelimit.Decision
+	outer := l.Limit(perIP("outer", ratelimit.PerHour(1)))
+	get(outer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		for _, charges := range [][]ratelimit.Charge{
+			{{Policy: jobs, Key: "member:5", Cost: 2}},
+			{{Policy: jobs, Key: "member:5", Cost: 2}},
+			{{Policy: jobs, Key: "member:6"}, {Policy: closed, Key: "member:6"}},
+			{{Policy: closed, Key: "member:6"}},
+		} {
+			d, err := l.TakeAll(r.Context(), charges...)
+			if err != nil {
+				t.Error(err)
+			}
+			decisions = append(decisions, d)
+		}
+	})))
+	want := []string{"[jobs]", "[jobs]", "[closed]", "[closed]"}
+	if len(decisions) != len(want) {
+		t.Fatalf("%d decisions, want %d", len(decisions), len(want))
+	}
+	for i, d := range decisions {
+		var names []string
+		for _, r := range d.Results {
+			names = append(names, r.Policy)
+		}
+		if got := fmt.Sprint(names); got != want[i] || d.Allowed != (i == 0) {
+			t.Errorf("call %d: results of %s, allowed %t, want those of %s", i, got, d.Allowed, want[i])
+		}
+	}
+	// The outer policy has its next token after an hour.
+	if after := decisions[1].RetryAfter(); after <= 0 || after > 2*time.Second {
+		t.Errorf("retry after %v, want about 2s", after)
+	}
 }
