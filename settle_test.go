@@ -489,3 +489,28 @@ func TestAPolicyThatFailsClosedIsNotSettledWithAStandIn(t *testing.T) {
 		t.Errorf("the stand-in has %d left, error %v, want 10", states[0].Remaining, err)
 	}
 }
+
+func TestSetCostReachesEachLimiterWithAPolicyOfThatName(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
+		l := newLimiter(t, ratelimit.Config{Store: s})
+		outer := settled("llm", ratelimit.PerHour(100), costs(1))
+		inner := settled("llm", ratelimit.PerHour(50), costs(1))
+		inner.Key = ratelimit.Static("all")
+		other := settled("other", ratelimit.PerHour(10), costs(1))
+		other.Key = ratelimit.Static("other")
+		get(l.Limit(outer)(l.Limit(inner, other)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if !ratelimit.SetCost(r.Context(), "llm", 7) {
+				t.Error("SetCost found no policy")
+			}
+		}))))
+		if got := remaining(t, l, outer); got != 93 {
+			t.Errorf("the outer bucket has %d left, want 93", got)
+		}
+		if r, err := l.Peek(t.Context(), inner, "static:all"); err != nil || r.Remaining != 43 {
+			t.Errorf("the inner bucket has %d left, error %v, want 43", r.Remaining, err)
+		}
+		if r, err := l.Peek(t.Context(), other, "static:other"); err != nil || r.Remaining != 9 {
+			t.Errorf("the bucket of another policy has %d left, error %v, want 9", r.Remaining, err)
+		}
+	})
+}

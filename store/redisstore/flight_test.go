@@ -116,6 +116,33 @@ func TestABatchGoesOnForThoseWhoHaveLonger(t *testing.T) {
 	}
 }
 
+// They may outlast their deadlines where this process lacks processor time, and the answer come meanwhile.
+func TestTheClientHasLongerThanItsCallers(t *testing.T) {
+	w := new(wire)
+	onWire(t, w, redisstore.Config{MaxInFlight: 1}, func(t *testing.T, s *redisstore.Store) {
+		begin := time.Now()
+		var ended time.Duration
+		w.send = func(ctx context.Context, n int) error {
+			if n == 1 {
+				time.Sleep(10 * time.Millisecond) // until they have gathered
+				return nil
+			}
+			<-ctx.Done()
+			ended = time.Since(begin)
+			return ctx.Err()
+		}
+		beginFor(t, time.Minute, s, "first")
+		short, long := beginFor(t, 100*time.Millisecond, s, "a"), beginFor(t, 300*time.Millisecond, s, "b")
+		short.want(t, "short", false, 100*time.Millisecond)
+		long.want(t, "long", false, 300*time.Millisecond)
+		time.Sleep(time.Second)
+		if ended != 400*time.Millisecond {
+			t.Errorf("the command was ended after %v, want 400ms", ended)
+		}
+		w.idle(t, s)
+	})
+}
+
 // A server that hangs must not collect connections without end: the client has 10 of them here.
 func TestNoMoreThanHalfOfTheConnectionsAreOverdue(t *testing.T) {
 	w := &wire{send: hangs(1_000_000)}
