@@ -1,23 +1,36 @@
 package redistest
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"testing"
 )
 
-// binary returns the path of redis-server. Without one it skips the test, or
-// fails it where a skip would hide that nothing was tested.
+// programVariable names the environment variable that says which server to run.
+const programVariable = "RATELIMIT_REDIS_SERVER"
+
+// binary returns the path of the server's program. Without one it skips the
+// test, or fails it where a skip would hide that nothing was tested.
 func binary(tb testing.TB) string {
 	tb.Helper()
-	path, err := exec.LookPath("redis-server")
+	program := cmp.Or(os.Getenv(programVariable), "redis-server")
+	path, err := exec.LookPath(program)
 	if err == nil {
 		return path
 	}
-	const missing = "no redis-server on PATH; install it with: apt-get install redis-server"
+	Missing(tb, program, "redis-server")
+	return ""
+}
+
+// Missing skips a test that needs a program which is not installed. It fails the
+// test instead if the environment variable RATELIMIT_REQUIRE_REDIS is not empty
+// or CI is "true". The Debian package says what to install.
+func Missing(tb testing.TB, program, debian string) {
+	tb.Helper()
+	missing := "no " + program + "; install it with: apt-get install " + debian
 	if os.Getenv("RATELIMIT_REQUIRE_REDIS") != "" || os.Getenv("CI") == "true" {
 		tb.Fatal(missing)
 	}
 	tb.Skip(missing)
-	return ""
 }

@@ -42,7 +42,11 @@ func (c *Cluster) addMasters(masters int, args ...string) {
 	for i := range masters {
 		node := c.join(args...)
 		first, next := slotCount*i/masters, slotCount*(i+1)/masters
-		node.Do("CLUSTER", "ADDSLOTSRANGE", first, next-1)
+		slots := []any{"CLUSTER", "ADDSLOTS"} // ADDSLOTSRANGE is of Redis 7
+		for slot := first; slot < next; slot++ {
+			slots = append(slots, slot)
+		}
+		node.Do(slots...)
 		c.Nodes = append(c.Nodes, node)
 	}
 }

@@ -52,8 +52,11 @@ func TestMigration(t *testing.T) {
 	if got := size(target); got != 2 {
 		t.Errorf("the target has %d keys with a new one, want 2", got)
 	}
-	// Of two keys, the source still has at least one.
-	wantError(t, source, "TRYAGAIN", "MGET", key(0), key(1), "{tag}new")
+	// Of two keys, the source still has at least one. Before Redis 7 it sends such commands to the target, too.
+	err := source.Client().MGet(t.Context(), key(0), key(1), "{tag}new").Err()
+	if !redis.HasErrorPrefix(err, "TRYAGAIN") && !redis.HasErrorPrefix(err, "ASK") {
+		t.Errorf("some of three keys at the source: %v, want TRYAGAIN or ASK", err)
+	}
 	asking := target.Client().Pipeline()
 	asking.Do(t.Context(), "ASKING")
 	both := asking.MGet(t.Context(), "{tag}new", "{tag}none")

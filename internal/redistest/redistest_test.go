@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"testing"
@@ -83,19 +84,42 @@ func TestStartOnTakenPort(t *testing.T) {
 }
 
 func TestStartWithoutBinary(t *testing.T) {
-	for _, tt := range []struct{ require, ci, want string }{
-		{"", "", "skip"},
-		{"1", "", "fatal"},
-		{"", "true", "fatal"},
+	for _, tt := range []struct{ program, require, ci, want string }{
+		{"", "", "", "skip"},
+		{"", "1", "", "fatal"},
+		{"", "", "true", "fatal"},
+		{"/nowhere/valkey-server", "", "", "skip"},
+		{"/nowhere/valkey-server", "1", "", "fatal"},
 	} {
-		t.Run(fmt.Sprintf("RATELIMIT_REQUIRE_REDIS=%s,CI=%s", tt.require, tt.ci), func(t *testing.T) {
-			t.Setenv("PATH", "")
+		t.Run(fmt.Sprintf("RATELIMIT_REDIS_SERVER=%s,RATELIMIT_REQUIRE_REDIS=%s,CI=%s", tt.program, tt.require, tt.ci), func(t *testing.T) {
+			if tt.program == "" {
+				t.Setenv("PATH", "")
+			}
+			t.Setenv(programVariable, tt.program)
 			t.Setenv("RATELIMIT_REQUIRE_REDIS", tt.require)
 			t.Setenv("CI", tt.ci)
 			if got := endOf(t, func(tb testing.TB) { Start(tb) }); got != tt.want {
 				t.Errorf("end of the test = %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// The variable names another program than redis-server, on PATH or by its path.
+func TestStartRunsTheProgramThatTheVariableNames(t *testing.T) {
+	const name = "another-server"
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.Symlink(binary(t), path); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", filepath.Dir(path))
+	for _, program := range []string{name, path} {
+		t.Setenv(programVariable, program)
+		for _, s := range []*Server{Start(t), StartSentinel(t).sentinel} {
+			if s.path != path {
+				t.Errorf("%s: started %s, want %s", program, s.path, path)
+			}
+		}
 	}
 }
 

@@ -30,7 +30,8 @@ func StartSentinelWithReplica(tb testing.TB) *Sentinel {
 	)
 	waitUntil(tb, "Sentinel knows the replica", func() bool {
 		replicas := fmt.Sprint(s.sentinel.Do("SENTINEL", "REPLICAS", masterName))
-		return strings.Contains(replicas, "master-link-status:ok")
+		// Of Redis 5, with RESP2, this is no map but a list.
+		return strings.Contains(strings.ReplaceAll(replicas, ":", " "), "master-link-status ok")
 	})
 	return s
 }

@@ -48,9 +48,9 @@ type Server struct {
 // The server is killed when the test ends. Its output is logged if the test
 // failed.
 //
-// Without a redis-server on PATH, Start skips the test. It fails the test
-// instead if the environment variable RATELIMIT_REQUIRE_REDIS is not empty or
-// CI is "true".
+// Without a redis-server on PATH, or the program that RATELIMIT_REDIS_SERVER
+// names, Start skips the test. It fails the test instead if the environment
+// variable RATELIMIT_REQUIRE_REDIS is not empty or CI is "true".
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	unsaved := []string{"--save", "", "--appendonly", "no", "--dir", tb.TempDir()}
@@ -163,6 +163,23 @@ func (s *Server) Do(args ...any) any {
 		s.tb.Fatalf("redis-server at %s: %v: %v", s.addr, args, err)
 	}
 	return reply
+}
+
+// HasACL reports whether the server has users with rights of their own. Redis has
+// them since version 6. For one without them it logs that.
+func (s *Server) HasACL() bool {
+	s.tb.Helper()
+	client := redis.NewClient(&redis.Options{Addr: s.addr})
+	defer client.Close()
+	err := client.Do(context.Background(), "ACL", "WHOAMI").Err()
+	if redis.HasErrorPrefix(err, "unknown command") {
+		s.tb.Log("this server has no ACL")
+		return false
+	}
+	if err != nil {
+		s.tb.Fatalf("redis-server at %s: ACL WHOAMI: %v", s.addr, err)
+	}
+	return true
 }
 
 // Pause stops the process with SIGSTOP until Resume. Meanwhile the kernel still
