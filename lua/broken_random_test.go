@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/go-tokenbucket/ratelimit/internal/redistest"
 )
 
 // spoilt are the commands that make keys which hold no bucket, by key.
@@ -33,8 +31,8 @@ func isVetoed(ch charge) bool { return isSpoilt(ch) && !ch.shadow }
 // Wherever keys hold no bucket, all calls that they do not veto are as if those were not there: the answers, and
 // what Redis keeps.
 func TestKeysThatHoldNoBucketDisturbNoOtherCall(t *testing.T) {
-	client := redistest.Start(t).Client()
-	script := redis.NewScript(movable(t)) // so that no bucket expires meanwhile
+	server := startServer(t, movable(t)) // so that no bucket expires meanwhile
+	client, script := server.client, server.script
 	vetoed, shadows, merged, failed := 0, 0, 0, 0
 	for seed := range uint64(20) {
 		client.FlushDB(t.Context())
@@ -60,7 +58,7 @@ func TestKeysThatHoldNoBucketDisturbNoOtherCall(t *testing.T) {
 				if failed++; err == nil {
 					t.Fatalf("seed %d, step %d: %+v was answered %v, want an error", seed, step, calls, got)
 				}
-				m.compare(t, client, now)
+				m.compare(t, server, now)
 				continue
 			}
 			if err != nil {
@@ -84,7 +82,7 @@ func TestKeysThatHoldNoBucketDisturbNoOtherCall(t *testing.T) {
 			if fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Fatalf("seed %d, step %d: %+v at %d\ngot  %v\nwant %v", seed, step, calls, now, got, want)
 			}
-			m.compare(t, client, now)
+			m.compare(t, server, now)
 			if after := client.DBSize(t.Context()).Val(); after != int64(len(spoilt)+len(m.buckets)) {
 				t.Fatalf("seed %d, step %d: %d keys, want %d and %d", seed, step, after, len(spoilt), len(m.buckets))
 			}

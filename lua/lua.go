@@ -10,7 +10,7 @@ var Take string
 
 // TakeSHA1 is the SHA-1 of Take in hex, by which EVALSHA calls it. A constant, because SHA-1 at run
 // time panics under GODEBUG=fips140=only.
-const TakeSHA1 = "205bdfd822bca5917f9b6f41d7531d838fc308ca"
+const TakeSHA1 = "b3532878a3fc1cb4555f40598de593224bc309dd"
 
 // Peek is the source of peek.lua, whose head describes its arguments and its reply.
 //
@@ -18,4 +18,4 @@ const TakeSHA1 = "205bdfd822bca5917f9b6f41d7531d838fc308ca"
 var Peek string
 
 // PeekSHA1 is the SHA-1 of Peek in hex.
-const PeekSHA1 = "cc93621ea5715cc40469a369b02bfeb61fc8e86f"
+const PeekSHA1 = "cb5026a4ef6fcae30ef56d45159c1f834bf96959"

@@ -48,6 +48,10 @@
 -- Most of this is run for each of many keys. So it reads and writes no field without need, keeps to local
 -- variables, because tables are slow to make, and makes numbers of strings by adding 0, which takes a third
 -- of the time that tonumber does.
+--
+-- Dragonfly and Garnet run Lua 5.4, where such numbers are integers of 64 bits, and products of them wrap. So a product
+-- that can be beyond 2^63 is made of doubles, as in Lua 5.1, and floor makes an integer of what is kept of it: a
+-- double in the reply would be sent as text.
 
 local call, ceil, floor, format, gsub = redis.call, math.ceil, math.floor, string.format, string.gsub
 local min, max, match = math.min, math.max, string.match
@@ -57,10 +61,20 @@ local KEYS, ARGV = KEYS, ARGV
 -- cannot print integers of 53, and does without.
 local integer = format('%d', 4503599627370497) == '4503599627370497' and '%d' or '%.0f'
 
+-- Returns the reply of a script that failed by err. Before Redis 7 and on KeyDB, some errors begin with the line that
+-- called: '@user_script: 183: -OOM command …'. Clients know errors by their first word.
+local function failure(err)
+  local text = type(err) == 'table' and err.err or err
+  return redis.error_reply(match(text, '^@user_script: %d+: %-?(.-)%s*$') or text)
+end
+
 local server_clock = ARGV[1] == ''
 local now
 if server_clock then
-  local time = call('TIME') -- seconds, and microseconds within the second
+  local time = redis.pcall('TIME') -- seconds, and microseconds within the second
+  if time.err then
+    return failure(time)
+  end
   now = time[1] * 1000000 + time[2]
 else
   now = ARGV[1] + 0
@@ -94,6 +108,7 @@ end
 
 -- Returns tokens of one unit as tokens of another, rounded down. Only after a limit was changed.
 local function rescale(tokens, from, to)
+  to = to + 0.0
   local whole = floor(tokens / from)
   local part, result = tokens - whole * from, 0
   if part * to < 9007199254740992 then
@@ -119,7 +134,7 @@ local function rescale(tokens, from, to)
   if result < -4503599627370496 then
     return -4503599627370496
   end
-  return result
+  return floor(result)
 end
 
 -- Reports whether a charge leaves the limit and the TTL of its bucket as they are, unless it is carried out.
@@ -239,7 +254,7 @@ end
 
 -- Takes from a bucket what it was charged, and returns what is left.
 local function charge(key, tokens, last, lasting, times)
-  local left, spare = tokens - times * need, nil
+  local left, spare = tokens - (times > 1 and floor(times * (need + 0.0)) or times * need), nil
   if debt == -2 and times > 0 then
     local more
     more, spare = settle(key)
@@ -362,7 +377,7 @@ while true do
     if reading and not redis.pcall('HMGET', KEYS[reading], 'tokens').err then
       return redis.error_reply('ERR the key holds no bucket')
     end
-    return redis.error_reply(type(err) == 'table' and err.err or err)
+    return failure(err)
   end
   broken = broken or {}
   broken[reading] = true

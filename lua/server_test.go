@@ -1,0 +1,57 @@
+package lua_test
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+)
+
+// A server runs one script on keys that a test can look at.
+type server interface {
+	flush()
+	set(key string, value any)
+	hset(key string, fields ...any)
+	hash(key string) map[string]string
+	run(keys []string, args []any) ([]int64, error)
+}
+
+// A redisServer is a server that is one.
+type redisServer struct {
+	t      *testing.T
+	client *redis.Client
+	script *redis.Script
+}
+
+func startServer(t *testing.T, script string) redisServer {
+	t.Helper()
+	return redisServer{t, redistest.Start(t).Client(), redis.NewScript(script)}
+}
+
+func (s redisServer) check(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s redisServer) flush() { s.check(s.client.FlushDB(s.t.Context()).Err()) }
+
+func (s redisServer) set(key string, value any) {
+	s.check(s.client.Set(s.t.Context(), key, value, 0).Err())
+}
+
+func (s redisServer) hset(key string, fields ...any) {
+	s.check(s.client.HSet(s.t.Context(), key, fields...).Err())
+}
+
+func (s redisServer) hash(key string) map[string]string {
+	hash, err := s.client.HGetAll(s.t.Context(), key).Result()
+	s.check(err)
+	return hash
+}
+
+func (s redisServer) run(keys []string, args []any) ([]int64, error) {
+	return s.script.Run(s.t.Context(), s.client, keys, args...).Int64Slice()
+}

@@ -1,0 +1,144 @@
+-- Runs a script of this package as a server would, for tests: in the interpreter that runs this file, Lua 5.4.
+-- The script is in the file of the first argument.
+--
+-- A request, on standard input, is a line with a number and that many lines: one of
+--   flush                         forget all keys
+--   hset KEY FIELD VALUE ...
+--   set KEY VALUE
+--   hgetall KEY                   is answered with fields and values
+--   fail COMMAND FORM TEXT        have the script's command raise TEXT: as a table, or as a string; '' ends that
+--   run N KEYS ... ARGV ...       is answered with the numbers of the reply, or with "error" and a text
+-- The answer has the same form.
+
+local file = assert(io.open(arg[1]))
+local script = assert(load(file:read('a'), '@user_script'))
+file:close()
+
+local hashes, strings, failing = {}, {}, {}
+
+-- As servers print the numbers that they are given.
+local function text(value)
+  if math.type(value) == 'integer' then
+    return string.format('%d', value)
+  elseif type(value) == 'number' then
+    return string.format('%.17g', value)
+  end
+  return value
+end
+
+local commands = {
+  GET = function(key)
+    return strings[key] or false
+  end,
+  DEL = function(key)
+    hashes[key] = nil
+  end,
+  PEXPIRE = function(key, ttl)
+    if ttl == 0 then
+      hashes[key] = nil
+    end
+  end,
+  TIME = function()
+    return { '1780000000', '0' }
+  end,
+  HSET = function(key, ...)
+    hashes[key] = hashes[key] or {}
+    local fields = { ... }
+    for i = 1, #fields, 2 do
+      hashes[key][text(fields[i])] = text(fields[i + 1])
+    end
+  end,
+  HMGET = function(key, ...)
+    local values, fields = {}, { ... }
+    for i = 1, #fields do
+      values[i] = hashes[key] and hashes[key][fields[i]] or false
+    end
+    return values
+  end,
+}
+
+local function call(command, ...)
+  local err = failing[command]
+  if err then
+    error(err, 0)
+  end
+  return commands[command](...)
+end
+
+redis = {
+  call = call,
+  pcall = function(...)
+    local ok, reply = pcall(call, ...)
+    if ok then
+      return reply
+    end
+    return type(reply) == 'table' and reply or { err = reply }
+  end,
+  error_reply = function(message)
+    return { err = message }
+  end,
+}
+
+local requests = {
+  flush = function()
+    hashes, strings = {}, {}
+    return {}
+  end,
+  hset = function(...)
+    commands.HSET(...)
+    return {}
+  end,
+  set = function(key, value)
+    strings[key] = value
+    return {}
+  end,
+  hgetall = function(key)
+    local answer = {}
+    for field, value in pairs(hashes[key] or {}) do
+      answer[#answer + 1] = field
+      answer[#answer + 1] = value
+    end
+    return answer
+  end,
+  fail = function(command, form, message)
+    failing[command] = nil
+    if message ~= '' then
+      failing[command] = form == 'table' and { err = message } or message
+    end
+    return {}
+  end,
+  run = function(keys, ...)
+    KEYS, ARGV = {}, {}
+    for i, value in ipairs({ ... }) do
+      if i <= keys + 0 then
+        KEYS[#KEYS + 1] = value
+      else
+        ARGV[#ARGV + 1] = value
+      end
+    end
+    local ok, reply = pcall(script)
+    if not ok then
+      return { 'error', 'uncaught: ' .. tostring(reply) }
+    elseif reply.err then
+      return { 'error', reply.err }
+    end
+    local answer = {}
+    for i, value in ipairs(reply) do
+      answer[i] = tostring(value) -- of a double it has a point
+    end
+    return answer
+  end,
+}
+
+for count in io.lines() do
+  local request = {}
+  for i = 1, count + 0 do
+    request[i] = io.read()
+  end
+  local answer = requests[request[1]](table.unpack(request, 2))
+  io.write(#answer, '\n')
+  for _, line in ipairs(answer) do
+    io.write(line, '\n')
+  end
+  io.flush()
+end
