@@ -24,11 +24,11 @@ func explain(ctx context.Context, err error) string {
 		return false
 	}
 	switch {
-	case is("NOAUTH", "WRONGPASS", "AUTH ", "invalid password", "Client sent AUTH"):
+	case is("NOAUTH", "WRONGPASS", "AUTH ", "invalid password", "Client sent AUTH", "wrong number of arguments for 'auth'"):
 		return fmt.Sprintf("Redis refuses the client's user or password (%s): set Options.Username and Options.Password, or those of the URL, to what the server has.", plainly(err))
 	case is("READONLY"):
 		return isReplica
-	case is("OOM"):
+	case is("OOM", "Out of memory"):
 		return "Redis has no memory left, and refuses to charge buckets: raise it with CONFIG SET maxmemory, or give the limiter a Redis of its own."
 	case is("LOADING"):
 		return "Redis is still loading its data, and decides nothing until it is done: wait for it."

@@ -72,20 +72,12 @@ func (i *inspection) fails(command string, err error) bool {
 
 // refuses reports whether err is of the ACL, and then has noted what is not permitted.
 func (i *inspection) refuses(command string, err error) bool {
-	if !notPermitted(err) {
-		return false
-	}
-	if strings.Contains(err.Error(), "command") && !strings.Contains(err.Error(), "at least one of the keys") {
+	p := permissionOf(err)
+	if p.command {
 		i.denied = append(i.denied, command)
-	} else {
-		i.keys = true
 	}
-	return true
-}
-
-// notPermitted reports whether err is of the ACL. Before Redis 7.2 it is in other words for what a script runs.
-func notPermitted(err error) bool {
-	return redis.HasErrorPrefix(err, "NOPERM") || isRedis(err) && strings.Contains(err.Error(), "user executing the script can't")
+	i.keys = i.keys || p.key
+	return p.lacks()
 }
 
 // reads looks whether the server answers, and whether it may be asked for a bucket.
@@ -101,7 +93,7 @@ func (i *inspection) info() bool {
 	}
 	if err != nil {
 		advice := "look at them by hand"
-		if notPermitted(err) {
+		if permissionOf(err).lacks() {
 			advice = "check with another user, or permit it with ACL SETUSER <user> +info"
 		}
 		i.findf("The memory, the version and the role of Redis could not be looked at, because it refuses INFO (%s): %s.", plainly(err), advice)

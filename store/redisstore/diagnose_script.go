@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -65,7 +64,7 @@ func (i *inspection) runs(command string, eval bool) bool {
 		return true
 	case i.full && redis.HasErrorPrefix(err, "OOM"): // which has been noted
 		return false
-	case notPermitted(err) && !strings.Contains(err.Error(), "'"+command):
+	case permissionOf(err).inScript:
 		// Something that the script runs: what was not asked for by itself, if nothing else is missing.
 		if len(i.denied) == 0 {
 			i.refuses("hset", err)
