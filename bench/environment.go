@@ -2,10 +2,11 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -13,7 +14,7 @@ import (
 
 // environment says on what the figures were measured.
 func environment(ctx context.Context) string {
-	return fmt.Sprintf("%s, %d cores in use, %s %s/%s, %s", cpu(), runtime.GOMAXPROCS(0), runtime.Version(), runtime.GOOS, runtime.GOARCH, redisVersion(ctx))
+	return fmt.Sprintf("%s, %d cores in use, %s %s/%s, %s", cpu(), runtime.GOMAXPROCS(0), runtime.Version(), runtime.GOOS, runtime.GOARCH, serverVersion(ctx))
 }
 
 // cpu returns the model of the processor where the system tells it in a file.
@@ -32,18 +33,43 @@ func cpu() string {
 	return unknown
 }
 
-func redisVersion(ctx context.Context) string {
-	// "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=…"
-	output, err := exec.CommandContext(ctx, "redis-server", "--version").Output()
+// serverVersion starts a server to ask it what it is.
+func serverVersion(ctx context.Context) string {
+	s, err := startRedis(ctx)
 	if err != nil {
 		return "no Redis"
 	}
-	for field := range strings.FieldsSeq(string(output)) {
-		if version, ok := strings.CutPrefix(field, "v="); ok {
-			return "Redis " + version
+	defer s.stop()
+	info, err := s.control.Info(ctx, "server").Result()
+	if err != nil {
+		return "Redis of unknown version"
+	}
+	return serverName(info)
+}
+
+// serverName returns the name and version that a server tells by INFO. Others than Redis also tell the version of
+// Redis that they are compatible with.
+func serverName(info string) string {
+	facts := make(map[string]string)
+	for line := range strings.Lines(info) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			facts[name] = value
 		}
 	}
-	return "Redis of unknown version"
+	for _, server := range [...]struct{ name, field string }{
+		{"Valkey", "valkey_version"},
+		{"Dragonfly", "dragonfly_version"},
+		{"Garnet", "garnet_version"},
+	} {
+		if version := facts[server.field]; version != "" {
+			return server.name + " " + strings.TrimPrefix(version, "df-v")
+		}
+	}
+	name, version := cmp.Or(facts["server_name"], "Redis"), cmp.Or(facts["redis_version"], "of unknown version")
+	if strings.HasPrefix(filepath.Base(facts["executable"]), "keydb") { // which tells its own version as that of Redis
+		name = "KeyDB"
+	}
+	return name + " " + version
 }
 
 // version returns name with the version of module that this program was built with.

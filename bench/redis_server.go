@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -12,7 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A redisServer is a redis-server process of our own, without persistence.
+// A redisServer is a process of our own, without persistence: redis-server, or the program that
+// RATELIMIT_REDIS_SERVER names.
 type redisServer struct {
 	address string
 	process *exec.Cmd
@@ -29,7 +32,7 @@ func startRedis(ctx context.Context) (*redisServer, error) {
 	listener.Close()
 
 	s := &redisServer{address: address.String()}
-	s.process = exec.CommandContext(ctx, "redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(address.Port), "--save", "", "--appendonly", "no")
+	s.process = exec.CommandContext(ctx, cmp.Or(os.Getenv("RATELIMIT_REDIS_SERVER"), "redis-server"), "--bind", "127.0.0.1", "--port", strconv.Itoa(address.Port), "--save", "", "--appendonly", "no")
 	if err := s.process.Start(); err != nil {
 		return nil, fmt.Errorf("start redis-server: %w", err)
 	}
