@@ -63,15 +63,15 @@ lint: ## Check formatting, go vet and staticcheck.
 soak: needs ## Compare the stores with exact arithmetic, and go through long outages, for SOAKTIME (default 10m).
 	RATELIMIT_REQUIRE_REDIS=1 RATELIMIT_SOAK=$(SOAKTIME) $(GO) test -tags soak -race -timeout 0 -run Soak -v ./store/... ./internal/outages
 
-# The tests start Redis servers themselves, and follow the README with curl; here it is only seen to that
-# both are there.
+# The tests start Redis servers and a Lua interpreter themselves, and follow the README with curl; here it is only
+# seen to that they are there. RATELIMIT_REDIS_SERVER names another server than redis-server.
 .PHONY: needs
 needs:
-	@for program in redis-server curl; do \
+	@for program in $${RATELIMIT_REDIS_SERVER:-redis-server} lua5.4 curl; do \
 		if command -v $$program >/dev/null; then continue; fi; \
 		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 			apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$program >/dev/null; \
 		else \
-			echo "The tests need $$program: install it first (Debian: sudo apt-get install redis-server curl; macOS: brew install redis curl)." >&2; exit 1; \
+			echo "The tests need $$program: install it first (Debian: sudo apt-get install redis-server lua5.4 curl; macOS: brew install redis lua@5.4 curl)." >&2; exit 1; \
 		fi; \
 	done
