@@ -136,6 +136,7 @@ func TestTheClientHasLongerThanItsCallers(t *testing.T) {
 		short.want(t, "short", false, 100*time.Millisecond)
 		long.want(t, "long", false, 300*time.Millisecond)
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if ended != 400*time.Millisecond {
 			t.Errorf("the command was ended after %v, want 400ms", ended)
 		}
