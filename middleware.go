@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/answer"
@@ -91,7 +90,7 @@ const defaultTimeout = 100 * time.Millisecond
 // A Limiter decides about requests. Make it with New. It is safe for concurrent use.
 type Limiter struct {
 	store    store.Store
-	policies atomic.Pointer[[]*policy]
+	places   places
 	headers  HeaderFunc
 	deny     http.Handler
 	refuse   func(http.ResponseWriter, *http.Request, error)
@@ -135,7 +134,7 @@ func New(cfg Config) (*Limiter, error) {
 		refusals: failurelog.Log{Logger: cfg.Logger, Message: "ratelimit: request refused", Level: slog.LevelWarn, Every: refusalsEvery, MaxKinds: maxRefusals},
 	}
 	watchSwings(policies)
-	l.enforce(policies)
+	l.places.begin(policies)
 	if l.store == nil {
 		l.own = memstore.New(memstore.Config{})
 		l.store = l.own
@@ -194,39 +193,10 @@ func (l *Limiter) Close() error {
 // another informational response, the final response has no rate limit headers: a ReverseProxy forgets those that
 // were set before.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
-	if len(l.enforced()) == 0 {
+	if len(l.places.list.policies()) == 0 {
 		panic("ratelimit: Handler: Config.Policies is empty: nothing would be limited")
 	}
-	return l.wrap(l.enforced, next)
-}
-
-func (l *Limiter) enforced() []*policy { return *l.policies.Load() }
-
-func (l *Limiter) enforce(policies []*policy) {
-	for _, p := range policies {
-		p.replaceable = &l.policies
-	}
-	l.policies.Store(&policies)
-}
-
-// Reload replaces Config.Policies for Handler and Decide, all at once, while requests are served: those that come
-// from now on go by policies. Buckets whose policy has the same Name stay, with what they hold, up to the new
-// burst. Requests that are under way are settled under the new limit, and those that leave the queue of MaxWait are
-// refunded under it. Policies of Limit stay as they are; a LimitFunc can change their limits.
-//
-// If policies are malformed or none, it returns an error that names every field at fault, and the old ones
-// stay in force.
-func (l *Limiter) Reload(policies ...Policy) error {
-	compiled, err := compile("policies", policies, true)
-	if len(policies) == 0 {
-		err = errors.New("policies: must not be empty: nothing would be limited")
-	}
-	if err != nil {
-		return fmt.Errorf("ratelimit: Reload: %w", err)
-	}
-	watchSwings(compiled)
-	l.enforce(compiled)
-	return nil
+	return l.wrap(&l.places.list, next)
 }
 
 // Limit returns middleware that enforces policies, in one call of the Store, for routes of their own:
@@ -235,7 +205,7 @@ func (l *Limiter) Reload(policies ...Policy) error {
 //
 // Limiters may be stacked, as by r.Use and r.With; each decides by itself, the outer ones first, and what
 // they took stays taken if an inner one denies. A policy that stands in two of them is charged twice. It
-// panics on a malformed policy, with an error that names every field at fault.
+// panics on a malformed policy, with an error that names every field at fault. Reload replaces the policies by name.
 func (l *Limiter) Limit(policies ...Policy) func(http.Handler) http.Handler {
 	compiled, err := compile("policies", policies, true)
 	if len(policies) == 0 {
@@ -245,12 +215,12 @@ func (l *Limiter) Limit(policies ...Policy) func(http.Handler) http.Handler {
 		panic(fmt.Errorf("ratelimit: Limit: %w", err))
 	}
 	watchSwings(compiled)
-	enforced := func() []*policy { return compiled }
-	return func(next http.Handler) http.Handler { return l.wrap(enforced, next) }
+	at := l.places.mount(compiled)
+	return func(next http.Handler) http.Handler { return l.wrap(at, next) }
 }
 
-// wrap returns next behind what enforced returns for each request.
-func (l *Limiter) wrap(enforced func() []*policy, next http.Handler) http.Handler {
+// wrap returns next behind the policies that are in force at a place.
+func (l *Limiter) wrap(at *place, next http.Handler) http.Handler {
 	if proxy, ok := next.(*httputil.ReverseProxy); ok {
 		next = rateheader.Handler(proxy)
 	}
@@ -259,7 +229,7 @@ func (l *Limiter) wrap(enforced func() []*policy, next http.Handler) http.Handle
 			next.ServeHTTP(w, r)
 			return
 		}
-		policies := enforced()
+		policies := at.policies()
 		x := newRequestExchange(r.Context(), l.timeout)
 		err := l.decide(x, r, policies, true)
 		decided := l.answer(w, r, x, err)

@@ -111,8 +111,7 @@ type policy struct {
 	tiers  atomic.Pointer[map[Limit]store.Limit]
 	swings *swings // nil: limits are not watched
 
-	// The policies in force, of which it was one: those that Reload replaces. Nil for a policy of Limit or of a call.
-	replaceable *atomic.Pointer[[]*policy]
+	at *place // where it is or was in force; nil for a policy of a call
 }
 
 func (p *policy) failsClosed() bool { return p.FailClosed && !p.Shadow }
@@ -243,31 +242,4 @@ func (p *policy) costOf(r *http.Request) int64 {
 		return math.MaxInt64 // never allowed
 	}
 	return cost
-}
-
-// inForce returns the limit for a charge or refund that is made some time after p was charged under charged: after a
-// wait, or when the request is settled. A Reload meanwhile may have put another policy of that name in place of p. The
-// old limit would refill the bucket at the old rate, or cut it to the old burst.
-//
-// A tier, which LimitFunc chose, keeps its limit as long as there is a LimitFunc.
-func (p *policy) inForce(charged store.Limit) store.Limit {
-	now := p.successor()
-	tier := charged != p.limit && now.LimitFunc != nil
-	if now == p || tier || now.limit == (store.Limit{}) {
-		return charged
-	}
-	return now.limit
-}
-
-// successor returns the policy of p's name that is in force, and p if Reload has taken it out or does not replace it.
-func (p *policy) successor() *policy {
-	if p.replaceable == nil {
-		return p
-	}
-	for _, now := range *p.replaceable.Load() {
-		if now.Name == p.Name {
-			return now
-		}
-	}
-	return p
 }

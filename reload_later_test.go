@@ -66,11 +66,35 @@ func TestAfterAReloadRequestsThatLeaveTheQueueAreRefundedUnderTheNewLimit(t *tes
 	}
 }
 
-// A policy of Limit is not one that Reload replaces, even if it has the same name.
-func TestAfterAReloadAPolicyOfLimitIsRefundedUnderItsOwnLimit(t *testing.T) {
+func TestAfterAReloadAPolicyOfLimitIsRefundedUnderItsNewLimit(t *testing.T) {
+	const burst = 3000
+	p := waiting(perIP("api", ratelimit.PerSecond(100).WithBurst(burst)), 100*time.Hour)
+	p.Cost = func(*http.Request) int64 { return burst }
+	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		h := q.Limit(p)(okHandler)
+		arrive(h, t.Context()).want(t, 200, 0)
+		a := arrive(h, t.Context())
+		slow := p
+		slow.Limit = ratelimit.PerMinute(1).WithBurst(burst)
+		if err := q.Reload(slow); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		a.leave()
+		a.want(t, 499, 20*time.Second)
+		if got := remaining(t, q.Limiter, slow); got != 0 { // 2000 under the old limit
+			t.Errorf("%d left, want 0", got)
+		}
+	})
+}
+
+// A policy of a call is its caller's.
+func TestAfterAReloadAPolicyOfAdmitIsRefundedUnderItsOwnLimit(t *testing.T) {
 	p := waiting(perIP("api", ratelimit.PerSecond(1)), time.Minute)
 	inBubble(t, ratelimit.Config{Policies: []ratelimit.Policy{p}}, func(t *testing.T, q *queue) {
-		h := q.Limit(p)(okHandler)
+		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			q.Admit(w, r, ratelimit.Charge{Policy: p, Key: "ip:192.0.2.1"})
+		})
 		arrive(h, t.Context()).want(t, 200, 0)
 		a := arrive(h, t.Context())
 		if err := q.Reload(perIP("api", ratelimit.PerHour(1))); err != nil {

@@ -343,6 +343,27 @@ func TestAfterAReloadRequestsAreSettledUnderTheNewLimit(t *testing.T) {
 	})
 }
 
+func TestAfterAReloadAPolicyOfLimitIsSettledUnderItsNewLimit(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
+		old := settled("api", ratelimit.PerSecond(10), costs(5))
+		next := old
+		next.Limit = ratelimit.PerHour(10)
+		l := newLimiter(t, ratelimit.Config{Store: s})
+		get(l.Limit(old)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			if err := l.Reload(next); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.Take(t.Context(), next, "ip:192.0.2.1", 1); err != nil {
+				t.Fatal(err)
+			}
+			c.Advance(time.Second)
+		})))
+		if got := remaining(t, l, next); got != 4 {
+			t.Errorf("%d left, want 4", got)
+		}
+	})
+}
+
 // Policy.Limit is only the default there, and would cut what the tier has to its burst.
 func TestAfterAReloadATierIsSettledUnderItsOwnLimit(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {

@@ -24,7 +24,7 @@ import (
 // is that of the Store, of another function of a policy or of r's context, or it names what is wrong with a policy.
 // Decision.Allowed is then what Handler would do.
 func (l *Limiter) Decide(r *http.Request, policies ...Policy) (Decision, error) {
-	compiled := l.enforced()
+	compiled := l.places.list.policies()
 	if len(policies) > 0 {
 		var err error
 		if compiled, err = compile("policies", policies, true); err != nil {
