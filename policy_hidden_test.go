@@ -21,6 +21,8 @@ func TestHowLongARequestWaitedForAHiddenPolicyIsNotTold(t *testing.T) {
 	limit := ratelimit.PerSecond(1)
 	mine, secret := waiting(perIP("mine", limit), time.Minute), hidden(waiting(perIP("secret", limit), time.Minute))
 	slow := hidden(waiting(perIP("secret-slow", ratelimit.PerMinute(30).WithBurst(1)), time.Minute))
+	shadow := slow
+	shadow.Shadow = true
 	for _, tt := range []struct {
 		name   string
 		mount  func(*ratelimit.Limiter, http.Handler) http.Handler
@@ -33,6 +35,7 @@ func TestHowLongARequestWaitedForAHiddenPolicyIsNotTold(t *testing.T) {
 		{"where it did not", func(l *ratelimit.Limiter, h http.Handler) http.Handler {
 			return l.Limit(mine, hidden(waiting(perIP("secret", ratelimit.PerHour(9)), time.Hour)))(h)
 		}, time.Second, "1.000"},
+		{"where nobody waits for it", func(l *ratelimit.Limiter, h http.Handler) http.Handler { return l.Limit(mine, shadow)(h) }, time.Second, "1.000"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, ratelimit.Config{Headers: headers.Join(ratelimit.XRateLimit, headers.IETF)}, func(t *testing.T, q *queue) {

@@ -72,6 +72,9 @@ func TestAfterAReloadAPolicyOfLimitIsRefundedUnderItsNewLimit(t *testing.T) {
 	p.Cost = func(*http.Request) int64 { return burst }
 	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
 		h := q.Limit(p)(okHandler)
+		if err := q.Reload(p); err != nil { // so that the charge is by a policy of Reload
+			t.Fatal(err)
+		}
 		arrive(h, t.Context()).want(t, 200, 0)
 		a := arrive(h, t.Context())
 		slow := p
