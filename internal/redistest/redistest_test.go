@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(Sharing(m)) }
 
 // silence is how long a test waits for a reply that must not come.
 const silence = 100 * time.Millisecond

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	if hammerHere() || leaseHere() {
 		return
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(redistest.Sharing(m))
 }
 
 // prefixes gives each Store of a test keys of its own.
@@ -69,7 +69,7 @@ func TestContractWithSecret(t *testing.T) {
 
 // The calls of the contract have keys of one identity, which share a slot.
 func TestContractOnCluster(t *testing.T) {
-	storetest.Run(t, onClient(redistest.StartCluster(t, 3).Client()))
+	storetest.Run(t, onClient(redistest.SharedCluster(t, 3).Client()))
 }
 
 func TestContractOnRing(t *testing.T) {

@@ -141,7 +141,7 @@ func TestWhatIsWrongWithAServer(t *testing.T) {
 		wantFindings(t, client, "is a replica") // by READONLY
 	})
 	t.Run("is a node of a cluster", func(t *testing.T) {
-		cluster := redistest.StartCluster(t, 2)
+		cluster := redistest.SharedCluster(t, 3)
 		for i, node := range cluster.Nodes {
 			if i != cluster.Owner(cluster.Slot("{check-0}")) {
 				wantFindings(t, openOptions(t, "redis://"+node.Addr()), "is a node of a cluster")
@@ -406,7 +406,7 @@ func TestWhatIsWrongWithAClient(t *testing.T) {
 	wantFindings(t, ring(redis.RingOptions{ReadTimeout: -1, DialTimeout: time.Second, DialerRetries: 1}), "waits for a reply for ever")
 	wantFindings(t, ring(redis.RingOptions{ContextTimeoutEnabled: true, ReadTimeout: -2, DialTimeout: time.Second, DialerRetries: 1}), "sets no deadlines")
 	wantFindings(t, ring(redis.RingOptions{ContextTimeoutEnabled: true, DialTimeout: time.Second, DialerRetries: 1}))
-	wantFindings(t, redistest.StartCluster(t, 1).Client(), waits, dial, dials, backoff)
+	wantFindings(t, redistest.SharedCluster(t, 1).Client(), waits, dial, dials, backoff)
 }
 
 func TestADiagnosisOfACluster(t *testing.T) {

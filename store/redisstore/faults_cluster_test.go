@@ -40,7 +40,7 @@ func streams(t *testing.T, replica *redistest.Server) {
 }
 
 func TestNoCallFailsWhileOneNodeKeepsForgettingTheScript(t *testing.T) {
-	c := redistest.StartCluster(t, 3)
+	c := redistest.SharedCluster(t, 3)
 	client := c.Client()
 	s := redisstore.New(client, redisstore.Config{MaxDenials: -1})
 	all := targets(t, "p")

@@ -20,7 +20,7 @@ func owes(c store.Charge, cost int64) store.Charge {
 // the deepest debt would tell nobody how much.
 func TestACallOverSeveralSlotsThatIsRefusedLeavesADebtAsItIs(t *testing.T) {
 	now := time.Now()
-	s := redisstore.New(redistest.StartCluster(t, 3).Client(), redisstore.Config{Clock: func() time.Time { return now }})
+	s := redisstore.New(redistest.SharedCluster(t, 3).Client(), redisstore.Config{Clock: func() time.Time { return now }})
 	owing, empty := charge(t, "owing"), charge(t, "empty")
 	empty.Cost = 100
 	take(t, s, empty)
@@ -38,7 +38,7 @@ func TestACallOverSeveralSlotsThatIsRefusedLeavesADebtAsItIs(t *testing.T) {
 
 // What is owed in one slot is charged with what is refunded in another, or not at all.
 func TestWhatIsOwedOverSeveralSlotsIsNotChargedWhereAKeyHoldsNoBucket(t *testing.T) {
-	client := redistest.StartCluster(t, 3).Client()
+	client := redistest.SharedCluster(t, 3).Client()
 	s := redisstore.New(client, redisstore.Config{})
 	owing, bad := charge(t, "owing"), charge(t, "bad")
 	if err := client.Set(t.Context(), "ratelimit:{bad}:p", "a string", 0).Err(); err != nil {
@@ -58,7 +58,7 @@ func TestWhatIsOwedOverSeveralSlotsIsNotChargedWhereAKeyHoldsNoBucket(t *testing
 // Calls over several slots at once, some of which are refused: what others owe meanwhile is all charged.
 func TestWhatIsOwedOverSeveralSlotsIsChargedOnce(t *testing.T) {
 	now := time.Now()
-	s := redisstore.New(redistest.StartCluster(t, 3).Client(), redisstore.Config{Clock: func() time.Time { return now }})
+	s := redisstore.New(redistest.SharedCluster(t, 3).Client(), redisstore.Config{Clock: func() time.Time { return now }})
 	const callers, calls = 8, 20
 	empty := charge(t, "empty")
 	empty.Cost = 100

@@ -135,7 +135,7 @@ func TestResetAndInspectNeedNoFurtherRight(t *testing.T) {
 }
 
 func TestResetsOverSeveralSlots(t *testing.T) {
-	for name, client := range map[string]redisstore.Client{"cluster": redistest.StartCluster(t, 3).Client(), "ring": ring(t)} {
+	for name, client := range map[string]redisstore.Client{"cluster": redistest.SharedCluster(t, 3).Client(), "ring": ring(t)} {
 		t.Run(name, func(t *testing.T) {
 			s := redisstore.New(client, redisstore.Config{})
 			var resets []store.Charge

@@ -13,7 +13,7 @@ import (
 
 // A wrong slot would not be noticed otherwise: a node redirects, and the client follows.
 func TestSlotsAreThoseOfACluster(t *testing.T) {
-	client := redistest.StartCluster(t, 1).Client()
+	client := redistest.SharedCluster(t, 1).Client()
 	r := rand.New(rand.NewPCG(3, 1))
 	const letters = "abcXYZ0189-._~:/@+=,%|#"
 	var identities []string

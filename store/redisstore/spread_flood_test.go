@@ -59,7 +59,7 @@ type flood struct {
 // Honest calls use half of a shared limit, and the admitted calls of the flood use less than the other half. So an
 // honest call can only be refused because of calls that are denied.
 func TestDeniedCallsRefuseNobodyWhoSharesABucketWithThem(t *testing.T) {
-	masters := redistest.StartCluster(t, 3).Addrs()
+	masters := redistest.SharedCluster(t, 3).Addrs()
 	one, five, ten := limit(t, 1, time.Hour, 1), limit(t, 1, time.Hour, 5), limit(t, 10, time.Second, 10)
 	for name, f := range map[string]flood{
 		"one address":                      {callers: 32, limit: one, stores: 1, maxDenials: -1},

@@ -33,7 +33,7 @@ func ring(t *testing.T) *redis.Ring {
 
 // proxied is a client of one server that wants one slot a command, as a proxy before a cluster does.
 func proxied(t *testing.T) *redis.Client {
-	client := redis.NewClient(&redis.Options{Addr: redistest.StartCluster(t, 1).Addrs()[0]})
+	client := redis.NewClient(&redis.Options{Addr: redistest.SharedCluster(t, 1).Addrs()[0]})
 	t.Cleanup(func() { client.Close() })
 	return client
 }
@@ -41,7 +41,7 @@ func proxied(t *testing.T) *redis.Client {
 // Calls over several slots are answered as in memory, where all is one step, as long as nobody else is under
 // way, time goes on, and limits stay: what is taken and given back leaves its time and its limit behind.
 func TestCallsOverSeveralSlotsAreAnsweredAsInOne(t *testing.T) {
-	cluster := redistest.StartCluster(t, 3)
+	cluster := redistest.SharedCluster(t, 3)
 	for name, client := range map[string]redisstore.Client{
 		"cluster": cluster.Client(), "ring": ring(t), "proxy": proxied(t),
 	} {
@@ -132,7 +132,7 @@ func TestAClientThatMeetsCROSSSLOTSendsOneSlotACommandFromThenOnAndLogsItOnce(t 
 }
 
 func TestACallOverSeveralSlotsGivesBackWhatItTookWhenOneOfThemFails(t *testing.T) {
-	cluster := redistest.StartCluster(t, 3)
+	cluster := redistest.SharedCluster(t, 3)
 	client := cluster.Client()
 	s := redisstore.New(client, redisstore.Config{})
 	good, bad, empty := charge(t, "good"), charge(t, "bad"), charge(t, "empty")
@@ -174,7 +174,7 @@ func TestACallOverSeveralSlotsGivesBackWhatItTookWhenOneOfThemFails(t *testing.T
 }
 
 func TestACallOverSeveralSlotsGivesBackWhatItTookWhenItsCallerLeaves(t *testing.T) {
-	cluster := redistest.StartCluster(t, 1)
+	cluster := redistest.SharedCluster(t, 1)
 	proxy := redistest.NewProxy(t, cluster.Addrs()[0])
 	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
 	t.Cleanup(func() { client.Close() })

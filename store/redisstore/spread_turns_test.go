@@ -83,7 +83,7 @@ func (x *turns) until(t *testing.T, n int) {
 }
 
 func TestACallThatIsTakenInTurn(t *testing.T) {
-	addr := redistest.StartCluster(t, 1).Addrs()[0]
+	addr := redistest.SharedCluster(t, 1).Addrs()[0]
 	const looks, turn = 2, 1 // scripts of a call of two slots
 	type result struct {
 		ok  bool
@@ -202,7 +202,7 @@ func TestACallThatIsTakenInTurn(t *testing.T) {
 // Calls are admitted, refused, or left by their callers, and taken at once or in turn. In the end, each bucket lacks
 // exactly what the admitted calls have paid.
 func TestBucketsHoldWhatAdmittedCallsLeft(t *testing.T) {
-	cluster := redistest.StartCluster(t, 3)
+	cluster := redistest.SharedCluster(t, 3)
 	client := cluster.Client()
 	now := time.Now()
 	cfg := redisstore.Config{Prefix: prefix(), MaxDenials: -1, Clock: func() time.Time { return now }}

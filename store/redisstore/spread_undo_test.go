@@ -24,7 +24,7 @@ type refusal struct {
 }
 
 func newRefusal(t *testing.T, cfg redisstore.Config) refusal {
-	r := refusal{proxy: redistest.NewProxy(t, redistest.StartCluster(t, 1).Addrs()[0])}
+	r := refusal{proxy: redistest.NewProxy(t, redistest.SharedCluster(t, 1).Addrs()[0])}
 	client := redis.NewClient(&redis.Options{Addr: r.proxy.Addr()})
 	t.Cleanup(func() { client.Close() })
 	cfg.Logger = slog.New(slog.DiscardHandler)
