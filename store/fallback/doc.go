@@ -25,6 +25,18 @@
 // the largest cost of a request for the bucket. A bucket begins with its share of what the primary last said it held. If
 // an earlier outage left less of it in the secondary, it begins with that.
 //
+// # Replicas that come and go
+//
+// Set Config.ReplicasFunc where an autoscaler changes the number of replicas. When the number grows during an outage, each
+// replica makes up for the shares that the new ones bring: its buckets miss as many tokens of a smaller share as before,
+// and may go into debt for it. When the number falls, a bucket keeps its tokens, and fills up to the larger share. So all
+// replicas together stay at burst + rate × time. New replicas may spend their shares of the burst at once, before the
+// others have made up for them.
+//
+// A number that rises and falls while no replica comes or goes costs tokens. Numbers that fall for less than 5 seconds do
+// not count. A replica that stops during an outage takes with it what it has allowed and not charged to the primary, and
+// its debts. A replica that takes its place, so that the number stays the same, begins with full shares.
+//
 // # What is charged after an outage
 //
 // When the primary is back, it is charged for what the secondary allowed meanwhile, and for what was Owed, into debt if

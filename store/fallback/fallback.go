@@ -24,6 +24,13 @@ type Config struct {
 	// what they allow above the limit in an outage is a debt after it.
 	Replicas int
 
+	// ReplicasFunc, if set, returns Replicas as it is now, for example from an autoscaler. Replicas must then be 0. A
+	// number below 1 counts as 1. A larger number counts at once, a smaller one when it has held for 5 seconds.
+	//
+	// Callers call ReplicasFunc at most about ten times a second, and only if the primary has failed. It must be
+	// cheap, safe for concurrent use, and must not block.
+	ReplicasFunc func() int
+
 	// Slow is how long the primary may take. A call that takes as long or longer counts as failed, though its
 	// answer is used if there is one by the deadline of its context. It must not be longer than the time that
 	// callers have, or a hung primary would not be noticed: New of package ratelimit refuses one that is longer
@@ -83,13 +90,18 @@ func New(primary, secondary store.Store, cfg Config) *Store {
 			panic(fmt.Sprintf("fallback: New: Config.%s %d: must be positive, or 0 for the default", field, n))
 		}
 	}
+	if cfg.Replicas != 0 && cfg.ReplicasFunc != nil {
+		panic(fmt.Sprintf("fallback: New: Config.Replicas %d and Config.ReplicasFunc: must not both be set", cfg.Replicas))
+	}
+	replicas := newReplicas(cfg.Replicas, cfg.ReplicasFunc)
 	f := &Store{
 		primary:   primary,
 		secondary: secondary,
 		slow:      cmp.Or(cfg.Slow, defaultSlow),
 		tally:     tally{most: cmp.Or(cfg.Failures, defaultFailures)},
 		known:     newKnown(cmp.Or(cfg.MaxKeys, defaultMaxKnown)),
-		spent:     newLedger(cmp.Or(cfg.MaxKeys, defaultMaxKnown), int64(cmp.Or(cfg.Replicas, 1))),
+		spent:     newLedger(cmp.Or(cfg.MaxKeys, defaultMaxKnown), replicas),
+		replicas:  replicas,
 		onChange:  cfg.OnChange,
 		logger:    cfg.Logger,
 		failures:  failurelog.Log{Logger: cfg.Logger, Message: "fallback: the primary failed or was slow"},
@@ -117,6 +129,8 @@ type Store struct {
 
 	known known  // what primary said that buckets hold
 	spent ledger // what secondary has allowed since
+
+	replicas *replicas
 
 	onChange     func(away bool, reason error)
 	logger       *slog.Logger // nil: slog.Default(), as it is at each line

@@ -955,10 +955,13 @@ func TestFallbackRefusesNonsense(t *testing.T) {
 	for want, open := range map[string]func(){
 		"primary is nil":     func() { fallback.New(nil, memory, fallback.Config{}) },
 		"Config.Replicas -1": func() { fallback.New(memory, memory, fallback.Config{Replicas: -1}) },
-		"Config.Slow -1":     func() { fallback.New(memory, memory, fallback.Config{Slow: -1}) },
-		"Config.Failures":    func() { fallback.New(memory, memory, fallback.Config{Failures: -1}) },
-		"Config.ProbeEvery":  func() { fallback.New(memory, memory, fallback.Config{ProbeEvery: -1}) },
-		"Config.MaxKeys":     func() { fallback.New(memory, memory, fallback.Config{MaxKeys: -1}) },
+		"Config.Replicas 2 and Config.ReplicasFunc: must not both be set": func() {
+			fallback.New(memory, memory, fallback.Config{Replicas: 2, ReplicasFunc: func() int { return 2 }})
+		},
+		"Config.Slow -1":    func() { fallback.New(memory, memory, fallback.Config{Slow: -1}) },
+		"Config.Failures":   func() { fallback.New(memory, memory, fallback.Config{Failures: -1}) },
+		"Config.ProbeEvery": func() { fallback.New(memory, memory, fallback.Config{ProbeEvery: -1}) },
+		"Config.MaxKeys":    func() { fallback.New(memory, memory, fallback.Config{MaxKeys: -1}) },
 	} {
 		func() {
 			defer func() {

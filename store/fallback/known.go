@@ -151,18 +151,18 @@ func placeFor(places []place, t tag, full, now int64) *place {
 
 // credits returns how many credits c's bucket holds by now if nobody else has charged it, as many as fill it
 // if nothing is known.
-func (k *known) credits(c *store.Charge) int64 { return creditsOf(c.Limit, k.full(c)) }
+func (k *known) credits(c *store.Charge) int64 { return creditsOf(c.Limit, k.full(c, 0)) }
 
-// full returns in how many microseconds c's bucket is full if nobody else charges it, and below 0 for how long it has
-// been, by bucket.MaxFill if nothing is known. Of a bucket under another limit it is known which part of it was spent, to
-// a quarter, and that part carries over.
-func (k *known) full(c *store.Charge) int64 {
+// full returns in how many microseconds c's bucket was full, seen from some microseconds ago, if nobody else charges it,
+// and below 0 for how long it had been, by bucket.MaxFill if nothing is known. Of a bucket under another limit it is
+// known which part of it was spent, to a quarter, and that part carries over.
+func (k *known) full(c *store.Charge, ago int64) int64 {
 	places, t := k.find(c)
 	p := placeOf(places, t)
 	if p == nil {
 		return -bucket.MaxFill
 	}
-	left := p.full.Load() - k.now()
+	left := p.full.Load() - (k.now() - ago)
 	switch whose := tag(p.whose.Load()); {
 	case whose == t || left <= 0:
 		return left

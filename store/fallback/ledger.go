@@ -16,16 +16,27 @@ import (
 // A ledger keeps what the secondary has allowed while the primary was away.
 type ledger struct {
 	most     int
-	replicas int64
+	replicas *replicas
 	start    time.Time
 
 	mu       sync.Mutex
+	sizes    []size // that replicas had in the last outage; never empty
 	accounts map[account]*spending
 	counts   map[string]int            // of them, by policy
 	charging map[account]chan struct{} // what the primary is being charged for; closed afterwards
 }
 
 type account struct{ policy, key string }
+
+// A size is a number of replicas, and from when on it was in force.
+type size struct {
+	number   int // of the size, in the order in which they came
+	replicas int64
+	at       int64
+}
+
+// maxSizes bounds how many sizes are kept of one outage.
+const maxSizes = 64
 
 // A spending is what was allowed of one bucket: the difference between what this replica's share of it would
 // hold if nobody had charged it since the primary went away, and what it holds after the secondary's charges.
@@ -37,13 +48,15 @@ type account struct{ policy, key string }
 // was full.
 type spending struct {
 	account
-	beginning sync.Mutex
-	begun     atomic.Pointer[outage] // for which the secondary's bucket was brought down to what is known
+	lowering sync.Mutex
+	lowered  atomic.Int64 // the last version that the secondary's bucket was brought down for
 
 	// Guarded by the ledger's lock.
 	listed        bool        // in the ledger
 	reset         bool        // in the outage, so that the primary's bucket is to be reset before it is charged
 	outage        *outage     // of which idle and charged are
+	version       int64       // counts how often the secondary's bucket has had to be brought down
+	size          size        // that share is of
 	room          int64       // whole tokens of the largest cost; the share has room for them
 	limit, share  store.Limit // last charged under
 	idle, charged bucket.Bucket
@@ -51,7 +64,7 @@ type spending struct {
 	since         int64 // the primary's bucket may have been full, in the outage in which that was
 }
 
-func newLedger(most int, replicas int64) ledger {
+func newLedger(most int, replicas *replicas) ledger {
 	return ledger{
 		most:     most,
 		replicas: replicas,
@@ -59,12 +72,13 @@ func newLedger(most int, replicas int64) ledger {
 		accounts: make(map[account]*spending),
 		counts:   make(map[string]int),
 		charging: make(map[account]chan struct{}),
+		sizes:    []size{{replicas: replicas.inForce.Load()}},
 	}
 }
 
 // since returns when o began.
 func (l *ledger) since(o *outage) int64 {
-	if o.since.IsZero() {
+	if o.brief() {
 		return l.now()
 	}
 	return o.since.Sub(l.start).Microseconds()
@@ -72,16 +86,17 @@ func (l *ledger) since(o *outage) int64 {
 
 func (l *ledger) now() int64 { return time.Since(l.start).Microseconds() }
 
-// open returns the spending of c's bucket in o, before which it held what known tells, and the share that c is to
-// be charged under. Where there is no room for the spending, it is not in the ledger before there is something to
-// charge.
-func (l *ledger) open(c *store.Charge, o *outage, known *known) (*spending, store.Limit) {
+// open returns the spending of c's bucket in o, before which it held what known tells, the share that c is to be charged
+// under, and the version for which the secondary's bucket must have been brought down. Where there is no room for the
+// spending, it is not in the ledger before there is something to charge.
+func (l *ledger) open(c *store.Charge, o *outage, known *known) (_ *spending, share store.Limit, version int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	size := l.resize()
 	s := l.accounts[account{c.Policy, c.Key}]
 	if s == nil {
-		s = &spending{account: account{strings.Clone(c.Policy), strings.Clone(c.Key)}, room: roomOf(c)}
-		s.limit, s.share = c.Limit, shareOf(c, l.replicas, s.room)
+		s = &spending{account: account{strings.Clone(c.Policy), strings.Clone(c.Key)}, room: roomOf(c), size: size}
+		s.limit, s.share = c.Limit, shareOf(c.Limit, size.replicas, s.room)
 		if len(l.accounts) < l.most || l.makeRoom(c.Policy, false) {
 			l.list(s)
 		}
@@ -89,18 +104,57 @@ func (l *ledger) open(c *store.Charge, o *outage, known *known) (*spending, stor
 	// The room only grows: with less, the bucket would be cut to that, or full with that and forgotten, and then
 	// found full with more.
 	s.room = max(s.room, roomOf(c))
-	share := shareOf(c, l.replicas, s.room)
-	if s.outage != o {
-		now := l.now()
-		s.outage = o
-		full := known.full(c)
-		if s.taken == 0 {
-			s.since = max(l.since(o), now+full)
+	changed := s.size.replicas != size.replicas
+	switch first := l.sizes[0]; {
+	case o.brief() && (s.outage != o || changed), s.outage != o && first == size:
+		l.enter(s, c, o, known, size, l.now())
+	case s.outage != o:
+		// As if it had begun with the outage: a share that is larger by now may have been spent by other replicas.
+		l.enter(s, c, o, known, first, first.at)
+		fallthrough
+	case s.size != size:
+		for _, next := range l.sizes {
+			if next.number > s.size.number && s.resize(next) {
+				s.version++
+			}
 		}
-		s.goBy(c.Limit, share, now)
-		s.begin(creditsOf(c.Limit, full), now)
 	}
-	return s, share
+	return s, shareOf(c.Limit, size.replicas, s.room), s.version
+}
+
+// enter has s begin with what was known at some time, by its share of a size.
+func (l *ledger) enter(s *spending, c *store.Charge, o *outage, known *known, of size, at int64) {
+	s.outage, s.size = o, of
+	s.version++
+	full := known.full(c, l.now()-at)
+	if s.taken == 0 {
+		s.since = max(l.since(o), at+full)
+	}
+	s.goBy(c.Limit, shareOf(c.Limit, of.replicas, s.room), at)
+	s.begin(creditsOf(c.Limit, full), at)
+}
+
+// begin notes that o begins, before which sizes do not matter.
+func (l *ledger) begin(o *outage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := l.resize()
+	l.sizes = []size{{last.number + 1, last.replicas, l.since(o)}}
+}
+
+// resize returns the size that is in force. The ledger is locked.
+func (l *ledger) resize() size {
+	last, replicas := l.sizes[len(l.sizes)-1], l.replicas.inForce.Load()
+	if last.replicas == replicas {
+		return last
+	}
+	last = size{last.number + 1, replicas, l.now()}
+	if l.sizes = append(l.sizes, last); len(l.sizes) > maxSizes {
+		first, second := l.sizes[0], &l.sizes[1]
+		second.replicas, second.at = max(first.replicas, second.replicas), first.at
+		l.sizes = slices.Delete(l.sizes, 0, 1)
+	}
+	return last
 }
 
 func (l *ledger) list(s *spending) {
@@ -149,6 +203,28 @@ func (s *spending) goBy(limit, share store.Limit, now int64) {
 	spent := by.Advance(s.idle, now).Tokens - by.Advance(s.charged, now).Tokens
 	s.share = share
 	s.owe(credits(spent, old, share, now), now)
+}
+
+// resize has s go by its share of another size from that on, and reports whether that is another share. A share that grows
+// holds what it held: the replicas that left may have spent theirs. Of a share that shrinks as much is missing as before:
+// the replicas that came have full ones. That may be a debt, of a burst at most: a number that goes up and down while no
+// replica does must not keep clients out for ever.
+func (s *spending) resize(to size) bool {
+	s.size = to
+	old, share := s.share, shareOf(s.limit, to.replicas, s.room)
+	if share == old {
+		return false
+	}
+	by := bucket.Limit(old)
+	s.idle, s.charged = by.Advance(s.idle, to.at), by.Advance(s.charged, to.at)
+	spent := credits(s.idle.Tokens-s.charged.Tokens, old, share, to.at)
+	left := share.Capacity - credits(old.Capacity-s.idle.Tokens, old, share, to.at)
+	s.taken = credits(s.taken, old, share, to.at)
+	s.share = share
+	s.idle = bucket.Limit(share).Advance(s.idle, to.at)
+	s.idle.Tokens = min(s.idle.Tokens, max(left, -credits(s.limit.Capacity, s.limit, share, to.at)))
+	s.owe(spent, to.at)
+	return true
 }
 
 // spent returns how many credits of the share were spent and have not refilled since, none after refunds.
@@ -204,21 +280,21 @@ func (l *ledger) isOver(policy, next string) bool {
 	return n*policies > l.most
 }
 
-// uncharged returns the credits of the bucket if nobody had charged it since the primary went away.
-func (l *ledger) uncharged(s *spending, share store.Limit) int64 {
+// held returns what the secondary's bucket holds at most.
+func (l *ledger) held(s *spending, share store.Limit) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return bucket.Limit(share).Advance(s.idle, l.now()).Tokens
+	return bucket.Limit(share).Advance(s.charged, l.now()).Tokens
 }
 
-// add adds what c took, or gave back, under share.
-func (l *ledger) add(s *spending, c *store.Charge, share store.Limit) {
+// add adds what c took, or gave back.
+func (l *ledger) add(s *spending, c *store.Charge) {
 	now := l.now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s = l.inForce(s)
-	s.goBy(c.Limit, share, now)
-	by := bucket.Limit(share)
+	s.goBy(c.Limit, shareOf(c.Limit, s.size.replicas, s.room), now)
+	by := bucket.Limit(s.share)
 	need, _ := by.Ask(c.Cost, 0, c.Owed)
 	s.charged = by.Advance(s.charged, now)
 	before := s.charged.Tokens

@@ -23,10 +23,18 @@ type outage struct {
 	told   time.Time // the last line of the log
 }
 
+// brief reports whether o is that of single calls, in which the primary is not given up.
+func (o *outage) brief() bool { return o.since.IsZero() }
+
 // giveUp begins an outage, because of a call of charges that was sent then and failed for reason.
 func (f *Store) giveUp(reason error, charges []store.Charge, sent int64) {
+	func() {
+		defer f.recovered(context.Background()) // or there would be no outage
+		f.replicas.refresh(f.known.now)
+	}()
 	now := time.Now()
 	o := &outage{reason: reason, since: now, probe: probe(charges), told: now}
+	f.spent.begin(o)
 	f.away.Store(o)
 	defer f.prober.begin() // also if onChange panics, or the outage would not end
 	f.log().Warn("fallback: the primary is away, and the secondary answers", "error", reason)

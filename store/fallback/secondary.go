@@ -17,16 +17,18 @@ func (f *Store) standIn(ctx context.Context, o *outage, charges []store.Charge, 
 	var few [4]*spending // on the stack
 	spendings := few[:0]
 	shares := charges
-	if f.spent.replicas > 1 {
+	f.replicas.refresh(f.known.now)
+	divided := f.replicas.shares()
+	if divided {
 		shares = slices.Clone(charges)
 	}
 	for i := range charges {
-		s, share := f.spent.open(&charges[i], o, &f.known)
-		if f.spent.replicas > 1 {
+		s, share, version := f.spent.open(&charges[i], o, &f.known)
+		if divided {
 			shares[i].Limit = share
 		}
-		if s.begun.Load() != o {
-			f.begin(ctx, o, s, &shares[i])
+		if s.lowered.Load() < version {
+			f.begin(ctx, s, version, &shares[i])
 		}
 		spendings = append(spendings, s)
 	}
@@ -40,7 +42,7 @@ func (f *Store) standIn(ctx context.Context, o *outage, charges []store.Charge, 
 		case c.Cost == store.Reset:
 			f.reset(s, c)
 		default:
-			f.spent.add(s, c, shares[i].Limit)
+			f.spent.add(s, c)
 		}
 	}
 	if f.away.Load() == nil {
@@ -55,6 +57,7 @@ func (f *Store) standInOnce(ctx context.Context, charges []store.Charge, states 
 	if err := store.Validate(charges, states); err != nil {
 		return false, err
 	}
+	f.replicas.refresh(f.known.now)
 	shares := f.shares(charges)
 	for i := range shares {
 		if err := f.lower(ctx, &shares[i], f.known.credits(&charges[i])); err != nil {
@@ -79,20 +82,20 @@ func (f *Store) ask(ctx context.Context, shares []store.Charge, states []store.S
 
 // shares returns a copy of charges under the limits that are this replica's shares.
 func (f *Store) shares(charges []store.Charge) []store.Charge {
-	shares := slices.Clone(charges)
+	shares, n := slices.Clone(charges), f.replicas.inForce.Load()
 	for i := range shares {
 		c := &shares[i]
-		c.Limit = shareOf(c, f.spent.replicas, roomOf(c))
+		c.Limit = shareOf(c.Limit, n, roomOf(c))
 	}
 	return shares
 }
 
-// shareOf returns c's limit divided by replicas, with room for some whole tokens.
-func shareOf(c *store.Charge, replicas, room int64) store.Limit {
+// shareOf returns a limit divided by replicas, with room for some whole tokens.
+func shareOf(limit store.Limit, replicas, room int64) store.Limit {
 	if replicas == 1 {
-		return c.Limit
+		return limit
 	}
-	return store.Limit(bucket.Limit(c.Limit).Share(replicas, room))
+	return store.Limit(bucket.Limit(limit).Share(replicas, room))
 }
 
 // roomOf returns the whole tokens that a share needs room for, so that c is allowed by a full one.
@@ -107,16 +110,17 @@ func roomOf(c *store.Charge) int64 {
 // owed.
 func settles(c *store.Charge) bool { return c.Cost < 0 || c.Cost > 0 && c.Owed }
 
-// begin brings the secondary's bucket of share down to what is known of the primary's, once in outage o: who was
-// out of tokens before must not find a full bucket. If it fails, the next call tries again.
-func (f *Store) begin(ctx context.Context, o *outage, s *spending, share *store.Charge) {
-	s.beginning.Lock()
-	defer s.beginning.Unlock()
-	if s.begun.Load() == o {
+// begin brings the secondary's bucket of share down to what s holds, once for each version of s: who was out of tokens
+// before an outage must not find a full bucket, nor must a share that grows be full at once. If it fails, the next call
+// tries again.
+func (f *Store) begin(ctx context.Context, s *spending, version int64, share *store.Charge) {
+	s.lowering.Lock()
+	defer s.lowering.Unlock()
+	if s.lowered.Load() >= version {
 		return
 	}
-	if f.lower(ctx, share, f.spent.uncharged(s, share.Limit)) == nil {
-		s.begun.Store(o)
+	if f.lower(ctx, share, f.spent.held(s, share.Limit)) == nil {
+		s.lowered.Store(version)
 	}
 }
 
