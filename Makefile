@@ -5,33 +5,53 @@ FUZZTIME   ?= 200000x
 SOAKTIME   ?= 10m
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 
+# The modules below this one.
+MODULES = $(patsubst ./%/go.mod,%,$(shell find . -mindepth 2 -name go.mod -not -path './tools/*'))
+
+# LONG is "-tags long" in test-all. With that tag, tests with many random calls make more of them, and those are built
+# that repeat, measure or wait. See internal/testsize.
+LONG   =
+GOTEST = RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -timeout 30m $(LONG)
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: run
 run: ## Run the quickstart on an embedded Redis.
 	$(GO) run ./examples/quickstart
 
 .PHONY: test
-test: needs ## Run all tests, with the race detector, on real Redis servers.
-	@# Two lanes of about the same length, and by itself the package that measures.
+test: needs ## Run the tests, with the race detector, on real Redis servers.
+	@# Two lanes of about the same length.
 	@$(MAKE) --no-print-directory -j2 test-redisstore test-others
-	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on ./internal/outages
 
-.PHONY: test-redisstore test-others
+.PHONY: test-all
+test-all: needs ## Run all tests of all modules at full length, also what repeats, measures and waits.
+	@$(MAKE) --no-print-directory -j2 test-redisstore test-others LONG='-tags long'
+	@# By itself, because it measures.
+	@$(MAKE) --no-print-directory test-outages LONG='-tags long'
+	@set -e; for module in $(filter-out examples/jwks,$(MODULES)); do echo "cd $$module && go test ./..."; (cd $$module && $(GOTEST) ./...); done
+	@$(MAKE) --no-print-directory race
+
+.PHONY: test-redisstore test-others test-outages
 test-redisstore:
-	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on ./store/redisstore
+	$(GOTEST) ./store/redisstore
 test-others:
-	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -p 1 $$($(GO) list ./... | grep -v -e /outages -e /redisstore)
-	cd conformance && RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on ./...
-	cd examples/jwks && $(GO) test -race -shuffle=on ./...
+	$(GOTEST) -p 2 $$($(GO) list ./... | grep -v -e /outages -e /redisstore$$)
+	cd examples/jwks && $(GOTEST) ./...
+test-outages:
+	$(GOTEST) ./internal/outages
+
+.PHONY: test-noserver
+test-noserver: ## Run the tests that need no Redis server, on any system.
+	CI= RATELIMIT_REQUIRE_REDIS= RATELIMIT_REDIS_SERVER=none $(GO) test ./...
 
 .PHONY: race
 race: needs ## Run the tests of what runs concurrently five times over.
-	RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -count=5 -run 'Contract|Table|MaxKeys|Handler|Stacked|Went' . ./store/... ./internal/stacks
+	$(GOTEST) -count=5 -run 'Contract|Table|MaxKeys|Handler|Stacked|Went' . ./store/... ./internal/stacks
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME, a time or a number of inputs (default 200000x).
@@ -48,20 +68,23 @@ bench: needs ## Measure against other libraries, side by side, and write docs/be
 
 .PHONY: outages
 outages: needs ## Show what requests see of a Redis in trouble, and write docs/outages.md.
-	RATELIMIT_REQUIRE_REDIS=1 RATELIMIT_OUTAGES=$(CURDIR)/docs/outages.md $(GO) test -count=1 ./internal/outages
+	RATELIMIT_REQUIRE_REDIS=1 RATELIMIT_OUTAGES=$(CURDIR)/docs/outages.md $(GO) test -tags long -count=1 -skip Soak ./internal/outages
 
 .PHONY: lint
 lint: ## Check formatting, go vet and staticcheck.
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w these:"; echo "$$unformatted"; exit 1; fi
-	$(GO) vet -tags soak ./...
-	$(STATICCHECK) -tags soak ./...
-	@set -e; for module in bench conformance examples/jwks; do \
+	$(GO) vet ./... && $(GO) vet -tags long ./...
+	$(STATICCHECK) -tags long ./...
+	@if grep -rnE '^//go:build .*!long|testing\.Short\(' --include='*_test.go' .; then \
+		echo "make test-all would not run these tests: use internal/testsize, or the tag long"; exit 1; \
+	fi
+	@set -e; for module in $(MODULES); do \
 		(cd $$module && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod staticcheck ./...); \
 	done
 
 .PHONY: soak
 soak: needs ## Compare the stores with exact arithmetic, and go through long outages, for SOAKTIME (default 10m).
-	RATELIMIT_REQUIRE_REDIS=1 RATELIMIT_SOAK=$(SOAKTIME) $(GO) test -tags soak -race -timeout 0 -run Soak -v ./store/... ./internal/outages
+	RATELIMIT_REQUIRE_REDIS=1 RATELIMIT_SOAK=$(SOAKTIME) $(GO) test -tags long -race -timeout 0 -run Soak -v ./store/... ./internal/outages
 
 # The tests start Redis servers and a Lua interpreter themselves, and follow the README with curl; here it is only
 # seen to that they are there. RATELIMIT_REDIS_SERVER names another server than redis-server.

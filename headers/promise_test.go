@@ -13,17 +13,14 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/headers"
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
 // Clients that go by the headers alone are never disappointed, whatever the policies are.
 
 func TestHeadersOfRandomPoliciesKeepWhatTheyPromise(t *testing.T) {
-	episodes := 600
-	if testing.Short() {
-		episodes = 150
-	}
-	for seed := range uint64(episodes) {
+	for seed := range uint64(testsize.Of(150, 600)) {
 		c := newClock()
 		s := memstore.New(memstore.Config{Clock: c.Now, MaxKeys: 100})
 		newEpisode(t, seed, s, false, c.Advance).run()
@@ -36,11 +33,7 @@ func TestHeadersOfRandomPoliciesKeepWhatTheyPromise(t *testing.T) {
 
 // In a bubble, where waiting takes no time.
 func TestHeadersOfRandomPoliciesThatWaitKeepWhatTheyPromise(t *testing.T) {
-	episodes := 300
-	if testing.Short() {
-		episodes = 60
-	}
-	for seed := range uint64(episodes) {
+	for seed := range uint64(testsize.Of(60, 300)) {
 		synctest.Test(t, func(t *testing.T) {
 			s := memstore.New(memstore.Config{MaxKeys: 100})
 			defer s.Close()

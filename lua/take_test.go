@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
 	"github.com/go-tokenbucket/ratelimit/lua"
 )
 
@@ -144,7 +145,7 @@ func (m *model) once(charges []charge, now int64, taken, left []int64) {
 // Many calls in one script, many of which are the same, are answered as each by itself would be, and leave
 // the same in Redis: with waits, shadows, refunds, what is owed, changed limits, and clocks that go backwards.
 func TestABatchIsAnsweredAsItsCallsOneByOne(t *testing.T) {
-	testBatches(t, startServer(t, movable(t)), 20)
+	testBatches(t, startServer(t, movable(t)), uint64(testsize.Of(8, 20)))
 }
 
 // testBatches compares what a server answers and keeps with a model. The server runs the movable script.

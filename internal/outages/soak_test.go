@@ -1,30 +1,34 @@
-//go:build soak
+//go:build long
 
 package outages_test
 
 import (
+	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
 )
 
-// TestSoak goes through all kinds of trouble, which last ten times as long, for as long as RATELIMIT_SOAK says, a
-// duration; default once.
+// TestSoak goes through the kinds of trouble in random order, each ten times as long as in TestOutages, for as long as
+// the environment variable RATELIMIT_SOAK says, a duration; default one minute.
 func TestSoak(t *testing.T) {
-	var length time.Duration
+	length := time.Minute
 	if text := os.Getenv("RATELIMIT_SOAK"); text != "" {
 		var err error
 		if length, err = time.ParseDuration(text); err != nil {
 			t.Fatalf("RATELIMIT_SOAK: %v", err)
 		}
 	}
-	begin := time.Now()
-	for first := true; first || time.Since(begin) < length; first = false {
-		for _, f := range faults {
+	for begin := time.Now(); ; {
+		for _, i := range rand.Perm(len(faults)) {
+			f := faults[i]
 			if f.lasts == 0 {
 				f.lasts = 10 * ill
 			}
 			t.Run(f.name, func(t *testing.T) { f.run(t, 2) })
+			if time.Since(begin) >= length {
+				return
+			}
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
 	"github.com/go-tokenbucket/ratelimit/internal/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/lease"
@@ -68,7 +69,7 @@ func TestALeaseAnswersAsTheStoreDoes(t *testing.T) {
 		"few slots":     {MaxKeys: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
-			const calls = 10_000
+			calls := testsize.Of(3_000, 10_000)
 			leaseTest(t, cfg, func(t *testing.T, r *leaseRig) {
 				plain := teststore.OpenMemory(r.T, nil)
 				rand := rand.New(rand.NewPCG(6, 0))

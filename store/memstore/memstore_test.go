@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 	"github.com/go-tokenbucket/ratelimit/store/storetest"
@@ -35,7 +36,7 @@ func TestSequence(t *testing.T) {
 	// In a bubble, where the timer of the sweep does not run out: it may forget a bucket that is full,
 	// which a clock that goes backwards afterwards would tell.
 	synctest.Test(t, func(t *testing.T) {
-		storetest.RunSequence(t, open, 100_000, 2)
+		storetest.RunSequence(t, open, testsize.Of(10_000, 100_000), 2)
 	})
 }
 
@@ -123,7 +124,7 @@ func TestDeadlinesAreNeverLate(t *testing.T) {
 	s := memstore.New(memstore.Config{MaxKeys: 100, Clock: n.clock})
 	defer s.Close()
 	r := rand.New(rand.NewPCG(9, 0))
-	for range 20_000 {
+	for range testsize.Of(5_000, 20_000) {
 		charges := make([]store.Charge, 1+r.IntN(3))
 		for i := range charges {
 			charges[i] = charge(t, fmt.Sprint("k", r.IntN(150)), 1+r.Int64N(20)-5)
@@ -203,7 +204,7 @@ func TestBucketsAreNotLostAmongOthers(t *testing.T) {
 	defer s.Close()
 	r := rand.New(rand.NewPCG(8, 0))
 	spent := make(map[string]int64)
-	for step := range 200_000 {
+	for step := range testsize.Of(60_000, 200_000) {
 		key := fmt.Sprint("k", r.IntN(20_000))
 		if r.IntN(3) == 0 {
 			take(t, s, charge(t, key, -spent[key])) // full, and soon forgotten
@@ -232,7 +233,7 @@ func TestBucketsAreNotLostAmongOthers(t *testing.T) {
 }
 
 func TestMaxKeysIsABound(t *testing.T) {
-	const most = 20_000
+	most := testsize.Of(5_000, 20_000)
 	s := memstore.New(memstore.Config{MaxKeys: most})
 	defer s.Close()
 	var wg sync.WaitGroup

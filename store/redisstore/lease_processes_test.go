@@ -1,3 +1,5 @@
+//go:build long
+
 package redisstore_test
 
 import (
@@ -37,6 +39,8 @@ const (
 	fromLease = 'l'
 	fromRedis = 'r'
 )
+
+func init() { workers = append(workers, leaseHere) }
 
 // leaseHere makes this process one of those of the test, if it was started as such.
 func leaseHere() bool {

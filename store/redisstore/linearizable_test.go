@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
@@ -80,8 +81,8 @@ func TestConcurrentHistoriesAreLinearizable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := server.ClientOptions(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 			cfg.Clock = func() time.Time { return now }
-			denied := 0
-			for seed := range uint64(60) {
+			seeds, denied := testsize.Of(25, 60), 0
+			for seed := range uint64(seeds) {
 				cfg.Prefix = prefix()
 				history := record(t, redisstore.New(client, cfg), l, seed)
 				for _, op := range history {
@@ -93,7 +94,7 @@ func TestConcurrentHistoriesAreLinearizable(t *testing.T) {
 					t.Fatalf("seed %d: the check says %v", seed, result)
 				}
 			}
-			if denied < 500 {
+			if denied < 8*seeds {
 				t.Errorf("only %d calls were denied", denied)
 			}
 		})

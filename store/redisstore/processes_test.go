@@ -39,6 +39,8 @@ type tally struct {
 
 const hammerEnv = "REDISSTORE_TEST_HAMMER"
 
+func init() { workers = append(workers, hammerHere) }
+
 // hammerHere makes this process one of those of TestProcesses, if it was started as such.
 func hammerHere() bool {
 	job := os.Getenv(hammerEnv)
@@ -121,15 +123,6 @@ func (t *tally) add(o tally) {
 
 func TestProcessesShareALimitExactly(t *testing.T) {
 	hammer(t, hammering{Rate: 250, Burst: 500, Callers: 4, Keys: 1})
-}
-
-// With so many callers, nearly all calls are merged or refused without Redis.
-func TestProcessesOfManyCallersShareALimitExactly(t *testing.T) {
-	hammer(t, hammering{Rate: 250, Burst: 500, Callers: 64, Keys: 1})
-}
-
-func TestProcessesOfManyCallersShareManyLimitsExactly(t *testing.T) {
-	hammer(t, hammering{Rate: 25, Burst: 50, Callers: 64, Keys: 20})
 }
 
 // hammer checks that eight processes are admitted no more than the limit allows, and no less than 99 % of it. It

@@ -1,0 +1,5 @@
+//go:build long
+
+package testsize
+
+const long = true
