@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"github.com/felixge/httpsnoop"
-
 	"github.com/go-tokenbucket/ratelimit/internal/respwriter"
 )
 
@@ -45,6 +43,7 @@ type Response struct {
 // A watched is what is seen of a response while it is written. A handler may leave goroutines behind that
 // still write, so its fields are atomic.
 type watched struct {
+	respwriter.Base
 	status   atomic.Int64
 	written  atomic.Bool // the handler chose the status, or wrote a body
 	bytes    atomic.Int64
@@ -54,44 +53,42 @@ type watched struct {
 
 // watch returns w, with all that it can do, seen by a.
 func (a *watched) watch(w http.ResponseWriter) http.ResponseWriter {
-	return respwriter.Wrap(w, httpsnoop.Hooks{
-		WriteHeader: func(next httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
-			return func(status int) {
-				next(status)
-				a.began(status)
-				a.written.CompareAndSwap(false, a.status.Load() != 0)
-			}
-		},
-		Write: func(next httpsnoop.WriteFunc) httpsnoop.WriteFunc {
-			return func(p []byte) (int, error) {
-				n, err := next(p)
-				a.wrote(int64(n))
-				return n, err
-			}
-		},
-		ReadFrom: func(next httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
-			return func(src io.Reader) (int64, error) {
-				n, err := next(src)
-				if n > 0 { // or nothing was sent, and the handler may still choose a status
-					a.wrote(n)
-				}
-				return n, err
-			}
-		},
-		Hijack: func(next httpsnoop.HijackFunc) httpsnoop.HijackFunc {
-			return func() (net.Conn, *bufio.ReadWriter, error) {
-				conn, rw, err := next()
-				a.hijacked.CompareAndSwap(false, err == nil)
-				return conn, rw, err
-			}
-		},
-	}, func(next func() error) error {
-		err := next()
-		if !errors.Is(err, errors.ErrUnsupported) { // or nothing was sent, and the handler may still choose a status
-			a.began(http.StatusOK)
-		}
-		return err
-	})
+	a.ResponseWriter = w
+	return respwriter.Narrow(a)
+}
+
+func (a *watched) WriteHeader(status int) {
+	a.Base.WriteHeader(status)
+	a.began(status)
+	a.written.CompareAndSwap(false, a.status.Load() != 0)
+}
+
+func (a *watched) Write(p []byte) (int, error) {
+	n, err := a.Base.Write(p)
+	a.wrote(int64(n))
+	return n, err
+}
+
+func (a *watched) ReadFrom(src io.Reader) (int64, error) {
+	n, err := a.Base.ReadFrom(src)
+	if n > 0 { // or nothing was sent, and the handler may still choose a status
+		a.wrote(n)
+	}
+	return n, err
+}
+
+func (a *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := a.Base.Hijack()
+	a.hijacked.CompareAndSwap(false, err == nil)
+	return conn, rw, err
+}
+
+func (a *watched) FlushError() error {
+	err := a.Base.FlushError()
+	if !errors.Is(err, errors.ErrUnsupported) { // or nothing was sent, and the handler may still choose a status
+		a.began(http.StatusOK)
+	}
+	return err
 }
 
 // began notes that the header was sent. Only the first status is, but for those that announce another, and none

@@ -8,9 +8,6 @@ require (
 	github.com/golang-jwt/jwt/v5 v5.3.1
 )
 
-require (
-	github.com/felixge/httpsnoop v1.0.4 // indirect
-	github.com/go-chi/chi/v5 v5.5.0 // indirect
-)
+require github.com/go-chi/chi/v5 v5.5.0 // indirect
 
 replace github.com/go-tokenbucket/ratelimit => ../..

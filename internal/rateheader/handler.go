@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/felixge/httpsnoop"
-
 	"github.com/go-tokenbucket/ratelimit/internal/respwriter"
 )
 
@@ -22,15 +20,15 @@ func Handler(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		m := &merger{header: w.Header, outer: outer}
+		m := &merger{Base: respwriter.Base{ResponseWriter: w}, outer: outer}
 		defer m.merge()
-		next.ServeHTTP(m.wrap(w), r)
+		next.ServeHTTP(respwriter.Narrow(m), r)
 	})
 }
 
 // A merger merges headers at the moment when a response's header is written.
 type merger struct {
-	header   func() http.Header
+	respwriter.Base
 	outer    http.Header // what was set before; once it is hijacked, what was merged
 	merged   bool
 	hijacked bool
@@ -39,57 +37,58 @@ type merger struct {
 func (m *merger) merge() {
 	if !m.merged {
 		m.merged = true
-		Merge(m.header(), m.outer)
+		Merge(m.Base.Header(), m.outer)
 	}
 }
 
-func (m *merger) wrap(w http.ResponseWriter) http.ResponseWriter {
-	return respwriter.Wrap(w, httpsnoop.Hooks{
-		Header: func(header httpsnoop.HeaderFunc) httpsnoop.HeaderFunc {
-			return func() http.Header {
-				if m.hijacked {
-					m.mergeAgain()
-				}
-				return header()
-			}
-		},
-		WriteHeader: func(writeHeader httpsnoop.WriteHeaderFunc) httpsnoop.WriteHeaderFunc {
-			return func(code int) {
-				if code >= 200 || code == http.StatusSwitchingProtocols {
-					m.merge()
-				}
-				writeHeader(code)
-			}
-		},
-		Write: func(write httpsnoop.WriteFunc) httpsnoop.WriteFunc {
-			return func(b []byte) (int, error) { m.merge(); return write(b) }
-		},
-		ReadFrom: func(readFrom httpsnoop.ReadFromFunc) httpsnoop.ReadFromFunc {
-			return func(src io.Reader) (int64, error) { m.merge(); return readFrom(src) }
-		},
-		Hijack: func(hijack httpsnoop.HijackFunc) httpsnoop.HijackFunc {
-			return func() (net.Conn, *bufio.ReadWriter, error) {
-				conn, rw, err := hijack()
-				if err == nil {
-					m.hijack()
-				}
-				return conn, rw, err
-			}
-		},
-	}, func(flush func() error) error { m.merge(); return flush() })
+func (m *merger) Header() http.Header {
+	if m.hijacked {
+		m.mergeAgain()
+	}
+	return m.Base.Header()
 }
 
-// hijack merges when next has taken the connection over and may write the header itself, as a ReverseProxy does
+func (m *merger) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		m.merge()
+	}
+	m.Base.WriteHeader(status)
+}
+
+func (m *merger) Write(p []byte) (int, error) {
+	m.merge()
+	return m.Base.Write(p)
+}
+
+func (m *merger) ReadFrom(src io.Reader) (int64, error) {
+	m.merge()
+	return m.Base.ReadFrom(src)
+}
+
+func (m *merger) FlushError() error {
+	m.merge()
+	return m.Base.FlushError()
+}
+
+func (m *merger) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := m.Base.Hijack()
+	if err == nil {
+		m.keepHijacked()
+	}
+	return conn, rw, err
+}
+
+// keepHijacked merges when next has taken the connection over and may write the header itself, as a ReverseProxy does
 // when it switches protocols. It adds its own before, and asks for the header once more to write it.
-func (m *merger) hijack() {
+func (m *merger) keepHijacked() {
 	m.merge()
 	m.hijacked = true
 	m.keep()
 }
 
-// mergeAgain merges what was added since hijack.
+// mergeAgain merges what was added since keepHijacked.
 func (m *merger) mergeAgain() {
-	h := m.header()
+	h := m.Base.Header()
 	for name, values := range Take(h) {
 		if before := m.outer[name]; len(values) >= len(before) && slices.Equal(values[:len(before)], before) {
 			values = values[len(before):]
@@ -104,7 +103,7 @@ func (m *merger) mergeAgain() {
 
 // keep leaves in the header what was merged, and remembers it.
 func (m *merger) keep() {
-	h := m.header()
+	h := m.Base.Header()
 	m.outer = Take(h)
 	maps.Copy(h, m.outer)
 }

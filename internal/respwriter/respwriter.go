@@ -1,34 +1,28 @@
-// Package respwriter wraps the writer of a response without hiding what it can do.
+// Package respwriter wraps the writer of a response without hiding what it can do, and without promising more.
+//
+// A wrapper embeds [Base], overrides the methods that it wants to see, and is narrowed by [Narrow].
 package respwriter
 
 import (
+	"bufio"
 	"io"
+	"net"
 	"net/http"
-
-	"github.com/felixge/httpsnoop"
 )
 
-// Wrap is httpsnoop.Wrap for writers whose flush may fail. flush is called for each flush of the writer, and
-// calls next to make it. The error goes to http.ResponseController, so that a stream ends when its client has left.
-//
-// Version 1.0.4 of httpsnoop hides FlushError behind its Flush, which has no error. Version 1.1 has it among so many
-// combinations of methods that programs become 3 MB larger.
-func Wrap(w http.ResponseWriter, hooks httpsnoop.Hooks, flush func(next func() error) error) http.ResponseWriter {
-	hooks.Flush = func(next httpsnoop.FlushFunc) httpsnoop.FlushFunc {
-		return func() { _ = flush(func() error { next(); return nil }) }
-	}
-	wrapped := httpsnoop.Wrap(w, hooks)
-	inner, ok := w.(errorFlusher)
-	if !ok {
-		return wrapped // a controller flushes as it would without us
-	}
-	f := &flushing{wrapped, inner, flush}
-	c, _ := wrapped.(closeNotifier)
-	h, _ := wrapped.(http.Hijacker)
-	r, _ := wrapped.(io.ReaderFrom)
-	p, _ := wrapped.(http.Pusher)
-	return f.with(c, h, r, p)
+// A Writer is a response writer with every optional method.
+type Writer interface {
+	http.ResponseWriter
+	io.ReaderFrom
+	http.Pusher
+	http.Hijacker
+	closeNotifier
+	FlushError() error
+	Unwrap() http.ResponseWriter
 }
+
+// A closeNotifier is a http.CloseNotifier, which is deprecated, but which handlers may still look for.
+type closeNotifier interface{ CloseNotify() <-chan bool }
 
 // An errorFlusher is a writer that can be flushed, and reports whether it was.
 type errorFlusher interface {
@@ -36,131 +30,157 @@ type errorFlusher interface {
 	FlushError() error
 }
 
-// A closeNotifier is a http.CloseNotifier, which is deprecated, but which handlers may still look for.
-type closeNotifier interface{ CloseNotify() <-chan bool }
+// A Base is a Writer that passes all calls on. Hijack, CloseNotify and FlushError panic if the wrapped writer lacks
+// them: see Narrow.
+type Base struct{ http.ResponseWriter }
 
-// A flushing is a wrapped writer without its optional methods, and with FlushError.
-type flushing struct {
-	http.ResponseWriter
-	inner errorFlusher
-	flush func(next func() error) error
+var _ Writer = Base{}
+
+// Unwrap returns the wrapped writer, for http.ResponseController.
+func (b Base) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+
+// ReadFrom copies src, as io.Copy does to a writer that is no io.ReaderFrom if the wrapped one is none.
+func (b Base) ReadFrom(src io.Reader) (int64, error) {
+	if r, ok := b.ResponseWriter.(io.ReaderFrom); ok {
+		return r.ReadFrom(src)
+	}
+	return io.Copy(struct{ io.Writer }{b.ResponseWriter}, src)
 }
 
-func (f *flushing) Unwrap() http.ResponseWriter { return f.inner.(http.ResponseWriter) }
+// Push fails with http.ErrNotSupported if the wrapped writer is no http.Pusher.
+func (b Base) Push(target string, opts *http.PushOptions) error {
+	if p, ok := b.ResponseWriter.(http.Pusher); ok {
+		return p.Push(target, opts)
+	}
+	return http.ErrNotSupported
+}
 
-func (f *flushing) FlushError() error { return f.flush(f.inner.FlushError) }
+// Hijack implements http.Hijacker.
+func (b Base) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return b.ResponseWriter.(http.Hijacker).Hijack()
+}
 
-func (f *flushing) Flush() { _ = f.FlushError() }
+// CloseNotify implements http.CloseNotifier.
+func (b Base) CloseNotify() <-chan bool { return b.ResponseWriter.(closeNotifier).CloseNotify() }
 
-// with returns f with those of the optional methods that are not nil, and no others: handlers look for them.
-func (f *flushing) with(c closeNotifier, h http.Hijacker, r io.ReaderFrom, p http.Pusher) http.ResponseWriter {
-	const closes, hijacks, reads, pushes = 1, 2, 4, 8
-	can := 0
-	if c != nil {
-		can |= closes
+// FlushError flushes. If the wrapped writer has no such error, there is none.
+func (b Base) FlushError() error {
+	if f, ok := b.ResponseWriter.(errorFlusher); ok {
+		return f.FlushError()
 	}
-	if h != nil {
-		can |= hijacks
-	}
-	if r != nil {
-		can |= reads
-	}
-	if p != nil {
-		can |= pushes
-	}
-	switch can {
-	case closes:
+	b.ResponseWriter.(http.Flusher).Flush()
+	return nil
+}
+
+// Narrow returns w with those of the methods Flush, FlushError, Hijack and CloseNotify that the wrapped writer has, and
+// without the others: handlers look for them, and do something else without them. ReadFrom and Push are always there,
+// because a handler that calls them in vain loses nothing.
+func Narrow(w Writer) http.ResponseWriter {
+	inner, c := w.Unwrap(), &core{w}
+	_, hijacks := inner.(http.Hijacker)
+	_, notifies := inner.(closeNotifier)
+	_, flushes := inner.(http.Flusher)
+	_, reports := inner.(errorFlusher)
+	switch {
+	case reports:
+		return c.flushingErrors(hijacks, notifies)
+	case flushes:
+		return c.flushing(hijacks, notifies)
+	case hijacks && notifies:
 		return struct {
-			*flushing
+			*core
+			http.Hijacker
 			closeNotifier
-		}{f, c}
+		}{c, w, w}
 	case hijacks:
 		return struct {
-			*flushing
+			*core
 			http.Hijacker
-		}{f, h}
-	case closes | hijacks:
+		}{c, w}
+	case notifies:
 		return struct {
-			*flushing
+			*core
 			closeNotifier
-			http.Hijacker
-		}{f, c, h}
-	case reads:
-		return struct {
-			*flushing
-			io.ReaderFrom
-		}{f, r}
-	case closes | reads:
-		return struct {
-			*flushing
-			closeNotifier
-			io.ReaderFrom
-		}{f, c, r}
-	case hijacks | reads:
-		return struct {
-			*flushing
-			http.Hijacker
-			io.ReaderFrom
-		}{f, h, r}
-	case closes | hijacks | reads:
-		return struct {
-			*flushing
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-		}{f, c, h, r}
-	case pushes:
-		return struct {
-			*flushing
-			http.Pusher
-		}{f, p}
-	case closes | pushes:
-		return struct {
-			*flushing
-			closeNotifier
-			http.Pusher
-		}{f, c, p}
-	case hijacks | pushes:
-		return struct {
-			*flushing
-			http.Hijacker
-			http.Pusher
-		}{f, h, p}
-	case closes | hijacks | pushes:
-		return struct {
-			*flushing
-			closeNotifier
-			http.Hijacker
-			http.Pusher
-		}{f, c, h, p}
-	case reads | pushes:
-		return struct {
-			*flushing
-			io.ReaderFrom
-			http.Pusher
-		}{f, r, p}
-	case closes | reads | pushes:
-		return struct {
-			*flushing
-			closeNotifier
-			io.ReaderFrom
-			http.Pusher
-		}{f, c, r, p}
-	case hijacks | reads | pushes:
-		return struct {
-			*flushing
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-		}{f, h, r, p}
-	case closes | hijacks | reads | pushes:
-		return struct {
-			*flushing
-			closeNotifier
-			http.Hijacker
-			io.ReaderFrom
-			http.Pusher
-		}{f, c, h, r, p}
+		}{c, w}
 	}
-	return f
+	return c
+}
+
+// A core is a Writer without the methods that handlers look for.
+type core struct{ w Writer }
+
+func (c *core) Header() http.Header                            { return c.w.Header() }
+func (c *core) WriteHeader(status int)                         { c.w.WriteHeader(status) }
+func (c *core) Write(p []byte) (int, error)                    { return c.w.Write(p) }
+func (c *core) ReadFrom(src io.Reader) (int64, error)          { return c.w.ReadFrom(src) }
+func (c *core) Push(path string, opts *http.PushOptions) error { return c.w.Push(path, opts) }
+func (c *core) Unwrap() http.ResponseWriter                    { return c.w.Unwrap() }
+
+// A flusher flushes without an error.
+type flusher struct{ w Writer }
+
+func (f flusher) Flush() { _ = f.w.FlushError() }
+
+func (c *core) flushing(hijacks, notifies bool) http.ResponseWriter {
+	f := flusher{c.w}
+	switch {
+	case hijacks && notifies:
+		return struct {
+			*core
+			flusher
+			http.Hijacker
+			closeNotifier
+		}{c, f, c.w, c.w}
+	case hijacks:
+		return struct {
+			*core
+			flusher
+			http.Hijacker
+		}{c, f, c.w}
+	case notifies:
+		return struct {
+			*core
+			flusher
+			closeNotifier
+		}{c, f, c.w}
+	}
+	return struct {
+		*core
+		flusher
+	}{c, f}
+}
+
+// A reporter flushes, and reports whether it did: http.ResponseController passes that on, so that a stream ends when its
+// client has left.
+type reporter struct{ flusher }
+
+func (r reporter) FlushError() error { return r.w.FlushError() }
+
+func (c *core) flushingErrors(hijacks, notifies bool) http.ResponseWriter {
+	r := reporter{flusher{c.w}}
+	switch {
+	case hijacks && notifies:
+		return struct {
+			*core
+			reporter
+			http.Hijacker
+			closeNotifier
+		}{c, r, c.w, c.w}
+	case hijacks:
+		return struct {
+			*core
+			reporter
+			http.Hijacker
+		}{c, r, c.w}
+	case notifies:
+		return struct {
+			*core
+			reporter
+			closeNotifier
+		}{c, r, c.w}
+	}
+	return struct {
+		*core
+		reporter
+	}{c, r}
 }

@@ -1,4 +1,4 @@
-package respwriter
+package respwriter_test
 
 import (
 	"bufio"
@@ -7,125 +7,175 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
-	"github.com/felixge/httpsnoop"
+	"github.com/go-tokenbucket/ratelimit/internal/respwriter"
 )
 
 var errOfFlush = errors.New("the client has left")
 
-// capable is a writer with every optional method, which says that it was called.
-type capable struct {
-	http.ResponseWriter
-	called string
-}
+// A log has the names of the methods that were called.
+type log struct{ called string }
 
-func (c *capable) Flush()                   { c.called = "Flush" }
-func (c *capable) FlushError() error        { c.called = "FlushError"; return errOfFlush }
-func (c *capable) CloseNotify() <-chan bool { c.called = "CloseNotify"; return nil }
-func (c *capable) Push(string, *http.PushOptions) error {
-	c.called = "Push"
+type (
+	plain     struct{ http.ResponseWriter }
+	flushes   struct{ *log }
+	reports   struct{ *log }
+	hijacks   struct{ *log }
+	notifies  struct{ *log }
+	readsFrom struct{ *log }
+	pushes    struct{ *log }
+)
+
+func (l flushes) Flush()                    { l.called += "Flush " }
+func (l reports) Flush()                    { l.called += "Flush " }
+func (l reports) FlushError() error         { l.called += "FlushError "; return errOfFlush }
+func (l notifies) CloseNotify() <-chan bool { l.called += "CloseNotify "; return nil }
+func (l pushes) Push(string, *http.PushOptions) error {
+	l.called += "Push "
 	return nil
 }
-func (c *capable) ReadFrom(io.Reader) (int64, error) {
-	c.called = "ReadFrom"
-	return 0, nil
+func (l readsFrom) ReadFrom(io.Reader) (int64, error) {
+	l.called += "ReadFrom "
+	return 7, nil
 }
-func (c *capable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	c.called = "Hijack"
+func (l hijacks) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	l.called += "Hijack "
 	return nil, nil, nil
 }
 
-// optional is what w can do beyond writing, and where a call of it ends.
-func optional(w http.ResponseWriter) map[string]func() {
-	can := make(map[string]func())
-	if f, ok := w.(http.Flusher); ok {
-		can["Flush"] = f.Flush
+// writers returns a writer for each set of methods that handlers look for, by what is expected of its wrapper.
+func writers(l *log, w http.ResponseWriter) map[string]http.ResponseWriter {
+	p, f, e, h, n := plain{w}, flushes{l}, reports{l}, hijacks{l}, notifies{l}
+	return map[string]http.ResponseWriter{
+		"": p,
+		"Hijack ": struct {
+			plain
+			hijacks
+		}{p, h},
+		"CloseNotify ": struct {
+			plain
+			notifies
+		}{p, n},
+		"Hijack CloseNotify ": struct {
+			plain
+			hijacks
+			notifies
+		}{p, h, n},
+		"Flush ": struct {
+			plain
+			flushes
+		}{p, f},
+		"Flush Hijack ": struct {
+			plain
+			flushes
+			hijacks
+		}{p, f, h},
+		"Flush CloseNotify ": struct {
+			plain
+			flushes
+			notifies
+		}{p, f, n},
+		"Flush Hijack CloseNotify ": struct {
+			plain
+			flushes
+			hijacks
+			notifies
+		}{p, f, h, n},
+		"Flush FlushError ": struct {
+			plain
+			reports
+		}{p, e},
+		"Flush FlushError Hijack ": struct {
+			plain
+			reports
+			hijacks
+		}{p, e, h},
+		"Flush FlushError CloseNotify ": struct {
+			plain
+			reports
+			notifies
+		}{p, e, n},
+		"Flush FlushError Hijack CloseNotify ": struct {
+			plain
+			reports
+			hijacks
+			notifies
+		}{p, e, h, n},
 	}
-	if f, ok := w.(interface{ FlushError() error }); ok {
-		can["FlushError"] = func() { _ = f.FlushError() }
-	}
-	if c, ok := w.(closeNotifier); ok {
-		can["CloseNotify"] = func() { c.CloseNotify() }
-	}
-	if h, ok := w.(http.Hijacker); ok {
-		can["Hijack"] = func() { _, _, _ = h.Hijack() }
-	}
-	if r, ok := w.(io.ReaderFrom); ok {
-		can["ReadFrom"] = func() { _, _ = r.ReadFrom(nil) }
-	}
-	if p, ok := w.(http.Pusher); ok {
-		can["Push"] = func() { _ = p.Push("", nil) }
-	}
-	return can
+}
+
+// A seen wrapper counts the flushes.
+type seen struct {
+	respwriter.Base
+	flushes int
+}
+
+func (s *seen) FlushError() error {
+	s.flushes++
+	return s.Base.FlushError()
 }
 
 func TestAWrappedWriterCanDoWhatItCouldAndNoMore(t *testing.T) {
-	for set := range 16 {
-		all := &capable{ResponseWriter: httptest.NewRecorder()}
-		want := map[string]bool{"Flush": true, "FlushError": true}
-		var c closeNotifier
-		var h http.Hijacker
-		var r io.ReaderFrom
-		var p http.Pusher
-		if set&1 != 0 {
-			c, want["CloseNotify"] = all, true
+	l := new(log)
+	for want, inner := range writers(l, httptest.NewRecorder()) {
+		s := &seen{Base: respwriter.Base{ResponseWriter: inner}}
+		w := respwriter.Narrow(s)
+		can, flushes := "", 0
+		if f, ok := w.(http.Flusher); ok {
+			can, flushes = can+"Flush ", flushes+1
+			f.Flush()
 		}
-		if set&2 != 0 {
-			h, want["Hijack"] = all, true
-		}
-		if set&4 != 0 {
-			r, want["ReadFrom"] = all, true
-		}
-		if set&8 != 0 {
-			p, want["Push"] = all, true
-		}
-		base := &flushing{all, all, func(next func() error) error { return next() }}
-		some := base.with(c, h, r, p)
-		flushes := 0
-		wrapped := Wrap(some, httpsnoop.Hooks{}, func(next func() error) error { flushes++; return next() })
-		for layer, w := range map[string]http.ResponseWriter{"with": some, "wrapWriter": wrapped} {
-			can := optional(w)
-			for name, call := range can {
-				all.called = ""
-				if call(); name == "Flush" {
-					name = "FlushError"
-				}
-				if !want[name] || all.called != name {
-					t.Errorf("set %d, %s: %s ended in %q", set, layer, name, all.called)
-				}
+		if f, ok := w.(interface{ FlushError() error }); ok {
+			can, flushes = can+"FlushError ", flushes+1
+			if err := f.FlushError(); err != errOfFlush {
+				t.Errorf("%q: the error of a flush is %v", want, err)
 			}
-			if len(can) != len(want) {
-				t.Errorf("set %d, %s: it can %d things, want %v", set, layer, len(can), want)
+			if err := http.NewResponseController(w).Flush(); err != errOfFlush {
+				t.Errorf("%q: the error of a controller's flush is %v", want, err)
+			}
+			flushes++
+		}
+		if h, ok := w.(http.Hijacker); ok {
+			can += "Hijack "
+			l.called = ""
+			if _, _, err := h.Hijack(); err != nil || l.called != "Hijack " {
+				t.Errorf("%q: Hijack ended in %q, %v", want, l.called, err)
 			}
 		}
-		if flushes != 2 {
-			t.Errorf("set %d: %d flushes were seen, want 2", set, flushes)
+		//lint:ignore SA1019 handlers may still look for it
+		if n, ok := w.(http.CloseNotifier); ok {
+			can += "CloseNotify "
+			l.called = ""
+			if n.CloseNotify(); l.called != "CloseNotify " {
+				t.Errorf("%q: CloseNotify ended in %q", want, l.called)
+			}
 		}
-		if err := http.NewResponseController(wrapped).Flush(); err != errOfFlush {
-			t.Errorf("set %d: the error of a flush is %v", set, err)
+		if can != want || s.flushes != flushes {
+			t.Errorf("it can %q, want %q; %d of %d flushes were seen", can, want, s.flushes, flushes)
 		}
-		if wrapped.(interface{ Unwrap() http.ResponseWriter }).Unwrap() != some {
-			t.Errorf("set %d: it does not unwrap to what was wrapped", set)
+		if w.(interface{ Unwrap() http.ResponseWriter }).Unwrap() != inner {
+			t.Errorf("%q: it does not unwrap to what was wrapped", want)
 		}
 	}
 }
 
-// A writer whose flush has no error must not be said to have one.
-func TestAWrappedWriterWithoutFlushErrorHasNone(t *testing.T) {
-	for name, w := range map[string]http.ResponseWriter{
-		"a Flusher": httptest.NewRecorder(),
-		"nothing":   struct{ http.ResponseWriter }{httptest.NewRecorder()},
-	} {
-		flushes := 0
-		can := optional(Wrap(w, httpsnoop.Hooks{}, func(next func() error) error { flushes++; return next() }))
-		if len(can) != len(optional(w)) || can["FlushError"] != nil {
-			t.Errorf("%s: it can %d things, and %d before", name, len(can), len(optional(w)))
-		}
-		if flush := can["Flush"]; flush != nil {
-			if flush(); flushes != 1 {
-				t.Errorf("%s: a flush was not seen", name)
-			}
-		}
+func TestReadFromAndPushAreAlwaysThere(t *testing.T) {
+	l, body := new(log), httptest.NewRecorder()
+	without := respwriter.Narrow(respwriter.Base{ResponseWriter: plain{body}})
+	if n, err := without.(io.ReaderFrom).ReadFrom(strings.NewReader("hello")); n != 5 || err != nil || body.Body.String() != "hello" {
+		t.Errorf("ReadFrom copied %d bytes, %v: %q", n, err, body.Body)
+	}
+	if err := without.(http.Pusher).Push("/a", nil); err != http.ErrNotSupported {
+		t.Errorf("Push: %v, want http.ErrNotSupported", err)
+	}
+	with := respwriter.Narrow(respwriter.Base{ResponseWriter: struct {
+		plain
+		readsFrom
+		pushes
+	}{plain{body}, readsFrom{l}, pushes{l}}})
+	if n, _ := with.(io.ReaderFrom).ReadFrom(nil); n != 7 || with.(http.Pusher).Push("/a", nil) != nil || l.called != "ReadFrom Push " {
+		t.Errorf("ReadFrom returned %d; called: %s", n, l.called)
 	}
 }
