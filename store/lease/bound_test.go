@@ -282,7 +282,7 @@ func TestALeftoverDoesNotPayForMoreThanTheBurst(t *testing.T) {
 func TestNoTokenOfALeaseIsLostOrMadeByCallsAtOnce(t *testing.T) {
 	for name, maxKeys := range map[string]int{"slots enough": 0, "a slot for both": 1} {
 		t.Run(name, func(t *testing.T) {
-			const burst, callers, enough = 500_000, 8, 10_000
+			const burst, callers, enough, tooLong = 500_000, 8, 10_000, 20 * time.Second
 			s := teststore.OpenMemory(t, nil)
 			l := teststore.Limit(t, 1, time.Hour, burst)
 			charges := []store.Charge{{Policy: "p", Key: "k", Limit: l, Cost: 1}, {Policy: "q", Key: "k", Limit: l, Cost: 2}}
@@ -293,7 +293,7 @@ func TestNoTokenOfALeaseIsLostOrMadeByCallsAtOnce(t *testing.T) {
 			for range callers {
 				working.Go(func() {
 					states := make([]store.State, 2)
-					for time.Since(begin) < 300*time.Millisecond || spent[0].Load() < enough || spent[1].Load() < enough {
+					for time.Since(begin) < 300*time.Millisecond || (spent[0].Load() < enough || spent[1].Load() < enough) && time.Since(begin) < tooLong {
 						call := charges
 						switch rand.IntN(3) {
 						case 0:
