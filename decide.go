@@ -186,7 +186,7 @@ const prefaceMethod = "PRI"
 var errPreface = fmt.Errorf("%w: a connection of HTTP/2 without TLS: mount its handler outside of the limiter", ErrBadRequest)
 
 // decide decides about r by policies, into x.decision. What becomes of a policy of which a function fails is said in
-// refusal.go; the error says so either way. If waits, it returns when the turn of r has come.
+// answer.go; the error says so either way. If waits, it returns when the turn of r has come.
 func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits bool) error {
 	c := calls.Get().(*call)
 	defer c.release()

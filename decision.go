@@ -76,10 +76,14 @@ func (d *Decision) Tightest() *Result {
 	return tightest
 }
 
-// Quotas returns the results that a list of quotas in a header has: of the policies that are a Shadow, or of the others,
-// and of none that is Hidden. Of several results with one Policy, which stacked limiters may have, it is the tightest, as
-// by Tightest.
-func (d *Decision) Quotas(shadows bool) iter.Seq[*Result] {
+// Quotas returns the results that a list of quotas in a header has: those of policies that are neither Shadow nor Hidden.
+// Of several results with one Policy, which stacked limiters may have, it is the tightest, as by Tightest.
+func (d *Decision) Quotas() iter.Seq[*Result] { return d.quotas(false) }
+
+// ShadowQuotas is Quotas for the policies that are a Shadow.
+func (d *Decision) ShadowQuotas() iter.Seq[*Result] { return d.quotas(true) }
+
+func (d *Decision) quotas(shadows bool) iter.Seq[*Result] {
 	return func(yield func(*Result) bool) {
 		for i := range d.Results {
 			if d.lists(i, shadows) && !yield(&d.Results[i]) {
@@ -179,11 +183,8 @@ func (r *Result) Known() bool {
 	return !r.Degraded || !r.Allowed || r.Remaining > 0 || r.ResetAfter > 0
 }
 
-// Denied returns the names of the policies that denied the request, also of those that are Hidden from clients.
-func (d *Decision) Denied() []string { return denied(d.Results, false) }
-
-// Violated returns the names that Denied returns, without those of policies that are Hidden.
-func (d *Decision) Violated() []string {
+// Denied returns the names of the policies that denied the request, without those that are Hidden from clients.
+func (d *Decision) Denied() []string {
 	var names []string
 	for i := range d.Results {
 		if r := &d.Results[i]; !r.Allowed && !r.Shadow && !r.Hidden {

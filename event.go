@@ -37,7 +37,7 @@ type Event struct {
 	Route string
 }
 
-// Denied returns the names of the policies that denied the request.
+// Denied returns the names of all policies that denied the request, also of those that are Hidden from clients.
 func (e *Event) Denied() []string { return denied(e.Results, false) }
 
 // ShadowDenied returns the names of the policies that would have denied the request, were they no Shadow.

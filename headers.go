@@ -14,7 +14,7 @@ import (
 // denial does. Where limiters are stacked it is called by each, with the results of the outer ones too:
 // it sets headers and does not add to them. What others have set outside of all limiters is merged with that
 // afterwards, as headers.Merge does. It must leave out Results that are Hidden, as Tightest and Quotas do. It is not
-// called if no policy applied.
+// called if no policy applied, or only hidden ones. Tightest is nil if the others are a Shadow.
 type HeaderFunc func(h http.Header, d *Decision)
 
 // XRateLimit writes the headers that most APIs have, for the policy that is Tightest:
@@ -48,6 +48,9 @@ func setDenied(h http.Header, d *Decision) {
 // already, they are merged, and the request that is returned tells limiters inside of them.
 func (l *Limiter) setHeaders(h http.Header, x *exchange, r *http.Request) *http.Request {
 	d := &x.decision
+	if !d.visible() {
+		return r
+	}
 	if len(h) == 0 || h[rateheader.XRemaining] == nil && h[rateheader.RateLimit] == nil && h[rateheader.RateLimitPolicy] == nil {
 		l.headers(h, d)
 		return r
@@ -65,6 +68,16 @@ func (l *Limiter) setHeaders(h http.Header, x *exchange, r *http.Request) *http.
 	l.headers(h, d)
 	rateheader.Merge(h, foreign)
 	return r.WithContext(context.WithValue(r.Context(), foreignKey{}, foreign))
+}
+
+// visible reports whether a client may be told of any result.
+func (d *Decision) visible() bool {
+	for i := range d.Results {
+		if !d.Results[i].Hidden {
+			return true
+		}
+	}
+	return false
 }
 
 type foreignKey struct{}

@@ -98,8 +98,8 @@ type Policy struct {
 
 	// Hidden keeps the policy out of what clients read, for a limit that is nobody's quota, such as one for all clients
 	// together. The policy decides as any other, and the Retry-After of its denials is sent. But its name and numbers are
-	// in no rate limit header and not among the violated-policies of an answer, and X-RateLimit-Waited is left out if
-	// a request waited for it. Where only hidden policies apply, there are no rate limit headers. Decision and Event
+	// in no rate limit header and not among the violated-policies of an answer, and X-RateLimit-Waited does not
+	// include the time for which a request waited for it. Where only hidden policies apply, there are no rate limit headers. Decision and Event
 	// have the Result of the policy, in which Hidden is set.
 	Hidden bool
 }

@@ -14,14 +14,16 @@ import (
 )
 
 // Reload replaces policies by their names while requests are served. Requests that begin after it has returned are
-// decided by the new ones.
+// decided by the new ones. Pass all policies of the program, and call it after the routes were mounted:
 //   - A policy that Limit has mounted is replaced wherever it is mounted by then, with all its fields. So policies with
 //     different keys need different names. Mounted policies that are not among policies stay.
-//   - The others become the list of Handler and Decide in place of Config.Policies, and so do those of a name that
-//     Config.Policies has, too. If there are none of these, the list stays.
+//   - All others become the list of Handler and Decide, in place of Config.Policies: also new ones, and not those that
+//     are left out. A name that Config.Policies has belongs to the list even if Limit has mounted it, too. If none of
+//     policies belongs to the list, it stays.
 //
-// Policies passed to Decide, Take, Wait or Admit are not replaced. Buckets keep their tokens, up to the new burst.
-// Requests that are under way are settled under the new limit, or refunded if they leave the queue of MaxWait.
+// Policies passed to Decide, Take, Wait or Admit are not replaced. Buckets keep their tokens, up to the new burst, so a
+// larger limit fills a bucket that was empty at the new rate. Requests that are under way are settled under the new
+// limit, or refunded if they leave the queue of MaxWait.
 //
 // If a policy is malformed, nothing is replaced, and the error names every field at fault. If Config.Policies is empty,
 // a policy that Limit has not mounted is an error, too.
@@ -66,9 +68,13 @@ type places struct {
 	list       place     // of Handler and Decide
 	configured []*policy // what list had at first
 
-	mu     sync.Mutex                       // of mounts, and for one Reload at a time
+	mu     sync.Mutex                       // of what follows, and for one Reload at a time
 	mounts map[weak.Pointer[place]]struct{} // weak: a program may call Limit for each request, or drop a router
+	names  map[string]bool                  // of policies that were ever mounted: a policy of a route stays one
 }
+
+// maxMountedNames bounds the names that are remembered. They are the program's, and clients cannot choose them.
+const maxMountedNames = 10_000
 
 func (ps *places) begin(policies []*policy) {
 	ps.configured = policies
@@ -83,7 +89,12 @@ func (ps *places) mount(policies []*policy) *place {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if ps.mounts == nil {
-		ps.mounts = make(map[weak.Pointer[place]]struct{})
+		ps.mounts, ps.names = make(map[weak.Pointer[place]]struct{}), make(map[string]bool)
+	}
+	for _, p := range policies {
+		if len(ps.names) < maxMountedNames {
+			ps.names[p.Name] = true
+		}
 	}
 	ps.mounts[key] = struct{}{}
 	runtime.AddCleanup(at, ps.unmount, key)
@@ -105,23 +116,19 @@ func (ps *places) reload(policies []Policy) error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	var mounts []*place
-	mounted := make(map[string]bool)
 	for key := range ps.mounts {
 		if at := key.Value(); at != nil {
 			mounts = append(mounts, at)
-			for _, p := range at.policies() {
-				mounted[p.Name] = true
-			}
 		}
 	}
 	var list []*policy
 	for i, p := range compiled {
 		switch listed := indexOf(ps.list.policies(), p.Name) >= 0 || indexOf(ps.configured, p.Name) >= 0; {
-		case mounted[p.Name] && !listed:
+		case ps.names[p.Name] && !listed:
 		case len(ps.list.policies()) > 0:
 			list = append(list, p)
 		case validName(p.Name):
-			err = errors.Join(err, fmt.Errorf("policies[%d] (%q): Name: must be that of a policy that Limit has mounted (%s), as Config.Policies is empty", i, p.Name, quoted(mounted)))
+			err = errors.Join(err, fmt.Errorf("policies[%d] (%q): Name: must be that of a policy that Limit has mounted (%s), as Config.Policies is empty", i, p.Name, quoted(ps.names)))
 		}
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"slices"
 	"sync"
@@ -164,5 +165,21 @@ func TestAMountedPolicyIsReachedAfterAGarbageCollection(t *testing.T) {
 	reload(t, l, hourly("login", 5))
 	if got := namesOf(h); !slices.Equal(got, []string{"login 5/1h"}) {
 		t.Errorf("%q", got)
+	}
+}
+
+// A policy of a route does not become one of all routes when its route is gone.
+func TestReloadRemembersWhatWasMounted(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{hourly("api", 2)}})
+	func() { l.Limit(hourly("login", 5)) }()
+	for range 3 {
+		runtime.GC()
+	}
+	if err := l.Reload(hourly("login", 3)); err != nil {
+		t.Fatal(err)
+	}
+	d, err := l.Decide(httptest.NewRequest("GET", "/", nil))
+	if err != nil || len(d.Results) != 1 || d.Results[0].Policy != "api" {
+		t.Errorf("decided by %+v, %v; want api alone", d.Results, err)
 	}
 }

@@ -140,7 +140,7 @@ func (l *Limiter) Peek(ctx context.Context, p Policy, key string) (Result, error
 
 // Reset removes key's bucket of p, so that it is full under any limit, for a member who was locked out in error.
 // It reaches the denials, leases and stand-ins of this process at once, and those of other replicas within
-// DenialAge and lease.Config.Hold.
+// redisstore.Config.DenialAge and lease.Config.Hold.
 //
 // p needs only a Name. Result.Limit is that of p, and Remaining its burst, or 0 if p has none. Errors are as for Take.
 // If a fallback.Store stands in for the Store, the bucket is reset in the Store when that is back.

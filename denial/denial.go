@@ -33,10 +33,10 @@ import (
 // describe the response which another handler began are removed, such as ETag and Content-Disposition; cookies
 // stay, and so does Content-Encoding, which a middleware sets that compresses whatever is written inside.
 type Handler struct {
-	// Text, if set, chooses the words. status is 429, 400, 403 or 503. after is when to come back: the Retry-After
-	// in whole seconds, ratelimit.Never if the request can never succeed, or 0 if nobody knows. For a 429, FromContext
-	// tells the rest. A Text without a Title stands for the default, which is English. If Text is set,
-	// Content-Language tells which language was chosen.
+	// Text, if set, chooses the words. status is 429, 400, 403 or 503. after is when to come back: the Retry-After in
+	// whole seconds, ratelimit.Never if the request can never succeed, or 0 if nobody knows. For a 429,
+	// [ratelimit.FromContext] tells the rest. A Text without a Title stands for the default, which is English. If Text
+	// is set, Content-Language tells which language was chosen.
 	Text func(r *http.Request, status int, after time.Duration) Text
 
 	// Page, if set, writes the page: an *html/template.Template, which escapes. It is executed with the
@@ -44,11 +44,12 @@ type Handler struct {
 	// {{.RetryAfter}} in seconds, 0 for never. If it fails, the default page is sent: have a test show yours.
 	Page Template
 
-	// GRPC answers clients of gRPC and gRPC-Web with status 200, and RESOURCE_EXHAUSTED (429), INVALID_ARGUMENT
-	// (400), PERMISSION_DENIED (403) or UNAVAILABLE (503) in grpc-status, which they understand. Default: they are answered as others are.
+	// GRPC answers clients of gRPC and gRPC-Web with status 200, and RESOURCE_EXHAUSTED (429), INVALID_ARGUMENT (400),
+	// PERMISSION_DENIED (403) or UNAVAILABLE (503) in grpc-status, which they understand. Default: they are answered as
+	// others are.
 	//
 	// Set it only for limiters of gRPC's routes. A client asks for this form by its Content-Type, so any client can
-	// then make a denial look like a success to metrics, a WAF, or the FailedLogins of an outer limiter.
+	// then make a denial look like a success to metrics, a WAF, or the [ratelimit.FailedLogins] of an outer limiter.
 	// The request must be a POST, and native gRPC must have come over HTTP/2. A page in a browser sees the
 	// grpc-status of gRPC-Web only if CORS exposes it.
 	GRPC bool

@@ -132,7 +132,9 @@ func Example_ownHandler() {
 		var e envelope
 		e.Error.Code = "rate_limited"
 		e.Error.Policies = d.Denied()
-		e.Error.Limit = d.Tightest().Limit.String()
+		if t := d.Tightest(); t != nil { // nil where only hidden policies apply
+			e.Error.Limit = t.Limit.String()
+		}
 		status := http.StatusTooManyRequests
 		if after := d.RetryAfter(); after == ratelimit.Never {
 			status, e.Error.Code = http.StatusRequestEntityTooLarge, "too_large"

@@ -169,3 +169,15 @@ func TestHeadersOfOthersAreMergedWithNoneOfAHiddenPolicy(t *testing.T) {
 		t.Run(name, func(t *testing.T) { wantTold(t, get(h), 200, want) })
 	}
 }
+
+func TestAHeaderFuncIsNotCalledWhereOnlyHiddenPoliciesApply(t *testing.T) {
+	called := 0
+	l := frozen(t, func(http.Header, *ratelimit.Decision) { called++ })
+	h := l.Limit(hidden(perIP("secret", ratelimit.PerHour(1))))(nothing)
+	for range 2 {
+		get(h)
+	}
+	if called != 0 {
+		t.Errorf("called %d times", called)
+	}
+}

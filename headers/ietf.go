@@ -11,8 +11,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
 )
 
-// IETF writes the headers of draft-ietf-httpapi-ratelimit-headers-11, with every policy that applied and is not Hidden. A later
-// draft may rename what is in them, and then IETF will follow it.
+// IETF writes the headers of draft-ietf-httpapi-ratelimit-headers-11, with every policy that applied and is not Hidden.
+// A later draft may rename what is in them, and then IETF will follow it.
 //
 //	RateLimit-Policy: "login";q=5;w=15
 //	RateLimit: "login";r=0;t=3
@@ -22,9 +22,9 @@ import (
 // t is when the next token comes, or in a denial when the same request would be allowed; there no t is longer
 // than Retry-After. A request whose cost is above the burst never is, and its policy has no t.
 //
-// Requests that cost more than 1 use up r faster, since the units are tokens. Where stacked limiters have
-// policies of one name, the tighter is shown, as by Tightest. What is not known, because the store is away, is not in RateLimit.
-// X-RateLimit-Waited is as in XRateLimit.
+// Requests that cost more than 1 use up r faster, since the units are tokens. Where stacked limiters have policies of
+// one name, the tighter is shown, as by [ratelimit.Decision.Tightest]. What is not known, because the store is away, is
+// not in RateLimit. X-RateLimit-Waited is as in [ratelimit.XRateLimit].
 func IETF(h http.Header, d *ratelimit.Decision) {
 	longest := int64(math.MaxInt64)
 	if !d.Allowed {
@@ -32,17 +32,17 @@ func IETF(h http.Header, d *ratelimit.Decision) {
 			longest = rateheader.Seconds(after)
 		}
 	}
-	// One string of both, as in XRateLimit.
+	// One string of both, as in [ratelimit.XRateLimit].
 	var room [256]byte
 	text := room[:0]
-	for r := range d.Quotas(false) {
+	for r := range d.Quotas() {
 		text = appendQuotaPolicy(listNext(text, 0), r)
 	}
 	policies := len(text)
 	if policies == 0 {
 		return
 	}
-	for r := range d.Quotas(false) {
+	for r := range d.Quotas() {
 		if r.Known() {
 			text = appendServiceLimit(listNext(text, policies), r, longest)
 		}

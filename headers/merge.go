@@ -14,8 +14,8 @@ import (
 //   - RateLimit and RateLimit-Policy: one line of both, the outer policies first, even if two have the same name.
 //   - Retry-After: the later one.
 //
-// [ratelimit.Limiter.Handler] and [ratelimit.Limiter.Limit] do this for an *httputil.ReverseProxy that they wrap directly. In a router it
-// belongs around the proxy itself, inside of every limiter:
+// [ratelimit.Limiter.Handler] and [ratelimit.Limiter.Limit] do this for an *httputil.ReverseProxy that they wrap
+// directly. In a router it belongs around the proxy itself, inside of every limiter:
 //
 //	r.With(limiter.Limit(login)).Handle("/auth/*", headers.Merge(proxy))
 //

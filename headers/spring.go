@@ -11,7 +11,7 @@ import (
 )
 
 // Spring writes the headers of Spring Cloud Gateway's RedisRateLimiter, for clients that came from there, for
-// the policy that is Tightest:
+// the policy that is [ratelimit.Decision.Tightest]:
 //
 //	X-RateLimit-Remaining         how many tokens are left
 //	X-RateLimit-Replenish-Rate    how many are added each second
@@ -43,7 +43,7 @@ func Spring(h http.Header, d *ratelimit.Decision) {
 	values := make([]string, 4)
 	values[0], values[1], values[2], values[3] = all[:remaining], all[remaining:replenish], all[replenish:capacity], all[capacity:]
 
-	// As in XRateLimit, the other way round.
+	// As in [ratelimit.XRateLimit], the other way round.
 	if h[rateheader.XLimit] != nil && parts > 1 {
 		delete(h, rateheader.XLimit)
 		delete(h, rateheader.XReset)

@@ -55,8 +55,8 @@ type Config struct {
 	//
 	// If Keyfunc returns an error, the request has no key, as if its token were not valid. So in an outage of a key
 	// server, members whose token is not remembered count as guests, or are answered 403. An error that wraps
-	// ErrOutage or ErrBadRequest is handled as that. Anybody can send a token that names any key: do not wrap
-	// ErrOutage around an error that the token causes.
+	// [ratelimit.ErrOutage] or [ratelimit.ErrBadRequest] is handled as that. Anybody can send a token that names any
+	// key: do not wrap [ratelimit.ErrOutage] around an error that the token causes.
 	Keyfunc func(context.Context, *jwt.Token) (any, error)
 
 	// Tokens say where the token of a request is, in order of preference. The first token that is found decides,
@@ -291,9 +291,9 @@ func shortID(id string) string {
 
 // Claims returns a copy of the claims of the request's verified token, for a LimitFunc. Numbers are json.Number.
 //
-// It returns ErrNoKey if Config.Tokens find no token. It does so, too, if the token is not valid, has no "exp", or
-// has a "crit" header, because no extension is supported (RFC 7515, section 4.1.11). It returns ErrBadRequest if the
-// token is longer than 8 KiB. Other errors are those of Config.Tokens and Keyfunc.
+// It returns [ratelimit.ErrNoKey] if Config.Tokens find no token. It does so, too, if the token is not valid, has no
+// "exp", or has a "crit" header, because no extension is supported (RFC 7515, section 4.1.11). It returns
+// [ratelimit.ErrBadRequest] if the token is longer than 8 KiB. Other errors are those of Config.Tokens and Keyfunc.
 func (j *Keys) Claims(r *http.Request) (jwt.MapClaims, error) {
 	claims, err := j.claims(r)
 	if err != nil {

@@ -13,15 +13,16 @@ import (
 
 // A TokenFunc finds the token of a request, for Config.Tokens. It does not verify the token.
 //
-// It returns ErrNoKey if the request has no token: then the next TokenFunc is called. It returns ErrBadRequest if the
-// request has several tokens, or malformed ones. Other errors are handled like those of a KeyFunc.
+// It returns [ratelimit.ErrNoKey] if the request has no token: then the next TokenFunc is called. It returns
+// [ratelimit.ErrBadRequest] if the request has several tokens, or malformed ones. Other errors are handled like those
+// of a [ratelimit.KeyFunc].
 type TokenFunc func(*http.Request) (string, error)
 
 // BearerToken returns the token of the Authorization header: "Bearer" in upper or lower case, one or more spaces, and
-// one token (RFC 6750, section 2.1). It returns ErrNoKey if the header is absent, if it has another scheme, such as
-// Basic, or if it is "Bearer" alone.
+// one token (RFC 6750, section 2.1). It returns [ratelimit.ErrNoKey] if the header is absent, if it has another scheme,
+// such as Basic, or if it is "Bearer" alone.
 //
-// It returns ErrBadRequest if the header is repeated, or if it names Bearer in any other form, such as
+// It returns [ratelimit.ErrBadRequest] if the header is repeated, or if it names Bearer in any other form, such as
 // "Bearer<TAB>token" or "Bearer token x". An application may find a token in such a header.
 func BearerToken() TokenFunc {
 	header := requestheader.Single("Authorization")
@@ -47,8 +48,9 @@ var (
 )
 
 // HeaderToken returns the token of another header, such as that of a gateway, with or without "Bearer " before it. It
-// returns ErrNoKey if the header is absent or empty. It returns ErrBadRequest if the header is repeated, or if it holds
-// anything else than one token (RFC 6750, section 2.1). It panics if name is not the name of a request header.
+// returns [ratelimit.ErrNoKey] if the header is absent or empty. It returns [ratelimit.ErrBadRequest] if the header is
+// repeated, or if it holds anything else than one token (RFC 6750, section 2.1). It panics if name is not the name of a
+// request header.
 func HeaderToken(name string) TokenFunc {
 	if !requestheader.IsName(name) {
 		panic(fmt.Sprintf("jwtkey: HeaderToken: name %q: must be that of a request header, and not Host", name))
@@ -80,9 +82,9 @@ func HeaderToken(name string) TokenFunc {
 // http.Request.Cookie returns, like an application that calls that method. A name like "__Host-token" keeps other
 // sites of the domain from setting the cookie.
 //
-// It returns ErrNoKey if the cookie is absent or empty. It returns ErrBadRequest if the cookie holds anything else
-// than one token (RFC 6750, section 2.1), or if the Cookie headers are longer than 32 KiB. It panics if name is not
-// the name of a cookie.
+// It returns [ratelimit.ErrNoKey] if the cookie is absent or empty. It returns [ratelimit.ErrBadRequest] if the cookie
+// holds anything else than one token (RFC 6750, section 2.1), or if the Cookie headers are longer than 32 KiB. It
+// panics if name is not the name of a cookie.
 func CookieToken(name string) TokenFunc {
 	if (&http.Cookie{Name: name}).Valid() != nil {
 		panic(fmt.Sprintf("jwtkey: CookieToken: name %q: must be that of a cookie", name))

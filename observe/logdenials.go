@@ -36,7 +36,7 @@ type LogConfig struct {
 const minKeySecret = 16
 
 // LogDenials returns an observer for [ratelimit.Config.Observe] that logs who is denied, at most one line a minute for
-// each policy and key. Allowed requests are not logged, and neither are failures, which Config.Logger is told
+// each policy and key. Allowed requests are not logged, and neither are failures, which [ratelimit.Config].Logger is told
 // of. The lines are:
 //
 //	INFO  ratelimit: denied                        policy key route limit cost shadow degraded denials_not_logged
@@ -51,7 +51,7 @@ const minKeySecret = 16
 //   - key and error are cut after 256 bytes. If they hold a backslash or what cannot be printed, they are
 //     escaped as in a Go string, whatever the handler does.
 //   - denials_not_logged counts the denials that were left out since the line before.
-//   - The stand-in's line comes with the first decision by one (see Event.Degraded), and the store's with the
+//   - The stand-in's line comes with the first decision by one (see [ratelimit.Event.Degraded]), and the store's with the
 //     first of the store after a minute without any by a stand-in. Together they are at most one a minute.
 //   - decisions_not_logged counts the decisions by stand-ins that had no line.
 //
@@ -124,7 +124,8 @@ func (l *denialLog) denied(ctx context.Context, e *ratelimit.Event, r *ratelimit
 	)
 }
 
-// withoutKey logs a refusal by ErrNoKey, which is the client's fault, or the wiring's. Config.Logger gets it as well.
+// withoutKey logs a refusal by ErrNoKey, which is the client's fault, or the wiring's. [ratelimit.Config].Logger gets
+// it as well.
 func (l *denialLog) withoutKey(ctx context.Context, e *ratelimit.Event) {
 	if _, notLogged, due := l.recent.due(time.Now(), subject{kind: noKey}); due {
 		l.log(ctx, slog.LevelInfo, "ratelimit: no key",

@@ -29,9 +29,13 @@ func IPs(prefixes ...netip.Prefix) func(*http.Request) bool {
 }
 
 // ClientIPs exempts, as [ratelimit.Config.Skip], requests of clients in prefixes. It finds a client as
-// [ratelimit.ClientIP] does with cfg, from no header that a client can forge. A client that is the TCP peer is not
-// exempt if its request has a header that proxies add, because cfg does not know that proxy. A request without an
-// address, or with a malformed one, is not exempt. It panics as IPs does, and on a contradictory cfg.
+// [ratelimit.ClientIP] does with cfg. What cfg believes must be true: with ProxyCount, or with an EdgeHeader from
+// anybody, a client that reaches the server around the proxies names its own address, and so exempts itself. And a
+// trusted proxy that adds no header is itself the client, so leave its network out of prefixes.
+//
+// A client that is the TCP peer is not exempt if its request has a header that proxies add, because cfg does not know
+// that proxy. A request without an address, or with a malformed one, is not exempt. It panics as IPs does, and on a
+// contradictory cfg.
 func ClientIPs(cfg ratelimit.IPConfig, prefixes ...netip.Prefix) func(*http.Request) bool {
 	return byAddress("ClientIPs", trust.Model(cfg), prefixes)
 }

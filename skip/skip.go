@@ -1,5 +1,5 @@
 // Package skip has exemptions for [ratelimit.Config.Skip]: requests that spend nothing and are not limited. No header
-// that a client can send makes a request exempt.
+// that a client can send makes a request exempt, except for ClientIPs with an IPConfig that believes such a header.
 package skip
 
 import (

@@ -43,13 +43,7 @@ func main() {
 }
 
 func newAPI(buckets store.Store, secret []byte) (http.Handler, error) {
-	tokens := jwtkey.Config{Methods: []string{"HS256"}, Key: secret}
-	members, err := jwtkey.New(tokens)
-	if err != nil {
-		return nil, err
-	}
-	tokens.Kind = "org" // so that organisation 7 is not member 7
-	orgs, err := jwtkey.New(tokens)
+	tokens, err := jwtkey.New(jwtkey.Config{Methods: []string{"HS256"}, Key: secret})
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +63,8 @@ func newAPI(buckets store.Store, secret []byte) (http.Handler, error) {
 	}
 
 	// A search takes from the member's bucket and from the organisation's, or from neither.
-	perMember := ratelimit.Policy{Name: "search-member", Key: members.Claim("sub"), Limit: ratelimit.PerMinute(30).WithBurst(10)}
-	perOrg := ratelimit.Policy{Name: "search-org", Key: orgs.Claim("org"), Limit: ratelimit.PerMinute(300).WithBurst(50)}
+	perMember := ratelimit.Policy{Name: "search-member", Key: tokens.Claim("sub"), Limit: ratelimit.PerMinute(30).WithBurst(10)}
+	perOrg := ratelimit.Policy{Name: "search-org", Key: tokens.ClaimAs("org", "org"), Limit: ratelimit.PerMinute(300).WithBurst(50)}
 
 	// The routes of a group have a bucket each, which all clients share.
 	perRoute := ratelimit.Policy{Name: "admin-route", Key: ratelimit.Route(), Limit: ratelimit.PerSecond(5)}

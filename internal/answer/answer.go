@@ -23,7 +23,7 @@ type Style struct {
 // A Decision is what a 429 says: that of a limiter that denied.
 type Decision interface {
 	RetryAfter() time.Duration
-	Violated() []string
+	Denied() []string
 }
 
 // Deny answers 429 for d, nil if no limiter denied.
@@ -32,7 +32,7 @@ func (s Style) Deny(w http.ResponseWriter, r *http.Request, d Decision) {
 	if d == nil {
 		NoStore(w.Header()) // a limiter that denied has done so
 	} else {
-		p.violated = d.Violated()
+		p.violated = d.Denied()
 		if p.after = d.RetryAfter(); p.after != store.Never {
 			p.after = time.Duration(rateheader.Seconds(p.after)) * time.Second
 		}
