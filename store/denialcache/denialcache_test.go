@@ -376,7 +376,7 @@ func TestACallOfSeveralChargesIsRefusedWhenAllAreKnown(t *testing.T) {
 
 // More charges than Take has room for on its stack.
 func TestACallOfManyCharges(t *testing.T) {
-	r := newRig(t, denialcache.Config{})
+	r := newRig(t, denialcache.Config{MaxKeys: 1 << 20}) // of the default number, two would often share a slot
 	var charges []store.Charge
 	for i := range 20 {
 		charges = append(charges, charge(t, fmt.Sprint(i), 3))
