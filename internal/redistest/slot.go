@@ -1,10 +1,31 @@
 package redistest
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"slices"
+
+	"github.com/redis/go-redis/v9"
 )
+
+// RefusesSeveralSlots reports whether the first of Nodes, which must own all slots,
+// refuses a command on keys of several slots, as Redis does. KeyDB does not, which
+// is logged.
+func (c *Cluster) RefusesSeveralSlots() bool {
+	c.tb.Helper()
+	client := redis.NewClient(&redis.Options{Addr: c.Nodes[0].Addr()})
+	defer client.Close()
+	err := client.MGet(context.Background(), "a", "b").Err()
+	if err == nil {
+		c.tb.Log("this server takes keys of several slots")
+		return false
+	}
+	if !redis.HasErrorPrefix(err, "CROSSSLOT") {
+		c.tb.Fatalf("cluster node %s: MGET: %v", c.Nodes[0].Addr(), err)
+	}
+	return true
+}
 
 // Slot returns the hash slot of key.
 func (c *Cluster) Slot(key string) int {
