@@ -130,6 +130,9 @@ func (f flood) run(t *testing.T, d distance, client func() redisstore.Client) {
 		micros.Add(20_000)
 		if f.every > 0 && i%f.every == 0 {
 			address.Add(1)
+			for tried := denied.Load() + int64(f.callers); denied.Load() < tried; {
+				time.Sleep(100 * time.Microsecond) // until the flood has tried it
+			}
 		}
 		own := store.Charge{Policy: "address", Key: "honest", Limit: limit(t, 1, time.Hour, 1000), Cost: 1}
 		ok, err := stores[i%len(stores)].Take(t.Context(), []store.Charge{own, shared}, make([]store.State, 2))
