@@ -10,20 +10,23 @@ import (
 
 func init() {
 	redisCompetitors = append(redisCompetitors, redisLimiter{
-		name: version("our script on AutoPipeline of go-redis", "github.com/redis/go-redis/v9"),
-		in:   []string{uniform64, uniform1024, hot1024, refusals256},
-		open: openAutoPipeline,
+		name:      version("our script on AutoPipeline of go-redis", "github.com/redis/go-redis/v9"),
+		takesPart: in(limiter64, limiter1024, limiterHot, limiterRefusals, store64, store1024, storeHot, storeRefusals),
+		open:      openAutoPipeline,
 	})
 }
 
 // openAutoPipeline shows what of our speed is batching by the client: each call is a script call of its own,
 // and many share a pipeline.
-func openAutoPipeline(ctx context.Context, server *redisServer, l ratelimit.Limit) (openRedis, error) {
-	limit, err := compile(l)
+func openAutoPipeline(ctx context.Context, d *deployment, limits []ratelimit.Limit) (openRedis, error) {
+	limit, err := compile(limits[0])
 	if err != nil {
 		return openRedis{}, err
 	}
-	client := server.client()
+	client, err := d.client()
+	if err != nil {
+		return openRedis{}, err
+	}
 	pipeline, err := client.AutoPipeline()
 	if err == nil {
 		err = client.ScriptLoad(ctx, lua.Take).Err()
@@ -42,7 +45,7 @@ func openAutoPipeline(ctx context.Context, server *redisServer, l ratelimit.Limi
 		return err == nil && reply[0] == 1, err
 	}
 	return openRedis{
-		take:  func() func(context.Context, string) (bool, error) { return take },
+		take:  forAll(take),
 		close: func() { client.Close() },
 	}, nil
 }

@@ -27,8 +27,8 @@ type bar struct {
 // chart draws those loads that tell most apart.
 func (r report) chart() chart {
 	var c chart
-	for _, t := range r.loads {
-		if slices.Contains([]string{uniform1024, hot1024, refusals256}, t.name) {
+	for _, t := range r.found[asUsed].loads {
+		if slices.Contains([]string{limiter1024, limiterHot, limiterRefusals}, t.name) {
 			c = append(c, t.panel())
 		}
 	}
@@ -37,16 +37,16 @@ func (r report) chart() chart {
 
 // panel has the fastest on top.
 func (t loadTable) panel() panel {
-	crowds := slices.Clone(t.crowds)
-	slices.SortStableFunc(crowds, func(a, b *crowd) int { return cmp.Compare(b.rate.median(), a.rate.median()) })
+	sides := slices.Clone(t.sides)
+	slices.SortStableFunc(sides, func(a, b side) int { return cmp.Compare(b.rate.median(), a.rate.median()) })
 	p := panel{title: t.title}
-	for _, c := range crowds {
-		rate := c.rate.median()
+	for _, s := range sides {
+		rate := s.rate.median()
 		p.bars = append(p.bars, bar{
-			label:  c.name,
+			label:  s.name,
 			value:  perSecond(rate),
-			length: rate / crowds[0].rate.median(),
-			ours:   c == t.crowds[0],
+			length: rate / sides[0].rate.median(),
+			ours:   s.name == t.sides[0].name,
 		})
 	}
 	return p

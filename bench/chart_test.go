@@ -9,16 +9,17 @@ import (
 )
 
 func TestChartIsXMLWithEveryLabel(t *testing.T) {
-	crowds := []*crowd{
-		{name: "ours", crowdFigures: crowdFigures{rate: figure{900_000, 1_000_000, 1_100_000}}},
-		{name: `those with <, & and "`, crowdFigures: crowdFigures{rate: figure{2_000_000}}},
-		{name: "the slow", crowdFigures: crowdFigures{rate: figure{123}}},
+	sides := []side{
+		{name: "ours", sideFigures: sideFigures{rate: figure{900_000, 1_000_000, 1_100_000}}},
+		{name: `those with <, & and "`, sideFigures: sideFigures{rate: figure{2_000_000}}},
+		{name: "the slow", sideFigures: sideFigures{rate: figure{123}}},
 	}
-	r := report{findings: findings{loads: []loadTable{
-		{name: uniform1024, title: "one & many keys", crowds: crowds},
-		{name: zipf1024, title: "not drawn", crowds: crowds},
-		{name: refusals256, title: "no keys", crowds: crowds[:1]},
-	}}}
+	r := report{}
+	r.found[asUsed].loads = []loadTable{
+		{name: limiter1024, title: "one & many keys", sides: sides},
+		{name: limiter64, title: "not drawn", sides: sides},
+		{name: limiterRefusals, title: "no keys", sides: sides[:1]},
+	}
 	svg := r.chart().svg()
 
 	var texts []string

@@ -9,8 +9,27 @@ import (
 
 // A comparison measures one thing on our side and on that of each competitor.
 type comparison struct {
-	name string
-	run  func(context.Context, plan) (findings, error)
+	section section
+	name    string
+	run     func(context.Context, plan) (findings, error)
+}
+
+// A section is a part of the report. They are in the order of what users want to know.
+type section int
+
+const (
+	asUsed     section = iota // Redis, through the Limiter
+	nearby                    // what goes without Redis, and HTTP
+	storeAlone                // the store of Redis by itself
+	sections
+)
+
+func (s section) String() string {
+	return [...]string{
+		"Redis, through the Limiter",
+		"HTTP, memory and fallback",
+		"The Redis store alone, for contributors",
+	}[s]
 }
 
 // findings are what a comparison found out.
@@ -31,12 +50,12 @@ type plan struct {
 	time   time.Duration // of one side in one round
 }
 
-// comparisons are in the order of the table, which is that of the names of their files.
+// comparisons are in the order of the names of their files, and so they are in each section of the report.
 var comparisons []comparison
 
 // register adds a comparison. Call it from init.
-func register(name string, run func(context.Context, plan) (findings, error)) {
-	comparisons = append(comparisons, comparison{name, run})
+func register(s section, name string, run func(context.Context, plan) (findings, error)) {
+	comparisons = append(comparisons, comparison{s, name, run})
 }
 
 func names() string {

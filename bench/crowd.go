@@ -13,28 +13,13 @@ import (
 
 // A crowd is one side of a comparison that many call at once, each of them again as soon as it is answered.
 type crowd struct {
-	name    string
+	side
 	members []*member
 	allowed bool                                      // what every call must turn out
 	usage   func(context.Context) (redisUsage, error) // of Redis; nil if that is not measured
 
-	spent crowdSpent // in the round under way
-	crowdFigures
-}
-
-// crowdFigures are what a crowd measured.
-type crowdFigures struct {
-	rate     figure // calls a second
-	p50, p99 figure
-	cpu      figure // of Redis, a call
-	allocs   figure // a call
-}
-
-// crowdSpent is what calls took, besides what their callers know.
-type crowdSpent struct {
-	time   time.Duration
-	cpu    time.Duration // of Redis
-	allocs uint64
+	time  time.Duration // of the round under way, as what follows
+	spent sideSpent
 }
 
 // A member is one of the callers of a crowd.
@@ -55,7 +40,7 @@ type call func(ctx context.Context, n int) (bool, error)
 
 // newCrowd returns a crowd of callers made by next, one by one.
 func newCrowd(name string, callers int, allowed bool, next func(id int) (call, error)) (*crowd, error) {
-	c := &crowd{name: name, allowed: allowed}
+	c := &crowd{side: side{name: name}, allowed: allowed}
 	for id := range callers {
 		call, err := next(id)
 		if err != nil {
@@ -78,7 +63,7 @@ func measureCrowds(ctx context.Context, p plan, crowds ...*crowd) error {
 		if err := errors.Join(c.turn(ctx, p.time/turns), c.conclude()); err != nil {
 			return err
 		}
-		c.crowdFigures = crowdFigures{}
+		c.sideFigures = sideFigures{}
 		measures = append(measures, func() error { return c.turn(ctx, p.time/turns) })
 	}
 	return alternate(ctx, p.rounds, func() error {
@@ -103,7 +88,7 @@ func (c *crowd) turn(ctx context.Context, d time.Duration) error {
 	}
 	c.run(ctx, d)
 	after, err := c.used(ctx)
-	c.spent.cpu += after.cpu - before.cpu
+	c.spent.redis = c.spent.redis.plus(after.minus(before))
 	return err
 }
 
@@ -119,16 +104,15 @@ func (c *crowd) run(ctx context.Context, d time.Duration) {
 	var (
 		done           atomic.Bool
 		ready, working sync.WaitGroup
-		before, after  runtime.MemStats
 		start          = make(chan struct{})
 	)
 	ready.Add(len(c.members))
 	for _, m := range c.members {
 		working.Go(func() {
 			// One for all calls of the caller in this turn. It can be cancelled and has a deadline, as a
-			// request's in a server: clients take another way without. To make one for each call costs all
-			// sides the same, and would only bring them nearer to each other.
-			ctx, cancel := context.WithTimeout(ctx, d+10*time.Second)
+			// request's in a server: clients take another way without. Where each call has its own, this is
+			// their parent.
+			ctx, cancel := context.WithTimeout(ctx, d+2*callTimeout)
 			defer cancel()
 			ready.Done()
 			<-start
@@ -136,15 +120,14 @@ func (c *crowd) run(ctx context.Context, d time.Duration) {
 		})
 	}
 	ready.Wait()
-	runtime.ReadMemStats(&before)
+	before := ownUsage()
 	timer := time.AfterFunc(d, func() { done.Store(true) })
 	defer timer.Stop()
 	began := time.Now()
 	close(start)
 	working.Wait()
-	c.spent.time += time.Since(began)
-	runtime.ReadMemStats(&after)
-	c.spent.allocs += after.Mallocs - before.Mallocs
+	c.time += time.Since(began)
+	c.spent.own.addSince(before)
 }
 
 // work calls until it is done, or a call fails. The end of a call is the beginning of the next, and time.Since
@@ -194,11 +177,10 @@ func (c *crowd) conclude() error {
 		return fmt.Errorf("%s: %d of %d calls were allowed: must be none", c.name, allowed, calls)
 	}
 	n := float64(calls)
-	c.rate = append(c.rate, n/c.spent.time.Seconds())
+	c.rate = append(c.rate, n/c.time.Seconds())
 	c.p50 = append(c.p50, latencies.quantile(0.5))
 	c.p99 = append(c.p99, latencies.quantile(0.99))
-	c.cpu = append(c.cpu, float64(c.spent.cpu)/n)
-	c.allocs = append(c.allocs, float64(c.spent.allocs)/n)
-	c.spent = crowdSpent{}
+	c.sideFigures.conclude(c.spent, n)
+	c.time, c.spent = 0, sideSpent{}
 	return nil
 }

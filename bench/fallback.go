@@ -16,7 +16,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
-func init() { register("fallback.Store", fallbacks) }
+func init() { register(nearby, "fallback.Store", fallbacks) }
 
 // fallbacks measures what a fallback adds to a decision in memory, and one of a fallback whose primary is away.
 func fallbacks(ctx context.Context, p plan) (findings, error) {

@@ -45,8 +45,12 @@ func serve(arguments []string) error {
 	switch arguments[0] {
 	case bareSite.argument():
 	case limitedSite.argument():
+		client, err := newClient(arguments[1], advised)
+		if err != nil {
+			return err
+		}
 		limiter, err := ratelimit.New(ratelimit.Config{
-			Store:    redisstore.New(newClient(arguments[1]), redisstore.Config{}),
+			Store:    redisstore.New(client, redisstore.Config{}),
 			Timeout:  5 * time.Second, // no request gets through unlimited because the machine was busy
 			Policies: []ratelimit.Policy{{Name: "bench", Key: ratelimit.Header(keyHeader), Limit: endless}},
 		})

@@ -2,7 +2,7 @@
 //
 //	go run . [-rounds 9] [-time 500ms] [-only redisstore] [-markdown report.md] [-svg chart.svg]
 //
-// It prints a Markdown table, and tables of how each stands a load. Both sides of a row take short turns, and
+// It prints Markdown: tables of comparisons, and tables of how each stands a load. Both sides of a row take short turns, and
 // what counts is the ratio of their medians: the machine slows both down alike, so that it may be busy and its
 // figures may mean nothing. A bound that does not hold is said so in the table and is no failure.
 //
@@ -54,12 +54,23 @@ func main() {
 
 func run(ctx context.Context, p plan, only string, f files) error {
 	r := report{environment: environment(ctx), plan: p}
-	fmt.Printf("%s\n\n%s", r.conditions(), tableHead)
+	fmt.Println(r.conditions())
+	for s := range sections {
+		fmt.Printf("\n## %v\n\n%s", s, tableHead)
+		if err := runSection(ctx, p, s, only, &r.found[s]); err != nil {
+			return err
+		}
+	}
+	return f.write(r)
+}
+
+// runSection prints what the comparisons of a section find out, and adds it to found.
+func runSection(ctx context.Context, p plan, s section, only string, found *findings) error {
 	for _, c := range comparisons {
-		if !strings.Contains(c.name, only) {
+		if c.section != s || !strings.Contains(c.name, only) {
 			continue
 		}
-		found, err := c.run(ctx, p)
+		of, err := c.run(ctx, p)
 		if errors.Is(err, exec.ErrNotFound) {
 			fmt.Printf("| %s | not measured: %v | | | |\n", c.name, err)
 			continue
@@ -67,13 +78,13 @@ func run(ctx context.Context, p plan, only string, f files) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
-		for _, row := range found.rows {
+		for _, row := range of.rows {
 			fmt.Println(row)
 		}
-		r.add(found)
+		found.add(of)
 	}
-	for _, t := range r.loads {
+	for _, t := range found.loads {
 		fmt.Printf("\n%s", t)
 	}
-	return f.write(r)
+	return nil
 }

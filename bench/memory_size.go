@@ -9,7 +9,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 )
 
-func init() { register("memstore size", size) }
+func init() { register(nearby, "memstore size", size) }
 
 // size compares what a key takes in memory, when there are a million. One round is enough: the machine has
 // no influence on it.

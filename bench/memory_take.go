@@ -11,8 +11,8 @@ import (
 
 func init() {
 	// No bucket is ever full again, or there would be an advantage in forgetting it.
-	register("memstore.Take allowed", takes("all allowed", ratelimit.Limit{Rate: 1, Per: time.Second, Burst: 1_000_000_000}, [2]float64{1, 1}))
-	register("memstore.Take denied", takes("nearly all denied", ratelimit.Limit{Rate: 1, Per: time.Hour, Burst: 1}, [2]float64{0, 0.01}))
+	register(nearby, "memstore.Take allowed", takes("all allowed", ratelimit.Limit{Rate: 1, Per: time.Second, Burst: 1_000_000_000}, [2]float64{1, 1}))
+	register(nearby, "memstore.Take denied", takes("nearly all denied", ratelimit.Limit{Rate: 1, Per: time.Hour, Burst: 1}, [2]float64{0, 0.01}))
 }
 
 // takes compares the time of one decision in memory.

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -22,17 +22,15 @@ type redisServer struct {
 	control *redis.Client
 }
 
-func startRedis(ctx context.Context) (*redisServer, error) {
-	// It finds a free port by taking one and giving it back.
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+// startRedis starts a server with args, besides those that every server of ours has.
+func startRedis(ctx context.Context, args ...string) (*redisServer, error) {
+	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	address := listener.Addr().(*net.TCPAddr)
-	listener.Close()
-
-	s := &redisServer{address: address.String()}
-	s.process = exec.CommandContext(ctx, cmp.Or(os.Getenv("RATELIMIT_REDIS_SERVER"), "redis-server"), "--bind", "127.0.0.1", "--port", strconv.Itoa(address.Port), "--save", "", "--appendonly", "no")
+	s := &redisServer{address: loopback(port)}
+	s.process = exec.CommandContext(ctx, cmp.Or(os.Getenv("RATELIMIT_REDIS_SERVER"), "redis-server"),
+		append([]string{"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "", "--appendonly", "no"}, args...)...)
 	if err := s.process.Start(); err != nil {
 		return nil, fmt.Errorf("start redis-server: %w", err)
 	}
@@ -49,9 +47,33 @@ func startRedis(ctx context.Context) (*redisServer, error) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	s.control = s.client()
+	s.control = redis.NewClient(&redis.Options{Addr: s.address, ContextTimeoutEnabled: true})
 	return s, nil
 }
+
+// freePort finds a port that is free, and so is the one 10,000 above, where nodes of a cluster meet. Both are below
+// those that the system gives to connections.
+func freePort() (int, error) {
+	const first, count, attempts = 10_000, 10_000, 100
+	for range attempts {
+		port := first + rand.IntN(count)
+		if isFree(port) && isFree(port+10_000) {
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("no free port in %d attempts", attempts)
+}
+
+func isFree(port int) bool {
+	listener, err := net.Listen("tcp", loopback(port))
+	if err != nil {
+		return false
+	}
+	listener.Close()
+	return true
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 func (s *redisServer) stop() {
 	if s.control != nil {
@@ -61,39 +83,11 @@ func (s *redisServer) stop() {
 	s.process.Wait()
 }
 
-// client returns a client as the README makes it, for both sides.
-func (s *redisServer) client() *redis.Client { return newClient(s.address) }
-
-func newClient(address string) *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: address, ContextTimeoutEnabled: true})
-}
-
-// redisUsage is what a server has used up since its start.
-type redisUsage struct {
-	cpu    time.Duration
-	script time.Duration // by the wall, the commands that scripts call included
-}
-
 // usage asks the server, which costs it a little, too.
 func (s *redisServer) usage(ctx context.Context) (redisUsage, error) {
 	info, err := s.control.Info(ctx, "cpu", "commandstats").Result()
 	if err != nil {
 		return redisUsage{}, err
 	}
-	var u redisUsage
-	for _, match := range usageFields.FindAllStringSubmatch(info, -1) {
-		value, err := strconv.ParseFloat(match[2], 64)
-		if err != nil {
-			return redisUsage{}, fmt.Errorf("INFO: %q: %w", match[0], err)
-		}
-		if match[1] == "cmdstat_evalsha:calls" {
-			u.script += time.Duration(value * float64(time.Microsecond))
-		} else {
-			u.cpu += time.Duration(value * float64(time.Second))
-		}
-	}
-	return u, nil
+	return parseUsage(info)
 }
-
-// "used_cpu_sys:0.1", "cmdstat_evalsha:calls=3,usec=27,usec_per_call=9.00"
-var usageFields = regexp.MustCompile(`(?m)^(used_cpu_sys|used_cpu_user|cmdstat_evalsha:calls)(?:=\d+,usec=|:)([\d.]+)`)

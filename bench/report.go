@@ -11,7 +11,7 @@ import (
 type report struct {
 	environment string
 	plan        plan
-	findings
+	found       [sections]findings
 }
 
 // conditions say on what the figures were measured, and how often.
@@ -56,15 +56,18 @@ func (r report) markdown(image string) string {
 	if image != "" {
 		fmt.Fprintf(&text, "\n![%s](%s)\n", chartTitle, image)
 	}
-	fmt.Fprintf(&text, "\n%s\n## Against others\n\n%s", method, tableHead)
-	for _, row := range r.rows {
-		fmt.Fprintln(&text, row)
-	}
-	if len(r.loads) > 0 {
-		text.WriteString("\n## Under load\n")
-	}
-	for _, t := range r.loads {
-		fmt.Fprintf(&text, "\n%s", t)
+	fmt.Fprintf(&text, "\n%s", method)
+	for s, found := range r.found {
+		if len(found.rows) == 0 {
+			continue
+		}
+		fmt.Fprintf(&text, "\n## %v\n\n%s", section(s), tableHead)
+		for _, row := range found.rows {
+			fmt.Fprintln(&text, row)
+		}
+		for _, t := range found.loads {
+			fmt.Fprintf(&text, "\n%s", t)
+		}
 	}
 	return text.String()
 }
@@ -76,22 +79,30 @@ The sides take turns within one run, and every second round in reverse order. Wh
 medians, not a figure: client, server and Redis share the cores named above. After the ratio is the range of
 those of single rounds, which tells how much the machine was disturbed.
 
-Each comparison in Redis has a server of its own, without persistence, reached over loopback. Every limiter has a
-client of its own: those on go-redis with ` + "`ContextTimeoutEnabled`" + ` and a pool of the default size, rueidis as its
-README makes it. Buckets and connections are made before it is measured. With one caller the sides take turns
-every 500 calls, and each call has a timeout. Under load every caller is a goroutine that calls again as soon as it
-is answered, with one context for a whole turn that can be cancelled and has a deadline. A call that fails ends the
-run.
+Each comparison in Redis has servers of its own, without persistence, reached over loopback. Every limiter has a
+client of its own, with a pool of the default size. A ` + "`client of redisstore.Options`" + ` is made as in the README, by
+` + "`redisstore.Options`" + ` or ` + "`ClusterOptions`" + `, and so are all others but those ` + "`of defaults`" + `, which have go-redis's own settings.
+Both sides have the same. A Ring has the values of ` + "`redisstore.Options`" + `, and rueidis is as its README makes it.
+Buckets and connections are made before it is measured.
 
-Where all is allowed, buckets are so large and slow that none becomes empty or full. The CPU of Redis is what its
-process has used according to INFO, and the allocations are those of the client's whole process.
+Through the Limiter, each call has a context of its own, by ` + "`context.WithTimeout`" + `, on all sides. A call of
+` + "`Limiter.Handler`" + ` is a request that is served without a network, against a handler that calls redis_rate and sets the
+same headers. Two policies of one key are two calls of redis_rate, one after the other. With one caller the sides
+take turns every 500 calls. Under load every caller is a goroutine that calls again as soon as it is answered. The
+store alone is called under load with one context for a whole turn, and with charges that are compiled. A call that
+fails ends the run.
 
-What redisstore was once refused it refuses by itself until the bucket can pay, where the others ask Redis each
-time; all else is decided in Redis. redisstore asks about many calls in one script; of the others, rueidis and
-AutoPipeline share pipelines among callers. ulule/limiter counts in fixed windows, which is less work than a
-bucket. throttled takes no part where all want one key: it reads, then compares and swaps, and fails after ten
-attempts. lease.Store takes many tokens of a key in one call of redisstore and spends them by itself; its rate is
-one at which the bucket refills faster than it is emptied.
+The CPU of Go is that of this whole process, in its own code and in the system's (getrusage), divided by the calls: the callers
+are part of it, and the same for all sides. The CPU of Redis is that of all server processes, by INFO. The allocations
+are those of this process.
+
+Where all is allowed, buckets are so large and slow that none becomes empty or full. What our store was once
+refused it refuses by itself until the bucket can pay, where the others ask Redis each time; all else is decided in
+Redis. redisstore asks about many calls in one script; of the others, rueidis and AutoPipeline share pipelines among
+callers. ulule/limiter counts in fixed windows, which is less work than a bucket. throttled takes no part where all
+want one key: it reads, then compares and swaps, and fails after ten attempts. lease.Store takes many tokens of a key
+in one call of redisstore and spends them by itself; its rate is one at which the bucket refills faster than it is
+emptied.
 
 Over HTTP, a server process of its own answers 256 connections of this one, kept alive, each with the next request
 as soon as the last one is answered.

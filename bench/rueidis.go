@@ -12,9 +12,9 @@ import (
 
 func init() {
 	redisCompetitors = append(redisCompetitors, redisLimiter{
-		name: version("a script on rueidis", "github.com/redis/rueidis"),
-		in:   []string{uniform64, uniform1024, hot1024, refusals256},
-		open: openRueidis,
+		name:      version("a script on rueidis", "github.com/redis/rueidis"),
+		takesPart: in(limiter64, limiter1024, limiterHot, limiterRefusals),
+		open:      openRueidis,
 	})
 }
 
@@ -24,20 +24,20 @@ func init() {
 var plainBucket string
 
 // openRueidis is what those write who know that rueidis pipelines the commands of concurrent callers.
-func openRueidis(_ context.Context, server *redisServer, l ratelimit.Limit) (openRedis, error) {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.address}})
+func openRueidis(_ context.Context, d *deployment, limits []ratelimit.Limit) (openRedis, error) {
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{d.servers[0].address}})
 	if err != nil {
 		return openRedis{}, err
 	}
 	script := rueidis.NewLuaScript(plainBucket)
-	perToken := strconv.FormatInt(l.Per.Microseconds()/l.Rate, 10)
-	burst := strconv.FormatInt(l.Burst, 10)
+	perToken := strconv.FormatInt(limits[0].Per.Microseconds()/limits[0].Rate, 10)
+	burst := strconv.FormatInt(limits[0].Burst, 10)
 	take := func(ctx context.Context, key string) (bool, error) {
 		taken, err := script.Exec(ctx, client, []string{"rueidis:" + key}, []string{perToken, burst}).AsInt64()
 		return taken == 1, err
 	}
 	return openRedis{
-		take:  func() func(context.Context, string) (bool, error) { return take },
+		take:  forAll(take),
 		close: client.Close,
 	}, nil
 }

@@ -15,13 +15,17 @@ func init() {
 		name: version("throttled", "github.com/throttled/throttled/v2"),
 		// Not with one key for all: it reads, then compares and swaps, and fails when it was overtaken ten
 		// times.
-		in:   []string{uniform64, uniform1024, refusals256},
-		open: openThrottled,
+		takesPart: in(limiter64, limiter1024, limiterRefusals),
+		open:      openThrottled,
 	})
 }
 
-func openThrottled(_ context.Context, server *redisServer, l ratelimit.Limit) (openRedis, error) {
-	client := server.client()
+func openThrottled(_ context.Context, d *deployment, limits []ratelimit.Limit) (openRedis, error) {
+	l := limits[0]
+	client, err := d.client()
+	if err != nil {
+		return openRedis{}, err
+	}
 	s, err := goredisstore.NewCtx(client, "throttled:")
 	if err != nil {
 		client.Close()
@@ -40,7 +44,7 @@ func openThrottled(_ context.Context, server *redisServer, l ratelimit.Limit) (o
 		return err == nil && !limited, err
 	}
 	return openRedis{
-		take:  func() func(context.Context, string) (bool, error) { return take },
+		take:  forAll(take),
 		close: func() { client.Close() },
 	}, nil
 }

@@ -12,15 +12,19 @@ import (
 
 func init() {
 	redisCompetitors = append(redisCompetitors, redisLimiter{
-		name: version("ulule/limiter", "github.com/ulule/limiter/v3"),
-		in:   []string{uniform64, uniform1024, hot1024, refusals256},
-		open: openUlule,
+		name:      version("ulule/limiter", "github.com/ulule/limiter/v3"),
+		takesPart: in(limiter64, limiter1024, limiterHot, limiterRefusals),
+		open:      openUlule,
 	})
 }
 
 // openUlule counts in a fixed window, as long as a bucket takes to fill: a counter is less work than a bucket.
-func openUlule(_ context.Context, server *redisServer, l ratelimit.Limit) (openRedis, error) {
-	client := server.client()
+func openUlule(_ context.Context, d *deployment, limits []ratelimit.Limit) (openRedis, error) {
+	l := limits[0]
+	client, err := d.client()
+	if err != nil {
+		return openRedis{}, err
+	}
 	s, err := redis.NewStore(client)
 	if err != nil {
 		client.Close()
@@ -32,7 +36,7 @@ func openUlule(_ context.Context, server *redisServer, l ratelimit.Limit) (openR
 		return err == nil && !result.Reached, err
 	}
 	return openRedis{
-		take:  func() func(context.Context, string) (bool, error) { return take },
+		take:  forAll(take),
 		close: func() { client.Close() },
 	}, nil
 }
