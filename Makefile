@@ -66,6 +66,10 @@ fuzz: ## Run each fuzz target for FUZZTIME, a time or a number of inputs (defaul
 bench: needs ## Measure against other libraries, side by side, and write docs/benchmarks.md and its chart.
 	cd bench && $(GO) run . -markdown ../docs/benchmarks.md -svg ../docs/benchmarks.svg
 
+.PHONY: growth
+growth: needs ## Measure decisions as keys, policies, replicas and masters grow, and write docs/growth.md.
+	cd bench && $(GO) run . growth -markdown ../docs/growth.md
+
 .PHONY: outages
 outages: needs ## Show what requests see of a Redis in trouble, and write docs/outages.md.
 	RATELIMIT_REQUIRE_REDIS=1 RATELIMIT_OUTAGES=$(CURDIR)/docs/outages.md $(GO) test -tags long -count=1 -skip Soak ./internal/outages

@@ -27,7 +27,7 @@ var (
 
 const manyKeys = 10_000
 
-// What the decision of a lone caller must keep to. A client of defaults needs a goroutine for it.
+// loneBounds are what the decision of a lone caller must keep to.
 func loneBounds(p50 float64) loadBounds {
 	return loadBounds{p50: atMostTimes(p50), p99: atMostTimes(1.15), redis: atMostTimes(0.9), script: atMostTimes(0.75)}
 }

@@ -1,10 +1,13 @@
 // Command bench compares the rate limiter with others, side by side in one run.
 //
-//	go run . [-rounds 9] [-time 500ms] [-only redisstore] [-markdown report.md] [-svg chart.svg]
+//	go run . [-rounds 9] [-time 500ms] [-only limiter] [-markdown report.md] [-svg chart.svg]
+//	go run . growth [-short] [-rounds 3] [-time 1s] [-only replicas] [-markdown growth.md]
 //
 // It prints Markdown: tables of comparisons, and tables of how each stands a load. Both sides of a row take short turns, and
 // what counts is the ratio of their medians: the machine slows both down alike, so that it may be busy and its
 // figures may mean nothing. A bound that does not hold is said so in the table and is no failure.
+//
+// With growth, it measures the limiter alone, as keys, policies, replicas and masters grow.
 //
 // Every comparison has a file of its own, and so has every competitor. They register themselves.
 package main
@@ -25,12 +28,29 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("bench: ")
-	if len(os.Args) > 1 && os.Args[1] == serveArgument {
-		if err := serve(os.Args[2:]); err != nil {
-			log.Fatal(err)
-		}
-		return
+	// Interrupted, it must still stop the servers that it has started.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := start(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		log.Fatal(err)
 	}
+}
+
+// start does what the first argument says.
+func start(ctx context.Context, arguments []string) error {
+	if len(arguments) > 0 {
+		switch arguments[0] {
+		case serveArgument:
+			return serve(arguments[1:])
+		case growthArgument:
+			return measureGrowth(ctx, arguments[1:])
+		}
+	}
+	return compareAll(ctx, arguments)
+}
+
+func compareAll(ctx context.Context, arguments []string) error {
 	var p plan
 	var f files
 	flag.IntVar(&p.rounds, "rounds", 9, "how many `times` each side of a row is measured")
@@ -38,18 +58,12 @@ func main() {
 	flag.StringVar(&f.markdown, "markdown", "", "also write what is printed, and how it was measured, to `file`")
 	flag.StringVar(&f.svg, "svg", "", "draw how many decisions a second each Redis library makes to `file`")
 	only := flag.String("only", "", "run the comparisons whose name contains `text`: "+names())
-	flag.Parse()
+	flag.CommandLine.Parse(arguments)
 	if flag.NArg() > 0 || p.rounds < 1 || p.time <= 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	// Interrupted, it must still stop the servers that it has started.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, p, *only, f)
-	stop()
-	if err != nil {
-		log.Fatal(err)
-	}
+	return run(ctx, p, *only, f)
 }
 
 func run(ctx context.Context, p plan, only string, f files) error {

@@ -16,8 +16,10 @@ type redisLimiter struct {
 
 	// open returns a limiter on d that allows each key limits, all of them at once. Those that know only one limit
 	// take the first.
-	open func(ctx context.Context, d *deployment, limits []ratelimit.Limit) (openRedis, error)
+	open openFunc
 }
+
+type openFunc func(ctx context.Context, d *deployment, limits []ratelimit.Limit) (openRedis, error)
 
 // An openRedis is a redisLimiter in use.
 type openRedis struct {

@@ -113,13 +113,16 @@ func (w workload) crowd(open namedRedis, draws []string) (*crowd, error) {
 	})
 }
 
+// memberKey returns the ith key, of 15 bytes.
+func memberKey(i int) string { return fmt.Sprintf("member:%08d", i) }
+
 // draw returns the keys, and a long row of them in which each appears as often as it is wanted. Callers go
 // round it, each from a place of its own: to draw at random meanwhile would take more time than some
 // decisions.
 func (w workload) draw() (keys, draws []string) {
 	keys = make([]string, w.keys)
 	for i := range keys {
-		keys[i] = fmt.Sprintf("member:%08d", i)
+		keys[i] = memberKey(i)
 	}
 	random := rand.New(rand.NewPCG(1, 0))
 	next := func() uint64 { return random.Uint64N(uint64(len(keys))) }
@@ -136,7 +139,7 @@ func (w workload) draw() (keys, draws []string) {
 // fill takes the first token of every key, by many callers at once. From then on all calls find what they are
 // to find.
 func (w workload) fill(ctx context.Context, open openRedis, keys []string) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	failures := make([]error, max(w.callers, 64))
 	var filling sync.WaitGroup
