@@ -6,8 +6,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/go-tokenbucket/ratelimit/internal/testbuild"
 )
 
 // The program of the README compiles.
@@ -25,7 +28,7 @@ func TestTheReadmesProgram(t *testing.T) {
 	if err := os.WriteFile(file, []byte("package main"+program), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("go", "vet", file).CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", slices.Concat([]string{"vet"}, testbuild.Flags(), []string{file})...).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/internal/testbuild"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -291,7 +292,7 @@ func TestSignalsStopItCleanly(t *testing.T) {
 		t.Skip("Windows has no SIGTERM to send")
 	}
 	program := filepath.Join(t.TempDir(), "quickstart")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", slices.Concat([]string{"build", "-o", program}, testbuild.Flags())...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, signal := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
