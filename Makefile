@@ -40,7 +40,7 @@ test-all: needs ## Run all tests of all modules at full length, also what repeat
 test-redisstore:
 	$(GOTEST) ./store/redisstore
 test-others:
-	$(GOTEST) -p 2 $$($(GO) list ./... | grep -v -e /outages -e /redisstore$$)
+	$(GOTEST) -p $(if $(LONG),1,2) $$($(GO) list ./... | grep -v -e /outages -e /redisstore$$)
 	cd examples/jwks && $(GOTEST) ./...
 test-outages:
 	$(GOTEST) ./internal/outages

@@ -495,5 +495,11 @@ func TestADiagnosisBehindSentinel(t *testing.T) {
 
 func TestADiagnosisOnMiniredis(t *testing.T) {
 	server := miniredis.RunT(t)
-	wantFindings(t, openOptions(t, "redis://"+server.Addr()))
+	s := redisstore.New(openOptions(t, "redis://"+server.Addr()), redisstore.Config{})
+	for _, finding := range s.Diagnose(t.Context()) {
+		// It interprets scripts in this process, whose processors may be busy.
+		if !strings.Contains(finding, "longer than another command") {
+			t.Errorf("finding %q", finding)
+		}
+	}
 }
