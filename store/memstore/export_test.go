@@ -20,8 +20,16 @@ func (s *Store) Len() (n int) {
 // Sweep forgets the buckets that are full, as the timer does.
 func (s *Store) Sweep() { s.sweep() }
 
-// Forget makes a Store a storetest.Forgetter.
-func (s *Store) Forget(time.Duration) { s.sweep() }
+// Forget makes a Store a storetest.Forgetter, also one that was closed so that its timer forgets nothing.
+func (s *Store) Forget(time.Duration) {
+	if !s.closed.Load() {
+		s.sweep()
+		return
+	}
+	for i := range s.shards {
+		s.shards[i].sweep(s.now())
+	}
+}
 
 // Check returns what is wrong with the tables of the shards, "" if nothing is.
 func (s *Store) Check() string {
