@@ -134,8 +134,12 @@ func TestQuickstart(t *testing.T) {
 			if args != nil {
 				uses = "Redis at " + server.Addr() + ", database 3"
 			}
-			if strings.Contains(printed, "Diagnosis: ") {
-				t.Errorf("it finds fault with a Redis that has none:\n%s", printed)
+			for line := range strings.Lines(printed) {
+				// Where other tests share the processors, Redis may indeed be slow.
+				slow := strings.Contains(line, "there and back") || strings.Contains(line, "longer than another command")
+				if strings.Contains(line, "Diagnosis: ") && !slow {
+					t.Errorf("it finds fault with a Redis that has none:\n%s", printed)
+				}
 			}
 			for _, want := range []string{uses, "curl -i " + base + "/hello"} {
 				if !strings.Contains(printed, want) {

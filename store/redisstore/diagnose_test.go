@@ -32,6 +32,10 @@ func wantFindingsOf(t *testing.T, s *redisstore.Store, want ...string) {
 
 func compareFindings(t *testing.T, got []string, want ...string) {
 	t.Helper()
+	got = slices.DeleteFunc(got, func(finding string) bool { return ofTime(finding) && !slices.ContainsFunc(want, ofTime) })
+	if len(got) == 0 {
+		got = nil
+	}
 	if len(got) != len(want) || len(want) == 0 && got != nil {
 		t.Errorf("findings %q, want %q", got, want)
 		return
@@ -44,6 +48,11 @@ func compareFindings(t *testing.T, got []string, want ...string) {
 			t.Errorf("finding %q, want a sentence without secrets", finding)
 		}
 	}
+}
+
+// ofTime reports whether a finding is about how long Redis takes. Where other tests share the processors, it may be true.
+func ofTime(finding string) bool {
+	return strings.Contains(finding, "there and back") || strings.Contains(finding, "longer than another command")
 }
 
 func TestNothingIsWrongWithAHealthyServer(t *testing.T) {
@@ -495,11 +504,5 @@ func TestADiagnosisBehindSentinel(t *testing.T) {
 
 func TestADiagnosisOnMiniredis(t *testing.T) {
 	server := miniredis.RunT(t)
-	s := redisstore.New(openOptions(t, "redis://"+server.Addr()), redisstore.Config{})
-	for _, finding := range s.Diagnose(t.Context()) {
-		// It interprets scripts in this process, whose processors may be busy.
-		if !strings.Contains(finding, "longer than another command") {
-			t.Errorf("finding %q", finding)
-		}
-	}
+	wantFindings(t, openOptions(t, "redis://"+server.Addr()))
 }
