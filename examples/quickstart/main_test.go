@@ -134,12 +134,11 @@ func TestQuickstart(t *testing.T) {
 			if args != nil {
 				uses = "Redis at " + server.Addr() + ", database 3"
 			}
-			for line := range strings.Lines(printed) {
-				// Where other tests share the processors, Redis may indeed be slow.
-				slow := strings.Contains(line, "there and back") || strings.Contains(line, "longer than another command")
-				if strings.Contains(line, "Diagnosis: ") && !slow {
-					t.Errorf("it finds fault with a Redis that has none:\n%s", printed)
-				}
+			for tries := 1; tries < 5 && strings.Contains(printed, "Diagnosis: "); tries++ {
+				base, printed = start(t, args...) // the processors were busy: a fault would be found each time
+			}
+			if strings.Contains(printed, "Diagnosis: ") {
+				t.Errorf("it finds fault with a Redis that has none:\n%s", printed)
 			}
 			for _, want := range []string{uses, "curl -i " + base + "/hello"} {
 				if !strings.Contains(printed, want) {

@@ -27,15 +27,15 @@ func wantFindingsOf(t *testing.T, s *redisstore.Store, want ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patient)
 	defer cancel()
-	compareFindings(t, s.Diagnose(ctx), want...)
+	findings := s.Diagnose(ctx)
+	for tries := 1; tries < 10 && slices.ContainsFunc(findings, ofTime) && !slices.ContainsFunc(want, ofTime); tries++ {
+		findings = s.Diagnose(ctx) // the processors were busy: a fault would be found each time
+	}
+	compareFindings(t, findings, want...)
 }
 
 func compareFindings(t *testing.T, got []string, want ...string) {
 	t.Helper()
-	got = slices.DeleteFunc(got, func(finding string) bool { return ofTime(finding) && !slices.ContainsFunc(want, ofTime) })
-	if len(got) == 0 {
-		got = nil
-	}
 	if len(got) != len(want) || len(want) == 0 && got != nil {
 		t.Errorf("findings %q, want %q", got, want)
 		return
@@ -50,7 +50,8 @@ func compareFindings(t *testing.T, got []string, want ...string) {
 	}
 }
 
-// ofTime reports whether a finding is about how long Redis takes. Where other tests share the processors, it may be true.
+// ofTime reports whether a finding is about how long Redis takes. Where other tests share the processors, it may be true
+// for a moment.
 func ofTime(finding string) bool {
 	return strings.Contains(finding, "there and back") || strings.Contains(finding, "longer than another command")
 }
