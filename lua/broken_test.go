@@ -3,20 +3,17 @@ package lua_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
-	"github.com/go-tokenbucket/ratelimit/internal/redistest"
 	"github.com/go-tokenbucket/ratelimit/lua"
 )
 
 // A key that holds no bucket fails the calls that it could have vetoed, and no others.
 func TestAKeyThatHoldsNoBucketFailsItsCallsOnly(t *testing.T) {
-	client := redistest.Start(t).Client()
+	s := startServer(t, lua.Take, lua.TakeOne, lua.TakeFew)
+	client := s.client
 	l, err := bucket.NewLimit(1, time.Hour, 10)
 	if err != nil {
 		t.Fatal(err)
@@ -57,9 +54,10 @@ func TestAKeyThatHoldsNoBucketFailsItsCallsOnly(t *testing.T) {
 			}
 
 			for _, lone := range [][]charge{{{"bad", one}}, {{"a", one}, {"bad", one}}} {
-				keys, args := arguments(now, []call{{1, lone}})
-				if err := client.Eval(t.Context(), lua.Take, keys, args...).Err(); err == nil || err == redis.Nil {
-					t.Errorf("a lone call of %d charges: error %v", len(lone), err)
+				_, inTake := askTake(s, now, call{1, lone})
+				_, alone := askAlone(s, now, call{1, lone})
+				if inTake == nil || fmt.Sprint(alone) != fmt.Sprint(inTake) {
+					t.Errorf("a lone call of %d charges: error %v, of take.lua %v", len(lone), alone, inTake)
 				}
 			}
 			if tokens := client.HGet(t.Context(), "a", "tokens").Val(); tokens != left(7) {
@@ -71,7 +69,8 @@ func TestAKeyThatHoldsNoBucketFailsItsCallsOnly(t *testing.T) {
 
 // Numbers that the script never writes are no bucket, whatever Lua makes of them, and the key is left as it is.
 func TestNumbersThatAreNoBucketFailTheCallsOfTheKey(t *testing.T) {
-	client := redistest.Start(t).Client()
+	s := startServer(t, lua.Take, lua.TakeOne, lua.TakeFew)
+	client := s.client
 	l, err := bucket.NewLimit(3, time.Hour, 10)
 	if err != nil {
 		t.Fatal(err)
@@ -117,9 +116,13 @@ func TestNumbersThatAreNoBucketFailTheCallsOfTheKey(t *testing.T) {
 					t.Errorf("%s %q: %v, %v, want %v", field, value, got, err, want)
 				}
 				for _, need := range []int64{l.Need(1), 0, l.Need(-1), bucket.Reset} {
-					keys, args = arguments(clock, []call{{1, []charge{{"bad", term{limit: l, need: need}}}}})
-					if err := client.Eval(t.Context(), lua.Take, keys, args...).Err(); err == nil || !strings.Contains(err.Error(), "holds no bucket") {
-						t.Errorf("%s %q: a lone call that needs %d: error %v", field, value, need, err)
+					bad := charge{"bad", term{limit: l, need: need}}
+					for _, lone := range [][]charge{{bad}, {{"c", one}, bad}} {
+						for name, ask := range map[string]func(server, any, call) ([]int64, error){"take.lua": askTake, "alone": askAlone} {
+							if _, err := ask(s, clock, call{1, lone}); err == nil || err.Error() != "ERR the key holds no bucket" {
+								t.Errorf("%s: %s %q: a lone call that needs %d: error %v", name, field, value, need, err)
+							}
+						}
 					}
 				}
 				if after := client.Dump(t.Context(), "bad").Val(); after != before || client.TTL(t.Context(), "bad").Val() != -1 {
@@ -132,7 +135,8 @@ func TestNumbersThatAreNoBucketFailTheCallsOfTheKey(t *testing.T) {
 
 // The numbers at the ends of what the script writes are a bucket.
 func TestTheOutermostNumbersAreABucket(t *testing.T) {
-	client := redistest.Start(t).Client()
+	s := startServer(t, lua.Take, lua.TakeOne, lua.TakeFew)
+	client := s.client
 	l, err := bucket.NewLimit(3, time.Hour, 10)
 	if err != nil {
 		t.Fatal(err)
@@ -146,10 +150,14 @@ func TestTheOutermostNumbersAreABucket(t *testing.T) {
 		{Tokens: 1, Unit: 1, LastRefill: time.Time{}.UnixMicro()}, // by the clock of a test
 	} {
 		client.HSet(t.Context(), "k", "tokens", b.Tokens, "unit", b.Unit, "last_refill", b.LastRefill, "limit", "")
-		keys, args := arguments(now, []call{{1, []charge{{"k", term{limit: l}}}}})
-		got, err := client.Eval(t.Context(), lua.Take, keys, args...).Int64Slice()
-		if want := l.Advance(b, now).Tokens; err != nil || got[1] != want {
-			t.Errorf("%+v: %v, %v, want %d", b, got, err, want)
+		look := charge{"k", term{limit: l}}
+		for _, lone := range [][]charge{{look}, {look, {"another", look.term}}} {
+			for name, ask := range map[string]func(server, any, call) ([]int64, error){"take.lua": askTake, "alone": askAlone} {
+				got, err := ask(s, now, call{1, lone})
+				if want := l.Advance(b, now).Tokens; err != nil || got[1] != want {
+					t.Errorf("%s: %+v: %v, %v, want %d", name, b, got, err, want)
+				}
+			}
 		}
 	}
 }

@@ -8,19 +8,31 @@ import (
 	"github.com/go-tokenbucket/ratelimit/lua"
 )
 
-// Both scripts reply with errors that begin with their code, by which clients know them, whatever the server puts
+// All scripts reply with errors that begin with their code, by which clients know them, whatever the server puts
 // before them.
 func TestErrorsBeginWithTheirCode(t *testing.T) {
 	l := bucket.Limit{Unit: 1, Refill: 1, Capacity: 10}
-	keys, args := arguments("", []call{{1, []charge{{"k", term{limit: l, need: 1}}}}})
+	one := []charge{{"k", term{limit: l, need: 1}}}
+	keys, args := arguments("", []call{{1, one}})
+	_, _, oneArgs := aloneArguments("", call{1, one})
+	_, fewKeys, fewArgs := aloneArguments("", call{1, []charge{one[0], {"l", one[0].term}}})
 	for _, script := range []struct {
 		source, command string
+		keys            []string
 		args            []any
 	}{
-		{lua.Take, "HSET", args},
-		{lua.Take, "TIME", args},
-		{lua.Peek, "HMGET", []any{""}},
-		{lua.Peek, "TIME", []any{""}},
+		{lua.Take, "HMGET", keys, args},
+		{lua.Take, "HSET", keys, args},
+		{lua.Take, "TIME", keys, args},
+		{lua.TakeOne, "HMGET", keys, oneArgs},
+		{lua.TakeOne, "HSET", keys, oneArgs},
+		{lua.TakeOne, "PEXPIRE", keys, oneArgs},
+		{lua.TakeOne, "TIME", keys, oneArgs},
+		{lua.TakeFew, "HMGET", fewKeys, fewArgs},
+		{lua.TakeFew, "HSET", fewKeys, fewArgs},
+		{lua.TakeFew, "TIME", fewKeys, fewArgs},
+		{lua.Peek, "HMGET", keys, []any{""}},
+		{lua.Peek, "TIME", keys, []any{""}},
 	} {
 		s := startInterpreter(t, script.source)
 		for _, e := range []struct{ form, raised, want string }{
@@ -34,8 +46,9 @@ func TestErrorsBeginWithTheirCode(t *testing.T) {
 			{"table", "OOM command not allowed when used memory > 'maxmemory'.", "OOM command not allowed when used memory > 'maxmemory'."},
 			{"table", "ERR ACL failure in script: No permissions to access a key", "ERR ACL failure in script: No permissions to access a key"},
 		} {
+			s.flush() // PEXPIRE is called for a new bucket only
 			s.ask("fail", script.command, e.form, e.raised)
-			if _, err := s.run(keys, script.args); fmt.Sprint(err) != e.want {
+			if _, err := s.run(script.keys, script.args); fmt.Sprint(err) != e.want {
 				t.Errorf("%s raises %q: error %v, want %s", script.command, e.raised, err, e.want)
 			}
 		}

@@ -28,18 +28,22 @@ type interpreter struct {
 	out *bufio.Reader // answers
 }
 
-// startInterpreter runs script in an interpreter until the test ends.
-func startInterpreter(t *testing.T, script string) *interpreter {
+// startInterpreter runs scripts in an interpreter until the test ends.
+func startInterpreter(t *testing.T, scripts ...string) *interpreter {
 	t.Helper()
 	path, err := exec.LookPath(program)
 	if err != nil {
 		redistest.Missing(t, program, program)
 	}
-	file := filepath.Join(t.TempDir(), "script.lua")
-	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
-		t.Fatal(err)
+	args := []string{filepath.Join("testdata", "server.lua")}
+	for i, script := range scripts {
+		file := filepath.Join(t.TempDir(), fmt.Sprint("script", i, ".lua"))
+		if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, file)
 	}
-	cmd := exec.Command(path, filepath.Join("testdata", "server.lua"), file)
+	cmd := exec.Command(path, args...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -97,6 +101,7 @@ func (s *interpreter) line() string {
 	return strings.TrimSuffix(line, "\n")
 }
 
+func (s *interpreter) use(script int)            { s.ask("use", script+1) }
 func (s *interpreter) flush()                    { s.ask("flush") }
 func (s *interpreter) set(key string, value any) { s.ask("set", key, value) }
 func (s *interpreter) hset(key string, fields ...any) {
@@ -134,11 +139,15 @@ func (s *interpreter) run(keys []string, args []any) (reply []int64, err error) 
 
 // The script answers in Lua 5.4 as internal/bucket says, and as in Redis.
 func TestABatchIsAnsweredAlikeInLua54(t *testing.T) {
-	testBatches(t, startInterpreter(t, movable(t)), 4)
+	testBatches(t, startInterpreter(t, movable(t, lua.Take)), 4)
+}
+
+func TestCallsByThemselvesAreAnsweredAlikeInLua54(t *testing.T) {
+	testAlone(t, startInterpreter(t, movableAll(t)...), 4)
 }
 
 func TestRescaleIsExactInLua54(t *testing.T) {
-	testRescale(t, startInterpreter(t, lua.Take))
+	testRescale(t, startInterpreter(t, lua.Take, lua.TakeOne))
 }
 
 // Products beyond 2^63 are those of doubles, also where Lua has integers.

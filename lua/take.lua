@@ -53,7 +53,7 @@
 -- that can be beyond 2^63 is made of doubles, as in Lua 5.1, and floor makes an integer of what is kept of it: a
 -- double in the reply would be sent as text.
 
-local call, ceil, floor, format, gsub = redis.call, math.ceil, math.floor, string.format, string.gsub
+local call, ceil, floor, format = redis.call, math.ceil, math.floor, string.format
 local min, max, match = math.min, math.max, string.match
 local KEYS, ARGV = KEYS, ARGV
 
@@ -61,11 +61,8 @@ local KEYS, ARGV = KEYS, ARGV
 -- cannot print integers of 53, and does without.
 local integer = format('%d', 4503599627370497) == '4503599627370497' and '%d' or '%.0f'
 
--- Returns the reply of a script that failed by err. Before Redis 7 and on KeyDB, some errors begin with the line that
--- called: '@user_script: 183: -OOM command …'. Clients know errors by their first word.
 local function failure(err)
-  local text = type(err) == 'table' and err.err or err
-  return redis.error_reply(match(text, '^@user_script: %d+: %-?(.-)%s*$') or text)
+  --: failure
 end
 
 local server_clock = ARGV[1] == ''
@@ -97,121 +94,34 @@ for i = 1, ARGV[2] + 0 do
   at = at + 6
 end
 
--- The term of the charge that is looked at: unit and limit as text, fill is the time to full.
-local term, unit, refill, capacity, need, debt, shadow, limit, fill
+-- The term of the charge that is looked at: unit and limit as text, fill is the time to full, and looks reports
+-- whether the charge leaves the limit and the TTL of its bucket as they are, unless it is carried out.
+local term, unit, refill, capacity, need, debt, shadow, limit, fill, looks
 
 local function use(number)
   term = terms[number + 0]
   unit, refill, capacity, need = term[1], term[2], term[3], term[4]
   debt, shadow, limit, fill = term[5], term[6], term[7], term[8]
+  looks = need == 0 and debt >= 0 or need == -18014398509481984
 end
 
--- Returns tokens of one unit as tokens of another, rounded down. Only after a limit was changed.
-local function rescale(tokens, from, to)
-  to = to + 0.0
-  local whole = floor(tokens / from)
-  local part, result = tokens - whole * from, 0
-  if part * to < 9007199254740992 then
-    result = floor(part * to / from)
-  else
-    -- The product does not fit a double: multiply and divide together, a bit of `to` at a time.
-    local rest, bit = 0, 4503599627370496
-    while bit >= 1 do
-      result, rest = result * 2, rest * 2
-      if rest >= from then
-        result, rest = result + 1, rest - from
-      end
-      if to % (bit * 2) >= bit then
-        rest = rest + part
-        if rest >= from then
-          result, rest = result + 1, rest - from
-        end
-      end
-      bit = bit / 2
-    end
-  end
-  result = whole * to + result
-  if result < -4503599627370496 then
-    return -4503599627370496
-  end
-  return floor(result)
-end
-
--- Reports whether a charge leaves the limit and the TTL of its bucket as they are, unless it is carried out.
-local function looks()
-  return need == 0 and debt >= 0 or need == -18014398509481984
-end
-
--- Returns what the bucket of a key holds now, when that was, and whether its TTL will do after a charge. Instead of a
--- boolean that is nil for a bucket which must be written even if it is not charged, unless it is full, and the limit
--- of the bucket, as text, if only the last refill must be written then.
---
--- A TTL is set to twice the time to full, by the first charge in each period of that length. So it holds for
--- all charges of the period, and no charge has to ask for it.
 local function read(key)
-  local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
-  if not hash[1] then
-    if hash[2] or hash[3] then
-      error('broken')
-    end
-    return capacity, now, false
-  end
-  local tokens, last, lasting = hash[1] + 0, hash[2] + 0, server_clock
-  if not (tokens % 1 == 0 and tokens <= 4503599627370496 and tokens >= -4503599627370496
-    and last % 1 == 0 and last <= 9007199254740992 and last >= earliest) then -- put so that nan fails
-    error('broken')
-  end
-  if hash[3] ~= limit then
-    local from = call('HMGET', key, 'unit')[1]
-    if from ~= unit then
-      local worth = from + 0
-      if not (worth >= 1 and worth <= 4503599627370496 and worth % 1 == 0) then
-        error('broken')
-      end
-      tokens = rescale(tokens, worth, unit + 0)
-    end
-    lasting = nil
-    if looks() then
-      lasting = false
-    end
-  end
-  if tokens > capacity then
-    tokens = capacity
-  end
-  if last < now then
-    local passed = now - last
-    lasting = lasting and passed <= now % fill
-    -- Compared so, the product cannot overflow.
-    if passed >= (capacity - tokens) / refill then
-      return capacity, now, lasting
-    end
-    return tokens + passed * refill, now, lasting
-  end
-  if server_clock and last - now > fill then
-    -- Time that runs backwards neither grants nor drains. But a last refill further ahead than the time to
-    -- full means that the clock was set back, as after a failover: without this the bucket would be frozen
-    -- until then. Only our own clock can tell. The TTL is that of another clock.
-    if tokens < capacity and not looks() then
-      return tokens, now, nil
-    end
-    return tokens, now, (gsub(hash[3] or '', '~', ''))
-  end
+  local tokens, last, lasting
+  --: read
   return tokens, last, lasting
 end
 
 -- Returns how many charges of the identical calls a bucket can pay.
 local function pays(tokens, count)
-  if need <= 0 or debt < 0 then
-    return count
+  local times
+  --: pay
+  if times == 1 and count > 1 then
+    times = count
+    if need > 0 and debt >= 0 then
+      times = min(count, floor((tokens + debt) / need))
+    end
   end
-  if need > capacity or tokens + debt < need then
-    return 0
-  end
-  if count == 1 then
-    return 1
-  end
-  local most = floor((tokens + debt) / need)
-  return most < count and most or count
+  return times
 end
 
 -- Returns the credits that a bucket is still to be charged of those that were used without its knowledge, and its
@@ -223,7 +133,8 @@ local function settle(key)
   if hash[1] then
     local tokens = hash[1] + 0
     if hash[3] ~= limit and hash[4] ~= unit then
-      tokens = rescale(tokens, hash[4] + 0, unit + 0)
+      local from, to = hash[4] + 0, unit + 0
+      --: rescale
     end
     full = min(now - hash[2] - ceil((capacity - min(tokens, capacity)) / refill), 2251799813685248)
   end
@@ -260,39 +171,11 @@ local function charge(key, tokens, last, lasting, times)
     more, spare = settle(key)
     left = left - more
   end
-  if left > capacity then
-    left = capacity
-    if need == -18014398509481984 then
-      call('PEXPIRE', key, 0) -- DEL would take one more right
-      return left
-    end
-  elseif left < -4503599627370496 then
-    left = -4503599627370496
+  if need == -18014398509481984 and times > 0 then
+    call('PEXPIRE', key, 0) -- DEL would take one more right
+    return capacity
   end
-  if left == tokens and not spare and (lasting ~= nil or left == capacity) then -- what changes nothing writes nothing
-    if lasting and lasting ~= true then
-      call('HSET', key, 'last_refill', now_text, 'limit', '~' .. lasting)
-    end
-    return left
-  end
-  local left_text = format(integer, left)
-  local last_text = last == now and now_text or format(integer, last)
-  if lasting == true and left >= 0 and not spare then
-    call('HSET', key, 'tokens', left_text, 'last_refill', last_text)
-    return left
-  end
-  -- A debt takes longer than the time to full. It counts from the last refill, which is ahead of a clock that
-  -- was set back a little. A caller's clock is not the one that TTLs run by, so under it nothing lasts.
-  local missing = ceil((capacity - left) / refill)
-  local ttl = fill + (missing > fill and missing or fill)
-  if server_clock then
-    ttl = last + ttl - now
-  end
-  call('HSET', key, 'tokens', left_text, 'unit', unit, 'last_refill', last_text, 'limit', limit)
-  call('PEXPIRE', key, ceil(ttl / 1000) + 1)
-  if spare then
-    call('HSET', key, 'spare', spare)
-  end
+  --: write
   return left
 end
 

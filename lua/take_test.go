@@ -145,7 +145,7 @@ func (m *model) once(charges []charge, now int64, taken, left []int64) {
 // Many calls in one script, many of which are the same, are answered as each by itself would be, and leave
 // the same in Redis: with waits, shadows, refunds, what is owed, changed limits, and clocks that go backwards.
 func TestABatchIsAnsweredAsItsCallsOneByOne(t *testing.T) {
-	testBatches(t, startServer(t, movable(t)), uint64(testsize.Of(8, 20)))
+	testBatches(t, startServer(t, movable(t, lua.Take)), uint64(testsize.Of(8, 20)))
 }
 
 // testBatches compares what a server answers and keeps with a model. The server runs the movable script.
@@ -191,17 +191,19 @@ func testBatches(t *testing.T, s server, seeds uint64) {
 	}
 }
 
-// movable is the script with a clock and TTLs that a test moves: TIME is read from two keys, and when a key
+// movable is a script with a clock and TTLs that a test moves: TIME is read from two keys, and when a key
 // would expire is a field of it.
-func movable(t *testing.T) string {
+func movable(t *testing.T, script string) string {
 	t.Helper()
+	time := "{ redis.call('GET', 'seconds'), redis.call('GET', 'microseconds') }"
 	changed := strings.NewReplacer(
-		"redis.pcall('TIME')", "{ call('GET', 'seconds'), call('GET', 'microseconds') }",
+		"redis.pcall('TIME')", time,
+		"call('TIME')", time,
 		"call('PEXPIRE', key, ceil(ttl / 1000) + 1)", "call('HSET', key, 'ends', now + 1000 * (ceil(ttl / 1000) + 1))",
 		"call('PEXPIRE', key, 0)", "call('DEL', key)",
-	).Replace(lua.Take)
+	).Replace(script)
 	if strings.Contains(changed, "'TIME'") || strings.Contains(changed, "'PEXPIRE'") {
-		t.Fatal("take.lua calls TIME or PEXPIRE in another way than this test expects")
+		t.Fatal("the script calls TIME or PEXPIRE in another way than this test expects")
 	}
 	return changed
 }
@@ -240,23 +242,22 @@ func (m *model) compare(t *testing.T, s server, now int64) {
 
 // What carries over to another unit is the same to the credit, also where the product is beyond 2^53.
 func TestRescaleIsExact(t *testing.T) {
-	testRescale(t, startServer(t, lua.Take))
+	testRescale(t, startServer(t, lua.Take, lua.TakeOne))
 }
 
-// testRescale compares what a server makes of a bucket's unit. The server runs the script.
+// testRescale compares what a server makes of a bucket's unit. The server runs take.lua and take_one.lua.
 func testRescale(t *testing.T, s server) {
 	r := rand.New(rand.NewPCG(4, 4))
 	const now = 1_780_000_000_000_000
 	check := func(tokens, from, to int64) {
 		l := bucket.Limit{Unit: to, Refill: 1, Capacity: bucket.MaxCredits / to * to}
 		s.hset("k", "tokens", tokens, "unit", from, "last_refill", now, "expires", 0)
-		keys, args := arguments(now, []call{{1, []charge{{"k", term{limit: l}}}}})
-		got, err := s.run(keys, args)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := l.Advance(bucket.Bucket{Tokens: tokens, Unit: from, LastRefill: now}, now).Tokens; got[1] != want {
-			t.Fatalf("%d of unit %d are %d of unit %d, want %d", tokens, from, got[1], to, want)
+		want := l.Advance(bucket.Bucket{Tokens: tokens, Unit: from, LastRefill: now}, now).Tokens
+		look := call{1, []charge{{"k", term{limit: l}}}}
+		for name, ask := range map[string]func(server, any, call) ([]int64, error){"take.lua": askTake, "take_one.lua": askAlone} {
+			if got, err := ask(s, now, look); err != nil || got[1] != want {
+				t.Fatalf("%s: %d of unit %d are %v, %v of unit %d, want %d", name, tokens, from, got, err, to, want)
+			}
 		}
 	}
 	check(3, 107, 3002399751580331) // a product of 2^53 + 1

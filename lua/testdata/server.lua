@@ -1,5 +1,5 @@
--- Runs a script of this package as a server would, for tests: in the interpreter that runs this file, Lua 5.4.
--- The script is in the file of the first argument.
+-- Runs scripts of this package as a server would, for tests: in the interpreter that runs this file, Lua 5.4.
+-- The scripts are in the files of the arguments.
 --
 -- A request, on standard input, is a line with a number and that many lines: one of
 --   flush                         forget all keys
@@ -7,12 +7,17 @@
 --   set KEY VALUE
 --   hgetall KEY                   is answered with fields and values
 --   fail COMMAND FORM TEXT        have the script's command raise TEXT: as a table, or as a string; '' ends that
+--   use N                         have run run the script of argument N, from 1, which is that of argument 1 at first
 --   run N KEYS ... ARGV ...       is answered with the numbers of the reply, or with "error" and a text
 -- The answer has the same form.
 
-local file = assert(io.open(arg[1]))
-local script = assert(load(file:read('a'), '@user_script'))
-file:close()
+local scripts = {}
+for i = 1, #arg do
+  local file = assert(io.open(arg[i]))
+  scripts[i] = assert(load(file:read('a'), '@user_script'))
+  file:close()
+end
+local script = scripts[1]
 
 local hashes, strings, failing = {}, {}, {}
 
@@ -107,6 +112,10 @@ local requests = {
     end
     return {}
   end,
+  use = function(number)
+    script = scripts[number + 0]
+    return {}
+  end,
   run = function(keys, ...)
     KEYS, ARGV = {}, {}
     for i, value in ipairs({ ... }) do
@@ -119,6 +128,8 @@ local requests = {
     local ok, reply = pcall(script)
     if not ok then
       return { 'error', 'uncaught: ' .. tostring(reply) }
+    elseif type(reply) == 'number' then
+      reply = { reply }
     elseif reply.err then
       return { 'error', reply.err }
     end

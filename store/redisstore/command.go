@@ -8,38 +8,41 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/go-tokenbucket/ratelimit/lua"
 )
 
-// A command is one call of the script, for entries whose keys it may touch together.
+// A command is one call of a script, for entries whose keys it may touch together.
 type command struct {
 	entries []entry
 	eval    bool // send the script itself, which the server does not know
-	sent    once
+	script  script
+	sent    redis.Cmder
 	err     error
 }
 
 // once is a command that the client must not send again after a timeout or a lost connection, when Redis
-// may have carried it out: a charge must not be made twice.
-type once struct{ *redis.IntSliceCmd }
+// may have carried it out: a charge must not be made twice. onceInt is one whose reply is an integer.
+type (
+	once    struct{ *redis.IntSliceCmd }
+	onceInt struct{ *redis.IntCmd }
+)
 
-func (once) NoRetry() bool { return true }
+func (once) NoRetry() bool    { return true }
+func (onceInt) NoRetry() bool { return true }
 
 // prepare makes what is sent: the script, the number of keys, the keys, and the arguments that the head of
-// take.lua describes.
-func (c *command) prepare(ctx context.Context, clock func() time.Time) {
+// the script describes.
+func (c *command) prepare(ctx context.Context, clock func() time.Time, s script) {
+	c.script = s
+	if s != take {
+		c.prepareAlone(ctx, clock)
+		return
+	}
 	var few [4]term
 	terms := c.sort(few[:0])
 
 	charges := c.charges()
 	args := make([]any, 0, 5+2*charges+6*len(terms)+3*len(c.entries))
-	if c.eval {
-		args = append(args, "eval", lua.Take)
-	} else {
-		args = append(args, "evalsha", lua.TakeSHA1)
-	}
-	args = append(args, charges)
+	args = append(args, c.script.command(c.eval), c.script.text(c.eval), charges)
 	for i := range c.entries {
 		for j := range c.entries[i].first.items {
 			args = append(args, c.entries[i].first.items[j].name)
@@ -75,6 +78,39 @@ func (c *command) prepare(ctx context.Context, clock func() time.Time) {
 	c.sent = once{redis.NewIntSliceCmd(ctx, args...)}
 }
 
+// prepareAlone is prepare for the scripts of one call.
+func (c *command) prepareAlone(ctx context.Context, clock func() time.Time) {
+	items := c.entries[0].first.items
+	args := make([]any, 0, 4+6*len(items))
+	args = append(args, c.script.command(c.eval), c.script.text(c.eval), len(items))
+	for i := range items {
+		args = append(args, items[i].name)
+	}
+	for i := range items {
+		t := &items[i].term
+		args = append(args, t.unit, t.refill, t.capacity, t.need)
+		if c.script == takeFew || t.debt != 0 || clock != nil {
+			args = append(args, t.debt)
+		}
+	}
+	if clock != nil {
+		args = append(args, clock().UnixMicro())
+	}
+	if c.script == takeOne {
+		c.sent = onceInt{redis.NewIntCmd(ctx, args...)}
+	} else {
+		c.sent = once{redis.NewIntSliceCmd(ctx, args...)}
+	}
+}
+
+// reply returns two integers a charge, as from take.lua.
+func (c *command) reply() []int64 {
+	if sent, ok := c.sent.(onceInt); ok {
+		return []int64{sent.Val() & 1, sent.Val() >> 1}
+	}
+	return c.sent.(once).Val()
+}
+
 // sort puts side by side the calls of one charge that ask the same of different keys, which make a run
 // of the script, and returns all terms, appended to terms.
 func (c *command) sort(terms []term) []term {
@@ -99,7 +135,7 @@ func (c *command) sort(terms []term) []term {
 // answer finishes the entries that were answered, and returns commands for those that were not, because a
 // key holds no bucket: each by itself fails by its own error.
 func (c *command) answer() (again []command) {
-	reply := c.sent.Val()
+	reply := c.reply()
 	if charges := c.charges(); len(reply) != 2*charges {
 		c.finish(fmt.Errorf("redisstore: reply of %d integers to %d charges", len(reply), charges))
 		return nil

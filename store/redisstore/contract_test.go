@@ -43,8 +43,37 @@ func onClient(client redisstore.Client) storetest.Open {
 	}
 }
 
+// through opens the Stores of open with other scripts: see export_test.go.
+func through(scripts func(*redisstore.Store) *redisstore.Store, open storetest.Open) storetest.Open {
+	return func(t *testing.T, clock func() time.Time) store.Store {
+		s := open(t, clock)
+		switch s := s.(type) {
+		case *redisstore.Store:
+			scripts(s)
+		case *forgetter:
+			scripts(s.Store)
+		default:
+			t.Fatalf("a %T", s)
+		}
+		return s
+	}
+}
+
 func TestContractOnServer(t *testing.T) {
 	storetest.Run(t, onClient(redistest.Start(t).Client()))
+}
+
+// By default the calls of the contract are answered by the scripts of one call, but for those that merge.
+func TestContractOfTakeLuaOnServer(t *testing.T) {
+	storetest.Run(t, through(redisstore.OnlyTake, onClient(redistest.Start(t).Client())))
+}
+
+func TestContractOfTakeLuaOnCluster(t *testing.T) {
+	storetest.Run(t, through(redisstore.OnlyTake, onClient(redistest.SharedCluster(t, 3).Client())))
+}
+
+func TestContractOfTakeLuaOnMiniredis(t *testing.T) {
+	storetest.Run(t, through(redisstore.OnlyTake, forgetting(t, false)))
 }
 
 // Leases need times with a monotonic reading, and the random sequence has some that go back. The buckets of
@@ -97,7 +126,11 @@ func TestContractOnMiniredis(t *testing.T) {
 }
 
 func TestSequenceByTheServersClock(t *testing.T) {
-	storetest.RunForgetting(t, forgetting(t, true), testsize.Of(500, 2000), 5)
+	storetest.RunForgetting(t, forgetting(t, true), testsize.Of(500, 1000), 5)
+}
+
+func TestSequenceOfEitherScriptByTheServersClock(t *testing.T) {
+	storetest.RunForgetting(t, through(redisstore.EitherScript, forgetting(t, true)), testsize.Of(500, 1000), 6)
 }
 
 // A forgetter is a Store on a miniredis whose TTLs, and clock, move along with that of the test.
@@ -129,9 +162,17 @@ func (f *forgetter) Forget(d time.Duration) {
 }
 
 func TestSequenceOnServer(t *testing.T) {
-	storetest.RunSequence(t, onClient(redistest.Start(t).Client()), testsize.Of(10_000, 100_000), 3)
+	storetest.RunSequence(t, onClient(redistest.Start(t).Client()), testsize.Of(5_000, 50_000), 3)
+}
+
+func TestSequenceOfEitherScriptOnServer(t *testing.T) {
+	storetest.RunSequence(t, through(redisstore.EitherScript, onClient(redistest.Start(t).Client())), testsize.Of(5_000, 50_000), 3)
 }
 
 func TestSequenceOnMiniredis(t *testing.T) {
-	storetest.RunSequence(t, forgetting(t, false), testsize.Of(1500, 10_000), 4)
+	storetest.RunSequence(t, forgetting(t, false), testsize.Of(750, 5000), 4)
+}
+
+func TestSequenceOfTakeLuaOnMiniredis(t *testing.T) {
+	storetest.RunSequence(t, through(redisstore.OnlyTake, forgetting(t, false)), testsize.Of(750, 5000), 4)
 }

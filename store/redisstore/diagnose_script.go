@@ -85,6 +85,6 @@ func (i *inspection) charge(eval bool) error {
 	}
 	c := &call{items: []item{{name: i.key, term: term{unit: l.Unit, refill: l.Refill, capacity: l.Capacity, need: l.Need(1)}}}}
 	decision := command{entries: []entry{{first: c, last: c, count: 1}}, eval: eval}
-	decision.prepare(i.ctx, i.engine.clock)
+	decision.prepare(i.ctx, i.engine.clock, scriptOf(decision.entries))
 	return i.client.Process(i.ctx, decision.sent)
 }

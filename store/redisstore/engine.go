@@ -23,6 +23,7 @@ type engine struct {
 	forget func(policy, key string) // what is known of a bucket
 	timely bool                     // client ends a command with the deadline of its context
 	keys   keys
+	choose func([]entry) script
 	clock  func() time.Time
 	logger *slog.Logger
 
@@ -175,7 +176,7 @@ func (e *engine) exec(ctx context.Context, commands []command) {
 		}
 	}()
 	for i := range commands {
-		commands[i].prepare(ctx, e.clock)
+		commands[i].prepare(ctx, e.clock, e.choose(commands[i].entries))
 	}
 	pipeliner, ok := e.client.(interface{ Pipeline() redis.Pipeliner })
 	if len(commands) == 1 || !ok {
@@ -199,7 +200,7 @@ func (e *engine) exec(ctx context.Context, commands []command) {
 // settle finishes what was answered, and returns what is to be sent next: all that the server has not
 // carried out, and would now.
 func (e *engine) settle(ctx context.Context, commands []command, round int) (next []command) {
-	loading := false
+	var loading [scripts]bool
 	for i := range commands {
 		switch c := &commands[i]; {
 		case c.err == nil:
@@ -207,8 +208,8 @@ func (e *engine) settle(ctx context.Context, commands []command, round int) (nex
 			next = append(next, c.answer()...)
 		case redis.HasErrorPrefix(c.err, "NOSCRIPT") && !c.eval:
 			// EVAL also loads the script, so that those behind it find it, unless the server forgets it again.
-			next = append(next, command{entries: c.entries, eval: !loading || round > 1})
-			loading = true
+			next = append(next, command{entries: c.entries, eval: !loading[c.script] || round > 1})
+			loading[c.script] = true
 		case redis.HasErrorPrefix(c.err, "CROSSSLOT") && !c.sameSlot():
 			if e.bySlot.CompareAndSwap(false, true) {
 				e.logger.Warn("redisstore: this Redis wants the keys of a command in one hash slot: they are sent so from now on", "error", c.err)

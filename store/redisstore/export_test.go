@@ -1,6 +1,9 @@
 package redisstore
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // Slot is slot.
 var Slot = slot
@@ -25,3 +28,21 @@ func Flights(s *Store) (flights, overdue int) {
 
 // ForgetCalls has no call reused whose channel is that of a bubble, or that of no bubble.
 func ForgetCalls() { calls = sync.Pool{New: calls.New} }
+
+// OnlyTake has s send all calls by take.lua, those by themselves too.
+func OnlyTake(s *Store) *Store {
+	s.engine.choose = func([]entry) script { return take }
+	return s
+}
+
+// EitherScript has s send every other call by itself by take.lua.
+func EitherScript(s *Store) *Store {
+	var n atomic.Int64
+	s.engine.choose = func(entries []entry) script {
+		if n.Add(1)%2 == 0 {
+			return take
+		}
+		return scriptOf(entries)
+	}
+	return s
+}

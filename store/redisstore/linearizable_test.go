@@ -73,18 +73,25 @@ func TestConcurrentHistoriesAreLinearizable(t *testing.T) {
 	server := redistest.Start(t)
 	l := limit(t, 1, month, 12)
 	now := time.Now()
-	for name, cfg := range map[string]redisstore.Config{
-		"by default":                  {},
-		"every call asks Redis":       {MaxDenials: -1},
-		"small batches, many at once": {MaxDenials: -1, MaxBatch: 4, MaxInFlight: 8},
+	asIs := func(s *redisstore.Store) *redisstore.Store { return s }
+	for name, tt := range map[string]struct {
+		cfg     redisstore.Config
+		scripts func(*redisstore.Store) *redisstore.Store
+	}{
+		"by default":                  {redisstore.Config{}, asIs},
+		"every call asks Redis":       {redisstore.Config{MaxDenials: -1}, asIs},
+		"small batches, many at once": {redisstore.Config{MaxDenials: -1, MaxBatch: 4, MaxInFlight: 8}, asIs},
+		"calls of their own":          {redisstore.Config{MaxDenials: -1, MaxBatch: 1, MaxInFlight: 16}, redisstore.EitherScript},
+		"take.lua only":               {redisstore.Config{MaxDenials: -1, MaxInFlight: 8}, redisstore.OnlyTake},
 	} {
 		t.Run(name, func(t *testing.T) {
+			cfg := tt.cfg
 			client := server.ClientOptions(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 			cfg.Clock = func() time.Time { return now }
 			seeds, denied := testsize.Of(25, 60), 0
 			for seed := range uint64(seeds) {
 				cfg.Prefix = prefix()
-				history := record(t, redisstore.New(client, cfg), l, seed)
+				history := record(t, tt.scripts(redisstore.New(client, cfg)), l, seed)
 				for _, op := range history {
 					if !op.Output.(outcome).ok {
 						denied++

@@ -142,6 +142,7 @@ func New(client Client, cfg Config) *Store {
 		panic("redisstore: New: Config.Secret is empty: must be nil, or nobody's identity would be kept secret")
 	}
 	e := &engine{
+		choose:      scriptOf,
 		client:      client,
 		forget:      func(string, string) {},
 		timely:      timely(client),

@@ -6,9 +6,10 @@ import (
 	"testing"
 
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 	"github.com/go-tokenbucket/ratelimit/store/storetest"
 )
 
 func TestSoak(t *testing.T) {
-	storetest.RunSoak(t, onClient(redistest.Start(t).Client()))
+	storetest.RunSoak(t, through(redisstore.EitherScript, onClient(redistest.Start(t).Client())))
 }

@@ -59,6 +59,10 @@ func (w *wire) process(ctx context.Context, cmd redis.Cmder) error {
 			return err
 		}
 	}
+	if one, ok := cmd.(interface{ SetVal(int64) }); ok {
+		one.SetVal(2*1000 + 1)
+		return nil
+	}
 	reply := make([]int64, 2*cmd.Args()[2].(int))
 	for i := range reply {
 		reply[i] = 1000 // as many calls are allowed, and leave as many credits

@@ -1,0 +1,58 @@
+package redisstore
+
+import (
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/lua"
+)
+
+// A script is one that charges buckets. All decide alike, and differ in what they can be asked, and how fast.
+type script uint8
+
+const (
+	take    script = iota // whatever there is
+	takeOne               // one charge
+	takeFew               // one call of a few charges
+	scripts               // how many there are
+)
+
+// most is how many charges takeFew is for. Beyond, those that ask the same are better listed once.
+const most = 3
+
+// command returns the name of the Redis command that runs s, by the script itself or by its SHA-1.
+func (s script) command(eval bool) string {
+	if eval {
+		return "eval"
+	}
+	return "evalsha"
+}
+
+// text returns the first argument of that command.
+func (s script) text(eval bool) string {
+	if eval {
+		return [...]string{take: lua.Take, takeOne: lua.TakeOne, takeFew: lua.TakeFew}[s]
+	}
+	return [...]string{take: lua.TakeSHA1, takeOne: lua.TakeOneSHA1, takeFew: lua.TakeFewSHA1}[s]
+}
+
+// scriptOf returns the fastest script that answers entries.
+func scriptOf(entries []entry) script {
+	if len(entries) != 1 || entries[0].count != 1 || len(entries[0].first.items) > most {
+		return take
+	}
+	items := entries[0].first.items
+	for i := range items {
+		if !items[i].term.plain() {
+			return take
+		}
+	}
+	if len(items) == 1 {
+		return takeOne
+	}
+	return takeFew
+}
+
+// plain reports whether t is for the scripts of one call: their answers tell apart no shadow that could not be read,
+// and takeOne's has no room for a bucket of the largest capacity.
+func (t *term) plain() bool {
+	return !t.shadow && t.past == nil && t.need != bucket.Reset && t.capacity < bucket.MaxCredits
+}
