@@ -42,7 +42,7 @@ func (c *command) prepare(ctx context.Context, clock func() time.Time, s script)
 
 	charges := c.charges()
 	args := make([]any, 0, 5+2*charges+6*len(terms)+3*len(c.entries))
-	args = append(args, c.script.command(c.eval), c.script.text(c.eval), charges)
+	args = append(append(args, c.script.command(c.eval)[:]...), charges)
 	for i := range c.entries {
 		for j := range c.entries[i].first.items {
 			args = append(args, c.entries[i].first.items[j].name)
@@ -82,7 +82,7 @@ func (c *command) prepare(ctx context.Context, clock func() time.Time, s script)
 func (c *command) prepareAlone(ctx context.Context, clock func() time.Time) {
 	items := c.entries[0].first.items
 	args := make([]any, 0, 4+6*len(items))
-	args = append(args, c.script.command(c.eval), c.script.text(c.eval), len(items))
+	args = append(append(args, c.script.command(c.eval)[:]...), len(items))
 	for i := range items {
 		args = append(args, items[i].name)
 	}

@@ -18,20 +18,19 @@ const (
 // most is how many charges takeFew is for. Beyond, those that ask the same are better listed once.
 const most = 3
 
-// command returns the name of the Redis command that runs s, by the script itself or by its SHA-1.
-func (s script) command(eval bool) string {
-	if eval {
-		return "eval"
-	}
-	return "evalsha"
-}
+// The first two arguments of the Redis commands that run the scripts. They are made once, because to make an any of a
+// string allocates.
+var (
+	sources = [scripts][2]any{take: {"eval", lua.Take}, takeOne: {"eval", lua.TakeOne}, takeFew: {"eval", lua.TakeFew}}
+	sha1s   = [scripts][2]any{take: {"evalsha", lua.TakeSHA1}, takeOne: {"evalsha", lua.TakeOneSHA1}, takeFew: {"evalsha", lua.TakeFewSHA1}}
+)
 
-// text returns the first argument of that command.
-func (s script) text(eval bool) string {
+// command returns the beginning of the command that runs s, by the script itself or by its SHA-1.
+func (s script) command(eval bool) *[2]any {
 	if eval {
-		return [...]string{take: lua.Take, takeOne: lua.TakeOne, takeFew: lua.TakeFew}[s]
+		return &sources[s]
 	}
-	return [...]string{take: lua.TakeSHA1, takeOne: lua.TakeOneSHA1, takeFew: lua.TakeFewSHA1}[s]
+	return &sha1s[s]
 }
 
 // scriptOf returns the fastest script that answers entries.
