@@ -102,6 +102,11 @@ func testAlone(t *testing.T, s server, seeds uint64) {
 						if c.count > 1 && r.IntN(4) > 0 {
 							c.count = 1
 						}
+						for i := range c.charges {
+							if ch := &c.charges[i]; ch.need == 0 && ch.debt >= 0 && r.IntN(2) == 0 {
+								ch.debt = bucket.AnyDebt // a look that puts the bucket under its limit
+							}
+						}
 						got, err := askAlone(s, clock, c)
 						if err != nil {
 							t.Fatalf("seed %d, step %d: %+v at %d: %v", seed, step, c, now, err)
