@@ -19,29 +19,37 @@ import (
 )
 
 // An exchange is one request on its way through a limiter. It is the context that the request goes on
-// with, holds the decision about it and the request itself, and is one allocation for all of that.
+// with, and holds the decision about it. A requestExchange is one allocation for that and the request itself.
 type exchange struct {
 	limited  deadline.Context // of the Store's call. Its Parent is that of the request as it came
 	decision Decision
-	one      [1]Result // room for the results of most
-	request  http.Request
+	one      [1]Result     // room for the results of most
+	request  *http.Request // the one that goes on; nil for a call without a request
+}
+
+// A requestExchange is an exchange with room for its request.
+type requestExchange struct {
+	exchange
+	room http.Request
 }
 
 // newExchange returns the exchange of a call without a request, which ctx ends.
-func newExchange(ctx context.Context, timeout time.Duration) *exchange {
-	return &exchange{limited: deadline.Context{Parent: ctx, Timeout: timeout}}
+func (l *Limiter) newExchange(ctx context.Context) *exchange {
+	return &exchange{limited: deadline.Context{Parent: ctx, Terms: &l.ofCalls}}
 }
 
 // newRequestExchange returns that of a request with context ctx. A cancelled ctx does not end it: that may be the
 // server's shutdown, whose clients are still there, and a client that leaves pays for what it has asked for.
-func newRequestExchange(ctx context.Context, timeout time.Duration) *exchange {
-	return &exchange{limited: deadline.Context{Parent: ctx, Timeout: timeout, Detached: true}}
+func (l *Limiter) newRequestExchange(ctx context.Context) *exchange {
+	x := &requestExchange{exchange: exchange{limited: deadline.Context{Parent: ctx, Terms: &l.ofRequests}}}
+	x.request = &x.room
+	return &x.exchange
 }
 
 // with returns r with x as its context.
 func (x *exchange) with(r *http.Request) *http.Request {
-	x.request = *r.WithContext(x) // inlined, so that this is the only copy on the heap
-	return &x.request
+	*x.request = *r.WithContext(x) // inlined, so that this is the only copy on the heap
+	return x.request
 }
 
 func (x *exchange) came() context.Context { return x.limited.Parent }
@@ -49,7 +57,7 @@ func (x *exchange) came() context.Context { return x.limited.Parent }
 // outer returns the decision of the limiters around this one, nil if there are none. A call without a request has none:
 // in the handler of a limited request, its results are its own.
 func (x *exchange) outer() *Decision {
-	if !x.limited.Detached {
+	if !x.limited.Terms.Detached {
 		return nil
 	}
 	d, _ := FromContext(x.came())
@@ -85,7 +93,7 @@ const lastMoment = 10 * time.Millisecond
 // over returns why it is too late to decide, nil if it is not: a request's deadline has passed or will within some
 // time, or the context of a call without a request has ended.
 func (x *exchange) over(within time.Duration) error {
-	if x.limited.Detached {
+	if x.limited.Terms.Detached {
 		if at, limited := x.came().Deadline(); limited && time.Until(at) <= within {
 			return fmt.Errorf("%w: %w", errNoTime, context.DeadlineExceeded)
 		}
@@ -101,14 +109,15 @@ type call struct {
 	asked   []asked
 	barred  []barred // what policies with a rate of 0 say, for which nothing is charged
 
-	enforced    bool // a policy is no Shadow
-	failsClosed bool // a policy refuses the request rather than have a stand-in decide
-	mayWait     bool // a policy lets it wait
-	settles     bool // a policy says what it cost once it is answered
-	waits       bool // its caller waits for what it reserves
-	crowded     bool // there is no place to wait for its caller
-	stays       bool // it is answered even if its caller leaves meanwhile
-	used        bool // its bucket was charged and has not refilled since; see Peek
+	enforced    bool   // a policy is no Shadow
+	failsClosed bool   // a policy refuses the request rather than have a stand-in decide
+	mayWait     bool   // a policy lets it wait
+	settles     bool   // a policy says what it cost once it is answered
+	waits       bool   // its caller waits for what it reserves
+	crowded     bool   // there is no place to wait for its caller
+	stays       bool   // it is answered even if its caller leaves meanwhile
+	used        bool   // its bucket was charged and has not refilled since; see Peek
+	own         policy // of a call without a request; see compileFor
 
 	// put puts it to the Store; nil: by Take.
 	put func(context.Context, *call) (bool, error)
@@ -192,7 +201,7 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 	defer c.release()
 	start := l.start()
 	if l.observe != nil {
-		x.request = *r // for its route
+		*x.request = *r // for its route
 	}
 	if r.Method == prefaceMethod {
 		return l.turnAway(x, errPreface, start)
@@ -320,7 +329,7 @@ func (l *Limiter) ask(x *exchange, c *call) (bool, error) {
 	}
 	limited := &x.limited
 	if c.stays {
-		limited = &deadline.Context{Parent: context.WithoutCancel(x), Timeout: l.timeout}
+		limited = &deadline.Context{Parent: context.WithoutCancel(x), Terms: &l.ofCalls}
 	}
 	defer limited.End()
 	ctx := context.Context(limited)
@@ -339,7 +348,7 @@ func (l *Limiter) fail(x *exchange, closed bool, err error, start time.Time) err
 	d := &x.decision
 	d.At = time.Now()
 	switch {
-	case !x.limited.Detached && closed && x.Err() != nil: // the caller knows
+	case !x.limited.Terms.Detached && closed && x.Err() != nil: // the caller knows
 	default:
 		d.Allowed = !closed
 		l.logFailure(x, err, d.Allowed)
@@ -368,7 +377,15 @@ func (l *Limiter) report(x *exchange, results []Result, waited time.Duration, er
 			Err:     err,
 			Took:    time.Since(start) - waited,
 			Waited:  waited,
-			Route:   l.mounted.pattern(&x.request),
+			Route:   l.routeOf(x),
 		})
 	}
+}
+
+// routeOf returns the route of x's request, "" if there is none.
+func (l *Limiter) routeOf(x *exchange) string {
+	if x.request == nil {
+		return ""
+	}
+	return l.mounted.pattern(x.request)
 }

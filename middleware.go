@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/answer"
+	"github.com/go-tokenbucket/ratelimit/internal/deadline"
 	"github.com/go-tokenbucket/ratelimit/internal/failurelog"
 	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -103,6 +104,8 @@ type Limiter struct {
 	refusals failurelog.Log // 400 and 403
 	proxied  proxyWatch
 	own      *memstore.Store // nil: the store is the caller's
+
+	ofCalls, ofRequests deadline.Terms // of the Store's calls, without a request and for one
 }
 
 // New returns a Limiter by cfg, or an error that names every field at fault and what would be right.
@@ -132,6 +135,9 @@ func New(cfg Config) (*Limiter, error) {
 		observe:  cfg.Observe,
 		failures: failurelog.Log{Logger: cfg.Logger, Message: "ratelimit: decision failed"},
 		refusals: failurelog.Log{Logger: cfg.Logger, Message: "ratelimit: request refused", Level: slog.LevelWarn, Every: refusalsEvery, MaxKinds: maxRefusals},
+
+		ofCalls:    deadline.Terms{Timeout: timeout},
+		ofRequests: deadline.Terms{Timeout: timeout, Detached: true},
 	}
 	watchSwings(policies)
 	l.places.begin(policies)
@@ -230,7 +236,7 @@ func (l *Limiter) wrap(at *place, next http.Handler) http.Handler {
 			return
 		}
 		policies := at.policies()
-		x := newRequestExchange(r.Context(), l.timeout)
+		x := l.newRequestExchange(r.Context())
 		err := l.decide(x, r, policies, true)
 		decided := l.answer(w, r, x, err)
 		if decided == nil {

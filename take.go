@@ -34,7 +34,7 @@ func (l *Limiter) Decide(r *http.Request, policies ...Policy) (Decision, error) 
 	if len(compiled) == 0 {
 		return Decision{}, errors.New("ratelimit: Decide: no policies, and Config.Policies is empty")
 	}
-	x := newRequestExchange(r.Context(), l.timeout)
+	x := l.newRequestExchange(r.Context())
 	err := l.decide(x, r, compiled, false)
 	return x.decision, err
 }
@@ -69,8 +69,9 @@ func (l *Limiter) Refund(ctx context.Context, p Policy, key string, n int64) (Re
 }
 
 func (l *Limiter) charge(ctx context.Context, name string, p Policy, key string, cost int64, waits bool) (Result, error) {
-	compiled, err := compileFor(name, p, key)
-	if err != nil {
+	c := calls.Get().(*call)
+	defer c.release()
+	if err := c.compileFor(name, &p, key); err != nil {
 		return Result{}, err
 	}
 	if p.Limit == Unlimited {
@@ -80,12 +81,10 @@ func (l *Limiter) charge(ctx context.Context, name string, p Policy, key string,
 	if waits {
 		decide, maxWait = (*Limiter).takeInTurn, patience(ctx, p.MaxWait)
 	}
-	c := calls.Get().(*call)
-	defer c.release()
-	c.add(compiled, p.Limit, store.Charge{
+	c.add(&c.own, p.Limit, store.Charge{
 		Policy:  p.Name,
 		Key:     key,
-		Limit:   compiled.limit,
+		Limit:   c.own.limit,
 		Cost:    cost,
 		MaxWait: maxWait,
 		Shadow:  p.Shadow,
@@ -93,21 +92,27 @@ func (l *Limiter) charge(ctx context.Context, name string, p Policy, key string,
 	return l.conclude(ctx, c, decide)
 }
 
-// compileFor makes the policy of a call without a request ready.
-func compileFor(name string, p Policy, key string) (*policy, error) {
-	compiled, err := compile("policy", []Policy{p}, false)
+// compileFor makes p, the policy of a call without a request, ready as c.own. Such a call compiles its policy each
+// time, so a policy without a fault is not put through compile, which allocates.
+func (c *call) compileFor(name string, p *Policy, key string) error {
+	c.own.Policy, c.own.limit = *p, store.Limit{}
+	var err error
+	if p.Limit != Unlimited {
+		c.own.limit, err = p.Limit.compile()
+	}
+	if err == nil && key != "" && p.MaxWait >= 0 && validName(p.Name) {
+		return nil
+	}
+	_, err = compile("policy", []Policy{*p}, false)
 	if key == "" {
 		err = errors.Join(err, errors.New("key: must not be empty"))
 	}
-	if err != nil {
-		return nil, fmt.Errorf("ratelimit: %s: %w", name, err)
-	}
-	return compiled[0], nil
+	return fmt.Errorf("ratelimit: %s: %w", name, err)
 }
 
 // conclude makes a call of one charge.
 func (l *Limiter) conclude(ctx context.Context, c *call, decide func(*Limiter, *exchange, *call, error, time.Time) error) (Result, error) {
-	x := newExchange(ctx, l.timeout)
+	x := l.newExchange(ctx)
 	if err := decide(l, x, c, nil, l.start()); err != nil {
 		of := &c.charges[0]
 		return Result{
@@ -163,13 +168,12 @@ func (l *Limiter) special(ctx context.Context, name string, p Policy, key string
 	if limit == (Limit{}) || limit == Unlimited {
 		p.Limit = PerSecond(1) // any will do
 	}
-	compiled, err := compileFor(name, p, key)
-	if err != nil {
-		return Result{}, err
-	}
 	c := calls.Get().(*call)
 	defer c.release()
-	c.add(compiled, limit, store.Charge{Policy: p.Name, Key: key, Limit: compiled.limit, Cost: cost, Shadow: p.Shadow})
+	if err := c.compileFor(name, &p, key); err != nil {
+		return Result{}, err
+	}
+	c.add(&c.own, limit, store.Charge{Policy: p.Name, Key: key, Limit: c.own.limit, Cost: cost, Shadow: p.Shadow})
 	c.put = put
 	return l.conclude(ctx, c, (*Limiter).take)
 }

@@ -33,7 +33,7 @@ func (l *Limiter) TakeAll(ctx context.Context, charges ...Charge) (Decision, err
 	if err := c.addCharges(charges); err != nil {
 		return Decision{}, fmt.Errorf("ratelimit: TakeAll: %w", err)
 	}
-	x := newExchange(ctx, l.timeout)
+	x := l.newExchange(ctx)
 	err := l.takeUnlessBarred(x, c, false, nil, l.start())
 	return x.decision, err
 }
@@ -52,7 +52,7 @@ func (l *Limiter) TakeAll(ctx context.Context, charges ...Charge) (Decision, err
 // An empty Key answers 403, unless the policy is Optional or a Shadow. Arguments that are malformed answer 503, and
 // are logged. Nothing is settled later: use Refund where a request turns out to cost less.
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, charges ...Charge) bool {
-	x := newRequestExchange(r.Context(), l.timeout)
+	x := l.newRequestExchange(r.Context())
 	return l.answer(w, r, x, l.admit(x, r, charges)) != nil
 }
 
@@ -62,7 +62,7 @@ var errNoChargeKey = fmt.Errorf("%w: Admit was called with an empty Key", ErrNoK
 func (l *Limiter) admit(x *exchange, r *http.Request, charges []Charge) error {
 	start := l.start()
 	if l.observe != nil {
-		x.request = *r // for its route
+		*x.request = *r // for its route
 	}
 	c := calls.Get().(*call)
 	defer c.release()

@@ -95,7 +95,7 @@ func (c *call) wait() (longest time.Duration) {
 // given back.
 func (l *Limiter) await(x *exchange, c *call) (time.Duration, error) {
 	turn := c.wait()
-	if turn == 0 && x.limited.Detached {
+	if turn == 0 && x.limited.Terms.Detached {
 		return 0, nil // the request goes on as it would without the policy
 	}
 	waited, err := sleep(x, turn)

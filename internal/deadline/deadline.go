@@ -1,4 +1,4 @@
-// Package deadline is a context whose timeout costs nothing until somebody asks for it.
+// Package deadline is a context whose timeout costs next to nothing until somebody waits for it.
 package deadline
 
 import (
@@ -9,37 +9,60 @@ import (
 	"time"
 )
 
-// A Context is Parent, ended after Timeout, which counts from when somebody first asks. So a store that
-// answers from memory, and never asks, does not cost a timer on each request. It must not be copied.
+// A Context is Parent, ended by Terms. The timeout counts from when somebody first asks for it, so that a store that
+// answers from memory, and never asks, does not read the clock. There is no timer before somebody asks for Done: a store
+// that only has to know the Deadline does not cost one. It must not be copied.
 type Context struct {
-	Parent  context.Context
-	Timeout time.Duration
+	Parent context.Context
+	Terms  *Terms
 
-	// Detached says that a cancelled Parent does not end it. The deadline of Parent still does.
-	Detached bool
-
+	at    atomic.Int64 // the deadline, in nanoseconds since epoch; 0: nobody has asked yet
 	timer atomic.Pointer[timer]
 }
 
-// A timer is a deadline that somebody has asked for.
+// Terms are when Contexts end.
+type Terms struct {
+	Timeout time.Duration
+
+	// Detached says that a cancelled Parent does not end them. The deadline of Parent still does.
+	Detached bool
+}
+
+// epoch is what deadlines count from, by the monotonic clock.
+var epoch = time.Now()
+
+// A timer is what ends a Context that somebody waits for.
 type timer struct {
 	context.Context
 	stop context.CancelFunc
+}
+
+// deadline returns when c ends, if its parent is not cancelled before.
+func (c *Context) deadline() time.Time {
+	at := c.at.Load()
+	if at == 0 {
+		end := time.Now().Add(c.Terms.Timeout)
+		if parents, limited := c.Parent.Deadline(); limited && parents.Before(end) {
+			end = parents
+		}
+		at = int64(end.Sub(epoch))
+		if !c.at.CompareAndSwap(0, at) {
+			at = c.at.Load()
+		}
+	}
+	return epoch.Add(time.Duration(at))
 }
 
 func (c *Context) started() *timer {
 	if t := c.timer.Load(); t != nil {
 		return t
 	}
-	parent, timeout := c.Parent, c.Timeout
-	if c.Detached {
-		if at, limited := parent.Deadline(); limited {
-			timeout = min(timeout, time.Until(at))
-		}
+	parent := c.Parent
+	if c.Terms.Detached {
 		parent = context.WithoutCancel(parent)
 	}
 	t := new(timer)
-	t.Context, t.stop = context.WithTimeout(parent, timeout)
+	t.Context, t.stop = context.WithDeadline(parent, c.deadline())
 	if !c.timer.CompareAndSwap(nil, t) {
 		t.stop()
 	}
@@ -54,7 +77,7 @@ func (c *Context) End() {
 }
 
 // Deadline implements context.Context.
-func (c *Context) Deadline() (time.Time, bool) { return c.started().Deadline() }
+func (c *Context) Deadline() (time.Time, bool) { return c.deadline(), true }
 
 // Done implements context.Context.
 func (c *Context) Done() <-chan struct{} { return c.started().Done() }
@@ -64,10 +87,15 @@ func (c *Context) Err() error {
 	if t := c.timer.Load(); t != nil {
 		return t.Err()
 	}
-	if c.Detached {
-		return nil
+	if !c.Terms.Detached {
+		if err := c.Parent.Err(); err != nil {
+			return err
+		}
 	}
-	return c.Parent.Err()
+	if at := c.at.Load(); at != 0 && int64(time.Since(epoch)) >= at {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // timeoutKey is the key of a Context's Timeout.
@@ -83,7 +111,7 @@ func TimeoutOf(ctx context.Context) time.Duration {
 // no goroutine to pass on its end.
 func (c *Context) Value(key any) any {
 	if key == (timeoutKey{}) {
-		return c.Timeout
+		return c.Terms.Timeout
 	}
 	if t := c.timer.Load(); t != nil {
 		return t.Value(key)
@@ -92,7 +120,9 @@ func (c *Context) Value(key any) any {
 }
 
 // String names the chain of contexts, as those of package context do, and nothing that they hold.
-func (c *Context) String() string { return Name(c.Parent) + ".WithTimeout(" + c.Timeout.String() + ")" }
+func (c *Context) String() string {
+	return Name(c.Parent) + ".WithTimeout(" + c.Terms.Timeout.String() + ")"
+}
 
 // Format prints String, whatever the verb: others would print the fields of what Parent holds.
 func (c *Context) Format(f fmt.State, _ rune) { io.WriteString(f, c.String()) }

@@ -12,7 +12,7 @@ import (
 )
 
 func within(parent context.Context, timeout time.Duration) *deadline.Context {
-	return &deadline.Context{Parent: parent, Timeout: timeout}
+	return &deadline.Context{Parent: parent, Terms: &deadline.Terms{Timeout: timeout}}
 }
 
 func TestTheTimeCountsFromWhenSomebodyAsks(t *testing.T) {
@@ -68,6 +68,44 @@ func TestItIsThatOfTheParentIfThatIsSooner(t *testing.T) {
 			t.Errorf("%v away", time.Until(at))
 		}
 	})
+}
+
+func TestItsDeadlineCostsNoTimer(t *testing.T) {
+	parent, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	terms := &deadline.Terms{Timeout: time.Minute}
+	if n := testing.AllocsPerRun(100, func() {
+		d := &deadline.Context{Parent: parent, Terms: terms}
+		if at, _ := d.Deadline(); time.Until(at) > time.Minute || d.Err() != nil {
+			t.Errorf("Deadline %v, error %v", at, d.Err())
+		}
+		d.End()
+	}); n > 1 {
+		t.Errorf("%v allocations, want that of the Context", n)
+	}
+}
+
+func TestItEndsByItsDeadlineIfNobodyWaits(t *testing.T) {
+	for _, detached := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			parent, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			d := &deadline.Context{Parent: parent, Terms: &deadline.Terms{Timeout: time.Second, Detached: detached}}
+			at, _ := d.Deadline()
+			time.Sleep(time.Second - 1)
+			if err := d.Err(); err != nil {
+				t.Errorf("before its deadline: %v", err)
+			}
+			time.Sleep(time.Nanosecond)
+			if err := d.Err(); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("at its deadline: %v", err)
+			}
+			<-d.Done()
+			if again, _ := d.Deadline(); !again.Equal(at) || !errors.Is(d.Err(), context.DeadlineExceeded) {
+				t.Errorf("after its end: deadline %v and then %v, error %v", at, again, d.Err())
+			}
+		})
+	}
 }
 
 // A meeting is a parent that has somebody else ask while it is asked itself, and counts its children.

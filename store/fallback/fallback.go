@@ -98,6 +98,7 @@ func New(primary, secondary store.Store, cfg Config) *Store {
 		primary:   primary,
 		secondary: secondary,
 		slow:      cmp.Or(cfg.Slow, defaultSlow),
+		terms:     deadline.Terms{Timeout: cmp.Or(cfg.Slow, defaultSlow)},
 		tally:     tally{most: cmp.Or(cfg.Failures, defaultFailures)},
 		known:     newKnown(cmp.Or(cfg.MaxKeys, defaultMaxKnown)),
 		spent:     newLedger(cmp.Or(cfg.MaxKeys, defaultMaxKnown), replicas),
@@ -119,6 +120,7 @@ type Store struct {
 	primary, secondary store.Store
 	own                *memstore.Store // secondary, if New made it; nil otherwise
 	slow               time.Duration
+	terms              deadline.Terms // by slow, of calls without a deadline
 
 	away   atomic.Pointer[outage] // nil: primary answers
 	tally  tally
@@ -211,7 +213,7 @@ var errSlow = errors.New("fallback: the primary is slow")
 // askPrimary asks the primary, which has until the deadline of ctx, or if there is none as long as it may take.
 func (f *Store) askPrimary(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	if !hasDeadline(ctx) {
-		limited := &deadline.Context{Parent: ctx, Timeout: f.slow}
+		limited := &deadline.Context{Parent: ctx, Terms: &f.terms}
 		defer limited.End()
 		ctx = limited
 	}
@@ -219,7 +221,7 @@ func (f *Store) askPrimary(ctx context.Context, charges []store.Charge, states [
 }
 
 func hasDeadline(ctx context.Context) bool {
-	// A deadline.Context has one, and it would cost a timer to ask for it.
+	// A deadline.Context has one, which counts from when somebody asks for it.
 	if _, ok := ctx.(*deadline.Context); ok {
 		return true
 	}

@@ -47,7 +47,7 @@ func (f *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 
 func (f *Store) inspectPrimary(ctx context.Context, policy, key string) (store.Bucket, error) {
 	if !hasDeadline(ctx) {
-		limited := &deadline.Context{Parent: ctx, Timeout: f.slow}
+		limited := &deadline.Context{Parent: ctx, Terms: &f.terms}
 		defer limited.End()
 		ctx = limited
 	}
