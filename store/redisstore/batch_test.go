@@ -47,7 +47,7 @@ func TestABatchIsGivenTheTimeOfItsLastCaller(t *testing.T) {
 				b := &batch{byName: make(map[name]int)}
 				var gone []*call
 				for _, q := range tt.calls {
-					c := &call{items: []item{{policy: "p", key: q.key}}, done: make(chan struct{}, 1)}
+					c := &call{items: []item{{policy: "p", key: q.key}}, done: make(chan bool, 1)}
 					if q.has != 0 {
 						c.deadline, c.limited = time.Now().Add(q.has), true
 					}

@@ -84,7 +84,11 @@ type call struct {
 	reply []int64
 	turn  int64
 	err   error
-	done  chan struct{}
+	done  chan bool // true: it is done; false: a wake, see watch.go
+
+	watched bool          // the lane wakes its caller if it takes long
+	woken   bool          // that has happened
+	wakes   atomic.Uint32 // twice the number of its use, and 1 more if it is woken in that
 
 	flight flight // if its caller sends it
 
@@ -92,7 +96,7 @@ type call struct {
 }
 
 // calls are reused, unless their caller left before they were done.
-var calls = sync.Pool{New: func() any { return &call{done: make(chan struct{}, 1)} }}
+var calls = sync.Pool{New: func() any { return &call{done: make(chan bool, 2)} }}
 
 func newCall(ctx context.Context) *call {
 	c := calls.Get().(*call)
@@ -103,6 +107,7 @@ func newCall(ctx context.Context) *call {
 
 func (c *call) release() {
 	clear(c.few[:])
+	c.unwatch()
 	c.items, c.next, c.tries = nil, nil, 0
 	c.place.Store(waiting)
 	c.reply, c.turn, c.err = nil, 0, nil
@@ -122,30 +127,52 @@ var errOver = errors.New("redisstore: the caller has left")
 // finish gives the answer to whoever waits for it. It is the last that is done with c.
 func (c *call) finish(reply []int64, turn int64, err error) {
 	c.reply, c.turn, c.err = reply, turn, err
-	c.done <- struct{}{}
+	c.done <- true
 }
 
-// wait waits until c is done, or until ctx ends, and reports which.
-func (c *call) wait(ctx context.Context) bool {
+// wait waits until c, which is on its way through l, is done, or until ctx ends, and reports which.
+func (c *call) wait(ctx context.Context, l *lane) bool {
 	if c.isDone() { // first, because a context may have to begin to be waited for
 		return true
 	}
-	select {
-	case <-c.done:
-		return true
-	case <-ctx.Done():
-		return false
+	for c.watched && !c.woken {
+		switch {
+		case c.received(<-c.done):
+			return true
+		case ctx.Err() == nil && watchable(ctx, c):
+			l.watchAgain(c)
+		}
+	}
+	for {
+		select {
+		case done := <-c.done:
+			if c.received(done) {
+				return true
+			}
+		case <-ctx.Done():
+			return false
+		}
 	}
 }
 
 // isDone reports whether c is done, without waiting.
 func (c *call) isDone() bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
+	for {
+		select {
+		case done := <-c.done:
+			if c.received(done) {
+				return true
+			}
+		default:
+			return false
+		}
 	}
+}
+
+// received notes what came from c.done, and reports whether that is the end of c.
+func (c *call) received(done bool) bool {
+	c.woken = c.woken || !done
+	return done
 }
 
 // same reports whether c and d ask the same, so that they can be asked as one. What is given back is not

@@ -32,6 +32,7 @@ type lane struct {
 	coming  bool     // one of them has begun and not yet taken its first batch
 	out     []*flight
 	overdue int // those that were handed over and are still under way
+	watch   watch
 }
 
 // submit sees to it that c, which its caller waits for until ctx ends, will be done: at once, if nothing is
@@ -40,6 +41,7 @@ func (l *lane) submit(ctx context.Context, c *call) (direct bool, err error) {
 	l.mu.Lock()
 	if l.engine.closed.Load() || l.flights > 0 || !l.engine.direct(ctx) {
 		l.mu.Unlock()
+		c.watched = watchable(ctx, c)
 		return false, l.enqueue(c)
 	}
 	l.begin()
@@ -79,6 +81,9 @@ func (l *lane) enqueue(c *call) error {
 		return ErrQueueFull
 	}
 	l.queue(c)
+	if c.watched {
+		l.watch.add(l, c)
+	}
 	return nil
 }
 

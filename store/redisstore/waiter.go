@@ -23,7 +23,7 @@ type waiter struct {
 func (w *waiter) await(c *call, l *lane) error {
 	if w.end.IsZero() {
 		early := w.ctx.Err() == nil // or an earlier call has used up the time, which says nothing of processors
-		if c.wait(w.ctx) {
+		if c.wait(w.ctx, l) {
 			w.waited = true
 			return nil
 		}
@@ -42,10 +42,15 @@ func (w *waiter) await(c *call, l *lane) error {
 	}
 	timer := time.NewTimer(time.Until(w.end))
 	defer timer.Stop()
-	select {
-	case <-c.done:
-		return nil
-	case <-timer.C:
+	for waiting := true; waiting; {
+		select {
+		case done := <-c.done:
+			if c.received(done) {
+				return nil
+			}
+		case <-timer.C:
+			waiting = false
+		}
 	}
 	w.lack = max(w.lack, starved.Since(w.end))
 	if c.isDone() {
