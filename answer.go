@@ -14,11 +14,11 @@ import (
 
 // answer answers r if it is refused, by x's decision or because of err, and returns nil then. Otherwise it returns the
 // request to go on with.
-func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, x *exchange, err error) *http.Request {
+func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, x *requestExchange, err error) *http.Request {
 	d, came := &x.decision, r
 	decided := len(d.Results) > 0
 	if decided {
-		r = l.setHeaders(w.Header(), x, x.with(r))
+		r = l.setHeaders(w.Header(), &x.exchange, x.with(r))
 	}
 	switch {
 	case d.Allowed:
@@ -116,7 +116,7 @@ func (p *policy) refuses(x *exchange, err error) bool {
 }
 
 // turnAway concludes a decision about a request that is refused for what its client sent.
-func (l *Limiter) turnAway(x *exchange, err error, start time.Time) error {
+func (l *Limiter) turnAway(x *exchange, err error, start start) error {
 	x.decision.At = time.Now()
 	l.logRefusal(x, err, false)
 	l.report(x, nil, 0, err, start)

@@ -23,14 +23,13 @@ import (
 type exchange struct {
 	limited  deadline.Context // of the Store's call. Its Parent is that of the request as it came
 	decision Decision
-	one      [1]Result     // room for the results of most
-	request  *http.Request // the one that goes on; nil for a call without a request
+	one      [1]Result // room for the results of most
 }
 
 // A requestExchange is an exchange with room for its request.
 type requestExchange struct {
 	exchange
-	room http.Request
+	request http.Request
 }
 
 // newExchange returns the exchange of a call without a request, which ctx ends.
@@ -40,16 +39,14 @@ func (l *Limiter) newExchange(ctx context.Context) *exchange {
 
 // newRequestExchange returns that of a request with context ctx. A cancelled ctx does not end it: that may be the
 // server's shutdown, whose clients are still there, and a client that leaves pays for what it has asked for.
-func (l *Limiter) newRequestExchange(ctx context.Context) *exchange {
-	x := &requestExchange{exchange: exchange{limited: deadline.Context{Parent: ctx, Terms: &l.ofRequests}}}
-	x.request = &x.room
-	return &x.exchange
+func (l *Limiter) newRequestExchange(ctx context.Context) *requestExchange {
+	return &requestExchange{exchange: exchange{limited: deadline.Context{Parent: ctx, Terms: &l.ofRequests}}}
 }
 
 // with returns r with x as its context.
-func (x *exchange) with(r *http.Request) *http.Request {
-	*x.request = *r.WithContext(x) // inlined, so that this is the only copy on the heap
-	return x.request
+func (x *requestExchange) with(r *http.Request) *http.Request {
+	x.request = *r.WithContext(&x.exchange) // inlined, so that this is the only copy on the heap
+	return &x.request
 }
 
 func (x *exchange) came() context.Context { return x.limited.Parent }
@@ -199,10 +196,7 @@ var errPreface = fmt.Errorf("%w: a connection of HTTP/2 without TLS: mount its h
 func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits bool) error {
 	c := calls.Get().(*call)
 	defer c.release()
-	start := l.start()
-	if l.observe != nil {
-		*x.request = *r // for its route
-	}
+	start := l.start(r)
 	if r.Method == prefaceMethod {
 		return l.turnAway(x, errPreface, start)
 	}
@@ -240,7 +234,7 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 }
 
 // takeUnlessBarred has the store decide about c, if there is something to be charged, and nothing denies it anyway.
-func (l *Limiter) takeUnlessBarred(x *exchange, c *call, waits bool, leftOut error, start time.Time) error {
+func (l *Limiter) takeUnlessBarred(x *exchange, c *call, waits bool, leftOut error, start start) error {
 	switch {
 	case len(c.charges) == 0 || c.isBarred():
 		return l.concludeBarred(x, c, leftOut, start)
@@ -252,7 +246,7 @@ func (l *Limiter) takeUnlessBarred(x *exchange, c *call, waits bool, leftOut err
 }
 
 // pass concludes a decision to which no policy applied. leftOut is why some did not.
-func (l *Limiter) pass(x *exchange, leftOut error, start time.Time) error {
+func (l *Limiter) pass(x *exchange, leftOut error, start start) error {
 	x.decision.Allowed, x.decision.At = true, time.Now()
 	l.report(x, nil, 0, leftOut, start)
 	return leftOut
@@ -263,7 +257,7 @@ var errDegraded = errors.New("the store is away, and a stand-in answered")
 
 // take has the store decide about c, into x.decision. leftOut is why other policies could not be asked
 // about, and is returned if the store does not fail.
-func (l *Limiter) take(x *exchange, c *call, leftOut error, start time.Time) error {
+func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 	ok, err := l.ask(x, c)
 	if err == nil && c.failsClosed && c.degraded() {
 		err = errDegraded
@@ -344,7 +338,7 @@ func (l *Limiter) ask(x *exchange, c *call) (bool, error) {
 
 // fail concludes a decision that could not be made because of err, and returns err. The request is let
 // through, unless closed says otherwise. What the caller's own context has ended is its own to log.
-func (l *Limiter) fail(x *exchange, closed bool, err error, start time.Time) error {
+func (l *Limiter) fail(x *exchange, closed bool, err error, start start) error {
 	d := &x.decision
 	d.At = time.Now()
 	switch {
@@ -361,31 +355,37 @@ func (l *Limiter) logFailure(ctx context.Context, err error, allowed bool) {
 	l.failures.LogKind(ctx, keyerr.Kind(err), err, slog.Bool("let_through", allowed))
 }
 
-// start returns the time, if somebody wants to know how long the decision took.
-func (l *Limiter) start() (now time.Time) {
-	if l.observe != nil {
-		now = time.Now()
-	}
-	return now
+// A start is the beginning of a decision that somebody observes.
+type start struct {
+	at      time.Time
+	request *http.Request // nil for a call without one
 }
 
-func (l *Limiter) report(x *exchange, results []Result, waited time.Duration, err error, start time.Time) {
+// start returns that of a decision about r, if somebody wants to know how long it took.
+func (l *Limiter) start(r *http.Request) (s start) {
+	if l.observe != nil {
+		s = start{time.Now(), r}
+	}
+	return s
+}
+
+func (l *Limiter) report(x *exchange, results []Result, waited time.Duration, err error, start start) {
 	if l.observe != nil {
 		l.observe(x, &Event{
 			Allowed: x.decision.Allowed,
 			Results: results,
 			Err:     err,
-			Took:    time.Since(start) - waited,
+			Took:    time.Since(start.at) - waited,
 			Waited:  waited,
-			Route:   l.routeOf(x),
+			Route:   l.routeOf(start.request),
 		})
 	}
 }
 
-// routeOf returns the route of x's request, "" if there is none.
-func (l *Limiter) routeOf(x *exchange) string {
-	if x.request == nil {
+// routeOf returns the route of r, "" if r is nil.
+func (l *Limiter) routeOf(r *http.Request) string {
+	if r == nil {
 		return ""
 	}
-	return l.mounted.pattern(x.request)
+	return l.mounted.pattern(r)
 }

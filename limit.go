@@ -231,7 +231,7 @@ func (d *Decision) insertBarred(before int, bars []barred) []Result {
 }
 
 // concludeBarred concludes a decision for which no bucket is charged. The request is denied if it is barred.
-func (l *Limiter) concludeBarred(x *exchange, c *call, leftOut error, start time.Time) error {
+func (l *Limiter) concludeBarred(x *exchange, c *call, leftOut error, start start) error {
 	if len(c.barred) == 0 {
 		return l.pass(x, leftOut, start)
 	}

@@ -237,14 +237,14 @@ func (l *Limiter) wrap(at *place, next http.Handler) http.Handler {
 		}
 		policies := at.policies()
 		x := l.newRequestExchange(r.Context())
-		err := l.decide(x, r, policies, true)
+		err := l.decide(&x.exchange, r, policies, true)
 		decided := l.answer(w, r, x, err)
 		if decided == nil {
 			return
 		}
 		defer returnLearned(r, decided) // also if next panics
 		if settles(policies) {
-			l.serveAndSettle(w, decided, x, policies, next)
+			l.serveAndSettle(w, decided, &x.exchange, policies, next)
 		} else {
 			next.ServeHTTP(w, decided)
 		}

@@ -34,7 +34,8 @@ func (l *Limiter) Decide(r *http.Request, policies ...Policy) (Decision, error) 
 	if len(compiled) == 0 {
 		return Decision{}, errors.New("ratelimit: Decide: no policies, and Config.Policies is empty")
 	}
-	x := l.newRequestExchange(r.Context())
+	x := l.newExchange(r.Context())
+	x.limited.Terms = &l.ofRequests
 	err := l.decide(x, r, compiled, false)
 	return x.decision, err
 }
@@ -111,9 +112,9 @@ func (c *call) compileFor(name string, p *Policy, key string) error {
 }
 
 // conclude makes a call of one charge.
-func (l *Limiter) conclude(ctx context.Context, c *call, decide func(*Limiter, *exchange, *call, error, time.Time) error) (Result, error) {
+func (l *Limiter) conclude(ctx context.Context, c *call, decide func(*Limiter, *exchange, *call, error, start) error) (Result, error) {
 	x := l.newExchange(ctx)
-	if err := decide(l, x, c, nil, l.start()); err != nil {
+	if err := decide(l, x, c, nil, l.start(nil)); err != nil {
 		of := &c.charges[0]
 		return Result{
 			Policy: of.Policy,

@@ -34,7 +34,7 @@ func (l *Limiter) TakeAll(ctx context.Context, charges ...Charge) (Decision, err
 		return Decision{}, fmt.Errorf("ratelimit: TakeAll: %w", err)
 	}
 	x := l.newExchange(ctx)
-	err := l.takeUnlessBarred(x, c, false, nil, l.start())
+	err := l.takeUnlessBarred(x, c, false, nil, l.start(nil))
 	return x.decision, err
 }
 
@@ -53,17 +53,14 @@ func (l *Limiter) TakeAll(ctx context.Context, charges ...Charge) (Decision, err
 // are logged. Nothing is settled later: use Refund where a request turns out to cost less.
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, charges ...Charge) bool {
 	x := l.newRequestExchange(r.Context())
-	return l.answer(w, r, x, l.admit(x, r, charges)) != nil
+	return l.answer(w, r, x, l.admit(&x.exchange, r, charges)) != nil
 }
 
 var errNoChargeKey = fmt.Errorf("%w: Admit was called with an empty Key", ErrNoKey)
 
 // admit decides about r by charges, into x.decision.
 func (l *Limiter) admit(x *exchange, r *http.Request, charges []Charge) error {
-	start := l.start()
-	if l.observe != nil {
-		*x.request = *r // for its route
-	}
+	start := l.start(r)
 	c := calls.Get().(*call)
 	defer c.release()
 	keyed := make([]Charge, 0, len(charges))

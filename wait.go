@@ -34,7 +34,7 @@ func (l *Limiter) Wait(ctx context.Context, p Policy, key string, cost int64) (R
 
 // takeInTurn is take for a caller that waits for the tokens that c reserves. It takes a slot before the
 // Store is asked: once that has answered, it is too late to be refused.
-func (l *Limiter) takeInTurn(x *exchange, c *call, leftOut error, start time.Time) error {
+func (l *Limiter) takeInTurn(x *exchange, c *call, leftOut error, start start) error {
 	if !c.mayWait {
 		c.stays = c.settles
 		return l.take(x, c, leftOut, start)
@@ -153,7 +153,7 @@ func (d *Decision) elapse(waited time.Duration) {
 
 // leave concludes a decision whose request ended while it waited: it is refused, whatever the policies say
 // of failures, because its turn has not come.
-func (l *Limiter) leave(x *exchange, results []Result, waited time.Duration, err error, start time.Time) error {
+func (l *Limiter) leave(x *exchange, results []Result, waited time.Duration, err error, start start) error {
 	d := &x.decision
 	d.Allowed, d.At, d.Results = false, time.Now(), nil
 	if !errors.Is(err, context.Canceled) {
