@@ -13,12 +13,13 @@ const (
 	limiterTimeout = 5 * time.Second
 )
 
-// ownContexts makes next's functions make a context for each call, as services do.
+// ownContexts makes next's functions make a context for each call, as net/http does for each request. It is one that
+// can be cancelled: a timer for each call would take more time than the calls that are measured.
 func ownContexts(next func() takeFunc) func() takeFunc {
 	return func() takeFunc {
 		take := next()
 		return func(ctx context.Context, key string) (bool, error) {
-			ctx, cancel := context.WithTimeout(ctx, callTimeout)
+			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			return take(ctx, key)
 		}

@@ -34,7 +34,7 @@ func TestRequestReportsWhatTheHandlerAnswered(t *testing.T) {
 	}
 }
 
-func TestOwnContextsGiveEachCallADeadline(t *testing.T) {
+func TestOwnContextsEndWithTheirCalls(t *testing.T) {
 	var contexts []context.Context
 	take := ownContexts(forAll(func(ctx context.Context, _ string) (bool, error) {
 		contexts = append(contexts, ctx)
@@ -44,8 +44,8 @@ func TestOwnContextsGiveEachCallADeadline(t *testing.T) {
 		take(t.Context(), "")
 	}
 	for i, ctx := range contexts {
-		if _, limited := ctx.Deadline(); !limited || ctx.Err() == nil {
-			t.Errorf("call %d: a deadline: %v; ended after the call: %v", i, limited, ctx.Err())
+		if ctx.Err() == nil {
+			t.Errorf("call %d: the context goes on after the call", i)
 		}
 	}
 	if contexts[0] == contexts[1] {
