@@ -1,13 +1,183 @@
 package code_test
 
 import (
+	"errors"
+	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
+	"github.com/go-tokenbucket/ratelimit/skip"
 )
 
-// checkClient serves a request from a TCP peer with header lines, of a name and a value each. want is the key, or "" if there is none.
+var (
+	noProxy = ratelimit.RemoteIP()
+
+	behindNginx = ratelimit.ClientIP(ratelimit.IPConfig{
+		TrustedProxies: networks("10.0.0.7/32"), // the address of nginx
+	})
+	behindALB = ratelimit.ClientIP(ratelimit.IPConfig{
+		TrustedProxies: networks("10.0.1.0/24 10.0.2.0/24"), // the subnets of the load balancer
+	})
+	behindCloudflare = ratelimit.ClientIP(ratelimit.IPConfig{
+		EdgeHeader:     "CF-Connecting-IP",
+		TrustedProxies: networks(cloudflareIPv4, cloudflareIPv6),
+	})
+	behindALBAndCloudflare = ratelimit.ClientIP(ratelimit.IPConfig{
+		TrustedProxies: networks("10.0.1.0/24 10.0.2.0/24", cloudflareIPv4), // no IPv6 networks: see below
+	})
+	behindIngress = ratelimit.ClientIP(ratelimit.IPConfig{
+		TrustedProxies: networks("10.244.0.0/16"), // the network of the pods
+	})
+	behindUnixSocket = ratelimit.ClientIP(ratelimit.IPConfig{TrustUnix: true})
+	onFly            = ratelimit.ClientIP(ratelimit.IPConfig{EdgeHeader: "Fly-Client-IP"})
+)
+
+// networks returns the networks of lists, which have them separated by spaces or line ends.
+func networks(lists ...string) (prefixes []netip.Prefix) {
+	for _, text := range strings.Fields(strings.Join(lists, " ")) {
+		prefixes = append(prefixes, netip.MustParsePrefix(text))
+	}
+	return prefixes
+}
+
+// A part of the lists that Cloudflare publishes.
+const (
+	cloudflareIPv4 = "173.245.48.0/20\n104.16.0.0/13\n172.64.0.0/13\n"
+	cloudflareIPv6 = "2400:cb00::/32\n2a06:98c0::/29\n"
+)
+
+const (
+	honestClient   = "198.51.100.5" // the client of all requests of these tests
+	forgedClient   = "203.0.113.7"  // whom clients forge
+	fromCloudflare = "172.64.1.1"   // from where Cloudflare connects
+	fromWorker     = "2a06:98c0:3600::103"
+)
+
+// The columns of the guide's table: requests as the edge sends them, those of clients that forge headers, and those
+// that come around the edge.
+func TestTheClientBehindEachEdge(t *testing.T) {
+	const (
+		xff  = "X-Forwarded-For"
+		cf   = "CF-Connecting-IP"
+		fly  = "Fly-Client-IP"
+		self = "ip:" + honestClient
+	)
+	behindALBWithIPv6 := ratelimit.ClientIP(ratelimit.IPConfig{EdgeHeader: "CF-Connecting-IP", TrustedProxies: networks("10.0.1.0/24")})
+	for _, c := range []struct {
+		name   string
+		key    ratelimit.KeyFunc
+		peer   string
+		header []string
+		want   string
+	}{
+		{"no proxy", noProxy, honestClient, nil, self},
+		{"no proxy: forged", noProxy, honestClient, []string{xff, forgedClient, cf, forgedClient, "Forwarded", "for=" + forgedClient}, self},
+
+		{"nginx that replaces the header", behindNginx, "10.0.0.7", []string{xff, honestClient}, self},
+		{"nginx that adds to the header: forged", behindNginx, "10.0.0.7", []string{xff, forgedClient + ", " + honestClient}, self},
+		{"nginx: its own health check", behindNginx, "10.0.0.7", nil, "ip:10.0.0.7"},
+		{"nginx: around", behindNginx, honestClient, []string{xff, forgedClient}, self},
+		{"nginx without proxy_set_header: forged", behindNginx, "10.0.0.7", []string{xff, forgedClient}, "ip:" + forgedClient},
+
+		{"ALB", behindALB, "10.0.1.9", []string{xff, honestClient}, self},
+		{"ALB: with client ports", behindALB, "10.0.2.9", []string{xff, honestClient + ":46532"}, self},
+		{"ALB: forged", behindALB, "10.0.1.9", []string{xff, forgedClient + ", " + honestClient}, self},
+		{"ALB: its health check", behindALB, "10.0.1.9", nil, "ip:10.0.1.9"},
+		{"ALB: around", behindALB, honestClient, []string{xff, forgedClient}, self},
+		{"ALB: another host of the network", behindALB, "10.0.3.5", []string{xff, forgedClient}, "ip:10.0.3.5"},
+		{"ALB with preserve: forged", behindALB, "10.0.1.9", []string{xff, forgedClient}, "ip:" + forgedClient},
+
+		{"Cloudflare", behindCloudflare, fromCloudflare, []string{cf, honestClient, xff, honestClient}, self},
+		{"Cloudflare: by IPv6", behindCloudflare, "[2400:cb00::1]", []string{cf, honestClient, xff, honestClient}, self},
+		{"Cloudflare: forged", behindCloudflare, fromCloudflare, []string{cf, honestClient, xff, forgedClient + ", " + honestClient}, self},
+		{"Cloudflare: a Worker of another zone", behindCloudflare, fromCloudflare, []string{cf, fromWorker, xff, forgedClient + ", " + fromWorker}, "ip:2a06:98c0:3600::/64"},
+		{"Cloudflare: around", behindCloudflare, honestClient, []string{cf, forgedClient, xff, forgedClient}, self},
+
+		{"ALB and Cloudflare", behindALBAndCloudflare, "10.0.1.9", []string{xff, honestClient + ", " + fromCloudflare}, self},
+		{"ALB and Cloudflare: forged", behindALBAndCloudflare, "10.0.1.9", []string{xff, forgedClient + ", " + honestClient + ", " + fromCloudflare, cf, honestClient}, self},
+		{"ALB and Cloudflare: around Cloudflare", behindALBAndCloudflare, "10.0.1.9", []string{xff, forgedClient + ", " + honestClient, cf, forgedClient}, self},
+		{"ALB and Cloudflare: around Cloudflare, with an address of Cloudflare forged", behindALBAndCloudflare, "10.0.1.9", []string{xff, forgedClient + ", " + fromCloudflare + ", " + honestClient}, self},
+		{"ALB and Cloudflare: around both", behindALBAndCloudflare, honestClient, []string{xff, forgedClient, cf, forgedClient}, self},
+		{"ALB and Cloudflare: a Worker of another zone", behindALBAndCloudflare, "10.0.1.9", []string{xff, forgedClient + ", " + fromWorker + ", " + fromCloudflare}, "ip:2a06:98c0:3600::/64"},
+
+		{"ALB with IPv6, only for Cloudflare", behindALBWithIPv6, "10.0.1.9", []string{cf, honestClient, xff, forgedClient + ", " + honestClient + ", 2400:cb00::1"}, self},
+
+		{"ingress", behindIngress, "10.244.3.4", []string{xff, honestClient}, self},
+		{"ingress that adds to the header: forged", behindIngress, "10.244.3.4", []string{xff, forgedClient + ", " + honestClient}, self},
+		{"ingress: around, from outside of the pods", behindIngress, honestClient, []string{xff, forgedClient}, self},
+		{"ingress: around, from a pod", behindIngress, "10.244.9.9", []string{xff, forgedClient}, "ip:" + forgedClient},
+
+		{"unix socket", behindUnixSocket, "@", []string{xff, honestClient}, self},
+		{"unix socket: forged", behindUnixSocket, "@", []string{xff, forgedClient + ", " + honestClient}, self},
+		{"unix socket: around, by TCP", behindUnixSocket, honestClient, []string{xff, forgedClient}, self},
+		{"unix socket: a proxy that sends no header", behindUnixSocket, "@", nil, ""},
+
+		{"Fly", onFly, "172.16.5.1", []string{fly, honestClient, xff, honestClient + ", 66.241.1.1"}, self},
+		{"Fly: forged", onFly, "172.16.5.1", []string{fly, honestClient, xff, forgedClient + ", " + honestClient + ", 66.241.1.1"}, self},
+		{"Fly: around, from the private network", onFly, "[fdaa::3]", []string{fly, forgedClient}, "ip:" + forgedClient},
+		{"Fly: its health check", onFly, "172.16.5.1", nil, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			peer := c.peer
+			if peer != "@" {
+				peer += ":4711"
+			}
+			checkClient(t, c.key, peer, c.want, c.header...)
+		})
+	}
+}
+
+// The mistakes that the guide names.
+func TestMistakesBehindAnEdge(t *testing.T) {
+	const xff = "X-Forwarded-For"
+	for _, c := range []struct {
+		name   string
+		cfg    ratelimit.IPConfig
+		peer   string
+		header []string
+		want   string
+	}{
+		{"a count, around the proxy", ratelimit.IPConfig{ProxyCount: 1}, honestClient, []string{xff, forgedClient}, "ip:" + forgedClient},
+		{"a count of two, around the first", ratelimit.IPConfig{ProxyCount: 2}, "10.0.1.9", []string{xff, forgedClient + ", " + honestClient}, "ip:" + forgedClient},
+		{"CF-Connecting-IP without TrustedProxies, around Cloudflare", ratelimit.IPConfig{EdgeHeader: "CF-Connecting-IP"}, honestClient, []string{"CF-Connecting-IP", forgedClient}, "ip:" + forgedClient},
+		{"CF-Connecting-IP from the ALB, around Cloudflare", ratelimit.IPConfig{EdgeHeader: "CF-Connecting-IP", TrustedProxies: networks("10.0.1.0/24")}, "10.0.1.9", []string{"CF-Connecting-IP", forgedClient, xff, honestClient}, "ip:" + forgedClient},
+		{"the ALB alone trusted, behind Cloudflare", ratelimit.IPConfig{TrustedProxies: networks("10.0.1.0/24")}, "10.0.1.9", []string{xff, honestClient + ", " + fromCloudflare}, "ip:" + fromCloudflare},
+		{"Cloudflare's IPv6 networks, and a Worker", ratelimit.IPConfig{TrustedProxies: networks("10.0.1.0/24", cloudflareIPv4, cloudflareIPv6)}, "10.0.1.9", []string{xff, forgedClient + ", " + fromWorker + ", " + fromCloudflare}, "ip:" + forgedClient},
+		{"X-Forwarded-For on Fly", ratelimit.IPConfig{ProxyCount: 1}, "172.16.5.1", []string{xff, honestClient + ", 66.241.1.1"}, "ip:66.241.1.1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			checkClient(t, ratelimit.ClientIP(c.cfg), c.peer+":4711", c.want, c.header...)
+		})
+	}
+}
+
+// Health checks without a forwarding header are refused on Fly, unless they are skipped.
+func TestHealthChecksOnFly(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle("/", ratetest.OK)
+	api := ratelimit.Policy{Name: "api", Key: onFly, Limit: ratelimit.PerMinute(60)}
+	healthz := func(r *http.Request) { r.URL.Path = "/healthz" }
+	refused := ratetest.Quiet(t).Limit(api)(mux)
+	ratetest.WantStatuses(t, refused, []int{403}, healthz)
+
+	limiter, err := ratelimit.New(ratelimit.Config{
+		Policies: []ratelimit.Policy{api},
+		Skip:     skip.Paths("GET /healthz"),
+	})
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer limiter.Close()
+	ratetest.WantStatuses(t, limiter.Handler(mux), []int{200}, healthz)
+}
+
+// checkClient serves a request from a TCP peer with header lines, of a name and a value each. want is its key; "" is
+// none.
 func checkClient(t *testing.T, key ratelimit.KeyFunc, peer, want string, header ...string) {
 	t.Helper()
 	r := httptest.NewRequest("GET", "/", nil)
@@ -15,7 +185,8 @@ func checkClient(t *testing.T, key ratelimit.KeyFunc, peer, want string, header 
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
 	}
-	if got, err := key(r); got != want {
+	got, err := key(r)
+	if got != want || (err != nil) != (want == "") || err != nil && !errors.Is(err, ratelimit.ErrNoKey) {
 		t.Errorf("from %s with %q: key %q, error %v; want %q", peer, header, got, err, want)
 	}
 }

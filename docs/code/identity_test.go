@@ -3,6 +3,7 @@ package code_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
+	"github.com/go-tokenbucket/ratelimit/jwtkey"
 )
 
 type memberKey struct{}
@@ -46,9 +48,9 @@ func api(limiter *ratelimit.Limiter, verify func(token string) (member string, o
 		Limit: ratelimit.PerMinute(2),
 	}
 	r := chi.NewRouter()
-	r.Use(limiter.Limit(perAddress)) // before authenticate: guesses are limited, and so is what verify costs
+	r.Use(limiter.Limit(perAddress)) // before authenticate: it limits guesses, and the work of verify
 	r.Use(authenticate(verify))
-	r.Use(limiter.Limit(perMember)) // after authenticate: it counts whom the handlers see
+	r.Use(limiter.Limit(perMember)) // after authenticate: it counts the member that the handlers see
 	r.Get("/", func(w http.ResponseWriter, r *http.Request) {
 		member, _ := memberOf(r.Context())
 		fmt.Fprintf(w, "hello %s\n", member)
@@ -91,4 +93,90 @@ func TestGuessesOfTokensAreLimitedByAddress(t *testing.T) {
 		statuses[i] = http.StatusUnauthorized
 	}
 	ratetest.WantStatuses(t, h, append(statuses, 429), ratetest.With("Authorization", "Bearer a guess"))
+}
+
+func TestMembersByTheirTokens(t *testing.T) {
+	secret, limiter := ratetest.Secret, ratetest.Quiet(t)
+	perAddress := ratetest.PerIP("address", ratelimit.PerMinute(9))
+	r := chi.NewRouter()
+
+	members, err := jwtkey.New(jwtkey.Config{
+		Methods:  []string{"HS256"},
+		Key:      secret,
+		Issuer:   "https://auth.example.com",
+		Audience: "api",
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	perMember := ratelimit.Policy{
+		Name:  "member",
+		Key:   ratelimit.FirstOf(members.Claim("sub"), ratelimit.RemoteIP()),
+		Limit: ratelimit.PerMinute(2),
+	}
+	r.Use(limiter.Limit(perAddress), limiter.Limit(perMember)) // perAddress first: forged tokens cost time
+
+	r.Get("/", ratetest.OK)
+	bearer := func(claims string) func(*http.Request) {
+		return ratetest.With("Authorization", "Bearer "+ratetest.HS256(claims))
+	}
+	const to = `"iss": "https://auth.example.com", "aud": "api"`
+	ratetest.WantStatuses(t, r, []int{200, 200, 429}, bearer(ratetest.Valid(`"sub": "5", `+to)))
+	ratetest.WantStatuses(t, r, []int{200}, bearer(ratetest.Valid(`"sub": "6", `+to)))
+	ratetest.WantStatuses(t, r, []int{200}, bearer(`{"sub": "5", `+to+`}`))                         // without exp: by address
+	ratetest.WantStatuses(t, r, []int{200}, bearer(ratetest.Valid(`"sub": "5", "iss": "another"`))) // the same
+	ratetest.WantStatuses(t, r, []int{429}, bearer(ratetest.Valid(to)))                             // and without the claim
+	ratetest.WantStatuses(t, r, []int{400}, bearer(ratetest.Valid(`"sub": 1.5, `+to)))
+	ratetest.WantStatuses(t, r, []int{400}, func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer a", "Bearer b"} })
+	ratetest.WantStatuses(t, r, []int{429}, bearer(ratetest.Valid(`"sub": "7", `+to))) // the address has used its nine
+}
+
+func TestAPIKeysThatAreCheckedFirst(t *testing.T) {
+	limiter := ratetest.Quiet(t)
+	perAddress := ratetest.PerIP("address", ratelimit.PerMinute(60))
+	checkAPIKey := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if key := r.Header.Get("X-Api-Key"); key != "" && key != "a-key" {
+				http.Error(w, "no such key", http.StatusUnauthorized)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+	r := chi.NewRouter()
+
+	r.Use(limiter.Limit(perAddress)) // it limits guesses
+	r.Use(checkAPIKey)               // answers 401 to a key that does not exist
+	r.Use(limiter.Limit(ratelimit.Policy{Name: "customer", Key: ratelimit.Header("X-Api-Key"), Limit: ratelimit.PerMinute(2)}))
+
+	r.Get("/", ratetest.OK)
+	ratetest.WantStatuses(t, r, []int{200, 200, 429}, ratetest.With("X-Api-Key", "a-key"))
+	ratetest.WantStatuses(t, r, []int{401, 401, 401}, ratetest.With("X-Api-Key", "a guess"))
+	ratetest.WantStatuses(t, r, []int{403})
+	ratetest.WantStatuses(t, r, []int{400}, ratetest.With("X-Api-Key", "a-key"), ratetest.With("X-Api-Key", "a-key"))
+}
+
+// The table of the guide: what a limiter answers for the errors of a KeyFunc.
+func TestErrorsOfAKeyFunc(t *testing.T) {
+	for _, c := range []struct {
+		err                        error
+		status, optional, isClosed int
+	}{
+		{ratelimit.ErrBadRequest, 400, 400, 400},
+		{ratelimit.ErrOutage, 200, 200, 503},
+		{ratelimit.ErrNoKey, 403, 200, 403},
+		{http.ErrBodyReadAfterClose, 503, 503, 503},
+	} {
+		limiter := ratetest.Quiet(t)
+		p := ratelimit.Policy{
+			Name:  "p",
+			Key:   func(*http.Request) (string, error) { return "", fmt.Errorf("a reason: %w", c.err) },
+			Limit: ratelimit.PerMinute(1),
+		}
+		ratetest.WantStatuses(t, limiter.Limit(p)(ratetest.OK), []int{c.status})
+		optional, isClosed := p, p
+		optional.Optional, isClosed.FailClosed = true, true
+		ratetest.WantStatuses(t, limiter.Limit(optional)(ratetest.OK), []int{c.optional})
+		ratetest.WantStatuses(t, limiter.Limit(isClosed)(ratetest.OK), []int{c.isClosed})
+	}
 }
