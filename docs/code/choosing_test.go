@@ -19,8 +19,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
-// admitted returns how many requests of one client a limit allows in a time, if the client asks each second from the
-// beginning on. Its end does not belong to the time.
+// admitted returns how many requests of one client a limit allows in a time, if the client sends each as soon as it is
+// allowed. The end does not belong to the time.
 func admitted(t *testing.T, limit ratelimit.Limit, span time.Duration) (n int) {
 	t.Helper()
 	clock := ratetest.NewClock()
@@ -28,18 +28,15 @@ func admitted(t *testing.T, limit ratelimit.Limit, span time.Duration) (n int) {
 	defer buckets.Close()
 	limiter := ratetest.NewLimiter(t, ratelimit.Config{Store: buckets})
 	policy := ratelimit.Policy{Name: "p", Limit: limit}
-	for at := time.Duration(0); at < span; at += time.Second {
-		for {
-			result, err := limiter.Take(t.Context(), policy, "client", 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !result.Allowed {
-				break
-			}
+	for end := clock.Now().Add(span); clock.Now().Before(end); {
+		result, err := limiter.Take(t.Context(), policy, "client", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Allowed {
 			n++
 		}
-		clock.Advance(time.Second)
+		clock.Advance(result.RetryAfter)
 	}
 	return n
 }
