@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// Every block of Go in the README and the guides is compiled, because it stands in a file of this folder, line for
-// line but for indentation. Programs are compiled by TestProgramsOfTheGuidesCompile.
+// Every block of Go in the README and the guides stands in a file of this folder, with the same lines. Only their
+// indentation may differ. TestProgramsOfTheGuidesCompile compiles whole programs.
 func TestTheCodeOfTheGuidesIsCompiled(t *testing.T) {
 	files := compiledFiles(t)
 	for _, d := range documents(t) {

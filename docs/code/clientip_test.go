@@ -95,6 +95,7 @@ func TestTheClientBehindEachEdge(t *testing.T) {
 		{"Cloudflare: by IPv6", behindCloudflare, "[2400:cb00::1]", []string{cf, honestClient, xff, honestClient}, self},
 		{"Cloudflare: forged", behindCloudflare, fromCloudflare, []string{cf, honestClient, xff, forgedClient + ", " + honestClient}, self},
 		{"Cloudflare: a Worker of another zone", behindCloudflare, fromCloudflare, []string{cf, fromWorker, xff, forgedClient + ", " + fromWorker}, "ip:2a06:98c0:3600::/64"},
+		{"Cloudflare: without the header", behindCloudflare, fromCloudflare, nil, ""},
 		{"Cloudflare: around", behindCloudflare, honestClient, []string{cf, forgedClient, xff, forgedClient}, self},
 
 		{"ALB and Cloudflare", behindALBAndCloudflare, "10.0.1.9", []string{xff, honestClient + ", " + fromCloudflare}, self},

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// Every link of the README and the guides to a file leads to one that is there, and to a heading in it, and every
-// guide can be reached from the README.
+// Links of the README and the guides lead to files and headings that exist. Every guide can be reached from the README.
 func TestLinksOfTheGuidesLeadSomewhere(t *testing.T) {
 	all := documents(t)
 	exists := func(file string) bool {
