@@ -31,14 +31,14 @@ func newApp(cfg ratelimit.Config, logins ratelimit.Limit) (http.Handler, error) 
 	perAddress := ratelimit.Policy{Name: "login", Key: ratelimit.RemoteIP(), Limit: logins, FailClosed: true}
 	all := ratelimit.Policy{Name: "all", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerSecond(100)}
 	mux := http.NewServeMux()
-	mux.Handle("POST /login", limiter.Limit(perAddress)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, "welcome")
-	})))
-	mux.Handle("GET /items", limiter.Limit(all)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, "[]")
-	})))
+	mux.Handle("POST /login", limiter.Limit(perAddress)(http.HandlerFunc(logIn)))
+	mux.Handle("GET /items", limiter.Limit(all)(http.HandlerFunc(listItems)))
 	return mux, nil
 }
+
+func logIn(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "welcome") }
+
+func listItems(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "[]") }
 
 // wantStatus sends a request from the address that httptest.NewRequest gives it.
 func wantStatus(t *testing.T, app http.Handler, method, path string, want int) {
