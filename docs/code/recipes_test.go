@@ -352,7 +352,7 @@ func TestRecipeDownloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := ratetest.Quiet(t)
 		h, policy := downloads(limiter, func(w http.ResponseWriter, r *http.Request) {
-			w.Write(make([]byte, map[string]int{"small": 1500, "large": 25_000_000}[r.PathValue("name")]))
+			w.Write(make([]byte, map[string]int{"small": 1500, "large": 20_000_000}[r.PathValue("name")]))
 		}, func(string) export { return export{"https://files.example/a", 6_000_000} })
 		get := func(path string, want int) {
 			t.Helper()
@@ -371,9 +371,9 @@ func TestRecipeDownloads(t *testing.T) {
 		left(19_998)
 		get("/exports/a", 302)
 		left(13_998)
-		get("/files/large", 200) // 25,000 of 13,998: a debt of 11,002
+		get("/files/large", 200) // 20,000 of 13,998: a debt of 6,002
 		get("/files/small", 429)
-		time.Sleep(11_002 * time.Hour / 100_000)
+		time.Sleep(6_002 * time.Hour / 100_000)
 		get("/files/small", 429)
 		time.Sleep(time.Hour / 100_000)
 		get("/files/small", 200)

@@ -1,0 +1,104 @@
+package ratelimit_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+func ExampleLimit() {
+	fmt.Println(ratelimit.PerMinute(60))                                     // 60 at once, and one a second
+	fmt.Println(ratelimit.PerMinute(60).WithBurst(10))                       // 10 at once, and one a second
+	fmt.Println(ratelimit.Limit{Rate: 1000, Per: 7 * 24 * time.Hour})        // 1000 a week
+	fmt.Println(ratelimit.Every(15 * time.Minute).WithBurst(5))              // 5 at once, and one every 15 minutes
+	fmt.Println(ratelimit.Limit{Rate: 80, Per: 15 * time.Minute, Burst: 20}) // at most 100 in any 15 minutes
+	// Output:
+	// 60/1m
+	// 60/1m burst 10
+	// 1000/168h
+	// 1/15m burst 5
+	// 80/15m burst 20
+}
+
+// Two at once, then one every 15 minutes.
+func ExampleEvery() {
+	now := time.Unix(1_800_000_000, 0)
+	buckets := memstore.New(memstore.Config{Clock: func() time.Time { return now }})
+	defer buckets.Close()
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: buckets}))
+	attempts := ratelimit.Policy{Name: "attempts", Limit: ratelimit.Every(15 * time.Minute).WithBurst(2)}
+
+	for range 5 {
+		result, err := limiter.Take(context.Background(), attempts, "name:ann", 1)
+		fmt.Println(now.UTC().Format("15:04"), result.Allowed, result.RetryAfter, err)
+		now = now.Add(6 * time.Minute)
+	}
+	// Output:
+	// 08:00 true 0s <nil>
+	// 08:06 true 0s <nil>
+	// 08:12 false 3m0s <nil>
+	// 08:18 true 0s <nil>
+	// 08:24 false 6m0s <nil>
+}
+
+// The limit of an API key depends on its plan. An unknown plan has Policy.Limit.
+func ExamplePolicy_limitFunc() {
+	plans := map[string]ratelimit.Limit{
+		"pro":      ratelimit.PerMinute(600).WithBurst(100),
+		"internal": ratelimit.Unlimited,
+		"blocked":  ratelimit.PerDay(0),
+	}
+	planOf := map[string]string{"key-1": "pro", "key-2": "internal", "key-3": "blocked"} // stands for your accounts
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Policies: []ratelimit.Policy{{
+			Name:  "api",
+			Key:   ratelimit.Header("X-Api-Key"),
+			Limit: ratelimit.PerMinute(60).WithBurst(10),
+			LimitFunc: func(r *http.Request) ratelimit.Limit {
+				return plans[planOf[r.Header.Get("X-Api-Key")]]
+			},
+		}},
+	}))
+	defer limiter.Close()
+	handler := limiter.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if d, ok := ratelimit.FromContext(r.Context()); ok {
+			fmt.Println(d.Results[0].Limit)
+		}
+	}))
+	for _, key := range []string{"key-0", "key-1", "key-2", "key-3"} {
+		request(handler, "GET", "/", "X-Api-Key", key)
+	}
+	// Output:
+	// 60/1m burst 10
+	// GET / 200
+	// 600/1m burst 100
+	// GET / 200
+	// GET / 200
+	// GET / 429
+}
+
+// A shadow denies nothing. The observer reports what it would have denied.
+func ExamplePolicy_shadow() {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Policies: []ratelimit.Policy{{
+			Name:   "candidate",
+			Key:    ratelimit.RemoteIP(),
+			Limit:  ratelimit.PerMinute(1),
+			Shadow: true,
+		}},
+		Observe: func(_ context.Context, e *ratelimit.Event) { fmt.Println("would have denied:", e.ShadowDenied()) },
+	}))
+	defer limiter.Close()
+	handler := limiter.Handler(hello)
+	request(handler, "GET", "/")
+	request(handler, "GET", "/")
+	// Output:
+	// would have denied: []
+	// GET / 200
+	// would have denied: [candidate]
+	// GET / 200
+}
