@@ -143,7 +143,7 @@ func searchAPI(limiter *ratelimit.Limiter, members *jwtkey.Keys, search http.Han
 		Name:   "search-all",
 		Key:    ratelimit.Static("search"),
 		Limit:  ratelimit.PerSecond(20),
-		Hidden: true, // it is no client's quota: no header shows it
+		Hidden: true, // in no header: clients share it
 	}
 	r.With(limiter.Limit(perMember, perOrg, forAll)).Get("/search", search)
 	return r
@@ -275,7 +275,7 @@ func webhooks(limiter *ratelimit.Limiter, send func(context.Context, event) erro
 			log.Print(err) // Redis failed: result.Allowed is true unless FailClosed is set
 		}
 		if !result.Allowed {
-			return max(result.RetryAfter, time.Second/10), nil
+			return max(result.RetryAfter, time.Second/10), nil // it is 0 after an error
 		}
 		return 0, send(ctx, e)
 	}
