@@ -19,7 +19,7 @@ func (unreachable) Take(context.Context, []store.Charge, []store.State) (bool, e
 }
 
 // While Redis is unavailable, each of three replicas allows a third of the limit.
-func ExampleNew() {
+func ExampleNew_replicas() {
 	s := fallback.New(unreachable{}, nil, fallback.Config{
 		Replicas: 3,
 		Logger:   slog.New(slog.DiscardHandler),
