@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// maxRemembered is for how long a token is believed without another look at its signature. Keys are
-	// rotated and revoked.
+	// maxRemembered is for how long a signature is not checked again. It is short because keys are rotated and
+	// revoked.
 	maxRemembered = time.Minute
 
 	defaultCacheSize = 4096
 
-	// cachePlace is the memory that each of Config.CacheSize stands for, in bytes.
+	// cachePlace is the memory that Config.CacheSize allows for each token, in bytes.
 	cachePlace = 4 << 10
 
 	// rememberedBytes is what a token takes besides its claims.
@@ -28,8 +28,8 @@ const (
 	maxSteps = 8
 )
 
-// A tokenCache remembers the claims of verified tokens, by their digests: whoever can read this memory shall
-// find no tokens in it. Readers take no lock.
+// A tokenCache remembers the claims of verified tokens by their digests. A reader of this memory finds no tokens in
+// it. Readers take no lock.
 type tokenCache struct {
 	tokens sync.Map // of digest to *remembered
 
@@ -47,7 +47,7 @@ func digestOf(token string) digest {
 	return sha256.Sum256(append(room[:0], token...))
 }
 
-// A remembered token is not changed once it is in a tokenCache, but for used and its place in the queue.
+// A remembered token does not change while it is in a tokenCache, except for used and its place in the queue.
 type remembered struct {
 	digest   digest
 	claims   jwt.MapClaims
@@ -61,8 +61,8 @@ type remembered struct {
 
 func newTokenCache(size int) *tokenCache { return &tokenCache{size: size, free: size} }
 
-// get returns the claims of a token that was verified at most maxRemembered before now, and would still be
-// found to have begun and not to have expired. They must not be changed.
+// get returns the claims of a token that was verified less than maxRemembered before now, if "nbf" and "exp" still
+// allow it. They must not be changed.
 func (c *tokenCache) get(d digest, now time.Time) (jwt.MapClaims, bool) {
 	value, ok := c.tokens.Load(d)
 	if !ok {
@@ -78,15 +78,15 @@ func (c *tokenCache) get(d digest, now time.Time) (jwt.MapClaims, bool) {
 	return m.claims, true
 }
 
-// holds goes by both clocks. The one that only runs forward tells how old m is when the other was set back,
-// and the other when the machine slept.
+// holds uses both clocks. The monotonic clock is right about the age of m after the wall clock was set back. The
+// wall clock is right after the machine slept.
 func (m *remembered) holds(now time.Time) bool {
 	wall := now.UnixNano()
 	return now.Sub(m.verified) < maxRemembered && wall >= m.from && wall < m.until
 }
 
-// put remembers a token that was verified between before and after. No leeway is added to its end, so that
-// one which is in it is verified each time.
+// put remembers a token that was verified between before and after. Leeway is not added to its "exp": a token that
+// is valid only by Leeway is verified each time.
 func (c *tokenCache) put(d digest, claims jwt.MapClaims, before, after time.Time) {
 	exp, err := claims.GetExpirationTime()
 	if err != nil || exp == nil || !exp.After(after) {
@@ -115,9 +115,9 @@ func (c *tokenCache) put(d digest, claims jwt.MapClaims, before, after time.Time
 	c.tokens.Store(m.digest, m)
 }
 
-// forget makes room for m, if there could be any: without what was there of its token, some of those that
-// have ended, and then the first in the queue. Of these a few are spared that were used since they came or
-// were last spared, so that tokens which are seen once do not drive out those which are seen all the time.
+// forget makes room for m if there can be enough. It removes the old entry of m's token, some expired tokens, and
+// then the first tokens of the queue. A few that were used since they came, or since they were last spared, move to
+// the back instead. So tokens that are seen once do not push out tokens that are in constant use.
 func (c *tokenCache) forget(m *remembered, now time.Time) {
 	if old, ok := c.tokens.Load(m.digest); ok {
 		c.remove(old.(*remembered))
@@ -146,8 +146,8 @@ func (c *tokenCache) remove(m *remembered) {
 	c.free += m.places
 }
 
-// weigh estimates the memory of a claim in bytes, rather too high than too low. An 8 KiB token may hold 60
-// times as much in maps of one entry each.
+// weigh estimates the memory of a claim in bytes, rather too high than too low. The claims of an 8 KiB token can
+// take 60 times as much, in maps of one entry each.
 func weigh(claim any) int {
 	switch claim := claim.(type) {
 	case string:
@@ -177,7 +177,7 @@ func weigh(claim any) int {
 	}
 }
 
-// cloneClaim returns a copy of a claim that shares nothing with it which could be changed.
+// cloneClaim returns a deep copy of a claim.
 func cloneClaim(claim any) any {
 	switch claim := claim.(type) {
 	case []any:

@@ -13,8 +13,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/jwtkey"
 )
 
-// Have a limit by address before signatures are checked: an outer limiter decides before an inner one asks
-// for its keys.
+// An outer limiter limits each address before an inner limiter checks any signature.
 func ExampleKeys() {
 	secrets := map[string][]byte{"2026": []byte("32 bytes from a secret manager..")}
 	checked := 0

@@ -1,4 +1,60 @@
-// Package jwtkey has keys from verified JSON Web Tokens: [New] makes them, [Keys.Claim] is a [ratelimit.KeyFunc].
+// Package jwtkey limits requests by the claims of their JSON Web Tokens (RFC 7519). It verifies each token first.
+//
+//	members, err := jwtkey.New(jwtkey.Config{
+//		Methods: []string{"RS256"},
+//		Key:     publicKey, // an *rsa.PublicKey
+//	})
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//	limiter, err := ratelimit.New(ratelimit.Config{
+//		Policies: []ratelimit.Policy{{
+//			Name:  "member",
+//			Key:   ratelimit.FirstOf(members.Claim("sub"), ratelimit.RemoteIP()),
+//			Limit: ratelimit.PerMinute(60),
+//		}},
+//	})
+//
+// [Keys.Claim] makes one bucket for each value of a claim. Requests without a valid token have no key: in the
+// example, [ratelimit.FirstOf] limits them by address. With Claim alone they are answered 403. [Keys.Claims]
+// returns all claims, for limits that depend on the member (LimitFunc of [ratelimit.Policy]).
+//
+// If your application verifies tokens itself, do that before the limiter and use [ratelimit.ContextKey] instead.
+// Then the limiter and the application always see the same member. The guide [identity] lists where they can
+// differ.
+//
+// # Valid tokens
+//
+// A token is valid if all of these hold:
+//   - A method of [Config].Methods verifies the signature.
+//   - It has an "exp", which has not passed. Its "nbf", if it has one, has passed.
+//   - "iss" and "aud" are as Config requires.
+//   - It has no "crit" header, because no extension is supported (RFC 7515, section 4.1.11).
+//
+// A token that is not valid counts as no token. A token of more than 8 KiB is refused with 400.
+//
+// # Limit by address first
+//
+// Anybody can send tokens. Checking a signature takes between 2 and some 100 µs, depending on the method. A token
+// made for the purpose can take up to a millisecond to parse. So limit each address before tokens are verified. Use
+// an outer limiter for that, because the policies of one limiter find all their keys before they charge any bucket:
+//
+//	r.Use(limiter.Limit(perAddress))
+//	r.With(limiter.Limit(perMember)).Get("/", h)
+//
+// # Several verification keys
+//
+// [Config].Keyfunc chooses the key, for example by "kid". It runs before the token is verified, for every token
+// that is not remembered. So it must not do anything slow, such as call a key server: keep the keys in memory, as
+// examples/jwks does. It must choose by the token alone, because a verified token is remembered for all requests.
+// Its context is the request's, for tracing and cancellation.
+//
+// If Keyfunc returns an error, the request has no key. So while a key server is unavailable, members whose token is
+// not remembered count as guests, or are answered 403. An error that wraps [ratelimit.ErrOutage] or
+// [ratelimit.ErrBadRequest] is handled as such. Anybody can send a token that names any key: do not wrap
+// [ratelimit.ErrOutage] around an error that a token can cause.
+//
+// [identity]: https://github.com/go-tokenbucket/ratelimit/blob/main/docs/identity.md
 package jwtkey
 
 import (
@@ -25,72 +81,58 @@ import (
 )
 
 const (
-	// maxToken bounds the tokens that are looked at, in bytes.
+	// maxToken bounds the tokens that are parsed, in bytes.
 	maxToken = 8 << 10
 
-	// maxID bounds the claims that are a part of the key as they are, in bytes. Longer ones are hashed.
+	// maxID bounds the claims that are part of the key unchanged, in bytes. Longer claims are hashed.
 	maxID = 256
 
-	// hashedID begins an id that stands for a longer one.
+	// hashedID is the prefix of an id that was hashed.
 	hashedID = "sha256:"
 )
 
-// Config says which tokens [New] believes.
+// Config defines which tokens [New] accepts. Methods and a key are required.
 type Config struct {
-	// Methods are the signing methods that are accepted, of RFC 7518 and RFC 8037: "HS256", "RS256",
-	// "PS256", "ES256" and their 384 and 512, "EdDSA". Required, and never "none". Methods with a secret
-	// (HS) and with a key pair must not be mixed.
+	// Methods are the accepted signing methods (RFC 7518, RFC 8037): "HS256", "RS256", "PS256" and "ES256", the
+	// same with 384 or 512, and "EdDSA". Required. "none" is refused. Methods with a shared secret (HS) must not be
+	// mixed with methods that have a key pair.
 	Methods []string
 
-	// Key verifies the signature: []byte for HS, *rsa.PublicKey for RS and PS, *ecdsa.PublicKey on the
-	// method's curve for ES, ed25519.PublicKey for EdDSA. Either Key or Keyfunc is required.
+	// Key verifies the signature: a []byte for HS, an *rsa.PublicKey for RS and PS, an *ecdsa.PublicKey on the
+	// method's curve for ES, an ed25519.PublicKey for EdDSA. Set either Key or Keyfunc.
 	Key any
 
-	// Keyfunc chooses the key by the token's header, by its "kid" for example. It runs before the token
-	// is verified, for every request that carries one which is not remembered (CacheSize): it must not do
-	// anything slow, such as ask a key server; examples/jwks shows how to have its keys at hand. It must
-	// choose by the token alone: the context is the request's, for tracing and to end with, but what was
-	// verified once is believed of all requests. What it returns must be as Key is, or a jwt.VerificationKeySet
-	// of such keys: anything else, as an empty secret, verifies nothing.
-	//
-	// If Keyfunc returns an error, the request has no key, as if its token were not valid. So in an outage of a key
-	// server, members whose token is not remembered count as guests, or are answered 403. An error that wraps
-	// [ratelimit.ErrOutage] or [ratelimit.ErrBadRequest] is handled as that. Anybody can send a token that names any
-	// key: do not wrap [ratelimit.ErrOutage] around an error that the token causes.
+	// Keyfunc returns the key for a token that is not verified yet, for example by its "kid" header. The key must
+	// be as Key is, or a jwt.VerificationKeySet of such keys; any other value, such as an empty secret, verifies
+	// nothing. Keyfunc must be fast and depend on the token alone. After an error the request has no key. See
+	// "Several verification keys" in the package comment.
 	Keyfunc func(context.Context, *jwt.Token) (any, error)
 
-	// Tokens say where the token of a request is, in order of preference. The first token that is found decides,
-	// valid or not. If a TokenFunc that is called before returns ratelimit.ErrBadRequest, the request is refused with 400.
-	// Default: BearerToken().
+	// Tokens find the token in a request, in order of preference. The first token found is used, even if it is not
+	// valid. If a TokenFunc returns [ratelimit.ErrBadRequest] before a token is found, the request is refused with
+	// 400. Default: [BearerToken].
 	Tokens []TokenFunc
 
-	// CacheSize is how many verified tokens are remembered, by their SHA-256, so that their signatures need
-	// not be checked again: each for a minute at most, and not beyond its "exp", with no Leeway. So a token
-	// whose key was taken away counts for up to a minute more. It also bounds the memory, to 4 KiB for each: a
-	// token with claims that take more counts for several. Default 4096; negative: none is remembered.
+	// CacheSize is how many verified tokens are remembered, by their SHA-256. Their signatures are not checked again
+	// for up to a minute, or until "exp" without Leeway. So a token whose key was revoked is accepted for as long.
+	// Default 4096; negative: none. The memory is at most 4 KiB times CacheSize: large claims count as several tokens.
 	CacheSize int
 
-	// Kind starts the keys that Claim makes, as in "member:5". Default "member". Where there are tokens of
-	// several issuers, give each Keys a Kind of its own: else the "5" of one counts as that of another.
+	// Kind is the prefix of the keys that [Keys.Claim] returns, as in "member:5". Default "member". With several
+	// issuers, give each Keys another Kind. Otherwise the member "5" of one issuer shares a bucket with the "5" of
+	// another.
 	Kind string
 
-	// Issuer and Audience, if set, must be the token's "iss" and be among its "aud".
+	// Issuer, if set, must equal the token's "iss". Audience, if set, must be one of the token's "aud".
 	Issuer, Audience string
 
-	// Leeway is by how much the issuer's clock may differ when "exp" and "nbf" are checked. Default 0.
+	// Leeway is the clock difference to the issuer that is tolerated when "exp" and "nbf" are checked. Default 0.
 	Leeway time.Duration
 }
 
-// Keys verify the tokens of requests, for keys and for tiers. Make them with New. A request whose token is not
-// valid has no key (ratelimit.ErrNoKey): it counts as one without a token.
-//
-// Checking a signature takes from 2 to some 100 µs, by the method, and reading what the token says before that
-// up to a millisecond, if somebody made it for the purpose: anybody can send tokens. Have a limit by address
-// decide before. It must be a limiter around that of the members, because the policies of one limiter find all
-// their keys before they are charged:
-//
-//	r.Use(limiter.Limit(perAddress))
-//	r.With(limiter.Limit(perMember)).Get("/", h)
+// Keys verify the tokens of requests. They provide keys ([Keys.Claim]) and claims ([Keys.Claims]). Make them with
+// [New]. A request whose token is not valid has no key ([ratelimit.ErrNoKey]), like a request without a token. Keys
+// are safe for concurrent use.
 type Keys struct {
 	parser  *jwt.Parser
 	keyfunc func(context.Context, *jwt.Token) (any, error)
@@ -99,7 +141,7 @@ type Keys struct {
 	kind    string
 }
 
-// New returns Keys by cfg, or an error that names every field at fault.
+// New returns Keys for cfg, or an error that names every invalid field.
 func New(cfg Config) (*Keys, error) {
 	faults := cfg.faults()
 	if len(faults) > 0 {
@@ -169,7 +211,7 @@ func (cfg Config) faults() (faults []error) {
 	}
 	for i, find := range cfg.Tokens {
 		if find == nil {
-			fault(`Tokens[%d]: must not be nil, but BearerToken() or CookieToken("__Host-token") for example`, i)
+			fault(`Tokens[%d]: must not be nil: use BearerToken(), or CookieToken("__Host-token") for example`, i)
 		}
 	}
 	if !validKind(cfg.Kind) {
@@ -191,7 +233,7 @@ var methodFamilies = map[string]string{
 
 var curves = map[string]elliptic.Curve{"ES256": elliptic.P256(), "ES384": elliptic.P384(), "ES512": elliptic.P521()}
 
-// keyFor returns what key must be for a method, "" if it is that.
+// keyFor returns the type that key must have for a method, or "" if it has it.
 func keyFor(method string, key any) string {
 	switch methodFamilies[method] {
 	case "HS":
@@ -229,18 +271,20 @@ func validKind(kind string) bool {
 	return len(kind) <= 63 && !strings.ContainsFunc(kind, other)
 }
 
-// Claim returns the value of a claim of the request's verified token as a key, "member:<value>", where "member" is
-// [Config].Kind. The claim must be a string that is not empty, or a number without fraction and exponent. One that is
-// longer than 256 bytes, or begins with "sha256:", is "member:sha256:<SHA-256>", in base64url without padding.
+// Claim returns a KeyFunc for one claim of the verified token. The key is "member:<value>", where "member" is
+// [Config].Kind. The claim must be a non-empty string, or a number without fraction and exponent. A value that is
+// longer than 256 bytes, or that begins with "sha256:", becomes "member:sha256:<SHA-256 in base64url without
+// padding>".
 //
-// It returns [ratelimit.ErrNoKey] if there is no valid token, or if the token has no such claim. It returns
-// [ratelimit.ErrBadRequest] if the claim has another value, such as "", 1.5, true and null, and where Claims does. It
-// panics if name is empty.
+// The KeyFunc returns [ratelimit.ErrNoKey] if there is no valid token, or if the token has no such claim. It
+// returns [ratelimit.ErrBadRequest] if the claim has another value, such as "", 1.5, true or null, and in the cases
+// of [Keys.Claims]. Claim panics if name is empty.
 func (j *Keys) Claim(name string) ratelimit.KeyFunc { return j.claim("Claim", j.kind, name) }
 
-// ClaimAs is [Keys.Claim] with another kind than [Config].Kind, for tokens that name several identities, such as a
-// member and an organisation: keys.ClaimAs("org", "org_id") returns "org:<value>". One token is verified once for all
-// the claims of a request, unless CacheSize is negative. It panics if kind or name is empty, or if kind is malformed.
+// ClaimAs is [Keys.Claim] with another prefix than [Config].Kind. Use it for tokens that name several identities,
+// such as a member and an organization: keys.ClaimAs("org", "org_id") returns "org:<value>". A token is verified
+// once for all claims of a request, unless CacheSize is negative. ClaimAs panics if kind or name is empty, or if
+// kind is malformed.
 func (j *Keys) ClaimAs(kind, name string) ratelimit.KeyFunc {
 	if kind == "" || !validKind(kind) {
 		panic(fmt.Sprintf("jwtkey: ClaimAs: kind %q: %s", kind, kindRule))
@@ -279,8 +323,8 @@ func (j *Keys) claim(function, kind, name string) ratelimit.KeyFunc {
 	}
 }
 
-// shortID returns an id of up to maxID bytes as it is, and one that stands for it otherwise. An id that looks like
-// such a stand-in is hashed, too, so that no two ids share one.
+// shortID returns ids of up to maxID bytes unchanged, and a hash of longer ones. An id that looks like such a hash
+// is hashed, too, so that no two ids share a key.
 func shortID(id string) string {
 	if len(id) <= maxID && !strings.HasPrefix(id, hashedID) {
 		return id
@@ -289,11 +333,12 @@ func shortID(id string) string {
 	return hashedID + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Claims returns a copy of the claims of the request's verified token, for a LimitFunc. Numbers are json.Number.
+// Claims returns a copy of the claims of the request's verified token, for example for a LimitFunc of
+// [ratelimit.Policy]. Numbers are json.Number.
 //
-// It returns [ratelimit.ErrNoKey] if Config.Tokens find no token. It does so, too, if the token is not valid, has no
-// "exp", or has a "crit" header, because no extension is supported (RFC 7515, section 4.1.11). It returns
-// [ratelimit.ErrBadRequest] if the token is longer than 8 KiB. Other errors are those of Config.Tokens and Keyfunc.
+// It returns [ratelimit.ErrNoKey] if the request has no token or if its token is not valid. It returns
+// [ratelimit.ErrBadRequest] if the token is longer than 8 KiB. Other errors are those of [Config].Tokens and
+// Keyfunc.
 func (j *Keys) Claims(r *http.Request) (jwt.MapClaims, error) {
 	claims, err := j.claims(r)
 	if err != nil {
@@ -302,8 +347,9 @@ func (j *Keys) Claims(r *http.Request) (jwt.MapClaims, error) {
 	return cloneClaims(claims), nil
 }
 
-// claims returns what Claims does, but as other requests have it, too. Those that come with a new token at
-// once all verify it, because a signature is soon checked, and none should wait for another's Keyfunc.
+// claims is Claims without the copy: the claims are shared between requests. Requests that arrive together with the
+// same new token all verify it: checking a signature is fast, and no request should wait for the Keyfunc of
+// another.
 func (j *Keys) claims(r *http.Request) (jwt.MapClaims, error) {
 	token, err := firstToken(j.tokens, r)
 	if err != nil {
@@ -343,7 +389,7 @@ var (
 	errCrit      = keyerr.New(ratelimit.ErrNoKey, "the token has a crit header")
 )
 
-// tokenFault returns what is wrong with a token without quoting it, as the text of an error of golang-jwt may.
+// tokenFault returns what is wrong with a token. It does not quote the token, as errors of golang-jwt may.
 func tokenFault(err error) string {
 	for _, fault := range tokenFaults {
 		if errors.Is(err, fault) {
@@ -365,8 +411,9 @@ var tokenFaults = []error{
 	jwt.ErrTokenInvalidClaims,
 }
 
-// keyOf returns the key that Keyfunc chooses, if it is one. What a map has for a "kid" that it does not hold
-// must not reach the parser: an empty secret is known to all, and a nil public key makes it panic.
+// keyOf returns the key that Keyfunc chooses, or an error if it cannot verify this method. The zero value of a map
+// for an unknown "kid" must not reach the parser: everybody knows the empty secret, and a nil public key makes it
+// panic.
 func (j *Keys) keyOf(ctx context.Context, token *jwt.Token) (any, error) {
 	key, err := j.keyfunc(ctx, token)
 	if err != nil {

@@ -11,19 +11,19 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
 
-// A TokenFunc finds the token of a request, for Config.Tokens. It does not verify the token.
+// A TokenFunc finds the token in a request, for [Config].Tokens. It does not verify the token.
 //
 // It returns [ratelimit.ErrNoKey] if the request has no token: then the next TokenFunc is called. It returns
-// [ratelimit.ErrBadRequest] if the request has several tokens, or malformed ones. Other errors are handled like those
-// of a [ratelimit.KeyFunc].
+// [ratelimit.ErrBadRequest] if the request has several tokens, or a malformed one. Other errors are handled like
+// those of a [ratelimit.KeyFunc].
 type TokenFunc func(*http.Request) (string, error)
 
-// BearerToken returns the token of the Authorization header: "Bearer" in upper or lower case, one or more spaces, and
-// one token (RFC 6750, section 2.1). It returns [ratelimit.ErrNoKey] if the header is absent, if it has another scheme,
-// such as Basic, or if it is "Bearer" alone.
+// BearerToken finds the token in the Authorization header: "Bearer" in upper or lower case, one or more spaces, and
+// one token (RFC 6750, section 2.1). It returns [ratelimit.ErrNoKey] if the header is absent, if it has another
+// scheme such as Basic, or if it is "Bearer" alone.
 //
 // It returns [ratelimit.ErrBadRequest] if the header is repeated, or if it names Bearer in any other form, such as
-// "Bearer<TAB>token" or "Bearer token x". An application may find a token in such a header.
+// "Bearer<TAB>token" or "Bearer token x". Some applications find a token in such a header.
 func BearerToken() TokenFunc {
 	header := requestheader.Single("Authorization")
 	return func(r *http.Request) (string, error) {
@@ -47,10 +47,10 @@ var (
 	errBadBearer = keyerr.New(ratelimit.ErrBadRequest, `Authorization is not "Bearer", spaces and one token`)
 )
 
-// HeaderToken returns the token of another header, such as that of a gateway, with or without "Bearer " before it. It
-// returns [ratelimit.ErrNoKey] if the header is absent or empty. It returns [ratelimit.ErrBadRequest] if the header is
-// repeated, or if it holds anything else than one token (RFC 6750, section 2.1). It panics if name is not the name of a
-// request header.
+// HeaderToken finds the token in another header, for example one that a gateway sets, with or without "Bearer "
+// before it. It returns [ratelimit.ErrNoKey] if the header is absent or empty. It returns [ratelimit.ErrBadRequest]
+// if the header is repeated, or if it holds anything other than one token (RFC 6750, section 2.1). It panics if
+// name is not a valid name of a request header, or is Host.
 func HeaderToken(name string) TokenFunc {
 	if !requestheader.IsName(name) {
 		panic(fmt.Sprintf("jwtkey: HeaderToken: name %q: must be that of a request header, and not Host", name))
@@ -78,13 +78,13 @@ func HeaderToken(name string) TokenFunc {
 	}
 }
 
-// CookieToken returns the value of a cookie. Of several cookies with that name it uses the one that
-// http.Request.Cookie returns, like an application that calls that method. A name like "__Host-token" keeps other
-// sites of the domain from setting the cookie.
+// CookieToken finds the token in a cookie. If several cookies have the name, it uses the one that
+// http.Request.Cookie returns. A name that begins with "__Host-" keeps other sites of the same domain from setting
+// the cookie.
 //
-// It returns [ratelimit.ErrNoKey] if the cookie is absent or empty. It returns [ratelimit.ErrBadRequest] if the cookie
-// holds anything else than one token (RFC 6750, section 2.1), or if the Cookie headers are longer than 32 KiB. It
-// panics if name is not the name of a cookie.
+// It returns [ratelimit.ErrNoKey] if the cookie is absent or empty. It returns [ratelimit.ErrBadRequest] if the
+// cookie holds anything other than one token (RFC 6750, section 2.1), or if the Cookie headers are longer than 32
+// KiB. It panics if name is not a valid name of a cookie.
 func CookieToken(name string) TokenFunc {
 	if (&http.Cookie{Name: name}).Valid() != nil {
 		panic(fmt.Sprintf("jwtkey: CookieToken: name %q: must be that of a cookie", name))
@@ -113,14 +113,15 @@ func CookieToken(name string) TokenFunc {
 	}
 }
 
-// maxCookies bounds the Cookie headers that are read, in bytes: megabytes of them take milliseconds. Browsers send
-// far less. What is longer is not taken for a request without a cookie, because an application may find one in it.
+// maxCookies bounds the Cookie headers that are parsed, in bytes, because megabytes of them take milliseconds.
+// Browsers send far less. A longer header is an error and not a missing cookie, because an application may find one
+// in it.
 const maxCookies = 32 << 10
 
 var errLongCookies = keyerr.New(ratelimit.ErrBadRequest, "more than %d bytes of cookies", maxCookies)
 
-// cutBearer returns the token after the scheme Bearer, "" if there is none. named reports whether an application may
-// see the scheme in value. ok reports whether value then has the form of RFC 6750.
+// cutBearer returns the token after the scheme Bearer, or "" if there is none. The result named reports whether an
+// application may see the scheme in value. The result ok reports whether value then has the form of RFC 6750.
 func cutBearer(value string) (token string, named, ok bool) {
 	if scheme, rest, _ := strings.Cut(value, " "); strings.EqualFold(scheme, "Bearer") {
 		token, ok = oneToken(rest)
@@ -129,9 +130,9 @@ func cutBearer(value string) (token string, named, ok bool) {
 	return "", namesBearer(value), false
 }
 
-// namesBearer reports whether an application may see the scheme Bearer in value, in any case: at the start, after any
-// bytes that cannot begin a scheme, or anywhere before a byte that cannot be a part of a token. Credentials of Basic
-// hold no such byte.
+// namesBearer reports whether an application may see the scheme Bearer in value, in any case. It looks at the
+// start, after any bytes that cannot begin a scheme, and anywhere before a byte that cannot be part of a token.
+// Credentials of Basic hold no such byte.
 //
 // Some applications split at any blank, some cut off the first seven bytes, some take the text after "Bearer ".
 func namesBearer(value string) bool {
@@ -161,7 +162,7 @@ func oneToken(text string) (token string, ok bool) {
 	return text, unpadded != "" || text == ""
 }
 
-// isTokenByte reports whether c can be in a token: b64token of RFC 6750, section 2.1.
+// isTokenByte reports whether c can be part of a token: b64token of RFC 6750, section 2.1.
 func isTokenByte(c byte) bool {
 	switch {
 	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
