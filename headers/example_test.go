@@ -10,11 +10,11 @@ import (
 	"github.com/go-tokenbucket/ratelimit/headers"
 )
 
-// What two of five requests leave, in each dialect but the one that tells the time.
+// The headers of the second response, in each format, at a limit with a burst of 5.
 func Example() {
-	for _, dialect := range []ratelimit.HeaderFunc{headers.DeltaSeconds, headers.IETF, headers.Spring, headers.Shadows} {
+	for _, format := range []ratelimit.HeaderFunc{headers.DeltaSeconds, headers.IETF, headers.Spring, headers.Shadows} {
 		limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
-			Headers: dialect,
+			Headers: format,
 			Policies: []ratelimit.Policy{
 				{Name: "login", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(20).WithBurst(5)},
 				{Name: "candidate", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(20).WithBurst(1), Shadow: true},

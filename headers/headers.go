@@ -1,5 +1,67 @@
-// Package headers has formats of rate limit headers besides X-RateLimit, which package ratelimit has and which is its
-// default: choose them with [ratelimit.Config.Headers].
+// Package headers provides other rate limit headers than X-RateLimit, which is the default
+// ([ratelimit.XRateLimit]). Choose a format with [ratelimit.Config].Headers:
+//
+//	limiter, err := ratelimit.New(ratelimit.Config{
+//		Headers: headers.IETF,
+//	})
+//
+// The formats:
+//
+//	ratelimit.XRateLimit  X-RateLimit-Limit, -Remaining and -Reset (Unix time); the default
+//	headers.DeltaSeconds  the same, with X-RateLimit-Reset in seconds from now
+//	headers.IETF          RateLimit and RateLimit-Policy, of the IETF draft
+//	headers.Spring        the headers of Spring Cloud Gateway
+//	headers.Shadows       X-RateLimit-Shadow, for the policies that only measure
+//	headers.None          none
+//	headers.Join          several of them
+//
+// A denial has Retry-After, whatever the format. The guide [headers] compares the formats and shows the responses.
+//
+// # The IETF draft
+//
+// [IETF] writes one list member for each policy:
+//
+//	RateLimit-Policy: "login";q=5;w=15
+//	RateLimit: "login";r=0;t=3
+//
+// All units are tokens, which are requests if a request costs 1.
+//   - q is the burst. w is how many seconds an empty bucket takes to refill.
+//   - r is how many tokens are left. It is 0 for a policy that denied the request.
+//   - t is in seconds. A client that spreads r requests over t seconds is allowed, and can go on like that.
+//   - If r is 0, t is when the next token comes. In a denial, t is when the same request would be allowed. There no
+//     t is longer than Retry-After. A request that costs more than the burst is never allowed, and its policy has
+//     no t.
+//
+// If stacked limiters have policies of the same name, the tighter one is shown, see [ratelimit.Decision.Tightest].
+// While the store is unavailable, a policy whose state is not known is missing in RateLimit.
+//
+// # Rates below one per second
+//
+// In Spring, the rate is a whole number per second. For other rates, [Spring] counts all four numbers in parts of a
+// token, and uses the fewest parts that make the rate whole. One request a minute has a rate of 1, a capacity of
+// 60, and requests that cost 60, as in a Spring configuration.
+//
+// No number is above 2^53, because JavaScript would misread it. If exact parts need larger numbers, the rate is
+// rounded down, by less than a millionth. A number that is still larger is written as 2^53.
+//
+// # Behind a proxy of your own
+//
+// If a handler proxies to a server that sets rate limit headers, too, the response would have both. [Merge] makes
+// them one set. [ratelimit.Limiter.Handler] and [ratelimit.Limiter.Limit] do so for an *httputil.ReverseProxy that
+// they wrap directly. In a router, wrap the proxy itself, inside all limiters:
+//
+//	r.With(limiter.Limit(login)).Handle("/auth/*", headers.Merge(proxy))
+//
+// The proxy's http.ResponseWriter keeps its optional methods. Informational responses (1xx) do not have the headers
+// of the limiters, because a ReverseProxy removes all headers after it wrote one.
+//
+// # Browsers
+//
+// A script of another origin can read these headers only if Access-Control-Expose-Headers lists them:
+//
+//	cors.Options{ExposedHeaders: headers.Exposed}
+//
+// [headers]: https://github.com/go-tokenbucket/ratelimit/blob/main/docs/headers.md
 package headers
 
 import (
@@ -12,12 +74,13 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
 )
 
-// None writes nothing, for APIs that do not publish their limits. A denial still has Retry-After.
+// None writes no headers. Use it for APIs that do not publish their limits. A denial still has Retry-After.
 func None(http.Header, *ratelimit.Decision) {}
 
-// Join writes the headers of all fs, in their order: for example [IETF] beside [ratelimit.XRateLimit], while clients move
-// from one to the other. Where two write the same header, the last one counts: [ratelimit.XRateLimit] and [DeltaSeconds]
-// differ in X-RateLimit-Reset, and [Spring] may count in parts of a token. It panics without fs, or if one is nil.
+// Join writes the headers of all fs, in their order, for example [IETF] beside [ratelimit.XRateLimit] while clients
+// move from one to the other. If two write the same header, the last one counts. [ratelimit.XRateLimit] and
+// [DeltaSeconds] differ in X-RateLimit-Reset, and [Spring] may count in parts of a token. Join panics if fs is
+// empty or has a nil.
 func Join(fs ...ratelimit.HeaderFunc) ratelimit.HeaderFunc {
 	if len(fs) == 0 {
 		panic("headers: Join: must have at least one HeaderFunc; see None")
@@ -35,8 +98,8 @@ func Join(fs ...ratelimit.HeaderFunc) ratelimit.HeaderFunc {
 	}
 }
 
-// DeltaSeconds is [ratelimit.XRateLimit] for clients that expect X-RateLimit-Reset in seconds from now, rounded up: 0
-// if the bucket is full. They need no clock that is right.
+// DeltaSeconds is [ratelimit.XRateLimit] with X-RateLimit-Reset in seconds from now, rounded up, and 0 if the
+// bucket is full. Clients need no correct clock for it.
 func DeltaSeconds(h http.Header, d *ratelimit.Decision) {
 	if r := d.Tightest(); r != nil {
 		rateheader.SetXRateLimit(h, make([]string, 3), burstOf(r.Limit), r.Remaining, int64((r.ResetAfter+time.Second-1)/time.Second))
@@ -44,10 +107,8 @@ func DeltaSeconds(h http.Header, d *ratelimit.Decision) {
 	}
 }
 
-// Exposed are the names of all headers by which limiters report limits, in any format and in
-// denials. A script of another origin can read none of them unless Access-Control-Expose-Headers lists it:
-//
-//	cors.Options{ExposedHeaders: headers.Exposed}
+// Exposed are the names of all headers by which limiters report limits, in any format, and on denials. Add them to
+// Access-Control-Expose-Headers, so that scripts of other origins can read them.
 var Exposed = []string{
 	"RateLimit", "RateLimit-Policy", "Retry-After",
 	"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Waited",
@@ -55,7 +116,7 @@ var Exposed = []string{
 	"X-RateLimit-Shadow",
 }
 
-// burstOf returns the capacity of l with its default. With a rate of 0 there is none.
+// burstOf returns the capacity of l, with its default. It is 0 if the rate is 0.
 func burstOf(l ratelimit.Limit) int64 {
 	if l.Rate == 0 {
 		return 0

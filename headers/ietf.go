@@ -11,20 +11,14 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
 )
 
-// IETF writes the headers of draft-ietf-httpapi-ratelimit-headers-11, with every policy that applied and is not Hidden.
-// A later draft may rename what is in them, and then IETF will follow it.
+// IETF writes RateLimit and RateLimit-Policy, of draft-ietf-httpapi-ratelimit-headers-11. They have a member for
+// every policy that applied, except Hidden and Shadow ones:
 //
 //	RateLimit-Policy: "login";q=5;w=15
 //	RateLimit: "login";r=0;t=3
 //
-// q is the burst, and w in how many seconds an empty bucket is full. r is how many tokens are left, and none of
-// a policy that denied. t is in seconds: r requests spread over t are allowed, and go on being so. Where r is 0,
-// t is when the next token comes, or in a denial when the same request would be allowed; there no t is longer
-// than Retry-After. A request whose cost is above the burst never is, and its policy has no t.
-//
-// Requests that cost more than 1 use up r faster, since the units are tokens. Where stacked limiters have policies of
-// one name, the tighter is shown, as by [ratelimit.Decision.Tightest]. What is not known, because the store is away, is
-// not in RateLimit. X-RateLimit-Waited is as in [ratelimit.XRateLimit].
+// The package comment explains the parameters. X-RateLimit-Waited is as in [ratelimit.XRateLimit]. If a later draft
+// renames something, IETF will follow it.
 func IETF(h http.Header, d *ratelimit.Decision) {
 	longest := int64(math.MaxInt64)
 	if !d.Allowed {
@@ -85,8 +79,8 @@ func appendServiceLimit(list []byte, r *ratelimit.Result, longest int64) []byte 
 	}
 }
 
-// refills returns in how many seconds that many tokens are added: rounded up, and at least 1. With a rate of 0 that
-// is the time in which none is added.
+// refills returns how many seconds it takes to add that many tokens, rounded up, and at least 1. With a rate of 0
+// it returns Per, in which no token is added.
 func refills(l ratelimit.Limit, tokens int64) int64 {
 	if l.Rate == 0 {
 		return rateheader.Seconds(max(0, l.Per))
@@ -116,7 +110,8 @@ func listNext(text []byte, start int) []byte {
 	return text
 }
 
-// appendString appends the name of a policy, in which validName lets nothing that would have to be escaped.
+// appendString appends the name of a policy. validName of package ratelimit allows no character that needs
+// escaping.
 func appendString(text []byte, name string) []byte {
 	text = append(text, '"')
 	text = append(text, name...)

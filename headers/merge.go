@@ -6,23 +6,14 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
 )
 
-// Merge wraps a handler that brings rate limit headers of its own, such as an httputil.ReverseProxy in
-// front of a server that is limited too: it would add them to those of the limiter around it. They become one set.
-//
-//   - X-RateLimit-*: all of them are of the set whose X-RateLimit-Remaining is the lesser number. One without loses.
-//     X-RateLimit-Waited is that of the limiter around next, if it has one.
-//   - RateLimit and RateLimit-Policy: one line of both, the outer policies first, even if two have the same name.
+// Merge wraps a handler that sets rate limit headers itself, such as an httputil.ReverseProxy in front of another
+// limited server. It merges them with those of the limiters around it. It panics if next is nil.
+//   - X-RateLimit-*: the set with the lower X-RateLimit-Remaining. A set without that number loses.
+//   - X-RateLimit-Waited: that of the limiter around next, if it has one.
+//   - RateLimit and RateLimit-Policy: one line with both, the outer policies first, even if two have the same name.
 //   - Retry-After: the later one.
 //
-// [ratelimit.Limiter.Handler] and [ratelimit.Limiter.Limit] do this for an *httputil.ReverseProxy that they wrap
-// directly. In a router it belongs around the proxy itself, inside of every limiter:
-//
-//	r.With(limiter.Limit(login)).Handle("/auth/*", headers.Merge(proxy))
-//
-// next does not see the headers that are set already. They are in the response's header when it is written, or
-// when next returns or panics, but not in informational ones (1xx), after which a ReverseProxy forgets what was
-// set before. The http.ResponseWriter of next has the methods that it has without Merge. It panics if next
-// is nil.
+// next does not see the outer headers. They are in the final response, also if next panics.
 func Merge(next http.Handler) http.Handler {
 	if next == nil {
 		panic("headers: Merge: next must not be nil")

@@ -7,12 +7,12 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
 )
 
-// Shadows writes what policies that are a Shadow say, in the form of the RateLimit header of [IETF], so that
-// a team can watch a candidate from outside. No other HeaderFunc shows a shadow. Add it with [Join]:
+// Shadows writes the state of the policies that are a Shadow, in the form of the RateLimit header of [IETF]. Use it
+// to watch a candidate limit from outside. No other HeaderFunc shows a shadow. Add it with [Join]:
 //
 //	X-RateLimit-Shadow: "candidate";r=0;t=3
 //
-// It tells clients of limits that do not hold, and may be meant for testing only.
+// Clients then see limits that are not enforced, so it may be for testing only.
 func Shadows(h http.Header, d *ratelimit.Decision) {
 	var room [128]byte
 	text := room[:0]

@@ -10,20 +10,14 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
 )
 
-// Spring writes the headers of Spring Cloud Gateway's RedisRateLimiter, for clients that came from there, for
-// the policy that is [ratelimit.Decision.Tightest]:
+// Spring writes the headers of Spring Cloud Gateway's RedisRateLimiter, for the policy that is
+// [ratelimit.Decision.Tightest]. If the rate per second is not a whole number, all four count parts of a token.
 //
 //	X-RateLimit-Remaining         how many tokens are left
 //	X-RateLimit-Replenish-Rate    how many are added each second
-//	X-RateLimit-Burst-Capacity    how many there can be
+//	X-RateLimit-Burst-Capacity    the burst
 //	X-RateLimit-Requested-Tokens  how many the request cost
-//	X-RateLimit-Waited            as in XRateLimit
-//
-// The rate is a whole number there. Where a limit's is not, all four are in parts of a token, of which there are
-// as few as make it whole: one request a minute has a rate of 1, a capacity of 60 and requests that cost 60, as
-// one configures it in Spring. No number is above 2^53, beyond which JavaScript would misread it: where that
-// takes larger parts, the rate is rounded down, by less than a millionth, and what is still greater is told as
-// 2^53.
+//	X-RateLimit-Waited            as in ratelimit.XRateLimit
 func Spring(h http.Header, d *ratelimit.Decision) {
 	r := d.Tightest()
 	if r == nil {
@@ -55,10 +49,10 @@ func Spring(h http.Header, d *ratelimit.Decision) {
 	rateheader.SetWaited(h, d.VisibleWait())
 }
 
-// maxScaled is the greatest number of which a double has all digits.
+// maxScaled is the greatest number up to which a double holds every integer.
 const maxScaled = 1 << 53
 
-// perSecond returns into how many parts a token must be divided for the rate to be a whole number of them a
+// perSecond returns into how many parts a token must be divided so that the rate is a whole number of parts per
 // second, and that number.
 func perSecond(l ratelimit.Limit) (parts, rate int64) {
 	if l.Rate <= 0 || l.Per <= 0 {
@@ -79,7 +73,7 @@ func perSecond(l ratelimit.Limit) (parts, rate int64) {
 	return int64(k), int64(min(scaledUint(tokens, k)+part, maxScaled))
 }
 
-// scaled returns n × parts, and 2^53 where it would be more.
+// scaled returns n × parts, but at most 2^53.
 func scaled(n, parts int64) int64 { return int64(scaledUint(uint64(max(0, n)), uint64(parts))) }
 
 func scaledUint(n, parts uint64) uint64 {
@@ -90,7 +84,7 @@ func scaledUint(n, parts uint64) uint64 {
 	return min(lo, maxScaled)
 }
 
-// mulDiv returns a × b / c rounded down, and 2^53 where it would be more.
+// mulDiv returns a × b / c rounded down, but at most 2^53.
 func mulDiv(a, b, c uint64) uint64 {
 	hi, lo := bits.Mul64(a, b)
 	if hi >= c {
