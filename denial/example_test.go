@@ -28,7 +28,7 @@ func show(h http.Handler, header ...string) {
 // stopped is a clock that stands still, so that the examples print the same each time.
 func stopped() time.Time { return time.Unix(1_800_000_000, 0) }
 
-// A denial comes in the form that its client asks for. This is the default.
+// The default answers, in the form that each client asks for.
 func ExampleHandler() {
 	buckets := memstore.New(memstore.Config{Clock: stopped})
 	defer buckets.Close()
@@ -70,8 +70,8 @@ func ExampleHandler() {
 	// <p role="alert" lang="en"><strong>Too many requests</strong><br>Try again in 3 hours.</p>
 }
 
-// Words in two languages, and a page of one's own. golang.org/x/text/language matches Accept-Language by all
-// its rules; where there are two languages, the first that a browser names is often enough.
+// Words in two languages, and a custom page. golang.org/x/text/language matches Accept-Language by all its rules. With
+// two languages, the first one that a browser names is often enough.
 func ExampleHandler_languages() {
 	german := func(r *http.Request, status int, after time.Duration) denial.Text {
 		if !strings.HasPrefix(r.Header.Get("Accept-Language"), "de") {
@@ -115,8 +115,8 @@ func ExampleHandler_languages() {
 	// <!DOCTYPE html><html lang="en"><title>Too many requests</title><h1>Too many requests</h1>Try again in 3 hours.</html>
 }
 
-// A handler that answers as the rest of its API does. The rate limit headers, Retry-After and Cache-Control are
-// set before it is called; status and body are its own.
+// A custom handler that answers in the format of its API. The rate limit headers, Retry-After and Cache-Control are
+// already set when it is called. The handler chooses status and body.
 func Example_ownHandler() {
 	type envelope struct {
 		OK    bool `json:"ok"`
