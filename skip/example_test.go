@@ -19,7 +19,7 @@ func statusFrom(h http.Handler, peer, path string) int {
 	return w.Code
 }
 
-// Health checks from your own networks are not limited. Those from elsewhere are.
+// Health checks from your own networks are not limited. Health checks from elsewhere are.
 func ExampleAll() {
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(1)}},
@@ -40,7 +40,7 @@ func ExampleAll() {
 	// 200 429
 }
 
-// All that is static is free, but for uploads.
+// All static files are exempt, except uploads.
 func ExampleNot() {
 	exempt := skip.All(
 		skip.Paths("/static/"),
@@ -55,8 +55,8 @@ func ExampleNot() {
 	// /static/x/../upload/a.css false
 }
 
-// A router that answers preflights inside of the limiter. Where CORS can be mounted outside, nothing has to be
-// exempt.
+// A router that answers preflights inside the limiter. If you can mount CORS outside the limiter, no exemption is
+// needed.
 func ExamplePreflights() {
 	router := http.NewServeMux()
 	router.HandleFunc("OPTIONS /items", func(w http.ResponseWriter, _ *http.Request) {
@@ -83,7 +83,7 @@ func ExamplePreflights() {
 	// OPTIONS /items 429
 }
 
-// Behind a proxy the TCP peer says nothing about the client: the header that the proxy adds to does.
+// Behind a proxy, the TCP peer is the proxy. The client is in the header that the proxy adds to.
 func ExampleClientIPs() {
 	behind := ratelimit.IPConfig{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 	exempt := skip.ClientIPs(behind, netip.MustParsePrefix("192.0.2.0/24"))

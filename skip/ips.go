@@ -11,31 +11,25 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/trust"
 )
 
-// IPs exempts, as [ratelimit.Config.Skip], requests whose TCP peer is in one of prefixes, such as those of your
-// monitoring:
+// IPs exempts requests whose TCP peer is in one of prefixes, such as the network of your monitoring:
 //
 //	Skip: skip.All(skip.Paths("GET /healthz"), skip.IPs(ratelimit.PrivateNetworks...))
 //
-// Behind a proxy the peer is the proxy, whose address tends to be private, and all the world comes from it.
-// So a request with a header that proxies add (X-Forwarded-For, Forwarded, X-Real-IP, Via and the like) is
-// never skipped; one who forges such a header is limited, and no more. But not every proxy adds one: nginx
-// does only if told, and a load balancer that passes TCP on cannot. Behind such a proxy leave its network
-// out of prefixes, or have it add the header; ClientIPs uses the client's address then.
-//
-// A peer without an address is not skipped. It panics without prefixes, and on one that is invalid or that
-// of IPv4-mapped addresses.
+// A request with a header that proxies add is not exempt, nor is a peer without an address. Do not pass the network
+// of a proxy that adds no header: then everybody behind it is exempt. "Health checks and monitoring" in the package
+// comment says more. IPs panics if prefixes is empty, or has one that is invalid or that is of IPv4-mapped
+// addresses.
 func IPs(prefixes ...netip.Prefix) func(*http.Request) bool {
 	return byAddress("IPs", trust.Model{}, prefixes)
 }
 
-// ClientIPs exempts, as [ratelimit.Config.Skip], requests of clients in prefixes. It finds a client as
-// [ratelimit.ClientIP] does with cfg. What cfg believes must be true: with ProxyCount, or with an EdgeHeader from
-// anybody, a client that reaches the server around the proxies names its own address, and so exempts itself. And a
-// trusted proxy that adds no header is itself the client, so leave its network out of prefixes.
+// ClientIPs exempts requests of clients in prefixes. It finds the client's address as [ratelimit.ClientIP] does
+// with cfg. If cfg trusts too much, a client can exempt itself: with ProxyCount, or with an EdgeHeader from any
+// peer, it chooses its own address if it can reach the server without the proxies.
 //
-// A client that is the TCP peer is not exempt if its request has a header that proxies add, because cfg does not know
-// that proxy. A request without an address, or with a malformed one, is not exempt. It panics as IPs does, and on a
-// contradictory cfg.
+// A request is not exempt if its client has no address or a malformed one. It is not exempt if the client is the
+// TCP peer and a header shows an unknown proxy. A trusted proxy that adds no header counts as the client: leave its
+// network out of prefixes. ClientIPs panics as [IPs] does, and if cfg is contradictory.
 func ClientIPs(cfg ratelimit.IPConfig, prefixes ...netip.Prefix) func(*http.Request) bool {
 	return byAddress("ClientIPs", trust.Model(cfg), prefixes)
 }
@@ -57,7 +51,7 @@ func byAddress(name string, model trust.Model, prefixes []netip.Prefix) func(*ht
 	}
 }
 
-// proxyHeaders are what tells that a request came through a proxy.
+// proxyHeaders show that a request came through a proxy.
 var proxyHeaders = []string{
 	"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Via", "X-Forwarded-Proto", "X-Forwarded-Host",
 	"Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",

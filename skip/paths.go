@@ -12,25 +12,14 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
 
-// Paths exempts requests that match one of patterns, by the rules of http.ServeMux:
-// "/healthz", "GET /healthz" (and HEAD), "/static/" and all below, "/metrics/{$}", "/{id}/ping". A pattern
-// without a method exempts all methods, so name one where you can.
+// Paths exempts requests that match one of patterns, with the syntax of http.ServeMux: "GET /healthz" (also HEAD),
+// "/healthz", "/static/" and all paths below, "/metrics/{$}", "/{id}/ping". Without a method, a pattern exempts all
+// methods. Patterns may overlap. Ambiguous paths are never exempt, see "Paths that are never exempt" in the package
+// comment.
 //
-// It knows patterns alone, not your routes: "/static/" exempts "/static/upload", too, if there is such a
-// route. It looks at Request.Method and Request.URL as the limiter sees them: what changes these
-// (http.StripPrefix, a method override, chi's PathRewrite) must come before the limiter.
-//
-// It never exempts a path that a router, or a server behind a proxy, may read as another one:
-//
-//   - One that is not clean, such as "//healthz" and "/export/../healthz", or that has unusual escapes.
-//   - One with a semicolon, backslash, control character, percent sign, "?", "#" or a character outside ASCII, all
-//     also if they are escaped, as in "/static/..;/login" and "/static/..%5Clogin".
-//   - One with a segment that begins with "..", ends with a dot, or has a blank or a plus sign at either end.
-//   - "*", any path of CONNECT, and one of a request with a header that names another path or method, such as
-//     X-Original-URL or X-HTTP-Method-Override.
-//
-// It panics without patterns, and on those that http.ServeMux refuses; that could never match; that match
-// everything; and that name a host, which clients can choose. Patterns may overlap.
+// Paths does not know your routes: "/static/" also exempts "/static/upload". It uses the method and URL that the
+// limiter sees. It panics if patterns is empty, or has one that http.ServeMux refuses, that never matches, that
+// matches everything, or that names a host, because clients choose the host.
 func Paths(patterns ...string) func(*http.Request) bool {
 	exemptions := make([]exemption, len(patterns))
 	var faults []string
@@ -54,8 +43,8 @@ func Paths(patterns ...string) func(*http.Request) bool {
 	}
 }
 
-// An exemption is one pattern of Paths. Each has a ServeMux of its own, because one for all would refuse
-// patterns of which neither is more specific, and it does not matter here which of them matches.
+// An exemption is one pattern of Paths. Each has its own ServeMux: a shared one would refuse two patterns if
+// neither is more specific, and here it does not matter which of them matches.
 type exemption struct {
 	mux    *http.ServeMux
 	prefix string // of what may match: a ServeMux allocates for what does not
@@ -93,14 +82,18 @@ func (e *exemption) matches(r *http.Request) bool {
 	return matches && !requestheader.HasAny(r, overriding[:])
 }
 
-// overriding are headers by which a server behind the limiter may take another path, or method.
+// overriding are headers that make some servers behind the limiter use another path or method.
 var overriding = [...]string{"X-Original-Url", "X-Rewrite-Url", "X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
 
-// isAmbiguous reports whether a server behind the limiter may read a path, which has been unescaped once, as
-// another one. Some cut parameters off each segment (";"), take a backslash for a slash, remove control characters
-// or stop at them, unescape twice ("%"), or pass the path on unescaped ("?", "#"). Some change what is not ASCII:
-// they fold full-width forms, normalize, cut a rune to its low byte, or accept overlong UTF-8. Some remove blanks
-// around a segment and dots at its end, and some read a plus sign as a blank.
+// isAmbiguous reports whether a server behind the limiter may read a path as another one, although it was unescaped
+// only once. Some servers do this:
+//   - cut parameters off each segment (";")
+//   - take a backslash for a slash
+//   - remove control characters, or stop at them
+//   - unescape twice ("%"), or pass the path on unescaped ("?", "#")
+//   - change characters outside ASCII: fold full-width forms, normalize, cut a rune to its low byte, accept
+//     overlong UTF-8
+//   - remove blanks around a segment and dots at its end, or read a plus sign as a blank
 func isAmbiguous(path string) bool {
 	before := byte('/')
 	for i := range len(path) {
@@ -118,7 +111,7 @@ func isAmbiguous(path string) bool {
 	return endsOddly(before)
 }
 
-// endsOddly reports whether c, at the end of a segment, may be lost.
+// endsOddly reports whether a server may drop c at the end of a segment.
 func endsOddly(c byte) bool { return c == ' ' || c == '+' || c == '.' }
 
 // exempt is the handler of an exemption. It is never called.
@@ -126,7 +119,7 @@ type exempt struct{}
 
 func (exempt) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
-// handle adds pattern to mux, with an error for what http.ServeMux panics on.
+// handle adds pattern to mux. It returns an error where http.ServeMux panics.
 func handle(mux *http.ServeMux, pattern string) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -137,7 +130,7 @@ func handle(mux *http.ServeMux, pattern string) (err error) {
 	return nil
 }
 
-// splitPattern returns the method of a pattern, "" for any, and the rest, as http.ServeMux has it.
+// splitPattern returns the method of a pattern and the rest, as http.ServeMux splits it. The method is "" for any.
 func splitPattern(pattern string) (method, path string) {
 	if i := strings.IndexAny(pattern, " \t"); i >= 0 {
 		return pattern[:i], strings.TrimLeft(pattern[i+1:], " \t")
@@ -145,7 +138,7 @@ func splitPattern(pattern string) (method, path string) {
 	return "", pattern
 }
 
-// literalPath returns what all paths that match the path of a pattern start with, and one of them.
+// literalPath returns the common prefix of all paths that match the path of a pattern, and one of these paths.
 func literalPath(pattern string) (prefix, example string) {
 	literal, _, _ := strings.Cut(pattern, "{")
 	example = wildcard.ReplaceAllLiteralString(strings.TrimSuffix(pattern, "{$}"), "x")
@@ -154,7 +147,7 @@ func literalPath(pattern string) (prefix, example string) {
 
 var wildcard = regexp.MustCompile(`\{[^/]*\}`)
 
-// unescapePath unescapes what stands between slashes, if it can, as http.ServeMux does with patterns.
+// unescapePath unescapes each segment if it can, as http.ServeMux does with patterns.
 func unescapePath(path string) string {
 	segments := strings.Split(path, "/")
 	for i, s := range segments {

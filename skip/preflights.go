@@ -6,14 +6,13 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
 
-// Preflights exempts CORS preflights. Handlers inside the limiter then run for such requests
-// uncounted, and anybody can send one. So it is only for a router that answers preflights itself, inside the
-// limiter, and passes none of them on. Without it preflights are limited as other requests are. To limit
-// nothing that a browser needs, mount CORS outside the limiter: it answers preflights before they get here.
+// Preflights exempts CORS preflights: OPTIONS requests with one Origin and one valid Access-Control-Request-Method.
+// Anybody can send them, so everything that handles them inside the limiter runs without a limit. Use it only for a
+// router that answers preflights itself and passes none on. It is better to mount CORS outside the limiter.
 //
-// A preflight is an OPTIONS request with one Origin and one Access-Control-Request-Method, which is a method. It
-// has no body, no Authorization, Proxy-Authorization or Cookie, no Upgrade and no header that overrides its
-// method or path. Other credentials, such as an API key in a header of its own or in the query, are not looked for.
+// A request is no preflight if it has a body, Authorization, Proxy-Authorization, Cookie, Upgrade, or a header that
+// overrides its method or path. Other credentials, such as an API key in another header or in the query, are not
+// checked.
 func Preflights() func(*http.Request) bool {
 	return isPreflight
 }
@@ -29,8 +28,8 @@ func isPreflight(r *http.Request) bool {
 	return !requestheader.HasAny(r, notInPreflights[:]) && !requestheader.HasAny(r, overriding[:])
 }
 
-// notInPreflights are headers that a browser puts into no preflight, and by which a handler would do more than
-// answer one.
+// notInPreflights are headers that no browser sends in a preflight. With them a handler may do more than answer a
+// preflight.
 var notInPreflights = [...]string{
 	"Authorization", "Proxy-Authorization", "Cookie", // guesses
 	"Upgrade", // a connection on which more requests follow
