@@ -11,7 +11,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/observe"
 )
 
-// Log who is denied, once a minute each.
+// Log denied requests, at most one line a minute for each policy and key.
 func ExampleLogDenials() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, withoutTime))
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
@@ -31,7 +31,7 @@ func ExampleLogDenials() {
 	// GET / 429
 }
 
-// Count the decisions, and log the denials too.
+// Count the denials of each policy, and log them.
 func Example_metrics() {
 	logDenials := observe.LogDenials(observe.LogConfig{Logger: slog.New(slog.DiscardHandler)})
 	denials := expvar.NewMap("denials") // stands for your metrics

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// quiet is how long there is no second line about the same.
+	// quiet is the minimum time between two lines about the same subject.
 	quiet = time.Minute
 
 	maxLoggedKeys     = 1024
 	maxLoggedPolicies = 64
 )
 
-// A subject is what has lines of its own.
+// A subject is something that has its own lines.
 type subject struct {
 	kind   kindOfLine
 	policy string // "": all of them
@@ -29,7 +29,7 @@ const (
 	noKey
 )
 
-// recentLines tells what is due to be logged. The zero value is ready to use.
+// recentLines decides which lines are logged. The zero value is ready to use.
 type recentLines struct {
 	mu     sync.Mutex
 	keys   map[subject]*lastLine
@@ -37,14 +37,14 @@ type recentLines struct {
 	swept  time.Time
 }
 
-// A lastLine is the last one about a subject.
+// A lastLine is the last line about a subject.
 type lastLine struct {
 	at    time.Time
 	since int64 // how often there would have been another
 }
 
-// due is told that there is something to log about s. It reports whether there is to be a line, about which
-// subject, for s may have become one of many, and how many were left out before.
+// due reports whether to log a line about s now. It also returns the subject of the line, which may be a shared
+// one, and how many lines were left out before.
 func (t *recentLines) due(now time.Time, s subject) (as subject, since int64, due bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,8 +58,8 @@ func (t *recentLines) due(now time.Time, s subject) (as subject, since int64, du
 	return as, since, true
 }
 
-// recently reports whether then is less than quiet ago. If the clock was set back further, it is not, or what
-// was logged before would not be logged again until the clock is there.
+// recently reports whether then is less than quiet ago. If the clock was set back by more, it is not: otherwise
+// nothing would be logged until the clock is there again.
 func recently(now, then time.Time) bool { return now.Sub(then).Abs() < quiet }
 
 func (t *recentLines) find(now time.Time, s subject) (subject, *lastLine) {
@@ -97,8 +97,8 @@ func (t *recentLines) other(s subject) (subject, *lastLine) {
 	return s, t.others[s]
 }
 
-// sweep makes room for other keys, where there may be some: it looks at all of them, and so not at each
-// denial of a flood.
+// sweep forgets old keys to make room for others. It looks at all of them, so it runs at most once a second in a
+// flood.
 func (t *recentLines) sweep(now time.Time) {
 	if now.Sub(t.swept).Abs() < time.Second {
 		return
@@ -116,7 +116,7 @@ func (t *recentLines) sweep(now time.Time) {
 	}
 }
 
-// standInLines tells when lines are due about a stand-in for the store. The zero value is ready to use.
+// standInLines decides when to log lines about a stand-in for the store. The zero value is ready to use.
 type standInLines struct {
 	away atomic.Bool // the last line said so
 
@@ -126,10 +126,10 @@ type standInLines struct {
 	since  int64     // how many of them had no line
 }
 
-// concerns reports whether due is to be told of a decision. It is not while all is well.
+// concerns reports whether due must be called for a decision. It need not while the store decides.
 func (s *standInLines) concerns(degraded bool) bool { return degraded || s.away.Load() }
 
-// due is told of a decision, by a stand-in if degraded. It reports whether there is to be a line, and how many
+// due records a decision, which a stand-in made if degraded. It reports whether to log a line now, and how many
 // decisions by a stand-in had none before.
 func (s *standInLines) due(now time.Time, degraded bool) (since int64, due bool) {
 	s.mu.Lock()

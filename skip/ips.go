@@ -24,8 +24,8 @@ func IPs(prefixes ...netip.Prefix) func(*http.Request) bool {
 }
 
 // ClientIPs exempts requests of clients in prefixes. It finds the client's address as [ratelimit.ClientIP] does
-// with cfg. If cfg trusts too much, a client can exempt itself: with ProxyCount, or with an EdgeHeader from any
-// peer, it chooses its own address if it can reach the server without the proxies.
+// with cfg. If cfg trusts too much, a client can exempt itself. With ProxyCount, or with an EdgeHeader from any
+// peer, a client that reaches the server without the proxies chooses its own address.
 //
 // A request is not exempt if its client has no address or a malformed one. It is not exempt if the client is the
 // TCP peer and a header shows an unknown proxy. A trusted proxy that adds no header counts as the client: leave its
