@@ -10,44 +10,42 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 )
 
-// Reset is the Cost of a charge that removes the bucket, so that it is full under any limit.
+// Reset is the Cost of a charge that removes the bucket. The bucket is then full under any limit.
 const Reset int64 = math.MinInt64
 
-// An Inspector is a Store that reports what it keeps of a bucket. All stores and decorators of this module are
+// An Inspector is a [Store] that can report the contents of a bucket. All stores and decorators of this module are
 // Inspectors. A decorator of a Store that is not one returns an error that wraps [errors.ErrUnsupported].
 type Inspector interface {
-	// Inspect returns what is kept of a bucket, and changes nothing. The zero Bucket means that nothing is kept.
-	// It returns by ctx's deadline, and its errors are those of Take.
+	// Inspect returns the contents of a bucket and changes nothing. The zero Bucket means that nothing is kept.
+	// Inspect returns by ctx's deadline. Its errors are those of Take.
 	Inspect(ctx context.Context, policy, key string) (Bucket, error)
 }
 
-// A Bucket is what a Store keeps of a bucket. The zero Bucket was never charged, or has refilled and was forgotten.
-//
-// At a limit of 1 per second with a burst of 5, a bucket that was full and was charged 3 two seconds ago is
+// A Bucket is what a [Store] keeps of a bucket. The zero Bucket was never charged, or has refilled and was
+// forgotten. For example, at a limit of 1 per second with a burst of 5, a full bucket that was charged 3 two
+// seconds ago is
 //
 //	Bucket{Limit: limit, Credits: 2_000_000, Age: 2 * time.Second}
 //
-// because a token is worth 1,000,000 credits at that limit. Its State is
-//
-//	State{Allowed: true, Remaining: 4, ResetAfter: 1 * time.Second}
+// because a token is worth 1,000,000 credits. Its State has a Remaining of 4 and a ResetAfter of 1 second.
 type Bucket struct {
-	// Limit is the limit that the bucket was last charged under. It is zero if nothing is kept.
+	// Limit is the limit of the last charge. It is zero if nothing is kept.
 	Limit Limit
 
-	// Credits is what the bucket held after the last charge, in credits of Limit; below zero in debt.
+	// Credits is what the bucket held after the last charge, in credits of Limit. It is negative in debt.
 	Credits int64
 
-	// Age is the time since the last charge, in which the bucket has refilled. It counts in whole microseconds.
+	// Age is the time since the last charge, in whole microseconds. The bucket has refilled in that time.
 	Age time.Duration
 
-	// Degraded says that a stand-in answered, as in State. Limit may then be a part of the limit.
+	// Degraded reports that a stand-in answered, as in [State]. Limit may then be a part of the limit.
 	Degraded bool
 }
 
 // Used reports whether the bucket was charged and has not refilled since.
 func (b Bucket) Used() bool { return b.Limit != Limit{} && b.credits(b.Limit) < b.Limit.Capacity }
 
-// State returns what a Take with a Cost of 0 under l would find. Under another limit than b.Limit, the tokens carry
+// State returns the state that a Take with a Cost of 0 would return under l. If l is not b.Limit, the tokens carry
 // over as Charge.Limit describes.
 func (b Bucket) State(l Limit) State {
 	c := Charge{Limit: l}
@@ -56,7 +54,7 @@ func (b Bucket) State(l Limit) State {
 	return s
 }
 
-// credits returns what b holds now under l.
+// credits returns how many credits b holds now under l.
 func (b Bucket) credits(l Limit) int64 {
 	if b.Limit == (Limit{}) {
 		return l.Capacity
@@ -65,8 +63,8 @@ func (b Bucket) credits(l Limit) int64 {
 	return bucket.Limit(l).Advance(kept, b.Age.Microseconds()).Tokens
 }
 
-// Inspect returns what s keeps of a bucket. If s is no Inspector, or decorates a Store that is not one, the error
-// wraps [errors.ErrUnsupported].
+// Inspect returns what s keeps of a bucket. If s is not an [Inspector], or decorates a Store that is not one, the
+// error wraps [errors.ErrUnsupported].
 func Inspect(ctx context.Context, s Store, policy, key string) (Bucket, error) {
 	if i, ok := s.(Inspector); ok {
 		return i.Inspect(ctx, policy, key)
@@ -74,7 +72,8 @@ func Inspect(ctx context.Context, s Store, policy, key string) (Bucket, error) {
 	return Bucket{}, fmt.Errorf("store: %T is no Inspector: %w", s, errors.ErrUnsupported)
 }
 
-// ValidateName reports an empty policy or key, as an error that wraps ErrInvalidCall. Every Inspector calls it first.
+// ValidateName returns an error that wraps [ErrInvalidCall] if policy or key is empty. Every Inspector calls it
+// first.
 func ValidateName(policy, key string) error {
 	if policy == "" || key == "" {
 		return fmt.Errorf("%w: Policy %q and Key %q must not be empty", ErrInvalidCall, policy, key)
