@@ -13,24 +13,24 @@ type group struct {
 	queues []*queue
 }
 
-// A queue is those buckets of a group whose limits have one scale. They fill within about the same time, so
-// that the one which is full first is the one that has spent least.
+// A queue is the buckets of a group whose limits have one scale. They fill within about the same time. So the one
+// that is full first is the one that has spent least.
 type queue struct {
 	group *group
 	scale bucket.Scale
 
-	// A deadline for each, as a heap.
+	// One for each bucket, as a heap.
 	deadlines []deadline
 }
 
-// A deadline says when an entry is full, at the earliest. A charge only moves the time further away, so it
-// leaves its deadline as it is, to be put right when it comes up.
+// A deadline says when an entry is full, at the earliest. A charge can only make that later. So a charge leaves the
+// deadline unchanged, and it is corrected when it comes up.
 type deadline struct {
 	at    int64
 	entry uint32
 }
 
-// queue returns the queue for buckets of policy under a limit of that scale. Policies are the program's, and
+// queue returns the queue for buckets of policy under a limit of that scale. Policies come from the program, and
 // scales are few.
 func (s *shard) queue(policy string, scale bucket.Scale) *queue {
 	g := s.group(policy)
@@ -58,8 +58,8 @@ func (s *shard) group(policy string) *group {
 // due reports whether an entry of q may be full at now.
 func (q *queue) due(now int64) bool { return len(q.deadlines) > 0 && q.deadlines[0].at <= now }
 
-// firstIsRight reports whether q.deadlines[0] is that of the entry that is full first. If not, it has put
-// one deadline right; repeated, it reports true in the end.
+// firstIsRight reports whether q.deadlines[0] belongs to the entry that is full first. If not, it has corrected one
+// deadline. Call it until it reports true.
 func (s *shard) firstIsRight(q *queue) bool {
 	first := &q.deadlines[0]
 	at := s.entry(first.entry).full()
@@ -79,7 +79,7 @@ func (s *shard) addDeadline(n uint32, e *entry) {
 	s.up(q.deadlines, e.deadline)
 }
 
-// advanceDeadline puts right the deadline of an entry that may be full sooner than it says.
+// advanceDeadline corrects the deadline of an entry that may be full earlier than it says.
 func (s *shard) advanceDeadline(e *entry) {
 	d := e.class.queue.deadlines
 	if at := e.full(); at < d[e.deadline].at {

@@ -8,7 +8,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// Inspect implements store.Inspector. It does not block, and its errors are those of Take.
+// Inspect implements [store.Inspector]. It does not block. Its errors are those of Take.
 func (s *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
 	if err := store.ValidateName(policy, key); err != nil {
 		return store.Bucket{}, err

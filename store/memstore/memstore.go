@@ -1,4 +1,33 @@
-// Package memstore keeps token buckets in memory: for one replica, for tests, and as a stand-in.
+// Package memstore keeps token buckets in the memory of one process. Use it for a single replica, for tests, and as
+// the stand-in of package fallback. It is the default of [github.com/go-tokenbucket/ratelimit.Config].Store. Create
+// one yourself to bound its size, or to set its clock:
+//
+//	buckets := memstore.New(memstore.Config{MaxKeys: 100_000})
+//	defer buckets.Close()
+//	limiter, err := ratelimit.New(ratelimit.Config{
+//		Store:    buckets,
+//		Policies: policies,
+//	})
+//
+// Each replica with such a store allows the whole limit. To share limits between replicas, use
+// [github.com/go-tokenbucket/ratelimit/store/redisstore].
+//
+// # Memory
+//
+// A bucket takes about 80 bytes and its key, of which at most 256 bytes are kept. Full buckets are forgotten within
+// about a second. An idle store has no goroutine, and an empty store has no timer.
+//
+// When MaxKeys buckets are kept, a full bucket is forgotten to make room for a new one. If none is full, it is a
+// bucket that has spent the smallest part of its burst. It is one of the new bucket's policy if that policy has its
+// share: MaxKeys divided by the number of policies that have buckets. Otherwise it is one of the policy with the
+// most buckets. A large store divides MaxKeys evenly over its shards. The guide [bounds] says what a client can
+// gain by many keys.
+//
+// # Tests
+//
+// Set Config.Clock to move time in a test. In a bubble of package testing/synctest the default clock is enough.
+//
+// [bounds]: https://github.com/go-tokenbucket/ratelimit/blob/main/docs/bounds.md
 package memstore
 
 import (
@@ -15,14 +44,13 @@ import (
 )
 
 const (
-	// defaultMaxKeys takes below 100 MB.
+	// defaultMaxKeys takes less than 100 MB.
 	defaultMaxKeys = 1_000_000
 
-	// maxShards makes it rare that two calls meet at a lock, where one would spin for microseconds.
+	// maxShards makes it rare that two calls wait for the same lock, which would spin for microseconds.
 	maxShards = 256
 
-	// minPerShard keeps shards so large that the shares of MaxKeys that keys happen to fall into differ
-	// by a few percent only.
+	// minPerShard makes shards so large that their random shares of the keys differ by only a few percent.
 	minPerShard = 1024
 
 	// sweepEvery is how long a full bucket may stay before it is forgotten.
@@ -31,19 +59,16 @@ const (
 
 // Config configures a Store. The zero value is ready to use.
 type Config struct {
-	// MaxKeys bounds how many buckets are kept, at about 80 bytes each and the key, of which at most 256
-	// bytes are kept. Default 1,000,000. To make room for one more, a full bucket is forgotten, or else the
-	// one of a policy that has spent the least part of its burst. That is the same policy, if it has its share:
-	// MaxKeys divided by the number of policies that have buckets. Otherwise it is the policy with the most
-	// buckets. Large stores divide MaxKeys evenly over their shards. See docs/bounds.md.
+	// MaxKeys is how many buckets are kept at most, at about 80 bytes each and the key. Default 1,000,000. Above
+	// it, a bucket is forgotten for each new one, see "Memory" in the package comment.
 	MaxKeys int
 
-	// Clock tells the time. Default: the machine's monotonic clock. Time that goes backwards neither
-	// grants nor drains tokens, but a bucket that was full before, and forgotten, is full then too.
+	// Clock returns the time. Default: the monotonic clock of the machine. A clock that goes backwards neither
+	// grants nor takes tokens. But a bucket that was full and forgotten is then full at the earlier time, too.
 	Clock func() time.Time
 }
 
-// A Store keeps buckets in memory. Make it with New.
+// A Store keeps buckets in memory. Make it with [New].
 type Store struct {
 	clock  func() time.Time // nil: the monotonic clock
 	start  time.Time
@@ -93,14 +118,15 @@ func (s *Store) now() int64 {
 	return time.Since(s.start).Microseconds()
 }
 
-// Close stops the sweep of full buckets. The Store goes on answering, within MaxKeys. The error is nil.
+// Close stops the timer that forgets full buckets. The Store still answers calls, within MaxKeys. The error is
+// always nil.
 func (s *Store) Close() error {
 	s.closed.Store(true)
 	s.sweeper.Stop()
 	return nil
 }
 
-// Take implements store.Store. It does not block, and it fails only if Validate refuses the call or ctx
+// Take implements [store.Store]. It does not block. It fails only if [store.Validate] refuses the call or if ctx
 // has ended.
 func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	if err := store.Validate(charges, states); err != nil {
@@ -181,7 +207,7 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 	return ok
 }
 
-// A shardSet is the shards of a call, each once.
+// A shardSet is the set of the shards of a call.
 type shardSet [maxShards / 64]uint64
 
 func (s *shardSet) add(n uint64) { s[n/64] |= 1 << (n % 64) }
@@ -196,8 +222,8 @@ func (s *shardSet) ascending(yield func(int) bool) {
 	}
 }
 
-// hash tells where a bucket is: its shard by the upper bits, and its place there by the lower 32. Policies
-// are few and not chosen by clients, so that a little of the name is enough to keep those of a key apart.
+// hash returns where a bucket is: the upper bits are its shard, and the lower 32 its place there. Policies are few
+// and clients do not choose them, so a part of the name is enough to separate the policies of a key.
 func (s *Store) hash(policy, key string) uint64 {
 	name := uint64(len(policy)) | uint64(policy[0])<<8 | uint64(policy[len(policy)-1])<<16
 	return maphash.String(s.seed, key) ^ name*0x9e3779b97f4a7c15

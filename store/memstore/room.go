@@ -1,8 +1,8 @@
 package memstore
 
-// makeRoom forgets a bucket for one of group g, which is to be kept from now on. A client who makes up keys can
-// fill a shard with buckets of one policy. So each policy has an equal share of the shard, and one that has
-// its share makes room among its own.
+// makeRoom forgets a bucket for a new one of group g. A client that makes up keys can fill a shard with buckets of
+// one policy. So each policy has an equal share of the shard, and a policy that has its share makes room among its
+// own buckets.
 func (s *shard) makeRoom(g *group, now int64) {
 	if n, found := s.full(now); found {
 		s.remove(n)
@@ -14,7 +14,7 @@ func (s *shard) makeRoom(g *group, now int64) {
 	s.remove(s.leastSpent(g, now))
 }
 
-// full returns an entry that is full, and lost by nobody, if one is at hand.
+// full returns an entry that is full, if it finds one. Nothing is lost when it is forgotten.
 func (s *shard) full(now int64) (n uint32, found bool) {
 	for _, g := range s.groups {
 		for _, q := range g.queues {
@@ -28,7 +28,7 @@ func (s *shard) full(now int64) (n uint32, found bool) {
 	return 0, false
 }
 
-// present returns of how many policies there are buckets.
+// present returns how many policies have buckets.
 func (s *shard) present() (n int) {
 	for _, g := range s.groups {
 		if g.count > 0 {
@@ -48,7 +48,7 @@ func (s *shard) largest() *group {
 	return largest
 }
 
-// leastSpent returns the entry of g that has spent the least part of its tokens.
+// leastSpent returns the entry of g that has spent the smallest part of its tokens.
 func (s *shard) leastSpent(g *group, now int64) (n uint32) {
 	least, found := 0.0, false
 	for _, q := range g.queues {

@@ -9,16 +9,16 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A shard is a hash table of buckets with its own lock. It is not a Go map, because of what that takes at
-// a million keys, and because the bucket that has spent least must be at hand.
+// A shard is a hash table of buckets with its own lock. It is not a Go map, because a map of a million keys takes
+// more memory, and because the bucket that has spent least must be found fast.
 //
-// Entries lie in chunks without gaps. The index finds an entry by its hash (open addressing, linear
-// probing), the queues of its policy by when it is full.
+// Entries lie in chunks without gaps. The index finds an entry by its hash (open addressing, linear probing). The
+// queues of its policy find it by when it is full.
 type shard struct {
 	mu    sync.Mutex
 	count int
-	// Of an entry: the number, plus one, in the bits below the length, and in those above the same bits of
-	// its hash, so that others need not be looked at. 0 is free.
+	// A slot holds the number of an entry, plus one, in the bits below the length. The bits above are those of its
+	// hash. If they differ, the entry need not be compared. 0 is free.
 	index  []uint32
 	chunks []*[chunkSize]entry
 
@@ -54,7 +54,8 @@ type kind struct {
 	limit  store.Limit
 }
 
-// maxClasses bounds the classes at hand for new entries. Past it they are made anew; entries keep theirs.
+// maxClasses bounds the classes that are kept for new entries. Above it they are made again, and entries keep
+// theirs.
 const maxClasses = 256
 
 func (e *entry) bucket() bucket.Bucket {
@@ -87,7 +88,7 @@ func (s *shard) find(hash uint32, policy, key string) *entry {
 	}
 }
 
-// insert keeps a bucket that is not kept yet.
+// insert adds a bucket that is not kept yet.
 func (s *shard) insert(hash uint32, key string, c *store.Charge, b bucket.Bucket) {
 	of := s.class(c.Policy, c.Limit)
 	if s.count >= s.max {
@@ -113,7 +114,7 @@ func (s *shard) insert(hash uint32, key string, c *store.Charge, b bucket.Bucket
 	s.addDeadline(n, e)
 }
 
-// update keeps what an entry's bucket became by a charge.
+// update stores what a charge made of an entry's bucket.
 func (s *shard) update(e *entry, c *store.Charge, b bucket.Bucket) {
 	sooner, of := c.Cost < 0, e.class
 	if of.limit != c.Limit {
@@ -173,8 +174,8 @@ func (s *shard) class(policy string, limit store.Limit) *class {
 	return c
 }
 
-// dropEmpty drops the groups and queues that no entry is of. No class has them either, once there are none
-// but those of entries.
+// dropEmpty drops groups and queues without entries. The caller has dropped all classes except those of entries, so
+// no class refers to them.
 func (s *shard) dropEmpty() {
 	s.groups = slices.DeleteFunc(s.groups, func(g *group) bool {
 		g.queues = slices.DeleteFunc(g.queues, func(q *queue) bool { return len(q.deadlines) == 0 })
@@ -191,7 +192,7 @@ func (s *shard) addIndex(n, hash uint32) {
 	s.index[slot] = hash&^mask | (n + 1)
 }
 
-// slot returns where in the index entry n is, of that hash.
+// slot returns the place of entry n in the index. n must have that hash.
 func (s *shard) slot(n, hash uint32) uint32 {
 	mask := uint32(len(s.index) - 1)
 	slot := hash & mask
@@ -201,8 +202,8 @@ func (s *shard) slot(n, hash uint32) uint32 {
 	return slot
 }
 
-// removeIndex takes entry n out of the index, and moves up those behind it that would not be found past
-// the gap.
+// removeIndex removes entry n from the index. It moves up the entries behind it that would not be found past the
+// gap.
 func (s *shard) removeIndex(n uint32) {
 	mask := uint32(len(s.index) - 1)
 	gap := s.slot(n, s.entry(n).hash)

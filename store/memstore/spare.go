@@ -6,8 +6,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 )
 
-// Few buckets have a spare, so that entries have no room for it: those whose owners had a stand-in. It goes with the
-// entry.
+// A spareName names a bucket with a spare. Few buckets have one, those that had a stand-in, so spares are not in
+// entries. A spare is dropped together with the entry.
 type spareName struct{ policy, key string }
 
 func (s *shard) spare(policy, key string) bucket.Spare { return s.spares[spareName{policy, key}] }

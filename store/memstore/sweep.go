@@ -1,7 +1,7 @@
 package memstore
 
-// sweepLater sees to it that full buckets are forgotten. An idle store has no goroutine, and an empty one
-// no timer.
+// sweepLater starts the timer that forgets full buckets, unless it runs. An idle store has no goroutine, and an
+// empty one has no timer.
 func (s *Store) sweepLater() {
 	if !s.sweeping.Load() && s.sweeping.CompareAndSwap(false, true) && !s.closed.Load() {
 		s.sweeper.Reset(sweepEvery)

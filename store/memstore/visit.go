@@ -5,7 +5,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A visit is a charge on its way through Take. Its shard is locked meanwhile.
+// A visit is a charge during Take. Its shard is locked.
 type visit struct {
 	shard   *shard
 	key     string // a short one
@@ -35,7 +35,7 @@ func (v *visit) look(c *store.Charge, now int64) {
 	v.fits = l.Grants(v.bucket.Tokens, v.need, debt, 1) == 1
 }
 
-// charge has the bucket pay.
+// charge charges the bucket.
 func (v *visit) charge(c *store.Charge) {
 	if c.Refilled > 0 {
 		v.settle(c)
@@ -57,15 +57,15 @@ func (v *visit) charge(c *store.Charge) {
 	}
 }
 
-// refuse is for a charge that changes nothing. As in Redis it writes nothing, except that a bucket is kept under the
-// new limit from the first charge on, or it would be forgotten when it is full under the old one.
+// refuse handles a charge that changes no tokens. As in Redis it writes nothing, with one exception. The first
+// charge puts the bucket under the new limit. Otherwise it would be forgotten when it is full under the old one.
 func (v *visit) refuse(c *store.Charge) {
 	if v.entry != nil && v.entry.class.limit != c.Limit && v.bucket.Tokens < c.Limit.Capacity && (bucket.Relimits(v.need, 0) || c.Refilled > 0) {
 		v.shard.update(v.entry, c, v.bucket)
 	}
 }
 
-// keep begins to keep a bucket that is not full any more, or forgets one that was reset.
+// keep adds a bucket that is no longer full, or forgets one that was reset.
 func (v *visit) keep(c *store.Charge) {
 	if v.isNew {
 		v.shard.insert(v.hash, v.key, c, v.bucket)
@@ -81,7 +81,7 @@ func (v *visit) keep(c *store.Charge) {
 	}
 }
 
-// settle adds to what the bucket needs what is still to be charged of c's past.
+// settle adds to the need of the bucket what must still be charged of c's past.
 func (v *visit) settle(c *store.Charge) {
 	var kept bucket.Bucket
 	var spare bucket.Spare
