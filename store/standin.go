@@ -7,7 +7,7 @@ import (
 
 // ErrAway is wrapped by the error of a Take under [WithoutStandIn] while the primary of a fallback is unavailable.
 // The error also wraps the reason for which the primary was given up. Nothing was charged.
-var ErrAway = errors.New("store: the primary is away")
+var ErrAway = errors.New("store: the primary is unavailable")
 
 type standInKey struct{}
 

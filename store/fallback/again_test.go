@@ -366,7 +366,7 @@ func TestALoggerThatIsSetLaterIsTold(t *testing.T) {
 		if _, err := f.Take(t.Context(), []store.Charge{{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 1)}}, make([]store.State, 1)); err != nil {
 			t.Error(err)
 		}
-		if !strings.Contains(text.String(), "the primary is away") {
+		if !strings.Contains(text.String(), "the primary is unavailable") {
 			t.Errorf("log %q", text.String())
 		}
 	})

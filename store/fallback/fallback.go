@@ -17,49 +17,48 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
-// Config configures New. The zero value is ready to use, for a single replica.
+// Config configures [New]. The zero value is ready to use, for a single replica.
 type Config struct {
-	// Replicas is by how much each limit is divided while the secondary answers: how many replicas share
-	// the traffic, each with a secondary of its own. Default 1: each replica allows the whole limit. If more run,
-	// what they allow above the limit in an outage is a debt after it.
+	// Replicas is how many replicas share the traffic. While the secondary answers, each limit is divided by it.
+	// Default 1: each replica allows the whole limit. If more replicas run than Replicas says, they allow too much
+	// during an outage, and that becomes a debt after it.
 	Replicas int
 
-	// ReplicasFunc, if set, returns Replicas as it is now, for example from an autoscaler. Replicas must then be 0. A
-	// number below 1 counts as 1. A larger number counts at once, a smaller one when it has held for 5 seconds.
-	//
-	// Callers call ReplicasFunc at most about ten times a second, and only if the primary has failed. It must be
-	// cheap, safe for concurrent use, and must not block.
+	// ReplicasFunc, if set, returns the current number of replicas, for example from an autoscaler. Leave Replicas
+	// 0 then. Below 1 counts as 1. A larger number counts at once, a smaller one after 5 seconds. It is called up
+	// to ten times a second, only after failures. It must be fast, must not block, and must be safe for concurrent
+	// use.
 	ReplicasFunc func() int
 
-	// Slow is how long the primary may take. A call that takes as long or longer counts as failed, though its
-	// answer is used if there is one by the deadline of its context. It must not be longer than the time that
-	// callers have, or a hung primary would not be noticed: New of package ratelimit refuses one that is longer
-	// than its Config.Timeout. Default 50 ms.
+	// Slow is how long the primary may take. A call that takes as long or longer counts as failed, but its answer
+	// is used if it comes by the deadline of its context. Slow must not be longer than the time that callers have:
+	// New of package ratelimit returns an error if it is longer than its Config.Timeout. Default 50 ms.
 	Slow time.Duration
 
-	// Failures is how many calls must fail before the primary is given up: as many within about a second,
-	// and at least a fifth of those that it needed its server for, or as many in a row for 100 ms. Default 5.
+	// Failures is how many failed calls make the Store give up the primary. They must fail within about a second,
+	// and be at least a fifth of the calls that needed the server. Or they must fail in a row for 100 ms. Default
+	// 5.
 	Failures int
 
-	// ProbeEvery is how long it may take until the primary is asked again while it is away, by one call that
-	// nobody waits for. The first such probes follow sooner. They charge buckets of a policy "fallback-probe".
-	// Default 200 ms.
+	// ProbeEvery is the longest time between two probes while the primary is unavailable. The first probes come
+	// sooner. A probe is a call that nobody waits for. It charges a bucket of a policy "fallback-probe". Default
+	// 200 ms.
 	ProbeEvery time.Duration
 
-	// MaxKeys bounds how many buckets are known from before an outage, at 16 bytes each, which are taken at
-	// once, and how many are kept to be charged after it, at about 300 bytes each and the names, for as long as
-	// what was spent has not refilled. The first is rounded up to a power of two. Default 65,536. Where there is
-	// no room for a bucket, the policies share it, and within a policy those that have spent least are forgotten.
+	// MaxKeys bounds two tables. Default 65,536. The buckets known before an outage take 16 bytes each, allocated
+	// at once and rounded up to a power of two. The buckets to charge after it take about 300 bytes each and the
+	// names, until their tokens have refilled. https://github.com/go-tokenbucket/ratelimit/blob/main/docs/bounds.md
+	// has the details.
 	MaxKeys int
 
-	// OnChange, if set, is told when the primary is given up, and why, and when it is back, with a nil
-	// reason: never two of these at once. A caller waits for the first, and the end of the outage for the
-	// second, so it must not block, nor close the Store.
+	// OnChange, if set, is called when the primary is given up, with the reason, and when it is back, with a nil
+	// reason. Calls never overlap. A caller waits for the first one, and the end of the outage for the second. So
+	// OnChange must not block, and must not close the Store.
 	OnChange func(away bool, reason error)
 
-	// Logger is told of the same, and of failures that the secondary made up for, each kind at most once a
-	// second. It is told once a minute of a primary that is given up again and again, such as one whose round
-	// trip is near Slow, or that stays away. Default slog.Default().
+	// Logger receives the same changes. It also receives failures that the secondary made up for, each kind at most
+	// once a second. Once a minute it receives a line if the primary stays unavailable, or is given up again and
+	// again, for example because its round trip is near Slow. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -70,11 +69,11 @@ const (
 	defaultMaxKnown   = 1 << 16
 )
 
-// New returns a Store that answers with primary, and with secondary while primary is unavailable. If secondary is nil, New
-// makes a memstore.Store with its default Config.
+// New returns a Store that answers with primary, and with secondary while primary is unavailable. If secondary is
+// nil, New makes a [memstore.Store] with its default Config. Close the Store to stop its probes.
 //
-// A Key longer than 256 bytes is passed to both as its SHA-256. New panics if primary is nil or if a number of cfg is
-// negative. Close the Store to stop its probes.
+// A Key longer than 256 bytes is passed to both stores as its SHA-256. New panics if primary is nil, if a number of
+// cfg is negative, or if both Replicas and ReplicasFunc are set.
 func New(primary, secondary store.Store, cfg Config) *Store {
 	if primary == nil {
 		panic("fallback: New: primary is nil: must be a store.Store")
@@ -115,7 +114,7 @@ func New(primary, secondary store.Store, cfg Config) *Store {
 	return f
 }
 
-// A Store is a store.Store with another to stand in for it. Make it with New.
+// A Store is a [store.Store] with a second store for outages. Make it with [New].
 type Store struct {
 	primary, secondary store.Store
 	own                *memstore.Store // secondary, if New made it; nil otherwise
@@ -140,10 +139,10 @@ type Store struct {
 	unsteadiness unsteadiness
 }
 
-// Slow returns how long the primary may take: Config.Slow or its default.
+// Slow returns Config.Slow, or its default.
 func (f *Store) Slow() time.Duration { return f.slow }
 
-// Away returns why the primary was given up, and nil while it is asked.
+// Away returns the reason why the primary was given up, or nil while it is used.
 func (f *Store) Away() error {
 	if o := f.away.Load(); o != nil {
 		return o.reason
@@ -151,9 +150,8 @@ func (f *Store) Away() error {
 	return nil
 }
 
-// Close stops probing, and waits for a probe that is under way. A primary that is away stays given up, and is not
-// charged for what it has not been charged for by then. Close does not close primary, and closes secondary only if New
-// made it.
+// Close stops the probes, and waits for a running one. If the primary is unavailable then, it stays given up, and
+// is not charged for the outage. Close closes secondary only if New made it, and never primary.
 func (f *Store) Close() error {
 	f.prober.close()
 	if f.own != nil {
@@ -162,7 +160,7 @@ func (f *Store) Close() error {
 	return nil
 }
 
-// Take implements store.Store. It fails if both fail, or if ctx ends.
+// Take implements [store.Store]. It returns an error if both stores fail, or if ctx ends.
 func (f *Store) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	charges = shortkey.Charges(charges)
 	if o := f.away.Load(); o != nil {
@@ -207,10 +205,10 @@ func (f *Store) take(ctx context.Context, charges []store.Charge, states []store
 	return f.standInOnce(context.WithoutCancel(ctx), charges, states)
 }
 
-// errSlow is why a primary is given up that answers, but not soon enough.
+// errSlow is the reason for giving up a primary that answers too late.
 var errSlow = errors.New("fallback: the primary is slow")
 
-// askPrimary asks the primary, which has until the deadline of ctx, or if there is none as long as it may take.
+// askPrimary calls the primary. The deadline is that of ctx, or Slow from now if ctx has none.
 func (f *Store) askPrimary(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	if !hasDeadline(ctx) {
 		limited := &deadline.Context{Parent: ctx, Terms: &f.terms}
@@ -229,13 +227,13 @@ func hasDeadline(ctx context.Context) bool {
 	return ok
 }
 
-// over reports whether the deadline of ctx has passed. A primary may notice that a little before ctx does.
+// over reports whether the deadline of ctx has passed. A primary may notice that slightly before ctx does.
 func over(ctx context.Context) bool {
 	deadline, limited := ctx.Deadline()
 	return ctx.Err() != nil || limited && !time.Now().Before(deadline)
 }
 
-// failed counts a call that was sent then and failed for reason, or was slow.
+// failed counts a call that was sent at that time and failed for reason, or was slow.
 func (f *Store) failed(ctx context.Context, reason error, charges []store.Charge, sent int64) {
 	counts, tooMany := f.tally.failed(sent)
 	if tooMany {

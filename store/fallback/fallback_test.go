@@ -940,7 +940,7 @@ func TestTheLogSaysWhatHappened(t *testing.T) {
 		synctest.Wait()
 		for _, want := range []string{
 			`level=ERROR msg="fallback: the primary failed or was slow" error=broken`,
-			`level=WARN msg="fallback: the primary is away, and the secondary answers" error=broken`,
+			`level=WARN msg="fallback: the primary is unavailable, and the secondary answers" error=broken`,
 			`level=INFO msg="fallback: the primary is back" after=12.5ms`,
 		} {
 			if strings.Count(text.String(), want) != 1 {

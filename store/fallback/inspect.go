@@ -10,8 +10,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// Inspect implements store.Inspector. While the primary is unavailable, the secondary answers: the Bucket is then Degraded,
-// and is what this replica has allowed in the outage, by its share of the limit.
+// Inspect implements [store.Inspector]. While the primary is unavailable, the secondary answers. The Bucket is then
+// Degraded: it holds what this replica has allowed in the outage, under its share of the limit.
 func (f *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
 	if err := store.ValidateName(policy, key); err != nil {
 		return store.Bucket{}, err

@@ -10,30 +10,30 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// known is what the primary said that buckets hold: a table with a few places for each hash. Keeping it must
-// not cost a call more than some nanoseconds, so a place has neither lock nor name, only 64 bits that say whose
-// it is.
+// known is what the primary last reported of each bucket: a table with a few places for each hash. Storing a report
+// must not cost a call more than some nanoseconds. So a place has neither lock nor name, only 64 bits that identify
+// its bucket.
 //
-// A client can make up keys, and buckets for all places. So the policies that contend for the places of a hash
-// share them, and of the buckets of one policy those stay that have spent the largest part of their tokens.
+// A client can make up keys, and so buckets for all places. Therefore the policies share the places of a hash.
+// Among the buckets of one policy, those stay that have spent the largest part of their tokens.
 type known struct {
 	seed   maphash.Seed
 	start  time.Time
 	places []place
 }
 
-// ways is how many places there are for a hash. They fill a cache line.
+// ways is the number of places for a hash. They fill a cache line.
 const ways = 4
 
-// A place holds when one bucket is full if nobody charges it, which with its limit is what it holds at any time
-// before.
+// A place holds when one bucket is full if nobody charges it. With the limit, that says what the bucket holds at
+// any earlier time.
 type place struct {
 	whose atomic.Uint64 // a tag; 0: nobody's
 	full  atomic.Int64  // in microseconds since start
 }
 
-// A tag says whose a place is: in its bits, from the lowest, hashes of the bucket, of its limit and of its
-// policy, and the scale of the limit, which is never 0.
+// A tag identifies the bucket of a place. From the lowest bits up, it has hashes of the bucket, of its limit and of
+// its policy, and the scale of the limit, which is never 0.
 type tag uint64
 
 const (
@@ -73,8 +73,8 @@ func (k *known) find(c *store.Charge) ([]place, tag) {
 // now returns the time in microseconds.
 func (k *known) now() int64 { return time.Since(k.start).Microseconds() }
 
-// keep remembers what the primary answered now. Two calls that use a place at once may mix up its bucket's full with
-// that of another, which then begins an outage too full or too empty.
+// keep stores what the primary answered now. If two calls write a place at once, one bucket may get the time of the
+// other. It then begins an outage too full or too empty.
 func (k *known) keep(charges []store.Charge, states []store.State, now int64) {
 	for i := range charges {
 		if states[i].Degraded {
@@ -97,7 +97,7 @@ func (k *known) keep(charges []store.Charge, states []store.State, now int64) {
 	}
 }
 
-// placeOf returns the place of t's bucket, whatever its limit was, nil if it has none.
+// placeOf returns the place of t's bucket, under any limit, or nil if it has none.
 func placeOf(places []place, t tag) *place {
 	for i := range places {
 		if whose := tag(places[i].whose.Load()); whose != 0 && whose.bucket() == t.bucket() {
@@ -107,9 +107,10 @@ func placeOf(places []place, t tag) *place {
 	return nil
 }
 
-// placeFor returns the place to be given to t's bucket, which has none and is full at full: that of a bucket
-// which is full, or of the one that has spent least among those of the policy that has most. It is nil if that
-// is t's policy, too, and t's bucket has spent no more.
+// placeFor returns a place for t's bucket, which has none and is full at full. A place with a full bucket is free.
+// Otherwise the policy with the most places gives up the place of its bucket that has spent least.
+//
+// It returns nil if that is t's policy and t's bucket has spent no more.
 func placeFor(places []place, t tag, full, now int64) *place {
 	if full <= now {
 		return nil // a full bucket is one of which nothing is known
@@ -149,13 +150,13 @@ func placeFor(places []place, t tag, full, now int64) *place {
 	return &places[victim]
 }
 
-// credits returns how many credits c's bucket holds by now if nobody else has charged it, as many as fill it
-// if nothing is known.
+// credits returns how many credits c's bucket holds now if nobody else has charged it. If nothing is known, it is
+// full.
 func (k *known) credits(c *store.Charge) int64 { return creditsOf(c.Limit, k.full(c, 0)) }
 
-// full returns in how many microseconds c's bucket was full, seen from some microseconds ago, if nobody else charges it,
-// and below 0 for how long it had been, by bucket.MaxFill if nothing is known. Of a bucket under another limit it is
-// known which part of it was spent, to a quarter, and that part carries over.
+// full returns when c's bucket is full if nobody else charges it, in microseconds from a time that many
+// microseconds ago. It is negative if the bucket was full before, and -bucket.MaxFill if nothing is known. For a
+// bucket under another limit, the part that was spent is known to a quarter, and carries over.
 func (k *known) full(c *store.Charge, ago int64) int64 {
 	places, t := k.find(c)
 	p := placeOf(places, t)
@@ -174,7 +175,8 @@ func (k *known) full(c *store.Charge, ago int64) int64 {
 	}
 }
 
-// creditsOf returns how many credits a bucket of l holds that is full in some microseconds, less than none in debt.
+// creditsOf returns how many credits a bucket of l holds that will be full after that many microseconds. It is
+// negative in debt.
 func creditsOf(l store.Limit, full int64) int64 {
 	return bucket.Limit(l).Charge(l.Capacity, l.Refill, max(0, full))
 }

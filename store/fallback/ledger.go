@@ -13,7 +13,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A ledger keeps what the secondary has allowed while the primary was away.
+// A ledger records what the secondary has allowed while the primary was unavailable.
 type ledger struct {
 	most     int
 	replicas *replicas
@@ -28,7 +28,7 @@ type ledger struct {
 
 type account struct{ policy, key string }
 
-// A size is a number of replicas, and from when on it was in force.
+// A size is a number of replicas, and the time from which it was in force.
 type size struct {
 	number   int // of the size, in the order in which they came
 	replicas int64
@@ -38,24 +38,24 @@ type size struct {
 // maxSizes bounds how many sizes are kept of one outage.
 const maxSizes = 64
 
-// A spending is what was allowed of one bucket: the difference between what this replica's share of it would
-// hold if nobody had charged it since the primary went away, and what it holds after the secondary's charges.
-// Both begin with what is known and refill with the rate of the share, as the primary's bucket does meanwhile
-// for all replicas together.
+// A spending is what was allowed of one bucket. It is the difference between two buckets under this replica's
+// share. One is as if nobody had charged it since the outage began. The other has the secondary's charges. Both
+// begin with what is known, and refill at the rate of the share, as the primary's bucket does for all replicas
+// together.
 //
-// Where others still reach the primary, its bucket does not refill for this replica: they spend that. So the primary is
-// charged for all that was taken, and what has refilled here is paid by what its bucket could not refill because it
-// was full.
+// If other replicas still reach the primary, its bucket does not refill for this replica, because they spend the
+// refill. So the primary is charged for all that was taken. The part that has refilled here is paid by the refill
+// that the primary's bucket missed because it was full.
 type spending struct {
 	account
 	lowering sync.Mutex
-	lowered  atomic.Int64 // the last version that the secondary's bucket was brought down for
+	lowered  atomic.Int64 // the last version for which the secondary's bucket was lowered
 
 	// Guarded by the ledger's lock.
 	listed        bool        // in the ledger
 	reset         bool        // in the outage, so that the primary's bucket is to be reset before it is charged
 	outage        *outage     // of which idle and charged are
-	version       int64       // counts how often the secondary's bucket has had to be brought down
+	version       int64       // counts how often the secondary's bucket had to be lowered
 	size          size        // that share is of
 	room          int64       // whole tokens of the largest cost; the share has room for them
 	limit, share  store.Limit // last charged under
@@ -86,9 +86,9 @@ func (l *ledger) since(o *outage) int64 {
 
 func (l *ledger) now() int64 { return time.Since(l.start).Microseconds() }
 
-// open returns the spending of c's bucket in o, before which it held what known tells, the share that c is to be charged
-// under, and the version for which the secondary's bucket must have been brought down. Where there is no room for the
-// spending, it is not in the ledger before there is something to charge.
+// open returns the spending of c's bucket in o, the share to charge c under, and the version for which the
+// secondary's bucket must have been lowered. Before o, the bucket held what known says. If the ledger has no room,
+// the spending enters it only when there is something to charge.
 func (l *ledger) open(c *store.Charge, o *outage, known *known) (_ *spending, share store.Limit, version int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +122,7 @@ func (l *ledger) open(c *store.Charge, o *outage, known *known) (_ *spending, sh
 	return s, shareOf(c.Limit, size.replicas, s.room), s.version
 }
 
-// enter has s begin with what was known at some time, by its share of a size.
+// enter makes s begin with what was known at that time, under its share of a size.
 func (l *ledger) enter(s *spending, c *store.Charge, o *outage, known *known, of size, at int64) {
 	s.outage, s.size = o, of
 	s.version++
@@ -134,7 +134,7 @@ func (l *ledger) enter(s *spending, c *store.Charge, o *outage, known *known, of
 	s.begin(creditsOf(c.Limit, full), at)
 }
 
-// begin notes that o begins, before which sizes do not matter.
+// begin records the start of o. Earlier sizes do not matter any more.
 func (l *ledger) begin(o *outage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +142,7 @@ func (l *ledger) begin(o *outage) {
 	l.sizes = []size{{last.number + 1, last.replicas, l.since(o)}}
 }
 
-// resize returns the size that is in force. The ledger is locked.
+// resize returns the size in force. The ledger must be locked.
 func (l *ledger) resize() size {
 	last, replicas := l.sizes[len(l.sizes)-1], l.replicas.inForce.Load()
 	if last.replicas == replicas {
@@ -170,8 +170,8 @@ func (l *ledger) unlist(s *spending) {
 	}
 }
 
-// begin has s begin with credits. What was spent in an earlier outage, and could not be charged after it, is
-// still to be charged.
+// begin makes s begin with credits. Anything spent in an earlier outage that was not charged after it must still be
+// charged.
 func (s *spending) begin(credits, now int64) {
 	spent := s.spent(now)
 	s.idle = bucket.Bucket{}
@@ -184,15 +184,15 @@ func (s *spending) begin(credits, now int64) {
 	}
 }
 
-// owe has s be charged some credits more than idle, or after refunds some less.
+// owe sets what s is charged to some credits more than idle, or to some less after refunds.
 func (s *spending) owe(credits, now int64) {
 	by := bucket.Limit(s.share)
 	s.charged = by.Advance(s.idle, now)
 	s.charged.Tokens = by.Charge(s.charged.Tokens, credits, 1)
 }
 
-// goBy has s go by another share from now on. What was spent remains as many tokens: in a bucket with more or less
-// room it must not become more or less.
+// goBy switches s to another share. The number of tokens that were spent does not change, although the share has
+// more or less room.
 func (s *spending) goBy(limit, share store.Limit, now int64) {
 	s.limit = limit
 	if s.share == share {
@@ -205,10 +205,11 @@ func (s *spending) goBy(limit, share store.Limit, now int64) {
 	s.owe(credits(spent, old, share, now), now)
 }
 
-// resize has s go by its share of another size from that on, and reports whether that is another share. A share that grows
-// holds what it held: the replicas that left may have spent theirs. Of a share that shrinks as much is missing as before:
-// the replicas that came have full ones. That may be a debt, of a burst at most: a number that goes up and down while no
-// replica does must not keep clients out for ever.
+// resize switches s to its share of another size, from the time of that size on. It reports whether the share
+// changed. A share that grows keeps its tokens, because the replicas that left may have spent theirs. A share that
+// shrinks misses as many tokens as before, because the new replicas have full shares. That may be a debt, of a
+// burst at most. Otherwise a number that goes up and down without any change of replicas would lock clients out for
+// ever.
 func (s *spending) resize(to size) bool {
 	s.size = to
 	old, share := s.share, shareOf(s.limit, to.replicas, s.room)
@@ -227,19 +228,22 @@ func (s *spending) resize(to size) bool {
 	return true
 }
 
-// spent returns how many credits of the share were spent and have not refilled since, none after refunds.
+// spent returns how many credits of the share were spent and have not refilled since. It is not negative after
+// refunds.
 func (s *spending) spent(now int64) int64 {
 	by := bucket.Limit(s.share)
 	return max(0, by.Advance(s.idle, now).Tokens-by.Advance(s.charged, now).Tokens)
 }
 
-// lookedAt is among how many spendings makeRoom chooses: to look at all would take too long.
+// lookedAt is how many spendings makeRoom compares. Comparing all would take too long.
 const lookedAt = 8
 
-// makeRoom takes off a spending, for one of policy, and reports whether it did: one of which nothing is left to be
-// charged, or if it must, that which has the least part of its bucket left to be charged. It chooses among some, and
-// among those first of which the policies have more than an equal share of the ledger: a client who makes up keys
-// must not have what was spent of other policies forgotten.
+// makeRoom removes a spending to make room for one of policy, and reports whether it did. It removes one that has
+// nothing left to charge. If there is none and it must, it removes the one with the smallest part of its bucket
+// left to charge.
+//
+// It compares a few. It prefers policies that have more than an equal share of the ledger. Otherwise a client that
+// makes up keys could make the ledger forget what other policies have spent.
 func (l *ledger) makeRoom(policy string, must bool) bool {
 	now, some := l.now(), lookedAt
 	var least *spending
@@ -268,7 +272,8 @@ func (l *ledger) makeRoom(policy string, must bool) bool {
 	return must
 }
 
-// isOver reports whether a policy would have more than an equal share of the ledger after one more of policy next.
+// isOver reports whether a policy would have more than an equal share of the ledger after one more bucket of policy
+// next.
 func (l *ledger) isOver(policy, next string) bool {
 	n, policies := l.counts[policy], len(l.counts)
 	if policy == next {
@@ -280,14 +285,14 @@ func (l *ledger) isOver(policy, next string) bool {
 	return n*policies > l.most
 }
 
-// held returns what the secondary's bucket holds at most.
+// held returns the most that the secondary's bucket can hold.
 func (l *ledger) held(s *spending, share store.Limit) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return bucket.Limit(share).Advance(s.charged, l.now()).Tokens
 }
 
-// add adds what c took, or gave back.
+// add adds what c took or gave back.
 func (l *ledger) add(s *spending, c *store.Charge) {
 	now := l.now()
 	l.mu.Lock()
@@ -305,8 +310,8 @@ func (l *ledger) add(s *spending, c *store.Charge) {
 	}
 }
 
-// inForce returns s, or what is in the ledger in its place. It lists s if there was no room for it before, or if it
-// was taken off meanwhile. The ledger is locked.
+// inForce returns s, or the spending that has replaced it in the ledger. It lists s if there was no room before, or
+// if s was removed since. The ledger must be locked.
 func (l *ledger) inForce(s *spending) *spending {
 	if s.listed {
 		return s
@@ -321,7 +326,7 @@ func (l *ledger) inForce(s *spending) *spending {
 	return s
 }
 
-// A due is what the primary is to be charged for a spending.
+// A due is what the primary must be charged for a spending.
 type due struct {
 	spending *spending
 	charge   store.Charge // in whole tokens, rounded up: of what is missing here, and of what has Refilled
@@ -346,8 +351,8 @@ func (l *ledger) empty() bool {
 	return len(l.accounts) == 0
 }
 
-// take takes s off the ledger, and returns what is due of it, until settled is called. It returns false if s is not
-// there any more, or if the primary is being charged for its bucket.
+// take removes s from the ledger and returns what is due. Call settled afterwards. It returns false if s is no
+// longer in the ledger, or if the primary is being charged for its bucket.
 func (l *ledger) take(s *spending) (d due, found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -373,7 +378,7 @@ func (l *ledger) take(s *spending) (d due, found bool) {
 	return d, true
 }
 
-// settled says that the primary has been charged for d, or that it failed.
+// settled records that the primary has been charged for d, or has failed to.
 func (l *ledger) settled(d due) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -381,7 +386,7 @@ func (l *ledger) settled(d due) {
 	delete(l.charging, d.spending.account)
 }
 
-// again puts back on the ledger what was due, none of which the primary has carried out.
+// again puts d back into the ledger, after a primary that has carried out none of it.
 func (l *ledger) again(d due) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -397,10 +402,10 @@ func (l *ledger) again(d due) {
 	s.since = min(s.since, d.since)
 }
 
-// tokens returns credits in whole tokens, rounded up, none for what is below 0.
+// tokens returns credits in whole tokens, rounded up, and 0 if credits is negative.
 func tokens(credits int64, of store.Limit) int64 { return max(0, credits+of.Unit-1) / of.Unit }
 
-// credits returns credits of one share as such of another.
+// credits converts credits of one share to credits of another.
 func credits(n int64, of, to store.Limit, now int64) int64 {
 	debt := bucket.Bucket{Tokens: -n, Unit: of.Unit, LastRefill: now}
 	return -bucket.Limit(to).Advance(debt, now).Tokens

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A prober calls probe again and again, from begin on, until that reports that the primary is back.
+// A prober calls probe repeatedly, from begin on, until it reports that the primary is back.
 type prober struct {
 	every time.Duration
 	probe func(context.Context) bool
@@ -21,12 +21,11 @@ type prober struct {
 	running sync.WaitGroup // Add under mu and not after close
 }
 
-// The first probe comes after a part of ProbeEvery, and each later one after twice as long, up to that: a
-// connection that broke is no outage to speak of.
+// The first probe comes after this part of ProbeEvery, because a broken connection is soon replaced. The time
+// between probes then doubles, up to ProbeEvery.
 const firstProbe = 16
 
-// unsteady is for how long after its return a primary that is away again is not probed sooner than it would
-// have been.
+// unsteady is the time after a return in which a new outage does not restart the probes with short waits.
 const unsteady = time.Second
 
 func (p *prober) init(every time.Duration, probe func(context.Context) bool) {
@@ -43,7 +42,7 @@ func (p *prober) begin() {
 	p.schedule()
 }
 
-// schedule has the next probe follow. The prober is locked.
+// schedule sets the timer of the next probe. The prober must be locked.
 func (p *prober) schedule() {
 	if p.ctx.Err() != nil {
 		return

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// replicas is by how much limits are divided.
+// replicas is the number by which limits are divided.
 type replicas struct {
 	number func() int // nil: it never changes
 
@@ -23,8 +23,8 @@ const (
 	// askEvery is the time between two calls of ReplicasFunc, in microseconds.
 	askEvery = 100_000
 
-	// fewerAfter is for how long ReplicasFunc must return less before that is in force. Each change costs tokens, and
-	// a number that flutters would cost all.
+	// fewerAfter is for how long ReplicasFunc must return a smaller number before it counts. Each change costs
+	// tokens, and a number that changes all the time would cost all.
 	fewerAfter = 5_000_000
 )
 
@@ -34,9 +34,8 @@ func newReplicas(number int, changing func() int) *replicas {
 	return r
 }
 
-// refresh brings r up to date by a clock of microseconds. No lock may be held. Several callers may find r out of date at
-// once: none of them goes
-// on with an old number.
+// refresh updates r by a clock of microseconds. The caller must hold no lock. Several callers may find r out of
+// date at once: none of them continues with an old number.
 func (r *replicas) refresh(clock func() int64) {
 	if r.number == nil {
 		return

@@ -17,8 +17,8 @@ func hasReset(charges []store.Charge) bool {
 	return false
 }
 
-// takeResets is take for a call that resets buckets. What an outage has left to be charged to them is forgotten, and
-// so is the secondary's bucket, with which the next outage would begin.
+// takeResets is take for a call that resets buckets. It forgets the charges that an outage has left for them. It
+// also resets the bucket of the secondary, because the next outage would begin with it.
 func (f *Store) takeResets(ctx context.Context, charges []store.Charge, states []store.State) (ok bool, err error) {
 	var held []*spending
 	for i := range charges {
@@ -49,7 +49,7 @@ func (f *Store) takeResets(ctx context.Context, charges []store.Charge, states [
 	return true, nil
 }
 
-// hold waits until a bucket is not being charged, and takes its spending off the ledger, if there is any.
+// hold waits until a bucket is not being charged, and removes its spending from the ledger, if there is one.
 func (l *ledger) hold(ctx context.Context, a account) (*spending, error) {
 	for {
 		l.mu.Lock()
@@ -69,7 +69,7 @@ func (l *ledger) hold(ctx context.Context, a account) (*spending, error) {
 	}
 }
 
-// putBack is for a call that has not reset its buckets.
+// putBack restores the spendings of a call that has not reset its buckets.
 func (f *Store) putBack(held []*spending) {
 	f.spent.mu.Lock()
 	for _, s := range held {
@@ -83,13 +83,13 @@ func (f *Store) putBack(held []*spending) {
 	}
 }
 
-// reset has s be full from now on, and the primary's bucket when it is back.
+// reset makes s full from now on. The primary's bucket is reset when it is back.
 func (f *Store) reset(s *spending, c *store.Charge) {
 	f.known.forget(c) // or the next outage might begin with it, if this one ends before the primary's bucket is reset
 	f.spent.reset(s)
 }
 
-// reset forgets what was allowed of s, and notes that the primary's bucket is to be reset.
+// reset forgets what was allowed of s, and records that the primary's bucket must be reset.
 func (l *ledger) reset(s *spending) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

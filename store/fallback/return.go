@@ -15,7 +15,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// An outage is a time in which the primary is not asked.
+// An outage is a time in which the primary is not called.
 type outage struct {
 	reason error
 	since  time.Time
@@ -23,10 +23,10 @@ type outage struct {
 	told   time.Time // the last line of the log
 }
 
-// brief reports whether o is that of single calls, in which the primary is not given up.
+// brief reports whether o is for single calls that failed while the primary is not given up.
 func (o *outage) brief() bool { return o.since.IsZero() }
 
-// giveUp begins an outage, because of a call of charges that was sent then and failed for reason.
+// giveUp begins an outage, after a call of charges that was sent at that time and failed for reason.
 func (f *Store) giveUp(reason error, charges []store.Charge, sent int64) {
 	func() {
 		defer f.recovered(context.Background()) // or there would be no outage
@@ -37,7 +37,7 @@ func (f *Store) giveUp(reason error, charges []store.Charge, sent int64) {
 	f.spent.begin(o)
 	f.away.Store(o)
 	defer f.prober.begin() // also if onChange panics, or the outage would not end
-	f.log().Warn("fallback: the primary is away, and the secondary answers", "error", reason)
+	f.log().Warn("fallback: the primary is unavailable, and the secondary answers", "error", reason)
 	f.unsteadiness.givenUp(f.log(), reason, time.Duration(f.known.now()-sent)*time.Microsecond, f.slow)
 	if f.onChange != nil {
 		f.onChange(true, reason)
@@ -47,11 +47,11 @@ func (f *Store) giveUp(reason error, charges []store.Charge, sent int64) {
 // probePolicy is the policy of the buckets that probes charge.
 const probePolicy = "fallback-probe"
 
-// probeLimit is one that the probes of many replicas do not exhaust, and whose buckets are soon forgotten.
+// probeLimit is a limit that the probes of many replicas do not use up, and whose buckets are soon forgotten.
 var probeLimit, _ = store.NewLimit(10_000, time.Second, 10_000)
 
-// probe returns charges that tell whether a call like that of charges would succeed now, by writing to the
-// same servers, though not to buckets of others: those may be broken by themselves.
+// probe returns charges that fail or succeed like charges would now. They write to the same servers, but to other
+// buckets, because the bucket of a charge may be corrupt.
 func probe(charges []store.Charge) (probe []store.Charge) {
 	for i := range charges {
 		key := charges[i].Key
@@ -62,7 +62,7 @@ func probe(charges []store.Charge) (probe []store.Charge) {
 	return probe
 }
 
-// probe asks the primary whether it is well again, and if so ends the outage, and reports true.
+// probe checks whether the primary works again. If it does, probe ends the outage and reports true.
 func (f *Store) probe(ctx context.Context) (back bool) {
 	defer f.recovered(ctx)
 	o := f.away.Load()
@@ -82,7 +82,7 @@ func (f *Store) probe(ctx context.Context) (back bool) {
 	return true
 }
 
-// askProbe returns why the primary cannot answer a call, or is slow.
+// askProbe returns an error if the primary fails the probe or is slow.
 func (f *Store) askProbe(ctx context.Context, probe []store.Charge) error {
 	ctx, cancel := context.WithTimeout(ctx, f.slow)
 	defer cancel()
@@ -107,22 +107,22 @@ func (f *Store) back(ctx context.Context, o *outage) {
 }
 
 const (
-	// settlers is how many charges for an outage are under way at once.
+	// settlers is how many charges for an outage are sent at once.
 	settlers = 64
 
-	// settling is how long each may take.
+	// settling is how long each charge may take.
 	settling = 250 * time.Millisecond
 
-	// returning is how long they delay the end of the outage. That is enough for most of them: a regular charge
-	// that comes before hides for how long its bucket was full, so that all of what was taken is charged. What takes
-	// longer is charged after the end.
+	// returning is how long these charges delay the end of the outage. That is enough for most of them. A regular
+	// charge that comes first hides how long its bucket was full, and then all that was taken is charged. The
+	// remaining charges are sent after the end.
 	returning = 2 * time.Second
 )
 
-// settle charges the primary once for each bucket of which the secondary has allowed something, as long as goOn says so.
-// It reports whether the primary took that: not if more fails than succeeds. What failed is not charged again, since it
-// may have been carried out. What certainly was not carried out is tried again, and does not count: whether the primary
-// is back is for the probe to say. While the outage goes on, a reset is tried again, too.
+// settle charges the primary once for each bucket of which the secondary has allowed something, while goOn reports
+// true. It reports false if more charges fail than succeed. A failed charge is not sent again, because the primary
+// may have carried it out. A charge that certainly was not carried out is sent again and does not count: the probe
+// decides whether the primary is back. A reset is sent again while the outage lasts.
 func (f *Store) settle(ctx context.Context, workers int, goOn func() bool) bool {
 	all := f.spent.all()
 	var next, charged, failed atomic.Int64
@@ -153,8 +153,8 @@ func (f *Store) settle(ctx context.Context, workers int, goOn func() bool) bool 
 	return failed.Load() <= charged.Load()
 }
 
-// settleLate charges the primary for what was allowed while an outage began or ended, or for single calls that did not
-// reach it. It tries until nothing is left of that, or until the next outage, after which it is charged.
+// settleLate charges the primary for what was allowed while an outage began or ended, and for single calls that did
+// not reach it. It tries until nothing is left or until the next outage, after which the rest is charged.
 func (f *Store) settleLate() {
 	if !f.settling.CompareAndSwap(false, true) {
 		return
@@ -178,8 +178,8 @@ func (f *Store) settleLate() {
 	})
 }
 
-// charge resets the primary's bucket if that is due, and then charges it for spending, into debt if there is not as
-// much any more. It returns how many of these calls the primary has carried out.
+// charge resets the primary's bucket if that is due, and then charges it for the spending, into debt if necessary.
+// It returns how many of these calls the primary has carried out.
 func (f *Store) charge(ctx context.Context, d due) (done int, err error) {
 	defer func() {
 		if errors.Is(err, store.ErrNotCharged) {
@@ -215,7 +215,7 @@ func (f *Store) charge(ctx context.Context, d due) (done int, err error) {
 
 func (f *Store) log() *slog.Logger { return cmp.Or(f.logger, slog.Default()) }
 
-// recovered keeps a panic of a Store or of onChange, in a goroutine that is ours, from ending the process.
+// recovered keeps a panic of a Store or of onChange in our goroutines from ending the process.
 func (f *Store) recovered(ctx context.Context) {
 	if p := recover(); p != nil {
 		f.failures.Log(ctx, fmt.Errorf("panic: %v", p))

@@ -9,7 +9,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// standIn has the secondary answer while the primary is away, which will be charged when it is back.
+// standIn answers with the secondary while the primary is unavailable. The primary is charged when it is back.
 func (f *Store) standIn(ctx context.Context, o *outage, charges []store.Charge, states []store.State) (bool, error) {
 	if err := store.Validate(charges, states); err != nil {
 		return false, err
@@ -51,8 +51,8 @@ func (f *Store) standIn(ctx context.Context, o *outage, charges []store.Charge, 
 	return true, nil
 }
 
-// standInOnce has the secondary answer a call that failed in the primary. That may have carried it out, and is not
-// charged for it again.
+// standInOnce answers a call that failed in the primary with the secondary. The primary may have carried it out, so
+// it is not charged for it again.
 func (f *Store) standInOnce(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	if err := store.Validate(charges, states); err != nil {
 		return false, err
@@ -68,7 +68,7 @@ func (f *Store) standInOnce(ctx context.Context, charges []store.Charge, states 
 	return f.ask(ctx, shares, states)
 }
 
-// ask has the secondary answer.
+// ask calls the secondary.
 func (f *Store) ask(ctx context.Context, shares []store.Charge, states []store.State) (bool, error) {
 	ok, err := f.secondary.Take(ctx, shares, states)
 	if err != nil {
@@ -80,7 +80,7 @@ func (f *Store) ask(ctx context.Context, shares []store.Charge, states []store.S
 	return ok, nil
 }
 
-// shares returns a copy of charges under the limits that are this replica's shares.
+// shares returns a copy of charges under this replica's shares of their limits.
 func (f *Store) shares(charges []store.Charge) []store.Charge {
 	shares, n := slices.Clone(charges), f.replicas.inForce.Load()
 	for i := range shares {
@@ -90,7 +90,7 @@ func (f *Store) shares(charges []store.Charge) []store.Charge {
 	return shares
 }
 
-// shareOf returns a limit divided by replicas, with room for some whole tokens.
+// shareOf returns a limit divided by replicas, with room for at least that many whole tokens.
 func shareOf(limit store.Limit, replicas, room int64) store.Limit {
 	if replicas == 1 {
 		return limit
@@ -98,7 +98,7 @@ func shareOf(limit store.Limit, replicas, room int64) store.Limit {
 	return store.Limit(bucket.Limit(limit).Share(replicas, room))
 }
 
-// roomOf returns the whole tokens that a share needs room for, so that c is allowed by a full one.
+// roomOf returns how many whole tokens a share must have room for, so that c is allowed by a full one.
 func roomOf(c *store.Charge) int64 {
 	if settles(c) {
 		return 1 // of which it needs none
@@ -106,13 +106,12 @@ func roomOf(c *store.Charge) int64 {
 	return max(1, c.Cost)
 }
 
-// settles reports whether c follows an earlier charge, whose cost turned out to be another: a refund, or what is
-// owed.
+// settles reports whether c corrects the cost of an earlier charge, as a refund or an Owed charge.
 func settles(c *store.Charge) bool { return c.Cost < 0 || c.Cost > 0 && c.Owed }
 
-// begin brings the secondary's bucket of share down to what s holds, once for each version of s: who was out of tokens
-// before an outage must not find a full bucket, nor must a share that grows be full at once. If it fails, the next call
-// tries again.
+// begin lowers the secondary's bucket of share to what s holds, once for each version of s. Clients that had no
+// tokens before an outage must not find a full bucket, and a share that grows must not be full at once. If begin
+// fails, the next call tries again.
 func (f *Store) begin(ctx context.Context, s *spending, version int64, share *store.Charge) {
 	s.lowering.Lock()
 	defer s.lowering.Unlock()
@@ -124,7 +123,7 @@ func (f *Store) begin(ctx context.Context, s *spending, version int64, share *st
 	}
 }
 
-// lower brings the secondary's bucket of share down to credits, if it holds more.
+// lower lowers the secondary's bucket of share to credits, if it holds more.
 func (f *Store) lower(ctx context.Context, share *store.Charge, credits int64) error {
 	c, states := store.Charge{Policy: share.Policy, Key: share.Key, Limit: share.Limit}, make([]store.State, 1)
 	if _, err := f.secondary.Take(ctx, []store.Charge{c}, states); err != nil {
@@ -141,7 +140,7 @@ func (f *Store) lower(ctx context.Context, share *store.Charge, credits int64) e
 	return err
 }
 
-// floor returns credits in whole tokens, rounded down also in debt.
+// floor returns credits in whole tokens, rounded down, also in debt.
 func floor(credits, unit int64) int64 {
 	tokens := credits / unit
 	if tokens*unit > credits {

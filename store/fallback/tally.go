@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A tally counts calls that failed, to tell a primary that is away from one that has failed once. While none
-// has failed lately, it costs a call no more than to see that.
+// A tally counts failed calls. It distinguishes a primary that is unavailable from one that has failed once.
+// Without recent failures it costs a call only one atomic load.
 type tally struct {
 	most int // failures that are one too many
 
@@ -27,20 +27,20 @@ const (
 	// tallied is how long failures are counted, if a call succeeds after that.
 	tallied = time.Second
 
-	// tolerance is how many calls there may be for each failure. A primary of several servers, of which one
-	// is away, is given up.
+	// tolerance is the most calls for each failure. So a primary of several servers is given up when one of them is
+	// unavailable.
 	tolerance = 5
 
-	// instant is how long it takes at least to hear from a server, in microseconds. An answer that comes sooner
-	// was known here, such as a denial that is remembered, and does not tell that the server is well.
+	// instant is the minimum time of an answer from a server, in microseconds. A faster answer was known here, such
+	// as a remembered denial, and does not show that the server works.
 	instant = 10
 
-	// silence is for how long no call succeeds with a primary that is away altogether, however many did before.
-	// Those of one batch, or of one server of several, may fail in a row, too.
+	// silence is how long all calls must fail before a primary is given up that served many calls just before. The
+	// calls of one batch, or of one server of several, may fail in a row, too.
 	silence = 100 * time.Millisecond
 )
 
-// succeeded counts a call that took some microseconds.
+// succeeded counts a call that took that many microseconds.
 func (t *tally) succeeded(took int64) {
 	if !t.troubled.Load() {
 		return
@@ -56,8 +56,9 @@ func (t *tally) succeeded(took int64) {
 	}
 }
 
-// failed counts a call that was sent then and failed. It reports whether that counts, and whether it was one too many:
-// then none counts until reopen. Callers that found the primary present may come here long after that.
+// failed counts a failed call that was sent at that time. It reports whether the failure counts, and whether it was
+// one too many. After one too many, no failure counts until reopen, because callers that found the primary
+// available may come here much later.
 func (t *tally) failed(sent int64) (counts, tooMany bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +86,7 @@ func (t *tally) failed(sent int64) (counts, tooMany bool) {
 	return true, true
 }
 
-// reopen counts again, calls that are sent from now on.
+// reopen counts again, for calls sent from now on.
 func (t *tally) reopen(now int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// An unsteadiness logs that the primary is given up again and again, such as one whose round trip is near Slow. The
-// lines of single outages would be lost among others.
+// An unsteadiness logs that the primary is given up again and again, for example because its round trip is near
+// Slow. The lines of single outages are easily overlooked.
 type unsteadiness struct {
 	mu    sync.Mutex
 	times int
@@ -18,14 +18,14 @@ type unsteadiness struct {
 }
 
 const (
-	// unsteadyTimes is how often a primary must be given up within unsteadyFor to be called unsteady.
+	// unsteadyTimes is how often a primary must be given up within unsteadyFor to be logged.
 	unsteadyTimes = 3
 
-	// unsteadyFor is also how much time is between two lines.
+	// unsteadyFor is also the time between two lines.
 	unsteadyFor = time.Minute
 )
 
-// givenUp notes that the primary was given up for reason, after a call that took some time.
+// givenUp records that the primary was given up for reason, after a call that took that long.
 func (u *unsteadiness) givenUp(log *slog.Logger, reason error, took, slow time.Duration) {
 	u.mu.Lock()
 	now := time.Now()
@@ -46,7 +46,7 @@ func (u *unsteadiness) givenUp(log *slog.Logger, reason error, took, slow time.D
 	}
 }
 
-// stillAway logs every unsteadyFor that a probe failed for reason. Only one probe at a time calls it.
+// stillAway logs, once every unsteadyFor, that a probe failed for reason. Only one probe at a time calls it.
 func (o *outage) stillAway(log *slog.Logger, reason error, slow time.Duration) {
 	now := time.Now()
 	if last := o.told; now.Sub(last) < unsteadyFor {
@@ -56,7 +56,7 @@ func (o *outage) stillAway(log *slog.Logger, reason error, slow time.Duration) {
 	if errors.Is(reason, context.DeadlineExceeded) {
 		reason = fmt.Errorf("a probe was not answered within fallback.Config.Slow %v: %w", slow, reason)
 	}
-	log.Warn("fallback: the primary is still away, and the secondary answers", "for", now.Sub(o.since), "error", reason)
+	log.Warn("fallback: the primary is still unavailable, and the secondary answers", "for", now.Sub(o.since), "error", reason)
 }
 
 // isSlowness reports whether a primary was given up because it took too long.

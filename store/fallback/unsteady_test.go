@@ -64,7 +64,7 @@ func TestAPrimaryThatStaysAwayIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, f := range []teststore.Fault{teststore.Broken, after(func() time.Duration { return 60 * time.Millisecond })} {
 			text := runLogged(t, f)
-			if got := strings.Count(text, "the primary is still away"); got < 3 || got > 4 {
+			if got := strings.Count(text, "the primary is still unavailable"); got < 3 || got > 4 {
 				t.Errorf("%d lines in four minutes, want about one a minute", got)
 			}
 			if strings.Contains(text, "again and again") {
