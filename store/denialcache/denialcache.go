@@ -15,28 +15,28 @@ import (
 )
 
 const (
-	// defaultMaxLines takes 400 KB, and 4 MB when every slot holds a line.
+	// defaultMaxLines takes 400 KB, and 4 MB if every slot holds a line.
 	defaultMaxLines = 1 << 14
 	defaultMaxAge   = time.Second
 )
 
-// Config configures New. The zero value is ready to use.
+// Config configures [New]. The zero value is ready to use.
 type Config struct {
-	// MaxKeys bounds for how many buckets a denial is remembered, at about 150 bytes each and the names.
-	// It is rounded up to a power of two. Default 16,384. A Key longer than 256 bytes is kept as its hash.
+	// MaxKeys is for how many buckets a denial is remembered, at about 150 bytes each and the names. It is rounded
+	// up to a power of two. Default 16,384. A Key longer than 256 bytes is kept as its SHA-256.
 	MaxKeys int
 
-	// MaxAge is how long a denial is used, counted from when its call was sent. Default 1 second. It
-	// counts in whole microseconds.
+	// MaxAge is how long a denial is used, counted from when its call was sent, in whole microseconds. Default 1
+	// second.
 	MaxAge time.Duration
 
-	// Clock tells the time. Default: the machine's monotonic clock, which may run 0.1 % slower than that
-	// of the Store. If the Store was given a Clock, it must be the same.
+	// Clock returns the time. Default: the monotonic clock of the machine, which may run 0.1 % slower than that of
+	// the Store. If the Store has a Clock, set the same one here.
 	Clock func() time.Time
 }
 
-// New returns a Store that answers as s does, and refuses without asking s what s is certain to refuse. It panics if s is
-// nil, or if cfg.MaxKeys or cfg.MaxAge is negative.
+// New returns a Store that answers as s does, and refuses calls that s is certain to refuse. It panics if s is nil,
+// or if cfg.MaxKeys or cfg.MaxAge is negative.
 func New(s store.Store, cfg Config) *Store {
 	if s == nil {
 		panic("denialcache: New: s is nil: must be a store.Store")
@@ -58,8 +58,8 @@ func New(s store.Store, cfg Config) *Store {
 	}
 }
 
-// A Store is a store.Store that remembers what buckets answered to calls that were refused. Make it with New. It has no
-// locks, and a call that it refuses writes nothing that others read, so that a flood upon one key uses all cores.
+// A Store is a [store.Store] that remembers the state of buckets that have refused calls. Make it with [New]. It
+// has no locks. A call that it refuses writes no shared memory, so that all cores can refuse a flood on one key.
 type Store struct {
 	store  store.Store
 	clock  func() time.Time // nil: the monotonic clock
@@ -70,7 +70,7 @@ type Store struct {
 	slots  []slot
 }
 
-// Unwrap returns the store that was given to New.
+// Unwrap returns the store passed to [New].
 func (d *Store) Unwrap() store.Store { return d.store }
 
 // now returns the time in microseconds.
@@ -81,7 +81,7 @@ func (d *Store) now() int64 {
 	return time.Since(d.start).Microseconds()
 }
 
-// Take implements store.Store.
+// Take implements [store.Store].
 func (d *Store) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	if err := store.Validate(charges, states); err != nil {
 		return false, err
@@ -117,13 +117,13 @@ func (d *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	return ok, err
 }
 
-// Inspect implements store.Inspector, by that of the store that was given to New.
+// Inspect implements [store.Inspector]. It calls the Inspector passed to [New].
 func (d *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
 	return store.Inspect(ctx, d.store, policy, key)
 }
 
-// Forget voids what is known of a bucket to which something else than a call of d has added tokens, also to
-// calls that are under way.
+// Forget drops what is known of a bucket. Call it after something other than a call of this Store has added tokens.
+// Running calls do not remember the bucket either.
 func (d *Store) Forget(policy, key string) { d.slot(policy, shortkey.Of(key)).stamp.Add(change) }
 
 // slot returns the slot of a bucket with a short key.
@@ -132,7 +132,7 @@ func (d *Store) slot(policy, key string) *slot {
 	return &d.slots[hash&uint64(len(d.slots)-1)]
 }
 
-// look returns where c's bucket has its line, if it has one.
+// look returns the slot of c's bucket, and its line if it has one.
 func (d *Store) look(c *store.Charge) visit {
 	key := shortkey.Of(c.Key)
 	v := visit{slot: d.slot(c.Policy, key), key: key}
@@ -142,7 +142,7 @@ func (d *Store) look(c *store.Charge) visit {
 	return v
 }
 
-// refuses reports whether a call is certain to be refused, and then has filled its states.
+// refuses reports whether a call is certain to be refused. If so, it has filled its states.
 func (d *Store) refuses(visits []visit, charges []store.Charge, states []store.State, now int64) bool {
 	refused := false
 	for i := range visits {
@@ -169,8 +169,8 @@ func (d *Store) refuses(visits []visit, charges []store.Charge, states []store.S
 	return true
 }
 
-// forward reports whether no call was sent at a later time than now. If one was, its bucket does not refill
-// before the clock has caught up, and no State tells that.
+// forward reports whether no call was sent at a later time than now. Otherwise the bucket does not refill before
+// the clock has caught up, and no State shows that.
 func (d *Store) forward(now int64) bool {
 	if d.clock == nil {
 		return true
@@ -186,7 +186,7 @@ func (d *Store) forward(now int64) bool {
 	}
 }
 
-// keep keeps what a charge's bucket answered to a call, if that tells what it holds.
+// keep stores the answer of a charge's bucket, if it shows what the bucket holds.
 func (d *Store) keep(v *visit, c *store.Charge, s *store.State, ok bool, sent, received int64) {
 	if !v.keeps || received < sent || s.Degraded {
 		return

@@ -1,16 +1,26 @@
-// Package denialcache refuses without asking a store what the store is certain to refuse, so that a flood upon a spent limit
-// does not reach it. Package redisstore has one inside, unless its Config turns it off.
+// Package denialcache refuses calls that a store is certain to refuse, without calling the store. So a flood on a
+// spent limit does not reach it.
 //
-// From when a bucket refused a charge, it is known what the bucket holds at most at any later time, until somebody adds
-// tokens. Calls with a peek or with a charge that is Owed are always put to the store.
+//	s := denialcache.New(buckets, denialcache.Config{})
+//	limiter, err := ratelimit.New(ratelimit.Config{Store: s, Policies: policies})
 //
-// Refunds, resets, charges and changed limits count from when their calls return, if they went through this Store. For up
-// to Config.MaxAge, a refusal does not know of:
-//   - what others did in the store, such as other replicas
-//   - buckets that the store lost
+// Package [github.com/go-tokenbucket/ratelimit/store/redisstore] already has one inside, unless its Config turns it
+// off. Use this package with a Store that you write.
+//
+// After a bucket has refused a charge, the most that it can hold at any later time is known, until somebody adds
+// tokens. Calls with an Owed charge or with a Cost of 0 always go to the store.
+//
+// # What a refusal does not know
+//
+// Refunds, resets, charges and changed limits that go through this Store are known when their calls return. For up
+// to Config.MaxAge, a refusal may not know of:
+//   - changes by others in the store, such as other replicas
+//   - buckets that the store has lost
 //   - a clock of the store that was set
-//   - a call that failed and was carried out later
+//   - a call that failed, but was carried out later
 //
-// Times in a State count from when the reply came. So a RetryAfter is never shorter than that of the store, and longer by
+// # What a State says
+//
+// Times count from the reply of the store. So a RetryAfter is never shorter than that of the store, and longer by
 // less than a round trip.
 package denialcache

@@ -6,19 +6,19 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A line is a held.Line that is in force while its slot's stamp is the one it was made under.
+// A line is a held.Line. It is in force while the stamp of its slot is the one it was made under.
 type line struct {
 	held.Line
 	stamp  uint64
 	denied int64 // when the refused call was sent that it goes back to
 }
 
-// answer fills s with the State of c at now, from a bucket that is not charged. It reports whether the
-// bucket is short of what c needs, and whether all that is certain.
+// answer fills s with the State of c at now, for a bucket that is not charged. It reports whether the bucket has
+// less than c needs, and whether all of that is certain.
 func (l *line) answer(c *store.Charge, now int64, s *store.State) (short, certain bool) {
 	limit := bucket.Limit(l.Limit)
-	// The bucket answered when the call was sent or later, by a clock that runs faster by up to 0.1 %, and
-	// each of the clocks was read to the microsecond only.
+	// The bucket answered when the call was sent or later. Its clock may run faster by up to 0.1 %, and both clocks
+	// were rounded to a microsecond.
 	elapsed := now - l.Sent
 	most := l.At(l.Most, elapsed+elapsed/1000+2)
 	short = limit.Grants(most, limit.Need(c.Cost), limit.Debt(c.MaxWait.Microseconds()), 1) == 0

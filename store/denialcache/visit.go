@@ -6,28 +6,28 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A slot holds the line of one of the buckets that fall into it: that which was answered last.
+// A slot holds the line of one of the buckets that fall into it: the one that was answered last.
 //
-// Its stamp changes whenever a line of one of them might cease to be true, and a line is in force while the
-// stamp is the one it was made under. That is the stamp from before its call was sent. So nothing has to be
-// removed, in whatever order replies arrive: a line that comes too late is not in force.
+// Its stamp changes whenever the line of one of them might become wrong. A line is in force while the stamp is the
+// one it was made under, which is the stamp from before its call was sent. So no line has to be removed, in
+// whatever order replies arrive: a line that comes too late is not in force.
 type slot struct {
 	line  atomic.Pointer[line]
 	stamp atomic.Uint64
 
-	// under is a hash of the limit of the latest charge of its buckets that was sent, 0 if there was none. Each charge
-	// may put its bucket under its limit, also if the call is refused.
+	// under is a hash of the limit of the latest charge that was sent for its buckets, or 0 if there was none. Each
+	// charge may put its bucket under its limit, even if the call is refused.
 	under atomic.Uint64
 }
 
-// A stamp counts changes, and in its lower bits the calls under way that may add tokens: while there are
-// any, no line is in force and none is made, nor of calls that were under way with them.
+// A stamp counts changes, and in its lower bits the running calls that may add tokens. While there are any, no line
+// is in force and none is made, nor by calls that ran at the same time.
 const (
 	change = 1 << 24
 	adding = change - 1
 )
 
-// A visit is a charge on its way through Take.
+// A visit is a charge during Take.
 type visit struct {
 	slot  *slot
 	key   string // a short one
@@ -38,9 +38,9 @@ type visit struct {
 	keeps bool   // what the bucket answered is to be kept
 }
 
-// begin comes before the call is sent. A refund voids what is known at once: others may see it carried out
-// before its reply is here. So does a charge under another limit than that of the line in force, which may
-// refill the bucket at another rate.
+// begin runs before the call is sent. A refund immediately invalidates the line, because others may see the refund
+// before its reply is here. So does a charge under another limit than that of the line in force, because it may
+// change the rate of the bucket.
 func (v *visit) begin(c *store.Charge) {
 	v.stamp = v.slot.stamp.Load()
 	v.adds = c.Cost < 0 || v.inForce() && v.line.Limit != c.Limit
@@ -63,12 +63,12 @@ func (v *visit) begin(c *store.Charge) {
 // inForce reports whether v's line was in force when the call was sent.
 func (v *visit) inForce() bool { return v.line != nil && v.line.stamp == v.stamp }
 
-// end comes when s has answered, and reports v.keeps. A call that was refused changed nothing, if no charge under
-// another limit was sent since. Any other voids what was known before, also to those that are still under way: their
-// buckets may be this one, under another limit or with more in it. A line that was in force until then is renewed.
+// end runs after the store has answered, and reports v.keeps. A refused call changed nothing, if no charge under
+// another limit was sent since. Any other call invalidates earlier lines, also those of running calls: their
+// buckets may be this one, with another limit or with more tokens. A line that was in force until then is renewed.
 //
-// Of a peek no line is made, but only renewed: the bucket may not be under its limit, and has to be put under it by the
-// first charge, which a line would keep from being sent.
+// A peek only renews a line and makes none. The bucket may be under another limit. The first charge has to put it
+// under its limit, and a line would keep that charge from being sent.
 func (v *visit) end(ok bool, err error) bool {
 	switch {
 	case v.adds:

@@ -1,50 +1,54 @@
-// Package lease takes tokens of a store for several calls at once and spends them in this process, so that a key that is
-// used often costs few calls of the store.
+// Package lease saves calls of a store for keys that are used often. It takes several tokens of a bucket at once,
+// and spends them in this process.
 //
 //	s := lease.New(redisstore.New(client, redisstore.Config{}), lease.Config{})
 //	defer s.Close()
+//	limiter, err := ratelimit.New(ratelimit.Config{Store: s, Policies: policies})
 //
-// The number of tokens taken at once doubles while they are used up in time, up to Config.Fraction of the burst. The first
-// call for a key takes its own tokens only. Tokens that are not spent go back to the store before they were held for longer
+// The first call for a key takes only its own tokens. While tokens are used up in time, the number taken at once
+// doubles, up to Config.Fraction of the burst. Tokens that are not spent go back to the store before they are older
 // than Config.Hold, and on Close.
 //
-// Put a fallback inside, as in lease.New(fallback.New(…)), rather than around: the tokens that are held can then be spent
-// while the inner store is unavailable.
+// To use it with package fallback, put the fallback inside: lease.New(fallback.New(…), …). Then tokens that are
+// held can be spent while the inner store is unavailable.
 //
 // # What is allowed
 //
-// Leased tokens have been charged to the bucket in the store, and nothing is given back that was not charged. So from any
-// start on, all replicas together admit no more than burst + rate × time, whatever fails: a replica that crashes and a reply
-// that is lost lose tokens and never make some. Nor are tokens spent here at a time at which the bucket would be full with
-// them.
+// All replicas together never allow more than burst + rate × time, from any start on. The bucket in the store has
+// paid for leased tokens, and nothing is given back that it has not paid for. A replica that crashes and a reply
+// that is lost can lose tokens, but cannot create any. Tokens are not spent at a time when the bucket would be full
+// with them.
 //
-// Three things are not known here, for up to Hold:
-//   - tokens that others give back, or refund. In a window that begins later, the replicas may admit up to as many tokens
-//     more than burst + rate × time as came back in the Hold before it.
-//   - a bucket that the store loses, or that others reset
-//   - a limit that others change
+// Changes by others are not known here for up to Hold:
+//   - Tokens that others refund or give back. In a window that begins later, the replicas may allow up to as many
+//     tokens above burst + rate × time as came back in the Hold before it.
+//   - A bucket that the store loses, or that others reset.
+//   - A limit that others change.
 //
-// Tokens go back under the limit of the last charge that was put to this Store. A Reset that is put to this Store drops the
-// tokens that are held and those that are being fetched.
+// Tokens go back under the limit of the last charge in this Store. A Reset in this Store drops the tokens that are
+// held or being fetched.
 //
 // # What is refused
 //
-// A call may be refused although there are tokens, because other replicas hold them, or another call here is fetching them.
-// These are at most Fraction of the burst for each replica, and they are spent or on their way back within Hold. At most as
-// many are lost for each replica that crashes, and for each call of the store that fails or that a stand-in answers.
+// A call may be refused although there are tokens, because other replicas hold them, or because another call in
+// this process is fetching them. These are at most Fraction of the burst for each replica. They are spent or given
+// back within Hold. At most as many are lost for each replica that crashes, and for each call of the store that
+// fails or that a stand-in answers.
 //
 // # What a State says
 //
-// Remaining and ResetAfter of a call that was paid here say what the bucket in the store held after the last lease, refilled
-// since, and what is left of the lease. They leave out what other replicas took since then, so that there may be less by
-// that. They also leave out what other replicas have not spent yet, so that there may be more. Times count from when the
-// reply of the store came.
+// For a call that was paid here, Remaining and ResetAfter count two parts. One is what the bucket in the store held
+// after the last lease, refilled since. The other is what is left of the lease. There may be less, because other
+// replicas have taken tokens since then. There may be more, because other replicas have not spent their leases yet.
+// Times count from the reply of the store.
 //
 // # Which calls are paid here
 //
-// Only charges that cost something, with neither MaxWait nor Shadow nor Owed, are paid here. A call with another charge first
-// gives back what is held of its buckets, and is then put to the store. So a key each of whose calls is settled later, by a
-// refund or by an Owed charge, is hardly leased. Of a call of several charges, the store is asked for those that cannot be
-// paid here. While tokens of a key are being fetched, other calls for it pass through, so that none waits for another. An
-// answer of a stand-in (State.Degraded) is handed on, and makes no lease.
+// A charge is paid here only if it has a cost and neither MaxWait nor Shadow nor Owed. A call with another charge
+// first gives back the held tokens of its buckets, and then goes to the store. So a key is hardly leased if each of
+// its calls is settled later by a refund or an Owed charge. If a call has several charges, only those that cannot
+// be paid here go to the store.
+//
+// While tokens of a key are being fetched, other calls for it go to the store, so that none waits for another. An
+// answer of a stand-in (State.Degraded) is returned to the caller, and makes no lease.
 package lease

@@ -6,8 +6,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// draw puts to the store what could not be paid here, and takes more at once of the buckets that are used
-// often. If the store refuses that, it is asked for what the call needs.
+// draw sends to the store what could not be paid here, and takes more tokens of the buckets that are used often. If
+// the store refuses that, draw asks only for what the call needs.
 func (s *Store) draw(ctx context.Context, visits []visit, charges []store.Charge, states []store.State) (bool, error) {
 	defer func() {
 		for i := range visits {
@@ -41,8 +41,8 @@ func (s *Store) draw(ctx context.Context, visits []visit, charges []store.Charge
 	return ok, err
 }
 
-// prepare owns the slots that are free, and decides how many tokens to take. It reports whether all charges
-// that are not paid are to be put to the store as they are, and how many are paid.
+// prepare owns the slots that are free and decides how many tokens to take. It reports whether all unpaid charges
+// go to the store unchanged, and how many charges are paid.
 func (s *Store) prepare(ctx context.Context, visits []visit, charges []store.Charge, states []store.State) (plain bool, paid int) {
 	for i := range visits {
 		if v := &visits[i]; !v.paid {
@@ -73,7 +73,7 @@ func (s *Store) prepare(ctx context.Context, visits []visit, charges []store.Cha
 	return plain, paid
 }
 
-// ask puts the charges that are not paid to the store as they are.
+// ask sends the unpaid charges to the store unchanged.
 func (s *Store) ask(ctx context.Context, visits []visit, charges []store.Charge, states []store.State, paid int) (bool, error) {
 	if paid == 0 {
 		return s.store.Take(ctx, charges, states)
@@ -165,7 +165,7 @@ func (s *Store) drawMore(ctx context.Context, visits []visit, charges []store.Ch
 	return true, nil
 }
 
-// undo takes back what was paid here for a call that did not succeed, and fills states.
+// undo returns what was paid here for a call that did not succeed, and fills states.
 func (s *Store) undo(ctx context.Context, visits []visit, charges []store.Charge, states []store.State) {
 	now := s.now()
 	var backs []store.Charge

@@ -6,19 +6,19 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A fate is what became of a bucket since tokens of it were first drawn. Its lots share it.
+// A fate is what has happened to a bucket since its first tokens were drawn. Its lots share it.
 type fate struct {
 	reset atomic.Bool           // what was drawn before is void
 	force atomic.Pointer[force] // the limit of the last charge of this process
 }
 
-// A force is a limit that is in force for a bucket, and how many others were before it.
+// A force is the limit in force for a bucket, and the number of limits before it.
 type force struct {
 	limit  store.Limit
 	number int
 }
 
-// use notes that a charge under limit is about to be sent.
+// use records that a charge under limit is about to be sent.
 func (f *fate) use(limit store.Limit) *force {
 	for {
 		last := f.force.Load()
@@ -35,7 +35,7 @@ func (f *fate) use(limit store.Limit) *force {
 	}
 }
 
-// use notes that c, which is about to be sent, puts its bucket under its limit. It finds the lot that is there by then.
+// use records that c, which is about to be sent, puts its bucket under its limit. It then finds the current lot.
 func (v *visit) use(c *store.Charge) {
 	if v.find(c); v.lot != nil && c.Cost != 0 && c.Cost != store.Reset {
 		v.fate = v.lot.fate
@@ -51,7 +51,8 @@ func (v *visit) find(c *store.Charge) {
 	}
 }
 
-// useOwn is use for a visit that may own its slot, whose lot is its own then. A bucket that was reset begins a new fate.
+// useOwn is use for a visit that may own its slot. The lot of an owned slot is its own. A bucket that was reset
+// gets a new fate.
 func (v *visit) useOwn(c *store.Charge) {
 	switch {
 	case v.paid:
@@ -81,12 +82,12 @@ func (v *visit) announce(c *store.Charge, now int64) {
 	v.slot.lot.Store(v.lot)
 }
 
-// inForce reports whether no charge under another limit was sent since v used its own.
+// inForce reports whether no charge under another limit was sent since v used its own limit.
 func (v *visit) inForce() bool { return v.fate.force.Load() == v.force }
 
-// refundUnder is refund where another limit than l's is in force. The bucket may have refilled by either limit since,
-// and have been cut to the capacity of either, so what l would have added to it is at least what it lacks by the faster
-// rate and the lower capacity. If limits changed more than once, that is not known, and the tokens are lost.
+// refundUnder is refund if another limit than l's is in force. The bucket may have refilled under either limit, and
+// may have been cut to either capacity. So l's tokens are worth at least what the bucket lacks at the faster rate
+// and the lower capacity. If the limit changed more than once, that is not known, and the tokens are lost.
 func (l *lot) refundUnder(f *force, tokens, now int64) store.Charge {
 	back := store.Charge{Policy: l.Policy, Key: l.Key, Limit: f.limit}
 	if f.number != l.number+1 {

@@ -17,37 +17,35 @@ const (
 	defaultFraction = 0.1
 	defaultHold     = 500 * time.Millisecond
 
-	// defaultMaxLots takes 400 KB, and 5 MB when every slot holds a lot.
+	// defaultMaxLots takes 400 KB, and 5 MB if every slot holds a lot.
 	defaultMaxLots = 1 << 14
 )
 
-// Config configures New. The zero value is ready to use.
+// Config configures [New]. The zero value is ready to use.
 type Config struct {
-	// Fraction is how much of a bucket's burst is held here at most, above 0 and up to 1. Default 0.1. A
-	// bucket of which that is less than 2 tokens is not leased.
+	// Fraction is the largest part of a bucket's burst that is held here, above 0 and up to 1. Default 0.1. A
+	// bucket is not leased if that part is less than 2 tokens.
 	Fraction float64
 
-	// Hold is how long tokens are held unspent at most. Default 500 milliseconds. A key that is used less
-	// often than that is not leased.
+	// Hold is the longest time that tokens are held unspent. Default 500 ms. A key that is used less often is not
+	// leased.
 	Hold time.Duration
 
-	// MaxKeys bounds how many buckets are leased at once, at about 300 bytes each and the names. It is
-	// rounded up to a power of two. Default 16,384. Calls for others pass through.
+	// MaxKeys is how many buckets are leased at most, at about 300 bytes each and the names. It is rounded up to a
+	// power of two. Default 16,384. Calls for other buckets go to the store.
 	MaxKeys int
 
-	// Clock tells the time. Default: the machine's monotonic clock, which may run 0.1 % slower than that
-	// of the Store. If the Store was given a Clock, it must be the same.
-	//
-	// Nothing is leased by a Clock whose times have no monotonic reading (see package time) and may
-	// therefore go back: a Store notes when a bucket was last charged, so as not to refill it twice for the
-	// same time, and does not know of what is spent here.
+	// Clock returns the time. Default: the monotonic clock of the machine, which may run 0.1 % slower than that of
+	// the Store. If the Store has a Clock, set the same one here. Nothing is leased if its times have no monotonic
+	// reading (see package time). Such a clock may go back, and the Store, which does not know what is spent here,
+	// might refill twice.
 	Clock func() time.Time
 }
 
-// New returns a Store that leases tokens of s. Close it to give back what it holds.
+// New returns a Store that leases tokens of s. Close it to give back the tokens that it holds.
 //
-// A Key longer than 256 bytes is passed to s as its SHA-256. New panics if s is nil, if cfg.Fraction is not from 0 to 1, or
-// if cfg.Hold or cfg.MaxKeys is negative.
+// A Key longer than 256 bytes is passed to s as its SHA-256. New panics if s is nil, if cfg.Fraction is not from 0
+// to 1, or if cfg.Hold or cfg.MaxKeys is negative.
 func New(s store.Store, cfg Config) *Store {
 	if s == nil {
 		panic("lease: New: s is nil: must be a store.Store")
@@ -80,8 +78,8 @@ func New(s store.Store, cfg Config) *Store {
 	return l
 }
 
-// A Store is a store.Store that holds some tokens of the buckets of another one. Make it with New. A call that is paid from
-// them takes no locks and allocates nothing.
+// A Store is a [store.Store] that holds some tokens of the buckets of another one. Make it with [New]. A call that
+// is paid from them takes no locks and does not allocate.
 type Store struct {
 	store    store.Store
 	fraction float64
@@ -101,17 +99,17 @@ type Store struct {
 type slot struct {
 	lot atomic.Pointer[lot]
 
-	// drawing is set while a call owns the slot: only that puts a lot into it that has tokens.
+	// drawing is set while a call owns the slot. Only that call puts a lot with tokens into it.
 	drawing atomic.Bool
 
 	// stamp counts resets of its buckets; see reset.go.
 	stamp atomic.Uint32
 
-	// seen tells which bucket was charged last without a lease, and when, as tag has it.
+	// seen is a tag: which bucket was last charged without a lease, and when.
 	seen atomic.Uint64
 }
 
-// Unwrap returns the store that was given to New.
+// Unwrap returns the store passed to [New].
 func (s *Store) Unwrap() store.Store { return s.store }
 
 // now returns the time in microseconds.
@@ -122,7 +120,7 @@ func (s *Store) now() int64 {
 	return time.Since(s.start).Microseconds()
 }
 
-// Take implements store.Store.
+// Take implements [store.Store].
 func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	if err := store.Validate(charges, states); err != nil {
 		return false, err
@@ -157,7 +155,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	return s.draw(ctx, visits, charges, states)
 }
 
-// look returns where c's bucket has its lot, if it has one.
+// look returns the slot of c's bucket, and its lot if it has one.
 func (s *Store) look(c *store.Charge) visit {
 	hash := 31*maphash.String(s.seed, c.Policy) + maphash.String(s.seed, c.Key)
 	v := visit{slot: &s.slots[hash&uint64(len(s.slots)-1)], hash: hash}

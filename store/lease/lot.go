@@ -8,13 +8,13 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A lot is what is left of the tokens that one call took of a bucket in the store.
+// A lot is the rest of the tokens that one call took from a bucket in the store.
 //
-// Its Line is what that bucket held after the call. With the tokens of the lot it would hold as much more, but
-// never more than its capacity, so that they lose their worth as it refills: what is spent or given back is at
-// most what the bucket lacks. That holds for the lots of all replicas together. Each is taken from a bucket
-// that lacks what the earlier ones hold, and so lacks what they and this one hold; and all that a bucket lacks
-// shrinks alike.
+// Its Line is what that bucket held after the call. With the tokens of the lot it would hold more, but never more
+// than its capacity. So the tokens lose their worth while the bucket refills: at most what the bucket lacks is
+// spent or given back. That holds for the lots of all replicas together. Each is taken from a bucket that lacks
+// what the earlier ones hold. So the bucket lacks what all of them hold, and everything that it lacks shrinks
+// alike.
 type lot struct {
 	held.Line
 	next    int64 // tokens that the next call is to take
@@ -28,11 +28,12 @@ type lot struct {
 	_       [56]byte
 }
 
-// closed is what unspent is of a lot that is out of use. Nobody brings it up to a cost.
+// closed is the unspent of a lot that is out of use. No undo can raise it to a cost.
 const closed = math.MinInt64
 
-// newLot returns the lot that c, of which the store said s, took; c cost more by that than the call it was for. Its
-// tokens are to be spent once it is published. It is nil if no bucket can have said so.
+// newLot returns the lot that c took. The answer of the store was s. c cost more than the call needed, by the
+// tokens of the lot. They can be spent after it is published. newLot returns nil if no bucket can have given this
+// answer.
 func newLot(v *visit, c *store.Charge, s *store.State, sent, received int64) *lot {
 	l := &lot{
 		Line:    held.Line{Policy: v.lot.Policy, Key: v.lot.Key, Limit: c.Limit, Sent: sent, Received: received},
@@ -47,7 +48,7 @@ func newLot(v *visit, c *store.Charge, s *store.State, sent, received int64) *lo
 	return l
 }
 
-// announced returns a lot without tokens for a bucket whose first tokens are about to be drawn, so that calls under
+// announced returns a lot without tokens, for a bucket whose first tokens are about to be drawn. Calls under
 // another limit find it meanwhile.
 func announced(c *store.Charge, now int64) *lot {
 	name := c.Policy + c.Key // a copy: they may be parts of something large
@@ -57,7 +58,7 @@ func announced(c *store.Charge, now int64) *lot {
 	}
 }
 
-// spent returns a lot without tokens, which remembers how many to take next.
+// spent returns a lot without tokens that remembers how many to take next.
 func (l *lot) spent(next, now int64) *lot {
 	s := &lot{Line: l.Line, next: next, fate: l.fate, number: l.number}
 	s.Sent, s.Received = now, now
@@ -69,7 +70,7 @@ func (l *lot) of(c *store.Charge) bool { return l.Key == c.Key && l.Policy == c.
 // fresh reports whether l may be used at now.
 func (l *lot) fresh(now, hold int64) bool { return now >= l.Received && now-l.Sent <= hold }
 
-// spend pays c from l, and fills s, if l has the tokens and can tell what is to be told.
+// spend pays c from l and fills s. It reports whether l has the tokens and is certain of the state.
 func (l *lot) spend(c *store.Charge, now, hold int64, s *store.State) bool {
 	for {
 		unspent := l.unspent.Load()
@@ -90,9 +91,9 @@ func (l *lot) spend(c *store.Charge, now, hold int64, s *store.State) bool {
 	}
 }
 
-// usable returns how many of unspent tokens may be spent at now: those that the bucket certainly lacks. It
-// answered when the call was sent or later, by a clock that runs faster by up to 0.1 %, and each of the clocks
-// was read to the microsecond only.
+// usable returns how many of unspent tokens may be spent at now: those that the bucket certainly lacks. The bucket
+// answered when the call was sent or later. Its clock may run faster by up to 0.1 %, and both clocks were rounded
+// to a microsecond.
 func (l *lot) usable(unspent, now int64) int64 {
 	elapsed := max(0, now-l.Sent)
 	lacks := l.Limit.Capacity - l.At(l.Most, elapsed+elapsed/1000+2)
@@ -102,9 +103,9 @@ func (l *lot) usable(unspent, now int64) int64 {
 	return lacks / l.Limit.Unit
 }
 
-// tell fills s with what c is told that left unspent tokens behind. It reports whether that is certain, as far
-// as it could be: after a call that took time, times are open by that anyway, and rounding is nothing beside
-// it.
+// tell fills s with the state for c if it leaves that many tokens unspent. It reports whether the state is as
+// certain as possible. After a call that took time, times are uncertain by that anyway, and rounding does not
+// matter.
 func (l *lot) tell(c *store.Charge, left, now int64, s *store.State) bool {
 	elapsed := now - l.Received
 	*s = l.state(c, l.At(l.Least, elapsed), left)
@@ -128,14 +129,14 @@ func (l *lot) undo(tokens int64) bool {
 	}
 }
 
-// close takes l out of use and returns what was unspent. Who closes it first gets it, and others nothing.
+// close takes l out of use and returns the unspent tokens. Only the first caller gets them, all others get 0.
 func (l *lot) close() int64 { return max(0, l.unspent.Swap(closed)) }
 
-// closeEmpty takes l out of use if nothing is unspent, and reports whether it is.
+// closeEmpty takes l out of use if it has no unspent tokens, and reports whether it has none.
 func (l *lot) closeEmpty() bool { return l.unspent.CompareAndSwap(0, closed) || l.unspent.Load() < 0 }
 
-// refund returns the charge that gives tokens back at now, as far as they are usable, under the limit that is in force
-// for the bucket by now. Its Cost is 0 if nothing is to be given back.
+// refund returns the charge that gives tokens back at now, under the limit in force for the bucket. Only usable
+// tokens are given back. Its Cost is 0 if there are none.
 func (l *lot) refund(tokens, now int64) store.Charge {
 	if f := l.fate.force.Load(); f.number != l.number {
 		return l.refundUnder(f, tokens, now)

@@ -7,28 +7,30 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// The stamp of a slot counts resets of its buckets, and in its lower bits those that are under way. What was taken of
-// a bucket before it was reset is neither spent nor given back after, since the bucket is full without it. So no lot
-// is made of tokens that were drawn while the stamp changed, also if the reset was of another bucket of the slot.
+// The stamp of a slot counts resets of its buckets, and in its lower bits the resets that are running. Tokens that
+// were taken from a bucket before a reset are neither spent nor given back after it, because the bucket is full
+// without them. So no lot is made of tokens that were drawn while the stamp changed, even if another bucket of the
+// slot was reset.
 const (
 	resetDone  = 1 << 12
 	resetsOpen = resetDone - 1
 )
 
-// void reports whether the bucket was reset since l was drawn, so that what is left of l must not go back to it.
+// void reports whether the bucket was reset since l was drawn. The rest of l must not go back to it then.
 func (l *lot) void() bool { return l.fate.reset.Load() }
 
 // drawn reports whether no reset has begun since v began its draw.
 func (v *visit) drawn() bool { return v.slot.stamp.Load() == v.stamp }
 
-// publish puts l into its slot, and lets others spend its tokens unless a reset, or a call under another limit, has
-// begun since the draw. One that begins later finds l there, and closes it. It reports whether they may spend them.
+// publish puts l into its slot. Others may spend its tokens unless a reset, or a call under another limit, has
+// begun since the draw. If one begins later, it finds l there and closes it. publish reports whether others may
+// spend them.
 func (v *visit) publish(l *lot, tokens int64) bool {
 	v.slot.lot.Store(l)
 	return v.drawn() && v.inForce() && l.unspent.CompareAndSwap(0, tokens)
 }
 
-// pass gives back what is held of the buckets of a call, and puts the call to the store.
+// pass gives back the held tokens of the buckets of a call, and sends the call to the store.
 func (s *Store) pass(ctx context.Context, visits []visit, charges []store.Charge, states []store.State, now int64) (bool, error) {
 	for i := range visits {
 		v, c := &visits[i], &charges[i]
@@ -46,7 +48,7 @@ func (s *Store) pass(ctx context.Context, visits []visit, charges []store.Charge
 	return s.store.Take(ctx, charges, states)
 }
 
-// Inspect implements store.Inspector. It first gives back what is held of the bucket.
+// Inspect implements [store.Inspector]. It first gives back the held tokens of the bucket.
 func (s *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
 	if err := store.ValidateName(policy, key); err != nil {
 		return store.Bucket{}, err

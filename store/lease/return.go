@@ -14,13 +14,13 @@ const (
 	// returnTime is how long one round of giving back may take.
 	returnTime = time.Second
 
-	// returnsAtOnce is how many buckets are given back to at once.
+	// returnsAtOnce is how many buckets get tokens back at once.
 	returnsAtOnce = 16
 )
 
-// settle gives back in a call's own time. What each bucket then holds is what it would without a lease, so
-// that its State is that of the charge whose tokens came back; states are where these go, if they are wanted.
-// If it fails, the tokens are lost: to give them back again might make some.
+// settle gives tokens back within a call. Each bucket then holds what it would hold without a lease. So its State
+// is the right one for the charge whose tokens came back; it goes to states, unless that is nil. If settle fails,
+// the tokens are lost: giving them back again might create some.
 func (s *Store) settle(ctx context.Context, backs []store.Charge, states []*store.State) {
 	if len(backs) == 0 {
 		return
@@ -36,7 +36,7 @@ func (s *Store) settle(ctx context.Context, backs []store.Charge, states []*stor
 	}
 }
 
-// yield gives back all that is held of the buckets of a call, before it is put to the store.
+// yield gives back all held tokens of the buckets of a call, before the call goes to the store.
 func (s *Store) yield(ctx context.Context, visits []visit, charges []store.Charge, now int64) {
 	var backs []store.Charge
 	for i := range visits {
@@ -50,7 +50,7 @@ func (s *Store) yield(ctx context.Context, visits []visit, charges []store.Charg
 	s.settle(ctx, backs, nil)
 }
 
-// returnRests gives back what closed lots had left for calls that are refused.
+// returnRests gives back the rests of closed lots, for calls that are refused.
 func (s *Store) returnRests(ctx context.Context, visits []visit) {
 	now := s.now()
 	var backs []store.Charge
@@ -65,8 +65,8 @@ func (s *Store) returnRests(ctx context.Context, visits []visit) {
 	s.settle(ctx, backs, nil)
 }
 
-// retire closes a lot and returns what is to be given back of it, and how many tokens were left. If that is something,
-// half as much is taken the next time.
+// retire closes a lot. It returns the charge that gives its tokens back, and how many there were. If there were
+// some, the next lot is half as large.
 func (slot *slot) retire(l *lot, now int64) (back store.Charge, left int64) {
 	if left = l.close(); left > 0 {
 		back = l.refund(left, now)
@@ -79,14 +79,14 @@ func (slot *slot) retire(l *lot, now int64) (back store.Charge, left int64) {
 	return back, left
 }
 
-// collectLater sees to it that lots are given back in time. Without any there is no timer.
+// collectLater starts the timer that gives lots back in time. Without lots there is no timer.
 func (s *Store) collectLater() {
 	if !s.collecting.Load() && s.collecting.CompareAndSwap(false, true) && !s.off.Load() {
 		s.collector.Reset(s.hold / 2)
 	}
 }
 
-// collect gives back the lots that would become older than Hold before it looks again.
+// collect gives back the lots that would become older than Hold before the next round.
 func (s *Store) collect() {
 	s.round <- struct{}{}
 	defer func() { <-s.round }()
@@ -101,14 +101,14 @@ func (s *Store) collect() {
 	s.giveBack(rests) // those that fail are lost
 }
 
-// A rest is the tokens that a closed lot had left.
+// A rest is the tokens that were left in a closed lot.
 type rest struct {
 	lot    *lot
 	tokens int64
 }
 
-// old retires the lots that are at least so old, and forgets those that are without tokens for longer than
-// Hold. It returns what is to be given back, and whether others are left.
+// old retires the lots that are at least that old, and forgets those without tokens for longer than Hold. It
+// returns what to give back, and whether other lots are left.
 func (s *Store) old(age int64) (rests []rest, more bool) {
 	now, hold := s.now(), s.hold.Microseconds()
 	for i := range s.slots {
@@ -132,8 +132,8 @@ func (s *Store) old(age int64) (rests []rest, more bool) {
 	return rests, more
 }
 
-// giveBack gives tokens back to many buckets, each under the limit that is in force when its turn comes, and returns to
-// how many it failed and why.
+// giveBack gives tokens back to many buckets, each under the limit in force when its turn comes. It returns for how
+// many it failed, and the first error.
 func (s *Store) giveBack(rests []rest) (failed int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), returnTime)
 	defer cancel()
@@ -163,8 +163,8 @@ func (s *Store) giveBack(rests []rest) (failed int64, err error) {
 	return failures.Load(), err
 }
 
-// Close gives back all that is held, within about two seconds, and returns an error if some of that was lost.
-// From then on all calls pass through; the store that was given to New remains open.
+// Close gives back all held tokens, within about two seconds. It returns an error if some were lost. From then on
+// all calls go to the store. Close does not close the store passed to [New].
 func (s *Store) Close() error {
 	if s.off.Swap(true) {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A visit is a charge on its way through Take.
+// A visit is a charge during Take.
 type visit struct {
 	slot *slot
 	hash uint64
@@ -21,8 +21,7 @@ type visit struct {
 	rest  int64  // that lot, closed, has left of them
 }
 
-// own takes v's slot for a call of the store, if it is free for its bucket. A lot that came meanwhile may pay
-// c after all.
+// own takes v's slot for a call of the store, if it is free for its bucket. A new lot may pay c after all.
 func (v *visit) own(s *Store, c *store.Charge, state *store.State) {
 	v.wish = c.Cost
 	v.stamp = v.slot.stamp.Load()
@@ -50,7 +49,7 @@ func (v *visit) own(s *Store, c *store.Charge, state *store.State) {
 	v.owns = true
 }
 
-// release gives the slot back, without a lot that is out of use.
+// release frees the slot. It removes a lot that is out of use.
 func (v *visit) release() {
 	if v.owns {
 		if v.lot != nil {
@@ -61,8 +60,8 @@ func (v *visit) release() {
 	}
 }
 
-// plan closes v's lot, whose slot v owns, and decides how many tokens to take. It returns what is to be given
-// back before: what cannot be spent with the call.
+// plan closes v's lot, whose slot v owns, and decides how many tokens to take. It returns the charge to send first,
+// which gives back the tokens that cannot be spent with the call.
 func (v *visit) plan(s *Store, c *store.Charge, now int64) (back store.Charge) {
 	next := int64(0)
 	if v.recent(s, now) {
@@ -91,7 +90,7 @@ func (s *Store) most(c *store.Charge) int64 {
 	return int64(s.fraction * float64(c.Limit.Capacity/c.Limit.Unit))
 }
 
-// A tag is a half of a bucket's hash and a time in 1,024 microseconds.
+// A tag is one half of a bucket's hash and a time in units of 1,024 microseconds.
 func (v *visit) tag(now int64) uint64 { return v.hash&^(1<<32-1) | uint64(uint32(now>>10)) }
 
 // recent reports whether v's bucket was the last of its slot that was charged without a lease, within Hold.
@@ -101,7 +100,7 @@ func (v *visit) recent(s *Store, now int64) bool {
 	return (seen^v.hash)>>32 == 0 && uint32(now>>10)-uint32(seen) <= uint32(hold)
 }
 
-// note remembers that v's bucket was charged without a lease, or that it was short.
+// note records that v's bucket was charged without a lease, or that it had too few tokens.
 func (v *visit) note(s *Store, c *store.Charge, charged bool, now int64) {
 	switch {
 	case charged && s.most(c) > c.Cost:
