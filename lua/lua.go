@@ -1,4 +1,14 @@
-// Package lua holds the scripts that charge and read buckets in Redis.
+// Package lua holds the scripts that charge and read buckets in Redis. Package
+// [github.com/go-tokenbucket/ratelimit/store/redisstore] runs them. Import this package only to load the scripts
+// into a server in advance, or to run them from your own client:
+//
+//	redis.NewScript(lua.Take).Load(ctx, client)
+//
+// # Arguments and replies
+//
+// The head of each script describes its arguments and its reply. [Take] serves all calls. [TakeOne] serves a call
+// of one charge and [TakeFew] a call of several, both faster. [Peek] reads a bucket and writes nothing. All use the
+// clock of the server, unless a time is passed.
 package lua
 
 import (
@@ -9,15 +19,15 @@ import (
 //go:embed *.lua parts/*.lua
 var files embed.FS
 
-// Take is the source of take.lua, whose head describes its arguments and its reply. TakeOne and TakeFew are those of
-// take_one.lua and take_few.lua, for what most scripts are asked.
+// Take is the source of take.lua. TakeOne and TakeFew are the sources of take_one.lua and take_few.lua, which serve
+// the most frequent calls.
 var (
 	Take    = script("take.lua")
 	TakeOne = script("take_one.lua")
 	TakeFew = script("take_few.lua")
 )
 
-// The SHA-1 of each script in hex, by which EVALSHA calls it. Constants, because SHA-1 at run time panics under
+// The SHA-1 of each script in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
 	TakeSHA1    = "3c218baf8817e8b2b4caead3ca05ccb17dfae5fc"
@@ -25,17 +35,17 @@ const (
 	TakeFewSHA1 = "a2f40a6f13e415456a3b8e945938db3cf429d3fc"
 )
 
-// Peek is the source of peek.lua, whose head describes its arguments and its reply.
+// Peek is the source of peek.lua.
 var Peek = script("peek.lua")
 
-// PeekSHA1 is the SHA-1 of Peek in hex.
+// PeekSHA1 is the SHA-1 of [Peek] in hex.
 const PeekSHA1 = "cb5026a4ef6fcae30ef56d45159c1f834bf96959"
 
-// part begins a line that stands for the file of parts that it names. The parts are the arithmetic that the scripts
-// share. They are put in the place of such lines, because a function would have to be made in each run of a script.
+// part is the prefix of a line that stands for the file of parts that it names. Parts are the arithmetic that
+// scripts share. They replace such lines, because a Lua function would be created in each run of a script.
 const part = "--: "
 
-// script returns the source of a script, which is joined from its file and parts.
+// script returns the source of a script, joined from its file and its parts.
 func script(name string) string {
 	source, err := files.ReadFile(name)
 	if err != nil {

@@ -90,7 +90,7 @@ var concurrencyRules = []rule{
 	}},
 }
 
-// hammer makes calls from many goroutines, call i as next(i) says, and returns how many were allowed.
+// hammer makes calls from many goroutines and returns how many were allowed. next returns the charges of call i.
 func (r *rig) hammer(goroutines, calls int, next func(i int) []store.Charge) int64 {
 	var allowed atomic.Int64
 	var wg sync.WaitGroup
@@ -113,7 +113,7 @@ func (r *rig) hammer(goroutines, calls int, next func(i int) []store.Charge) int
 	return allowed.Load()
 }
 
-// stuck is how long calls may take that wait for nothing, on a machine that is busy.
+// stuck is how long calls may take that wait for nothing, on a busy machine.
 const stuck = 30 * time.Second
 
 // join waits for calls that must not wait for each other.

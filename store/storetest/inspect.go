@@ -120,7 +120,7 @@ var inspectRules = inspecting([]rule{
 	}},
 })
 
-// inspecting leaves the rules out for a Store that is no Inspector.
+// inspecting omits the rules for a Store that is not an Inspector.
 func inspecting(rules []rule) []rule {
 	for i := range rules {
 		test := rules[i].test
@@ -133,7 +133,7 @@ func inspecting(rules []rule) []rule {
 	return rules
 }
 
-// inspect returns what is kept of c's bucket.
+// inspect returns the contents of c's bucket.
 func (r *rig) inspect(c store.Charge) store.Bucket {
 	r.Helper()
 	b, err := r.store.(store.Inspector).Inspect(context.Background(), c.Policy, c.Key)
@@ -143,7 +143,7 @@ func (r *rig) inspect(c store.Charge) store.Bucket {
 	return b
 }
 
-// wantKept checks that c's bucket is kept under c's limit, as a peek finds it.
+// wantKept checks that c's bucket is kept under c's limit, with the contents that a peek finds.
 func (r *rig) wantKept(c store.Charge) {
 	r.Helper()
 	b := r.inspect(c)

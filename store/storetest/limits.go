@@ -8,8 +8,8 @@ import (
 
 const month = 30 * 24 * time.Hour
 
-// slowToFill are limits from 1 a month to 10^6 a second, that take from ten minutes to decades to fill. A
-// store may let a bucket expire by a clock that the test does not move, and none of these does meanwhile.
+// slowToFill are limits from 1 a month to 10^6 a second that take from ten minutes to decades to fill. A store may
+// let a bucket expire by a clock that the test does not move. These buckets do not expire in that time.
 func slowToFill(r *rig) []store.Limit {
 	return []store.Limit{
 		r.limit(1, month, 1),

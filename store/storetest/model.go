@@ -10,7 +10,7 @@ import (
 
 type name struct{ policy, key string }
 
-// integers is a Store reduced to internal/bucket and a map.
+// integers is a Store made of internal/bucket and a map.
 type integers map[name]kept
 
 type kept struct {
@@ -63,8 +63,8 @@ func (m integers) take(charges []store.Charge, now int64) (bool, []store.State) 
 	return ok, states
 }
 
-// rationals is the same contract once more in exact fractions of a token, from the text of store.Store
-// and not from the code of internal/bucket.
+// rationals implements the same contract in exact fractions of a token. It follows the text of store.Store and not
+// the code of internal/bucket.
 type rationals map[name]exact
 
 type exact struct {

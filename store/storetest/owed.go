@@ -9,10 +9,10 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// deepest is how many credits below zero a debt goes at most.
+// deepest is the deepest debt, in credits below zero.
 const deepest = 1 << 52
 
-// owed returns a charge of what has been used already.
+// owed returns a charge for something that was used already.
 func owed(c store.Charge, cost int64) store.Charge {
 	c.Cost, c.Owed = cost, true
 	return c

@@ -6,8 +6,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// past returns a charge of what was used in an outage without the store's knowledge: some tokens that are missing
-// still, and some that have refilled.
+// past returns a charge for tokens used in an outage without the store. Some are still missing, and some have
+// refilled.
 func past(c store.Charge, missing, refilled int64, outage time.Duration) store.Charge {
 	c.Cost, c.Owed, c.Refilled, c.Outage = missing, true, refilled, outage
 	return c

@@ -10,12 +10,12 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// RunSequence makes steps random calls (takes, peeks, refunds, resets, waits, shadows, debts of what is owed, sets of several charges,
-// under limits that change, at times that move forwards and backwards) and compares each answer with two
-// models: one on internal/bucket, and one in exact rational numbers (math/big). What an Inspector reports is compared
-// with what the models report to a peek.
+// RunSequence makes random calls and compares each answer with two models: package internal/bucket, and exact
+// rational numbers (math/big). The same seed makes the same calls. Reports of an Inspector are compared, too.
 //
-// The limits range from 1 a month to 10^6 a second. For a Forgetter, RunForgetting with a tenth of the steps follows.
+// The calls are takes, peeks, refunds, resets, waits, shadows, Owed charges, and sets of several charges. Limits
+// range from 1 a month to 10^6 a second and change, and time moves forwards and backwards. For a [Forgetter],
+// [RunForgetting] with a tenth of the steps follows.
 func RunSequence(t *testing.T, open Open, steps int, seed uint64) {
 	r := newRig(t, open)
 	runSequence(r, slowToFill(r), nil, steps, seed)
@@ -24,20 +24,21 @@ func RunSequence(t *testing.T, open Open, steps int, seed uint64) {
 	}
 }
 
-// RunForgetting is RunSequence for a Forgetter, under limits that often change, and of which many fill within
-// milliseconds. Time moves forwards only.
+// RunForgetting is [RunSequence] for a [Forgetter]. Limits change often, and many fill within milliseconds. Time
+// moves forwards only.
 func RunForgetting(t *testing.T, open Open, steps int, seed uint64) {
 	r := newRig(t, open)
 	runSequence(r, append(quickToFill(r), slowToFill(r)...), r.store.(Forgetter), steps, seed)
 }
 
-// A Forgetter is a Store that forgets full buckets when a test tells it to, as it does by a clock that a test does not
-// move. It must be an Inspector.
+// A Forgetter is a Store that forgets full buckets when a test asks for it. Implement it for a Store that forgets
+// by another clock than that of the test. It must be an Inspector.
 type Forgetter interface {
 	store.Store
 	store.Inspector
 
-	// Forget forgets what the Store would forget in the time d that the clock has moved forwards since the last call.
+	// Forget forgets the buckets that the Store would forget in the time d. The test has moved the clock forwards
+	// by d since the last call.
 	Forget(d time.Duration)
 }
 
@@ -85,8 +86,9 @@ type sequence struct {
 	retry     time.Duration // that the last denied call was told
 }
 
-// moveOn moves the clock not at all, a little, or about as far as a quick limit takes to fill or a bucket under it to
-// be forgotten. What the Store has forgotten then must be full, which the answers show: the models forget no other.
+// moveOn moves the clock by nothing, by a little, or by about the time that a quick limit takes to fill or a bucket
+// to be forgotten. The models forget only full buckets. So the answers show whether the Store has forgotten another
+// one.
 func (s *sequence) moveOn() {
 	l := s.limits[s.rand.IntN(len(s.limits))]
 	fill := min(time.Minute, time.Duration(l.Capacity/l.Refill)*time.Microsecond)
@@ -122,8 +124,8 @@ func (s *sequence) moveOn() {
 	}
 }
 
-// moveTime moves the clock as far as something may depend on: not at all, by a microsecond, to when or
-// just before the last denied call was to retry, by a part of some fill time, or back.
+// moveTime moves the clock by an amount that may matter. That is nothing, a microsecond, a part of a fill time, or
+// some time backwards. Or it moves to the RetryAfter of the last denied call, or to just before it.
 func (s *sequence) moveTime() {
 	fill := func() time.Duration {
 		l := s.limits[s.rand.IntN(len(s.limits))]

@@ -6,8 +6,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// set returns charges of one key, so that a store that runs on Redis Cluster can take them together: a
-// plentiful, a scarce one and a middling one.
+// set returns charges of one key with much, little and medium room. With one key, a store on Redis Cluster can take
+// them together.
 func set(r *rig) []store.Charge {
 	return []store.Charge{
 		{Policy: "plenty", Key: "k", Limit: r.limit(1, time.Second, 100), Cost: 1},

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// RunSoak runs random sequences with new seeds for as long as the environment variable RATELIMIT_SOAK says,
-// a duration; default one minute.
+// RunSoak runs random sequences with new seeds, for the duration in the environment variable RATELIMIT_SOAK.
+// Default one minute.
 func RunSoak(t *testing.T, open Open) {
 	length := time.Minute
 	if text := os.Getenv("RATELIMIT_SOAK"); text != "" {

@@ -1,11 +1,24 @@
-// Package storetest is the contract of store.Store as tests. Every Store and every decorator of one
-// passes them:
+// Package storetest tests whether a [store.Store] keeps the contract. Run it in the tests of a Store that you
+// write:
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T, clock func() time.Time) store.Store {
 //			return memstore.New(memstore.Config{Clock: clock})
 //		})
 //	}
+//
+// Every Store and every decorator of this module passes these tests.
+//
+// # What is tested
+//
+// Each rule of the contract is a subtest with the rule as its name, such as "a refund adds tokens at most to full".
+// [RunSequence] then makes random calls and compares each answer with exact arithmetic. The rules for Inspect run
+// only if the Store is a [store.Inspector].
+//
+// # The clock
+//
+// The tests move the clock that they pass to [Open]. If the Store forgets buckets by another clock, such as Redis
+// does with a TTL, implement [Forgetter] to test that, too.
 package storetest
 
 import (
@@ -17,11 +30,11 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// Open returns an empty Store that tells the time by clock, and cleans up after itself through t. The
-// clock is safe for concurrent use.
+// Open returns an empty Store that uses clock. It registers its cleanup with t. The clock is safe for concurrent
+// use.
 type Open func(t *testing.T, clock func() time.Time) store.Store
 
-// Run runs every rule of the contract as a subtest named by the rule.
+// Run tests every rule of the contract in a subtest, and then a random sequence of 500 calls.
 func Run(t *testing.T, open Open) {
 	RunRules(t, open)
 	t.Run("a random sequence of calls is answered as by exact arithmetic", func(t *testing.T) {
@@ -29,7 +42,7 @@ func Run(t *testing.T, open Open) {
 	})
 }
 
-// RunRules is Run without the random sequence.
+// RunRules is [Run] without the random sequence.
 func RunRules(t *testing.T, open Open) {
 	for _, rule := range rules {
 		t.Run(rule.name, func(t *testing.T) {
@@ -53,7 +66,7 @@ func concat(lists ...[]rule) (all []rule) {
 	return all
 }
 
-// A rig is a Store under test and the clock that it tells the time by.
+// A rig is a Store under test and its clock.
 type rig struct {
 	*testing.T
 	store store.Store
@@ -70,7 +83,7 @@ func newRig(t *testing.T, open Open) *rig {
 
 func (r *rig) advance(d time.Duration) { r.nanos.Add(int64(d)) }
 
-// limit compiles a limit that is known to fit.
+// limit compiles a limit that must fit.
 func (r *rig) limit(rate int64, per time.Duration, burst int64) store.Limit {
 	r.Helper()
 	l, err := store.NewLimit(rate, per, burst)
@@ -91,7 +104,7 @@ func (r *rig) take(charges ...store.Charge) (bool, []store.State) {
 	return ok, states
 }
 
-// allow makes a call of one charge that must be allowed, deny one that must not.
+// allow makes a call of one charge that must be allowed.
 func (r *rig) allow(c store.Charge) store.State {
 	r.Helper()
 	ok, states := r.take(c)
@@ -101,6 +114,7 @@ func (r *rig) allow(c store.Charge) store.State {
 	return states[0]
 }
 
+// deny makes a call of one charge that must be denied.
 func (r *rig) deny(c store.Charge) store.State {
 	r.Helper()
 	ok, states := r.take(c)
