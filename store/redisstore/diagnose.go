@@ -12,19 +12,15 @@ import (
 // diagnoseTimeout bounds a Diagnose whose context has no deadline.
 const diagnoseTimeout = 5 * time.Second
 
-// Diagnose looks at the client and at each of its servers (all masters of a cluster, all shards of a ring), and
-// returns what is wrong with them for a Store: for each finding a sentence that says also what would be right.
-// Nil means that nothing is wrong. Call it when a program starts, and log what it returns; it is not for a
-// health check that is called all the time.
+// Diagnose checks the client and all its servers. It returns a sentence for each problem, which says what would be
+// right, and nil if there is none. Call it when a program starts and log the result. It is not for frequent health
+// checks.
 //
-// Of the client it looks at what makes an outage of Redis cost more than it must: see Options. Of a server, that
-// it answers, is a master, permits the commands of the script, is Redis 5 or newer, does not evict buckets, has
-// memory left, has a clock that is right, and decides fast enough. For some of that the client's user needs INFO.
-// Where it has no right to it, as with the least rights that a Store needs, a sentence says so.
-//
-// It charges buckets of its own, which nobody else has and which expire after some seconds. It ends with ctx, or
-// after 5 seconds if ctx has no deadline, and never panics. A server that has not answered everything by then is
-// one that does not answer. The sentences name addresses of servers, but no user, password or URL.
+// It checks the client's options (see [Options]). It checks that each server answers fast, is a master, permits the
+// script, is Redis 5 or newer, does not evict buckets, and has free memory and a correct clock. Some checks need
+// the right to INFO. It charges buckets that only it uses, which expire after some seconds. It ends with ctx, or
+// after 5 seconds without a deadline, and never panics. Sentences name addresses of servers, but no user, password
+// or URL.
 func (s *Store) Diagnose(ctx context.Context) []string {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc

@@ -11,11 +11,11 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// ErrQueueFull is in the error of a Take that finds Config.MaxQueue calls waiting to be sent to its server.
-// It was not sent. It wraps store.ErrOverloaded: clients can fill the queue of a server that is well.
+// ErrQueueFull is wrapped by the error of a Take if Config.MaxQueue calls wait to be sent to its server. The call
+// was not sent. It wraps [store.ErrOverloaded]: clients can fill the queue although the server works.
 var ErrQueueFull = fmt.Errorf("redisstore: queue full: %w", store.ErrOverloaded)
 
-// ErrClosed is in the error of a Take after Close. It was not sent.
+// ErrClosed is wrapped by the error of a Take after Close. The call was not sent.
 var ErrClosed = errors.New("redisstore: closed")
 
 // A lane is the way to one server: calls wait in batches, and flights take those there, several at once.

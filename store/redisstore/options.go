@@ -15,29 +15,12 @@ const (
 	minIdleConns = 2 // as many as defaultMaxInFlight
 )
 
-// Options returns the options of a client for a Store: those of url, as redis.ParseURL reads it, and for
-// what it leaves open, these instead of go-redis's own:
+// Options returns client options that suit a [Store], for redis.NewClient. It reads url like redis.ParseURL.
+// Options that url does not set get the values listed under "Client options" in the package comment. An empty
+// parameter of url counts as not set, and so does max_retries=0. The error says what to change and never contains
+// the password.
 //
-//   - ContextTimeoutEnabled: a command ends with the deadline of its context, and needs no goroutine that waits
-//     for it.
-//   - DialTimeout 500 ms, not 5 s: a caller leaves by its own deadline, but the connection that is being made
-//     keeps a place in the pool until then.
-//   - DialerRetries 1, not 5: while Redis refuses connections, a decision fails at once. With five dials, 100 ms
-//     apart, it waits for its whole timeout.
-//   - Dialer: go-redis's, but a connection that cannot be made fails when it is used. Of others the pool keeps
-//     count, and after PoolSize of them it refuses commands until a dial that it makes once a second succeeds.
-//   - ReadTimeout and WriteTimeout 1 s, not 5 s: they are for calls without a deadline. Where
-//     ratelimit.Config.Timeout is longer, these must be, too.
-//   - MaxRetries -1, not 3: a Store's commands are never sent again, and neither are others of the client.
-//   - MinRetryBackoff and MaxRetryBackoff -1: without retries there is nothing to wait for.
-//   - MinIdleConns 2, not 0: after a lost connection there is another whose dial and TLS handshake are done.
-//   - DisableIdentity: go-redis does not send CLIENT SETINFO, which takes a round trip of each new connection
-//     and is refused, and logged, where the user has only the rights that a Store needs.
-//
-// A parameter of url that is empty leaves its option open, and so does max_retries=0. For the client of
-// redis.NewFailoverClient, take the values over into its options, which have the same names.
-//
-// The error says what would be right, and nothing of url's password.
+// For redis.NewFailoverClient, copy the values to its options, which have the same names.
 func Options(url string) (*redis.Options, error) {
 	u, err := parseURL("Options", url, "redis", "rediss", "unix")
 	if err != nil {
@@ -68,14 +51,8 @@ func Options(url string) (*redis.Options, error) {
 	return o, nil
 }
 
-// ClusterOptions is like Options for a client of redis.NewClusterClient, and reads url as
-// redis.ParseClusterURL does, with these differences:
-//
-//   - MaxRedirects stays at 3: by them the client follows slots that move. A Store's commands are not sent again
-//     for another reason.
-//   - MinRetryBackoff and MaxRetryBackoff -1: several commands follow a redirect at once, and not after some tens
-//     of milliseconds.
-//   - MinIdleConns 2 is for each node.
+// ClusterOptions is [Options] for redis.NewClusterClient. It reads url like redis.ParseClusterURL. "Client options"
+// in the package comment lists the differences.
 func ClusterOptions(url string) (*redis.ClusterOptions, error) {
 	u, err := parseURL("ClusterOptions", url, "redis", "rediss")
 	if err != nil {

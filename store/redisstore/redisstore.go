@@ -1,32 +1,81 @@
-// Package redisstore keeps token buckets in Redis, so that a limit holds across replicas: calls are decided
-// by a script, which Redis runs alone and by its own clock.
+// Package redisstore keeps token buckets in Redis, so that a limit holds across all replicas of a service.
 //
-// A call leaves at once. Those that come while others are under way leave together in the next script call,
-// identical ones as one, so that many cost little more than a few. What is certain to be refused is refused
-// without asking Redis.
+//	options, err := redisstore.Options("redis://localhost:6379")
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//	limiter, err := ratelimit.New(ratelimit.Config{
+//		Store:    redisstore.New(redis.NewClient(options), redisstore.Config{}),
+//		Policies: policies,
+//	})
 //
-// It works on a single server, behind Sentinel, and on Cluster and Ring, where each server has its own queue.
+// It works with a single server, Sentinel, Cluster and Ring. A Lua script decides each call. Redis runs a script
+// alone and by its own clock, so the clocks of the replicas do not matter. To keep limits in force while Redis is
+// unavailable, use [github.com/go-tokenbucket/ratelimit/store/fallback]. The guide [operations] covers memory,
+// persistence and sizing.
 //
-// A Ring has no replicas. When one of its shards goes down, the Ring gives the keys of the shard to the other shards,
-// where each key starts with a full bucket. When the shard is back, its keys have the buckets that it still holds. So
-// each change can allow every such key one more burst. Each process learns of a change by its own heartbeats, and until
-// all have, a key may have two buckets. If that is too much, use Cluster or Sentinel.
+// # Speed
+//
+// A call is sent at once. Calls that come while others are running are sent together in the next script call, and
+// identical calls are merged. Each server has its own queue. A call that is certain to be refused is refused
+// without calling Redis, see [github.com/go-tokenbucket/ratelimit/store/denialcache].
+//
+// # Rights
+//
+// The default Config needs these rights:
+//
+//	ACL SETUSER limiter on >secret ~ratelimit:* -@all +evalsha +eval +time +hmget +hset +pexpire
+//
+// Without one of them, calls fail. Without pexpire they fail after buckets were charged, and those buckets have no
+// TTL.
+//
+// # Client options
+//
+// [Options] and [ClusterOptions] return options for a client. Options that the URL does not set get these values,
+// where go-redis has others:
+//   - ContextTimeoutEnabled: a command ends at the deadline of its context, and no other goroutine has to wait for
+//     it.
+//   - DialTimeout 500 ms, not 5 s: a caller leaves at its own deadline, but a connection that is being made keeps
+//     its place in the pool until then.
+//   - DialerRetries 1, not 5: while Redis refuses connections, a decision fails at once. Five dials, 100 ms apart,
+//     would take its whole timeout.
+//   - Dialer: a connection that cannot be made fails when it is used. With the dialer of go-redis the pool counts
+//     such failures, and after PoolSize of them it refuses commands until a dial succeeds, which it tries once a
+//     second.
+//   - ReadTimeout and WriteTimeout 1 s, not 5 s: they are for calls without a deadline. They must be longer if
+//     [github.com/go-tokenbucket/ratelimit.Config].Timeout is longer.
+//   - MaxRetries -1, not 3: commands of a Store are never sent again. This holds for other commands of the client,
+//     too.
+//   - MinRetryBackoff and MaxRetryBackoff -1: without retries there is nothing to wait for. On a Cluster, several
+//     commands then follow a redirect at once. Otherwise they wait some tens of milliseconds, and calls may miss
+//     their deadlines while slots move.
+//   - MinIdleConns 2, not 0: after a lost connection, another one is ready, with its TLS handshake done. On a
+//     Cluster it is for each node.
+//   - DisableIdentity: CLIENT SETINFO is not sent. It takes a round trip for each new connection. A user with only
+//     the rights above may not send it, and go-redis logs that.
+//
+// On a Cluster, MaxRedirects stays at 3: the client needs redirects to follow slots that move.
+//
+// # Keys in several slots
 //
 // All policies of one key share a hash slot. A call whose keys are in several slots is not one atomic step there.
 // Its buckets are charged at the same time. If one of them refuses or fails, the tokens that the others paid are
 // given back. Until then, for about a round trip, other calls find fewer tokens than there are, and may be refused
-// for it. They never find more. Refunds and Owed charges of the call follow when no bucket has refused.
+// because of it. They never find more. Refunds and Owed charges of the call are sent after no bucket has refused.
 //
 // After such a refusal or failure, calls of the same policies are taken in turn for at least ten seconds. The first
-// round trip only looks at all buckets, and refuses the call if one of them cannot pay. Then one slot after another
-// is charged, the scarcest bucket first. So denied calls take no tokens from a bucket that they share with others,
-// however many they are. An allowed call needs one round trip to look, and one for each slot.
+// round trip only reads all buckets, and refuses the call if one of them cannot pay. Then one slot after another is
+// charged, the bucket with the fewest tokens first. So denied calls take no tokens from a bucket that they share
+// with others. An allowed call needs one round trip to read, and one for each slot.
 //
-// A minimal ACL for the default Config is
+// # Ring
 //
-//	ACL SETUSER limiter on >secret ~ratelimit:* -@all +evalsha +eval +time +hmget +hset +pexpire
+// A Ring has no replicas. When one of its shards goes down, the Ring gives the keys of the shard to the other
+// shards, where each key starts with a full bucket. When the shard is back, its keys have the buckets that it still
+// holds. So each change can allow every such key one more burst. Each process learns of a change by its own
+// heartbeats. Until all have, a key may have two buckets. If that is too much, use Cluster or Sentinel.
 //
-// With less, calls fail; without pexpire they do so after buckets were charged, and those keep no TTL.
+// [operations]: https://github.com/go-tokenbucket/ratelimit/blob/main/docs/operations.md
 package redisstore
 
 import (
@@ -45,67 +94,58 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/denialcache"
 )
 
-// A Client runs a command: *redis.Client (also one of NewFailoverClient), *redis.ClusterClient and
-// *redis.Ring do. If it also has their Pipeline method, that is used for several commands at once.
+// A Client runs commands. *redis.Client (also of NewFailoverClient), *redis.ClusterClient and *redis.Ring are
+// Clients. If it has a Pipeline method, that is used for several commands at once. Make it with [Options] or
+// [ClusterOptions] if you can. [Store.Diagnose] says what to improve otherwise.
 //
-// A Take ends by its context's deadline whatever the client's timeouts are, if those do not end it sooner,
-// and is never sent again once Redis may have seen it, whatever its retries.
-//
-// Make it with Options or ClusterOptions if you can, whose ContextTimeoutEnabled lets it obey that deadline by
-// itself. Without that, and with a negative ReadTimeout or WriteTimeout, a lone call is sent by a goroutine other
-// than its caller's, which takes some microseconds more. What is sent for a caller without a deadline ends by the
-// client's timeouts only. Store.Diagnose says what could be better.
-//
-// A Ring gives each key of a shard that goes down a new, full bucket on another shard; see the package comment.
-//
-// A ClusterClient waits some tens of milliseconds before it follows a redirect of several commands, unless its
-// MinRetryBackoff is -1, as in ClusterOptions: calls may run into their deadlines while slots move.
+// A Take ends at its context's deadline or by the client's timeouts, whichever is first. Calls without a deadline
+// end by the client's timeouts only. No call is sent again after Redis may have seen it, even if the client has
+// retries. Without ContextTimeoutEnabled and with a negative timeout, a lone call needs another goroutine, which
+// takes some microseconds.
 type Client interface {
+	// Process sends cmd and sets its result.
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// Config configures a Store. The zero value is ready to use.
+// Config configures a [Store]. The zero value is ready to use.
 type Config struct {
-	// Prefix starts every key, as in "ratelimit:{member:5}:api". Default "ratelimit". It must be
-	// printable ASCII without spaces and braces.
+	// Prefix is the start of every key, as in "ratelimit:{member:5}:api". Default "ratelimit". It must be printable
+	// ASCII without spaces and braces.
 	Prefix string
 
-	// Secret, if set, replaces every key's identity by its HMAC-SHA256 under Secret, for teams that may
-	// not store addresses or member ids. Changing it forgets all buckets. It must be nil or not empty.
+	// Secret, if set, replaces every key's identity with its HMAC-SHA256 under Secret. Use it if you may not store
+	// addresses or member ids. Changing it forgets all buckets. It must be nil or not empty.
 	Secret []byte
 
-	// Clock, if set, is used instead of Redis's own, for services that refuse TIME in scripts. Limits
-	// are then as exact as the clocks of all replicas agree: a clock that is ahead is granted the
-	// difference once, and until the others reach it they are granted nothing new, though for no longer
-	// than twice the time to full. Time that goes backwards neither grants nor drains tokens. All Stores
-	// of a prefix must go by the same: Redis's clock, or their own.
+	// Clock, if set, is used instead of Redis's clock, for services that refuse TIME in scripts. All Stores of a
+	// prefix must use the same kind of clock. A clock that is ahead grants the difference once. Until the others
+	// reach it, they grant nothing new, for at most twice the time to full. A clock that goes backwards neither
+	// grants nor takes tokens.
 	Clock func() time.Time
 
-	// MaxBatch is how many charges leave in one batch at most, where identical calls count once. Redis does
-	// nothing else while it runs one, which takes it about 5 µs a charge. Default 256.
+	// MaxBatch is how many charges one batch has at most. Identical calls count once. Redis does nothing else while
+	// it runs a batch, which takes about 5 µs for each charge. Default 256.
 	MaxBatch int
 
-	// MaxInFlight is how many batches are under way to one server at most. Default 2: one that Redis works
-	// on, and one that is being made or read.
-	//
-	// A connection can be dead without any notice. So a batch stops counting when a caller runs out of time and the
-	// batch has taken more than half of that time. It stays under way for its other callers. Such batches take at most
-	// half of the connections of the client's pool.
+	// MaxInFlight is how many batches to one server run at most. Default 2: Redis works on one while another is
+	// made or read. If a caller runs out of time, a batch that took more than half of that time stops counting,
+	// because its connection may be dead. It goes on for its other callers. Such batches use at most half of the
+	// client's pool.
 	MaxInFlight int
 
-	// MaxQueue is how many calls may wait to be sent to one server. Those beyond fail at once, with
-	// ErrQueueFull. Default 16,384.
+	// MaxQueue is how many calls to one server may wait to be sent. Further calls fail at once with [ErrQueueFull].
+	// Default 16,384.
 	MaxQueue int
 
-	// MaxDenials is for how many buckets a denial is remembered, so that calls that are certain to be refused
-	// are refused without asking Redis; see package denialcache. Default 16,384; below 0 none is.
+	// MaxDenials is for how many buckets a denial is remembered. Calls that are certain to be refused are then
+	// refused without calling Redis, see package denialcache. Default 16,384; negative: none.
 	MaxDenials int
 
-	// DenialAge is how long a denial is used: how long it may take until a refund by another replica has an
-	// effect here. Default 1 second.
+	// DenialAge is how long a denial is used. A refund or reset by another replica has an effect here within that
+	// time. Default 1 second.
 	DenialAge time.Duration
 
-	// Logger is told once if Redis turns out to want the keys of a command in one hash slot. Default
+	// Logger receives one line if Redis requires the keys of a command to share a hash slot. Default
 	// slog.Default().
 	Logger *slog.Logger
 }
@@ -117,7 +157,7 @@ const (
 	defaultMaxQueue    = 16_384
 )
 
-// A Store keeps buckets in Redis. Make it with New.
+// A Store keeps buckets in Redis. Make it with [New].
 type Store struct {
 	front  store.Store // engine, behind what needs not reach it
 	engine *engine
@@ -128,8 +168,8 @@ var (
 	_ store.Inspector = (*Store)(nil)
 )
 
-// New returns a Store on client, which stays the caller's to close, after the Store. It panics if client is
-// nil, or on a malformed cfg.
+// New returns a Store that uses client. Close the Store first, and then client. New panics if client is nil or if
+// cfg is invalid.
 func New(client Client, cfg Config) *Store {
 	if client == nil {
 		panic("redisstore: New: client is nil: must be a go-redis client")
@@ -177,9 +217,9 @@ func positive(field string, n, otherwise int) int {
 	return cmp.Or(n, otherwise)
 }
 
-// Take implements store.Store. An error is ErrQueueFull, ErrClosed, a Redis error (redis.Error), one of the
-// network, or one that wraps ctx.Err(). After an error the charges may or may not have been carried out,
-// but never twice. An error that wraps store.ErrNotCharged says that they were not.
+// Take implements [store.Store]. An error wraps [ErrQueueFull], [ErrClosed], an error of Redis (redis.Error) or of
+// the network, or that of ctx. After an error the charges may or may not have been made, but never twice. If the
+// error wraps [store.ErrNotCharged], they were not made.
 func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	if s.engine.closed.Load() {
 		return false, uncharged(ErrClosed)
@@ -188,14 +228,14 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	return s.front.Take(ctx, shortkey.Charges(charges), states)
 }
 
-// Inspect implements store.Inspector. It reads the bucket with one script call, which writes nothing. Errors are those
-// of Take, without ErrQueueFull.
+// Inspect implements [store.Inspector]. It reads the bucket with one script call, which writes nothing. Its errors
+// are those of Take, except ErrQueueFull.
 func (s *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
 	return s.engine.Inspect(ctx, policy, key)
 }
 
-// Close waits for the calls that have begun, and for what is still to be given back for them, and refuses
-// others with ErrClosed. A Store that is not closed holds nothing but memory when it is idle. The error is nil.
+// Close waits for running calls, and for the tokens that are still to be given back for them. Other calls fail with
+// [ErrClosed]. The error is always nil. A Store that is idle uses only memory, even if it is not closed.
 func (s *Store) Close() error {
 	s.engine.close()
 	return nil
