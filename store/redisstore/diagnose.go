@@ -12,15 +12,13 @@ import (
 // diagnoseTimeout bounds a Diagnose whose context has no deadline.
 const diagnoseTimeout = 5 * time.Second
 
-// Diagnose checks the client and all its servers. It returns a sentence for each problem, which says what would be
-// right, and nil if there is none. Call it when a program starts and log the result. It is not for frequent health
+// Diagnose checks the client and all its servers: all masters of a cluster, all shards of a ring. It returns a
+// sentence for each problem, which says what would be right, and nil if there is none. "Check the servers" in the
+// package comment lists the checks. Call it when a program starts and log the result. It is not for frequent health
 // checks.
 //
-// It checks the client's options (see [Options]). It checks that each server answers fast, is a master, permits the
-// script, is Redis 5 or newer, does not evict buckets, and has free memory and a correct clock. Some checks need
-// the right to INFO. It charges buckets that only it uses, which expire after some seconds. It ends with ctx, or
-// after 5 seconds without a deadline, and never panics. Sentences name addresses of servers, but no user, password
-// or URL.
+// It charges buckets that only it uses, which expire after some seconds. It ends with ctx, or after 5 seconds
+// without a deadline, and never panics. Sentences name addresses of servers, but no user, password or URL.
 func (s *Store) Diagnose(ctx context.Context) []string {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc

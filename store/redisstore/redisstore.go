@@ -29,6 +29,25 @@
 // Without one of them, calls fail. Without pexpire they fail after buckets were charged, and those buckets have no
 // TTL.
 //
+// # Check the servers
+//
+// Call [Store.Diagnose] when a program starts:
+//
+//	for _, problem := range buckets.Diagnose(ctx) {
+//		slog.Warn(problem)
+//	}
+//
+// It reports options of the client that make an outage of Redis more expensive, see [Options]. It also reports a server
+// that:
+//   - does not answer in time, or decides too slowly
+//   - is not a master
+//   - does not permit the commands of the script
+//   - is older than Redis 5
+//   - evicts buckets, or has no memory left
+//   - has a wrong clock
+//
+// Some checks need the right to INFO. Without it, a sentence says so.
+//
 // # Client options
 //
 // [Options] and [ClusterOptions] return options for a client. Options that the URL does not set get these values,
