@@ -13,6 +13,40 @@ import (
 	"github.com/go-tokenbucket/ratelimit/jwtkey"
 )
 
+// Members are limited by the claim "sub" of their tokens, and guests by address.
+func ExampleNew() {
+	secret := []byte("32 bytes from a secret manager..")
+	members, err := jwtkey.New(jwtkey.Config{Methods: []string{"HS256"}, Key: secret})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Policies: []ratelimit.Policy{{
+			Name:  "api",
+			Key:   ratelimit.FirstOf(members.Claim("sub"), ratelimit.RemoteIP()),
+			Limit: ratelimit.PerMinute(1),
+		}},
+	}))
+	defer limiter.Close()
+	handler := limiter.Handler(hello)
+
+	token := func(member string) string {
+		claims := jwt.MapClaims{"sub": member, "exp": time.Now().Add(time.Hour).Unix()}
+		signed, _ := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(secret)
+		return signed
+	}
+	request(handler, "GET", "/", "Authorization", "Bearer "+token("5"))
+	request(handler, "GET", "/", "Authorization", "Bearer "+token("5"))
+	request(handler, "GET", "/", "Authorization", "Bearer "+token("6"))
+	request(handler, "GET", "/")
+	// Output:
+	// GET / 200
+	// GET / 429
+	// GET / 200
+	// GET / 200
+}
+
 // An outer limiter limits each address before an inner limiter checks any signature.
 func ExampleKeys() {
 	secrets := map[string][]byte{"2026": []byte("32 bytes from a secret manager..")}
