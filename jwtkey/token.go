@@ -53,7 +53,7 @@ var (
 // name is not a valid name of a request header, or is Host.
 func HeaderToken(name string) TokenFunc {
 	if !requestheader.IsName(name) {
-		panic(fmt.Sprintf("jwtkey: HeaderToken: name %q: must be that of a request header, and not Host", name))
+		panic(fmt.Sprintf("jwtkey: HeaderToken: name %q: must be the name of a request header other than Host", name))
 	}
 	header, canonical := requestheader.Single(name), textproto.CanonicalMIMEHeaderKey(name)
 	none := keyerr.New(ratelimit.ErrNoKey, "no token in header %s", canonical)
@@ -87,7 +87,7 @@ func HeaderToken(name string) TokenFunc {
 // KiB. It panics if name is not a valid name of a cookie.
 func CookieToken(name string) TokenFunc {
 	if (&http.Cookie{Name: name}).Valid() != nil {
-		panic(fmt.Sprintf("jwtkey: CookieToken: name %q: must be that of a cookie", name))
+		panic(fmt.Sprintf("jwtkey: CookieToken: name %q: must be the name of a cookie", name))
 	}
 	none := keyerr.New(ratelimit.ErrNoKey, "no token in cookie %s", name)
 	malformed := keyerr.New(ratelimit.ErrBadRequest, "cookie %s does not hold one token", name)

@@ -67,7 +67,7 @@ func newExemption(pattern string) (exemption, error) {
 		return exemption{}, err
 	}
 	if !e.matches(&http.Request{Method: cmp.Or(method, http.MethodGet), URL: &url.URL{Path: example}}) {
-		return exemption{}, errors.New("would never match: the path must be clean, without escaped slashes and whatever Paths never exempts, and the method not CONNECT")
+		return exemption{}, errors.New("would never match: the path must be clean, without escaped slashes and without anything that Paths never exempts, and the method must not be CONNECT")
 	}
 	return e, nil
 }

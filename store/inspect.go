@@ -69,7 +69,7 @@ func Inspect(ctx context.Context, s Store, policy, key string) (Bucket, error) {
 	if i, ok := s.(Inspector); ok {
 		return i.Inspect(ctx, policy, key)
 	}
-	return Bucket{}, fmt.Errorf("store: %T is no Inspector: %w", s, errors.ErrUnsupported)
+	return Bucket{}, fmt.Errorf("store: %T is not an Inspector: %w", s, errors.ErrUnsupported)
 }
 
 // ValidateName returns an error that wraps [ErrInvalidCall] if policy or key is empty. Every Inspector calls it

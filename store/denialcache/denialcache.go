@@ -42,10 +42,10 @@ func New(s store.Store, cfg Config) *Store {
 		panic("denialcache: New: s is nil: must be a store.Store")
 	}
 	if cfg.MaxKeys < 0 {
-		panic(fmt.Sprintf("denialcache: New: Config.MaxKeys %d: must be positive, or 0 for %d", cfg.MaxKeys, defaultMaxLines))
+		panic(fmt.Sprintf("denialcache: New: Config.MaxKeys %d: must be positive; 0 means the default of %d", cfg.MaxKeys, defaultMaxLines))
 	}
 	if cfg.MaxAge < 0 {
-		panic(fmt.Sprintf("denialcache: New: Config.MaxAge %v: must be positive, or 0 for %v", cfg.MaxAge, defaultMaxAge))
+		panic(fmt.Sprintf("denialcache: New: Config.MaxAge %v: must be positive; 0 means the default of %v", cfg.MaxAge, defaultMaxAge))
 	}
 	maxKeys := cmp.Or(cfg.MaxKeys, defaultMaxLines)
 	return &Store{

@@ -86,7 +86,7 @@ func New(primary, secondary store.Store, cfg Config) *Store {
 		"MaxKeys":    int64(cfg.MaxKeys),
 	} {
 		if n < 0 {
-			panic(fmt.Sprintf("fallback: New: Config.%s %d: must be positive, or 0 for the default", field, n))
+			panic(fmt.Sprintf("fallback: New: Config.%s %d: must be positive; 0 means the default", field, n))
 		}
 	}
 	if cfg.Replicas != 0 && cfg.ReplicasFunc != nil {

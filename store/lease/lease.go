@@ -51,13 +51,13 @@ func New(s store.Store, cfg Config) *Store {
 		panic("lease: New: s is nil: must be a store.Store")
 	}
 	if !(cfg.Fraction >= 0 && cfg.Fraction <= 1) {
-		panic(fmt.Sprintf("lease: New: Config.Fraction %v: must be above 0 and at most 1, or 0 for %v", cfg.Fraction, defaultFraction))
+		panic(fmt.Sprintf("lease: New: Config.Fraction %v: must be above 0 and at most 1; 0 means the default of %v", cfg.Fraction, defaultFraction))
 	}
 	if cfg.Hold < 0 {
-		panic(fmt.Sprintf("lease: New: Config.Hold %v: must be positive, or 0 for %v", cfg.Hold, defaultHold))
+		panic(fmt.Sprintf("lease: New: Config.Hold %v: must be positive; 0 means the default of %v", cfg.Hold, defaultHold))
 	}
 	if cfg.MaxKeys < 0 {
-		panic(fmt.Sprintf("lease: New: Config.MaxKeys %d: must be positive, or 0 for %d", cfg.MaxKeys, defaultMaxLots))
+		panic(fmt.Sprintf("lease: New: Config.MaxKeys %d: must be positive; 0 means the default of %d", cfg.MaxKeys, defaultMaxLots))
 	}
 	l := &Store{
 		store:    s,

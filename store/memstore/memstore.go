@@ -89,7 +89,7 @@ var (
 // New returns an empty Store. It panics if cfg.MaxKeys is negative.
 func New(cfg Config) *Store {
 	if cfg.MaxKeys < 0 {
-		panic(fmt.Sprintf("memstore: New: Config.MaxKeys %d: must be positive, or 0 for %d", cfg.MaxKeys, defaultMaxKeys))
+		panic(fmt.Sprintf("memstore: New: Config.MaxKeys %d: must be positive; 0 means the default of %d", cfg.MaxKeys, defaultMaxKeys))
 	}
 	maxKeys := cmp.Or(cfg.MaxKeys, defaultMaxKeys)
 	wanted := min(maxShards, max(1, maxKeys/minPerShard))
