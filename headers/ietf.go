@@ -26,7 +26,7 @@ func IETF(h http.Header, d *ratelimit.Decision) {
 			longest = rateheader.Seconds(after)
 		}
 	}
-	// One string of both, as in [ratelimit.XRateLimit].
+	// One string for both headers, in one allocation, as in [ratelimit.XRateLimit].
 	var room [256]byte
 	text := room[:0]
 	for r := range d.Quotas() {
@@ -51,7 +51,7 @@ func IETF(h http.Header, d *ratelimit.Decision) {
 	rateheader.SetWaited(h, d.VisibleWait())
 }
 
-// The names of parameters, and what they mean, are the draft's, and are here alone.
+// The parameters of the draft, and their meaning, are only in the functions below.
 
 // appendQuotaPolicy appends r's member of RateLimit-Policy (section 3.1 of the draft).
 func appendQuotaPolicy(list []byte, r *ratelimit.Result) []byte {
@@ -97,7 +97,7 @@ func refills(l ratelimit.Limit, tokens int64) int64 {
 	return max(1, int64(whole))
 }
 
-// What follows writes Structured Fields (RFC 9651), of which lists of strings with integers are the least part.
+// The functions below write Structured Fields (RFC 9651): lists of strings with integers as parameters.
 
 // maxInteger is the greatest Integer of Structured Fields.
 const maxInteger = 999_999_999_999_999

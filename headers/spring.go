@@ -37,7 +37,7 @@ func Spring(h http.Header, d *ratelimit.Decision) {
 	values := make([]string, 4)
 	values[0], values[1], values[2], values[3] = all[:remaining], all[remaining:replenish], all[replenish:capacity], all[capacity:]
 
-	// As in [ratelimit.XRateLimit], the other way round.
+	// X-RateLimit-Limit and -Reset are in whole tokens. They would not fit to a Remaining in parts.
 	if h[rateheader.XLimit] != nil && parts > 1 {
 		delete(h, rateheader.XLimit)
 		delete(h, rateheader.XReset)
@@ -58,15 +58,15 @@ func perSecond(l ratelimit.Limit) (parts, rate int64) {
 	if l.Rate <= 0 || l.Per <= 0 {
 		return 1, 0
 	}
-	// The rate is a fraction of Rate × 10^9 tokens and Per nanoseconds, and what its denominator is in lowest
-	// terms makes it whole.
+	// The rate is the fraction of Rate × 10^9 tokens and Per nanoseconds. In lowest terms, its denominator is the
+	// number of parts that makes it whole.
 	hi, lo := bits.Mul64(uint64(l.Rate), uint64(time.Second))
 	per := uint64(l.Per)
 	fewest := per / gcd(per, bits.Rem64(hi, lo, per))
 	tokens := mulDiv(uint64(l.Rate), uint64(time.Second), per) // rounded down
 	most := uint64(maxScaled) / max(1, uint64(burstOf(l)), min(tokens+1, maxScaled))
 	k := max(1, min(fewest, most))
-	// Rate × k fits into 128 bits, with 10^9 it may not: so by whole tokens and the rest.
+	// Rate × k fits into 128 bits, but Rate × k × 10^9 may not. So multiply whole tokens and the rest apart.
 	rest := bits.Rem64(hi, lo, per)
 	hi, lo = bits.Mul64(rest, k)
 	part, _ := bits.Div64(hi, lo, per) // rest is below per, and so the quotient below k

@@ -52,8 +52,8 @@ func (v *visit) begin(c *store.Charge) {
 	}
 	v.under = hashOf(c.Limit)
 	if v.slot.under.Load() != v.under && !v.slot.under.CompareAndSwap(0, v.under) {
-		// Calls that began before this one void no line that is made after it, and are told by under to void those
-		// that are made before. Either stamp is for calls that see under change in between.
+		// Calls that began before this one invalidate no line that is made after it. They see under, and invalidate
+		// lines that are made before. The two changes of the stamp are for calls that see under change in between.
 		v.slot.stamp.Add(change)
 		v.slot.under.Store(v.under)
 		v.stamp = v.slot.stamp.Add(change)

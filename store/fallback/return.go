@@ -94,7 +94,7 @@ func (f *Store) isBack() bool { return f.away.Load() == nil }
 
 // back ends an outage.
 func (f *Store) back(ctx context.Context, o *outage) {
-	// Last, so that the next outage is told of after the end of this one.
+	// Last, so that the next outage is reported after the end of this one.
 	defer func() {
 		f.tally.reopen(f.known.now())
 		f.away.Store(nil)

@@ -83,7 +83,7 @@ type sequence struct {
 	forgetter Forgetter
 	forgotten int
 	models    []model
-	retry     time.Duration // that the last denied call was told
+	retry     time.Duration // RetryAfter of the last denied call
 }
 
 // moveOn moves the clock by nothing, by a little, or by about the time that a quick limit takes to fill or a bucket
@@ -150,7 +150,7 @@ func (s *sequence) moveTime() {
 	case 11:
 		s.advance(-fill() / time.Duration(10+s.rand.IntN(1000)))
 	}
-	// The longest fill times would carry the clock out of what a time.Time tells in nanoseconds.
+	// The longest fill times would move the clock out of the range of UnixNano.
 	if year := time.Unix(0, s.nanos.Load()).Year(); year > 2060 || year < 2000 {
 		s.nanos.Store(time.Date(2026, 5, 23, 0, 0, 0, 0, time.UTC).UnixNano())
 	}
