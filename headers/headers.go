@@ -80,7 +80,8 @@ func None(http.Header, *ratelimit.Decision) {}
 // Join writes the headers of all fs, in their order, for example [IETF] beside [ratelimit.XRateLimit] while clients
 // move from one to the other. If two write the same header, the last one counts. [ratelimit.XRateLimit] and
 // [DeltaSeconds] differ in X-RateLimit-Reset. If [Spring] counts in parts of a token, it removes X-RateLimit-Limit
-// and X-RateLimit-Reset, or a later format removes its headers. Join panics if fs is empty or has a nil.
+// and X-RateLimit-Reset of an earlier format. A later format with these headers removes those of Spring. Join
+// panics if fs is empty or has a nil.
 func Join(fs ...ratelimit.HeaderFunc) ratelimit.HeaderFunc {
 	if len(fs) == 0 {
 		panic("headers: Join: must have at least one HeaderFunc; see None")

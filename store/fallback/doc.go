@@ -37,10 +37,10 @@
 // debt if necessary. It is not charged for the refill that its bucket missed in the outage because it was full. For
 // a bucket that was charged in the outage, that is known only from its last charge on.
 //
-// Until the debts have refilled, n replicas with Replicas n have allowed at most burst + rate × time in all. This
-// holds during an outage of all replicas, too. During an outage of only k of them, the others allow the whole
-// limit, and all together up to 1 + k/n times the limit. The debt of such an outage takes up to k/n of its length
-// to refill.
+// By the time that the debts have refilled, n replicas with Replicas n have allowed at most burst + rate × time in
+// all. This holds during an outage of all replicas, too. During an outage of only k of them, the others allow the
+// whole limit, and all together up to 1 + k/n times the limit. The debt of such an outage takes up to k/n of its
+// length to refill.
 //
 // More is allowed only because of:
 //   - Buckets that the primary has forgotten when it is back, because nobody charged them for their time to full.

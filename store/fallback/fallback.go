@@ -52,8 +52,8 @@ type Config struct {
 	MaxKeys int
 
 	// OnChange, if set, is called when the primary is given up, with the reason, and when it is back, with a nil
-	// reason. Calls never overlap. A caller waits for the first one, and the end of the outage for the second. So
-	// OnChange must not block, and must not close the Store.
+	// reason. The calls never overlap. A request waits for the first one, and the outage ends after the second one
+	// returns. So OnChange must not block, and must not close the Store.
 	OnChange func(away bool, reason error)
 
 	// Logger receives the same changes. It also receives failures that the secondary made up for, each kind at most

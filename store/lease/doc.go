@@ -14,14 +14,14 @@
 //
 // # What is allowed
 //
-// All replicas together never allow more than burst + rate × time, from any start on. The bucket in the store has
-// paid for leased tokens, and nothing is given back that it has not paid for. A replica that crashes and a reply
-// that is lost can lose tokens, but cannot create any. Tokens are not spent at a time when the bucket would be full
-// with them.
+// In any period, all replicas together allow at most burst + rate × time, whatever fails. The bucket in the store
+// has paid for leased tokens, and nothing is given back that it has not paid for. A replica that crashes and a
+// reply that is lost can lose tokens, but cannot create any. Tokens are not spent at a time when the bucket would
+// be full with them.
 //
 // Changes by others are not known here for up to Hold:
-//   - Tokens that others refund or give back. In a window that begins later, the replicas may allow up to as many
-//     tokens above burst + rate × time as came back in the Hold before it.
+//   - Tokens that others refund or give back. In a period that begins after that, the replicas may allow more than
+//     burst + rate × time, by at most the tokens that came back in the Hold before the period.
 //   - A bucket that the store loses, or that others reset.
 //   - A limit that others change.
 //
