@@ -21,7 +21,7 @@
 //
 // Implement Take: call [Validate] first, decide with the arithmetic of [Limit], and fill the states with
 // [Charge.State]. Then run the tests of package [github.com/go-tokenbucket/ratelimit/store/storetest]. Implement
-// [Inspector], too, so that an administrator can look at a bucket.
+// [Inspector], too, which [github.com/go-tokenbucket/ratelimit.Limiter.Peek] uses.
 //
 // A bucket that was never charged is full. A bucket that has had the time to refill is full, too: a Store may
 // forget it then, and not before.
@@ -156,8 +156,8 @@ type Limit struct {
 	Unit, Refill, Capacity int64
 }
 
-// NewLimit compiles a limit of rate tokens per per with a burst of burst tokens. The result is exact. If a limit is
-// too fine for 53 bits, it is slower, by a relative error below 1e-9.
+// NewLimit compiles a limit: rate tokens are added in each per, and a bucket holds at most burst. The result is
+// exact. If a limit is too fine for 53 bits, it is slower, by a relative error below 1e-9.
 //
 // NewLimit returns an error if the limit would be less precise. The error names each invalid field (Rate, Per,
 // Burst) and values that fit.
