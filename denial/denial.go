@@ -8,7 +8,7 @@
 //	})
 //
 // Without this package a limiter answers in the same forms, with default words and a default page. To write the
-// whole answer yourself, set [ratelimit.Config].Deny to any http.Handler and read the decision with
+// whole answer yourself, set [ratelimit.Config.Deny] to any http.Handler and read the decision with
 // [ratelimit.FromContext].
 //
 // # Which form a client gets
@@ -25,13 +25,13 @@
 //
 // # What an answer contains
 //
-// An answer contains nothing of the request, unless [Handler].Text puts it there. Each form escapes the words. If
+// An answer contains nothing of the request, unless [Handler.Text] puts it there. Each form escapes the words. If
 // another handler has begun a response, the headers that describe it are removed, such as ETag and
 // Content-Disposition. Cookies stay. Content-Encoding stays, too, because a middleware that compresses sets it.
 //
 // # gRPC
 //
-// A gRPC client understands a denial only as a grpc-status in a response with status 200. [Handler].GRPC answers
+// A gRPC client understands a denial only as a grpc-status in a response with status 200. [Handler.GRPC] answers
 // so: 429 becomes RESOURCE_EXHAUSTED, 400 INVALID_ARGUMENT, 403 PERMISSION_DENIED, and 503 UNAVAILABLE. The request
 // must be a POST, and native gRPC must have come over HTTP/2. A page in a browser sees the grpc-status of gRPC-Web
 // only if CORS exposes it.
@@ -50,7 +50,7 @@ import (
 )
 
 // A Handler answers denied and refused requests in the form that the client asks for. It is an http.Handler for
-// [ratelimit.Config].Deny, and its [Handler.ServeError] is for Config.Error. The zero value is the default of
+// [ratelimit.Config.Deny], and its [Handler.ServeError] is for [ratelimit.Config.Error]. The zero value is the default of
 // [ratelimit.Config]. The package comment lists the forms.
 type Handler struct {
 	// Text, if set, returns the words for a status of 429, 400, 403 or 503. The argument after is the Retry-After

@@ -1,5 +1,5 @@
 // Package headers provides other rate limit headers than X-RateLimit, which is the default
-// ([ratelimit.XRateLimit]). Choose a format with [ratelimit.Config].Headers:
+// ([ratelimit.XRateLimit]). Choose a format with [ratelimit.Config.Headers]:
 //
 //	limiter, err := ratelimit.New(ratelimit.Config{
 //		Headers: headers.IETF,

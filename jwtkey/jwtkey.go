@@ -17,7 +17,7 @@
 //
 // [Keys.Claim] makes one bucket for each value of a claim. Requests without a valid token have no key: in the
 // example, [ratelimit.FirstOf] limits them by address. With Claim alone they are answered 403. [Keys.Claims]
-// returns all claims, for limits that depend on the member (LimitFunc of [ratelimit.Policy]).
+// returns all claims, for limits that depend on the member ([ratelimit.Policy.LimitFunc]).
 //
 // If your application verifies tokens itself, do that before the limiter and use [ratelimit.ContextKey] instead.
 // Then the limiter and the application always see the same member. The guide [identity] lists where they can
@@ -26,7 +26,7 @@
 // # Valid tokens
 //
 // A token is valid if all of these hold:
-//   - A method of [Config].Methods verifies the signature.
+//   - A method of [Config.Methods] verifies the signature.
 //   - It has an "exp", which has not passed. Its "nbf", if it has one, has passed.
 //   - "iss" and "aud" are as Config requires.
 //   - It has no "crit" header, because no extension is supported (RFC 7515, section 4.1.11).
@@ -44,7 +44,7 @@
 //
 // # Several verification keys
 //
-// [Config].Keyfunc chooses the key, for example by "kid". It runs before the token is verified, for every token
+// [Config.Keyfunc] chooses the key, for example by "kid". It runs before the token is verified, for every token
 // that is not remembered. So it must not do anything slow, such as call a key server: keep the keys in memory, as
 // examples/jwks does. It must choose by the token alone, because a verified token is remembered for all requests.
 // Its context is the request's, for tracing and cancellation.
@@ -272,7 +272,7 @@ func validKind(kind string) bool {
 }
 
 // Claim returns a KeyFunc for one claim of the verified token. The key is "member:<value>", where "member" is
-// [Config].Kind. The claim must be a non-empty string, or a number without fraction and exponent. A value that is
+// [Config.Kind]. The claim must be a non-empty string, or a number without fraction and exponent. A value that is
 // longer than 256 bytes, or that begins with "sha256:", becomes "member:sha256:<SHA-256 in base64url without
 // padding>".
 //
@@ -281,7 +281,7 @@ func validKind(kind string) bool {
 // of [Keys.Claims]. Claim panics if name is empty.
 func (j *Keys) Claim(name string) ratelimit.KeyFunc { return j.claim("Claim", j.kind, name) }
 
-// ClaimAs is [Keys.Claim] with another prefix than [Config].Kind. Use it for tokens that name several identities,
+// ClaimAs is [Keys.Claim] with another prefix than [Config.Kind]. Use it for tokens that name several identities,
 // such as a member and an organization: keys.ClaimAs("org", "org_id") returns "org:<value>". A token is verified
 // once for all claims of a request, unless CacheSize is negative. ClaimAs panics if kind or name is empty, or if
 // kind is malformed.
@@ -333,11 +333,11 @@ func shortID(id string) string {
 	return hashedID + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Claims returns a copy of the claims of the request's verified token, for example for a LimitFunc of
-// [ratelimit.Policy]. Numbers are json.Number.
+// Claims returns a copy of the claims of the request's verified token, for example for
+// [ratelimit.Policy.LimitFunc]. Numbers are json.Number.
 //
 // It returns [ratelimit.ErrNoKey] if the request has no token or if its token is not valid. It returns
-// [ratelimit.ErrBadRequest] if the token is longer than 8 KiB. Other errors are those of [Config].Tokens and
+// [ratelimit.ErrBadRequest] if the token is longer than 8 KiB. Other errors are those of [Config.Tokens] and
 // Keyfunc.
 func (j *Keys) Claims(r *http.Request) (jwt.MapClaims, error) {
 	claims, err := j.claims(r)

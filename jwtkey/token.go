@@ -11,7 +11,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
 
-// A TokenFunc finds the token in a request, for [Config].Tokens. It does not verify the token.
+// A TokenFunc finds the token in a request, for [Config.Tokens]. It does not verify the token.
 //
 // It returns [ratelimit.ErrNoKey] if the request has no token: then the next TokenFunc is called. It returns
 // [ratelimit.ErrBadRequest] if the request has several tokens, or a malformed one. Other errors are handled like

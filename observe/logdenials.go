@@ -30,7 +30,7 @@ type LogConfig struct {
 
 const minKeySecret = 16
 
-// LogDenials returns an observer for [ratelimit.Config].Observe that logs denied requests, at most one line a
+// LogDenials returns an observer for [ratelimit.Config.Observe] that logs denied requests, at most one line a
 // minute for each policy and key. Clients cannot flood the log. Allowed requests are not logged. The package
 // comment lists the lines.
 //
@@ -98,7 +98,7 @@ func (l *denialLog) denied(ctx context.Context, e *ratelimit.Event, r *ratelimit
 	)
 }
 
-// withoutKey logs a refusal by ErrNoKey. The client caused it, or the wiring. [ratelimit.Config].Logger logs it,
+// withoutKey logs a refusal by ErrNoKey. The client caused it, or the wiring. [ratelimit.Config.Logger] logs it,
 // too.
 func (l *denialLog) withoutKey(ctx context.Context, e *ratelimit.Event) {
 	if _, notLogged, due := l.recent.due(time.Now(), subject{kind: noKey}); due {

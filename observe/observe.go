@@ -1,4 +1,4 @@
-// Package observe provides observers for [ratelimit.Config].Observe. [LogDenials] logs denied requests:
+// Package observe provides observers for [ratelimit.Config.Observe]. [LogDenials] logs denied requests:
 //
 //	limiter, err := ratelimit.New(ratelimit.Config{
 //		Policies: policies,
@@ -6,7 +6,7 @@
 //	})
 //
 // To have metrics, too, call it in your own observer, or use [Join]. Failures of the store are logged by
-// [ratelimit.Config].Logger, not by this package.
+// [ratelimit.Config.Logger], not by this package.
 //
 // # Log lines
 //
@@ -40,7 +40,7 @@
 //
 // # Logs without personal data
 //
-// [LogConfig].KeySecret replaces each key with a part of its HMAC, which is the same in all programs with the
+// [LogConfig.KeySecret] replaces each key with a part of its HMAC, which is the same in all programs with the
 // secret. To find the lines of an address:
 //
 //	printf %s ip:192.0.2.1 | openssl dgst -sha256 -hmac "$SECRET" | grep -o '[0-9a-f]*$' | head -c 16

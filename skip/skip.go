@@ -1,4 +1,4 @@
-// Package skip provides exemptions for [ratelimit.Config].Skip: requests that are not limited and cost no tokens.
+// Package skip provides exemptions for [ratelimit.Config.Skip]: requests that are not limited and cost no tokens.
 //
 //	limiter, err := ratelimit.New(ratelimit.Config{
 //		Policies: policies,

@@ -46,7 +46,7 @@ type Bucket struct {
 func (b Bucket) Used() bool { return b.Limit != Limit{} && b.credits(b.Limit) < b.Limit.Capacity }
 
 // State returns the state that a Take with a Cost of 0 would return under l. If l is not b.Limit, the tokens carry
-// over as Charge.Limit describes.
+// over as [Charge.Limit] describes.
 func (b Bucket) State(l Limit) State {
 	c := Charge{Limit: l}
 	s := c.State(b.credits(l), true)

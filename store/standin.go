@@ -12,7 +12,7 @@ var ErrAway = errors.New("store: the primary is unavailable")
 type standInKey struct{}
 
 // WithoutStandIn returns a context under which no stand-in answers a call or is charged for it. If the real store
-// is unavailable or fails, the call fails, too. FailClosed of [github.com/go-tokenbucket/ratelimit.Policy] uses it.
+// is unavailable or fails, the call fails, too. [github.com/go-tokenbucket/ratelimit.Policy.FailClosed] uses it.
 func WithoutStandIn(ctx context.Context) context.Context {
 	return context.WithValue(ctx, standInKey{}, true)
 }

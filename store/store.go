@@ -144,7 +144,7 @@ type State struct {
 	Wait time.Duration
 }
 
-// Never is the State.RetryAfter of a charge that can never succeed.
+// Never is the [State.RetryAfter] of a charge that can never succeed.
 const Never time.Duration = math.MaxInt64
 
 // A Limit is a rate and a capacity, compiled for exact integer arithmetic. A token is worth Unit credits, each

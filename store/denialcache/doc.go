@@ -13,7 +13,7 @@
 // # What a refusal does not know
 //
 // Refunds, resets, charges and changed limits that go through this Store are known when their calls return. For up
-// to Config.MaxAge, a refusal may not know of:
+// to [Config.MaxAge], a refusal may not know of:
 //   - changes by others in the store, such as other replicas
 //   - buckets that the store has lost
 //   - a clock of the store that was set

@@ -12,10 +12,10 @@
 // # When the secondary answers
 //
 // If the primary fails a call, or does not answer by the deadline of the call's context, the secondary answers it
-// at once. So the secondary must be fast. A context without a deadline gets one after Config.Slow. After too many
+// at once. So the secondary must be fast. A context without a deadline gets one after [Config.Slow]. After too many
 // calls that failed or were slow, the primary is given up. From then on the secondary answers all calls, and the
 // primary is not called. A few probes a second check whether the primary works again. No caller waits for a probe.
-// Answers of the secondary have State.Degraded set.
+// Answers of the secondary have [store.State.Degraded] set.
 //
 // Some failed calls are not answered by the secondary, and do not count against the primary:
 //   - calls that were canceled, or that left the primary less time than Slow
@@ -50,13 +50,13 @@
 //     [store.ErrNotCharged] is charged when the primary is back.
 //   - Charges for an outage that failed, except with [store.ErrNotCharged].
 //   - A primary that has lost its data: up to a burst, and the debts that were lost.
-//   - Buckets that Config.MaxKeys has no room for.
+//   - Buckets that [Config.MaxKeys] has no room for.
 //
 // Less is allowed if a replica gets less traffic than its share.
 //
 // # Replicas that come and go
 //
-// Set Config.ReplicasFunc if an autoscaler changes the number of replicas. All replicas together then stay at burst
+// Set [Config.ReplicasFunc] if an autoscaler changes the number of replicas. All replicas together then stay at burst
 // + rate × time:
 //   - When the number grows during an outage, the shares of new replicas are deducted from the others. Their
 //     buckets miss as many tokens of a smaller share as before, and may go into debt. New replicas may spend their

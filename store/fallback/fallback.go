@@ -139,7 +139,7 @@ type Store struct {
 	unsteadiness unsteadiness
 }
 
-// Slow returns Config.Slow, or its default.
+// Slow returns [Config.Slow], or its default.
 func (f *Store) Slow() time.Duration { return f.slow }
 
 // Away returns the reason why the primary was given up, or nil while it is used.

@@ -6,8 +6,8 @@
 //	limiter, err := ratelimit.New(ratelimit.Config{Store: s, Policies: policies})
 //
 // The first call for a key takes only its own tokens. While tokens are used up in time, the number taken at once
-// doubles, up to Config.Fraction of the burst. Tokens that are not spent go back to the store before they are older
-// than Config.Hold, and on Close.
+// doubles, up to [Config.Fraction] of the burst. Tokens that are not spent go back to the store before they are older
+// than [Config.Hold], and on Close.
 //
 // To use it with package fallback, put the fallback inside: lease.New(fallback.New(…), …). Then tokens that are
 // held can be spent while the inner store is unavailable.
@@ -50,5 +50,5 @@
 // be paid here go to the store.
 //
 // While tokens of a key are being fetched, other calls for it go to the store, so that none waits for another. An
-// answer of a stand-in (State.Degraded) is returned to the caller, and makes no lease.
+// answer of a stand-in ([store.State.Degraded]) is returned to the caller, and makes no lease.
 package lease

@@ -1,5 +1,5 @@
 // Package memstore keeps token buckets in the memory of one process. Use it for a single replica, for tests, and as
-// the stand-in of package fallback. It is the default of [github.com/go-tokenbucket/ratelimit.Config].Store. Create
+// the stand-in of package fallback. It is the default of [github.com/go-tokenbucket/ratelimit.Config.Store]. Create
 // one yourself to bound its size, or to set its clock:
 //
 //	buckets := memstore.New(memstore.Config{MaxKeys: 100_000})
@@ -25,7 +25,7 @@
 //
 // # Tests
 //
-// Set Config.Clock to move time in a test. In a bubble of package testing/synctest the default clock is enough.
+// Set [Config.Clock] to move time in a test. In a bubble of package testing/synctest the default clock is enough.
 //
 // [bounds]: https://github.com/go-tokenbucket/ratelimit/blob/main/docs/bounds.md
 package memstore

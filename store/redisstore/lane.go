@@ -11,7 +11,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// ErrQueueFull is wrapped by the error of a Take if Config.MaxQueue calls wait to be sent to its server. The call
+// ErrQueueFull is wrapped by the error of a Take if [Config.MaxQueue] calls wait to be sent to its server. The call
 // was not sent. It wraps [store.ErrOverloaded]: clients can fill the queue although the server works.
 var ErrQueueFull = fmt.Errorf("redisstore: queue full: %w", store.ErrOverloaded)
 

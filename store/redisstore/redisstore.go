@@ -62,7 +62,7 @@
 //     such failures, and after PoolSize of them it refuses commands until a dial succeeds, which it tries once a
 //     second.
 //   - ReadTimeout and WriteTimeout 1 s, not 5 s: they are for calls without a deadline. They must be longer if
-//     [github.com/go-tokenbucket/ratelimit.Config].Timeout is longer.
+//     [github.com/go-tokenbucket/ratelimit.Config.Timeout] is longer.
 //   - MaxRetries -1, not 3: commands of a Store are never sent again. This holds for other commands of the client,
 //     too.
 //   - MinRetryBackoff and MaxRetryBackoff -1: without retries there is nothing to wait for. On a Cluster, several
