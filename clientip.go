@@ -15,29 +15,33 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/trust"
 )
 
-// RemoteIP is the address of the TCP peer, as "ip:192.0.2.1" or "ip:2001:db8::/64". It cannot be forged,
-// unless a middleware before it overwrites Request.RemoteAddr by a header, as chi's RealIP does. Behind a
-// proxy it is the proxy's: use ClientIP there. No key: the peer has no IP address, but a Unix socket for example.
+// RemoteIP uses the address of the TCP peer. The key is "ip:192.0.2.1", or "ip:2001:db8::/64" for all addresses of an
+// IPv6 network of that size. Behind a proxy the peer is the proxy, so all clients share one bucket: use [ClientIP]
+// there.
+//
+// Clients cannot forge the address, unless a middleware before the limiter copies a header into Request.RemoteAddr, as
+// chi's RealIP does. A peer without an IP address, such as one on a Unix socket, has no key ([ErrNoKey]).
 func RemoteIP() KeyFunc { return ClientIP(IPConfig{}) }
 
-// IPConfig says whom ClientIP believes about the client's address. Set at most one of TrustedProxies,
-// ProxyCount and Context; the zero value believes nobody and takes the TCP peer.
+// IPConfig defines which proxies and headers [ClientIP] trusts. The zero value trusts none and uses the TCP peer. Set
+// at most one of TrustedProxies, ProxyCount and Context. For a table of common proxies, see
+// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/client-ip.md.
 //
-// A header that is absent is no key (ErrNoKey). One that is there and holds no address where the client's should be
-// is ErrBadRequest, which Policy.Optional and FirstOf do not pass over: clients can make a header malformed at will.
+// If the header of a trusted source is absent, the request has no key ([ErrNoKey]), unless a field says otherwise. If
+// it has no valid address where the client's belongs, the error is [ErrBadRequest], because clients can send such
+// headers.
 type IPConfig struct {
-	// TrustedProxies are the networks of your proxies. If the TCP peer is one of them, the client is the
-	// last address in Header that is not; a peer that is not is the client itself, whatever its
-	// headers say. Without an address in Header a trusted peer is the client itself, as in a proxy's own
-	// health checks.
+	// TrustedProxies are the networks of your proxies. If the TCP peer is in one of them, the client is
+	// the last address in Header that is in none. Any other peer is the client, and its headers are
+	// ignored. A trusted peer that sends no address is the client, as in a proxy's own health checks.
 	//
 	//	TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	TrustedProxies []netip.Prefix
 
-	// TrustUnix trusts peers on a Unix socket as well, whose RemoteAddr is "", or starts with "@" or "/". It may stand
-	// alone, with Header or EdgeHeader, or beside TrustedProxies: peers that are neither are the client itself. No
-	// key: such a peer sends no address in the header. Set it only if nobody but the proxy can open the socket. With
-	// nginx in front:
+	// TrustUnix trusts peers on a Unix socket: their RemoteAddr is "", or starts with "@" or "/". Set it
+	// only if no other program can open the socket. It works alone, with Header or EdgeHeader, and
+	// beside TrustedProxies. Peers that are not trusted are the client. A peer on the socket that sends
+	// no address has no key. For nginx:
 	//
 	//	location / {
 	//		proxy_pass http://unix:/run/app.sock;
@@ -45,41 +49,40 @@ type IPConfig struct {
 	//	}
 	TrustUnix bool
 
-	// ProxyCount is how many proxies stand in front, each of which adds its peer's address to Header: the
-	// client is the entry of that number from the right. Use it where the proxies' addresses are not
-	// known, and only if nobody can reach the server around them. No key: there are fewer entries.
+	// ProxyCount is the number of proxies in front, each of which adds its peer's address to Header. The
+	// client is the entry of that number from the right. Use it where the addresses of the proxies are
+	// not known, and only if nobody can reach the server around them: such a client chooses its address.
+	// A request with fewer entries has no key.
 	ProxyCount int
 
-	// Header is the forwarding header that the proxies write: "X-Forwarded-For", the default, or
-	// "Forwarded" (RFC 7239). The other one is ignored.
+	// Header is the forwarding header that the proxies write: "X-Forwarded-For" or "Forwarded" (RFC
+	// 7239). The other one is ignored. Default "X-Forwarded-For".
 	Header string
 
-	// EdgeHeader, if set, is a header that your edge sets to the client's address alone, replacing what
-	// the client sent, such as "CF-Connecting-IP" or "X-Real-IP"; of several lines the last counts. With
-	// TrustedProxies or TrustUnix it is read only from those peers. Without, set it only if nobody can reach the
-	// server around the edge. No key: it is absent. ErrBadRequest: it is not an address. Do not set it together with
-	// ProxyCount or Header.
+	// EdgeHeader is a header with the client's address alone, such as "CF-Connecting-IP" or "X-Real-IP".
+	// Your edge must replace the value that a client sends. Of several lines the last one counts.
+	// With TrustedProxies or TrustUnix it is read only from those peers. Without them, set it only if
+	// nobody can reach the server around the edge. Do not combine it with ProxyCount or Header.
 	EdgeHeader string
 
-	// Context, if set, returns the address that a middleware before the limiter has verified, and the rest
-	// of the request is not looked at. No key: it returns no valid address, or an unspecified one. Do not
-	// set it together with TrustedProxies, TrustUnix, ProxyCount, Header or EdgeHeader. For chi's ClientIPFrom…:
+	// Context, if set, returns the address that a middleware before the limiter has verified. Nothing
+	// else of the request is read. If it returns an invalid or unspecified address, the request has no
+	// key. Set no other field with it, except IPv6Bits. For chi's ClientIPFrom… use
+	// middleware.GetClientIPAddr.
 	//
-	//	Context: middleware.GetClientIPAddr
-	//
-	// Unlike TrustedProxies, chi's ClientIPFromXFF finds no address where all are those of trusted proxies, as
-	// in their own health checks, and chi reads no header that gives a port with the address.
+	// chi's ClientIPFromXFF finds no address in health checks of the proxies themselves, which have
+	// only trusted addresses. And chi does not read addresses with a port.
 	Context func(context.Context) netip.Addr
 
-	// IPv6Bits is the length of the prefix by which IPv6 clients are told apart, from 32 to 128; default
-	// 64, the least that a client can pick its addresses from.
+	// IPv6Bits is the length of the prefix that identifies an IPv6 client, from 32 to 128. Default 64,
+	// because a client can use any address of its /64.
 	IPv6Bits int
 }
 
-// PrivateNetworks are the networks whose addresses nobody has on the Internet: the private ones (RFC 1918,
-// and RFC 4193 for IPv6), those shared behind a provider's NAT (RFC 6598), link-local ones and the loopback
-// interface's. They are for skip.IPs, and for IPConfig.TrustedProxies where nobody but proxies comes from
-// them: whoever else does could then choose its address.
+// PrivateNetworks are the networks that no host on the Internet has: private (RFC 1918, RFC 4193), shared behind a
+// provider's NAT (RFC 6598), link-local and loopback. Use them with [github.com/go-tokenbucket/ratelimit/skip.IPs].
+// Use them as [IPConfig.TrustedProxies] only if all clients in these networks are proxies. Any other client there
+// could choose its address.
 var PrivateNetworks = []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"),
 	netip.MustParsePrefix("172.16.0.0/12"),
@@ -92,9 +95,12 @@ var PrivateNetworks = []netip.Prefix{
 	netip.MustParsePrefix("::1/128"),
 }
 
-// ClientIP is the address of the client behind proxies, as RemoteIP writes it. What follows from a malformed header
-// is ErrBadRequest, never another client's address: the walk from the right ends at the first entry that is not an
-// address. It panics on a contradictory cfg, naming each field at fault.
+// ClientIP uses the address of the client behind proxies, in the form of [RemoteIP]. cfg defines which proxies to
+// trust.
+//
+// It reads forwarding headers from the right, up to the client's entry. An entry on the way that is not an address is
+// [ErrBadRequest], so a malformed header never leads to the address of another client. ClientIP panics if fields of cfg
+// are wrong or contradict each other, and names them.
 func ClientIP(cfg IPConfig) KeyFunc {
 	model := trust.Model(cfg)
 	if faults := model.Faults(); len(faults) > 0 {
@@ -110,7 +116,7 @@ func ClientIP(cfg IPConfig) KeyFunc {
 	}
 }
 
-// ipKey writes an address as a key, with IPv6 cut to bits.
+// ipKey returns the key for an address. Of IPv6 it keeps bits.
 func ipKey(addr netip.Addr, bits int) string {
 	key := append(make([]byte, 0, len("ip:")+43), "ip:"...)
 	if addr.Is4() || bits == 128 {
@@ -120,17 +126,18 @@ func ipKey(addr netip.Addr, bits int) string {
 	return string(prefix.AppendTo(key))
 }
 
-// A proxyWatch notices, once, that requests come through a proxy and are limited by its address, so that all clients
-// share one bucket: the most common mistake in the wiring of a limiter.
+// A proxyWatch notices, once, that requests come through a proxy and are limited by the proxy's address. All clients
+// then share one bucket. It is the most common mistake in the wiring of a limiter.
 type proxyWatch struct {
 	proxied atomic.Int32 // requests with a forwarding header
 	warned  atomic.Bool
 }
 
-// maxProxied is after how many requests with a forwarding header nobody looks any more.
+// maxProxied is the number of requests with a forwarding header that are looked at.
 const maxProxied = 1000
 
-// look returns the policy that counts all clients of a proxy as one, and the proxy's address, if that is noticed now.
+// look returns the policy that counts all clients of a proxy as one, and the proxy's address, the first time that it
+// notices it.
 func (w *proxyWatch) look(r *http.Request, c *call) (policy string, proxy netip.Addr, found bool) {
 	if len(c.charges) == 0 || w.proxied.Load() >= maxProxied || !forwards(r, "X-Forwarded-For") && !forwards(r, "Forwarded") {
 		return "", netip.Addr{}, false
@@ -155,7 +162,7 @@ func forwards(r *http.Request, name string) bool {
 	return len(values) > 0 && values[0] != ""
 }
 
-// isKeyOf reports whether key is one that ipKey writes for addr.
+// isKeyOf reports whether ipKey returns key for addr.
 func isKeyOf(key string, addr netip.Addr) bool {
 	text, ok := strings.CutPrefix(key, "ip:")
 	if !ok {

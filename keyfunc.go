@@ -14,37 +14,35 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
 
-// A KeyFunc finds whom a request counts for: a key like "member:5", "ip:192.0.2.1". Requests of one key
-// share one bucket of each policy.
+// A KeyFunc returns the key of a request, such as "member:5" or "ip:192.0.2.1". Requests with the same key share one
+// bucket of each policy. A key may hold any bytes. Start it with its kind and a colon, as all functions of this package
+// do: then a name that a client chose is never taken for an address.
 //
-// Errors are told apart by errors.Is. If an error wraps several of these, the first one here counts:
-//   - ErrBadRequest: what the request says about its key is malformed or ambiguous. It is answered 400.
-//   - ErrOutage: the KeyFunc could not find out. It is handled as a failure of the store.
-//   - ErrNoKey: the request has no such key. It is answered 403, or goes on without the policy if that is Optional.
+// The error decides what happens. If it wraps several of these, the first one in this list counts:
+//   - [ErrBadRequest]: the request is answered 400.
+//   - [ErrOutage]: as if the store failed. The policy is left out, or with [Policy.FailClosed] the answer is 503.
+//   - [ErrNoKey], or an empty key: the request is answered 403. With [Policy.Optional] the policy is left out.
 //   - Any other error: the request is answered 503, because a client may have caused it.
-//
-// The keys of this package's functions start with their kind and a colon, so that a name which a client
-// chose is never mistaken for an address. Keys may hold any bytes.
 type KeyFunc func(*http.Request) (string, error)
 
 var (
-	// ErrNoKey is the error of a KeyFunc for a request that has no key: it is answered 403. Policy.Optional and
-	// FirstOf pass over it.
+	// ErrNoKey is the error of a [KeyFunc] for a request without a key. The request is answered 403,
+	// unless [FirstOf] finds another key or the policy is [Policy.Optional].
 	ErrNoKey = keyerr.ErrNoKey
 
-	// ErrBadRequest is the error of a KeyFunc for a request that is malformed or ambiguous where its key should
-	// be, such as one with two Authorization headers: it is answered 400. Neither Policy.Optional nor FirstOf nor
-	// Join passes over it, because the application might still see an identity in such a request.
+	// ErrBadRequest is the error of a [KeyFunc] for a request whose key is malformed or ambiguous, such
+	// as one with two Authorization headers. The request is answered 400, even under [Policy.Optional],
+	// [FirstOf] and [Join], because the application might still find an identity in it.
 	ErrBadRequest = keyerr.ErrBadRequest
 
-	// ErrOutage is the error of a KeyFunc that could not find out because something else failed, such as a
-	// directory that it asks. It is handled as a failure of the store: the request is let through without the
-	// policy, or answered 503 with Policy.FailClosed. Wrap it only around errors that no client can cause. After the
-	// request's own context has ended it is not an outage, and refuses the request.
+	// ErrOutage is the error of a [KeyFunc] that cannot find the key because another system failed, such
+	// as a user directory. The request is let through without the policy, or answered 503 with
+	// [Policy.FailClosed]. Wrap it only around errors that no client can cause. If the request's own
+	// context has ended, the request is refused.
 	ErrOutage = keyerr.ErrOutage
 )
 
-// Static is one key, "static:<key>", for all requests: the policy's limit is for all clients together. It
+// Static returns the same key for all requests, "static:<key>". The limit then applies to all clients together. It
 // panics if key is empty.
 func Static(key string) KeyFunc {
 	if key == "" {
@@ -54,13 +52,16 @@ func Static(key string) KeyFunc {
 	return func(*http.Request) (string, error) { return key, nil }
 }
 
-// Header is the value of a request header, such as an API key's, as "header:<name>:<SHA-256>". Only the
-// hash leaves the process. The client chooses the value: use it behind something that checked it. No key:
-// the header is absent or empty. ErrBadRequest: it is repeated. It panics if name is not one of a header that
-// requests have.
+// Header uses the value of a request header, such as an API key. The key is "header:<name>:<SHA-256>", so only the hash
+// leaves the process.
+//
+// The client chooses the value. Use Header only behind a check of it. Otherwise each value that a client makes up has a
+// new bucket.
+// A request without the header, or with an empty one, has no key ([ErrNoKey]). A repeated header is [ErrBadRequest].
+// Header panics if name is not a valid name of a request header, and on Host.
 func Header(name string) KeyFunc {
 	if !requestheader.IsName(name) {
-		panic(fmt.Sprintf("ratelimit: Header: name %q: must be that of a request header, and not Host", name))
+		panic(fmt.Sprintf("ratelimit: Header: name %q: must be the name of a request header, and not Host", name))
 	}
 	kind := "header:" + strings.ToLower(name) + ":"
 	single := requestheader.Single(name)
@@ -74,8 +75,9 @@ func Header(name string) KeyFunc {
 	}
 }
 
-// ContextKey returns a name that an authentication layer before the limiter has put into the request's context, as
-// "context:<name>". It returns ErrNoKey if f returns false or an empty name. It panics if f is nil.
+// ContextKey uses the name that an authentication layer before the limiter has put into the request's context. f reads
+// it from there. The key is "context:<name>". If f returns false or an empty name, the request has no key ([ErrNoKey]).
+// ContextKey panics if f is nil. See https://github.com/go-tokenbucket/ratelimit/blob/main/docs/identity.md.
 func ContextKey(f func(context.Context) (string, bool)) KeyFunc {
 	if f == nil {
 		panic("ratelimit: ContextKey: f must not be nil")
@@ -91,8 +93,9 @@ func ContextKey(f func(context.Context) (string, bool)) KeyFunc {
 
 var errNoName = keyerr.New(ErrNoKey, "the context holds no name: is the authentication mounted before the limiter?")
 
-// FirstOf is the key of the first of fns that finds one: FirstOf(members.Claim("sub"), RemoteIP()) counts
-// members by id and guests by address. It moves on only after ErrNoKey, or an empty key. It panics without fns.
+// FirstOf uses the first of fns that returns a key: FirstOf(members.Claim("sub"), RemoteIP()) counts members by id and
+// guests by address. It tries the next one only after [ErrNoKey] or an empty key, and returns any other error. It
+// panics without fns, and if one is nil.
 func FirstOf(fns ...KeyFunc) KeyFunc {
 	fns = mustHave("FirstOf", fns)
 	return func(r *http.Request) (string, error) {
@@ -111,9 +114,11 @@ func FirstOf(fns ...KeyFunc) KeyFunc {
 	}
 }
 
-// Join is the keys of all fns together, as "join:<key>|<key>": a bucket for each combination. No two
-// combinations make the same key. No key: one of fns has none. ErrBadRequest of one of fns comes before the
-// errors of the others. It panics without fns.
+// Join combines the keys of all fns, so that each combination has its own bucket: Join(RemoteIP(), Route()) limits each
+// client on each route. The key is "join:<key>|<key>", and different combinations never make the same key.
+//
+// If one of fns returns an error, Join returns it. An [ErrBadRequest] comes before other errors. Join panics without
+// fns, and if one is nil.
 func Join(fns ...KeyFunc) KeyFunc {
 	fns = mustHave("Join", fns)
 	escape := strings.NewReplacer("%", "%25", "|", "%7C")
@@ -130,7 +135,7 @@ func Join(fns ...KeyFunc) KeyFunc {
 				failed = err
 			}
 			if failed != nil {
-				continue // a later one may still find that the request is bad
+				continue // a later one may still return ErrBadRequest
 			}
 			if i > 0 {
 				joined.WriteByte('|')
@@ -144,7 +149,7 @@ func Join(fns ...KeyFunc) KeyFunc {
 	}
 }
 
-// keyBy returns what f finds: a key that is not empty, or an error.
+// keyBy returns the key of f, or an error if that is empty.
 func keyBy(f KeyFunc, r *http.Request) (string, error) {
 	key, err := f(r)
 	if err != nil {

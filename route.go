@@ -11,20 +11,17 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 )
 
-// Route is the pattern that the request matched, as "route:GET /items/{id}": never its path, of which a
-// client can make up any number. It is for limits of a route as a whole; Join it with another key for one
-// per client.
+// Route uses the pattern that the request matched, never the path, which clients can make up. The key is
+// "route:GET /items/{id}". It limits a route for all clients together. [Join] it with another key for a limit of each
+// client on each route.
 //
-// Under chi it works in r.Use, r.With and r.Group alike, and in sub-routers; all paths that match nothing
-// are one key, "route:unmatched". A route that chi serves for any method is one key for each method that
-// chi knows. Middleware that changes what chi matches (StripSlashes, GetHead) must come before. Handlers
-// that chi mounts without knowing their routes are one route from above, and their own within.
+// Under chi it works in r.Use, r.With, r.Group and sub-routers. All paths that match no route share the key
+// "route:unmatched". Mount middleware that changes the matched path or method, such as StripSlashes, before the
+// limiter.
 //
-// Under http.ServeMux the limiter must be mounted on the route's handler, where the pattern is known, not
-// around the mux. A pattern without a method keeps its own form, "route:/items/{id}", because a client
-// could make up methods, too. What http.StripPrefix took away is not part of the pattern.
-//
-// No key: the request has not passed a router yet.
+// Under [http.ServeMux], mount the limiter on the route's handler. Around the mux the pattern is not known yet, and
+// the request has no key ([ErrNoKey]). A pattern without a method gives "route:/items/{id}". A prefix that
+// [http.StripPrefix] removes is not part of the key.
 func Route() KeyFunc {
 	var mounted subRouters
 	return func(r *http.Request) (string, error) {
@@ -36,7 +33,7 @@ func Route() KeyFunc {
 	}
 }
 
-// subRouters are the routers that were found below others, by mount: chi lists routes by a walk through
+// subRouters are the sub-routers that were found, by mount. They are kept because chi lists routes by a walk through
 // all of them.
 type subRouters struct{ sync.Map }
 
@@ -45,7 +42,7 @@ type (
 		root    chi.Routes
 		pattern string
 	}
-	found struct{ router chi.Routes } // nil: not a router
+	found struct{ router chi.Routes } // nil: the mounted handler is no router
 )
 
 // pattern returns the pattern that r matched, "" if it has not passed a router yet.
@@ -76,7 +73,8 @@ func (s *subRouters) route(rctx *chi.Context, r *http.Request) string {
 	if sub == nil {
 		return method + " " + matched
 	}
-	// chi keeps the rest of the path in the wildcard until it enters the sub-router, and then in RoutePath.
+	// chi keeps the rest of the path in the wildcard until the request enters the sub-router, and then
+	// in RoutePath.
 	path := cmp.Or(rctx.RoutePath, "/")
 	if rest := rctx.URLParam("*"); rest != "" {
 		path = "/" + rest
@@ -84,7 +82,7 @@ func (s *subRouters) route(rctx *chi.Context, r *http.Request) string {
 	return whole(method, prefix, find(sub, method, path))
 }
 
-// routing is what chi needs to find a route. It is kept for the next, as chi does.
+// routing holds route contexts for find, which are reused as chi reuses its own.
 var routing = sync.Pool{New: func() any { return chi.NewRouteContext() }}
 
 func find(routes chi.Routes, method, path string) string {
@@ -101,8 +99,8 @@ func whole(method, prefix, rest string) string {
 	return method + " " + cmp.Or(strings.TrimSuffix(prefix+rest, "/"), "/") // as RoutePattern has it
 }
 
-// at returns the router that a request has reached through the mounts it matched, nil if what is there is
-// not a router.
+// at returns the router that a request has reached through the mounts it matched, nil if the mounted handler is not a
+// router.
 func (s *subRouters) at(rctx *chi.Context) chi.Routes {
 	m := mount{rctx.Routes, strings.Join(rctx.RoutePatterns, "\n")}
 	if known, ok := s.Load(m); ok {
