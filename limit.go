@@ -11,42 +11,45 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A Limit is how much a policy allows: Rate tokens per Per, and up to Burst at once. A bucket starts
-// full, so a client may make Burst requests at once and Rate per Per from then on.
+// A Limit is a rate and a burst. A bucket holds up to Burst tokens, starts full, and gains Rate tokens per Per, evenly.
+// PerHour(5) allows 5 requests at once and then one every 12 minutes: 9 in less than an hour.
+// Every(time.Hour).WithBurst(5) allows 5 in less than an hour. See
+// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/choosing-a-limit.md.
 //
-// Limits from one a month to a million a second are exact. New refuses a Limit that integers of 53 bits
-// cannot hold to within 1e-9, and says what would fit. A rate of 0 is for Policy.LimitFunc only.
+// Limits from one a month to a million a second are exact. [New] returns an error for a Limit that it cannot keep
+// within a relative error of 1e-9, and says what would fit. A rate of 0, such as PerDay(0), denies every request. Only
+// [Policy.LimitFunc] and the policy of a [Charge] may have it.
 type Limit struct {
-	Rate  int64         // tokens that are added per Per
-	Per   time.Duration // the time in which they are added, evenly
-	Burst int64         // capacity of the bucket in tokens; 0 means Rate
+	Rate  int64         // tokens added per Per
+	Per   time.Duration // the time in which Rate tokens are added
+	Burst int64         // capacity of the bucket in tokens; default Rate
 }
 
-// Unlimited exempts a request from a policy. It is meant for Policy.LimitFunc.
+// Unlimited exempts a request from a policy, usually as a result of [Policy.LimitFunc].
 var Unlimited = Limit{Rate: math.MaxInt64}
 
-// PerSecond is a Limit of n per second, and n at once unless WithBurst says otherwise.
+// PerSecond returns a Limit of n tokens per second with a burst of n. [Limit.WithBurst] changes the burst.
 func PerSecond(n int64) Limit { return Limit{Rate: n, Per: time.Second} }
 
-// PerMinute is a Limit of n per minute, and n at once unless WithBurst says otherwise.
+// PerMinute returns a Limit of n tokens per minute with a burst of n. [Limit.WithBurst] changes the burst.
 func PerMinute(n int64) Limit { return Limit{Rate: n, Per: time.Minute} }
 
-// PerHour is a Limit of n per hour, and n at once unless WithBurst says otherwise.
+// PerHour returns a Limit of n tokens per hour with a burst of n. [Limit.WithBurst] changes the burst.
 func PerHour(n int64) Limit { return Limit{Rate: n, Per: time.Hour} }
 
-// PerDay is a Limit of n per 24 hours, and n at once unless WithBurst says otherwise.
+// PerDay returns a Limit of n tokens per 24 hours with a burst of n. [Limit.WithBurst] changes the burst.
 func PerDay(n int64) Limit { return Limit{Rate: n, Per: 24 * time.Hour} }
 
-// Every is a Limit of one per interval, and one at once unless WithBurst says otherwise.
+// Every returns a Limit of one token per interval with a burst of 1. [Limit.WithBurst] changes the burst.
 func Every(interval time.Duration) Limit { return Limit{Rate: 1, Per: interval} }
 
-// WithBurst returns l with a capacity of n tokens.
+// WithBurst returns l with a burst of n tokens: so many requests are allowed at once when the bucket is full.
 func (l Limit) WithBurst(n int64) Limit {
 	l.Burst = n
 	return l
 }
 
-// burst returns the capacity with its default. With a rate of 0 there is none, and so no capacity.
+// burst returns Burst or its default. A limit with a rate of 0 has no bucket, and so a burst of 0.
 func (l Limit) burst() int64 {
 	if l.Rate == 0 {
 		return 0
@@ -58,8 +61,8 @@ func (l Limit) compile() (store.Limit, error) {
 	return store.NewLimit(l.Rate, l.Per, cmp.Or(l.Burst, l.Rate))
 }
 
-// String returns the text form of l: "60/1m", "60/1m burst 10" or "unlimited". ParseLimit reads it, unless l is
-// malformed or has a rate of 0: "0/24h" is for logs only.
+// String returns the text form of l, such as "60/1m", "60/1m burst 10" or "unlimited". [ParseLimit] reads it, unless l
+// is malformed or has a rate of 0: "0/24h" is for logs only.
 func (l Limit) String() string {
 	if l == Unlimited {
 		return "unlimited"
@@ -71,7 +74,7 @@ func (l Limit) String() string {
 	return text
 }
 
-// shortDuration is d.String without the zeros at its end: "1m" for "1m0s".
+// shortDuration returns d.String() without the zeros at its end: "1m" for "1m0s".
 func shortDuration(d time.Duration) string {
 	text := d.String()
 	if short, ok := strings.CutSuffix(text, "m0s"); ok {
@@ -83,14 +86,16 @@ func shortDuration(d time.Duration) string {
 	return text
 }
 
-// ParseLimit reads the text form of a Limit: a rate, a slash, a duration, and if the capacity differs
-// from the rate "burst" and the capacity: "60/1m burst 10". The duration is one of these, in lower case:
-//   - a duration of time.ParseDuration, such as "1m", "1h30m" or "0.5s", or whole days, such as "7d"
-//   - a number and a word, such as "30 seconds" or "5min": sec, second, min, minute, hr, hour or day, also in the plural
-//   - a unit or a word alone, for one of it: "60/m", "60/min", "100/day"
+// ParseLimit parses the text form of a [Limit], such as "60/1m" or "60/1m burst 10". It has a rate, a slash, a
+// duration, and the burst if that differs from the rate. "unlimited" is [Unlimited]. The duration is one of these, in
+// lower case:
+//   - a duration of [time.ParseDuration], such as "1m", "1h30m" or "0.5s", or whole days, such as "7d"
+//   - a number and a word, such as "30 seconds" or "5min": sec, second, min, minute, hr, hour or day, also in the
+//     plural
+//   - a unit or a word without a number, which stands for one: "60/m", "60/min", "100/day"
 //
-// "unlimited" is Unlimited. The error says which part is malformed or, for a Limit that New would refuse, which field
-// and why. A rate of 0 is an error, too: in a Policy.LimitFunc, write PerDay(0).
+// The error names the malformed part. For a Limit that [New] rejects, it names the field and the reason. A rate of 0 is
+// an error: in a [Policy.LimitFunc], write PerDay(0).
 func ParseLimit(text string) (Limit, error) {
 	if text == Unlimited.String() {
 		return Unlimited, nil
@@ -130,7 +135,7 @@ func parseCount(what, text string) (int64, error) {
 	return int64(n), nil
 }
 
-// unitOf has the units of the words for them.
+// unitOf maps words to units.
 var unitOf = map[string]string{
 	"sec": "s", "secs": "s", "second": "s", "seconds": "s",
 	"min": "m", "mins": "m", "minute": "m", "minutes": "m",
@@ -160,7 +165,7 @@ func parsePer(text string) (time.Duration, error) {
 	return 0, fmt.Errorf(`duration %q: must be like "1s", "min", "24h" or "7 days"`, text)
 }
 
-// MarshalText implements encoding.TextMarshaler by String. The zero Limit is the empty text.
+// MarshalText implements [encoding.TextMarshaler] with [Limit.String]. The zero Limit is the empty text.
 func (l Limit) MarshalText() ([]byte, error) {
 	if l == (Limit{}) {
 		return nil, nil
@@ -168,7 +173,7 @@ func (l Limit) MarshalText() ([]byte, error) {
 	return []byte(l.String()), nil
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler by ParseLimit. The empty text is the zero Limit.
+// UnmarshalText implements [encoding.TextUnmarshaler] with [ParseLimit]. The empty text is the zero Limit.
 func (l *Limit) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*l = Limit{}
@@ -182,18 +187,18 @@ func (l *Limit) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A LimitFunc may return a rate of 0, a quota of nothing. No bucket has such a limit, and so the Store is not asked.
+// A LimitFunc may return a rate of 0, which allows nothing. No bucket has such a limit, so the Store is not called.
 
-// isZero reports whether l allows nothing. The zero Limit is not such a limit: it stands for Policy.Limit.
+// isZero reports whether l allows nothing. It is false for the zero Limit, which stands for Policy.Limit.
 func (l Limit) isZero() bool { return l.Rate == 0 && l != Limit{} }
 
-// A barred is what a policy with a rate of 0 says of a request.
+// A barred is the result of a policy with a rate of 0.
 type barred struct {
-	at     int // how many charges come before it
+	at     int // number of charges before it
 	result Result
 }
 
-// bar notes that p denies a request by a rate of 0.
+// bar adds the result of p, whose limit has a rate of 0.
 func (c *call) bar(p *policy, limit Limit, key string, cost int64) {
 	c.barred = append(c.barred, barred{len(c.charges), Result{
 		Policy: p.Name,
@@ -206,7 +211,7 @@ func (c *call) bar(p *policy, limit Limit, key string, cost int64) {
 	}})
 }
 
-// isBarred reports whether a policy that is no Shadow has a rate of 0.
+// isBarred reports whether a policy that is not a Shadow has a rate of 0.
 func (c *call) isBarred() bool {
 	for i := range c.barred {
 		if !c.barred[i].result.Shadow {
@@ -216,7 +221,8 @@ func (c *call) isBarred() bool {
 	return false
 }
 
-// insertBarred inserts bars among the results of the charges, which begin at before, and returns all of these.
+// insertBarred inserts bars between the results of the charges, which begin at index before. It returns all results
+// from there on.
 func (d *Decision) insertBarred(before int, bars []barred) []Result {
 	own := make([]Result, 0, len(d.Results)-before+len(bars))
 	from := before
@@ -230,7 +236,7 @@ func (d *Decision) insertBarred(before int, bars []barred) []Result {
 	return d.Results[before:]
 }
 
-// concludeBarred concludes a decision for which no bucket is charged. The request is denied if it is barred.
+// concludeBarred finishes a decision that charges no bucket. The request is denied if it is barred.
 func (l *Limiter) concludeBarred(x *exchange, c *call, leftOut error, start start) error {
 	if len(c.barred) == 0 {
 		return l.pass(x, leftOut, start)

@@ -8,35 +8,37 @@ import (
 	"time"
 )
 
-// A swings notices where the limit of one key goes back and forth, which a LimitFunc must not cause: a bucket has one
-// limit at a time, and refills under the fast one what the strict one has denied. It watches a few keys only.
+// A swings notices a limit of one key that goes back and forth, which a LimitFunc must not cause. A bucket has one
+// limit at a time: under the fast limit it refills, and then allows what the strict limit would have denied. Only a few
+// keys are watched.
 type swings struct {
 	seed maphash.Seed
-	done atomic.Bool                             // it was noticed
-	keys atomic.Pointer[[watchedKeys]watchedKey] // nil before the first request, and when it was noticed
+	done atomic.Bool                             // a swing was noticed
+	keys atomic.Pointer[[watchedKeys]watchedKey] // nil before the first request, and when done
 }
 
 // A watchedKey is a key and the last two limits that it had.
 type watchedKey struct {
 	mu        sync.Mutex
 	hash      uint64
-	strangers int // how often another key has come to this place
+	strangers int // number of requests of other keys at this place
 	now, then Limit
 	changed   time.Time // from then to now
 }
 
 const (
-	// watchedKeys is how many keys of a policy are watched.
+	// watchedKeys is the number of keys of a policy that are watched.
 	watchedKeys = 64
 
-	// maxStrangers is after how many requests of other keys a place watches another key.
+	// maxStrangers is the number of requests of other keys after which a place watches another key.
 	maxStrangers = 256
 
-	// swingWithin is how soon a limit must come back. A member who changes the tier twice in that time is rare.
+	// swingWithin is the time in which a limit has to come back. Members rarely change their tier twice
+	// in that time.
 	swingWithin = time.Minute
 )
 
-// watchSwings has policies with a LimitFunc watched.
+// watchSwings starts to watch policies with a LimitFunc.
 func watchSwings(policies []*policy) {
 	for _, p := range policies {
 		if p.LimitFunc != nil {
@@ -45,8 +47,8 @@ func watchSwings(policies []*policy) {
 	}
 }
 
-// see notes that key has that limit now. It returns the limit that key had in between, and true, if that limit has
-// gone back and forth: once.
+// see records that key has that limit now. The first time that a limit goes back and forth, it returns true and the
+// limit that key had in between.
 func (s *swings) see(key string, limit Limit) (between Limit, swung bool) {
 	if s == nil || s.done.Load() {
 		return Limit{}, false
@@ -55,13 +57,13 @@ func (s *swings) see(key string, limit Limit) (between Limit, swung bool) {
 	if keys == nil {
 		s.keys.CompareAndSwap(nil, new([watchedKeys]watchedKey))
 		if keys = s.keys.Load(); keys == nil {
-			return Limit{}, false // it was noticed meanwhile
+			return Limit{}, false // a swing was noticed meanwhile
 		}
 	}
 	hash := maphash.String(s.seed, key)
 	w := &keys[hash%watchedKeys]
 	if !w.mu.TryLock() {
-		return Limit{}, false // the next request of the key will do
+		return Limit{}, false // the next request of the key is recorded instead
 	}
 	defer w.mu.Unlock()
 	switch {
@@ -82,7 +84,7 @@ func (s *swings) see(key string, limit Limit) (between Limit, swung bool) {
 
 // warnOfSwings logs that the limit of one key of p goes back and forth.
 func (l *Limiter) warnOfSwings(p *policy, limit, between Limit) {
-	l.refusals.Warn("ratelimit: LimitFunc must depend on the key alone: a bucket has one limit at a time, and refills by the faster; use two policies",
+	l.refusals.Warn("ratelimit: LimitFunc must depend on the key alone: a bucket has one limit at a time, and refills at the rate of the fastest; use two policies",
 		slog.String("policy", p.Name),
 		slog.String("limit", limit.String()),
 		slog.String("other_limit", between.String()),

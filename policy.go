@@ -12,115 +12,84 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A Policy is one rule: whose requests are counted together, and how many are allowed. Each key of each
-// policy has a token bucket of its own.
+// A Policy is one rule: which requests are counted together, and how many of them are allowed. Each key of each policy
+// has its own token bucket. Name, Key and Limit are required, all else is optional.
 type Policy struct {
-	// Name tells the policy's buckets from those of others, in the store, in logs and in answers.
-	// Required: 1 to 63 letters, digits or any of "-._/:", and no other policy of the same request has it.
+	// Name identifies the policy in the store, in logs and in answers. Required: 1 to 63 letters,
+	// digits or any of "-._/:". No other policy of the same request may have it.
 	Name string
 
-	// Key finds whom a request counts for. Required, except for Take, Peek, Refund and Reset, which
-	// are told the key. If it returns ErrNoKey, or an empty key, the request is answered 403 unless
-	// Optional is set. After ErrBadRequest the request is answered 400. After ErrOutage the policy is
-	// left out, or with FailClosed the request is answered 503. After any other error the request is
-	// answered 503.
+	// Key returns the key that a request counts for, such as the client's address. Required for
+	// requests; calls that are given a key, such as [Limiter.Take], do not use it. A request without
+	// a key is answered 403, see Optional. [KeyFunc] lists what happens after other errors.
 	Key KeyFunc
 
-	// Limit is how much each key is allowed. Required, unless LimitFunc never returns the zero Limit. Peek and
-	// Reset do not need one.
+	// Limit is the rate and the burst of each key. Required, unless LimitFunc never returns the zero
+	// Limit. [Limiter.Peek] and [Limiter.Reset] do not need it.
 	Limit Limit
 
-	// LimitFunc, if set, chooses the limit of a request, by the tier of its member for example. It must
-	// depend on the key alone: a bucket has one limit at a time. A faster one would refill it, and it is full
-	// at the larger burst once it would be full under the faster one and is forgotten. For two kinds of request, such as GET and POST, use two policies. The zero Limit stands for Policy.Limit,
-	// Unlimited exempts the request, and a rate of 0, as in PerDay(0), denies it. For another malformed
-	// Limit, Policy.Limit applies; without one, or if that is Unlimited, the request is answered 503. A key
-	// whose limit changes keeps the tokens it has left, up to the new burst. Take, Peek, Refund, Reset and Wait do not call it.
+	// LimitFunc, if set, chooses the limit of a request, for example by the member's tier. It may
+	// return the zero Limit (use Limit), [Unlimited] (exempt the request) or a rate of 0, such as
+	// PerDay(0) (deny it). It must depend on the key alone: a bucket that is charged under two limits
+	// refills at the faster one. For GET and POST use two policies. Calls without a request ignore it.
 	LimitFunc func(*http.Request) Limit
 
-	// Cost, if set, is how many tokens a request takes; default 1. A cost of 0 is always allowed. One
-	// above the burst never is, nor is a negative one: a request must not refund itself.
+	// Cost, if set, returns how many tokens a request takes. Default 1. A cost of 0 is always
+	// allowed. A cost that is negative or above the burst is always denied.
 	Cost func(*http.Request) int64
 
-	// MaxWait, if above 0, lets requests wait for tokens that are still to come, up to that long, instead of
-	// refusing them. Each reserves its tokens as it comes, and so all replicas together let them go on in the
-	// order in which they came. With PerSecond(2), which has a burst of 2, and a MaxWait of 3 seconds, of
-	// nine requests at once two go on at once, the third after half a second, the next half a second later
-	// and so on, the eighth after 3 seconds; the ninth would have to wait for 3.5, so it is refused at once,
-	// with a Retry-After of 1. It counts in whole microseconds. Default 0: requests are refused.
-	//
-	// Under several policies a request waits until all its tokens have come. It is refused at once if its
-	// context has a deadline before that, or if Config.MaxWaiting leaves no place for its key, or if its cost is
-	// above the burst: then it would wait for ever. A Shadow reserves as if it were enforced, which tells in State.Wait
-	// who would wait and for how long, but nobody waits for it.
-	//
-	// If the client goes away while its request waits, its tokens are given back, and the request is
-	// answered 499 for the logs. Those behind it keep their turns, none of which becomes later. Whoever comes
-	// next may get a turn in place of one that was given back, and so before others who wait already, but not
-	// before the first of those given back (if it costs less, by the time of the difference). In Redis,
-	// replicas may refuse for up to a second before they know of what another has given back. Tokens that a
-	// stand-in of the store reserved are not given back.
-	//
-	// net/http notices that a client went away when its request's body has been read, or has none. A waiting
-	// request counts against http.Server.WriteTimeout, which must be longer than MaxWait.
+	// MaxWait lets a request wait for its tokens instead of being denied, for at most this long.
+	// Requests of all replicas go on in the order in which they came. [http.Server.WriteTimeout]
+	// must be longer than MaxWait. Default 0: requests do not wait. See
+	// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/waiting.md.
 	MaxWait time.Duration
 
-	// Settle, if set, says what a request cost once it is answered, for costs that only the response tells:
-	// FailedLogins, or the bytes of a download. Response.Written tells a status that was sent from one that was only
-	// assumed, because the handler wrote nothing that the limiter could see. Cost is then an estimate that is charged before, and should be
-	// at least 1: one of 0 is allowed in debt, too. The difference is charged or given back in one more call of
-	// the Store, as soon as the handler has returned or panicked; if it is more, into debt, which has to refill
-	// before the next request is allowed. Below 0 is 0. A handler that knows the cost says it by SetCost, and
-	// Settle is not asked.
-	//
-	// Headers tell what was left after the estimate, and so does the Retry-After of a limiter inside that
-	// denies; such a denial is a response, too, whose Status is 429. The end of a response that fits into the
-	// server's buffer waits for the settling, so that the client's next request finds it settled. If the Store
-	// fails by then, the request costs the estimate, and the failure is logged. In Redis, replicas may refuse
-	// for up to a second before they know of what another has given back. Only Handler and Limit settle, and
-	// no Event tells of it.
+	// Settle, if set, returns the final cost of a request when its response is known, such as
+	// [FailedLogins] or the bytes of a download. Cost is charged before, as an estimate. The difference
+	// is charged, into debt if need be, or refunded. If the handler called [SetCost], Settle is not
+	// called. See https://github.com/go-tokenbucket/ratelimit/blob/main/docs/settling.md.
 	Settle func(*http.Request, Response) int64
 
-	// Optional lets requests through for which Key finds none (ErrNoKey). Other policies still apply to them. It
-	// does not pass over ErrBadRequest and other errors.
+	// Optional lets requests through for which Key returns [ErrNoKey] or an empty key. Their other
+	// policies still apply. It has no effect on other errors, such as [ErrBadRequest].
 	Optional bool
 
-	// FailClosed answers 503 when the store fails, or when only a stand-in for it would answer, which then is
-	// not charged for the request. Default: a stand-in decides where the Store is a fallback.Store; otherwise
-	// the request is let through, and the failure is logged and observed. docs/outages.md shows for each kind
-	// of outage what a request sees under either.
+	// FailClosed answers 503 when the store fails, also where a stand-in such as a fallback.Store
+	// could decide; the stand-in is then not charged. Default: the stand-in decides. Without one, the
+	// request is let through, and the failure is logged and observed. For each kind of outage, see
+	// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/outages.md.
 	FailClosed bool
 
-	// Shadow measures without effect: the policy is evaluated and charged along with the others and
-	// reported in Event and Decision, but denies nothing and appears in no header, unless headers.Shadows is
-	// among Config.Headers. If its Key or LimitFunc fails, it is left out, and that is logged. It shares the call of the Store with the others, though, and so its failure.
+	// Shadow measures the policy and never denies. It is charged along with the others and reported
+	// in [Event] and [Decision], but in no header, except by headers.Shadows. If its Key or LimitFunc
+	// fails, it is left out, and the failure is logged. It shares the call of the store with the
+	// others: if that fails, it fails for all.
 	Shadow bool
 
-	// Hidden keeps the policy out of what clients read, for a limit that is nobody's quota, such as one for all clients
-	// together. The policy decides as any other, and the Retry-After of its denials is sent. But its name and numbers are
-	// in no rate limit header and not among the violated-policies of an answer, and X-RateLimit-Waited does not
-	// include the time for which a request waited for it. Where only hidden policies apply, there are no rate limit headers. Decision and Event
-	// have the Result of the policy, in which Hidden is set.
+	// Hidden keeps the policy's name and numbers out of headers and answers, for limits that are
+	// nobody's quota, such as one for all clients together. It is enforced like any other, and its
+	// denials have Retry-After. If only hidden policies apply, there are no rate limit headers.
+	// [Decision] and [Event] have its Result, with Hidden set.
 	Hidden bool
 }
 
-// A policy is a Policy made ready to serve.
+// A policy is a compiled Policy.
 type policy struct {
 	Policy
-	limit  store.Limit // of Policy.Limit; zero if that is
-	tiers  atomic.Pointer[map[Limit]store.Limit]
-	swings *swings // nil: limits are not watched
+	limit  store.Limit                           // Policy.Limit compiled; zero if that is zero or Unlimited
+	tiers  atomic.Pointer[map[Limit]store.Limit] // limits of LimitFunc, compiled
+	swings *swings                               // nil: limits are not watched
 
-	at *place // where it is or was in force; nil for a policy of a call
+	at *place // where it is or was enforced; nil for a policy of a call
 }
 
 func (p *policy) failsClosed() bool { return p.FailClosed && !p.Shadow }
 
-// maxTiers bounds the limits of LimitFunc that are kept compiled. Past it they are compiled each time.
+// maxTiers bounds the limits of a LimitFunc that are kept compiled. Further limits are compiled for each request.
 const maxTiers = 64
 
-// compile makes policies ready, or reports everything that is wrong with them, each fault after the field
-// of which it is a part. Those that are told their key, as by Take, need no Key.
+// compile compiles policies, or returns an error that names every field at fault, each after the name of the list or
+// argument that it is in. Without needKey, for calls that are given a key, a policy needs no Key.
 func compile(field string, policies []Policy, needKey bool) ([]*policy, error) {
 	var faults []error
 	compiled := make([]*policy, len(policies))
@@ -136,7 +105,7 @@ func compile(field string, policies []Policy, needKey bool) ([]*policy, error) {
 		if !validName(p.Name) {
 			fault(`Name: must be 1 to 63 letters, digits or any of "-._/:"`)
 		} else if first, taken := names[p.Name]; taken {
-			fault("Name: is that of %s[%d]: must differ", field, first)
+			fault("Name: %s[%d] has it already: must differ", field, first)
 		} else {
 			names[p.Name] = i
 		}
@@ -177,8 +146,9 @@ func validName(name string) bool {
 	return true
 }
 
-// limitOf returns the limit that applies to r, which may be Unlimited or have a rate of 0, and the compiled form of
-// others. With an error, the limit is Policy.Limit in place of one that is malformed, or none.
+// limitOf returns the limit that applies to r, and its compiled form unless it is Unlimited or has a rate of 0. If
+// LimitFunc returned a malformed limit, it returns an error beside Policy.Limit, or beside no limit if that is not set
+// or Unlimited.
 func (p *policy) limitOf(r *http.Request) (Limit, store.Limit, error) {
 	if p.LimitFunc == nil {
 		return p.Limit, p.limit, nil
@@ -199,7 +169,7 @@ func (p *policy) limitOf(r *http.Request) (Limit, store.Limit, error) {
 		return chosen, limit, nil
 	}
 	err = keyerr.WithKind("LimitFunc", fmt.Errorf("LimitFunc returned %v: %w", chosen, err))
-	if p.Limit == Unlimited { // to exempt the request, a LimitFunc has to say so
+	if p.Limit == Unlimited { // only a LimitFunc that returns Unlimited exempts a request
 		return Limit{}, store.Limit{}, err
 	}
 	return p.Limit, p.limit, err
@@ -207,7 +177,7 @@ func (p *policy) limitOf(r *http.Request) (Limit, store.Limit, error) {
 
 var errNoLimit error = keyerr.WithKind("LimitFunc", errors.New("LimitFunc returned the zero Limit, and Policy.Limit is not set"))
 
-// compiled returns the compiled form of Policy.Limit, or of a limit of LimitFunc, of which there are few.
+// compiled returns the compiled form of Policy.Limit or of a limit of LimitFunc. It keeps up to maxTiers of them.
 func (p *policy) compiled(l Limit) (store.Limit, error) {
 	if l == p.Limit && l != (Limit{}) {
 		return p.limit, nil
@@ -228,7 +198,7 @@ func (p *policy) compiled(l Limit) (store.Limit, error) {
 			more[l] = limit
 		}
 	}
-	p.tiers.CompareAndSwap(known, &more) // if another was quicker, the next request adds it
+	p.tiers.CompareAndSwap(known, &more) // if another request was faster, the next one adds the limit
 	return limit, nil
 }
 

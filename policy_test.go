@@ -36,7 +36,7 @@ func TestFaultsOfPolicies(t *testing.T) {
 		{"A quote in a name", []ratelimit.Policy{named(`api"`)}, []string{"Name: must"}},
 		{"A line feed in a name", []ratelimit.Policy{named("api\n")}, []string{`("api\n"): Name: must`}},
 		{"A letter beyond ASCII in a name", []ratelimit.Policy{named("äpi")}, []string{"Name: must"}},
-		{"A name twice", []ratelimit.Policy{named("api"), named("b"), named("api")}, []string{`[2] ("api"): Name: is that of`, "[0]: must differ"}},
+		{"A name twice", []ratelimit.Policy{named("api"), named("b"), named("api")}, []string{`[2] ("api"): Name: `, `olicies[0] has it already: must differ`}},
 		{"No key", []ratelimit.Policy{{Name: "api", Limit: minute}}, []string{"Key: must be set"}},
 		{"No key, though optional", []ratelimit.Policy{{Name: "api", Limit: minute, Optional: true}}, []string{"Key: must be set"}},
 		{"No limit", []ratelimit.Policy{limited(ratelimit.Limit{})}, []string{"Limit: must be set"}},
@@ -53,7 +53,7 @@ func TestFaultsOfPolicies(t *testing.T) {
 		{
 			"Everything at once",
 			[]ratelimit.Policy{{}, named("api"), {Name: "api", Key: ip, Limit: ratelimit.Limit{Rate: -1}}},
-			[]string{`[0] (""): Name: must`, `[0] (""): Key: must`, `[0] (""): Limit: must`, `[2] ("api"): Name: is that of`, `[2] ("api"): Limit: Rate -1`, "Per 0s"},
+			[]string{`[0] (""): Name: must`, `[0] (""): Key: must`, `[0] (""): Limit: must`, `[2] ("api"): Name: `, `[2] ("api"): Limit: Rate -1`, "Per 0s"},
 		},
 	}
 	for _, tt := range tests {
