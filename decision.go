@@ -9,62 +9,64 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// Never is the RetryAfter of a request that cannot succeed however long its client waits, because its
-// cost is above the burst.
+// Never is the RetryAfter of a request that can never succeed: its cost is above the burst, or the rate is 0.
 const Never = store.Never
 
-// A Decision is what the limiters said of one request.
+// A Decision is the result of all limiters so far for one request, see [FromContext], or of one call of
+// [Limiter.TakeAll].
 type Decision struct {
-	// Allowed says whether the request goes on. If nothing could be decided because the store failed, it is as
-	// FailClosed says, and false for other errors: see KeyFunc.
+	// Allowed reports whether the request goes on. If the store failed, it is true unless a policy has
+	// FailClosed. After other errors, see [KeyFunc], it is false.
 	Allowed bool
 
-	// Results holds what each policy said, in the order of the policies. Policies that did not apply
-	// have none. Where limiters are stacked, those of the outer ones come first.
+	// Results holds a result for each policy that applied, in the order of the policies. Where limiters
+	// are stacked, the results of the outer ones come first.
 	Results []Result
 
-	// At is when the decision was made, and for a request that waited the end of that. ResetAfter in
-	// Results counts from then.
+	// At is when the decision was made, or when the request had waited for its tokens. ResetAfter in
+	// Results counts from At.
 	At time.Time
 
-	// Waited is how long the request has waited for its turn, at stacked limiters all together; 0 if it did
-	// not have to.
+	// Waited is how long the request waited for its tokens, the sum over stacked limiters.
 	Waited time.Duration
 
-	// values is room for the header values of a decision, so that they need no allocation of their own.
+	// values holds the header values of a decision, which saves an allocation.
 	values [3]string
 }
 
-// A Result is what one policy said of a request.
+// A Result is the result of one policy for a request.
 type Result struct {
-	// Policy is the policy's name, and Key whom the request counts for.
+	// Policy is the policy's name, and Key the key that the request counts for.
 	Policy, Key string
 
-	// Limit is the limit that applied, and Cost how many tokens of it the request asked for.
+	// Limit is the limit that applied, and Cost the number of tokens that the request asked for.
 	Limit Limit
 	Cost  int64
 
-	// Shadow says that the policy only measures. If its State is not Allowed, it would have denied.
+	// Shadow is [Policy.Shadow]: the policy only measures. If State.Allowed is false, it would have
+	// denied the request.
 	Shadow bool
 
-	// Hidden says that clients are not told of the policy: a HeaderFunc or Deny handler of your own must not show it.
+	// Hidden is [Policy.Hidden]. A [HeaderFunc] or a Deny handler of your own must not show this result
+	// to clients.
 	Hidden bool
-	// Used says, of a Peek, that the bucket has been charged and has not refilled since.
+
+	// Used is set by [Limiter.Peek]: the bucket has been charged and has not been full since.
 	Used bool
 
-	// maxWait is how long the request might wait, in milliseconds, rounded down. So it fits beside the
-	// three above, and an exchange into 576 bytes.
+	// maxWait is how long the request may wait, in milliseconds, rounded down. At this size it fits
+	// beside the three fields above, and an exchange into 576 bytes.
 	maxWait uint32
 
-	// State is what the bucket answered. A policy may have allowed a request that another denied; then
-	// its bucket was not charged.
+	// State is the answer of the bucket. If another policy denied the request, Allowed may be true here,
+	// and the bucket was not charged.
 	store.State
 }
 
-// Tightest returns the result that headers should show a client, nil if there is none: one that is neither Shadow nor
-// Hidden. Where such policies denied the request, it is the one that takes longest to allow it. Otherwise it is the one
-// whose bucket can pay for the fewest further requests of the same cost, and of those with as many, the one with the
-// fewest tokens remaining.
+// Tightest returns the result that headers should show to a client. If the request was denied, it is the denial with
+// the longest RetryAfter. Otherwise it is the result whose bucket can pay for the fewest further requests of the same
+// cost, and among equals the one with the fewest tokens left. Shadow and Hidden results do not count. If no other is
+// left, Tightest returns nil.
 func (d *Decision) Tightest() *Result {
 	var tightest *Result
 	for i := range d.Results {
@@ -76,11 +78,12 @@ func (d *Decision) Tightest() *Result {
 	return tightest
 }
 
-// Quotas returns the results that a list of quotas in a header has: those of policies that are neither Shadow nor Hidden.
-// Of several results with one Policy, which stacked limiters may have, it is the tightest, as by Tightest.
+// Quotas returns the results that a header with a list of quotas should show: all that are neither Shadow nor Hidden.
+// Stacked limiters may have several results of one policy. Of these it returns only the tightest, see
+// [Decision.Tightest].
 func (d *Decision) Quotas() iter.Seq[*Result] { return d.quotas(false) }
 
-// ShadowQuotas is Quotas for the policies that are a Shadow.
+// ShadowQuotas is like [Decision.Quotas] for the results that are Shadow.
 func (d *Decision) ShadowQuotas() iter.Seq[*Result] { return d.quotas(true) }
 
 func (d *Decision) quotas(shadows bool) iter.Seq[*Result] {
@@ -123,7 +126,7 @@ func (r *Result) tighter(than *Result) bool {
 	return r.ResetAfter > than.ResetAfter
 }
 
-// requestsLeft returns for how many further requests of the same cost the bucket can pay now.
+// requestsLeft returns how many further requests of the same cost the bucket can pay for now.
 func (r *Result) requestsLeft() int64 {
 	if r.Cost <= 0 {
 		return math.MaxInt64
@@ -131,9 +134,10 @@ func (r *Result) requestsLeft() int64 {
 	return max(0, r.Remaining) / r.Cost
 }
 
-// RetryAfter returns how long the client of a denied request should wait until every policy would allow
-// it, or let it wait, if nobody else uses its tokens: 0 if it was allowed, Never if it never will be. With
-// stacked limiters that includes the outer ones, which allowed this request but were charged for it.
+// RetryAfter returns how long the client of a denied request should wait before it tries again. After that time every
+// policy allows the request, or lets it wait for its tokens, if no other request uses the same buckets. RetryAfter is 0
+// if the request was allowed, and [Never] if it can never be allowed. It includes the outer ones of stacked limiters,
+// because they were charged for this request.
 func (d *Decision) RetryAfter() time.Duration {
 	if d.Allowed {
 		return 0
@@ -147,7 +151,7 @@ func (d *Decision) RetryAfter() time.Duration {
 	return longest
 }
 
-// next returns how long until a bucket can pay the same cost again.
+// next returns how long it takes until the bucket can pay the same cost again.
 func (r *Result) next() time.Duration {
 	if !r.Allowed {
 		return r.RetryAfter
@@ -158,12 +162,12 @@ func (r *Result) next() time.Duration {
 	if r.Cost <= 0 {
 		return 0
 	}
-	// By what the request may wait, it can come sooner.
+	// The request may come earlier by the time that it may wait.
 	return max(0, r.Until(r.Cost)-time.Duration(r.maxWait)*time.Millisecond)
 }
 
-// Until returns how long it takes until the bucket holds that many tokens if nobody uses it. It has room for no more
-// than the burst of Limit. If the result is Degraded it returns ResetAfter.
+// Until returns how long it takes until the bucket holds that many tokens, if no request uses it. A bucket never holds
+// more than the burst of Limit. For a Degraded result it returns ResetAfter.
 func (r *Result) Until(tokens int64) time.Duration {
 	if r.Degraded {
 		return r.ResetAfter // a stand-in's limit may be a part of Limit
@@ -177,13 +181,14 @@ func (r *Result) Until(tokens int64) time.Duration {
 	return max(0, r.ResetAfter-time.Duration(spare)*time.Microsecond)
 }
 
-// Known reports whether a bucket has answered. Where neither the store nor a stand-in did, Remaining, RetryAfter and
-// ResetAfter say nothing.
+// Known reports whether the store or a stand-in has answered. If not, Remaining, RetryAfter and ResetAfter have no
+// meaning.
 func (r *Result) Known() bool {
 	return !r.Degraded || !r.Allowed || r.Remaining > 0 || r.ResetAfter > 0
 }
 
-// Denied returns the names of the policies that denied the request, without those that are Hidden from clients.
+// Denied returns the names of the policies that denied the request, except for Hidden ones. It is meant for answers to
+// clients; [Event.Denied] returns all names.
 func (d *Decision) Denied() []string {
 	var names []string
 	for i := range d.Results {
@@ -194,7 +199,7 @@ func (d *Decision) Denied() []string {
 	return names
 }
 
-// VisibleWait returns Waited, or 0 if the request had to wait for a policy that is Hidden.
+// VisibleWait returns Waited, or 0 if the request had to wait for a Hidden policy. It is meant for headers.
 func (d *Decision) VisibleWait() time.Duration {
 	for i := range d.Results {
 		if r := &d.Results[i]; r.Hidden && !r.Shadow && r.Wait > 0 {
@@ -204,7 +209,7 @@ func (d *Decision) VisibleWait() time.Duration {
 	return d.Waited
 }
 
-// denied returns the names of the policies that denied, or of the shadows that would have.
+// denied returns the names of the policies that denied, or with shadow of those that would have denied.
 func denied(results []Result, shadow bool) []string {
 	var names []string
 	for i := range results {
@@ -217,9 +222,9 @@ func denied(results []Result, shadow bool) []string {
 
 type decisionKey struct{}
 
-// FromContext returns the Decision about the request that ctx belongs to, also in a Deny handler. It is
-// false where no limiter decided: outside of one, on a request that was skipped or to which no policy
-// applied, or when the store failed.
+// FromContext returns the [Decision] about the request with this context. It works in handlers inside the limiter and
+// in [Config.Deny]. It returns false if there is no decision: outside of a limiter, for a request that was skipped, if
+// no policy applied, and if the store failed.
 func FromContext(ctx context.Context) (*Decision, bool) {
 	d, ok := ctx.Value(decisionKey{}).(*Decision)
 	return d, ok

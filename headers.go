@@ -10,22 +10,24 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
 )
 
-// A HeaderFunc writes what a decision says into the header of its response, before the handler or the
-// denial does. Where limiters are stacked it is called by each, with the results of the outer ones too:
-// it sets headers and does not add to them. What others have set outside of all limiters is merged with that
-// afterwards, as headers.Merge does. It must leave out Results that are Hidden, as Tightest and Quotas do. It is not
-// called if no policy applied, or only hidden ones. Tightest is nil if the others are a Shadow.
+// A HeaderFunc writes a decision into the response header, before the handler or the denial writes the response. It is
+// not called if no policy applied, or only Hidden ones.
+//
+// Set headers, do not add to them: stacked limiters call it in turn, each with the results of the outer ones, too.
+// Leave out Hidden results, as [Decision.Tightest] and [Decision.Quotas] do. Tightest returns nil if all others are
+// Shadow. Rate limit headers that other middleware has set before are merged afterwards, see
+// [github.com/go-tokenbucket/ratelimit/headers.Merge].
 type HeaderFunc func(h http.Header, d *Decision)
 
-// XRateLimit writes the headers that most APIs have, for the policy that is Tightest:
+// XRateLimit writes the headers that most APIs have, for the result of [Decision.Tightest]:
 //
-//	X-RateLimit-Limit      the burst: how many tokens the bucket holds when it is full
-//	X-RateLimit-Remaining  how many tokens are left
+//	X-RateLimit-Limit      the burst: the number of tokens in a full bucket
+//	X-RateLimit-Remaining  the number of tokens left
 //	X-RateLimit-Reset      when the bucket is full again, in seconds of Unix time, rounded up
-//	X-RateLimit-Waited     how long the request waited for its turn, in seconds: only if it did
+//	X-RateLimit-Waited     how long the request waited for its tokens, in seconds; absent if it did not wait
 //
-// Tokens are requests where each costs 1, which is the default. Where a request costs more, it can be repeated
-// Remaining / cost times now.
+// A token is one request, unless [Policy.Cost] is set. A request can be repeated Remaining / cost times at once. For
+// other formats, see https://github.com/go-tokenbucket/ratelimit/blob/main/docs/headers.md.
 func XRateLimit(h http.Header, d *Decision) {
 	if r := d.Tightest(); r != nil {
 		reset := d.At.Add(r.ResetAfter + time.Second - 1).Unix()
@@ -34,8 +36,8 @@ func XRateLimit(h http.Header, d *Decision) {
 	}
 }
 
-// setDenied writes what every denial has, whatever the HeaderFunc: when to come back, unless that is
-// never, and that a cache must not keep it (RFC 6585, section 4).
+// setDenied writes the headers of every denial, whatever the HeaderFunc. Retry-After is left out if the request can
+// never succeed. Cache-Control is set because a cache must not store a 429 (RFC 6585, section 4).
 func setDenied(h http.Header, d *Decision) {
 	h.Del("Retry-After")
 	if after := d.RetryAfter(); after != Never {
@@ -44,8 +46,8 @@ func setDenied(h http.Header, d *Decision) {
 	answer.NoStore(h)
 }
 
-// setHeaders writes what x's decision says into h. If something outside of all limiters has set such headers
-// already, they are merged, and the request that is returned tells limiters inside of them.
+// setHeaders writes x's decision into h. If middleware outside of all limiters has set such headers already, they are
+// merged. The request that it returns then carries them for the limiters inside.
 func (l *Limiter) setHeaders(h http.Header, x *exchange, r *http.Request) *http.Request {
 	d := &x.decision
 	if !d.visible() {
@@ -61,7 +63,7 @@ func (l *Limiter) setHeaders(h http.Header, x *exchange, r *http.Request) *http.
 		return r
 	}
 	if _, stacked := FromContext(x.came()); stacked {
-		l.headers(h, d) // what stands there is the outer limiter's
+		l.headers(h, d) // replaces the headers of the outer limiter
 		return r
 	}
 	foreign = rateheader.Take(h)
@@ -70,7 +72,7 @@ func (l *Limiter) setHeaders(h http.Header, x *exchange, r *http.Request) *http.
 	return r.WithContext(context.WithValue(r.Context(), foreignKey{}, foreign))
 }
 
-// visible reports whether a client may be told of any result.
+// visible reports whether any result may be shown to a client.
 func (d *Decision) visible() bool {
 	for i := range d.Results {
 		if !d.Results[i].Hidden {
@@ -82,8 +84,8 @@ func (d *Decision) visible() bool {
 
 type foreignKey struct{}
 
-// setInside is setHeaders for a limiter inside of another that has merged its headers with foreign. They are
-// merged anew: d has the results of the outer one.
+// setInside is setHeaders for a limiter inside another one that has merged its headers with foreign. It merges them
+// again, because d has the results of the outer limiter, too.
 func (l *Limiter) setInside(h http.Header, d *Decision, foreign http.Header) {
 	before := rateheader.Take(h)
 	l.headers(h, d)
@@ -101,7 +103,7 @@ func (l *Limiter) setInside(h http.Header, d *Decision, foreign http.Header) {
 	rateheader.Merge(h, outer)
 }
 
-// room returns room for three header values: that in d, which costs no allocation, for whoever asks first.
+// room returns room for three header values: for the first caller in d itself, which costs no allocation.
 func (d *Decision) room() []string {
 	if d.values[0] == "" {
 		return d.values[:]
