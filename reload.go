@@ -13,20 +13,17 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// Reload replaces policies by their names while requests are served. Requests that begin after it has returned are
-// decided by the new ones. Pass all policies of the program, and call it after the routes were mounted:
-//   - A policy that Limit has mounted is replaced wherever it is mounted by then, with all its fields. So policies with
-//     different keys need different names. Mounted policies that are not among policies stay.
-//   - All others become the list of Handler and Decide, in place of Config.Policies: also new ones, and not those that
-//     are left out. A name that Config.Policies has belongs to the list even if Limit has mounted it, too. If none of
-//     policies belongs to the list, it stays.
+// Reload replaces policies by name while requests are served. Pass all policies of the program, after the routes were
+// mounted. Requests that begin after Reload has returned are decided by the new policies.
+//   - A policy that [Limiter.Limit] has mounted is replaced wherever it is mounted, with all fields. So policies with
+//     different keys need different names. If policies leaves it out, it stays.
+//   - All other policies, and all with a name from [Config.Policies], are the new list of Handler and Decide. The list
+//     loses those that policies leaves out. If policies has none of this kind, the list stays.
 //
-// Policies passed to Decide, Take, Wait or Admit are not replaced. Buckets keep their tokens, up to the new burst, so a
-// larger limit fills a bucket that was empty at the new rate. Requests that are under way are settled under the new
-// limit, or refunded if they leave the queue of MaxWait.
-//
-// If a policy is malformed, nothing is replaced, and the error names every field at fault. If Config.Policies is empty,
-// a policy that Limit has not mounted is an error, too.
+// Buckets keep their tokens, up to the new burst, and refill at the new rate. Requests under way are settled, or
+// refunded, under the new limit. Policies passed to Decide, Take, Wait or Admit are not replaced. If a policy is
+// malformed, nothing is replaced, and the error names every wrong field. If Config.Policies is empty, a policy that
+// Limit has not mounted is an error, too.
 func (l *Limiter) Reload(policies ...Policy) error {
 	if err := l.places.reload(policies); err != nil {
 		return fmt.Errorf("ratelimit: Reload: %w", err)
@@ -39,7 +36,7 @@ type place struct{ now atomic.Pointer[[]*policy] }
 
 func (at *place) policies() []*policy { return *at.now.Load() }
 
-// enforce puts new policies in force in place of all others.
+// enforce replaces all policies of a place.
 func (at *place) enforce(policies []*policy) {
 	for _, p := range policies {
 		p.at = at
@@ -47,7 +44,7 @@ func (at *place) enforce(policies []*policy) {
 	at.now.Store(&policies)
 }
 
-// replace puts those of policies in force that have the name of a policy which is in force there.
+// replace replaces policies of a place by those of policies that have the same name.
 func (at *place) replace(policies []*policy) {
 	replaced := slices.Clone(at.policies())
 	for _, p := range policies {
@@ -65,15 +62,15 @@ func indexOf(policies []*policy, name string) int {
 
 // places are where a Limiter enforces policies.
 type places struct {
-	list       place     // of Handler and Decide
-	configured []*policy // what list had at first
+	list       place     // the policies of Handler and Decide
+	configured []*policy // the first policies of list
 
-	mu     sync.Mutex                       // of what follows, and for one Reload at a time
+	mu     sync.Mutex                       // guards the fields below, and lets one Reload run at a time
 	mounts map[weak.Pointer[place]]struct{} // weak: a program may call Limit for each request, or drop a router
 	names  map[string]bool                  // of policies that were ever mounted: a policy of a route stays one
 }
 
-// maxMountedNames bounds the names that are remembered. They are the program's, and clients cannot choose them.
+// maxMountedNames bounds the names that are remembered. The program chooses them, and clients cannot.
 const maxMountedNames = 10_000
 
 func (ps *places) begin(policies []*policy) {
@@ -128,7 +125,7 @@ func (ps *places) reload(policies []Policy) error {
 		case len(ps.list.policies()) > 0:
 			list = append(list, p)
 		case validName(p.Name):
-			err = errors.Join(err, fmt.Errorf("policies[%d] (%q): Name: must be that of a policy that Limit has mounted (%s), as Config.Policies is empty", i, p.Name, quoted(ps.names)))
+			err = errors.Join(err, fmt.Errorf("policies[%d] (%q): Name: must be the name of a policy that Limit has mounted (%s), because Config.Policies is empty", i, p.Name, quoted(ps.names)))
 		}
 	}
 	if err != nil {
@@ -157,11 +154,11 @@ func quoted(names map[string]bool) string {
 	return strings.Join(list, ", ")
 }
 
-// inForce returns the limit for a charge or refund that is made some time after p was charged under charged: after a
-// wait, or when the request is settled. A Reload meanwhile may have put another policy of that name in place of p. The
-// old limit would refill the bucket at the old rate, or cut it to the old burst.
+// inForce returns the limit for a later charge or refund of a request that p charged under charged: after a wait, or
+// when the request is settled. If a Reload has replaced p meanwhile, it is the new limit. The old one would refill the
+// bucket at the old rate, or cut it to the old burst.
 //
-// A tier, which LimitFunc chose, keeps its limit as long as there is a LimitFunc.
+// A limit that LimitFunc chose stays, as long as there is a LimitFunc.
 func (p *policy) inForce(charged store.Limit) store.Limit {
 	now := p.successor()
 	tier := charged != p.limit && now.LimitFunc != nil
@@ -171,8 +168,8 @@ func (p *policy) inForce(charged store.Limit) store.Limit {
 	return now.limit
 }
 
-// successor returns the policy of p's name that is in force where p was, and p if Reload has taken it out or does not
-// replace it.
+// successor returns the policy with p's name that is enforced now where p was. It returns p if there is none, or if
+// Reload does not replace p.
 func (p *policy) successor() *policy {
 	if p.at == nil {
 		return p

@@ -11,18 +11,16 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// Decide charges r under policies, or under Config.Policies if there are none, and returns the decision. It answers
-// nothing and sets no headers: it is for routers that do not use http.Handler. To answer as Handler does, use Admit.
-// Decide does not call Config.Skip. It compiles policies at each call, where Limit does so once, and Reload does not
-// reach them.
+// Decide charges r under policies and returns the decision. Default for policies: [Config.Policies]. It sets no
+// headers, answers nothing and does not call [Config.Skip]. Use it for routers without [http.Handler]; [Limiter.Admit]
+// answers.
 //
-// Decide does not wait. Under a policy with MaxWait it may reserve tokens that are still to come: where the
-// decision is Allowed, wait for the longest State.Wait of its Results that are no Shadow, or give them back
-// by Refund.
+// Decide does not wait. Under a policy with [Policy.MaxWait] it may reserve future tokens. If the request is allowed,
+// wait for the longest Wait of all Results that are not Shadow, or return the tokens with [Limiter.Refund].
 //
-// An error says why nothing could be decided, or not about every policy: it wraps ErrNoKey or ErrBadRequest, it
-// is that of the Store, of another function of a policy or of r's context, or it names what is wrong with a policy.
-// Decision.Allowed is then what Handler would do.
+// Decide returns an error if no decision was possible, or if a policy was left out. It is an error of the Store, of a
+// function of a policy (such as [ErrNoKey]), of r's context, or about a malformed policy. Decision.Allowed is then what
+// Handler would do. Policies are compiled at each call, and [Limiter.Reload] does not replace them.
 func (l *Limiter) Decide(r *http.Request, policies ...Policy) (Decision, error) {
 	compiled := l.places.list.policies()
 	if len(policies) > 0 {
@@ -40,19 +38,18 @@ func (l *Limiter) Decide(r *http.Request, policies ...Policy) (Decision, error) 
 	return x.decision, err
 }
 
-// Take takes cost tokens of key's bucket of p, where there is no request: in workers, or in another
-// protocol. key is what a KeyFunc would return, "member:5" for example. p needs a Name and a Limit; its
-// functions are not called. A cost of 0 is always allowed; it must not be negative. In a handler use Admit, which
-// also answers. Take has four outcomes:
+// Take takes cost tokens from the bucket of p and key, such as "member:5". Use it in workers and other protocols; in a
+// handler use [Limiter.Admit], which also answers. p needs a Name and a Limit. Its functions are not called.
+// A cost of 0 is always allowed, a negative one is an error.
 //
 //	Allowed  err
 //	true     nil      the tokens were taken
 //	false    nil      the bucket has too few tokens: see RetryAfter
-//	true     not nil  the Store failed, and p does not fail closed: nothing is known of the bucket
-//	false    not nil  the Store failed and p says FailClosed, ctx has ended, or an argument is wrong
+//	true     not nil  the Store failed, and p does not set FailClosed: nothing is known of the bucket
+//	false    not nil  the Store failed and p sets FailClosed, ctx has ended, or an argument is wrong
 //
-// Take does not wait, as Wait does. If p has a MaxWait, it may reserve tokens that are still to come, also
-// after ctx's deadline: Result.Wait says when the work may be done. Refund gives them back.
+// With [Policy.MaxWait], Take may reserve future tokens, even beyond ctx's deadline. Result.Wait is how long to wait
+// before the work. [Limiter.Wait] waits itself, [Limiter.Refund] returns the tokens.
 func (l *Limiter) Take(ctx context.Context, p Policy, key string, cost int64) (Result, error) {
 	if cost < 0 {
 		return Result{}, fmt.Errorf("ratelimit: Take: cost %d: must be 0 or more; see Refund", cost)
@@ -60,8 +57,8 @@ func (l *Limiter) Take(ctx context.Context, p Policy, key string, cost int64) (R
 	return l.charge(ctx, "Take", p, key, cost, false)
 }
 
-// Refund gives n tokens back to key's bucket of p, at most to full: for work that was charged and not done.
-// n must be above 0. Arguments and errors are as for Take.
+// Refund returns n tokens to the bucket of p and key, at most until it is full. Use it for work that was charged and
+// not done. n must be above 0. Arguments and errors are as for [Limiter.Take].
 func (l *Limiter) Refund(ctx context.Context, p Policy, key string, n int64) (Result, error) {
 	if n <= 0 {
 		return Result{}, fmt.Errorf("ratelimit: Refund: n %d: must be above 0", n)
@@ -129,14 +126,15 @@ func (l *Limiter) conclude(ctx context.Context, c *call, decide func(*Limiter, *
 	return x.decision.Results[0], nil
 }
 
-// Peek returns the state of key's bucket of p and changes nothing. It is always Allowed. Result.Used says whether the
-// bucket has been charged and has not refilled since.
+// Peek returns the state of the bucket of p and key and changes nothing. The result is always Allowed. Result.Used
+// reports whether the bucket has been charged and has not been full since.
 //
-// p needs only a Name. With a Limit, the bucket is reported by that. Without one, it is reported by the limit that it
-// was last charged under, such as a tier of LimitFunc, and Result.Limit is that limit as a rate per second, minute,
-// hour or day where possible. A bucket that is not Used has no such limit: Limit and Remaining are then zero.
+// p needs only a Name. If it has a Limit, the result is computed under that Limit. Otherwise it is computed under the
+// limit of the last charge, such as a tier of LimitFunc. Result.Limit is then that limit, per second, minute, hour or
+// day if possible. For a bucket that is not Used, it is zero, and so is Remaining.
 //
-// A Store that is no [store.Inspector] is asked by a Take of 0, for which p needs a Limit. Errors are as for Take.
+// If the Store is not a [store.Inspector], Peek takes 0 tokens instead, and p needs a Limit. Errors are as for
+// [Limiter.Take].
 func (l *Limiter) Peek(ctx context.Context, p Policy, key string) (Result, error) {
 	if p.Limit == Unlimited {
 		return l.charge(ctx, "Peek", p, key, 0, false)
@@ -144,12 +142,13 @@ func (l *Limiter) Peek(ctx context.Context, p Policy, key string) (Result, error
 	return l.special(ctx, "Peek", p, key, 0, l.inspect)
 }
 
-// Reset removes key's bucket of p, so that it is full under any limit, for a member who was locked out in error.
-// It reaches the denials, leases and stand-ins of this process at once, and those of other replicas within
-// redisstore.Config.DenialAge and lease.Config.Hold.
+// Reset makes the bucket of p and key full again, under any limit, for example after a lockout by mistake. It takes
+// effect in this process at once. In other replicas it takes effect on remembered denials within
+// redisstore.Config.DenialAge, and on leases within lease.Config.Hold.
 //
-// p needs only a Name. Result.Limit is that of p, and Remaining its burst, or 0 if p has none. Errors are as for Take.
-// If a fallback.Store stands in for the Store, the bucket is reset in the Store when that is back.
+// p needs only a Name. Result.Limit is the Limit of p, and Remaining its burst, or 0 without a Limit. Errors are as for
+// [Limiter.Take]. If the Store is unavailable and a fallback.Store answers, the bucket is reset in the Store when that
+// is available again.
 func (l *Limiter) Reset(ctx context.Context, p Policy, key string) (Result, error) {
 	return l.special(ctx, "Reset", p, key, store.Reset, func(ctx context.Context, c *call) (bool, error) {
 		ok, err := l.store.Take(ctx, c.charges, c.states)
@@ -163,7 +162,7 @@ func (l *Limiter) Reset(ctx context.Context, p Policy, key string) (Result, erro
 	})
 }
 
-// special makes a call of one charge that needs no limit, which put puts to the Store.
+// special makes a call of one charge that needs no limit. put passes it to the Store.
 func (l *Limiter) special(ctx context.Context, name string, p Policy, key string, cost int64, put func(context.Context, *call) (bool, error)) (Result, error) {
 	limit := p.Limit
 	if limit == (Limit{}) || limit == Unlimited {
@@ -179,7 +178,7 @@ func (l *Limiter) special(ctx context.Context, name string, p Policy, key string
 	return l.conclude(ctx, c, (*Limiter).take)
 }
 
-// inspect reports what the Store keeps of c's bucket, by the limit of c, or if it has none by that of the bucket.
+// inspect reports the bucket of c as the Store keeps it, under the limit of c, or without one under the bucket's own.
 func (l *Limiter) inspect(ctx context.Context, c *call) (bool, error) {
 	charge, asked := &c.charges[0], &c.asked[0]
 	given := asked.limit != Limit{}
@@ -189,7 +188,7 @@ func (l *Limiter) inspect(ctx context.Context, c *call) (bool, error) {
 		return false, fmt.Errorf("ratelimit: Peek: policy %q: Limit: must be set for a Store that is no store.Inspector: %w", charge.Policy, err)
 	case err != nil && !unsupported:
 		return false, err
-	case unsupported, given && b.Degraded: // whose limit may be a part of the one that is asked for
+	case unsupported, given && b.Degraded: // the limit of a stand-in may be a part of the one that is given
 		ok, err := l.store.Take(ctx, c.charges, c.states)
 		c.used = c.states[0].ResetAfter > 0
 		return ok, err
@@ -207,8 +206,8 @@ func (l *Limiter) inspect(ctx context.Context, c *call) (bool, error) {
 	return true, nil
 }
 
-// readable returns the Limit that was compiled to l, or one of the same rate and burst: in the shortest time in which
-// whole tokens come, unless in another one as many come as the burst has.
+// readable returns the Limit that was compiled to l, or one of the same rate and burst. Its Per is a second, minute,
+// hour or day: one in which the rate equals the burst, or else the shortest one with a whole rate.
 func readable(l store.Limit) Limit {
 	burst := max(1, l.Capacity/l.Unit)
 	readable := Limit{Rate: l.Refill, Per: time.Duration(l.Unit) * time.Microsecond, Burst: burst}

@@ -10,23 +10,22 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A Charge is what TakeAll and Admit take from one bucket.
+// A Charge is the tokens that [Limiter.TakeAll] and [Limiter.Admit] take from one bucket.
 type Charge struct {
-	// Policy needs a Name and a Limit. Its functions are not called. A Limit with a rate of 0, such as PerDay(0),
-	// denies.
+	// Policy needs a Name and a Limit. Its functions are not called. A Limit with a rate of 0, such as
+	// PerDay(0), denies.
 	Policy Policy
 
-	// Key is what a KeyFunc would return, such as "user:" and the name that a form holds.
+	// Key is a key as a [KeyFunc] returns it, such as "user:" and the name from a form.
 	Key string
 
-	// Cost is in tokens. Default 1.
+	// Cost is the number of tokens. Default 1.
 	Cost int64
 }
 
-// TakeAll is Take for several buckets in one step: all of them are charged, or none. The Results of the Decision are
-// in the order of charges, without those whose Limit is Unlimited. One bucket must not be charged twice.
-//
-// Errors are as for Take. Decision.Allowed says what to do then.
+// TakeAll takes tokens from several buckets in one step: from all of them, or from none. Decision.Results are in the
+// order of charges, without those that are [Unlimited]. Two charges of one bucket are an error. Errors are as for
+// [Limiter.Take]. Obey Decision.Allowed also after an error.
 func (l *Limiter) TakeAll(ctx context.Context, charges ...Charge) (Decision, error) {
 	c := calls.Get().(*call)
 	defer c.release()
@@ -38,19 +37,18 @@ func (l *Limiter) TakeAll(ctx context.Context, charges ...Charge) (Decision, err
 	return x.decision, err
 }
 
-// Admit decides about r inside a handler, by keys that only the handler knows, such as the user name of a login form.
-// It sets the rate limit headers, and answers the request if it is refused, both as Handler does. The handler
-// returns if Admit reports false:
+// Admit limits r inside a handler, by keys that only the handler knows, such as the user name of a login form. It sets
+// the rate limit headers, and answers a request that is refused, as [Limiter.Handler] does. If it returns false,
+// return:
 //
 //	if !limiter.Admit(w, r, ratelimit.Charge{Policy: perUser, Key: "user:" + r.PostFormValue("user")}) {
 //		return
 //	}
 //
-// Call it once in a request, with all charges: a second call does not know of the first. It waits for up to
-// Policy.MaxWait, as Handler does. It does not call Config.Skip, nor does FromContext return its decision.
-//
-// An empty Key answers 403, unless the policy is Optional or a Shadow. Arguments that are malformed answer 503, and
-// are logged. Nothing is settled later: use Refund where a request turns out to cost less.
+// Call it once for a request, with all charges: a second call does not know of the first. It waits for up to
+// [Policy.MaxWait]. It does not call [Config.Skip] or [Policy.Settle]; for work that costs less, use
+// [Limiter.Refund]. [FromContext] does not return its decision. For an empty Key it answers 403, unless the policy is
+// Optional or Shadow. For wrong arguments it answers 503 and logs the error.
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, charges ...Charge) bool {
 	x := l.newRequestExchange(r.Context())
 	return l.answer(w, r, x, l.admit(&x.exchange, r, charges)) != nil
@@ -58,7 +56,7 @@ func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, charges ...Charg
 
 var errNoChargeKey = fmt.Errorf("%w: Admit was called with an empty Key", ErrNoKey)
 
-// admit decides about r by charges, into x.decision.
+// admit decides about r under charges, into x.decision.
 func (l *Limiter) admit(x *exchange, r *http.Request, charges []Charge) error {
 	start := l.start(r)
 	c := calls.Get().(*call)
@@ -80,7 +78,7 @@ func (l *Limiter) admit(x *exchange, r *http.Request, charges []Charge) error {
 	return l.takeUnlessBarred(x, c, true, nil, start)
 }
 
-// addCharges adds charges, or reports everything that is wrong with them.
+// addCharges adds charges, or returns an error that names every fault.
 func (c *call) addCharges(charges []Charge) error {
 	var faults error
 	fault := func(i int, format string, args ...any) {
@@ -92,7 +90,7 @@ func (c *call) addCharges(charges []Charge) error {
 	for i, charge := range charges {
 		limit := charge.Policy.Limit
 		if limit.isZero() {
-			charge.Policy.Limit = Unlimited // for which there is nothing to compile, either
+			charge.Policy.Limit = Unlimited // has nothing to compile, like a rate of 0
 		}
 		compiled, err := compile("Policy", []Policy{charge.Policy}, false)
 		if err != nil {
@@ -106,7 +104,7 @@ func (c *call) addCharges(charges []Charge) error {
 		}
 		for j, other := range charges[:i] {
 			if other.Policy.Name == charge.Policy.Name && other.Key == charge.Key {
-				fault(i, "is of the bucket of charges[%d]: must be of another", j)
+				fault(i, "has the policy and key of charges[%d]: must be another bucket", j)
 			}
 		}
 		switch {

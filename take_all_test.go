@@ -59,7 +59,7 @@ func TestTakeAllNamesEveryFault(t *testing.T) {
 		ratelimit.Charge{Policy: ratelimit.Policy{Name: "no limit"}, Cost: -1},
 	)
 	for _, want := range []string{
-		"charges[1]: is of the bucket of charges[0]", `charges[2]: Policy ("no limit"): Name: must be`, "Limit: must be set",
+		"charges[1]: has the policy and key of charges[0]", `charges[2]: Policy ("no limit"): Name: must be`, "Limit: must be set",
 		"charges[2]: Key: must not be empty", "charges[2]: Cost -1",
 	} {
 		if d.Allowed || err == nil || !strings.Contains(err.Error(), want) {

@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// Wait is Take for workers that would rather wait than be refused. It reserves cost tokens of key's bucket of p, and
-// returns when they have come. If the error is nil, the work may be done. Calls, and requests under the same policy,
-// get their turns in the order in which the Store was asked, as Policy.MaxWait says.
+// Wait reserves cost tokens of the bucket of p and key, and blocks until it has them. If the error is nil, do the work.
+// Calls, and requests under the same policy, get their tokens in the order in which they reached the Store.
 //
-// It waits for up to p.MaxWait. The default of 0 stands for as long as ctx has until its deadline, which may be
-// forever. If that is too short, or the cost is above the burst, or Config.MaxWaiting leaves no place to wait, it
-// takes nothing and returns a *[WaitError] at once. A Shadow is not waited for, and is never an error.
+// It blocks for at most p.MaxWait. Default 0: until ctx's deadline, or without limit. If that is too short, the cost is
+// above the burst, or [Config.MaxWaiting] leaves no place, it takes nothing and returns a *[WaitError] at once. For a
+// policy with Shadow it does not block and returns no such error.
 //
-// If ctx ends first, the tokens are given back, Result.Allowed is false and the error wraps that of ctx. Wait then
-// returns within Config.Timeout. Other errors are as for Take, and so is Result.Allowed.
+// If ctx ends first, the tokens are given back. Wait then returns within [Config.Timeout], with Result.Allowed false
+// and an error that wraps ctx's. Other errors are as for [Limiter.Take].
 func (l *Limiter) Wait(ctx context.Context, p Policy, key string, cost int64) (Result, error) {
 	if cost < 0 {
 		return Result{}, fmt.Errorf("ratelimit: Wait: cost %d: must be 0 or more; see Refund", cost)
@@ -32,8 +31,8 @@ func (l *Limiter) Wait(ctx context.Context, p Policy, key string, cost int64) (R
 	return r, err
 }
 
-// takeInTurn is take for a caller that waits for the tokens that c reserves. It takes a slot before the
-// Store is asked: once that has answered, it is too late to be refused.
+// takeInTurn is take for a caller that waits for the tokens that c reserves. It takes a slot before it calls the Store:
+// after the answer of the Store, tokens are reserved and it is too late to refuse.
 func (l *Limiter) takeInTurn(x *exchange, c *call, leftOut error, start start) error {
 	if !c.mayWait {
 		c.stays = c.settles
@@ -54,10 +53,10 @@ func (l *Limiter) takeInTurn(x *exchange, c *call, leftOut error, start start) e
 	return err
 }
 
-// errCrowded is why a request is denied that would otherwise have waited for its turn.
-var errCrowded = errors.New("no place to wait: as many wait as Config.MaxWaiting allows, for one key or in all")
+// errCrowded is why a request is denied that has to wait and finds no place.
+var errCrowded = errors.New("no place to wait: Config.MaxWaiting is reached, for the key or in all")
 
-// refuseToWait makes c one that is allowed at once or not at all. Shadows measure what they did before.
+// refuseToWait changes c so that it is allowed at once or not at all. Shadows still measure the wait.
 func (c *call) refuseToWait() {
 	c.crowded = true
 	for i := range c.charges {
@@ -67,8 +66,8 @@ func (c *call) refuseToWait() {
 	}
 }
 
-// patience returns how much of maxWait there is time for until ctx's deadline. What is left until then is
-// cut to milliseconds, or no two charges would be alike, and a Store could not merge them.
+// patience returns maxWait, or the time until ctx's deadline if that is shorter. That time is cut to milliseconds, so
+// that a Store can merge charges that come at almost the same time.
 func patience(ctx context.Context, maxWait time.Duration) time.Duration {
 	if maxWait == 0 {
 		return 0
@@ -81,7 +80,7 @@ func patience(ctx context.Context, maxWait time.Duration) time.Duration {
 	return maxWait
 }
 
-// wait returns how long it is until all tokens have come that c has reserved.
+// wait returns how long it takes until c has all tokens that it reserved.
 func (c *call) wait() (longest time.Duration) {
 	for i := range c.charges {
 		if !c.charges[i].Shadow {
@@ -91,12 +90,12 @@ func (c *call) wait() (longest time.Duration) {
 	return longest
 }
 
-// await waits for the tokens that c has reserved, and returns how long it did. If x ends first, they are
-// given back.
+// await waits for the tokens that c has reserved, and returns how long it waited. If x ends first, the tokens are given
+// back.
 func (l *Limiter) await(x *exchange, c *call) (time.Duration, error) {
 	turn := c.wait()
 	if turn == 0 && x.limited.Terms.Detached {
-		return 0, nil // the request goes on as it would without the policy
+		return 0, nil // even if its context has ended: the request goes on as without the policy
 	}
 	waited, err := sleep(x, turn)
 	if err != nil {
@@ -120,8 +119,8 @@ func sleep(ctx context.Context, d time.Duration) (time.Duration, error) {
 	}
 }
 
-// giveBack refunds what c was charged. What a stand-in charged is lost: if the Store has come back since,
-// it would be given tokens that it never took.
+// giveBack refunds what c was charged, except for charges of a stand-in. If the Store is available again, it would get
+// tokens that it never took.
 func (l *Limiter) giveBack(x *exchange, c *call) {
 	back := c.charges[:0]
 	for i := range c.charges {
@@ -138,11 +137,11 @@ func (l *Limiter) giveBack(x *exchange, c *call) {
 	defer stop()
 	clear(c.states)
 	if _, err := l.store.Take(ctx, back, c.states[:len(back)]); err != nil {
-		l.logFailure(x, fmt.Errorf("the tokens of one that did not wait for its turn are lost: %w", err), false)
+		l.logFailure(x, fmt.Errorf("the tokens of a request that stopped waiting were not given back: %w", err), false)
 	}
 }
 
-// elapse makes a decision one of now, after its request has waited.
+// elapse updates a decision after its request has waited.
 func (d *Decision) elapse(waited time.Duration) {
 	d.At = time.Now()
 	d.Waited += waited
@@ -151,33 +150,33 @@ func (d *Decision) elapse(waited time.Duration) {
 	}
 }
 
-// leave concludes a decision whose request ended while it waited: it is refused, whatever the policies say
-// of failures, because its turn has not come.
+// leave finishes a decision whose request ended while it waited. The request is refused, also without FailClosed,
+// because its turn has not come.
 func (l *Limiter) leave(x *exchange, results []Result, waited time.Duration, err error, start start) error {
 	d := &x.decision
 	d.Allowed, d.At, d.Results = false, time.Now(), nil
 	if !errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("%w: its deadline ended before its turn: %w", errNoTime, err)
+		err = fmt.Errorf("%w: its deadline passed before its turn: %w", errNoTime, err)
 		l.logFailure(x, err, false)
 	}
 	l.report(x, results, waited, err, start)
 	return err
 }
 
-// A WaitError is the error of [Limiter.Wait] if the tokens would come later than the call may wait, if
-// Config.MaxWaiting leaves no place to wait, or if the cost is above the burst. Nothing was taken.
+// A WaitError is the error of [Limiter.Wait] if the call cannot get its tokens in time. Either they come later than the
+// call may wait, or [Config.MaxWaiting] leaves no place to wait, or the cost is above the burst. No tokens were taken.
 type WaitError struct {
-	// RetryAfter is how long until the same call could succeed, if nobody else takes the tokens. It is Never for
-	// a cost above the burst.
+	// RetryAfter is how long it takes until the same call can succeed, if no other call takes the tokens.
+	// It is [Never] for a cost above the burst.
 	RetryAfter time.Duration
 
-	// Result is what Wait returned beside the error.
+	// Result is the result that Wait returned with the error.
 	Result Result
 
 	crowded bool // there was no place to wait, or no time
 }
 
-// Error names the policy and says when to call again. It does not contain the key.
+// Error returns a text with the policy and the time to retry after. It does not contain the key.
 func (e *WaitError) Error() string {
 	switch {
 	case e.RetryAfter == Never:

@@ -9,16 +9,16 @@ import (
 
 const defaultMaxWaiting = 1024
 
-// slots are places to wait in. A request takes one only while its queue holds fewer of them than are free. One queue
-// alone gets half of the slots, two get a third each. So a client that fills its queue leaves slots for others.
-// Under several policies the emptiest of the request's queues counts: one that all clients share may be full of
+// slots are places to wait in. A request takes one only while its queue holds fewer slots than are free. One queue gets
+// at most half of the slots, two queues get a third each. So a client that fills its queue leaves slots for others.
+// Under several policies the shortest of the request's queues counts. A queue that all clients share may be full of
 // requests that wait for another policy.
 type slots struct {
 	seed maphash.Seed
 
 	mu   sync.Mutex
 	free int
-	held map[uint64]int // by queue; a queue that holds none is not in it, so that it is bounded
+	held map[uint64]int // by queue; without queues that hold none, so that it is bounded
 }
 
 // A queue is the requests that wait for tokens of one bucket.
@@ -28,7 +28,7 @@ func newSlots(n int) *slots {
 	return &slots{seed: maphash.MakeSeed(), free: n, held: make(map[uint64]int)}
 }
 
-// queues appends to room the hashes of the queues that a request with charges may have to stand in. The seed keeps
+// queues appends to room the hashes of the queues that a request with charges may have to wait in. The seed prevents
 // clients from choosing keys that collide.
 func (s *slots) queues(room []uint64, charges []store.Charge) []uint64 {
 	for i := range charges {
@@ -39,7 +39,7 @@ func (s *slots) queues(room []uint64, charges []store.Charge) []uint64 {
 	return room
 }
 
-// take takes a slot for a request that stands in all of queues, if one of them may have one more.
+// take takes a slot for a request that waits in all of queues, if one of them may hold one more.
 func (s *slots) take(queues []uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

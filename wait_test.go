@@ -430,7 +430,7 @@ func TestARefundThatFailsIsLogged(t *testing.T) {
 		q.store.fault = func([]store.Charge) error { return errors.New("away") }
 		a.leave()
 		a.want(t, 499, 0)
-		if text := q.log.String(); !strings.Contains(text, "are lost: away") {
+		if text := q.log.String(); !strings.Contains(text, "were not given back: away") {
 			t.Errorf("the log says %q", text)
 		}
 	})
@@ -440,7 +440,7 @@ func TestARefundThatFailsIsLogged(t *testing.T) {
 		a := arrive(q.Limit(p)(okHandler), t.Context())
 		a.leave()
 		a.want(t, 499, 2*time.Second)
-		if text := q.log.String(); !strings.Contains(text, "are lost: "+context.DeadlineExceeded.Error()) {
+		if text := q.log.String(); !strings.Contains(text, "were not given back: "+context.DeadlineExceeded.Error()) {
 			t.Errorf("the log says %q", text)
 		}
 	})
