@@ -11,14 +11,13 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// SetCost says what the request that ctx belongs to costs in the end under the policy of that name, in tokens, in
-// place of what the policy's Settle would say: for handlers that know more than their response shows, such as
-// the tokens of a language model.
+// SetCost sets the final cost of a request under a policy with [Policy.Settle], which is then not called. Use it in
+// handlers that know the cost, such as the tokens of a language model. ctx is the request's context, n is in tokens.
 //
 //	ratelimit.SetCost(r.Context(), "llm", usage.TotalTokens)
 //
-// The last call before the handler returns counts. Below 0 is 0. SetCost reports false if there is nothing to
-// settle: no policy of that name with a Settle was charged for the request, or it is settled already.
+// The last call before the handler returns counts. n below 0 counts as 0. SetCost returns false if no policy of that
+// name with a Settle was charged for the request, or if the request is settled already.
 func SetCost(ctx context.Context, policy string, n int64) bool {
 	s, _ := ctx.Value(settlementKey{}).(*settlement)
 	found := false
@@ -28,17 +27,15 @@ func SetCost(ctx context.Context, policy string, n int64) bool {
 	return found
 }
 
-// FailedLogins is a Settle under which a successful response costs nothing, and any other what was charged. With
-// PerHour(3), a fourth guess after three wrong ones is denied, and users who know their password are never locked out:
+// FailedLogins is a [Policy.Settle] that refunds requests with a successful response. Only failed ones then count:
 //
 //	ratelimit.Policy{Name: "login", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(3), Settle: ratelimit.FailedLogins}
 //
-// A response is successful if the handler wrote a status from 200 to 399 to the http.ResponseWriter of the limiter,
-// and returned. A request also counts if its client hung up before, if its handler panicked or wrote nothing, or if a
-// framework writes its error later. A handler that succeeds and does not write to that writer must call
-// SetCost(ctx, policy, 0). One that answers a failed login with 200 or a redirect must call SetCost(ctx, policy, 1).
-//
-// Requests are charged before the handler runs, so parallel guesses are no more than the policy has tokens for.
+// A response is successful if the handler wrote a status from 200 to 399 to the limiter's [http.ResponseWriter] and
+// returned. A handler that succeeds without writing must call SetCost(ctx, policy, 0). A handler that answers a
+// failed login with 200 or a redirect must call SetCost(ctx, policy, 1). Requests are charged before the handler runs,
+// so parallel guesses do not exceed the limit. See
+// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/settling.md.
 func FailedLogins(_ *http.Request, response Response) int64 {
 	succeeded := response.Written && response.Status >= 200 && response.Status < 400
 	if succeeded && !response.Panicked && !response.Hijacked {
@@ -49,21 +46,22 @@ func FailedLogins(_ *http.Request, response Response) int64 {
 
 type settlementKey struct{}
 
-// A settlement is what is still to be settled of a request. It is the context that the request goes on with.
+// A settlement holds the charges of a request that are still to be settled. It is the context of the request from then
+// on.
 type settlement struct {
 	context.Context
-	outer *settlement // that of a limiter around this one
+	outer *settlement // of the limiter around this one
 
 	mu      sync.Mutex
 	bills   []bill
 	settled bool
 }
 
-// A bill is what a request was charged under a policy, and what it costs by SetCost.
+// A bill is the charge of a request under a policy, and its cost by SetCost.
 type bill struct {
 	policy *policy
 	charge store.Charge
-	said   bool
+	said   bool // SetCost was called
 	cost   int64
 }
 
@@ -74,10 +72,10 @@ func (s *settlement) Value(key any) any {
 	return s.Context.Value(key)
 }
 
-// String names the chain of contexts and nothing that they hold.
+// String returns the names of the chain of contexts, without their values.
 func (s *settlement) String() string { return deadline.Name(s.Context) + ".WithSettlement" }
 
-// Format prints String, whatever the verb.
+// Format prints String for each verb.
 func (s *settlement) Format(f fmt.State, _ rune) { io.WriteString(f, s.String()) }
 
 func (s *settlement) set(policy string, n int64) (found bool) {
@@ -91,7 +89,7 @@ func (s *settlement) set(policy string, n int64) (found bool) {
 	return found
 }
 
-// settles reports whether one of policies does.
+// settles reports whether one of policies has a Settle.
 func settles(policies []*policy) bool {
 	for _, p := range policies {
 		if p.Settle != nil {
@@ -101,7 +99,7 @@ func settles(policies []*policy) bool {
 	return false
 }
 
-// serveAndSettle has next answer r, about which x is, and then settles what those of policies that settle have charged.
+// serveAndSettle calls next with r, the request of x. Then it settles the charges of policies that have a Settle.
 func (l *Limiter) serveAndSettle(w http.ResponseWriter, r *http.Request, x *exchange, policies []*policy, next http.Handler) {
 	bills := x.bills(policies)
 	if len(bills) == 0 {
@@ -120,8 +118,8 @@ func (l *Limiter) serveAndSettle(w http.ResponseWriter, r *http.Request, x *exch
 	a.returned = true
 }
 
-// bills returns what is to be settled of what policies have charged. It is copied, since handlers see the
-// results, too. A Shadow whose bucket could not pay, or was not asked, was not charged.
+// bills returns the charges of policies that are to be settled. They are copies, because handlers see the results, too.
+// A Shadow whose bucket could not pay, or gave no answer, was not charged.
 func (x *exchange) bills(policies []*policy) (bills []bill) {
 	for _, p := range policies {
 		if p.Settle == nil {
@@ -131,7 +129,7 @@ func (x *exchange) bills(policies []*policy) (bills []bill) {
 		if result == nil || !result.Allowed || !result.Known() {
 			continue
 		}
-		if limit, err := p.compiled(result.Limit); err == nil { // or it could not have been charged
+		if limit, err := p.compiled(result.Limit); err == nil { // always, since it was charged
 			bills = append(bills, bill{policy: p, charge: store.Charge{
 				Policy: result.Policy,
 				Key:    result.Key,
@@ -144,8 +142,8 @@ func (x *exchange) bills(policies []*policy) (bills []bill) {
 	return bills
 }
 
-// charged returns what this limiter's policy of that name said, nil if it did not apply. Results of limiters
-// around this one come before it.
+// charged returns the result of this limiter's policy of that name, nil if it did not apply. Results of outer limiters
+// come before it.
 func (x *exchange) charged(name string) *Result {
 	outer := 0
 	if d := x.outer(); d != nil {
@@ -159,14 +157,14 @@ func (x *exchange) charged(name string) *Result {
 	return nil
 }
 
-// settle charges the difference between what the request was charged and what it costs, in one call of the
-// Store: more as a debt if need be, less as a refund.
+// settle charges or refunds the difference between the final cost of a request and what it was charged, in one call of
+// the Store. A charge may leave a debt.
 func (l *Limiter) settle(s *settlement, r *http.Request, response Response) {
 	charges, failsClosed := s.charges(r, response)
 	if len(charges) == 0 {
 		return
 	}
-	// The client may be gone, which changes nothing about what the request cost.
+	// The cost is the same if the client has left.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), l.timeout)
 	defer cancel()
 	if failsClosed {
@@ -177,7 +175,7 @@ func (l *Limiter) settle(s *settlement, r *http.Request, response Response) {
 	}
 }
 
-// charges closes s and returns what it takes to settle it.
+// charges closes s and returns the charges that settle it.
 func (s *settlement) charges(r *http.Request, response Response) (charges []store.Charge, failsClosed bool) {
 	s.mu.Lock()
 	s.settled = true

@@ -11,47 +11,46 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/respwriter"
 )
 
-// A Response is how a request was answered, for Policy.Settle.
+// A Response describes how a request was answered, for [Policy.Settle].
 type Response struct {
-	// Status is the status code that was sent, 200 if the handler chose none. It is 0 if the handler took over
-	// the connection or panicked before it sent one. See Written.
+	// Status is the status code that was sent, 200 if the handler chose none. It is 0 if the handler took
+	// over the connection, or panicked, before it sent one. See Written.
 	Status int
 
-	// Written says that the handler sent Status through the http.ResponseWriter of the limiter, by writing the
-	// status or the body. A flush alone does not count. If it is false, a Status of 200 is only what net/http sends for a handler
-	// that writes nothing. The client may see another status: that of a framework which wrote it past that writer,
-	// or which writes the error of a handler after the limiter has returned.
+	// Written reports whether the handler wrote a status or a body to the limiter's http.ResponseWriter.
+	// A flush does not count. If Written is false, a Status of 200 is only the default of net/http. The
+	// client may then see another one, which a framework wrote past that writer or later.
 	Written bool
 
-	// Bytes is how many bytes of the body the handler wrote and the server took, before compression by a
-	// middleware around the limiter. What was written to a connection that was taken over is not among them,
-	// and a HEAD has none.
+	// Bytes is the number of bytes of the body that the handler wrote and the server accepted, before
+	// compression by middleware around the limiter. Bytes written to a connection that was taken over do
+	// not count. For a HEAD it is 0.
 	Bytes int64
 
-	// Cost is what the request was charged under the policy before it was answered, in tokens.
+	// Cost is the number of tokens that the request was charged under the policy before it was answered.
 	Cost int64
 
-	// Hijacked says that the handler took over the connection, for WebSockets for example. The request is
-	// settled when the handler returns, whatever becomes of the connection. It is false, and Status 200, where a
-	// middleware around the limiter lets http.ResponseController have the connection by Unwrap alone.
+	// Hijacked reports whether the handler took over the connection, for example for WebSockets. The
+	// request is settled when the handler returns. If middleware around the limiter gives the connection
+	// to http.ResponseController only by Unwrap, Hijacked is false and Status is 200.
 	Hijacked bool
 
-	// Panicked says that the handler did not return but panicked, also with http.ErrAbortHandler.
+	// Panicked reports whether the handler panicked, also with http.ErrAbortHandler.
 	Panicked bool
 }
 
-// A watched is what is seen of a response while it is written. A handler may leave goroutines behind that
-// still write, so its fields are atomic.
+// A watched records a response while it is written. Its fields are atomic because goroutines of a handler may still
+// write after it has returned.
 type watched struct {
 	respwriter.Base
 	status   atomic.Int64
-	written  atomic.Bool // the handler chose the status, or wrote a body
+	written  atomic.Bool // the handler wrote a status or a body
 	bytes    atomic.Int64
 	hijacked atomic.Bool
-	returned bool // the handler did
+	returned bool // the handler returned
 }
 
-// watch returns w, with all that it can do, seen by a.
+// watch returns a writer that records in a, and that supports what w supports.
 func (a *watched) watch(w http.ResponseWriter) http.ResponseWriter {
 	a.ResponseWriter = w
 	return respwriter.Narrow(a)
@@ -71,7 +70,7 @@ func (a *watched) Write(p []byte) (int, error) {
 
 func (a *watched) ReadFrom(src io.Reader) (int64, error) {
 	n, err := a.Base.ReadFrom(src)
-	if n > 0 { // or nothing was sent, and the handler may still choose a status
+	if n > 0 { // otherwise nothing was sent, and the handler may still choose a status
 		a.wrote(n)
 	}
 	return n, err
@@ -85,14 +84,14 @@ func (a *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 func (a *watched) FlushError() error {
 	err := a.Base.FlushError()
-	if !errors.Is(err, errors.ErrUnsupported) { // or nothing was sent, and the handler may still choose a status
+	if !errors.Is(err, errors.ErrUnsupported) { // otherwise nothing was sent, and the handler may still choose a status
 		a.began(http.StatusOK)
 	}
 	return err
 }
 
-// began notes that the header was sent. Only the first status is, but for those that announce another, and none
-// on a connection that was taken over before.
+// began records that the header was sent. Only the first final status is sent, and none on a connection that was taken
+// over before.
 func (a *watched) began(status int) {
 	if !a.hijacked.Load() && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		a.status.CompareAndSwap(0, int64(status))
@@ -105,7 +104,7 @@ func (a *watched) wrote(n int64) {
 	a.bytes.Add(n)
 }
 
-// response returns what was seen of the answer to r, once its handler has ended.
+// response returns what a has recorded, after the handler of r has ended.
 func (a *watched) response(r *http.Request) Response {
 	status := int(a.status.Load())
 	response := Response{
