@@ -12,8 +12,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 )
 
-// answer answers r if it is refused, by x's decision or because of err, and returns nil then. Otherwise it returns the
-// request to go on with.
+// answer answers r if it is refused, by x's decision or because of err, and then returns nil. Otherwise it returns the
+// request to pass to the next handler.
 func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, x *requestExchange, err error) *http.Request {
 	d, came := &x.decision, r
 	decided := len(d.Results) > 0
@@ -46,23 +46,23 @@ func deny(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// clientClosedRequest is nginx's status for a client that went away before it was answered. Nobody reads
-// it but logs, which must not show an error of ours.
+// clientClosedRequest is nginx's status for a client that left before it was answered. Only logs show it, and they must
+// not show an error of the server.
 const clientClosedRequest = 499
 
-// goneWithin is how long net/http takes at most, after it has cancelled a request, to say that its client is gone.
+// goneWithin is the time in which net/http reports, after it has cancelled a request, that its client is gone.
 const goneWithin = 10 * time.Millisecond
 
-// clientIsGone reports whether the client of r is known to have gone away. A cancelled context does not say so: the
-// server may be shutting down, and the client still be there.
+// clientIsGone reports whether the client of r has certainly left. A cancelled context is no proof: the server may be
+// shutting down while the client waits.
 func clientIsGone(w http.ResponseWriter, r *http.Request) (gone bool) {
 	if !errors.Is(r.Context().Err(), context.Canceled) {
 		return false
 	}
-	defer func() { _ = recover() }() // some writers of frameworks say that they can, and panic
+	defer func() { _ = recover() }() // some writers of frameworks implement CloseNotify with a panic
 	for {
 		switch writer := w.(type) {
-		//lint:ignore SA1019 a context does not tell the client's end from the server's, as this does
+		//lint:ignore SA1019 a context ends with the client or with the server, and only this tells them apart
 		case http.CloseNotifier:
 			timer := time.NewTimer(goneWithin)
 			defer timer.Stop()
@@ -80,8 +80,8 @@ func clientIsGone(w http.ResponseWriter, r *http.Request) (gone bool) {
 	}
 }
 
-// returnLearned gives r what its copy has learned: the route that a router inside has matched, for those outside that
-// report it, and the form, whose files net/http removes when r has been served.
+// returnLearned copies to r what handlers have added to its copy. Middleware outside reports the route that a router
+// inside has matched, and net/http removes the files of the form when r has been served.
 func returnLearned(r, copied *http.Request) {
 	if copied.Pattern != r.Pattern {
 		r.Pattern = copied.Pattern
@@ -98,24 +98,23 @@ func returnLearned(r, copied *http.Request) {
 	}
 }
 
-// A request may be refused because of the errors of its policies' functions. Of several, the one decides that is
-// first here:
+// Errors of its policies' functions can refuse a request. If there are several, the first of these counts:
 //   - 400: ErrBadRequest
-//   - 403: ErrNoKey and no ErrOutage, unless the policy is Optional
-//   - 503: an ErrOutage of a policy that fails closed, or any other error, whatever the policy says of failures
+//   - 403: ErrNoKey without ErrOutage, unless the policy is Optional
+//   - 503: an ErrOutage of a policy with FailClosed, or any other error, also without FailClosed
 //
-// An ErrOutage of another policy leaves that policy out, as does any error of a Shadow. An ErrOutage when the
-// request's own context ends is none: a client could bring it about by hanging up, or by sending its last byte late.
+// An ErrOutage of another policy leaves that policy out, as does any error of a Shadow. After the request's own context
+// has ended, an ErrOutage is like any other error: a client could cause it by disconnecting, or by sending slowly.
 
 // isClients reports whether err is about what the client sent: ErrBadRequest or ErrNoKey.
 func isClients(err error) bool { return errors.Is(err, ErrBadRequest) || keyerr.IsNoKey(err) }
 
-// refuses reports whether another error of p's functions, which is not the client's, refuses the request.
+// refuses reports whether an error of p's functions for which isClients is false refuses the request.
 func (p *policy) refuses(x *exchange, err error) bool {
 	return !p.Shadow && (p.FailClosed || !errors.Is(err, ErrOutage) || x.Err() != nil || x.over(lastMoment) != nil)
 }
 
-// turnAway concludes a decision about a request that is refused for what its client sent.
+// turnAway finishes a decision that refuses a request because of what its client sent.
 func (l *Limiter) turnAway(x *exchange, err error, start start) error {
 	x.decision.At = time.Now()
 	l.logRefusal(x, err, false)
@@ -127,12 +126,12 @@ const (
 	// refusalsEvery is how often a kind of refusal is logged. Clients can cause them at any rate.
 	refusalsEvery = time.Minute
 
-	// maxRefusals bounds the kinds of refusals. A policy has about ten that one client can cause.
+	// maxRefusals bounds the kinds of refusals. One client can cause about ten for a policy.
 	maxRefusals = 256
 )
 
-// logRefusal logs why a request is refused, or would be if the policy were no Shadow: in most programs the reason is
-// a mistake in their wiring.
+// logRefusal logs why a request is refused, or would be without Shadow. In most programs the reason is a mistake in the
+// wiring.
 func (l *Limiter) logRefusal(ctx context.Context, err error, allowed bool) {
 	l.refusals.LogKind(ctx, keyerr.Kind(err), err, slog.Bool("let_through", allowed))
 }

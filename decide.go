@@ -18,27 +18,27 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// An exchange is one request on its way through a limiter. It is the context that the request goes on
-// with, and holds the decision about it. A requestExchange is one allocation for that and the request itself.
+// An exchange is one request on its way through a limiter. It holds the decision, and is the context of the request
+// from then on.
 type exchange struct {
-	limited  deadline.Context // of the Store's call. Its Parent is that of the request as it came
+	limited  deadline.Context // the context of the Store's call. Its Parent is the request's first context
 	decision Decision
-	one      [1]Result // room for the results of most
+	one      [1]Result // room for the result of a single policy
 }
 
-// A requestExchange is an exchange with room for its request.
+// A requestExchange is an exchange and its request in one allocation.
 type requestExchange struct {
 	exchange
 	request http.Request
 }
 
-// newExchange returns the exchange of a call without a request, which ctx ends.
+// newExchange returns the exchange of a call without a request. It ends with ctx.
 func (l *Limiter) newExchange(ctx context.Context) *exchange {
 	return &exchange{limited: deadline.Context{Parent: ctx, Terms: &l.ofCalls}}
 }
 
-// newRequestExchange returns that of a request with context ctx. A cancelled ctx does not end it: that may be the
-// server's shutdown, whose clients are still there, and a client that leaves pays for what it has asked for.
+// newRequestExchange returns the exchange of a request with context ctx. It does not end when ctx is cancelled. The
+// server may be shutting down while its clients wait, and a client that leaves pays for its request.
 func (l *Limiter) newRequestExchange(ctx context.Context) *requestExchange {
 	return &requestExchange{exchange: exchange{limited: deadline.Context{Parent: ctx, Terms: &l.ofRequests}}}
 }
@@ -51,8 +51,8 @@ func (x *requestExchange) with(r *http.Request) *http.Request {
 
 func (x *exchange) came() context.Context { return x.limited.Parent }
 
-// outer returns the decision of the limiters around this one, nil if there are none. A call without a request has none:
-// in the handler of a limited request, its results are its own.
+// outer returns the decision of the limiters around this one, nil if there are none. For a call without a request it is
+// nil, even in the handler of a limited request.
 func (x *exchange) outer() *Decision {
 	if !x.limited.Terms.Detached {
 		return nil
@@ -74,21 +74,21 @@ func (x *exchange) Value(key any) any {
 	return x.came().Value(key)
 }
 
-// String names the chain of contexts and nothing that they hold, least of all the request.
+// String returns the names of the chain of contexts, without their values and the request.
 func (x *exchange) String() string { return deadline.Name(x.came()) + ".WithDecision" }
 
-// Format prints String, whatever the verb: %#v would print the request with its credentials.
+// Format prints String for each verb. Otherwise %#v prints the request with its credentials.
 func (x *exchange) Format(f fmt.State, _ rune) { io.WriteString(f, x.String()) }
 
-// errNoTime is why a request is refused whose own deadline has passed: let through, it would not be charged.
+// errNoTime is why a request is refused whose own deadline has passed. It must not be let through without a charge.
 var errNoTime = errors.New("the request has no time left")
 
-// lastMoment is how long before a request's own deadline a failure is taken for the end of that. A connection may
-// notice a deadline before its context does.
+// lastMoment is how long before a request's own deadline a failure counts as caused by it. A connection may notice a
+// deadline before its context does.
 const lastMoment = 10 * time.Millisecond
 
-// over returns why it is too late to decide, nil if it is not: a request's deadline has passed or will within some
-// time, or the context of a call without a request has ended.
+// over returns an error if it is too late to decide. For a request: its deadline passes within the given time. For a
+// call without a request: its context has ended.
 func (x *exchange) over(within time.Duration) error {
 	if x.limited.Terms.Detached {
 		if at, limited := x.came().Deadline(); limited && time.Until(at) <= within {
@@ -99,35 +99,35 @@ func (x *exchange) over(within time.Duration) error {
 	return x.Err()
 }
 
-// A call is what a Store is asked about one request, charge by charge.
+// A call is one call of a Store, with a charge for each policy.
 type call struct {
 	charges []store.Charge
 	states  []store.State
 	asked   []asked
-	barred  []barred // what policies with a rate of 0 say, for which nothing is charged
+	barred  []barred // results of policies with a rate of 0, which charge nothing
 
-	enforced    bool   // a policy is no Shadow
-	failsClosed bool   // a policy refuses the request rather than have a stand-in decide
-	mayWait     bool   // a policy lets it wait
-	settles     bool   // a policy says what it cost once it is answered
-	waits       bool   // its caller waits for what it reserves
-	crowded     bool   // there is no place to wait for its caller
-	stays       bool   // it is answered even if its caller leaves meanwhile
-	used        bool   // its bucket was charged and has not refilled since; see Peek
+	enforced    bool   // a policy is not a Shadow
+	failsClosed bool   // a policy refuses the request if only a stand-in can decide
+	mayWait     bool   // a policy lets the request wait
+	settles     bool   // a policy has a Settle
+	waits       bool   // the caller waits for the tokens that it reserves
+	crowded     bool   // there is no place for the caller to wait
+	stays       bool   // it goes on if the caller leaves meanwhile
+	used        bool   // its bucket was charged and has not been full since; see Peek
 	own         policy // of a call without a request; see compileFor
 
 	// put puts it to the Store; nil: by Take.
 	put func(context.Context, *call) (bool, error)
 }
 
-// asked is on whose behalf a charge is made.
+// asked is the policy and the limit of a charge.
 type asked struct {
 	policy *policy
 	limit  Limit
 }
 
-// calls are reused: a Store does not keep what it is given. What a call was about stays in it until it is
-// overwritten or collected.
+// calls are reused, because a Store does not keep its arguments. A call keeps its old values until they are overwritten
+// or it is collected.
 var calls = sync.Pool{New: func() any { return new(call) }}
 
 func (c *call) release() {
@@ -147,7 +147,7 @@ func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 	c.settles = c.settles || p.Settle != nil
 }
 
-// addFor adds p's charge for r, unless p does not apply to it.
+// addFor adds p's charge for r, if p applies to r.
 func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
 	limit, compiled, err := p.limitOf(r)
 	if err != nil {
@@ -185,14 +185,14 @@ func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
 	return nil
 }
 
-// prefaceMethod is that of the line by which a client begins HTTP/2 where nobody has agreed on it (RFC 9113, section
-// 3.4). A handler for that takes the connection over, and serves all further requests of it by itself.
+// prefaceMethod is the method of the line that starts HTTP/2 without TLS (RFC 9113, section 3.4). A handler for it
+// takes the connection over and serves all further requests on it, past the limiter.
 const prefaceMethod = "PRI"
 
 var errPreface = fmt.Errorf("%w: a connection of HTTP/2 without TLS: mount its handler outside of the limiter", ErrBadRequest)
 
-// decide decides about r by policies, into x.decision. What becomes of a policy of which a function fails is said in
-// answer.go; the error says so either way. If waits, it returns when the turn of r has come.
+// decide decides about r under policies, into x.decision. For errors of a policy's functions see answer.go: they are
+// returned even if the request goes on. With waits, decide returns when the turn of r has come.
 func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits bool) error {
 	c := calls.Get().(*call)
 	defer c.release()
@@ -233,7 +233,7 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 	return l.takeUnlessBarred(x, c, waits, leftOut, start)
 }
 
-// takeUnlessBarred has the store decide about c, if there is something to be charged, and nothing denies it anyway.
+// takeUnlessBarred calls the store for c, unless there is nothing to charge or a rate of 0 denies the request anyway.
 func (l *Limiter) takeUnlessBarred(x *exchange, c *call, waits bool, leftOut error, start start) error {
 	switch {
 	case len(c.charges) == 0 || c.isBarred():
@@ -245,18 +245,18 @@ func (l *Limiter) takeUnlessBarred(x *exchange, c *call, waits bool, leftOut err
 	}
 }
 
-// pass concludes a decision to which no policy applied. leftOut is why some did not.
+// pass finishes a decision without a policy that applied. leftOut is why policies were left out.
 func (l *Limiter) pass(x *exchange, leftOut error, start start) error {
 	x.decision.Allowed, x.decision.At = true, time.Now()
 	l.report(x, nil, 0, leftOut, start)
 	return leftOut
 }
 
-// errDegraded is why a policy that fails closed refuses what a stand-in for the store allowed.
+// errDegraded is why a policy with FailClosed refuses a request that a stand-in for the store allowed.
 var errDegraded = errors.New("the store is away, and a stand-in answered")
 
-// take has the store decide about c, into x.decision. leftOut is why other policies could not be asked
-// about, and is returned if the store does not fail.
+// take calls the store for c and decides, into x.decision. leftOut is why other policies were left out. It is returned
+// if the store does not fail.
 func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 	ok, err := l.ask(x, c)
 	if err == nil && c.failsClosed && c.degraded() {
@@ -281,7 +281,7 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 	before := len(d.Results)
 	d.Results = slices.Grow(d.Results, len(c.charges))[:before+len(c.charges)]
 	own := d.Results[before:]
-	for i := range own { // field by field, because to copy a Result takes its time
+	for i := range own { // field by field, because copying a Result is slow
 		r, charge := &own[i], &c.charges[i]
 		r.Policy, r.Key, r.Limit, r.Cost, r.Shadow = charge.Policy, charge.Key, c.asked[i].limit, charge.Cost, charge.Shadow
 		r.Hidden = c.asked[i].policy.Hidden
@@ -305,7 +305,7 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 	return leftOut
 }
 
-// degraded reports whether a stand-in answered for a policy that fails closed.
+// degraded reports whether a stand-in answered for a policy with FailClosed.
 func (c *call) degraded() bool {
 	for i := range c.asked {
 		if c.states[i].Degraded && c.asked[i].policy.failsClosed() {
@@ -315,8 +315,8 @@ func (c *call) degraded() bool {
 	return false
 }
 
-// ask puts c to the Store, unless it is too late for that. One that waits, or is settled later, stays until it is
-// answered, within the timeout, even if x ends before: only the answer tells what there is to give back.
+// ask calls the Store with c, unless it is too late. A call that waits, or is settled later, goes on until it is
+// answered or times out, even if x ends before. Only the answer shows what has to be given back.
 func (l *Limiter) ask(x *exchange, c *call) (bool, error) {
 	if err := x.over(0); err != nil {
 		return false, err
@@ -336,13 +336,13 @@ func (l *Limiter) ask(x *exchange, c *call) (bool, error) {
 	return l.store.Take(ctx, c.charges, c.states)
 }
 
-// fail concludes a decision that could not be made because of err, and returns err. The request is let
-// through, unless closed says otherwise. What the caller's own context has ended is its own to log.
+// fail finishes a decision that failed because of err, and returns err. The request is let through, unless closed is
+// true. A failure that the caller's own context caused is not logged.
 func (l *Limiter) fail(x *exchange, closed bool, err error, start start) error {
 	d := &x.decision
 	d.At = time.Now()
 	switch {
-	case !x.limited.Terms.Detached && closed && x.Err() != nil: // the caller knows
+	case !x.limited.Terms.Detached && closed && x.Err() != nil: // the caller ended it
 	default:
 		d.Allowed = !closed
 		l.logFailure(x, err, d.Allowed)
@@ -355,13 +355,13 @@ func (l *Limiter) logFailure(ctx context.Context, err error, allowed bool) {
 	l.failures.LogKind(ctx, keyerr.Kind(err), err, slog.Bool("let_through", allowed))
 }
 
-// A start is the beginning of a decision that somebody observes.
+// A start is the beginning of a decision that is observed.
 type start struct {
 	at      time.Time
 	request *http.Request // nil for a call without one
 }
 
-// start returns that of a decision about r, if somebody wants to know how long it took.
+// start returns the start of a decision about r, if there is an observer.
 func (l *Limiter) start(r *http.Request) (s start) {
 	if l.observe != nil {
 		s = start{time.Now(), r}

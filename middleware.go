@@ -18,77 +18,73 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
-// Config configures a Limiter. The zero value keeps buckets in memory, has no policies of its own, writes
-// X-RateLimit headers, and lets requests through when the store fails.
+// Config configures a [Limiter]. The zero value keeps buckets in memory, has no policies, writes X-RateLimit headers,
+// and lets requests through when the store fails.
 type Config struct {
-	// Store keeps the buckets. Default: a memstore.Store that the Limiter closes.
+	// Store keeps the buckets. Default: a [memstore.Store] that [Limiter.Close] closes.
 	Store store.Store
 
-	// Policies is what Handler enforces, all of them on each request, in one call of the Store: a
-	// request that one of them denies spends nothing of the others. It may be empty where only Limit,
-	// Decide and Take are used.
+	// Policies are enforced by Handler, all of them on each request, in one call of the Store. A request
+	// that one policy denies takes no tokens of the others. It may be empty if you do not use Handler.
 	Policies []Policy
 
-	// Headers writes the rate limit headers of allowed and of denied responses. Package headers has other formats.
-	// Default XRateLimit.
+	// Headers writes the rate limit headers of allowed and denied responses. Default [XRateLimit].
+	// Package headers has other formats.
 	Headers HeaderFunc
 
-	// Deny answers denied requests, after the headers are set. It finds the reason with FromContext. Default: 429 in the
-	// form that the client asks for, which for most is a problem+json that names the policies (RFC 9457). Package denial
-	// has the same with your words and your page.
+	// Deny answers denied requests, after the headers are set. It finds the reason with [FromContext].
+	// Default: 429 in the form that the client accepts, for most a problem+json (RFC 9457) that names the
+	// policies. For your own text or page use package denial.
 	Deny http.Handler
 
-	// Error answers requests that are refused for another reason. errors.Is(err, ErrBadRequest) says that the key is
-	// malformed or ambiguous, and errors.Is(err, ErrNoKey) that there is none. Otherwise a KeyFunc or a LimitFunc
-	// failed, the store failed and a policy says FailClosed, the request had no time left, it was cancelled while it
-	// waited for its turn, or the arguments of Admit are malformed. Default: 400, 403 or 503 without a
-	// word of err, in the form of Deny. As for Deny, Cache-Control: no-store is set before.
+	// Error answers requests that are refused for another reason than a limit. err wraps [ErrBadRequest]
+	// if the key is malformed or ambiguous, and [ErrNoKey] if there is none. For other reasons, see
+	// "Responses" in the package comment. Default: 400, 403 or 503 in the form of Deny, without the text
+	// of err. Cache-Control: no-store is set before Deny and Error are called.
 	Error func(w http.ResponseWriter, r *http.Request, err error)
 
-	// Skip, if set, exempts requests from Handler and Limit: they spend nothing and get no headers. It is
-	// for health checks, for example: see package skip. A header that clients can send must not decide. Default: no request is exempt.
+	// Skip, if set, exempts requests from Handler and Limit, such as health checks: they take no tokens
+	// and get no headers. Use package skip. It must not trust a header that clients can send.
+	// Default: no request is exempt.
 	Skip func(*http.Request) bool
 
-	// Timeout bounds each call of the Store, by its context, which a redisstore obeys whatever the Redis
-	// client's own timeouts are. What is not decided by then is a failure of the store. Default 100 ms.
+	// Timeout bounds each call of the Store, whatever the timeouts of the Redis client are. A call that
+	// takes longer is a failure of the store. Default 100 ms.
 	//
-	// On a machine whose processors are busy, a redisstore waits for an answer up to that long again. A request
-	// that gets none for want of processor time is refused, and so is one whose own deadline has passed, whatever
-	// its policies say of failures: clients could cause both.
+	// If the process lacks processor time, a redisstore waits for an answer up to Timeout longer. A
+	// request that has no answer by then is refused, and so is one whose own deadline has passed. This
+	// does not depend on FailClosed, because clients could cause both.
 	Timeout time.Duration
 
-	// MaxWaiting bounds how many requests and calls of Limiter.Wait wait for their turns at once in this
-	// Limiter. A request that waits holds its connection and goroutine, about 23 KB, and a call of Wait 6 KB.
-	// Those about which the Store is being asked count, too, if they might have to wait. Beyond MaxWaiting
-	// nothing is reserved, as if Policy.MaxWait were 0. Default 1024.
+	// MaxWaiting bounds the requests and calls of [Limiter.Wait] that wait at once in this Limiter.
+	// Further ones do not wait, as if MaxWait were 0, and this is logged. A waiting request needs about
+	// 23 KB with its connection, a call of Wait 6 KB. Default 1024.
 	//
-	// Each key of each policy takes a place only while it holds fewer than are free. So one busy key holds at
-	// most half of MaxWaiting, two hold a third each, and a key that holds none gets any place that is free. A
-	// request under several policies with a MaxWait counts for the key of each, and takes a place if one of them may
-	// have one more. One client that has many keys can still take all places: eleven keys, one after the other, take
-	// 1024. What is refused for want of a place is in the log.
+	// A key gets a place only while it holds fewer places than are free: one busy key holds at most half
+	// of them. See https://github.com/go-tokenbucket/ratelimit/blob/main/docs/waiting.md.
 	MaxWaiting int
 
-	// Observe, if set, is told of each decision once, before the request goes on or is answered, by the
-	// goroutine that serves it; it must be safe for concurrent use, and not block. The context is the
-	// request's, or that of the call, such as Take: what the middleware before has put there, such as a trace,
-	// can be had from it, but nothing of the request as such. Package observe has one that logs denials.
+	// Observe, if set, is called once for each decision, before the request goes on or is answered. It
+	// runs in the goroutine of the request, so it must not block and must be safe for concurrent use.
+	// The context has the values of the request's context, such as a trace, or those of the context that
+	// was given to Take. It does not have the request. Package observe logs denials.
 	Observe func(context.Context, *Event)
 
-	// Logger gets errors and warnings. Default slog.Default().
-	//   - Error, each kind at most once a second: a decision failed, or a LimitFunc returned a malformed limit.
+	// Logger gets errors and warnings. Default [slog.Default].
+	//   - Error, each kind at most once a second: a decision failed, or a LimitFunc returned a malformed
+	//     limit.
 	//   - Warning, each kind at most once a minute: a request was refused with 400 or 403.
-	//   - Warning, once: all clients of a proxy share one bucket. Only a proxy with an address of PrivateNetworks is
+	//   - Warning, once: all clients of a proxy share one bucket. Only proxies in [PrivateNetworks] are
 	//     noticed.
 	//   - Warning, once for each policy: its LimitFunc does not depend on the key alone.
 	//
-	// A kind is the policy and the reason, and nothing that a client sent: docs/bounds.md has the bounds.
+	// A kind is the policy and the reason, without anything that a client sent.
 	Logger *slog.Logger
 }
 
 const defaultTimeout = 100 * time.Millisecond
 
-// A Limiter decides about requests. Make it with New. It is safe for concurrent use.
+// A Limiter limits requests and calls. Make it with [New]. It is safe for concurrent use.
 type Limiter struct {
 	store    store.Store
 	places   places
@@ -103,12 +99,13 @@ type Limiter struct {
 	failures failurelog.Log
 	refusals failurelog.Log // 400 and 403
 	proxied  proxyWatch
-	own      *memstore.Store // nil: the store is the caller's
+	own      *memstore.Store // nil: the caller set a Config.Store
 
-	ofCalls, ofRequests deadline.Terms // of the Store's calls, without a request and for one
+	ofCalls, ofRequests deadline.Terms // of calls of the Store: without a request, and for one
 }
 
-// New returns a Limiter by cfg, or an error that names every field at fault and what would be right.
+// New returns a [Limiter], or an error that names every wrong field of cfg and what would be right. Without a
+// [Config.Store], call [Limiter.Close] when the Limiter is no longer used.
 func New(cfg Config) (*Limiter, error) {
 	policies, err := compile("Policies", cfg.Policies, true)
 	if cfg.Timeout < 0 {
@@ -157,7 +154,7 @@ func New(cfg Config) (*Limiter, error) {
 	return l, nil
 }
 
-// slowOf returns how long a fallback.Store, which s is or has inside, lets its primary take; 0 if there is none.
+// slowOf returns the Slow of the fallback.Store that s is or has inside, 0 if there is none.
 func slowOf(s store.Store) time.Duration {
 	for {
 		if f, ok := s.(interface{ Slow() time.Duration }); ok {
@@ -171,7 +168,7 @@ func slowOf(s store.Store) time.Duration {
 	}
 }
 
-// Must returns l, and panics if err is not nil: Must(New(cfg)) while wiring.
+// Must returns l, or panics if err is not nil. Use it while a program starts: Must(New(cfg)).
 func Must(l *Limiter, err error) *Limiter {
 	if err != nil {
 		panic(err)
@@ -179,8 +176,7 @@ func Must(l *Limiter, err error) *Limiter {
 	return l
 }
 
-// Close closes the memory store that New made for want of a Config.Store. A Store of Config's is its
-// owner's to close.
+// Close closes the memory store that [New] makes without a [Config.Store]. It does not close a Config.Store.
 func (l *Limiter) Close() error {
 	if l.own == nil {
 		return nil
@@ -188,16 +184,15 @@ func (l *Limiter) Close() error {
 	return l.own.Close()
 }
 
-// Handler wraps next in Config.Policies, or those of the last Reload. It panics if there are none: next would
-// not be limited.
+// Handler returns next behind [Config.Policies], or behind the policies of the last [Limiter.Reload]. It panics if
+// there are none.
 //
-// A connection that next takes over, for WebSockets for example, is decided about once. So a handler that serves
-// HTTP/2 without TLS, such as h2c's, belongs outside of the limiter.
+// A connection that next takes over, such as a WebSocket, counts as one request. So mount a handler for HTTP/2 without
+// TLS, such as h2c's, outside of the limiter.
 //
-// If next is a router with an httputil.ReverseProxy in it, wrap the proxy in headers.Merge. Otherwise, if the server
-// behind it sends rate limit headers too, responses have each of them twice. And if that server sends a 103 or
-// another informational response, the final response has no rate limit headers: a ReverseProxy forgets those that
-// were set before.
+// If next is a router with an [httputil.ReverseProxy] in it, wrap the proxy in
+// [github.com/go-tokenbucket/ratelimit/headers.Merge]. Otherwise rate limit headers of the server behind it stand twice
+// in a response, and a 103 or another informational response removes the limiter's.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
 	if len(l.places.list.policies()) == 0 {
 		panic("ratelimit: Handler: Config.Policies is empty: nothing would be limited")
@@ -205,13 +200,15 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 	return l.wrap(&l.places.list, next)
 }
 
-// Limit returns middleware that enforces policies, in one call of the Store, for routes of their own:
+// Limit returns middleware that enforces policies, in one call of the store:
 //
 //	r.With(limiter.Limit(login)).Post("/login", h)
 //
-// Limiters may be stacked, as by r.Use and r.With; each decides by itself, the outer ones first, and what
-// they took stays taken if an inner one denies. A policy that stands in two of them is charged twice. It
-// panics on a malformed policy, with an error that names every field at fault. Reload replaces the policies by name.
+// Limiters can be stacked, as by r.Use and r.With. Each decides separately, the outer one first. If an inner one denies
+// the request, the tokens that the outer one took are not given back. A policy in two of them is charged twice.
+//
+// Limit panics on a malformed policy, with an error that names every wrong field. [Limiter.Reload] replaces its
+// policies.
 func (l *Limiter) Limit(policies ...Policy) func(http.Handler) http.Handler {
 	compiled, err := compile("policies", policies, true)
 	if len(policies) == 0 {
@@ -225,7 +222,7 @@ func (l *Limiter) Limit(policies ...Policy) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler { return l.wrap(at, next) }
 }
 
-// wrap returns next behind the policies that are in force at a place.
+// wrap returns next behind the policies that are enforced at a place.
 func (l *Limiter) wrap(at *place, next http.Handler) http.Handler {
 	if proxy, ok := next.(*httputil.ReverseProxy); ok {
 		next = rateheader.Handler(proxy)
