@@ -13,17 +13,16 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// Reload replaces policies by name while requests are served. Pass all policies of the program, after the routes were
-// mounted. Requests that begin after Reload has returned are decided by the new policies.
-//   - A policy that [Limiter.Limit] has mounted is replaced wherever it is mounted, with all fields. So policies with
-//     different keys need different names. If policies leaves it out, it stays.
-//   - All other policies, and all with a name from [Config.Policies], are the new list of Handler and Decide. The list
-//     loses those that policies leaves out. If policies has none of this kind, the list stays.
+// Reload replaces policies by name while requests are served. Call it with all policies of the program, after the
+// routes are mounted. Requests that begin after it has returned use the new policies.
+//   - A policy that [Limiter.Limit] has mounted is replaced wherever it is mounted, with all fields. If policies leaves
+//     it out, it stays.
+//   - All other policies, and all with a name from [Config.Policies], are the new list of Handler and Decide. If there
+//     are none, the list stays.
 //
-// Buckets keep their tokens, up to the new burst, and refill at the new rate. Requests under way are settled, or
-// refunded, under the new limit. Policies passed to Decide, Take, Wait or Admit are not replaced. If a policy is
-// malformed, nothing is replaced, and the error names every wrong field. If Config.Policies is empty, a policy that
-// Limit has not mounted is an error, too.
+// Buckets keep their tokens, up to the new burst. Policies passed to Decide, Take, Wait or Admit are not replaced. If a
+// policy is malformed, nothing is replaced, and the error names every wrong field. If Config.Policies is empty, a
+// policy that Limit has not mounted is an error, too.
 func (l *Limiter) Reload(policies ...Policy) error {
 	if err := l.places.reload(policies); err != nil {
 		return fmt.Errorf("ratelimit: Reload: %w", err)

@@ -11,16 +11,16 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// Decide charges r under policies and returns the decision. Default for policies: [Config.Policies]. It sets no
-// headers, answers nothing and does not call [Config.Skip]. Use it for routers without [http.Handler]; [Limiter.Admit]
-// answers.
+// Decide charges r under policies, by default [Config.Policies], and returns the decision. It sets no headers and
+// answers nothing. Use it for routers without [http.Handler]. It does not call [Config.Skip]. Policies that you pass are
+// compiled at each call, and [Limiter.Reload] does not replace them.
 //
-// Decide does not wait. Under a policy with [Policy.MaxWait] it may reserve future tokens. If the request is allowed,
-// wait for the longest Wait of all Results that are not Shadow, or return the tokens with [Limiter.Refund].
+// Decide does not wait. With [Policy.MaxWait] it may reserve future tokens. If the request is allowed, wait for the
+// longest Wait of all Results that are not Shadow, or return the tokens with [Limiter.Refund].
 //
-// Decide returns an error if no decision was possible, or if a policy was left out. It is an error of the Store, of a
+// It returns an error if no decision was possible, or if a policy was left out. The error is one of the Store, of a
 // function of a policy (such as [ErrNoKey]), of r's context, or about a malformed policy. Decision.Allowed is then what
-// Handler would do. Policies are compiled at each call, and [Limiter.Reload] does not replace them.
+// Handler would do.
 func (l *Limiter) Decide(r *http.Request, policies ...Policy) (Decision, error) {
 	compiled := l.places.list.policies()
 	if len(policies) > 0 {
