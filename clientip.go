@@ -15,9 +15,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/trust"
 )
 
-// RemoteIP uses the address of the TCP peer. The key is "ip:192.0.2.1", or "ip:2001:db8::/64" for all addresses of an
-// IPv6 network of that size. Behind a proxy the peer is the proxy, so all clients share one bucket: use [ClientIP]
-// there.
+// RemoteIP uses the address of the TCP peer. The key is "ip:192.0.2.1", or "ip:2001:db8::/64" for all IPv6 addresses of a
+// /64. Behind a proxy the peer is the proxy, so all clients share one bucket: use [ClientIP] there.
 //
 // Clients cannot forge the address, unless a middleware before the limiter copies a header into Request.RemoteAddr, as
 // chi's RealIP does. A peer without an IP address, such as one on a Unix socket, has no key ([ErrNoKey]).

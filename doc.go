@@ -69,8 +69,8 @@
 // reach the handler is answered with one of these:
 //   - 429: a policy denied it. Retry-After says when to try again. [Config.Deny] changes this answer, and
 //     [Config.Error] the others.
-//   - 403: it has no key ([ErrNoKey]), and the policy is not Optional.
-//   - 400: its key is malformed or ambiguous ([ErrBadRequest]).
+//   - 403: it has no key ([ErrNoKey]), and the policy is not Optional. The log says why.
+//   - 400: its key is malformed or ambiguous ([ErrBadRequest]). The log says why.
 //   - 503: the store failed and a policy sets FailClosed, a function of a policy failed, or the arguments of
 //     [Limiter.Admit] are wrong. Or the request's own deadline has passed, it was cancelled while it waited, or this
 //     process is overloaded.

@@ -48,8 +48,8 @@ type Config struct {
 	// Default: no request is exempt.
 	Skip func(*http.Request) bool
 
-	// Timeout bounds each call of the Store, whatever the timeouts of the Redis client are. A call that
-	// takes longer is a failure of the store. Default 100 ms.
+	// Timeout bounds each call of the Store, by its context. A redisstore obeys it whatever the timeouts
+	// of the Redis client are. A call that takes longer is a failure of the store. Default 100 ms.
 	//
 	// If the process lacks processor time, a redisstore waits for an answer up to Timeout longer. A
 	// request that has no answer by then is refused, and so is one whose own deadline has passed. This
@@ -78,7 +78,8 @@ type Config struct {
 	//     noticed.
 	//   - Warning, once for each policy: its LimitFunc does not depend on the key alone.
 	//
-	// A kind is the policy and the reason, without anything that a client sent.
+	// A kind is the policy and the reason, without anything that a client sent. See
+	// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/bounds.md.
 	Logger *slog.Logger
 }
 

@@ -29,7 +29,8 @@ func SetCost(ctx context.Context, policy string, n int64) bool {
 
 // FailedLogins is a [Policy.Settle] that refunds requests with a successful response. Only failed ones then count:
 //
-//	ratelimit.Policy{Name: "login", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(3), Settle: ratelimit.FailedLogins}
+//	login := ratelimit.Policy{Name: "login", Key: ratelimit.RemoteIP(), Settle: ratelimit.FailedLogins,
+//		Limit: ratelimit.Every(15 * time.Minute).WithBurst(5)} // five failures at once, then one in 15 minutes
 //
 // A response is successful if the handler wrote a status from 200 to 399 to the limiter's [http.ResponseWriter] and
 // returned. A handler that succeeds without writing must call SetCost(ctx, policy, 0). A handler that answers a

@@ -10,7 +10,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A Charge is the tokens that [Limiter.TakeAll] and [Limiter.Admit] take from one bucket.
+// A Charge names a bucket and the tokens that [Limiter.TakeAll] or [Limiter.Admit] takes from it.
 type Charge struct {
 	// Policy needs a Name and a Limit. Its functions are not called. A Limit with a rate of 0, such as
 	// PerDay(0), denies.
