@@ -6,7 +6,7 @@
 //	limiter, err := ratelimit.New(ratelimit.Config{
 //		Policies: []ratelimit.Policy{{
 //			Name:  "api",
-//			Key:   ratelimit.RemoteIP(),
+//			Key:   ratelimit.RemoteIP(), // behind a proxy: ClientIP
 //			Limit: ratelimit.PerMinute(60).WithBurst(10),
 //		}},
 //	})
