@@ -39,9 +39,15 @@ func aloneArguments(clock any, c call) (script int, keys []string, args []any) {
 	}
 	for _, ch := range c.charges {
 		keys = append(keys, ch.key)
-		args = append(args, ch.limit.Unit, ch.limit.Refill, ch.limit.Capacity, ch.need)
-		if script == useFew || ch.debt != 0 || clock != "" {
-			args = append(args, ch.debt)
+		switch {
+		case script == useFew:
+			args = append(args, ch.limit.Unit, ch.limit.Refill, ch.limit.Capacity, ch.need, ch.debt)
+		case ch.limit.Refill != 1 || ch.debt != 0 || clock != "":
+			args = append(args, ch.limit.Unit, ch.limit.Capacity, ch.need, ch.limit.Refill, ch.debt)
+		case ch.need != ch.limit.Unit:
+			args = append(args, ch.limit.Unit, ch.limit.Capacity, ch.need)
+		default:
+			args = append(args, ch.limit.Unit, ch.limit.Capacity)
 		}
 	}
 	if clock != "" {

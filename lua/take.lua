@@ -77,7 +77,6 @@ else
   now = ARGV[1] + 0
 end
 local now_text = format(integer, now)
-local earliest = server_clock and 0 or -72057594037927936 -- a caller's clock may be that of a test, in the year 1
 
 local terms = { false } -- tables begin with room for what most scripts need: to grow takes time
 local at = 3 -- where we are in ARGV
@@ -94,26 +93,23 @@ for i = 1, ARGV[2] + 0 do
   at = at + 6
 end
 
--- The term of the charge that is looked at: unit and limit as text, fill is the time to full, and looks reports
--- whether the charge leaves the limit and the TTL of its bucket as they are, unless it is carried out.
-local term, unit, refill, capacity, need, debt, shadow, limit, fill, looks
+-- The term of the charge that is looked at: unit and limit as text, fill is the time to full.
+local term, unit, refill, capacity, need, debt, shadow, limit, fill
 
 local function use(number)
   term = terms[number + 0]
   unit, refill, capacity, need = term[1], term[2], term[3], term[4]
   debt, shadow, limit, fill = term[5], term[6], term[7], term[8]
-  looks = need == 0 and debt >= 0 or need == -18014398509481984
 end
 
 local function read(key)
-  local tokens, last, lasting
+  local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
   --: read
   return tokens, last, lasting
 end
 
 -- Returns how many charges of the identical calls a bucket can pay.
 local function pays(tokens, count)
-  local times
   --: pay
   if times == 1 and count > 1 then
     times = count
@@ -170,8 +166,11 @@ local function charge(key, tokens, last, lasting, times)
     local more
     more, spare = settle(key)
     left = left - more
+    if spare then
+      lasting = lasting and false
+    end
   end
-  if need == -18014398509481984 and times > 0 then
+  if left > capacity and need == -18014398509481984 then
     call('PEXPIRE', key, 0) -- DEL would take one more right
     return capacity
   end

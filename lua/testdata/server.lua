@@ -39,19 +39,25 @@ local commands = {
     hashes[key] = nil
   end,
   PEXPIRE = function(key, ttl)
+    local known = hashes[key] and 1 or 0
     if ttl == 0 then
       hashes[key] = nil
     end
+    return known
   end,
   TIME = function()
     return { '1780000000', '0' }
   end,
   HSET = function(key, ...)
     hashes[key] = hashes[key] or {}
-    local fields = { ... }
+    local fields, added = { ... }, 0
     for i = 1, #fields, 2 do
+      if not hashes[key][text(fields[i])] then
+        added = added + 1
+      end
       hashes[key][text(fields[i])] = text(fields[i + 1])
     end
+    return added
   end,
   HMGET = function(key, ...)
     local values, fields = {}, { ... }

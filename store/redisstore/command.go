@@ -87,10 +87,15 @@ func (c *command) prepareAlone(ctx context.Context, clock func() time.Time) {
 		args = append(args, items[i].name)
 	}
 	for i := range items {
-		t := &items[i].term
-		args = append(args, t.unit, t.refill, t.capacity, t.need)
-		if c.script == takeFew || t.debt != 0 || clock != nil {
-			args = append(args, t.debt)
+		switch t := &items[i].term; {
+		case c.script == takeFew:
+			args = append(args, t.unit, t.refill, t.capacity, t.need, t.debt)
+		case t.refill != 1 || t.debt != 0 || clock != nil:
+			args = append(args, t.unit, t.capacity, t.need, t.refill, t.debt)
+		case t.need != t.unit:
+			args = append(args, t.unit, t.capacity, t.need)
+		default:
+			args = append(args, t.unit, t.capacity)
 		}
 	}
 	if clock != nil {

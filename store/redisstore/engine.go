@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-tokenbucket/ratelimit/internal/starved"
+	"github.com/go-tokenbucket/ratelimit/lua"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -220,6 +221,8 @@ func (e *engine) settle(ctx context.Context, commands []command, round int) (nex
 			next = append(next, c.apart()...)
 		case e.routes.moving(c.err) && ctx.Err() == nil:
 			e.postpone(c.entries, c.err)
+		case c.script != take && isRedis(c.err) && lua.IsNoBucket(c.err.Error()):
+			c.finish(errNoBucket)
 		default:
 			if !isRedis(c.err) {
 				e.routes.failed(ctx)
