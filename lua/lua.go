@@ -30,9 +30,9 @@ var (
 // The SHA-1 of each script in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1    = "bfe840504794f79b42aa9cf1983954152dd41032"
-	TakeOneSHA1 = "24809bb410cecdf385a03c728702a6c2178a364d"
-	TakeFewSHA1 = "aff023c748eff64d0d1b36536a279d23a4792818"
+	TakeSHA1    = "b17f8dc74b59f3f4718b08c0b972b7d7c010009f"
+	TakeOneSHA1 = "538f402a55042b2c4739649668d12d892543de9b"
+	TakeFewSHA1 = "ac9f4783a011907f6c4d399d191f208a523e3035"
 )
 
 // Peek is the source of peek.lua.

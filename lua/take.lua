@@ -167,7 +167,7 @@ local function charge(key, tokens, last, lasting, times)
     more, spare = settle(key)
     left = left - more
     if spare then
-      lasting = lasting and false
+      lasting = nil
     end
   end
   if left > capacity and need == -18014398509481984 then

@@ -199,7 +199,7 @@ func movable(t *testing.T, script string) string {
 	changed := strings.NewReplacer(
 		"redis.pcall('TIME')", time,
 		"call('TIME')", time,
-		"call('PEXPIRE', key, math.ceil(ttl / 1000) + 1)", "call('HSET', key, 'ends', now + 1000 * (math.ceil(ttl / 1000) + 1))",
+		"call('PEXPIRE', key, expiry)", "call('HSET', key, 'ends', now + 1000 * expiry)",
 		"call('PEXPIRE', key, 0)", "call('DEL', key)",
 	).Replace(script)
 	if strings.Contains(changed, "'TIME'") || strings.Contains(changed, "'PEXPIRE'") {

@@ -1,7 +1,7 @@
 -- Refills the bucket of key, whose fields tokens, last_refill and limit are in hash: tokens are what it holds now, last
--- is when that was, and lasting reports whether its TTL will do after a charge. Instead of a boolean that is nil for a
--- bucket which must be written even if it is not charged, unless it is full, and the limit of the bucket, as text, if
--- only the last refill must be written then.
+-- is when that was, and lasting reports whether its TTL will do after a charge. Instead of a boolean that is nil where
+-- the limit must be written, too, even if the bucket is not charged, unless it is full; and the limit of the bucket, as
+-- text, if only the last refill must be written then.
 --
 -- A TTL is set to twice the time to full, by the first charge in each period of that length. So it holds for
 -- all charges of the period, and no charge has to ask for it.
@@ -60,5 +60,5 @@ else
   if last or hash[3] then
     error('the key holds no bucket', 0)
   end
-  tokens, last, lasting = capacity, now, false
+  tokens, last, lasting = capacity, now, nil
 end

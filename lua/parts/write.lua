@@ -29,9 +29,17 @@ else
       ttl = last + ttl - now
     end
     local last_text = last == now and now_text or format('%.0f', last)
-    written = call('HSET', key, 'tokens', left_text, 'last_refill', last_text, 'limit', limit, 'unit', unit)
+    if lasting == true or lasting == false then
+      written = call('HSET', key, 'tokens', left_text, 'last_refill', last_text)
+    else
+      written = call('HSET', key, 'tokens', left_text, 'last_refill', last_text, 'limit', limit, 'unit', unit)
+    end
     if type(written) == 'number' then
-      written = call('PEXPIRE', key, math.ceil(ttl / 1000) + 1)
+      local expiry = math.ceil(ttl / 1000) + 1
+      if expiry < 2147483648 then
+        expiry = format('%d', expiry)
+      end
+      written = call('PEXPIRE', key, expiry)
     end
     if spare then
       call('HSET', key, 'spare', spare)

@@ -1,0 +1,62 @@
+package redisstore_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+)
+
+// A key that holds no bucket fails the call that it is for, with an error that says so, by whichever script it is
+// charged and wherever that meets it.
+func TestTheErrorOfAKeyThatHoldsNoBucketSaysSo(t *testing.T) {
+	client := redistest.Start(t).ClientOptions(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
+	s := redisstore.New(client, redisstore.Config{})
+	now := time.Now().UnixMicro()
+	for name, fields := range map[string][]any{
+		"tokens that are no number":      {"tokens", "many", "last_refill", now},
+		"tokens that are no integer":     {"tokens", "0.5", "last_refill", now},
+		"tokens without a time":          {"tokens", "1"},
+		"a time without tokens":          {"last_refill", now},
+		"a time that is no number":       {"tokens", "1", "last_refill", ""},
+		"a time out of range":            {"tokens", "1", "last_refill", "-1"},
+		"a time far ahead":               {"tokens", "1", "last_refill", "99999999999999999999"},
+		"a unit that is no number":       {"tokens", "1", "last_refill", now, "unit", "x", "limit", "1 1 1"},
+		"a unit that is none":            {"tokens", "1", "last_refill", now, "limit", "1 1 1"},
+		"a unit that is out of range":    {"tokens", "1", "last_refill", now, "unit", "0", "limit", "1 1 1"},
+		"tokens that are more than fit":  {"tokens", "4503599627370497", "last_refill", now},
+		"tokens that are less than fit":  {"tokens", "-4503599627370497", "last_refill", now},
+		"tokens that are not a number":   {"tokens", "nan", "last_refill", now},
+		"a time that is a part of one":   {"tokens", "1", "last_refill", "1.5"},
+		"a limit without anything else":  {"limit", "1 1 1"},
+		"a bucket of infinitely many":    {"tokens", "inf", "last_refill", now},
+		"an infinite time":               {"tokens", "1", "last_refill", "inf"},
+		"a number with something behind": {"tokens", "1 token", "last_refill", now},
+	} {
+		client.FlushAll(t.Context())
+		client.HSet(t.Context(), "ratelimit:{k}:bad", fields...)
+		before := client.Dump(t.Context(), "ratelimit:{k}:bad").Val()
+		for count := 1; count <= 4; count++ { // of charges: each script is for some
+			var charges []store.Charge
+			for _, policy := range []string{"a", "b", "c"}[:count-1] {
+				charges = append(charges, store.Charge{Policy: policy, Key: "k", Limit: limit(t, 1, time.Second, 5), Cost: 1})
+			}
+			charges = append(charges, store.Charge{Policy: "bad", Key: "k", Limit: limit(t, 1, time.Second, 5), Cost: 1})
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			_, err := s.Take(ctx, charges, make([]store.State, count))
+			cancel()
+			if err == nil || !strings.HasPrefix(err.Error(), "redisstore: ") || !strings.HasSuffix(err.Error(), "key holds no bucket") {
+				t.Errorf("%s, %d charges: error %v", name, count, err)
+			}
+		}
+		if after := client.Dump(t.Context(), "ratelimit:{k}:bad").Val(); after != before || client.Exists(t.Context(), "ratelimit:{k}:a").Val() != 0 {
+			t.Errorf("%s: a call that failed has written something", name)
+		}
+	}
+}
