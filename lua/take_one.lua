@@ -9,8 +9,8 @@
 -- ARGV  what the charge asks for, as in take.lua: unit, capacity (less than 2^52), need (no removal), refill, debt (not
 --       -2); it is no shadow
 --       the time in microseconds
---       Those at the end are left off that are as usual: the server's own clock, a debt of 0, a refill of 1, a need of
---       one unit. Of refill, debt and time, either all are left off or at most the time.
+--       What is as usual is left off: the time, for the server's own clock; then refill and debt, if they are 1 and 0;
+--       then need, if it is one unit
 -- Reply the bucket's credits after the charge, doubled, and 1 more if it was charged
 --
 -- Errors of Redis are the reply. If the key is broken, Lua itself raises one: see IsNoBucket in lua.go.
