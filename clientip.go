@@ -138,7 +138,7 @@ const maxProxied = 1000
 // look returns the policy that counts all clients of a proxy as one, and the proxy's address, the first time that it
 // notices it.
 func (w *proxyWatch) look(r *http.Request, c *call) (policy string, proxy netip.Addr, found bool) {
-	if len(c.charges) == 0 || w.proxied.Load() >= maxProxied || !forwards(r, "X-Forwarded-For") && !forwards(r, "Forwarded") {
+	if w.proxied.Load() >= maxProxied || !c.byAddress() || !forwards(r, "X-Forwarded-For") && !forwards(r, "Forwarded") {
 		return "", netip.Addr{}, false
 	}
 	w.proxied.Add(1)
@@ -153,6 +153,16 @@ func (w *proxyWatch) look(r *http.Request, c *call) (policy string, proxy netip.
 		}
 	}
 	return "", netip.Addr{}, false
+}
+
+// byAddress reports whether a charge is for a key that ipKey may have written.
+func (c *call) byAddress() bool {
+	for i := range c.charges {
+		if strings.HasPrefix(c.charges[i].Key, "ip:") {
+			return true
+		}
+	}
+	return false
 }
 
 // forwards reports whether r has a header of that name, in canonical form, which is not empty.

@@ -68,3 +68,15 @@ func TestTheSearchForProxiesEnds(t *testing.T) {
 		t.Errorf("logged:\n%s", text)
 	}
 }
+
+// Members behind a proxy, who are not counted by address, do not hide from the search the guests that are.
+func TestTheSearchForProxiesPassesOverOtherKeys(t *testing.T) {
+	l, text := logged(t)
+	key := ratelimit.FirstOf(ratelimit.Header("X-Api-Key"), ratelimit.RemoteIP())
+	h := l.Limit(ratelimit.Policy{Name: "api", Key: key, Limit: ratelimit.PerHour(10_000)})(okHandler)
+	for range 1000 {
+		get(h, from("10.0.0.1"), with("X-Forwarded-For", "203.0.113.7"), with("X-Api-Key", "member"))
+	}
+	get(h, from("10.0.0.1"), with("X-Forwarded-For", "203.0.113.7"))
+	checkText(t, text.String(), "share one bucket")
+}
