@@ -209,19 +209,23 @@ func Validate(charges []Charge, states []State) error {
 }
 
 // State returns the state of c's bucket from the credits that it holds after the call. charged says whether the
-// call charged it. Every Store fills states with it.
-func (c *Charge) State(credits int64, charged bool) State {
+// call charged it. Every Store fills states with it, or with [Charge.Fill].
+func (c *Charge) State(credits int64, charged bool) (s State) {
+	c.Fill(&s, credits, charged)
+	return s
+}
+
+// Fill sets s to the state that [Charge.State] returns, without a copy.
+func (c *Charge) Fill(s *State, credits int64, charged bool) {
 	l := bucket.Limit(c.Limit)
-	s := State{
-		Allowed:    true,
-		Remaining:  l.Remaining(credits),
-		ResetAfter: duration(l.ResetAfter(credits)),
-	}
+	s.Allowed, s.Degraded = true, false
+	s.Remaining = l.Remaining(credits)
+	s.RetryAfter, s.ResetAfter, s.Wait = 0, duration(l.ResetAfter(credits)), 0
 	if charged {
 		if c.Cost > 0 || c.Refilled > 0 {
 			s.Wait = duration(l.Wait(credits))
 		}
-		return s
+		return
 	}
 	need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
 	switch retry := l.RetryAfter(credits, need, debt); retry {
@@ -231,7 +235,6 @@ func (c *Charge) State(credits int64, charged bool) State {
 	default:
 		s.Allowed, s.RetryAfter = false, duration(retry)
 	}
-	return s
 }
 
 func duration(microseconds int64) time.Duration {

@@ -161,7 +161,7 @@ func (s *Store) takeOne(c *store.Charge, state *store.State) bool {
 		v.refuse(c)
 	}
 	v.shard.mu.Unlock()
-	*state = c.State(v.bucket.Tokens, v.fits)
+	c.Fill(state, v.bucket.Tokens, v.fits)
 	return v.fits || c.Shadow
 }
 
@@ -202,7 +202,7 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 		s.shards[n].mu.Unlock()
 	}
 	for i := range charges {
-		states[i] = charges[i].State(visits[i].bucket.Tokens, ok && visits[i].fits)
+		charges[i].Fill(&states[i], visits[i].bucket.Tokens, ok && visits[i].fits)
 	}
 	return ok
 }
