@@ -70,7 +70,7 @@ var bareHandler = middleware{
 func middlewares(s scene) func(context.Context, plan) (findings, error) {
 	return func(ctx context.Context, p plan) (findings, error) {
 		var subjects []*subject
-		for _, m := range append([]middleware{ourMiddleware, bareHandler}, middlewareCompetitors...) {
+		for _, m := range append([]middleware{ourMiddleware, bareHandler, floor, floorWithContext}, middlewareCompetitors...) {
 			h := m.wrap(s, http.HandlerFunc(greet))
 			if w := httptest.NewRecorder(); len(subjects) != 1 { // the bare handler
 				h.ServeHTTP(w, requestOf(s, 0, 0))
@@ -85,18 +85,18 @@ func middlewares(s scene) func(context.Context, plan) (findings, error) {
 		if err := measureParallel(ctx, p, subjects...); err != nil {
 			return findings{}, err
 		}
-		ours, bare := subjects[0], subjects[1]
-		var rows []row
-		for _, theirs := range subjects[1:] {
+		ours, bare, floors := subjects[0], subjects[1], subjects[2:4]
+		rows := []row{{what: fmt.Sprintf("%s, %v, against %s: time", ours.name, s, bare.name), ours: ours.ns, theirs: bare.ns, unit: nanoseconds}}
+		for _, theirs := range subjects[4:] {
 			what := fmt.Sprintf("%s, %v, against %s: ", ours.name, s, theirs.name)
-			if theirs == bare {
-				rows = append(rows, row{what: what + "time", ours: ours.ns, theirs: bare.ns, unit: nanoseconds})
-				continue
-			}
 			rows = append(rows,
 				row{what + "time", ours.ns, theirs.ns, nanoseconds, atMostTimes(0.5)},
 				row{what + "allocations above the bare handler", ours.allocs.minus(bare.allocs), theirs.allocs.minus(bare.allocs), count, atMost(4, count)},
 			)
+			for _, floor := range floors {
+				what := fmt.Sprintf("%s, %v, against %s: time", floor.name, s, theirs.name)
+				rows = append(rows, row{what: what, ours: floor.ns, theirs: theirs.ns, unit: nanoseconds})
+			}
 		}
 		return findings{rows: rows}, nil
 	}

@@ -104,6 +104,10 @@ want one key: it reads, then compares and swaps, and fails after ten attempts. l
 in one call of redisstore and spends them by itself; its rate is one at which the bucket refills faster than it is
 emptied.
 
+The handlers written by hand are the floor of a middleware in memory. They find the address, charge one map of
+buckets under one lock, and set the three headers. The second one also puts its decision into the context of the
+request, which net/http copies for that.
+
 Over HTTP, a server process of its own answers 256 connections of this one, kept alive, each with the next request
 as soon as the last one is answered.
 `

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// floor does what no middleware can do without, and nothing else: it finds the client's address, charges a bucket by the
+// arithmetic of memstore, and sets three headers. It has one lock, never forgets a bucket, and its limit never changes.
+var floor = middleware{
+	name: "a handler written by hand",
+	wrap: func(s scene, next http.Handler) http.Handler { return newByHand(s, next) },
+}
+
+// floorWithContext also puts its decision into the context of the request, for FromContext. net/http copies the request
+// for that.
+var floorWithContext = middleware{
+	name: "a handler written by hand, with its decision in the context",
+	wrap: func(s scene, next http.Handler) http.Handler {
+		h := newByHand(s, next)
+		h.withContext = true
+		return h
+	},
+}
+
+type byHand struct {
+	scene       scene
+	next        http.Handler
+	withContext bool
+	limit       store.Limit
+	start       time.Time
+
+	mu      sync.Mutex
+	buckets map[netip.Addr]*byHandBucket
+}
+
+type byHandBucket struct{ tokens, lastRefill int64 }
+
+func newByHand(s scene, next http.Handler) *byHand {
+	limit, err := store.NewLimit(generous.Rate, generous.Per, generous.Rate)
+	if err != nil {
+		panic(err) // a mistake of the comparison
+	}
+	return &byHand{scene: s, next: next, limit: limit, start: time.Now(), buckets: make(map[netip.Addr]*byHandBucket)}
+}
+
+func (h *byHand) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	address, err := h.address(r)
+	if err != nil {
+		http.Error(w, "no address", http.StatusForbidden)
+		return
+	}
+	now := time.Now()
+	tokens, allowed := h.take(address, now.Sub(h.start).Microseconds())
+	untilFull := time.Duration((h.limit.Capacity-tokens+h.limit.Refill-1)/h.limit.Refill) * time.Microsecond
+	reset := now.Add(untilFull + time.Second - 1).Unix()
+	rateheader.SetXRateLimit(w.Header(), make([]string, 3), generous.Rate, tokens/h.limit.Unit, reset)
+	if !allowed {
+		http.Error(w, "too many requests", http.StatusTooManyRequests)
+		return
+	}
+	if h.withContext {
+		r = r.WithContext(&decided{Context: r.Context(), decision: decision{true, tokens, now}})
+	}
+	h.next.ServeHTTP(w, r)
+}
+
+func (h *byHand) address(r *http.Request) (netip.Addr, error) {
+	if h.scene == byForwardedFor {
+		return netip.ParseAddr(r.Header.Get("X-Forwarded-For"))
+	}
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	return peer.Addr(), err
+}
+
+// take charges the address's bucket, if that can pay, and returns what it holds then.
+func (h *byHand) take(address netip.Addr, now int64) (tokens int64, allowed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := h.buckets[address]
+	if b == nil {
+		b = &byHandBucket{h.limit.Capacity, now}
+		h.buckets[address] = b
+	}
+	if elapsed := now - b.lastRefill; elapsed > 0 {
+		b.tokens = min(h.limit.Capacity, b.tokens+elapsed*h.limit.Refill)
+		b.lastRefill = now
+	}
+	if b.tokens < h.limit.Unit {
+		return b.tokens, false
+	}
+	b.tokens -= h.limit.Unit
+	return b.tokens, true
+}
+
+// decided is a context that holds a decision.
+type decided struct {
+	context.Context
+	decision decision
+}
+
+type decision struct {
+	allowed bool
+	tokens  int64
+	at      time.Time
+}
+
+type decidedKey struct{}
+
+func (d *decided) Value(key any) any {
+	if key == (decidedKey{}) {
+		return &d.decision
+	}
+	return d.Context.Value(key)
+}
