@@ -14,24 +14,6 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// timely reports whether client ends a command by the deadline of its context, which go-redis does only if
-// it was made so, and only if it has timeouts at all. Others can only be waited for apart from the caller.
-func timely(client Client) bool {
-	switch c := client.(type) {
-	case *redis.Client:
-		o := c.Options()
-		return o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0
-	case *redis.ClusterClient:
-		o := c.Options()
-		return o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0
-	case *redis.Ring:
-		o := c.Options()
-		return o.ContextTimeoutEnabled && o.ReadTimeout >= 0 && o.WriteTimeout >= 0
-	default:
-		return false
-	}
-}
-
 func notSent(err error) error { return unsent{fmt.Errorf("redisstore: not sent: %w", err)} }
 
 func late(err error) error { return fmt.Errorf("redisstore: no reply in time: %w", err) }

@@ -25,7 +25,7 @@ func (s *Store) Diagnose(ctx context.Context) []string {
 		ctx, cancel = context.WithTimeout(ctx, diagnoseTimeout)
 		defer cancel()
 	}
-	findings := clientFindings(s.engine.client)
+	findings := clientFindings(s.engine.client, s.engine.timely)
 	found, problem := attempt(ctx, func() inventory { return s.engine.inventory(ctx) })
 	if problem != "" {
 		return append(findings, problem)

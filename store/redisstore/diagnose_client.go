@@ -54,12 +54,13 @@ func none(timeout time.Duration) time.Duration {
 	return 0
 }
 
-// clientFindings returns what is wrong with a client.
-func clientFindings(client Client) (findings []string) {
+// clientFindings returns what is wrong with a client, whose commands for the Store end by their contexts if timely.
+func clientFindings(client Client, timely bool) (findings []string) {
 	s, known := settingsOf(client)
 	if !known {
 		return nil
 	}
+	s.byContext = s.byContext || timely
 	endless := s.read <= 0 || s.write <= 0
 	switch waits := max(s.read, s.write); {
 	case s.byContext && (s.read < 0 || s.write < 0):

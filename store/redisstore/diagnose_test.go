@@ -404,15 +404,13 @@ func TestWhatIsWrongWithAClient(t *testing.T) {
 		t.Cleanup(func() { client.Close() })
 		return client
 	}
-	wantFindings(t, plain(func(o *redis.Options) { *o = redis.Options{Addr: addr} }), waits, dial, dials)
+	wantFindings(t, plain(func(o *redis.Options) { *o = redis.Options{Addr: addr} }), dial, dials)
 	wantFindings(t, plain(func(o *redis.Options) { *o = redis.Options{Addr: addr, ContextTimeoutEnabled: true} }), dial, dials)
-	wantFindings(t, plain(func(o *redis.Options) { o.ContextTimeoutEnabled = false }), "The client waits up to 1s")
-	wantFindings(t, plain(func(o *redis.Options) {
-		o.ContextTimeoutEnabled, o.ReadTimeout, o.WriteTimeout = false, 100*time.Millisecond, 50*time.Millisecond
-	}))
-	wantFindings(t, plain(func(o *redis.Options) { o.ContextTimeoutEnabled, o.ReadTimeout = false, -1 }), "waits for a reply for ever")
+	wantFindings(t, plain(func(o *redis.Options) { o.ContextTimeoutEnabled, o.ReadTimeout = false, -1 }))
+	wantFindings(t, plain(func(o *redis.Options) { o.ContextTimeoutEnabled, o.ReadTimeout = false, -2 }), "waits for a reply for ever")
 	wantFindings(t, plain(func(o *redis.Options) { o.ReadTimeout = -2 }), "sets no deadlines")
 	wantFindings(t, ring(redis.RingOptions{}), waits, dial, dials)
+	wantFindings(t, ring(redis.RingOptions{ReadTimeout: 100 * time.Millisecond, WriteTimeout: 50 * time.Millisecond, DialTimeout: time.Second, DialerRetries: 1}))
 	wantFindings(t, ring(redis.RingOptions{ReadTimeout: -1, DialTimeout: time.Second, DialerRetries: 1}), "waits for a reply for ever")
 	wantFindings(t, ring(redis.RingOptions{ContextTimeoutEnabled: true, ReadTimeout: -2, DialTimeout: time.Second, DialerRetries: 1}), "sets no deadlines")
 	wantFindings(t, ring(redis.RingOptions{ContextTimeoutEnabled: true, DialTimeout: time.Second, DialerRetries: 1}))

@@ -21,8 +21,9 @@ import (
 // sent in batches, and hands out the replies.
 type engine struct {
 	client Client
+	sender Client                   // what runs the commands for client; see timely
+	timely bool                     // it ends a command by the deadline of its context
 	forget func(policy, key string) // what is known of a bucket
-	timely bool                     // client ends a command with the deadline of its context
 	keys   keys
 	choose func([]entry) script
 	clock  func() time.Time
@@ -179,10 +180,10 @@ func (e *engine) exec(ctx context.Context, commands []command) {
 	for i := range commands {
 		commands[i].prepare(ctx, e.clock, e.choose(commands[i].entries))
 	}
-	pipeliner, ok := e.client.(interface{ Pipeline() redis.Pipeliner })
+	pipeliner, ok := e.sender.(interface{ Pipeline() redis.Pipeliner })
 	if len(commands) == 1 || !ok {
 		for i := range commands {
-			commands[i].err = e.client.Process(ctx, commands[i].sent)
+			commands[i].err = e.sender.Process(ctx, commands[i].sent)
 		}
 		returned = true
 		return

@@ -46,3 +46,6 @@ func EitherScript(s *Store) *Store {
 	}
 	return s
 }
+
+// Sender returns what runs the commands of s.
+func Sender(s *Store) Client { return s.engine.sender }

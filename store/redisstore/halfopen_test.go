@@ -18,14 +18,19 @@ import (
 // Old connections are black holes there and new ones work, as after a failover of a load balancer.
 func TestCallersWithLongDeadlinesDoNotHoldUpOthersOnHalfOpenConnections(t *testing.T) {
 	server := redistest.Start(t)
-	for name, timely := range map[string]bool{"a client that obeys deadlines": true, "one that does not": false} {
+	for name, change := range map[string]func(*redis.Options){
+		"a client that obeys deadlines":        func(o *redis.Options) { o.ContextTimeoutEnabled = true },
+		"one that is made to":                  func(*redis.Options) {},
+		"one that sets none and is waited for": func(o *redis.Options) { o.ReadTimeout = -2 },
+	} {
 		t.Run(name, func(t *testing.T) {
 			proxy := redistest.NewProxy(t, server.Addr())
 			var broken atomic.Bool
 			var dials atomic.Int64
 			client := server.ClientOptions(func(o *redis.Options) {
-				o.ContextTimeoutEnabled, o.PoolSize = timely, 10
+				o.PoolSize = 10
 				o.ReadTimeout = time.Minute
+				change(o)
 				o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
 					dials.Add(1)
 					addr := proxy.Addr()

@@ -71,7 +71,7 @@ func (e *engine) peek(ctx context.Context, key string) (b store.Bucket, err erro
 	command, script := "evalsha", lua.PeekSHA1
 	for tries := 1; ; {
 		cmd := reading{redis.NewSliceCmd(ctx, command, script, 1, key, clock)}
-		err := e.client.Process(ctx, cmd)
+		err := e.sender.Process(ctx, cmd)
 		switch {
 		case err == nil:
 			e.routes.answered()

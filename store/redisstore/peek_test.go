@@ -82,10 +82,10 @@ func TestInspectOfAKeyThatHoldsNoBucketIsAnError(t *testing.T) {
 func TestInspectEndsByItsContextWhateverTheClientsTimeouts(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
-	for name, obeys := range map[string]bool{"a client that obeys deadlines": true, "a client that does not": false} {
+	for name, timeout := range map[string]time.Duration{"a client that can obey deadlines": 2 * time.Second, "a client that sets none": -2} {
 		t.Run(name, func(t *testing.T) {
 			client := server.ClientOptions(func(o *redis.Options) {
-				o.Addr, o.ContextTimeoutEnabled, o.ReadTimeout, o.MaxRetries = proxy.Addr(), obeys, 2*time.Second, 3
+				o.Addr, o.ReadTimeout, o.MaxRetries = proxy.Addr(), timeout, 3
 			})
 			s := redisstore.New(client, redisstore.Config{})
 			if _, err := s.Inspect(t.Context(), "p", "k"); err != nil {

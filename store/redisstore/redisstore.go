@@ -75,6 +75,16 @@
 //
 // On a Cluster, MaxRedirects stays at 3: the client needs redirects to follow slots that move.
 //
+// # Clients without ContextTimeoutEnabled
+//
+// For a *redis.Client without ContextTimeoutEnabled, [New] makes a clone that has it, on the same connections. The
+// client itself does not change. Hooks that are added to the client after New do not see the commands of the Store. No
+// hook sees the handshake of a connection that the Store opens.
+//
+// A lone call is sent by its caller if the client can end it at its deadline. Otherwise another goroutine sends it, which
+// takes some microseconds: on a ClusterClient or Ring without ContextTimeoutEnabled, and on a client with a negative
+// ReadTimeout or WriteTimeout.
+//
 // # Keys in several slots
 //
 // All policies of one key share a hash slot. A call whose keys are in several slots is not one atomic step there.
@@ -119,8 +129,7 @@ import (
 //
 // A Take ends at its context's deadline or by the client's timeouts, whichever is first. Calls without a deadline
 // end by the client's timeouts only. No call is sent again after Redis may have seen it, even if the client has
-// retries. Without ContextTimeoutEnabled and with a negative timeout, a lone call needs another goroutine, which
-// takes some microseconds.
+// retries. Add hooks to a client before [New], see "Clients without ContextTimeoutEnabled" in the package comment.
 type Client interface {
 	// Process sends cmd and sets its result.
 	Process(ctx context.Context, cmd redis.Cmder) error
@@ -204,7 +213,6 @@ func New(client Client, cfg Config) *Store {
 		choose:      scriptOf,
 		client:      client,
 		forget:      func(string, string) {},
-		timely:      timely(client),
 		keys:        keys{prefix, bytes.Clone(cfg.Secret)},
 		clock:       cfg.Clock,
 		logger:      cmp.Or(cfg.Logger, slog.Default()),
@@ -213,6 +221,7 @@ func New(client Client, cfg Config) *Store {
 		maxQueue:    positive("MaxQueue", cfg.MaxQueue, defaultMaxQueue),
 		maxOverdue:  overdueOf(client),
 	}
+	e.sender, e.timely = timely(client)
 	e.caution.init()
 	e.routes.engine, e.routes.only.engine = e, e
 	e.routes.cluster, _ = client.(*redis.ClusterClient)

@@ -91,12 +91,16 @@ func onWire(t *testing.T, w *wire, cfg redisstore.Config, test func(t *testing.T
 	redisstore.ForgetCalls()
 	defer redisstore.ForgetCalls()
 	synctest.Test(t, func(t *testing.T) {
-		client := redis.NewClient(&redis.Options{
+		o := &redis.Options{
 			Addr:                     "127.0.0.1:1",
 			PoolSize:                 10,
-			ContextTimeoutEnabled:    !w.deaf,
+			ContextTimeoutEnabled:    true,
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		})
+		}
+		if w.deaf {
+			o.ReadTimeout = -2 // it sets no deadlines
+		}
+		client := redis.NewClient(o)
 		defer client.Close()
 		client.AddHook(w)
 		cfg.MaxDenials = -1
