@@ -107,11 +107,23 @@ func TimeoutOf(ctx context.Context) time.Duration {
 	return timeout
 }
 
+// untimedKey is the key of whether a Context has no timer.
+type untimedKey struct{}
+
+// Untimed reports whether ctx is or was made from a Context that has no timer yet, and would by Done.
+func Untimed(ctx context.Context) bool {
+	untimed, _ := ctx.Value(untimedKey{}).(bool)
+	return untimed
+}
+
 // Value implements context.Context. It also serves package context, which finds the timer by it, and so needs
 // no goroutine to pass on its end.
 func (c *Context) Value(key any) any {
-	if key == (timeoutKey{}) {
+	switch key.(type) {
+	case timeoutKey:
 		return c.Terms.Timeout
+	case untimedKey:
+		return c.timer.Load() == nil
 	}
 	if t := c.timer.Load(); t != nil {
 		return t.Value(key)

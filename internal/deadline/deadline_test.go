@@ -153,3 +153,20 @@ func TestTwoWhoAskFirstHaveOneTimer(t *testing.T) {
 		t.Errorf("%d timers run after the end", m.children)
 	}
 }
+
+func TestUntimedUntilSomebodyAsksForDone(t *testing.T) {
+	d := within(t.Context(), time.Hour)
+	defer d.End()
+	child := context.WithoutCancel(d)
+	d.Deadline()
+	if !deadline.Untimed(d) || !deadline.Untimed(child) {
+		t.Error("it has a timer, though nobody has asked for Done")
+	}
+	d.Done()
+	if deadline.Untimed(d) || deadline.Untimed(child) {
+		t.Error("it has no timer, though somebody has asked for Done")
+	}
+	if deadline.Untimed(t.Context()) {
+		t.Error("another context is one of these")
+	}
+}

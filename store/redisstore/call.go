@@ -90,7 +90,8 @@ type call struct {
 	woken   bool          // that has happened
 	wakes   atomic.Uint32 // twice the number of its use, and 1 more if it is woken in that
 
-	flight flight // if its caller sends it
+	flight flight // if its caller sends it, with its entry
+	alone  [1]entry
 
 	few [2]item // room for what most have
 }

@@ -20,14 +20,19 @@ type command struct {
 }
 
 // once is a command that the client must not send again after a timeout or a lost connection, when Redis
-// may have carried it out: a charge must not be made twice. onceInt is one whose reply is an integer.
+// may have carried it out: a charge must not be made twice. onceInt is one of takeOne, in one allocation with its
+// arguments and with what is made of its reply.
 type (
 	once    struct{ *redis.IntSliceCmd }
-	onceInt struct{ *redis.IntCmd }
+	onceInt struct {
+		redis.IntCmd
+		args  [4 + 6]any
+		reply [2]int64
+	}
 )
 
-func (once) NoRetry() bool    { return true }
-func (onceInt) NoRetry() bool { return true }
+func (once) NoRetry() bool     { return true }
+func (*onceInt) NoRetry() bool { return true }
 
 // prepare makes what is sent: the script, the number of keys, the keys, and the arguments that the head of
 // the script describes.
@@ -81,7 +86,14 @@ func (c *command) prepare(ctx context.Context, clock func() time.Time, s script)
 // prepareAlone is prepare for the scripts of one call.
 func (c *command) prepareAlone(ctx context.Context, clock func() time.Time) {
 	items := c.entries[0].first.items
-	args := make([]any, 0, 4+6*len(items))
+	var one *onceInt
+	var args []any
+	if c.script == takeOne {
+		one = new(onceInt)
+		args = one.args[:0]
+	} else {
+		args = make([]any, 0, 4+6*len(items))
+	}
 	args = append(append(args, c.script.command(c.eval)[:]...), len(items))
 	for i := range items {
 		args = append(args, items[i].name)
@@ -101,8 +113,9 @@ func (c *command) prepareAlone(ctx context.Context, clock func() time.Time) {
 	if clock != nil {
 		args = append(args, clock().UnixMicro())
 	}
-	if c.script == takeOne {
-		c.sent = onceInt{redis.NewIntCmd(ctx, args...)}
+	if one != nil {
+		one.IntCmd = *redis.NewIntCmd(ctx, args...)
+		c.sent = one
 	} else {
 		c.sent = once{redis.NewIntSliceCmd(ctx, args...)}
 	}
@@ -110,8 +123,9 @@ func (c *command) prepareAlone(ctx context.Context, clock func() time.Time) {
 
 // reply returns two integers a charge, as from take.lua.
 func (c *command) reply() []int64 {
-	if sent, ok := c.sent.(onceInt); ok {
-		return []int64{sent.Val() & 1, sent.Val() >> 1}
+	if sent, ok := c.sent.(*onceInt); ok {
+		sent.reply = [2]int64{sent.Val() & 1, sent.Val() >> 1}
+		return sent.reply[:]
 	}
 	return c.sent.(once).Val()
 }

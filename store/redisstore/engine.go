@@ -99,7 +99,9 @@ func (e *engine) ask(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := (&waiter{ctx: ctx}).await(c, l); err != nil {
+	if direct && c.isDone() {
+		// As most are, so that nothing else need be made ready.
+	} else if err := (&waiter{ctx: ctx}).await(c, l); err != nil {
 		sent := c.place.Swap(left) != waiting // before another flight may take it along
 		l.relieve(ctx, err)
 		if !sent {

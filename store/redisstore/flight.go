@@ -87,7 +87,12 @@ func (l *lane) stop() {
 // fly is a flight with one call, on the goroutine of its caller, which ends by the caller's context.
 func (l *lane) fly(ctx context.Context, c *call) {
 	defer l.end(&c.flight)
-	l.send(ctx, []entry{{first: c, last: c, count: 1}})
+	if s := l.sendings.of(ctx, c); s != nil {
+		defer s.end(context.Canceled)
+		ctx = s
+	}
+	c.alone[0] = entry{first: c, last: c, count: 1}
+	l.send(ctx, c.alone[:], c.flight.since)
 }
 
 // flush makes flights while there are batches.
@@ -133,7 +138,7 @@ func (l *lane) carry(b *batch, f *flight) bool {
 		ctx = limited
 	}
 	if len(b.entries) > 0 {
-		l.send(ctx, b.entries)
+		l.send(ctx, b.entries, f.since)
 	}
 	exited = false
 	b.release()

@@ -33,6 +33,8 @@ type lane struct {
 	out     []*flight
 	overdue int // those that were handed over and are still under way
 	watch   watch
+
+	sendings sendings
 }
 
 // submit sees to it that c, which its caller waits for until ctx ends, will be done: at once, if nothing is
@@ -51,10 +53,10 @@ func (l *lane) submit(ctx context.Context, c *call) (direct bool, err error) {
 	return true, nil
 }
 
-// send has entries answered by the server.
-func (l *lane) send(ctx context.Context, entries []entry) {
+// send has entries answered by the server, whose flight left at since.
+func (l *lane) send(ctx context.Context, entries []entry, since time.Time) {
 	if l.silent.Load() == 0 {
-		l.silent.CompareAndSwap(0, time.Now().UnixNano())
+		l.silent.CompareAndSwap(0, since.UnixNano())
 	}
 	if l.engine.send(ctx, entries) {
 		l.silent.Store(0)
