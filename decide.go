@@ -116,6 +116,8 @@ type call struct {
 	used        bool   // its bucket was charged and has not been full since; see Peek
 	own         policy // of a call without a request; see compileFor
 
+	owned []policy // of a call without a request and with several charges
+
 	// put puts it to the Store; nil: by Take.
 	put func(context.Context, *call) (bool, error)
 }

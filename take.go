@@ -90,22 +90,27 @@ func (l *Limiter) charge(ctx context.Context, name string, p Policy, key string,
 	return l.conclude(ctx, c, decide)
 }
 
-// compileFor makes p, the policy of a call without a request, ready as c.own. Such a call compiles its policy each
-// time, so a policy without a fault is not put through compile, which allocates.
+// compileFor makes p, the policy of a call without a request, ready as c.own.
 func (c *call) compileFor(name string, p *Policy, key string) error {
-	c.own.Policy, c.own.limit = *p, store.Limit{}
-	var err error
-	if p.Limit != Unlimited {
-		c.own.limit, err = p.Limit.compile()
-	}
-	if err == nil && key != "" && p.MaxWait >= 0 && validName(p.Name) {
+	if c.own.compileOwn(p) && key != "" {
 		return nil
 	}
-	_, err = compile("policy", []Policy{*p}, false)
+	_, err := compile("policy", []Policy{*p}, false)
 	if key == "" {
 		err = errors.Join(err, errors.New("key: must not be empty"))
 	}
 	return fmt.Errorf("ratelimit: %s: %w", name, err)
+}
+
+// compileOwn makes of, a policy of a call without a request, ready as p, and reports whether it has no fault. Such a call
+// compiles its policies each time, so those are not put through compile, which allocates.
+func (p *policy) compileOwn(of *Policy) (ok bool) {
+	p.Policy, p.limit = *of, store.Limit{}
+	var err error
+	if of.Limit != Unlimited {
+		p.limit, err = of.Limit.compile()
+	}
+	return err == nil && of.MaxWait >= 0 && validName(of.Name)
 }
 
 // conclude makes a call of one charge.

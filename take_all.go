@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -87,13 +88,14 @@ func (c *call) addCharges(charges []Charge) error {
 	if len(charges) == 0 {
 		return errors.New("charges: must not be empty")
 	}
+	c.owned = slices.Grow(c.owned[:0], len(charges))[:len(charges)]
 	for i, charge := range charges {
-		limit := charge.Policy.Limit
+		limit, own := charge.Policy.Limit, &c.owned[i]
 		if limit.isZero() {
 			charge.Policy.Limit = Unlimited // has nothing to compile, like a rate of 0
 		}
-		compiled, err := compile("Policy", []Policy{charge.Policy}, false)
-		if err != nil {
+		if !own.compileOwn(&charge.Policy) {
+			_, err := compile("Policy", []Policy{charge.Policy}, false)
 			fault(i, "%w", err)
 		}
 		if charge.Key == "" {
@@ -111,13 +113,13 @@ func (c *call) addCharges(charges []Charge) error {
 		case faults != nil || limit == Unlimited:
 			continue
 		case limit.isZero():
-			c.bar(compiled[0], limit, charge.Key, max(1, charge.Cost))
+			c.bar(own, limit, charge.Key, max(1, charge.Cost))
 			continue
 		}
-		c.add(compiled[0], limit, store.Charge{
+		c.add(own, limit, store.Charge{
 			Policy:  charge.Policy.Name,
 			Key:     charge.Key,
-			Limit:   compiled[0].limit,
+			Limit:   own.limit,
 			Cost:    max(1, charge.Cost),
 			MaxWait: charge.Policy.MaxWait,
 			Shadow:  charge.Policy.Shadow,

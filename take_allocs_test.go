@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/testbuild"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -38,5 +39,28 @@ func TestATakeAllocatesOnce(t *testing.T) {
 		if n := testing.AllocsPerRun(1000, take); n > 2 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
+	}
+}
+
+// A TakeAll allocates what becomes of the decision and its results, and nothing for its policies.
+func TestATakeAllAllocatesTwice(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	charges := []ratelimit.Charge{
+		{Policy: ratelimit.Policy{Name: "user", Limit: ratelimit.PerSecond(1_000_000)}, Key: "member:5"},
+		{Policy: ratelimit.Policy{Name: "org", Limit: ratelimit.PerMinute(1_000_000)}, Key: "org:7"},
+	}
+	l := newLimiter(t, ratelimit.Config{Store: prompt{}})
+	take := func() {
+		if d, err := l.TakeAll(ctx, charges...); !d.Allowed || len(d.Results) != 2 || err != nil {
+			t.Errorf("%+v, error %v", d, err)
+		}
+	}
+	most := 2.0
+	if len(testbuild.Flags()) > 0 { // the race detector has pools lose some of what is put into them
+		most = 6
+	}
+	if n := testing.AllocsPerRun(1000, take); n > most {
+		t.Errorf("%v allocations", n)
 	}
 }

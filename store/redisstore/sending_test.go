@@ -28,7 +28,7 @@ func TestACallThatIsAnsweredSoonTakesNoTimer(t *testing.T) {
 				return errors.New("ended at once")
 			default:
 			}
-			if ctx.Done() != ctx.Done() || ctx.Err() != nil {
+			if done := ctx.Done(); ctx.Done() != done || ctx.Err() != nil {
 				return fmt.Errorf("Done differs from call to call, or Err is %v", ctx.Err())
 			}
 			kept = append(kept, ctx)
