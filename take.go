@@ -103,14 +103,20 @@ func (c *call) compileFor(name string, p *Policy, key string) error {
 }
 
 // compileOwn makes of, a policy of a call without a request, ready as p, and reports whether it has no fault. Such a call
-// compiles its policies each time, so those are not put through compile, which allocates.
+// compiles its policies each time, so those are not put through compile, which allocates. p may have been of an earlier
+// call, of the same policy as likely as not.
 func (p *policy) compileOwn(of *Policy) (ok bool) {
-	p.Policy, p.limit = *of, store.Limit{}
-	var err error
-	if of.Limit != Unlimited {
-		p.limit, err = of.Limit.compile()
+	if known := p.Limit == of.Limit && p.limit != (store.Limit{}); !known {
+		p.limit = store.Limit{}
+		if of.Limit != Unlimited {
+			var err error
+			if p.limit, err = of.Limit.compile(); err != nil {
+				p.limit = store.Limit{}
+			}
+		}
 	}
-	return err == nil && of.MaxWait >= 0 && validName(of.Name)
+	p.Policy = *of
+	return (of.Limit == Unlimited || p.limit != (store.Limit{})) && of.MaxWait >= 0 && validName(of.Name)
 }
 
 // conclude makes a call of one charge.
