@@ -82,8 +82,8 @@
 // hook sees the handshake of a connection that the Store opens.
 //
 // A lone call is sent by its caller if the client can end it at its deadline. Otherwise another goroutine sends it, which
-// takes some microseconds: on a ClusterClient or Ring without ContextTimeoutEnabled, and on a client with a negative
-// ReadTimeout or WriteTimeout.
+// takes some microseconds: on a ClusterClient or Ring without ContextTimeoutEnabled, and on a client with a
+// ReadTimeout or WriteTimeout of -2.
 //
 // # Keys in several slots
 //
