@@ -114,6 +114,7 @@ func (l *lane) take() (*batch, *flight) {
 	l.waiting[0] = nil
 	l.waiting = l.waiting[1:]
 	l.queued -= b.calls
+	l.crowded = b.calls > 1
 	f := new(flight)
 	l.depart(f)
 	l.summon()

@@ -30,6 +30,7 @@ type lane struct {
 	queued  int      // calls in them
 	flights int      // those that count: neither more than maxInFlight, nor handed over
 	coming  bool     // one of them has begun and not yet taken its first batch
+	crowded bool     // the last batch had several calls, so that more will come
 	out     []*flight
 	overdue int // those that were handed over and are still under way
 	watch   watch
@@ -41,7 +42,7 @@ type lane struct {
 // under way. It reports whether the caller has sent c itself.
 func (l *lane) submit(ctx context.Context, c *call) (direct bool, err error) {
 	l.mu.Lock()
-	if l.engine.closed.Load() || l.flights > 0 || !l.engine.direct(ctx) {
+	if l.engine.closed.Load() || l.flights > 0 || l.crowded || !l.engine.direct(ctx) {
 		l.mu.Unlock()
 		c.watched = watchable(ctx, c)
 		return false, l.enqueue(c)
