@@ -27,13 +27,22 @@ var (
 	TakeFew = script("take_few.lua")
 )
 
+// TakeAcross is [Take] for keys of several hash slots of a Redis Cluster. The head of take_across.lua describes the
+// differences.
+var TakeAcross = script("take_across.lua") + Take
+
 // The SHA-1 of each script in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
 	TakeSHA1    = "b17f8dc74b59f3f4718b08c0b972b7d7c010009f"
 	TakeOneSHA1 = "b9da65f232d7003891cd7a52410c1df3b783c4b1"
 	TakeFewSHA1 = "ac9f4783a011907f6c4d399d191f208a523e3035"
+
+	TakeAcrossSHA1 = "1aa1aeb754cd1118f0cfc5472f78b2a64766b102"
 )
+
+// Reach is the source of reach.lua, whose head describes its arguments and its reply.
+var Reach = script("reach.lua")
 
 // Peek is the source of peek.lua.
 var Peek = script("peek.lua")

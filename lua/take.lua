@@ -57,6 +57,12 @@ local call, ceil, floor, format = redis.call, math.ceil, math.floor, string.form
 local min, max, match = math.min, math.max, string.match
 local KEYS, ARGV = KEYS, ARGV
 
+local across = KEYS == ARGV -- see take_across.lua
+local at = 1 -- where we are in ARGV
+if across then
+  at = table.remove(ARGV) + 1
+end
+
 -- Redis prints the numbers it is given as %.17g, which takes longer than to print integers. A server of 32 bits
 -- cannot print integers of 53, and does without.
 local integer = format('%d', 4503599627370497) == '4503599627370497' and '%d' or '%.0f'
@@ -65,7 +71,7 @@ local function failure(err)
   --: failure
 end
 
-local server_clock = ARGV[1] == ''
+local server_clock = ARGV[at] == ''
 local now
 if server_clock then
   local time = redis.pcall('TIME') -- seconds, and microseconds within the second
@@ -74,13 +80,13 @@ if server_clock then
   end
   now = time[1] * 1000000 + time[2]
 else
-  now = ARGV[1] + 0
+  now = ARGV[at] + 0
 end
 local now_text = format(integer, now)
 
 local terms = { false } -- tables begin with room for what most scripts need: to grow takes time
-local at = 3 -- where we are in ARGV
-for i = 1, ARGV[2] + 0 do
+at = at + 2
+for i = 1, ARGV[at - 1] + 0 do
   local unit, refill, capacity = ARGV[at], ARGV[at + 1] + 0, ARGV[at + 2] + 0
   terms[i] = {
     unit, refill, capacity, ARGV[at + 3] + 0, ARGV[at + 4] + 0, ARGV[at + 5] == '1',
@@ -222,6 +228,9 @@ local function run()
         use(ARGV[at + 2 + i])
         if broken and broken[done + i] then
           fits[i] = -1
+          if across then
+            granted = -1
+          end
         else
           reading = done + i
           tokens[i], lasts[i], lastings[i] = read(KEYS[reading])
@@ -249,7 +258,7 @@ end
 
 -- Buckets are read before their call writes any. So a call whose bucket cannot be read is begun anew, knowing
 -- that, and neither those before it nor those behind it are disturbed.
-local alone = ARGV[at] == '1' and not ARGV[at + 3 + ARGV[at + 2]]
+local alone = not across and ARGV[at] == '1' and not ARGV[at + 3 + ARGV[at + 2]]
 while true do
   local ok, err = pcall(run)
   if ok then

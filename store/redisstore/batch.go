@@ -110,6 +110,9 @@ func (e *entry) finish(reply []int64, err error) {
 // slot is that of its first key.
 func (e *entry) slot() uint16 { return e.first.items[0].slot }
 
+// untouched reports whether reply, of a script across slots, says that nothing of e was carried out.
+func (e *entry) untouched(reply []int64) bool { return reply[0] < 0 }
+
 // vetoed reports whether reply says that a key holds no bucket, for a charge that is no shadow.
 func (e *entry) vetoed(reply []int64) bool {
 	for i := range e.first.items {

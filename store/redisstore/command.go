@@ -13,7 +13,9 @@ import (
 // A command is one call of a script, for entries whose keys it may touch together.
 type command struct {
 	entries []entry
-	eval    bool // send the script itself, which the server does not know
+	eval    bool   // send the script itself, which the server does not know
+	across  bool   // the keys have several hash slots, and are not declared
+	reach   *reach // instead of entries
 	script  script
 	sent    redis.Cmder
 	err     error
@@ -38,7 +40,7 @@ func (*onceInt) NoRetry() bool { return true }
 // the script describes.
 func (c *command) prepare(ctx context.Context, clock func() time.Time, s script) {
 	c.script = s
-	if s != take {
+	if s == takeOne || s == takeFew {
 		c.prepareAlone(ctx, clock)
 		return
 	}
@@ -46,8 +48,12 @@ func (c *command) prepare(ctx context.Context, clock func() time.Time, s script)
 	terms := c.sort(few[:0])
 
 	charges := c.charges()
-	args := make([]any, 0, 5+2*charges+6*len(terms)+3*len(c.entries))
-	args = append(append(args, c.script.command(c.eval)[:]...), charges)
+	declared := charges
+	if s == takeAcross {
+		declared = 0
+	}
+	args := make([]any, 0, 6+2*charges+6*len(terms)+3*len(c.entries))
+	args = append(append(args, c.script.command(c.eval)[:]...), declared)
 	for i := range c.entries {
 		for j := range c.entries[i].first.items {
 			args = append(args, c.entries[i].first.items[j].name)
@@ -79,6 +85,10 @@ func (c *command) prepare(ctx context.Context, clock func() time.Time, s script)
 			args = append(args, 1+slices.Index(terms, e.first.items[j].term))
 		}
 		i += run
+	}
+	if s == takeAcross {
+		c.sent = acrossSlots(redis.NewIntSliceCmd(ctx, append(args, charges)...))
+		return
 	}
 	c.sent = once{redis.NewIntSliceCmd(ctx, args...)}
 }
@@ -152,7 +162,8 @@ func (c *command) sort(terms []term) []term {
 }
 
 // answer finishes the entries that were answered, and returns commands for those that were not, because a
-// key holds no bucket: each by itself fails by its own error.
+// key holds no bucket: each by itself fails by its own error. Across slots, that may be a key that the server does not
+// serve, and then nothing of its call was carried out: each with its keys declared follows them.
 func (c *command) answer() (again []command) {
 	reply := c.reply()
 	if charges := c.charges(); len(reply) != 2*charges {
@@ -163,6 +174,12 @@ func (c *command) answer() (again []command) {
 		e := &c.entries[i]
 		n := 2 * len(e.first.items)
 		switch {
+		case c.across && e.untouched(reply[:n]):
+			if sameSlot(e.first.items) {
+				again = append(again, command{entries: c.entries[i : i+1]})
+			} else {
+				e.finish(nil, errSpread)
+			}
 		case !e.vetoed(reply[:n]):
 			e.finish(reply[:n:n], nil)
 		case len(c.entries) > 1:

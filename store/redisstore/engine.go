@@ -33,8 +33,11 @@ type engine struct {
 	maxOverdue                      int
 
 	routes  routes
-	bySlot  atomic.Bool // the keys of a command must share a hash slot
+	bySlot  atomic.Bool // the keys of a command must share a hash slot, but for lanes that cross slots
 	caution caution
+
+	crossSlot       CrossSlot
+	crossingRefused sync.Once // was logged
 
 	closed atomic.Bool
 	flying sync.WaitGroup // flights, and what is to be sent again
@@ -61,11 +64,11 @@ func (e *engine) Take(ctx context.Context, charges []store.Charge, states []stor
 	if scattered { // it matters where they are
 		e.keys.name(c.items)
 		if !e.together(c.items) {
-			return e.takeSpread(ctx, charges, states)
+			return e.takeSpread(ctx, charges, states, false)
 		}
 	}
 	if err := e.ask(ctx, c); errors.Is(err, errSpread) {
-		return e.takeSpread(ctx, charges, states)
+		return e.takeSpread(ctx, charges, states, true)
 	} else if err != nil {
 		return false, uncharged(err)
 	}
@@ -137,28 +140,40 @@ func (e *engine) close() {
 	e.flying.Wait()
 }
 
-// send has entries answered, and finishes them. It reports whether the server has answered anything.
-func (e *engine) send(ctx context.Context, entries []entry) (answered bool) {
+// send has entries answered by the server of l, and finishes them. It reports whether the server has answered anything.
+func (e *engine) send(ctx context.Context, l *lane, entries []entry) (answered bool) {
 	for i := range entries {
 		e.keys.name(entries[i].first.items)
 	}
-	commands := e.group(entries)
+	commands := e.group(l, entries)
+	answered = len(commands) == 0 // nothing is asked
 	for round := 0; len(commands) > 0; round++ {
 		e.exec(ctx, commands)
 		for i := range commands {
 			answered = answered || commands[i].err == nil || isRedis(commands[i].err)
 		}
-		commands = e.settle(ctx, commands, round)
+		commands = e.settle(ctx, l, commands, round)
 	}
 	return answered
 }
 
-// group returns the commands for entries.
-func (e *engine) group(entries []entry) []command {
-	if e.bySlot.Load() {
-		return groupBySlot(entries)
+// group returns the commands for entries, which wait for l.
+func (e *engine) group(l *lane, entries []entry) []command {
+	commands := []command{{entries: entries}}
+	if !e.bySlot.Load() {
+		return commands
 	}
-	return []command{{entries: entries}}
+	if !commands[0].sameSlot() {
+		if l.crosses() {
+			commands[0].across = true
+			return commands
+		}
+		commands = commands[0].split()
+	}
+	if reach := l.reach(); reach != nil {
+		commands = append(commands, *reach)
+	}
+	return commands
 }
 
 // errGoexit is of calls whose goroutine was ended in the client.
@@ -180,7 +195,14 @@ func (e *engine) exec(ctx context.Context, commands []command) {
 		}
 	}()
 	for i := range commands {
-		commands[i].prepare(ctx, e.clock, e.choose(commands[i].entries))
+		switch c := &commands[i]; {
+		case c.reach != nil:
+			c.prepareReach(ctx)
+		case c.across:
+			c.prepare(ctx, e.clock, takeAcross)
+		default:
+			c.prepare(ctx, e.clock, e.choose(c.entries))
+		}
 	}
 	pipeliner, ok := e.sender.(interface{ Pipeline() redis.Pipeliner })
 	if len(commands) == 1 || !ok {
@@ -203,17 +225,24 @@ func (e *engine) exec(ctx context.Context, commands []command) {
 
 // settle finishes what was answered, and returns what is to be sent next: all that the server has not
 // carried out, and would now.
-func (e *engine) settle(ctx context.Context, commands []command, round int) (next []command) {
+func (e *engine) settle(ctx context.Context, l *lane, commands []command, round int) (next []command) {
 	var loading [scripts]bool
 	for i := range commands {
 		switch c := &commands[i]; {
+		case c.reach != nil:
+			l.reached(c)
 		case c.err == nil:
 			e.routes.answered()
 			next = append(next, c.answer()...)
 		case redis.HasErrorPrefix(c.err, "NOSCRIPT") && !c.eval:
 			// EVAL also loads the script, so that those behind it find it, unless the server forgets it again.
-			next = append(next, command{entries: c.entries, eval: !loading[c.script] || round > 1})
+			next = append(next, command{entries: c.entries, eval: !loading[c.script] || round > 1, across: c.across})
 			loading[c.script] = true
+		case c.across && isRedis(c.err) && notKnown(c.err):
+			l.refuseCrossing(c.err.Error())
+			next = append(next, c.split()...)
+		case c.across && e.routes.notWhole(c.err):
+			next = append(next, c.split()...)
 		case redis.HasErrorPrefix(c.err, "CROSSSLOT") && !c.sameSlot():
 			if e.bySlot.CompareAndSwap(false, true) {
 				e.logger.Warn("redisstore: this Redis wants the keys of a command in one hash slot: they are sent so from now on", "error", c.err)

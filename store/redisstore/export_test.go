@@ -49,3 +49,25 @@ func EitherScript(s *Store) *Store {
 
 // Sender returns what runs the commands of s.
 func Sender(s *Store) Client { return s.engine.sender }
+
+// Crossings returns how many masters s has found to take keys of several slots in one script, and how many not to.
+func Crossings(s *Store) (yes, no int) {
+	s.engine.routes.byAddr.Range(func(_, l any) bool {
+		switch l.(*lane).crossing.state.Load() {
+		case crossingYes:
+			yes++
+		case crossingNo:
+			no++
+		}
+		return true
+	})
+	return yes, no
+}
+
+// AskAgain has s ask the masters that it does not know without waiting for the time to do so.
+func AskAgain(s *Store) {
+	s.engine.routes.byAddr.Range(func(_, l any) bool {
+		l.(*lane).crossing.again.Store(1)
+		return true
+	})
+}

@@ -25,6 +25,8 @@ type lane struct {
 	engine *engine
 	silent atomic.Int64 // since when the server owes an answer, in Unix nanoseconds; 0: it does not
 
+	crossing crossing
+
 	mu      sync.Mutex
 	waiting []*batch // the last one is being filled
 	queued  int      // calls in them
@@ -59,7 +61,7 @@ func (l *lane) send(ctx context.Context, entries []entry, since time.Time) {
 	if l.silent.Load() == 0 {
 		l.silent.CompareAndSwap(0, since.UnixNano())
 	}
-	if l.engine.send(ctx, entries) {
+	if l.engine.send(ctx, l, entries) {
 		l.silent.Store(0)
 	}
 }

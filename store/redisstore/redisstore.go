@@ -173,8 +173,12 @@ type Config struct {
 	// time. Default 1 second.
 	DenialAge time.Duration
 
-	// Logger receives one line if Redis requires the keys of a command to share a hash slot. Default
-	// slog.Default().
+	// CrossSlot is whether a master of a Redis Cluster receives keys of several hash slots in one script call.
+	// Default [CrossSlotAuto]: where the master allows it.
+	CrossSlot CrossSlot
+
+	// Logger receives one line if Redis requires the keys of a command to share a hash slot, and one if a master of
+	// a Cluster does not take keys of several slots in one script. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -220,6 +224,10 @@ func New(client Client, cfg Config) *Store {
 		maxInFlight: positive("MaxInFlight", cfg.MaxInFlight, defaultMaxInFlight),
 		maxQueue:    positive("MaxQueue", cfg.MaxQueue, defaultMaxQueue),
 		maxOverdue:  overdueOf(client),
+		crossSlot:   cfg.CrossSlot,
+	}
+	if cfg.CrossSlot < CrossSlotAuto || cfg.CrossSlot > CrossSlotNever {
+		panic(fmt.Sprintf("redisstore: New: Config.CrossSlot %d: must be CrossSlotAuto, CrossSlotAlways or CrossSlotNever", cfg.CrossSlot))
 	}
 	e.sender, e.timely = timely(client)
 	e.caution.init()

@@ -47,7 +47,11 @@ func (r *routes) to(server *redis.Client) *lane {
 	addr := server.Options().Addr
 	l, ok := r.byAddr.Load(addr)
 	if !ok {
-		l, _ = r.byAddr.LoadOrStore(addr, &lane{engine: r.engine})
+		made := &lane{engine: r.engine}
+		if r.cluster != nil {
+			made.crossing.init(r.engine.crossSlot)
+		}
+		l, _ = r.byAddr.LoadOrStore(addr, made)
 	}
 	return l.(*lane)
 }

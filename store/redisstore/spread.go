@@ -29,7 +29,7 @@ func (e *engine) together(items []item) bool {
 	switch {
 	case sameSlot(items):
 		return true
-	case e.bySlot.Load():
+	case e.bySlot.Load() && e.crossSlot == CrossSlotNever:
 		return false
 	}
 	first, _ := e.routes.lane(items[0].name)
@@ -38,7 +38,7 @@ func (e *engine) together(items []item) bool {
 			return false
 		}
 	}
-	return true
+	return !e.bySlot.Load() || first.crosses()
 }
 
 // followTime is how long it may take to give back what a call took before it was refused.
@@ -50,7 +50,9 @@ const followTime = time.Second
 //
 // What no bucket can refuse, refunds and what is owed, follows when nothing was refused, so that none of it has
 // to be undone: others would have spent a refund, and a debt may have been cut to the deepest.
-func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+//
+// The slots of one master are one place where it takes them in one script, unless apart is set.
+func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states []store.State, apart bool) (bool, error) {
 	if !e.enter() {
 		return false, ErrClosed
 	}
@@ -65,7 +67,12 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 	if e.caution.due(items) {
 		take = e.takeInTurn
 	}
-	refused, err := take(&waiter{ctx: ctx}, items, found)
+	w := &waiter{ctx: ctx}
+	refused, err := take(w, items, found, apart)
+	if !refused && errors.Is(err, errSpread) { // a slot has left its master, and nothing is taken
+		clear(found)
+		refused, err = take(w, items, found, true)
+	}
 	if refused || err != nil {
 		e.caution.note(items, time.Since(begin))
 	}
@@ -88,8 +95,8 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 
 // takeAtOnce takes from all places in one round trip, and gives back what it took if one of them refuses or
 // fails. Until that is done, others find too few tokens, which is why it is for calls that are seldom refused.
-func (e *engine) takeAtOnce(w *waiter, items []item, found []answer) (refused bool, err error) {
-	parts, err := e.split(w.ctx, items, func(_ int, t *term) bool {
+func (e *engine) takeAtOnce(w *waiter, items []item, found []answer, apart bool) (refused bool, err error) {
+	parts, err := e.split(w.ctx, items, apart, func(_ int, t *term) bool {
 		if t.certain() {
 			t.look() // only asks the bucket
 		}
@@ -139,8 +146,9 @@ type part struct {
 	done bool
 }
 
-// split returns parts of those items that pick wants, after it has changed what they ask.
-func (e *engine) split(ctx context.Context, items []item, pick func(i int, t *term) bool) ([]*part, error) {
+// split returns parts of those items that pick wants, after it has changed what they ask. If apart is set, each is of one
+// hash slot, where there are slots.
+func (e *engine) split(ctx context.Context, items []item, apart bool, pick func(i int, t *term) bool) ([]*part, error) {
 	var parts []*part
 next:
 	for i, it := range items {
@@ -152,7 +160,7 @@ next:
 			return nil, err
 		}
 		for _, p := range parts {
-			if p.lane == l && (!e.bySlot.Load() || p.call.items[0].slot == it.slot) {
+			if p.lane == l && (p.call.items[0].slot == it.slot || !e.bySlot.Load() || !apart && l.crosses()) {
 				p.call.items = append(p.call.items, it)
 				p.at = append(p.at, i)
 				continue next
@@ -203,7 +211,7 @@ type answer struct {
 func verdict(items []item, found []answer) (refused bool, err error) {
 	for i := range items {
 		switch {
-		case items[i].term.shadow:
+		case items[i].term.shadow && found[i].err != errSpread:
 		case found[i].err != nil:
 			err = found[i].err
 		case !found[i].charged:
@@ -256,7 +264,7 @@ func (e *engine) complete(w *waiter, items []item, found []answer, last func(*te
 // follow sends what pick makes of items and puts the answers into found. It goes on by itself if ctx ends.
 func (e *engine) follow(w *waiter, items []item, found []answer, pick func(int, *term) bool) error {
 	limited, cancel := context.WithTimeout(context.Background(), followTime)
-	parts, err := e.split(limited, items, pick)
+	parts, err := e.split(limited, items, true, pick)
 	if err != nil {
 		cancel()
 		return err

@@ -13,11 +13,11 @@ import (
 // The first place is the one that can pay the fewest such calls. It refuses the most, and the calls that it refuses
 // have not touched the buckets with more tokens, which are mostly those that many clients share. If instead the
 // shared bucket is the scarcest, calls that it refuses have not touched the buckets of single clients.
-func (e *engine) takeInTurn(w *waiter, items []item, found []answer) (refused bool, err error) {
-	if refused, err := e.look(w, items, found); refused || err != nil {
+func (e *engine) takeInTurn(w *waiter, items []item, found []answer, apart bool) (refused bool, err error) {
+	if refused, err := e.look(w, items, found, apart); refused || err != nil {
 		return refused, err
 	}
-	turns, err := e.split(w.ctx, items, func(_ int, t *term) bool { return t.vetoes() })
+	turns, err := e.split(w.ctx, items, apart, func(_ int, t *term) bool { return t.vetoes() })
 	if err != nil {
 		return false, err
 	}
@@ -44,8 +44,8 @@ func (e *engine) takeInTurn(w *waiter, items []item, found []answer) (refused bo
 }
 
 // look asks all buckets what they hold, charges none, and reports whether one of them would refuse the call.
-func (e *engine) look(w *waiter, items []item, found []answer) (refused bool, err error) {
-	parts, err := e.split(w.ctx, items, func(_ int, t *term) bool {
+func (e *engine) look(w *waiter, items []item, found []answer, apart bool) (refused bool, err error) {
+	parts, err := e.split(w.ctx, items, apart, func(_ int, t *term) bool {
 		t.look()
 		return true
 	})

@@ -1,0 +1,52 @@
+package lua_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
+	"github.com/go-tokenbucket/ratelimit/lua"
+)
+
+// unflagged is take_across.lua without its first line, which only Redis since 7.0 and Valkey understand. The tests of
+// redisstore run it with that line on a cluster.
+func unflagged(t *testing.T) string {
+	t.Helper()
+	flags, script, found := strings.Cut(lua.TakeAcross, "\n")
+	if !found || flags != "#!lua flags=allow-cross-slot-keys" {
+		t.Fatalf("the script begins with %q", flags)
+	}
+	return script
+}
+
+// across is a server whose scripts are forms of take_across.lua.
+type across struct{ server }
+
+func (a across) run(keys []string, args []any) ([]int64, error) {
+	all := make([]any, len(keys), len(keys)+len(args)+1)
+	for i, key := range keys {
+		all[i] = key
+	}
+	return a.server.run(nil, append(slices.Concat(all, args), len(keys)))
+}
+
+func TestABatchAcrossSlotsIsAnsweredAsItsCallsOneByOne(t *testing.T) {
+	testBatches(t, across{startServer(t, movable(t, unflagged(t)))}, uint64(testsize.Of(8, 20)))
+}
+
+func TestABatchAcrossSlotsIsAnsweredAlikeInLua54(t *testing.T) {
+	testBatches(t, across{startInterpreter(t, movable(t, unflagged(t)))}, 4)
+}
+
+// A call is answered with -1 and carried out in no part if a key is broken, whether that is of a shadow or of the only
+// call.
+func TestKeysThatHoldNoBucketDisturbNoOtherCallAcrossSlots(t *testing.T) {
+	s := startServer(t, movable(t, unflagged(t))) // so that no bucket expires meanwhile
+	testSpoilt(t, spoiltServer{
+		server: across{s},
+		client: s.client,
+		vetoed: isSpoilt,
+		ask:    func(now any, calls []call) ([]int64, error) { return askCalls(across{s}, now, calls) },
+	})
+}
