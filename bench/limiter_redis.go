@@ -12,6 +12,7 @@ const (
 	limiter1024     = "limiter 1024 callers"
 	limiterHot      = "limiter hot 1024 callers"
 	limiterRefusals = "limiter refusals 256 callers"
+	cluster1024     = "cluster 1024 callers"
 )
 
 var (
@@ -66,7 +67,7 @@ func init() {
 		{name: "handler 1 caller", what: "HTTP requests, 10,000 keys", callers: 1, keys: manyKeys, handler: true, ours: limiterHandler},
 		{name: "handler 1024 callers", what: "HTTP requests, 10,000 keys", callers: 1024, keys: manyKeys, handler: true, ours: limiterHandler},
 		{name: "cluster 1 caller", what: "Cluster of three masters, 10,000 keys", callers: 1, keys: manyKeys, shape: cluster, servers: 3, ours: limiterTake, bounds: loneBounds(1)},
-		{name: "cluster 1024 callers", what: "Cluster of three masters, 10,000 keys", callers: 1024, keys: manyKeys, shape: cluster, servers: 3, ours: limiterTake, bounds: clusterBounds},
+		{name: cluster1024, what: "Cluster of three masters, 10,000 keys", callers: 1024, keys: manyKeys, shape: cluster, servers: 3, ours: limiterTake, bounds: clusterBounds},
 		{name: "ring 1 caller", what: "Ring over three servers, 10,000 keys", callers: 1, keys: manyKeys, shape: ring, servers: 3, ours: limiterTake},
 		{name: "ring 1024 callers", what: "Ring over three servers, 10,000 keys", callers: 1024, keys: manyKeys, shape: ring, servers: 3, ours: limiterTake},
 	} {

@@ -16,6 +16,16 @@ var limiterTake = redisLimiter{
 	},
 }
 
+func init() {
+	redisCompetitors = append(redisCompetitors, redisLimiter{
+		name:      "Limiter.Take, CrossSlotNever",
+		takesPart: in(cluster1024),
+		open: func(_ context.Context, d *deployment, limits []ratelimit.Limit) (openRedis, error) {
+			return openStore(d, slotwise, takeOf(limits))
+		},
+	})
+}
+
 // limiterLease is limiterTake on a lease.Store.
 var limiterLease = redisLimiter{
 	name: "Limiter.Take on lease.Store",

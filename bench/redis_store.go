@@ -62,7 +62,8 @@ type storeKind int
 
 const (
 	plainStore storeKind = iota // a redisstore
-	leased                      // a lease.Store on it
+	slotwise                    // one that sends each hash slot a call
+	leased                      // a lease.Store on a redisstore
 )
 
 // openStore opens a store on d, with a client that nobody shares. callers says how it is called.
@@ -71,7 +72,11 @@ func openStore(d *deployment, kind storeKind, callers func(store.Store) (func() 
 	if err != nil {
 		return openRedis{}, err
 	}
-	s := redisstore.New(client, redisstore.Config{})
+	var cfg redisstore.Config
+	if kind == slotwise {
+		cfg.CrossSlot = redisstore.CrossSlotNever
+	}
+	s := redisstore.New(client, cfg)
 	front, closeFront := store.Store(s), func() {}
 	if kind == leased {
 		leases := lease.New(s, lease.Config{})

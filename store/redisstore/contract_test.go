@@ -103,10 +103,20 @@ func TestContractWithSecret(t *testing.T) {
 	})
 }
 
-// The calls of the contract have keys of one identity, which share a slot.
+// The calls of the contract have keys of one identity, which share a slot. For others see TestContractAcrossSlots.
 func TestContractOnCluster(t *testing.T) {
-	storetest.Run(t, onClient(redistest.SharedCluster(t, 3).Client()))
+	client := redistest.SharedCluster(t, 3).Client()
+	for name, how := range forms {
+		t.Run(name, func(t *testing.T) {
+			storetest.Run(t, func(_ *testing.T, clock func() time.Time) store.Store {
+				return redisstore.New(client, redisstore.Config{Prefix: prefix(), Clock: clock, CrossSlot: how})
+			})
+		})
+	}
 }
+
+// forms are the ways to send batches to a cluster.
+var forms = map[string]redisstore.CrossSlot{"across slots": redisstore.CrossSlotAlways, "slot by slot": redisstore.CrossSlotNever}
 
 func TestContractOnRing(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{

@@ -204,5 +204,5 @@ func (r *routes) notWhole(err error) bool {
 			return true
 		}
 	}
-	return r.moving(err)
+	return r.moving(err) || isRedis(err) && strings.Contains(err.Error(), "while the cluster is down") // of the first write
 }

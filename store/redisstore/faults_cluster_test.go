@@ -2,10 +2,14 @@ package redisstore_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -39,22 +43,52 @@ func streams(t *testing.T, replica *redistest.Server) {
 	}
 }
 
+// inEachForm runs a test of a cluster whose masters find out that they take keys of several slots in one script, and
+// with the tag long also where that is taken for granted, and where each slot is sent a call.
+func inEachForm(t *testing.T, test func(t *testing.T, how redisstore.CrossSlot)) {
+	t.Helper()
+	t.Run("by default", func(t *testing.T) { test(t, redisstore.CrossSlotAuto) })
+	if testsize.Of(1, 2) > 1 {
+		for name, how := range forms {
+			t.Run(name, func(t *testing.T) { test(t, how) })
+		}
+	}
+}
+
+// crossed checks that s has found out, if it was to, that a master of c takes keys of several slots in one script.
+func crossed(t *testing.T, c *redistest.Cluster, s *redisstore.Store, how redisstore.CrossSlot) {
+	t.Helper()
+	yes, no := redisstore.Crossings(s)
+	if how == redisstore.CrossSlotAuto && yes == 0 && allowsCrossing(t, c) {
+		t.Errorf("%d masters take keys of several slots, %d do not", yes, no)
+	}
+}
+
 func TestNoCallFailsWhileOneNodeKeepsForgettingTheScript(t *testing.T) {
+	inEachForm(t, testNoCallFailsWhileOneNodeKeepsForgettingTheScript)
+}
+
+func testNoCallFailsWhileOneNodeKeepsForgettingTheScript(t *testing.T, how redisstore.CrossSlot) {
 	c := redistest.SharedCluster(t, 3)
 	client := c.Client()
-	s := redisstore.New(client, redisstore.Config{MaxDenials: -1})
+	s := redisstore.New(client, redisstore.Config{MaxDenials: -1, CrossSlot: how})
 	all := targets(t, "p")
 	under(s, all, patient, func() {
 		repeat(time.Second, func() { c.Nodes[0].Do("SCRIPT", "FLUSH") })
 	})
 	noneFailed(t, all)
+	crossed(t, c, s, how)
 	settled(t, s, redisstore.New(client, redisstore.Config{}), all, patient, 0)
 }
 
 func TestNoCallFailsWhileTheSlotOfAHotKeyMoves(t *testing.T) {
+	inEachForm(t, testNoCallFailsWhileTheSlotOfAHotKeyMoves)
+}
+
+func testNoCallFailsWhileTheSlotOfAHotKeyMoves(t *testing.T, how redisstore.CrossSlot) {
 	c := redistest.StartCluster(t, 3)
 	client := c.Client()
-	s := redisstore.New(client, redisstore.Config{MaxDenials: -1})
+	s := redisstore.New(client, redisstore.Config{MaxDenials: -1, CrossSlot: how})
 	all := targets(t, "p", "q", "r")
 	slot := c.Slot("k5")
 	moves := 0
@@ -69,14 +103,19 @@ func TestNoCallFailsWhileTheSlotOfAHotKeyMoves(t *testing.T) {
 	})
 	t.Logf("the slot moved %d times", moves)
 	noneFailed(t, all)
+	crossed(t, c, s, how)
 	settled(t, s, redisstore.New(client, redisstore.Config{}), all, patient, 0)
 }
 
 func TestAHungMasterKeepsNoCallsOfOthersWaiting(t *testing.T) {
+	inEachForm(t, testAHungMasterKeepsNoCallsOfOthersWaiting)
+}
+
+func testAHungMasterKeepsNoCallsOfOthersWaiting(t *testing.T, how redisstore.CrossSlot) {
 	const timeout = 300 * time.Millisecond
 	c := redistest.StartCluster(t, 3)
 	client := c.Client()
-	s := redisstore.New(client, redisstore.Config{})
+	s := redisstore.New(client, redisstore.Config{CrossSlot: how})
 	all := targets(t, "p")
 	others, own := byOwner(c, all, 0)
 	recovers(t, s, all)
@@ -90,10 +129,15 @@ func TestAHungMasterKeepsNoCallsOfOthersWaiting(t *testing.T) {
 	t.Logf("slowest: %v of others, %v of the one that hung", slowestOf(others), slowestOf(own))
 	noneFailed(t, others)
 	t.Logf("works again after %v", recovers(t, s, all))
+	crossed(t, c, s, how)
 	settled(t, s, redisstore.New(client, redisstore.Config{}), all, timeout, 0)
 }
 
 func TestAMasterOfAClusterIsKilledUnderLoad(t *testing.T) {
+	inEachForm(t, testAMasterOfAClusterIsKilledUnderLoad)
+}
+
+func testAMasterOfAClusterIsKilledUnderLoad(t *testing.T, how redisstore.CrossSlot) {
 	const timeout = 300 * time.Millisecond
 	c := redistest.StartClusterWithReplicas(t, 3)
 	for _, node := range append(c.Nodes, c.Replicas...) {
@@ -101,7 +145,7 @@ func TestAMasterOfAClusterIsKilledUnderLoad(t *testing.T) {
 		node.Do("CONFIG", "SET", "cluster-require-full-coverage", "no")
 	}
 	client := c.Client()
-	s := redisstore.New(client, redisstore.Config{})
+	s := redisstore.New(client, redisstore.Config{CrossSlot: how})
 	all := targets(t, "p")
 	others, own := byOwner(c, all, 0)
 	recovers(t, s, all)
@@ -117,8 +161,83 @@ func TestAMasterOfAClusterIsKilledUnderLoad(t *testing.T) {
 	t.Logf("works again after %s; slowest: %v of others, %v of the one that was killed", before, slowestOf(others), slowestOf(own))
 	noneFailed(t, others)
 	recovers(t, s, all)
+	crossed(t, c, s, how)
 	// What had not reached the replica is lost: at most a full bucket.
 	settled(t, s, redisstore.New(client, redisstore.Config{}), all, timeout, 1)
+}
+
+// Calls over two slots lose nothing while one of these moves from one master to another, or back, with its keys one by
+// one: neither in one step, as long as both are on one master, nor in two.
+func TestNoCallOverTwoSlotsFailsWhileOneOfThemMoves(t *testing.T) {
+	inEachForm(t, testNoCallOverTwoSlotsFailsWhileOneOfThemMoves)
+}
+
+func testNoCallOverTwoSlotsFailsWhileOneOfThemMoves(t *testing.T, how redisstore.CrossSlot) {
+	c := redistest.StartCluster(t, 3)
+	client := c.Client()
+	s := redisstore.New(client, redisstore.Config{MaxDenials: -1, CrossSlot: how})
+	slot := c.Slot("moves")
+	var all []*target
+	for i := range 12 {
+		burst := int64(100_000)
+		if i < 4 {
+			burst = 200
+		}
+		x := newTarget(t, fmt.Sprint("stays", i), burst, "p")
+		x.charges = append(x.charges, newTarget(t, "moves", burst, fmt.Sprint("q", i)).charges...)
+		all = append(all, x)
+	}
+	recovers(t, s, all)
+	moves := 0
+	under(s, all, patient, func() {
+		repeat(2*time.Second, func() {
+			m := c.StartMigration(slot, (c.Owner(slot)+1)%len(c.Nodes))
+			for m.MoveKeys(1) > 0 {
+			}
+			m.Finish()
+			moves++
+		})
+	})
+	t.Logf("the slot moved %d times", moves)
+	noneFailed(t, all)
+	crossed(t, c, s, how)
+	settled(t, s, redisstore.New(client, redisstore.Config{}), all, patient, 0)
+}
+
+// While a cluster is down, nothing is charged, and calls over several slots of a master say so, also where the cluster
+// can still be read.
+func TestAClusterThatIsDownChargesNothing(t *testing.T) {
+	c := redistest.StartCluster(t, 3)
+	if !allowsCrossing(t, c) {
+		return
+	}
+	s := openKnown(t, c.Client(), redisstore.Config{CrossSlot: redisstore.CrossSlotAlways, MaxDenials: -1})
+	charges := sameMaster(t, c, 0, 3)
+	takeAll(t, s, charges...)
+	left := c.Slot("left")
+	for _, node := range c.Nodes {
+		node.Do("CLUSTER", "DELSLOTS", left)
+	}
+	allowed := int64(1)
+	for ok := true; ok; allowed++ { // until the nodes know
+		var err error
+		if ok, err = tryFor(patient, s, charges...); !ok && !redis.HasErrorPrefix(err, "CLUSTERDOWN") {
+			t.Fatalf("error %v, want CLUSTERDOWN", err)
+		}
+	}
+	allowed--
+	for _, node := range c.Nodes {
+		node.Do("CONFIG", "SET", "cluster-allow-reads-when-down", "yes")
+	}
+	if ok, err := tryFor(patient, s, charges...); ok || err == nil || !strings.Contains(err.Error(), "the cluster is down") {
+		t.Errorf("ok %t, error %v, want one of the cluster", ok, err)
+	}
+	for _, charge := range charges {
+		tokens := fmt.Sprint(c.Nodes[0].Do("HGET", "ratelimit:{"+charge.Key+"}:p", "tokens"))
+		if want := fmt.Sprint((100 - allowed) * charge.Limit.Unit); tokens != want {
+			t.Errorf("%s holds %s after %d allowed calls, want %s", charge.Key, tokens, allowed, want)
+		}
+	}
 }
 
 func TestSentinelFailsOverUnderLoad(t *testing.T) {

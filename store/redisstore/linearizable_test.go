@@ -88,23 +88,45 @@ func TestConcurrentHistoriesAreLinearizable(t *testing.T) {
 			cfg := tt.cfg
 			client := server.ClientOptions(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
 			cfg.Clock = func() time.Time { return now }
-			seeds, denied := testsize.Of(25, 60), 0
-			for seed := range uint64(seeds) {
+			checkHistories(t, l, cfg.MaxDenials >= 0, func() store.Store {
 				cfg.Prefix = prefix()
-				history := record(t, tt.scripts(redisstore.New(client, cfg)), l, seed)
-				for _, op := range history {
-					if !op.Output.(outcome).ok {
-						denied++
-					}
-				}
-				if result := porcupine.CheckOperationsTimeout(sequential(l, cfg.MaxDenials >= 0), history, time.Minute); result != porcupine.Ok {
-					t.Fatalf("seed %d: the check says %v", seed, result)
-				}
-			}
-			if denied < 8*seeds {
-				t.Errorf("only %d calls were denied", denied)
-			}
+				return tt.scripts(redisstore.New(client, cfg))
+			})
 		})
+	}
+}
+
+// Calls over several slots of one master are one step, too.
+func TestConcurrentHistoriesAcrossSlotsAreLinearizable(t *testing.T) {
+	cluster := redistest.SharedCluster(t, 1)
+	if !allowsCrossing(t, cluster) {
+		return
+	}
+	client, now := cluster.Client(), time.Now()
+	checkHistories(t, limit(t, 1, month, 12), false, func() store.Store {
+		return scattered{openKnown(t, client, redisstore.Config{
+			Prefix: prefix(), Clock: func() time.Time { return now }, MaxDenials: -1, MaxInFlight: 4, CrossSlot: redisstore.CrossSlotAlways,
+		})}
+	})
+}
+
+// checkHistories checks histories of Stores that open opens.
+func checkHistories(t *testing.T, l store.Limit, remembers bool, open func() store.Store) {
+	t.Helper()
+	seeds, denied := testsize.Of(25, 60), 0
+	for seed := range uint64(seeds) {
+		history := record(t, open(), l, seed)
+		for _, op := range history {
+			if !op.Output.(outcome).ok {
+				denied++
+			}
+		}
+		if result := porcupine.CheckOperationsTimeout(sequential(l, remembers), history, time.Minute); result != porcupine.Ok {
+			t.Fatalf("seed %d: the check says %v", seed, result)
+		}
+	}
+	if denied < 8*seeds {
+		t.Errorf("only %d calls were denied", denied)
 	}
 }
 

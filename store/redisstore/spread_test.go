@@ -43,19 +43,25 @@ func proxied(t *testing.T, cluster *redistest.Cluster) *redis.Client {
 // way, time goes on, and limits stay: what is taken and given back leaves its time and its limit behind.
 func TestCallsOverSeveralSlotsAreAnsweredAsInOne(t *testing.T) {
 	cluster := redistest.SharedCluster(t, 3)
-	for name, client := range map[string]redisstore.Client{
-		"cluster": cluster.Client(), "ring": ring(t), "proxy": proxied(t, redistest.SharedCluster(t, 1)),
+	for name, tt := range map[string]struct {
+		client redisstore.Client
+		how    redisstore.CrossSlot
+	}{
+		"cluster":               {cluster.Client(), redisstore.CrossSlotAlways},
+		"cluster, slot by slot": {cluster.Client(), redisstore.CrossSlotNever},
+		"ring":                  {ring(t), redisstore.CrossSlotAuto},
+		"proxy":                 {proxied(t, redistest.SharedCluster(t, 1)), redisstore.CrossSlotAuto},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var nanos atomic.Int64
 			nanos.Store(time.Date(2026, 5, 23, 10, 0, 0, 0, time.UTC).UnixNano())
 			clock := func() time.Time { return time.Unix(0, nanos.Load()) }
-			s := redisstore.New(client, redisstore.Config{Clock: clock, Logger: slog.New(slog.DiscardHandler)})
+			s := redisstore.New(tt.client, redisstore.Config{Prefix: prefix(), Clock: clock, CrossSlot: tt.how, Logger: slog.New(slog.DiscardHandler)})
 			model := memstore.New(memstore.Config{Clock: clock})
 			defer model.Close()
 			r := rand.New(rand.NewPCG(8, 0))
 			limits := []store.Limit{limit(t, 1, month, 20), limit(t, 7, time.Second, 5_000), limit(t, 1, time.Second, 600), limit(t, 333, time.Second, 200_000)}
-			steps, refused := testsize.Of(1000, 3000), 0
+			steps, refused := testsize.Of(750, 3000), 0
 			for step := range steps {
 				nanos.Add(r.Int64N(int64(time.Second)) << r.IntN(8))
 				if r.IntN(3) == 0 {

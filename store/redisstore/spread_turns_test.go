@@ -207,12 +207,24 @@ func TestACallThatIsTakenInTurn(t *testing.T) {
 // exactly what the admitted calls have paid.
 func TestBucketsHoldWhatAdmittedCallsLeft(t *testing.T) {
 	cluster := redistest.SharedCluster(t, 3)
+	for name, how := range forms {
+		t.Run(name, func(t *testing.T) { testWhatAdmittedCallsLeft(t, cluster, how) })
+	}
+}
+
+func testWhatAdmittedCallsLeft(t *testing.T, cluster *redistest.Cluster, how redisstore.CrossSlot) {
 	client := cluster.Client()
 	now := time.Now()
-	cfg := redisstore.Config{Prefix: prefix(), MaxDenials: -1, Clock: func() time.Time { return now }}
-	stores := []*redisstore.Store{redisstore.New(client, cfg), redisstore.New(cluster.Client(), cfg)}
+	cfg := redisstore.Config{
+		Prefix: prefix(), MaxDenials: -1, Clock: func() time.Time { return now }, CrossSlot: how, Logger: slog.New(slog.DiscardHandler),
+	}
+	stores := []*redisstore.Store{openKnown(t, client, cfg), openKnown(t, cluster.Client(), cfg)}
 	const buckets, callers, calls = 8, 16, 100
 	limits := []store.Limit{limit(t, 1, month, 60), limit(t, 1, month, 800)}
+	var masters [buckets]int
+	for n := range masters {
+		masters[n] = cluster.Owner(cluster.Slot(fmt.Sprint("k", n)))
+	}
 	bucket := func(n int) store.Charge {
 		return store.Charge{Policy: fmt.Sprint("p", n), Key: fmt.Sprint("k", n), Limit: limits[n%len(limits)]}
 	}
@@ -230,12 +242,14 @@ func TestBucketsHoldWhatAdmittedCallsLeft(t *testing.T) {
 				}
 				ctx, leave := context.WithCancel(t.Context())
 				leaves := r.IntN(4) == 0
-				least := 1
+				chosen := r.Perm(buckets)[:1+r.IntN(4)]
 				if leaves {
-					least = 2 // what is in one place is one step, which its caller may leave behind
+					// What is in one place is one step, which its caller may leave behind.
+					for chosen = chosen[:1]; masters[chosen[0]] == masters[chosen[len(chosen)-1]]; {
+						chosen = r.Perm(buckets)[:2+r.IntN(3)]
+					}
 					time.AfterFunc(time.Duration(r.IntN(1000))*time.Microsecond, leave)
 				}
-				chosen := r.Perm(buckets)[:least+r.IntN(3)]
 				charges := make([]store.Charge, len(chosen))
 				for i, n := range chosen {
 					charges[i] = bucket(n)

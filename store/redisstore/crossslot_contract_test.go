@@ -1,0 +1,65 @@
+package redisstore_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+	"github.com/go-tokenbucket/ratelimit/store/storetest"
+)
+
+// A scattered is a Store in which the buckets of a key are in a slot for each policy.
+type scattered struct{ *redisstore.Store }
+
+func (s scattered) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	charges = slices.Clone(charges)
+	for i := range charges {
+		charges[i].Key = s.key(charges[i].Policy, charges[i].Key)
+	}
+	return s.Store.Take(ctx, charges, states)
+}
+
+func (s scattered) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
+	return s.Store.Inspect(ctx, policy, s.key(policy, key))
+}
+
+func (scattered) key(policy, key string) string {
+	if policy == "" || key == "" { // which is refused
+		return key
+	}
+	return key + " of " + policy
+}
+
+// onOneMaster opens Stores on the only master of a cluster, whose calls are scattered over slots of it.
+func onOneMaster(t *testing.T) storetest.Open {
+	client := redistest.SharedCluster(t, 1).Client()
+	return func(t *testing.T, clock func() time.Time) store.Store {
+		return scattered{openKnown(t, client, redisstore.Config{
+			Prefix: prefix(), Clock: clock, CrossSlot: redisstore.CrossSlotAlways, Logger: slog.New(slog.DiscardHandler),
+		})}
+	}
+}
+
+// openKnown opens a Store that knows the masters.
+func openKnown(t *testing.T, client redisstore.Client, cfg redisstore.Config) *redisstore.Store {
+	t.Helper()
+	s := redisstore.New(client, cfg)
+	look := charge(t, "connects")
+	look.Cost = 0
+	take(t, s, look)
+	return s
+}
+
+func TestContractAcrossSlots(t *testing.T) {
+	storetest.Run(t, onOneMaster(t))
+}
+
+func TestSequenceAcrossSlots(t *testing.T) {
+	storetest.RunSequence(t, onOneMaster(t), testsize.Of(3_000, 50_000), 7)
+}
