@@ -377,6 +377,9 @@ func TestAServerThatRefusesTheFlagIsSentSlotBySlot(t *testing.T) {
 // Errors that pass, and answers while slots move, do not decide whether a master takes keys of several slots.
 func TestWhatSaysNothingOfScriptsDecidesNothing(t *testing.T) {
 	cluster := redistest.SharedCluster(t, 3)
+	if !allowsCrossing(t, cluster) {
+		return
+	}
 	charges := sameMaster(t, cluster, 0, 2)
 	reply := func(foreign int64) func(redis.Cmder) error {
 		return func(cmd redis.Cmder) error {

@@ -69,7 +69,7 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 	}
 	w := &waiter{ctx: ctx}
 	refused, err := take(w, items, found, apart)
-	if !refused && errors.Is(err, errSpread) { // a slot has left its master, and nothing is taken
+	if err == errSpread { // a slot has left its master, and what was taken elsewhere is given back
 		clear(found)
 		refused, err = take(w, items, found, true)
 	}
@@ -207,11 +207,14 @@ type answer struct {
 	err     error
 }
 
-// verdict reports whether an item refuses the call, and else why one that could have done so was not answered.
+// verdict reports whether an item refuses the call, and else why one that could have done so was not answered. If some
+// are still to be asked slot by slot, it says that instead.
 func verdict(items []item, found []answer) (refused bool, err error) {
 	for i := range items {
 		switch {
-		case items[i].term.shadow && found[i].err != errSpread:
+		case found[i].err == errSpread:
+			return false, errSpread
+		case items[i].term.shadow:
 		case found[i].err != nil:
 			err = found[i].err
 		case !found[i].charged:
