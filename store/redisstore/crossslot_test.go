@@ -374,6 +374,40 @@ func TestAServerThatRefusesTheFlagIsSentSlotBySlot(t *testing.T) {
 	}
 }
 
+// A call that a bucket refuses is answered for all its buckets, also where those of another master have to be asked again
+// slot by slot, and nothing is left taken.
+func TestARefusedCallIsAnsweredForBucketsThatAreAskedSlotBySlot(t *testing.T) {
+	cluster := redistest.SharedCluster(t, 3)
+	x := crossings{answer: func(script string, _ redis.Cmder) (bool, error) {
+		return script == "across", redisError("ERR Error compiling script (new function): user_script:1: unexpected symbol near '#'")
+	}}
+	for shadows := range 4 {
+		s := crossing(t, cluster, redisstore.Config{
+			CrossSlot: redisstore.CrossSlotAlways, Prefix: prefix(), MaxDenials: -1, Logger: slog.New(slog.DiscardHandler),
+		}, &x)
+		call := append(sameMaster(t, cluster, 0, 3), sameMaster(t, cluster, 1, 1)...)
+		empty := call[3]
+		empty.Cost = 100
+		take(t, s, empty)
+		for i := range shadows {
+			call[i].Shadow = true
+		}
+		states := make([]store.State, len(call))
+		ctx, cancel := context.WithTimeout(t.Context(), patient)
+		ok, err := s.Take(ctx, call, states)
+		cancel()
+		if ok || err != nil {
+			t.Errorf("ok %t, error %v, want a refusal", ok, err)
+		}
+		for i, state := range states[:3] {
+			if state.Degraded || !state.Allowed || state.Remaining != 100 {
+				t.Errorf("charge %d: %+v", i, state)
+			}
+		}
+		wantLeft(t, s, 100, call[:3]...)
+	}
+}
+
 // Errors that pass, and answers while slots move, do not decide whether a master takes keys of several slots.
 func TestWhatSaysNothingOfScriptsDecidesNothing(t *testing.T) {
 	cluster := redistest.SharedCluster(t, 3)
