@@ -34,11 +34,11 @@ var TakeAcross = script("take_across.lua") + Take
 // The SHA-1 of each script in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1    = "b17f8dc74b59f3f4718b08c0b972b7d7c010009f"
+	TakeSHA1    = "a827c0def51efedfc71bd5d533a177c48498b156"
 	TakeOneSHA1 = "b9da65f232d7003891cd7a52410c1df3b783c4b1"
 	TakeFewSHA1 = "ac9f4783a011907f6c4d399d191f208a523e3035"
 
-	TakeAcrossSHA1 = "1aa1aeb754cd1118f0cfc5472f78b2a64766b102"
+	TakeAcrossSHA1 = "c01ec1bc091bd4fc9c559e56618cc2566ccfe9aa"
 )
 
 // Reach is the source of reach.lua, whose head describes its arguments and its reply.

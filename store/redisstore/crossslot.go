@@ -13,32 +13,30 @@ import (
 	"github.com/go-tokenbucket/ratelimit/lua"
 )
 
-// A CrossSlot says whether a Store sends keys of several hash slots in one script call. It matters on a Redis Cluster
-// only, where a master then answers a whole batch by one call, which takes it about a third of the time of a call for
-// each slot. Redis allows it since 7.0, by the script flag allow-cross-slot-keys, and so does Valkey. In such a call
-// the keys are not declared.
+// A CrossSlot sets whether a Store sends keys of several hash slots in one script call. It matters on Redis Cluster only.
+// There, one such call answers a whole batch for a master, in a half to a third of the time that a call for each slot
+// takes Redis. The script has the flag allow-cross-slot-keys, which Redis knows since 7.0, and Valkey. Its keys are
+// not declared. A key whose slot has moved is sent again in a call that declares it.
 type CrossSlot int
 
 const (
-	// CrossSlotAuto finds out which masters allow it: before the first such call to a master, a script that only reads
-	// is sent along with other calls. It is the default.
+	// CrossSlotAuto sends such calls to masters that allow them. Each master is asked once, by a script that only reads,
+	// in a pipeline with other calls. If one does not allow them, that is logged once. It is the default.
 	CrossSlotAuto CrossSlot = iota
 
-	// CrossSlotAlways begins with such calls at once. A master that turns out not to know the flag is sent calls of one
-	// slot each. Do not set it for a server that runs scripts with undeclared keys of other masters: there, a slot that
-	// moves would have two buckets for a key.
+	// CrossSlotAlways sends such calls without asking. A master that does not know the flag is sent a call for each slot
+	// from then on. Use it only for servers that refuse keys of other masters also in scripts that do not declare them,
+	// as Redis and Valkey do. Elsewhere, a key could have a bucket on two servers while its slot moves.
 	CrossSlotAlways
 
-	// CrossSlotNever declares all keys, and sends each slot a call. Set it for servers that bill, or restrict by
-	// declared keys.
+	// CrossSlotNever sends a call for each slot, and declares all keys.
 	CrossSlotNever
 )
 
-// A crossing is whether the master of a lane takes keys of several hash slots in one script. The zero value is of a
-// server that was not asked and will not be.
+// A crossing is whether the master of a lane allows keys of several hash slots in one script. The zero value says no.
 type crossing struct {
 	state   atomic.Int32
-	again   atomic.Int64 // not to ask before that time, in Unix nanoseconds; 0: nobody has wanted to know
+	again   atomic.Int64 // when it may be asked, in Unix nanoseconds; 0: there was no call for which it matters
 	unclear atomic.Int32 // how often the answer was neither yes nor no
 }
 
@@ -49,10 +47,10 @@ const (
 )
 
 const (
-	// reachPause is how long it takes at least from one question to the next.
+	// reachPause is the shortest time from one question to the next.
 	reachPause = time.Second
 
-	// maxUnclear is how many answers that are neither yes nor no make a no. Slots that move may be the cause.
+	// maxUnclear is how many unclear answers count as a no. Slots that move cause such answers.
 	maxUnclear = 10
 )
 
@@ -77,10 +75,13 @@ func (l *lane) crosses() bool {
 	return false
 }
 
-// A reach is a question to a master: which keys a script may read that does not declare them.
+// A reach is a question to a master: which of these keys a script may read without declaring them.
 type reach struct {
-	keys    []string
-	foreign bool // the last of keys is of another master, if there is one; who reads it would not notice a slot that moves
+	keys []string
+
+	// foreign is set if the last of keys belongs to another master. A server that reads it does not check slots in
+	// scripts: it would charge a second bucket for a key whose slot has moved away.
+	foreign bool
 }
 
 const (
@@ -91,8 +92,8 @@ const (
 	reachTries = 1 << 10
 )
 
-// reach returns a command that asks the master of l, or nil if the answer is known, if nobody has wanted to know, or if
-// it is too early to ask again.
+// reach returns a command that asks the master of l. It is nil if the answer is known, or matters to no call so far, or
+// if it is too early to ask again. The keys are made up, and those of no bucket.
 func (l *lane) reach() *command {
 	x := &l.crossing
 	again, now := x.again.Load(), time.Now().UnixNano()
@@ -100,7 +101,7 @@ func (l *lane) reach() *command {
 		return nil
 	}
 	var own []string
-	foreign, random := "", rand.Uint64() // so that the keys are of no bucket
+	foreign, random := "", rand.Uint64()
 	for i := range reachTries {
 		key := fmt.Sprintf("%s:{reach-%d-%d}:", l.engine.keys.prefix, random, i)
 		other, err := l.engine.routes.lane(key)
@@ -147,15 +148,17 @@ func acrossSlots(cmd *redis.IntSliceCmd) once {
 
 // reached takes note of the answer to a reach.
 func (l *lane) reached(c *command) {
+	if c.err != nil {
+		if isRedis(c.err) && !certain(c.err) { // others say nothing of scripts
+			l.refuseCrossing(c.err.Error())
+		}
+		return
+	}
 	switch reply := c.sent.(once).Val(); {
-	case c.err != nil && (!isRedis(c.err) || certain(c.err)):
-		// It says nothing of scripts.
-	case c.err != nil:
-		l.refuseCrossing(c.err.Error())
 	case len(reply) == len(c.reach.keys) && c.reach.allowed(reply):
 		l.crossing.state.CompareAndSwap(crossingUnknown, crossingYes)
 	case l.crossing.unclear.Add(1) == maxUnclear:
-		l.refuseCrossing(fmt.Sprintf("of keys of its slots, and of one of another master, it lets a script read %v", reply))
+		l.refuseCrossing(fmt.Sprintf("of keys of its slots, and one of another master, a script could read %v", reply))
 	}
 }
 
@@ -182,7 +185,7 @@ func (l *lane) refuseCrossing(reason string) {
 		return
 	}
 	l.engine.crossingRefused.Do(func() {
-		l.engine.logger.Warn("redisstore: this Redis Cluster does not take keys of several hash slots in one script: each slot is sent a call from now on, which costs Redis more; Config.CrossSlot can say so from the start", "error", reason)
+		l.engine.logger.Warn("redisstore: a master of the Redis Cluster does not allow keys of several hash slots in one script: from now on each slot is sent a call of its own, which takes Redis longer; Config.CrossSlot can be set to CrossSlotNever to begin with that", "error", reason)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -571,6 +572,31 @@ func TestAClusterClientOnMiniredisWorks(t *testing.T) {
 				t.Errorf("logged %q, want %d lines", log.String(), want)
 			}
 		})
+	}
+}
+
+// What panics before a question is made ends neither the process nor the question.
+func TestAClockThatPanicsEndsNoQuestion(t *testing.T) {
+	cluster := redistest.SharedCluster(t, 3)
+	panics := false
+	s := crossing(t, cluster, redisstore.Config{Logger: slog.New(slog.DiscardHandler), Clock: func() time.Time {
+		if panics {
+			panic("a clock")
+		}
+		return time.Now()
+	}}, new(crossings))
+	charges := sameMaster(t, cluster, 0, 2)
+	panics = true
+	if ok, err := tryFor(patient, s, charges...); ok || err == nil || !strings.Contains(err.Error(), "a clock") {
+		t.Errorf("ok %t, error %v, want the panic", ok, err)
+	}
+	panics = false
+	redisstore.AskAgain(s)
+	for range 2 {
+		takeAll(t, s, charges...)
+	}
+	if yes, _ := redisstore.Crossings(s); yes != 1 && allowsCrossing(t, cluster) {
+		t.Errorf("%d masters were found to allow it, want 1", yes)
 	}
 }
 

@@ -87,15 +87,20 @@
 //
 // # Keys in several slots
 //
-// All policies of one key share a hash slot. A call whose keys are in several slots is not one atomic step there.
-// Its buckets are charged at the same time. If one of them refuses or fails, the tokens that the others paid are
-// given back. Until then, for about a round trip, other calls find fewer tokens than there are, and may be refused
-// because of it. They never find more. Refunds and Owed charges of the call are sent after no bucket has refused.
+// On a Cluster, the calls that wait for a master are sent in one script call, if the master allows keys of several
+// hash slots in one. Redis allows it since 7.0, and so does Valkey. Otherwise each slot needs a script call, which
+// costs Redis two to three times as much. The Store finds out what a master allows, see [CrossSlot].
+//
+// All policies of one key share a hash slot. A call whose keys are in several slots is one atomic step if one master
+// has them all and allows it. Otherwise its buckets are charged at the same time, but not in one step. If one of them
+// refuses or fails, the tokens that the others paid are given back. Until then, for about a round trip, other calls
+// find fewer tokens than there are, and may be refused because of it. They never find more. Refunds and Owed charges
+// of the call are sent after no bucket has refused.
 //
 // After such a refusal or failure, calls of the same policies are taken in turn for at least ten seconds. The first
-// round trip only reads all buckets, and refuses the call if one of them cannot pay. Then one slot after another is
-// charged, the bucket with the fewest tokens first. So denied calls take no tokens from a bucket that they share
-// with others. An allowed call needs one round trip to read, and one for each slot.
+// round trip only reads all buckets, and refuses the call if one of them cannot pay. Then one master or slot after
+// another is charged, the bucket with the fewest tokens first. So denied calls take no tokens from a bucket that they
+// share with others. An allowed call needs one round trip to read, and one for each master or slot.
 //
 // # Ring
 //
@@ -178,7 +183,7 @@ type Config struct {
 	CrossSlot CrossSlot
 
 	// Logger receives one line if Redis requires the keys of a command to share a hash slot, and one if a master of
-	// a Cluster does not take keys of several slots in one script. Default slog.Default().
+	// a Cluster does not allow keys of several slots in one script. Default slog.Default().
 	Logger *slog.Logger
 }
 
