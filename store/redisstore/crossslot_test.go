@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -578,19 +579,19 @@ func TestAClusterClientOnMiniredisWorks(t *testing.T) {
 // What panics before a question is made ends neither the process nor the question.
 func TestAClockThatPanicsEndsNoQuestion(t *testing.T) {
 	cluster := redistest.SharedCluster(t, 3)
-	panics := false
-	s := crossing(t, cluster, redisstore.Config{Logger: slog.New(slog.DiscardHandler), Clock: func() time.Time {
-		if panics {
+	var panics atomic.Bool
+	s := crossing(t, cluster, redisstore.Config{MaxDenials: -1, Logger: slog.New(slog.DiscardHandler), Clock: func() time.Time {
+		if panics.Load() {
 			panic("a clock")
 		}
 		return time.Now()
 	}}, new(crossings))
 	charges := sameMaster(t, cluster, 0, 2)
-	panics = true
+	panics.Store(true)
 	if ok, err := tryFor(patient, s, charges...); ok || err == nil || !strings.Contains(err.Error(), "a clock") {
 		t.Errorf("ok %t, error %v, want the panic", ok, err)
 	}
-	panics = false
+	panics.Store(false)
 	redisstore.AskAgain(s)
 	for range 2 {
 		takeAll(t, s, charges...)
