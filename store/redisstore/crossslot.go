@@ -96,8 +96,11 @@ const (
 // if it is too early to ask again. The keys are made up, and those of no bucket.
 func (l *lane) reach() *command {
 	x := &l.crossing
-	again, now := x.again.Load(), time.Now().UnixNano()
-	if again == 0 || again > now || x.state.Load() != crossingUnknown || !x.again.CompareAndSwap(again, now+int64(reachPause)) {
+	again := x.again.Load()
+	if again == 0 || x.state.Load() != crossingUnknown {
+		return nil
+	}
+	if now := time.Now().UnixNano(); again > now || !x.again.CompareAndSwap(again, now+int64(reachPause)) {
 		return nil
 	}
 	var own []string
