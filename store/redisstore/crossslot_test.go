@@ -470,7 +470,7 @@ func TestWhatSaysNothingOfScriptsDecidesNothing(t *testing.T) {
 
 // A server that has no memory left runs no script across slots, and still denies what is to be denied.
 func TestCallsAreDeniedAcrossSlotsByAServerWithoutMemory(t *testing.T) {
-	cluster := redistest.StartCluster(t, 1)
+	cluster := redistest.SharedCluster(t, 1)
 	if !allowsCrossing(t, cluster) {
 		return
 	}
@@ -482,6 +482,7 @@ func TestCallsAreDeniedAcrossSlotsByAServerWithoutMemory(t *testing.T) {
 		take(t, s, c)
 	}
 	cluster.Nodes[0].Do("CONFIG", "SET", "maxmemory", "1")
+	defer cluster.Nodes[0].Do("CONFIG", "SET", "maxmemory", "0")
 	x.forget()
 	if ok, err := tryFor(patient, s, charges...); ok || err != nil {
 		t.Errorf("ok %t, error %v, want a refusal", ok, err)
@@ -496,11 +497,12 @@ func TestCallsAreDeniedAcrossSlotsByAServerWithoutMemory(t *testing.T) {
 
 // A script that fails after it has charged a bucket is not sent again.
 func TestAScriptAcrossSlotsThatWasPartlyRunIsNotSentAgain(t *testing.T) {
-	cluster := redistest.StartCluster(t, 1)
+	cluster := redistest.SharedCluster(t, 1)
 	if !allowsCrossing(t, cluster) {
 		return
 	}
 	cluster.Nodes[0].Do("ACL", "SETUSER", "limiter", "on", ">secret", "~ratelimit:*", "-@all", "+evalsha", "+eval", "+time", "+hmget", "+hset", "+pexpire", "+cluster")
+	defer cluster.Nodes[0].Do("ACL", "DELUSER", "limiter")
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), Username: "limiter", Password: "secret"})
 	defer client.Close()
 	var x crossings
@@ -523,7 +525,7 @@ func TestAScriptAcrossSlotsThatWasPartlyRunIsNotSentAgain(t *testing.T) {
 
 func TestTheACLOfTheReadmeIsEnoughAcrossSlots(t *testing.T) {
 	rules := readmeACL(t)
-	cluster := redistest.StartCluster(t, 1)
+	cluster := redistest.SharedCluster(t, 1)
 	if !allowsCrossing(t, cluster) {
 		return
 	}
@@ -532,6 +534,7 @@ func TestTheACLOfTheReadmeIsEnoughAcrossSlots(t *testing.T) {
 		set = append(set, rule)
 	}
 	cluster.Nodes[0].Do(append(set, "+cluster")...) // which the client needs to find the masters
+	defer cluster.Nodes[0].Do("ACL", "DELUSER", "limiter")
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), Username: "limiter", Password: "secret"})
 	defer client.Close()
 	var x crossings
