@@ -27,7 +27,7 @@ func TestAStoreInRedis(t *testing.T) {
 		log.Fatal(err)
 	}
 	buckets := redisstore.New(redis.NewClient(options), redisstore.Config{})
-	config.Store = fallback.New(buckets, nil, fallback.Config{Replicas: 3}) // limits in memory while Redis is unavailable
+	config.Store = fallback.New(buckets, nil, fallback.Config{Replicas: 3}) // three replicas share the limit in an outage
 
 	if _, err := ratelimit.New(config); err != nil {
 		t.Error(err)
@@ -55,7 +55,7 @@ func TestAPolicyForLogins(t *testing.T) {
 		Name:       "login",
 		Key:        ratelimit.RemoteIP(),
 		Limit:      ratelimit.Every(15 * time.Minute).WithBurst(5), // 5 failures, then one more each 15 minutes
-		Settle:     ratelimit.FailedLogins,                         // a login that succeeds costs nothing
+		Settle:     ratelimit.FailedLogins,                         // a login that succeeds gets its token back
 		FailClosed: true,                                           // 503 while Redis is unavailable
 	}
 
