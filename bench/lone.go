@@ -21,7 +21,10 @@ func (w workload) measureLone(ctx context.Context, p plan, d *deployment, opened
 			usage: d.usage,
 		})
 	}
-	if err := alternate(ctx, p.rounds, func() error { return round(ctx, p, callers) }); err != nil {
+	// It has a deadline, as in a crowd.
+	limited, cancel := context.WithTimeout(ctx, time.Hour)
+	defer cancel()
+	if err := alternate(ctx, p.rounds, func() error { return round(limited, p, callers) }); err != nil {
 		return nil, err
 	}
 	var sides []side

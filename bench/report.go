@@ -85,7 +85,7 @@ client of its own, with a pool of the default size. A ` + "`client of redisstore
 Both sides have the same. A Ring has the values of ` + "`redisstore.Options`" + `, and rueidis is as its README makes it.
 Buckets and connections are made before it is measured.
 
-Through the Limiter, each call has a context of its own, by ` + "`context.WithTimeout`" + `, on all sides. A call of
+Through the Limiter, each call has a context of its own that can be cancelled, as net/http gives to each request. A call of
 ` + "`Limiter.Handler`" + ` is a request that is served without a network, against a handler that calls redis_rate and sets the
 same headers. Two policies of one key are two calls of redis_rate, one after the other. With one caller the sides
 take turns every 500 calls. Under load every caller is a goroutine that calls again as soon as it is answered. The
