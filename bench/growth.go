@@ -101,14 +101,13 @@ func growthReport(conditions string) string {
 	return fmt.Sprintf("# Growth\n\nWritten by `make growth`. %s\n\n%s", conditions, growthMethod)
 }
 
-const growthMethod = `Each table lets one thing grow, and the sizes of a table take turns, except those of keys in memory. Client and Redis share
-the cores named above: figures of different tables, and of different machines, are not to be compared, but what becomes of
-them from line to line is.
+const growthMethod = `In each table one thing grows. The sizes of a table take turns, except those of keys in memory. The client and Redis share
+the cores named above. Compare the lines of a table, not figures of different tables or machines.
 
-All calls go through the Limiter. In Redis, each has a context of its own, and the client is made by
-` + "`redisstore.Options`" + ` or ` + "`ClusterOptions`" + `. Callers are goroutines that call again as soon as they are answered, all
-in one process. All is allowed. CPU of Go is that of this process, with the callers, and CPU of Redis that of all servers,
-both for each call.
+All calls go through the Limiter. In Redis, each call has its own context, and the client is made by
+` + "`redisstore.Options`" + ` or ` + "`ClusterOptions`" + `. Callers are goroutines in one process that call again as soon as they are answered.
+All calls are allowed. CPU of Go is the processor time of the process, with the callers. CPU of Redis is that of all
+servers. Both are for each call.
 `
 
 // growthLimits returns n limits that no bucket is emptied by. After one token has been taken, a bucket stays in Redis for

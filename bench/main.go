@@ -5,7 +5,7 @@
 //
 // It prints Markdown: tables of comparisons, and tables of how each stands a load. Both sides of a row take short turns, and
 // what counts is the ratio of their medians: the machine slows both down alike, so that it may be busy and its
-// figures may mean nothing. A bound that does not hold is said so in the table and is no failure.
+// figures may mean nothing. A target that is missed is marked in the table, and is no failure.
 //
 // With growth, it measures the limiter alone, as keys, policies, replicas and masters grow.
 //

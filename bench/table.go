@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-const tableHead = `| what | ours | theirs | ratio (of single rounds) | bound |
+const tableHead = `| what | ours | theirs | ratio (of single rounds) | target |
 |---|--:|--:|--:|---|
 `
 
@@ -58,9 +58,9 @@ func (r row) String() string {
 	switch {
 	case r.bound.holds == nil:
 	case r.bound.holds(ours, theirs):
-		bound += ": holds"
+		bound += ": reached"
 	default:
-		bound += ": **does not hold**"
+		bound += ": **missed**"
 	}
 	cells := []string{r.what, r.unit(ours), r.unit(theirs), r.ratio(), bound}
 	return "| " + strings.Join(cells, " | ") + " |"

@@ -78,7 +78,7 @@ func TestDiagnoseOfAServer(t *testing.T) {
 	for _, finding := range buckets.Diagnose(ctx) {
 		log.Print(finding)
 	}
-	if !strings.Contains(text.String(), "ContextTimeoutEnabled") {
+	if !strings.Contains(text.String(), "DialTimeout") {
 		t.Errorf("of a client with the defaults of go-redis, it says:\n%s", text.String())
 	}
 }
