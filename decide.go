@@ -255,7 +255,7 @@ func (l *Limiter) pass(x *exchange, leftOut error, start start) error {
 }
 
 // errDegraded is why a policy with FailClosed refuses a request that a stand-in for the store allowed.
-var errDegraded = errors.New("the store is away, and a stand-in answered")
+var errDegraded = errors.New("the store is unavailable, and a stand-in answered")
 
 // take calls the store for c and decides, into x.decision. leftOut is why other policies were left out. It is returned
 // if the store does not fail.

@@ -136,7 +136,7 @@ func TestEachDecisionHasOneEventThatIsComplete(t *testing.T) {
 			`allowed=true a(ip:192.0.2.1 1 of 1/1m)=true degraded took 0s waited 0s route "/items/{id}"`,
 		}},
 		{"A stand-in answered, and a policy fails closed", ratelimit.Config{Store: ratetest.StandIn(generous{})}, serve(closed), []string{
-			`allowed=false took 0s waited 0s route "/items/{id}" error "the store is away, and a stand-in answered"`,
+			`allowed=false took 0s waited 0s route "/items/{id}" error "the store is unavailable, and a stand-in answered"`,
 		}},
 		{"The client had gone", ratelimit.Config{}, func(t *testing.T, q *queue) {
 			ctx, cancel := context.WithCancel(t.Context())

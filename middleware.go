@@ -117,7 +117,7 @@ func New(cfg Config) (*Limiter, error) {
 		err = errors.Join(err, fmt.Errorf("Timeout %v: must not be shorter than the fallback.Config.Slow of Store, %v, or a hung primary would never be given up", timeout, slow))
 	}
 	if cfg.MaxWaiting < 0 {
-		err = errors.Join(err, fmt.Errorf("MaxWaiting %d: must be positive, or 0 for %d", cfg.MaxWaiting, defaultMaxWaiting))
+		err = errors.Join(err, fmt.Errorf("MaxWaiting %d: must be positive; 0 means the default of %d", cfg.MaxWaiting, defaultMaxWaiting))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ratelimit: New: %w", err)

@@ -102,7 +102,7 @@ func (c *call) addCharges(charges []Charge) error {
 			fault(i, "Key: must not be empty")
 		}
 		if charge.Cost < 0 {
-			fault(i, "Cost %d: must be above 0, or 0 for 1", charge.Cost)
+			fault(i, "Cost %d: must be positive; 0 means 1", charge.Cost)
 		}
 		for j, other := range charges[:i] {
 			if other.Policy.Name == charge.Policy.Name && other.Key == charge.Key {

@@ -859,7 +859,7 @@ func TestAWaitErrorSaysWhenToCallAgainAndNotTheKey(t *testing.T) {
 
 func TestFaultsOfWaiting(t *testing.T) {
 	_, err := ratelimit.New(ratelimit.Config{MaxWaiting: -1, Policies: []ratelimit.Policy{waiting(perIP("api", ratelimit.PerHour(1)), -time.Second)}})
-	for _, want := range []string{"MaxWaiting -1: must be positive, or 0 for 1024", `Policies[0] ("api"): MaxWait -1s: must not be negative`} {
+	for _, want := range []string{"MaxWaiting -1: must be positive; 0 means the default of 1024", `Policies[0] ("api"): MaxWait -1s: must not be negative`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q in it", err, want)
 		}

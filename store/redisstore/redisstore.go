@@ -242,7 +242,7 @@ func New(client Client, cfg Config) *Store {
 	e.bySlot.Store(e.routes.cluster != nil)
 	s := &Store{front: e, engine: e}
 	if cfg.DenialAge < 0 {
-		panic(fmt.Sprintf("redisstore: New: Config.DenialAge %v: must be positive, or 0 for 1s", cfg.DenialAge))
+		panic(fmt.Sprintf("redisstore: New: Config.DenialAge %v: must be positive; 0 means the default of 1s", cfg.DenialAge))
 	}
 	if cfg.MaxDenials >= 0 {
 		cache := denialcache.New(e, denialcache.Config{MaxKeys: cfg.MaxDenials, MaxAge: cfg.DenialAge, Clock: cfg.Clock})
@@ -253,7 +253,7 @@ func New(client Client, cfg Config) *Store {
 
 func positive(field string, n, otherwise int) int {
 	if n < 0 {
-		panic(fmt.Sprintf("redisstore: New: Config.%s %d: must be positive, or 0 for %d", field, n, otherwise))
+		panic(fmt.Sprintf("redisstore: New: Config.%s %d: must be positive; 0 means the default of %d", field, n, otherwise))
 	}
 	return cmp.Or(n, otherwise)
 }
