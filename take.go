@@ -58,12 +58,14 @@ func (l *Limiter) Take(ctx context.Context, p Policy, key string, cost int64) (R
 }
 
 // Refund returns n tokens to the bucket of p and key, at most until it is full. Use it for work that was charged and
-// not done. n must be above 0. Arguments and errors are as for [Limiter.Take].
+// not done. n must be above 0. Arguments and errors are as for [Limiter.Take], with one exception: Refund does not
+// end with ctx, so it also works after the client of a request has left. It takes at most [Config.Timeout].
 func (l *Limiter) Refund(ctx context.Context, p Policy, key string, n int64) (Result, error) {
 	if n <= 0 {
 		return Result{}, fmt.Errorf("ratelimit: Refund: n %d: must be above 0", n)
 	}
-	return l.charge(ctx, "Refund", p, key, -n, false)
+	// Work is often not done because ctx has ended.
+	return l.charge(context.WithoutCancel(ctx), "Refund", p, key, -n, false)
 }
 
 func (l *Limiter) charge(ctx context.Context, name string, p Policy, key string, cost int64, waits bool) (Result, error) {

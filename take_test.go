@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
@@ -40,6 +41,43 @@ func TestTakePeekRefundReset(t *testing.T) {
 		p.Limit = ratelimit.Unlimited
 		if r, err := l.Take(ctx, p, "member:5", 100); err != nil || !r.Allowed {
 			t.Errorf("unlimited: %+v, %v", r, err)
+		}
+	})
+}
+
+// Work is often not done because its context has ended.
+func TestRefundWorksAfterItsContextHasEnded(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
+		l := newLimiter(t, ratelimit.Config{Store: s})
+		p := ratelimit.Policy{Name: "jobs", Limit: ratelimit.PerHour(10), FailClosed: true}
+		cancelled, cancel := context.WithCancel(t.Context())
+		late, stop := context.WithDeadline(t.Context(), time.Now())
+		defer stop()
+		if _, err := l.Take(cancelled, p, "member:5", 10); err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		for i, ctx := range []context.Context{cancelled, late} {
+			if r, err := l.Refund(ctx, p, "member:5", 2); err != nil || !r.Allowed || r.Remaining != int64(2*i+2) {
+				t.Errorf("after %v: %+v, error %v", ctx.Err(), r, err)
+			}
+			if r, err := l.Take(ctx, p, "member:5", 1); !errors.Is(err, ctx.Err()) || r.Allowed {
+				t.Errorf("a Take after %v: %+v, error %v", ctx.Err(), r, err)
+			}
+		}
+	})
+}
+
+// It takes no longer than Config.Timeout.
+func TestRefundWithAHungStoreEndsAfterTheTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, ratelimit.Config{Store: stalling{}, Timeout: time.Second})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		begin := time.Now()
+		_, err := l.Refund(ctx, ratelimit.Policy{Name: "jobs", Limit: ratelimit.PerHour(10)}, "member:5", 2)
+		if took := time.Since(begin); !errors.Is(err, context.DeadlineExceeded) || took != time.Second {
+			t.Errorf("error %v after %v, want one after a second", err, took)
 		}
 	})
 }
