@@ -117,7 +117,7 @@ func TestALoginLimit(t *testing.T) {
 		Name:       "login",
 		Key:        ratelimit.RemoteIP(),
 		Limit:      ratelimit.Every(15 * time.Minute).WithBurst(5),
-		Settle:     ratelimit.FailedLogins, // a successful login costs nothing
+		Settle:     ratelimit.FailedLogins, // a login that has succeeded costs nothing
 		FailClosed: true,                   // 503 while Redis is unavailable
 	}
 
@@ -139,6 +139,28 @@ func TestALoginLimit(t *testing.T) {
 	ratetest.WantStatuses(t, h, []int{401, 429})
 	clock.Advance(75 * time.Minute)
 	ratetest.WantStatuses(t, h, []int{401, 401, 401, 401, 401, 429})
+}
+
+// Logins that overlap hold their tokens, also those with the right password.
+func TestLoginsAtTheSameTime(t *testing.T) {
+	limiter, _ := moved(t)
+	login := ratetest.PerIP("login", ratelimit.Every(15*time.Minute).WithBurst(5))
+	login.Settle = ratelimit.FailedLogins
+	var h http.Handler
+	h = limiter.Limit(login)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n, _ := strconv.Atoi(r.Header.Get("Others")); n > 0 { // n others begin before this one ends
+			want := 200
+			if n == 1 {
+				want = 429
+			}
+			inner := ratetest.Get(h, ratetest.With("Others", strconv.Itoa(n-1)))
+			if after := inner.Header().Get("Retry-After"); inner.Code != want || want == 429 && after != "900" {
+				t.Errorf("with %d others before it: %d, Retry-After %q; want %d", 6-n, inner.Code, after, want)
+			}
+		}
+		w.WriteHeader(http.StatusOK)
+	}))
+	ratetest.WantStatuses(t, h, []int{200, 200}, ratetest.With("Others", "5"))
 }
 
 func TestALimitForEachClientAndOneForAll(t *testing.T) {

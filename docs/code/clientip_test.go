@@ -1,6 +1,7 @@
 package code_test
 
 import (
+	_ "embed"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -44,11 +45,13 @@ func networks(lists ...string) (prefixes []netip.Prefix) {
 	return prefixes
 }
 
-// A part of the lists that Cloudflare publishes.
-const (
-	cloudflareIPv4 = "173.245.48.0/20\n104.16.0.0/13\n172.64.0.0/13\n"
-	cloudflareIPv6 = "2400:cb00::/32\n2a06:98c0::/29\n"
-)
+// The files hold a part of the lists that Cloudflare publishes.
+
+//go:embed ips-v4
+var cloudflareIPv4 string
+
+//go:embed ips-v6
+var cloudflareIPv6 string
 
 const (
 	honestClient   = "198.51.100.5" // the client of all requests of these tests
@@ -67,6 +70,7 @@ func TestTheClientBehindEachEdge(t *testing.T) {
 		self = "ip:" + honestClient
 	)
 	behindALBWithIPv6 := ratelimit.ClientIP(ratelimit.IPConfig{EdgeHeader: "CF-Connecting-IP", TrustedProxies: networks("10.0.1.0/24")})
+	byTunnel := ratelimit.ClientIP(ratelimit.IPConfig{EdgeHeader: "CF-Connecting-IP", TrustedProxies: networks("127.0.0.1/32")})
 	for _, c := range []struct {
 		name   string
 		key    ratelimit.KeyFunc
@@ -95,6 +99,7 @@ func TestTheClientBehindEachEdge(t *testing.T) {
 		{"Cloudflare: by IPv6", behindCloudflare, "[2400:cb00::1]", []string{cf, honestClient, xff, honestClient}, self},
 		{"Cloudflare: forged", behindCloudflare, fromCloudflare, []string{cf, honestClient, xff, forgedClient + ", " + honestClient}, self},
 		{"Cloudflare: a Worker of another zone", behindCloudflare, fromCloudflare, []string{cf, fromWorker, xff, forgedClient + ", " + fromWorker}, "ip:2a06:98c0:3600::/64"},
+		{"Cloudflare: a Worker of another zone whose origin is this server", behindCloudflare, fromCloudflare, []string{cf, forgedClient, xff, forgedClient}, "ip:" + forgedClient},
 		{"Cloudflare: without the header", behindCloudflare, fromCloudflare, nil, ""},
 		{"Cloudflare: around", behindCloudflare, honestClient, []string{cf, forgedClient, xff, forgedClient}, self},
 
@@ -105,7 +110,12 @@ func TestTheClientBehindEachEdge(t *testing.T) {
 		{"ALB and Cloudflare: around both", behindALBAndCloudflare, honestClient, []string{xff, forgedClient, cf, forgedClient}, self},
 		{"ALB and Cloudflare: a Worker of another zone", behindALBAndCloudflare, "10.0.1.9", []string{xff, forgedClient + ", " + fromWorker + ", " + fromCloudflare}, "ip:2a06:98c0:3600::/64"},
 
+		{"ALB and Cloudflare: a Worker of another zone whose origin is the ALB", behindALBAndCloudflare, "10.0.1.9", []string{cf, forgedClient, xff, forgedClient + ", " + fromCloudflare}, "ip:" + forgedClient},
+
 		{"ALB with IPv6, only for Cloudflare", behindALBWithIPv6, "10.0.1.9", []string{cf, honestClient, xff, forgedClient + ", " + honestClient + ", 2400:cb00::1"}, self},
+
+		{"Cloudflare by a Tunnel", byTunnel, "127.0.0.1", []string{cf, honestClient, xff, forgedClient + ", " + honestClient}, self},
+		{"Cloudflare by a Tunnel: around", byTunnel, honestClient, []string{cf, forgedClient}, self},
 
 		{"ingress", behindIngress, "10.244.3.4", []string{xff, honestClient}, self},
 		{"ingress that adds to the header: forged", behindIngress, "10.244.3.4", []string{xff, forgedClient + ", " + honestClient}, self},
@@ -156,14 +166,19 @@ func TestMistakesBehindAnEdge(t *testing.T) {
 	}
 }
 
-// Health checks without a forwarding header are refused on Fly, unless they are skipped.
-func TestHealthChecksOnFly(t *testing.T) {
+// Health checks without a forwarding header are refused on Fly, and those of a load balancer are limited, unless they
+// are skipped.
+func TestHealthChecks(t *testing.T) {
+	t.Run("Fly", func(t *testing.T) { testHealthChecks(t, onFly, []int{403}) })
+	t.Run("ALB", func(t *testing.T) { testHealthChecks(t, behindALB, []int{200, 200, 429}) })
+}
+
+func testHealthChecks(t *testing.T, key ratelimit.KeyFunc, limited []int) {
 	mux := http.NewServeMux()
 	mux.Handle("/", ratetest.OK)
-	api := ratelimit.Policy{Name: "api", Key: onFly, Limit: ratelimit.PerMinute(60)}
-	healthz := func(r *http.Request) { r.URL.Path = "/healthz" }
-	refused := ratetest.Quiet(t).Limit(api)(mux)
-	ratetest.WantStatuses(t, refused, []int{403}, healthz)
+	api := ratelimit.Policy{Name: "api", Key: key, Limit: ratelimit.PerMinute(2)}
+	healthz := func(r *http.Request) { r.URL.Path, r.RemoteAddr = "/healthz", "10.0.1.9:4711" }
+	ratetest.WantStatuses(t, ratetest.Quiet(t).Limit(api)(mux), limited, healthz)
 
 	limiter, err := ratelimit.New(ratelimit.Config{
 		Policies: []ratelimit.Policy{api},
@@ -174,7 +189,7 @@ func TestHealthChecksOnFly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer limiter.Close()
-	ratetest.WantStatuses(t, limiter.Handler(mux), []int{200}, healthz)
+	ratetest.WantStatuses(t, limiter.Handler(mux), []int{200, 200, 200}, healthz)
 }
 
 // checkClient serves a request from a TCP peer with header lines, of a name and a value each. want is its key; "" is

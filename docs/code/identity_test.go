@@ -2,16 +2,20 @@ package code_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/denial"
 	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
 	"github.com/go-tokenbucket/ratelimit/jwtkey"
 )
@@ -114,7 +118,7 @@ func TestMembersByTheirTokens(t *testing.T) {
 		Key:   ratelimit.FirstOf(members.Claim("sub"), ratelimit.RemoteIP()),
 		Limit: ratelimit.PerMinute(60).WithBurst(10),
 	}
-	r.Use(limiter.Limit(perAddress), limiter.Limit(perMember)) // perAddress first: forged tokens cost time
+	r.Use(limiter.Limit(perAddress), limiter.Limit(perMember)) // perAddress first, in a separate call: forged tokens cost time
 
 	r.Get("/", ratetest.OK)
 	bearer := func(claims string) func(*http.Request) {
@@ -129,6 +133,41 @@ func TestMembersByTheirTokens(t *testing.T) {
 	ratetest.WantStatuses(t, r, []int{400}, bearer(ratetest.Valid(`"sub": 1.5, `+to)))
 	ratetest.WantStatuses(t, r, []int{400}, func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer a", "Bearer b"} })
 	ratetest.WantStatuses(t, r, []int{429}, bearer(ratetest.Valid(`"sub": "7", `+to))) // the address has used its 17
+}
+
+func TestRequestsWithoutAValidTokenCanBeAnswered401(t *testing.T) {
+	limiter, err := ratelimit.New(ratelimit.Config{
+		Error: func(w http.ResponseWriter, r *http.Request, err error) {
+			if errors.Is(err, ratelimit.ErrNoKey) && !errors.Is(err, ratelimit.ErrOutage) {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				http.Error(w, "a valid token is required", http.StatusUnauthorized)
+				return
+			}
+			denial.Handler{}.ServeError(w, r, err) // the default answers, such as 400 and 503
+		},
+	})
+
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer limiter.Close()
+	keys := func(cfg jwtkey.Config) http.Handler {
+		members := ratetest.Must(jwtkey.New(cfg))
+		p := ratelimit.Policy{Name: "member", Key: members.Claim("sub"), Limit: ratelimit.PerMinute(60), FailClosed: true}
+		return limiter.Limit(p)(ratetest.OK)
+	}
+	h := keys(ratetest.HS256Config())
+	bearer := func(token string) func(*http.Request) { return ratetest.With("Authorization", "Bearer "+token) }
+	ratetest.WantStatuses(t, h, []int{200}, bearer(ratetest.HS256(ratetest.Valid(`"sub": "5"`))))
+	ratetest.WantStatuses(t, h, []int{401})
+	ratetest.WantStatuses(t, h, []int{401}, bearer("a.b.c"))
+	ratetest.WantStatuses(t, h, []int{401}, bearer(ratetest.HS256(`{"sub": "5", "exp": `+ratetest.At(-time.Hour)+`}`)))
+	ratetest.WantStatuses(t, h, []int{400}, func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer a", "Bearer b"} })
+
+	outage := jwtkey.Config{Methods: []string{"HS256"}, Keyfunc: func(context.Context, *jwt.Token) (any, error) {
+		return nil, ratelimit.ErrOutage
+	}}
+	ratetest.WantStatuses(t, keys(outage), []int{503}, bearer(ratetest.HS256(ratetest.Valid(`"sub": "5"`))))
 }
 
 func TestAPIKeysThatAreCheckedFirst(t *testing.T) {

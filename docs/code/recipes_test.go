@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,7 +52,7 @@ var plans = map[string]ratelimit.Limit{
 
 func tieredAPI(limiter *ratelimit.Limiter, find func(apiKey string) (account, bool)) http.Handler {
 	r := chi.NewRouter()
-	perAddress := ratelimit.Policy{Name: "address", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(300)}
+	perAddress := ratelimit.Policy{Name: "address", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(3000)}
 	perAccount := ratelimit.Policy{
 		Name: "account",
 		Key: ratelimit.ContextKey(func(ctx context.Context) (string, bool) {
@@ -92,9 +94,59 @@ func TestRecipeTiers(t *testing.T) {
 		if got := countAllowed(h, 20, "192.0.2.1", "key-1"); got != 10 {
 			t.Errorf("after the upgrade %d requests were allowed in a second, want 10", got)
 		}
-		countAllowed(h, 300, "192.0.2.9", "a guess")
+		if got := countAllowed(h, 1200, "192.0.2.2", "key-3"); got != 1200 {
+			t.Errorf("an account without a limit was allowed %d requests of 1,200 from one address", got)
+		}
+		countAllowed(h, 3000, "192.0.2.9", "a guess")
 		if w := sendTo(h, "GET", "/", "192.0.2.9", "", "X-Api-Key", "key-2"); w.Code != http.StatusTooManyRequests {
-			t.Errorf("after 300 guesses from one address: %d, want 429", w.Code)
+			t.Errorf("after 3,000 guesses from one address: %d, want 429", w.Code)
+		}
+	})
+}
+
+func TestRecipeTiersByGuessesAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := ratetest.Quiet(t)
+		perAddress := ratetest.PerIP("address", ratelimit.PerMinute(60).WithBurst(30))
+		perAddress.Settle = func(_ *http.Request, response ratelimit.Response) int64 {
+			if response.Status == http.StatusUnauthorized {
+				return 1
+			}
+			return 0
+		}
+		check := requireAPIKey(func(key string) (account, bool) { return account{"3", "internal"}, key == "key-3" })
+		atOnce := make(chan bool)
+		h := limiter.Limit(perAddress)(check(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == "POST" {
+				<-atOnce
+			}
+			ratetest.OK(w, r)
+		})))
+		if got := countAllowed(h, 1000, "192.0.2.1", "key-3"); got != 1000 {
+			t.Errorf("%d requests of 1,000 with a key were allowed", got)
+		}
+		var allowed atomic.Int64
+		var clients sync.WaitGroup
+		for range 40 { // ten more than the burst are under way
+			clients.Go(func() {
+				if sendTo(h, "POST", "/", "192.0.2.1", "", "X-Api-Key", "key-3").Code == http.StatusOK {
+					allowed.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		close(atOnce)
+		clients.Wait()
+		if got := allowed.Load(); got != 30 {
+			t.Errorf("%d requests at once were allowed, want the burst, 30", got)
+		}
+		for range 30 {
+			if w := sendTo(h, "GET", "/", "192.0.2.1", "", "X-Api-Key", "a guess"); w.Code != http.StatusUnauthorized {
+				t.Errorf("a guess: %d, want 401", w.Code)
+			}
+		}
+		if got := countAllowed(h, 1, "192.0.2.1", "key-3"); got != 0 {
+			t.Error("a request after 30 guesses was allowed")
 		}
 	})
 }
@@ -128,6 +180,7 @@ func sendTo(h http.Handler, method, target, addr, form string, header ...string)
 
 func searchAPI(limiter *ratelimit.Limiter, members *jwtkey.Keys, search http.HandlerFunc) http.Handler {
 	r := chi.NewRouter()
+	perAddress := ratelimit.Policy{Name: "search-address", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(1000)}
 	perMember := ratelimit.Policy{
 		Name:  "search-member",
 		Key:   members.Claim("sub"),
@@ -137,14 +190,15 @@ func searchAPI(limiter *ratelimit.Limiter, members *jwtkey.Keys, search http.Han
 		Name:     "search-org",
 		Key:      members.ClaimAs("org", "org_id"),
 		Limit:    ratelimit.PerMinute(300).WithBurst(15),
-		Optional: true, // for tokens without org_id
+		Optional: true, // tokens without org_id are under no organisation's limit
 	}
 	forAll := ratelimit.Policy{
 		Name:   "search-all",
 		Key:    ratelimit.Static("search"),
 		Limit:  ratelimit.PerSecond(20),
-		Hidden: true, // in no header: clients share it
+		Hidden: true, // clients share it: it is in no header, and its denials name no policy
 	}
+	r.Use(limiter.Limit(perAddress)) // a separate call: it limits forged tokens before they are verified
 	r.With(limiter.Limit(perMember, perOrg, forAll)).Get("/search", search)
 	return r
 }
@@ -181,6 +235,15 @@ func TestRecipeMemberOrganisationAndAll(t *testing.T) {
 		if limit, body := w.Header().Get("X-RateLimit-Limit"), w.Body.String(); limit != "10" || strings.Contains(body, "search-all") {
 			t.Errorf("limit %q, body %s: the policy for all clients is shown", limit, body)
 		}
+
+		// Forged tokens are refused for what they are, until their address has spent its limit.
+		statuses := make(map[int]int)
+		for range 1100 {
+			statuses[sendTo(h, "GET", "/search", "192.0.2.2", "", "Authorization", "Bearer a.b.c").Code]++
+		}
+		if statuses[403] != 1000 || statuses[429] != 100 {
+			t.Errorf("forged tokens were answered %v, want 403 for 1,000 and 429 for the others", statuses)
+		}
 	})
 }
 
@@ -192,7 +255,7 @@ func loginForm(limiter *ratelimit.Limiter, passwordIsRight func(name, password s
 		Name:       "login-address",
 		Key:        ratelimit.RemoteIP(),
 		Limit:      ratelimit.Every(time.Minute).WithBurst(20),
-		Settle:     ratelimit.FailedLogins, // a login that succeeds costs nothing
+		Settle:     ratelimit.FailedLogins, // a login that has succeeded costs nothing
 		FailClosed: true,
 	}
 	perName := ratelimit.Policy{
@@ -260,6 +323,74 @@ func TestRecipeFailedLogins(t *testing.T) {
 		want("a name that is new to the address", login("198.51.100.1", "carol", "sesame"), 429)
 		want("the same name elsewhere", login("192.0.2.1", "carol", "sesame"), 200)
 	})
+}
+
+// A right password does not count if the client leaves while it is checked.
+func TestRecipeFailedLoginsOfClientsThatLeave(t *testing.T) {
+	limiter := ratetest.Quiet(t)
+	var leave context.CancelFunc
+	h, perName := loginForm(limiter, func(string, string) bool { leave(); return true })
+	for range 10 {
+		r := httptest.NewRequest("POST", "/login", strings.NewReader("name=ann&password=sesame"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		ctx, cancel := context.WithCancel(t.Context())
+		leave = cancel
+		h.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
+		cancel()
+	}
+	if state, err := limiter.Peek(t.Context(), perName, "name:ann"); err != nil || state.Remaining != 5 {
+		t.Errorf("%d failed logins are left of 5, error %v", state.Remaining, err)
+	}
+}
+
+// Logins hold their tokens while they are checked.
+func TestRecipeFailedLoginsAtTheSameTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := ratetest.Quiet(t)
+		h, _ := loginForm(limiter, func(string, string) bool { time.Sleep(time.Second); return true })
+		var mu sync.Mutex
+		got := make(map[string]int)
+		var clients sync.WaitGroup
+		for i := range 25 {
+			name := "ann"
+			if i >= 7 {
+				name = fmt.Sprint("name", i)
+			}
+			clients.Go(func() {
+				w := sendTo(h, "POST", "/login", "192.0.2.1", url.Values{"name": {name}, "password": {"sesame"}}.Encode())
+				mu.Lock()
+				defer mu.Unlock()
+				got[fmt.Sprint(w.Code, " ", w.Header().Get("Retry-After"))]++
+			})
+			synctest.Wait()
+		}
+		clients.Wait()
+		// Two of ann's seven are denied by name, and count for the address. So 13 of the 18 others are allowed.
+		want := map[string]int{"200 ": 5 + 13, "429 900": 2, "429 60": 5}
+		if !maps.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	})
+}
+
+// The address and the name in one Admit: a locked name spends nothing of the address.
+func TestRecipeFailedLoginsByOneAdmit(t *testing.T) {
+	limiter := ratetest.Quiet(t)
+	perAddress := ratetest.PerIP("login-address", ratelimit.Every(time.Minute).WithBurst(20))
+	perName := ratelimit.Policy{Name: "login-name", Limit: ratelimit.Every(15 * time.Minute).WithBurst(5)}
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		address, err := perAddress.Key(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if limiter.Admit(w, r, ratelimit.Charge{Policy: perAddress, Key: address}, ratelimit.Charge{Policy: perName, Key: "name:ann"}) {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	})
+	ratetest.WantStatuses(t, h, []int{401, 401, 401, 401, 401, 429, 429, 429}, ratetest.From("192.0.2.1"))
+	if state, err := limiter.Peek(t.Context(), perAddress, "ip:192.0.2.1"); err != nil || state.Remaining != 15 {
+		t.Errorf("%d are left of the address's 20, error %v; want 15", state.Remaining, err)
+	}
 }
 
 // Webhooks
