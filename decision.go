@@ -12,22 +12,23 @@ import (
 // Never is the RetryAfter of a request that can never succeed: its cost is above the burst, or the rate is 0.
 const Never = store.Never
 
-// A Decision is the result of all limiters so far for one request, see [FromContext], or of one call of
-// [Limiter.TakeAll].
+// A Decision is the result of all calls of Handler and Limit so far for one request, see [FromContext], or of one call
+// of [Limiter.TakeAll].
 type Decision struct {
 	// Allowed reports whether the request goes on. If the store failed, it is true unless a policy has
 	// FailClosed. After other errors, see [KeyFunc], it is false.
 	Allowed bool
 
-	// Results holds a result for each policy that applied, in the order of the policies. Where limiters
-	// are stacked, the results of the outer ones come first.
+	// Results holds a result for each policy that applied, in the order of the policies. Where calls of
+	// Handler and Limit are stacked, the results of the outer ones come first.
 	Results []Result
 
 	// At is when the decision was made, or when the request had waited for its tokens. ResetAfter in
 	// Results counts from At.
 	At time.Time
 
-	// Waited is how long the request waited for its tokens, the sum over stacked limiters.
+	// Waited is how long the request waited for its tokens, the sum over stacked calls of Handler and
+	// Limit.
 	Waited time.Duration
 
 	// values holds the header values of a decision, which saves an allocation.
@@ -79,7 +80,7 @@ func (d *Decision) Tightest() *Result {
 }
 
 // Quotas returns the results that a header with a list of quotas should show: all that are neither Shadow nor Hidden.
-// Stacked limiters may have several results of one policy. Of these it returns only the tightest, see
+// Stacked calls of Limit may have several results of one policy. Of these it returns only the tightest, see
 // [Decision.Tightest].
 func (d *Decision) Quotas() iter.Seq[*Result] { return d.quotas(false) }
 
@@ -136,8 +137,8 @@ func (r *Result) requestsLeft() int64 {
 
 // RetryAfter returns how long the client of a denied request should wait before it tries again. After that time every
 // policy allows the request, or lets it wait for its tokens, if no other request uses the same buckets. RetryAfter is 0
-// if the request was allowed, and [Never] if it can never be allowed. It includes the outer ones of stacked limiters,
-// because they were charged for this request.
+// if the request was allowed, and [Never] if it can never be allowed. Where calls of Handler and Limit are stacked, it
+// includes the policies of the outer ones, because they were charged for this request.
 func (d *Decision) RetryAfter() time.Duration {
 	if d.Allowed {
 		return 0

@@ -13,7 +13,8 @@ import (
 // A HeaderFunc writes a decision into the response header, before the handler or the denial writes the response. It is
 // not called if no policy applied, or only Hidden ones.
 //
-// Set headers, do not add to them: stacked limiters call it in turn, each with the results of the outer ones, too.
+// Set headers, do not add to them: stacked calls of Handler and Limit call it in turn, each with the results of the
+// outer ones, too.
 // Leave out Hidden results, as [Decision.Tightest] and [Decision.Quotas] do. Tightest returns nil if all others are
 // Shadow. Rate limit headers that other middleware has set before are merged afterwards, see
 // [github.com/go-tokenbucket/ratelimit/headers.Merge].

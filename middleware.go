@@ -205,8 +205,9 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 //
 //	r.With(limiter.Limit(login)).Post("/login", h)
 //
-// Limiters can be stacked, as by r.Use and r.With. Each decides separately, the outer one first. If an inner one denies
-// the request, the tokens that the outer one took are not given back. A policy in two of them is charged twice.
+// Calls of Handler and Limit can be stacked, as by r.Use and r.With. Each call decides separately, the outer one first.
+// If an inner one denies the request, the tokens that the outer one took are not given back. A policy in two calls is
+// charged twice.
 //
 // Limit panics on a malformed policy, with an error that names every wrong field. [Limiter.Reload] replaces its
 // policies.

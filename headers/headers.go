@@ -32,7 +32,7 @@
 //     t is longer than Retry-After. A request that costs more than the burst is never allowed, and its policy has
 //     no t.
 //
-// If stacked limiters have policies of the same name, the tighter one is shown, see [ratelimit.Decision.Tightest].
+// If stacked calls of Limit have policies of the same name, the tighter one is shown, see [ratelimit.Decision.Tightest].
 // While the store is unavailable, a policy whose state is not known is missing in RateLimit.
 //
 // # Rates below one per second

@@ -36,8 +36,9 @@
 // # Limit by address first
 //
 // Anybody can send tokens. Checking a signature takes between 2 and some 100 µs, depending on the method. A token
-// made for the purpose can take up to a millisecond to parse. So limit each address before tokens are verified. Use
-// an outer limiter for that, because the policies of one limiter find all their keys before they charge any bucket:
+// made for the purpose can take up to a millisecond to parse. So limit each address before tokens are verified.
+// Mount that limit outside, by a separate call of Limit. One call finds the keys of all its policies before it
+// charges any bucket:
 //
 //	r.Use(limiter.Limit(perAddress))
 //	r.With(limiter.Limit(perMember)).Get("/", h)

@@ -51,7 +51,7 @@ func newAPI(buckets store.Store, keys *keyring, issuer string) (http.Handler, er
 	if err != nil {
 		return nil, err
 	}
-	// The outer limiter decides before the inner one has a signature checked.
+	// Two calls of Limit: the outer one decides before the inner one has a signature checked.
 	perAddress := limiter.Limit(ratelimit.Policy{
 		Name:  "address",
 		Key:   ratelimit.RemoteIP(),
