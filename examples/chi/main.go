@@ -69,7 +69,7 @@ func newAPI(buckets store.Store, secret []byte) (http.Handler, error) {
 	// The routes of a group have a bucket each, which all clients share.
 	perRoute := ratelimit.Policy{Name: "admin-route", Key: ratelimit.Route(), Limit: ratelimit.PerSecond(5)}
 
-	// Three wrong passwords; who knows the right one may log in as often as the address may ask at all.
+	// Three wrong passwords lock the address out. A login that has succeeded gets its token back.
 	login := ratelimit.Policy{
 		Name:       "login",
 		Key:        ratelimit.RemoteIP(),
