@@ -245,7 +245,7 @@ func ExampleRoute_aroundServeMux() {
 	mux.Handle("GET /items/{id}", hello)
 	request(limiter.Handler(mux), "GET", "/items/1")
 	// Output:
-	// true policy route: ratelimit: no key: the request has not matched a route yet: mount the limiter on the route's handler, not around the ServeMux
+	// true policy route: ratelimit: no key: the request has not matched a route yet: mount the limiter on the route's handler, not around the ServeMux, or use another key: Route knows the patterns of ServeMux and chi only
 	// GET /items/1 403
 }
 

@@ -16,18 +16,20 @@ import (
 // client on each route.
 //
 // Under chi it works in r.Use, r.With, r.Group and sub-routers. All paths that match no route share the key
-// "route:unmatched". Mount middleware that changes the matched path or method, such as StripSlashes, before the
-// limiter.
+// "route:unmatched". Mount middleware that changes the path or the method, such as StripSlashes, before it.
 //
-// Under [http.ServeMux], mount the limiter on the route's handler. Around the mux the pattern is not known yet, and
-// the request has no key ([ErrNoKey]). A pattern without a method gives "route:/items/{id}". A prefix that
-// [http.StripPrefix] removes is not part of the key.
+// Under [http.ServeMux], mount the limiter on the route's handler. Around the mux the pattern is not known yet, so no
+// request has a key, and each is answered 403 ([ErrNoKey]). A pattern without a method gives "route:/items/{id}". A
+// prefix that [http.StripPrefix] removes is not part of the key.
+//
+// Under any other router a request has no key, or that of a ServeMux or chi around it. Write a [KeyFunc] instead: see
+// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/routers.md.
 func Route() KeyFunc {
 	var mounted subRouters
 	return func(r *http.Request) (string, error) {
 		pattern := mounted.pattern(r)
 		if pattern == "" {
-			return "", keyerr.New(ErrNoKey, "the request has not matched a route yet: mount the limiter on the route's handler, not around the ServeMux")
+			return "", keyerr.New(ErrNoKey, "the request has not matched a route yet: mount the limiter on the route's handler, not around the ServeMux, or use another key: Route knows the patterns of ServeMux and chi only")
 		}
 		return "route:" + pattern, nil
 	}
