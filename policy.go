@@ -40,7 +40,7 @@ type Policy struct {
 
 	// MaxWait lets a request wait for its tokens instead of being denied, for at most this long.
 	// Requests of all replicas go on in the order in which they came. [http.Server.WriteTimeout]
-	// must be longer than MaxWait. Default 0: requests do not wait. See
+	// must be longer than MaxWait. Default 0: requests do not wait; [Limiter.Wait] has no bound. See
 	// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/waiting.md.
 	MaxWait time.Duration
 

@@ -16,7 +16,8 @@ import (
 // policy with Shadow it does not block and returns no such error.
 //
 // If ctx ends first, the tokens are given back. Wait then returns within [Config.Timeout], with Result.Allowed false
-// and an error that wraps ctx's. Other errors are as for [Limiter.Take].
+// and an error that wraps ctx's. A process that is killed gives nothing back: the tokens that it reserved delay
+// others by up to their number divided by the rate. Other errors are as for [Limiter.Take].
 func (l *Limiter) Wait(ctx context.Context, p Policy, key string, cost int64) (Result, error) {
 	if cost < 0 {
 		return Result{}, fmt.Errorf("ratelimit: Wait: cost %d: must be 0 or more; see Refund", cost)

@@ -26,6 +26,22 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
+func TestMigratingFromAWindow(t *testing.T) {
+	for _, c := range []struct {
+		limit ratelimit.Limit
+		span  time.Duration
+		want  int
+	}{
+		{ratelimit.PerMinute(100), time.Minute, 199},
+		{ratelimit.PerMinute(100), time.Minute + 1, 200},
+		{ratelimit.PerMinute(80).WithBurst(20), time.Minute + 1, 100},
+	} {
+		if got := admitted(t, c.limit, c.span); got != c.want {
+			t.Errorf("%v admits %d requests in %v, want %d", c.limit, got, c.span, c.want)
+		}
+	}
+}
+
 func fromHTTPRate(r chi.Router) *ratelimit.Limiter {
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Policies: []ratelimit.Policy{{

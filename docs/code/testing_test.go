@@ -3,6 +3,7 @@ package code_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
@@ -100,7 +102,11 @@ func wantPosted(t *testing.T, url string, want int) {
 
 func TestLoginsOnRedis(t *testing.T) {
 	server := miniredis.RunT(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	options, err := redisstore.Options("redis://" + server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(options)
 	defer client.Close()
 	buckets := redisstore.New(client, redisstore.Config{MaxDenials: -1})
 	app, err := newApp(ratelimit.Config{Store: buckets, Timeout: 5 * time.Second}, ratelimit.Every(15*time.Minute))
@@ -133,6 +139,53 @@ func TestAnOutage(t *testing.T) {
 	}
 	wantStatus(t, app, "GET", "/items", http.StatusOK)
 	wantStatus(t, app, "POST", "/login", http.StatusServiceUnavailable) // FailClosed
+}
+
+// switched is Redis with a switch.
+type switched struct {
+	store.Store
+	down atomic.Bool
+}
+
+func (s *switched) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	if s.down.Load() {
+		return false, fmt.Errorf("redis is down: %w", store.ErrNotCharged)
+	}
+	return s.Store.Take(ctx, charges, states)
+}
+
+func TestAnOutageWithAFallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		primary := &switched{Store: memstore.New(memstore.Config{})}
+		buckets := fallback.New(primary, nil, fallback.Config{
+			ProbeEvery: time.Millisecond, // how soon it notices that Redis is back
+			Logger:     slog.New(slog.DiscardHandler),
+		})
+		defer buckets.Close()
+		app, err := newApp(ratelimit.Config{
+			Store:  buckets,
+			Logger: slog.New(slog.DiscardHandler),
+		}, ratelimit.PerMinute(5))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 100 { // the burst
+			wantStatus(t, app, "GET", "/items", http.StatusOK)
+		}
+
+		primary.down.Store(true)
+		wantStatus(t, app, "GET", "/items", http.StatusTooManyRequests)     // as before the outage
+		wantStatus(t, app, "POST", "/login", http.StatusServiceUnavailable) // FailClosed, also with a fallback
+		time.Sleep(time.Second)
+		for range 100 {
+			wantStatus(t, app, "GET", "/items", http.StatusOK)
+		}
+
+		primary.down.Store(false)
+		time.Sleep(5 * time.Millisecond)
+		wantStatus(t, app, "POST", "/login", http.StatusOK)
+		wantStatus(t, app, "GET", "/items", http.StatusTooManyRequests) // what was allowed in the outage is charged
+	})
 }
 
 func TestWhichPolicyDenies(t *testing.T) {
@@ -184,5 +237,21 @@ func TestEachClientHasItsBucket(t *testing.T) {
 		if w.Code != http.StatusOK {
 			t.Errorf("%s: %d", addr, w.Code)
 		}
+	}
+}
+
+func TestARequestWithoutAnAddress(t *testing.T) {
+	app, err := newApp(ratelimit.Config{Logger: slog.New(slog.DiscardHandler)}, ratelimit.PerMinute(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequest("POST", "/login", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	app.ServeHTTP(w, r)
+	if w.Code != http.StatusForbidden {
+		t.Errorf("%d, want 403", w.Code)
 	}
 }
