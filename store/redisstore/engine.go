@@ -21,7 +21,7 @@ import (
 // sent in batches, and hands out the replies.
 type engine struct {
 	client Client
-	sender Client                   // what runs the commands for client; see timely
+	sender Client                   // what runs the commands of lone callers for client; see timely
 	timely bool                     // it ends a command by the deadline of its context
 	forget func(policy, key string) // what is known of a bucket
 	keys   keys
@@ -141,14 +141,14 @@ func (e *engine) close() {
 }
 
 // send has entries answered by the server of l, and finishes them. It reports whether the server has answered anything.
-func (e *engine) send(ctx context.Context, l *lane, entries []entry) (answered bool) {
+func (e *engine) send(ctx context.Context, l *lane, by Client, entries []entry) (answered bool) {
 	for i := range entries {
 		e.keys.name(entries[i].first.items)
 	}
 	commands := e.group(l, entries)
 	answered = len(commands) == 0 // nothing is asked
 	for round := 0; len(commands) > 0; round++ {
-		e.exec(ctx, commands)
+		e.exec(ctx, by, commands)
 		for i := range commands {
 			answered = answered || commands[i].err == nil || isRedis(commands[i].err)
 		}
@@ -179,8 +179,8 @@ func (e *engine) group(l *lane, entries []entry) []command {
 // errGoexit is of calls whose goroutine was ended in the client.
 var errGoexit = errors.New("redisstore: the client, or one of its hooks, has called runtime.Goexit")
 
-// exec sends commands, in one pipeline if they are several.
-func (e *engine) exec(ctx context.Context, commands []command) {
+// exec sends commands by a client, in one pipeline if they are several.
+func (e *engine) exec(ctx context.Context, by Client, commands []command) {
 	returned := false
 	defer func() {
 		// What Config.Clock and the client's hooks do must end neither the process nor the flight.
@@ -204,10 +204,10 @@ func (e *engine) exec(ctx context.Context, commands []command) {
 			c.prepare(ctx, e.clock, e.choose(c.entries))
 		}
 	}
-	pipeliner, ok := e.sender.(interface{ Pipeline() redis.Pipeliner })
+	pipeliner, ok := by.(interface{ Pipeline() redis.Pipeliner })
 	if len(commands) == 1 || !ok {
 		for i := range commands {
-			commands[i].err = e.sender.Process(ctx, commands[i].sent)
+			commands[i].err = by.Process(ctx, commands[i].sent)
 		}
 		returned = true
 		return

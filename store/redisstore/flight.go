@@ -92,7 +92,7 @@ func (l *lane) fly(ctx context.Context, c *call) {
 		ctx = s
 	}
 	c.alone[0] = entry{first: c, last: c, count: 1}
-	l.send(ctx, c.alone[:], c.flight.since)
+	l.send(ctx, l.engine.sender, c.alone[:], c.flight.since)
 }
 
 // flush makes flights while there are batches.
@@ -139,7 +139,7 @@ func (l *lane) carry(b *batch, f *flight) bool {
 		ctx = limited
 	}
 	if len(b.entries) > 0 {
-		l.send(ctx, b.entries, f.since)
+		l.send(ctx, l.engine.client, b.entries, f.since)
 	}
 	exited = false
 	b.release()

@@ -42,9 +42,12 @@ type lane struct {
 
 // submit sees to it that c, which its caller waits for until ctx ends, will be done: at once, if nothing is
 // under way. It reports whether the caller has sent c itself.
+//
+// A caller that sends its call gives up a connection whose handshake outlasts the deadline, and so would all that follow.
+// So while the server owes an answer, calls wait for flights, in which the client takes its own time.
 func (l *lane) submit(ctx context.Context, c *call) (direct bool, err error) {
 	l.mu.Lock()
-	if l.engine.closed.Load() || l.flights > 0 || l.crowded || !l.engine.direct(ctx) {
+	if l.engine.closed.Load() || l.flights > 0 || l.crowded || l.silent.Load() != 0 || !l.engine.direct(ctx) {
 		l.mu.Unlock()
 		c.watched = watchable(ctx, c)
 		return false, l.enqueue(c)
@@ -56,12 +59,12 @@ func (l *lane) submit(ctx context.Context, c *call) (direct bool, err error) {
 	return true, nil
 }
 
-// send has entries answered by the server, whose flight left at since.
-func (l *lane) send(ctx context.Context, entries []entry, since time.Time) {
+// send has entries answered by the server, which a client sends it. Their flight left at since.
+func (l *lane) send(ctx context.Context, by Client, entries []entry, since time.Time) {
 	if l.silent.Load() == 0 {
 		l.silent.CompareAndSwap(0, since.UnixNano())
 	}
-	if l.engine.send(ctx, l, entries) {
+	if l.engine.send(ctx, l, by, entries) {
 		l.silent.Store(0)
 	}
 }

@@ -26,7 +26,8 @@ func (e *engine) Inspect(ctx context.Context, policy, key string) (store.Bucket,
 	}
 	items := []item{{policy: policy, key: shortkey.Of(key)}}
 	e.keys.name(items)
-	if e.direct(ctx) {
+	// With a clone for lone callers, it is asked by the client, which completes a handshake that outlasts ctx.
+	if _, cloned := e.sender.(*redis.Conn); e.direct(ctx) && (!cloned || ctx.Done() == nil) {
 		defer e.flying.Done()
 		return e.peek(ctx, items[0].name)
 	}
@@ -71,7 +72,7 @@ func (e *engine) peek(ctx context.Context, key string) (b store.Bucket, err erro
 	command, script := "evalsha", lua.PeekSHA1
 	for tries := 1; ; {
 		cmd := reading{redis.NewSliceCmd(ctx, command, script, 1, key, clock)}
-		err := e.sender.Process(ctx, cmd)
+		err := e.client.Process(ctx, cmd)
 		switch {
 		case err == nil:
 			e.routes.answered()

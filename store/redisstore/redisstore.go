@@ -77,9 +77,9 @@
 //
 // # Clients without ContextTimeoutEnabled
 //
-// For a *redis.Client without ContextTimeoutEnabled, [New] makes a clone that has it, on the same connections. The
-// client itself does not change. Hooks that are added to the client after New do not see the commands of the Store. No
-// hook sees the handshake of a connection that the Store opens.
+// For a *redis.Client without ContextTimeoutEnabled, [New] makes a clone that has it, on the same connections. The clone
+// sends the commands of lone calls, and the client sends batches. The client itself does not change. Hooks that are
+// added to the client after New see only batches. No hook sees the handshake of a connection that the clone opens.
 //
 // A lone call is sent by its caller if the client can end it at its deadline. Otherwise another goroutine sends it, which
 // takes some microseconds: on a ClusterClient or Ring without ContextTimeoutEnabled, and on a client with a

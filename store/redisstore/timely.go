@@ -8,13 +8,14 @@ import (
 
 // go-redis ends a command by the deadline of its context only if the client has ContextTimeoutEnabled, and has timeouts at
 // all. For a *redis.Client without it, the Store makes a clone by WithTimeout. The clone has the same connections, and
-// options of its own, where ContextTimeoutEnabled is set before anybody uses it.
+// options of its own, where ContextTimeoutEnabled is set before anybody uses it. It is for lone callers only: it also
+// gives up a handshake at the deadline of the command that it is for.
 //
 // The clone has no hooks. A redis.Conn has those of its client, as they are when it is made. So commands go to a Conn. It
 // calls the hooks, and its last hook hands the command to the clone. The Conn never takes a connection, so that many
 // goroutines may use it.
 
-// timely returns what to run the commands for client by, and reports whether it ends a command by the deadline of its
+// timely returns what to run the commands of lone callers for client by, and reports whether it ends a command by the deadline of its
 // context. Others can only be waited for apart from the caller.
 func timely(client Client) (Client, bool) {
 	switch c := client.(type) {

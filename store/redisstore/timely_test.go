@@ -173,3 +173,48 @@ func TestAStoreOnAClosedClientOfDefaults(t *testing.T) {
 		t.Errorf("ok %t, error %v, want redis.ErrClosed and that nothing was charged", ok, err)
 	}
 }
+
+// A connection that is ready only after the deadline of the call that needed it is there for those that follow.
+func TestAHandshakeThatOutlastsItsCall(t *testing.T) {
+	server := redistest.Start(t)
+	for name, change := range map[string]func(*redis.Options){
+		"defaults":              func(*redis.Options) {},
+		"ContextTimeoutEnabled": func(o *redis.Options) { o.ContextTimeoutEnabled = true },
+	} {
+		for what, call := range map[string]func(context.Context, *redisstore.Store) error{
+			"Take": func(ctx context.Context, s *redisstore.Store) error {
+				_, err := s.Take(ctx, []store.Charge{charge(t, "k")}, make([]store.State, 1))
+				return err
+			},
+			"Inspect": func(ctx context.Context, s *redisstore.Store) error {
+				_, err := s.Inspect(ctx, "p", "k")
+				return err
+			},
+		} {
+			if what == "Inspect" && name != "defaults" {
+				continue // which ends by its deadline with all that it has begun, as the client is told to
+			}
+			t.Run(what+" of "+name, func(t *testing.T) {
+				s := redisstore.New(server.ClientOptions(func(o *redis.Options) {
+					o.OnConnect = func(context.Context, *redis.Conn) error {
+						time.Sleep(60 * time.Millisecond)
+						return nil
+					}
+					change(o)
+				}), redisstore.Config{})
+				defer s.Close()
+				for begin := time.Now(); ; {
+					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+					err := call(ctx, s)
+					cancel()
+					if err == nil {
+						return
+					}
+					if time.Since(begin) > 10*time.Second {
+						t.Fatalf("calls still fail: %v", err)
+					}
+				}
+			})
+		}
+	}
+}
