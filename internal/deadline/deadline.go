@@ -69,10 +69,18 @@ func (c *Context) started() *timer {
 	return c.timer.Load()
 }
 
-// End stops the timer, and tells those who still wait that nobody waits for them.
+// over is the timer of Contexts that have ended before somebody waited for them.
+var over = func() *timer {
+	ended, end := context.WithCancel(context.Background())
+	end()
+	return &timer{ended, end}
+}()
+
+// End stops the timer, and tells those who still wait that nobody waits for them. A timer does not start any more:
+// nobody would stop it, and Parent may be in use for something else.
 func (c *Context) End() {
-	if t := c.timer.Load(); t != nil {
-		t.stop()
+	if !c.timer.CompareAndSwap(nil, over) {
+		c.timer.Load().stop()
 	}
 }
 
@@ -125,7 +133,7 @@ func (c *Context) Value(key any) any {
 	case untimedKey:
 		return c.timer.Load() == nil
 	}
-	if t := c.timer.Load(); t != nil {
+	if t := c.timer.Load(); t != nil && t != over {
 		return t.Value(key)
 	}
 	return c.Parent.Value(key)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -169,4 +170,44 @@ func TestUntimedUntilSomebodyAsksForDone(t *testing.T) {
 	if deadline.Untimed(t.Context()) {
 		t.Error("another context is one of these")
 	}
+}
+
+// A client may ask for Done when the call has ended. Then nobody would stop a timer, and the parent may be in use for
+// another request.
+func TestNothingStartsAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parent := &foreign{Context: context.WithValue(t.Context(), key{}, "value"), done: make(chan struct{})}
+		d := within(parent, time.Hour)
+		d.Deadline()
+		d.End()
+		before := runtime.NumGoroutine()
+		child, stop := context.WithCancel(d)
+		defer stop()
+		<-d.Done()
+		<-child.Done()
+		synctest.Wait()
+		if n := runtime.NumGoroutine(); n != before || parent.asked.Load() != 0 {
+			t.Errorf("%d goroutines more, and the parent was asked for Done %d times", n-before, parent.asked.Load())
+		}
+		if err := d.Err(); err != context.Canceled || deadline.Untimed(d) {
+			t.Errorf("Err %v, Untimed %t", err, deadline.Untimed(d))
+		}
+		if v := d.Value(key{}); v != "value" {
+			t.Errorf("the value of the parent is %v", v)
+		}
+	})
+}
+
+type key struct{}
+
+// A foreign is a context that is not of package context.
+type foreign struct {
+	context.Context
+	done  chan struct{}
+	asked atomic.Int64
+}
+
+func (f *foreign) Done() <-chan struct{} {
+	f.asked.Add(1)
+	return f.done
 }
