@@ -523,8 +523,8 @@ func TestAScriptAcrossSlotsThatWasPartlyRunIsNotSentAgain(t *testing.T) {
 	wantLeft(t, admin, 100, charges[1]) // of the same call, not reached
 }
 
-func TestTheACLOfTheReadmeIsEnoughAcrossSlots(t *testing.T) {
-	rules := readmeACL(t)
+func TestTheACLOfTheGuideIsEnoughAcrossSlots(t *testing.T) {
+	rules := guideACL(t)
 	cluster := redistest.SharedCluster(t, 1)
 	if !allowsCrossing(t, cluster) {
 		return

@@ -236,7 +236,7 @@ func TestWhatTheUserMayNot(t *testing.T) {
 // checkRights takes rights from a user, one by one.
 func checkRights(t *testing.T, server *redistest.Server) {
 	const unseen = "could not be looked at"
-	minimal := readmeACL(t)
+	minimal := guideACL(t)
 	check := func(t *testing.T, rules []string, cfg redisstore.Config, want ...string) {
 		t.Helper()
 		server.Do("ACL", "DELUSER", "limiter")

@@ -242,24 +242,24 @@ func TestAPausedAndAKilledServer(t *testing.T) {
 	take(t, s, charge(t, "k"))
 }
 
-// readmeACL returns the rules of the ACL that the README recommends.
-func readmeACL(t *testing.T) []string {
+// guideACL returns the rules of the ACL that the guide to operations recommends.
+func guideACL(t *testing.T) []string {
 	t.Helper()
-	readme, err := os.ReadFile("../../README.md")
+	guide, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(readme)) {
+	for line := range strings.Lines(string(guide)) {
 		if rules, ok := strings.CutPrefix(line, "ACL SETUSER limiter "); ok {
 			return strings.Fields(rules)
 		}
 	}
-	t.Fatal(`README.md has no line that starts with "ACL SETUSER limiter "`)
+	t.Fatal(`docs/operations.md has no line that starts with "ACL SETUSER limiter "`)
 	return nil
 }
 
-func TestTheACLOfTheReadmeIsEnoughAndNoMore(t *testing.T) {
-	rules := readmeACL(t)
+func TestTheACLOfTheGuideIsEnoughAndNoMore(t *testing.T) {
+	rules := guideACL(t)
 	server := redistest.Start(t)
 	if !server.HasACL() {
 		return

@@ -116,7 +116,7 @@ func TestResetAndInspectNeedNoFurtherRight(t *testing.T) {
 		return
 	}
 	set := []any{"ACL", "SETUSER", "limiter"}
-	for _, rule := range readmeACL(t) {
+	for _, rule := range guideACL(t) {
 		set = append(set, rule)
 	}
 	server.Do(set...)
