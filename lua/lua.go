@@ -34,11 +34,11 @@ var TakeAcross = script("take_across.lua") + Take
 // The SHA-1 of each script in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1    = "a827c0def51efedfc71bd5d533a177c48498b156"
+	TakeSHA1    = "a17dd396d86d7ed02212bf8381ad46ef46f3673e"
 	TakeOneSHA1 = "b9da65f232d7003891cd7a52410c1df3b783c4b1"
 	TakeFewSHA1 = "ac9f4783a011907f6c4d399d191f208a523e3035"
 
-	TakeAcrossSHA1 = "c01ec1bc091bd4fc9c559e56618cc2566ccfe9aa"
+	TakeAcrossSHA1 = "d52fe7fa5666d22cacb909825cf8079012b42505"
 )
 
 // Reach is the source of reach.lua, whose head describes its arguments and its reply.

@@ -241,6 +241,13 @@ local function run()
           granted = fits[i]
         end
       end
+      if across and granted >= 0 then
+        -- Redis since 7.4 looks in the slot of the last command for a key of a slot that is leaving. So it may refuse to
+        -- write the first key, which it has read. This asks for that key while nothing is written.
+        reading = done + 1
+        call('HMGET', KEYS[reading], 'unit')
+        reading = false
+      end
       for i = 1, charges do
         local times, left = fits[i] < granted and fits[i] or granted, 0
         if times >= 0 then
