@@ -104,9 +104,9 @@ func (c *call) compileFor(name string, p *Policy, key string) error {
 	return fmt.Errorf("ratelimit: %s: %w", name, err)
 }
 
-// compileOwn makes of, a policy of a call without a request, ready as p, and reports whether it has no fault. Such a call
-// compiles its policies each time, so those are not put through compile, which allocates. p may have been of an earlier
-// call, of the same policy as likely as not.
+// compileOwn compiles of, a policy of a call without a request, into p. It reports whether the policy is valid. Such a
+// call compiles its policies each time, so it does not use compile, which allocates. p may be from an earlier call,
+// often with the same policy.
 func (p *policy) compileOwn(of *Policy) (ok bool) {
 	if known := p.Limit == of.Limit && p.limit != (store.Limit{}); !known {
 		p.limit = store.Limit{}

@@ -16,8 +16,8 @@ func init() {
 	})
 }
 
-// openAutoPipeline shows what of our speed is batching by the client: each call is a script call of its own,
-// and many share a pipeline.
+// openAutoPipeline shows the effect of batching by the client. Each call is a separate script call, and many calls
+// share a pipeline.
 func openAutoPipeline(ctx context.Context, d *deployment, limits []ratelimit.Limit) (openRedis, error) {
 	limit, err := compile(limits[0])
 	if err != nil {
@@ -35,7 +35,7 @@ func openAutoPipeline(ctx context.Context, d *deployment, limits []ratelimit.Lim
 		client.Close()
 		return openRedis{}, err
 	}
-	// As the head of take.lua says: the server's clock, one term, and one call of one charge.
+	// As the head of take.lua describes: the server's clock, one term, and one call of one charge.
 	args := []any{"", 1, limit.Unit, limit.Refill, limit.Capacity, limit.Unit, 0, 0, 1, 1, 1, 1}
 	take := func(ctx context.Context, key string) (bool, error) {
 		reply, err := pipeline.EvalSha(ctx, lua.TakeSHA1, []string{"autopipeline:" + key}, args...).Int64Slice()

@@ -10,7 +10,7 @@ import (
 
 const chartTitle = "Decisions per second in Redis, by library"
 
-// A chart has a panel for each load, with a scale of its own: they differ by more than one could show.
+// A chart has a panel for each load. Each panel has a separate scale, because the loads differ too much for one.
 type chart []panel
 
 type panel struct {
@@ -20,11 +20,11 @@ type panel struct {
 
 type bar struct {
 	label, value string
-	length       float64 // of the longest
+	length       float64 // of the longest bar
 	ours         bool
 }
 
-// chart draws those loads that tell most apart.
+// chart draws the loads with the most informative differences.
 func (r report) chart() chart {
 	var c chart
 	for _, t := range r.found[asUsed].loads {
@@ -35,7 +35,7 @@ func (r report) chart() chart {
 	return c
 }
 
-// panel has the fastest on top.
+// panel draws the fastest at the top.
 func (t loadTable) panel() panel {
 	sides := slices.Clone(t.sides)
 	slices.SortStableFunc(sides, func(a, b side) int { return cmp.Compare(b.rate.median(), a.rate.median()) })
@@ -62,7 +62,7 @@ const (
 	lineHeight  = 24
 )
 
-// The colours are as far from white as from black, and there is no background: a page may be either.
+// The colours contrast with white and with black. There is no background, because a page may have either.
 const chartHead = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" width="%[1]d" height="%[2]d" role="img" aria-label="%[3]s">
 <style>
 text { font: 13px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: #768390 }
@@ -73,7 +73,7 @@ rect { fill: #8b949e }
 </style>
 `
 
-// svg returns the chart as a document, the same for the same figures.
+// svg returns the chart as a document. Equal figures give equal documents.
 func (c chart) svg() string {
 	height := 2*chartMargin + lineHeight
 	for _, p := range c {
@@ -95,7 +95,7 @@ func (c chart) svg() string {
 			if b.ours {
 				class = "ours"
 			}
-			length := max(b.length*barWidth, 1) // to be seen at all
+			length := max(b.length*barWidth, 1) // at least one pixel, to be visible
 			text(chartMargin, class, b.label)
 			fmt.Fprintf(&doc, `<rect class="%s" x="%d" y="%d" width="%.1f" height="%d"/>`+"\n", class, chartMargin+labelWidth, y-barHeight+3, length, barHeight)
 			text(chartMargin+labelWidth+int(length)+8, class, b.value)

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// A comparison measures one thing on our side and on that of each competitor.
+// A comparison measures one thing for this limiter and for each competitor.
 type comparison struct {
 	section section
 	name    string
 	run     func(context.Context, plan) (findings, error)
 }
 
-// A section is a part of the report. They are in the order of what users want to know.
+// A section is a part of the report. Sections are in the order of interest to users.
 type section int
 
 const (
 	asUsed     section = iota // Redis, through the Limiter
-	nearby                    // what goes without Redis, and HTTP
-	storeAlone                // the store of Redis by itself
+	nearby                    // without Redis, and HTTP
+	storeAlone                // the Redis store without the Limiter
 	sections
 )
 
@@ -32,13 +32,13 @@ func (s section) String() string {
 	}[s]
 }
 
-// findings are what a comparison found out.
+// findings are the results of a comparison.
 type findings struct {
 	rows  []row
 	loads []loadTable
 }
 
-// add appends what another comparison found out.
+// add appends the results of another comparison.
 func (f *findings) add(other findings) {
 	f.rows = append(f.rows, other.rows...)
 	f.loads = append(f.loads, other.loads...)
@@ -50,7 +50,7 @@ type plan struct {
 	time   time.Duration // of one side in one round
 }
 
-// comparisons are in the order of the names of their files, and so they are in each section of the report.
+// comparisons are in the order of their file names. Each section of the report has them in this order, too.
 var comparisons []comparison
 
 // register adds a comparison. Call it from init.
@@ -66,8 +66,8 @@ func names() string {
 	return strings.Join(names, ", ")
 }
 
-// alternate calls each measure once a round. Every second round goes backwards, so that none of them always
-// finds the caches and the heap as the same other one left them.
+// alternate calls each of measures once in a round. Every second round is in reverse order. So no measure always
+// finds the caches and the heap as the same other measure left them.
 func alternate(ctx context.Context, rounds int, measures ...func() error) error {
 	turns := slices.Clone(measures)
 	for range rounds {

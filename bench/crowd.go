@@ -11,26 +11,27 @@ import (
 	"time"
 )
 
-// A crowd is one side of a comparison that many call at once, each of them again as soon as it is answered.
+// A crowd is one side of a comparison with many concurrent callers. Each caller calls again as soon as it has an
+// answer.
 type crowd struct {
 	side
 	members []*member
-	allowed bool                                      // what every call must turn out
-	usage   func(context.Context) (redisUsage, error) // of Redis; nil if that is not measured
+	allowed bool                                      // the expected result of every call
+	usage   func(context.Context) (redisUsage, error) // of Redis; nil if not measured
 
-	time  time.Duration // of the round under way, as what follows
+	time  time.Duration // of the current round, as the fields below
 	spent sideSpent
 }
 
 // A member is one of the callers of a crowd.
 type member struct {
-	_         [128]byte // not on a cache line with another's
+	_         [128]byte // so that members do not share a cache line
 	call      call
-	n         int       // of the next call
-	latencies histogram // of the round under way, as what follows
+	n         int       // the number of the next call
+	latencies histogram // of the current round, as the fields below
 	calls     int64
 	allowed   int64
-	late      int64 // ended by a deadline, and not counted among calls
+	late      int64 // calls that ended at a deadline, not counted in calls
 	err       error
 	_         [128]byte
 }
@@ -38,7 +39,7 @@ type member struct {
 // A call carries out the nth operation of a caller and returns whether it was allowed.
 type call func(ctx context.Context, n int) (bool, error)
 
-// newCrowd returns a crowd of callers made by next, one by one.
+// newCrowd returns a crowd of callers, which next creates.
 func newCrowd(name string, callers int, allowed bool, next func(id int) (call, error)) (*crowd, error) {
 	c := &crowd{side: side{name: name}, allowed: allowed}
 	for id := range callers {
@@ -51,15 +52,14 @@ func newCrowd(name string, callers int, allowed bool, next func(id int) (call, e
 	return c, nil
 }
 
-// measureCrowds measures the crowds in turn. Turns are long: in short ones the callers would mostly be
-// beginning and ending together.
+// measureCrowds measures the crowds in turn. Turns are long, because the start and the end of a turn are not typical.
 func measureCrowds(ctx context.Context, p plan, crowds ...*crowd) error {
-	const turns = 2 // of each in a round; an even number, for alternate
+	const turns = 2 // for each crowd in a round; an even number, for alternate
 	heap := make([]byte, heapOfService)
 	defer runtime.KeepAlive(heap)
 	var measures []func() error
 	for _, c := range crowds {
-		// Once without counting it: connections, buffers and buckets are made then.
+		// The first turn does not count: it makes connections, buffers and buckets.
 		if err := errors.Join(c.turn(ctx, p.time/turns), c.conclude()); err != nil {
 			return err
 		}
@@ -79,9 +79,9 @@ func measureCrowds(ctx context.Context, p plan, crowds ...*crowd) error {
 	})
 }
 
-// turn lets all members call for some time.
+// turn lets all members call for the time d.
 func (c *crowd) turn(ctx context.Context, d time.Duration) error {
-	runtime.GC() // of what the others left
+	runtime.GC() // the garbage of the other crowds
 	before, err := c.used(ctx)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (c *crowd) used(ctx context.Context) (redisUsage, error) {
 	return c.usage(ctx)
 }
 
-// run lets all members call until d is over, and waits for the calls that are then under way.
+// run lets all members call until d is over, and waits for the remaining calls.
 func (c *crowd) run(ctx context.Context, d time.Duration) {
 	var (
 		done           atomic.Bool
@@ -109,9 +109,9 @@ func (c *crowd) run(ctx context.Context, d time.Duration) {
 	ready.Add(len(c.members))
 	for _, m := range c.members {
 		working.Go(func() {
-			// One for all calls of the caller in this turn. It can be cancelled and has a deadline, as a
-			// request's in a server: clients take another way without. Where each call has its own, this is
-			// their parent.
+			// One context for all calls of the caller in this turn. Like the context of a request in a server it can
+			// be cancelled and has a deadline, because clients take a shorter path for other contexts. If each call
+			// has a separate context, this is its parent.
 			ctx, cancel := context.WithTimeout(ctx, d+2*callTimeout)
 			defer cancel()
 			ready.Done()
@@ -130,8 +130,8 @@ func (c *crowd) run(ctx context.Context, d time.Duration) {
 	c.spent.own.addSince(before)
 }
 
-// work calls until it is done, or a call fails. The end of a call is the beginning of the next, and time.Since
-// takes half as long as time.Now: some decisions take no longer than the clock.
+// work calls until done is set or a call fails. The end time of a call is the start time of the next. time.Since
+// takes half as long as time.Now, and some decisions take no longer than reading the clock.
 func (m *member) work(ctx context.Context, done *atomic.Bool) {
 	start, last := time.Now(), time.Duration(0)
 	for !done.Load() {
@@ -155,7 +155,7 @@ func (m *member) work(ctx context.Context, done *atomic.Bool) {
 	}
 }
 
-// conclude adds what the round gave to the figures.
+// conclude adds the results of the round to the figures.
 func (c *crowd) conclude() error {
 	var latencies histogram
 	var calls, allowed, late int64

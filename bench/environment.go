@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// environment says on what the figures were measured.
+// environment describes the machine and the versions.
 func environment(ctx context.Context) string {
 	return fmt.Sprintf("%s, %d cores in use, %s %s/%s, %s", cpu(), runtime.GOMAXPROCS(0), runtime.Version(), runtime.GOOS, runtime.GOARCH, serverVersion(ctx))
 }
 
-// cpu returns the model of the processor where the system tells it in a file.
+// cpu returns the model of the processor, if the system has a file with it.
 func cpu() string {
 	const unknown = "A processor of unknown model"
 	f, err := os.Open("/proc/cpuinfo")
@@ -33,7 +33,7 @@ func cpu() string {
 	return unknown
 }
 
-// serverVersion starts a server to ask it what it is.
+// serverVersion starts a server and returns its version.
 func serverVersion(ctx context.Context) string {
 	s, err := startRedis(ctx)
 	if err != nil {
@@ -47,8 +47,8 @@ func serverVersion(ctx context.Context) string {
 	return serverName(info)
 }
 
-// serverName returns the name and version that a server tells by INFO. Others than Redis also tell the version of
-// Redis that they are compatible with.
+// serverName returns the name and version of a server from its INFO. Servers other than Redis also report the version
+// of Redis that they are compatible with.
 func serverName(info string) string {
 	facts := make(map[string]string)
 	for line := range strings.Lines(info) {
@@ -66,7 +66,7 @@ func serverName(info string) string {
 		}
 	}
 	name, version := cmp.Or(facts["server_name"], "Redis"), cmp.Or(facts["redis_version"], "of unknown version")
-	if strings.HasPrefix(filepath.Base(facts["executable"]), "keydb") { // which tells its own version as that of Redis
+	if strings.HasPrefix(filepath.Base(facts["executable"]), "keydb") { // it reports its own version as that of Redis
 		name = "KeyDB"
 	}
 	return name + " " + version

@@ -18,7 +18,8 @@ import (
 
 func init() { register(nearby, "fallback.Store", fallbacks) }
 
-// fallbacks measures what a fallback adds to a decision in memory, and one of a fallback whose primary is away.
+// fallbacks measures the cost that a fallback adds to a decision in memory, and the cost of a fallback whose primary
+// is unavailable.
 func fallbacks(ctx context.Context, p plan) (findings, error) {
 	memory := memstore.New(memstore.Config{})
 	defer memory.Close()
@@ -38,8 +39,7 @@ func fallbacks(ctx context.Context, p plan) (findings, error) {
 	return found, err
 }
 
-// fallbackDecisions compares single decisions, whose contexts have no deadline, so that a fallback has to make
-// one.
+// fallbackDecisions compares single decisions. Their contexts have no deadline, so a fallback must set one.
 func fallbackDecisions(ctx context.Context, p plan, memory, healthy, away, broken store.Store) (findings, error) {
 	limit, err := store.NewLimit(1, time.Second, 1_000_000_000)
 	if err != nil {
@@ -70,7 +70,7 @@ func fallbackDecisions(ctx context.Context, p plan, memory, healthy, away, broke
 	}}, nil
 }
 
-// fallbackRequests compares what requests cost.
+// fallbackRequests compares the cost of requests.
 func fallbackRequests(ctx context.Context, p plan, memory, healthy, broken store.Store) (findings, error) {
 	var subjects []*subject
 	for _, s := range []store.Store{memory, healthy, broken} {
@@ -89,14 +89,14 @@ func fallbackRequests(ctx context.Context, p plan, memory, healthy, broken store
 	}}}, nil
 }
 
-// gone is a Store that is away.
+// gone is a Store that is unavailable.
 type gone struct{}
 
 func (gone) Take(context.Context, []store.Charge, []store.State) (bool, error) {
 	return false, errors.New("gone")
 }
 
-// breaking is a Store in a circuit breaker.
+// breaking is a Store behind a circuit breaker.
 type breaking struct {
 	store.Store
 	breaker *gobreaker.CircuitBreaker[bool]

@@ -13,22 +13,23 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 )
 
-// growthArgument, as the first one, makes this program measure how the limiter grows instead of comparing it.
+// growthArgument as the first argument makes this program measure how the limiter grows instead of comparing it with
+// others.
 const growthArgument = "growth"
 
-// A growth measures what becomes of decisions as one thing grows.
+// A growth measures how decisions change while one thing grows.
 type growth struct {
 	name string
 	run  func(context.Context, growthPlan) (growthTable, error)
 }
 
-// A growthPlan says how much to measure, and how far things grow.
+// A growthPlan sets how much to measure, and how far things grow.
 type growthPlan struct {
 	plan
-	short bool // ends a tenth of the way, for a look at whether all works
+	short bool // stops at a tenth of the size, to check that everything works
 }
 
-// upTo returns those sizes that a run is for. A short one leaves out the largest.
+// upTo returns the sizes for a run. A short run leaves out the largest.
 func (p growthPlan) upTo(most int, sizes ...int) []int {
 	var kept []int
 	for _, size := range sizes {
@@ -110,8 +111,8 @@ All calls are allowed. CPU of Go is the processor time of the process, with the 
 servers. Both are for each call.
 `
 
-// growthLimits returns n limits that no bucket is emptied by. After one token has been taken, a bucket stays in Redis for
-// an hour: many keys are not wanted again for a long time.
+// growthLimits returns n limits that never empty a bucket. After one token has been taken, a bucket stays in Redis
+// for an hour, because many keys are not used again for a long time.
 func growthLimits(n int) []ratelimit.Limit {
 	limits := make([]ratelimit.Limit, n)
 	for i := range limits {

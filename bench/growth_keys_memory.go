@@ -10,7 +10,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
-// growKeysInMemory lets the number of keys grow, each of which has a bucket in a memstore.
+// growKeysInMemory measures growing numbers of keys. Each key has a bucket in a memstore.
 func growKeysInMemory(ctx context.Context, p growthPlan) (growthTable, error) {
 	callers := runtime.GOMAXPROCS(0)
 	t := growthTable{
@@ -29,7 +29,7 @@ func growKeysInMemory(ctx context.Context, p growthPlan) (growthTable, error) {
 	return t, nil
 }
 
-// inMemory measures one number of keys. Nothing of it is left after that.
+// inMemory measures one number of keys. It releases all memory afterwards.
 func inMemory(ctx context.Context, p plan, keys, callers int) (growthRow, error) {
 	before := heap()
 	buckets := memstore.New(memstore.Config{MaxKeys: 2 * keys}) // evicts nothing
@@ -47,14 +47,14 @@ func inMemory(ctx context.Context, p plan, keys, callers int) (growthRow, error)
 		if err := ctx.Err(); err != nil {
 			return growthRow{}, err
 		}
-		// Made here, so that the store's copy is the only one that is left.
+		// The key is made here, so that only the store's copy stays in memory.
 		if ok, err := take(ctx, memberKey(i)); err != nil || !ok {
 			return growthRow{}, fmt.Errorf("the first token of key %d was denied: %v", i, err)
 		}
 	}
 	perKey := float64(heap()-before) / float64(keys)
 
-	// A part of many keys is enough to find few of them in the caches of the processor.
+	// A part of many keys is enough to have few of them in the caches of the processor.
 	random := rand.New(rand.NewPCG(1, 0))
 	draws := make([]string, 1<<18)
 	for i := range draws {

@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// growKeysInRedis lets the number of keys grow, each of which has a bucket in Redis.
+// growKeysInRedis measures growing numbers of keys. Each key has a bucket in Redis.
 func growKeysInRedis(ctx context.Context, p growthPlan) (growthTable, error) {
 	t := growthTable{
 		title: "Keys in Redis",
@@ -51,7 +51,7 @@ func growKeysInRedis(ctx context.Context, p growthPlan) (growthTable, error) {
 	return t, nil
 }
 
-// memoryOfKeys returns the mean of what the server reports for some of its keys.
+// memoryOfKeys returns the mean memory that the server reports for some of its keys.
 func (s *redisServer) memoryOfKeys(ctx context.Context) (float64, error) {
 	const samples = 200
 	var sum int64
@@ -69,8 +69,8 @@ func (s *redisServer) memoryOfKeys(ctx context.Context) (float64, error) {
 	return float64(sum) / samples, nil
 }
 
-// flushed deletes all keys and returns how many bytes the server then has less. Its connections are the same before
-// and after.
+// flushed deletes all keys, and returns by how many bytes the memory of the server shrinks. The connections are the
+// same before and after.
 func (s *redisServer) flushed(ctx context.Context) (float64, error) {
 	before, err := usedMemory(ctx, s.control)
 	if err != nil {

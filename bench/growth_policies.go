@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// growPolicies lets the number of policies of a call grow, all of which are charged for one key.
+// growPolicies measures growing numbers of policies in a call. All are charged for one key.
 func growPolicies(ctx context.Context, p growthPlan) (growthTable, error) {
 	t := growthTable{
 		title:   "Policies of a request",

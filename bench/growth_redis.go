@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// growthCallers is how many call at once, whatever grows.
+// growthCallers is the number of concurrent callers in all tables.
 const growthCallers = 1024
 
-// A grower measures sizes of something in Redis, in turn.
+// A grower measures several sizes of something in Redis, in turn.
 type grower struct {
 	rows   []growthRow
 	crowds []*crowd

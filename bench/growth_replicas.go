@@ -7,8 +7,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 )
 
-// growReplicas lets the number of replicas grow that the same callers are spread over: the more there are, the smaller
-// are their batches.
+// growReplicas measures growing numbers of replicas, with the same number of callers in all. With more replicas, the
+// batches are smaller.
 func growReplicas(ctx context.Context, p growthPlan) (growthTable, error) {
 	t := growthTable{
 		title: "Replicas on one Redis",
@@ -33,7 +33,7 @@ func growReplicas(ctx context.Context, p growthPlan) (growthTable, error) {
 	return t, err
 }
 
-// replicated returns a function that opens that many replicas. Callers are given to each in turn.
+// replicated returns a function that opens several replicas. The callers are spread over them in turn.
 func replicated(replicas int, open openFunc) openFunc {
 	return func(ctx context.Context, d *deployment, limits []ratelimit.Limit) (openRedis, error) {
 		var opened []openRedis

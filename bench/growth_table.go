@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// A growthTable is how decisions fare at each size of something.
+// A growthTable is the measurements of decisions at several sizes.
 type growthTable struct {
 	title   string
-	note    string // what is measured, in a sentence or two
+	note    string // the measurement in a sentence or two
 	columns []column
 	rows    []growthRow
 }
@@ -20,7 +20,7 @@ type growthRow struct {
 	side
 }
 
-// A column says what of a row is printed, and how.
+// A column describes a printed column: its head and its value in a row.
 type column struct {
 	head string
 	cell func(growthRow) string
@@ -42,7 +42,7 @@ var (
 	redisColumn     = column{"CPU of Redis for each", func(r growthRow) string { return duration(r.redis.median()) }}
 )
 
-// redisColumns are what every table about Redis begins with.
+// redisColumns are the first columns of every table about Redis.
 func redisColumns(of string) []column {
 	return []column{sizeColumn(of), decisionsColumn, p99Column, ownColumn, redisColumn}
 }

@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// A histogram counts durations in steps that are at most a 32nd of them wide: so it takes as little memory
-// for a million calls as for ten, and little of that is touched.
+// A histogram counts durations in steps. A step is at most a 32nd of its durations wide. So a histogram needs the
+// same small memory for ten calls and for a million.
 type histogram [histogramSteps]uint32
 
 const (
 	stepBits       = 5                               // 2^5 steps for each doubling
-	histogramSteps = (36 - stepBits + 1) << stepBits // up to 2^36 ns, which is above a minute
+	histogramSteps = (36 - stepBits + 1) << stepBits // up to 2^36 ns, which is more than a minute
 )
 
 func (h *histogram) add(d time.Duration) { h[step(d)]++ }
 
-// step returns the number of the step that d is in. Below 2^6 ns each nanosecond is one.
+// step returns the number of the step of d. Below 2^6 ns each nanosecond is a step.
 func step(d time.Duration) int {
 	n := uint64(max(d, 0))
 	doublings := max(bits.Len64(n)-stepBits-1, 0)
 	return min(doublings<<stepBits+int(n>>doublings), histogramSteps-1)
 }
 
-// stepStart is the least duration of a step.
+// stepStart is the shortest duration of a step.
 func stepStart(step int) float64 {
 	doublings := max(step>>stepBits-1, 0)
 	return float64(uint64(step-doublings<<stepBits) << doublings)
@@ -36,8 +36,8 @@ func (h *histogram) merge(other *histogram) {
 	}
 }
 
-// quantile returns the nanoseconds that a share q of the durations do not exceed, as if those of a step were
-// spread evenly over it.
+// quantile returns the nanoseconds that a share q of the durations do not exceed. It treats the durations of a step
+// as spread evenly.
 func (h *histogram) quantile(q float64) float64 {
 	var total uint64
 	for _, n := range h {

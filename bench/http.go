@@ -7,11 +7,11 @@ import (
 
 func init() { register(nearby, "http 256 connections", overHTTP) }
 
-// httpKeys is how many keys the requests have.
+// httpKeys is the number of keys of the requests.
 const httpKeys = 10_000
 
-// overHTTP compares how many requests a server answers with the middleware on Redis and without. What makes
-// the requests shares the cores with it, on both sides.
+// overHTTP compares the number of requests that a server answers with and without the middleware on Redis. The client
+// shares the cores with the server in both cases.
 func overHTTP(ctx context.Context, p plan) (findings, error) {
 	const connections = 256
 	redis, err := startRedis(ctx)
@@ -43,7 +43,7 @@ func overHTTP(ctx context.Context, p plan) (findings, error) {
 				return nil, err
 			}
 			conns = append(conns, conn)
-			at := id * len(requests) / connections // each goes round them from a place of its own
+			at := id * len(requests) / connections // each connection starts at another request
 			return func(_ context.Context, n int) (bool, error) {
 				limited, err := conn.get(requests[(at+n)%len(requests)])
 				return limited == (s == limitedSite), err

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// keyHeader tells the server whom a request counts for.
+// keyHeader is the header with the key of a request.
 const keyHeader = "X-Api-Key"
 
-// httpRequest returns a request for a key as it is sent.
+// httpRequest returns the bytes of a request for a key.
 func httpRequest(key string) []byte {
 	return fmt.Appendf(nil, "GET / HTTP/1.1\r\nHost: bench\r\n%s: %s\r\n\r\n", keyHeader, key)
 }
 
-// An httpConn is a client that understands as much of HTTP as our server speaks: it shares the cores with that,
-// and must cost less.
+// An httpConn is a minimal HTTP client, only for our server. It shares the cores with the server, so it must cost
+// less.
 type httpConn struct {
 	conn   net.Conn
 	reader *bufio.Reader
@@ -38,8 +38,8 @@ var (
 	limitRemaining = []byte("X-Ratelimit-Remaining: ")
 )
 
-// get sends a request, reads the whole answer, which must be 200, and returns whether it is of somebody who
-// limits.
+// get sends a request and reads the whole response, which must be 200. It reports whether the response has rate limit
+// headers.
 func (c *httpConn) get(request []byte) (limited bool, err error) {
 	if err := c.conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return false, err

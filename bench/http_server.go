@@ -28,15 +28,15 @@ func (s site) String() string {
 	return [...]string{"the bare handler", "the whole middleware on redisstore"}[s]
 }
 
-// argument is how a server process is told which site it is.
+// argument returns the command line argument for the site.
 func (s site) argument() string { return [...]string{"bare", "limited"}[s] }
 
-// serveArgument, as the first one, makes this program a server: it must not share a Go runtime with those who
-// ask it. It is followed by the site and the address of Redis.
+// serveArgument as the first argument makes this program a server. The server must not share a Go runtime with its
+// clients. The site and the address of Redis follow it.
 const serveArgument = "serve"
 
-// serve prints its address, and serves until its standard input ends, as it does with the process that
-// started it.
+// serve prints its address, and serves until its standard input ends. That happens when the process that started it
+// ends.
 func serve(arguments []string) error {
 	if len(arguments) != 2 {
 		return fmt.Errorf("%s: must be followed by a site and the address of Redis", serveArgument)
@@ -51,7 +51,7 @@ func serve(arguments []string) error {
 		}
 		limiter, err := ratelimit.New(ratelimit.Config{
 			Store:    redisstore.New(client, redisstore.Config{}),
-			Timeout:  5 * time.Second, // no request gets through unlimited because the machine was busy
+			Timeout:  5 * time.Second, // so that a busy machine lets no request through unlimited
 			Policies: []ratelimit.Policy{{Name: "bench", Key: ratelimit.Header(keyHeader), Limit: endless}},
 		})
 		if err != nil {

@@ -13,8 +13,8 @@ func init() {
 	})
 }
 
-// wrapHTTPRate uses its own key functions. They are deprecated, the one for X-Forwarded-For because it
-// believes anybody, but cheaper than what they are to be replaced by, a middleware of chi's in front.
+// wrapHTTPRate uses the key functions of httprate. They are deprecated. The one for X-Forwarded-For trusts every
+// client. But they are cheaper than their replacement, a middleware of chi in front.
 func wrapHTTPRate(s scene, next http.Handler) http.Handler {
 	key := httprate.KeyByIP //lint:ignore SA1019 see above
 	if s == byForwardedFor {

@@ -10,7 +10,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// limiterHandler decides in Limiter.Handler.
+// limiterHandler decides with Limiter.Handler.
 var limiterHandler = redisLimiter{
 	name: "Limiter.Handler",
 	open: func(_ context.Context, d *deployment, limits []ratelimit.Limit) (openRedis, error) {
@@ -26,12 +26,12 @@ var limiterHandler = redisLimiter{
 
 var errNotLimited = errors.New("answered without X-RateLimit-Remaining: the limiter failed, or does not do its work")
 
-// request returns a function that makes a request of h with a key in its header, for one goroutine.
+// request returns a function that serves a request with a key in its header by h. It is for one goroutine.
 func request(h http.Handler) takeFunc {
 	key := make([]string, 1)
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header[keyHeader] = key
-	// Not on a cache line with another goroutine's.
+	// Not on a cache line with the values of another goroutine.
 	own := new(struct {
 		_ [128]byte
 		response

@@ -6,7 +6,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 )
 
-// The names of the comparisons that others than redis_rate choose.
+// The names of the comparisons in which competitors besides redis_rate take part.
 const (
 	limiter64       = "limiter 64 callers"
 	limiter1024     = "limiter 1024 callers"
@@ -16,24 +16,24 @@ const (
 )
 
 var (
-	// endless is a limit that no bucket is emptied by, and so slow that none is full again, and gone from Redis,
-	// before it is wanted again.
+	// endless is a limit that never empties a bucket. It is so slow that no bucket becomes full, and is dropped from
+	// Redis, before its next use.
 	endless = ratelimit.Limit{Rate: 1, Per: 10 * time.Second, Burst: 200_000_000}
 
 	alsoEndless = ratelimit.Limit{Rate: 1, Per: 20 * time.Second, Burst: 100_000_000}
 
-	// exhausted is a limit that the first call empties a bucket of.
+	// exhausted is a limit whose bucket is empty after the first call.
 	exhausted = ratelimit.PerHour(1).WithBurst(1)
 )
 
 const manyKeys = 10_000
 
-// loneBounds are what the decision of a lone caller must keep to.
+// loneBounds are the bounds for the decision of a single caller.
 func loneBounds(p50 float64) loadBounds {
 	return loadBounds{p50: atMostTimes(p50), p99: atMostTimes(1.15), redis: atMostTimes(0.9), script: atMostTimes(0.75)}
 }
 
-// These are asked as a service asks: through the Limiter, with a context for each call.
+// These comparisons call like a service: through the Limiter, with a context for each call.
 func init() {
 	for _, settings := range []clientSettings{advised, defaults} {
 		lone := loneBounds(1)
@@ -53,7 +53,7 @@ func init() {
 			w.ours, w.settings = limiterTake, settings
 			w.what += ", " + settings.String()
 			if settings == defaults {
-				w.name += " defaults" // of which others than redis_rate know nothing
+				w.name += " defaults" // only redis_rate takes part under this name
 			}
 			w.register(asUsed)
 		}
@@ -80,7 +80,7 @@ func init() {
 	}.register(asUsed)
 }
 
-// register adds the comparison of w. Without limits, it has one that is endless.
+// register adds the comparison of w. If w has no limits, it gets one endless limit.
 func (w workload) register(s section) {
 	if w.limits == nil {
 		w.limits = []ratelimit.Limit{endless}

@@ -8,7 +8,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// limiterTake decides by Limiter.Take.
+// limiterTake decides with Limiter.Take.
 var limiterTake = redisLimiter{
 	name: "Limiter.Take",
 	open: func(_ context.Context, d *deployment, limits []ratelimit.Limit) (openRedis, error) {
@@ -34,7 +34,7 @@ var limiterLease = redisLimiter{
 	},
 }
 
-// takeOf returns how a store is called through Limiter.Take.
+// takeOf returns the function that calls a store through Limiter.Take.
 func takeOf(limits []ratelimit.Limit) func(store.Store) (func() takeFunc, error) {
 	policy := policiesOf(limits)[0]
 	return func(s store.Store) (func() takeFunc, error) {
@@ -49,7 +49,7 @@ func takeOf(limits []ratelimit.Limit) func(store.Store) (func() takeFunc, error)
 	}
 }
 
-// limiterTakeAll decides about all limits of a key by Limiter.TakeAll.
+// limiterTakeAll decides about all limits of a key with Limiter.TakeAll.
 var limiterTakeAll = redisLimiter{
 	name: "Limiter.TakeAll",
 	open: func(_ context.Context, d *deployment, limits []ratelimit.Limit) (openRedis, error) {
@@ -71,7 +71,7 @@ var limiterTakeAll = redisLimiter{
 	},
 }
 
-// policiesOf returns a policy for each limit, by the header that requests have.
+// policiesOf returns a policy for each limit. The key is in a header of the requests.
 func policiesOf(limits []ratelimit.Limit) []ratelimit.Policy {
 	policies := make([]ratelimit.Policy, len(limits))
 	for i, l := range limits {

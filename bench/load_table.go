@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// A loadTable is how all sides stand a load, side by side.
+// A loadTable compares all sides under one load.
 type loadTable struct {
 	name, title string
 	sides       []side
 }
 
-// loadTableHead tells what the cells of a loadTable are.
+// loadTableHead is the head of a loadTable.
 const loadTableHead = `| | decisions | p50 | p99 | CPU of Go for each | CPU of Redis for each | allocations for each |
 |---|--:|--:|--:|--:|--:|--:|
 `

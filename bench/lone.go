@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// measureLone lets one caller of each limiter call, and the limiters take turns.
+// measureLone measures one caller of each limiter. The limiters take turns.
 func (w workload) measureLone(ctx context.Context, p plan, d *deployment, opened []namedRedis, draws []string) ([]side, error) {
 	var callers []*caller
 	for _, open := range opened {
@@ -34,21 +34,20 @@ func (w workload) measureLone(ctx context.Context, p plan, d *deployment, opened
 	return sides, nil
 }
 
-// A caller is one side of a comparison on Redis, which waits most of the time.
+// A caller is one side of a comparison on Redis. It waits most of the time.
 type caller struct {
 	take  takeFunc
 	draws []string
 	usage func(context.Context) (redisUsage, error)
 
-	latencies []float64 // of the round under way, as what follows
+	latencies []float64 // of the current round, as the fields below
 	late      int
 	spent     sideSpent
 
 	side
 }
 
-// round measures the callers in small blocks in turn, so that a disturbance of less than a round hits all
-// alike.
+// round measures the callers in turn, in small blocks. So a short disturbance affects all callers alike.
 func round(ctx context.Context, p plan, callers []*caller) error {
 	for start := time.Now(); time.Since(start) < p.time*time.Duration(len(callers)); {
 		blocks := make([]func() error, len(callers))
@@ -89,7 +88,7 @@ func (c *caller) block(ctx context.Context) error {
 	return err
 }
 
-// call takes a token. To run into a deadline counts by the time it takes.
+// call takes a token. A call that ends at its deadline counts with the time it took.
 func (c *caller) call(ctx context.Context, key string) error {
 	ok, err := c.take(ctx, key)
 	switch {
@@ -107,7 +106,7 @@ func (c *caller) call(ctx context.Context, key string) error {
 	return nil
 }
 
-// conclude adds what the round gave to the figures.
+// conclude adds the results of the round to the figures.
 func (c *caller) conclude() error {
 	if c.late*100 > len(c.latencies) {
 		return fmt.Errorf("%s: %d of %d calls ended by their deadline: must be below 1 %%", c.name, c.late, len(c.latencies))

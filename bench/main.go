@@ -3,13 +3,13 @@
 //	go run . [-rounds 9] [-time 500ms] [-only limiter] [-markdown report.md] [-svg chart.svg]
 //	go run . growth [-short] [-rounds 3] [-time 1s] [-only replicas] [-markdown growth.md]
 //
-// It prints Markdown: tables of comparisons, and tables of how each stands a load. Both sides of a row take short turns, and
-// what counts is the ratio of their medians: the machine slows both down alike, so that it may be busy and its
-// figures may mean nothing. A target that is missed is marked in the table, and is no failure.
+// It prints Markdown: tables of comparisons, and tables for each load. Both sides of a row take short turns, and the
+// result is the ratio of their medians. A busy machine slows both sides down alike, so its figures may be wrong while
+// the ratio is right. A missed target is marked in the table, and is not a failure.
 //
 // With growth, it measures the limiter alone, as keys, policies, replicas and masters grow.
 //
-// Every comparison has a file of its own, and so has every competitor. They register themselves.
+// Each comparison and each competitor has a file, which registers it.
 package main
 
 import (
@@ -28,7 +28,7 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("bench: ")
-	// Interrupted, it must still stop the servers that it has started.
+	// After an interrupt, the program must still stop the servers that it has started.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := start(ctx, os.Args[1:])
 	stop()
@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// start does what the first argument says.
+// start runs the part of the program that the first argument names.
 func start(ctx context.Context, arguments []string) error {
 	if len(arguments) > 0 {
 		switch arguments[0] {
@@ -78,7 +78,7 @@ func run(ctx context.Context, p plan, only string, f files) error {
 	return f.write(r)
 }
 
-// runSection prints what the comparisons of a section find out, and adds it to found.
+// runSection prints the results of the comparisons of a section, and adds them to found.
 func runSection(ctx context.Context, p plan, s section, only string, found *findings) error {
 	for _, c := range comparisons {
 		if c.section != s || !strings.Contains(c.name, only) {

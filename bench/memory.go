@@ -9,23 +9,23 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
-// A memoryLimiter is a way to keep limits of many keys in memory.
+// A memoryLimiter is a limiter that keeps limits of many keys in memory.
 type memoryLimiter struct {
 	name string
 
-	// open returns a limiter that allows each key l.
+	// open returns a limiter with the limit l for each key.
 	open func(l ratelimit.Limit) openMemory
 }
 
-// An openMemory is a memoryLimiter in use.
+// An openMemory is an open memoryLimiter.
 type openMemory struct {
-	// take returns a function that takes a token of a key. It is for one goroutine; others have their own.
+	// take returns a function that takes a token of a key. Each goroutine needs its own.
 	take func() func(key string) bool
 
 	close func()
 }
 
-// memoryCompetitors are added by their files.
+// memoryCompetitors are registered by their files.
 var memoryCompetitors []memoryLimiter
 
 var memstoreTake = memoryLimiter{
@@ -45,8 +45,8 @@ var memstoreTake = memoryLimiter{
 
 // taking returns a function that takes a token of a key's bucket in s, for one goroutine.
 func taking(s store.Store, limit store.Limit) func(key string) bool {
-	// Reused, as the middleware does, and like there not on a cache line with another goroutine's, which
-	// would take it away at each call.
+	// Reused, as in the middleware. Also as there, it shares no cache line with the values of another goroutine,
+	// because each call would then wait for that line.
 	own := new(struct {
 		_       [128]byte
 		charges [1]store.Charge
@@ -58,7 +58,7 @@ func taking(s store.Store, limit store.Limit) func(key string) bool {
 		own.charges[0].Key = key
 		ok, err := s.Take(context.Background(), own.charges[:], own.states[:])
 		if err != nil {
-			panic(fmt.Sprintf("a store in memory: %v", err)) // it has no way to fail
+			panic(fmt.Sprintf("a store in memory: %v", err)) // a store in memory does not fail
 		}
 		return ok
 	}

@@ -11,8 +11,8 @@ import (
 
 func init() { register(nearby, "memstore size", size) }
 
-// size compares what a key takes in memory, when there are a million. One round is enough: the machine has
-// no influence on it.
+// size compares the memory for each of a million keys. One round is enough, because the speed of the machine does not
+// matter.
 func size(ctx context.Context, _ plan) (findings, error) {
 	ours, err := bytesPerKey(ctx, memstoreTake)
 	if err != nil {
@@ -38,14 +38,14 @@ func size(ctx context.Context, _ plan) (findings, error) {
 func bytesPerKey(ctx context.Context, m memoryLimiter) (float64, error) {
 	const keys = 1_000_000
 	before := heap()
-	open := m.open(ratelimit.Limit{Rate: 1, Per: time.Hour, Burst: 2}) // no bucket is full again meanwhile
+	open := m.open(ratelimit.Limit{Rate: 1, Per: time.Hour, Burst: 2}) // so slow that no bucket becomes full
 	defer open.close()
 	take := open.take()
 	for i := range keys {
 		if i%1000 == 0 && ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
-		// Made here, so that the limiter's copy is the only one that is left.
+		// The key is made here, so that only the limiter's copy stays in memory.
 		if !take(fmt.Sprintf("member:%08d", i)) {
 			return 0, fmt.Errorf("%s denied the first of 2", m.name)
 		}
@@ -55,10 +55,10 @@ func bytesPerKey(ctx context.Context, m memoryLimiter) (float64, error) {
 	return float64(after-before) / keys, nil
 }
 
-// heap returns how many bytes the objects on the heap take, each as large as the allocator makes it. The gaps
-// between them are left out: they are where the keys that this test made up were, and are used again.
+// heap returns the size of the objects on the heap, as the allocator rounds it. The gaps between them do not count:
+// they are from the keys of this test, and are used again.
 func heap() int64 {
-	// Twice, because the first one only puts off what a sync.Pool or a finalizer still holds.
+	// Twice, because after the first one, a sync.Pool or a finalizer can still hold objects.
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats

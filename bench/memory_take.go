@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	// No bucket is ever full again, or there would be an advantage in forgetting it.
+	// No bucket becomes full again. Otherwise a limiter would gain time by forgetting it.
 	register(nearby, "memstore.Take allowed", takes("all allowed", ratelimit.Limit{Rate: 1, Per: time.Second, Burst: 1_000_000_000}, [2]float64{1, 1}))
 	register(nearby, "memstore.Take denied", takes("nearly all denied", ratelimit.Limit{Rate: 1, Per: time.Hour, Burst: 1}, [2]float64{0, 0.01}))
 }
@@ -26,7 +26,7 @@ func takes(how string, l ratelimit.Limit, allowed [2]float64) func(context.Conte
 		for _, m := range append([]memoryLimiter{memstoreTake}, memoryCompetitors...) {
 			open := m.open(l)
 			defer open.close()
-			fill := open.take() // making the buckets is not measured
+			fill := open.take() // the creation of the buckets is not measured
 			for _, key := range keys {
 				fill(key)
 			}
@@ -50,9 +50,9 @@ func takes(how string, l ratelimit.Limit, allowed [2]float64) func(context.Conte
 	}
 }
 
-// taker returns a worker that takes a token of a random key each time.
+// taker returns a worker that takes a token of a random key at each operation.
 func taker(take func(string) bool, keys []string, seed uint64) worker {
-	// Cheap, the same for all sides, and not on a cache line with another goroutine's.
+	// Cheap, equal for all sides, and not on a cache line with the values of another goroutine.
 	own := new(struct {
 		_      [128]byte
 		random rand.PCG

@@ -17,24 +17,23 @@ func init() {
 	register(nearby, "middleware ClientIP", middlewares(byForwardedFor))
 }
 
-// A scene is whom the middleware counts requests for.
+// A scene is the way in which the middleware finds the client of a request.
 type scene int
 
 const (
 	byPeer         scene = iota // the address of the TCP peer
-	byForwardedFor              // that in X-Forwarded-For, behind one proxy
+	byForwardedFor              // the address in X-Forwarded-For, behind one proxy
 )
 
 func (s scene) String() string { return [...]string{"RemoteIP", "ClientIP behind one proxy"}[s] }
 
-// A middleware limits requests by address, so generously that all are allowed, and tells the clients so in
-// X-RateLimit headers.
+// A middleware limits requests by address, with a limit that allows all, and sets X-RateLimit headers.
 type middleware struct {
 	name string
 	wrap func(scene, http.Handler) http.Handler
 }
 
-// middlewareCompetitors are added by their files.
+// middlewareCompetitors are registered by their files.
 var middlewareCompetitors []middleware
 
 var generous = ratelimit.PerHour(1_000_000_000)
@@ -46,12 +45,12 @@ var ourMiddleware = middleware{
 		if s == byForwardedFor {
 			key = ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 		}
-		// Never closed: its store has nothing to sweep once it is idle.
+		// Never closed: an idle store has nothing to sweep.
 		return limited(nil, key, next)
 	},
 }
 
-// limited returns next behind a limiter on s, or on a memory store of its own.
+// limited returns next behind a limiter on s. If s is nil, the limiter has a new memory store.
 func limited(s store.Store, key ratelimit.KeyFunc, next http.Handler) http.Handler {
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Store:    s,
@@ -65,8 +64,8 @@ var bareHandler = middleware{
 	wrap: func(_ scene, next http.Handler) http.Handler { return next },
 }
 
-// middlewares compares what a request costs in a middleware, with a handler that does next to nothing. The
-// handlers are called directly: a server and a network would cost more than all of them.
+// middlewares compares the cost of a request in a middleware, with a handler that does almost nothing. The handlers
+// are called directly, because a server and a network would cost more than all of them.
 func middlewares(s scene) func(context.Context, plan) (findings, error) {
 	return func(ctx context.Context, p plan) (findings, error) {
 		var subjects []*subject
@@ -104,20 +103,20 @@ func middlewares(s scene) func(context.Context, plan) (findings, error) {
 
 // greet is the handler that is limited.
 func greet(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain") // the allocation that a handler seldom does without
+	w.Header().Set("Content-Type", "text/plain") // an allocation that few handlers avoid
 	w.Write(greeting)
 }
 
 var greeting = []byte("hello\n")
 
-// server returns a worker that serves requests of some clients of its own in turn.
+// server returns a worker that serves requests of several clients in turn. No other worker has these clients.
 func server(h http.Handler, s scene, id int) worker {
 	requests := make([]*http.Request, 16)
 	for i := range requests {
 		requests[i] = requestOf(s, id, i)
 	}
-	// What is written at each request must not lie on a cache line with another goroutine's, as in a server
-	// it does not: it would be taken away each time. The map is in the middle of many for that.
+	// Values that each request writes must not share a cache line with those of another goroutine, as they do not in
+	// a server. Each write would then wait for that line. So the map is allocated in the middle of many others.
 	own := new(struct {
 		_ [128]byte
 		response
@@ -144,7 +143,7 @@ func server(h http.Handler, s scene, id int) worker {
 	}
 }
 
-// requestOf returns a request of a client of a worker, such as the scene has it.
+// requestOf returns a request of a client of a worker, as the scene needs it.
 func requestOf(s scene, worker, client int) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	address := fmt.Sprintf("192.0.%d.%d", 2+worker, 1+client)
@@ -156,7 +155,7 @@ func requestOf(s scene, worker, client int) *http.Request {
 	return r
 }
 
-// A response is a http.ResponseWriter that costs nothing.
+// A response is a http.ResponseWriter without a cost.
 type response struct {
 	header http.Header
 	status int

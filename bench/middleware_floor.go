@@ -11,8 +11,9 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// floor does what no middleware can do without, and nothing else: it finds the client's address, charges a bucket by the
-// arithmetic of memstore, and sets three headers. It has one lock, never forgets a bucket, and its limit never changes.
+// floor does only the work that every middleware must do. It finds the client's address, charges a bucket by the
+// arithmetic of memstore, and sets three headers. It has one lock, never forgets a bucket, and its limit never
+// changes.
 var floor = middleware{
 	name: "a handler written by hand",
 	wrap: func(s scene, next http.Handler) http.Handler { return newByHand(s, next) },
@@ -79,7 +80,7 @@ func (h *byHand) address(r *http.Request) (netip.Addr, error) {
 	return peer.Addr(), err
 }
 
-// take charges the address's bucket, if that can pay, and returns what it holds then.
+// take charges the bucket of the address if it has the tokens, and returns its content.
 func (h *byHand) take(address netip.Addr, now int64) (tokens int64, allowed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,24 +15,23 @@ type subject struct {
 	workers []worker // one for each goroutine
 	allowed [2]float64
 
-	spent spent // in the round under way
+	spent spent // in the current round
 
-	ns, allocs figure // an operation
+	ns, allocs figure // for each operation
 }
 
 // A worker carries out n operations and returns how many of them were allowed.
 type worker func(n int) int
 
-// spent is what operations took.
+// spent is the cost of operations.
 type spent struct {
 	operations, allowed int64
 	time                time.Duration
 	allocs              uint64
 }
 
-// newSubject returns a subject with workers made by next, one by one. Of all operations of a round, a share
-// of at least allowed[0] and at most allowed[1] must turn out allowed, or something else is measured than
-// the row says.
+// newSubject returns a subject with workers that next creates. In each round, the allowed share of the operations
+// must be from allowed[0] to allowed[1]. Otherwise the measurement is not the one that the row describes.
 func newSubject(name string, allowed [2]float64, next func(id int) worker) *subject {
 	s := &subject{name: name, allowed: allowed}
 	for id := range runtime.GOMAXPROCS(0) {
@@ -41,14 +40,13 @@ func newSubject(name string, allowed [2]float64, next func(id int) worker) *subj
 	return s
 }
 
-// heapOfService is what a service would keep in memory besides. With a heap of almost nothing, garbage would
-// be collected hundreds of times a second, and mostly that be measured, for whoever allocates.
+// heapOfService stands for the other memory of a service. With an almost empty heap, the garbage collector would run
+// hundreds of times a second, and the row would mostly measure it.
 const heapOfService = 64 << 20
 
-// measureParallel measures subjects in short turns, so that a disturbance of less than a round hits all
-// alike.
+// measureParallel measures subjects in short turns. So a short disturbance affects all subjects alike.
 func measureParallel(ctx context.Context, p plan, subjects ...*subject) error {
-	const turns = 10 // of each in a round; an even number, for alternate
+	const turns = 10 // for each subject in a round; an even number, for alternate
 	heap := make([]byte, heapOfService)
 	defer runtime.KeepAlive(heap)
 	var measures []func() error
@@ -77,7 +75,7 @@ func (s *subject) run(d time.Duration) {
 		working             sync.WaitGroup
 		before, after       runtime.MemStats
 	)
-	runtime.GC() // of what the others left
+	runtime.GC() // the garbage of the other subjects
 	runtime.ReadMemStats(&before)
 	timer := time.AfterFunc(d, func() { done.Store(true) })
 	defer timer.Stop()
@@ -101,7 +99,7 @@ func (s *subject) run(d time.Duration) {
 	s.spent.allowed += allowed.Load()
 }
 
-// conclude adds what the round gave to the figures.
+// conclude adds the results of the round to the figures.
 func (s *subject) conclude() error {
 	n := float64(s.spent.operations)
 	if share := float64(s.spent.allowed) / n; share < s.allowed[0] || share > s.allowed[1] {

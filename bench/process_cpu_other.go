@@ -4,5 +4,5 @@ package main
 
 import "time"
 
-// processCPU returns 0: the tables then show no CPU of Go.
+// processCPU returns 0. The tables then have no CPU of Go.
 func processCPU() time.Duration { return 0 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processCPU returns how much processor time this process has used, in its own code and in the system's.
+// processCPU returns the processor time that this process has used in user and system mode.
 func processCPU() time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
-// clientSettings are how a go-redis client is made.
+// clientSettings select the options of a go-redis client.
 type clientSettings int
 
 const (
-	advised  clientSettings = iota // as README makes it: by redisstore.Options or ClusterOptions
+	advised  clientSettings = iota // as in the README: redisstore.Options or ClusterOptions
 	defaults                       // of go-redis
 )
 
@@ -21,7 +21,7 @@ func (s clientSettings) String() string {
 	return [...]string{"a client of redisstore.Options", "a client of defaults"}[s]
 }
 
-// client returns a client for a limiter of the deployment. Nobody shares it.
+// client returns a new client for a limiter of the deployment. Limiters do not share clients.
 func (d *deployment) client() (redis.UniversalClient, error) {
 	var addresses []string
 	for _, s := range d.servers {
@@ -63,7 +63,7 @@ func newClusterClient(addresses []string, settings clientSettings) (*redis.Clust
 	return redis.NewClusterClient(options), nil
 }
 
-// newRing takes the values of redisstore.Options over, which has none for a Ring.
+// newRing copies the values of redisstore.Options, which has no function for a Ring.
 func newRing(addresses []string, settings clientSettings) (*redis.Ring, error) {
 	options := &redis.RingOptions{Addrs: make(map[string]string)}
 	for i, address := range addresses {

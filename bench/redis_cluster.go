@@ -11,7 +11,7 @@ import (
 
 const slotCount = 16384
 
-// startCluster starts masters, spreads the slots evenly over them, and waits until all of them know it.
+// startCluster starts masters, spreads the slots evenly over them, and waits until all masters know the others.
 func (d *deployment) startCluster(ctx context.Context, masters int) error {
 	for i := range masters {
 		file := filepath.Join(d.files, fmt.Sprintf("nodes-%d.conf", i))
@@ -44,7 +44,7 @@ func (d *deployment) startCluster(ctx context.Context, masters int) error {
 	}
 }
 
-// isComplete reports whether every master knows who has each slot, and all others by their addresses.
+// isComplete reports whether every master knows the owner of each slot and the addresses of all others.
 func (d *deployment) isComplete(ctx context.Context) (bool, error) {
 	for _, node := range d.servers {
 		info, err := node.control.ClusterInfo(ctx).Result()

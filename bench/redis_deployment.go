@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// A shape is how servers are used together.
+// A shape is an arrangement of servers.
 type shape int
 
 const (
@@ -14,15 +14,15 @@ const (
 	ring          // of servers that do not know each other
 )
 
-// A deployment is the Redis that limiters of a comparison share, and how they reach it.
+// A deployment is the Redis that the limiters of a comparison share.
 type deployment struct {
 	shape    shape
 	settings clientSettings
 	servers  []*redisServer
-	files    string // directory of what cluster nodes write
+	files    string // directory for the files of cluster nodes
 }
 
-// deploy starts that many servers. The caller stops them.
+// deploy starts servers. The caller stops them.
 func deploy(ctx context.Context, of shape, servers int, settings clientSettings) (*deployment, error) {
 	d := &deployment{shape: of, settings: settings}
 	if err := d.start(ctx, servers); err != nil {

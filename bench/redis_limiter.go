@@ -7,23 +7,23 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 )
 
-// A redisLimiter is a way to keep limits of many keys in Redis.
+// A redisLimiter is a limiter that keeps limits of many keys in Redis.
 type redisLimiter struct {
 	name string
 
-	// takesPart reports whether it is a competitor in w. It is nil for ours.
+	// takesPart reports whether a competitor takes part in w. It is nil for this module's limiters.
 	takesPart func(w workload) bool
 
-	// open returns a limiter on d that allows each key limits, all of them at once. Those that know only one limit
-	// take the first.
+	// open returns a limiter on d with all of limits for each key. Limiters that support only one limit use the
+	// first.
 	open openFunc
 }
 
 type openFunc func(ctx context.Context, d *deployment, limits []ratelimit.Limit) (openRedis, error)
 
-// An openRedis is a redisLimiter in use.
+// An openRedis is an open redisLimiter.
 type openRedis struct {
-	// take returns a function that takes a token of a key. It is for one goroutine; others have their own.
+	// take returns a function that takes a token of a key. Each goroutine needs its own.
 	take func() takeFunc
 
 	close func()
@@ -37,10 +37,10 @@ func forAll(f takeFunc) func() takeFunc {
 	return func() takeFunc { return f }
 }
 
-// redisCompetitors are added by their files.
+// redisCompetitors are registered by their files.
 var redisCompetitors []redisLimiter
 
-// limiters returns who takes part, us first.
+// limiters returns the limiters that take part, this module's first.
 func (w workload) limiters() []redisLimiter {
 	limiters := []redisLimiter{w.ours}
 	for _, l := range redisCompetitors {
@@ -51,7 +51,7 @@ func (w workload) limiters() []redisLimiter {
 	return limiters
 }
 
-// in returns a takesPart for the workloads that are named.
+// in returns a takesPart for the workloads with these names.
 func in(names ...string) func(workload) bool {
 	return func(w workload) bool { return slices.Contains(names, w.name) }
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A redisServer is a process of our own, without persistence: redis-server, or the program that
-// RATELIMIT_REDIS_SERVER names.
+// A redisServer is a server process without persistence: redis-server, or the program named by
+// RATELIMIT_REDIS_SERVER.
 type redisServer struct {
 	address string
 	process *exec.Cmd
 	control *redis.Client
 }
 
-// startRedis starts a server with args, besides those that every server of ours has.
+// startRedis starts a server with args, in addition to those of all servers here.
 func startRedis(ctx context.Context, args ...string) (*redisServer, error) {
 	port, err := freePort()
 	if err != nil {
@@ -35,7 +35,7 @@ func startRedis(ctx context.Context, args ...string) (*redisServer, error) {
 		return nil, fmt.Errorf("start redis-server: %w", err)
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; {
-		// A client would log that nobody listens yet.
+		// Not with a client, which would log that the port is not open yet.
 		conn, err := net.Dial("tcp", s.address)
 		if err == nil {
 			conn.Close()
@@ -51,8 +51,8 @@ func startRedis(ctx context.Context, args ...string) (*redisServer, error) {
 	return s, nil
 }
 
-// freePort finds a port that is free, and so is the one 10,000 above, where nodes of a cluster meet. Both are below
-// those that the system gives to connections.
+// freePort finds a free port. The port 10,000 above it, the bus port of a cluster node, is free, too. Both are below
+// the ports that the system gives to connections.
 func freePort() (int, error) {
 	const first, count, attempts = 10_000, 10_000, 100
 	for range attempts {
@@ -83,7 +83,7 @@ func (s *redisServer) stop() {
 	s.process.Wait()
 }
 
-// usage asks the server, which costs it a little, too.
+// usage asks the server, which adds a little to it.
 func (s *redisServer) usage(ctx context.Context) (redisUsage, error) {
 	info, err := s.control.Info(ctx, "cpu", "commandstats").Result()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
-// The names of the comparisons that others than redis_rate choose.
+// The names of the comparisons in which competitors besides redis_rate take part.
 const (
 	store64       = "redisstore uniform 64 callers"
 	store1024     = "redisstore uniform 1024 callers"
@@ -18,11 +18,11 @@ const (
 	storeRefusals = "redisstore refusals 256 callers"
 )
 
-// leasable is a limit that refills a bucket faster than it is emptied.
+// leasable is a limit that refills a bucket faster than the calls empty it.
 var leasable = []ratelimit.Limit{ratelimit.PerSecond(10_000_000).WithBurst(1_000_000)}
 
-// These call the store itself, with charges that are compiled and one context for many calls: what is left of a
-// decision without the Limiter.
+// These comparisons call the store directly, with compiled charges and one context for many calls. They show the cost
+// of a decision without the Limiter.
 func init() {
 	for _, w := range []workload{
 		{name: "redisstore 1 caller", what: "10,000 keys", callers: 1, keys: manyKeys, allowed: true},
@@ -57,16 +57,16 @@ var leaseTake = redisLimiter{
 	},
 }
 
-// storeKind is what a limiter calls.
+// storeKind is the store below a limiter.
 type storeKind int
 
 const (
 	plainStore storeKind = iota // a redisstore
-	slotwise                    // one that sends each hash slot a call
+	slotwise                    // a redisstore that sends a separate call for each hash slot
 	leased                      // a lease.Store on a redisstore
 )
 
-// openStore opens a store on d, with a client that nobody shares. callers says how it is called.
+// openStore opens a store on d, with its own client. callers makes the functions that call it.
 func openStore(d *deployment, kind storeKind, callers func(store.Store) (func() takeFunc, error)) (openRedis, error) {
 	client, err := d.client()
 	if err != nil {
@@ -95,7 +95,7 @@ func openStore(d *deployment, kind storeKind, callers func(store.Store) (func() 
 	return openRedis{take, closeAll}, nil
 }
 
-// storeTake returns how a store is called by itself.
+// storeTake returns the function that calls a store directly.
 func storeTake(limits []ratelimit.Limit) func(store.Store) (func() takeFunc, error) {
 	return func(s store.Store) (func() takeFunc, error) {
 		limit, err := compile(limits[0])
@@ -108,8 +108,8 @@ func storeTake(limits []ratelimit.Limit) func(store.Store) (func() takeFunc, err
 
 // storeCaller returns a function that takes a token of a key in s, for one goroutine.
 func storeCaller(s store.Store, limit store.Limit) takeFunc {
-	// Reused, as the middleware does, and like there not on a cache line with another goroutine's, which would
-	// take it away at each call.
+	// Reused, as in the middleware. Also as there, it shares no cache line with the values of another goroutine,
+	// because each call would then wait for that line.
 	own := new(struct {
 		_       [128]byte
 		charges [1]store.Charge
@@ -123,7 +123,7 @@ func storeCaller(s store.Store, limit store.Limit) takeFunc {
 	}
 }
 
-// compile returns l as the stores take it.
+// compile returns l in the form for stores.
 func compile(l ratelimit.Limit) (store.Limit, error) {
 	limit, err := store.NewLimit(l.Rate, l.Per, l.Burst)
 	if err != nil {

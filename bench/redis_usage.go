@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A redisUsage is what servers have used since their start, or during some work.
+// A redisUsage is the cost in servers since their start, or during some work.
 type redisUsage struct {
 	cpu    time.Duration
-	script time.Duration // by the wall, the commands that scripts call included
+	script time.Duration // elapsed time, with the commands that scripts call
 }
 
 func (u redisUsage) plus(other redisUsage) redisUsage {
@@ -21,7 +21,7 @@ func (u redisUsage) minus(other redisUsage) redisUsage {
 	return redisUsage{u.cpu - other.cpu, u.script - other.script}
 }
 
-// parseUsage reads what a server reports by INFO.
+// parseUsage reads a server's INFO.
 func parseUsage(info string) (redisUsage, error) {
 	var u redisUsage
 	for _, match := range usageFields.FindAllStringSubmatch(info, -1) {

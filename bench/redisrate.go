@@ -11,7 +11,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 )
 
-// yardstick is the name of the competitor that the bounds under load are for.
+// yardstick is the competitor for the bounds under load.
 var yardstick = version("redis_rate", "github.com/go-redis/redis_rate/v10")
 
 func init() {
@@ -47,7 +47,7 @@ func openRedisRate(d *deployment, callers func(*redis_rate.Limiter) func() takeF
 	}, nil
 }
 
-// redisRateTake makes a call for each limit, which is all that redis_rate can do about several.
+// redisRateTake makes a separate call for each limit, because redis_rate cannot combine limits.
 func redisRateTake(limiter *redis_rate.Limiter, limits []ratelimit.Limit) takeFunc {
 	theirs := redisRateLimits(limits)
 	return func(ctx context.Context, key string) (bool, error) {
@@ -61,7 +61,7 @@ func redisRateTake(limiter *redis_rate.Limiter, limits []ratelimit.Limit) takeFu
 	}
 }
 
-// redisRateHandler is what users of redis_rate write for themselves, with the headers that Limiter.Handler sets.
+// redisRateHandler is the handler that users of redis_rate have to write, with the headers of Limiter.Handler.
 func redisRateHandler(limiter *redis_rate.Limiter, limits []ratelimit.Limit, next http.Handler) http.Handler {
 	theirs := redisRateLimits(limits)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +93,7 @@ func redisRateHandler(limiter *redis_rate.Limiter, limits []ratelimit.Limit, nex
 	})
 }
 
-// bucketOf returns where the ith limit of a key is kept.
+// bucketOf returns the key of the ith limit of a key.
 func bucketOf(key string, i int) string {
 	if i == 0 {
 		return key

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// A report is all that a run of the program found out.
+// A report is all results of a run of the program.
 type report struct {
 	environment string
 	plan        plan
 	found       [sections]findings
 }
 
-// conditions say on what the figures were measured, and how often.
+// conditions describes the machine, the versions and the number of rounds.
 func (r report) conditions() string {
 	return fmt.Sprintf("%s. Medians of %d rounds, each side running %v in a round.", r.environment, r.plan.rounds, r.plan.time)
 }
 
-// files are where a report goes. An empty name is none.
+// files are the files for a report. An empty name means no file.
 type files struct{ markdown, svg string }
 
 func (f files) write(r report) error {
@@ -49,7 +49,7 @@ func write(name, text string) error {
 	return os.WriteFile(name, []byte(text), 0o666)
 }
 
-// markdown returns the report as a document, with the chart if there is an image of it.
+// markdown returns the report as a document. It has the chart if image is not empty.
 func (r report) markdown(image string) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "# Benchmarks\n\nWritten by `make bench`. %s\n", r.conditions())
@@ -72,7 +72,7 @@ func (r report) markdown(image string) string {
 	return text.String()
 }
 
-// method says how it was measured, for those who only see the figures.
+// method explains the measurement to readers of the figures.
 const method = `## How to read it
 
 A row compares this library with another one. What counts is the ratio of the two, not a figure: the client, the server and

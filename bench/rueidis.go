@@ -23,7 +23,7 @@ func init() {
 //go:embed rueidis.lua
 var plainBucket string
 
-// openRueidis is what those write who know that rueidis pipelines the commands of concurrent callers.
+// openRueidis is the limiter of users who know that rueidis pipelines the commands of concurrent callers.
 func openRueidis(_ context.Context, d *deployment, limits []ratelimit.Limit) (openRedis, error) {
 	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{d.servers[0].address}})
 	if err != nil {

@@ -1,6 +1,6 @@
 package main
 
-// A side is what one limiter measured in a comparison.
+// A side is the measurements of one limiter in a comparison.
 type side struct {
 	name string
 	sideFigures
@@ -8,21 +8,21 @@ type side struct {
 
 // sideFigures have a value for each round.
 type sideFigures struct {
-	rate     figure // calls a second
+	rate     figure // calls per second
 	p50, p99 figure
-	redis    figure // CPU of all Redis servers, a call
-	script   figure // of it in scripts, a call
-	own      figure // CPU of this process, a call
-	allocs   figure // of this process, a call
+	redis    figure // CPU of all Redis servers, per call
+	script   figure // the part of it in scripts, per call
+	own      figure // CPU of this process, per call
+	allocs   figure // of this process, per call
 }
 
-// sideSpent is what the calls of a round took, besides what their callers measure.
+// sideSpent is the cost of the calls of a round that the callers do not measure themselves.
 type sideSpent struct {
 	redis redisUsage
 	own   processUsage
 }
 
-// conclude adds what a round of n calls took to the figures.
+// conclude adds the cost of a round of n calls to the figures.
 func (f *sideFigures) conclude(spent sideSpent, n float64) {
 	f.redis = append(f.redis, float64(spent.redis.cpu)/n)
 	f.script = append(f.script, float64(spent.redis.script)/n)

@@ -19,16 +19,16 @@ type row struct {
 	bound        bound
 }
 
-// A figure is what one side measured, one value a round.
+// A figure is the measurements of one side, one value for each round.
 type figure []float64
 
-// A bound is what a row must keep to. The zero value is none.
+// A bound is the target of a row. The zero value is none.
 type bound struct {
 	text  string
 	holds func(ours, theirs float64) bool
 }
 
-// atMostTimes bounds us to a multiple of the competitor.
+// atMostTimes bounds our value by a multiple of the competitor's.
 func atMostTimes(most float64) bound {
 	return bound{
 		text:  "at most " + times(most),
@@ -36,7 +36,7 @@ func atMostTimes(most float64) bound {
 	}
 }
 
-// atLeastTimes is atMostTimes for figures of which more is better.
+// atLeastTimes is atMostTimes for figures where more is better.
 func atLeastTimes(least float64) bound {
 	return bound{
 		text:  "at least " + times(least),
@@ -44,7 +44,7 @@ func atLeastTimes(least float64) bound {
 	}
 }
 
-// atMost bounds us by ourselves, whatever the competitor does. The figure counts as it is printed.
+// atMost bounds our value, whatever the competitor's is. The value counts as it is printed.
 func atMost(most float64, unit func(float64) string) bound {
 	return bound{
 		text:  "at most " + unit(most),
@@ -66,8 +66,8 @@ func (r row) String() string {
 	return "| " + strings.Join(cells, " | ") + " |"
 }
 
-// ratio returns the ratio of the medians, and how far those of single rounds lie apart, as a measure of how
-// much the machine was disturbed.
+// ratio returns the ratio of the medians, and the range of the ratios of single rounds. The range shows how much the
+// machine was disturbed.
 func (r row) ratio() string {
 	theirs := r.theirs.median()
 	if theirs == 0 || r.unit(theirs) == "0" {
@@ -86,13 +86,13 @@ func (r row) ratio() string {
 
 func (f figure) median() float64 { return quantile(slices.Sorted(slices.Values(f)), 0.5) }
 
-// quantile returns the smallest of sorted values, of which there is one, that a share q of the others do
-// not exceed.
+// quantile returns the smallest of the sorted values that a share q of them do not exceed. There must be at least one
+// value.
 func quantile(sorted []float64, q float64) float64 {
 	return sorted[int(q*float64(len(sorted)-1))]
 }
 
-// minus returns f less what base measured in the same round.
+// minus returns f minus base, round by round.
 func (f figure) minus(base figure) figure {
 	difference := slices.Clone(f)
 	for i := range difference {
@@ -104,7 +104,7 @@ func (f figure) minus(base figure) figure {
 func nanoseconds(v float64) string { return fmt.Sprintf("%.0f ns", v) }
 func inBytes(v float64) string     { return fmt.Sprintf("%.0f bytes", v) }
 
-// duration prints nanoseconds in the unit that suits them.
+// duration prints nanoseconds in a suitable unit.
 func duration(v float64) string {
 	switch {
 	case v < 999.5:
@@ -128,7 +128,7 @@ func perSecond(v float64) string {
 	}
 }
 
-// times prints a ratio, a small one to more digits than a large one.
+// times prints a ratio. Small ratios have more digits.
 func times(ratio float64) string {
 	switch {
 	case ratio < 0.0995:
@@ -142,8 +142,7 @@ func times(ratio float64) string {
 	}
 }
 
-// count prints to one decimal, so that a background goroutine's allocation is not taken for one of every
-// operation.
+// count prints one decimal. So the allocation of a background goroutine does not look like one of every operation.
 func count(v float64) string {
 	return strings.TrimPrefix(strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0"), "-")
 }

@@ -13,8 +13,7 @@ import (
 func init() {
 	redisCompetitors = append(redisCompetitors, redisLimiter{
 		name: version("throttled", "github.com/throttled/throttled/v2"),
-		// Not with one key for all: it reads, then compares and swaps, and fails when it was overtaken ten
-		// times.
+		// Not with one key for all calls: it reads, then compares and swaps, and fails after ten conflicts.
 		takesPart: in(limiter64, limiter1024, limiterRefusals),
 		open:      openThrottled,
 	})

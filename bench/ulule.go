@@ -18,7 +18,7 @@ func init() {
 	})
 }
 
-// openUlule counts in a fixed window, as long as a bucket takes to fill: a counter is less work than a bucket.
+// openUlule counts in a fixed window that is as long as a bucket takes to fill. A counter is less work than a bucket.
 func openUlule(_ context.Context, d *deployment, limits []ratelimit.Limit) (openRedis, error) {
 	l := limits[0]
 	client, err := d.client()

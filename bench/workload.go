@@ -12,16 +12,16 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 )
 
-// A workload is what a limiter is asked, by how many callers at once, and on which servers.
+// A workload is the calls to a limiter, the number of concurrent callers, and the servers.
 type workload struct {
 	name, what string
 	callers    int
 	keys       int
-	zipf       float64           // the exponent by which some keys are wanted more often than others; 0 for all alike
-	limits     []ratelimit.Limit // of each key, all of them at once
-	allowed    bool              // after the first call for each key, which is always allowed
+	zipf       float64           // the exponent of the distribution of the keys; 0 for equal use
+	limits     []ratelimit.Limit // of each key, all charged together
+	allowed    bool              // the expected result, except for the first call for each key, which is always allowed
 	handler    bool              // calls are HTTP requests, served without a network
-	prepared   bool              // one context for many calls; otherwise each call has its own
+	prepared   bool              // one context for many calls; otherwise each call has a new one
 	shape      shape
 	servers    int // 0: 1
 	settings   clientSettings
@@ -29,10 +29,10 @@ type workload struct {
 	bounds     loadBounds
 }
 
-// loadBounds are what we must keep to against the yardstick.
+// loadBounds are the bounds against the yardstick.
 type loadBounds struct{ rate, p50, p99, redis, script, own bound }
 
-// title says what is measured. A lone caller's has no plural.
+// title describes the measurement.
 func (w workload) title() string {
 	callers := thousands(w.callers) + " callers"
 	if w.callers == 1 {
@@ -41,8 +41,8 @@ func (w workload) title() string {
 	return fmt.Sprintf("%s, %s", w.what, callers)
 }
 
-// compare measures all who take part, but makes rows of ours and the yardstick's only. The others are in the
-// load table.
+// compare measures all limiters that take part. It makes rows only for ours and the yardstick. The load table has the
+// others, too.
 func (w workload) compare(ctx context.Context, p plan) (findings, error) {
 	d, err := deploy(ctx, w.shape, cmp.Or(w.servers, 1), w.settings)
 	if err != nil {
@@ -76,13 +76,13 @@ func (w workload) compare(ctx context.Context, p plan) (findings, error) {
 	return w.findings(sides), nil
 }
 
-// A namedRedis is a limiter that takes part, in use.
+// A namedRedis is an open limiter with its name.
 type namedRedis struct {
 	name string
 	openRedis
 }
 
-// measureCrowds lets all callers of a limiter call at once.
+// measureCrowds measures each limiter with all its callers at once.
 func (w workload) measureCrowds(ctx context.Context, p plan, d *deployment, opened []namedRedis, draws []string) ([]side, error) {
 	var crowds []*crowd
 	for _, open := range opened {
@@ -116,9 +116,8 @@ func (w workload) crowd(open namedRedis, draws []string) (*crowd, error) {
 // memberKey returns the ith key, of 15 bytes.
 func memberKey(i int) string { return fmt.Sprintf("member:%08d", i) }
 
-// draw returns the keys, and a long row of them in which each appears as often as it is wanted. Callers go
-// round it, each from a place of its own: to draw at random meanwhile would take more time than some
-// decisions.
+// draw returns the keys, and a long list in which each key appears as often as it is used. Callers read this list in
+// a loop, each from another start. Random choices during the measurement would take longer than some decisions.
 func (w workload) draw() (keys, draws []string) {
 	keys = make([]string, w.keys)
 	for i := range keys {
@@ -136,8 +135,7 @@ func (w workload) draw() (keys, draws []string) {
 	return keys, draws
 }
 
-// fill takes the first token of every key, by many callers at once. From then on all calls find what they are
-// to find.
+// fill takes the first token of every key, with many callers at once. All later calls then find the expected content.
 func (w workload) fill(ctx context.Context, open openRedis, keys []string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()

@@ -15,7 +15,7 @@ func init() {
 	})
 }
 
-// openXTimeRate is what most write who need a limit per key. It never forgets one.
+// openXTimeRate is the limiter that most users write for a limit per key. It never forgets a key.
 func openXTimeRate(l ratelimit.Limit) openMemory {
 	var limiters sync.Map
 	perSecond, burst := rate.Limit(float64(l.Rate)/l.Per.Seconds()), int(l.Burst)

@@ -1,3 +1,3 @@
-// Package conformance holds tests only: that the middleware gets along with the clients, browsers, gateways
-// and middlewares that others wrote. It is a module of its own, so that nobody else downloads those.
+// Package conformance contains only tests: of the middleware with clients, browsers, gateways and middleware from
+// other projects. It is a separate module, so that users of the library do not download those.
 package conformance

@@ -50,13 +50,13 @@ var Peek = script("peek.lua")
 // PeekSHA1 is the SHA-1 of [Peek] in hex.
 const PeekSHA1 = "cb5026a4ef6fcae30ef56d45159c1f834bf96959"
 
-// part is the prefix of a line that stands for the file of parts that it names. Parts are the arithmetic that
-// scripts share. They replace such lines, because a Lua function would be created in each run of a script.
+// part is the prefix of a line that is replaced by the named file of parts. Parts contain the arithmetic that scripts
+// share. They are not Lua functions, because these would be created in each run of a script.
 const part = "--: "
 
-// IsNoBucket reports whether text is that of an error by which TakeOne or TakeFew fails because a key holds no bucket.
-// To catch what Lua raises would take 4 % of their time. They raise nothing else: the first text is where they look
-// at a number, the others are where a field is none, in Lua and in Go's Lua of miniredis.
+// IsNoBucket reports whether text is an error of TakeOne or TakeFew for a key that holds no bucket. Catching errors
+// in Lua would take 4 % of their time. The scripts raise no other errors. The first text is from the check of a
+// number. The others are for a missing field, in Lua and in the Lua of miniredis.
 func IsNoBucket(text string) bool {
 	return strings.Contains(text, "the key holds no bucket") ||
 		strings.Contains(text, "attempt to perform arithmetic") ||

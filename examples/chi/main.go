@@ -50,7 +50,7 @@ func newAPI(buckets store.Store, secret []byte) (http.Handler, error) {
 
 	limiter, err := ratelimit.New(ratelimit.Config{
 		Store: buckets,
-		// Everything, by address, before anything looks at a token.
+		// By address, for all requests, before any code reads a token.
 		Policies: []ratelimit.Policy{{
 			Name:  "ip",
 			Key:   ratelimit.RemoteIP(),
@@ -66,7 +66,7 @@ func newAPI(buckets store.Store, secret []byte) (http.Handler, error) {
 	perMember := ratelimit.Policy{Name: "search-member", Key: tokens.Claim("sub"), Limit: ratelimit.PerMinute(30).WithBurst(10)}
 	perOrg := ratelimit.Policy{Name: "search-org", Key: tokens.ClaimAs("org", "org"), Limit: ratelimit.PerMinute(300).WithBurst(50)}
 
-	// The routes of a group have a bucket each, which all clients share.
+	// Each route of a group has one bucket, for all clients together.
 	perRoute := ratelimit.Policy{Name: "admin-route", Key: ratelimit.Route(), Limit: ratelimit.PerSecond(5)}
 
 	// Three wrong passwords lock the address out. A login that has succeeded gets its token back.
@@ -96,7 +96,7 @@ func logIn(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "wrong password", http.StatusUnauthorized)
 		return
 	}
-	fmt.Fprintln(w, "welcome") // FailedLogins counts a response that is not written as a failure
+	fmt.Fprintln(w, "welcome") // if the handler wrote nothing, FailedLogins would count a failure
 }
 
 func reply(text string) http.HandlerFunc {

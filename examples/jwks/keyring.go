@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// leastPause is between two requests to the key server, whatever tokens come in meanwhile.
+	// leastPause is the shortest time between two requests to the key server, whatever tokens arrive.
 	leastPause = 10 * time.Second
 
-	// mostPause is until the keys are looked at again when there was no other reason to. A key that the
-	// issuer took away is in force for as long.
+	// mostPause is the time after which the keys are fetched without another reason. A key that the issuer has
+	// removed stays in force for this long.
 	mostPause = 15 * time.Minute
 
 	fetchTimeout = 10 * time.Second
 	maxSet       = 1 << 20 // bytes
 )
 
-// A keyring has the keys of a key server at hand. They are fetched in the background only, and the last good
-// ones stay in force while the key server is slow, hangs or answers nonsense.
+// A keyring caches the keys of a key server. It fetches them in the background. The last good keys stay in force
+// while the key server is slow, hangs or sends invalid data.
 type keyring struct {
 	url     string
 	client  *http.Client
 	keys    atomic.Pointer[[]jose.JSONWebKey]
-	missed  chan struct{} // has room for one: a token came whose key is not there
-	fetched func(error)   // is told of each attempt
+	missed  chan struct{} // has room for one: a token came with an unknown key
+	fetched func(error)   // called after each attempt
 }
 
 func newKeyring(url string) *keyring {
@@ -47,8 +47,8 @@ func newKeyring(url string) *keyring {
 
 var errNoSuchKey = errors.New("the key server has not shown such a key")
 
-// find is a jwtkey.Config.Keyfunc. It takes what is there. Where that is not enough, it leaves word of it and
-// does not wait: the member counts as a guest until the key has come.
+// find is a jwtkey.Config.Keyfunc. It uses the cached keys only. If a key is missing, it requests a fetch and does
+// not wait: the member counts as a guest until the key has arrived.
 func (k *keyring) find(_ context.Context, token *jwt.Token) (any, error) {
 	kid, _ := token.Header["kid"].(string)
 	if keys := k.keys.Load(); keys != nil {
@@ -65,8 +65,8 @@ func (k *keyring) find(_ context.Context, token *jwt.Token) (any, error) {
 	return nil, errNoSuchKey
 }
 
-// keepUp fetches the keys at once, then every mostPause or when a key was missed, and never more often than
-// every leastPause. It returns when ctx ends.
+// keepUp fetches the keys at once, then every mostPause, and earlier if a key was missing, but at most once in
+// leastPause. It returns when ctx ends.
 func (k *keyring) keepUp(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := k.fetch(ctx)
@@ -78,7 +78,7 @@ func (k *keyring) keepUp(ctx context.Context) {
 	}
 }
 
-// pause returns after d, or when there is something in enough. It reports whether ctx has not ended.
+// pause returns after d, or when enough receives. It reports false if ctx has ended.
 func pause(ctx context.Context, d time.Duration, enough <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -119,8 +119,8 @@ func (k *keyring) fetch(ctx context.Context) error {
 	return nil
 }
 
-// parse returns the keys of a set (RFC 7517) that signatures can be verified with. Others are left out, as
-// section 5 says.
+// parse returns the keys of a set (RFC 7517) that can verify signatures. It leaves out other keys, as section 5
+// requires.
 func parse(text []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

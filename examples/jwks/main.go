@@ -1,4 +1,5 @@
-// Jwks is an API whose members' tokens are verified by the keys of a key server, for which no request waits.
+// Jwks is an API whose members have tokens that are verified with the keys of a key server. No request waits for the
+// key server.
 //
 //	cd examples/jwks && JWKS_URL=https://issuer.example/.well-known/jwks.json JWT_ISSUER=https://issuer.example/ go run .
 package main

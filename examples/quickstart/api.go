@@ -15,7 +15,7 @@ import (
 
 // newAPI returns the API with its limits, on the Store of cfg.
 func newAPI(cfg ratelimit.Config, trusted []netip.Prefix) (http.Handler, error) {
-	secret := make([]byte, 32) // tokens are good until the program ends
+	secret := make([]byte, 32) // tokens are valid until the program ends
 	if _, err := rand.Read(secret); err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func newAPI(cfg ratelimit.Config, trusted []netip.Prefix) (http.Handler, error) 
 		Name:       "login",
 		Key:        clientIP,
 		Limit:      ratelimit.PerMinute(3),
-		FailClosed: true, // better no login than guesses without a limit
+		FailClosed: true, // during an outage, no logins instead of unlimited guesses
 	})
 	items := limiter.Limit(
 		ratelimit.Policy{Name: "items", Key: memberOrIP, Limit: ratelimit.PerSecond(10)},
@@ -59,7 +59,7 @@ func newAPI(cfg ratelimit.Config, trusted []netip.Prefix) (http.Handler, error) 
 	return mux, nil
 }
 
-// sayHello tells the client who it is to the limiter.
+// sayHello answers with the member or address that the request counts for.
 func sayHello(w http.ResponseWriter, r *http.Request) {
 	d, ok := ratelimit.FromContext(r.Context())
 	if !ok {

@@ -29,7 +29,7 @@ func main() {
 	defer stop()
 	switch err := run(ctx, os.Args[1:], os.Stdout); {
 	case err == nil, errors.Is(err, flag.ErrHelp):
-	case errors.Is(err, errUsage): // which the flag package has printed
+	case errors.Is(err, errUsage): // the flag package has printed it
 		os.Exit(2)
 	default:
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
@@ -97,7 +97,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return serve(ctx, &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}, listener)
 }
 
-// reachable returns an address to try with curl, also if addr is all of the machine's.
+// reachable returns an address to try with curl, even if addr means all addresses of the machine.
 func reachable(addr net.Addr) string {
 	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		return fmt.Sprintf("127.0.0.1:%d", tcp.Port)

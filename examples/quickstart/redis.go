@@ -13,7 +13,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
-// openRedis returns a client of the Redis at url, or of an embedded one if url is empty, and says which.
+// openRedis returns a client for the Redis at url, or for an embedded one if url is empty. uses describes it.
 func openRedis(url string) (client *redis.Client, uses string, closeAll func(), err error) {
 	if url == "" {
 		return embeddedRedis()
@@ -27,7 +27,7 @@ func openRedis(url string) (client *redis.Client, uses string, closeAll func(), 
 	return client, uses, func() { client.Close() }, nil
 }
 
-// printFindings prints what is wrong with the Redis of buckets.
+// printFindings prints the problems of the Redis of buckets.
 func printFindings(ctx context.Context, out io.Writer, buckets *redisstore.Store) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -39,8 +39,8 @@ func printFindings(ctx context.Context, out io.Writer, buckets *redisstore.Store
 	}
 }
 
-// embeddedTimeout is for decisions of the embedded Redis. It runs in this process, so it cannot be unavailable. But
-// it is far slower than a real one, and under load a shorter timeout would look like an outage.
+// embeddedTimeout is for decisions with the embedded Redis. It runs in this process, so it cannot be unavailable. It
+// is much slower than a real one, so under load a shorter timeout would look like an outage.
 const embeddedTimeout = 5 * time.Second
 
 func embeddedRedis() (*redis.Client, string, func(), error) {
@@ -55,7 +55,7 @@ func embeddedRedis() (*redis.Client, string, func(), error) {
 	options.ReadTimeout, options.WriteTimeout = embeddedTimeout, embeddedTimeout
 	client := redis.NewClient(options)
 
-	// A miniredis lets keys expire only when told that time has passed.
+	// In a miniredis, keys expire only when it is told the time.
 	ticker, done := time.NewTicker(time.Second), make(chan struct{})
 	go func() {
 		for {

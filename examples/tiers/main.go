@@ -29,7 +29,7 @@ func main() {
 	log.Fatal(server.ListenAndServe())
 }
 
-// guest is the limit of those without a token, and of plans that are not known.
+// guest is the limit of requests without a token, and of unknown plans.
 var guest = ratelimit.PerMinute(10)
 
 var plans = map[string]ratelimit.Limit{
@@ -55,7 +55,7 @@ func newAPI(buckets store.Store, secret []byte) (http.Handler, error) {
 					return guest
 				}
 				plan, _ := claims["plan"].(string)
-				return plans[plan] // the zero Limit of a plan that is not known stands for Policy.Limit
+				return plans[plan] // the zero Limit of an unknown plan means Policy.Limit
 			},
 		}},
 	})

@@ -6,17 +6,17 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
 
-// A form is one that an answer can have.
+// A form is one of the formats of a response.
 type form int
 
 const (
-	asProblem form = iota // application/problem+json, for those who accept application/json too
+	asProblem form = iota // application/problem+json, also for clients that accept application/json
 	asText                // text/plain
 	asPage                // text/html
 	forms
 )
 
-// How specifically a media range can name a form. The order is that of precedence (RFC 9110, section 12.5.1).
+// How specific a media range is, by precedence (RFC 9110, section 12.5.1).
 const (
 	unnamed  = iota
 	anything // */*
@@ -25,27 +25,27 @@ const (
 	itself
 )
 
-// A preference is what an Accept says of a form, by the most specific range that names it.
+// A preference is what an Accept header says about a form, by the most specific range that covers it.
 type preference struct {
 	named   int
-	charset bool // asks for UTF-8 as well, which is more specific still
+	charset bool // asks for UTF-8, which is more specific
 	weight  int  // in thousandths
 }
 
-// maxAccept bounds how much of Accept is read, in bytes, so that nobody can make a denial dear. Browsers send
-// less than 200.
+// maxAccept is the number of bytes of Accept that are read. It bounds the cost of a denial. Browsers send less than
+// 200 bytes.
 const maxAccept = 1024
 
-// preferredForm returns the form that weighs most in the lines of an Accept. Of equal ones that is the one
-// that is named and not just covered by a wildcard, as by the "text/html, */*" of old browsers, and then the
-// first in order. It is the first in order, too, if nothing in Accept can be read or had: any answer helps
-// more than a 406.
+// preferredForm returns the form with the largest weight in the lines of an Accept header. Of forms with equal
+// weight, it returns one that is named, and not only covered by a wildcard as by the "text/html, */*" of old
+// browsers. If there are several, the first in order counts. It returns the first in order also if no form can be
+// found in Accept, because any response is more useful than a 406.
 func preferredForm(accept []string, order [forms]form) form {
 	var preferences [forms]preference
 	left := maxAccept
 	for _, line := range accept {
 		if len(line) > left {
-			line = line[:strings.LastIndexByte(line[:left], ',')+1] // a range that was cut would be another
+			line = line[:strings.LastIndexByte(line[:left], ',')+1] // part of a range would be another range
 			left = 0
 		}
 		left = max(0, left-len(line))
@@ -68,7 +68,7 @@ func preferredForm(accept []string, order [forms]form) form {
 	return best
 }
 
-// consider takes over what a range says that is more specific than p, or as specific and more favourable.
+// consider replaces p by a range that is more specific, or equally specific with a larger weight.
 func (p *preference) consider(q preference) {
 	switch {
 	case q.named == unnamed:
@@ -124,8 +124,8 @@ func (r mediaRange) names(f form) int {
 	return unnamed
 }
 
-// parseMediaRange parses an element of an Accept. It is false if that is malformed, or asks for a parameter
-// that no form has.
+// parseMediaRange parses an element of an Accept header. It reports false if the element is malformed, or asks for a
+// parameter that no form has.
 func parseMediaRange(element string) (mediaRange, bool) {
 	name, parameters := cutUnquoted(element, ';')
 	main, sub, _ := strings.Cut(trimBlanks(name), "/")
@@ -172,7 +172,7 @@ func parseWeight(s string) (int, bool) {
 	return weight, weight <= 1000
 }
 
-// cutUnquoted cuts s around the first sep that does not stand in a quoted string.
+// cutUnquoted cuts s around the first sep outside of quoted strings.
 func cutUnquoted(s string, sep byte) (before, after string) {
 	quoted := false
 	for i := 0; i < len(s); i++ {

@@ -1,5 +1,5 @@
-// Package answer answers requests that do not go on: as problem+json, text, page or htmx fragment, as the client asks,
-// or as a gRPC status.
+// Package answer writes the responses to refused requests: problem+json, text, an HTML page or an htmx fragment, as
+// the client asks, or a gRPC status.
 package answer
 
 import (
@@ -13,24 +13,24 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A Style is how answers look. Package denial exports and documents its fields.
+// A Style is the look of responses. Package denial exports and documents its fields.
 type Style struct {
 	Text func(r *http.Request, status int, after time.Duration) Text
 	Page Template
 	GRPC bool
 }
 
-// A Decision is what a 429 says: that of a limiter that denied.
+// A Decision is the content of a 429, from the limiter that denied.
 type Decision interface {
 	RetryAfter() time.Duration
 	Denied() []string
 }
 
-// Deny answers 429 for d, nil if no limiter denied.
+// Deny answers 429 for d. d is nil if no limiter denied.
 func (s Style) Deny(w http.ResponseWriter, r *http.Request, d Decision) {
 	p := problem{kind: quotaExceeded, status: http.StatusTooManyRequests}
 	if d == nil {
-		NoStore(w.Header()) // a limiter that denied has done so
+		NoStore(w.Header()) // a limiter that denied has called it already
 	} else {
 		p.violated = d.Denied()
 		if p.after = d.RetryAfter(); p.after != store.Never {
@@ -43,7 +43,7 @@ func (s Style) Deny(w http.ResponseWriter, r *http.Request, d Decision) {
 // unavailableFor is the Retry-After of a 503: about as long as a failover takes.
 const unavailableFor = 5 * time.Second
 
-// Refuse answers 400, 403 or 503 for err, and says nothing of it.
+// Refuse answers 400, 403 or 503 for err. The response does not contain err.
 func (s Style) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	h := w.Header()
 	NoStore(h)
@@ -80,16 +80,16 @@ func (s Style) answer(w http.ResponseWriter, r *http.Request, p *problem) {
 	body, contentType := s.body(r, p, text)
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	// There is no Vary: it speaks to caches, none of which may keep this. It would also be the ninth header of
-	// most, for which their map has to grow, and a flood of denials would cost a quarter more.
+	// There is no Vary header: it is for caches, and none may keep this response. It would also be the ninth header
+	// of most responses. Then their map has to grow, and a denial would cost a quarter more.
 	w.WriteHeader(p.status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // the client may be gone; nobody else is there to tell
+		_, _ = w.Write(body) // the client may have left, and no other code can handle the error
 	}
 }
 
-// describing are headers by which another handler may have begun to describe a response that is not sent now.
-// Content-Encoding is not one of them: a middleware that compresses has set it for whatever is written inside.
+// describing are headers that another handler may have set for a response that is not sent now. Content-Encoding is
+// not one of them: a middleware that compresses has set it for any response from inside.
 var describing = [...]string{
 	"Content-Disposition", "Content-Language", "Content-Location", "Content-Range", "Etag", "Last-Modified",
 }
@@ -103,8 +103,8 @@ func (s Style) text(r *http.Request, p *problem) Text {
 	return english(p.status, p.after)
 }
 
-// body returns the answer in the form that r asks for, and its Content-Type. In an API's answer JSON is what
-// fits best, and HTML in what is to be swapped into a page, where JSON would be shown as it is.
+// body returns the response in the form that r asks for, and its Content-Type. For an API, JSON is preferred. For a
+// part of a page it is HTML, because JSON would be shown to the user.
 func (s Style) body(r *http.Request, p *problem, t Text) ([]byte, string) {
 	const html = "text/html; charset=utf-8"
 	swapped := r.Header.Get("HX-Request") == "true"

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// grpcContentType returns the Content-Type of an answer to r if that is a request of gRPC, or of gRPC-Web,
-// which travels over HTTP/1.1 too; otherwise "". All of gRPC's are a POST: a client that asks for something else
-// under its Content-Type must not make a 200 of a denial, which caches and monitors take for success.
+// grpcContentType returns the Content-Type of a response to r if r is a request of gRPC or gRPC-Web, which also uses
+// HTTP/1.1. Otherwise it returns "". gRPC sends POST only. So other methods return "", whatever their Content-Type: a
+// client could turn a denial into a 200, which caches and monitors take for success.
 func grpcContentType(r *http.Request) string {
 	const prefix = "application/grpc"
 	if r.Method != http.MethodPost {
@@ -31,7 +31,7 @@ func grpcContentType(r *http.Request) string {
 	default:
 		return ""
 	}
-	// Some clients insist on the codec that they asked for, although there is no message to decode.
+	// Some clients require the codec that they asked for, although there is no message to decode.
 	switch {
 	case strings.EqualFold(codec, "proto"):
 		t += "+proto"
@@ -41,8 +41,8 @@ func grpcContentType(r *http.Request) string {
 	return t
 }
 
-// writeGRPC answers with a status of gRPC's in the header and no message, a Trailers-Only response. From a bare
-// 429, a client would conclude that the server is unavailable.
+// writeGRPC answers with a gRPC status in the header and without a message (Trailers-Only). From a 429 without it, a
+// client would conclude that the server is unavailable.
 func (p *problem) writeGRPC(w http.ResponseWriter, contentType string, t Text) {
 	code := 14 // UNAVAILABLE
 	switch p.status {
@@ -65,7 +65,7 @@ func (p *problem) writeGRPC(w http.ResponseWriter, contentType string, t Text) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// percentEncode encodes a grpc-message: all bytes but the printable ones of ASCII, and the percent sign.
+// percentEncode encodes a grpc-message: all bytes except printable ASCII, and the percent sign.
 func percentEncode(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// NoStore keeps every cache from storing the answer: a denial that is stored denies all. Something outside of
-// the limiter may have set what some caches obey instead, for the answers that are served inside.
+// NoStore prevents every cache from storing the response, because a stored denial would be sent to all clients. It
+// also removes headers that some caches obey instead. Outer middleware may have set them for the responses of inner
+// handlers.
 func NoStore(h http.Header) {
 	for name := range h {
 		if outranksCacheControl(name) {
@@ -16,10 +17,10 @@ func NoStore(h http.Header) {
 	h["Cache-Control"] = []string{"no-store"}
 }
 
-// outranksCacheControl reports whether a cache may obey the header name rather than Cache-Control. These are
-// X-Accel-Expires (nginx), Surrogate-Control, Edge-Control, Expires (HTTP/1.0), and all that end in Cache-Control, such
-// as CDN-Cache-Control (RFC 9213), Akamai's and LiteSpeed's. A Cache-Control that is written in another case is one,
-// too: it has its own place in the map.
+// outranksCacheControl reports whether a cache may obey the header name instead of Cache-Control. These are
+// X-Accel-Expires (nginx), Surrogate-Control, Edge-Control, Expires (HTTP/1.0), and all names that end in
+// Cache-Control, such as CDN-Cache-Control (RFC 9213) and those of Akamai and LiteSpeed. A Cache-Control in another
+// case is one of them, too, because it has its own place in the map.
 func outranksCacheControl(name string) bool {
 	const suffix = "cache-control"
 	switch n := len(name); {

@@ -14,8 +14,8 @@ type Template interface {
 	Execute(w io.Writer, data any) error
 }
 
-// pageHead and its kin are plain, so that they work under any Content-Security-Policy, and accessible: a page
-// has a language, a title, one heading and a landmark.
+// pageHead and the constants below are plain HTML, so that they work under any Content-Security-Policy. They are
+// accessible: a page has a language, a title, one heading and a landmark.
 const (
 	pageHead = `<!DOCTYPE html>
 <html lang="%s">
@@ -37,7 +37,8 @@ const (
 	fragmentFoot   = "</p>\n"
 )
 
-// html returns the problem as a page: by template, or by ours if there is none or it fails.
+// html returns the problem as a page, written by template. If there is no template or it fails, the default page is
+// used.
 func (p *problem) html(t Text, template Template) []byte {
 	if template != nil {
 		data := struct {
@@ -56,7 +57,7 @@ func (p *problem) html(t Text, template Template) []byte {
 	return markup(t, pageHead, pageDetail, pageFoot)
 }
 
-// fragment returns the problem as a part of a page.
+// fragment returns the problem as a fragment for a page.
 func (p *problem) fragment(t Text) []byte {
 	return markup(t, fragmentHead, fragmentDetail, fragmentFoot)
 }

@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// A problem is why a request does not go on, as RFC 9457 has it. It says nothing of errors: those are in the
-// log.
+// A problem is the reason for a refusal, in the terms of RFC 9457. It does not contain the error, which is logged.
 type problem struct {
 	kind     string
 	status   int
-	after    time.Duration // when to come back: in whole seconds, store.Never, or 0 if nobody knows
-	violated []string      // policies
+	after    time.Duration // when to retry: in whole seconds, store.Never, or 0 if unknown
+	violated []string      // names of policies
 }
 
 // Problem types of draft-ietf-httpapi-ratelimit-headers-11, section 5.
@@ -21,8 +20,8 @@ const (
 	temporaryReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 )
 
-// json returns the problem as a body. It is put together by hand because a flood is answered with it, and
-// encoding/json takes as long as all the rest of a denial.
+// json returns the problem as a body. It does not use encoding/json, which takes as long as the rest of a denial. A
+// flood of requests is answered with it.
 func (p *problem) json(t Text) []byte {
 	b := make([]byte, 0, 256) // enough for the default words and a short name
 	b = append(b, `{"type":`...)
@@ -42,7 +41,7 @@ func (p *problem) json(t Text) []byte {
 	if len(p.violated) > 0 {
 		b = append(b, ']')
 	}
-	return append(b, "}\n"...) // the line break is for those who read it in a terminal
+	return append(b, "}\n"...) // the line break is for users of a terminal
 }
 
 // appendQuoted appends s as a JSON string. Most need no escape.
@@ -50,7 +49,7 @@ func appendQuoted(b []byte, s string) []byte {
 	for i := range len(s) {
 		switch c := s[i]; {
 		case c < ' ', c > '~', c == '"', c == '\\', c == '<', c == '>', c == '&':
-			quoted, _ := json.Marshal(s) // a string does not fail
+			quoted, _ := json.Marshal(s) // Marshal does not fail for a string
 			return append(b, quoted...)
 		}
 	}

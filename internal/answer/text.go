@@ -10,10 +10,10 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A Text is the words of an answer, in plain text. Package denial exports and documents it.
+// A Text is the text of a response, without markup. Package denial exports and documents it.
 type Text struct{ Language, Title, Detail string }
 
-// english returns the words for those who give none of their own.
+// english returns the default text.
 func english(status int, after time.Duration) Text {
 	t := Text{Language: "en"}
 	switch status {
@@ -36,8 +36,8 @@ func english(status int, after time.Duration) Text {
 	return t
 }
 
-// tryAgain says after in one unit, rounded up, so that who takes it at its word does not come too early. Every
-// unit begins at two of it, which leaves one singular.
+// tryAgain returns after in one unit. It is rounded up, so that a client that waits this long does not come too
+// early. Each unit is used from two on, so that only one singular is needed.
 func tryAgain(after time.Duration) string {
 	unit, name := time.Second, " seconds."
 	switch {
@@ -58,7 +58,7 @@ func tryAgain(after time.Duration) string {
 	return string(append(strconv.AppendInt(append(room[:0], in...), int64(n), 10), name...))
 }
 
-// clean returns t without what no form of an answer may hold.
+// clean returns t without characters that no form of a response may contain.
 func (t Text) clean() Text {
 	t.Title, t.Detail = printable(t.Title), printable(t.Detail)
 	if !validLanguage(t.Language) {
@@ -77,7 +77,7 @@ func printable(s string) string {
 	}, s))
 }
 
-// lines returns t as a body of plain text.
+// lines returns t as a plain text body.
 func (t Text) lines() []byte {
 	b := append([]byte(t.Title), '\n')
 	if t.Detail != "" {
@@ -86,7 +86,7 @@ func (t Text) lines() []byte {
 	return b
 }
 
-// validLanguage reports whether s may be a language tag, as far as its characters go: enough for a header.
+// validLanguage reports whether s has only the characters of a language tag. For a header, that is enough.
 func validLanguage(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {

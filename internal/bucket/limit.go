@@ -1,13 +1,13 @@
-// Package bucket is the arithmetic of a token bucket, in integers: pure functions that take the
-// time as a parameter and keep nothing.
+// Package bucket is the arithmetic of a token bucket. It has pure functions on integers, which take the time as a
+// parameter.
 //
-// A token is worth Unit credits and every microsecond adds Refill credits, with Unit/Refill the
-// microseconds per token in lowest terms. So 3 per second is exact (a token is 1,000,000 credits, a
-// microsecond adds 3), and "after RetryAfter the request is admitted" is a theorem, not luck.
+// A token is worth Unit credits, and every microsecond adds Refill credits. Unit/Refill is the time per token in
+// microseconds, in lowest terms. So 3 per second is exact: a token is 1,000,000 credits, and a microsecond adds 3. A
+// request that comes after RetryAfter is always admitted.
 //
-// The same arithmetic runs in Redis as lua/take.lua, where every number is a double. Hence the bounds
-// below: no value and no intermediate result passes 2^53, but for those that a bound cuts to less, and both give
-// the same answers bit for bit.
+// The same arithmetic runs in Redis as lua/take.lua, where every number is a double. So the bounds below keep all
+// values and intermediate results within 2^53. Larger intermediate results occur only where a bound cuts them. Both
+// implementations give the same answers bit for bit.
 package bucket
 
 import (
@@ -18,20 +18,19 @@ import (
 )
 
 const (
-	// MaxCredits bounds a bucket's capacity and, as a debt, how far below zero it may go, so that
-	// the distance between the two, which a charge may have to wait for, stays within 2^53.
+	// MaxCredits bounds the capacity of a bucket, and how deep its debt can be. A charge may have to wait for the sum
+	// of the two, which stays within 2^53.
 	MaxCredits = 1 << 52
 
-	// MaxFill bounds the time from empty to full, and MaxWait the time out of a debt that somebody waits for,
-	// in microseconds (71 and 35 years): a key's expiry, after twice the one and once the other, is a Unix time
-	// within 2^53. Only after the time out of a debt of what is owed, at most 142 years, it may be beyond that,
-	// and is then right to a few microseconds, of which a millisecond is added to it.
+	// MaxFill bounds the time from empty to full: 71 years, in microseconds. MaxWait bounds the time out of a debt
+	// for a charge that waits: 35 years. A key expires after at most twice MaxFill plus MaxWait, which is a Unix time
+	// within 2^53. An owed debt may take up to 142 years. Then the expiry may exceed 2^53, and is right to a few
+	// microseconds; a millisecond is added to it.
 	MaxFill = 1 << 51
 	MaxWait = 1 << 50
 
-	// minUnit is how fine a token must be able to stay when a limit is approximated. What remains of it
-	// with a whole number for Refill is above half of it, and rounding that up by less than one credit
-	// slows the rate by less than 1e-9.
+	// minUnit is the least room for the credits of a token when a limit is approximated. A whole Refill leaves more than
+	// half of it in use. Rounding that up by less than a credit slows the rate by less than 1e-9.
 	minUnit = 2_000_000_000
 )
 
@@ -42,9 +41,9 @@ type Limit struct {
 	Capacity int64 // credits of a full bucket
 }
 
-// NewLimit compiles rate tokens per per, and a capacity of burst tokens. A limit too fine for
-// MaxCredits is approximated from below, slower by less than 1e-9, never faster. The error names each
-// field that is wrong (Rate, Per, Burst) and what would fit.
+// NewLimit returns the limit of rate tokens per per, with a capacity of burst tokens. A limit that is too fine for
+// MaxCredits is approximated: slower by less than 1e-9, never faster. The error names each wrong field (Rate, Per,
+// Burst) and a value that would fit.
 func NewLimit(rate int64, per time.Duration, burst int64) (Limit, error) {
 	var faults []error
 	if rate < 1 || rate > MaxCredits {
@@ -60,7 +59,7 @@ func NewLimit(rate int64, per time.Duration, burst int64) (Limit, error) {
 		return Limit{}, errors.Join(faults...)
 	}
 
-	// 1,000 × rate tokens per per nanoseconds is the same rate per microsecond.
+	// 1,000 × rate tokens per per in nanoseconds is the same rate per microsecond.
 	g := gcd(1000*rate, int64(per))
 	l := Limit{Unit: int64(per) / g, Refill: 1000 * rate / g}
 
@@ -72,7 +71,7 @@ func NewLimit(rate int64, per time.Duration, burst int64) (Limit, error) {
 		return Limit{}, fmt.Errorf("Burst %d: does not fit a rate of %d per %v: must be at most %d", burst, rate, per, most)
 	}
 	if burst > exact {
-		// Up: a dearer token is a slower rate, and a limit must not be exceeded.
+		// Rounded up: a larger unit is a slower rate, and the limit must not be exceeded.
 		refill := mulDiv(l.Refill, MaxCredits/burst, l.Unit)
 		l = Limit{Unit: mulDivUp(l.Unit, refill, l.Refill), Refill: refill}
 	}
@@ -86,9 +85,9 @@ func NewLimit(rate int64, per time.Duration, burst int64) (Limit, error) {
 // Fill returns the time from empty to full in microseconds, rounded up.
 func (l Limit) Fill() int64 { return ceilDiv(l.Capacity, l.Refill) }
 
-// Share returns one of n equal parts of l: a token costs as many credits as n did, so that the rate and the
-// burst are an n-th. It has room for at least tokens whole ones, if l has, since what it could never pay would
-// never be allowed. Where a token would become too dear for MaxCredits and MaxFill, the part is larger.
+// Share returns one of n equal parts of l. A token costs n times as many credits, so the rate and the burst are an
+// n-th. The share has room for at least tokens whole tokens if l has, because otherwise such a cost would never be
+// allowed. The share is larger if a token would become too large for MaxCredits and MaxFill.
 func (l Limit) Share(n, tokens int64) Limit {
 	tokens = max(1, min(tokens, l.Capacity/l.Unit))
 	dearest := min(MaxCredits, mulDiv(MaxFill, l.Refill, 1)) / tokens
@@ -103,7 +102,7 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// mulDiv returns a*b/c rounded down, for a, b >= 0 and c > 0, and 2*MaxCredits where it would be more.
+// mulDiv returns a*b/c rounded down, for a, b >= 0 and c > 0. The result is at most 2*MaxCredits.
 func mulDiv(a, b, c int64) int64 {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	return div(hi, lo, c)
@@ -124,15 +123,15 @@ func div(hi, lo uint64, c int64) int64 {
 	return int64(min(q, 2*MaxCredits))
 }
 
-// quo returns a/b rounded down, for a from 0 to 2^53 and b > 0. As in the script it is a division of
-// doubles, which is exact there: the quotient is further from the next whole number than it is rounded. It
-// takes less time than one of integers.
+// quo returns a/b rounded down, for a from 0 to 2^53 and b > 0. Like the script it divides doubles. The result is
+// exact, because the distance of the quotient to the next whole number is larger than its rounding. It is faster than
+// an integer division.
 func quo(a, b int64) int64 { return int64(float64(a) / float64(b)) }
 
 // ceilDiv is quo rounded up.
 func ceilDiv(a, b int64) int64 {
 	if b == 1 {
-		return a // as at all rates that divide a microsecond
+		return a // true for all rates that divide a microsecond
 	}
 	q := quo(a, b)
 	if q*b != a {

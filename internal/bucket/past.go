@@ -1,24 +1,24 @@
 package bucket
 
-// A Past is what a stand-in allowed of a bucket within the last Outage microseconds: Credits that would have refilled
-// since if nobody else had used the bucket.
+// A Past is the use of a bucket by a stand-in within the last Outage microseconds. Credits would have refilled since,
+// if no other replica had used the bucket.
 type Past struct{ Credits, Outage int64 }
 
-// A Spare is for how long a bucket had been full when a Past was last charged, and how much of that has paid for one.
-// The zero value is that of a bucket to which no Past was charged. Regular charges do not look at it.
+// A Spare is the time for which a bucket was full when a Past was last charged, and the part of it that has paid for
+// a Past. The zero value is for a bucket to which no Past was charged. Regular charges do not use it.
 type Spare struct {
 	Full int64 // microseconds up to At
 	Used int64 // of them
 	At   int64
 }
 
-// Settle returns the credits of p that are to be charged at now to a bucket, which is stored as b. These are all but what
-// the bucket did not refill within p.Outage because it was full. Each microsecond of that pays once: s is what earlier
-// calls of Settle have left of it, and rest is what this one leaves.
+// Settle returns the credits of p to charge at now to a bucket, which is stored as b. Credits are not charged if the
+// bucket did not refill them within p.Outage because it was full. Each microsecond of that pays only once: s is the
+// rest that earlier calls of Settle have left, and rest is the new rest.
 //
-// A bucket that is not stored counts as full for all of p.Outage. Nothing is known of the time before that, in which
-// another stand-in may have been cut off while others used the bucket: rest does not pay for that. Of a bucket that is
-// stored, only the time since its last charge counts: it does not tell how long it was full before.
+// A bucket that is not stored counts as full for all of p.Outage. The time before is unknown: another stand-in may
+// have been cut off while others used the bucket. So rest does not pay for that time. For a stored bucket, only the
+// time since its last charge counts. The bucket does not record how long it was full before that.
 func (l Limit) Settle(b Bucket, s Spare, p Past, now int64) (credits int64, rest Spare) {
 	full := p.Outage
 	if b.Unit != 0 {

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// maxEntry is the length in bytes, whitespace included, of the longest entry
-// that is read. The longest address with brackets and a port has 53 bytes; the
-// rest is room for a zone.
+// maxEntry is the maximum length of an entry in bytes, with whitespace. The longest address with brackets and a port
+// has 53 bytes. The rest leaves room for a zone.
 const maxEntry = 256
 
 // Peer returns the address of the TCP peer from [net/http.Request.RemoteAddr]:
@@ -19,20 +18,23 @@ func Peer(remoteAddr string) (netip.Addr, bool) {
 	return parse(remoteAddr)
 }
 
-// IsUnix reports whether remoteAddr, of [net/http.Request.RemoteAddr], is that of
-// a peer on a Unix socket: "", "@", "@name" or a path.
+// IsUnix reports whether remoteAddr, of [net/http.Request.RemoteAddr], is from a Unix socket: "", "@", "@name" or a
+// path.
 func IsUnix(remoteAddr string) bool {
 	return remoteAddr == "" || remoteAddr[0] == '@' || remoteAddr[0] == '/'
 }
 
-// Parse returns the address in one entry of a forwarding header: an IPv4
-// address, also with a port, or an IPv6 address, also in brackets, then also
-// with a port. Spaces and tabs around the entry are ignored.
+// Parse returns the address in one entry of a forwarding header. The entry is an IPv4 address, with or without a
+// port, or an IPv6 address. An IPv6 address may have brackets, and then also a port. Spaces and tabs around the entry
+// are ignored.
 //
-// It reports false for anything else: host names, the identifiers "unknown" and
-// "_hidden" of RFC 7239 section 6, IPv4 addresses of fewer than four numbers or
-// with leading zeros, ports that are not one to five digits up to 65535, the
-// unspecified addresses, and entries of more than 256 bytes.
+// It reports false for anything else:
+//   - host names
+//   - the identifiers "unknown" and "_hidden" of RFC 7239 section 6
+//   - IPv4 addresses with fewer than four numbers or with leading zeros
+//   - ports that are not one to five digits up to 65535
+//   - the unspecified addresses
+//   - entries of more than 256 bytes
 func Parse(s string) (netip.Addr, bool) {
 	if len(s) > maxEntry {
 		return netip.Addr{}, false
@@ -48,8 +50,7 @@ func parse(s string) (netip.Addr, bool) {
 	if i < 0 {
 		return parseIPv4(s)
 	}
-	// Two colons or more are those of an IPv6 address, which cannot have a port
-	// without brackets.
+	// Two colons or more mean an IPv6 address. Without brackets it cannot have a port.
 	if strings.IndexByte(s[:i], ':') >= 0 {
 		return parseIPv6(s)
 	}
@@ -77,8 +78,8 @@ func parseIPv4(s string) (netip.Addr, bool) {
 }
 
 func parseIPv6(s string) (netip.Addr, bool) {
-	// The zone goes before netip sees it, because netip would intern it: an
-	// allocation for every zone that a client makes up.
+	// The zone is removed first, because netip would intern it. That is an allocation for every zone that a client
+	// makes up.
 	s, zone, zoned := strings.Cut(s, "%")
 	if zoned && zone == "" {
 		return netip.Addr{}, false
@@ -90,8 +91,7 @@ func parseIPv6(s string) (netip.Addr, bool) {
 	return Normalize(addr)
 }
 
-// Normalize returns the one form of addr that makes a key: IPv4 if it is mapped,
-// and without a zone.
+// Normalize returns the one form of addr for keys: IPv4 if it is mapped, and without a zone.
 //
 // It reports false for the zero Addr and for the unspecified addresses.
 func Normalize(addr netip.Addr) (netip.Addr, bool) {

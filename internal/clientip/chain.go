@@ -5,39 +5,34 @@ import (
 	"slices"
 )
 
-// MaxElements is the number of list elements, empty ones included, that are
-// read of one header, far beyond any real chain of proxies.
+// MaxElements is the maximum number of list elements, with empty ones, that are read from one header. Real chains of
+// proxies are much shorter.
 const MaxElements = 64
 
-// Chain is the list of addresses in the lines of a forwarding header, the one
-// that the nearest proxy wrote last. Make it with [XForwardedFor] or
-// [Forwarded]; the zero Chain is empty.
+// Chain is the list of addresses in the lines of a forwarding header. The last one is from the nearest proxy. Make it
+// with [XForwardedFor] or [Forwarded]; the zero Chain is empty.
 //
-// It is read lazily and from the right. An entry that is not an address ends
-// it, so that nothing to the left of such an entry is ever believed. Empty
-// elements are skipped, as RFC 9110 section 5.6.1 asks of recipients; they do
-// not count as a proxy's entry, since a client may send them and a proxy appends
-// none. The 65th element, empty or not, is an invalid entry, which bounds the
-// work.
+// It is read lazily and from the right. It ends at an entry that is not an address, so that nothing to the left of
+// such an entry is trusted. Empty elements are skipped, as RFC 9110 section 5.6.1 requires. They do not count as the
+// entry of a proxy, because a client may send them and a proxy does not. The 65th element, empty or not, counts as
+// invalid, which bounds the work.
 //
-// It is a type rather than an [iter.Seq2] because a loop over an unknown
-// function keeps its variables on the heap: 9 allocations for each request.
+// It is not an [iter.Seq2], because a loop over an unknown function keeps its variables on the heap: 9 allocations
+// for each request.
 type Chain struct {
 	lines   []string
 	valid   func(line string) bool
 	cutLast func(line string) (before string, e entry, more bool)
 }
 
-// entry is what one list element says. With neither an address nor empty set it
-// is invalid.
+// entry is the content of one list element. It is invalid if it has no address and empty is not set.
 type entry struct {
 	addr  netip.Addr
 	ok    bool
 	empty bool
 }
 
-// all yields the entries from right to left. Only the last may be false, which
-// is an invalid one.
+// all yields the entries from right to left. An invalid entry is yielded with false, and is the last one.
 func (c Chain) all(yield func(addr netip.Addr, ok bool) bool) {
 	visited := 0
 	for _, line := range slices.Backward(c.lines) {

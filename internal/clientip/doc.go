@@ -1,25 +1,21 @@
-// Package clientip finds the address of the client of an HTTP request, for a
-// rate limiter whose clients would like to be somebody else.
+// Package clientip finds the address of the client of an HTTP request. It is for a rate limiter, whose clients may
+// pretend to have another address.
 //
-// Everything left of the entries that one's own proxies wrote is under the
-// client's control. Forwarding headers are therefore read from the right, no
-// further than proxies are known to stand in front, and never past an entry
-// that is not an address. How far that is, is a matter of deployment:
+// Clients control everything to the left of the entries of your own proxies. So forwarding headers are read from the
+// right, only as far as there are known proxies, and never past an entry that is not an address. Choose the function
+// for your deployment:
 //
 //   - no proxy: [Peer]
 //   - proxies at known addresses: [FromTrusted]
 //   - a proxy on a Unix socket: [FromChain]
 //   - a known number of proxies: [FromCount]
 //   - an edge that sets a header of one address: [FromEdge]
-//   - somebody who has found it already: [Normalize]
+//   - an address that other code has found: [Normalize]
 //
-// An address has one form only, so that it makes one key: IPv4-mapped IPv6
-// addresses are unmapped, zones are dropped, and the unspecified addresses
-// 0.0.0.0 and :: are no addresses.
+// An address has one form only, so that it makes one key. IPv4-mapped IPv6 addresses are unmapped, and zones are
+// dropped. The unspecified addresses 0.0.0.0 and :: do not count as addresses.
 //
-// An error means that the client is unknown. [ErrAbsent] says that the request
-// tells nothing about it, and [ErrInvalid] that what it tells is malformed. A
-// client behind a proxy can bring the latter about at will, for example by an
-// unterminated quote in a Forwarded line that the proxy appends to. Neither may
-// exempt the request from limits.
+// An error means that the client is unknown. [ErrAbsent] means that the request has no address, and [ErrInvalid] that
+// the address is malformed. A client behind a proxy can cause ErrInvalid whenever it wants, for example with an
+// unterminated quote in a Forwarded line that the proxy appends to. Neither error may exempt the request from limits.
 package clientip

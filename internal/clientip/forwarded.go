@@ -5,24 +5,20 @@ import (
 	"strings"
 )
 
-// maxForwardedLine is the length in bytes of the longest Forwarded line that is
-// read. Because of its quotes a line has to be checked whole, from the left,
-// before any of it is believed.
+// maxForwardedLine is the maximum length of a Forwarded line in bytes. Because of its quotes, a line must be checked
+// completely, from the left, before any part of it is trusted.
 const maxForwardedLine = 8 << 10
 
-// Forwarded returns the addresses in the "for" parameters of the lines of a
-// Forwarded header (RFC 7239). The lines are one list, the first one leftmost,
-// but no quoted string extends from one to the next: a quote that a client
-// leaves open does not swallow what a proxy wrote on a line of its own.
+// Forwarded returns the addresses in the "for" parameters of the lines of a Forwarded header (RFC 7239). The lines
+// are one list, and the first line is leftmost. A quoted string ends with its line. So an open quote from a client
+// cannot hide an entry that a proxy wrote on another line.
 //
-// An address has the form of RFC 7239 section 6: IPv4, or IPv6 in brackets,
-// each also with a port of digits. Anything but a bare IPv4 address has to be
-// quoted, since a token contains neither colons nor brackets. Whitespace is
-// accepted around ";" as it is around ",".
+// An address has the form of RFC 7239 section 6: IPv4, or IPv6 in brackets, each with an optional port of digits.
+// Everything but a plain IPv4 address must be quoted, because a token contains neither colons nor brackets.
+// Whitespace is accepted around ";" and ",".
 //
-// Invalid are elements without a "for", with two, or with one that is "unknown"
-// or obfuscated, be it the address or the port; and, each as one entry, lines
-// with a syntax error anywhere and lines of more than 8 KiB.
+// An element is invalid if it has no "for" or two, or if the address or the port is "unknown" or obfuscated. A line
+// with a syntax error, or of more than 8 KiB, counts as one invalid entry.
 func Forwarded(lines []string) Chain {
 	return Chain{lines, validForwarded, cutLastForwarded}
 }
@@ -55,10 +51,9 @@ func cutLastForwarded(line string) (before string, e entry, more bool) {
 	return before, e, more
 }
 
-// lastComma returns the index of the last comma outside quotes in a valid line,
-// or -1. Going from the right is safe in a valid line only: there backslashes
-// are nowhere but in quotes, so that a quote is escaped if and only if an odd
-// number of them precedes it.
+// lastComma returns the index of the last comma outside quotes in a valid line, or -1. It may search from the right
+// only because the line is valid. Then backslashes are inside quotes only, and a quote is escaped if an odd number of
+// backslashes precedes it.
 func lastComma(line string) int {
 	quoted := false
 	for i := len(line) - 1; i >= 0; i-- {
@@ -81,11 +76,10 @@ func lastComma(line string) int {
 	return -1
 }
 
-// parseNode parses the value of a "for" parameter, with its quotes if it has
-// any, as the node of RFC 7239 section 6.
+// parseNode parses the value of a "for" parameter, quoted or not, as the node of RFC 7239 section 6.
 func parseNode(value string) (netip.Addr, bool) {
 	node := unquote(value)
-	// More than one colon is an IPv6 address, which has to be in brackets.
+	// More than one colon means an IPv6 address, which must be in brackets.
 	if !strings.HasPrefix(node, "[") && strings.Count(node, ":") > 1 {
 		return netip.Addr{}, false
 	}
@@ -98,9 +92,8 @@ type element struct {
 	empty bool
 }
 
-// readElement reads the element at the start of s. It returns what follows the
-// comma after it and whether there was a comma, or ok=false if the syntax is
-// wrong.
+// readElement reads the element at the start of s. It returns the text after the next comma, and whether there was a
+// comma. It returns ok=false if the syntax is wrong.
 func readElement(s string) (e element, rest string, comma, ok bool) {
 	e.empty = true
 	nodes := 0
@@ -134,8 +127,7 @@ func readElement(s string) (e element, rest string, comma, ok bool) {
 	return e, s[1:], true, s[0] == ','
 }
 
-// readPair reads the forwarded-pair at the start of s. The value keeps its
-// quotes.
+// readPair reads the forwarded-pair at the start of s. The value keeps its quotes.
 func readPair(s string) (name, value, rest string, ok bool) {
 	i := tokenLen(s)
 	name, s = s[:i], s[i:]

@@ -2,8 +2,7 @@ package clientip
 
 import "strings"
 
-// The lengths below are of what RFC 9110 section 5.6 names, at the start of a
-// string.
+// The functions below return lengths of the elements of RFC 9110 section 5.6 at the start of a string.
 
 // tokenLen returns the length of a token, 0 if there is none.
 func tokenLen(s string) int {
@@ -15,8 +14,7 @@ func tokenLen(s string) int {
 	return len(s)
 }
 
-// isTokenChar is a table because a client can have 8 KiB of token looked
-// through for each request.
+// isTokenChar is a table because a client can send 8 KiB of token in each request.
 var isTokenChar = func() (table [256]bool) {
 	for c := range table {
 		table[c] = '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
@@ -27,8 +25,8 @@ var isTokenChar = func() (table [256]bool) {
 	return table
 }()
 
-// quotedLen returns the length, quotes included, of the quoted-string that the
-// quote at s[0] opens, 0 if it is not closed or contains a control character.
+// quotedLen returns the length, with quotes, of the quoted-string that starts at s[0]. It is 0 if the string is not
+// closed or contains a control character.
 func quotedLen(s string) int {
 	escaped := false
 	for i := 1; i < len(s); i++ {
@@ -66,8 +64,7 @@ func unquote(s string) string {
 	return b.String()
 }
 
-// trimOWS removes optional whitespace from both ends. Unlike strings.TrimSpace
-// it leaves whatever else Unicode takes for a space.
+// trimOWS removes optional whitespace from both ends. Unlike strings.TrimSpace, it keeps other Unicode spaces.
 func trimOWS(s string) string {
 	s = trimLeftOWS(s)
 	for s != "" && isOWS(s[len(s)-1]) {

@@ -5,8 +5,7 @@ import "strings"
 // XForwardedFor returns the addresses in the lines of an X-Forwarded-For header,
 // each as [Parse] reads it. The lines are one list, the first one leftmost.
 //
-// An element of more than 256 bytes is invalid, which spares a search through a
-// line of any length for its start.
+// An element of more than 256 bytes is invalid. So the search for its start is short, even in a long line.
 func XForwardedFor(lines []string) Chain {
 	anyLine := func(string) bool { return true }
 	return Chain{lines, anyLine, cutLastXForwardedFor}

@@ -1,4 +1,4 @@
-// Package deadline is a context whose timeout costs next to nothing until somebody waits for it.
+// Package deadline is a context whose timeout costs almost nothing until a caller waits for it.
 package deadline
 
 import (
@@ -9,35 +9,35 @@ import (
 	"time"
 )
 
-// A Context is Parent, ended by Terms. The timeout counts from when somebody first asks for it, so that a store that
-// answers from memory, and never asks, does not read the clock. There is no timer before somebody asks for Done: a store
-// that only has to know the Deadline does not cost one. It must not be copied.
+// A Context is Parent with the timeout of Terms. The timeout begins at the first call that needs it. So a store that
+// answers from memory does not read the clock. The timer starts only at a call of Done, so a store that only reads
+// the Deadline does not need one. A Context must not be copied.
 type Context struct {
 	Parent context.Context
 	Terms  *Terms
 
-	at    atomic.Int64 // the deadline, in nanoseconds since epoch; 0: nobody has asked yet
+	at    atomic.Int64 // the deadline, in nanoseconds since epoch; 0: not set yet
 	timer atomic.Pointer[timer]
 }
 
-// Terms are when Contexts end.
+// Terms are the conditions under which Contexts end.
 type Terms struct {
 	Timeout time.Duration
 
-	// Detached says that a cancelled Parent does not end them. The deadline of Parent still does.
+	// Detached lets them continue after Parent is cancelled. The deadline of Parent still ends them.
 	Detached bool
 }
 
-// epoch is what deadlines count from, by the monotonic clock.
+// epoch is the start of the deadlines on the monotonic clock.
 var epoch = time.Now()
 
-// A timer is what ends a Context that somebody waits for.
+// A timer ends a Context that is waited for.
 type timer struct {
 	context.Context
 	stop context.CancelFunc
 }
 
-// deadline returns when c ends, if its parent is not cancelled before.
+// deadline returns when c ends if its parent is not cancelled before.
 func (c *Context) deadline() time.Time {
 	at := c.at.Load()
 	if at == 0 {
@@ -69,15 +69,15 @@ func (c *Context) started() *timer {
 	return c.timer.Load()
 }
 
-// over is the timer of Contexts that have ended before somebody waited for them.
+// over is the timer of Contexts that ended before anybody waited for them.
 var over = func() *timer {
 	ended, end := context.WithCancel(context.Background())
 	end()
 	return &timer{ended, end}
 }()
 
-// End stops the timer, and tells those who still wait that nobody waits for them. A timer does not start any more:
-// nobody would stop it, and Parent may be in use for something else.
+// End stops the timer, and ends the context for remaining waiters. After it no timer starts: nobody would stop it, and
+// Parent may be in use for something else.
 func (c *Context) End() {
 	if !c.timer.CompareAndSwap(nil, over) {
 		c.timer.Load().stop()
@@ -109,23 +109,23 @@ func (c *Context) Err() error {
 // timeoutKey is the key of a Context's Timeout.
 type timeoutKey struct{}
 
-// TimeoutOf returns the Timeout of the Context that ctx is or was made from, 0 if there is none.
+// TimeoutOf returns the Timeout of the Context that ctx is or was made from. It returns 0 if there is none.
 func TimeoutOf(ctx context.Context) time.Duration {
 	timeout, _ := ctx.Value(timeoutKey{}).(time.Duration)
 	return timeout
 }
 
-// untimedKey is the key of whether a Context has no timer.
+// untimedKey is the key of the value that reports whether a Context has no timer.
 type untimedKey struct{}
 
-// Untimed reports whether ctx is or was made from a Context that has no timer yet, and would by Done.
+// Untimed reports whether ctx is or was made from a Context that would start its timer at Done.
 func Untimed(ctx context.Context) bool {
 	untimed, _ := ctx.Value(untimedKey{}).(bool)
 	return untimed
 }
 
-// Value implements context.Context. It also serves package context, which finds the timer by it, and so needs
-// no goroutine to pass on its end.
+// Value implements context.Context. Package context finds the timer by it, and then needs no goroutine to pass on its
+// end.
 func (c *Context) Value(key any) any {
 	switch key.(type) {
 	case timeoutKey:
@@ -139,16 +139,16 @@ func (c *Context) Value(key any) any {
 	return c.Parent.Value(key)
 }
 
-// String names the chain of contexts, as those of package context do, and nothing that they hold.
+// String names the chain of contexts, as package context does, without the values that they hold.
 func (c *Context) String() string {
 	return Name(c.Parent) + ".WithTimeout(" + c.Terms.Timeout.String() + ")"
 }
 
-// Format prints String, whatever the verb: others would print the fields of what Parent holds.
+// Format prints String for every verb. Otherwise fmt would print the fields of the values in Parent.
 func (c *Context) Format(f fmt.State, _ rune) { io.WriteString(f, c.String()) }
 
-// Name returns what a context made from ctx calls ctx in its own String method. It never prints the fields of
-// ctx, which may hold a request, and which others may be writing.
+// Name returns the name of ctx for the String method of a context that is made from ctx. It never prints the fields
+// of ctx: it may hold a request that other goroutines are writing.
 func Name(ctx context.Context) string {
 	if named, ok := ctx.(fmt.Stringer); ok {
 		return named.String()

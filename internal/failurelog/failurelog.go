@@ -1,4 +1,4 @@
-// Package failurelog keeps an outage from becoming a flood of log lines.
+// Package failurelog limits the number of log lines during an outage.
 package failurelog
 
 import (
@@ -12,56 +12,56 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
 
-// A Log logs failures, those of one kind at most once in a while with how many were left out.
+// A Log logs failures. It logs each kind at most once in a period, with the number of failures that were left out.
 type Log struct {
-	// Logger gets the lines. Default slog.Default(), as it is at each line.
+	// Logger receives the lines. Default: slog.Default() at the time of each line.
 	Logger *slog.Logger
 
-	// Message is that of every line.
+	// Message is the message of every line.
 	Message string
 
-	// Level is that of every line. Default slog.LevelError.
+	// Level is the level of every line. Default slog.LevelError.
 	Level slog.Leveler
 
-	// Every is how much time is between two lines of a kind. Default a second.
+	// Every is the shortest time between two lines of a kind. Default 1 second.
 	Every time.Duration
 
-	// MaxKinds bounds the kinds that are told apart. Further ones count as one kind. Default 16.
+	// MaxKinds bounds the kinds that are distinguished. Further ones count as one kind. Default 16.
 	MaxKinds int
 
 	mu     sync.Mutex
 	kinds  map[string]*failures
-	others failures // of the kinds for which there was no room
+	others failures // of all kinds for which there was no room
 }
 
-// failures are those of one kind.
+// failures are the failures of one kind.
 type failures struct {
-	logged time.Time // the last line
-	since  int       // how many were not logged since
-	seen   time.Time // the last of them
+	logged time.Time // the time of the last line
+	since  int       // how many were not logged since then
+	seen   time.Time // the time of the last failure
 }
 
 const (
 	defaultMaxKinds = 16
 
-	// forgotten is after which time without failures a kind gives its place to another. Errors that quote a client
-	// may take all places, but only those that come again and again keep them.
+	// forgotten is the time without failures after which another kind can take the place of a kind. Errors that quote
+	// a client may take all places, but only frequent ones keep them.
 	forgotten = time.Minute
 
-	// maxShown bounds what is shown of an error, in bytes: it may quote a request.
+	// maxShown bounds the logged text of an error, in bytes, because it may quote a request.
 	maxShown = 1024
 
-	// maxKept bounds what is kept of a kind, in bytes.
+	// maxKept bounds the stored name of a kind, in bytes.
 	maxKept = 256
 )
 
-// Log logs err, with attrs, unless that would be one of its kind too many. The kind is the text of err, without its
-// numbers and quotes: errors that may quote a client need LogKind. The text is shown by logtext.Show.
+// Log logs err with attrs, unless its kind was logged recently. The kind is the text of err without numbers and
+// quotes. Use LogKind for errors that may quote a client. The text is escaped by logtext.Show.
 func (l *Log) Log(ctx context.Context, err error, attrs ...slog.Attr) {
 	l.LogKind(ctx, "", err, attrs...)
 }
 
-// LogKind is Log for an error of that kind, or of the kind of its text if that is empty.
+// LogKind is Log for an error of the kind with that name. If name is empty, the kind is that of the text.
 func (l *Log) LogKind(ctx context.Context, name string, err error, attrs ...slog.Attr) {
 	text, now := err.Error(), time.Now()
 	if name == "" {
@@ -100,14 +100,14 @@ func (l *Log) kind(name string) *failures {
 	}
 	if kind == nil {
 		kind = new(failures)
-		l.kinds[strings.Clone(name)] = kind // it may be a part of something large
+		l.kinds[strings.Clone(name)] = kind // it may be part of a larger string
 	}
 	kind.seen = now
 	return kind
 }
 
-// makeRoom reports whether there is room for one more kind, and has forgotten one for it if need be. What that had
-// left to count is counted with the others.
+// makeRoom reports whether there is room for one more kind. If necessary, it forgets a kind, and adds the
+// failures of that kind that were not logged to others.
 func (l *Log) makeRoom(now time.Time) bool {
 	if l.kinds == nil {
 		l.kinds = make(map[string]*failures)
@@ -125,7 +125,7 @@ func (l *Log) makeRoom(now time.Time) bool {
 	return false
 }
 
-// kindOf returns text without its numbers, such as ports, and without what it quotes, such as a part of a request.
+// kindOf returns text without numbers, such as ports, and without quotes, such as parts of a request.
 func kindOf(text string) string {
 	quoted, escaped := false, false
 	return strings.Map(func(r rune) rune {

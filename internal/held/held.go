@@ -1,4 +1,4 @@
-// Package held tells what a bucket of a store holds, from what it answered. It is for decorators.
+// Package held computes the tokens of a bucket from the answer of a store. Decorators use it.
 package held
 
 import (
@@ -6,27 +6,27 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A Line is what a bucket held when it answered, and with its limit what it can hold later: a straight line
-// over time, up to full. It is not changed once it is made. Times are in microseconds.
+// A Line is the content of a bucket over time: a straight line from the content in an answer up to full. It does not
+// change after it is made. Times are in microseconds.
 type Line struct {
 	Policy, Key string
 	Limit       store.Limit
-	Least, Most int64 // credits, as far as the State told
-	Sent        int64 // when the call was sent that it is from
-	Received    int64 // and when the reply was here
+	Least, Most int64 // credits, as far as the State says
+	Sent        int64 // when the call was sent
+	Received    int64 // when its reply arrived
 }
 
-// At returns what credits have become after elapsed, if nobody charged the bucket.
+// At returns the value of credits after elapsed if the bucket was not charged.
 func (l *Line) At(credits, elapsed int64) int64 {
 	b := bucket.Bucket{Tokens: credits, Unit: l.Limit.Unit}
 	return bucket.Limit(l.Limit).Advance(b, elapsed).Tokens
 }
 
-// Credits returns the least and the most that c's bucket holds by its State: none, the least above the
-// most, if no bucket can have answered so. It is the inverse of Charge.State.
+// Credits returns the least and the most credits of the bucket of c according to its State. If no bucket can have
+// this State, the least is above the most. It is the inverse of Charge.State.
 func Credits(c *store.Charge, s *store.State) (least, most int64) {
 	l := bucket.Limit(c.Limit)
-	// A bucket that lacks something of goal for some microseconds to come, rounded up.
+	// The bucket reaches goal in a number of microseconds, which is rounded up.
 	until := func(goal, microseconds int64) (least, most int64) {
 		least = goal - microseconds*l.Refill
 		return least, least + l.Refill - 1

@@ -1,4 +1,5 @@
-// Package keyerr has the errors of key functions: their classes, what is logged of them, and several as one.
+// Package keyerr has the errors of key functions: their classes, their kinds for the log, and a combination of
+// several.
 package keyerr
 
 import "errors"
@@ -10,7 +11,7 @@ var (
 	ErrOutage     = errors.New("ratelimit: outage")
 )
 
-// IsNoKey reports whether err says that there is no key, and nothing worse. With ErrOutage, nobody could find out.
+// IsNoKey reports whether err means only that there is no key. With ErrOutage, this is not known.
 func IsNoKey(err error) bool {
 	return errors.Is(err, ErrNoKey) && !errors.Is(err, ErrBadRequest) && !errors.Is(err, ErrOutage)
 }

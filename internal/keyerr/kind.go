@@ -5,9 +5,10 @@ import (
 	"fmt"
 )
 
-// The log has a line for each kind of error, once in a while, in a bounded table. The text of an error may quote the
-// request. If that made a kind, one client could fill the table, and the errors of others would share a line. So an
-// error of a policy's functions has a kind that the program alone determines: the policy and a fixed reason.
+// The log has one line in a period for each kind of error, in a bounded table. The text of an error may quote the
+// request. If this text were the kind, one client could fill the table, and the errors of other clients would share a
+// line. So only the program determines the kind of an error of a policy's functions: it is the policy and a fixed
+// reason.
 
 // A kindError is an error with such a kind.
 type kindError struct {
@@ -17,7 +18,7 @@ type kindError struct {
 
 func (e *kindError) Unwrap() error { return e.error }
 
-// New returns an error that wraps class and has a text that no request is a part of: the text is its kind.
+// New returns an error that wraps class. Its text is its kind, so it must not contain parts of a request.
 func New(class error, format string, args ...any) error {
 	err := fmt.Errorf("%w: %s", class, fmt.Sprintf(format, args...))
 	return &kindError{err.Error(), err}
@@ -31,8 +32,8 @@ func OfPolicy(name string, err error) error {
 	return &kindError{name + ": " + reasonOf(err), fmt.Errorf("policy %s: %w", name, err)}
 }
 
-// reasonOf returns the kind of err, the first one if it wraps several. An error of a program's own function has that
-// of its class, or the type of what it wraps.
+// reasonOf returns the kind of err, or the first kind if it wraps several. An error of a user's function has the kind
+// of its class, or the type of the wrapped error.
 func reasonOf(err error) string {
 	if kind := Kind(err); kind != "" {
 		return kind
@@ -48,7 +49,7 @@ func reasonOf(err error) string {
 	return fmt.Sprintf("%T", err)
 }
 
-// Kind returns the kind of err, "" if that has none, like the errors of a Store.
+// Kind returns the kind of err. It returns "" for errors without one, such as the errors of a Store.
 func Kind(err error) string {
 	var e *kindError
 	if errors.As(err, &e) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Reasons are why several ways to find a key found none. It costs nothing until all have failed.
+// Reasons collects the errors of several ways to find a key. It allocates nothing until all have failed.
 type Reasons struct {
 	errs [4]error // the first ones
 	n    int
@@ -19,7 +19,7 @@ func (w *Reasons) Add(err error) {
 	}
 }
 
-// Err returns one error that says them all.
+// Err returns one error with all reasons.
 func (w *Reasons) Err() error {
 	switch w.n {
 	case 0:
@@ -31,7 +31,7 @@ func (w *Reasons) Err() error {
 	return slices.Clone(all)
 }
 
-// noKeys are errors that all are ErrNoKey.
+// noKeys are errors that all wrap ErrNoKey.
 type noKeys []error
 
 func (e noKeys) Unwrap() []error { return e }

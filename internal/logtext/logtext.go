@@ -1,4 +1,4 @@
-// Package logtext makes texts of strangers fit for a line of a log.
+// Package logtext makes texts from clients safe for a log line.
 package logtext
 
 import (
@@ -7,11 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// Show returns how a text appears of which clients choose a part: cut after most bytes, then with an ellipsis
-// at its end, and if it holds a backslash or what cannot be printed, escaped as in a Go string.
+// Show returns text in a form that is safe for a log, for texts that clients can influence. A text of more than most
+// bytes is cut and ends with an ellipsis. If it contains a backslash or unprintable characters, it is escaped as in a
+// Go string.
 //
-// The handlers of slog escape, too, but not all of it: one lets DEL through, the other what reverses or moves
-// text in a terminal, and those of others may let through anything.
+// The handlers of slog escape as well, but not everything. One of them lets DEL through. The other lets through
+// characters that reverse or move text in a terminal. Other handlers may let through anything.
 func Show(text string, most int) string {
 	end := ""
 	if len(text) > most {

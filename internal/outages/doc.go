@@ -1,3 +1,3 @@
-// Package outages has no code but tests: what the requests of an API see while its Redis is in trouble. They
-// write docs/outages.md.
+// Package outages contains only tests. They measure what the requests of an API see while its Redis is in trouble,
+// and write the tables of docs/outages.md.
 package outages

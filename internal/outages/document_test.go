@@ -41,15 +41,15 @@ func writeDocument(t *testing.T, name, section string) {
 // faultsSection returns what docs/outages.md says of faults.
 func faultsSection(reports []report) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `Real redis-servers, %d ms well, then in trouble for %.1f s (or as
-long as it says), then well again, on %d processors that the servers and the requests share. In front of each, three APIs of %d callers
-that send one request after another, with a limit of %d per second and a burst of %d for each of %d keys, and a Config.Timeout of %v.
+	fmt.Fprintf(&b, `The servers are real redis-servers. Each one works for %d ms, is in trouble for %.1f s (or for the time in its name), and then works again.
+The servers and the requests share %d processors. Three APIs use each server. An API has %d callers, which send one request after another.
+The limit is %d per second with a burst of %d, for each of %d keys. Config.Timeout is %v.
 
 ## With local limits
 
-The Store is a fallback with its defaults: what Redis fails to answer by the Timeout is answered from memory, and after five calls that fail, or
-take 50 ms or longer, Redis is not asked until a probe succeeds. No request was answered 5xx, and none took longer than the Timeout and the
-scheduler's share of it. Times are what the whole middleware added to a request: p50 / p99.
+The Store is a fallback with its defaults. If Redis does not answer by the Timeout, the request is decided in memory. After five calls that
+fail, or take 50 ms or longer, the fallback gives Redis up until a probe succeeds. No request was answered 5xx. None took longer than the
+Timeout, apart from delays by the scheduler. Times are the time that the whole middleware added to a request: p50 / p99.
 
 | Trouble | Reason | Added before | Added until Redis was given up | Given up after | Added after that (slowest) | Back after the end | Admitted of burst + rate × time |
 |---|---|--:|--:|--:|--:|--:|--:|
@@ -67,20 +67,20 @@ scheduler's share of it. Times are what the whole middleware added to a request:
 			r.fault, short(r.reason), r.before, r.until, given, after, ms(r.back), float64(r.admitted)/r.ideal, lost)
 	}
 	b.WriteString(`
-More than 1.00 is admitted where Redis has lost its buckets (at most a burst for each key), and by the calls that failed before Redis was given up:
-Redis may have carried them out, so they are not charged to it again.
+More than 1.00 has two causes. If Redis has lost its buckets, each key can get at most one burst more. Calls that failed before Redis was
+given up are not charged to it again, because Redis may have carried them out.
 
 ## By policy
 
-| Trouble | Local limits: the Store is a fallback | Let through: the default, without one | FailClosed |
+| Trouble | Local limits: the Store is a fallback | Requests are allowed: the default, without a fallback | FailClosed |
 |---|---|---|---|
 `)
 	for _, r := range reports {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.fault, r.local, r.open, r.closed)
 	}
 	b.WriteString(`
-Each cell: the statuses, the rate limit headers, and the added p50 while the trouble lasted. A 503 has Retry-After and a problem+json body of
-type temporary-reduced-capacity; it invents no numbers. A key whose bucket alone is broken fails alone.
+Each cell has the statuses, the rate limit headers, and the added p50 during the trouble. A 503 has Retry-After and a problem+json body of
+type temporary-reduced-capacity, and no rate limit headers. If only the bucket of one key is broken, only requests for this key fail.
 `)
 	return b.String()
 }

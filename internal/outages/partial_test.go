@@ -186,8 +186,9 @@ func partialSection(all []*partial) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `## Outages that only some replicas have
 
-Replicas share a limit of %d per second and a burst of %d, and fallback.Config.Replicas is how many they are. Some of them do not reach Redis for
-%.0f minutes of virtual time. Admitted is of burst + rate × time: during the outage, and from its start until the debt is paid.
+Replicas share a limit of %d per second and a burst of %d. fallback.Config.Replicas is the number of replicas. Some of them do not reach
+Redis for %.0f minutes of virtual time. Admitted is the part of burst + rate × time: during the outage, and in all, from its start until the
+debt is paid.
 
 | Outage | Admitted during the outage | In all | Debt after it |
 |---|--:|--:|--:|
@@ -196,18 +197,20 @@ Replicas share a limit of %d per second and a burst of %d, and fallback.Config.R
 		fmt.Fprintf(&b, "| %s | %.2f | %.2f | %.0f s |\n", p.name, p.during, p.inAll, p.debt.Seconds())
 	}
 	b.WriteString(`
-- **During the outage**: the replicas that reach Redis admit up to the whole limit together. Each replica that does not admits up to its share of it. So k
-  of n replicas that are cut off admit up to 1 + k/n times the limit together. Replicas that all lose Redis admit the limit.
-- **After it**: each replica charges Redis for what it admitted, before its requests go to Redis again. A bucket can then be in debt, and requests for its
-  key are denied until the debt is paid. After an outage of ten minutes that can be minutes, on all replicas.
-- **What is not charged**: what the bucket in Redis did not refill because it was full. The bucket knows that only since its last charge. So if other
-  replicas used the key, nearly all that was admitted without Redis is charged. Then a client can be denied that never exceeded the limit.
-  Redis forgets a key that is not charged for its time to full, or for up to twice that. For the first replica that returns, such a key counts as full
-  for the whole outage: then nothing is charged of what had refilled, and more than the limit may have been admitted in all. A replica that returns
-  later, from a longer outage, is charged for what it admitted before the outage of the first one.
-- **If that is not acceptable**: set Policy.FailClosed. A replica that does not reach Redis then answers 503, and nothing is owed.
-- A replica whose round trip is near fallback.Config.Slow loses Redis again and again, or for as long as it is slow. The log says so once a minute. Give
-  it a longer Slow, and a Config.Timeout that is longer still.
+- **During the outage**: the replicas that reach Redis admit up to the whole limit together. Each other replica admits up to its share of
+  the limit. So if k of n replicas are cut off, all together admit up to 1 + k/n times the limit. If all replicas lose Redis, they admit the
+  limit.
+- **After the outage**: before a replica sends requests to Redis again, it charges Redis for what it admitted. A bucket can then be in debt.
+  Requests for its key are denied until the debt is paid, on all replicas. After an outage of ten minutes that can take minutes.
+- **Not charged**: tokens that the bucket in Redis did not refill because it was full. Redis can compute these only for the time since the
+  last charge of the bucket. So if other replicas used the key, nearly everything that was admitted without Redis is charged. Then a client
+  that never exceeded the limit can be denied.
+- **Forgotten keys**: Redis forgets a key after one to two times its time to full without a charge. For the first replica that returns, such
+  a key counts as full for the whole outage. Then tokens that would have refilled are not charged, and more than the limit may be admitted
+  in all. A replica that returns later, from a longer outage, is charged for what it admitted before the outage of the first one.
+- **If that is not acceptable**: set Policy.FailClosed. A replica that does not reach Redis then answers 503, and there is no debt.
+- **Slow replicas**: a replica whose round trip is near fallback.Config.Slow loses Redis repeatedly, or as long as it is slow. It logs this
+  once a minute. Give it a longer Slow, and a Config.Timeout that is even longer.
 `)
 	return b.String()
 }

@@ -101,7 +101,8 @@ func replicasSection(all []*balance) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `## Over replicas
 
-Four replicas with fallback.Config.Replicas 4, and Redis gone for 10 s: what they admitted together of a limit of %d per second.
+Four replicas have fallback.Config.Replicas 4, and Redis is unavailable for 10 s. The table shows which part of a limit of %d per second
+they admitted together.
 
 | Requests | Admitted of the limit |
 |---|--:|
@@ -110,8 +111,9 @@ Four replicas with fallback.Config.Replicas 4, and Redis gone for 10 s: what the
 		fmt.Fprintf(&b, "| %s | %.2f |\n", one.name, one.result)
 	}
 	b.WriteString(`
-A replica cannot lend its share to another while Redis, by which they would agree on that, is away. So where one replica has nearly all requests, no more
-than its quarter of the limit is admitted there. Where that is common, set Replicas lower: then as much more may be admitted when all are busy.
+Without Redis, a replica cannot lend its share to another one. So if one replica has nearly all requests, it admits no more than its quarter
+of the limit. If that is common, set Replicas lower. Then the replicas together can exceed the limit when all of them are busy. With
+Replicas 2, four replicas admit up to twice the limit.
 `)
 	return b.String()
 }

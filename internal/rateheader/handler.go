@@ -11,7 +11,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/respwriter"
 )
 
-// Handler wraps next, which adds rate limit headers to those that are set already. They become one set. It is
+// Handler wraps next and merges the rate limit headers that next adds with those that are already set. It is
 // headers.Merge.
 func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -26,10 +26,10 @@ func Handler(next http.Handler) http.Handler {
 	})
 }
 
-// A merger merges headers at the moment when a response's header is written.
+// A merger merges headers at the time when the header of the response is written.
 type merger struct {
 	respwriter.Base
-	outer    http.Header // what was set before; once it is hijacked, what was merged
+	outer    http.Header // the headers set before; after a hijack, the merged ones
 	merged   bool
 	hijacked bool
 }
@@ -78,15 +78,15 @@ func (m *merger) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-// keepHijacked merges when next has taken the connection over and may write the header itself, as a ReverseProxy does
-// when it switches protocols. It adds its own before, and asks for the header once more to write it.
+// keepHijacked merges when next has taken over the connection and may write the header itself, as a ReverseProxy does
+// to switch protocols. It has added its own headers before, and calls Header once more to write them.
 func (m *merger) keepHijacked() {
 	m.merge()
 	m.hijacked = true
 	m.keep()
 }
 
-// mergeAgain merges what was added since keepHijacked.
+// mergeAgain merges headers that were added after keepHijacked.
 func (m *merger) mergeAgain() {
 	h := m.Base.Header()
 	for name, values := range Take(h) {
@@ -101,7 +101,7 @@ func (m *merger) mergeAgain() {
 	m.keep()
 }
 
-// keep leaves in the header what was merged, and remembers it.
+// keep leaves the merged headers in the header, and remembers them.
 func (m *merger) keep() {
 	h := m.Base.Header()
 	m.outer = Take(h)

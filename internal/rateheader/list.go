@@ -2,9 +2,9 @@ package rateheader
 
 import "strings"
 
-// isList reports whether text is a List of Structured Fields (RFC 9651) of the kind that RateLimit and
-// RateLimit-Policy hold: of Strings that may have parameters, and at least one. It is for what others wrote,
-// because a malformed member makes clients ignore a whole list.
+// isList reports whether text is a List of Structured Fields (RFC 9651) as in RateLimit and RateLimit-Policy: at
+// least one String, each with optional parameters. It checks lists from other programs, because one malformed member
+// makes clients ignore the whole list.
 func isList(text string) bool {
 	s := scanner(strings.Trim(text, " "))
 	for {
@@ -22,7 +22,7 @@ func isList(text string) bool {
 	}
 }
 
-// A scanner is what is left to read of a text. Its methods read something, or report that it is not there.
+// A scanner is the unread rest of a text. Its methods read an element, or report that the element is missing.
 type scanner string
 
 func (s *scanner) next(c byte) bool {
@@ -33,7 +33,7 @@ func (s *scanner) next(c byte) bool {
 	return true
 }
 
-// skip reads as many of chars as there are, and returns how many.
+// skip reads all leading characters that are in chars, and returns their number.
 func (s *scanner) skip(chars string) int {
 	rest := strings.TrimLeft(string(*s), chars)
 	n := len(*s) - len(rest)
@@ -65,7 +65,8 @@ func (s *scanner) key() bool {
 	return true
 }
 
-// item reads a bare item. Dates and Display Strings, which came with RFC 9651, are none to older readers, nor here.
+// item reads a bare item. Dates and Display Strings are not accepted: they came with RFC 9651, and older readers do
+// not know them.
 func (s *scanner) item() bool {
 	if *s == "" {
 		return false

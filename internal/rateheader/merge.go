@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Tells reports whether h tells what the header name does.
+// Tells reports whether h has the information of the header name.
 func Tells(h http.Header, name string) bool {
 	if inFamily(name) {
 		name = XRemaining
@@ -17,16 +17,16 @@ func Tells(h http.Header, name string) bool {
 	return h[name] != nil
 }
 
-// inFamily reports whether name, in its canonical form, is one of the headers that mean something only together.
+// inFamily reports whether name, in its canonical form, is a header that has a meaning only together with others.
 func inFamily(name string) bool {
 	return strings.HasPrefix(name, "X-Ratelimit-") && name != XWaited && name != XShadow
 }
 
-// lists are the headers that hold a member for each policy.
+// lists are the headers with a member for each policy.
 var lists = [...]string{RateLimitPolicy, RateLimit, XShadow}
 
-// Take removes from h what tells limits, and Retry-After, and returns that in canonical form; nil if
-// there is none.
+// Take removes the rate limit headers and Retry-After from h, and returns them in canonical form. It returns nil if
+// there are none.
 func Take(h http.Header) http.Header {
 	var taken http.Header
 	for name, values := range h {
@@ -43,9 +43,9 @@ func Take(h http.Header) http.Header {
 	return taken
 }
 
-// Merge merges outer, of Take, into h, which was written further inside. Of X-RateLimit the
-// set with less remaining is kept whole, so that numbers never mix; lists hold the members of both, the outer
-// ones first. No header is there twice then, even if either had it so.
+// Merge merges outer, from Take, into h, which an inner handler wrote. Of two sets of X-RateLimit headers, the one
+// with less remaining is kept as a whole, so that numbers are never mixed. Lists get the members of both, the outer
+// ones first. Then each header has one line, even if it had several before.
 func Merge(h, outer http.Header) {
 	inner := Take(h)
 	for name, values := range tighterFamily(outer, inner) {
@@ -68,7 +68,7 @@ func setFirst(h http.Header, name string, values []string) {
 	}
 }
 
-// tighterFamily returns which of two sets has less remaining. One that does not say so in a number loses.
+// tighterFamily returns the set with less remaining. A set without a number for it loses.
 func tighterFamily(outer, inner http.Header) http.Header {
 	outerLeft, innerLeft := remainingOf(outer), remainingOf(inner)
 	if innerLeft < outerLeft || outerLeft == math.MaxInt64 && !hasFamily(outer) {
@@ -77,7 +77,7 @@ func tighterFamily(outer, inner http.Header) http.Header {
 	return outer
 }
 
-// remainingOf returns a set's X-RateLimit-Remaining, math.MaxInt64 if it is no number.
+// remainingOf returns the X-RateLimit-Remaining of a set, or math.MaxInt64 if it is not a number.
 func remainingOf(set http.Header) int64 {
 	n, err := strconv.ParseUint(set.Get(XRemaining), 10, 63)
 	if err != nil {
@@ -95,8 +95,8 @@ func hasFamily(set http.Header) bool {
 	return false
 }
 
-// joinLists returns one list of two headers, each of which may be several lines. Where both are there, lines
-// that are no list are left out, because they would spoil the others.
+// joinLists returns one list from two headers, each of which may have several lines. If both have lines, it leaves
+// out lines that are not lists, because they would spoil the others.
 func joinLists(outer, inner []string) string {
 	lines := slices.Concat(outer, inner)
 	if len(outer) > 0 && len(inner) > 0 {
@@ -108,8 +108,7 @@ func joinLists(outer, inner []string) string {
 	return strings.Join(lines, ", ")
 }
 
-// latest returns of the values of Retry-After the one that is furthest in the future, or if it finds a meaning
-// in none of them, all.
+// latest returns the value of Retry-After that is furthest in the future. If no value can be read, it returns all.
 func latest(values []string) []string {
 	found, longest := values, time.Duration(-1)
 	for i, value := range values {

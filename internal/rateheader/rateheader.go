@@ -1,7 +1,8 @@
-// Package rateheader has what all formats of rate limit headers share: their names, and how two sets become one.
+// Package rateheader has the common part of all formats of rate limit headers: their names, and the merging of two
+// sets.
 //
-// Such headers may come from several places: from stacked limiters, from a limiter that is not this module's, or from
-// the server behind a proxy. A client could not use two of a kind.
+// A response can get such headers from stacked limiters, from another library's limiter, or from the server behind a
+// proxy. A client could not use two headers of one name.
 package rateheader
 
 import (
@@ -10,7 +11,7 @@ import (
 	"time"
 )
 
-// The names of headers, in the form in which http.Header has them.
+// The canonical names of the headers.
 const (
 	XLimit     = "X-Ratelimit-Limit"
 	XRemaining = "X-Ratelimit-Remaining"
@@ -28,9 +29,9 @@ const (
 	retryAfter = "Retry-After"
 )
 
-// SetXRateLimit writes X-RateLimit-Limit, -Remaining and -Reset. values has room for three.
+// SetXRateLimit writes X-RateLimit-Limit, -Remaining and -Reset. values must have room for three.
 func SetXRateLimit(h http.Header, values []string, burst, left, reset int64) {
-	// One string of all three, in one place: a response costs one allocation, not six.
+	// All three strings share one string, so that a response needs one allocation instead of six.
 	var room [64]byte
 	text := strconv.AppendInt(room[:0], burst, 10)
 	limit := len(text)
@@ -40,7 +41,7 @@ func SetXRateLimit(h http.Header, values []string, burst, left, reset int64) {
 	all := string(text)
 	values[0], values[1], values[2] = all[:limit], all[limit:remaining], all[remaining:]
 
-	// Remaining is in tokens, and what Spring wrote may be in parts of them.
+	// Remaining is in tokens. A remaining value in the format of Spring may be in parts of tokens.
 	if burst := h[SpringBurst]; len(burst) > 0 && burst[0] != values[0] {
 		delete(h, SpringBurst)
 		delete(h, SpringRate)
@@ -51,14 +52,14 @@ func SetXRateLimit(h http.Header, values []string, burst, left, reset int64) {
 	h[XReset] = values[2:3:3]
 }
 
-// SetWaited writes how long a request waited, if it did.
+// SetWaited writes how long a request waited, if it waited.
 func SetWaited(h http.Header, waited time.Duration) {
 	if waited > 0 {
 		h.Set("X-RateLimit-Waited", strconv.FormatFloat(waited.Seconds(), 'f', 3, 64))
 	}
 }
 
-// Seconds returns d in whole seconds, rounded up, and at least 1: some clients retry a 0 at once.
+// Seconds returns d in whole seconds, rounded up. It is at least 1, because some clients retry at once after a 0.
 func Seconds(d time.Duration) int64 {
 	return max(1, int64((d-1)/time.Second)+1)
 }

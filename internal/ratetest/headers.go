@@ -8,7 +8,7 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// Lines returns the headers of a response, each of which must be there once.
+// Lines returns the headers of a response. It fails if a header has several lines.
 func Lines(t *testing.T, h http.Header) map[string]string {
 	t.Helper()
 	lines := make(map[string]string)
@@ -21,14 +21,14 @@ func Lines(t *testing.T, h http.Header) map[string]string {
 	return lines
 }
 
-// A Member is one of a list in the form of the draft. Parameters that are not there are -1.
+// A Member is a member of a list in the format of the draft. Missing parameters are -1.
 type Member struct {
 	Name       string
 	Q, W, R, T int64
 }
 
-// Members reads a list header with a parser that is not ours, which must write it back byte by byte, and in which
-// names must be there once and parameters be known.
+// Members reads a list header with a parser of another project. It fails if the parser does not write the same bytes
+// back, if a name is repeated, or if a parameter is unknown.
 func Members(t *testing.T, h http.Header, name string) []Member {
 	t.Helper()
 	values := h.Values(name)

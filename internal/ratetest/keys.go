@@ -12,7 +12,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 )
 
-// RequestWith returns a request with header lines, of a name and a value each. Names may repeat.
+// RequestWith returns a request with header lines, given as pairs of name and value. Names may repeat.
 func RequestWith(lines ...string) *http.Request {
 	r := httptest.NewRequest("GET", "/", nil)
 	for i := 0; i < len(lines); i += 2 {
@@ -24,8 +24,8 @@ func RequestWith(lines ...string) *http.Request {
 // BadRequest stands for ErrBadRequest where a test wants a key.
 const BadRequest = "ErrBadRequest"
 
-// CheckKey checks that f finds the key want; or ErrNoKey and nothing else if want is "", or only ErrBadRequest if it
-// is that.
+// CheckKey checks that f finds the key want. If want is "", f must return ErrNoKey only. If want is BadRequest, f
+// must return ErrBadRequest only.
 func CheckKey(t *testing.T, f ratelimit.KeyFunc, r *http.Request, want string) {
 	t.Helper()
 	got, err := f(r)

@@ -10,8 +10,8 @@ import (
 // programVariable names the environment variable that says which server to run.
 const programVariable = "RATELIMIT_REDIS_SERVER"
 
-// binary returns the path of the server's program. Without one it skips the
-// test, or fails it where a skip would hide that nothing was tested.
+// binary returns the path of the server program. Without the program, it skips the test, or fails it as described at
+// Missing.
 func binary(tb testing.TB) string {
 	tb.Helper()
 	program := cmp.Or(os.Getenv(programVariable), "redis-server")
@@ -23,9 +23,8 @@ func binary(tb testing.TB) string {
 	return ""
 }
 
-// Missing skips a test that needs a program which is not installed. It fails the
-// test instead if the environment variable RATELIMIT_REQUIRE_REDIS is not empty
-// or CI is "true". The Debian package says what to install.
+// Missing skips a test because a program is not installed. It fails the test instead if the environment variable
+// RATELIMIT_REQUIRE_REDIS is not empty or CI is "true". The message says to install the Debian package.
 func Missing(tb testing.TB, program, debian string) {
 	tb.Helper()
 	missing := "no " + program + "; install it with: apt-get install " + debian

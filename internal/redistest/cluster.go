@@ -24,10 +24,9 @@ type Cluster struct {
 	tb testing.TB
 }
 
-// StartCluster runs a cluster of at least one master without replicas, with the
-// slots spread evenly over the masters, and returns when every node takes the
-// cluster for complete. That takes Redis about 2 s. See Start for how the nodes
-// end and for what happens without a redis-server.
+// StartCluster runs a cluster of at least one master without replicas. The slots are spread evenly over the masters.
+// It returns when every node considers the cluster complete, which takes Redis about 2 s. See Start for the end of
+// the nodes, and for a machine without redis-server.
 func StartCluster(tb testing.TB, masters int) *Cluster {
 	tb.Helper()
 	c := &Cluster{tb: tb}
@@ -36,13 +35,13 @@ func StartCluster(tb testing.TB, masters int) *Cluster {
 	return c
 }
 
-// addMasters starts that many nodes with args and spreads the slots over them.
+// addMasters starts masters with args, and spreads the slots over them.
 func (c *Cluster) addMasters(masters int, args ...string) {
 	c.tb.Helper()
 	for i := range masters {
 		node := c.join(args...)
 		first, next := slotCount*i/masters, slotCount*(i+1)/masters
-		slots := []any{"CLUSTER", "ADDSLOTS"} // ADDSLOTSRANGE is of Redis 7
+		slots := []any{"CLUSTER", "ADDSLOTS"} // ADDSLOTSRANGE needs Redis 7
 		for slot := first; slot < next; slot++ {
 			slots = append(slots, slot)
 		}
@@ -51,11 +50,11 @@ func (c *Cluster) addMasters(masters int, args ...string) {
 	}
 }
 
-// join starts a node that meets all others but does not count among them yet.
+// join starts a node that meets all others but is not in a list of c yet.
 func (c *Cluster) join(args ...string) *Server {
 	c.tb.Helper()
 	node := Start(c.tb, append([]string{"--cluster-enabled", "yes"}, args...)...)
-	// Nodes would also hear of each other by gossip, but that can take 10 s.
+	// Nodes would also learn of each other by gossip, but that can take 10 s.
 	for _, other := range c.all() {
 		host, port, err := net.SplitHostPort(other.Addr())
 		if err != nil {

@@ -16,8 +16,8 @@ import (
 func StartClusterWithReplicas(tb testing.TB, masters int) *Cluster {
 	tb.Helper()
 	c := &Cluster{tb: tb}
-	// Nodes take one that is silent for the node timeout for dead, by default
-	// after 15 s. With less than 1 s they do so with a live one on a busy machine.
+	// Nodes consider a node dead that is silent for the node timeout, 15 s by default. With less than 1 s, they also
+	// do so with a live node on a busy machine.
 	options := append([]string{"--cluster-node-timeout", "1000"}, syncAtOnce...)
 	c.addMasters(masters, options...)
 	for _, master := range c.Nodes {
@@ -36,12 +36,10 @@ func StartClusterWithReplicas(tb testing.TB, masters int) *Cluster {
 	return c
 }
 
-// WaitFailover waits until the replica of Nodes[i], which was killed, has taken
-// its place and all running nodes know that and take the cluster for complete.
-// That takes Redis about 3 s.
+// WaitFailover waits until the replica of Nodes[i], which was killed, has taken its place. All running nodes then
+// know this, and consider the cluster complete. That takes Redis about 3 s.
 //
-// A killed master that is restarted after that becomes the replica of the one
-// that took its place.
+// A killed master that is restarted after that becomes the replica of the new master.
 func (c *Cluster) WaitFailover(i int) {
 	c.tb.Helper()
 	id := nodeID(c.Replicas[i])

@@ -2,14 +2,12 @@ package redistest
 
 import "net"
 
-// migrationChunk is how many keys Finish moves at a time. The source serves
-// nobody meanwhile.
+// migrationChunk is how many keys Finish moves at a time. The source serves no client meanwhile.
 const migrationChunk = 100
 
-// Migration is the move of a slot from the master that owns it to another. It
-// is open from StartMigration to Finish. Meanwhile the source serves the keys
-// that it still has, answers ASK for others, and either side answers TRYAGAIN to
-// commands on several keys of which it has only some.
+// Migration is the move of a slot from its master to another one. It is open from StartMigration to Finish. Meanwhile
+// the source serves the keys that it still has, and answers ASK for other keys. Both servers answer TRYAGAIN to
+// commands on several keys of which they have only some.
 type Migration struct {
 	cluster  *Cluster
 	slot     int
@@ -30,8 +28,8 @@ func (c *Cluster) StartMigration(slot, to int) *Migration {
 	return m
 }
 
-// MoveKeys moves up to n keys of the slot and returns how many. It is 0 when no
-// keys are left, and then new ones only come into being at the target.
+// MoveKeys moves up to n keys of the slot and returns how many. After it returns 0, new keys are created at the
+// target only.
 func (m *Migration) MoveKeys(n int) int {
 	m.cluster.tb.Helper()
 	keys := m.source.Do("CLUSTER", "GETKEYSINSLOT", m.slot, n).([]any)
@@ -47,8 +45,8 @@ func (m *Migration) MoveKeys(n int) int {
 	return len(keys)
 }
 
-// Finish moves the keys that are left and makes the target the owner of the
-// slot. All masters know that when it returns; replicas learn of it later.
+// Finish moves the remaining keys and makes the target the owner of the slot. All masters know this when it returns;
+// replicas learn of it later.
 func (m *Migration) Finish() {
 	m.cluster.tb.Helper()
 	for m.MoveKeys(migrationChunk) > 0 {
@@ -62,8 +60,8 @@ func (m *Migration) Finish() {
 	}
 }
 
-// setOwner tells node that the target owns the slot. The target must hear of it
-// first: once the source has given the slot up, it redirects clients there.
+// setOwner announces the target as the owner of the slot to node. The target must be told first, because the source
+// redirects clients to it as soon as it has given the slot up.
 func (m *Migration) setOwner(node *Server) {
 	m.cluster.tb.Helper()
 	node.Do("CLUSTER", "SETSLOT", m.slot, "NODE", m.targetID)

@@ -9,16 +9,14 @@ import (
 	"time"
 )
 
-// Proxy is a TCP proxy that can hold up, lose or cut the traffic between
-// clients and a server.
+// Proxy is a TCP proxy that can delay, lose or cut the traffic between clients and a server.
 //
-// At any time it is in one mode: Pass at first, or the one last set by Pass,
-// DropReplies, BlackHole, Delay, CutRequest or CutReply. A mode applies to new
-// connections and at once to existing ones, also to replies that are being held
-// back. Bytes that the proxy threw away stay lost when the mode changes.
+// It has one mode at a time: Pass at first, then the mode set last by Pass, DropReplies, BlackHole, Delay, CutRequest
+// or CutReply. A mode applies to new connections. It also applies at once to existing connections, and to replies
+// that are being delayed. Bytes that the proxy has dropped stay lost when the mode changes.
 //
-// A connection to the target is made when a client first sends something that
-// is to be forwarded, and a connection whose target cannot be reached is closed.
+// The proxy connects to the target when a client first sends bytes that are forwarded. It closes a client's
+// connection if the target cannot be reached.
 type Proxy struct {
 	target   string
 	listener net.Listener
@@ -91,10 +89,9 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.setMode(mode{delay: d})
 }
 
-// CutRequest passes traffic until a client sends something. Of that, it forwards
-// the first n bytes and then closes the connection. If there are fewer, what the
-// client sends next counts, too. Only one connection is cut: the mode is Pass
-// again from its first byte on.
+// CutRequest forwards the first n bytes that a client sends from now on, and then closes the connection. If the
+// client sends fewer, its next bytes count, too. Only one connection is cut: the mode is Pass again from its first
+// byte on.
 func (p *Proxy) CutRequest(n int) {
 	p.setMode(mode{cutRequest: true, cutAfter: n})
 }
@@ -144,7 +141,7 @@ func (p *Proxy) close() {
 	p.closed = true
 	p.cutLocked()
 	p.mu.Unlock()
-	// Replies still held back would keep their goroutines until they are due.
+	// Delayed replies would otherwise keep their goroutines until they are due.
 	p.Pass()
 	p.running.Wait()
 }

@@ -17,8 +17,8 @@ const (
 // forwardRequests serves client until one side closes its connection.
 func (p *Proxy) forwardRequests(ctx context.Context, client net.Conn) {
 	defer p.remove(client)
-	// The target is not dialed before it is needed: a black hole must keep the
-	// connections of clients also when the target is down.
+	// The target is dialed only when it is needed: a black hole must keep the connections of clients even if the
+	// target is down.
 	var server net.Conn
 	left := uncut
 	chunk := make([]byte, chunkSize)
@@ -88,8 +88,8 @@ func (p *Proxy) forwardReplies(server, client net.Conn) {
 	}
 }
 
-// release holds back a reply that arrived at the given time for as long as the
-// mode demands, and reports whether to forward it then.
+// release delays a reply that arrived at the given time according to the mode, and reports whether to forward it
+// then.
 func (p *Proxy) release(arrived time.Time) bool {
 	for {
 		m := p.mode.Load()

@@ -25,9 +25,8 @@ type Sentinel struct {
 	sentinel *Server
 }
 
-// StartSentinel runs a master without replicas and a Sentinel process that
-// monitors it under the name "primary" with a quorum of 1. See Start for how both
-// end and for what happens without a redis-server.
+// StartSentinel runs a master without replicas, and a Sentinel process that monitors it under the name "primary" with
+// a quorum of 1. See Start for the end of both, and for a machine without redis-server.
 func StartSentinel(tb testing.TB) *Sentinel {
 	tb.Helper()
 	s := &Sentinel{Master: Start(tb), tb: tb}

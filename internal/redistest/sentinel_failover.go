@@ -11,8 +11,8 @@ import (
 // that takes over when the master is killed. It returns when the replica is in
 // sync and the Sentinel process knows it.
 //
-// The Sentinel process takes a master that is silent for 500 ms for dead, so a
-// test that is not about failover is steadier with StartSentinel.
+// The Sentinel process considers a master dead that is silent for 500 ms. So a test that does not need a failover is
+// more stable with StartSentinel.
 func StartSentinelWithReplica(tb testing.TB) *Sentinel {
 	tb.Helper()
 	s := &Sentinel{Master: Start(tb, syncAtOnce...), tb: tb}
@@ -21,7 +21,7 @@ func StartSentinelWithReplica(tb testing.TB) *Sentinel {
 		tb.Fatal(err)
 	}
 	s.Replica = Start(tb, "--replicaof", host, port)
-	// Sentinel hears of replicas from the master, at once and then every 10 s.
+	// Sentinel learns of replicas from the master, at once and then every 10 s.
 	s.Replica.waitInSync()
 	s.monitor(
 		"down-after-milliseconds "+masterName+" 500",
@@ -30,7 +30,7 @@ func StartSentinelWithReplica(tb testing.TB) *Sentinel {
 	)
 	waitUntil(tb, "Sentinel knows the replica", func() bool {
 		replicas := fmt.Sprint(s.sentinel.Do("SENTINEL", "REPLICAS", masterName))
-		// Of Redis 5, with RESP2, this is no map but a list.
+		// In Redis 5, with RESP2, this is a list instead of a map.
 		return strings.Contains(strings.ReplaceAll(replicas, ":", " "), "master-link-status ok")
 	})
 	return s

@@ -19,19 +19,18 @@ import (
 const (
 	loopback = "127.0.0.1"
 
-	// Ports are drawn from a range below those the kernel gives to outgoing
-	// connections, so that no client takes the port of a killed server before
-	// its restart. A cluster node uses a second port, 10000 higher, which is
-	// then outside this range and those of the kernel, too.
+	// Ports are from a range below those that the kernel gives to outgoing connections. So no client takes the port
+	// of a killed server before its restart. A cluster node uses a second port, which is 10000 higher. It is outside
+	// of this range and of the kernel's, too.
 	firstPort    = 10000
 	portCount    = 10000
 	portAttempts = 5
 
-	// probeTimeout bounds one attempt to learn whether a server answers.
+	// probeTimeout bounds one attempt to reach a server.
 	probeTimeout = time.Second
 )
 
-// Server is a redis-server process of its own for one test.
+// Server is a redis-server process for one test.
 type Server struct {
 	tb      testing.TB
 	path    string
@@ -75,8 +74,8 @@ func start(tb testing.TB, args []string) *Server {
 	return nil
 }
 
-// run starts the process and reports whether it came to serve its address. It
-// did not if it exited, as it does when the port is taken.
+// run starts the process and reports whether it serves its address. It reports false if the process exited, for
+// example because the port was taken.
 func (s *Server) run() bool {
 	s.tb.Helper()
 	p, err := startProcess(s.path, s.args, &s.output)
@@ -97,8 +96,8 @@ func (s *Server) run() bool {
 	return true
 }
 
-// serves reports whether it is this server that answers at its address. A PING
-// would not tell: if the port was taken, another server may answer there.
+// serves reports whether this server answers at its address. A PING is not enough: if the port was taken, another
+// server may answer.
 func (s *Server) serves() bool {
 	// A go-redis client would log every attempt before the server listens.
 	conn, err := net.DialTimeout("tcp", s.addr, probeTimeout)
@@ -165,8 +164,8 @@ func (s *Server) Do(args ...any) any {
 	return reply
 }
 
-// HasACL reports whether the server has users with rights of their own. Redis has
-// them since version 6. For one without them it logs that.
+// HasACL reports whether the server has users with individual rights. Redis has them since version 6. If the server
+// has none, HasACL logs that.
 func (s *Server) HasACL() bool {
 	s.tb.Helper()
 	client := redis.NewClient(&redis.Options{Addr: s.addr})
@@ -182,8 +181,8 @@ func (s *Server) HasACL() bool {
 	return true
 }
 
-// Pause stops the process with SIGSTOP until Resume. Meanwhile the kernel still
-// accepts connections and data for the server, but nothing is answered.
+// Pause stops the process with SIGSTOP until Resume. Meanwhile the kernel still accepts connections and data for the
+// server, but the server answers nothing.
 func (s *Server) Pause() {
 	s.tb.Helper()
 	if err := s.process.pause(); err != nil {
@@ -191,8 +190,7 @@ func (s *Server) Pause() {
 	}
 }
 
-// Resume lets a paused process go on. It then also serves the requests that
-// arrived during the pause.
+// Resume continues a paused process. It then also serves the requests that arrived during the pause.
 func (s *Server) Resume() {
 	s.tb.Helper()
 	if err := s.process.resume(); err != nil {
@@ -206,10 +204,9 @@ func (s *Server) Kill() {
 	s.process.kill()
 }
 
-// Restart starts the server again on the same port with the same arguments,
-// after killing it if it still runs, and returns when it answers, at most 10 s
-// later. The server has no data then, but a cluster node keeps its slots unless
-// another has taken its place.
+// Restart starts the server again on the same port with the same arguments. If it still runs, it is killed first.
+// Restart returns when the server answers, at most 10 s later. The server then has no data. A cluster node keeps its
+// slots unless another node has taken its place.
 func (s *Server) Restart() {
 	s.tb.Helper()
 	s.Kill()

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// SharedCluster is [StartCluster] for a test that leaves the cluster as it was. The tests of a program that call it with
-// the same number of masters use one cluster, one after another, so that the 2 s of the start are paid once. Each test
-// gets it without keys, scripts and statistics.
+// SharedCluster is [StartCluster] for a test that leaves the cluster as it was. All tests of a program with the same
+// number of masters use one cluster, one after another. So they wait only once for the start, which takes 2 s. Each
+// test gets the cluster without keys, scripts and statistics.
 //
 // A test that kills, pauses or configures a node, or moves a slot, needs StartCluster. If it calls SharedCluster, it
 // fails, and the next test gets a new cluster. A test fails, too, if it calls SharedCluster while another uses that
@@ -23,7 +23,7 @@ func SharedCluster(tb testing.TB, masters int) *Cluster {
 	return shared.lend(tb, masters)
 }
 
-// Sharing returns tests that are those of m, and then stop the clusters of [SharedCluster]. Pass it to
+// Sharing returns the tests of m. After them it stops the clusters of [SharedCluster]. Pass it to
 // goleak.VerifyTestMain.
 func Sharing(m *testing.M) interface{ Run() int } { return sharing{m, &shared} }
 
@@ -39,7 +39,7 @@ func (s sharing) Run() int {
 
 var shared pool
 
-// A pool is clusters that tests share, by their number of masters.
+// A pool is the clusters that tests share, by number of masters.
 type pool struct {
 	mu       sync.Mutex
 	clusters map[int]*sharedCluster
@@ -95,7 +95,7 @@ func (p *pool) end() {
 	clear(p.clusters)
 }
 
-// startShared starts a cluster, of which nothing is left if that fails.
+// startShared starts a cluster. If the start fails, it leaves nothing behind.
 func startShared(tb testing.TB, masters int) *sharedCluster {
 	tb.Helper()
 	s := &sharedCluster{starter: &starter{TB: tb}}
@@ -112,7 +112,7 @@ func startShared(tb testing.TB, masters int) *sharedCluster {
 	return s
 }
 
-// of returns the cluster as one that tb has started: tb fails where a command does, and closes the clients.
+// of returns the cluster as if tb had started it: tb fails if a command fails, and closes the clients.
 func (s *sharedCluster) of(tb testing.TB) *Cluster {
 	c := &Cluster{tb: tb}
 	for _, node := range s.Nodes {
@@ -121,7 +121,7 @@ func (s *sharedCluster) of(tb testing.TB) *Cluster {
 	return c
 }
 
-// fault returns what a test has changed of the cluster, or "".
+// fault returns what a test has changed in the cluster, or "".
 func (s *sharedCluster) fault(lent *Cluster) string {
 	for i, node := range lent.Nodes {
 		switch {
@@ -149,7 +149,7 @@ func stateOf(node *Server) string {
 	return ""
 }
 
-// A starter stands in for the test that starts servers which outlive it.
+// A starter replaces the test for servers that outlive it.
 type starter struct {
 	testing.TB
 	cleanups []func()
@@ -158,7 +158,7 @@ type starter struct {
 
 func (s *starter) Cleanup(f func()) { s.cleanups = append(s.cleanups, f) }
 
-// Failed is true only while the servers are started, as the test cannot log their output once it is over.
+// Failed is true only while the servers start, because the test cannot log their output after its end.
 func (s *starter) Failed() bool { return !s.done && s.TB.Failed() }
 
 func (s *starter) TempDir() string {

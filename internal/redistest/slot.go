@@ -9,9 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RefusesSeveralSlots reports whether the first of Nodes, which must own all slots,
-// refuses a command on keys of several slots, as Redis does. KeyDB does not, which
-// is logged.
+// RefusesSeveralSlots reports whether the first of Nodes, which must own all slots, refuses a command on keys of
+// several slots. Redis does; KeyDB does not. If it does not, this is logged.
 func (c *Cluster) RefusesSeveralSlots() bool {
 	c.tb.Helper()
 	client := redis.NewClient(&redis.Options{Addr: c.Nodes[0].Addr()})
@@ -38,7 +37,7 @@ func (c *Cluster) Slot(key string) int {
 func (c *Cluster) Owner(slot int) int {
 	c.tb.Helper()
 	for _, entry := range c.running()[0].Do("CLUSTER", "SLOTS").([]any) {
-		// A range of slots is its first and last one, its master and the replicas.
+		// A range of slots has its first and last slot, its master and the replicas.
 		slots := entry.([]any)
 		if int64(slot) < slots[0].(int64) || int64(slot) > slots[1].(int64) {
 			continue

@@ -1,4 +1,4 @@
-// Package requestheader reads the header of a request as rules about credentials need it.
+// Package requestheader reads request headers by the rules for credentials.
 package requestheader
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 )
 
-// Single returns the value of a header that must not be repeated, not even with the same value. An application
-// may use the first line, or the last, or join them, and so see another identity than the limiter.
+// Single returns the value of a header that must not be repeated, not even with the same value. An application may
+// use the first line, the last line or all lines, and so see another identity than the limiter.
 func Single(name string) func(*http.Request) (string, error) {
 	canonical := textproto.CanonicalMIMEHeaderKey(name)
 	absent := keyerr.New(keyerr.ErrNoKey, "no %s header", canonical)
@@ -28,8 +28,7 @@ func Single(name string) func(*http.Request) (string, error) {
 	}
 }
 
-// IsName reports whether name is a token under which http.Request.Header can have values; it never has
-// Host.
+// IsName reports whether name is a token that can be a key of http.Request.Header. Host is never one.
 func IsName(name string) bool { return IsToken(name) && !strings.EqualFold(name, "Host") }
 
 // IsToken reports whether s is a token of RFC 9110, section 5.6.2.

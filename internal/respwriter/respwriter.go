@@ -1,6 +1,7 @@
-// Package respwriter wraps the writer of a response without hiding what it can do, and without promising more.
+// Package respwriter wraps the writer of a response. The wrapper has exactly the optional methods that the wrapped
+// writer has.
 //
-// A wrapper embeds [Base], overrides the methods that it wants to see, and is narrowed by [Narrow].
+// A wrapper embeds [Base], overrides the methods that it needs, and is passed to [Narrow].
 package respwriter
 
 import (
@@ -21,10 +22,10 @@ type Writer interface {
 	Unwrap() http.ResponseWriter
 }
 
-// A closeNotifier is a http.CloseNotifier, which is deprecated, but which handlers may still look for.
+// A closeNotifier is a http.CloseNotifier. It is deprecated, but handlers may still use it.
 type closeNotifier interface{ CloseNotify() <-chan bool }
 
-// An errorFlusher is a writer that can be flushed, and reports whether it was.
+// An errorFlusher is a writer with a flush that can return an error.
 type errorFlusher interface {
 	http.Flusher
 	FlushError() error
@@ -39,7 +40,7 @@ var _ Writer = Base{}
 // Unwrap returns the wrapped writer, for http.ResponseController.
 func (b Base) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
-// ReadFrom copies src, as io.Copy does to a writer that is no io.ReaderFrom if the wrapped one is none.
+// ReadFrom copies src. If the wrapped writer is no io.ReaderFrom, it copies as io.Copy does then.
 func (b Base) ReadFrom(src io.Reader) (int64, error) {
 	if r, ok := b.ResponseWriter.(io.ReaderFrom); ok {
 		return r.ReadFrom(src)
@@ -63,7 +64,7 @@ func (b Base) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // CloseNotify implements http.CloseNotifier.
 func (b Base) CloseNotify() <-chan bool { return b.ResponseWriter.(closeNotifier).CloseNotify() }
 
-// FlushError flushes. If the wrapped writer has no such error, there is none.
+// FlushError flushes. The error is nil if the wrapped writer has only Flush.
 func (b Base) FlushError() error {
 	if f, ok := b.ResponseWriter.(errorFlusher); ok {
 		return f.FlushError()
@@ -72,9 +73,9 @@ func (b Base) FlushError() error {
 	return nil
 }
 
-// Narrow returns w with those of the methods Flush, FlushError, Hijack and CloseNotify that the wrapped writer has, and
-// without the others: handlers look for them, and do something else without them. ReadFrom and Push are always there,
-// because a handler that calls them in vain loses nothing.
+// Narrow returns w with only those of the methods Flush, FlushError, Hijack and CloseNotify that the wrapped writer
+// has. Handlers look for these methods, and behave differently without them. ReadFrom and Push are always present,
+// because a handler loses nothing when it calls them without effect.
 func Narrow(w Writer) http.ResponseWriter {
 	inner, c := w.Unwrap(), &core{w}
 	_, hijacks := inner.(http.Hijacker)
@@ -150,8 +151,8 @@ func (c *core) flushing(hijacks, notifies bool) http.ResponseWriter {
 	}{c, f}
 }
 
-// A reporter flushes, and reports whether it did: http.ResponseController passes that on, so that a stream ends when its
-// client has left.
+// A reporter flushes and returns the error. http.ResponseController passes the error on, so that a stream ends when
+// its client has left.
 type reporter struct{ flusher }
 
 func (r reporter) FlushError() error { return r.w.FlushError() }

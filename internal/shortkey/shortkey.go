@@ -1,4 +1,4 @@
-// Package shortkey bounds how long the keys are that are kept in memory. Clients choose keys.
+// Package shortkey bounds the length of keys that are kept in memory, because clients choose the keys.
 package shortkey
 
 import (
@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// Max is the length in bytes up to which a key is kept as it is.
+	// Max is the maximum length, in bytes, of a key that is kept unchanged.
 	Max = 256
 
-	// marker begins a key that stands for a long one. No UTF-8 text holds this byte.
+	// marker is the first byte of a key that replaces a long one. It occurs in no UTF-8 text.
 	marker = 0xff
 )
 
-// Is reports whether key is kept as it is.
+// Is reports whether key is kept unchanged.
 func Is(key string) bool { return len(key) <= Max && (key == "" || key[0] != marker) }
 
-// Of returns key, or a short key that stands for it: the marker and the key's SHA-256. A short key that
-// begins with the marker is hashed, too. So no two keys share a short one.
+// Of returns key, or a short key that replaces it: the marker and the SHA-256 of key. A short key that begins with
+// the marker is hashed, too, so that two keys never have the same short key.
 //
-// It is not for keys that went through it already: those would be hashed again.
+// Do not pass a result of Of again: it would be hashed again.
 func Of(key string) string {
 	if Is(key) {
 		return key
@@ -30,8 +30,8 @@ func Of(key string) string {
 	return hashed(key)
 }
 
-// Charges returns charges with short keys, which may be kept: in a copy, if one was long. They name the same buckets from
-// here on: whoever charges a bucket later, by the key that was kept, must have charged it by that key before.
+// Charges returns charges with short keys, which may be kept. It returns a copy if a key was long. From here on,
+// every charge of these buckets must use the short key: a later charge by a kept key must find the same bucket.
 func Charges(charges []store.Charge) []store.Charge {
 	for i := range charges {
 		if Is(charges[i].Key) {
@@ -48,7 +48,7 @@ func Charges(charges []store.Charge) []store.Charge {
 
 func hashed(key string) string {
 	hash := sha256.New()
-	for room := make([]byte, 4<<10); key != ""; { // a copy of it all may take a megabyte
+	for room := make([]byte, 4<<10); key != ""; { // a copy of the whole key may take a megabyte
 		n := copy(room, key)
 		hash.Write(room[:n])
 		key = key[n:]

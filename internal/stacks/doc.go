@@ -1,2 +1,2 @@
-// Package stacks tests decorators of stores that are put on one another. It has tests only.
+// Package stacks contains only tests, of decorators of stores around other decorators.
 package stacks

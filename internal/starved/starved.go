@@ -1,8 +1,8 @@
-// Package starved tells a process that lacks processor time from a server that does not answer.
+// Package starved distinguishes a lack of processor time from a server that does not answer.
 //
-// A timer overtakes the goroutines that are ready to run, the one among them that has the answer. So on a busy
-// machine a deadline passes although the answer came in time, and it is noticed late where the whole process stood
-// still.
+// A timer fires before the goroutines that are ready to run, such as the one that has the answer. So on a busy
+// machine a deadline can pass although the answer came in time. If the whole process stood still, it notices the
+// deadline late.
 package starved
 
 import (
@@ -12,28 +12,30 @@ import (
 )
 
 const (
-	// A Wait is Busy from a part of the time that a call is given, and not below what the timers of an idle machine
-	// may be late by. It is some microseconds on most.
+	// A Wait is Busy from this part of a call's time on. Below busyFloor, it may be the delay of a timer on an idle
+	// machine, which is some microseconds on most.
 	busyPart  = 20
 	busyFloor = 5 * time.Millisecond
 
-	// From a greater part it is Severe, because a call takes several goroutines a few steps.
+	// A Wait is Severe from this larger part on. The part is not larger still, because a call needs several steps of
+	// several goroutines.
 	severePart  = 4
 	severeFloor = 25 * time.Millisecond
 
-	// lately is how long a Wait of severeFloor is remembered: load comes in waves.
+	// lately is how long a Wait of severeFloor or more is remembered, because load comes in waves.
 	lately = time.Second
 )
 
-// remembered is when a Wait was last that long, in Unix nanoseconds, and longest the longest of those that followed
-// each other.
+// remembered is the time of the last such Wait, in Unix nanoseconds. longest is the longest one of an uninterrupted
+// series.
 var remembered, longest atomic.Int64
 
-// A Wait is how much later a goroutine runs than it could.
+// A Wait is the time for which a goroutine that was ready did not run.
 type Wait time.Duration
 
-// Since lets the goroutines run that are ready, and returns how long that takes after due: now, or when a timer was
-// due that has just woken this goroutine. What the others have brought about may be there when it returns.
+// Since lets the other ready goroutines run, and returns the time since due when it continues. due is the present
+// time, or the time of a timer that has just woken this goroutine. The results of the other goroutines may be
+// available when it returns.
 func Since(due time.Time) Wait {
 	runtime.Gosched()
 	now := time.Now()
@@ -49,7 +51,7 @@ func Since(due time.Time) Wait {
 	return Wait(wait)
 }
 
-// Lately returns the longest Wait of late, 0 if none was severe.
+// Lately returns the longest recent Wait, or 0 if none was severe.
 func Lately() Wait {
 	if ago := time.Since(time.Unix(0, remembered.Load())); ago < 0 || ago >= lately {
 		return 0
@@ -57,12 +59,12 @@ func Lately() Wait {
 	return Wait(longest.Load())
 }
 
-// Busy reports whether processor time may be what kept a call waiting that is given some time.
+// Busy reports whether a lack of processor time can be the reason why a call with this time limit had to wait.
 func (w Wait) Busy(given time.Duration) bool {
 	return time.Duration(w) >= max(given/busyPart, busyFloor) || Lately() > 0
 }
 
-// Severe reports whether processor time is likely to be what kept it waiting.
+// Severe reports whether a lack of processor time is the likely reason.
 func (w Wait) Severe(given time.Duration) bool {
 	return time.Duration(w) >= max(given/severePart, severeFloor)
 }

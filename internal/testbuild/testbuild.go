@@ -3,8 +3,8 @@ package testbuild
 
 import "runtime/debug"
 
-// Flags returns the flags for go build and go vet with which they find the packages compiled that the test itself was
-// built from. With others they would compile all of them again, and the standard library, too.
+// Flags returns the flags of the build of this test, for go build and go vet. With other flags they would compile all
+// packages again, with the standard library.
 func Flags() []string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -1,4 +1,4 @@
-// Package testsize sets how far a test goes that could go on for ever, such as one with random calls.
+// Package testsize sets the length of tests without a natural end, such as tests with random calls.
 //
 // A test takes its number of steps, seeds or episodes from [Of]. It uses the small number in "make test", and the
 // large one in "make test-all", which builds with the tag long.

@@ -10,8 +10,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// MostOfLongKeys is how many bytes LongKeys may leave on the heap where keys are kept by their hash, with what the
-// tables take for the first bucket of each part.
+// MostOfLongKeys is how many bytes LongKeys may leave on the heap if keys are kept by their hash. It includes the
+// first allocations of the tables.
 const MostOfLongKeys = 2_000_000
 
 // LongKeys calls f with charges of different keys of 90 KB, 27 MB in all.
@@ -23,7 +23,7 @@ func LongKeys(t testing.TB, f func(c store.Charge)) {
 	}
 }
 
-// HeapOf returns how many bytes remain on the heap after f, which must keep alive what it is about.
+// HeapOf returns how many bytes f leaves on the heap. f must keep its results reachable.
 func HeapOf(f func()) int64 {
 	var before, after runtime.MemStats
 	runtime.GC()

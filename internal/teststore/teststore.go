@@ -1,4 +1,4 @@
-// Package teststore has stores for the tests of decorators: such as count their calls, fail, hang or answer as told.
+// Package teststore has stores for the tests of decorators: they count their calls, fail, hang or give fixed answers.
 package teststore
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
-// OpenMemory returns a memstore.Store that forgets no bucket, as its sweep would: where the clock goes backwards, that
-// would show.
+// OpenMemory returns a memstore.Store that forgets no bucket. With a clock that goes backwards, forgotten buckets
+// would change the results.
 func OpenMemory(_ testing.TB, clock func() time.Time) store.Store {
 	s := memstore.New(memstore.Config{Clock: clock})
 	s.Close()
@@ -109,8 +109,8 @@ func (s *Intercepted) Take(ctx context.Context, charges []store.Charge, states [
 	return s.Store.Take(ctx, charges, states)
 }
 
-// OneByOne is a Store whose calls are made one by one. Of a lease of whole bursts, a call at the same time as another
-// may be refused because of what that holds.
+// OneByOne is a Store that makes its calls one after another. If calls were concurrent, one of them could be refused
+// because another holds a lease of a whole burst.
 type OneByOne struct {
 	mu sync.Mutex
 	store.Store

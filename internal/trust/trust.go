@@ -15,7 +15,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
 
-// A Model says whom to believe about the client's address. It is IPConfig of package ratelimit, which documents it.
+// A Model says which information about the client's address is trusted. It is IPConfig of package ratelimit, which
+// documents it.
 type Model struct {
 	TrustedProxies []netip.Prefix
 	TrustUnix      bool
@@ -26,7 +27,7 @@ type Model struct {
 	IPv6Bits       int
 }
 
-// Faults returns what is contradictory in m, by field.
+// Faults returns the contradictions in m, each with its field.
 func (m Model) Faults() (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	faults = PrefixFaults("TrustedProxies", m.TrustedProxies)
@@ -63,7 +64,7 @@ func (m Model) Faults() (faults []string) {
 	return faults
 }
 
-// PrefixFaults returns what keeps prefixes from matching addresses, which are never IPv4-mapped here.
+// PrefixFaults returns the prefixes that match no address, because addresses are never IPv4-mapped here.
 func PrefixFaults(field string, prefixes []netip.Prefix) (faults []string) {
 	for _, p := range prefixes {
 		if !p.IsValid() {
@@ -95,7 +96,7 @@ func peerOf(r *http.Request) (netip.Addr, error) {
 // A Finder returns the address of a request's client. Its errors are those of a KeyFunc.
 type Finder func(*http.Request) (netip.Addr, error)
 
-// Finder returns how the client's address is found, under the trust model of m.
+// Finder returns the function that finds the client's address under m.
 func (m Model) Finder() Finder {
 	trusted := append([]netip.Prefix(nil), m.TrustedProxies...)
 	edge := textproto.CanonicalMIMEHeaderKey(m.EdgeHeader)
@@ -137,7 +138,7 @@ func (m Model) Finder() Finder {
 	}
 }
 
-// explainer returns a function that says of which header an error of package clientip is.
+// explainer returns a function that adds the name of header to an error of package clientip.
 func explainer(header string) func(netip.Addr, error) (netip.Addr, error) {
 	absent := keyerr.New(keyerr.ErrNoKey, "no address of the client in %s", header)
 	invalid := keyerr.New(keyerr.ErrBadRequest, "%s does not hold an address where the client's should be", header)

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// An entry is calls that ask the same, and are sent as one that stands for all.
+// An entry is a list of identical calls. They are sent as one, which stands for all of them.
 type entry struct {
 	first, last *call // linked by next, in the order in which they came
 	count       int64
-	lone        int // the number of its term, if it is one call of one charge; see command.sort
+	lone        int // the number of its term, if it is a single call of one charge; see command.sort
 }
 
-// A batch is what leaves together.
+// A batch is the entries that are sent together.
 type batch struct {
 	entries []entry
 	charges int
@@ -26,7 +26,7 @@ var batches = sync.Pool{New: func() any { return &batch{byName: make(map[name]in
 
 func newBatch() *batch { return batches.Get().(*batch) }
 
-// release is for a batch whose entries nobody refers to any more.
+// release reuses a batch. No caller may still refer to its entries.
 func (b *batch) release() {
 	clear(b.entries)
 	clear(b.byName)
@@ -34,7 +34,7 @@ func (b *batch) release() {
 	batches.Put(b)
 }
 
-// add adds c, merged with those that ask the same, unless the batch would have more than most charges.
+// add adds c, merged with identical calls. It reports false if the batch would then have more than most charges.
 func (b *batch) add(c *call, most int) bool {
 	first := name{c.items[0].policy, c.items[0].key}
 	if i, found := b.byName[first]; found && b.entries[i].first.same(c) {
@@ -55,8 +55,8 @@ func (b *batch) add(c *call, most int) bool {
 	return true
 }
 
-// claim takes out the calls whose callers have left, so that they are not charged, and returns until when
-// somebody waits for the others: the zero time if there is one who waits for ever.
+// claim removes the calls whose callers have left, so that they are not charged. It returns the latest deadline of
+// the other callers. The time is zero if one of them has no deadline.
 func (b *batch) claim() (deadline time.Time) {
 	endless := false
 	kept := b.entries[:0]
@@ -90,14 +90,14 @@ func (b *batch) claim() (deadline time.Time) {
 	if endless || len(kept) == 0 {
 		return time.Time{}
 	}
-	// Callers for whom it is past are still there because this process lacks processor time.
+	// A caller that still waits after its deadline waits because this process lacks processor time.
 	if soonest := time.Now().Add(defaultGiven); time.Until(deadline) <= 0 {
 		return soonest
 	}
 	return deadline
 }
 
-// finish gives an answer to the calls of e.
+// finish answers the calls of e.
 func (e *entry) finish(reply []int64, err error) {
 	turn := int64(0)
 	for c, next := e.first, (*call)(nil); c != nil; c = next {
@@ -110,10 +110,10 @@ func (e *entry) finish(reply []int64, err error) {
 // slot is that of its first key.
 func (e *entry) slot() uint16 { return e.first.items[0].slot }
 
-// untouched reports whether reply, of a script across slots, says that nothing of e was carried out.
+// untouched reports whether nothing of e was carried out, according to the reply of a script across slots.
 func (e *entry) untouched(reply []int64) bool { return reply[0] < 0 }
 
-// vetoed reports whether reply says that a key holds no bucket, for a charge that is no shadow.
+// vetoed reports whether reply says that a key of a charge that is no shadow holds no bucket.
 func (e *entry) vetoed(reply []int64) bool {
 	for i := range e.first.items {
 		if reply[2*i] < 0 && !e.first.items[i].term.shadow {

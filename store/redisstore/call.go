@@ -11,12 +11,12 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A term is what a charge asks of a bucket, as take.lua lists it.
+// A term is the numbers of a charge, as take.lua lists them.
 type term struct {
 	unit, refill, capacity int64
 	need, debt             int64
 	shadow                 bool
-	past                   *bucket.Past // or nil; its own, so that calls that have one are not merged
+	past                   *bucket.Past // or nil; calls that have one are not merged
 }
 
 // owed reports whether t is charged whatever the bucket holds.
@@ -25,7 +25,7 @@ func (t *term) owed() bool { return t.debt == bucket.AnyDebt }
 // certain reports whether no bucket can refuse t.
 func (t *term) certain() bool { return t.need <= 0 || t.owed() }
 
-// look makes t a look that takes nothing, and puts the bucket under the limit as t does.
+// look turns t into a charge that takes nothing. It still puts the bucket under the limit of t.
 func (t *term) look() {
 	t.past = nil
 	if bucket.Relimits(t.need, t.debt) {
@@ -35,20 +35,20 @@ func (t *term) look() {
 	}
 }
 
-// vetoes reports whether a bucket can refuse the whole call for t.
+// vetoes reports whether the whole call is refused if the bucket refuses t.
 func (t *term) vetoes() bool { return !t.certain() && !t.shadow }
 
-// pays returns how many times a bucket of credits could pay t, of count.
+// pays returns how many times, up to count, a bucket of credits can pay t.
 func (t *term) pays(credits, count int64) int64 {
 	return bucket.Limit{Unit: t.unit, Refill: t.refill, Capacity: t.capacity}.Grants(credits, t.need, t.debt, count)
 }
 
-// An item is a charge on its way: a copy, because a caller that leaves takes its charges along.
+// An item is a charge on its way. It is a copy, because the caller may reuse its charges after it has left.
 type item struct {
 	policy, key string
 	term        term
 
-	// Its key in Redis and the slot of that, once it was named. Identical calls need only one name.
+	// The key in Redis and its hash slot. Of identical calls, only the first needs them.
 	name string
 	slot uint16
 }
@@ -68,19 +68,19 @@ func newItem(c *store.Charge) item {
 	return it
 }
 
-// A call is charges that are taken together, on their way to one server and back.
+// A call is charges that are taken together by one server.
 type call struct {
 	items []item
-	next  *call // identical ones that came later; see entry
-	tries int   // how often the server would not look at it yet
+	next  *call // an identical call that came later; see entry
+	tries int   // how often the server could not answer it yet
 
-	// Of its caller's context, which is not touched when the caller has left.
+	// Copied from the caller's context, because the context must not be used after the caller has left.
 	deadline time.Time
-	limited  bool         // there is a deadline
-	place    atomic.Int32 // where it is: waiting, claimed or left
+	limited  bool         // it has a deadline
+	place    atomic.Int32 // waiting, claimed or left
 
-	// The answer, once done has received: two integers an item, as from take.lua, for all identical calls
-	// together, of which this is number turn.
+	// The answer, valid once done has received: two integers for each item, as from take.lua. Identical calls share
+	// it; turn is the number of this one among them.
 	reply []int64
 	turn  int64
 	err   error
@@ -88,15 +88,15 @@ type call struct {
 
 	watched bool          // the lane wakes its caller if it takes long
 	woken   bool          // that has happened
-	wakes   atomic.Uint32 // twice the number of its use, and 1 more if it is woken in that
+	wakes   atomic.Uint32 // twice the number of this use of the call, plus 1 once the caller was woken in it
 
-	flight flight // if its caller sends it, with its entry
+	flight flight // used if the caller sends the call
 	alone  [1]entry
 
-	few [2]item // room for what most have
+	few [2]item // memory for the items of most calls
 }
 
-// calls are reused, unless their caller left before they were done.
+// calls are reused, unless the caller left before the call was done.
 var calls = sync.Pool{New: func() any { return &call{done: make(chan bool, 2)} }}
 
 func newCall(ctx context.Context) *call {
@@ -115,25 +115,25 @@ func (c *call) release() {
 	calls.Put(c)
 }
 
-// The places of a call.
+// Values of call.place.
 const (
-	waiting int32 = iota // to be sent
-	claimed              // in a batch that is sent
-	left                 // by its caller, and not to be sent any more
+	waiting int32 = iota // not sent yet
+	claimed              // in a batch that is being sent
+	left                 // abandoned by its caller, and not to be sent any more
 )
 
-// errOver is of a call whose caller left before it was sent.
+// errOver is the error of a call whose caller left before it was sent.
 var errOver = errors.New("redisstore: the caller has left")
 
-// finish gives the answer to whoever waits for it. It is the last that is done with c.
+// finish hands the answer to the caller of c. The lane must not use c after it.
 func (c *call) finish(reply []int64, turn int64, err error) {
 	c.reply, c.turn, c.err = reply, turn, err
 	c.done <- true
 }
 
-// wait waits until c, which is on its way through l, is done, or until ctx ends, and reports which.
+// wait blocks until c, which is in lane l, is done, or until ctx ends. It reports whether c is done.
 func (c *call) wait(ctx context.Context, l *lane) bool {
-	if c.isDone() { // first, because a context may have to begin to be waited for
+	if c.isDone() { // first, because waiting on a context may cost a timer
 		return true
 	}
 	for c.watched && !c.woken {
@@ -170,14 +170,14 @@ func (c *call) isDone() bool {
 	}
 }
 
-// received notes what came from c.done, and reports whether that is the end of c.
+// received handles a value from c.done and reports whether c is done.
 func (c *call) received(done bool) bool {
 	c.woken = c.woken || !done
 	return done
 }
 
-// same reports whether c and d ask the same, so that they can be asked as one. What is given back is not
-// merged: it may reach the brim at any of them, and the answer would not tell at which.
+// same reports whether c and d are identical, so that one charge can stand for both. Refunds are not merged: one of
+// them may fill the bucket, and the answer does not say which.
 func (c *call) same(d *call) bool {
 	if len(c.items) != len(d.items) {
 		return false
@@ -191,8 +191,7 @@ func (c *call) same(d *call) bool {
 	return true
 }
 
-// answer returns how charge i was answered: the credits that its bucket held after this call, and whether
-// it was charged.
+// answer returns the answer to charge i: the credits of the bucket after this call, and whether it was charged.
 func (c *call) answer(i int) (credits int64, charged bool) {
 	taken, credits := c.reply[2*i], c.reply[2*i+1]
 	t := &c.items[i].term
@@ -200,10 +199,10 @@ func (c *call) answer(i int) (credits int64, charged bool) {
 		return credits, false
 	}
 	if credits == -bucket.MaxCredits && t.owed() {
-		return credits, true // the reply does not tell at which of them it got there, so all are told the deepest debt
+		return credits, true // the reply does not say which of the calls reached the deepest debt, so all report it
 	}
-	return credits + (taken-1-c.turn)*t.need, true // what those behind it took was still there
+	return credits + (taken-1-c.turn)*t.need, true // calls behind this one had not taken their tokens yet
 }
 
-// unknown reports that charge i, a shadow, could not be answered.
+// unknown reports whether charge i, a shadow, got no answer.
 func (c *call) unknown(i int) bool { return c.reply[2*i] < 0 }

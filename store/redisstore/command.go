@@ -10,10 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A command is one call of a script, for entries whose keys it may touch together.
+// A command is one call of a script, for entries whose keys it may use together.
 type command struct {
 	entries []entry
-	eval    bool   // send the script itself, which the server does not know
+	eval    bool   // send the text of the script, because the server does not have it
 	across  bool   // the keys have several hash slots, and are not declared
 	reach   *reach // instead of entries
 	script  script
@@ -21,9 +21,9 @@ type command struct {
 	err     error
 }
 
-// once is a command that the client must not send again after a timeout or a lost connection, when Redis
-// may have carried it out: a charge must not be made twice. onceInt is one of takeOne, in one allocation with its
-// arguments and with what is made of its reply.
+// once is a command that the client must not send again after a timeout or a lost connection. Redis may have carried
+// it out, and a charge must not be made twice. onceInt is such a command for takeOne. It holds its arguments and the
+// parsed reply, to save allocations.
 type (
 	once    struct{ *redis.IntSliceCmd }
 	onceInt struct {
@@ -36,8 +36,8 @@ type (
 func (once) NoRetry() bool     { return true }
 func (*onceInt) NoRetry() bool { return true }
 
-// prepare makes what is sent: the script, the number of keys, the keys, and the arguments that the head of
-// the script describes.
+// prepare builds what is sent: the script, the number of keys, the keys, and the arguments that the head of the
+// script lists.
 func (c *command) prepare(ctx context.Context, clock func() time.Time, s script) {
 	c.script = s
 	if s == takeOne || s == takeFew {
@@ -93,7 +93,7 @@ func (c *command) prepare(ctx context.Context, clock func() time.Time, s script)
 	c.sent = once{redis.NewIntSliceCmd(ctx, args...)}
 }
 
-// prepareAlone is prepare for the scripts of one call.
+// prepareAlone is prepare for the scripts of a single call.
 func (c *command) prepareAlone(ctx context.Context, clock func() time.Time) {
 	items := c.entries[0].first.items
 	var one *onceInt
@@ -131,7 +131,7 @@ func (c *command) prepareAlone(ctx context.Context, clock func() time.Time) {
 	}
 }
 
-// reply returns two integers a charge, as from take.lua.
+// reply returns two integers for each charge, as from take.lua.
 func (c *command) reply() []int64 {
 	if sent, ok := c.sent.(*onceInt); ok {
 		sent.reply = [2]int64{sent.Val() & 1, sent.Val() >> 1}
@@ -140,8 +140,8 @@ func (c *command) reply() []int64 {
 	return c.sent.(once).Val()
 }
 
-// sort puts side by side the calls of one charge that ask the same of different keys, which make a run
-// of the script, and returns all terms, appended to terms.
+// sort groups the calls of one charge that ask the same of different keys. The script handles each group as a run.
+// sort appends all terms to terms.
 func (c *command) sort(terms []term) []term {
 	for i := range c.entries {
 		e := &c.entries[i]
@@ -161,9 +161,9 @@ func (c *command) sort(terms []term) []term {
 	return terms
 }
 
-// answer finishes the entries that were answered, and returns commands for those that were not, because a
-// key holds no bucket: each by itself fails by its own error. Across slots, that may be a key that the server does not
-// serve, and then nothing of its call was carried out: each with its keys declared follows them.
+// answer finishes the entries that were answered. It returns commands for the others, where a key holds no bucket.
+// Each of these is sent separately, so that only the broken one fails. Across slots, the reason may be a key that the
+// server does not serve. Then nothing of the call was carried out, and it is sent again with its keys declared.
 func (c *command) answer() (again []command) {
 	reply := c.reply()
 	if charges := c.charges(); len(reply) != 2*charges {
@@ -205,7 +205,7 @@ func (c *command) finish(err error) {
 	}
 }
 
-// sameSlot reports whether all keys have one hash slot.
+// sameSlot reports whether all keys share a hash slot.
 func (c *command) sameSlot() bool {
 	for i := range c.entries {
 		if c.entries[i].slot() != c.entries[0].slot() || !sameSlot(c.entries[i].first.items) {
@@ -215,8 +215,8 @@ func (c *command) sameSlot() bool {
 	return true
 }
 
-// split returns commands of one hash slot each, for keys that are not in one. A call that is not by itself
-// is finished with errSpread.
+// split returns a command for each hash slot. An entry whose own keys are in several slots is finished with
+// errSpread.
 func (c *command) split() []command {
 	kept := c.entries[:0]
 	for i := range c.entries {

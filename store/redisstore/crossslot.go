@@ -33,11 +33,12 @@ const (
 	CrossSlotNever
 )
 
-// A crossing is whether the master of a lane allows keys of several hash slots in one script. The zero value says no.
+// A crossing holds whether the master of a lane allows keys of several hash slots in one script. The zero value means
+// no.
 type crossing struct {
 	state   atomic.Int32
-	again   atomic.Int64 // when it may be asked, in Unix nanoseconds; 0: there was no call for which it matters
-	unclear atomic.Int32 // how often the answer was neither yes nor no
+	again   atomic.Int64 // the earliest time of the next question, in Unix nanoseconds; 0: no call has needed the answer yet
+	unclear atomic.Int32 // how many answers were neither yes nor no
 }
 
 const (
@@ -47,10 +48,10 @@ const (
 )
 
 const (
-	// reachPause is the shortest time from one question to the next.
+	// reachPause is the shortest time between two questions.
 	reachPause = time.Second
 
-	// maxUnclear is how many unclear answers count as a no. Slots that move cause such answers.
+	// maxUnclear is how many unclear answers count as a no. Answers are unclear while slots move.
 	maxUnclear = 10
 )
 
@@ -63,8 +64,8 @@ func (x *crossing) init(c CrossSlot) {
 	}
 }
 
-// crosses reports whether keys of several slots can be sent to l in one script. If that is not known, a question
-// leaves with the next batch.
+// crosses reports whether keys of several slots can be sent to l in one script. If that is not known yet, the next
+// batch includes a question.
 func (l *lane) crosses() bool {
 	switch l.crossing.state.Load() {
 	case crossingYes:
@@ -75,25 +76,26 @@ func (l *lane) crosses() bool {
 	return false
 }
 
-// A reach is a question to a master: which of these keys a script may read without declaring them.
+// A reach asks a master which of these keys a script may read without declaring them.
 type reach struct {
 	keys []string
 
-	// foreign is set if the last of keys belongs to another master. A server that reads it does not check slots in
-	// scripts: it would charge a second bucket for a key whose slot has moved away.
+	// foreign is set if the last of keys belongs to another master. A server that can read it does not check slots in
+	// scripts. It would charge a second bucket for a key whose slot has moved away.
 	foreign bool
 }
 
 const (
-	// maxOwn is how many keys of its slots a master is asked for, so that some are there while others move.
+	// maxOwn is how many keys of its own slots a master is asked for. With several, some are still there while others
+	// move.
 	maxOwn = 16
 
-	// reachTries is how many keys are made up for that.
+	// reachTries is how many random keys are tried to find these.
 	reachTries = 1 << 10
 )
 
-// reach returns a command that asks the master of l. It is nil if the answer is known, or matters to no call so far, or
-// if it is too early to ask again. The keys are made up, and those of no bucket.
+// reach returns a command that asks the master of l. It returns nil if the answer is known, if no call has needed it
+// yet, or if it is too early to ask again. The keys are random and belong to no bucket.
 func (l *lane) reach() *command {
 	x := &l.crossing
 	again := x.again.Load()
@@ -120,7 +122,7 @@ func (l *lane) reach() *command {
 			break
 		}
 	}
-	if len(own) < 2 { // it has hardly any slots
+	if len(own) < 2 { // the master has almost no slots
 		return nil
 	}
 	asked := reach{keys: own}
@@ -140,19 +142,19 @@ func (c *command) prepareReach(ctx context.Context) {
 	c.sent = acrossSlots(redis.NewIntSliceCmd(ctx, args...))
 }
 
-// firstKey is where the first key stands among the arguments of a script call, declared or not.
+// firstKey is the position of the first key among the arguments of a script call, declared or not.
 const firstKey = 3
 
-// acrossSlots returns a command whose script has undeclared keys: the client finds the master by the first.
+// acrossSlots returns a command whose script has undeclared keys. The client finds the master by the first of them.
 func acrossSlots(cmd *redis.IntSliceCmd) once {
 	cmd.SetFirstKeyPos(firstKey)
 	return once{cmd}
 }
 
-// reached takes note of the answer to a reach.
+// reached handles the answer to a reach.
 func (l *lane) reached(c *command) {
 	if c.err != nil {
-		if isRedis(c.err) && !certain(c.err) { // others say nothing of scripts
+		if isRedis(c.err) && !certain(c.err) { // other errors say nothing about scripts
 			l.refuseCrossing(c.err.Error())
 		}
 		return
@@ -165,7 +167,8 @@ func (l *lane) reached(c *command) {
 	}
 }
 
-// allowed reports whether reply is of a master that takes keys of several of its slots, and no others.
+// allowed reports whether reply is from a master that accepts keys of several of its own slots, and no keys of other
+// masters.
 func (q *reach) allowed(reply []int64) bool {
 	own := reply
 	if q.foreign {
@@ -182,18 +185,18 @@ func (q *reach) allowed(reply []int64) bool {
 	return read >= 2
 }
 
-// refuseCrossing has calls to l sent slot by slot from now on.
+// refuseCrossing sends each slot of l separately from now on.
 func (l *lane) refuseCrossing(reason string) {
 	if l.crossing.state.Swap(crossingNo) == crossingNo {
 		return
 	}
 	l.engine.crossingRefused.Do(func() {
-		l.engine.logger.Warn("redisstore: a master of the Redis Cluster does not allow keys of several hash slots in one script: from now on each slot is sent a call of its own, which takes Redis longer; Config.CrossSlot can be set to CrossSlotNever to begin with that", "error", reason)
+		l.engine.logger.Warn("redisstore: a master of the Redis Cluster does not allow keys of several hash slots in one script: from now on each slot is sent a separate call, which takes Redis longer; set Config.CrossSlot to CrossSlotNever to do so from the start", "error", reason)
 	})
 }
 
-// notKnown reports whether err, of a script across slots, says that the server does not take such scripts: then it has
-// not run it.
+// notKnown reports whether err means that the server does not support scripts across slots. The server has then not
+// run the script.
 func notKnown(err error) bool {
 	if redis.HasErrorPrefix(err, "CROSSSLOT") {
 		return true
@@ -202,13 +205,13 @@ func notKnown(err error) bool {
 	return strings.Contains(text, "compiling script") || strings.Contains(text, "shebang")
 }
 
-// notWhole reports whether err, of a script across slots, says that the server runs no such script at the moment, as it
-// might write. Calls of single slots can still be answered if they write nothing, or follow their slot.
+// notWhole reports whether err means that the server runs no script across slots at the moment, because the script
+// might write. Calls of a single slot can still be answered if they only read, or are redirected.
 func (r *routes) notWhole(err error) bool {
 	for _, prefix := range [...]string{"OOM", "MISCONF", "NOREPLICAS", "MASTERDOWN"} {
 		if redis.HasErrorPrefix(err, prefix) {
 			return true
 		}
 	}
-	return r.moving(err) || isRedis(err) && strings.Contains(err.Error(), "while the cluster is down") // of the first write
+	return r.moving(err) || isRedis(err) && strings.Contains(err.Error(), "while the cluster is down") // at the first write
 }

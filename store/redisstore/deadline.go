@@ -18,16 +18,16 @@ func notSent(err error) error { return unsent{fmt.Errorf("redisstore: not sent: 
 
 func late(err error) error { return fmt.Errorf("redisstore: no reply in time: %w", err) }
 
-// defaultGiven is what a call is given whose context does not say.
+// defaultGiven is the time that a call without a deadline counts as having been given.
 const defaultGiven = 100 * time.Millisecond
 
-// given returns how long a call under ctx was given.
+// given returns how much time a call under ctx was given.
 func given(ctx context.Context) time.Duration { return cmp.Or(deadline.TimeoutOf(ctx), defaultGiven) }
 
-// overloaded is late where the reply may have come.
+// overloaded is for calls whose reply may have arrived before this process could read it.
 func overloaded(err error) error { return fmt.Errorf("redisstore: %w: %w", store.ErrOverloaded, err) }
 
-// failure returns what a caller is told of a command that failed under ctx.
+// failure returns the error for the caller of a command that failed under ctx.
 func failure(ctx context.Context, err error) error {
 	if ended(ctx, err) {
 		over := late(cmp.Or(ctx.Err(), context.DeadlineExceeded))
@@ -39,14 +39,13 @@ func failure(ctx context.Context, err error) error {
 	return fmt.Errorf("redisstore: %w", err)
 }
 
-// isRedis reports whether err is an answer of a server.
+// isRedis reports whether err is a reply of a server.
 func isRedis(err error) bool {
 	var answer redis.Error
 	return errors.As(err, &answer)
 }
 
-// ended reports whether err says that ctx ended. A connection may notice its deadline a little before ctx
-// does.
+// ended reports whether err means that ctx ended. A connection may notice the deadline shortly before ctx does.
 func ended(ctx context.Context, err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return true

@@ -47,8 +47,8 @@ func (s *Store) Diagnose(ctx context.Context) []string {
 	return append(findings, merge(found.servers, ofServer)...)
 }
 
-// attempt returns what f returns, or why it does not: ctx ended, and f is left to itself, or f panicked, in a hook
-// of the client.
+// attempt returns the result of f. If ctx ends first, or f panics in a hook of the client, it returns a sentence
+// about that instead. f may then still be running.
 func attempt[T any](ctx context.Context, f func() T) (value T, problem string) {
 	type outcome struct {
 		value   T
@@ -74,7 +74,7 @@ func attempt[T any](ctx context.Context, f func() T) (value T, problem string) {
 	}
 }
 
-// merge returns the findings of all servers, each with the servers that it is of if there are several.
+// merge joins the findings of all servers. If there are several servers, each finding names those that it concerns.
 func merge(servers []server, findings [][]string) (merged []string) {
 	if len(servers) == 1 {
 		return findings[0]

@@ -13,8 +13,8 @@ const (
 	maxDialTimeout  = time.Second
 )
 
-// settings are options of a client as they are in force: a timeout of 0 is none, and one below 0 keeps the
-// client from setting deadlines at all.
+// settings are the options of a client in force. A timeout of 0 means none. Below 0, the client sets no deadlines at
+// all.
 type settings struct {
 	read, write, dial time.Duration
 	dials             int
@@ -32,7 +32,7 @@ func settingsOf(client Client) (s settings, known bool) {
 		o := c.Options()
 		return settings{o.ReadTimeout, o.WriteTimeout, o.DialTimeout, o.DialerRetries, o.ContextTimeoutEnabled, o.MinRetryBackoff > 0}, true
 	case *redis.Ring:
-		// Its options are as they were given. Its shards apply go-redis's defaults.
+		// These options are as the caller set them. The shards apply the defaults of go-redis.
 		o := c.Options()
 		read := cmp.Or(o.ReadTimeout, 5*time.Second)
 		write := cmp.Or(o.WriteTimeout, read)
@@ -46,7 +46,7 @@ func settingsOf(client Client) (s settings, known bool) {
 	}
 }
 
-// none is what turns an option of -1 into 0, and of -2 into -1.
+// none converts an option of -1 to 0, and of -2 to -1.
 func none(timeout time.Duration) time.Duration {
 	if timeout < 0 {
 		return 1
@@ -54,7 +54,8 @@ func none(timeout time.Duration) time.Duration {
 	return 0
 }
 
-// clientFindings returns what is wrong with a client, whose commands for the Store end by their contexts if timely.
+// clientFindings returns the problems of a client. timely is set if the client ends a command at the deadline of its
+// context.
 func clientFindings(client Client, timely bool) (findings []string) {
 	s, known := settingsOf(client)
 	if !known {

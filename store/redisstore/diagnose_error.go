@@ -10,7 +10,7 @@ import (
 
 const isReplica = "This Redis is a replica, which refuses to charge buckets: use the address of its master, or a client of redis.NewFailoverClient without ReplicaOnly."
 
-// explain returns what is wrong with a server that answers with err, or does not.
+// explain returns the problem of a server that answered with err, or did not answer.
 func explain(ctx context.Context, err error) string {
 	if !isRedis(err) {
 		return silent(ctx, err)
@@ -41,7 +41,7 @@ func explain(ctx context.Context, err error) string {
 	}
 }
 
-// silent returns what is wrong with a server of which there was err instead of an answer.
+// silent returns the problem of a server that did not answer; err is the client's error.
 func silent(ctx context.Context, err error) string {
 	why := plainly(err)
 	if ctx.Err() != nil || ended(ctx, err) {
@@ -50,7 +50,7 @@ func silent(ctx context.Context, err error) string {
 	return fmt.Sprintf("Redis does not answer (%s): start it, or correct the address in the client's options.", why)
 }
 
-// plainly returns the text of err without the arguments that some servers repeat, among which may be a password.
+// plainly returns the text of err without arguments. Some servers repeat the arguments, and one may be a password.
 func plainly(err error) string {
 	text, _, _ := strings.Cut(err.Error(), ", with args beginning with")
 	return strings.TrimSpace(strings.TrimPrefix(text, "redisstore: "))

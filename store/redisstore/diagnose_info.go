@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// minVersion is the Redis that lets a script write after it has read the clock, because it replicates what a
-// script did, and not the script.
+// minVersion is the first Redis in which a script may read the clock and then write. It replicates the writes of a
+// script instead of the script.
 const minVersion = 5
 
-// maxUsed is the part of maxmemory from which on it is about to be full.
+// maxUsed is the part of maxmemory above which a server counts as nearly full.
 const maxUsed = 0.9
 
-// info is what a server tells of itself.
+// info is the reply to INFO.
 type info map[string]string
 
 func parseInfo(text string) info {
@@ -27,13 +27,13 @@ func parseInfo(text string) info {
 	return facts
 }
 
-// number returns 0 for what is not told.
+// number returns 0 for a missing field.
 func (f info) number(name string) float64 {
 	n, _ := strconv.ParseFloat(f[name], 64)
 	return n
 }
 
-// evicts returns what is wrong with what happens when there is no memory left.
+// evicts returns the problem of the eviction policy, if any.
 func (f info) evicts() string {
 	policy := f["maxmemory_policy"]
 	if f.number("maxmemory") == 0 || policy == "" || policy == "noeviction" {
@@ -42,16 +42,16 @@ func (f info) evicts() string {
 	return fmt.Sprintf("Redis evicts buckets when its memory is full, because its maxmemory-policy is %s, and an evicted bucket is a full one: set it with CONFIG SET maxmemory-policy noeviction, or give the limiter a Redis of its own.", policy)
 }
 
-// full returns what is wrong with how much memory there is left.
+// full returns the problem of the free memory, if any.
 func (f info) full() string {
-	used := f.number("used_memory") / f.number("maxmemory") // NaN or infinite without a maximum
+	used := f.number("used_memory") / f.number("maxmemory") // NaN or infinite without a maxmemory
 	if f.evicts() != "" || math.IsInf(used, 0) || !(used >= maxUsed) {
 		return ""
 	}
 	return fmt.Sprintf("Redis uses %.0f %% of its maxmemory, and refuses to charge buckets when it is full: raise it with CONFIG SET maxmemory, or give the limiter a Redis of its own.", 100*used)
 }
 
-// tooOld returns what is wrong with the version.
+// tooOld returns the problem of the version, if any.
 func (f info) tooOld() string {
 	version := f["redis_version"]
 	major, err := strconv.Atoi(strings.SplitN(version, ".", 2)[0])

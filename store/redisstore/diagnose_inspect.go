@@ -10,10 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// maxClockDifference is how far apart the clocks of two machines may be.
+// maxClockDifference is the largest accepted difference between the clocks of Redis and this machine.
 const maxClockDifference = time.Second
 
-// An inspection is of one server.
+// An inspection is the examination of one server.
 type inspection struct {
 	ctx    context.Context
 	engine *engine
@@ -21,11 +21,11 @@ type inspection struct {
 
 	findings []string
 	denied   []string // commands that the user may not run
-	keys     bool     // it may not use the keys
-	full     bool     // the memory was found to be
+	keys     bool     // the user may not use the keys
+	full     bool     // a finding says that the memory is full
 }
 
-// inspect returns what is wrong with a server.
+// inspect returns the problems of a server.
 func (e *engine) inspect(ctx context.Context, s server) []string {
 	i := &inspection{ctx: ctx, engine: e, server: s}
 	if i.reads() && i.info() && i.time() && i.writes() {
@@ -35,7 +35,7 @@ func (e *engine) inspect(ctx context.Context, s server) []string {
 	return i.findings
 }
 
-// find notes a finding, and reports whether it is one.
+// find notes a finding, and reports whether it is not empty.
 func (i *inspection) find(finding string) bool {
 	if finding != "" {
 		i.findings = append(i.findings, finding)
@@ -45,7 +45,7 @@ func (i *inspection) find(finding string) bool {
 
 func (i *inspection) findf(format string, args ...any) { i.find(fmt.Sprintf(format, args...)) }
 
-// An asked is a command that the client must not send again: the check is bounded.
+// An asked is a command that the client must not send again, so that the time of Diagnose is bounded.
 type asked struct{ *redis.Cmd }
 
 func (asked) NoRetry() bool { return true }
@@ -53,24 +53,24 @@ func (asked) NoRetry() bool { return true }
 func (i *inspection) ask(args ...any) *redis.Cmd {
 	cmd := redis.NewCmd(i.ctx, args...)
 	if err := i.client.Process(i.ctx, asked{cmd}); err != nil {
-		cmd.SetErr(err) // of a client that does not
+		cmd.SetErr(err) // the client has not set it
 	}
 	return cmd
 }
 
-// fails reports whether err is one after which there is nothing to look at, and then has noted it.
+// fails reports whether err leaves nothing more to examine, and notes it.
 func (i *inspection) fails(command string, err error) bool {
 	switch {
 	case err == nil, i.refuses(command, err):
 		return false
 	case i.engine.routes.cluster != nil && (redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK")):
-		return true // the slot has just left
+		return true // the slot has just moved away
 	default:
 		return i.find(explain(i.ctx, err))
 	}
 }
 
-// refuses reports whether err is of the ACL, and then has noted what is not permitted.
+// refuses reports whether err is of the ACL, and notes the missing right.
 func (i *inspection) refuses(command string, err error) bool {
 	p := permissionOf(err)
 	if p.command {
@@ -80,12 +80,12 @@ func (i *inspection) refuses(command string, err error) bool {
 	return p.lacks()
 }
 
-// reads looks whether the server answers, and whether it may be asked for a bucket.
+// reads checks that the server answers and permits reads of a bucket.
 func (i *inspection) reads() bool {
 	return !i.fails("hmget", i.ask("hmget", i.key, "tokens").Err())
 }
 
-// info looks at what INFO tells.
+// info checks the reply to INFO.
 func (i *inspection) info() bool {
 	text, err := i.ask("info").Text()
 	if err != nil && !isRedis(err) {
@@ -108,13 +108,13 @@ func (i *inspection) info() bool {
 	return !i.find(facts.tooOld())
 }
 
-// time looks at the clock.
+// time checks the clock.
 func (i *inspection) time() bool {
 	before := time.Now()
 	reply, err := i.ask("time").Int64Slice()
 	took := time.Since(before)
 	if i.engine.clock != nil && err != nil && isRedis(err) {
-		return true // the script does without
+		return true // the script does not use it
 	}
 	if err != nil || len(reply) != 2 {
 		return !i.fails("time", err)
@@ -131,12 +131,12 @@ func (i *inspection) time() bool {
 	return true
 }
 
-// writes looks whether a key may be given a TTL. Without that, the script would leave one for ever.
+// writes checks that the user may set a TTL. Otherwise the script would leave a key without one.
 func (i *inspection) writes() bool {
 	return !i.fails("pexpire", i.ask("pexpire", i.key, 1).Err()) && !slices.Contains(i.denied, "pexpire") && !i.keys
 }
 
-// rights notes what the user lacks.
+// rights notes all missing rights.
 func (i *inspection) rights() {
 	if len(i.denied) > 0 {
 		slices.Sort(i.denied)

@@ -10,18 +10,19 @@ import (
 )
 
 const (
-	// runs is how many decisions are timed, unless they take so long that fewer will do.
+	// runs is how many decisions are timed. There are fewer if they are slow.
 	runs    = 10
 	maxRuns = time.Second
 
-	// maxRoundTrip leaves room in the 100 ms of a decision for those that take several times as long as most.
+	// maxRoundTrip is a fifth of the 100 ms of a decision, because some round trips take several times as long as
+	// most.
 	maxRoundTrip = 20 * time.Millisecond
 
-	// maxScript is about a hundred times what the script takes Redis.
+	// maxScript is about a hundred times the usual time of the script in Redis.
 	maxScript = 5 * time.Millisecond
 )
 
-// script looks whether the script runs, and how long it takes.
+// script checks that the script runs, and measures its time.
 func (i *inspection) script() {
 	if !i.runs("eval", true) || len(i.denied) > 0 || !i.runs("evalsha", false) || len(i.denied) > 0 {
 		return
@@ -55,29 +56,28 @@ func median(times []time.Duration) time.Duration {
 
 func round(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
 
-// runs reports whether the script runs, as EVAL or EVALSHA. It charges a bucket that is full again, and whose key
-// expires, after some seconds.
+// runs reports whether the script runs, as EVAL or EVALSHA. It charges a bucket whose key expires after some seconds.
 func (i *inspection) runs(command string, eval bool) bool {
 	err := i.charge(eval)
 	switch {
 	case err == nil:
 		return true
-	case i.full && redis.HasErrorPrefix(err, "OOM"): // which has been noted
+	case i.full && redis.HasErrorPrefix(err, "OOM"): // already noted
 		return false
 	case permissionOf(err).inScript:
-		// Something that the script runs: what was not asked for by itself, if nothing else is missing.
+		// A command inside of the script lacks a right. It is one that was not checked separately.
 		if len(i.denied) == 0 {
 			i.refuses("hset", err)
 		}
 		return false
-	case redis.HasErrorPrefix(err, "NOSCRIPT") && !eval: // somebody has just flushed the scripts
+	case redis.HasErrorPrefix(err, "NOSCRIPT") && !eval: // another client has just flushed the scripts
 		return i.runs("eval", true)
 	default:
 		return !i.fails(command, err)
 	}
 }
 
-// charge makes a decision, as the engine would.
+// charge makes a decision in the same way as the engine.
 func (i *inspection) charge(eval bool) error {
 	l, err := bucket.NewLimit(1000, time.Second, 1000)
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A server is one that keeps buckets, and a key there that is nobody's.
+// A server keeps buckets. key is a key on it that no bucket uses.
 type server struct {
-	name   string // its address, if there may be several
+	name   string // its address, if the client may have several servers
 	client Client
 	key    string
 }
 
-// An inventory is the servers of a client, and what is wrong with the client's view of them.
+// An inventory is the servers of a client, and the problems of the client's view of them.
 type inventory struct {
 	servers  []server
 	findings []string
@@ -31,7 +31,7 @@ func (e *engine) inventory(ctx context.Context) inventory {
 		return locate(ctx, key, func(key string) (*redis.Client, error) { return e.routes.cluster.MasterForKey(ctx, key) })
 	case e.routes.ring != nil:
 		found := locate(ctx, key, e.routes.ring.GetShardClientForKey)
-		found.findings = nil // if there is no shard left, the same is said of each
+		found.findings = nil // without a shard, each would have the same finding
 		for name, addr := range e.routes.ring.Options().Addrs {
 			if !slices.ContainsFunc(found.servers, func(s server) bool { return s.name == addr }) {
 				found.findings = append(found.findings, fmt.Sprintf("The shard %q of the ring, at %s, does not answer, and the ring has given its keys to others: start it, or take it out of RingOptions.Addrs.", name, addr))
@@ -44,10 +44,10 @@ func (e *engine) inventory(ctx context.Context) inventory {
 	}
 }
 
-// locate returns the servers that keys go to. It looks for them as the engine does, by the keys, because to list
-// the masters of a cluster takes a server that answers.
+// locate returns the servers that keep keys. It finds them by key, as the engine does, because a list of the masters
+// needs a server that answers.
 func locate(ctx context.Context, key func(int) string, of func(key string) (*redis.Client, error)) (found inventory) {
-	const attempts = 1 << 12 // of which one with a hundredth of the keys gets about 40
+	const attempts = 1 << 12 // a server with a hundredth of the keys gets about 40
 	located := make(map[string]bool)
 	for i := range attempts {
 		client, err := of(key(i))

@@ -17,13 +17,13 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// An engine answers calls from Redis: it finds the server of each call's keys, has what waits for that server
-// sent in batches, and hands out the replies.
+// An engine answers calls from Redis. It finds the server of each call's keys, sends the waiting calls in batches,
+// and hands out the replies.
 type engine struct {
 	client Client
-	sender Client                   // what runs the commands of lone callers for client; see timely
-	timely bool                     // it ends a command by the deadline of its context
-	forget func(policy, key string) // what is known of a bucket
+	sender Client                   // runs the commands of lone callers for client; see timely
+	timely bool                     // sender ends a command at the deadline of its context
+	forget func(policy, key string) // drops what is cached about a bucket
 	keys   keys
 	choose func([]entry) script
 	clock  func() time.Time
@@ -33,14 +33,14 @@ type engine struct {
 	maxOverdue                      int
 
 	routes  routes
-	bySlot  atomic.Bool // the keys of a command must share a hash slot, but for lanes that cross slots
+	bySlot  atomic.Bool // the keys of a command must share a hash slot, except in lanes that cross slots
 	caution caution
 
 	crossSlot       CrossSlot
-	crossingRefused sync.Once // was logged
+	crossingRefused sync.Once // for its log line
 
 	closed atomic.Bool
-	flying sync.WaitGroup // flights, and what is to be sent again
+	flying sync.WaitGroup // flights, and calls that will be sent again
 }
 
 var (
@@ -61,7 +61,7 @@ func (e *engine) Take(ctx context.Context, charges []store.Charge, states []stor
 		c.items = append(c.items, newItem(&charges[i]))
 	}
 	scattered := e.bySlot.Load() || e.routes.ring != nil
-	if scattered { // it matters where they are
+	if scattered { // the places of the items matter
 		e.keys.name(c.items)
 		if !e.together(c.items) {
 			return e.takeSpread(ctx, charges, states, false)
@@ -89,10 +89,10 @@ func (e *engine) Take(ctx context.Context, charges []store.Charge, states []stor
 	return ok, nil
 }
 
-// unanswered is the state of a bucket that could not be asked and vetoed nothing.
+// unanswered is the state of a bucket that did not answer and did not veto the call.
 var unanswered = store.State{Allowed: true, Degraded: true}
 
-// ask sends c on its way and waits for the answer. After an error c must not be touched.
+// ask sends c and waits for the answer. After an error the caller must not use c.
 func (e *engine) ask(ctx context.Context, c *call) error {
 	l, err := e.routes.lane(c.items[0].name)
 	if err != nil {
@@ -103,9 +103,9 @@ func (e *engine) ask(ctx context.Context, c *call) error {
 		return err
 	}
 	if direct && c.isDone() {
-		// As most are, so that nothing else need be made ready.
+		// Most calls take this path. It prepares nothing else.
 	} else if err := (&waiter{ctx: ctx}).await(c, l); err != nil {
-		sent := c.place.Swap(left) != waiting // before another flight may take it along
+		sent := c.place.Swap(left) != waiting // before another flight may send it
 		l.relieve(ctx, err)
 		if !sent {
 			return unsent{err}
@@ -121,17 +121,17 @@ func (e *engine) ask(ctx context.Context, c *call) error {
 	return c.err
 }
 
-// direct reports whether a caller can send its call by itself and yet return when ctx ends.
+// direct reports whether a caller can send its own call and still return when ctx ends.
 func (e *engine) direct(ctx context.Context) bool {
 	_, limited := ctx.Deadline()
 	return e.timely && limited || ctx.Done() == nil
 }
 
-// close refuses what comes and waits for what has come.
+// close refuses new calls and waits for the accepted ones.
 func (e *engine) close() {
 	e.closed.Store(true)
 	e.routes.each(func(l *lane) {
-		l.mu.Lock() // whoever has not seen it has begun its flight when we get here
+		l.mu.Lock() // a caller that has not seen closed has begun its flight by now
 		defer l.mu.Unlock()
 		for _, f := range slices.Clone(l.out) {
 			l.abandon(f)
@@ -140,13 +140,14 @@ func (e *engine) close() {
 	e.flying.Wait()
 }
 
-// send has entries answered by the server of l, and finishes them. It reports whether the server has answered anything.
+// send asks the server of l for the answers to entries, and finishes them. It reports whether the server answered
+// anything.
 func (e *engine) send(ctx context.Context, l *lane, by Client, entries []entry) (answered bool) {
 	for i := range entries {
 		e.keys.name(entries[i].first.items)
 	}
 	commands := e.group(l, entries)
-	answered = len(commands) == 0 // nothing is asked
+	answered = len(commands) == 0 // there is nothing to ask
 	for round := 0; len(commands) > 0; round++ {
 		e.exec(ctx, by, commands)
 		for i := range commands {
@@ -157,7 +158,7 @@ func (e *engine) send(ctx context.Context, l *lane, by Client, entries []entry) 
 	return answered
 }
 
-// group returns the commands for entries, which wait for l.
+// group returns the commands for entries of l.
 func (e *engine) group(l *lane, entries []entry) []command {
 	commands := []command{{entries: entries}}
 	if !e.bySlot.Load() {
@@ -176,21 +177,21 @@ func (e *engine) group(l *lane, entries []entry) []command {
 	return commands
 }
 
-// errGoexit is of calls whose goroutine was ended in the client.
+// errGoexit is the error of calls if the client calls runtime.Goexit in their goroutine.
 var errGoexit = errors.New("redisstore: the client, or one of its hooks, has called runtime.Goexit")
 
-// exec sends commands by a client, in one pipeline if they are several.
+// exec sends commands by a client, in one pipeline if there are several.
 func (e *engine) exec(ctx context.Context, by Client, commands []command) {
 	returned := false
 	defer func() {
-		// What Config.Clock and the client's hooks do must end neither the process nor the flight.
+		// A panic in Config.Clock or in a hook of the client must not end the process or the flight.
 		p := recover()
 		for i := range commands {
 			switch {
 			case p != nil:
 				commands[i].err = fmt.Errorf("panic: %v", p)
 			case !returned:
-				commands[i].finish(errGoexit) // here, because this goroutine ends
+				commands[i].finish(errGoexit) // here, because the goroutine ends
 			}
 		}
 	}()
@@ -214,17 +215,17 @@ func (e *engine) exec(ctx context.Context, by Client, commands []command) {
 	}
 	pipe := pipeliner.Pipeline()
 	for i := range commands {
-		_ = pipe.Process(ctx, commands[i].sent) // only queues it
+		_ = pipe.Process(ctx, commands[i].sent) // only queues the command
 	}
-	_, _ = pipe.Exec(ctx) // each has its own error
+	_, _ = pipe.Exec(ctx) // each command has its own error
 	for i := range commands {
 		commands[i].err = commands[i].sent.Err()
 	}
 	returned = true
 }
 
-// settle finishes what was answered, and returns what is to be sent next: all that the server has not
-// carried out, and would now.
+// settle finishes the answered entries. It returns the commands to send next, for those that the server has not
+// carried out but would carry out now.
 func (e *engine) settle(ctx context.Context, l *lane, commands []command, round int) (next []command) {
 	var loading [scripts]bool
 	for i := range commands {
@@ -235,7 +236,8 @@ func (e *engine) settle(ctx context.Context, l *lane, commands []command, round 
 			e.routes.answered()
 			next = append(next, c.answer()...)
 		case redis.HasErrorPrefix(c.err, "NOSCRIPT") && !c.eval:
-			// EVAL also loads the script, so that those behind it find it, unless the server forgets it again.
+			// EVAL also loads the script, so the commands after it find it, unless the server forgets the script
+			// again.
 			next = append(next, command{entries: c.entries, eval: !loading[c.script] || round > 1, across: c.across})
 			loading[c.script] = true
 		case c.across && isRedis(c.err) && notKnown(c.err):
@@ -245,11 +247,11 @@ func (e *engine) settle(ctx context.Context, l *lane, commands []command, round 
 			next = append(next, c.split()...)
 		case redis.HasErrorPrefix(c.err, "CROSSSLOT") && !c.sameSlot():
 			if e.bySlot.CompareAndSwap(false, true) {
-				e.logger.Warn("redisstore: this Redis wants the keys of a command in one hash slot: they are sent so from now on", "error", c.err)
+				e.logger.Warn("redisstore: Redis requires the keys of a command in one hash slot: from now on each slot is sent a separate call", "error", c.err)
 			}
 			next = append(next, c.split()...)
 		case e.routes.moving(c.err) && len(c.entries) > 1:
-			// It may be for one of them, or only for all of them together.
+			// The error may concern only one entry, or only all entries together.
 			next = append(next, c.apart()...)
 		case e.routes.moving(c.err) && ctx.Err() == nil:
 			e.postpone(c.entries, c.err)
@@ -266,17 +268,16 @@ func (e *engine) settle(ctx context.Context, l *lane, commands []command, round 
 }
 
 const (
-	// patience is how many times a call is sent whose slot is on the move, each time with the redirects that
-	// the client follows.
+	// patience is how often a call is sent while its slot moves. Each time, the client also follows redirects.
 	patience = 20
 
-	// pause is how long the call waits in between.
+	// pause is the time between two of these.
 	pause = 5 * time.Millisecond
 )
 
-// postpone sends the calls of a command again after a pause, in which others may pass them.
+// postpone sends the calls of a command again after a pause. Other calls may overtake them.
 func (e *engine) postpone(entries []entry, err error) {
-	entries = slices.Clone(entries) // the batch is reused
+	entries = slices.Clone(entries) // the batch will be reused
 	e.flying.Add(1)
 	time.AfterFunc(pause, func() {
 		defer e.flying.Done()

@@ -11,17 +11,17 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A flight is a way to the server and back, of a batch or of the call of a lone caller. A goroutine makes one after the
-// other while batches wait; a lone caller that finds nothing under way makes its own.
+// A flight is one trip to the server and back, with a batch or with a single call. A goroutine makes one flight after
+// another while batches wait. A caller that finds no flight under way sends its own call.
 //
-// A connection may be dead without anybody knowing. So a flight that takes too long for one of those who wait is
-// handed over: it goes on for its own callers, and another may begin in its place. See relieve.
+// A connection may be dead without a sign of it. So a flight that takes too long for one of its callers is handed
+// over: it continues for its own callers, and another flight may begin. See relieve.
 //
 // The lane's mutex guards the fields.
 type flight struct {
-	since   time.Time // when it left
+	since   time.Time // when the flight began
 	overdue bool      // it was handed over
-	alone   bool      // all its callers have run out of time
+	alone   bool      // none of its callers waits any longer
 	freed   bool      // close does not wait for it
 }
 
@@ -31,13 +31,13 @@ func (l *lane) begin() {
 	l.engine.flying.Add(1)
 }
 
-// depart notes that f leaves, which is one of those that count. The lane is locked.
+// depart notes that f, a counted flight, leaves. The lane is locked.
 func (l *lane) depart(f *flight) {
 	*f = flight{since: time.Now()}
 	l.out = append(l.out, f)
 }
 
-// land notes that f is back, and reports whether it still counts. The lane is locked.
+// land notes that f is back, and reports whether it is still counted. The lane is locked.
 func (l *lane) land(f *flight) bool {
 	if !f.overdue {
 		l.out = slices.DeleteFunc(l.out, func(other *flight) bool { return other == f })
@@ -48,7 +48,7 @@ func (l *lane) land(f *flight) bool {
 	return false
 }
 
-// free says that close need not wait for f, which was handed over. The lane is locked.
+// free lets close return without waiting for f, which was handed over. The lane is locked.
 func (l *lane) free(f *flight) {
 	if !f.freed {
 		f.freed = true
@@ -56,7 +56,7 @@ func (l *lane) free(f *flight) {
 	}
 }
 
-// handOver has another flight take the place of f. The lane is locked.
+// handOver stops counting f, so that another flight may begin. The lane is locked.
 func (l *lane) handOver(f *flight) {
 	l.land(f)
 	f.overdue = true
@@ -68,7 +68,7 @@ func (l *lane) handOver(f *flight) {
 	}
 }
 
-// end is for a flight whose goroutine makes no other.
+// end is for a flight whose goroutine makes no further flight.
 func (l *lane) end(f *flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,14 +77,14 @@ func (l *lane) end(f *flight) {
 	}
 }
 
-// stop counts a flight no longer. What waits is for another goroutine. The lane is locked.
+// stop ends the counting of a flight. Another goroutine sends the waiting calls. The lane is locked.
 func (l *lane) stop() {
 	l.flights--
 	l.summon() // first, so that close does not miss it
 	l.engine.flying.Done()
 }
 
-// fly is a flight with one call, on the goroutine of its caller, which ends by the caller's context.
+// fly sends a call on the goroutine of its caller. The flight ends with the caller's context.
 func (l *lane) fly(ctx context.Context, c *call) {
 	defer l.end(&c.flight)
 	if s := l.sendings.of(ctx, c); s != nil {
@@ -95,13 +95,13 @@ func (l *lane) fly(ctx context.Context, c *call) {
 	l.send(ctx, l.engine.sender, c.alone[:], c.flight.since)
 }
 
-// flush makes flights while there are batches.
+// flush makes flights as long as batches wait.
 func (l *lane) flush() {
 	for b, f := l.take(); b != nil && l.carry(b, f); b, f = l.take() {
 	}
 }
 
-// take returns the batch that is to leave next, and its flight. Without one, the goroutine ends.
+// take returns the next batch and its flight. It returns nil if the goroutine must end.
 func (l *lane) take() (*batch, *flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,7 +123,7 @@ func (l *lane) take() (*batch, *flight) {
 
 // carry sends b, and reports whether the goroutine may make another flight.
 func (l *lane) carry(b *batch, f *flight) bool {
-	exited := true // by runtime.Goexit, in a hook of the client
+	exited := true // stays true if a hook of the client calls runtime.Goexit
 	defer func() {
 		if exited {
 			l.end(f)
@@ -132,7 +132,7 @@ func (l *lane) carry(b *batch, f *flight) bool {
 	deadline := b.claim()
 	ctx := context.Background()
 	if !deadline.IsZero() {
-		// The client has longer than its callers, who may outlast their deadlines.
+		// The client gets more time than its callers, because they may wait beyond their deadlines.
 		limited, cancel := context.WithDeadline(ctx, deadline.Add(defaultGiven))
 		defer cancel()
 		defer time.AfterFunc(time.Until(deadline), func() { l.desert(f) }).Stop()
@@ -148,7 +148,7 @@ func (l *lane) carry(b *batch, f *flight) bool {
 	return l.land(f)
 }
 
-// desert notes that nobody waits for f any longer, and so neither does close.
+// desert notes that no caller waits for f any longer. Then close does not wait for it either.
 func (l *lane) desert(f *flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,7 +156,7 @@ func (l *lane) desert(f *flight) {
 	l.abandon(f)
 }
 
-// abandon frees f if nobody waits for it, and it need not count any longer. The lane is locked.
+// abandon frees f if no caller waits for it and it need not count any longer. The lane is locked.
 func (l *lane) abandon(f *flight) {
 	switch {
 	case !f.alone:
@@ -167,9 +167,9 @@ func (l *lane) abandon(f *flight) {
 	}
 }
 
-// relieve is for a caller that await has returned err, in a flight or before one. If the caller has run out of the time
-// that it was given, relieve hands over the flights that took more than half of that, so that those who come next need
-// not wait for them. If others have taken the time, the server is only busy.
+// relieve is for a caller that got err from await. If the caller has used up its own time, relieve hands over the
+// flights that took more than half of that time. The next callers then need not wait for them. If other calls used up
+// the time, the server is only busy.
 func (l *lane) relieve(ctx context.Context, err error) {
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrOverloaded) {
 		return
@@ -184,12 +184,12 @@ func (l *lane) relieve(ctx context.Context, err error) {
 	}
 }
 
-// unknownPool is how many connections a client is taken to have that does not say.
+// unknownPool is the assumed pool size of a client that does not report it.
 const unknownPool = 16
 
-// overdueOf returns how many flights to one server may be handed over and still be under way: half of the connections
-// that the client may have, because each holds one. A server that hangs leaves the others to those who look whether it
-// is back, and to whoever else uses the client.
+// overdueOf returns how many flights to one server may be handed over and still be under way. Each holds a
+// connection, so it is half of the client's pool. While a server hangs, the other half is free for calls that check
+// whether it is back, and for other users of the client.
 func overdueOf(client Client) int {
 	size, most := 0, 0
 	switch c := client.(type) {

@@ -8,11 +8,11 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
 )
 
-// maxPlain is the length up to which a name may stand in a key as it is. It is below that of a hash, so
-// that no name can be mistaken for the hash of another.
+// maxPlain is the longest name that appears unchanged in a key. It is shorter than a hash, so that no name can equal
+// the hash of another.
 const maxPlain = sha256.Size*2 - 1
 
-// keys makes the names of buckets in Redis.
+// keys makes the keys of buckets in Redis.
 type keys struct {
 	prefix string
 	secret []byte
@@ -30,10 +30,10 @@ func (k keys) name(items []item) {
 	}
 }
 
-// identity returns how a short key appears in Redis.
+// identity returns the form of a short key in Redis.
 func (k keys) identity(key string) string {
 	if k.secret == nil && !shortkey.Is(key) {
-		return hex.EncodeToString([]byte(key[1:])) // the SHA-256 that it was shortened to, as of plain
+		return hex.EncodeToString([]byte(key[1:])) // already shortened to its SHA-256, so written in the same form as by plain
 	}
 	if k.secret == nil {
 		return plain(key)
@@ -43,8 +43,8 @@ func (k keys) identity(key string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// plain returns s, or where it is long or holds bytes that mean something to Redis, to a terminal or to
-// a pattern, its SHA-256 in hex.
+// plain returns s. It returns the SHA-256 of s in hex if s is long, or if it contains bytes that are special in
+// Redis, a terminal or a pattern.
 func plain(s string) string {
 	if isPlain(s) {
 		return s
@@ -65,8 +65,7 @@ func isPlain(s string) bool {
 	return true
 }
 
-// safe are the letters, the digits, and the punctuation that addresses, e-mail addresses, paths and the
-// like are written with.
+// safe are the letters, the digits, and the punctuation that is usual in addresses, e-mail addresses and paths.
 var safe = func() (safe [256]bool) {
 	const chars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:/@+=,%|#"
 	for i := range len(chars) {

@@ -18,33 +18,34 @@ var ErrQueueFull = fmt.Errorf("redisstore: queue full: %w", store.ErrOverloaded)
 // ErrClosed is wrapped by the error of a Take after Close. The call was not sent.
 var ErrClosed = errors.New("redisstore: closed")
 
-// A lane is the way to one server: calls wait in batches, and flights take those there, several at once.
+// A lane is the path to one server. Calls wait in batches, and flights carry the batches, several at once.
 //
-// No call ever waits for others to come: it leaves as soon as a flight is free, with all that came before.
+// A call never waits for later calls. It leaves as soon as a flight is free, together with all calls that came
+// before.
 type lane struct {
 	engine *engine
-	silent atomic.Int64 // since when the server owes an answer, in Unix nanoseconds; 0: it does not
+	silent atomic.Int64 // the time since which an answer is outstanding, in Unix nanoseconds; 0: none is
 
 	crossing crossing
 
 	mu      sync.Mutex
-	waiting []*batch // the last one is being filled
+	waiting []*batch // the last one is still being filled
 	queued  int      // calls in them
-	flights int      // those that count: neither more than maxInFlight, nor handed over
-	coming  bool     // one of them has begun and not yet taken its first batch
-	crowded bool     // the last batch had several calls, so that more will come
+	flights int      // counted ones: at most maxInFlight, without those handed over
+	coming  bool     // one of them has begun but has not taken its first batch
+	crowded bool     // the last batch had several calls, so more are likely
 	out     []*flight
-	overdue int // those that were handed over and are still under way
+	overdue int // flights that were handed over and are still under way
 	watch   watch
 
 	sendings sendings
 }
 
-// submit sees to it that c, which its caller waits for until ctx ends, will be done: at once, if nothing is
-// under way. It reports whether the caller has sent c itself.
+// submit queues c, or sends it at once if nothing is under way. The caller waits for c until ctx ends. submit reports
+// whether the caller has sent c itself.
 //
-// A caller that sends its call gives up a connection whose handshake outlasts the deadline, and so would all that follow.
-// So while the server owes an answer, calls wait for flights, in which the client takes its own time.
+// A caller that sends its call gives up a connection whose handshake outlasts the deadline. All callers after it would
+// do the same. So while the server owes an answer, calls wait for flights, in which the client takes its own time.
 func (l *lane) submit(ctx context.Context, c *call) (direct bool, err error) {
 	l.mu.Lock()
 	if l.engine.closed.Load() || l.flights > 0 || l.crowded || l.silent.Load() != 0 || !l.engine.direct(ctx) {
@@ -59,7 +60,7 @@ func (l *lane) submit(ctx context.Context, c *call) (direct bool, err error) {
 	return true, nil
 }
 
-// send has entries answered by the server, which a client sends it. Their flight left at since.
+// send asks the server for the answers to entries, by a client. since is the start of the flight.
 func (l *lane) send(ctx context.Context, by Client, entries []entry, since time.Time) {
 	if l.silent.Load() == 0 {
 		l.silent.CompareAndSwap(0, since.UnixNano())
@@ -69,7 +70,7 @@ func (l *lane) send(ctx context.Context, by Client, entries []entry, since time.
 	}
 }
 
-// silence returns for how long the server has answered nothing, though it was sent something.
+// silence returns for how long an answer of the server has been outstanding.
 func (l *lane) silence() time.Duration {
 	since := l.silent.Load()
 	if since == 0 {
@@ -78,7 +79,7 @@ func (l *lane) silence() time.Duration {
 	return time.Since(time.Unix(0, since))
 }
 
-// enqueue adds c to what waits for the next flight.
+// enqueue adds c to the calls for the next flight.
 func (l *lane) enqueue(c *call) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,14 +96,14 @@ func (l *lane) enqueue(c *call) error {
 	return nil
 }
 
-// requeue adds what was accepted before: neither a full queue nor Close refuses it.
+// requeue adds a call that was accepted before. Neither a full queue nor Close refuses it.
 func (l *lane) requeue(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.queue(c)
 }
 
-// queue adds c to the batches that wait. The lane is locked.
+// queue adds c to the waiting batches. The lane is locked.
 func (l *lane) queue(c *call) {
 	if n := len(l.waiting); n == 0 || !l.waiting[n-1].add(c, l.engine.maxBatch) {
 		b := newBatch()
@@ -113,7 +114,7 @@ func (l *lane) queue(c *call) {
 	l.summon()
 }
 
-// summon begins a flight for what waits, if there may be one more. The lane is locked.
+// summon begins a flight for waiting calls, if one more is permitted. The lane is locked.
 func (l *lane) summon() {
 	if len(l.waiting) > 0 && l.flights < l.engine.maxInFlight && !l.coming {
 		l.begin()

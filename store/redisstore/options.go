@@ -87,7 +87,7 @@ func ClusterOptions(url string) (*redis.ClusterOptions, error) {
 	return o, nil
 }
 
-// checkDialTimeout refuses what go-redis makes of a timeout of 0, with which no dial succeeds.
+// checkDialTimeout refuses a timeout of 0. go-redis would turn it into one with which no dial succeeds.
 func checkDialTimeout(u redisURL, timeout time.Duration) error {
 	if timeout < 0 {
 		return fmt.Errorf("redisstore: %s: dial_timeout must be above 0, such as %v", u.function, dialTimeout)
@@ -95,7 +95,7 @@ func checkDialTimeout(u redisURL, timeout time.Duration) error {
 	return nil
 }
 
-// preset sets what a URL has left open.
+// preset sets an option that the URL leaves open.
 func preset[T comparable](option *T, value T) {
 	var open T
 	if *option == open {

@@ -32,7 +32,7 @@ func (e *engine) Inspect(ctx context.Context, policy, key string) (store.Bucket,
 		return e.peek(ctx, items[0].name)
 	}
 
-	// The client may come back long after ctx has ended, which must not be touched then.
+	// The client may return long after ctx has ended, when ctx must not be used any more.
 	limited, cancel := context.Background(), context.CancelFunc(func() {})
 	if deadline, ok := ctx.Deadline(); ok {
 		limited, cancel = context.WithDeadline(limited, deadline)
@@ -45,7 +45,7 @@ func (e *engine) Inspect(ctx context.Context, policy, key string) (store.Bucket,
 	go func() {
 		defer e.flying.Done()
 		defer cancel()
-		// Of runtime.Goexit, in a hook of the client, this is what is left.
+		// This stays as the result if a hook of the client calls runtime.Goexit.
 		r := result{err: errors.New("redisstore: the client ended the goroutine")}
 		defer func() { done <- r }()
 		r.bucket, r.err = e.peek(limited, items[0].name)
@@ -61,7 +61,7 @@ func (e *engine) Inspect(ctx context.Context, policy, key string) (store.Bucket,
 // peek reads the bucket of a key.
 func (e *engine) peek(ctx context.Context, key string) (b store.Bucket, err error) {
 	defer func() {
-		if p := recover(); p != nil { // of Config.Clock or of the client's hooks
+		if p := recover(); p != nil { // in Config.Clock or a hook of the client
 			err = fmt.Errorf("redisstore: panic: %v", p)
 		}
 	}()
@@ -90,12 +90,12 @@ func (e *engine) peek(ctx context.Context, key string) (b store.Bucket, err erro
 	}
 }
 
-// reading is a command that the client sends once, so that it ends as soon as a Take does.
+// reading is a command that the client sends only once, so that it ends as soon as a Take does.
 type reading struct{ *redis.SliceCmd }
 
 func (reading) NoRetry() bool { return true }
 
-// pauses waits before a command is sent again whose slot is on the move, and reports whether ctx has not ended.
+// pauses waits before a command is sent again while its slot moves. It reports false if ctx ends.
 func pauses(ctx context.Context) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

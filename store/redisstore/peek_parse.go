@@ -9,7 +9,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// parseBucket reads the reply of peek.lua. A bucket that take.lua cannot have written is an error.
+// parseBucket reads the reply of peek.lua. It returns an error for a bucket that take.lua cannot have written.
 func parseBucket(reply []any, serverClock bool) (store.Bucket, error) {
 	if len(reply) != 5 {
 		return store.Bucket{}, fmt.Errorf("redisstore: reply of %d values to a peek, want 5", len(reply))
@@ -36,13 +36,13 @@ func parseBucket(reply []any, serverClock bool) (store.Bucket, error) {
 	return store.Bucket{Limit: limit, Credits: tokens, Age: kept.Age(now)}, nil
 }
 
-// Times are within these numbers of microseconds, as in take.lua.
+// The bounds of times in microseconds, as in take.lua.
 const (
 	minTime int64 = -1 << 56
 	maxTime int64 = 1 << 53
 )
 
-// parseLimit reads the field limit of a bucket: the unit, the refill and the capacity.
+// parseLimit reads the unit, the refill and the capacity from the field limit of a bucket.
 func parseLimit(field any) (store.Limit, bool) {
 	text, _ := field.(string)
 	parts := strings.Split(strings.TrimPrefix(text, "~"), " ")

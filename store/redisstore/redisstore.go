@@ -182,8 +182,8 @@ type Config struct {
 	// Default [CrossSlotAuto]: where the master allows it.
 	CrossSlot CrossSlot
 
-	// Logger receives one line if Redis requires the keys of a command to share a hash slot, and one if a master of
-	// a Cluster does not allow keys of several slots in one script. Default slog.Default().
+	// Logger receives one line if Redis requires the keys of a command to share a hash slot. It receives another one
+	// if a master of a Cluster does not allow keys of several slots in one script. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -196,7 +196,7 @@ const (
 
 // A Store keeps buckets in Redis. Make it with [New].
 type Store struct {
-	front  store.Store // engine, behind what needs not reach it
+	front  store.Store // engine, behind the denial cache if there is one
 	engine *engine
 }
 
@@ -265,7 +265,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	if s.engine.closed.Load() {
 		return false, uncharged(ErrClosed)
 	}
-	// The keys of calls that wait are kept after their callers have left.
+	// The keys of waiting calls stay in memory after their callers have left.
 	return s.front.Take(ctx, shortkey.Charges(charges), states)
 }
 

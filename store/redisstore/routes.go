@@ -9,15 +9,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// routes finds the lane to the server of a key: there is one for each master of a cluster and each shard of a
-// ring, so that one that hangs does not keep calls from the others.
+// routes finds the lane to the server of a key. Each master of a cluster and each shard of a ring has its own lane,
+// so that a server that hangs does not block calls to the others.
 type routes struct {
 	engine  *engine
 	cluster *redis.ClusterClient // or nil
 	ring    *redis.Ring          // or nil
 
-	// The lane of a single server, and of a cluster of which nothing is known yet. Whoever asks the client
-	// for a node then waits for a server, and not only until the deadline of a context.
+	// The lane of a single server, and of a cluster whose nodes are not known yet. To ask the client for a node, a
+	// caller would have to wait for a server, also beyond the deadline of its context.
 	only  lane
 	known atomic.Bool
 
@@ -64,15 +64,15 @@ func (r *routes) each(f func(*lane)) {
 	})
 }
 
-// answered notes that the client has reached a server: of a cluster, it knows the nodes from then on.
+// answered notes that the client has reached a server. The client of a cluster knows the nodes from then on.
 func (r *routes) answered() {
 	if !r.known.Load() {
 		r.known.Store(true)
 	}
 }
 
-// moving reports whether err says that a cluster does not serve a slot at the moment, or another node does
-// after all. The command was not carried out.
+// moving reports whether err means that a cluster does not serve a slot at the moment, or that another node serves
+// it. The command was not carried out.
 func (r *routes) moving(err error) bool {
 	if r.cluster == nil {
 		return false
@@ -85,8 +85,8 @@ func (r *routes) moving(err error) bool {
 	return false
 }
 
-// failed has a cluster's client look for the nodes again, which after a lost connection it does only when its
-// ClusterStateReloadInterval has passed.
+// failed makes the client of a cluster look up the nodes again. After a lost connection, the client does so only when
+// its ClusterStateReloadInterval has passed.
 func (r *routes) failed(ctx context.Context) {
 	if r.cluster != nil {
 		r.cluster.ReloadState(ctx)

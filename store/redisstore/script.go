@@ -5,22 +5,23 @@ import (
 	"github.com/go-tokenbucket/ratelimit/lua"
 )
 
-// A script is one that charges buckets. All decide alike, and differ in what they can be asked, and how fast.
+// A script charges buckets. All scripts make the same decisions. They differ in the calls that they accept, and in
+// speed.
 type script uint8
 
 const (
-	take       script = iota // whatever there is
+	take       script = iota // any calls
 	takeOne                  // one charge
 	takeFew                  // one call of a few charges
-	takeAcross               // whatever there is, with undeclared keys of several hash slots
+	takeAcross               // any calls, with undeclared keys of several hash slots
 	scripts                  // how many there are
 )
 
-// most is how many charges takeFew is for. Beyond, those that ask the same are better listed once.
+// most is the maximum number of charges for takeFew. A longer list is smaller if identical charges are listed once.
 const most = 3
 
-// The first two arguments of the Redis commands that run the scripts. They are made once, because to make an any of a
-// string allocates.
+// The first two arguments of the Redis commands that run the scripts. They are made once, because the conversion of a
+// string to any allocates.
 var (
 	sources = [scripts][2]any{
 		take: {"eval", lua.Take}, takeOne: {"eval", lua.TakeOne}, takeFew: {"eval", lua.TakeFew}, takeAcross: {"eval", lua.TakeAcross},
@@ -31,7 +32,7 @@ var (
 	}
 )
 
-// command returns the beginning of the command that runs s, by the script itself or by its SHA-1.
+// command returns the first arguments of the command that runs s: by its text if eval is set, else by its SHA-1.
 func (s script) command(eval bool) *[2]any {
 	if eval {
 		return &sources[s]
@@ -39,7 +40,7 @@ func (s script) command(eval bool) *[2]any {
 	return &sha1s[s]
 }
 
-// scriptOf returns the fastest script that answers entries, with declared keys.
+// scriptOf returns the fastest script for entries, with declared keys.
 func scriptOf(entries []entry) script {
 	if len(entries) != 1 || entries[0].count != 1 || len(entries[0].first.items) > most {
 		return take
@@ -56,8 +57,8 @@ func scriptOf(entries []entry) script {
 	return takeFew
 }
 
-// plain reports whether t is for the scripts of one call: their answers tell apart no shadow that could not be read,
-// and takeOne's has no room for a bucket of the largest capacity.
+// plain reports whether the scripts of one call support t. Their answers do not distinguish a shadow that could not
+// be read. An answer of takeOne has no room for a bucket of the largest capacity.
 func (t *term) plain() bool {
 	return !t.shadow && t.past == nil && t.need != bucket.Reset && t.capacity < bucket.MaxCredits
 }

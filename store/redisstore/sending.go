@@ -10,32 +10,32 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
 )
 
-// go-redis calls Done of the context of each command. From then on the context of a decision has a timer, which costs
-// more than all else that is done for a lone call here. But the client only waits for Done while it has no connection.
-// So the client is given another context. Its Done costs no timer, unless the call takes long.
+// go-redis calls Done of the context of each command. Done starts a timer in the context of a decision, which costs
+// more than all other work for a lone call here. But the client waits for Done only while it has no connection. So
+// the client gets another context, whose Done starts no timer unless the call takes long.
 
-// A sending is the context of a lone call for the client. It ends with the call. It also ends with Context, but not
-// before a look: up to watchEvery after the client called Done. So Context must not have a deadline before that.
+// A sending is the client's context for a lone call. It ends with the call. It also ends with Context, up to
+// watchEvery late, counted from the client's call of Done. So Context must not have an earlier deadline.
 type sending struct {
 	context.Context
 
-	all        *sendings // whose mutex guards the rest
+	all        *sendings // its mutex guards the fields below
 	done       chan struct{}
-	over       error       // why it has ended
-	stop       func() bool // ends follow; nil: it does not follow Context yet
+	over       error       // why the sending has ended
+	stop       func() bool // stops follow; nil: it does not follow Context yet
 	young      bool        // it is in the list
 	next, prev *sending
 }
 
-// sendings are those of a lane whose Done was called since the last look.
+// sendings are the sendings of a lane whose Done was called since the last look.
 type sendings struct {
 	mu    sync.Mutex
-	list  sending // a ring, in which this one stands between the last and the first
+	list  sending // a ring; this one stands between the last and the first
 	timer *time.Timer
 	timed bool
 }
 
-// of returns the context for the client of c, a lone call under ctx, or nil if that is ctx.
+// of returns the context for the client of c, a lone call under ctx. It returns nil if the client can use ctx itself.
 func (all *sendings) of(ctx context.Context, c *call) *sending {
 	if !deadline.Untimed(ctx) || !watchable(ctx, c) {
 		return nil
@@ -69,13 +69,13 @@ func (s *sending) Err() error {
 	return s.Context.Err()
 }
 
-// String names the chain of contexts, and nothing that they hold.
+// String names the chain of contexts, without the values that they hold.
 func (s *sending) String() string { return deadline.Name(s.Context) + ".WithinCall" }
 
-// Format prints String, whatever the verb: others would print what Context holds.
+// Format prints String for every verb. Otherwise fmt would print the fields of Context.
 func (s *sending) Format(f fmt.State, _ rune) { io.WriteString(f, s.String()) }
 
-// end is for s when its call has ended, or Context.
+// end ends s for the reason why.
 func (s *sending) end(why error) {
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
@@ -94,9 +94,9 @@ func (s *sending) end(why error) {
 	}
 }
 
-// follow has s end with Context.
+// follow ends s when Context ends.
 func (s *sending) follow() {
-	stop := context.AfterFunc(s.Context, func() { s.end(s.Context.Err()) }) // not under the mutex: Context may be anybody's
+	stop := context.AfterFunc(s.Context, func() { s.end(s.Context.Err()) }) // not under the mutex: Context may be of any type
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
 	if s.stop = stop; s.over != nil {
@@ -104,7 +104,7 @@ func (s *sending) follow() {
 	}
 }
 
-// add puts s into the list, and has look called.
+// add puts s into the list, and schedules look.
 func (all *sendings) add(s *sending) {
 	if all.list.next == nil {
 		all.list.next, all.list.prev = &all.list, &all.list
@@ -127,7 +127,7 @@ func (all *sendings) remove(s *sending) {
 	s.next, s.prev, s.young = nil, nil, false
 }
 
-// look has all that have not ended follow their Contexts.
+// look lets all sendings that have not ended follow their Contexts.
 func (all *sendings) look() {
 	all.mu.Lock()
 	all.timed = false

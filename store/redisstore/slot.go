@@ -1,7 +1,7 @@
 package redisstore
 
-// slot returns the hash slot of a key's identity, which is what stands between its braces: the CRC-16 of
-// XMODEM, as the Redis Cluster specification says.
+// slot returns the hash slot of the identity of a key, which stands between its braces. It is the CRC-16 (XMODEM) of
+// the Redis Cluster specification.
 func slot(identity string) uint16 {
 	var crc uint16
 	for i := range len(identity) {

@@ -8,10 +8,10 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// errSpread is of a call whose keys turn out to be in several places.
+// errSpread is the error of a call whose keys turn out to be in several places.
 var errSpread = errors.New("redisstore: keys of several hash slots")
 
-// errNoBucket is of a key that holds something else, where Redis does not say it.
+// errNoBucket is the error for a key that holds no bucket, if Redis returns no error of its type.
 var errNoBucket = errors.New("redisstore: a key holds no bucket")
 
 // sameSlot reports whether all items have one hash slot.
@@ -41,17 +41,17 @@ func (e *engine) together(items []item) bool {
 	return !e.bySlot.Load() || first.crosses()
 }
 
-// followTime is how long it may take to give back what a call took before it was refused.
+// followTime bounds the time to give back tokens after a refusal.
 const followTime = time.Second
 
-// takeSpread takes charges of buckets that are in several places: at once, or in turn if a call of these policies
-// was refused lately. Until a call is decided, others may find fewer tokens than there are; nobody ever finds
-// more. What cannot be given back is lost until it is refilled.
+// takeSpread charges buckets in several places: at once, or in turn if a call of these policies was refused lately.
+// Until a call is decided, other calls may find fewer tokens than there are, but never more. Tokens that cannot be
+// given back are missing until they are refilled.
 //
-// What no bucket can refuse, refunds and what is owed, follows when nothing was refused, so that none of it has
-// to be undone: others would have spent a refund, and a debt may have been cut to the deepest.
+// Refunds and owed charges, which no bucket can refuse, are sent after all buckets have allowed the call. So they
+// never have to be undone: other calls might have spent a refund, and the bound of a debt might have cut it.
 //
-// The slots of one master are one place where it takes them in one script, unless apart is set.
+// The slots of one master are one place if it takes them in one script and apart is not set.
 func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states []store.State, apart bool) (bool, error) {
 	if !e.enter() {
 		return false, ErrClosed
@@ -69,7 +69,7 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 	}
 	w := &waiter{ctx: ctx}
 	refused, err := take(w, items, found, apart)
-	if err == errSpread { // a slot has left its master, and what was taken elsewhere is given back
+	if err == errSpread { // a slot has left its master; tokens taken elsewhere are given back
 		clear(found)
 		refused, err = take(w, items, found, true)
 	}
@@ -93,12 +93,12 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 	return !refused, nil
 }
 
-// takeAtOnce takes from all places in one round trip, and gives back what it took if one of them refuses or
-// fails. Until that is done, others find too few tokens, which is why it is for calls that are seldom refused.
+// takeAtOnce charges all places in one round trip. If one of them refuses or fails, it gives back what the others
+// charged. Until then other calls find too few tokens, so it is for calls that are seldom refused.
 func (e *engine) takeAtOnce(w *waiter, items []item, found []answer, apart bool) (refused bool, err error) {
 	parts, err := e.split(w.ctx, items, apart, func(_ int, t *term) bool {
 		if t.certain() {
-			t.look() // only asks the bucket
+			t.look() // only reads the bucket
 		}
 		return true
 	})
@@ -118,7 +118,7 @@ func (e *engine) takeAtOnce(w *waiter, items []item, found []answer, apart bool)
 	return false, e.complete(w, items, found, (*term).certain)
 }
 
-// begin sends the first parts of a call, which a full queue or Close refuses.
+// begin sends the first parts of a call. A full queue or Close can refuse them.
 func (e *engine) begin(parts []*part) {
 	for _, p := range parts {
 		if err := p.lane.enqueue(p.call); err != nil {
@@ -127,7 +127,7 @@ func (e *engine) begin(parts []*part) {
 	}
 }
 
-// enter keeps close waiting until flying.Done, unless the engine is closed.
+// enter makes close wait until flying.Done. It reports false if the engine is closed.
 func (e *engine) enter() bool {
 	e.routes.only.mu.Lock()
 	defer e.routes.only.mu.Unlock()
@@ -138,16 +138,16 @@ func (e *engine) enter() bool {
 	return true
 }
 
-// A part is those items of a call that are in one place.
+// A part is the items of a call that are in one place.
 type part struct {
 	lane *lane
 	call *call
-	at   []int // which of the call's items
+	at   []int // their indexes in the call
 	done bool
 }
 
-// split returns parts of those items that pick wants, after it has changed what they ask. If apart is set, each is of one
-// hash slot, where there are slots.
+// split returns the parts of the items that pick accepts. pick may change their terms. If apart is set, each part has
+// one hash slot, if the server has slots.
 func (e *engine) split(ctx context.Context, items []item, apart bool, pick func(i int, t *term) bool) ([]*part, error) {
 	var parts []*part
 next:
@@ -173,7 +173,7 @@ next:
 	return parts, nil
 }
 
-// all waits until all parts are done, and returns an error if it gives up before.
+// all waits until all parts are done. It returns an error if it gives up before.
 func (w *waiter) all(parts []*part) error {
 	for _, p := range parts {
 		if p.done {
@@ -191,7 +191,7 @@ func (w *waiter) all(parts []*part) error {
 // forever waits until all parts are done.
 func forever(parts []*part) { _ = (&waiter{ctx: context.Background()}).all(parts) }
 
-// abandon says that nobody waits for the parts that are not done, so that they need not be sent.
+// abandon notes that no caller waits for the parts that are not done. They need not be sent any more.
 func abandon(parts []*part) {
 	for _, p := range parts {
 		if !p.done {
@@ -200,15 +200,15 @@ func abandon(parts []*part) {
 	}
 }
 
-// An answer is what became of an item.
+// An answer is the result of an item.
 type answer struct {
-	credits int64 // of the bucket, after it
+	credits int64 // of the bucket, after the charge
 	charged bool
 	err     error
 }
 
-// verdict reports whether an item refuses the call, and else why one that could have done so was not answered. If some
-// are still to be asked slot by slot, it says that instead.
+// verdict reports whether an item refuses the call. err is the error of an item that could have refused it. It is
+// errSpread if items must still be asked slot by slot.
 func verdict(items []item, found []answer) (refused bool, err error) {
 	for i := range items {
 		switch {
@@ -224,7 +224,7 @@ func verdict(items []item, found []answer) (refused bool, err error) {
 	return refused, err
 }
 
-// undoLate undoes a call whose caller has left, once parts are done, which were on their way then.
+// undoLate waits for the parts that were under way when the caller left, and undoes the call.
 func (e *engine) undoLate(items []item, found []answer, parts []*part) {
 	abandon(parts)
 	e.flying.Add(1)
@@ -236,14 +236,14 @@ func (e *engine) undoLate(items []item, found []answer, parts []*part) {
 	}()
 }
 
-// undo gives back what was taken, and makes found what it is then.
+// undo gives back what was taken, and updates found.
 func (e *engine) undo(w *waiter, items []item, found []answer) {
-	e.caution.note(items, 0) // at once, so that fewer calls follow that would have to be undone
+	e.caution.note(items, 0) // at once, so that fewer further calls have to be undone
 	taken := make([]bool, len(items))
 	for i := range found {
 		t := items[i].term
 		if taken[i] = found[i].charged && !t.certain(); taken[i] {
-			found[i].credits = min(t.capacity, found[i].credits+t.need) // if nobody can tell
+			found[i].credits = min(t.capacity, found[i].credits+t.need) // if the answer is missing
 		}
 	}
 	_ = e.follow(w, items, found, func(i int, t *term) bool {
@@ -255,7 +255,7 @@ func (e *engine) undo(w *waiter, items []item, found []answer) {
 	}
 }
 
-// complete carries out the rest of a call that nothing refuses: those items that last picks.
+// complete sends the rest of a call that no bucket refuses: the items that last picks.
 func (e *engine) complete(w *waiter, items []item, found []answer, last func(*term) bool) error {
 	if err := e.follow(w, items, found, func(_ int, t *term) bool { return (t.need != 0 || t.past != nil) && last(t) }); err != nil {
 		return err
@@ -264,7 +264,7 @@ func (e *engine) complete(w *waiter, items []item, found []answer, last func(*te
 	return err
 }
 
-// follow sends what pick makes of items and puts the answers into found. It goes on by itself if ctx ends.
+// follow sends the items that pick accepts, and puts the answers into found. It continues after ctx has ended.
 func (e *engine) follow(w *waiter, items []item, found []answer, pick func(int, *term) bool) error {
 	limited, cancel := context.WithTimeout(context.Background(), followTime)
 	parts, err := e.split(limited, items, true, pick)
@@ -297,7 +297,7 @@ func (e *engine) follow(w *waiter, items []item, found []answer, pick func(int, 
 	return nil
 }
 
-// read puts what became of the items of parts into found.
+// read puts the results of parts into found.
 func read(parts []*part, found []answer) {
 	for _, p := range parts {
 		for j, i := range p.at {

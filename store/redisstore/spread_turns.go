@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// takeInTurn looks at all buckets first, and then takes from one place after another. A call that one bucket is
-// certain to refuse takes nothing from the others. Of many calls that see the same last tokens at once, only those
-// that the first place admits go on to the next.
+// takeInTurn reads all buckets first, and then charges one place after another. A call that one bucket is certain to
+// refuse takes nothing from the others. If many calls see the same last tokens at once, only those that the first
+// place admits go on to the next.
 //
-// The first place is the one that can pay the fewest such calls. It refuses the most, and the calls that it refuses
-// have not touched the buckets with more tokens, which are mostly those that many clients share. If instead the
-// shared bucket is the scarcest, calls that it refuses have not touched the buckets of single clients.
+// The first place is the one that can pay the fewest such calls, so it refuses the most. The refused calls have not
+// touched the buckets with more tokens, which are mostly those that many clients share. If the shared bucket is the
+// scarcest, the refused calls have not touched the buckets of single clients.
 func (e *engine) takeInTurn(w *waiter, items []item, found []answer, apart bool) (refused bool, err error) {
 	if refused, err := e.look(w, items, found, apart); refused || err != nil {
 		return refused, err
@@ -27,7 +27,7 @@ func (e *engine) takeInTurn(w *waiter, items []item, found []answer, apart bool)
 		return cmp.Or(cmp.Compare(aNow, bNow), cmp.Compare(aFull, bFull))
 	})
 	for i, p := range turns {
-		p.lane.requeue(p.call) // the call was accepted when it looked
+		p.lane.requeue(p.call) // the call was accepted when it read the buckets
 		turn := turns[i : i+1]
 		if err := w.all(turn); err != nil {
 			e.undoLate(items, found, turn)
@@ -43,7 +43,7 @@ func (e *engine) takeInTurn(w *waiter, items []item, found []answer, apart bool)
 	return false, e.complete(w, items, found, func(t *term) bool { return !t.vetoes() })
 }
 
-// look asks all buckets what they hold, charges none, and reports whether one of them would refuse the call.
+// look reads all buckets without charging them, and reports whether one of them would refuse the call.
 func (e *engine) look(w *waiter, items []item, found []answer, apart bool) (refused bool, err error) {
 	parts, err := e.split(w.ctx, items, apart, func(_ int, t *term) bool {
 		t.look()
@@ -59,7 +59,7 @@ func (e *engine) look(w *waiter, items []item, found []answer, apart bool) (refu
 	}
 	read(parts, found)
 	for i := range found {
-		found[i].charged = items[i].term.pays(found[i].credits, 1) == 1 // it would be
+		found[i].charged = items[i].term.pays(found[i].credits, 1) == 1 // as if it had been charged
 	}
 	refused, err = verdict(items, found)
 	for i := range found {
@@ -68,7 +68,7 @@ func (e *engine) look(w *waiter, items []item, found []answer, apart bool) (refu
 	return refused, err
 }
 
-// tightness returns how many times the scarcest bucket of p can pay its item, now and if all buckets are full.
+// tightness returns how often the scarcest bucket of p can pay its item: now, and if all buckets are full.
 func (p *part) tightness(found []answer) (now, full int64) {
 	now, full = math.MaxInt64, math.MaxInt64
 	for j, i := range p.at {

@@ -6,17 +6,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// go-redis ends a command by the deadline of its context only if the client has ContextTimeoutEnabled, and has timeouts at
-// all. For a *redis.Client without it, the Store makes a clone by WithTimeout. The clone has the same connections, and
-// options of its own, where ContextTimeoutEnabled is set before anybody uses it. It is for lone callers only: it also
-// gives up a handshake at the deadline of the command that it is for.
+// go-redis ends a command at the deadline of its context only if the client has ContextTimeoutEnabled, and has
+// timeouts. For a *redis.Client without that option, the Store makes a clone with WithTimeout. The clone has the same
+// connections and a copy of the options. ContextTimeoutEnabled is set in this copy before the clone is used. Only lone
+// callers use the clone, because it also gives up a handshake at the deadline of the command.
 //
-// The clone has no hooks. A redis.Conn has those of its client, as they are when it is made. So commands go to a Conn. It
-// calls the hooks, and its last hook hands the command to the clone. The Conn never takes a connection, so that many
+// The clone has no hooks. A redis.Conn has the hooks that its client has when the Conn is made. So commands go to a
+// Conn. Its hooks run, and the last one passes the command to the clone. The Conn never takes a connection, so many
 // goroutines may use it.
 
-// timely returns what to run the commands of lone callers for client by, and reports whether it ends a command by the deadline of its
-// context. Others can only be waited for apart from the caller.
+// timely returns the Client that runs the commands of lone callers for client, and reports whether it ends a command at
+// the deadline of its context. If it does not, a caller must wait for the command in another goroutine.
 func timely(client Client) (Client, bool) {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -39,8 +39,8 @@ func timely(client Client) (Client, bool) {
 	}
 }
 
-// timelyClone returns c with ContextTimeoutEnabled, on the connections of c, with the hooks of c. If another version of
-// go-redis clones clients in another way, it returns c.
+// timelyClone returns a clone of c with ContextTimeoutEnabled, with the connections and the hooks of c. It returns c
+// if another version of go-redis makes clones in another way.
 func timelyClone(c *redis.Client) (Client, bool) {
 	given := c.Options()
 	clone := c.WithTimeout(given.ReadTimeout)
@@ -57,17 +57,17 @@ func timelyClone(c *redis.Client) (Client, bool) {
 	return hooked, true
 }
 
-// copiesHooks reports whether clones of c have the hooks of c. It looks at clones that send nothing.
+// copiesHooks reports whether clones of c have the hooks of c. It tests this with clones that send nothing.
 func copiesHooks(c *redis.Client) bool {
 	var calls int
 	c = c.WithTimeout(0)
 	c.AddHook(made{&calls})
 	before := calls
-	c.WithTimeout(0).AddHook(made{new(int)}) // makes all hooks of the clone anew
+	c.WithTimeout(0).AddHook(made{new(int)}) // rebuilds the hooks of the clone
 	return calls > before
 }
 
-// made is a hook that counts how often it is put into a chain of hooks.
+// made is a hook that counts how often it is added to a chain of hooks.
 type made struct{ times *int }
 
 func (m made) DialHook(next redis.DialHook) redis.DialHook {
@@ -81,7 +81,7 @@ func (made) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 	return next
 }
 
-// A detour is a hook that has another client run the commands.
+// A detour is a hook that runs the commands with another client.
 type detour struct{ to *redis.Client }
 
 func (detour) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -92,7 +92,7 @@ func (d detour) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipe
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		pipe := d.to.Pipeline()
 		for _, cmd := range cmds {
-			_ = pipe.Process(ctx, cmd) // only queues it
+			_ = pipe.Process(ctx, cmd) // only queues the command
 		}
 		_, err := pipe.Exec(ctx)
 		return err

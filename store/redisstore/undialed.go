@@ -8,15 +8,15 @@ import (
 
 // An undialed is a connection that could not be made.
 //
-// The pool of go-redis counts dials that fail, for ever, and refuses to dial once there are PoolSize of them,
-// until one that it makes once a second succeeds. So after a restart of Redis calls would fail for up to a second
-// more. Of a connection that fails when it is used the pool thinks nothing, and dials again for the next.
+// The pool of go-redis counts failed dials. After PoolSize of them it refuses to dial, until a dial succeeds, which
+// it tries once a second. So after a restart of Redis, calls would fail for up to a second longer. A connection that
+// fails when it is used is not counted, and the pool dials again for the next command.
 type undialed struct {
-	net.Conn // of nobody, for its addresses and deadlines
+	net.Conn // an unused connection, for its addresses and deadlines
 	err      error
 }
 
-// dialed returns conn, or an undialed if there is none.
+// dialed returns conn, or an undialed if err is set.
 func dialed(conn net.Conn, err error) (net.Conn, error) {
 	if err == nil {
 		return conn, nil
@@ -29,6 +29,6 @@ func (u undialed) Read([]byte) (int, error) { return 0, u.err }
 
 func (u undialed) Write([]byte) (int, error) { return 0, u.err }
 
-// SyscallConn is what the pool asks for to see whether an idle connection is alive: this one is thrown away, and
-// is in no command's way.
+// SyscallConn returns the error, so that the pool discards this connection when it checks whether an idle connection
+// is alive.
 func (u undialed) SyscallConn() (syscall.RawConn, error) { return nil, u.err }

@@ -9,7 +9,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// An unsent is the error of a call, or of a part of one, that was certainly not sent.
+// An unsent is the error of a call, or of a part of a call, that was certainly not sent.
 type unsent struct{ error }
 
 func (u unsent) Unwrap() error { return u.error }
@@ -19,8 +19,8 @@ type unchargedError struct{ error }
 
 func (u unchargedError) Unwrap() []error { return []error{u.error, store.ErrNotCharged} }
 
-// uncharged returns err, the error of a call that is one command, and has it say so if the call charged nothing. Of a
-// call in several parts, one that was not sent says nothing about the others.
+// uncharged wraps err, the error of a single command, in an unchargedError if the command certainly charged nothing.
+// It is not for a call in several parts: if one was not sent, the others may have been.
 func uncharged(err error) error {
 	if certain(err) {
 		return unchargedError{err}
@@ -28,14 +28,14 @@ func uncharged(err error) error {
 	return err
 }
 
-// before are answers of a server that looks at no bucket, or at least writes none: it fails the first write of a
-// script, and the others for the same reason.
+// before are the errors of a server that has not changed a bucket. Either it runs no script, or it refuses the first
+// write of a script and all later ones for the same reason.
 var before = [...]string{
 	"LOADING", "BUSY", "NOAUTH", "WRONGPASS", "MASTERDOWN", "READONLY", "MISCONF", "NOREPLICAS", "OOM",
 	"CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN",
 }
 
-// certain reports whether err says that a command was not carried out, nor will be.
+// certain reports whether err means that a command was not carried out and will not be.
 func certain(err error) bool {
 	var u unsent
 	if errors.As(err, &u) {

@@ -25,12 +25,12 @@ func parseURL(function, text string, schemes ...string) (redisURL, error) {
 	return r, nil
 }
 
-// malformed quotes nothing: any part of the URL may be one of a password that was not escaped.
+// malformed does not quote the URL, because any part of it may belong to a password that was not escaped.
 func (r redisURL) malformed() error {
-	return fmt.Errorf("redisstore: %s: the URL must be like redis://user:password@host:port/db, with what is special in the password escaped, as @ by %%40", r.function)
+	return fmt.Errorf("redisstore: %s: the URL must be like redis://user:password@host:port/db; special characters of the password must be escaped, such as @ as %%40", r.function)
 }
 
-// refused returns what is wrong by err, go-redis's, which quotes paths and parameters.
+// refused explains err, an error of go-redis, which quotes paths and parameters.
 func (r redisURL) refused(err error) error {
 	if strings.Contains(r.Path+r.RawQuery, "@") {
 		return r.malformed()

@@ -9,17 +9,17 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/starved"
 )
 
-// A waiter waits for the calls of one Take. Where its deadline passes for want of processor time, it waits for as
-// long again, once: the answer may have come, and wait for a processor as everything else does.
+// A waiter waits for the calls of one Take. If its deadline passes because this process lacks processor time, it
+// waits once more for the same time: the answer may have arrived and need processor time, too.
 type waiter struct {
 	ctx    context.Context
 	waited bool      // for a call that was done in time
-	end    time.Time // of the second time; zero before that
+	end    time.Time // of the second wait; zero before it
 	lack   starved.Wait
 }
 
-// await waits until c, which is on its way through l, is done. It returns an error if it gives up before: c is then
-// left to those who have it.
+// await waits until c, which is in lane l, is done. If it gives up before, it returns an error. The caller must then
+// leave c to the lane.
 func (w *waiter) await(c *call, l *lane) error {
 	if w.end.IsZero() {
 		early := w.ctx.Err() == nil // or an earlier call has used up the time, which says nothing of processors
@@ -59,8 +59,8 @@ func (w *waiter) await(c *call, l *lane) error {
 	return l.verdict(w.ctx, w.lack)
 }
 
-// lacking reports whether c, whose flight has ended by a deadline, may have failed for want of processor time. Only who
-// has sent a call itself was woken by that deadline.
+// lacking reports whether c, whose flight ended at a deadline, may have failed for lack of processor time. The
+// deadline only wakes a caller that has sent its call itself.
 func lacking(ctx context.Context, c *call, direct bool) bool {
 	if direct && c.limited {
 		return starved.Since(c.deadline).Severe(given(ctx))
@@ -68,10 +68,10 @@ func lacking(ctx context.Context, c *call, direct bool) bool {
 	return starved.Since(time.Now()).Busy(given(ctx))
 }
 
-// verdict returns the error of a call under ctx that got no reply in time, though this process lacked processor
+// verdict returns the error of a call under ctx that got no reply in time although this process lacked processor
 // time.
 func (l *lane) verdict(ctx context.Context, lack starved.Wait) error {
-	// A reply that waits for a processor is that much late, and so is who takes note of it.
+	// A reply that waits for a processor is late by this much, and so is the goroutine that reads it.
 	lack = max(lack, starved.Lately())
 	if l.silence() >= given(ctx)*3/2+2*time.Duration(lack) {
 		return late(cmp.Or(ctx.Err(), context.DeadlineExceeded))

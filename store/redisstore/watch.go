@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Most calls are answered long before their deadlines. So a caller that has time waits for its answer alone, which takes
-// neither a timer of its own nor a select. The lane wakes those that wait for long, who then look at their contexts. Only
-// those whose deadlines are near wait for them.
+// Most calls are answered long before their deadlines. So a caller with enough time waits for its answer only,
+// without a timer or a select. The lane wakes callers that have waited for long, and these check their contexts. Only
+// callers with a near deadline also wait for their contexts.
 
-// watchEvery is how often a lane looks for callers that wait for long: one that has waited for between one and two times
-// as long. So much later does a caller notice that its context was cancelled.
+// watchEvery is the interval at which a lane wakes callers that have waited for one to two intervals. A caller
+// notices that its context was cancelled with this delay.
 const watchEvery = 20 * time.Millisecond
 
-// A watch has the calls of a lane whose callers are to be woken. The lane's mutex guards it, except for old.
+// A watch holds the calls of a lane whose callers will be woken. The lane's mutex guards it, except for old.
 type watch struct {
-	young, old []watched // those that came since the last look, and before that
+	young, old []watched // calls since the last look, and calls from before it
 	timer      *time.Timer
 	running    bool
 }
@@ -34,7 +34,7 @@ func watchable(ctx context.Context, c *call) bool {
 	return time.Until(c.deadline) > 3*watchEvery
 }
 
-// add has c woken. The lane is locked.
+// add makes look wake the caller of c. The lane is locked.
 func (w *watch) add(l *lane, c *call) {
 	w.young = append(w.young, watched{c, c.wakes.Load()})
 	switch {
@@ -48,10 +48,10 @@ func (w *watch) add(l *lane, c *call) {
 	w.running = true
 }
 
-// look wakes those who wait for long, and looks again later if there may be others by then.
+// look wakes the callers that have waited for long. It schedules the next look if there may be others by then.
 func (l *lane) look() {
 	w := &l.watch
-	for i := range w.old { // which is look's alone, so the lane need not be locked
+	for i := range w.old { // only look uses old, so the lane need not be locked
 		w.old[i].wake()
 	}
 	clear(w.old)
@@ -63,14 +63,14 @@ func (l *lane) look() {
 	}
 }
 
-// wake wakes the caller, unless its call is not the same any more.
+// wake wakes the caller, unless its call is in another use.
 func (w watched) wake() {
 	if w.call.wakes.CompareAndSwap(w.use, w.use+1) {
-		w.call.done <- false // there is room for this and for the end
+		w.call.done <- false // the channel has room for this and for the end
 	}
 }
 
-// watchAgain has c woken once more, whose caller was.
+// watchAgain makes look wake the caller of c once more.
 func (l *lane) watchAgain(c *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,9 +85,9 @@ func (c *call) unwatch() {
 		return
 	}
 	use := c.wakes.Load() &^ 1
-	if !c.wakes.CompareAndSwap(use, use+2) { // it was woken
+	if !c.wakes.CompareAndSwap(use, use+2) { // its caller was woken
 		if !c.woken {
-			<-c.done // which comes at once
+			<-c.done // the value comes at once
 		}
 		c.wakes.Store(use + 2)
 	}
