@@ -40,7 +40,7 @@ func (*onceInt) NoRetry() bool { return true }
 // script lists.
 func (c *command) prepare(ctx context.Context, clock func() time.Time, s script) {
 	c.script = s
-	if s == takeOne || s == takeFew {
+	if s.alone() {
 		c.prepareAlone(ctx, clock)
 		return
 	}

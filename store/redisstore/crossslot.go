@@ -21,7 +21,8 @@ type CrossSlot int
 
 const (
 	// CrossSlotAuto sends such calls to masters that allow them. Each master is asked once, by a script that only reads,
-	// in a pipeline with other calls. If one does not allow them, that is logged once. It is the default.
+	// in a pipeline with other calls. If one does not allow them, that is logged once. It is the default. The only
+	// master of a Cluster cannot be asked whether it refuses keys of other masters, as Redis and Valkey do.
 	CrossSlotAuto CrossSlot = iota
 
 	// CrossSlotAlways sends such calls without asking. A master that does not know the flag is sent a call for each slot

@@ -255,7 +255,7 @@ func (e *engine) settle(ctx context.Context, l *lane, commands []command, round 
 			next = append(next, c.apart()...)
 		case e.routes.moving(c.err) && ctx.Err() == nil:
 			e.postpone(c.entries, c.err)
-		case c.script != take && isRedis(c.err) && lua.IsNoBucket(c.err.Error()):
+		case c.script.alone() && isRedis(c.err) && lua.IsNoBucket(c.err.Error()):
 			c.finish(errNoBucket)
 		default:
 			if !isRedis(c.err) {

@@ -57,6 +57,9 @@ func scriptOf(entries []entry) script {
 	return takeFew
 }
 
+// alone reports whether s is for a single call.
+func (s script) alone() bool { return s == takeOne || s == takeFew }
+
 // plain reports whether the scripts of one call support t. Their answers do not distinguish a shadow that could not
 // be read. An answer of takeOne has no room for a bucket of the largest capacity.
 func (t *term) plain() bool {
