@@ -172,7 +172,7 @@ func (e *engine) group(l *lane, entries []entry) []command {
 		commands = commands[0].split()
 	}
 	if reach := l.reach(); reach != nil {
-		commands = append(commands, *reach)
+		commands = slices.Insert(commands, 0, *reach) // first, so that its answer counts before a caller goes on
 	}
 	return commands
 }
