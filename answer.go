@@ -26,15 +26,43 @@ func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, x *requestExcha
 	case decided:
 		defer returnLearned(came, r)
 		setDenied(w.Header(), d)
-		l.deny.ServeHTTP(w, r)
+		if !refused(w, r, http.StatusTooManyRequests, nil) {
+			l.deny.ServeHTTP(w, r)
+		}
 	case clientIsGone(w, r):
 		answer.NoStore(w.Header())
-		w.WriteHeader(clientClosedRequest)
+		if !refused(w, r, clientClosedRequest, err) {
+			w.WriteHeader(clientClosedRequest)
+		}
 	default:
-		answer.NoStore(w.Header())
-		l.refuse(w, r, err)
+		if status := answer.Refusal(w.Header(), err); !refused(w, r, status, err) {
+			l.refuse(w, r, err)
+		}
 	}
 	return nil
+}
+
+// A Responder is the [http.ResponseWriter] of an adapter for a framework that does not answer by http.Handler. An
+// adapter passes it to the handler of [Limiter.Handler] or [Limiter.Limit]. The limiter then asks it how the
+// framework answered, and does not wrap it: the next handler gets the Responder itself. Do not pass it on to handlers
+// of users, because a limiter in there would ask it, too.
+type Responder interface {
+	http.ResponseWriter
+
+	// Refuse answers a request that does not go on, or returns false. Then [Config.Deny] or [Config.Error]
+	// writes to the Responder. Status is 429, 400, 403, 503, or 499 for a client that has left. Err is why,
+	// nil for a 429, whose decision [FromContext] returns. The headers that the limiter sets are set.
+	Refuse(r *http.Request, status int, err error) bool
+
+	// Response returns how the request was answered. It is called once, when the next handler has returned
+	// or panicked, if a [Policy] with a Settle was charged. The limiter sets Cost and Panicked.
+	Response() Response
+}
+
+// refused reports whether w is a Responder that has answered r.
+func refused(w http.ResponseWriter, r *http.Request, status int, err error) bool {
+	responder, ok := w.(Responder)
+	return ok && responder.Refuse(r, status, err)
 }
 
 // deny is the default of Config.Deny.

@@ -40,7 +40,7 @@ type Config struct {
 	// Error answers requests that are refused for another reason than a limit. err wraps [ErrBadRequest]
 	// if the key is malformed or ambiguous, and [ErrNoKey] if there is none. For other reasons, see
 	// "Responses" in the package comment. Default: 400, 403 or 503 in the form of Deny, without the text
-	// of err. Cache-Control: no-store is set before Deny and Error are called.
+	// of err. Before Deny and Error are called, Cache-Control: no-store is set, and Retry-After for a 503.
 	Error func(w http.ResponseWriter, r *http.Request, err error)
 
 	// Skip, if set, exempts requests from Handler and Limit, such as health checks: they take no tokens

@@ -110,13 +110,22 @@ func (l *Limiter) serveAndSettle(w http.ResponseWriter, r *http.Request, x *exch
 	outer, _ := r.Context().Value(settlementKey{}).(*settlement)
 	s := &settlement{Context: r.Context(), outer: outer, bills: bills}
 	settled := r.WithContext(s)
-	a := new(watched)
-	defer func() { // also if next panics
+	var answered interface{ Response() Response }
+	if responder, ok := w.(Responder); ok {
+		answered = responder
+	} else {
+		a := new(watched)
+		w, answered = a.watch(w), a
+	}
+	response, returned := Response{Panicked: true}, false
+	defer func() { l.settle(s, settled, response) }() // also if Response panics, which may call an error handler
+	defer func() {                                    // also if next panics
 		returnLearned(r, settled)
-		l.settle(s, settled, a.response(settled))
+		response = answered.Response()
+		response.complete(settled, !returned)
 	}()
-	next.ServeHTTP(a.watch(w), settled)
-	a.returned = true
+	next.ServeHTTP(w, settled)
+	returned = true
 }
 
 // bills returns the charges of policies that are to be settled. They are copies, because handlers see the results, too.

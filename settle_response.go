@@ -47,7 +47,6 @@ type watched struct {
 	written  atomic.Bool // the handler wrote a status or a body
 	bytes    atomic.Int64
 	hijacked atomic.Bool
-	returned bool // the handler returned
 }
 
 // watch returns a writer that records in a, and that supports what w supports.
@@ -104,21 +103,23 @@ func (a *watched) wrote(n int64) {
 	a.bytes.Add(n)
 }
 
-// response returns what a has recorded, after the handler of r has ended.
-func (a *watched) response(r *http.Request) Response {
-	status := int(a.status.Load())
-	response := Response{
-		Status:   status,
+// Response returns what a has recorded.
+func (a *watched) Response() Response {
+	return Response{
+		Status:   int(a.status.Load()),
 		Written:  a.written.Load(),
 		Bytes:    a.bytes.Load(),
 		Hijacked: a.hijacked.Load(),
-		Panicked: !a.returned,
 	}
+}
+
+// complete adds what is not known from writes: whether the handler of r panicked, and what net/http does then.
+func (response *Response) complete(r *http.Request, panicked bool) {
+	response.Panicked = panicked
 	if r.Method == http.MethodHead {
 		response.Bytes = 0
 	}
-	if response.Status == 0 && !response.Hijacked && !response.Panicked {
+	if response.Status == 0 && !response.Hijacked && !panicked {
 		response.Status = http.StatusOK
 	}
-	return response
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // Decide charges r under policies, by default [Config.Policies], and returns the decision. It sets no headers and
-// answers nothing. Use it for routers without [http.Handler]. It does not call [Config.Skip]. Policies that you pass are
-// compiled at each call, and [Limiter.Reload] does not replace them.
+// answers nothing. To adapt a framework that does not answer by [http.Handler], see [Responder]. It does not call
+// [Config.Skip]. Policies that you pass are compiled at each call, and [Limiter.Reload] does not replace them.
 //
 // Decide does not wait. With [Policy.MaxWait] it may reserve future tokens. If the request is allowed, wait for the
 // longest Wait of all Results that are not Shadow, or return the tokens with [Limiter.Refund].

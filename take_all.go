@@ -11,7 +11,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A Charge names a bucket and the tokens that [Limiter.TakeAll] or [Limiter.Admit] takes from it.
+// A Charge names a bucket and the tokens that [Limiter.TakeAll], [Limiter.WaitAll] or [Limiter.Admit] takes from it.
 type Charge struct {
 	// Policy needs a Name and a Limit. Its functions are not called. A Limit with a rate of 0, such as
 	// PerDay(0), denies.
@@ -22,6 +22,10 @@ type Charge struct {
 
 	// Cost is the number of tokens. Default 1.
 	Cost int64
+
+	// Owed says that the tokens are used already, such as by an answer that was longer than expected. The
+	// charge is then always allowed, also above the burst, and may leave a debt.
+	Owed bool
 }
 
 // TakeAll takes tokens from several buckets in one step: from all of them, or from none. Decision.Results are in the
@@ -123,6 +127,7 @@ func (c *call) addCharges(charges []Charge) error {
 			Cost:    max(1, charge.Cost),
 			MaxWait: charge.Policy.MaxWait,
 			Shadow:  charge.Policy.Shadow,
+			Owed:    charge.Owed,
 		})
 	}
 	return faults

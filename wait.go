@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -22,14 +23,49 @@ func (l *Limiter) Wait(ctx context.Context, p Policy, key string, cost int64) (R
 	if cost < 0 {
 		return Result{}, fmt.Errorf("ratelimit: Wait: cost %d: must be 0 or more; see Refund", cost)
 	}
-	if p.MaxWait == 0 {
-		p.MaxWait = math.MaxInt64
-	}
+	p.MaxWait = ofWait(p.MaxWait)
 	r, err := l.charge(ctx, "Wait", p, key, cost, true)
 	if err == nil && !r.Allowed && !r.Shadow {
-		err = &WaitError{RetryAfter: r.RetryAfter, Result: r, crowded: r.maxWait == 0}
+		err = newWaitError(r)
 	}
 	return r, err
+}
+
+// WaitAll reserves tokens of several buckets, from all of them or from none, and blocks until it has them all. It is to
+// [Limiter.Wait] what [Limiter.TakeAll] is to [Limiter.Take]. It waits for a charge for at most the [Policy.MaxWait] of
+// that charge. WaitError.Result is the Result with the longest RetryAfter.
+func (l *Limiter) WaitAll(ctx context.Context, charges ...Charge) (Decision, error) {
+	c := calls.Get().(*call)
+	defer c.release()
+	patient := slices.Clone(charges)
+	for i := range patient {
+		p := &patient[i].Policy
+		p.MaxWait = patience(ctx, ofWait(p.MaxWait))
+	}
+	if err := c.addCharges(patient); err != nil {
+		return Decision{}, fmt.Errorf("ratelimit: WaitAll: %w", err)
+	}
+	x := l.newExchange(ctx)
+	err := l.takeUnlessBarred(x, c, true, nil, l.start(nil))
+	d := &x.decision
+	if err == nil && !d.Allowed {
+		var last *Result
+		for i := range d.Results {
+			if r := &d.Results[i]; !r.Allowed && !r.Shadow && (last == nil || r.RetryAfter > last.RetryAfter) {
+				last = r
+			}
+		}
+		err = newWaitError(*last)
+	}
+	return *d, err
+}
+
+// ofWait returns how long a call that waits may wait under a policy with maxWait.
+func ofWait(maxWait time.Duration) time.Duration {
+	if maxWait == 0 {
+		return math.MaxInt64
+	}
+	return maxWait
 }
 
 // takeInTurn is take for a caller that waits for the tokens that c reserves. It takes a slot before it calls the Store:
@@ -84,7 +120,7 @@ func patience(ctx context.Context, maxWait time.Duration) time.Duration {
 // wait returns how long it takes until c has all tokens that it reserved.
 func (c *call) wait() (longest time.Duration) {
 	for i := range c.charges {
-		if !c.charges[i].Shadow {
+		if !c.charges[i].Shadow && !c.charges[i].Owed {
 			longest = max(longest, c.states[i].Wait)
 		}
 	}
@@ -164,7 +200,7 @@ func (l *Limiter) leave(x *exchange, results []Result, waited time.Duration, err
 	return err
 }
 
-// A WaitError is the error of [Limiter.Wait] if the call cannot get its tokens in time. Either they come later than the
+// A WaitError is the error of [Limiter.Wait] and [Limiter.WaitAll] if the call cannot get its tokens in time. Either they come later than the
 // call may wait, or [Config.MaxWaiting] leaves no place to wait, or the cost is above the burst. No tokens were taken.
 type WaitError struct {
 	// RetryAfter is how long it takes until the same call can succeed, if no other call takes the tokens.
@@ -175,6 +211,10 @@ type WaitError struct {
 	Result Result
 
 	crowded bool // there was no place to wait, or no time
+}
+
+func newWaitError(r Result) *WaitError {
+	return &WaitError{RetryAfter: r.RetryAfter, Result: r, crowded: r.maxWait == 0}
 }
 
 // Error returns a text with the policy and the time to retry after. It does not contain the key.

@@ -43,19 +43,25 @@ func (s Style) Deny(w http.ResponseWriter, r *http.Request, d Decision) {
 // unavailableFor is the Retry-After of a 503: about as long as a failover takes.
 const unavailableFor = 5 * time.Second
 
-// Refuse answers 400, 403 or 503 for err. The response does not contain err.
-func (s Style) Refuse(w http.ResponseWriter, r *http.Request, err error) {
-	h := w.Header()
+// Refusal returns the status for err, which is 400, 403 or 503, and sets the headers that go with it.
+func Refusal(h http.Header, err error) (status int) {
 	NoStore(h)
-	p := problem{kind: "about:blank"}
 	switch {
 	case errors.Is(err, keyerr.ErrBadRequest):
-		p.status = http.StatusBadRequest
+		return http.StatusBadRequest
 	case keyerr.IsNoKey(err):
-		p.status = http.StatusForbidden
+		return http.StatusForbidden
 	default:
-		p = problem{kind: temporaryReducedCapacity, status: http.StatusServiceUnavailable, after: unavailableFor}
 		h.Set("Retry-After", strconv.Itoa(int(unavailableFor.Seconds())))
+		return http.StatusServiceUnavailable
+	}
+}
+
+// Refuse answers 400, 403 or 503 for err. The response does not contain err.
+func (s Style) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	p := problem{kind: "about:blank", status: Refusal(w.Header(), err)}
+	if p.status == http.StatusServiceUnavailable {
+		p.kind, p.after = temporaryReducedCapacity, unavailableFor
 	}
 	s.answer(w, r, &p)
 }
