@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/testprogram"
+)
+
+func TestMain(m *testing.M) { testprogram.Main(m, main) }
+
+// Without arguments the program runs on an embedded Redis, which other processes can use.
+func TestWorkerOnAnEmbeddedRedis(t *testing.T) {
+	stop, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	out := &untilText{text: "done ", reached: cancel}
+	if err := run(stop, nil, out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Limit: 10/1s burst 20", "-add 0 -redis redis://127.0.0.1:", "begin ", "stopped, "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it does not print %q:\n%s", want, out)
+		}
+	}
+}
+
+// A job that costs more than the burst could never be done, and must not come back for ever.
+func TestWorkerRejectsAJobAboveTheBurst(t *testing.T) {
+	stop, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	out := &untilText{text: "reject ", reached: cancel}
+	if err := run(stop, []string{"-limit", "100/1s burst 4", "-add", "5", "-workers", "1"}, out); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "-4: ratelimit: Wait: policy partner-api: cost 5 is above the burst") || !strings.HasSuffix(out.String(), "stopped, 0 jobs left\n") {
+		t.Errorf("it printed\n%s", out)
+	}
+}
+
+func TestWorkerArguments(t *testing.T) {
+	for want, args := range map[string][]string{
+		"-redis":              {"-redis", "http://a"},
+		"-limit":              {"-limit", "many"},
+		"not defined":         {"-unknown"},
+		"unexpected argument": {"more"},
+		"must be at least":    {"-workers", "0"},
+		"refused":             {"-redis", "redis://127.0.0.1:1"},
+	} {
+		if err := run(t.Context(), args, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: error %v", args, err)
+		}
+	}
+}
+
+// An untilText calls reached when text was written to it.
+type untilText struct {
+	bytes.Buffer
+	text    string
+	reached func()
+}
+
+func (u *untilText) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), u.text) {
+		u.reached()
+	}
+	return u.Buffer.Write(p)
+}
