@@ -3,6 +3,7 @@ module github.com/go-tokenbucket/ratelimit/conformance
 go 1.26.0
 
 require (
+	github.com/coder/websocket v1.8.15
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/go-resty/resty/v2 v2.17.2
 	github.com/go-tokenbucket/ratelimit v0.0.0
