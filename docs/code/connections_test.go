@@ -121,30 +121,38 @@ func TestStreamEndsWithResourceExhausted(t *testing.T) {
 	limiter, closeAll := limiterWithLeases(redis.NewClient(ratetest.Must(redisstore.Options("redis://" + miniredis.RunT(t).Addr()))))
 	defer closeAll()
 	messages := ratelimit.Policy{Name: "messages", Key: ratelimit.RemoteIP(), Limit: ratelimit.Every(time.Hour).WithBurst(5)}
-	server := httptest.NewServer(ingest(limiter, messages))
-	defer server.Close()
+	for i, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		messages.Name = fmt.Sprint("messages-", i)
+		server := httptest.NewUnstartedServer(ingest(limiter, messages))
+		server.EnableHTTP2 = version == "HTTP/2.0"
+		server.StartTLS()
+		defer server.Close()
 
-	lines, send := io.Pipe()
-	defer send.Close()
-	r, err := http.NewRequestWithContext(t.Context(), "POST", server.URL, lines)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go io.WriteString(send, "{}\n")
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	answers := bufio.NewScanner(resp.Body)
-	for i := range 5 {
-		if !answers.Scan() || answers.Text() != `{"bytes":2}` {
-			t.Fatalf("line %d is answered with %q", i+1, answers.Text())
+		lines, send := io.Pipe()
+		defer send.Close()
+		r, err := http.NewRequestWithContext(t.Context(), "POST", server.URL, lines)
+		if err != nil {
+			t.Fatal(err)
 		}
 		go io.WriteString(send, "{}\n")
-	}
-	if !answers.Scan() || answers.Text() != `{"code":"RESOURCE_EXHAUSTED","retryAfter":3600}` || answers.Scan() {
-		t.Errorf("the last line is %q", answers.Text())
+		resp, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.Proto != version {
+			t.Errorf("%s, want %s", resp.Proto, version)
+		}
+		answers := bufio.NewScanner(resp.Body)
+		for i := range 5 {
+			if !answers.Scan() || answers.Text() != `{"bytes":2}` {
+				t.Fatalf("%s: line %d is answered with %q", version, i+1, answers.Text())
+			}
+			go io.WriteString(send, "{}\n")
+		}
+		if !answers.Scan() || answers.Text() != `{"code":"RESOURCE_EXHAUSTED","retryAfter":3600}` || answers.Scan() {
+			t.Errorf("%s: the last line is %q", version, answers.Text())
+		}
 	}
 }
 

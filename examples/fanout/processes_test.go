@@ -5,6 +5,7 @@ package main
 import (
 	"slices"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -136,7 +137,7 @@ func TestFanOutStops(t *testing.T) {
 	testprogram.Until(t, "30 messages were sent", func() bool { return len(f.lines("done", "all")) >= 30 })
 	stopped := f.processes[0]
 	testprogram.Until(t, "a message is being sent", func() bool { return len(stopped.Lines("begin")) > len(stopped.Lines("done")) })
-	stopped.Signal(t)
+	stopped.Signal(t, syscall.SIGTERM)
 	stopped.Wait(t, 5*time.Second)
 	var left int
 	for _, p := range f.processes {

@@ -39,6 +39,18 @@ func TestWorkerRejectsAJobAboveTheBurst(t *testing.T) {
 	}
 }
 
+// A job whose turn would come too late goes back into the queue.
+func TestWorkerPutsBackAJobThatWouldWaitTooLong(t *testing.T) {
+	stop, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	out := &untilText{text: "too late", reached: cancel}
+	if err := run(stop, []string{"-limit", "1/1h burst 5", "-add", "5", "-workers", "1"}, out); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "the tokens would come too late: retry after") || !strings.HasSuffix(out.String(), "stopped, 3 jobs left\n") {
+		t.Errorf("it printed\n%s", out)
+	}
+}
+
 func TestWorkerArguments(t *testing.T) {
 	for want, args := range map[string][]string{
 		"-redis":              {"-redis", "http://a"},

@@ -3,11 +3,16 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
@@ -112,21 +117,36 @@ func (f *fleet) charged(t *testing.T) (least, most float64) {
 	return rate*least - left, rate*most - left
 }
 
-// wantOnce checks that n jobs were done, each once, and that the queue is empty.
-func (f *fleet) wantOnce(t *testing.T, n int) {
+// untilEmpty waits until all jobs are done.
+func (f *fleet) untilEmpty(t *testing.T) {
 	t.Helper()
-	done := make(map[string]int)
+	testprogram.Until(t, "the queue is empty", func() bool {
+		left, err := f.jobs.left()
+		return err == nil && left == 0
+	})
+}
+
+// wantOnce checks that n jobs were done, each once. Of those that killed had begun, it may not have said so of all.
+func (f *fleet) wantOnce(t *testing.T, n int, killed *testprogram.Program) {
+	t.Helper()
+	times := make(map[string]int)
 	for _, line := range f.lines("done") {
-		done[line.Words[1]]++
+		times[line.Words[1]]++
 	}
-	for id, times := range done {
-		if times != 1 {
-			t.Errorf("job %s was done %d times", id, times)
+	if killed != nil {
+		for _, line := range killed.Lines("begin") {
+			if id := line.Words[1]; times[id] == 0 {
+				times[id] = 1
+			}
 		}
 	}
-	left, err := f.jobs.left()
-	if err != nil || len(done) != n || left != 0 {
-		t.Errorf("%d jobs were done and %d are left, error %v, want %d and none", len(done), left, err, n)
+	for id, n := range times {
+		if n != 1 {
+			t.Errorf("job %s was done %d times", id, n)
+		}
+	}
+	if len(times) != n {
+		t.Errorf("%d jobs were done, want %d", len(times), n)
 	}
 }
 
@@ -140,19 +160,19 @@ func TestWorkersLoseNoJobAtAStop(t *testing.T) {
 	testprogram.Until(t, "a job runs", func() bool {
 		return len(stopped.Lines("begin")) > len(stopped.Lines("done"))+len(stopped.Lines("refund"))
 	})
-	stopped.Signal(t)
+	stopped.Signal(t, syscall.SIGTERM)
 	stopped.Wait(t, 5*time.Second)
 	if begun, done, back := len(stopped.Lines("begin")), len(stopped.Lines("done")), len(stopped.Lines("refund")); begun == 0 || begun != done+back {
 		t.Errorf("the process that stopped has begun %d jobs, done %d and refunded %d", begun, done, back)
 	}
-	f.untilDone(t, n)
+	f.untilEmpty(t)
 	for _, p := range f.processes[1:] {
-		p.Signal(t)
+		p.Signal(t, syscall.SIGTERM)
 	}
 	for _, p := range f.processes[1:] {
 		p.Wait(t, 5*time.Second)
 	}
-	f.wantOnce(t, n)
+	f.wantOnce(t, n, nil)
 
 	// The tokens of jobs that waited when the process stopped went back, and those of jobs that made no call.
 	spent := f.spent(t)
@@ -161,34 +181,67 @@ func TestWorkersLoseNoJobAtAStop(t *testing.T) {
 	}
 }
 
+// reserved returns how many tokens a killed process can have reserved: those of the jobs in held that nobody had begun
+// before another process could take them, and of those whose tokens it may have been about to give back.
+func (f *fleet) reserved(t *testing.T, held []redis.Z) (tokens float64) {
+	t.Helper()
+	lines := f.lines("begin", "refund")
+	for _, z := range held {
+		var j job
+		if err := json.Unmarshal([]byte(z.Member.(string)), &j); err != nil {
+			t.Fatal(err)
+		}
+		until := time.UnixMilli(int64(z.Score))
+		taken := until.Add(time.Millisecond - f.jobs.hold) // at the latest
+		begun := 0
+		for _, l := range lines {
+			switch {
+			case l.Words[1] != j.ID || l.At.Before(taken) || l.At.After(until):
+			case l.Words[0] == "begin":
+				begun++
+			default:
+				begun--
+			}
+		}
+		if begun <= 0 {
+			tokens += float64(j.Cost)
+		}
+	}
+	return tokens
+}
+
 // After kill -9 of one process the others do all jobs. Lost are only the tokens that it had reserved.
 func TestWorkersGoOnAfterKill9(t *testing.T) {
 	t.Parallel()
-	const n, workers, most = 120, 8, 5 // most: the cost of a job at most
+	const n = 120
 	f := startFleet(t, 3, n, 2*time.Second)
 	f.untilDone(t, n/4)
 	f.processes[0].Kill()
 	killed := time.Now()
-	f.untilDone(t, n)
+	held, err := f.jobs.client.ZRangeByScoreWithScores(t.Context(), f.jobs.key, &redis.ZRangeBy{Min: "1", Max: "+inf"}).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.untilEmpty(t)
 	for _, p := range f.processes[1:] {
-		p.Signal(t)
+		p.Signal(t, syscall.SIGTERM)
 	}
 	for _, p := range f.processes[1:] {
 		p.Wait(t, 5*time.Second)
 	}
-	f.wantOnce(t, n)
-	spent := f.spent(t)
-	chargedLeast, chargedMost := f.charged(t)
-	t.Logf("%.1f to %.1f tokens were lost", chargedLeast-spent, chargedMost-spent)
-	if chargedLeast > spent+workers*most+0.1 || chargedMost < spent-0.1 {
-		t.Errorf("the bucket was charged %.1f to %.1f tokens, want %.0f and at most %d more", chargedLeast, chargedMost, spent, workers*most)
+	f.wantOnce(t, n, f.processes[0])
+	spent, reserved := f.spent(t), f.reserved(t, held)
+	least, most := f.charged(t)
+	t.Logf("%.1f to %.1f tokens were lost, of %.0f", least-spent, most-spent, reserved)
+	if least > spent+reserved+0.1 || most < spent-0.1 {
+		t.Errorf("the bucket was charged %.1f to %.1f tokens, want %.0f and at most %.0f more", least, most, spent, reserved)
 	}
 
 	f.processes = f.processes[1:]
 	for _, line := range f.lines("begin") {
 		if after := line.At.Sub(killed); after > 0 {
 			// The turns before the next one are those of the killed process.
-			if longest := time.Duration(workers*most) * time.Second / rate; after > longest+time.Second {
+			if longest := time.Duration(reserved)*time.Second/rate + time.Second; after > longest {
 				t.Errorf("the others went on after %v, want at most %v", after, longest)
 			}
 			break
@@ -209,7 +262,7 @@ func TestWorkerStopsWhileItWaits(t *testing.T) {
 	testprogram.Until(t, "8 workers have a job", func() bool {
 		return f.jobs.client.ZCount(t.Context(), f.jobs.key, "1", "+inf").Val() == 8
 	})
-	f.processes[0].Signal(t)
+	f.processes[0].Signal(t, os.Interrupt)
 	f.processes[0].Wait(t, 2*time.Second)
 	for range 20 { // nobody holds them
 		if _, err := f.jobs.take(); err != nil {

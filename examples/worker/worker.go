@@ -35,17 +35,20 @@ type worker struct {
 // work does jobs until stop ends.
 func (w *worker) work(stop context.Context) {
 	for stop.Err() == nil {
-		err := w.doOne(stop)
-		if err == nil {
-			continue
-		}
-		if !errors.Is(err, errEmpty) {
+		switch err := w.doOne(stop); {
+		case errors.Is(err, errEmpty):
+			pause(stop, 100*time.Millisecond)
+		case err != nil:
 			w.log.Print(err)
+			pause(stop, 300*time.Millisecond) // because Wait does not block while Redis is unavailable
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-stop.Done():
-		}
+	}
+}
+
+func pause(stop context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-stop.Done():
 	}
 }
 

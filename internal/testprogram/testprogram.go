@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -93,11 +92,11 @@ func (p *Program) Kill() {
 	<-p.ended
 }
 
-// Signal sends SIGTERM.
-func (p *Program) Signal(t *testing.T) {
+// Signal sends a signal.
+func (p *Program) Signal(t *testing.T, signal os.Signal) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Errorf("SIGTERM: %v", err)
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		t.Errorf("%v: %v", signal, err)
 	}
 }
 
