@@ -33,7 +33,8 @@ func (l *Limiter) Wait(ctx context.Context, p Policy, key string, cost int64) (R
 
 // WaitAll reserves tokens of several buckets, from all of them or from none, and blocks until it has them all. It is to
 // [Limiter.Wait] what [Limiter.TakeAll] is to [Limiter.Take]. It waits for a charge for at most the [Policy.MaxWait] of
-// that charge. WaitError.Result is the Result with the longest RetryAfter.
+// that charge. While it waits for one bucket, it holds the tokens of the others. WaitError.Result is the Result with
+// the longest RetryAfter.
 func (l *Limiter) WaitAll(ctx context.Context, charges ...Charge) (Decision, error) {
 	c := calls.Get().(*call)
 	defer c.release()
@@ -200,8 +201,9 @@ func (l *Limiter) leave(x *exchange, results []Result, waited time.Duration, err
 	return err
 }
 
-// A WaitError is the error of [Limiter.Wait] and [Limiter.WaitAll] if the call cannot get its tokens in time. Either they come later than the
-// call may wait, or [Config.MaxWaiting] leaves no place to wait, or the cost is above the burst. No tokens were taken.
+// A WaitError is the error of [Limiter.Wait] and [Limiter.WaitAll] if the call cannot get its tokens in time. Either they
+// come later than the call may wait, or [Config.MaxWaiting] leaves no place to wait, or the cost is above the burst. No
+// tokens were taken.
 type WaitError struct {
 	// RetryAfter is how long it takes until the same call can succeed, if no other call takes the tokens.
 	// It is [Never] for a cost above the burst.
