@@ -1,0 +1,164 @@
+// Package ginratelimit limits requests to a [gin.Engine] with package [ratelimit].
+//
+//	limits := ginratelimit.New(limiter, ginratelimit.Config{})
+//	r.Use(limits.Handler())
+//	r.POST("/login", limits.Limit(login), handleLogin)
+//
+// [ratelimit.Route] and Event.Route have the path of the route, such as "GET /items/:id", or "unmatched". A Settle such as
+// [ratelimit.FailedLogins] is given the status that the client gets, also one that was set by c.Status alone.
+//
+// In handlers use [FromContext], and [ratelimit.SetCost] with c.Request.Context(). A gin.Context as a context.Context
+// finds the decision only with gin.Engine.ContextWithFallback.
+//
+// # What gin makes impossible
+//
+//   - c.Status(200) without a body looks like a handler that has answered nothing: Response.Written is false, and
+//     FailedLogins counts it. Call ratelimit.SetCost(c.Request.Context(), policy, 0), or answer 204.
+//   - gin runs no middleware when it redirects to add or remove a slash at the end of a path. To limit these requests,
+//     mount limiter.Handler around the engine, where no route is known.
+//   - Engine.HandleContext runs the handlers again, and they are charged again.
+package ginratelimit
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+// Config configures a [Limiter].
+type Config struct {
+	// Errors leaves the answers to refused requests to the error handling of gin. The limiter sets the
+	// status and the headers, adds a private error by c.Error, and aborts. Middleware outside then finds
+	// c.Errors and c.Writer.Status(), which is 429, 400, 403, 503 or 499, and for a 429 the decision with
+	// [FromContext]. Default: Deny and Error of [ratelimit.Config] answer.
+	Errors bool
+}
+
+// A Limiter makes handlers for gin. Its other methods are those of the [ratelimit.Limiter].
+type Limiter struct {
+	*ratelimit.Limiter
+	cfg Config
+}
+
+// New returns a Limiter for gin. It panics if limiter is nil.
+func New(limiter *ratelimit.Limiter, cfg Config) *Limiter {
+	if limiter == nil {
+		panic("ginratelimit: New: limiter: must not be nil")
+	}
+	return &Limiter{limiter, cfg}
+}
+
+// Handler returns middleware that enforces the policies of [ratelimit.Config], like [ratelimit.Limiter.Handler].
+func (l *Limiter) Handler() gin.HandlerFunc { return l.adapt(l.Limiter.Handler(next)) }
+
+// Limit returns middleware that enforces policies, like [ratelimit.Limiter.Limit]: for an engine, a group or a route.
+func (l *Limiter) Limit(policies ...ratelimit.Policy) gin.HandlerFunc {
+	return l.adapt(l.Limiter.Limit(policies...)(next))
+}
+
+// FromContext returns the decision about a request, like [ratelimit.FromContext].
+func FromContext(c *gin.Context) (*ratelimit.Decision, bool) {
+	return ratelimit.FromContext(c.Request.Context())
+}
+
+// adapt returns h, which is a limiter around next, as middleware.
+func (l *Limiter) adapt(h http.Handler) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		x := &call{ResponseWriter: c.Writer, c: c, errors: l.cfg.Errors, outer: c.Request.Pattern}
+		c.Request.Pattern = "unmatched"
+		if path := c.FullPath(); path != "" {
+			c.Request.Pattern, x.outer = c.Request.Method+" "+path, ""
+		}
+		h.ServeHTTP((*responder)(x), c.Request)
+		if c.Writer == gin.ResponseWriter((*writer)(x)) {
+			c.Writer = x.ResponseWriter
+		}
+		if !x.passed {
+			c.Abort()
+		}
+	}
+}
+
+// next is inside every limiter. It calls the remaining handlers of the request.
+var next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	x := (*call)(w.(*responder))
+	x.passed = true
+	x.enter(r)
+	x.c.Writer = (*writer)(x)
+	x.c.Next()
+})
+
+// A call is a request at one limiter.
+type call struct {
+	gin.ResponseWriter // of the handlers outside
+	c                  *gin.Context
+	outer              string // the pattern of a router around gin
+	errors             bool   // Config.Errors
+	passed             bool   // the remaining handlers were called
+	hijacked           bool
+	before             bool // a status was written before the connection was taken over
+}
+
+// enter shows the limiter's request to handlers.
+func (x *call) enter(r *http.Request) {
+	if r.Pattern == "unmatched" { // only the limiter knows it by that name
+		r.Pattern = x.outer
+	}
+	x.c.Request = r
+}
+
+// A responder is the call as the limiter sees it.
+type responder call
+
+var errDenied = errors.New("ratelimit: request denied")
+
+// Refuse implements [ratelimit.Responder].
+func (x *responder) Refuse(r *http.Request, status int, err error) bool {
+	(*call)(x).enter(r)
+	if !x.errors {
+		return false
+	}
+	if err == nil {
+		err = errDenied
+	}
+	x.c.Status(status)
+	x.c.Error(err)
+	return true
+}
+
+// Response implements [ratelimit.Responder]. gin writes a status of c.Status past all writers, after the last handler,
+// so what was written is not enough.
+func (x *responder) Response() ratelimit.Response {
+	response := ratelimit.Response{Bytes: int64(max(0, x.Size())), Hijacked: x.hijacked}
+	status := x.Status()
+	if x.hijacked {
+		response.Written = x.before
+	} else {
+		response.Written = x.Written() || status != http.StatusOK
+	}
+	if response.Written {
+		response.Status = status
+	}
+	return response
+}
+
+// A writer is the call as handlers see it.
+type writer call
+
+// Unwrap is for [http.ResponseController].
+func (x *writer) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+
+// Hijack implements [http.Hijacker].
+func (x *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	before := x.Written()
+	conn, rw, err := x.ResponseWriter.Hijack()
+	if err == nil {
+		x.hijacked, x.before = true, before
+	}
+	return conn, rw, err
+}
