@@ -25,7 +25,7 @@ const bound = 200
 //
 //	(with the adapter - framework bare) - (with the middleware - ServeMux bare)
 //
-// A busy machine makes all of these longer. So quiet-difference-ns is the same difference of first deciles. Cost fails if
+// A busy machine makes all of these longer. So quiet-difference-ns is the same difference of first percentiles. Cost fails if
 // that is above 200 in a benchmark of at least 100 rounds.
 func Cost(b *testing.B, make func(*ratelimit.Limiter) func()) {
 	limiter := func() *ratelimit.Limiter {
@@ -67,7 +67,7 @@ func Cost(b *testing.B, make func(*ratelimit.Limiter) func()) {
 	report(quantile(differences, 0.5), "difference-ns")
 	var quiet [4]float64
 	for i := range quiet {
-		quiet[i] = quantile(took[i], 0.1)
+		quiet[i] = quantile(took[i], 0.01)
 	}
 	difference := (quiet[1] - quiet[0]) - (quiet[3] - quiet[2])
 	report(difference, "quiet-difference-ns")
