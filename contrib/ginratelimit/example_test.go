@@ -1,6 +1,7 @@
 package ginratelimit_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -35,6 +36,46 @@ func Example() {
 	// 401 1
 	// 401 0
 	// 429 0
+}
+
+type userKey struct{}
+
+// A key function sees the request, not the gin.Context. An identity that authentication puts there with c.Set goes into
+// the context of the request first.
+func Example_identity() {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Policies: []ratelimit.Policy{{
+			Name:  "user",
+			Limit: ratelimit.PerMinute(60),
+			Key: ratelimit.ContextKey(func(ctx context.Context) (string, bool) {
+				user, ok := ctx.Value(userKey{}).(string)
+				return user, ok
+			}),
+		}},
+	}))
+	defer limiter.Close()
+	limits := ginratelimit.New(limiter, ginratelimit.Config{})
+
+	r := gin.New()
+	r.Use(
+		gin.BasicAuth(gin.Accounts{"ann": "sesame"}), // sets gin.AuthUserKey
+		func(c *gin.Context) {
+			ctx := context.WithValue(c.Request.Context(), userKey{}, c.GetString(gin.AuthUserKey))
+			c.Request = c.Request.WithContext(ctx)
+		},
+		limits.Handler(),
+	)
+	r.GET("/", func(c *gin.Context) {
+		d, _ := ginratelimit.FromContext(c)
+		c.String(http.StatusOK, d.Results[0].Key)
+	})
+
+	w := httptest.NewRecorder()
+	request := httptest.NewRequest("GET", "/", nil)
+	request.SetBasicAuth("ann", "sesame")
+	r.ServeHTTP(w, request)
+	fmt.Println(w.Code, w.Body)
+	// Output: 200 context:ann
 }
 
 // An application answers refused requests as it answers its other errors.

@@ -4,16 +4,17 @@
 //	r.Use(limits.Handler())
 //	r.POST("/login", limits.Limit(login), handleLogin)
 //
-// [ratelimit.Route] and Event.Route have the path of the route, such as "GET /items/:id", or "unmatched". A Settle such as
-// [ratelimit.FailedLogins] is given the status that the client gets, also one that was set by c.Status alone.
+// [ratelimit.Route] and Event.Route have the path of the route, such as "GET /items/:id", or "unmatched" for a 404 or 405.
+// A Settle such as [ratelimit.FailedLogins] gets the status that gin sends, also if c.Status alone has set it.
 //
 // In handlers use [FromContext], and [ratelimit.SetCost] with c.Request.Context(). A gin.Context as a context.Context
-// finds the decision only with gin.Engine.ContextWithFallback.
+// finds the decision only with gin.Engine.ContextWithFallback. Key functions see c.Request, without the values of c.Set.
 //
 // # What gin makes impossible
 //
-//   - c.Status(200) without a body looks like a handler that has answered nothing: Response.Written is false, and
-//     FailedLogins counts it. Call ratelimit.SetCost(c.Request.Context(), policy, 0), or answer 204.
+//   - gin has no central error handler. If middleware outside of the limiter chooses the status of an error from
+//     c.Errors, the request is settled before: Response.Written is false, and FailedLogins counts it. Mount such
+//     middleware inside of the limiter if a Settle needs the status.
 //   - gin runs no middleware when it redirects to add or remove a slash at the end of a path. To limit these requests,
 //     mount limiter.Handler around the engine, where no route is known.
 //   - Engine.HandleContext runs the handlers again, and they are charged again.
@@ -35,7 +36,7 @@ type Config struct {
 	// Errors leaves the answers to refused requests to the error handling of gin. The limiter sets the
 	// status and the headers, adds a private error by c.Error, and aborts. Middleware outside then finds
 	// c.Errors and c.Writer.Status(), which is 429, 400, 403, 503 or 499, and for a 429 the decision with
-	// [FromContext]. Default: Deny and Error of [ratelimit.Config] answer.
+	// [FromContext]. Admit still answers itself. Default: Deny and Error of [ratelimit.Config] answer.
 	Errors bool
 }
 
@@ -72,7 +73,7 @@ func (l *Limiter) adapt(h http.Handler) gin.HandlerFunc {
 		x := &call{ResponseWriter: c.Writer, c: c, errors: l.cfg.Errors, outer: c.Request.Pattern}
 		c.Request.Pattern = "unmatched"
 		if path := c.FullPath(); path != "" {
-			c.Request.Pattern, x.outer = c.Request.Method+" "+path, ""
+			c.Request.Pattern = c.Request.Method + " " + path
 		}
 		h.ServeHTTP((*responder)(x), c.Request)
 		if c.Writer == gin.ResponseWriter((*writer)(x)) {
@@ -100,6 +101,7 @@ type call struct {
 	outer              string // the pattern of a router around gin
 	errors             bool   // Config.Errors
 	passed             bool   // the remaining handlers were called
+	chosen             bool   // handlers have set a status, perhaps 200
 	hijacked           bool
 	before             bool // a status was written before the connection was taken over
 }
@@ -139,7 +141,7 @@ func (x *responder) Response() ratelimit.Response {
 	if x.hijacked {
 		response.Written = x.before
 	} else {
-		response.Written = x.Written() || status != http.StatusOK
+		response.Written = x.chosen || x.Written() || status != http.StatusOK
 	}
 	if response.Written {
 		response.Status = status
@@ -152,6 +154,12 @@ type writer call
 
 // Unwrap is for [http.ResponseController].
 func (x *writer) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+
+// WriteHeader implements [http.ResponseWriter]. c.Status calls it.
+func (x *writer) WriteHeader(status int) {
+	x.chosen = true
+	x.ResponseWriter.WriteHeader(status)
+}
 
 // Hijack implements [http.Hijacker].
 func (x *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,6 +127,38 @@ func TestSettleOf404And405(t *testing.T) {
 		}
 		if c.status == 405 && w.Header().Get("Allow") != "GET" {
 			t.Errorf("header %v", w.Header())
+		}
+	}
+}
+
+// A status that middleware outside chooses is set after the settlement, and is known to middleware inside.
+func TestSettleOfErrors(t *testing.T) {
+	failed := errors.New("failed")
+	answer := func(c *gin.Context) {
+		c.Next()
+		if len(c.Errors) > 0 {
+			c.JSON(502, gin.H{})
+		}
+	}
+	for _, outside := range []bool{false, true} {
+		var got ratelimit.Response
+		policy := everybody("api", 10)
+		policy.Settle = func(_ *http.Request, response ratelimit.Response) int64 {
+			got = response
+			return 1
+		}
+		limits := newLimits(t, ratelimit.Config{}, ginratelimit.Config{})
+		want := ratelimit.Response{Status: 502, Written: true, Bytes: 2, Cost: 1}
+		layers := []gin.HandlerFunc{limits.Limit(policy), answer}
+		if outside {
+			want = ratelimit.Response{Status: 200, Cost: 1}
+			slices.Reverse(layers)
+		}
+		r := gin.New()
+		r.Use(layers...)
+		r.GET("/", func(c *gin.Context) { c.Error(failed) })
+		if w := send(r, "GET", "/"); w.Code != 502 || got != want {
+			t.Errorf("outside %t: status %d, settled for %+v, want %+v", outside, w.Code, got, want)
 		}
 	}
 }
