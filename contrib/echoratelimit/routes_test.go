@@ -117,11 +117,22 @@ func TestNoRouteInPre(t *testing.T) {
 	}
 }
 
-// Tracing around echo reports the route, and nothing for a path that matches none.
-func TestMiddlewareAroundEchoSeesThePattern(t *testing.T) {
+// Tracing reports the route, and nothing for a path that matches none.
+func TestMiddlewareSeesThePattern(t *testing.T) {
 	limits := newLimits(t, ratelimit.Config{Policies: []ratelimit.Policy{perRoute(1)}}, echoratelimit.Config{})
 	e := newEcho()
-	e.Use(limits.Handler())
+	inside, outside := make(chan string, 1), make(chan string, 1)
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			defer func() { outside <- c.Request().Pattern }()
+			return next(c)
+		}
+	}, limits.Handler(), func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			inside <- c.Request().Pattern
+			return next(c)
+		}
+	})
 	e.GET("/users/:id", hello)
 	patterns := make(chan string, 1)
 	around := func(h http.Handler) http.Handler {
@@ -143,11 +154,27 @@ func TestMiddlewareAroundEchoSeesThePattern(t *testing.T) {
 			if got := next(t, patterns); got != "GET /users/:id" {
 				t.Errorf("status %d: pattern %q", status, got)
 			}
+			if got := next(t, outside); got != "GET /users/:id" {
+				t.Errorf("status %d: outside: pattern %q", status, got)
+			}
+			if status != 429 {
+				if got := next(t, inside); got != "GET /users/:id" {
+					t.Errorf("inside: pattern %q", got)
+				}
+			}
 		}
 		for _, status := range []int{404, 429} {
 			server.wantStatuses("GET", "/unknown", status)
 			if got := next(t, patterns); got != unknown {
 				t.Errorf("status %d: pattern %q, want %q", status, got, unknown)
+			}
+			if got := next(t, outside); got != "" {
+				t.Errorf("status %d: outside: pattern %q", status, got)
+			}
+			if status != 429 {
+				if got := next(t, inside); got != "" {
+					t.Errorf("inside: pattern %q", got)
+				}
 			}
 		}
 	}

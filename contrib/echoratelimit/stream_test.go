@@ -3,8 +3,10 @@ package echoratelimit_test
 import (
 	"bufio"
 	"compress/gzip"
+	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -116,6 +118,7 @@ func TestAConnectionThatIsTakenOver(t *testing.T) {
 		}
 		defer conn.Close()
 		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\n\r\n")
+		c.String(http.StatusBadGateway, "too late")
 		return errPassword
 	}, limits.Limit(policy))
 	c := serve(t, e)
@@ -123,7 +126,7 @@ func TestAConnectionThatIsTakenOver(t *testing.T) {
 		if r := c.upgrade(path); !strings.HasPrefix(r.body, "HTTP/1.1 101") {
 			t.Errorf("%s: %q", path, r.body)
 		}
-		if r := next(t, got); r != (ratelimit.Response{Cost: 1, Hijacked: true}) {
+		if r := next(t, got); r.Status != 0 || r.Written || !r.Hijacked {
 			t.Errorf("%s: settled by %+v", path, r)
 		}
 	}
@@ -160,5 +163,24 @@ func TestEarlyHints(t *testing.T) {
 	r := serve(t, e).send("GET", "/")
 	if settled := next(t, got); settled.Status != r.status {
 		t.Errorf("status %d, settled by %+v", r.status, settled)
+	}
+}
+
+// A flush that the server does not support sends nothing: the handler may still fail.
+func TestAFlushThatIsNotSupported(t *testing.T) {
+	policy, got := responses()
+	limits := newLimits(t, ratelimit.Config{}, echoratelimit.Config{})
+	e := loginEcho()
+	e.GET("/", func(c echo.Context) error {
+		defer func() { recover() }() // of echo
+		http.NewResponseController(c.Response()).Flush()
+		return nil
+	}, limits.Limit(policy), func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error { return errors.Join(next(c), errPassword) }
+	})
+	w := httptest.NewRecorder()
+	e.ServeHTTP(struct{ http.ResponseWriter }{w}, httptest.NewRequest("GET", "/", nil))
+	if r := next(t, got); r.Status != 401 || w.Code != 401 {
+		t.Errorf("status %d, settled by %+v", w.Code, r)
 	}
 }

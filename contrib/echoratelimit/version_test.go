@@ -86,3 +86,27 @@ func TestNoRouteInPreForAHost(t *testing.T) {
 		}
 	}
 }
+
+// echo reuses its contexts. One that has matched a route before does not make a path known.
+func TestAnUnknownPathAfterAKnownOne(t *testing.T) {
+	limits := newLimits(t, ratelimit.Config{Logger: silent, Policies: []ratelimit.Policy{perRoute(1000)}}, echoratelimit.Config{})
+	e := newEcho()
+	e.Use(limits.Handler())
+	e.GET("/users/:id", hello)
+	for range 50 { // the race detector makes a pool forget some
+		var used []echo.Context
+		for range 3 {
+			c := e.AcquireContext()
+			e.Router().Find("GET", "/users/7", c)
+			used = append(used, c)
+		}
+		for _, c := range used {
+			e.ReleaseContext(c)
+		}
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest("GET", "/unknown", nil))
+		if w.Code != http.StatusNotFound {
+			t.Fatalf("status %d", w.Code)
+		}
+	}
+}

@@ -5,23 +5,28 @@
 //	e.Use(limits.Handler())
 //	e.POST("/login", signIn, limits.Limit(login))
 //
-// Everything of package ratelimit works as under net/http. These are different:
+// [ratelimit.Route] and Event.Route have the path of the route, such as "GET /users/:id", or "unmatched". A Settle such
+// as [ratelimit.FailedLogins] gets the status that the client gets, also for an error that a handler returns.
 //
-//   - [ratelimit.Route] is the method and the path of the route, such as "GET /users/:id". Requests that match no route
-//     share the key "route:unmatched". In Echo.Pre no route is known, and the answer is 403.
-//   - A policy with a Settle, such as [ratelimit.FailedLogins], must know the status when the handler has returned. So
-//     the limiter passes an error of the handler to Echo.HTTPErrorHandler, and returns it. Middleware that replaces
-//     errors must be mounted inside the limiter.
-//   - echo then calls Echo.HTTPErrorHandler for that error again. A handler of your own must return if the response is
-//     committed, as the default does. Otherwise it writes a second body.
-//   - Key functions see the request. They do not see path parameters and values of *echo.Context. Copy these to the
-//     request's context before: see the example of Limit.
-//   - Do not mount the limiter with echo.WrapMiddleware. It does not see what the error handler answers.
+// Do not use echo.WrapMiddleware to mount a limiter: it does not see the responses of Echo.HTTPErrorHandler.
+//
+// # What echo makes impossible
+//
+//   - In Echo.Pre no route is known. Then Route finds no key, and requests are answered 403.
+//   - echo calls Echo.HTTPErrorHandler after all middleware. For a policy with a Settle, the limiter calls it for an
+//     error that has no response yet, and returns the error. So middleware that replaces errors must be inside the
+//     limiter.
+//   - echo then calls Echo.HTTPErrorHandler again. If yours does not return when the response is committed, as the
+//     default does, it writes a second body.
+//   - echo answers 405, and 404 outside of groups, without the middleware of routes and groups. Only Echo.Use sees these
+//     requests.
+//   - echo has no mounts. A second echo behind echo.WrapHandler is one route of the first, and has its own inside.
+//   - A key function gets the request, without path parameters and values of *echo.Context. Copy what it needs to the
+//     request in middleware outside the limiter: see the example of Limit.
 package echoratelimit
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/labstack/echo/v5"
@@ -97,7 +102,7 @@ func (m *mount) serve(c *echo.Context, next echo.HandlerFunc) error {
 	}
 	x := &call{answer: answer{ResponseWriter: c.Response()}, c: c, next: next, errors: m.cfg.Errors}
 	m.handler.ServeHTTP((*responder)(x), r)
-	if path == unmatched && (r.Pattern == unmatched || r.Pattern == "") {
+	if r.Pattern == "" {
 		r.Pattern = around
 	}
 	return x.err
@@ -106,10 +111,7 @@ func (m *mount) serve(c *echo.Context, next echo.HandlerFunc) error {
 // enter passes a request that the limiter has let through to the next handler of echo.
 func enter(w http.ResponseWriter, r *http.Request) {
 	x := (*call)(w.(*responder))
-	if r.Pattern == unmatched {
-		r.Pattern = "" // tracing reports patterns
-	}
-	x.c.SetRequest(r)
+	x.show(r)
 	x.ResponseWriter = observe(x.c, &x.answer)
 	x.err = x.next(x.c)
 }
@@ -123,6 +125,14 @@ type call struct {
 	errors bool
 }
 
+// show makes r the request of echo, for FromContext. Tracing reports its pattern.
+func (x *call) show(r *http.Request) {
+	if r.Pattern == unmatched {
+		r.Pattern = ""
+	}
+	x.c.SetRequest(r)
+}
+
 // A responder is a call as the limiter sees it. The limiter answers by the response of echo.
 type responder call
 
@@ -132,14 +142,14 @@ var errDenied = errors.New("request denied")
 
 // Refuse implements [ratelimit.Responder].
 func (x *responder) Refuse(r *http.Request, status int, err error) bool {
-	x.c.SetRequest(r) // for FromContext
+	(*call)(x).show(r)
 	if !x.errors {
 		return false
 	}
 	if err == nil {
 		err = errDenied
 	}
-	x.err = refusal(status, fmt.Errorf("rate limit: %w", err)) // echo v4 would answer an *echo.HTTPError inside instead
+	x.err = refusal(status, err)
 	return true
 }
 

@@ -57,6 +57,9 @@ func TestRefusals(t *testing.T) {
 				onError(e, func(c *echo.Context, err error) {
 					d, ok := echoratelimit.FromContext(c)
 					handled <- refusal{statusOf(err), errors.Is(err, tt.is), ok && !d.Allowed}
+					if strings.Contains(err.Error(), "nil") {
+						t.Errorf("error %q", err)
+					}
 					defaultHandler(c, err)
 				})
 				e.Use(func(next echo.HandlerFunc) echo.HandlerFunc { // a logger
