@@ -16,8 +16,8 @@
 //   - echo calls Echo.HTTPErrorHandler after all middleware. For a policy with a Settle, the limiter calls it for an
 //     error that has no response yet, and returns the error. So middleware that replaces errors must be inside the
 //     limiter.
-//   - echo then calls Echo.HTTPErrorHandler again. If yours does not return when the response is committed, as the
-//     default does, it writes a second body.
+//   - echo then calls Echo.HTTPErrorHandler again. What it writes then is dropped. If it logs errors, it should return
+//     first if the response is committed, as the default does.
 //   - echo answers 405, and 404 outside of groups, without the middleware of routes and groups. Only Echo.Use sees these
 //     requests.
 //   - echo has no mounts. A second echo behind echo.WrapHandler is one route of the first, and has its own inside.
@@ -154,10 +154,11 @@ func (x *responder) Refuse(r *http.Request, status int, err error) bool {
 }
 
 // Response implements [ratelimit.Responder]. echo calls its error handler after all middleware. An error that is not
-// answered yet is answered here, because only then its status is known.
+// answered yet is answered here, because only then its status is known. echo's call must not add a second body.
 func (x *responder) Response() ratelimit.Response {
 	if x.err != nil && x.status == 0 && !x.hijacked {
 		handle(x.c, x.err)
+		x.complete = x.status != 0
 	}
 	return ratelimit.Response{Status: x.status, Written: x.written, Bytes: x.bytes, Hijacked: x.hijacked}
 }

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/labstack/echo/v5"
+	"github.com/labstack/echo/v5/middleware"
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/echoratelimit/v5"
@@ -222,24 +224,56 @@ func TestMiddlewareThatReplacesErrors(t *testing.T) {
 	}
 }
 
-// An error handler must look whether the response is committed, as echo's own does: echo calls it again for an error
-// that middleware has passed to it.
+// echo calls its error handler again for an error that middleware has passed to it, and some do not look whether the
+// response is committed. The client gets one body.
 func TestAnErrorHandlerThatAnswersTwice(t *testing.T) {
-	for _, careful := range []bool{false, true} {
-		limits := newLimits(t, ratelimit.Config{}, echoratelimit.Config{})
-		e := newEcho()
-		onError(e, func(c *echo.Context, err error) {
-			if careful && committed(c) {
-				return
+	for name, around := range map[string][]echo.MiddlewareFunc{
+		"plain":        nil,
+		"gzip":         {middleware.Gzip()},
+		"Recover":      {recovering},
+		"net/http's":   {passing},
+		"two limiters": {newLimits(t, ratelimit.Config{Policies: []ratelimit.Policy{failures()}}, echoratelimit.Config{}).Handler()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			limits := newLimits(t, ratelimit.Config{}, echoratelimit.Config{})
+			e := newEcho()
+			var calls atomic.Int32
+			onError(e, func(c *echo.Context, err error) {
+				calls.Add(1)
+				c.JSON(http.StatusUnauthorized, "answered")
+			})
+			e.GET("/", func(c *echo.Context) error { return errPassword }, append(around, limits.Limit(failures()))...)
+			c := serve(t, e)
+			for _, status := range []int{401, 401, 429} {
+				r := c.send("GET", "/")
+				if r.status != status {
+					t.Fatalf("status %d, want %d", r.status, status)
+				}
+				if status == 401 && r.body != "\"answered\"\n" {
+					t.Errorf("body %q", r.body)
+				}
 			}
-			c.String(401, "answered")
+			if n := calls.Load(); n != 4 {
+				t.Errorf("the error handler was called %d times, want twice for each error", n)
+			}
 		})
-		e.GET("/", func(c *echo.Context) error { return errPassword }, limits.Limit(failures()))
-		want := 2
-		if careful {
-			want = 1
+	}
+}
+
+// What was not answered is not complete.
+func TestAnErrorHandlerThatAnswersLater(t *testing.T) {
+	limits := newLimits(t, ratelimit.Config{}, echoratelimit.Config{})
+	e := newEcho()
+	called := false
+	onError(e, func(c *echo.Context, err error) {
+		if called {
+			c.String(http.StatusUnauthorized, "answered")
 		}
-		wantCount(t, serve(t, e).send("GET", "/").body, "answered", want)
+		called = true
+	})
+	e.GET("/", func(c *echo.Context) error { return errPassword }, limits.Limit(failures()))
+	if r := serve(t, e).send("GET", "/"); r.status != 401 || r.body != "answered" {
+		t.Errorf("status %d, body %q", r.status, r.body)
 	}
 }
 

@@ -14,6 +14,7 @@ type answer struct {
 	bytes    int64
 	written  bool // a status or a body
 	hijacked bool
+	complete bool // further writes are dropped
 }
 
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
@@ -31,6 +32,9 @@ func (a *answer) WriteHeader(status int) {
 }
 
 func (a *answer) Write(p []byte) (int, error) {
+	if a.complete {
+		return len(p), nil
+	}
 	n, err := a.ResponseWriter.Write(p)
 	a.began(http.StatusOK)
 	a.written = a.status != 0
