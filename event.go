@@ -32,8 +32,9 @@ type Event struct {
 	Waited time.Duration
 
 	// Route is the pattern that the request matched, such as "GET /items/{id}", as in the key of [Route].
-	// It is "" if no router has matched the request yet, or the router is neither ServeMux nor chi. It is
-	// "" for calls without a request, too, such as Take.
+	// It is "" if no router has matched the request yet. It is also "" under a router other than ServeMux
+	// and chi, unless the Pattern of the [http.Request] is set: see [Route]. It is "" for calls without a
+	// request, too, such as Take.
 	Route string
 }
 

@@ -245,7 +245,7 @@ func ExampleRoute_aroundServeMux() {
 	mux.Handle("GET /items/{id}", hello)
 	request(limiter.Handler(mux), "GET", "/items/1")
 	// Output:
-	// true policy route: ratelimit: no key: the request has not matched a route yet: mount the limiter on the route's handler, not around the ServeMux, or use another key: Route knows the patterns of ServeMux and chi only
+	// true policy route: ratelimit: no key: the request has not matched a route yet: mount the limiter on the route's handler, not around the router; under a router other than ServeMux and chi, set http.Request.Pattern first, or use another key
 	// GET /items/1 403
 }
 

@@ -22,14 +22,16 @@ import (
 // request has a key, and each is answered 403 ([ErrNoKey]). A pattern without a method gives "route:/items/{id}". A
 // prefix that [http.StripPrefix] removes is not part of the key.
 //
-// Under any other router a request has no key, or that of a ServeMux or chi around it. Write a [KeyFunc] instead: see
-// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/routers.md.
+// Under any other router, set the Pattern of the [http.Request] before the limiter, as ServeMux does. Adapters under
+// contrib do it. Otherwise a request has no key, or that of a ServeMux or chi around the router. Do not put a method
+// into it that the route does not name: clients can make up methods. For the code under gorilla/mux, httprouter, huma
+// and others, see https://github.com/go-tokenbucket/ratelimit/blob/main/docs/routers.md.
 func Route() KeyFunc {
 	var mounted subRouters
 	return func(r *http.Request) (string, error) {
 		pattern := mounted.pattern(r)
 		if pattern == "" {
-			return "", keyerr.New(ErrNoKey, "the request has not matched a route yet: mount the limiter on the route's handler, not around the ServeMux, or use another key: Route knows the patterns of ServeMux and chi only")
+			return "", keyerr.New(ErrNoKey, "the request has not matched a route yet: mount the limiter on the route's handler, not around the router; under a router other than ServeMux and chi, set http.Request.Pattern first, or use another key")
 		}
 		return "route:" + pattern, nil
 	}

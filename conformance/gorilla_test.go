@@ -1,119 +1,99 @@
 package conformance
 
 import (
-	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"slices"
-	"testing"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/gorilla/mux"
 
 	"github.com/go-tokenbucket/ratelimit"
 )
 
-// template returns the path template of the matched route as the key, such as "route:/items/{id}".
-func template(r *http.Request) (string, error) {
-	route := mux.CurrentRoute(r)
-	if route == nil {
-		return "", ratelimit.ErrNoKey // the limiter is around the router
-	}
-	path, err := route.GetPathTemplate()
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", ratelimit.ErrNoKey, err) // the route has no path
-	}
-	return "route:" + path, nil
+// patterns sets the pattern of the matched route, for Route and Event.Route. Mount it before the limiter.
+func patterns(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if route := mux.CurrentRoute(r); route != nil { // nil: around the router
+			host, _ := route.GetHostTemplate()
+			path, err := route.GetPathTemplate()
+			if err != nil {
+				path = "/" // the route serves all paths
+			}
+			r.Pattern = host + path
+			if _, err := route.GetMethods(); err == nil { // otherwise a client could make up the method
+				r.Pattern = r.Method + " " + r.Pattern
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
-func limitEachRoute(limiter *ratelimit.Limiter, r *mux.Router) {
-	perRoute := ratelimit.Policy{
-		Name:  "route",
-		Key:   ratelimit.Join(ratelimit.RemoteIP(), template),
-		Limit: ratelimit.PerMinute(60),
-	}
-	r.Use(limiter.Limit(perRoute))
-}
-
-// gorilla is a router of gorilla/mux.
-func gorilla() *mux.Router {
+func gorillaRoutes(limiter *ratelimit.Limiter, login ratelimit.Policy, h http.Handler) *mux.Router {
 	r := mux.NewRouter()
-	r.Handle("/items/{id}", okHandler).Methods("GET", "PUT")
-	r.Handle("/users/{id}", okHandler)
-	r.Host("files.example").Handler(okHandler)
+	r.Use(patterns, limiter.Handler)
+	r.Handle("/login", limiter.Limit(login)(h)).Methods("POST")
+	r.NotFoundHandler = withPattern("unmatched", limiter.Handler(http.NotFoundHandler()))
 	return r
 }
 
-// statusOf serves a request and returns the status and X-RateLimit-Remaining.
-func statusOf(h http.Handler, method, target string) string {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(method, target, nil))
-	return fmt.Sprintf("%d %s", w.Code, w.Header().Get("X-RateLimit-Remaining"))
+// gorilla is a router of gorilla/mux with several kinds of routes.
+func gorilla(middleware ...mux.MiddlewareFunc) *mux.Router {
+	r := mux.NewRouter()
+	r.Use(middleware...)
+	r.Handle("/items/{id:[0-9]+}", okHandler).Methods("GET", "PUT")
+	r.Handle("/users/{id}", okHandler)
+	r.PathPrefix("/files/").Handler(okHandler)
+	posts := r.PathPrefix("/posts").Methods("GET", "POST").Subrouter()
+	posts.Handle("/{id}", okHandler)
+	r.Handle("/", okHandler).Host("{tenant}.example")
+	r.Host("all.example").Handler(okHandler)
+	return r
 }
 
-// docs/routers.md says which requests are limited under gorilla/mux.
-func TestAroundGorillaMuxAllRequestsAreLimited(t *testing.T) {
-	t.Parallel()
-	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{everybody(ratelimit.PerHour(9))}})
-	for name, c := range map[string]struct {
-		h    http.Handler
-		want []string
-	}{
-		"around it": {l.Handler(gorilla()), []string{"200 8", "404 7", "405 6", "301 5"}},
-		"in Use": {func() http.Handler {
-			l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{everybody(ratelimit.PerHour(9))}})
-			r := gorilla()
-			r.Use(l.Handler)
+func gorillaTables() []routerTable {
+	found := []routed{
+		{"GET", "/items/5", "GET /items/{id:[0-9]+}"},
+		{"PUT", "/items/6", "PUT /items/{id:[0-9]+}"},
+		{"GET", "/users/5", "/users/{id}"},
+		{madeUp, "/users/5", "/users/{id}"},
+		{"GET", "/files/made/up", "/files/"},
+		{"GET", "/posts/5", "GET /posts/{id}"},
+		{"POST", "/posts/5", "POST /posts/{id}"},
+		{"GET", "http://a.example/", "{tenant}.example/"},
+		{"GET", "http://all.example/made/up", "all.example/"},
+		{"GET", "//items/5", notLimited}, // a redirect
+	}
+	notFound := []routed{{"DELETE", "/items/5", notLimited}, {madeUp, "/posts/5", notLimited}, {"GET", "/none", notLimited}, {"GET", "/items/five", notLimited}}
+	return []routerTable{
+		{"gorilla/mux", func(limit wrapper) http.Handler { return gorilla(patterns, limit) }, append(found, notFound...)},
+		{"gorilla/mux with handlers for what matches no route", func(limit wrapper) http.Handler {
+			r := gorilla(patterns, limit)
+			r.NotFoundHandler = withPattern("unmatched", limit(http.NotFoundHandler()))
+			r.MethodNotAllowedHandler = withPattern("unmatched", limit(http.NotFoundHandler()))
 			return r
-		}(), []string{"200 8", "404 ", "405 ", "301 "}},
-	} {
-		got := []string{
-			statusOf(c.h, "GET", "/items/5"),
-			statusOf(c.h, "GET", "/none"),
-			statusOf(c.h, "POST", "/items/5"),
-			statusOf(c.h, "GET", "//items/5"),
-		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
-	}
-}
-
-func TestRoutesOfGorillaMux(t *testing.T) {
-	t.Parallel()
-	r := gorilla()
-	limitEachRoute(newLimiter(t, ratelimit.Config{}), r)
-	for _, c := range []struct{ method, target, want string }{
-		{"GET", "/items/5", "200 59"},
-		{"PUT", "/items/6", "200 58"},
-		{"GET", "/users/5", "200 59"},
-		{"GET", "http://files.example/made/up", "403 "},
-	} {
-		if got := statusOf(r, c.method, c.target); got != c.want {
-			t.Errorf("%s %s: %s, want %s", c.method, c.target, got, c.want)
-		}
-	}
-	around := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{{Name: "p", Key: template, Limit: ratelimit.PerMinute(1)}}})
-	if got := statusOf(around.Handler(gorilla()), "GET", "/items/5"); got != "403 " {
-		t.Errorf("around the router: %s, want 403", got)
-	}
-}
-
-// Route does not know the routes of gorilla/mux.
-func TestRouteUnderGorillaMux(t *testing.T) {
-	t.Parallel()
-	build := func() *mux.Router {
-		r := gorilla()
-		r.Use(newLimiter(t, ratelimit.Config{}).Limit(ratelimit.Policy{Name: "route", Key: ratelimit.Route(), Limit: ratelimit.PerHour(9)}))
-		return r
-	}
-	if got := statusOf(build(), "GET", "/items/5"); got != "403 " {
-		t.Errorf("%s, want 403", got)
-	}
-	m := http.NewServeMux()
-	m.Handle("/", build())
-	for i, path := range []string{"/items/5", "/users/5"} {
-		if got, want := statusOf(m, "GET", path), fmt.Sprint("200 ", 8-i); got != want {
-			t.Errorf("in a ServeMux, %s: %s, want %s, of one bucket for all routes", path, got, want)
-		}
+		}, append(found, routed{"DELETE", "/items/5", "unmatched"}, routed{madeUp, "/posts/5", "unmatched"}, routed{"GET", "/none", "unmatched"}, routed{"GET", "/items/five", "unmatched"})},
+		{"gorilla/mux in a ServeMux", func(limit wrapper) http.Handler {
+			m := http.NewServeMux()
+			m.Handle("/", gorilla(patterns, limit))
+			return m
+		}, found[:5]},
+		{"gorilla/mux in chi", func(limit wrapper) http.Handler {
+			m := chi.NewRouter()
+			m.Mount("/", gorilla(patterns, limit))
+			return m
+		}, []routed{{"GET", "/items/5", "/* GET /items/{id:[0-9]+}"}, {"GET", "/users/5", "/* /users/{id}"}}},
+		{"gorilla/mux with patterns around it", func(limit wrapper) http.Handler { return patterns(limit(gorilla())) }, []routed{
+			{"GET", "/items/5", noRoute},
+		}},
+		{"gorilla/mux with the limiter before patterns", func(limit wrapper) http.Handler { return gorilla(limit, patterns) }, []routed{
+			{"GET", "/items/5", noRoute},
+		}},
+		{"gorilla/mux without patterns", func(limit wrapper) http.Handler { return gorilla(limit) }, []routed{
+			{"GET", "/items/5", noRoute},
+		}},
+		{"gorilla/mux without patterns in a ServeMux", func(limit wrapper) http.Handler {
+			m := http.NewServeMux()
+			m.Handle("/", gorilla(limit))
+			return m
+		}, []routed{{"GET", "/items/5", "/"}, {"GET", "/users/5", "/"}}},
 	}
 }

@@ -238,7 +238,7 @@ func TestRefusalsForWantOfAKeyAreLoggedOnceAMinute(t *testing.T) {
 		p := ratelimit.Policy{Name: "api", Key: ratelimit.Route(), Limit: ratelimit.PerHour(1)}
 		h := limiter.Limit(p)(okHandler)
 		wantStatuses(t, h, []int{403, 403, 403})
-		const line = `level=INFO msg="ratelimit: no key" error="policy api: ratelimit: no key: the request has not matched a route yet: mount the limiter on the route's handler, not around the ServeMux, or use another key: Route knows the patterns of ServeMux and chi only" route="" denials_not_logged=`
+		const line = `level=INFO msg="ratelimit: no key" error="policy api: ratelimit: no key: the request has not matched a route yet: mount the limiter on the route's handler, not around the router; under a router other than ServeMux and chi, set http.Request.Pattern first, or use another key" route="" denials_not_logged=`
 		l.want(t, line+"0")
 		time.Sleep(time.Minute)
 		wantStatuses(t, h, []int{403})
