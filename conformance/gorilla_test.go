@@ -2,11 +2,14 @@ package conformance
 
 import (
 	"net/http"
+	"testing"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/gorilla/handlers"
 	"github.com/gorilla/mux"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/adaptertest"
 )
 
 // patterns sets the pattern of the matched route, for Route and Event.Route. Mount it before the limiter.
@@ -27,7 +30,7 @@ func patterns(next http.Handler) http.Handler {
 	})
 }
 
-func gorillaRoutes(limiter *ratelimit.Limiter, login ratelimit.Policy, h http.Handler) *mux.Router {
+func gorillaGuide(limiter *ratelimit.Limiter, login ratelimit.Policy, h http.Handler) http.Handler {
 	r := mux.NewRouter()
 	r.Use(patterns, limiter.Handler)
 	r.Handle("/login", limiter.Limit(login)(h)).Methods("POST")
@@ -96,4 +99,55 @@ func gorillaTables() []routerTable {
 			return m
 		}, []routed{{"GET", "/items/5", "/"}, {"GET", "/users/5", "/"}}},
 	}
+}
+
+// gorillaApp is an app of the list on gorilla/mux.
+func gorillaApp(t testing.TB, app adaptertest.App) string {
+	if app.Errors {
+		t.Fatal("gorilla/mux has no error handling")
+	}
+	root := mux.NewRouter()
+	root.Use(patterns)
+	for _, m := range app.Outside {
+		root.Use(m.(wrapper))
+	}
+	if app.Limiter != nil && app.Handler {
+		root.Use(app.Limiter.Handler)
+		root.NotFoundHandler = withPattern("unmatched", app.Limiter.Handler(http.NotFoundHandler()))
+		root.MethodNotAllowedHandler = withPattern("unmatched", app.Limiter.Handler(http.NotFoundHandler()))
+	}
+	for _, m := range app.Inside {
+		root.Use(m.(wrapper))
+	}
+	groups := make(map[string]*mux.Router)
+	for _, route := range app.Routes {
+		r, prefix := root, ""
+		for _, g := range route.Groups {
+			if g.Mount {
+				t.Fatal("gorilla/mux mounts no routers")
+			}
+			prefix += g.Prefix
+			if groups[prefix] == nil {
+				groups[prefix] = r.PathPrefix(g.Prefix).Subrouter()
+				groups[prefix].Use(limitOf(app, g.Policies))
+			}
+			r = groups[prefix]
+		}
+		r.Handle(route.Path, limitOf(app, route.Policies)(handlerOf(route))).Methods(route.Method)
+	}
+	return adaptertest.ServeHTTP(t, root)
+}
+
+func TestListOnGorillaMux(t *testing.T) {
+	const noMount = "gorilla/mux mounts no routers, but has subrouters"
+	adaptertest.Run(t, adaptertest.Framework{
+		Serve:    gorillaApp,
+		Recovery: recovery,
+		Gzip:     wrapper(handlers.CompressHandler),
+		Lacks: without("gorilla/mux has no error handling", map[string]string{
+			"pattern by Handler: a route of a mount":          noMount,
+			"pattern by Limit of a group: a route of a mount": noMount,
+			"pattern by Limit of a route: a route of a mount": noMount,
+		}),
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
 )
@@ -119,7 +120,7 @@ func TestAroundRoutersAllRequestsAreLimited(t *testing.T) {
 		"gorilla/mux": {gorilla(), []routed{{"GET", "/items/5", "200"}, {"GET", "/none", "404"}, {"DELETE", "/items/5", "405"}, {"GET", "//items/5", "301"}}},
 		"httprouter":  {julien(direct), []routed{{"GET", "/items/5", "200"}, {"GET", "/none/5", "404"}, {"PUT", "/items/5", "405"}, {"GET", "/items/5/", "301"}, {"OPTIONS", "/items/5", "200"}}},
 		"huma":        {humaItems(direct), []routed{{"GET", "/items/5", "200"}, {"GET", "/none", "404"}, {"PUT", "/items/5", "405"}, {"GET", "/openapi.json", "200"}}},
-		"Twirp":       {haberdashery(direct), []routed{{"POST", makeHat, "200"}, {"GET", makeHat, "404"}, {"POST", hats + "None", "404"}}},
+		"Twirp":       {haberdashery(direct), []routed{{"POST", makeHat, "200"}, {"GET", makeHat, "404"}, {"POST", service + "None", "404"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -138,6 +139,42 @@ func TestAroundRoutersAllRequestsAreLimited(t *testing.T) {
 					t.Errorf("%s %s: %q", r.method, r.target, got)
 				}
 			}
+		})
+	}
+}
+
+// docs/routers.md shows how to mount the limiter. The login is denied alone, and other paths are limited, too.
+func TestMountsOfTheGuide(t *testing.T) {
+	t.Parallel()
+	type guide = func(*ratelimit.Limiter, ratelimit.Policy, http.Handler) http.Handler
+	for name, c := range map[string]struct {
+		mount        guide
+		login, other string // paths
+		limits       [2]int // how many limiters decide about a request for each
+	}{
+		"ServeMux":    {serveMuxGuide, "/login", "/none", [2]int{1, 1}},
+		"gorilla/mux": {gorillaGuide, "/login", "/none", [2]int{2, 1}},
+		"httprouter":  {httprouterGuide, "/login", "/none", [2]int{1, 1}},
+		"huma":        {humaGuide, "/login", "/none", [2]int{2, 0}},
+		"Twirp":       {twirpGuide, makeHat, service + "None", [2]int{1, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			login := everybody(ratelimit.Every(time.Hour))
+			login.Name = "login"
+			var seen events
+			limiter := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{everybody(ratelimit.PerHour(9))}, Observe: seen.observe})
+			url := serve(t, c.mount(limiter, login, okHandler))
+			for i, r := range []struct {
+				path   string
+				status int
+			}{{c.login, http.StatusOK}, {c.other, http.StatusNotFound}} {
+				a := send(t, url+r.path, method(http.MethodPost), protobuf)
+				if got := seen.take(); a.StatusCode != r.status || len(got) != c.limits[i] {
+					t.Errorf("%s: status %d, body %q, decisions %q, want %d", r.path, a.StatusCode, a.body, got, c.limits[i])
+				}
+			}
+			wantDenial(t, send(t, url+c.login, method(http.MethodPost), protobuf))
 		})
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 )
 
-func serveMuxRoutes(limiter *ratelimit.Limiter, login ratelimit.Policy, h http.Handler) *http.ServeMux {
+func serveMuxGuide(limiter *ratelimit.Limiter, login ratelimit.Policy, h http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /login", limiter.Limit(login)(h))
 	mux.Handle("GET /items/{id}", limiter.Handler(h))
-	mux.Handle("/", limiter.Handler(http.NotFoundHandler()))
+	mux.Handle("/", limiter.Handler(http.NotFoundHandler())) // all other paths and methods share the key "route:/"
 	return mux
 }
 
