@@ -1,6 +1,6 @@
 // Package code_test has the Go code of the README and of the guides in docs, and tests that run it. Each guide has a
-// file here. Code that needs a package of others is in the module conformance. Write the code of a guide in its file
-// first, with a test, and then copy it into the guide.
+// file here. Code that needs a package of others is in the module conformance, or in the module of an adapter under
+// contrib. Write the code of a guide in its file first, with a test, and then copy it into the guide.
 package code_test
 
 import (
@@ -14,9 +14,9 @@ import (
 	"testing"
 )
 
-// Every block of Go in the README and the guides stands in a file of this folder, or among the tests of the module
-// conformance, with the same lines. Only their indentation may differ. TestProgramsOfTheGuidesCompile compiles whole
-// programs.
+// Every block of Go in the README and the guides stands in a file of this folder, or of the module conformance, or of a
+// module under contrib, with the same lines. Only their indentation may differ. TestProgramsOfTheGuidesCompile compiles
+// whole programs.
 func TestTheCodeOfTheGuidesIsCompiled(t *testing.T) {
 	files := compiledFiles(t)
 	for _, d := range documents(t) {
@@ -38,7 +38,7 @@ func codeFaults(d document, files []codeFile) (faults []string) {
 		case len(lines) == 0:
 			faults = append(faults, d.at(b.line)+": the block is empty")
 		case !slices.ContainsFunc(files, func(f codeFile) bool { return f.has(lines) }):
-			faults = append(faults, d.at(b.line)+": no file of docs/code or conformance has this code: "+lines[0])
+			faults = append(faults, d.at(b.line)+": no file of docs/code, conformance or contrib has this code: "+lines[0])
 		}
 	}
 	return faults
@@ -52,14 +52,19 @@ type codeFile struct {
 	within []bool
 }
 
-// compiledFiles returns the files of this folder and of the module conformance that go test compiles.
+// compiledFiles returns the files of this folder and of the modules conformance and contrib/… that go test compiles.
 func compiledFiles(t *testing.T) (files []codeFile) {
 	t.Helper()
 	var names []string
-	for _, folder := range []string{".", filepath.Join(root, "conformance")} {
-		found, err := filepath.Glob(filepath.Join(folder, "*.go"))
-		if err != nil || len(found) == 0 {
-			t.Fatalf("%s: %d files, error %v", folder, len(found), err)
+	for _, pattern := range []string{
+		"*.go",
+		root + "/conformance/*.go",
+		root + "/contrib/*/*.go",
+		root + "/contrib/*/*/*.go", // an example, or another major version
+	} {
+		found, err := filepath.Glob(filepath.FromSlash(pattern))
+		if err != nil {
+			t.Fatal(err)
 		}
 		names = append(names, found...)
 	}
