@@ -2,6 +2,7 @@
 
 GO         ?= go
 FUZZTIME   ?= 200000x
+COSTTIME   ?= 3s
 SOAKTIME   ?= 10m
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 
@@ -33,7 +34,7 @@ test-all: needs ## Run all tests of all modules at full length, also what repeat
 	@$(MAKE) --no-print-directory -j2 test-redisstore test-others LONG='-tags long'
 	@# By itself, because it measures.
 	@$(MAKE) --no-print-directory test-outages LONG='-tags long'
-	@set -e; for module in $(filter-out examples/jwks,$(MODULES)); do echo "cd $$module && go test ./..."; (cd $$module && $(GOTEST) ./...); done
+	@set -e; for module in $(filter-out examples/jwks,$(MODULES)); do echo "cd $$module && go test ./..."; (cd $$module && $(GOTEST) -tags long ./...); done
 	@$(MAKE) --no-print-directory race
 
 .PHONY: test-redisstore test-others test-outages
@@ -54,17 +55,35 @@ race: needs ## Run the tests of what runs concurrently five times over.
 	$(GOTEST) -count=5 -run 'Contract|Table|MaxKeys|Handler|Stacked|Went' . ./store/... ./internal/stacks
 
 .PHONY: fuzz
-fuzz: ## Run each fuzz target for FUZZTIME, a time or a number of inputs (default 200000x).
-	@set -e; for package in $$($(GO) list ./...); do \
-		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
-			echo "$$package $$target"; \
-			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x $$package; \
+fuzz: ## Run each fuzz target of all modules for FUZZTIME, a time or a number of inputs (default 200000x).
+	@set -e; for folder in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); do \
+		cd $(CURDIR)/$$folder; \
+		targets=$$($(GO) test -list '^Fuzz'); \
+		for target in $$(echo "$$targets" | grep '^Fuzz'); do \
+			echo "$$folder $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x; \
 		done; \
 	done
 
 .PHONY: bench
 bench: needs ## Measure against other libraries, side by side, and write docs/benchmarks.md and its chart.
 	cd bench && $(GO) run . -markdown ../docs/benchmarks.md -svg ../docs/benchmarks.svg
+
+# Each adapter has a BenchmarkCost that reports adapter-adds-ns and middleware-adds-ns.
+.PHONY: cost
+cost: ## Measure what each adapter adds to a request, beside the middleware of net/http, for COSTTIME (default 3s).
+	@printf '%-44s %14s %14s %14s\n' 'ns a request' 'adapter adds' 'net/http adds' 'difference'
+	@failed=0; for module in $(filter contrib/%,$(MODULES)); do \
+		measured=$$(cd $$module && $(GO) test -run '^$$' -bench '^BenchmarkCost$$' -benchtime $(COSTTIME) .) || failed=1; \
+		echo "$$measured" | awk -v module=$$module ' \
+			/^BenchmarkCost/ { \
+				sub(/^BenchmarkCost/, "", $$1); sub(/-[0-9]+$$/, "", $$1); \
+				for (i = 3; i < NF; i += 2) ns[$$(i+1)] = $$i; \
+				ours = ns["adapter-adds-ns"]; theirs = ns["middleware-adds-ns"]; \
+				printf "%-44s %14.0f %14.0f %14.0f\n", module $$1, ours, theirs, ours - theirs; \
+			} \
+			/^--- FAIL|build failed|^ .*\.go:/ { print module ": " $$0 }'; \
+	done; exit $$failed
 
 .PHONY: growth
 growth: needs ## Measure decisions as keys, policies, replicas and masters grow, and write docs/growth.md.
@@ -83,7 +102,7 @@ lint: ## Check formatting, go vet and staticcheck.
 		echo "make test-all would not run these tests: use internal/testsize, or the tag long"; exit 1; \
 	fi
 	@set -e; for module in $(MODULES); do \
-		(cd $$module && $(GO) vet ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod staticcheck ./...); \
+		(cd $$module && $(GO) vet -tags long ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod staticcheck -tags long ./...); \
 	done
 
 .PHONY: soak
