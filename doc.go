@@ -39,6 +39,9 @@
 //	r.With(limiter.Limit(login)).Post("/login", h)
 //	r.With(limiter.Limit(perMember, perOrg)).Get("/search", h) // takes from both buckets, or from neither
 //
+// For other routers, and for gin, echo, fiber, gRPC and Connect, see
+// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/routers.md.
+//
 // # Choosing a key
 //
 //   - [RemoteIP]: the address of the TCP peer
@@ -101,8 +104,8 @@
 // # Without middleware
 //
 // In workers and other protocols, call [Limiter.Take], [Limiter.TakeAll] or [Limiter.Wait] with a key. In a handler
-// that finds the key itself, such as the name in a login form, call [Limiter.Admit]. For routers that do not use
-// [http.Handler], call [Limiter.Decide]. [Limiter.Peek], [Limiter.Refund] and [Limiter.Reset] manage a bucket.
+// that finds the key itself, such as the name in a login form, call [Limiter.Admit]. To decide about a request
+// without answering it, call [Limiter.Decide]. [Limiter.Peek], [Limiter.Refund] and [Limiter.Reset] manage a bucket.
 //
 // # Other packages
 //

@@ -18,14 +18,11 @@ import (
 // Under chi it works in r.Use, r.With, r.Group and sub-routers. All paths that match no route share the key
 // "route:unmatched". Mount middleware that changes the path or the method, such as StripSlashes, before it.
 //
-// Under [http.ServeMux], mount the limiter on the route's handler. Around the mux the pattern is not known yet, so no
-// request has a key, and each is answered 403 ([ErrNoKey]). A pattern without a method gives "route:/items/{id}". A
-// prefix that [http.StripPrefix] removes is not part of the key.
+// Under [http.ServeMux], mount the limiter on the route's handler. Around the mux no request has a key, and each is
+// answered 403 ([ErrNoKey]). A prefix that [http.StripPrefix] removes is not part of the key.
 //
-// Under any other router, set the Pattern of the [http.Request] before the limiter, as ServeMux does. Adapters under
-// contrib do it. Otherwise a request has no key, or that of a ServeMux or chi around the router. Do not put a method
-// into it that the route does not name: clients can make up methods. For the code under gorilla/mux, httprouter, huma
-// and others, see https://github.com/go-tokenbucket/ratelimit/blob/main/docs/routers.md.
+// Under any other router, set the Pattern of the [http.Request] before the limiter, as the adapters under contrib do.
+// See https://github.com/go-tokenbucket/ratelimit/blob/main/docs/routers.md.
 func Route() KeyFunc {
 	var mounted subRouters
 	return func(r *http.Request) (string, error) {

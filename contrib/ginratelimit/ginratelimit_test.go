@@ -187,7 +187,7 @@ func framework() adaptertest.Framework {
 
 func TestList(t *testing.T) { adaptertest.Run(t, framework()) }
 
-func BenchmarkGin(b *testing.B) {
+func BenchmarkCost(b *testing.B) {
 	adaptertest.Cost(b, func(l *ratelimit.Limiter) func() {
 		r := gin.New()
 		if l != nil {
