@@ -1,0 +1,287 @@
+package connectratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+// A call is what a limiter decides about: a unary call, a stream or a message. It is the [ratelimit.Responder] of the
+// limiter, which is a response writer, the context of the request that key functions get, and the connection of the
+// handler of a stream.
+type call struct {
+	context.Context              // of the call outside of this limiter
+	connect.StreamingHandlerConn // of a stream
+
+	unary    connect.UnaryFunc
+	request  connect.AnyRequest
+	response connect.AnyResponse
+	stream   connect.StreamingHandlerFunc
+	inside   context.Context // without unary and stream: the context of an allowed call
+	err      error
+	returned bool // the handler returned
+	late     bool // the header of the response may have been sent
+
+	protocol string
+	header   http.Header // of the limiter
+	shared   http.Header // of the response; nil: it is out of reach
+	shadowed bool        // limiters outside have set headers that are out of reach
+
+	sent  atomic.Int64 // bytes of a stream
+	began atomic.Bool  // the handler of a stream has sent something
+
+	http http.Request
+	url  url.URL
+}
+
+var _ ratelimit.Responder = (*call)(nil)
+
+// decide makes the request for key functions, and lets h decide about c.
+func (c *call) decide(h http.Handler, spec connect.Spec, peer connect.Peer, header http.Header, method string) {
+	c.protocol = peer.Protocol
+	c.url.Path = spec.Procedure
+	if method == http.MethodGet {
+		c.url.RawQuery = peer.Query.Encode()
+	}
+	r := http.Request{
+		Method:     method,
+		URL:        &c.url,
+		Header:     header,
+		Host:       header.Get("Host"), // Connect has put it there
+		Body:       http.NoBody,
+		RequestURI: spec.Procedure,
+		RemoteAddr: peer.Addr,
+		Pattern:    spec.Procedure,
+	}
+	c.http = *r.WithContext(c)
+	h.ServeHTTP(c, &c.http)
+}
+
+// proceed is what is inside of every limiter. It passes a call on.
+func proceed(w http.ResponseWriter, r *http.Request) {
+	c := w.(*call)
+	if !c.shadowed && c.shared != nil {
+		maps.Copy(c.shared, c.header)
+	}
+	switch ctx := r.Context(); {
+	case c.unary != nil:
+		c.response, c.err = c.unary(ctx, c.request)
+	case c.stream != nil:
+		c.err = c.stream(ctx, c)
+	default:
+		c.inside = ctx
+	}
+	c.returned = true
+}
+
+type callKey struct{}
+
+func (c *call) Value(key any) any {
+	if key == (callKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+func (c *call) String() string { return "connectratelimit.Context" }
+
+// Format prints String for each verb. Otherwise %v prints the request with its credentials.
+func (c *call) Format(f fmt.State, _ rune) { io.WriteString(f, c.String()) }
+
+// Header returns a header for the limiter. It is that of the response, or a new one if that has fields already: a denial
+// moves what the limiter has set to an error.
+func (c *call) Header() http.Header {
+	if c.header != nil {
+		return c.header
+	}
+	if outer, limited := ratelimit.FromContext(c.Context); limited {
+		c.share(outer)
+	}
+	switch {
+	case c.late:
+		c.shadowed, c.shared = c.shadowed || c.shared != nil, nil
+	case c.shared != nil:
+	case c.unary != nil:
+		if info, ok := connect.CallInfoForHandlerContext(c.Context); ok {
+			c.shared = info.ResponseHeader()
+		}
+	case c.stream != nil:
+		c.shared = c.ResponseHeader()
+		c.shadowed = c.shadowed && c.protocol != connect.ProtocolConnect // there it is that of net/http
+	}
+	if c.header = c.shared; c.shadowed || c.shared == nil || len(c.shared) > 0 {
+		c.header = make(http.Header, 8)
+	}
+	return c.header
+}
+
+// share finds the header to which limiters outside have written d.
+func (c *call) share(d *ratelimit.Decision) {
+	if outer, ok := c.Context.Value(callKey{}).(*call); ok {
+		c.shared, c.shadowed = outer.shared, outer.shadowed
+	} else if h, ok := c.Context.Value(headerKey{}).(http.Header); ok {
+		c.shared = h
+	} else {
+		for range d.Quotas() {
+			c.shadowed = true
+		}
+	}
+}
+
+func (c *call) WriteHeader(int)             {}
+func (c *call) Write(b []byte) (int, error) { return len(b), nil }
+
+// Refuse implements [ratelimit.Responder]. The client gets a fixed text, never err.
+func (c *call) Refuse(r *http.Request, status int, _ error) bool {
+	var refusal *connect.Error
+	after := time.Duration(ratelimit.Never)
+	switch d, _ := ratelimit.FromContext(r.Context()); {
+	case c.Err() != nil:
+		c.err = connect.NewError(codeOf(c.Err()), c.Err())
+		return true
+	case status == http.StatusTooManyRequests:
+		refusal = connect.NewError(connect.CodeResourceExhausted, errors.New("rate limit exceeded"))
+		after = d.RetryAfter()
+		var violated errdetails.QuotaFailure
+		for _, name := range d.Denied() {
+			violated.Violations = append(violated.Violations, &errdetails.QuotaFailure_Violation{Subject: "policy:" + name, QuotaId: name, Description: "rate limit exceeded"})
+		}
+		addDetail(refusal, &violated)
+	case status == http.StatusBadRequest:
+		refusal = connect.NewError(connect.CodeInvalidArgument, errors.New("bad request"))
+	case status == http.StatusForbidden:
+		refusal = connect.NewError(connect.CodePermissionDenied, errors.New("forbidden"))
+	default:
+		refusal = connect.NewError(connect.CodeUnavailable, errors.New("temporarily unavailable"))
+		seconds, _ := strconv.Atoi(c.header.Get("Retry-After"))
+		after = time.Duration(seconds) * time.Second
+	}
+	if after != ratelimit.Never {
+		addDetail(refusal, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
+	}
+	meta := refusal.Meta()
+	for name, values := range c.header {
+		delete(c.shared, name)
+		if !c.shadowed || name == "Retry-After" {
+			meta[name] = values
+		}
+	}
+	if c.protocol == connect.ProtocolConnect {
+		meta["Cache-Control"] = []string{"no-store"}
+	} else {
+		delete(meta, "Cache-Control")
+		meta["Grpc-Retry-Pushback-Ms"] = []string{pushback(after)}
+	}
+	c.err = refusal
+	return true
+}
+
+func addDetail(to *connect.Error, message proto.Message) {
+	if detail, err := connect.NewErrorDetail(message); err == nil {
+		to.AddDetail(detail)
+	}
+}
+
+// pushback returns when a retry policy of gRPC may send the call again, in milliseconds. After -1 it does not.
+func pushback(after time.Duration) string {
+	if after == ratelimit.Never {
+		return "-1"
+	}
+	return strconv.FormatInt(int64((after+time.Millisecond-1)/time.Millisecond), 10)
+}
+
+// Send implements [connect.StreamingHandlerConn].
+func (c *call) Send(message any) error {
+	c.began.Store(true)
+	err := c.StreamingHandlerConn.Send(message)
+	if err == nil {
+		c.sent.Add(size(message))
+	}
+	return err
+}
+
+// Response implements [ratelimit.Responder]. What passed a gate, and a message, has no response: it was not written.
+func (c *call) Response() ratelimit.Response {
+	response := ratelimit.Response{Bytes: c.sent.Load()}
+	switch {
+	case c.unary == nil && c.stream == nil:
+	case c.returned:
+		response.Status, response.Written = httpStatus(c.err), true
+		if connect.IsNotModifiedError(c.err) && c.http.Method == http.MethodGet {
+			response.Status = http.StatusNotModified
+		}
+		if c.response != nil {
+			response.Bytes = size(c.response.Any())
+		}
+	case c.began.Load():
+		response.Status, response.Written = http.StatusOK, true
+	}
+	return response
+}
+
+// codeOf returns the code that Connect sends for err.
+func codeOf(err error) connect.Code {
+	var coded *connect.Error
+	switch {
+	case errors.As(err, &coded):
+	case errors.Is(err, context.Canceled):
+		return connect.CodeCanceled
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return connect.CodeDeadlineExceeded
+	}
+	return connect.CodeOf(err)
+}
+
+// httpStatus returns the status that stands for err in google/rpc/code.proto.
+func httpStatus(err error) int {
+	if err == nil {
+		return http.StatusOK
+	}
+	switch codeOf(err) {
+	case connect.CodeCanceled:
+		return 499
+	case connect.CodeInvalidArgument, connect.CodeFailedPrecondition, connect.CodeOutOfRange:
+		return http.StatusBadRequest
+	case connect.CodeDeadlineExceeded:
+		return http.StatusGatewayTimeout
+	case connect.CodeNotFound:
+		return http.StatusNotFound
+	case connect.CodeAlreadyExists, connect.CodeAborted:
+		return http.StatusConflict
+	case connect.CodePermissionDenied:
+		return http.StatusForbidden
+	case connect.CodeUnauthenticated:
+		return http.StatusUnauthorized
+	case connect.CodeResourceExhausted:
+		return http.StatusTooManyRequests
+	case connect.CodeUnimplemented:
+		return http.StatusNotImplemented
+	case connect.CodeUnavailable:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// size returns the size of a message without compression, 0 for messages of another codec than proto.
+func size(message any) int64 {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return 0
+	}
+	return int64(proto.Size(m))
+}

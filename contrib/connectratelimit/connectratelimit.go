@@ -1,0 +1,158 @@
+package connectratelimit
+
+import (
+	"context"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+// Config configures a [Limiter]. It has no fields yet.
+type Config struct{}
+
+// A Limiter limits calls of Connect, gRPC and gRPC-Web. Make it with [New].
+type Limiter struct{ *ratelimit.Limiter }
+
+// New returns a [Limiter] that makes interceptors for handlers. It panics if limiter is nil.
+func New(limiter *ratelimit.Limiter, _ Config) *Limiter {
+	if limiter == nil {
+		panic("connectratelimit: New: limiter must not be nil")
+	}
+	return &Limiter{limiter}
+}
+
+// Interceptor returns an interceptor that enforces policies on each call of a handler. A stream is one call. Without
+// policies it enforces those of [ratelimit.Config]. It panics where [ratelimit.Limiter.Limit] and
+// [ratelimit.Limiter.Handler] do. It does not limit the calls of a client.
+func (l *Limiter) Interceptor(policies ...ratelimit.Policy) connect.Interceptor {
+	return interceptor{l.mount(policies)}
+}
+
+// Messages is like [Limiter.Interceptor], but takes tokens for each message that a client sends on a stream. When a
+// message is denied, the handler gets the denial from Receive, and the stream ends with it. A unary call is one message.
+//
+// A message has no response. So Messages panics if a policy has a Settle, and for a Settle in [ratelimit.Config] all
+// messages count as failed.
+func (l *Limiter) Messages(policies ...ratelimit.Policy) connect.Interceptor {
+	mustNotSettle("Messages", policies)
+	return messages{interceptor{l.mount(policies)}}
+}
+
+// Gate is like [Limiter.Interceptor], but decides before a message is read. Then a denied call costs the least. It is an
+// argument of [connect.WithRequestGate], whose calls [connect.WithRecover] does not cover.
+//
+// A gate does not see the response. So Gate panics if a policy has a Settle, and for a Settle in [ratelimit.Config] all
+// calls count as failed. Allowed calls get rate limit headers only inside of [Limiter.Handler] or [Limiter.Limit]. With
+// HTTP/1.1 it does not notice that a client leaves while its call waits, because the message is not read yet.
+func (l *Limiter) Gate(policies ...ratelimit.Policy) connect.RequestGateFunc {
+	mustNotSettle("Gate", policies)
+	h := l.mount(policies)
+	return func(ctx context.Context, spec connect.Spec, peer connect.Peer, header http.Header) (context.Context, error) {
+		c := &call{Context: ctx}
+		method := http.MethodPost
+		if header.Get("Content-Type") == "" { // only a GET can be without one
+			method = http.MethodGet
+		}
+		c.decide(h, spec, peer, header, method)
+		return c.inside, c.err
+	}
+}
+
+func mustNotSettle(function string, policies []ratelimit.Policy) {
+	for _, p := range policies {
+		if p.Settle != nil {
+			panic("connectratelimit: " + function + ": policy " + p.Name + ": Settle needs a response: use Interceptor")
+		}
+	}
+}
+
+// Handler is [ratelimit.Limiter.Handler] for an http.Handler with limited Connect handlers in it. The headers of the
+// response are then those of the tightest policy of both. Inside of the Handler of another Limiter, they are those of
+// that one.
+func (l *Limiter) Handler(next http.Handler) http.Handler { return l.Limiter.Handler(tell(next)) }
+
+// Limit is to [ratelimit.Limiter.Limit] what [Limiter.Handler] is to that of a [ratelimit.Limiter].
+func (l *Limiter) Limit(policies ...ratelimit.Policy) func(http.Handler) http.Handler {
+	limit := l.Limiter.Limit(policies...)
+	return func(next http.Handler) http.Handler { return limit(tell(next)) }
+}
+
+type headerKey struct{}
+
+// tell tells interceptors inside of next where the header of the response is.
+func tell(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		inner := r.WithContext(context.WithValue(r.Context(), headerKey{}, w.Header()))
+		defer func() { *r = *inner.WithContext(r.Context()) }() // with what a router has found
+		next.ServeHTTP(w, inner)
+	})
+}
+
+// mount returns policies, or [ratelimit.Config.Policies] if there are none, in front of a call.
+func (l *Limiter) mount(policies []ratelimit.Policy) http.Handler {
+	if len(policies) == 0 {
+		return l.Limiter.Handler(http.HandlerFunc(proceed))
+	}
+	return l.Limiter.Limit(policies...)(http.HandlerFunc(proceed))
+}
+
+type interceptor struct{ http.Handler }
+
+func (i interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		spec := req.Spec()
+		if spec.IsClient {
+			return next(ctx, req)
+		}
+		c := &call{Context: ctx, unary: next, request: req}
+		c.decide(i, spec, req.Peer(), req.Header(), req.HTTPMethod())
+		return c.response, c.err
+	}
+}
+
+func (i interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (i interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		c := &call{Context: ctx, stream: next, StreamingHandlerConn: conn}
+		c.decide(i, conn.Spec(), conn.Peer(), conn.RequestHeader(), http.MethodPost)
+		return c.err
+	}
+}
+
+type messages struct{ interceptor }
+
+func (m messages) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		limited := &limitedConn{StreamingHandlerConn: conn, ctx: ctx, messages: m}
+		if err := next(ctx, limited); err != nil {
+			return err
+		}
+		return limited.denied
+	}
+}
+
+// A limitedConn is a stream on which each message that it receives takes tokens.
+type limitedConn struct {
+	connect.StreamingHandlerConn
+	ctx      context.Context
+	messages messages
+	denied   error
+}
+
+func (l *limitedConn) Receive(message any) error {
+	if l.denied != nil {
+		return l.denied
+	}
+	if err := l.StreamingHandlerConn.Receive(message); err != nil {
+		return err
+	}
+	c := &call{Context: l.ctx, late: true}
+	c.decide(l.messages, l.Spec(), l.Peer(), l.RequestHeader(), http.MethodPost)
+	l.denied = c.err
+	return l.denied
+}

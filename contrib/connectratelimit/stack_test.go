@@ -1,0 +1,162 @@
+package connectratelimit_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/contrib/connectratelimit"
+)
+
+// A stack is a way to mount an outer and an inner limit.
+type stack struct {
+	mount func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler
+
+	// only are the headers of a response whose inner policy is the tightest, if they are not complete.
+	outerOnly bool
+}
+
+var stacks = map[string]stack{
+	"interceptors": {mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
+		return service(with(l.Interceptor(outer), l.Interceptor(inner)))
+	}},
+	"options": {mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
+		return service(with(l.Interceptor(outer)), with(l.Interceptor(inner)))
+	}},
+	"Limit": {mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
+		return l.Limit(outer)(service(with(l.Interceptor(inner))))
+	}},
+	"Limit, another between": {mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
+		return l.Limit(outer)(service(with(l.Interceptor(perIP("between", ratelimit.PerHour(100))), l.Interceptor(inner))))
+	}},
+	"gate": {mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
+		return service(connect.WithRequestGate(l.Gate(outer)), with(l.Interceptor(inner)))
+	}},
+	"gate in Limit": {mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
+		return l.Limit(outer)(service(connect.WithRequestGate(l.Gate(inner))))
+	}},
+	"net/http": {outerOnly: true, mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
+		return l.Limiter.Limit(outer)(service(with(l.Interceptor(inner))))
+	}},
+	"gate in net/http": {outerOnly: true, mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
+		return l.Limiter.Limit(outer)(service(connect.WithRequestGate(l.Gate(inner))))
+	}},
+}
+
+func TestStackedLimitsHaveOneHeaderEach(t *testing.T) {
+	for name, s := range stacks {
+		t.Run(name, func(t *testing.T) {
+			limits := newLimits(t, ratelimit.Config{})
+			outer, inner := perIP("outer", ratelimit.PerHour(10)), perIP("inner", ratelimit.PerHour(2))
+			url := serve(t, s.mount(limits, outer, inner, func(options ...connect.HandlerOption) http.Handler {
+				return logins(echo, options...)
+			}))
+			tightest := "2"
+			if s.outerOnly {
+				tightest = "10"
+			}
+			for client, call := range callers(t, url) {
+				reset(t, limits, "outer")
+				reset(t, limits, "inner")
+				for i := range 3 {
+					r := call(t.Context(), login)
+					h := lines(t, r.header)
+					if (r.code != 0) != (i == 2) || h["X-Ratelimit-Limit"] != tightest || h["X-Ratelimit-Remaining"] == "" || h["X-Ratelimit-Reset"] == "" {
+						t.Errorf("%s: call %d: code %v, headers %v", client, i, r.code, h)
+					}
+					if (i == 2) != (h["Retry-After"] == "1800") || (i == 2) != (r.retry == 30*time.Minute) || strings.Join(r.violated, ",") != map[bool]string{true: "inner"}[i == 2] {
+						t.Errorf("%s: call %d: headers %v, retry %v, violated %q", client, i, h, r.retry, r.violated)
+					}
+				}
+				if got := left(t, limits, outer); got != 7 {
+					t.Errorf("%s: %d left outside, want 7: a denial inside gives nothing back", client, got)
+				}
+			}
+		})
+	}
+}
+
+func TestStackedLimitsOfStreamsHaveOneHeaderEach(t *testing.T) {
+	for name, s := range stacks {
+		t.Run(name, func(t *testing.T) {
+			limits := newLimits(t, ratelimit.Config{})
+			outer, inner := perIP("outer", ratelimit.PerHour(10)), perIP("inner", ratelimit.PerHour(2))
+			url := serve(t, s.mount(limits, outer, inner, files{}.handler))
+			for client, stream := range streamers(t, url) {
+				reset(t, limits, "outer")
+				reset(t, limits, "inner")
+				tightest := "2"
+				// The header of a stream of Connect is that of net/http.
+				if s.outerOnly && (name == "gate in net/http" || isGRPC(client)) {
+					tightest = "10"
+				}
+				for i := range 3 {
+					_, r := stream(t.Context(), watch, "a")
+					h := lines(t, r.header)
+					if (r.code != 0) != (i == 2) || h["X-Ratelimit-Limit"] != tightest || (i == 2) != (h["Retry-After"] == "1800") || (i == 2) != (r.retry == 30*time.Minute) {
+						t.Errorf("%s: stream %d: code %v, headers %v, retry %v", client, i, r.code, h, r.retry)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Handler and Limit are those of net/http for what is outside and inside of them.
+func TestHandlerKeepsWhatARouterHasFound(t *testing.T) {
+	limits := newLimits(t, ratelimit.Config{Policies: []ratelimit.Policy{perIP("api", ratelimit.PerHour(5))}})
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /forms/{id}", func(w http.ResponseWriter, r *http.Request) {
+		if d, ok := ratelimit.FromContext(r.Context()); !ok || len(d.Results) != 2 || r.ParseForm() != nil {
+			t.Error(d)
+		}
+	})
+	var pattern, id, form string
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		limits.Handler(limits.Limit(perIP("inner", ratelimit.PerHour(2)))(mux)).ServeHTTP(w, r)
+		pattern, id, form = r.Pattern, r.PathValue("id"), r.Form.Get("a")
+	}))
+	resp, err := newHTTPClient(t, false).Post(url+"/forms/7", "application/x-www-form-urlencoded", strings.NewReader("a=b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+	if pattern != "POST /forms/{id}" || id != "7" || form != "b" || resp.Header.Get("X-RateLimit-Limit") != "2" {
+		t.Errorf("pattern %q, id %q, form %q, headers %v", pattern, id, form, resp.Header)
+	}
+}
+
+// An interceptor may set headers for all responses.
+func TestHeadersOfOtherInterceptorsStay(t *testing.T) {
+	limits := newLimits(t, ratelimit.Config{})
+	sets := connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+			if info, ok := connect.CallInfoForHandlerContext(ctx); ok {
+				info.ResponseHeader().Set("X-Request-Id", "7")
+			}
+			return next(ctx, req)
+		}
+	})
+	h := func(ctx context.Context, req *connect.Request[text]) (*connect.Response[text], error) {
+		resp := connect.NewResponse(wrapperspb.String(req.Msg.Value))
+		resp.Header().Set("X-Answer", "8")
+		return resp, nil
+	}
+	for name, call := range callers(t, serveLogin(t, h, with(sets, limits.Interceptor(perIP("api", ratelimit.PerHour(1)))))) {
+		reset(t, limits, "api")
+		for i := range 2 {
+			r := call(t.Context(), login)
+			if r.header.Get("X-Request-Id") != "7" || len(r.header["X-Request-Id"]) != 1 || (r.header.Get("X-Answer") == "8") != (i == 0) || lines(t, r.header)["X-Ratelimit-Remaining"] != "0" {
+				t.Errorf("%s: call %d: %v", name, i, r.header)
+			}
+		}
+	}
+}
