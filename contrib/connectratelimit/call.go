@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -39,8 +38,10 @@ type call struct {
 
 	protocol string
 	header   http.Header // of the limiter
-	shared   http.Header // of the response; nil: it is out of reach
+	shared   http.Header // of the interceptors of this call; nil: it is out of reach
+	outside  http.Header // of net/http, in which limiters outside have set headers; nil: none, or out of reach
 	shadowed bool        // limiters outside have set headers that are out of reach
+	apart    bool        // header is another map than shared
 
 	sent  atomic.Int64 // bytes of a stream
 	began atomic.Bool  // the handler of a stream has sent something
@@ -58,29 +59,31 @@ func (c *call) decide(h http.Handler, spec connect.Spec, peer connect.Peer, head
 	if method == http.MethodGet {
 		c.url.RawQuery = peer.Query.Encode()
 	}
-	r := http.Request{
-		Method:     method,
-		URL:        &c.url,
-		Header:     header,
-		Host:       header.Get("Host"), // Connect has put it there
-		Body:       http.NoBody,
-		RequestURI: spec.Procedure,
-		RemoteAddr: peer.Addr,
-		Pattern:    spec.Procedure,
+	c.http = *new(http.Request).WithContext(c)
+	r := &c.http
+	r.Method, r.URL, r.Header, r.Body = method, &c.url, header, http.NoBody
+	r.RequestURI, r.Pattern, r.RemoteAddr = spec.Procedure, spec.Procedure, peer.Addr
+	if host := header["Host"]; len(host) == 1 { // Connect has put it there
+		r.Host = host[0]
 	}
-	c.http = *r.WithContext(c)
-	h.ServeHTTP(c, &c.http)
+	h.ServeHTTP(c, r)
 }
 
 // proceed is what is inside of every limiter. It passes a call on.
 func proceed(w http.ResponseWriter, r *http.Request) {
 	c := w.(*call)
-	if !c.shadowed && c.shared != nil {
-		maps.Copy(c.shared, c.header)
+	if c.apart && !c.shadowed {
+		c.publish()
 	}
 	switch ctx := r.Context(); {
 	case c.unary != nil:
-		c.response, c.err = c.unary(ctx, c.request)
+		if c.response, c.err = c.unary(ctx, c.request); c.response != nil {
+			for name := range c.response.Header() {
+				if _, both := c.header[name]; both {
+					delete(c.shared, name) // Connect would send both
+				}
+			}
+		}
 	case c.stream != nil:
 		c.err = c.stream(ctx, c)
 	default:
@@ -114,7 +117,8 @@ func (c *call) Header() http.Header {
 	}
 	switch {
 	case c.late:
-		c.shadowed, c.shared = c.shadowed || c.shared != nil, nil
+		c.shadowed = c.shadowed || c.shared != nil || c.outside != nil
+		c.shared, c.outside = nil, nil
 	case c.shared != nil:
 	case c.unary != nil:
 		if info, ok := connect.CallInfoForHandlerContext(c.Context); ok {
@@ -123,22 +127,38 @@ func (c *call) Header() http.Header {
 	case c.stream != nil:
 		c.shared = c.ResponseHeader()
 		c.shadowed = c.shadowed && c.protocol != connect.ProtocolConnect // there it is that of net/http
+	default:
+		c.shared = c.outside
 	}
-	if c.header = c.shared; c.shadowed || c.shared == nil || len(c.shared) > 0 {
+	c.header = c.shared
+	if c.apart = c.shadowed || c.outside != nil || len(c.shared) > 0; c.apart || c.shared == nil {
 		c.header = make(http.Header, 8)
 	}
 	return c.header
 }
 
-// share finds the header to which limiters outside have written d.
+// share finds the headers to which limiters outside have written d.
 func (c *call) share(d *ratelimit.Decision) {
 	if outer, ok := c.Context.Value(callKey{}).(*call); ok {
-		c.shared, c.shadowed = outer.shared, outer.shadowed
+		c.outside, c.shadowed = outer.outside, outer.shadowed
+		if outer.unary != nil || outer.stream != nil {
+			c.shared = outer.shared
+		}
 	} else if h, ok := c.Context.Value(headerKey{}).(http.Header); ok {
-		c.shared = h
+		c.outside = h
 	} else {
 		for range d.Quotas() {
 			c.shadowed = true
+		}
+	}
+}
+
+// publish replaces headers of limiters outside by those of c.
+func (c *call) publish() {
+	for name, values := range c.header {
+		delete(c.outside, name)
+		if c.shared != nil {
+			c.shared[name] = values
 		}
 	}
 }
@@ -177,6 +197,7 @@ func (c *call) Refuse(r *http.Request, status int, _ error) bool {
 	meta := refusal.Meta()
 	for name, values := range c.header {
 		delete(c.shared, name)
+		delete(c.outside, name)
 		if !c.shadowed || name == "Retry-After" {
 			meta[name] = values
 		}

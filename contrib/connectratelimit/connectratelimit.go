@@ -98,7 +98,7 @@ func (l *Limiter) mount(policies []ratelimit.Policy) http.Handler {
 	return l.Limiter.Limit(policies...)(http.HandlerFunc(proceed))
 }
 
-type interceptor struct{ http.Handler }
+type interceptor struct{ limit http.Handler }
 
 func (i interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
@@ -107,7 +107,7 @@ func (i interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			return next(ctx, req)
 		}
 		c := &call{Context: ctx, unary: next, request: req}
-		c.decide(i, spec, req.Peer(), req.Header(), req.HTTPMethod())
+		c.decide(i.limit, spec, req.Peer(), req.Header(), req.HTTPMethod())
 		return c.response, c.err
 	}
 }
@@ -119,7 +119,7 @@ func (i interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conne
 func (i interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		c := &call{Context: ctx, stream: next, StreamingHandlerConn: conn}
-		c.decide(i, conn.Spec(), conn.Peer(), conn.RequestHeader(), http.MethodPost)
+		c.decide(i.limit, conn.Spec(), conn.Peer(), conn.RequestHeader(), http.MethodPost)
 		return c.err
 	}
 }
@@ -128,7 +128,7 @@ type messages struct{ interceptor }
 
 func (m messages) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		limited := &limitedConn{StreamingHandlerConn: conn, ctx: ctx, messages: m}
+		limited := &limitedConn{StreamingHandlerConn: conn, ctx: ctx, limit: m.limit}
 		if err := next(ctx, limited); err != nil {
 			return err
 		}
@@ -139,9 +139,9 @@ func (m messages) WrapStreamingHandler(next connect.StreamingHandlerFunc) connec
 // A limitedConn is a stream on which each message that it receives takes tokens.
 type limitedConn struct {
 	connect.StreamingHandlerConn
-	ctx      context.Context
-	messages messages
-	denied   error
+	ctx    context.Context
+	limit  http.Handler
+	denied error
 }
 
 func (l *limitedConn) Receive(message any) error {
@@ -152,7 +152,7 @@ func (l *limitedConn) Receive(message any) error {
 		return err
 	}
 	c := &call{Context: l.ctx, late: true}
-	c.decide(l.messages, l.Spec(), l.Peer(), l.RequestHeader(), http.MethodPost)
+	c.decide(l.limit, l.Spec(), l.Peer(), l.RequestHeader(), http.MethodPost)
 	l.denied = c.err
 	return l.denied
 }

@@ -160,3 +160,36 @@ func TestHeadersOfOtherInterceptorsStay(t *testing.T) {
 		}
 	}
 }
+
+// As with net/http, headers that a handler sets replace those of the limiter.
+func TestHeadersOfTheHandlerReplaceThoseOfTheLimiter(t *testing.T) {
+	limits := newLimits(t, ratelimit.Config{Policies: []ratelimit.Policy{perIP("api", ratelimit.PerHour(1000))}})
+	for name, h := range map[string]unary{
+		"response": func(context.Context, *connect.Request[text]) (*connect.Response[text], error) {
+			resp := connect.NewResponse(new(text))
+			resp.Header().Set("X-RateLimit-Limit", "7")
+			return resp, nil
+		},
+		"context": func(ctx context.Context, req *connect.Request[text]) (*connect.Response[text], error) {
+			if info, ok := connect.CallInfoForHandlerContext(ctx); ok {
+				info.ResponseHeader().Set("X-RateLimit-Limit", "7")
+			}
+			return echo(ctx, req)
+		},
+	} {
+		inside := with(limits.Interceptor())
+		for at, h := range map[string]http.Handler{
+			"one":     logins(h, inside),
+			"stacked": logins(h, inside, with(limits.Interceptor(perIP("inner", ratelimit.PerHour(500))))),
+			"handler": limits.Limit(perIP("outer", ratelimit.PerHour(2000)))(logins(h, inside)),
+		} {
+			url := serve(t, h)
+			for _, client := range []string{"connect", "gRPC", "gRPC-Web"} {
+				r := connectCaller(t, client, url)(t.Context(), login)
+				if got := lines(t, r.header)["X-Ratelimit-Limit"]; got != "7" {
+					t.Errorf("%s, %s, %s: %v", name, at, client, r.header)
+				}
+			}
+		}
+	}
+}
