@@ -272,6 +272,10 @@ func TestADeniedMessageDoesNotRepeatTheHeadersOfItsStream(t *testing.T) {
 			if r.code != connect.CodeResourceExhausted || len(got) != 1 || h["X-Ratelimit-Limit"] == "" || h["Retry-After"] != "3600" || r.retry != time.Hour {
 				t.Errorf("%s, %s: code %v, got %q, retry %v, headers %v", at, name, r.code, got, r.retry, h)
 			}
+			_, r = stream(t.Context(), upload, "a", "b") // it has not sent its headers when the message is denied
+			if h := lines(t, r.header); r.code != connect.CodeResourceExhausted || h["X-Ratelimit-Limit"] == "" || h["Retry-After"] != "3600" {
+				t.Errorf("%s, %s: upload: code %v, headers %v", at, name, r.code, h)
+			}
 		}
 	}
 }
@@ -285,6 +289,7 @@ func TestADenialIsTheEndOfAStreamWhateverTheHandlerReturns(t *testing.T) {
 		for in.Receive() {
 			n++
 		}
+		reset(t, limits, "messages")
 		for range 3 {
 			if in.Conn().Receive(new(text)) == nil {
 				n++

@@ -122,6 +122,15 @@ func TestADenialIsInTheTrailersOfGRPC(t *testing.T) {
 	}
 }
 
+func TestThePushbackIsRoundedUp(t *testing.T) {
+	limits := newLimits(t, ratelimit.Config{})
+	call := grpcCaller(t, serveLogin(t, echo, with(limits.Interceptor(perIP("api", ratelimit.PerSecond(3).WithBurst(1))))))
+	call(t.Context(), login)
+	if r := call(t.Context(), login); r.retry != 333334*time.Microsecond || lines(t, r.header)["Grpc-Retry-Pushback-Ms"] != "334" || lines(t, r.header)["Retry-After"] != "1" {
+		t.Errorf("retry %v, headers %v", r.retry, r.header)
+	}
+}
+
 func TestAnotherReasonHasACodeAndAFixedText(t *testing.T) {
 	fails := func(err error) ratelimit.KeyFunc {
 		return func(*http.Request) (string, error) { return "", err }
