@@ -144,7 +144,7 @@ func TestSettleSeesTheStatusOfEachCode(t *testing.T) {
 		answer = nil
 		bytes := int64(proto.Size(wrapperspb.String("hello")))
 		if code != 0 {
-			answer, bytes = connect.NewError(code, errSecret), 0
+			answer, bytes = connect.NewError(code, context.Canceled), 0
 		}
 		call(t.Context(), login)
 		if want := (ratelimit.Response{Status: status, Written: true, Bytes: bytes, Cost: 1}); seen != want {
