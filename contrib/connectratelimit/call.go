@@ -21,8 +21,8 @@ import (
 )
 
 // A call is what a limiter decides about: a unary call, a stream or a message. It is the [ratelimit.Responder] of the
-// limiter, which is a response writer, the context of the request that key functions get, and the connection of the
-// handler of a stream.
+// limiter, which is a response writer. It is also the context of the request that key functions get, and the connection
+// for the handler of a stream.
 type call struct {
 	context.Context              // of the call outside of this limiter
 	connect.StreamingHandlerConn // of a stream
@@ -103,7 +103,7 @@ func (c *call) Value(key any) any {
 
 func (c *call) String() string { return "connectratelimit.Context" }
 
-// Format prints String for each verb. Otherwise %v prints the request with its credentials.
+// Format prints String for each verb. Otherwise they print the request with its credentials.
 func (c *call) Format(f fmt.State, _ rune) { io.WriteString(f, c.String()) }
 
 // Header returns a header for the limiter. It is that of the response, or a new one if that has fields already: a denial

@@ -68,12 +68,12 @@ func mustNotSettle(function string, policies []ratelimit.Policy) {
 	}
 }
 
-// Handler is [ratelimit.Limiter.Handler] for an http.Handler with limited Connect handlers in it. The headers of the
-// response are then those of the tightest policy of both. Inside of the Handler of another Limiter, they are those of
-// that one.
+// Handler is [ratelimit.Limiter.Handler] for an http.Handler with limited Connect handlers in it. If an interceptor
+// inside has a tighter policy, the response has the headers of that one. The method of the [ratelimit.Limiter] cannot do
+// this, see the package comment.
 func (l *Limiter) Handler(next http.Handler) http.Handler { return l.Limiter.Handler(tell(next)) }
 
-// Limit is to [ratelimit.Limiter.Limit] what [Limiter.Handler] is to that of a [ratelimit.Limiter].
+// Limit is [ratelimit.Limiter.Limit] with the difference that [Limiter.Handler] has.
 func (l *Limiter) Limit(policies ...ratelimit.Policy) func(http.Handler) http.Handler {
 	limit := l.Limiter.Limit(policies...)
 	return func(next http.Handler) http.Handler { return limit(tell(next)) }

@@ -38,9 +38,10 @@
 // # Settle
 //
 // [ratelimit.Policy.Settle] gets the HTTP status of the code, as google/rpc/code.proto lists them: 200 for OK, 401 for
-// UNAUTHENTICATED. So [ratelimit.FailedLogins] refunds calls without an error. A stream is settled when its handler
-// returns. Bytes is the size of the messages that were sent, before compression. A panic counts as failed. Inside
-// of [connect.WithRecover] the limiter sees the panic, outside of it the error.
+// UNAUTHENTICATED. So [ratelimit.FailedLogins] refunds calls without an error. A handler that answers a failed login
+// with a message must call SetCost. A stream is settled when its handler returns. Bytes is the size of the messages that
+// were sent, before compression. A panic counts as failed. Inside of [connect.WithRecover] the limiter sees the panic,
+// outside of it the error.
 //
 // # Calls, messages and gates
 //

@@ -112,7 +112,7 @@ func logins(f unary, options ...connect.HandlerOption) http.Handler {
 	return mux
 }
 
-// newHTTPClient returns a client with connections of its own, of HTTP/2 or of HTTP/1.1.
+// newHTTPClient returns a client of HTTP/2 without TLS, or of HTTP/1.1.
 func newHTTPClient(t testing.TB, http2 bool) *http.Client {
 	transport := &http.Transport{Protocols: new(http.Protocols)}
 	transport.Protocols.SetHTTP1(!http2)
