@@ -19,6 +19,7 @@ func TestArrows(t *testing.T) {
 		"/denial":            {"github.com/redis/", "github.com/golang-jwt/", "html/template"},
 		"/skip":              {"github.com/redis/", "github.com/golang-jwt/", "html/template"},
 		"/observe":           {"github.com/redis/", "github.com/golang-jwt/", "html/template"},
+		"/outbound":          {"github.com/redis/", "github.com/golang-jwt/", "html/template", "net/http/pprof", "/headers", "/denial"},
 		"/store/memstore":    {"github.com/redis/", "/store/redisstore", "/lua", "github.com/go-chi/", "github.com/golang-jwt/"},
 		"/store/redisstore":  {"/store/memstore", "/store/fallback", "/store/lease", "github.com/go-chi/", "github.com/golang-jwt/"},
 		"/internal/bucket":   {"github.com/"},
@@ -41,6 +42,7 @@ func TestArrows(t *testing.T) {
 		"/store/fallback":    {"/internal/", "/store", "/store/memstore"},
 		"/store/lease":       {"/internal/", "/store"},
 		"/store/denialcache": {"/internal/", "/store"},
+		"/outbound":          {"/internal/", "", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
 	} {
 		for _, dep := range dependencies(t, module+pkg) {
 			if first, _, _ := strings.Cut(dep, "/"); !strings.Contains(first, ".") {

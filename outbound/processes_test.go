@@ -1,0 +1,275 @@
+package outbound_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
+	"github.com/go-tokenbucket/ratelimit/outbound"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+)
+
+// A job is what a process of these tests is told: to call URL as often as it may.
+type job struct {
+	Redis, URL string
+	Limit      ratelimit.Limit
+	Callers    int
+	From, To   time.Time
+}
+
+const jobEnv = "OUTBOUND_TEST_JOB"
+
+// callHere makes this process one of those, if it was started as such.
+func callHere() bool {
+	text := os.Getenv(jobEnv)
+	if text == "" {
+		return false
+	}
+	var j job
+	if err := json.Unmarshal([]byte(text), &j); err != nil {
+		panic(err)
+	}
+	if err := j.run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	return true
+}
+
+func (j job) run() error {
+	rdb := redis.NewClient(&redis.Options{Addr: j.Redis})
+	defer rdb.Close()
+	limiter, err := ratelimit.New(ratelimit.Config{
+		Store:   redisstore.New(rdb, redisstore.Config{}),
+		Timeout: 5 * time.Second, // the machine may be busy
+	})
+	if err != nil {
+		return err
+	}
+	policy := ratelimit.Policy{Name: "api", Limit: j.Limit}
+	if _, err := limiter.Peek(context.Background(), policy, "host:connect"); err != nil {
+		return err
+	}
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.MaxIdleConnsPerHost = j.Callers
+	transport, err := outbound.New(outbound.Config{Limiter: limiter, Policy: policy, Base: base})
+	if err != nil {
+		return err
+	}
+	client := &http.Client{Transport: transport}
+	ctx, cancel := context.WithDeadline(context.Background(), j.To)
+	defer cancel()
+	time.Sleep(time.Until(j.From))
+	var callers sync.WaitGroup
+	var failure atomic.Value
+	for range j.Callers {
+		callers.Go(func() {
+			for {
+				r, err := http.NewRequestWithContext(ctx, "GET", j.URL, nil)
+				if err != nil {
+					panic(err)
+				}
+				resp, err := client.Do(r)
+				if err != nil {
+					if time.Until(j.To) > 10*time.Second {
+						failure.Store(err)
+					}
+					return
+				}
+				io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+			}
+		})
+	}
+	callers.Wait()
+	err, _ = failure.Load().(error)
+	return err
+}
+
+// start starts n processes, and returns how to wait for their end.
+func (j job) start(t *testing.T, n int) (wait func()) {
+	t.Helper()
+	text, err := json.Marshal(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var waits []func()
+	for range n {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), jobEnv+"="+string(text))
+		var output strings.Builder
+		cmd.Stdout, cmd.Stderr = &output, &output
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		waits = append(waits, func() {
+			if err := cmd.Wait(); err != nil || output.Len() > 0 {
+				t.Errorf("a process: %v\n%s", err, &output)
+			}
+		})
+	}
+	return func() {
+		for _, wait := range waits {
+			wait()
+		}
+	}
+}
+
+const processes, callers = 8, 16
+
+// A github answers as the API of GitHub: with the quota of a fixed window, and with a second limit on calls at the same
+// time.
+type github struct {
+	api    api
+	most   int64 // calls at the same time
+	slow   time.Duration
+	inside atomic.Int64
+
+	mu     sync.Mutex
+	calls  []time.Time
+	second []time.Time // refusals by the second limit
+}
+
+func (g *github) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	now := time.Now()
+	inside := g.inside.Add(1)
+	defer g.inside.Add(-1)
+	g.mu.Lock()
+	g.calls = append(g.calls, now)
+	if inside > g.most {
+		g.second = append(g.second, now)
+	}
+	g.mu.Unlock()
+	h := w.Header()
+	if inside > g.most {
+		h.Set("Retry-After", "2")
+		http.Error(w, `{"message":"You have exceeded a secondary rate limit."}`, http.StatusForbidden)
+		return
+	}
+	time.Sleep(time.Duration(rand.Int64N(int64(5*time.Millisecond))) + g.slow)
+	v := g.api.call(time.Now())
+	h.Set("X-RateLimit-Remaining", strconv.FormatInt(v.left, 10))
+	h.Set("X-RateLimit-Reset", strconv.FormatInt(v.reset.Unix(), 10))
+	if !v.ok {
+		http.Error(w, `{"message":"API rate limit exceeded"}`, http.StatusForbidden)
+	}
+}
+
+// In the first window the replicas learn.
+func TestProcessesUseTheQuotaOfAFixedWindow(t *testing.T) {
+	t.Parallel()
+	const quota, window = 2000, 10 * time.Second
+	windows := int64(testsize.Of(3, 7))
+	server := redistest.Start(t)
+	a := &fixedWindow{quota: quota, window: window, start: time.Now().Truncate(time.Second).Add(3 * time.Second), floor: true}
+	g := &github{api: a, most: 10000}
+	web := httptest.NewServer(g)
+	defer web.Close()
+	job{
+		Redis: server.Addr(), URL: web.URL, Callers: callers,
+		Limit: ratelimit.Limit{Rate: quota, Per: window},
+		From:  a.start.Add(100 * time.Millisecond), To: a.start.Add(time.Duration(windows)*window + 200*time.Millisecond),
+	}.start(t, processes)()
+	counts := a.of(windows)
+	t.Log("used/refused in each window:", counts)
+	for i, c := range counts[1:] {
+		if c.refused > 0 || c.used < quota*98/100 {
+			t.Errorf("window %d: %d of %d used, %d refused", i+2, c.used, quota, c.refused)
+		}
+	}
+}
+
+// Our own middleware is the server.
+func TestProcessesUseTheQuotaOfOurMiddleware(t *testing.T) {
+	t.Parallel()
+	const rate, seconds = 200, 6
+	server := redistest.Start(t)
+	limit := ratelimit.PerSecond(rate).WithBurst(2 * rate)
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{{Name: "all", Key: ratelimit.Static("all"), Limit: limit}}}))
+	var mu sync.Mutex
+	var passed []time.Time
+	refused := 0
+	counted := limiter.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		mu.Lock()
+		passed = append(passed, time.Now())
+		mu.Unlock()
+	}))
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		counted.ServeHTTP(w, r)
+		if d, ok := ratelimit.FromContext(r.Context()); ok && !d.Allowed {
+			t.Error("not reached")
+		}
+		if w.Header().Get("Retry-After") != "" {
+			mu.Lock()
+			refused++
+			mu.Unlock()
+		}
+	}))
+	defer web.Close()
+	from := time.Now().Add(3 * time.Second)
+	job{
+		Redis: server.Addr(), URL: web.URL, Callers: callers, Limit: limit,
+		From: from, To: from.Add((seconds + 2) * time.Second),
+	}.start(t, processes)()
+	first := passed[0].Add(2 * time.Second)
+	used := 0
+	for _, at := range passed {
+		if at.After(first) && at.Before(first.Add((seconds-1)*time.Second)) {
+			used++
+		}
+	}
+	if least := rate * (seconds - 1) * 98 / 100; used < least || refused > 0 {
+		t.Errorf("%d of %d used, %d refused", used, rate*(seconds-1), refused)
+	}
+	t.Logf("%d of %d used, %d refused", used, rate*(seconds-1), refused)
+}
+
+// A refusal stops all processes until the time that it names.
+func TestProcessesStopAfterARefusal(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	g := &github{api: &bucketAPI{rate: 1e6, burst: 1e6}, most: 40, slow: 20 * time.Millisecond}
+	web := httptest.NewServer(g)
+	defer web.Close()
+	from := time.Now().Add(3 * time.Second)
+	job{
+		Redis: server.Addr(), URL: web.URL, Callers: callers, Limit: ratelimit.PerSecond(200),
+		From: from, To: from.Add(6 * time.Second),
+	}.start(t, processes)()
+	if len(g.second) == 0 {
+		t.Fatal("no calls at the same time were refused")
+	}
+	slices.SortFunc(g.calls, time.Time.Compare)
+	first := g.second[0]
+	late, after := 0, 0
+	for _, at := range g.calls {
+		switch since := at.Sub(first); {
+		case since > 500*time.Millisecond && since < 1900*time.Millisecond: // those under way have arrived
+			late++
+		case since >= 1900*time.Millisecond:
+			after++
+		}
+	}
+	if late > 0 || after < 100 {
+		t.Errorf("%d calls in the stop, %d after it", late, after)
+	}
+	t.Logf("%d refused, %d calls after the stop", len(g.second), after)
+}

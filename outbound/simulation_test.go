@@ -1,0 +1,120 @@
+package outbound_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/outbound"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+// The rules of learning, in a bubble: 8 replicas of 16 callers each, who call whenever they may.
+type simulation struct {
+	api     api
+	limit   ratelimit.Limit
+	latency time.Duration // of a call and its answer: half of it to three halves
+	idle    time.Duration // before the first call
+	length  time.Duration
+}
+
+func (s simulation) run(t *testing.T) {
+	t.Helper()
+	memory := memstore.New(memstore.Config{})
+	defer memory.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), s.length)
+	defer cancel()
+	travel := func() {
+		time.Sleep(s.latency/4 + time.Duration(rand.Int64N(int64(s.latency/2))))
+	}
+	var callers sync.WaitGroup
+	for range 8 {
+		q, err := outbound.NewQuota(outbound.Config{
+			Limiter: ratelimit.Must(ratelimit.New(ratelimit.Config{Store: memory})),
+			Policy:  ratelimit.Policy{Name: "api", Limit: s.limit},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 16 {
+			callers.Go(func() {
+				time.Sleep(s.idle)
+				for {
+					turn, err := q.Wait(ctx, "key", 1)
+					if err != nil {
+						return
+					}
+					travel()
+					v := s.api.call(time.Now())
+					travel()
+					q.Report(ctx, turn, outbound.Report{
+						Known: true, Remaining: v.left, Reset: time.Until(v.reset),
+						Refused: !v.ok, RetryAfter: (v.retryAfter + time.Second - 1).Truncate(time.Second),
+					})
+				}
+			})
+		}
+	}
+	callers.Wait()
+}
+
+// Windows whose end is told in whole seconds, rounded up or down, and which end anywhere within a second. How much later
+// or earlier, a replica learns only as exactly as it calls often: with 200 calls in a window, that costs some of them.
+func TestSimulatedFixedWindows(t *testing.T) {
+	const window, learning, measured = 10 * time.Second, 4, 3
+	simulate := func(quota, least int64, latency, offset time.Duration, floor bool) {
+		idle := time.Duration(rand.Int64N(int64(window)))
+		t.Run(fmt.Sprintf("%d latency %v offset %v floor %t idle %v", quota, latency, offset, floor, idle), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := &fixedWindow{quota: quota, window: window, start: time.Now().Add(-offset - 3*time.Second), floor: floor}
+				simulation{a, ratelimit.Limit{Rate: quota, Per: window}, latency, idle, (learning + measured + 1) * window}.run(t)
+				counts := a.of(learning + measured)
+				for i, c := range counts[learning:] {
+					if c.refused > 0 || c.used < least {
+						t.Errorf("window %d: %d of %d used, %d refused", learning+i, c.used, quota, c.refused)
+					}
+				}
+				t.Log(counts)
+			})
+		})
+	}
+	for _, offset := range []time.Duration{0, 300 * time.Millisecond, 950 * time.Millisecond} {
+		for _, floor := range []bool{false, true} {
+			simulate(200, 193, 4*time.Millisecond, offset, floor)
+			simulate(200, 193, 40*time.Millisecond, offset, floor)
+		}
+	}
+	simulate(2000, 1960, 4*time.Millisecond, 300*time.Millisecond, true)
+	simulate(2000, 1960, 20*time.Millisecond, 950*time.Millisecond, false)
+}
+
+func TestSimulatedBuckets(t *testing.T) {
+	const learning, measured = 12, 10
+	for _, limit := range []ratelimit.Limit{ratelimit.PerSecond(200).WithBurst(400), ratelimit.PerSecond(200).WithBurst(20), ratelimit.PerSecond(10)} {
+		for _, latency := range []time.Duration{4 * time.Millisecond, 40 * time.Millisecond} {
+			t.Run(fmt.Sprintf("%v latency %v", limit, latency), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					burst := limit.Burst
+					if burst == 0 {
+						burst = limit.Rate
+					}
+					a := &bucketAPI{rate: float64(limit.Rate), burst: float64(burst)}
+					simulation{a, limit, latency, 0, (learning + measured) * time.Second}.run(t)
+					var sum count
+					for _, c := range a.counts[learning : learning+measured] {
+						sum.used, sum.refused = sum.used+c.used, sum.refused+c.refused
+					}
+					if sum.refused > 0 || sum.used < limit.Rate*measured*98/100 {
+						t.Errorf("%d of %d used, %d refused", sum.used, limit.Rate*measured, sum.refused)
+					}
+					t.Log(a.counts[:learning+measured])
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package outbound
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+// A Turn is a call that may be made now. Pass it to [Quota.Report].
+type Turn struct {
+	key           string
+	policy        ratelimit.Policy
+	charged, sent time.Time
+	left          float64 // what the bucket held when the call was sent, without what later calls took
+	known         bool    // left is known
+}
+
+// Wait charges cost tokens for a call of key, and blocks until it may be made. It blocks for at most Policy.MaxWait, by
+// default until ctx ends. If its turn would come too late, it charges nothing and returns an *[Error] at once, or as
+// soon as that is known. If the Store fails, the call may be made, unless Policy has FailClosed.
+func (q *Quota) Wait(ctx context.Context, key string, cost int64) (Turn, error) {
+	if key == "" {
+		return Turn{}, fmt.Errorf("outbound: Wait: key: must not be empty")
+	}
+	return q.wait(ctx, q.policy, key, cost)
+}
+
+// In a process, the calls of one key that have to wait stand in line. Only the first one reserves a token, just before
+// its turn. So few tokens are reserved in all replicas together, and a correction takes effect on all others.
+
+// ahead is how long before its turn a call lets the next one in line reserve a token.
+const ahead = 20 * time.Millisecond
+
+func (q *Quota) wait(ctx context.Context, p ratelimit.Policy, key string, cost int64) (Turn, error) {
+	if cost < 0 {
+		return Turn{}, fmt.Errorf("outbound: policy %s: cost %d: must be 0 or more", p.Name, cost)
+	}
+	if p.Limit == ratelimit.Unlimited {
+		return Turn{}, ctx.Err()
+	}
+	c := call{q: q, Turn: Turn{key: key, policy: p}, ctx: ctx, cost: cost, until: time.Now().Add(math.MaxInt64)}
+	if p.MaxWait > 0 {
+		c.until = time.Now().Add(p.MaxWait)
+	}
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(c.until) {
+		c.until = deadline
+	}
+	q.mu.Lock()
+	line := q.view(key).line
+	q.mu.Unlock()
+
+	if line.isEmpty() && time.Until(q.stopped(key)) <= 0 {
+		if d, err := c.take(0); err != nil || d.Allowed || d.RetryAfter() == ratelimit.Never {
+			return c.finish(d, err)
+		}
+	}
+	for {
+		if err := c.waitForStop(); err != nil {
+			return Turn{}, err
+		}
+		if err := c.stand(line); err != nil {
+			return Turn{}, err
+		}
+		d, err := c.take(max(1, time.Until(c.until)))
+		turn := c.charged.Add(longestWait(&d))
+		left := sleepUntil(ctx, turn.Add(-ahead))
+		line.leave()
+		if left == nil {
+			left = sleepUntil(ctx, turn)
+		}
+		switch {
+		case err != nil || !d.Allowed:
+			return c.finish(d, err)
+		case left != nil:
+			c.giveBack()
+			return Turn{}, c.fail(0, left)
+		case c.stoppedSince(turn):
+			c.giveBack()
+		default:
+			return c.finish(d, nil)
+		}
+	}
+}
+
+// A call is a call that waits.
+type call struct {
+	Turn
+	q     *Quota
+	ctx   context.Context
+	cost  int64
+	until time.Time // it waits no longer
+}
+
+func (c *call) fail(after time.Duration, err error) error {
+	return &Error{Policy: c.policy.Name, Key: c.key, RetryAfter: after, Err: err}
+}
+
+// take charges the call, or reserves tokens that come within maxWait.
+func (c *call) take(maxWait time.Duration) (ratelimit.Decision, error) {
+	c.charged = time.Now()
+	stop, p := c.q.stop, c.policy
+	stop.MaxWait, p.MaxWait = maxWait, maxWait
+	charges := []ratelimit.Charge{{Policy: stop, Key: c.key}, {Policy: p, Key: c.key, Cost: c.cost}}
+	if c.cost == 0 {
+		charges = charges[:1]
+	}
+	return c.q.limiter.TakeAll(c.ctx, charges...)
+}
+
+// finish returns the turn of a call, or why it has none.
+func (c *call) finish(d ratelimit.Decision, err error) (Turn, error) {
+	if !d.Allowed {
+		return Turn{}, c.fail(d.RetryAfter(), err)
+	}
+	c.sent = time.Now()
+	if err == nil && c.cost > 0 {
+		r := &d.Results[len(d.Results)-1]
+		c.known = !r.Degraded
+		c.left = float64(r.Remaining) + rate(c.policy.Limit)*(c.sent.Sub(c.charged)-r.Wait).Seconds()
+	}
+	return c.Turn, nil
+}
+
+// giveBack returns the tokens of a call that is not made.
+func (c *call) giveBack() {
+	if c.cost > 0 {
+		c.q.limiter.Refund(c.ctx, c.policy, c.key, c.cost) // the limiter logs an error
+	}
+}
+
+// stand waits until the call is the first in line.
+func (c *call) stand(line *line) error {
+	// Those before it need at least this long.
+	before := time.Duration(float64(line.waiting.Add(1)-1) / rate(c.policy.Limit) * float64(time.Second))
+	defer line.waiting.Add(-1)
+	if patience := time.Until(c.until); before > patience {
+		return c.fail(before-patience, nil)
+	}
+	timer := time.NewTimer(time.Until(c.until))
+	defer timer.Stop()
+	select {
+	case line.first <- struct{}{}:
+		return nil
+	case <-timer.C:
+		return c.fail(before, nil)
+	case <-c.ctx.Done():
+		return c.fail(before, c.ctx.Err())
+	}
+}
+
+// A line is the calls of one key that wait in this process.
+type line struct {
+	first   chan struct{} // holds a value while a call is the first; others wait to send theirs, in the order in which they came
+	waiting atomic.Int64  // how many wait to be the first
+}
+
+func newLine() *line { return &line{first: make(chan struct{}, 1)} }
+
+func (l *line) isEmpty() bool { return len(l.first) == 0 }
+
+func (l *line) leave() { <-l.first }
+
+// waitForStop waits for the end of a stop that this process knows of.
+func (c *call) waitForStop() error {
+	for {
+		end := c.q.stopped(c.key)
+		if left := time.Until(end); left <= 0 {
+			return nil
+		} else if end.After(c.until) {
+			return c.fail(left, nil)
+		}
+		if err := sleepUntil(c.ctx, end); err != nil {
+			return c.fail(time.Until(end), err)
+		}
+	}
+}
+
+// stoppedSince reports whether a replica was told to stop while the call waited for its turn.
+func (c *call) stoppedSince(turn time.Time) bool {
+	if time.Until(c.q.stopped(c.key)) > 0 {
+		return true
+	}
+	if !turn.After(c.charged) {
+		return false
+	}
+	stop, err := c.q.limiter.Peek(c.ctx, c.q.stop, c.key)
+	return err == nil && stop.ResetAfter > stopBurst+ahead
+}
+
+// stopped returns the end of the last stop that this process knows of.
+func (q *Quota) stopped(key string) time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.view(key).stop
+}
+
+func longestWait(d *ratelimit.Decision) (longest time.Duration) {
+	for i := range d.Results {
+		longest = max(longest, d.Results[i].Wait)
+	}
+	return longest
+}
+
+// rate returns the tokens of a second.
+func rate(l ratelimit.Limit) float64 { return float64(l.Rate) / l.Per.Seconds() }
+
+func sleepUntil(ctx context.Context, at time.Time) error {
+	d := time.Until(at)
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
