@@ -177,32 +177,16 @@ func (w *window) left(t time.Time) time.Duration {
 	return w.end.Sub(t)
 }
 
-const (
-	// maxAge is how old a call may be whose answer corrects the bucket.
-	maxAge = time.Minute
-
-	// atOnce is how long a replica may take to read the last correction and to make the next one.
-	atOnce = 100 * time.Millisecond
-)
+// maxAge is how old a call may be whose answer corrects the bucket.
+const maxAge = time.Minute
 
 // correct takes excess tokens from the bucket of the call t, unless any replica has corrected it since t was charged: t
 // does not know of that.
 func (q *Quota) correct(ctx context.Context, t *Turn, excess float64) {
-	last, err := q.limiter.Peek(ctx, q.corrected, t.key)
-	if err != nil || last.Remaining <= time.Since(t.charged).Milliseconds() {
-		return
+	last, err := q.lastCorrection(ctx, t.key)
+	if err == nil && last.ago > time.Since(t.charged) {
+		q.correctAfter(ctx, last, owed(t.policy, t.key, excess)) // the limiter logs an error
 	}
-	q.limiter.TakeAll(ctx, q.afterLast(&last), owed(t.policy, t.key, excess)) // the limiter logs an error
-}
-
-// afterLast returns a charge that is allowed if no replica has corrected the bucket since last was read. The bucket of
-// corrections has a token for each millisecond since the last one, and a correction takes all of them. So of several at
-// the same time, only one gets them. Those that came since last was read must not remain, or it would seem to be longer
-// ago: so the charge takes more, into debt.
-func (q *Quota) afterLast(last *ratelimit.Result) ratelimit.Charge {
-	p := q.corrected
-	p.MaxWait = atOnce
-	return ratelimit.Charge{Policy: p, Key: last.Key, Cost: min(last.Remaining+atOnce.Milliseconds(), p.Limit.Burst)}
 }
 
 // stopAll stops the calls of all replicas until a time, unless they are stopped already. If nothing is left, the bucket is
@@ -210,7 +194,7 @@ func (q *Quota) afterLast(last *ratelimit.Result) ratelimit.Charge {
 // others look again.
 func (q *Quota) stopAll(ctx context.Context, t *Turn, until time.Time, empty bool) {
 	for range 5 {
-		last, err := q.limiter.Peek(ctx, q.corrected, t.key)
+		last, err := q.lastCorrection(ctx, t.key)
 		if err != nil {
 			return
 		}
@@ -219,9 +203,7 @@ func (q *Quota) stopAll(ctx context.Context, t *Turn, until time.Time, empty boo
 		if err != nil || missing < time.Millisecond {
 			return
 		}
-		charges := append(make([]ratelimit.Charge, 0, 3),
-			q.afterLast(&last),
-			owed(q.stop, t.key, float64(missing.Microseconds())))
+		charges := []ratelimit.Charge{owed(q.stop, t.key, float64(missing.Microseconds()))}
 		if bucket, err := q.limiter.Peek(ctx, t.policy, t.key); empty && err == nil {
 			limit := t.policy.Limit
 			burst := float64(cmp.Or(limit.Burst, limit.Rate))
@@ -229,12 +211,41 @@ func (q *Quota) stopAll(ctx context.Context, t *Turn, until time.Time, empty boo
 				charges = append(charges, owed(t.policy, t.key, excess))
 			}
 		}
-		d, err := q.limiter.TakeAll(ctx, charges...)
-		if err != nil || d.Allowed {
+		again, err := q.correctAfter(ctx, last, charges...)
+		if err != nil || again == 0 {
 			return
 		}
-		time.Sleep(min(d.RetryAfter(), atOnce))
+		time.Sleep(min(again, travel))
 	}
+}
+
+// A correction is the last one that any replica made: how long ago it was, and when it was read.
+type correction struct {
+	key  string
+	ago  time.Duration
+	read time.Time
+}
+
+// lastCorrection reads it from its bucket, which has a token for each millisecond since then.
+func (q *Quota) lastCorrection(ctx context.Context, key string) (correction, error) {
+	read := time.Now()
+	r, err := q.limiter.Peek(ctx, q.corrected, key)
+	return correction{key, time.Duration(r.Remaining) * time.Millisecond, read}, err
+}
+
+// travel is how long a call to the Store takes at most, as a rule.
+const travel = 100 * time.Millisecond
+
+// correctAfter makes charges if last is still the last correction. It returns 0, or how long it takes until another one
+// is possible. It takes the tokens that its bucket had when last was read: of several at the same time, only one finds
+// them. It also takes those that have come since, into debt if it was faster. If they remained, this correction would seem
+// to be older than it is, and would be made again.
+func (q *Quota) correctAfter(ctx context.Context, last correction, charges ...ratelimit.Charge) (again time.Duration, err error) {
+	p := q.corrected
+	p.MaxWait = time.Since(last.read) + travel
+	cost := min((last.ago + p.MaxWait).Milliseconds(), p.Limit.Burst)
+	d, err := q.limiter.TakeAll(ctx, append(charges, ratelimit.Charge{Policy: p, Key: last.key, Cost: cost})...)
+	return d.RetryAfter(), err
 }
 
 func owed(p ratelimit.Policy, key string, tokens float64) ratelimit.Charge {
