@@ -360,6 +360,28 @@ func TestALineThatIsTooLongIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
+// A call that has to wait behind others says when, too.
+func TestErrorsOfCallsInLineSayWhen(t *testing.T) {
+	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {
+		s := &server{answer: always(429, "Retry-After", "1000")}
+		a := replica(outbound.Config{Policy: ratelimit.Policy{Limit: ratelimit.PerSecond(10)}, Base: s})
+		b := replica(outbound.Config{Policy: ratelimit.Policy{Limit: ratelimit.PerSecond(10)}, Base: s})
+		call(t, a)
+		var all sync.WaitGroup
+		all.Go(func() { call(t, b) }) // learns of the stop from the store
+		time.Sleep(100 * time.Second)
+		for _, c := range []*http.Client{a, b} {
+			begin := time.Now()
+			_, err := c.Do(request(t, time.Second))
+			var failed *outbound.Error
+			if !errors.As(err, &failed) || failed.RetryAfter < 898*time.Second || failed.RetryAfter > 900*time.Second || time.Since(begin) > 0 {
+				t.Errorf("after %v: %v", time.Since(begin), err)
+			}
+		}
+		all.Wait()
+	})
+}
+
 func TestACallThatLeavesGivesItsTokensBack(t *testing.T) {
 	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {
 		s := &server{}

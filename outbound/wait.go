@@ -42,6 +42,9 @@ func (q *Quota) wait(ctx context.Context, p ratelimit.Policy, key string, cost i
 	if p.Limit == ratelimit.Unlimited {
 		return Turn{}, ctx.Err()
 	}
+	if err := ctx.Err(); err != nil {
+		return Turn{}, &Error{Policy: p.Name, Key: key, Err: err}
+	}
 	c := call{q: q, Turn: Turn{key: key, policy: p}, ctx: ctx, cost: cost, until: time.Now().Add(math.MaxInt64)}
 	if p.MaxWait > 0 {
 		c.until = time.Now().Add(p.MaxWait)
@@ -54,7 +57,11 @@ func (q *Quota) wait(ctx context.Context, p ratelimit.Policy, key string, cost i
 	q.mu.Unlock()
 
 	if line.isEmpty() && time.Until(q.stopped(key)) <= 0 {
-		if d, err := c.take(0); err != nil || d.Allowed || d.RetryAfter() == ratelimit.Never {
+		switch d, err := c.take(0); {
+		case err == nil && d.Allowed && ctx.Err() != nil:
+			c.giveBack()
+			return Turn{}, c.fail(0, ctx.Err())
+		case err != nil || d.Allowed || d.RetryAfter() == ratelimit.Never:
 			return c.finish(d, err)
 		}
 	}
@@ -67,6 +74,7 @@ func (q *Quota) wait(ctx context.Context, p ratelimit.Policy, key string, cost i
 		}
 		d, err := c.take(max(1, time.Until(c.until)))
 		turn := c.charged.Add(longestWait(&d))
+		line.turn.Store(turn.UnixNano())
 		left := sleepUntil(ctx, turn.Add(-ahead))
 		line.leave()
 		if left == nil {
@@ -99,7 +107,8 @@ func (c *call) fail(after time.Duration, err error) error {
 	return &Error{Policy: c.policy.Name, Key: c.key, RetryAfter: after, Err: err}
 }
 
-// take charges the call, or reserves tokens that come within maxWait.
+// take charges the call, or reserves tokens that come within maxWait. It does not end with the caller's context: what it
+// took must be known to be given back.
 func (c *call) take(maxWait time.Duration) (ratelimit.Decision, error) {
 	c.charged = time.Now()
 	stop, p := c.q.stop, c.policy
@@ -108,7 +117,7 @@ func (c *call) take(maxWait time.Duration) (ratelimit.Decision, error) {
 	if c.cost == 0 {
 		charges = charges[:1]
 	}
-	return c.q.limiter.TakeAll(c.ctx, charges...)
+	return c.q.limiter.TakeAll(context.WithoutCancel(c.ctx), charges...)
 }
 
 // finish returns the turn of a call, or why it has none.
@@ -134,10 +143,14 @@ func (c *call) giveBack() {
 
 // stand waits until the call is the first in line.
 func (c *call) stand(line *line) error {
-	// Those before it need at least this long.
-	before := time.Duration(float64(line.waiting.Add(1)-1) / rate(c.policy.Limit) * float64(time.Second))
+	ahead := line.waiting.Add(1) - 1
 	defer line.waiting.Add(-1)
-	if patience := time.Until(c.until); before > patience {
+	// Those before it need at least this long.
+	before := func() time.Duration {
+		turn := time.Until(time.Unix(0, line.turn.Load()))
+		return max(0, turn) + time.Duration(float64(ahead)/rate(c.policy.Limit)*float64(time.Second))
+	}
+	if before, patience := before(), time.Until(c.until); before > patience {
 		return c.fail(before-patience, nil)
 	}
 	timer := time.NewTimer(time.Until(c.until))
@@ -146,32 +159,39 @@ func (c *call) stand(line *line) error {
 	case line.first <- struct{}{}:
 		return nil
 	case <-timer.C:
-		return c.fail(before, nil)
+		return c.fail(before(), nil)
 	case <-c.ctx.Done():
-		return c.fail(before, c.ctx.Err())
+		return c.fail(before(), c.ctx.Err())
 	}
 }
 
 // A line is the calls of one key that wait in this process.
 type line struct {
-	first   chan struct{} // holds a value while a call is the first; others wait to send theirs, in the order in which they came
-	waiting atomic.Int64  // how many wait to be the first
+	// first holds a value while a call is the first. Go lets the others send theirs in the order in which they came.
+	first chan struct{}
+
+	turn    atomic.Int64 // when the turn of the first one comes, in Unix nanoseconds
+	waiting atomic.Int64 // how many others there are
 }
 
 func newLine() *line { return &line{first: make(chan struct{}, 1)} }
 
 func (l *line) isEmpty() bool { return len(l.first) == 0 }
 
-func (l *line) leave() { <-l.first }
+func (l *line) leave() {
+	l.turn.Store(0)
+	<-l.first
+}
 
 // waitForStop waits for the end of a stop that this process knows of.
 func (c *call) waitForStop() error {
 	for {
 		end := c.q.stopped(c.key)
-		if left := time.Until(end); left <= 0 {
+		if time.Until(end) <= 0 {
 			return nil
-		} else if end.After(c.until) {
-			return c.fail(left, nil)
+		}
+		if over := end.Sub(c.until); over > 0 {
+			return c.fail(over, nil)
 		}
 		if err := sleepUntil(c.ctx, end); err != nil {
 			return c.fail(time.Until(end), err)
@@ -187,7 +207,7 @@ func (c *call) stoppedSince(turn time.Time) bool {
 	if !turn.After(c.charged) {
 		return false
 	}
-	stop, err := c.q.limiter.Peek(c.ctx, c.q.stop, c.key)
+	stop, err := c.q.limiter.Peek(context.WithoutCancel(c.ctx), c.q.stop, c.key)
 	return err == nil && stop.ResetAfter > stopBurst+ahead
 }
 
