@@ -36,6 +36,9 @@
 // must be a POST, and native gRPC must have come over HTTP/2. A page in a browser sees the grpc-status of gRPC-Web
 // only if CORS exposes it.
 //
+// The retry policy of a gRPC client ignores Retry-After. So the response has the same time in grpc-retry-pushback-ms.
+// For 400, 403 and requests that can never succeed it is -1: the client does not retry.
+//
 // A client asks for this form by its Content-Type. So any client can make a denial look like a success to metrics,
 // to a WAF, or to the [ratelimit.FailedLogins] of an outer limiter. Set GRPC only for limiters of gRPC routes.
 package denial

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,11 +34,11 @@ func TestAGRPCClientIsToldByStatusesOfItsOwn(t *testing.T) {
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	defer transport.CloseIdleConnections()
 
-	for status, want := range map[int]struct{ code, message, retryAfter string }{
-		429: {"8", "Too many requests: Try again in 3 seconds.", "3"},
-		503: {"14", "Temporarily unavailable: Try again in 5 seconds.", "5"},
-		403: {"7", "Forbidden", ""},
-		400: {"3", "Bad request", ""},
+	for status, want := range map[int]struct{ code, message, retryAfter, pushback string }{
+		429: {"8", "Too many requests: Try again in 3 seconds.", "3", "3000"},
+		503: {"14", "Temporarily unavailable: Try again in 5 seconds.", "5", "5000"},
+		403: {"7", "Forbidden", "", "-1"},
+		400: {"3", "Bad request", "", "-1"},
 	} {
 		server := h2c(t, answers(t, denial.Handler{GRPC: true}, 3*time.Second)[status])
 		r, err := http.NewRequest("POST", server.URL+"/pkg.Service/Method", bytes.NewReader(grpcMessage))
@@ -59,8 +60,40 @@ func TestAGRPCClientIsToldByStatusesOfItsOwn(t *testing.T) {
 		if got.Get("Content-Type") != "application/grpc+proto" || got.Get("Grpc-Status") != want.code || got.Get("Grpc-Message") != want.message || got.Get("Retry-After") != want.retryAfter {
 			t.Errorf("%d: %v", status, got)
 		}
+		if pushback := got["Grpc-Retry-Pushback-Ms"]; !slices.Equal(pushback, []string{want.pushback}) {
+			t.Errorf("%d: pushback %q", status, pushback)
+		}
 		if limit := got.Get("X-RateLimit-Limit"); status == 429 && limit != "1" {
 			t.Errorf("X-RateLimit-Limit is %q", limit)
+		}
+	}
+}
+
+// Retry policies of gRPC ignore Retry-After.
+func TestARetryPolicyIsToldWhenToComeBack(t *testing.T) {
+	for after, want := range map[time.Duration]string{
+		time.Millisecond:        "1000", // never before Retry-After
+		1001 * time.Millisecond: "2000",
+		30 * 24 * time.Hour:     "2592000000",
+		ratelimit.Never:         "-1",
+		2*time.Second - 1_000:   "2000",
+	} {
+		w := get(answers(t, denial.Handler{GRPC: true}, after)[429], forms["grpc"]...)
+		if got := w.Header()["Grpc-Retry-Pushback-Ms"]; !slices.Equal(got, []string{want}) {
+			t.Errorf("%v: pushback %q, want %s", after, got, want)
+		}
+	}
+
+	// Without a decision nothing is known, so a client's own backoff applies.
+	w := get(denial.Handler{GRPC: true}, forms["grpc"]...)
+	if got := w.Header()["Grpc-Retry-Pushback-Ms"]; got != nil {
+		t.Errorf("without a limiter: pushback %q", got)
+	}
+
+	// Other protocols have no such header.
+	for status, h := range answers(t, denial.Handler{GRPC: true}, time.Second) {
+		if got := get(h, forms["json"]...).Header()["Grpc-Retry-Pushback-Ms"]; got != nil {
+			t.Errorf("%d: JSON with pushback %q", status, got)
 		}
 	}
 }

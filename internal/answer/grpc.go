@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // grpcContentType returns the Content-Type of a response to r if r is a request of gRPC or gRPC-Web, which also uses
@@ -62,7 +64,22 @@ func (p *problem) writeGRPC(w http.ResponseWriter, contentType string, t Text) {
 	h.Set("Content-Length", "0")
 	h.Set("Grpc-Status", strconv.Itoa(code))
 	h.Set("Grpc-Message", percentEncode(message))
+	if after := p.pushback(); after != "" {
+		h.Set("Grpc-Retry-Pushback-Ms", after)
+	}
 	w.WriteHeader(http.StatusOK)
+}
+
+// pushback returns when a retry policy of gRPC may send the request again, in milliseconds, "" if that is unknown. A
+// client does not retry after a negative number. It would otherwise follow its own backoff, and ignores Retry-After.
+func (p *problem) pushback() string {
+	switch {
+	case p.after == store.Never || p.status == http.StatusBadRequest || p.status == http.StatusForbidden:
+		return "-1"
+	case p.after > 0:
+		return strconv.FormatInt(p.after.Milliseconds(), 10)
+	}
+	return ""
 }
 
 // percentEncode encodes a grpc-message: all bytes except printable ASCII, and the percent sign.
