@@ -99,7 +99,7 @@ func (s *service) FullDuplexCall(stream grpc.BidiStreamingServer[testgrpc.Stream
 }
 
 // serve starts a server on TCP, and returns a connection to it. Attempts get the time of each call that arrives.
-func serve(t *testing.T, handle func(context.Context) error, server []grpc.ServerOption, client ...grpc.DialOption) (*grpc.ClientConn, *attempts) {
+func serve(t testing.TB, handle func(context.Context) error, server []grpc.ServerOption, client ...grpc.DialOption) (*grpc.ClientConn, *attempts) {
 	t.Helper()
 	if handle == nil {
 		handle = func(context.Context) error { return nil }
@@ -122,7 +122,7 @@ func serve(t *testing.T, handle func(context.Context) error, server []grpc.Serve
 	return dial(t, listener.Addr().String(), client...), seen
 }
 
-func dial(t *testing.T, addr string, options ...grpc.DialOption) *grpc.ClientConn {
+func dial(t testing.TB, addr string, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(addr, append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, options...)...)
 	if err != nil {
@@ -189,7 +189,7 @@ type reply struct {
 func (r reply) code() codes.Code { return status.Code(r.err) }
 
 // call makes a call of a kind, with one message for the server. metadata are names and values.
-func call(t *testing.T, conn *grpc.ClientConn, k kind, md ...string) reply {
+func call(t testing.TB, conn *grpc.ClientConn, k kind, md ...string) reply {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -106,8 +106,7 @@ func TestSixFailedLogins(t *testing.T) {
 					if r.code() != c.code {
 						t.Fatalf("%s: failed login %d: %v", k, i+1, r.err)
 					}
-					if md := r.header; c.code != codes.OK {
-						md = r.trailer
+					if md := r.trailer; c.code != codes.OK {
 						if only(t, md, "x-ratelimit-limit") != "5" || md["retry-after"] != nil || md["grpc-retry-pushback-ms"] != nil {
 							t.Errorf("%s: failed login: %v", k, map[string][]string(md))
 						}

@@ -1,0 +1,103 @@
+package grpcratelimit_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/contrib/grpcratelimit"
+)
+
+// BenchmarkCost measures what the interceptor costs, without the network, and compares it with the middleware of net/http.
+// It runs a handler bare and with the interceptor, and an http.Handler bare and with the middleware, in turn. The context is
+// that of a call over TCP. It reports the median of each, and that of
+//
+//	(with the interceptor - bare) - (with the middleware - bare)
+func BenchmarkCost(b *testing.B) {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{{
+		Name:  "api",
+		Key:   ratelimit.RemoteIP(),
+		Limit: ratelimit.PerHour(1_000_000_000),
+	}}}))
+	defer limiter.Close()
+	middleware := limiter.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	request, writer := httptest.NewRequest(http.MethodGet, "/", nil), unread{}
+
+	ctx := contextOfACall(b)
+	info := &grpc.UnaryServerInfo{FullMethod: methods[unary]}
+	handler := func(context.Context, any) (any, error) { return nil, nil }
+	for _, by := range []struct {
+		name string
+		cfg  grpcratelimit.Config
+	}{
+		{"Metadata=all", grpcratelimit.Config{}},
+		{"Metadata=one", grpcratelimit.Config{Metadata: []string{"user-agent"}}},
+		{"Metadata=none", grpcratelimit.Config{Metadata: []string{}}},
+	} {
+		b.Run(by.name, func(b *testing.B) {
+			interceptor := grpcratelimit.New(limiter, by.cfg).Unary()
+			serves := []func(){
+				func() { _, _ = handler(ctx, nil) },
+				func() { _, _ = interceptor(ctx, nil, info, handler) },
+				func() { clear(writer) },
+				func() { clear(writer); middleware.ServeHTTP(writer, request) },
+			}
+			const each = 200 // calls in a round
+			var took [4][]float64
+			var differences []float64
+			for b.Loop() {
+				var round [4]float64
+				for i, serve := range serves {
+					begin := time.Now()
+					for range each {
+						serve()
+					}
+					round[i] = float64(time.Since(begin)) / each
+					took[i] = append(took[i], round[i])
+				}
+				differences = append(differences, round[1]-round[0]-(round[3]-round[2]))
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(median(took[1])-median(took[0]), "interceptor-ns")
+			b.ReportMetric(median(took[3])-median(took[2]), "middleware-ns")
+			b.ReportMetric(median(differences), "difference-ns")
+			b.ReportMetric(testing.AllocsPerRun(100, serves[1]), "allocs")
+		})
+	}
+}
+
+func median(of []float64) float64 {
+	slices.Sort(of)
+	return of[len(of)/2]
+}
+
+// contextOfACall returns the context of a handler, which discards headers. The call lasts as long as the benchmark.
+func contextOfACall(b *testing.B) context.Context {
+	contexts, end := make(chan context.Context), make(chan struct{})
+	conn, _ := serve(b, func(ctx context.Context) error {
+		contexts <- ctx
+		<-end
+		return nil
+	}, nil)
+	go call(b, conn, unary)
+	b.Cleanup(func() { close(end) })
+	return grpc.NewContextWithServerTransportStream(<-contexts, discard{})
+}
+
+type discard struct{ grpc.ServerTransportStream }
+
+func (discard) SetHeader(metadata.MD) error { return nil }
+
+// An unread is a response that nobody reads.
+type unread http.Header
+
+func (w unread) Header() http.Header         { return http.Header(w) }
+func (w unread) Write(b []byte) (int, error) { return len(b), nil }
+func (w unread) WriteHeader(int)             {}
