@@ -209,8 +209,8 @@ func (s *scope) setHeader(to sender) {
 	}
 }
 
-// metadata returns the headers under the names of metadata. When to retry is only told with a refusal: a message may be
-// denied after a stream was allowed, or an interceptor between two limiters may replace the error.
+// metadata returns the headers under the names of metadata. Without a refusal it leaves out when to retry. A message may
+// be denied before a stream has sent its header, or an interceptor between two limiters may replace the error.
 func (s *scope) metadata(refusal bool) metadata.MD {
 	md := make(metadata.MD, len(s.header))
 	for _, n := range usual {

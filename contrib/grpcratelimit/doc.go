@@ -35,9 +35,9 @@
 //	FailClosed               UNAVAILABLE, with RetryInfo
 //	the client has left      CANCELLED or DEADLINE_EXCEEDED
 //
-// The trailer of a denial has grpc-retry-pushback-ms. A client with a retry policy for RESOURCE_EXHAUSTED sends the call
-// again after that time, instead of its own backoff. If the call can never succeed the number is -1, and it does not. The
-// retry policy of grpc-go waits even if the deadline of the call is earlier. The call then ends with DEADLINE_EXCEEDED.
+// The trailer of a denial has grpc-retry-pushback-ms. A client with a retry policy for RESOURCE_EXHAUSTED uses this time
+// as its backoff. If the call can never succeed, the number is -1, and the client does not retry. The retry policy of
+// grpc-go waits even if the deadline of the call is earlier. The call then ends with DEADLINE_EXCEEDED.
 //
 // # Settle
 //

@@ -135,14 +135,16 @@ func TestADeniedMessageEndsTheStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLimiter(t, ratelimit.Config{})
+			policy := perIP("messages", ratelimit.PerHour(2))
 			var received, denied, afterwards int
-			conn := serveStream(t, chained(l.Messages(perIP("messages", ratelimit.PerHour(2)))), func(stream grpc.ServerStream) error {
+			conn := serveStream(t, chained(l.Messages(policy)), func(stream grpc.ServerStream) error {
 				for range 5 {
 					switch err := stream.RecvMsg(new(testgrpc.Empty)); {
 					case err == nil && denied == 0:
 						received++
 					case status.Code(err) == codes.ResourceExhausted:
 						denied++
+						l.Reset(t.Context(), policy, "ip:127.0.0.1") // the next message would be allowed
 					default:
 						afterwards++
 					}
