@@ -153,24 +153,48 @@ func chained(interceptors ...any) (options []grpc.ServerOption) {
 }
 
 type attempts struct {
-	mu  sync.Mutex
-	all []time.Time
+	mu    sync.Mutex
+	all   []time.Time
+	codes []codes.Code // of calls that have ended
 }
 
 func (a *attempts) unary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	a.add()
-	return next(ctx, req)
+	reply, err := next(ctx, req)
+	a.end(err)
+	return reply, err
 }
 
 func (a *attempts) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	a.add()
-	return next(srv, ss)
+	err := next(srv, ss)
+	a.end(err)
+	return err
 }
 
 func (a *attempts) add() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.all = append(a.all, time.Now())
+}
+
+func (a *attempts) end(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.codes = append(a.codes, status.Code(err))
+}
+
+// ended returns the codes of calls, when n have ended on the server.
+func (a *attempts) ended(n int) []codes.Code {
+	for {
+		a.mu.Lock()
+		ended := slices.Clone(a.codes)
+		a.mu.Unlock()
+		if len(ended) >= n {
+			return ended
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (a *attempts) times() []time.Time {
