@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/headers"
 )
 
 // details returns the details of an error of gRPC.
@@ -201,6 +202,24 @@ func TestSkipReloadAndShadow(t *testing.T) {
 	for _, k := range kinds {
 		if r := call(t, conn, k); r.err != nil || r.header["x-ratelimit-limit"] != nil {
 			t.Errorf("%s in the shadow: %v, %v", k, r.err, r.header)
+		}
+	}
+}
+
+// Headers of other formats are metadata, too.
+func TestOtherHeaders(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{Headers: headers.Join(headers.IETF, ratelimit.XRateLimit)})
+	policy := perIP("api", ratelimit.Every(20*time.Millisecond))
+	policy.MaxWait = time.Minute
+	conn, _ := serve(t, nil, limited(l, policy))
+	for _, k := range kinds {
+		call(t, conn, k)
+		r := call(t, conn, k)
+		if r.err != nil {
+			t.Error(r.err)
+		}
+		for _, name := range []string{"ratelimit", "ratelimit-policy", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "x-ratelimit-waited"} {
+			only(t, r.header, name)
 		}
 	}
 }
