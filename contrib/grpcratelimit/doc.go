@@ -46,6 +46,11 @@
 // answers a failed login with OK must call SetCost. The limiter sees the error that the interceptors inside it return.
 // Bytes is the size of the messages that were sent, without compression, if they are of protobuf.
 //
+// # Clients
+//
+// [UnaryClient] and [StreamClient] are for the other side: they keep the calls that a service makes within the quota of the
+// server that it calls, with package [github.com/go-tokenbucket/ratelimit/outbound].
+//
 // # Not possible
 //
 //   - An interceptor does not see calls of unknown methods without an UnknownServiceHandler. gRPC answers them itself.

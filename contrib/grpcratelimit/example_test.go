@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	healthgrpc "google.golang.org/grpc/health/grpc_health_v1"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/grpcratelimit"
+	"github.com/go-tokenbucket/ratelimit/outbound"
 )
 
 // The client retries by its service config. It comes back when the server says.
@@ -97,5 +99,23 @@ func ExampleLimiter() {
 	_ = grpc.NewServer(
 		grpc.ChainUnaryInterceptor(limits.Unary(login)),
 		grpc.ChainStreamInterceptor(limits.Messages(messages)),
+	)
+}
+
+// All replicas of a service together make at most 100 calls in a second.
+func ExampleUnaryClient() {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{})) // Store: a redisstore, which the replicas share
+	quota, err := outbound.NewQuota(outbound.Config{
+		Limiter: limiter,
+		Policy:  ratelimit.Policy{Name: "accounts", Limit: ratelimit.PerSecond(100), MaxWait: 2 * time.Second},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, _ = grpc.NewClient("dns:///accounts.example.com:443",
+		grpc.WithTransportCredentials(credentials.NewTLS(nil)),
+		grpc.WithChainUnaryInterceptor(grpcratelimit.UnaryClient(quota)),
+		grpc.WithChainStreamInterceptor(grpcratelimit.StreamClient(quota)),
 	)
 }

@@ -123,7 +123,7 @@ func TestAPushbackBeyondTheDeadline(t *testing.T) {
 }
 
 // serveHTTP starts net/http with a gRPC server in wrap.
-func serveHTTP(t *testing.T, wrap func(http.Handler) http.Handler, options []grpc.ServerOption) (*grpc.ClientConn, *attempts) {
+func serveHTTP(t *testing.T, wrap func(http.Handler) http.Handler, options []grpc.ServerOption, client ...grpc.DialOption) (*grpc.ClientConn, *attempts) {
 	t.Helper()
 	seen := new(attempts)
 	s := grpc.NewServer(options...)
@@ -137,7 +137,7 @@ func serveHTTP(t *testing.T, wrap func(http.Handler) http.Handler, options []grp
 	server.Config.Protocols.SetUnencryptedHTTP2(true)
 	server.Start()
 	t.Cleanup(server.Close)
-	return dial(t, server.Listener.Addr().String(), retrying), seen
+	return dial(t, server.Listener.Addr().String(), client...), seen
 }
 
 // Around grpc.Server.ServeHTTP the limiter of net/http answers, whose denial is one part.
@@ -147,7 +147,7 @@ func TestARetryPolicyObeysTheLimiterOfNetHTTP(t *testing.T) {
 			t.Parallel()
 			// The pushback is in whole seconds, as Retry-After.
 			l := newLimiter(t, ratelimit.Config{Deny: denial.Handler{GRPC: true}})
-			conn, seen := serveHTTP(t, l.Limiter.Limit(perIP("api", ratelimit.Every(pause))), nil)
+			conn, seen := serveHTTP(t, l.Limiter.Limit(perIP("api", ratelimit.Every(pause))), nil, retrying)
 			if r := call(t, conn, k); r.err != nil {
 				t.Fatal(r.err)
 			}
@@ -163,7 +163,7 @@ func TestARetryPolicyObeysTheLimiterOfNetHTTP(t *testing.T) {
 // If this fails, the package comment is out of date.
 func TestServeHTTPCannotPushBack(t *testing.T) {
 	l := newLimiter(t, ratelimit.Config{})
-	conn, seen := serveHTTP(t, func(h http.Handler) http.Handler { return h }, limited(l, once("api")))
+	conn, seen := serveHTTP(t, func(h http.Handler) http.Handler { return h }, limited(l, once("api")), retrying)
 	call(t, conn, unary)
 	r := call(t, conn, unary)
 	if n := len(seen.times()); r.code() != codes.ResourceExhausted || n != 2 {

@@ -276,7 +276,7 @@ func TestTheFirstMessageComesBeforeTheHandlerEnds(t *testing.T) {
 	}
 }
 
-// A handler may send the header early, with metadata of its own.
+// A handler may send the header early, with other metadata.
 func TestAHandlerThatSendsTheHeader(t *testing.T) {
 	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{perIP("api", ratelimit.PerHour(5))}})
 	own := metadata.Pairs("own", "1")
@@ -374,7 +374,7 @@ func TestADeadlineBeforeTheTurn(t *testing.T) {
 	}
 }
 
-// What a client that leaves has cost is settled.
+// The call of a client that leaves is settled.
 func TestAClientThatLeavesWhileItIsServed(t *testing.T) {
 	for _, k := range kinds {
 		began, settled := make(chan struct{}), make(chan ratelimit.Response, 1)

@@ -55,7 +55,7 @@ func serve(ctx context.Context, out io.Writer, addr string) error {
 		Policies: []ratelimit.Policy{{
 			Name:  "calls",
 			Key:   ratelimit.Join(ratelimit.RemoteIP(), ratelimit.Route()),
-			Limit: ratelimit.PerSecond(1).WithBurst(5),
+			Limit: ratelimit.PerSecond(5),
 		}},
 	})
 	if err != nil {
@@ -75,7 +75,7 @@ func serve(ctx context.Context, out io.Writer, addr string) error {
 		return err
 	}
 	fmt.Fprintf(out, "Listening: %s\n\nTry:\n", listener.Addr())
-	fmt.Fprintf(out, "  go run ./example -call %s   # 5 at once, then 1 per second\n", listener.Addr())
+	fmt.Fprintf(out, "  go run ./example -call %s   # 5 at once, then 5 per second\n", listener.Addr())
 	fmt.Fprintf(out, "  grpcurl -v -plaintext %s grpc.health.v1.Health/Check\n", listener.Addr())
 	defer context.AfterFunc(ctx, server.GracefulStop)()
 	return server.Serve(listener)
