@@ -82,8 +82,15 @@ func ExampleLimiter() {
 	}
 	messages := ratelimit.Policy{Name: "messages", Key: ratelimit.Header("X-Api-Key"), Limit: ratelimit.PerSecond(20), MaxWait: time.Second}
 
-	_ = []connect.HandlerOption{
-		connect.WithInterceptors(limits.Interceptor(), limits.Interceptor(login), limits.Messages(messages)),
-	}
+	option := connect.WithInterceptors(
+		limits.Interceptor(),      // the policies of Config
+		limits.Interceptor(login), // one more
+		limits.Messages(messages), // for each message of a stream
+	)
+	connect.NewUnaryHandler("/acme.v1.AuthService/Login", signIn, option)
 	// Output:
+}
+
+func signIn(context.Context, *connect.Request[wrapperspb.StringValue]) (*connect.Response[wrapperspb.StringValue], error) {
+	return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("wrong password"))
 }

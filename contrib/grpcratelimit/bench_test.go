@@ -65,8 +65,8 @@ func BenchmarkCost(b *testing.B) {
 				differences = append(differences, round[1]-round[0]-(round[3]-round[2]))
 			}
 			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(median(took[1])-median(took[0]), "interceptor-ns")
-			b.ReportMetric(median(took[3])-median(took[2]), "middleware-ns")
+			b.ReportMetric(median(took[1])-median(took[0]), "adapter-adds-ns")
+			b.ReportMetric(median(took[3])-median(took[2]), "middleware-adds-ns")
 			b.ReportMetric(median(differences), "difference-ns")
 			b.ReportMetric(testing.AllocsPerRun(100, serves[1]), "allocs")
 		})

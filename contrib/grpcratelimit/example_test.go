@@ -83,7 +83,9 @@ func Example_retryInfo() {
 
 // Wrong passwords are limited, good ones are not. Each message of a stream costs a token of another policy.
 func ExampleLimiter() {
-	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(60)}},
+	}))
 	limits := grpcratelimit.New(limiter, grpcratelimit.Config{Metadata: []string{"x-api-key"}})
 	login := ratelimit.Policy{
 		Name: "login", Key: ratelimit.RemoteIP(), Settle: ratelimit.FailedLogins,
@@ -96,10 +98,11 @@ func ExampleLimiter() {
 		},
 	}
 	messages := ratelimit.Policy{Name: "messages", Key: ratelimit.Header("X-Api-Key"), Limit: ratelimit.PerSecond(20), MaxWait: time.Second}
-	_ = grpc.NewServer(
-		grpc.ChainUnaryInterceptor(limits.Unary(login)),
-		grpc.ChainStreamInterceptor(limits.Messages(messages)),
+	server := grpc.NewServer(
+		grpc.ChainUnaryInterceptor(limits.Unary(), limits.Unary(login)),         // the policies of Config, and one more
+		grpc.ChainStreamInterceptor(limits.Stream(), limits.Messages(messages)), // each stream, and each of its messages
 	)
+	server.Stop()
 }
 
 // All replicas of a service together make at most 100 calls in a second.
