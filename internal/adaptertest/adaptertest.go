@@ -45,6 +45,9 @@ type Framework struct {
 	// which are all "unmatched" by default.
 	Patterns map[string]string
 
+	// Pooled are functions on top of goroutines that the server keeps for later connections. They are no leak.
+	Pooled []string
+
 	// Lacks has a reason for each check that the framework makes impossible, by the name of the check. The
 	// check still runs. If it passes, the list fails: the lack is not one any more.
 	Lacks map[string]string

@@ -28,7 +28,10 @@ func (e *env) testPanic(outside, inside []any, value any) {
 	app.Handler = true
 	limited := e.serve(app)
 	e.send("POST", bare)
-	before := goleak.IgnoreCurrent()
+	known := []goleak.Option{goleak.IgnoreCurrent()}
+	for _, f := range e.f.Pooled {
+		known = append(known, goleak.IgnoreTopFunction(f))
+	}
 	want := e.send("POST", bare)
 	got := e.send("POST", limited)
 	if got.status != want.status || got.body != want.body {
@@ -41,7 +44,7 @@ func (e *env) testPanic(outside, inside []any, value any) {
 		e.Errorf("settled for %+v, want the status of Recovery", r)
 	}
 	e.http1.CloseIdleConnections()
-	if err := goleak.Find(before); err != nil {
+	if err := goleak.Find(known...); err != nil {
 		e.Error(err)
 	}
 	if len(responses) > 0 {
