@@ -1,0 +1,220 @@
+package fiberratelimit
+
+import (
+	"context"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/gofiber/fiber/v3"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+// A call is one request on its way through a limiter. It is the limiter's response writer, and the context of the
+// request that key functions get.
+type call struct {
+	context.Context // of Fiber, before the limiter
+
+	request http.Request
+	url     url.URL
+	values  [10]string  // room for the header of request
+	header  http.Header // of the response
+	before  []field     // headers of the response that Fiber had when header was made
+
+	errors bool
+	passed bool  // the limiter let the request through
+	wrote  bool  // the limiter has answered
+	err    error // to return to Fiber
+
+	mu     sync.Mutex
+	c      fiber.Ctx // nil after the handler has returned
+	locals bool      // Value reads the values of c
+}
+
+type callKey struct{}
+
+// A field is a line of the response header.
+type field struct{ name, value string }
+
+// Value returns a value of Fiber's context. Until the limiter has decided, it also finds the Locals of Fiber, where
+// middleware keeps identities. Later it must not read them: handlers write them without a lock, and Fiber reuses c
+// for another request, while a goroutine of a handler may still use this context.
+func (x *call) Value(key any) any {
+	if key == (callKey{}) {
+		return x
+	}
+	if v := x.Context.Value(key); v != nil {
+		return v
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.locals {
+		return nil
+	}
+	return x.c.Value(key)
+}
+
+// enter prepares c for the handlers after the limiter.
+func (x *call) enter(r *http.Request) {
+	x.flush()
+	x.c.SetContext(r.Context())
+	x.mu.Lock()
+	x.locals = false
+	x.mu.Unlock()
+}
+
+// headers holds empty headers for responses. As in net/http, nobody may use one after the handler has returned.
+var headers = sync.Pool{New: func() any { return make(http.Header) }}
+
+func (x *call) end() {
+	if x.header != nil {
+		clear(x.header)
+		headers.Put(x.header)
+	}
+	x.mu.Lock()
+	x.locals, x.c = false, nil
+	x.mu.Unlock()
+}
+
+// Header returns the header of the response, with what Fiber's handlers have set before.
+func (x *call) Header() http.Header {
+	if x.header != nil {
+		return x.header
+	}
+	x.header = headers.Get().(http.Header)
+	for name, value := range x.c.Response().Header.All() {
+		if !isManaged(name) {
+			f := field{string(name), string(value)}
+			x.before = append(x.before, f)
+			x.header.Add(f.name, f.value)
+		}
+	}
+	return x.header
+}
+
+// isManaged reports whether Fiber keeps a header apart, and may return a default for it. Content-Type and Set-Cookie
+// can be written, but not read.
+func isManaged(name []byte) bool {
+	switch string(name) {
+	case "Content-Type", "Content-Length", "Content-Encoding", "Connection", "Server", "Set-Cookie", "Trailer":
+		return true
+	}
+	return false
+}
+
+// flush writes what has changed of the header to Fiber's response.
+func (x *call) flush() {
+	to := &x.c.Response().Header
+	for _, f := range x.before {
+		if x.changed(textproto.CanonicalMIMEHeaderKey(f.name)) {
+			to.Del(f.name)
+		}
+	}
+	for name, values := range x.header {
+		if name == "Content-Length" { // of the body, but a HEAD has none
+			if n, err := strconv.Atoi(x.header.Get(name)); err == nil && x.request.Method == http.MethodHead {
+				to.SetContentLength(n)
+			}
+			continue
+		}
+		if x.changed(name) {
+			for _, value := range values {
+				to.Add(name, oneLine(value))
+			}
+		}
+	}
+}
+
+// oneLine replaces line breaks, as net/http does when it writes a header. fasthttp would write them.
+func oneLine(value string) string {
+	if strings.IndexByte(value, '\n') < 0 && strings.IndexByte(value, '\r') < 0 {
+		return value
+	}
+	return strings.NewReplacer("\n", " ", "\r", " ").Replace(value)
+}
+
+func (x *call) changed(name string) bool {
+	values := x.header[name]
+	for _, f := range x.before {
+		if textproto.CanonicalMIMEHeaderKey(f.name) != name {
+			continue
+		}
+		if len(values) == 0 || values[0] != f.value {
+			return true
+		}
+		values = values[1:]
+	}
+	return len(values) > 0
+}
+
+// WriteHeader writes the status and the header of a refusal.
+func (x *call) WriteHeader(status int) {
+	if x.wrote || status < 200 && status != http.StatusSwitchingProtocols {
+		return
+	}
+	x.wrote = true
+	x.flush()
+	x.c.Response().ResetBody()
+	x.c.Status(status)
+}
+
+// Write writes to the body of a refusal.
+func (x *call) Write(p []byte) (int, error) {
+	x.WriteHeader(http.StatusOK)
+	if response := x.c.Response(); len(response.Body()) == 0 && x.header.Get("Content-Type") == "" {
+		response.Header.SetContentType(http.DetectContentType(p))
+	}
+	return x.c.Write(p)
+}
+
+// Refuse keeps a refusal for Fiber's error handling, if that was asked for.
+func (x *call) Refuse(r *http.Request, status int, err error) bool {
+	x.c.SetContext(r.Context()) // for FromContext
+	if x.errors {
+		x.flush()
+		x.err = &refusal{fiber.NewError(status), err}
+	}
+	return x.errors
+}
+
+// A refusal is an error for Fiber. Its text never has that of the reason.
+type refusal struct {
+	status *fiber.Error
+	reason error // nil for a 429
+}
+
+func (r *refusal) Error() string { return r.status.Error() }
+
+func (r *refusal) Unwrap() []error {
+	if r.reason == nil {
+		return []error{r.status}
+	}
+	return []error{r.status, r.reason}
+}
+
+// Response returns how Fiber answered, for the Settle of a policy. An error that a handler has returned is handled now,
+// as Fiber's Logger does, because only its ErrorHandler knows the status. It is not returned again: handling an
+// error twice would write two bodies.
+func (x *call) Response() ratelimit.Response {
+	if x.c.IsAbandoned() {
+		// The timeout middleware has answered, and the handler may still write to the response.
+		return ratelimit.Response{Status: http.StatusRequestTimeout, Written: true}
+	}
+	if err := x.err; err != nil {
+		x.err = nil
+		if x.c.App().ErrorHandler(x.c, err) != nil {
+			_ = x.c.SendStatus(http.StatusInternalServerError) // always nil, and what Fiber does then
+		}
+	}
+	sent := x.c.Response()
+	response := ratelimit.Response{Status: sent.StatusCode(), Hijacked: x.c.RequestCtx().Hijacked()}
+	if !sent.IsBodyStream() { // Body would read all of a stream
+		response.Bytes = int64(len(sent.Body()))
+	}
+	response.Written = response.Status != http.StatusOK || response.Bytes > 0 || sent.IsBodyStream()
+	return response
+}

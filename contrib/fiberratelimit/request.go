@@ -1,0 +1,183 @@
+package fiberratelimit
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/textproto"
+	"strings"
+
+	"github.com/gofiber/fiber/v3"
+	"github.com/valyala/fasthttp"
+)
+
+// newCall returns a call with the request for key functions. It copies each string: Fiber's strings are parts of
+// buffers that the next request on the connection overwrites, and stores keep keys.
+func newCall(c fiber.Ctx, pattern string) *call {
+	rctx := c.RequestCtx()
+	h, uri := &rctx.Request.Header, rctx.Request.URI()
+	x := &call{Context: c.Context(), c: c, locals: true}
+	var text texts
+	text.Grow(2*len(h.RequestURI()) + len(uri.Host()) + len(h.RawHeaders()))
+	x.url.Path = text.copy(c.Path())
+	x.url.RawQuery = text.copyOf(uri.QueryString())
+	x.request = *(&http.Request{
+		Method:        c.Method(), // a string of Fiber's own
+		URL:           &x.url,
+		Proto:         "HTTP/1.1",
+		ProtoMajor:    1,
+		ProtoMinor:    1,
+		Header:        x.headerOf(h, &text),
+		Body:          http.NoBody,
+		ContentLength: lengthOf(h),
+		Host:          text.copyOf(uri.Host()),
+		RemoteAddr:    textOf(rctx.RemoteAddr()),
+		RequestURI:    text.copyOf(h.RequestURI()),
+		TLS:           rctx.TLSConnectionState(),
+		Pattern:       pattern,
+	}).WithContext(x)
+	if proto := h.Protocol(); string(proto) != x.request.Proto {
+		x.request.Proto = text.copyOf(proto)
+		x.request.ProtoMajor, x.request.ProtoMinor, _ = http.ParseHTTPVersion(x.request.Proto)
+	}
+	return x
+}
+
+// lengthOf returns the length of the body, -1 if the client has not declared it.
+func lengthOf(h *fasthttp.RequestHeader) int64 {
+	if n := h.ContentLength(); n != noBody {
+		return int64(n)
+	}
+	return 0
+}
+
+// noBody is fasthttp's content length of a request without a body.
+const noBody = -2
+
+// A texts holds copies of strings, in one allocation if it was grown enough. What it has returned never changes.
+type texts struct{ strings.Builder }
+
+func (t *texts) copy(text string) string {
+	t.WriteString(text)
+	return t.String()[t.Len()-len(text):]
+}
+
+func (t *texts) copyOf(text []byte) string {
+	t.Write(text)
+	return t.String()[t.Len()-len(text):]
+}
+
+// textOf returns the text of an address, as net/http has it in Request.RemoteAddr.
+func textOf(addr net.Addr) string {
+	if tcp, ok := addr.(*net.TCPAddr); ok {
+		if a := tcp.AddrPort(); a.IsValid() {
+			return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String() // one allocation instead of four
+		}
+	}
+	return addr.String()
+}
+
+// headerOf returns a copy of the header of a request.
+func (x *call) headerOf(h *fasthttp.RequestHeader, text *texts) http.Header {
+	lines := bytes.Count(h.RawHeaders(), []byte("\n")) - 2 // Host, and the empty one
+	header := make(http.Header, max(lines, 0))
+	values := x.values[:0]
+	var seen uint64 // a bit for each name that may be in header
+	for name, value := range h.All() {
+		canonical := common[string(name)]
+		if canonical == "" {
+			canonical = textproto.CanonicalMIMEHeaderKey(text.copyOf(name))
+		}
+		switch canonical {
+		case "Host", "Transfer-Encoding", "Trailer": // are no part of Request.Header
+			continue
+		case "Cookie":
+			if cookies := cookiesOf(h); cookies != "" {
+				header[canonical] = []string{cookies}
+			}
+			continue
+		}
+		bit := uint64(1) << ((len(canonical) ^ int(canonical[0])<<2 ^ int(canonical[len(canonical)-1])) & 63)
+		if seen&bit != 0 && header[canonical] != nil {
+			header[canonical] = append(header[canonical], text.copyOf(value))
+			continue
+		}
+		seen |= bit
+		values = append(values, text.copyOf(value))
+		header[canonical] = values[len(values)-1 : len(values) : len(values)]
+	}
+	if h.ContentLength() != noBody {
+		removeTrailers(header, h.RawHeaders())
+	}
+	return header
+}
+
+// common are names in canonical form that need no copy.
+var common = map[string]string{}
+
+func init() {
+	for _, name := range []string{
+		"Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Connection", "Content-Length", "Content-Type",
+		"Cookie", "Host", "User-Agent", "X-Forwarded-For", "X-Forwarded-Proto", "X-Real-Ip", "X-Request-Id",
+	} {
+		common[name] = name
+	}
+}
+
+func nameOf(name []byte) string { return textproto.CanonicalMIMEHeaderKey(string(name)) }
+
+// cookiesOf returns the cookies as the application finds them by name, in a form that net/http reads in the same way.
+// Written as fasthttp writes them, some would make a limiter find another cookie: "=a=1; a=2" has the cookie a=2 for
+// Fiber and for net/http, but fasthttp writes it as "a=1; a=2". Cookies that net/http does not accept are left out.
+func cookiesOf(h *fasthttp.RequestHeader) string {
+	var text strings.Builder
+	var without map[string]bool // names whose first cookie was left out: Fiber finds no other
+	for name, value := range h.Cookies() {
+		switch {
+		case len(name) == 0 || bytes.ContainsFunc(name, notInName) || without[string(name)]:
+		case bytes.ContainsFunc(value, notInValue):
+			if without == nil {
+				without = make(map[string]bool)
+			}
+			without[string(name)] = true
+		default:
+			if text.Len() > 0 {
+				text.WriteString("; ")
+			}
+			text.Write(name)
+			text.WriteByte('=')
+			text.Write(value)
+		}
+	}
+	return text.String()
+}
+
+func notInName(r rune) bool {
+	return r <= ' ' || r > '~' || strings.ContainsRune("()<>@,;:\\\"/[]?={}", r)
+}
+
+func notInValue(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == ';' || r == '\\' }
+
+// removeTrailers removes fields that the client sent after the body. fasthttp adds them to the header, where a client
+// could send an address that its proxy has replaced in the header. They come last, so that of each name only as many
+// values remain as the header had lines.
+func removeTrailers(header http.Header, raw []byte) {
+	lines, chunked := map[string]int{}, false
+	for line := range bytes.Lines(raw) {
+		if name, _, found := bytes.Cut(line, []byte(":")); found && line[0] != ' ' && line[0] != '\t' {
+			canonical := nameOf(name)
+			lines[canonical]++
+			chunked = chunked || canonical == "Transfer-Encoding"
+		}
+	}
+	for name, values := range header {
+		switch n := lines[name]; {
+		case !chunked || n >= len(values):
+		case n == 0:
+			delete(header, name)
+		default:
+			header[name] = values[:n]
+		}
+	}
+}
