@@ -24,6 +24,7 @@ type call struct {
 	values  [10]string  // room for the header of request
 	header  http.Header // of the response
 	before  []field     // headers of the response that Fiber had when header was made
+	room    [64]byte    // for a line of it
 
 	errors bool
 	passed bool  // the limiter let the request through
@@ -121,10 +122,17 @@ func (x *call) flush() {
 			}
 			continue
 		}
-		if x.changed(name) {
-			for _, value := range values {
-				to.Add(name, oneLine(value))
+		if len(x.before) > 0 && !x.changed(name) {
+			continue
+		}
+		for i, value := range values {
+			value = oneLine(value)
+			if i > 0 && name != "Set-Cookie" { // SetCanonical adds a Set-Cookie
+				to.Add(name, value)
+				continue
 			}
+			line := append(append(x.room[:0], name...), value...) // conversions would be allocations
+			to.SetCanonical(line[:len(name)], line[len(name):])
 		}
 	}
 }

@@ -19,7 +19,7 @@ func newCall(c fiber.Ctx, pattern string) *call {
 	h, uri := &rctx.Request.Header, rctx.Request.URI()
 	x := &call{Context: c.Context(), c: c, locals: true}
 	var text texts
-	text.Grow(2*len(h.RequestURI()) + len(uri.Host()) + len(h.RawHeaders()))
+	text.Grow(2*len(h.RequestURI()) + len(uri.Host()) + len(h.RawHeaders()) + 24)
 	x.url.Path = text.copy(c.Path())
 	x.url.RawQuery = text.copyOf(uri.QueryString())
 	x.request = *(&http.Request{
@@ -32,7 +32,7 @@ func newCall(c fiber.Ctx, pattern string) *call {
 		Body:          http.NoBody,
 		ContentLength: lengthOf(h),
 		Host:          text.copyOf(uri.Host()),
-		RemoteAddr:    textOf(rctx.RemoteAddr()),
+		RemoteAddr:    text.copyOfAddr(rctx.RemoteAddr()),
 		RequestURI:    text.copyOf(h.RequestURI()),
 		TLS:           rctx.TLSConnectionState(),
 		Pattern:       pattern,
@@ -68,11 +68,12 @@ func (t *texts) copyOf(text []byte) string {
 	return t.String()[t.Len()-len(text):]
 }
 
-// textOf returns the text of an address, as net/http has it in Request.RemoteAddr.
-func textOf(addr net.Addr) string {
+// copyOfAddr returns the text of an address, as net/http has it in Request.RemoteAddr.
+func (t *texts) copyOfAddr(addr net.Addr) string {
 	if tcp, ok := addr.(*net.TCPAddr); ok {
-		if a := tcp.AddrPort(); a.IsValid() {
-			return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String() // one allocation instead of four
+		if a := tcp.AddrPort(); a.IsValid() { // String would make four allocations
+			var room [64]byte
+			return t.copyOf(netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).AppendTo(room[:0]))
 		}
 	}
 	return addr.String()
@@ -85,10 +86,7 @@ func (x *call) headerOf(h *fasthttp.RequestHeader, text *texts) http.Header {
 	values := x.values[:0]
 	var seen uint64 // a bit for each name that may be in header
 	for name, value := range h.All() {
-		canonical := common[string(name)]
-		if canonical == "" {
-			canonical = textproto.CanonicalMIMEHeaderKey(text.copyOf(name))
-		}
+		canonical := canonicalOf(name, text)
 		switch canonical {
 		case "Host", "Transfer-Encoding", "Trailer": // are no part of Request.Header
 			continue
@@ -113,16 +111,28 @@ func (x *call) headerOf(h *fasthttp.RequestHeader, text *texts) http.Header {
 	return header
 }
 
-// common are names in canonical form that need no copy.
-var common = map[string]string{}
+// common are names in canonical form, by their length, that need no copy.
+var common [20][]string
 
 func init() {
 	for _, name := range []string{
-		"Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Connection", "Content-Length", "Content-Type",
-		"Cookie", "Host", "User-Agent", "X-Forwarded-For", "X-Forwarded-Proto", "X-Real-Ip", "X-Request-Id",
+		"Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Cache-Control", "Connection", "Content-Length", "Content-Type",
+		"Cookie", "Host", "Origin", "Referer", "User-Agent", "X-Forwarded-For", "X-Forwarded-Proto", "X-Real-Ip", "X-Request-Id",
 	} {
-		common[name] = name
+		common[len(name)] = append(common[len(name)], name)
 	}
+}
+
+// canonicalOf returns name in canonical form, as a copy in text unless it is common.
+func canonicalOf(name []byte, text *texts) string {
+	if len(name) < len(common) {
+		for _, c := range common[len(name)] {
+			if c == string(name) {
+				return c
+			}
+		}
+	}
+	return textproto.CanonicalMIMEHeaderKey(text.copyOf(name))
 }
 
 func nameOf(name []byte) string { return textproto.CanonicalMIMEHeaderKey(string(name)) }
