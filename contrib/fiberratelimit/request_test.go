@@ -1,6 +1,7 @@
 package fiberratelimit_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -256,6 +257,63 @@ func compareHeaders(t *testing.T, raw []byte, got, want http.Header) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%q: header\n%q\nwant\n%q", raw, got, want)
+	}
+}
+
+// Eight clients send requests of different lengths over kept connections, so that buffers are reused all the time. What
+// key functions got must not have changed afterwards.
+func TestStringsAreCopied(t *testing.T) {
+	const clients, each = 8, 100
+	type kept struct {
+		request *http.Request
+		then    string
+	}
+	var mu sync.Mutex
+	var all []kept
+	policy := ratelimit.Policy{Name: "api", Limit: ratelimit.PerHour(1000), Key: func(r *http.Request) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, kept{r, fields(r)})
+		return r.RequestURI, nil
+	}}
+	app := fiber.New()
+	app.Use("*", fiberratelimit.New(limiterOf(policy), fiberratelimit.Config{}).Handler())
+	app.Get("/*", func(c fiber.Ctx) error { return c.SendString(c.OriginalURL()) })
+	address := strings.TrimPrefix(serve(t, app), "http://")
+	var running sync.WaitGroup
+	for client := range clients {
+		running.Go(func() {
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			responses := bufio.NewReader(conn)
+			for i := range each {
+				id := strings.Repeat(string(rune('a'+client)), 1+(i*7)%30)
+				fmt.Fprintf(conn, "GET /%[1]s/%[2]d?%[1]s=%[2]d HTTP/1.%[3]d\r\nHost: %[1]s.example\r\nCookie: %[1]s=%[1]s\r\nUser-Agent: %[1]s\r\n"+
+					"X-%[1]s: %[1]s\r\nX-Forwarded-For: %[1]s\r\nX-Forwarded-For: %[2]d\r\nConnection: keep-alive\r\n\r\n", id, i, i%2)
+				response, err := http.ReadResponse(responses, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				body, _ := io.ReadAll(response.Body)
+				if want := fmt.Sprintf("/%[1]s/%[2]d?%[1]s=%[2]d", id, i); string(body) != want {
+					t.Errorf("got %q, want %q", body, want)
+				}
+			}
+		})
+	}
+	running.Wait()
+	if len(all) != clients*each {
+		t.Fatalf("%d requests, want %d", len(all), clients*each)
+	}
+	for _, k := range all {
+		if now := fields(k.request); now != k.then {
+			t.Fatalf("a request has changed from\n%s\nto\n%s", k.then, now)
+		}
 	}
 }
 
