@@ -42,8 +42,8 @@ type callKey struct{}
 type field struct{ name, value string }
 
 // Value returns a value of Fiber's context. Until the limiter has decided, it also finds the Locals of Fiber, where
-// middleware keeps identities. Later it must not read them: handlers write them without a lock, and Fiber reuses c
-// for another request, while a goroutine of a handler may still use this context.
+// middleware keeps identities. Later it must not read them, because a goroutine of a handler may still use this context.
+// Handlers write Locals without a lock, and Fiber reuses c for another request.
 func (x *call) Value(key any) any {
 	if key == (callKey{}) {
 		return x

@@ -1,4 +1,42 @@
 // Package fiberratelimit mounts a [ratelimit.Limiter] on Fiber v3.
+//
+//	limits := fiberratelimit.New(limiter, fiberratelimit.Config{})
+//	app.Use("*", limits.Handler())
+//	app.Post("/login", limits.Limit(login), handler)
+//
+// Mount Handler with the path "*". Fiber runs the middleware of a Use without a path only for paths that begin with a
+// slash. A client can send another one, as in "GET http://host?query", and a route such as "/*" serves it.
+//
+// # Requests
+//
+// Key functions and other functions of a policy get an [http.Request] that is built for them. It has a copy of every
+// string, because Fiber's strings change with the next request, even if [ratelimit.Policy.Key] returns one and a store
+// keeps it. It has no body: use [Ctx]. Its context has the values of c.Context() and, until the request is let through,
+// the Locals.
+//
+//   - URL.Path is c.Path(), the path that Fiber matches. It is escaped, unless fiber.Config.UnescapePath is set.
+//   - Fields that a client sends after a chunked body are not in Header, although c.Get returns them: a client could
+//     choose its address with one. If a body is chunked, a header that middleware adds is left out, too. Use Locals.
+//   - If User-Agent, Content-Type or Host is repeated, fasthttp keeps the last line. Cookies that Fiber and net/http read
+//     differently are left out.
+//
+// # Errors
+//
+// A Settle needs the status that the client gets. So the limiter passes an error of a handler to the application's
+// ErrorHandler at once, as Fiber's Logger does. Middleware outside of the limiter does not get the error then.
+//
+// # What Fiber makes impossible
+//
+//   - In Use and in a Group no route is known yet: Event.Route is empty, and [ratelimit.Route] has no key, so that the
+//     response is 403. Mount Limit on routes. A HEAD that Fiber serves by a GET route has the pattern of the GET.
+//   - Nothing notices that a client has left: a request waits up to Policy.MaxWait, and its context does not end. The
+//     deadline of Fiber's timeout middleware is obeyed. A request that it has answered is settled with status 408.
+//   - A handler that sets the status 200 and no body looks like one that did nothing. With [ratelimit.FailedLogins] it
+//     must call ratelimit.SetCost(c.Context(), policy, 0), or c.SendStatus(200).
+//   - Response.Bytes of a stream is 0: Fiber writes it in another goroutine, which may end later.
+//   - A panic ends the process, unless Fiber's recover middleware is mounted. It is settled in either case.
+//   - A request that goes through a limiter twice, as by RestartRouting, is charged twice.
+//   - There is no http.ResponseWriter and no HTTP/2. Requests of App.Test have no address, so no key by RemoteIP.
 package fiberratelimit
 
 import (
@@ -12,10 +50,10 @@ import (
 
 // Config configures a [Limiter].
 type Config struct {
-	// Errors returns refusals to Fiber as an error, so that the application's ErrorHandler writes the
-	// response. errors.As finds a *fiber.Error with the status 429, 400, 403 or 503, and errors.Is the
-	// reason, such as [ratelimit.ErrNoKey]. The headers are set before. Default: Config.Deny and
-	// Config.Error of the limiter write the response.
+	// Errors returns refusals to Fiber as errors, and the application's ErrorHandler writes the response.
+	// The headers are set before. errors.As finds a *fiber.Error with the status 429, 400, 403 or 503, and
+	// errors.Is finds the reason, such as [ratelimit.ErrNoKey].
+	// Default: Config.Deny and Config.Error of the limiter write the response.
 	Errors bool
 }
 
@@ -98,9 +136,8 @@ func (l *Limiter) pattern(c fiber.Ctx) string {
 	return pattern
 }
 
-// patternOf returns the pattern of route, "" if route belongs to Use or to a Group. Fiber serves a HEAD by the
-// handlers of the GET route, unless the application has a HEAD route: then the pattern is that of the GET, as in
-// http.ServeMux, so that a HEAD is no second quota.
+// patternOf returns the pattern of route, "" if route belongs to Use or to a Group. If Fiber has made a HEAD route of a
+// GET route, it returns that of the GET, as http.ServeMux does. Otherwise a HEAD would be a second quota.
 func patternOf(app *fiber.App, route *fiber.Route) (pattern string) {
 	for _, r := range app.GetRoutes(true) {
 		if r.Path != route.Path || len(r.Handlers) == 0 || &r.Handlers[0] != &route.Handlers[0] {

@@ -55,7 +55,7 @@ func lengthOf(h *fasthttp.RequestHeader) int64 {
 // noBody is fasthttp's content length of a request without a body.
 const noBody = -2
 
-// A texts holds copies of strings, in one allocation if it was grown enough. What it has returned never changes.
+// A texts holds copies of strings, in one allocation if it was grown enough. The strings that it has returned never change.
 type texts struct{ strings.Builder }
 
 func (t *texts) copy(text string) string {
@@ -138,8 +138,8 @@ func canonicalOf(name []byte, text *texts) string {
 func nameOf(name []byte) string { return textproto.CanonicalMIMEHeaderKey(string(name)) }
 
 // cookiesOf returns the cookies as the application finds them by name, in a form that net/http reads in the same way.
-// Written as fasthttp writes them, some would make a limiter find another cookie: "=a=1; a=2" has the cookie a=2 for
-// Fiber and for net/http, but fasthttp writes it as "a=1; a=2". Cookies that net/http does not accept are left out.
+// fasthttp writes some so that a limiter would find another cookie: it writes "=a=1; a=2" as "a=1; a=2". Cookies that
+// net/http does not accept are left out.
 func cookiesOf(h *fasthttp.RequestHeader) string {
 	var text strings.Builder
 	var without map[string]bool // names whose first cookie was left out: Fiber finds no other
@@ -169,8 +169,8 @@ func notInName(r rune) bool {
 
 func notInValue(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == ';' || r == '\\' }
 
-// removeTrailers removes fields that the client sent after the body. fasthttp adds them to the header, where a client
-// could send an address that its proxy has replaced in the header. They come last, so that of each name only as many
+// removeTrailers removes fields that the client sent after a chunked body. fasthttp adds them to the end of the header.
+// A client could choose its address by one, because proxies replace only what is in the header. Of each name as many
 // values remain as the header had lines.
 func removeTrailers(header http.Header, raw []byte) {
 	lines, chunked := map[string]int{}, false

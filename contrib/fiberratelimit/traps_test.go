@@ -118,6 +118,33 @@ func TestTrailersAreNoHeader(t *testing.T) {
 	}
 }
 
+// Middleware may change the header before the limiter. Of a chunked body it must not add to it.
+func TestHeaderOfMiddleware(t *testing.T) {
+	var got []string
+	policy := everybody("api", 100)
+	policy.Key = func(r *http.Request) (string, error) {
+		got = append(got, fmt.Sprint(r.Header["X-Set"], r.Header["X-Deleted"], r.Header["X-Added"]))
+		return "everybody", nil
+	}
+	app := fiber.New()
+	app.Use("*", func(c fiber.Ctx) error {
+		c.Request().Header.Set("X-Set", "own")
+		c.Request().Header.Del("X-Deleted")
+		c.Request().Header.Set("X-Added", "own")
+		return c.Next()
+	})
+	app.Use("*", limits(t, fiberratelimit.Config{}, policy).Handler())
+	app.Post("/", ok200)
+	const header = "POST / HTTP/1.1\r\nHost: a\r\nX-Set: sent\r\nX-Deleted: sent\r\n"
+	send(t, app,
+		header+"Content-Length: 1\r\n\r\nx",
+		header+"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-Set: late\r\nX-Deleted: late\r\n\r\n",
+	)
+	if want := []string{"[own] [] [own]", "[own] [] []"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // Middleware of Use without a path does not see a path without a slash, but a route of all paths does.
 func TestUseOfAllPaths(t *testing.T) {
 	for path, want := range map[string][]int{"": {200, 200}, "*": {200, 429}} {
@@ -196,6 +223,13 @@ func TestErrorsAreHandledOnce(t *testing.T) {
 	sub := fiber.New(fiber.Config{ErrorHandler: handle(401)})
 	sub.Get("/login", l.Limit(login), func(fiber.Ctx) error { return errors.New("wrong password") })
 	app := fiber.New(fiber.Config{ErrorHandler: handle(500)})
+	app.Use("*", func(c fiber.Ctx) error {
+		err := c.Next()
+		if err != nil {
+			t.Errorf("middleware outside gets the error that was handled: %v", err)
+		}
+		return err
+	})
 	app.Use("*", l.Handler())
 	app.Use("/sub", sub)
 	app.Get("/broken", func(fiber.Ctx) error { return errors.New("out of order") })
@@ -251,6 +285,21 @@ func serveRecovered(app *fiber.App, path string) (recovered any) {
 	rctx.Init(&r, proxyAddr, nil)
 	app.Handler()(&rctx)
 	return nil
+}
+
+// Without a Settle, an error goes on to the middleware outside.
+func TestErrorsWithoutSettle(t *testing.T) {
+	failed := errors.New("failed")
+	var got error
+	app := fiber.New()
+	app.Use("*", func(c fiber.Ctx) error {
+		got = c.Next()
+		return got
+	})
+	app.Get("/", limits(t, fiberratelimit.Config{}).Limit(everybody("api", 1)), func(fiber.Ctx) error { return failed })
+	if r := send(t, app, get("/"))[0]; r.StatusCode != 500 || got != failed {
+		t.Errorf("status %d, error %v", r.StatusCode, got)
+	}
 }
 
 // A panic that nothing recovers ends the process, but not before the request is settled.
