@@ -75,6 +75,7 @@ func (x *call) end() {
 	if x.header != nil {
 		clear(x.header)
 		headers.Put(x.header)
+		x.header = nil
 	}
 	x.mu.Lock()
 	x.locals, x.c = false, nil

@@ -82,7 +82,7 @@ func (t *texts) copyOfAddr(addr net.Addr) string {
 // headerOf returns a copy of the header of a request.
 func (x *call) headerOf(h *fasthttp.RequestHeader, text *texts) http.Header {
 	lines := bytes.Count(h.RawHeaders(), []byte("\n")) - 2 // Host, and the empty one
-	header := make(http.Header, max(lines, 0))
+	header := make(http.Header, min(max(lines, 0), 32))    // clients choose the number
 	values := x.values[:0]
 	var seen uint64 // a bit for each name that may be in header
 	for name, value := range h.All() {

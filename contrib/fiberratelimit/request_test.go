@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"reflect"
@@ -22,9 +24,11 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v3"
+	"github.com/valyala/fasthttp"
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/fiberratelimit"
+	"github.com/go-tokenbucket/ratelimit/skip"
 )
 
 // A lineConn is a connection whose client has sent everything already, from a trusted proxy.
@@ -313,6 +317,97 @@ func TestStringsAreCopied(t *testing.T) {
 	for _, k := range all {
 		if now := fields(k.request); now != k.then {
 			t.Fatalf("a request has changed from\n%s\nto\n%s", k.then, now)
+		}
+	}
+}
+
+// RemoteAddr is as net/http has it.
+func TestRemoteAddr(t *testing.T) {
+	for _, addr := range []net.Addr{
+		&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80},
+		&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1).To4(), Port: 65535},
+		&net.TCPAddr{IP: net.ParseIP("2001:db8::1"), Port: 80},
+		&net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: "a-zone", Port: 80},
+		&net.TCPAddr{IP: net.ParseIP("fe80::1"), Zone: strings.Repeat("z", 100), Port: 80},
+		&net.TCPAddr{Port: 80},
+		&net.TCPAddr{IP: net.IP{1, 2}, Port: 80},
+		&net.UnixAddr{Net: "unix", Name: "@"},
+		&net.UnixAddr{Net: "unix"},
+	} {
+		var got string
+		policy := everybody("api", 10)
+		policy.Key = func(r *http.Request) (string, error) {
+			got = r.RemoteAddr
+			return "everybody", nil
+		}
+		app := fiber.New()
+		app.Get("/", fiberratelimit.New(limiterOf(), fiberratelimit.Config{}).Limit(policy))
+		var rctx fasthttp.RequestCtx
+		rctx.Init(new(fasthttp.Request), addr, nil)
+		app.Handler()(&rctx)
+		if got != addr.String() {
+			t.Errorf("got %q, want %q", got, addr)
+		}
+	}
+}
+
+// TLS is that of the connection, so that a key function finds the certificate of a client.
+func TestTLS(t *testing.T) {
+	like := httptest.NewUnstartedServer(nil)
+	like.StartTLS()
+	defer like.Close()
+	policy := everybody("api", 10)
+	policy.Key = func(r *http.Request) (string, error) {
+		if r.TLS == nil || !r.TLS.HandshakeComplete {
+			return "", ratelimit.ErrNoKey
+		}
+		return "tls", nil
+	}
+	app := fiber.New()
+	app.Get("/", fiberratelimit.New(limiterOf(), fiberratelimit.Config{}).Limit(policy), ok200)
+	app.Handler()
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", like.TLS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		if conn, err := listener.Accept(); err == nil {
+			_ = app.Server().ServeConn(conn)
+		}
+	}()
+	client := like.Client()
+	defer client.CloseIdleConnections()
+	response, err := client.Get("https://" + listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != 200 {
+		t.Errorf("status %d", response.StatusCode)
+	}
+}
+
+// What skip.Paths exempts is what Fiber serves by the exempt route, however a client spells the path.
+func TestSkippedPaths(t *testing.T) {
+	for _, cfg := range []fiber.Config{{}, {UnescapePath: true}, {CaseSensitive: true, StrictRouting: true}} {
+		for _, path := range []string{
+			"/healthz", "/healthz?a", "/healthz#/../items", "/%68ealthz", "/%2568ealthz", "/healthz%2f..%2fitems", "/healthz/../items",
+			"/items/../healthz", "/HEALTHZ", "/healthz/", "//healthz", "/./healthz", "/healthz;a", "http://a/healthz", "http://b//healthz",
+		} {
+			limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{everybody("api", 1)}, Skip: skip.Paths("GET /healthz")}))
+			var served string
+			app := fiber.New(cfg)
+			app.Use("*", fiberratelimit.New(limiter, fiberratelimit.Config{}).Handler())
+			app.Get("/healthz", func(fiber.Ctx) error { served = "healthz"; return nil })
+			app.Get("*", func(fiber.Ctx) error { served = "other"; return nil })
+			r := send(t, app, get(path))[0]
+			if exempt := r.Header.Get("X-RateLimit-Limit") == ""; exempt && served != "healthz" {
+				t.Errorf("%q is exempt and served by the %s route", path, served)
+			} else if path == "/healthz" && !exempt {
+				t.Error("/healthz is not exempt")
+			}
+			limiter.Close()
 		}
 	}
 }

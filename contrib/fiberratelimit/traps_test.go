@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gofiber/fiber/v3"
+	"github.com/gofiber/fiber/v3/middleware/adaptor"
 	recovery "github.com/gofiber/fiber/v3/middleware/recover"
 	"github.com/gofiber/fiber/v3/middleware/timeout"
 	"github.com/valyala/fasthttp"
@@ -88,6 +89,28 @@ func TestNewNeedsALimiter(t *testing.T) {
 		}
 	}()
 	fiberratelimit.New(nil, fiberratelimit.Config{})
+}
+
+// Fiber's adaptor.HTTPMiddleware is no substitute: the limiter inside it has settled before the handler runs, and counts
+// successful logins, too.
+func TestAdaptorOfFiber(t *testing.T) {
+	login := everybody("login", 2)
+	login.Settle = ratelimit.FailedLogins
+	limiter := newRatelimit()
+	defer limiter.Close()
+	for want, m := range map[int]any{
+		429: adaptor.HTTPMiddleware(limiter.Limit(login)),
+		200: fiberratelimit.New(limiter, fiberratelimit.Config{}).Limit(login),
+	} {
+		app := fiber.New()
+		app.Get("/", m, ok200)
+		if got := send(t, app, get("/"), get("/"), get("/"))[2].StatusCode; got != want {
+			t.Errorf("the third successful login: status %d, want %d", got, want)
+		}
+		if _, err := limiter.Reset(t.Context(), login, "static:everybody"); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // fasthttp adds the fields after a chunked body to the header, where a key function would take them for what a proxy has
