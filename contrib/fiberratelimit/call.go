@@ -59,9 +59,8 @@ func (x *call) Value(key any) any {
 	return x.c.Value(key)
 }
 
-// enter prepares c for the handlers after the limiter.
-func (x *call) enter(r *http.Request) {
-	x.flush()
+// decided passes the decision on, and ends the use of Locals.
+func (x *call) decided(r *http.Request) {
 	x.c.SetContext(r.Context())
 	x.mu.Lock()
 	x.locals = false
@@ -182,7 +181,7 @@ func (x *call) Write(p []byte) (int, error) {
 
 // Refuse keeps a refusal for Fiber's error handling, if that was asked for.
 func (x *call) Refuse(r *http.Request, status int, err error) bool {
-	x.c.SetContext(r.Context()) // for FromContext
+	x.decided(r)
 	if x.errors {
 		x.flush()
 		x.err = &refusal{fiber.NewError(status), err}

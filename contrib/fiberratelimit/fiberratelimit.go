@@ -11,8 +11,8 @@
 //
 // Key functions and other functions of a policy get an [http.Request] that is built for them. It has a copy of every
 // string, because Fiber's strings change with the next request, even if [ratelimit.Policy.Key] returns one and a store
-// keeps it. It has no body: use [Ctx]. Its context has the values of c.Context() and, until the request is let through,
-// the Locals.
+// keeps it. It has no body: use [Ctx]. Its context has the values of c.Context() and, until the limiter has decided, the
+// Locals.
 //
 //   - URL.Path is c.Path(), the path that Fiber matches. It is escaped, unless fiber.Config.UnescapePath is set.
 //   - Fields that a client sends after a chunked body are not in Header, although c.Get returns them: a client could
@@ -101,7 +101,8 @@ func (l *Limiter) adapt(limited http.Handler) fiber.Handler {
 var next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	x := w.(*call)
 	x.passed = true
-	x.enter(r)
+	x.flush()
+	x.decided(r)
 	x.err = x.c.Next()
 })
 

@@ -409,9 +409,13 @@ func TestLocals(t *testing.T) {
 	stop := make(chan struct{})
 	var running sync.WaitGroup
 	app.Get("/", func(c fiber.Ctx) error {
-		ctx := c.Context()
+		ctx, looked := c.Context(), make(chan struct{})
+		defer func() { <-looked }()
 		running.Go(func() {
-			for {
+			for i := 0; ; i++ {
+				if i == 10 {
+					close(looked)
+				}
 				if got := ctx.Value(memberKey{}); got != nil {
 					t.Errorf("a goroutine finds %v", got)
 				}
@@ -434,6 +438,32 @@ func TestLocals(t *testing.T) {
 	}
 	close(stop)
 	running.Wait()
+}
+
+// A decision ends the use of Locals, also one that refuses: what waits for the store may still have the context.
+func TestLocalsAfterARefusal(t *testing.T) {
+	type memberKey struct{}
+	var during, after any
+	policy := everybody("api", 1)
+	policy.Key = func(r *http.Request) (string, error) {
+		during = r.Context().Value(memberKey{})
+		return "everybody", nil
+	}
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{policy}, Deny: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		after = r.Context().Value(memberKey{})
+	})}))
+	defer limiter.Close()
+	app := fiber.New()
+	app.Use("*", func(c fiber.Ctx) error {
+		c.Locals(memberKey{}, "ann")
+		return c.Next()
+	})
+	app.Use("*", fiberratelimit.New(limiter, fiberratelimit.Config{}).Handler())
+	app.Get("/", ok200)
+	send(t, app, get("/"), get("/"))
+	if during != "ann" || after != nil {
+		t.Errorf("found %v while the limiter decides, and %v afterwards", during, after)
+	}
 }
 
 // Ctx is the context of the request until its handler has returned.
@@ -485,6 +515,7 @@ func TestResponseHeader(t *testing.T) {
 			c.Set("cache-control", "public")
 			c.Cookie(&fiber.Cookie{Name: "session", Value: "1"})
 			c.Cookie(&fiber.Cookie{Name: "theme", Value: "2"})
+			c.WriteString("begun")
 			return c.Next()
 		})
 		l := limits(t, fiberratelimit.Config{}, everybody("api", 1))
@@ -500,11 +531,14 @@ func TestResponseHeader(t *testing.T) {
 					t.Errorf("%d: %s: %q, want %d", i, name, r.Header[name], want)
 				}
 			}
+			if body := bodyOf(r); strings.Contains(body, "begun") || i < 2 && len(body) != int(r.ContentLength) {
+				t.Errorf("%d: body %q of %d bytes", i, body, r.ContentLength)
+			}
 			if i > 0 && (len(r.Header["Etag"]) != 0 || fmt.Sprint(r.Header["Cache-Control"]) != "[no-store]") {
 				t.Errorf("a denial has %q", r.Header)
 			}
 		}
-		if get, head := responses[1].ContentLength, responses[2].ContentLength; get != head || bodyOf(responses[2]) != "" {
+		if get, head := responses[1].ContentLength, responses[2].ContentLength; get != head {
 			t.Errorf("a denied GET has %d bytes, a HEAD %d", get, head)
 		}
 	}
