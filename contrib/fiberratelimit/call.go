@@ -97,11 +97,11 @@ func (x *call) Header() http.Header {
 	return x.header
 }
 
-// isManaged reports whether Fiber keeps a header apart, and may return a default for it. Content-Type and Set-Cookie
-// can be written, but not read.
+// isManaged reports whether Fiber keeps a header apart, and may return a default for it. They can be written, but not
+// read.
 func isManaged(name []byte) bool {
 	switch string(name) {
-	case "Content-Type", "Content-Length", "Content-Encoding", "Connection", "Server", "Set-Cookie", "Trailer":
+	case "Content-Type", "Content-Length", "Content-Encoding", "Connection", "Server", "Trailer":
 		return true
 	}
 	return false

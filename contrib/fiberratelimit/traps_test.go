@@ -552,7 +552,7 @@ func TestRefusalsAsUnderNetHTTP(t *testing.T) {
 		header http.Header // a part of it
 		body   string
 	}{
-		"nothing": {func(http.ResponseWriter, *http.Request) {}, 200, nil, ""},
+		"nothing": {func(http.ResponseWriter, *http.Request) {}, 200, http.Header{"X-Ratelimit-Remaining": {"0"}}, ""},
 		"body": {func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, "<html>")
 			io.WriteString(w, "</html>")
@@ -564,6 +564,9 @@ func TestRefusalsAsUnderNetHTTP(t *testing.T) {
 			w.WriteHeader(500)
 		}, 418, http.Header{"X-Late": nil}, ""},
 		"cookies": {func(w http.ResponseWriter, _ *http.Request) {
+			if w.Header().Get("Set-Cookie") != "" {
+				w.Header().Del("Set-Cookie") // of the application
+			}
 			http.SetCookie(w, &http.Cookie{Name: "a", Value: "1"})
 			http.SetCookie(w, &http.Cookie{Name: "b", Value: "2"})
 			w.Header().Del("X-RateLimit-Limit")
@@ -577,6 +580,10 @@ func TestRefusalsAsUnderNetHTTP(t *testing.T) {
 			limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Deny: c.deny, Policies: []ratelimit.Policy{everybody("api", 1)}}))
 			defer limiter.Close()
 			app := fiber.New()
+			app.Use("*", func(c fiber.Ctx) error {
+				c.Cookie(&fiber.Cookie{Name: "a", Value: "0", SessionOnly: true, Path: "/"})
+				return c.Next()
+			})
 			app.Use("*", fiberratelimit.New(limiter, fiberratelimit.Config{}).Handler())
 			app.Get("/", ok200)
 			responses := send(t, app, get("/"), get("/"))
