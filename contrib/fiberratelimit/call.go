@@ -24,7 +24,7 @@ type call struct {
 	values  [10]string  // room for the header of request
 	header  http.Header // of the response
 	before  []field     // headers of the response that Fiber had when header was made
-	room    [64]byte    // for a line of it
+	room    [48]byte    // for a line of it
 
 	errors bool
 	passed bool  // the limiter let the request through

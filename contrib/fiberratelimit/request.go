@@ -19,30 +19,30 @@ func newCall(c fiber.Ctx, pattern string) *call {
 	h, uri := &rctx.Request.Header, rctx.Request.URI()
 	x := &call{Context: c.Context(), c: c, locals: true}
 	var text texts
-	text.Grow(2*len(h.RequestURI()) + len(uri.Host()) + len(h.RawHeaders()) + 24)
-	x.url.Path = text.copy(c.Path())
-	x.url.RawQuery = text.copyOf(uri.QueryString())
-	x.request = *(&http.Request{
-		Method:        c.Method(), // a string of Fiber's own
-		URL:           &x.url,
-		Proto:         "HTTP/1.1",
-		ProtoMajor:    1,
-		ProtoMinor:    1,
-		Header:        x.headerOf(h, &text),
-		Body:          http.NoBody,
-		ContentLength: lengthOf(h),
-		Host:          text.copyOf(uri.Host()),
-		RemoteAddr:    text.copyOfAddr(rctx.RemoteAddr()),
-		RequestURI:    text.copyOf(h.RequestURI()),
-		TLS:           rctx.TLSConnectionState(),
-		Pattern:       pattern,
-	}).WithContext(x)
-	if proto := h.Protocol(); string(proto) != x.request.Proto {
-		x.request.Proto = text.copyOf(proto)
-		x.request.ProtoMajor, x.request.ProtoMinor, _ = http.ParseHTTPVersion(x.request.Proto)
+	text.Grow(len(h.RequestURI()) + len(h.RawHeaders()) + 24)
+	requestURI := text.copyOf(h.RequestURI())
+	x.url.Path = text.part(requestURI, c.Path())
+	x.url.RawQuery = text.part(requestURI, string(uri.QueryString()))
+	x.request = *blank.WithContext(x)
+	r := &x.request
+	r.Method = c.Method() // a string of Fiber's own
+	r.URL = &x.url
+	r.Header = x.headerOf(h, &text)
+	r.ContentLength = lengthOf(h)
+	r.Host = text.copyOf(uri.Host())
+	r.RemoteAddr = text.copyOfAddr(rctx.RemoteAddr())
+	r.RequestURI = requestURI
+	r.TLS = rctx.TLSConnectionState()
+	r.Pattern = pattern
+	if proto := h.Protocol(); string(proto) != r.Proto {
+		r.Proto = text.copyOf(proto)
+		r.ProtoMajor, r.ProtoMinor, _ = http.ParseHTTPVersion(r.Proto)
 	}
 	return x
 }
+
+// blank is what most requests have in common.
+var blank = &http.Request{Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody}
 
 // lengthOf returns the length of the body, -1 if the client has not declared it.
 func lengthOf(h *fasthttp.RequestHeader) int64 {
@@ -58,9 +58,12 @@ const noBody = -2
 // A texts holds copies of strings, in one allocation if it was grown enough. The strings that it has returned never change.
 type texts struct{ strings.Builder }
 
-func (t *texts) copy(text string) string {
-	t.WriteString(text)
-	return t.String()[t.Len()-len(text):]
+// part returns a copy of text, which is a part of whole in most requests.
+func (t *texts) part(whole, text string) string {
+	if i := strings.Index(whole, text); i >= 0 {
+		return whole[i : i+len(text)]
+	}
+	return t.copyOf([]byte(text))
 }
 
 func (t *texts) copyOf(text []byte) string {
