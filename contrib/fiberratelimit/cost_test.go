@@ -72,8 +72,9 @@ var clientAddr = &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4321}
 
 // BenchmarkCost measures a request from its bytes to those of the response, in processor time: by Fiber and by net/http,
 // bare and with a limiter, in turn. It is not enough to measure handlers: net/http builds its request before, and writes
-// the header after them, and a limiter makes the header longer. It reports the medians, and what a limiter adds. That must
-// not be more for Fiber than for net/http, and Fiber with a limiter must not take longer than net/http with one.
+// the header after them, and a limiter makes the header longer. It reports the medians, and what a limiter adds. Fiber
+// with a limiter must not take longer than net/http with one. The limiter must not add more to Fiber than to net/http,
+// where 200 ns are taken for noise.
 func BenchmarkCost(b *testing.B) {
 	const each = 200 // requests in a round
 	serves := []func(){
@@ -103,7 +104,7 @@ func BenchmarkCost(b *testing.B) {
 	if len(adds[0]) < 1000 {
 		return // noise
 	}
-	if theirs, ours := median(adds[0]), median(adds[1]); ours > theirs {
+	if theirs, ours := median(adds[0]), median(adds[1]); ours > theirs+200 {
 		b.Errorf("the adapter adds %.0f ns, the middleware of net/http %.0f ns", ours, theirs)
 	}
 	if theirs, ours := median(took[1]), median(took[3]); ours > theirs {

@@ -140,9 +140,8 @@ func canonicalOf(name []byte, text *texts) string {
 
 func nameOf(name []byte) string { return textproto.CanonicalMIMEHeaderKey(string(name)) }
 
-// cookiesOf returns the cookies as the application finds them by name, in a form that net/http reads in the same way.
-// fasthttp writes some so that a limiter would find another cookie: it writes "=a=1; a=2" as "a=1; a=2". Cookies that
-// net/http does not accept are left out.
+// cookiesOf returns the cookies as the application finds them by name. Those that net/http does not accept are left out.
+// The text that fasthttp has of them would give a limiter other cookies: of "=a=1; a=2" it makes "a=1; a=2".
 func cookiesOf(h *fasthttp.RequestHeader) string {
 	var text strings.Builder
 	var without map[string]bool // names whose first cookie was left out: Fiber finds no other
