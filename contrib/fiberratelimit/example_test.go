@@ -82,23 +82,25 @@ func Example() {
 
 // Only failed logins count. The status of a returned error is known, too.
 func ExampleLimiter_Limit() {
-	limiter := newRatelimit()
+	limiter := newRatelimit(ratelimit.Policy{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(60)})
 	defer limiter.Close()
-	limits := fiberratelimit.New(limiter, fiberratelimit.Config{})
 	login := ratelimit.Policy{
 		Name:   "login",
 		Key:    ratelimit.RemoteIP(),
 		Limit:  ratelimit.Every(15 * time.Minute).WithBurst(2),
 		Settle: ratelimit.FailedLogins,
 	}
-
-	app := fiber.New()
-	app.Post("/login", limits.Limit(login), func(c fiber.Ctx) error {
+	signIn := func(c fiber.Ctx) error {
 		if c.Query("password") != "secret" {
 			return fiber.ErrUnauthorized
 		}
 		return c.SendString("welcome")
-	})
+	}
+
+	limits := fiberratelimit.New(limiter, fiberratelimit.Config{})
+	app := fiber.New()
+	app.Use("*", limits.Handler())
+	app.Post("/login", limits.Limit(login), signIn)
 
 	for _, password := range []string{"secret", "secret", "secret", "1", "2", "3"} {
 		fmt.Println(test(app, "POST", "/login?password="+password).StatusCode)
