@@ -38,5 +38,5 @@
 // # If Redis is unavailable
 //
 // Calls are let through, except that a replica that was told to stop obeys. With Policy.FailClosed calls fail. Over a
-// [github.com/go-tokenbucket/ratelimit/store/fallback] store, each replica keeps a limit of its own.
+// [github.com/go-tokenbucket/ratelimit/store/fallback] store, each replica keeps a local limit.
 package outbound

@@ -70,7 +70,9 @@ func (v *view) learn(t *Turn, r Report, now time.Time, maxStop time.Duration) (s
 	if r.Refused {
 		return v.refused(r, now, maxStop), 0
 	}
-	v.backoff = 0
+	if now.After(v.stop) {
+		v.backoff = 0
+	}
 	if !r.Known || !t.known || t.charged.Before(v.corrected) {
 		return 0, 0
 	}
@@ -79,9 +81,7 @@ func (v *view) learn(t *Turn, r Report, now time.Time, maxStop time.Duration) (s
 	window := max(0, min(v.window.left(t.sent), maxStop).Seconds())
 	near := rate * min(window, 0.1+2*age)
 	most := float64(r.Remaining) - guard
-	if most > near {
-		most -= near
-	} else {
+	if most <= near {
 		most -= rate * window
 	}
 	if excess = t.left - most; excess < max(1, guard/2) {
@@ -96,6 +96,9 @@ func (v *view) refused(r Report, now time.Time, maxStop time.Duration) time.Dura
 	stop := r.RetryAfter
 	if stop <= 0 && r.Known && r.Remaining == 0 {
 		stop = max(r.Reset, v.window.left(now))
+	}
+	if stop <= 0 {
+		stop = v.stop.Sub(now) // of a call that was under way when the last stop began
 	}
 	if stop <= 0 {
 		v.backoff = min(max(time.Second, 2*v.backoff), time.Minute)
@@ -233,7 +236,7 @@ func (q *Quota) lastCorrection(ctx context.Context, key string) (correction, err
 	return correction{key, time.Duration(r.Remaining) * time.Millisecond, read}, err
 }
 
-// travel is how long a call to the Store takes at most, as a rule.
+// travel is how long a call takes to reach the Store at most, as a rule, also from a process that is short of CPU time.
 const travel = 100 * time.Millisecond
 
 // correctAfter makes charges if last is still the last correction. It returns 0, or how long it takes until another one
@@ -245,6 +248,9 @@ func (q *Quota) correctAfter(ctx context.Context, last correction, charges ...ra
 	p.MaxWait = time.Since(last.read) + travel
 	cost := min((last.ago + p.MaxWait).Milliseconds(), p.Limit.Burst)
 	d, err := q.limiter.TakeAll(ctx, append(charges, ratelimit.Charge{Policy: p, Key: last.key, Cost: cost})...)
+	if slow := time.Since(last.read) - p.MaxWait; err == nil && d.Allowed && slow > 0 {
+		q.limiter.TakeAll(ctx, owed(q.corrected, last.key, float64(slow.Milliseconds())+1))
+	}
 	return d.RetryAfter(), err
 }
 

@@ -85,12 +85,42 @@ func TestSimulatedFixedWindows(t *testing.T) {
 	}
 	for _, offset := range []time.Duration{0, 300 * time.Millisecond, 950 * time.Millisecond} {
 		for _, floor := range []bool{false, true} {
-			simulate(200, 193, 4*time.Millisecond, offset, floor)
-			simulate(200, 193, 40*time.Millisecond, offset, floor)
+			simulate(200, 190, 4*time.Millisecond, offset, floor)
+			simulate(200, 190, 40*time.Millisecond, offset, floor)
 		}
 	}
 	simulate(2000, 1960, 4*time.Millisecond, 300*time.Millisecond, true)
 	simulate(2000, 1960, 20*time.Millisecond, 950*time.Millisecond, false)
+}
+
+// Others take a part of each window at once. The rest ends before the window does, and the bucket of the replicas still
+// refills then.
+func TestSimulatedWindowsThatOthersUse(t *testing.T) {
+	const quota, window, learning, measured = 2000, 10 * time.Second, 3, 3
+	for _, floor := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			a := &fixedWindow{quota: quota, window: window, start: time.Now(), floor: floor}
+			var others sync.WaitGroup
+			others.Go(func() {
+				for range learning + measured {
+					time.Sleep(time.Second)
+					for range 600 {
+						a.call(time.Now())
+					}
+					time.Sleep(window - time.Second)
+				}
+			})
+			simulation{a, ratelimit.Limit{Rate: quota, Per: window}, 4 * time.Millisecond, 0, (learning + measured) * window}.run(t)
+			others.Wait()
+			counts := a.of(learning + measured)
+			for i, c := range counts[learning:] {
+				if c.refused > 0 || c.used < quota*97/100 {
+					t.Errorf("window %d: %d of %d used, %d refused", learning+i, c.used, quota, c.refused)
+				}
+			}
+			t.Log(counts)
+		})
+	}
 }
 
 func TestSimulatedBuckets(t *testing.T) {

@@ -70,9 +70,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp, err := t.base.RoundTrip(r)
 	if err == nil && turn.key != "" {
-		if report, ok := t.learn(resp); ok {
-			t.quota.Report(r.Context(), turn, report)
+		report, ok := t.learn(resp)
+		if !ok {
+			report = Report{}
 		}
+		t.quota.Report(r.Context(), turn, report)
 	}
 	return resp, err
 }

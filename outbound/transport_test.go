@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -194,30 +195,36 @@ func TestARefusalStopsAllReplicas(t *testing.T) {
 
 // 40 responses that refuse at the same time are one stop.
 func TestRefusalsAtTheSameTimeAreOneStop(t *testing.T) {
-	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {
-		s := &server{answer: func(n int, _ *http.Request) (int, []string) {
-			if n <= 40 {
-				return 429, []string{"Retry-After", "3"}
+	for _, c := range []struct {
+		header []string
+		stop   time.Duration
+	}{{[]string{"Retry-After", "3"}, 3 * time.Second}, {nil, time.Second}} {
+		run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {
+			s := &server{answer: func(n int, _ *http.Request) (int, []string) {
+				if n <= 40 {
+					return 429, c.header
+				}
+				return 200, nil
+			}}
+			slow := roundTripper(func(r *http.Request) (*http.Response, error) {
+				resp, err := s.RoundTrip(r)
+				time.Sleep(time.Second)
+				return resp, err
+			})
+			policy := ratelimit.Policy{Limit: ratelimit.PerSecond(1000)}
+			var all sync.WaitGroup
+			begin := time.Now()
+			for range 4 {
+				c := replica(outbound.Config{Policy: policy, Base: slow})
+				for range 10 {
+					all.Go(func() { call(t, c) })
+				}
 			}
-			return 200, nil
-		}}
-		slow := roundTripper(func(r *http.Request) (*http.Response, error) {
-			resp, err := s.RoundTrip(r)
-			time.Sleep(time.Second)
-			return resp, err
+			all.Wait()
+			call(t, replica(outbound.Config{Policy: policy, Base: s}))
+			wantBetween(t, "the call after the stop", s.since(begin)[40], time.Second+c.stop, time.Second+c.stop+100*time.Millisecond)
 		})
-		var all sync.WaitGroup
-		begin := time.Now()
-		for range 4 {
-			c := replica(outbound.Config{Policy: ratelimit.Policy{Limit: ratelimit.PerSecond(1000)}, Base: slow})
-			for range 10 {
-				all.Go(func() { call(t, c) })
-			}
-		}
-		all.Wait()
-		call(t, replica(outbound.Config{Policy: ratelimit.Policy{Limit: ratelimit.PerSecond(1000)}, Base: s}))
-		wantBetween(t, "the call after the stop", s.since(begin)[40], 4*time.Second, 4100*time.Millisecond)
-	})
+	}
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -286,6 +293,74 @@ func TestStops(t *testing.T) {
 			})
 		})
 	}
+}
+
+// After a call that is not refused, refusals without a time begin at a second again.
+func TestRefusalsAfterASuccessBeginAnew(t *testing.T) {
+	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {
+		s := &server{answer: func(n int, _ *http.Request) (int, []string) {
+			if n == 3 {
+				return 200, nil
+			}
+			return 429, nil
+		}}
+		c := replica(outbound.Config{Policy: ratelimit.Policy{Limit: ratelimit.PerSecond(1000)}, Base: s})
+		begin := time.Now()
+		for range 5 {
+			call(t, c)
+		}
+		calls := s.since(begin)
+		wantBetween(t, "the second call", calls[1], time.Second, 1010*time.Millisecond)
+		wantBetween(t, "the third call", calls[2], 3*time.Second, 3020*time.Millisecond)
+		wantBetween(t, "the last call", calls[4], 4*time.Second, 4030*time.Millisecond)
+	})
+}
+
+// A window that is fixed ends when it was said to end, however little is used.
+func TestNothingIsSentUntilTheWindowEnds(t *testing.T) {
+	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {
+		end := time.Now().Add(time.Minute)
+		s := &server{answer: func(n int, _ *http.Request) (int, []string) {
+			left := 20 - n
+			if time.Until(end) <= 0 {
+				end, left = end.Add(time.Minute), 100
+			}
+			return 200, []string{"X-RateLimit-Remaining", strconv.Itoa(max(0, left)), "X-RateLimit-Reset", strconv.FormatInt(end.Unix(), 10)}
+		}}
+		slow := roundTripper(func(r *http.Request) (*http.Response, error) {
+			defer time.Sleep(50 * time.Millisecond)
+			return s.RoundTrip(r)
+		})
+		c := replica(outbound.Config{Policy: ratelimit.Policy{Limit: ratelimit.PerMinute(100)}, Base: slow})
+		begin := time.Now()
+		for range 20 {
+			call(t, c)
+		}
+		call(t, c)
+		calls := s.since(begin)
+		wantBetween(t, "the last call but two", calls[18], 0, 59*time.Second)
+		wantBetween(t, "the call after the last one that was left", calls[20], time.Minute, 62*time.Second)
+	})
+}
+
+// Learning the end of the window does not take the burst away.
+func TestAWindowKeepsItsBurst(t *testing.T) {
+	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {
+		end := strconv.FormatInt(time.Now().Add(time.Minute).Unix(), 10)
+		s := &server{answer: func(n int, _ *http.Request) (int, []string) {
+			return 200, []string{"X-RateLimit-Remaining", strconv.Itoa(100 - n), "X-RateLimit-Reset", end}
+		}}
+		slow := roundTripper(func(r *http.Request) (*http.Response, error) {
+			defer time.Sleep(50 * time.Millisecond)
+			return s.RoundTrip(r)
+		})
+		c := replica(outbound.Config{Policy: ratelimit.Policy{Limit: ratelimit.PerMinute(100)}, Base: slow})
+		begin := time.Now()
+		for range 95 {
+			call(t, c)
+		}
+		wantBetween(t, "the 95th call", time.Since(begin), 0, 5*time.Second)
+	})
 }
 
 // request returns a request with a deadline.
@@ -428,7 +503,7 @@ func TestWithoutTheStore(t *testing.T) {
 			defer memory.Close()
 			broken := &brokenStore{Store: memory}
 			s := &server{answer: always(429, "Retry-After", "30")}
-			limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: broken}))
+			limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: broken, Logger: slog.New(slog.DiscardHandler)}))
 			c := replica(outbound.Config{Limiter: limiter, Policy: ratelimit.Policy{Limit: ratelimit.PerSecond(1), FailClosed: closed}, Base: s})
 			begin := time.Now()
 			call(t, c)
