@@ -173,7 +173,7 @@ func (g *github) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// In the first window the replicas learn.
+// In the first window the replicas learn, and in the second one they may begin late.
 func TestProcessesUseTheQuotaOfAFixedWindow(t *testing.T) {
 	t.Parallel()
 	const quota, window = 2000, 10 * time.Second
@@ -191,7 +191,11 @@ func TestProcessesUseTheQuotaOfAFixedWindow(t *testing.T) {
 	counts := a.of(windows)
 	t.Log("used/refused in each window:", counts)
 	for i, c := range counts[1:] {
-		if c.refused > 0 || c.used < quota*98/100 {
+		least := int64(quota * 98 / 100)
+		if i == 0 {
+			least = quota * 90 / 100
+		}
+		if c.refused > 0 || c.used < least {
 			t.Errorf("window %d: %d of %d used, %d refused", i+2, c.used, quota, c.refused)
 		}
 	}
