@@ -22,6 +22,7 @@ package ginratelimit
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"net"
 	"net/http"
@@ -101,7 +102,7 @@ type call struct {
 	outer              string // the pattern of a router around gin
 	errors             bool   // Config.Errors
 	passed             bool   // the remaining handlers were called
-	chosen             bool   // handlers have set a status, perhaps 200
+	status             int    // that handlers have set, perhaps 200
 	hijacked           bool
 	before             bool // a status was written before the connection was taken over
 }
@@ -134,14 +135,17 @@ func (x *responder) Refuse(r *http.Request, status int, err error) bool {
 }
 
 // Response implements [ratelimit.Responder]. gin writes a status of c.Status past all writers, after the last handler,
-// so what was written is not enough.
+// so what was written is not enough. A writer of middleware outside that keeps the status back may not tell it.
 func (x *responder) Response() ratelimit.Response {
 	response := ratelimit.Response{Bytes: int64(max(0, x.Size())), Hijacked: x.hijacked}
-	status := x.Status()
+	status := x.ResponseWriter.Status()
+	if status == http.StatusOK {
+		status = cmp.Or(x.status, status)
+	}
 	if x.hijacked {
 		response.Written = x.before
 	} else {
-		response.Written = x.chosen || x.Written() || status != http.StatusOK
+		response.Written = x.status != 0 || response.Bytes > 0 || status != http.StatusOK // a flush does not count
 	}
 	if response.Written {
 		response.Status = status
@@ -155,9 +159,11 @@ type writer call
 // Unwrap is for [http.ResponseController].
 func (x *writer) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-// WriteHeader implements [http.ResponseWriter]. c.Status calls it.
+// WriteHeader implements [http.ResponseWriter]. c.Status calls it. gin ignores statuses below 1, and those that come late.
 func (x *writer) WriteHeader(status int) {
-	x.chosen = true
+	if status > 0 && !x.Written() {
+		x.status = status
+	}
 	x.ResponseWriter.WriteHeader(status)
 }
 

@@ -163,6 +163,56 @@ func TestSettleOfErrors(t *testing.T) {
 	}
 }
 
+// A keeping is a writer that keeps the response back, and does not tell its status.
+type keeping struct {
+	gin.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+func (w *keeping) WriteHeader(status int)      { w.status = status }
+func (w *keeping) WriteHeaderNow()             {}
+func (w *keeping) Write(p []byte) (int, error) { return w.body.Write(p) }
+
+// The status that handlers have set counts, also if the writer outside does not tell it. A flush is no response.
+func TestSettleOfStatusesThatGinDoesNotTell(t *testing.T) {
+	keep := func(c *gin.Context) {
+		kept := &keeping{ResponseWriter: c.Writer, status: 200}
+		c.Writer = kept
+		c.Next()
+		kept.ResponseWriter.WriteHeader(kept.status)
+		kept.ResponseWriter.Write(kept.body.Bytes())
+	}
+	pass := func(*gin.Context) {}
+	for _, c := range []struct {
+		name    string
+		outside gin.HandlerFunc
+		handler gin.HandlerFunc
+		status  int
+		want    ratelimit.Response
+	}{
+		{"kept back", keep, func(c *gin.Context) { c.JSON(401, gin.H{}) }, 401, ratelimit.Response{Status: 401, Written: true, Cost: 1}},
+		{"kept back, without a body", keep, func(c *gin.Context) { c.Status(401) }, 401, ratelimit.Response{Status: 401, Written: true, Cost: 1}},
+		{"set too late", pass, func(c *gin.Context) { c.String(200, "hi"); c.Status(401) }, 200, ratelimit.Response{Status: 200, Written: true, Bytes: 2, Cost: 1}},
+		{"only flushed", pass, func(c *gin.Context) { c.Writer.Flush() }, 200, ratelimit.Response{Status: 200, Cost: 1}},
+		{"flushed and written", pass, func(c *gin.Context) { c.Writer.Flush(); c.Writer.WriteString("hi") }, 200, ratelimit.Response{Status: 200, Written: true, Bytes: 2, Cost: 1}},
+		{"a status that gin ignores", pass, func(c *gin.Context) { c.Status(-1) }, 200, ratelimit.Response{Status: 200, Cost: 1}},
+	} {
+		var got ratelimit.Response
+		policy := everybody("api", 10)
+		policy.Settle = func(_ *http.Request, response ratelimit.Response) int64 {
+			got = response
+			return 1
+		}
+		limits := newLimits(t, ratelimit.Config{}, ginratelimit.Config{})
+		r := gin.New()
+		r.GET("/", c.outside, limits.Limit(policy), c.handler)
+		if w := send(r, "GET", "/"); w.Code != c.status || got != c.want {
+			t.Errorf("%s: status %d, settled for %+v; want %d, %+v", c.name, w.Code, got, c.status, c.want)
+		}
+	}
+}
+
 // A status that was sent before the connection was taken over is known, and 0 if there was none.
 func TestStatusOfAConnectionThatWasTakenOver(t *testing.T) {
 	for _, status := range []int{0, http.StatusSwitchingProtocols} {
