@@ -76,13 +76,8 @@ func (l *Limiter) adapt(h http.Handler) gin.HandlerFunc {
 		if path := c.FullPath(); path != "" {
 			c.Request.Pattern = c.Request.Method + " " + path
 		}
+		defer x.leave()
 		h.ServeHTTP((*responder)(x), c.Request)
-		if c.Writer == gin.ResponseWriter((*writer)(x)) {
-			c.Writer = x.ResponseWriter
-		}
-		if !x.passed {
-			c.Abort()
-		}
 	}
 }
 
@@ -105,6 +100,16 @@ type call struct {
 	status             int    // that handlers have set, perhaps 200
 	hijacked           bool
 	before             bool // a status was written before the connection was taken over
+}
+
+// leave ends the call, also if it panics: if middleware outside recovers, gin goes on with the next handler.
+func (x *call) leave() {
+	if x.c.Writer == gin.ResponseWriter((*writer)(x)) {
+		x.c.Writer = x.ResponseWriter
+	}
+	if !x.passed {
+		x.c.Abort()
+	}
 }
 
 // enter shows the limiter's request to handlers.

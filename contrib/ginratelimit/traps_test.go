@@ -344,6 +344,32 @@ func TestWriterIsRestored(t *testing.T) {
 	}
 }
 
+// gin goes on with the next handler if middleware outside recovers and does not abort. A limiter that panics has let
+// nothing through.
+func TestPanicsLetNothingThrough(t *testing.T) {
+	unlucky := func(*http.Request) (string, error) { panic("unlucky") }
+	for name, cfg := range map[string]ratelimit.Config{
+		"key":  {Policies: []ratelimit.Policy{{Name: "api", Key: unlucky, Limit: ratelimit.PerHour(1)}}},
+		"Deny": {Policies: []ratelimit.Policy{everybody("api", 1)}, Deny: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("unlucky") })},
+	} {
+		limits := newLimits(t, cfg, ginratelimit.Config{})
+		limits.Take(t.Context(), everybody("api", 1), "static:everybody", 1)
+		r := gin.New()
+		r.Use(func(c *gin.Context) {
+			defer func() {
+				if recover() != nil {
+					c.Status(500)
+				}
+			}()
+			c.Next()
+		}, limits.Handler())
+		r.GET("/", func(*gin.Context) { t.Errorf("%s: the handler was called", name) })
+		if w := send(r, "GET", "/"); w.Code != 500 {
+			t.Errorf("%s: status %d", name, w.Code)
+		}
+	}
+}
+
 // With Errors, middleware outside finds the reason, the status and the decision, and nothing is written before.
 func TestErrors(t *testing.T) {
 	api := everybody("api", 1)
