@@ -3,7 +3,10 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,6 +140,38 @@ func TestAnOwedChargeLeavesADebt(t *testing.T) {
 		next := charged("llm", ratelimit.PerSecond(10), 0)
 		if d, err := q.WaitAll(t.Context(), next); err != nil || !d.Allowed || time.Since(begin) != 19*time.Second+100*time.Millisecond {
 			t.Errorf("the next call: %+v, %v after %v", d, err, time.Since(begin))
+		}
+	})
+}
+
+// Nothing waits for an Owed charge. So its bucket, which may be another one for each call, gets a busy key no places.
+func TestAnOwedChargeGetsNoPlace(t *testing.T) {
+	inBubble(t, ratelimit.Config{MaxWaiting: 8}, func(t *testing.T, q *queue) {
+		busy := charged("busy", ratelimit.PerHour(1), 0)
+		ctx, cancel := context.WithCancel(t.Context())
+		var crowd sync.WaitGroup
+		var denied atomic.Int64
+		for i := range 8 {
+			crowd.Go(func() {
+				owed := charged("owed", ratelimit.PerHour(1), 0)
+				owed.Key, owed.Owed = fmt.Sprint("call:", i), true
+				var late *ratelimit.WaitError
+				if _, err := q.WaitAll(ctx, owed, busy); errors.As(err, &late) {
+					denied.Add(1)
+				}
+			})
+			synctest.Wait()
+		}
+		cancel()
+		crowd.Wait()
+		if denied.Load() != 3 { // the first did not wait, and four of eight places may be the key's
+			t.Errorf("%d found no place, want 3", denied.Load())
+		}
+		for i := range 8 { // only the first call was made, so only its Owed charge was
+			r, err := q.Peek(t.Context(), ratelimit.Policy{Name: "owed", Limit: ratelimit.PerHour(1)}, fmt.Sprint("call:", i))
+			if err != nil || r.Used != (i == 0) {
+				t.Errorf("call %d: %+v, %v", i, r, err)
+			}
 		}
 	})
 }

@@ -32,7 +32,7 @@ func newSlots(n int) *slots {
 // clients from choosing keys that collide.
 func (s *slots) queues(room []uint64, charges []store.Charge) []uint64 {
 	for i := range charges {
-		if c := &charges[i]; c.MaxWait > 0 && !c.Shadow {
+		if c := &charges[i]; c.MaxWait > 0 && !c.Shadow && !c.Owed {
 			room = append(room, maphash.Comparable(s.seed, queue{c.Policy, c.Key}))
 		}
 	}
