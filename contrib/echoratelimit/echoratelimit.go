@@ -5,8 +5,9 @@
 //	e.Use(limits.Handler())
 //	e.POST("/login", signIn, limits.Limit(login))
 //
-// [ratelimit.Route] and Event.Route have the path of the route, such as "GET /users/:id", or "unmatched". A Settle such
-// as [ratelimit.FailedLogins] gets the status that the client gets, also for an error that a handler returns.
+// [ratelimit.Route] and Event.Route have the path of the route, such as "GET /users/:id", or "unmatched". A route of Any or
+// of RouteNotFound is one key for each of the nine methods of net/http, and one for all others. A Settle such as
+// [ratelimit.FailedLogins] gets the status that the client gets, also for an error that a handler returns.
 //
 // Do not use echo.WrapMiddleware to mount a limiter: it does not see the responses of Echo.HTTPErrorHandler.
 //
@@ -14,8 +15,8 @@
 //
 //   - In Echo.Pre no route is known. Then Route finds no key, and requests are answered 403.
 //   - echo calls Echo.HTTPErrorHandler after all middleware. For a policy with a Settle, the limiter calls it for an
-//     error that has no response yet, and returns the error. So middleware that replaces errors must be inside the
-//     limiter.
+//     error that has no response yet, and returns the error. So middleware must be inside the limiter if it replaces
+//     errors, or drops what was written before an error, as Timeout of echo v4 does.
 //   - echo then calls Echo.HTTPErrorHandler again. What it writes then is dropped. If it logs errors, it should return
 //     first if the response is committed, as the default does.
 //   - echo answers 405, and 404 outside of groups, without the middleware of routes and groups. Only Echo.Use sees these

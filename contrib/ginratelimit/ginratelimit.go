@@ -5,6 +5,7 @@
 //	r.POST("/login", limits.Limit(login), handleLogin)
 //
 // [ratelimit.Route] and Event.Route have the path of the route, such as "GET /items/:id", or "unmatched" for a 404 or 405.
+// A route of Any is one key for each of its nine methods.
 // A Settle such as [ratelimit.FailedLogins] gets the status that gin sends, also if c.Status alone has set it.
 //
 // In handlers use [FromContext], and [ratelimit.SetCost] with c.Request.Context(). A gin.Context as a context.Context
