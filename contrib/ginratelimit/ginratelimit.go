@@ -10,6 +10,7 @@
 //
 // In handlers use [FromContext], and [ratelimit.SetCost] with c.Request.Context(). A gin.Context as a context.Context
 // finds the decision only with gin.Engine.ContextWithFallback. Key functions see c.Request, without the values of c.Set.
+// Admit, with c.Writer and c.Request, does not abort: if it returns false, middleware must call c.Abort.
 //
 // # What gin makes impossible
 //
