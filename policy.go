@@ -30,8 +30,9 @@ type Policy struct {
 
 	// LimitFunc, if set, chooses the limit of a request, for example by the member's tier. It may
 	// return the zero Limit (use Limit), [Unlimited] (exempt the request) or a rate of 0, such as
-	// PerDay(0) (deny it). It must depend on the key alone: a bucket that is charged under two limits
-	// refills at the faster one. For GET and POST use two policies. Calls without a request ignore it.
+	// PerDay(0) (deny it). Except for Unlimited, it must depend on the key alone: a bucket that is charged
+	// under two limits refills at the faster one. For GET and POST use two policies. Calls without a
+	// request ignore it.
 	LimitFunc func(*http.Request) Limit
 
 	// Cost, if set, returns how many tokens a request takes. Default 1. A cost of 0 is always

@@ -227,5 +227,5 @@ func (e *WaitError) Error() string {
 	case e.crowded:
 		return fmt.Sprintf("ratelimit: Wait: policy %s: no time or no place to wait (Config.MaxWaiting): retry after %v", e.Result.Policy, e.RetryAfter)
 	}
-	return fmt.Sprintf("ratelimit: Wait: policy %s: the tokens would come too late: retry after %v", e.Result.Policy, e.RetryAfter)
+	return fmt.Sprintf("ratelimit: Wait: policy %s: the tokens would come later than MaxWait or the deadline: retry after %v", e.Result.Policy, e.RetryAfter)
 }

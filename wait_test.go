@@ -847,7 +847,7 @@ func TestAWaitErrorSaysWhenToCallAgainAndNotTheKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		for cost, want := range map[int64]string{
-			1: `ratelimit: Wait: policy jobs: the tokens would come too late: retry after 59s`,
+			1: `ratelimit: Wait: policy jobs: the tokens would come later than MaxWait or the deadline: retry after 59s`,
 			2: `ratelimit: Wait: policy jobs: cost 2 is above the burst`,
 		} {
 			if _, err := q.Wait(t.Context(), p, "secret", cost); err == nil || err.Error() != want {

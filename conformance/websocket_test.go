@@ -43,7 +43,7 @@ func chat(limiter *ratelimit.Limiter, messages ratelimit.Policy) http.HandlerFun
 				return
 			}
 			if !result.Allowed {
-				conn.Close(websocket.StatusPolicyViolation, fmt.Sprintf("too many messages: retry after %.1f s", result.RetryAfter.Seconds()))
+				conn.Close(websocket.StatusPolicyViolation, fmt.Sprintf("too many messages: retry after %.2f s", result.RetryAfter.Seconds()+0.005))
 				return
 			}
 			if err := conn.Write(r.Context(), kind, reply(message)); err != nil {

@@ -74,7 +74,7 @@ func New(limiter *ratelimit.Limiter, cfg Config) *Limiter {
 
 // Handler returns middleware that enforces Config.Policies of the limiter. It panics if there are none.
 //
-//	app.Use(limits.Handler())
+//	app.Use("*", limits.Handler()) // with the path, see the package comment
 func (l *Limiter) Handler() fiber.Handler { return l.adapt(l.Limiter.Handler(next)) }
 
 // Limit returns middleware that enforces policies, in one call of the store. It panics on a malformed policy.

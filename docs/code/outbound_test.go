@@ -83,9 +83,9 @@ func syncOnce(client *http.Client, url string, again func(time.Duration)) error 
 // GitHub counts searches apart from all other calls.
 func bySearch(r *http.Request) (string, error) {
 	if strings.HasPrefix(r.URL.Path, "/search/") {
-		return "search", nil
+		return "quota:search", nil
 	}
-	return "other", nil
+	return "quota:other", nil
 }
 
 func searchLimit(r *http.Request) ratelimit.Limit {
@@ -96,7 +96,7 @@ func searchLimit(r *http.Request) ratelimit.Limit {
 }
 
 func TestAQuotaForEachPartOfAnAPI(t *testing.T) {
-	policy := ratelimit.Policy{Name: "github", Key: bySearch, LimitFunc: searchLimit, MaxWait: time.Nanosecond}
+	policy := ratelimit.Policy{Name: "github", Key: ratelimit.Join(outbound.Host(), bySearch), LimitFunc: searchLimit, MaxWait: time.Nanosecond}
 	transport, err := outbound.New(outbound.Config{
 		Limiter: ratelimit.Must(ratelimit.New(ratelimit.Config{})),
 		Policy:  policy,

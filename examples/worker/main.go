@@ -50,7 +50,7 @@ func run(stop context.Context, args []string, out io.Writer) error {
 	redisURL := flags.String("redis", "", "`URL` of a Redis, as redis://host:port/db (default: an embedded one)")
 	add := flags.Int("add", 50, "how many jobs to put into the queue first")
 	workers := flags.Int("workers", 8, "how many jobs to do at a time")
-	hold := flags.Duration("hold", 30*time.Second, "a job that is not done after this time goes to another worker")
+	hold := flags.Duration("hold", 30*time.Second, "a job that is not done after this time goes to another worker; one that would wait for its tokens for half of it is put back")
 	var limit ratelimit.Limit
 	flags.TextVar(&limit, "limit", ratelimit.PerSecond(10).WithBurst(20), "calls of the API, by all processes together")
 	switch err := flags.Parse(args); {

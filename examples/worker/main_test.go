@@ -46,7 +46,7 @@ func TestWorkerPutsBackAJobThatWouldWaitTooLong(t *testing.T) {
 	if err := run(stop, []string{"-limit", "1/1h burst 5", "-add", "5", "-workers", "1"}, out); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out.String(), "the tokens would come too late: retry after") || !strings.HasSuffix(out.String(), "stopped, 3 jobs left\n") {
+	if !strings.Contains(out.String(), "the tokens would come later than MaxWait or the deadline: retry after") || !strings.HasSuffix(out.String(), "stopped, 3 jobs left\n") {
 		t.Errorf("it printed\n%s", out)
 	}
 }
