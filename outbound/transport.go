@@ -82,11 +82,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 func (t *Transport) wait(r *http.Request) (Turn, error) {
 	p := t.quota.policy
 	key, err := p.Key(r)
-	if errors.Is(err, ratelimit.ErrNoKey) && p.Optional {
-		return Turn{}, nil
-	}
 	if err == nil && key == "" {
 		err = ratelimit.ErrNoKey
+	}
+	if errors.Is(err, ratelimit.ErrNoKey) && p.Optional {
+		return Turn{}, nil
 	}
 	if err != nil {
 		return Turn{}, fmt.Errorf("outbound: policy %s: %w", p.Name, err)

@@ -532,7 +532,7 @@ func TestFunctionsOfThePolicy(t *testing.T) {
 	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {
 		s := &server{}
 		c := replica(outbound.Config{Base: s, Policy: ratelimit.Policy{
-			Key:      ratelimit.Header("Tenant"),
+			Key:      func(r *http.Request) (string, error) { return r.Header.Get("Tenant"), nil }, // an empty key is none
 			Optional: true,
 			Limit:    ratelimit.PerHour(10),
 			LimitFunc: func(r *http.Request) ratelimit.Limit {
