@@ -483,6 +483,44 @@ func TestACallThatLeavesGivesItsTokensBack(t *testing.T) {
 	})
 }
 
+// The call behind one that leaves does not wait for the token after.
+func TestTheTokenOfACallThatLeavesIsForTheNextOne(t *testing.T) {
+	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {
+		memory := memstore.New(memstore.Config{})
+		defer memory.Close()
+		c := replica(outbound.Config{
+			Limiter: ratelimit.Must(ratelimit.New(ratelimit.Config{Store: slowRefunds{memory}})),
+			Policy:  ratelimit.Policy{Limit: ratelimit.Every(time.Hour)},
+			Base:    &server{},
+		})
+		begin := time.Now()
+		call(t, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		var both sync.WaitGroup
+		both.Go(func() {
+			r, _ := http.NewRequestWithContext(ctx, "GET", "https://api.example", nil)
+			if _, err := c.Do(r); err == nil {
+				t.Error("the call that leaves was made")
+			}
+		})
+		synctest.Wait()
+		both.Go(func() { call(t, c) })
+		synctest.Wait()
+		cancel()
+		both.Wait()
+		wantBetween(t, "the next call", time.Since(begin), time.Hour, time.Hour+time.Second)
+	})
+}
+
+type slowRefunds struct{ store.Store }
+
+func (s slowRefunds) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	if charges[0].Cost < 0 {
+		time.Sleep(time.Millisecond)
+	}
+	return s.Store.Take(ctx, charges, states)
+}
+
 // A brokenStore fails when it is told to.
 type brokenStore struct {
 	store.Store

@@ -75,21 +75,25 @@ func (q *Quota) wait(ctx context.Context, p ratelimit.Policy, key string, cost i
 		d, err := c.take(max(1, time.Until(c.until)))
 		turn := c.charged.Add(longestWait(&d))
 		line.turn.Store(turn.UnixNano())
+		reserved := err == nil && d.Allowed
 		left := sleepUntil(ctx, turn.Add(-ahead))
-		line.leave()
-		if left == nil {
-			left = sleepUntil(ctx, turn)
+		if reserved && left != nil {
+			c.giveBack() // before the next one reserves a token, which would come after this one
 		}
+		line.leave()
 		switch {
-		case err != nil || !d.Allowed:
+		case !reserved:
 			return c.finish(d, err)
 		case left != nil:
-			c.giveBack()
 			return Turn{}, c.fail(0, left)
-		case c.stoppedSince(turn):
-			c.giveBack()
-		default:
+		}
+		left = sleepUntil(ctx, turn)
+		if left == nil && !c.stoppedSince(turn) {
 			return c.finish(d, nil)
+		}
+		c.giveBack()
+		if left != nil {
+			return Turn{}, c.fail(0, left)
 		}
 	}
 }
