@@ -68,9 +68,9 @@ func (v *view) learn(t *Turn, r Report, now time.Time, maxStop time.Duration) (s
 		r.Known = false
 	}
 	if r.Refused {
-		return v.refused(r, now, maxStop), 0
+		return v.refused(t, r, now, maxStop), 0
 	}
-	if now.After(v.stop) {
+	if !t.sent.Before(v.stop) {
 		v.backoff = 0
 	}
 	if !r.Known || !t.known || t.charged.Before(v.corrected) {
@@ -91,14 +91,14 @@ func (v *view) learn(t *Turn, r Report, now time.Time, maxStop time.Duration) (s
 	return 0, excess
 }
 
-// refused returns how long to stop for r, which is a refusal, and stops this process.
-func (v *view) refused(r Report, now time.Time, maxStop time.Duration) time.Duration {
+// refused returns how long to stop for r, which refuses t, and stops this process.
+func (v *view) refused(t *Turn, r Report, now time.Time, maxStop time.Duration) time.Duration {
 	stop := r.RetryAfter
 	if stop <= 0 && r.Known && r.Remaining == 0 {
 		stop = max(r.Reset, v.window.left(now))
 	}
-	if stop <= 0 {
-		stop = v.stop.Sub(now) // of a call that was under way when the last stop began
+	if stop <= 0 && t.sent.Before(v.stop) {
+		return 0 // t was under way when the last stop began
 	}
 	if stop <= 0 {
 		v.backoff = min(max(time.Second, 2*v.backoff), time.Minute)

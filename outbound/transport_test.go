@@ -295,6 +295,32 @@ func TestStops(t *testing.T) {
 	}
 }
 
+// Also those whose responses come one after another, when the stop is over.
+func TestRefusalsOfSlowCallsAreOneStop(t *testing.T) {
+	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {
+		s := &server{answer: func(n int, _ *http.Request) (int, []string) {
+			if n <= 7 {
+				return 429, nil
+			}
+			return 200, nil
+		}}
+		var n atomic.Int64
+		slow := roundTripper(func(r *http.Request) (*http.Response, error) {
+			defer time.Sleep(time.Duration(n.Add(1)) * 1100 * time.Millisecond)
+			return s.RoundTrip(r)
+		})
+		c := replica(outbound.Config{Policy: ratelimit.Policy{Limit: ratelimit.PerSecond(1000)}, Base: slow})
+		begin := time.Now()
+		var all sync.WaitGroup
+		for range 7 {
+			all.Go(func() { call(t, c) })
+		}
+		all.Wait()
+		call(t, c)
+		wantBetween(t, "the next call", s.since(begin)[7], 7700*time.Millisecond, 7800*time.Millisecond)
+	})
+}
+
 // After a call that is not refused, refusals without a time begin at a second again.
 func TestRefusalsAfterASuccessBeginAnew(t *testing.T) {
 	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {
