@@ -461,6 +461,28 @@ func TestALineThatIsTooLongIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
+// After a stop with tokens left, calls in line do not wait for others to come.
+func TestCallsInLineCountTheTokensThatAreLeft(t *testing.T) {
+	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {
+		s := &server{answer: func(n int, _ *http.Request) (int, []string) {
+			if n == 1 {
+				return 403, []string{"Retry-After", "5", "X-RateLimit-Remaining", "50"}
+			}
+			return 200, nil
+		}}
+		cfg := outbound.Config{Policy: ratelimit.Policy{Limit: ratelimit.PerHour(60), MaxWait: 30 * time.Second}, Base: s}
+		call(t, replica(cfg))
+		begin := time.Now()
+		c := replica(cfg) // learns of the stop from the store
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() { call(t, c) })
+		}
+		all.Wait()
+		wantBetween(t, "the last call", time.Since(begin), 5*time.Second, 5100*time.Millisecond)
+	})
+}
+
 // A call that has to wait behind others says when, too.
 func TestErrorsOfCallsInLineSayWhen(t *testing.T) {
 	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -45,17 +46,16 @@ func (q *Quota) wait(ctx context.Context, p ratelimit.Policy, key string, cost i
 	if err := ctx.Err(); err != nil {
 		return Turn{}, &Error{Policy: p.Name, Key: key, Err: err}
 	}
-	c := call{q: q, Turn: Turn{key: key, policy: p}, ctx: ctx, cost: cost, until: time.Now().Add(math.MaxInt64)}
+	q.mu.Lock()
+	line := q.view(key).line
+	q.mu.Unlock()
+	c := call{q: q, line: line, Turn: Turn{key: key, policy: p}, ctx: ctx, cost: cost, until: time.Now().Add(math.MaxInt64)}
 	if p.MaxWait > 0 {
 		c.until = time.Now().Add(p.MaxWait)
 	}
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(c.until) {
 		c.until = deadline
 	}
-	q.mu.Lock()
-	line := q.view(key).line
-	q.mu.Unlock()
-
 	if line.isEmpty() && time.Until(q.stopped(key)) <= 0 {
 		switch d, err := c.take(0); {
 		case err == nil && d.Allowed && ctx.Err() != nil:
@@ -69,12 +69,12 @@ func (q *Quota) wait(ctx context.Context, p ratelimit.Policy, key string, cost i
 		if err := c.waitForStop(); err != nil {
 			return Turn{}, err
 		}
-		if err := c.stand(line); err != nil {
+		if err := c.stand(); err != nil {
 			return Turn{}, err
 		}
 		d, err := c.take(max(1, time.Until(c.until)))
 		turn := c.charged.Add(longestWait(&d))
-		line.turn.Store(turn.UnixNano())
+		line.turn.Store(int64(turn.Sub(line.made)))
 		reserved := err == nil && d.Allowed
 		left := sleepUntil(ctx, turn.Add(-ahead))
 		if reserved && left != nil {
@@ -102,6 +102,7 @@ func (q *Quota) wait(ctx context.Context, p ratelimit.Policy, key string, cost i
 type call struct {
 	Turn
 	q     *Quota
+	line  *line
 	ctx   context.Context
 	cost  int64
 	until time.Time // it waits no longer
@@ -121,7 +122,12 @@ func (c *call) take(maxWait time.Duration) (ratelimit.Decision, error) {
 	if c.cost == 0 {
 		charges = charges[:1]
 	}
-	return c.q.limiter.TakeAll(context.WithoutCancel(c.ctx), charges...)
+	d, err := c.q.limiter.TakeAll(context.WithoutCancel(c.ctx), charges...)
+	if limit := p.Limit; err == nil && c.cost > 0 && limit.Rate > 0 {
+		empty := c.charged.Add(d.Results[1].ResetAfter - refill(limit, cmp.Or(limit.Burst, limit.Rate)))
+		c.line.empty.Store(int64(empty.Sub(c.line.made)))
+	}
+	return d, err
 }
 
 // finish returns the turn of a call, or why it has none.
@@ -145,15 +151,21 @@ func (c *call) giveBack() {
 	}
 }
 
+// before returns how long it takes at least until the call at the head of the line and tokens of others after it had
+// their turn.
+func (c *call) before(tokens int64) time.Duration {
+	now := time.Since(c.line.made)
+	turn := time.Duration(c.line.turn.Load()) - now
+	empty := time.Duration(c.line.empty.Load()) - now
+	return max(0, turn, empty+refill(c.policy.Limit, tokens))
+}
+
 // stand waits until the call is the first in line.
-func (c *call) stand(line *line) error {
+func (c *call) stand() error {
+	line := c.line
 	ahead := line.waiting.Add(1) - 1
 	defer line.waiting.Add(-1)
-	// Those before it need at least this long.
-	before := func() time.Duration {
-		turn := time.Until(time.Unix(0, line.turn.Load()))
-		return max(0, turn) + time.Duration(float64(ahead)/rate(c.policy.Limit)*float64(time.Second))
-	}
+	before := func() time.Duration { return c.before(ahead) }
 	if before, patience := before(), time.Until(c.until); before > patience {
 		return c.fail(before-patience, nil)
 	}
@@ -174,11 +186,15 @@ type line struct {
 	// first holds a value while a call is the first. Go lets the others send theirs in the order in which they came.
 	first chan struct{}
 
-	turn    atomic.Int64 // when the turn of the first one comes, in Unix nanoseconds
 	waiting atomic.Int64 // how many others there are
+
+	// In nanoseconds since made, so that they do not change with the clock.
+	made  time.Time
+	turn  atomic.Int64 // when the turn of the first one comes
+	empty atomic.Int64 // when the bucket is empty, or would have been, if nothing else is taken
 }
 
-func newLine() *line { return &line{first: make(chan struct{}, 1)} }
+func newLine() *line { return &line{first: make(chan struct{}, 1), made: time.Now()} }
 
 func (l *line) isEmpty() bool { return len(l.first) == 0 }
 
@@ -227,6 +243,11 @@ func longestWait(d *ratelimit.Decision) (longest time.Duration) {
 		longest = max(longest, d.Results[i].Wait)
 	}
 	return longest
+}
+
+// refill returns how long it takes until tokens have come.
+func refill(l ratelimit.Limit, tokens int64) time.Duration {
+	return time.Duration(min(float64(tokens)/rate(l)*float64(time.Second), 1<<62))
 }
 
 // rate returns the tokens of a second.
