@@ -483,6 +483,44 @@ func TestCallsInLineCountTheTokensThatAreLeft(t *testing.T) {
 	})
 }
 
+// A line that has formed in a stop does not stay because each call in it needs an answer of the store.
+func TestALineEndsWhenTheBucketHasTokens(t *testing.T) {
+	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {
+		memory := memstore.New(memstore.Config{})
+		defer memory.Close()
+		s := &server{answer: func(n int, _ *http.Request) (int, []string) {
+			if n == 100 {
+				return 429, []string{"Retry-After", "1"}
+			}
+			return 200, nil
+		}}
+		slow := roundTripper(func(r *http.Request) (*http.Response, error) {
+			defer time.Sleep(20 * time.Millisecond)
+			return s.RoundTrip(r)
+		})
+		limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: slowStore{memory}}))
+		c := replica(outbound.Config{Limiter: limiter, Policy: ratelimit.Policy{Limit: ratelimit.PerSecond(5000)}, Base: slow})
+		begin := time.Now()
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				for range 100 {
+					call(t, c)
+				}
+			})
+		}
+		all.Wait()
+		wantBetween(t, "the last of 5000 calls", time.Since(begin), 3*time.Second, 4*time.Second)
+	})
+}
+
+type slowStore struct{ store.Store }
+
+func (s slowStore) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	time.Sleep(2 * time.Millisecond)
+	return s.Store.Take(ctx, charges, states)
+}
+
 // A call that has to wait behind others says when, too.
 func TestErrorsOfCallsInLineSayWhen(t *testing.T) {
 	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {

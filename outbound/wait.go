@@ -56,7 +56,9 @@ func (q *Quota) wait(ctx context.Context, p ratelimit.Policy, key string, cost i
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(c.until) {
 		c.until = deadline
 	}
-	if line.isEmpty() && time.Until(q.stopped(key)) <= 0 {
+	// A call does not stand in line if there are tokens for all who do.
+	free := line.isEmpty() || c.before(line.waiting.Load()+1+cost) <= 0
+	if free && time.Until(q.stopped(key)) <= 0 {
 		switch d, err := c.take(0); {
 		case err == nil && d.Allowed && ctx.Err() != nil:
 			c.giveBack()
