@@ -521,6 +521,39 @@ func (s slowStore) Take(ctx context.Context, charges []store.Charge, states []st
 	return s.Store.Take(ctx, charges, states)
 }
 
+// A call that takes no tokens, or can never have its tokens, does not wait behind others.
+func TestCallsThatNeedNotWaitDoNot(t *testing.T) {
+	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {
+		c := replica(outbound.Config{Base: &server{}, Policy: ratelimit.Policy{
+			Limit: ratelimit.Every(time.Hour),
+			LimitFunc: func(r *http.Request) ratelimit.Limit {
+				if r.Method == "DELETE" {
+					return ratelimit.PerHour(0)
+				}
+				return ratelimit.Limit{}
+			},
+			Cost: func(r *http.Request) int64 {
+				return map[string]int64{"GET": 1, "DELETE": 1, "HEAD": 0, "PUT": 2}[r.Method]
+			},
+		}})
+		call(t, c)
+		var waiting sync.WaitGroup
+		waiting.Go(func() { call(t, c) })
+		synctest.Wait()
+		begin := time.Now()
+		for method, allowed := range map[string]bool{"DELETE": false, "HEAD": true, "PUT": false} {
+			r, _ := http.NewRequest(method, "https://api.example", nil)
+			_, err := c.Do(r)
+			var failed *outbound.Error
+			if allowed != (err == nil) || !allowed && (!errors.As(err, &failed) || failed.RetryAfter != ratelimit.Never) {
+				t.Errorf("%s: %v", method, err)
+			}
+		}
+		wantBetween(t, "the last call", time.Since(begin), 0, 0)
+		waiting.Wait()
+	})
+}
+
 // A call that has to wait behind others says when, too.
 func TestErrorsOfCallsInLineSayWhen(t *testing.T) {
 	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {

@@ -49,6 +49,9 @@ func (q *Quota) wait(ctx context.Context, p ratelimit.Policy, key string, cost i
 	q.mu.Lock()
 	line := q.view(key).line
 	q.mu.Unlock()
+	if cost == 0 {
+		line = newLine() // it takes no tokens, so it does not wait for those of others
+	}
 	c := call{q: q, line: line, Turn: Turn{key: key, policy: p}, ctx: ctx, cost: cost, until: time.Now().Add(math.MaxInt64)}
 	if p.MaxWait > 0 {
 		c.until = time.Now().Add(p.MaxWait)
@@ -58,7 +61,8 @@ func (q *Quota) wait(ctx context.Context, p ratelimit.Policy, key string, cost i
 	}
 	// A call does not stand in line if there are tokens for all who do.
 	free := line.isEmpty() || c.before(line.waiting.Load()+1+cost) <= 0
-	if free && time.Until(q.stopped(key)) <= 0 {
+	never := p.Limit.Rate == 0 || cost > cmp.Or(p.Limit.Burst, p.Limit.Rate)
+	if never || free && time.Until(q.stopped(key)) <= 0 {
 		switch d, err := c.take(0); {
 		case err == nil && d.Allowed && ctx.Err() != nil:
 			c.giveBack()
