@@ -17,8 +17,9 @@
 // # What it learns
 //
 // Responses correct the bucket for all replicas:
-//   - RateLimit, X-RateLimit-Remaining and X-RateLimit-Reset say what is left. The bucket gets no more than that until
-//     the window of the API ends. So the replicas also notice what others use of the same quota.
+//   - RateLimit, X-RateLimit-Remaining and X-RateLimit-Reset say what is left. The bucket holds no more than that. When
+//     little is left, it gets no more until the window of the API ends. So the replicas also notice what others use of
+//     the same quota.
 //   - A 429, or a 403 or 503 with Retry-After, stops all replicas until the time that it names.
 //
 // Learning only takes tokens away. The limit that you configure is never exceeded, whatever a server responds. See
@@ -28,7 +29,8 @@
 //
 // Use the quota that the API documents: GitHub's 5,000 requests an hour are PerHour(5000). The burst decides how the
 // quota is spent. By default it is the whole quota. The service can then use it up at once and wait for the next
-// window. A small burst, such as PerHour(5000).WithBurst(50), spreads the calls over the hour.
+// window. After a pause, the API may refuse calls that come at once late in its window: the bucket has filled in the
+// pause, the window has not. A small burst, such as PerHour(5000).WithBurst(50), spreads the calls over the hour.
 //
 // # Retries
 //
