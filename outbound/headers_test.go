@@ -142,7 +142,7 @@ func FuzzHeaders(f *testing.F) {
 
 		// Whatever it is, it stops for an hour at most, and takes no tokens that nobody had.
 		q := &Quota{maxStop: time.Hour}
-		v := &view{}
+		v := &view{line: newLine()}
 		turn := &Turn{key: "k", charged: noon.Add(-2 * time.Second), sent: noon.Add(-time.Second), left: 10, known: true}
 		turn.policy.Limit.Rate, turn.policy.Limit.Per = 10, time.Second
 		for range 3 {

@@ -35,7 +35,7 @@ func (q *Quota) Report(ctx context.Context, t Turn, r Report) {
 	q.mu.Unlock()
 	switch {
 	case stop > 0:
-		q.stopAll(ctx, &t, now.Add(stop), !r.Known || r.Remaining <= 0)
+		q.stopAll(ctx, &t, now.Add(stop), empties(&r))
 	case excess >= 1:
 		q.correct(ctx, &t, excess)
 	}
@@ -107,9 +107,15 @@ func (v *view) refused(t *Turn, r Report, now time.Time, maxStop time.Duration) 
 	stop = min(stop, maxStop)
 	if until := now.Add(stop); until.After(v.stop) {
 		v.stop = until
+		if empties(&r) {
+			v.line.empty.Store(int64(until.Sub(v.line.made)))
+		}
 	}
 	return stop
 }
+
+// empties reports whether a bucket is empty after the stop of r, which is a refusal: a burst would be refused again.
+func empties(r *Report) bool { return !r.Known || r.Remaining <= 0 }
 
 // A window is what answers say of the time until Reset. It may be the rest of a fixed window, or the time until a bucket
 // is full, which grows with each call.
@@ -192,9 +198,8 @@ func (q *Quota) correct(ctx context.Context, t *Turn, excess float64) {
 	}
 }
 
-// stopAll stops the calls of all replicas until a time, unless they are stopped already. If nothing is left, the bucket is
-// empty when the stop ends: a burst would be refused again. Of several replicas at the same time, one succeeds, and the
-// others look again.
+// stopAll stops the calls of all replicas until a time, unless they are stopped already. With empty, so is the
+// bucket when the stop ends. Of several replicas at the same time, one succeeds, and the others look again.
 func (q *Quota) stopAll(ctx context.Context, t *Turn, until time.Time, empty bool) {
 	for range 5 {
 		last, err := q.lastCorrection(ctx, t.key)

@@ -554,6 +554,29 @@ func TestCallsThatNeedNotWaitDoNot(t *testing.T) {
 	})
 }
 
+// So does one in a stop: after it, the bucket is empty.
+func TestErrorsInAStopCountTheNextToken(t *testing.T) {
+	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {
+		s := &server{answer: func(n int, _ *http.Request) (int, []string) {
+			if n == 1 {
+				return 429, []string{"Retry-After", "5"}
+			}
+			return 200, nil
+		}}
+		cfg := outbound.Config{Policy: ratelimit.Policy{Limit: ratelimit.PerHour(60), MaxWait: time.Second}, Base: s}
+		a, b := replica(cfg), replica(cfg)
+		call(t, a)
+		for name, c := range map[string]*http.Client{"a": a, "b": b} {
+			_, err := c.Get("https://api.example")
+			var failed *outbound.Error
+			if !errors.As(err, &failed) {
+				t.Fatal(err)
+			}
+			wantBetween(t, "replica "+name+": a retry", failed.RetryAfter, 58*time.Second, 65*time.Second)
+		}
+	})
+}
+
 // A call that has to wait behind others says when, too.
 func TestErrorsOfCallsInLineSayWhen(t *testing.T) {
 	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {

@@ -217,7 +217,7 @@ func (c *call) waitForStop() error {
 			return nil
 		}
 		if over := end.Sub(c.until); over > 0 {
-			return c.fail(over, nil)
+			return c.fail(max(over, c.before(c.cost)-time.Until(c.until)), nil)
 		}
 		if err := sleepUntil(c.ctx, end); err != nil {
 			return c.fail(time.Until(end), err)
