@@ -53,15 +53,16 @@ type call struct {
 var _ ratelimit.Responder = (*call)(nil)
 
 // decide makes the request for key functions, and lets h decide about c.
-func (c *call) decide(h http.Handler, spec connect.Spec, peer connect.Peer, header http.Header, method string) {
+func (c *call) decide(h http.Handler, spec connect.Spec, peer connect.Peer, header http.Header) {
 	c.protocol = peer.Protocol
 	c.url.Path = spec.Procedure
-	if method == http.MethodGet {
-		c.url.RawQuery = peer.Query.Encode()
-	}
+	c.url.RawQuery = peer.Query.Encode()
 	c.http = *new(http.Request).WithContext(c)
 	r := &c.http
-	r.Method, r.URL, r.Header, r.Body = method, &c.url, header, http.NoBody
+	r.Method, r.URL, r.Header, r.Body = http.MethodPost, &c.url, header, http.NoBody
+	if c.request != nil {
+		r.Method = c.request.HTTPMethod()
+	}
 	r.RequestURI, r.Pattern, r.RemoteAddr = spec.Procedure, spec.Procedure, peer.Addr
 	if host := header["Host"]; len(host) == 1 { // Connect has put it there
 		r.Host = host[0]

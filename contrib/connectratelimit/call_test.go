@@ -85,13 +85,13 @@ func TestKeyFunctionsGetARequest(t *testing.T) {
 				t.Fatalf("%s, %s: code %v, message %q", mounted, name, r.code, r.message)
 			}
 			r, method := seen.Load(), "POST"
-			if strings.HasSuffix(name, "GET") {
+			if strings.HasSuffix(name, "GET") && mounted != "gate" {
 				method = "GET"
 			}
 			if r.Method != method || r.URL.Path != login || r.Pattern != login || r.Header.Get("X-Api-Key") != "k" || !strings.HasPrefix(r.RemoteAddr, "127.0.0.1:") || "http://"+r.Host != url || r.Body != http.NoBody {
 				t.Errorf("%s, %s: %+v", mounted, name, r)
 			}
-			if (r.URL.Query().Get("message") != "") != (method == "GET") {
+			if (r.URL.Query().Get("message") != "") != strings.HasSuffix(name, "GET") {
 				t.Errorf("%s, %s: query %q", mounted, name, r.URL.RawQuery)
 			}
 		}
@@ -101,6 +101,35 @@ func TestKeyFunctionsGetARequest(t *testing.T) {
 			}
 			if r := call(t.Context(), login, "X-Api-Key", "a", "X-Api-Key", "b"); r.code != connect.CodeInvalidArgument {
 				t.Errorf("%s, %s: with two keys: code %v", mounted, name, r.code)
+			}
+		}
+	}
+}
+
+// Connect ignores the Content-Type of a GET.
+func TestAContentTypeDoesNotHideTheMessageOfAGET(t *testing.T) {
+	limits := newLimits(t, ratelimit.Config{})
+	p := perIP("bytes", ratelimit.PerHour(1000))
+	p.Cost = func(r *http.Request) int64 { return int64(len(r.URL.RawQuery)) }
+	for mounted, option := range map[string]connect.HandlerOption{"interceptor": with(limits.Interceptor(p)), "gate": connect.WithRequestGate(limits.Gate(p))} {
+		url := serveLogin(t, echo, option)
+		for _, contentType := range []string{"", "application/json", "text/plain"} {
+			reset(t, limits, "bytes")
+			const query = "connect=v1&encoding=json&message=%22hello%22"
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+login+"?"+query, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if contentType != "" {
+				req.Header.Set("Content-Type", contentType)
+			}
+			resp, err := newHTTPClient(t, false).Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if got, want := left(t, limits, p), int64(1000-len(query)); resp.StatusCode != 200 || got != want {
+				t.Errorf("%s, %q: status %d, %d left, want %d", mounted, contentType, resp.StatusCode, got, want)
 			}
 		}
 	}

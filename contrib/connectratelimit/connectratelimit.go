@@ -44,18 +44,15 @@ func (l *Limiter) Messages(policies ...ratelimit.Policy) connect.Interceptor {
 // argument of [connect.WithRequestGate], whose calls [connect.WithRecover] does not cover.
 //
 // A gate does not see the response. So Gate panics if a policy has a Settle, and for a Settle in [ratelimit.Config] all
-// calls count as failed. Allowed calls get rate limit headers only inside of [Limiter.Handler] or [Limiter.Limit]. With
-// HTTP/1.1 it does not notice that a client leaves while its call waits, because the message is not read yet.
+// calls count as failed. Allowed calls get rate limit headers only inside of [Limiter.Handler] or [Limiter.Limit]. The
+// method of their requests is POST, also for a GET. With HTTP/1.1 it does not notice that a client leaves while its call
+// waits, because the message is not read yet.
 func (l *Limiter) Gate(policies ...ratelimit.Policy) connect.RequestGateFunc {
 	mustNotSettle("Gate", policies)
 	h := l.mount(policies)
 	return func(ctx context.Context, spec connect.Spec, peer connect.Peer, header http.Header) (context.Context, error) {
 		c := &call{Context: ctx}
-		method := http.MethodPost
-		if header.Get("Content-Type") == "" { // only a GET can be without one
-			method = http.MethodGet
-		}
-		c.decide(h, spec, peer, header, method)
+		c.decide(h, spec, peer, header)
 		return c.inside, c.err
 	}
 }
@@ -107,7 +104,7 @@ func (i interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			return next(ctx, req)
 		}
 		c := &call{Context: ctx, unary: next, request: req}
-		c.decide(i.limit, spec, req.Peer(), req.Header(), req.HTTPMethod())
+		c.decide(i.limit, spec, req.Peer(), req.Header())
 		return c.response, c.err
 	}
 }
@@ -119,7 +116,7 @@ func (i interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conne
 func (i interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		c := &call{Context: ctx, stream: next, StreamingHandlerConn: conn}
-		c.decide(i.limit, conn.Spec(), conn.Peer(), conn.RequestHeader(), http.MethodPost)
+		c.decide(i.limit, conn.Spec(), conn.Peer(), conn.RequestHeader())
 		return c.err
 	}
 }
@@ -152,7 +149,7 @@ func (l *limitedConn) Receive(message any) error {
 		return err
 	}
 	c := &call{Context: l.ctx, late: true}
-	c.decide(l.limit, l.Spec(), l.Peer(), l.RequestHeader(), http.MethodPost)
+	c.decide(l.limit, l.Spec(), l.Peer(), l.RequestHeader())
 	l.denied = c.err
 	return l.denied
 }

@@ -15,7 +15,7 @@
 // The functions of a policy get an http.Request with the headers, the peer and the context of the call. So
 // [ratelimit.RemoteIP], [ratelimit.ClientIP], [ratelimit.Header], [ratelimit.ContextKey] and keys from tokens work as
 // they do with net/http. Path and pattern are the procedure: [ratelimit.Route] returns "route:/acme.auth.v1.AuthService/Login".
-// The method is POST, or GET for a unary call of Connect by GET, with its query.
+// The method is POST, or GET for a unary call of Connect by GET. A query is in URL, with the message of a GET.
 //
 // In a handler, [ratelimit.FromContext] and [ratelimit.SetCost] take the context of the call.
 //
