@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -34,14 +35,12 @@ type call struct {
 	inside   context.Context // without unary and stream: the context of an allowed call
 	err      error
 	returned bool // the handler returned
-	late     bool // the header of the response may have been sent
+	late     bool // a message, whose stream may have sent its header
 
 	protocol string
 	header   http.Header // of the limiter
-	shared   http.Header // of the interceptors of this call; nil: it is out of reach
-	outside  http.Header // of net/http, in which limiters outside have set headers; nil: none, or out of reach
-	shadowed bool        // limiters outside have set headers that are out of reach
-	apart    bool        // header is another map than shared
+	shared   http.Header // of the response, with the headers of interceptors outside; nil: out of reach
+	shadowed bool        // the response has headers of limiters outside that are out of reach
 
 	sent  atomic.Int64 // bytes of a stream
 	began atomic.Bool  // the handler of a stream has sent something
@@ -73,8 +72,8 @@ func (c *call) decide(h http.Handler, spec connect.Spec, peer connect.Peer, head
 // proceed is what is inside of every limiter. It passes a call on.
 func proceed(w http.ResponseWriter, r *http.Request) {
 	c := w.(*call)
-	if c.apart && !c.shadowed {
-		c.publish()
+	if c.shared != nil && !c.shadowed {
+		maps.Copy(c.shared, c.header)
 	}
 	switch ctx := r.Context(); {
 	case c.unary != nil:
@@ -113,55 +112,26 @@ func (c *call) Header() http.Header {
 	if c.header != nil {
 		return c.header
 	}
-	if outer, limited := ratelimit.FromContext(c.Context); limited {
-		c.share(outer)
-	}
-	switch {
-	case c.late:
-		c.shadowed = c.shadowed || c.shared != nil || c.outside != nil
-		c.shared, c.outside = nil, nil
-	case c.shared != nil:
-	case c.unary != nil:
-		if info, ok := connect.CallInfoForHandlerContext(c.Context); ok {
-			c.shared = info.ResponseHeader()
-		}
-	case c.stream != nil:
-		c.shared = c.ResponseHeader()
-		c.shadowed = c.shadowed && c.protocol != connect.ProtocolConnect // there it is that of net/http
-	default:
-		c.shared = c.outside
-	}
-	c.header = c.shared
-	if c.apart = c.shadowed || c.outside != nil || len(c.shared) > 0; c.apart || c.shared == nil {
-		c.header = make(http.Header, 8)
-	}
-	return c.header
-}
-
-// share finds the headers to which limiters outside have written d.
-func (c *call) share(d *ratelimit.Decision) {
 	if outer, ok := c.Context.Value(callKey{}).(*call); ok {
-		c.outside, c.shadowed = outer.outside, outer.shadowed
-		if outer.unary != nil || outer.stream != nil {
-			c.shared = outer.shared
-		}
-	} else if h, ok := c.Context.Value(headerKey{}).(http.Header); ok {
-		c.outside = h
-	} else {
+		c.shadowed = outer.shadowed || c.late && outer.stream != nil
+	} else if d, limited := ratelimit.FromContext(c.Context); limited {
 		for range d.Quotas() {
 			c.shadowed = true
 		}
 	}
-}
-
-// publish replaces headers of limiters outside by those of c.
-func (c *call) publish() {
-	for name, values := range c.header {
-		delete(c.outside, name)
-		if c.shared != nil {
-			c.shared[name] = values
+	if c.unary != nil {
+		if info, ok := connect.CallInfoForHandlerContext(c.Context); ok {
+			c.shared = info.ResponseHeader()
 		}
+	} else if c.stream != nil {
+		c.shared = c.ResponseHeader()
+		c.shadowed = c.shadowed && c.protocol != connect.ProtocolConnect // there it is that of net/http
 	}
+	c.header = c.shared
+	if c.shadowed || len(c.shared) > 0 || c.shared == nil {
+		c.header = make(http.Header, 8)
+	}
+	return c.header
 }
 
 func (c *call) WriteHeader(int)             {}
@@ -198,7 +168,6 @@ func (c *call) Refuse(r *http.Request, status int, _ error) bool {
 	meta := refusal.Meta()
 	for name, values := range c.header {
 		delete(c.shared, name)
-		delete(c.outside, name)
 		if !c.shadowed || name == "Retry-After" {
 			meta[name] = values
 		}

@@ -44,9 +44,9 @@ func (l *Limiter) Messages(policies ...ratelimit.Policy) connect.Interceptor {
 // argument of [connect.WithRequestGate], whose calls [connect.WithRecover] does not cover.
 //
 // A gate does not see the response. So Gate panics if a policy has a Settle, and for a Settle in [ratelimit.Config] all
-// calls count as failed. Allowed calls get rate limit headers only inside of [Limiter.Handler] or [Limiter.Limit]. The
-// method of their requests is POST, also for a GET. With HTTP/1.1 it does not notice that a client leaves while its call
-// waits, because the message is not read yet.
+// calls count as failed. Allowed calls get no rate limit headers of a gate. The method of their requests is POST, also for
+// a GET. With HTTP/1.1 a gate does not notice that a client leaves while its call waits, because the message is not read
+// yet.
 func (l *Limiter) Gate(policies ...ratelimit.Policy) connect.RequestGateFunc {
 	mustNotSettle("Gate", policies)
 	h := l.mount(policies)
@@ -63,28 +63,6 @@ func mustNotSettle(function string, policies []ratelimit.Policy) {
 			panic("connectratelimit: " + function + ": policy " + p.Name + ": Settle needs a response: use Interceptor")
 		}
 	}
-}
-
-// Handler is [ratelimit.Limiter.Handler] for an http.Handler with limited Connect handlers in it. If an interceptor
-// inside has a tighter policy, the response has the headers of that one. The method of the [ratelimit.Limiter] cannot do
-// this, see the package comment.
-func (l *Limiter) Handler(next http.Handler) http.Handler { return l.Limiter.Handler(tell(next)) }
-
-// Limit is [ratelimit.Limiter.Limit] with the difference that [Limiter.Handler] has.
-func (l *Limiter) Limit(policies ...ratelimit.Policy) func(http.Handler) http.Handler {
-	limit := l.Limiter.Limit(policies...)
-	return func(next http.Handler) http.Handler { return limit(tell(next)) }
-}
-
-type headerKey struct{}
-
-// tell tells interceptors inside of next where the header of the response is.
-func tell(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		inner := r.WithContext(context.WithValue(r.Context(), headerKey{}, w.Header()))
-		defer func() { *r = *inner.WithContext(r.Context()) }() // with what a router has found
-		next.ServeHTTP(w, inner)
-	})
 }
 
 // mount returns policies, or [ratelimit.Config.Policies] if there are none, in front of a call.

@@ -49,7 +49,7 @@
 // unary call when Connect has read the message. [Limiter.Gate] decides before that, and [Limiter.Messages] about each
 // message of a stream.
 //
-// Limits around the handlers, by [Limiter.Handler] or [Limiter.Limit], also count unknown procedures and malformed
+// Limits around the handlers, by Handler or Limit of the [ratelimit.Limiter], also count unknown procedures and malformed
 // requests, which no interceptor sees. Their denials are HTTP responses. Set [ratelimit.Config.Deny] to a
 // denial.Handler with GRPC for gRPC clients.
 //
@@ -62,8 +62,8 @@
 //     ContextKey.
 //   - An error after the interceptor, such as a response that is larger than WithSendMaxBytes, is not seen. The call
 //     counts as OK.
-//   - Headers of the plain [ratelimit.Limiter.Handler] around a handler cannot be replaced from inside. With those, a
-//     call has the headers of the outer policies only, and Retry-After. Use [Limiter.Handler].
+//   - The headers of limits around the handlers cannot be replaced from inside. With those, a call has the headers of the
+//     outer policies only, and Retry-After.
 //   - With HTTP/1.1, the server does not notice that a client leaves before it has read the message. So a stream or a
 //     call at a gate waits to its end for tokens.
 package connectratelimit

@@ -2,9 +2,9 @@ package connectratelimit_test
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,32 +30,17 @@ var stacks = map[string]stack{
 	"options": {mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
 		return service(with(l.Interceptor(outer)), with(l.Interceptor(inner)))
 	}},
-	"Limit": {mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
-		return l.Limit(outer)(service(with(l.Interceptor(inner))))
-	}},
-	"Limit, another between": {mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
-		return l.Limit(outer)(service(with(l.Interceptor(perIP("between", ratelimit.PerHour(100))), l.Interceptor(inner))))
-	}},
-	"Handler": {mount: func(l *connectratelimit.Limiter, _, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
-		return l.Handler(service(with(l.Interceptor(inner))))
-	}},
-	"Limit, a gate between": {mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
-		return l.Limit(outer)(service(connect.WithRequestGate(l.Gate(perIP("between", ratelimit.PerHour(100)))), with(l.Interceptor(inner))))
-	}},
 	"net/http, another between": {outerOnly: true, mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
-		return l.Limiter.Limit(outer)(service(with(l.Interceptor(perIP("between", ratelimit.PerHour(100))), l.Interceptor(inner))))
+		return l.Limit(outer)(service(with(l.Interceptor(perIP("between", ratelimit.PerHour(100))), l.Interceptor(inner))))
 	}},
 	"gate": {mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
 		return service(connect.WithRequestGate(l.Gate(outer)), with(l.Interceptor(inner)))
 	}},
-	"gate in Limit": {mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
-		return l.Limit(outer)(service(connect.WithRequestGate(l.Gate(inner))))
-	}},
 	"net/http": {outerOnly: true, mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
-		return l.Limiter.Limit(outer)(service(with(l.Interceptor(inner))))
+		return l.Limit(outer)(service(with(l.Interceptor(inner))))
 	}},
 	"gate in net/http": {outerOnly: true, mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
-		return l.Limiter.Limit(outer)(service(connect.WithRequestGate(l.Gate(inner))))
+		return l.Limit(outer)(service(connect.WithRequestGate(l.Gate(inner))))
 	}},
 }
 
@@ -121,31 +106,6 @@ func TestStackedLimitsOfStreamsHaveOneHeaderEach(t *testing.T) {
 	}
 }
 
-// Handler and Limit are those of net/http for what is outside and inside of them.
-func TestHandlerKeepsWhatARouterHasFound(t *testing.T) {
-	limits := newLimits(t, ratelimit.Config{Policies: []ratelimit.Policy{perIP("api", ratelimit.PerHour(5))}})
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /forms/{id}", func(w http.ResponseWriter, r *http.Request) {
-		if d, ok := ratelimit.FromContext(r.Context()); !ok || len(d.Results) != 2 || r.ParseForm() != nil {
-			t.Error(d)
-		}
-	})
-	var pattern, id, form string
-	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		limits.Handler(limits.Limit(perIP("inner", ratelimit.PerHour(2)))(mux)).ServeHTTP(w, r)
-		pattern, id, form = r.Pattern, r.PathValue("id"), r.Form.Get("a")
-	}))
-	resp, err := newHTTPClient(t, false).Post(url+"/forms/7", "application/x-www-form-urlencoded", strings.NewReader("a=b"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	io.Copy(io.Discard, resp.Body)
-	resp.Body.Close()
-	if pattern != "POST /forms/{id}" || id != "7" || form != "b" || resp.Header.Get("X-RateLimit-Limit") != "2" {
-		t.Errorf("pattern %q, id %q, form %q, headers %v", pattern, id, form, resp.Header)
-	}
-}
-
 // An interceptor may set headers for all responses.
 func TestHeadersOfOtherInterceptorsStay(t *testing.T) {
 	limits := newLimits(t, ratelimit.Config{})
@@ -193,7 +153,6 @@ func TestHeadersOfTheHandlerReplaceThoseOfTheLimiter(t *testing.T) {
 		for at, h := range map[string]http.Handler{
 			"one":     logins(h, inside),
 			"stacked": logins(h, inside, with(limits.Interceptor(perIP("inner", ratelimit.PerHour(500))))),
-			"handler": limits.Limit(perIP("outer", ratelimit.PerHour(2000)))(logins(h, inside)),
 		} {
 			url := serve(t, h)
 			for _, client := range []string{"connect", "gRPC", "gRPC-Web"} {
@@ -204,4 +163,31 @@ func TestHeadersOfTheHandlerReplaceThoseOfTheLimiter(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The header of net/http belongs to the goroutine that serves the request. A handler may run in another one.
+func TestATimeoutHandlerBetween(t *testing.T) {
+	limits := newLimits(t, ratelimit.Config{})
+	var ended sync.WaitGroup
+	slow := connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
+		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+			<-ctx.Done()
+			return next(context.WithoutCancel(ctx), req)
+		}
+	})
+	h := logins(echo, with(slow, limits.Interceptor(perIP("inner", ratelimit.PerHour(1)))))
+	timeout := http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer ended.Done()
+		h.ServeHTTP(w, r)
+	}), 5*time.Millisecond, "")
+	url := serve(t, limits.Limit(perIP("outer", ratelimit.PerHour(1000)))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ended.Add(1)
+		timeout.ServeHTTP(w, r)
+	})))
+	for range 20 {
+		if r := connectCaller(t, "connect", url)(t.Context(), login); r.code != connect.CodeUnavailable {
+			t.Errorf("code %v, want that of the timeout", r.code)
+		}
+	}
+	ended.Wait()
 }
