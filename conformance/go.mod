@@ -3,11 +3,14 @@ module github.com/go-tokenbucket/ratelimit/conformance
 go 1.26.0
 
 require (
+	connectrpc.com/connect v1.21.1
 	github.com/coder/websocket v1.8.15
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/go-chi/chi/v5 v5.5.0
 	github.com/go-resty/resty/v2 v2.17.2
 	github.com/go-tokenbucket/ratelimit v0.0.0
+	github.com/go-tokenbucket/ratelimit/contrib/connectratelimit v0.0.0
+	github.com/go-tokenbucket/ratelimit/contrib/grpcratelimit v0.0.0
 	github.com/gorilla/handlers v1.5.2
 	github.com/gorilla/mux v1.8.1
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.32.0
@@ -15,7 +18,7 @@ require (
 	github.com/julienschmidt/httprouter v1.3.0
 	github.com/rs/cors v1.11.1
 	github.com/twitchtv/twirp v8.1.3+incompatible
-	google.golang.org/grpc v1.84.0
+	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
 )
 
@@ -37,3 +40,7 @@ require (
 )
 
 replace github.com/go-tokenbucket/ratelimit => ../
+
+replace github.com/go-tokenbucket/ratelimit/contrib/connectratelimit => ../contrib/connectratelimit
+
+replace github.com/go-tokenbucket/ratelimit/contrib/grpcratelimit => ../contrib/grpcratelimit
