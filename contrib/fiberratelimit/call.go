@@ -3,7 +3,6 @@ package fiberratelimit
 import (
 	"context"
 	"net/http"
-	"net/textproto"
 	"net/url"
 	"strconv"
 	"strings"
@@ -23,7 +22,7 @@ type call struct {
 	url     url.URL
 	values  [10]string  // room for the header of request
 	header  http.Header // of the response
-	before  []field     // headers of the response that Fiber had when header was made
+	before  []string    // names of what Fiber had in the response when header was made
 	room    [48]byte    // for a line of it
 
 	errors bool
@@ -37,9 +36,6 @@ type call struct {
 }
 
 type callKey struct{}
-
-// A field is a line of the response header.
-type field struct{ name, value string }
 
 // Value returns a value of Fiber's context. Until the limiter has decided, it also finds the Locals of Fiber, where
 // middleware keeps identities. Later it must not read them, because a goroutine of a handler may still use this context.
@@ -89,9 +85,8 @@ func (x *call) Header() http.Header {
 	x.header = headers.Get().(http.Header)
 	for name, value := range x.c.Response().Header.All() {
 		if !isManaged(name) {
-			f := field{string(name), string(value)}
-			x.before = append(x.before, f)
-			x.header.Add(f.name, f.value)
+			x.before = append(x.before, string(name))
+			x.header.Add(string(name), string(value))
 		}
 	}
 	return x.header
@@ -107,22 +102,17 @@ func isManaged(name []byte) bool {
 	return false
 }
 
-// flush writes what has changed of the header to Fiber's response.
+// flush writes the header to Fiber's response, in place of what was there before.
 func (x *call) flush() {
 	to := &x.c.Response().Header
-	for _, f := range x.before {
-		if x.changed(textproto.CanonicalMIMEHeaderKey(f.name)) {
-			to.Del(f.name)
-		}
+	for _, name := range x.before {
+		to.Del(name)
 	}
 	for name, values := range x.header {
 		if name == "Content-Length" { // of the body, but a HEAD has none
 			if n, err := strconv.Atoi(x.header.Get(name)); err == nil && x.request.Method == http.MethodHead {
 				to.SetContentLength(n)
 			}
-			continue
-		}
-		if len(x.before) > 0 && !x.changed(name) {
 			continue
 		}
 		for i, value := range values {
@@ -143,20 +133,6 @@ func oneLine(value string) string {
 		return value
 	}
 	return strings.NewReplacer("\n", " ", "\r", " ").Replace(value)
-}
-
-func (x *call) changed(name string) bool {
-	values := x.header[name]
-	for _, f := range x.before {
-		if textproto.CanonicalMIMEHeaderKey(f.name) != name {
-			continue
-		}
-		if len(values) == 0 || values[0] != f.value {
-			return true
-		}
-		values = values[1:]
-	}
-	return len(values) > 0
 }
 
 // WriteHeader writes the status and the header of a refusal.

@@ -36,6 +36,8 @@
 //   - Response.Bytes of a stream is 0: Fiber writes it in another goroutine, which may end later.
 //   - A panic ends the process, unless Fiber's recover middleware is mounted. It is settled in either case.
 //   - A request that goes through a limiter twice, as by RestartRouting, is charged twice.
+//   - With fiber.Config{DisableHeaderNormalizing: true}, names that middleware has set before the limiter are sent in
+//     canonical form.
 //   - There is no http.ResponseWriter and no HTTP/2. Requests of App.Test have no address, so no key by RemoteIP.
 package fiberratelimit
 
