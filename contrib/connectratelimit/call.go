@@ -243,29 +243,26 @@ func httpStatus(err error) int {
 	if err == nil {
 		return http.StatusOK
 	}
-	switch codeOf(err) {
-	case connect.CodeCanceled:
-		return 499
-	case connect.CodeInvalidArgument, connect.CodeFailedPrecondition, connect.CodeOutOfRange:
-		return http.StatusBadRequest
-	case connect.CodeDeadlineExceeded:
-		return http.StatusGatewayTimeout
-	case connect.CodeNotFound:
-		return http.StatusNotFound
-	case connect.CodeAlreadyExists, connect.CodeAborted:
-		return http.StatusConflict
-	case connect.CodePermissionDenied:
-		return http.StatusForbidden
-	case connect.CodeUnauthenticated:
-		return http.StatusUnauthorized
-	case connect.CodeResourceExhausted:
-		return http.StatusTooManyRequests
-	case connect.CodeUnimplemented:
-		return http.StatusNotImplemented
-	case connect.CodeUnavailable:
-		return http.StatusServiceUnavailable
+	if status, ok := httpStatuses[codeOf(err)]; ok {
+		return status
 	}
 	return http.StatusInternalServerError
+}
+
+var httpStatuses = map[connect.Code]int{
+	connect.CodeCanceled:           499, // as the limiter reports a client that has left
+	connect.CodeInvalidArgument:    http.StatusBadRequest,
+	connect.CodeDeadlineExceeded:   http.StatusGatewayTimeout,
+	connect.CodeNotFound:           http.StatusNotFound,
+	connect.CodeAlreadyExists:      http.StatusConflict,
+	connect.CodePermissionDenied:   http.StatusForbidden,
+	connect.CodeResourceExhausted:  http.StatusTooManyRequests,
+	connect.CodeFailedPrecondition: http.StatusBadRequest,
+	connect.CodeAborted:            http.StatusConflict,
+	connect.CodeOutOfRange:         http.StatusBadRequest,
+	connect.CodeUnimplemented:      http.StatusNotImplemented,
+	connect.CodeUnavailable:        http.StatusServiceUnavailable,
+	connect.CodeUnauthenticated:    http.StatusUnauthorized,
 }
 
 // size returns the size of a message without compression, 0 for messages of another codec than proto.
