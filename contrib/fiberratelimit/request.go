@@ -87,9 +87,8 @@ func (x *call) headerOf(h *fasthttp.RequestHeader, text *texts) http.Header {
 	lines := bytes.Count(h.RawHeaders(), []byte("\n")) - 2 // Host, and the empty one
 	header := make(http.Header, min(max(lines, 0), 32))    // clients choose the number
 	values := x.values[:0]
-	var seen uint64 // a bit for each name that may be in header
 	for name, value := range h.All() {
-		canonical := canonicalOf(name, text)
+		canonical := textproto.CanonicalMIMEHeaderKey(text.copyOf(name))
 		switch canonical {
 		case "Host", "Transfer-Encoding", "Trailer": // are no part of Request.Header
 			continue
@@ -99,12 +98,10 @@ func (x *call) headerOf(h *fasthttp.RequestHeader, text *texts) http.Header {
 			}
 			continue
 		}
-		bit := uint64(1) << ((len(canonical) ^ int(canonical[0])<<2 ^ int(canonical[len(canonical)-1])) & 63)
-		if seen&bit != 0 && header[canonical] != nil {
+		if header[canonical] != nil {
 			header[canonical] = append(header[canonical], text.copyOf(value))
 			continue
 		}
-		seen |= bit
 		values = append(values, text.copyOf(value))
 		header[canonical] = values[len(values)-1 : len(values) : len(values)]
 	}
@@ -113,32 +110,6 @@ func (x *call) headerOf(h *fasthttp.RequestHeader, text *texts) http.Header {
 	}
 	return header
 }
-
-// common are names in canonical form, by their length, that need no copy.
-var common [20][]string
-
-func init() {
-	for _, name := range []string{
-		"Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Cache-Control", "Connection", "Content-Length", "Content-Type",
-		"Cookie", "Host", "Origin", "Referer", "User-Agent", "X-Forwarded-For", "X-Forwarded-Proto", "X-Real-Ip", "X-Request-Id",
-	} {
-		common[len(name)] = append(common[len(name)], name)
-	}
-}
-
-// canonicalOf returns name in canonical form, as a copy in text unless it is common.
-func canonicalOf(name []byte, text *texts) string {
-	if len(name) < len(common) {
-		for _, c := range common[len(name)] {
-			if c == string(name) {
-				return c
-			}
-		}
-	}
-	return textproto.CanonicalMIMEHeaderKey(text.copyOf(name))
-}
-
-func nameOf(name []byte) string { return textproto.CanonicalMIMEHeaderKey(string(name)) }
 
 // cookiesOf returns the cookies as the application finds them by name. Those that net/http does not accept are left out.
 // The text that fasthttp has of them would give a limiter other cookies: of "=a=1; a=2" it makes "a=1; a=2".
@@ -178,7 +149,7 @@ func removeTrailers(header http.Header, raw []byte) {
 	lines, chunked := map[string]int{}, false
 	for line := range bytes.Lines(raw) {
 		if name, _, found := bytes.Cut(line, []byte(":")); found && line[0] != ' ' && line[0] != '\t' {
-			canonical := nameOf(name)
+			canonical := textproto.CanonicalMIMEHeaderKey(string(name))
 			lines[canonical]++
 			chunked = chunked || canonical == "Transfer-Encoding"
 		}
