@@ -31,6 +31,8 @@
 //     response is 403. Mount Limit on routes. A HEAD that Fiber serves by a GET route has the pattern of the GET.
 //   - Nothing notices that a client has left: a request waits up to Policy.MaxWait, and its context does not end. The
 //     deadline of Fiber's timeout middleware is obeyed. A request that it has answered is settled with status 408.
+//   - Fiber's timeout middleware reads the response while the handler in it may write it: a data race of Fiber, which a
+//     limiter in it takes part in. Mount the limiter outside.
 //   - A handler that sets the status 200 and no body looks like one that did nothing. With [ratelimit.FailedLogins] it
 //     must call ratelimit.SetCost(c.Context(), policy, 0), or c.SendStatus(200).
 //   - Response.Bytes of a stream is 0: Fiber writes it in another goroutine, which may end later.
