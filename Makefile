@@ -32,19 +32,19 @@ test: needs ## Run the tests, with the race detector, on real Redis servers.
 .PHONY: test-all
 test-all: needs ## Run all tests of all modules at full length, also what repeats, measures and waits.
 	@$(MAKE) --no-print-directory -j2 test-redisstore test-others LONG='-tags long'
-	@# By itself, because it measures.
-	@$(MAKE) --no-print-directory test-outages LONG='-tags long'
+	@# By themselves, because they measure.
+	@$(MAKE) --no-print-directory test-measures LONG='-tags long'
 	@set -e; for module in $(filter-out examples/jwks,$(MODULES)); do echo "cd $$module && go test ./..."; (cd $$module && $(GOTEST) -tags long ./...); done
 	@$(MAKE) --no-print-directory race
 
-.PHONY: test-redisstore test-others test-outages
+.PHONY: test-redisstore test-others test-measures
 test-redisstore:
 	$(GOTEST) ./store/redisstore
 test-others:
-	$(GOTEST) -p $(if $(LONG),1,2) $$($(GO) list ./... | grep -v -e /outages -e /redisstore$$)
+	$(GOTEST) -p $(if $(LONG),1,2) $$($(GO) list ./... | grep -v -e /outages -e /redisstore$$ $(if $(LONG),-e /outbound$$))
 	cd examples/jwks && $(GOTEST) ./...
-test-outages:
-	$(GOTEST) ./internal/outages
+test-measures:
+	$(GOTEST) -p 1 ./internal/outages ./outbound
 
 .PHONY: test-noserver
 test-noserver: ## Run the tests that need no Redis server, on any system.

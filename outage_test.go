@@ -59,6 +59,10 @@ func TestABlackHoleCostsTheTimeoutAndNoMore(t *testing.T) {
 	}{{open, 200}, {closed, 503}} {
 		begin := time.Now()
 		w := get(l.Limit(c.policy)(okHandler))
+		for tries := 0; errors.Is(o.last.Err, store.ErrOverloaded) && tries < 20; tries++ { // this process was too busy to measure
+			begin = time.Now()
+			w = get(l.Limit(c.policy)(okHandler))
+		}
 		if took := time.Since(begin); w.Code != c.status || took < 100*time.Millisecond || took > 2*time.Second {
 			t.Errorf("%s: %d after %v, want %d after the default Timeout of 100 ms", c.policy.Name, w.Code, took, c.status)
 		}

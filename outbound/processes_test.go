@@ -1,10 +1,9 @@
+//go:build long
+
 package outbound_test
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -18,91 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
-	"github.com/go-tokenbucket/ratelimit/internal/testsize"
-	"github.com/go-tokenbucket/ratelimit/outbound"
-	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
-
-// A job is what a process of these tests is told: to call URL as often as it may.
-type job struct {
-	Redis, URL string
-	Limit      ratelimit.Limit
-	Callers    int
-	From, To   time.Time
-}
-
-const jobEnv = "OUTBOUND_TEST_JOB"
-
-// callHere makes this process one of those, if it was started as such.
-func callHere() bool {
-	text := os.Getenv(jobEnv)
-	if text == "" {
-		return false
-	}
-	var j job
-	if err := json.Unmarshal([]byte(text), &j); err != nil {
-		panic(err)
-	}
-	if err := j.run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	return true
-}
-
-func (j job) run() error {
-	rdb := redis.NewClient(&redis.Options{Addr: j.Redis})
-	defer rdb.Close()
-	limiter, err := ratelimit.New(ratelimit.Config{
-		Store:   redisstore.New(rdb, redisstore.Config{}),
-		Timeout: 5 * time.Second, // the machine may be busy
-	})
-	if err != nil {
-		return err
-	}
-	policy := ratelimit.Policy{Name: "api", Limit: j.Limit}
-	if _, err := limiter.Peek(context.Background(), policy, "host:connect"); err != nil {
-		return err
-	}
-	base := http.DefaultTransport.(*http.Transport).Clone()
-	base.MaxIdleConnsPerHost = j.Callers
-	transport, err := outbound.New(outbound.Config{Limiter: limiter, Policy: policy, Base: base})
-	if err != nil {
-		return err
-	}
-	client := &http.Client{Transport: transport}
-	ctx, cancel := context.WithDeadline(context.Background(), j.To)
-	defer cancel()
-	time.Sleep(time.Until(j.From))
-	var callers sync.WaitGroup
-	var failure atomic.Value
-	for range j.Callers {
-		callers.Go(func() {
-			for {
-				r, err := http.NewRequestWithContext(ctx, "GET", j.URL, nil)
-				if err != nil {
-					panic(err)
-				}
-				resp, err := client.Do(r)
-				if err != nil {
-					if time.Until(j.To) > 10*time.Second {
-						failure.Store(err)
-					}
-					return
-				}
-				io.Copy(io.Discard, resp.Body)
-				resp.Body.Close()
-			}
-		})
-	}
-	callers.Wait()
-	err, _ = failure.Load().(error)
-	return err
-}
 
 // start starts n processes, and returns how to wait for their end.
 func (j job) start(t *testing.T, n int) (wait func()) {
@@ -175,9 +92,8 @@ func (g *github) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // In the first window the replicas learn, and in the second one they may begin late.
 func TestProcessesUseTheQuotaOfAFixedWindow(t *testing.T) {
-	t.Parallel()
 	const quota, window = 2000, 10 * time.Second
-	windows := int64(testsize.Of(3, 7))
+	const windows = int64(4)
 	server := redistest.Start(t)
 	a := &fixedWindow{quota: quota, window: window, start: time.Now().Truncate(time.Second).Add(3 * time.Second), floor: true}
 	g := &github{api: a, most: 10000}
@@ -203,7 +119,6 @@ func TestProcessesUseTheQuotaOfAFixedWindow(t *testing.T) {
 
 // Our own middleware is the server.
 func TestProcessesUseTheQuotaOfOurMiddleware(t *testing.T) {
-	t.Parallel()
 	const rate, seconds = 200, 6
 	server := redistest.Start(t)
 	limit := ratelimit.PerSecond(rate).WithBurst(2 * rate)
@@ -249,7 +164,6 @@ func TestProcessesUseTheQuotaOfOurMiddleware(t *testing.T) {
 
 // A refusal stops all processes until the time that it names.
 func TestProcessesStopAfterARefusal(t *testing.T) {
-	t.Parallel()
 	server := redistest.Start(t)
 	g := &github{api: &bucketAPI{rate: 1e6, burst: 1e6}, most: 40, slow: 20 * time.Millisecond}
 	web := httptest.NewServer(g)
