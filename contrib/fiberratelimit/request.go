@@ -106,7 +106,7 @@ func (x *call) headerOf(h *fasthttp.RequestHeader, text *texts) http.Header {
 		header[canonical] = values[len(values)-1 : len(values) : len(values)]
 	}
 	if h.ContentLength() != noBody {
-		removeTrailers(header, h.RawHeaders())
+		removeTrailers(header, h)
 	}
 	return header
 }
@@ -145,15 +145,17 @@ func notInValue(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == ';'
 // removeTrailers removes fields that the client sent after a chunked body. fasthttp adds them to the end of the header.
 // A client could choose its address by one, because proxies replace only what is in the header. Of each name as many
 // values remain as the header had lines.
-func removeTrailers(header http.Header, raw []byte) {
+func removeTrailers(header http.Header, h *fasthttp.RequestHeader) {
 	lines, chunked := map[string]int{}, false
-	for line := range bytes.Lines(raw) {
+	for line := range bytes.Lines(h.RawHeaders()) {
 		if name, _, found := bytes.Cut(line, []byte(":")); found && line[0] != ' ' && line[0] != '\t' {
 			canonical := textproto.CanonicalMIMEHeaderKey(string(name))
 			lines[canonical]++
 			chunked = chunked || canonical == "Transfer-Encoding"
 		}
 	}
+	// Of these, fasthttp keeps only the last line, if it is not empty.
+	lines["User-Agent"], lines["Content-Type"] = min(1, len(h.UserAgent())), min(1, len(h.ContentType()))
 	for name, values := range header {
 		switch n := lines[name]; {
 		case !chunked || n >= len(values):
