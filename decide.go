@@ -140,6 +140,9 @@ func (c *call) release() {
 }
 
 func (c *call) add(p *policy, limit Limit, charge store.Charge) {
+	if charge.Cost > 0 {
+		charge.Block = p.LockFor
+	}
 	c.charges = append(c.charges, charge)
 	c.asked = append(c.asked, asked{p, limit})
 	c.states = append(c.states, store.State{})
@@ -198,7 +201,11 @@ var errPreface = fmt.Errorf("%w: a connection of HTTP/2 without TLS: mount its h
 func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits bool) error {
 	c := calls.Get().(*call)
 	defer c.release()
-	start := l.start(r)
+	op := "decide"
+	if waits {
+		op = "request"
+	}
+	start := l.start(r, op)
 	if r.Method == prefaceMethod {
 		return l.turnAway(x, errPreface, start)
 	}
@@ -360,13 +367,14 @@ func (l *Limiter) logFailure(ctx context.Context, err error, allowed bool) {
 // A start is the beginning of a decision that is observed.
 type start struct {
 	at      time.Time
+	op      string
 	request *http.Request // nil for a call without one
 }
 
-// start returns the start of a decision about r, if there is an observer.
-func (l *Limiter) start(r *http.Request) (s start) {
+// start returns the start of op, such as the decision about r, if there is an observer.
+func (l *Limiter) start(r *http.Request, op string) (s start) {
 	if l.observe != nil {
-		s = start{time.Now(), r}
+		s = start{time.Now(), op, r}
 	}
 	return s
 }
@@ -374,6 +382,7 @@ func (l *Limiter) start(r *http.Request) (s start) {
 func (l *Limiter) report(x *exchange, results []Result, waited time.Duration, err error, start start) {
 	if l.observe != nil {
 		l.observe(x, &Event{
+			Op:      start.op,
 			Allowed: x.decision.Allowed,
 			Results: results,
 			Err:     err,

@@ -5,19 +5,28 @@ import "time"
 // An Event reports one decision to [Config.Observe]. It may be kept and read by other goroutines, but not changed.
 // As labels of metrics use policy names and Route. Keys and error texts have too many values.
 //
-// Each limiter reports one Event for each request that it decides about. Decide, Admit, Take, TakeAll, Wait, Peek,
-// Refund and Reset report one for each call. There is none for requests that [Config.Skip] exempts and for calls with
+// Each limiter reports one Event for each request that it decides about, and one more when it has settled a request.
+// Decide, Admit, Take, TakeAll, Wait, WaitAll, Peek, Refund, Reset, Block and Unblock report one for each call. There is
+// none for requests that [Config.Skip] exempts and for calls with
 // an [Unlimited] policy. There is none for calls with wrong arguments either, except for Admit, which refuses the
 // request.
 type Event struct {
+	// Op is the operation: "request", "decide", "admit", "take", "take_all", "wait", "wait_all", "peek",
+	// "refund", "reset", "block", "unblock" or "settle". After a "request" with a [Policy.Settle] comes a
+	// "settle", which is Allowed. Its Results are those that were settled, with the final Cost.
+	Op string
+
 	// Allowed reports whether the request goes on.
 	Allowed bool
 
 	// Results holds a result for each policy of this limiter that applied, also for Shadow and Hidden
 	// ones. It is empty if the store failed, and does not have policies that an error left out. If the
-	// client left while it waited, Results has the buckets that it waited for. The Cost is 0 for a
-	// Peek, and below 0 for Refund and Reset.
+	// client left while it waited, Results has the buckets that it waited for. The Cost is 0 for
+	// Peek, Block and Unblock, and below 0 for Refund and Reset.
 	Results []Result
+
+	// Estimates is set for a "settle": Results[i] was charged Estimates[i] tokens before.
+	Estimates []int64
 
 	// Err is why the decision failed, or why a policy was left out. It is an error of the store, of a
 	// [KeyFunc] (also [ErrNoKey] and [ErrBadRequest]) or of a LimitFunc. It is [context.Canceled] if the

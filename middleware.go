@@ -169,6 +169,13 @@ func slowOf(s store.Store) time.Duration {
 	}
 }
 
+// Stats returns the counts of the Store and how many requests wait. See [store.StatsReporter].
+func (l *Limiter) Stats() store.Stats {
+	stats := store.StatsOf(l.store)
+	stats.Waiting, stats.MaxWaiting = l.waiting.taken()
+	return stats
+}
+
 // Must returns l, or panics if err is not nil. Use it while a program starts: Must(New(cfg)).
 func Must(l *Limiter, err error) *Limiter {
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -44,6 +45,12 @@ type Policy struct {
 	// must be longer than MaxWait. Default 0: requests do not wait; [Limiter.Wait] has no bound. See
 	// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/waiting.md.
 	MaxWait time.Duration
+
+	// LockFor, if set, locks a bucket when a charge leaves less than one token in it: nothing is allowed
+	// for this long, even if tokens refill. If a refund leaves a token or more, the lock ends. With a Limit
+	// of Every(time.Minute).WithBurst(5) and FailedLogins, five failed logins lock for LockFor. At most 35
+	// years, and only without MaxWait. Default 0: buckets are not locked.
+	LockFor time.Duration
 
 	// Settle, if set, returns the final cost of a request when its response is known, such as
 	// [FailedLogins] or the bytes of a download. Cost is charged before, as an estimate. The difference
@@ -116,6 +123,9 @@ func compile(field string, policies []Policy, needKey bool) ([]*policy, error) {
 		if p.MaxWait < 0 {
 			fault("MaxWait %v: must not be negative", p.MaxWait)
 		}
+		if !p.validLock() {
+			fault("LockFor %v: must be 0, or at least 1µs and at most %v (35 years), and needs a MaxWait of 0 in a call that does not wait", p.LockFor, maxBlock)
+		}
 		compiled[i] = &policy{Policy: p}
 		switch {
 		case p.Limit == Unlimited:
@@ -130,6 +140,14 @@ func compile(field string, policies []Policy, needKey bool) ([]*policy, error) {
 		}
 	}
 	return compiled, errors.Join(faults...)
+}
+
+// maxBlock bounds a block or a lock of a bucket.
+const maxBlock = bucket.MaxWait * time.Microsecond
+
+// validLock reports whether LockFor is valid. Each reservation of a charge that waits would lock the bucket.
+func (p *Policy) validLock() bool {
+	return p.LockFor == 0 || p.LockFor >= time.Microsecond && p.LockFor <= maxBlock && p.MaxWait == 0
 }
 
 func validName(name string) bool {

@@ -30,6 +30,16 @@ func (l *Limiter) Reload(policies ...Policy) error {
 	return nil
 }
 
+// Policies returns the policies that are in force: those of Handler, then those that Limit has mounted and that are still
+// in use, by name. A policy that is mounted in several places is listed once.
+func (l *Limiter) Policies() []Policy {
+	var all []Policy
+	for _, p := range l.places.inForce() {
+		all = append(all, p.Policy)
+	}
+	return all
+}
+
 // A place is where some policies are enforced together, such as a route.
 type place struct{ now atomic.Pointer[[]*policy] }
 
@@ -97,6 +107,34 @@ func (ps *places) mount(policies []*policy) *place {
 	return at
 }
 
+// mounted returns the places of Limit that are still in use. The caller holds mu.
+func (ps *places) mounted() (mounts []*place) {
+	for key := range ps.mounts {
+		if at := key.Value(); at != nil {
+			mounts = append(mounts, at)
+		}
+	}
+	return mounts
+}
+
+// inForce returns the policies of all places, the list first, then the others by name.
+func (ps *places) inForce() []*policy {
+	ps.mu.Lock()
+	mounts := ps.mounted()
+	ps.mu.Unlock()
+	all := slices.Clone(ps.list.policies())
+	listed := len(all)
+	for _, at := range mounts {
+		for _, p := range at.policies() {
+			if indexOf(all, p.Name) < 0 {
+				all = append(all, p)
+			}
+		}
+	}
+	slices.SortFunc(all[listed:], func(a, b *policy) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
 func (ps *places) unmount(key weak.Pointer[place]) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -111,12 +149,7 @@ func (ps *places) reload(policies []Policy) error {
 	compiled, err := compile("policies", policies, true)
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	var mounts []*place
-	for key := range ps.mounts {
-		if at := key.Value(); at != nil {
-			mounts = append(mounts, at)
-		}
-	}
+	mounts := ps.mounted()
 	var list []*policy
 	for i, p := range compiled {
 		switch listed := indexOf(ps.list.policies(), p.Name) >= 0 || indexOf(ps.configured, p.Name) >= 0; {

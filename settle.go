@@ -200,7 +200,9 @@ func (s *settlement) charges(r *http.Request, response Response) (charges []stor
 		charge.Limit = b.policy.inForce(charge.Limit)
 		charge.Cost = max(0, b.cost) - b.charge.Cost
 		if charge.Cost != 0 {
-			charge.Owed = charge.Cost > 0
+			if charge.Owed = charge.Cost > 0; charge.Owed {
+				charge.Block = b.policy.LockFor
+			}
 			charges = append(charges, charge)
 			failsClosed = failsClosed || b.policy.failsClosed()
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -54,7 +55,7 @@ func (l *Limiter) Take(ctx context.Context, p Policy, key string, cost int64) (R
 	if cost < 0 {
 		return Result{}, fmt.Errorf("ratelimit: Take: cost %d: must be 0 or more; see Refund", cost)
 	}
-	return l.charge(ctx, "Take", p, key, cost, false)
+	return l.charge(ctx, "take", p, key, cost, false)
 }
 
 // Refund returns n tokens to the bucket of p and key, at most until it is full. Use it for work that was charged and
@@ -65,13 +66,13 @@ func (l *Limiter) Refund(ctx context.Context, p Policy, key string, n int64) (Re
 		return Result{}, fmt.Errorf("ratelimit: Refund: n %d: must be above 0", n)
 	}
 	// Work is often not done because ctx has ended.
-	return l.charge(context.WithoutCancel(ctx), "Refund", p, key, -n, false)
+	return l.charge(context.WithoutCancel(ctx), "refund", p, key, -n, false)
 }
 
-func (l *Limiter) charge(ctx context.Context, name string, p Policy, key string, cost int64, waits bool) (Result, error) {
+func (l *Limiter) charge(ctx context.Context, op string, p Policy, key string, cost int64, waits bool) (Result, error) {
 	c := calls.Get().(*call)
 	defer c.release()
-	if err := c.compileFor(name, &p, key); err != nil {
+	if err := c.compileFor(op, &p, key); err != nil {
 		return Result{}, err
 	}
 	if p.Limit == Unlimited {
@@ -89,11 +90,11 @@ func (l *Limiter) charge(ctx context.Context, name string, p Policy, key string,
 		MaxWait: maxWait,
 		Shadow:  p.Shadow,
 	})
-	return l.conclude(ctx, c, decide)
+	return l.conclude(ctx, op, c, decide)
 }
 
-// compileFor makes p, the policy of a call without a request, ready as c.own.
-func (c *call) compileFor(name string, p *Policy, key string) error {
+// compileFor makes p, the policy of a call without a request such as "take", ready as c.own.
+func (c *call) compileFor(op string, p *Policy, key string) error {
 	if c.own.compileOwn(p) && key != "" {
 		return nil
 	}
@@ -101,7 +102,7 @@ func (c *call) compileFor(name string, p *Policy, key string) error {
 	if key == "" {
 		err = errors.Join(err, errors.New("key: must not be empty"))
 	}
-	return fmt.Errorf("ratelimit: %s: %w", name, err)
+	return fmt.Errorf("ratelimit: %s: %w", strings.ToUpper(op[:1])+op[1:], err)
 }
 
 // compileOwn compiles of, a policy of a call without a request, into p. It reports whether the policy is valid. Such a
@@ -118,13 +119,13 @@ func (p *policy) compileOwn(of *Policy) (ok bool) {
 		}
 	}
 	p.Policy = *of
-	return (of.Limit == Unlimited || p.limit != (store.Limit{})) && of.MaxWait >= 0 && validName(of.Name)
+	return (of.Limit == Unlimited || p.limit != (store.Limit{})) && of.MaxWait >= 0 && of.validLock() && validName(of.Name)
 }
 
 // conclude makes a call of one charge.
-func (l *Limiter) conclude(ctx context.Context, c *call, decide func(*Limiter, *exchange, *call, error, start) error) (Result, error) {
+func (l *Limiter) conclude(ctx context.Context, op string, c *call, decide func(*Limiter, *exchange, *call, error, start) error) (Result, error) {
 	x := l.newExchange(ctx)
-	if err := decide(l, x, c, nil, l.start(nil)); err != nil {
+	if err := decide(l, x, c, nil, l.start(nil, op)); err != nil {
 		of := &c.charges[0]
 		return Result{
 			Policy: of.Policy,
@@ -150,9 +151,9 @@ func (l *Limiter) conclude(ctx context.Context, c *call, decide func(*Limiter, *
 // [Limiter.Take].
 func (l *Limiter) Peek(ctx context.Context, p Policy, key string) (Result, error) {
 	if p.Limit == Unlimited {
-		return l.charge(ctx, "Peek", p, key, 0, false)
+		return l.charge(ctx, "peek", p, key, 0, false)
 	}
-	return l.special(ctx, "Peek", p, key, 0, l.inspect)
+	return l.special(ctx, "peek", p, key, 0, l.inspect)
 }
 
 // Reset makes the bucket of p and key full again, under any limit, for example after a lockout by mistake. It takes
@@ -163,7 +164,7 @@ func (l *Limiter) Peek(ctx context.Context, p Policy, key string) (Result, error
 // [Limiter.Take]. If the Store is unavailable and a fallback.Store answers, the bucket is reset in the Store when that
 // is available again.
 func (l *Limiter) Reset(ctx context.Context, p Policy, key string) (Result, error) {
-	return l.special(ctx, "Reset", p, key, store.Reset, func(ctx context.Context, c *call) (bool, error) {
+	return l.special(ctx, "reset", p, key, store.Reset, func(ctx context.Context, c *call) (bool, error) {
 		ok, err := l.store.Take(ctx, c.charges, c.states)
 		switch p.Limit {
 		case Limit{}:
@@ -175,21 +176,61 @@ func (l *Limiter) Reset(ctx context.Context, p Policy, key string) (Result, erro
 	})
 }
 
+// Block denies all requests and calls for the bucket of p and key for d, on all replicas, except those with a cost of 0
+// by [Limiter.Take]. It replaces an earlier Block, and [Limiter.Unblock] and [Limiter.Reset] end it. The bucket refills
+// meanwhile. d is at least 1 µs and at most 35 years. p needs only a Name. Result has Blocked, and d as RetryAfter; for
+// the tokens use [Limiter.Peek].
+//
+// It takes effect at once, except on leases of other replicas: within lease.Config.Hold. It does not reach requests
+// with an [Unlimited] limit, those that [Config.Skip] exempts, and those that a failed Store lets through. While a
+// fallback.Store answers, a replica enforces the blocks that it has made or met. Errors are as for [Limiter.Take]. If
+// the Store cannot block, the error wraps [errors.ErrUnsupported].
+func (l *Limiter) Block(ctx context.Context, p Policy, key string, d time.Duration) (Result, error) {
+	if d < time.Microsecond || d > maxBlock {
+		return Result{}, fmt.Errorf("ratelimit: Block: d %v: must be at least 1µs and at most %v (35 years); see Unblock", d, maxBlock)
+	}
+	return l.block(ctx, "block", p, key, d)
+}
+
+// Unblock ends a [Limiter.Block], and a lock by [Policy.LockFor]. The bucket keeps its tokens. Other replicas may deny
+// for up to redisstore.Config.DenialAge longer. Arguments and errors are as for Block.
+func (l *Limiter) Unblock(ctx context.Context, p Policy, key string) (Result, error) {
+	return l.block(ctx, "unblock", p, key, -1)
+}
+
+func (l *Limiter) block(ctx context.Context, op string, p Policy, key string, d time.Duration) (Result, error) {
+	p.Limit = Limit{} // a bucket that is full must be so under any limit
+	// An operator who blocks a client may close the page at once.
+	return l.special(context.WithoutCancel(ctx), op, p, key, 0, func(ctx context.Context, c *call) (bool, error) {
+		c.charges[0].Block = d
+		ok, err := l.store.Take(ctx, c.charges, c.states)
+		if err == nil && c.states[0].Blocked != (d > 0) {
+			err = fmt.Errorf("the Store cannot block: %w", errors.ErrUnsupported)
+		}
+		c.states[0].Remaining, c.states[0].ResetAfter = 0, c.states[0].RetryAfter
+		return ok, err
+	})
+}
+
 // special makes a call of one charge that needs no limit. put passes it to the Store.
-func (l *Limiter) special(ctx context.Context, name string, p Policy, key string, cost int64, put func(context.Context, *call) (bool, error)) (Result, error) {
+func (l *Limiter) special(ctx context.Context, op string, p Policy, key string, cost int64, put func(context.Context, *call) (bool, error)) (Result, error) {
 	limit := p.Limit
 	if limit == (Limit{}) || limit == Unlimited {
-		p.Limit = PerSecond(1) // any will do
+		p.Limit = anyLimit
 	}
 	c := calls.Get().(*call)
 	defer c.release()
-	if err := c.compileFor(name, &p, key); err != nil {
+	if err := c.compileFor(op, &p, key); err != nil {
 		return Result{}, err
 	}
 	c.add(&c.own, limit, store.Charge{Policy: p.Name, Key: key, Limit: c.own.limit, Cost: cost, Shadow: p.Shadow})
 	c.put = put
-	return l.conclude(ctx, c, (*Limiter).take)
+	return l.conclude(ctx, op, c, (*Limiter).take)
 }
+
+// anyLimit is the limit of a call that needs none. A full bucket that is written under it is full under all limits: it
+// holds 2^52 tokens.
+var anyLimit = Limit{Rate: 1 << 52, Per: time.Microsecond, Burst: 1 << 52}
 
 // inspect reports the bucket of c as the Store keeps it, under the limit of c, or without one under the bucket's own.
 func (l *Limiter) inspect(ctx context.Context, c *call) (bool, error) {
@@ -215,6 +256,7 @@ func (l *Limiter) inspect(ctx context.Context, c *call) (bool, error) {
 		c.states[0] = b.State(b.Limit)
 	default:
 		c.states[0] = store.State{Allowed: true, Degraded: b.Degraded}
+		c.charges[0].Shut(&c.states[0], b.Blocked, true)
 	}
 	return true, nil
 }

@@ -40,7 +40,7 @@ func (l *Limiter) TakeAll(ctx context.Context, charges ...Charge) (Decision, err
 		return Decision{}, fmt.Errorf("ratelimit: TakeAll: %w", err)
 	}
 	x := l.newExchange(ctx)
-	err := l.takeUnlessBarred(x, c, false, nil, l.start(nil))
+	err := l.takeUnlessBarred(x, c, false, nil, l.start(nil, "take_all"))
 	return x.decision, err
 }
 
@@ -65,7 +65,7 @@ var errNoChargeKey = fmt.Errorf("%w: Admit was called with an empty Key", ErrNoK
 
 // admit decides about r under charges, into x.decision.
 func (l *Limiter) admit(x *exchange, r *http.Request, charges []Charge) error {
-	start := l.start(r)
+	start := l.start(r, "admit")
 	c := calls.Get().(*call)
 	defer c.release()
 	keyed := make([]Charge, 0, len(charges))

@@ -24,7 +24,7 @@ func (l *Limiter) Wait(ctx context.Context, p Policy, key string, cost int64) (R
 		return Result{}, fmt.Errorf("ratelimit: Wait: cost %d: must be 0 or more; see Refund", cost)
 	}
 	p.MaxWait = ofWait(p.MaxWait)
-	r, err := l.charge(ctx, "Wait", p, key, cost, true)
+	r, err := l.charge(ctx, "wait", p, key, cost, true)
 	if err == nil && !r.Allowed && !r.Shadow {
 		err = newWaitError(r)
 	}
@@ -47,7 +47,7 @@ func (l *Limiter) WaitAll(ctx context.Context, charges ...Charge) (Decision, err
 		return Decision{}, fmt.Errorf("ratelimit: WaitAll: %w", err)
 	}
 	x := l.newExchange(ctx)
-	err := l.takeUnlessBarred(x, c, true, nil, l.start(nil))
+	err := l.takeUnlessBarred(x, c, true, nil, l.start(nil, "wait_all"))
 	d := &x.decision
 	if err == nil && !d.Allowed {
 		var last *Result

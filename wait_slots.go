@@ -15,6 +15,7 @@ const defaultMaxWaiting = 1024
 // requests that wait for another policy.
 type slots struct {
 	seed maphash.Seed
+	all  int
 
 	mu   sync.Mutex
 	free int
@@ -25,7 +26,7 @@ type slots struct {
 type queue struct{ policy, key string }
 
 func newSlots(n int) *slots {
-	return &slots{seed: maphash.MakeSeed(), free: n, held: make(map[uint64]int)}
+	return &slots{seed: maphash.MakeSeed(), all: n, free: n, held: make(map[uint64]int)}
 }
 
 // queues appends to room the hashes of the queues that a request with charges may have to wait in. The seed prevents
@@ -57,6 +58,13 @@ func (s *slots) take(queues []uint64) bool {
 		s.held[q]++
 	}
 	return true
+}
+
+// taken returns how many slots are taken, and how many there are.
+func (s *slots) taken() (taken, all int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all - s.free, s.all
 }
 
 // put gives back the slot that take took for queues.

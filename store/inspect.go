@@ -40,6 +40,11 @@ type Bucket struct {
 
 	// Degraded reports that a stand-in answered, as in [State]. Limit may then be a part of the limit.
 	Degraded bool
+
+	// Blocked is how much longer the bucket is blocked, in whole microseconds. Locked reports that the block is a
+	// lock. See "Blocked buckets" in the package comment.
+	Blocked time.Duration
+	Locked  bool
 }
 
 // Used reports whether the bucket was charged and has not refilled since.
@@ -50,6 +55,7 @@ func (b Bucket) Used() bool { return b.Limit != Limit{} && b.credits(b.Limit) < 
 func (b Bucket) State(l Limit) State {
 	c := Charge{Limit: l}
 	s := c.State(b.credits(l), true)
+	c.Shut(&s, b.Blocked, true)
 	s.Degraded = b.Degraded
 	return s
 }

@@ -50,6 +50,18 @@
 // first. A debt is at most 2^52 credits. Anything above that is dropped. MaxWait has no effect on an Owed charge.
 // Owed has no effect if Cost is below 0, or if both Cost and Refilled are 0.
 //
+// # Blocked buckets
+//
+// A bucket can be blocked until a time. Until then no charge with a Cost above 0 is allowed, unless it is Owed, or can
+// wait: its MaxWait is at least the rest of the block, and the tokens suffice then. Underneath, the bucket refills as
+// always, and refunds and Owed charges change its tokens. At the end it is what it would be without the block. So a
+// block never adds tokens.
+//
+// A Charge with a Block and a Cost of 0 blocks the bucket from now on, in place of an earlier block, or ends it. A
+// Charge with a Block and a Cost above 0 locks the bucket if it leaves less than one token. A lock is a block that a
+// refund ends if it leaves one token or more, and that never shortens a longer block. A [Reset] ends both. A changed
+// limit and an expired bucket end neither: a Store keeps a blocked bucket until its block has ended.
+//
 // # After an outage
 //
 // Refilled and Outage of a [Charge] are for package fallback. After an outage it charges the tokens that a stand-in
@@ -110,6 +122,11 @@ type Charge struct {
 
 	// Outage is the period of Refilled. It ends now.
 	Outage time.Duration
+
+	// Block, with a Cost of 0, blocks the bucket for this long, or unblocks it if below 0. With a Cost above 0, it
+	// locks the bucket for this long if the charge leaves less than one token. It counts in whole microseconds, and
+	// at most as 35 years. See "Blocked buckets" in the package comment.
+	Block time.Duration
 }
 
 // A State is the answer of a bucket to a charge. At a limit of 1 per second with a burst of 5, the first charge of
@@ -129,11 +146,15 @@ type State struct {
 	// another charge refuses), Allowed is true and the numbers are 0.
 	Degraded bool
 
+	// Blocked reports that the bucket is blocked: see "Blocked buckets" in the package comment. Remaining is 0 then.
+	Blocked bool
+
 	// Remaining is how many whole tokens are left, after the charge if it was made. It is 0 in debt.
 	Remaining int64
 
 	// RetryAfter is how long until the bucket can pay, if nobody else charges it, rounded up to a microsecond. It
-	// is 0 if Allowed, and [Never] if Cost is above the burst.
+	// is 0 if Allowed, and [Never] if Cost is above the burst. If Blocked, it is at least the rest of the block,
+	// less MaxWait, also if Allowed.
 	RetryAfter time.Duration
 
 	// ResetAfter is how long until the bucket is full, if nobody charges it, rounded up to a microsecond.
@@ -182,8 +203,8 @@ var ErrNotCharged = errors.New("store: nothing was charged")
 
 // Validate reports what is wrong with a call, as an error that wraps [ErrInvalidCall]. Every Store calls it first.
 // It refuses a call without charges, with fewer states than charges, or with two charges of one bucket. It refuses
-// a charge with an empty Policy or Key, with a Limit that NewLimit cannot have made, or with an invalid Refilled or
-// Outage.
+// a charge with an empty Policy or Key, with a Limit that NewLimit cannot have made, or with an invalid Refilled,
+// Outage or Block.
 func Validate(charges []Charge, states []State) error {
 	if len(charges) == 0 || len(states) < len(charges) {
 		return fmt.Errorf("%w: %d charges and %d states: must be at least one charge, and a state for each", ErrInvalidCall, len(charges), len(states))
@@ -199,6 +220,9 @@ func Validate(charges []Charge, states []State) error {
 		if c.Refilled != 0 && (c.Refilled < 0 || c.Outage < 0 || c.Cost < 0 || !c.Owed) {
 			return fmt.Errorf("%w: charge %d: Refilled %d and Outage %v must not be negative, and need Owed and a Cost of at least 0", ErrInvalidCall, i, c.Refilled, c.Outage)
 		}
+		if c.Block != 0 && (c.Cost < 0 || c.Cost == 0 && (c.Owed || c.Refilled != 0) || c.Cost > 0 && (c.Block < 0 || c.MaxWait > 0)) {
+			return fmt.Errorf("%w: charge %d: Block %v needs a Cost of 0 that is not Owed, or, if above 0, a Cost above 0 without MaxWait", ErrInvalidCall, i, c.Block)
+		}
 		for j := range i {
 			if charges[j].Policy == c.Policy && charges[j].Key == c.Key {
 				return fmt.Errorf("%w: charges %d and %d: one bucket must not be charged twice in a call", ErrInvalidCall, j, i)
@@ -209,7 +233,8 @@ func Validate(charges []Charge, states []State) error {
 }
 
 // State returns the state of c's bucket from the credits that it holds after the call. charged says whether the
-// call charged it. Every Store fills states with it, or with [Charge.Fill].
+// call charged it. Every Store fills states with it, or with [Charge.Fill], and for a blocked bucket then calls
+// [Charge.Shut].
 func (c *Charge) State(credits int64, charged bool) (s State) {
 	c.Fill(&s, credits, charged)
 	return s
@@ -218,7 +243,7 @@ func (c *Charge) State(credits int64, charged bool) (s State) {
 // Fill sets s to the state that [Charge.State] returns, without a copy.
 func (c *Charge) Fill(s *State, credits int64, charged bool) {
 	l := bucket.Limit(c.Limit)
-	s.Allowed, s.Degraded = true, false
+	s.Allowed, s.Degraded, s.Blocked = true, false, false
 	s.Remaining = l.Remaining(credits)
 	s.RetryAfter, s.ResetAfter, s.Wait = 0, duration(l.ResetAfter(credits)), 0
 	if charged {
@@ -234,6 +259,25 @@ func (c *Charge) Fill(s *State, credits int64, charged bool) {
 		s.Allowed, s.RetryAfter = false, Never
 	default:
 		s.Allowed, s.RetryAfter = false, duration(retry)
+	}
+}
+
+// Shut changes s, which [Charge.Fill] has filled, to the state of a bucket that is blocked for left after the call.
+// charged is the same. If left is 0, nothing changes.
+func (c *Charge) Shut(s *State, left time.Duration, charged bool) {
+	if left <= 0 {
+		return
+	}
+	patience := max(0, min(c.MaxWait, bucket.MaxWait*time.Microsecond).Truncate(time.Microsecond))
+	s.Blocked, s.Remaining = true, 0
+	s.RetryAfter = max(s.RetryAfter, left-patience)
+	s.ResetAfter = max(s.ResetAfter, left)
+	switch {
+	case c.Cost <= 0 || c.Owed:
+	case !charged:
+		s.Allowed = s.Allowed && left <= patience
+	case c.MaxWait > 0:
+		s.Wait = max(s.Wait, left) // a charge that locks does not wait for its own lock
 	}
 }
 
