@@ -52,15 +52,19 @@
 //
 // # Blocked buckets
 //
-// A bucket can be blocked until a time. Until then no charge with a Cost above 0 is allowed, unless it is Owed, or can
-// wait: its MaxWait is at least the rest of the block, and the tokens suffice then. Underneath, the bucket refills as
-// always, and refunds and Owed charges change its tokens. At the end it is what it would be without the block. So a
-// block never adds tokens.
+// A bucket can be blocked until a time. Until then no charge with a Cost above 0 is allowed, unless it is Owed. A charge
+// with MaxWait does not wait for the end. Underneath, the bucket refills as always, and refunds and Owed charges change
+// its tokens. At the end it is what it would be without the block. So a block never adds tokens.
 //
-// A Charge with a Block and a Cost of 0 blocks the bucket from now on, in place of an earlier block, or ends it. A
-// Charge with a Block and a Cost above 0 locks the bucket if it leaves less than one token. A lock is a block that a
-// refund ends if it leaves one token or more, and that never shortens a longer block. A [Reset] ends both. A changed
-// limit and an expired bucket end neither: a Store keeps a blocked bucket until its block has ended.
+// A Charge with a Block and a Cost of 0 blocks the bucket from now on, in place of an earlier block, or ends it. A bucket
+// that is kept stays under its limit. One that is not kept is then kept as full under the limit of the charge.
+//
+// A Charge with a Block and a Cost above 0 locks the bucket if it leaves less than one token. A lock is a block that a
+// refund ends if it leaves one token or more. A lock never shortens a block. If it ends after a block that is no lock,
+// it makes that longer, and no refund ends it.
+//
+// A [Reset] ends both. A changed limit and an expired bucket end neither: a Store keeps a blocked bucket until its block
+// has ended. If the clock of callers is set back, a block ends when the clock reaches its end.
 //
 // # After an outage
 //
@@ -124,8 +128,8 @@ type Charge struct {
 	Outage time.Duration
 
 	// Block, with a Cost of 0, blocks the bucket for this long, or unblocks it if below 0. With a Cost above 0, it
-	// locks the bucket for this long if the charge leaves less than one token. It counts in whole microseconds, and
-	// at most as 35 years. See "Blocked buckets" in the package comment.
+	// locks the bucket for this long if the charge leaves less than one token. It is rounded up to a microsecond,
+	// and counts at most as 35 years. See "Blocked buckets" in the package comment.
 	Block time.Duration
 }
 
@@ -153,8 +157,8 @@ type State struct {
 	Remaining int64
 
 	// RetryAfter is how long until the bucket can pay, if nobody else charges it, rounded up to a microsecond. It
-	// is 0 if Allowed, and [Never] if Cost is above the burst. If Blocked, it is at least the rest of the block,
-	// less MaxWait, also if Allowed.
+	// is 0 if Allowed, and [Never] if Cost is above the burst. If Blocked, it is at least the rest of the block, also
+	// if Allowed.
 	RetryAfter time.Duration
 
 	// ResetAfter is how long until the bucket is full, if nobody charges it, rounded up to a microsecond.
@@ -268,16 +272,11 @@ func (c *Charge) Shut(s *State, left time.Duration, charged bool) {
 	if left <= 0 {
 		return
 	}
-	patience := max(0, min(c.MaxWait, bucket.MaxWait*time.Microsecond).Truncate(time.Microsecond))
 	s.Blocked, s.Remaining = true, 0
-	s.RetryAfter = max(s.RetryAfter, left-patience)
+	s.RetryAfter = max(s.RetryAfter, left)
 	s.ResetAfter = max(s.ResetAfter, left)
-	switch {
-	case c.Cost <= 0 || c.Owed:
-	case !charged:
-		s.Allowed = s.Allowed && left <= patience
-	case c.MaxWait > 0:
-		s.Wait = max(s.Wait, left) // a charge that locks does not wait for its own lock
+	if !charged && c.Cost > 0 && !c.Owed {
+		s.Allowed = false
 	}
 }
 
