@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"math/big"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
@@ -16,13 +18,12 @@ type integers map[name]kept
 type kept struct {
 	bucket.Bucket
 	limit store.Limit
+	shut  bucket.Shut
 }
-
-func newIntegers() model { return integers{} }
 
 func (m integers) full(now int64) (names []name) {
 	for n, k := range m {
-		if l := bucket.Limit(k.limit); l.Advance(k.Bucket, now).Tokens == l.Capacity {
+		if l := bucket.Limit(k.limit); k.shut.Left(now) == 0 && l.Advance(k.Bucket, now).Tokens == l.Capacity {
 			names = append(names, n)
 		}
 	}
@@ -37,9 +38,10 @@ func (m integers) take(charges []store.Charge, now int64) (bool, []store.State) 
 	fits := make([]bool, len(charges))
 	for i, c := range charges {
 		l := bucket.Limit(c.Limit)
-		found[i] = l.Advance(m[name{c.Policy, c.Key}].Bucket, now)
+		old := m[name{c.Policy, c.Key}]
+		found[i] = l.Advance(old.Bucket, now)
 		need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
-		fits[i] = l.Grants(found[i].Tokens, need, debt, 1) == 1
+		fits[i] = l.Grants(found[i].Tokens, need, debt, 1) == 1 && (old.shut.Left(now) == 0 || bucket.Passes(need, debt))
 		ok = ok && (fits[i] || c.Shadow)
 	}
 	states := make([]store.State, len(charges))
@@ -47,18 +49,26 @@ func (m integers) take(charges []store.Charge, now int64) (bool, []store.State) 
 		n, l := name{c.Policy, c.Key}, bucket.Limit(c.Limit)
 		need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
 		old, known := m[n]
+		shut := old.shut
 		writes := known && old.limit != c.Limit && bucket.Relimits(need, debt) && found[i].Tokens < l.Capacity
 		if ok && fits[i] {
 			left := l.Charge(found[i].Tokens, need, 1)
 			writes = writes || left != found[i].Tokens
 			found[i].Tokens = left
+			shut = l.Shut(shut, need, bucket.Block(c.Block), left, now)
 		}
-		if ok && fits[i] && c.Cost == store.Reset {
+		switch {
+		case ok && fits[i] && c.Cost == store.Reset:
 			delete(m, n)
-		} else if writes {
-			m[n] = kept{found[i], c.Limit}
+		case writes:
+			m[n] = kept{found[i], c.Limit, shut}
+		case known:
+			m[n] = kept{old.Bucket, old.limit, shut}
+		case shut != bucket.Shut{}:
+			m[n] = kept{found[i], c.Limit, shut}
 		}
 		states[i] = c.State(found[i].Tokens, ok && fits[i])
+		c.Shut(&states[i], time.Duration(shut.Left(now))*time.Microsecond, ok && fits[i])
 	}
 	return ok, states
 }
@@ -71,14 +81,31 @@ type exact struct {
 	tokens *big.Rat
 	last   int64
 	limit  store.Limit
+	until  int64 // blocked until then
+	lock   bool  // by a lock
 }
 
-func newRationals() model { return rationals{} }
+// blocks returns the ends of the blocks of buckets, in force or not, by name.
+func (m rationals) blocks() []end {
+	var ends []end
+	for n, e := range m {
+		if e.until > 0 {
+			ends = append(ends, end{n, e.until})
+		}
+	}
+	slices.SortFunc(ends, func(a, b end) int { return strings.Compare(a.policy+a.key, b.policy+b.key) })
+	return ends
+}
+
+type end struct {
+	name
+	until int64
+}
 
 func (m rationals) full(now int64) (names []name) {
 	for n, e := range m {
 		c := store.Charge{Policy: n.policy, Key: n.key, Limit: e.limit}
-		if m.at(c, now).tokens.Cmp(rat(burst(c))) == 0 {
+		if e.until <= now && m.at(c, now).tokens.Cmp(rat(burst(c))) == 0 {
 			names = append(names, n)
 		}
 	}
@@ -93,7 +120,8 @@ func (m rationals) take(charges []store.Charge, now int64) (bool, []store.State)
 	fits := make([]bool, len(charges))
 	for i, c := range charges {
 		found[i] = m.at(c, now)
-		fits[i] = c.Owed || retryAfter(c, found[i].tokens).Sign() <= 0 && c.Cost <= burst(c)
+		blocked := found[i].until > now && c.Cost > 0
+		fits[i] = c.Owed || retryAfter(c, found[i].tokens).Sign() <= 0 && c.Cost <= burst(c) && !blocked
 		ok = ok && (fits[i] || c.Shadow)
 	}
 	states := make([]store.State, len(charges))
@@ -104,7 +132,7 @@ func (m rationals) take(charges []store.Charge, now int64) (bool, []store.State)
 			m[n] = e // under the new limit, also if the call is refused
 		}
 		if charged && c.Cost == store.Reset {
-			e.tokens = rat(burst(c))
+			e.tokens, e.until = rat(burst(c)), 0
 			delete(m, n)
 		} else if charged && c.Cost != 0 {
 			left := new(big.Rat).Sub(e.tokens, rat(c.Cost))
@@ -119,7 +147,20 @@ func (m rationals) take(charges []store.Charge, now int64) (bool, []store.State)
 				m[n] = e
 			}
 		}
+		if charged && e.block(c, now) {
+			old, known := m[n]
+			if !known {
+				old = e
+			}
+			old.until, old.lock = e.until, e.lock
+			m[n] = old
+		}
 		states[i] = state(c, e.tokens, charged, fits[i])
+		if left := time.Duration(e.until-now) * time.Microsecond; left > 0 {
+			s := &states[i]
+			s.Blocked, s.Remaining = true, 0
+			s.RetryAfter, s.ResetAfter = max(s.RetryAfter, left), max(s.ResetAfter, left)
+		}
 	}
 	return ok, states
 }
@@ -129,7 +170,7 @@ func (m rationals) at(c store.Charge, now int64) exact {
 	full := rat(burst(c))
 	e, known := m[name{c.Policy, c.Key}]
 	if !known {
-		return exact{full, now, c.Limit}
+		return exact{tokens: full, last: now, limit: c.Limit}
 	}
 	if e.limit.Unit != c.Limit.Unit {
 		// What carries over is rounded down to a credit.
@@ -151,6 +192,27 @@ func (m rationals) at(c store.Charge, now int64) exact {
 		e.last = now
 	}
 	return e
+}
+
+// block carries out c.Block, and what a refund does to a lock. It reports whether anything has changed.
+func (e *exact) block(c store.Charge, now int64) bool {
+	hasToken := e.tokens.Cmp(rat(1)) >= 0
+	until := now + int64(min((c.Block+999)/1000, longest/1000))
+	if c.Block > longest {
+		until = now + int64(longest/1000)
+	}
+	was, wasUntil := e.until > now, e.until
+	switch {
+	case c.Cost == 0 && c.Block > 0:
+		e.until, e.lock = until, false
+	case c.Cost == 0 && c.Block < 0, c.Cost < 0 && hasToken && e.lock:
+		e.until, e.lock = 0, false
+	case c.Cost > 0 && c.Block > 0 && !hasToken && (!was || until > e.until):
+		e.until, e.lock = until, !was || e.lock
+	default:
+		return false
+	}
+	return e.until != wasUntil || was
 }
 
 func state(c store.Charge, tokens *big.Rat, charged, fits bool) store.State {

@@ -10,7 +10,7 @@ import (
 // reset makes a charge of c's bucket that removes it.
 func (r *rig) reset(c store.Charge) store.State {
 	r.Helper()
-	c.Cost = store.Reset
+	c.Cost, c.Block = store.Reset, 0
 	return r.allow(c)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,8 +14,8 @@ import (
 // RunSequence makes random calls and compares each answer with two models: package internal/bucket, and exact
 // rational numbers (math/big). The same seed makes the same calls. Reports of an Inspector are compared, too.
 //
-// The calls are takes, peeks, refunds, resets, waits, shadows, Owed charges, and sets of several charges. Limits
-// range from 1 a month to 10^6 a second and change, and time moves forwards and backwards. For a [Forgetter],
+// The calls are takes, peeks, refunds, resets, waits, shadows, Owed charges, blocks, locks, and sets of several charges.
+// Limits range from 1 a month to 10^6 a second and change, and time moves forwards and backwards. For a [Forgetter],
 // [RunForgetting] with a tenth of the steps follows.
 func RunSequence(t *testing.T, open Open, steps int, seed uint64) {
 	r := newRig(t, open)
@@ -43,12 +44,14 @@ type Forgetter interface {
 }
 
 func runSequence(r *rig, limits []store.Limit, forgetter Forgetter, steps int, seed uint64) {
+	exact := rationals{}
 	s := sequence{
 		rig:       r,
 		rand:      rand.New(rand.NewPCG(seed, 0)),
 		limits:    limits,
 		forgetter: forgetter,
-		models:    []model{newIntegers(), newRationals()},
+		models:    []model{integers{}, exact},
+		exact:     exact,
 	}
 	for step := range steps {
 		if forgetter == nil {
@@ -83,6 +86,7 @@ type sequence struct {
 	forgetter Forgetter
 	forgotten int
 	models    []model
+	exact     rationals     // one of the models
 	retry     time.Duration // RetryAfter of the last denied call
 }
 
@@ -131,6 +135,7 @@ func (s *sequence) moveTime() {
 		l := s.limits[s.rand.IntN(len(s.limits))]
 		return time.Duration(l.Capacity/l.Refill) * time.Microsecond
 	}
+	before := s.nanos.Load()
 	switch s.rand.IntN(12) {
 	case 0, 1, 2:
 	case 3, 4:
@@ -153,6 +158,30 @@ func (s *sequence) moveTime() {
 	// The longest fill times would move the clock out of the range of UnixNano.
 	if year := time.Unix(0, s.nanos.Load()).Year(); year > 2060 || year < 2000 {
 		s.nanos.Store(time.Date(2026, 5, 23, 0, 0, 0, 0, time.UTC).UnixNano())
+	}
+	if after := s.nanos.Load(); after < before {
+		s.nanos.Store(before)
+		s.unblockEnded(after)
+		s.nanos.Store(after)
+	}
+}
+
+// unblockEnded unblocks the buckets whose blocks have ended now, and would be in force again at a time before. A Store
+// may have dropped such a block.
+func (s *sequence) unblockEnded(before int64) {
+	now := time.Unix(0, s.nanos.Load()).UnixMicro()
+	for _, b := range s.exact.blocks() {
+		if b.until > now || b.until <= time.Unix(0, before).UnixMicro() {
+			continue
+		}
+		c := store.Charge{Policy: b.policy, Key: b.key, Limit: s.limits[0], Block: -1}
+		_, got := s.take(c)
+		for _, m := range s.models {
+			if _, want := m.take([]store.Charge{c}, now); got[0] != want[0] {
+				s.Fatalf("at %d of %+v\n\tgot  %+v\n\twant %+v by %T", now, c, got[0], want[0], m)
+			}
+		}
+		s.forgetUnblocked([]store.Charge{c}, now)
 	}
 }
 
@@ -178,9 +207,10 @@ func (s *sequence) step(step int) {
 			}
 		}
 	}
+	s.forgetUnblocked(charges, now)
 	if _, ok := s.store.(store.Inspector); ok && s.rand.IntN(8) == 0 {
 		c := charges[0]
-		c.Cost, c.MaxWait, c.Shadow, c.Owed = 0, 0, false, false
+		c.Cost, c.MaxWait, c.Shadow, c.Owed, c.Block = 0, 0, false, false, 0
 		for _, c.Limit = range []store.Limit{c.Limit, s.limits[s.rand.IntN(len(s.limits))]} {
 			for _, m := range s.models {
 				_, want := m.take([]store.Charge{c}, now)
@@ -192,6 +222,50 @@ func (s *sequence) step(step int) {
 		if retry := got[i].RetryAfter; retry > 0 && retry != store.Never {
 			s.retry = retry
 		}
+	}
+}
+
+// forgetUnblocked lets the models forget full buckets that the Store has forgotten when their block was ended.
+func (s *sequence) forgetUnblocked(charges []store.Charge, now int64) {
+	if _, ok := s.store.(store.Inspector); !ok {
+		return
+	}
+	for _, c := range charges {
+		if c.Block == 0 && c.Cost >= 0 {
+			continue
+		}
+		if n := (name{c.Policy, c.Key}); slices.Contains(s.models[0].full(now), n) && s.inspect(c) == (store.Bucket{}) {
+			for _, m := range s.models {
+				m.forget(n)
+			}
+		}
+	}
+}
+
+// block blocks, unblocks or locks c's bucket now and then, if it may: for a moment, or for up to twice the time to full.
+func (s *sequence) block(c *store.Charge) {
+	if c.Cost < 0 || c.Cost == 0 && c.Owed || c.MaxWait > 0 {
+		return
+	}
+	often := 2
+	if c.Cost > 0 {
+		often = 6
+	}
+	if s.rand.IntN(often) > 0 {
+		return
+	}
+	fill := int64(time.Duration(c.Limit.Capacity/c.Limit.Refill+1) * time.Microsecond)
+	switch s.rand.IntN(4) {
+	case 0:
+		if c.Cost == 0 {
+			c.Block = -1
+		}
+	case 1:
+		c.Block = time.Duration(1 + s.rand.IntN(5000))
+	case 2:
+		c.Block = time.Duration(1 + s.rand.Int64N(2*fill))
+	case 3:
+		c.Block = time.Duration(1 + s.rand.Int64N(2*fill)/1000)
 	}
 }
 
@@ -233,5 +307,6 @@ func (s *sequence) charge(i int, key string) store.Charge {
 			c.Cost = 1 + s.rand.Int64N(2*burst)
 		}
 	}
+	s.block(&c)
 	return c
 }

@@ -57,7 +57,7 @@ type rule struct {
 	test func(*rig)
 }
 
-var rules = concat(chargeRules, timeRules, relimitRules, waitRules, owedRules, pastRules, setRules, callRules, resetRules, inspectRules, concurrencyRules)
+var rules = concat(chargeRules, timeRules, relimitRules, waitRules, owedRules, pastRules, setRules, callRules, resetRules, blockRules, lockRules, inspectRules, concurrencyRules)
 
 func concat(lists ...[]rule) (all []rule) {
 	for _, list := range lists {
@@ -127,7 +127,7 @@ func (r *rig) deny(c store.Charge) store.State {
 // peek returns the state of a charge's bucket and changes nothing.
 func (r *rig) peek(c store.Charge) store.State {
 	r.Helper()
-	c.Cost, c.MaxWait, c.Shadow, c.Owed, c.Refilled = 0, 0, false, false, 0
+	c.Cost, c.MaxWait, c.Shadow, c.Owed, c.Refilled, c.Block = 0, 0, false, false, 0, 0
 	return r.allow(c)
 }
 
