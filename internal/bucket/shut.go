@@ -14,7 +14,7 @@ type Shut struct {
 
 // Left returns how much longer s blocks in microseconds, and 0 if it has ended. It fits a Duration.
 func (s Shut) Left(now int64) int64 {
-	if s.Until <= now {
+	if s.Until <= now || s == (Shut{}) {
 		return 0
 	}
 	return int64(min(uint64(s.Until-now), math.MaxInt64/1000))

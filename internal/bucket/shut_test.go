@@ -54,6 +54,9 @@ func TestShut(t *testing.T) {
 }
 
 func TestShutIsLeft(t *testing.T) {
+	if left := (bucket.Shut{}).Left(-5); left != 0 {
+		t.Errorf("%d is left of no block before 1970", left)
+	}
 	s := bucket.Shut{Until: 1000, For: 300}
 	for now, want := range map[int64]int64{
 		0: 1000, 700: 300, 999: 1, 1000: 0, 1001: 0, math.MaxInt64: 0, -5: 1005,
