@@ -2,29 +2,33 @@ package memstore
 
 import (
 	"strings"
+	"sync/atomic"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 )
 
 // A group is the buckets of one policy in a shard.
 type group struct {
-	policy string
-	count  int
-	queues []*queue
+	policy  string
+	count   int
+	keys    int // the bytes of their keys
+	queues  []*queue
+	evicted *atomic.Int64 // nil before the first
 }
 
 // A queue is the buckets of a group whose limits have one scale. They fill within about the same time. So the one
-// that is full first is the one that has spent least.
+// that is full first is the one that has spent least. One queue more is of all blocked buckets of the group.
 type queue struct {
 	group *group
 	scale bucket.Scale
+	shut  bool
 
 	// One for each bucket, as a heap.
 	deadlines []deadline
 }
 
-// A deadline says when an entry is full, at the earliest. A charge can only make that later. So a charge leaves the
-// deadline unchanged, and it is corrected when it comes up.
+// A deadline says when an entry is full, at the earliest, or when the block of a blocked one ends. A charge can only make
+// that later. So a charge leaves the deadline unchanged, and it is corrected when it comes up.
 type deadline struct {
 	at    int64
 	entry uint32
@@ -32,14 +36,17 @@ type deadline struct {
 
 // queue returns the queue for buckets of policy under a limit of that scale. Policies come from the program, and
 // scales are few.
-func (s *shard) queue(policy string, scale bucket.Scale) *queue {
+func (s *shard) queue(policy string, scale bucket.Scale, shut bool) *queue {
+	if shut {
+		scale = 0
+	}
 	g := s.group(policy)
 	for _, q := range g.queues {
-		if q.scale == scale {
+		if q.scale == scale && q.shut == shut {
 			return q
 		}
 	}
-	q := &queue{group: g, scale: scale}
+	q := &queue{group: g, scale: scale, shut: shut}
 	g.queues = append(g.queues, q)
 	return q
 }
@@ -55,14 +62,22 @@ func (s *shard) group(policy string) *group {
 	return g
 }
 
-// due reports whether an entry of q may be full at now.
+// at returns the time for the deadline of e.
+func (s *shard) at(e *entry) int64 {
+	if e.class.shut {
+		return s.shuts[e.name()].Until
+	}
+	return e.full()
+}
+
+// due reports whether an entry of q may be full at now, or its block ended.
 func (q *queue) due(now int64) bool { return len(q.deadlines) > 0 && q.deadlines[0].at <= now }
 
-// firstIsRight reports whether q.deadlines[0] belongs to the entry that is full first. If not, it has corrected one
+// firstIsRight reports whether q.deadlines[0] belongs to the entry that comes first. If not, it has corrected one
 // deadline. Call it until it reports true.
 func (s *shard) firstIsRight(q *queue) bool {
 	first := &q.deadlines[0]
-	at := s.entry(first.entry).full()
+	at := s.at(s.entry(first.entry))
 	if at <= first.at {
 		return true
 	}
@@ -75,14 +90,14 @@ func (s *shard) addDeadline(n uint32, e *entry) {
 	q := e.class.queue
 	q.group.count++
 	e.deadline = uint32(len(q.deadlines))
-	q.deadlines = append(q.deadlines, deadline{at: e.full(), entry: n})
+	q.deadlines = append(q.deadlines, deadline{at: s.at(e), entry: n})
 	s.up(q.deadlines, e.deadline)
 }
 
-// advanceDeadline corrects the deadline of an entry that may be full earlier than it says.
+// advanceDeadline corrects the deadline of an entry that may come up earlier than it says.
 func (s *shard) advanceDeadline(e *entry) {
 	d := e.class.queue.deadlines
-	if at := e.full(); at < d[e.deadline].at {
+	if at := s.at(e); at < d[e.deadline].at {
 		d[e.deadline].at = at
 		s.up(d, e.deadline)
 	}

@@ -67,29 +67,37 @@ func (s *shard) check() string {
 	if indexed != s.count || deadlines != s.count {
 		return fmt.Sprintf("%d entries, %d in the index, %d deadlines", s.count, indexed, deadlines)
 	}
-	spares := len(s.spares)
+	spares, shuts := len(s.spares), len(s.shuts)
 	for n := range uint32(s.count) {
 		e := s.entry(n)
-		if _, has := s.spares[spareName{e.class.policy, e.key}]; has {
+		if _, has := s.spares[e.name()]; has {
 			spares--
+		}
+		if _, has := s.shuts[e.name()]; has {
+			shuts--
 		}
 		q := e.class.queue
 		d := q.deadlines[e.deadline]
 		switch {
 		case s.find(e.hash, e.class.policy, e.key) != e:
 			return fmt.Sprintf("%s is not found", e.key)
-		case q.group.policy != e.class.policy || q.scale != bucket.Limit(e.class.limit).Scale():
+		case q.group.policy != e.class.policy || q.shut != e.class.shut || !q.shut && q.scale != bucket.Limit(e.class.limit).Scale():
 			return fmt.Sprintf("%s is in the queue of others", e.key)
 		case d.entry != n:
 			return fmt.Sprintf("%s has the deadline of another", e.key)
-		case d.at > e.full():
-			return fmt.Sprintf("%s is full at %d, before its deadline %d", e.key, e.full(), d.at)
+		case d.at > s.at(e):
+			return fmt.Sprintf("%s comes up at %d, before its deadline %d", e.key, s.at(e), d.at)
+		case e.class.shut && s.shuts[e.name()].For == 0:
+			return fmt.Sprintf("%s is among the blocked buckets, and is not blocked", e.key)
 		case e.deadline > 0 && q.deadlines[(e.deadline-1)/2].at > d.at:
 			return fmt.Sprintf("%s has a deadline before that above it", e.key)
 		}
 	}
 	if spares != 0 {
 		return fmt.Sprintf("%d spares of buckets that are not kept", spares)
+	}
+	if shuts != 0 {
+		return fmt.Sprintf("%d blocks of buckets that are not kept", shuts)
 	}
 	return ""
 }

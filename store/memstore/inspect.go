@@ -26,5 +26,11 @@ func (s *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 	if e == nil {
 		return store.Bucket{}, nil
 	}
-	return store.Bucket{Limit: e.class.limit, Credits: e.tokens, Age: e.bucket().Age(now)}, nil
+	b := store.Bucket{Limit: e.class.limit, Credits: e.tokens, Age: e.bucket().Age(now)}
+	if e.class.shut {
+		shut := shard.shuts[e.name()]
+		b.Blocked = duration(shut.Left(now))
+		b.Locked = b.Blocked > 0 && shut.Lock
+	}
+	return b, nil
 }

@@ -17,8 +17,10 @@
 // A bucket takes about 80 bytes and its key, of which at most 256 bytes are kept. Full buckets are forgotten within
 // about a second. An idle store has no goroutine, and an empty store has no timer.
 //
+// A blocked bucket is kept until its block has ended, and takes about 100 bytes more.
+//
 // When MaxKeys buckets are kept, a full bucket is forgotten to make room for a new one. If none is full, it is a
-// bucket that has spent the smallest part of its burst. It is one of the new bucket's policy if that policy has its
+// bucket that has spent the smallest part of its burst. Blocked buckets of the policy come last. It is one of the new bucket's policy if that policy has its
 // share: MaxKeys divided by the number of policies that have buckets. Otherwise it is one of the policy with the
 // most buckets. A large store divides MaxKeys evenly over its shards. The guide [bounds] says what a client can
 // gain by many keys.
@@ -76,14 +78,17 @@ type Store struct {
 	shards []shard
 	shift  uint // a hash's bits above it are its shard
 
+	evicted evictions
+
 	sweeper  *time.Timer
 	sweeping atomic.Bool // the sweeper is set: there may be buckets to forget
 	closed   atomic.Bool
 }
 
 var (
-	_ store.Store     = (*Store)(nil)
-	_ store.Inspector = (*Store)(nil)
+	_ store.Store         = (*Store)(nil)
+	_ store.Inspector     = (*Store)(nil)
+	_ store.StatsReporter = (*Store)(nil)
 )
 
 // New returns an empty Store. It panics if cfg.MaxKeys is negative.
@@ -104,6 +109,7 @@ func New(cfg Config) *Store {
 	}
 	for i := range s.shards {
 		s.shards[i].max = maxKeys >> power
+		s.shards[i].evicted = &s.evicted
 	}
 	s.sweeper = time.AfterFunc(sweepEvery, s.sweep)
 	s.sweeper.Stop()
@@ -162,6 +168,9 @@ func (s *Store) takeOne(c *store.Charge, state *store.State) bool {
 	}
 	v.shard.mu.Unlock()
 	c.Fill(state, v.bucket.Tokens, v.fits)
+	if v.left > 0 {
+		c.Shut(state, duration(v.left), v.fits)
+	}
 	return v.fits || c.Shadow
 }
 
@@ -203,6 +212,9 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 	}
 	for i := range charges {
 		charges[i].Fill(&states[i], visits[i].bucket.Tokens, ok && visits[i].fits)
+		if visits[i].left > 0 {
+			charges[i].Shut(&states[i], duration(visits[i].left), ok && visits[i].fits)
+		}
 	}
 	return ok
 }

@@ -11,6 +11,7 @@ func (s *shard) makeRoom(g *group, now int64) {
 	if g.count == 0 || g.count*s.present() < s.max {
 		g = s.largest()
 	}
+	s.countEviction(g)
 	s.remove(s.leastSpent(g, now))
 }
 
@@ -18,7 +19,7 @@ func (s *shard) makeRoom(g *group, now int64) {
 func (s *shard) full(now int64) (n uint32, found bool) {
 	for _, g := range s.groups {
 		for _, q := range g.queues {
-			for q.due(now) {
+			for !q.shut && q.due(now) {
 				if s.firstIsRight(q) {
 					return q.deadlines[0].entry, true
 				}
@@ -48,11 +49,12 @@ func (s *shard) largest() *group {
 	return largest
 }
 
-// leastSpent returns the entry of g that has spent the smallest part of its tokens.
+// leastSpent returns the entry of g that has spent the smallest part of its tokens. If all are blocked, it is the one
+// whose block ends first.
 func (s *shard) leastSpent(g *group, now int64) (n uint32) {
 	least, found := 0.0, false
 	for _, q := range g.queues {
-		if len(q.deadlines) == 0 {
+		if len(q.deadlines) == 0 || q.shut && q.group.count > len(q.deadlines) {
 			continue
 		}
 		for !s.firstIsRight(q) {

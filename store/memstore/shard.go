@@ -25,8 +25,10 @@ type shard struct {
 	max     int
 	groups  []*group
 	classes map[kind]*class
-	spares  map[spareName]bucket.Spare
-	_       [16]byte // to two cache lines, of which most calls need the first
+	spares  map[name]bucket.Spare
+	shuts   map[name]bucket.Shut
+	evicted *evictions
+	// So far two cache lines, of which most calls need the first.
 }
 
 const chunkSize = 64
@@ -48,10 +50,11 @@ type class struct {
 	queue *queue
 }
 
-// A kind is the policy, and the limit that an entry was last charged under.
+// A kind is the policy, the limit that an entry was last charged under, and whether it has a block.
 type kind struct {
 	policy string
 	limit  store.Limit
+	shut   bool
 }
 
 // maxClasses bounds the classes that are kept for new entries. Above it they are made again, and entries keep
@@ -66,6 +69,8 @@ func (e *entry) bucket() bucket.Bucket {
 func (e *entry) full() int64 {
 	return e.lastRefill + bucket.Limit(e.class.limit).ResetAfter(e.tokens)
 }
+
+func (e *entry) name() name { return name{e.class.policy, e.key} }
 
 func (s *shard) entry(n uint32) *entry { return &s.chunks[n/chunkSize][n%chunkSize] }
 
@@ -89,8 +94,11 @@ func (s *shard) find(hash uint32, policy, key string) *entry {
 }
 
 // insert adds a bucket that is not kept yet.
-func (s *shard) insert(hash uint32, key string, c *store.Charge, b bucket.Bucket) {
-	of := s.class(c.Policy, c.Limit)
+func (s *shard) insert(hash uint32, key string, c *store.Charge, b bucket.Bucket) *entry {
+	if s.count >= s.max {
+		s.endShuts(b.LastRefill, 2) // more than come
+	}
+	of := s.class(c.Policy, c.Limit, false)
 	if s.count >= s.max {
 		s.makeRoom(of.queue.group, b.LastRefill)
 	}
@@ -110,15 +118,17 @@ func (s *shard) insert(hash uint32, key string, c *store.Charge, b bucket.Bucket
 		lastRefill: b.LastRefill,
 		hash:       hash,
 	}
+	of.queue.group.keys += sizeOf(key)
 	s.addIndex(n, hash)
 	s.addDeadline(n, e)
+	return e
 }
 
 // update stores what a charge made of an entry's bucket.
 func (s *shard) update(e *entry, c *store.Charge, b bucket.Bucket) {
 	sooner, of := c.Cost < 0, e.class
 	if of.limit != c.Limit {
-		of = s.class(of.policy, c.Limit)
+		of = s.class(of.policy, c.Limit, of.shut)
 		sooner = true
 	}
 	if of.queue == e.class.queue {
@@ -136,13 +146,16 @@ func (s *shard) update(e *entry, c *store.Charge, b bucket.Bucket) {
 
 // remove forgets an entry, and moves the last one into its place.
 func (s *shard) remove(n uint32) {
-	s.dropSpare(s.entry(n))
-	s.removeDeadline(s.entry(n))
+	e := s.entry(n)
+	s.dropSpare(e)
+	s.dropShut(e)
+	e.class.queue.group.keys -= sizeOf(e.key)
+	s.removeDeadline(e)
 	s.removeIndex(n)
 	last := uint32(s.count - 1)
 	if n != last {
 		moved := s.entry(last)
-		*s.entry(n) = *moved
+		*e = *moved
 		s.index[s.slot(last, moved.hash)] += n - last
 		moved.class.queue.deadlines[moved.deadline].entry = n
 	}
@@ -157,8 +170,8 @@ func (s *shard) remove(n uint32) {
 	}
 }
 
-func (s *shard) class(policy string, limit store.Limit) *class {
-	k := kind{policy, limit}
+func (s *shard) class(policy string, limit store.Limit, shut bool) *class {
+	k := kind{policy, limit, shut}
 	if c := s.classes[k]; c != nil {
 		return c
 	}
@@ -167,7 +180,7 @@ func (s *shard) class(policy string, limit store.Limit) *class {
 		s.dropEmpty()
 	}
 	l := bucket.Limit(limit)
-	q := s.queue(policy, l.Scale())
+	q := s.queue(policy, l.Scale(), shut)
 	k.policy = q.group.policy
 	c := &class{kind: k, fill: l.Fill(), queue: q}
 	s.classes[k] = c

@@ -29,10 +29,10 @@ func (s *shard) sweep(now int64) int {
 	const atOnce = 256 // so that a call never waits long for the lock
 	for {
 		s.mu.Lock()
-		rest := atOnce
+		rest := s.endShuts(now, atOnce)
 		for _, g := range s.groups {
 			for _, q := range g.queues {
-				for ; rest > 0 && q.due(now); rest-- {
+				for ; !q.shut && rest > 0 && q.due(now); rest-- {
 					if s.firstIsRight(q) {
 						s.remove(q.deadlines[0].entry)
 					}

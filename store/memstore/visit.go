@@ -19,6 +19,8 @@ type visit struct {
 	settles bool // spare is to be kept with it
 	spare   bucket.Spare
 	isNew   bool // it was full, and is to be kept from now on
+	shut    bucket.Shut
+	left    int64 // of shut
 }
 
 // look finds what the bucket holds now, and whether it can pay.
@@ -33,6 +35,11 @@ func (v *visit) look(c *store.Charge, now int64) {
 	v.now = now
 	v.need, debt = l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
 	v.fits = l.Grants(v.bucket.Tokens, v.need, debt, 1) == 1
+	if v.entry != nil && v.entry.class.shut {
+		v.shut = v.shard.shuts[v.entry.name()]
+		v.left = v.shut.Left(now)
+		v.fits = v.fits && (v.left == 0 || bucket.Passes(v.need, debt))
+	}
 }
 
 // charge charges the bucket.
@@ -42,8 +49,11 @@ func (v *visit) charge(c *store.Charge) {
 	}
 	left := bucket.Limit(c.Limit).Charge(v.bucket.Tokens, v.need, 1)
 	if v.need == bucket.Reset {
-		v.bucket.Tokens, v.resets = left, v.entry != nil
+		v.bucket.Tokens, v.resets, v.left = left, v.entry != nil, 0
 		return
+	}
+	if c.Block != 0 || v.shut.For != 0 {
+		v.block(c, left)
 	}
 	if left == v.bucket.Tokens && !v.settles {
 		v.refuse(c)
@@ -68,7 +78,10 @@ func (v *visit) refuse(c *store.Charge) {
 // keep adds a bucket that is no longer full, or forgets one that was reset.
 func (v *visit) keep(c *store.Charge) {
 	if v.isNew {
-		v.shard.insert(v.hash, v.key, c, v.bucket)
+		e := v.shard.insert(v.hash, v.key, c, v.bucket)
+		if v.left > 0 {
+			v.shard.setShut(e, v.shut)
+		}
 	}
 	if v.settles && v.shard.find(v.hash, c.Policy, v.key) != nil { // or another charge of the call has removed it
 		v.shard.setSpare(c.Policy, v.key, v.spare)
