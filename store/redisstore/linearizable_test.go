@@ -15,6 +15,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
 	"github.com/go-tokenbucket/ratelimit/internal/testsize"
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -24,8 +25,18 @@ type outcome struct {
 	states [2]store.State
 }
 
-// buckets are the credits of three buckets of one limit, while time stands still.
-type buckets [3]int64
+// buckets are the credits of three buckets of one limit, and their blocks, while time stands still.
+type buckets [3]struct {
+	tokens int64
+	shut   bucket.Shut
+}
+
+const still = 1_800_000_000_000_000 // any time will do
+
+// left returns how much longer bucket n is blocked.
+func (b buckets) left(n int) time.Duration {
+	return time.Duration(b[n].shut.Left(still)) * time.Microsecond
+}
 
 // after carries out a call as the only one.
 func (b buckets) after(charges []store.Charge) (buckets, outcome) {
@@ -35,7 +46,8 @@ func (b buckets) after(charges []store.Charge) (buckets, outcome) {
 	for i := range charges {
 		l := bucket.Limit(charges[i].Limit)
 		need, debt := l.Ask(charges[i].Cost, charges[i].MaxWait.Microseconds(), charges[i].Owed)
-		fits[i] = l.Grants(b[number(&charges[i])], need, debt, 1) == 1
+		n := number(&charges[i])
+		fits[i] = l.Grants(b[n].tokens, need, debt, 1) == 1 && (b.left(n) == 0 || bucket.Passes(need, debt))
 		out.ok = out.ok && (fits[i] || charges[i].Shadow)
 	}
 	for i := range charges {
@@ -44,9 +56,11 @@ func (b buckets) after(charges []store.Charge) (buckets, outcome) {
 		charged := out.ok && fits[i]
 		if charged {
 			need, _ := l.Ask(c.Cost, 0, c.Owed)
-			found[n] = l.Charge(b[n], need, 1)
+			left := l.Charge(b[n].tokens, need, 1)
+			found[n].tokens, found[n].shut = left, l.Shut(b[n].shut, need, bucket.Block(c.Block), left, still)
 		}
-		out.states[i] = c.State(found[n], charged)
+		out.states[i] = c.State(found[n].tokens, charged)
+		c.Shut(&out.states[i], found.left(n), charged)
 	}
 	return found, out
 }
@@ -58,7 +72,13 @@ func number(c *store.Charge) int { return int(c.Policy[0] - '0') }
 // numbers from before a charge that is carried out but has not returned: see package denialcache.
 func sequential(l store.Limit, remembers bool) porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return buckets{l.Capacity, l.Capacity, l.Capacity} },
+		Init: func() any {
+			var full buckets
+			for i := range full {
+				full[i].tokens = l.Capacity
+			}
+			return full
+		},
 		Step: func(state, input, output any) (bool, any) {
 			told := output.(outcome)
 			next, out := state.(buckets).after(input.([]store.Charge))
@@ -94,6 +114,16 @@ func TestConcurrentHistoriesAreLinearizable(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The check holds of a Store that carries out one call after the other behind a lock.
+func TestConcurrentHistoriesInMemoryAreLinearizable(t *testing.T) {
+	now := time.Now()
+	checkHistories(t, limit(t, 1, month, 12), false, func() store.Store {
+		s := memstore.New(memstore.Config{Clock: func() time.Time { return now }})
+		t.Cleanup(func() { s.Close() })
+		return s
+	})
 }
 
 // Calls over several slots of one master are one step, too.
@@ -167,9 +197,17 @@ func randomCharges(r *rand.Rand, l store.Limit) []store.Charge {
 	charges := make([]store.Charge, 1+r.IntN(4)/3)
 	for i, n := range r.Perm(3)[:len(charges)] {
 		c := store.Charge{Policy: fmt.Sprint(n), Key: "k", Limit: l, Cost: 1}
-		switch r.IntN(16) {
+		switch r.IntN(20) {
 		case 0:
 			c.Cost = 0
+		case 8:
+			c.Cost, c.Block = 0, time.Hour
+		case 9, 10, 11:
+			c.Cost, c.Block = 0, -1
+		case 12, 13:
+			c.Block = time.Minute
+		case 14:
+			c.Block, c.Owed = 2*time.Hour, true
 		case 1:
 			c.Cost = -1
 		case 2:
