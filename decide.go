@@ -143,6 +143,9 @@ func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 	if charge.Cost > 0 {
 		charge.Block = p.LockFor
 	}
+	if charge.Cost <= 0 || charge.Owed {
+		charge.MaxWait = 0 // has no effect, but on the RetryAfter of a blocked bucket
+	}
 	c.charges = append(c.charges, charge)
 	c.asked = append(c.asked, asked{p, limit})
 	c.states = append(c.states, store.State{})
@@ -290,6 +293,7 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 	before := len(d.Results)
 	d.Results = slices.Grow(d.Results, len(c.charges))[:before+len(c.charges)]
 	own := d.Results[before:]
+	blocked := false
 	for i := range own { // field by field, because copying a Result is slow
 		r, charge := &own[i], &c.charges[i]
 		r.Policy, r.Key, r.Limit, r.Cost, r.Shadow = charge.Policy, charge.Key, c.asked[i].limit, charge.Cost, charge.Shadow
@@ -299,6 +303,11 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 		}
 		r.Used = c.used
 		r.State = c.states[i]
+		blocked = blocked || r.Blocked
+	}
+	if blocked && c.put == nil {
+		ok = l.shut(x, c, own, ok)
+		d.Allowed = ok
 	}
 	if len(c.barred) > 0 {
 		own = d.insertBarred(before, c.barred)
@@ -312,6 +321,29 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 	}
 	l.report(x, own, waited, leftOut, start)
 	return leftOut
+}
+
+// shut refuses c if it takes no tokens from a bucket that is blocked: the Store allows that, as a look. ok says that all
+// is allowed so far, and results are those of c. It reports whether the call goes on. If not, the other buckets get back
+// what they were charged.
+func (l *Limiter) shut(x *exchange, c *call, results []Result, ok bool) bool {
+	refused := false
+	for i := range results {
+		if r := &results[i]; r.Blocked && r.Cost == 0 {
+			r.Allowed = false
+			refused = refused || !r.Shadow
+		}
+	}
+	if ok && refused && l.giveBack(x, c) {
+		next := 0
+		for i := range results {
+			if r := &results[i]; r.Cost > 0 && r.Allowed && !r.Degraded {
+				r.State = c.states[next]
+				next++
+			}
+		}
+	}
+	return ok && !refused
 }
 
 // degraded reports whether a stand-in answered for a policy with FailClosed.

@@ -154,32 +154,36 @@ func (d *Decision) RetryAfter() time.Duration {
 
 // next returns how long it takes until the bucket can pay the same cost again.
 func (r *Result) next() time.Duration {
-	if !r.Allowed {
-		return r.RetryAfter
-	}
-	if r.Degraded {
+	switch {
+	case !r.Allowed, !r.Degraded && r.Cost <= 0:
+		return r.RetryAfter // 0 if allowed, unless the bucket is blocked
+	case r.Degraded:
 		return r.ResetAfter
+	default:
+		// The request may come earlier by the time that it may wait.
+		return max(r.RetryAfter, r.Until(r.Cost)-r.patience())
 	}
-	if r.Cost <= 0 {
-		return 0
-	}
-	// The request may come earlier by the time that it may wait.
-	return max(0, r.Until(r.Cost)-time.Duration(r.maxWait)*time.Millisecond)
 }
 
-// Until returns how long it takes until the bucket holds that many tokens, if no request uses it. A bucket never holds
-// more than the burst of Limit. For a Degraded result it returns ResetAfter.
+func (r *Result) patience() time.Duration { return time.Duration(r.maxWait) * time.Millisecond }
+
+// Until returns how long it takes until the bucket can give that many tokens, if no request uses it. A bucket never holds
+// more than the burst of Limit. For a Degraded result it returns ResetAfter. If the bucket is blocked, it may be more than
+// that takes, but not more than ResetAfter.
 func (r *Result) Until(tokens int64) time.Duration {
 	if r.Degraded {
 		return r.ResetAfter // a stand-in's limit may be a part of Limit
 	}
 	// The bucket is full after ResetAfter, and had that many while no more than the others were missing.
-	limit, err := r.Limit.compile()
-	if err != nil {
-		return 0
+	var until time.Duration
+	if limit, err := r.Limit.compile(); err == nil {
+		spare := (limit.Capacity - tokens*limit.Unit) / limit.Refill
+		until = max(0, r.ResetAfter-time.Duration(spare)*time.Microsecond)
 	}
-	spare := (limit.Capacity - tokens*limit.Unit) / limit.Refill
-	return max(0, r.ResetAfter-time.Duration(spare)*time.Microsecond)
+	if r.Blocked { // for at most RetryAfter and the time that the request may wait
+		until = max(until, min(r.RetryAfter, r.ResetAfter-r.patience())+r.patience())
+	}
+	return until
 }
 
 // Known reports whether the store or a stand-in has answered. If not, Remaining, RetryAfter and ResetAfter have no

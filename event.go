@@ -5,15 +5,14 @@ import "time"
 // An Event reports one decision to [Config.Observe]. It may be kept and read by other goroutines, but not changed.
 // As labels of metrics use policy names and Route. Keys and error texts have too many values.
 //
-// Each limiter reports one Event for each request that it decides about, and one more when it has settled a request.
-// Decide, Admit, Take, TakeAll, Wait, WaitAll, Peek, Refund, Reset, Block and Unblock report one for each call. There is
-// none for requests that [Config.Skip] exempts and for calls with
-// an [Unlimited] policy. There is none for calls with wrong arguments either, except for Admit, which refuses the
-// request.
+// Each limiter reports one Event for each request that it decides about, and a second one when it has settled the
+// request. Other methods of a [Limiter], such as Take and Peek, report one for each call. There is none for requests that
+// [Config.Skip] exempts and for calls with an [Unlimited] policy. There is none for calls with wrong arguments either,
+// except for Admit, which refuses the request.
 type Event struct {
 	// Op is the operation: "request", "decide", "admit", "take", "take_all", "wait", "wait_all", "peek",
-	// "refund", "reset", "block", "unblock" or "settle". After a "request" with a [Policy.Settle] comes a
-	// "settle", which is Allowed. Its Results are those that were settled, with the final Cost.
+	// "refund", "reset", "block", "unblock" or "settle". A "settle" follows a "request" that was charged
+	// under a [Policy.Settle], when its handler has returned. It is no decision: it is always Allowed.
 	Op string
 
 	// Allowed reports whether the request goes on.
@@ -25,7 +24,9 @@ type Event struct {
 	// Peek, Block and Unblock, and below 0 for Refund and Reset.
 	Results []Result
 
-	// Estimates is set for a "settle": Results[i] was charged Estimates[i] tokens before.
+	// Estimates is set for a "settle". Results[i], of a policy with a Settle, was charged Estimates[i]
+	// tokens before, and Results[i].Cost is the final cost. If these are equal, or if Err is set, nothing
+	// was charged, and State is still that of the decision.
 	Estimates []int64
 
 	// Err is why the decision failed, or why a policy was left out. It is an error of the store, of a
@@ -33,7 +34,7 @@ type Event struct {
 	// request was cancelled while it waited: its client left, or the server shuts down.
 	Err error
 
-	// Took is how long the decision took, without Waited.
+	// Took is how long the operation took, without Waited.
 	Took time.Duration
 
 	// Waited is how long the request waited for its tokens at this limiter, or until its client left.

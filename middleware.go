@@ -64,10 +64,11 @@ type Config struct {
 	// of them. See https://github.com/go-tokenbucket/ratelimit/blob/main/docs/waiting.md.
 	MaxWaiting int
 
-	// Observe, if set, is called once for each decision, before the request goes on or is answered. It
-	// runs in the goroutine of the request, so it must not block and must be safe for concurrent use.
-	// The context has the values of the request's context, such as a trace, or those of the context that
-	// was given to Take. It does not have the request. Package observe logs denials.
+	// Observe, if set, is called once for each decision, before the request goes on or is answered, and
+	// again when a request is settled: see [Event.Op]. It runs in the goroutine of the request, so it must
+	// not block and must be safe for concurrent use. The context has the values of the request's context,
+	// such as a trace, or those of the context that was given to Take. It does not have the request.
+	// Package observe logs denials.
 	Observe func(context.Context, *Event)
 
 	// Logger gets errors and warnings. Default [slog.Default].
@@ -169,7 +170,8 @@ func slowOf(s store.Store) time.Duration {
 	}
 }
 
-// Stats returns the counts of the Store and how many requests wait. See [store.StatsReporter].
+// Stats returns the counts of the Store, and how many places of [Config.MaxWaiting] are taken. It reads only memory of
+// this process. Call it at most about once a second.
 func (l *Limiter) Stats() store.Stats {
 	stats := store.StatsOf(l.store)
 	stats.Waiting, stats.MaxWaiting = l.waiting.taken()

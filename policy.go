@@ -36,8 +36,8 @@ type Policy struct {
 	// request ignore it.
 	LimitFunc func(*http.Request) Limit
 
-	// Cost, if set, returns how many tokens a request takes. Default 1. A cost of 0 is always
-	// allowed. A cost that is negative or above the burst is always denied.
+	// Cost, if set, returns how many tokens a request takes. Default 1. A cost of 0 is allowed unless
+	// the bucket is blocked. A cost that is negative or above the burst is always denied.
 	Cost func(*http.Request) int64
 
 	// MaxWait lets a request wait for its tokens instead of being denied, for at most this long.
@@ -46,10 +46,11 @@ type Policy struct {
 	// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/waiting.md.
 	MaxWait time.Duration
 
-	// LockFor, if set, locks a bucket when a charge leaves less than one token in it: nothing is allowed
-	// for this long, even if tokens refill. If a refund leaves a token or more, the lock ends. With a Limit
-	// of Every(time.Minute).WithBurst(5) and FailedLogins, five failed logins lock for LockFor. At most 35
-	// years, and only without MaxWait. Default 0: buckets are not locked.
+	// LockFor, if set, locks a bucket when a request leaves less than one token in it. Until LockFor has
+	// passed, the bucket allows nothing, although it refills. A refund that leaves one token or more ends
+	// the lock: with [FailedLogins], only failed logins lock. It needs a MaxWait of 0. At most 35 years,
+	// default 0: buckets are not locked. See
+	// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/settling.md.
 	LockFor time.Duration
 
 	// Settle, if set, returns the final cost of a request when its response is known, such as
@@ -123,8 +124,11 @@ func compile(field string, policies []Policy, needKey bool) ([]*policy, error) {
 		if p.MaxWait < 0 {
 			fault("MaxWait %v: must not be negative", p.MaxWait)
 		}
-		if !p.validLock() {
-			fault("LockFor %v: must be 0, or at least 1µs and at most %v (35 years), and needs a MaxWait of 0 in a call that does not wait", p.LockFor, maxBlock)
+		if p.LockFor != 0 && (p.LockFor < time.Microsecond || p.LockFor > maxBlock) {
+			fault("LockFor %v: must be from 1µs to %v (35 years), or 0 for no lock", p.LockFor, maxBlock)
+		}
+		if p.LockFor != 0 && p.MaxWait > 0 {
+			fault("LockFor %v: must be 0 where requests wait, because each of them would lock the bucket: set MaxWait to 0, and do not use Wait or WaitAll", p.LockFor)
 		}
 		compiled[i] = &policy{Policy: p}
 		switch {
@@ -145,7 +149,7 @@ func compile(field string, policies []Policy, needKey bool) ([]*policy, error) {
 // maxBlock bounds a block or a lock of a bucket.
 const maxBlock = bucket.MaxWait * time.Microsecond
 
-// validLock reports whether LockFor is valid. Each reservation of a charge that waits would lock the bucket.
+// validLock reports whether compile accepts LockFor.
 func (p *Policy) validLock() bool {
 	return p.LockFor == 0 || p.LockFor >= time.Microsecond && p.LockFor <= maxBlock && p.MaxWait == 0
 }

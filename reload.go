@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -30,8 +31,9 @@ func (l *Limiter) Reload(policies ...Policy) error {
 	return nil
 }
 
-// Policies returns the policies that are in force: those of Handler, then those that Limit has mounted and that are still
-// in use, by name. A policy that is mounted in several places is listed once.
+// Policies returns a copy of the policies that are in force: those of Handler, in their order, and then those that Limit
+// has mounted, by name. A name is listed once. If policies of one name differ, the list has the one of Handler, or the one
+// that was mounted first. A place that the program no longer uses is left out once it is garbage collected.
 func (l *Limiter) Policies() []Policy {
 	var all []Policy
 	for _, p := range l.places.inForce() {
@@ -41,7 +43,10 @@ func (l *Limiter) Policies() []Policy {
 }
 
 // A place is where some policies are enforced together, such as a route.
-type place struct{ now atomic.Pointer[[]*policy] }
+type place struct {
+	now atomic.Pointer[[]*policy]
+	nth int // of those of Limit
+}
 
 func (at *place) policies() []*policy { return *at.now.Load() }
 
@@ -77,6 +82,7 @@ type places struct {
 	mu     sync.Mutex                       // guards the fields below, and lets one Reload run at a time
 	mounts map[weak.Pointer[place]]struct{} // weak: a program may call Limit for each request, or drop a router
 	names  map[string]bool                  // of policies that were ever mounted: a policy of a route stays one
+	count  int                              // of mounts, also of those that are gone
 }
 
 // maxMountedNames bounds the names that are remembered. The program chooses them, and clients cannot.
@@ -102,29 +108,32 @@ func (ps *places) mount(policies []*policy) *place {
 			ps.names[p.Name] = true
 		}
 	}
+	ps.count++
+	at.nth = ps.count
 	ps.mounts[key] = struct{}{}
 	runtime.AddCleanup(at, ps.unmount, key)
 	return at
 }
 
-// mounted returns the places of Limit that are still in use. The caller holds mu.
+// mounted returns the places of Limit that are still in use, in the order in which they were mounted. The caller holds
+// mu.
 func (ps *places) mounted() (mounts []*place) {
 	for key := range ps.mounts {
 		if at := key.Value(); at != nil {
 			mounts = append(mounts, at)
 		}
 	}
+	slices.SortFunc(mounts, func(a, b *place) int { return cmp.Compare(a.nth, b.nth) })
 	return mounts
 }
 
 // inForce returns the policies of all places, the list first, then the others by name.
 func (ps *places) inForce() []*policy {
-	ps.mu.Lock()
-	mounts := ps.mounted()
-	ps.mu.Unlock()
+	ps.mu.Lock() // not between two steps of a Reload
+	defer ps.mu.Unlock()
 	all := slices.Clone(ps.list.policies())
 	listed := len(all)
-	for _, at := range mounts {
+	for _, at := range ps.mounted() {
 		for _, p := range at.policies() {
 			if indexOf(all, p.Name) < 0 {
 				all = append(all, p)

@@ -2,10 +2,12 @@ package ratelimit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -61,7 +63,8 @@ type settlement struct {
 // A bill is the charge of a request under a policy, and its cost by SetCost.
 type bill struct {
 	policy *policy
-	charge store.Charge
+	result Result // a copy, because handlers see the results, too
+	limit  store.Limit
 	said   bool // SetCost was called
 	cost   int64
 }
@@ -83,7 +86,7 @@ func (s *settlement) set(policy string, n int64) (found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.bills {
-		if b := &s.bills[i]; b.charge.Policy == policy && !s.settled {
+		if b := &s.bills[i]; b.result.Policy == policy && !s.settled {
 			b.said, b.cost, found = true, n, true
 		}
 	}
@@ -128,8 +131,8 @@ func (l *Limiter) serveAndSettle(w http.ResponseWriter, r *http.Request, x *exch
 	returned = true
 }
 
-// bills returns the charges of policies that are to be settled. They are copies, because handlers see the results, too.
-// A Shadow whose bucket could not pay, or gave no answer, was not charged.
+// bills returns the charges of policies that are to be settled. A Shadow whose bucket could not pay, or gave no answer,
+// was not charged.
 func (x *exchange) bills(policies []*policy) (bills []bill) {
 	for _, p := range policies {
 		if p.Settle == nil {
@@ -140,13 +143,7 @@ func (x *exchange) bills(policies []*policy) (bills []bill) {
 			continue
 		}
 		if limit, err := p.compiled(result.Limit); err == nil { // always, since it was charged
-			bills = append(bills, bill{policy: p, charge: store.Charge{
-				Policy: result.Policy,
-				Key:    result.Key,
-				Limit:  limit,
-				Cost:   result.Cost,
-				Shadow: result.Shadow,
-			}})
+			bills = append(bills, bill{policy: p, result: *result, limit: limit})
 		}
 	}
 	return bills
@@ -170,42 +167,90 @@ func (x *exchange) charged(name string) *Result {
 // settle charges or refunds the difference between the final cost of a request and what it was charged, in one call of
 // the Store. A charge may leave a debt.
 func (l *Limiter) settle(s *settlement, r *http.Request, response Response) {
-	charges, failsClosed := s.charges(r, response)
-	if len(charges) == 0 {
-		return
-	}
+	bills := s.close()
 	// The cost is the same if the client has left.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), l.timeout)
-	defer cancel()
+	ctx := context.WithoutCancel(r.Context())
+	err := errPanicked
+	if l.observe != nil {
+		begin, estimates := time.Now(), make([]int64, len(bills))
+		for i := range bills {
+			estimates[i] = bills[i].result.Cost
+		}
+		defer func() { // also if Settle panics
+			results := make([]Result, len(bills))
+			for i := range bills {
+				results[i] = bills[i].result
+			}
+			l.observe(ctx, &Event{
+				Op:        "settle",
+				Allowed:   true,
+				Results:   results,
+				Estimates: estimates,
+				Err:       err,
+				Took:      time.Since(begin),
+				Route:     l.routeOf(r),
+			})
+		}()
+	}
+	err = l.settleBills(ctx, bills, r, response)
+}
+
+// errPanicked is the Err of the Event of a request whose Settle panicked.
+var errPanicked = errors.New("a Settle panicked: the request costs what it was charged before")
+
+// close ends SetCost, and returns the bills.
+func (s *settlement) close() []bill {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settled = true
+	return s.bills
+}
+
+// settleBills is settle. It sets the Cost of each bill's result to the final one, and its State to that of the bucket if
+// that was charged again.
+func (l *Limiter) settleBills(ctx context.Context, bills []bill, r *http.Request, response Response) error {
+	var charges []store.Charge
+	var charged []*Result
+	failsClosed := false
+	for i := range bills {
+		b := &bills[i]
+		estimate := b.result.Cost
+		if !b.said {
+			response.Cost = estimate
+			b.cost = b.policy.Settle(r, response)
+		}
+		b.result.Cost = max(0, b.cost)
+		if b.result.Cost == estimate {
+			continue
+		}
+		charge := store.Charge{
+			Policy: b.result.Policy,
+			Key:    b.result.Key,
+			Limit:  b.policy.inForce(b.limit),
+			Cost:   b.result.Cost - estimate,
+			Shadow: b.result.Shadow,
+		}
+		if charge.Cost > 0 {
+			charge.Owed, charge.Block = true, b.policy.successor().LockFor
+		}
+		charges, charged = append(charges, charge), append(charged, &b.result)
+		failsClosed = failsClosed || b.policy.failsClosed()
+	}
+	if len(charges) == 0 {
+		return nil
+	}
 	if failsClosed {
 		ctx = store.WithoutStandIn(ctx)
 	}
-	if _, err := l.store.Take(ctx, charges, make([]store.State, len(charges))); err != nil {
-		l.failures.Log(ctx, fmt.Errorf("a request was not settled, and costs what it was charged before: %w", err))
+	limited, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	states := make([]store.State, len(charges))
+	if _, err := l.store.Take(limited, charges, states); err != nil {
+		l.failures.Log(limited, fmt.Errorf("a request was not settled, and costs what it was charged before: %w", err))
+		return err
 	}
-}
-
-// charges closes s and returns the charges that settle it.
-func (s *settlement) charges(r *http.Request, response Response) (charges []store.Charge, failsClosed bool) {
-	s.mu.Lock()
-	s.settled = true
-	bills := s.bills
-	s.mu.Unlock()
-	for _, b := range bills {
-		response.Cost = b.charge.Cost
-		if !b.said {
-			b.cost = b.policy.Settle(r, response)
-		}
-		charge := b.charge
-		charge.Limit = b.policy.inForce(charge.Limit)
-		charge.Cost = max(0, b.cost) - b.charge.Cost
-		if charge.Cost != 0 {
-			if charge.Owed = charge.Cost > 0; charge.Owed {
-				charge.Block = b.policy.LockFor
-			}
-			charges = append(charges, charge)
-			failsClosed = failsClosed || b.policy.failsClosed()
-		}
+	for i, result := range charged {
+		result.State = states[i]
 	}
-	return charges, failsClosed
+	return nil
 }

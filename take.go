@@ -41,7 +41,7 @@ func (l *Limiter) Decide(r *http.Request, policies ...Policy) (Decision, error) 
 
 // Take takes cost tokens from the bucket of p and key, such as "member:5". Use it in workers and other protocols; in a
 // handler use [Limiter.Admit], which also answers. p needs a Name and a Limit. Its functions are not called.
-// A cost of 0 is always allowed, a negative one is an error.
+// A cost of 0 is allowed unless the bucket is blocked, see [Limiter.Block]. A negative one is an error.
 //
 //	Allowed  err
 //	true     nil      the tokens were taken
@@ -145,7 +145,8 @@ func (l *Limiter) conclude(ctx context.Context, op string, c *call, decide func(
 //
 // p needs only a Name. If it has a Limit, the result is computed under that Limit. Otherwise it is computed under the
 // limit of the last charge, such as a tier of LimitFunc. Result.Limit is then that limit, per second, minute, hour or
-// day if possible. For a bucket that is not Used, it is zero, and so is Remaining.
+// day if possible. For a bucket that is not Used, it is zero, and so is Remaining. If the bucket is blocked or locked,
+// Blocked is set, and RetryAfter is for how much longer.
 //
 // If the Store is not a [store.Inspector], Peek takes 0 tokens instead, and p needs a Limit. Errors are as for
 // [Limiter.Take].
@@ -156,9 +157,9 @@ func (l *Limiter) Peek(ctx context.Context, p Policy, key string) (Result, error
 	return l.special(ctx, "peek", p, key, 0, l.inspect)
 }
 
-// Reset makes the bucket of p and key full again, under any limit, for example after a lockout by mistake. It takes
-// effect in this process at once. In other replicas it takes effect on remembered denials within
-// redisstore.Config.DenialAge, and on leases within lease.Config.Hold.
+// Reset makes the bucket of p and key full again, under any limit, and ends its block or lock. Use it for example after a
+// lockout by mistake. It takes effect in this process at once. In other replicas it takes effect on remembered denials
+// within redisstore.Config.DenialAge, and on leases within lease.Config.Hold.
 //
 // p needs only a Name. Result.Limit is the Limit of p, and Remaining its burst, or 0 without a Limit. Errors are as for
 // [Limiter.Take]. If the Store is unavailable and a fallback.Store answers, the bucket is reset in the Store when that
@@ -176,15 +177,15 @@ func (l *Limiter) Reset(ctx context.Context, p Policy, key string) (Result, erro
 	})
 }
 
-// Block denies all requests and calls for the bucket of p and key for d, on all replicas, except those with a cost of 0
-// by [Limiter.Take]. It replaces an earlier Block, and [Limiter.Unblock] and [Limiter.Reset] end it. The bucket refills
-// meanwhile. d is at least 1 µs and at most 35 years. p needs only a Name. Result has Blocked, and d as RetryAfter; for
-// the tokens use [Limiter.Peek].
+// Block denies all requests and calls for the bucket of p and key for d, on all replicas, also those with a cost of 0. It
+// replaces an earlier Block. [Limiter.Unblock] and [Limiter.Reset] end it. Meanwhile the bucket refills. d is at least 1 µs
+// and at most 35 years. p needs only a Name. Result has Blocked set, and d as RetryAfter.
 //
-// It takes effect at once, except on leases of other replicas: within lease.Config.Hold. It does not reach requests
-// with an [Unlimited] limit, those that [Config.Skip] exempts, and those that a failed Store lets through. While a
-// fallback.Store answers, a replica enforces the blocks that it has made or met. Errors are as for [Limiter.Take]. If
-// the Store cannot block, the error wraps [errors.ErrUnsupported].
+// It does not reach requests with an [Unlimited] limit, those that [Config.Skip] exempts, and those that are let through
+// because the Store failed. In other replicas, a lease may allow requests for up to lease.Config.Hold. While a
+// fallback.Store answers, a replica enforces the blocks that it has made or met. Errors are as for [Limiter.Refund]. If
+// the Store cannot block, the error wraps [errors.ErrUnsupported]. See
+// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/operations.md.
 func (l *Limiter) Block(ctx context.Context, p Policy, key string, d time.Duration) (Result, error) {
 	if d < time.Microsecond || d > maxBlock {
 		return Result{}, fmt.Errorf("ratelimit: Block: d %v: must be at least 1µs and at most %v (35 years); see Unblock", d, maxBlock)
@@ -192,8 +193,9 @@ func (l *Limiter) Block(ctx context.Context, p Policy, key string, d time.Durati
 	return l.block(ctx, "block", p, key, d)
 }
 
-// Unblock ends a [Limiter.Block], and a lock by [Policy.LockFor]. The bucket keeps its tokens. Other replicas may deny
-// for up to redisstore.Config.DenialAge longer. Arguments and errors are as for Block.
+// Unblock ends a [Limiter.Block], and a lock by [Policy.LockFor]. The bucket has the tokens that it would have without it.
+// Other replicas may deny for up to redisstore.Config.DenialAge longer. p needs only a Name. Result says nothing of the
+// tokens: see [Limiter.Peek]. Errors are as for [Limiter.Refund].
 func (l *Limiter) Unblock(ctx context.Context, p Policy, key string) (Result, error) {
 	return l.block(ctx, "unblock", p, key, -1)
 }
@@ -244,7 +246,7 @@ func (l *Limiter) inspect(ctx context.Context, c *call) (bool, error) {
 		return false, err
 	case unsupported, given && b.Degraded: // the limit of a stand-in may be a part of the one that is given
 		ok, err := l.store.Take(ctx, c.charges, c.states)
-		c.used = c.states[0].ResetAfter > 0
+		c.used = c.states[0].ResetAfter > c.states[0].RetryAfter // which is above 0 if the bucket is blocked
 		return ok, err
 	}
 	c.used = b.Used()

@@ -158,33 +158,42 @@ func sleep(ctx context.Context, d time.Duration) (time.Duration, error) {
 }
 
 // giveBack refunds what c was charged, except for charges of a stand-in. If the Store is available again, it would get
-// tokens that it never took.
-func (l *Limiter) giveBack(x *exchange, c *call) {
+// tokens that it never took. It overwrites c, and reports whether c.states are now those of the charges that were
+// refunded, in their order.
+func (l *Limiter) giveBack(x *exchange, c *call) bool {
 	back := c.charges[:0]
 	for i := range c.charges {
 		if charge, s := c.charges[i], &c.states[i]; charge.Cost > 0 && s.Allowed && !s.Degraded {
-			charge.Cost, charge.MaxWait = -charge.Cost, 0
+			charge.Cost, charge.MaxWait, charge.Block = -charge.Cost, 0, 0
 			charge.Limit = c.asked[i].policy.inForce(charge.Limit)
 			back = append(back, charge)
 		}
 	}
 	if len(back) == 0 {
-		return
+		return true
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(x), l.timeout)
 	defer stop()
 	clear(c.states)
 	if _, err := l.store.Take(ctx, back, c.states[:len(back)]); err != nil {
 		l.logFailure(x, fmt.Errorf("the tokens of a request that stopped waiting were not given back: %w", err), false)
+		return false
 	}
+	return true
 }
 
-// elapse updates a decision after its request has waited.
+// elapse updates a decision after its request has waited. A RetryAfter of a result is that of a block: no other result of
+// a request that goes on has one, except for a Shadow, whose denial stays as it was.
 func (d *Decision) elapse(waited time.Duration) {
 	d.At = time.Now()
 	d.Waited += waited
 	for i := range d.Results {
-		d.Results[i].ResetAfter = max(0, d.Results[i].ResetAfter-waited)
+		r := &d.Results[i]
+		r.ResetAfter = max(0, r.ResetAfter-waited)
+		if r.Blocked && r.Allowed {
+			r.RetryAfter = max(0, r.RetryAfter-waited)
+			r.Blocked = r.RetryAfter > 0
+		}
 	}
 }
 
@@ -224,6 +233,8 @@ func (e *WaitError) Error() string {
 	switch {
 	case e.RetryAfter == Never:
 		return fmt.Sprintf("ratelimit: Wait: policy %s: cost %d is above the burst", e.Result.Policy, e.Result.Cost)
+	case e.Result.Blocked:
+		return fmt.Sprintf("ratelimit: Wait: policy %s: the bucket is blocked: retry after %v", e.Result.Policy, e.RetryAfter)
 	case e.crowded:
 		return fmt.Sprintf("ratelimit: Wait: policy %s: no time or no place to wait (Config.MaxWaiting): retry after %v", e.Result.Policy, e.RetryAfter)
 	}

@@ -54,6 +54,9 @@ type denialLog struct {
 }
 
 func (l *denialLog) observe(ctx context.Context, e *ratelimit.Event) {
+	if e.Op == "settle" { // no decision, and none of a stand-in either
+		return
+	}
 	degraded := false
 	for i := range e.Results {
 		r := &e.Results[i]

@@ -35,8 +35,8 @@ type Stats struct {
 	Fallback *FallbackStats
 	Memory   *MemoryStats
 
-	// Waiting is how many requests and calls wait for their tokens in the Limiter, and MaxWaiting how many may. They
-	// are filled by ratelimit.Limiter.Stats.
+	// Waiting is how many requests and calls wait for their tokens in the Limiter, or for the answer of the Store that
+	// may make them wait. MaxWaiting is how many may. They are filled by ratelimit.Limiter.Stats.
 	Waiting, MaxWaiting int
 }
 
