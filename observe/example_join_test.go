@@ -10,10 +10,14 @@ import (
 	"github.com/go-tokenbucket/ratelimit/observe"
 )
 
-// Count the decisions, and log the denials.
+// Count the requests, and log the denials.
 func ExampleJoin() {
 	counts := make(map[bool]int) // stands for your metrics
-	count := func(_ context.Context, e *ratelimit.Event) { counts[e.Allowed]++ }
+	count := func(_ context.Context, e *ratelimit.Event) {
+		if e.Op == "request" { // not a Take or a Peek, and not the "settle" after a request
+			counts[e.Allowed]++
+		}
+	}
 	logger := slog.New(slog.NewTextHandler(os.Stdout, withoutTime))
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(1)}},

@@ -212,6 +212,28 @@ func TestStandInsAreLoggedWhenTheyBeginAndEnd(t *testing.T) {
 	})
 }
 
+// A settlement is no decision, also if a stand-in made it, and whatever its results say.
+func TestSettlementsAreNotLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newDenialLog(observe.LogConfig{})
+		settled := func(e *ratelimit.Event, err error) *ratelimit.Event {
+			e.Op, e.Err = "settle", err
+			return e
+		}
+		l.observe(t.Context(), settled(by(true), nil))
+		l.observe(t.Context(), settled(denial("api", "k"), nil))
+		l.observe(t.Context(), settled(by(false), ratelimit.ErrNoKey))
+		l.want(t)
+		l.observe(t.Context(), by(true))
+		l.want(t, `level=WARN msg="ratelimit: a stand-in for the store decides" decisions_not_logged=0`)
+		time.Sleep(time.Hour)
+		l.observe(t.Context(), settled(by(false), nil)) // of a request that the stand-in decided about
+		l.want(t)
+		l.observe(t.Context(), by(false))
+		l.want(t, `level=INFO msg="ratelimit: the store decides again" decisions_not_logged=0`)
+	})
+}
+
 func TestFailuresAreLeftToTheLogger(t *testing.T) {
 	l := newDenialLog(observe.LogConfig{})
 	var failures bytes.Buffer

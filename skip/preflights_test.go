@@ -189,7 +189,11 @@ func TestNoHandlerRunsWithoutAnEvent(t *testing.T) {
 				l := newLimiter(t, ratelimit.Config{
 					Policies: []ratelimit.Policy{p},
 					Skip:     skip,
-					Observe:  func(context.Context, *ratelimit.Event) { events++ },
+					Observe: func(_ context.Context, e *ratelimit.Event) {
+						if e.Op == "request" { // not "settle"
+							events++
+						}
+					},
 				})
 				var body int
 				h := mount(l, p, func(w http.ResponseWriter, r *http.Request) {
