@@ -143,9 +143,6 @@ func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 	if charge.Cost > 0 {
 		charge.Block = p.LockFor
 	}
-	if charge.Cost <= 0 || charge.Owed {
-		charge.MaxWait = 0 // has no effect, but on the RetryAfter of a blocked bucket
-	}
 	c.charges = append(c.charges, charge)
 	c.asked = append(c.asked, asked{p, limit})
 	c.states = append(c.states, store.State{})

@@ -161,15 +161,13 @@ func (r *Result) next() time.Duration {
 		return r.ResetAfter
 	default:
 		// The request may come earlier by the time that it may wait.
-		return max(r.RetryAfter, r.Until(r.Cost)-r.patience())
+		return max(r.RetryAfter, r.Until(r.Cost)-time.Duration(r.maxWait)*time.Millisecond)
 	}
 }
 
-func (r *Result) patience() time.Duration { return time.Duration(r.maxWait) * time.Millisecond }
-
 // Until returns how long it takes until the bucket can give that many tokens, if no request uses it. A bucket never holds
-// more than the burst of Limit. For a Degraded result it returns ResetAfter. If the bucket is blocked, it may be more than
-// that takes, but not more than ResetAfter.
+// more than the burst of Limit. For a Degraded result it returns ResetAfter. If the bucket is blocked, it returns at least
+// RetryAfter, but not more than ResetAfter.
 func (r *Result) Until(tokens int64) time.Duration {
 	if r.Degraded {
 		return r.ResetAfter // a stand-in's limit may be a part of Limit
@@ -180,8 +178,8 @@ func (r *Result) Until(tokens int64) time.Duration {
 		spare := (limit.Capacity - tokens*limit.Unit) / limit.Refill
 		until = max(0, r.ResetAfter-time.Duration(spare)*time.Microsecond)
 	}
-	if r.Blocked { // for at most RetryAfter and the time that the request may wait
-		until = max(until, min(r.RetryAfter, r.ResetAfter-r.patience())+r.patience())
+	if r.Blocked { // for at most RetryAfter, which may be Never
+		until = max(until, min(r.RetryAfter, r.ResetAfter))
 	}
 	return until
 }

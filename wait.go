@@ -182,8 +182,7 @@ func (l *Limiter) giveBack(x *exchange, c *call) bool {
 	return true
 }
 
-// elapse updates a decision after its request has waited. A RetryAfter of a result is that of a block: no other result of
-// a request that goes on has one, except for a Shadow, whose denial stays as it was.
+// elapse updates a decision after its request has waited. A bucket may have been locked by the request before that.
 func (d *Decision) elapse(waited time.Duration) {
 	d.At = time.Now()
 	d.Waited += waited

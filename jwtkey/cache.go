@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/go-tokenbucket/ratelimit/internal/counter"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 const (
@@ -31,12 +34,14 @@ const (
 // A tokenCache remembers the claims of verified tokens by their digests. A reader of this memory finds no tokens in
 // it. Readers take no lock.
 type tokenCache struct {
-	tokens sync.Map // of digest to *remembered
+	tokens       sync.Map // of digest to *remembered
+	hits, misses counter.Counter
 
-	mu    sync.Mutex
-	size  int       // in places
-	free  int       // of these
-	queue list.List // of *remembered, the next to be forgotten first
+	mu      sync.Mutex
+	size    int       // in places
+	free    int       // of these
+	queue   list.List // of *remembered, the next to be forgotten first
+	evicted int64     // tokens that were forgotten for lack of room
 }
 
 // A digest is the SHA-256 of a token.
@@ -66,16 +71,25 @@ func newTokenCache(size int) *tokenCache { return &tokenCache{size: size, free: 
 func (c *tokenCache) get(d digest, now time.Time) (jwt.MapClaims, bool) {
 	value, ok := c.tokens.Load(d)
 	if !ok {
+		c.misses.Add(1)
 		return nil, false
 	}
 	m := value.(*remembered)
 	if !m.holds(now) {
+		c.misses.Add(1)
 		return nil, false
 	}
 	if !m.used.Load() { // written once, not by each reader
 		m.used.Store(true)
 	}
+	c.hits.Add(1)
 	return m.claims, true
+}
+
+func (c *tokenCache) stats() store.CacheStats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return store.CacheStats{Entries: c.queue.Len(), Max: c.size, Hits: c.hits.Load(), Misses: c.misses.Load(), Evicted: c.evicted}
 }
 
 // holds uses both clocks. The monotonic clock is right about the age of m after the wall clock was set back. The
@@ -135,6 +149,9 @@ func (c *tokenCache) forget(m *remembered, now time.Time) {
 			first.used.Store(false)
 			c.queue.MoveToBack(first.queued)
 			continue
+		}
+		if !ended {
+			c.evicted++
 		}
 		c.remove(first)
 	}

@@ -79,6 +79,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 const (
@@ -346,6 +347,15 @@ func (j *Keys) Claims(r *http.Request) (jwt.MapClaims, error) {
 		return nil, err
 	}
 	return cloneClaims(claims), nil
+}
+
+// Stats returns the counts of the cache of verified tokens, which [Config.CacheSize] bounds. A miss is a token that had to
+// be verified, also one that is not valid. Without a cache they are 0.
+func (j *Keys) Stats() store.CacheStats {
+	if j.cache == nil {
+		return store.CacheStats{}
+	}
+	return j.cache.stats()
 }
 
 // claims is Claims without the copy: the claims are shared between requests. Requests that arrive together with the
