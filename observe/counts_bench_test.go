@@ -1,0 +1,37 @@
+package observe_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/observe"
+)
+
+// BenchmarkCounts measures what Counts takes for a request with one or two policies, among 50 routes.
+func BenchmarkCounts(b *testing.B) {
+	var routes []string
+	for i := range 50 {
+		routes = append(routes, fmt.Sprintf("GET /items%d/{id}/details", i))
+	}
+	for _, policies := range []int{1, 2} {
+		for _, history := range []bool{false, true} {
+			b.Run(fmt.Sprintf("policies=%d/history=%t", policies, history), func(b *testing.B) {
+				c := observe.NewCounts(observe.CountsConfig{History: history})
+				b.ReportAllocs()
+				b.RunParallel(func(pb *testing.PB) {
+					events := make([]ratelimit.Event, len(routes))
+					for i, route := range routes {
+						results := []ratelimit.Result{result("api", true), result("per-member", true)}[:policies]
+						events[i] = ratelimit.Event{Op: "request", Allowed: true, Route: route, Took: 20 * time.Microsecond, Results: results}
+					}
+					for i := 0; pb.Next(); i++ {
+						c.Observe(context.Background(), &events[i%len(events)])
+					}
+				})
+			})
+		}
+	}
+}

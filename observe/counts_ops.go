@@ -1,0 +1,182 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// An operation is the index of an [ratelimit.Event.Op].
+type operation uint8
+
+const (
+	opRequest operation = iota
+	opDecide
+	opAdmit
+	opTake
+	opTakeAll
+	opWait
+	opWaitAll // the last that decides
+	opPeek
+	opRefund
+	opReset
+	opBlock
+	opUnblock
+	opSettle
+	opOther
+	operations
+)
+
+var opNames = [operations]string{
+	"request", "decide", "admit", "take", "take_all", "wait", "wait_all",
+	"peek", "refund", "reset", "block", "unblock", "settle", otherName,
+}
+
+// decides reports whether a request or call asked for tokens.
+func (o operation) decides() bool { return o <= opWaitAll }
+
+func opOf(name string) operation {
+	switch name {
+	case "request":
+		return opRequest
+	case "decide":
+		return opDecide
+	case "admit":
+		return opAdmit
+	case "take":
+		return opTake
+	case "take_all":
+		return opTakeAll
+	case "wait":
+		return opWait
+	case "wait_all":
+		return opWaitAll
+	case "peek":
+		return opPeek
+	case "refund":
+		return opRefund
+	case "reset":
+		return opReset
+	case "block":
+		return opBlock
+	case "unblock":
+		return opUnblock
+	case "settle":
+		return opSettle
+	default:
+		return opOther
+	}
+}
+
+// An outcome is the index of a [DecisionCounts.Outcome].
+type outcome uint8
+
+const (
+	outAllowed outcome = iota
+	outDenied
+	outFailedOpen
+	outFailedClosed
+	outNoKey
+	outBadRequest
+	outCanceled
+	outOverloaded
+	outcomes
+)
+
+var outcomeNames = [outcomes]string{
+	"allowed", "denied", "failed_open", "failed_closed", "no_key", "bad_request", "canceled", "overloaded",
+}
+
+func outcomeOf(e *ratelimit.Event) outcome {
+	switch {
+	case e.Err == nil && e.Allowed:
+		return outAllowed
+	case e.Err == nil:
+		return outDenied
+	default:
+		return outcomeOfFailed(e)
+	}
+}
+
+func outcomeOfFailed(e *ratelimit.Event) outcome {
+	deniedBy := false
+	for i := range e.Results {
+		deniedBy = deniedBy || !e.Results[i].Allowed && !e.Results[i].Shadow
+	}
+	switch {
+	case e.Allowed:
+		return outFailedOpen
+	case deniedBy: // the error left out another policy
+		return outDenied
+	case errors.Is(e.Err, ratelimit.ErrBadRequest):
+		return outBadRequest
+	case keyerr.IsNoKey(e.Err):
+		return outNoKey
+	case errors.Is(e.Err, store.ErrOverloaded):
+		return outOverloaded
+	case len(e.Results) > 0, errors.Is(e.Err, context.Canceled): // it had results, so it ended while it waited
+		return outCanceled
+	default:
+		return outFailedClosed
+	}
+}
+
+// The bounds of the buckets of the histograms. A value counts in the first bucket whose bound is not below it.
+var (
+	tookBounds = [...]time.Duration{
+		10 * time.Microsecond, 25 * time.Microsecond, 50 * time.Microsecond,
+		100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
+		time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
+		10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
+		100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond,
+		time.Second,
+	}
+	waitedBounds = [...]time.Duration{
+		5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond,
+		50 * time.Millisecond, 75 * time.Millisecond, 100 * time.Millisecond,
+		250 * time.Millisecond, 500 * time.Millisecond, 750 * time.Millisecond,
+		time.Second, 2500 * time.Millisecond, 5 * time.Second, 7500 * time.Millisecond,
+		10 * time.Second,
+	}
+)
+
+// A stripe has the counts that are not of a policy. Goroutines are spread over several, so that cores do not share them.
+type stripe struct {
+	ops, failed [operations]atomic.Int64
+	took        [outcomes]struct {
+		buckets [len(tookBounds) + 1]atomic.Int64
+		sum     atomic.Int64
+	}
+	waited [outcomes]struct {
+		buckets [len(waitedBounds) + 1]atomic.Int64
+		sum     atomic.Int64
+	}
+	_ [64]byte // so that the last counts share no cache line with the next stripe
+}
+
+// decided counts a decision and how long it took.
+func (s *stripe) decided(e *ratelimit.Event) {
+	out := outcomeOf(e)
+	took := &s.took[out]
+	took.buckets[bucketOf(tookBounds[:], e.Took)].Add(1)
+	took.sum.Add(max(0, int64(e.Took)))
+	if e.Waited > 0 {
+		waited := &s.waited[out]
+		waited.buckets[bucketOf(waitedBounds[:], e.Waited)].Add(1)
+		waited.sum.Add(int64(e.Waited))
+	}
+}
+
+func bucketOf(bounds []time.Duration, d time.Duration) int {
+	for i, bound := range bounds {
+		if d <= bound {
+			return i
+		}
+	}
+	return len(bounds)
+}
