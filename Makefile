@@ -30,7 +30,7 @@ test: needs ## Run the tests, with the race detector, on real Redis servers.
 	@$(MAKE) --no-print-directory -j2 test-redisstore test-others
 
 .PHONY: test-all
-test-all: needs ## Run all tests of all modules at full length, also what repeats, measures and waits.
+test-all: needs needs-conformance ## Run all tests of all modules at full length, also what repeats, measures and waits.
 	@$(MAKE) --no-print-directory -j2 test-redisstore test-others LONG='-tags long'
 	@# By themselves, because they measure.
 	@$(MAKE) --no-print-directory test-measures LONG='-tags long'
@@ -120,4 +120,24 @@ needs:
 		else \
 			echo "The tests need $$program: install it first (Debian: sudo apt-get install redis-server lua5.4 curl; macOS: brew install redis lua@5.4 curl)." >&2; exit 1; \
 		fi; \
+	done
+
+# A browser, and promtool, which is in Debian's package prometheus: that one is unpacked and not installed, because
+# installing it starts a server. Tests of the module conformance that need a program are skipped without it, except where
+# CI is true.
+.PHONY: needs-conformance
+needs-conformance:
+	@apt() { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; }; \
+	if ! command -v chromium >/dev/null && apt; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
+	fi; \
+	if ! command -v promtool >/dev/null && apt; then \
+		folder=$$(mktemp -d) && chmod 755 $$folder && cd $$folder && apt-get update -qq && apt-get -o APT::Sandbox::User=root download -qq prometheus && \
+		dpkg -x prometheus_*.deb . && install usr/bin/promtool /usr/local/bin/; \
+		rm -rf $$folder; \
+	fi; \
+	for program in chromium promtool; do \
+		command -v $$program >/dev/null && continue; \
+		echo "The tests of the module conformance need $$program (Debian: packages chromium and prometheus)." >&2; \
+		[ "$$CI" != true ] || exit 1; \
 	done
