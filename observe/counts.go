@@ -19,11 +19,10 @@ type CountsConfig struct {
 	// NoRoutes counts all routes together, as route "".
 	NoRoutes bool
 
-	// History keeps the last ten minutes of each policy, for a page that draws them. It reads the clock once for
-	// each request.
+	// History keeps the last ten minutes of each policy, for a page that draws them.
 	History bool
 
-	// Clock returns the time for the History. Default: time.Now.
+	// Clock returns the time for the History. Default: [ratelimit.Decision.At], or time.Now if there is none.
 	Clock func() time.Time
 }
 
@@ -69,35 +68,37 @@ func NewCounts(cfg CountsConfig) *Counts {
 }
 
 // Observe counts e. It is an observer for [ratelimit.Config.Observe]; see also [Join].
-func (c *Counts) Observe(_ context.Context, e *ratelimit.Event) {
+func (c *Counts) Observe(ctx context.Context, e *ratelimit.Event) {
 	n := stripeOfCaller()
 	s := &c.stripes[n]
 	op := opOf(e.Op)
-	s.ops[op].Add(1)
-	if e.Err != nil {
-		s.failed[op].Add(1)
+	if op != opDecision {
+		s.operated(op, e)
+		if op == opSettle && e.Err == nil {
+			c.settled(n, e)
+		}
+		return
 	}
-	switch {
-	case op.decides():
-		if c.history != nil {
-			c.history.proceed(c)
+	if c.history != nil {
+		c.history.proceed(ctx, c)
+	}
+	s.decided(e)
+	for i := range e.Results {
+		r := &e.Results[i]
+		counts := &c.policy(r.Policy).route(e.Route, &c.cfg).stripes[n]
+		counts.by[resultOf(e, r)].Add(1)
+		if r.Degraded {
+			counts.degraded.Add(1)
 		}
-		s.decided(e)
-		for i := range e.Results {
-			r := &e.Results[i]
-			counts := &c.policy(r.Policy).route(e.Route, &c.cfg).stripes[n]
-			counts.by[resultOf(e, r)].Add(1)
-			if r.Degraded {
-				counts.degraded.Add(1)
-			}
-		}
-	case op == opSettle && e.Err == nil:
-		for i := range min(len(e.Results), len(e.Estimates)) {
-			counts := &c.policy(e.Results[i].Policy).stripes[n]
-			counts.settlements.Add(1)
-			counts.estimated.Add(e.Estimates[i])
-			counts.final.Add(e.Results[i].Cost)
-		}
+	}
+}
+
+func (c *Counts) settled(n int, e *ratelimit.Event) {
+	for i := range min(len(e.Results), len(e.Estimates)) {
+		counts := &c.policy(e.Results[i].Policy).stripes[n]
+		counts.settlements.Add(1)
+		counts.estimated.Add(e.Estimates[i])
+		counts.final.Add(e.Results[i].Cost)
 	}
 }
 

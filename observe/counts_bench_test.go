@@ -21,6 +21,7 @@ func BenchmarkCounts(b *testing.B) {
 			b.Run(fmt.Sprintf("policies=%d/history=%t", policies, history), func(b *testing.B) {
 				c := observe.NewCounts(observe.CountsConfig{History: history})
 				b.ReportAllocs()
+				ctx := decided(b)
 				b.RunParallel(func(pb *testing.PB) {
 					events := make([]ratelimit.Event, len(routes))
 					for i, route := range routes {
@@ -28,10 +29,19 @@ func BenchmarkCounts(b *testing.B) {
 						events[i] = ratelimit.Event{Op: "request", Allowed: true, Route: route, Took: 20 * time.Microsecond, Results: results}
 					}
 					for i := 0; pb.Next(); i++ {
-						c.Observe(context.Background(), &events[i%len(events)])
+						c.Observe(ctx, &events[i%len(events)])
 					}
 				})
 			})
 		}
 	}
+}
+
+// decided returns a context that an observer got.
+func decided(tb testing.TB) (ctx context.Context) {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Observe: func(got context.Context, _ *ratelimit.Event) { ctx = got }}))
+	if _, err := limiter.Take(tb.Context(), ratelimit.Policy{Name: "api", Limit: ratelimit.PerMinute(1)}, "k", 1); err != nil {
+		tb.Fatal(err)
+	}
+	return ctx
 }

@@ -1,9 +1,12 @@
 package observe
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
 )
 
 // The history of a policy has this many steps, of this length.
@@ -15,8 +18,8 @@ const (
 // A history divides time into steps. At the first decision of a step it notes the counts that were reached: the
 // difference to those of the step before came in between.
 type history struct {
-	clock func() time.Time
-	begin time.Time     // a reading of clock
+	clock func() time.Time // nil: see now
+	begin time.Time
 	after time.Duration // how long the first step had lasted at begin, so that steps begin at whole multiples
 
 	step atomic.Int64 // the current one
@@ -30,11 +33,21 @@ type past struct {
 }
 
 func newHistory(clock func() time.Time) *history {
-	if clock == nil {
-		clock = time.Now
+	h := &history{clock: clock}
+	h.begin = h.now(context.Background())
+	h.after = h.begin.Sub(h.begin.Truncate(historyStep))
+	return h
+}
+
+// now returns the time of the decision that ctx has. To read the clock would take longer than all else that Counts does.
+func (h *history) now(ctx context.Context) time.Time {
+	if h.clock != nil {
+		return h.clock()
 	}
-	begin := clock()
-	return &history{clock: clock, begin: begin, after: begin.Sub(begin.Truncate(historyStep))}
+	if d, ok := ratelimit.FromContext(ctx); ok && !d.At.IsZero() {
+		return d.At
+	}
+	return time.Now()
 }
 
 // stepAt returns the number of the step at now.
@@ -48,8 +61,8 @@ func (h *history) startOf(step int64) time.Time {
 }
 
 // proceed moves to the current step. If another goroutine does it, proceed does not wait.
-func (h *history) proceed(c *Counts) {
-	step := h.stepAt(h.clock())
+func (h *history) proceed(ctx context.Context, c *Counts) {
+	step := h.stepAt(h.now(ctx))
 	if step > h.step.Load() && h.mu.TryLock() {
 		h.moveTo(step, c)
 		h.mu.Unlock()

@@ -11,17 +11,11 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// An operation is the index of an [ratelimit.Event.Op].
+// An operation is the index of an [OperationCounts.Op].
 type operation uint8
 
 const (
-	opRequest operation = iota
-	opDecide
-	opAdmit
-	opTake
-	opTakeAll
-	opWait
-	opWaitAll // the last that decides
+	opDecision operation = iota // a request or call that asked for tokens
 	opPeek
 	opRefund
 	opReset
@@ -32,30 +26,12 @@ const (
 	operations
 )
 
-var opNames = [operations]string{
-	"request", "decide", "admit", "take", "take_all", "wait", "wait_all",
-	"peek", "refund", "reset", "block", "unblock", "settle", otherName,
-}
-
-// decides reports whether a request or call asked for tokens.
-func (o operation) decides() bool { return o <= opWaitAll }
+var opNames = [operations]string{"", "peek", "refund", "reset", "block", "unblock", "settle", otherName}
 
 func opOf(name string) operation {
 	switch name {
-	case "request":
-		return opRequest
-	case "decide":
-		return opDecide
-	case "admit":
-		return opAdmit
-	case "take":
-		return opTake
-	case "take_all":
-		return opTakeAll
-	case "wait":
-		return opWait
-	case "wait_all":
-		return opWaitAll
+	case "request", "decide", "admit", "take", "take_all", "wait", "wait_all":
+		return opDecision
 	case "peek":
 		return opPeek
 	case "refund":
@@ -157,6 +133,14 @@ type stripe struct {
 		sum     atomic.Int64
 	}
 	_ [64]byte // so that the last counts share no cache line with the next stripe
+}
+
+// operated counts an operation that is no decision.
+func (s *stripe) operated(op operation, e *ratelimit.Event) {
+	s.ops[op].Add(1)
+	if e.Err != nil {
+		s.failed[op].Add(1)
+	}
 }
 
 // decided counts a decision and how long it took.

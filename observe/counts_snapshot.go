@@ -2,6 +2,7 @@ package observe
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 )
@@ -15,7 +16,7 @@ type Snapshot struct {
 	// Decisions has an entry for each outcome, in a fixed order.
 	Decisions []DecisionCounts
 
-	// Operations has an entry for each [ratelimit.Event.Op], and "_other", in a fixed order.
+	// Operations has an entry for each [ratelimit.Event.Op] that is no decision, and "_other", in a fixed order.
 	Operations []OperationCounts
 }
 
@@ -59,7 +60,8 @@ type RouteCounts struct {
 }
 
 // DecisionCounts are the decisions with one outcome. A request through several limiters, or through Handler and Limit,
-// has several decisions. Calls of Decide, Admit, Take, TakeAll, Wait and WaitAll are decisions, too.
+// has several decisions. Calls of Decide, Admit, Take, TakeAll, Wait and WaitAll are decisions, too. Peek, Refund, Reset,
+// Block, Unblock and settlements are not.
 type DecisionCounts struct {
 	// Outcome is one of:
 	//	allowed        denied by no policy
@@ -107,7 +109,7 @@ type Step struct {
 // Snapshot returns the counts so far.
 func (c *Counts) Snapshot() Snapshot {
 	var s Snapshot
-	for op := range operation(operations) {
+	for op := opDecision + 1; op < operations; op++ {
 		o := OperationCounts{Op: opNames[op]}
 		for n := range c.stripes {
 			o.Count += c.stripes[n].ops[op].Load()
@@ -115,7 +117,7 @@ func (c *Counts) Snapshot() Snapshot {
 		}
 		s.Operations = append(s.Operations, o)
 	}
-	for out := range outcome(outcomes) {
+	for out := range outcomes {
 		d := DecisionCounts{Outcome: outcomeNames[out], Took: newHistogram(tookBounds[:]), Waited: newHistogram(waitedBounds[:])}
 		for n := range c.stripes {
 			took, waited := &c.stripes[n].took[out], &c.stripes[n].waited[out]
@@ -134,7 +136,7 @@ func (c *Counts) Snapshot() Snapshot {
 	if c.history != nil {
 		c.history.mu.Lock()
 		defer c.history.mu.Unlock()
-		c.history.moveTo(c.history.stepAt(c.history.clock()), c)
+		c.history.moveTo(c.history.stepAt(c.history.now(context.Background())), c)
 	}
 	for _, p := range c.policies.all() {
 		s.Policies = append(s.Policies, p.snapshot(c.history))
