@@ -3,8 +3,14 @@ package memstore
 import (
 	"fmt"
 	"time"
+	"unsafe"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+)
+
+const (
+	ShardSize = shardSize
+	EntrySize = unsafe.Sizeof(entry{})
 )
 
 // Len returns how many buckets are kept.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -34,30 +35,48 @@ func (s *shard) stats(m *store.MemoryStats, now int64) {
 // What the parts of a shard take of memory.
 const (
 	shardSize    = int(unsafe.Sizeof(shard{}))
-	chunkBytes   = int(unsafe.Sizeof([chunkSize]entry{})) + int(unsafe.Sizeof(&entry{}))
+	chunkBytes   = int(unsafe.Sizeof([chunkSize]entry{}) + unsafe.Sizeof(&entry{}))
 	slotSize     = int(unsafe.Sizeof(uint32(0)))
 	deadlineSize = int(unsafe.Sizeof(deadline{}))
-	namedSize    = 100 // of an entry in a map of names: 56 bytes, and its part of what is free
-	classSize    = 250 // with its part of the map, its queue and its group
+	groupSize    = int(unsafe.Sizeof(group{})+unsafe.Sizeof(&group{})) + 16 // and the name of the policy
+	queueSize    = int(unsafe.Sizeof(queue{}) + unsafe.Sizeof(&queue{}))
+	classSize    = int(unsafe.Sizeof(class{}))
+	spareSize    = unsafe.Sizeof(name{}) + unsafe.Sizeof(bucket.Spare{})
+	shutSize     = unsafe.Sizeof(name{}) + unsafe.Sizeof(bucket.Shut{})
 )
 
 // bytes returns about how much memory s takes.
 func (s *shard) bytes() int64 {
-	n := shardSize + len(s.chunks)*chunkBytes + len(s.index)*slotSize + len(s.classes)*classSize
-	n += (len(s.spares) + len(s.shuts)) * namedSize
+	n := shardSize + len(s.chunks)*chunkBytes + len(s.index)*slotSize
+	n += len(s.classes)*classSize + mapBytes(len(s.classes), unsafe.Sizeof(kind{})+unsafe.Sizeof(&class{}))
+	n += mapBytes(len(s.spares), spareSize) + mapBytes(len(s.shuts), shutSize)
 	for _, g := range s.groups {
-		n += g.keys
+		n += groupSize + g.keys
 		for _, q := range g.queues {
-			n += cap(q.deadlines) * deadlineSize
+			n += queueSize + cap(q.deadlines)*deadlineSize
 		}
 	}
 	return int64(n)
 }
 
-// sizeOf returns how many bytes a key of its own takes. Memory comes in steps of 8 bytes, and from 32 on of 16.
+// mapBytes returns about how much memory a map of n entries takes that has not shrunk.
+func mapBytes(n int, entry uintptr) int {
+	const header = 48
+	if n == 0 {
+		return 0
+	}
+	slots := 8
+	for n > 8 && slots*7/8 < n {
+		slots *= 2
+	}
+	return header + slots*(int(entry)+1)
+}
+
+// sizeOf returns how many bytes a key of its own takes: memory comes in steps, and less than 16 bytes share 16 with
+// what may be gone.
 func sizeOf(key string) int {
-	if len(key) <= 32 {
-		return (len(key) + 7) &^ 7
+	if n := len(key); n > 16 && n <= 32 {
+		return (n + 7) &^ 7
 	}
 	return (len(key) + 15) &^ 15
 }

@@ -70,3 +70,15 @@ func TestRulesHoldForTheModel(t *testing.T) {
 		RunForgetting(t, open, 5000, 2)
 	})
 }
+
+func TestRunDecorator(t *testing.T) {
+	RunDecorator(t, func(_ *testing.T, inner store.Store) store.Store { return deniesNothing{inner} })
+}
+
+type deniesNothing struct{ store.Store }
+
+func (d deniesNothing) Stats() store.Stats {
+	s := store.StatsOf(d.Store)
+	s.Denials = new(store.DenialStats)
+	return s
+}

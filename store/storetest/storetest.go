@@ -13,7 +13,7 @@
 //
 // Each rule of the contract is a subtest with the rule as its name, such as "a refund adds tokens at most to full".
 // [RunSequence] then makes random calls and compares each answer with exact arithmetic. The rules for Inspect run
-// only if the Store is a [store.Inspector].
+// only if the Store is a [store.Inspector], and those for Stats only if it is a [store.StatsReporter].
 //
 // # The clock
 //
@@ -57,7 +57,7 @@ type rule struct {
 	test func(*rig)
 }
 
-var rules = concat(chargeRules, timeRules, relimitRules, waitRules, owedRules, pastRules, setRules, callRules, resetRules, blockRules, lockRules, inspectRules, concurrencyRules)
+var rules = concat(chargeRules, timeRules, relimitRules, waitRules, owedRules, pastRules, setRules, callRules, resetRules, blockRules, lockRules, inspectRules, statsRules, concurrencyRules)
 
 func concat(lists ...[]rule) (all []rule) {
 	for _, list := range lists {

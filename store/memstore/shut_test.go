@@ -1,0 +1,215 @@
+package memstore_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+// blocking returns a charge that blocks of's bucket for d, or unblocks it if d is below 0.
+func blocking(of store.Charge, d time.Duration) store.Charge {
+	of.Cost, of.Block = 0, d
+	return of
+}
+
+func TestBlockedBucketsAreSweptWhenTheirBlockHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memstore.New(memstore.Config{})
+		defer s.Close()
+		for i := range 1000 { // more than a sweep takes at once, which is of a shard
+			take(t, s, blocking(charge(t, fmt.Sprint("k", i), 0), time.Duration(1+i%2)*time.Minute))
+		}
+		count := func(after time.Duration, want int) {
+			t.Helper()
+			time.Sleep(after)
+			if got := s.Len(); got != want {
+				t.Errorf("%d buckets, want %d", got, want)
+			}
+		}
+		count(59*time.Second, 1000)
+		count(3*time.Second, 500)
+		take(t, s, blocking(charge(t, "k1", 0), -1))
+		count(2*time.Second, 499)
+		count(55*time.Second, 499)
+		count(3*time.Second, 0)
+	})
+}
+
+// The table of a shard with blocked buckets in it: whatever is done to them, nothing of it is lost or left over.
+func TestTableOfBlockedBuckets(t *testing.T) {
+	for name, most := range map[string]int{"full": 20, "with room": 100} {
+		t.Run(name, func(t *testing.T) {
+			n := newNow()
+			s := memstore.New(memstore.Config{MaxKeys: most, Clock: n.clock})
+			defer s.Close()
+			r := rand.New(rand.NewPCG(17, 0))
+			until := make(map[string]time.Time)
+			lost, blocked := 0, 0
+			for step := range testsize.Of(4_000, 20_000) {
+				charges := make([]store.Charge, 1+r.IntN(3))
+				for i, k := range r.Perm(60)[:len(charges)] {
+					c := charge(t, fmt.Sprint("k", k), 1+r.Int64N(60))
+					switch r.IntN(8) {
+					case 0:
+						c.Cost, c.Block = 0, time.Duration(r.Int64N(int64(20*time.Second)))
+					case 1:
+						c.Cost, c.Block = 0, -1
+					case 2, 3:
+						c.Block = time.Duration(r.Int64N(int64(20 * time.Second)))
+					case 4:
+						c.Cost = -c.Cost
+					case 5:
+						c.Limit = policy(t, "", 1+r.Int64N(300), time.Minute, 100)("").Limit
+					case 6:
+						c.Cost, c.Owed, c.Shadow = c.Cost*r.Int64N(4), true, r.IntN(2) == 0
+					case 7:
+						if r.IntN(10) == 0 {
+							c.Cost = store.Reset
+						}
+					}
+					charges[i] = c
+				}
+				states := make([]store.State, len(charges))
+				if _, err := s.Take(t.Context(), charges, states); err != nil {
+					t.Fatal(err)
+				}
+				if fault := s.Check(); fault != "" {
+					t.Fatalf("step %d: %s", step, fault)
+				}
+				for i, state := range states {
+					k := charges[i].Key
+					if state.Blocked {
+						blocked++
+					}
+					if !state.Blocked && until[k].After(n.clock()) && charges[i].Cost >= 0 && charges[i].Block == 0 {
+						lost++
+					}
+					delete(until, k)
+					if b, _ := s.Inspect(t.Context(), "p", k); b.Blocked > 0 {
+						until[k] = n.clock().Add(b.Blocked)
+					}
+				}
+				if r.IntN(10) == 0 {
+					n.advance(time.Duration(r.Int64N(int64(5 * time.Second))))
+				}
+				if r.IntN(50) == 0 {
+					s.Sweep()
+				}
+			}
+			if blocked < 200 || lost > 0 && most > 60 {
+				t.Errorf("%d buckets were blocked, and %d were forgotten", blocked, lost)
+			}
+		})
+	}
+}
+
+// A client can make up keys. It does not push out what is blocked, however little of it is spent.
+func TestMintedKeysForgetNoBlockedBucket(t *testing.T) {
+	const most, shut = 600, 200
+	slow, fast := policy(t, "p", 10, 24*time.Hour, 10), policy(t, "p", 100, time.Second, 10)
+	for name, c := range map[string]struct{ victim, minted func(any) store.Charge }{
+		"of the same limit":        {slow, slow},
+		"of one that fills faster": {fast, slow},
+		"of one that fills slower": {slow, fast},
+		"of another policy":        {policy(t, "q", 10, time.Hour, 10), slow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openFull(t, most)
+			for i := range shut {
+				take(t, s, blocking(c.victim(i), time.Minute))
+			}
+			for i := range 2 * most {
+				m := c.minted(fmt.Sprint("minted", i))
+				m.Cost = 10
+				take(t, s, m)
+			}
+			for i := range shut {
+				if state := take(t, s, c.victim(i)); state.Allowed || state.RetryAfter != time.Minute {
+					t.Fatalf("%d: %+v", i, state)
+				}
+			}
+			if s.Len() != most {
+				t.Errorf("%d buckets, want %d", s.Len(), most)
+			}
+		})
+	}
+}
+
+func TestOfBlockedBucketsTheNextToEndMakesRoom(t *testing.T) {
+	s := openFull(t, 4)
+	of := policy(t, "p", 1, time.Minute, 10)
+	for key, d := range map[string]time.Duration{"a": 4 * time.Hour, "b": time.Hour, "c": 3 * time.Hour, "d": 2 * time.Hour} {
+		take(t, s, blocking(of(key), d))
+	}
+	take(t, s, blocking(of("d"), 5*time.Hour))
+	take(t, s, blocking(of("c"), time.Minute))
+	kept := func(want string) {
+		t.Helper()
+		got := ""
+		for _, key := range []string{"a", "b", "c", "d", "x", "y"} {
+			if b, err := s.Inspect(t.Context(), "p", key); err != nil {
+				t.Fatal(err)
+			} else if b.Limit != (store.Limit{}) {
+				got += key
+			}
+		}
+		if got != want {
+			t.Errorf("%s are kept, want %s", got, want)
+		}
+	}
+	take(t, s, of("x"))
+	kept("abdx")
+	take(t, s, of("y")) // x is the only one that is not blocked
+	kept("abdy")
+	take(t, s, blocking(of("y"), 2*time.Hour))
+	take(t, s, of("x"))
+	kept("adxy")
+}
+
+// Without the sweep, blocks that have ended end when room is needed.
+func TestEndedBlocksMakeRoomAsOtherBuckets(t *testing.T) {
+	const most = 100
+	n := newNow()
+	s := memstore.New(memstore.Config{MaxKeys: most, Clock: n.clock})
+	s.Close()
+	of := policy(t, "p", 1, time.Hour, 10)
+	for i := range most {
+		take(t, s, blocking(of(i), time.Minute))
+	}
+	spent := of("spent")
+	spent.Cost = 10
+	take(t, s, spent)
+	n.advance(time.Minute)
+	mint(t, s, of, 0, most-1)
+	if state := take(t, s, blocking(spent, 0)); state.Remaining != 0 {
+		t.Errorf("%+v of the bucket that is spent, while others were full", state)
+	}
+	if fault := s.Check(); fault != "" {
+		t.Error(fault)
+	}
+}
+
+func TestNamesOfBlocksAreCopied(t *testing.T) {
+	s := memstore.New(memstore.Config{Clock: newNow().clock})
+	defer s.Close()
+	bytes := []byte("policy key")
+	text := unsafe.String(&bytes[0], len(bytes))
+	c := charge(t, text[7:], 1)
+	c.Policy = text[:6]
+	take(t, s, blocking(c, time.Hour))
+	copy(bytes, "POLICY KEY") // as if the text had been something else all along
+	if fault := s.Check(); fault != "" {
+		t.Error(fault)
+	}
+	c.Policy, c.Key = "policy", "key"
+	if state := take(t, s, c); state.Allowed || !state.Blocked {
+		t.Errorf("%+v, want it blocked", state)
+	}
+}

@@ -1,0 +1,127 @@
+package memstore_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+func heap() int64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what the first only marked
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+func TestBytesAreThoseOfTheHeap(t *testing.T) {
+	for name, tt := range map[string]struct {
+		keys, policies int
+		key            string
+		block          time.Duration
+	}{
+		"none":           {},
+		"few":            {keys: 2000, policies: 1, key: "k"},
+		"many":           {keys: 40_000, policies: 3, key: "member:"},
+		"long keys":      {keys: 10_000, policies: 1, key: strings.Repeat("k", 100)},
+		"all blocked":    {keys: 20_000, policies: 1, key: "member:", block: time.Hour},
+		"many policies":  {keys: 20_000, policies: 10, key: "member:"},
+		"hashed keys":    {keys: 5_000, policies: 1, key: strings.Repeat("k", 1000)},
+		"of a few bytes": {keys: 20_000, policies: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := heap()
+			s := memstore.New(memstore.Config{})
+			defer s.Close()
+			for i := range tt.keys {
+				c := charge(t, fmt.Sprint(tt.key, i), 50)
+				c.Policy = fmt.Sprint("policy", i%tt.policies)
+				take(t, s, c)
+				if tt.block > 0 {
+					take(t, s, blocking(c, tt.block))
+				}
+			}
+			got, want := s.Stats().Memory, heap()-before
+			if got.Buckets != tt.keys {
+				t.Errorf("%d buckets, want %d", got.Buckets, tt.keys)
+			}
+			const other = 30_000 // of the test
+			if off := got.Bytes - want; off > want/10+other || off < -want/10-other {
+				t.Errorf("%d bytes, and the heap has grown by %d", got.Bytes, want)
+			}
+			runtime.KeepAlive(s)
+		})
+	}
+}
+
+func TestEvictionsAreCountedByPolicy(t *testing.T) {
+	n := newNow()
+	s := memstore.New(memstore.Config{MaxKeys: 10, Clock: n.clock})
+	s.Close() // without the sweep
+	want := func(evicted map[string]int64) {
+		t.Helper()
+		if got := s.Stats().Memory.Evicted; fmt.Sprint(got) != fmt.Sprint(evicted) {
+			t.Fatalf("%v, want %v", got, evicted)
+		}
+	}
+	slow, fast := policy(t, "slow", 1, time.Hour, 10), policy(t, "fast", 1, time.Second, 1)
+	mint(t, s, slow, 0, 10)
+	want(map[string]int64{})
+	mint(t, s, slow, 10, 3)
+	want(map[string]int64{"slow": 3})
+	mint(t, s, fast, 0, 7) // of which 5 are its share
+	want(map[string]int64{"fast": 2, "slow": 8})
+	n.advance(time.Second)
+	mint(t, s, slow, 20, 5) // which full buckets make room for
+	want(map[string]int64{"fast": 2, "slow": 8})
+	mint(t, s, slow, 30, 1)
+	want(map[string]int64{"fast": 2, "slow": 9})
+}
+
+// Policies come from the program. Even so, their number is bounded, and none is lost when there are more.
+func TestEvictionsOfManyPolicies(t *testing.T) {
+	s := openFull(t, 1)
+	for i := range 300 {
+		for range 2 { // each by the next
+			take(t, s, policy(t, fmt.Sprintf("p%d", i), int64(1+i), time.Hour, int64(1+i))("k"))
+		}
+		evicted := s.Stats().Memory.Evicted
+		var sum int64
+		for _, n := range evicted {
+			sum += n
+		}
+		if sum != int64(i) || len(evicted) > 65 || i > 64 && evicted["_other"] != int64(i-64) {
+			t.Fatalf("after %d evictions: %v", i, evicted)
+		}
+	}
+	if got := s.Stats().Memory.Evicted["p5"]; got != 1 {
+		t.Errorf("%d of p5, want 1", got)
+	}
+}
+
+// Two cache lines, of which most calls need the first.
+func TestSizes(t *testing.T) {
+	if memstore.ShardSize != 128 || memstore.EntrySize != 48 {
+		t.Errorf("a shard has %d bytes, an entry %d, want 128 and 48", memstore.ShardSize, memstore.EntrySize)
+	}
+}
+
+func BenchmarkStats(b *testing.B) {
+	limit, err := store.NewLimit(1, time.Hour, 5)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := memstore.New(memstore.Config{})
+	defer s.Close()
+	for i := range 100_000 {
+		take(b, s, store.Charge{Policy: "p", Key: fmt.Sprint(i), Limit: limit, Cost: 5, Block: time.Hour})
+	}
+	for b.Loop() {
+		s.Stats()
+	}
+}
