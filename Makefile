@@ -69,7 +69,8 @@ fuzz: ## Run each fuzz target of all modules for FUZZTIME, a time or a number of
 bench: needs ## Measure against other libraries, side by side, and write docs/benchmarks.md and its chart.
 	cd bench && $(GO) run . -markdown ../docs/benchmarks.md -svg ../docs/benchmarks.svg
 
-# Each adapter has a BenchmarkCost that reports adapter-adds-ns and middleware-adds-ns.
+# Each adapter has a BenchmarkCost that reports adapter-adds-ns and middleware-adds-ns. Those of metrics report other
+# figures in -adds-ns.
 .PHONY: cost
 cost: ## Measure what each adapter adds to a request, beside the middleware of net/http, for COSTTIME (default 3s).
 	@printf '%-44s %14s %14s %14s\n' 'ns a request' 'adapter adds' 'net/http adds' 'difference'
@@ -79,6 +80,10 @@ cost: ## Measure what each adapter adds to a request, beside the middleware of n
 			/^BenchmarkCost/ { \
 				sub(/^BenchmarkCost/, "", $$1); sub(/-[0-9]+$$/, "", $$1); \
 				for (i = 3; i < NF; i += 2) ns[$$(i+1)] = $$i; \
+				if (!("adapter-adds-ns" in ns)) { \
+					for (unit in ns) if (unit ~ /-adds-ns$$/) printf "%-44s %14.0f\n", module " " unit, ns[unit]; \
+					next; \
+				} \
 				ours = ns["adapter-adds-ns"]; theirs = ns["middleware-adds-ns"]; \
 				printf "%-44s %14.0f %14.0f %14.0f\n", module $$1, ours, theirs, ours - theirs; \
 			} \
