@@ -415,7 +415,7 @@ func (l *Limiter) report(x *exchange, results []Result, waited time.Duration, er
 			Allowed: x.decision.Allowed,
 			Results: results,
 			Err:     err,
-			Took:    time.Since(start.at) - waited,
+			Took:    x.decision.At.Sub(start.at) - waited, // one reading of the clock less
 			Waited:  waited,
 			Route:   l.routeOf(start.request),
 		})
