@@ -393,9 +393,12 @@ func (l *Limiter) logFailure(ctx context.Context, err error, allowed bool) {
 	l.failures.LogKind(ctx, keyerr.Kind(err), err, slog.Bool("let_through", allowed))
 }
 
+// began is some time before all decisions. To read the clock for the time since then takes half as long as time.Now.
+var began = time.Now()
+
 // A start is the beginning of a decision that is observed.
 type start struct {
-	at      time.Time
+	at      time.Duration // since began
 	op      string
 	request *http.Request // nil for a call without one
 }
@@ -403,7 +406,7 @@ type start struct {
 // start returns the start of op, such as the decision about r, if there is an observer.
 func (l *Limiter) start(r *http.Request, op string) (s start) {
 	if l.observe != nil {
-		s = start{time.Now(), op, r}
+		s = start{time.Since(began), op, r}
 	}
 	return s
 }
@@ -415,7 +418,7 @@ func (l *Limiter) report(x *exchange, results []Result, waited time.Duration, er
 			Allowed: x.decision.Allowed,
 			Results: results,
 			Err:     err,
-			Took:    x.decision.At.Sub(start.at) - waited, // one reading of the clock less
+			Took:    x.decision.At.Sub(began) - start.at - waited, // one reading of the clock less
 			Waited:  waited,
 			Route:   l.routeOf(start.request),
 		})
