@@ -3,10 +3,6 @@ package observe
 import (
 	"cmp"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"hash/maphash"
 	"log/slog"
 	"slices"
@@ -14,6 +10,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/internal/keyhash"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
 
@@ -28,8 +25,6 @@ type LogConfig struct {
 	KeySecret []byte
 }
 
-const minKeySecret = 16
-
 // LogDenials returns an observer for [ratelimit.Config.Observe] that logs denied requests, at most one line a
 // minute for each policy and key. Clients cannot flood the log. Allowed requests are not logged. The package
 // comment lists the lines.
@@ -37,8 +32,8 @@ const minKeySecret = 16
 // The observer is safe for concurrent use, also by several Limiters. It needs no closing and uses up to 200 KB.
 // LogDenials panics if KeySecret is too short.
 func LogDenials(cfg LogConfig) func(context.Context, *ratelimit.Event) {
-	if cfg.KeySecret != nil && len(cfg.KeySecret) < minKeySecret {
-		panic(fmt.Sprintf("observe: LogDenials: LogConfig.KeySecret has %d bytes: must have at least %d random bytes, or be nil to log keys unchanged", len(cfg.KeySecret), minKeySecret))
+	if err := keyhash.Check(cfg.KeySecret, "LogConfig.KeySecret"); err != nil {
+		panic("observe: LogDenials: " + err.Error())
 	}
 	l := &denialLog{logger: cfg.Logger, secret: slices.Clone(cfg.KeySecret), seed: maphash.MakeSeed()}
 	return l.observe
@@ -134,9 +129,7 @@ func (l *denialLog) showKey(key string) string {
 	if l.secret == nil {
 		return logtext.Show(key, maxShown)
 	}
-	mac := hmac.New(sha256.New, l.secret)
-	mac.Write([]byte(key))
-	return "hmac:" + hex.EncodeToString(mac.Sum(nil)[:8])
+	return keyhash.Name(l.secret, key)
 }
 
 // maxShown bounds the logged part of texts that clients choose, in bytes.

@@ -1,0 +1,32 @@
+// Package keyhash makes names for keys that must not be shown. All places that show keys use the same names, so that
+// an operator finds a key of a log in a list of keys.
+package keyhash
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+)
+
+// MinSecret is the minimum length of a secret in bytes.
+const MinSecret = 16
+
+// Check returns an error if secret is neither nil nor long enough. field is the name of the field that holds it.
+func Check(secret []byte, field string) error {
+	if secret == nil || len(secret) >= MinSecret {
+		return nil
+	}
+	return fmt.Errorf("%s has %d bytes: must have at least %d random bytes, or be nil to show keys unchanged", field, len(secret), MinSecret)
+}
+
+// Name returns "hmac:" and the first 16 hexadecimal digits of the HMAC-SHA-256 of key.
+func Name(secret []byte, key string) string {
+	mac := hmac.New(sha256.New, secret)
+	for room := make([]byte, min(len(key), 4<<10)); key != ""; { // a copy of the whole key may take a megabyte
+		n := copy(room, key)
+		mac.Write(room[:n])
+		key = key[n:]
+	}
+	return "hmac:" + hex.EncodeToString(mac.Sum(nil)[:8])
+}
