@@ -1,0 +1,134 @@
+package observe
+
+import "math"
+
+// counters is the number of keys that a summary counts. A key is counted if it makes more than a part of
+// 1/counters, 0.78 %, of what the summary has seen. To find each key of 1 % it must be above 100.
+const counters = 128
+
+// A summary counts how often the most frequent keys come, in bounded space. It is a Space-Saving summary: Metwally,
+// Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k Elements in Data Streams", 2005. A key that is
+// not counted takes the place of the one with the lowest count, and takes over its count, as what it may have too much.
+//
+// So the true count of a key is in [count−extra, count], and that of a key that is not counted is at most least().
+// The sum of the counts is seen, so least() is at most seen/counters.
+//
+// The zero value is empty.
+type summary struct {
+	seen   int64
+	denied int64
+
+	used    int // how many of the arrays below are used
+	places  [2 * counters]uint8
+	hash    [counters]uint64
+	count   [counters]uint32
+	extra   [counters]uint32
+	denials [counters]uint32 // of count-extra
+	key     [counters][]byte // its memory is used again
+
+	// All counts are at least lowest, and those before next are above it.
+	lowest uint32
+	next   int
+}
+
+const noCounter = -1
+
+// add counts a key, and reports whether it is new. If so, the caller sets s.key[i].
+func (s *summary) add(hash uint64, denied bool) (i int, isNew bool) {
+	s.seen++
+	i = s.find(hash)
+	if isNew = i == noCounter; isNew {
+		i = s.enter(hash)
+	}
+	s.count[i]++
+	if denied {
+		s.denied++
+		s.denials[i]++
+	}
+	return i, isNew
+}
+
+// find returns the counter of a key, or noCounter.
+func (s *summary) find(hash uint64) int {
+	for at := uint8(hash); s.places[at] != 0; at++ {
+		if i := int(s.places[at] - 1); s.hash[i] == hash {
+			return i
+		}
+	}
+	return noCounter
+}
+
+// enter gives a counter to a key that has none.
+func (s *summary) enter(hash uint64) int {
+	i := s.used
+	if i < counters {
+		s.used++
+	} else {
+		i = s.leastUsed()
+		s.leave(s.hash[i])
+		s.extra[i] = s.count[i]
+		s.denials[i] = 0
+	}
+	s.hash[i] = hash
+	at := uint8(hash)
+	for s.places[at] != 0 {
+		at++
+	}
+	s.places[at] = uint8(i + 1)
+	return i
+}
+
+// leave removes a key from places, and closes the gap for the keys behind it.
+func (s *summary) leave(hash uint64) {
+	gap := uint8(hash)
+	for s.hash[s.places[gap]-1] != hash {
+		gap++
+	}
+	for at := gap + 1; s.places[at] != 0; at++ {
+		if home := uint8(s.hash[s.places[at]-1]); at-home >= at-gap {
+			s.places[gap] = s.places[at]
+			gap = at
+		}
+	}
+	s.places[gap] = 0
+}
+
+// leastUsed returns a counter with the lowest count. All counters are used.
+func (s *summary) leastUsed() int {
+	for {
+		for ; s.next < counters; s.next++ {
+			if s.count[s.next] == s.lowest {
+				return s.next
+			}
+		}
+		s.lowest, s.next = s.least(), 0
+	}
+}
+
+// least returns the highest count that a key without a counter can have.
+func (s *summary) least() uint32 {
+	if s.used < counters {
+		return 0
+	}
+	least := uint32(math.MaxUint32)
+	for _, n := range s.count {
+		least = min(least, n)
+	}
+	return least
+}
+
+// reset empties s. The memory of the keys is kept for others.
+func (s *summary) reset() { *s = summary{key: s.key} }
+
+// copyTo copies s without the keys to another summary, and the keys to texts, one after the other.
+func (s *summary) copyTo(to *summary, texts []byte) []byte {
+	key := to.key
+	*to = *s
+	to.key = key
+	for i := range s.used {
+		from := len(texts)
+		texts = append(texts, s.key[i]...)
+		to.key[i] = texts[from:len(texts):len(texts)]
+	}
+	return texts
+}

@@ -1,0 +1,384 @@
+package observe
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/keyhash"
+	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+)
+
+// TopConfig configures [NewTop]. The zero value is ready to use, and shows keys unchanged.
+type TopConfig struct {
+	// Window is the time that the lists cover, from 1 s to 1 h. It slides in steps of a fifth: the lists
+	// cover from 5 to 6 fifths. Default: 5 min.
+	Window time.Duration
+
+	// Policies is the maximum number of policies with lists: the first ones that are seen. Default: 32.
+	Policies int
+
+	// KeySecret, if not nil, is a secret of at least 16 bytes. Keys are then shown as "hmac:" and the first 16
+	// hexadecimal digits of their HMAC-SHA-256, as by [LogDenials].
+	KeySecret []byte
+
+	// Clock is the clock to use instead of the system's. If it is set back by more than the window, the lists
+	// begin anew.
+	Clock func() time.Time
+}
+
+const (
+	defaultTopWindow   = 5 * time.Minute
+	defaultTopPolicies = 32
+
+	// steps is the number of steps in which a window slides.
+	steps = 5
+)
+
+// A Top lists the keys of each policy that make the most requests, and those that are denied most often. It uses
+// bounded memory, whatever keys clients send. Set [ratelimit.Config.Observe] to its Observe method.
+//
+// Each key with at least 1 % of the requests of a policy in the window is listed, and its count is at most 0.8 % of
+// these requests too high. The same holds for denials. Counts are those of this process.
+//
+// A Top is safe for concurrent use, also by several Limiters. It needs no closing.
+type Top struct {
+	window   time.Duration
+	policies int
+	secret   []byte
+	clock    func() time.Time
+	began    time.Time
+	seed     maphash.Seed
+
+	mu     sync.Mutex // for changes of tables
+	tables atomic.Pointer[map[string]*topTable]
+}
+
+// A TopList is what [Top.Heaviest] and [Top.Denied] return.
+type TopList struct {
+	// Since is the beginning of the window.
+	Since time.Time
+
+	// Requests is the number of requests of the policy since then, and Denied how many of them it denied.
+	Requests, Denied int64
+
+	// Keys has the keys with the highest counts. They are sorted by the part of the count that is certain.
+	Keys []TopKey
+
+	// Others is the highest count that a key which is not listed can have.
+	Others int64
+}
+
+// A TopKey is a key in a [TopList].
+type TopKey struct {
+	// Key is the key as a [ratelimit.KeyFunc] returned it. Clients may have chosen it, and it can contain any
+	// bytes: escape it. It is "hmac:" and 16 hexadecimal digits with a KeySecret, and "sha256:" and 64
+	// hexadecimal digits for a key of more than 256 bytes.
+	Key string
+
+	// Requests and Denied count the key's requests and those of them that were denied. In the list of Heaviest,
+	// Requests is at most Error too high, and Denied at most Error too low. In the list of Denied, Denied is at most
+	// Error too high, and Requests is the part that is certain.
+	Requests, Denied int64
+	Error            int64
+
+	// Share is the part of the policy's requests that Requests is, or of its denials that Denied is in the list of
+	// Denied: from 0 to 1.
+	Share float64
+}
+
+// NewTop returns a Top without any requests. It panics if a field of cfg is out of its range.
+func NewTop(cfg TopConfig) *Top {
+	if cfg.Window != 0 && (cfg.Window < time.Second || cfg.Window > time.Hour) {
+		panic(fmt.Sprintf("observe: NewTop: TopConfig.Window is %v: must be from 1s to 1h, or 0 for the default of %v", cfg.Window, defaultTopWindow))
+	}
+	if cfg.Policies < 0 {
+		panic(fmt.Sprintf("observe: NewTop: TopConfig.Policies is %d: must be positive, or 0 for the default of %d", cfg.Policies, defaultTopPolicies))
+	}
+	if err := keyhash.Check(cfg.KeySecret, "TopConfig.KeySecret"); err != nil {
+		panic("observe: NewTop: " + err.Error())
+	}
+	t := &Top{
+		window:   cmp.Or(cfg.Window, defaultTopWindow),
+		policies: cmp.Or(cfg.Policies, defaultTopPolicies),
+		secret:   slices.Clone(cfg.KeySecret),
+		clock:    cfg.Clock,
+		seed:     maphash.MakeSeed(),
+	}
+	if t.clock == nil {
+		t.clock = time.Now
+	}
+	t.began = t.clock()
+	t.tables.Store(&map[string]*topTable{})
+	return t
+}
+
+// Observe counts the keys of a request, a Decide, Admit, Take or Wait, under each policy that the store decided about.
+// Denials by a [ratelimit.Policy.Shadow] count as denials. A request that another policy denied counts, too.
+func (t *Top) Observe(_ context.Context, e *ratelimit.Event) {
+	switch e.Op {
+	case "peek", "refund", "reset", "block", "unblock", "settle":
+		return
+	}
+	if len(e.Results) == 0 {
+		return
+	}
+	step := t.step(t.clock())
+	for i := range e.Results {
+		r := &e.Results[i]
+		if table := t.table(r.Policy); table != nil {
+			table.add(t, step, r.Key, !r.Allowed)
+		}
+	}
+}
+
+// step returns the number of the step at a time. They count from 0.
+func (t *Top) step(now time.Time) int64 { return int64(max(0, now.Sub(t.began)) / t.stepSize()) }
+
+func (t *Top) stepSize() time.Duration { return t.window / steps }
+
+// table returns the table of a policy, or nil if there are too many.
+func (t *Top) table(policy string) *topTable {
+	tables := *t.tables.Load()
+	if table := tables[policy]; table != nil || len(tables) >= t.policies {
+		return table
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	tables = *t.tables.Load()
+	if table := tables[policy]; table != nil || len(tables) >= t.policies {
+		return table
+	}
+	tables = maps.Clone(tables)
+	tables[policy] = new(topTable)
+	t.tables.Store(&tables)
+	return tables[policy]
+}
+
+// Heaviest returns the n keys of a policy that made the most requests in the window, and all others that may have made 1 %
+// of them.
+func (t *Top) Heaviest(policy string, n int) TopList { return t.list(policy, n, ofRequests) }
+
+// Denied returns the n keys of a policy that were denied most often in the window, and all others that may have had 1 %
+// of the denials.
+func (t *Top) Denied(policy string, n int) TopList { return t.list(policy, n, ofDenials) }
+
+// Find returns the key that the lists of a policy show as shown, to call a Limiter with it. It returns false if the
+// lists do not have it, and for the "sha256:" form of a key of more than 256 bytes.
+func (t *Top) Find(policy, shown string) (key string, ok bool) {
+	c := t.copy(policy, ofRequests, ofDenials)
+	for _, summaries := range c.summaries {
+		for i := range summaries {
+			for _, kept := range summaries[i].key[:summaries[i].used] {
+				if isWhole(kept) && t.show(kept) == shown {
+					return string(kept), true
+				}
+			}
+		}
+	}
+	return "", false
+}
+
+// A topTable has the counts of a policy.
+type topTable struct {
+	mu    sync.Mutex
+	step  int64
+	steps [steps + 1]topStep // that of number n is at n modulo len
+}
+
+// A topStep has the counts of one step of the window. Its summaries are made when they are needed.
+type topStep struct {
+	number    int64
+	summaries [kinds]*summary
+}
+
+const (
+	ofRequests = iota
+	ofDenials
+	kinds
+)
+
+func (table *topTable) add(t *Top, number int64, key string, denied bool) {
+	hash := maphash.String(t.seed, key)
+	key = t.keep(key)
+	table.mu.Lock()
+	defer table.mu.Unlock()
+	step := table.at(number)
+	step.add(ofRequests, hash, key, denied)
+	if denied {
+		step.add(ofDenials, hash, key, true)
+	}
+}
+
+// at returns the step to count in at the time of a number.
+func (table *topTable) at(number int64) *topStep {
+	table.step = table.latest(number)
+	step := &table.steps[table.step%int64(len(table.steps))]
+	if step.number != table.step {
+		step.number = table.step
+		for _, s := range step.summaries {
+			if s != nil {
+				s.reset()
+			}
+		}
+	}
+	return step
+}
+
+// latest returns number, or that of the latest step if the clock was set back by less than a window.
+func (table *topTable) latest(number int64) int64 {
+	if back := table.step - number; back > 0 && back <= steps {
+		return table.step
+	}
+	return number
+}
+
+func (step *topStep) add(kind int, hash uint64, key string, denied bool) {
+	s := step.summaries[kind]
+	if s == nil {
+		s = new(summary)
+		step.summaries[kind] = s
+	}
+	if i, isNew := s.add(hash, denied); isNew {
+		s.key[i] = append(s.key[i][:0], key...)
+	}
+}
+
+// keep returns what is kept of a key, which is the key or longKey and its name in the lists.
+func (t *Top) keep(key string) string {
+	switch {
+	case shortkey.Is(key):
+		return key
+	case t.secret != nil:
+		return string(longKey) + keyhash.Name(t.secret, key)
+	}
+	return string(longKey) + "sha256:" + hex.EncodeToString([]byte(shortkey.Of(key)[1:]))
+}
+
+// longKey is the first byte of what is kept of a key that shortkey does not keep unchanged.
+const longKey = "\xff"
+
+func isWhole(kept []byte) bool { return len(kept) == 0 || kept[0] != longKey[0] }
+
+// show returns the name in the lists of a key that is kept.
+func (t *Top) show(kept []byte) string {
+	switch {
+	case !isWhole(kept):
+		return string(kept[len(longKey):])
+	case t.secret != nil:
+		return keyhash.Name(t.secret, string(kept))
+	}
+	return string(kept)
+}
+
+// A topCopy is a copy of the summaries of a policy in the window.
+type topCopy struct {
+	since     time.Time
+	summaries [kinds][]summary
+}
+
+func (t *Top) copy(policy string, kinds ...int) topCopy {
+	now := t.clock()
+	number := t.step(now)
+	table := (*t.tables.Load())[policy]
+	var c topCopy
+	if table != nil {
+		var texts [len(c.summaries)][]byte
+		for _, kind := range kinds { // before the lock, which requests wait for
+			c.summaries[kind] = make([]summary, 0, len(table.steps))
+			texts[kind] = make([]byte, 0, len(table.steps)*counters*shortkey.Max)
+		}
+		table.mu.Lock()
+		defer table.mu.Unlock()
+		number = table.latest(number)
+		for i := range table.steps {
+			step := &table.steps[i]
+			for _, kind := range kinds {
+				if s := step.summaries[kind]; s != nil && s.used > 0 && step.number <= number && step.number >= number-steps {
+					c.summaries[kind] = append(c.summaries[kind], summary{})
+					texts[kind] = s.copyTo(&c.summaries[kind][len(c.summaries[kind])-1], texts[kind])
+				}
+			}
+		}
+	}
+	c.since = now.Add(time.Duration(max(0, number-steps))*t.stepSize() - max(0, now.Sub(t.began)))
+	return c
+}
+
+// A topRow is what the summaries of a window know of a key.
+type topRow struct {
+	kept         []byte
+	count, extra int64 // the true count is in [count−extra, count]
+	denied       int64
+}
+
+func (r *topRow) certain() int64 { return r.count - r.extra }
+
+// union returns the keys of summaries, and the highest count that a key which is in none of them can have.
+func union(summaries []summary) (rows map[uint64]*topRow, missing int64) {
+	rows = make(map[uint64]*topRow)
+	for i := range summaries {
+		missing += int64(summaries[i].least())
+	}
+	for i := range summaries {
+		s := &summaries[i]
+		least := int64(s.least())
+		for j := range s.used {
+			r := rows[s.hash[j]]
+			if r == nil {
+				r = &topRow{kept: s.key[j], count: missing, extra: missing}
+				rows[s.hash[j]] = r
+			}
+			r.count += int64(s.count[j]) - least
+			r.extra += int64(s.extra[j]) - least
+			r.denied += int64(s.denials[j])
+		}
+	}
+	return rows, missing
+}
+
+func (t *Top) list(policy string, n, kind int) TopList {
+	c := t.copy(policy, slices.Compact([]int{ofRequests, kind})...)
+	list := TopList{Since: c.since}
+	for i := range c.summaries[ofRequests] {
+		list.Requests += c.summaries[ofRequests][i].seen
+		list.Denied += c.summaries[ofRequests][i].denied
+	}
+	total := list.Requests
+	var requests map[uint64]*topRow
+	if kind == ofDenials {
+		total = list.Denied
+		requests, _ = union(c.summaries[ofRequests])
+	}
+
+	rows, missing := union(c.summaries[kind])
+	list.Others = missing
+	byCount := func(a, b uint64) int {
+		a_, b_ := rows[a], rows[b]
+		return cmp.Or(cmp.Compare(b_.certain(), a_.certain()), cmp.Compare(b_.count, a_.count), slices.Compare(a_.kept, b_.kept))
+	}
+	for i, hash := range slices.SortedFunc(maps.Keys(rows), byCount) {
+		r := rows[hash]
+		if i >= n && r.count*100 < total {
+			list.Others = max(list.Others, r.count)
+			continue
+		}
+		k := TopKey{Key: t.show(r.kept), Requests: r.count, Denied: r.denied, Error: r.extra, Share: float64(r.count) / float64(total)}
+		if kind == ofDenials {
+			k.Requests, k.Denied = r.certain(), r.count
+			if as := requests[hash]; as != nil {
+				k.Requests = max(k.Requests, as.certain())
+			}
+		}
+		list.Keys = append(list.Keys, k)
+	}
+	return list
+}
