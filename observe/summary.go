@@ -18,8 +18,9 @@ type summary struct {
 	seen   int64
 	denied int64
 
-	used    int // how many of the arrays below are used
-	places  [2 * counters]uint8
+	used    int                 // how many of the arrays below are used
+	first   [4 * counters]uint8 // the counters of the keys with a hash, as a list: 1 more than the first of them
+	behind  [counters]uint8     // 1 more than the one behind it
 	hash    [counters]uint64
 	count   [counters]uint32
 	extra   [counters]uint32
@@ -50,13 +51,15 @@ func (s *summary) add(hash uint64, denied bool) (i int, isNew bool) {
 
 // find returns the counter of a key, or noCounter.
 func (s *summary) find(hash uint64) int {
-	for at := uint8(hash); s.places[at] != 0; at++ {
-		if i := int(s.places[at] - 1); s.hash[i] == hash {
-			return i
+	for at := *s.list(hash); at != 0; at = s.behind[at-1] {
+		if s.hash[at-1] == hash {
+			return int(at - 1)
 		}
 	}
 	return noCounter
 }
+
+func (s *summary) list(hash uint64) *uint8 { return &s.first[hash%uint64(len(s.first))] }
 
 // enter gives a counter to a key that has none.
 func (s *summary) enter(hash uint64) int {
@@ -65,32 +68,23 @@ func (s *summary) enter(hash uint64) int {
 		s.used++
 	} else {
 		i = s.leastUsed()
-		s.leave(s.hash[i])
+		s.leave(i)
 		s.extra[i] = s.count[i]
 		s.denials[i] = 0
 	}
 	s.hash[i] = hash
-	at := uint8(hash)
-	for s.places[at] != 0 {
-		at++
-	}
-	s.places[at] = uint8(i + 1)
+	list := s.list(hash)
+	s.behind[i], *list = *list, uint8(i+1)
 	return i
 }
 
-// leave removes a key from places, and closes the gap for the keys behind it.
-func (s *summary) leave(hash uint64) {
-	gap := uint8(hash)
-	for s.hash[s.places[gap]-1] != hash {
-		gap++
+// leave takes a counter from its list.
+func (s *summary) leave(i int) {
+	at := s.list(s.hash[i])
+	for *at != uint8(i+1) {
+		at = &s.behind[*at-1]
 	}
-	for at := gap + 1; s.places[at] != 0; at++ {
-		if home := uint8(s.hash[s.places[at]-1]); at-home >= at-gap {
-			s.places[gap] = s.places[at]
-			gap = at
-		}
-	}
-	s.places[gap] = 0
+	*at = s.behind[i]
 }
 
 // leastUsed returns a counter with the lowest count. All counters are used.

@@ -51,12 +51,16 @@ const (
 //
 // A Top is safe for concurrent use, also by several Limiters. It needs no closing.
 type Top struct {
-	window   time.Duration
+	stepSize time.Duration
 	policies int
 	secret   []byte
 	clock    func() time.Time
 	began    time.Time
 	seed     maphash.Seed
+
+	// Without a clock, current is the number of the current step while over is false. A timer sets it.
+	current atomic.Int64
+	over    atomic.Bool
 
 	mu     sync.Mutex // for changes of tables
 	tables atomic.Pointer[map[string]*topTable]
@@ -107,16 +111,17 @@ func NewTop(cfg TopConfig) *Top {
 		panic("observe: NewTop: " + err.Error())
 	}
 	t := &Top{
-		window:   cmp.Or(cfg.Window, defaultTopWindow),
+		stepSize: cmp.Or(cfg.Window, defaultTopWindow) / steps,
 		policies: cmp.Or(cfg.Policies, defaultTopPolicies),
 		secret:   slices.Clone(cfg.KeySecret),
 		clock:    cfg.Clock,
 		seed:     maphash.MakeSeed(),
 	}
-	if t.clock == nil {
-		t.clock = time.Now
+	t.began = time.Now()
+	if t.clock != nil {
+		t.began = t.clock()
 	}
-	t.began = t.clock()
+	t.over.Store(true)
 	t.tables.Store(&map[string]*topTable{})
 	return t
 }
@@ -131,7 +136,7 @@ func (t *Top) Observe(_ context.Context, e *ratelimit.Event) {
 	if len(e.Results) == 0 {
 		return
 	}
-	step := t.step(t.clock())
+	step := t.currentStep()
 	for i := range e.Results {
 		r := &e.Results[i]
 		if table := t.table(r.Policy); table != nil {
@@ -140,10 +145,31 @@ func (t *Top) Observe(_ context.Context, e *ratelimit.Event) {
 	}
 }
 
-// step returns the number of the step at a time. They count from 0.
-func (t *Top) step(now time.Time) int64 { return int64(max(0, now.Sub(t.began)) / t.stepSize()) }
+// step returns the number of the current step. Steps count from 0.
+func (t *Top) step() int64 {
+	now := time.Now
+	if t.clock != nil {
+		now = t.clock
+	}
+	return int64(max(0, now().Sub(t.began)) / t.stepSize)
+}
 
-func (t *Top) stepSize() time.Duration { return t.window / steps }
+// currentStep is like step, at a fraction of the cost of reading the clock.
+func (t *Top) currentStep() int64 {
+	if t.clock != nil || t.over.Load() && t.over.CompareAndSwap(true, false) {
+		number := t.step()
+		t.current.Store(number)
+		if t.clock == nil {
+			time.AfterFunc(time.Until(t.stepBegan(number+1)), func() { t.over.Store(true) })
+		}
+		return number
+	}
+	return t.current.Load()
+}
+
+func (t *Top) stepBegan(number int64) time.Time {
+	return t.began.Add(time.Duration(number) * t.stepSize)
+}
 
 // table returns the table of a policy, or nil if there are too many.
 func (t *Top) table(policy string) *topTable {
@@ -151,9 +177,13 @@ func (t *Top) table(policy string) *topTable {
 	if table := tables[policy]; table != nil || len(tables) >= t.policies {
 		return table
 	}
+	return t.newTable(policy)
+}
+
+func (t *Top) newTable(policy string) *topTable {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	tables = *t.tables.Load()
+	tables := *t.tables.Load()
 	if table := tables[policy]; table != nil || len(tables) >= t.policies {
 		return table
 	}
@@ -286,8 +316,7 @@ type topCopy struct {
 }
 
 func (t *Top) copy(policy string, kinds ...int) topCopy {
-	now := t.clock()
-	number := t.step(now)
+	number := t.step()
 	table := (*t.tables.Load())[policy]
 	var c topCopy
 	if table != nil {
@@ -309,7 +338,7 @@ func (t *Top) copy(policy string, kinds ...int) topCopy {
 			}
 		}
 	}
-	c.since = now.Add(time.Duration(max(0, number-steps))*t.stepSize() - max(0, now.Sub(t.began)))
+	c.since = t.stepBegan(max(0, number-steps))
 	return c
 }
 
