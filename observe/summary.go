@@ -22,7 +22,7 @@ type summary struct {
 	first   [4 * counters]uint8 // the counters of the keys with a hash, as a list: 1 more than the first of them
 	behind  [counters]uint8     // 1 more than the one behind it
 	hash    [counters]uint64
-	count   [counters]uint32
+	count   [counters]uint32 // of 12 minutes at most
 	extra   [counters]uint32
 	denials [counters]uint32 // of count-extra
 	key     [counters][]byte // its memory is used again
@@ -113,6 +113,14 @@ func (s *summary) least() uint32 {
 
 // reset empties s. The memory of the keys is kept for others.
 func (s *summary) reset() { *s = summary{key: s.key} }
+
+// keySize returns the size of all keys in bytes.
+func (s *summary) keySize() (size int) {
+	for _, key := range s.key[:s.used] {
+		size += len(key)
+	}
+	return size
+}
 
 // copyTo copies s without the keys to another summary, and the keys to texts, one after the other.
 func (s *summary) copyTo(to *summary, texts []byte) []byte {

@@ -317,29 +317,42 @@ type topCopy struct {
 
 func (t *Top) copy(policy string, kinds ...int) topCopy {
 	number := t.step()
-	table := (*t.tables.Load())[policy]
 	var c topCopy
-	if table != nil {
-		var texts [len(c.summaries)][]byte
-		for _, kind := range kinds { // before the lock, which requests wait for
-			c.summaries[kind] = make([]summary, 0, len(table.steps))
-			texts[kind] = make([]byte, 0, len(table.steps)*counters*shortkey.Max)
-		}
-		table.mu.Lock()
-		defer table.mu.Unlock()
-		number = table.latest(number)
-		for i := range table.steps {
-			step := &table.steps[i]
-			for _, kind := range kinds {
-				if s := step.summaries[kind]; s != nil && s.used > 0 && step.number <= number && step.number >= number-steps {
-					c.summaries[kind] = append(c.summaries[kind], summary{})
-					texts[kind] = s.copyTo(&c.summaries[kind][len(c.summaries[kind])-1], texts[kind])
-				}
-			}
-		}
+	if table := (*t.tables.Load())[policy]; table != nil {
+		number = table.copyTo(&c.summaries, number, kinds)
 	}
 	c.since = t.stepBegan(max(0, number-steps))
 	return c
+}
+
+// copyTo copies the summaries of the window that ends with the step of a number. It returns the number of the step with
+// which it does end.
+func (table *topTable) copyTo(to *[kinds][]summary, number int64, kinds []int) int64 {
+	size := 0
+	table.each(number, kinds, func(_ int, s *summary) { size += s.keySize() })
+	for _, kind := range kinds { // not under the lock, for which requests wait
+		to[kind] = make([]summary, 0, len(table.steps))
+	}
+	texts := make([]byte, 0, size)
+	return table.each(number, kinds, func(kind int, s *summary) {
+		to[kind] = append(to[kind], summary{})
+		texts = s.copyTo(&to[kind][len(to[kind])-1], texts)
+	})
+}
+
+func (table *topTable) each(number int64, kinds []int, do func(kind int, s *summary)) int64 {
+	table.mu.Lock()
+	defer table.mu.Unlock()
+	number = table.latest(number)
+	for i := range table.steps {
+		step := &table.steps[i]
+		for _, kind := range kinds {
+			if s := step.summaries[kind]; s != nil && s.used > 0 && step.number <= number && step.number >= number-steps {
+				do(kind, s)
+			}
+		}
+	}
+	return number
 }
 
 // A topRow is what the summaries of a window know of a key.
