@@ -22,7 +22,7 @@ func movableAll(t *testing.T) []string {
 
 // isPlain reports whether ch is for the scripts of one call.
 func isPlain(ch charge) bool {
-	return !ch.shadow && ch.debt != pastDebt && ch.need != bucket.Reset && ch.limit.Capacity < bucket.MaxCredits
+	return !ch.shadow && ch.debt != pastDebt && ch.need != bucket.Reset && ch.block == 0 && ch.limit.Capacity < bucket.MaxCredits
 }
 
 // aloneArguments returns the script of a call by itself, and its KEYS and ARGV. The clock is "" for the server's.
@@ -56,12 +56,17 @@ func aloneArguments(clock any, c call) (script int, keys []string, args []any) {
 	return script, keys, args
 }
 
-// askAlone has a server answer a call by the script for it, and returns the answer as from take.lua.
+// askAlone has a server answer a call by the script for it, and returns the answer as from take.lua, which is asked if a
+// bucket is blocked.
 func askAlone(s server, clock any, c call) ([]int64, error) {
 	script, keys, args := aloneArguments(clock, c)
 	s.use(script)
 	defer s.use(useTake)
 	reply, err := s.run(keys, args)
+	if err != nil && lua.IsBlocked(err.Error()) {
+		s.use(useTake)
+		return askTake(s, clock, c)
+	}
 	if err == nil && script == useOne {
 		reply = []int64{reply[0] & 1, reply[0] >> 1}
 	}
@@ -90,6 +95,7 @@ func testAlone(t *testing.T, s server, seeds uint64) {
 		t.Run(name, func(t *testing.T) {
 			var asked [3]int // of each script
 			anchored, refused := 0, 0
+			var shut shutCounts
 			for seed := range seeds {
 				s.flush()
 				m := newModel(serverClock)
@@ -109,7 +115,7 @@ func testAlone(t *testing.T, s server, seeds uint64) {
 							c.count = 1
 						}
 						for i := range c.charges {
-							if ch := &c.charges[i]; ch.need == 0 && ch.debt >= 0 && r.IntN(2) == 0 {
+							if ch := &c.charges[i]; ch.need == 0 && ch.debt >= 0 && ch.block == 0 && r.IntN(2) == 0 {
 								ch.debt = bucket.AnyDebt // a look that puts the bucket under its limit
 							}
 						}
@@ -130,6 +136,7 @@ func testAlone(t *testing.T, s server, seeds uint64) {
 					}
 				}
 				anchored += m.anchored
+				shut.add(m.shut)
 			}
 			if min(asked[useTake], asked[useOne], asked[useFew], refused) < 40*int(seeds) {
 				t.Errorf("the scripts were asked %v times, and refused %d", asked, refused)
@@ -137,6 +144,7 @@ func testAlone(t *testing.T, s server, seeds uint64) {
 			if serverClock && anchored < 5*int(seeds) {
 				t.Errorf("only %d buckets were anchored anew", anchored)
 			}
+			shut.check(t, serverClock, seeds)
 		})
 	}
 }

@@ -94,9 +94,9 @@ func testSpoilt(t *testing.T, server spoiltServer) {
 			if err != nil {
 				t.Fatalf("seed %d, step %d: %+v: %v", seed, step, calls, err)
 			}
-			var want []int64
+			var answers []answer
 			for _, c := range calls {
-				want = append(want, m.runSpoilt(c, now, server.vetoed)...)
+				answers = append(answers, m.answerSpoilt(c, now, server.vetoed)...)
 				switch {
 				case slices.ContainsFunc(c.charges, server.vetoed):
 					vetoed++
@@ -109,7 +109,7 @@ func testSpoilt(t *testing.T, server spoiltServer) {
 					merged++
 				}
 			}
-			if fmt.Sprint(got) != fmt.Sprint(want) {
+			if want := replyOf(answers); fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Fatalf("seed %d, step %d: %+v at %d\ngot  %v\nwant %v", seed, step, calls, now, got, want)
 			}
 			m.compare(t, server, now)
@@ -146,8 +146,9 @@ func (r random) spoil(c *call) {
 	}
 }
 
-// runSpoilt answers c, some of whose keys may hold no bucket.
-func (m *model) runSpoilt(c call, now int64, vetoed func(charge) bool) (reply []int64) {
+// answerSpoilt answers c, some of whose keys may hold no bucket.
+func (m *model) answerSpoilt(c call, now int64, vetoed func(charge) bool) (answers []answer) {
+	none := answer{taken: -1}
 	whole := call{count: c.count}
 	for _, ch := range c.charges {
 		if !isSpoilt(ch) {
@@ -155,20 +156,17 @@ func (m *model) runSpoilt(c call, now int64, vetoed func(charge) bool) (reply []
 		}
 	}
 	if slices.ContainsFunc(c.charges, vetoed) {
-		for range c.charges {
-			reply = append(reply, -1, 0)
-		}
-		return reply
+		return slices.Repeat([]answer{none}, len(c.charges))
 	}
-	answered := m.run([]call{whole}, now)
+	rest := m.answer(whole, now)
 	for _, ch := range c.charges {
 		if isSpoilt(ch) {
-			reply = append(reply, -1, 0)
+			answers = append(answers, none)
 			continue
 		}
-		reply, answered = append(reply, answered[:2]...), answered[2:]
+		answers, rest = append(answers, rest[0]), rest[1:]
 	}
-	return reply
+	return answers
 }
 
 // dump returns what the keys that hold no bucket hold.

@@ -89,6 +89,10 @@ func TestNumbersThatAreNoBucketFailTheCallsOfTheKey(t *testing.T) {
 		"tokens":      append(none, "4503599627370497", "-4503599627370497", "-9007199254740994"),
 		"last_refill": append(none, "99999999999999999999999999"),
 		"unit":        append(none, "0", "-1", "-0", "4503599627370497"),
+		"limit": {
+			"!9007199254740994 5 " + text, "?99999999999999999999 5 " + text, "!-99999999999999999999 5 " + text,
+			"!1780000000000001 1125899906842626 " + text, "?1780000000000001 99999999999999999999 " + text,
+		},
 	}
 	for _, serverClock := range []bool{false, true} {
 		var clock any = now
@@ -162,6 +166,32 @@ func TestTheOutermostNumbersAreABucket(t *testing.T) {
 				if want := l.Advance(b, now).Tokens; err != nil || got[1] != want {
 					t.Errorf("%s: %+v: %v, %v, want %d", name, b, got, err, want)
 				}
+			}
+		}
+	}
+}
+
+// A field limit that the scripts never write is another limit, and no block.
+func TestAMarkThatIsNoneBlocksNothing(t *testing.T) {
+	s := startServer(t, lua.Take, lua.TakeOne, lua.TakeFew)
+	l, err := bucket.NewLimit(3, time.Hour, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const now = 1_780_000_000_000_000
+	text := fmt.Sprint(l.Unit, " ", l.Refill, " ", l.Capacity)
+	one := charge{"k", term{limit: l, need: l.Need(1)}}
+	for _, field := range []string{
+		"!", "?", "!!", "!1780000000000001", "!1780000000000001 5", "?1780000000000001 -5 " + text, "! 5 " + text,
+		" !1780000000000001 5 " + text, "~!1780000000000001 5 " + text, "!1.78e15 5 " + text, "!1780000000000001  5 " + text,
+		"!0x99999999999999 5 " + text, "x1780000000000001 5 " + text, "!1780000000000000 5 " + text,
+	} {
+		for name, ask := range map[string]func(server, any, call) ([]int64, error){"take.lua": askTake, "alone": askAlone} {
+			s.flush()
+			s.hset("k", "tokens", 2*l.Unit, "unit", l.Unit, "last_refill", now, "limit", field)
+			got, err := ask(s, now, call{1, []charge{one}})
+			if want := []int64{1, l.Unit}; err != nil || !slices.Equal(got, want) || s.hash("k")["limit"] != text {
+				t.Errorf("%s: %q: %v, %v, want %v: %v", name, field, got, err, want, s.hash("k"))
 			}
 		}
 	}

@@ -9,7 +9,9 @@
 --   unit         how many credits one token is worth, so that tokens/unit is the number of tokens
 --   last_refill  when it was last charged, in microseconds of Unix time
 --   limit        the limit that it was charged under when its TTL was last set: unit, refill and capacity; after
---                a ~ where the TTL will not do for the next charge
+--                a ~ where the TTL will not do for the next charge; and if it is blocked, instead of that after a mark:
+--                '!' or, if a charge has locked it, '?', then until when in microseconds of Unix time, and for how many
+--                microseconds it was blocked, each with a blank behind it
 --   spare        after a charge for what was used without the bucket's knowledge: for how many microseconds it had
 --                been full, how many of these have paid for that, and when it was; see Settle in internal/bucket
 -- A bucket that is not there is full. So a key may expire once its bucket has had the time to refill.
@@ -17,6 +19,10 @@
 -- A charge that takes nothing, because its call is refused, writes nothing. The exception is a bucket whose limit is
 -- not the charge's: unless it is full, it is written under the new limit. Otherwise its TTL would be that of the old
 -- limit, and the bucket full again when it ends. A look and a removal never put a bucket under their limit.
+--
+-- The mark of a block is in a field that each charge compares anyway. So a bucket that is not blocked costs nothing
+-- more. A mark that has ended makes the field differ from the limit of the charge, and the next charge that takes something
+-- drops it.
 --
 -- A key is broken if it holds what this script cannot have written: another type, tokens without a time, or a
 -- number that is no integer or out of range. Its calls fail, and it is not written, nor given a TTL. The unit is
@@ -34,16 +40,21 @@
 --         debt                     how many credits below zero the charge may go, to wait for them; -1 for a
 --                                  charge that is owed: it is made whatever the bucket holds, and whatever
 --                                  that can hold, though no debt is deeper than 2^52 credits; -2 for one
---                                  that is owed and has two arguments more, behind shadow
+--                                  that is owed, and -3 for one that is not and may not wait, which have
+--                                  three arguments more, behind shadow
 --         shadow                   1 if it vetoes nothing, else 0
 --         refilled, outage         with a debt of -2: credits that were used as well within the last outage
---                                  microseconds, but for what the bucket could not refill then
+--                                  microseconds, but for what the bucket could not refill then; with -3: 0
+--         block                    0; or with a need of 0 and a debt of -3, for how many microseconds to block
+--                                  the bucket, below 0 to end a block; or with a need above 0, for how many to
+--                                  lock it if the charge leaves less than one token
 --       then for each run of calls that differ in their keys only: how many they are, how many identical
 --       calls each stands for, how many charges it has, and for each charge the number of its term, from 1
 -- Reply two integers a charge: how many of the identical calls charged it, and the bucket's credits after
 --       them. The Go side works out the rest (remaining, retry after) from these. A charge whose key is
 --       broken is answered with -1, and so are the others of its call if it could have vetoed them; a
---       script of one call fails by the error instead.
+--       script of one call fails by the error instead. Behind all charges, two integers for each whose bucket is
+--       blocked after it: the number of the charge, from 1, and for how many microseconds.
 --
 -- Most of this is run for each of many keys. So it reads and writes no field without need, keeps to local
 -- variables, because tables are slow to make, and makes numbers of strings by adding 0, which takes a third
@@ -92,20 +103,22 @@ for i = 1, ARGV[at - 1] + 0 do
     unit, refill, capacity, ARGV[at + 3] + 0, ARGV[at + 4] + 0, ARGV[at + 5] == '1',
     unit .. ' ' .. ARGV[at + 1] .. ' ' .. ARGV[at + 2], ceil(capacity / refill),
   }
-  if terms[i][5] == -2 then
-    terms[i][9], terms[i][10] = ARGV[at + 6] + 0, ARGV[at + 7] + 0
-    at = at + 2
+  if terms[i][5] < -1 then
+    terms[i][5] = terms[i][5] == -3 and 0 or -1
+    terms[i][9] = { ARGV[at + 6] + 0, ARGV[at + 7] + 0, ARGV[at + 8] + 0 }
+    at = at + 3
   end
   at = at + 6
 end
 
--- The term of the charge that is looked at: unit and limit as text, fill is the time to full.
-local term, unit, refill, capacity, need, debt, shadow, limit, fill
+-- The term of the charge that is looked at: unit and limit as text, fill is the time to full, extra is a list of refilled,
+-- outage and block if it has these. shut is the block of the bucket that is looked at, see read.lua.
+local term, unit, refill, capacity, need, debt, shadow, limit, fill, extra, shut
 
 local function use(number)
   term = terms[number + 0]
   unit, refill, capacity, need = term[1], term[2], term[3], term[4]
-  debt, shadow, limit, fill = term[5], term[6], term[7], term[8]
+  debt, shadow, limit, fill, extra = term[5], term[6], term[7], term[8], term[9]
 end
 
 local function read(key)
@@ -117,6 +130,9 @@ end
 -- Returns how many charges of the identical calls a bucket can pay.
 local function pays(tokens, count)
   --: pay
+  if shut and need > 0 and debt >= 0 then
+    return 0
+  end
   if times == 1 and count > 1 then
     times = count
     if need > 0 and debt >= 0 then
@@ -129,7 +145,7 @@ end
 -- Returns the credits that a bucket is still to be charged of those that were used without its knowledge, and its
 -- new field spare, nil if that stays as it is. It is Settle of internal/bucket.
 local function settle(key)
-  local refilled, outage = term[9], term[10]
+  local refilled, outage = extra[1], extra[2]
   local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit', 'unit', 'spare')
   local full = outage
   if hash[1] then
@@ -165,20 +181,70 @@ local function settle(key)
   return refilled, format(integer, spared) .. ' ' .. format(integer, paid) .. ' ' .. format(integer, at)
 end
 
--- Takes from a bucket what it was charged, and returns what is left.
-local function charge(key, tokens, last, lasting, times)
+local tail -- of the reply, if it has one
+
+-- Takes from the bucket of charge i what is taken times over, and returns what is left.
+local function charge(i, key, tokens, last, lasting, times)
   local left, spare = tokens - (times > 1 and floor(times * (need + 0.0)) or times * need), nil
-  if debt == -2 and times > 0 then
-    local more
-    more, spare = settle(key)
-    left = left - more
-    if spare then
-      lasting = nil
-    end
-  end
   if left > capacity and need == -18014398509481984 then
     call('PEXPIRE', key, 0) -- DEL would take one more right
+    shut = nil
     return capacity
+  end
+  if shut or extra then
+    local unit, refill, capacity, limit, fill, found = unit, refill, capacity, limit, fill, nil
+    local before, block = shut, extra and times > 0 and extra[3] ~= 0 and extra[3] or nil
+    if extra and times > 0 and extra[1] > 0 then
+      local more
+      more, spare = settle(key)
+      left = left - more
+      if spare then
+        lasting = nil
+      end
+    end
+    if block and need == 0 then
+      found = left -- which is the answer: a bucket that is there keeps its own limit
+      local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
+      local own, of, speed, size = match(hash[3] or '', '((%d+) ([1-9]%d*) (%d+))$')
+      if hash[1] and own then
+        left, last = hash[1] + 0, hash[2] + 0
+        unit, refill, capacity, limit = of, speed + 0, size + 0, own
+        fill = ceil(capacity / refill)
+        if server_clock and last - now > fill then
+          last = now -- as in read.lua
+        end
+      elseif block < 0 and not hash[1] then
+        return found
+      end
+      tokens, lasting, shut = nil, nil, nil -- so that all is written
+    elseif times > 0 and need < 0 and shut and shut[3] and left >= unit + 0 then
+      if tokens == capacity then
+        call('HSET', key, 'limit', shut[5]) -- the refund changes nothing
+      else
+        lasting = nil
+      end
+      shut = nil
+    elseif block and need > 0 and left < unit + 0 and not (shut and shut[1] >= block) then
+      tokens, lasting = nil, nil
+    else
+      block = nil
+      if shut and shut[6] then
+        call('HSET', key, 'limit', shut[4] .. shut[5])
+      end
+    end
+    if block and block > 0 then
+      local lock = need > 0 and (not before or before[3]) -- one that makes another block longer is none
+      local till = format(integer, now + block) .. ' ' .. format(integer, block) .. ' '
+      shut = { block, now + block, lock, (lock and '?' or '!') .. till }
+    end
+    if shut then
+      limit = shut[4] .. limit
+      tail = tail or {}
+      tail[#tail + 1], tail[#tail + 2] = i, shut[1]
+    end
+    --: write
+    shut = nil
+    return found or left
   end
   --: write
   return left
@@ -208,22 +274,23 @@ local function run()
           local found, last, lasting = read(key)
           reading = false
           local times = 1
-          if count > 1 or found < need then
+          if count > 1 or found < need or shut then
             times = pays(found, count)
           end
-          reply[2 * i - 1], reply[2 * i] = times, charge(key, found, last, lasting, times)
+          reply[2 * i - 1], reply[2 * i] = times, charge(i, key, found, last, lasting, times)
         end
         done, calls = i, calls - 1
       end
     end
 
     -- Of the charges of a call: what read returned, and how many calls the bucket can pay.
-    local tokens, lasts, lastings, fits
+    local tokens, lasts, lastings, fits, shuts
     if calls > 0 then
       tokens, lasts, lastings, fits = { 0, 0 }, { 0, 0 }, { 0, 0 }, { 0, 0 }
     end
     while calls > 0 do
       local granted = count -- how many of the identical calls every charge can pay
+      shuts = nil
       for i = 1, charges do
         use(ARGV[at + 2 + i])
         if broken and broken[done + i] then
@@ -236,6 +303,10 @@ local function run()
           tokens[i], lasts[i], lastings[i] = read(KEYS[reading])
           reading = false
           fits[i] = pays(tokens[i], count)
+          if shut then
+            shuts = shuts or {}
+            shuts[i], shut = shut, nil
+          end
         end
         if fits[i] < granted and not shadow then
           granted = fits[i]
@@ -252,7 +323,8 @@ local function run()
         local times, left = fits[i] < granted and fits[i] or granted, 0
         if times >= 0 then
           use(ARGV[at + 2 + i])
-          left = charge(KEYS[done + i], tokens[i], lasts[i], lastings[i], times)
+          shut = shuts and shuts[i]
+          left = charge(done + i, KEYS[done + i], tokens[i], lasts[i], lastings[i], times)
         end
         reply[2 * (done + i) - 1], reply[2 * (done + i)] = times, left
       end
@@ -269,6 +341,9 @@ local alone = not across and ARGV[at] == '1' and not ARGV[at + 3 + ARGV[at + 2]]
 while true do
   local ok, err = pcall(run)
   if ok then
+    for i = 1, tail and #tail or 0 do
+      reply[#reply + 1] = tail[i]
+    end
     return reply
   end
   if not reading or alone and not shadow then
@@ -278,5 +353,5 @@ while true do
     return failure(err)
   end
   broken = broken or {}
-  broken[reading] = true
+  broken[reading], shut = true, nil
 end

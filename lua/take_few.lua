@@ -2,13 +2,13 @@
 --
 -- KEYS  one key a charge, each different
 -- ARGV  five arguments for each charge, what it asks for, as in take.lua: unit, refill, capacity, need (no removal),
---       debt (not -2); it is no shadow
+--       debt (not -2); it is no shadow, and has no block
 --       the time in microseconds; left off for this server's own clock
 -- Reply two integers a charge, as of take.lua
 --
 -- It fails as take_one.lua does.
 
-local err, spare
+local err, spare, shut = nil, nil, false
 repeat
   local KEYS, ARGV, call, format = KEYS, ARGV, redis.pcall, string.format
   local count = #KEYS

@@ -7,15 +7,16 @@
 --
 -- KEYS  the key of the bucket
 -- ARGV  what the charge asks for, as in take.lua: unit, capacity (less than 2^52), need (no removal), refill, debt (not
---       -2); it is no shadow
+--       -2); it is no shadow, and has no block
 --       the time in microseconds
 --       What is as usual is left off: the time, for the server's own clock; then refill and debt, if they are 1 and 0;
 --       then need, if it is one unit
 -- Reply the bucket's credits after the charge, doubled, and 1 more if it was charged
 --
--- Errors of Redis are the reply. If the key is broken, Lua itself raises one: see IsNoBucket in lua.go.
+-- Errors of Redis are the reply. If the key is broken, Lua itself raises one: see IsNoBucket in lua.go. It also fails if
+-- the bucket is blocked, see IsBlocked, and has then written nothing: take.lua answers such calls.
 
-local err, spare
+local err, spare, shut = nil, nil, false
 repeat
   local ARGV, key, call, format = ARGV, KEYS[1], redis.pcall, string.format
   local unit, capacity, need = ARGV[1], ARGV[2] + 0, (ARGV[3] or ARGV[1]) + 0

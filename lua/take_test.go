@@ -31,6 +31,7 @@ type term struct {
 	need, debt int64
 	shadow     bool
 	past       bucket.Past // if debt is pastDebt
+	block      int64       // or 0; then debt is 0 or below
 }
 
 // pastDebt is the debt of a charge that is owed and has a past.
@@ -46,9 +47,16 @@ func arguments(clock any, calls []call) (keys []string, args []any) {
 			keys = append(keys, ch.key)
 			if numbers[ch.term] == 0 {
 				numbers[ch.term] = len(numbers) + 1
-				terms = append(terms, ch.limit.Unit, ch.limit.Refill, ch.limit.Capacity, ch.need, ch.debt, ch.shadow)
-				if ch.debt == pastDebt {
-					terms = append(terms, ch.past.Credits, ch.past.Outage)
+				debt, extra := ch.debt, ch.debt == pastDebt || ch.block != 0
+				switch {
+				case extra && debt < 0:
+					debt = -2
+				case extra:
+					debt = -3
+				}
+				terms = append(terms, ch.limit.Unit, ch.limit.Refill, ch.limit.Capacity, ch.need, debt, ch.shadow)
+				if extra {
+					terms = append(terms, ch.past.Credits, ch.past.Outage, ch.block)
 				}
 			}
 			of = append(of, numbers[ch.term])
@@ -69,20 +77,48 @@ func arguments(clock any, calls []call) (keys []string, args []any) {
 type model struct {
 	buckets     map[string]bucket.Bucket
 	spares      map[string]bucket.Spare
+	shuts       map[string]bucket.Shut
 	limits      map[string]bucket.Limit // that they are kept under
 	doubtful    map[string]bool         // their TTLs are those of another clock
 	serverClock bool
 	anchored    int
+	shut        shutCounts
 }
 
-func (m *model) run(calls []call, now int64) (reply []int64) {
+// shutCounts is how often a model has met blocked buckets.
+type shutCounts struct{ blocks, locks, unlocks, unblocks, refusals, moved int }
+
+func (m *model) run(calls []call, now int64) []int64 {
+	var all []answer
 	for _, c := range calls {
-		taken, left := make([]int64, len(c.charges)), make([]int64, len(c.charges))
-		for range c.count {
-			m.once(c.charges, now, taken, left)
-		}
-		for i := range taken {
-			reply = append(reply, taken[i], left[i])
+		all = append(all, m.answer(c, now)...)
+	}
+	return replyOf(all)
+}
+
+// An answer is that to a charge: how many of the calls charged the bucket, what it holds then, and for how long it is
+// blocked.
+type answer struct{ taken, left, blocked int64 }
+
+func (m *model) answer(c call, now int64) []answer {
+	answers := make([]answer, len(c.charges))
+	for range c.count {
+		m.once(c.charges, now, answers)
+	}
+	for i, ch := range c.charges {
+		answers[i].blocked = m.shuts[ch.key].Left(now)
+	}
+	return answers
+}
+
+// replyOf returns the reply of take.lua with these answers.
+func replyOf(answers []answer) (reply []int64) {
+	for _, a := range answers {
+		reply = append(reply, a.taken, a.left)
+	}
+	for i, a := range answers {
+		if a.blocked > 0 {
+			reply = append(reply, int64(i+1), a.blocked)
 		}
 	}
 	return reply
@@ -92,44 +128,74 @@ func newModel(serverClock bool) *model {
 	return &model{
 		buckets:     make(map[string]bucket.Bucket),
 		spares:      make(map[string]bucket.Spare),
+		shuts:       make(map[string]bucket.Shut),
 		limits:      make(map[string]bucket.Limit),
 		doubtful:    make(map[string]bool),
 		serverClock: serverClock,
 	}
 }
 
-func (m *model) once(charges []charge, now int64, taken, left []int64) {
+func (m *model) once(charges []charge, now int64, answers []answer) {
 	found, fits, ok := make([]bucket.Bucket, len(charges)), make([]bool, len(charges)), true
+	anchor := make([]func(), len(charges))
 	for i, ch := range charges {
 		b, known := m.buckets[ch.key]
+		if m.serverClock {
+			if moved := m.shuts[ch.key].Reanchor(now); moved != m.shuts[ch.key] {
+				m.shut.moved++
+				m.shuts[ch.key] = moved
+			}
+		}
+		shut := m.shuts[ch.key].Left(now) > 0
+		anchor[i] = func() {}
 		if known && m.serverClock {
 			if anchored := ch.limit.Reanchor(b, now); anchored != b {
-				m.anchored++
-				m.buckets[ch.key], b = anchored, anchored
-				m.doubtful[ch.key] = true
+				b = anchored
+				anchor[i] = func() {
+					m.anchored++
+					m.buckets[ch.key] = anchored
+					if !shut {
+						m.doubtful[ch.key] = true
+						delete(m.shuts, ch.key)
+					}
+				}
 			}
 		}
 		found[i] = ch.limit.Advance(b, now)
-		fits[i] = ch.limit.Grants(found[i].Tokens, ch.need, max(ch.debt, bucket.AnyDebt), 1) == 1
+		debt := max(ch.debt, bucket.AnyDebt)
+		fits[i] = ch.limit.Grants(found[i].Tokens, ch.need, debt, 1) == 1
+		if shut && fits[i] && !bucket.Passes(ch.need, debt) {
+			m.shut.refusals++
+			fits[i] = false
+		}
 		ok = ok && (fits[i] || ch.shadow)
 	}
 	for i, ch := range charges {
+		if ok && fits[i] && ch.block != 0 && ch.need == 0 {
+			m.bar(ch, found[i], now)
+			answers[i] = answer{taken: answers[i].taken + 1, left: found[i].Tokens}
+			continue
+		}
+		anchor[i]()
 		_, known := m.buckets[ch.key]
+		shut := m.shuts[ch.key]
+		over := shut.Left(now) == 0
 		writes := known && (m.limits[ch.key] != ch.limit || m.doubtful[ch.key]) &&
 			bucket.Relimits(ch.need, ch.debt) && found[i].Tokens < ch.limit.Capacity
 		if ok && fits[i] {
-			taken[i]++
-			need, rest := ch.need, m.spares[ch.key]
+			answers[i].taken++
+			need, rest, spared := ch.need, m.spares[ch.key], false
 			if ch.debt == pastDebt {
 				var more int64
 				more, rest = ch.limit.Settle(m.buckets[ch.key], m.spares[ch.key], ch.past, now)
-				need = min(need+more, 2*bucket.MaxCredits)
+				need, spared = min(need+more, 2*bucket.MaxCredits), more < ch.past.Credits
 			}
 			after := ch.limit.Charge(found[i].Tokens, need, 1)
 			if ch.need == bucket.Reset {
 				delete(m.buckets, ch.key)
 				delete(m.spares, ch.key)
-			} else if after != found[i].Tokens || rest != m.spares[ch.key] {
+				delete(m.shuts, ch.key)
+			} else if turned := m.lock(ch, after, now); after != found[i].Tokens || spared || turned && ch.need > 0 {
 				m.spares[ch.key] = rest
 				writes = true
 			}
@@ -137,9 +203,57 @@ func (m *model) once(charges []charge, now int64, taken, left []int64) {
 		}
 		if writes {
 			m.buckets[ch.key], m.limits[ch.key], m.doubtful[ch.key] = found[i], ch.limit, false
+			if over && m.shuts[ch.key] == shut {
+				delete(m.shuts, ch.key) // as the mark has ended
+			}
 		}
-		left[i] = found[i].Tokens
+		answers[i].left = found[i].Tokens
 	}
+}
+
+// bar blocks the bucket of ch, or ends its block. A bucket that is there keeps its limit.
+func (m *model) bar(ch charge, full bucket.Bucket, now int64) {
+	b, known := m.buckets[ch.key]
+	switch {
+	case known && m.serverClock:
+		m.buckets[ch.key] = m.limits[ch.key].Reanchor(b, now)
+	case known:
+	case ch.block < 0:
+		return
+	default:
+		m.buckets[ch.key], m.limits[ch.key] = full, ch.limit
+	}
+	m.doubtful[ch.key] = false
+	if s := ch.limit.Shut(m.shuts[ch.key], ch.need, ch.block, full.Tokens, now); s != (bucket.Shut{}) {
+		m.shut.blocks++
+		m.shuts[ch.key] = s
+	} else {
+		if _, marked := m.shuts[ch.key]; marked {
+			m.shut.unblocks++
+		}
+		delete(m.shuts, ch.key)
+	}
+}
+
+// lock locks the bucket of ch, which holds tokens after its charge, or ends its lock. It reports whether that changes
+// its block.
+func (m *model) lock(ch charge, tokens, now int64) bool {
+	before := m.shuts[ch.key]
+	if before.Left(now) == 0 {
+		before = bucket.Shut{}
+	}
+	after := ch.limit.Shut(before, ch.need, ch.block, tokens, now)
+	switch {
+	case after == before:
+		return false
+	case after == bucket.Shut{}:
+		m.shut.unlocks++
+		delete(m.shuts, ch.key)
+	default:
+		m.shut.locks++
+		m.shuts[ch.key] = after
+	}
+	return true
 }
 
 // Many calls in one script, many of which are the same, are answered as each by itself would be, and leave
@@ -157,6 +271,7 @@ func testBatches(t *testing.T, s server, seeds uint64) {
 		}
 		t.Run(name, func(t *testing.T) {
 			anchored := 0
+			var shut shutCounts
 			for seed := range seeds {
 				s.flush()
 				m := newModel(serverClock)
@@ -183,10 +298,12 @@ func testBatches(t *testing.T, s server, seeds uint64) {
 					m.compare(t, s, now)
 				}
 				anchored += m.anchored
+				shut.add(m.shut)
 			}
 			if serverClock && anchored < 5*int(seeds) {
 				t.Errorf("only %d buckets were anchored anew", anchored)
 			}
+			shut.check(t, serverClock, seeds)
 		})
 	}
 }
@@ -221,7 +338,13 @@ func (m *model) compare(t *testing.T, s server, now int64) {
 		}
 		l := m.limits[key]
 		text := fmt.Sprint(l.Unit, " ", l.Refill, " ", l.Capacity)
-		if m.doubtful[key] {
+		shut, marked := m.shuts[key]
+		switch {
+		case marked && shut.Lock:
+			text = fmt.Sprint("?", shut.Until, " ", shut.For, " ", text)
+		case marked:
+			text = fmt.Sprint("!", shut.Until, " ", shut.For, " ", text)
+		case m.doubtful[key]:
 			text = "~" + text
 		}
 		if hash["limit"] != text {
@@ -236,6 +359,9 @@ func (m *model) compare(t *testing.T, s server, now int64) {
 		}
 		if full := b.LastRefill + l.ResetAfter(b.Tokens); int64(ends) < full && (int64(ends) > now || !m.doubtful[key]) {
 			t.Fatalf("at %d, %s expires at %.0f and is full at %d only: %v", now, key, ends, full, hash)
+		}
+		if int64(ends) < shut.Until {
+			t.Fatalf("at %d, %s expires at %.0f and is blocked until %d: %v", now, key, ends, shut.Until, hash)
 		}
 	}
 }
@@ -357,11 +483,56 @@ func (r random) calls(limits []bucket.Limit) (calls []call) {
 				c.count, debt = 1, pastDebt
 				past = l.Past(1+r.Int64N([]int64{2, 4 * burst, math.MaxInt64 - 1}[r.IntN(3)]), r.Int64N(4*l.Fill()+1))
 			}
-			c.charges = append(c.charges, charge{fmt.Sprint("k", k), term{l, need, debt, r.IntN(4) == 0, past}})
+			var block int64
+			if k == 3 || r.IntN(12) == 0 { // the other buckets are seldom blocked
+				block = r.block(l, need, &debt)
+			}
+			c.charges = append(c.charges, charge{fmt.Sprint("k", k), term{l, need, debt, r.IntN(4) == 0, past, block}})
 		}
 		for range 1 + r.IntN(3)/2 { // sometimes a run of two
 			calls = append(calls, c)
 		}
 	}
 	return calls
+}
+
+// block returns a block for a charge of need, or 0. A charge that may wait locks nothing, so its debt is set to 0.
+func (r random) block(l bucket.Limit, need int64, debt *int64) int64 {
+	longest := []int64{2_000_000, l.Fill() / 8, l.Fill(), 2 * l.Fill()}[r.IntN(4)]
+	if r.IntN(32) == 0 {
+		longest = bucket.MaxWait
+	}
+	span := min(1+r.Int64N(longest+1), bucket.MaxWait)
+	switch {
+	case need < 0 || need == 0 && *debt < 0 || r.IntN(4) == 0:
+		return 0
+	case need > 0:
+		*debt = min(*debt, 0)
+		return span
+	case r.IntN(3) > 0:
+		*debt = 0
+		return -1
+	default:
+		*debt = 0
+		return span
+	}
+}
+
+func (c *shutCounts) add(d shutCounts) {
+	c.blocks += d.blocks
+	c.locks += d.locks
+	c.unlocks += d.unlocks
+	c.unblocks += d.unblocks
+	c.refusals += d.refusals
+	c.moved += d.moved
+}
+
+// check fails a test that has met too few blocked buckets in this many runs.
+func (c shutCounts) check(t *testing.T, serverClock bool, runs uint64) {
+	t.Helper()
+	t.Logf("%+v", c)
+	few := min(c.blocks, c.locks, c.unblocks, c.refusals) < 3*int(runs)/2 || c.unlocks < int(runs)/2
+	if few || serverClock && c.moved < int(runs) {
+		t.Errorf("too few blocked buckets: %+v", c)
+	}
 }

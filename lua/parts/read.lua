@@ -1,7 +1,11 @@
 -- Refills the bucket of key, whose fields tokens, last_refill and limit are in hash: tokens are what it holds now, last
 -- is when that was, and lasting reports whether its TTL will do after a charge. Instead of a boolean that is nil where
--- the limit must be written, too, even if the bucket is not charged, unless it is full; and the limit of the bucket, as
--- text, if only the last refill must be written then.
+-- the limit must be written, too, even if the bucket is not charged, unless it is full; and the field limit, if only
+-- that and the last refill must be written then, or '' if nothing must be.
+--
+-- If the bucket is blocked, shut is a list: for how long still, until when, whether that is a lock, the mark of the
+-- field limit, what is behind it, and whether the mark must be written. A script of one call, in which shut is false, ends
+-- with an error then. It has written nothing before.
 --
 -- A TTL is set to twice the time to full, by the first charge in each period of that length. So it holds for
 -- all charges of the period, and no charge has to ask for it.
@@ -13,15 +17,38 @@ if tokens then
     error('the key holds no bucket', 0) -- put so that nan fails
   end
   if hash[3] ~= limit then
-    local from, to = call('HMGET', key, 'unit')[1], unit
-    if from ~= to then
-      from, to = from + 0, to + 0
-      if not (from >= 1 and from <= 4503599627370496 and from % 1 == 0) then
+    lasting = nil
+    local kind, till, span, own = string.match(hash[3] or '', '^([!?])(-?%d+) (%d+) (.*)$')
+    if kind then
+      hash[3] = own
+      local ends, long = till + 0, span + 0
+      if not (ends <= 9007199254740992 and ends >= -72057594037927936 and long <= 1125899906842624) then
         error('the key holds no bucket', 0)
       end
-      --: rescale
+      local moved = server_clock and ends - now > long -- the clock was set back
+      if moved then
+        ends = now + long
+        till = string.format('%.0f', ends)
+      end
+      if ends > now then
+        if shut == false then
+          error('the bucket is blocked', 0)
+        end
+        shut = { ends - now, ends, kind == '?', kind .. till .. ' ' .. span .. ' ', own, moved }
+      end
     end
-    lasting = nil
+    if hash[3] ~= limit then
+      local from, to = call('HMGET', key, 'unit')[1], unit
+      if from ~= to then
+        from, to = from + 0, to + 0
+        if not (from >= 1 and from <= 4503599627370496 and from % 1 == 0) then
+          error('the key holds no bucket', 0)
+        end
+        --: rescale
+      end
+    else
+      lasting = not shut and '' -- while it is blocked, the limit need not be written
+    end
     if need == 0 and debt >= 0 or need == -18014398509481984 then
       lasting = false -- a look, or a removal, leaves the limit and the TTL as they are
     end
@@ -34,7 +61,9 @@ if tokens then
       if last < (server_clock and 0 or -72057594037927936) then -- a caller's clock may be that of a test, in the year 1
         error('the key holds no bucket', 0)
       end
-      lasting = lasting and false
+      if lasting == true then
+        lasting = false
+      end
       if passed >= (capacity - tokens) / refill then -- nor, compared so, can it here
         tokens = capacity
       else
@@ -50,7 +79,7 @@ if tokens then
     -- until then. Only our own clock can tell. The TTL is that of another clock.
     last, lasting = now, nil
     if tokens >= capacity or need == 0 and debt >= 0 or need == -18014398509481984 then
-      lasting = string.gsub(hash[3] or '', '~', '')
+      lasting = shut and shut[4] .. hash[3] or '~' .. string.gsub(hash[3] or '', '~', '')
     end
   end
   if tokens > capacity then

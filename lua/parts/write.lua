@@ -1,6 +1,6 @@
 -- Writes the bucket of key, which held tokens before its charge and has left credits after it, more than nothing
--- if it was charged. spare is the new field of that name, for which no bucket is lasting, or nil. written is what Redis
--- answers.
+-- if it was charged. spare is the new field of that name, for which no bucket is lasting, or nil. shut is for how long it
+-- is blocked, see read.lua, or nil. written is what Redis answers.
 local written = 0
 if left > capacity then
   left = capacity
@@ -8,8 +8,8 @@ elseif left < -4503599627370496 then
   left = -4503599627370496
 end
 if left == tokens and not spare and (lasting ~= nil or left == capacity) then -- what changes nothing writes nothing
-  if lasting and lasting ~= true then
-    written = call('HSET', key, 'last_refill', now_text, 'limit', '~' .. lasting)
+  if lasting and lasting ~= true and lasting ~= '' then
+    written = call('HSET', key, 'last_refill', now_text, 'limit', lasting)
   end
 else
   -- Redis prints the numbers it is given as %.17g, which takes longer than to print integers. A server of 32 bits
@@ -27,6 +27,9 @@ else
     local ttl = fill + (missing > fill and missing or fill)
     if server_clock then
       ttl = last + ttl - now
+    end
+    if shut and ttl < shut[1] then
+      ttl = shut[1]
     end
     local last_text = last == now and now_text or format('%.0f', last)
     if lasting == true or lasting == false then

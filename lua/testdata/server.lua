@@ -7,6 +7,8 @@
 --   set KEY VALUE
 --   hgetall KEY                   is answered with fields and values
 --   fail COMMAND FORM TEXT        have the script's command raise TEXT: as a table, or as a string; '' ends that
+--   time SECONDS MICROSECONDS     set the clock of TIME
+--   commands                      is answered with the commands since it was asked last, without values
 --   use N                         have run run the script of argument N, from 1, which is that of argument 1 at first
 --   run N KEYS ... ARGV ...       is answered with the numbers of the reply, or with "error" and a text
 -- The answer has the same form.
@@ -20,6 +22,7 @@ end
 local script = scripts[1]
 
 local hashes, strings, failing = {}, {}, {}
+local clock, log = { '1780000000', '0' }, {}
 
 -- As servers print the numbers that they are given.
 local function text(value)
@@ -46,7 +49,7 @@ local commands = {
     return known
   end,
   TIME = function()
-    return { '1780000000', '0' }
+    return clock
   end,
   HSET = function(key, ...)
     hashes[key] = hashes[key] or {}
@@ -73,6 +76,13 @@ local function call(command, ...)
   if err then
     error(err, 0)
   end
+  local words, step = { command }, command == 'HSET' and 2 or 1
+  if command ~= 'PEXPIRE' then
+    for i = 2, select('#', ...), step do
+      words[#words + 1] = (select(i, ...))
+    end
+  end
+  log[#log + 1] = table.concat(words, ' ')
   return commands[command](...)
 end
 
@@ -117,6 +127,15 @@ local requests = {
       failing[command] = form == 'table' and { err = message } or message
     end
     return {}
+  end,
+  time = function(...)
+    clock = { ... }
+    return {}
+  end,
+  commands = function()
+    local answer = log
+    log = {}
+    return answer
   end,
   use = function(number)
     script = scripts[number + 0]

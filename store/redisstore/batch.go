@@ -107,6 +107,22 @@ func (e *entry) finish(reply []int64, err error) {
 	}
 }
 
+// finishBlocked answers the calls of e, some of whose buckets are blocked. tail is the rest of the reply from there on:
+// the number of a charge and for how long its bucket is blocked, for each of these. The first charge of e has the number
+// first+1. finishBlocked returns what is left of tail.
+func (e *entry) finishBlocked(reply, tail []int64, first int) []int64 {
+	charges := len(e.first.items)
+	reply = append(make([]int64, 0, 3*charges), reply...)[:3*charges]
+	for len(tail) > 0 && tail[0] <= int64(first+charges) {
+		if i := int(tail[0]) - first - 1; i >= 0 {
+			reply[2*charges+i] = tail[1]
+		}
+		tail = tail[2:]
+	}
+	e.finish(reply, nil)
+	return tail
+}
+
 // slot is that of its first key.
 func (e *entry) slot() uint16 { return e.first.items[0].slot }
 

@@ -17,6 +17,7 @@ type term struct {
 	need, debt             int64
 	shadow                 bool
 	past                   *bucket.Past // or nil; calls that have one are not merged
+	block                  int64        // microseconds, or 0
 }
 
 // owed reports whether t is charged whatever the bucket holds.
@@ -27,7 +28,7 @@ func (t *term) certain() bool { return t.need <= 0 || t.owed() }
 
 // look turns t into a charge that takes nothing. It still puts the bucket under the limit of t.
 func (t *term) look() {
-	t.past = nil
+	t.past, t.block = nil, 0
 	if bucket.Relimits(t.need, t.debt) {
 		t.need, t.debt = 0, bucket.AnyDebt
 	} else {
@@ -38,8 +39,14 @@ func (t *term) look() {
 // vetoes reports whether the whole call is refused if the bucket refuses t.
 func (t *term) vetoes() bool { return !t.certain() && !t.shadow }
 
-// pays returns how many times, up to count, a bucket of credits can pay t.
-func (t *term) pays(credits, count int64) int64 {
+// nothing reports whether t changes no bucket, except that it may put one under its limit.
+func (t *term) nothing() bool { return t.need == 0 && t.past == nil && t.block == 0 }
+
+// pays returns how many times, up to count, a bucket can pay t. It has credits, and is blocked for so long.
+func (t *term) pays(credits, blocked, count int64) int64 {
+	if blocked > 0 && !bucket.Passes(t.need, t.debt) {
+		return 0
+	}
 	return bucket.Limit{Unit: t.unit, Refill: t.refill, Capacity: t.capacity}.Grants(credits, t.need, t.debt, count)
 }
 
@@ -59,7 +66,7 @@ func newItem(c *store.Charge) item {
 	it := item{
 		policy: c.Policy,
 		key:    c.Key,
-		term:   term{l.Unit, l.Refill, l.Capacity, need, debt, c.Shadow, nil},
+		term:   term{l.Unit, l.Refill, l.Capacity, need, debt, c.Shadow, nil, bucket.Block(c.Block)},
 	}
 	if c.Refilled > 0 {
 		past := l.Past(c.Refilled, c.Outage.Microseconds())
@@ -79,8 +86,8 @@ type call struct {
 	limited  bool         // it has a deadline
 	place    atomic.Int32 // waiting, claimed or left
 
-	// The answer, valid once done has received: two integers for each item, as from take.lua. Identical calls share
-	// it; turn is the number of this one among them.
+	// The answer, valid once done has received: two integers for each item, as from take.lua. If one of the buckets is
+	// blocked, behind them for how long each is. Identical calls share it; turn is the number of this one among them.
 	reply []int64
 	turn  int64
 	err   error
@@ -177,14 +184,14 @@ func (c *call) received(done bool) bool {
 }
 
 // same reports whether c and d are identical, so that one charge can stand for both. Refunds are not merged: one of
-// them may fill the bucket, and the answer does not say which.
+// them may fill the bucket, and the answer does not say which. Neither are charges of which any may block the bucket.
 func (c *call) same(d *call) bool {
 	if len(c.items) != len(d.items) {
 		return false
 	}
 	for i := range c.items {
 		a, b := &c.items[i], &d.items[i]
-		if a.key != b.key || a.term != b.term || a.policy != b.policy || a.term.need < 0 {
+		if a.key != b.key || a.term != b.term || a.policy != b.policy || a.term.need < 0 || a.term.block != 0 && a.term.certain() {
 			return false
 		}
 	}
@@ -202,6 +209,20 @@ func (c *call) answer(i int) (credits int64, charged bool) {
 		return credits, true // the reply does not say which of the calls reached the deepest debt, so all report it
 	}
 	return credits + (taken-1-c.turn)*t.need, true // calls behind this one had not taken their tokens yet
+}
+
+// blocked returns for how many microseconds the bucket of charge i is blocked after this call.
+func (c *call) blocked(i int) int64 {
+	n := len(c.items)
+	if len(c.reply) == 2*n {
+		return 0
+	}
+	if t := &c.items[i].term; t.block > 0 && !t.certain() {
+		if credits, charged := c.answer(i); charged && credits >= t.unit {
+			return 0 // a call behind this one has locked the bucket
+		}
+	}
+	return c.reply[2*n+i]
 }
 
 // unknown reports whether charge i, a shadow, got no answer.

@@ -15,6 +15,7 @@ type command struct {
 	entries []entry
 	eval    bool   // send the text of the script, because the server does not have it
 	across  bool   // the keys have several hash slots, and are not declared
+	blocked bool   // of a call whose bucket is blocked, which only take.lua answers
 	reach   *reach // instead of entries
 	script  script
 	sent    redis.Cmder
@@ -52,7 +53,7 @@ func (c *command) prepare(ctx context.Context, clock func() time.Time, s script)
 	if s == takeAcross {
 		declared = 0
 	}
-	args := make([]any, 0, 6+2*charges+6*len(terms)+3*len(c.entries))
+	args := make([]any, 0, 6+2*charges+9*len(terms)+3*len(c.entries))
 	args = append(append(args, c.script.command(c.eval)[:]...), declared)
 	for i := range c.entries {
 		for j := range c.entries[i].first.items {
@@ -66,11 +67,16 @@ func (c *command) prepare(ctx context.Context, clock func() time.Time, s script)
 	}
 	args = append(args, len(terms))
 	for _, t := range terms {
-		if t.past != nil {
-			args = append(args, t.unit, t.refill, t.capacity, t.need, -2, t.shadow, t.past.Credits, t.past.Outage)
-			continue
+		switch {
+		case t.past != nil:
+			args = append(args, t.unit, t.refill, t.capacity, t.need, -2, t.shadow, t.past.Credits, t.past.Outage, t.block)
+		case t.block != 0 && t.owed():
+			args = append(args, t.unit, t.refill, t.capacity, t.need, -2, t.shadow, 0, 0, t.block)
+		case t.block != 0:
+			args = append(args, t.unit, t.refill, t.capacity, t.need, -3, t.shadow, 0, 0, t.block)
+		default:
+			args = append(args, t.unit, t.refill, t.capacity, t.need, t.debt, t.shadow)
 		}
-		args = append(args, t.unit, t.refill, t.capacity, t.need, t.debt, t.shadow)
 	}
 	for i := 0; i < len(c.entries); {
 		e := &c.entries[i]
@@ -166,13 +172,18 @@ func (c *command) sort(terms []term) []term {
 // server does not serve. Then nothing of the call was carried out, and it is sent again with its keys declared.
 func (c *command) answer() (again []command) {
 	reply := c.reply()
-	if charges := c.charges(); len(reply) != 2*charges {
+	charges := c.charges()
+	if len(reply) < 2*charges || len(reply)%2 != 0 {
 		c.finish(fmt.Errorf("redisstore: reply of %d integers to %d charges", len(reply), charges))
 		return nil
 	}
+	reply, tail := reply[:2*charges], reply[2*charges:]
+	last := 0 // the number of the last charge before entry i
 	for i := range c.entries {
 		e := &c.entries[i]
 		n := 2 * len(e.first.items)
+		first := last
+		last += len(e.first.items)
 		switch {
 		case c.across && e.untouched(reply[:n]):
 			if sameSlot(e.first.items) {
@@ -181,6 +192,10 @@ func (c *command) answer() (again []command) {
 				e.finish(nil, errSpread)
 			}
 		case !e.vetoed(reply[:n]):
+			if len(tail) > 0 && tail[0] <= int64(last) {
+				tail = e.finishBlocked(reply[:n:n], tail, first)
+				break
+			}
 			e.finish(reply[:n:n], nil)
 		case len(c.entries) > 1:
 			again = append(again, command{entries: c.entries[i : i+1]})

@@ -81,6 +81,7 @@ func (e *engine) Take(ctx context.Context, charges []store.Charge, states []stor
 		credits, charged := c.answer(i)
 		ok = ok && (charged || charges[i].Shadow)
 		states[i] = charges[i].State(credits, charged)
+		charges[i].Shut(&states[i], microseconds(c.blocked(i)), charged)
 	}
 	if !ok && scattered && len(charges) > 1 {
 		e.caution.note(c.items, 0) // the next call of these policies may be over several places
@@ -88,6 +89,8 @@ func (e *engine) Take(ctx context.Context, charges []store.Charge, states []stor
 	c.release()
 	return ok, nil
 }
+
+func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
 // unanswered is the state of a bucket that did not answer and did not veto the call.
 var unanswered = store.State{Allowed: true, Degraded: true}
@@ -201,6 +204,8 @@ func (e *engine) exec(ctx context.Context, by Client, commands []command) {
 			c.prepareReach(ctx)
 		case c.across:
 			c.prepare(ctx, e.clock, takeAcross)
+		case c.blocked:
+			c.prepare(ctx, e.clock, take)
 		default:
 			c.prepare(ctx, e.clock, e.choose(c.entries))
 		}
@@ -238,7 +243,7 @@ func (e *engine) settle(ctx context.Context, l *lane, commands []command, round 
 		case redis.HasErrorPrefix(c.err, "NOSCRIPT") && !c.eval:
 			// EVAL also loads the script, so the commands after it find it, unless the server forgets the script
 			// again.
-			next = append(next, command{entries: c.entries, eval: !loading[c.script] || round > 1, across: c.across})
+			next = append(next, command{entries: c.entries, eval: !loading[c.script] || round > 1, across: c.across, blocked: c.blocked})
 			loading[c.script] = true
 		case c.across && isRedis(c.err) && notKnown(c.err):
 			l.refuseCrossing(c.err.Error())
@@ -255,6 +260,8 @@ func (e *engine) settle(ctx context.Context, l *lane, commands []command, round 
 			next = append(next, c.apart()...)
 		case e.routes.moving(c.err) && ctx.Err() == nil:
 			e.postpone(c.entries, c.err)
+		case c.script.alone() && isRedis(c.err) && lua.IsBlocked(c.err.Error()):
+			next = append(next, command{entries: c.entries, blocked: true})
 		case c.script.alone() && isRedis(c.err) && lua.IsNoBucket(c.err.Error()):
 			c.finish(errNoBucket)
 		default:

@@ -28,12 +28,32 @@ func parseBucket(reply []any, serverClock bool) (store.Bucket, error) {
 	tokens, tokensOK := integer(reply[1], -bucket.MaxCredits, bucket.MaxCredits)
 	unit, unitOK := integer(reply[2], 1, bucket.MaxCredits)
 	last, lastOK := integer(reply[3], earliest, maxTime)
-	limit, limitOK := parseLimit(reply[4])
-	if !tokensOK || !unitOK || !lastOK || !limitOK || limit.Unit != unit {
+	field, _ := reply[4].(string)
+	field, shut, shutOK := parseMark(field)
+	limit, limitOK := parseLimit(field)
+	if !tokensOK || !unitOK || !lastOK || !shutOK || !limitOK || limit.Unit != unit {
 		return store.Bucket{}, errNoBucket
 	}
 	kept := bucket.Bucket{Tokens: tokens, Unit: unit, LastRefill: last}
-	return store.Bucket{Limit: limit, Credits: tokens, Age: kept.Age(now)}, nil
+	if serverClock {
+		shut = shut.Reanchor(now)
+	}
+	left := shut.Left(now)
+	return store.Bucket{Limit: limit, Credits: tokens, Age: kept.Age(now), Blocked: microseconds(left), Locked: left > 0 && shut.Lock}, nil
+}
+
+// parseMark cuts the mark of a block from the field limit of a bucket. Without a mark, shut is zero.
+func parseMark(field string) (limit string, shut bucket.Shut, ok bool) {
+	if !strings.HasPrefix(field, "!") && !strings.HasPrefix(field, "?") {
+		return field, shut, true
+	}
+	parts := strings.SplitN(field[1:], " ", 3)
+	if len(parts) != 3 {
+		return "", shut, false
+	}
+	until, untilOK := integer(parts[0], minTime, maxTime)
+	span, spanOK := integer(parts[1], 0, bucket.MaxWait)
+	return parts[2], bucket.Shut{Until: until, For: span, Lock: field[0] == '?'}, untilOK && spanOK
 }
 
 // The bounds of times in microseconds, as in take.lua.
@@ -43,8 +63,7 @@ const (
 )
 
 // parseLimit reads the unit, the refill and the capacity from the field limit of a bucket.
-func parseLimit(field any) (store.Limit, bool) {
-	text, _ := field.(string)
+func parseLimit(text string) (store.Limit, bool) {
 	parts := strings.Split(strings.TrimPrefix(text, "~"), " ")
 	if len(parts) != 3 {
 		return store.Limit{}, false

@@ -88,6 +88,7 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 			states[i] = unanswered
 		} else {
 			states[i] = charges[i].State(found[i].credits, found[i].charged)
+			charges[i].Shut(&states[i], microseconds(found[i].blocked), found[i].charged)
 		}
 	}
 	return !refused, nil
@@ -203,6 +204,7 @@ func abandon(parts []*part) {
 // An answer is the result of an item.
 type answer struct {
 	credits int64 // of the bucket, after the charge
+	blocked int64 // for how many microseconds it is then
 	charged bool
 	err     error
 }
@@ -243,11 +245,11 @@ func (e *engine) undo(w *waiter, items []item, found []answer) {
 	for i := range found {
 		t := items[i].term
 		if taken[i] = found[i].charged && !t.certain(); taken[i] {
-			found[i].credits = min(t.capacity, found[i].credits+t.need) // if the answer is missing
+			found[i].credits, found[i].blocked = min(t.capacity, found[i].credits+t.need), 0 // if the answer is missing
 		}
 	}
 	_ = e.follow(w, items, found, func(i int, t *term) bool {
-		t.need, t.debt = -t.need, 0
+		t.need, t.debt, t.block = -t.need, 0, 0
 		return taken[i]
 	})
 	for i := range found {
@@ -257,7 +259,7 @@ func (e *engine) undo(w *waiter, items []item, found []answer) {
 
 // complete sends the rest of a call that no bucket refuses: the items that last picks.
 func (e *engine) complete(w *waiter, items []item, found []answer, last func(*term) bool) error {
-	if err := e.follow(w, items, found, func(_ int, t *term) bool { return (t.need != 0 || t.past != nil) && last(t) }); err != nil {
+	if err := e.follow(w, items, found, func(_ int, t *term) bool { return !t.nothing() && last(t) }); err != nil {
 		return err
 	}
 	_, err := verdict(items, found)
@@ -308,6 +310,7 @@ func read(parts []*part, found []answer) {
 				found[i].err = errNoBucket
 			default:
 				found[i].credits, found[i].charged = p.call.answer(j)
+				found[i].blocked = p.call.blocked(j)
 			}
 		}
 	}

@@ -59,7 +59,7 @@ func (e *engine) look(w *waiter, items []item, found []answer, apart bool) (refu
 	}
 	read(parts, found)
 	for i := range found {
-		found[i].charged = items[i].term.pays(found[i].credits, 1) == 1 // as if it had been charged
+		found[i].charged = items[i].term.pays(found[i].credits, found[i].blocked, 1) == 1 // as if it had been charged
 	}
 	refused, err = verdict(items, found)
 	for i := range found {
@@ -73,8 +73,8 @@ func (p *part) tightness(found []answer) (now, full int64) {
 	now, full = math.MaxInt64, math.MaxInt64
 	for j, i := range p.at {
 		t := &p.call.items[j].term
-		now = min(now, t.pays(found[i].credits, math.MaxInt64))
-		full = min(full, t.pays(t.capacity, math.MaxInt64))
+		now = min(now, t.pays(found[i].credits, found[i].blocked, math.MaxInt64))
+		full = min(full, t.pays(t.capacity, 0, math.MaxInt64))
 	}
 	return now, full
 }
