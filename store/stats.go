@@ -70,11 +70,14 @@ type DenialStats struct {
 	Kept, Max int   // denials that are kept, and that may be
 }
 
-// LeaseStats are the counts of a lease. Drawn, Returned and Lost are in tokens. Lost tokens were drawn, and then neither
-// spent nor returned.
+// LeaseStats are the counts of a lease.
 type LeaseStats struct {
-	Leases, Max           int   // buckets that are leased, and that may be
-	Held                  int64 // tokens that are held now
+	Leases, Max int   // buckets of which tokens are held now, and of which they may be
+	Held        int64 // these tokens
+
+	// Drawn is how many tokens were taken in advance, beyond the cost of the call that took them. Returned is how many
+	// of them went back to the store, and Lost how many are worth nothing any more. Without those and Held, calls have
+	// spent them: each was paid without a call of the store.
 	Drawn, Returned, Lost int64
 }
 
@@ -86,10 +89,10 @@ type FallbackStats struct {
 
 	Probes   int64 // calls that looked whether the primary is back
 	Answered int64 // calls that the secondary answered
-	Charged  int64 // tokens that were charged back to the primary after outages
+	Charged  int64 // tokens that the secondary allowed, and that the primary was charged after outages
 
-	Pending    int // buckets that are still to be charged back
-	Known, Max int // buckets of the primary that are remembered, and that may be
+	Pending    int // buckets that the secondary used in an outage, until the primary is charged for them
+	Known, Max int // buckets of the primary that are known not to be full, and how many may be
 
 	Outages   []Outage // the last 16, newest first; the one that goes on has no Until
 	Secondary Stats
@@ -99,7 +102,7 @@ type FallbackStats struct {
 type Outage struct {
 	Since, Until              time.Time
 	Reason                    string
-	Probes, Answered, Charged int64 // as in FallbackStats
+	Probes, Answered, Charged int64 // as in FallbackStats; Charged until the next outage begins
 }
 
 // MemoryStats are the counts of a memstore.
