@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/counter"
 	"github.com/go-tokenbucket/ratelimit/internal/held"
 	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -59,7 +60,8 @@ func New(s store.Store, cfg Config) *Store {
 }
 
 // A Store is a [store.Store] that remembers the state of buckets that have refused calls. Make it with [New]. It
-// has no locks. A call that it refuses writes no shared memory, so that all cores can refuse a flood on one key.
+// has no locks. A call that it refuses writes no memory that other cores write, so that all cores can refuse a flood
+// on one key.
 type Store struct {
 	store  store.Store
 	clock  func() time.Time // nil: the monotonic clock
@@ -68,6 +70,8 @@ type Store struct {
 	maxAge int64
 	seed   maphash.Seed
 	slots  []slot
+
+	answered counter.Counter // calls that were refused here
 }
 
 // Unwrap returns the store passed to [New].
@@ -96,6 +100,7 @@ func (d *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	}
 	now := d.now()
 	if d.refuses(visits, charges, states, now) {
+		d.answered.Add(1)
 		return false, nil
 	}
 

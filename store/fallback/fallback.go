@@ -137,6 +137,7 @@ type Store struct {
 	logger       *slog.Logger // nil: slog.Default(), as it is at each line
 	failures     failurelog.Log
 	unsteadiness unsteadiness
+	counts       counts
 }
 
 // Slow returns [Config.Slow], or its default.

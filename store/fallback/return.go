@@ -35,6 +35,7 @@ func (f *Store) giveUp(reason error, charges []store.Charge, sent int64) {
 	now := time.Now()
 	o := &outage{reason: reason, since: now, probe: probe(charges), told: now}
 	f.spent.begin(o)
+	f.counts.begin(o)
 	f.away.Store(o)
 	defer f.prober.begin() // also if onChange panics, or the outage would not end
 	f.log().Warn("fallback: the primary is unavailable, and the secondary answers", "error", reason)
@@ -86,6 +87,7 @@ func (f *Store) probe(ctx context.Context) (back bool) {
 func (f *Store) askProbe(ctx context.Context, probe []store.Charge) error {
 	ctx, cancel := context.WithTimeout(ctx, f.slow)
 	defer cancel()
+	f.counts.probes.Add(1)
 	_, err := f.primary.Take(ctx, probe, make([]store.State, len(probe)))
 	return err
 }
@@ -97,6 +99,7 @@ func (f *Store) back(ctx context.Context, o *outage) {
 	// Last, so that the next outage is reported after the end of this one.
 	defer func() {
 		f.tally.reopen(f.known.now())
+		f.counts.end()
 		f.away.Store(nil)
 	}()
 	defer f.recovered(ctx)
@@ -203,6 +206,9 @@ func (f *Store) charge(ctx context.Context, d due) (done int, err error) {
 			return
 		}
 		done++
+		if c.Owed {
+			f.counts.charged.Add(c.Cost + c.Refilled)
+		}
 		// Or the next outage would begin with what was spent in this one.
 		f.known.keep(charges, states, f.known.now())
 	}

@@ -74,6 +74,7 @@ func (f *Store) ask(ctx context.Context, shares []store.Charge, states []store.S
 	if err != nil {
 		return false, err
 	}
+	f.counts.answered.Add(1)
 	for i := range shares {
 		states[i].Degraded = true
 	}

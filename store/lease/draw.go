@@ -47,7 +47,7 @@ func (s *Store) prepare(ctx context.Context, visits []visit, charges []store.Cha
 	for i := range visits {
 		if v := &visits[i]; !v.paid {
 			v.own(s, &charges[i], &states[i])
-			v.useOwn(&charges[i])
+			v.useOwn(s, &charges[i])
 		}
 		if visits[i].paid {
 			paid++
@@ -112,13 +112,18 @@ func (s *Store) drawMore(ctx context.Context, visits []visit, charges []store.Ch
 	sent := s.now()
 	ok, err := s.store.Take(ctx, asked, answers)
 	received := s.now()
+	if err != nil {
+		for i := range visits {
+			s.lost.Add(visits[i].rest)
+		}
+	}
 	if !ok || err != nil {
 		return ok, err
 	}
 	var backs []store.Charge
 	var doubts []*store.State
 	back := func(l *lot, tokens, now int64, c *store.Charge, state *store.State) {
-		refund := l.refund(tokens, now)
+		refund := s.refund(l, tokens, now)
 		if refund.Limit != c.Limit {
 			state = nil // what it answers is not in the terms of c
 		}
@@ -133,14 +138,17 @@ func (s *Store) drawMore(ctx context.Context, visits []visit, charges []store.Ch
 		n++
 		states[i] = answers[n]
 		left := v.wish - c.Cost
+		s.drawn.Add(left)
 		if left == 0 || answers[n].Degraded {
 			if v.owns {
 				v.note(s, c, !answers[n].Degraded, received)
 			}
+			s.lost.Add(left)
 			continue
 		}
 		l := newLot(v, &asked[n], &answers[n], sent, received)
 		if l == nil || !v.drawn() {
+			s.lost.Add(left)
 			continue
 		}
 		if !l.tell(c, left, received, &states[i]) {
@@ -151,6 +159,8 @@ func (s *Store) drawMore(ctx context.Context, visits []visit, charges []store.Ch
 			if v.drawn() {
 				l.close()
 				back(l, left, received, c, &states[i])
+			} else {
+				s.lost.Add(left)
 			}
 			continue
 		}
@@ -183,9 +193,10 @@ func (s *Store) undo(ctx context.Context, visits []visit, charges []store.Charge
 			tokens = v.lot.close()
 		}
 		if v.lot.void() {
+			s.lost.Add(tokens)
 			continue
 		}
-		refund, state := v.lot.refund(tokens, now), &states[i]
+		refund, state := s.refund(v.lot, tokens, now), &states[i]
 		if refund.Limit != c.Limit {
 			state = nil
 		}

@@ -53,14 +53,14 @@ func (v *visit) find(c *store.Charge) {
 
 // useOwn is use for a visit that may own its slot. The lot of an owned slot is its own. A bucket that was reset
 // gets a new fate.
-func (v *visit) useOwn(c *store.Charge) {
+func (v *visit) useOwn(s *Store, c *store.Charge) {
 	switch {
 	case v.paid:
 	case !v.owns:
 		v.use(c)
 	case v.lot != nil:
 		if v.lot.void() {
-			v.lot.close()
+			s.lost.Add(v.lot.close())
 			v.lot = &lot{Line: v.lot.Line, next: v.lot.next, fate: new(fate)}
 			v.fate, v.force = v.lot.fate, v.lot.fate.use(c.Limit)
 			v.slot.lot.Store(v.lot)

@@ -93,6 +93,8 @@ type Store struct {
 	collector  *time.Timer
 	collecting atomic.Bool   // the collector is set: there may be lots to give back
 	round      chan struct{} // holds one while lots are collected: by the collector, or by Close
+
+	drawn, returned, lost atomic.Int64 // tokens, for Stats
 }
 
 // A slot holds the lot of one of the buckets that fall into it.
@@ -145,7 +147,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	paid := 0
 	for i := range visits {
 		v := &visits[i]
-		if v.paid = v.lot != nil && v.lot.spend(&charges[i], now, s.hold.Microseconds(), &states[i]); v.paid {
+		if v.paid = v.lot != nil && v.lot.spend(s, &charges[i], now, &states[i]); v.paid {
 			paid++
 		}
 	}

@@ -71,10 +71,10 @@ func (l *lot) of(c *store.Charge) bool { return l.Key == c.Key && l.Policy == c.
 func (l *lot) fresh(now, hold int64) bool { return now >= l.Received && now-l.Sent <= hold }
 
 // spend pays c from l and fills s. It reports whether l has the tokens and is certain of the state.
-func (l *lot) spend(c *store.Charge, now, hold int64, s *store.State) bool {
+func (l *lot) spend(of *Store, c *store.Charge, now int64, s *store.State) bool {
 	for {
 		unspent := l.unspent.Load()
-		if unspent < c.Cost || !l.fresh(now, hold) {
+		if unspent < c.Cost || !l.fresh(now, of.hold.Microseconds()) {
 			return false
 		}
 		usable := l.usable(unspent, now)
@@ -86,6 +86,9 @@ func (l *lot) spend(c *store.Charge, now, hold int64, s *store.State) bool {
 			return false
 		}
 		if l.unspent.CompareAndSwap(unspent, left) {
+			if usable < unspent {
+				of.lost.Add(unspent - usable)
+			}
 			return true
 		}
 	}

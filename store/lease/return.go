@@ -26,7 +26,9 @@ func (s *Store) settle(ctx context.Context, backs []store.Charge, states []*stor
 		return
 	}
 	answers := make([]store.State, len(backs))
-	if ok, err := s.store.Take(ctx, backs, answers); !ok || err != nil {
+	ok, err := s.store.Take(ctx, backs, answers)
+	s.gaveBack(backs, ok && err == nil)
+	if !ok || err != nil {
 		return
 	}
 	for i, state := range states {
@@ -42,7 +44,11 @@ func (s *Store) yield(ctx context.Context, visits []visit, charges []store.Charg
 	for i := range visits {
 		v, c := &visits[i], &charges[i]
 		if v.lot != nil && (v.lot.unspent.Load() > 0 || c.Cost == store.Reset) {
-			if back, _ := v.slot.retire(v.lot, now); back.Cost < 0 && !v.lot.void() {
+			back, left := v.slot.retire(v.lot, now)
+			if v.lot.void() {
+				back.Cost = 0
+			}
+			if s.lost.Add(left + back.Cost); back.Cost < 0 {
 				backs = append(backs, back)
 			}
 		}
@@ -56,8 +62,10 @@ func (s *Store) returnRests(ctx context.Context, visits []visit) {
 	var backs []store.Charge
 	for i := range visits {
 		if v := &visits[i]; v.rest > 0 {
-			if !v.lot.void() {
-				backs = append(backs, v.lot.refund(v.rest, now))
+			if v.lot.void() {
+				s.lost.Add(v.rest)
+			} else {
+				backs = append(backs, s.refund(v.lot, v.rest, now))
 			}
 			v.rest = 0
 		}
@@ -125,6 +133,8 @@ func (s *Store) old(age int64) (rests []rest, more bool) {
 		case now-l.Sent >= age:
 			if back, left := slot.retire(l, now); back.Cost < 0 {
 				rests = append(rests, rest{l, left})
+			} else {
+				s.lost.Add(left)
 			}
 		}
 		more = true
@@ -148,11 +158,17 @@ func (s *Store) giveBack(rests []rest) (failed int64, err error) {
 				if n >= len(rests) {
 					return
 				}
-				back := []store.Charge{rests[n].lot.refund(rests[n].tokens, s.now())}
-				if back[0].Cost == 0 || rests[n].lot.void() {
+				if rests[n].lot.void() {
+					s.lost.Add(rests[n].tokens)
 					continue
 				}
-				if _, e := s.store.Take(ctx, back, state); e != nil {
+				back := []store.Charge{s.refund(rests[n].lot, rests[n].tokens, s.now())}
+				if back[0].Cost == 0 {
+					continue
+				}
+				_, e := s.store.Take(ctx, back, state)
+				s.gaveBack(back, e == nil)
+				if e != nil {
 					failures.Add(1)
 					first.Do(func() { err = e })
 				}

@@ -39,7 +39,7 @@ func (v *visit) own(s *Store, c *store.Charge, state *store.State) {
 			return
 		}
 		v.lot = nil
-	case l.Limit == c.Limit && l.spend(c, now, hold, state):
+	case l.Limit == c.Limit && l.spend(s, c, now, state):
 		v.slot.drawing.Store(false)
 		v.lot, v.paid = l, true
 		return
@@ -77,7 +77,9 @@ func (v *visit) plan(s *Store, c *store.Charge, now int64) (back store.Charge) {
 			v.rest = l.usable(left, now)
 			if !fresh || v.rest >= c.Cost || l.instant && v.rest < left || c.Cost > c.Limit.Capacity/c.Limit.Unit {
 				v.rest, next = 0, 0
-				back = l.refund(left, now)
+				back = s.refund(l, left, now)
+			} else {
+				s.lost.Add(left - v.rest)
 			}
 		}
 	}

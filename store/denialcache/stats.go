@@ -1,0 +1,24 @@
+package denialcache
+
+import "github.com/go-tokenbucket/ratelimit/store"
+
+var _ store.StatsReporter = (*Store)(nil)
+
+// Stats implements [store.StatsReporter]. It looks at all places for denials, which takes some microseconds for each
+// thousand. If the Store passed to [New] remembers denials, too, they are counted together.
+func (d *Store) Stats() store.Stats {
+	stats, now := store.StatsOf(d.store), d.now()
+	denials := store.DenialStats{Answered: d.answered.Load(), Max: len(d.slots)}
+	for i := range d.slots {
+		if l := d.slots[i].line.Load(); l != nil && l.stamp == d.slots[i].stamp.Load() && now-l.Sent <= d.maxAge {
+			denials.Kept++
+		}
+	}
+	if inner := stats.Denials; inner != nil {
+		denials.Answered += inner.Answered
+		denials.Kept += inner.Kept
+		denials.Max += inner.Max
+	}
+	stats.Denials = &denials
+	return stats
+}

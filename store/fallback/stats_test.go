@@ -1,0 +1,169 @@
+package fallback_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/teststore"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/denialcache"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+func TestStatsOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := memstore.New(memstore.Config{})
+		defer memory.Close()
+		d := newDuoWith(t, denialcache.New(memory, denialcache.Config{}), fallback.Config{MaxKeys: 64})
+		stats := func() store.FallbackStats {
+			t.Helper()
+			s := d.Stats().Fallback
+			if s == nil {
+				t.Fatal("none")
+			}
+			return *s
+		}
+		d.take(teststore.Months(t, 10))
+		if s := stats(); s.Away || !s.Since.IsZero() || s.Reason != "" || s.Answered != 0 || s.Known != 1 || s.Max != 64 || s.Outages != nil || s.Secondary.Denials == nil {
+			t.Errorf("before: %+v", s)
+		}
+
+		d.fail(teststore.Broken)
+		begin := time.Now()
+		answered := stats().Answered // of the calls that failed
+		calls := d.primary.Calls.Load()
+		for range 7 {
+			d.take(teststore.Months(t, 2))
+		}
+		d.take(teststore.Months(t, 1000)) // is refused
+		time.Sleep(3 * time.Second)
+		probes := d.primary.Calls.Load() - calls
+		s := stats()
+		if !s.Away || !s.Since.Equal(begin) || s.Reason != teststore.ErrBroken.Error() || s.Answered-answered != 8 || s.Probes != probes || probes < 5 || s.Charged != 0 {
+			t.Errorf("away: %+v, %d probes", s, probes)
+		}
+		if s.Pending == 0 || s.Pending > 6 {
+			t.Errorf("%d pending", s.Pending)
+		}
+		if len(s.Outages) != 1 || !s.Outages[0].Until.IsZero() || !s.Outages[0].Since.Equal(begin) || s.Outages[0].Answered != 9 || s.Outages[0].Probes != probes {
+			t.Errorf("away: %+v", s.Outages)
+		}
+
+		d.comeBack()
+		end := time.Now()
+		if taken := 600 - d.peekPrimary(teststore.Months(t, 0)).Remaining; taken != 24 {
+			t.Errorf("%d taken of the primary", taken)
+		}
+		s = stats()
+		// The primary may have carried out the calls that failed, so it is not charged for those.
+		if s.Away || s.Since.Before(begin.Add(3*time.Second)) || s.Since.After(end) || s.Reason != teststore.ErrBroken.Error() || s.Pending != 0 || s.Charged != 14 {
+			t.Errorf("back: %+v", s)
+		}
+		if o := s.Outages[0]; len(s.Outages) != 1 || !o.Until.Equal(s.Since) || o.Answered != 9 || o.Charged != 14 || o.Probes != s.Probes || o.Reason != s.Reason {
+			t.Errorf("back: %+v", s.Outages)
+		}
+
+		// What comes later is not of that outage.
+		d.primary.Have(teststore.Broken)
+		d.take(teststore.Months(t, 1))
+		if s := stats(); s.Away || s.Answered != answered+8+1 || s.Outages[0].Answered != 9 {
+			t.Errorf("after a single failure: %+v", s)
+		}
+	})
+}
+
+func TestStatsRememberTheLastSixteenOutages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, fallback.Config{})
+		reason := errors.New("a reason" + strings.Repeat(" that is long\x1b", 1000))
+		for i := range 20 {
+			d.fail(teststore.Broken)
+			d.take(teststore.Months(t, int64(i+1)))
+			if i == 19 {
+				break
+			}
+			time.Sleep(2 * time.Second)
+			d.comeBack()
+		}
+		s := d.Stats().Fallback
+		if len(s.Outages) != 16 || !s.Away {
+			t.Fatalf("%d outages, away %t", len(s.Outages), s.Away)
+		}
+		for i, o := range s.Outages {
+			if want := int64(20 - i); i > 0 && o.Charged != want {
+				t.Errorf("%d: %d charged, want %d", i, o.Charged, want)
+			}
+			if o.Until.IsZero() != (i == 0) || i > 0 && (!o.Until.After(o.Since) || !s.Outages[i-1].Since.After(o.Until)) {
+				t.Errorf("%d: %+v", i, o)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		d.comeBack()
+		d.primary.Have(func(context.Context, func() error) error { return reason })
+		for i := 0; d.Away() == nil; i++ {
+			d.take(teststore.Months(t, 1))
+		}
+		if got := d.Stats().Fallback.Reason; !strings.HasPrefix(got, "a reason that is long") || len(got) > 1500 || strings.Contains(got, "\x1b") {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestStatsWhileCallsAreMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, fallback.Config{Replicas: 2})
+		done := make(chan struct{})
+		var running sync.WaitGroup
+		for g := range 4 {
+			running.Go(func() {
+				for i := 0; ; i++ {
+					select {
+					case <-done:
+						return
+					case <-time.After(20 * time.Millisecond):
+					}
+					one := teststore.Months(t, 1)
+					one.Key = fmt.Sprint(g, i%50)
+					if _, err := d.Take(t.Context(), []store.Charge{one}, make([]store.State, 1)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		running.Go(func() {
+			var last store.FallbackStats
+			for {
+				select {
+				case <-done:
+					return
+				case <-time.After(20 * time.Millisecond):
+				}
+				s := *d.Stats().Fallback
+				if s.Answered < last.Answered || s.Probes < last.Probes || s.Charged < last.Charged || s.Since.Before(last.Since) || len(s.Outages) < len(last.Outages) {
+					t.Errorf("%+v after %+v", s, last)
+				}
+				last = s
+			}
+		})
+		for range 3 {
+			time.Sleep(200 * time.Millisecond)
+			d.primary.Have(teststore.Broken)
+			time.Sleep(time.Second)
+			d.primary.Mend()
+			time.Sleep(time.Second / 2)
+		}
+		close(done)
+		running.Wait()
+		s := *d.Stats().Fallback
+		if len(s.Outages) != 3 || s.Away || s.Charged == 0 || s.Answered < s.Charged {
+			t.Errorf("%+v", s)
+		}
+	})
+}

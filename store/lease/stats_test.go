@@ -1,0 +1,224 @@
+package lease_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
+	"github.com/go-tokenbucket/ratelimit/internal/teststore"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/denialcache"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
+	"github.com/go-tokenbucket/ratelimit/store/lease"
+)
+
+// A balance is a Store that counts the tokens that it gives and gets back.
+type balance struct {
+	store.Store
+	gave, got atomic.Int64
+	fails     atomic.Bool
+	degraded  atomic.Bool
+}
+
+func (b *balance) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	if b.fails.Load() {
+		return false, teststore.ErrBroken
+	}
+	ok, err := b.Store.Take(ctx, charges, states)
+	for i, c := range charges {
+		switch {
+		case !ok || err != nil || !states[i].Allowed || c.Cost == store.Reset:
+		case c.Cost < 0:
+			b.got.Add(-c.Cost)
+		default:
+			b.gave.Add(c.Cost)
+		}
+		states[i].Degraded = b.degraded.Load()
+	}
+	return ok, err
+}
+
+func TestStatsCountWhatIsLeased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &balance{Store: teststore.OpenMemory(t, nil)}
+		s := lease.New(b, lease.Config{MaxKeys: 3})
+		want := func(want store.LeaseStats) {
+			t.Helper()
+			want.Max = 4
+			if got := s.Stats().Leases; got == nil || *got != want {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		}
+		c := teststore.Months(t, 1)
+		teststore.Must(t, s, c)
+		want(store.LeaseStats{})
+		teststore.Must(t, s, c) // takes 2
+		want(store.LeaseStats{Leases: 1, Held: 1, Drawn: 1})
+		teststore.Must(t, s, c)
+		want(store.LeaseStats{Drawn: 1})
+		teststore.Must(t, s, c) // takes 4
+		want(store.LeaseStats{Leases: 1, Held: 3, Drawn: 4})
+		teststore.Must(t, s, teststore.Months(t, 0))
+		want(store.LeaseStats{Drawn: 4, Returned: 3})
+
+		for range 3 {
+			teststore.Must(t, s, c) // the first takes 2, the last takes 4
+		}
+		want(store.LeaseStats{Leases: 1, Held: 3, Drawn: 8, Returned: 3})
+		teststore.Must(t, s, teststore.ResetOf(t, c))
+		want(store.LeaseStats{Drawn: 8, Returned: 3, Lost: 3})
+
+		for s.Stats().Leases.Held == 0 {
+			teststore.Must(t, s, c)
+		}
+		before := *s.Stats().Leases
+		b.fails.Store(true)
+		if err := s.Close(); err == nil {
+			t.Error("no error")
+		}
+		want(store.LeaseStats{Drawn: before.Drawn, Returned: 3, Lost: 3 + before.Held})
+	})
+}
+
+func TestStatsCountWhatAStandInAndAFailedDrawLose(t *testing.T) {
+	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
+		b := &balance{Store: r.Behind.Store}
+		r.Behind.Store = b
+		s := r.Store.(*lease.Store)
+		c := teststore.Months(t, 1)
+		r.Take(c)
+		b.degraded.Store(true)
+		r.Take(c)
+		if got := *s.Stats().Leases; got.Lost != 1 || got.Drawn != 1 || got.Held != 0 {
+			t.Errorf("by a stand-in: %+v", got)
+		}
+		b.degraded.Store(false)
+		for range 4 {
+			r.Take(c)
+		}
+		held := s.Stats().Leases.Held
+		b.fails.Store(true)
+		c.Cost = held + 1
+		if _, err := s.Take(t.Context(), []store.Charge{c}, make([]store.State, 1)); err == nil || held == 0 {
+			t.Fatal(err, held)
+		}
+		if got := *s.Stats().Leases; got.Lost != 1+held || got.Held != 0 {
+			t.Errorf("with a rest of %d: %+v", held, got)
+		}
+		b.fails.Store(false)
+	})
+}
+
+// Each token that the store gave was used by a call, or went back, or is held, or lost.
+func TestStatsOfLeasesAddUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &balance{Store: teststore.OpenMemory(t, nil)}
+		s := openLease(t, b, lease.Config{Fraction: 0.5, MaxKeys: 4})
+		var used atomic.Int64
+		limits := []store.Limit{teststore.Limit(t, 1000, time.Second, 100), teststore.Limit(t, 10, time.Second, 200), teststore.Limit(t, 1, time.Hour, 5_000)}
+		check := func() {
+			t.Helper()
+			l := *s.Stats().Leases
+			if b.got.Load() != l.Returned || b.gave.Load() != used.Load()+l.Returned+l.Held+l.Lost {
+				t.Fatalf("%+v, %d used; the store gave %d and got %d", l, used.Load(), b.gave.Load(), b.got.Load())
+			}
+		}
+		calls := testsize.Of(200, 2_000)
+		for range 20 {
+			var running sync.WaitGroup
+			for g := range uint64(4) {
+				running.Go(func() {
+					r := rand.New(rand.NewPCG(g, uint64(b.gave.Load())))
+					for range calls / 10 {
+						charges := make([]store.Charge, 1+r.IntN(2))
+						for i := range charges {
+							k := r.IntN(8)
+							charges[i] = store.Charge{Policy: fmt.Sprint("p", i), Key: fmt.Sprint(k), Limit: limits[(k+r.IntN(50)/49)%len(limits)], Cost: 1 + r.Int64N(3)}
+						}
+						switch c := &charges[0]; r.IntN(60) {
+						case 0:
+							c.Cost = 0
+						case 1:
+							c.Cost = store.Reset
+						case 2:
+							c.Owed = true
+						case 3:
+							time.Sleep(time.Duration(r.IntN(int(time.Second))))
+						case 4, 5, 6, 7, 8:
+							time.Sleep(time.Duration(r.IntN(int(10 * time.Millisecond))))
+						}
+						states := make([]store.State, len(charges))
+						ok, err := s.Take(t.Context(), charges, states)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						for _, c := range charges {
+							if ok && c.Cost > 0 {
+								used.Add(c.Cost)
+							}
+						}
+						s.Stats()
+					}
+				})
+			}
+			running.Wait()
+			synctest.Wait()
+			check()
+		}
+		l := *s.Stats().Leases
+		if l.Returned == 0 || l.Lost == 0 || l.Drawn < used.Load()/10 {
+			t.Errorf("%+v of %d used: nothing was tested", l, used.Load())
+		}
+		time.Sleep(2 * time.Second)
+		check()
+		if l := *s.Stats().Leases; l.Leases != 0 || l.Held != 0 {
+			t.Errorf("%+v at rest", l)
+		}
+	})
+}
+
+// Stats go through all that wraps a Store, also what others have written.
+func TestStatsThroughAllDecorators(t *testing.T) {
+	memory := teststore.OpenMemory(t, nil)
+	denials := denialcache.New(foreign{memory}, denialcache.Config{MaxKeys: 2})
+	away := fallback.New(foreign{denials}, foreign{teststore.OpenMemory(t, nil)}, fallback.Config{MaxKeys: 8})
+	t.Cleanup(func() { away.Close() })
+	leased := openLease(t, foreign{foreign{away}}, lease.Config{MaxKeys: 16})
+	c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 5), Cost: 6}
+	for range 3 {
+		if ok, err := leased.Take(t.Context(), []store.Charge{c}, make([]store.State, 1)); ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	for _, s := range []store.Store{leased, foreign{leased}} {
+		got := store.StatsOf(s)
+		if got.Leases == nil || got.Leases.Max != 16 || got.Fallback == nil || got.Fallback.Max != 8 || got.Denials == nil || got.Denials.Max != 2 {
+			t.Fatalf("%+v", got)
+		}
+		if got.Denials.Answered != 2 || got.Denials.Kept != 1 || got.Fallback.Away || got.Redis != nil {
+			t.Errorf("%+v, %+v", *got.Denials, *got.Fallback)
+		}
+		if _, ok := memory.(store.StatsReporter); ok && (got.Memory == nil || got.Fallback.Secondary.Memory == nil) {
+			t.Errorf("%+v, %+v", got.Memory, got.Fallback.Secondary)
+		}
+	}
+	if got := store.StatsOf(struct{ store.Store }{leased}); got != (store.Stats{}) {
+		t.Errorf("%+v of a Store that hides another", got)
+	}
+}
+
+// foreign is a decorator that does not report Stats.
+type foreign struct{ inner store.Store }
+
+func (f foreign) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	return f.inner.Take(ctx, charges, states)
+}
+
+func (f foreign) Unwrap() store.Store { return f.inner }
