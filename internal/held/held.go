@@ -22,8 +22,26 @@ func (l *Line) At(credits, elapsed int64) int64 {
 	return bucket.Limit(l.Limit).Advance(b, elapsed).Tokens
 }
 
-// Credits returns the least and the most credits of the bucket of c according to its State. If no bucket can have
-// this State, the least is above the most. It is the inverse of Charge.State.
+// Blocked returns how much longer the bucket of c is blocked according to its State, in microseconds, and the credits
+// that it may hold. The wait for tokens may hide the block: left is 0 if it is not certain. The block may hide the tokens:
+// there may be more than most, but that makes no difference while the bucket is blocked.
+func Blocked(c *store.Charge, s *store.State) (left, least, most int64) {
+	l := bucket.Limit(c.Limit)
+	retry, reset := s.RetryAfter.Microseconds(), s.ResetAfter.Microseconds()
+	if !s.Blocked || s.RetryAfter == store.Never || retry > reset {
+		return 0, 0, 0
+	}
+	least = l.Capacity - l.Refill*min(reset, (l.Capacity+bucket.MaxCredits)/l.Refill) // no debt is deeper
+	if !s.Allowed {
+		if need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed); l.RetryAfter(least, need, debt) >= retry {
+			return 0, 0, 0
+		}
+	}
+	return retry, least, least + l.Refill - 1
+}
+
+// Credits returns the least and the most credits of the bucket of c according to its State, which is not Blocked. If no
+// bucket can have this State, the least is above the most. It is the inverse of Charge.State.
 func Credits(c *store.Charge, s *store.State) (least, most int64) {
 	l := bucket.Limit(c.Limit)
 	// The bucket reaches goal in a number of microseconds, which is rounded up.

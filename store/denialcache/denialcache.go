@@ -197,7 +197,11 @@ func (d *Store) keep(v *visit, c *store.Charge, s *store.State, ok bool, sent, r
 		return
 	}
 	l := &line{Line: held.Line{Limit: c.Limit, Sent: sent, Received: received}, stamp: v.stamp, denied: sent}
-	if l.Least, l.Most = held.Credits(c, s); l.Least > l.Most {
+	if s.Blocked {
+		if l.blocked, l.Least, l.Most = held.Blocked(c, s); l.blocked == 0 {
+			return
+		}
+	} else if l.Least, l.Most = held.Credits(c, s); l.Least > l.Most {
 		return
 	}
 	if v.line != nil {

@@ -10,9 +10,12 @@
 // After a bucket has refused a charge, the most that it can hold at any later time is known, until somebody adds
 // tokens. Calls with an Owed charge or with a Cost of 0 always go to the store.
 //
+// Refusals of a blocked bucket are remembered, too, for as long as it is blocked. The exception is a bucket that would
+// refuse the charge for as long without the block, or that the charge would empty from full.
+//
 // # What a refusal does not know
 //
-// Refunds, resets, charges and changed limits that go through this Store are known when their calls return. For up
+// Refunds, resets, blocks, charges and changed limits that go through this Store are known when their calls return. For up
 // to [Config.MaxAge], a refusal may not know of:
 //   - changes by others in the store, such as other replicas
 //   - buckets that the store has lost

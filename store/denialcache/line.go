@@ -1,6 +1,8 @@
 package denialcache
 
 import (
+	"time"
+
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/held"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -9,8 +11,9 @@ import (
 // A line is a held.Line. It is in force while the stamp of its slot is the one it was made under.
 type line struct {
 	held.Line
-	stamp  uint64
-	denied int64 // when the refused call was sent that it goes back to
+	stamp   uint64
+	denied  int64 // when the refused call was sent that it goes back to
+	blocked int64 // how long after that the bucket was blocked; 0 if it was not
 }
 
 // answer fills s with the State of c at now, for a bucket that is not charged. It reports whether the bucket has
@@ -20,13 +23,26 @@ func (l *line) answer(c *store.Charge, now int64, s *store.State) (short, certai
 	// The bucket answered when the call was sent or later. Its clock may run faster by up to 0.1 %, and both clocks
 	// were rounded to a microsecond.
 	elapsed := now - l.Sent
-	most := l.At(l.Most, elapsed+elapsed/1000+2)
-	short = limit.Grants(most, limit.Need(c.Cost), limit.Debt(c.MaxWait.Microseconds()), 1) == 0
+	latest := elapsed + elapsed/1000 + 2
+	if short = l.blocked > 0; short && latest >= l.blocked {
+		return true, false
+	} else if !short {
+		short = limit.Grants(l.At(l.Most, latest), limit.Need(c.Cost), limit.Debt(c.MaxWait.Microseconds()), 1) == 0
+	}
 
 	elapsed = now - l.Received
-	*s = c.State(l.At(l.Least, elapsed), false)
+	*s = l.state(c, l.Least, elapsed)
 	if s.Allowed == short {
 		return short, false
 	}
-	return short, l.Least == l.Most || c.State(l.At(l.Most, elapsed), false) == *s
+	return short, l.Least == l.Most || l.state(c, l.Most, elapsed) == *s
+}
+
+// state returns the State of c that long after the reply, for a bucket that held credits then and is not charged.
+func (l *line) state(c *store.Charge, credits, elapsed int64) (s store.State) {
+	c.Fill(&s, l.At(credits, elapsed), false)
+	if l.blocked > 0 {
+		c.Shut(&s, time.Duration(l.blocked-elapsed)*time.Microsecond, false)
+	}
+	return s
 }

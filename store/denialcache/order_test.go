@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -169,6 +170,11 @@ func TestDenialsInEveryOrder(t *testing.T) {
 		"a peek at another limit":    {Policy: "p", Key: "k", Limit: fast},
 		"a refund at another limit":  {Policy: "p", Key: "k", Limit: fast, Cost: -1},
 		"a charge of another bucket": {Policy: "q", Key: "k", Limit: slow, Cost: 1},
+		"a block":                    {Policy: "p", Key: "k", Limit: slow, Block: time.Minute},
+		"blocked, and a shorter one": {Policy: "p", Key: "k", Limit: slow, Block: time.Second},
+		"blocked, and its end":       {Policy: "p", Key: "k", Limit: slow, Block: -1},
+		"blocked, and a reset":       {Policy: "p", Key: "k", Limit: slow, Cost: math.MinInt64},
+		"blocked, and a refund":      {Policy: "p", Key: "k", Limit: slow, Cost: -3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for order := range 1 << 6 { // bit i: event i is the denial's
@@ -181,6 +187,9 @@ func TestDenialsInEveryOrder(t *testing.T) {
 						denied := store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: 5}
 						s.whole(store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: 3})
 						s.time = s.time.Add(900 * time.Millisecond) // in which the fast one refills much
+						if strings.HasPrefix(name, "blocked") {
+							s.whole(store.Charge{Policy: "p", Key: "k", Limit: slow, Block: 40 * time.Second})
+						}
 						if known == 1 {
 							s.whole(denied)
 						}
@@ -234,7 +243,9 @@ func TestDenialsInRandomOrder(t *testing.T) {
 					if rand.IntN(12) == 0 {
 						charges[i].Limit = fast
 					}
-					charges[i].Owed = rand.IntN(16) == 0
+					if charges[i].Owed = rand.IntN(16) == 0; !charges[i].Owed && rand.IntN(30) == 0 {
+						charges[i].Cost, charges[i].Block = 0, time.Duration(rand.IntN(int(2*time.Second)))-time.Second/4
+					}
 				}
 				s.send(charges...)
 			case n < 9 && len(s.flights) > 0:

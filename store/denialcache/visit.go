@@ -34,16 +34,16 @@ type visit struct {
 	line  *line  // its bucket's, nil if there is none
 	under uint64 // a hash of its limit, 0 for a peek, which puts no bucket under another
 	stamp uint64 // that a line of this call is made under
-	adds  bool   // the slot's stamp counts it
+	adds  bool   // tokens, or changes the bucket in another way: the slot's stamp counts it
 	keeps bool   // what the bucket answered is to be kept
 }
 
 // begin runs before the call is sent. A refund immediately invalidates the line, because others may see the refund
-// before its reply is here. So does a charge under another limit than that of the line in force, because it may
-// change the rate of the bucket.
+// before its reply is here. So does a charge that blocks or unblocks the bucket, and one under another limit than that
+// of the line in force, because it may change the rate of the bucket.
 func (v *visit) begin(c *store.Charge) {
 	v.stamp = v.slot.stamp.Load()
-	v.adds = c.Cost < 0 || v.inForce() && v.line.Limit != c.Limit
+	v.adds = c.Cost < 0 || c.Cost == 0 && c.Block != 0 || v.inForce() && v.line.Limit != c.Limit
 	if v.adds {
 		v.slot.stamp.Add(1)
 	}

@@ -1,0 +1,239 @@
+package denialcache_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/teststore"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/denialcache"
+)
+
+func blockOf(c store.Charge, d time.Duration) store.Charge {
+	return store.Charge{Policy: c.Policy, Key: c.Key, Limit: c.Limit, Block: d}
+}
+
+func TestDenialsOfABlockedBucketAreAnsweredWithoutTheStore(t *testing.T) {
+	r := newRig(t, denialcache.Config{MaxAge: time.Hour})
+	c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Second, 5), Cost: 1}
+	const d = 10 * time.Minute
+	r.Asks(blockOf(c, d))
+	r.Asks(c) // a block by itself is remembered by no one
+	for _, passed := range []time.Duration{0, time.Second, 5 * time.Minute} {
+		r.advance(passed)
+		left := d - passed
+		want := store.State{Blocked: true, RetryAfter: left, ResetAfter: left}
+		for _, c := range []store.Charge{c, {Policy: "p", Key: "k", Limit: c.Limit, Cost: 5, MaxWait: time.Minute}, {Policy: "p", Key: "k", Limit: c.Limit, Cost: 2, Block: time.Hour}} {
+			ok, states, asked := r.Take(c)
+			if ok || asked {
+				t.Fatalf("after %v of %+v: %t, asked %t", passed, c, ok, asked)
+			}
+			r.Want(states[0], want)
+		}
+		r.advance(-passed)
+	}
+
+	// The clock of the store may be faster by 0.1 %.
+	r.advance(d - d/2000)
+	r.Want(r.Asks(c), store.State{Blocked: true, RetryAfter: d / 2000, ResetAfter: d / 2000})
+	r.advance(d / 2000)
+	if ok, _, _ := r.Take(c); !ok {
+		t.Fatal("denied after the block")
+	}
+}
+
+// A bucket that lacks tokens, too, is answered for by the longer of the two waits.
+func TestDenialsOfABlockedBucketThatLacksTokens(t *testing.T) {
+	r := newRig(t, denialcache.Config{MaxAge: time.Hour})
+	c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Minute, 10), Cost: 10}
+	r.Asks(c)
+	r.Asks(blockOf(c, 5*time.Minute))
+	c.Cost = 1
+	r.Asks(c)
+	r.advance(time.Minute)
+	for cost, retry := range map[int64]time.Duration{1: 4, 5: 4, 6: 5, 10: 9} {
+		c.Cost = cost
+		_, states, asked := r.Take(c)
+		if asked {
+			t.Errorf("asked for %d", cost)
+		}
+		r.Want(states[0], store.State{Blocked: true, RetryAfter: retry * time.Minute, ResetAfter: 9 * time.Minute})
+	}
+}
+
+// What a State does not say is asked for.
+func TestDenialsThatMayNotBeOfTheBlockAreNotRemembered(t *testing.T) {
+	limit := teststore.Limit(t, 1, time.Minute, 10)
+	for name, c := range map[string]struct {
+		spent, cost int64
+		block       time.Duration
+	}{
+		"the wait for tokens is longer": {10, 5, 4 * time.Minute},
+		"as long":                       {10, 5, 5 * time.Minute},
+		"a whole burst":                 {0, 10, 5 * time.Minute},
+		"never":                         {0, 11, 5 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, denialcache.Config{})
+			spent := store.Charge{Policy: "p", Key: "k", Limit: limit, Cost: c.spent}
+			r.Asks(spent)
+			r.Asks(blockOf(spent, c.block))
+			one := store.Charge{Policy: "p", Key: "k", Limit: limit, Cost: c.cost}
+			first := r.Asks(one)
+			if !first.Blocked || first.Allowed {
+				t.Fatalf("%+v", first)
+			}
+			r.Want(r.Asks(one), first)
+		})
+	}
+}
+
+func TestBlockAndUnblockHereTakeEffectAtOnce(t *testing.T) {
+	r := newRig(t, denialcache.Config{MaxAge: time.Hour})
+	c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Second, 5), Cost: 2}
+	denied := func(d time.Duration) {
+		t.Helper()
+		for range 2 {
+			ok, states, _ := r.Take(c)
+			if ok || !states[0].Blocked || states[0].RetryAfter != d {
+				t.Fatalf("%t, %+v, want %v", ok, states[0], d)
+			}
+		}
+	}
+	for range 3 {
+		r.Asks(blockOf(c, time.Hour))
+		denied(time.Hour)
+		r.Asks(blockOf(c, time.Minute))
+		denied(time.Minute)
+		r.Asks(blockOf(c, -1))
+		if ok, _, _ := r.Take(c); !ok {
+			t.Fatal("denied after Unblock")
+		}
+		// A denial for want of tokens gives way to a block, and comes back after it.
+		for ok := true; ok; ok, _, _ = r.Take(c) {
+		}
+		r.Asks(blockOf(c, time.Hour))
+		denied(time.Hour)
+		r.Asks(teststore.ResetOf(t, c))
+		if ok, _, _ := r.Take(c); !ok {
+			t.Fatal("denied after a Reset")
+		}
+		r.advance(time.Minute)
+	}
+}
+
+func TestAnUnblockElsewhereIsSeenWithinMaxAge(t *testing.T) {
+	r := newRig(t, denialcache.Config{MaxAge: time.Second})
+	c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Second, 5), Cost: 1}
+	r.Asks(blockOf(c, time.Hour))
+	r.Asks(c)
+	teststore.Must(t, r.Behind.Store, blockOf(c, -1))
+	r.advance(time.Second)
+	if ok, _, asked := r.Take(c); ok || asked {
+		t.Errorf("%t, asked %t: the test is too late", ok, asked)
+	}
+	r.advance(time.Microsecond)
+	if ok, _, asked := r.Take(c); !ok || !asked {
+		t.Errorf("%t, asked %t", ok, asked)
+	}
+	// A block elsewhere is seen at once, because nothing is remembered of a bucket that allows.
+	teststore.Must(t, r.Behind.Store, blockOf(c, time.Hour))
+	if ok, _, asked := r.Take(c); ok || !asked {
+		t.Errorf("%t, asked %t", ok, asked)
+	}
+}
+
+// A refund may end a lock, which must be seen at once.
+func TestARefundHereThatEndsALockTakesEffectAtOnce(t *testing.T) {
+	r := newRig(t, denialcache.Config{MaxAge: time.Hour})
+	c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Minute, 5), Cost: 1, Block: time.Hour}
+	for range 5 {
+		r.Asks(c)
+		r.advance(time.Millisecond)
+	}
+	r.Asks(c)
+	if ok, states, asked := r.Take(c); ok || asked || !states[0].Blocked {
+		t.Fatalf("%t, asked %t, %+v", ok, asked, states[0])
+	}
+	r.Asks(store.Charge{Policy: "p", Key: "k", Limit: c.Limit, Cost: -1})
+	if ok, _, _ := r.Take(c); !ok {
+		t.Error("denied after the refund")
+	}
+}
+
+// Other callers may see that a bucket is unblocked before the reply is here.
+func TestABucketThatIsBeingUnblockedIsAskedFor(t *testing.T) {
+	memory := teststore.OpenMemory(t, nil)
+	c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Second, 5), Cost: 1}
+	d := denialcache.New(&after{Store: memory, wait: func(store.Charge) {}}, denialcache.Config{MaxAge: time.Hour})
+	behind := d.Unwrap().(*after)
+	teststore.Must(t, d, blockOf(c, time.Hour))
+	if ok, err := d.Take(t.Context(), []store.Charge{c}, make([]store.State, 1)); ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	behind.wait = func(unblocked store.Charge) {
+		if unblocked.Block < 0 {
+			teststore.Must(t, d, c)
+		}
+	}
+	teststore.Must(t, d, blockOf(c, -1))
+}
+
+// A limit that adds much in a microsecond does not overflow with a long block.
+func TestDenialsOfALongBlockUnderAFastLimit(t *testing.T) {
+	r := newRig(t, denialcache.Config{})
+	c := store.Charge{Policy: "p", Key: "k", Limit: store.Limit{Unit: 1, Refill: 1 << 52, Capacity: 1 << 52}, Cost: 1}
+	d := (1<<40 + 1000) * time.Microsecond
+	r.Asks(blockOf(c, d))
+	r.Asks(c)
+	_, states, asked := r.Take(c)
+	if asked {
+		t.Error("asked")
+	}
+	r.Want(states[0], store.State{Blocked: true, RetryAfter: d, ResetAfter: d})
+}
+
+// A denial that was under way when its bucket was unblocked is not remembered.
+func TestADenialThatIsUnderWayWhenItsBucketIsUnblocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := teststore.OpenMemory(t, nil)
+		var late atomic.Bool
+		behind := &after{Store: memory, wait: func(c store.Charge) {
+			if c.Cost > 0 && late.CompareAndSwap(true, false) {
+				time.Sleep(time.Second)
+			}
+		}}
+		d := denialcache.New(behind, denialcache.Config{MaxAge: time.Hour})
+		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Second, 5), Cost: 1}
+		for _, end := range []store.Charge{blockOf(c, -1), blockOf(c, time.Microsecond), teststore.ResetOf(t, c)} {
+			teststore.Must(t, d, blockOf(c, time.Hour))
+			late.Store(true)
+			var denied sync.WaitGroup
+			denied.Go(func() {
+				if ok, err := d.Take(t.Context(), []store.Charge{c}, make([]store.State, 1)); ok || err != nil {
+					t.Error(ok, err)
+				}
+			})
+			synctest.Wait()
+			teststore.Must(t, d, end)
+			denied.Wait()
+			teststore.Must(t, d, c)
+		}
+	})
+}
+
+// after is a Store that calls wait when a call was carried out.
+type after struct {
+	store.Store
+	wait func(store.Charge)
+}
+
+func (s *after) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	ok, err := s.Store.Take(ctx, charges, states)
+	s.wait(charges[0])
+	return ok, err
+}
