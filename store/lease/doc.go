@@ -22,11 +22,12 @@
 // Changes by others are not known here for up to Hold:
 //   - Tokens that others refund or give back. In a period that begins after that, the replicas may allow more than
 //     burst + rate × time, by at most the tokens that came back in the Hold before the period.
-//   - A bucket that the store loses, or that others reset.
+//   - A bucket that the store loses, or that others reset, block or unblock.
 //   - A limit that others change.
 //
 // Tokens go back under the limit of the last charge in this Store. A Reset in this Store drops the tokens that are
-// held or being fetched.
+// held or being fetched. A charge that blocks or unblocks a bucket first gives back the tokens that are held, and drops
+// those that are being fetched.
 //
 // # What is refused
 //
@@ -44,7 +45,7 @@
 //
 // # Which calls are paid here
 //
-// A charge is paid here only if it has a cost and neither MaxWait nor Shadow nor Owed. A call with another charge
+// A charge is paid here only if it has a cost and neither MaxWait nor Shadow nor Owed nor Block. A call with another charge
 // first gives back the held tokens of its buckets, and then goes to the store. So a key is hardly leased if each of
 // its calls is settled later by a refund or an Owed charge. If a call has several charges, only those that cannot
 // be paid here go to the store.

@@ -104,7 +104,7 @@ type slot struct {
 	// drawing is set while a call owns the slot. Only that call puts a lot with tokens into it.
 	drawing atomic.Bool
 
-	// stamp counts resets of its buckets; see reset.go.
+	// stamp counts resets and blocks of its buckets; see reset.go.
 	stamp atomic.Uint32
 
 	// seen is a tag: which bucket was last charged without a lease, and when.
@@ -137,7 +137,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	for i := range charges {
 		c := &charges[i]
 		v := s.look(c)
-		simple = simple && c.Cost > 0 && c.MaxWait <= 0 && !c.Shadow && !c.Owed && (v.lot == nil || v.lot.Limit == c.Limit)
+		simple = simple && c.Cost > 0 && c.MaxWait <= 0 && !c.Shadow && !c.Owed && c.Block == 0 && (v.lot == nil || v.lot.Limit == c.Limit)
 		visits = append(visits, v)
 	}
 	now := s.now() // now that the lots were found, none of which was made later

@@ -109,6 +109,10 @@ func TestALeaseAnswersAsTheStoreDoes(t *testing.T) {
 						case 11, 12:
 							charges[i].Owed = true
 							charges[i].Cost *= 1 + rand.Int64N(100)
+						case 13, 14:
+							charges[i].Cost, charges[i].Block = 0, time.Duration(rand.IntN(int(20*time.Millisecond)))-10*time.Millisecond
+						case 15:
+							charges[i].Block = time.Duration(rand.IntN(int(10 * time.Millisecond)))
 						}
 					}
 					want := make([]store.State, len(charges))

@@ -11,6 +11,9 @@ import (
 // were taken from a bucket before a reset are neither spent nor given back after it, because the bucket is full
 // without them. So no lot is made of tokens that were drawn while the stamp changed, even if another bucket of the
 // slot was reset.
+//
+// The stamp counts charges that block or unblock a bucket, too. What was taken before is not spent after it. Locks are
+// not counted, because no charge of a policy with locks is leased.
 const (
 	resetDone  = 1 << 12
 	resetsOpen = resetDone - 1
@@ -34,19 +37,22 @@ func (v *visit) publish(l *lot, tokens int64) bool {
 func (s *Store) pass(ctx context.Context, visits []visit, charges []store.Charge, states []store.State, now int64) (bool, error) {
 	for i := range visits {
 		v, c := &visits[i], &charges[i]
-		if c.Cost != store.Reset {
+		if !stops(c) {
 			v.use(c)
 			continue
 		}
 		v.slot.stamp.Add(1)
 		defer v.slot.stamp.Add(resetDone - 1)
-		if v.find(c); v.lot != nil {
+		if v.find(c); v.lot != nil && c.Cost == store.Reset {
 			v.lot.fate.reset.Store(true)
 		}
 	}
 	s.yield(ctx, visits, charges, now)
 	return s.store.Take(ctx, charges, states)
 }
+
+// stops reports whether c resets, blocks or unblocks its bucket, so that no token that was taken before may be spent.
+func stops(c *store.Charge) bool { return c.Cost == store.Reset || c.Cost == 0 && c.Block != 0 }
 
 // Inspect implements [store.Inspector]. It first gives back the held tokens of the bucket.
 func (s *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {

@@ -43,7 +43,7 @@ func (s *Store) yield(ctx context.Context, visits []visit, charges []store.Charg
 	var backs []store.Charge
 	for i := range visits {
 		v, c := &visits[i], &charges[i]
-		if v.lot != nil && (v.lot.unspent.Load() > 0 || c.Cost == store.Reset) {
+		if v.lot != nil && (v.lot.unspent.Load() > 0 || stops(c)) {
 			back, left := v.slot.retire(v.lot, now)
 			if v.lot.void() {
 				back.Cost = 0
