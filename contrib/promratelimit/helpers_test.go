@@ -2,6 +2,7 @@ package promratelimit_test
 
 import (
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -54,6 +55,7 @@ func mounted(t *testing.T, cfg promratelimit.Config) (http.Handler, *ratelimit.L
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Store:   &reporting{memory, fullStats()},
 		Observe: metrics.Observe,
+		Logger:  slog.New(slog.DiscardHandler),
 		Policies: []ratelimit.Policy{
 			{Name: "api", Key: ratelimit.Header("X-Key"), Limit: ratelimit.PerMinute(2)},
 			{Name: "try", Key: ratelimit.Static("all"), Limit: ratelimit.PerMinute(1), Shadow: true},
