@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/counter"
 )
 
 // CountsConfig configures [NewCounts]. The zero value is ready to use.
@@ -69,7 +70,7 @@ func NewCounts(cfg CountsConfig) *Counts {
 
 // Observe counts e. It is an observer for [ratelimit.Config.Observe]; see also [Join].
 func (c *Counts) Observe(ctx context.Context, e *ratelimit.Event) {
-	n := stripeOfCaller()
+	n := counter.Stripe(stripeBits)
 	s := &c.stripes[n]
 	op := opOf(e.Op)
 	if op != opDecision {

@@ -6,19 +6,13 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 )
 
-// stripes is how often each count exists. It is a power of two.
-const stripes = 8
-
-// stripeOfCaller returns a number below stripes, mostly another one for goroutines that run at the same time. It is made
-// of the address of the goroutine's stack, because that costs nothing and stays on its core.
-func stripeOfCaller() int {
-	var here byte
-	page := uint64(uintptr(unsafe.Pointer(&here))) >> 12
-	return int(page * 0x9e3779b97f4a7c15 >> (64 - 3))
-}
+// stripes is how often each count exists, so that cores do not wait for each other.
+const (
+	stripeBits = 3
+	stripes    = 1 << stripeBits
+)
 
 // policyCounts are the counts of a policy.
 type policyCounts struct {

@@ -21,12 +21,16 @@ type cell struct {
 }
 
 // Add adds n.
-func (c *Counter) Add(n int64) {
+func (c *Counter) Add(n int64) { c.cells[Stripe(cellBits)].n.Add(n) }
+
+// Stripe returns a number below 1<<bits, mostly another one for goroutines that run at the same time. It is for those who
+// keep several counts in one cell.
+func Stripe(bits int) int {
 	// Each goroutine has its own stack, and stays on its core for a while. So the address of the stack chooses the
 	// cell. The address is not kept.
 	var here byte
 	stack := uint64(uintptr(unsafe.Pointer(&here))) >> 11 // which is the size of the smallest
-	c.cells[stack*0x9e3779b97f4a7c15>>(64-cellBits)].n.Add(n)
+	return int(stack * 0x9e3779b97f4a7c15 >> (64 - bits))
 }
 
 // Load returns the sum. It may miss what is added meanwhile.
