@@ -20,12 +20,16 @@ type group struct {
 // that is full first is the one that has spent least. One queue more is of all blocked buckets of the group.
 type queue struct {
 	group *group
-	scale bucket.Scale
-	shut  bool
+	scale bucket.Scale // or ofShut
 
 	// One for each bucket, as a heap.
 	deadlines []deadline
 }
+
+// ofShut is the scale of the queue of blocked buckets. No limit has it.
+const ofShut bucket.Scale = 0
+
+func (q *queue) shut() bool { return q.scale == ofShut }
 
 // A deadline says when an entry is full, at the earliest, or when the block of a blocked one ends. A charge can only make
 // that later. So a charge leaves the deadline unchanged, and it is corrected when it comes up.
@@ -36,17 +40,14 @@ type deadline struct {
 
 // queue returns the queue for buckets of policy under a limit of that scale. Policies come from the program, and
 // scales are few.
-func (s *shard) queue(policy string, scale bucket.Scale, shut bool) *queue {
-	if shut {
-		scale = 0
-	}
+func (s *shard) queue(policy string, scale bucket.Scale) *queue {
 	g := s.group(policy)
 	for _, q := range g.queues {
-		if q.scale == scale && q.shut == shut {
+		if q.scale == scale {
 			return q
 		}
 	}
-	q := &queue{group: g, scale: scale, shut: shut}
+	q := &queue{group: g, scale: scale}
 	g.queues = append(g.queues, q)
 	return q
 }

@@ -58,15 +58,21 @@ func (s *shard) check() string {
 	}
 	deadlines := 0
 	for _, g := range s.groups {
-		count := 0
+		count, keys := 0, 0
 		for _, q := range g.queues {
 			count += len(q.deadlines)
+			for _, d := range q.deadlines {
+				keys += sizeOf(s.entry(d.entry).key)
+			}
 			if q.group != g {
 				return fmt.Sprintf("a queue of %s is that of %s", g.policy, q.group.policy)
 			}
 		}
 		if count != g.count {
 			return fmt.Sprintf("%d entries of %s, and %d deadlines", g.count, g.policy, count)
+		}
+		if keys != g.keys {
+			return fmt.Sprintf("keys of %s take %d bytes, and %d are counted", g.policy, keys, g.keys)
 		}
 		deadlines += count
 	}
@@ -87,7 +93,7 @@ func (s *shard) check() string {
 		switch {
 		case s.find(e.hash, e.class.policy, e.key) != e:
 			return fmt.Sprintf("%s is not found", e.key)
-		case q.group.policy != e.class.policy || q.shut != e.class.shut || !q.shut && q.scale != bucket.Limit(e.class.limit).Scale():
+		case q.group.policy != e.class.policy || q.shut() != e.class.shut || !q.shut() && q.scale != bucket.Limit(e.class.limit).Scale():
 			return fmt.Sprintf("%s is in the queue of others", e.key)
 		case d.entry != n:
 			return fmt.Sprintf("%s has the deadline of another", e.key)

@@ -19,7 +19,7 @@ func (s *shard) makeRoom(g *group, now int64) {
 func (s *shard) full(now int64) (n uint32, found bool) {
 	for _, g := range s.groups {
 		for _, q := range g.queues {
-			for !q.shut && q.due(now) {
+			for !q.shut() && q.due(now) {
 				if s.firstIsRight(q) {
 					return q.deadlines[0].entry, true
 				}
@@ -54,7 +54,7 @@ func (s *shard) largest() *group {
 func (s *shard) leastSpent(g *group, now int64) (n uint32) {
 	least, found := 0.0, false
 	for _, q := range g.queues {
-		if len(q.deadlines) == 0 || q.shut && q.group.count > len(q.deadlines) {
+		if len(q.deadlines) == 0 || q.shut() && q.group.count > len(q.deadlines) {
 			continue
 		}
 		for !s.firstIsRight(q) {

@@ -96,7 +96,7 @@ func (s *shard) find(hash uint32, policy, key string) *entry {
 // insert adds a bucket that is not kept yet.
 func (s *shard) insert(hash uint32, key string, c *store.Charge, b bucket.Bucket) *entry {
 	if s.count >= s.max {
-		s.endShuts(b.LastRefill, 2) // more than come
+		s.endShuts(b.LastRefill, atOnce)
 	}
 	of := s.class(c.Policy, c.Limit, false)
 	if s.count >= s.max {
@@ -180,7 +180,11 @@ func (s *shard) class(policy string, limit store.Limit, shut bool) *class {
 		s.dropEmpty()
 	}
 	l := bucket.Limit(limit)
-	q := s.queue(policy, l.Scale(), shut)
+	scale := l.Scale()
+	if shut {
+		scale = ofShut
+	}
+	q := s.queue(policy, scale)
 	k.policy = q.group.policy
 	c := &class{kind: k, fill: l.Fill(), queue: q}
 	s.classes[k] = c

@@ -60,7 +60,7 @@ func (s *shard) endShuts(now int64, most int) (rest int) {
 func (s *shard) ended(now int64) *entry {
 	for _, g := range s.groups {
 		for _, q := range g.queues {
-			for q.shut && q.due(now) {
+			for q.shut() && q.due(now) {
 				if s.firstIsRight(q) {
 					return s.entry(q.deadlines[0].entry)
 				}

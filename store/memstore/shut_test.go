@@ -67,6 +67,9 @@ func TestTableOfBlockedBuckets(t *testing.T) {
 						c.Cost = -c.Cost
 					case 5:
 						c.Limit = policy(t, "", 1+r.Int64N(300), time.Minute, 100)("").Limit
+						if r.IntN(4) == 0 {
+							c.Limit = policy(t, "", 1, time.Microsecond, 1)("").Limit // of the least scale
+						}
 					case 6:
 						c.Cost, c.Owed, c.Shadow = c.Cost*r.Int64N(4), true, r.IntN(2) == 0
 					case 7:
@@ -175,21 +178,26 @@ func TestOfBlockedBucketsTheNextToEndMakesRoom(t *testing.T) {
 
 // Without the sweep, blocks that have ended end when room is needed.
 func TestEndedBlocksMakeRoomAsOtherBuckets(t *testing.T) {
-	const most = 100
+	const most = 1000 // more than are unblocked at once
 	n := newNow()
 	s := memstore.New(memstore.Config{MaxKeys: most, Clock: n.clock})
 	s.Close()
 	of := policy(t, "p", 1, time.Hour, 10)
-	for i := range most {
+	for i := range 10 {
+		spent := of(fmt.Sprint("spent", i))
+		spent.Cost = 10
+		take(t, s, spent)
+		take(t, s, blocking(spent, time.Second))
+	}
+	for i := range most - 10 {
 		take(t, s, blocking(of(i), time.Minute))
 	}
-	spent := of("spent")
-	spent.Cost = 10
-	take(t, s, spent)
 	n.advance(time.Minute)
-	mint(t, s, of, 0, most-1)
-	if state := take(t, s, blocking(spent, 0)); state.Remaining != 0 {
-		t.Errorf("%+v of the bucket that is spent, while others were full", state)
+	mint(t, s, of, 0, most-10)
+	for i := range 10 {
+		if state := take(t, s, blocking(of(fmt.Sprint("spent", i)), 0)); state.Remaining != 0 {
+			t.Errorf("%+v of a bucket that is spent, while others were full", state)
+		}
 	}
 	if fault := s.Check(); fault != "" {
 		t.Error(fault)

@@ -23,13 +23,14 @@ func TestBytesAreThoseOfTheHeap(t *testing.T) {
 	for name, tt := range map[string]struct {
 		keys, policies int
 		key            string
-		block          time.Duration
+		blocks         []time.Duration
 	}{
 		"none":           {},
 		"few":            {keys: 2000, policies: 1, key: "k"},
 		"many":           {keys: 40_000, policies: 3, key: "member:"},
 		"long keys":      {keys: 10_000, policies: 1, key: strings.Repeat("k", 100)},
-		"all blocked":    {keys: 20_000, policies: 1, key: "member:", block: time.Hour},
+		"all blocked":    {keys: 20_000, policies: 1, key: "member:", blocks: []time.Duration{time.Hour}},
+		"were blocked":   {keys: 20_000, policies: 1, key: "member:", blocks: []time.Duration{time.Hour, -1}},
 		"many policies":  {keys: 20_000, policies: 10, key: "member:"},
 		"hashed keys":    {keys: 5_000, policies: 1, key: strings.Repeat("k", 1000)},
 		"of a few bytes": {keys: 20_000, policies: 1},
@@ -42,8 +43,12 @@ func TestBytesAreThoseOfTheHeap(t *testing.T) {
 				c := charge(t, fmt.Sprint(tt.key, i), 50)
 				c.Policy = fmt.Sprint("policy", i%tt.policies)
 				take(t, s, c)
-				if tt.block > 0 {
-					take(t, s, blocking(c, tt.block))
+			}
+			for _, d := range tt.blocks {
+				for i := range tt.keys {
+					c := charge(t, fmt.Sprint(tt.key, i), 0)
+					c.Policy = fmt.Sprint("policy", i%tt.policies)
+					take(t, s, blocking(c, d))
 				}
 			}
 			got, want := s.Stats().Memory, heap()-before
@@ -81,6 +86,25 @@ func TestEvictionsAreCountedByPolicy(t *testing.T) {
 	want(map[string]int64{"fast": 2, "slow": 8})
 	mint(t, s, slow, 30, 1)
 	want(map[string]int64{"fast": 2, "slow": 9})
+}
+
+// More blocks may have ended than are looked at. Such a bucket need not be full.
+func TestEvictionsOfBucketsWhoseBlocksHaveEnded(t *testing.T) {
+	const most = 300
+	n := newNow()
+	s := memstore.New(memstore.Config{MaxKeys: most, Clock: n.clock})
+	s.Close() // without the sweep
+	of := policy(t, "p", 1, time.Hour, 10)
+	for i := range most {
+		c := of(i)
+		c.Cost, c.Block = 10, time.Second
+		take(t, s, c)
+	}
+	n.advance(time.Second)
+	mint(t, s, of, 0, 10)
+	if got := s.Stats().Memory.Evicted["p"]; got != 10 {
+		t.Errorf("%d evictions are counted, want 10", got)
+	}
 }
 
 // Policies come from the program. Even so, their number is bounded, and none is lost when there are more.

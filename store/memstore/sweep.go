@@ -24,15 +24,17 @@ func (s *Store) sweep() {
 	}
 }
 
+// atOnce is how many buckets are forgotten, or unblocked, while a shard is locked, so that a call never waits long for it.
+const atOnce = 256
+
 // sweep forgets the buckets that are full at now and returns how many are left.
 func (s *shard) sweep(now int64) int {
-	const atOnce = 256 // so that a call never waits long for the lock
 	for {
 		s.mu.Lock()
 		rest := s.endShuts(now, atOnce)
 		for _, g := range s.groups {
 			for _, q := range g.queues {
-				for ; !q.shut && rest > 0 && q.due(now); rest-- {
+				for ; rest > 0 && q.due(now); rest-- {
 					if s.firstIsRight(q) {
 						s.remove(q.deadlines[0].entry)
 					}

@@ -29,6 +29,7 @@ var lockRules = []rule{
 		r.advance(d - time.Microsecond)
 		r.want(r.deny(c), blocked(time.Microsecond, 0))
 		r.advance(time.Microsecond)
+		r.wantBlocked(c, 0, false)
 		for range 5 {
 			r.allow(c)
 		}

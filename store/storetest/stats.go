@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -89,6 +90,11 @@ var statsRules = reporting([]rule{
 				}
 				s := r.stats()
 				now := counts(s)
+				for name := range now {
+					if strings.HasSuffix(name, scribbled) {
+						r.Errorf("%s is what was done to earlier Stats", name)
+					}
+				}
 				for name, n := range last {
 					if now[name] < n {
 						r.Errorf("%s fell from %d to %d", name, n, now[name])
@@ -164,10 +170,14 @@ func counts(s store.Stats) map[string]int64 {
 	return n
 }
 
+const scribbled = "_scribbled"
+
 // scribble changes everything in s that a Store could still use.
 func scribble(s store.Stats) {
 	if x := s.Redis; x != nil {
-		clear(x.Errors)
+		if x.Errors != nil {
+			x.Errors[scribbled] = 1
+		}
 		*x = store.RedisStats{}
 	}
 	if x := s.Denials; x != nil {
@@ -182,7 +192,9 @@ func scribble(s store.Stats) {
 		*x = store.FallbackStats{}
 	}
 	if x := s.Memory; x != nil {
-		clear(x.Evicted)
+		if x.Evicted != nil {
+			x.Evicted[scribbled] = 1
+		}
 		*x = store.MemoryStats{}
 	}
 }
