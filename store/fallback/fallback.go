@@ -101,6 +101,7 @@ func New(primary, secondary store.Store, cfg Config) *Store {
 		tally:     tally{most: cmp.Or(cfg.Failures, defaultFailures)},
 		known:     newKnown(cmp.Or(cfg.MaxKeys, defaultMaxKnown)),
 		spent:     newLedger(cmp.Or(cfg.MaxKeys, defaultMaxKnown), replicas),
+		blocks:    newBlocks(),
 		replicas:  replicas,
 		onChange:  cfg.OnChange,
 		logger:    cfg.Logger,
@@ -130,6 +131,8 @@ type Store struct {
 
 	known known  // what primary said that buckets hold
 	spent ledger // what secondary has allowed since
+
+	blocks blocks // that were made or met
 
 	replicas *replicas
 
@@ -173,6 +176,9 @@ func (f *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	if hasReset(charges) {
 		return f.takeResets(ctx, charges, states)
 	}
+	if hasBlock(charges) {
+		return f.takeBlocks(ctx, charges, states)
+	}
 	return f.take(ctx, charges, states)
 }
 
@@ -185,7 +191,9 @@ func (f *Store) take(ctx context.Context, charges []store.Charge, states []store
 	slow := took >= f.slow.Microseconds()
 	switch {
 	case err == nil:
-		f.known.keep(charges, states, received)
+		if blocked := f.known.keep(charges, states, received); blocked || f.blocks.some() {
+			f.blocks.learn(charges, states)
+		}
 		switch {
 		case !slow:
 			f.tally.succeeded(took)
@@ -197,7 +205,7 @@ func (f *Store) take(ctx context.Context, charges []store.Charge, states []store
 		return false, err // which says nothing about primary
 	}
 	f.failed(ctx, err, charges, sent)
-	if !store.MayStandIn(ctx) || hasReset(charges) {
+	if !store.MayStandIn(ctx) || hasReset(charges) || hasBlock(charges) {
 		return false, err
 	}
 	if errors.Is(err, store.ErrNotCharged) {

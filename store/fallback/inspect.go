@@ -55,6 +55,7 @@ func (f *Store) inspectPrimary(ctx context.Context, policy, key string) (store.B
 }
 
 func (f *Store) inspectSecondary(ctx context.Context, policy, key string) (store.Bucket, error) {
+	f.enforce(ctx, &store.Charge{Policy: policy, Key: key})
 	b, err := store.Inspect(ctx, f.secondary, policy, key)
 	b.Degraded = err == nil
 	return b, err

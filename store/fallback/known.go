@@ -73,12 +73,17 @@ func (k *known) find(c *store.Charge) ([]place, tag) {
 // now returns the time in microseconds.
 func (k *known) now() int64 { return time.Since(k.start).Microseconds() }
 
-// keep stores what the primary answered now. If two calls write a place at once, one bucket may get the time of the
-// other. It then begins an outage too full or too empty.
-func (k *known) keep(charges []store.Charge, states []store.State, now int64) {
+// keep stores what the primary answered now, and reports whether a bucket is blocked. If two calls write a place at
+// once, one bucket may get the time of the other. It then begins an outage too full or too empty.
+func (k *known) keep(charges []store.Charge, states []store.State, now int64) (blocked bool) {
 	for i := range charges {
 		if states[i].Degraded {
 			continue
+		}
+		if states[i].Blocked {
+			if blocked = true; states[i].ResetAfter <= states[i].RetryAfter {
+				continue // the block hides when the bucket is full
+			}
 		}
 		places, t := k.find(&charges[i])
 		full := now + states[i].ResetAfter.Microseconds()
@@ -95,6 +100,7 @@ func (k *known) keep(charges []store.Charge, states []store.State, now int64) {
 		p.full.Store(full)
 		p.whose.Store(uint64(t))
 	}
+	return blocked
 }
 
 // placeOf returns the place of t's bucket, under any limit, or nil if it has none.

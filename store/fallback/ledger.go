@@ -54,6 +54,7 @@ type spending struct {
 	// Guarded by the ledger's lock.
 	listed        bool        // in the ledger
 	reset         bool        // in the outage, so that the primary's bucket is to be reset before it is charged
+	block         dueBlock    // so that the primary's bucket is to be blocked or unblocked after it is charged
 	outage        *outage     // of which idle and charged are
 	version       int64       // counts how often the secondary's bucket had to be lowered
 	size          size        // that share is of
@@ -251,12 +252,12 @@ func (l *ledger) makeRoom(policy string, must bool) bool {
 	leastIsOver := false
 	for _, s := range l.accounts {
 		spent := s.spent(now)
-		if spent == 0 && !s.reset {
+		if spent == 0 && !s.reset && !s.block.due {
 			l.unlist(s)
 			return true
 		}
 		part, over := float64(spent)/float64(s.share.Capacity), l.isOver(s.policy, policy)
-		if s.reset {
+		if s.reset || s.block.due {
 			part = math.Inf(1)
 		}
 		if least == nil || over && !leastIsOver || over == leastIsOver && part < leastPart {
@@ -335,13 +336,25 @@ type due struct {
 	since    int64
 	share    store.Limit
 	reset    bool // before it is charged
+	block    dueBlock
 }
 
-// all returns what is in the ledger.
+// all returns what is in the ledger, beginning with the buckets that are to be blocked.
 func (l *ledger) all() []*spending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Collect(maps.Values(l.accounts))
+	all := slices.Collect(maps.Values(l.accounts))
+	slices.SortFunc(all, func(a, b *spending) int {
+		switch {
+		case a.block.due == b.block.due:
+			return 0
+		case a.block.due:
+			return -1
+		default:
+			return 1
+		}
+	})
+	return all
 }
 
 // empty reports whether nothing is in the ledger.
@@ -369,12 +382,13 @@ func (l *ledger) take(s *spending) (d due, found bool) {
 		since:    s.since,
 		share:    s.share,
 		reset:    s.reset,
+		block:    s.block,
 	}
 	d.charge.Cost = tokens(d.spent, s.share)
 	if d.charge.Refilled = max(0, tokens(d.taken, s.share)-d.charge.Cost); d.charge.Refilled > 0 {
 		d.charge.Outage = time.Duration(max(0, l.now()-s.since)) * time.Microsecond
 	}
-	s.idle, s.taken, s.reset = s.charged, 0, false
+	s.idle, s.taken, s.reset, s.block = s.charged, 0, false, dueBlock{}
 	return d, true
 }
 
@@ -395,6 +409,12 @@ func (l *ledger) again(d due) {
 		return // the bucket was reset since d was taken
 	}
 	s.reset = d.reset
+	if !s.block.due {
+		s.block = d.block
+	}
+	if d.taken == 0 && d.spent == 0 {
+		return
+	}
 	by, now := bucket.Limit(s.share), l.now()
 	s.charged = by.Advance(s.charged, now)
 	s.charged.Tokens = by.Charge(s.charged.Tokens, credits(d.spent, d.share, s.share, now), 1)

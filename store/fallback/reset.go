@@ -34,7 +34,7 @@ func (f *Store) takeResets(ctx context.Context, charges []store.Charge, states [
 			return false, err
 		}
 	}
-	if ok, err = f.take(ctx, charges, states); !ok || err != nil {
+	if ok, err = f.takeBlocks(ctx, charges, states); !ok || err != nil {
 		f.putBack(held)
 		return ok, err
 	}
@@ -50,21 +50,31 @@ func (f *Store) takeResets(ctx context.Context, charges []store.Charge, states [
 }
 
 // hold waits until a bucket is not being charged, and removes its spending from the ledger, if there is one.
-func (l *ledger) hold(ctx context.Context, a account) (*spending, error) {
+func (l *ledger) hold(ctx context.Context, a account) (held *spending, err error) {
+	err = l.whenSettled(ctx, a, func(s *spending) {
+		if held = s; s != nil {
+			l.unlist(s)
+		}
+	})
+	return held, err
+}
+
+// whenSettled waits until a bucket is not being charged, and calls f with its spending, or nil. The ledger is locked then.
+func (l *ledger) whenSettled(ctx context.Context, a account, f func(*spending)) error {
 	for {
 		l.mu.Lock()
-		s, charging := l.accounts[a], l.charging[a]
-		if charging == nil && s != nil {
-			l.unlist(s)
+		charging := l.charging[a]
+		if charging == nil {
+			f(l.accounts[a])
 		}
 		l.mu.Unlock()
 		if charging == nil {
-			return s, nil
+			return nil
 		}
 		select {
 		case <-charging:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("fallback: the primary is being charged for an outage: %w", ctx.Err())
+			return fmt.Errorf("fallback: the primary is being charged for an outage: %w", ctx.Err())
 		}
 	}
 }
@@ -87,6 +97,7 @@ func (f *Store) putBack(held []*spending) {
 func (f *Store) reset(s *spending, c *store.Charge) {
 	f.known.forget(c) // or the next outage might begin with it, if this one ends before the primary's bucket is reset
 	f.spent.reset(s)
+	f.blocks.set(c, 0, false)
 }
 
 // reset forgets what was allowed of s, and records that the primary's bucket must be reset.
@@ -94,7 +105,7 @@ func (l *ledger) reset(s *spending) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s = l.inForce(s)
-	s.idle, s.charged, s.taken, s.reset = bucket.Bucket{}, bucket.Bucket{}, 0, true
+	s.idle, s.charged, s.taken, s.reset, s.block = bucket.Bucket{}, bucket.Bucket{}, 0, true, dueBlock{}
 }
 
 // forget removes what is known of c's bucket, under any limit.

@@ -181,14 +181,12 @@ func (f *Store) settleLate() {
 	})
 }
 
-// charge resets the primary's bucket if that is due, and then charges it for the spending, into debt if necessary.
-// It returns how many of these calls the primary has carried out.
+// charge resets the primary's bucket if that is due, then charges it for the spending, into debt if necessary, and then
+// blocks or unblocks it if that is due. It returns how many of these calls the primary has carried out. A reset and a
+// block are sent again while the outage lasts, a charge only if it certainly was not carried out.
 func (f *Store) charge(ctx context.Context, d due) (done int, err error) {
 	defer func() {
-		if errors.Is(err, store.ErrNotCharged) {
-			d.reset = d.reset && done == 0
-			f.spent.again(d)
-		} else if err != nil && done == 0 && d.reset && f.away.Load() != nil {
+		if errors.Is(err, store.ErrNotCharged) || err != nil && (d.reset || d.block.due) && f.away.Load() != nil {
 			f.spent.again(d)
 		}
 		f.spent.settled(d)
@@ -197,7 +195,7 @@ func (f *Store) charge(ctx context.Context, d due) (done int, err error) {
 	defer cancel()
 	charges, states := make([]store.Charge, 1), make([]store.State, 1)
 	take := func(c store.Charge) {
-		if err != nil || c.Cost == 0 && c.Refilled == 0 {
+		if err != nil || c.Cost == 0 && c.Refilled == 0 && c.Block == 0 {
 			return
 		}
 		charges[0] = c
@@ -212,10 +210,27 @@ func (f *Store) charge(ctx context.Context, d due) (done int, err error) {
 		// Or the next outage would begin with what was spent in this one.
 		f.known.keep(charges, states, f.known.now())
 	}
+	of := store.Charge{Policy: d.charge.Policy, Key: d.charge.Key}
 	if d.reset {
-		take(store.Charge{Policy: d.charge.Policy, Key: d.charge.Key, Limit: d.charge.Limit, Cost: store.Reset})
+		of.Limit, of.Cost = d.charge.Limit, store.Reset
+		take(of)
+		d.reset = err != nil
 	}
+	left := d.block.left(f.blocks.now())
+	if d.block.lock && d.charge.Cost > 0 {
+		d.charge.Block = max(0, left)
+	}
+	sends := err == nil
 	take(d.charge)
+	if sends && !errors.Is(err, store.ErrNotCharged) {
+		d.spent, d.taken = 0, 0
+		d.block.due = d.block.due && !d.block.lock
+	}
+	if d.block.due && !d.block.lock {
+		of.Limit, of.Cost, of.Block = anyLimit, 0, left
+		take(of)
+		d.block.due = err != nil
+	}
 	return done, err
 }
 

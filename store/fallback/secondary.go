@@ -22,7 +22,13 @@ func (f *Store) standIn(ctx context.Context, o *outage, charges []store.Charge, 
 	if divided {
 		shares = slices.Clone(charges)
 	}
+	changesBlocks := false
 	for i := range charges {
+		if isBlock(&charges[i]) {
+			changesBlocks = true
+			spendings = append(spendings, nil)
+			continue
+		}
 		s, share, version := f.spent.open(&charges[i], o, &f.known)
 		if divided {
 			shares[i].Limit = share
@@ -30,7 +36,12 @@ func (f *Store) standIn(ctx context.Context, o *outage, charges []store.Charge, 
 		if s.lowered.Load() < version {
 			f.begin(ctx, s, version, &shares[i])
 		}
+		f.enforce(ctx, &charges[i])
 		spendings = append(spendings, s)
+	}
+	if changesBlocks {
+		f.blocks.applying.Lock()
+		defer f.blocks.applying.Unlock()
 	}
 	ok, err := f.ask(ctx, shares, states)
 	if !ok || err != nil {
@@ -38,11 +49,14 @@ func (f *Store) standIn(ctx context.Context, o *outage, charges []store.Charge, 
 	}
 	for i, s := range spendings {
 		switch c := &charges[i]; {
+		case s == nil:
+			f.spent.block(c, f.blocks.change(c))
 		case !states[i].Allowed || c.Cost == 0:
 		case c.Cost == store.Reset:
 			f.reset(s, c)
 		default:
 			f.spent.add(s, c)
+			f.noteLock(s, c, &states[i])
 		}
 	}
 	if f.away.Load() == nil {
@@ -63,7 +77,9 @@ func (f *Store) standInOnce(ctx context.Context, charges []store.Charge, states 
 		if err := f.lower(ctx, &shares[i], f.known.credits(&charges[i])); err != nil {
 			return false, err
 		}
+		f.enforce(ctx, &charges[i])
 		shares[i].Cost = max(0, shares[i].Cost) // what primary may have been given back is not here, too
+		shares[i].Block = 0                     // nor is a lock that primary may have
 	}
 	return f.ask(ctx, shares, states)
 }
@@ -131,6 +147,14 @@ func (f *Store) lower(ctx context.Context, share *store.Charge, credits int64) e
 		return err
 	}
 	_, holds := held.Credits(&c, &states[0])
+	if states[0].Blocked { // which hides the tokens
+		holds = share.Limit.Capacity
+		if b, err := store.Inspect(ctx, f.secondary, c.Policy, c.Key); err == nil {
+			b.Blocked = 0
+			state := b.State(share.Limit)
+			_, holds = held.Credits(&c, &state)
+		}
+	}
 	unit := share.Limit.Unit
 	surplus := floor(holds, unit) - floor(credits, unit)
 	if surplus <= 0 {

@@ -100,7 +100,7 @@ func TestStatsRememberTheLastSixteenOutages(t *testing.T) {
 			if want := int64(20 - i); i > 0 && o.Charged != want {
 				t.Errorf("%d: %d charged, want %d", i, o.Charged, want)
 			}
-			if o.Until.IsZero() != (i == 0) || i > 0 && (!o.Until.After(o.Since) || !s.Outages[i-1].Since.After(o.Until)) {
+			if o.Until.IsZero() != (i == 0) || i > 0 && (!o.Until.After(o.Since) || s.Outages[i-1].Since.Before(o.Until)) {
 				t.Errorf("%d: %+v", i, o)
 			}
 		}

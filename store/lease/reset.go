@@ -12,7 +12,7 @@ import (
 // without them. So no lot is made of tokens that were drawn while the stamp changed, even if another bucket of the
 // slot was reset.
 //
-// The stamp counts charges that block or unblock a bucket, too. What was taken before is not spent after it. Locks are
+// The stamp counts charges that block or unblock a bucket, too: tokens from before are not spent after them. Locks are
 // not counted, because no charge of a policy with locks is leased.
 const (
 	resetDone  = 1 << 12
