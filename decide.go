@@ -320,8 +320,8 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 	return leftOut
 }
 
-// shut refuses c if it takes no tokens from a bucket that is blocked: the Store allows that, as a look. ok says that all
-// is allowed so far, and results are those of c. It reports whether the call goes on. If not, the other buckets get back
+// shut refuses c if it takes no tokens from a bucket that is blocked. The Store allows that, as a look. results are those
+// of c, and ok says that the Store allowed it. shut reports whether the call goes on. If not, the other buckets get back
 // what they were charged.
 func (l *Limiter) shut(x *exchange, c *call, results []Result, ok bool) bool {
 	refused := false

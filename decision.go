@@ -161,7 +161,7 @@ func (r *Result) next() time.Duration {
 		return r.ResetAfter
 	default:
 		// The request may come earlier by the time that it may wait.
-		return max(r.RetryAfter, r.Until(r.Cost)-time.Duration(r.maxWait)*time.Millisecond)
+		return max(0, r.Until(r.Cost)-time.Duration(r.maxWait)*time.Millisecond)
 	}
 }
 

@@ -94,3 +94,29 @@ func TestTheHeadersAreOfThePolicyThatEndsFirst(t *testing.T) {
 		}
 	}
 }
+
+// A block has an end that the tokens do not know, and the tokens may come later.
+func TestUntilOfABlockedBucket(t *testing.T) {
+	r := ratelimit.Result{Limit: ratelimit.Every(time.Hour).WithBurst(4), Cost: 2}
+	r.Blocked, r.RetryAfter, r.ResetAfter = true, 3*time.Hour, 4*time.Hour
+	for name, tt := range map[string]struct {
+		retryAfter time.Duration
+		want       [4]time.Duration // for 1 to 4 tokens
+	}{
+		"the block ends in 10 minutes": {10 * time.Minute, [4]time.Duration{time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour}},
+		"in 150 minutes":               {150 * time.Minute, [4]time.Duration{150 * time.Minute, 150 * time.Minute, 3 * time.Hour, 4 * time.Hour}},
+		"when it is full":              {4 * time.Hour, [4]time.Duration{4 * time.Hour, 4 * time.Hour, 4 * time.Hour, 4 * time.Hour}},
+		"not known":                    {ratelimit.Never, [4]time.Duration{4 * time.Hour, 4 * time.Hour, 4 * time.Hour, 4 * time.Hour}},
+	} {
+		r.RetryAfter = tt.retryAfter
+		for i, want := range tt.want {
+			if got := r.Until(int64(i + 1)); got != want {
+				t.Errorf("%s: %d tokens come in %v, want %v", name, i+1, got, want)
+			}
+		}
+	}
+	r.Limit, r.RetryAfter, r.ResetAfter = ratelimit.Limit{}, time.Minute, time.Minute // as Peek returns it without a limit
+	if got := r.Until(1); got != time.Minute {
+		t.Errorf("without a limit: %v, want the rest of the block", got)
+	}
+}

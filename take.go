@@ -185,7 +185,7 @@ func (l *Limiter) Reset(ctx context.Context, p Policy, key string) (Result, erro
 // because the Store failed. In other replicas, a lease may allow requests for up to lease.Config.Hold. While a
 // fallback.Store answers, a replica enforces the blocks that it has made or met. Errors are as for [Limiter.Refund]. If
 // the Store cannot block, the error wraps [errors.ErrUnsupported]. See
-// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/operations.md.
+// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/recipes.md.
 func (l *Limiter) Block(ctx context.Context, p Policy, key string, d time.Duration) (Result, error) {
 	if d < time.Microsecond || d > maxBlock {
 		return Result{}, fmt.Errorf("ratelimit: Block: d %v: must be at least 1µs and at most %v (35 years); see Unblock", d, maxBlock)
