@@ -20,7 +20,6 @@ import (
 	"github.com/go-tokenbucket/ratelimit/headers"
 	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
 	"github.com/go-tokenbucket/ratelimit/store"
-	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
 // address is the key of the requests that get makes.
@@ -69,7 +68,7 @@ func TestABlockedKeyIsDeniedForExactlyAsLong(t *testing.T) {
 		"a key that refills later": {slow, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onEachBlockingStore(t, func(t *testing.T, s store.Store, c *clock) {
+			onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
 				l := newLimiter(t, ratelimit.Config{Store: s})
 				h := l.Limit(tt.policy)(okHandler)
 				for range tt.before {
@@ -94,15 +93,6 @@ func TestABlockedKeyIsDeniedForExactlyAsLong(t *testing.T) {
 			})
 		})
 	}
-}
-
-// onEachBlockingStore is onEachStore for the stores that can block.
-func onEachBlockingStore(t *testing.T, test func(t *testing.T, s store.Store, c *clock)) {
-	t.Helper()
-	c := newClock()
-	s := memstore.New(memstore.Config{Clock: c.Now})
-	defer s.Close()
-	test(t, s, c)
 }
 
 func TestADenialOfABlockedKeySaysSoInAllDialects(t *testing.T) {
@@ -176,7 +166,7 @@ func TestResetAfterOfABlockedKey(t *testing.T) {
 }
 
 func TestABlockIsReplacedAndEnded(t *testing.T) {
-	onEachBlockingStore(t, func(t *testing.T, s store.Store, c *clock) {
+	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
 		l := newLimiter(t, ratelimit.Config{Store: s})
 		p := perIP("api", ratelimit.Every(time.Hour).WithBurst(5))
 		h := l.Limit(p)(okHandler)
@@ -209,7 +199,7 @@ func TestABlockIsReplacedAndEnded(t *testing.T) {
 }
 
 func TestUnblockOfAKeyThatIsNotBlockedChangesNothing(t *testing.T) {
-	onEachBlockingStore(t, func(t *testing.T, s store.Store, _ *clock) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
 		l := newLimiter(t, ratelimit.Config{Store: s})
 		p := perIP("api", ratelimit.PerHour(5))
 		h := l.Limit(p)(okHandler)
@@ -276,7 +266,7 @@ func TestBlockByTheWholePolicy(t *testing.T) {
 
 // Otherwise a policy whose cost is known only after the response would let them in.
 func TestABlockedKeyIsDeniedRequestsThatCostNothing(t *testing.T) {
-	onEachBlockingStore(t, func(t *testing.T, s store.Store, _ *clock) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
 		rec := &recorder{Store: s}
 		var o witness
 		l := newLimiter(t, ratelimit.Config{Store: rec, Headers: headers.IETF, Observe: o.observe})
@@ -410,7 +400,7 @@ func TestABlockOutlivesARequestThatLeavesTheQueue(t *testing.T) {
 }
 
 func TestACallWithOneBlockedBucketChargesNone(t *testing.T) {
-	onEachBlockingStore(t, func(t *testing.T, s store.Store, _ *clock) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
 		l := newLimiter(t, ratelimit.Config{Store: s})
 		user, org := ratelimit.Policy{Name: "user", Limit: ratelimit.PerHour(10)}, ratelimit.Policy{Name: "org", Limit: ratelimit.PerHour(10)}
 		charges := []ratelimit.Charge{{Policy: user, Key: "u"}, {Policy: org, Key: "o"}}
@@ -445,7 +435,7 @@ func TestACallWithOneBlockedBucketChargesNone(t *testing.T) {
 }
 
 func TestPeekOfABlockedBucket(t *testing.T) {
-	onEachBlockingStore(t, func(t *testing.T, s store.Store, c *clock) {
+	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
 		for name, s := range map[string]store.Store{"inspected": s, "by a charge": bare{s}} {
 			l := newLimiter(t, ratelimit.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
 			inspected := name == "inspected"

@@ -29,7 +29,7 @@ func wantLogins(t *testing.T, h http.Handler, answer, n int) {
 }
 
 func TestFiveFailedLoginsLockForExactlyFifteenMinutes(t *testing.T) {
-	onEachBlockingStore(t, func(t *testing.T, s store.Store, c *clock) {
+	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
 		h := newLimiter(t, ratelimit.Config{Store: s}).Limit(locking("login"))(answering)
 		good, bad := query("200"), query("401")
 		for range 2 {
@@ -55,7 +55,7 @@ func TestFiveFailedLoginsLockForExactlyFifteenMinutes(t *testing.T) {
 
 // The lock is not longer than the bucket itself needs, and not shorter.
 func TestALockIsAFloorOfRetryAfter(t *testing.T) {
-	onEachBlockingStore(t, func(t *testing.T, s store.Store, c *clock) {
+	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
 		p := locking("login")
 		p.Limit, p.LockFor = ratelimit.Every(time.Hour).WithBurst(2), 15*time.Minute
 		h := newLimiter(t, ratelimit.Config{Store: s}).Limit(p)(answering)
@@ -78,7 +78,7 @@ func TestALockIsAFloorOfRetryAfter(t *testing.T) {
 }
 
 func TestFourFailuresAndASuccessDoNotLock(t *testing.T) {
-	onEachBlockingStore(t, func(t *testing.T, s store.Store, c *clock) {
+	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
 		h := newLimiter(t, ratelimit.Config{Store: s}).Limit(locking("login"))(answering)
 		wantLogins(t, h, 401, 4)
 		for range 3 {
@@ -93,7 +93,7 @@ func TestFourFailuresAndASuccessDoNotLock(t *testing.T) {
 }
 
 func TestFiveParallelLoginsWithOneSuccessDoNotLock(t *testing.T) {
-	onEachBlockingStore(t, func(t *testing.T, s store.Store, _ *clock) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
 		var arrived, answered sync.WaitGroup
 		arrived.Add(5)
 		release := make(chan struct{})
@@ -124,7 +124,7 @@ func TestFiveParallelLoginsWithOneSuccessDoNotLock(t *testing.T) {
 
 // Logins by user name are taken with Admit, and a success is refunded.
 func TestAdmitAndRefundLockAsFailedLoginsDoes(t *testing.T) {
-	onEachBlockingStore(t, func(t *testing.T, s store.Store, c *clock) {
+	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
 		l := newLimiter(t, ratelimit.Config{Store: s})
 		p := ratelimit.Policy{Name: "name", Limit: ratelimit.Every(time.Minute).WithBurst(5), LockFor: 15 * time.Minute}
 		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -195,7 +195,7 @@ func TestTheRequestThatLocksIsToldSo(t *testing.T) {
 }
 
 func TestWhatIsSettledIntoDebtLocks(t *testing.T) {
-	onEachBlockingStore(t, func(t *testing.T, s store.Store, c *clock) {
+	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
 		l := newLimiter(t, ratelimit.Config{Store: s})
 		p := settled("bytes", ratelimit.PerSecond(1).WithBurst(10), costs(9))
 		p.LockFor = time.Hour
@@ -332,7 +332,7 @@ func TestFaultsOfLockFor(t *testing.T) {
 
 // A charge that takes nothing, and one that is refused, lock nothing.
 func TestOnlyAChargeThatEmptiesTheBucketLocks(t *testing.T) {
-	onEachBlockingStore(t, func(t *testing.T, s store.Store, _ *clock) {
+	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
 		l := newLimiter(t, ratelimit.Config{Store: s})
 		p := ratelimit.Policy{Name: "jobs", Limit: ratelimit.PerHour(5), LockFor: 24 * time.Hour}
 		take := func(n int64, allowed, blocked bool) {
