@@ -194,7 +194,7 @@ func TestCountsDurations(t *testing.T) {
 func TestCountsBounded(t *testing.T) {
 	c := observe.NewCounts(observe.CountsConfig{MaxPolicies: 3, MaxRoutes: 5})
 	long := strings.Repeat("x", 1000)
-	const each = 10_000
+	const each = 2000
 	for i := range each {
 		for _, route := range []string{fmt.Sprint("GET /", i), fmt.Sprint("\xff\xfe", i), "\xff", "\xfe", "_other", long} {
 			count(c, ratelimit.Event{Op: "request", Allowed: true, Route: route, Results: []ratelimit.Result{
@@ -308,7 +308,7 @@ func TestCountsHistory(t *testing.T) {
 
 func TestCountsConcurrently(t *testing.T) {
 	c := observe.NewCounts(observe.CountsConfig{History: true, MaxRoutes: 3})
-	const goroutines, each = 8, 2000
+	const goroutines, each = 8, 1000
 	var done sync.WaitGroup
 	for g := range goroutines {
 		done.Go(func() {

@@ -19,11 +19,14 @@ import (
 // bound is what metrics may add to a request that is observed, in nanoseconds.
 const bound = 150
 
-// BenchmarkCost compares a limited request of net/http with and without a Collector, in rounds that take turns. It
-// reports the first percentile of the rounds, because a busy machine makes all of them longer: observed-adds-ns is what an
-// observer adds that does nothing, metrics-adds-ns what a Collector adds to that, and history-adds-ns the same with
-// CountsConfig.History. ratio is a request with a Collector to one that is not observed. It fails if a Collector adds more
-// than 150, also as the median of the differences in a round.
+// BenchmarkCost compares a limited request of net/http with and without a Collector, in rounds that take turns. A busy
+// machine makes all rounds longer, so it reports their first percentile:
+//   - observed-adds-ns: what an observer adds that does nothing.
+//   - metrics-adds-ns: what a Collector adds to that.
+//   - history-adds-ns: the same with CountsConfig.History.
+//   - ratio: a request with a Collector to one that is not observed.
+//
+// It fails if a Collector adds more than 150 ns, also as the median of the differences in a round.
 func BenchmarkCost(b *testing.B) {
 	collector := func(cfg observe.CountsConfig) func(context.Context, *ratelimit.Event) {
 		metrics := promratelimit.New(promratelimit.Config{Counts: observe.NewCounts(cfg)})

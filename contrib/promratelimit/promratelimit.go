@@ -13,11 +13,11 @@
 //	prometheus.MustRegister(metrics)
 //	http.Handle("GET /metrics", promhttp.Handler())
 //
-// Requests are counted by policy, route and result. The limiter's Stats follow: the engine of Redis, its errors and its
-// queue, denials that were answered locally, leases, the fallback, buckets in memory, and who waits. [Collector.AddCache]
-// adds a cache, such as that of jwtkey. The package has a dashboard for Grafana, dashboard.json, and alert rules for
-// Prometheus, alerts.yml. All metrics and alerts are in
-// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/operations.md.
+// It counts requests by policy, route and result. It exports [ratelimit.Limiter.Stats], too: of the engine of Redis, of
+// leases, of a fallback, of buckets in memory and so on. [Collector.AddCache] adds a cache, such as that of jwtkey.
+//
+// Beside the package are a dashboard for Grafana, dashboard.json, and alert rules for Prometheus, alerts.yml. See
+// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/operations.md for what each metric and alert means.
 //
 // # Cardinality
 //

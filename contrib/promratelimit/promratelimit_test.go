@@ -287,12 +287,12 @@ func TestConcurrently(t *testing.T) {
 	var done sync.WaitGroup
 	for i := range 4 {
 		done.Go(func() {
-			for range 200 {
+			for range 100 {
 				get(h, fmt.Sprint(i))
 			}
 		})
 		done.Go(func() {
-			for n := range 20 {
+			for n := range 3 {
 				metrics.Add(fmt.Sprint(i, n), limiter)
 				if _, err := registry.Gather(); err != nil {
 					t.Error(err)
