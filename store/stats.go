@@ -111,8 +111,8 @@ type MemoryStats struct {
 	Bytes        int64 // of memory, estimated
 	Blocked      int   // buckets that are blocked
 
-	// Evicted is how many buckets were forgotten for lack of room, by policy. Beyond 64 policies they count under
-	// "_other".
+	// Evicted is how many buckets that were not full were forgotten for lack of room, by policy. Beyond 64 policies
+	// they count under "_other".
 	Evicted map[string]int64
 }
 

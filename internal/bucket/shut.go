@@ -43,12 +43,12 @@ func Block(d time.Duration) int64 {
 }
 
 // Passes reports whether a blocked bucket carries out a charge of need and debt, if it can pay. It carries out
-// refunds, looks, resets and what is owed. A charge that may wait is refused, too: if several waited for the end of a
-// block, all would go on at once, also those whose tokens came one after another.
+// refunds, looks, resets and owed charges. A charge that may wait is refused, too. If several waited for the end of a
+// block, all would go on at that moment, also those whose tokens came one after another.
 func Passes(need, debt int64) bool { return need <= 0 || debt == AnyDebt }
 
-// Shut returns what is left of s at now after a charge that was carried out. need is that of Ask, block that of Block
-// or 0, and tokens is what the bucket holds after the charge.
+// Shut returns what is left of s at now after a charge that was carried out. Ask has made need of its cost. Block has
+// made block, or it is 0. The bucket holds tokens after the charge.
 //
 // A lock never shortens s. If it is longer than a block that is no lock, it makes that longer, so that no refund ends
 // the block.

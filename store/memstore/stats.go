@@ -72,8 +72,8 @@ func mapBytes(n int, entry uintptr) int {
 	return header + slots*(int(entry)+1)
 }
 
-// sizeOf returns how many bytes a key of its own takes: memory comes in steps, and less than 16 bytes share 16 with
-// what may be gone.
+// sizeOf returns how many bytes a key takes. Memory comes in steps. Less than 16 bytes share 16 with others, which may be
+// gone.
 func sizeOf(key string) int {
 	if n := len(key); n > 16 && n <= 32 {
 		return (n + 7) &^ 7

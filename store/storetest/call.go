@@ -65,6 +65,11 @@ var callRules = []rule{
 		fast.Limit.Refill = fast.Limit.Capacity + 1
 		unowed, negative, backwards := good, past(good, 1, -1, time.Hour), past(good, 1, 1, -time.Hour)
 		unowed.Refilled = 1
+		refunds, owes, unlocks, waits := good, owed(good, 0), good, good
+		refunds.Cost, refunds.Block = -1, time.Hour
+		owes.Block = time.Hour
+		unlocks.Block = -1
+		waits.MaxWait, waits.Block = time.Hour, time.Hour
 		for name, call := range map[string]struct {
 			charges []store.Charge
 			states  int
@@ -83,6 +88,10 @@ var callRules = []rule{
 			"a past refund":     {[]store.Charge{past(good, -1, 1, time.Hour)}, 1},
 			"one to come":       {[]store.Charge{backwards}, 1},
 			"one that is owed":  {[]store.Charge{good, owed(good, 1)}, 2},
+			"a refund blocks":   {[]store.Charge{refunds}, 1},
+			"an owed block":     {[]store.Charge{owes}, 1},
+			"a negative lock":   {[]store.Charge{unlocks}, 1},
+			"a lock that waits": {[]store.Charge{waits}, 1},
 		} {
 			ok, err := r.store.Take(context.Background(), call.charges, make([]store.State, call.states))
 			if ok || !errors.Is(err, store.ErrInvalidCall) {
@@ -93,7 +102,7 @@ var callRules = []rule{
 	}},
 	{"every state is written anew", func(r *rig) {
 		c := store.Charge{Policy: "p", Key: "k", Limit: r.limit(1, time.Second, 5), Cost: 1}
-		stale := []store.State{{RetryAfter: 1, ResetAfter: 2, Wait: 3, Degraded: true, Remaining: 4}}
+		stale := []store.State{{RetryAfter: 1, ResetAfter: 2, Wait: 3, Degraded: true, Blocked: true, Remaining: 4}}
 		if ok, err := r.store.Take(context.Background(), []store.Charge{c}, stale); !ok || err != nil {
 			r.Fatal(ok, err)
 		}

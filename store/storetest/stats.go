@@ -10,8 +10,9 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// RunDecorator tests that the Stats of a decorator have all parts of those of the Store that it wraps, also through
-// another decorator that is no [store.StatsReporter]. wrap returns the decorator over inner, which answers no calls.
+// RunDecorator tests that a decorator reports the Stats of the Store that it wraps, and a part of its own. The Store is
+// also wrapped in another decorator that is no [store.StatsReporter]. wrap returns the decorator over inner, which
+// answers no calls.
 func RunDecorator(t *testing.T, wrap func(t *testing.T, inner store.Store) store.Store) {
 	for name, inner := range map[string]store.Store{"a reporter": reporter{}, "a reporter that is wrapped": foreign{reporter{}}} {
 		t.Run("the Stats have those of "+name, func(t *testing.T) {
