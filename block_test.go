@@ -19,7 +19,9 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/headers"
 	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
 // address is the key of the requests that get makes.
@@ -556,4 +558,34 @@ func TestTheDecisionAboutABlockedKey(t *testing.T) {
 	if after := denied.RetryAfter(); after != 3*time.Hour {
 		t.Errorf("RetryAfter is %v, want the rest of the outer lock, 3h", after)
 	}
+}
+
+// Replicas have nothing in common but Redis.
+func TestABlockHoldsOnAllReplicasAtOnce(t *testing.T) {
+	server := redistest.Start(t)
+	c := newClock()
+	p := perIP("api", ratelimit.PerSecond(1_000_000))
+	var replicas []*ratelimit.Limiter
+	for range 3 {
+		replicas = append(replicas, newLimiter(t, ratelimit.Config{Store: redisstore.New(server.Client(), redisstore.Config{Clock: c.Now}), Policies: []ratelimit.Policy{p}}))
+	}
+	statuses := func(want int) {
+		t.Helper()
+		for _, l := range replicas {
+			wantStatuses(t, l.Handler(okHandler), []int{want, want})
+		}
+	}
+	statuses(200)
+	block(t, replicas[0], "api", address, time.Hour)
+	statuses(429)
+	block(t, replicas[1], "api", address, time.Minute)
+	wantDenied(t, replicas[1].Handler(okHandler), 60)
+	c.Advance(time.Minute - time.Microsecond)
+	wantDenied(t, replicas[1].Handler(okHandler), 1)
+	c.Advance(time.Microsecond)
+	wantStatuses(t, replicas[1].Handler(okHandler), []int{200})
+	block(t, replicas[2], "api", address, time.Hour)
+	statuses(429)
+	unblock(t, replicas[1], "api", address)
+	wantStatuses(t, replicas[1].Handler(okHandler), []int{200}) // the others may remember their denials for a second
 }
