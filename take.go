@@ -181,10 +181,10 @@ func (l *Limiter) Reset(ctx context.Context, p Policy, key string) (Result, erro
 // replaces an earlier Block. [Limiter.Unblock] and [Limiter.Reset] end it. Meanwhile the bucket refills. d is at least 1 µs
 // and at most 35 years. p needs only a Name. Result has Blocked set, and d as RetryAfter.
 //
-// It does not reach requests that were charged before and wait, requests with an [Unlimited] limit, those that
-// [Config.Skip] exempts, and those that are let through because the Store failed. In other replicas, a lease may allow
-// requests for up to lease.Config.Hold. While a fallback.Store answers, a replica enforces the blocks that it has made or
-// met. Errors are as for [Limiter.Refund], and wrap [errors.ErrUnsupported] if the Store cannot block. See
+// It does not reach requests that wait already, requests with an [Unlimited] limit, and those that [Config.Skip] or a
+// failed Store lets through. In other replicas, a lease may allow requests for up to lease.Config.Hold. While a
+// fallback.Store answers, a replica enforces the blocks that it has made or met. Errors are as for [Limiter.Refund], and
+// wrap [errors.ErrUnsupported] if the Store cannot block. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/recipes.md.
 func (l *Limiter) Block(ctx context.Context, p Policy, key string, d time.Duration) (Result, error) {
 	if d < time.Microsecond || d > maxBlock {
