@@ -13,8 +13,8 @@ import (
 // Calls, and requests under the same policy, get their tokens in the order in which they reached the Store.
 //
 // It blocks for at most p.MaxWait. Default 0: until ctx's deadline, or without limit. If that is too short, the cost is
-// above the burst, or [Config.MaxWaiting] leaves no place, it takes nothing and returns a *[WaitError] at once. For a
-// policy with Shadow it does not block and returns no such error.
+// above the burst, the bucket is blocked (see [Limiter.Block]), or [Config.MaxWaiting] leaves no place, it takes nothing
+// and returns a *[WaitError] at once. For a policy with Shadow it does not block and returns no such error.
 //
 // If ctx ends first, the tokens are given back. Wait then returns within [Config.Timeout], with Result.Allowed false
 // and an error that wraps ctx's. A process that is killed gives nothing back: the tokens that it reserved delay
@@ -210,8 +210,8 @@ func (l *Limiter) leave(x *exchange, results []Result, waited time.Duration, err
 }
 
 // A WaitError is the error of [Limiter.Wait] and [Limiter.WaitAll] if the call cannot get its tokens in time. Either they
-// come later than the call may wait, or [Config.MaxWaiting] leaves no place to wait, or the cost is above the burst. No
-// tokens were taken.
+// come later than the call may wait, or [Config.MaxWaiting] leaves no place to wait, or the cost is above the burst, or
+// the bucket is blocked. No tokens were taken.
 type WaitError struct {
 	// RetryAfter is how long it takes until the same call can succeed, if no other call takes the tokens.
 	// It is [Never] for a cost above the burst.

@@ -54,8 +54,10 @@ type episode struct {
 	policies map[string][]ratelimit.Policy // by name: several where stacked limiters have the same
 	shadows  map[string]bool
 	handler  http.Handler
+	limiter  *ratelimit.Limiter
 	decided  *ratelimit.Decision // about the last request
 	delta    bool                // XRateLimitDelta, else Spring
+	locks    bool                // the only policy has a LockFor, and its key is blocked at times
 }
 
 func newEpisode(t *testing.T, seed uint64, s *memstore.Store, waits bool, sleep func(time.Duration)) *episode {
@@ -76,10 +78,13 @@ func newEpisode(t *testing.T, seed uint64, s *memstore.Store, waits bool, sleep 
 			w.WriteHeader(http.StatusTooManyRequests)
 		}),
 	})
+	e.limiter = l
 	e.handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { e.decided, _ = ratelimit.FromContext(r.Context()) })
-	for layer := range 1 + e.IntN(3) {
+	layers := 1 + e.IntN(3)
+	for layer := range layers {
 		var policies []ratelimit.Policy
-		for i := range 1 + e.IntN(3) {
+		count := 1 + e.IntN(3)
+		for i := range count {
 			p := ratelimit.Policy{
 				Name:   fmt.Sprintf("p%d-%d", layer, i),
 				Key:    ratelimit.Static(strconv.Itoa(layer)),
@@ -92,6 +97,9 @@ func newEpisode(t *testing.T, seed uint64, s *memstore.Store, waits bool, sleep 
 			}
 			if waits && e.IntN(2) == 0 {
 				p.MaxWait = time.Duration(1 + e.Int64N(int64(20*time.Second)))
+			} else if layers == 1 && count == 1 && !p.Shadow { // a lock hides other policies from requests that cost 0
+				e.locks = true
+				p.LockFor = time.Microsecond + time.Duration(e.Int64N(int64(20*time.Second)))
 			}
 			if p.Shadow {
 				e.shadows[p.Name] = true
@@ -126,6 +134,11 @@ func (e *episode) limit(short bool) ratelimit.Limit {
 func (e *episode) run() {
 	for range 12 {
 		e.sleep(time.Duration(e.ExpFloat64() * float64(2*time.Second)))
+		if e.locks && e.IntN(4) == 0 {
+			if _, err := e.limiter.Block(e.Context(), ratelimit.Policy{Name: "p0-0"}, "static:0", time.Microsecond+time.Duration(e.Int64N(int64(9*time.Second)))); err != nil {
+				e.Error(err)
+			}
+		}
 		cost := int64(1)
 		if e.IntN(3) == 0 {
 			cost = e.Int64N(14)
@@ -153,15 +166,17 @@ func (e *episode) run() {
 
 // spend makes as many requests as there are said to be left, and one more.
 func (e *episode) spend(a answer) {
+	last := a
 	for i := range a.left {
-		if b := e.request(1); !b.atOnce() {
+		if last = e.request(1); !last.atOnce() {
 			e.fail("%d are left, but the %dth was not allowed at once", a.left, i+1)
 			return
 		}
 	}
-	last := a
 	if a.left > 0 {
-		last = e.request(0) // now tells when there is one
+		if !e.locks { // a denial of a request that costs 0 tells only of the lock
+			last = e.request(0) // now tells when there is one
+		}
 		if last.left != 0 {
 			e.fail("%d were left, and after as many %d are", a.left, last.left)
 			return
@@ -190,6 +205,9 @@ func (e *episode) spend(a answer) {
 // only where policies of one name hide each other.
 func (e *episode) spread(a answer) {
 	n := 2 * a.left
+	if e.locks { // the last one may lock
+		n = a.left
+	}
 	for _, namesakes := range e.policies {
 		if len(namesakes) > 1 {
 			n = a.left
