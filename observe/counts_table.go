@@ -2,7 +2,6 @@ package observe
 
 import (
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -107,7 +106,7 @@ func (t *table[T]) add(name string, most int, fresh func(shown string) *T) *T {
 	if entry == nil {
 		entry = fresh(shown)
 		grown.by[shown] = entry
-		grown.all = append(slices.Clip(old.all), entry)
+		grown.all = append(old.all, entry) // beyond what readers of old have
 	}
 	grown.by[name] = entry
 	t.entries.Store(&grown)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/observe"
@@ -144,6 +146,7 @@ func TestCountsOutcomes(t *testing.T) {
 		{"overloaded", ratelimit.Event{Err: fmt.Errorf("queue: %w", store.ErrOverloaded)}},
 		{"canceled", ratelimit.Event{Err: context.Canceled}},
 		{"canceled", ratelimit.Event{Err: away, Results: allowed}},
+		{"canceled", ratelimit.Event{Err: away, Results: []ratelimit.Result{{Policy: "try", Shadow: true}, allowed[0]}}},
 	} {
 		counts := observe.NewCounts(observe.CountsConfig{})
 		c.event.Op = "request"
@@ -192,25 +195,27 @@ func TestCountsDurations(t *testing.T) {
 
 // Whatever clients send, the memory is bounded, nothing is lost, and each name is shown once and in valid UTF-8.
 func TestCountsBounded(t *testing.T) {
-	c := observe.NewCounts(observe.CountsConfig{MaxPolicies: 3, MaxRoutes: 5})
-	long := strings.Repeat("x", 1000)
+	c := observe.NewCounts(observe.CountsConfig{MaxPolicies: 3, MaxRoutes: 12})
+	long := strings.Repeat("x", 257)
 	const each = 2000
+	routes := []string{long, long[1:], "\xff", "\xfe", "_other", "a\xffb", "a\xfeb", "", ""}
 	for i := range each {
-		for _, route := range []string{fmt.Sprint("GET /", i), fmt.Sprint("\xff\xfe", i), "\xff", "\xfe", "_other", long} {
+		routes[7], routes[8] = fmt.Sprint("GET /", i), fmt.Sprint("\xff\xfe", i)
+		for _, route := range routes {
 			count(c, ratelimit.Event{Op: "request", Allowed: true, Route: route, Results: []ratelimit.Result{
 				result("api", true), result(fmt.Sprint("p", i), true), result(fmt.Sprint("\xff", i), true),
 			}})
 		}
 	}
 	s := c.Snapshot()
-	if len(s.Policies) > 4 {
+	if len(s.Policies) != 4 {
 		t.Errorf("%d policies, want 3 and _other", len(s.Policies))
 	}
 	var sum int64
 	for _, p := range s.Policies {
 		sum += p.Total().Allowed
-		if len(p.Routes) > 6 {
-			t.Errorf("%s: %d routes, want 5 and _other", p.Policy, len(p.Routes))
+		if len(p.Routes) > 13 {
+			t.Errorf("%s: %d routes, want 12 and _other", p.Policy, len(p.Routes))
 		}
 		shown := map[string]bool{}
 		for _, r := range p.Routes {
@@ -220,11 +225,33 @@ func TestCountsBounded(t *testing.T) {
 			shown[r.Route] = true
 		}
 	}
-	if sum != each*6*3 {
-		t.Errorf("%d counted, want %d", sum, each*6*3)
+	if want := int64(each * len(routes) * 3); sum != want {
+		t.Errorf("%d counted, want %d", sum, want)
+	}
+	api := policyOf(t, s, "api")
+	for route, want := range map[string]int64{"\uFFFD": 2 * each, "a\uFFFDb": 2 * each, long[1:]: each, "GET /0": 1} {
+		i := slices.IndexFunc(api.Routes, func(r observe.RouteCounts) bool { return r.Route == route })
+		if i < 0 || api.Routes[i].Allowed != want {
+			t.Errorf("route %q: want %d of it in %+v", route, want, api.Routes)
+		}
 	}
 	if policyOf(t, s, "_other").Total().Allowed == 0 {
 		t.Error("nothing counted as _other")
+	}
+}
+
+// Some frameworks use the memory of a route again for the next request.
+func TestCountsKeepNoMemory(t *testing.T) {
+	c := observe.NewCounts(observe.CountsConfig{})
+	memory := []byte("GET /a")
+	route := unsafe.String(&memory[0], len(memory))
+	for range 3 {
+		count(c, ratelimit.Event{Op: "request", Allowed: true, Route: route, Results: []ratelimit.Result{result("api", true)}})
+		memory[5]++
+	}
+	want := []observe.RouteCounts{{Route: "GET /a", Allowed: 1}, {Route: "GET /b", Allowed: 1}, {Route: "GET /c", Allowed: 1}}
+	if got := policyOf(t, c.Snapshot(), "api").Routes; !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 
@@ -304,6 +331,33 @@ func TestCountsHistory(t *testing.T) {
 	}
 	at(5001*time.Second, true)
 	expect(5001*time.Second, map[time.Duration][2]int64{5000 * time.Second: {1, 0}})
+}
+
+// The history has what came in each step, whatever the time between decisions and looks.
+func TestCountsHistoryAtRandom(t *testing.T) {
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		step := int64(0)
+		c := observe.NewCounts(observe.CountsConfig{History: true, Clock: func() time.Time { return start.Add(time.Duration(step) * 5 * time.Second) }})
+		came := map[int64]int64{}
+		for range 200 {
+			step += []int64{0, 0, 1, 2, random.Int64N(130), 119, 120, 121}[random.IntN(8)]
+			if random.IntN(3) > 0 {
+				count(c, ratelimit.Event{Op: "take", Results: []ratelimit.Result{result("api", false)}})
+				came[step]++
+				continue
+			}
+			c.Declare("api")
+			for i, got := range policyOf(t, c.Snapshot(), "api").History {
+				of := step - 119 + int64(i)
+				want := observe.Step{Start: start.Add(time.Duration(of) * 5 * time.Second), Denied: came[of]}
+				if got != want {
+					t.Fatalf("seed %d, at step %d: step %d is %+v, want %+v", seed, step, of, got, want)
+				}
+			}
+		}
+	}
 }
 
 func TestCountsConcurrently(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -168,6 +169,31 @@ func TestValues(t *testing.T) {
 	}
 	if strings.Contains(text, "canary") {
 		t.Errorf("the scrape has parts of requests, or texts of the server:\n%s", text)
+	}
+}
+
+// Buckets of histograms add up, in seconds.
+func TestHistograms(t *testing.T) {
+	metrics := promratelimit.New(promratelimit.Config{})
+	for _, took := range []time.Duration{20 * time.Microsecond, time.Millisecond, 3 * time.Second} {
+		metrics.Observe(t.Context(), &ratelimit.Event{Op: "request", Allowed: true, Took: took, Waited: 2 * took})
+	}
+	text, _ := scrape(t, metrics)
+	for _, want := range []string{
+		`ratelimit_decision_duration_seconds_bucket{outcome="allowed",le="1e-05"} 0`,
+		`ratelimit_decision_duration_seconds_bucket{outcome="allowed",le="2.5e-05"} 1`,
+		`ratelimit_decision_duration_seconds_bucket{outcome="allowed",le="0.001"} 2`,
+		`ratelimit_decision_duration_seconds_bucket{outcome="allowed",le="1"} 2`,
+		`ratelimit_decision_duration_seconds_bucket{outcome="allowed",le="+Inf"} 3`,
+		`ratelimit_decision_duration_seconds_sum{outcome="allowed"} 3.00102`,
+		`ratelimit_decision_duration_seconds_count{outcome="allowed"} 3`,
+		`ratelimit_wait_duration_seconds_bucket{outcome="allowed",le="0.005"} 2`,
+		`ratelimit_wait_duration_seconds_bucket{outcome="allowed",le="7.5"} 3`,
+		`ratelimit_wait_duration_seconds_sum{outcome="allowed"} 6.00204`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("the scrape does not have %s", want)
+		}
 	}
 }
 
