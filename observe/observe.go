@@ -5,8 +5,8 @@
 //		Observe:  observe.LogDenials(observe.LogConfig{}),
 //	})
 //
-// To have metrics, too, call it in your own observer, or use [Join]. Failures of the store are logged by
-// [ratelimit.Config.Logger], not by this package.
+// [Counts] counts requests, for metrics and for a page: contrib/promratelimit and contrib/otelratelimit export it. [Join]
+// makes one observer of several. Failures of the store are logged by [ratelimit.Config.Logger], not by this package.
 //
 // # Log lines
 //
