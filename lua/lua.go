@@ -34,11 +34,11 @@ var TakeAcross = script("take_across.lua") + Take
 // The SHA-1 of each script in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1    = "336e46315a6c5968be07a4a30984dda851dc4fa2"
-	TakeOneSHA1 = "53274759a6f7723cd9820e023c5043928f7119fa"
-	TakeFewSHA1 = "343e0709885fda8c82430bc852d28c3624d5f7c6"
+	TakeSHA1    = "a4439ba489aaf5c8dd5c52fe7d70100039c742b6"
+	TakeOneSHA1 = "f5d74f50361f97e47e0d8a93a8aec50c1513f2bc"
+	TakeFewSHA1 = "7acc591212c8a3bf5cffe29cb288c0a6fb03ee3e"
 
-	TakeAcrossSHA1 = "73cb331a8fac43827003a5af9617b264fd6631b3"
+	TakeAcrossSHA1 = "dae844838bf1d25c1891c68dce62e99505095085"
 )
 
 // Reach is the source of reach.lua, whose head describes its arguments and its reply.

@@ -216,7 +216,7 @@ local function charge(i, key, tokens, last, lasting, times)
       elseif block < 0 and not hash[1] then
         return found
       end
-      tokens, lasting, shut = nil, nil, nil -- so that all is written
+      tokens, lasting, shut = false, nil, nil -- so that all is written; of tokens = nil, miniredis makes last = nil, too
     elseif times > 0 and need < 0 and shut and shut[3] and left >= unit + 0 then
       if tokens == capacity then
         call('HSET', key, 'limit', shut[5]) -- the refund changes nothing
@@ -225,7 +225,7 @@ local function charge(i, key, tokens, last, lasting, times)
       end
       shut = nil
     elseif block and need > 0 and left < unit + 0 and not (shut and shut[1] >= block) then
-      tokens, lasting = nil, nil
+      lasting = nil
     else
       block = nil
       if shut and shut[6] then

@@ -46,8 +46,10 @@ if tokens then
         end
         --: rescale
       end
+    elseif shut then
+      lasting = false -- the mark stays, and the TTL must not end before the block
     else
-      lasting = not shut and '' -- while it is blocked, the limit need not be written
+      lasting = ''
     end
     if need == 0 and debt >= 0 or need == -18014398509481984 then
       lasting = false -- a look, or a removal, leaves the limit and the TTL as they are
