@@ -205,7 +205,7 @@ func (e *exact) block(c store.Charge, now int64) bool {
 	switch {
 	case c.Cost == 0 && c.Block > 0:
 		e.until, e.lock = until, false
-	case c.Cost == 0 && c.Block < 0, c.Cost < 0 && hasToken && e.lock:
+	case c.Cost == 0 && c.Block < 0, c.Cost < 0 && hasToken && e.lock && was:
 		e.until, e.lock = 0, false
 	case c.Cost > 0 && c.Block > 0 && !hasToken && (!was || until > e.until):
 		e.until, e.lock = until, !was || e.lock
