@@ -77,5 +77,21 @@
 // the secondary and what was allowed of it. When the primary is back, its bucket is reset before it is charged for
 // what was allowed since.
 //
+// # Blocks
+//
+// A bucket that is blocked stays blocked during an outage, if this replica has blocked it or has met it blocked. A replica
+// that has not used the bucket since then does not know of the block. It allows its share of the limit until the primary
+// is back. A denial says how long the bucket denies, so a block counts for as long as the RetryAfter of the last denial.
+// 4,096 blocks are remembered, see [bounds].
+//
+// During an outage, a block or its end takes effect on this replica at once. The primary is told when it is back: the
+// bucket is then blocked for the rest of the time. If several replicas have blocked or unblocked the same bucket, the
+// last one to tell the primary wins. A call that blocks or unblocks a bucket fails if it fails in the primary.
+//
+// A lock is made when the secondary's bucket has less than one token. The primary's bucket is locked, too, if it has less
+// than one token after it was charged for the outage. With Replicas above 1 it often has more. During an outage, a refund
+// ends the locks that were made in it, and no earlier ones.
+//
+// [bounds]: https://github.com/go-tokenbucket/ratelimit/blob/main/docs/bounds.md
 // [outages]: https://github.com/go-tokenbucket/ratelimit/blob/main/docs/outages.md
 package fallback
