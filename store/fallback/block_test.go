@@ -456,7 +456,9 @@ func TestABlockIsRepeatedAfterAnOutage(t *testing.T) {
 				d := newDuo(t, fallback.Config{})
 				primary := &teststore.Intercepted{Store: d.primary.Store}
 				d.primary.Store = primary
+				d.take(teststore.Months(t, 100))
 				d.fail(teststore.Broken)
+				d.take(teststore.ResetOf(t, teststore.Months(t, 0)))
 				d.take(teststore.Months(t, 7))
 				d.block(teststore.Months(t, 0), time.Hour)
 				until := time.Now().Add(time.Hour)
@@ -481,7 +483,34 @@ func TestABlockIsRepeatedAfterAnOutage(t *testing.T) {
 	}
 }
 
-// What is due for a block gives way to a later block.
+// A block that is made while an earlier one is on its way to the primary comes last.
+func TestABlockWhileAnEarlierOneIsSent(t *testing.T) {
+	for name, fails := range map[string]error{"that arrives": nil, "that fails": fmt.Errorf("no connection: %w", store.ErrNotCharged)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDuo(t, fallback.Config{})
+				primary := &teststore.Intercepted{Store: d.primary.Store}
+				d.primary.Store = primary
+				d.fail(teststore.Broken)
+				d.block(teststore.Months(t, 0), time.Hour)
+				var until time.Time
+				primary.Intercept(func(asked store.Charge) error {
+					if asked.Block == 0 || !until.IsZero() {
+						return nil
+					}
+					until = time.Now().Add(2 * time.Hour)
+					d.block(teststore.Months(t, 0), 2*time.Hour)
+					return fails
+				})
+				d.comeBack()
+				time.Sleep(time.Second)
+				d.wantBlocked(teststore.Months(t, 0), until, false)
+			})
+		})
+	}
+}
+
+// A due block gives way to a later block.
 func TestABlockAfterAnOutageTakesThePlaceOfOneThatIsDue(t *testing.T) {
 	for name, fails := range map[string]bool{"and is made": false, "and fails": true} {
 		t.Run(name, func(t *testing.T) {
@@ -546,9 +575,13 @@ func TestABlockInAnOutageIsKeptThoughThereIsNoRoom(t *testing.T) {
 
 // Clients can make locks, but not blocks.
 func TestLocksDoNotMakeAReplicaForgetBlocks(t *testing.T) {
+	t.Run("many locks", func(t *testing.T) { testLocksAndBlocks(t, 100, 5000) })
+	t.Run("many blocks", func(t *testing.T) { testLocksAndBlocks(t, 4096, 500) })
+}
+
+func testLocksAndBlocks(t *testing.T, blocks, locks int) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDuo(t, fallback.Config{})
-		const blocks, locks = 100, 5000
 		c := teststore.Months(t, 600)
 		name := func(kind string, i int) store.Charge {
 			c.Key = fmt.Sprint(kind, i)
