@@ -85,11 +85,13 @@ func TestPoliciesFollowAReload(t *testing.T) {
 			}
 		}
 	})
-	for range 1000 {
+	seen := make(map[ratelimit.Limit]bool)
+	for len(seen) < 50 && !t.Failed() {
 		all := l.Policies()
+		seen[all[0].Limit] = true
 		for i := range all {
 			if all[0].Name != "c" && all[i].Limit != all[0].Limit { // a first Reload was there
-				t.Fatalf("%+v: parts of two", all)
+				t.Errorf("%+v: parts of two", all)
 			}
 		}
 	}
