@@ -70,15 +70,24 @@ func (s *shard) ended(now int64) *entry {
 	return nil
 }
 
-// block does to the block of the bucket what a charge does that leaves so many tokens.
-func (v *visit) block(c *store.Charge, tokens int64) {
-	v.shut = bucket.Limit(c.Limit).Shut(v.shut, v.need, bucket.Block(c.Block), tokens, v.now)
-	v.left = v.shut.Left(v.now)
+// block does to the block of the bucket what its charge does, which is in bucket already.
+func (v *visit) block(c *store.Charge) {
+	var shut bucket.Shut
+	if v.shut {
+		shut = v.shard.shuts[v.entry.name()]
+	}
+	shut = v.shutAfter(c, shut)
+	v.left = shut.Left(v.now)
 	if v.entry != nil {
-		v.shard.setShut(v.entry, v.shut)
+		v.shard.setShut(v.entry, shut)
 	} else {
 		v.isNew = v.left > 0
 	}
+}
+
+// shutAfter returns what the charge makes of a block.
+func (v *visit) shutAfter(c *store.Charge, before bucket.Shut) bucket.Shut {
+	return bucket.Limit(c.Limit).Shut(before, v.need, bucket.Block(c.Block), v.bucket.Tokens, v.now)
 }
 
 func duration(microseconds int64) time.Duration {

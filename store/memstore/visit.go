@@ -10,17 +10,17 @@ type visit struct {
 	shard   *shard
 	key     string // a short one
 	hash    uint32
+	fits    bool
+	resets  bool          // it is to be forgotten
+	settles bool          // spare is to be kept with it
+	isNew   bool          // it was full, and is to be kept from now on
+	shut    bool          // entry has a block, which may have ended
 	entry   *entry        // nil: no bucket is kept, so it is full
 	bucket  bucket.Bucket // as it stands now
 	need    int64         // in credits
-	fits    bool
-	resets  bool // it is to be forgotten
 	now     int64
-	settles bool // spare is to be kept with it
+	left    int64 // microseconds until the end of its block
 	spare   bucket.Spare
-	isNew   bool // it was full, and is to be kept from now on
-	shut    bucket.Shut
-	left    int64 // of shut
 }
 
 // look finds what the bucket holds now, and whether it can pay.
@@ -36,8 +36,7 @@ func (v *visit) look(c *store.Charge, now int64) {
 	v.need, debt = l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
 	v.fits = l.Grants(v.bucket.Tokens, v.need, debt, 1) == 1
 	if v.entry != nil && v.entry.class.shut {
-		v.shut = v.shard.shuts[v.entry.name()]
-		v.left = v.shut.Left(now)
+		v.shut, v.left = true, v.shard.shuts[v.entry.name()].Left(now)
 		v.fits = v.fits && (v.left == 0 || bucket.Passes(v.need, debt))
 	}
 }
@@ -52,14 +51,15 @@ func (v *visit) charge(c *store.Charge) {
 		v.bucket.Tokens, v.resets, v.left = left, v.entry != nil, 0
 		return
 	}
-	if c.Block != 0 || v.shut.For != 0 {
-		v.block(c, left)
+	changes := left != v.bucket.Tokens || v.settles
+	v.bucket.Tokens = left
+	if v.shut || c.Block != 0 {
+		v.block(c)
 	}
-	if left == v.bucket.Tokens && !v.settles {
+	if !changes {
 		v.refuse(c)
 		return
 	}
-	v.bucket.Tokens = left
 	if v.entry != nil {
 		v.shard.update(v.entry, c, v.bucket)
 	} else {
@@ -80,7 +80,7 @@ func (v *visit) keep(c *store.Charge) {
 	if v.isNew {
 		e := v.shard.insert(v.hash, v.key, c, v.bucket)
 		if v.left > 0 {
-			v.shard.setShut(e, v.shut)
+			v.shard.setShut(e, v.shutAfter(c, bucket.Shut{}))
 		}
 	}
 	if v.settles && v.shard.find(v.hash, c.Policy, v.key) != nil { // or another charge of the call has removed it
