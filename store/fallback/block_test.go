@@ -72,6 +72,12 @@ func TestABlockBeforeAnOutageIsInForceInIt(t *testing.T) {
 			c.Cost = 0
 			d.take(c)
 		},
+		"met by an inspection": func(d *duo, c store.Charge) {
+			teststore.Must(d.t, d.primary.Store, blockOf(c, time.Minute))
+			if _, err := d.Inspect(d.t.Context(), c.Policy, c.Key); err != nil {
+				d.t.Error(err)
+			}
+		},
 		"made longer": func(d *duo, c store.Charge) {
 			d.block(c, 10*time.Second)
 			d.take(c)

@@ -27,6 +27,9 @@ func (f *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 	sent := f.known.now()
 	b, err := f.inspectPrimary(ctx, policy, key)
 	took := f.known.now() - sent
+	if err == nil && (b.Blocked > 0 || f.blocks.some()) {
+		f.blocks.learn(asked, []store.State{{Blocked: b.Blocked > 0, RetryAfter: b.Blocked, Degraded: b.Degraded}})
+	}
 	slow := took >= f.slow.Microseconds()
 	switch {
 	case err == nil && slow:
