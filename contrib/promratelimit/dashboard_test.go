@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -136,6 +137,13 @@ func TestDashboard(t *testing.T) {
 	if err := decoder.Decode(&d); err != nil {
 		t.Fatal(err)
 	}
+	known := fieldNames(reflect.TypeFor[dashboard](), map[string]bool{})
+	for _, key := range regexp.MustCompile(`(?m)^ *"(\w+)": `).FindAllStringSubmatch(string(file), -1) {
+		// encoding/json does not look at upper case
+		if !known[key[1]] && key[1] != "text" && key[1] != "value" && key[1] != "selected" {
+			t.Errorf("no field is called %s", key[1])
+		}
+	}
 	if d.UID != "ratelimit" || d.Title == "" || d.SchemaVersion < 36 || d.SchemaVersion > 41 || bytes.Contains(file, []byte("__inputs")) {
 		t.Errorf("uid %q, title %q, schemaVersion %d: cannot be provisioned", d.UID, d.Title, d.SchemaVersion)
 	}
@@ -188,4 +196,22 @@ func TestDashboard(t *testing.T) {
 			}
 		}
 	}
+}
+
+// fieldNames adds the names that the fields of a type have in JSON.
+func fieldNames(of reflect.Type, to map[string]bool) map[string]bool {
+	switch of.Kind() {
+	case reflect.Pointer, reflect.Slice:
+		fieldNames(of.Elem(), to)
+	case reflect.Struct:
+		for f := range of.Fields() {
+			name := f.Tag.Get("json")
+			if name == "" {
+				name = strings.ToLower(f.Name[:1]) + f.Name[1:]
+			}
+			to[name] = true
+			fieldNames(f.Type, to)
+		}
+	}
+	return to
 }
