@@ -1,0 +1,145 @@
+package otelratelimit_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/contrib/otelratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
+)
+
+// bound is what metrics may add to a request that is observed, in nanoseconds.
+const bound = 300
+
+// BenchmarkCost compares a limited request of net/http with and without the Observer, in rounds that take turns. It
+// reports what metrics add, in ns, at the first percentile of the rounds, because a busy machine makes all of them
+// longer: observed-adds-ns is an observer that does nothing, and the others are in comparison with that. It fails if
+// metrics add more than 300.
+func BenchmarkCost(b *testing.B) {
+	none := context.Background()
+	withSpan := func(flags trace.TraceFlags) context.Context {
+		return trace.ContextWithSpanContext(none, trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: flags,
+		}))
+	}
+	manual := func() sdkmetric.Reader { return sdkmetric.NewManualReader() }
+	periodic := func() sdkmetric.Reader {
+		return sdkmetric.NewPeriodicReader(discard{}, sdkmetric.WithInterval(100*time.Millisecond))
+	}
+	tracer := sdktrace.NewTracerProvider().Tracer("")
+	recorded := func(serve func(context.Context)) func(context.Context) {
+		return func(ctx context.Context) {
+			ctx, span := tracer.Start(ctx, "")
+			serve(ctx)
+			span.End()
+		}
+	}
+	serves := []struct {
+		name  string
+		serve func(context.Context)
+		ctx   context.Context
+	}{
+		{"unobserved", serving(b, nil), none},
+		{"observed", serving(b, func(context.Context, *ratelimit.Event) {}), none},
+		{"no-sdk", serving(b, observing(b, nil)), none},
+		{"manual", serving(b, observing(b, manual)), none},
+		{"periodic", serving(b, observing(b, periodic)), none},
+		{"unsampled", serving(b, observing(b, manual)), withSpan(0)},
+		{"sampled", serving(b, observing(b, manual)), withSpan(trace.FlagsSampled)},
+		{"recorded", recorded(serving(b, nil)), none},
+		{"recorded-observed", recorded(serving(b, observing(b, manual))), none},
+	}
+	const each = 200
+	took := make([][]float64, len(serves))
+	for i := 0; b.Loop(); i++ {
+		for j := range serves {
+			which := (i + j) % len(serves)
+			begin := time.Now()
+			for range each {
+				serves[which].serve(serves[which].ctx)
+			}
+			took[which] = append(took[which], float64(time.Since(begin))/each)
+		}
+	}
+	quiet := make(map[string]float64)
+	for i, s := range serves {
+		slices.Sort(took[i])
+		quiet[s.name] = took[i][len(took[i])/100]
+	}
+	var failed strings.Builder
+	b.ReportMetric(quiet["unobserved"], "unobserved-ns")
+	b.ReportMetric(quiet["observed"]-quiet["unobserved"], "observed-adds-ns")
+	b.ReportMetric(quiet["recorded-observed"]-quiet["recorded"], "span-adds-ns")
+	for _, name := range []string{"no-sdk", "manual", "periodic", "unsampled", "sampled"} {
+		adds := quiet[name] - quiet["observed"]
+		b.ReportMetric(adds, name+"-adds-ns")
+		if adds > bound && len(took[0]) >= 100 {
+			fmt.Fprintf(&failed, " %s %.0f", name, adds)
+		}
+	}
+	b.Log(quiet)
+	b.ReportMetric(0, "ns/op")
+	if failed.Len() > 0 {
+		b.Errorf("metrics add more than %d ns:%s", bound, &failed)
+	}
+}
+
+// serving returns a function that serves a request without a network.
+func serving(b *testing.B, observer func(context.Context, *ratelimit.Event)) func(context.Context) {
+	l := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(1_000_000_000)}},
+		Observe:  observer,
+	}))
+	b.Cleanup(func() { l.Close() })
+	mux := http.NewServeMux()
+	mux.Handle("GET /items/{id}", l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	r := httptest.NewRequest(http.MethodGet, "/items/5", nil)
+	w := ratetest.NewDiscard()
+	return func(ctx context.Context) {
+		clear(w.Header())
+		mux.ServeHTTP(w, r.WithContext(ctx))
+	}
+}
+
+// observing returns an Observer for a reader; nil: one without an SDK.
+func observing(b *testing.B, reader func() sdkmetric.Reader) func(context.Context, *ratelimit.Event) {
+	cfg := otelratelimit.Config{MeterProvider: noop.NewMeterProvider()}
+	if reader != nil {
+		provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader()))
+		b.Cleanup(func() { provider.Shutdown(context.Background()) })
+		cfg.MeterProvider = provider
+	}
+	o, err := otelratelimit.New(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return o.Observe
+}
+
+// discard is an exporter for nobody.
+type discard struct{ sdkmetric.Exporter }
+
+func (discard) Temporality(kind sdkmetric.InstrumentKind) metricdata.Temporality {
+	return sdkmetric.DefaultTemporalitySelector(kind)
+}
+
+func (discard) Aggregation(kind sdkmetric.InstrumentKind) sdkmetric.Aggregation {
+	return sdkmetric.DefaultAggregationSelector(kind)
+}
+
+func (discard) Export(context.Context, *metricdata.ResourceMetrics) error { return nil }
+func (discard) ForceFlush(context.Context) error                          { return nil }
+func (discard) Shutdown(context.Context) error                            { return nil }
