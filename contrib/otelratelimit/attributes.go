@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
@@ -59,15 +58,6 @@ func errorType(err error) string {
 		return other
 	}
 }
-
-// failedBy has the options for each errorType, made once.
-var failedBy = func() map[string][]metric.RecordOption {
-	options := make(map[string][]metric.RecordOption)
-	for _, class := range []string{"bad_request", "no_key", "overloaded", "timeout", "canceled", other} {
-		options[class] = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(errorKey.String(class)))}
-	}
-	return options
-}()
 
 // splitRoute returns the method and the rest of a route such as "GET /items/{id}". An unusual method is other, since a
 // router might take it from a request.

@@ -10,8 +10,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// collect observes everything but durations. A reader calls it, and several may at once.
-func (o *Observer) collect(_ context.Context, to metric.Observer) error {
+// collect observes everything but the time in the queue. A reader calls it, and several may at once.
+func (o *Observer) collect(ctx context.Context, to metric.Observer) error {
 	s := sums{points: make(map[point]sum)}
 	shadows := make(map[string]bool)
 	var oldest float64
@@ -29,7 +29,9 @@ func (o *Observer) collect(_ context.Context, to metric.Observer) error {
 			queues, oldest = true, max(oldest, stats.Redis.OldestQueued.Seconds())
 		}
 	}
-	o.addCounts(&s, o.counts.Snapshot(), shadows)
+	counts := o.counts.Snapshot()
+	o.addCounts(&s, counts, shadows)
+	o.durations.record(ctx, o.duration, counts.Decisions)
 	for name, cache := range o.caches {
 		o.addCache(&s, cache.Stats(), cacheKey.String(name))
 	}

@@ -84,7 +84,7 @@ func BenchmarkCost(b *testing.B) {
 	b.ReportMetric(quiet["observed"]-quiet["unobserved"], "observed-adds-ns")
 	b.ReportMetric(quiet["recorded-observed"]-quiet["recorded"], "span-adds-ns")
 	for _, name := range []string{"no-sdk", "manual", "periodic", "unsampled", "sampled"} {
-		adds := quiet[name] - quiet["observed"]
+		adds := quiet[name] - quiet["unobserved"]
 		b.ReportMetric(adds, name+"-adds-ns")
 		if adds > bound && len(took[0]) >= 100 {
 			fmt.Fprintf(&failed, " %s %.0f", name, adds)

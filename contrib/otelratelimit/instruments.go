@@ -2,6 +2,7 @@ package otelratelimit
 
 import (
 	"errors"
+	"time"
 
 	"go.opentelemetry.io/otel/metric"
 )
@@ -29,14 +30,12 @@ type instruments struct {
 	observables []metric.Observable // all that are observed by a callback
 }
 
-// The bounds of the buckets of durations, in seconds. Those of a queue are the ones that OpenTelemetry's conventions
-// have for aspnetcore.rate_limiting.request.time_in_queue.
-var (
-	decisionBounds = []float64{10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 100e-3, 250e-3, 500e-3, 1}
-	queueBounds    = []float64{0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10}
-)
+// queueBounds are the bounds that OpenTelemetry's conventions have for aspnetcore.rate_limiting.request.time_in_queue, in
+// seconds.
+var queueBounds = []float64{0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10}
 
-func newInstruments(meter metric.Meter) (*instruments, error) {
+// newInstruments makes the instruments. decisionBounds are those of the durations that observe.Counts counts.
+func newInstruments(meter metric.Meter, decisionBounds []time.Duration) (*instruments, error) {
 	in := new(instruments)
 	var faults []error
 	histogram := func(into *metric.Float64Histogram, name, description string, bounds []float64) {
@@ -52,7 +51,11 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 		*into, faults, in.observables = made, append(faults, err), append(in.observables, made)
 	}
 
-	histogram(&in.duration, "ratelimit.decision.duration", "How long decisions took, without the time in the queue.", decisionBounds)
+	seconds := make([]float64, len(decisionBounds))
+	for i, bound := range decisionBounds {
+		seconds[i] = bound.Seconds()
+	}
+	histogram(&in.duration, "ratelimit.decision.duration", "How long decisions took, without the time in the queue.", seconds)
 	histogram(&in.timeInQueue, "ratelimit.request.time_in_queue", "How long requests waited for their tokens, of those that waited.", queueBounds)
 
 	counter(&in.requests, "ratelimit.requests", "{request}", "Requests under each policy.")

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
@@ -51,7 +50,8 @@ type Observer struct {
 	secret []byte // nil: spans have no keys
 	meter  metric.Meter
 	*instruments
-	queues queues
+	queues    queues
+	durations durations
 
 	mu         sync.Mutex // held to change the fields below, and not by callbacks: the SDK holds its own lock around them
 	limiters   atomic.Pointer[[]*ratelimit.Limiter]
@@ -71,7 +71,7 @@ func New(cfg Config) (*Observer, error) {
 		cfg.Counts = observe.NewCounts(observe.CountsConfig{})
 	}
 	meter := cfg.MeterProvider.Meter(ScopeName, metric.WithInstrumentationVersion(version()))
-	made, err := newInstruments(meter)
+	made, err := newInstruments(meter, cfg.Counts.Snapshot().Decisions[0].Took.Bounds)
 	if err != nil {
 		return nil, fmt.Errorf("otelratelimit: New: %w", err)
 	}
@@ -92,13 +92,13 @@ func version() string {
 	return ""
 }
 
-// Observe counts e, measures how long it took, and adds it to the span in ctx, if that is recording. It is an observer
+// Observe counts e, and adds it to the span in ctx, if that is recording. It is an observer
 // for [ratelimit.Config.Observe]. To have several, use [observe.Join].
 func (o *Observer) Observe(ctx context.Context, e *ratelimit.Event) {
 	o.counts.Observe(ctx, e)
 	decided := decides(e.Op)
-	if decided {
-		o.measure(ctx, e)
+	if e.Waited > 0 && decided && o.timeInQueue.Enabled(ctx) {
+		o.timeInQueue.Record(ctx, e.Waited.Seconds(), o.queues.of(e)...)
 	}
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		o.trace(ctx, span, e, decided)
@@ -112,27 +112,6 @@ func decides(op string) bool {
 		return false
 	}
 	return true
-}
-
-// exemplarFrom is how long a decision takes at least to be an exemplar of its bucket. It costs about as much as the
-// decision's other metrics together, and an exemplar leads to a trace that is worth looking at only if it was slow.
-const exemplarFrom = time.Millisecond
-
-// measure records the durations of a decision.
-func (o *Observer) measure(ctx context.Context, e *ratelimit.Event) {
-	if e.Took < exemplarFrom && e.Waited == 0 {
-		ctx = context.Background() // without a span there is no exemplar
-	}
-	switch {
-	case !o.duration.Enabled(ctx):
-	case e.Err == nil:
-		o.duration.Record(ctx, e.Took.Seconds())
-	default:
-		o.duration.Record(ctx, e.Took.Seconds(), failedBy[errorType(e.Err)]...)
-	}
-	if e.Waited > 0 && o.timeInQueue.Enabled(ctx) {
-		o.timeInQueue.Record(ctx, e.Waited.Seconds(), o.queues.of(e)...)
-	}
 }
 
 // Register makes the counts and the [ratelimit.Limiter.Stats] of l available to the readers of the MeterProvider. The

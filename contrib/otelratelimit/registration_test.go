@@ -1,0 +1,357 @@
+package otelratelimit_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric/noop"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/contrib/otelratelimit"
+	"github.com/go-tokenbucket/ratelimit/observe"
+)
+
+var (
+	policyIs = func(name string) attribute.KeyValue { return attribute.String("ratelimit.policy", name) }
+	resultIs = func(name string) attribute.KeyValue { return attribute.String("ratelimit.result", name) }
+)
+
+func take(t *testing.T, l *ratelimit.Limiter, policy string, n int) {
+	t.Helper()
+	for range n {
+		if _, err := l.Take(t.Context(), ratelimit.Policy{Name: policy, Limit: ratelimit.PerHour(1)}, canary, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// durationsOf returns how many durations a reader has of decisions with an outcome.
+func durationsOf(metrics map[string]metricdata.Metrics, outcome string) uint64 {
+	data, _ := metrics["ratelimit.decision.duration"].Data.(metricdata.Histogram[float64])
+	for _, p := range data.DataPoints {
+		if got, _ := p.Attributes.Value("ratelimit.outcome"); got.AsString() == outcome {
+			return p.Count
+		}
+	}
+	return 0
+}
+
+// Each reader gets everything, as often as it likes, and one that wants differences gets those since its last time.
+func TestTwoReaders(t *testing.T) {
+	delta := sdkmetric.NewManualReader(sdkmetric.WithTemporalitySelector(func(sdkmetric.InstrumentKind) metricdata.Temporality {
+		return metricdata.DeltaTemporality
+	}))
+	cumulative := sdkmetric.NewManualReader()
+	o := newObserver(t, otelratelimit.Config{MeterProvider: provider(t, cumulative, delta)})
+	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
+	register(t, o, l)
+	check := func(reader sdkmetric.Reader, denied int64) {
+		t.Helper()
+		metrics := metricsOf(t, reader)
+		if got := value(t, metrics, "ratelimit.requests", policyIs("mail"), resultIs("denied")); got != denied {
+			t.Errorf("%d were denied, want %d", got, denied)
+		}
+		if got := durationsOf(metrics, "denied"); got != uint64(denied) {
+			t.Errorf("%d durations of denied, want %d", got, denied)
+		}
+	}
+	take(t, l, "mail", 3)
+	check(cumulative, 2)
+	check(cumulative, 2)
+	take(t, l, "mail", 4)
+	check(delta, 6)
+	check(delta, 0)
+	take(t, l, "mail", 1)
+	check(cumulative, 7)
+	check(delta, 1)
+}
+
+func TestRegister(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	o := newObserver(t, otelratelimit.Config{MeterProvider: provider(t, reader)})
+	first := newLimiter(t, ratelimit.Config{Observe: o.Observe, MaxWaiting: 10})
+	second := newLimiter(t, ratelimit.Config{Observe: o.Observe, MaxWaiting: 100})
+	names := func() int { return len(metricsOf(t, reader)) }
+	limit := func() int64 { return value(t, metricsOf(t, reader), "ratelimit.queued_requests.limit") }
+	if n := names(); n != 0 {
+		t.Errorf("%d metrics before the first is registered", n)
+	}
+	ofFirst, err := o.Register(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.Register(first); err == nil || !strings.Contains(err.Error(), "registered already") {
+		t.Errorf("a second registration: %v", err)
+	}
+	if _, err := o.Register(nil); err == nil {
+		t.Error("nil is registered")
+	}
+	if n := limit(); n != 10 {
+		t.Errorf("limit %d, want 10", n)
+	}
+	ofSecond, err := o.Register(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	take(t, first, "mail", 1)
+	take(t, second, "mail", 1)
+	if n := limit(); n != 110 {
+		t.Errorf("limit %d, want 110: Stats add up", n)
+	}
+	if n := value(t, metricsOf(t, reader), "ratelimit.requests", policyIs("mail"), resultIs("allowed")); n != 2 {
+		t.Errorf("%d requests, want 2: those of an Observer count once", n)
+	}
+	for range 2 { // the second does nothing
+		if err := ofFirst.Unregister(); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := limit(); n != 100 {
+		t.Errorf("limit %d, want 100", n)
+	}
+	if err := ofSecond.Unregister(); err != nil {
+		t.Error(err)
+	}
+	if n := limit(); n != -1 {
+		t.Errorf("limit %d when none is registered", n)
+	}
+	register(t, o, first)
+	if n := limit(); n != 10 {
+		t.Errorf("limit %d, want 10", n)
+	}
+}
+
+// The series of policies exist before their first request, also of those that are mounted later.
+func TestPoliciesAreThereFromTheStart(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	o := newObserver(t, otelratelimit.Config{MeterProvider: provider(t, reader)})
+	l := newLimiter(t, ratelimit.Config{Observe: o.Observe, Policies: []ratelimit.Policy{keyed("list", ratelimit.PerHour(1))}})
+	register(t, o, l)
+	denied := func(policy string) int64 {
+		return value(t, metricsOf(t, reader), "ratelimit.requests", policyIs(policy), resultIs("denied"))
+	}
+	if list, later := denied("list"), denied("later"); list != 0 || later != -1 {
+		t.Errorf("list %d, later %d", list, later)
+	}
+	h := l.Limit(keyed("later", ratelimit.PerHour(1)))(ok)
+	if n := denied("later"); n != 0 {
+		t.Errorf("later %d", n)
+	}
+	get(h, t.Context(), "GET", "/", canary)
+}
+
+// Clients cannot add series without bound, here by an adapter that takes routes from requests.
+func TestCardinality(t *testing.T) {
+	reader := sdkmetric.NewManualReader(sdkmetric.WithTemporalitySelector(sdkmetric.DefaultTemporalitySelector))
+	counts := observe.NewCounts(observe.CountsConfig{MaxRoutes: 100, MaxPolicies: 10})
+	o := newObserver(t, otelratelimit.Config{
+		MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithCardinalityLimit(-1)),
+		Counts:        counts,
+	})
+	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
+	register(t, o, l)
+	results := []ratelimit.Result{{Policy: "api", Key: canary}, {Policy: "trial", Shadow: true}}
+	for i := range 100_000 {
+		e := &ratelimit.Event{Op: "request", Results: results, Route: fmt.Sprintf("M%d /%d", i, i), Waited: 1}
+		switch i % 4 {
+		case 0:
+			e.Results, e.Err = nil, fmt.Errorf("%w: %d", ratelimit.ErrNoKey, i)
+		case 1:
+			e.Results = []ratelimit.Result{{Policy: fmt.Sprint("p", i)}}
+		case 2:
+			e.Op = fmt.Sprint("op", i)
+		}
+		o.Observe(t.Context(), e)
+	}
+	most := map[string]int{
+		"ratelimit.requests":              (10 + 1) * (100 + 2) * 3,
+		"ratelimit.degraded_requests":     (10 + 1) * (100 + 2),
+		"ratelimit.request.time_in_queue": 129,
+	}
+	for name, m := range metricsOf(t, reader) {
+		if _, points := values(t, m); len(points) > max(most[name], 20) {
+			t.Errorf("%s has %d series", name, len(points))
+		}
+	}
+	if text := dump(t, reader); strings.Contains(text, canary) {
+		t.Error("a key is in a metric")
+	}
+}
+
+// Methods that are not those of HTTP may come from clients, and are one.
+func TestRoutes(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	o := newObserver(t, otelratelimit.Config{MeterProvider: provider(t, reader)})
+	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
+	register(t, o, l)
+	for _, route := range []string{"GET /items/{id}", "POST  /items/{id}", "/all", "PURGE /items/{id}", "BREW /items/{id}", "GET example.com/", "/api/* GET /sub/{id}", "/rpc.Service/Call", "{path...}"} {
+		o.Observe(t.Context(), &ratelimit.Event{Op: "request", Allowed: true, Route: route, Results: []ratelimit.Result{{Policy: "api"}}})
+	}
+	_, got := values(t, metricsOf(t, reader)["ratelimit.degraded_requests"])
+	want := []string{
+		"http.request.method=GET http.route=/items/{id} ratelimit.policy=api: 0",
+		"http.request.method=GET http.route=example.com/ ratelimit.policy=api: 0",
+		"http.request.method=POST http.route=/items/{id} ratelimit.policy=api: 0",
+		"http.request.method=_OTHER http.route=/items/{id} ratelimit.policy=api: 0",
+		"http.route=/all ratelimit.policy=api: 0",
+		"http.route=/api/* GET /sub/{id} ratelimit.policy=api: 0",
+		"http.route=/rpc.Service/Call ratelimit.policy=api: 0",
+		"http.route={path...} ratelimit.policy=api: 0",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Requests, readers and registrations may run at once, and nothing is counted twice or lost.
+func TestAllAtOnce(t *testing.T) {
+	readers := []sdkmetric.Reader{sdkmetric.NewManualReader(), sdkmetric.NewManualReader()}
+	o := newObserver(t, otelratelimit.Config{MeterProvider: provider(t, readers...)})
+	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
+	register(t, o, l)
+	h := l.Limit(keyed("api", ratelimit.PerHour(1)))(ok)
+	const each = 200
+	var requests, others sync.WaitGroup
+	for range 4 {
+		requests.Go(func() {
+			for range each {
+				get(h, context.Background(), "GET", "/", canary)
+			}
+		})
+	}
+	done := make(chan struct{})
+	for _, r := range readers {
+		others.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					metricsOf(t, r)
+				}
+			}
+		})
+	}
+	others.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				other, err := o.Register(newLimiter(t, ratelimit.Config{Observe: o.Observe}))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				other.Unregister()
+			}
+		}
+	})
+	requests.Wait()
+	close(done)
+	others.Wait()
+	for _, r := range readers {
+		metrics := metricsOf(t, r)
+		if got := value(t, metrics, "ratelimit.requests", policyIs("api"), resultIs("denied")); got != 4*each-1 {
+			t.Errorf("%d were denied, want %d", got, 4*each-1)
+		}
+		if got := durationsOf(metrics, "denied"); got != 4*each-1 {
+			t.Errorf("%d durations of denied, want %d", got, 4*each-1)
+		}
+	}
+}
+
+// A View that drops the durations saves recording them, and without an SDK nothing is recorded.
+func TestInstrumentsThatAreNotEnabled(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	drop := sdkmetric.NewView(sdkmetric.Instrument{Name: "ratelimit.decision.duration"}, sdkmetric.Stream{Aggregation: sdkmetric.AggregationDrop{}})
+	o := newObserver(t, otelratelimit.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithView(drop))})
+	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
+	register(t, o, l)
+	take(t, l, "mail", 2)
+	metrics := metricsOf(t, reader)
+	if _, there := metrics["ratelimit.decision.duration"]; there {
+		t.Error("the durations are there")
+	}
+	if got := value(t, metrics, "ratelimit.requests", policyIs("mail"), resultIs("denied")); got != 1 {
+		t.Errorf("%d were denied, want 1", got)
+	}
+
+	counts := observe.NewCounts(observe.CountsConfig{})
+	o = newObserver(t, otelratelimit.Config{MeterProvider: noop.NewMeterProvider(), Counts: counts})
+	l = newLimiter(t, ratelimit.Config{Observe: o.Observe})
+	register(t, o, l)
+	take(t, l, "mail", 2)
+	if got := counts.Snapshot().Policies[0].Total(); got.Allowed != 1 || got.Denied != 1 {
+		t.Errorf("Counts of the program have %+v", got)
+	}
+}
+
+// The provider of the program may be set after the Observer was made, as otel allows.
+func TestTheGlobalProvider(t *testing.T) {
+	o := newObserver(t, otelratelimit.Config{})
+	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
+	register(t, o, l)
+	reader := sdkmetric.NewManualReader()
+	otel.SetMeterProvider(provider(t, reader))
+	take(t, l, "mail", 2)
+	metrics := metricsOf(t, reader)
+	if got, durations := value(t, metrics, "ratelimit.requests", policyIs("mail"), resultIs("denied")), durationsOf(metrics, "denied"); got != 1 || durations != 1 {
+		t.Errorf("%d were denied in %d durations, want 1", got, durations)
+	}
+}
+
+func TestNewRefusesAShortSecret(t *testing.T) {
+	_, err := otelratelimit.New(otelratelimit.Config{KeySecret: []byte("short")})
+	if want := "otelratelimit: New: Config.KeySecret has 5 bytes: must have at least 16 random bytes, or be nil for spans without keys"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
+// A periodic reader exports while requests are served, and once more at the end.
+func TestAPeriodicReader(t *testing.T) {
+	exported := &exports{}
+	p := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exported, sdkmetric.WithInterval(time.Hour))))
+	o := newObserver(t, otelratelimit.Config{MeterProvider: p})
+	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
+	register(t, o, l)
+	h := l.Limit(keyed("api", ratelimit.PerHour(1)))(ok)
+	if status := get(h, t.Context(), "GET", "/", canary); status != http.StatusOK {
+		t.Errorf("status %d", status)
+	}
+	if err := p.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if exported.durations != 1 {
+		t.Errorf("%d durations were exported, want 1", exported.durations)
+	}
+}
+
+// exports counts the durations that a reader exports.
+type exports struct {
+	discard
+	durations uint64
+}
+
+func (e *exports) Export(_ context.Context, all *metricdata.ResourceMetrics) error {
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if data, ok := m.Data.(metricdata.Histogram[float64]); ok {
+				for _, p := range data.DataPoints {
+					e.durations += p.Count
+				}
+			}
+		}
+	}
+	return nil
+}

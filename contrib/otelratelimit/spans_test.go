@@ -1,0 +1,271 @@
+package otelratelimit_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/contrib/otelratelimit"
+	"github.com/go-tokenbucket/ratelimit/observe"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+// traced is what otelhttp does: it starts a span around h, and ends it after h.
+func traced(tracer trace.Tracer, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, span := tracer.Start(r.Context(), "request", trace.WithSpanKind(trace.SpanKindServer))
+		defer span.End()
+		h.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// spans returns the spans that ended, as text: the attributes, and a line for each event.
+func spans(recorder *tracetest.SpanRecorder) []string {
+	var all []string
+	for _, s := range recorder.Ended() {
+		text := attrsText(s.Attributes())
+		for _, e := range s.Events() {
+			text += "\n" + e.Name + ": " + attrsText(e.Attributes)
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+func TestSpans(t *testing.T) {
+	shadow := keyed("trial", ratelimit.PerHour(1))
+	shadow.Shadow = true
+	slow := keyed("slow", ratelimit.Every(time.Second))
+	slow.MaxWait = time.Minute
+	settled := keyed("llm", ratelimit.PerHour(100))
+	settled.Cost = func(*http.Request) int64 { return 7 }
+	settled.Settle = func(*http.Request, ratelimit.Response) int64 { return 3 }
+	closed := keyed("api", ratelimit.PerHour(1))
+	closed.FailClosed = true
+
+	for _, tt := range []struct {
+		name    string
+		breaks  bool // the store
+		mount   func(*ratelimit.Limiter) http.Handler
+		n       int
+		key     string
+		want    string // of the last span
+		withKey bool
+	}{
+		{
+			name:  "Allowed",
+			mount: func(l *ratelimit.Limiter) http.Handler { return l.Limit(keyed("api", ratelimit.PerHour(10)))(ok) },
+			n:     2, key: canary,
+			want: "ratelimit.operation=request ratelimit.allowed=true ratelimit.policy=api ratelimit.remaining=8",
+		},
+		{
+			name:  "Denied",
+			mount: func(l *ratelimit.Limiter) http.Handler { return l.Limit(keyed("api", ratelimit.PerHour(1)))(ok) },
+			n:     2, key: canary,
+			want: "ratelimit.operation=request ratelimit.allowed=false ratelimit.policy=api ratelimit.remaining=0\n" +
+				"ratelimit.denied: ratelimit.operation=request ratelimit.policy=api ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.retry_after=3600",
+		},
+		{
+			name: "A cost above the burst, which is never allowed",
+			mount: func(l *ratelimit.Limiter) http.Handler {
+				p := keyed("api", ratelimit.PerHour(1))
+				p.Cost = func(*http.Request) int64 { return 2 }
+				return l.Limit(p)(ok)
+			},
+			n: 1, key: canary,
+			want: "ratelimit.operation=request ratelimit.allowed=false ratelimit.policy=api ratelimit.remaining=1\n" +
+				"ratelimit.denied: ratelimit.operation=request ratelimit.policy=api ratelimit.limit=1/1h ratelimit.cost=2",
+		},
+		{
+			name: "A Shadow",
+			mount: func(l *ratelimit.Limiter) http.Handler {
+				return l.Limit(shadow, keyed("api", ratelimit.PerHour(10)))(ok)
+			},
+			n: 2, key: canary,
+			want: "ratelimit.operation=request ratelimit.allowed=true ratelimit.policy=api ratelimit.remaining=8\n" +
+				"ratelimit.would_deny: ratelimit.operation=request ratelimit.policy=trial ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.retry_after=3600",
+		},
+		{
+			name:  "It waited",
+			mount: func(l *ratelimit.Limiter) http.Handler { return l.Limit(slow)(ok) },
+			n:     2, key: canary,
+			want: "ratelimit.operation=request ratelimit.allowed=true ratelimit.policy=slow ratelimit.remaining=0 ratelimit.time_in_queue=1",
+		},
+		{
+			name: "Stacked limiters, the outer one is nearer to its limit",
+			mount: func(l *ratelimit.Limiter) http.Handler {
+				return l.Limit(keyed("outer", ratelimit.PerHour(3)))(l.Limit(keyed("inner", ratelimit.PerHour(9)))(ok))
+			},
+			n: 2, key: canary,
+			want: "ratelimit.operation=request ratelimit.allowed=true ratelimit.policy=outer ratelimit.remaining=1",
+		},
+		{
+			name: "Stacked limiters, the inner one denies",
+			mount: func(l *ratelimit.Limiter) http.Handler {
+				return l.Limit(keyed("outer", ratelimit.PerHour(3)))(l.Limit(keyed("inner", ratelimit.PerHour(1)))(ok))
+			},
+			n: 2, key: canary,
+			want: "ratelimit.operation=request ratelimit.allowed=false ratelimit.policy=inner ratelimit.remaining=0\n" +
+				"ratelimit.denied: ratelimit.operation=request ratelimit.policy=inner ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.retry_after=3600",
+		},
+		{
+			name:  "Settled",
+			mount: func(l *ratelimit.Limiter) http.Handler { return l.Limit(settled)(ok) },
+			n:     1, key: canary,
+			want: "ratelimit.operation=request ratelimit.allowed=true ratelimit.policy=llm ratelimit.remaining=93\n" +
+				"ratelimit.settled: ratelimit.policy=llm ratelimit.estimate=7 ratelimit.cost=3",
+		},
+		{
+			name:  "No key",
+			mount: func(l *ratelimit.Limiter) http.Handler { return l.Limit(keyed("api", ratelimit.PerHour(1)))(ok) },
+			n:     1,
+			want: "ratelimit.operation=request ratelimit.allowed=false\n" +
+				"ratelimit.failed: ratelimit.operation=request error.type=no_key",
+		},
+		{
+			name:   "The store failed, and the request is let through",
+			breaks: true,
+			mount:  func(l *ratelimit.Limiter) http.Handler { return l.Limit(keyed("api", ratelimit.PerHour(1)))(ok) },
+			n:      1, key: canary,
+			want: "ratelimit.operation=request ratelimit.allowed=true\n" +
+				"ratelimit.failed: ratelimit.operation=request error.type=_OTHER",
+		},
+		{
+			name:   "The store failed, and the request is refused",
+			breaks: true,
+			mount:  func(l *ratelimit.Limiter) http.Handler { return l.Limit(closed)(ok) },
+			n:      1, key: canary,
+			want: "ratelimit.operation=request ratelimit.allowed=false\n" +
+				"ratelimit.failed: ratelimit.operation=request error.type=_OTHER",
+		},
+		{
+			name: "Calls without a request, with the context of the handler",
+			mount: func(l *ratelimit.Limiter) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					for range 2 {
+						l.Take(r.Context(), ratelimit.Policy{Name: "mail", Limit: ratelimit.PerHour(1)}, canary, 1)
+					}
+					l.Peek(r.Context(), ratelimit.Policy{Name: "mail", Limit: ratelimit.PerHour(1)}, canary) // is not a decision
+				})
+			},
+			n: 1,
+			want: "ratelimit.operation=take ratelimit.allowed=false ratelimit.policy=mail ratelimit.remaining=0\n" +
+				"ratelimit.denied: ratelimit.operation=take ratelimit.policy=mail ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.retry_after=3600",
+		},
+		{
+			name: "A key as an HMAC",
+			mount: func(l *ratelimit.Limiter) http.Handler {
+				return l.Limit(keyed("api", ratelimit.PerHour(1)), settled)(ok)
+			},
+			withKey: true,
+			n:       1, key: canary,
+			want: "ratelimit.operation=request ratelimit.allowed=true ratelimit.policy=api ratelimit.remaining=0 ratelimit.key=KEY\n" +
+				"ratelimit.settled: ratelimit.policy=llm ratelimit.estimate=7 ratelimit.cost=3 ratelimit.key=KEY",
+		},
+		{
+			name:    "A denied key as an HMAC",
+			mount:   func(l *ratelimit.Limiter) http.Handler { return l.Limit(keyed("api", ratelimit.PerHour(1)))(ok) },
+			withKey: true,
+			n:       2, key: canary,
+			want: "ratelimit.operation=request ratelimit.allowed=false ratelimit.policy=api ratelimit.remaining=0 ratelimit.key=KEY\n" +
+				"ratelimit.denied: ratelimit.operation=request ratelimit.policy=api ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.retry_after=3600 ratelimit.key=KEY",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				recorder := tracetest.NewSpanRecorder()
+				tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("")
+				cfg := otelratelimit.Config{MeterProvider: provider(t)}
+				if tt.withKey {
+					cfg.KeySecret = secret
+				}
+				store := &broken{Store: memstore.New(memstore.Config{})}
+				store.now.Store(tt.breaks)
+				key := ""
+				remember := func(_ context.Context, e *ratelimit.Event) {
+					for _, r := range e.Results {
+						key = r.Key
+					}
+				}
+				l := newLimiter(t, ratelimit.Config{Store: store, Observe: observe.Join(newObserver(t, cfg).Observe, remember)})
+				h := traced(tracer, tt.mount(l))
+				for range tt.n {
+					get(h, t.Context(), "GET", "/"+canary, tt.key)
+				}
+				all := spans(recorder)
+				if len(all) != tt.n {
+					t.Fatalf("%d spans, want %d", len(all), tt.n)
+				}
+				got := all[tt.n-1]
+				want := strings.ReplaceAll(tt.want, "KEY", loggedKey(t, key))
+				if got != want {
+					t.Errorf("got\n%s\nwant\n%s", got, want)
+				}
+				if strings.Contains(fmt.Sprint(all), canary) {
+					t.Errorf("a text of a request is in %q", all)
+				}
+			})
+		})
+	}
+}
+
+var secret = []byte("0123456789abcdef")
+
+// loggedKey returns how LogDenials shows a key.
+func loggedKey(t *testing.T, key string) string {
+	t.Helper()
+	var line strings.Builder
+	log := observe.LogDenials(observe.LogConfig{Logger: slog.New(slog.NewTextHandler(&line, nil)), KeySecret: secret})
+	log(t.Context(), &ratelimit.Event{Op: "take", Results: []ratelimit.Result{{Policy: "api", Key: key}}})
+	_, after, _ := strings.Cut(line.String(), " key=")
+	shown, _, _ := strings.Cut(after, " ")
+	return shown
+}
+
+// The span of a job has what its calls came to.
+func TestASpanOfAWorker(t *testing.T) {
+	recorder := tracetest.NewSpanRecorder()
+	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("")
+	l := newLimiter(t, ratelimit.Config{Observe: newObserver(t, otelratelimit.Config{MeterProvider: provider(t)}).Observe})
+	ctx, span := tracer.Start(t.Context(), "job")
+	if _, err := l.Wait(ctx, ratelimit.Policy{Name: "mail", Limit: ratelimit.PerHour(5)}, canary, 2); err != nil {
+		t.Fatal(err)
+	}
+	span.End()
+	if got, want := spans(recorder), []string{"ratelimit.operation=wait ratelimit.allowed=true ratelimit.policy=mail ratelimit.remaining=3"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// A span that is not recording is not touched: neither its attributes nor the HMAC of a key are made.
+func TestASpanThatIsNotRecording(t *testing.T) {
+	o := newObserver(t, otelratelimit.Config{MeterProvider: provider(t), KeySecret: secret})
+	span := &untouched{t: t}
+	ctx := trace.ContextWithSpan(t.Context(), span)
+	e := &ratelimit.Event{Op: "request", Results: []ratelimit.Result{{Policy: "api", Key: canary}}}
+	o.Observe(ctx, e)
+	settled := &ratelimit.Event{Op: "settle", Results: e.Results, Estimates: []int64{1}}
+	o.Observe(ctx, settled)
+	if n := testing.AllocsPerRun(100, func() { o.Observe(ctx, e) }); n != 0 {
+		t.Errorf("%v allocations for a denial without a trace", n)
+	}
+}
+
+type untouched struct {
+	trace.Span
+	t *testing.T
+}
+
+func (*untouched) IsRecording() bool              { return false }
+func (*untouched) SpanContext() trace.SpanContext { return trace.SpanContext{} }
