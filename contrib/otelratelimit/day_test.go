@@ -35,7 +35,7 @@ func (r redis) Stats() store.Stats {
 		Errors:    map[string]int64{"timeout": 19, "network": 0, "other": 1},
 		Redirects: 20, ScriptLoads: 21,
 		LastError: "of " + canary, LastErrorAt: time.Now(),
-	}}
+	}, Memory: &store.MemoryStats{Buckets: 22, Max: 23, Bytes: 24, Blocked: 25, Evicted: map[string]int64{"api": 26, "_other": 0}}}
 }
 
 type cache struct{}
