@@ -2,6 +2,7 @@ package otelratelimit
 
 import (
 	"context"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -31,7 +32,7 @@ func (o *Observer) collect(ctx context.Context, to metric.Observer) error {
 	}
 	counts := o.counts.Snapshot()
 	o.addCounts(&s, counts, shadows)
-	o.durations.record(ctx, o.duration, counts.Decisions)
+	o.durations.record(ctx, o.duration, counts.Decisions, time.Now().Add(patience))
 	for name, cache := range o.caches {
 		o.addCache(&s, cache.Stats(), cacheKey.String(name))
 	}

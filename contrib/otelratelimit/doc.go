@@ -44,10 +44,10 @@
 // http.route and http.request.method are those of [ratelimit.Event.Route]. They are missing for calls without a request,
 // and if no router had matched the request yet.
 //
-// ratelimit.decision.duration has the buckets that [observe.Counts] counts in. Its counts and its sum are exact. Within a
-// bucket the values are not known, so its min and max are those of buckets, and a View with other bounds is less exact.
-// Each decision costs a reader about 0.2 µs when it collects. A View that drops the metric saves that. It has no
-// exemplars.
+// ratelimit.decision.duration is recorded when a reader collects, from the buckets of [observe.Counts]. Its counts and its
+// sum are exact. Within a bucket the values are not known, so min and max are about right, a View with other bounds is
+// less exact, and there are no exemplars. Each decision costs the reader 0.2 to 0.4 µs then, in all at most a second:
+// the rest comes with the next collection. A View that drops the metric saves that.
 //
 // # Metrics of stores and caches
 //

@@ -27,7 +27,14 @@ type recorded struct {
 	options []metric.RecordOption
 }
 
-func (d *durations) record(ctx context.Context, into metric.Float64Histogram, decisions []observe.DecisionCounts) {
+// patience is how long a reader records durations at most. What is left comes with the next collection. It is much only
+// after a pause: in a second there are several millions.
+const patience = time.Second
+
+// atOnce is how many durations are recorded before the clock is read again.
+const atOnce = 1024
+
+func (d *durations) record(ctx context.Context, into metric.Float64Histogram, decisions []observe.DecisionCounts, until time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.recorded == nil {
@@ -43,17 +50,25 @@ func (d *durations) record(ctx context.Context, into metric.Float64Histogram, de
 			}
 			d.recorded[counted.Outcome] = before
 		}
-		before.record(counted.Took, func(n int64, value float64) {
-			for i := int64(0); enabled && i < n; i++ {
+		before.record(counted.Took, func(n int64, value float64) (done int64) {
+			if !enabled {
+				return n
+			}
+			for ; done < n; done++ {
+				if done%atOnce == atOnce-1 && (ctx.Err() != nil || !time.Now().Before(until)) {
+					break
+				}
 				into.Record(ctx, value, before.options...)
 			}
+			return done
 		})
 	}
 }
 
-// record calls yield for each bucket of now with the number of durations that are new, and a value in that bucket. The
-// values are as far above the lower bounds, in relation to the widths, that their sum is that of now.
-func (before *recorded) record(now observe.Histogram, yield func(n int64, value float64)) {
+// record calls yield for each bucket of now with the number of durations that are new, and a value in that bucket. yield
+// returns how many it recorded. The values are as far above the lower bounds, in relation to the widths, that their sum is
+// that of now.
+func (before *recorded) record(now observe.Histogram, yield func(n int64, value float64) int64) {
 	lowest, widths := 0.0, 0.0
 	for i := range now.Buckets {
 		n := float64(now.Buckets[i] - before.buckets[i])
@@ -73,7 +88,7 @@ func (before *recorded) record(now observe.Histogram, yield func(n int64, value 
 			if i > 0 && value == low { // which is in the bucket before
 				value = math.Nextafter(low, high)
 			}
-			yield(n, value)
+			n = yield(n, value)
 			before.buckets[i] += n
 			before.sum += float64(n) * value
 		}

@@ -81,7 +81,7 @@ func ExampleConfig_keySecret() {
 	}
 	for _, span := range spans.Ended() {
 		for _, attr := range span.Attributes() {
-			fmt.Println(attr.Key, attr.Value.Emit())
+			fmt.Println(attr.Key, attr.Value.String())
 		}
 		for _, event := range span.Events() {
 			fmt.Println("event", event.Name)

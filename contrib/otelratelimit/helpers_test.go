@@ -161,7 +161,7 @@ func attrsOf(set attribute.Set) string { return attrsText(set.ToSlice()) }
 func attrsText(attrs []attribute.KeyValue) string {
 	var text []string
 	for _, kv := range attrs {
-		text = append(text, fmt.Sprintf("%s=%s", kv.Key, kv.Value.Emit()))
+		text = append(text, fmt.Sprintf("%s=%s", kv.Key, kv.Value.String()))
 	}
 	return strings.Join(text, " ")
 }

@@ -19,7 +19,7 @@ func (o *Observer) trace(ctx context.Context, span trace.Span, e *ratelimit.Even
 	if !decided {
 		return
 	}
-	attrs := []attribute.KeyValue{operationKey.String(e.Op), allowedKey.Bool(e.Allowed)}
+	attrs := append(make([]attribute.KeyValue, 0, 7), operationKey.String(e.Op), allowedKey.Bool(e.Allowed))
 	if r := tightest(ctx, e); r != nil {
 		attrs = append(attrs, policyKey.String(r.Policy), remainingKey.Int64(r.Remaining))
 		attrs = o.appendKey(attrs, r)
@@ -46,7 +46,8 @@ func (o *Observer) traceDenial(span trace.Span, e *ratelimit.Event, r *ratelimit
 	if r.Shadow {
 		name = "ratelimit.would_deny"
 	}
-	attrs := []attribute.KeyValue{operationKey.String(e.Op), policyKey.String(r.Policy), limitKey.String(r.Limit.String()), costKey.Int64(r.Cost)}
+	attrs := append(make([]attribute.KeyValue, 0, 7),
+		operationKey.String(e.Op), policyKey.String(r.Policy), limitKey.String(r.Limit.String()), costKey.Int64(r.Cost))
 	if r.RetryAfter != ratelimit.Never {
 		attrs = append(attrs, retryAfterKey.Float64(r.RetryAfter.Seconds()))
 	}
