@@ -1,6 +1,7 @@
 package otelratelimit
 
 import (
+	"cmp"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,8 @@ import (
 // maxQueues bounds the policies that have their own times in the queue. Further ones are together in "_other", as in
 // observe.Counts.
 const maxQueues = 128
+
+const otherPolicy = "_other"
 
 // queues has the options of times in the queue by policy, made once. The zero value is ready to use.
 type queues struct {
@@ -39,18 +42,18 @@ func (q *queues) of(e *ratelimit.Event) []metric.RecordOption {
 }
 
 func (q *queues) options(policy string) *queue {
-	if known := q.known.Load(); known != nil && (*known)[policy] != nil {
-		return (*known)[policy]
+	if known := q.find(policy); known != nil {
+		return known
 	}
 	q.growing.Lock()
 	defer q.growing.Unlock()
+	if known := q.find(policy); known != nil {
+		return known
+	}
 	grown := make(map[string]*queue)
 	if known := q.known.Load(); known != nil {
 		if len(*known) >= maxQueues {
-			policy = "_other"
-		}
-		if of := (*known)[policy]; of != nil {
-			return of
+			policy = otherPolicy
 		}
 		maps.Copy(grown, *known)
 	}
@@ -60,4 +63,13 @@ func (q *queues) options(policy string) *queue {
 	grown[policy] = &queue{with("allowed"), with("canceled")}
 	q.known.Store(&grown)
 	return grown[policy]
+}
+
+// find returns the options of a policy; nil if they are still to be made.
+func (q *queues) find(policy string) *queue {
+	known := q.known.Load()
+	if known == nil {
+		return nil
+	}
+	return cmp.Or((*known)[policy], (*known)[otherPolicy])
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -160,18 +161,19 @@ func TestCardinality(t *testing.T) {
 	})
 	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
 	register(t, o, l)
-	results := []ratelimit.Result{{Policy: "api", Key: canary}, {Policy: "trial", Shadow: true}}
+	ctx := t.Context()
 	for i := range 100_000 {
-		e := &ratelimit.Event{Op: "request", Results: results, Route: fmt.Sprintf("M%d /%d", i, i), Waited: 1}
-		switch i % 4 {
-		case 0:
+		text := strconv.Itoa(i)
+		e := &ratelimit.Event{Op: "request", Results: []ratelimit.Result{{Policy: "api", Key: canary}}, Route: "M" + text + " /" + text}
+		switch {
+		case i%100 == 0:
 			e.Results, e.Err = nil, fmt.Errorf("%w: %d", ratelimit.ErrNoKey, i)
-		case 1:
-			e.Results = []ratelimit.Result{{Policy: fmt.Sprint("p", i)}}
-		case 2:
-			e.Op = fmt.Sprint("op", i)
+		case i%100 == 1:
+			e.Results[0].Policy, e.Waited = "p"+text, 1
+		case i%100 == 2:
+			e.Op = "op" + text
 		}
-		o.Observe(t.Context(), e)
+		o.Observe(ctx, e)
 	}
 	most := map[string]int{
 		"ratelimit.requests":              (10 + 1) * (100 + 2) * 3,
