@@ -102,3 +102,14 @@ func (notEnabled) Enabled(context.Context) bool { return false }
 func (n notEnabled) Record(context.Context, float64, ...metric.RecordOption) {
 	n.t.Error("a duration was recorded")
 }
+
+// A value is never recorded in the bucket below its own, where the sum is as small as it can be.
+func TestDurationsAtTheLowerBound(t *testing.T) {
+	now := observe.Histogram{Bounds: []time.Duration{1000, 2000}, Buckets: []int64{0, 1, 1}, Sum: 3000}
+	(&recorded{buckets: make([]int64, 3)}).record(now, func(n int64, value float64) int64 {
+		if value == 1e-6 || value == 2e-6 {
+			t.Errorf("%v is in the bucket before", value)
+		}
+		return n
+	})
+}

@@ -123,8 +123,8 @@ func TestRegister(t *testing.T) {
 	if err := ofSecond.Unregister(); err != nil {
 		t.Error(err)
 	}
-	if n := limit(); n != -1 {
-		t.Errorf("limit %d when none is registered", n)
+	if n, requests := limit(), value(t, metricsOf(t, reader), "ratelimit.requests", policyIs("mail"), resultIs("allowed")); n != -1 || requests != -1 {
+		t.Errorf("limit %d, %d requests, when none is registered", n, requests)
 	}
 	register(t, o, first)
 	if n := limit(); n != 10 {
@@ -187,6 +187,24 @@ func TestCardinality(t *testing.T) {
 	}
 	if text := dump(t, reader); strings.Contains(text, canary) {
 		t.Error("a key is in a metric")
+	}
+}
+
+// The time in the queue is that of the policy that was waited for, and a Shadow does not make a request wait.
+func TestTheQueueOfSeveralPolicies(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	o := newObserver(t, otelratelimit.Config{MeterProvider: provider(t, reader)})
+	waiting := func(policy string, wait time.Duration, shadow bool) ratelimit.Result {
+		r := ratelimit.Result{Policy: policy, Shadow: shadow}
+		r.Wait = wait
+		return r
+	}
+	o.Observe(t.Context(), &ratelimit.Event{Op: "request", Allowed: true, Waited: 2 * time.Second, Results: []ratelimit.Result{
+		waiting("short", time.Second, false), waiting("long", 2*time.Second, false), waiting("none", 0, false), waiting("trial", time.Minute, true),
+	}})
+	_, got := values(t, metricsOf(t, reader)["ratelimit.request.time_in_queue"])
+	if want := []string{"ratelimit.policy=long ratelimit.result=allowed: 1 in 2s"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

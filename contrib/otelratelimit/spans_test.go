@@ -18,6 +18,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/otelratelimit"
 	"github.com/go-tokenbucket/ratelimit/observe"
+	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
@@ -188,17 +189,18 @@ func TestSpans(t *testing.T) {
 				tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("")
 				cfg := otelratelimit.Config{MeterProvider: provider(t)}
 				if tt.withKey {
-					cfg.KeySecret = secret
+					cfg.KeySecret = slices.Clone(secret)
 				}
-				store := &broken{Store: memstore.New(memstore.Config{})}
-				store.now.Store(tt.breaks)
+				stored := &broken{Store: memstore.New(memstore.Config{})}
+				stored.now.Store(tt.breaks)
 				key := ""
 				remember := func(_ context.Context, e *ratelimit.Event) {
 					for _, r := range e.Results {
 						key = r.Key
 					}
 				}
-				l := newLimiter(t, ratelimit.Config{Store: store, Observe: observe.Join(newObserver(t, cfg).Observe, remember)})
+				l := newLimiter(t, ratelimit.Config{Store: stored, Observe: observe.Join(newObserver(t, cfg).Observe, remember)})
+				clear(cfg.KeySecret) // has no effect
 				h := traced(tracer, tt.mount(l))
 				for range tt.n {
 					get(h, t.Context(), "GET", "/"+canary, tt.key)
@@ -245,6 +247,49 @@ func TestASpanOfAWorker(t *testing.T) {
 	span.End()
 	if got, want := spans(recorder), []string{"ratelimit.operation=wait ratelimit.allowed=true ratelimit.policy=mail ratelimit.remaining=3"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// What the stores say of a decision and of a settlement that failed is on the span, too.
+func TestSpansOfEvents(t *testing.T) {
+	blocked := ratelimit.Result{Policy: "api", Key: canary, Limit: ratelimit.PerHour(1), Cost: 1}
+	blocked.Blocked, blocked.Degraded, blocked.RetryAfter = true, true, 1500*time.Millisecond
+	trial := ratelimit.Result{Policy: "trial", Shadow: true}
+	for _, tt := range []struct {
+		event ratelimit.Event
+		want  string
+	}{
+		{
+			ratelimit.Event{Op: "decide", Results: []ratelimit.Result{trial, blocked}},
+			"ratelimit.operation=decide ratelimit.allowed=false ratelimit.policy=api ratelimit.remaining=0 ratelimit.degraded=true\n" +
+				"ratelimit.would_deny: ratelimit.operation=decide ratelimit.policy=trial ratelimit.limit=0/0s ratelimit.cost=0 ratelimit.retry_after=0\n" +
+				"ratelimit.denied: ratelimit.operation=decide ratelimit.policy=api ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.retry_after=1.5 ratelimit.blocked=true",
+		},
+		{
+			ratelimit.Event{Op: "settle", Allowed: true, Results: []ratelimit.Result{{Policy: "llm", Cost: 9}}, Estimates: []int64{2}, Err: fmt.Errorf("%s: %w", canary, context.DeadlineExceeded)},
+			"\nratelimit.settled: ratelimit.policy=llm ratelimit.estimate=2 ratelimit.cost=9 error.type=timeout",
+		},
+		{
+			ratelimit.Event{Op: "request", Err: fmt.Errorf("%s: %w", canary, ratelimit.ErrBadRequest)},
+			"ratelimit.operation=request ratelimit.allowed=false\nratelimit.failed: ratelimit.operation=request error.type=bad_request",
+		},
+		{
+			ratelimit.Event{Op: "take", Err: fmt.Errorf("%s: %w", canary, store.ErrOverloaded)},
+			"ratelimit.operation=take ratelimit.allowed=false\nratelimit.failed: ratelimit.operation=take error.type=overloaded",
+		},
+		{
+			ratelimit.Event{Op: "wait", Err: context.Canceled},
+			"ratelimit.operation=wait ratelimit.allowed=false\nratelimit.failed: ratelimit.operation=wait error.type=canceled",
+		},
+		{ratelimit.Event{Op: "block", Results: []ratelimit.Result{blocked}}, ""},
+	} {
+		recorder := tracetest.NewSpanRecorder()
+		ctx, span := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("").Start(t.Context(), "")
+		newObserver(t, otelratelimit.Config{MeterProvider: provider(t)}).Observe(ctx, &tt.event)
+		span.End()
+		if got := spans(recorder)[0]; got != tt.want {
+			t.Errorf("got\n%s\nwant\n%s", got, tt.want)
+		}
 	}
 }
 
