@@ -18,7 +18,7 @@ const (
 	resultKey    = attribute.Key("ratelimit.result")
 	outcomeKey   = attribute.Key("ratelimit.outcome")
 	operationKey = attribute.Key("ratelimit.operation")
-	roleKey      = attribute.Key("ratelimit.store.role")
+	storeKey     = attribute.Key("ratelimit.store")
 	cacheKey     = attribute.Key("ratelimit.cache.name")
 	lookupKey    = attribute.Key("ratelimit.cache.result")
 
@@ -38,7 +38,7 @@ const (
 	estimateKey   = attribute.Key("ratelimit.estimate")
 )
 
-// other is the value of an attribute for all that has no value of its own, as conventions have it.
+// other is the value that conventions have for the rest.
 const other = "_OTHER"
 
 // errorType returns the class of an error of a decision. The text of an error may have parts of a request.

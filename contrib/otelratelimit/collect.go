@@ -84,7 +84,7 @@ func (o *Observer) addCounts(s *sums, counts observe.Snapshot, shadows map[strin
 
 // addStore adds the Stats of a Store, which has a role in that of a Limiter: "primary", or "secondary" of a fallback.
 func (o *Observer) addStore(s *sums, stats store.Stats, role string) {
-	as := roleKey.String(role)
+	as := storeKey.String(role)
 	if r := stats.Redis; r != nil {
 		s.add(o.calls, r.Calls, as)
 		s.add(o.mergedCalls, r.Merged, as)

@@ -24,11 +24,15 @@ import (
 // bound is what metrics may add to a request, in nanoseconds.
 const bound = 300
 
-// BenchmarkCost compares a limited request of net/http with and without the Observer, in rounds that take turns. It
-// reports what it adds, in ns, at the first percentile of the rounds, because a busy machine makes all of them longer.
-// observed-adds-ns is what an observer adds that does nothing, and span-adds-ns what a recording span does, with the
-// metrics. The -median-ns are the medians of the differences in a round, of which a busy machine shows more. It fails if
-// metrics add more than 300, in a benchmark of at least 1,000 rounds.
+// BenchmarkCost compares a limited request of net/http with and without the Observer, in rounds that take turns. A busy
+// machine makes all rounds longer, so it reports what is added at their first percentile, in ns, and as -median-ns the
+// medians of the differences in a round:
+//   - observed: an observer that does nothing.
+//   - no-sdk, manual, periodic: the Observer, without an SDK and with these readers.
+//   - unsampled, sampled: with a remote span, which does not record.
+//   - span: with a span that records, in comparison with such a span without the Observer.
+//
+// It fails if metrics add more than 300, in a benchmark of at least 1,000 rounds.
 func BenchmarkCost(b *testing.B) {
 	none := context.Background()
 	withSpan := func(flags trace.TraceFlags) context.Context {

@@ -51,21 +51,21 @@
 //
 // # Metrics of stores and caches
 //
-// Only the parts exist that the Limiter's Store has. See [store.Stats] for their meaning. They have the attribute
-// ratelimit.store.role, except for ratelimit.fallback and ratelimit.store.queue.age. It is "primary", or "secondary" for
+// Only the parts exist that the Limiter's Store has. See [store.Stats] for their meaning. They have an attribute
+// ratelimit.store, except for ratelimit.fallback and ratelimit.redis.queue.age. It is "primary", or "secondary" for
 // the stand-in of a fallback.
 //
-//	ratelimit.store.calls                counter  {call}
-//	ratelimit.store.merged_calls         counter  {call}
-//	ratelimit.store.batches              counter  {batch}
-//	ratelimit.store.direct_batches       counter  {batch}
-//	ratelimit.store.charges              counter  {charge}
-//	ratelimit.store.errors               counter  {error}     error.type: the kind, as in store.RedisStats
-//	ratelimit.store.redirects            counter  {redirect}
-//	ratelimit.store.script_loads         counter  {load}
-//	ratelimit.store.queue.length         level    {call}
-//	ratelimit.store.queue.age            gauge    s           of the oldest call
-//	ratelimit.store.in_flight            level    {batch}
+//	ratelimit.redis.calls                counter  {call}
+//	ratelimit.redis.merged_calls         counter  {call}
+//	ratelimit.redis.batches              counter  {batch}
+//	ratelimit.redis.direct_batches       counter  {batch}
+//	ratelimit.redis.charges              counter  {charge}
+//	ratelimit.redis.errors               counter  {error}     error.type: the kind, as in store.RedisStats
+//	ratelimit.redis.redirects            counter  {redirect}
+//	ratelimit.redis.script_loads         counter  {load}
+//	ratelimit.redis.queue.length         level    {call}
+//	ratelimit.redis.queue.age            gauge    s           of the oldest call
+//	ratelimit.redis.in_flight            level    {batch}
 //	ratelimit.denial_cache.denials       counter  {call}
 //	ratelimit.denial_cache.usage         level    {denial}
 //	ratelimit.denial_cache.limit         level    {denial}
@@ -95,9 +95,9 @@
 // # Cardinality
 //
 // Clients cannot add series without bound: [observe.CountsConfig] bounds policies and routes, and all other attributes
-// have fixed values. No metric has a key, a path or the text of an error. The SDK has a bound of its own, 2,000 series
-// for each instrument: see WithCardinalityLimit in go.opentelemetry.io/otel/sdk/metric. A program with more policies and
-// routes needs a higher one, or observe.CountsConfig.NoRoutes.
+// have fixed values. No metric has a key, a path or the text of an error. The SDK has another bound, 2,000 series for
+// each instrument: see WithCardinalityLimit in go.opentelemetry.io/otel/sdk/metric. A program with more policies and
+// routes must raise it, or set observe.CountsConfig.NoRoutes.
 //
 // The series of all policies of registered Limiters exist from the start, with a value of 0.
 //

@@ -27,8 +27,8 @@ type recorded struct {
 	options []metric.RecordOption
 }
 
-// patience is how long a reader records durations at most. What is left comes with the next collection. It is much only
-// after a pause: in a second there are several millions.
+// patience is how long a reader records durations at most, which is enough for millions. After a pause there may be
+// more: the rest is recorded by the next collections.
 const patience = time.Second
 
 // atOnce is how many durations are recorded before the clock is read again.

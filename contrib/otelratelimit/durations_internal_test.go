@@ -16,7 +16,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/observe"
 )
 
-// What is recorded has the buckets and the sum of what was counted, after each call.
+// After each call, the recorded durations have the buckets and the sum of the counted ones.
 func TestDurationsThatAreRecorded(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	bounds := observe.NewCounts(observe.CountsConfig{}).Snapshot().Decisions[0].Took.Bounds

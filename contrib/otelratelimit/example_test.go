@@ -18,7 +18,7 @@ import (
 
 // Count the requests of a policy, by result.
 func Example() {
-	// The program's SDK. Others have an exporter in place of the reader, and otel.SetMeterProvider.
+	// The SDK of the program. Usually the reader has an exporter, and otel.SetMeterProvider sets the provider.
 	reader := sdkmetric.NewManualReader()
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
 
