@@ -38,8 +38,10 @@
 // A request counts once under each of its policies. Its ratelimit.result is "allowed", "denied", "would_deny" (by a
 // Shadow) or "not_charged" (the bucket could pay, and the request was refused for another reason). A request counts in
 // ratelimit.decisions once for each limiter that decided about it. [observe.DecisionCounts] lists the outcomes.
-// ratelimit.operations are those of [ratelimit.Event] that are no decisions, such as "peek" and "settle". ratelimit.policy in ratelimit.request.time_in_queue is the policy with the longest
-// wait, and ratelimit.result there is "allowed" or "canceled".
+//
+// The value of ratelimit.operation is an Op of [ratelimit.Event] that is no decision, such as "peek" or "settle". In the
+// time in the queue, ratelimit.policy is the policy with the longest wait, and ratelimit.result is "allowed" or
+// "canceled".
 //
 // http.route and http.request.method are those of [ratelimit.Event.Route]. They are missing for calls without a request,
 // and if no router had matched the request yet.
