@@ -32,7 +32,7 @@ type LogConfig struct {
 // The observer is safe for concurrent use, also by several Limiters. It needs no closing and uses up to 200 KB.
 // LogDenials panics if KeySecret is too short.
 func LogDenials(cfg LogConfig) func(context.Context, *ratelimit.Event) {
-	if err := keyhash.Check(cfg.KeySecret, "LogConfig.KeySecret"); err != nil {
+	if err := keyhash.Check(cfg.KeySecret, "LogConfig.KeySecret", "to show keys unchanged"); err != nil {
 		panic("observe: LogDenials: " + err.Error())
 	}
 	l := &denialLog{logger: cfg.Logger, secret: slices.Clone(cfg.KeySecret), seed: maphash.MakeSeed()}

@@ -107,7 +107,7 @@ func NewTop(cfg TopConfig) *Top {
 	if cfg.Policies < 0 {
 		panic(fmt.Sprintf("observe: NewTop: TopConfig.Policies is %d: must be positive, or 0 for the default of %d", cfg.Policies, defaultTopPolicies))
 	}
-	if err := keyhash.Check(cfg.KeySecret, "TopConfig.KeySecret"); err != nil {
+	if err := keyhash.Check(cfg.KeySecret, "TopConfig.KeySecret", "to show keys unchanged"); err != nil {
 		panic("observe: NewTop: " + err.Error())
 	}
 	t := &Top{

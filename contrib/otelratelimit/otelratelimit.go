@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/logtext"
+	"github.com/go-tokenbucket/ratelimit/internal/keyhash"
 	"github.com/go-tokenbucket/ratelimit/observe"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -61,8 +61,8 @@ type Observer struct {
 // New returns an Observer. Give its method Observe to [ratelimit.Config.Observe], and each Limiter to its method
 // Register. New returns an error if KeySecret is too short, or if the MeterProvider does not make the instruments.
 func New(cfg Config) (*Observer, error) {
-	if cfg.KeySecret != nil && len(cfg.KeySecret) < logtext.MinSecret {
-		return nil, fmt.Errorf("otelratelimit: New: Config.KeySecret has %d bytes: must have at least %d random bytes, or be nil for spans without keys", len(cfg.KeySecret), logtext.MinSecret)
+	if err := keyhash.Check(cfg.KeySecret, "Config.KeySecret", "for spans without keys"); err != nil {
+		return nil, fmt.Errorf("otelratelimit: New: %w", err)
 	}
 	if cfg.MeterProvider == nil {
 		cfg.MeterProvider = otel.GetMeterProvider()

@@ -12,12 +12,13 @@ import (
 // MinSecret is the minimum length of a secret in bytes.
 const MinSecret = 16
 
-// Check returns an error if secret is neither nil nor long enough. field is the name of the field that holds it.
-func Check(secret []byte, field string) error {
+// Check returns an error if secret is neither nil nor long enough. field is the name of the field that holds it, and
+// unset is what nil does, such as "to show keys unchanged".
+func Check(secret []byte, field, unset string) error {
 	if secret == nil || len(secret) >= MinSecret {
 		return nil
 	}
-	return fmt.Errorf("%s has %d bytes: must have at least %d random bytes, or be nil to show keys unchanged", field, len(secret), MinSecret)
+	return fmt.Errorf("%s has %d bytes: must have at least %d random bytes, or be nil %s", field, len(secret), MinSecret, unset)
 }
 
 // Name returns "hmac:" and the first 16 hexadecimal digits of the HMAC-SHA-256 of key.

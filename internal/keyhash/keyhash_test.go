@@ -23,12 +23,12 @@ func TestName(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	for _, secret := range [][]byte{nil, make([]byte, keyhash.MinSecret)} {
-		if err := keyhash.Check(secret, "C.KeySecret"); err != nil {
+		if err := keyhash.Check(secret, "C.KeySecret", "to show keys unchanged"); err != nil {
 			t.Errorf("%d bytes: %v", len(secret), err)
 		}
 	}
 	for _, secret := range [][]byte{{}, make([]byte, keyhash.MinSecret-1)} {
-		if err := keyhash.Check(secret, "C.KeySecret"); err == nil || !strings.HasPrefix(err.Error(), "C.KeySecret has ") {
+		if err := keyhash.Check(secret, "C.KeySecret", "to show keys unchanged"); err == nil || !strings.HasPrefix(err.Error(), "C.KeySecret has ") {
 			t.Errorf("%d bytes: %v", len(secret), err)
 		}
 	}
