@@ -15,6 +15,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/denialcache"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
+	"github.com/go-tokenbucket/ratelimit/store/storetest"
 )
 
 func TestStatsOfAnOutage(t *testing.T) {
@@ -165,5 +166,11 @@ func TestStatsWhileCallsAreMade(t *testing.T) {
 		if len(s.Outages) != 3 || s.Away || s.Charged == 0 || s.Answered < s.Charged {
 			t.Errorf("%+v", s)
 		}
+	})
+}
+
+func TestStatsHaveThoseOfThePrimary(t *testing.T) {
+	storetest.RunDecorator(t, func(t *testing.T, inner store.Store) store.Store {
+		return openFallback(t, inner, fallback.Config{})
 	})
 }

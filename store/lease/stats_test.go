@@ -16,6 +16,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/denialcache"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
 	"github.com/go-tokenbucket/ratelimit/store/lease"
+	"github.com/go-tokenbucket/ratelimit/store/storetest"
 )
 
 // A balance is a Store that counts the tokens that it gives and gets back.
@@ -222,3 +223,7 @@ func (f foreign) Take(ctx context.Context, charges []store.Charge, states []stor
 }
 
 func (f foreign) Unwrap() store.Store { return f.inner }
+
+func TestStatsHaveThoseOfTheStore(t *testing.T) {
+	storetest.RunDecorator(t, func(t *testing.T, inner store.Store) store.Store { return openLease(t, inner, lease.Config{}) })
+}
