@@ -47,14 +47,6 @@ func byAddress(name string, model trust.Model, prefixes []netip.Prefix) func(*ht
 			return false
 		}
 		peer, _ := clientip.Peer(r.RemoteAddr)
-		return addr != peer || !cameThroughProxy(r)
+		return addr != peer || !requestheader.CameThroughProxy(r)
 	}
 }
-
-// proxyHeaders show that a request came through a proxy.
-var proxyHeaders = []string{
-	"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Via", "X-Forwarded-Proto", "X-Forwarded-Host",
-	"Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
-}
-
-func cameThroughProxy(r *http.Request) bool { return requestheader.HasAny(r, proxyHeaders) }

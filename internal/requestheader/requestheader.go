@@ -48,3 +48,12 @@ func IsToken(s string) bool {
 func HasAny(r *http.Request, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { _, has := r.Header[name]; return has })
 }
+
+// proxyHeaders show that a request came through a proxy.
+var proxyHeaders = []string{
+	"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Via", "X-Forwarded-Proto", "X-Forwarded-Host",
+	"Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
+}
+
+// CameThroughProxy reports whether r has a header that proxies add. A proxy that adds none stays unknown.
+func CameThroughProxy(r *http.Request) bool { return HasAny(r, proxyHeaders) }
