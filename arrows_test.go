@@ -13,7 +13,7 @@ import (
 func TestArrows(t *testing.T) {
 	const module = "github.com/go-tokenbucket/ratelimit"
 	for pkg, forbidden := range map[string][]string{
-		"":                   {"github.com/redis/", "/store/redisstore", "/store/fallback", "/store/lease", "/store/denialcache", "/lua", "github.com/alicebob/", "github.com/dunglas/", "github.com/golang-jwt/", "net/http/pprof", "html/template", "/headers", "/denial", "/skip", "/observe", "/jwtkey"},
+		"":                   {"github.com/redis/", "/store/redisstore", "/store/fallback", "/store/lease", "/store/denialcache", "/lua", "github.com/alicebob/", "github.com/dunglas/", "github.com/golang-jwt/", "net/http/pprof", "html/template", "/headers", "/denial", "/skip", "/observe", "/jwtkey", "/admin"},
 		"/jwtkey":            {"github.com/redis/", "net/http/pprof", "html/template"},
 		"/headers":           {"github.com/redis/", "github.com/golang-jwt/", "html/template"},
 		"/denial":            {"github.com/redis/", "github.com/golang-jwt/", "html/template"},
@@ -42,6 +42,7 @@ func TestArrows(t *testing.T) {
 		"/store/fallback":    {"/internal/", "/store", "/store/memstore"},
 		"/store/lease":       {"/internal/", "/store"},
 		"/store/denialcache": {"/internal/", "/store"},
+		"/admin":             {"/internal/", "", "/observe", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
 		"/outbound":          {"/internal/", "", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
 	} {
 		for _, dep := range dependencies(t, module+pkg) {

@@ -1,0 +1,208 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+// maxLooks bounds the buckets that are looked at at the same time for one answer.
+const maxLooks = 8
+
+// keyView is what the page of a key shows, and key.json.
+type keyView struct {
+	Version int        `json:"version"`
+	At      time.Time  `json:"at"`
+	Store   storeFacts `json:"store"`
+	keyFacts
+	Policy string `json:"policy,omitempty"` // that was asked for
+	Done   string `json:"done,omitempty"`   // what was done just before
+	Failed string `json:"failed,omitempty"` // why it was not done, or is not known
+
+	Buckets         []bucketFacts `json:"buckets"`
+	PoliciesLeftOut int           `json:"policies_left_out"`
+
+	raw  string
+	byID bool // the request named it by its ID
+}
+
+// bucketFacts are the bucket of a key under a policy.
+type bucketFacts struct {
+	Policy string `json:"policy"`
+
+	// State is "full" (it was never used, or has refilled), "ready" (it holds a token), "empty", "debt", "blocked" or
+	// "unknown".
+	State string `json:"state"`
+
+	// Limit is the limit of the last charge, such as a member's tier. Of a full bucket it is the policy's, and "" if
+	// only a LimitFunc knows it.
+	Limit     string  `json:"limit"`
+	Burst     int64   `json:"burst"`
+	PerSecond float64 `json:"per_second"`
+	Tokens    float64 `json:"tokens"` // below 0 in debt; not known while blocked
+
+	NextIn    seconds `json:"next_in_seconds"` // until a request of cost 1 can go on
+	FullIn    seconds `json:"full_in_seconds"`
+	Blocked   bool    `json:"blocked"` // by Block, or by LockFor
+	Locks     bool    `json:"locks"`   // the policy has a LockFor
+	Shadow    bool    `json:"shadow"`
+	LimitFunc bool    `json:"limit_func"`
+	Degraded  bool    `json:"degraded"` // a stand-in of this replica answered
+	Error     string  `json:"error,omitempty"`
+
+	limit ratelimit.Limit
+	own   bool // limit is the bucket's own, also that of a stand-in
+}
+
+// look returns the bucket of a key under a policy. It asks without a Limit, and so gets the bucket's own.
+func (h *handler) look(ctx context.Context, p ratelimit.Policy, key string) bucketFacts {
+	b := bucketFacts{Policy: p.Name, State: "unknown", Locks: p.LockFor > 0, Shadow: p.Shadow, LimitFunc: p.LimitFunc != nil}
+	known := p.Limit != (ratelimit.Limit{}) && p.Limit != ratelimit.Unlimited
+	r, err := h.limiter.Peek(ctx, ratelimit.Policy{Name: p.Name}, key)
+	if errors.Is(err, errors.ErrUnsupported) && known { // a Store that reports no limits
+		r, err = h.limiter.Peek(ctx, ratelimit.Policy{Name: p.Name, Limit: p.Limit}, key)
+	} else if r.Used {
+		b.own = true
+	}
+	if err != nil {
+		b.Error = failure(err)
+		return b
+	}
+	b.Degraded, b.Blocked = r.Degraded, r.Blocked
+	if r.Limit == (ratelimit.Limit{}) && known {
+		r.Limit = p.Limit
+	}
+	if b.limit = r.Limit; r.Limit != (ratelimit.Limit{}) {
+		b.Limit = r.Limit.String()
+		b.Burst = r.Limit.Burst
+		if b.Burst == 0 {
+			b.Burst = r.Limit.Rate
+		}
+		b.PerSecond = finite(float64(r.Limit.Rate) / r.Limit.Per.Seconds())
+	}
+	b.fill(&r)
+	return b
+}
+
+// fill sets what r says of the bucket.
+func (b *bucketFacts) fill(r *ratelimit.Result) {
+	if b.own {
+		r.Degraded = false // or Until would allow for a limit that is only a part
+	}
+	b.FullIn = seconds(r.ResetAfter)
+	switch {
+	case r.Blocked:
+		b.State, b.NextIn = "blocked", seconds(r.RetryAfter)
+	case !r.Used:
+		b.State, b.Tokens, b.FullIn = "full", float64(b.Burst), 0
+	default:
+		b.Tokens = tokensOf(r, b.Burst, b.PerSecond)
+		switch {
+		case r.Remaining > 0:
+			b.State = "ready"
+		case b.Tokens < 0:
+			b.State, b.NextIn = "debt", seconds(r.Until(1))
+		default:
+			b.State, b.NextIn = "empty", seconds(r.Until(1))
+		}
+	}
+}
+
+// tokensOf returns the tokens of a bucket with the part of the next one, or less than 0 in debt. ResetAfter tells how
+// many are missing.
+func tokensOf(r *ratelimit.Result, burst int64, perSecond float64) float64 {
+	tokens := float64(burst) - r.ResetAfter.Seconds()*perSecond
+	whole := float64(r.Remaining)
+	if r.Remaining > 0 || tokens >= 0 { // ResetAfter is rounded up
+		tokens = min(max(tokens, whole), math.Nextafter(whole+1, 0))
+	}
+	return finite(tokens)
+}
+
+// keyView looks at all buckets of a key.
+func (h *handler) keyView(c *call, policy, key string) *keyView {
+	ctx, cancel := c.withTimeout()
+	defer cancel()
+	v := &keyView{Version: version, At: time.Now().UTC(), keyFacts: h.nameKey(key), Policy: policy, raw: key}
+	all := h.policies()
+	if i := slices.IndexFunc(all, func(p ratelimit.Policy) bool { return p.Name == policy }); i > 0 { // it comes first
+		first := all[i]
+		all = slices.Insert(slices.Delete(all, i, i+1), 0, first)
+	}
+	shown := all[:min(len(all), maxPolicies)]
+	v.PoliciesLeftOut = len(all) - len(shown)
+	v.Buckets = make([]bucketFacts, len(shown))
+
+	var wg sync.WaitGroup
+	wg.Go(func() { v.Store = h.facts(c.r.Context()).Store }) // at the same time: a store that hangs takes both their time
+	places := make(chan struct{}, maxLooks)
+	for i, p := range shown {
+		places <- struct{}{}
+		wg.Go(func() {
+			v.Buckets[i] = h.look(ctx, p, key)
+			<-places
+		})
+	}
+	wg.Wait()
+	return v
+}
+
+// askedKey returns the policy and the key that a request names.
+func (h *handler) askedKey(values map[string][]string) (policy, key string, err error) {
+	if policy, err = h.policy(values); err != nil {
+		return "", "", err
+	}
+	key, err = h.key(values, policy)
+	return policy, key, err
+}
+
+func (h *handler) keyJSON(c *call) error {
+	v, err := h.askedView(c)
+	if err != nil {
+		return err
+	}
+	return c.writeJSON(http.StatusOK, v)
+}
+
+func (h *handler) askedView(c *call) (*keyView, error) {
+	values, err := c.parameters()
+	if err != nil {
+		return nil, err
+	}
+	policy, key, err := h.askedKey(values)
+	if err != nil {
+		return nil, err
+	}
+	v := h.keyView(c, policy, key)
+	v.byID = len(values["id"]) > 0 && v.ID != ""
+	if did, _ := one(values, "done"); c.r.Method != "POST" {
+		v.Done = didWhat(policy, did)
+	}
+	return v, nil
+}
+
+// SpaceAround reports whether the key begins or ends with a space, which nobody sees.
+func (v *keyView) SpaceAround() bool { return strings.TrimSpace(v.raw) != v.raw }
+
+// Field and FieldValue name the key in forms. A browser would change some of its bytes. Where keys are not shown, the page
+// has the key only for those who named it.
+func (v *keyView) Field() string {
+	if v.byID {
+		return "id"
+	}
+	return "key_b64"
+}
+
+func (v *keyView) FieldValue() string {
+	if v.byID {
+		return v.ID
+	}
+	return encodeKey(v.raw)
+}

@@ -1,0 +1,321 @@
+package admin_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/admin"
+	"github.com/go-tokenbucket/ratelimit/observe"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+// A fakeStore is one with the given Stats, which fails or hangs if it should.
+type fakeStore struct {
+	store.Store
+	mu       sync.Mutex // guards what follows
+	stats    store.Stats
+	err      error
+	hangs    bool
+	degraded bool
+}
+
+func newFake(t *testing.T) *fakeStore {
+	m := memstore.New(memstore.Config{})
+	t.Cleanup(func() { m.Close() })
+	return &fakeStore{Store: m}
+}
+
+func (f *fakeStore) Stats() store.Stats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.stats
+	if s.Redis != nil {
+		redis := *s.Redis
+		redis.Errors = maps.Clone(redis.Errors)
+		s.Redis = &redis
+	}
+	return s
+}
+
+// breaks makes all calls fail, or none.
+func (f *fakeStore) breaks(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.err = err
+}
+
+func (f *fakeStore) fails(ctx context.Context) error {
+	f.mu.Lock()
+	hangs, err := f.hangs, f.err
+	f.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
+}
+
+func (f *fakeStore) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	if err := f.fails(ctx); err != nil {
+		return false, err
+	}
+	ok, err := f.Store.Take(ctx, charges, states)
+	for i := range states {
+		states[i].Degraded = f.degraded
+	}
+	return ok, err
+}
+
+func (f *fakeStore) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
+	if err := f.fails(ctx); err != nil {
+		return store.Bucket{}, err
+	}
+	b, err := store.Inspect(ctx, f.Store, policy, key)
+	b.Degraded = f.degraded
+	return b, err
+}
+
+// same compares values of JSON, by their paths.
+func same(t *testing.T, v any, want map[string]any) {
+	t.Helper()
+	for path, w := range want {
+		var names []any
+		for _, name := range strings.Split(path, ".") {
+			var i int
+			if _, err := fmt.Sscanf(name, "%d", &i); err == nil {
+				names = append(names, i)
+			} else {
+				names = append(names, name)
+			}
+		}
+		if n, ok := w.(int); ok {
+			w = float64(n)
+		}
+		if got := at(v, names...); got != w {
+			t.Errorf("%s: got %v, want %v", path, got, w)
+		}
+	}
+}
+
+func TestFactsHavePoliciesWithRatesAndHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shadow := ratelimit.Policy{Name: "trial", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(2).WithBurst(1), Shadow: true}
+		s := newSite(t, admin.Config{Title: "Shop"}, ratelimit.Config{Policies: []ratelimit.Policy{api, shadow}})
+		s.use("192.0.2.1", 8) // api allows 5
+		time.Sleep(5 * time.Second)
+		s.use("192.0.2.2", 2)
+		time.Sleep(5 * time.Second)
+		same(t, s.object("facts.json"), map[string]any{
+			"version":                                  1,
+			"title":                                    "Shop",
+			"store.kind":                               "memory",
+			"store.state":                              "answers",
+			"traffic.decisions.allowed":                7,
+			"traffic.decisions.denied":                 3,
+			"traffic.operations.request":               10,
+			"policies.0.name":                          "api",
+			"policies.0.limit":                         "5/1h",
+			"policies.0.mounted":                       true,
+			"policies.0.counts.allowed":                7,
+			"policies.0.counts.denied":                 3,
+			"policies.0.counts.per_second.allowed":     0.7,
+			"policies.0.counts.per_second.denied":      0.3,
+			"policies.0.counts.history.step_seconds":   5,
+			"policies.0.counts.history.allowed.118":    2,
+			"policies.0.counts.history.allowed.117":    5,
+			"policies.0.counts.history.denied.117":     3,
+			"policies.0.counts.history.denied.116":     0,
+			"policies.1.name":                          "trial",
+			"policies.1.limit":                         "2/1m burst 1",
+			"policies.1.shadow":                        true,
+			"policies.1.counts.would_deny":             8,
+			"policies.1.counts.history.would_deny.118": 1,
+			"redis":       nil,
+			"fallback":    nil,
+			"max_waiting": 1024,
+		})
+		page := s.get("", asBrowser)
+		s.want(page, 200, "5 per hour, 5 at once", "2 per minute, 1 at once", "0.7<", "7 allowed, 3 denied", "would be denied", `<polyline class="denied"`, "192.0.2.1", "Not available here: Redis, fallback")
+		if n := strings.Count(page.Body.String(), `<svg class="chart"`); n != 2 {
+			t.Errorf("%d charts, want 2", n)
+		}
+	})
+}
+
+func TestFactsHaveTopKeys(t *testing.T) {
+	s := newSite(t, admin.Config{}, ratelimit.Config{Policies: []ratelimit.Policy{api, {Name: "other", Key: ratelimit.Static("all"), Limit: ratelimit.PerHour(1000)}}})
+	s.use("192.0.2.1", 9)
+	s.use("192.0.2.2", 7)
+	s.use("192.0.2.3", 1)
+	same(t, s.object("facts.json"), map[string]any{
+		"top.heaviest.0.key": "static:all", "top.heaviest.0.policy": "other", "top.heaviest.0.requests": 17, "top.heaviest.0.denied": 0, "top.heaviest.0.error": 0, "top.heaviest.0.share": 1,
+		"top.heaviest.1.key": "ip:192.0.2.1", "top.heaviest.1.requests": 9,
+		"top.denied.0.key": "ip:192.0.2.1", "top.denied.0.policy": "api", "top.denied.0.denied": 4,
+		"top.denied.1.key": "ip:192.0.2.2", "top.denied.1.denied": 2,
+		"top.denied.2": nil,
+	})
+	same(t, s.object("top.json?policy=api"), map[string]any{"version": 1, "policy": "api", "requests": 17, "denials": 6, "heaviest.2.key": "ip:192.0.2.3", "denied.0.key": "ip:192.0.2.1"})
+	s.want(s.get("top?policy=api", asBrowser), 200, "ip:192.0.2.3", "17 requests and 6 denials")
+	s.want(s.get("", asBrowser), 200, `href="key?key=ip%3A192.0.2.1&amp;policy=api"`, "Kinds of keys seen")
+	s.want(s.get("top.json?policy=none"), 400, "no policy")
+}
+
+// Without Counts and Top, and with a store that reports nothing, the page is there and says what is missing.
+func TestAPageWithoutAnything(t *testing.T) {
+	l := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: struct{ store.Store }{newFake(t).Store}}))
+	h := admin.Handler(l, func(*http.Request) (string, admin.Access) { return "", admin.View }, admin.Config{})
+	w := serve(h, "GET", "", "", asBrowser)
+	checkPage(t, w)
+	for _, text := range []string{"Rates are not available", "Lists of keys are not available", "There are no policies yet", "Not available here: Redis, fallback, denials that are answered locally, leases, memory, caches"} {
+		if !strings.Contains(w.Body.String(), text) {
+			t.Errorf("no %q in %s", text, w.Body)
+		}
+	}
+	for path, want := range map[string]int{"facts.json": 200, "top.json": 404, "top": 200, "key?key=x": 200, "key.json?key=x": 200} {
+		if w := serve(h, "GET", path, ""); w.Code != want {
+			t.Errorf("%s: status %d, want %d", path, w.Code, want)
+		}
+	}
+	without := observe.NewCounts(observe.CountsConfig{}) // without History
+	h = admin.Handler(ratelimit.Must(ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{api}})), func(*http.Request) (string, admin.Access) { return "", admin.View }, admin.Config{Counts: without})
+	if w := serve(h, "GET", "", "", asBrowser); !strings.Contains(w.Body.String(), "Rates need") {
+		t.Errorf("no word about History: %s", w.Body)
+	}
+}
+
+type cache struct{ store.CacheStats }
+
+func (c cache) Stats() store.CacheStats { return c.CacheStats }
+
+func TestFactsHaveAllPartsOfTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		since := time.Now()
+		memory := &store.MemoryStats{Buckets: 11, Max: 12, Bytes: 13, Blocked: 14, Evicted: map[string]int64{"api": 15}}
+		f.stats = store.Stats{
+			Redis: &store.RedisStats{Calls: 1001, Batches: 102, Charges: 103, Merged: 104, Direct: 105, Queued: 106, InFlight: 107, OldestQueued: 1080 * time.Microsecond,
+				Errors: map[string]int64{"timeout": 109, "network": 0}, Redirects: 110, ScriptLoads: 111, LastError: "bad\u202e<b>", LastErrorAt: since},
+			Denials: &store.DenialStats{Answered: 201, Kept: 202, Max: 203},
+			Leases:  &store.LeaseStats{Leases: 301, Max: 302, Held: 303, Drawn: 304, Returned: 305, Lost: 306},
+			Fallback: &store.FallbackStats{Away: true, Since: since, Reason: "gone", Probes: 401, Answered: 402, Charged: 403, Pending: 404, Known: 405, Max: 406,
+				Outages: []store.Outage{{Since: since, Reason: "gone", Probes: 407, Answered: 408, Charged: 409}, {Since: since.Add(-time.Hour), Until: since.Add(-time.Minute), Reason: "reset"}}, Secondary: store.Stats{Memory: memory}},
+			Memory: memory,
+		}
+		f.degraded = true
+		s := newSite(t, admin.Config{Caches: map[string]interface{ Stats() store.CacheStats }{"tokens": cache{store.CacheStats{Entries: 501, Max: 502, Hits: 3, Misses: 1, Evicted: 505}}}}, ratelimit.Config{Store: f})
+		synctest.Wait()
+		f.mu.Lock()
+		f.stats.Redis.Calls += 500
+		f.stats.Redis.Errors["timeout"] += 50
+		f.mu.Unlock()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		at := since.UTC().Format(time.RFC3339Nano)
+		same(t, s.object("facts.json"), map[string]any{
+			"store.kind": "redis", "store.state": "stand_in", "store.since": at, "store.reason": "gone",
+			"redis.calls": 1501, "redis.batches": 102, "redis.charges": 103, "redis.merged": 104, "redis.direct": 105, "redis.queued": 106, "redis.in_flight": 107, "redis.oldest_queued_seconds": 0.00108,
+			"redis.errors.timeout": 159, "redis.errors.network": 0, "redis.redirects": 110, "redis.script_loads": 111, "redis.last_error": `bad\u202e<b>`, "redis.last_error_at": at,
+			"redis.history.step_seconds": 5, "redis.history.calls.0": 500, "redis.history.failed.0": 50, "redis.history.away.0": true, "redis.history.calls.1": nil,
+			"denials.answered": 201, "denials.kept": 202, "denials.max": 203,
+			"leases.leases": 301, "leases.max": 302, "leases.held": 303, "leases.drawn": 304, "leases.returned": 305, "leases.lost": 306,
+			"fallback.away": true, "fallback.since": at, "fallback.reason": "gone", "fallback.probes": 401, "fallback.answered": 402, "fallback.charged": 403, "fallback.pending": 404, "fallback.known": 405, "fallback.max": 406,
+			"fallback.outages.0.since": at, "fallback.outages.0.until": nil, "fallback.outages.0.probes": 407, "fallback.outages.0.answered": 408, "fallback.outages.0.charged": 409,
+			"fallback.outages.1.reason": "reset", "fallback.outages.1.until": since.Add(-time.Minute).UTC().Format(time.RFC3339Nano), "fallback.secondary.buckets": 11,
+			"memory.buckets": 11, "memory.max": 12, "memory.bytes": 13, "memory.blocked": 14, "memory.evicted.api": 15,
+			"caches.0.name": "tokens", "caches.0.entries": 501, "caches.0.max": 502, "caches.0.hits": 3, "caches.0.misses": 1, "caches.0.evicted": 505,
+		})
+		w := s.get("", asBrowser)
+		checkPage(t, w)
+		s.want(w, 200, "Redis is unavailable since", "Reason: gone.", "A stand-in decides", "in Redis afterwards", "1,501 in 102 batches", "timeout: 159", `bad\u202e&lt;b&gt;`, "ongoing", "59 min", "501 of 502, 75 % hits", `<rect class="away"`, "100<span", "201", "304, 305, 306")
+	})
+}
+
+// While Redis hangs, with a Timeout that is long, each page comes within a second and says so.
+func TestAStoreThatHangsOrFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		f.stats.Redis = &store.RedisStats{}
+		var policies []ratelimit.Policy
+		for i := range 80 { // more than are shown
+			policies = append(policies, ratelimit.Policy{Name: fmt.Sprint("p", i), Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(1)})
+		}
+		s := newSite(t, admin.Config{}, ratelimit.Config{Store: f, Policies: policies, Timeout: time.Minute})
+		for name, why := range map[string]string{"hangs": "no answer in time", "fails": "on fire\\x00"} {
+			f.hangs, f.err = name == "hangs", errors.New("on fire\x00")
+			time.Sleep(2 * time.Second)
+			for _, path := range []string{"", "key?key=ip:1"} {
+				began := time.Now()
+				w := s.get(path, asBrowser)
+				if took := time.Since(began); took >= time.Second {
+					t.Errorf("%s: %q took %v", name, path, took)
+				}
+				checkPage(t, w)
+				s.want(w, 200, "Redis does not answer:", why)
+				time.Sleep(2 * time.Second)
+			}
+			v := s.object("key.json?key=ip:1")
+			same(t, v, map[string]any{"store.state": "fails", "buckets.0.state": "unknown", "buckets.0.error": why, "buckets.63.state": "unknown", "buckets.64": nil, "policies_left_out": 16})
+			time.Sleep(2 * time.Second)
+			s.want(s.post("key/reset", map[string][]string{"policy": {"p1"}, "key": {"ip:1"}}, asBrowser), 503, "It is not known whether the change was made")
+		}
+		f.hangs, f.err = false, nil
+		time.Sleep(2 * time.Second)
+		s.want(s.get("", asBrowser), 200, "Redis answers", "16 more policies are not shown")
+	})
+}
+
+// Facts are made once a second, however many look.
+func TestFactsAreMadeOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, admin.Config{}, ratelimit.Config{})
+		peeks := func() float64 { return at(s.object("facts.json"), "traffic", "operations", "peek").(float64) }
+		first := peeks()
+		for range 10 {
+			s.get("")
+			s.get("facts.json")
+		}
+		time.Sleep(time.Second)
+		if second := peeks(); second > first+1 {
+			t.Errorf("%v looks at the store in a second", second-first)
+		}
+	})
+}
+
+// The page knows what a real fallback knows.
+func TestAnOutageWithAFallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		f.stats.Redis = &store.RedisStats{}
+		both := fallback.New(f, nil, fallback.Config{})
+		defer both.Close()
+		s := newSite(t, admin.Config{}, ratelimit.Config{Store: both})
+		s.use("192.0.2.1", 2)
+		s.want(s.get("", asBrowser), 200, "Redis answers", "Not in use: the store decides", "No outage so far.")
+		f.breaks(errors.New("connection refused"))
+		s.use("192.0.2.1", 20)
+		time.Sleep(30 * time.Second)
+		w := s.get("", asBrowser)
+		checkPage(t, w)
+		s.want(w, 200, "Redis is unavailable since", "connection refused", "ongoing")
+		s.want(s.get("key?key=ip:192.0.2.1", asBrowser), 200, "Redis is unavailable since", "this replica only")
+		// The stand-in's bucket refills as this process sees it, too.
+		s.limiter.Reset(t.Context(), api, "ip:192.0.2.3")
+		s.take("ip:192.0.2.3", 5)
+		time.Sleep(6 * time.Minute)
+		same(t, s.object("key.json?key=ip:192.0.2.3"), map[string]any{"buckets.0.state": "empty", "buckets.0.degraded": true, "buckets.0.next_in_seconds": 360, "buckets.0.tokens": 0.5})
+		f.breaks(nil)
+		time.Sleep(30 * time.Second)
+		s.want(s.get("", asBrowser), 200, "Redis answers", "Not in use: the store decides since", "connection refused", "6 min 30 s")
+	})
+}

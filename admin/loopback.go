@@ -1,0 +1,43 @@
+package admin
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
+)
+
+// Loopback is an authorize function for programs on a developer's machine. It allows [Change] to a request that comes
+// from a loopback address, has localhost or a loopback address as Host, and no header that proxies add. Everything
+// else gets [None].
+//
+// Do not use it behind a reverse proxy on the same machine: a proxy that adds no header makes every client local.
+func Loopback(r *http.Request) (user string, allowed Access) {
+	if !isLoopback(r.RemoteAddr) || !isLocalName(r.Host) || requestheader.CameThroughProxy(r) {
+		return "", None
+	}
+	return "loopback", Change
+}
+
+func isLoopback(addr string) bool {
+	peer, err := netip.ParseAddrPort(addr)
+	return err == nil && peer.Addr().Unmap().IsLoopback()
+}
+
+// isLocalName reports whether host is a name that no DNS server can point here. A page of another site could otherwise
+// give its own name this machine's address, and then read as the same origin.
+func isLocalName(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	} else if strings.HasPrefix(name, "[") && strings.HasSuffix(name, "]") {
+		name = name[1 : len(name)-1]
+	}
+	if strings.EqualFold(name, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(name)
+	return err == nil && addr.Unmap().IsLoopback()
+}

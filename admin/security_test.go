@@ -1,0 +1,236 @@
+package admin_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/admin"
+	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
+)
+
+// reads and changes are all routes.
+var (
+	reads   = []string{"", "style.css", "page.js", "facts.json", "top.json?policy=api", "top?policy=api", "key?policy=api&key=ip:1", "key.json?policy=api&key=ip:1"}
+	changes = []string{"key/reset", "key/refund", "key/block", "key/unblock"}
+)
+
+// Each route answers by what the user may do and by where the request comes from, and an answer that refuses changes
+// nothing.
+func TestRoutesByAccessAndOrigin(t *testing.T) {
+	origins := map[string]struct {
+		header [2]string
+		may    bool // a POST of it
+	}{
+		"no browser":             {[2]string{}, true},
+		"the page itself":        {[2]string{"Sec-Fetch-Site", "same-origin"}, true},
+		"the address bar":        {[2]string{"Sec-Fetch-Site", "none"}, true},
+		"another site":           {[2]string{"Sec-Fetch-Site", "cross-site"}, false},
+		"another subdomain":      {[2]string{"Sec-Fetch-Site", "same-site"}, false},
+		"unknown word":           {[2]string{"Sec-Fetch-Site", "x"}, false},
+		"old, the page itself":   {[2]string{"Origin", "http://ops.example"}, true},
+		"old, another site":      {[2]string{"Origin", "http://evil.example"}, false},
+		"old, another port":      {[2]string{"Origin", "http://ops.example:81"}, false},
+		"old, a sandbox":         {[2]string{"Origin", "null"}, false},
+		"a trusted origin":       {[2]string{"Origin", "https://front.example"}, true},
+		"a trusted origin's sub": {[2]string{"Origin", "https://x.front.example"}, false},
+	}
+	for access := admin.None; access <= admin.Change+1; access++ { // one more than there are: nobody
+		for name, origin := range origins {
+			t.Run(fmt.Sprint(access, "/", name), func(t *testing.T) {
+				s := newSite(t, admin.Config{TrustedOrigins: []string{"https://front.example"}}, ratelimit.Config{})
+				s.access = access
+				from := func(r *http.Request) {
+					if origin.header[0] != "" {
+						r.Header.Set(origin.header[0], origin.header[1])
+					}
+				}
+				knows := access == admin.View || access == admin.Change
+				for _, route := range reads {
+					want := map[bool]int{true: 200, false: 403}[knows]
+					s.want(s.get(route, from), want)
+					if w := serve(s.page, "HEAD", route, "", from); w.Code != want || knows && w.Body.Len() > 0 {
+						t.Errorf("HEAD %s: status %d, want %d, and %d bytes", route, w.Code, want, w.Body.Len())
+					}
+				}
+				for _, route := range []string{"key", "key.json"} { // reading by POST
+					s.want(s.post(route, form("ip:1"), from), map[bool]int{true: 200, false: 403}[knows && origin.may])
+				}
+				for _, route := range changes {
+					s.limiter.Reset(t.Context(), api, "ip:1")
+					s.take("ip:1", 3)
+					before := s.remaining("ip:1")
+					w := s.post(route, form("ip:1", "n", "1", "for", "1m"), from)
+					if access == admin.Change && origin.may {
+						s.want(w, 303)
+						continue
+					}
+					s.want(w, 403)
+					if after := s.remaining("ip:1"); after != before {
+						t.Errorf("%s: %d tokens, before %d", route, after, before)
+					}
+				}
+				if changed := strings.Contains(s.log.String(), "admin change"); changed != (access == admin.Change && origin.may) {
+					t.Errorf("logged: %s", s.log.String())
+				}
+			})
+		}
+	}
+}
+
+func TestMethods(t *testing.T) {
+	s := newSite(t, admin.Config{}, ratelimit.Config{})
+	s.take("ip:1", 3)
+	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "X"} {
+		for route, allow := range map[string]string{"": "GET, HEAD", "facts.json": "GET, HEAD", "top.json": "GET, HEAD", "style.css": "GET, HEAD", "key": "GET, HEAD, POST", "key.json": "GET, HEAD, POST",
+			"key/reset": "POST", "key/refund": "POST", "key/block": "POST", "key/unblock": "POST"} {
+			if strings.Contains(allow, method) && method != "X" {
+				continue
+			}
+			w := serve(s.page, method, route+"?policy=api&key=ip:1&n=1&for=1m", "")
+			s.want(w, 405)
+			if got := w.Header().Get("Allow"); got != allow {
+				t.Errorf("%s %s: Allow %q, want %q", method, route, got, allow)
+			}
+		}
+	}
+	if n := s.remaining("ip:1"); n != 2 {
+		t.Errorf("%d tokens, want 2", n)
+	}
+}
+
+// Whatever the answer, no browser lets another site use it, and none keeps it.
+func TestEveryAnswerIsProtected(t *testing.T) {
+	s := newSite(t, admin.Config{}, ratelimit.Config{})
+	answers := map[string]*httptest.ResponseRecorder{"unknown": s.get("nowhere"), "method": serve(s.page, "PUT", "", ""), "malformed": s.get("key?key=%zz"), "change": s.post("key/reset", form("ip:1"))}
+	for _, route := range reads {
+		answers[route] = s.get(route)
+	}
+	s.access = admin.None
+	answers["stranger"] = s.get("")
+	for name, w := range answers {
+		for header, want := range map[string]string{
+			"Content-Security-Policy":      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+			"X-Content-Type-Options":       "nosniff",
+			"X-Frame-Options":              "DENY",
+			"Referrer-Policy":              "no-referrer",
+			"Cross-Origin-Opener-Policy":   "same-origin",
+			"Cross-Origin-Resource-Policy": "same-origin",
+			"Access-Control-Allow-Origin":  "",
+		} {
+			if got := w.Header().Get(header); got != want {
+				t.Errorf("%s: %s: %q, want %q", name, header, got, want)
+			}
+		}
+		want := "no-store"
+		if strings.HasSuffix(name, ".css") || strings.HasSuffix(name, ".js") {
+			want = "private, no-cache"
+		}
+		if got := w.Header().Get("Cache-Control"); got != want {
+			t.Errorf("%s: Cache-Control: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestAStrangerLearnsNothing(t *testing.T) {
+	s := newSite(t, admin.Config{Title: "Secret service"}, ratelimit.Config{})
+	s.access = admin.None
+	want := s.get("").Body.String()
+	for _, path := range append(append([]string{"nowhere", "key/nowhere", "top?policy=none"}, reads...), changes...) {
+		if w := s.get(path, asBrowser); w.Code != 403 || w.Body.String() != want {
+			t.Errorf("%s: status %d: %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+func TestAuthorizeThatPanicsLetsNobodyIn(t *testing.T) {
+	s := newSite(t, admin.Config{}, ratelimit.Config{})
+	h := admin.Handler(s.limiter, func(*http.Request) (string, admin.Access) { panic("no session store") }, admin.Config{Logger: slog.New(slog.DiscardHandler)})
+	if w := serve(h, "GET", "", ""); w.Code != 403 {
+		t.Errorf("status %d", w.Code)
+	}
+}
+
+func TestWiring(t *testing.T) {
+	l := ratetest.NewLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{api}})
+	for want, build := range map[string]func(){
+		"authorize: must not be nil": func() { admin.Handler(l, nil, admin.Config{}) },
+		"limiter: must not be nil":   func() { admin.Handler(nil, admin.Loopback, admin.Config{}) },
+		"Config.KeySecret has 3":     func() { admin.Handler(l, admin.Loopback, admin.Config{KeySecret: []byte("abc")}) },
+		"Config.TrustedOrigins":      func() { admin.Handler(l, admin.Loopback, admin.Config{TrustedOrigins: []string{"ops.example"}}) },
+		"Config.Policies[0]: Name":   func() { admin.Handler(l, admin.Loopback, admin.Config{Policies: []ratelimit.Policy{{}}}) },
+	} {
+		func() {
+			defer func() {
+				if got := fmt.Sprint(recover()); !strings.HasPrefix(got, "admin: Handler: ") || !strings.Contains(got, want) {
+					t.Errorf("panic %q, want %q", got, want)
+				}
+			}()
+			build()
+		}()
+	}
+}
+
+func TestLoopback(t *testing.T) {
+	for _, tt := range []struct {
+		peer, host, header string
+		want               admin.Access
+	}{
+		{"127.0.0.1:5000", "127.0.0.1:8080", "", admin.Change},
+		{"127.9.9.9:5000", "localhost", "", admin.Change},
+		{"127.0.0.1:5000", "LOCALHOST:8080", "", admin.Change},
+		{"[::1]:5000", "[::1]:8080", "", admin.Change},
+		{"[::1]:5000", "[::1]", "", admin.Change},
+		{"[::ffff:127.0.0.1]:5000", "127.0.0.1", "", admin.Change},
+		{"192.0.2.1:5000", "127.0.0.1:8080", "", admin.None},
+		{"127.0.0.1:5000", "evil.example", "", admin.None}, // whose DNS says 127.0.0.1
+		{"127.0.0.1:5000", "localhost.evil.example", "", admin.None},
+		{"127.0.0.1:5000", "127.0.0.1.evil.example:8080", "", admin.None},
+		{"127.0.0.1:5000", "", "", admin.None},
+		{"127.0.0.1:5000", "[::1", "", admin.None},
+		{"127.0.0.1:5000", "localhost", "X-Forwarded-For", admin.None},
+		{"127.0.0.1:5000", "localhost", "Forwarded", admin.None},
+		{"127.0.0.1:5000", "localhost", "Via", admin.None},
+		{"@", "localhost", "", admin.None}, // a Unix socket
+		{"", "localhost", "", admin.None},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr, r.Host = tt.peer, tt.host
+		if tt.header != "" {
+			r.Header.Set(tt.header, "")
+		}
+		if _, got := admin.Loopback(r); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+}
+
+// The page works under any prefix, stripped or not.
+func TestMounts(t *testing.T) {
+	l := ratetest.NewLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{api}})
+	h := admin.Handler(l, func(*http.Request) (string, admin.Access) { return "", admin.View }, admin.Config{})
+	whole := http.NewServeMux()
+	whole.Handle("/a/limits/", h)
+	router := chi.NewRouter()
+	router.Handle("/a/limits/*", h)
+	for name, mounted := range map[string]http.Handler{"under chi": router, "stripped": http.StripPrefix("/a/limits", h), "not stripped": h, "in a ServeMux": whole} {
+		for path, want := range map[string]int{"/a/limits/": 200, "/a/limits/style.css": 200, "/a/limits/key": 400, "/a/limits/key.json?key=x": 200, "/a/limits/key/reset": 405, "/a/limits/nowhere": 404, "/a/limits/key/style.css": 200} {
+			w := httptest.NewRecorder()
+			mounted.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+			if w.Code != want {
+				t.Errorf("%s: %s: status %d, want %d", name, path, w.Code, want)
+			}
+		}
+	}
+	w := httptest.NewRecorder()
+	http.StripPrefix("/a/limits", h).ServeHTTP(w, httptest.NewRequest("GET", "/a/limits?x=1", nil))
+	if got := w.Header().Get("Location"); w.Code != 301 || got != "./limits/" {
+		t.Errorf("without a slash: status %d to %q", w.Code, got)
+	}
+}
