@@ -1,0 +1,131 @@
+package code_test
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/admin"
+	"github.com/go-tokenbucket/ratelimit/observe"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+func adminPage(mux *http.ServeMux, buckets store.Store, policies []ratelimit.Policy, authorize func(*http.Request) (string, admin.Access)) (*ratelimit.Limiter, error) {
+	counts := observe.NewCounts(observe.CountsConfig{History: true})
+	top := observe.NewTop(observe.TopConfig{})
+	limiter, err := ratelimit.New(ratelimit.Config{
+		Store:    buckets,
+		Policies: policies,
+		Observe:  observe.Join(counts.Observe, top.Observe),
+	})
+	if err != nil {
+		return nil, err
+	}
+	page := admin.Handler(limiter, authorize, admin.Config{Counts: counts, Top: top, Title: "Shop API"})
+	mux.Handle("/admin/", http.StripPrefix("/admin", page))
+	return limiter, nil
+}
+
+var operators = map[string]bool{"ann@example.com": true}
+
+func byProxy(r *http.Request) (user string, allowed admin.Access) {
+	user = r.Header.Get("X-Auth-Request-Email")
+	switch {
+	case user == "":
+		return "", admin.None
+	case operators[user]:
+		return user, admin.Change
+	}
+	return user, admin.View
+}
+
+var passwordHash = sha256.Sum256([]byte("correct horse"))
+
+func byPassword(r *http.Request) (user string, allowed admin.Access) {
+	user, password, ok := r.BasicAuth()
+	given := sha256.Sum256([]byte(password))
+	if !ok || user != "ops" || subtle.ConstantTimeCompare(given[:], passwordHash[:]) != 1 {
+		return "", admin.None
+	}
+	return user, admin.Change
+}
+
+func askForPassword(page http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, allowed := byPassword(r); allowed == admin.None {
+			w.Header().Set("WWW-Authenticate", `Basic realm="limits", charset="UTF-8"`)
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+			return
+		}
+		page.ServeHTTP(w, r)
+	})
+}
+
+func TestTheAdminPageOfTheGuide(t *testing.T) {
+	mux := http.NewServeMux()
+	limiter, err := adminPage(mux, nil, []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(5)}}, byProxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer limiter.Close()
+	web := httptest.NewServer(mux)
+	defer web.Close()
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	for _, tt := range []struct {
+		user, path string
+		form       url.Values
+		status     int
+		text       string
+	}{
+		{"", "/admin/", nil, 403, "You may not see this page"},
+		{"bob@example.com", "/admin/", nil, 200, "Shop API"},
+		{"bob@example.com", "/admin/key.json", url.Values{"key": {"ip:192.0.2.1"}}, 200, `"state": "full"`},
+		{"bob@example.com", "/admin/key/block", url.Values{"policy": {"api"}, "key": {"ip:192.0.2.1"}, "for": {"15m"}}, 403, "change nothing"},
+		{"ann@example.com", "/admin/key/block", url.Values{"policy": {"api"}, "key": {"ip:192.0.2.1"}, "for": {"15m"}}, 303, "Policy api: The key is blocked.\n"},
+		{"bob@example.com", "/admin/key.json?key=ip:192.0.2.1", nil, 200, `"state": "blocked"`},
+	} {
+		r, err := http.NewRequest("GET", web.URL+tt.path, nil)
+		if tt.form != nil {
+			r, err = http.NewRequest("POST", web.URL+tt.path, strings.NewReader(tt.form.Encode()))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.form != nil {
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		r.Header.Set("X-Auth-Request-Email", tt.user)
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != tt.status || !strings.Contains(string(body), tt.text) {
+			t.Errorf("%q of %s: status %d, want %d and %q: %.300s", tt.user, tt.path, resp.StatusCode, tt.status, tt.text, body)
+		}
+	}
+}
+
+func TestAPageWithAPassword(t *testing.T) {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
+	defer limiter.Close()
+	page := askForPassword(admin.Handler(limiter, byPassword, admin.Config{}))
+	for password, want := range map[string]int{"": 401, "wrong": 401, "correct horse": 200} {
+		r := httptest.NewRequest("GET", "/", nil)
+		if password != "" {
+			r.SetBasicAuth("ops", password)
+		}
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, r)
+		if w.Code != want || w.Code == 401 && w.Header().Get("WWW-Authenticate") == "" {
+			t.Errorf("password %q: status %d, want %d", password, w.Code, want)
+		}
+	}
+}
