@@ -104,7 +104,7 @@ func Handler(limiter *ratelimit.Limiter, authorize func(*http.Request) (user str
 	if authorize == nil {
 		panic("admin: Handler: authorize: must not be nil: anybody could change limits. For a program on your own machine use admin.Loopback")
 	}
-	if err := keyhash.Check(cfg.KeySecret, "Config.KeySecret"); err != nil {
+	if err := keyhash.Check(cfg.KeySecret, "Config.KeySecret", "to show keys unchanged"); err != nil {
 		panic("admin: Handler: " + err.Error())
 	}
 	for i, p := range cfg.Policies {
