@@ -42,24 +42,32 @@ type Stats struct {
 
 // RedisStats are the counts of a redisstore.
 type RedisStats struct {
-	// Calls of Take that were sent, in Batches, which are script calls. Charges are their charges. Merged is how
-	// many Calls were sent as one with an identical call. Direct is how many Batches a lone caller sent itself.
-	Calls, Batches, Charges, Merged, Direct int64
+	// Calls of Take that were sent, and their Charges. A call over several servers or hash slots counts for each part of
+	// it. Merged is how many Calls were sent as one with an identical call before them. Direct is how many Calls their
+	// callers sent themselves, because nothing was under way.
+	Calls, Charges, Merged, Direct int64
+
+	// Batches is how many script calls these were sent in. It includes those that were sent again, because the server
+	// did not have the script, a slot moved, or a bucket was blocked.
+	Batches int64
 
 	// Queued is how many calls wait to be sent, and OldestQueued for how long the first of them has waited.
-	// InFlight is how many batches wait for their answer.
+	// InFlight is how many pipelines of batches wait for their answer.
 	Queued, InFlight int
 	OldestQueued     time.Duration
 
-	// Errors is how many calls failed, by kind. All kinds are always present: their number is fixed.
+	// Errors is how many calls of Take failed, by kind: "timeout", "network", "pool", "readonly", "loading", "oom",
+	// "noperm", "busy", "redirect", "clusterdown", "crossslot", "noscript", "no_bucket", "queue_full", "overloaded",
+	// "canceled", "closed" and "other". All are always present.
 	Errors map[string]int64
 
-	// Redirects is how many batches a Cluster sent on to another master, and ScriptLoads how many times a script
-	// was loaded.
+	// Redirects is how many batches a Cluster refused because a slot moved or had no master, and that were sent
+	// again. Redirects that the client follows itself are not counted. ScriptLoads is how many times a script was
+	// loaded.
 	Redirects, ScriptLoads int64
 
-	// LastError is the text of the last error, for people: it may hold text of the server. LastErrorAt is when it
-	// was.
+	// LastError is the text of the last of these errors, for people. It may hold text of the server, cut and escaped.
+	// LastErrorAt is when it was.
 	LastError   string
 	LastErrorAt time.Time
 }

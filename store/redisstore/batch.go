@@ -18,13 +18,18 @@ type batch struct {
 	charges int
 	byName  map[name]int // the latest entry whose first item is of that bucket
 	calls   int
+	since   time.Time // when it began to wait
 }
 
 type name struct{ policy, key string }
 
 var batches = sync.Pool{New: func() any { return &batch{byName: make(map[name]int)} }}
 
-func newBatch() *batch { return batches.Get().(*batch) }
+func newBatch() *batch {
+	b := batches.Get().(*batch)
+	b.since = time.Now()
+	return b
+}
 
 // release reuses a batch. No caller may still refer to its entries.
 func (b *batch) release() {

@@ -39,17 +39,28 @@ type engine struct {
 	crossSlot       CrossSlot
 	crossingRefused sync.Once // for its log line
 
+	counts counts
+
 	closed atomic.Bool
 	flying sync.WaitGroup // flights, and calls that will be sent again
 }
 
 var (
-	_ store.Store     = (*engine)(nil)
-	_ store.Inspector = (*engine)(nil)
+	_ store.Store         = (*engine)(nil)
+	_ store.Inspector     = (*engine)(nil)
+	_ store.StatsReporter = (*engine)(nil)
 )
 
 // Take implements store.Store.
 func (e *engine) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	ok, err := e.take(ctx, charges, states)
+	if err != nil {
+		e.counts.fail(err)
+	}
+	return ok, err
+}
+
+func (e *engine) take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	if err := store.Validate(charges, states); err != nil {
 		return false, err
 	}
@@ -149,6 +160,7 @@ func (e *engine) send(ctx context.Context, l *lane, by Client, entries []entry) 
 	for i := range entries {
 		e.keys.name(entries[i].first.items)
 	}
+	e.counts.sent(entries)
 	commands := e.group(l, entries)
 	answered = len(commands) == 0 // there is nothing to ask
 	for round := 0; len(commands) > 0; round++ {
@@ -198,18 +210,23 @@ func (e *engine) exec(ctx context.Context, by Client, commands []command) {
 			}
 		}
 	}()
+	var batches int64
 	for i := range commands {
 		switch c := &commands[i]; {
 		case c.reach != nil:
 			c.prepareReach(ctx)
 		case c.across:
 			c.prepare(ctx, e.clock, takeAcross)
+			batches++
 		case c.blocked:
 			c.prepare(ctx, e.clock, take)
+			batches++
 		default:
 			c.prepare(ctx, e.clock, e.choose(c.entries))
+			batches++
 		}
 	}
+	e.counts.batches.Add(batches)
 	pipeliner, ok := by.(interface{ Pipeline() redis.Pipeliner })
 	if len(commands) == 1 || !ok {
 		for i := range commands {
@@ -244,6 +261,9 @@ func (e *engine) settle(ctx context.Context, l *lane, commands []command, round 
 			// EVAL also loads the script, so the commands after it find it, unless the server forgets the script
 			// again.
 			next = append(next, command{entries: c.entries, eval: !loading[c.script] || round > 1, across: c.across, blocked: c.blocked})
+			if next[len(next)-1].eval {
+				e.counts.loads.Add(1)
+			}
 			loading[c.script] = true
 		case c.across && isRedis(c.err) && notKnown(c.err):
 			l.refuseCrossing(c.err.Error())
@@ -257,8 +277,10 @@ func (e *engine) settle(ctx context.Context, l *lane, commands []command, round 
 			next = append(next, c.split()...)
 		case e.routes.moving(c.err) && len(c.entries) > 1:
 			// The error may concern only one entry, or only all entries together.
+			e.counts.redirects.Add(1)
 			next = append(next, c.apart()...)
 		case e.routes.moving(c.err) && ctx.Err() == nil:
+			e.counts.redirects.Add(1)
 			e.postpone(c.entries, c.err)
 		case c.script.alone() && isRedis(c.err) && lua.IsBlocked(c.err.Error()):
 			next = append(next, command{entries: c.entries, blocked: true})

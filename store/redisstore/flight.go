@@ -92,6 +92,7 @@ func (l *lane) fly(ctx context.Context, c *call) {
 		ctx = s
 	}
 	c.alone[0] = entry{first: c, last: c, count: 1}
+	l.engine.counts.direct.Add(1)
 	l.send(ctx, l.engine.sender, c.alone[:], c.flight.since)
 }
 

@@ -78,6 +78,7 @@ func (e *engine) peek(ctx context.Context, key string) (b store.Bucket, err erro
 			e.routes.answered()
 			return parseBucket(cmd.Val(), e.clock == nil)
 		case redis.HasErrorPrefix(err, "NOSCRIPT") && command == "evalsha":
+			e.counts.loads.Add(1)
 			command, script = "eval", lua.Peek
 		case e.routes.moving(err) && tries < patience && pauses(ctx):
 			tries++

@@ -201,8 +201,9 @@ type Store struct {
 }
 
 var (
-	_ store.Store     = (*Store)(nil)
-	_ store.Inspector = (*Store)(nil)
+	_ store.Store         = (*Store)(nil)
+	_ store.Inspector     = (*Store)(nil)
+	_ store.StatsReporter = (*Store)(nil)
 )
 
 // New returns a Store that uses client. Close the Store first, and then client. New panics if client is nil or if
@@ -263,7 +264,9 @@ func positive(field string, n, otherwise int) int {
 // error wraps [store.ErrNotCharged], they were not made.
 func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	if s.engine.closed.Load() {
-		return false, uncharged(ErrClosed)
+		err := uncharged(ErrClosed)
+		s.engine.counts.fail(err)
+		return false, err
 	}
 	// The keys of waiting calls stay in memory after their callers have left.
 	return s.front.Take(ctx, shortkey.Charges(charges), states)
