@@ -224,7 +224,9 @@ func TestTheTextOfTheLastErrorIsCutAndEscaped(t *testing.T) {
 func TestErrorsOfAServerAreCounted(t *testing.T) {
 	server := redistest.Start(t)
 	opened := func(cfg redisstore.Config) *redisstore.Store {
-		s := redisstore.New(server.ClientOptions(func(o *redis.Options) { o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true }), cfg)
+		s := redisstore.New(server.ClientOptions(func(o *redis.Options) {
+			o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled, o.ReadTimeout = -1, 1, true, 500*time.Millisecond
+		}), cfg)
 		t.Cleanup(func() { s.Close() })
 		return s
 	}

@@ -1,0 +1,269 @@
+package redisstore_test
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+)
+
+// takeStates makes a call.
+func takeStates(t *testing.T, s store.Store, charges ...store.Charge) (bool, []store.State) {
+	t.Helper()
+	states := make([]store.State, len(charges))
+	ok, err := s.Take(t.Context(), charges, states)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok, states
+}
+
+func blockOf(c store.Charge, d time.Duration) store.Charge {
+	c.Cost, c.Block = 0, d
+	return c
+}
+
+func TestInspectOfABlockedBucketByTheServersClock(t *testing.T) {
+	server := redistest.Start(t)
+	s := redisstore.New(server.Client(), redisstore.Config{})
+	c := charge(t, "k")
+	c.Cost = 100
+	take(t, s, c)
+	take(t, s, blockOf(c, time.Hour))
+	inspect := func(least, most time.Duration, locked bool) {
+		t.Helper()
+		b, err := s.Inspect(t.Context(), "p", "k")
+		if err != nil || b.Limit != c.Limit || b.Blocked < least || b.Blocked > most || b.Locked != locked {
+			t.Errorf("%+v, %v, want blocked for %v to %v, by a lock: %t", b, err, least, most, locked)
+		}
+	}
+	inspect(59*time.Minute, time.Hour, false)
+	take(t, s, blockOf(c, -1))
+	inspect(0, 0, false)
+	c.Cost, c.Block, c.Owed = 1, time.Minute, true
+	take(t, s, c)
+	inspect(59*time.Second, time.Minute, true)
+
+	// The clock was set back by an hour since the bucket was locked.
+	key := "ratelimit:{k}:p"
+	field, _ := server.Do("HGET", key, "limit").(string)
+	ahead := strings.Fields(field)
+	server.Do("HSET", key, "limit", strings.Join(append([]string{"?" + micros(time.Now().Add(time.Hour))}, ahead[1:]...), " "))
+	inspect(time.Minute, time.Minute, true)
+
+	for _, bad := range []string{"!", "! 5 7 1 70", "!x 5 ", "!1 -5 ", "!1 5", "?1 99999999999999999999 ", "!9007199254740993 5 "} {
+		if strings.HasSuffix(bad, " ") {
+			bad += strings.Join(ahead[2:], " ")
+		}
+		server.Do("HSET", key, "limit", bad)
+		if b, err := s.Inspect(t.Context(), "p", "k"); err == nil {
+			t.Errorf("%q: %+v, want an error", bad, b)
+		}
+	}
+}
+
+func micros(at time.Time) string { return strconv.FormatInt(at.UnixMicro(), 10) }
+
+// A call over several slots whose other bucket refuses gives back what it took, and with that ends the lock that it
+// made. A blocked bucket refuses such a call, and none is charged.
+func TestBlocksOverSeveralSlots(t *testing.T) {
+	client := redistest.SharedCluster(t, 3).Client()
+	s := redisstore.New(client, redisstore.Config{
+		Prefix: prefix(), CrossSlot: redisstore.CrossSlotNever, MaxDenials: -1, Logger: slog.New(slog.DiscardHandler),
+	})
+	defer s.Close()
+	last, other := charge(t, "last"), charge(t, "other")
+	last.Limit, last.Block = limit(t, 1, time.Hour, 1), time.Hour
+	last.Cost, other.Cost = 1, 100
+	take(t, s, other)
+	other.Cost = 90
+	for _, name := range []string{"at once", "in turn"} {
+		ok, states := takeStates(t, s, last, other)
+		if ok || states[0].Blocked || !states[0].Allowed || states[0].Remaining != 1 {
+			t.Errorf("%s: %t, %+v", name, ok, states)
+		}
+		if b, err := s.Inspect(t.Context(), last.Policy, last.Key); err != nil || b.Blocked != 0 {
+			t.Errorf("%s: %+v, %v, want no lock", name, b, err)
+		}
+	}
+
+	full := charge(t, "full")
+	take(t, s, blockOf(full, time.Hour))
+	for _, name := range []string{"in turn", "at once"} {
+		if name == "at once" {
+			redisstore.ForgetRefusals(s)
+		}
+		ok, states := takeStates(t, s, last, full)
+		if ok || !states[1].Blocked || states[1].Allowed || states[0].Blocked || states[0].Remaining != 1 {
+			t.Errorf("%s: %t, %+v", name, ok, states)
+		}
+	}
+	redisstore.ForgetRefusals(s)
+
+	// The locks and blocks of an allowed call are made, also where no bucket can refuse them.
+	owed := full
+	owed.Key, owed.Cost, owed.Owed, owed.Block = "owed", 100, true, time.Minute
+	ok, states := takeStates(t, s, last, owed, blockOf(charge(t, "new"), time.Second))
+	for i, least := range []time.Duration{time.Hour, time.Minute, time.Second} {
+		if !ok || !states[i].Blocked || states[i].RetryAfter > least || states[i].RetryAfter < least*9/10 {
+			t.Errorf("%t, %+v, want it blocked for %v", ok, states[i], least)
+		}
+	}
+}
+
+// cutter is a hook that loses the reply to the script call of a number.
+type cutter struct {
+	mu    sync.Mutex
+	calls int
+	lose  int
+}
+
+func (*cutter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *cutter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !strings.HasPrefix(cmd.Name(), "eval") {
+			return err
+		}
+		if c.calls++; c.calls == c.lose {
+			err = context.DeadlineExceeded
+			cmd.SetErr(err)
+		}
+		return err
+	}
+}
+
+func (*cutter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A call of a blocked bucket is sent twice. Whichever reply is lost, it is charged at most once, also if the bucket is
+// unblocked between the two.
+func TestACallOfABlockedBucketIsChargedAtMostOnce(t *testing.T) {
+	server := redistest.Start(t)
+	for _, lose := range []int{0, 1, 2} {
+		for _, unblocked := range []bool{false, true} {
+			server.Do("FLUSHALL")
+			client := server.Client()
+			c := charge(t, "k")
+			plain := redisstore.New(server.Client(), redisstore.Config{})
+			take(t, plain, c) // which loads take_one.lua
+			take(t, plain, blockOf(c, time.Hour))
+			calls := &cutter{lose: lose}
+			client.AddHook(calls)
+			if unblocked {
+				client.AddHook(unblocker{plain, c, t})
+			}
+			s := redisstore.New(client, redisstore.Config{})
+			ok, err := s.Take(t.Context(), []store.Charge{c}, make([]store.State, 1))
+			if want := unblocked && lose == 0; ok != want || (err != nil) != (lose > 0) {
+				t.Errorf("reply %d lost, unblocked %t: %t, %v", lose, unblocked, ok, err)
+			}
+			most := int64(99)
+			if unblocked && lose != 1 {
+				most = 98
+			}
+			take(t, plain, blockOf(c, -1))
+			look := c
+			look.Cost = 0
+			if got := take(t, plain, look).Remaining; got != most {
+				t.Errorf("reply %d lost, unblocked %t: %d remain, want %d", lose, unblocked, got, most)
+			}
+		}
+	}
+}
+
+// unblocker is a hook that unblocks a bucket after each command.
+type unblocker struct {
+	store  store.Store
+	charge store.Charge
+	t      *testing.T
+}
+
+func (unblocker) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (u unblocker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if !strings.HasPrefix(cmd.Name(), "eval") {
+			return err
+		}
+		take(u.t, u.store, blockOf(u.charge, -1))
+		return err
+	}
+}
+
+func (unblocker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// Calls of one batch, some of which lock and some of whose buckets are blocked, are answered each for itself.
+func TestBlocksInABatch(t *testing.T) {
+	server := redistest.Start(t)
+	s := redisstore.New(server.Client(), redisstore.Config{MaxInFlight: 1, MaxDenials: -1})
+	defer s.Close()
+	few := charge(t, "few")
+	few.Limit, few.Block = limit(t, 1, time.Hour, 3), time.Hour
+	shut, open := charge(t, "shut"), charge(t, "open")
+	take(t, s, blockOf(shut, time.Minute))
+
+	server.Pause()
+	var wait sync.WaitGroup
+	type result struct {
+		ok    bool
+		state store.State
+	}
+	var mu sync.Mutex
+	results := make(map[string][]result)
+	call := func(c store.Charge) {
+		wait.Go(func() {
+			ok, states := takeStates(t, s, c)
+			mu.Lock()
+			defer mu.Unlock()
+			results[c.Key] = append(results[c.Key], result{ok, states[0]})
+		})
+	}
+	call(charge(t, "first"))
+	for end := time.Now().Add(10 * time.Second); redisStats(t, s).InFlight == 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	for range 5 {
+		call(few)
+		call(shut)
+		call(open)
+	}
+	for end := time.Now().Add(10 * time.Second); redisStats(t, s).Queued < 15 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	server.Resume()
+	wait.Wait()
+	allowed, blocked := make(map[string]int), make(map[string]int)
+	for key, all := range results {
+		for _, r := range all {
+			if r.ok {
+				allowed[key]++
+			}
+			if r.state.Blocked {
+				blocked[key]++
+			}
+			if key == "few" && r.state.Blocked == (r.state.Remaining > 0) {
+				t.Errorf("%s: %+v", key, r)
+			}
+		}
+	}
+	if allowed["few"] != 3 || blocked["few"] != 3 || allowed["shut"] != 0 || blocked["shut"] != 5 || allowed["open"] != 5 || blocked["open"] != 0 {
+		t.Errorf("allowed %v, blocked %v: %+v", allowed, blocked, results)
+	}
+}
