@@ -99,11 +99,8 @@ func (s *summary) leastUsed() int {
 	}
 }
 
-// least returns the highest count that a key without a counter can have.
+// least returns the highest count that a key without a counter can have. It is 0 while a counter is not used.
 func (s *summary) least() uint32 {
-	if s.used < counters {
-		return 0
-	}
 	least := uint32(math.MaxUint32)
 	for _, n := range s.count {
 		least = min(least, n)

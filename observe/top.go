@@ -46,10 +46,11 @@ const (
 // A Top lists the keys of each policy that make the most requests, and those that are denied most often. It uses
 // bounded memory, whatever keys clients send. Set [ratelimit.Config.Observe] to its Observe method.
 //
-// Each key with at least 1 % of the requests of a policy in the window is listed, and its count is at most 0.8 % of
-// these requests too high. The same holds for denials. Counts are those of this process.
+// Each key with at least 1 % of a policy's requests in the window is listed. A count is at most 0.8 % of these requests
+// too high. The same holds for denials. Only requests of this process are counted.
 //
-// A Top is safe for concurrent use, also by several Limiters. It needs no closing.
+// A Top is safe for concurrent use, also by several Limiters. It needs no closing. It uses about 115 KB for each policy,
+// and at most 480 KB if keys are long.
 type Top struct {
 	stepSize time.Duration
 	policies int

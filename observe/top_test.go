@@ -34,7 +34,6 @@ func asked(policy, key string, allowed bool) *ratelimit.Event {
 type counted struct {
 	*observe.Top
 	clock *ratetest.Clock
-	step  time.Duration
 	event *ratelimit.Event
 	steps []map[string]truth // newest last
 }
