@@ -10,10 +10,13 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/admin"
 	"github.com/go-tokenbucket/ratelimit/jwtkey"
+	"github.com/go-tokenbucket/ratelimit/observe"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// newAPI returns the API with its limits, on the Store of cfg.
+// newAPI returns the API with its limits, on the Store of cfg, and the page that shows them at /admin/.
 func newAPI(cfg ratelimit.Config, trusted []netip.Prefix) (http.Handler, error) {
 	secret := make([]byte, 32) // tokens are valid until the program ends
 	if _, err := rand.Read(secret); err != nil {
@@ -23,6 +26,9 @@ func newAPI(cfg ratelimit.Config, trusted []netip.Prefix) (http.Handler, error) 
 	if err != nil {
 		return nil, err
 	}
+	counts := observe.NewCounts(observe.CountsConfig{History: true})
+	top := observe.NewTop(observe.TopConfig{})
+	cfg.Observe = observe.Join(counts.Observe, top.Observe)
 	limiter, err := ratelimit.New(cfg)
 	if err != nil {
 		return nil, err
@@ -56,6 +62,12 @@ func newAPI(cfg ratelimit.Config, trusted []netip.Prefix) (http.Handler, error) 
 	})))
 	mux.HandleFunc("GET /token", func(w http.ResponseWriter, r *http.Request) { issueToken(w, r, secret) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.Handle("/admin/", http.StripPrefix("/admin", admin.Handler(limiter, admin.Loopback, admin.Config{
+		Title:  "Quickstart",
+		Counts: counts,
+		Top:    top,
+		Caches: map[string]interface{ Stats() store.CacheStats }{"tokens": members},
+	})))
 	return mux, nil
 }
 

@@ -1,5 +1,5 @@
-// Quickstart is a small API with limits, to try with curl. It runs on an embedded Redis unless -redis names
-// a real one.
+// Quickstart is a small API with limits, to try with curl, and a page at /admin/ that shows them. It runs on an
+// embedded Redis unless -redis names a real one.
 //
 //	go run ./examples/quickstart [-addr 127.0.0.1:8080] [-redis redis://host:port/db] [-trusted-proxies CIDR,…]
 package main
@@ -80,6 +80,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	base := "http://" + reachable(listener.Addr())
+	fmt.Fprintf(out, "Admin:     %s\n", describeAdmin(listener.Addr(), base))
 	fmt.Fprintf(out, "Buckets:   %s\n", uses)
 	printFindings(ctx, out, buckets)
 	fmt.Fprintf(out, "Client IP: %s\n", describeTrust(trusted))
@@ -103,6 +104,15 @@ func reachable(addr net.Addr) string {
 		return fmt.Sprintf("127.0.0.1:%d", tcp.Port)
 	}
 	return addr.String()
+}
+
+// describeAdmin says where the page is that shows the limits. It answers requests of this machine only, which come to a
+// loopback address.
+func describeAdmin(addr net.Addr, base string) string {
+	if tcp, ok := addr.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && !tcp.IP.IsUnspecified() {
+		return "not shown: it answers this machine only, so -addr must be a loopback address"
+	}
+	return base + "/admin/   who is limited, and how close the others are (for this machine only)"
 }
 
 // serve serves until ctx ends, and then finishes the requests that have begun.

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+func TestThePageShowsWhoIsLimited(t *testing.T) {
+	base, printed := start(t)
+	if first, _, _ := strings.Cut(printed, "\n"); !strings.HasPrefix(first, "Admin:     "+base+"/admin/ ") || !strings.Contains(first, "this machine only") {
+		t.Errorf("the first line is %q", first)
+	}
+	drainHello(t, base)
+	page := do(t, "GET", base+"/admin/")
+	if text := body(t, page); page.StatusCode != 200 || !strings.Contains(text, "Quickstart") || !strings.Contains(text, ">hello<") || !strings.Contains(text, "ip:127.0.0.1") {
+		t.Errorf("status %d, page %s", page.StatusCode, text)
+	}
+	var facts any
+	if err := json.Unmarshal([]byte(body(t, do(t, "GET", base+"/admin/facts.json"))), &facts); err != nil {
+		t.Error(err)
+	}
+
+	// The page lets a client in again.
+	r, err := http.Post(base+"/admin/key/reset", "application/x-www-form-urlencoded", strings.NewReader("policy=hello&key=ip:127.0.0.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body(t, r)
+	if r.StatusCode != 200 {
+		t.Errorf("reset: status %d", r.StatusCode)
+	}
+	wantStatuses(t, []int{200, 200, 200, 200, 200}, "GET", base+"/hello")
+}
+
+func TestTheLimitsDoNotCountThePage(t *testing.T) {
+	base, _ := start(t)
+	for range 60 { // more than any limit
+		wantStatuses(t, []int{200}, "GET", base+"/admin/")
+	}
+	wantStatuses(t, []int{200, 200, 200, 200, 200}, "GET", base+"/hello")
+}
+
+func TestThePageAnswersThisMachineOnly(t *testing.T) {
+	api, err := newAPI(ratelimit.Config{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		peer, host, header string
+		want               int
+	}{
+		"this machine":                    {"127.0.0.1:1", "127.0.0.1:8080", "", 200},
+		"this machine, by IPv6":           {"[::1]:1", "[::1]:8080", "", 200},
+		"this machine, by name":           {"127.0.0.1:1", "localhost:8080", "", 200},
+		"another machine":                 {"192.0.2.1:1", "127.0.0.1:8080", "", 403},
+		"another name":                    {"127.0.0.1:1", "evil.example:8080", "", 403},
+		"the machine's name":              {"127.0.0.1:1", "192.0.2.1:8080", "", 403},
+		"through a proxy on this machine": {"127.0.0.1:1", "127.0.0.1:8080", "X-Forwarded-For", 403},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, path := range []string{"/admin/", "/admin/facts.json", "/admin/key?key=ip:127.0.0.1"} {
+				r := httptest.NewRequest("GET", path, nil)
+				r.RemoteAddr, r.Host = c.peer, c.host
+				if c.header != "" {
+					r.Header.Set(c.header, "192.0.2.1")
+				}
+				w := httptest.NewRecorder()
+				api.ServeHTTP(w, r)
+				if w.Code != c.want {
+					t.Errorf("%s: status %d, want %d", path, w.Code, c.want)
+				}
+				if c.want == 403 && strings.Contains(w.Body.String(), "hello") {
+					t.Errorf("%s tells a stranger %s", path, w.Body)
+				}
+			}
+		})
+	}
+}
+
+func TestWhereThePageIs(t *testing.T) {
+	for ip, want := range map[string]string{
+		"127.0.0.1":   "http://base/admin/ ",
+		"::1":         "http://base/admin/ ",
+		"0.0.0.0":     "http://base/admin/ ",
+		"::":          "http://base/admin/ ",
+		"192.168.1.2": "not shown: ",
+	} {
+		if got := describeAdmin(&net.TCPAddr{IP: net.ParseIP(ip), Port: 8080}, "http://base"); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: got %q", ip, got)
+		}
+	}
+}
