@@ -26,6 +26,7 @@ type summary struct {
 	extra   [counters]uint32
 	denials [counters]uint32 // of count-extra
 	key     [counters][]byte // its memory is used again
+	whole   [counters]bool   // or key is a name of the key
 
 	// All counts are at least lowest, and those before next are above it.
 	lowest uint32
@@ -34,19 +35,19 @@ type summary struct {
 
 const noCounter = -1
 
-// add counts a key, and reports whether it is new. If so, the caller sets s.key[i].
-func (s *summary) add(hash uint64, denied bool) (i int, isNew bool) {
+// add counts a key, of which kept is kept if it is new.
+func (s *summary) add(hash uint64, kept string, whole, denied bool) {
 	s.seen++
-	i = s.find(hash)
-	if isNew = i == noCounter; isNew {
+	i := s.find(hash)
+	if i == noCounter {
 		i = s.enter(hash)
+		s.key[i], s.whole[i] = append(s.key[i][:0], kept...), whole
 	}
 	s.count[i]++
 	if denied {
 		s.denied++
 		s.denials[i]++
 	}
-	return i, isNew
 }
 
 // find returns the counter of a key, or noCounter.

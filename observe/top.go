@@ -208,8 +208,9 @@ func (t *Top) Find(policy, shown string) (key string, ok bool) {
 	c := t.copy(policy, ofRequests, ofDenials)
 	for _, summaries := range c.summaries {
 		for i := range summaries {
-			for _, kept := range summaries[i].key[:summaries[i].used] {
-				if isWhole(kept) && t.show(kept) == shown {
+			s := &summaries[i]
+			for j, kept := range s.key[:s.used] {
+				if s.whole[j] && t.show(kept, true) == shown {
 					return string(kept), true
 				}
 			}
@@ -239,13 +240,13 @@ const (
 
 func (table *topTable) add(t *Top, number int64, key string, denied bool) {
 	hash := maphash.String(t.seed, key)
-	key = t.keep(key)
+	kept, whole := t.keep(key)
 	table.mu.Lock()
 	defer table.mu.Unlock()
 	step := table.at(number)
-	step.add(ofRequests, hash, key, denied)
+	step.summary(ofRequests).add(hash, kept, whole, denied)
 	if denied {
-		step.add(ofDenials, hash, key, true)
+		step.summary(ofDenials).add(hash, kept, whole, true)
 	}
 }
 
@@ -272,39 +273,29 @@ func (table *topTable) latest(number int64) int64 {
 	return number
 }
 
-func (step *topStep) add(kind int, hash uint64, key string, denied bool) {
+func (step *topStep) summary(kind int) *summary {
 	s := step.summaries[kind]
 	if s == nil {
 		s = new(summary)
 		step.summaries[kind] = s
 	}
-	if i, isNew := s.add(hash, denied); isNew {
-		s.key[i] = append(s.key[i][:0], key...)
-	}
+	return s
 }
 
-// keep returns what is kept of a key, which is the key or longKey and its name in the lists.
-func (t *Top) keep(key string) string {
+// keep returns what is kept of a key: the whole key, or its name in the lists.
+func (t *Top) keep(key string) (kept string, whole bool) {
 	switch {
-	case shortkey.Is(key):
-		return key
+	case len(key) <= shortkey.Max:
+		return key, true
 	case t.secret != nil:
-		return string(longKey) + keyhash.Name(t.secret, key)
+		return keyhash.Name(t.secret, key), false
 	}
-	return string(longKey) + "sha256:" + hex.EncodeToString([]byte(shortkey.Of(key)[1:]))
+	return "sha256:" + hex.EncodeToString([]byte(shortkey.Of(key)[1:])), false
 }
-
-// longKey is the first byte of what is kept of a key that shortkey does not keep unchanged.
-const longKey = "\xff"
-
-func isWhole(kept []byte) bool { return len(kept) == 0 || kept[0] != longKey[0] }
 
 // show returns the name in the lists of a key that is kept.
-func (t *Top) show(kept []byte) string {
-	switch {
-	case !isWhole(kept):
-		return string(kept[len(longKey):])
-	case t.secret != nil:
+func (t *Top) show(kept []byte, whole bool) string {
+	if whole && t.secret != nil {
 		return keyhash.Name(t.secret, string(kept))
 	}
 	return string(kept)
@@ -359,6 +350,7 @@ func (table *topTable) each(number int64, kinds []int, do func(kind int, s *summ
 // A topRow is what the summaries of a window know of a key.
 type topRow struct {
 	kept         []byte
+	whole        bool
 	count, extra int64 // the true count is in [count−extra, count]
 	denied       int64
 }
@@ -377,7 +369,7 @@ func union(summaries []summary) (rows map[uint64]*topRow, missing int64) {
 		for j := range s.used {
 			r := rows[s.hash[j]]
 			if r == nil {
-				r = &topRow{kept: s.key[j], count: missing, extra: missing}
+				r = &topRow{kept: s.key[j], whole: s.whole[j], count: missing, extra: missing}
 				rows[s.hash[j]] = r
 			}
 			r.count += int64(s.count[j]) - least
@@ -414,7 +406,7 @@ func (t *Top) list(policy string, n, kind int) TopList {
 			list.Others = max(list.Others, r.count)
 			continue
 		}
-		k := TopKey{Key: t.show(r.kept), Requests: r.count, Denied: r.denied, Error: r.extra, Share: float64(r.count) / float64(total)}
+		k := TopKey{Key: t.show(r.kept, r.whole), Requests: r.count, Denied: r.denied, Error: r.extra, Share: float64(r.count) / float64(total)}
 		if kind == ofDenials {
 			k.Requests, k.Denied = r.certain(), r.count
 			if as := requests[hash]; as != nil {

@@ -364,7 +364,7 @@ func TestTopTakesAnyKey(t *testing.T) {
 			top.Observe(t.Context(), asked("api", key, false))
 		}
 		shown, found := key, true
-		if !shortkey.Is(key) {
+		if len(key) > shortkey.Max {
 			shown, found = "sha256:"+hex.EncodeToString([]byte(shortkey.Of(key)[1:])), false
 		}
 		for _, list := range []observe.TopList{top.Heaviest("api", 5), top.Denied("api", 5)} {
@@ -395,7 +395,7 @@ func TestTopNamesKeysLikeTheLog(t *testing.T) {
 			t.Fatalf("%.20q: got %+v, the log has %s", key, got, lines.String())
 		}
 		found, ok := top.Find("api", got[0].Key)
-		if ok != shortkey.Is(key) || ok && found != key {
+		if ok != (len(key) <= shortkey.Max) || ok && found != key {
 			t.Errorf("%.20q: Find: got %q, %t", key, found, ok)
 		}
 		if found, ok := top.Find("api", key); ok {
@@ -474,7 +474,7 @@ func TestTheMemoryOfATop(t *testing.T) {
 			}
 			clock.Advance(time.Minute)
 		}
-		if got := heap() - before; got > c.most || got < c.most*9/10 {
+		if got := heap() - before; got > c.most || got < c.most*7/10 {
 			t.Errorf("%.30s: %d bytes, docs/bounds.md says %d", c.key, got, c.most)
 		} else {
 			t.Logf("%.30s: %d bytes", c.key, got)
