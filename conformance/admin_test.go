@@ -1,0 +1,494 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/admin"
+	"github.com/go-tokenbucket/ratelimit/observe"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+// An adminSite is a service with limits and the page that shows them.
+type adminSite struct {
+	*testing.T
+	limiter *ratelimit.Limiter
+	server  *httptest.Server
+	base    string
+	access  admin.Access
+}
+
+var (
+	slow   = ratelimit.Policy{Name: "slow", Key: ratelimit.Header("X-Key"), Limit: ratelimit.PerSecond(2).WithBurst(40)}
+	logins = ratelimit.Policy{Name: "logins", Key: ratelimit.Header("X-Key"), Limit: ratelimit.PerHour(5), LockFor: 15 * time.Minute}
+	shadow = ratelimit.Policy{Name: "shadow", Key: ratelimit.Header("X-Key"), Limit: ratelimit.PerHour(2), Shadow: true}
+)
+
+func newAdminSite(t *testing.T, cfg admin.Config) *adminSite {
+	t.Helper()
+	buckets := memstore.New(memstore.Config{})
+	t.Cleanup(func() { buckets.Close() })
+	cfg.Counts, cfg.Top = observe.NewCounts(observe.CountsConfig{History: true}), observe.NewTop(observe.TopConfig{})
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	s := &adminSite{T: t, access: admin.Change}
+	s.limiter = ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Store:    buckets,
+		Policies: []ratelimit.Policy{slow, logins, shadow},
+		Observe:  observe.Join(cfg.Counts.Observe, cfg.Top.Observe),
+		Logger:   slog.New(slog.DiscardHandler),
+	}))
+	t.Cleanup(func() { s.limiter.Close() })
+	mux := http.NewServeMux()
+	mux.Handle("/admin/", http.StripPrefix("/admin", admin.Handler(s.limiter, func(*http.Request) (string, admin.Access) { return "ann", s.access }, cfg)))
+	s.server = httptest.NewServer(mux)
+	t.Cleanup(s.server.Close)
+	s.base = s.server.URL
+	return s
+}
+
+// take takes tokens of a key, and reports whether it got them.
+func (s *adminSite) take(p ratelimit.Policy, key string, n int64) bool {
+	s.Helper()
+	r, err := s.limiter.Take(context.Background(), p, key, n)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return r.Allowed
+}
+
+func (s *adminSite) peek(p ratelimit.Policy, key string) ratelimit.Result {
+	s.Helper()
+	r, err := s.limiter.Peek(context.Background(), p, key)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return r
+}
+
+// bucketOf selects an element in the part of the page about the bucket of a policy.
+func bucketOf(policy ratelimit.Policy, selector string) string {
+	return fmt.Sprintf(`[data-bucket=%q] %s`, policy.Name, selector)
+}
+
+// button selects a button by the action that it sends.
+func button(policy ratelimit.Policy, action string) string {
+	return bucketOf(policy, fmt.Sprintf(`form[action$="key/%s"] button`, action))
+}
+
+func TestAdminPageInABrowser(t *testing.T) {
+	browser := startBrowser(t)
+	for name, test := range map[string]func(*testing.T, context.Context){
+		"bars refill while one looks":        testBarsRefill,
+		"reset, refund, block and unblock":   testClicks,
+		"a lock":                             testLock,
+		"hostile keys":                       testHostileKeys,
+		"the first page is kept up to date":  testOverviewIsLive,
+		"a service that ends":                testServiceEnds,
+		"without scripts":                    testWithoutScripts,
+		"a user who may only look":           testViewOnly,
+		"widths, colors and contrast":        testLayout,
+		"by keyboard":                        testKeyboard,
+		"what assistive technology is told":  testAccessibleNames,
+		"a focused field is left in its way": testTypingGoesOn,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, browser) })
+	}
+}
+
+func testBarsRefill(t *testing.T, browser context.Context) {
+	s := newAdminSite(t, admin.Config{})
+	s.take(slow, "member:5", 30)
+	b := newTab(t, browser, s.base)
+	b.open("/admin/key?key=member:5")
+	begin := time.Now()
+	widths := eval[[]float64](b, `new Promise((done) => {
+		const bar = document.querySelector(%s), widths = [];
+		const look = () => { widths.push(bar.getBoundingClientRect().width); widths.length < 12 ? setTimeout(look, 100) : done(widths); };
+		look();
+	})`, bucketOf(slow, ".fill"))
+	if !slices.IsSorted(widths) || len(slices.Compact(slices.Clone(widths))) < 8 {
+		t.Errorf("within 1.2 s the bar has the widths %v", widths)
+	}
+
+	// What it shows is what the bucket holds.
+	level := eval[string](b, `document.querySelector(%s).getAttribute("aria-valuenow")`, bucketOf(slow, "[role=meter]"))
+	var shown float64
+	fmt.Sscan(level, &shown)
+	if is := float64(s.peek(slow, "member:5").Remaining); shown < is-1.5 || shown > is+1.5 {
+		t.Errorf("after %v the bar shows %q, and %v tokens are there", time.Since(begin), level, is)
+	}
+
+	// It also shows what others take.
+	s.take(slow, "member:5", s.peek(slow, "member:5").Remaining)
+	b.wait(`document.querySelector(%s).getAttribute("aria-valuenow") < 8`, bucketOf(slow, "[role=meter]"))
+}
+
+func testClicks(t *testing.T, browser context.Context) {
+	s := newAdminSite(t, admin.Config{})
+	const key = "member:5"
+	s.take(logins, key, 4)
+	b := newTab(t, browser, s.base)
+	b.open("/admin/key?key=" + key)
+	b.wait(`document.querySelector(%s).textContent.startsWith("1 of 5")`, bucketOf(logins, ".level"))
+
+	b.do(chromedp.SetValue(chromedp.CSS(bucketOf(logins, "input[name=n]")), "2"))
+	b.click(button(logins, "refund"))
+	b.wait(`document.querySelector(%s)?.textContent.startsWith("3 of 5")`, bucketOf(logins, ".level"))
+	if r := s.peek(logins, key); r.Remaining != 3 {
+		t.Errorf("a refund of 2 leaves %d tokens, want 3", r.Remaining)
+	}
+
+	b.click(button(logins, "reset"))
+	b.wait(`document.querySelector(%s)?.textContent.startsWith("5 of 5")`, bucketOf(logins, ".level"))
+	if r := s.peek(logins, key); r.Used || r.Remaining != 5 {
+		t.Errorf("after a reset there are %d tokens", r.Remaining)
+	}
+
+	b.do(chromedp.SetValue(chromedp.CSS(bucketOf(slow, "input[name=for]")), "2h"))
+	b.click(button(slow, "block"))
+	b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="slow"]`)
+	if r := s.peek(slow, key); !r.Blocked || r.RetryAfter < 119*time.Minute || r.RetryAfter > 2*time.Hour {
+		t.Errorf("after a block of 2 h: %+v", r)
+	}
+	if s.take(slow, key, 1) || !s.take(logins, key, 1) || !s.take(slow, "member:6", 1) {
+		t.Error("a block of one bucket denies another, or not that one")
+	}
+	b.screenshot("key-blocked")
+	b.click(button(slow, "unblock"))
+	b.wait(`document.querySelector(%s)?.dataset.state === "full"`, `[data-bucket="slow"]`)
+	if !s.take(slow, key, 40) {
+		t.Error("after an unblock the bucket is not what it was")
+	}
+}
+
+func testLock(t *testing.T, browser context.Context) {
+	s := newAdminSite(t, admin.Config{})
+	s.take(logins, "member:5", 5)
+	b := newTab(t, browser, s.base)
+	b.open("/admin/key?key=member:5")
+	b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="logins"]`)
+	if text := eval[string](b, `document.querySelector(%s).textContent`, bucketOf(logins, ".next")); !strings.Contains(text, "14 min") && !strings.Contains(text, "15 min") {
+		t.Errorf("of a bucket that is locked for 15 minutes the page says %q", text)
+	}
+	b.click(button(logins, "reset"))
+	b.wait(`document.querySelector(%s)?.dataset.state === "full"`, `[data-bucket="logins"]`)
+	if !s.take(logins, "member:5", 1) {
+		t.Error("a reset leaves the lock")
+	}
+}
+
+// A key that a client chose shows, and can be blocked. It does nothing to the page.
+func testHostileKeys(t *testing.T, browser context.Context) {
+	s := newAdminSite(t, admin.Config{})
+	b := newTab(t, browser, s.base)
+	b.size(400, 800)
+	for i, key := range []string{
+		`<script>hacked=1;alert(1)</script>`,
+		`"><img src=x onerror="hacked=1"><svg onload=hacked=1>`,
+		`'-hacked=1-'`, "`${hacked=1}`", `{{.}}</style></title><h1>hacked</h1>`,
+		`javascript:hacked=1`, `?policy=logins&key=other#fragment%00`, `../../key/reset`,
+		"\u202egnp.exe\u2066", "line\r\nSet-Cookie: a=b\r\n\r\n<script>hacked=1</script>",
+		"nul\x00 and not UTF-8 \xff\xfe\x80", "\xff", " spaces ", "ip:2001:db8::/64", strings.Repeat("W", 256),
+		strings.Repeat("long ", 60), strings.Repeat("W", 4000), strings.Repeat("<b>", 10<<10),
+	} {
+		for range 7 + 2*i { // more than the one before
+			s.take(logins, key, 1)
+		}
+		s.take(slow, "ip:192.0.2.1", 1)
+		time.Sleep(time.Second) // facts are as old as that
+		b.open("/admin/")
+		b.checkWidth(fmt.Sprintf("the list with %.20q", key))
+		link := eval[string](b, `[...document.querySelectorAll("#key-lists table tr")][1].querySelector("a")?.href ?? ""`)
+		if link == "" {
+			if text := eval[string](b, `document.querySelector("#key-lists table").innerText`); len(key) <= 256 || !strings.Contains(text, "sha256:") {
+				t.Errorf("%.20q has no link in %s", key, text)
+			}
+			continue
+		}
+		b.do(chromedp.Navigate(link))
+		b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="logins"]`) // locked
+		b.checkWidth(fmt.Sprintf("the key %.20q", key))
+		b.click(button(slow, "block"))
+		b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="slow"]`)
+		if s.take(slow, key, 1) || !s.take(slow, key+"x", 1) {
+			t.Errorf("%.20q: the page has blocked another key", key)
+		}
+		b.click(button(slow, "unblock"))
+		b.wait(`document.querySelector(%s)?.dataset.state === "full"`, `[data-bucket="slow"]`)
+		b.click(button(logins, "reset"))
+		b.wait(`document.querySelector(%s)?.dataset.state === "full"`, `[data-bucket="logins"]`)
+		if r := s.peek(logins, key); r.Used {
+			t.Errorf("%.20q: the page has reset another key", key)
+		}
+		if i < 2 { // also what a script fetches
+			s.take(logins, key, 1)
+			b.wait(`document.querySelector(%s).textContent.startsWith("4")`, bucketOf(logins, ".level"))
+		}
+		if hacked := eval[bool](b, `"hacked" in window || document.querySelectorAll("h1").length !== 1 || document.querySelectorAll("script").length !== 1`); hacked {
+			t.Errorf("%.20q changes the page: %s", key, eval[string](b, `document.documentElement.outerHTML`))
+		}
+	}
+}
+
+// checkWidth checks that the page does not scroll sideways, and that no text runs out of its box.
+func (b *tab) checkWidth(what string) {
+	b.Helper()
+	if wide := eval[[]string](b, `[...document.querySelectorAll("*")].filter((e) => {
+		const r = e.getBoundingClientRect();
+		return r.width > 0 && r.right > innerWidth + 0.5 && !e.closest(".scroll, svg, .hidden, .skip");
+	}).map((e) => e.outerHTML.slice(0, 150))`); len(wide) > 0 || eval[bool](b, `document.documentElement.scrollWidth > innerWidth`) {
+		b.Errorf("%s scrolls sideways at %v px, for %q", what, eval[int](b, `innerWidth`), wide)
+	}
+}
+
+func testOverviewIsLive(t *testing.T, browser context.Context) {
+	s := newAdminSite(t, admin.Config{})
+	b := newTab(t, browser, s.base)
+	b.open("/admin/")
+	b.wait(`document.body.innerText.includes("Nobody was denied lately")`)
+	for range 100 {
+		s.take(slow, "member:17", 1)
+		s.take(shadow, "member:18", 1)
+	}
+	b.wait(`[...document.querySelectorAll("#key-lists table tr")].some((r) => r.textContent.includes("member:17") && r.textContent.includes("slow"))`)
+	b.wait(`[...document.querySelectorAll("#key-lists table tr")].some((r) => r.textContent.includes("member:18") && r.textContent.includes("shadow"))`)
+	b.wait(`document.querySelectorAll("svg.chart polyline").length > 0`)
+}
+
+func testServiceEnds(t *testing.T, browser context.Context) {
+	s := newAdminSite(t, admin.Config{})
+	s.take(slow, "member:5", 30)
+	b := newTab(t, browser, s.base)
+	b.expect("net::ERR_CONNECTION_REFUSED")
+	b.expect("net::ERR_CONNECTION_RESET")
+	b.expect("net::ERR_EMPTY_RESPONSE")
+	b.open("/admin/key?key=member:5")
+	s.server.CloseClientConnections()
+	s.server.Close()
+	b.wait(`document.getElementById("live").textContent.includes("stopped")`)
+}
+
+func testWithoutScripts(t *testing.T, browser context.Context) {
+	s := newAdminSite(t, admin.Config{})
+	s.take(logins, "member:5", 3)
+	b := newTab(t, browser, s.base)
+	b.withoutScripts()
+	b.open("/admin/")
+	if text := b.text(); !strings.Contains(text, "Reload the page") || !strings.Contains(text, "member:5") || !strings.Contains(text, "logins") {
+		t.Errorf("the page says %s", text)
+	}
+	b.do(chromedp.SendKeys(chromedp.CSS("#search"), "member:5"))
+	b.click("form[role=search] button")
+	b.wait(`document.querySelector(%s)?.textContent.startsWith("2 of 5")`, bucketOf(logins, ".level"))
+	b.click(button(logins, "reset"))
+	b.wait(`document.querySelector(%s)?.textContent.startsWith("5 of 5")`, bucketOf(logins, ".level"))
+	b.click(button(logins, "block"))
+	b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="logins"]`)
+	if !s.peek(logins, "member:5").Blocked {
+		t.Error("it is not blocked")
+	}
+}
+
+func testViewOnly(t *testing.T, browser context.Context) {
+	s := newAdminSite(t, admin.Config{})
+	s.access = admin.View
+	s.take(logins, "member:5", 3)
+	b := newTab(t, browser, s.base)
+	b.open("/admin/key?key=member:5")
+	b.wait(`document.querySelector(%s)?.textContent.startsWith("2 of 5")`, bucketOf(logins, ".level"))
+	if n := eval[int](b, `document.querySelectorAll("form:not([role=search])").length`); n != 0 {
+		t.Errorf("%d forms to change something", n)
+	}
+}
+
+// adminPages are the addresses that the tests of the layout look at, by name.
+var adminPages = map[string]string{"overview": "/admin/", "policy": "/admin/top?policy=slow", "key": "/admin/key?key=member:5", "problem": "/admin/none"}
+
+func (s *adminSite) traffic() {
+	for i := range 300 {
+		s.take(slow, fmt.Sprint("member:", i%17), 1+int64(i%5))
+		s.take(slow, "ip:2001:db8:1234:5678::/64", 1)
+		s.take(logins, fmt.Sprint("user:", i%7, "@example.com"), 1)
+		s.take(shadow, fmt.Sprint("ip:192.0.2.", i%50), 1)
+	}
+	s.take(logins, "member:5", 3)
+	if _, err := s.limiter.Block(context.Background(), shadow, "member:5", time.Hour); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func testLayout(t *testing.T, browser context.Context) {
+	s := newAdminSite(t, admin.Config{Title: "Shop"})
+	s.traffic()
+	b := newTab(t, browser, s.base)
+	b.expect("404")
+	for _, scheme := range []string{"light", "dark"} {
+		backgrounds := map[string]string{"light": "255", "dark": "0"}
+		for _, width := range []int64{320, 400, 600, 800, 1200, 2000} {
+			b.scheme(scheme)
+			b.size(width, 900)
+			for name, address := range adminPages {
+				b.open(address)
+				b.checkWidth(name)
+				b.checkContrast(fmt.Sprintf("%s, %s, %d px", name, scheme, width))
+				if width == 400 || width == 1200 {
+					b.screenshot(fmt.Sprintf("%s-%s-%d", name, scheme, width))
+				}
+			}
+			brightness := eval[float64](b, `(() => { const c = getComputedStyle(document.documentElement).backgroundColor.match(/[\d.]+/g), d = getComputedStyle(document.body).backgroundColor.match(/[\d.]+/g); const of = d[3] === "0" ? c : d; return (+of[0] + +of[1] + +of[2]) / 3; })()`)
+			if (scheme == "dark") != (brightness < 128) {
+				t.Errorf("%s: the brightness of the background is %v, want near %s", scheme, brightness, backgrounds[scheme])
+			}
+		}
+	}
+}
+
+// checkContrast checks that texts have the contrast that WCAG asks for at its level AA.
+func (b *tab) checkContrast(what string) {
+	b.Helper()
+	for _, low := range eval[[]string](b, `(() => {
+		const parse = (c) => { const m = c.match(/[\d.]+/g).map(Number); return [m[0], m[1], m[2], m.length > 3 ? m[3] : 1]; };
+		const over = (a, b) => [0, 1, 2].map((i) => a[i] * a[3] + b[i] * (1 - a[3])).concat(1);
+		const light = (c) => { const [r, g, b] = c.map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+		const background = (e) => {
+			const layers = [];
+			for (; e; e = e.parentElement) layers.push(parse(getComputedStyle(e).backgroundColor));
+			return layers.reverse().reduce((under, layer) => over(layer, under), matchMedia("(prefers-color-scheme: dark)").matches ? [18, 18, 18, 1] : [255, 255, 255, 1]);
+		};
+		const low = new Set();
+		const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+		while (texts.nextNode()) {
+			const text = texts.currentNode.textContent.trim(), e = texts.currentNode.parentElement, style = getComputedStyle(e);
+			if (!text || !e.checkVisibility({ visibilityProperty: true, opacityProperty: true }) || e.closest("svg, .skip, .hidden, noscript, datalist, [disabled]")) continue;
+			const behind = background(e);
+			let opacity = 1;
+			for (let n = e; n; n = n.parentElement) opacity *= Number(getComputedStyle(n).opacity);
+			const color = parse(style.color); color[3] *= opacity;
+			const a = light(over(color, behind)), b = light(behind), ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+			const large = parseFloat(style.fontSize) >= 24 || parseFloat(style.fontSize) >= 18.66 && Number(style.fontWeight) >= 700;
+			if (ratio < (large ? 3 : 4.5)) low.add(ratio.toFixed(2) + ": " + e.tagName + "." + e.className + " " + text.slice(0, 30));
+		}
+		return [...low];
+	})()`) {
+		b.Errorf("%s: the contrast is %s", what, low)
+	}
+}
+
+// The Tab key reaches everything that the mouse can click, in the order of the page, and shows where it is.
+func testKeyboard(t *testing.T, browser context.Context) {
+	s := newAdminSite(t, admin.Config{})
+	s.traffic()
+	b := newTab(t, browser, s.base)
+	for _, address := range []string{"/admin/", "/admin/key?key=member:5"} {
+		b.open(address)
+		want := eval[[]string](b, `(() => {
+			window.nameOf = (e) => e.tagName + " " + (e.getAttribute("action") || e.closest("form")?.getAttribute("action") || "") + " " + (e.name || e.textContent.trim() || e.getAttribute("aria-label")) + " " + [...document.querySelectorAll("*")].indexOf(e);
+			return [...document.querySelectorAll("a[href], button:not([disabled]), input:not([type=hidden]), [tabindex='0']")].map(nameOf);
+		})()`)
+		var got []string
+		for range want {
+			b.do(chromedp.KeyEvent(kb.Tab))
+			got = append(got, eval[string](b, `nameOf(document.activeElement)`))
+			if seen := eval[bool](b, `(() => { const e = document.activeElement, s = getComputedStyle(e), r = e.getBoundingClientRect(); return e.matches(":focus-visible") && (s.outlineStyle !== "none" && parseFloat(s.outlineWidth) > 0 || s.boxShadow !== "none") && r.width > 0 && r.top < innerHeight && r.bottom > 0; })()`); !seen {
+				t.Errorf("%s: the focus does not show at %s", address, got[len(got)-1])
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: Tab goes to\n%s\nwant\n%s", address, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+
+	// Block by keyboard alone.
+	b.do(chromedp.Focus(chromedp.CSS(bucketOf(slow, "input[name=for]"))))
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="slow"]`)
+	if r := s.peek(slow, "member:5"); !r.Blocked {
+		t.Error("it is not blocked")
+	}
+}
+
+func testAccessibleNames(t *testing.T, browser context.Context) {
+	s := newAdminSite(t, admin.Config{})
+	s.traffic()
+	b := newTab(t, browser, s.base)
+	b.expect("404")
+	for name, address := range adminPages {
+		b.open(address)
+		count := map[string]int{}
+		buttons := map[string]bool{}
+		for _, n := range b.accessibleTree() {
+			count[n.role]++
+			switch n.role {
+			case "button", "link", "textbox", "spinbutton", "searchbox", "combobox", "checkbox", "meter", "image", "table", "heading", "group", "region", "RootWebArea":
+				if n.name == "" {
+					t.Errorf("%s: a %s has no name", name, n.role)
+				}
+			}
+			buttons[n.name] = buttons[n.name] || n.role == "button"
+		}
+		if count["main"] != 1 || count["banner"] != 1 || count["contentinfo"] != 1 || eval[int](b, `document.querySelectorAll("h1").length`) != 1 {
+			t.Errorf("%s: the page has %v", name, count)
+		}
+		if levels := eval[[]int](b, `[...document.querySelectorAll("h1,h2,h3,h4,h5,h6")].map((h) => +h.tagName[1])`); !inSteps(levels) {
+			t.Errorf("%s: a level of headings is left out: %v", name, levels)
+		}
+		if eval[string](b, `document.documentElement.lang`) != "en" {
+			t.Errorf("%s: the page has no language", name)
+		}
+		if live := eval[int](b, `[...document.querySelectorAll("[aria-live], [role=status], [role=alert], [role=log]")].length`); name != "problem" && live != 1 {
+			t.Errorf("%s: %d parts are read aloud when they change", name, live)
+		}
+		if name == "key" {
+			if count["meter"] != 3 || !buttons["Unblock"] || !buttons["Block"] || !buttons["Refund"] || !buttons["Reset"] && !buttons["Reset and unblock"] {
+				t.Errorf("%s: the page has %v and the buttons %v", name, count, buttons)
+			}
+			if described := eval[bool](b, `[...document.querySelectorAll("main button")].every((e) => document.getElementById(e.getAttribute("aria-describedby"))?.textContent)`); !described {
+				t.Errorf("%s: a button does not say of which bucket it is", name)
+			}
+		}
+	}
+}
+
+// inSteps reports whether no level of headings is left out.
+func inSteps(levels []int) bool {
+	last := 0
+	for _, level := range levels {
+		if level > last+1 {
+			return false
+		}
+		last = level
+	}
+	return true
+}
+
+// The page is fetched again while somebody fills a form.
+func testTypingGoesOn(t *testing.T, browser context.Context) {
+	s := newAdminSite(t, admin.Config{})
+	s.take(logins, "member:5", 3)
+	b := newTab(t, browser, s.base)
+	b.open("/admin/key?key=member:5")
+	field := bucketOf(logins, "input[name=for]")
+	eval[any](b, `document.querySelector(%s).select()`, field)
+	b.do(chromedp.KeyEvent("3d"))
+	s.take(logins, "member:5", 1)
+	b.wait(`document.querySelector(%s).textContent.startsWith("1 of 5")`, bucketOf(logins, ".level"))
+	if text := eval[string](b, `document.activeElement === document.querySelector(%s) ? document.activeElement.value : "the focus is lost"`, field); text != "3d" {
+		t.Errorf("after an update: %q", text)
+	}
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="logins"]`)
+	if r := s.peek(logins, "member:5"); r.RetryAfter < 71*time.Hour {
+		t.Errorf("blocked for %v", r.RetryAfter)
+	}
+}
