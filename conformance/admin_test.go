@@ -264,6 +264,10 @@ func testOverviewIsLive(t *testing.T, browser context.Context) {
 	b.wait(`[...document.querySelectorAll("#key-lists table tr")].some((r) => r.textContent.includes("member:17") && r.textContent.includes("slow"))`)
 	b.wait(`[...document.querySelectorAll("#key-lists table tr")].some((r) => r.textContent.includes("member:18") && r.textContent.includes("shadow"))`)
 	b.wait(`document.querySelectorAll("svg.chart polyline").length > 0`)
+	for range 200 {
+		s.take(slow, "member:19", 1)
+	}
+	b.wait(`document.querySelectorAll("#key-lists table tr")[1].textContent.includes("member:19")`)
 }
 
 func testServiceEnds(t *testing.T, browser context.Context) {
