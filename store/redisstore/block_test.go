@@ -102,7 +102,11 @@ func TestBlocksOverSeveralSlots(t *testing.T) {
 		if name == "at once" {
 			redisstore.ForgetRefusals(s)
 		}
+		before := redisStats(t, s).Calls
 		ok, states := takeStates(t, s, last, full)
+		if sent := redisStats(t, s).Calls - before; name == "in turn" && sent != 2 {
+			t.Errorf("%s: %d calls, want 2 that look", name, sent)
+		}
 		if ok || !states[1].Blocked || states[1].Allowed || states[0].Blocked || states[0].Remaining != 1 {
 			t.Errorf("%s: %t, %+v", name, ok, states)
 		}
