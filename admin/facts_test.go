@@ -115,6 +115,7 @@ func TestFactsHavePoliciesWithRatesAndHistory(t *testing.T) {
 		s.use("192.0.2.1", 8) // api allows 5
 		time.Sleep(5 * time.Second)
 		s.use("192.0.2.2", 2)
+		s.limiter.Refund(t.Context(), api, "ip:192.0.2.2", 1)
 		time.Sleep(5 * time.Second)
 		same(t, s.object("facts.json"), map[string]any{
 			"version":                                  1,
@@ -123,7 +124,7 @@ func TestFactsHavePoliciesWithRatesAndHistory(t *testing.T) {
 			"store.state":                              "answers",
 			"traffic.decisions.allowed":                7,
 			"traffic.decisions.denied":                 3,
-			"traffic.operations.request":               10,
+			"traffic.operations.refund":                1,
 			"policies.0.name":                          "api",
 			"policies.0.limit":                         "5/1h",
 			"policies.0.mounted":                       true,
