@@ -94,7 +94,7 @@ func TestAdminPicture(t *testing.T) {
 	path := os.Getenv("RATELIMIT_PICTURE")
 
 	redis := redistest.Start(t)
-	backed := fallback.New(redisstore.New(redis.Client(), redisstore.Config{}), nil, fallback.Config{})
+	backed := fallback.New(redisstore.New(redis.Client(), redisstore.Config{}), nil, fallback.Config{Slow: 2 * time.Second}) // for a busy machine
 	t.Cleanup(func() { backed.Close() })
 	key := ratelimit.RemoteIP()
 	policies := []ratelimit.Policy{
@@ -113,7 +113,7 @@ func TestAdminPicture(t *testing.T) {
 	counts := observe.NewCounts(observe.CountsConfig{History: true, Clock: clock})
 	top := observe.NewTop(observe.TopConfig{Clock: clock})
 	d.observe = observe.Join(counts.Observe, top.Observe)
-	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: backed, Policies: policies, Logger: slog.New(slog.DiscardHandler)}))
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: backed, Timeout: 2 * time.Second, Policies: policies, Logger: slog.New(slog.DiscardHandler)}))
 	defer limiter.Close()
 	server := httptest.NewServer(http.StripPrefix("/admin", admin.Handler(limiter, func(*http.Request) (string, admin.Access) { return "ann", admin.Change }, admin.Config{Title: "Shop API", Counts: counts, Top: top})))
 	defer server.Close()
@@ -134,6 +134,7 @@ func TestAdminPicture(t *testing.T) {
 	b := newTab(t, browser, server.URL)
 	b.open("/admin/")
 	b.checkWidth("the page of a busy service")
+	b.wait(`document.body.innerText.includes("Redis answers")`)
 	if row := eval[string](b, `document.querySelectorAll("#key-lists table tr")[1].textContent`); !strings.Contains(row, "ip:203.0.113.77") {
 		t.Errorf("the first row is %q", row)
 	}
