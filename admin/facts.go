@@ -131,7 +131,12 @@ type policyCounts struct {
 	// Rates are per second, over the last whole steps of the history.
 	Rates   *rates   `json:"per_second"`
 	History *history `json:"history"`
+
+	unused bool
 }
+
+// Unused reports whether there was no request so far.
+func (p *policyCounts) Unused() bool { return p.unused }
 
 type rates struct {
 	Allowed   float64 `json:"allowed"`
@@ -388,7 +393,7 @@ func (f *facts) addPolicies(h *handler) {
 			}
 			facts.Counts.History, facts.Counts.Rates = newHistory(c.History)
 		} else if h.cfg.Counts != nil {
-			facts.Counts = &policyCounts{}
+			facts.Counts = &policyCounts{unused: true}
 		}
 		f.Policies = append(f.Policies, facts)
 	}

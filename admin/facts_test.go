@@ -189,7 +189,9 @@ func TestAPageWithoutAnything(t *testing.T) {
 		}
 	}
 	without := observe.NewCounts(observe.CountsConfig{}) // without History
-	h = admin.Handler(ratelimit.Must(ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{api}})), func(*http.Request) (string, admin.Access) { return "", admin.View }, admin.Config{Counts: without})
+	l = ratelimit.Must(ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{api}, Observe: without.Observe}))
+	l.Take(t.Context(), api, "ip:192.0.2.1", 1)
+	h = admin.Handler(l, func(*http.Request) (string, admin.Access) { return "", admin.View }, admin.Config{Counts: without})
 	if w := serve(h, "GET", "", "", asBrowser); !strings.Contains(w.Body.String(), "Rates need") {
 		t.Errorf("no word about History: %s", w.Body)
 	}

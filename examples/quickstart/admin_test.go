@@ -38,6 +38,13 @@ func TestThePageShowsWhoIsLimited(t *testing.T) {
 	wantStatuses(t, []int{200, 200, 200, 200, 200}, "GET", base+"/hello")
 }
 
+func TestThePageBeforeTheFirstRequest(t *testing.T) {
+	base, _ := start(t)
+	if text := body(t, do(t, "GET", base+"/admin/")); strings.Count(text, "No requests so far.") != 4 || strings.Contains(text, "CountsConfig") {
+		t.Errorf("before the first request the page is %s", text)
+	}
+}
+
 func TestTheLimitsDoNotCountThePage(t *testing.T) {
 	base, _ := start(t)
 	for range 60 { // more than any limit
