@@ -3,6 +3,7 @@ package fallback
 import (
 	"context"
 	"hash/maphash"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,8 +35,9 @@ type blocks struct {
 
 	number atomic.Int64 // of blocks
 
-	mu sync.Mutex
-	of map[account]block
+	mu    sync.Mutex
+	of    map[account]block
+	ended int64 // when a call last ended the block of a bucket, or would have
 
 	applying sync.Mutex // held while blocks of the secondary change
 }
@@ -58,6 +60,7 @@ func (s *seen) isOf(c *store.Charge) bool { return s != nil && s.key == c.Key &&
 // A block is in force until a time, in microseconds. A lock is one that clients can make.
 type block struct {
 	until     int64 // 0: it was ended
+	since     int64 // when that was stored
 	secondary int64 // until when the secondary has its bucket blocked, as far as known
 	lock      bool
 }
@@ -80,21 +83,22 @@ func (b *blocks) mark(policy, key string) *mark {
 	return &b.marks[(31*maphash.String(b.seed, policy)+maphash.String(b.seed, key))%blockMarks]
 }
 
-// learn records what the primary has answered: a bucket is blocked, or no longer.
-func (b *blocks) learn(charges []store.Charge, states []store.State) {
+// learn records what the primary has answered to a call that was sent at that time: a bucket is blocked, or no longer. The
+// answer says nothing of what has changed since then. The next one does.
+func (b *blocks) learn(charges []store.Charge, states []store.State, sent int64) {
 	for i := range charges {
 		c, s := &charges[i], &states[i]
 		switch {
 		case s.Degraded:
 		case !s.Blocked:
-			if m := b.mark(c.Policy, c.Key); m.mayHave(c) {
-				b.end(c)
+			if m := b.mark(c.Policy, c.Key); ends(c) || m.mayHave(c) {
+				b.end(c, sent)
 			}
 		case s.RetryAfter != store.Never:
 			// Of a denial, it may be the wait for the tokens, which is longer than the block.
 			until := b.now() + s.RetryAfter.Microseconds()
 			if last := b.mark(c.Policy, c.Key).last.Load(); !last.isOf(c) || max(last.until-until, until-last.until) > sameBlock {
-				b.begin(c, until)
+				b.begin(c, until, sent)
 			}
 		}
 	}
@@ -107,18 +111,27 @@ func (m *mark) mayHave(c *store.Charge) bool {
 }
 
 // begin records a block of c's bucket in the primary. A charge that locks has probably met a lock.
-func (b *blocks) begin(c *store.Charge, until int64) {
+func (b *blocks) begin(c *store.Charge, until, sent int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.ended > sent {
+		return
+	}
 	old := b.of[account{c.Policy, c.Key}]
 	b.put(c, block{until: until, secondary: old.secondary, lock: !isBlock(c) && (old.lock || c.Block > 0)})
 }
 
 // end records that c's bucket is not blocked in the primary. If it is in the secondary, that is ended in the next outage.
-func (b *blocks) end(c *store.Charge) {
+func (b *blocks) end(c *store.Charge, sent int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	old := b.of[account{c.Policy, c.Key}]
+	if old.since > sent {
+		return
+	}
+	if ends(c) {
+		b.ended = b.now()
+	}
 	b.put(c, block{secondary: old.secondary})
 }
 
@@ -136,6 +149,9 @@ func (b *blocks) enforced(c *store.Charge, until int64) {
 func (b *blocks) set(c *store.Charge, until int64, lock bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if until == 0 {
+		b.ended = b.now()
+	}
 	b.put(c, block{until: until, secondary: until, lock: lock})
 }
 
@@ -157,6 +173,7 @@ func (b *blocks) put(c *store.Charge, next block) {
 		b.mark(a.policy, a.key).number.Add(1)
 		b.number.Add(1)
 	}
+	next.since = now
 	b.of[a] = next
 	b.mark(a.policy, a.key).last.Store(&seen{a, next.until})
 }
@@ -232,6 +249,9 @@ var anyLimit = store.Limit{Unit: 1, Refill: 1 << 52, Capacity: 1 << 52}
 // isBlock reports whether c does nothing but block or unblock its bucket.
 func isBlock(c *store.Charge) bool { return c.Cost == 0 && c.Block != 0 }
 
+// ends reports whether c ends the block of its bucket if it makes none.
+func ends(c *store.Charge) bool { return isBlock(c) || c.Cost == store.Reset }
+
 func hasBlock(charges []store.Charge) bool {
 	for i := range charges {
 		if isBlock(&charges[i]) {
@@ -258,7 +278,10 @@ func (f *Store) takeBlocks(ctx context.Context, charges []store.Charge, states [
 			}
 		}
 	}
-	return f.take(ctx, charges, states)
+	if ok, err = f.take(ctx, charges, states); ok {
+		f.blocks.learn(charges, states, math.MaxInt64) // for all calls that were sent before this one was answered
+	}
+	return ok, err
 }
 
 // A dueBlock is what the primary is to be told of a block that was made or ended while the secondary answered. The zero

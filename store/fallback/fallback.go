@@ -192,7 +192,7 @@ func (f *Store) take(ctx context.Context, charges []store.Charge, states []store
 	switch {
 	case err == nil:
 		if blocked := f.known.keep(charges, states, received); blocked || f.blocks.some() {
-			f.blocks.learn(charges, states)
+			f.blocks.learn(charges, states, f.blocks.now()-took)
 		}
 		switch {
 		case !slow:

@@ -2,6 +2,7 @@ package fallback
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -25,19 +26,19 @@ func TestBlocksOfOneMark(t *testing.T) {
 		_, differs := b.differs(c[0].Policy, c[0].Key)
 		return differs
 	}
-	b.learn(first, blocked)
-	b.learn(others[0], not)
-	b.learn(others[1], blocked)
-	b.learn(others[0], not)
+	b.learn(first, blocked, math.MaxInt64)
+	b.learn(others[0], not, math.MaxInt64)
+	b.learn(others[1], blocked, math.MaxInt64)
+	b.learn(others[0], not, math.MaxInt64)
 	if !isBlocked(first) || isBlocked(others[0]) || !isBlocked(others[1]) {
 		t.Error("an answer for one ends the block of another")
 	}
-	b.learn(others[1], not)
-	b.learn(others[0], not)
+	b.learn(others[1], not, math.MaxInt64)
+	b.learn(others[0], not, math.MaxInt64)
 	if !isBlocked(first) || isBlocked(others[1]) {
 		t.Error("an answer for one ends the block of another, or not its own")
 	}
-	b.learn(first, not)
+	b.learn(first, not, math.MaxInt64)
 	if isBlocked(first) || b.some() || len(b.of) != 0 {
 		t.Errorf("%d blocks are left", len(b.of))
 	}
