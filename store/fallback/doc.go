@@ -89,8 +89,9 @@
 // last one to tell the primary wins. A call that blocks or unblocks a bucket fails if it fails in the primary.
 //
 // A lock is made when the secondary's bucket has less than one token. The primary's bucket is locked, too, if it has less
-// than one token after it was charged for the outage. With Replicas above 1 it often has more. During an outage, a refund
-// ends the locks that were made in it, and no earlier ones.
+// than one token after it was charged for the outage. Otherwise the lock ends with the outage: if a token has refilled
+// meanwhile, or often with Replicas above 1. During an outage, a refund ends the locks that were made in it, and no earlier
+// ones.
 //
 // [bounds]: https://github.com/go-tokenbucket/ratelimit/blob/main/docs/bounds.md
 // [outages]: https://github.com/go-tokenbucket/ratelimit/blob/main/docs/outages.md
