@@ -579,6 +579,22 @@ func TestABlockInAnOutageIsKeptThoughThereIsNoRoom(t *testing.T) {
 	})
 }
 
+func TestLocksInAnOutageDoNotMakeTheLedgerForgetABlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, fallback.Config{MaxKeys: 64})
+		d.fail(teststore.Broken)
+		until := time.Now().Add(time.Hour)
+		d.block(teststore.Months(t, 0), time.Hour)
+		for i := range 2000 {
+			lock := teststore.Months(t, 600)
+			lock.Key, lock.Block = fmt.Sprint("lock", i), time.Hour
+			d.take(lock)
+		}
+		d.comeBack()
+		d.wantBlocked(teststore.Months(t, 0), until, false)
+	})
+}
+
 // Clients can make locks, but not blocks.
 func TestLocksDoNotMakeAReplicaForgetBlocks(t *testing.T) {
 	t.Run("many locks", func(t *testing.T) { testLocksAndBlocks(t, 100, 5000) })

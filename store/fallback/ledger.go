@@ -236,6 +236,10 @@ func (s *spending) spent(now int64) int64 {
 	return max(0, by.Advance(s.idle, now).Tokens-by.Advance(s.charged, now).Tokens)
 }
 
+// ordered reports whether the primary's bucket is to be reset, blocked or unblocked. A lock, which clients can make, is only
+// a part of a charge.
+func (s *spending) ordered() bool { return s.reset || s.block.due && !s.block.lock }
+
 // lookedAt is how many spendings makeRoom compares. Comparing all would take too long.
 const lookedAt = 8
 
@@ -252,12 +256,12 @@ func (l *ledger) makeRoom(policy string, must bool) bool {
 	leastIsOver := false
 	for _, s := range l.accounts {
 		spent := s.spent(now)
-		if spent == 0 && !s.reset && !s.block.due {
+		if spent == 0 && !s.ordered() {
 			l.unlist(s)
 			return true
 		}
 		part, over := float64(spent)/float64(s.share.Capacity), l.isOver(s.policy, policy)
-		if s.reset || s.block.due {
+		if s.ordered() {
 			part = math.Inf(1)
 		}
 		if least == nil || over && !leastIsOver || over == leastIsOver && part < leastPart {
@@ -339,16 +343,16 @@ type due struct {
 	block    dueBlock
 }
 
-// all returns what is in the ledger, beginning with the buckets that are to be blocked.
+// all returns what is in the ledger, beginning with the buckets that are to be reset, blocked or unblocked.
 func (l *ledger) all() []*spending {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := slices.Collect(maps.Values(l.accounts))
 	slices.SortFunc(all, func(a, b *spending) int {
 		switch {
-		case a.block.due == b.block.due:
+		case a.ordered() == b.ordered():
 			return 0
-		case a.block.due:
+		case a.ordered():
 			return -1
 		default:
 			return 1
