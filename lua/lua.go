@@ -55,8 +55,8 @@ const PeekSHA1 = "cb5026a4ef6fcae30ef56d45159c1f834bf96959"
 const part = "--: "
 
 // IsNoBucket reports whether text is an error of TakeOne or TakeFew for a key that holds no bucket. Catching errors
-// in Lua would take 4 % of their time. The only other error that they raise is that of IsBlocked. The first text is from the check of a
-// number. The others are for a missing field, in Lua and in the Lua of miniredis.
+// in Lua would take 4 % of their time. The only other error that they raise is that of IsBlocked. The first text is
+// from the check of a number. The others are for a missing field, in Lua and in the Lua of miniredis.
 func IsNoBucket(text string) bool {
 	return strings.Contains(text, "the key holds no bucket") ||
 		strings.Contains(text, "attempt to perform arithmetic") ||

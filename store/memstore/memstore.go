@@ -20,10 +20,10 @@
 // A blocked bucket is kept until its block has ended, and takes about 100 bytes more.
 //
 // When MaxKeys buckets are kept, a full bucket is forgotten to make room for a new one. If none is full, it is a
-// bucket that has spent the smallest part of its burst. Blocked buckets of the policy come last. It is one of the new bucket's policy if that policy has its
-// share: MaxKeys divided by the number of policies that have buckets. Otherwise it is one of the policy with the
-// most buckets. A large store divides MaxKeys evenly over its shards. The guide [bounds] says what a client can
-// gain by many keys.
+// bucket that has spent the smallest part of its burst. Blocked buckets of the policy come last. It is one of the
+// new bucket's policy if that policy has its share: MaxKeys divided by the number of policies that have buckets.
+// Otherwise it is one of the policy with the most buckets. A large store divides MaxKeys evenly over its shards.
+// The guide [bounds] says what a client can gain by many keys.
 //
 // # Tests
 //
