@@ -119,7 +119,7 @@ func TestEveryAnswerIsProtected(t *testing.T) {
 			"Content-Security-Policy":      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
 			"X-Content-Type-Options":       "nosniff",
 			"X-Frame-Options":              "DENY",
-			"Referrer-Policy":              "no-referrer",
+			"Referrer-Policy":              "same-origin",
 			"Cross-Origin-Opener-Policy":   "same-origin",
 			"Cross-Origin-Resource-Policy": "same-origin",
 			"Access-Control-Allow-Origin":  "",

@@ -91,6 +91,7 @@ func TestAdminPageInABrowser(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, context.Context){
 		"bars refill while one looks":        testBarsRefill,
 		"reset, refund, block and unblock":   testClicks,
+		"changes over plain HTTP":            testPlainHTTP,
 		"a lock":                             testLock,
 		"hostile keys":                       testHostileKeys,
 		"the first page is kept up to date":  testOverviewIsLive,
@@ -170,6 +171,22 @@ func testClicks(t *testing.T, browser context.Context) {
 	if !s.take(slow, key, 40) {
 		t.Error("after an unblock the bucket is not what it was")
 	}
+}
+
+// Where an address is not trustworthy, browsers send no Sec-Fetch-Site, and the page's own forms are known by their Origin.
+func testPlainHTTP(t *testing.T, browser context.Context) {
+	s := newAdminSite(t, admin.Config{})
+	s.take(logins, "member:5", 3)
+	b := newTab(t, browser, strings.Replace(s.base, "127.0.0.1", "shop.example", 1))
+	b.expect("Cross-Origin-Opener-Policy header has been ignored")
+	b.open("/admin/key?key=member:5")
+	b.click(button(logins, "reset"))
+	b.wait(`document.querySelector("h1")?.textContent === "Forbidden" || document.querySelector(%s)?.textContent.startsWith("5 of 5")`, bucketOf(logins, ".level"))
+	if r := s.peek(logins, "member:5"); r.Used {
+		t.Errorf("it is not reset; the page says: %s", b.text())
+	}
+	s.take(logins, "member:5", 2)
+	b.wait(`document.querySelector(%s).textContent.startsWith("3 of 5")`, bucketOf(logins, ".level")) // the script's requests
 }
 
 func testLock(t *testing.T, browser context.Context) {

@@ -36,6 +36,7 @@ func startBrowser(t *testing.T) context.Context {
 		chromedp.UserDataDir(t.TempDir()),
 		chromedp.WSURLReadTimeout(time.Minute),
 		chromedp.DisableGPU,
+		chromedp.Flag("host-resolver-rules", "MAP shop.example 127.0.0.1"),
 	)
 	if os.Getuid() == 0 { // its sandbox refuses root
 		options = append(options, chromedp.NoSandbox)
