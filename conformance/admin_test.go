@@ -92,6 +92,7 @@ func TestAdminPageInABrowser(t *testing.T) {
 		"bars refill while one looks":        testBarsRefill,
 		"reset, refund, block and unblock":   testClicks,
 		"changes over plain HTTP":            testPlainHTTP,
+		"a password in the address":          testPasswordInAddress,
 		"a lock":                             testLock,
 		"hostile keys":                       testHostileKeys,
 		"the first page is kept up to date":  testOverviewIsLive,
@@ -187,6 +188,23 @@ func testPlainHTTP(t *testing.T, browser context.Context) {
 	}
 	s.take(logins, "member:5", 2)
 	b.wait(`document.querySelector(%s).textContent.startsWith("3 of 5")`, bucketOf(logins, ".level")) // the script's requests
+}
+
+func testPasswordInAddress(t *testing.T, browser context.Context) {
+	s := newAdminSite(t, admin.Config{})
+	b := newTab(t, browser, s.base)
+	b.base = strings.Replace(s.base, "://", "://ann:password@", 1)
+	b.expect("a request to " + s.base) // of the script
+	for _, path := range []string{"/admin/", "/admin/key?key=member:5"} {
+		b.open(path)
+		fetched := eval[bool](b, `new Promise((done) => {
+			new MutationObserver(() => done(true)).observe(document.getElementById("as-of"), { subtree: true, characterData: true });
+			setTimeout(() => done(false), 10000);
+		})`)
+		if !fetched {
+			t.Errorf("%s is not kept up to date", path)
+		}
+	}
 }
 
 func testLock(t *testing.T, browser context.Context) {

@@ -13,9 +13,9 @@
 
 	// fetchPage returns the page as it is now. A key goes into the body of a request: addresses land in logs.
 	async function fetchPage() {
-		let address = location.href, options = {};
+		let address = location.href, options = {}; // unlike document.baseURI, location.href has no password, which fetch refuses
 		if (buckets) {
-			address = buckets.dataset.root + "key";
+			address = new URL(buckets.dataset.root + "key", address);
 			const form = new URLSearchParams({ [buckets.dataset.field]: buckets.dataset.value });
 			if (buckets.dataset.policy) form.set("policy", buckets.dataset.policy);
 			options = { method: "POST", body: form };
