@@ -153,7 +153,7 @@ func (h *handler) asset(c *call) error {
 	c.w.Header().Set("ETag", tag)
 	c.w.Header().Set("Cache-Control", "private, no-cache")
 	if c.r.Header.Get("If-None-Match") == tag {
-		c.w.WriteHeader(http.StatusNotModified)
+		c.status = http.StatusNotModified
 		return nil
 	}
 	c.write(http.StatusOK, kinds[path.Ext(c.path)], text)

@@ -2,10 +2,12 @@ package admin_test
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/go-chi/chi/v5"
@@ -154,6 +156,46 @@ func TestAuthorizeThatPanicsLetsNobodyIn(t *testing.T) {
 	h := admin.Handler(s.limiter, func(*http.Request) (string, admin.Access) { panic("no session store") }, admin.Config{Logger: slog.New(slog.DiscardHandler)})
 	if w := serve(h, "GET", "", ""); w.Code != 403 {
 		t.Errorf("status %d", w.Code)
+	}
+}
+
+// A blocked client sends no body, and does not read its answer.
+type blocked struct {
+	http.ResponseWriter
+	stuck, until chan struct{}
+}
+
+func (b blocked) Read([]byte) (int, error) {
+	b.stuck <- struct{}{}
+	<-b.until
+	return 0, io.EOF
+}
+
+func (b blocked) Write([]byte) (int, error) { return b.Read(nil) }
+
+// Clients that send or read slowly leave the page to the others.
+func TestSlowClientsHoldNoPlace(t *testing.T) {
+	for name, of := range map[string]struct{ method, path string }{"a body": {"POST", "key"}, "a body of a change": {"POST", "key/reset"}, "an answer": {"GET", ""}} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t, admin.Config{}, ratelimit.Config{})
+			b := blocked{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+			var all sync.WaitGroup
+			for range 20 {
+				r := httptest.NewRequest(of.method, "/admin/"+of.path, b)
+				r.Header.Set("Content-Type", "application/json")
+				all.Go(func() { s.page.ServeHTTP(blocked{httptest.NewRecorder(), b.stuck, b.until}, r) })
+				<-b.stuck
+			}
+			s.want(s.get(""), 200)
+			s.want(s.post("key/reset", form("ip:1")), 303)
+			go func() {
+				for range b.stuck { // the answers
+				}
+			}()
+			close(b.until)
+			all.Wait()
+			close(b.stuck)
+		})
 	}
 }
 

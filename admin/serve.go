@@ -1,10 +1,10 @@
 package admin
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -33,7 +33,11 @@ type call struct {
 	user   string
 	access Access
 	route  *route
-	path   string // of the route
+	path   string              // of the route
+	form   map[string][]string // of a POST
+
+	status int // of the answer
+	answer []byte
 
 	// root leads from the address of the request to the page, in relative links.
 	root string
@@ -105,6 +109,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		h.answerProblem(c, p)
 	}
+	w.WriteHeader(c.status)
+	if r.Method != "HEAD" {
+		w.Write(c.answer) // an error is the client's
+	}
 }
 
 // protect sets the headers that keep other sites, and texts of clients, from doing anything with the page.
@@ -118,9 +126,9 @@ func protect(header http.Header) {
 	header.Set("Cache-Control", "no-store")
 }
 
-// serve answers a request, or returns why not. The order matters: nothing is told to a stranger, and nothing is read
-// from a page of another site.
-func (h *handler) serve(c *call) error {
+// serve makes the answer to a request, or returns why not. The order matters: nothing is told to a stranger, and nothing
+// is read from a page of another site. A client that sends or reads slowly holds no place.
+func (h *handler) serve(c *call) (err error) {
 	if c.user, c.access = h.access(c.r); c.access == None {
 		return refuse(http.StatusForbidden, "You may not see this page.")
 	}
@@ -141,6 +149,9 @@ func (h *handler) serve(c *call) error {
 	if c.r.Method == "POST" {
 		if err := h.crossing.Check(c.r); err != nil {
 			return refuse(http.StatusForbidden, "The request came from a page of another site. If it did not, a proxy has changed the Host header: see Config.TrustedOrigins.")
+		}
+		if c.form, err = c.readForm(); err != nil {
+			return err
 		}
 		if c.route.changes {
 			places = h.changes
@@ -178,7 +189,7 @@ func (c *call) toSlash() error {
 		return refuse(http.StatusNotFound, "The address of this page ends with a slash.")
 	}
 	c.w.Header().Set("Location", "./"+name+"/")
-	c.w.WriteHeader(http.StatusMovedPermanently)
+	c.status = http.StatusMovedPermanently
 	return nil
 }
 
@@ -191,40 +202,38 @@ func allows(methods []string, method string) bool {
 	return false
 }
 
-// parameters returns what the request asks for, or an error if a parameter does not exist.
-func (c *call) parameters() (map[string][]string, error) {
-	values, err := c.anyParameters()
-	if err != nil {
-		return nil, err
+// parameters returns the parameters of the body of a POST, and otherwise of the address, so that a link cannot add any to
+// a form. It returns an error if a parameter does not exist.
+func (c *call) parameters() (values map[string][]string, err error) {
+	if values = c.form; c.r.Method != "POST" {
+		if len(c.r.URL.RawQuery) > maxQuery {
+			return nil, refuse(http.StatusRequestURITooLong, "The address has more than %d bytes after the question mark.", maxQuery)
+		}
+		if values, err = parseForm(c.r.URL.RawQuery); err != nil {
+			return nil, err
+		}
 	}
 	return values, known(values)
 }
 
-// anyParameters returns the parameters of the body of a POST, and otherwise of the address. So a link cannot add any to
-// a form.
-func (c *call) anyParameters() (map[string][]string, error) {
-	if c.r.Method != "POST" {
-		if len(c.r.URL.RawQuery) > maxQuery {
-			return nil, refuse(http.StatusRequestURITooLong, "The address has more than %d bytes after the question mark.", maxQuery)
-		}
-		return parseForm(c.r.URL.RawQuery)
-	}
+// readForm returns the parameters in the body of a POST.
+func (c *call) readForm() (map[string][]string, error) {
 	kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err != nil || kind != formType && kind != jsonType {
 		return nil, refuse(http.StatusUnsupportedMediaType, "The Content-Type must be %s or %s.", formType, jsonType)
 	}
-	body := new(bytes.Buffer)
-	if _, err := body.ReadFrom(http.MaxBytesReader(c.w, c.r.Body, maxBody)); err != nil {
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
-			return nil, refuse(http.StatusRequestEntityTooLarge, "The request has more than %d bytes.", maxBody)
-		}
+	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBody))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, refuse(http.StatusRequestEntityTooLarge, "The request has more than %d bytes.", maxBody)
+	case err != nil:
 		return nil, refuse(http.StatusBadRequest, "The request ended too early.")
 	}
 	if kind == jsonType {
-		return parseJSON(body.Bytes())
+		return parseJSON(body)
 	}
-	return parseForm(body.String())
+	return parseForm(string(body))
 }
 
 const (
@@ -261,15 +270,11 @@ func (h *handler) answerProblem(c *call, p *problem) {
 	}
 }
 
-// write answers with a body that is complete. A client that reads slowly holds no place.
+// write sets the answer.
 func (c *call) write(status int, kind string, body []byte) {
-	header := c.w.Header()
-	header.Set("Content-Type", kind)
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	c.w.WriteHeader(status)
-	if c.r.Method != "HEAD" {
-		c.w.Write(body) // an error is the client's
-	}
+	c.status, c.answer = status, body
+	c.w.Header().Set("Content-Type", kind)
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 }
 
 // withTimeout bounds the calls of the store for one answer, so that the page comes within a second.
