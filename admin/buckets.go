@@ -3,6 +3,8 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
 
 // maxLooks bounds the buckets that are looked at at the same time for one answer.
@@ -62,8 +65,14 @@ type bucketFacts struct {
 }
 
 // look returns the bucket of a key under a policy. It asks without a Limit, and so gets the bucket's own.
-func (h *handler) look(ctx context.Context, p ratelimit.Policy, key string) bucketFacts {
-	b := bucketFacts{Policy: p.Name, State: "unknown", Locks: p.LockFor > 0, Shadow: p.Shadow, LimitFunc: p.LimitFunc != nil}
+func (h *handler) look(ctx context.Context, p ratelimit.Policy, key string) (b bucketFacts) {
+	b = bucketFacts{Policy: p.Name, State: "unknown", Locks: p.LockFor > 0, Shadow: p.Shadow, LimitFunc: p.LimitFunc != nil}
+	defer func() { // in a goroutine, a panic of somebody's Store would end the process
+		if panicked := recover(); panicked != nil {
+			b.Error = "the store panicked"
+			h.logger().LogAttrs(ctx, slog.LevelError, "ratelimit: admin look panicked", slog.String("panic", logtext.Show(fmt.Sprint(panicked), maxShown)))
+		}
+	}()
 	known := p.Limit != (ratelimit.Limit{}) && p.Limit != ratelimit.Unlimited
 	r, err := h.limiter.Peek(ctx, ratelimit.Policy{Name: p.Name}, key)
 	if errors.Is(err, errors.ErrUnsupported) && known { // a Store that reports no limits
@@ -141,15 +150,15 @@ func (h *handler) keyView(c *call, policy, key string) *keyView {
 	v.Buckets = make([]bucketFacts, len(shown))
 
 	var wg sync.WaitGroup
-	wg.Go(func() { v.Store = h.facts(c.r.Context()).Store }) // at the same time: a store that hangs takes both their time
 	places := make(chan struct{}, maxLooks)
 	for i, p := range shown {
-		places <- struct{}{}
 		wg.Go(func() {
+			places <- struct{}{}
 			v.Buckets[i] = h.look(ctx, p, key)
 			<-places
 		})
 	}
+	v.Store = h.facts(c.r.Context()).Store // at the same time: a store that hangs takes both their time
 	wg.Wait()
 	return v
 }

@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/admin"
 	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // reads and changes are all routes.
@@ -156,6 +158,31 @@ func TestAuthorizeThatPanicsLetsNobodyIn(t *testing.T) {
 	h := admin.Handler(s.limiter, func(*http.Request) (string, admin.Access) { panic("no session store") }, admin.Config{Logger: slog.New(slog.DiscardHandler)})
 	if w := serve(h, "GET", "", ""); w.Code != 403 {
 		t.Errorf("status %d", w.Code)
+	}
+}
+
+type panics struct{ store.Store }
+
+func (panics) Take(context.Context, []store.Charge, []store.State) (bool, error) { panic("Take") }
+func (panics) Stats() store.CacheStats                                           { panic("Stats") }
+
+// A panic in a goroutine of the page would end the process.
+func TestPanicsEndNoMoreThanARequest(t *testing.T) {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: panics{}, Policies: []ratelimit.Policy{api}, Logger: slog.New(slog.DiscardHandler)}))
+	authorize := func(*http.Request) (string, admin.Access) { return "ann", admin.Change }
+	for name, cfg := range map[string]admin.Config{"Take": {}, "Stats": {Caches: map[string]interface{ Stats() store.CacheStats }{"jwt": panics{}}}} {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+		h := admin.Handler(limiter, authorize, cfg)
+		for range 10 { // and no place is lost
+			func() {
+				defer func() {
+					if p := recover(); p != name { // in the goroutine of the request, where net/http recovers
+						t.Errorf("panic %v, want %s", p, name)
+					}
+				}()
+				serve(h, "GET", "key?key=ip:1", "")
+			}()
+		}
 	}
 }
 
