@@ -134,6 +134,8 @@ func TestChangesThatAreRefused(t *testing.T) {
 		"too large":                     {good + "&done=" + strings.Repeat("x", 16<<10), 413, nil},
 		"malformed":                     {good + "&done=%", 400, nil},
 		"malformed JSON":                {`{"policy":"api","key":"ip:1"`, 400, asForm("application/json")},
+		"JSON that is not UTF-8":        {"{\"policy\":\"api\",\"key\":\"ip:\xff\",\"n\":1,\"for\":\"1m\"}", 400, asForm("application/json")},
+		"JSON of half a character":      {`{"policy":"api","key":"ip:\ud800","n":1,"for":"1m"}`, 400, asForm("application/json")},
 		"two objects":                   {`{"policy":"api","key":"ip:1","n":1,"for":"1m"}{}`, 400, asForm("application/json")},
 		"a list":                        {`["api"]`, 400, asForm("application/json")},
 		"an unknown field":              {`{"policy":"api","key":"ip:1","n":1,"for":"1m","x":1}`, 400, asForm("application/json")},

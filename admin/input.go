@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
@@ -53,6 +54,9 @@ func parseJSON(text []byte) (map[string][]string, error) {
 		}
 		switch value := value.(type) {
 		case string:
+			if strings.ContainsRune(value, utf8.RuneError) { // the decoder has put it in place of what is not UTF-8
+				return nil, refuse(http.StatusBadRequest, "The body is malformed: it is not UTF-8. Send any bytes of a key as key_b64.")
+			}
 			values[name.(string)] = append(values[name.(string)], value)
 		case json.Number:
 			values[name.(string)] = append(values[name.(string)], value.String())
