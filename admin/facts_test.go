@@ -172,6 +172,18 @@ func TestFactsHaveTopKeys(t *testing.T) {
 	s.want(s.get("top.json?policy=none"), 400, "no policy")
 }
 
+// The lists of all policies together are those of the first page, for they cost the most to make.
+func TestTopOfAllIsMadeOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, admin.Config{}, ratelimit.Config{})
+		for _, want := range []int{1, 1, 3} {
+			s.use("192.0.2.1", 1)
+			same(t, s.object("top.json"), map[string]any{"requests": want})
+			time.Sleep(600 * time.Millisecond)
+		}
+	})
+}
+
 // Without Counts and Top, and with a store that reports nothing, the page is there and says what is missing.
 func TestAPageWithoutAnything(t *testing.T) {
 	l := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: struct{ store.Store }{newFake(t).Store}}))

@@ -202,7 +202,7 @@ func (h *handler) askedTop(c *call) (policy string, top *topFacts, err error) {
 	switch {
 	case h.cfg.Top == nil:
 	case policy == "":
-		top = h.topOfAll()
+		top = h.facts(c.r.Context()).Top
 	default:
 		top = h.topOf(policy, maxTopKeys)
 	}
