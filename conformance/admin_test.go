@@ -530,4 +530,16 @@ func testTypingGoesOn(t *testing.T, browser context.Context) {
 	if r := s.peek(logins, "member:5"); r.RetryAfter < 71*time.Hour {
 		t.Errorf("blocked for %v", r.RetryAfter)
 	}
+
+	// A form stays that of its policy when there are others.
+	eval[any](b, `document.querySelector(%s).select()`, bucketOf(slow, "input[name=for]"))
+	if err := s.limiter.Reload(shadow, logins, slow); err != nil {
+		t.Fatal(err)
+	}
+	eval[bool](b, `new Promise((done) => new MutationObserver(() => done(true)).observe(document.getElementById("as-of"), { subtree: true, characterData: true }))`)
+	b.do(chromedp.KeyEvent("2d" + kb.Enter))
+	b.wait(`document.querySelectorAll('[data-state="blocked"]').length === 2`)
+	if !s.peek(slow, "member:5").Blocked || s.peek(shadow, "member:5").Blocked {
+		t.Error("another policy is blocked")
+	}
 }
