@@ -77,7 +77,7 @@ func (d *day) pass(second int) {
 	}
 	if second%60 < 8 { // they come once a minute
 		for range 12 + d.random.IntN(9) {
-			d.request("webhooks", fmt.Sprint("partner:", []string{"acme", "globex", "initech"}[d.random.IntN(3)]), 0.01)
+			d.request("webhooks", fmt.Sprint("partner:", []int{17, 23, 42}[d.random.IntN(3)]), 0.01)
 		}
 	}
 	if d.random.IntN(3) == 0 {
