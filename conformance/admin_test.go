@@ -97,6 +97,7 @@ func TestAdminPageInABrowser(t *testing.T) {
 		"hostile keys":                       testHostileKeys,
 		"the first page is kept up to date":  testOverviewIsLive,
 		"a service that ends":                testServiceEnds,
+		"a login that ends":                  testLoginEnds,
 		"without scripts":                    testWithoutScripts,
 		"a user who may only look":           testViewOnly,
 		"widths, colors and contrast":        testLayout,
@@ -315,6 +316,15 @@ func testServiceEnds(t *testing.T, browser context.Context) {
 	b.open("/admin/key?key=member:5")
 	s.server.CloseClientConnections()
 	s.server.Close()
+	b.wait(`document.getElementById("live").textContent.includes("stopped")`)
+}
+
+// An authentication in front of the page may answer with its login, and not with an error.
+func testLoginEnds(t *testing.T, browser context.Context) {
+	s := newAdminSite(t, admin.Config{})
+	b := newTab(t, browser, s.base)
+	b.open("/admin/")
+	eval[any](b, `void (window.fetch = async () => new Response("<h1>Sign in</h1>", { headers: { "Content-Type": "text/html" } }))`)
 	b.wait(`document.getElementById("live").textContent.includes("stopped")`)
 }
 

@@ -24,7 +24,9 @@
 			...options, cache: "no-store", redirect: "error", headers: { Accept: "text/html" }, signal: AbortSignal.timeout(every * 3),
 		});
 		if (!answer.ok) throw new Error(answer.statusText);
-		return new DOMParser().parseFromString(await answer.text(), "text/html");
+		const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+		if (!page.getElementById(live.id)) throw new Error("another page"); // such as a login
+		return page;
 	}
 
 	// update makes a node like another one, in place where they have the same form.
