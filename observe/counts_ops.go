@@ -85,6 +85,8 @@ func outcomeOfFailed(e *ratelimit.Event) outcome {
 		deniedBy = deniedBy || !e.Results[i].Allowed && !e.Results[i].Shadow
 	}
 	switch {
+	case e.Allowed && len(e.Results) > 0 && !errors.Is(e.Err, ratelimit.ErrOutage):
+		return outAllowed // the policies that deny have decided: only a Shadow is left out for another error
 	case e.Allowed:
 		return outFailedOpen
 	case deniedBy: // the error left out another policy

@@ -66,7 +66,7 @@ type DecisionCounts struct {
 	// Outcome is one of:
 	//	allowed        denied by no policy
 	//	denied         denied by a policy
-	//	failed_open    let through although the store, or a function of a policy, failed
+	//	failed_open    let through although the store failed, or a policy was left out for ErrOutage
 	//	failed_closed  refused because the store, or a function of a policy, failed, or time was up
 	//	no_key         refused: no key
 	//	bad_request    refused: ErrBadRequest

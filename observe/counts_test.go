@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
@@ -137,7 +140,8 @@ func TestCountsOutcomes(t *testing.T) {
 		{"allowed", ratelimit.Event{Allowed: true, Results: allowed}},
 		{"denied", ratelimit.Event{Results: denied}},
 		{"failed_open", ratelimit.Event{Allowed: true, Err: away}},
-		{"failed_open", ratelimit.Event{Allowed: true, Err: away, Results: allowed}},
+		{"failed_open", ratelimit.Event{Allowed: true, Err: fmt.Errorf("directory: %w", ratelimit.ErrOutage), Results: allowed}},
+		{"allowed", ratelimit.Event{Allowed: true, Err: errors.New("policy try: a bug in its LimitFunc"), Results: allowed}},
 		{"denied", ratelimit.Event{Err: away, Results: denied}},
 		{"failed_closed", ratelimit.Event{Err: away}},
 		{"no_key", ratelimit.Event{Err: ratelimit.ErrNoKey}},
@@ -154,6 +158,19 @@ func TestCountsOutcomes(t *testing.T) {
 		if got := outcomes(counts.Snapshot()); !reflect.DeepEqual(got, map[string]int64{c.want: 1}) {
 			t.Errorf("%+v: %v, want %s", c.event, got, c.want)
 		}
+	}
+}
+
+// A Shadow that fails lets nobody through: the other policies have decided.
+func TestAShadowThatFailsIsNoFailure(t *testing.T) {
+	counts := observe.NewCounts(observe.CountsConfig{})
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Observe: counts.Observe, Logger: slog.New(slog.DiscardHandler)}))
+	failing := func(*http.Request) (string, error) { return "", errors.New("a bug") }
+	_, _ = limiter.Decide(httptest.NewRequest("GET", "/", nil),
+		ratelimit.Policy{Name: "api", Key: ratelimit.Static("all"), Limit: ratelimit.PerMinute(5)},
+		ratelimit.Policy{Name: "try", Key: failing, Limit: ratelimit.PerMinute(5), Shadow: true})
+	if got := outcomes(counts.Snapshot()); !reflect.DeepEqual(got, map[string]int64{"allowed": 1}) {
+		t.Errorf("%v, want it allowed", got)
 	}
 }
 
