@@ -180,6 +180,9 @@ func TestDashboard(t *testing.T) {
 		if p.Description == "" || !slices.Contains(units, p.FieldConfig.Defaults.Unit) || !fromVariable(p.Datasource) || len(p.Targets) == 0 {
 			t.Errorf("%s: no description, unit, data source or query", p.Title)
 		}
+		if p.FieldConfig.Defaults.NoValue == "0" {
+			t.Errorf("%s: shows 0 where nothing is scraped", p.Title)
+		}
 		refs := map[string]bool{}
 		for _, q := range p.Targets {
 			if q.RefID == "" || refs[q.RefID] || q.Expr == "" || !fromVariable(q.Datasource) || q.Range == q.Instant {
