@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/observe"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -14,24 +15,25 @@ import (
 // collect observes everything but the time in the queue. A reader calls it, and several may at once.
 func (o *Observer) collect(ctx context.Context, to metric.Observer) error {
 	s := sums{points: make(map[point]sum)}
-	shadows := make(map[string]bool)
+	policies := make(map[string]traits)
 	var oldest float64
 	queues := false
 	for _, l := range *o.limiters.Load() {
 		for _, p := range l.Policies() {
 			o.counts.Declare(p.Name)
-			shadows[p.Name] = p.Shadow
+			t := policies[p.Name]
+			policies[p.Name] = traits{enforced: t.enforced || !p.Shadow, shadow: t.shadow || p.Shadow, settles: t.settles || p.Settle != nil}
 		}
 		stats := l.Stats()
 		s.add(o.queued, int64(stats.Waiting))
 		s.add(o.maxQueued, int64(stats.MaxWaiting))
-		o.addStore(&s, stats, "primary")
+		o.addStore(&s, stats, "primary", l.Policies())
 		if stats.Redis != nil {
 			queues, oldest = true, max(oldest, stats.Redis.OldestQueued.Seconds())
 		}
 	}
 	counts := o.counts.Snapshot()
-	o.addCounts(&s, counts, shadows)
+	o.addCounts(&s, counts, policies)
 	o.durations.record(ctx, o.duration, counts.Decisions, time.Now().Add(patience))
 	for name, cache := range o.caches {
 		o.addCache(&s, cache.Stats(), cacheKey.String(name))
@@ -43,10 +45,17 @@ func (o *Observer) collect(ctx context.Context, to metric.Observer) error {
 	return nil
 }
 
+// traits are which counts a policy can have.
+type traits struct{ enforced, shadow, settles bool }
+
 // addCounts adds the counts of requests. Those that are 0 are there, too, for results that are to be expected: otherwise
 // a monitoring system does not see the first denial as a change.
-func (o *Observer) addCounts(s *sums, counts observe.Snapshot, shadows map[string]bool) {
+func (o *Observer) addCounts(s *sums, counts observe.Snapshot, policies map[string]traits) {
 	for _, p := range counts.Policies {
+		has, known := policies[p.Policy]
+		if !known {
+			has = traits{enforced: true}
+		}
 		policy := policyKey.String(p.Policy)
 		for _, r := range p.Routes {
 			at := []attribute.KeyValue{policy}
@@ -62,12 +71,12 @@ func (o *Observer) addCounts(s *sums, counts observe.Snapshot, shadows map[strin
 				}
 			}
 			with("allowed", r.Allowed, true)
-			with("denied", r.Denied, !shadows[p.Policy])
-			with("would_deny", r.WouldDeny, shadows[p.Policy])
+			with("denied", r.Denied, has.enforced)
+			with("would_deny", r.WouldDeny, has.shadow)
 			with("not_charged", r.NotCharged, false)
 			s.add(o.degraded, r.Degraded, at...)
 		}
-		if p.Settlements > 0 {
+		if p.Settlements > 0 || has.settles {
 			s.add(o.settlements, p.Settlements, policy)
 			s.add(o.estimatedTokens, p.Estimated, policy)
 			s.add(o.finalTokens, p.Final, policy)
@@ -83,7 +92,8 @@ func (o *Observer) addCounts(s *sums, counts observe.Snapshot, shadows map[strin
 }
 
 // addStore adds the Stats of a Store, which has a role in that of a Limiter: "primary", or "secondary" of a fallback.
-func (o *Observer) addStore(s *sums, stats store.Stats, role string) {
+// policies are those of the Limiter.
+func (o *Observer) addStore(s *sums, stats store.Stats, role string, policies []ratelimit.Policy) {
 	as := storeKey.String(role)
 	if r := stats.Redis; r != nil {
 		s.add(o.calls, r.Calls, as)
@@ -117,6 +127,9 @@ func (o *Observer) addStore(s *sums, stats store.Stats, role string) {
 		s.add(o.buckets, int64(m.Buckets), as)
 		s.add(o.maxBuckets, int64(m.Max), as)
 		s.add(o.blocked, int64(m.Blocked), as)
+		for _, p := range policies {
+			s.add(o.evictions, 0, as, policyKey.String(p.Name))
+		}
 		for policy, n := range m.Evicted {
 			s.add(o.evictions, n, as, policyKey.String(policy))
 		}
@@ -133,7 +146,7 @@ func (o *Observer) addStore(s *sums, stats store.Stats, role string) {
 		s.add(o.pending, int64(f.Pending))
 		s.add(o.known, int64(f.Known))
 		s.add(o.maxKnown, int64(f.Max))
-		o.addStore(s, f.Secondary, "secondary")
+		o.addStore(s, f.Secondary, "secondary", policies)
 	}
 }
 

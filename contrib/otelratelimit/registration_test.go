@@ -149,6 +149,22 @@ func TestPoliciesAreThereFromTheStart(t *testing.T) {
 		t.Errorf("later %d", n)
 	}
 	get(h, t.Context(), "GET", "/", canary)
+
+	paid := keyed("paid", ratelimit.PerHour(1))
+	paid.Settle = ratelimit.FailedLogins
+	l.Limit(paid)
+	metrics := metricsOf(t, reader)
+	for _, name := range []string{"ratelimit.settlements", "ratelimit.settlement.estimated_tokens", "ratelimit.settlement.final_tokens"} {
+		if n := value(t, metrics, name, policyIs("paid")); n != 0 {
+			t.Errorf("%s: %d before the first request", name, n)
+		}
+	}
+	if n := value(t, metrics, "ratelimit.memory.evictions", attribute.String("ratelimit.store", "primary"), policyIs("list")); n != 0 {
+		t.Errorf("%d evictions before the first", n)
+	}
+	if n := value(t, metrics, "ratelimit.settlements", policyIs("list")); n != -1 {
+		t.Errorf("%d settlements of a policy that settles nothing", n)
+	}
 }
 
 // Clients cannot add series without bound, here by an adapter that takes routes from requests.
