@@ -104,14 +104,16 @@ func outcomeOfFailed(e *ratelimit.Event) outcome {
 	}
 }
 
-// The bounds of the buckets of the histograms. A value counts in the first bucket whose bound is not below it.
+// The bounds of the buckets of the histograms. A value counts in the first bucket whose bound is not below it. There are
+// bounds closely above the times after which a fallback and a limiter give up, 50 and 100 ms: quantiles of an outage are
+// interpolated between bounds.
 var (
 	tookBounds = [...]time.Duration{
 		10 * time.Microsecond, 25 * time.Microsecond, 50 * time.Microsecond,
 		100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
 		time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
-		10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
-		100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond,
+		10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 60 * time.Millisecond,
+		100 * time.Millisecond, 120 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond,
 		time.Second,
 	}
 	waitedBounds = [...]time.Duration{

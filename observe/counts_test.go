@@ -210,6 +210,22 @@ func TestCountsDurations(t *testing.T) {
 	}
 }
 
+// Quantiles are interpolated between bounds: those of an outage are near the default timeouts.
+func TestCountsDurationsOfTimeouts(t *testing.T) {
+	c := observe.NewCounts(observe.CountsConfig{})
+	timeouts := []time.Duration{50 * time.Millisecond, 100 * time.Millisecond} // fallback.Config.Slow, ratelimit.Config.Timeout
+	for _, timeout := range timeouts {
+		count(c, ratelimit.Event{Op: "request", Allowed: true, Took: timeout + time.Millisecond})
+	}
+	took := c.Snapshot().Decisions[0].Took
+	for _, timeout := range timeouts {
+		i := slices.Index(took.Bounds, timeout)
+		if i < 0 || took.Buckets[i+1] != 1 || took.Bounds[i+1] > timeout*5/4 {
+			t.Errorf("%v: %v in %v", timeout, took.Buckets, took.Bounds)
+		}
+	}
+}
+
 // Whatever clients send, the memory is bounded, nothing is lost, and each name is shown once and in valid UTF-8.
 func TestCountsBounded(t *testing.T) {
 	c := observe.NewCounts(observe.CountsConfig{MaxPolicies: 3, MaxRoutes: 12})

@@ -241,7 +241,7 @@ func TestCardinality(t *testing.T) {
 	}
 	text, _ := scrape(t, metrics)
 	// (4+1) policies × (16+1) routes × 4 results, the histograms, and the rest.
-	if series := strings.Count(text, "\nratelimit_"); series > 5*17*4+8*(18+16)+50 {
+	if series := strings.Count(text, "\nratelimit_"); series > 5*17*4+8*(20+16)+50 {
 		t.Errorf("%d series", series)
 	}
 	for _, line := range strings.Split(text, "\n") {
