@@ -9,7 +9,8 @@ import (
 type entry struct {
 	first, last *call // linked by next, in the order in which they came
 	count       int64
-	lone        int // the number of its term, if it is a single call of one charge; see command.sort
+	again       int64 // how many of them were sent before, to a server that could not answer
+	lone        int   // the number of its term, if it is a single call of one charge; see command.sort
 }
 
 // A batch is the entries that are sent together.
@@ -85,6 +86,9 @@ func (b *batch) claim() (deadline time.Time) {
 			}
 			left.last = c
 			left.count++
+			if c.tries > 0 {
+				left.again++
+			}
 		}
 		if left.count > 0 {
 			kept = append(kept, left)

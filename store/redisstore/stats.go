@@ -137,16 +137,21 @@ func (c *counts) fail(err error) {
 	c.last, c.lastAt = text, time.Now()
 }
 
-// sent counts entries that are sent.
+// sent counts the calls of entries that are sent for the first time.
 func (c *counts) sent(entries []entry) {
-	var calls, charges int64
+	var calls, charges, merged int64
 	for i := range entries {
-		calls += entries[i].count
-		charges += entries[i].count * int64(len(entries[i].first.items))
+		e := &entries[i]
+		fresh := e.count - e.again
+		calls += fresh
+		charges += fresh * int64(len(e.first.items))
+		if merged += fresh; e.again == 0 {
+			merged-- // the first is with none before it
+		}
 	}
-	c.calls.Add(calls)
 	c.charges.Add(charges)
-	if merged := calls - int64(len(entries)); merged > 0 {
+	c.calls.Add(calls)
+	if merged > 0 {
 		c.merged.Add(merged)
 	}
 }
@@ -155,10 +160,10 @@ func (c *counts) sent(entries []entry) {
 func (e *engine) Stats() store.Stats {
 	c := &e.counts
 	s := &store.RedisStats{
+		Merged:      c.merged.Load(), // in the opposite order of sent, so that calls that are sent meanwhile are not merged only
 		Calls:       c.calls.Load(),
-		Batches:     c.batches.Load(),
 		Charges:     c.charges.Load(),
-		Merged:      c.merged.Load(),
+		Batches:     c.batches.Load(),
 		Direct:      c.direct.Load(),
 		Redirects:   c.redirects.Load(),
 		ScriptLoads: c.loads.Load(),

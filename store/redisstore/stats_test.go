@@ -283,6 +283,34 @@ func TestErrorsOfAServerAreCounted(t *testing.T) {
 	fails(s, t.Context(), "k", "closed")
 }
 
+// Calls whose keys are at two masters of a Cluster are sent again, and count once.
+func TestStatsOfCallsThatAreSentAgain(t *testing.T) {
+	cluster := redistest.StartCluster(t, 2)
+	s := redisstore.New(cluster.Client(), redisstore.Config{Prefix: "again", MaxDenials: -1})
+	defer s.Close()
+	here, there := charge(t, "k"), charge(t, "k")
+	there.Policy = "q"
+	take(t, s, here)
+	take(t, s, there)
+	slot := cluster.Slot("again:{k}:p")
+	cluster.StartMigration(slot, 1-cluster.Owner(slot)).MoveKeys(1)
+	var calls sync.WaitGroup
+	for range 3 {
+		calls.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			if _, err := s.Take(ctx, []store.Charge{here, there}, make([]store.State, 2)); err == nil || !strings.Contains(err.Error(), "TRYAGAIN") {
+				t.Errorf("%v, want TRYAGAIN", err)
+			}
+		})
+	}
+	calls.Wait()
+	stats := landed(t, s)
+	if stats.Calls != 5 || stats.Charges != 8 || stats.Merged > 2 || stats.Redirects < 2 || stats.Batches < 4 || stats.Errors["redirect"] != 3 {
+		t.Errorf("%+v, want 5 calls of 8 charges, sent again and again", stats)
+	}
+}
+
 func TestStatsWhileCallsAreSent(t *testing.T) {
 	s := redisstore.New(redistest.Start(t).Client(), redisstore.Config{MaxDenials: -1})
 	defer s.Close()
