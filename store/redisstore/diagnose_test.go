@@ -367,7 +367,7 @@ func TestADiagnosisEndsWithItsContext(t *testing.T) {
 func TestADiagnosisSendsNothingTwice(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
-	client := openOptions(t, "redis://"+proxy.Addr()+"?max_retries=5&max_retry_backoff=1ms")
+	client := openOptions(t, "redis://"+proxy.Addr()+"?max_retries=5&max_retry_backoff=1ms&min_idle_conns=0") // one connection, whose greeting is over
 	if err := client.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
