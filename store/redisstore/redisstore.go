@@ -81,6 +81,9 @@
 // sends the commands of lone calls, and the client sends batches. The client itself does not change. Hooks that are
 // added to the client after New see only batches. No hook sees the handshake of a connection that the clone opens.
 //
+// A batch whose packets are lost waits for the ReadTimeout, 5 s by default. If batches hold all the connections that they
+// may use, calls fail until then, although Redis answers again. With ContextTimeoutEnabled it takes some milliseconds.
+//
 // A lone call is sent by its caller if the client can end it at its deadline. Otherwise another goroutine sends it, which
 // takes some microseconds: on a ClusterClient or Ring without ContextTimeoutEnabled, and on a client with a
 // ReadTimeout or WriteTimeout of -2.
