@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -139,7 +140,7 @@ func (h *handler) serve(c *call) (err error) {
 		return refuse(http.StatusNotFound, "There is no such page. The address of the first page ends with a slash, as in /admin/.")
 	}
 	c.root = strings.Repeat("../", strings.Count(c.path, "/"))
-	if !allows(c.route.methods, c.r.Method) {
+	if !slices.Contains(c.route.methods, c.r.Method) {
 		return &problem{http.StatusMethodNotAllowed, "This address does not take " + logtext.Show(c.r.Method, 32) + ".", strings.Join(c.route.methods, ", ")}
 	}
 	if c.route.changes && c.access != Change {
@@ -191,15 +192,6 @@ func (c *call) toSlash() error {
 	c.w.Header().Set("Location", "./"+name+"/")
 	c.status = http.StatusMovedPermanently
 	return nil
-}
-
-func allows(methods []string, method string) bool {
-	for _, m := range methods {
-		if m == method {
-			return true
-		}
-	}
-	return false
 }
 
 // parameters returns the parameters of the body of a POST, and otherwise of the address, so that a link cannot add any to

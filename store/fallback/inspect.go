@@ -28,7 +28,7 @@ func (f *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 	b, err := f.inspectPrimary(ctx, policy, key)
 	took := f.known.now() - sent
 	if err == nil && (b.Blocked > 0 || f.blocks.some()) {
-		f.blocks.learn(asked, []store.State{{Blocked: b.Blocked > 0, RetryAfter: b.Blocked, Degraded: b.Degraded}})
+		f.blocks.learn(asked, []store.State{{Blocked: b.Blocked > 0, RetryAfter: b.Blocked, Degraded: b.Degraded}}, f.blocks.now()-took)
 	}
 	slow := took >= f.slow.Microseconds()
 	switch {
