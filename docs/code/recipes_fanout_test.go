@@ -47,9 +47,9 @@ func refundUnsent(ctx context.Context, limiter *ratelimit.Limiter, partner ratel
 
 var errNotSent = errors.New("not sent")
 
-// fanOut sends n messages to acme in several goroutines, and two to globex a moment later. It returns when globex has
+// fanOut sends n messages to large in several goroutines, and two to small a moment later. It returns when small has
 // got its messages.
-func fanOut(t *testing.T, n, goroutines int) (globex time.Duration) {
+func fanOut(t *testing.T, n, goroutines int) (small time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		sendAll := tenantSender(ratetest.Quiet(t), func(context.Context, message) {})
 		stop, cancel := context.WithCancel(t.Context())
@@ -57,14 +57,14 @@ func fanOut(t *testing.T, n, goroutines int) (globex time.Duration) {
 		var sending sync.WaitGroup
 		left := make([]int, goroutines)
 		for i := range goroutines {
-			sending.Go(func() { left[i] = len(sendAll(stop, "acme", make([]message, n/goroutines))) })
+			sending.Go(func() { left[i] = len(sendAll(stop, "large", make([]message, n/goroutines))) })
 		}
 		sending.Go(func() {
 			time.Sleep(time.Millisecond)
-			if left := sendAll(stop, "globex", make([]message, 2)); len(left) > 0 {
-				t.Errorf("%d messages to globex are left", len(left))
+			if left := sendAll(stop, "small", make([]message, 2)); len(left) > 0 {
+				t.Errorf("%d messages to small are left", len(left))
 			}
-			globex = time.Since(begin)
+			small = time.Since(begin)
 			cancel()
 		})
 		sending.Wait()
@@ -72,20 +72,20 @@ func fanOut(t *testing.T, n, goroutines int) (globex time.Duration) {
 		for _, n := range left {
 			sent -= n
 		}
-		if most := 5 + 5*globex.Seconds(); float64(sent) > most || float64(sent) < most-2 {
-			t.Errorf("%d messages were sent to acme in %v, want %.1f", sent, globex, most)
+		if most := 5 + 5*small.Seconds(); float64(sent) > most || float64(sent) < most-2 {
+			t.Errorf("%d messages were sent to large in %v, want %.1f", sent, small, most)
 		}
 	})
-	return globex
+	return small
 }
 
 // One goroutine for each tenant holds up nobody. Many of one tenant hold up the others.
 func TestRecipeFanOut(t *testing.T) {
 	if took := fanOut(t, 100, 1); took > 300*time.Millisecond {
-		t.Errorf("globex has its messages after %v behind one goroutine, want them at once", took)
+		t.Errorf("small has its messages after %v behind one goroutine, want them at once", took)
 	}
 	if took := fanOut(t, 100, 50); took < 3*time.Second {
-		t.Errorf("globex has its messages after %v behind 50 goroutines: the recipe need not warn of them", took)
+		t.Errorf("small has its messages after %v behind 50 goroutines: the recipe need not warn of them", took)
 	}
 }
 

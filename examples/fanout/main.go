@@ -90,7 +90,7 @@ func run(stop context.Context, args []string, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "Limits: %v for each tenant, %v for all\n", perTenant, forAll)
 	fmt.Fprintf(out, "Stop:   Ctrl-C, or kill -TERM %d\n\n", os.Getpid())
-	left := s.fanOut(stop, map[string]int{"acme": *messages, "globex": *messages / 3, "initech": *messages / 10})
+	left := s.fanOut(stop, map[string]int{"large": *messages, "medium": *messages / 3, "small": *messages / 10})
 	s.log.Printf("stopped, %d messages left", left)
 	return nil
 }

@@ -44,7 +44,7 @@ func TestFanOutSharesTheLimitOfAll(t *testing.T) {
 			provider: providerPolicy(ratelimit.PerSecond(10)),
 			log:      log.New(out, "", 0),
 		}
-		messages := map[string]int{"acme": 60, "globex": 20, "initech": 6}
+		messages := map[string]int{"large": 60, "medium": 20, "small": 6}
 		if left := s.fanOut(t.Context(), messages); left != 0 {
 			t.Errorf("%d messages are left", left)
 		}
@@ -57,7 +57,7 @@ func TestFanOutSharesTheLimitOfAll(t *testing.T) {
 		// The tokens of the provider are reserved when a message begins to wait for those of its tenant.
 		// So there may be one more for each other tenant.
 		within(t, "all", out.all, 10, 2)
-		for tenant, most := range map[string]time.Duration{"acme": 11 * time.Second, "globex": 5 * time.Second, "initech": 1 * time.Second} {
+		for tenant, most := range map[string]time.Duration{"large": 11 * time.Second, "medium": 5 * time.Second, "small": 1 * time.Second} {
 			if took := out.to[tenant][messages[tenant]-1]; took > most {
 				t.Errorf("%s had its messages after %v, want at most %v", tenant, took, most)
 			}
@@ -83,7 +83,7 @@ func TestFanOutInMemory(t *testing.T) {
 	if err := run(t.Context(), []string{"-messages", "10", "-tenant", "20/1s"}, &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Limits: 20/1s for each tenant, 10/1s for all", "done acme 9", "done globex 2", "done initech 0", "stopped, 0 messages left"} {
+	for _, want := range []string{"Limits: 20/1s for each tenant, 10/1s for all", "done large 9", "done medium 2", "done small 0", "stopped, 0 messages left"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not print %q:\n%s", want, out.String())
 		}

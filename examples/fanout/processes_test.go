@@ -24,7 +24,7 @@ const (
 )
 
 // messages is how many each process sends to a tenant.
-var messages = map[string]int{"acme": 30, "globex": 10, "initech": 3}
+var messages = map[string]int{"large": 30, "medium": 10, "small": 3}
 
 // A fleet is some processes of the program on one Redis.
 type fleet struct {
@@ -51,7 +51,7 @@ func startFleet(t *testing.T) *fleet {
 	f.begun = time.Now()
 	for range 3 {
 		f.processes = append(f.processes, testprogram.Start(t, "-redis", "redis://"+server.Addr(),
-			"-messages", strconv.Itoa(messages["acme"]), "-tenant", tenantLimit().String(), "-all", allLimit().String()))
+			"-messages", strconv.Itoa(messages["large"]), "-tenant", tenantLimit().String(), "-all", allLimit().String()))
 	}
 	return f
 }
@@ -127,7 +127,7 @@ func TestFanOutGoesOnAfterKill9(t *testing.T) {
 			t.Errorf("a process has sent %d messages, want 43", n)
 		}
 	}
-	f.check(t, map[string]int{"all": len(messages), "acme": 1, "globex": 1, "initech": 1})
+	f.check(t, map[string]int{"all": len(messages), "large": 1, "medium": 1, "small": 1})
 }
 
 // A process that stops finishes the messages that it has begun, and counts the others. No token is lost.
