@@ -48,7 +48,7 @@ func TestDenialsSequence(t *testing.T) {
 				local += int(d.Stats().Denials.Answered)
 			}
 			t.Logf("%d calls were answered without the store", local)
-			if least := sequences / 20; local < least {
+			if least := sequences / 10; local < least {
 				t.Errorf("want at least %d", least)
 			}
 		})
