@@ -193,7 +193,7 @@ func TestLinesAreBounded(t *testing.T) {
 			r.log(t, letters(rand.IntN(1+rand.IntN(100))))
 			switch rand.IntN(200) {
 			case 0:
-				time.Sleep(time.Duration(rand.IntN(int(2 * time.Minute))))
+				time.Sleep(time.Duration(rand.Int64N(int64(2 * time.Minute))))
 			case 1, 2, 3:
 				time.Sleep(time.Duration(rand.IntN(int(2 * time.Second))))
 			}

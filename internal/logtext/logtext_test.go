@@ -1,6 +1,7 @@
 package logtext_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -30,5 +31,41 @@ func TestShow(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for _, tt := range []struct{ name, text, want string }{
+		{"What can be printed stays", `"a\n" é 日本`, `"a\n" é 日本`},
+		{"A terminal's escape sequence", "é\x1b[2J", `é\x1b[2J`},
+		{"What reverses text", "a\u202eb", `a\u202eb`},
+		{"Bytes that are not UTF-8", "a\xffé", `a\xffé`},
+		{"A replacement character", "a\ufffd", "a\ufffd"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := logtext.Printable(tt.text); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestEscapeJSON(t *testing.T) {
+	for _, text := range []string{"plain", "a\u202eb", "é", "日本\U0001f600", "\x7f\n\"\\"} {
+		quoted, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		escaped := logtext.EscapeJSON(quoted, nil)
+		if strings.ContainsFunc(string(escaped), func(r rune) bool { return r >= 0x7f }) {
+			t.Errorf("%q: not ASCII: %s", text, escaped)
+		}
+		var got string
+		if err := json.Unmarshal(escaped, &got); err != nil || got != text {
+			t.Errorf("%q became %q (%v)", text, got, err)
+		}
+	}
+	if got := string(logtext.EscapeJSON([]byte(`"é日"`), func(r rune) bool { return r != '日' })); got != `"é\u65e5"` {
+		t.Errorf("got %s", got)
 	}
 }

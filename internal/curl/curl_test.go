@@ -1,0 +1,330 @@
+package curl
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParse(t *testing.T) {
+	for _, tt := range []struct {
+		name, line  string
+		method, url string
+		header      string // names and values, sorted, without User-Agent and Accept
+		length      int64
+		ignored     int
+	}{
+		{name: "plain", line: `curl https://example.com/a?b=1&c=2`, method: "GET", url: "https://example.com/a?b=1&c=2"},
+		{name: "without a scheme", line: `curl localhost:8080/x`, method: "GET", url: "http://localhost:8080/x"},
+		{name: "a prompt and a path", line: `$ /usr/bin/curl example.com`, method: "GET", url: "http://example.com"},
+		{name: "Chrome on Linux", line: "curl 'https://example.com/members?page=2' \\\n  -H 'accept: application/json' \\\n  -b 'session=abc; theme=dark' \\\n  -H $'x-name: it\\'s \\u0021' \\\n  -H 'sec-ch-ua: \"Chromium\";v=\"140\"' \\\n  --insecure",
+			method: "GET", url: "https://example.com/members?page=2", header: `Cookie: session=abc; theme=dark|Sec-Ch-Ua: "Chromium";v="140"|X-Name: it's !`},
+		{name: "Chrome, posting JSON", line: "curl 'https://example.com/login' -H 'content-type: application/json' --data-raw '{\"user\":\"a\"}'",
+			method: "POST", url: "https://example.com/login", header: `Content-Type: application/json`, length: 12},
+		{name: "Firefox", line: "curl 'https://example.com/' --compressed -H 'User-Agent: Mozilla/5.0' -H 'Accept-Language: en-US,en;q=0.5' -H 'Accept-Encoding: gzip, deflate, br, zstd' -H 'Cookie: a=b'",
+			method: "GET", url: "https://example.com/", header: `Accept-Encoding: gzip, deflate, br, zstd|Accept-Language: en-US,en;q=0.5|Cookie: a=b`},
+		{name: "Insomnia", line: "curl --request POST \\\r\n  --url https://example.com/search \\\r\n  --header 'Content-Type: application/x-www-form-urlencoded' \\\r\n  --data q=shoes \\\r\n  --data page=2",
+			method: "POST", url: "https://example.com/search", header: `Content-Type: application/x-www-form-urlencoded`, length: 14},
+		{name: "Postman", line: `curl --location 'https://example.com/v1' --header 'Authorization: Bearer e30.e30.' --form 'a="b"'`,
+			method: "POST", url: "https://example.com/v1", header: `Authorization: Bearer e30.e30.|Content-Type: multipart/form-data`, length: 5},
+		{name: "lost backslashes", line: "curl 'https://example.com/'\n -H 'a: b'\n", method: "GET", url: "https://example.com/", header: "A: b"},
+		{name: "short flags in a group", line: `curl -sSLXDELETE -Ha:b example.com/1`, method: "DELETE", url: "http://example.com/1", header: "A: b"},
+		{name: "-I", line: `curl -I example.com`, method: "HEAD", url: "http://example.com"},
+		{name: "-G", line: `curl -G -d a=1 --data-urlencode 'b=x y' 'example.com/?c=1#f'`, method: "GET", url: "http://example.com/?c=1&a=1&b=x+y"},
+		{name: "--json", line: `curl --json '{}' example.com`, method: "POST", url: "http://example.com", header: "Content-Type: application/json", length: 2},
+		{name: "-T", line: `curl -T /etc/passwd example.com`, method: "PUT", url: "http://example.com", ignored: 1},
+		{name: "-u", line: `curl -u alice:secret example.com`, method: "GET", url: "http://example.com", header: "Authorization: Basic YWxpY2U6c2VjcmV0"},
+		{name: "a user in the address", line: `curl http://alice:secret@example.com/`, method: "GET", url: "http://example.com/", header: "Authorization: Basic YWxpY2U6c2VjcmV0"},
+		{name: "-A and -e", line: `curl -A bot -e 'https://ref.example/;auto' example.com`, method: "GET", url: "http://example.com", header: "Referer: https://ref.example/"},
+		{name: "files", line: `curl -d @/etc/passwd -b jar -H @h -K c example.com`, method: "POST", url: "http://example.com", header: "Content-Type: application/x-www-form-urlencoded", ignored: 4},
+		{name: "an @ in raw data", line: `curl --data-raw @a example.com`, method: "POST", url: "http://example.com", header: "Content-Type: application/x-www-form-urlencoded", length: 2},
+		{name: "no expansion", line: "curl \"example.com/$(id)`id`\" -H \"a: \\$HOME $HOME\"", method: "GET", url: "http://example.com/$(id)`id`", header: "A: $HOME $HOME"},
+		{name: "headers empty and removed", line: `curl -H 'X-Empty;' -H 'Accept:' -H 'X-None:' example.com`, method: "GET", url: "http://example.com", header: "X-Empty: "},
+		{name: "of HTTP/2", line: `curl -H ':authority: example.com' example.com`, method: "GET", url: "http://example.com"},
+		{name: "a pipe after it", line: `curl -s example.com | jq . > out`, method: "GET", url: "http://example.com", ignored: 1},
+		{name: "redirections after it", line: `curl example.com 2>/dev/null`, method: "GET", url: "http://example.com", ignored: 1},
+		{name: "a second command", line: `curl example.com; rm -rf /`, method: "GET", url: "http://example.com", ignored: 1},
+		{name: "unknown flags", line: `curl --frobnicate -! --resolve a:1:b example.com`, method: "GET", url: "http://example.com", ignored: 3},
+		{name: "after --", line: `curl -- example.com`, method: "GET", url: "http://example.com"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := Parse(tt.line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var header []string
+			for _, name := range slices.Sorted(maps.Keys(c.Header)) {
+				for _, v := range c.Header[name] {
+					if name != "User-Agent" && name != "Accept" {
+						header = append(header, name+": "+v)
+					}
+				}
+			}
+			if c.Method != tt.method || c.URL != tt.url || strings.Join(header, "|") != tt.header || c.Length != tt.length || len(c.Ignored) != tt.ignored {
+				t.Errorf("got %s %s %q, %d bytes, ignored %q", c.Method, c.URL, header, c.Length, c.Ignored)
+			}
+		})
+	}
+}
+
+// The requests are those that curl 7.88 has sent for these lines of bash.
+func TestWhatCurlSends(t *testing.T) {
+	for _, tt := range []struct{ line, want string }{ // without User-Agent: curl, Accept: */* and Content-Type
+		{`curl h/a/../b`, "GET /b h"},
+		{`curl 'h/a/./b/../../c?x=/../y'`, "GET /c?x=/../y h"},
+		{`curl h/a/b/..`, "GET /a/ h"},
+		{`curl h/../../a/.`, "GET /a/ h"},
+		{`curl h/..`, "GET / h"},
+		{`curl h/a//../b`, "GET /a/b h"},
+		{`curl h/%2e/a/%2E%2e/.../.b`, "GET /%2e/a/%2E%2e/.../.b h"},
+		{`curl --path-as-is h/a/../b`, "GET /a/../b h"},
+		{`curl 'h/é?é'`, "GET /%c3%a9?é h"},
+		{`curl 'h/p?a\[\]=1&b=\{x\}'`, "GET /p?a[]=1&b={x} h"}, // as Chrome copies
+		{`curl -g 'h/p?a\[\]=1'`, `GET /p?a\[\]=1 h`},
+		{`curl 'http://[::1]:80/p?a[]=1'`, "GET /p?a[]=1 [::1]:80"},
+		{`curl -H 'Host: a' -H 'host: b' h`, "GET / a"},
+		{`curl -b a=b -H 'Cookie: c=d' h`, "GET / h Cookie: c=d"},
+		{`curl -b a=b -H 'Cookie:' h`, "GET / h"},
+		{`curl -b a=b -b c=d h`, "GET / h Cookie: a=b;c=d"},
+		{`curl -A '' h`, "GET / h User-Agent: none"},
+		{`curl -A '' -A x h`, "GET / h User-Agent: x"},
+		{`curl -r 5 h`, "GET / h Range: bytes=5-"},
+		{`curl -r 0-1,5-7 h`, "GET / h Range: bytes=0-1,5-7"},
+		{`curl --digest -u a:b h`, "GET / h"},
+		{`curl --url-query 'a=b c' -d x=1 h/p`, "POST /p?a=b+c h"},
+		{`curl --url-query '+a=b%20c' 'h/p?z=1#f'`, "GET /p?z=1&a=b%20c h"},
+		{`curl --url-query a --url-query '=b c' h`, "GET /?a&b+c h"},
+		{`curl $'h/\ud83d\ude00'`, "GET /%ed%a0%bd%ed%b8%80 h"}, // as Firefox copies
+		{`curl -H $"X-A: b" h`, "GET / h X-A: b"},
+		{`curl --proxy-key-type PEM --krb x -Q y h`, "GET / h"},
+	} {
+		c, err := Parse(tt.line)
+		if err != nil {
+			t.Errorf("%s: %v", tt.line, err)
+			continue
+		}
+		r, err := c.HTTP(t.Context(), "192.0.2.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := r.Method + " " + r.RequestURI + " " + r.Host
+		r.Header.Del("Accept")
+		r.Header.Del("Content-Type")
+		if agent := r.Header["User-Agent"]; len(agent) == 0 {
+			r.Header.Set("User-Agent", "none")
+		} else if agent[0] == "curl" {
+			r.Header.Del("User-Agent")
+		}
+		for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+			got += " " + name + ": " + strings.Join(r.Header[name], "|")
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.line, got, tt.want)
+		}
+	}
+	if c, err := Parse(`curl 'h/{a,b}'`); err != nil || len(c.Ignored) != 1 || !strings.Contains(c.Ignored[0], "-g") {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// Where curl would send another request, a note says what is assumed instead.
+func TestNotesSayWhatIsAssumed(t *testing.T) {
+	for line, want := range map[string]string{
+		`curl 'h/{a,b}'`:                    "taken as text, as with -g",
+		`curl 'h/[1-3]'`:                    "taken as text, as with -g",
+		`curl 'http://{a,b}.example/'`:      "",
+		`curl -T a.txt h/dir/`:              "add the name of the file",
+		`curl -T - h`:                       "body is taken as empty",
+		`curl -z 2026-01-01 h`:              "--time-cond 2026-01-01: the request is taken without the If-Modified-Since",
+		`curl -C 100 h`:                     "--continue-at 100: the request is taken without the Range",
+		`curl -u alice h`:                   "password is taken as empty",
+		`curl -G --data-urlencode a@file h`: "no file is opened",
+		`curl --data-urlencode @file h`:     "no file is opened",
+		`curl -d @file h`:                   "no file is opened",
+	} {
+		c, err := Parse(line)
+		if want == "" {
+			if err == nil && len(c.Ignored) == 0 {
+				t.Errorf("%s: no note", line)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", line, err)
+		} else if len(c.Ignored) != 1 || !strings.Contains(c.Ignored[0], want) {
+			t.Errorf("%s: notes %q, want one with %q", line, c.Ignored, want)
+		} else if strings.Contains(c.URL, "file") || strings.Contains(c.URL, "?") && !strings.HasSuffix(line, "h") {
+			t.Errorf("%s: the address is %s", line, c.URL)
+		}
+	}
+	for _, line := range []string{`curl -u alice: h`, `curl --data-urlencode a@b=c h`, `curl 'http://[::1]/a'`} {
+		if c, err := Parse(line); err != nil || len(c.Ignored) > 0 {
+			t.Errorf("%s: notes %q, %v", line, c.Ignored, err)
+		}
+	}
+	for _, line := range []string{`curl 'http://h[1-3].example/'`, `curl 'http://[1-3].example/'`} { // hosts that nobody has
+		if c, err := Parse(line); err == nil && len(c.Ignored) == 0 {
+			t.Errorf("%s: %+v without a note", line, c)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for line, want := range map[string]string{
+		``:                             "must begin with curl",
+		`fetch("https://example.com")`: "Copy as cURL (bash)",
+		`Invoke-WebRequest -Uri "https://a.example"`:        "Copy as cURL (bash)",
+		"curl ^\"https://example.com/^\" ^\n -H ^\"a: b^\"": "Copy as cURL (bash)",
+		`curl`:                                  "no address",
+		`curl 'https://example.com`:             "quote is not closed",
+		`curl "https://example.com`:             "quote is not closed",
+		`curl $'https://example.com`:            "quote is not closed",
+		`curl example.com -H`:                   "-H needs a value",
+		`curl example.com --request`:            "--request needs a value",
+		`curl example.com other.example`:        "2 addresses",
+		`curl example.com --next other.example`: "--next",
+		`curl ftp://example.com/`:               "http://",
+		`curl mailto:x://`:                      "must be like",
+		`curl 'http://example.com/%zz'`:         "must be like",
+		`curl 'http://example.com/a b'`:         "%20",
+		`curl example.com -H $'a: \cA'`:         "control character",
+		`curl -X 'GET /' example.com`:           `method "GET /"`,
+		`curl example.com -H 'a b: c'`:          `header "a b"`,
+		`curl example.com -H nothing`:           `header "nothing"`,
+		`curl example.com -H $'a: b\r\nc: d'`:   "control character",
+		`curl example.com -b $'a=b\nc'`:         "control character",
+		"curl example.com\x00":                  "NUL",
+		"curl " + strings.Repeat("a", MaxBytes): "at most 65536",
+	} {
+		if c, err := Parse(line); err == nil {
+			t.Errorf("%.60q was taken: %+v", line, c)
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60q: %v, want %q", line, err, want)
+		}
+	}
+}
+
+func TestHTTP(t *testing.T) {
+	c, err := Parse(`curl 'https://example.com/a%2Fb/{id}?x=1' -H 'Host: api.example' -H 'X-Forwarded-For: 192.0.2.1' -H 'X-Forwarded-For: 192.0.2.2'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.HTTP(t.Context(), "203.0.113.9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Host != "api.example" || r.URL.Host != "" || r.URL.RawPath != "/a%2Fb/{id}" || r.URL.Path != "/a/b/{id}" || r.RequestURI != "/a%2Fb/{id}?x=1" ||
+		r.RemoteAddr != "203.0.113.9:0" || r.Body != http.NoBody || !slices.Equal(r.Header["X-Forwarded-For"], []string{"192.0.2.1", "192.0.2.2"}) {
+		t.Errorf("%+v", r)
+	}
+	for peer, want := range map[string]string{
+		"203.0.113.9:99": "203.0.113.9:99", "2001:db8::1": "[2001:db8::1]:0", "[2001:db8::1]": "[2001:db8::1]:0", "[2001:db8::1]:7": "[2001:db8::1]:7", "@": "@",
+	} {
+		if r, err := (&Request{URL: "/"}).HTTP(t.Context(), peer); err != nil || r.RemoteAddr != want || r.Method != "GET" {
+			t.Errorf("%s: %+v, %v", peer, r, err)
+		}
+	}
+	for _, peer := range []string{"", "example.com", "203.0.113.9:x", "300.0.0.1"} {
+		if _, err := (&Request{URL: "/"}).HTTP(t.Context(), peer); err == nil || !strings.Contains(err.Error(), "peer address") {
+			t.Errorf("%q: %v", peer, err)
+		}
+	}
+}
+
+func TestAddHeaders(t *testing.T) {
+	var r Request
+	if err := r.AddHeaders("A: b\r\n\r\nHost: h\nA: c: d\n"); err != nil || r.Host != "h" || !slices.Equal(r.Header["A"], []string{"b", "c: d"}) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if err := r.AddHeaders("A: b\nno"); err == nil || !strings.Contains(err.Error(), "line 2") {
+		t.Error(err)
+	}
+}
+
+// print writes a request as a browser does.
+func print(r *Request) string {
+	quote := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+	line := "curl -g --path-as-is " + quote(r.URL) + " -X " + quote(r.Method)
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		for _, v := range r.Header[name] {
+			if v == "" {
+				line += " \\\n -H " + quote(name+";")
+			} else {
+				line += " \\\n -H " + quote(name+": "+v)
+			}
+		}
+	}
+	for _, name := range []string{"User-Agent", "Accept"} {
+		if r.Header[name] == nil {
+			line += " -H " + quote(name+":")
+		}
+	}
+	if r.Host != "" {
+		line += " -H " + quote("Host: "+r.Host)
+	}
+	return line
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(`curl -sSLXDELETE -Ha:b "example.com/1" | jq`)
+	f.Add(`curl $'a\x41\u00e9\101\'' -d @x --json '{}' -G -u a:b`)
+	f.Add("curl 'https://example.com/' \\\r\n -H 'Accept: */*' -b 'a=b' --compressed")
+	f.Add(`curl http://u:p@[::1]:8080/%2F?a#b -H 'Host: x' -H 'Accept:'`)
+	f.Add("curl ^\"https://example.com/^\"")
+	f.Fuzz(func(t *testing.T, line string) {
+		c, err := Parse(line)
+		if err != nil {
+			return
+		}
+		r, err := c.HTTP(t.Context(), "192.0.2.1")
+		if err != nil {
+			t.Fatalf("%q gave %+v: %v", line, c, err)
+		}
+		if err := checkValue("", fmt.Sprint(r.Header)); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse(print(c))
+		if err != nil && len(line) > MaxBytes/8 { // quotes make it longer
+			return
+		}
+		if err != nil {
+			t.Fatalf("%q: %v", print(c), err)
+		}
+		again.Length, again.Ignored = c.Length, c.Ignored
+		if !reflect.DeepEqual(again, c) {
+			t.Fatalf("%+v became %+v", c, again)
+		}
+	})
+}
+
+// The wanted paths are those that curl 7.88 has sent.
+func TestDotsOfAPath(t *testing.T) {
+	for address, want := range map[string]string{
+		"/a/../b": "/b", "/a/./b": "/a/b", "/a/..": "/", "/a/.": "/a/", "/../../x": "/x", "/a//../b": "/a/b", "/..": "/",
+		"/a/b/../..": "/", "/a/..b": "/a/..b", "/a?x=/../y": "/a?x=/../y", "?x=/../1": "/?x=/../1", "/a/.%2e/b": "/a/.%2e/b",
+		"/a/%2E": "/a/%2E", "/a/b/c/./../../g": "/a/g", "/a/../b#../x": "/b", "": "/", "/": "/", "//x": "//x",
+	} {
+		for flags, want := range map[string]string{"": want, "--path-as-is ": requestURI("http://example.com" + address)} {
+			c, err := Parse("curl " + flags + "'http://example.com" + address + "'")
+			if err != nil {
+				t.Fatalf("%s%s: %v", flags, address, err)
+			}
+			if r, err := c.HTTP(t.Context(), "192.0.2.1"); err != nil || r.RequestURI != want {
+				t.Errorf("%s%s: %+v, %v; want %s", flags, address, r, err, want)
+			}
+		}
+	}
+}
+
+func TestALineForPowerShellIsNamed(t *testing.T) {
+	for _, end := range []string{"\n", "\r\n"} {
+		_, err := Parse("curl.exe -X POST `" + end + "  -H \"Accept: */*\" `" + end + "  http://example.com/")
+		if err == nil || !strings.Contains(err.Error(), "PowerShell") {
+			t.Errorf("%q: %v", end, err)
+		}
+	}
+}
