@@ -144,7 +144,7 @@ func (p *policy) refuses(x *exchange, err error) bool {
 
 // turnAway finishes a decision that refuses a request because of what its client sent.
 func (l *Limiter) turnAway(x *exchange, err error, start start) error {
-	x.decision.At = time.Now()
+	x.decision.At = l.now()
 	l.logRefusal(x, err, false)
 	l.report(x, nil, 0, err, start)
 	return err

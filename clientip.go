@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-tokenbucket/ratelimit/internal/clientip"
-
+	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
 	"github.com/go-tokenbucket/ratelimit/internal/trust"
 )
 
@@ -20,7 +20,7 @@ import (
 //
 // Clients cannot forge the address, unless a middleware before the limiter copies a header into Request.RemoteAddr, as
 // chi's RealIP does. A peer without an IP address, such as one on a Unix socket, has no key ([ErrNoKey]).
-func RemoteIP() KeyFunc { return ClientIP(IPConfig{}) }
+func RemoteIP() KeyFunc { return byAddress("RemoteIP", IPConfig{}) }
 
 // IPConfig defines which proxies and headers [ClientIP] trusts. The zero value trusts none and uses the TCP peer. Set
 // at most one of TrustedProxies, ProxyCount and Context. For a table of common proxies, see
@@ -100,16 +100,26 @@ var PrivateNetworks = []netip.Prefix{
 // It reads forwarding headers from the right, up to the client's entry. An entry on the way that is not an address is
 // [ErrBadRequest], so a malformed header never leads to the address of another client. ClientIP panics if fields of cfg
 // are wrong or contradict each other, and names them.
-func ClientIP(cfg IPConfig) KeyFunc {
+func ClientIP(cfg IPConfig) KeyFunc { return byAddress("ClientIP", cfg) }
+
+// byAddress is the ClientIP of that name.
+func byAddress(name string, cfg IPConfig) KeyFunc {
 	model := trust.Model(cfg)
 	if faults := model.Faults(); len(faults) > 0 {
 		panic("ratelimit: ClientIP: " + strings.Join(faults, "; "))
 	}
 	bits, find := cmp.Or(cfg.IPv6Bits, 64), model.Finder()
 	return func(r *http.Request) (string, error) {
+		run := dryrun.OfRequest(r)
+		if run != nil {
+			run.Name(name)
+		}
 		addr, err := find(r)
 		if err != nil {
 			return "", err
+		}
+		if run != nil && addr.Is6() && bits < 128 {
+			run.Note("the client %v shares the key of its /%d", addr, bits)
 		}
 		return ipKey(addr, bits), nil
 	}
@@ -184,6 +194,10 @@ func isKeyOf(key string, addr netip.Addr) bool {
 }
 
 func (l *Limiter) warnOfProxy(policy string, proxy netip.Addr) {
+	if l.run != nil {
+		l.run.unknown("all clients of the proxy %v share one bucket of policy %s: use ClientIP instead of RemoteIP, with the proxy in IPConfig.TrustedProxies", proxy, policy)
+		return
+	}
 	l.refusals.Warn("ratelimit: all clients of a proxy share one bucket: requests with forwarding headers are limited by the address of their TCP peer; use ClientIP instead of RemoteIP, with the proxy in IPConfig.TrustedProxies",
 		slog.String("policy", policy),
 		slog.String("peer", proxy.String()),

@@ -165,7 +165,13 @@ func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
 	if limit == Unlimited {
 		return nil
 	}
+	if l.run != nil {
+		l.run.trace.Forget()
+	}
 	key, err := keyBy(p.Key, r)
+	if l.run != nil {
+		l.run.keyed(p)
+	}
 	if err != nil {
 		if p.Optional && keyerr.IsNoKey(err) {
 			return nil
@@ -211,7 +217,11 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 	}
 	var noKey, closed, leftOut error
 	for _, p := range policies {
-		switch err := c.addFor(l, r, p); {
+		err := c.addFor(l, r, p)
+		if l.run != nil {
+			l.run.added(p, c, err)
+		}
+		switch {
 		case err == nil:
 		case isClients(err) && p.Shadow:
 			l.logRefusal(x, err, true)
@@ -254,9 +264,18 @@ func (l *Limiter) takeUnlessBarred(x *exchange, c *call, waits bool, leftOut err
 	}
 }
 
+// now returns the time of a decision. An explained request has waited in virtual time.
+func (l *Limiter) now() time.Time {
+	now := time.Now()
+	if l.run != nil {
+		now = now.Add(time.Duration(l.run.waited.Load()))
+	}
+	return now
+}
+
 // pass finishes a decision without a policy that applied. leftOut is why policies were left out.
 func (l *Limiter) pass(x *exchange, leftOut error, start start) error {
-	x.decision.Allowed, x.decision.At = true, time.Now()
+	x.decision.Allowed, x.decision.At = true, l.now()
 	l.report(x, nil, 0, leftOut, start)
 	return leftOut
 }
@@ -281,7 +300,7 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 	}
 
 	d := &x.decision
-	d.Allowed, d.At = ok, time.Now()
+	d.Allowed, d.At = ok, l.now()
 	d.Results = x.one[:0]
 	if outer := x.outer(); outer != nil {
 		d.Results = append(d.Results, outer.Results...)
@@ -378,7 +397,7 @@ func (l *Limiter) ask(x *exchange, c *call) (bool, error) {
 // true. A failure that the caller's own context caused is not logged.
 func (l *Limiter) fail(x *exchange, closed bool, err error, start start) error {
 	d := &x.decision
-	d.At = time.Now()
+	d.At = l.now()
 	switch {
 	case !x.limited.Terms.Detached && closed && x.Err() != nil: // the caller ended it
 	default:

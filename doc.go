@@ -107,11 +107,21 @@
 // that finds the key itself, such as the name in a login form, call [Limiter.Admit]. To decide about a request
 // without answering it, call [Limiter.Decide]. [Limiter.Peek], [Limiter.Refund] and [Limiter.Reset] manage a bucket.
 //
+// # Knowing before, and changing later
+//
+// [Limiter.Explain] says which policies would apply to a request, how each key is found, and how the request would be
+// answered. The command in cmd/ratelimit simulates policies on an access log. Package policyfile reads policies from a
+// file, and [Limiter.Reload] puts them in force. Package limits changes limits on all replicas, by [Limiter.Override].
+// See https://github.com/go-tokenbucket/ratelimit/blob/main/docs/choosing-a-limit.md and
+// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/changing-limits.md.
+//
 // # Other packages
 //
 //   - [github.com/go-tokenbucket/ratelimit/headers]: other header formats
 //   - [github.com/go-tokenbucket/ratelimit/denial]: answers with your own text or page, and for gRPC
 //   - [github.com/go-tokenbucket/ratelimit/skip]: exemptions, such as health checks
 //   - [github.com/go-tokenbucket/ratelimit/observe]: logs of denials
+//   - [github.com/go-tokenbucket/ratelimit/policyfile]: policies in a file, as YAML or JSON
+//   - [github.com/go-tokenbucket/ratelimit/limits]: limits that change on all replicas, kept in Redis
 //   - [github.com/go-tokenbucket/ratelimit/store/redisstore] and [memstore]: stores
 package ratelimit

@@ -102,3 +102,24 @@ func ExamplePolicy_shadow() {
 	// would have denied: [candidate]
 	// GET / 200
 }
+
+// An override is above the limits of the program, until it is left out.
+func ExampleLimiter_Override() {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(60)}},
+	}))
+	defer limiter.Close()
+
+	err := limiter.Override(map[string]ratelimit.Limit{"api": ratelimit.PerMinute(120)}, nil)
+	fmt.Println(limiter.Policies()[0].Limit, limiter.ProgramLimits(), err)
+
+	err = limiter.Reload(ratelimit.Policy{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(80)})
+	fmt.Println(limiter.Policies()[0].Limit, limiter.ProgramLimits(), err)
+
+	err = limiter.Override(nil, nil)
+	fmt.Println(limiter.Policies()[0].Limit, err)
+	// Output:
+	// 120/1m map[api:[60/1m]] <nil>
+	// 120/1m map[api:[80/1m]] <nil>
+	// 80/1m <nil>
+}

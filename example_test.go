@@ -82,7 +82,7 @@ func ExampleNew_faults() {
 	})
 	fmt.Println(err)
 	// Output:
-	// ratelimit: New: Policies[0] ("per user"): Name: must be 1 to 63 letters, digits or any of "-._/:"
+	// ratelimit: New: Policies[0] ("per user"): Name: must be 1 to 63 ASCII letters, digits or any of "-._/:"
 	// Policies[1] ("api"): Key: must be set, to RemoteIP() for example
 	// Policies[1] ("api"): Limit: Per 0s: must be longer than 0
 	// Timeout -1s: must not be negative

@@ -16,6 +16,8 @@ var (
 	checkKey     = ratetest.CheckKey
 	checkPanic   = ratetest.CheckPanic
 	checkText    = ratetest.CheckText
+	found        = ratetest.Found
+	outline      = ratetest.Outline
 	finds        = ratetest.Finds
 	newClock     = ratetest.NewClock
 	quiet        = ratetest.Quiet

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
@@ -49,7 +50,12 @@ func Static(key string) KeyFunc {
 		panic("ratelimit: Static: key must not be empty")
 	}
 	key = "static:" + key
-	return func(*http.Request) (string, error) { return key, nil }
+	return func(r *http.Request) (string, error) {
+		if run := dryrun.OfRequest(r); run != nil {
+			run.Name("Static")
+		}
+		return key, nil
+	}
 }
 
 // Header uses the value of a request header, such as an API key. The key is "header:<name>:<SHA-256>", so only the hash
@@ -67,6 +73,10 @@ func Header(name string) KeyFunc {
 	single := requestheader.Single(name)
 	return func(r *http.Request) (string, error) {
 		value, err := single(r)
+		if run := dryrun.OfRequest(r); run != nil {
+			run.Name("Header " + name)
+			run.Secret(value, "the value of the header")
+		}
 		if err != nil {
 			return "", err
 		}
@@ -84,6 +94,9 @@ func ContextKey(f func(context.Context) (string, bool)) KeyFunc {
 	}
 	return func(r *http.Request) (string, error) {
 		name, ok := f(r.Context())
+		if run := dryrun.OfRequest(r); run != nil {
+			run.Name("ContextKey")
+		}
 		if !ok || name == "" {
 			return "", errNoName
 		}
@@ -99,6 +112,9 @@ var errNoName = keyerr.New(ErrNoKey, "the context holds no name: is the authenti
 func FirstOf(fns ...KeyFunc) KeyFunc {
 	fns = mustHave("FirstOf", fns)
 	return func(r *http.Request) (string, error) {
+		if run := dryrun.OfRequest(r); run != nil {
+			run.Name("FirstOf")
+		}
 		var why keyerr.Reasons
 		for _, f := range fns {
 			key, err := keyBy(f, r)
@@ -123,6 +139,9 @@ func Join(fns ...KeyFunc) KeyFunc {
 	fns = mustHave("Join", fns)
 	escape := strings.NewReplacer("%", "%25", "|", "%7C")
 	return func(r *http.Request) (string, error) {
+		if run := dryrun.OfRequest(r); run != nil {
+			run.Name("Join")
+		}
 		var joined strings.Builder
 		joined.WriteString("join:")
 		var failed error
@@ -151,7 +170,22 @@ func Join(fns ...KeyFunc) KeyFunc {
 
 // keyBy returns the key of f, or an error if that is empty.
 func keyBy(f KeyFunc, r *http.Request) (string, error) {
-	key, err := f(r)
+	if run := dryrun.OfRequest(r); run != nil {
+		return explainKey(run, f, r)
+	}
+	return checkKey(f(r))
+}
+
+// explainKey is keyBy for a request that is explained.
+func explainKey(run *dryrun.Run, f KeyFunc, r *http.Request) (key string, err error) {
+	step := run.Open(f)
+	err = dryrun.ErrPanicked
+	defer func() { run.Close(step, key, err) }()
+	key, err = checkKey(f(r))
+	return key, err
+}
+
+func checkKey(key string, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}

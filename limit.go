@@ -2,12 +2,14 @@ package ratelimit
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -122,14 +124,17 @@ func ParseLimit(text string) (Limit, error) {
 		}
 	}
 	if _, err := l.compile(); err != nil {
-		return wrong(err)
+		return wrong(errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))) // errors of texts have one line
 	}
 	return l, nil
 }
 
 func parseCount(what, text string) (int64, error) {
 	n, err := strconv.ParseUint(text, 10, 63) // a ParseInt would take a sign
-	if err != nil || n == 0 {
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, fmt.Errorf("%s %q: must be from 1 to %d tokens", what, text, int64(bucket.MaxCredits))
+	case err != nil || n == 0:
 		return 0, fmt.Errorf("%s %q: must be a whole number above 0", what, text)
 	}
 	return int64(n), nil
@@ -161,6 +166,13 @@ func parsePer(text string) (time.Duration, error) {
 		}
 	} else if d, err := time.ParseDuration(number + unit); err == nil && !strings.ContainsAny(text, "+-") {
 		return d, nil
+	}
+	one, err := time.ParseDuration("1" + unit)
+	if unit == "d" {
+		one, err = 24*time.Hour, nil
+	}
+	if n, wrong := strconv.ParseFloat(number, 64); err == nil && wrong == nil && n*float64(one) >= math.MaxInt64 {
+		return 0, fmt.Errorf("duration %q: must be at most 106751 days", text)
 	}
 	return 0, fmt.Errorf(`duration %q: must be like "1s", "min", "24h" or "7 days"`, text)
 }
@@ -242,7 +254,7 @@ func (l *Limiter) concludeBarred(x *exchange, c *call, leftOut error, start star
 		return l.pass(x, leftOut, start)
 	}
 	d := &x.decision
-	d.Allowed, d.At = !c.isBarred(), time.Now()
+	d.Allowed, d.At = !c.isBarred(), l.now()
 	if outer := x.outer(); outer != nil {
 		d.Results = append(d.Results, outer.Results...)
 		d.Waited = outer.Waited

@@ -161,7 +161,9 @@ func TestParseLimitSaysWhatIsWrong(t *testing.T) {
 		{"1_000/1m", []string{`rate "1_000"`}},
 		{"0x10/1m", []string{`rate "0x10"`}},
 		{"٦/1m", []string{`rate "٦"`}},
-		{"9223372036854775808/1m", []string{`rate "9223372036854775808"`}},
+		{"9223372036854775808/1m", []string{`rate "9223372036854775808": must be from 1 to 4503599627370496 tokens`}},
+		{"60/1m burst 99999999999999999999", []string{`burst "99999999999999999999": must be from 1 to 4503599627370496 tokens`}},
+		{"-99999999999999999999/1m", []string{`rate "-99999999999999999999": must be a whole number above 0`}},
 		{"60/", []string{`duration ""`}},
 		{"60/60", []string{`duration "60"`}},
 		{"60/ 1m", []string{`duration " 1m"`}},
@@ -180,6 +182,9 @@ func TestParseLimitSaysWhatIsWrong(t *testing.T) {
 		{"60/-1 minute", []string{`duration "-1 minute"`}},
 		{"60/1.5 days", []string{`duration "1.5 days"`}},
 		{"60/106752 days", []string{`duration "106752 days"`}},
+		{"60/9999999999 minutes", []string{`duration "9999999999 minutes": must be at most 106751 days`}},
+		{"60/9999999.5h", []string{`duration "9999999.5h": must be at most 106751 days`}},
+		{"60/999999999999999999999999h", []string{`must be at most 106751 days`}},
 		{"60/month", []string{`duration "month"`}},
 		{"60/minuteburst 5", []string{`duration "minuteburst 5"`}},
 		{"60/0 minutes", []string{"Per 0s: must"}},
@@ -190,7 +195,7 @@ func TestParseLimitSaysWhatIsWrong(t *testing.T) {
 		{"60/1.5d", []string{`duration "1.5d"`}},
 		{"60/7d12h", []string{`duration "7d12h"`}},
 		{"60/-1d", []string{`duration "-1d"`}},
-		{"60/106752d", []string{`duration "106752d"`}}, // one day more than a time.Duration holds
+		{"60/106752d", []string{`duration "106752d": must be at most 106751 days`}}, // one day more than a time.Duration holds
 		{"60/1m/1m", []string{`duration "1m/1m"`}},
 		{"60/1m burst", []string{`duration "1m burst"`}},
 		{"60/1m burst ", []string{`burst ""`}},
@@ -205,7 +210,7 @@ func TestParseLimitSaysWhatIsWrong(t *testing.T) {
 		{"60/0d", []string{"Per 0s: must"}},
 		{"1/720h burst 10000", []string{"Burst 10000: ", "must be at most"}},
 		{"1/1ns", []string{"Burst 1: ", "must be at least"}},
-		{"9223372036854775807/1s", []string{"Rate 9223372036854775807: must be", "Burst 9223372036854775807: must be"}},
+		{"9223372036854775807/1s", []string{"Rate 9223372036854775807: must be", "; Burst 9223372036854775807: must be"}},
 	} {
 		t.Run(tt.text, func(t *testing.T) {
 			got, err := ratelimit.ParseLimit(tt.text)

@@ -14,6 +14,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
 	"github.com/go-tokenbucket/ratelimit/internal/failurelog"
 	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
+	"github.com/go-tokenbucket/ratelimit/internal/waitslots"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
@@ -84,7 +85,10 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-const defaultTimeout = 100 * time.Millisecond
+const (
+	defaultTimeout    = 100 * time.Millisecond
+	defaultMaxWaiting = 1024
+)
 
 // A Limiter limits requests and calls. Make it with [New]. It is safe for concurrent use.
 type Limiter struct {
@@ -95,13 +99,14 @@ type Limiter struct {
 	refuse   func(http.ResponseWriter, *http.Request, error)
 	skip     func(*http.Request) bool
 	timeout  time.Duration
-	waiting  *slots
+	waiting  *waitslots.Slots
 	observe  func(context.Context, *Event)
 	mounted  subRouters // for Event.Route
 	failures failurelog.Log
 	refusals failurelog.Log // 400 and 403
 	proxied  proxyWatch
 	own      *memstore.Store // nil: the caller set a Config.Store
+	run      *dryRun         // nil, except in a Limiter that explains a request
 
 	ofCalls, ofRequests deadline.Terms // of calls of the Store: without a request, and for one
 }
@@ -130,7 +135,7 @@ func New(cfg Config) (*Limiter, error) {
 		refuse:   cfg.Error,
 		skip:     cfg.Skip,
 		timeout:  timeout,
-		waiting:  newSlots(cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)),
+		waiting:  waitslots.New(cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)),
 		observe:  cfg.Observe,
 		failures: failurelog.Log{Logger: cfg.Logger, Message: "ratelimit: decision failed"},
 		refusals: failurelog.Log{Logger: cfg.Logger, Message: "ratelimit: request refused", Level: slog.LevelWarn, Every: refusalsEvery, MaxKinds: maxRefusals},
@@ -174,7 +179,7 @@ func slowOf(s store.Store) time.Duration {
 // this process. Call it at most about once a second.
 func (l *Limiter) Stats() store.Stats {
 	stats := store.StatsOf(l.store)
-	stats.Waiting, stats.MaxWaiting = l.waiting.taken()
+	stats.Waiting, stats.MaxWaiting = l.waiting.Taken()
 	return stats
 }
 
@@ -207,7 +212,11 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 	if len(l.places.list.policies()) == 0 {
 		panic("ratelimit: Handler: Config.Policies is empty: nothing would be limited")
 	}
-	return l.wrap(&l.places.list, next)
+	h := l.wrap(&l.places.list, next)
+	if next != probe {
+		l.places.handle(h)
+	}
+	return h
 }
 
 // Limit returns middleware that enforces policies, in one call of the store:
@@ -229,32 +238,48 @@ func (l *Limiter) Limit(policies ...Policy) func(http.Handler) http.Handler {
 		panic(fmt.Errorf("ratelimit: Limit: %w", err))
 	}
 	watchSwings(compiled)
-	at := l.places.mount(compiled)
+	return l.middleware(l.places.mount(compiled))
+}
+
+// middleware returns the middleware of a place of Limit. It is not inlined, so that all of them have the same code: see
+// codeOfLimit.
+//
+//go:noinline
+func (l *Limiter) middleware(at *place) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler { return l.wrap(at, next) }
 }
 
-// wrap returns next behind the policies that are enforced at a place.
-func (l *Limiter) wrap(at *place, next http.Handler) http.Handler {
+// A limited is a handler behind the policies that are enforced at a place.
+type limited struct {
+	l    *Limiter
+	at   *place
+	next http.Handler
+}
+
+func (l *Limiter) wrap(at *place, next http.Handler) *limited {
 	if proxy, ok := next.(*httputil.ReverseProxy); ok {
 		next = rateheader.Handler(proxy)
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if l.skip != nil && l.skip(r) {
-			next.ServeHTTP(w, r)
-			return
-		}
-		policies := at.policies()
-		x := l.newRequestExchange(r.Context())
-		err := l.decide(&x.exchange, r, policies, true)
-		decided := l.answer(w, r, x, err)
-		if decided == nil {
-			return
-		}
-		defer returnLearned(r, decided) // also if next panics
-		if settles(policies) {
-			l.serveAndSettle(w, decided, &x.exchange, policies, next)
-		} else {
-			next.ServeHTTP(w, decided)
-		}
-	})
+	return &limited{l, at, next}
+}
+
+func (h *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l := h.l
+	if l.skip != nil && l.skip(r) {
+		h.next.ServeHTTP(w, r)
+		return
+	}
+	policies := h.at.policies()
+	x := l.newRequestExchange(r.Context())
+	err := l.decide(&x.exchange, r, policies, true)
+	decided := l.answer(w, r, x, err)
+	if decided == nil {
+		return
+	}
+	defer returnLearned(r, decided) // also if next panics
+	if settles(policies) {
+		l.serveAndSettle(w, decided, &x.exchange, policies, h.next)
+	} else {
+		h.next.ServeHTTP(w, decided)
+	}
 }

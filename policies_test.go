@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"context"
 	"net/http"
 	"runtime"
 	"slices"
@@ -109,4 +110,25 @@ func TestPoliciesOfAPlaceThatWasDroppedAreNotListed(t *testing.T) {
 	}
 	wantInForce(t, l, "kept 1/1h")
 	runtime.KeepAlive(kept)
+}
+
+func TestALimiterThatObservesItsHandlersIsCollected(t *testing.T) {
+	type program struct{ handlers []http.Handler }
+	collected := make(chan struct{})
+	func() {
+		p := new(program)
+		runtime.AddCleanup(p, func(done chan struct{}) { close(done) }, collected)
+		l := ratelimit.Must(ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{hourly("all", 1)}, Observe: func(context.Context, *ratelimit.Event) { _ = p.handlers }}))
+		end := http.NotFoundHandler()
+		p.handlers = []http.Handler{l.Handler(end), l.Limit(hourly("route", 1))(end)}
+	}()
+	for range 100 {
+		runtime.GC()
+		select {
+		case <-collected:
+			return
+		case <-time.After(10 * time.Millisecond): // for the cleanups, which have a goroutine
+		}
+	}
+	t.Error("it is kept after nothing uses it")
 }

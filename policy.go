@@ -10,14 +10,15 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // A Policy is one rule: which requests are counted together, and how many of them are allowed. Each key of each policy
 // has its own token bucket. Name, Key and Limit are required, all else is optional.
 type Policy struct {
-	// Name identifies the policy in the store, in logs and in answers. Required: 1 to 63 letters,
-	// digits or any of "-._/:". No other policy of the same request may have it.
+	// Name identifies the policy in the store, in logs and in answers. Required: 1 to 63 ASCII
+	// letters, digits or any of "-._/:". No other policy of the same request may have it.
 	Name string
 
 	// Key returns the key that a request counts for, such as the client's address. Required for
@@ -89,7 +90,9 @@ type policy struct {
 	tiers  atomic.Pointer[map[Limit]store.Limit] // limits of LimitFunc, compiled
 	swings *swings                               // nil: limits are not watched
 
-	at *place // where it is or was enforced; nil for a policy of a call
+	at      *place  // where it is or was enforced; nil for a policy of a call
+	from    string  // where the limit comes from, "" for Policy.Limit of the program's first policies
+	program *policy // as the program has it, if the limit is overridden
 }
 
 func (p *policy) failsClosed() bool { return p.FailClosed && !p.Shadow }
@@ -111,8 +114,8 @@ func compile(field string, policies []Policy, needKey bool) ([]*policy, error) {
 		fault := func(format string, args ...any) {
 			faults = append(faults, fmt.Errorf("%s (%q): "+format, append([]any{name, p.Name}, args...)...))
 		}
-		if !validName(p.Name) {
-			fault(`Name: must be 1 to 63 letters, digits or any of "-._/:"`)
+		if !policyname.Valid(p.Name) {
+			fault("Name: must be %s", policyname.Rule)
 		} else if first, taken := names[p.Name]; taken {
 			fault("Name: %s[%d] has it already: must differ", field, first)
 		} else {
@@ -152,21 +155,6 @@ const maxBlock = bucket.MaxWait * time.Microsecond
 // validLock reports whether compile accepts LockFor.
 func (p *Policy) validLock() bool {
 	return p.LockFor == 0 || p.LockFor >= time.Microsecond && p.LockFor <= maxBlock && p.MaxWait == 0
-}
-
-func validName(name string) bool {
-	if name == "" || len(name) > 63 {
-		return false
-	}
-	for i := range len(name) {
-		switch c := name[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case c == '-', c == '.', c == '_', c == '/', c == ':':
-		default:
-			return false
-		}
-	}
-	return true
 }
 
 // limitOf returns the limit that applies to r, and its compiled form unless it is Unlimited or has a rate of 0. If

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 )
 
@@ -26,11 +27,33 @@ import (
 func Route() KeyFunc {
 	var mounted subRouters
 	return func(r *http.Request) (string, error) {
-		pattern := mounted.pattern(r)
+		routers := &mounted
+		run := dryrun.OfRequest(r)
+		if run != nil {
+			run.Name("Route")
+			routers = new(subRouters) // those of an explanation are its own, and would be kept forever
+		}
+		pattern := routers.pattern(r)
+		if run != nil {
+			noteRoute(run, r, pattern)
+		}
 		if pattern == "" {
 			return "", keyerr.New(ErrNoKey, "the request has not matched a route yet: mount the limiter on the route's handler, not around the router; under a router other than ServeMux and chi, set http.Request.Pattern first, or use another key")
 		}
 		return "route:" + pattern, nil
+	}
+}
+
+func noteRoute(run *dryrun.Run, r *http.Request, pattern string) {
+	switch rctx := chi.RouteContext(r.Context()); {
+	case pattern == "":
+		run.Note("http.Request.Pattern is empty, and the request has no route context of chi")
+	case rctx == nil || rctx.Routes == nil:
+		run.Note("the pattern is http.Request.Pattern, which ServeMux or a middleware has set")
+	case len(rctx.RoutePatterns) == 0:
+		run.Note("the pattern is what chi will match: the root router has not routed the request yet")
+	default:
+		run.Note("the pattern is chi's, which has matched %s so far", rctx.RoutePattern())
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -119,7 +120,7 @@ func (p *policy) compileOwn(of *Policy) (ok bool) {
 		}
 	}
 	p.Policy = *of
-	return (of.Limit == Unlimited || p.limit != (store.Limit{})) && of.MaxWait >= 0 && of.validLock() && validName(of.Name)
+	return (of.Limit == Unlimited || p.limit != (store.Limit{})) && of.MaxWait >= 0 && of.validLock() && policyname.Valid(of.Name)
 }
 
 // conclude makes a call of one charge.

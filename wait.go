@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/virtualtime"
 )
 
 // Wait reserves cost tokens of the bucket of p and key, and blocks until it has them. If the error is nil, do the work.
@@ -78,9 +80,9 @@ func (l *Limiter) takeInTurn(x *exchange, c *call, leftOut error, start start) e
 	}
 	c.waits, c.stays = true, true
 	var room [4]uint64
-	queues := l.waiting.queues(room[:0], c.charges)
-	if l.waiting.take(queues) {
-		defer l.waiting.put(queues)
+	queues := l.waiting.Queues(room[:0], c.charges)
+	if l.waiting.Take(queues) {
+		defer l.waiting.Put(queues)
 	} else {
 		c.refuseToWait()
 	}
@@ -135,16 +137,21 @@ func (l *Limiter) await(x *exchange, c *call) (time.Duration, error) {
 	if turn == 0 && x.limited.Terms.Detached {
 		return 0, nil // even if its context has ended: the request goes on as without the policy
 	}
-	waited, err := sleep(x, turn)
+	waited, err := l.sleep(x, turn)
 	if err != nil {
 		l.giveBack(x, c)
 	}
 	return waited, err
 }
 
-func sleep(ctx context.Context, d time.Duration) (time.Duration, error) {
+// sleep waits for d and returns how long it waited. In virtual time it returns d at once, and so it does for the explained
+// request itself.
+func (l *Limiter) sleep(ctx context.Context, d time.Duration) (time.Duration, error) {
 	if err := ctx.Err(); err != nil || d == 0 {
 		return 0, err
+	}
+	if l.run != nil || virtualtime.Sleep(ctx, d) {
+		return d, nil
 	}
 	begin := time.Now()
 	timer := time.NewTimer(d)
@@ -184,7 +191,7 @@ func (l *Limiter) giveBack(x *exchange, c *call) bool {
 
 // elapse updates a decision after its request has waited. A bucket may have been locked by the request before that.
 func (d *Decision) elapse(waited time.Duration) {
-	d.At = time.Now()
+	d.At = d.At.Add(waited)
 	d.Waited += waited
 	for i := range d.Results {
 		r := &d.Results[i]

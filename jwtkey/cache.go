@@ -86,6 +86,16 @@ func (c *tokenCache) get(d digest, now time.Time) (jwt.MapClaims, bool) {
 	return m.claims, true
 }
 
+// peek is get for an explanation: it leaves no trace.
+func (c *tokenCache) peek(d digest, now time.Time) (*remembered, bool) {
+	value, ok := c.tokens.Load(d)
+	if !ok {
+		return nil, false
+	}
+	m := value.(*remembered)
+	return m, m.holds(now)
+}
+
 func (c *tokenCache) stats() store.CacheStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,6 +7,7 @@ var (
 	checkKey    = ratetest.CheckKey
 	checkPanic  = ratetest.CheckPanic
 	checkText   = ratetest.CheckText
+	found       = ratetest.Found
 	hs256       = ratetest.HS256
 	hs256Config = ratetest.HS256Config
 	sign        = ratetest.Sign

@@ -78,6 +78,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -298,9 +299,17 @@ func (j *Keys) claim(function, kind, name string) ratelimit.KeyFunc {
 	if name == "" {
 		panic("jwtkey: " + function + ": name must not be empty")
 	}
+	called := function + " " + name
+	if function == "ClaimAs" {
+		called = function + " " + kind + " " + name
+	}
 	absent := keyerr.New(ratelimit.ErrNoKey, "the token has no claim %q", name)
 	unusable := keyerr.New(ratelimit.ErrBadRequest, "claim %q of the token is not a string or a whole number", name)
 	return func(r *http.Request) (string, error) {
+		run := dryrun.OfRequest(r)
+		if run != nil {
+			run.Name(called)
+		}
 		claims, err := j.claims(r)
 		if err != nil {
 			return "", err
@@ -320,6 +329,9 @@ func (j *Keys) claim(function, kind, name string) ratelimit.KeyFunc {
 		}
 		if id == "" {
 			return "", unusable
+		}
+		if run != nil {
+			noteID(run, name, id)
 		}
 		return kind + ":" + shortID(id), nil
 	}
@@ -369,6 +381,9 @@ func (j *Keys) claims(r *http.Request) (jwt.MapClaims, error) {
 	if len(token) > maxToken {
 		return nil, errLongToken
 	}
+	if run := dryrun.OfRequest(r); run != nil {
+		return j.explain(run, r.Context(), token)
+	}
 	if j.cache == nil {
 		return j.verify(r.Context(), token)
 	}
@@ -387,7 +402,7 @@ func (j *Keys) verify(ctx context.Context, text string) (jwt.MapClaims, error) {
 	claims := jwt.MapClaims{}
 	token, err := j.parser.ParseWithClaims(text, claims, func(token *jwt.Token) (any, error) { return j.keyOf(ctx, token) })
 	if err != nil {
-		return nil, keyerr.WithKind(tokenFault(err), fmt.Errorf("%w: %w", ratelimit.ErrNoKey, err))
+		return nil, keyerr.Quoting(tokenFault(err), ratelimit.ErrNoKey, err)
 	}
 	if _, ok := token.Header["crit"]; ok {
 		return nil, errCrit

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
@@ -37,6 +38,7 @@ func BearerToken() TokenFunc {
 		case token == "":
 			return "", errNoBearer
 		default:
+			noteToken(r, "Authorization has a Bearer token")
 			return token, nil
 		}
 	}
@@ -56,6 +58,7 @@ func HeaderToken(name string) TokenFunc {
 		panic(fmt.Sprintf("jwtkey: HeaderToken: name %q: must be the name of a request header other than Host", name))
 	}
 	header, canonical := requestheader.Single(name), textproto.CanonicalMIMEHeaderKey(name)
+	has := "header " + canonical + " has a token"
 	none := keyerr.New(ratelimit.ErrNoKey, "no token in header %s", canonical)
 	malformed := keyerr.New(ratelimit.ErrBadRequest, "header %s does not hold one token", canonical)
 	return func(r *http.Request) (string, error) {
@@ -73,6 +76,7 @@ func HeaderToken(name string) TokenFunc {
 		case token == "":
 			return "", none
 		default:
+			noteToken(r, has)
 			return token, nil
 		}
 	}
@@ -89,6 +93,7 @@ func CookieToken(name string) TokenFunc {
 	if (&http.Cookie{Name: name}).Valid() != nil {
 		panic(fmt.Sprintf("jwtkey: CookieToken: name %q: must be the name of a cookie", name))
 	}
+	has := "cookie " + name + " has a token"
 	none := keyerr.New(ratelimit.ErrNoKey, "no token in cookie %s", name)
 	malformed := keyerr.New(ratelimit.ErrBadRequest, "cookie %s does not hold one token", name)
 	return func(r *http.Request) (string, error) {
@@ -108,6 +113,7 @@ func CookieToken(name string) TokenFunc {
 		case token == "":
 			return "", none
 		default:
+			noteToken(r, has)
 			return token, nil
 		}
 	}
@@ -174,8 +180,12 @@ func isTokenByte(c byte) bool {
 // firstToken returns the first token that one of tokens finds.
 func firstToken(tokens []TokenFunc, r *http.Request) (string, error) {
 	var why keyerr.Reasons
-	for _, find := range tokens {
+	run := dryrun.OfRequest(r)
+	for i, find := range tokens {
 		token, err := find(r)
+		if run != nil {
+			noteFound(run, i, token, err)
+		}
 		if err == nil {
 			return token, nil
 		}

@@ -21,7 +21,7 @@ func TestAKeyThatHoldsNoBucketFailsItsCallsOnly(t *testing.T) {
 	one := term{limit: l, need: l.Need(1)}
 	shadow := one
 	shadow.shadow = true
-	const now = 1_780_000_000_000_000
+	const now int64 = 1_780_000_000_000_000
 	left := func(n int64) string { return fmt.Sprint(n * l.Unit) }
 
 	for name, spoil := range map[string]func(){
@@ -81,7 +81,7 @@ func TestNumbersThatAreNoBucketFailTheCallsOfTheKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := term{limit: l, need: l.Need(1)}
-	const now = 1_780_000_000_000_000
+	const now int64 = 1_780_000_000_000_000
 	text := fmt.Sprint(l.Unit, " ", l.Refill, " ", l.Capacity)
 
 	none := []string{"nan", "-nan", "NaN", "inf", "-inf", "Infinity", "", " ", "many", "1e400", "-1e400", "0.5", "1.5", "1e-9", "9007199254740994", "9223372036854775808"}
@@ -92,6 +92,7 @@ func TestNumbersThatAreNoBucketFailTheCallsOfTheKey(t *testing.T) {
 		"limit": {
 			"!9007199254740994 5 " + text, "?99999999999999999999 5 " + text, "!-99999999999999999999 5 " + text,
 			"!1780000000000001 1125899906842626 " + text, "?1780000000000001 99999999999999999999 " + text,
+			"+9007199254740994 " + text, "~+-72057594037927952 " + text, "+99999999999999999999 7 1 7", "!1 5 +99999999999999999999 " + text,
 		},
 	}
 	for _, serverClock := range []bool{false, true} {
@@ -150,7 +151,7 @@ func TestTheOutermostNumbersAreABucket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const now = 1_780_000_000_000_000
+	const now int64 = 1_780_000_000_000_000
 	for _, b := range []bucket.Bucket{
 		{Tokens: bucket.MaxCredits, Unit: 1, LastRefill: now},
 		{Tokens: -bucket.MaxCredits, Unit: bucket.MaxCredits, LastRefill: now},
@@ -171,19 +172,20 @@ func TestTheOutermostNumbersAreABucket(t *testing.T) {
 	}
 }
 
-// A field limit that the scripts never write is another limit, and no block.
+// A field limit that the scripts never write is another limit, and no block and no hold.
 func TestAMarkThatIsNoneBlocksNothing(t *testing.T) {
 	s := startServer(t, lua.Take, lua.TakeOne, lua.TakeFew)
 	l, err := bucket.NewLimit(3, time.Hour, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const now = 1_780_000_000_000_000
+	const now int64 = 1_780_000_000_000_000
 	text := fmt.Sprint(l.Unit, " ", l.Refill, " ", l.Capacity)
 	one := charge{"k", term{limit: l, need: l.Need(1)}}
 	for _, field := range []string{
 		"!", "?", "!!", "!1780000000000001", "!1780000000000001 5", "?1780000000000001 -5 " + text, "! 5 " + text,
 		" !1780000000000001 5 " + text, "~!1780000000000001 5 " + text, "!1.78e15 5 " + text, "!1780000000000001  5 " + text,
+		"+ " + text, "+1.78e15 " + text, "~~+1790000000000000 " + text, "++1790000000000000 " + text, "+1780000000000000 " + text,
 		"!0x99999999999999 5 " + text, "x1780000000000001 5 " + text, "!1780000000000000 5 " + text,
 	} {
 		for name, ask := range map[string]func(server, any, call) ([]int64, error){"take.lua": askTake, "alone": askAlone} {

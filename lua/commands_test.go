@@ -27,6 +27,7 @@ func list(commands ...string) string { return strings.Join(commands, ", ") }
 func TestCommandsOfACharge(t *testing.T) {
 	l := newLimit(t, 1, time.Second, 10) // whose periods begin at full 10 s
 	other := newLimit(t, 1, time.Second, 8)
+	slow := newLimit(t, 1, 100*time.Second, 20)
 	finer := newLimit(t, 3, time.Second, 5)
 	take := func(l bucket.Limit, cost int64) term { return term{limit: l, need: l.Need(cost)} }
 	block := func(l bucket.Limit, need, block int64) term { return term{limit: l, need: need, block: block} }
@@ -77,6 +78,17 @@ func TestCommandsOfACharge(t *testing.T) {
 		{"unblocked", 31, block(other, 0, -1), list(reads, reads, writes)},
 		{"after a block", 31, take(other, 1), list(reads, charges)},
 		{"an unknown bucket is unblocked", 31, block(other, 0, -1), list(reads, reads, writes)},
+
+		{"removed once more", 50, take(other, -1<<63), list(reads, "PEXPIRE")},
+		{"new, under a slow limit", 50, take(slow, 1), list(reads, writes)},
+		{"held until 150", 51, take(l, 3), list(reads, readsIt, writes)},
+		{"denied when held", 51, take(l, 8), reads},
+		{"a look when held", 51, take(l, 0), reads},
+		{"in the same period when held", 52, take(l, 1), list(reads, writes)},
+		{"held for less than its TTL", 141, take(l, 5), list(reads, writes)},
+		{"in the same period when held for less than its TTL", 142, take(l, 5), list(reads, writes)},
+		{"a hold that has ended", 151, take(l, 5), list(reads, writes)},
+		{"in the same period after a hold", 152, take(l, 5), list(reads, charges)},
 	}
 	for name, ask := range map[string]func(server, any, call) ([]int64, error){"take.lua": askTake, "alone": askAlone} {
 		s := startInterpreter(t, lua.Take, lua.TakeOne, lua.TakeFew)

@@ -33,6 +33,10 @@ func TestErrorsBeginWithTheirCode(t *testing.T) {
 		{lua.TakeFew, "TIME", fewKeys, fewArgs},
 		{lua.Peek, "HMGET", keys, []any{""}},
 		{lua.Peek, "TIME", keys, []any{""}},
+		{lua.LoadLimits, "HLEN", keys, nil},
+		{lua.SwapLimit, "HMGET", keys, []any{"p", "", "v", "e", ""}},
+		{lua.SwapLimit, "TIME", keys, []any{"p", "", "v", "e", ""}},
+		{lua.SwapLimit, "HSET", keys, []any{"p", "", "v", "e", "1"}},
 	} {
 		s := startInterpreter(t, script.source)
 		for _, e := range []struct{ form, raised, want string }{

@@ -153,7 +153,7 @@ func TestRescaleIsExactInLua54(t *testing.T) {
 // Products beyond 2^63 are those of doubles, also where Lua has integers.
 func TestNothingWrapsInLua54(t *testing.T) {
 	l := bucket.Limit{Unit: 1, Refill: 1, Capacity: bucket.MaxCredits}
-	const now = 1_780_000_000_000_000
+	const now int64 = 1_780_000_000_000_000
 	s := startInterpreter(t, lua.Take)
 	for _, need := range []int64{bucket.MaxCredits, bucket.Reset, 2 * bucket.MaxCredits} {
 		s.flush()

@@ -34,15 +34,25 @@ var TakeAcross = script("take_across.lua") + Take
 // The SHA-1 of each script in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1    = "a4439ba489aaf5c8dd5c52fe7d70100039c742b6"
-	TakeOneSHA1 = "f5d74f50361f97e47e0d8a93a8aec50c1513f2bc"
-	TakeFewSHA1 = "7acc591212c8a3bf5cffe29cb288c0a6fb03ee3e"
+	TakeSHA1    = "fce59c3b84ba3eb5b01343011b64b9999e91e71f"
+	TakeOneSHA1 = "872f4ce0ca887e5131626d08f2e7cd5dc3c9a746"
+	TakeFewSHA1 = "c2df9376c37e94651e21c38c660299cff91a4a82"
 
-	TakeAcrossSHA1 = "dae844838bf1d25c1891c68dce62e99505095085"
+	TakeAcrossSHA1 = "c4e7a0f3caa8dd3ebce469674d45c7bd263eae18"
 )
 
 // Reach is the source of reach.lua, whose head describes its arguments and its reply.
 var Reach = script("reach.lua")
+
+// LoadLimits is the source of load_limits.lua, which reads the limits that package limits keeps. SwapLimit is the source
+// of swap_limit.lua, which changes one of them.
+var (
+	LoadLimits = script("load_limits.lua")
+	SwapLimit  = script("swap_limit.lua")
+)
+
+// LoadLimitsSHA1 is the SHA-1 of [LoadLimits] in hex.
+const LoadLimitsSHA1 = "0339324f216a0c30873b78e0abc4367f0e6f3ee3"
 
 // Peek is the source of peek.lua.
 var Peek = script("peek.lua")

@@ -15,6 +15,7 @@ func TestSHA1sAreThoseOfTheScripts(t *testing.T) {
 		"TakeFew":    {lua.TakeFew, lua.TakeFewSHA1},
 		"TakeAcross": {lua.TakeAcross, lua.TakeAcrossSHA1},
 		"Peek":       {lua.Peek, lua.PeekSHA1},
+		"LoadLimits": {lua.LoadLimits, lua.LoadLimitsSHA1},
 	} {
 		sum := sha1.Sum([]byte(script.source))
 		if want := hex.EncodeToString(sum[:]); script.sha1 != want {

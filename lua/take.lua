@@ -9,9 +9,10 @@
 --   unit         how many credits one token is worth, so that tokens/unit is the number of tokens
 --   last_refill  when it was last charged, in microseconds of Unix time
 --   limit        the limit that it was charged under when its TTL was last set: unit, refill and capacity; after
---                a ~ where the TTL will not do for the next charge; and if it is blocked, instead of that after a mark:
---                '!' or, if a charge has locked it, '?', then until when in microseconds of Unix time, and for how many
---                microseconds it was blocked, each with a blank behind it
+--                a + and a time and a blank if it is held until that time; before these, a ~ where the TTL will not do
+--                for the next charge; and if it is blocked, instead of that a mark: '!' or, if a charge has locked it,
+--                '?', then until when in microseconds of Unix time, and for how many microseconds it was blocked, each
+--                with a blank behind it
 --   spare        after a charge for what was used without the bucket's knowledge: for how many microseconds it had
 --                been full, how many of these have paid for that, and when it was; see Settle in internal/bucket
 -- A bucket that is not there is full. So a key may expire once its bucket has had the time to refill.
@@ -19,6 +20,10 @@
 -- A charge that takes nothing, because its call is refused, writes nothing. The exception is a bucket whose limit is
 -- not the charge's: unless it is full, it is written under the new limit. Otherwise its TTL would be that of the old
 -- limit, and the bucket full again when it ends. A look and a removal never put a bucket under their limit.
+--
+-- A bucket that is put under another limit is held until it would have been full under the old one. Its TTL does not end
+-- before, and each charge finds a field limit that is not its own. The hold stays though the TTL is longer: a third limit
+-- may make that shorter. The first charge after its end drops it.
 --
 -- The mark of a block is in a field that each charge compares anyway. So a bucket that is not blocked costs nothing
 -- more. A mark that has ended makes the field differ from the limit of the charge, and the next charge that takes something
@@ -114,6 +119,7 @@ end
 -- The term of the charge that is looked at: unit and limit as text, fill is the time to full, extra is a list of refilled,
 -- outage and block if it has these. shut is the block of the bucket that is looked at, see read.lua.
 local term, unit, refill, capacity, need, debt, shadow, limit, fill, extra, shut
+local holds -- by key, of the buckets that have one, see read.lua
 
 local function use(number)
   term = terms[number + 0]
@@ -210,8 +216,19 @@ local function charge(i, key, tokens, last, lasting, times)
         left, last = hash[1] + 0, hash[2] + 0
         unit, refill, capacity, limit = of, speed + 0, size + 0, own
         fill = ceil(capacity / refill)
-        if server_clock and last - now > fill then
-          last = now -- as in read.lua
+        local hold = match(hash[3], '%+(-?%d+) ')
+        if hold then
+          hold = hold + 0
+        end
+        if server_clock and last - now > fill then -- as in read.lua
+          if hold then
+            hold = hold - (last - now)
+          end
+          last = now
+        end
+        if holds or hold then
+          holds = holds or {}
+          holds[key] = hold
         end
       elseif block < 0 and not hash[1] then
         return found
@@ -238,7 +255,6 @@ local function charge(i, key, tokens, last, lasting, times)
       shut = { block, now + block, lock, (lock and '?' or '!') .. till }
     end
     if shut then
-      limit = shut[4] .. limit
       tail = tail or {}
       tail[#tail + 1], tail[#tail + 2] = i, shut[1]
     end

@@ -8,7 +8,7 @@
 --
 -- It fails as take_one.lua does.
 
-local err, spare, shut = nil, nil, false
+local err, holds, spare, shut = nil, nil, nil, false
 repeat
   local KEYS, ARGV, call, format = KEYS, ARGV, redis.pcall, string.format
   local count = #KEYS

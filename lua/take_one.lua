@@ -16,7 +16,7 @@
 -- Errors of Redis are the reply. If the key is broken, Lua itself raises one: see IsNoBucket in lua.go. It also fails if
 -- the bucket is blocked, see IsBlocked, and has then written nothing: take.lua answers such calls.
 
-local err, spare, shut = nil, nil, false
+local err, holds, spare, shut = nil, nil, nil, false
 repeat
   local ARGV, key, call, format = ARGV, KEYS[1], redis.pcall, string.format
   local unit, capacity, need = ARGV[1], ARGV[2] + 0, (ARGV[3] or ARGV[1]) + 0

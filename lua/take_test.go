@@ -79,14 +79,15 @@ type model struct {
 	spares      map[string]bucket.Spare
 	shuts       map[string]bucket.Shut
 	limits      map[string]bucket.Limit // that they are kept under
+	holds       map[string]int64        // until when they are kept for limits before
 	doubtful    map[string]bool         // their TTLs are those of another clock
 	serverClock bool
 	anchored    int
 	shut        shutCounts
 }
 
-// shutCounts is how often a model has met blocked buckets.
-type shutCounts struct{ blocks, locks, unlocks, unblocks, refusals, moved int }
+// shutCounts is how often a model has met blocked buckets, and held ones.
+type shutCounts struct{ blocks, locks, unlocks, unblocks, refusals, moved, held int }
 
 func (m *model) run(calls []call, now int64) []int64 {
 	var all []answer
@@ -130,6 +131,7 @@ func newModel(serverClock bool) *model {
 		spares:      make(map[string]bucket.Spare),
 		shuts:       make(map[string]bucket.Shut),
 		limits:      make(map[string]bucket.Limit),
+		holds:       make(map[string]int64),
 		doubtful:    make(map[string]bool),
 		serverClock: serverClock,
 	}
@@ -153,6 +155,7 @@ func (m *model) once(charges []charge, now int64, answers []answer) {
 				b = anchored
 				anchor[i] = func() {
 					m.anchored++
+					m.moveHold(ch.key, anchored)
 					m.buckets[ch.key] = anchored
 					if !shut {
 						m.doubtful[ch.key] = true
@@ -193,6 +196,7 @@ func (m *model) once(charges []charge, now int64, answers []answer) {
 			after := ch.limit.Charge(found[i].Tokens, need, 1)
 			if ch.need == bucket.Reset {
 				delete(m.buckets, ch.key)
+				delete(m.holds, ch.key)
 				delete(m.spares, ch.key)
 				delete(m.shuts, ch.key)
 			} else if turned := m.lock(ch, after, now); after != found[i].Tokens || spared || turned && ch.need > 0 {
@@ -202,6 +206,9 @@ func (m *model) once(charges []charge, now int64, answers []answer) {
 			found[i].Tokens = after
 		}
 		if writes {
+			if turned := m.shuts[ch.key] != shut; over || turned || m.limits[ch.key] != ch.limit {
+				m.hold(ch.key, ch.limit, now)
+			}
 			m.buckets[ch.key], m.limits[ch.key], m.doubtful[ch.key] = found[i], ch.limit, false
 			if over && m.shuts[ch.key] == shut {
 				delete(m.shuts, ch.key) // as the mark has ended
@@ -211,12 +218,43 @@ func (m *model) once(charges []charge, now int64, answers []answer) {
 	}
 }
 
+// hold puts the bucket of a key under a limit.
+func (m *model) hold(key string, l bucket.Limit, now int64) {
+	if of, known := m.limits[key]; known && of != l && m.buckets[key] != (bucket.Bucket{}) {
+		full := of.Full(m.buckets[key])
+		if hold, is := m.holds[key]; !is || hold < full {
+			m.holds[key] = full
+		}
+	}
+	m.limits[key] = l
+	m.dropHold(key, now)
+	if _, is := m.holds[key]; is {
+		m.shut.held++
+	}
+}
+
+// dropHold drops a hold that has ended.
+func (m *model) dropHold(key string, now int64) {
+	if m.holds[key] <= now {
+		delete(m.holds, key)
+	}
+}
+
+// moveHold moves the hold of a bucket as Reanchor moves its last refill.
+func (m *model) moveHold(key string, to bucket.Bucket) {
+	if hold, is := m.holds[key]; is {
+		m.holds[key] = hold - (m.buckets[key].LastRefill - to.LastRefill)
+	}
+}
+
 // bar blocks the bucket of ch, or ends its block. A bucket that is there keeps its limit.
 func (m *model) bar(ch charge, full bucket.Bucket, now int64) {
 	b, known := m.buckets[ch.key]
 	switch {
 	case known && m.serverClock:
-		m.buckets[ch.key] = m.limits[ch.key].Reanchor(b, now)
+		anchored := m.limits[ch.key].Reanchor(b, now)
+		m.moveHold(ch.key, anchored)
+		m.buckets[ch.key] = anchored
 	case known:
 	case ch.block < 0:
 		return
@@ -224,6 +262,7 @@ func (m *model) bar(ch charge, full bucket.Bucket, now int64) {
 		m.buckets[ch.key], m.limits[ch.key] = full, ch.limit
 	}
 	m.doubtful[ch.key] = false
+	m.dropHold(ch.key, now)
 	if s := ch.limit.Shut(m.shuts[ch.key], ch.need, ch.block, full.Tokens, now); s != (bucket.Shut{}) {
 		m.shut.blocks++
 		m.shuts[ch.key] = s
@@ -338,6 +377,10 @@ func (m *model) compare(t *testing.T, s server, now int64) {
 		}
 		l := m.limits[key]
 		text := fmt.Sprint(l.Unit, " ", l.Refill, " ", l.Capacity)
+		hold, held := m.holds[key]
+		if held {
+			text = fmt.Sprint("+", hold, " ", text)
+		}
 		shut, marked := m.shuts[key]
 		switch {
 		case marked && shut.Lock:
@@ -360,6 +403,9 @@ func (m *model) compare(t *testing.T, s server, now int64) {
 		if full := b.LastRefill + l.ResetAfter(b.Tokens); int64(ends) < full && (int64(ends) > now || !m.doubtful[key]) {
 			t.Fatalf("at %d, %s expires at %.0f and is full at %d only: %v", now, key, ends, full, hash)
 		}
+		if held && int64(ends) < hold {
+			t.Fatalf("at %d, %s expires at %.0f and is held until %d: %v", now, key, ends, hold, hash)
+		}
 		if int64(ends) < shut.Until {
 			t.Fatalf("at %d, %s expires at %.0f and is blocked until %d: %v", now, key, ends, shut.Until, hash)
 		}
@@ -374,7 +420,7 @@ func TestRescaleIsExact(t *testing.T) {
 // testRescale compares what a server makes of a bucket's unit. The server runs take.lua and take_one.lua.
 func testRescale(t *testing.T, s server) {
 	r := rand.New(rand.NewPCG(4, 4))
-	const now = 1_780_000_000_000_000
+	const now int64 = 1_780_000_000_000_000
 	check := func(tokens, from, to int64) {
 		l := bucket.Limit{Unit: to, Refill: 1, Capacity: bucket.MaxCredits / to * to}
 		s.hset("k", "tokens", tokens, "unit", from, "last_refill", now, "expires", 0)
@@ -525,6 +571,7 @@ func (c *shutCounts) add(d shutCounts) {
 	c.unblocks += d.unblocks
 	c.refusals += d.refusals
 	c.moved += d.moved
+	c.held += d.held
 }
 
 // check fails a test that has met too few blocked buckets in this many runs.
@@ -534,5 +581,8 @@ func (c shutCounts) check(t *testing.T, serverClock bool, runs uint64) {
 	few := min(c.blocks, c.locks, c.unblocks, c.refusals) < 3*int(runs)/2 || c.unlocks < int(runs)/2
 	if few || serverClock && c.moved < int(runs) {
 		t.Errorf("too few blocked buckets: %+v", c)
+	}
+	if c.held < 10*int(runs) {
+		t.Errorf("too few held buckets: %+v", c)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http/httptest"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -465,30 +464,23 @@ func TestTheMemoryOfATop(t *testing.T) {
 		{strings.Repeat("k", shortkey.Max-8) + "%08d", 480_000},
 		{strings.Repeat("k", 1<<10) + "%d", 210_000},
 	} {
-		clock := ratetest.NewClock()
-		top := observe.NewTop(observe.TopConfig{Clock: clock.Now})
-		before := heap()
-		for range 12 {
-			for i := range 2000 {
-				top.Observe(t.Context(), asked("api", fmt.Sprintf(c.key, i), false))
+		got := ratetest.HeapOf(func() any {
+			clock := ratetest.NewClock()
+			top := observe.NewTop(observe.TopConfig{Clock: clock.Now})
+			for range 12 {
+				for i := range 2000 {
+					top.Observe(t.Context(), asked("api", fmt.Sprintf(c.key, i), false))
+				}
+				clock.Advance(time.Minute)
 			}
-			clock.Advance(time.Minute)
-		}
-		if got := heap() - before; got > c.most || got < c.most*7/10 {
+			return top
+		})
+		if got > c.most || got < c.most*7/10 {
 			t.Errorf("%.30s: %d bytes, docs/bounds.md says %d", c.key, got, c.most)
 		} else {
 			t.Logf("%.30s: %d bytes", c.key, got)
 		}
-		runtime.KeepAlive(top)
 	}
-}
-
-func heap() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
 
 func TestATopDoesNotAllocate(t *testing.T) {

@@ -24,7 +24,8 @@
 // [Inspector], too, which [github.com/go-tokenbucket/ratelimit.Limiter.Peek] uses.
 //
 // A bucket that was never charged is full. A bucket that has had the time to refill is full, too: a Store may
-// forget it then, and not before.
+// forget it then, and not before. If it was charged under several limits, it must be full under the last one, and the
+// time must have come at which each earlier limit, without later charges, would have filled it.
 //
 // # Rules of Take
 //

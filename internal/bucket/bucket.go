@@ -58,6 +58,14 @@ func (l Limit) Advance(b Bucket, now int64) Bucket {
 	return b
 }
 
+// Full returns the time at which b is full under l if it is not charged again, at most 2^53.
+//
+// A bucket that is put under another limit is held until then: it is not forgotten before. Otherwise a client could
+// drain it under a limit with a large burst, have it forgotten under one that fills sooner, and get the large burst
+// again. With holds, a bucket under limits in turn grants at most the sum of their bursts and, for each time, the sum of
+// what they refill.
+func (l Limit) Full(b Bucket) int64 { return min(b.LastRefill+l.ResetAfter(b.Tokens), 2*MaxCredits) }
+
 // Reanchor returns b with its last refill moved to now if it is further ahead than the time to full. Only a clock
 // that was set back causes that, such as the clock of a server after a failover. Without Reanchor, the bucket would
 // not refill until the clock catches up. Reanchor grants no tokens. Use it only with a single clock: between clocks

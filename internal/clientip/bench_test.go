@@ -46,7 +46,7 @@ func BenchmarkFromTrusted(b *testing.B) {
 		b.Run(bm.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				sink, _ = FromTrusted(peer, trusted, bm.chain)
+				sink, _, _ = FromTrusted(peer, trusted, bm.chain)
 			}
 		})
 	}

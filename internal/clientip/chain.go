@@ -56,3 +56,37 @@ func (c Chain) all(yield func(addr netip.Addr, ok bool) bool) {
 		}
 	}
 }
+
+// An Entry is one entry of a Chain, for people who want to know how it was read.
+type Entry struct {
+	Text   string // as the header has it, without the whitespace around it; of a long one the end
+	Beyond bool   // stands for all elements that are too many to be read
+}
+
+// Entries returns the entries from right to left. Unlike a search for the client, it goes on after an entry that is not an
+// address. So the first ones are those that a search has read.
+func (c Chain) Entries() (entries []Entry) {
+	visited := 0
+	for _, line := range slices.Backward(c.lines) {
+		for more := true; more; {
+			text, e := line, entry{}
+			more = c.valid(line)
+			if more {
+				line, e, more = c.cutLast(line)
+			}
+			if more {
+				text = text[len(line)+1:]
+			}
+			visited++
+			if !e.empty || visited > MaxElements {
+				entries = append(entries, Entry{shortened(trimOWS(text)), visited > MaxElements})
+			}
+			if visited > MaxElements {
+				return entries
+			}
+		}
+	}
+	return entries
+}
+
+func shortened(text string) string { return text[max(0, len(text)-maxEntry):] }

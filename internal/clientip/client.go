@@ -18,39 +18,40 @@ var (
 // FromTrusted returns the address of a client behind proxies with known addresses. A peer outside trusted is itself
 // the client, regardless of its headers. Otherwise chain, from [XForwardedFor] or [Forwarded], is read from the
 // right. The first entry outside trusted is the client. If all entries are within trusted, the client is the leftmost
-// one, or the peer if there are none.
+// one, or the peer if there are none. read is how many entries were read.
 //
 // The error is ErrAbsent if the peer is not an address, and ErrInvalid if the entry that decides is not one. List
 // IPv4 networks in trusted as IPv4: prefixes of IPv4-mapped IPv6 addresses match nothing.
-func FromTrusted(peer netip.Addr, trusted []netip.Prefix, chain Chain) (netip.Addr, error) {
+func FromTrusted(peer netip.Addr, trusted []netip.Prefix, chain Chain) (client netip.Addr, read int, err error) {
 	peer, ok := Normalize(peer)
 	if !ok {
-		return netip.Addr{}, ErrAbsent
+		return netip.Addr{}, 0, ErrAbsent
 	}
 	if !within(trusted, peer) {
-		return peer, nil
+		return peer, 0, nil
 	}
-	client, err := FromChain(trusted, chain)
+	client, read, err = FromChain(trusted, chain)
 	if err == ErrAbsent {
-		return peer, nil
+		return peer, 0, nil
 	}
-	return client, err
+	return client, read, err
 }
 
 // FromChain returns the address of a client behind a trusted TCP peer without an address that counts, such as a proxy
-// on a Unix socket. The result is the same as from FromTrusted, but ErrAbsent if chain has no entries.
-func FromChain(trusted []netip.Prefix, chain Chain) (client netip.Addr, err error) {
+// on a Unix socket. The results are the same as from FromTrusted, but ErrAbsent if chain has no entries.
+func FromChain(trusted []netip.Prefix, chain Chain) (client netip.Addr, read int, err error) {
 	err = ErrAbsent
 	for addr, ok := range chain.all {
+		read++
 		if !ok {
-			return netip.Addr{}, ErrInvalid
+			return netip.Addr{}, read, ErrInvalid
 		}
 		client, err = addr, nil
 		if !within(trusted, client) {
 			break
 		}
 	}
-	return client, err
+	return client, read, err
 }
 
 func within(prefixes []netip.Prefix, addr netip.Addr) bool {
@@ -59,23 +60,24 @@ func within(prefixes []netip.Prefix, addr netip.Addr) bool {
 
 // FromCount returns the address of a client behind exactly n proxies that append the address of their peer to the
 // header. It is the n-th entry from the right of chain, from [XForwardedFor] or [Forwarded]. With n = 1 it is the
-// last entry, which our TCP peer wrote.
+// last entry, which our TCP peer wrote. read is how many entries were read.
 //
 // The error is ErrInvalid if one of the last n entries is not an address. Otherwise it is ErrAbsent if there are
 // fewer than n entries, or n < 1. Clients that can reach the server without a proxy can choose their address.
-func FromCount(n int, chain Chain) (netip.Addr, error) {
+func FromCount(n int, chain Chain) (client netip.Addr, read int, err error) {
 	if n < 1 {
-		return netip.Addr{}, ErrAbsent
+		return netip.Addr{}, 0, ErrAbsent
 	}
 	for addr, ok := range chain.all {
+		read++
 		if !ok {
-			return netip.Addr{}, ErrInvalid
+			return netip.Addr{}, read, ErrInvalid
 		}
-		if n--; n == 0 {
-			return addr, nil
+		if read == n {
+			return addr, read, nil
 		}
 	}
-	return netip.Addr{}, ErrAbsent
+	return netip.Addr{}, read, ErrAbsent
 }
 
 // FromEdge returns the address in a header that a trusted edge sets, such as CF-Connecting-IP or X-Real-IP. [Parse]

@@ -67,7 +67,7 @@ func TestFromTrusted(t *testing.T) {
 				p, _ := netip.ParsePrefix(s)
 				trusted = append(trusted, p)
 			}
-			got, err := FromTrusted(peer, trusted, XForwardedFor(tt.lines))
+			got, _, err := FromTrusted(peer, trusted, XForwardedFor(tt.lines))
 			checkFound(t, got, err, tt.want)
 		})
 	}
@@ -75,7 +75,7 @@ func TestFromTrusted(t *testing.T) {
 
 func TestFromTrustedWithForwarded(t *testing.T) {
 	peer, trusted := netip.MustParseAddr("10.0.0.1"), []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
-	got, err := FromTrusted(peer, trusted, Forwarded([]string{`for="`, `for="[2001:db8::1]:80", for=10.0.0.2`}))
+	got, _, err := FromTrusted(peer, trusted, Forwarded([]string{`for="`, `for="[2001:db8::1]:80", for=10.0.0.2`}))
 	checkFound(t, got, err, "2001:db8::1")
 }
 
@@ -96,7 +96,7 @@ func TestFromChain(t *testing.T) {
 		{"An invalid entry beyond a trusted one", trusted, []string{"unknown, 10.0.0.2"}, "invalid"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := FromChain(tt.trusted, XForwardedFor(tt.lines))
+			got, _, err := FromChain(tt.trusted, XForwardedFor(tt.lines))
 			checkFound(t, got, err, tt.want)
 		})
 	}
@@ -125,7 +125,7 @@ func TestFromCount(t *testing.T) {
 		{"65 proxies are too many", 65, repeatLine("192.0.2.1", 65), "invalid"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := FromCount(tt.n, XForwardedFor(tt.lines))
+			got, _, err := FromCount(tt.n, XForwardedFor(tt.lines))
 			checkFound(t, got, err, tt.want)
 		})
 	}

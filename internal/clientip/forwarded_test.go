@@ -98,13 +98,13 @@ func FuzzForwarded(f *testing.F) {
 		if want := slowForwarded(lines); got != want {
 			t.Fatalf("got %q, want %q", got, want)
 		}
-		addr, err := FromCount(1, Forwarded(append(lines, "for=192.0.2.99")))
+		addr, _, err := FromCount(1, Forwarded(append(lines, "for=192.0.2.99")))
 		if err != nil || addr.String() != "192.0.2.99" {
 			t.Errorf("the proxy's line is %v, %v", addr, err)
 		}
 		// A line that a client spoils may cost the proxy's entry, but not forge
 		// it.
-		addr, err = FromCount(1, Forwarded(strings.Split(header+", for=192.0.2.99", "\n")))
+		addr, _, err = FromCount(1, Forwarded(strings.Split(header+", for=192.0.2.99", "\n")))
 		if err == nil && addr.String() != "192.0.2.99" {
 			t.Errorf("the proxy's entry is %v", addr)
 		}

@@ -62,7 +62,7 @@ func FuzzXForwardedFor(f *testing.F) {
 			t.Fatalf("got %q, want %q", got, want)
 		}
 		for _, proxied := range []string{header + ", 192.0.2.99", header + "\n192.0.2.99"} {
-			addr, err := FromCount(1, XForwardedFor(strings.Split(proxied, "\n")))
+			addr, _, err := FromCount(1, XForwardedFor(strings.Split(proxied, "\n")))
 			if err != nil || addr.String() != "192.0.2.99" {
 				t.Errorf("the proxy's entry is %v, %v", addr, err)
 			}

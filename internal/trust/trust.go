@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/go-tokenbucket/ratelimit/internal/clientip"
+	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
@@ -101,40 +102,81 @@ func (m Model) Finder() Finder {
 	trusted := append([]netip.Prefix(nil), m.TrustedProxies...)
 	edge := textproto.CanonicalMIMEHeaderKey(m.EdgeHeader)
 	chain := chainOf(m.Header)
-	explain := explainer(cmp.Or(edge, textproto.CanonicalMIMEHeaderKey(m.Header), "X-Forwarded-For"))
-	fromEdge := func(r *http.Request) (netip.Addr, error) { return explain(clientip.FromEdge(r.Header[edge])) }
+	header := cmp.Or(edge, textproto.CanonicalMIMEHeaderKey(m.Header), "X-Forwarded-For")
+	explain := explainer(header)
+	notes := notes{trusted: trusted, count: m.ProxyCount, header: header, unix: m.TrustUnix}
+	fromEdge := func(r *http.Request) (netip.Addr, error) {
+		addr, err := clientip.FromEdge(r.Header[edge])
+		if run := dryrun.OfRequest(r); run != nil {
+			notes.ofEdge(run, r, err)
+		}
+		return explain(addr, err)
+	}
 	switch {
 	case m.Context != nil:
 		return func(r *http.Request) (netip.Addr, error) {
-			if addr, ok := clientip.Normalize(m.Context(r.Context())); ok {
+			found := m.Context(r.Context())
+			addr, ok := clientip.Normalize(found)
+			if run := dryrun.OfRequest(r); run != nil {
+				noteContext(run, r, found, ok)
+			}
+			if ok {
 				return addr, nil
 			}
 			return netip.Addr{}, errNoneInContext
 		}
 	case m.ProxyCount > 0:
 		return func(r *http.Request) (netip.Addr, error) {
-			return explain(clientip.FromCount(m.ProxyCount, chain(r)))
+			addr, read, err := clientip.FromCount(m.ProxyCount, chain(r))
+			if run := dryrun.OfRequest(r); run != nil {
+				notes.ofChain(run, r, chain(r), addr, read, err)
+			}
+			return explain(addr, err)
 		}
 	case edge != "" && len(trusted) == 0 && !m.TrustUnix:
 		return fromEdge
 	case len(trusted) == 0 && !m.TrustUnix:
-		return peerOf
+		return func(r *http.Request) (netip.Addr, error) {
+			peer, err := peerOf(r)
+			if run := dryrun.OfRequest(r); run != nil {
+				notes.ofPeer(run, r, peer, err)
+			}
+			return peer, err
+		}
 	}
 	return func(r *http.Request) (netip.Addr, error) {
+		run := dryrun.OfRequest(r)
 		if m.TrustUnix && clientip.IsUnix(r.RemoteAddr) {
+			if run != nil {
+				run.Note("the TCP peer is a Unix socket, which TrustUnix trusts")
+			}
 			if edge != "" {
 				return fromEdge(r)
 			}
-			return explain(clientip.FromChain(trusted, chain(r)))
+			addr, read, err := clientip.FromChain(trusted, chain(r))
+			if run != nil {
+				notes.ofChain(run, r, chain(r), addr, read, err)
+			}
+			return explain(addr, err)
 		}
 		peer, err := peerOf(r)
 		if err != nil || !slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(peer) }) {
+			if run != nil {
+				notes.ofPeer(run, r, peer, err)
+			}
 			return peer, err
+		}
+		if run != nil {
+			run.Note("the TCP peer %v is in %v of TrustedProxies", peer, notes.networkOf(peer))
 		}
 		if edge != "" {
 			return fromEdge(r)
 		}
-		return explain(clientip.FromTrusted(peer, trusted, chain(r)))
+		addr, read, err := clientip.FromTrusted(peer, trusted, chain(r))
+		if run != nil {
+			notes.ofChain(run, r, chain(r), addr, read, err)
+		}
+		return explain(addr, err)
 	}
 }
 

@@ -7,9 +7,15 @@
 -- field limit, what is behind it, and whether the mark must be written. A script of one call, in which shut is false, ends
 -- with an error then. It has written nothing before.
 --
+-- If the bucket is held, or is to be held once it is under the limit of the charge, holds has the time until then by key. It
+-- is nil until a bucket needs it, because holds are rare, and a value for each charge would cost all charges something.
+--
 -- A TTL is set to twice the time to full, by the first charge in each period of that length. So it holds for
 -- all charges of the period, and no charge has to ask for it.
 local tokens, last, lasting = hash[1], hash[2], server_clock
+if holds then
+  holds[key] = nil -- an earlier call of the script may have left it
+end
 if tokens then
   tokens = tokens + 0
   last = last + 0
@@ -18,9 +24,10 @@ if tokens then
   end
   if hash[3] ~= limit then
     lasting = nil
-    local kind, till, span, own = string.match(hash[3] or '', '^([!?])(-?%d+) (%d+) (.*)$')
+    local match, own = string.match, hash[3] or ''
+    local kind, till, span, behind = match(own, '^([!?])(-?%d+) (%d+) (.*)$')
     if kind then
-      hash[3] = own
+      own = behind
       local ends, long = till + 0, span + 0
       if not (ends <= 9007199254740992 and ends >= -72057594037927936 and long <= 1125899906842624) then
         error('the key holds no bucket', 0)
@@ -37,7 +44,25 @@ if tokens then
         shut = { ends - now, ends, kind == '?', kind .. till .. ' ' .. span .. ' ', own, moved }
       end
     end
-    if hash[3] ~= limit then
+    hash[3] = own -- with the mark of a hold, if it has one
+    local doubtful, hold, held = match(own, '^(~?)%+(-?%d+) (.*)$')
+    if hold then
+      hold, own = hold + 0, doubtful .. held
+      if not (hold <= 9007199254740992 and hold >= -72057594037927936) then
+        error('the key holds no bucket', 0)
+      end
+    end
+    if own ~= limit then
+      local speed, size = match(own, '^~?%d+ ([1-9]%d*) (%d+)$')
+      if speed and own ~= '~' .. limit then -- Full of internal/bucket, for the hold if the charge puts it under its limit
+        local full = last + math.ceil((size - tokens) / speed)
+        if not (full <= 9007199254740992) then
+          full = 9007199254740992
+        end
+        if not hold or hold < full then
+          hold = full
+        end
+      end
       local from, to = call('HMGET', key, 'unit')[1], unit
       if from ~= to then
         from, to = from + 0, to + 0
@@ -50,6 +75,10 @@ if tokens then
       lasting = false -- the mark stays, and the TTL must not end before the block
     else
       lasting = ''
+    end
+    if hold then
+      holds = holds or {}
+      holds[key] = hold
     end
     if need == 0 and debt >= 0 or need == -18014398509481984 then
       lasting = false -- a look, or a removal, leaves the limit and the TTL as they are
@@ -79,6 +108,12 @@ if tokens then
     -- Time that runs backwards neither grants nor drains. But a last refill further ahead than the time to
     -- full means that the clock was set back, as after a failover: without this the bucket would be frozen
     -- until then. Only our own clock can tell. The TTL is that of another clock.
+    if holds and holds[key] then -- a hold ends when what was missing is refilled, so it moves along with the last refill
+      holds[key] = holds[key] - (last - now)
+      hash[3] = string.gsub(hash[3], '%+(%-?%d+)', function(hold)
+        return '+' .. format('%.0f', hold - (last - now))
+      end)
+    end
     last, lasting = now, nil
     if tokens >= capacity or need == 0 and debt >= 0 or need == -18014398509481984 then
       lasting = shut and shut[4] .. hash[3] or '~' .. string.gsub(hash[3] or '', '~', '')

@@ -1,6 +1,6 @@
 -- Writes the bucket of key, which held tokens before its charge and has left credits after it, more than nothing
 -- if it was charged. spare is the new field of that name, for which no bucket is lasting, or nil. shut is for how long it
--- is blocked, see read.lua, or nil. written is what Redis answers.
+-- is blocked, and holds until when it is held, see read.lua, or nil. written is what Redis answers.
 local written = 0
 if left > capacity then
   left = capacity
@@ -28,8 +28,18 @@ else
     if server_clock then
       ttl = last + ttl - now
     end
-    if shut and ttl < shut[1] then
-      ttl = shut[1]
+    local limit, hold = limit, holds and holds[key]
+    if hold and hold > now then
+      limit = '+' .. format('%.0f', hold) .. ' ' .. limit
+      if ttl < hold - now then
+        ttl = hold - now
+      end
+    end
+    if shut then
+      limit = shut[4] .. limit
+      if ttl < shut[1] then
+        ttl = shut[1]
+      end
     end
     local last_text = last == now and now_text or format('%.0f', last)
     if lasting == true or lasting == false then

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/counter"
-	"github.com/go-tokenbucket/ratelimit/internal/held"
+	"github.com/go-tokenbucket/ratelimit/internal/infer"
 	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -196,12 +196,12 @@ func (d *Store) keep(v *visit, c *store.Charge, s *store.State, ok bool, sent, r
 	if !v.keeps || received < sent || s.Degraded {
 		return
 	}
-	l := &line{Line: held.Line{Limit: c.Limit, Sent: sent, Received: received}, stamp: v.stamp, denied: sent}
+	l := &line{Line: infer.Line{Limit: c.Limit, Sent: sent, Received: received}, stamp: v.stamp, denied: sent}
 	if s.Blocked {
-		if l.blocked, l.Least, l.Most = held.Blocked(c, s); l.blocked == 0 {
+		if l.blocked, l.Least, l.Most = infer.Blocked(c, s); l.blocked == 0 {
 			return
 		}
-	} else if l.Least, l.Most = held.Credits(c, s); l.Least > l.Most {
+	} else if l.Least, l.Most = infer.Credits(c, s); l.Least > l.Most {
 		return
 	}
 	if v.line != nil {

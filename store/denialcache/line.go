@@ -4,13 +4,13 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
-	"github.com/go-tokenbucket/ratelimit/internal/held"
+	"github.com/go-tokenbucket/ratelimit/internal/infer"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A line is a held.Line. It is in force while the stamp of its slot is the one it was made under.
+// A line is a infer.Line. It is in force while the stamp of its slot is the one it was made under.
 type line struct {
-	held.Line
+	infer.Line
 	stamp   uint64
 	denied  int64 // when the refused call was sent that it goes back to
 	blocked int64 // how long after that the bucket was blocked; 0 if it was not

@@ -336,7 +336,7 @@ func (l *ledger) block(c *store.Charge, until int64) {
 	defer l.mu.Unlock()
 	s := l.accounts[account{c.Policy, c.Key}]
 	if s == nil {
-		s = &spending{account: account{strings.Clone(c.Policy), strings.Clone(c.Key)}, limit: anyLimit, share: anyLimit, size: l.resize()}
+		s = &spending{account: account{strings.Clone(c.Policy), strings.Clone(c.Key)}, sheet: sheet{limit: anyLimit, share: anyLimit, size: l.resize()}}
 		s = l.inForce(s)
 	}
 	s.block = dueBlock{until: until, due: true}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
+	"github.com/go-tokenbucket/ratelimit/internal/readonly"
 	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -21,7 +22,7 @@ func (f *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 		if !store.MayStandIn(ctx) {
 			return store.Bucket{}, fmt.Errorf("%w: %w", store.ErrAway, o.reason)
 		}
-		return f.inspectSecondary(ctx, policy, key)
+		return f.inspectSecondary(ctx, o, policy, key)
 	}
 	asked := []store.Charge{{Policy: policy, Key: key}}
 	sent := f.known.now()
@@ -45,7 +46,11 @@ func (f *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 	if !store.MayStandIn(ctx) {
 		return b, err
 	}
-	return f.inspectSecondary(context.WithoutCancel(ctx), policy, key)
+	o := f.away.Load()
+	if o == nil && errors.Is(err, store.ErrNotCharged) {
+		o = &f.brief
+	}
+	return f.inspectSecondary(context.WithoutCancel(ctx), o, policy, key)
 }
 
 func (f *Store) inspectPrimary(ctx context.Context, policy, key string) (store.Bucket, error) {
@@ -57,7 +62,13 @@ func (f *Store) inspectPrimary(ctx context.Context, policy, key string) (store.B
 	return store.Inspect(ctx, f.primary, policy, key)
 }
 
-func (f *Store) inspectSecondary(ctx context.Context, policy, key string) (store.Bucket, error) {
+// inspectSecondary is Inspect during o. In that of a single call, which the primary may have carried out, o is nil.
+func (f *Store) inspectSecondary(ctx context.Context, o *outage, policy, key string) (store.Bucket, error) {
+	if asked := readonly.For(ctx); asked != nil {
+		c := *asked
+		c.Key = key
+		return f.look(ctx, o, &c)
+	}
 	f.enforce(ctx, &store.Charge{Policy: policy, Key: key})
 	b, err := store.Inspect(ctx, f.secondary, policy, key)
 	b.Degraded = err == nil

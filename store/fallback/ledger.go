@@ -50,8 +50,11 @@ type spending struct {
 	account
 	lowering sync.Mutex
 	lowered  atomic.Int64 // the last version for which the secondary's bucket was lowered
+	sheet
+}
 
-	// Guarded by the ledger's lock.
+// A sheet is the part of a spending that the ledger's lock guards.
+type sheet struct {
 	listed        bool        // in the ledger
 	reset         bool        // in the outage, so that the primary's bucket is to be reset before it is charged
 	block         dueBlock    // so that the primary's bucket is to be blocked or unblocked after it is charged
@@ -96,12 +99,39 @@ func (l *ledger) open(c *store.Charge, o *outage, known *known) (_ *spending, sh
 	size := l.resize()
 	s := l.accounts[account{c.Policy, c.Key}]
 	if s == nil {
-		s = &spending{account: account{strings.Clone(c.Policy), strings.Clone(c.Key)}, room: roomOf(c), size: size}
-		s.limit, s.share = c.Limit, shareOf(c.Limit, size.replicas, s.room)
+		s = newSpending(c, size)
 		if len(l.accounts) < l.most || l.makeRoom(c.Policy, false) {
 			l.list(s)
 		}
 	}
+	share = l.bring(s, c, o, known, size)
+	return s, share, s.version
+}
+
+// look returns the share that open would return, what the secondary's bucket can hold at most, and whether it must be
+// lowered to that. It leaves the ledger as it is.
+func (l *ledger) look(c *store.Charge, o *outage, known *known) (share store.Limit, most int64, lower bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	size := l.resize()
+	s := newSpending(c, size)
+	if kept := l.accounts[account{c.Policy, c.Key}]; kept != nil {
+		s.sheet = kept.sheet
+		s.lowered.Store(kept.lowered.Load())
+	}
+	share = l.bring(s, c, o, known, size)
+	return share, bucket.Limit(share).Advance(s.charged, l.now()).Tokens, s.lowered.Load() < s.version
+}
+
+func newSpending(c *store.Charge, of size) *spending {
+	s := &spending{account: account{strings.Clone(c.Policy), strings.Clone(c.Key)}}
+	s.room, s.size, s.limit = roomOf(c), of, c.Limit
+	s.share = shareOf(c.Limit, of.replicas, s.room)
+	return s
+}
+
+// bring brings s to o, to the room for c and to the size in force, and returns the share to charge c under.
+func (l *ledger) bring(s *spending, c *store.Charge, o *outage, known *known, size size) (share store.Limit) {
 	// The room only grows: with less, the bucket would be cut to that, or full with that and forgotten, and then
 	// found full with more.
 	s.room = max(s.room, roomOf(c))
@@ -120,7 +150,7 @@ func (l *ledger) open(c *store.Charge, o *outage, known *known) (_ *spending, sh
 			}
 		}
 	}
-	return s, shareOf(c.Limit, size.replicas, s.room), s.version
+	return shareOf(c.Limit, size.replicas, s.room)
 }
 
 // enter makes s begin with what was known at that time, under its share of a size.

@@ -5,7 +5,8 @@ import (
 	"slices"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
-	"github.com/go-tokenbucket/ratelimit/internal/held"
+	"github.com/go-tokenbucket/ratelimit/internal/infer"
+	"github.com/go-tokenbucket/ratelimit/internal/readonly"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -13,6 +14,9 @@ import (
 func (f *Store) standIn(ctx context.Context, o *outage, charges []store.Charge, states []store.State) (bool, error) {
 	if err := store.Validate(charges, states); err != nil {
 		return false, err
+	}
+	if readonly.For(ctx) != nil {
+		return f.lookAll(ctx, o, charges, states)
 	}
 	var few [4]*spending // on the stack
 	spendings := few[:0]
@@ -70,6 +74,9 @@ func (f *Store) standIn(ctx context.Context, o *outage, charges []store.Charge, 
 func (f *Store) standInOnce(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	if err := store.Validate(charges, states); err != nil {
 		return false, err
+	}
+	if readonly.For(ctx) != nil {
+		return f.lookAll(ctx, nil, charges, states)
 	}
 	f.replicas.refresh(f.known.now)
 	shares := f.shares(charges)
@@ -146,13 +153,13 @@ func (f *Store) lower(ctx context.Context, share *store.Charge, credits int64) e
 	if _, err := f.secondary.Take(ctx, []store.Charge{c}, states); err != nil {
 		return err
 	}
-	_, holds := held.Credits(&c, &states[0])
+	_, holds := infer.Credits(&c, &states[0])
 	if states[0].Blocked { // which hides the tokens
 		holds = share.Limit.Capacity
 		if b, err := store.Inspect(ctx, f.secondary, c.Policy, c.Key); err == nil {
 			b.Blocked = 0
 			state := b.State(share.Limit)
-			_, holds = held.Credits(&c, &state)
+			_, holds = infer.Credits(&c, &state)
 		}
 	}
 	unit := share.Limit.Unit

@@ -133,15 +133,15 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	}
 	var few [4]visit // on the stack
 	visits := few[:0]
-	simple := true
+	allSimple := true
 	for i := range charges {
 		c := &charges[i]
 		v := s.look(c)
-		simple = simple && c.Cost > 0 && c.MaxWait <= 0 && !c.Shadow && !c.Owed && c.Block == 0 && (v.lot == nil || v.lot.Limit == c.Limit)
+		allSimple = allSimple && simple(c) && (v.lot == nil || v.lot.Limit == c.Limit)
 		visits = append(visits, v)
 	}
 	now := s.now() // now that the lots were found, none of which was made later
-	if !simple {
+	if !allSimple {
 		return s.pass(ctx, visits, charges, states, now)
 	}
 	paid := 0
@@ -155,6 +155,11 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 		return true, nil
 	}
 	return s.draw(ctx, visits, charges, states)
+}
+
+// simple reports whether c may be paid from a lot.
+func simple(c *store.Charge) bool {
+	return c.Cost > 0 && c.MaxWait <= 0 && !c.Shadow && !c.Owed && c.Block == 0
 }
 
 // look returns the slot of c's bucket, and its lot if it has one.

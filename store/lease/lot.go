@@ -4,7 +4,7 @@ import (
 	"math"
 	"sync/atomic"
 
-	"github.com/go-tokenbucket/ratelimit/internal/held"
+	"github.com/go-tokenbucket/ratelimit/internal/infer"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -16,7 +16,7 @@ import (
 // what the earlier ones hold. So the bucket lacks what all of them hold, and everything that it lacks shrinks
 // alike.
 type lot struct {
-	held.Line
+	infer.Line
 	next    int64 // tokens that the next call is to take
 	instant bool  // the clock stood still during the call, so that all is known exactly
 
@@ -36,13 +36,13 @@ const closed = math.MinInt64
 // answer.
 func newLot(v *visit, c *store.Charge, s *store.State, sent, received int64) *lot {
 	l := &lot{
-		Line:    held.Line{Policy: v.lot.Policy, Key: v.lot.Key, Limit: c.Limit, Sent: sent, Received: received},
+		Line:    infer.Line{Policy: v.lot.Policy, Key: v.lot.Key, Limit: c.Limit, Sent: sent, Received: received},
 		next:    2 * v.wish,
 		instant: sent == received,
 		fate:    v.fate,
 		number:  v.force.number,
 	}
-	if l.Least, l.Most = held.Credits(c, s); l.Least > l.Most || received < sent {
+	if l.Least, l.Most = infer.Credits(c, s); l.Least > l.Most || received < sent {
 		return nil
 	}
 	return l
@@ -53,7 +53,7 @@ func newLot(v *visit, c *store.Charge, s *store.State, sent, received int64) *lo
 func announced(c *store.Charge, now int64) *lot {
 	name := c.Policy + c.Key // a copy: they may be parts of something large
 	return &lot{
-		Line: held.Line{Policy: name[:len(c.Policy)], Key: name[len(c.Policy):], Limit: c.Limit, Sent: now, Received: now},
+		Line: infer.Line{Policy: name[:len(c.Policy)], Key: name[len(c.Policy):], Limit: c.Limit, Sent: now, Received: now},
 		fate: new(fate),
 	}
 }
@@ -141,7 +141,12 @@ func (l *lot) closeEmpty() bool { return l.unspent.CompareAndSwap(0, closed) || 
 // refund returns the charge that gives tokens back at now, under the limit in force for the bucket. Only usable
 // tokens are given back. Its Cost is 0 if there are none.
 func (l *lot) refund(tokens, now int64) store.Charge {
-	if f := l.fate.force.Load(); f.number != l.number {
+	return l.refundIn(l.fate.force.Load(), tokens, now)
+}
+
+// refundIn is refund while f is in force.
+func (l *lot) refundIn(f *force, tokens, now int64) store.Charge {
+	if f.number != l.number {
 		return l.refundUnder(f, tokens, now)
 	}
 	usable := l.usable(tokens, now)

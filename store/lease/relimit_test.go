@@ -168,7 +168,7 @@ func TestALeaseMakesNoTokensWhenLimitsChange(t *testing.T) {
 			case 0:
 				c.Limit = limits[rand.IntN(len(limits))]
 			case 1:
-				time.Sleep(time.Duration(rand.IntN(int(5 * time.Second))))
+				time.Sleep(time.Duration(rand.Int64N(int64(5 * time.Second))))
 			case 2, 3, 4:
 				time.Sleep(time.Duration(rand.IntN(int(20 * time.Millisecond))))
 			}

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/held"
+	"github.com/go-tokenbucket/ratelimit/internal/infer"
 	"github.com/go-tokenbucket/ratelimit/internal/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -36,7 +36,7 @@ func TestWhoOwnsASlot(t *testing.T) {
 		"the lot went":                 {func(ch *changed) { ch.v.lot = new(lot) }, false, true, false, false},
 		"the lot of another bucket is useless": {func(ch *changed) {
 			ch.v.lot = new(lot)
-			ch.v.slot.lot.Store(&lot{Line: held.Line{Policy: "p", Key: "other", Sent: -2 * ch.hold.Microseconds()}})
+			ch.v.slot.lot.Store(&lot{Line: infer.Line{Policy: "p", Key: "other", Sent: -2 * ch.hold.Microseconds()}})
 		}, false, true, false, false},
 		"a reset began":           {func(ch *changed) { ch.v.slot.stamp.Add(1) }, false, false, false, false},
 		"another call is at it":   {func(ch *changed) { ch.v.slot.drawing.Store(true) }, false, false, false, true},
@@ -92,7 +92,7 @@ func TestHowManyTokensADrawTakes(t *testing.T) {
 				defer s.Close()
 				time.Sleep(time.Hour)
 				c, now := teststore.Months(t, tt.cost), s.now()
-				l := &lot{Line: held.Line{Policy: c.Policy, Key: c.Key, Limit: c.Limit, Sent: now, Received: now}, next: tt.next, instant: true, fate: new(fate)}
+				l := &lot{Line: infer.Line{Policy: c.Policy, Key: c.Key, Limit: c.Limit, Sent: now, Received: now}, next: tt.next, instant: true, fate: new(fate)}
 				l.Least, l.Most = 500*c.Limit.Unit, 500*c.Limit.Unit
 				l.fate.use(c.Limit)
 				l.unspent.Store(tt.unspent)

@@ -17,10 +17,11 @@ type group struct {
 }
 
 // A queue is the buckets of a group whose limits have one scale. They fill within about the same time. So the one
-// that is full first is the one that has spent least. One queue more is of all blocked buckets of the group.
+// that is full first is the one that has spent least. One queue more is of all blocked buckets of the group, and
+// one of those that are held, see hold.go.
 type queue struct {
 	group *group
-	scale bucket.Scale // or ofShut
+	scale bucket.Scale // or ofShut, or ofHeld
 
 	// One for each bucket, as a heap.
 	deadlines []deadline
@@ -31,8 +32,8 @@ const ofShut bucket.Scale = 0
 
 func (q *queue) shut() bool { return q.scale == ofShut }
 
-// A deadline says when an entry is full, at the earliest, or when the block of a blocked one ends. A charge can only make
-// that later. So a charge leaves the deadline unchanged, and it is corrected when it comes up.
+// A deadline says when an entry is full, at the earliest, or when the block of a blocked one or the hold of a full one ends.
+// A charge can only make that later. So a charge leaves the deadline unchanged, and it is corrected when it comes up.
 type deadline struct {
 	at    int64
 	entry uint32
@@ -65,8 +66,11 @@ func (s *shard) group(policy string) *group {
 
 // at returns the time for the deadline of e.
 func (s *shard) at(e *entry) int64 {
-	if e.class.shut {
+	switch {
+	case e.class.shut:
 		return s.shuts[e.name()].Until
+	case e.class.held:
+		return s.asides[e.name()].hold
 	}
 	return e.full()
 }

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"fmt"
+	"math"
 	"time"
 	"unsafe"
 
@@ -79,11 +80,11 @@ func (s *shard) check() string {
 	if indexed != s.count || deadlines != s.count {
 		return fmt.Sprintf("%d entries, %d in the index, %d deadlines", s.count, indexed, deadlines)
 	}
-	spares, shuts := len(s.spares), len(s.shuts)
+	asides, shuts := len(s.asides), len(s.shuts)
 	for n := range uint32(s.count) {
 		e := s.entry(n)
-		if _, has := s.spares[e.name()]; has {
-			spares--
+		if _, has := s.asides[e.name()]; has {
+			asides--
 		}
 		if _, has := s.shuts[e.name()]; has {
 			shuts--
@@ -93,7 +94,7 @@ func (s *shard) check() string {
 		switch {
 		case s.find(e.hash, e.class.policy, e.key) != e:
 			return fmt.Sprintf("%s is not found", e.key)
-		case q.group.policy != e.class.policy || q.shut() != e.class.shut || !q.shut() && q.scale != bucket.Limit(e.class.limit).Scale():
+		case q.group.policy != e.class.policy || q.shut() != e.class.shut || q.held() != e.class.held || !q.shut() && !q.held() && q.scale != bucket.Limit(e.class.limit).Scale():
 			return fmt.Sprintf("%s is in the queue of others", e.key)
 		case d.entry != n:
 			return fmt.Sprintf("%s has the deadline of another", e.key)
@@ -101,12 +102,14 @@ func (s *shard) check() string {
 			return fmt.Sprintf("%s comes up at %d, before its deadline %d", e.key, s.at(e), d.at)
 		case e.class.shut && s.shuts[e.name()].For == 0:
 			return fmt.Sprintf("%s is among the blocked buckets, and is not blocked", e.key)
+		case e.class.held && s.asides[e.name()].hold == 0:
+			return fmt.Sprintf("%s is among the held buckets, and is not held", e.key)
 		case e.deadline > 0 && q.deadlines[(e.deadline-1)/2].at > d.at:
 			return fmt.Sprintf("%s has a deadline before that above it", e.key)
 		}
 	}
-	if spares != 0 {
-		return fmt.Sprintf("%d spares of buckets that are not kept", spares)
+	if asides != 0 {
+		return fmt.Sprintf("%d asides of buckets that are not kept", asides)
 	}
 	if shuts != 0 {
 		return fmt.Sprintf("%d blocks of buckets that are not kept", shuts)
@@ -114,18 +117,31 @@ func (s *shard) check() string {
 	return ""
 }
 
-// Spent returns which part of each bucket has been spent by now, for each policy and key.
+// Spent returns which part of each bucket has been spent by now, for each policy and key. It is just above 0 for a bucket
+// that is full and held.
 func (s *Store) Spent() map[[2]string]float64 {
 	now, spent := s.now(), make(map[[2]string]float64)
 	for i := range s.shards {
 		s.shards[i].mu.Lock()
 		for n := range uint32(s.shards[i].count) {
 			e := s.shards[i].entry(n)
-			spent[[2]string{e.class.policy, e.key}] = float64(e.full()-now) / float64(e.class.fill)
+			part := float64(e.full()-now) / float64(e.class.fill)
+			if part <= 0 && s.shards[i].asides[e.name()].hold > now {
+				part = math.SmallestNonzeroFloat64
+			}
+			spent[[2]string{e.class.policy, e.key}] = part
 		}
 		s.shards[i].mu.Unlock()
 	}
 	return spent
+}
+
+// Asides returns how many buckets have an aside.
+func (s *Store) Asides() (n int) {
+	for i := range s.shards {
+		n += len(s.shards[i].asides)
+	}
+	return n
 }
 
 // Queues returns how many queues there are.

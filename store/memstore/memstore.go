@@ -17,13 +17,14 @@
 // A bucket takes about 80 bytes and its key, of which at most 256 bytes are kept. Full buckets are forgotten within
 // about a second. An idle store has no goroutine, and an empty store has no timer.
 //
-// A blocked bucket is kept until its block has ended, and takes about 100 bytes more.
+// A blocked bucket is kept until its block has ended, and takes about 100 bytes more. So does a bucket that was put
+// under another limit, until it would have been full under the old one.
 //
 // When MaxKeys buckets are kept, a full bucket is forgotten to make room for a new one. If none is full, it is a
-// bucket that has spent the smallest part of its burst. Blocked buckets of the policy come last. It is one of the
-// new bucket's policy if that policy has its share: MaxKeys divided by the number of policies that have buckets.
-// Otherwise it is one of the policy with the most buckets. A large store divides MaxKeys evenly over its shards.
-// The guide [bounds] says what a client can gain by many keys.
+// bucket that has spent the smallest part of its burst. Full buckets that are kept for an earlier limit come first, and
+// blocked buckets of the policy last. It is one of the new bucket's policy if that policy has its share: MaxKeys divided
+// by the number of policies that have buckets. Otherwise it is one of the policy with the most buckets. A large store
+// divides MaxKeys evenly over its shards. The guide [bounds] says what a client can gain by many keys.
 //
 // # Tests
 //

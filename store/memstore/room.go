@@ -1,13 +1,9 @@
 package memstore
 
-// makeRoom forgets a bucket for a new one of group g. A client that makes up keys can fill a shard with buckets of
-// one policy. So each policy has an equal share of the shard, and a policy that has its share makes room among its
-// own buckets.
+// makeRoom forgets a bucket for a new one of group g, if full finds none. A client that makes up keys can fill a shard with
+// buckets of one policy. So each policy has an equal share of the shard, and a policy that has its share makes room among
+// its own buckets.
 func (s *shard) makeRoom(g *group, now int64) {
-	if n, found := s.full(now); found {
-		s.remove(n)
-		return
-	}
 	if g.count == 0 || g.count*s.present() < s.max {
 		g = s.largest()
 	}
@@ -15,14 +11,20 @@ func (s *shard) makeRoom(g *group, now int64) {
 	s.remove(s.leastSpent(g, now))
 }
 
-// full returns an entry that is full, if it finds one. Nothing is lost when it is forgotten.
+// full returns an entry that is full and not held, if it finds one. Nothing is lost when it is forgotten. The groups and
+// queues may be others afterwards.
 func (s *shard) full(now int64) (n uint32, found bool) {
 	for _, g := range s.groups {
 		for _, q := range g.queues {
 			for !q.shut() && q.due(now) {
-				if s.firstIsRight(q) {
-					return q.deadlines[0].entry, true
+				if !s.firstIsRight(q) {
+					continue
 				}
+				n = q.deadlines[0].entry
+				if s.keepHeld(s.entry(n), now) {
+					return s.full(now)
+				}
+				return n, true
 			}
 		}
 	}
@@ -49,8 +51,8 @@ func (s *shard) largest() *group {
 	return largest
 }
 
-// leastSpent returns the entry of g that has spent the smallest part of its tokens. If all are blocked, it is the one
-// whose block ends first.
+// leastSpent returns the entry of g that has spent the smallest part of its tokens. Held ones that are full come first, by
+// the end of their holds. If all are blocked, it is the one whose block ends first.
 func (s *shard) leastSpent(g *group, now int64) (n uint32) {
 	least, found := 0.0, false
 	for _, q := range g.queues {
@@ -60,6 +62,9 @@ func (s *shard) leastSpent(g *group, now int64) (n uint32) {
 		for !s.firstIsRight(q) {
 		}
 		first := q.deadlines[0]
+		if q.held() {
+			return first.entry
+		}
 		spent := float64(first.at-now) / float64(s.entry(first.entry).class.fill)
 		if !found || spent < least {
 			n, least, found = first.entry, spent, true

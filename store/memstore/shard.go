@@ -25,7 +25,7 @@ type shard struct {
 	max     int
 	groups  []*group
 	classes map[kind]*class
-	spares  map[name]bucket.Spare
+	asides  map[name]aside
 	shuts   map[name]bucket.Shut
 	evicted *evictions
 	// So far two cache lines, of which most calls need the first.
@@ -50,11 +50,12 @@ type class struct {
 	queue *queue
 }
 
-// A kind is the policy, the limit that an entry was last charged under, and whether it has a block.
+// A kind is the policy, the limit that an entry was last charged under, and whether it has a block, or is full and held.
 type kind struct {
 	policy string
 	limit  store.Limit
 	shut   bool
+	held   bool
 }
 
 // maxClasses bounds the classes that are kept for new entries. Above it they are made again, and entries keep
@@ -97,8 +98,11 @@ func (s *shard) find(hash uint32, policy, key string) *entry {
 func (s *shard) insert(hash uint32, key string, c *store.Charge, b bucket.Bucket) *entry {
 	if s.count >= s.max {
 		s.endShuts(b.LastRefill, atOnce)
+		if n, found := s.full(b.LastRefill); found {
+			s.remove(n)
+		}
 	}
-	of := s.class(c.Policy, c.Limit, false)
+	of := s.class(kind{policy: c.Policy, limit: c.Limit})
 	if s.count >= s.max {
 		s.makeRoom(of.queue.group, b.LastRefill)
 	}
@@ -128,7 +132,10 @@ func (s *shard) insert(hash uint32, key string, c *store.Charge, b bucket.Bucket
 func (s *shard) update(e *entry, c *store.Charge, b bucket.Bucket) {
 	sooner, of := c.Cost < 0, e.class
 	if of.limit != c.Limit {
-		of = s.class(of.policy, c.Limit, of.shut)
+		s.hold(e, b.LastRefill)
+	}
+	if of.limit != c.Limit || of.held {
+		of = s.class(kind{policy: of.policy, limit: c.Limit, shut: of.shut})
 		sooner = true
 	}
 	if of.queue == e.class.queue {
@@ -147,7 +154,7 @@ func (s *shard) update(e *entry, c *store.Charge, b bucket.Bucket) {
 // remove forgets an entry, and moves the last one into its place.
 func (s *shard) remove(n uint32) {
 	e := s.entry(n)
-	s.dropSpare(e)
+	s.dropAside(e)
 	s.dropShut(e)
 	e.class.queue.group.keys -= sizeOf(e.key)
 	s.removeDeadline(e)
@@ -170,8 +177,7 @@ func (s *shard) remove(n uint32) {
 	}
 }
 
-func (s *shard) class(policy string, limit store.Limit, shut bool) *class {
-	k := kind{policy, limit, shut}
+func (s *shard) class(k kind) *class {
 	if c := s.classes[k]; c != nil {
 		return c
 	}
@@ -179,12 +185,15 @@ func (s *shard) class(policy string, limit store.Limit, shut bool) *class {
 		s.classes = make(map[kind]*class)
 		s.dropEmpty()
 	}
-	l := bucket.Limit(limit)
+	l := bucket.Limit(k.limit)
 	scale := l.Scale()
-	if shut {
+	switch {
+	case k.shut:
 		scale = ofShut
+	case k.held:
+		scale = ofHeld
 	}
-	q := s.queue(policy, scale)
+	q := s.queue(k.policy, scale)
 	k.policy = q.group.policy
 	c := &class{kind: k, fill: l.Fill(), queue: q}
 	s.classes[k] = c

@@ -21,7 +21,7 @@ func (s *shard) setShut(e *entry, shut bucket.Shut) {
 		}
 		return
 	}
-	of := s.class(e.class.policy, e.class.limit, is)
+	of := s.class(kind{policy: e.class.policy, limit: e.class.limit, shut: is})
 	n := e.class.queue.deadlines[e.deadline].entry
 	s.removeDeadline(e)
 	if is {

@@ -42,7 +42,7 @@ const (
 	groupSize    = int(unsafe.Sizeof(group{})+unsafe.Sizeof(&group{})) + 16 // and the name of the policy
 	queueSize    = int(unsafe.Sizeof(queue{}) + unsafe.Sizeof(&queue{}))
 	classSize    = int(unsafe.Sizeof(class{}))
-	spareSize    = unsafe.Sizeof(name{}) + unsafe.Sizeof(bucket.Spare{})
+	asideSize    = unsafe.Sizeof(name{}) + unsafe.Sizeof(aside{})
 	shutSize     = unsafe.Sizeof(name{}) + unsafe.Sizeof(bucket.Shut{})
 )
 
@@ -50,7 +50,7 @@ const (
 func (s *shard) bytes() int64 {
 	n := shardSize + len(s.chunks)*chunkBytes + len(s.index)*slotSize
 	n += len(s.classes)*classSize + mapBytes(len(s.classes), unsafe.Sizeof(kind{})+unsafe.Sizeof(&class{}))
-	n += mapBytes(len(s.spares), spareSize) + mapBytes(len(s.shuts), shutSize)
+	n += mapBytes(len(s.asides), asideSize) + mapBytes(len(s.shuts), shutSize)
 	for _, g := range s.groups {
 		n += groupSize + g.keys
 		for _, q := range g.queues {

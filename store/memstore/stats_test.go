@@ -2,28 +2,21 @@ package memstore_test
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
-
-func heap() int64 {
-	var stats runtime.MemStats
-	runtime.GC()
-	runtime.GC() // what the first only marked
-	runtime.ReadMemStats(&stats)
-	return int64(stats.HeapAlloc)
-}
 
 func TestBytesAreThoseOfTheHeap(t *testing.T) {
 	for name, tt := range map[string]struct {
 		keys, policies int
 		key            string
 		blocks         []time.Duration
+		held           bool
 	}{
 		"none":           {},
 		"few":            {keys: 2000, policies: 1, key: "k"},
@@ -31,27 +24,35 @@ func TestBytesAreThoseOfTheHeap(t *testing.T) {
 		"long keys":      {keys: 5_000, policies: 1, key: strings.Repeat("k", 100)},
 		"all blocked":    {keys: 8_000, policies: 1, key: "member:", blocks: []time.Duration{time.Hour}},
 		"were blocked":   {keys: 8_000, policies: 1, key: "member:", blocks: []time.Duration{time.Hour, -1}},
+		"all held":       {keys: 8_000, policies: 1, key: "member:", held: true},
 		"many policies":  {keys: 8_000, policies: 10, key: "member:"},
 		"hashed keys":    {keys: 5_000, policies: 1, key: strings.Repeat("k", 1000)},
 		"of a few bytes": {keys: 8_000, policies: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := heap()
-			s := memstore.New(memstore.Config{})
-			defer s.Close()
-			for i := range tt.keys {
-				c := charge(t, fmt.Sprint(tt.key, i), 50)
-				c.Policy = fmt.Sprint("policy", i%tt.policies)
-				take(t, s, c)
-			}
-			for _, d := range tt.blocks {
+			var got store.MemoryStats
+			want := ratetest.HeapOf(func() any {
+				s := memstore.New(memstore.Config{})
+				t.Cleanup(func() { s.Close() })
 				for i := range tt.keys {
-					c := charge(t, fmt.Sprint(tt.key, i), 0)
+					c := charge(t, fmt.Sprint(tt.key, i), 50)
 					c.Policy = fmt.Sprint("policy", i%tt.policies)
-					take(t, s, blocking(c, d))
+					take(t, s, c)
+					if tt.held {
+						c.Limit = policy(t, c.Policy, 10, time.Second, 10)(i).Limit
+						take(t, s, c)
+					}
 				}
-			}
-			got, want := s.Stats().Memory, heap()-before
+				for _, d := range tt.blocks {
+					for i := range tt.keys {
+						c := charge(t, fmt.Sprint(tt.key, i), 0)
+						c.Policy = fmt.Sprint("policy", i%tt.policies)
+						take(t, s, blocking(c, d))
+					}
+				}
+				got = *s.Stats().Memory
+				return s
+			})
 			if got.Buckets != tt.keys {
 				t.Errorf("%d buckets, want %d", got.Buckets, tt.keys)
 			}
@@ -59,7 +60,6 @@ func TestBytesAreThoseOfTheHeap(t *testing.T) {
 			if off := got.Bytes - want; off > want/10+other || off < -want/10-other {
 				t.Errorf("%d bytes, and the heap has grown by %d", got.Bytes, want)
 			}
-			runtime.KeepAlive(s)
 		})
 	}
 }

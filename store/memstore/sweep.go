@@ -32,14 +32,8 @@ func (s *shard) sweep(now int64) int {
 	for {
 		s.mu.Lock()
 		rest := s.endShuts(now, atOnce)
-		for _, g := range s.groups {
-			for _, q := range g.queues {
-				for ; rest > 0 && q.due(now); rest-- {
-					if s.firstIsRight(q) {
-						s.remove(q.deadlines[0].entry)
-					}
-				}
-			}
+		for again := rest > 0; again; {
+			rest, again = s.forgetFull(now, rest)
 		}
 		count := s.count
 		s.mu.Unlock()
@@ -47,4 +41,25 @@ func (s *shard) sweep(now int64) int {
 			return count
 		}
 	}
+}
+
+// forgetFull forgets buckets that are full at now, at most so many of them. It returns how many more could have been, and
+// whether it has to be called again, because a held bucket has moved.
+func (s *shard) forgetFull(now int64, most int) (rest int, again bool) {
+	for _, g := range s.groups {
+		for _, q := range g.queues {
+			for ; most > 0 && q.due(now); most-- {
+				e := s.entry(q.deadlines[0].entry)
+				switch {
+				case !s.firstIsRight(q):
+					s.endHold(e, now)
+				case s.keepHeld(e, now):
+					return most - 1, true
+				default:
+					s.remove(q.deadlines[0].entry)
+				}
+			}
+		}
+	}
+	return most, false
 }

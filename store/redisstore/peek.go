@@ -18,18 +18,31 @@ func (e *engine) Inspect(ctx context.Context, policy, key string) (store.Bucket,
 	if err := store.ValidateName(policy, key); err != nil {
 		return store.Bucket{}, err
 	}
-	if err := ctx.Err(); err != nil {
-		return store.Bucket{}, notSent(err)
-	}
-	if !e.enter() {
-		return store.Bucket{}, ErrClosed
+	if err := e.admit(ctx); err != nil {
+		return store.Bucket{}, err
 	}
 	items := []item{{policy: policy, key: shortkey.Of(key)}}
 	e.keys.name(items)
+	return within(ctx, e, func(ctx context.Context) (store.Bucket, error) { return e.peek(ctx, items[0].name) })
+}
+
+// admit enters e, unless it is closed or ctx has ended.
+func (e *engine) admit(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return notSent(err)
+	}
+	if !e.enter() {
+		return ErrClosed
+	}
+	return nil
+}
+
+// within calls f, a call of the client, and returns when ctx ends, also if the client does not. e was entered.
+func within[T any](ctx context.Context, e *engine, f func(context.Context) (T, error)) (T, error) {
 	// With a clone for lone callers, it is asked by the client, which completes a handshake that outlasts ctx.
 	if _, cloned := e.sender.(*redis.Conn); e.direct(ctx) && (!cloned || ctx.Done() == nil) {
 		defer e.flying.Done()
-		return e.peek(ctx, items[0].name)
+		return f(ctx)
 	}
 
 	// The client may return long after ctx has ended, when ctx must not be used any more.
@@ -38,8 +51,8 @@ func (e *engine) Inspect(ctx context.Context, policy, key string) (store.Bucket,
 		limited, cancel = context.WithDeadline(limited, deadline)
 	}
 	type result struct {
-		bucket store.Bucket
-		err    error
+		value T
+		err   error
 	}
 	done := make(chan result, 1)
 	go func() {
@@ -48,45 +61,71 @@ func (e *engine) Inspect(ctx context.Context, policy, key string) (store.Bucket,
 		// This stays as the result if a hook of the client calls runtime.Goexit.
 		r := result{err: errors.New("redisstore: the client ended the goroutine")}
 		defer func() { done <- r }()
-		r.bucket, r.err = e.peek(limited, items[0].name)
+		r.value, r.err = f(limited)
 	}()
 	select {
 	case r := <-done:
-		return r.bucket, r.err
+		return r.value, r.err
 	case <-ctx.Done():
-		return store.Bucket{}, late(ctx.Err())
+		var none T
+		return none, late(ctx.Err())
 	}
 }
 
 // peek reads the bucket of a key.
 func (e *engine) peek(ctx context.Context, key string) (b store.Bucket, err error) {
-	defer func() {
-		if p := recover(); p != nil { // in Config.Clock or a hook of the client
-			err = fmt.Errorf("redisstore: panic: %v", p)
+	defer e.recovered(&err)
+	clock := e.clockArgument()
+	var cmd reading
+	err = e.process(ctx, func(eval bool) redis.Cmder {
+		command, script := "evalsha", lua.PeekSHA1
+		if eval {
+			command, script = "eval", lua.Peek
 		}
-	}()
-	var clock any = ""
-	if e.clock != nil {
-		clock = e.clock().UnixMicro()
+		cmd = reading{redis.NewSliceCmd(ctx, command, script, 1, key, clock)}
+		return cmd
+	})
+	if err != nil {
+		return store.Bucket{}, err
 	}
-	command, script := "evalsha", lua.PeekSHA1
+	return parseBucket(cmd.Val(), e.clock == nil)
+}
+
+// recovered turns a panic in Config.Clock or a hook of the client into an error.
+func (e *engine) recovered(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("redisstore: panic: %v", p)
+	}
+}
+
+// clockArgument is the clock of a script: "" for that of the server.
+func (e *engine) clockArgument() any {
+	if e.clock == nil {
+		return ""
+	}
+	return e.clock().UnixMicro()
+}
+
+// process sends the command that f makes, and again if no server has carried it out: because it lacks the script, which f then
+// sends, or because a slot moves.
+func (e *engine) process(ctx context.Context, f func(eval bool) redis.Cmder) error {
+	eval := false
 	for tries := 1; ; {
-		cmd := reading{redis.NewSliceCmd(ctx, command, script, 1, key, clock)}
-		err := e.client.Process(ctx, cmd)
+		err := e.client.Process(ctx, f(eval))
 		switch {
 		case err == nil:
 			e.routes.answered()
-			return parseBucket(cmd.Val(), e.clock == nil)
-		case redis.HasErrorPrefix(err, "NOSCRIPT") && command == "evalsha":
+			return nil
+		case redis.HasErrorPrefix(err, "NOSCRIPT") && !eval:
 			e.counts.loads.Add(1)
-			command, script = "eval", lua.Peek
+			eval = true
 		case e.routes.moving(err) && tries < patience && pauses(ctx):
 			tries++
 		default:
 			if !isRedis(err) {
 				e.routes.failed(ctx)
 			}
-			return store.Bucket{}, failure(ctx, err)
+			return failure(ctx, err)
 		}
 	}
 }

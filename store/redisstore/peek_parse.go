@@ -64,7 +64,15 @@ const (
 
 // parseLimit reads the unit, the refill and the capacity from the field limit of a bucket.
 func parseLimit(text string) (store.Limit, bool) {
-	parts := strings.Split(strings.TrimPrefix(text, "~"), " ")
+	text = strings.TrimPrefix(text, "~")
+	if strings.HasPrefix(text, "+") { // the mark of a hold, which only the scripts need
+		hold, rest, _ := strings.Cut(text[1:], " ")
+		if _, ok := integer(hold, minTime, maxTime); !ok {
+			return store.Limit{}, false
+		}
+		text = rest
+	}
+	parts := strings.Split(text, " ")
 	if len(parts) != 3 {
 		return store.Limit{}, false
 	}

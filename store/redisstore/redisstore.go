@@ -27,7 +27,7 @@
 //	ACL SETUSER limiter on >secret ~ratelimit:* -@all +evalsha +eval +time +hmget +hset +pexpire
 //
 // Without one of them, calls fail. Without pexpire they fail after buckets were charged, and those buckets have no
-// TTL.
+// TTL. [github.com/go-tokenbucket/ratelimit/limits] also needs +hlen, +hkeys, +hstrlen and +hdel.
 //
 // # Check the servers
 //

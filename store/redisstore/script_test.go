@@ -98,7 +98,7 @@ func TestACallByItselfIsSentByTheScriptForIt(t *testing.T) {
 func TestTheReplyOfOneChargeHasRoomForAllCredits(t *testing.T) {
 	client := redistest.Start(t).Client()
 	s := redisstore.New(client, redisstore.Config{Clock: func() time.Time { return time.Unix(1_780_000_000, 0) }})
-	const burst = 1<<52 - 1
+	const burst int64 = 1<<52 - 1
 	c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 2_000_000, time.Second, burst), Cost: 1}
 	if got := take(t, s, c).Remaining; got != burst-1 {
 		t.Errorf("a full bucket has %d left, want %d", got, burst-1)

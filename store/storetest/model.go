@@ -19,11 +19,12 @@ type kept struct {
 	bucket.Bucket
 	limit store.Limit
 	shut  bucket.Shut
+	hold  int64 // when it is full under each limit that it was under before
 }
 
 func (m integers) full(now int64) (names []name) {
 	for n, k := range m {
-		if l := bucket.Limit(k.limit); k.shut.Left(now) == 0 && l.Advance(k.Bucket, now).Tokens == l.Capacity {
+		if l := bucket.Limit(k.limit); k.shut.Left(now) == 0 && k.hold <= now && l.Advance(k.Bucket, now).Tokens == l.Capacity {
 			names = append(names, n)
 		}
 	}
@@ -61,11 +62,14 @@ func (m integers) take(charges []store.Charge, now int64) (bool, []store.State) 
 		case ok && fits[i] && c.Cost == store.Reset:
 			delete(m, n)
 		case writes:
-			m[n] = kept{found[i], c.Limit, shut}
+			if hold := bucket.Limit(old.limit).Full(old.Bucket); known && old.limit != c.Limit && hold > old.hold {
+				old.hold = hold
+			}
+			m[n] = kept{found[i], c.Limit, shut, old.hold}
 		case known:
-			m[n] = kept{old.Bucket, old.limit, shut}
+			m[n] = kept{old.Bucket, old.limit, shut, old.hold}
 		case shut != bucket.Shut{}:
-			m[n] = kept{found[i], c.Limit, shut}
+			m[n] = kept{found[i], c.Limit, shut, old.hold}
 		}
 		states[i] = c.State(found[i].Tokens, ok && fits[i])
 		c.Shut(&states[i], time.Duration(shut.Left(now))*time.Microsecond, ok && fits[i])
@@ -83,6 +87,7 @@ type exact struct {
 	limit  store.Limit
 	until  int64 // blocked until then
 	lock   bool  // by a lock
+	hold   int64 // not forgotten before, since it was under other limits
 }
 
 // blocks returns the ends of the blocks of buckets, in force or not, by name.
@@ -105,7 +110,7 @@ type end struct {
 func (m rationals) full(now int64) (names []name) {
 	for n, e := range m {
 		c := store.Charge{Policy: n.policy, Key: n.key, Limit: e.limit}
-		if e.until <= now && m.at(c, now).tokens.Cmp(rat(burst(c))) == 0 {
+		if e.until <= now && e.hold <= now && m.at(c, now).tokens.Cmp(rat(burst(c))) == 0 {
 			names = append(names, n)
 		}
 	}
@@ -171,6 +176,11 @@ func (m rationals) at(c store.Charge, now int64) exact {
 	e, known := m[name{c.Policy, c.Key}]
 	if !known {
 		return exact{tokens: full, last: now, limit: c.Limit}
+	}
+	if e.limit != c.Limit {
+		before := store.Charge{Limit: e.limit}
+		missing := new(big.Rat).Sub(rat(burst(before)), e.tokens)
+		e.hold = max(e.hold, e.last+microseconds(missing.Quo(missing, perMicrosecond(before))).Microseconds())
 	}
 	if e.limit.Unit != c.Limit.Unit {
 		// What carries over is rounded down to a credit.

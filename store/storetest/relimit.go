@@ -84,4 +84,85 @@ var relimitRules = []rule{
 			r.want(r.peek(c), store.State{Allowed: true, Remaining: 5, ResetAfter: 5 * time.Minute})
 		}
 	}},
+	{"a bucket is not forgotten before it is full under each limit that it was charged under", func(r *rig) {
+		large, small := r.limit(1, time.Hour, 171), r.limit(10, time.Second, 10)
+		third := r.limit(1, time.Minute, 50)
+		for name, use := range map[string]func(c store.Charge){
+			"denied":     func(c store.Charge) { r.deny(c) },
+			"by another": func(c store.Charge) { r.deny(c); c.Limit = third; r.deny(c); c.Limit = small; r.deny(c) },
+			"allowed": func(c store.Charge) {
+				r.deny(c)
+				r.later(time.Second)
+				c.Cost = 10
+				r.allow(c)
+			},
+			"in debt": func(c store.Charge) { r.allow(owed(c, 5)) },
+			"refunded": func(c store.Charge) {
+				r.allow(owed(c, 10))
+				c.Cost = -10
+				r.allow(c)
+			},
+			"blocked": func(c store.Charge) {
+				r.deny(c)
+				r.block(c, time.Second)
+				r.later(time.Second / 2)
+				r.deny(c)
+				r.later(time.Second)
+				r.block(c, time.Minute)
+				r.block(c, -1)
+			},
+			"locked": func(c store.Charge) {
+				r.deny(c)
+				r.later(time.Second)
+				r.allow(locking(c, 10, time.Second))
+				r.later(3 * time.Second)
+			},
+		} {
+			c := store.Charge{Policy: name, Key: "k", Limit: large, Cost: 171}
+			r.allow(c)
+			for range 3 {
+				c.Limit, c.Cost = small, 1
+				use(c)
+				r.wantUnder(c, small)
+				for range 5 {
+					r.later(time.Second) // and no charge corrects what a Store remembers
+				}
+				r.want(r.peek(c), store.State{Allowed: true, Remaining: 10})
+				c.Limit = large
+				r.deny(c)
+				r.wantUnder(c, large)
+			}
+			c.Limit = small
+			r.deny(c)
+			r.later(200 * time.Hour)
+			if _, ok := r.store.(Forgetter); ok && r.inspect(c) != (store.Bucket{}) {
+				r.Fatalf("%s: %+v, want it forgotten, as it is full under all its limits", name, r.inspect(c))
+			}
+			c.Limit = large
+			r.allow(c)
+			c.Limit = small
+			r.allow(c)
+			r.reset(c)
+			c.Limit, c.Cost = large, 171
+			r.allow(c) // a reset forgets it under all limits
+		}
+	}},
+	{"a hold outlasts a limit that takes longer to fill", func(r *rig) {
+		large, small := r.limit(1, time.Second, 1000), r.limit(1, time.Second, 1)
+		c := store.Charge{Policy: "p", Key: "k", Limit: large, Cost: 990} // full in 990 s
+		r.allow(c)
+		c.Limit, c.Cost = r.limit(1, 100*time.Second, 10), 1 // from empty in 1,000 s, and from here in 100 s
+		r.allow(c)
+		c.Limit = small
+		r.allow(c)
+		for range 3 {
+			r.later(200 * time.Second)
+			r.want(r.peek(c), store.State{Allowed: true, Remaining: 1})
+			r.deny(store.Charge{Policy: "p", Key: "k", Limit: large, Cost: 900})
+			r.allow(c)
+		}
+	}},
+	{"limits in turn grant no more than all of them would, each with a bucket of its own", func(r *rig) {
+		grantInTurn(r, 8, 60)
+	}},
 }

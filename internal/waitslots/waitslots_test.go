@@ -1,4 +1,4 @@
-package ratelimit
+package waitslots
 
 import (
 	"fmt"
@@ -12,14 +12,14 @@ import (
 
 func TestNoMoreSlotsAreTakenThanThereAre(t *testing.T) {
 	const most = 3
-	s := newSlots(most)
+	s := New(most)
 	var holders, taken atomic.Int64
 	var crowd sync.WaitGroup
 	for i := range 8 {
 		crowd.Go(func() {
 			queues := []uint64{uint64(i), uint64(i % 2 * 100)}
 			for range 20_000 {
-				if !s.take(queues) {
+				if !s.Take(queues) {
 					continue
 				}
 				taken.Add(1)
@@ -27,7 +27,7 @@ func TestNoMoreSlotsAreTakenThanThereAre(t *testing.T) {
 					t.Errorf("%d hold slots", n)
 				}
 				holders.Add(-1)
-				s.put(queues)
+				s.Put(queues)
 			}
 		})
 	}
@@ -41,8 +41,8 @@ func TestNoMoreSlotsAreTakenThanThereAre(t *testing.T) {
 }
 
 // fill takes slots for a queue until it gets no more, and returns how many that are.
-func fill(s *slots, queues ...uint64) (n int) {
-	for s.take(queues) {
+func fill(s *Slots, queues ...uint64) (n int) {
+	for s.Take(queues) {
 		n++
 	}
 	return n
@@ -56,7 +56,7 @@ func TestAQueueHoldsNoMoreSlotsThanAreFree(t *testing.T) {
 		10:   {5, 3, 1, 1, 0},
 		1024: {512, 256, 128, 64, 32, 16, 8, 4, 2, 1, 1, 0},
 	} {
-		s := newSlots(most)
+		s := New(most)
 		var got []int
 		for q := range want {
 			got = append(got, fill(s, uint64(q)))
@@ -67,16 +67,16 @@ func TestAQueueHoldsNoMoreSlotsThanAreFree(t *testing.T) {
 	}
 
 	// Queues whose requests come in turns get the same. One that has few may have more when others have left.
-	s := newSlots(1024)
+	s := New(1024)
 	held := [3]int{fill(s, 0)}
 	for range 10_000 {
 		for q := range held {
 			if held[q] > 0 { // its first has had its turn
-				s.put([]uint64{uint64(q)})
+				s.Put([]uint64{uint64(q)})
 				held[q]--
 			}
 			for range 2 { // and two more come
-				if s.take([]uint64{uint64(q)}) {
+				if s.Take([]uint64{uint64(q)}) {
 					held[q]++
 				}
 			}
@@ -90,28 +90,28 @@ func TestAQueueHoldsNoMoreSlotsThanAreFree(t *testing.T) {
 }
 
 func TestARequestNeedsRoomInOneOfItsQueues(t *testing.T) {
-	s := newSlots(10)
+	s := New(10)
 	if n := fill(s, 1); n != 5 {
 		t.Fatalf("one queue gets %d of 10, want 5", n)
 	}
-	if s.take([]uint64{1}) || s.free != 5 || len(s.held) != 1 {
+	if s.Take([]uint64{1}) || s.free != 5 || len(s.held) != 1 {
 		t.Errorf("a full queue was made longer: %d are free, queues %v", s.free, s.held)
 	}
 	// The emptier queue counts, whichever is named first.
-	if !s.take([]uint64{2, 1}) || !s.take([]uint64{1, 2}) || s.held[1] != 7 || s.held[2] != 2 || s.free != 3 {
+	if !s.Take([]uint64{2, 1}) || !s.Take([]uint64{1, 2}) || s.held[1] != 7 || s.held[2] != 2 || s.free != 3 {
 		t.Errorf("%d are free, queues %v, want 3, and 7 and 2 in the queues", s.free, s.held)
 	}
-	s.put([]uint64{2, 1})
+	s.Put([]uint64{2, 1})
 	for i, want := range []bool{true, true, true, true, false} {
-		if got := s.take(nil); got != want {
+		if got := s.Take(nil); got != want {
 			t.Errorf("the %d. request without a queue gets a slot: %t, want %t, of 4 that are free", i+1, got, want)
 		}
 	}
 }
 
 func TestOnlyWhatIsWaitedForHasAQueue(t *testing.T) {
-	s := newSlots(1)
-	queues := s.queues(nil, []store.Charge{
+	s := New(1)
+	queues := s.Queues(nil, []store.Charge{
 		{Policy: "a", Key: "k", MaxWait: time.Second},
 		{Policy: "a", Key: "k"},
 		{Policy: "a", Key: "k", MaxWait: time.Second, Shadow: true},
@@ -130,20 +130,20 @@ func TestOnlyWhatIsWaitedForHasAQueue(t *testing.T) {
 	if len(different) != 4 {
 		t.Errorf("%v, want four that differ", queues)
 	}
-	if newSlots(1).queues(nil, []store.Charge{{Policy: "a", Key: "k", MaxWait: time.Second}})[0] == queues[0] {
+	if New(1).Queues(nil, []store.Charge{{Policy: "a", Key: "k", MaxWait: time.Second}})[0] == queues[0] {
 		t.Error("two limiters have the same hashes")
 	}
 }
 
 func BenchmarkSlots(b *testing.B) {
-	s := newSlots(defaultMaxWaiting)
+	s := New(1024)
 	charges := []store.Charge{{Policy: "api", Key: "ip:192.0.2.1", MaxWait: time.Second}}
 	b.ReportAllocs()
 	for b.Loop() {
 		var room [4]uint64
-		queues := s.queues(room[:0], charges)
-		if s.take(queues) {
-			s.put(queues)
+		queues := s.Queues(room[:0], charges)
+		if s.Take(queues) {
+			s.Put(queues)
 		}
 	}
 }

@@ -1,19 +1,19 @@
-package ratelimit
+// Package waitslots bounds how many requests wait at once, and how many of them wait in one queue.
+package waitslots
 
 import (
 	"hash/maphash"
+	"maps"
 	"sync"
 
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-const defaultMaxWaiting = 1024
-
-// slots are places to wait in. A request takes one only while its queue holds fewer slots than are free. One queue gets
+// Slots are places to wait in. A request takes one only while its queue holds fewer slots than are free. One queue gets
 // at most half of the slots, two queues get a third each. So a client that fills its queue leaves slots for others.
 // Under several policies the shortest of the request's queues counts. A queue that all clients share may be full of
 // requests that wait for another policy.
-type slots struct {
+type Slots struct {
 	seed maphash.Seed
 	all  int
 
@@ -25,13 +25,21 @@ type slots struct {
 // A queue is the requests that wait for tokens of one bucket.
 type queue struct{ policy, key string }
 
-func newSlots(n int) *slots {
-	return &slots{seed: maphash.MakeSeed(), all: n, free: n, held: make(map[uint64]int)}
+// New returns n slots.
+func New(n int) *Slots {
+	return &Slots{seed: maphash.MakeSeed(), all: n, free: n, held: make(map[uint64]int)}
 }
 
-// queues appends to room the hashes of the queues that a request with charges may have to wait in. The seed prevents
+// Clone returns a copy, in which a dry run takes its slots.
+func (s *Slots) Clone() *Slots {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &Slots{seed: s.seed, all: s.all, free: s.free, held: maps.Clone(s.held)}
+}
+
+// Queues appends to room the hashes of the queues that a request with charges may have to wait in. The seed prevents
 // clients from choosing keys that collide.
-func (s *slots) queues(room []uint64, charges []store.Charge) []uint64 {
+func (s *Slots) Queues(room []uint64, charges []store.Charge) []uint64 {
 	for i := range charges {
 		if c := &charges[i]; c.MaxWait > 0 && !c.Shadow && !c.Owed {
 			room = append(room, maphash.Comparable(s.seed, queue{c.Policy, c.Key}))
@@ -40,8 +48,8 @@ func (s *slots) queues(room []uint64, charges []store.Charge) []uint64 {
 	return room
 }
 
-// take takes a slot for a request that waits in all of queues, if one of them may hold one more.
-func (s *slots) take(queues []uint64) bool {
+// Take takes a slot for a request that waits in all of queues, if one of them may hold one more.
+func (s *Slots) Take(queues []uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fewest := 0
@@ -60,15 +68,15 @@ func (s *slots) take(queues []uint64) bool {
 	return true
 }
 
-// taken returns how many slots are taken, and how many there are.
-func (s *slots) taken() (taken, all int) {
+// Taken returns how many slots are taken, and how many there are.
+func (s *Slots) Taken() (taken, all int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.all - s.free, s.all
 }
 
-// put gives back the slot that take took for queues.
-func (s *slots) put(queues []uint64) {
+// Put gives back the slot that Take took for queues.
+func (s *Slots) Put(queues []uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free++

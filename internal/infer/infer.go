@@ -1,5 +1,5 @@
-// Package held computes the tokens of a bucket from the answer of a store. Decorators use it.
-package held
+// Package infer infers the tokens of a bucket from the answer of a store, for decorators, which do not see the bucket.
+package infer
 
 import (
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
@@ -59,4 +59,19 @@ func Credits(c *store.Charge, s *store.State) (least, most int64) {
 		least, most = max(least, low), min(most, high)
 	}
 	return least, most
+}
+
+// Bucket returns the bucket that answers the look c with s, for a Store that is no Inspector. It may hold up to the refill
+// of a microsecond more. If a block hides its tokens, which have refilled when the block ends, it is full.
+func Bucket(c *store.Charge, s *store.State) store.Bucket {
+	b := store.Bucket{Limit: c.Limit, Credits: c.Limit.Capacity, Degraded: s.Degraded}
+	if !s.Blocked {
+		b.Credits, _ = Credits(c, s)
+		return b
+	}
+	b.Blocked = s.RetryAfter
+	if s.ResetAfter > s.RetryAfter {
+		b.Credits -= s.ResetAfter.Microseconds() * c.Limit.Refill
+	}
+	return b
 }

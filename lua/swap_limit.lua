@@ -1,0 +1,54 @@
+-- Replaces the value of a policy in the hash of changed limits, if nobody was faster, and logs that.
+--
+-- KEYS  the key of the hash
+-- ARGV  the policy; the value that it must have; the new one, without its time; the entry of the log; the clock: the
+--       time in microseconds, or '' for this server's own. An empty value stands for none.
+-- Reply the value that the policy has afterwards: another one than the new one if nothing was changed
+--
+-- Instead of a value of more than 1,024 bytes, which somebody has written by hand, stands its length, as in load_limits.lua.
+--
+-- Values and entries begin with the time of the change and a space. Field '#since' is when the hash was made, '#n' counts
+-- the changes, and '#0' to '#49' are the last of them. The key has no TTL, because what it holds must outlast a restart.
+
+local function kept(field)
+  local bytes = redis.call('HSTRLEN', KEYS[1], field)
+  if bytes > 1024 then
+    return string.format('%.0f bytes', bytes)
+  end
+  return redis.call('HMGET', KEYS[1], field)[1] or nil
+end
+
+local function swap()
+  local policy, was, value, entry, now = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+  local held, changes = kept(policy) or '', kept('#n')
+  if held ~= was then
+    return held
+  end
+  if now == '' then
+    local time = redis.call('TIME') -- seconds, and microseconds within the second
+    now = time[1] .. string.format('%06d', time[2])
+  end
+  local n = tonumber(changes or '0')
+  if not n or n < 0 or n > 2 ^ 53 or n ~= math.floor(n) then -- somebody has written it by hand
+    n = 0
+  end
+  if not changes then
+    redis.call('HSET', KEYS[1], '#since', now)
+  end
+  redis.call('HSET', KEYS[1], '#n', string.format('%.0f', n + 1), '#' .. string.format('%.0f', n % 50), now .. ' ' .. entry)
+  if value == '' then
+    redis.call('HDEL', KEYS[1], policy)
+    return ''
+  end
+  value = now .. ' ' .. value
+  redis.call('HSET', KEYS[1], policy, value)
+  return value
+end
+
+local ok, reply = pcall(swap)
+if ok then
+  return reply
+end
+-- As in take.lua, without the line that called.
+local text = type(reply) == 'table' and reply.err or reply
+return redis.error_reply(string.match(text, '^@user_script: %d+: %-?(.-)%s*$') or text)
