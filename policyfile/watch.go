@@ -1,0 +1,177 @@
+package policyfile
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+// WatchConfig configures [Watch].
+type WatchConfig struct {
+	Every  time.Duration // between two looks; default 1 s
+	Logger *slog.Logger  // default slog.Default
+}
+
+// Watch reads the file at path and calls [ratelimit.Limiter.Reload] with its policies. It does so again whenever the file
+// has changed and was the same in two looks, until ctx ends. Call it in a goroutine, after the routes are mounted. The
+// error is that of the first read, such as [Faults], or of ctx.
+//
+// A file with a fault, or one that cannot be read, is logged and changes nothing. It is a fault, too, if a policy of the
+// last file is missing, unless it stands under `removed`, and if the file seems to be cut off. A policy with `on` is
+// replaced where [ratelimit.Limiter.Limit] has mounted it. If it is mounted nowhere, it is left out and logged.
+func Watch(ctx context.Context, l *ratelimit.Limiter, path string, reg Registry, cfg WatchConfig) error {
+	if cfg.Every < 0 {
+		return fmt.Errorf("policyfile: Watch: Every %v: must be positive; 0 means the default of 1s", cfg.Every)
+	}
+	w := &watcher{limiter: l, path: path, reg: reg, log: cmp.Or(cfg.Logger, slog.Default())}
+	text, err := readRegular(path)
+	if err != nil {
+		return fmt.Errorf("policyfile: %w", err)
+	}
+	if err := w.apply(text); err != nil {
+		return err
+	}
+	ticks := time.NewTicker(cmp.Or(cfg.Every, time.Second))
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticks.C:
+			w.look()
+		}
+	}
+}
+
+// A watcher remembers what it has seen of a file. Texts are compared by their SHA-256: times of files are too coarse, and
+// are kept by some tools.
+type watcher struct {
+	limiter *ratelimit.Limiter
+	path    string
+	reg     Registry
+	log     *slog.Logger
+
+	inForce *File
+	applied sum
+	seen    sum    // in the last look
+	refused sum    // the text with a fault that was logged last
+	unread  string // the error of reading that was logged last
+}
+
+type sum [sha256.Size]byte
+
+// readRegular reads a file that is no pipe, where reading could take forever.
+func readRegular(path string) ([]byte, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, &os.PathError{Op: "read", Path: path, Err: errors.New("must be a regular file or a link to one")}
+	}
+	return readFile(path)
+}
+
+// look applies the file if it has changed, and was the same in the last look. Somebody might be writing it.
+func (w *watcher) look() {
+	text, err := readRegular(w.path)
+	if err != nil {
+		if w.unread != err.Error() {
+			w.unread = err.Error()
+			w.log.Error("policyfile: the file cannot be read: its last policies stay in force", "file", w.path, "error", err)
+		}
+		w.seen = sum{}
+		return
+	}
+	w.unread = ""
+	now := sum(sha256.Sum256(text))
+	before := w.seen
+	w.seen = now
+	switch {
+	case now == w.applied:
+		w.refused = sum{}
+	case now != before, now == w.refused:
+	default:
+		if err := w.apply(text); err != nil {
+			w.refused = now
+			w.log.Error("policyfile: the file has faults: its last policies stay in force", "file", w.path, "faults", strings.Split(err.Error(), "\n"))
+		}
+	}
+}
+
+// apply reloads the policies of text. The error says why nothing has changed.
+func (w *watcher) apply(text []byte) error {
+	file, err := Parse(w.path, text, w.reg)
+	if err != nil {
+		return err
+	}
+	if faults := file.lost(w.inForce); len(faults) > 0 {
+		return faults
+	}
+	mounted := namesOf(w.limiter.Policies())
+	var policies []ratelimit.Policy
+	var order []int
+	for i, m := range file.mounts {
+		switch {
+		case len(m.Unknown) > 0:
+			w.log.Warn("policyfile: a policy is left out: it uses names of Registry.Unknown", "file", w.path, "line", m.Line, "policy", m.Policy.Name, "names", m.Unknown)
+		case len(m.On) > 0 && !slices.Contains(mounted, m.Policy.Name):
+			w.log.Warn("policyfile: a policy is not in force: mount it with Limiter.Limit on the routes of its `on`", "file", w.path, "line", m.Line, "policy", m.Policy.Name)
+		default:
+			policies, order = append(policies, m.Policy), append(order, i)
+		}
+	}
+	if len(policies) == 0 {
+		return Faults{file.faultAtPolicies("must have a policy that the program has mounted, or one without on")}
+	}
+	if err := w.limiter.Reload(policies...); err != nil {
+		return file.explain(err, order)
+	}
+	for _, name := range namesOf(w.limiter.Policies()) {
+		if slices.Contains(file.removed, name) {
+			w.log.Warn("policyfile: a removed policy stays in force where Limiter.Limit has mounted it, until the program starts again", "file", w.path, "policy", name)
+		}
+	}
+	w.log.Info("policyfile: policies are in force", "file", w.path, "changed", file.changed(w.inForce))
+	w.inForce, w.applied, w.refused = file, sha256.Sum256(text), sum{}
+	return nil
+}
+
+func namesOf(policies []ratelimit.Policy) (names []string) {
+	for _, p := range policies {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// changed returns the names of the policies that are not the same in before, which may be nil.
+func (f *File) changed(before *File) (names []string) {
+	for i, m := range f.mounts {
+		if before != nil {
+			j := before.indexOf(m.Policy.Name)
+			if j >= 0 && flowText(before.nodes[j]) == flowText(f.nodes[i]) {
+				continue
+			}
+		}
+		names = append(names, m.Policy.Name)
+	}
+	if before != nil {
+		for _, m := range before.mounts {
+			if f.indexOf(m.Policy.Name) < 0 {
+				names = append(names, m.Policy.Name)
+			}
+		}
+	}
+	return names
+}
+
+func (f *File) indexOf(name string) int {
+	return slices.IndexFunc(f.mounts, func(m Mount) bool { return m.Policy.Name == name })
+}

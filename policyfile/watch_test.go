@@ -1,0 +1,332 @@
+package policyfile_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/policyfile"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+const before = `version: 1
+policies:
+  - name: api
+    key: remote_ip
+    limit: 60/1m burst 10
+  - name: login
+    on: [POST /login]
+    key: remote_ip
+    limit: 1/15m burst 5
+    lock_for: 15m
+`
+
+// A watched is a file that is watched in a synctest bubble.
+type watched struct {
+	t       *testing.T
+	path    string
+	limiter *ratelimit.Limiter
+	log     logged
+	failed  chan error
+	mounted any
+}
+
+// watch runs test with a file that has text, and a limiter that was made of it.
+func watch(t *testing.T, text string, test func(w *watched)) {
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	write(t, path, text)
+	synctest.Test(t, func(t *testing.T) {
+		f, err := policyfile.Load(path, registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &watched{t: t, path: path, failed: make(chan error, 1)}
+		w.limiter = ratelimit.Must(ratelimit.New(ratelimit.Config{Store: noStore{}, Policies: f.Everywhere()}))
+		w.mounted = w.limiter.Limit(f.Named("login")...) // a mounted policy is forgotten with its middleware
+		ctx, stop := context.WithCancel(t.Context())
+		go func() {
+			w.failed <- policyfile.Watch(ctx, w.limiter, path, registry, policyfile.WatchConfig{Logger: slog.New(slog.NewTextHandler(&w.log, nil))})
+		}()
+		synctest.Wait()
+		test(w)
+		stop()
+		if err := <-w.failed; !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// A logged is what was logged.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// take returns the lines since the last call.
+func (l *logged) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.text.Reset()
+	return strings.Split(l.text.String(), "\n")[:strings.Count(l.text.String(), "\n")]
+}
+
+// noStore keeps nothing.
+type noStore struct{}
+
+func (noStore) Take(context.Context, []store.Charge, []store.State) (bool, error) { return true, nil }
+
+func (w *watched) write(text string) { write(w.t, w.path, text) }
+
+// pass lets n looks pass.
+func (w *watched) pass(n int) {
+	time.Sleep(time.Duration(n) * time.Second)
+	synctest.Wait()
+}
+
+// want checks the limits that are in force, and what was logged since the last call.
+func (w *watched) want(limits string, logged ...string) {
+	w.t.Helper()
+	var got []string
+	for _, p := range w.limiter.Policies() {
+		got = append(got, p.Name+" "+p.Limit.String())
+	}
+	if got := strings.Join(got, ", "); got != limits {
+		w.t.Errorf("in force: %s, want %s", got, limits)
+	}
+	lines := w.log.take()
+	if len(lines) != len(logged) {
+		w.t.Errorf("%d lines were logged, want %d: %q", len(lines), len(logged), lines)
+		return
+	}
+	for i, line := range lines {
+		for _, part := range strings.Split(logged[i], "…") {
+			if !strings.Contains(line, part) {
+				w.t.Errorf("logged %s, want %s", line, logged[i])
+			}
+		}
+	}
+}
+
+const asBefore = "api 60/1m burst 10, login 1/15m burst 5"
+
+var after = strings.NewReplacer("burst 10", "burst 20", "burst 5", "burst 6").Replace(before)
+
+func TestWatchAppliesAChange(t *testing.T) {
+	watch(t, before, func(w *watched) {
+		w.want(asBefore, "level=INFO…changed=\"[api login]\"")
+		w.pass(10)
+		w.want(asBefore)
+		w.write(after)
+		w.pass(1)
+		w.want(asBefore)
+		w.pass(1)
+		w.want("api 60/1m burst 20, login 1/15m burst 6", "level=INFO…in force…changed=\"[api login]\"")
+		w.write(strings.Replace(after, "60/1m", "50/1m", 1))
+		w.pass(2)
+		w.want("api 50/1m burst 20, login 1/15m burst 6", "changed=[api]")
+		w.pass(10)
+		w.want("api 50/1m burst 20, login 1/15m burst 6")
+	})
+}
+
+// All fields of a policy are replaced, also where Limit has mounted it.
+func TestWatchReplacesAllFields(t *testing.T) {
+	watch(t, before, func(w *watched) {
+		w.write(strings.ReplaceAll(strings.ReplaceAll(before, "lock_for: 15m", "max_wait: 1s\n    shadow: true\n    cost: pages"), "key: remote_ip", "key: members"))
+		w.pass(2)
+		all := w.limiter.Policies()
+		if login := all[1]; login.LockFor != 0 || login.MaxWait != time.Second || !login.Shadow || login.Cost(nil) != 3 {
+			t.Errorf("login %+v", login)
+		}
+		if key, err := all[0].Key(nil); key != "member:5" {
+			t.Errorf("key %q, error %v", key, err)
+		}
+	})
+}
+
+// Fields of the policy at the end can be removed, if something says that they were not cut off.
+func TestWatchAsksWhetherTheEndIsMissing(t *testing.T) {
+	watch(t, before, func(w *watched) {
+		w.want(asBefore, "in force")
+		without := strings.Replace(after, "    lock_for: 15m\n", "", 1)
+		w.write(without)
+		w.pass(5)
+		w.want(asBefore, "level=ERROR…limits.yaml:9:1: ends with a policy that has lost fields (lock_for), as if it was cut off here: if it is meant so, add a comment at its end")
+		w.write(without + "# no lock\n")
+		w.pass(5)
+		w.want("api 60/1m burst 20, login 1/15m burst 6", "in force")
+		if login := w.limiter.Policies()[1]; login.LockFor != 0 {
+			t.Errorf("login %+v", login)
+		}
+	})
+}
+
+// A file that is different in each look is being written.
+func TestWatchWaitsUntilAFileStays(t *testing.T) {
+	watch(t, before, func(w *watched) {
+		w.want(asBefore, "in force")
+		for i := range 5 {
+			w.write(after + strings.Repeat("#", i+1) + "\n")
+			w.pass(1)
+			w.want(asBefore)
+		}
+		w.pass(1)
+		w.want("api 60/1m burst 20, login 1/15m burst 6", "in force")
+		w.write(before)
+		w.pass(1)
+		w.write(after + "#####\n") // back to what is in force
+		w.pass(5)
+		w.want("api 60/1m burst 20, login 1/15m burst 6")
+	})
+}
+
+// A file with faults changes nothing, and is logged once, with all lines.
+func TestWatchKeepsWhatIsInForce(t *testing.T) {
+	watch(t, before, func(w *watched) {
+		w.want(asBefore, "in force")
+		w.write(strings.NewReplacer("60/1m", "0/1m", "lock_for", "lock").Replace(after))
+		w.pass(10)
+		w.want(asBefore, "level=ERROR…last policies stay in force…limits.yaml:5:12: policies[0].limit…limits.yaml:10:5: policies[1].lock: unknown field: did you mean lock_for?")
+		w.write(before)
+		w.pass(10)
+		w.want(asBefore)
+		w.write("")
+		w.pass(10)
+		w.want(asBefore, "level=ERROR…limits.yaml:1:1: is empty")
+		w.write(after)
+		w.pass(10)
+		w.want("api 60/1m burst 20, login 1/15m burst 6", "in force")
+	})
+}
+
+// However a file is cut off while it is written, and for however long, the policies are those of the old file or those of
+// the new one.
+func TestWatchNeverAppliesAPart(t *testing.T) {
+	watch(t, before, func(w *watched) {
+		w.pass(1)
+		for n := range len(before) {
+			w.write(before[:n])
+			w.pass(2)
+			w.log.take()
+			w.want(asBefore)
+			if all := w.limiter.Policies(); len(all) != 2 || all[1].LockFor != 15*time.Minute {
+				t.Fatalf("after %d bytes: %+v", n, all)
+			}
+		}
+		for n := range len(after) {
+			w.write(after[:n])
+			w.pass(2)
+			w.log.take()
+			w.want(asBefore)
+		}
+		w.write(after)
+		w.pass(2)
+		w.log.take()
+		w.want("api 60/1m burst 20, login 1/15m burst 6")
+	})
+}
+
+// A policy that is missing was lost by mistake, unless the file says that it is removed.
+func TestWatchAsksForRemovals(t *testing.T) {
+	two := strings.Replace(before, "  - name: login", "  - {name: old, key: remote_ip, limit: 1/s}\n  - name: login", 1)
+	watch(t, two, func(w *watched) {
+		w.want("api 60/1m burst 10, old 1/1s, login 1/15m burst 5", "in force")
+		w.write(before)
+		w.pass(5)
+		w.want("api 60/1m burst 10, old 1/1s, login 1/15m burst 5", `level=ERROR…limits.yaml:2:1: policies: policy old is missing, which the file had before: to remove it, write removed: [old]`)
+		w.write(before + "removed: [old]\n")
+		w.pass(5)
+		w.want(asBefore, `changed=[old]`)
+		w.write(before)
+		w.pass(5)
+		w.want(asBefore, "level=ERROR…limits.yaml:10:1: is the beginning of the file that is in force, as if it was cut off here…add a comment")
+		w.write(before + "# old was removed\n")
+		w.pass(5)
+		w.want(asBefore, "changed=[]")
+		w.write(before[:strings.Index(before, "  - name: login")] + "removed: [login]\n")
+		w.pass(5)
+		w.want(asBefore, "level=WARN…a removed policy stays in force where Limiter.Limit has mounted it…policy=login", "changed=[login]")
+	})
+}
+
+// A policy with `on` that the program has not mounted must not become one of all routes.
+func TestWatchLeavesOutWhatIsNotMounted(t *testing.T) {
+	watch(t, before, func(w *watched) {
+		w.want(asBefore, "in force")
+		w.write(after + "  - {name: export, on: [/export], key: remote_ip, limit: 1/h}\n")
+		w.pass(5)
+		w.want("api 60/1m burst 20, login 1/15m burst 6", "level=WARN…a policy is not in force: mount it with Limiter.Limit…line=11…policy=export", "changed=\"[api login export]\"")
+		w.write(after + "  - {name: export, key: remote_ip, limit: 1/h}\n")
+		w.pass(5)
+		w.want("api 60/1m burst 20, export 1/1h, login 1/15m burst 6", "changed=[export]")
+	})
+}
+
+func TestWatchReturnsTheFirstError(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: noStore{}}))
+	run := func(cfg policyfile.WatchConfig) error {
+		return policyfile.Watch(t.Context(), limiter, path, registry, cfg)
+	}
+	if err := run(policyfile.WatchConfig{}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error %v", err)
+	}
+	write(t, path, strings.Replace(before, "60/1m", "0/1m", 1))
+	var faults policyfile.Faults
+	if err := run(policyfile.WatchConfig{}); !errors.As(err, &faults) || len(faults) != 1 || faults[0].Line != 5 {
+		t.Errorf("error %v", err)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	write(t, path, before)
+	if err := run(policyfile.WatchConfig{Logger: quiet}); !errors.As(err, &faults) || !strings.Contains(err.Error(), `limits.yaml:3:11: policies[0].name: "api": must be the name of a policy that Limit has mounted (none yet), because Config.Policies is empty`) {
+		t.Errorf("error %v", err)
+	}
+	write(t, path, strings.Replace(before, "- name: api", "- name: api\n    on: [/api]", 1))
+	if err := run(policyfile.WatchConfig{Logger: quiet}); !errors.As(err, &faults) || !strings.Contains(err.Error(), `limits.yaml:2:1: policies: must have a policy that the program has mounted`) {
+		t.Errorf("error %v", err)
+	}
+	if err := run(policyfile.WatchConfig{Every: -1}); err == nil || !strings.Contains(err.Error(), "Every -1ns: must be positive") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A file that was cut off within the lists and mappings at its end is not applied either, even if it has changed before them.
+func TestWatchSeesWhatListsAndMappingsHaveLost(t *testing.T) {
+	const head = "version: 1\npolicies:\n  - name: api\n    limit: 60/1m\n"
+	for name, end := range map[string]struct{ was, cut, lost, edited string }{
+		"list":          {"    key:\n      join:\n        - remote_ip\n        - route\n", "    key:\n      join:\n        - remote_ip\n", "key.join.route", "    key:\n      join:\n        - route\n"},
+		"mapping":       {"    key:\n      client_ip:\n        trusted_proxies: [10.0.0.0/8]\n        ipv6_bits: 48\n", "    key:\n      client_ip:\n        trusted_proxies: [10.0.0.0/8]\n", "key.client_ip.ipv6_bits", "    key:\n      client_ip: {trusted_proxies: [10.0.0.0/8]}\n"},
+		"list in it":    {"    key:\n      client_ip:\n        trusted_proxies:\n          - 10.0.0.0/8\n          - 192.168.0.0/16\n", "    key:\n      client_ip:\n        trusted_proxies:\n          - 10.0.0.0/8\n", "key.client_ip.trusted_proxies.192.168.0.0/16", "    key:\n      client_ip:\n        trusted_proxies: [10.0.0.0/8]\n"},
+		"mapping in it": {"    key:\n      join:\n        - route\n        - client_ip:\n            trusted_proxies: [10.0.0.0/8]\n            ipv6_bits: 48\n", "    key:\n      join:\n        - route\n        - client_ip:\n            trusted_proxies: [10.0.0.0/8]\n", "key.join.client_ip.ipv6_bits", "    key: {join: [route]}\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			login := "  - {name: login, on: [POST /login], key: remote_ip, limit: 1/15m}\n"
+			head := strings.Replace(head, "  - ", login+"  - ", 1)
+			watch(t, head+end.was, func(w *watched) {
+				w.log.take()
+				changed := strings.Replace(head, "60/1m", "90/1m", 1)
+				w.write(changed + end.cut)
+				w.pass(3)
+				w.want("api 60/1m, login 1/15m", "level=ERROR…ends with a policy that has lost fields ("+end.lost+")…add a comment at its end")
+				w.write(changed + end.edited)
+				w.pass(3)
+				w.want("api 90/1m, login 1/15m", "level=INFO")
+			})
+		})
+	}
+}
