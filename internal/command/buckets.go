@@ -1,0 +1,188 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"text/tabwriter"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
+
+// keyWords say what KEY is.
+const keyWords = `KEY is the key as the limiter makes it, such as ip:192.0.2.1 or member:5: see the log of denials, the
+admin page, or ratelimit top. -prefix and -secret-file must be those of the program, or it is another
+bucket.`
+
+var peekCommand = &command{
+	name:     "peek",
+	args:     "KEY",
+	short:    "Shows the bucket of a key, and changes nothing.",
+	long:     keyWords + ` The limit is that of the last charge, such as a member's tier.`,
+	statuses: "0 done, 2 wrong usage, 3 no answer.",
+	examples: []string{
+		"ratelimit peek -redis redis://localhost:6379 -policy api ip:192.0.2.1",
+		"ratelimit peek -policy api -prefix shop member:5",
+	},
+	prepare: bucketCommand(nil),
+}
+
+var resetCommand = &command{
+	name:     "reset",
+	args:     "KEY",
+	short:    "Makes the bucket of a key full again, and ends its block or lock.",
+	long:     keyWords,
+	statuses: "0 done, 2 wrong usage, 3 no answer.",
+	examples: []string{
+		"ratelimit reset -redis redis://localhost:6379 -policy login ip:192.0.2.1",
+	},
+	prepare: bucketCommand(func(f *flags) change {
+		return change{"reset", func(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string) error {
+			_, err := l.Reset(ctx, p, key)
+			return err
+		}}
+	}),
+}
+
+var blockCommand = &command{
+	name:     "block",
+	args:     "KEY",
+	short:    "Denies all requests of a key for some time, on all replicas.",
+	long:     keyWords + ` A further block replaces this one.`,
+	statuses: "0 done, 2 wrong usage, 3 no answer.",
+	examples: []string{
+		"ratelimit block -redis redis://localhost:6379 -policy api -for 1h ip:192.0.2.1",
+	},
+	prepare: bucketCommand(func(f *flags) change {
+		d := f.duration("for", 15*time.Minute, "`TIME` that the block lasts")
+		return change{"blocked", func(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string) error {
+			_, err := l.Block(ctx, p, key, *d)
+			return err
+		}}
+	}),
+}
+
+var unblockCommand = &command{
+	name:     "unblock",
+	args:     "KEY",
+	short:    "Ends a block or lock of a key. Its bucket keeps its tokens.",
+	long:     keyWords,
+	statuses: "0 done, 2 wrong usage, 3 no answer.",
+	examples: []string{
+		"ratelimit unblock -redis redis://localhost:6379 -policy api ip:192.0.2.1",
+	},
+	prepare: bucketCommand(func(f *flags) change {
+		return change{"unblocked", func(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string) error {
+			_, err := l.Unblock(ctx, p, key)
+			return err
+		}}
+	}),
+}
+
+// A change is what a command does with a bucket before it shows it.
+type change struct {
+	done string
+	do   func(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string) error
+}
+
+// bucketCommand returns the function that prepares a command on one bucket. define is nil if it only looks.
+func bucketCommand(define func(f *flags) change) func(*flags) func(context.Context, *env) error {
+	return func(f *flags) func(context.Context, *env) error {
+		r := defineRedis(f)
+		policy := f.text("policy", "`NAME` of the policy (required)")
+		var made change
+		if define != nil {
+			made = define(f)
+		}
+		return func(ctx context.Context, e *env) error {
+			key, err := e.one("KEY", "ip:192.0.2.1")
+			if err != nil {
+				return err
+			}
+			if *policy == "" {
+				return wrongUsage("-policy: must be the name of a policy of the program, such as api")
+			}
+			c, err := r.connect()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			l, err := r.limiter(c)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(ctx, *r.timeout)
+			defer cancel()
+			return changeBucket(ctx, l, ratelimit.Policy{Name: *policy}, key, made, c, e)
+		}
+	}
+}
+
+func changeBucket(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string, made change, c *connection, e *env) error {
+	if made.do != nil {
+		if err := made.do(ctx, l, p, key); err != nil {
+			return unanswered(err, c, true)
+		}
+	}
+	r, err := l.Peek(ctx, p, key)
+	if err != nil {
+		err = unanswered(err, c, false)
+		if made.do != nil {
+			err = fmt.Errorf("%s, but the bucket could not be shown: %w", made.done, err)
+		}
+		return err
+	}
+	if made.do != nil {
+		fmt.Fprintf(e.out, "%s %s of policy %s\n\n", made.done, show(key), show(p.Name))
+	}
+	writeBucket(e.out, &r, e.paint)
+	if made.do == nil && !r.Used && !r.Blocked {
+		fmt.Fprint(e.err, "\nRedis keeps nothing for this key: it was not used, or has refilled since. If it should be in use, check KEY, -policy,\n-prefix and -secret-file.\n")
+	}
+	return nil
+}
+
+// writeBucket writes what Peek returned.
+func writeBucket(w io.Writer, r *ratelimit.Result, p paint) {
+	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	row := func(name, text string) { fmt.Fprintf(table, "%s\t%s\n", name, text) }
+	row("policy", show(r.Policy))
+	row("key", show(r.Key))
+	burst := burstOf(r.Limit)
+	switch {
+	case r.Blocked:
+		row("state", p.in(red, "blocked")+" for "+roughly(r.RetryAfter))
+	case !r.Used:
+		row("state", p.in(green, "full"))
+	case r.Remaining > 0:
+		row("state", p.in(green, "ready"))
+	case debt(r, burst) > 0:
+		row("state", p.in(yellow, "in debt"))
+	default:
+		row("state", p.in(yellow, "empty"))
+	}
+	if r.Limit != (ratelimit.Limit{}) {
+		if !r.Blocked {
+			row("tokens", fmt.Sprintf("%d of %d", r.Remaining-debt(r, burst), burst))
+		}
+		row("limit", r.Limit.String())
+	}
+	if r.Used && !r.Blocked {
+		if r.Remaining <= 0 {
+			row("next in", roughly(r.Until(1)))
+		}
+		row("full in", roughly(r.ResetAfter))
+	}
+	_ = table.Flush()
+}
+
+// debt returns how many tokens a bucket has below 0, rounded up.
+func debt(r *ratelimit.Result, burst int64) int64 {
+	if r.Remaining > 0 || r.Limit.Rate == 0 {
+		return 0
+	}
+	missing := r.ResetAfter.Seconds() * float64(r.Limit.Rate) / r.Limit.Per.Seconds()
+	return max(0, int64(math.Ceil(missing-1e-4))-burst)
+}

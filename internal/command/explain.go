@@ -1,0 +1,193 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/curl"
+	"github.com/go-tokenbucket/ratelimit/internal/logtext"
+	"github.com/go-tokenbucket/ratelimit/policyfile"
+)
+
+// defaultPeer is an address of a client, for documentation.
+const defaultPeer = "192.0.2.1"
+
+var explainCommand = &command{
+	name:  "explain",
+	args:  "[URL | -]",
+	short: "Explains what a request would meet, and why. It takes no token.",
+	long: `It mounts the policies of a file and explains a request: the key of each policy and how it was found, the
+limit, the bucket, the verdict, and the headers of the answer. Without a Redis, all buckets are full.
+Describe the request with -curl, as a browser copies it ("Copy as cURL (bash)"), with "-" for such a
+line on standard input, or with -X, -H and a URL or path.`,
+	statuses: "0 it goes on to the handler, 1 it is refused, 2 wrong usage, 3 no answer of Redis, or a malformed file.",
+	examples: []string{
+		"ratelimit explain -policies limits.yaml -peer 10.0.0.7 -H 'X-Forwarded-For: 192.0.2.1' /items/5",
+		"ratelimit explain -policies limits.yaml -redis redis://localhost:6379 -X POST /login",
+		`ratelimit explain -policies limits.yaml -curl "curl https://example.com/ -H 'X-Key: 5'"`,
+		"pbpaste | ratelimit explain -policies limits.yaml -json -",
+	},
+	prepare: func(f *flags) func(context.Context, *env) error {
+		r := defineRedis(f)
+		var x explanation
+		x.policies = f.text("policies", "`FILE` of policies (required)")
+		x.names = defineNames(f)
+		x.peer = f.text("peer", "`ADDRESS` that the connection comes from, such as that of a proxy, or @ for a Unix socket (default "+defaultPeer+")")
+		x.curl = f.text("curl", "`LINE` of curl that sends the request")
+		x.method = f.text("X", "`METHOD` of the request (default GET)")
+		x.header = f.texts("H", "`HEADER` of the request, such as 'X-Key: 5'. It can be repeated")
+		x.json = f.is("json", "write JSON")
+		return func(ctx context.Context, e *env) error { return x.run(ctx, r, e) }
+	},
+}
+
+// An explanation is what the flags of explain say.
+type explanation struct {
+	policies, names, peer, curl, method *string
+	header                              *[]string
+	json                                *bool
+}
+
+func (x *explanation) run(ctx context.Context, r *redisFlags, e *env) error {
+	q, err := x.request(ctx, e)
+	if err != nil {
+		return err
+	}
+	file, err := loadPolicies(*x.policies, *x.names, e)
+	if err != nil {
+		return err
+	}
+	cfg := ratelimit.Config{Timeout: *r.timeout, Logger: slog.New(slog.DiscardHandler)}
+	if r.given() {
+		c, err := r.connect()
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		if err := c.answers(ctx, r); err != nil {
+			return err
+		}
+		cfg.Store = c.store
+		fmt.Fprintf(e.err, "ratelimit explain: buckets of the %s\n", c.server)
+	} else {
+		fmt.Fprint(e.err, "ratelimit explain: all buckets are full, because there is no -redis\n")
+	}
+	l, h, err := mount(file, cfg)
+	if err != nil {
+		return err
+	}
+	explained := l.Explain(q.WithContext(context.WithValue(ctx, http.ServerContextKey, &http.Server{Handler: h})))
+	if *x.json {
+		err = writeJSON(e.out, explained)
+	} else {
+		_, err = io.WriteString(e.out, explained.String())
+	}
+	switch {
+	case err != nil:
+		return err
+	case explained.Status != 0:
+		return ended(found)
+	}
+	return nil
+}
+
+// mount returns a Limiter with the policies of a file, and the handler that has them.
+func mount(file *policyfile.File, cfg ratelimit.Config) (*ratelimit.Limiter, http.Handler, error) {
+	cfg.Policies = file.Everywhere()
+	l, err := ratelimit.New(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return l, file.Handler(l, http.NotFoundHandler()), nil
+}
+
+// request returns the request that the command line describes.
+func (x *explanation) request(ctx context.Context, e *env) (*http.Request, error) {
+	if len(e.args) > 1 {
+		return nil, wrongUsage("%s: unexpected argument: there is one URL; write flags and headers with -X and -H, and quote a line of curl", shown(e.args[1]))
+	}
+	peer := cmp.Or(*x.peer, defaultPeer)
+	if !isPeer(peer) {
+		return nil, wrongUsage("-peer: must be an IP address such as %s, with or without a port, or @ for a Unix socket", defaultPeer)
+	}
+	line, from := *x.curl, "-curl"
+	described := len(e.args) == 1 && e.args[0] != "-" || *x.method != "" || len(*x.header) > 0
+	if len(e.args) == 1 && e.args[0] == "-" {
+		if line != "" {
+			return nil, wrongUsage("-curl: there is a line on standard input, too: use one of them")
+		}
+		text, err := io.ReadAll(io.LimitReader(e.stdin, curl.MaxBytes+1))
+		if err != nil {
+			return nil, fmt.Errorf("standard input: %w", err)
+		}
+		line, from = string(text), "standard input"
+		if strings.TrimSpace(line) == "" {
+			return nil, wrongUsage("standard input: must be a line of curl")
+		}
+	}
+	q := &curl.Request{Header: make(http.Header), Method: *x.method}
+	switch {
+	case line != "" && described:
+		return nil, wrongUsage("-X, -H and URL: the line of curl has these: use one of them")
+	case line != "":
+		var err error
+		if q, err = curl.Parse(line); err != nil {
+			return nil, wrongUsage("%s: %v", from, quiet(err))
+		}
+		for _, ignored := range q.Ignored {
+			fmt.Fprintf(e.err, "ratelimit explain: has no effect: %s\n", logtext.Printable(ignored))
+		}
+	case len(e.args) == 0:
+		return nil, wrongUsage("URL is missing, such as https://example.com/items/5 or /items/5; or use -curl")
+	default:
+		q.URL = e.args[0]
+		if err := x.addHeaders(q); err != nil {
+			return nil, err
+		}
+	}
+	r, err := q.HTTP(ctx, peer)
+	if err != nil {
+		return nil, wrongUsage("%v", quiet(err))
+	}
+	return r, nil
+}
+
+func isPeer(text string) bool {
+	_, err := netip.ParseAddr(strings.Trim(text, "[]"))
+	_, errPort := netip.ParseAddrPort(text)
+	return text == "@" || err == nil || errPort == nil
+}
+
+// quiet returns err, or another error if it may quote a password.
+func quiet(err error) error {
+	if strings.Contains(err.Error(), "@") {
+		return errors.New("an address or a flag is malformed. It is not shown, because it may have a password: leave user and password out of the address")
+	}
+	return err
+}
+
+func (x *explanation) addHeaders(q *curl.Request) error {
+	for _, line := range *x.header {
+		name, value, ok := strings.Cut(line, ":")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		switch {
+		case !ok || name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }):
+			return wrongUsage("-H: must be a header with a colon, such as 'X-Key: 5'")
+		case strings.ContainsAny(value, "\r\n\x00"):
+			return wrongUsage("-H: %s: must not have line breaks or NUL bytes", show(name))
+		case strings.EqualFold(name, "Host"):
+			q.Host = value
+		default:
+			q.Header.Add(name, value)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,245 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+const (
+	adminVariable  = "RATELIMIT_ADMIN"
+	headerVariable = "RATELIMIT_ADMIN_HEADER"
+
+	maxTop = 8 << 20 // bytes of an answer
+)
+
+// watchEvery is how often top -watch looks.
+var watchEvery = 2 * time.Second
+
+var topCommand = &command{
+	name:  "top",
+	short: "Shows the keys with the most requests and denials of a replica.",
+	long: `It reads top.json of the admin page, which one replica serves. If the page needs a login, set
+` + headerVariable + ` to a header that has it, such as "Authorization: Bearer TOKEN". Several headers are
+separated by line breaks.`,
+	statuses: "0 done, 2 wrong usage, 3 no answer, 130 interrupted.",
+	examples: []string{
+		"ratelimit top -admin http://localhost:8080/admin/",
+		"ratelimit top -admin https://ops.example.com/admin/ -policy login -watch",
+	},
+	prepare: func(f *flags) func(context.Context, *env) error {
+		admin := f.text("admin", "`URL` of the admin page. Default: "+adminVariable+" of the environment")
+		policy := f.text("policy", "`NAME` of the only policy to show")
+		watch := f.is("watch", "look again every 2 seconds, until it is interrupted")
+		timeout := f.duration("timeout", 5*time.Second, "`TIME` to wait for an answer")
+		return func(ctx context.Context, e *env) error {
+			if err := e.none(); err != nil {
+				return err
+			}
+			page, err := adminPage(*admin, *policy, *timeout, e)
+			if err != nil {
+				return err
+			}
+			return page.show(ctx, *watch, e)
+		}
+	},
+}
+
+// A page is the top.json of an admin page.
+type page struct {
+	address *url.URL
+	header  http.Header
+	client  *http.Client
+}
+
+// adminPage returns the page at address, or of the environment.
+func adminPage(address, policy string, timeout time.Duration, e *env) (*page, error) {
+	from := "-admin"
+	if address == "" {
+		address, from = e.getenv(adminVariable), adminVariable
+	}
+	if address == "" {
+		return nil, wrongUsage("-admin: must be the URL of the admin page, such as http://localhost:8080/admin/; or set %s", adminVariable)
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, wrongUsage("%s: must be a URL, such as http://localhost:8080/admin/; special characters of a password must be escaped, such as @ as %%40", from)
+	}
+	u.RawQuery, u.Fragment = "", ""
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	if !strings.HasSuffix(u.Path, "/top.json") {
+		u = u.JoinPath("top.json")
+	}
+	if policy != "" {
+		u.RawQuery = url.Values{"policy": {policy}}.Encode()
+	}
+	p := &page{address: u, header: http.Header{"Accept": {"application/json"}}, client: &http.Client{
+		Timeout: timeout,
+		// A header with a login is for this address alone.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	for line := range strings.Lines(e.getenv(headerVariable)) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(line, ":")
+		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(name, " \t@") {
+			return nil, wrongUsage("%s: must be a header, such as \"Authorization: Bearer TOKEN\"", headerVariable)
+		}
+		p.header.Add(name, strings.TrimSpace(value))
+	}
+	return p, nil
+}
+
+// show writes the lists once, or again and again until ctx ends.
+func (p *page) show(ctx context.Context, watch bool, e *env) error {
+	t, err := p.read(ctx)
+	if err != nil {
+		return err
+	}
+	clear := ""
+	if e.terminal {
+		clear = "\x1b[H\x1b[2J"
+	}
+	if !watch {
+		t.write(e.out, e.paint)
+		return nil
+	}
+	ticks := time.NewTicker(watchEvery)
+	defer ticks.Stop()
+	for {
+		if err != nil {
+			fmt.Fprintf(e.err, "ratelimit top: %s\n", plain(err))
+		} else {
+			fmt.Fprint(e.out, clear)
+			t.write(e.out, e.paint)
+			end := ""
+			if clear == "" {
+				end = "\n"
+			}
+			if _, err := fmt.Fprint(e.out, end); err != nil { // nobody reads
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticks.C:
+		}
+		t, err = p.read(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// read gets the lists.
+func (p *page) read(ctx context.Context) (*topLists, error) {
+	r := (&http.Request{Method: "GET", URL: p.address, Host: p.address.Host, Header: p.header.Clone()}).WithContext(ctx)
+	answer, err := p.client.Do(r)
+	if err != nil {
+		var of *url.Error
+		if errors.As(err, &of) { // it has the address, with a user
+			err = of.Err
+		}
+		return nil, fmt.Errorf("the admin page at %s: %w", show(p.address.Host), err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxTop))
+	if err != nil {
+		return nil, fmt.Errorf("the admin page at %s: %w", show(p.address.Host), err)
+	}
+	return readTop(p, answer.StatusCode, text)
+}
+
+func readTop(p *page, status int, text []byte) (*topLists, error) {
+	host := show(p.address.Host)
+	var t topLists
+	var problem struct {
+		Error string `json:"error"`
+	}
+	switch {
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return nil, fmt.Errorf("the admin page at %s refuses (%d): set %s to a header that it accepts, such as \"Authorization: Bearer TOKEN\"", host, status, headerVariable)
+	case status >= 300 && status < 400:
+		return nil, fmt.Errorf("the admin page at %s redirects (%d), perhaps to a login: set %s to a header that it accepts", host, status, headerVariable)
+	case status != http.StatusOK && json.Unmarshal(text, &problem) == nil && problem.Error != "":
+		return nil, fmt.Errorf("the admin page at %s: %s", host, showLong(problem.Error))
+	case status != http.StatusOK || json.Unmarshal(text, &t) != nil || t.Version == 0:
+		return nil, fmt.Errorf("%s answers with %d, and not as the admin page does: the URL must be that under which the program mounts admin.Handler, such as http://localhost:8080/admin/", host, status)
+	case t.Version != 1:
+		return nil, fmt.Errorf("the admin page at %s has version %d of top.json, and this command knows 1: use the command of the program's version", host, t.Version)
+	}
+	return &t, nil
+}
+
+// topLists are top.json.
+type topLists struct {
+	Version  int       `json:"version"`
+	At       time.Time `json:"at"`
+	Policy   string    `json:"policy"`
+	Since    time.Time `json:"since"`
+	Requests int64     `json:"requests"`
+	Denials  int64     `json:"denials"`
+	Heaviest []topKey  `json:"heaviest"`
+	Denied   []topKey  `json:"denied"`
+}
+
+type topKey struct {
+	Policy   string  `json:"policy"`
+	Key      string  `json:"key"`
+	Requests int64   `json:"requests"`
+	Denied   int64   `json:"denied"`
+	Error    int64   `json:"error"`
+	Share    float64 `json:"share"`
+}
+
+func (t *topLists) write(w io.Writer, p paint) {
+	of := "all policies"
+	if t.Policy != "" {
+		of = "policy " + show(t.Policy)
+	}
+	fmt.Fprintf(w, "%s, %s: %s requests, %s denied", t.At.UTC().Format(time.RFC3339), of, thousands(int(t.Requests)), thousands(int(t.Denials)))
+	if !t.Since.IsZero() {
+		fmt.Fprintf(w, " in %s", roughly(t.At.Sub(t.Since).Round(time.Second)))
+	}
+	fmt.Fprint(w, "\n")
+	writeKeys(w, p, "Most requests", "", t.Heaviest, func(k topKey) int64 { return k.Requests })
+	writeKeys(w, p, "Most denied", red, t.Denied, func(k topKey) int64 { return k.Denied })
+}
+
+func writeKeys(w io.Writer, p paint, title, color string, keys []topKey, count func(topKey) int64) {
+	fmt.Fprintf(w, "\n%s\n", p.in(color, title))
+	if len(keys) == 0 {
+		fmt.Fprint(w, "  none\n")
+		return
+	}
+	var numbers strings.Builder
+	table := tabwriter.NewWriter(&numbers, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, k := range keys {
+		n := thousands(int(count(k)))
+		if k.Error > 0 {
+			n = thousands(int(count(k)-k.Error)) + "-" + n // it is between these
+		}
+		fmt.Fprintf(table, "%s\t%.1f%%\t\n", n, 100*k.Share)
+	}
+	_ = table.Flush()
+	width := 0
+	for _, k := range keys {
+		width = max(width, len(show(k.Policy)))
+	}
+	i := 0
+	for line := range strings.Lines(numbers.String()) {
+		fmt.Fprintf(w, "%s  %-*s  %s\n", strings.TrimSuffix(line, "\n"), width, show(keys[i].Policy), show(keys[i].Key))
+		i++
+	}
+}

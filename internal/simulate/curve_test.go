@@ -1,0 +1,122 @@
+package simulate
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
+)
+
+// denials returns how many requests a limit denies, and to how many clients, if p is the only policy.
+func denials(t *testing.T, log []logged, p ratelimit.Policy, limit ratelimit.Limit, route string) (requests, clients int64) {
+	t.Helper()
+	p.Limit, p.LockFor, p.MaxWait, p.Shadow = limit, 0, 0, false
+	listed, mounted := []ratelimit.Policy{p}, map[string][]ratelimit.Policy{}
+	if route != "" {
+		listed, mounted = nil, map[string][]ratelimit.Policy{route: {p}}
+	}
+	touched := make(map[string]bool)
+	for _, v := range replay(t, log, listed, mounted) {
+		if !v.Allowed {
+			requests++
+			touched[v.Key] = true
+		}
+	}
+	return requests, int64(len(touched))
+}
+
+func TestCurveAndSpareEqualEachLimitAlone(t *testing.T) {
+	for seed := range uint64(testsize.Of(4, 40)) {
+		r := rand.New(rand.NewPCG(seed, 181))
+		log := madeLog(r, 150, seed%2 == 1)
+		listed, mounted := policiesOf(r)
+		for i := range listed {
+			listed[i].Optional = true // so that no request is turned away because of another policy
+		}
+		for _, ps := range mounted {
+			for i := range ps {
+				ps[i].Optional = true
+			}
+		}
+		share := []float64{0.5, 0.9, 0.999}[seed%3]
+		s := setupFor(listed, mounted)
+		report, err := run(context.Background(), Config{Clients: 100, Spare: share, Extra: []string{"X-Api-Key"}, Logs: []Log{{Reader: strings.NewReader(textOf(log))}}}, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, p := range report.Policies {
+			if len(p.Curve) != 16 || len(p.Spare.Limits) != 7 {
+				t.Fatalf("seed %d: %d limits and %d rates of %s", seed, len(p.Curve), len(p.Spare.Limits), p.Limit)
+			}
+			for _, point := range p.Curve {
+				limit, err := ratelimit.ParseLimit(point.Limit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if requests, clients := denials(t, log, s.policies[i], limit, p.On); point.RequestsDenied != requests || point.ClientsDenied != clients {
+					t.Fatalf("seed %d, policy %s: %s denies %d requests to %d clients, want %d to %d", seed, p.Name, point.Limit, point.RequestsDenied, point.ClientsDenied, requests, clients)
+				}
+			}
+			for _, spared := range p.Spare.Limits {
+				limit, err := ratelimit.ParseLimit(spared.Limit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				limit.Burst = spared.Burst
+				_, clients := denials(t, log, s.policies[i], limit, p.On)
+				if clients != spared.ClientsDenied || clients > p.Spare.Touched {
+					t.Fatalf("seed %d, policy %s: %s denies something to %d clients, want %d, at most %d", seed, p.Name, spared.Limit, spared.ClientsDenied, clients, p.Spare.Touched)
+				}
+				if limit.Burst--; limit.Burst == 0 {
+					continue
+				}
+				if _, clients := denials(t, log, s.policies[i], limit, p.On); clients <= p.Spare.Touched {
+					t.Fatalf("seed %d, policy %s: a burst of %d, not %d, would do for %s, with %d clients", seed, p.Name, limit.Burst, spared.Burst, spared.Limit, clients)
+				}
+			}
+		}
+	}
+}
+
+// Whatever the limit is, the curve has limits on both sides of it, in their order.
+func TestCurveOfUnusualLimits(t *testing.T) {
+	for _, own := range []ratelimit.Limit{
+		ratelimit.PerSecond(1), ratelimit.PerMinute(60), ratelimit.PerHour(1), ratelimit.Every(30 * 24 * time.Hour), ratelimit.PerSecond(1_000_000),
+		ratelimit.Every(time.Microsecond).WithBurst(100), ratelimit.Every(20 * 365 * 24 * time.Hour), {Rate: 999_983, Per: 7 * time.Second, Burst: 3}, {Rate: 1 << 30, Per: time.Hour},
+	} {
+		c := newCurve(own)
+		found, before := false, 0.0
+		for _, r := range c.rows {
+			rate := float64(r.limit.Rate) / r.limit.Per.Seconds()
+			if rate <= before {
+				t.Errorf("%v: %v is not above the limit before", own, r.limit)
+			}
+			before = rate
+			if found = found || r.own; r.own && r.limit != own {
+				t.Errorf("%v: its own row is %v", own, r.limit)
+			}
+			if back, err := ratelimit.ParseLimit(r.limit.String()); err != nil || back != r.limit {
+				t.Errorf("%v: %v: %v, %v", own, r.limit, back, err)
+			}
+			if exact := math.Round(2 * math.Log2(rate/(float64(own.Rate)/own.Per.Seconds()))); math.Abs(rate/(float64(own.Rate)/own.Per.Seconds())/math.Exp2(exact/2)-1) > 0.0101 {
+				t.Errorf("%v: %v is more than 1 %% from a step of the curve", own, r.limit)
+			}
+		}
+		if !found {
+			t.Errorf("%v is not in its curve", own)
+		}
+		if len(c.rows) < 9 || len(c.rates) < 5 {
+			t.Errorf("%v: %d limits and %d rates", own, len(c.rows), len(c.rates))
+		}
+	}
+	for _, none := range []ratelimit.Limit{{}, ratelimit.Unlimited} {
+		if newCurve(none) != nil {
+			t.Errorf("%v has a curve", none)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+)
+
+// columns is how wide the text is at most.
+const columns = 100
+
+// Colors of a terminal. They are never the only sign.
+const (
+	bold   = "\x1b[1m"
+	red    = "\x1b[1;31m"
+	green  = "\x1b[1;32m"
+	yellow = "\x1b[1;33m"
+)
+
+// A text is the report for a terminal, as far as it is written.
+type text struct {
+	strings.Builder
+	clock clock
+	zone  string
+	bound int64 // Report.Clients
+	color bool
+}
+
+func (t *text) paint(color, text string) string {
+	if !t.color || color == "" || text == "" {
+		return text
+	}
+	return color + text + "\x1b[0m"
+}
+
+// line writes a line, which must be short.
+func (t *text) line(format string, args ...any) {
+	fmt.Fprintf(t, format, args...)
+	t.WriteByte('\n')
+}
+
+// say writes sentences in lines of at most 100 columns. The first begins with begin, the others with as many spaces.
+func (t *text) say(begin, sentences string) { t.sayIn("", begin, sentences) }
+
+func (t *text) sayIn(color, begin, sentences string) {
+	line, indent := "", begin
+	for word := range strings.FieldsSeq(shown(sentences)) {
+		word = cut(word, columns-width(begin))
+		switch {
+		case line == "":
+			line = indent + word
+		case width(line)+1+width(word) > columns:
+			t.line("%s", t.paint(color, line))
+			indent = strings.Repeat(" ", width(begin))
+			line = indent + word
+		default:
+			line += " " + word
+		}
+	}
+	t.line("%s", t.paint(color, line))
+}
+
+// table writes rows with columns of one width, below a head. An empty cell of the head belongs to the cell before it.
+// paint may color lines.
+func (t *text) table(align string, head []string, rows [][]string, paint func(row int, line string) string) {
+	const gap = 2
+	widths := make([]int, len(align))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], width(cell))
+		}
+	}
+	line := ""
+	for i := 0; i < len(head); i++ {
+		cell, first, room := head[i], i, widths[i]
+		for i+1 < len(head) && head[i+1] == "" {
+			i++
+			room += gap + widths[i]
+		}
+		if more := width(cell) - room; more > 0 {
+			widths[first] += more
+			room += more
+		}
+		line += strings.Repeat(" ", gap) + pad(cell, room, align[first])
+	}
+	t.line("%s", cut(strings.TrimRight(line, " "), columns))
+	for n, row := range rows {
+		line := ""
+		for i, cell := range row {
+			line += strings.Repeat(" ", gap) + pad(cell, widths[i], align[i])
+		}
+		line = cut(strings.TrimRight(line, " "), columns)
+		if paint != nil {
+			line = paint(n, line)
+		}
+		t.line("%s", line)
+	}
+}
+
+// pad fills a text up to so many columns, to the left or to the right.
+func pad(text string, columns int, align byte) string {
+	fill := strings.Repeat(" ", max(0, columns-width(text)))
+	if align == 'r' {
+		return fill + text
+	}
+	return text + fill
+}

@@ -1,0 +1,129 @@
+// Package report holds what a simulation finds out, and writes it as text, JSON and HTML.
+package report
+
+import "time"
+
+// Version is the version of the JSON.
+const Version = 1
+
+// A Report is the result of a simulation.
+type Report struct {
+	Version    int  `json:"version"`
+	Incomplete bool `json:"incomplete,omitempty"` // it was interrupted
+
+	Files      []string      `json:"files"`
+	Format     string        `json:"format"` // "common", "combined" or "json"
+	Lines      int64         `json:"lines"`
+	Requests   int64         `json:"requests"` // good lines
+	Bad        []BadLines    `json:"bad,omitempty"`
+	From       time.Time     `json:"from"`
+	To         time.Time     `json:"to"`
+	Resolution time.Duration `json:"-"` // of the times in the log
+	Seconds    float64       `json:"resolution_seconds"`
+
+	Backwards     int64   `json:"backwards,omitempty"` // lines that are earlier than the line before
+	BackwardsMost float64 `json:"backwards_most_seconds,omitempty"`
+
+	Bytes   int64   `json:"bytes"` // read, after decompression
+	Took    float64 `json:"took_seconds"`
+	Clients int64   `json:"clients_bound"` // -clients: how many keys of each policy have lines, curves and a share
+	Evicted int64   `json:"evicted,omitempty"`
+
+	Policies []Policy `json:"policies"`
+	LeftOut  []string `json:"left_out,omitempty"` // names of policies that need functions of the program
+
+	// Unknown says in sentences what the simulation cannot know about this log and these policies.
+	Unknown []string `json:"unknown"`
+}
+
+// BadLines counts lines that could not be read, by reason.
+type BadLines struct {
+	Reason   string    `json:"reason"`
+	Remedy   string    `json:"remedy,omitempty"`
+	Lines    int64     `json:"lines"`
+	Examples []BadLine `json:"examples"` // the first three
+}
+
+// A BadLine is a line that could not be read.
+type BadLine struct {
+	File string `json:"file"`
+	Line int64  `json:"line"`
+	Text string `json:"text"` // cut and escaped
+}
+
+// A Policy is what one policy would have done.
+type Policy struct {
+	Name   string `json:"name"`
+	Limit  string `json:"limit"`
+	On     string `json:"on,omitempty"` // the patterns that it is mounted on
+	Shadow bool   `json:"shadow,omitempty"`
+
+	Requests       int64   `json:"requests"`        // that it decided about
+	RequestsDenied int64   `json:"requests_denied"` // for a Shadow: that it would have denied
+	NoKey          int64   `json:"no_key,omitempty"`
+	BadKey         int64   `json:"bad_key,omitempty"`
+	Failed         int64   `json:"failed,omitempty"`
+	Waited         int64   `json:"waited,omitempty"`
+	WaitMedian     float64 `json:"wait_median_seconds,omitempty"`
+	WaitLongest    float64 `json:"wait_longest_seconds,omitempty"`
+
+	Clients       int64     `json:"clients"`                  // keys
+	ClientsDenied int64     `json:"clients_denied"`           // keys with at least one denied request
+	ClientsBeyond int64     `json:"clients_beyond,omitempty"` // requests of keys beyond Report.Clients, which are in the totals only
+	FirstDenial   time.Time `json:"first_denial,omitzero"`
+	LastDenial    time.Time `json:"last_denial,omitzero"`
+
+	// What the policy would have decided about if it were alone: all of Curve and Spare. Others may deny requests before it.
+	AloneRequests int64 `json:"alone_requests,omitempty"`
+	AloneClients  int64 `json:"alone_clients,omitempty"`
+
+	Worst []Client `json:"worst,omitempty"` // the ten with the most denied requests
+	When  []Span   `json:"when,omitempty"`  // requests and denials over time
+	Curve []Point  `json:"curve,omitempty"`
+	Spare *Spare   `json:"spare,omitempty"` // nil: the policy has no Limit of its own
+
+	Unknown []string `json:"unknown,omitempty"` // what cannot be known about this policy
+}
+
+// A Client is a key that was denied.
+type Client struct {
+	Key      string    `json:"key"`
+	Requests int64     `json:"requests"`
+	Denied   int64     `json:"denied"`
+	First    time.Time `json:"first"`
+	Last     time.Time `json:"last"`
+	Longest  float64   `json:"longest_wait_seconds"` // the longest RetryAfter that it was given
+	Total    float64   `json:"total_wait_seconds"`   // the time in which it had too few tokens, in all
+}
+
+// A Span is a part of the time of the log. All have the same length.
+type Span struct {
+	From     time.Time `json:"from"`
+	Requests int64     `json:"requests"`
+	Denied   int64     `json:"denied"`
+}
+
+// A Point is what another limit would have done, alone.
+type Point struct {
+	Limit          string  `json:"limit"`
+	PerSecond      float64 `json:"per_second"`
+	Burst          int64   `json:"burst"`
+	Own            bool    `json:"own,omitempty"` // it is the policy's limit
+	RequestsDenied int64   `json:"requests_denied"`
+	ClientsDenied  int64   `json:"clients_denied"`
+}
+
+// A Spare has the smallest limits that deny nothing to a share of the clients.
+type Spare struct {
+	Share   float64      `json:"share"`   // of clients, such as 0.999
+	Touched int64        `json:"touched"` // clients that may be denied something
+	Limits  []SpareLimit `json:"limits"`
+}
+
+// A SpareLimit is a rate, and the smallest burst that spares enough clients at that rate.
+type SpareLimit struct {
+	Limit         string `json:"limit"`
+	Burst         int64  `json:"burst"`
+	Own           bool   `json:"own,omitempty"` // it has the rate of the policy
+	ClientsDenied int64  `json:"clients_denied"`
+}

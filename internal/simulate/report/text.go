@@ -1,0 +1,233 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Text writes the report for people, in at most 100 columns. With color it has the escape sequences of a terminal.
+func (r *Report) Text(w io.Writer, color bool) error {
+	t := &text{clock: r.clock(), zone: r.clock().zoneOf(r.From), bound: r.Clients, color: color}
+	t.report(r)
+	_, err := io.WriteString(w, t.String())
+	return err
+}
+
+func (t *text) report(r *Report) {
+	if r.Incomplete {
+		t.line("%s", t.paint(yellow, "INCOMPLETE: the simulation was interrupted. This is the log up to there."))
+	}
+	if r.Requests == 0 {
+		t.line("%s", t.paint(yellow, "No request could be read."))
+	} else {
+		t.say("", fmt.Sprintf("%s of %s, %s.", of(r.Requests, "request"), r.files(), r.period()))
+	}
+	if left := r.leftOut(); left != "" {
+		t.sayIn(yellow, "", left+": see below.")
+	}
+	if n := r.badLines(); n > 0 {
+		t.say("", fmt.Sprintf("%s of %s could not be read: see below.", of(n, "line"), count(r.Lines)))
+	}
+	if len(r.Policies) > 1 {
+		t.verdicts(r)
+	}
+	for i := range r.Policies {
+		t.policy(&r.Policies[i])
+	}
+	t.unknown(r)
+	t.bad(r)
+	t.footer(r)
+}
+
+// verdicts is the table of all policies.
+func (t *text) verdicts(r *Report) {
+	var rows [][]string
+	for i := range r.Policies {
+		p := &r.Policies[i]
+		name := key(p.Name, 24)
+		if p.Shadow {
+			name += " (shadow)"
+		}
+		rows = append(rows, []string{
+			name, key(p.Limit, 26),
+			count(p.RequestsDenied), share(p.RequestsDenied, p.Requests),
+			count(p.ClientsDenied), share(p.ClientsDenied, p.Clients),
+		})
+	}
+	t.line("")
+	t.table("llrrrr", []string{"policy", "limit", "requests denied", "", "clients denied", ""}, rows, func(row int, line string) string {
+		return t.paint(r.Policies[row].color(), line)
+	})
+}
+
+// color is that of the verdict.
+func (p *Policy) color() string {
+	switch {
+	case p.RequestsDenied == 0 && p.Failed == 0 && p.BadKey == 0:
+		return green
+	case p.Shadow:
+		return yellow
+	}
+	return red
+}
+
+func (t *text) policy(p *Policy) {
+	t.line("")
+	title := key(p.Name, 30) + ": " + key(p.Limit, 30)
+	if p.On != "" {
+		title += " on " + key(p.On, columns-width(title)-8)
+	}
+	t.line("%s", t.paint(bold, title+" "+strings.Repeat("─", max(0, columns-1-width(title)))))
+	t.sayIn(p.color(), "", p.verdict())
+	if when := p.when(t.clock, t.zone); when != "" {
+		t.say("", when)
+	}
+	for _, note := range p.notes(t.bound) {
+		t.say("", note)
+	}
+	t.over(p)
+	t.worst(p)
+	t.spare(p)
+	t.curve(p)
+}
+
+// over draws the denials over time in a line.
+func (t *text) over(p *Policy) {
+	spans, length := p.spans(72)
+	most := peak(spans)
+	if most.Denied == 0 || length == 0 {
+		return
+	}
+	line := ""
+	for _, s := range spans {
+		if s.Denied == 0 {
+			line += "·"
+			continue
+		}
+		line += string([]rune("▁▂▃▄▅▆▇█")[min(7, 8*s.Denied/(most.Denied+1))])
+	}
+	t.line("")
+	t.line("  denied, in parts of %s, at most %s", span(length.Seconds()), count(most.Denied))
+	t.line("  %s", line)
+	from, to := t.clock.of(spans[0].From, length), t.clock.of(spans[len(spans)-1].From.Add(length), length)
+	t.line("  %s %s", from, pad(to, len(spans)-len(from)-1, 'r'))
+}
+
+func (t *text) worst(p *Policy) {
+	if len(p.Worst) == 0 {
+		return
+	}
+	var rows [][]string
+	for _, c := range p.Worst {
+		rows = append(rows, []string{
+			key(c.Key, 30), count(c.Denied), count(c.Requests), share(c.Denied, c.Requests),
+			t.clock.of(c.First, time.Minute), t.clock.of(c.Last, time.Minute), c.wait(c.Longest), c.wait(c.Total),
+		})
+	}
+	t.line("")
+	t.table("lrrrrrrr", []string{"worst clients", "denied", "of requests", "", "first", "last", "longest wait", "waits in all"}, rows, nil)
+}
+
+func (t *text) spare(p *Policy) {
+	if p.Spare == nil || len(p.Spare.Limits) == 0 {
+		return
+	}
+	t.line("")
+	if sentence := p.sentence(); sentence != "" {
+		t.say("", sentence)
+	}
+	_, clients := p.alone()
+	var rows [][]string
+	for _, l := range p.Spare.Limits {
+		rows = append(rows, []string{key(l.Limit, 40), count(l.ClientsDenied), share(l.ClientsDenied, clients), own(l.Own, "← the rate of the policy")})
+	}
+	t.table("lrrl", []string{"each spares " + percent(p.Spare.Share), "clients denied", "", " "}, rows, nil)
+}
+
+func own(own bool, text string) string {
+	if own {
+		return text
+	}
+	return ""
+}
+
+// curve is a table with a bar for the share of clients.
+func (t *text) curve(p *Policy) {
+	if len(p.Curve) == 0 {
+		return
+	}
+	requests, clients := p.alone()
+	var most int64
+	for _, at := range p.Curve {
+		most = max(most, at.ClientsDenied)
+	}
+	var rows [][]string
+	for _, at := range p.Curve {
+		rows = append(rows, []string{
+			key(at.Limit, 30), count(at.RequestsDenied), share(at.RequestsDenied, requests),
+			count(at.ClientsDenied), share(at.ClientsDenied, clients), bar(at.ClientsDenied, most) + own(at.Own, " ← the policy"),
+		})
+	}
+	t.line("")
+	t.table("lrrrrl", []string{"limits, each alone", "requests denied", "", "clients denied", "", " "}, rows, nil)
+}
+
+// bar draws n of most in up to 20 columns, in eighths of one.
+func bar(n, most int64) string {
+	if n == 0 {
+		return ""
+	}
+	eighths := max(1, int(part(n, most)*160+0.5))
+	line := strings.Repeat("█", eighths/8)
+	if rest := eighths % 8; rest > 0 {
+		line += string([]rune("▏▎▍▌▋▊▉")[rest-1])
+	}
+	return line
+}
+
+func (t *text) unknown(r *Report) {
+	known := slices.ContainsFunc(r.Policies, func(p Policy) bool { return len(p.Unknown) > 0 })
+	if len(r.Unknown) == 0 && !known {
+		return
+	}
+	t.line("")
+	t.line("%s", t.paint(bold, "What this cannot know"))
+	for _, sentence := range r.Unknown {
+		t.say("  - ", sentence)
+	}
+	for _, p := range r.Policies {
+		for _, sentence := range p.Unknown {
+			t.say("  - ", key(p.Name, 30)+": "+sentence)
+		}
+	}
+}
+
+func (t *text) bad(r *Report) {
+	if len(r.Bad) == 0 {
+		return
+	}
+	t.line("")
+	t.line("%s", t.paint(yellow, fmt.Sprintf("Could not be read: %s (%s)", of(r.badLines(), "line"), share(r.badLines(), r.Lines))))
+	for _, b := range r.Bad {
+		remedy := ""
+		if b.Remedy != "" {
+			remedy = " Remedy: " + b.Remedy
+		}
+		t.say("  - ", of(b.Lines, "line")+": "+b.Reason+"."+remedy)
+		for _, e := range b.Examples {
+			at := fmt.Sprintf("    %s:%d: ", key(e.File, 40), e.Line)
+			t.line("%s%s", at, cut(shown(e.Text), columns-width(at)))
+		}
+	}
+}
+
+// footer says how the log was read.
+func (t *text) footer(r *Report) {
+	t.line("")
+	for _, sentence := range r.reading() {
+		t.say("", sentence)
+	}
+}
