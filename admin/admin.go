@@ -1,5 +1,6 @@
-// Package admin serves a page that shows what a [ratelimit.Limiter] does, and lets an operator reset, refund, block and
-// unblock a key. Everything on the page is also JSON. Mount it behind your own authentication:
+// Package admin serves a page that shows what a [ratelimit.Limiter] does. An operator can reset, refund, block and unblock
+// a key there, change limits, and have a request explained. Everything on the page is also JSON. Mount it behind your own
+// authentication:
 //
 //	counts := observe.NewCounts(observe.CountsConfig{History: true})
 //	top := observe.NewTop(observe.TopConfig{})
@@ -32,7 +33,8 @@
 // # JSON
 //
 // facts.json has all that the first page shows, top.json?policy=NAME the lists of a policy, and key.json?key=KEY the
-// buckets of a key. Changes are POST requests to key/reset, key/refund, key/block and key/unblock. See
+// buckets of a key. Changes are POST requests to key/reset, key/refund, key/block and key/unblock. limits.json has the
+// limits in force, which a POST to limits changes. A POST to explain.json explains a request. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/admin.md.
 package admin
 
@@ -46,6 +48,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/keyhash"
+	"github.com/go-tokenbucket/ratelimit/limits"
 	"github.com/go-tokenbucket/ratelimit/observe"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -56,7 +59,7 @@ type Access int
 const (
 	None   Access = iota // nothing: the answer is 403
 	View                 // read everything
-	Change               // also reset, refund, block and unblock
+	Change               // also reset, refund, block and unblock, and change limits
 )
 
 // Config configures [Handler]. The zero value is ready to use. Without Counts and Top, the page says how to add them.
@@ -75,6 +78,18 @@ type Config struct {
 
 	// Caches are shown by name, such as a jwtkey.Keys.
 	Caches map[string]interface{ Stats() store.CacheStats }
+
+	// Limits, if set, lets operators change limits on the page, for all replicas. Make them with [limits.Watch].
+	Limits *limits.Limits
+
+	// Handler is the root handler of the service, for the form that explains a request. Set it if the page is served
+	// by another http.Server than the service. Default: the handler of the server of the page.
+	Handler http.Handler
+
+	// Prepare, if set, is called with each request that the page explains. It returns the request as middleware in front
+	// of the limiter would, such as an authentication. Use r.WithContext. It must not write. The request has none of the
+	// values of the operator's own request.
+	Prepare func(r *http.Request) *http.Request
 
 	// Logger receives one line for each change: user, action, policy, key, and for how long or how many tokens.
 	// Default: slog.Default(), looked up for each line.
@@ -145,6 +160,7 @@ type handler struct {
 	cache   factsCache
 	counted snapshotCache
 	samples *samples
+	notices notices
 }
 
 func (h *handler) logger() *slog.Logger { return cmp.Or(h.cfg.Logger, slog.Default()) }

@@ -191,8 +191,8 @@ func (h *handler) askedView(c *call) (*keyView, error) {
 	}
 	v := h.keyView(c, policy, key)
 	v.byID = len(values["id"]) > 0 && v.ID != ""
-	if did, _ := one(values, "done"); c.r.Method != "POST" {
-		v.Done = didWhat(policy, did)
+	if action, _ := one(values, "done"); c.r.Method != "POST" && h.notices.take(notice{c.user, action, policy, key}) {
+		v.Done = didWhat(policy, action)
 	}
 	return v, nil
 }

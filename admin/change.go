@@ -138,6 +138,7 @@ func (h *handler) afterChange(c *call, a changing, failed error) error {
 	if failed == nil && !c.wantsJSON() && (named.ID == "" || a.byID) {
 		location := c.root + "key?" + named.address(a.policy) + "&done=" + a.action
 		if len(location) <= maxLocation {
+			h.notices.add(notice{c.user, a.action, a.policy, a.key})
 			c.w.Header().Set("Location", location)
 			c.write(http.StatusSeeOther, "text/plain; charset=utf-8", []byte(didWhat(a.policy, a.action)+"\n"))
 			return nil

@@ -155,7 +155,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 		s.want(s.post("key/block", form("ip:1", "for", d)), 400, "for must be")
 	}
 	for _, n := range []string{"", "0", "-1", "1.5", "x", "99999999999999999999", "+", "0x1"} {
-		s.want(s.post("key/refund", form("ip:1", "n", n)), 400, "n must be")
+		s.want(s.post("key/refund", form("ip:1", "n", n)), 400, "n must be a whole number of tokens, from 1 to 4,503,599,627,370,496.")
 	}
 	s.want(s.post("key/refund", form("ip:1", "n", "6")), 400, "at most 5 tokens")
 	if n := s.remaining("ip:1"); n != 2 {

@@ -25,7 +25,9 @@ type site struct {
 	top     *observe.Top
 	page    http.Handler
 	log     bytes.Buffer
+	user    string
 	access  admin.Access
+	kept    *keeper // of Config.Limits
 }
 
 var api = ratelimit.Policy{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(5)}
@@ -33,13 +35,16 @@ var api = ratelimit.Policy{Name: "api", Key: ratelimit.RemoteIP(), Limit: rateli
 // newSite returns a site whose users may change everything, with policies that limit a request, by default api.
 func newSite(t *testing.T, cfg admin.Config, limits ratelimit.Config) *site {
 	t.Helper()
-	s := &site{T: t, counts: observe.NewCounts(observe.CountsConfig{History: true}), top: observe.NewTop(observe.TopConfig{}), access: admin.Change}
+	s := &site{T: t, counts: observe.NewCounts(observe.CountsConfig{History: true}), top: observe.NewTop(observe.TopConfig{}), user: "ann", access: admin.Change}
 	if limits.Policies == nil {
 		limits.Policies = []ratelimit.Policy{api}
 	}
 	limits.Observe = observe.Join(s.counts.Observe, s.top.Observe)
 	limits.Logger = slog.New(slog.DiscardHandler)
 	s.limiter = ratetest.NewLimiter(t, limits)
+	if cfg.Limits == withLimits {
+		s.kept, cfg.Limits = watchLimits(t, s.limiter)
+	}
 	cfg.Counts, cfg.Top = s.counts, s.top
 	cfg.Logger = slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
@@ -47,7 +52,7 @@ func newSite(t *testing.T, cfg admin.Config, limits ratelimit.Config) *site {
 		}
 		return a
 	}}))
-	s.page = http.StripPrefix("/admin", admin.Handler(s.limiter, func(*http.Request) (string, admin.Access) { return "ann", s.access }, cfg))
+	s.page = http.StripPrefix("/admin", admin.Handler(s.limiter, func(*http.Request) (string, admin.Access) { return s.user, s.access }, cfg))
 	return s
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
 
@@ -74,7 +75,7 @@ func parseJSON(text []byte) (map[string][]string, error) {
 }
 
 // parameterNames are all that there are.
-var parameterNames = []string{"policy", "key", "key_b64", "id", "for", "n", "done"}
+var parameterNames = []string{"policy", "key", "key_b64", "id", "for", "n", "done", "method", "url", "headers", "peer", "curl", "limit", "was", "why", "force", "end"}
 
 // known returns an error if values have a parameter that does not exist, and so was misspelt.
 func known(values map[string][]string) error {
@@ -176,9 +177,20 @@ func tokens(values map[string][]string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || n < 1 {
-		return 0, refuse(http.StatusBadRequest, "n must be a whole number of tokens above 0.")
+		return 0, refuse(http.StatusBadRequest, "n must be a whole number of tokens, from 1 to %s.", count(int64(bucket.MaxCredits)))
 	}
 	return n, nil
 }
 
 func encodeKey(key string) string { return base64.RawURLEncoding.EncodeToString([]byte(key)) }
+
+// typed returns what an operator has typed or pasted, without what a page cannot show: characters that are not UTF-8, and
+// control characters.
+func typed(text string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\r' && r != '\t' || 0x7f <= r && r < 0xa0 || r == 0xfffe || r == 0xffff {
+			return utf8.RuneError
+		}
+		return r
+	}, text))
+}

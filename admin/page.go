@@ -18,6 +18,7 @@ var assets embed.FS
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"span": span, "count": count, "between": between, "rate": rate, "percent": percent, "bytes": sizeOf,
 	"stamp": stamp, "clock": clock, "day": day, "lasted": lasted, "words": words, "list": newKeyList,
+	"bucket": bucketState, "retry": retryAfter,
 	"plain": func(s seconds) float64 { return time.Duration(s).Seconds() },
 }).ParseFS(assets, "assets/*.html"))
 
@@ -35,6 +36,7 @@ type page struct {
 type link struct{ Name, Address string }
 
 func (p *page) Title() string      { return p.h.cfg.Title }
+func (p *page) Limits() bool       { return p.h.cfg.Limits != nil }
 func (p *page) Host() string       { return host() }
 func (p *page) Started() time.Time { return p.h.started }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +22,7 @@ import (
 
 // reads and changes are all routes.
 var (
-	reads   = []string{"", "style.css", "page.js", "facts.json", "top.json?policy=api", "top?policy=api", "key?policy=api&key=ip:1", "key.json?policy=api&key=ip:1"}
+	reads   = []string{"", "style.css", "page.js", "facts.json", "top.json?policy=api", "top?policy=api", "key?policy=api&key=ip:1", "key.json?policy=api&key=ip:1", "explain", "limits", "limits.json"}
 	changes = []string{"key/reset", "key/refund", "key/block", "key/unblock"}
 )
 
@@ -48,7 +49,7 @@ func TestRoutesByAccessAndOrigin(t *testing.T) {
 	for access := admin.None; access <= admin.Change+1; access++ { // one more than there are: nobody
 		for name, origin := range origins {
 			t.Run(fmt.Sprint(access, "/", name), func(t *testing.T) {
-				s := newSite(t, admin.Config{TrustedOrigins: []string{"https://front.example"}}, ratelimit.Config{})
+				s := newSite(t, admin.Config{TrustedOrigins: []string{"https://front.example"}, Limits: withLimits}, ratelimit.Config{})
 				s.access = access
 				from := func(r *http.Request) {
 					if origin.header[0] != "" {
@@ -65,6 +66,18 @@ func TestRoutesByAccessAndOrigin(t *testing.T) {
 				}
 				for _, route := range []string{"key", "key.json"} { // reading by POST
 					s.want(s.post(route, form("ip:1"), from), map[bool]int{true: 200, false: 403}[knows && origin.may])
+				}
+				for _, route := range []string{"explain", "explain.json"} {
+					w := s.post(route, url.Values{"url": {"/members"}, "peer": {"192.0.2.1"}}, from)
+					s.want(w, map[bool]int{true: 200, false: 403}[knows && origin.may])
+				}
+				for i, limit := range []string{"6/1h", ""} {
+					w := s.post("limits", url.Values{"policy": {"api"}, "limit": {limit}, "end": {[]string{"", "1"}[i]}}, from)
+					if access == admin.Change && origin.may {
+						s.want(w, 303)
+					} else if s.want(w, 403); len(s.kept.values()) > 0 || s.limit() != "5/1h" {
+						t.Errorf("limits: %v, in force is %s", s.kept.values(), s.limit())
+					}
 				}
 				for _, route := range changes {
 					s.limiter.Reset(t.Context(), api, "ip:1")
@@ -93,7 +106,8 @@ func TestMethods(t *testing.T) {
 	s.take("ip:1", 3)
 	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "X"} {
 		for route, allow := range map[string]string{"": "GET, HEAD", "facts.json": "GET, HEAD", "top.json": "GET, HEAD", "style.css": "GET, HEAD", "key": "GET, HEAD, POST", "key.json": "GET, HEAD, POST",
-			"key/reset": "POST", "key/refund": "POST", "key/block": "POST", "key/unblock": "POST"} {
+			"key/reset": "POST", "key/refund": "POST", "key/block": "POST", "key/unblock": "POST",
+			"explain": "GET, HEAD, POST", "explain.json": "POST", "limits": "GET, HEAD, POST", "limits.json": "GET, HEAD"} {
 			if strings.Contains(allow, method) && method != "X" {
 				continue
 			}
@@ -146,7 +160,7 @@ func TestAStrangerLearnsNothing(t *testing.T) {
 	s := newSite(t, admin.Config{Title: "Secret service"}, ratelimit.Config{})
 	s.access = admin.None
 	want := s.get("").Body.String()
-	for _, path := range append(append([]string{"nowhere", "key/nowhere", "top?policy=none"}, reads...), changes...) {
+	for _, path := range append(append([]string{"nowhere", "key/nowhere", "top?policy=none", "explain.json"}, reads...), changes...) {
 		if w := s.get(path, asBrowser); w.Code != 403 || w.Body.String() != want {
 			t.Errorf("%s: status %d: %s", path, w.Code, w.Body)
 		}
@@ -202,7 +216,7 @@ func (b blocked) Write([]byte) (int, error) { return b.Read(nil) }
 
 // Clients that send or read slowly leave the page to the others.
 func TestSlowClientsHoldNoPlace(t *testing.T) {
-	for name, of := range map[string]struct{ method, path string }{"a body": {"POST", "key"}, "a body of a change": {"POST", "key/reset"}, "an answer": {"GET", ""}} {
+	for name, of := range map[string]struct{ method, path string }{"a body": {"POST", "key"}, "a body of a change": {"POST", "key/reset"}, "a request to explain": {"POST", "explain"}, "a limit": {"POST", "limits"}, "an answer": {"GET", ""}} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, admin.Config{}, ratelimit.Config{})
 			b := blocked{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}

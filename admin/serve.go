@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-tokenbucket/ratelimit/internal/curl"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
 
@@ -22,6 +23,9 @@ const (
 
 	// maxBody and maxQuery bound what a request may send, in bytes.
 	maxBody, maxQuery = 16 << 10, 16 << 10
+
+	// maxExplained is maxBody of a request that is explained. Cookies can make it long.
+	maxExplained = curl.MaxBytes
 
 	// maxShown bounds the shown part of keys, users and errors, in bytes.
 	maxShown = 256
@@ -47,7 +51,7 @@ type call struct {
 // A route is one address of the page.
 type route struct {
 	methods []string
-	changes bool // needs Change
+	changes bool // a POST needs Change
 	serve   func(*handler, *call) error
 }
 
@@ -70,6 +74,11 @@ func init() { // serve functions refer to routes
 		"key/refund":  {change, true, (*handler).change},
 		"key/block":   {change, true, (*handler).change},
 		"key/unblock": {change, true, (*handler).change},
+
+		"explain":      {lookUp, false, (*handler).explainPage},
+		"explain.json": {change, false, (*handler).explainJSON},
+		"limits":       {lookUp, true, (*handler).limitsPage},
+		"limits.json":  {read, false, (*handler).limitsJSON},
 	}
 }
 
@@ -143,7 +152,8 @@ func (h *handler) serve(c *call) (err error) {
 	if !slices.Contains(c.route.methods, c.r.Method) {
 		return &problem{http.StatusMethodNotAllowed, "This address does not take " + logtext.Show(c.r.Method, 32) + ".", strings.Join(c.route.methods, ", ")}
 	}
-	if c.route.changes && c.access != Change {
+	changes := c.route.changes && c.r.Method == "POST"
+	if changes && c.access != Change {
 		return refuse(http.StatusForbidden, "You may look at this page, and change nothing.")
 	}
 	places := h.renders
@@ -154,7 +164,7 @@ func (h *handler) serve(c *call) (err error) {
 		if c.form, err = c.readForm(); err != nil {
 			return err
 		}
-		if c.route.changes {
+		if changes {
 			places = h.changes
 		}
 	}
@@ -214,11 +224,15 @@ func (c *call) readForm() (map[string][]string, error) {
 	if err != nil || kind != formType && kind != jsonType {
 		return nil, refuse(http.StatusUnsupportedMediaType, "The Content-Type must be %s or %s.", formType, jsonType)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBody))
+	most := int64(maxBody)
+	if strings.HasPrefix(c.path, "explain") {
+		most = maxExplained
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, most))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, refuse(http.StatusRequestEntityTooLarge, "The request has more than %d bytes.", maxBody)
+		return nil, refuse(http.StatusRequestEntityTooLarge, "The request has more than %d bytes.", most)
 	case err != nil:
 		return nil, refuse(http.StatusBadRequest, "The request ended too early.")
 	}

@@ -38,6 +38,37 @@ func TestThePageShowsWhoIsLimited(t *testing.T) {
 	wantStatuses(t, []int{200, 200, 200, 200, 200}, "GET", base+"/hello")
 }
 
+// The page changes a limit, and explains a request to a route with two policies.
+func TestThePageChangesAndExplainsLimits(t *testing.T) {
+	base, _ := start(t)
+	if text := body(t, do(t, "GET", base+"/admin/limits")); !strings.Contains(text, "items-route") || strings.Contains(text, "cannot be changed here") {
+		t.Errorf("the page of limits is %s", text)
+	}
+	post := func(path, form string) string {
+		t.Helper()
+		r, err := http.Post(base+path, "application/x-www-form-urlencoded", strings.NewReader(form))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := body(t, r)
+		if r.StatusCode != 200 {
+			t.Errorf("%s: status %d: %s", path, r.StatusCode, text)
+		}
+		return text
+	}
+	post("/admin/limits", "policy=hello&limit=2/1s+burst+7")
+	wantStatuses(t, []int{200, 200, 200, 200, 200}, "GET", base+"/hello")
+	text := post("/admin/explain.json", "url=/items/7&peer=192.0.2.1")
+	for _, want := range []string{`"GET /items/{id}"`, `"ip:192.0.2.1"`, `"items-route"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+	if text := post("/admin/explain.json", "url=/hello&peer=192.0.2.1"); !strings.Contains(text, "2/1s burst 7") {
+		t.Errorf("the changed limit is not explained: %s", text)
+	}
+}
+
 func TestThePageBeforeTheFirstRequest(t *testing.T) {
 	base, _ := start(t)
 	if text := body(t, do(t, "GET", base+"/admin/")); strings.Count(text, "No requests so far.") != 4 || strings.Contains(text, "CountsConfig") {
@@ -54,7 +85,7 @@ func TestTheLimitsDoNotCountThePage(t *testing.T) {
 }
 
 func TestThePageAnswersThisMachineOnly(t *testing.T) {
-	api, err := newAPI(ratelimit.Config{}, nil)
+	api, err := newAPI(t.Context(), ratelimit.Config{}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		defer backed.Close()
 		cfg = ratelimit.Config{Store: backed}
 	}
-	handler, err := newAPI(cfg, trusted)
+	handler, err := newAPI(ctx, cfg, trusted, buckets)
 	if err != nil {
 		return err
 	}
