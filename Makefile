@@ -99,10 +99,12 @@ outages: needs ## Show what requests see of a Redis in trouble, and write docs/o
 	RATELIMIT_REQUIRE_REDIS=1 RATELIMIT_OUTAGES=$(CURDIR)/docs/outages.md $(GO) test -tags long -count=1 -skip Soak ./internal/outages
 
 .PHONY: lint
-lint: ## Check formatting, go vet and staticcheck.
+lint: ## Check formatting, go vet and staticcheck, also for Windows with 32 bits.
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w these:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./... && $(GO) vet -tags long ./...
 	$(STATICCHECK) -tags long ./...
+	@# Another system, and 32 bits.
+	GOOS=windows GOARCH=386 $(GO) vet ./...
 	@if grep -rnE '^//go:build .*!long|testing\.Short\(' --include='*_test.go' .; then \
 		echo "make test-all would not run these tests: use internal/testsize, or the tag long"; exit 1; \
 	fi

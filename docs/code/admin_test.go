@@ -1,6 +1,7 @@
 package code_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"io"
@@ -127,5 +128,42 @@ func TestAPageWithAPassword(t *testing.T) {
 		if w.Code != want || w.Code == 401 && w.Header().Get("WWW-Authenticate") == "" {
 			t.Errorf("password %q: status %d, want %d", password, w.Code, want)
 		}
+	}
+}
+
+type callerKey struct{}
+
+type sessionStore struct{}
+
+func (sessionStore) Member(r *http.Request) (string, bool) {
+	c, err := r.Cookie("session")
+	return "5", err == nil && c.Value == "abc"
+}
+
+func prepared(sessions sessionStore) (cfg admin.Config) {
+	cfg.Prepare = func(r *http.Request) *http.Request {
+		if id, ok := sessions.Member(r); ok {
+			r = r.WithContext(context.WithValue(r.Context(), callerKey{}, id))
+		}
+		return r
+	}
+	return cfg
+}
+
+func TestTheAdminGuideExplains(t *testing.T) {
+	key := ratelimit.ContextKey(func(ctx context.Context) (string, bool) {
+		id, ok := ctx.Value(callerKey{}).(string)
+		return id, ok
+	})
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{{Name: "api", Key: key, Limit: ratelimit.PerHour(5)}}}))
+	defer limiter.Close()
+	limiter.Handler(http.NotFoundHandler())
+	page := admin.Handler(limiter, func(*http.Request) (string, admin.Access) { return "ann", admin.View }, prepared(sessionStore{}))
+	form := url.Values{"curl": {"curl https://shop.example/login -H 'Cookie: session=abc'"}}
+	r := httptest.NewRequest("POST", "/admin/explain.json", strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w := httptest.NewRecorder()
+	if page.ServeHTTP(w, r); w.Code != 200 || !strings.Contains(w.Body.String(), `"key": "context:5"`) {
+		t.Errorf("status %d: %s", w.Code, w.Body)
 	}
 }
