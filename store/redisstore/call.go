@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -103,23 +102,28 @@ type call struct {
 	few [2]item // memory for the items of most calls
 }
 
-// calls are reused, unless the caller left before the call was done.
-var calls = sync.Pool{New: func() any { return &call{done: make(chan bool, 2)} }}
-
-func newCall(ctx context.Context) *call {
-	c := calls.Get().(*call)
+// newCall returns a call under ctx without items.
+//
+// Calls are reused, unless the caller left before the call was done. Each engine reuses its own: the channel of a call
+// belongs to the bubble of testing/synctest that it was made in, and other code must not use it.
+func (e *engine) newCall(ctx context.Context) *call {
+	c, ok := e.calls.Get().(*call)
+	if !ok {
+		c = &call{done: make(chan bool, 2)}
+	}
 	c.items = c.few[:0]
 	c.deadline, c.limited = ctx.Deadline()
 	return c
 }
 
-func (c *call) release() {
+// release has c reused.
+func (e *engine) release(c *call) {
 	clear(c.few[:])
 	c.unwatch()
 	c.items, c.next, c.tries = nil, nil, 0
 	c.place.Store(waiting)
 	c.reply, c.turn, c.err = nil, 0, nil
-	calls.Put(c)
+	e.calls.Put(c)
 }
 
 // Values of call.place.

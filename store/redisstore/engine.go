@@ -40,6 +40,7 @@ type engine struct {
 	crossingRefused sync.Once // for its log line
 
 	counts counts
+	calls  sync.Pool // see newCall
 
 	closed atomic.Bool
 	flying sync.WaitGroup // flights, and calls that will be sent again
@@ -67,7 +68,7 @@ func (e *engine) take(ctx context.Context, charges []store.Charge, states []stor
 	if err := ctx.Err(); err != nil {
 		return false, uncharged(notSent(err))
 	}
-	c := newCall(ctx)
+	c := e.newCall(ctx)
 	for i := range charges {
 		c.items = append(c.items, newItem(&charges[i]))
 	}
@@ -97,7 +98,7 @@ func (e *engine) take(ctx context.Context, charges []store.Charge, states []stor
 	if !ok && scattered && len(charges) > 1 {
 		e.caution.note(c.items, 0) // the next call of these policies may be over several places
 	}
-	c.release()
+	e.release(c)
 	return ok, nil
 }
 

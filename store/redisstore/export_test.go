@@ -1,9 +1,6 @@
 package redisstore
 
-import (
-	"sync"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // Slot is slot.
 var Slot = slot
@@ -25,9 +22,6 @@ func Flights(s *Store) (flights, overdue int) {
 	defer l.mu.Unlock()
 	return l.flights, l.overdue
 }
-
-// ForgetCalls has no call reused whose channel is that of a bubble, or that of no bubble.
-func ForgetCalls() { calls = sync.Pool{New: calls.New} }
 
 // OnlyTake has s send all calls by take.lua, those by themselves too.
 func OnlyTake(s *Store) *Store {

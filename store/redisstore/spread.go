@@ -167,7 +167,7 @@ next:
 				continue next
 			}
 		}
-		c := newCall(ctx)
+		c := e.newCall(ctx)
 		c.items = append(c.items, it)
 		parts = append(parts, &part{lane: l, call: c, at: []int{i}})
 	}

@@ -88,8 +88,6 @@ func (w *wire) charged() int {
 // onWire runs a test on a Store with w for a server, in a bubble.
 func onWire(t *testing.T, w *wire, cfg redisstore.Config, test func(t *testing.T, s *redisstore.Store)) {
 	t.Helper()
-	redisstore.ForgetCalls()
-	defer redisstore.ForgetCalls()
 	synctest.Test(t, func(t *testing.T) {
 		o := &redis.Options{
 			Addr:                     "127.0.0.1:1",
