@@ -603,7 +603,8 @@ func TestLocksDoNotMakeAReplicaForgetBlocks(t *testing.T) {
 
 func testLocksAndBlocks(t *testing.T, blocks, locks int) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+		// So much room that of no hash there are more buckets than places, or an empty one would be forgotten.
+		d := newDuo(t, fallback.Config{MaxKeys: 1 << 20})
 		c := teststore.Months(t, 600)
 		name := func(kind string, i int) store.Charge {
 			c.Key = fmt.Sprint(kind, i)
