@@ -134,7 +134,9 @@ func TestExplainFindsThePlaces(t *testing.T) {
 		runtime.KeepAlive(mux)
 	})
 	t.Run("The default mux of a server", func(t *testing.T) {
-		l := start(t)
+		l, old := start(t), http.DefaultServeMux
+		http.DefaultServeMux = http.NewServeMux() // so that the test can be repeated
+		defer func() { http.DefaultServeMux = old }()
 		http.Handle("/explained/default", l.Handler(notRun(t)))
 		checkExplained(t, l.Explain(servedBy(nil, asking("GET", "/explained/default"))), only)
 		checkExplained(t, l.Explain(servedBy(nil, asking("GET", "/explained/other"))), none)
