@@ -46,7 +46,10 @@ func isFailedLogins(settle func(*http.Request, ratelimit.Response) int64) bool {
 	return settle != nil && reflect.ValueOf(settle).Pointer() == reflect.ValueOf(ratelimit.FailedLogins).Pointer()
 }
 
-func (s *simulation) length() time.Duration { return time.Duration(s.to-s.from) * time.Microsecond }
+// length is at most the longest Duration, of 292 years.
+func (s *simulation) length() time.Duration {
+	return time.UnixMicro(s.to).Sub(time.UnixMicro(s.from))
+}
 
 func fillOf(l ratelimit.Limit) time.Duration {
 	compiled, err := compile(l)
@@ -90,7 +93,7 @@ func (s *simulation) unknown() (say []string) {
 		denied = denied || t.denied > 0 && !t.policy.Shadow
 	}
 	sayIf(denied, "Clients that are denied behave differently afterwards: some go away, some try again. The log has what they did when they were not denied.")
-	sayIf(s.limited > 0, "%d requests of the log were answered 429: a limit was in force already. They count like the others. Requests of clients that gave up because of it are not in the log.", s.limited)
+	sayIf(s.limited > 0, "%s the status 429 in the log: a limit was in force already. They count like the others. Requests of clients that gave up because of it are not in the log.", have(s.limited))
 	sayIf(s.engine.ties > 0 && s.engine.both, "%d waits ended at the very time of a line, and their requests went on before it. In life either may be first, and take what is behind the wait.", s.engine.ties)
 	sayIf(s.engine.hurried > 0, "Requests wait at once with lines of more than %d MiB in all, too much to keep. %d of them go on at once instead, and what is behind their wait is decided too early.", maxKept>>20, s.engine.hurried)
 	sayIf(r.Requests > 0, "The log has the requests of one server. Requests to others, and those that a cache in front of it answered, are not in it.")

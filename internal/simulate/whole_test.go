@@ -188,6 +188,11 @@ func TestOddTimes(t *testing.T) {
 		if len(r.Bad) != 1 || r.Backwards == 0 || r.To.Year() != 9999 {
 			t.Errorf("%+v, from %v to %v", r.Bad, r.From, r.To)
 		}
+		for _, sentence := range r.Policies[0].Unknown {
+			if strings.Contains(sentence, "to fill") {
+				t.Errorf("of 292 years and more: %s", sentence)
+			}
+		}
 		var text bytes.Buffer
 		if err := errors.Join(r.Text(&text, true), r.JSON(&text), r.HTML(&text)); err != nil {
 			t.Error(err)
@@ -211,7 +216,7 @@ func TestUnknown(t *testing.T) {
 		"failed logins":       {policies, log(), simulate.Config{}, "not from 200 to 399"},
 		"several":             {policies, log(), simulate.Config{}, "one policy alone"},
 		"turned away before":  {policies, log(), simulate.Config{}, "in none of those behind it"},
-		"limited before":      {policies, clf(0, "192.0.2.1", "GET /", 429), simulate.Config{}, "1 requests of the log were answered 429"},
+		"limited before":      {policies, clf(0, "192.0.2.1", "GET /", 429), simulate.Config{}, "1 request has the status 429"},
 		"the end of nginx":    {policies, log(), simulate.Config{}, "nginx logs the end"},
 		"a lock":              {policies + "    lock_for: 1h\n", log(), simulate.Config{}, "no bucket is locked"},
 		"waiting":             {fmt.Sprintf(keyed, "remote_ip", "1/1s") + "    max_wait: 1s\n", log(), simulate.Config{}, "At most 1,024 requests wait"},
