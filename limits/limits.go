@@ -125,9 +125,9 @@ func (e *FactorError) Error() string {
 	if e.Program == ratelimit.Unlimited {
 		return fmt.Sprintf("limits: %s: the program sets no limit: %v must be forced", e.Policy, e.Asked)
 	}
-	text := fmt.Sprintf("limits: %s: the %s of %v is %s times that of the program's %v: must be at most %d times higher or lower, unless it is forced", e.Policy, e.Field, e.Asked, e.factor(), e.Program, e.Max)
+	asked := e.Asked.String()
 	if e.Field == "burst" && e.Asked.Burst == 0 {
-		text += "; without a burst it is the rate"
+		asked += ", which is that of its rate,"
 	}
-	return text
+	return fmt.Sprintf("limits: %s: the %s of %s is %s times that of the program's %v: must be at most %d times higher or lower, unless it is forced", e.Policy, e.Field, asked, e.factor(), e.Program, e.Max)
 }

@@ -180,6 +180,9 @@ func TestTheBoundsOfAChange(t *testing.T) {
 		if err := r.Set(t.Context(), change("60/1m burst 15001", "")); err == nil || !strings.Contains(err.Error(), "is 1500 times that") {
 			t.Errorf("%v", err)
 		}
+		if err := r.Set(t.Context(), change("120/1m", "")); err == nil || !strings.Contains(err.Error(), "the burst of 120/1m, which is that of its rate, is 12 times that") {
+			t.Errorf("%v", err)
+		}
 
 		// Not in steps, because the program's limit counts.
 		set(t, r, change("540/1m burst 90", ""))
