@@ -147,6 +147,8 @@ func (x *explanation) request(ctx context.Context, e *env) (*http.Request, error
 		}
 	case len(e.args) == 0:
 		return nil, wrongUsage("URL is missing, such as https://example.com/items/5 or /items/5; or use -curl")
+	case strings.HasPrefix(e.args[0], "curl "): // it may have a token, which the error of an address would show
+		return nil, wrongUsage("URL: is a line of curl: give it with -curl, or with - on standard input")
 	default:
 		q.URL = e.args[0]
 		if err := x.addHeaders(q); err != nil {

@@ -88,6 +88,12 @@ func TestNoOutputHasAPassword(t *testing.T) {
 				[]string{"simulate", "-policies", limits, log, "-map", url}, []string{"simulate", "-policies", limits, log, "-html", url})
 		}
 	}
+	const wanted = "URL: is a line of curl: give it with -curl"
+	curl := []string{"explain", "-policies", limits, "curl https://example.com/ -H 'Authorization: Bearer " + canary + "'"}
+	if r := run(t, curl...); !strings.Contains(r.err, wanted) {
+		t.Errorf("%q: %s", curl, r.err)
+	}
+	lines = append(lines, curl)
 	for _, line := range lines {
 		r := run(t, line...)
 		if r.status == 0 {
