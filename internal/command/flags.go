@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -143,10 +144,15 @@ func (f *flags) share(name, example, usage string, valid func(share float64) boo
 		if !ok {
 			return f.wrong(name, "must be a percentage, such as %s", example)
 		}
-		if _, err := fmt.Sscanf(number+"\n", "%g\n", &percent); err != nil || !valid(percent/100) {
+		if _, err := fmt.Sscanf(number+"\n", "%g\n", &percent); err != nil {
 			return f.wrong(name, "must be a percentage, such as %s", example)
 		}
-		*value = percent / 100
+		// percent/100 is not always the nearest number: 0.7/100 is less than 7 of 1,000 requests.
+		share, err := strconv.ParseFloat(strconv.FormatFloat(percent, 'f', -1, 64)+"e-2", 64)
+		if err != nil || !valid(share) {
+			return f.wrong(name, "must be a percentage, such as %s", example)
+		}
+		*value = share
 		return nil
 	})
 	return value

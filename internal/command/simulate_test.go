@@ -82,6 +82,20 @@ func TestSimulate(t *testing.T) {
 }
 
 // A log that cannot be read to its end is reported up to there, and is no log for a check of CI.
+// A policy that denies exactly the share of -fail-above passes, for shares that are no binary fractions, too.
+func TestFailAboveIsExact(t *testing.T) {
+	policies := file(t, "limits.yaml", "version: 1\npolicies:\n  - name: api\n    key: remote_ip\n    limit: 1/1h\n")
+	var log strings.Builder
+	for i := range 1000 {
+		n := max(0, i-7) // the first client has 8 requests, of which 7 are denied
+		log.WriteString(strings.ReplaceAll(logLine, "192.0.2.1", fmt.Sprintf("10.0.%d.%d", n/250, n%250)))
+	}
+	path := file(t, "access.log", log.String())
+	run(t, "simulate", path, "-policies", policies, "-fail-above", "0.7%").want(t, 0, "Denies 7 of 1,000 requests")
+	run(t, "simulate", path, "-policies", policies, "-fail-above", "0.69%").want(t, 1, "denies 0.7% of its requests")
+	run(t, "simulate", path, "-policies", policies, "-spare", "99.9%", "-json").want(t, 0, `"share": 0.999,`)
+}
+
 func TestSimulateOfATruncatedLog(t *testing.T) {
 	policies := file(t, "limits.yaml", limitsFile)
 	var packed bytes.Buffer
