@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
@@ -42,12 +43,28 @@ func Parse(line string) (*Request, error) {
 	}
 	p := parser{args: list[1:], Request: Request{Header: make(http.Header)}}
 	if rest != "" {
-		p.ignore("what follows the command: " + logtext.Show(rest, 64))
+		end := 1 + strings.IndexAny(rest, "|;&<>#")
+		p.ignore("what follows the command, from " + rest[:end] + " on") // not shown: a cookie without quotes may go on there
 	}
 	if err := p.parse(); err != nil {
 		return nil, err
 	}
 	return &p.Request, nil
+}
+
+// withoutValue returns a flag such as header=X without what follows the =, which may be a credential. curl has no flags of
+// this form.
+func withoutValue(flag string) string {
+	if name, _, ok := strings.Cut(flag, "="); ok {
+		return name + "=…"
+	}
+	return flag
+}
+
+// firstOf returns the first character of a group of flags. The others may be a credential.
+func firstOf(group string) string {
+	_, size := utf8.DecodeRuneInString(group)
+	return group[:size]
 }
 
 func isCurl(word string) bool {
@@ -134,7 +151,7 @@ func (p *parser) short(group string) error {
 	for i := 0; i < len(group); i++ {
 		name, known := shortFlags[group[i]]
 		if !known {
-			p.ignore("-" + logtext.Show(group[i:], 32))
+			p.ignore("-" + logtext.Show(firstOf(group[i:]), 32))
 			return nil
 		}
 		if takesValue[name] {
@@ -166,7 +183,7 @@ func (p *parser) apply(name, value string) error {
 		p.referer = strings.TrimSuffix(value, ";auto")
 	case "cookie":
 		if !strings.Contains(value, "=") {
-			p.ignore("--cookie " + logtext.Show(value, 64) + ": no file is opened")
+			p.ignore("--cookie without a =, which names a file: no file is opened") // not shown: it may be a cookie's value
 			return nil
 		}
 		p.cookies = append(p.cookies, value)
@@ -216,7 +233,7 @@ func (p *parser) apply(name, value string) error {
 		p.ignore("--config " + logtext.Show(value, 64) + ": no file is opened")
 	default:
 		if !silent[name] {
-			p.ignore("--" + logtext.Show(name, 32))
+			p.ignore("--" + logtext.Show(withoutValue(name), 32))
 		}
 	}
 	return nil

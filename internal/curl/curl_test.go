@@ -328,3 +328,24 @@ func TestALineForPowerShellIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// What has no effect is named without its value, which may be a credential: the names go into the explanation.
+func TestIgnoredPartsHoldNoCredentials(t *testing.T) {
+	for _, line := range []string{
+		`curl --cookie=session=canary example.com`,
+		`curl '--header=Authorization: Bearer canary' example.com`,
+		`curl --user=alice:canary example.com`,
+		`curl -b canary example.com`,
+		`curl -!canary example.com`,
+		`curl example.com -H Cookie:a=1; b=canary`,
+		`curl example.com | curl -u alice:canary example.org`,
+	} {
+		c, err := Parse(line)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if len(c.Ignored) != 1 || strings.Contains(c.Ignored[0], "canary") {
+			t.Errorf("%s: notes %q, want one without the credential", line, c.Ignored)
+		}
+	}
+}
