@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 )
 
 // keyWords say what KEY is.
@@ -58,11 +61,17 @@ var blockCommand = &command{
 	prepare: bucketCommand(func(f *flags) change {
 		d := f.duration("for", 15*time.Minute, "`TIME` that the block lasts")
 		return change{"blocked", func(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string) error {
+			if *d < time.Microsecond || *d > maxBlock {
+				return wrongUsage("-for: must be from 1µs to %v (35 years)", maxBlock)
+			}
 			_, err := l.Block(ctx, p, key, *d)
 			return err
 		}}
 	}),
 }
+
+// maxBlock is the longest block, as Limiter.Block has it.
+const maxBlock = bucket.MaxWait * time.Microsecond
 
 var unblockCommand = &command{
 	name:     "unblock",
@@ -104,6 +113,9 @@ func bucketCommand(define func(f *flags) change) func(*flags) func(context.Conte
 			if *policy == "" {
 				return wrongUsage("-policy: must be the name of a policy of the program, such as api")
 			}
+			if !policyname.Valid(*policy) {
+				return wrongUsage("-policy: must be %s", policyname.Rule)
+			}
 			c, err := r.connect()
 			if err != nil {
 				return err
@@ -122,7 +134,11 @@ func bucketCommand(define func(f *flags) change) func(*flags) func(context.Conte
 
 func changeBucket(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string, made change, c *connection, e *env) error {
 	if made.do != nil {
-		if err := made.do(ctx, l, p, key); err != nil {
+		err := made.do(ctx, l, p, key)
+		if _, wrong := errors.AsType[*usageError](err); wrong {
+			return err
+		}
+		if err != nil {
 			return unanswered(err, c, true)
 		}
 	}

@@ -60,6 +60,16 @@ full in   3m
 	at("unblock", "ip:192.0.2.1").want(t, 0, "unblocked ip:192.0.2.1 of policy api", "state    full")
 	at("block", "ip:192.0.2.1").want(t, 0, "blocked for 15m\n")
 	at("reset", "ip:192.0.2.1").want(t, 0, "state    full")
+
+	// A wrong argument is wrong usage, and says nothing of Redis: nothing was sent.
+	for _, d := range []string{"1ns", "400000h"} {
+		r := at("block", "ip:192.0.2.1", "-for", d)
+		r.want(t, 2, "-for: must be from 1µs to ")
+		if strings.Contains(r.err, "not known") {
+			t.Errorf("block -for %s: %s", d, r.err)
+		}
+	}
+	run(t, "peek", "-redis", url, "-policy", "a b", "ip:192.0.2.1").want(t, 2, "-policy: must be 1 to 63 ASCII letters")
 	at("peek", "--", "-key").want(t, 2, "an argument is the URL of a Redis") // what follows is no flag any more
 	run(t, "peek", "-redis", url, "-policy", "api", "--", "-key").want(t, 0, "key      -key\n")
 }

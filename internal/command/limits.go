@@ -199,7 +199,7 @@ func getLimits(ctx context.Context, editor *limits.Editor, policy string, e *env
 		history = only(history, func(change limits.Logged) bool { return change.Policy == policy })
 	}
 	if len(list) == 0 {
-		fmt.Fprint(e.out, "no limit was changed\n")
+		fmt.Fprint(e.out, "no changed limit is in force\n")
 	} else {
 		writeLimits(e.out, list, e.paint)
 	}

@@ -13,7 +13,7 @@ func TestLimits(t *testing.T) {
 	policies := file(t, "limits.yaml", "version: 1\npolicies:\n  - name: api\n    key: remote_ip\n    limit: 60/1m burst 10\n  - name: login\n    key: remote_ip\n    limit: 1/15m burst 5\n")
 	at := func(args ...string) ran { return run(t, append(append([]string{"limits"}, args...), "-redis", url)...) }
 
-	at("get").want(t, 0, "no limit was changed\n")
+	at("get").want(t, 0, "no changed limit is in force\n")
 	at("get", "-policies", policies).want(t, 0, "api      60/1m burst 10   60/1m burst 10", "login    1/15m burst 5    1/15m burst 5")
 
 	at("set", "api", "120/1m burst 20").want(t, 1, "the program's limit is not known", "-was") // neither -policies nor -was
@@ -21,7 +21,7 @@ func TestLimits(t *testing.T) {
 	at("set", "api", "120/1m", "burst", "20", "-was", "60/1m burst 10", "-by", "alice", "-why", "sale\x1b[31m").want(t, 0,
 		"api      60/1m burst 10   120/1m burst 20", "by alice: sale\\x1b[31m", "60/1m burst 10 to 120/1m burst 20")
 	at("get").want(t, 0, "api      60/1m burst 10   120/1m burst 20")
-	at("get", "login").want(t, 0, "no limit was changed")
+	at("get", "login").want(t, 0, "no changed limit is in force")
 	at("get", "api", "-policies", policies).want(t, 0, "120/1m burst 20", "Last changes")
 
 	at("set", "api", "6000/1m", "-policies", policies).want(t, 1, "must be at most 10 times higher or lower", "-force")
@@ -38,7 +38,7 @@ func TestLimits(t *testing.T) {
 	at("set", "api", "60/1m", "-was", "x").want(t, 2, "-was: ")
 	at("get").want(t, 0, "6000/1m")
 
-	at("end", "api", "-by", "bob", "-why", "over").want(t, 0, "no limit was changed", "by bob: over")
+	at("end", "api", "-by", "bob", "-why", "over").want(t, 0, "no changed limit is in force", "by bob: over")
 	at("end", "api").want(t, 1, "nothing to end")
 	at("end").want(t, 2, "POLICY is missing")
 	run(t, "limits").want(t, 2, "limits get [POLICY]", "limits set POLICY LIMIT")
