@@ -121,6 +121,11 @@ func (r *Report) page() page {
 
 func (r *Report) policyPage(i int) policyPage {
 	p := &r.Policies[i]
+	if p.unjudged() {
+		bare := *p
+		bare.Curve, bare.Spare = nil, nil
+		p = &bare
+	}
 	c, zone := r.clock(), r.clock().zoneOf(r.From)
 	page := policyPage{
 		ID: i + 1, Name: key(p.Name, 80), Limit: key(p.Limit, 80), On: key(p.On, 200),

@@ -208,6 +208,28 @@ func TestAnEmptyReport(t *testing.T) {
 	golden(t, "empty.json", jsonOf(t, r))
 }
 
+func TestNoAdviceWithoutRequests(t *testing.T) {
+	r := sample()
+	r.Requests = 0
+	r.Policies = r.Policies[:1]
+	p := &r.Policies[0]
+	*p = report.Policy{Name: p.Name, Limit: p.Limit, Curve: p.Curve, Spare: p.Spare}
+	if len(p.Curve) == 0 || len(p.Spare.Limits) == 0 {
+		t.Fatal("the sample has no curve, or no limits that spare clients")
+	}
+	var page strings.Builder
+	if err := r.HTML(&page); err != nil {
+		t.Fatal(err)
+	}
+	for form, got := range map[string]string{"text": textOf(t, r, false), "HTML": page.String()} {
+		for _, advice := range []string{"smallest burst", "Smallest burst", "each spares", "How to spare", "each alone", "What other limits would deny"} {
+			if strings.Contains(got, advice) {
+				t.Errorf("the %s of a policy without requests has %q:\n%s", form, advice, got)
+			}
+		}
+	}
+}
+
 // hostile returns a report whose every text is one that a client may have chosen.
 func hostile(text string) *report.Report {
 	r := sample()

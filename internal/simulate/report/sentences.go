@@ -130,6 +130,12 @@ func (p *Policy) alone() (requests, clients int64) {
 	return p.AloneRequests, p.AloneClients
 }
 
+// unjudged reports that the log has no request for the policy. A limit that is found without one is no advice.
+func (p *Policy) unjudged() bool {
+	requests, _ := p.alone()
+	return requests == 0
+}
+
 // wait writes a wait. A client has none if it asked for more than the burst: its request is never allowed.
 func (c *Client) wait(seconds float64) string {
 	if c.Longest == 0 {

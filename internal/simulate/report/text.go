@@ -132,7 +132,7 @@ func (t *text) worst(p *Policy) {
 }
 
 func (t *text) spare(p *Policy) {
-	if p.Spare == nil || len(p.Spare.Limits) == 0 {
+	if p.unjudged() || p.Spare == nil || len(p.Spare.Limits) == 0 {
 		return
 	}
 	t.line("")
@@ -156,7 +156,7 @@ func own(own bool, text string) string {
 
 // curve is a table with a bar for the share of clients.
 func (t *text) curve(p *Policy) {
-	if len(p.Curve) == 0 {
+	if p.unjudged() || len(p.Curve) == 0 {
 		return
 	}
 	requests, clients := p.alone()
