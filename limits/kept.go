@@ -46,8 +46,15 @@ func (k kept) text() (string, error) {
 	return string(text), err
 }
 
-// parseKept parses a value.
+// parseKept parses a value. Its By and Why are safe to show.
 func parseKept(text string) (k kept, err error) {
+	k, err = decodeKept(text)
+	k.By, k.Why = logtext.Show(k.By, maxShown), logtext.Show(k.Why, maxShown)
+	return k, err
+}
+
+// decodeKept parses a value that is to be kept again.
+func decodeKept(text string) (k kept, err error) {
 	if len(text) > maxValue {
 		return kept{}, fmt.Errorf("the value has %d bytes: must have at most %d", len(text), maxValue)
 	}
@@ -64,7 +71,6 @@ func parseKept(text string) (k kept, err error) {
 		return kept{}, malformed
 	}
 	k.at = time.UnixMicro(µs).UTC()
-	k.By, k.Why = logtext.Show(k.By, maxShown), logtext.Show(k.Why, maxShown)
 	return k, nil
 }
 

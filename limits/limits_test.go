@@ -502,6 +502,26 @@ func TestLimitsThatDisappearStayInForce(t *testing.T) {
 	}
 }
 
+// What is kept again after it has disappeared is what the operator wrote, however often that happens.
+func TestLimitsThatAreKeptAgainKeepTheirReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper()
+		r := start(t, k)
+		c := change("120/1m burst 12", "")
+		c.By, c.Why = `CORP\alice`, "sale\tof\u00a0shoes"
+		set(t, r, c)
+		want := r.entry("api")
+		for _, limit := range []string{"6/1h", "7/1h", "8/1h"} {
+			k.edit(func() { clear(k.held) }) // FLUSHALL
+			time.Sleep(2 * time.Second)
+			set(t, r, limits.Change{Policy: "login", Limit: limit, By: "bob"})
+			if e := r.entry("api"); e.By != want.By || e.Why != want.Why || r.Problem() != "" {
+				t.Errorf("%s: by %s, why %s, want by %s, why %s; %s", limit, e.By, e.Why, want.By, want.Why, r.Problem())
+			}
+		}
+	})
+}
+
 // The command knows policies from a file, or only the limit that is in force.
 func TestAnEditorWithoutALimiter(t *testing.T) {
 	k := newKeeper()

@@ -305,7 +305,7 @@ func (s *Limits) keepLost(ctx context.Context) {
 	s.mu.Unlock()
 	e := Editor{Keeper: s.keeper}
 	for _, name := range slices.Sorted(maps.Keys(lost)) {
-		if k, err := parseKept(lost[name]); err == nil {
+		if k, err := decodeKept(lost[name]); err == nil {
 			e.swap(ctx, name, "", &k, kept{}) // an error leaves it lost
 		}
 	}
