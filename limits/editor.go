@@ -207,7 +207,11 @@ func (e *Editor) End(ctx context.Context, c Change) error {
 			return err
 		}
 	}
-	return e.swap(ctx, c.Policy, raw, nil, kept{Was: logtext.Show(v.Limit, 64), By: c.By, Why: c.Why})
+	ended := kept{Was: logtext.Show(v.Limit, 64), By: c.By, Why: c.Why}
+	if !v.at.IsZero() {
+		ended.Ended = v.at.UnixMicro()
+	}
+	return e.swap(ctx, c.Policy, raw, nil, ended)
 }
 
 func (c *Change) refuse(err error) error {

@@ -34,6 +34,7 @@ type kept struct {
 	By      string `json:"by"`
 	Why     string `json:"why"`
 	Forced  bool   `json:"forced"`
+	Ended   int64  `json:"ended,omitempty"` // in the log: the time of the value that was ended, in microseconds
 
 	at time.Time
 }
@@ -176,6 +177,18 @@ func withinFactor(policy string, program, asked ratelimit.Limit, most int64) err
 		return nil
 	}
 	return wrong
+}
+
+// endedIn reports whether the log of changes in a hash says that the value of policy of the time at was ended. The clock may
+// have been set back since, or be another one after a failover.
+func endedIn(held map[string]string, policy string, at time.Time) bool {
+	for i := range maxLogged {
+		k, err := parseKept(held["#"+strconv.Itoa(i)])
+		if err == nil && k.Policy == policy && k.Limit == "" && (k.at.After(at) || k.Ended == at.UnixMicro()) {
+			return true
+		}
+	}
+	return false
 }
 
 // history returns the log of changes in a hash, the newest first. Malformed entries are left out.

@@ -502,6 +502,39 @@ func TestLimitsThatDisappearStayInForce(t *testing.T) {
 	}
 }
 
+// A behind is a Keeper whose clock is behind, such as a server that was a replica until a failover.
+type behind struct{ *keeper }
+
+func (b behind) SwapLimit(ctx context.Context, policy, was, now, entry string) (string, error) {
+	held, err := b.keeper.SwapLimit(ctx, policy, was, now, entry)
+	b.edit(func() {
+		n, _ := strconv.Atoi(b.held["#n"])
+		b.held["#"+strconv.Itoa((n-1)%50)] = strconv.FormatInt(time.Now().Add(-time.Hour).UnixMicro(), 10) + " " + entry
+	})
+	return held, err
+}
+
+// Limits that have disappeared are ended for all replicas, also by a clock that is behind.
+func TestLimitsThatDisappearAreEndedByAClockThatIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper()
+		a, b := start(t, k), start(t, behind{k})
+		set(t, a, change("120/1m burst 12", ""))
+		time.Sleep(2 * time.Second)
+		k.edit(func() { clear(k.held) })
+		time.Sleep(2 * time.Second)
+		if err := b.End(t.Context(), limits.Change{Policy: "api", By: "bob"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		for i, r := range []replica{a, b} {
+			if r.api() != "60/1m burst 10" || r.Problem() != "" {
+				t.Errorf("replica %d: %s, %q", i, r.api(), r.Problem())
+			}
+		}
+	})
+}
+
 // What is kept again after it has disappeared is what the operator wrote, however often that happens.
 func TestLimitsThatAreKeptAgainKeepTheirReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -217,8 +217,7 @@ func (s *Limits) findLost(held map[string]string) {
 	}
 	for name := range s.lost {
 		k, _ := parseKept(s.lost[name])
-		ended := func(l Logged) bool { return l.Policy == name && l.Limit == "" && l.At.After(k.at) }
-		if held[name] != "" || slices.ContainsFunc(history(held), ended) {
+		if held[name] != "" || endedIn(held, name, k.at) {
 			delete(s.lost, name)
 		}
 	}
