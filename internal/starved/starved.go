@@ -38,6 +38,9 @@ type Wait time.Duration
 // available when it returns.
 func Since(due time.Time) Wait {
 	runtime.Gosched()
+	if time.Since(due) < busyFloor {
+		runtime.Gosched() // the scheduler may have taken this goroutine first, as it does each 61st time
+	}
 	now := time.Now()
 	wait := now.Sub(due)
 	if wait >= severeFloor {

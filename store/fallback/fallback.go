@@ -188,21 +188,15 @@ func (f *Store) take(ctx context.Context, charges []store.Charge, states []store
 	ok, err := f.askPrimary(ctx, charges, states)
 	received := f.known.now()
 	took := received - sent
-	slow := took >= f.slow.Microseconds()
 	switch {
 	case err == nil:
 		if blocked := f.known.keep(charges, states, received); blocked || f.blocks.some() {
 			f.blocks.learn(charges, states, f.blocks.now()-took)
 		}
-		switch {
-		case !slow:
-			f.tally.succeeded(took)
-		case !starved.Since(time.Now()).Busy(f.slow):
-			f.failed(ctx, errSlow, charges, sent)
-		}
+		f.answered(ctx, took, charges, sent)
 		return ok, nil
-	case errors.Is(err, store.ErrInvalidCall), errors.Is(err, store.ErrOverloaded), errors.Is(ctx.Err(), context.Canceled), !slow && over(ctx):
-		return false, err // which says nothing about primary
+	case f.blameless(ctx, err, took):
+		return false, err
 	}
 	f.failed(ctx, err, charges, sent)
 	if !store.MayStandIn(ctx) || hasReset(charges) || hasBlock(charges) {
@@ -213,6 +207,27 @@ func (f *Store) take(ctx context.Context, charges []store.Charge, states []store
 	}
 	return f.standInOnce(context.WithoutCancel(ctx), charges, states)
 }
+
+// answered counts a call that the primary has answered. An answer that is late because this process lacks processor time
+// counts neither as a success nor as a failure.
+func (f *Store) answered(ctx context.Context, took int64, charges []store.Charge, sent int64) {
+	switch {
+	case !f.isSlow(took):
+		f.tally.succeeded(took)
+	case !starved.Since(time.Now()).Busy(f.slow):
+		f.failed(ctx, errSlow, charges, sent)
+	}
+}
+
+// blameless reports whether err, the error of a call of the primary, says nothing about the primary: the call was
+// invalid, this process is overloaded, or the caller left or gave the primary too little time.
+func (f *Store) blameless(ctx context.Context, err error, took int64) bool {
+	return errors.Is(err, store.ErrInvalidCall) || errors.Is(err, store.ErrOverloaded) || errors.Is(ctx.Err(), context.Canceled) ||
+		!f.isSlow(took) && over(ctx)
+}
+
+// isSlow reports whether a call that took so many microseconds was slow.
+func (f *Store) isSlow(took int64) bool { return took >= f.slow.Microseconds() }
 
 // errSlow is the reason for giving up a primary that answers too late.
 var errSlow = errors.New("fallback: the primary is slow")

@@ -31,16 +31,12 @@ func (f *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 	if err == nil && (b.Blocked > 0 || f.blocks.some()) {
 		f.blocks.learn(asked, []store.State{{Blocked: b.Blocked > 0, RetryAfter: b.Blocked, Degraded: b.Degraded}}, f.blocks.now()-took)
 	}
-	slow := took >= f.slow.Microseconds()
 	switch {
-	case err == nil && slow:
-		f.failed(ctx, errSlow, asked, sent)
-		return b, nil
 	case err == nil:
-		f.tally.succeeded(took)
+		f.answered(ctx, took, asked, sent)
 		return b, nil
-	case errors.Is(err, errors.ErrUnsupported), errors.Is(ctx.Err(), context.Canceled), !slow && over(ctx):
-		return b, err // which says nothing about primary
+	case errors.Is(err, errors.ErrUnsupported), f.blameless(ctx, err, took):
+		return b, err
 	}
 	f.failed(ctx, err, asked, sent)
 	if !store.MayStandIn(ctx) {

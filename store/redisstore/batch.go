@@ -65,38 +65,18 @@ func (b *batch) add(c *call, most int) bool {
 // the other callers. The time is zero if one of them has no deadline.
 func (b *batch) claim() (deadline time.Time) {
 	endless := false
-	kept := b.entries[:0]
-	for _, e := range b.entries {
-		var left entry
-		for c, next := e.first, (*call)(nil); c != nil; c = next {
-			next, c.next = c.next, nil
-			if !c.place.CompareAndSwap(waiting, claimed) {
-				c.finish(nil, 0, errOver)
-				continue
-			}
-			if !c.limited {
-				endless = true
-			} else if c.deadline.After(deadline) {
-				deadline = c.deadline
-			}
-			if left.count == 0 {
-				left.first = c
-			} else {
-				left.last.next = c
-			}
-			left.last = c
-			left.count++
-			if c.tries > 0 {
-				left.again++
-			}
+	b.entries = keep(b.entries, func(c *call) bool {
+		if !c.place.CompareAndSwap(waiting, claimed) {
+			return false
 		}
-		if left.count > 0 {
-			kept = append(kept, left)
+		if !c.limited {
+			endless = true
+		} else if c.deadline.After(deadline) {
+			deadline = c.deadline
 		}
-	}
-	clear(b.entries[len(kept):])
-	b.entries = kept
-	if endless || len(kept) == 0 {
+		return true
+	})
+	if endless || len(b.entries) == 0 {
 		return time.Time{}
 	}
 	// A caller that still waits after its deadline waits because this process lacks processor time.
@@ -104,6 +84,36 @@ func (b *batch) claim() (deadline time.Time) {
 		return soonest
 	}
 	return deadline
+}
+
+// keep returns entries without the calls that stays rejects. It finishes these: their callers have left.
+func keep(entries []entry, stays func(*call) bool) []entry {
+	kept := entries[:0]
+	for _, e := range entries {
+		var rest entry
+		for c, next := e.first, (*call)(nil); c != nil; c = next {
+			next, c.next = c.next, nil
+			if !stays(c) {
+				c.finish(nil, 0, errOver)
+				continue
+			}
+			if rest.count == 0 {
+				rest.first = c
+			} else {
+				rest.last.next = c
+			}
+			rest.last = c
+			rest.count++
+			if c.tries > 0 {
+				rest.again++
+			}
+		}
+		if rest.count > 0 {
+			kept = append(kept, rest)
+		}
+	}
+	clear(entries[len(kept):])
+	return kept
 }
 
 // finish answers the calls of e.

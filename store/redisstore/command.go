@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -20,7 +21,60 @@ type command struct {
 	script  script
 	sent    redis.Cmder
 	err     error
+
+	guarded int64     // the number of its guard
+	began   time.Time // when the guard was made
+	digits  [20]byte
+	stale   bool // the guard is empty, because callers had left when the client wrote the command
+	again   bool // it is sent again after a stale one
 }
+
+// A guard is a number among the arguments of a command, by which a call is not charged if its caller leaves before it is
+// sent. The client asks for it when it writes the command. That can be long after the flight has begun: the client waits
+// for connections and handshakes, and follows redirects. If callers have left by then, the guard is empty. The script
+// then fails before it reads a bucket, and the calls of the other callers are sent again.
+//
+// The others are sent again once, and only if each of them has as much time left as the first try took. Otherwise the
+// command is sent as it is, which also charges the calls of callers that have left. A client that lacks connections
+// would serve nobody without this rule.
+//
+// An error of MarshalBinary would not do: the client would close the connection, and the next calls would wait for a
+// handshake again.
+type guard command
+
+// guard returns n as an argument of c.
+func (c *command) guard(n int64) *guard {
+	c.guarded, c.began = n, time.Now()
+	return (*guard)(c)
+}
+
+// MarshalBinary implements encoding.BinaryMarshaler.
+func (g *guard) MarshalBinary() ([]byte, error) {
+	if g.stale = g.stale || g.outlived(time.Now()); g.stale {
+		return nil, nil
+	}
+	return strconv.AppendInt(g.digits[:0], g.guarded, 10), nil
+}
+
+// outlived reports whether callers have left, and the others, if any, have the time for another command.
+func (g *guard) outlived(now time.Time) bool {
+	someLeft, needed := false, now.Sub(g.began)
+	for _, e := range g.entries {
+		for c := e.first; c != nil; c = c.next {
+			if c.place.Load() == left {
+				someLeft = true
+				continue
+			}
+			if g.again || c.limited && c.deadline.Sub(now) <= needed {
+				return false
+			}
+		}
+	}
+	return someLeft
+}
+
+// String is for hooks that print the arguments of commands.
+func (g *guard) String() string { return strconv.FormatInt(g.guarded, 10) }
 
 // once is a command that the client must not send again after a timeout or a lost connection. Redis may have carried
 // it out, and a charge must not be made twice. onceInt is such a command for takeOne. It holds its arguments and the
@@ -65,7 +119,7 @@ func (c *command) prepare(ctx context.Context, clock func() time.Time, s script)
 	} else {
 		args = append(args, clock().UnixMicro())
 	}
-	args = append(args, len(terms))
+	args = append(args, c.guard(int64(len(terms))))
 	for _, t := range terms {
 		switch {
 		case t.past != nil:
@@ -115,15 +169,22 @@ func (c *command) prepareAlone(ctx context.Context, clock func() time.Time) {
 		args = append(args, items[i].name)
 	}
 	for i := range items {
-		switch t := &items[i].term; {
+		t := &items[i].term
+		var capacity any
+		if i == 0 {
+			capacity = c.guard(t.capacity)
+		} else {
+			capacity = t.capacity
+		}
+		switch {
 		case c.script == takeFew:
-			args = append(args, t.unit, t.refill, t.capacity, t.need, t.debt)
+			args = append(args, t.unit, t.refill, capacity, t.need, t.debt)
 		case t.refill != 1 || t.debt != 0 || clock != nil:
-			args = append(args, t.unit, t.capacity, t.need, t.refill, t.debt)
+			args = append(args, t.unit, capacity, t.need, t.refill, t.debt)
 		case t.need != t.unit:
-			args = append(args, t.unit, t.capacity, t.need)
+			args = append(args, t.unit, capacity, t.need)
 		default:
-			args = append(args, t.unit, t.capacity)
+			args = append(args, t.unit, capacity)
 		}
 	}
 	if clock != nil {

@@ -35,7 +35,7 @@ func explain(ctx context.Context, err error) string {
 	case is("MOVED", "ASK"):
 		return "This Redis is a node of a cluster, and has only some of the keys: use a client of redis.NewClusterClient, with redisstore.ClusterOptions."
 	case is("unknown command"):
-		return fmt.Sprintf("This server does not have all commands that a decision needs (%s): use Redis 5 or newer, without a proxy that takes away commands.", plainly(err))
+		return fmt.Sprintf("This server does not have all commands that a decision needs (%s): use Redis 6.2 or newer, without a proxy that takes away commands.", plainly(err))
 	default:
 		return fmt.Sprintf("Redis answers what a decision needs with an error (%s): mend what it says.", plainly(err))
 	}

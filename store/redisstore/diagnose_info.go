@@ -58,5 +58,5 @@ func (f info) tooOld() string {
 	if err != nil || major >= minVersion {
 		return ""
 	}
-	return fmt.Sprintf("Redis %s is too old for the script, which reads the clock before it writes: use Redis %d or newer.", version, minVersion)
+	return fmt.Sprintf("Redis %s is too old for the script, which reads the clock before it writes: use Redis 6.2 or newer.", version)
 }

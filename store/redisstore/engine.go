@@ -169,9 +169,21 @@ func (e *engine) send(ctx context.Context, l *lane, by Client, entries []entry) 
 		for i := range commands {
 			answered = answered || commands[i].err == nil || isRedis(commands[i].err)
 		}
-		commands = e.settle(ctx, l, commands, round)
+		commands = e.wanted(e.settle(ctx, l, commands, round))
 	}
 	return answered
+}
+
+// wanted returns commands without the calls whose callers have left.
+func (e *engine) wanted(commands []command) []command {
+	for i := range commands {
+		c := &commands[i]
+		c.entries = keep(c.entries, func(c *call) bool { return c.place.Load() != left })
+		for j := range c.entries {
+			e.keys.name(c.entries[j].first.items) // of identical calls, another may be the first now
+		}
+	}
+	return slices.DeleteFunc(commands, func(c command) bool { return len(c.entries) == 0 })
 }
 
 // group returns the commands for entries of l.
@@ -258,6 +270,8 @@ func (e *engine) settle(ctx context.Context, l *lane, commands []command, round 
 		case c.err == nil:
 			e.routes.answered()
 			next = append(next, c.answer()...)
+		case c.stale && isRedis(c.err):
+			next = append(next, command{entries: c.entries, eval: c.eval, across: c.across, blocked: c.blocked, again: true})
 		case redis.HasErrorPrefix(c.err, "NOSCRIPT") && !c.eval:
 			// EVAL also loads the script, so the commands after it find it, unless the server forgets the script
 			// again.

@@ -23,6 +23,9 @@ func Flights(s *Store) (flights, overdue int) {
 	return l.flights, l.overdue
 }
 
+// Closed reports whether s refuses new calls.
+func Closed(s *Store) bool { return s.engine.closed.Load() }
+
 // OnlyTake has s send all calls by take.lua, those by themselves too.
 func OnlyTake(s *Store) *Store {
 	s.engine.choose = func([]entry) script { return take }

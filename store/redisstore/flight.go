@@ -133,7 +133,8 @@ func (l *lane) carry(b *batch, f *flight) bool {
 	deadline := b.claim()
 	ctx := context.Background()
 	if !deadline.IsZero() {
-		// The client gets more time than its callers, because they may wait beyond their deadlines.
+		// The client gets more time than its callers, because they may wait beyond their deadlines. It does not send calls
+		// whose callers have left: see guard.
 		limited, cancel := context.WithDeadline(ctx, deadline.Add(defaultGiven))
 		defer cancel()
 		defer time.AfterFunc(time.Until(deadline), func() { l.desert(f) }).Stop()

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+	"github.com/go-tokenbucket/ratelimit/internal/starved"
 	"github.com/go-tokenbucket/ratelimit/lua"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -42,7 +43,8 @@ func within[T any](ctx context.Context, e *engine, f func(context.Context) (T, e
 	// With a clone for lone callers, it is asked by the client, which completes a handshake that outlasts ctx.
 	if _, cloned := e.sender.(*redis.Conn); e.direct(ctx) && (!cloned || ctx.Done() == nil) {
 		defer e.flying.Done()
-		return f(ctx)
+		value, err := f(ctx)
+		return value, overrun(ctx, err)
 	}
 
 	// The client may return long after ctx has ended, when ctx must not be used any more.
@@ -65,11 +67,21 @@ func within[T any](ctx context.Context, e *engine, f func(context.Context) (T, e
 	}()
 	select {
 	case r := <-done:
-		return r.value, r.err
+		return r.value, overrun(ctx, r.err)
 	case <-ctx.Done():
 		var none T
-		return none, late(ctx.Err())
+		return none, overrun(ctx, late(ctx.Err()))
 	}
+}
+
+// overrun returns err, the error of a call under ctx. If the deadline has passed, and this process noticed it so late that
+// it lacks processor time, the error says nothing about the server, and overrun returns ErrOverloaded. A lack some time
+// ago is no excuse: a server that never answers would not be given up.
+func overrun(ctx context.Context, err error) error {
+	if deadline, limited := ctx.Deadline(); limited && errors.Is(err, context.DeadlineExceeded) && starved.Since(deadline).Severe(given(ctx)) {
+		return overloaded(context.DeadlineExceeded)
+	}
+	return err
 }
 
 // peek reads the bucket of a key.

@@ -42,7 +42,7 @@
 //   - does not answer in time, or decides too slowly
 //   - is not a master
 //   - does not permit the commands of the script
-//   - is older than Redis 5
+//   - is too old for the scripts
 //   - evicts buckets, or has no memory left
 //   - has a wrong clock
 //
@@ -96,9 +96,9 @@
 //
 // All policies of one key share a hash slot. A call whose keys are in several slots is one atomic step if one master
 // has them all and allows it. Otherwise its buckets are charged at the same time, but not in one step. If one of them
-// refuses or fails, the tokens that the others paid are given back. Until then, for about a round trip, other calls
-// find fewer tokens than there are, and may be refused because of it. They never find more. Refunds and Owed charges
-// of the call are sent after no bucket has refused.
+// refuses or fails, or the caller leaves, the tokens that the others paid are given back. Until then, for about a round
+// trip, other calls find fewer tokens than there are, and may be refused because of it. They never find more. Refunds
+// and Owed charges of the call are sent after no bucket has refused, also if the caller leaves then. They are not undone.
 //
 // After such a refusal or failure, calls of the same policies are taken in turn for at least ten seconds. The first
 // round trip only reads all buckets, and refuses the call if one of them cannot pay. Then one master or slot after
@@ -136,8 +136,9 @@ import (
 // [ClusterOptions] if you can. [Store.Diagnose] says what to improve otherwise.
 //
 // A Take ends at its context's deadline or by the client's timeouts, whichever is first. Calls without a deadline
-// end by the client's timeouts only. No call is sent again after Redis may have seen it, even if the client has
-// retries. Add hooks to a client before [New], see "Clients without ContextTimeoutEnabled" in the package comment.
+// end by the client's timeouts only. If all callers of a command leave before it is sent, nothing is charged. No call is
+// sent again after Redis may have seen it, even if the client has retries. Add hooks to a client before [New], see
+// "Clients without ContextTimeoutEnabled" in the package comment.
 type Client interface {
 	// Process sends cmd and sets its result.
 	Process(ctx context.Context, cmd redis.Cmder) error

@@ -48,6 +48,8 @@ const followTime = time.Second
 // Until a call is decided, other calls may find fewer tokens than there are, but never more. Tokens that cannot be
 // given back are missing until they are refilled.
 //
+// A call that ends in an error, or whose caller leaves, gives back what its buckets paid.
+//
 // Refunds and owed charges, which no bucket can refuse, are sent after all buckets have allowed the call. So they
 // never have to be undone: other calls might have spent a refund, and the bound of a debt might have cut it.
 //
@@ -116,7 +118,7 @@ func (e *engine) takeAtOnce(w *waiter, items []item, found []answer, apart bool)
 		e.undo(w, items, found)
 		return refused, err
 	}
-	return false, e.complete(w, items, found, (*term).certain)
+	return false, e.complete(w, items, found)
 }
 
 // begin sends the first parts of a call. A full queue or Close can refuse them.
@@ -257,12 +259,16 @@ func (e *engine) undo(w *waiter, items []item, found []answer) {
 	}
 }
 
-// complete sends the rest of a call that no bucket refuses: the items that last picks.
-func (e *engine) complete(w *waiter, items []item, found []answer, last func(*term) bool) error {
-	if err := e.follow(w, items, found, func(_ int, t *term) bool { return !t.nothing() && last(t) }); err != nil {
-		return err
+// complete sends the rest of a call that no bucket refuses: its refunds and owed charges. If that fails, or the caller
+// leaves, it gives back what the other items paid. The rest is still sent.
+func (e *engine) complete(w *waiter, items []item, found []answer) error {
+	err := e.follow(w, items, found, func(_ int, t *term) bool { return !t.nothing() && t.certain() })
+	if err == nil {
+		_, err = verdict(items, found)
 	}
-	_, err := verdict(items, found)
+	if err != nil {
+		e.undo(w, items, found)
+	}
 	return err
 }
 

@@ -12,7 +12,7 @@ import (
 //
 // The first place is the one that can pay the fewest such calls, so it refuses the most. The refused calls have not
 // touched the buckets with more tokens, which are mostly those that many clients share. If the shared bucket is the
-// scarcest, the refused calls have not touched the buckets of single clients.
+// scarcest, the refused calls have not touched the buckets of single clients. Shadows refuse nothing, so they come last.
 func (e *engine) takeInTurn(w *waiter, items []item, found []answer, apart bool) (refused bool, err error) {
 	if refused, err := e.look(w, items, found, apart); refused || err != nil {
 		return refused, err
@@ -26,6 +26,11 @@ func (e *engine) takeInTurn(w *waiter, items []item, found []answer, apart bool)
 		bNow, bFull := b.tightness(found)
 		return cmp.Or(cmp.Compare(aNow, bNow), cmp.Compare(aFull, bFull))
 	})
+	shadows, err := e.split(w.ctx, items, true, func(_ int, t *term) bool { return t.shadow && !t.certain() })
+	if err != nil {
+		return false, err
+	}
+	turns = append(turns, shadows...)
 	for i, p := range turns {
 		p.lane.requeue(p.call) // the call was accepted when it read the buckets
 		turn := turns[i : i+1]
@@ -35,12 +40,12 @@ func (e *engine) takeInTurn(w *waiter, items []item, found []answer, apart bool)
 		}
 		read(turn, found)
 		// A part is charged whole or not at all.
-		if first := found[p.at[0]]; first.err != nil || !first.charged {
+		if first := found[p.at[0]]; p.call.items[0].term.vetoes() && (first.err != nil || !first.charged) {
 			e.undo(w, items, found)
 			return first.err == nil, first.err
 		}
 	}
-	return false, e.complete(w, items, found, func(t *term) bool { return !t.vetoes() })
+	return false, e.complete(w, items, found)
 }
 
 // look reads all buckets without charging them, and reports whether one of them would refuse the call.

@@ -1,0 +1,157 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+)
+
+// An interruption is a hook that calls do before a command for a key. If do returns an error, the command is not sent.
+type interruption struct {
+	mu    sync.Mutex
+	key   string // as it is in Redis
+	after int    // so many other commands for it
+	do    func() error
+}
+
+func (h *interruption) set(key string, after int, do func() error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.key, h.after, h.do = key, after, do
+}
+
+// due returns do once.
+func (h *interruption) due(cmd redis.Cmder) (do func() error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.do == nil || !slices.Contains(cmd.Args(), any(h.key)) {
+		return nil
+	}
+	if h.after--; h.after >= 0 {
+		return nil
+	}
+	do, h.do = h.do, nil
+	return do
+}
+
+func (h *interruption) happened() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.do == nil
+}
+
+func (*interruption) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *interruption) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if do := h.due(cmd); do != nil {
+			if err := do(); err != nil {
+				return err
+			}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (*interruption) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// onMasters returns a key on each master.
+func onMasters(cluster *redistest.Cluster) []string {
+	keys := make([]string, len(cluster.Nodes))
+	for i := 0; slices.Contains(keys, ""); i++ {
+		key := fmt.Sprint("k", i)
+		keys[cluster.Owner(cluster.Slot(key))] = key
+	}
+	return keys
+}
+
+// A call over three masters has been allowed by two of them when its last command is sent, and then its caller leaves or
+// the command fails. The two buckets get their tokens back.
+func TestACallOverSeveralPlacesThatEndsInItsLastCommandGivesBackWhatItTook(t *testing.T) {
+	cluster := redistest.SharedCluster(t, 3)
+	keys := onMasters(cluster)
+	broken := errors.New("connection reset")
+	shadow := func(c *store.Charge) { c.Shadow = true }
+	owed := func(c *store.Charge) { c.Owed = true }
+	refund := func(c *store.Charge) { c.Cost = -1 }
+	for name, tt := range map[string]struct {
+		last   func(*store.Charge)
+		atOnce bool
+		looks  int  // commands for the last bucket before the one that charges it
+		fails  bool // the command, and else the caller leaves
+		left   int64
+	}{
+		"a shadow, in turn":           {last: shadow, looks: 1, left: 9},
+		"a shadow, at once":           {last: shadow, atOnce: true, left: 9},
+		"an owed charge, in turn":     {last: owed, looks: 1, left: 8},
+		"an owed charge, at once":     {last: owed, atOnce: true, looks: 1, left: 8},
+		"a refund, in turn":           {last: refund, looks: 1, left: 10},
+		"a refund, at once":           {last: refund, atOnce: true, looks: 1, left: 10},
+		"a failed owed one, in turn":  {last: owed, looks: 1, fails: true, left: 9},
+		"a failed owed one, at once":  {last: owed, atOnce: true, looks: 1, fails: true, left: 9},
+		"a failed refund, at once":    {last: refund, atOnce: true, looks: 1, fails: true, left: 9},
+		"a failed refund, in turn":    {last: refund, looks: 1, fails: true, left: 9},
+		"a call that fails at a look": {last: owed, fails: true, left: 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := redisstore.Config{Prefix: prefix(), MaxDenials: -1, CrossSlot: redisstore.CrossSlotNever}
+			client := cluster.Client()
+			h := new(interruption)
+			client.AddHook(h)
+			s := openKnown(t, client, cfg)
+			charges := make([]store.Charge, len(keys))
+			for i, key := range keys {
+				charges[i] = store.Charge{Policy: fmt.Sprint("p", i), Key: key, Limit: limit(t, 10, month, 10), Cost: 1}
+			}
+			take(t, s, charges[2]) // so that a refund has room
+			tt.last(&charges[2])
+			refused := slices.Clone(charges)
+			refused[0].Cost = 11
+			for range 2 { // at once and in turn, so that the servers have all scripts
+				if ok, err := s.Take(t.Context(), refused, make([]store.State, 3)); ok || err != nil {
+					t.Fatalf("ok %t, error %v, want a refusal", ok, err)
+				}
+			}
+			if tt.atOnce {
+				redisstore.ForgetRefusals(s)
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			returned := make(chan struct{})
+			want, do := context.Canceled, func() error { leave(); <-returned; return nil }
+			if tt.fails {
+				want, do = broken, func() error { return broken }
+			}
+			h.set(cfg.Prefix+":{"+keys[2]+"}:p2", tt.looks, do)
+			ok, err := s.Take(ctx, charges, make([]store.State, 3))
+			close(returned)
+			if ok || !errors.Is(err, want) {
+				t.Errorf("ok %t, error %v, want %v", ok, err, want)
+			}
+			if !h.happened() {
+				t.Fatal("the command was not sent")
+			}
+			s.Close() // waits for what is given back
+			direct := openKnown(t, cluster.Client(), cfg)
+			defer direct.Close()
+			for i, want := range []int64{10, 10, tt.left} {
+				peek := charges[i]
+				peek.Cost, peek.Shadow, peek.Owed = 0, false, false
+				if got := take(t, direct, peek).Remaining; got != want {
+					t.Errorf("%s has %d left, want %d", peek.Policy, got, want)
+				}
+			}
+		})
+	}
+}
