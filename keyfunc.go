@@ -63,7 +63,8 @@ func Static(key string) KeyFunc {
 //
 // The client chooses the value. Use Header only behind a check of it. Otherwise each value that a client makes up has a
 // new bucket.
-// A request without the header, or with an empty one, has no key ([ErrNoKey]). A repeated header is [ErrBadRequest].
+// A request without the header, or with an empty one, has no key ([ErrNoKey]). A repeated header, and one of more than
+// 64 KiB, is [ErrBadRequest].
 // Header panics if name is not a valid name of a request header, and on Host.
 func Header(name string) KeyFunc {
 	if !requestheader.IsName(name) {

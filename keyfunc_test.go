@@ -36,6 +36,7 @@ func TestHeader(t *testing.T) {
 		{"A header repeated with the same value is refused", "X-Api-Key", []string{"X-Api-Key", "secret", "X-Api-Key", "secret"}, badRequest},
 		{"A repeated header of which one is empty is refused", "X-Api-Key", []string{"X-Api-Key", "", "X-Api-Key", "secret"}, badRequest},
 		{"A repeated header that is empty is refused", "X-Api-Key", []string{"X-Api-Key", "", "X-Api-Key", ""}, badRequest},
+		{"A header of more than 64 KiB is refused", "X-Api-Key", []string{"X-Api-Key", strings.Repeat("a", 64<<10+1)}, badRequest},
 		{"Another name's value does not matter", "X-Api-Key", []string{"X-Api-Key2", "secret"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -51,7 +52,7 @@ func TestHeader(t *testing.T) {
 		}
 	})
 	t.Run("A key does not grow with its value", func(t *testing.T) {
-		key, err := ratelimit.Header("X-Api-Key")(requestWith("X-Api-Key", strings.Repeat("a", 1<<20)))
+		key, err := ratelimit.Header("X-Api-Key")(requestWith("X-Api-Key", strings.Repeat("a", 64<<10)))
 		if err != nil || len(key) != len("header:x-api-key:")+len(secret) {
 			t.Errorf("got a key of %d bytes, error %v", len(key), err)
 		}

@@ -37,7 +37,8 @@ func SetCost(ctx context.Context, policy string, n int64) bool {
 // A response is successful if the handler wrote a status from 200 to 399 to the limiter's [http.ResponseWriter] and
 // returned. A handler that succeeds without writing must call SetCost(ctx, policy, 0). A handler that answers a
 // failed login with 200 or a redirect must call SetCost(ctx, policy, 1). A request holds its tokens until the handler
-// has returned: parallel guesses do not exceed the limit, and parallel logins above the burst are denied. See
+// has returned: parallel guesses do not exceed the limit, and parallel logins above the burst are denied. Mount
+// middleware that recovers from panics around the limiter: inside, it hides a panic after a written 200. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/settling.md.
 func FailedLogins(_ *http.Request, response Response) int64 {
 	succeeded := response.Written && response.Status >= 200 && response.Status < 400

@@ -57,6 +57,11 @@ func TestFailedLoginsRefundsOnlyWhatWasSeenToSucceed(t *testing.T) {
 		{"429", status(429), false},
 		{"502", status(502), false},
 		{"a panic", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false},
+		{"200 and a panic that is recovered inside of the limiter", func(w http.ResponseWriter, _ *http.Request) {
+			defer func() { recover() }()
+			w.WriteHeader(200)
+			panic("broken")
+		}, true}, // see FailedLogins
 		{"200 and a panic", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200); panic("broken") }, false},
 		{"SetCost after 200", func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(200)

@@ -11,11 +11,12 @@ import (
 
 // Loopback is an authorize function for programs on a developer's machine. It allows [Change] to a request that comes
 // from a loopback address, has localhost or a loopback address as Host, and no header that proxies add. Everything
-// else gets [None].
+// else gets [None], and so does HTTP/1.0, which proxies send and browsers and curl do not.
 //
-// Do not use it behind a reverse proxy on the same machine: a proxy that adds no header makes every client local.
+// Do not use it behind a proxy. Behind a proxy or tunnel on this machine that sends HTTP/1.1, a local Host and no such
+// header, every client counts as local.
 func Loopback(r *http.Request) (user string, allowed Access) {
-	if !isLoopback(r.RemoteAddr) || !isLocalName(r.Host) || requestheader.CameThroughProxy(r) {
+	if !isLoopback(r.RemoteAddr) || !isLocalName(r.Host) || !r.ProtoAtLeast(1, 1) || requestheader.CameThroughProxy(r) {
 		return "", None
 	}
 	return "loopback", Change

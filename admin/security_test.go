@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -290,6 +291,42 @@ func TestLoopback(t *testing.T) {
 		}
 		if _, got := admin.Loopback(r); got != tt.want {
 			t.Errorf("%+v: %v", tt, got)
+		}
+	}
+}
+
+// A proxy on the same machine that adds no header, such as nginx with proxy_pass alone, sends HTTP/1.0 and the address
+// that it connects to as Host.
+func TestLoopbackRefusesABareProxy(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, allowed := admin.Loopback(r)
+		fmt.Fprint(w, allowed == admin.Change)
+	}))
+	defer s.Close()
+	address := s.Listener.Addr().String()
+	_, port, _ := strings.Cut(address, ":")
+	for request, want := range map[string]string{
+		"GET / HTTP/1.0\r\nHost: " + address + "\r\nConnection: close\r\n\r\n":         "false",
+		"GET / HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n":               "false",
+		"GET / HTTP/1.1\r\nHost: backend\r\nConnection: close\r\n\r\n":                 "false", // the name of an upstream
+		"GET / HTTP/1.1\r\nHost: " + address + "\r\nConnection: close\r\n\r\n":         "true",
+		"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n":               "true",
+		"GET / HTTP/1.1\r\nHost: localhost:" + port + "\r\nConnection: close\r\n\r\n":  "true",
+		"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n":               "true",
+		"GET / HTTP/1.1\r\nHost: [::1]:" + port + "\r\nConnection: close\r\n\r\n":      "true",
+		"GET / HTTP/1.1\r\nHost: [::1]\r\nConnection: close\r\n\r\n":                   "true",
+		"GET http://" + address + "/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n": "true", // the Host is in the first line
+		"GET http://backend/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n": "false",
+	} {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(conn, request)
+		answer, err := io.ReadAll(conn)
+		conn.Close()
+		if _, got, _ := strings.Cut(string(answer), "\r\n\r\n"); err != nil || got != want {
+			t.Errorf("%q: allowed %q, want %s: %v", request, got, want, err)
 		}
 	}
 }

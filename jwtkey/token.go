@@ -24,7 +24,8 @@ type TokenFunc func(*http.Request) (string, error)
 // scheme such as Basic, or if it is "Bearer" alone.
 //
 // It returns [ratelimit.ErrBadRequest] if the header is repeated, or if it names Bearer in any other form, such as
-// "Bearer<TAB>token" or "Bearer token x". Some applications find a token in such a header.
+// "Bearer<TAB>token" or "Bearer token x". Some applications find a token in such a header. The same holds for a token
+// of more than 8 KiB, and for another header of more than 64 KiB.
 func BearerToken() TokenFunc {
 	header := requestheader.Single("Authorization")
 	return func(r *http.Request) (string, error) {
@@ -34,7 +35,7 @@ func BearerToken() TokenFunc {
 		}
 		switch token, named, ok := cutBearer(value); {
 		case named && !ok:
-			return "", errBadBearer
+			return "", badToken(value, errBadBearer)
 		case token == "":
 			return "", errNoBearer
 		default:
@@ -51,7 +52,7 @@ var (
 
 // HeaderToken finds the token in another header, for example one that a gateway sets, with or without "Bearer "
 // before it. It returns [ratelimit.ErrNoKey] if the header is absent or empty. It returns [ratelimit.ErrBadRequest]
-// if the header is repeated, or if it holds anything other than one token (RFC 6750, section 2.1). It panics if
+// if the header is repeated, or if it holds anything other than one token (RFC 6750, section 2.1) of at most 8 KiB. It panics if
 // name is not a valid name of a request header, or is Host.
 func HeaderToken(name string) TokenFunc {
 	if !requestheader.IsName(name) {
@@ -72,7 +73,7 @@ func HeaderToken(name string) TokenFunc {
 		}
 		switch {
 		case !ok:
-			return "", malformed
+			return "", badToken(value, malformed)
 		case token == "":
 			return "", none
 		default:
@@ -87,8 +88,8 @@ func HeaderToken(name string) TokenFunc {
 // the cookie.
 //
 // It returns [ratelimit.ErrNoKey] if the cookie is absent or empty. It returns [ratelimit.ErrBadRequest] if the
-// cookie holds anything other than one token (RFC 6750, section 2.1), or if the Cookie headers are longer than 32
-// KiB. It panics if name is not a valid name of a cookie.
+// cookie holds anything other than one token (RFC 6750, section 2.1) of at most 8 KiB, or if the Cookie headers are
+// longer than 32 KiB. It panics if name is not a valid name of a cookie.
 func CookieToken(name string) TokenFunc {
 	if (&http.Cookie{Name: name}).Valid() != nil {
 		panic(fmt.Sprintf("jwtkey: CookieToken: name %q: must be the name of a cookie", name))
@@ -109,7 +110,7 @@ func CookieToken(name string) TokenFunc {
 		}
 		switch token, ok := oneToken(cookie.Value); {
 		case !ok:
-			return "", malformed
+			return "", badToken(cookie.Value, malformed)
 		case token == "":
 			return "", none
 		default:
@@ -117,6 +118,14 @@ func CookieToken(name string) TokenFunc {
 			return token, nil
 		}
 	}
+}
+
+// badToken returns the error of a value that does not hold one token: malformed, or that it is too long to be one.
+func badToken(value string, malformed error) error {
+	if len(value) > maxToken {
+		return errLongToken
+	}
+	return malformed
 }
 
 // maxCookies bounds the Cookie headers that are parsed, in bytes, because megabytes of them take milliseconds.
@@ -156,9 +165,12 @@ func namesBearer(value string) bool {
 	return false
 }
 
-// oneToken returns text without the spaces around it, if that is one token or nothing.
+// oneToken returns text without the spaces around it, if that is one token or nothing. It does not look into what is
+// too long for a token.
 func oneToken(text string) (token string, ok bool) {
-	text = strings.Trim(text, " ")
+	if text = strings.Trim(text, " "); len(text) > maxToken {
+		return "", false
+	}
 	unpadded := strings.TrimRight(text, "=")
 	for i := range len(unpadded) {
 		if c := unpadded[i]; c == '=' || !isTokenByte(c) {

@@ -224,6 +224,29 @@ var applications = map[string]func(credentials string) string{
 	},
 }
 
+// To look at each byte of a megabyte takes a millisecond. So what is too long is refused for its length, before anybody
+// knows that its last byte is not one of a token.
+func TestTooLongForAToken(t *testing.T) {
+	long := strings.Repeat("A", 8<<10) + "\x01"
+	for name, c := range map[string]struct {
+		find          jwtkey.TokenFunc
+		header, value string
+		want          string
+	}{
+		"Bearer":           {jwtkey.BearerToken(), "Authorization", "Bearer " + long, "the token is longer than 8192 bytes"},
+		"Bearer of 1 MB":   {jwtkey.BearerToken(), "Authorization", "Bearer " + strings.Repeat("A", 1<<20), "the Authorization header is longer than 65536 bytes"},
+		"Basic of 64 KiB":  {jwtkey.BearerToken(), "Authorization", "Basic " + strings.Repeat("A", 64<<10-len("Basic ")), "no Bearer token"},
+		"Basic of 1 MB":    {jwtkey.BearerToken(), "Authorization", "Basic " + strings.Repeat("A", 1<<20), "the Authorization header is longer than 65536 bytes"},
+		"header":           {jwtkey.HeaderToken("X-Token"), "X-Token", long, "the token is longer than 8192 bytes"},
+		"header of spaces": {jwtkey.HeaderToken("X-Token"), "X-Token", strings.Repeat(" ", 1<<20) + "A", "the X-Token header is longer than 65536 bytes"},
+		"cookie":           {jwtkey.CookieToken("token"), "Cookie", "token=" + strings.Repeat("A", 8<<10) + " A", "the token is longer than 8192 bytes"},
+	} {
+		if _, err := c.find(requestWith(c.header, c.value)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", name, err, c.want)
+		}
+	}
+}
+
 // FuzzBearerToken checks that BearerToken finds the token that an application finds, or refuses the request: it never
 // takes it for one without a token.
 func FuzzBearerToken(f *testing.F) {

@@ -1,5 +1,5 @@
 // Package limits changes the limits of policies while the program runs, on all replicas. The changes are kept in Redis, so
-// they survive a restart.
+// they survive a restart. The package is experimental: a minor release may change it.
 //
 //	buckets := redisstore.New(client, redisstore.Config{})
 //	limiter, err := ratelimit.New(ratelimit.Config{Store: buckets, Policies: policies})
@@ -55,7 +55,8 @@ type Config struct {
 	// its burst, unless it is forced. Default 10.
 	MaxFactor int64
 
-	// Logger gets a line for each change that is applied or refused. Default [slog.Default].
+	// Logger gets a line for each change that is applied or refused. Default [slog.Default]. A goroutine writes the
+	// lines in order, so a slow handler delays nothing else. If 1,000 lines wait, further ones are left out.
 	Logger *slog.Logger
 }
 

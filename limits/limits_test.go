@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/testprogram"
 	"github.com/go-tokenbucket/ratelimit/limits"
 )
 
@@ -75,18 +76,25 @@ type replica struct {
 
 func start(t *testing.T, k limits.Keeper) replica {
 	t.Helper()
+	var log strings.Builder
+	r := startWith(t, k, limits.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	r.log = &log
+	return r
+}
+
+func startWith(t *testing.T, k limits.Keeper, cfg limits.Config) replica {
+	t.Helper()
 	l, err := ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{policy("api", ratelimit.PerMinute(60).WithBurst(10))}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	login := l.Limit(policy("login", ratelimit.PerHour(5)))
 	t.Cleanup(func() { runtime.KeepAlive(login); l.Close() })
-	var log strings.Builder
-	s, err := limits.Watch(t.Context(), l, k, limits.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s, err := limits.Watch(t.Context(), l, k, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return replica{l, s, &log}
+	return replica{Limiter: l, Limits: s}
 }
 
 func (r replica) api() string { return r.Policies()[0].Limit.String() }
@@ -751,4 +759,49 @@ func TestAChangeThatAFailoverHasLostStays(t *testing.T) {
 			t.Errorf("removed by hand: %s, %+v, %q", r.api(), r.entry("login"), r.Problem())
 		}
 	})
+}
+
+// A hungLog does not write before it is released.
+type hungLog struct {
+	released chan struct{}
+	lines    chan string
+}
+
+func (l *hungLog) Write(line []byte) (int, error) {
+	<-l.released
+	l.lines <- string(line)
+	return len(line), nil
+}
+
+func TestAHungLogStopsNothing(t *testing.T) {
+	k := newKeeper()
+	log := &hungLog{make(chan struct{}), make(chan string, 100)}
+	stopped := time.AfterFunc(20*time.Second, func() { close(log.released) })
+	cfg := limits.Config{Every: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))}
+	a, b := start(t, k), startWith(t, k, cfg)
+	set(t, b, change("120/1m burst 12", ""))
+	set(t, b, limits.Change{Policy: "login", Limit: "9/1h", By: "alice"})
+	set(t, a, change("90/1m burst 9", ""))
+	testprogram.Until(t, "a change of another replica", func() bool { return b.api() == "90/1m burst 9" })
+	k.edit(func() { k.err = io.ErrUnexpectedEOF })
+	testprogram.Until(t, "the problem is shown", func() bool { return b.Problem() != "" })
+	k.edit(func() { k.err = nil })
+	testprogram.Until(t, "the problem is over", func() bool { return b.Problem() == "" })
+	if err := b.End(t.Context(), limits.Change{Policy: "api", By: "bob"}); err != nil || b.entry("api").InForce != "60/1m burst 10" || len(b.History()) != 4 {
+		t.Errorf("%+v, %v", b.List(), err)
+	}
+	if !stopped.Stop() {
+		t.Fatal("a call or a look has waited for the log")
+	}
+	close(log.released)
+	for _, event := range []string{`limit="120/1m`, "limit=9/1h", `limit="90/1m`, "cannot be read", "read again", "ended"} {
+		select {
+		case line := <-log.lines:
+			if !strings.Contains(line, event) {
+				t.Errorf("%s, want %s", line, event)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("no line with %s", event)
+		}
+	}
 }

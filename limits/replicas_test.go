@@ -19,6 +19,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/admin"
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/internal/testprogram"
 	"github.com/go-tokenbucket/ratelimit/internal/testsize"
 	"github.com/go-tokenbucket/ratelimit/limits"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -231,20 +232,15 @@ func TestThreeReplicasFollowAChange(t *testing.T) {
 
 	// So it does after FLUSHALL.
 	f.server.Do("FLUSHALL")
-	time.Sleep(1300 * time.Millisecond)
 	for i, s := range f.replicas {
-		if s.limits.Problem() == "" {
-			t.Errorf("replica %d has not noticed", i)
-		}
+		testprogram.Until(t, fmt.Sprintf("replica %d has noticed", i), func() bool { return s.limits.Problem() != "" })
 	}
 	f.check()
 	f.set(2, "240/1m burst 40")
 	time.Sleep(2300 * time.Millisecond)
 	f.check()
 	for i, s := range f.replicas {
-		if p := s.limits.Problem(); p != "" {
-			t.Errorf("replica %d: %s", i, p)
-		}
+		testprogram.Until(t, fmt.Sprintf("replica %d has no problem", i), func() bool { return s.limits.Problem() == "" })
 	}
 
 	// What was written by hand is refused: the limit is then the program's.
@@ -258,9 +254,10 @@ func TestThreeReplicasFollowAChange(t *testing.T) {
 		f.mu.Unlock()
 		time.Sleep(2200 * time.Millisecond)
 		for i, s := range f.replicas {
-			if e := s.limits.List()[0]; e.Refused == "" || e.InForce != "60/1m burst 10" {
-				t.Errorf("%.60q: replica %d: %+v", raw, i, e)
-			}
+			testprogram.Until(t, fmt.Sprintf("replica %d refuses %.60q", i, raw), func() bool {
+				e := s.limits.List()[0]
+				return e.Refused != "" && e.InForce == "60/1m burst 10"
+			})
 		}
 	}
 	f.check()

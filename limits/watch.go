@@ -22,6 +22,7 @@ const (
 	readTimeout = 500 * time.Millisecond
 	retryAfter  = 250 * time.Millisecond // after a read that failed
 	logEvery    = time.Minute
+	maxLines    = 1000 // that wait for a slow handler of slog; further ones are left out
 )
 
 // Limits are the changed limits of a Limiter. Make them with [Watch].
@@ -43,7 +44,9 @@ type Limits struct {
 	count    int64  // of changes in the hash
 	failed   error  // of the last look
 	down     time.Time
-	warned   time.Time // of failed, or of lost
+	warned   time.Time     // of failed, or of lost
+	lines    []slog.Record // that wait to be written
+	writing  bool
 }
 
 // Watch reads the changed limits, applies them to l with [ratelimit.Limiter.Override], and then looks for changes until
@@ -74,7 +77,39 @@ func Watch(ctx context.Context, l *ratelimit.Limiter, k Keeper, cfg Config) (*Li
 	return s, nil
 }
 
-func (s *Limits) logger() *slog.Logger { return cmp.Or(s.cfg.Logger, slog.Default()) }
+// say logs a line. The caller holds mu, which keeps the lines in order. A goroutine writes them without a lock, because a
+// slow handler of slog must not delay the page, Set, or the next look.
+func (s *Limits) say(level slog.Level, message string, attrs ...slog.Attr) {
+	if len(s.lines) == maxLines {
+		return
+	}
+	line := slog.NewRecord(time.Now(), level, message, 0)
+	line.AddAttrs(attrs...)
+	s.lines = append(s.lines, line)
+	if !s.writing {
+		s.writing = true
+		go s.write()
+	}
+}
+
+// write writes lines until none is left.
+func (s *Limits) write() {
+	for {
+		s.mu.Lock()
+		lines := s.lines
+		s.lines, s.writing = nil, len(lines) > 0
+		s.mu.Unlock()
+		if len(lines) == 0 {
+			return
+		}
+		handler := cmp.Or(s.cfg.Logger, slog.Default()).Handler()
+		for _, line := range lines {
+			if handler.Enabled(context.Background(), line.Level) {
+				handler.Handle(context.Background(), line)
+			}
+		}
+	}
+}
 
 func (s *Limits) watch(ctx context.Context, last error) {
 	for {
@@ -120,7 +155,7 @@ func (s *Limits) noteFailure(err error) {
 	s.failed = err
 	if first || time.Since(s.warned) >= logEvery {
 		s.warned = time.Now()
-		s.logger().Warn("ratelimit: changed limits cannot be read: the limits in force stay", slog.String("error", logtext.Show(err.Error(), maxShown)))
+		s.say(slog.LevelWarn, "ratelimit: changed limits cannot be read: the limits in force stay", slog.String("error", logtext.Show(err.Error(), maxShown)))
 	}
 }
 
@@ -128,7 +163,7 @@ func (s *Limits) noteAnswer() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failed != nil {
-		s.logger().Info("ratelimit: changed limits are read again", slog.Duration("after", time.Since(s.down)))
+		s.say(slog.LevelInfo, "ratelimit: changed limits are read again", slog.Duration("after", time.Since(s.down)))
 	}
 	s.failed = nil
 }
@@ -163,7 +198,7 @@ func (s *Limits) apply(held map[string]string) {
 	}
 	if !maps.Equal(over, s.over) || !maps.Equal(why, s.why) {
 		if err := s.limiter.Override(over, why); err != nil { // of a policy that was replaced since program was read
-			s.logger().Warn("ratelimit: changed limits are not applied", slog.String("error", logtext.Show(err.Error(), maxShown)))
+			s.say(slog.LevelWarn, "ratelimit: changed limits are not applied", slog.String("error", logtext.Show(err.Error(), maxShown)))
 			return
 		}
 		s.over, s.why = over, why
@@ -226,7 +261,7 @@ func (s *Limits) findLost(held map[string]string) {
 	}
 	if len(s.lost) > 0 && time.Since(s.warned) >= logEvery {
 		s.warned = time.Now()
-		s.logger().Warn("ratelimit: changed limits have disappeared from Redis: they stay in force until this program restarts; set them again, or end them",
+		s.say(slog.LevelWarn, "ratelimit: changed limits have disappeared from Redis: they stay in force until this program restarts; set them again, or end them",
 			slog.String("policies", strings.Join(slices.Sorted(maps.Keys(s.lost)), ", ")))
 	}
 }
@@ -241,16 +276,16 @@ func (s *Limits) note(now map[string]*verdict, program programLimits) {
 		attrs := []slog.Attr{slog.String("policy", logtext.Show(name, 64))}
 		if v.refused != nil {
 			attrs = append(attrs, slog.String("error", v.refused.Error()))
-			s.logger().LogAttrs(context.Background(), slog.LevelWarn, "ratelimit: kept limit refused: the program's limit stays", attrs...)
+			s.say(slog.LevelWarn, "ratelimit: kept limit refused: the program's limit stays", attrs...)
 			continue
 		}
 		attrs = append(attrs, slog.String("limit", v.limit.String()), slog.String("program", program.shown(name).String()),
 			slog.String("by", v.By), slog.Time("at", v.at), slog.String("why", v.Why), slog.Bool("forced", v.Forced))
-		s.logger().LogAttrs(context.Background(), slog.LevelInfo, "ratelimit: limit changed", attrs...)
+		s.say(slog.LevelInfo, "ratelimit: limit changed", attrs...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.verdicts)) {
 		if now[name] == nil && s.verdicts[name].refused == nil {
-			s.logger().Info("ratelimit: change of a limit ended", slog.String("policy", logtext.Show(name, 64)), slog.String("limit", program.shown(name).String()))
+			s.say(slog.LevelInfo, "ratelimit: change of a limit ended", slog.String("policy", logtext.Show(name, 64)), slog.String("limit", program.shown(name).String()))
 		}
 	}
 }

@@ -5,8 +5,13 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
+
+	"golang.org/x/net/idna"
 
 	"github.com/go-tokenbucket/ratelimit"
 )
@@ -111,16 +116,35 @@ func (t *Transport) CloseIdleConnections() {
 }
 
 // Host returns a key function for outgoing requests that counts by the host of the URL, such as "host:api.github.com".
-// The port is part of it, unless it is the default of the scheme.
+// The port is part of it, unless it is the default of the scheme. All spellings of a host have one key, such as
+// "API.GitHub.com." and, over HTTPS, "api.github.com:0443". A request whose host is no valid international name, or whose
+// port is above 65535, fails with an error. Different names and addresses of one server are counted apart.
 func Host() ratelimit.KeyFunc {
 	return func(r *http.Request) (string, error) {
-		host := strings.ToLower(r.URL.Hostname())
+		host := r.URL.Hostname()
+		// As in net/http, ASCII may have what IDNA forbids, such as an underscore.
+		if strings.ContainsFunc(host, func(c rune) bool { return c > unicode.MaxASCII }) {
+			ascii, err := idna.Lookup.ToASCII(host)
+			if err != nil {
+				return "", fmt.Errorf("host %q: %w", r.URL.Host, err)
+			}
+			host = ascii
+		}
+		host = strings.TrimRight(strings.ToLower(host), ".")
 		if host == "" {
 			return "", ratelimit.ErrNoKey
 		}
-		port := r.URL.Port()
-		if port != "" && !(r.URL.Scheme == "https" && port == "443") && !(r.URL.Scheme == "http" && port == "80") {
-			host = net.JoinHostPort(host, port)
+		if addr, err := netip.ParseAddr(host); err == nil {
+			host = addr.Unmap().WithZone("").String()
+		}
+		if port := r.URL.Port(); port != "" {
+			n, err := strconv.ParseUint(port, 10, 16)
+			if err != nil {
+				return "", fmt.Errorf("host %q: the port must be at most 65535", r.URL.Host)
+			}
+			if !(r.URL.Scheme == "https" && n == 443) && !(r.URL.Scheme == "http" && n == 80) {
+				host = net.JoinHostPort(host, strconv.FormatUint(n, 10))
+			}
 		}
 		return "host:" + host, nil
 	}
@@ -137,15 +161,24 @@ type Error struct {
 
 	// Err is the error of the Store or of the context. It is nil if the turn of the call would come too late.
 	Err error
+
+	// The turn would come too late by RetryAfter: bound leaves only so much time to wait for it. "" if that is not why.
+	bound string
+	left  time.Duration
 }
 
-// Error returns a text with the policy and the time to retry after. It does not contain the key.
+// Error returns a text with the policy, why the call was not made, and the time to retry after. It does not contain the
+// key.
 func (e *Error) Error() string {
 	text := "outbound: policy " + e.Policy
 	switch {
 	case e.RetryAfter == ratelimit.Never:
 		text += ": the cost is above the burst, or the rate is 0"
 	case e.RetryAfter > 0:
+		if e.Err == nil && e.bound != "" {
+			turn := (e.left + e.RetryAfter).Round(time.Millisecond)
+			text += fmt.Sprintf(": the turn comes in %v, but %s leaves %v", turn, e.bound, e.left.Round(time.Millisecond))
+		}
 		text += ": retry after " + e.RetryAfter.Round(time.Millisecond).String()
 	}
 	if e.Err != nil {

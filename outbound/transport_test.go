@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
 	"github.com/go-tokenbucket/ratelimit/outbound"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
@@ -412,7 +415,7 @@ func TestErrorsSayWhen(t *testing.T) {
 		if !errors.As(err, &failed) || failed.RetryAfter != 7*time.Second || failed.Policy != "api" || failed.Key != "host:api.example" {
 			t.Errorf("error %#v", err)
 		}
-		if want := "outbound: policy api: retry after 7s"; err == nil || err.Error() != want {
+		if want := "outbound: policy api: the turn comes in 10s, but MaxWait leaves 3s: retry after 7s"; err == nil || err.Error() != want {
 			t.Errorf("error %q, want %q", err, want)
 		}
 		if !body.closed {
@@ -422,6 +425,43 @@ func TestErrorsSayWhen(t *testing.T) {
 		begin := time.Now()
 		call(t, c)
 		wantBetween(t, "the call after RetryAfter", time.Since(begin), 3*time.Second, 3*time.Second)
+	})
+}
+
+// The text says what the turn would come after.
+func TestErrorsSayWhy(t *testing.T) {
+	run(t, func(t *testing.T, _ func(outbound.Config) *http.Client) {
+		for name, c := range map[string]struct {
+			maxWait, deadline time.Duration // 0: none
+			block             bool
+			want              string
+		}{
+			"a deadline before the turn":        {0, 9999 * time.Millisecond, false, "the turn comes in 10s, but the context's deadline leaves 9.999s: retry after 1ms"},
+			"a deadline before MaxWait":         {3 * time.Second, time.Second, false, "the turn comes in 10s, but the context's deadline leaves 1s: retry after 9s"},
+			"a MaxWait before the deadline":     {3 * time.Second, time.Minute, false, "the turn comes in 10s, but MaxWait leaves 3s: retry after 7s"},
+			"a block, for whose end none waits": {3 * time.Second, time.Minute, true, "retry after 1h0m0s"},
+		} {
+			limiter := ratetest.Quiet(t)
+			policy := ratelimit.Policy{Name: "api", Limit: ratelimit.Every(10 * time.Second), MaxWait: c.maxWait}
+			q, err := outbound.NewQuota(outbound.Config{Limiter: limiter, Policy: policy})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := q.Wait(t.Context(), "key", 1); err != nil {
+				t.Fatal(err)
+			}
+			if c.block {
+				if _, err := limiter.Block(t.Context(), policy, "key", time.Hour); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), c.deadline)
+			_, err = q.Wait(ctx, "key", 1)
+			cancel()
+			if want := "outbound: policy api: " + c.want; err == nil || err.Error() != want {
+				t.Errorf("%s: error %q, want %q", name, err, want)
+			}
+		}
 	})
 }
 
@@ -758,12 +798,31 @@ func TestFunctionsOfThePolicy(t *testing.T) {
 func TestHostsAreCountedApart(t *testing.T) {
 	key := outbound.Host()
 	for url, want := range map[string]string{
-		"https://api.example/a?b":   "host:api.example",
-		"https://API.Example:443/":  "host:api.example",
-		"http://api.example:80":     "host:api.example",
-		"http://api.example:443":    "host:api.example:443",
-		"https://[2001:DB8::1]:443": "host:2001:db8::1",
-		"https://[::1]:8080/":       "host:[::1]:8080",
+		"https://api.example/a?b":            "host:api.example",
+		"https://API.Example:443/":           "host:api.example",
+		"https://api.example:/":              "host:api.example",
+		"https://api.example:0443/":          "host:api.example",
+		"https://api.example./":              "host:api.example",
+		"https://api.example.:443/":          "host:api.example",
+		"https://ａｐｉ．example/":               "host:api.example",
+		"https://API.example。/":              "host:api.example",
+		"https://a\u00adpi.exa%E2%84%B3ple/": "host:api.example",
+		"http://api.example:80":              "host:api.example",
+		"http://api.example:443":             "host:api.example:443",
+		"http://api.example:00000000443":     "host:api.example:443",
+		"https://my_service:8080":            "host:my_service:8080",
+		"https://Bücher.example":             "host:xn--bcher-kva.example",
+		"https://XN--bcher-KVA.example":      "host:xn--bcher-kva.example",
+		"https://192.0.2.1":                  "host:192.0.2.1",
+		"https://192.0.2.1.":                 "host:192.0.2.1",
+		"https://１９２.0.2.1":                  "host:192.0.2.1",
+		"https://[::ffff:192.0.2.1]":         "host:192.0.2.1",
+		"https://[::ffff:c000:201]:8443":     "host:192.0.2.1:8443",
+		"https://[2001:DB8::1]:443":          "host:2001:db8::1",
+		"https://[2001:db8:0:0::0001]":       "host:2001:db8::1",
+		"https://[fe80::1%25eth0]":           "host:fe80::1",
+		"https://[fe80::1%25eth1]:443":       "host:fe80::1",
+		"https://[::1]:8080/":                "host:[::1]:8080",
 	} {
 		r, err := http.NewRequest("GET", url, nil)
 		if err != nil {
@@ -773,10 +832,31 @@ func TestHostsAreCountedApart(t *testing.T) {
 		if got, err := key(r); got != want || err != nil {
 			t.Errorf("%s: key %q, error %v, want %q", url, got, err, want)
 		}
+		if got, err := key(must(http.NewRequest("GET", r.URL.Scheme+"://"+dialed(r), nil))); got != want || err != nil {
+			t.Errorf("%s is dialed as %s: key %q, error %v, want %q", url, dialed(r), got, err, want)
+		}
 	}
 	if _, err := key(&http.Request{URL: must(http.NewRequest("GET", "/", nil)).URL}); !errors.Is(err, ratelimit.ErrNoKey) {
 		t.Errorf("without a host: error %v, want ErrNoKey", err)
 	}
+	for _, host := range []string{"api.example:65536", "api.example:4294967739", "ａ／b.example"} {
+		got, err := key(&http.Request{URL: &url.URL{Scheme: "https", Host: host}})
+		if got != "" || err == nil || errors.Is(err, ratelimit.ErrNoKey) || !strings.Contains(err.Error(), strconv.Quote(host)) {
+			t.Errorf("%q: key %q, error %v, want one that names the host", host, got, err)
+		}
+	}
+}
+
+// dialed returns the address that net/http dials for r, without the zone.
+func dialed(r *http.Request) (addr string) {
+	base := http.Transport{DialContext: func(_ context.Context, _, to string) (net.Conn, error) {
+		host, port, _ := net.SplitHostPort(to)
+		host, _, _ = strings.Cut(host, "%")
+		addr = net.JoinHostPort(host, port)
+		return nil, io.EOF
+	}}
+	_, _ = base.RoundTrip(r)
+	return addr
 }
 
 func must[T any](v T, err error) T {

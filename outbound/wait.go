@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -54,10 +55,10 @@ func (q *Quota) wait(ctx context.Context, p ratelimit.Policy, key string, cost i
 	}
 	c := call{q: q, line: line, Turn: Turn{key: key, policy: p}, ctx: ctx, cost: cost, until: time.Now().Add(math.MaxInt64)}
 	if p.MaxWait > 0 {
-		c.until = time.Now().Add(p.MaxWait)
+		c.until, c.bound = time.Now().Add(p.MaxWait), "MaxWait"
 	}
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(c.until) {
-		c.until = deadline
+		c.until, c.bound = deadline, "the context's deadline"
 	}
 	// A call does not stand in line if there are tokens for all who do.
 	free := line.isEmpty() || c.before(line.waiting.Load()+1+cost) <= 0
@@ -67,7 +68,7 @@ func (q *Quota) wait(ctx context.Context, p ratelimit.Policy, key string, cost i
 		case err == nil && d.Allowed && ctx.Err() != nil:
 			c.giveBack()
 			return Turn{}, c.fail(0, ctx.Err())
-		case err != nil || d.Allowed || d.RetryAfter() == ratelimit.Never:
+		case err != nil || d.Allowed || d.RetryAfter() == ratelimit.Never || isBlocked(&d):
 			return c.finish(d, err)
 		}
 	}
@@ -112,10 +113,11 @@ type call struct {
 	ctx   context.Context
 	cost  int64
 	until time.Time // it waits no longer
+	bound string    // what until is, for an Error
 }
 
 func (c *call) fail(after time.Duration, err error) error {
-	return &Error{Policy: c.policy.Name, Key: c.key, RetryAfter: after, Err: err}
+	return &Error{Policy: c.policy.Name, Key: c.key, RetryAfter: after, Err: err, bound: c.bound, left: max(0, time.Until(c.until))}
 }
 
 // take charges the call, or reserves tokens that come within maxWait. It does not end with the caller's context: what it
@@ -139,6 +141,9 @@ func (c *call) take(maxWait time.Duration) (ratelimit.Decision, error) {
 // finish returns the turn of a call, or why it has none.
 func (c *call) finish(d ratelimit.Decision, err error) (Turn, error) {
 	if !d.Allowed {
+		if isBlocked(&d) {
+			c.bound = "" // calls do not wait for the end of a block
+		}
 		return Turn{}, c.fail(d.RetryAfter(), err)
 	}
 	c.sent = time.Now()
@@ -148,6 +153,10 @@ func (c *call) finish(d ratelimit.Decision, err error) (Turn, error) {
 		c.left = float64(r.Remaining) + rate(c.policy.Limit)*(c.sent.Sub(c.charged)-r.Wait).Seconds()
 	}
 	return c.Turn, nil
+}
+
+func isBlocked(d *ratelimit.Decision) bool {
+	return slices.ContainsFunc(d.Results, func(r ratelimit.Result) bool { return r.Blocked })
 }
 
 // giveBack returns the tokens of a call that is not made.

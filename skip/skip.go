@@ -45,6 +45,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
 
 // Any exempts a request that at least one of skips exempts. It panics if skips is empty or has a nil.
@@ -80,6 +82,11 @@ func Not(skip func(*http.Request) bool) func(*http.Request) bool {
 	mustHaveSkips("Not", []func(*http.Request) bool{skip})
 	return func(r *http.Request) bool { return !skip(r) }
 }
+
+// Headers returns the request headers with which [IPs], [ClientIPs] or [Paths] do not exempt a request, such as
+// X-Forwarded-For. An adapter that passes only some headers to the limiter must pass these, too. Otherwise a proxy in an
+// exempt network counts as the client, and everybody behind it is exempt.
+func Headers() []string { return slices.Concat(requestheader.Proxy, overriding[:]) }
 
 // mustHaveSkips returns a copy of skips, and panics if there are none or one is nil.
 func mustHaveSkips(name string, skips []func(*http.Request) bool) []func(*http.Request) bool {

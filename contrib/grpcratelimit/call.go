@@ -95,30 +95,20 @@ func (c *call) begin(ctx context.Context, l *Limiter, method, pattern string) {
 
 // headerOf returns the metadata of a call as headers, and its authority.
 func (l *Limiter) headerOf(ctx context.Context) (h http.Header, host string) {
-	if l.names == nil {
-		md, _ := metadata.FromIncomingContext(ctx)
-		h = make(http.Header, len(md))
-		for name, values := range md {
-			if to, ok := canonical(name); ok {
-				h[to] = values
-			}
+	md, _ := metadata.FromIncomingContext(ctx)
+	h = make(http.Header, len(md))
+	for name, values := range md {
+		header, ok := l.names[name]
+		if l.names == nil {
+			header, ok = canonical(name)
+			ok = ok || name == authority
 		}
-		if values := md[authority]; len(values) > 0 {
-			host = values[0]
-		}
-		return h, host
-	}
-	for _, n := range l.names {
-		values := metadata.ValueFromIncomingContext(ctx, n.metadata)
 		switch {
-		case len(values) == 0:
-		case n.metadata == authority:
+		case !ok || len(values) == 0:
+		case name == authority:
 			host = values[0]
 		default:
-			if h == nil {
-				h = make(http.Header, len(l.names))
-			}
-			h[n.header] = values
+			h[header] = values
 		}
 	}
 	return h, host

@@ -213,8 +213,13 @@ func TestOtherHeaders(t *testing.T) {
 	policy.MaxWait = time.Minute
 	conn, _ := serve(t, nil, limited(l, policy))
 	for _, k := range kinds {
-		call(t, conn, k)
 		r := call(t, conn, k)
+		for range 100 { // on a busy machine, the next token may come before the next call
+			if len(r.header.Get("x-ratelimit-waited")) > 0 {
+				break
+			}
+			r = call(t, conn, k)
+		}
 		if r.err != nil {
 			t.Error(r.err)
 		}

@@ -21,7 +21,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/outbound"
 )
 
-// The client retries by its service config. It comes back when the server says.
+// The client retries by its service config. It comes back when the server says. That is enough for one caller at a time:
+// for callers in parallel, set MaxWait in the policy.
 func Example() {
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{{
 		Name:  "api",

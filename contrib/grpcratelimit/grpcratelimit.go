@@ -11,20 +11,23 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/skip"
 )
 
 // Config configures a [Limiter]. The zero value is ready to use.
 type Config struct {
 	// Metadata are the names of the metadata that key functions and policies read, such as "authorization".
-	// The request that they get has no other headers then, and the decision takes less time. Add
-	// ":authority" if they read Request.Host. An empty slice that is not nil stands for none. Default: all.
+	// The decision then takes a little less time. The request that they get has only these headers and those
+	// of [skip.Headers], such as X-Forwarded-For: without them, a proxy would pass for the client. Add the
+	// EdgeHeader of an IPConfig, and ":authority" if Request.Host is read. An empty slice that is not nil
+	// stands for none. Default: all.
 	Metadata []string
 }
 
 // A Limiter limits calls of gRPC. Make it with [New].
 type Limiter struct {
 	*ratelimit.Limiter
-	names []name // nil: all
+	names map[string]string // of headers, by the names of metadata; nil: all
 }
 
 // New returns a [Limiter] that makes interceptors for servers. It panics if limiter is nil, and on names in cfg that no
@@ -34,8 +37,12 @@ func New(limiter *ratelimit.Limiter, cfg Config) *Limiter {
 		panic("grpcratelimit: New: limiter must not be nil")
 	}
 	l := &Limiter{Limiter: limiter}
-	if cfg.Metadata != nil {
-		l.names = make([]name, 0, len(cfg.Metadata))
+	if cfg.Metadata == nil {
+		return l
+	}
+	l.names = make(map[string]string)
+	for _, header := range skip.Headers() {
+		l.names[strings.ToLower(header)] = header
 	}
 	for _, n := range cfg.Metadata {
 		n = strings.ToLower(n)
@@ -43,7 +50,7 @@ func New(limiter *ratelimit.Limiter, cfg Config) *Limiter {
 		if !ok && n != authority || n == "" {
 			panic(fmt.Sprintf("grpcratelimit: New: Config.Metadata %q: must be the name of metadata without -bin, or %s", n, authority))
 		}
-		l.names = append(l.names, name{header, n})
+		l.names[n] = header
 	}
 	return l
 }

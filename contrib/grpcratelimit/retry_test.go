@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,6 +108,32 @@ func TestARetryPolicyDoesNotRetryWhatCannotSucceed(t *testing.T) {
 				t.Errorf("%s: %v, %d attempts", k, r.err, n)
 			}
 		}
+	}
+}
+
+// With MaxWait no call of callers in parallel is denied, so none needs a retry.
+func TestCallersInParallelWaitInTurn(t *testing.T) {
+	policy := perIP("api", ratelimit.Every(10*time.Millisecond))
+	policy.MaxWait = time.Minute
+	for _, k := range kinds {
+		t.Run(string(k), func(t *testing.T) {
+			t.Parallel()
+			conn, seen := serve(t, nil, limited(newLimiter(t, ratelimit.Config{}), policy), retrying)
+			var callers sync.WaitGroup
+			for range 4 {
+				callers.Go(func() {
+					for range 15 {
+						if r := call(t, conn, k); r.err != nil {
+							t.Error(r.err)
+						}
+					}
+				})
+			}
+			callers.Wait()
+			if n := len(seen.times()); n != 60 {
+				t.Errorf("60 calls took %d attempts", n)
+			}
+		})
 	}
 }
 

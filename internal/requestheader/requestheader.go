@@ -10,18 +10,26 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 )
 
+// maxValue bounds the values of Single, in bytes, because to scan or hash a megabyte takes a millisecond. The longest
+// credentials in use, those of Kerberos, are below it.
+const maxValue = 64 << 10
+
 // Single returns the value of a header that must not be repeated, not even with the same value. An application may
-// use the first line, the last line or all lines, and so see another identity than the limiter.
+// use the first line, the last line or all lines, and so see another identity than the limiter. A value of more than
+// 64 KiB is an error, too.
 func Single(name string) func(*http.Request) (string, error) {
 	canonical := textproto.CanonicalMIMEHeaderKey(name)
 	absent := keyerr.New(keyerr.ErrNoKey, "no %s header", canonical)
 	repeated := keyerr.New(keyerr.ErrBadRequest, "more than one %s header", canonical)
+	long := keyerr.New(keyerr.ErrBadRequest, "the %s header is longer than %d bytes", canonical, maxValue)
 	return func(r *http.Request) (string, error) {
 		switch values := r.Header[canonical]; {
 		case len(values) > 1:
 			return "", repeated
 		case len(values) == 0 || values[0] == "":
 			return "", absent
+		case len(values[0]) > maxValue:
+			return "", long
 		default:
 			return values[0], nil
 		}
@@ -49,11 +57,11 @@ func HasAny(r *http.Request, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { _, has := r.Header[name]; return has })
 }
 
-// proxyHeaders show that a request came through a proxy.
-var proxyHeaders = []string{
+// Proxy are the headers that show that a request came through a proxy.
+var Proxy = []string{
 	"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Via", "X-Forwarded-Proto", "X-Forwarded-Host",
 	"Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
 }
 
 // CameThroughProxy reports whether r has a header that proxies add. A proxy that adds none stays unknown.
-func CameThroughProxy(r *http.Request) bool { return HasAny(r, proxyHeaders) }
+func CameThroughProxy(r *http.Request) bool { return HasAny(r, Proxy) }
