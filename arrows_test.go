@@ -1,7 +1,11 @@
 package ratelimit_test
 
 import (
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -48,7 +52,8 @@ func TestArrows(t *testing.T) {
 		"/limits":            {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
 		"/policyfile":        {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
 		"/internal/simulate": {"/internal/", "", "/explain", "/policyfile", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
-		"/outbound":          {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
+		"/outbound": {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5",
+			"golang.org/x/net/idna", "golang.org/x/text/secure/bidirule", "golang.org/x/text/transform", "golang.org/x/text/unicode/bidi", "golang.org/x/text/unicode/norm"},
 	} {
 		for _, dep := range dependencies(t, module+pkg) {
 			if first, _, _ := strings.Cut(dep, "/"); !strings.Contains(first, ".") {
@@ -60,6 +65,30 @@ func TestArrows(t *testing.T) {
 				t.Errorf("%s depends on %s", module+pkg, dep)
 			}
 		}
+	}
+}
+
+// A program may have an older module of contrib together with a newer root. Only what the root exports is kept then.
+func TestContribImportsNoInternalPackage(t *testing.T) {
+	checked := 0
+	err := filepath.WalkDir("contrib", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range file.Imports {
+			if strings.Contains(spec.Path.Value, "go-tokenbucket/ratelimit/internal/") {
+				t.Errorf("%s imports %s", name, spec.Path.Value)
+			}
+		}
+		checked++
+		return nil
+	})
+	if err != nil || checked == 0 {
+		t.Errorf("%d files, %v", checked, err)
 	}
 }
 

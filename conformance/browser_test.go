@@ -188,13 +188,19 @@ func script(expression string, args []any) string {
 	return fmt.Sprintf(expression, quoted...)
 }
 
-// wait waits until a JavaScript expression is true.
+// wait waits until a JavaScript expression is true, also on the page to which the browser is going.
 func (b *tab) wait(expression string, args ...any) {
 	b.Helper()
 	expression = script(expression, args)
-	for begin := time.Now(); !eval[bool](b, "!!("+strings.ReplaceAll(expression, "%", "%%")+")"); time.Sleep(20 * time.Millisecond) {
-		if time.Since(begin) > 20*time.Second {
-			b.Fatalf("%s has not come true; the page says: %s", expression, b.text())
+	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		holds, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("!!("+expression+")", chromedp.EvalAwaitPromise))
+		switch {
+		case err == nil && holds:
+			return
+		case err != nil && !strings.Contains(err.Error(), "navigated or closed"):
+			b.Fatalf("%s: %v\nthe page says: %.2000s", expression, err, b.text())
+		case time.Since(begin) > 20*time.Second:
+			b.Fatalf("%s has not come true, error %v; the page says: %s", expression, err, b.text())
 		}
 	}
 }

@@ -10,12 +10,10 @@ var (
 	perIP      = ratetest.PerIP
 	newClock   = ratetest.NewClock
 	lines      = ratetest.Lines
-	members    = ratetest.Members
 	hello      = ratetest.Hello
 )
 
 type (
 	failing      = ratetest.Failing
 	roundTripper = ratetest.RoundTripper
-	member       = ratetest.Member
 )

@@ -43,7 +43,7 @@
 // # Logs without personal data
 //
 // [LogConfig.KeySecret] replaces each key with a part of its HMAC, which is the same in all programs with the
-// secret. To find the lines of an address:
+// secret. To find the lines of an address, use [KeyName], or a shell:
 //
 //	printf %s ip:192.0.2.1 | openssl dgst -sha256 -hmac "$SECRET" | grep -o '[0-9a-f]*$' | head -c 16
 //

@@ -8,6 +8,8 @@
 //			limits.Interceptor(login), // and another policy
 //		)))
 //
+// A program to try is in https://github.com/go-tokenbucket/ratelimit/tree/main/contrib/connectratelimit/example.
+//
 // Mount the first interceptor of limits inside of those that log and authenticate.
 //
 // # What a policy sees
@@ -31,6 +33,9 @@
 // The texts are fixed. Config.Deny and Config.Error of the limiter are not called. RetryInfo has the exact time, and is
 // left out if the call can never succeed. QuotaFailure has a violation for each policy that denied, except for Hidden
 // ones, with the name as its quota_id.
+//
+// Callers of one key in parallel, which all wait for the time in RetryInfo, come back at the same time, for one token. Set
+// [ratelimit.Policy.MaxWait], with which their calls wait in the server, in turn.
 //
 // Rate limit headers are headers of the response. Those of a denial are headers for a unary call of Connect, whose
 // status is 429, and trailers in all other cases. Connect clients find both in Error.Meta.

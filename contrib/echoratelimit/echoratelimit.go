@@ -5,6 +5,9 @@
 //	e.Use(limits.Handler())
 //	e.POST("/login", signIn, limits.Limit(login))
 //
+// Programs to try are in https://github.com/go-tokenbucket/ratelimit/tree/main/contrib/echoratelimit/example for v4, and in
+// https://github.com/go-tokenbucket/ratelimit/tree/main/contrib/echoratelimit/v5/example for v5.
+//
 // [ratelimit.Route] and Event.Route have the path of the route, such as "GET /users/:id", or "unmatched". A route of Any or
 // of RouteNotFound is one key for each of the nine methods of net/http, and one for all others. A Settle such as
 // [ratelimit.FailedLogins] gets the status that the client gets, also for an error that a handler returns.

@@ -4,6 +4,8 @@
 //	app.Use("*", limits.Handler())
 //	app.Post("/login", limits.Limit(login), handler)
 //
+// A program to try is in https://github.com/go-tokenbucket/ratelimit/tree/main/contrib/fiberratelimit/example.
+//
 // Mount Handler with the path "*". Fiber runs the middleware of a Use without a path only for paths that begin with a
 // slash. A client can send another one, as in "GET http://host?query", and a route such as "/*" serves it.
 //

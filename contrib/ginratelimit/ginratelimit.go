@@ -4,6 +4,8 @@
 //	r.Use(limits.Handler())
 //	r.POST("/login", limits.Limit(login), handleLogin)
 //
+// A program to try is in https://github.com/go-tokenbucket/ratelimit/tree/main/contrib/ginratelimit/example.
+//
 // [ratelimit.Route] and Event.Route have the path of the route, such as "GET /items/:id", or "unmatched" for a 404 or 405.
 // A route of Any is one key for each of its nine methods.
 // A Settle such as [ratelimit.FailedLogins] gets the status that gin sends, also if c.Status alone has set it.

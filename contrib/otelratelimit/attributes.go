@@ -8,7 +8,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -46,7 +45,7 @@ func errorType(err error) string {
 	switch {
 	case errors.Is(err, ratelimit.ErrBadRequest):
 		return "bad_request"
-	case keyerr.IsNoKey(err):
+	case errors.Is(err, ratelimit.ErrNoKey) && !errors.Is(err, ratelimit.ErrOutage): // with both, it is not known
 		return "no_key"
 	case errors.Is(err, store.ErrOverloaded):
 		return "overloaded"

@@ -15,6 +15,8 @@
 //	}
 //	defer registration.Unregister()
 //
+// A program to try is in https://github.com/go-tokenbucket/ratelimit/tree/main/contrib/otelratelimit/example.
+//
 // Mount the limiter inside of the middleware that starts spans, such as otelhttp.NewHandler.
 //
 // # Metrics of requests

@@ -15,13 +15,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/keyhash"
 	"github.com/go-tokenbucket/ratelimit/observe"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // ScopeName is the name of the instrumentation scope.
 const ScopeName = "github.com/go-tokenbucket/ratelimit/contrib/otelratelimit"
+
+// minSecret is the minimum length of a KeySecret in bytes, as in package observe.
+const minSecret = 16
 
 // Config configures [New]. The zero value is ready to use.
 type Config struct {
@@ -37,8 +39,8 @@ type Config struct {
 	// [jwtkey.Keys]: https://pkg.go.dev/github.com/go-tokenbucket/ratelimit/jwtkey#Keys
 	Caches map[string]interface{ Stats() store.CacheStats }
 
-	// KeySecret, if not nil, is a secret of at least 16 bytes. Spans then have keys, as "hmac:" and the first 16
-	// hexadecimal digits of their HMAC-SHA-256, as in the lines of [observe.LogDenials] with the same secret.
+	// KeySecret, if not nil, is a secret of at least 16 bytes. Spans then have the [observe.KeyName] of each key, as the
+	// lines of [observe.LogDenials] have with the same secret.
 	// Default: spans have no keys. Metrics never have keys.
 	KeySecret []byte
 }
@@ -61,8 +63,8 @@ type Observer struct {
 // New returns an Observer. Give its method Observe to [ratelimit.Config.Observe], and each Limiter to its method
 // Register. New returns an error if KeySecret is too short, or if the MeterProvider does not make the instruments.
 func New(cfg Config) (*Observer, error) {
-	if err := keyhash.Check(cfg.KeySecret, "Config.KeySecret", "for spans without keys"); err != nil {
-		return nil, fmt.Errorf("otelratelimit: New: %w", err)
+	if n := len(cfg.KeySecret); cfg.KeySecret != nil && n < minSecret {
+		return nil, fmt.Errorf("otelratelimit: New: Config.KeySecret has %d bytes: must have at least %d random bytes, or be nil for spans without keys", n, minSecret)
 	}
 	if cfg.MeterProvider == nil {
 		cfg.MeterProvider = otel.GetMeterProvider()

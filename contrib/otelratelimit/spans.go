@@ -7,7 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/keyhash"
+	"github.com/go-tokenbucket/ratelimit/observe"
 )
 
 // trace adds e to the span that was recording when it happened.
@@ -72,7 +72,7 @@ func (o *Observer) appendKey(attrs []attribute.KeyValue, r *ratelimit.Result) []
 	if o.secret == nil {
 		return attrs
 	}
-	return append(attrs, keyKey.String(keyhash.Name(o.secret, r.Key)))
+	return append(attrs, keyKey.String(observe.KeyName(o.secret, r.Key)))
 }
 
 // tightest returns the result that decided, or came nearest to it, among those of all limiters of the request so far. It

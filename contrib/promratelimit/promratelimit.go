@@ -13,6 +13,8 @@
 //	prometheus.MustRegister(metrics)
 //	http.Handle("GET /metrics", promhttp.Handler())
 //
+// A program to try is in https://github.com/go-tokenbucket/ratelimit/tree/main/contrib/promratelimit/example.
+//
 // It counts requests by policy, route and result. It exports [ratelimit.Limiter.Stats], too: of the engine of Redis, of
 // leases, of a fallback, of buckets in memory and so on. [Collector.AddCache] adds a cache, such as that of jwtkey.
 //
