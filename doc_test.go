@@ -11,10 +11,13 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/go-tokenbucket/ratelimit"
 )
 
 // maxDocLines bounds the doc comment of an exported name. What is longer belongs in a package comment or a guide.
@@ -79,6 +82,33 @@ func TestFaultsOfDocComments(t *testing.T) {
 	d := docComment{of: p, name: "ratelimit", text: "Package ratelimit.", isPackage: true}
 	if got, want := d.faults(known), []string{"no heading", "no example"}; !slices.Equal(got, want) {
 		t.Errorf("a package comment: %q, want %q", got, want)
+	}
+}
+
+// go doc does not show the fields of an embedded type of another package. So the comment of Result lists them.
+func TestTheCommentOfResultListsItsPromotedFields(t *testing.T) {
+	var text string
+	for _, p := range parsePackages(t, parser.ParseComments, ".") {
+		for _, d := range docsOf(t, p) {
+			if path.Base(d.name) == "Result" {
+				text = d.text
+			}
+		}
+	}
+	var want []string
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[ratelimit.Result]()) {
+		if len(field.Index) > 1 {
+			want = append(want, field.Name+" "+field.Type.String())
+		}
+	}
+	var got []string
+	for _, item := range regexp.MustCompile(`(?m)^ *- (\w+ [\w.]+):`).FindAllStringSubmatch(text, -1) {
+		got = append(got, item[1])
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if len(want) == 0 || !slices.Equal(got, want) {
+		t.Errorf("the comment lists %q, want %q", got, want)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
 	"github.com/go-tokenbucket/ratelimit/lua"
 )
 
@@ -143,7 +144,7 @@ func TestABatchIsAnsweredAlikeInLua54(t *testing.T) {
 }
 
 func TestCallsByThemselvesAreAnsweredAlikeInLua54(t *testing.T) {
-	testAlone(t, startInterpreter(t, movableAll(t)...), 4)
+	testAlone(t, startInterpreter(t, movableAll(t)...), uint64(testsize.Of(2, 4)))
 }
 
 func TestRescaleIsExactInLua54(t *testing.T) {

@@ -1,5 +1,6 @@
 // Command ratelimit looks at buckets in Redis, changes limits, explains what would happen to a request, and simulates
-// policies on access logs. Run it without arguments for a list.
+// policies on access logs. Run it without arguments for a list. Its flags, output and exit statuses are experimental: a
+// minor release may change them.
 package main
 
 import (

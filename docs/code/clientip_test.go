@@ -17,12 +17,19 @@ import (
 var (
 	noProxy = ratelimit.RemoteIP()
 
-	behindNginx = ratelimit.ClientIP(ratelimit.IPConfig{
-		TrustedProxies: networks("10.0.0.7/32"), // the address of nginx
+	behindProxy = ratelimit.ClientIP(ratelimit.IPConfig{
+		TrustedProxies: networks("10.0.0.7/32"), // the address of nginx, Traefik, Caddy or HAProxy
 	})
 	behindALB = ratelimit.ClientIP(ratelimit.IPConfig{
 		TrustedProxies: networks("10.0.1.0/24 10.0.2.0/24"), // the subnets of the load balancer
 	})
+	behindGoogle = ratelimit.ClientIP(ratelimit.IPConfig{
+		TrustedProxies: networks("130.211.0.0/22 35.191.0.0/16", "203.0.113.80/32"), // Google's, and the load balancer's address
+	})
+	behindAppGateway = ratelimit.ClientIP(ratelimit.IPConfig{
+		TrustedProxies: networks("10.0.1.0/24"), // the subnet of the gateway
+	})
+	behindFrontDoor  = ratelimit.ClientIP(ratelimit.IPConfig{ProxyCount: 1}) // only with the checks below
 	behindCloudflare = ratelimit.ClientIP(ratelimit.IPConfig{
 		EdgeHeader:     "CF-Connecting-IP",
 		TrustedProxies: networks(cloudflareIPv4, cloudflareIPv6),
@@ -43,6 +50,17 @@ func networks(lists ...string) (prefixes []netip.Prefix) {
 		prefixes = append(prefixes, netip.MustParsePrefix(text))
 	}
 	return prefixes
+}
+
+// onlyFrontDoor answers 403 to requests that did not come through the Front Door with that ID. Mount it around the limiter.
+func onlyFrontDoor(id string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Azure-FDID") != id {
+			http.Error(w, "not by way of Front Door", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // The files hold a part of the lists that Cloudflare publishes.
@@ -81,11 +99,38 @@ func TestTheClientBehindEachEdge(t *testing.T) {
 		{"no proxy", noProxy, honestClient, nil, self},
 		{"no proxy: forged", noProxy, honestClient, []string{xff, forgedClient, cf, forgedClient, "Forwarded", "for=" + forgedClient}, self},
 
-		{"nginx that replaces the header", behindNginx, "10.0.0.7", []string{xff, honestClient}, self},
-		{"nginx that adds to the header: forged", behindNginx, "10.0.0.7", []string{xff, forgedClient + ", " + honestClient}, self},
-		{"nginx: its own health check", behindNginx, "10.0.0.7", nil, "ip:10.0.0.7"},
-		{"nginx: around", behindNginx, honestClient, []string{xff, forgedClient}, self},
-		{"nginx without proxy_set_header: forged", behindNginx, "10.0.0.7", []string{xff, forgedClient}, "ip:" + forgedClient},
+		{"nginx that replaces the header", behindProxy, "10.0.0.7", []string{xff, honestClient}, self},
+		{"nginx that adds to the header: forged", behindProxy, "10.0.0.7", []string{xff, forgedClient + ", " + honestClient}, self},
+		{"nginx: its own health check", behindProxy, "10.0.0.7", nil, "ip:10.0.0.7"},
+		{"nginx: around", behindProxy, honestClient, []string{xff, forgedClient}, self},
+		{"nginx without proxy_set_header: forged", behindProxy, "10.0.0.7", []string{xff, forgedClient}, "ip:" + forgedClient},
+
+		{"Traefik", behindProxy, "10.0.0.7", []string{xff, honestClient}, self},
+		{"Traefik that accepts the header of clients: forged", behindProxy, "10.0.0.7", []string{xff, forgedClient + ", " + honestClient}, self},
+		{"Traefik: around", behindProxy, honestClient, []string{xff, forgedClient}, self},
+		{"Caddy", behindProxy, "10.0.0.7", []string{xff, honestClient}, self},
+		{"Caddy that trusts all peers: forged", behindProxy, "10.0.0.7", []string{xff, forgedClient + ", " + honestClient}, self},
+		{"Caddy: around", behindProxy, honestClient, []string{xff, forgedClient}, self},
+		{"HAProxy", behindProxy, "10.0.0.7", []string{xff, honestClient}, self},
+		{"HAProxy, which adds a line: forged", behindProxy, "10.0.0.7", []string{xff, forgedClient, xff, honestClient}, self},
+		{"HAProxy: around", behindProxy, honestClient, []string{xff, forgedClient}, self},
+
+		{"Google", behindGoogle, "35.191.10.1", []string{xff, honestClient + ",203.0.113.80"}, self},
+		{"Google: forged", behindGoogle, "130.211.1.1", []string{xff, forgedClient + "," + honestClient + ",203.0.113.80"}, self},
+		{"Google: forged, with the load balancer's address", behindGoogle, "130.211.1.1", []string{xff, forgedClient + ",203.0.113.80," + honestClient + ",203.0.113.80"}, self},
+		{"Google: its health check", behindGoogle, "35.191.10.1", nil, "ip:35.191.10.1"},
+		{"Google: around", behindGoogle, honestClient, []string{xff, forgedClient + ",203.0.113.80"}, self},
+
+		{"Application Gateway", behindAppGateway, "10.0.1.9", []string{xff, honestClient + ":46532"}, self},
+		{"Application Gateway: forged", behindAppGateway, "10.0.1.9", []string{xff, forgedClient + ", " + honestClient + ":46532"}, self},
+		{"Application Gateway: around", behindAppGateway, honestClient, []string{xff, forgedClient}, self},
+
+		{"Front Door", behindFrontDoor, "147.243.1.1", []string{xff, honestClient}, self},
+		{"Front Door: forged", behindFrontDoor, "147.243.1.1", []string{xff, forgedClient + ", " + honestClient, "X-Azure-ClientIP", forgedClient}, self},
+		{"Front Door: another Front Door before it", behindFrontDoor, "147.243.1.1", []string{xff, forgedClient + ", 147.243.2.2"}, "ip:147.243.2.2"},
+		{"Front Door: around, without the checks", behindFrontDoor, honestClient, []string{xff, forgedClient}, "ip:" + forgedClient},
+		{"Front Door and Application Gateway: forged", ratelimit.ClientIP(ratelimit.IPConfig{ProxyCount: 2}), "10.0.1.9", []string{xff, forgedClient + ", " + honestClient + ", 147.243.1.1:46532"}, self},
+		{"Front Door: without the header", behindFrontDoor, "147.243.1.1", nil, ""},
 
 		{"ALB", behindALB, "10.0.1.9", []string{xff, honestClient}, self},
 		{"ALB: with client ports", behindALB, "10.0.2.9", []string{xff, honestClient + ":46532"}, self},
@@ -158,11 +203,34 @@ func TestMistakesBehindAnEdge(t *testing.T) {
 		{"CF-Connecting-IP from the ALB, around Cloudflare", ratelimit.IPConfig{EdgeHeader: "CF-Connecting-IP", TrustedProxies: networks("10.0.1.0/24")}, "10.0.1.9", []string{"CF-Connecting-IP", forgedClient, xff, honestClient}, "ip:" + forgedClient},
 		{"the ALB alone trusted, behind Cloudflare", ratelimit.IPConfig{TrustedProxies: networks("10.0.1.0/24")}, "10.0.1.9", []string{xff, honestClient + ", " + fromCloudflare}, "ip:" + fromCloudflare},
 		{"Cloudflare's IPv6 networks, and a Worker", ratelimit.IPConfig{TrustedProxies: networks("10.0.1.0/24", cloudflareIPv4, cloudflareIPv6)}, "10.0.1.9", []string{xff, forgedClient + ", " + fromWorker + ", " + fromCloudflare}, "ip:" + forgedClient},
+		{"Google's networks alone", ratelimit.IPConfig{TrustedProxies: networks("130.211.0.0/22 35.191.0.0/16")}, "35.191.10.1", []string{xff, honestClient + ",203.0.113.80"}, "ip:203.0.113.80"},
+		{"Traefik with notAppendXForwardedFor and insecure", ratelimit.IPConfig{TrustedProxies: networks("10.0.0.7/32")}, "10.0.0.7", []string{xff, forgedClient}, "ip:" + forgedClient},
+		{"HAProxy without forwardfor, or with if-none", ratelimit.IPConfig{TrustedProxies: networks("10.0.0.7/32")}, "10.0.0.7", []string{xff, forgedClient}, "ip:" + forgedClient},
+		{"X-Azure-ClientIP", ratelimit.IPConfig{EdgeHeader: "X-Azure-ClientIP"}, "147.243.1.1", []string{xff, forgedClient + ", " + honestClient, "X-Azure-ClientIP", forgedClient}, "ip:" + forgedClient},
 		{"X-Forwarded-For on Fly", ratelimit.IPConfig{ProxyCount: 1}, "172.16.5.1", []string{xff, honestClient + ", 66.241.1.1"}, "ip:66.241.1.1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			checkClient(t, ratelimit.ClientIP(c.cfg), c.peer+":4711", c.want, c.header...)
 		})
+	}
+}
+
+// A request around Front Door, or through that of another, does not reach the limiter.
+func TestOnlyFrontDoor(t *testing.T) {
+	h := onlyFrontDoor("mine", ratetest.Quiet(t).Limit(ratelimit.Policy{Name: "api", Key: behindFrontDoor, Limit: ratelimit.PerMinute(1)})(ratetest.OK))
+	for _, c := range []struct {
+		id     string
+		status int
+	}{{"", 403}, {"another", 403}, {"mine", 200}, {"mine", 429}} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("X-Forwarded-For", honestClient)
+		if c.id != "" {
+			r.Header.Set("X-Azure-FDID", c.id)
+		}
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != c.status {
+			t.Errorf("with the ID %q: %d, want %d", c.id, w.Code, c.status)
+		}
 	}
 }
 

@@ -1,9 +1,12 @@
 package code_test
 
 import (
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,6 +26,45 @@ func TestLinksOfTheGuidesLeadSomewhere(t *testing.T) {
 	}
 	for _, name := range unreachable(all) {
 		t.Errorf("%s: no link leads here from the README", name)
+	}
+}
+
+// Each program of a module under contrib is linked from a guide, and from the comment of its package.
+func TestProgramsOfTheModulesAreLinked(t *testing.T) {
+	linked := make(map[string]bool)
+	for _, d := range documents(t) {
+		for _, l := range d.links() {
+			file, _ := d.resolve(l.target)
+			linked[file] = true
+		}
+	}
+	var programs []string
+	for _, pattern := range []string{"contrib/*/example/main.go", "contrib/*/*/example/main.go"} {
+		found, err := fs.Glob(os.DirFS(root), pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		programs = append(programs, found...)
+	}
+	if len(programs) < 6 {
+		t.Errorf("only %d programs", len(programs))
+	}
+	for _, program := range programs {
+		if !linked[program] {
+			t.Errorf("%s: no guide links to it", program)
+		}
+		example := path.Dir(program)
+		sources, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(path.Dir(example)), "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := slices.ContainsFunc(sources, func(name string) bool {
+			text, err := os.ReadFile(name)
+			return err == nil && strings.Contains(string(text), "/tree/main/"+example)
+		})
+		if !found {
+			t.Errorf("%s: no comment of its package links to it", program)
+		}
 	}
 }
 

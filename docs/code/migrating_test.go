@@ -23,6 +23,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/headers"
 	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
 	"github.com/go-tokenbucket/ratelimit/jwtkey"
+	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -107,6 +108,16 @@ func fromRedisRate(rdb *redis.Client, tooMany func(after time.Duration) error) f
 	}
 }
 
+// untilInTime calls f again if a call of it was not answered in time, which is 100 ms in the code of the guides: on a busy
+// machine, a server in this process may take longer.
+func untilInTime(f func() error) {
+	for range 50 {
+		if err := f(); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, store.ErrOverloaded) {
+			return
+		}
+	}
+}
+
 func TestMigratingFromRedisRate(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.SetTime(time.Now()) // it stands still
@@ -114,14 +125,19 @@ func TestMigratingFromRedisRate(t *testing.T) {
 	defer rdb.Close()
 	denied := errors.New("denied")
 	var after time.Duration
-	allow := fromRedisRate(rdb, func(d time.Duration) error { after = d; return denied })
-	for range 10 {
-		if err := allow(t.Context()); err != nil {
-			t.Fatal(err)
+	var ten, eleventh error
+	untilInTime(func() error {
+		server.FlushAll()
+		allow := fromRedisRate(rdb, func(d time.Duration) error { after = d; return denied })
+		ten = nil
+		for range 10 {
+			ten = errors.Join(ten, allow(t.Context()))
 		}
-	}
-	if err := allow(t.Context()); !errors.Is(err, denied) || after != time.Second/10 {
-		t.Errorf("the eleventh call: %v, retry after %v", err, after)
+		eleventh = allow(t.Context())
+		return errors.Join(ten, eleventh)
+	})
+	if ten != nil || !errors.Is(eleventh, denied) || after != time.Second/10 {
+		t.Errorf("ten calls: %v, the eleventh: %v, retry after %v", ten, eleventh, after)
 	}
 	if !server.Exists("ratelimit:{project:123}:projects") {
 		t.Errorf("the keys are %q", server.Keys())
@@ -156,7 +172,13 @@ func TestMigratingFromUlule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := sendTo(h, "GET", "/", "192.0.2.1", "")
+	var w *httptest.ResponseRecorder
+	untilInTime(func() error {
+		if w = sendTo(h, "GET", "/", "192.0.2.1", ""); w.Header().Get("X-RateLimit-Limit") == "" {
+			return context.DeadlineExceeded // it was let through
+		}
+		return nil
+	})
 	if w.Code != 200 || w.Header().Get("X-RateLimit-Limit") != "1000" || !server.Exists("your_own_prefix:{ip:192.0.2.1}:api") {
 		t.Errorf("%d %v, keys %q", w.Code, w.Header(), server.Keys())
 	}

@@ -52,13 +52,22 @@ func TestAClientOfAnAPIWithAQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.CloseIdleConnections()
-	resp, err := client.Get(web.URL)
+	untilInTime(func() error {
+		resp, got := client.Get(web.URL)
+		if err = got; err == nil {
+			resp.Body.Close()
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp.Body.Close()
 	var later []time.Duration
-	if err := syncOnce(client, web.URL, func(d time.Duration) { later = append(later, d) }); err != nil {
+	untilInTime(func() error {
+		err = syncOnce(client, web.URL, func(d time.Duration) { later = append(later, d) })
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if len(later) != 1 || later[0] < 20*time.Second || later[0] > 90*time.Second {

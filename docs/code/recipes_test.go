@@ -393,6 +393,133 @@ func TestRecipeFailedLoginsByOneAdmit(t *testing.T) {
 	}
 }
 
+// Five failures, then 15 minutes
+
+func fiveFailures(limiter *ratelimit.Limiter, logIn http.HandlerFunc) http.Handler {
+	r := chi.NewRouter()
+	login := ratelimit.Policy{
+		Name:       "login",
+		Key:        ratelimit.RemoteIP(),
+		Limit:      ratelimit.Limit{Rate: 5, Per: 15 * time.Minute},
+		LockFor:    15 * time.Minute,
+		Settle:     ratelimit.FailedLogins,
+		FailClosed: true,
+	}
+	r.With(limiter.Limit(login)).Post("/login", logIn)
+	return r
+}
+
+// The rows of the recipe's table.
+func TestRecipeFiveFailuresThen15Minutes(t *testing.T) {
+	logIn := func(w http.ResponseWriter, r *http.Request) {
+		if r.PostFormValue("password") != "sesame" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		fmt.Fprintln(w, "welcome")
+	}
+	slow := ratetest.PerIP("login", ratelimit.Every(15*time.Minute).WithBurst(5))
+	slow.Settle = ratelimit.FailedLogins
+	for name, c := range map[string]struct {
+		mount func(*ratelimit.Limiter) http.Handler
+		// The statuses of wrong passwords.
+		after15, afterSuccess, everyThree []int
+		hour                              int
+	}{
+		"with LockFor": {
+			func(l *ratelimit.Limiter) http.Handler { return fiveFailures(l, logIn) },
+			[]int{401, 401, 401, 401, 401, 429}, []int{401, 429}, []int{401, 401, 401, 401, 401, 401}, 24,
+		},
+		"without": {
+			func(l *ratelimit.Limiter) http.Handler { return l.Limit(slow)(http.HandlerFunc(logIn)) },
+			[]int{401, 429}, []int{401, 429}, []int{401, 429, 429, 429, 401, 429}, 8,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := c.mount(ratetest.Quiet(t))
+				try := func(addr, password string) int {
+					return sendTo(h, "POST", "/login", addr, url.Values{"password": {password}}.Encode()).Code
+				}
+				wrong := func(what, addr string, want ...int) {
+					t.Helper()
+					for i, code := range want {
+						if got := try(addr, "?"); got != code {
+							t.Errorf("%s: wrong password %d is answered %d, want %d", what, i+1, got, code)
+						}
+					}
+				}
+				wrong("five at once", "192.0.2.1", 401, 401, 401, 401, 401, 429)
+				if w := sendTo(h, "POST", "/login", "192.0.2.1", "password=sesame"); w.Code != 429 || w.Header().Get("Retry-After") != "900" {
+					t.Errorf("the right password after five failures: %d, Retry-After %s; want 429 and 900", w.Code, w.Header().Get("Retry-After"))
+				}
+				wrong("four at once", "192.0.2.2", 401, 401, 401, 401)
+				if code := try("192.0.2.2", "sesame"); code != 200 {
+					t.Errorf("the right password after four failures: %d", code)
+				}
+				wrong("after a success", "192.0.2.2", c.afterSuccess...)
+
+				wrong("four at once", "192.0.2.3", 401, 401, 401, 401)
+				for _, code := range c.everyThree {
+					time.Sleep(3 * time.Minute)
+					wrong("one each three minutes", "192.0.2.3", code)
+				}
+				wrong("five at once", "192.0.2.4", 401, 401, 401, 401, 401, 429)
+				time.Sleep(15*time.Minute - time.Second)
+				wrong("a second too early", "192.0.2.4", 429)
+				time.Sleep(time.Second)
+				wrong("after 15 minutes", "192.0.2.4", c.after15...)
+
+				// A client that leaves a token as long as it can.
+				failures := 0
+				fail := func() {
+					if try("192.0.2.5", "?") == 401 {
+						failures++
+					}
+				}
+				for range 4 {
+					fail()
+				}
+				for range 60/3 - 1 {
+					time.Sleep(3 * time.Minute)
+					fail()
+				}
+				fail()
+				if failures != c.hour {
+					t.Errorf("%d failures in an hour, want %d", failures, c.hour)
+				}
+			})
+		})
+	}
+}
+
+// A success that forgets the failures before it.
+func TestRecipeASuccessThatForgets(t *testing.T) {
+	limiter := ratetest.Quiet(t)
+	perName := ratelimit.Policy{Name: "login-name", Limit: ratelimit.Every(15 * time.Minute).WithBurst(5)}
+	const key = "name:ann"
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !limiter.Admit(w, r, ratelimit.Charge{Policy: perName, Key: key}) {
+			return
+		}
+		if r.PostFormValue("password") != "sesame" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		if _, err := limiter.Reset(context.WithoutCancel(r.Context()), perName, key); err != nil {
+			log.Print(err) // this login and earlier failures still count
+		}
+		fmt.Fprintln(w, "welcome")
+	})
+	var got []int
+	for _, password := range strings.Fields("? ? ? ? sesame ? ? ? ? ? sesame") {
+		got = append(got, sendTo(h, "POST", "/login", "192.0.2.1", url.Values{"password": {password}}.Encode()).Code)
+	}
+	if want := []int{401, 401, 401, 401, 200, 401, 401, 401, 401, 401, 429}; !slices.Equal(got, want) {
+		t.Errorf("statuses %v, want %v", got, want)
+	}
+}
+
 // Webhooks
 
 type event struct{ endpoint, body string }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -58,8 +59,13 @@ func TestLogin(t *testing.T) {
 			t.Errorf("the right password is answered %d", w.Code)
 		}
 	}
-	if got := statuses(h, 4, "POST", "/login", ""); !slices.Equal(got, []int{401, 401, 401, 429}) {
+	if got := statuses(h, 3, "POST", "/login", ""); !slices.Equal(got, []int{401, 401, 401}) {
 		t.Errorf("statuses %v", got)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("POST", "/login", nil))
+	if after, _ := strconv.Atoi(w.Header().Get("Retry-After")); w.Code != 429 || after < 14*60 || after > 15*60 {
+		t.Errorf("a fourth wrong password is answered %d, and again after %d s; want 429 and about 15 minutes", w.Code, after)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -21,10 +20,18 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
-	"github.com/go-tokenbucket/ratelimit/internal/testbuild"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// programEnv is set in a process that is the quickstart instead of its tests.
+const programEnv = "QUICKSTART_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(programEnv) != "" {
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // start runs the quickstart in this process, and returns its address and what it printed before.
 func start(t *testing.T, args ...string) (base, printed string) {
@@ -294,14 +301,11 @@ func TestSignalsStopItCleanly(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no SIGTERM to send")
 	}
-	program := filepath.Join(t.TempDir(), "quickstart")
-	if out, err := exec.Command("go", slices.Concat([]string{"build", "-o", program}, testbuild.Flags())...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	for _, signal := range []os.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, program, "-addr", "127.0.0.1:0")
+		cmd := exec.CommandContext(ctx, os.Args[0], "-addr", "127.0.0.1:0")
+		cmd.Env = append(os.Environ(), programEnv+"=1")
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

@@ -42,7 +42,7 @@ func TestWorkerRejectsAJobAboveTheBurst(t *testing.T) {
 // A job whose turn would come too late goes back into the queue.
 func TestWorkerPutsBackAJobThatWouldWaitTooLong(t *testing.T) {
 	stop, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	out := &untilText{text: "too late", reached: cancel}
+	out := &untilText{text: "would come later", reached: cancel}
 	if err := run(stop, []string{"-limit", "1/1h burst 5", "-add", "5", "-workers", "1"}, out); err != nil {
 		t.Fatal(err)
 	}

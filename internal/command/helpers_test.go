@@ -25,7 +25,16 @@ type setup struct {
 
 func (s setup) run(t *testing.T, args ...string) ran {
 	t.Helper()
-	return s.runIn(t.Context(), args...)
+	r := s.runIn(t.Context(), args...)
+	for tries := 1; tries < 10 && r.findsSlow(); tries++ {
+		r = s.runIn(t.Context(), args...) // no server of these tests is slow: the processors were busy
+	}
+	return r
+}
+
+// findsSlow reports whether diagnose finds that Redis, or the way to it, is slow.
+func (r ran) findsSlow() bool {
+	return strings.Contains(r.out, "there and back") || strings.Contains(r.out, "longer than another command")
 }
 
 func (s setup) runIn(ctx context.Context, args ...string) ran {

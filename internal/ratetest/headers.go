@@ -2,10 +2,7 @@ package ratetest
 
 import (
 	"net/http"
-	"slices"
 	"testing"
-
-	"github.com/dunglas/httpsfv"
 )
 
 // Lines returns the headers of a response. It fails if a header has several lines.
@@ -19,59 +16,4 @@ func Lines(t *testing.T, h http.Header) map[string]string {
 		lines[name] = values[0]
 	}
 	return lines
-}
-
-// A Member is a member of a list in the format of the draft. Missing parameters are -1.
-type Member struct {
-	Name       string
-	Q, W, R, T int64
-}
-
-// Members reads a list header with a parser of another project. It fails if the parser does not write the same bytes
-// back, if a name is repeated, or if a parameter is unknown.
-func Members(t *testing.T, h http.Header, name string) []Member {
-	t.Helper()
-	values := h.Values(name)
-	if len(values) == 0 {
-		return nil
-	}
-	if len(values) > 1 {
-		t.Fatalf("%s is there %d times: %q", name, len(values), values)
-	}
-	list, err := httpsfv.UnmarshalList(values)
-	if err != nil {
-		t.Fatalf("%s: %q: %v", name, values[0], err)
-	}
-	if again, err := httpsfv.Marshal(list); err != nil || again != values[0] {
-		t.Fatalf("%s: %q should be %q, error %v", name, values[0], again, err)
-	}
-	var members []Member
-	for _, m := range list {
-		item, ok := m.(httpsfv.Item)
-		if !ok {
-			t.Fatalf("%s: %q has a member that is no item", name, values[0])
-		}
-		policy, ok := item.Value.(string)
-		if !ok {
-			t.Fatalf("%s: %q has a member that is no string", name, values[0])
-		}
-		if slices.ContainsFunc(members, func(m Member) bool { return m.Name == policy }) {
-			t.Fatalf("%s: %q has %q twice", name, values[0], policy)
-		}
-		read := Member{policy, -1, -1, -1, -1}
-		into := map[string]*int64{"r": &read.R, "t": &read.T}
-		if name == "RateLimit-Policy" {
-			into = map[string]*int64{"q": &read.Q, "w": &read.W}
-		}
-		for _, key := range item.Params.Names() {
-			value, _ := item.Params.Get(key)
-			n, isInteger := value.(int64)
-			if into[key] == nil || !isInteger || n < 0 {
-				t.Fatalf("%s: %q has a parameter %s of %v", name, values[0], key, value)
-			}
-			*into[key] = n
-		}
-		members = append(members, read)
-	}
-	return members
 }

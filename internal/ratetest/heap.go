@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// HeapOf returns the bytes by which the heap grows for what build returns: the median of five times. During one of
+// HeapOf returns the bytes by which the heap grows for what build returns: the median of three times. During one of
 // them, what an earlier test has left behind may be freed, such as by the end of a timer.
 func HeapOf(build func() any) int64 {
 	var grown []int64
-	for range 5 {
+	for range 3 {
 		before := heap()
 		built := build()
 		grown = append(grown, heap()-before)

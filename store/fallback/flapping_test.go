@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
 	"github.com/go-tokenbucket/ratelimit/internal/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
@@ -23,7 +24,8 @@ func TestAPrimaryThatComesAndGoesAdmitsNoMoreThanTheLimit(t *testing.T) {
 }
 
 func testComingAndGoing(t *testing.T, name string, f teststore.Fault, replicas int) {
-	const rate, burst, length = 5, 10, 2 * time.Minute
+	const rate, burst = 5, 10
+	length := time.Duration(testsize.Of(60, 120)) * time.Second
 	primary := &teststore.Faulty{Store: teststore.OpenMemory(t, nil)}
 	var admitted atomic.Int64
 	var running sync.WaitGroup

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
 	"github.com/go-tokenbucket/ratelimit/internal/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
@@ -185,7 +186,7 @@ func TestReplicasFuncIsCalledRarely(t *testing.T) {
 // Replicas of random number and demand admit of no bucket more than its limit. Those that come have shares of their own at
 // once, for which the others have made up before the next change.
 func TestReplicasOfRandomNumberKeepToTheLimit(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(testsize.Of(2, 4)) {
 		synctest.Test(t, func(t *testing.T) { testRandomReplicas(t, seed) })
 	}
 }

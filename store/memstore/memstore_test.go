@@ -36,7 +36,7 @@ func TestSequence(t *testing.T) {
 	// In a bubble, where the timer of the sweep does not run out: it may forget a bucket that is full,
 	// which a clock that goes backwards afterwards would tell.
 	synctest.Test(t, func(t *testing.T) {
-		storetest.RunSequence(t, open, testsize.Of(10_000, 100_000), 2)
+		storetest.RunSequence(t, open, testsize.Of(5_000, 100_000), 2)
 	})
 }
 

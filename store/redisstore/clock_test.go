@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
@@ -127,6 +128,7 @@ func (m *moving) forward(d time.Duration) {
 func TestNothingIsGainedWhenAKeyExpires(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 0))
 	expired := 0
+	steps := testsize.Of(30, 60)
 	for i, l := range ttlLimits(t) {
 		server, client := newMoving(t)
 		s := redisstore.New(client, asking)
@@ -137,7 +139,7 @@ func TestNothingIsGainedWhenAKeyExpires(t *testing.T) {
 		}
 		key := fmt.Sprint("k", i)
 		var kept bucket.Bucket // which never forgets
-		for range 60 {
+		for range steps {
 			// Mostly a little, so that the bucket runs dry, and sometimes beyond when the key expires.
 			step := time.Duration(r.Int64N(int64(fill)/4 + 1))
 			if r.IntN(4) == 0 {
@@ -159,7 +161,7 @@ func TestNothingIsGainedWhenAKeyExpires(t *testing.T) {
 			}
 		}
 	}
-	if expired < 50 {
+	if expired < steps {
 		t.Fatalf("only %d keys expired", expired)
 	}
 }
@@ -389,6 +391,7 @@ func TestTheHashOfABucket(t *testing.T) {
 
 // On the server's own clock, which cannot be moved, so this one takes its time.
 func TestRetryAfterByTheServersClock(t *testing.T) {
+	t.Parallel()
 	s := redisstore.New(redistest.Start(t).Client(), redisstore.Config{})
 	early := 0
 	for i := range 5 {
@@ -415,6 +418,7 @@ func TestRetryAfterByTheServersClock(t *testing.T) {
 }
 
 func TestAKeyOnARealServerExpiresNoSoonerThanItIsFull(t *testing.T) {
+	t.Parallel()
 	client := redistest.Start(t).Client()
 	s := redisstore.New(client, asking)
 	for burst := int64(1); burst <= 4; burst++ {

@@ -64,6 +64,6 @@ func TestContractAcrossSlots(t *testing.T) {
 
 func TestSequenceAcrossSlots(t *testing.T) {
 	if cluster := redistest.SharedCluster(t, 1); allowsCrossing(t, cluster) {
-		storetest.RunSequence(t, onOneMaster(t, cluster), testsize.Of(3_000, 50_000), 7)
+		storetest.RunSequence(t, onOneMaster(t, cluster), testsize.Of(1_500, 50_000), 7)
 	}
 }

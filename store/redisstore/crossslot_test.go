@@ -277,6 +277,7 @@ func TestCallsOverSlotsOfOneMasterAskWhetherItAllowsThem(t *testing.T) {
 // Keys of slots that have moved, or are on the move, are begun anew with their keys declared, so that the client follows
 // them: in batches, and in calls over several slots.
 func TestKeysThatHaveLeftTheirMasterAreFollowed(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, 3)
 	if !allowsCrossing(t, cluster) {
 		return
@@ -636,6 +637,7 @@ func TestALostReplyAcrossSlotsChargesOnce(t *testing.T) {
 // A slot that is leaving still has its keys. Redis since 7.4 reads the first key of a call, and refuses to write it after
 // it has read keys of other slots.
 func TestACallWhoseFirstKeyCanOnlyBeReadIsFollowed(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, 2)
 	s := crossing(t, cluster, redisstore.Config{CrossSlot: redisstore.CrossSlotAlways, MaxDenials: -1}, new(crossings))
 	charges := sameMaster(t, cluster, 0, 3)

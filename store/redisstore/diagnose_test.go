@@ -25,11 +25,17 @@ func wantFindings(t *testing.T, client redisstore.Client, want ...string) {
 
 func wantFindingsOf(t *testing.T, s *redisstore.Store, want ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patient)
-	defer cancel()
-	findings := s.Diagnose(ctx)
-	for tries := 1; tries < 10 && slices.ContainsFunc(findings, ofTime) && !slices.ContainsFunc(want, ofTime); tries++ {
-		findings = s.Diagnose(ctx) // the processors were busy: a fault would be found each time
+	diagnosis := func() []string {
+		ctx, cancel := context.WithTimeout(t.Context(), patient)
+		defer cancel()
+		return s.Diagnose(ctx)
+	}
+	unwanted := func(finding string) bool {
+		return ofTime(finding) && !slices.ContainsFunc(want, func(w string) bool { return strings.Contains(finding, w) })
+	}
+	findings := diagnosis()
+	for tries := 1; tries < 10 && slices.ContainsFunc(findings, unwanted); tries++ {
+		findings = diagnosis() // the processors were busy: a fault would be found each time
 	}
 	compareFindings(t, findings, want...)
 }
@@ -62,7 +68,7 @@ func TestNothingIsWrongWithAHealthyServer(t *testing.T) {
 	wantFindings(t, client)
 	wantFindingsOf(t, redisstore.New(client, redisstore.Config{Clock: time.Now, Secret: []byte("secret"), Prefix: "p"}))
 	wantFindings(t, struct{ redisstore.Client }{client}) // that has only Process
-	if got := redisstore.New(client, redisstore.Config{}).Diagnose(context.Background()); got != nil {
+	if got := slices.DeleteFunc(redisstore.New(client, redisstore.Config{}).Diagnose(context.Background()), ofTime); len(got) > 0 {
 		t.Errorf("without a deadline: %q", got)
 	}
 }
@@ -206,6 +212,7 @@ func (a *answers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 }
 
 func TestWhatMakesDecisionsSlow(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	t.Run("the way to Redis", func(t *testing.T) {
 		proxy := redistest.NewProxy(t, server.Addr())
@@ -216,7 +223,7 @@ func TestWhatMakesDecisionsSlow(t *testing.T) {
 	t.Run("the script", func(t *testing.T) {
 		client := openOptions(t, "redis://"+server.Addr())
 		client.AddHook(&answers{delay: map[string]time.Duration{"evalsha": 50 * time.Millisecond}})
-		wantFindings(t, client, "The script takes ")
+		wantFindings(t, client, "longer than another command")
 	})
 }
 
@@ -336,6 +343,7 @@ func TestADiagnosisSurvivesHooksThatPanic(t *testing.T) {
 }
 
 func TestADiagnosisEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	for name, client := range map[string]redisstore.Client{
 		"with redisstore.Options": openOptions(t, "redis://"+server.Addr()),
@@ -418,6 +426,7 @@ func TestWhatIsWrongWithAClient(t *testing.T) {
 }
 
 func TestADiagnosisOfACluster(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartClusterWithReplicas(t, 3)
 	o, err := redisstore.ClusterOptions("redis://" + cluster.Addrs()[0])
 	if err != nil {
@@ -439,7 +448,7 @@ func TestADiagnosisOfACluster(t *testing.T) {
 	cluster.Nodes[2].Pause()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	findings := redisstore.New(client, redisstore.Config{}).Diagnose(ctx)
+	findings := slices.DeleteFunc(redisstore.New(client, redisstore.Config{}).Diagnose(ctx), ofTime)
 	if len(findings) != 2 {
 		t.Errorf("findings %q, want those of two nodes and that of the one that hangs", findings)
 	}
@@ -496,8 +505,7 @@ func TestADiagnosisOfARing(t *testing.T) {
 
 func TestADiagnosisBehindSentinel(t *testing.T) {
 	sentinel := redistest.StartSentinelWithReplica(t)
-	findings := redisstore.New(sentinel.Client(), redisstore.Config{}).Diagnose(t.Context())
-	compareFindings(t, findings, "DialTimeout is 5s", "dials 5 times")
+	wantFindings(t, sentinel.Client(), "DialTimeout is 5s", "dials 5 times")
 	wantFindings(t, openOptions(t, "redis://"+sentinel.Replica.Addr()), "is a replica")
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/explain"
 	"github.com/go-tokenbucket/ratelimit/headers"
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
 	"github.com/go-tokenbucket/ratelimit/internal/teststore"
 	"github.com/go-tokenbucket/ratelimit/lua"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -72,7 +73,7 @@ func TestExplainAgreesWithHandlerOverRedis(t *testing.T) {
 				now := time.Date(2026, 5, 23, 0, 0, 0, 0, time.UTC)
 				clock := teststore.Monotonic(func() time.Time { return now })
 				x := newExplained(t, wrap(t, redisstore.New(s.client, redisstore.Config{Prefix: prefix(), Clock: clock}), clock), time.Minute)
-				for i := range 100 {
+				for i := range testsize.Of(75, 200) {
 					x.compare(i, s.contents)
 					now = now.Add(time.Duration(x.IntN(800)) * time.Millisecond)
 				}
@@ -167,6 +168,7 @@ func (x *explained) wantVaried() {
 // While Redis is unavailable, a stand-in decides, and the explanation says so. A policy with FailClosed is explained as
 // failed.
 func TestExplainAgreesWithHandlerWithoutRedis(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	var passed atomic.Int64 // probes read the clock, too
 	clock := func() time.Time {

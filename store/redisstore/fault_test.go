@@ -130,24 +130,30 @@ func TestALostReplyChargesOnce(t *testing.T) {
 	s := redisstore.New(server.ClientOptions(func(o *redis.Options) {
 		o.Addr, o.ReadTimeout, o.MaxRetries = proxy.Addr(), 20*time.Millisecond, 10
 	}), redisstore.Config{})
-	// It would do so on another connection, which must be there: to make one takes replies, too.
-	proxy.Delay(10 * time.Millisecond)
-	var warm sync.WaitGroup
-	for range 8 {
-		warm.Go(func() { try(s, charge(t, "other")) })
-	}
-	warm.Wait()
-	proxy.Pass()
-	take(t, s, charge(t, "k"))
-	proxy.DropReplies()
-	if ok, err := try(s, charge(t, "k")); ok || err == nil {
-		t.Fatalf("ok %t, error %v without a reply", ok, err)
-	}
-	proxy.Pass()
+	direct := redisstore.New(server.Client(), redisstore.Config{})
+	take(t, direct, charge(t, "k"))
 	peek := charge(t, "k")
 	peek.Cost = 0
-	if state := take(t, s, peek); state.Remaining != 98 {
-		t.Errorf("%d remain, want 98: once before and once by the call that got no reply", state.Remaining)
+	remaining := int64(99)
+	for tries := 0; remaining == 99 && tries < 10; tries++ { // again, if this process was too busy to send the call
+		// It would do so on another connection, which must be there: to make one takes replies, too.
+		proxy.Delay(10 * time.Millisecond)
+		var warm sync.WaitGroup
+		for range 8 {
+			warm.Go(func() { try(s, charge(t, "other")) })
+		}
+		warm.Wait()
+		proxy.Pass()
+		try(s, charge(t, "other"))
+		proxy.DropReplies()
+		if ok, err := try(s, charge(t, "k")); ok || err == nil {
+			t.Fatalf("ok %t, error %v without a reply", ok, err)
+		}
+		proxy.Pass()
+		remaining = take(t, direct, peek).Remaining
+	}
+	if remaining != 98 {
+		t.Errorf("%d remain, want 98: once before and once by the call that got no reply", remaining)
 	}
 }
 
@@ -175,6 +181,7 @@ func clients(t *testing.T, addr string) map[string]redisstore.Client {
 }
 
 func TestATakeEndsByItsDeadlineWhateverTheClientsTimeouts(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	for _, connected := range []bool{true, false} {

@@ -19,13 +19,14 @@ func TestNoCallFailsWhileTheServerKeepsForgettingTheScript(t *testing.T) {
 	s := redisstore.New(client, redisstore.Config{MaxDenials: -1})
 	all := targets(t, "p")
 	under(s, all, patient, func() {
-		repeat(time.Second, func() { server.Do("SCRIPT", "FLUSH") })
+		repeat(lasts(), func() { server.Do("SCRIPT", "FLUSH") })
 	})
 	noneFailed(t, all)
 	settled(t, s, redisstore.New(client, redisstore.Config{}), all, patient, 0)
 }
 
 func TestFaultsOfAServerUnderLoad(t *testing.T) {
+	t.Parallel()
 	const timeout = 200 * time.Millisecond
 	for name, fault := range map[string]struct {
 		losses int64
@@ -33,7 +34,7 @@ func TestFaultsOfAServerUnderLoad(t *testing.T) {
 	}{
 		"paused": {0, func(server *redistest.Server) {
 			server.Pause()
-			time.Sleep(time.Second)
+			time.Sleep(lasts())
 			server.Resume()
 		}},
 		"killed": {1, func(server *redistest.Server) {
@@ -48,9 +49,9 @@ func TestFaultsOfAServerUnderLoad(t *testing.T) {
 			s := redisstore.New(client, redisstore.Config{})
 			all := targets(t, "p")
 			under(s, all, timeout, func() {
-				time.Sleep(500 * time.Millisecond)
+				time.Sleep(200 * time.Millisecond)
 				fault.happen(server)
-				time.Sleep(500 * time.Millisecond)
+				time.Sleep(200 * time.Millisecond)
 			})
 			t.Logf("works again after %v", recovers(t, s, all))
 			settled(t, s, redisstore.New(client, redisstore.Config{}), all, timeout, fault.losses)
@@ -59,25 +60,26 @@ func TestFaultsOfAServerUnderLoad(t *testing.T) {
 }
 
 func TestFaultsOfTheNetworkUnderLoad(t *testing.T) {
+	t.Parallel()
 	const timeout = 200 * time.Millisecond
 	for name, happen := range map[string]func(*redistest.Proxy){
 		"replies are dropped": func(p *redistest.Proxy) {
 			p.DropReplies()
-			time.Sleep(500 * time.Millisecond)
+			time.Sleep(lasts())
 			p.Pass()
 		},
 		"replies are late": func(p *redistest.Proxy) {
 			p.Delay(50 * time.Millisecond)
-			time.Sleep(500 * time.Millisecond)
+			time.Sleep(lasts())
 			p.Pass()
 		},
-		"connections are cut": func(p *redistest.Proxy) { repeat(500*time.Millisecond, p.Cut) },
+		"connections are cut": func(p *redistest.Proxy) { repeat(lasts(), p.Cut) },
 		"replies are cut": func(p *redistest.Proxy) {
-			repeat(500*time.Millisecond, func() { p.CutReply(10) })
+			repeat(lasts(), func() { p.CutReply(10) })
 			p.Pass()
 		},
 		"requests are cut": func(p *redistest.Proxy) {
-			repeat(500*time.Millisecond, func() { p.CutRequest(100) })
+			repeat(lasts(), func() { p.CutRequest(100) })
 			p.Pass()
 		},
 	} {
@@ -105,7 +107,7 @@ func TestOnlyCallsOfABrokenKeyFailInABatch(t *testing.T) {
 	all := targets(t, "p")
 	server.Do("SET", "ratelimit:{k0}:p", "a string")
 	server.Do("HSET", "ratelimit:{k1}:p", "tokens", "many", "unit", "x", "last_refill", "y", "limit", "z")
-	under(s, all, patient, func() { time.Sleep(time.Second) })
+	under(s, all, patient, func() { time.Sleep(lasts()) })
 	if wrong := all[0]; wrong.failed == 0 || wrong.allowed+wrong.denied > 0 || !redis.HasErrorPrefix(wrong.err, "WRONGTYPE") {
 		t.Errorf("of a string: %d failed, %d did not: %v", wrong.failed, wrong.allowed+wrong.denied, wrong.err)
 	}

@@ -17,6 +17,7 @@ import (
 
 // Old connections are black holes there and new ones work, as after a failover of a load balancer.
 func TestCallersWithLongDeadlinesDoNotHoldUpOthersOnHalfOpenConnections(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	for name, change := range map[string]func(*redis.Options){
 		"a client that obeys deadlines":        func(o *redis.Options) { o.ContextTimeoutEnabled = true },
@@ -32,11 +33,11 @@ func TestCallersWithLongDeadlinesDoNotHoldUpOthersOnHalfOpenConnections(t *testi
 				o.ReadTimeout = time.Minute
 				change(o)
 				o.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
-					dials.Add(1)
 					addr := proxy.Addr()
 					if broken.Load() {
 						addr = server.Addr()
 					}
+					dials.Add(1) // from here on, this connection goes to addr
 					return new(net.Dialer).DialContext(ctx, network, addr)
 				}
 			})

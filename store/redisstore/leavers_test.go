@@ -74,7 +74,7 @@ func TestCallersThatLeaveBeforeTheirCallIsSentAreNotCharged(t *testing.T) {
 	begin := time.Now()
 	leave()
 	gone.Wait()
-	if took := time.Since(begin); took > late {
+	if took := time.Since(begin); took > patient { // replies come after a minute, unless they pass
 		t.Errorf("they returned after %v", took)
 	}
 	proxy.Pass()

@@ -179,6 +179,7 @@ func TestTheFirstCallAfterAnOutageSucceeds(t *testing.T) {
 }
 
 func TestAClusterWithItsOptionsIsBackAtOnceToo(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, 1)
 	o, err := redisstore.ClusterOptions("redis://" + cluster.Addrs()[0])
 	if err != nil {

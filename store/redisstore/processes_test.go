@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
@@ -159,7 +160,7 @@ func (h hammering) byProcesses(t *testing.T, processes int) (total tally) {
 	server := redistest.Start(t)
 	h.Addr = server.Addr()
 	h.From = time.Now().Add(2 * time.Second)
-	h.For = 3 * time.Second
+	h.For = time.Duration(testsize.Of(1500, 3000)) * time.Millisecond
 	job, err := json.Marshal(h)
 	if err != nil {
 		t.Fatal(err)

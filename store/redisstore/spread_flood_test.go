@@ -100,14 +100,13 @@ func (f flood) run(t *testing.T, d distance, client func() redisstore.Client) {
 	d.delay(time.Millisecond)
 
 	ctx, stop := context.WithCancel(t.Context())
-	var callers, early sync.WaitGroup
-	early.Add(f.callers)
-	for i := range f.callers {
+	var callers sync.WaitGroup
+	tried := make([]atomic.Int64, f.callers) // by each caller: how many addresses, up to the one that denied it last
+	for i := range tried {
 		callers.Go(func() {
-			first := sync.OnceFunc(early.Done)
-			defer first()
 			for ctx.Err() == nil {
-				own := store.Charge{Policy: "address", Key: fmt.Sprint("a", address.Load()), Limit: f.limit, Cost: 1}
+				at := address.Load()
+				own := store.Charge{Policy: "address", Key: fmt.Sprint("a", at), Limit: f.limit, Cost: 1}
 				ok, err := stores[i%len(stores)].Take(t.Context(), []store.Charge{own, shared}, make([]store.State, 2))
 				switch {
 				case err != nil:
@@ -117,22 +116,27 @@ func (f flood) run(t *testing.T, d distance, client func() redisstore.Client) {
 					admitted.Add(1)
 				default:
 					denied.Add(1)
-					first()
+					tried[i].Store(at + 1)
 				}
 				time.Sleep(time.Duration(i) * 20 * time.Microsecond) // each at a pace of its own
 			}
 		})
 	}
-	early.Wait()
+	allTry := func() { // until the whole flood has tried the address
+		for i := range tried {
+			for tried[i].Load() <= address.Load() && !t.Failed() {
+				time.Sleep(100 * time.Microsecond)
+			}
+		}
+	}
+	allTry()
 	micros.Add(200_000) // the shared bucket is full again
 	before, refused := denied.Load(), 0
 	for i := range honest {
 		micros.Add(20_000)
 		if f.every > 0 && i%f.every == 0 {
 			address.Add(1)
-			for tried := denied.Load() + int64(f.callers); denied.Load() < tried; {
-				time.Sleep(100 * time.Microsecond) // until the flood has tried it
-			}
+			allTry()
 		}
 		own := store.Charge{Policy: "address", Key: "honest", Limit: limit(t, 1, time.Hour, 1000), Cost: 1}
 		ok, err := stores[i%len(stores)].Take(t.Context(), []store.Charge{own, shared}, make([]store.State, 2))

@@ -61,7 +61,7 @@ func TestCallsOverSeveralSlotsAreAnsweredAsInOne(t *testing.T) {
 			defer model.Close()
 			r := rand.New(rand.NewPCG(8, 0))
 			limits := []store.Limit{limit(t, 1, month, 20), limit(t, 7, time.Second, 5_000), limit(t, 1, time.Second, 600), limit(t, 333, time.Second, 200_000)}
-			steps, refused := testsize.Of(750, 3000), 0
+			steps, refused := testsize.Of(400, 3000), 0
 			for step := range steps {
 				nanos.Add(r.Int64N(int64(time.Second)) << r.IntN(8))
 				if r.IntN(3) == 0 {
@@ -107,6 +107,7 @@ func TestCallsOverSeveralSlotsAreAnsweredAsInOne(t *testing.T) {
 }
 
 func TestAClientThatMeetsCROSSSLOTSendsOneSlotACommandFromThenOnAndLogsItOnce(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	cluster := redistest.StartCluster(t, 1)
 	s := redisstore.New(proxied(t, cluster), redisstore.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -198,7 +199,7 @@ func TestACallOverSeveralSlotsGivesBackWhatItTookWhenItsCallerLeaves(t *testing.
 	if _, err := tryFor(10*time.Second, s, one, other); err != nil {
 		t.Fatal(err)
 	}
-	proxy.Delay(200 * time.Millisecond)
+	proxy.Delay(time.Minute) // until Pass
 	if ok, err := try(s, one, other); ok || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("ok %t, error %v, want the deadline's", ok, err)
 	}

@@ -19,18 +19,19 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
-// A turns is a Store behind a proxy in which a call was refused, so that calls over several slots are taken in turn.
+// A turns is a Store in which a call was refused, so that calls over several slots are taken in turn.
 type turns struct {
-	proxy                *redistest.Proxy
 	store                *redisstore.Store
-	direct               *redis.Client // not through the proxy
+	replies              *barrier      // to its scripts
+	direct               *redis.Client // without the barrier
 	prefix               string
 	scarce, plenty, none store.Charge // of buckets that hold 1 token, 100, and none
 }
 
 func newTurns(t *testing.T, addr string) *turns {
-	x := &turns{proxy: redistest.NewProxy(t, addr), direct: redis.NewClient(&redis.Options{Addr: addr}), prefix: prefix()}
-	client := redis.NewClient(&redis.Options{Addr: x.proxy.Addr()})
+	x := &turns{replies: new(barrier), direct: redis.NewClient(&redis.Options{Addr: addr}), prefix: prefix()}
+	client := redis.NewClient(&redis.Options{Addr: addr})
+	client.AddHook(x.replies)
 	t.Cleanup(func() {
 		client.Close()
 		x.direct.Close()
@@ -65,6 +66,53 @@ func (x *turns) left(t *testing.T, c store.Charge, want int64) {
 	}
 }
 
+// A barrier is a hook that can hold up the replies to scripts.
+type barrier struct {
+	mu   sync.Mutex
+	left int           // how many replies it lets pass
+	open chan struct{} // closed when all pass; nil: all pass
+}
+
+// holdFrom holds up the n-th reply, and those after it, until open is called.
+func (b *barrier) holdFrom(n int) (open func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	opened := make(chan struct{})
+	b.left, b.open = n-1, opened
+	return func() { close(opened) }
+}
+
+func (b *barrier) pass(cmds ...redis.Cmder) {
+	for _, cmd := range cmds {
+		if name := cmd.Name(); name != "evalsha" && name != "eval" {
+			continue
+		}
+		b.mu.Lock()
+		b.left--
+		held, open := b.left < 0 && b.open != nil, b.open
+		b.mu.Unlock()
+		if held {
+			<-open
+		}
+	}
+}
+
+func (b *barrier) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (b *barrier) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		defer b.pass(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (b *barrier) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		defer b.pass(cmds...)
+		return next(ctx, cmds)
+	}
+}
+
 var scriptCalls = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`)
 
 // until waits until the server has run n scripts since newTurns.
@@ -93,16 +141,18 @@ func TestACallThatIsTakenInTurn(t *testing.T) {
 		ok  bool
 		err error
 	}
-	// begun begins a call whose replies are held up, and returns once the server has run n scripts of it.
-	begun := func(t *testing.T, x *turns, ctx context.Context, n int) chan result {
+	// interrupted makes a call, and calls meanwhile when the server has run n scripts of it, before the last reply arrives.
+	interrupted := func(t *testing.T, x *turns, ctx context.Context, n int, meanwhile func()) result {
 		done := make(chan result, 1)
-		x.proxy.Delay(50 * time.Millisecond)
+		open := x.replies.holdFrom(n)
 		go func() {
 			ok, err := x.store.Take(ctx, []store.Charge{x.plenty, x.scarce}, make([]store.State, 2))
 			done <- result{ok, err}
 		}()
 		x.until(t, n)
-		return done
+		meanwhile()
+		open()
+		return <-done
 	}
 
 	t.Run("and is certain to be refused writes nothing", func(t *testing.T) {
@@ -127,20 +177,22 @@ func TestACallThatIsTakenInTurn(t *testing.T) {
 	})
 	t.Run("begins with the scarcest bucket", func(t *testing.T) {
 		x := newTurns(t, addr)
-		done := begun(t, x, t.Context(), looks)
-		take(t, redisstore.New(x.direct, redisstore.Config{Prefix: x.prefix}), x.scarce)
-		if r := <-done; r.ok || r.err != nil {
+		r := interrupted(t, x, t.Context(), looks, func() {
+			take(t, redisstore.New(x.direct, redisstore.Config{Prefix: x.prefix}), x.scarce)
+		})
+		if r.ok || r.err != nil {
 			t.Errorf("%+v, want a refusal: another took what it had seen", r)
 		}
 		x.untouched(t, x.plenty)
 	})
 	t.Run("gives back what it took when a later one refuses", func(t *testing.T) {
 		x := newTurns(t, addr)
-		done := begun(t, x, t.Context(), looks+turn)
 		all := x.plenty
 		all.Cost = 100
-		take(t, redisstore.New(x.direct, redisstore.Config{Prefix: x.prefix}), all)
-		if r := <-done; r.ok || r.err != nil {
+		r := interrupted(t, x, t.Context(), looks+turn, func() {
+			take(t, redisstore.New(x.direct, redisstore.Config{Prefix: x.prefix}), all)
+		})
+		if r.ok || r.err != nil {
 			t.Errorf("%+v, want a refusal: another took what it had seen", r)
 		}
 		x.left(t, x.scarce, 1)
@@ -150,9 +202,7 @@ func TestACallThatIsTakenInTurn(t *testing.T) {
 		for scripts := looks; scripts <= looks+2*turn; scripts++ {
 			x := newTurns(t, addr)
 			ctx, leave := context.WithCancel(t.Context())
-			done := begun(t, x, ctx, scripts)
-			leave()
-			if r := <-done; r.ok || !errors.Is(r.err, context.Canceled) {
+			if r := interrupted(t, x, ctx, scripts, leave); r.ok || !errors.Is(r.err, context.Canceled) {
 				t.Errorf("%+v, want the context's error", r)
 			}
 			x.store.Close() // waits for it
@@ -162,11 +212,17 @@ func TestACallThatIsTakenInTurn(t *testing.T) {
 	})
 	t.Run("is carried out when its store is closed meanwhile", func(t *testing.T) {
 		x := newTurns(t, addr)
-		done := begun(t, x, t.Context(), looks)
-		x.store.Close()
-		if r := <-done; !r.ok || r.err != nil {
+		var closing sync.WaitGroup
+		r := interrupted(t, x, t.Context(), looks, func() {
+			closing.Go(func() { x.store.Close() }) // waits for it
+			for !redisstore.Closed(x.store) {
+				time.Sleep(time.Millisecond)
+			}
+		})
+		if !r.ok || r.err != nil {
 			t.Errorf("%+v, want it to be allowed", r)
 		}
+		closing.Wait()
 		x.left(t, x.scarce, 0)
 		x.left(t, x.plenty, 99)
 	})

@@ -37,7 +37,15 @@ func newRefusal(t *testing.T, cfg redisstore.Config) refusal {
 		t.Fatal(err) // from here on, each slot has a command of its own
 	}
 	take(t, r.store, r.empty)
+	landed(t, r.store)
 	return r
+}
+
+// underWay waits until the store has sent commands.
+func (r refusal) underWay() {
+	for r.store.Stats().Redis.InFlight == 0 {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // wantAllBack checks with another Store that a refused call has taken nothing.
@@ -61,7 +69,7 @@ func TestWhatARefusedCallTookIsGivenBackAlsoWhenTheStoreIsClosedMeanwhile(t *tes
 			t.Errorf("ok %t, error %v, want a refusal", ok, err)
 		}
 	})
-	time.Sleep(50 * time.Millisecond) // until its first commands are under way
+	r.underWay()
 	r.store.Close()
 	wg.Wait()
 	r.proxy.Pass()
@@ -80,7 +88,7 @@ func TestWhatARefusedCallTookIsGivenBackAlsoWhenTheQueueIsFullMeanwhile(t *testi
 			t.Errorf("ok %t, error %v, want a refusal", ok, err)
 		}
 	})
-	time.Sleep(50 * time.Millisecond)
+	r.underWay()
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	var full atomic.Int64

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -150,7 +151,11 @@ type serverError string
 func (r serverError) Error() string { return string(r) }
 func (serverError) RedisError()     {}
 
-func TestErrorsAreCountedByKind(t *testing.T) {
+// In a bubble the process never lacks processor time, because time stands still while goroutines run. Outside of one, a
+// timeout may count as overloaded.
+func TestErrorsAreCountedByKind(t *testing.T) { synctest.Test(t, testErrorsAreCountedByKind) }
+
+func testErrorsAreCountedByKind(t *testing.T) {
 	dial := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	for _, c := range []struct {
 		err  error
@@ -222,6 +227,7 @@ func TestTheTextOfTheLastErrorIsCutAndEscaped(t *testing.T) {
 }
 
 func TestErrorsOfAServerAreCounted(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	opened := func(cfg redisstore.Config) *redisstore.Store {
 		s := redisstore.New(server.ClientOptions(func(o *redis.Options) {
@@ -261,11 +267,30 @@ func TestErrorsOfAServerAreCounted(t *testing.T) {
 	take(t, s, charge(t, "k"))
 
 	server.Pause()
-	short, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-	fails(s, short, "k", "timeout")
-	cancel()
+	timedOut := func() bool { // whether a call was late for another reason than a lack of processor time
+		short, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		before := redisStats(t, s).Errors
+		_, err := s.Take(short, []store.Charge{charge(t, "k")}, make([]store.State, 1))
+		if err == nil {
+			t.Fatal("timeout: no error")
+		}
+		after := redisStats(t, s).Errors
+		if errors.Is(err, store.ErrOverloaded) && after["overloaded"] == before["overloaded"]+1 {
+			return false
+		}
+		if after["timeout"] != before["timeout"]+1 {
+			t.Errorf("%v is counted as %v, want timeout", err, after)
+		}
+		return true
+	}
+	for begin := time.Now(); !timedOut(); {
+		if time.Since(begin) > patient {
+			t.Fatal("calls of a server that hangs count as overloaded")
+		}
+	}
 	full := opened(redisstore.Config{MaxQueue: 1, MaxInFlight: 1})
-	long, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	long, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	var wait sync.WaitGroup
 	for range 2 {
 		wait.Go(func() { _, _ = full.Take(long, []store.Charge{charge(t, "k")}, make([]store.State, 1)) })
@@ -274,7 +299,7 @@ func TestErrorsOfAServerAreCounted(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	fails(full, long, "k", "queue_full")
-	cancel()
+	stop()
 	wait.Wait()
 	server.Resume()
 	server.Kill()
@@ -285,6 +310,7 @@ func TestErrorsOfAServerAreCounted(t *testing.T) {
 
 // Calls whose keys are at two masters of a Cluster are sent again, and count once.
 func TestStatsOfCallsThatAreSentAgain(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t, 2)
 	s := redisstore.New(cluster.Client(), redisstore.Config{Prefix: "again", MaxDenials: -1})
 	defer s.Close()

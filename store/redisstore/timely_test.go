@@ -176,6 +176,7 @@ func TestAStoreOnAClosedClientOfDefaults(t *testing.T) {
 
 // A connection that is ready only after the deadline of the call that needed it is there for those that follow.
 func TestAHandshakeThatOutlastsItsCall(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	for name, change := range map[string]func(*redis.Options){
 		"defaults":              func(*redis.Options) {},
