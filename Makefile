@@ -7,12 +7,16 @@ SOAKTIME   ?= 10m
 STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 
 # The modules below this one.
-MODULES = $(patsubst ./%/go.mod,%,$(shell find . -mindepth 2 -name go.mod -not -path './tools/*'))
+MODULES = $(patsubst ./%/go.mod,%,$(shell find . -mindepth 2 -name go.mod))
+
+# Of these, make test tests what needs no more than the root.
+TESTED = examples/jwks test
 
 # LONG is "-tags long" in test-all. With that tag, tests with many random calls make more of them, and those are built
 # that repeat, measure or wait. See internal/testsize.
 LONG   =
-GOTEST = RATELIMIT_REQUIRE_REDIS=1 $(GO) test -race -shuffle=on -timeout 30m $(LONG)
+# With the race detector, each program would wait for a second before it exits. Parallel tests mostly wait.
+GOTEST = RATELIMIT_REQUIRE_REDIS=1 GORACE=atexit_sleep_ms=0 $(GO) test -race -shuffle=on -parallel 4 -timeout 30m $(LONG)
 
 .DEFAULT_GOAL := help
 
@@ -26,23 +30,21 @@ run: ## Run the quickstart on an embedded Redis.
 
 .PHONY: test
 test: needs ## Run the tests, with the race detector, on real Redis servers.
-	@# Two lanes of about the same length.
-	@$(MAKE) --no-print-directory -j2 test-redisstore test-others
+	@$(MAKE) --no-print-directory -j2 test-packages test-modules
 
 .PHONY: test-all
 test-all: needs needs-conformance ## Run all tests of all modules at full length, also what repeats, measures and waits.
-	@$(MAKE) --no-print-directory -j2 test-redisstore test-others LONG='-tags long'
+	@$(MAKE) --no-print-directory -j2 test-packages test-modules LONG='-tags long'
 	@# By themselves, because they measure.
 	@$(MAKE) --no-print-directory test-measures LONG='-tags long'
-	@set -e; for module in $(filter-out examples/jwks,$(MODULES)); do echo "cd $$module && go test ./..."; (cd $$module && $(GOTEST) -tags long ./...); done
+	@set -e; for module in $(filter-out $(TESTED) tools,$(MODULES)); do echo "cd $$module && go test ./..."; (cd $$module && $(GOTEST) -tags long ./...); done
 	@$(MAKE) --no-print-directory race
 
-.PHONY: test-redisstore test-others test-measures
-test-redisstore:
-	$(GOTEST) ./store/redisstore
-test-others:
-	$(GOTEST) -p $(if $(LONG),1,2) $$($(GO) list ./... | grep -v -e /outages -e /redisstore$$ $(if $(LONG),-e /outbound$$))
-	cd examples/jwks && $(GOTEST) ./...
+.PHONY: test-packages test-modules test-measures
+test-packages: # that of the longest tests first
+	$(GOTEST) -p $(if $(LONG),2,3) ./store/redisstore $$($(GO) list ./... | grep -v -e /outages $(if $(LONG),-e /outbound$$))
+test-modules:
+	@set -e; for module in $(TESTED); do echo "cd $$module && go test ./..."; (cd $$module && $(GOTEST) ./...); done
 test-measures:
 	$(GOTEST) -p 1 ./internal/outages ./outbound
 
@@ -111,6 +113,18 @@ lint: ## Check formatting, go vet and staticcheck, also for Windows with 32 bits
 	@set -e; for module in $(MODULES); do \
 		(cd $$module && $(GO) vet -tags long ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod staticcheck -tags long ./...); \
 	done
+
+.PHONY: consumer
+consumer: needs ## Release a copy of the last commit, and use it as other programs do: get, build, vet and run.
+	cd tools && $(GO) test -tags long -count=1 -timeout 30m -v ./...
+
+.PHONY: api
+api: ## Compare the exported API of all modules with the last release.
+	@$(GO) run -C tools ./api
+
+.PHONY: release
+release: ## Make the commits and tags of release VERSION, such as v1.2.3. Pushes nothing.
+	@$(GO) run -C tools ./release '$(VERSION)'
 
 .PHONY: soak
 soak: needs ## Compare the stores with exact arithmetic, and go through long outages, for SOAKTIME (default 10m).

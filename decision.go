@@ -35,7 +35,15 @@ type Decision struct {
 	values [3]string
 }
 
-// A Result is the result of one policy for a request.
+// A Result is the result of one policy for a request. Beside the fields below it has those of [store.State], which are
+// the answer of the bucket:
+//   - Allowed bool: the bucket could pay
+//   - Remaining int64: how many whole tokens are left
+//   - RetryAfter time.Duration: how long until the bucket can pay, 0 if Allowed, [Never] if it never can
+//   - ResetAfter time.Duration: how long until the bucket is full
+//   - Wait time.Duration: how long until the tokens come that were reserved, with [Policy.MaxWait]
+//   - Blocked bool: the bucket is blocked or locked, for RetryAfter
+//   - Degraded bool: a stand-in answered, while the store is unavailable
 type Result struct {
 	// Policy is the policy's name, and Key the key that the request counts for.
 	Policy, Key string

@@ -101,11 +101,19 @@
 // difference is charged or refunded after the handler has returned. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/settling.md.
 //
-// # Without middleware
+// # Which call
 //
-// In workers and other protocols, call [Limiter.Take], [Limiter.TakeAll] or [Limiter.Wait] with a key. In a handler
-// that finds the key itself, such as the name in a login form, call [Limiter.Admit]. To decide about a request
-// without answering it, call [Limiter.Decide]. [Limiter.Peek], [Limiter.Refund] and [Limiter.Reset] manage a bucket.
+//   - [Limiter.Handler] and [Limiter.Limit]: requests
+//   - [Limiter.Take]: anything else, such as a message, by a key that you name
+//   - [Limiter.Wait]: workers, which block until their turn
+//   - [Limiter.Admit]: a request whose key only its handler knows, such as the name in a login form
+//   - [Limiter.Decide]: a request that you answer yourself
+//   - [Limiter.TakeAll] and [Limiter.WaitAll]: several buckets in one step
+//   - [Limiter.Peek], [Limiter.Refund], [Limiter.Reset] and [Limiter.Block]: a bucket, by hand
+//
+// Take, TakeAll, Wait and WaitAll return what the bucket said, in a [Result] or in the Results of a [Decision]. For who
+// answers a denied request, and what happens to a failure of the store, see
+// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/recipes.md#which-call.
 //
 // # Knowing before, and changing later
 //

@@ -34,6 +34,8 @@ import (
 // It calls Skip, Key, LimitFunc, Cost and Headers, and Deny or Error if they would answer. If one of these charges a
 // Limiter itself, that is a charge. Explain runs no handler and no middleware of others. Explanation.Unknown lists what
 // could not be followed. See https://github.com/go-tokenbucket/ratelimit/blob/main/docs/explain.md.
+//
+// The result is experimental, as package explain is.
 func (l *Limiter) Explain(r *http.Request) *explain.Explanation {
 	waited := new(atomic.Int64)
 	ctx, trace, end := dryrun.Begin(freshContext{r.Context(), waited}, r)

@@ -1,5 +1,5 @@
 // Package explain holds what [github.com/go-tokenbucket/ratelimit.Limiter.Explain] finds out about a request: which
-// limits would apply to it, why, and how it would be answered.
+// limits would apply to it, why, and how it would be answered. The package is experimental: a minor release may change it.
 //
 //	r := httptest.NewRequest("GET", "https://api.example.com/items/7", nil)
 //	r.RemoteAddr = "10.0.0.7:51234"

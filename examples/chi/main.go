@@ -69,11 +69,12 @@ func newAPI(buckets store.Store, secret []byte) (http.Handler, error) {
 	// Each route of a group has one bucket, for all clients together.
 	perRoute := ratelimit.Policy{Name: "admin-route", Key: ratelimit.Route(), Limit: ratelimit.PerSecond(5)}
 
-	// Three wrong passwords lock the address out. A login that has succeeded gets its token back.
+	// After three wrong passwords, an address has one attempt every 15 minutes. A login that has succeeded gets its
+	// token back.
 	login := ratelimit.Policy{
 		Name:       "login",
 		Key:        ratelimit.RemoteIP(),
-		Limit:      ratelimit.PerMinute(3),
+		Limit:      ratelimit.Every(15 * time.Minute).WithBurst(3),
 		Settle:     ratelimit.FailedLogins,
 		FailClosed: true,
 	}
