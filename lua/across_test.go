@@ -32,7 +32,7 @@ func (a across) run(keys []string, args []any) ([]int64, error) {
 }
 
 func TestABatchAcrossSlotsIsAnsweredAsItsCallsOneByOne(t *testing.T) {
-	testBatches(t, across{startServer(t, movable(t, unflagged(t)))}, uint64(testsize.Of(5, 20)))
+	testBatches(t, across{startServer(t, movable(t, unflagged(t)))}, uint64(testsize.Of(3, 20)))
 }
 
 func TestABatchAcrossSlotsIsAnsweredAlikeInLua54(t *testing.T) {

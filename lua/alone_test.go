@@ -83,7 +83,7 @@ func askTake(s server, clock any, c call) ([]int64, error) {
 // Calls that are sent each by itself are answered by the scripts for that as by take.lua, and leave the same in Redis,
 // whichever of the scripts has charged a bucket before.
 func TestCallsByThemselvesAreAnsweredAsInABatch(t *testing.T) {
-	testAlone(t, startServer(t, movableAll(t)...), uint64(testsize.Of(4, 8)))
+	testAlone(t, startServer(t, movableAll(t)...), uint64(testsize.Of(2, 8)))
 }
 
 // testAlone compares what a server answers and keeps with a model. The server runs the movable scripts.

@@ -144,7 +144,7 @@ func TestABatchIsAnsweredAlikeInLua54(t *testing.T) {
 }
 
 func TestCallsByThemselvesAreAnsweredAlikeInLua54(t *testing.T) {
-	testAlone(t, startInterpreter(t, movableAll(t)...), uint64(testsize.Of(2, 4)))
+	testAlone(t, startInterpreter(t, movableAll(t)...), uint64(testsize.Of(1, 4)))
 }
 
 func TestRescaleIsExactInLua54(t *testing.T) {

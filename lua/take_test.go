@@ -298,7 +298,7 @@ func (m *model) lock(ch charge, tokens, now int64) bool {
 // Many calls in one script, many of which are the same, are answered as each by itself would be, and leave
 // the same in Redis: with waits, shadows, refunds, what is owed, changed limits, and clocks that go backwards.
 func TestABatchIsAnsweredAsItsCallsOneByOne(t *testing.T) {
-	testBatches(t, startServer(t, movable(t, lua.Take)), uint64(testsize.Of(5, 20)))
+	testBatches(t, startServer(t, movable(t, lua.Take)), uint64(testsize.Of(3, 20)))
 }
 
 // testBatches compares what a server answers and keeps with a model. The server runs the movable script.
@@ -435,7 +435,7 @@ func testRescale(t *testing.T, s server) {
 	check(3, 107, 3002399751580331) // a product of 2^53 + 1
 	check(-bucket.MaxCredits, 107, 3002399751580331)
 	check(-bucket.MaxCredits, 3002399751580331, 107)
-	for range testsize.Of(1500, 5000) {
+	for range testsize.Of(800, 5000) {
 		unit := func() int64 { return 1 + r.Int64N(int64(1)<<(30+r.IntN(23))) }
 		from, to, tokens := unit(), unit(), r.Int64N(bucket.MaxCredits)
 		if r.IntN(2) == 0 {

@@ -122,7 +122,7 @@ func (c *counted) check(t *testing.T, n int) {
 // A key of exactly 1 % of the requests is found among a million others, and first, whatever the order. The others are new
 // in each request, so each of them takes the place of the key with the lowest count.
 func TestAKeyOfOnePercentIsFoundAmongAMillion(t *testing.T) {
-	total := testsize.Of(50_000, 1_000_000)
+	total := testsize.Of(20_000, 1_000_000)
 	heavy := total / 100
 	others := make([]string, total)
 	for i := range others {
@@ -187,7 +187,7 @@ func TestAKeyOfOnePercentIsFoundAmongOthersThatAreAlmostAsHeavy(t *testing.T) {
 }
 
 func TestListsAgreeWithExactCounts(t *testing.T) {
-	for seed := range uint64(testsize.Of(8, 200)) {
+	for seed := range uint64(testsize.Of(4, 200)) {
 		random := rand.New(rand.NewPCG(seed, 17))
 		c := newCounted()
 		keys := 1 + random.IntN(2000)

@@ -331,7 +331,7 @@ func apart(log []logged) {
 }
 
 func TestSimulationEqualsReplay(t *testing.T) {
-	for seed := range uint64(testsize.Of(30, 300)) {
+	for seed := range uint64(testsize.Of(20, 300)) {
 		r := rand.New(rand.NewPCG(seed, 18))
 		log := madeLog(r, 300, seed%2 == 1)
 		listed, mounted := policiesOf(r)

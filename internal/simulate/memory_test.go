@@ -65,7 +65,7 @@ func measured(tb testing.TB, cfg simulate.Config, log *stream) (r *report.Report
 // Memory is bounded by the bound on clients, whatever their number and the length of their keys.
 func TestMemoryIsBounded(t *testing.T) {
 	key := strings.Repeat("k", 900)
-	log := &stream{left: testsize.Of(20_000, 200_000), line: func(i int, b []byte) []byte {
+	log := &stream{left: testsize.Of(10_000, 200_000), line: func(i int, b []byte) []byte {
 		b = fmt.Appendf(b, "10.0.0.1 - - [23/May/2026:12:%02d:%02d +0000] \"POST /login HTTP/1.1\" 401 0 \"-\" \"-\" \"", i/12_000%60, i/200%60)
 		if i%10 == 0 {
 			b = append(b, key...)
@@ -101,7 +101,7 @@ policies:
 // Requests that wait are bounded in memory, too, however long their lines are.
 func TestMemoryOfRequestsThatWaitIsBounded(t *testing.T) {
 	agent := strings.Repeat("a", 900_000)
-	clients := testsize.Of(100, 1_100)
+	clients := testsize.Of(60, 1_100)
 	log := &stream{left: 2 * clients, line: func(i int, b []byte) []byte {
 		long := agent[:len(agent)*(i%2)] // the first request of each client does not wait
 		return fmt.Appendf(b, "10.0.%d.%d - - [23/May/2026:12:00:00 +0000] \"GET /items HTTP/1.1\" 200 0 \"-\" \"%s\"\n", i/512, i/2%256, long)

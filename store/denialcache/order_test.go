@@ -157,7 +157,7 @@ func (s *sky) whole(charges ...store.Charge) {
 // with a call, or none, after each of these six. Each of these is answered as by a store without a cache.
 func TestDenialsInEveryOrder(t *testing.T) {
 	slow, fast := teststore.Limit(t, 6, time.Minute, 5), teststore.Limit(t, 1_000_000, time.Second, 1_000_000)
-	local, stride := 0, testsize.Of(7, 1)
+	local, stride := 0, testsize.Of(13, 1)
 	for name, c := range map[string]store.Charge{
 		"a refund":                   {Policy: "p", Key: "k", Limit: slow, Cost: -3},
 		"a reset":                    {Policy: "p", Key: "k", Limit: slow, Cost: math.MinInt64},
@@ -226,7 +226,7 @@ func TestDenialsInEveryOrder(t *testing.T) {
 func TestDenialsInRandomOrder(t *testing.T) {
 	slow, fast := teststore.Limit(t, 6, time.Minute, 5), teststore.Limit(t, 100, time.Second, 7)
 	local := 0
-	seeds := testsize.Of(250, 1000)
+	seeds := testsize.Of(120, 1000)
 	for seed := range uint64(seeds) {
 		rand := rand.New(rand.NewPCG(seed, 0))
 		s := newSky(t, denialcache.Config{MaxKeys: 2}, fast)

@@ -204,7 +204,7 @@ func TestBucketsAreNotLostAmongOthers(t *testing.T) {
 	defer s.Close()
 	r := rand.New(rand.NewPCG(8, 0))
 	spent := make(map[string]int64)
-	for step := range testsize.Of(60_000, 200_000) {
+	for step := range testsize.Of(30_000, 200_000) {
 		key := fmt.Sprint("k", r.IntN(20_000))
 		if r.IntN(3) == 0 {
 			take(t, s, charge(t, key, -spent[key])) // full, and soon forgotten
@@ -213,7 +213,7 @@ func TestBucketsAreNotLostAmongOthers(t *testing.T) {
 			take(t, s, charge(t, key, 1))
 			spent[key]++
 		}
-		if step%10_000 == 0 {
+		if step%5_000 == 0 {
 			if fault := s.Check(); fault != "" {
 				t.Fatal(fault)
 			}
