@@ -68,13 +68,16 @@ func (c *Cluster) join(args ...string) *Server {
 	return node
 }
 
+// waitComplete waits until all nodes consider the cluster complete at once, and know no node twice: while two nodes meet
+// each other, one may appear and disappear again, and the cluster with it.
 func (c *Cluster) waitComplete() {
 	c.tb.Helper()
-	for _, node := range c.all() {
-		waitUntil(c.tb, fmt.Sprintf("cluster node %s has cluster_state:ok", node.Addr()), func() bool {
-			return takesForComplete(node)
+	known := fmt.Sprintf("cluster_known_nodes:%d\r", len(c.all()))
+	waitUntil(c.tb, "all nodes of the cluster have cluster_state:ok", func() bool {
+		return !slices.ContainsFunc(c.all(), func(node *Server) bool {
+			return !takesForComplete(node) || !strings.Contains(fmt.Sprint(node.Do("CLUSTER", "INFO")), known)
 		})
-	}
+	})
 }
 
 func takesForComplete(node *Server) bool {
