@@ -16,7 +16,8 @@ func grantInTurn(r *rig, buckets, steps int) {
 		limits := make([]store.Limit, 2+random.IntN(2))
 		var burst, rate float64 // of all: tokens, and tokens a microsecond
 		for i := range limits {
-			per := []time.Duration{time.Millisecond, time.Second, time.Minute}[random.IntN(3)]
+			// Redis forgets a bucket by its own clock, twice the time to full after a charge: here, after 6 s at least.
+			per := []time.Duration{time.Minute, time.Hour, 24 * time.Hour}[random.IntN(3)]
 			limits[i] = r.limit(1+random.Int64N(20), per, 1+random.Int64N(200))
 			burst += float64(limits[i].Capacity / limits[i].Unit)
 			rate += float64(limits[i].Refill) / float64(limits[i].Unit)
