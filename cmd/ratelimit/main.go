@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/go-tokenbucket/ratelimit/internal/command"
+	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/command"
 )
 
 func main() {

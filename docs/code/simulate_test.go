@@ -1,8 +1,6 @@
 package code_test
 
 import (
-	"bytes"
-	"context"
 	"flag"
 	"os"
 	"os/exec"
@@ -12,9 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-tokenbucket/ratelimit/internal/simulate"
 	"github.com/go-tokenbucket/ratelimit/internal/testbuild"
-	"github.com/go-tokenbucket/ratelimit/policyfile"
 )
 
 var update = flag.Bool("update", false, "write the output of the simulation into the guide")
@@ -27,8 +23,8 @@ const simulated = "$ ratelimit simulate "
 // What the guides and the README show of a simulation is what the command writes, for the policies of the guide and the
 // log that the program testdata/makelog makes. Only the time that it takes may differ.
 func TestTheSimulationOfTheGuides(t *testing.T) {
-	log := makeLog(t)
-	output := simulation(t, log, policiesOfTheGuide(t))
+	log, command := makeLog(t), built(t, "cmd/ratelimit")
+	output := simulation(t, command, log, policiesOfTheGuide(t))
 	shown := 0
 	for _, d := range documents(t) {
 		blocks, _ := d.split()
@@ -55,7 +51,7 @@ func TestTheSimulationOfTheGuides(t *testing.T) {
 	}
 
 	// With the burst that the guide advises, only the scraper is denied.
-	advised := strings.Join(simulation(t, log, strings.Replace(policiesOfTheGuide(t), "burst 10", "burst 15", 1)), "\n")
+	advised := strings.Join(simulation(t, command, log, strings.Replace(policiesOfTheGuide(t), "burst 10", "burst 15", 1)), "\n")
 	if !strings.Contains(advised, " and 1 of ") || !strings.Contains(advised, "ip:203.0.113.77 ") {
 		t.Errorf("with a burst of 15:\n%s", advised)
 	}
@@ -92,33 +88,39 @@ func timeless(line string) string { return took.ReplaceAllString(line, ", in 1 s
 // makeLog returns the log of testdata/makelog.
 func makeLog(t *testing.T) []byte {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "makelog")
-	if out, err := exec.Command("go", slices.Concat([]string{"build", "-o", program}, testbuild.Flags(), []string{root + "/testdata/makelog"})...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	log, err := exec.Command(program, "-lines", "50000").Output()
+	log, err := exec.Command(built(t, "testdata/makelog"), "-lines", "50000").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return log
 }
 
-// simulation returns the lines that the command writes.
-func simulation(t *testing.T, log []byte, policies string) []string {
+// built returns a program of this module.
+func built(t *testing.T, folder string) string {
 	t.Helper()
-	file, err := policyfile.Parse("limits.yaml", []byte(policies), policyfile.Registry{})
+	program := filepath.Join(t.TempDir(), filepath.Base(folder))
+	if out, err := exec.Command("go", slices.Concat([]string{"build", "-o", program}, testbuild.Flags(), []string{root + "/" + folder})...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+// simulation returns the lines that the command writes.
+func simulation(t *testing.T, command string, log []byte, policies string) []string {
+	t.Helper()
+	folder := t.TempDir()
+	for name, text := range map[string][]byte{"access.log": log, "limits.yaml": []byte(policies)} {
+		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command(command, "simulate", "-policies", "limits.yaml", "access.log")
+	cmd.Dir = folder
+	text, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := simulate.Run(context.Background(), simulate.Config{Policies: file, Logs: []simulate.Log{{Name: "access.log", Reader: bytes.NewReader(log)}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text strings.Builder
-	if err := r.Text(&text, false); err != nil {
-		t.Fatal(err)
-	}
-	return strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
 // policiesOfTheGuide returns the file of policies that the guide simulates.

@@ -1,0 +1,140 @@
+package accesslog
+
+import (
+	"strconv"
+	"strings"
+)
+
+// parseCLF reads a line of the common or combined log format.
+func (p *parser) parseCLF(line string, e *Entry, of *record) Reason {
+	unlike := NotCombined
+	if p.format == Common {
+		unlike = NotCommon
+	}
+	end := strings.IndexByte(line, ' ')
+	if end <= 0 {
+		return unlike
+	}
+	of.addr = line[:end]
+	rest, reason := p.bracketed(line[end:], e)
+	if reason == NotCombined {
+		reason = unlike
+	}
+	if reason != good {
+		return reason
+	}
+	request, rest, ok := quoted(rest)
+	if !ok || !strings.HasPrefix(rest, " ") {
+		return unlike
+	}
+	if reason := of.splitRequest(request); reason != good {
+		return reason
+	}
+	of.status, rest, _ = strings.Cut(rest[1:], " ")
+	of.size, rest, _ = strings.Cut(rest, " ")
+	if of.status == "" || of.size == "" {
+		return unlike
+	}
+	if p.format == Common {
+		return good
+	}
+	return p.further(rest, of)
+}
+
+// further reads the quoted fields after the size. Fields without quotes are passed over.
+func (p *parser) further(rest string, of *record) Reason {
+	n := 0
+	for rest != "" {
+		if rest[0] != '"' {
+			_, rest, _ = strings.Cut(rest, " ")
+			continue
+		}
+		value, after, ok := quoted(rest)
+		if !ok {
+			return NotCombined
+		}
+		rest = strings.TrimPrefix(after, " ")
+		name := ""
+		switch {
+		case n == 0:
+			name = "Referer"
+		case n == 1:
+			name = "User-Agent"
+		case n-2 < len(p.extra):
+			name = p.extra[n-2]
+		}
+		n++
+		switch {
+		case name == "" || name == "-" || value == "-":
+		case name == "Host":
+			of.host = value
+		default:
+			of.setHeader(name, value)
+		}
+	}
+	switch {
+	case n < 2:
+		return NotCombined
+	case n < 2+len(p.extra):
+		return FewFields
+	}
+	return good
+}
+
+// bracketed finds the time in rest, and returns what is behind it, from the quote of the request. The name of the user
+// before it may hold blanks and brackets.
+func (p *parser) bracketed(rest string, e *Entry) (string, Reason) {
+	reason := NotCombined
+	for {
+		at := strings.Index(rest, " [")
+		if at < 0 {
+			return "", reason
+		}
+		rest = rest[at+2:]
+		end := strings.IndexByte(rest, ']')
+		if end < 0 {
+			return "", reason
+		}
+		if !strings.HasPrefix(rest[end:], `] "`) {
+			continue
+		}
+		if p.timeOf(rest[:end], e) {
+			return rest[end+2:], good
+		}
+		reason = WrongTime
+	}
+}
+
+// quoted reads the quoted text that s begins with, and returns what is behind it. Apache and nginx write escapes as Go
+// does. What is no escape is text.
+func quoted(s string) (text, rest string, ok bool) {
+	if s == "" || s[0] != '"' {
+		return "", "", false
+	}
+	for end := 1; end < len(s); end++ {
+		switch s[end] {
+		case '\\':
+			end++
+		case '"':
+			text = s[1:end]
+			if strings.Contains(text, `\`) {
+				if plain, err := strconv.Unquote(s[:end+1]); err == nil {
+					text = plain
+				}
+			}
+			return text, s[end+1:], true
+		}
+	}
+	return "", "", false
+}
+
+// splitRequest reads the first line of a request.
+func (of *record) splitRequest(line string) Reason {
+	var ok1, ok2 bool
+	of.method, line, ok1 = strings.Cut(line, " ")
+	of.target, of.proto, ok2 = strings.Cut(line, " ")
+	if !ok1 || !ok2 || of.proto == "" {
+		return WrongRequest
+	}
+	return good
+}

@@ -1,0 +1,72 @@
+package command
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/simulate"
+)
+
+// WatchEvery makes top -watch look more often, until the test has ended.
+func WatchEvery(d time.Duration) (undo func()) {
+	old := watchEvery
+	watchEvery = d
+	return func() { watchEvery = old }
+}
+
+// A Listed is a command as the guide has it.
+type Listed struct {
+	Name, Args, Short, Statuses string
+	Flags                       [][2]string // "-name VALUE" and what it does, without those of Redis
+	Redis                       bool        // it has the flags of Redis
+	Examples                    []string
+}
+
+// List returns all commands.
+func List() (all []Listed) {
+	ofRedis := RedisFlags()
+	for _, c := range commands {
+		f := newFlags(func(string) string { return "" })
+		c.prepare(f)
+		l := Listed{Name: c.name, Args: c.args, Short: c.short, Statuses: c.statuses, Examples: c.examples}
+		for _, row := range rows(f) {
+			if slices.Contains(ofRedis, row) {
+				l.Redis = true
+			} else {
+				l.Flags = append(l.Flags, row)
+			}
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// rows returns the flags by name, each with what it does.
+func rows(f *flags) (rows [][2]string) {
+	for _, flag := range f.list {
+		usage := flag.(cli.DocGenerationFlag).GetUsage()
+		value := ""
+		if parts := strings.Split(usage, "`"); len(parts) == 3 {
+			value, usage = " "+parts[1], strings.Join(parts, "")
+		}
+		rows = append(rows, [2]string{"-" + flag.Names()[0] + value, usage})
+	}
+	slices.SortFunc(rows, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
+	return rows
+}
+
+// RedisFlags returns the flags that many commands have.
+func RedisFlags() [][2]string {
+	f := newFlags(func(string) string { return "" })
+	defineRedis(f)
+	return rows(f)
+}
+
+// ProgressText is what a simulation says after some time.
+func ProgressText(bar bool, took time.Duration, at simulate.Progress) string {
+	now := time.Now()
+	return (&progress{bar: bar, begun: now.Add(-took)}).text(at, now)
+}

@@ -1,0 +1,65 @@
+package command_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+)
+
+func TestLimits(t *testing.T) {
+	server := redistest.Start(t)
+	url := "redis://" + server.Addr()
+	policies := file(t, "limits.yaml", "version: 1\npolicies:\n  - name: api\n    key: remote_ip\n    limit: 60/1m burst 10\n  - name: login\n    key: remote_ip\n    limit: 1/15m burst 5\n")
+	at := func(args ...string) ran { return run(t, append(append([]string{"limits"}, args...), "-redis", url)...) }
+
+	at("get").want(t, 0, "no changed limit is in force\n")
+	at("get", "-policies", policies).want(t, 0, "api      60/1m burst 10   60/1m burst 10", "login    1/15m burst 5    1/15m burst 5")
+
+	at("set", "api", "120/1m burst 20").want(t, 1, "the program's limit is not known", "-was") // neither -policies nor -was
+	at("set", "api", "120/1m burst 20", "-was", "30/1m", "-policies", policies).want(t, 1, "it is 60/1m burst 10, not 30/1m")
+	at("set", "api", "120/1m", "burst", "20", "-was", "60/1m burst 10", "-by", "alice", "-why", "sale\x1b[31m").want(t, 0,
+		"api      60/1m burst 10   120/1m burst 20", "by alice: sale\\x1b[31m", "60/1m burst 10 to 120/1m burst 20")
+	at("get").want(t, 0, "api      60/1m burst 10   120/1m burst 20")
+	at("get", "login").want(t, 0, "no changed limit is in force")
+	at("get", "api", "-policies", policies).want(t, 0, "120/1m burst 20", "Last changes")
+
+	at("set", "api", "6000/1m", "-policies", policies).want(t, 1, "must be at most 10 times higher or lower", "-force")
+	at("set", "api", "5/1m burst 1", "-policies", policies).want(t, 1, "must be at most 10 times higher or lower")
+	r := at("set", "api", "6000/1m", "-policies", policies, "-force")
+	r.want(t, 0, "6000/1m", "(forced)", "by cli:")
+	for _, wrong := range []string{"x", "unlimited", "0/1m", "60"} {
+		if r := at("set", "api", wrong, "-policies", policies); r.status != 1 && r.status != 2 {
+			t.Errorf("set api %s: status %d\n%s", wrong, r.status, r.err)
+		}
+	}
+	at("set", "nothing", "60/1m", "-policies", policies).want(t, 1, "the program has no policy of this name", `"api", "login"`)
+	at("set", "api").want(t, 2, "needs POLICY and LIMIT")
+	at("set", "api", "60/1m", "-was", "x").want(t, 2, "-was: ")
+	at("get").want(t, 0, "6000/1m")
+
+	at("end", "api", "-by", "bob", "-why", "over").want(t, 0, "no changed limit is in force", "by bob: over")
+	at("end", "api").want(t, 1, "nothing to end")
+	at("end").want(t, 2, "POLICY is missing")
+	run(t, "limits").want(t, 2, "needs a further word", "Changes the limit of a policy")
+	run(t, "limits", "-h").want(t, 0, "Changes the limit of a policy")
+	run(t, "limits", "drop").want(t, 2, "drop: no such command")
+	run(t, "help", "limits").want(t, 0, "Ends a change")
+	run(t, "help", "limits", "set").want(t, 0, "-was LIMIT")
+
+	server.Kill()
+	for _, args := range [][]string{{"get"}, {"set", "api", "60/1m", "-was", "60/1m"}, {"end", "api"}} {
+		at(args...).want(t, 3, "Redis at "+server.Addr())
+	}
+}
+
+// A replica's verdict about a value that somebody has written by hand is shown.
+func TestLimitsByHand(t *testing.T) {
+	server := redistest.Start(t)
+	server.Do("hset", "ratelimit:limits", "api", `1795367301123456 {"limit":"6000000/1m","by":"eve`+"\u202e"+`"}`, "\x1b[2J", "x")
+	r := run(t, "limits", "get", "-redis", "redis://"+server.Addr(), "-policies", file(t, "limits.yaml", limitsFile))
+	r.want(t, 0, "not followed", "malformed")
+	if strings.ContainsAny(r.out, "\x1b\u202e") {
+		t.Errorf("not escaped: %q", r.out)
+	}
+}

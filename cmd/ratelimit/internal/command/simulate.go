@@ -1,0 +1,263 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/accesslog"
+	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
+	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/simulate"
+)
+
+const defaultClients = 1_000_000
+
+var simulateCommand = &command{
+	name:  "simulate",
+	args:  "LOG…",
+	short: "Reports what policies would have done with the requests of access logs.",
+	long: `It decides about each line with the code of the limiter, at the time of the line. Logs are in the format
+common or combined, or JSON lines, also gzipped. "-" is standard input. Give several logs oldest first.
+The report is text. It has for each policy who is denied and when, the share that other limits would deny,
+and the smallest limits that spare a share of the clients.`,
+	statuses: `0 done, 1 a policy denies more than -fail-above, 2 wrong usage, 3 a file cannot be read, is malformed, or has
+no requests, 130 interrupted: the report has what was read until then.`,
+	examples: []string{
+		"ratelimit simulate -policies limits.yaml access.log",
+		"ratelimit simulate -policies limits.yaml -html report.html access.log.2.gz access.log.1",
+		"ratelimit simulate -policies limits.yaml -extra X-Forwarded-For access.log",
+		"kubectl logs deploy/web | ratelimit simulate -policies limits.yaml -format json -map time=ts,addr=ip -",
+		"ratelimit simulate -policies limits.yaml -spare 99.5% -fail-above 1% -json access.log >report.json",
+	},
+	prepare: func(f *flags) func(context.Context, *env) error {
+		var s simulation
+		s.policies = f.text("policies", "`FILE` of policies (required)")
+		s.names = defineNames(f)
+		s.format = f.text("format", "`FORMAT` of the logs: common, combined or json (default: found out from the first lines)")
+		s.fields = f.text("map", "`FIELDS` of JSON lines, such as time=ts,addr=client.ip,header.X-Key=key")
+		s.extra = f.text("extra", "`HEADERS` in the further quoted fields of a combined log, with commas between them, such as X-Forwarded-For")
+		s.spare = f.share("spare", "99.9%", "`SHARE` of the clients that must not be denied, for the smallest limits that do so (default 99.9%)", func(x float64) bool { return x > 0 && x <= 1 })
+		s.clients = f.number("clients", defaultClients, "`NUMBER` of keys of each policy that have a line of their own. It bounds the memory")
+		s.hide = f.is("hide-keys", "show keys as HMACs under a random secret")
+		s.json = f.is("json", "write JSON")
+		s.html = f.text("html", "`FILE` to write the report to as a page with pictures, too")
+		s.decisions = f.text("decisions", "`FILE` to write a JSON line to for each request and policy")
+		s.failAbove = f.share("fail-above", "1%", "`SHARE` of its requests that a policy may deny. If one denies more, or cannot be judged, the exit status is 1. A Shadow denies none", func(x float64) bool { return x >= 0 && x <= 1 })
+		s.failing = func() bool { return f.given["fail-above"] }
+		s.progress = f.is("progress", "write progress to standard error every 10 seconds. A terminal has a bar without it")
+		return s.run
+	},
+}
+
+// A simulation is what the flags of simulate say.
+type simulation struct {
+	policies, names, format, fields, extra, html, decisions *string
+	spare, failAbove                                        *float64
+	clients                                                 *int
+	hide, json, progress                                    *bool
+	failing                                                 func() bool
+}
+
+func (s *simulation) run(ctx context.Context, e *env) error {
+	if len(e.args) == 0 {
+		return wrongUsage("LOG is missing, such as access.log; - is standard input")
+	}
+	cfg, err := s.config()
+	if err != nil {
+		return err
+	}
+	if cfg.Policies, err = loadPolicies(*s.policies, *s.names, e); err != nil {
+		return err
+	}
+	logs, err := openLogs(ctx, e)
+	defer logs.close()
+	if err != nil {
+		return err
+	}
+	cfg.Logs = logs.list
+	if err := s.differ(logs); err != nil {
+		return err
+	}
+	page, err := create("-html", *s.html)
+	if err != nil {
+		return err
+	}
+	defer page.discard()
+	decisions, err := create("-decisions", *s.decisions)
+	if err != nil {
+		return err
+	}
+	defer decisions.discard()
+	if decisions != nil {
+		cfg.Decisions = decisions
+	}
+
+	fmt.Fprintf(e.err, "ratelimit simulate: %s\n", memory(cfg))
+	p := newProgress(e, *s.progress)
+	cfg.Progress = p.show
+	r, err := simulate.Run(ctx, cfg)
+	p.end()
+	if err != nil {
+		err = trim(err)
+	}
+	if r == nil {
+		return err
+	}
+	if decisions != nil {
+		if err := decisions.keep(); err != nil {
+			return fmt.Errorf("-decisions: %w", err)
+		}
+	}
+	if err := s.write(r, page, e); err != nil {
+		return err
+	}
+	if b := broken(r); b != nil {
+		for _, at := range b.Examples {
+			fmt.Fprintf(e.err, "ratelimit simulate: %s: %s: the report lacks what comes after line %d\n", show(at.File), show(at.Text), at.Line)
+		}
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		fmt.Fprint(e.err, "ratelimit simulate: interrupted: the report has the lines that were read until then\n")
+		return ended(interrupted)
+	case err != nil:
+		return err
+	}
+	return ended(s.judge(r, e))
+}
+
+// config returns what the flags say of the logs.
+func (s *simulation) config() (cfg simulate.Config, err error) {
+	cfg = simulate.Config{Format: *s.format, Spare: *s.spare, Clients: *s.clients, HideKeys: *s.hide}
+	switch cfg.Format {
+	case "", "common", "combined", "json":
+	default:
+		return cfg, wrongUsage("-format: must be common, combined or json")
+	}
+	for name := range strings.SplitSeq(*s.extra, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			cfg.Extra = append(cfg.Extra, name)
+		}
+	}
+	for pair := range strings.SplitSeq(*s.fields, ",") {
+		if pair = strings.TrimSpace(pair); pair == "" {
+			continue
+		}
+		ours, theirs, ok := strings.Cut(pair, "=")
+		if !ok || ours == "" || theirs == "" {
+			return cfg, wrongUsage("-map: %s: must be like time=ts, with a name of this command and one of the log", shown(pair))
+		}
+		if _, twice := cfg.Fields[ours]; twice {
+			return cfg, wrongUsage("-map: %s: is there twice", shown(ours))
+		}
+		if cfg.Fields == nil {
+			cfg.Fields = make(map[string]string)
+		}
+		cfg.Fields[ours] = theirs
+	}
+	if len(cfg.Fields) > 0 && cfg.Format != "" && cfg.Format != "json" {
+		return cfg, wrongUsage("-map: is for JSON lines: use -format json, or leave it out")
+	}
+	if len(cfg.Extra) > 0 && cfg.Format != "" && cfg.Format != "combined" {
+		return cfg, wrongUsage("-extra: is for combined logs: use -format combined, or leave it out")
+	}
+	if _, err := accesslog.NewReader(accesslog.Config{Format: cfg.Format, Fields: cfg.Fields, Extra: cfg.Extra}); err != nil {
+		return cfg, wrongUsage("%s", flagNames.Replace(err.Error()))
+	}
+	return cfg, nil
+}
+
+// flagNames has the flags for the fields that errors name.
+var flagNames = strings.NewReplacer("accesslog: ", "", "extra ", "-extra: ", "fields: ", "-map: ", "format ", "-format: ")
+
+// write writes the report.
+func (s *simulation) write(r *report.Report, page *newFile, e *env) error {
+	if page != nil {
+		err := r.HTML(page)
+		if err == nil {
+			err = page.keep()
+		}
+		if err != nil {
+			return fmt.Errorf("-html: %w", err)
+		}
+	}
+	if *s.json {
+		return r.JSON(e.out)
+	}
+	return r.Text(e.out, bool(e.paint))
+}
+
+// broken returns what r has of files that cannot be read to their end, or nil.
+func broken(r *report.Report) *report.BadLines {
+	for i := range r.Bad {
+		if r.Bad[i].Reason == accesslog.BrokenFile.String() {
+			return &r.Bad[i]
+		}
+	}
+	return nil
+}
+
+// judge returns the exit status by -fail-above. A check of CI must not pass because nothing was decided.
+func (s *simulation) judge(r *report.Report, e *env) int {
+	status := done
+	if !s.failing() {
+		return status
+	}
+	fail := func(format string, args ...any) {
+		fmt.Fprintf(e.err, "ratelimit simulate: "+format+"\n", args...)
+		status = found
+	}
+	bad := int64(0)
+	for _, b := range r.Bad {
+		bad += b.Lines
+	}
+	if bad > r.Requests {
+		fail("most lines could not be read, so that -fail-above says little: see the report")
+	}
+	if broken(r) != nil {
+		fail("a log cannot be read to its end, so that -fail-above cannot be checked")
+	}
+	for _, name := range r.LeftOut {
+		fail("policy %s is left out, so that -fail-above cannot be checked", show(name))
+	}
+	for _, p := range r.Policies {
+		if p.Shadow {
+			continue
+		}
+		if p.Requests == 0 {
+			if p.NoKey+p.BadKey+p.Failed > 0 {
+				fail("policy %s found no key in any request, so that -fail-above cannot be checked: see -map and -extra", show(p.Name))
+			}
+			continue
+		}
+		if share := float64(p.RequestsDenied) / float64(p.Requests); share > *s.failAbove {
+			fail("policy %s denies %.3g%% of its requests, which is more than -fail-above %.3g%%", show(p.Name), 100*share, 100**s.failAbove)
+		}
+	}
+	return status
+}
+
+// memory says how much a simulation may need.
+func memory(cfg simulate.Config) string {
+	n, noun := len(cfg.Policies.Policies()), "policies"
+	if n == 1 {
+		noun = "policy"
+	}
+	most, least := cfg, cfg
+	most.Clients, least.Clients = 1_000_001, 1 // a million apart
+	each := (most.Memory() - least.Memory()) / 1_000_000
+	return fmt.Sprintf("memory: about %s, and %s bytes for each client (%d %s): at most %s with -clients %s",
+		size(least.Memory()), thousands(int(each)), n, noun, size(cfg.Memory()), thousands(cfg.Clients))
+}
+
+// size writes a number of bytes.
+func size(n int64) string {
+	switch {
+	case n >= 1e9:
+		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
+	default:
+		return fmt.Sprintf("%.0f kB", float64(n)/1e3)
+	}
+}

@@ -1,0 +1,269 @@
+package simulate
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+)
+
+const (
+	maxRows  = 16 // limits of a curve, from 2^-4 to 2^3.5 times the policy's
+	ownRow   = 8
+	maxRates = 7 // rates of a spare, from 1/8 to 8 times the policy's
+	ownRate  = 3
+)
+
+// A row is a limit of the curve.
+type row struct {
+	limit  ratelimit.Limit
+	bucket bucket.Limit
+	own    bool
+	denied int64
+}
+
+// A rowState is the bucket of a client under the limit of a row. The client's first charge sets it.
+type rowState struct{ tokens, last int64 }
+
+// A rate is a rate of the spare. To find the smallest burst that denies a client nothing at this rate, each client has a
+// leaky bucket: a charge adds to its level, and time takes from it. The highest level is the smallest capacity that
+// denies nothing.
+type rate struct {
+	limit        ratelimit.Limit // with a burst of 1
+	unit, refill int64
+	own          bool
+}
+
+// A levelState is the level of a client's leaky bucket, and its highest one so far, in credits.
+type levelState struct{ level, need int64 }
+
+// A curve finds out what other limits would have done, each alone.
+type curve struct {
+	rows     []row
+	rates    []rate
+	requests int64
+}
+
+// newCurve returns the curve of a policy's limit, nil if that is not set.
+func newCurve(own ratelimit.Limit) *curve {
+	if own == (ratelimit.Limit{}) || own == ratelimit.Unlimited {
+		return nil
+	}
+	c := new(curve)
+	burst := cmp.Or(own.Burst, own.Rate)
+	for i := range maxRows {
+		factor := math.Exp2(float64(i-ownRow) / 2)
+		limit := own
+		if i != ownRow {
+			limit = scaled(own, factor)
+			limit.Burst = int64(min(math.Ceil(float64(burst)*factor), bucket.MaxCredits))
+		}
+		if compiled, err := compile(limit); err == nil {
+			c.rows = append(c.rows, row{limit: limit, bucket: compiled, own: i == ownRow})
+		}
+	}
+	for i := range maxRates {
+		limit := scaled(own, math.Exp2(float64(i-ownRate)))
+		limit.Burst = 1
+		if unit, refill, ok := credits(limit); ok {
+			c.rates = append(c.rates, rate{limit: limit, unit: unit, refill: refill, own: i == ownRate})
+		}
+	}
+	return c
+}
+
+func compile(l ratelimit.Limit) (bucket.Limit, error) {
+	return bucket.NewLimit(l.Rate, l.Per, cmp.Or(l.Burst, l.Rate))
+}
+
+// credits returns what a token and a microsecond are worth at the rate of l, exactly. A burst of 1 may be too small for
+// the rate.
+func credits(l ratelimit.Limit) (unit, refill int64, ok bool) {
+	for burst := int64(1); burst <= 1<<20; burst *= 4 {
+		if compiled, err := bucket.NewLimit(l.Rate, l.Per, burst); err == nil {
+			return compiled.Unit, compiled.Refill, true
+		}
+	}
+	return 0, 0, false
+}
+
+// scaled returns l with about factor times the rate. The numbers are round ones, so the rate differs by up to 1 %.
+func scaled(l ratelimit.Limit, factor float64) ratelimit.Limit {
+	if factor == 1 {
+		return l
+	}
+	exact := float64(l.Rate) * factor
+	if rounded := math.Round(exact); rounded >= 1 && rounded < 1<<52 && math.Abs(rounded-exact) <= exact/100 {
+		l.Rate = int64(rounded)
+		return l
+	}
+	l.Per = roundDuration(float64(l.Per) / factor)
+	return l
+}
+
+// roundDuration returns a duration with a few digits, at most 1 % from d.
+func roundDuration(d float64) time.Duration {
+	if d >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	steps := []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second}
+	for unit := 100 * time.Millisecond; unit > 0; unit /= 10 {
+		steps = append(steps, unit)
+	}
+	for _, unit := range steps {
+		if rounded := math.Round(d/float64(unit)) * float64(unit); math.Abs(rounded-d) <= d/100 {
+			return time.Duration(rounded)
+		}
+	}
+	return max(1, time.Duration(d))
+}
+
+// add charges a request at now to all rows and rates. cost is what it is charged, and final what it costs in the end.
+func (c *curve) add(of *cell, now, cost, final int64) {
+	if of.alone == 0 {
+		for i := range c.rows {
+			of.rows[i] = rowState{c.rows[i].bucket.Capacity, math.MinInt64}
+		}
+	}
+	of.alone++
+	c.requests++
+	if cost < 0 {
+		cost = math.MaxInt64
+	}
+	for i := range c.rows {
+		r := &c.rows[i]
+		if !r.charge(&of.rows[i], now, cost, final) {
+			r.denied++
+			of.touched |= 1 << i
+		}
+	}
+	if cost == 0 && final == 0 {
+		return
+	}
+	passed := max(0, now-of.at) // of the first charge it does not matter
+	of.at = max(of.at, now)
+	for i := range c.rates {
+		c.rates[i].charge(&of.levels[i], passed, cost, final)
+	}
+}
+
+// charge charges a bucket as memstore does, and reports whether that allows it.
+func (r *row) charge(s *rowState, now, cost, final int64) bool {
+	l := &r.bucket
+	b := l.Advance(bucket.Bucket{Tokens: s.tokens, Unit: l.Unit, LastRefill: s.last}, now)
+	need := l.Need(cost)
+	if l.Grants(b.Tokens, need, 0, 1) != 1 {
+		return false
+	}
+	left := l.Charge(b.Tokens, need, 1)
+	if left != b.Tokens {
+		*s = rowState{left, b.LastRefill}
+	}
+	if final == cost {
+		return true
+	}
+	b = l.Advance(bucket.Bucket{Tokens: s.tokens, Unit: l.Unit, LastRefill: s.last}, now)
+	need, _ = l.Ask(final-cost, 0, final > cost)
+	if left := l.Charge(b.Tokens, need, 1); left != b.Tokens {
+		*s = rowState{left, b.LastRefill}
+	}
+	return true
+}
+
+// maxLevel is above all levels that a bucket can have.
+const maxLevel = 4 * bucket.MaxCredits
+
+func (r *rate) charge(s *levelState, passed, cost, final int64) {
+	s.level -= min(s.level, mulCapped(passed, r.refill))
+	s.level = min(maxLevel, s.level+mulCapped(cost, r.unit))
+	if cost > 0 {
+		s.need = max(s.need, s.level)
+	}
+	if final > cost {
+		s.level = min(maxLevel, s.level+mulCapped(final-cost, r.unit))
+	} else {
+		s.level = max(0, s.level-mulCapped(cost-final, r.unit))
+	}
+}
+
+// mulCapped returns a*b, at most maxLevel. Both are not negative.
+func mulCapped(a, b int64) int64 {
+	if b != 0 && a > maxLevel/b {
+		return maxLevel
+	}
+	return a * b
+}
+
+// points returns the curve.
+func (c *curve) points(all *clients) []report.Point {
+	touched := make([]int64, len(c.rows))
+	for _, of := range all.all {
+		for i := range c.rows {
+			touched[i] += int64(of.touched >> i & 1)
+		}
+	}
+	var points []report.Point
+	for i, r := range c.rows {
+		points = append(points, report.Point{
+			Limit:          r.limit.String(),
+			PerSecond:      float64(r.limit.Rate) / r.limit.Per.Seconds(),
+			Burst:          cmp.Or(r.limit.Burst, r.limit.Rate),
+			Own:            r.own,
+			RequestsDenied: r.denied,
+			ClientsDenied:  touched[i],
+		})
+	}
+	return points
+}
+
+// spare returns the smallest bursts that deny nothing to a share of the clients.
+func (c *curve) spare(all *clients, share float64) *report.Spare {
+	needs := make([]int64, 0, len(all.all))
+	n := 0
+	for _, of := range all.all {
+		if of.alone > 0 {
+			n++
+		}
+	}
+	may := min(n, int(math.Floor((1-share)*float64(n)+1e-6)))
+	spare := &report.Spare{Share: share, Touched: int64(may)}
+	for i, r := range c.rates {
+		needs = needs[:0]
+		for _, of := range all.all {
+			if of.alone > 0 {
+				needs = append(needs, of.levels[i].need)
+			}
+		}
+		slices.Sort(needs)
+		burst := int64(1)
+		if may < n {
+			burst = max(1, (needs[n-1-may]-1)/r.unit+1)
+		}
+		limit := r.limit
+		compiled, err := bucket.NewLimit(limit.Rate, limit.Per, burst)
+		for err != nil && burst < 1<<20 { // too small for a high rate
+			burst++
+			compiled, err = bucket.NewLimit(limit.Rate, limit.Per, burst)
+		}
+		if err != nil || compiled.Unit != r.unit || compiled.Refill != r.refill {
+			continue // no limit of that rate is as large
+		}
+		limit.Burst = burst
+		touched := n - upTo(needs, burst*r.unit)
+		if limit.Burst == limit.Rate {
+			limit.Burst = 0
+		}
+		spare.Limits = append(spare.Limits, report.SpareLimit{Limit: limit.String(), Burst: burst, Own: r.own, ClientsDenied: int64(touched)})
+	}
+	return spare
+}
+
+// upTo returns how many of the sorted numbers are at most n.
+func upTo(sorted []int64, n int64) int {
+	at, _ := slices.BinarySearch(sorted, n+1)
+	return at
+}
