@@ -51,7 +51,7 @@ func TestArrows(t *testing.T) {
 		"/explain":           {"/internal/", "/store"},
 		"/limits":            {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
 		"/policyfile":        {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
-		"/cmd/ratelimit/internal/simulate": {"/internal/", "/cmd/ratelimit/internal/", "", "/explain", "/policyfile", "/store", "/store/memstore", "github.com/go-chi/chi/v5", "github.com/valyala/fastjson"},
+		"/cmd/ratelimit/internal/simulate": {"/internal/", "/cmd/ratelimit/internal/", "", "/explain", "/policyfile", "/store", "/store/memstore", "github.com/go-chi/chi/v5", "github.com/valyala/fastjson", "github.com/valyala/fastjson/fastfloat"},
 		"/outbound": {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5",
 			"golang.org/x/net/idna", "golang.org/x/text/secure/bidirule", "golang.org/x/text/transform", "golang.org/x/text/unicode/bidi", "golang.org/x/text/unicode/norm"},
 	} {
