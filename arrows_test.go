@@ -40,7 +40,7 @@ func TestArrows(t *testing.T) {
 		}
 	}
 
-	// These need the standard library, and no more than what is listed. A path of another module is listed whole.
+	// These need the standard library, and no more than what is listed. A path with a slash at its end stands for all below it.
 	for pkg, allowed := range map[string][]string{
 		"":                   {"/internal/", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
 		"/store":             {"/internal/"},
@@ -50,8 +50,8 @@ func TestArrows(t *testing.T) {
 		"/admin":             {"/internal/", "", "/explain", "/limits", "/observe", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
 		"/explain":           {"/internal/", "/store"},
 		"/limits":            {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
-		"/policyfile":        {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
-		"/internal/simulate": {"/internal/", "", "/explain", "/policyfile", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
+		"/policyfile":        {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5", "go.yaml.in/yaml/v4/"},
+		"/internal/simulate": {"/internal/", "", "/explain", "/policyfile", "/store", "/store/memstore", "github.com/go-chi/chi/v5", "go.yaml.in/yaml/v4/"},
 		"/outbound": {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5",
 			"golang.org/x/net/idna", "golang.org/x/text/secure/bidirule", "golang.org/x/text/transform", "golang.org/x/text/unicode/bidi", "golang.org/x/text/unicode/norm"},
 	} {
@@ -60,7 +60,7 @@ func TestArrows(t *testing.T) {
 				continue
 			}
 			if !slices.ContainsFunc(allowed, func(a string) bool {
-				return dep == a || dep == module+a || strings.HasSuffix(a, "/") && strings.HasPrefix(dep, module+a)
+				return dep == a || dep == module+a || strings.HasSuffix(a, "/") && (strings.HasPrefix(dep, module+a) || strings.HasPrefix(dep+"/", a))
 			}) {
 				t.Errorf("%s depends on %s", module+pkg, dep)
 			}

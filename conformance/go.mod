@@ -14,7 +14,6 @@ require (
 	github.com/go-tokenbucket/ratelimit/contrib/connectratelimit v0.0.0
 	github.com/go-tokenbucket/ratelimit/contrib/grpcratelimit v0.0.0
 	github.com/go-tokenbucket/ratelimit/contrib/promratelimit v0.0.0
-	github.com/goccy/go-yaml v1.19.2
 	github.com/gorilla/handlers v1.5.2
 	github.com/gorilla/mux v1.8.1
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.32.0
