@@ -47,7 +47,7 @@ func TestArrows(t *testing.T) {
 		"/store/fallback":    {"/internal/", "/store", "/store/memstore"},
 		"/store/lease":       {"/internal/", "/store"},
 		"/store/denialcache": {"/internal/", "/store"},
-		"/admin":             {"/internal/", "", "/explain", "/limits", "/observe", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
+		"/admin":             {"/internal/", "", "/explain", "/limits", "/observe", "/store", "/store/memstore", "github.com/go-chi/chi/v5", "mvdan.cc/sh/v3/"},
 		"/explain":           {"/internal/", "/store"},
 		"/limits":            {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
 		"/policyfile":        {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5", "go.yaml.in/yaml/v4/"},
