@@ -197,6 +197,27 @@ func TestWatchKeepsWhatIsInForce(t *testing.T) {
 	})
 }
 
+// A file that cannot be read is logged once each time, and must then be the same in two looks again.
+func TestWatchWaitsForAFileThatIsAway(t *testing.T) {
+	watch(t, before, func(w *watched) {
+		w.want(asBefore, "in force")
+		w.write(after)
+		w.pass(1)
+		for range 2 {
+			if err := os.Remove(w.path); err != nil {
+				t.Fatal(err)
+			}
+			w.pass(3)
+			w.want(asBefore, "level=ERROR…the file cannot be read")
+			w.write(after)
+			w.pass(1)
+			w.want(asBefore)
+		}
+		w.pass(1)
+		w.want("api 60/1m burst 20, login 1/15m burst 6", "in force")
+	})
+}
+
 // A policy that is missing was lost by mistake, unless the file says that it is removed.
 func TestWatchAsksForRemovals(t *testing.T) {
 	two := strings.Replace(before, "  - name: login", "  - {name: old, key: remote_ip, limit: 1/s}\n  - name: login", 1)
