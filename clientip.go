@@ -106,7 +106,7 @@ func ClientIP(cfg IPConfig) KeyFunc { return byAddress("ClientIP", cfg) }
 func byAddress(name string, cfg IPConfig) KeyFunc {
 	model := trust.Model(cfg)
 	if faults := model.Faults(); len(faults) > 0 {
-		panic("ratelimit: ClientIP: " + strings.Join(faults, "; "))
+		panic("ratelimit: ClientIP: " + strings.Join(faults.Texts(), "; "))
 	}
 	bits, find := cmp.Or(cfg.IPv6Bits, 64), model.Finder()
 	return func(r *http.Request) (string, error) {

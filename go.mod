@@ -10,7 +10,9 @@ require (
 	github.com/urfave/cli/v3 v3.14.0
 	github.com/valyala/fastjson v1.6.10
 	go.uber.org/goleak v1.3.0
+	go.yaml.in/yaml/v4 v4.0.0
 	golang.org/x/net v0.60.0
+	mvdan.cc/sh/v3 v3.14.1
 )
 
 require (

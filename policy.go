@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/internal/fault"
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -100,38 +101,38 @@ func (p *policy) failsClosed() bool { return p.FailClosed && !p.Shadow }
 // maxTiers bounds the limits of a LimitFunc that are kept compiled. Further limits are compiled for each request.
 const maxTiers = 64
 
-// compile compiles policies, or returns an error that names every field at fault, each after the name of the list or
-// argument that it is in. Without needKey, for calls that are given a key, a policy needs no Key.
+// compile compiles policies, or returns [fault.Faults] with every field at fault. field is the list or argument that they are in. Without needKey, for calls that are given a key, a policy needs no Key.
 func compile(field string, policies []Policy, needKey bool) ([]*policy, error) {
-	var faults []error
+	var faults fault.Faults
 	compiled := make([]*policy, len(policies))
 	names := make(map[string]int)
 	for i, p := range policies {
-		name := field
-		if needKey {
-			name = fmt.Sprintf("%s[%d]", field, i)
+		at := fault.Fault{List: field, Index: i, Name: p.Name}
+		if !needKey {
+			at.Index = -1
 		}
-		fault := func(format string, args ...any) {
-			faults = append(faults, fmt.Errorf("%s (%q): "+format, append([]any{name, p.Name}, args...)...))
+		wrong := func(field, value, format string, args ...any) {
+			at.Field, at.Value, at.Text = field, value, fmt.Sprintf(format, args...)
+			faults = append(faults, at)
 		}
 		if !policyname.Valid(p.Name) {
-			fault("Name: must be %s", policyname.Rule)
+			wrong("Name", "", "must be %s", policyname.Rule)
 		} else if first, taken := names[p.Name]; taken {
-			fault("Name: %s[%d] has it already: must differ", field, first)
+			wrong("Name", "", "%s[%d] has it already: must differ", field, first)
 		} else {
 			names[p.Name] = i
 		}
 		if p.Key == nil && needKey {
-			fault("Key: must be set, to RemoteIP() for example")
+			wrong("Key", "", "must be set, to RemoteIP() for example")
 		}
 		if p.MaxWait < 0 {
-			fault("MaxWait %v: must not be negative", p.MaxWait)
+			wrong("MaxWait", p.MaxWait.String(), "must not be negative")
 		}
 		if p.LockFor != 0 && (p.LockFor < time.Microsecond || p.LockFor > maxBlock) {
-			fault("LockFor %v: must be from 1µs to %v (35 years), or 0 for no lock", p.LockFor, maxBlock)
+			wrong("LockFor", p.LockFor.String(), "must be from 1µs to %v (35 years), or 0 for no lock", maxBlock)
 		}
 		if p.LockFor != 0 && p.MaxWait > 0 {
-			fault("LockFor %v: must be 0 where requests wait, because each of them would lock the bucket: set MaxWait to 0, and do not use Wait or WaitAll", p.LockFor)
+			wrong("LockFor", p.LockFor.String(), "must be 0 where requests wait, because each of them would lock the bucket: set MaxWait to 0, and do not use Wait or WaitAll")
 		}
 		compiled[i] = &policy{Policy: p}
 		switch {
@@ -139,14 +140,17 @@ func compile(field string, policies []Policy, needKey bool) ([]*policy, error) {
 		case p.Limit != Limit{}:
 			limit, err := p.Limit.compile()
 			if err != nil {
-				fault("Limit: %w", err)
+				wrong("Limit", "", "%v", err)
 			}
 			compiled[i].limit = limit
 		case p.LimitFunc == nil || !needKey:
-			fault("Limit: must be set, to PerMinute(60) for example")
+			wrong("Limit", "", "must be set, to PerMinute(60) for example")
 		}
 	}
-	return compiled, errors.Join(faults...)
+	if len(faults) > 0 {
+		return compiled, faults
+	}
+	return compiled, nil
 }
 
 // maxBlock bounds a block or a lock of a bucket.

@@ -13,6 +13,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/go-tokenbucket/ratelimit/internal/fault"
 	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -279,6 +280,7 @@ func (ps *places) reload(policies []Policy) error {
 		return errors.New("policies: must not be empty: nothing would be limited")
 	}
 	compiled, err := compile("policies", policies, true)
+	faults, _ := err.(fault.Faults)
 	from := "Reload at " + time.Now().UTC().Format(time.RFC3339)
 	for _, p := range compiled {
 		p.from = from
@@ -293,11 +295,12 @@ func (ps *places) reload(policies []Policy) error {
 		case len(ps.list.policies()) > 0:
 			list = append(list, p)
 		case policyname.Valid(p.Name):
-			err = errors.Join(err, fmt.Errorf("policies[%d] (%q): Name: must be the name of a policy that Limit has mounted (%s), because Config.Policies is empty", i, p.Name, quoted(ps.names)))
+			faults = append(faults, fault.Fault{List: "policies", Index: i, Name: p.Name, Field: "Name",
+				Text: fmt.Sprintf("must be the name of a policy that Limit has mounted (%s), because Config.Policies is empty", quoted(ps.names))})
 		}
 	}
-	if err != nil {
-		return err
+	if len(faults) > 0 {
+		return faults
 	}
 	for _, at := range mounts {
 		at.replace(compiled, ps.over)

@@ -151,7 +151,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 			}
 		}
 	}
-	for _, d := range []string{"", "0", "0s", "-1m", "999ms", "367d", "8785h", "1y", "15", "1e9s", "NaN", "9999999999h", "99999999999999999999d", "-1d", "d"} {
+	for _, d := range []string{"", "0", "0s", "-1m", "999ms", "367d", "8785h", "1y", "15", "1e9s", "NaN", "9999999999h", "99999999999999999999d", "213504d", "32768d", "-1d", "d"} {
 		s.want(s.post("key/block", form("ip:1", "for", d)), 400, "for must be")
 	}
 	for _, n := range []string{"", "0", "-1", "1.5", "x", "99999999999999999999", "+", "0x1"} {
@@ -161,6 +161,12 @@ func TestChangesThatAreRefused(t *testing.T) {
 	if n := s.remaining("ip:1"); n != 2 {
 		t.Errorf("%d tokens, want 2", n)
 	}
+	s.take("ip:5", 5)
+	s.want(s.post("key/refund", form("ip:5", "n", "5")), 303)
+	if n := s.remaining("ip:5"); n != 5 {
+		t.Errorf("%d tokens after a refund of the whole burst, want 5", n)
+	}
+	s.log.Reset()
 	if r, _ := s.limiter.Peek(context.Background(), api, "ip:1"); r.Blocked {
 		t.Error("the key is blocked")
 	}

@@ -252,7 +252,7 @@ func TestExplainForm(t *testing.T) {
 	}
 
 	w = s.post("explain", url.Values{"curl": {"curl 'https://api.example/login' \\\n -H 'cookie: a=b' --data-raw 'x=y' --frobnicate"}, "url": {"/old"}}, asBrowser)
-	s.want(w, 200, `value="POST"`, `value="https://api.example/login"`, "Cookie: a=b", "Content-Type: application/x-www-form-urlencoded", "--frobnicate", "<code>api.example</code>")
+	s.want(w, 200, `value="POST"`, `value="https://api.example/login"`, "Cookie: a=b", "--frobnicate", "<code>api.example</code>")
 	checkPage(t, w)
 	v := s.post("explain.json", url.Values{"curl": {"curl https://api.example/login --frobnicate"}})
 	s.want(v, 200, `"path": "/login"`, `"host": "api.example"`, "--frobnicate")
@@ -262,12 +262,12 @@ func TestExplainForm(t *testing.T) {
 		text string
 	}{
 		"no address":   {url.Values{"method": {"GET"}}, "must be like"},
-		"method":       {url.Values{"url": {"/"}, "method": {"G T"}}, "Method"},
+		"method":       {url.Values{"url": {"/"}, "method": {"G T"}}, "The method must be"},
 		"header":       {url.Values{"url": {"/"}, "headers": {"A: b\nX"}}, "Headers: line 2"},
 		"peer":         {url.Values{"url": {"/"}, "peer": {"x"}}, "Peer address"},
 		"curl":         {url.Values{"curl": {"fetch('x') <b>"}}, "must begin with curl"},
 		"cmd":          {url.Values{"curl": {`curl ^"https://a.example^"`}}, "Copy as cURL (bash)"},
-		"odd":          {url.Values{"curl": {"curl \x1b\xff\x00 'x"}}, "quote is not closed"},
+		"odd":          {url.Values{"curl": {"curl \x1b\xff\x00 'x"}}, "is not closed: paste the whole command"},
 		"twice":        {url.Values{"url": {"/", "/a"}}, "more than once"},
 		"no parameter": {url.Values{"uri": {"/"}}, "no parameter"},
 	} {
@@ -277,6 +277,18 @@ func TestExplainForm(t *testing.T) {
 			checkPage(t, w)
 			s.want(s.post("explain.json", tt.form), 400, tt.text)
 		})
+	}
+	for _, wrong := range []url.Values{ // errors quote no credential
+		{"curl": {"curl 'https://ann:canary x@api.example/'"}},
+		{"curl": {"curl https://ann:canary@api.example:port/"}},
+		{"curl": {"curl -H Authorization: Bearer canary https://api.example/"}},
+		{"curl": {"curl https://api.example/ --frob canary"}},
+		{"url": {"https://ann:canary@api.example:port/"}},
+		{"url": {"/"}, "headers": {"Authorization Bearer canary"}},
+	} {
+		if w := s.post("explain.json", wrong); w.Code != 400 || strings.Contains(w.Body.String(), "canary") {
+			t.Errorf("%v: %d %s", wrong, w.Code, w.Body)
+		}
 	}
 	s.want(s.post("explain", url.Values{"url": {"/"}, "headers": {"Cookie: " + strings.Repeat("c", 60<<10)}}), 200)
 	s.want(s.post("explain", url.Values{"url": {"/"}, "headers": {"Cookie: " + strings.Repeat("c", 70<<10)}}), 413)

@@ -14,7 +14,6 @@ require (
 	github.com/go-tokenbucket/ratelimit/contrib/connectratelimit v0.0.0
 	github.com/go-tokenbucket/ratelimit/contrib/grpcratelimit v0.0.0
 	github.com/go-tokenbucket/ratelimit/contrib/promratelimit v0.0.0
-	github.com/goccy/go-yaml v1.19.2
 	github.com/gorilla/handlers v1.5.2
 	github.com/gorilla/mux v1.8.1
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.32.0
@@ -51,6 +50,7 @@ require (
 	golang.org/x/text v0.43.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20261019180522-ce908d29299b // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b // indirect
+	mvdan.cc/sh/v3 v3.14.1 // indirect
 )
 
 replace github.com/go-tokenbucket/ratelimit => ../

@@ -85,7 +85,8 @@ func (e *Editor) List(ctx context.Context) ([]Entry, error) {
 	var list []Entry
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if names[name] {
-			program, v := e.judge(name, held[name], "")
+			raw, has := held[name]
+			program, v := e.judge(name, raw, has, "")
 			list = append(list, entry(name, program, v))
 		}
 	}
@@ -111,9 +112,9 @@ func entry(name string, program []ratelimit.Limit, v *verdict) Entry {
 	return out
 }
 
-// judge judges the value of a policy. It returns no verdict if there is no value. was stands in for a limit of the program
-// that is not known.
-func (e *Editor) judge(name, raw, was string) (program []ratelimit.Limit, v *verdict) {
+// judge judges the value of a policy. It returns no verdict if has says that there is no value, which is not the same as an
+// empty one. was stands in for a limit of the program that is not known.
+func (e *Editor) judge(name, raw string, has bool, was string) (program []ratelimit.Limit, v *verdict) {
 	programs := e.programs()
 	program = programs[name]
 	if programs == nil {
@@ -124,7 +125,7 @@ func (e *Editor) judge(name, raw, was string) (program []ratelimit.Limit, v *ver
 			program = []ratelimit.Limit{limit}
 		}
 	}
-	if raw == "" {
+	if !has {
 		return program, nil
 	}
 	judged := judge(name, raw, program, cmp.Or(e.MaxFactor, defaultMaxFactor))
@@ -160,9 +161,9 @@ func (e *Editor) Set(ctx context.Context, c Change) error {
 	if err != nil {
 		return err
 	}
-	raw := held[c.Policy]
+	raw, inForce, has := e.value(held, c.Policy)
 	programs := e.programs()
-	program, v := e.judge(c.Policy, cmp.Or(raw, e.lost[c.Policy]), c.Was)
+	program, v := e.judge(c.Policy, inForce, has, c.Was)
 	switch {
 	case len(program) == 0 && programs != nil:
 		return c.refuse(fmt.Errorf("%w: it has %s", errUnknown, quoted(programs)))
@@ -171,8 +172,8 @@ func (e *Editor) Set(ctx context.Context, c Change) error {
 	case cmp.Or(program...) == ratelimit.Limit{}:
 		return c.refuse(errNoLimit)
 	}
-	inForce := v.inForce(program)
-	if err := c.conflict(inForce); err != nil {
+	was := v.inForce(program)
+	if err := c.conflict(was); err != nil {
 		return err
 	}
 	beyond := withinFactors(c.Policy, program, asked, cmp.Or(e.MaxFactor, defaultMaxFactor))
@@ -180,7 +181,7 @@ func (e *Editor) Set(ctx context.Context, c Change) error {
 		return beyond
 	}
 	return e.swap(ctx, c.Policy, raw, &kept{
-		Limit: asked.String(), Was: inForce.String(), Program: cmp.Or(program...).String(), By: c.By, Why: c.Why, Forced: beyond != nil,
+		Limit: asked.String(), Was: was.String(), Program: cmp.Or(program...).String(), By: c.By, Why: c.Why, Forced: beyond != nil,
 	}, kept{})
 }
 
@@ -196,12 +197,11 @@ func (e *Editor) End(ctx context.Context, c Change) error {
 	if err != nil {
 		return err
 	}
-	raw := held[c.Policy]
-	shown := cmp.Or(raw, e.lost[c.Policy])
-	if shown == "" {
+	raw, inForce, has := e.value(held, c.Policy)
+	if !has {
 		return c.refuse(errors.New("its limit is not changed: there is nothing to end"))
 	}
-	program, v := e.judge(c.Policy, shown, "")
+	program, v := e.judge(c.Policy, inForce, has, "")
 	if len(program) > 0 {
 		if err := c.conflict(v.inForce(program)); err != nil {
 			return err
@@ -212,6 +212,16 @@ func (e *Editor) End(ctx context.Context, c Change) error {
 		ended.Ended = v.at.UnixMicro()
 	}
 	return e.swap(ctx, c.Policy, raw, nil, ended)
+}
+
+// value returns the kept value of a policy, which may be an empty one that somebody has written by hand, and the value that is
+// followed: that may have disappeared.
+func (e *Editor) value(held map[string]string, policy string) (raw, followed string, has bool) {
+	raw, has = held[policy]
+	if lost := e.lost[policy]; raw == "" && lost != "" {
+		return raw, lost, true
+	}
+	return raw, raw, has
 }
 
 func (c *Change) refuse(err error) error {

@@ -28,6 +28,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
@@ -114,12 +115,15 @@ type FactorError struct {
 	Max            int64
 }
 
-// factor returns the factor without an exponent, which nobody should have to read in a hurry.
+// factor returns the factor without an exponent, which nobody should have to read in a hurry. It has as many digits as it
+// takes to be above Max: 601/1m is 10.02 times 60/1m, and not 10.
 func (e *FactorError) factor() string {
-	if e.Factor >= 1000 {
-		return fmt.Sprintf("%.0f", e.Factor)
+	for digits := 3; ; digits++ {
+		rounded, _ := strconv.ParseFloat(strconv.FormatFloat(e.Factor, 'g', digits, 64), 64)
+		if most := float64(e.Max); rounded > most || rounded*most < 1 || digits == 17 {
+			return strconv.FormatFloat(rounded, 'f', -1, 64)
+		}
 	}
-	return fmt.Sprintf("%.3g", e.Factor)
 }
 
 func (e *FactorError) Error() string {

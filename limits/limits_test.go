@@ -185,8 +185,13 @@ func TestTheBoundsOfAChange(t *testing.T) {
 			}
 		}
 
-		if err := r.Set(t.Context(), change("60/1m burst 15001", "")); err == nil || !strings.Contains(err.Error(), "is 1500 times that") {
-			t.Errorf("%v", err)
+		for limit, text := range map[string]string{ // of 60/1m burst 10
+			"60/1m burst 15001": "is 1500 times that", "60/1m burst 99999999": "is 10000000 times that", "60/1m burst 123": "is 12.3 times that",
+			"601/1m burst 10": "is 10.02 times that", "359/1h burst 10": "is 0.0997 times that", "35999/100h burst 10": "is 0.099997 times that", "1/30d burst 10": "is 0.000000386 times that",
+		} {
+			if err := r.Set(t.Context(), change(limit, "")); err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: %v, want %s", limit, err, text)
+			}
 		}
 		if err := r.Set(t.Context(), change("120/1m", "")); err == nil || !strings.Contains(err.Error(), "the burst of 120/1m, which is that of its rate, is 12 times that") {
 			t.Errorf("%v", err)
@@ -757,6 +762,77 @@ func TestAChangeThatAFailoverHasLostStays(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		if r.api() != "60/1m burst 10" || r.entry("login").InForce != "5/1h" || r.Problem() != "" {
 			t.Errorf("removed by hand: %s, %+v, %q", r.api(), r.entry("login"), r.Problem())
+		}
+	})
+}
+
+// An entry of the log that later changes have overwritten does not say that the hash is another one.
+func TestALogThatHasTurnedRoundLosesNothing(t *testing.T) {
+	for _, changes := range []int{49, 50, 51} {
+		synctest.Test(t, func(t *testing.T) {
+			k := newKeeper()
+			r, other := start(t, k), limits.Editor{Keeper: k, Program: map[string]ratelimit.Limit{"login": ratelimit.PerHour(5)}}
+			set(t, r, change("20/1m burst 5", ""))
+			for range changes {
+				if err := other.Set(t.Context(), limits.Change{Policy: "login", Limit: "6/1h", By: "bob"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			k.edit(func() { delete(k.held, "api") })
+			time.Sleep(2 * time.Second)
+			if r.api() != "60/1m burst 10" || r.Problem() != "" {
+				t.Errorf("after %d changes: %s, %q", changes, r.api(), r.Problem())
+			}
+		})
+	}
+}
+
+// A value that was not followed is not lost when it disappears.
+func TestAMalformedValueIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper()
+		r := start(t, k)
+		set(t, r, change("20/1m burst 5", ""))
+		k.edit(func() { k.held["login"] = "junk" })
+		time.Sleep(2 * time.Second)
+		k.edit(func() { clear(k.held) })
+		time.Sleep(2 * time.Second)
+		if !strings.Contains(r.Problem(), "changed limits of api have disappeared") || r.entry("login").Refused != "" || r.entry("login").InForce != "5/1h" {
+			t.Errorf("%q, %+v", r.Problem(), r.entry("login"))
+		}
+	})
+}
+
+// An empty value is malformed, too, and can be replaced and ended.
+func TestAnEmptyValueWrittenByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper()
+		r, command := start(t, k), limits.Editor{Keeper: k}
+		k.held["api"] = ""
+		time.Sleep(2 * time.Second)
+		if e := r.entry("api"); !strings.Contains(e.Refused, "is malformed") || e.InForce != "60/1m burst 10" {
+			t.Errorf("%+v", e)
+		}
+		if list, err := command.List(t.Context()); err != nil || len(list) != 1 || !strings.Contains(list[0].Refused, "is malformed") {
+			t.Errorf("%+v, %v", list, err)
+		}
+		if err := r.End(t.Context(), limits.Change{Policy: "api", By: "bob", Was: "60/1m burst 10"}); err != nil {
+			t.Error(err)
+		}
+		if _, has := k.held["api"]; has || r.entry("api").Refused != "" {
+			t.Errorf("ended: %v, %+v", k.held, r.entry("api"))
+		}
+		k.held["api"] = ""
+		if err := command.End(t.Context(), limits.Change{Policy: "api", By: "bob"}); err != nil {
+			t.Error(err)
+		}
+		if err := command.End(t.Context(), limits.Change{Policy: "api", By: "bob"}); !errors.Is(err, limits.ErrRefused) {
+			t.Errorf("ended twice: %v", err)
+		}
+		k.held["api"] = ""
+		set(t, r, change("120/1m burst 20", "60/1m burst 10"))
+		if r.api() != "120/1m burst 20" {
+			t.Error(r.api())
 		}
 	})
 }

@@ -85,6 +85,18 @@ func TestADeniedKeyIsLoggedOnceAMinuteWithHowManyWereNot(t *testing.T) {
 	})
 }
 
+// An event is of a stand-in if any of its results is, whichever comes last.
+func TestAStandInIsLoggedWhicheverPolicyItDecides(t *testing.T) {
+	for _, order := range [][]bool{{true, false}, {false, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newDenialLog(observe.LogConfig{})
+			e := &ratelimit.Event{Allowed: true, Results: append(by(order[0]).Results, by(order[1]).Results...)}
+			l.observe(t.Context(), e)
+			l.want(t, `level=WARN msg="ratelimit: a stand-in for the store decides" decisions_not_logged=0`)
+		})
+	}
+}
+
 func TestEachPolicyAndKeyHasLinesOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newDenialLog(observe.LogConfig{})

@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -8,33 +9,37 @@ import (
 	"strconv"
 	"strings"
 
+	"go.yaml.in/yaml/v4"
+
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 	"github.com/go-tokenbucket/ratelimit/internal/trust"
-	"github.com/go-tokenbucket/ratelimit/internal/yamltree"
 )
 
 // keyForms are the keys that are built in. Those with a value are written {name: value}.
 var keyForms = []string{"remote_ip", "route", "client_ip", "header", "static", "first_of", "join"}
 
 // key returns the KeyFunc that node says.
-func (r *reader) key(node *yamltree.Node, path string, m *Mount) ratelimit.KeyFunc {
-	if node.Kind != yamltree.Mapping {
-		if node.Kind == yamltree.Sequence {
-			r.fault(node, path, "is a list: must be {first_of: […]} or {join: […]}")
-			return standInKey
-		}
+func (r *reader) key(node *yaml.Node, path string, m *Mount) ratelimit.KeyFunc {
+	switch {
+	case r.isReported(node, path):
+		return standInKey
+	case node.Kind == yaml.ScalarNode:
 		return r.namedKey(node, path, m)
-	}
-	if len(node.Fields) != 1 {
-		if !node.Cut {
-			r.fault(node, path, "has %d fields: must have one of %s", len(node.Fields), strings.Join(keyForms[2:], ", "))
-		}
+	case node.Kind == yaml.SequenceNode:
+		r.fault(node, path, "is a list: must be {first_of: […]} or {join: […]}")
+		return standInKey
+	case len(node.Content) != 2:
+		r.fault(node, path, "has %d fields: must have one of %s", len(node.Content)/2, strings.Join(keyForms[2:], ", "))
 		return standInKey
 	}
-	form, value := node.Fields[0].Name, node.Fields[0].Value
-	path = within(path, shownField(form.Text))
-	switch form.Text {
+	form, value := node.Content[0], node.Content[1]
+	name, ok := r.text(form, path)
+	if !ok {
+		return standInKey
+	}
+	path = within(path, shownField(name))
+	switch name {
 	case "client_ip":
 		return r.clientIP(value, path)
 	case "header":
@@ -62,14 +67,14 @@ func (r *reader) key(node *yamltree.Node, path string, m *Mount) ratelimit.KeyFu
 			return ratelimit.Join(keys...)
 		}
 	case "remote_ip", "route":
-		r.fault(form, path, "has no value: must be key: %s", form.Text)
+		r.fault(form, path, "has no value: must be key: %s", name)
 	default:
-		r.fault(form, path, "unknown key: %s", known(form.Text, keyForms[2:]))
+		r.fault(form, path, "unknown key: %s", known(name, keyForms[2:]))
 	}
 	return standInKey
 }
 
-func (r *reader) namedKey(node *yamltree.Node, path string, m *Mount) ratelimit.KeyFunc {
+func (r *reader) namedKey(node *yaml.Node, path string, m *Mount) ratelimit.KeyFunc {
 	name, ok := r.text(node, path)
 	if !ok {
 		return standInKey
@@ -98,13 +103,9 @@ func (r *reader) namedKey(node *yamltree.Node, path string, m *Mount) ratelimit.
 	return standInKey
 }
 
-func (r *reader) keys(node *yamltree.Node, path string, m *Mount) (keys []ratelimit.KeyFunc) {
-	items := r.items(node, path, "a list of keys, such as [members, remote_ip]")
-	for i, item := range items {
+func (r *reader) keys(node *yaml.Node, path string, m *Mount) (keys []ratelimit.KeyFunc) {
+	for i, item := range r.items(node, path, "a list of keys, such as [members, remote_ip]", "must have a key") {
 		keys = append(keys, r.key(item, fmt.Sprintf("%s[%d]", path, i), m))
-	}
-	if len(items) == 0 && node.Kind == yamltree.Sequence && !node.Cut {
-		r.fault(node, path, "must have a key")
 	}
 	return keys
 }
@@ -119,15 +120,24 @@ var ipFields = map[string]string{
 	"IPv6Bits":       "ipv6_bits",
 }
 
-func (r *reader) clientIP(node *yamltree.Node, path string) ratelimit.KeyFunc {
+// inFile replaces the names of fields of ratelimit.IPConfig by those of files.
+var inFile = func() *strings.Replacer {
+	var pairs []string
+	for goName, name := range ipFields {
+		pairs = append(pairs, goName, name)
+	}
+	return strings.NewReplacer(pairs...)
+}()
+
+func (r *reader) clientIP(node *yaml.Node, path string) ratelimit.KeyFunc {
+	before := len(r.faults)
 	values := r.fields(node, path, slices.Sorted(maps.Values(ipFields)))
 	if len(values) == 0 {
-		if node.Kind == yamltree.Mapping && len(node.Fields) == 0 && !node.Cut {
+		if len(r.faults) == before {
 			r.fault(node, path, "must say which proxies to trust, such as {trusted_proxies: [10.0.0.0/8]}; without proxies, use remote_ip")
 		}
 		return standInKey
 	}
-	before := len(r.faults)
 	var cfg ratelimit.IPConfig
 	for field, value := range values {
 		at := within(path, field)
@@ -146,18 +156,16 @@ func (r *reader) clientIP(node *yamltree.Node, path string) ratelimit.KeyFunc {
 			cfg.IPv6Bits = r.number(value, at)
 		}
 	}
-	if len(r.faults) > before || node.Cut {
+	if len(r.faults) > before {
 		return standInKey // a field that could not be read would seem to be missing
 	}
 	faults := trust.Model(cfg).Faults()
 	for _, fault := range faults {
-		end := strings.IndexAny(fault, " :")
-		field := ipFields[fault[:end]]
-		at := values[field]
-		if at == nil {
-			at = node
+		field, text := ipFields[fault.Field], inFile.Replace(fault.Text)
+		if fault.Value != "" {
+			text = fault.Value + ": " + text
 		}
-		r.fault(at, within(path, field), "%s", inFileWords(fault[end:], ipFields))
+		r.fault(cmp.Or(values[field], node), within(path, field), "%s", text)
 	}
 	if len(faults) > 0 {
 		return standInKey
@@ -165,44 +173,37 @@ func (r *reader) clientIP(node *yamltree.Node, path string) ratelimit.KeyFunc {
 	return ratelimit.ClientIP(cfg)
 }
 
-func (r *reader) prefixes(node *yamltree.Node, path string) (prefixes []netip.Prefix) {
-	texts, nodes := r.texts(node, path, "a list of networks, such as [10.0.0.0/8]")
-	for i, text := range texts {
+func (r *reader) prefixes(node *yaml.Node, path string) (prefixes []netip.Prefix) {
+	r.each(node, path, "a list of networks, such as [10.0.0.0/8]", "must have a network; without proxies, use remote_ip", func(item *yaml.Node, at, text string) {
 		prefix, err := netip.ParsePrefix(text)
 		if err == nil {
 			prefixes = append(prefixes, prefix)
-			continue
-		}
-		at := fmt.Sprintf("%s[%d]", path, i)
-		if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
-			r.fault(nodes[i], at, "%s: must be a network, such as %s/%d for this one address", quote(text), addr, addr.BitLen())
+		} else if addr, err := netip.ParseAddr(text); err == nil && addr.Zone() == "" {
+			r.fault(item, at, "%s: must be a network, such as %s/%d for this one address", quote(text), addr, addr.BitLen())
 		} else {
-			r.fault(nodes[i], at, "%s: must be a network, such as 10.0.0.0/8 or fd00::/8", quote(text))
+			r.fault(item, at, "%s: must be a network, such as 10.0.0.0/8 or fd00::/8", quote(text))
 		}
-	}
-	if node.Kind == yamltree.Sequence && len(node.Items) == 0 && !node.Cut {
-		r.fault(node, path, "must have a network; without proxies, use remote_ip")
-	}
+	})
 	return prefixes
 }
 
 // flowText returns node as YAML on one line.
-func flowText(node *yamltree.Node) string {
+func flowText(node *yaml.Node) string {
 	var parts []string
 	switch node.Kind {
-	case yamltree.Sequence:
-		for _, item := range node.Items {
+	case yaml.SequenceNode:
+		for _, item := range node.Content {
 			parts = append(parts, flowText(item))
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
-	case yamltree.Mapping:
-		for _, f := range node.Fields {
-			parts = append(parts, flowText(f.Name)+": "+flowText(f.Value))
+	case yaml.MappingNode:
+		for i := 0; i < len(node.Content); i += 2 {
+			parts = append(parts, flowText(node.Content[i])+": "+flowText(node.Content[i+1]))
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
 	}
-	if plain := strings.Trim(node.Text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./"); plain == "" && node.Text != "" {
-		return node.Text
+	if plain := strings.Trim(node.Value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./"); plain == "" && node.Value != "" {
+		return node.Value
 	}
-	return strconv.Quote(node.Text)
+	return strconv.Quote(node.Value)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -180,7 +181,7 @@ func TestParseReportsEveryFault(t *testing.T) {
 4:20: policies[1].limit: "1/1s burst 99999999999999999999": burst "99999999999999999999": must be from 1 to 4503599627370496 tokens
 4:98: policies[1].key.client_ip.ipv6_bits: -2147483648: must be from 32 to 128`},
 		{"a repeated name", "version: 1\npolicies:\n- {name: a, key: remote_ip, limit: 1/s}\n- {name: b, key: remote_ip, limit: 1/s}\n- {key: route, limit: 1/s, name: a}", `5:34: policies[2].name: "a": policies[0] on line 3 has it already: must differ`},
-		{"a repeated field", policies("key: remote_ip", "limit: 1/s", "key: route"), `6:5: is repeated: line 4 has the field already`},
+		{"a repeated field", policies("key: remote_ip", "limit: 1/s", "key: route"), `6:5: policies[0].key: is repeated: line 4 has the field already: must stand once`},
 		{"limits", "version: 1\npolicies:\n- {name: a, key: route, limit: 0/1m}\n- {name: b, key: route, limit: 60}\n- {name: c, key: route, limit: 60/fortnight}\n- {name: d, key: route, limit: 5/1s burst x}\n- {name: e, key: route, limit: [1/s]}", `3:32: policies[0].limit: "0/1m": rate "0": must be a whole number above 0
 4:32: policies[1].limit: "60": must be like "60/1m" or "60/1m burst 10"
 5:32: policies[2].limit: "60/fortnight": duration "fortnight": must be like
@@ -242,10 +243,30 @@ func TestParseReportsEveryFault(t *testing.T) {
 		{"another router", "version: 1\nrouter: gin\npolicies:\n- {name: a, key: route, limit: 1/s}", `2:9: router: "gin": must be servemux or chi`},
 		{"removed", "version: 1\npolicies:\n- {name: a, key: route, limit: 1/s}\nremoved:\n- b\n- a\n- [c]\n", `6:3: removed[1]: "a": is in policies[0] on line 3
 7:3: removed[2]: must be a text`},
-		{"faults of the syntax among others", "version: 1\npolicies:\n- name: a\n\tkey: x\n- name: b\n  key: *x\n  limit: 0/s\n- name: c d\n  limit: 1/s\n  key: route\n", `4:1: has a tab in its indentation
-6:8: is an alias
-7:10: policies[1].limit: "0/s": rate "0"
-8:9: policies[2].name: "c d": must be 1 to 63`},
+		{"no space after a colon in braces", "version: 1\npolicies:\n- {name: a, key:remote_ip, limit:1/s}", `3:13: policies[0]: "key:remote_ip": must have a space after the colon, as in key: remote_ip
+3:28: policies[0]: "limit:1/s": must have a space after the colon, as in limit: 1/s`},
+		{"a space too few", "version: 1\npolicies:\n  - name: a\n    key: remote_ip\n   limit: 1/s\n", `5:4: while parsing a block collection: did not find expected '-' indicator: must be YAML`},
+		{"parts of YAML that are refused", "version: &v 1\npolicies:\n- name: !!str a\n  key: {first_of: [&k route, *k]}\n  limit: ! 1/s\n  <<: {hidden: true}\n- &p {name: b}\n- *p\n", `1:10: version: is an anchor: write the value
+3:9: policies[0].name: is a tag: remove it
+4:20: policies[0].key.first_of[0]: is an anchor: write the value
+4:30: policies[0].key.first_of[1]: is an alias: write the value that it stands for
+5:10: policies[0].limit: is a tag: remove it
+6:3: policies[0].<<: unknown field
+7:3: policies[1]: is an anchor
+8:3: policies[2]: is an alias`},
+		{"names that are refused", "version: 1\n&a policies: []\n[b]: c\n? {}\n: d\n", `1:1: policies: must be set
+2:1: is an anchor
+3:1: is a name that is a list or a mapping: must be a text
+4:3: is a name that is a list or a mapping: must be a text`},
+		{"no end", "version: 1\npolicies: [", `2:12: while parsing a flow node: did not find expected node content: must be YAML`},
+		{"two escapes for a character", `{"version": "\ud83d\ude00"}`, `1:16: while scanning a quoted scalar: found invalid Unicode character escape code: must be YAML`},
+		{"two documents", "version: 1\n---\npolicies: []\n", `2:1: begins another document: must be one document`},
+		{"no bracket at the end", "version: 1\npolicies: [{name: a}\n", `3:1: while parsing a flow sequence: did not find expected ',' or ']': must be YAML`},
+		{"a pattern with braces", "version: 1\nroutes: [GET /{a}]\n", `2:15: while parsing a flow sequence: did not find expected ',' or ']': must be YAML with at most 20 levels; check indentation and brackets, and put texts with special characters in quotes`},
+		{"21 levels", "version: 1\npolicies: " + strings.Repeat("[", 21), `2:31: while increasing flow level: exceeded max depth of 20: must be YAML with at most 20 levels`},
+		{"21 levels of lists", strings.Repeat("- ", 30) + "a", `1:41: while increasing indent level: exceeded max depth of 20: must be YAML with at most 20 levels`},
+		{"no UTF-8", "version: 1\n# \xff\n", `2:3: invalid leading UTF-8 octet (value: 255): must be UTF-8`},
+		{"a control character", "version: 1\nr: é\x1b[2J\n", `2:5: control characters are not allowed (value: 27): must be UTF-8 without control characters`},
 		{"texts for a terminal", "version: 1\n\"a\\u001b[2J\": 1\npolicies:\n- {name: a, key: \"\\u202e\\u001b[2J\", limit: \"\\u001b]0;x\\u0007\"}", `2:1: a\x1b[2J: unknown field
 4:18: policies[0].key: "\u202e\x1b[2J": Registry.Keys
 4:44: policies[0].limit: "\x1b]0;x\a": must be like`},
@@ -282,6 +303,8 @@ func TestParseReportsFaultsOfJSON(t *testing.T) {
 		"{\"version\": 1":            "f.json:1:1",
 		"{\"é\" 1}":                  "f.json:1:6: invalid character '1' after object key",
 		"{\"version\": 1, \"a\": 1}": "f.json:1:1: policies: must be set",
+		"\ufeff{\n\"é\" 1}":          "f.json:2:5: invalid character '1' after object key",
+		"\ufeff{\n\"version\":2}":    "f.json:1:1: policies: must be set: a list of policies\nf.json:2:11: version: \"2\": must be 1",
 	} {
 		_, err := policyfile.Parse("f.json", []byte(text), registry)
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -291,10 +314,15 @@ func TestParseReportsFaultsOfJSON(t *testing.T) {
 }
 
 func TestParseReportsAtMost50Faults(t *testing.T) {
-	text := "version: 1\npolicies:\n" + strings.Repeat("- {name: a b, key: route, limit: 1/s}\n", 100)
-	_, err := policyfile.Parse("f.yaml", []byte(text), registry)
-	if faults := err.(policyfile.Faults); len(faults) != 50 || faults[49].Line != 52 {
-		t.Errorf("%d faults: %v", len(faults), faults[len(faults)-1])
+	for _, name := range []string{"a b", "a b%d", "a"} {
+		text := "version: 1\npolicies:\n"
+		for i := range 100 {
+			text += strings.ReplaceAll("- {name: "+name+", key: route, limit: 1/s}\n", "%d", strconv.Itoa(i))
+		}
+		_, err := policyfile.Parse("f.yaml", []byte(text), registry)
+		if faults := err.(policyfile.Faults); len(faults) != 50 || faults[49].Line > 53 {
+			t.Errorf("%s: %d faults: %v", name, len(faults), faults[len(faults)-1])
+		}
 	}
 }
 
@@ -381,7 +409,7 @@ func TestFieldsOfTheCheck(t *testing.T) {
 	}
 	_, body, _ := strings.Cut(string(source), "\nfunc compile(")
 	body, _, _ = strings.Cut(body, "\n}\n")
-	fields := regexp.MustCompile("fault\\([`\"](\\w+)").FindAllStringSubmatch(body, -1)
+	fields := regexp.MustCompile("wrong\\(\"(\\w+)").FindAllStringSubmatch(body, -1)
 	if len(fields) < 7 {
 		t.Errorf("only %d faults found in compile", len(fields))
 	}

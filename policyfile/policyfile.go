@@ -33,26 +33,25 @@
 package policyfile
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 
+	"go.yaml.in/yaml/v4"
+
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/yamltree"
 )
 
 // A File is what a file of policies says. Make it with [Parse] or [Load].
 type File struct {
-	name, text string
-	root       *yamltree.Node
-	inBraces   bool             // the whole file is in braces, as JSON is
-	mounts     []Mount          // the policies
-	nodes      []*yamltree.Node // of the policies
-	routes     []string
-	chi        bool
-	removed    []string
+	name    string
+	list    *yaml.Node     // the policies
+	mounts  []Mount        // the policies
+	byName  map[string]int // the indexes of mounts
+	routes  []string
+	chi     bool
+	removed map[string]bool
 }
 
 // A Mount is one policy of a file, and where the file says that it is mounted.
@@ -73,18 +72,16 @@ type Mount struct {
 	Line int // of the policy in the file
 
 	byRoute bool // the key may be made of the pattern, which is known only behind the router
+	node    *yaml.Node
+	fields  map[string]*yaml.Node // of node, by name
 }
 
 // Parse reads text. file is its name, for errors. If it ends in ".json", text must be JSON. The error is [Faults], all
 // that are found at once.
 func Parse(file string, text []byte, reg Registry) (*File, error) {
-	r := &reader{file: &File{name: file, text: string(text)}, reg: reg}
-	r.read(text)
-	if len(r.faults) > 0 {
-		slices.SortStableFunc(r.faults, func(a, b Fault) int {
-			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-		})
-		return nil, r.faults[:min(len(r.faults), maxFaults)]
+	r := &reader{file: &File{name: file, byName: make(map[string]int), removed: make(map[string]bool)}, reg: reg}
+	if faults := r.read(text); len(faults) > 0 {
+		return nil, faults
 	}
 	return r.file, nil
 }
@@ -105,7 +102,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, yamltree.MaxBytes+1))
+	return io.ReadAll(io.LimitReader(f, maxBytes+1))
 }
 
 // Policies returns all policies in the order of the file, for [ratelimit.Limiter.Reload].

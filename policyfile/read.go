@@ -1,62 +1,60 @@
 package policyfile
 
 import (
-	"bytes"
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"slices"
-	"strings"
-	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/yamltree"
+	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 )
 
 // A reader makes a File from a tree, and notes all faults.
 type reader struct {
-	file   *File
-	reg    Registry
-	faults Faults
+	file     *File
+	reg      Registry
+	settles  map[string]func(*http.Request, ratelimit.Response) int64
+	patterns *patterns
+	faults   Faults
 }
 
-func (r *reader) fault(at *yamltree.Node, field, format string, args ...any) {
+// enough is what a reader panics with that has noted maxFaults. So no hostile file makes it say more.
+type enough struct{}
+
+func (r *reader) fault(at *yaml.Node, field, format string, args ...any) {
 	r.faults = append(r.faults, Fault{File: r.file.name, Line: at.Line, Column: at.Column, Field: field, Text: fmt.Sprintf(format, args...)})
+	if len(r.faults) == maxFaults {
+		panic(enough{})
+	}
 }
 
-func (r *reader) read(text []byte) {
-	r.checkRegistry()
-	root, faults := yamltree.Parse(text)
-	if strict := checkJSON(r.file.name, text); strict != nil {
-		faults = []yamltree.Fault{*strict}
-	}
-	for _, f := range faults {
-		r.fault(&yamltree.Node{Line: f.Line, Column: f.Column}, "", "%s", f.Text)
-	}
-	if root == nil {
-		return
-	}
-	r.file.root, r.file.inBraces = root, bytes.HasPrefix(bytes.TrimSpace(text), []byte("{"))
-	r.readFile(root)
-}
-
-// checkJSON returns the first fault of text if the name of its file says that it is JSON.
-func checkJSON(name string, text []byte) *yamltree.Fault {
-	if !strings.HasSuffix(strings.ToLower(name), ".json") {
-		return nil
-	}
-	var syntax *json.SyntaxError
-	var value json.RawMessage
-	if err := json.Unmarshal(bytes.TrimPrefix(text, []byte("\ufeff")), &value); !errors.As(err, &syntax) {
-		return nil
-	}
-	before := text[:min(max(int(syntax.Offset)-1, 0), len(text))]
-	line := before[bytes.LastIndexByte(before, '\n')+1:]
-	return &yamltree.Fault{
-		Line:   bytes.Count(before, []byte("\n")) + 1,
-		Column: utf8.RuneCount(line) + 1,
-		Text:   syntax.Error() + ": must be JSON, because the name of the file ends in .json; for YAML, name it .yaml",
-	}
+// read reads text and returns what is wrong with it, by line.
+func (r *reader) read(text []byte) Faults {
+	func() {
+		defer func() {
+			if reason := recover(); reason != nil && reason != any(enough{}) {
+				panic(reason)
+			}
+		}()
+		r.settles = maps.Clone(r.reg.Settles)
+		if r.settles == nil {
+			r.settles = make(map[string]func(*http.Request, ratelimit.Response) int64)
+		}
+		r.settles["failed_logins"] = ratelimit.FailedLogins
+		r.checkRegistry()
+		if root := r.tree(text); root != nil {
+			r.readFile(root)
+		}
+	}()
+	slices.SortStableFunc(r.faults, func(a, b Fault) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return r.faults
 }
 
 // The fields of a file and of a policy.
@@ -65,140 +63,131 @@ var (
 	policyFields = []string{"name", "on", "key", "limit", "limit_func", "cost", "max_wait", "lock_for", "settle", "optional", "fail_closed", "shadow", "hidden"}
 )
 
-func (r *reader) readFile(root *yamltree.Node) {
+func (r *reader) readFile(root *yaml.Node) {
 	values := r.fields(root, "", fileFields)
 	if values == nil {
 		return
 	}
-	if version := values["version"]; version != nil {
-		if text, ok := r.text(version, "version"); ok && text != "1" {
-			r.fault(version, "version", "%s: must be 1", quote(text))
-		}
-	} else if !root.Cut {
+	if version := values["version"]; version == nil {
 		r.fault(root, "version", "must be set, to 1")
+	} else if text, ok := r.text(version, "version"); ok && text != "1" {
+		r.fault(version, "version", "%s: must be 1", quote(text))
 	}
 	if router := values["router"]; router != nil {
-		switch text, ok := r.text(router, "router"); {
-		case ok && text == "chi":
-			r.file.chi = true
-		case ok && text != "servemux":
+		text, ok := r.text(router, "router")
+		if r.file.chi = text == "chi"; ok && !r.file.chi && text != "servemux" {
 			r.fault(router, "router", "%s: must be servemux or chi", quote(text))
 		}
 	}
-	patterns := r.newPatterns()
-	policies := values["policies"]
-	switch {
-	case policies == nil && !root.Cut:
+	r.patterns = newPatterns(r.file.chi)
+	if policies := values["policies"]; policies == nil {
 		r.fault(root, "policies", "must be set: a list of policies")
-	case policies != nil:
-		items := r.items(policies, "policies", "a list of policies, each with a name, a key and a limit")
-		if len(items) == 0 && policies.Kind == yamltree.Sequence && !policies.Cut {
-			r.fault(policies, "policies", "must have a policy")
-		}
-		for i, item := range items {
-			r.readPolicy(i, item, patterns)
+	} else {
+		r.file.list = policies
+		for i, item := range r.items(policies, "policies", "a list of policies, each with a name, a key and a limit", "must have a policy") {
+			r.readPolicy(i, item)
 		}
 	}
 	if routes := values["routes"]; routes != nil {
-		for i, item := range r.items(routes, "routes", `a list of patterns, such as ["GET /items/{id}"]`) {
-			path := fmt.Sprintf("routes[%d]", i)
-			if text, ok := r.text(item, path); ok && patterns.check(r, item, path, text) {
+		r.each(routes, "routes", `a list of patterns, such as ["GET /items/{id}"]`, "", func(item *yaml.Node, at, text string) {
+			if r.checkPattern(item, at, text) {
 				r.file.routes = append(r.file.routes, text)
 			}
-		}
+		})
 	}
 	if removed := values["removed"]; removed != nil {
-		for i, item := range r.items(removed, "removed", "a list of names of policies that the file had before") {
-			path := fmt.Sprintf("removed[%d]", i)
-			if text, ok := r.text(item, path); ok {
-				if at := slices.IndexFunc(r.file.mounts, func(m Mount) bool { return m.Policy.Name == text }); at >= 0 {
-					r.fault(item, path, "%s: is in policies[%d] on line %d: must be in one of the two", quote(text), at, r.file.mounts[at].Line)
-				}
-				r.file.removed = append(r.file.removed, text)
+		r.each(removed, "removed", "a list of names of policies that the file had before", "", func(item *yaml.Node, at, text string) {
+			if i, has := r.file.byName[text]; has {
+				r.fault(item, at, "%s: is in policies[%d] on line %d: must be in one of the two", quote(text), i, r.file.mounts[i].Line)
 			}
-		}
+			r.file.removed[text] = true
+		})
 	}
-	r.compile()
+	r.check()
 }
 
-func (r *reader) readPolicy(i int, node *yamltree.Node, patterns *patterns) {
+// missing is what to set where a policy lacks a field.
+var missing = map[string]string{
+	"name":  "must be set, to " + policyname.Rule,
+	"key":   "must be set, such as remote_ip",
+	"limit": "must be set, such as 60/1m burst 10",
+}
+
+func (r *reader) readPolicy(i int, node *yaml.Node) {
 	path := fmt.Sprintf("policies[%d]", i)
-	at := func(field string) string { return path + "." + field }
-	m := Mount{Line: node.Line}
+	m := Mount{Line: node.Line, node: node, fields: r.fields(node, path, policyFields)}
 	p := &m.Policy
-	values := r.fields(node, path, policyFields)
+	p.Name = standInName(i)
 	for _, f := range policyFields {
-		value := values[f]
+		at, value := path+"."+f, m.fields[f]
 		if value == nil {
+			if text := missing[f]; text != "" && m.fields != nil && (f != "limit" || m.fields["limit_func"] == nil) {
+				r.fault(node, at, "%s", text)
+			}
 			continue
 		}
 		switch f {
 		case "name":
-			if text, ok := r.text(value, at(f)); ok {
+			if text, ok := r.text(value, at); ok {
 				p.Name = text
-			} else {
+			}
+			if first, taken := r.file.byName[p.Name]; taken {
+				r.fault(value, at, "%s: policies[%d] on line %d has it already: must differ", quote(p.Name), first, r.file.mounts[first].Line)
 				p.Name = standInName(i)
 			}
+			r.file.byName[p.Name] = i
 		case "on":
-			m.On = r.readOn(value, at(f), patterns)
+			m.On = r.readOn(value, at)
 		case "key":
-			p.Key, m.Key = r.key(value, at(f), &m), flowText(value)
+			p.Key, m.Key = r.key(value, at, &m), flowText(value)
 			if len(m.Unknown) > 0 {
 				p.Key = nil
 			}
 		case "limit":
-			p.Limit = r.limit(value, at(f))
+			p.Limit = r.limit(value, at)
 		case "limit_func":
-			p.LimitFunc, m.LimitFunc = fromRegistry(r, value, at(f), "Limits", r.reg.Limits, &m)
+			p.LimitFunc, m.LimitFunc = fromRegistry(r, value, at, "Limits", r.reg.Limits, &m)
 		case "cost":
-			p.Cost, m.Cost = fromRegistry(r, value, at(f), "Costs", r.reg.Costs, &m)
+			p.Cost, m.Cost = fromRegistry(r, value, at, "Costs", r.reg.Costs, &m)
 		case "settle":
-			p.Settle, m.Settle = fromRegistry(r, value, at(f), "Settles", r.settles(), &m)
+			p.Settle, m.Settle = fromRegistry(r, value, at, "Settles", r.settles, &m)
 		case "max_wait":
-			p.MaxWait = r.duration(value, at(f))
+			p.MaxWait = r.duration(value, at)
 		case "lock_for":
-			p.LockFor = r.duration(value, at(f))
+			p.LockFor = r.duration(value, at)
 		case "optional":
-			p.Optional = r.flag(value, at(f))
+			p.Optional = r.flag(value, at)
 		case "fail_closed":
-			p.FailClosed = r.flag(value, at(f))
+			p.FailClosed = r.flag(value, at)
 		case "shadow":
-			p.Shadow = r.flag(value, at(f))
+			p.Shadow = r.flag(value, at)
 		case "hidden":
-			p.Hidden = r.flag(value, at(f))
+			p.Hidden = r.flag(value, at)
 		}
 	}
 	r.file.mounts = append(r.file.mounts, m)
-	r.file.nodes = append(r.file.nodes, node)
 }
 
-func (r *reader) readOn(node *yamltree.Node, path string, patterns *patterns) (on []string) {
-	const want = `a list of patterns, such as ["POST /login"]`
-	texts, nodes := r.texts(node, path, want)
-	for i, text := range texts {
-		at := fmt.Sprintf("%s[%d]", path, i)
+func (r *reader) readOn(node *yaml.Node, path string) (on []string) {
+	r.each(node, path, `a list of patterns, such as ["POST /login"]`, "must have a pattern; remove the field for a policy of all routes", func(item *yaml.Node, at, text string) {
 		if slices.Contains(on, text) {
-			r.fault(nodes[i], at, "%s: is repeated: must stand once", quote(text))
-		} else if patterns.check(r, nodes[i], at, text) {
+			r.fault(item, at, "%s: is repeated: must stand once", quote(text))
+		} else if r.checkPattern(item, at, text) {
 			on = append(on, text)
 		}
-	}
-	if node.Kind == yamltree.Sequence && len(node.Items) == 0 && !node.Cut {
-		r.fault(node, path, "must have a pattern; remove the field for a policy of all routes")
-	}
+	})
 	return on
 }
 
-func (r *reader) limit(node *yamltree.Node, path string) ratelimit.Limit {
+func (r *reader) limit(node *yaml.Node, path string) ratelimit.Limit {
 	text, ok := r.text(node, path)
 	if !ok {
 		return standInLimit
 	}
 	limit, err := ratelimit.ParseLimit(text)
 	if err != nil {
-		limit = standInLimit
-		reason := strings.TrimPrefix(err.Error(), fmt.Sprintf("ratelimit: limit %q: ", text))
-		r.fault(node, path, "%s: %s", quote(text), shown(reason))
+		r.fault(node, path, "%s: %s", quote(text), shown(errors.Unwrap(err).Error())) // without the limit, which it quotes whole
+		return standInLimit
 	}
 	return limit
 }

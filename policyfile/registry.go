@@ -6,8 +6,9 @@ import (
 	"net/http"
 	"slices"
 
+	"go.yaml.in/yaml/v4"
+
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/yamltree"
 )
 
 // A Registry has the functions of the program that a file can name. Names of built-in keys, such as remote_ip, and
@@ -24,17 +25,8 @@ type Registry struct {
 	Unknown []string
 }
 
-func (r *reader) settles() map[string]func(*http.Request, ratelimit.Response) int64 {
-	all := maps.Clone(r.reg.Settles)
-	if all == nil {
-		all = make(map[string]func(*http.Request, ratelimit.Response) int64)
-	}
-	all["failed_logins"] = ratelimit.FailedLogins
-	return all
-}
-
 // fromRegistry returns the function of a name, and the name.
-func fromRegistry[F any](r *reader, node *yamltree.Node, path, kind string, functions map[string]F, m *Mount) (f F, name string) {
+func fromRegistry[F any](r *reader, node *yaml.Node, path, kind string, functions map[string]F, m *Mount) (f F, name string) {
 	name, ok := r.text(node, path)
 	if !ok {
 		return f, ""
@@ -60,7 +52,6 @@ func (r *reader) isUnknown(name string, m *Mount) bool {
 func (r *reader) checkRegistry() {
 	check := func(kind, name string, isNil bool, builtIn []string) {
 		field := fmt.Sprintf("Registry.%s[%q]", kind, name)
-		start := &yamltree.Node{Line: 1, Column: 1}
 		switch {
 		case slices.Contains(builtIn, name):
 			r.fault(start, field, "is built in: the program must register its function under another name")

@@ -8,31 +8,80 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/yamltree"
+	"go.yaml.in/yaml/v4"
 )
 
+// reported is the kind of a node whose fault is noted, so that nothing else is said about it.
+const reported yaml.Kind = 0
+
+// isReported reports whether a node has a fault that is noted. It notes the parts of YAML that a file may not have.
+func (r *reader) isReported(node *yaml.Node, path string) bool {
+	switch {
+	case node.Kind == reported:
+		return true
+	case node.Kind == yaml.AliasNode:
+		r.fault(node, path, "is an alias: write the value that it stands for, or in quotes if it is a text")
+	case node.Anchor != "":
+		r.fault(node, path, "is an anchor: write the value where it is needed, or in quotes if it is a text")
+	case node.Style&yaml.TaggedStyle != 0, node.Tag == "!":
+		r.fault(node, path, "is a tag: remove it, or put the text in quotes")
+	default:
+		return false
+	}
+	node.Kind = reported
+	return true
+}
+
 // fields returns the fields of a mapping, and notes those that are not in names. It returns nil if node is none.
-func (r *reader) fields(node *yamltree.Node, path string, names []string) (values map[string]*yamltree.Node) {
-	if node.Kind == yamltree.Invalid {
+func (r *reader) fields(node *yaml.Node, path string, names []string) map[string]*yaml.Node {
+	if r.isReported(node, path) {
 		return nil
 	}
-	if node.Kind != yamltree.Mapping {
-		if name, value, colon := strings.Cut(node.Text, ":"); colon && node.Plain && slices.Contains(names, name) {
-			r.fault(node, path, "%s: must have a space after the colon, as in %s: %s", quote(node.Text), name, shownField(value))
-			return nil
+	if node.Kind != yaml.MappingNode {
+		if r.fieldWithoutSpace(node, path, names) == "" {
+			r.fault(node, path, "must have fields: %s", strings.Join(names, ", "))
 		}
-		r.fault(node, path, "must have fields: %s", strings.Join(names, ", "))
 		return nil
 	}
-	values = make(map[string]*yamltree.Node)
-	for _, f := range node.Fields {
-		if slices.Contains(names, f.Name.Text) {
-			values[f.Name.Text] = f.Value
-		} else {
-			r.fault(f.Name, within(path, shownField(f.Name.Text)), "unknown field: %s", known(f.Name.Text, names))
+	values := make(map[string]*yaml.Node)
+	lines := make(map[string]int)
+	for i := 0; i < len(node.Content); i += 2 {
+		name, value := node.Content[i], node.Content[i+1]
+		at := within(path, shownField(name.Value))
+		switch {
+		case r.isReported(name, path):
+		case name.Kind != yaml.ScalarNode:
+			r.fault(name, path, "is a name that is a list or a mapping: must be a text")
+		case lines[name.Value] > 0:
+			r.fault(name, at, "is repeated: line %d has the field already: must stand once", lines[name.Value])
+		case slices.Contains(names, name.Value):
+			values[name.Value] = value
+		default:
+			if field := r.fieldWithoutSpace(name, path, names); field != "" {
+				values[field] = &yaml.Node{Kind: reported, Line: name.Line, Column: name.Column}
+			} else {
+				r.fault(name, at, "unknown field: %s", known(name.Value, names))
+			}
 		}
+		lines[name.Value] = name.Line
 	}
 	return values
+}
+
+// fieldWithoutSpace notes a text such as limit:1/s, and returns the name of the field that is meant, "" if none is.
+func (r *reader) fieldWithoutSpace(node *yaml.Node, path string, names []string) string {
+	name, value, colon := strings.Cut(node.Value, ":")
+	if !colon || !isPlain(node) || !slices.Contains(names, name) {
+		return ""
+	}
+	r.fault(node, path, "%s: must have a space after the colon, as in %s: %s", quote(node.Value), name, shownField(value))
+	return name
+}
+
+// isPlain reports whether a node is a text without quotes.
+func isPlain(node *yaml.Node) bool {
+	const quoted = yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
+	return node.Kind == yaml.ScalarNode && node.Style&quoted == 0
 }
 
 func within(path, field string) string {
@@ -49,43 +98,44 @@ func shownField(name string) string {
 }
 
 // text returns the text of a scalar that has a value.
-func (r *reader) text(node *yamltree.Node, path string) (string, bool) {
+func (r *reader) text(node *yaml.Node, path string) (string, bool) {
 	switch {
-	case node.Kind == yamltree.Invalid:
-		return "", false
-	case node.Kind != yamltree.Scalar:
+	case r.isReported(node, path):
+	case node.Kind != yaml.ScalarNode:
 		r.fault(node, path, "must be a text, not a list or a mapping")
-		return "", false
-	case isNull(node):
+	case node.Tag == "!!null":
 		r.fault(node, path, "has no value: set it or remove the field")
-		return "", false
+	default:
+		return node.Value, true
 	}
-	return node.Text, true
+	return "", false
 }
 
-func isNull(node *yamltree.Node) bool {
-	return node.Kind == yamltree.Scalar && node.Plain && slices.Contains([]string{"", "~", "null", "Null", "NULL"}, node.Text)
-}
-
-// items returns the items of a sequence.
-func (r *reader) items(node *yamltree.Node, path, want string) []*yamltree.Node {
-	if node.Kind != yamltree.Sequence && node.Kind != yamltree.Invalid {
+// items returns the items of a sequence, and notes that there are none with empty, unless that is "".
+func (r *reader) items(node *yaml.Node, path, want, empty string) []*yaml.Node {
+	switch {
+	case r.isReported(node, path):
+	case node.Kind != yaml.SequenceNode:
 		r.fault(node, path, "must be %s", want)
+	case len(node.Content) == 0 && empty != "":
+		r.fault(node, path, "%s", empty)
+	default:
+		return node.Content
 	}
-	return node.Items
+	return nil
 }
 
-// texts returns the texts of a sequence.
-func (r *reader) texts(node *yamltree.Node, path, want string) (texts []string, nodes []*yamltree.Node) {
-	for i, item := range r.items(node, path, want) {
-		if text, ok := r.text(item, fmt.Sprintf("%s[%d]", path, i)); ok {
-			texts, nodes = append(texts, text), append(nodes, item)
+// each calls f with the items of a sequence that are texts, and with their paths.
+func (r *reader) each(node *yaml.Node, path, want, empty string, f func(item *yaml.Node, at, text string)) {
+	for i, item := range r.items(node, path, want, empty) {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		if text, ok := r.text(item, at); ok {
+			f(item, at, text)
 		}
 	}
-	return texts, nodes
 }
 
-func (r *reader) flag(node *yamltree.Node, path string) bool {
+func (r *reader) flag(node *yaml.Node, path string) bool {
 	text, ok := r.text(node, path)
 	if ok && text != "true" && text != "false" {
 		r.fault(node, path, "%s: must be true or false", quote(text))
@@ -93,7 +143,7 @@ func (r *reader) flag(node *yamltree.Node, path string) bool {
 	return text == "true"
 }
 
-func (r *reader) number(node *yamltree.Node, path string) int {
+func (r *reader) number(node *yaml.Node, path string) int {
 	text, ok := r.text(node, path)
 	if !ok {
 		return 0
@@ -105,7 +155,7 @@ func (r *reader) number(node *yamltree.Node, path string) int {
 	return int(n)
 }
 
-func (r *reader) duration(node *yamltree.Node, path string) time.Duration {
+func (r *reader) duration(node *yaml.Node, path string) time.Duration {
 	text, ok := r.text(node, path)
 	if !ok {
 		return 0

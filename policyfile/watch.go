@@ -26,8 +26,11 @@ type WatchConfig struct {
 // error is that of the first read, such as [Faults], or of ctx.
 //
 // A file with a fault, or one that cannot be read, is logged and changes nothing. It is a fault, too, if a policy of the
-// last file is missing, unless it stands under `removed`, and if the file seems to be cut off. A policy with `on` is
-// replaced where [ratelimit.Limiter.Limit] has mounted it. If it is mounted nowhere, it is left out and logged.
+// last file is missing, unless it stands under `removed`. A policy with `on` is replaced where [ratelimit.Limiter.Limit] has
+// mounted it. If it is mounted nowhere, it is left out and logged.
+//
+// Write a new file beside the old one and rename it over that. A file that is written in place can be read when a part of it
+// is missing.
 func Watch(ctx context.Context, l *ratelimit.Limiter, path string, reg Registry, cfg WatchConfig) error {
 	if cfg.Every < 0 {
 		return fmt.Errorf("policyfile: Watch: Every %v: must be positive; 0 means the default of 1s", cfg.Every)
@@ -129,13 +132,13 @@ func (w *watcher) apply(text []byte) error {
 		}
 	}
 	if len(policies) == 0 {
-		return Faults{file.faultAtPolicies("must have a policy that the program has mounted, or one without on")}
+		return Faults{file.faultAtList("must have a policy that the program has mounted, or one without on")}
 	}
 	if err := w.limiter.Reload(policies...); err != nil {
-		return file.explain(err, order)
+		return file.faults(err, order)
 	}
 	for _, name := range namesOf(w.limiter.Policies()) {
-		if slices.Contains(file.removed, name) {
+		if file.removed[name] {
 			w.log.Warn("policyfile: a removed policy stays in force where Limiter.Limit has mounted it, until the program starts again", "file", w.path, "policy", name)
 		}
 	}
@@ -151,27 +154,39 @@ func namesOf(policies []ratelimit.Policy) (names []string) {
 	return names
 }
 
-// changed returns the names of the policies that are not the same in before, which may be nil.
-func (f *File) changed(before *File) (names []string) {
-	for i, m := range f.mounts {
-		if before != nil {
-			j := before.indexOf(m.Policy.Name)
-			if j >= 0 && flowText(before.nodes[j]) == flowText(f.nodes[i]) {
-				continue
-			}
-		}
-		names = append(names, m.Policy.Name)
+// lost returns the policies that are missing in f since before, which may be nil, as faults.
+func (f *File) lost(before *File) (faults Faults) {
+	if before == nil {
+		return nil
 	}
-	if before != nil {
-		for _, m := range before.mounts {
-			if f.indexOf(m.Policy.Name) < 0 {
-				names = append(names, m.Policy.Name)
-			}
+	for _, m := range before.mounts {
+		name := m.Policy.Name
+		if _, has := f.byName[name]; !has && !f.removed[name] && len(faults) < maxFaults {
+			faults = append(faults, f.faultAtList(fmt.Sprintf("policy %s is missing, which the file had before: to remove it, write removed: [%s]", name, name)))
 		}
 	}
-	return names
+	return faults
 }
 
-func (f *File) indexOf(name string) int {
-	return slices.IndexFunc(f.mounts, func(m Mount) bool { return m.Policy.Name == name })
+func (f *File) faultAtList(text string) Fault {
+	return Fault{File: f.name, Line: f.list.Line, Column: f.list.Column, Field: "policies", Text: text}
+}
+
+// changed returns the names of the policies that are not the same in before, which may be nil.
+func (f *File) changed(before *File) (names []string) {
+	if before == nil {
+		before = &File{}
+	}
+	for name, i := range f.byName {
+		if j, had := before.byName[name]; !had || flowText(before.mounts[j].node) != flowText(f.mounts[i].node) {
+			names = append(names, name)
+		}
+	}
+	for name := range before.byName {
+		if _, has := f.byName[name]; !has {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

@@ -35,7 +35,7 @@ func ClientIPs(cfg ratelimit.IPConfig, prefixes ...netip.Prefix) func(*http.Requ
 }
 
 func byAddress(name string, model trust.Model, prefixes []netip.Prefix) func(*http.Request) bool {
-	faults := append(model.Faults(), trust.PrefixFaults("prefixes", prefixes)...)
+	faults := append(model.Faults(), trust.PrefixFaults("prefixes", prefixes)...).Texts()
 	if len(prefixes) == 0 {
 		faults = append(faults, "prefixes: must have at least one, such as ratelimit.PrivateNetworks")
 	}

@@ -1,5 +1,6 @@
 // Package curl reads command lines of curl, as browsers and API clients copy them, and makes the request that a server
-// would receive. It runs nothing and opens no file.
+// would receive. It runs nothing and opens no file. Of the flags it keeps -X, -H, -A, -b, -u, -I, --json and --url, and lists
+// the others. Its errors and lists quote no value of a line, which may be a credential.
 //
 //	c, err := curl.Parse(`curl 'https://example.com/members' -H 'X-Forwarded-For: 192.0.2.1'`)
 //	r, err := c.HTTP(ctx, "203.0.113.9")
@@ -12,59 +13,46 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"unicode/utf8"
-
-	"github.com/go-tokenbucket/ratelimit/internal/logtext"
-	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
 
 // MaxBytes bounds a command line. Cookies can make it long.
 const MaxBytes = 64 << 10
 
-// Parse reads a command line. The error says what is wrong with it and what would be right.
+// Parse reads a command line. The error says what is wrong with it, where, and what would be right.
 func Parse(line string) (*Request, error) {
-	if len(line) > MaxBytes {
+	switch {
+	case len(line) > MaxBytes:
 		return nil, fmt.Errorf("the command has %d bytes: must have at most %d", len(line), MaxBytes)
+	case strings.IndexByte(line, 0) >= 0:
+		return nil, errors.New("the command has a NUL byte: paste it as text")
+	case strings.Contains(line, ` ^"`):
+		return nil, errors.New(`the line is quoted for cmd.exe, with ^: in the browser, choose "Copy as cURL (bash)"`)
+	case strings.Contains(line, " `\n"), strings.Contains(line, " `\r\n"):
+		return nil, errors.New(`the line is continued for PowerShell, with a backquote: in the browser, choose "Copy as cURL (bash)", or write the command on one line`)
 	}
 	list, rest, err := words(line)
 	if err != nil {
 		return nil, err
 	}
-	for _, word := range list {
-		if strings.IndexByte(word, 0) >= 0 {
-			return nil, errors.New("the command has a NUL byte: paste it as text")
-		}
-	}
-	for len(list) > 0 && (list[0] == "$" || list[0] == "%") { // a prompt
+	for len(list) > 0 && (list[0].text == "$" || list[0].text == "%") { // a prompt
 		list = list[1:]
 	}
-	if len(list) == 0 || !isCurl(list[0]) {
+	if len(list) == 0 || !isCurl(list[0].text) {
 		return nil, errors.New(`the command must begin with curl: in the browser's network panel, choose "Copy as cURL (bash)"`)
 	}
 	p := parser{args: list[1:], Request: Request{Header: make(http.Header)}}
-	if rest != "" {
-		end := 1 + strings.IndexAny(rest, "|;&<>#")
-		p.ignore("what follows the command, from " + rest[:end] + " on") // not shown: a cookie without quotes may go on there
+	for len(p.args) > 0 {
+		if err := p.next(); err != nil {
+			return nil, err
+		}
 	}
-	if err := p.parse(); err != nil {
+	if rest != "" {
+		p.ignore("what follows the command, from %s on", rest)
+	}
+	if err := p.finish(); err != nil {
 		return nil, err
 	}
 	return &p.Request, nil
-}
-
-// withoutValue returns a flag such as header=X without what follows the =, which may be a credential. curl has no flags of
-// this form.
-func withoutValue(flag string) string {
-	if name, _, ok := strings.Cut(flag, "="); ok {
-		return name + "=…"
-	}
-	return flag
-}
-
-// firstOf returns the first character of a group of flags. The others may be a credential.
-func firstOf(group string) string {
-	_, size := utf8.DecodeRuneInString(group)
-	return group[:size]
 }
 
 func isCurl(word string) bool {
@@ -75,193 +63,133 @@ func isCurl(word string) bool {
 // A parser reads the arguments of curl.
 type parser struct {
 	Request
-	args []string
+	args []word
 
-	urls    []string
-	data    []string
-	query   []string // of --url-query
-	cookies []string
-	removed map[string]bool // headers that -H 'Name:' removes
-	hasData bool
-	hasHost bool   // the first Host header counts
-	asIs    bool   // --path-as-is
-	literal bool   // -g: braces and brackets of the address are not expanded
-	later   bool   // --digest and others: the first request has no password
-	noAgent bool   // -A ''
-	get     bool   // -G
-	head    bool   // -I
-	upload  bool   // -T
-	kind    string // Content-Type of the data
-	accept  string
-	zip     bool
-	user    string // Authorization
-	agent   string
-	referer string
-	span    string // Range
+	urls     []word
+	onlyURLs bool   // after --
+	method   string // that curl chooses if there is no -X
+	get      bool   // -G
+	agent    *string
+	cookies  []string
+	user     string // Authorization
+	json     string // Content-Type and Accept of --json
 }
 
-func (p *parser) ignore(what string) { p.Ignored = append(p.Ignored, what) }
-
-func (p *parser) parse() error {
-	p.removed = make(map[string]bool)
-	onlyURLs := false
-	for len(p.args) > 0 {
-		arg := p.args[0]
-		p.args = p.args[1:]
-		var err error
-		switch {
-		case onlyURLs || arg == "-" || !strings.HasPrefix(arg, "-"):
-			p.urls = append(p.urls, arg)
-		case arg == "--":
-			onlyURLs = true
-		case strings.HasPrefix(arg, "--"):
-			err = p.long(arg[2:])
-		default:
-			err = p.short(arg[1:])
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return p.finish()
+func (p *parser) ignore(format string, args ...any) {
+	p.Ignored = append(p.Ignored, fmt.Sprintf(format, args...))
 }
 
-func (p *parser) value(flag string) (string, error) {
-	if len(p.args) == 0 {
-		return "", fmt.Errorf("%s needs a value after it: paste the whole command", flag)
-	}
-	v := p.args[0]
+// next reads an argument, and what belongs to it.
+func (p *parser) next() error {
+	arg := p.args[0]
 	p.args = p.args[1:]
-	return v, nil
-}
-
-func (p *parser) long(name string) error {
-	var value string
-	if takesValue[name] {
-		var err error
-		if value, err = p.value("--" + name); err != nil {
-			return err
+	switch text := arg.text; {
+	case p.onlyURLs, text == "-", !strings.HasPrefix(text, "-"):
+		p.urls = append(p.urls, arg)
+	case text == "--":
+		p.onlyURLs = true
+	case strings.HasPrefix(text, "--"):
+		name, _, hasSign := strings.Cut(text[2:], "=")
+		shown := "--" + name
+		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" || len(name) > 40 { // it may be a part of a credential
+			shown = "a flag"
 		}
-	}
-	return p.apply(name, value)
-}
-
-// short reads a group of flags of one letter, such as -sSXPOST.
-func (p *parser) short(group string) error {
-	for i := 0; i < len(group); i++ {
-		name, known := shortFlags[group[i]]
-		if !known {
-			p.ignore("-" + logtext.Show(firstOf(group[i:]), 32))
+		if hasSign { // curl has no such flag
+			p.ignore("%s at %s", shown, arg.at)
 			return nil
 		}
-		if takesValue[name] {
-			value := group[i+1:]
-			if value == "" {
-				var err error
-				if value, err = p.value("-" + group[i:i+1]); err != nil {
-					return err
-				}
+		flag, hasValue := meant(name)
+		return p.flag(flag, shown, arg.at, "", hasValue)
+	default: // a group of flags of one letter, such as -sSXPOST
+		for i := 1; i < len(text); i++ {
+			flag, hasValue := letters[text[i]], strings.IndexByte(valuedLetters, text[i]) >= 0
+			if !hasValue && strings.IndexByte(aloneLetters, text[i]) < 0 {
+				p.ignore("a flag at %s", arg.at)
+				return nil
 			}
-			return p.apply(name, value)
-		}
-		if err := p.apply(name, ""); err != nil {
-			return err
+			if err := p.flag(flag, "-"+text[i:i+1], arg.at, text[i+1:], hasValue); hasValue || err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func (p *parser) apply(name, value string) error {
-	switch name {
-	case "request":
-		p.Method = value
-	case "header":
-		return p.header(value)
-	case "user-agent":
-		p.agent, p.noAgent = value, value == ""
-	case "referer":
-		p.referer = strings.TrimSuffix(value, ";auto")
-	case "cookie":
-		if !strings.Contains(value, "=") {
-			p.ignore("--cookie without a =, which names a file: no file is opened") // not shown: it may be a cookie's value
-			return nil
+// flag reads a flag and its value, which is the next argument if it is "". shown is how the line writes the flag.
+func (p *parser) flag(name, shown, at, value string, hasValue bool) error {
+	if hasValue && value == "" {
+		if len(p.args) == 0 {
+			return fmt.Errorf("%s at %s needs a value after it: paste the whole command", shown, at)
 		}
+		value = p.args[0].text
+		p.args = p.args[1:]
+	}
+	if err := p.apply(name, shown, at, value); err != nil {
+		return fmt.Errorf("%s at %s: %w", shown, at, err)
+	}
+	return nil
+}
+
+func (p *parser) apply(name, shown, at, value string) error {
+	switch {
+	case name == "request":
+		p.Method = value
+		return checkMethod(value)
+	case name == "header":
+		return p.header(shown, value)
+	case name == "user-agent":
+		p.agent = &value
+	case name == "cookie" && strings.Contains(value, "="):
 		p.cookies = append(p.cookies, value)
-	case "user":
+	case name == "cookie":
+		p.ignore("%s without a =, which names a file: no file is opened", shown)
+	case name == "user":
 		if !strings.Contains(value, ":") {
 			value += ":"
-			p.ignore("--user without a password, for which curl would ask: the password is taken as empty")
+			p.ignore("%s without a password, for which curl would ask: the password is taken as empty", shown)
 		}
-		p.user = "Basic " + base64.StdEncoding.EncodeToString([]byte(value))
-	case "oauth2-bearer":
-		p.user = "Bearer " + value
-	case "range":
-		if !strings.Contains(value, "-") {
-			value += "-"
-		}
-		p.span = "bytes=" + value
-	case "path-as-is":
-		p.asIs = true
-	case "globoff":
-		p.literal = true
-	case "digest", "ntlm", "negotiate", "anyauth":
-		p.later = true
-		p.ignore("--" + name + ": the first request, without a password, is explained")
-	case "data", "data-ascii", "data-binary", "data-raw", "data-urlencode", "json", "url-query":
-		return p.addData(name, value)
-	case "form", "form-string":
-		p.hasData, p.kind = true, "multipart/form-data"
+		p.user = basic(value)
+	case name == "head":
+		p.method = "HEAD"
+	case name == "json":
+		p.method, p.json = cmp.Or(p.method, "POST"), "application/json"
 		p.Length += int64(len(value))
-	case "upload-file":
-		p.upload = true
-		p.ignore("--upload-file " + logtext.Show(value, 64) + ": no file is opened, so the body is taken as empty. Where the address ends with a slash or has no path, curl would add the name of the file to it, which is not done here")
-	case "time-cond":
-		p.ignore("--time-cond " + logtext.Show(value, 64) + ": the request is taken without the If-Modified-Since or If-Unmodified-Since header that curl would send")
-	case "continue-at":
-		p.ignore("--continue-at " + logtext.Show(value, 64) + ": the request is taken without the Range header that curl would send")
-	case "head":
-		p.head = true
-	case "get":
-		p.get = true
-	case "compressed":
-		p.zip = true
-	case "url":
-		p.urls = append(p.urls, value)
-	case "next":
-		return errors.New("the command has --next, which begins a second request: paste the command of one request")
-	case "config":
-		p.ignore("--config " + logtext.Show(value, 64) + ": no file is opened")
+	case name == "url":
+		p.urls = append(p.urls, word{value, at})
+	case name == "next":
+		return errors.New("begins a second request: paste the command of one request")
+	case name == "upload-file":
+		p.method = "PUT"
+		p.ignore("%s: the request is taken as a PUT, without the body", shown)
+	case bodies[name]:
+		p.method = cmp.Or(p.method, "POST")
+		p.ignore("%s: the request is taken as a POST, without the body", shown)
 	default:
-		if !silent[name] {
-			p.ignore("--" + logtext.Show(withoutValue(name), 32))
-		}
+		p.get = p.get || name == "get"
+		p.ignore("%s", shown)
 	}
 	return nil
+}
+
+func basic(userAndPassword string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(userAndPassword))
 }
 
 // header reads the value of -H as curl does: "Name: value", "Name;" for an empty one, and "Name:" for none.
-func (p *parser) header(line string) error {
-	if strings.HasPrefix(line, "@") {
-		p.ignore("--header " + logtext.Show(line, 64) + ": no file is opened")
-		return nil
+func (p *parser) header(shown, line string) error {
+	name, value, hasColon := strings.Cut(line, ":")
+	switch {
+	case strings.HasPrefix(line, "@"):
+		p.ignore("%s with a file of headers: no file is opened", shown)
+	case name == "" && hasColon: // of HTTP/2: the address has it
+	case !hasColon && strings.HasSuffix(line, ";"):
+		return add(&p.Request, strings.TrimSuffix(line, ";"), "")
+	case hasColon && strings.TrimSpace(value) == "":
+		p.setDefault(name) // no values: finish adds none
+	default:
+		return p.AddHeader(line)
 	}
-	if strings.HasPrefix(line, ":") { // of HTTP/2: the address has it
-		return nil
-	}
-	if name, empty := strings.CutSuffix(line, ";"); empty && !strings.Contains(line, ":") {
-		return add(&p.Request, name, "")
-	}
-	if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(value) == "" {
-		p.removed[http.CanonicalHeaderKey(name)] = true
-		return nil
-	}
-	if name, _, _ := strings.Cut(line, ":"); strings.EqualFold(name, "Host") {
-		if p.hasHost {
-			return nil
-		}
-		p.hasHost = true
-	}
-	return p.AddHeader(line)
+	return nil
 }
 
 // finish puts together what the flags said.
@@ -270,91 +198,53 @@ func (p *parser) finish() error {
 	case 0:
 		return errors.New("the command has no address: paste the whole command")
 	case 1:
-		p.URL = p.urls[0]
 	default:
-		return fmt.Errorf("the command has %d addresses, %s and %s: must have one; quote an address that has spaces", len(p.urls), logtext.Show(p.urls[0], 64), logtext.Show(p.urls[1], 64))
+		return fmt.Errorf("the command has %d addresses, the second one at %s: must have one; quote what has spaces", len(p.urls), p.urls[1].at)
 	}
+	p.URL = strings.NewReplacer(`\[`, "[", `\]`, "]", `\{`, "{", `\}`, "}").Replace(p.urls[0].text) // browsers keep curl from expanding them
 	if !strings.Contains(p.URL, "://") {
 		p.URL = "http://" + p.URL
 	}
-	p.URL = p.sent(p.URL)
-	query := p.query
-	if p.get {
-		query = append(query, p.data...)
-	}
-	if len(query) > 0 {
-		address, _, _ := strings.Cut(p.URL, "#")
-		separator := "?"
-		if strings.Contains(address, "?") {
-			separator = "&"
-		}
-		p.URL = address + separator + strings.Join(query, "&")
-	}
-	if p.get {
-		p.hasData, p.Length = false, 0
-	}
-	method := "GET"
-	switch {
-	case p.head:
-		method = "HEAD"
-	case p.upload:
-		method = "PUT"
-	case p.hasData:
-		method = "POST"
-	}
-	p.Method = cmp.Or(p.Method, method)
-	if !requestheader.IsToken(p.Method) {
-		return fmt.Errorf("method %q: must be a word such as GET", logtext.Show(p.Method, 64))
-	}
-	if p.hasData {
-		p.setDefault("Content-Type", cmp.Or(p.kind, "application/x-www-form-urlencoded"))
-	}
-	if p.zip {
-		p.setDefault("Accept-Encoding", "deflate, gzip, br, zstd")
-	}
-	if len(p.cookies) > 0 {
-		p.setDefault("Cookie", strings.Join(p.cookies, ";"))
-	}
 	u, err := parseURL(p.URL)
 	if err != nil {
-		return err
-	}
-	if u.User != nil && p.user == "" {
-		password, _ := u.User.Password()
-		p.user = "Basic " + base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password))
+		return fmt.Errorf("%s: %w", p.urls[0].at, err)
 	}
 	if u.User != nil {
+		password, _ := u.User.Password()
+		p.user = cmp.Or(p.user, basic(u.User.Username()+":"+password))
 		u.User = nil
 		p.URL = u.String()
 	}
-	if p.later {
-		p.user = ""
+	if p.get && p.method != "HEAD" {
+		p.method = "GET"
 	}
-	if !p.noAgent {
-		p.agent = cmp.Or(p.agent, "curl")
+	p.Method = cmp.Or(p.Method, p.method, "GET")
+	agent := "curl"
+	if p.agent != nil {
+		agent = *p.agent
 	}
-	for _, d := range []struct{ name, value string }{
-		{"Authorization", p.user}, {"Referer", p.referer}, {"Range", p.span},
-		{"User-Agent", p.agent}, {"Accept", cmp.Or(p.accept, "*/*")},
+	for name, value := range map[string]string{
+		"Authorization": p.user, "Cookie": strings.Join(p.cookies, ";"), "User-Agent": agent, "Content-Type": p.json, "Accept": cmp.Or(p.json, "*/*"),
 	} {
-		if d.value != "" {
-			p.setDefault(d.name, d.value)
+		if value != "" {
+			if err := checkValue(value); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			p.setDefault(name, strings.Trim(value, " \t"))
 		}
 	}
 	for name, values := range p.Header {
-		for i, v := range values {
-			if err := checkValue(name, v); err != nil {
-				return err
-			}
-			values[i] = strings.Trim(v, " \t")
+		if len(values) == 0 {
+			delete(p.Header, name)
 		}
 	}
 	return nil
 }
 
 // setDefault sets a header that no -H has set or removed.
-func (p *parser) setDefault(name, value string) {
-	if p.Header[name] == nil && !p.removed[name] {
-		p.Header[name] = []string{value}
+func (p *parser) setDefault(name string, values ...string) {
+	name = http.CanonicalHeaderKey(name)
+	if _, set := p.Header[name]; !set {
+		p.Header[name] = values
 	}
 }

@@ -18,34 +18,39 @@ func TestParse(t *testing.T) {
 		length      int64
 		ignored     int
 	}{
-		{name: "plain", line: `curl https://example.com/a?b=1&c=2`, method: "GET", url: "https://example.com/a?b=1&c=2"},
+		{name: "plain", line: `curl "https://example.com/a?b=1&c=2"`, method: "GET", url: "https://example.com/a?b=1&c=2"},
+		{name: "an address without quotes", line: `curl https://example.com/a?b=1&c=2`, method: "GET", url: "https://example.com/a?b=1", ignored: 1},
 		{name: "without a scheme", line: `curl localhost:8080/x`, method: "GET", url: "http://localhost:8080/x"},
 		{name: "a prompt and a path", line: `$ /usr/bin/curl example.com`, method: "GET", url: "http://example.com"},
 		{name: "Chrome on Linux", line: "curl 'https://example.com/members?page=2' \\\n  -H 'accept: application/json' \\\n  -b 'session=abc; theme=dark' \\\n  -H $'x-name: it\\'s \\u0021' \\\n  -H 'sec-ch-ua: \"Chromium\";v=\"140\"' \\\n  --insecure",
-			method: "GET", url: "https://example.com/members?page=2", header: `Cookie: session=abc; theme=dark|Sec-Ch-Ua: "Chromium";v="140"|X-Name: it's !`},
+			method: "GET", url: "https://example.com/members?page=2", header: `Cookie: session=abc; theme=dark|Sec-Ch-Ua: "Chromium";v="140"|X-Name: it's !`, ignored: 1},
 		{name: "Chrome, posting JSON", line: "curl 'https://example.com/login' -H 'content-type: application/json' --data-raw '{\"user\":\"a\"}'",
-			method: "POST", url: "https://example.com/login", header: `Content-Type: application/json`, length: 12},
+			method: "POST", url: "https://example.com/login", header: `Content-Type: application/json`, ignored: 1},
 		{name: "Firefox", line: "curl 'https://example.com/' --compressed -H 'User-Agent: Mozilla/5.0' -H 'Accept-Language: en-US,en;q=0.5' -H 'Accept-Encoding: gzip, deflate, br, zstd' -H 'Cookie: a=b'",
-			method: "GET", url: "https://example.com/", header: `Accept-Encoding: gzip, deflate, br, zstd|Accept-Language: en-US,en;q=0.5|Cookie: a=b`},
+			method: "GET", url: "https://example.com/", header: `Accept-Encoding: gzip, deflate, br, zstd|Accept-Language: en-US,en;q=0.5|Cookie: a=b`, ignored: 1},
 		{name: "Insomnia", line: "curl --request POST \\\r\n  --url https://example.com/search \\\r\n  --header 'Content-Type: application/x-www-form-urlencoded' \\\r\n  --data q=shoes \\\r\n  --data page=2",
-			method: "POST", url: "https://example.com/search", header: `Content-Type: application/x-www-form-urlencoded`, length: 14},
+			method: "POST", url: "https://example.com/search", header: `Content-Type: application/x-www-form-urlencoded`, ignored: 2},
 		{name: "Postman", line: `curl --location 'https://example.com/v1' --header 'Authorization: Bearer e30.e30.' --form 'a="b"'`,
-			method: "POST", url: "https://example.com/v1", header: `Authorization: Bearer e30.e30.|Content-Type: multipart/form-data`, length: 5},
+			method: "POST", url: "https://example.com/v1", header: `Authorization: Bearer e30.e30.`, ignored: 2},
 		{name: "lost backslashes", line: "curl 'https://example.com/'\n -H 'a: b'\n", method: "GET", url: "https://example.com/", header: "A: b"},
-		{name: "short flags in a group", line: `curl -sSLXDELETE -Ha:b example.com/1`, method: "DELETE", url: "http://example.com/1", header: "A: b"},
+		{name: "short flags in a group", line: `curl -sSLXDELETE -Ha:b example.com/1`, method: "DELETE", url: "http://example.com/1", header: "A: b", ignored: 3},
 		{name: "-I", line: `curl -I example.com`, method: "HEAD", url: "http://example.com"},
-		{name: "-G", line: `curl -G -d a=1 --data-urlencode 'b=x y' 'example.com/?c=1#f'`, method: "GET", url: "http://example.com/?c=1&a=1&b=x+y"},
+		{name: "-G", line: `curl -G -d a=1 --data-urlencode 'b=x y' 'example.com/?c=1#f'`, method: "GET", url: "http://example.com/?c=1#f", ignored: 3},
 		{name: "--json", line: `curl --json '{}' example.com`, method: "POST", url: "http://example.com", header: "Content-Type: application/json", length: 2},
 		{name: "-T", line: `curl -T /etc/passwd example.com`, method: "PUT", url: "http://example.com", ignored: 1},
 		{name: "-u", line: `curl -u alice:secret example.com`, method: "GET", url: "http://example.com", header: "Authorization: Basic YWxpY2U6c2VjcmV0"},
 		{name: "a user in the address", line: `curl http://alice:secret@example.com/`, method: "GET", url: "http://example.com/", header: "Authorization: Basic YWxpY2U6c2VjcmV0"},
-		{name: "-A and -e", line: `curl -A bot -e 'https://ref.example/;auto' example.com`, method: "GET", url: "http://example.com", header: "Referer: https://ref.example/"},
-		{name: "files", line: `curl -d @/etc/passwd -b jar -H @h -K c example.com`, method: "POST", url: "http://example.com", header: "Content-Type: application/x-www-form-urlencoded", ignored: 4},
-		{name: "an @ in raw data", line: `curl --data-raw @a example.com`, method: "POST", url: "http://example.com", header: "Content-Type: application/x-www-form-urlencoded", length: 2},
-		{name: "no expansion", line: "curl \"example.com/$(id)`id`\" -H \"a: \\$HOME $HOME\"", method: "GET", url: "http://example.com/$(id)`id`", header: "A: $HOME $HOME"},
+		{name: "-A and -e", line: `curl -A bot -e 'https://ref.example/' example.com`, method: "GET", url: "http://example.com", ignored: 1},
+		{name: "names that are cut", line: `curl --oauth2 T -X PUT --heade 'A: b' --proxy-u c:d --compr example.com`, method: "PUT", url: "http://example.com", header: "A: b", ignored: 3},
+		{name: "names that begin others", line: `curl --netrc --parallel --crlf --keepalive --head example.com`, method: "HEAD", url: "http://example.com", ignored: 4},
+		{name: "files", line: `curl -d @/etc/passwd -b jar -H @h -K c example.com`, method: "POST", url: "http://example.com", ignored: 4},
+		{name: "an @ in raw data", line: `curl --data-raw @a example.com`, method: "POST", url: "http://example.com", ignored: 1},
+		{name: "no expansion", line: "curl \"example.com/$(id)`id`~\" -H \"a: \\$HOME $HOME $((1+1))\" -H b:~ -H c:{d,e}* -H f:<(g) -H h:${i:-j}", method: "GET", url: "http://example.com/$(id)`id`~",
+			header: "A: $HOME $HOME $((1+1))|B: ~|C: {d,e}*|F: <(g)|H: ${i:-j}"},
+		{name: "backslashes", line: "curl example.com/a%20\\'b -H \"a: \\b\\\"\\\\ c\\\nd\" -H 'e: \\f'", method: "GET", url: "http://example.com/a%20'b", header: "A: \\b\"\\ cd|E: \\f"},
 		{name: "headers empty and removed", line: `curl -H 'X-Empty;' -H 'Accept:' -H 'X-None:' example.com`, method: "GET", url: "http://example.com", header: "X-Empty: "},
 		{name: "of HTTP/2", line: `curl -H ':authority: example.com' example.com`, method: "GET", url: "http://example.com"},
-		{name: "a pipe after it", line: `curl -s example.com | jq . > out`, method: "GET", url: "http://example.com", ignored: 1},
+		{name: "a pipe after it", line: `curl -s example.com | jq . > out`, method: "GET", url: "http://example.com", ignored: 2},
 		{name: "redirections after it", line: `curl example.com 2>/dev/null`, method: "GET", url: "http://example.com", ignored: 1},
 		{name: "a second command", line: `curl example.com; rm -rf /`, method: "GET", url: "http://example.com", ignored: 1},
 		{name: "unknown flags", line: `curl --frobnicate -! --resolve a:1:b example.com`, method: "GET", url: "http://example.com", ignored: 3},
@@ -74,31 +79,13 @@ func TestParse(t *testing.T) {
 // The requests are those that curl 7.88 has sent for these lines of bash.
 func TestWhatCurlSends(t *testing.T) {
 	for _, tt := range []struct{ line, want string }{ // without User-Agent: curl, Accept: */* and Content-Type
-		{`curl h/a/../b`, "GET /b h"},
-		{`curl 'h/a/./b/../../c?x=/../y'`, "GET /c?x=/../y h"},
-		{`curl h/a/b/..`, "GET /a/ h"},
-		{`curl h/../../a/.`, "GET /a/ h"},
-		{`curl h/..`, "GET / h"},
-		{`curl h/a//../b`, "GET /a/b h"},
-		{`curl h/%2e/a/%2E%2e/.../.b`, "GET /%2e/a/%2E%2e/.../.b h"},
-		{`curl --path-as-is h/a/../b`, "GET /a/../b h"},
-		{`curl 'h/é?é'`, "GET /%c3%a9?é h"},
 		{`curl 'h/p?a\[\]=1&b=\{x\}'`, "GET /p?a[]=1&b={x} h"}, // as Chrome copies
-		{`curl -g 'h/p?a\[\]=1'`, `GET /p?a\[\]=1 h`},
 		{`curl 'http://[::1]:80/p?a[]=1'`, "GET /p?a[]=1 [::1]:80"},
-		{`curl -H 'Host: a' -H 'host: b' h`, "GET / a"},
 		{`curl -b a=b -H 'Cookie: c=d' h`, "GET / h Cookie: c=d"},
 		{`curl -b a=b -H 'Cookie:' h`, "GET / h"},
 		{`curl -b a=b -b c=d h`, "GET / h Cookie: a=b;c=d"},
 		{`curl -A '' h`, "GET / h User-Agent: none"},
 		{`curl -A '' -A x h`, "GET / h User-Agent: x"},
-		{`curl -r 5 h`, "GET / h Range: bytes=5-"},
-		{`curl -r 0-1,5-7 h`, "GET / h Range: bytes=0-1,5-7"},
-		{`curl --digest -u a:b h`, "GET / h"},
-		{`curl --url-query 'a=b c' -d x=1 h/p`, "POST /p?a=b+c h"},
-		{`curl --url-query '+a=b%20c' 'h/p?z=1#f'`, "GET /p?z=1&a=b%20c h"},
-		{`curl --url-query a --url-query '=b c' h`, "GET /?a&b+c h"},
-		{`curl $'h/\ud83d\ude00'`, "GET /%ed%a0%bd%ed%b8%80 h"}, // as Firefox copies
 		{`curl -H $"X-A: b" h`, "GET / h X-A: b"},
 		{`curl --proxy-key-type PEM --krb x -Q y h`, "GET / h"},
 	} {
@@ -126,51 +113,6 @@ func TestWhatCurlSends(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", tt.line, got, tt.want)
 		}
 	}
-	if c, err := Parse(`curl 'h/{a,b}'`); err != nil || len(c.Ignored) != 1 || !strings.Contains(c.Ignored[0], "-g") {
-		t.Errorf("%+v, %v", c, err)
-	}
-}
-
-// Where curl would send another request, a note says what is assumed instead.
-func TestNotesSayWhatIsAssumed(t *testing.T) {
-	for line, want := range map[string]string{
-		`curl 'h/{a,b}'`:                    "taken as text, as with -g",
-		`curl 'h/[1-3]'`:                    "taken as text, as with -g",
-		`curl 'http://{a,b}.example/'`:      "",
-		`curl -T a.txt h/dir/`:              "add the name of the file",
-		`curl -T - h`:                       "body is taken as empty",
-		`curl -z 2026-01-01 h`:              "--time-cond 2026-01-01: the request is taken without the If-Modified-Since",
-		`curl -C 100 h`:                     "--continue-at 100: the request is taken without the Range",
-		`curl -u alice h`:                   "password is taken as empty",
-		`curl -G --data-urlencode a@file h`: "no file is opened",
-		`curl --data-urlencode @file h`:     "no file is opened",
-		`curl -d @file h`:                   "no file is opened",
-	} {
-		c, err := Parse(line)
-		if want == "" {
-			if err == nil && len(c.Ignored) == 0 {
-				t.Errorf("%s: no note", line)
-			}
-			continue
-		}
-		if err != nil {
-			t.Errorf("%s: %v", line, err)
-		} else if len(c.Ignored) != 1 || !strings.Contains(c.Ignored[0], want) {
-			t.Errorf("%s: notes %q, want one with %q", line, c.Ignored, want)
-		} else if strings.Contains(c.URL, "file") || strings.Contains(c.URL, "?") && !strings.HasSuffix(line, "h") {
-			t.Errorf("%s: the address is %s", line, c.URL)
-		}
-	}
-	for _, line := range []string{`curl -u alice: h`, `curl --data-urlencode a@b=c h`, `curl 'http://[::1]/a'`} {
-		if c, err := Parse(line); err != nil || len(c.Ignored) > 0 {
-			t.Errorf("%s: notes %q, %v", line, c.Ignored, err)
-		}
-	}
-	for _, line := range []string{`curl 'http://h[1-3].example/'`, `curl 'http://[1-3].example/'`} { // hosts that nobody has
-		if c, err := Parse(line); err == nil && len(c.Ignored) == 0 {
-			t.Errorf("%s: %+v without a note", line, c)
-		}
-	}
 }
 
 func TestParseRefuses(t *testing.T) {
@@ -180,23 +122,24 @@ func TestParseRefuses(t *testing.T) {
 		`Invoke-WebRequest -Uri "https://a.example"`:        "Copy as cURL (bash)",
 		"curl ^\"https://example.com/^\" ^\n -H ^\"a: b^\"": "Copy as cURL (bash)",
 		`curl`:                                  "no address",
-		`curl 'https://example.com`:             "quote is not closed",
-		`curl "https://example.com`:             "quote is not closed",
-		`curl $'https://example.com`:            "quote is not closed",
-		`curl example.com -H`:                   "-H needs a value",
-		`curl example.com --request`:            "--request needs a value",
-		`curl example.com other.example`:        "2 addresses",
-		`curl example.com --next other.example`: "--next",
+		`curl 'https://example.com`:             "what begins at line 1, column 6 is not closed",
+		`curl "https://example.com`:             "line 1, column 6 is not closed",
+		`curl $'https://example.com`:            "line 1, column 6 is not closed",
+		`curl example.com $(id`:                 "line 1, column 18 is not closed",
+		`curl example.com -H`:                   "-H at line 1, column 18 needs a value",
+		`curl example.com --request`:            "--request at line 1, column 18 needs a value",
+		`curl example.com other.example`:        "2 addresses, the second one at line 1, column 18",
+		`curl example.com --next other.example`: "--next at line 1, column 18: begins a second request",
 		`curl ftp://example.com/`:               "http://",
 		`curl mailto:x://`:                      "must be like",
 		`curl 'http://example.com/%zz'`:         "must be like",
 		`curl 'http://example.com/a b'`:         "%20",
-		`curl example.com -H $'a: \cA'`:         "control character",
-		`curl -X 'GET /' example.com`:           `method "GET /"`,
-		`curl example.com -H 'a b: c'`:          `header "a b"`,
-		`curl example.com -H nothing`:           `header "nothing"`,
+		`curl example.com -H $'a: \x01'`:         "control character",
+		`curl -X 'GET /' example.com`:           "-X at line 1, column 6: the method must be a word",
+		`curl example.com -H 'a b: c'`:          "-H at line 1, column 18: the name of a header must be",
+		`curl example.com -H nothing`:           "-H at line 1, column 18: a header must be like",
 		`curl example.com -H $'a: b\r\nc: d'`:   "control character",
-		`curl example.com -b $'a=b\nc'`:         "control character",
+		`curl example.com -b $'a=b\nc'`:         "Cookie: the value of a header has a control character",
 		"curl example.com\x00":                  "NUL",
 		"curl " + strings.Repeat("a", MaxBytes): "at most 65536",
 	} {
@@ -248,7 +191,7 @@ func TestAddHeaders(t *testing.T) {
 // print writes a request as a browser does.
 func print(r *Request) string {
 	quote := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
-	line := "curl -g --path-as-is " + quote(r.URL) + " -X " + quote(r.Method)
+	line := "curl " + quote(strings.NewReplacer("[", `\[`, "]", `\]`, "{", `\{`, "}", `\}`).Replace(r.URL)) + " -X " + quote(r.Method)
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 		for _, v := range r.Header[name] {
 			if v == "" {
@@ -284,7 +227,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q gave %+v: %v", line, c, err)
 		}
-		if err := checkValue("", fmt.Sprint(r.Header)); err != nil {
+		if err := checkValue(fmt.Sprint(r.Header)); err != nil {
 			t.Fatal(err)
 		}
 		again, err := Parse(print(c))
@@ -301,25 +244,6 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// The wanted paths are those that curl 7.88 has sent.
-func TestDotsOfAPath(t *testing.T) {
-	for address, want := range map[string]string{
-		"/a/../b": "/b", "/a/./b": "/a/b", "/a/..": "/", "/a/.": "/a/", "/../../x": "/x", "/a//../b": "/a/b", "/..": "/",
-		"/a/b/../..": "/", "/a/..b": "/a/..b", "/a?x=/../y": "/a?x=/../y", "?x=/../1": "/?x=/../1", "/a/.%2e/b": "/a/.%2e/b",
-		"/a/%2E": "/a/%2E", "/a/b/c/./../../g": "/a/g", "/a/../b#../x": "/b", "": "/", "/": "/", "//x": "//x",
-	} {
-		for flags, want := range map[string]string{"": want, "--path-as-is ": requestURI("http://example.com" + address)} {
-			c, err := Parse("curl " + flags + "'http://example.com" + address + "'")
-			if err != nil {
-				t.Fatalf("%s%s: %v", flags, address, err)
-			}
-			if r, err := c.HTTP(t.Context(), "192.0.2.1"); err != nil || r.RequestURI != want {
-				t.Errorf("%s%s: %+v, %v; want %s", flags, address, r, err, want)
-			}
-		}
-	}
-}
-
 func TestALineForPowerShellIsNamed(t *testing.T) {
 	for _, end := range []string{"\n", "\r\n"} {
 		_, err := Parse("curl.exe -X POST `" + end + "  -H \"Accept: */*\" `" + end + "  http://example.com/")
@@ -329,23 +253,60 @@ func TestALineForPowerShellIsNamed(t *testing.T) {
 	}
 }
 
-// What has no effect is named without its value, which may be a credential: the names go into the explanation.
-func TestIgnoredPartsHoldNoCredentials(t *testing.T) {
+// Errors and lists quote no value of a line, which may be a credential: they go onto the page, and into logs.
+func TestNoValueIsQuoted(t *testing.T) {
 	for _, line := range []string{
 		`curl --cookie=session=canary example.com`,
 		`curl '--header=Authorization: Bearer canary' example.com`,
 		`curl --user=alice:canary example.com`,
 		`curl -b canary example.com`,
 		`curl -!canary example.com`,
+		`curl --Canary example.com`,
+		`curl -H 'Authorization: Bearer' canary example.com`,
+		`curl -H Authorization: Bearer canary`,
+		`curl -H Authorization: Bearer -canary example.com`,
+		`curl -H Bearer canary example.com`,
+		`curl -H 'Bearer canary' example.com`,
+		`curl -H $'Authorization: canary\n' example.com`,
+		`curl -b $'a=canary\n' example.com`,
+		`curl -A $'canary\n' example.com`,
+		`curl -u canary example.com`,
+		`curl -X 'canary x' example.com`,
+		`curl 'https://alice:canary x@example.com/'`,
+		`curl https://alice:canary@example.com:port/`,
+		`curl https://alice:canary%zz@example.com/`,
+		`curl 'ftp://alice:canary@example.com/'`,
+		`curl 'alice:canary'`,
+		`curl https://a.example/ https://alice:canary@example.com/`,
+		`curl --oauth2 canary example.com`,
+		`curl --oauth2-bearer canary example.com`,
+		`curl --proxy-user alice:canary --pass canary -U canary example.com`,
+		`curl -d canary --data-raw canary -F canary -T canary -K canary example.com`,
+		`curl -H @canary example.com`,
 		`curl example.com -H Cookie:a=1; b=canary`,
 		`curl example.com | curl -u alice:canary example.org`,
+		`curl 'https://example.com/ canary`,
+		`curl ${canary-`,
+		`canary`,
 	} {
 		c, err := Parse(line)
-		if err != nil {
-			t.Fatalf("%s: %v", line, err)
+		if err == nil && len(c.Ignored) == 0 {
+			t.Errorf("%s: no error, and nothing is ignored", line)
 		}
-		if len(c.Ignored) != 1 || strings.Contains(c.Ignored[0], "canary") {
-			t.Errorf("%s: notes %q, want one without the credential", line, c.Ignored)
+		text := fmt.Sprint(err)
+		if err == nil {
+			text = strings.Join(c.Ignored, "; ")
 		}
+		if strings.Contains(strings.ToLower(text), "canary") || strings.Contains(text, "alice") {
+			t.Errorf("%s: %s", line, text)
+		}
+	}
+	for _, r := range []*Request{{URL: "https://alice:canary@example.com:port/"}, {URL: "https://alice:canary x@example.com/"}, {URL: "/", Method: "canary x"}} {
+		if _, err := r.HTTP(t.Context(), "192.0.2.1"); err == nil || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+	if err := (&Request{}).AddHeaders("Accept: */*\nAuthorization Bearer canary"); err == nil || strings.Contains(err.Error(), "canary") || !strings.Contains(err.Error(), "line 2") {
+		t.Error(err)
 	}
 }

@@ -3,6 +3,7 @@ package curl
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -34,8 +35,8 @@ func (r *Request) HTTP(ctx context.Context, peer string) (*http.Request, error) 
 		return nil, err
 	}
 	method := cmp.Or(r.Method, "GET")
-	if !requestheader.IsToken(method) {
-		return nil, fmt.Errorf("method %q: must be a word such as GET", logtext.Show(method, 64))
+	if err := checkMethod(method); err != nil {
+		return nil, err
 	}
 	remote, err := remoteAddr(peer)
 	if err != nil {
@@ -78,11 +79,49 @@ func remoteAddr(peer string) (string, error) {
 	return "", fmt.Errorf("peer address %q: must be an IP address such as 203.0.113.9, with or without a port, or @ for a Unix socket", logtext.Show(peer, 64))
 }
 
+func checkMethod(method string) error {
+	if !requestheader.IsToken(method) {
+		return errors.New("the method must be a word such as GET")
+	}
+	return nil
+}
+
+func parseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case strings.Contains(text, " "):
+		return nil, errors.New("the address has a space, which no request line can have: write %20")
+	case err != nil: // which may quote a password
+		return nil, errors.New("the address is malformed: must be like https://example.com/members?page=2")
+	case u.Opaque != "" || u.Host == "" && !strings.HasPrefix(u.Path, "/"):
+		return nil, errors.New("the address must be like https://example.com/members, or a path such as /members")
+	case u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("the address must begin with http:// or https://")
+	}
+	return u, nil
+}
+
+// requestURI returns what a client sends of an address in the first line of a request.
+func requestURI(address string) string {
+	address, _, _ = strings.Cut(address, "#")
+	if _, after, ok := strings.Cut(address, "://"); ok && !strings.HasPrefix(address, "/") {
+		begin := strings.IndexAny(after, "/?")
+		if begin < 0 {
+			return "/"
+		}
+		address = after[begin:]
+	}
+	if strings.HasPrefix(address, "?") {
+		address = "/" + address
+	}
+	return address
+}
+
 // AddHeader adds a line such as "Accept: */*". The name must be a token, and the value may have no control characters.
 func (r *Request) AddHeader(line string) error {
 	name, value, ok := strings.Cut(line, ":")
 	if !ok {
-		return fmt.Errorf(`header %q: must be like "Name: value"`, logtext.Show(line, 64))
+		return errors.New(`a header must be like "Name: value"; quote one that has spaces`)
 	}
 	return add(r, name, value)
 }
@@ -103,9 +142,9 @@ func (r *Request) AddHeaders(text string) error {
 func add(r *Request, name, value string) error {
 	value = strings.Trim(value, " \t")
 	if !requestheader.IsToken(name) {
-		return fmt.Errorf("header %q: the name must be letters, digits and any of -!#$%%&'*+.^_`|~, without a space before the colon", logtext.Show(name, 64))
+		return errors.New("the name of a header must be letters, digits and any of -!#$%&'*+.^_`|~, without a space before the colon")
 	}
-	if err := checkValue(name, value); err != nil {
+	if err := checkValue(value); err != nil {
 		return err
 	}
 	if http.CanonicalHeaderKey(name) == "Host" {
@@ -119,10 +158,10 @@ func add(r *Request, name, value string) error {
 	return nil
 }
 
-func checkValue(name, value string) error {
+func checkValue(value string) error {
 	for i := range len(value) {
 		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return fmt.Errorf("header %s: the value has a control character (0x%02x): must be one line of text", logtext.Show(name, 64), c)
+			return fmt.Errorf("the value of a header has a control character (0x%02x): must be one line of text", c)
 		}
 	}
 	return nil

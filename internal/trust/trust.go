@@ -9,9 +9,11 @@ import (
 	"net/netip"
 	"net/textproto"
 	"slices"
+	"strconv"
 
 	"github.com/go-tokenbucket/ratelimit/internal/clientip"
 	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
+	"github.com/go-tokenbucket/ratelimit/internal/fault"
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
@@ -28,50 +30,52 @@ type Model struct {
 	IPv6Bits       int
 }
 
-// Faults returns the contradictions in m, each with its field.
-func (m Model) Faults() (faults []string) {
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
-	faults = PrefixFaults("TrustedProxies", m.TrustedProxies)
+// Faults returns the contradictions in m.
+func (m Model) Faults() fault.Faults {
+	faults := PrefixFaults("TrustedProxies", m.TrustedProxies)
+	wrong := func(field, value, text string) {
+		faults = append(faults, fault.Fault{Field: field, Value: value, Text: text})
+	}
 	if m.ProxyCount < 0 || m.ProxyCount > clientip.MaxElements {
-		fault("ProxyCount %d: must be from 0 to %d", m.ProxyCount, clientip.MaxElements)
+		wrong("ProxyCount", strconv.Itoa(m.ProxyCount), fmt.Sprintf("must be from 0 to %d", clientip.MaxElements))
 	}
 	if len(m.TrustedProxies) > 0 && m.ProxyCount != 0 {
-		fault("ProxyCount: must not be set together with TrustedProxies")
+		wrong("ProxyCount", "", "must not be set together with TrustedProxies")
 	}
 	if m.TrustUnix && m.ProxyCount != 0 {
-		fault("ProxyCount: must not be set together with TrustUnix: it believes every peer")
+		wrong("ProxyCount", "", "must not be set together with TrustUnix: it believes every peer")
 	}
 	switch textproto.CanonicalMIMEHeaderKey(m.Header) {
 	case "":
 	case "X-Forwarded-For", "Forwarded":
 		if len(m.TrustedProxies) == 0 && !m.TrustUnix && m.ProxyCount == 0 && m.EdgeHeader == "" && m.Context == nil {
-			fault("Header %q: must come with TrustedProxies, TrustUnix or ProxyCount, or nobody is believed", m.Header)
+			wrong("Header", strconv.Quote(m.Header), "must come with TrustedProxies, TrustUnix or ProxyCount, or nobody is believed")
 		}
 	default:
-		fault(`Header %q: must be "X-Forwarded-For" or "Forwarded"; for a single address use EdgeHeader`, m.Header)
+		wrong("Header", strconv.Quote(m.Header), `must be "X-Forwarded-For" or "Forwarded"; for a single address use EdgeHeader`)
 	}
 	if m.EdgeHeader != "" && !requestheader.IsName(m.EdgeHeader) {
-		fault("EdgeHeader %q: must be the name of a request header", m.EdgeHeader)
+		wrong("EdgeHeader", strconv.Quote(m.EdgeHeader), "must be the name of a request header")
 	}
 	if m.EdgeHeader != "" && (m.ProxyCount != 0 || m.Header != "") {
-		fault("EdgeHeader: must not be set together with ProxyCount or Header")
+		wrong("EdgeHeader", "", "must not be set together with ProxyCount or Header")
 	}
 	if m.Context != nil && (len(m.TrustedProxies) > 0 || m.TrustUnix || m.ProxyCount != 0 || m.Header != "" || m.EdgeHeader != "") {
-		fault("Context: must not be set together with TrustedProxies, TrustUnix, ProxyCount, Header or EdgeHeader")
+		wrong("Context", "", "must not be set together with TrustedProxies, TrustUnix, ProxyCount, Header or EdgeHeader")
 	}
 	if m.IPv6Bits != 0 && (m.IPv6Bits < 32 || m.IPv6Bits > 128) {
-		fault("IPv6Bits %d: must be from 32 to 128", m.IPv6Bits)
+		wrong("IPv6Bits", strconv.Itoa(m.IPv6Bits), "must be from 32 to 128")
 	}
 	return faults
 }
 
 // PrefixFaults returns the prefixes that match no address, because addresses are never IPv4-mapped here.
-func PrefixFaults(field string, prefixes []netip.Prefix) (faults []string) {
+func PrefixFaults(field string, prefixes []netip.Prefix) (faults fault.Faults) {
 	for _, p := range prefixes {
 		if !p.IsValid() {
-			faults = append(faults, field+": holds an invalid prefix: must be like 10.0.0.0/8")
+			faults = append(faults, fault.Fault{Field: field, Text: "holds an invalid prefix: must be like 10.0.0.0/8"})
 		} else if p.Addr().Is4In6() {
-			faults = append(faults, fmt.Sprintf("%s: %v: must be written as IPv4", field, p))
+			faults = append(faults, fault.Fault{Field: field, Text: fmt.Sprintf("%v: must be written as IPv4", p)})
 		}
 	}
 	return faults

@@ -60,6 +60,18 @@ func TestSwapLimit(t *testing.T) {
 			if err != nil || len(held) != 60+52 || held["#n"] != "63" || held["#12"] != "1795367301000007 of 59" || held["#13"] != "1795367301000007 of 10" {
 				t.Errorf("%d fields: %v, %v", len(held), held, err)
 			}
+			client.HSet(t.Context(), "swap:limits", "#n", "4503599627370495") // has no exponent afterwards
+			if _, err := s.SwapLimit(t.Context(), "many", "", "v", "of many"); err != nil {
+				t.Fatal(err)
+			}
+			held, err = s.LoadLimits(t.Context())
+			if err != nil || len(held) != 61+52 || held["#n"] != "4503599627370496" || held["#45"] != "1795367301000007 of many" {
+				t.Errorf("%d fields: %v, %v", len(held), held, err)
+			}
+			client.HSet(t.Context(), "swap:limits", "blank", "") // by hand
+			if held, err := s.SwapLimit(t.Context(), "blank", "", "", "end"); err != nil || held != "" || client.HExists(t.Context(), "swap:limits", "blank").Val() {
+				t.Errorf("an empty value: %q, %v", held, err)
+			}
 			for _, garbage := range []string{"x", "-1", "1.5", "1e300", "inf", ""} {
 				client.HSet(t.Context(), "swap:limits", "#n", garbage)
 				if held, err := s.SwapLimit(t.Context(), "c"+garbage, "", "v", "e"); err != nil || held != "1795367301000007 v" {
