@@ -68,6 +68,15 @@ var outcomeNames = [outcomes]string{
 	"allowed", "denied", "failed_open", "failed_closed", "no_key", "bad_request", "canceled", "overloaded",
 }
 
+// Outcome returns the [DecisionCounts.Outcome] of a decision. It returns "" for an event that is no decision, such as a
+// peek or a settlement.
+func Outcome(e *ratelimit.Event) string {
+	if opOf(e.Op) != opDecision {
+		return ""
+	}
+	return outcomeNames[outcomeOf(e)]
+}
+
 func outcomeOf(e *ratelimit.Event) outcome {
 	switch {
 	case e.Err == nil && e.Allowed:

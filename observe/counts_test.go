@@ -158,6 +158,12 @@ func TestCountsOutcomes(t *testing.T) {
 		if got := outcomes(counts.Snapshot()); !reflect.DeepEqual(got, map[string]int64{c.want: 1}) {
 			t.Errorf("%+v: %v, want %s", c.event, got, c.want)
 		}
+		for op, want := range map[string]string{"request": c.want, "wait_all": c.want, "settle": "", "peek": "", "of tomorrow": ""} {
+			c.event.Op = op
+			if got := observe.Outcome(&c.event); got != want {
+				t.Errorf("%+v: %q, want %q", c.event, got, want)
+			}
+		}
 	}
 }
 

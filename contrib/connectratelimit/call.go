@@ -9,9 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strconv"
 	"sync/atomic"
-	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -19,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/denial"
 )
 
 // A call is what a limiter decides about: a unary call, a stream or a message. It is the [ratelimit.Responder] of the
@@ -139,31 +138,21 @@ func (c *call) Write(b []byte) (int, error) { return len(b), nil }
 
 // Refuse implements [ratelimit.Responder]. The client gets a fixed text, never err.
 func (c *call) Refuse(r *http.Request, status int, _ error) bool {
-	var refusal *connect.Error
-	after := time.Duration(ratelimit.Never)
-	switch d, _ := ratelimit.FromContext(r.Context()); {
-	case c.Err() != nil:
+	if c.Err() != nil {
 		c.err = connect.NewError(codeOf(c.Err()), c.Err())
 		return true
-	case status == http.StatusTooManyRequests:
-		refusal = connect.NewError(connect.CodeResourceExhausted, errors.New("rate limit exceeded"))
-		after = d.RetryAfter()
+	}
+	rpc := denial.RPCOf(r, status, c.header)
+	refusal := connect.NewError(connect.Code(rpc.Code), errors.New(rpc.Message))
+	if rpc.Policies != nil {
 		var violated errdetails.QuotaFailure
-		for _, name := range d.Denied() {
-			violated.Violations = append(violated.Violations, &errdetails.QuotaFailure_Violation{Subject: "policy:" + name, QuotaId: name, Description: "rate limit exceeded"})
+		for _, name := range rpc.Policies {
+			violated.Violations = append(violated.Violations, &errdetails.QuotaFailure_Violation{Subject: "policy:" + name, QuotaId: name, Description: rpc.Message})
 		}
 		addDetail(refusal, &violated)
-	case status == http.StatusBadRequest:
-		refusal = connect.NewError(connect.CodeInvalidArgument, errors.New("bad request"))
-	case status == http.StatusForbidden:
-		refusal = connect.NewError(connect.CodePermissionDenied, errors.New("forbidden"))
-	default:
-		refusal = connect.NewError(connect.CodeUnavailable, errors.New("temporarily unavailable"))
-		seconds, _ := strconv.Atoi(c.header.Get("Retry-After"))
-		after = time.Duration(seconds) * time.Second
 	}
-	if after != ratelimit.Never {
-		addDetail(refusal, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
+	if rpc.RetryAfter != ratelimit.Never {
+		addDetail(refusal, &errdetails.RetryInfo{RetryDelay: durationpb.New(rpc.RetryAfter)})
 	}
 	meta := refusal.Meta()
 	for name, values := range c.header {
@@ -176,7 +165,7 @@ func (c *call) Refuse(r *http.Request, status int, _ error) bool {
 		meta["Cache-Control"] = []string{"no-store"}
 	} else {
 		delete(meta, "Cache-Control")
-		meta["Grpc-Retry-Pushback-Ms"] = []string{pushback(after)}
+		meta["Grpc-Retry-Pushback-Ms"] = []string{rpc.Pushback()}
 	}
 	c.err = refusal
 	return true
@@ -186,14 +175,6 @@ func addDetail(to *connect.Error, message proto.Message) {
 	if detail, err := connect.NewErrorDetail(message); err == nil {
 		to.AddDetail(detail)
 	}
-}
-
-// pushback returns when a retry policy of gRPC may send the call again, in milliseconds. After -1 it does not.
-func pushback(after time.Duration) string {
-	if after == ratelimit.Never {
-		return "-1"
-	}
-	return strconv.FormatInt(int64((after+time.Millisecond-1)/time.Millisecond), 10)
 }
 
 // Send implements [connect.StreamingHandlerConn].
@@ -243,26 +224,7 @@ func httpStatus(err error) int {
 	if err == nil {
 		return http.StatusOK
 	}
-	if status, ok := httpStatuses[codeOf(err)]; ok {
-		return status
-	}
-	return http.StatusInternalServerError
-}
-
-var httpStatuses = map[connect.Code]int{
-	connect.CodeCanceled:           499, // as the limiter reports a client that has left
-	connect.CodeInvalidArgument:    http.StatusBadRequest,
-	connect.CodeDeadlineExceeded:   http.StatusGatewayTimeout,
-	connect.CodeNotFound:           http.StatusNotFound,
-	connect.CodeAlreadyExists:      http.StatusConflict,
-	connect.CodePermissionDenied:   http.StatusForbidden,
-	connect.CodeResourceExhausted:  http.StatusTooManyRequests,
-	connect.CodeFailedPrecondition: http.StatusBadRequest,
-	connect.CodeAborted:            http.StatusConflict,
-	connect.CodeOutOfRange:         http.StatusBadRequest,
-	connect.CodeUnimplemented:      http.StatusNotImplemented,
-	connect.CodeUnavailable:        http.StatusServiceUnavailable,
-	connect.CodeUnauthenticated:    http.StatusUnauthorized,
+	return denial.RPCStatus(uint32(codeOf(err)))
 }
 
 // size returns the size of a message without compression, 0 for messages of another codec than proto.

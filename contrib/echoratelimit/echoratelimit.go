@@ -49,8 +49,7 @@ type Config struct {
 // A Limiter is a [ratelimit.Limiter] whose Handler and Limit are middleware of echo. Make it with [New].
 type Limiter struct {
 	*ratelimit.Limiter
-	cfg      Config
-	patterns patterns
+	cfg Config
 }
 
 // New returns a [Limiter] for echo. It panics if limiter is nil.
@@ -102,7 +101,7 @@ func (m *mount) serve(c echo.Context, next echo.HandlerFunc) error {
 	around := r.Pattern // of a router around echo
 	method, path := route(c, r)
 	if path != "" {
-		r.Pattern = m.patterns.of(method, path)
+		r.Pattern = pattern(method, path)
 	}
 	x := &call{answer: answer{ResponseWriter: c.Response()}, c: c, next: next, errors: m.cfg.Errors}
 	m.handler.ServeHTTP((*responder)(x), r)
@@ -110,6 +109,22 @@ func (m *mount) serve(c echo.Context, next echo.HandlerFunc) error {
 		r.Pattern = around
 	}
 	return x.err
+}
+
+// unmatched is the path of all requests that match no route, as in a key of Route under chi.
+const unmatched = "unmatched"
+
+// pattern returns the pattern of a route, such as "GET /users/:id". A method that net/http does not name is no part of
+// it, because clients make those up.
+func pattern(method, path string) string {
+	switch method {
+	case http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch,
+		http.MethodHead, http.MethodOptions, http.MethodConnect, http.MethodTrace:
+		if path != unmatched {
+			return method + " " + path
+		}
+	}
+	return path
 }
 
 // enter passes a request that the limiter has let through to the next handler of echo.

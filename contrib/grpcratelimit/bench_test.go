@@ -33,44 +33,33 @@ func BenchmarkCost(b *testing.B) {
 	ctx := contextOfACall(b)
 	info := &grpc.UnaryServerInfo{FullMethod: methods[unary]}
 	handler := func(context.Context, any) (any, error) { return nil, nil }
-	for _, by := range []struct {
-		name string
-		cfg  grpcratelimit.Config
-	}{
-		{"Metadata=all", grpcratelimit.Config{}},
-		{"Metadata=one", grpcratelimit.Config{Metadata: []string{"user-agent"}}},
-		{"Metadata=none", grpcratelimit.Config{Metadata: []string{}}},
-	} {
-		b.Run(by.name, func(b *testing.B) {
-			interceptor := grpcratelimit.New(limiter, by.cfg).Unary()
-			serves := []func(){
-				func() { _, _ = handler(ctx, nil) },
-				func() { _, _ = interceptor(ctx, nil, info, handler) },
-				func() { clear(writer) },
-				func() { clear(writer); middleware.ServeHTTP(writer, request) },
-			}
-			const each = 200 // calls in a round
-			var took [4][]float64
-			var differences []float64
-			for b.Loop() {
-				var round [4]float64
-				for i, serve := range serves {
-					begin := time.Now()
-					for range each {
-						serve()
-					}
-					round[i] = float64(time.Since(begin)) / each
-					took[i] = append(took[i], round[i])
-				}
-				differences = append(differences, round[1]-round[0]-(round[3]-round[2]))
-			}
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(median(took[1])-median(took[0]), "adapter-adds-ns")
-			b.ReportMetric(median(took[3])-median(took[2]), "middleware-adds-ns")
-			b.ReportMetric(median(differences), "difference-ns")
-			b.ReportMetric(testing.AllocsPerRun(100, serves[1]), "allocs")
-		})
+	interceptor := grpcratelimit.New(limiter, grpcratelimit.Config{}).Unary()
+	serves := []func(){
+		func() { _, _ = handler(ctx, nil) },
+		func() { _, _ = interceptor(ctx, nil, info, handler) },
+		func() { clear(writer) },
+		func() { clear(writer); middleware.ServeHTTP(writer, request) },
 	}
+	const each = 200 // calls in a round
+	var took [4][]float64
+	var differences []float64
+	for b.Loop() {
+		var round [4]float64
+		for i, serve := range serves {
+			begin := time.Now()
+			for range each {
+				serve()
+			}
+			round[i] = float64(time.Since(begin)) / each
+			took[i] = append(took[i], round[i])
+		}
+		differences = append(differences, round[1]-round[0]-(round[3]-round[2]))
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(took[1])-median(took[0]), "adapter-adds-ns")
+	b.ReportMetric(median(took[3])-median(took[2]), "middleware-adds-ns")
+	b.ReportMetric(median(differences), "difference-ns")
+	b.ReportMetric(testing.AllocsPerRun(100, serves[1]), "allocs")
 }
 
 func median(of []float64) float64 {

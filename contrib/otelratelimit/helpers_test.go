@@ -45,20 +45,6 @@ func newObserver(t testing.TB, cfg otelratelimit.Config) *otelratelimit.Observer
 	return o
 }
 
-// register registers l until the end of the test.
-func register(t testing.TB, o *otelratelimit.Observer, l *ratelimit.Limiter) {
-	t.Helper()
-	r, err := o.Register(l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := r.Unregister(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func provider(t testing.TB, readers ...sdkmetric.Reader) *sdkmetric.MeterProvider {
 	var options []sdkmetric.Option
 	for _, r := range readers {

@@ -3,7 +3,9 @@ package otelratelimit_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/metric/noop"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/otelratelimit"
@@ -55,7 +58,7 @@ func TestTwoReaders(t *testing.T) {
 	cumulative := sdkmetric.NewManualReader()
 	o := newObserver(t, otelratelimit.Config{MeterProvider: provider(t, cumulative, delta)})
 	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
-	register(t, o, l)
+	o.Register("main", l)
 	check := func(reader sdkmetric.Reader, denied int64) {
 		t.Helper()
 		metrics := metricsOf(t, reader)
@@ -77,59 +80,44 @@ func TestTwoReaders(t *testing.T) {
 	check(delta, 1)
 }
 
+// Each Limiter has its own Stats, and the requests of an Observer count once.
 func TestRegister(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	o := newObserver(t, otelratelimit.Config{MeterProvider: provider(t, reader)})
 	first := newLimiter(t, ratelimit.Config{Observe: o.Observe, MaxWaiting: 10})
 	second := newLimiter(t, ratelimit.Config{Observe: o.Observe, MaxWaiting: 100})
-	names := func() int { return len(metricsOf(t, reader)) }
-	limit := func() int64 { return value(t, metricsOf(t, reader), "ratelimit.queued_requests.limit") }
-	if n := names(); n != 0 {
-		t.Errorf("%d metrics before the first is registered", n)
-	}
-	ofFirst, err := o.Register(first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := o.Register(first); err == nil || !strings.Contains(err.Error(), "registered already") {
-		t.Errorf("a second registration: %v", err)
-	}
-	if _, err := o.Register(nil); err == nil {
-		t.Error("nil is registered")
-	}
-	if n := limit(); n != 10 {
-		t.Errorf("limit %d, want 10", n)
-	}
-	ofSecond, err := o.Register(second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o.Register("first", first)
+	o.Register("second", second)
 	take(t, first, "mail", 1)
 	take(t, second, "mail", 1)
-	if n := limit(); n != 110 {
-		t.Errorf("limit %d, want 110: Stats add up", n)
+	metrics := metricsOf(t, reader)
+	_, got := values(t, metrics["ratelimit.queued_requests.limit"])
+	if want := []string{"ratelimit.limiter=first: 10", "ratelimit.limiter=second: 100"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
-	if n := value(t, metricsOf(t, reader), "ratelimit.requests", policyIs("mail"), resultIs("allowed")); n != 2 {
-		t.Errorf("%d requests, want 2: those of an Observer count once", n)
+	if n := value(t, metrics, "ratelimit.requests", policyIs("mail"), resultIs("allowed")); n != 2 {
+		t.Errorf("%d requests, want 2", n)
 	}
-	for range 2 { // the second does nothing
-		if err := ofFirst.Unregister(); err != nil {
-			t.Error(err)
-		}
+}
+
+func TestRegisterPanics(t *testing.T) {
+	o := newObserver(t, otelratelimit.Config{MeterProvider: provider(t)})
+	l := newLimiter(t, ratelimit.Config{})
+	o.Register("api", l)
+	for want, register := range map[string]func(){
+		"otelratelimit: Register: l must not be nil":    func() { o.Register("other", nil) },
+		`otelratelimit: Register: name "api": is taken`: func() { o.Register("api", newLimiter(t, ratelimit.Config{})) },
+	} {
+		func() {
+			defer func() {
+				if got := recover(); got != want {
+					t.Errorf("got %v, want %q", got, want)
+				}
+			}()
+			register()
+		}()
 	}
-	if n := limit(); n != 100 {
-		t.Errorf("limit %d, want 100", n)
-	}
-	if err := ofSecond.Unregister(); err != nil {
-		t.Error(err)
-	}
-	if n, requests := limit(), value(t, metricsOf(t, reader), "ratelimit.requests", policyIs("mail"), resultIs("allowed")); n != -1 || requests != -1 {
-		t.Errorf("limit %d, %d requests, when none is registered", n, requests)
-	}
-	register(t, o, first)
-	if n := limit(); n != 10 {
-		t.Errorf("limit %d, want 10", n)
-	}
+	o.Register("again", l) // under another name, which the program may want
 }
 
 // The series of policies exist before their first request, also of those that are mounted later.
@@ -137,7 +125,7 @@ func TestPoliciesAreThereFromTheStart(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	o := newObserver(t, otelratelimit.Config{MeterProvider: provider(t, reader)})
 	l := newLimiter(t, ratelimit.Config{Observe: o.Observe, Policies: []ratelimit.Policy{keyed("list", ratelimit.PerHour(1))}})
-	register(t, o, l)
+	o.Register("main", l)
 	denied := func(policy string) int64 {
 		return value(t, metricsOf(t, reader), "ratelimit.requests", policyIs(policy), resultIs("denied"))
 	}
@@ -159,7 +147,7 @@ func TestPoliciesAreThereFromTheStart(t *testing.T) {
 			t.Errorf("%s: %d before the first request", name, n)
 		}
 	}
-	if n := value(t, metrics, "ratelimit.memory.evictions", attribute.String("ratelimit.store", "primary"), policyIs("list")); n != 0 {
+	if n := value(t, metrics, "ratelimit.memory.evictions", attribute.String("ratelimit.limiter", "main"), attribute.String("ratelimit.store", "primary"), policyIs("list")); n != 0 {
 		t.Errorf("%d evictions before the first", n)
 	}
 	if n := value(t, metrics, "ratelimit.settlements", policyIs("list")); n != -1 {
@@ -176,7 +164,7 @@ func TestCardinality(t *testing.T) {
 		Counts:        counts,
 	})
 	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
-	register(t, o, l)
+	o.Register("main", l)
 	ctx := t.Context()
 	for i := range 100_000 {
 		text := strconv.Itoa(i)
@@ -192,9 +180,8 @@ func TestCardinality(t *testing.T) {
 		o.Observe(ctx, e)
 	}
 	most := map[string]int{
-		"ratelimit.requests":              (10 + 1) * (100 + 2) * 3,
-		"ratelimit.degraded_requests":     (10 + 1) * (100 + 2),
-		"ratelimit.request.time_in_queue": 129,
+		"ratelimit.requests":          (10 + 1) * (100 + 2) * 3,
+		"ratelimit.degraded_requests": (10 + 1) * (100 + 2),
 	}
 	for name, m := range metricsOf(t, reader) {
 		if _, points := values(t, m); len(points) > max(most[name], 20) {
@@ -206,31 +193,69 @@ func TestCardinality(t *testing.T) {
 	}
 }
 
-// The time in the queue is that of the policy that was waited for, and a Shadow does not make a request wait.
-func TestTheQueueOfSeveralPolicies(t *testing.T) {
+// A duration is recorded as it was, in the bucket and under the outcome of its decision, with the span as exemplar.
+func TestDurations(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	o := newObserver(t, otelratelimit.Config{MeterProvider: provider(t, reader)})
-	waiting := func(policy string, wait time.Duration, shadow bool) ratelimit.Result {
-		r := ratelimit.Result{Policy: policy, Shadow: shadow}
-		r.Wait = wait
-		return r
+	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled})
+	ctx := trace.ContextWithSpanContext(t.Context(), span)
+	o.Observe(ctx, &ratelimit.Event{Op: "request", Allowed: true, Took: 4500 * time.Microsecond})
+	o.Observe(ctx, &ratelimit.Event{Op: "take", Allowed: true, Took: 2500 * time.Microsecond, Waited: 3 * time.Second})
+	o.Observe(ctx, &ratelimit.Event{Op: "wait", Took: 2 * time.Second, Waited: 5 * time.Millisecond, Err: context.Canceled})
+	for _, op := range []string{"peek", "refund", "reset", "block", "unblock", "settle"} {
+		o.Observe(ctx, &ratelimit.Event{Op: op, Allowed: true, Took: time.Hour, Waited: time.Hour})
 	}
-	o.Observe(t.Context(), &ratelimit.Event{Op: "request", Allowed: true, Waited: 2 * time.Second, Results: []ratelimit.Result{
-		waiting("short", time.Second, false), waiting("long", 2*time.Second, false), waiting("none", 0, false), waiting("trial", time.Minute, true),
-	}})
-	_, got := values(t, metricsOf(t, reader)["ratelimit.request.time_in_queue"])
-	if want := []string{"ratelimit.policy=long ratelimit.result=allowed: 1 in 2s"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+	type point struct {
+		outcome       string
+		buckets       map[float64]uint64 // by upper bound, without empty ones
+		sum, min, max float64
+		exemplars     []float64
+	}
+	points := func(name string) (all []point) {
+		for _, p := range metricsOf(t, reader)[name].Data.(metricdata.Histogram[float64]).DataPoints {
+			got := point{outcome: attrsOf(p.Attributes), buckets: make(map[float64]uint64), sum: math.Round(p.Sum*1e9) / 1e9}
+			got.min, _ = p.Min.Value()
+			got.max, _ = p.Max.Value()
+			for i, n := range p.BucketCounts {
+				if n > 0 {
+					got.buckets[append(p.Bounds, math.Inf(1))[i]] = n
+				}
+			}
+			for _, e := range p.Exemplars {
+				if !slices.Equal(e.SpanID, []byte{2, 0, 0, 0, 0, 0, 0, 0}) {
+					t.Errorf("an exemplar of span %x", e.SpanID)
+				}
+				got.exemplars = append(got.exemplars, e.Value)
+			}
+			slices.Sort(got.exemplars)
+			all = append(all, got)
+		}
+		slices.SortFunc(all, func(a, b point) int { return strings.Compare(a.outcome, b.outcome) })
+		return all
+	}
+	for name, want := range map[string][]point{
+		"ratelimit.decision.duration": {
+			{"ratelimit.outcome=allowed", map[float64]uint64{0.0025: 1, 0.005: 1}, 0.007, 0.0025, 0.0045, []float64{0.0025, 0.0045}},
+			{"ratelimit.outcome=canceled", map[float64]uint64{math.Inf(1): 1}, 2, 2, 2, []float64{2}},
+		},
+		"ratelimit.request.time_in_queue": {
+			{"ratelimit.outcome=allowed", map[float64]uint64{5: 1}, 3, 3, 3, []float64{3}},
+			{"ratelimit.outcome=canceled", map[float64]uint64{0.005: 1}, 0.005, 0.005, 0.005, []float64{0.005}},
+		},
+	} {
+		if got := points(name); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s\ngot  %+v\nwant %+v", name, got, want)
+		}
 	}
 }
 
-// Methods that are not those of HTTP may come from clients, and are one.
+// Methods that are not those of HTTP may come from clients.
 func TestRoutes(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	o := newObserver(t, otelratelimit.Config{MeterProvider: provider(t, reader)})
 	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
-	register(t, o, l)
-	for _, route := range []string{"GET /items/{id}", "POST  /items/{id}", "/all", "PURGE /items/{id}", "BREW /items/{id}", "GET example.com/", "/api/* GET /sub/{id}", "/rpc.Service/Call", "{path...}"} {
+	o.Register("main", l)
+	for _, route := range []string{"GET /items/{id}", "POST /items/{id}", "/all", "PURGE /items/{id}", "BREW /items/{id}", "GET example.com/", "/api/* GET /sub/{id}", "/rpc.Service/Call", "{path...}"} {
 		o.Observe(t.Context(), &ratelimit.Event{Op: "request", Allowed: true, Route: route, Results: []ratelimit.Result{{Policy: "api"}}})
 	}
 	_, got := values(t, metricsOf(t, reader)["ratelimit.degraded_requests"])
@@ -238,10 +263,11 @@ func TestRoutes(t *testing.T) {
 		"http.request.method=GET http.route=/items/{id} ratelimit.policy=api: 0",
 		"http.request.method=GET http.route=example.com/ ratelimit.policy=api: 0",
 		"http.request.method=POST http.route=/items/{id} ratelimit.policy=api: 0",
-		"http.request.method=_OTHER http.route=/items/{id} ratelimit.policy=api: 0",
 		"http.route=/all ratelimit.policy=api: 0",
 		"http.route=/api/* GET /sub/{id} ratelimit.policy=api: 0",
 		"http.route=/rpc.Service/Call ratelimit.policy=api: 0",
+		"http.route=BREW /items/{id} ratelimit.policy=api: 0",
+		"http.route=PURGE /items/{id} ratelimit.policy=api: 0",
 		"http.route={path...} ratelimit.policy=api: 0",
 	}
 	if !slices.Equal(got, want) {
@@ -254,7 +280,7 @@ func TestAllAtOnce(t *testing.T) {
 	readers := []sdkmetric.Reader{sdkmetric.NewManualReader(), sdkmetric.NewManualReader()}
 	o := newObserver(t, otelratelimit.Config{MeterProvider: provider(t, readers...)})
 	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
-	register(t, o, l)
+	o.Register("main", l)
 	h := l.Limit(keyed("api", ratelimit.PerHour(1)))(ok)
 	const each = 200
 	var requests, others sync.WaitGroup
@@ -279,17 +305,12 @@ func TestAllAtOnce(t *testing.T) {
 		})
 	}
 	others.Go(func() {
-		for {
+		for i := range 100 {
 			select {
 			case <-done:
 				return
 			default:
-				other, err := o.Register(newLimiter(t, ratelimit.Config{Observe: o.Observe}))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				other.Unregister()
+				o.Register(strconv.Itoa(i), newLimiter(t, ratelimit.Config{Observe: o.Observe}))
 			}
 		}
 	})
@@ -313,7 +334,7 @@ func TestInstrumentsThatAreNotEnabled(t *testing.T) {
 	drop := sdkmetric.NewView(sdkmetric.Instrument{Name: "ratelimit.decision.duration"}, sdkmetric.Stream{Aggregation: sdkmetric.AggregationDrop{}})
 	o := newObserver(t, otelratelimit.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithView(drop))})
 	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
-	register(t, o, l)
+	o.Register("main", l)
 	take(t, l, "mail", 2)
 	metrics := metricsOf(t, reader)
 	if _, there := metrics["ratelimit.decision.duration"]; there {
@@ -326,7 +347,7 @@ func TestInstrumentsThatAreNotEnabled(t *testing.T) {
 	counts := observe.NewCounts(observe.CountsConfig{})
 	o = newObserver(t, otelratelimit.Config{MeterProvider: noop.NewMeterProvider(), Counts: counts})
 	l = newLimiter(t, ratelimit.Config{Observe: o.Observe})
-	register(t, o, l)
+	o.Register("main", l)
 	take(t, l, "mail", 2)
 	if got := counts.Snapshot().Policies[0].Total(); got.Allowed != 1 || got.Denied != 1 {
 		t.Errorf("Counts of the program have %+v", got)
@@ -339,7 +360,7 @@ var globalReader sdkmetric.Reader
 func TestTheGlobalProvider(t *testing.T) {
 	o := newObserver(t, otelratelimit.Config{})
 	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
-	register(t, o, l)
+	o.Register("main", l)
 	if globalReader != nil {
 		return // it is set only once in a process, before -count=2
 	}
@@ -366,7 +387,7 @@ func TestAPeriodicReader(t *testing.T) {
 	p := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exported, sdkmetric.WithInterval(time.Hour))))
 	o := newObserver(t, otelratelimit.Config{MeterProvider: p})
 	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
-	register(t, o, l)
+	o.Register("main", l)
 	h := l.Limit(keyed("api", ratelimit.PerHour(1)))(ok)
 	if status := get(h, t.Context(), "GET", "/", canary); status != http.StatusOK {
 		t.Errorf("status %d", status)

@@ -2,6 +2,7 @@ package otelratelimit
 
 import (
 	"context"
+	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -10,34 +11,40 @@ import (
 	"github.com/go-tokenbucket/ratelimit/observe"
 )
 
-// trace adds e to the span that was recording when it happened.
-func (o *Observer) trace(ctx context.Context, span trace.Span, e *ratelimit.Event, decided bool) {
-	if e.Op == "settle" {
+// The attributes that several metrics, spans or events have.
+const (
+	policyKey    = attribute.Key("ratelimit.policy")
+	resultKey    = attribute.Key("ratelimit.result")
+	outcomeKey   = attribute.Key("ratelimit.outcome")
+	operationKey = attribute.Key("ratelimit.operation")
+	costKey      = attribute.Key("ratelimit.cost")
+	limiterKey   = attribute.Key("ratelimit.limiter")
+	storeKey     = attribute.Key("ratelimit.store")
+	cacheKey     = attribute.Key("ratelimit.cache.name")
+	lookupKey    = attribute.Key("ratelimit.cache.result")
+)
+
+// trace adds e, with its outcome, to the span that was recording when it happened.
+func (o *Observer) trace(ctx context.Context, span trace.Span, e *ratelimit.Event, outcome string) {
+	if outcome == "" {
 		o.traceSettlement(span, e)
 		return
 	}
-	if !decided {
-		return
-	}
-	attrs := append(make([]attribute.KeyValue, 0, 7), operationKey.String(e.Op), allowedKey.Bool(e.Allowed))
+	attrs := append(make([]attribute.KeyValue, 0, 8), operationKey.String(e.Op), outcomeKey.String(outcome), attribute.Bool("ratelimit.allowed", e.Allowed))
 	if r := tightest(ctx, e); r != nil {
-		attrs = append(attrs, policyKey.String(r.Policy), remainingKey.Int64(r.Remaining))
-		attrs = o.appendKey(attrs, r)
+		attrs = o.withKey(r, append(attrs, policyKey.String(r.Policy), attribute.Int64("ratelimit.remaining", r.Remaining))...)
 	}
 	if e.Waited > 0 {
-		attrs = append(attrs, queueTimeKey.Float64(e.Waited.Seconds()))
+		attrs = append(attrs, attribute.Float64("ratelimit.time_in_queue", e.Waited.Seconds()))
 	}
 	if e.Degraded() {
-		attrs = append(attrs, degradedKey.Bool(true))
+		attrs = append(attrs, attribute.Bool("ratelimit.degraded", true))
 	}
 	span.SetAttributes(attrs...)
 	for i := range e.Results {
 		if r := &e.Results[i]; !r.Allowed {
 			o.traceDenial(span, e, r)
 		}
-	}
-	if e.Err != nil {
-		span.AddEvent("ratelimit.failed", trace.WithAttributes(operationKey.String(e.Op), errorKey.String(errorType(e.Err))))
 	}
 }
 
@@ -46,57 +53,46 @@ func (o *Observer) traceDenial(span trace.Span, e *ratelimit.Event, r *ratelimit
 	if r.Shadow {
 		name = "ratelimit.would_deny"
 	}
-	attrs := append(make([]attribute.KeyValue, 0, 7),
-		operationKey.String(e.Op), policyKey.String(r.Policy), limitKey.String(r.Limit.String()), costKey.Int64(r.Cost))
+	attrs := o.withKey(r, operationKey.String(e.Op), policyKey.String(r.Policy), attribute.String("ratelimit.limit", r.Limit.String()), costKey.Int64(r.Cost))
 	if r.RetryAfter != ratelimit.Never {
-		attrs = append(attrs, retryAfterKey.Float64(r.RetryAfter.Seconds()))
+		attrs = append(attrs, attribute.Float64("ratelimit.retry_after", r.RetryAfter.Seconds()))
 	}
 	if r.Blocked {
-		attrs = append(attrs, blockedKey.Bool(true))
+		attrs = append(attrs, attribute.Bool("ratelimit.blocked", true))
 	}
-	span.AddEvent(name, trace.WithAttributes(o.appendKey(attrs, r)...))
+	span.AddEvent(name, trace.WithAttributes(attrs...))
 }
 
+// traceSettlement adds an event for each policy that e settles. No other operation has Estimates.
 func (o *Observer) traceSettlement(span trace.Span, e *ratelimit.Event) {
 	for i := range min(len(e.Results), len(e.Estimates)) {
 		r := &e.Results[i]
-		attrs := []attribute.KeyValue{policyKey.String(r.Policy), estimateKey.Int64(e.Estimates[i]), costKey.Int64(r.Cost)}
+		attrs := o.withKey(r, policyKey.String(r.Policy), attribute.Int64("ratelimit.estimate", e.Estimates[i]), costKey.Int64(r.Cost))
 		if e.Err != nil { // it costs what it was charged before
-			attrs = append(attrs, errorKey.String(errorType(e.Err)))
+			attrs = append(attrs, attribute.Bool("ratelimit.failed", true))
 		}
-		span.AddEvent("ratelimit.settled", trace.WithAttributes(o.appendKey(attrs, r)...))
+		span.AddEvent("ratelimit.settled", trace.WithAttributes(attrs...))
 	}
 }
 
-func (o *Observer) appendKey(attrs []attribute.KeyValue, r *ratelimit.Result) []attribute.KeyValue {
+// withKey returns attrs, and the key of r if spans have keys.
+func (o *Observer) withKey(r *ratelimit.Result, attrs ...attribute.KeyValue) []attribute.KeyValue {
 	if o.secret == nil {
 		return attrs
 	}
-	return append(attrs, keyKey.String(observe.KeyName(o.secret, r.Key)))
+	return append(attrs, attribute.String("ratelimit.key", observe.KeyName(o.secret, r.Key)))
 }
 
-// tightest returns the result that decided, or came nearest to it, among those of all limiters of the request so far. It
+// tightest returns the result that denied the request or came nearest to it, among those of all its limiters so far. It
 // returns nil if there is none.
 func tightest(ctx context.Context, e *ratelimit.Event) *ratelimit.Result {
 	results := e.Results
 	if d, ok := ratelimit.FromContext(ctx); ok && len(d.Results) > len(results) {
 		results = d.Results
 	}
-	var tightest *ratelimit.Result
+	results = slices.Clone(results)
 	for i := range results {
-		if r := &results[i]; !r.Shadow && (tightest == nil || tighter(r, tightest)) {
-			tightest = r
-		}
+		results[i].Hidden = false // from clients, and not from operators
 	}
-	return tightest
-}
-
-func tighter(r, than *ratelimit.Result) bool {
-	if r.Allowed != than.Allowed {
-		return than.Allowed
-	}
-	if r.RetryAfter != than.RetryAfter {
-		return r.RetryAfter > than.RetryAfter
-	}
-	return r.Remaining < than.Remaining
+	return (&ratelimit.Decision{Results: results}).Tightest()
 }

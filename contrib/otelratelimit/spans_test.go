@@ -68,13 +68,13 @@ func TestSpans(t *testing.T) {
 			name:  "Allowed",
 			mount: func(l *ratelimit.Limiter) http.Handler { return l.Limit(keyed("api", ratelimit.PerHour(10)))(ok) },
 			n:     2, key: canary,
-			want: "ratelimit.operation=request ratelimit.allowed=true ratelimit.policy=api ratelimit.remaining=8",
+			want: "ratelimit.operation=request ratelimit.outcome=allowed ratelimit.allowed=true ratelimit.policy=api ratelimit.remaining=8",
 		},
 		{
 			name:  "Denied",
 			mount: func(l *ratelimit.Limiter) http.Handler { return l.Limit(keyed("api", ratelimit.PerHour(1)))(ok) },
 			n:     2, key: canary,
-			want: "ratelimit.operation=request ratelimit.allowed=false ratelimit.policy=api ratelimit.remaining=0\n" +
+			want: "ratelimit.operation=request ratelimit.outcome=denied ratelimit.allowed=false ratelimit.policy=api ratelimit.remaining=0\n" +
 				"ratelimit.denied: ratelimit.operation=request ratelimit.policy=api ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.retry_after=3600",
 		},
 		{
@@ -85,7 +85,7 @@ func TestSpans(t *testing.T) {
 				return l.Limit(p)(ok)
 			},
 			n: 1, key: canary,
-			want: "ratelimit.operation=request ratelimit.allowed=false ratelimit.policy=api ratelimit.remaining=1\n" +
+			want: "ratelimit.operation=request ratelimit.outcome=denied ratelimit.allowed=false ratelimit.policy=api ratelimit.remaining=1\n" +
 				"ratelimit.denied: ratelimit.operation=request ratelimit.policy=api ratelimit.limit=1/1h ratelimit.cost=2",
 		},
 		{
@@ -94,14 +94,24 @@ func TestSpans(t *testing.T) {
 				return l.Limit(shadow, keyed("api", ratelimit.PerHour(10)))(ok)
 			},
 			n: 2, key: canary,
-			want: "ratelimit.operation=request ratelimit.allowed=true ratelimit.policy=api ratelimit.remaining=8\n" +
+			want: "ratelimit.operation=request ratelimit.outcome=allowed ratelimit.allowed=true ratelimit.policy=api ratelimit.remaining=8\n" +
 				"ratelimit.would_deny: ratelimit.operation=request ratelimit.policy=trial ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.retry_after=3600",
+		},
+		{
+			name: "A Hidden policy is not hidden here",
+			mount: func(l *ratelimit.Limiter) http.Handler {
+				hidden := keyed("hidden", ratelimit.PerHour(1))
+				hidden.Hidden = true
+				return l.Limit(hidden, keyed("api", ratelimit.PerHour(10)))(ok)
+			},
+			n: 1, key: canary,
+			want: "ratelimit.operation=request ratelimit.outcome=allowed ratelimit.allowed=true ratelimit.policy=hidden ratelimit.remaining=0",
 		},
 		{
 			name:  "It waited",
 			mount: func(l *ratelimit.Limiter) http.Handler { return l.Limit(slow)(ok) },
 			n:     2, key: canary,
-			want: "ratelimit.operation=request ratelimit.allowed=true ratelimit.policy=slow ratelimit.remaining=0 ratelimit.time_in_queue=1",
+			want: "ratelimit.operation=request ratelimit.outcome=allowed ratelimit.allowed=true ratelimit.policy=slow ratelimit.remaining=0 ratelimit.time_in_queue=1",
 		},
 		{
 			name: "Stacked limiters, the outer one is nearer to its limit",
@@ -109,7 +119,7 @@ func TestSpans(t *testing.T) {
 				return l.Limit(keyed("outer", ratelimit.PerHour(3)))(l.Limit(keyed("inner", ratelimit.PerHour(9)))(ok))
 			},
 			n: 2, key: canary,
-			want: "ratelimit.operation=request ratelimit.allowed=true ratelimit.policy=outer ratelimit.remaining=1",
+			want: "ratelimit.operation=request ratelimit.outcome=allowed ratelimit.allowed=true ratelimit.policy=outer ratelimit.remaining=1",
 		},
 		{
 			name: "Stacked limiters, the inner one denies",
@@ -117,38 +127,35 @@ func TestSpans(t *testing.T) {
 				return l.Limit(keyed("outer", ratelimit.PerHour(3)))(l.Limit(keyed("inner", ratelimit.PerHour(1)))(ok))
 			},
 			n: 2, key: canary,
-			want: "ratelimit.operation=request ratelimit.allowed=false ratelimit.policy=inner ratelimit.remaining=0\n" +
+			want: "ratelimit.operation=request ratelimit.outcome=denied ratelimit.allowed=false ratelimit.policy=inner ratelimit.remaining=0\n" +
 				"ratelimit.denied: ratelimit.operation=request ratelimit.policy=inner ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.retry_after=3600",
 		},
 		{
 			name:  "Settled",
 			mount: func(l *ratelimit.Limiter) http.Handler { return l.Limit(settled)(ok) },
 			n:     1, key: canary,
-			want: "ratelimit.operation=request ratelimit.allowed=true ratelimit.policy=llm ratelimit.remaining=93\n" +
+			want: "ratelimit.operation=request ratelimit.outcome=allowed ratelimit.allowed=true ratelimit.policy=llm ratelimit.remaining=93\n" +
 				"ratelimit.settled: ratelimit.policy=llm ratelimit.estimate=7 ratelimit.cost=3",
 		},
 		{
 			name:  "No key",
 			mount: func(l *ratelimit.Limiter) http.Handler { return l.Limit(keyed("api", ratelimit.PerHour(1)))(ok) },
 			n:     1,
-			want: "ratelimit.operation=request ratelimit.allowed=false\n" +
-				"ratelimit.failed: ratelimit.operation=request error.type=no_key",
+			want:  "ratelimit.operation=request ratelimit.outcome=no_key ratelimit.allowed=false",
 		},
 		{
 			name:   "The store failed, and the request is let through",
 			breaks: true,
 			mount:  func(l *ratelimit.Limiter) http.Handler { return l.Limit(keyed("api", ratelimit.PerHour(1)))(ok) },
 			n:      1, key: canary,
-			want: "ratelimit.operation=request ratelimit.allowed=true\n" +
-				"ratelimit.failed: ratelimit.operation=request error.type=_OTHER",
+			want: "ratelimit.operation=request ratelimit.outcome=failed_open ratelimit.allowed=true",
 		},
 		{
 			name:   "The store failed, and the request is refused",
 			breaks: true,
 			mount:  func(l *ratelimit.Limiter) http.Handler { return l.Limit(closed)(ok) },
 			n:      1, key: canary,
-			want: "ratelimit.operation=request ratelimit.allowed=false\n" +
-				"ratelimit.failed: ratelimit.operation=request error.type=_OTHER",
+			want: "ratelimit.operation=request ratelimit.outcome=failed_closed ratelimit.allowed=false",
 		},
 		{
 			name: "Calls without a request, with the context of the handler",
@@ -161,7 +168,7 @@ func TestSpans(t *testing.T) {
 				})
 			},
 			n: 1,
-			want: "ratelimit.operation=take ratelimit.allowed=false ratelimit.policy=mail ratelimit.remaining=0\n" +
+			want: "ratelimit.operation=take ratelimit.outcome=denied ratelimit.allowed=false ratelimit.policy=mail ratelimit.remaining=0\n" +
 				"ratelimit.denied: ratelimit.operation=take ratelimit.policy=mail ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.retry_after=3600",
 		},
 		{
@@ -171,7 +178,7 @@ func TestSpans(t *testing.T) {
 			},
 			withKey: true,
 			n:       1, key: canary,
-			want: "ratelimit.operation=request ratelimit.allowed=true ratelimit.policy=api ratelimit.remaining=0 ratelimit.key=KEY\n" +
+			want: "ratelimit.operation=request ratelimit.outcome=allowed ratelimit.allowed=true ratelimit.policy=api ratelimit.remaining=0 ratelimit.key=KEY\n" +
 				"ratelimit.settled: ratelimit.policy=llm ratelimit.estimate=7 ratelimit.cost=3 ratelimit.key=KEY",
 		},
 		{
@@ -179,8 +186,8 @@ func TestSpans(t *testing.T) {
 			mount:   func(l *ratelimit.Limiter) http.Handler { return l.Limit(keyed("api", ratelimit.PerHour(1)))(ok) },
 			withKey: true,
 			n:       2, key: canary,
-			want: "ratelimit.operation=request ratelimit.allowed=false ratelimit.policy=api ratelimit.remaining=0 ratelimit.key=KEY\n" +
-				"ratelimit.denied: ratelimit.operation=request ratelimit.policy=api ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.retry_after=3600 ratelimit.key=KEY",
+			want: "ratelimit.operation=request ratelimit.outcome=denied ratelimit.allowed=false ratelimit.policy=api ratelimit.remaining=0 ratelimit.key=KEY\n" +
+				"ratelimit.denied: ratelimit.operation=request ratelimit.policy=api ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.key=KEY ratelimit.retry_after=3600",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -245,7 +252,7 @@ func TestASpanOfAWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	span.End()
-	if got, want := spans(recorder), []string{"ratelimit.operation=wait ratelimit.allowed=true ratelimit.policy=mail ratelimit.remaining=3"}; !slices.Equal(got, want) {
+	if got, want := spans(recorder), []string{"ratelimit.operation=wait ratelimit.outcome=allowed ratelimit.allowed=true ratelimit.policy=mail ratelimit.remaining=3"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -261,25 +268,25 @@ func TestSpansOfEvents(t *testing.T) {
 	}{
 		{
 			ratelimit.Event{Op: "decide", Results: []ratelimit.Result{trial, blocked}},
-			"ratelimit.operation=decide ratelimit.allowed=false ratelimit.policy=api ratelimit.remaining=0 ratelimit.degraded=true\n" +
+			"ratelimit.operation=decide ratelimit.outcome=denied ratelimit.allowed=false ratelimit.policy=api ratelimit.remaining=0 ratelimit.degraded=true\n" +
 				"ratelimit.would_deny: ratelimit.operation=decide ratelimit.policy=trial ratelimit.limit=0/0s ratelimit.cost=0 ratelimit.retry_after=0\n" +
 				"ratelimit.denied: ratelimit.operation=decide ratelimit.policy=api ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.retry_after=1.5 ratelimit.blocked=true",
 		},
 		{
 			ratelimit.Event{Op: "settle", Allowed: true, Results: []ratelimit.Result{{Policy: "llm", Cost: 9}}, Estimates: []int64{2}, Err: fmt.Errorf("%s: %w", canary, context.DeadlineExceeded)},
-			"\nratelimit.settled: ratelimit.policy=llm ratelimit.estimate=2 ratelimit.cost=9 error.type=timeout",
+			"\nratelimit.settled: ratelimit.policy=llm ratelimit.estimate=2 ratelimit.cost=9 ratelimit.failed=true",
 		},
 		{
 			ratelimit.Event{Op: "request", Err: fmt.Errorf("%s: %w", canary, ratelimit.ErrBadRequest)},
-			"ratelimit.operation=request ratelimit.allowed=false\nratelimit.failed: ratelimit.operation=request error.type=bad_request",
+			"ratelimit.operation=request ratelimit.outcome=bad_request ratelimit.allowed=false",
 		},
 		{
 			ratelimit.Event{Op: "take", Err: fmt.Errorf("%s: %w", canary, store.ErrOverloaded)},
-			"ratelimit.operation=take ratelimit.allowed=false\nratelimit.failed: ratelimit.operation=take error.type=overloaded",
+			"ratelimit.operation=take ratelimit.outcome=overloaded ratelimit.allowed=false",
 		},
 		{
 			ratelimit.Event{Op: "wait", Err: context.Canceled},
-			"ratelimit.operation=wait ratelimit.allowed=false\nratelimit.failed: ratelimit.operation=wait error.type=canceled",
+			"ratelimit.operation=wait ratelimit.outcome=canceled ratelimit.allowed=false",
 		},
 		{ratelimit.Event{Op: "block", Results: []ratelimit.Result{blocked}}, ""},
 	} {

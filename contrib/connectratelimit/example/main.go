@@ -8,13 +8,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"log/slog"
+	"log"
 	"net"
 	"net/http"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
@@ -22,47 +18,23 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/connectratelimit"
-	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
 func main() {
 	addr := flag.String("addr", "127.0.0.1:8080", "`address` to listen on")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *addr, os.Stdout); err != nil {
-		slog.Error("example", "error", err)
-		os.Exit(1)
-	}
-}
-
-// run serves until ctx ends.
-func run(ctx context.Context, addr string, out io.Writer) error {
-	buckets := memstore.New(memstore.Config{}) // several replicas: a redisstore
-	defer buckets.Close()
-	service, err := newService(buckets)
+	listener, err := net.Listen("tcp", *addr)
 	if err != nil {
-		return err
+		log.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", addr)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, `Try:
+	fmt.Printf(`Try:
   curl -i --json '"gopher"' http://%[1]v/acme.v1.Greeter/Hello    # 5 at once, then one each second
   curl -i --json '"wrong"' http://%[1]v/acme.v1.Greeter/Login     # 2 failures in a minute; "secret" costs nothing
 `, listener.Addr())
-	server := &http.Server{Handler: service, ReadHeaderTimeout: 5 * time.Second, Protocols: new(http.Protocols)}
+	server := &http.Server{Handler: newService(), ReadHeaderTimeout: 5 * time.Second, Protocols: new(http.Protocols)}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetUnencryptedHTTP2(true) // for gRPC
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-		return server.Shutdown(context.WithoutCancel(ctx))
-	}
+	log.Fatal(server.Serve(listener))
 }
 
 type text = wrapperspb.StringValue
@@ -70,18 +42,14 @@ type text = wrapperspb.StringValue
 var errPassword = connect.NewError(connect.CodeUnauthenticated, errors.New("wrong password"))
 
 // newService returns the service. Generated code takes the same options.
-func newService(buckets *memstore.Store) (http.Handler, error) {
-	limiter, err := ratelimit.New(ratelimit.Config{
-		Store: buckets,
+func newService() http.Handler {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Policies: []ratelimit.Policy{{
 			Name:  "api",
 			Key:   ratelimit.RemoteIP(),
 			Limit: ratelimit.PerSecond(1).WithBurst(5),
 		}},
-	})
-	if err != nil {
-		return nil, err
-	}
+	}))
 	limits := connectratelimit.New(limiter, connectratelimit.Config{})
 	login := ratelimit.Policy{
 		Name:   "login",
@@ -104,5 +72,5 @@ func newService(buckets *memstore.Store) (http.Handler, error) {
 		}
 		return wrapperspb.String("welcome"), nil
 	}, all, connect.WithInterceptors(limits.Interceptor(login)))
-	return mux, nil
+	return mux
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/go-tokenbucket/ratelimit/internal/testbuild"
@@ -29,6 +28,10 @@ func TestExample(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
 	var base string
 	for lines := bufio.NewScanner(out); base == "" && lines.Scan(); {
 		base = regexp.MustCompile(`http://[^/]+`).FindString(lines.Text())
@@ -60,13 +63,6 @@ func TestExample(t *testing.T) {
 	}
 	if !denied {
 		t.Error("20 calls at once were not denied")
-	}
-
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("the program ended: %v", err)
 	}
 }
 

@@ -1,3 +1,5 @@
+// Code generated from routes_test.go of echo v4 by go test -update there; DO NOT EDIT.
+
 package echoratelimit_test
 
 import (

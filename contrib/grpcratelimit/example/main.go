@@ -9,11 +9,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
+	"log"
 	"net"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -25,42 +22,31 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/grpcratelimit"
-	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	addr := flag.String("addr", "127.0.0.1:8080", "`address` to listen on")
 	call := flag.String("call", "", "call the server at this `address` eight times instead")
 	flag.Parse()
 	err := error(nil)
 	if *call != "" {
-		err = callEightTimes(ctx, os.Stdout, *call)
+		err = callEightTimes(*call)
 	} else {
-		err = serve(ctx, os.Stdout, *addr)
+		err = serve(*addr)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "example:", err)
-		os.Exit(1)
+		log.Fatal(err)
 	}
 }
 
-// serve serves until ctx ends.
-func serve(ctx context.Context, out io.Writer, addr string) error {
-	buckets := memstore.New(memstore.Config{}) // several replicas: a redisstore
-	defer buckets.Close()
-	limiter, err := ratelimit.New(ratelimit.Config{
-		Store: buckets,
+func serve(addr string) error {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Policies: []ratelimit.Policy{{
 			Name:  "calls",
 			Key:   ratelimit.Join(ratelimit.RemoteIP(), ratelimit.Route()),
 			Limit: ratelimit.PerSecond(5),
 		}},
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	limits := grpcratelimit.New(limiter, grpcratelimit.Config{})
 	messages := ratelimit.Policy{Name: "messages", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerSecond(10)}
 	server := grpc.NewServer(
@@ -74,15 +60,14 @@ func serve(ctx context.Context, out io.Writer, addr string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Listening: %s\n\nTry:\n", listener.Addr())
-	fmt.Fprintf(out, "  go run ./example -call %s   # 5 at once, then 5 per second\n", listener.Addr())
-	fmt.Fprintf(out, "  grpcurl -v -plaintext %s grpc.health.v1.Health/Check\n", listener.Addr())
-	defer context.AfterFunc(ctx, server.GracefulStop)()
+	fmt.Printf("Listening: %s\n\nTry:\n", listener.Addr())
+	fmt.Printf("  go run ./example -call %s   # 5 at once, then 5 per second\n", listener.Addr())
+	fmt.Printf("  grpcurl -v -plaintext %s grpc.health.v1.Health/Check\n", listener.Addr())
 	return server.Serve(listener)
 }
 
 // callEightTimes makes calls without a pause. The retry policy waits for those that are denied.
-func callEightTimes(ctx context.Context, out io.Writer, addr string) error {
+func callEightTimes(addr string) error {
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultServiceConfig(`{"methodConfig": [{"name": [{}], "retryPolicy": {
 			"maxAttempts": 3, "initialBackoff": "0.1s", "maxBackoff": "5s", "backoffMultiplier": 2,
@@ -94,11 +79,11 @@ func callEightTimes(ctx context.Context, out io.Writer, addr string) error {
 	defer conn.Close()
 	for range 8 {
 		start := time.Now()
-		reply, err := healthgrpc.NewHealthClient(conn).Check(ctx, &healthgrpc.HealthCheckRequest{})
+		reply, err := healthgrpc.NewHealthClient(conn).Check(context.Background(), &healthgrpc.HealthCheckRequest{})
 		if err != nil {
 			return errors.New(status.Convert(err).Message())
 		}
-		fmt.Fprintf(out, "%s after %v\n", reply.Status, time.Since(start).Round(time.Millisecond))
+		fmt.Printf("%s after %v\n", reply.Status, time.Since(start).Round(time.Millisecond))
 	}
 	return nil
 }

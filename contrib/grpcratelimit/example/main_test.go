@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,6 +26,10 @@ func TestExample(t *testing.T) {
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		server.Process.Kill()
+		server.Wait()
+	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	addr, ok := strings.CutPrefix(strings.TrimSpace(line), "Listening: ")
 	if err != nil || !ok {
@@ -37,12 +40,5 @@ func TestExample(t *testing.T) {
 	printed, err := exec.CommandContext(t.Context(), program, "-call", addr).CombinedOutput()
 	if err != nil || strings.Count(string(printed), "SERVING after") != 8 || time.Since(start) < 500*time.Millisecond {
 		t.Errorf("%v after %v\n%s", err, time.Since(start), printed)
-	}
-
-	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Wait(); err != nil {
-		t.Errorf("the server ended: %v", err)
 	}
 }

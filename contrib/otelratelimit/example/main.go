@@ -55,9 +55,7 @@ func newAPI(provider *sdkmetric.MeterProvider) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := observer.Register(limiter); err != nil {
-		return nil, err
-	}
+	observer.Register("api", limiter)
 	mux := http.NewServeMux()
 	mux.Handle("GET /items/{id}", limiter.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "item", r.PathValue("id"))

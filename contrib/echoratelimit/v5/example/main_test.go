@@ -1,3 +1,5 @@
+// Code generated from example/main_test.go of echo v4 by go test -update there; DO NOT EDIT.
+
 package main
 
 import (
