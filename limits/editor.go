@@ -97,7 +97,10 @@ func (e *Editor) List(ctx context.Context) ([]Entry, error) {
 func entry(name string, program []ratelimit.Limit, v *verdict) Entry {
 	out := Entry{Policy: logtext.Show(name, 64)}
 	if len(program) > 0 {
-		out.Program = cmp.Or(program...).String()
+		out.Program = "of LimitFunc"
+		if limit := cmp.Or(program...); limit != (ratelimit.Limit{}) {
+			out.Program = limit.String()
+		}
 		out.InForce = out.Program
 	}
 	if v == nil {
@@ -181,7 +184,8 @@ func (e *Editor) Set(ctx context.Context, c Change) error {
 		return beyond
 	}
 	return e.swap(ctx, c.Policy, raw, &kept{
-		Limit: asked.String(), Was: was.String(), Program: cmp.Or(program...).String(), By: c.By, Why: c.Why, Forced: beyond != nil,
+		Limit: asked.String(), Was: was.String(), Program: cmp.Or(program...).String(), By: c.By, Why: c.Why,
+		Forced: beyond != nil || c.Force && programs == nil, // the replicas may have a program of another limit
 	}, kept{})
 }
 

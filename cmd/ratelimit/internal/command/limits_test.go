@@ -54,6 +54,23 @@ func TestLimits(t *testing.T) {
 }
 
 // A replica's verdict about a value that somebody has written by hand is shown.
+// The program's limit is not known here, and may be another one than -was: -force has to be noted, or replicas refuse it.
+func TestForcedLimitWithoutPolicies(t *testing.T) {
+	server := redistest.Start(t)
+	run(t, "limits", "set", "api", "60/1m", "-was", "60/1m", "-force", "-redis", "redis://"+server.Addr()).want(t, 0, "(forced)")
+	r := run(t, "limits", "get", "-redis", "redis://"+server.Addr(), "-policies", file(t, "limits.yaml", "version: 1\npolicies:\n  - name: api\n    key: remote_ip\n    limit: 1/1h\n"))
+	r.want(t, 0, "api      1/1h      60/1m      ")
+	if strings.Contains(r.out, "not followed") {
+		t.Errorf("refused:\n%s", r.out)
+	}
+}
+
+func TestLimitsOfLimitFunc(t *testing.T) {
+	server := redistest.Start(t)
+	policies := file(t, "limits.yaml", "version: 1\npolicies:\n  - name: api\n    key: remote_ip\n    limit_func: tier\n")
+	run(t, "limits", "get", "-redis", "redis://"+server.Addr(), "-policies", policies, "-names", "tier").want(t, 0, "api      of LimitFunc   of LimitFunc")
+}
+
 func TestLimitsByHand(t *testing.T) {
 	server := redistest.Start(t)
 	server.Do("hset", "ratelimit:limits", "api", `1795367301123456 {"limit":"6000000/1m","by":"eve`+"\u202e"+`"}`, "\x1b[2J", "x")

@@ -30,7 +30,7 @@ func openLogs(ctx context.Context, e *env) (*openedLogs, error) {
 				return l, wrongUsage("-: standard input is there twice")
 			}
 			stdin = true
-			l.list = append(l.list, simulate.Log{Name: "-", Reader: &until{ctx: ctx, r: e.stdin}})
+			l.list = append(l.list, simulate.Log{Name: "-", Reader: until(ctx, e.stdin)})
 			continue
 		}
 		f, err := os.Open(name)
@@ -39,67 +39,27 @@ func openLogs(ctx context.Context, e *env) (*openedLogs, error) {
 		}
 		l.files = append(l.files, f)
 		info, err := f.Stat()
-		if err != nil {
+		switch {
+		case err != nil:
 			return l, err
-		}
-		if info.IsDir() {
+		case info.IsDir():
 			return l, fmt.Errorf("%s is a folder: name its files", show(name))
+		case info.Mode().IsRegular():
+			l.list = append(l.list, simulate.Log{Name: name, Reader: f, Size: info.Size()})
+		default:
+			l.list = append(l.list, simulate.Log{Name: name, Reader: until(ctx, f)})
 		}
-		log := simulate.Log{Name: name, Reader: f}
-		if info.Mode().IsRegular() {
-			log.Size = info.Size()
-		} else {
-			log.Reader = &until{ctx: ctx, r: f}
-		}
-		l.list = append(l.list, log)
 	}
 	return l, nil
 }
 
 // until reads from r until ctx ends, also if r blocks, as a terminal or a pipe does.
-type until struct {
-	ctx  context.Context
-	r    io.Reader
-	next chan readResult
-	left []byte
-	err  error
-}
-
-type readResult struct {
-	p   []byte
-	err error
-}
-
-func (u *until) Read(p []byte) (int, error) {
-	if u.next == nil {
-		u.next = make(chan readResult)
-		go func() {
-			for {
-				buf := make([]byte, 256<<10)
-				n, err := u.r.Read(buf)
-				select {
-				case u.next <- readResult{buf[:n], err}:
-				case <-u.ctx.Done():
-					return
-				}
-				if err != nil {
-					return
-				}
-			}
-		}()
-	}
-	for len(u.left) == 0 && u.err == nil {
-		select {
-		case r := <-u.next:
-			u.left, u.err = r.p, r.err
-		case <-u.ctx.Done():
-			u.err = u.ctx.Err()
-		}
-	}
-	if len(u.left) > 0 {
-		n := copy(p, u.left)
-		u.left = u.left[n:]
-		return n, nil
-	}
-	return 0, u.err
+func until(ctx context.Context, r io.Reader) io.Reader {
+	from, to := io.Pipe()
+	context.AfterFunc(ctx, func() { to.CloseWithError(ctx.Err()) })
+	go func() {
+		_, err := io.Copy(to, r)
+		to.CloseWithError(err)
+	}()
+	return from
 }

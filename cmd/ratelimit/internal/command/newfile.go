@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // A newFile is written beside its place, and put there when it is whole.
@@ -70,28 +71,19 @@ func (f *newFile) discard() {
 
 // differ returns an error if a file that is written would take the place of one that is read, or of the other one.
 func (s *simulation) differ(logs *openedLogs) error {
-	type used struct {
-		is   string
-		info os.FileInfo
-	}
-	var files []used
+	var reads []os.FileInfo
 	for _, f := range logs.files {
 		if info, err := f.Stat(); err == nil {
-			files = append(files, used{"is one of the logs", info})
+			reads = append(reads, info)
 		}
 	}
 	if info, err := os.Stat(*s.policies); err == nil {
-		files = append(files, used{"is the file of -policies: name another one", info})
+		reads = append(reads, info)
 	}
 	for _, to := range [][2]string{{"-html", *s.html}, {"-decisions", *s.decisions}} {
 		info, err := os.Stat(to[1])
-		if err != nil { // a new file
-			continue
-		}
-		for _, file := range files {
-			if os.SameFile(info, file.info) {
-				return wrongUsage("%s: %s %s", to[0], show(to[1]), file.is)
-			}
+		if err == nil && slices.ContainsFunc(reads, func(read os.FileInfo) bool { return os.SameFile(info, read) }) {
+			return wrongUsage("%s: %s is one of the logs, or the file of -policies: name another one", to[0], show(to[1]))
 		}
 	}
 	info, err := os.Lstat(*s.html)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -104,9 +103,11 @@ func shortly(d time.Duration) string {
 
 // roughly returns a duration as people read it: to three digits or to the second.
 func roughly(d time.Duration) string {
+	const century = 100 * 365 * 24 * time.Hour
+	d = min(max(d, -century), century)
 	switch {
 	case d < 0:
-		return "-" + roughly(-max(d, -math.MaxInt64))
+		return "-" + roughly(-d)
 	case d >= 10*time.Second:
 		d = ceil(d, time.Second)
 	case d >= time.Second:

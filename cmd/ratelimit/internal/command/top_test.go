@@ -43,6 +43,15 @@ func adminSite(t *testing.T) *httptest.Server {
 	return server
 }
 
+// The time of an answer may be anything, such as the zero time of a clock that was not set.
+func TestTopAtTheBeginningOfTime(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, `{"version":1,"at":"0001-01-01T00:00:00Z","since":"2026-01-01T00:00:00Z","requests":1}`)
+	}))
+	defer server.Close()
+	run(t, "top", "-admin", server.URL).want(t, 0, "1 requests", " in -876000h")
+}
+
 func TestTop(t *testing.T) {
 	server := adminSite(t)
 	s := setup{env: map[string]string{

@@ -139,3 +139,17 @@ func TestNothingToSimulateIsAnError(t *testing.T) {
 		}
 	}
 }
+
+// A key of up to 256 bytes is named, such as a join with a User-Agent.
+func TestJoinedKeysAreNamed(t *testing.T) {
+	r, err := simulate.Run(context.Background(), simulate.Config{
+		Policies: file(t, "version: 1\npolicies:\n  - name: api\n    key: {join: [remote_ip, {header: User-Agent}]}\n    limit: 1/1h\n"),
+		Logs:     []simulate.Log{{Name: "access.log", Reader: strings.NewReader(strings.Repeat(clf(0, "192.0.2.1", "GET /", 200), 2))}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if worst := find(t, r, "api").Worst; len(worst) != 1 || len(worst[0].Key) <= 64 || !strings.Contains(worst[0].Key, "192.0.2.1") {
+		t.Errorf("%+v", worst)
+	}
+}
