@@ -180,6 +180,7 @@ func TestParseReportsEveryFault(t *testing.T) {
 3:76: policies[0].key.client_ip.proxy_count: 2147483647: must be from 0 to 64
 4:20: policies[1].limit: "1/1s burst 99999999999999999999": burst "99999999999999999999": must be from 1 to 4503599627370496 tokens
 4:98: policies[1].key.client_ip.ipv6_bits: -2147483648: must be from 32 to 128`},
+		{"a negative number", "version: 1\npolicies: [{name: a, limit: 1/s, key: {client_ip: {proxy_count: -1}}}]", `2:65: policies[0].key.client_ip.proxy_count: -1: must be from 0 to 64`},
 		{"a repeated name", "version: 1\npolicies:\n- {name: a, key: remote_ip, limit: 1/s}\n- {name: b, key: remote_ip, limit: 1/s}\n- {key: route, limit: 1/s, name: a}", `5:34: policies[2].name: "a": policies[0] on line 3 has it already: must differ`},
 		{"a repeated field", policies("key: remote_ip", "limit: 1/s", "key: route"), `6:5: policies[0].key: is repeated: line 4 has the field already: must stand once`},
 		{"limits", "version: 1\npolicies:\n- {name: a, key: route, limit: 0/1m}\n- {name: b, key: route, limit: 60}\n- {name: c, key: route, limit: 60/fortnight}\n- {name: d, key: route, limit: 5/1s burst x}\n- {name: e, key: route, limit: [1/s]}", `3:32: policies[0].limit: "0/1m": rate "0": must be a whole number above 0
