@@ -1,14 +1,12 @@
 package jwtkey
 
 import (
-	"container/list"
 	"crypto/sha256"
 	"encoding/json"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/go-tokenbucket/ratelimit/internal/counter"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -21,27 +19,20 @@ const (
 
 	defaultCacheSize = 4096
 
-	// cachePlace is the memory that Config.CacheSize allows for each token, in bytes.
-	cachePlace = 4 << 10
+	// cachePlace bounds the memory of a remembered token, in bytes.
+	cachePlace = 16 << 10
 
 	// rememberedBytes is what a token takes besides its claims.
 	rememberedBytes = 512
-
-	// maxSteps bounds the work of a put besides making room.
-	maxSteps = 8
 )
 
 // A tokenCache remembers the claims of verified tokens by their digests. A reader of this memory finds no tokens in
-// it. Readers take no lock.
+// it. The token that was used least recently is forgotten first.
 type tokenCache struct {
-	tokens       sync.Map // of digest to *remembered
+	tokens       *lru.Cache[digest, *remembered]
+	size         int
 	hits, misses counter.Counter
-
-	mu      sync.Mutex
-	size    int       // in places
-	free    int       // of these
-	queue   list.List // of *remembered, the next to be forgotten first
-	evicted int64     // tokens that were forgotten for lack of room
+	evicted      counter.Counter // tokens that were forgotten for lack of room, and had not ended
 }
 
 // A digest is the SHA-256 of a token.
@@ -52,35 +43,31 @@ func digestOf(token string) digest {
 	return sha256.Sum256(append(room[:0], token...))
 }
 
-// A remembered token does not change while it is in a tokenCache, except for used and its place in the queue.
+// A remembered token does not change.
 type remembered struct {
-	digest   digest
 	claims   jwt.MapClaims
-	places   int
 	verified time.Time // before it was
 	from     int64     // Unix nanoseconds
 	until    int64     // Unix nanoseconds
-	used     atomic.Bool
-	queued   *list.Element
 }
 
-func newTokenCache(size int) *tokenCache { return &tokenCache{size: size, free: size} }
+func newTokenCache(size int) *tokenCache {
+	c := &tokenCache{size: size}
+	c.tokens, _ = lru.NewWithEvict(size, func(_ digest, m *remembered) { // fails if size is not positive
+		if m.holds(time.Now()) {
+			c.evicted.Add(1)
+		}
+	})
+	return c
+}
 
 // get returns the claims of a token that was verified less than maxRemembered before now, if "nbf" and "exp" still
 // allow it. They must not be changed.
 func (c *tokenCache) get(d digest, now time.Time) (jwt.MapClaims, bool) {
-	value, ok := c.tokens.Load(d)
-	if !ok {
+	m, ok := c.tokens.Get(d)
+	if !ok || !m.holds(now) {
 		c.misses.Add(1)
 		return nil, false
-	}
-	m := value.(*remembered)
-	if !m.holds(now) {
-		c.misses.Add(1)
-		return nil, false
-	}
-	if !m.used.Load() { // written once, not by each reader
-		m.used.Store(true)
 	}
 	c.hits.Add(1)
 	return m.claims, true
@@ -88,18 +75,12 @@ func (c *tokenCache) get(d digest, now time.Time) (jwt.MapClaims, bool) {
 
 // peek is get for an explanation: it leaves no trace.
 func (c *tokenCache) peek(d digest, now time.Time) (*remembered, bool) {
-	value, ok := c.tokens.Load(d)
-	if !ok {
-		return nil, false
-	}
-	m := value.(*remembered)
-	return m, m.holds(now)
+	m, ok := c.tokens.Peek(d)
+	return m, ok && m.holds(now)
 }
 
 func (c *tokenCache) stats() store.CacheStats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return store.CacheStats{Entries: c.queue.Len(), Max: c.size, Hits: c.hits.Load(), Misses: c.misses.Load(), Evicted: c.evicted}
+	return store.CacheStats{Entries: c.tokens.Len(), Max: c.size, Hits: c.hits.Load(), Misses: c.misses.Load(), Evicted: c.evicted.Load()}
 }
 
 // holds uses both clocks. The monotonic clock is right about the age of m after the wall clock was set back. The
@@ -109,68 +90,18 @@ func (m *remembered) holds(now time.Time) bool {
 	return now.Sub(m.verified) < maxRemembered && wall >= m.from && wall < m.until
 }
 
-// put remembers a token that was verified between before and after. Leeway is not added to its "exp": a token that
-// is valid only by Leeway is verified each time.
+// put remembers a token that was verified between before and after, unless its claims are too large. Leeway is not
+// added to its "exp": a token that is valid only by Leeway is verified each time.
 func (c *tokenCache) put(d digest, claims jwt.MapClaims, before, after time.Time) {
 	exp, err := claims.GetExpirationTime()
-	if err != nil || exp == nil || !exp.After(after) {
+	if err != nil || exp == nil || !exp.After(after) || rememberedBytes+weigh(map[string]any(claims)) > cachePlace {
 		return
 	}
 	until := before.Add(maxRemembered)
 	if exp.Before(until) {
 		until = exp.Time
 	}
-	m := &remembered{
-		digest:   d,
-		claims:   claims,
-		places:   (rememberedBytes+weigh(map[string]any(claims)))/cachePlace + 1,
-		verified: before,
-		from:     after.UnixNano(),
-		until:    until.UnixNano(),
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.forget(m, after)
-	if m.places > c.free {
-		return
-	}
-	c.free -= m.places
-	m.queued = c.queue.PushBack(m)
-	c.tokens.Store(m.digest, m)
-}
-
-// forget makes room for m if there can be enough. It removes the old entry of m's token, some expired tokens, and
-// then the first tokens of the queue. A few that were used since they came, or since they were last spared, move to
-// the back instead. So tokens that are seen once do not push out tokens that are in constant use.
-func (c *tokenCache) forget(m *remembered, now time.Time) {
-	if old, ok := c.tokens.Load(m.digest); ok {
-		c.remove(old.(*remembered))
-	}
-	if m.places > c.size {
-		return
-	}
-	for steps := 0; c.queue.Len() > 0; steps++ {
-		first := c.queue.Front().Value.(*remembered)
-		ended, room := !first.holds(now), c.free >= m.places
-		if room && (!ended || steps >= maxSteps) {
-			return
-		}
-		if !ended && first.used.Load() && steps < maxSteps {
-			first.used.Store(false)
-			c.queue.MoveToBack(first.queued)
-			continue
-		}
-		if !ended {
-			c.evicted++
-		}
-		c.remove(first)
-	}
-}
-
-func (c *tokenCache) remove(m *remembered) {
-	c.tokens.Delete(m.digest)
-	c.queue.Remove(m.queued)
-	c.free += m.places
+	c.tokens.Add(d, &remembered{claims, before, after.UnixNano(), until.UnixNano()})
 }
 
 // weigh estimates the memory of a claim in bytes, rather too high than too low. The claims of an 8 KiB token can

@@ -118,7 +118,7 @@ type Config struct {
 
 	// CacheSize is how many verified tokens are remembered, by their SHA-256. Their signatures are not checked again
 	// for up to a minute, or until "exp" without Leeway. So a token whose key was revoked is accepted for as long.
-	// Default 4096; negative: none. The memory is at most 4 KiB times CacheSize: large claims count as several tokens.
+	// Default 4096; negative: none. Each takes about 1 KiB of memory, and at most 16: larger ones are verified each time.
 	CacheSize int
 
 	// Kind is the prefix of the keys that [Keys.Claim] returns, as in "member:5". Default "member". With several

@@ -42,7 +42,7 @@ func TestStatsCountTheCache(t *testing.T) {
 		want(store.CacheStats{Entries: 2, Hits: 2, Misses: 4, Evicted: 1})
 		time.Sleep(time.Hour) // what has ended makes room, and was not evicted
 		checkKey(t, sub, bearer(of("8")), "member:8")
-		want(store.CacheStats{Entries: 1, Hits: 2, Misses: 5, Evicted: 1})
+		want(store.CacheStats{Entries: 2, Hits: 2, Misses: 5, Evicted: 1})
 	})
 }
 

@@ -231,8 +231,7 @@ func (s *Limits) values(held map[string]string) map[string]string {
 }
 
 // findLost notes the values that have disappeared because the hash has: by FLUSHALL, an eviction, or a failover to a server
-// without them. A hash that was made anew has another '#since'. One that was set back has fewer changes, or other ones
-// already.
+// without them. A hash that was made anew has another '#since'. One that was set back lacks the last change.
 func (s *Limits) findLost(held map[string]string) {
 	before := s.held
 	s.held = held
@@ -240,7 +239,7 @@ func (s *Limits) findLost(held map[string]string) {
 	since := held["#since"]
 	last := "#" + strconv.FormatInt((s.count-1)%maxLogged, 10)
 	other := before[last] != "" && held[last] != before[last] && count < s.count+maxLogged
-	if s.since != "" && (since != s.since || count < s.count || other) {
+	if s.since != "" && (since != s.since || other) {
 		for name, v := range s.verdicts {
 			if held[name] == "" && v.refused == nil {
 				if s.lost == nil {

@@ -39,12 +39,7 @@ func (r *reader) check() {
 		policies[i] = p
 	}
 	if _, err := ratelimit.New(ratelimit.Config{Store: noStore{}, Policies: policies}); err != nil {
-		for _, f := range r.file.faults(err, nil) {
-			r.faults = append(r.faults, f)
-			if len(r.faults) == maxFaults {
-				return
-			}
-		}
+		r.faults = append(r.faults, r.file.faults(err, nil)...)
 	}
 }
 

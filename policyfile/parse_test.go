@@ -180,6 +180,7 @@ func TestParseReportsEveryFault(t *testing.T) {
 3:76: policies[0].key.client_ip.proxy_count: 2147483647: must be from 0 to 64
 4:20: policies[1].limit: "1/1s burst 99999999999999999999": burst "99999999999999999999": must be from 1 to 4503599627370496 tokens
 4:98: policies[1].key.client_ip.ipv6_bits: -2147483648: must be from 32 to 128`},
+		{"a negative number", "version: 1\npolicies: [{name: a, limit: 1/s, key: {client_ip: {proxy_count: -1}}}]", `2:65: policies[0].key.client_ip.proxy_count: -1: must be from 0 to 64`},
 		{"a repeated name", "version: 1\npolicies:\n- {name: a, key: remote_ip, limit: 1/s}\n- {name: b, key: remote_ip, limit: 1/s}\n- {key: route, limit: 1/s, name: a}", `5:34: policies[2].name: "a": policies[0] on line 3 has it already: must differ`},
 		{"a repeated field", policies("key: remote_ip", "limit: 1/s", "key: route"), `6:5: policies[0].key: is repeated: line 4 has the field already: must stand once`},
 		{"limits", "version: 1\npolicies:\n- {name: a, key: route, limit: 0/1m}\n- {name: b, key: route, limit: 60}\n- {name: c, key: route, limit: 60/fortnight}\n- {name: d, key: route, limit: 5/1s burst x}\n- {name: e, key: route, limit: [1/s]}", `3:32: policies[0].limit: "0/1m": rate "0": must be a whole number above 0
@@ -245,6 +246,12 @@ func TestParseReportsEveryFault(t *testing.T) {
 7:3: removed[2]: must be a text`},
 		{"no space after a colon in braces", "version: 1\npolicies:\n- {name: a, key:remote_ip, limit:1/s}", `3:13: policies[0]: "key:remote_ip": must have a space after the colon, as in key: remote_ip
 3:28: policies[0]: "limit:1/s": must have a space after the colon, as in limit: 1/s`},
+		{"quotes around a field", "version: 1\npolicies:\n- 'name:api'\n- {\"key:route\": 1}", `3:3: policies[0]: must have fields: name
+4:3: policies[1].name: must be set
+4:3: policies[1].key: must be set
+4:3: policies[1].limit: must be set
+4:4: policies[1].key:route: unknown field: known: cost`},
+		{"too many patterns", "version: 1\npolicies: [{name: a, key: route, limit: 1/s}]\nroutes:\n" + patterns(2001), `2004:3: routes[2000]: is one pattern too many: a file must have at most 2000`},
 		{"a space too few", "version: 1\npolicies:\n  - name: a\n    key: remote_ip\n   limit: 1/s\n", `5:4: while parsing a block collection: did not find expected '-' indicator: must be YAML`},
 		{"parts of YAML that are refused", "version: &v 1\npolicies:\n- name: !!str a\n  key: {first_of: [&k route, *k]}\n  limit: ! 1/s\n  <<: {hidden: true}\n- &p {name: b}\n- *p\n", `1:10: version: is an anchor: write the value
 3:9: policies[0].name: is a tag: remove it
@@ -293,6 +300,15 @@ func TestParseReportsEveryFault(t *testing.T) {
 	}
 }
 
+// patterns returns n items of a list.
+func patterns(n int) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, "- /a%d\n", i)
+	}
+	return text.String()
+}
+
 // remedy is how a fault says what would be right.
 var remedy = regexp.MustCompile(`must |did you mean|known: |set it or remove|write |save the file|remove it|remove the field|use `)
 
@@ -315,7 +331,7 @@ func TestParseReportsFaultsOfJSON(t *testing.T) {
 
 func TestParseReportsAtMost50Faults(t *testing.T) {
 	for _, name := range []string{"a b", "a b%d", "a"} {
-		text := "version: 1\npolicies:\n"
+		text := "version: 2\npolicies:\n"
 		for i := range 100 {
 			text += strings.ReplaceAll("- {name: "+name+", key: route, limit: 1/s}\n", "%d", strconv.Itoa(i))
 		}

@@ -54,7 +54,7 @@ func (r *reader) read(text []byte) Faults {
 	slices.SortStableFunc(r.faults, func(a, b Fault) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return r.faults
+	return r.faults[:min(len(r.faults), maxFaults)]
 }
 
 // The fields of a file and of a policy.

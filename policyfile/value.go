@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// reported is the kind of a node whose fault is noted, so that nothing else is said about it.
+// reported is the kind of a node that stands for a field whose fault is noted, so that it does not count as missing.
 const reported yaml.Kind = 0
 
 // isReported reports whether a node has a fault that is noted. It notes the parts of YAML that a file may not have.
@@ -28,7 +28,6 @@ func (r *reader) isReported(node *yaml.Node, path string) bool {
 	default:
 		return false
 	}
-	node.Kind = reported
 	return true
 }
 

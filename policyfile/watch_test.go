@@ -188,9 +188,14 @@ func TestWatchKeepsWhatIsInForce(t *testing.T) {
 		w.write(before)
 		w.pass(10)
 		w.want(asBefore)
-		w.write("")
-		w.pass(10)
-		w.want(asBefore, "level=ERROR…limits.yaml:1:1: is empty")
+		for range 2 { // the same faults, after a file without
+			w.write("")
+			w.pass(10)
+			w.want(asBefore, "level=ERROR…limits.yaml:1:1: is empty")
+			w.write(before)
+			w.pass(10)
+			w.want(asBefore)
+		}
 		w.write(after)
 		w.pass(10)
 		w.want("api 60/1m burst 20, login 1/15m burst 6", "in force")
@@ -268,6 +273,10 @@ func TestWatchReturnsTheFirstError(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	write(t, path, before)
 	if err := run(policyfile.WatchConfig{Logger: quiet}); !errors.As(err, &faults) || !strings.Contains(err.Error(), `limits.yaml:3:11: policies[0].name: "api": must be the name of a policy that Limit has mounted (none yet), because Config.Policies is empty`) {
+		t.Errorf("error %v", err)
+	}
+	write(t, path, strings.Replace(before, "- name: api", "- {name: export, on: [/export], key: remote_ip, limit: 1/h}\n  - name: api", 1))
+	if err := run(policyfile.WatchConfig{Logger: quiet}); !errors.As(err, &faults) || len(faults) != 1 || !strings.Contains(err.Error(), `limits.yaml:4:11: policies[1].name: "api": must be the name`) {
 		t.Errorf("error %v", err)
 	}
 	write(t, path, strings.Replace(before, "- name: api", "- name: api\n    on: [/api]", 1))

@@ -8,6 +8,9 @@ require (
 	github.com/golang-jwt/jwt/v5 v5.3.1
 )
 
-require github.com/go-chi/chi/v5 v5.5.0 // indirect
+require (
+	github.com/go-chi/chi/v5 v5.5.0 // indirect
+	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
+)
 
 replace github.com/go-tokenbucket/ratelimit => ../..

@@ -42,6 +42,10 @@ func TestParse(t *testing.T) {
 		{name: "a user in the address", line: `curl http://alice:secret@example.com/`, method: "GET", url: "http://example.com/", header: "Authorization: Basic YWxpY2U6c2VjcmV0"},
 		{name: "-A and -e", line: `curl -A bot -e 'https://ref.example/' example.com`, method: "GET", url: "http://example.com", ignored: 1},
 		{name: "names that are cut", line: `curl --oauth2 T -X PUT --heade 'A: b' --proxy-u c:d --compr example.com`, method: "PUT", url: "http://example.com", header: "A: b", ignored: 3},
+		{name: "a name that begins two", line: `curl --reques PUT example.com`, method: "GET", url: "http://example.com", ignored: 1},
+		{name: "-u above a user in the address", line: `curl -u alice:secret http://bob:x@example.com/`, method: "GET", url: "http://example.com/", header: "Authorization: Basic YWxpY2U6c2VjcmV0"},
+		{name: "-G and -I", line: `curl -G -I example.com`, method: "HEAD", url: "http://example.com", ignored: 1},
+		{name: "a semicolon in a header", line: `curl -H 'A: b;' example.com`, method: "GET", url: "http://example.com", header: "A: b;"},
 		{name: "names that begin others", line: `curl --netrc --parallel --crlf --keepalive --head example.com`, method: "HEAD", url: "http://example.com", ignored: 4},
 		{name: "files", line: `curl -d @/etc/passwd -b jar -H @h -K c example.com`, method: "POST", url: "http://example.com", ignored: 4},
 		{name: "an @ in raw data", line: `curl --data-raw @a example.com`, method: "POST", url: "http://example.com", ignored: 1},
@@ -134,7 +138,7 @@ func TestParseRefuses(t *testing.T) {
 		`curl mailto:x://`:                      "must be like",
 		`curl 'http://example.com/%zz'`:         "must be like",
 		`curl 'http://example.com/a b'`:         "%20",
-		`curl example.com -H $'a: \x01'`:         "control character",
+		`curl example.com -H $'a: \x01'`:        "control character",
 		`curl -X 'GET /' example.com`:           "-X at line 1, column 6: the method must be a word",
 		`curl example.com -H 'a b: c'`:          "-H at line 1, column 18: the name of a header must be",
 		`curl example.com -H nothing`:           "-H at line 1, column 18: a header must be like",
@@ -164,6 +168,9 @@ func TestHTTP(t *testing.T) {
 		r.RemoteAddr != "203.0.113.9:0" || r.Body != http.NoBody || !slices.Equal(r.Header["X-Forwarded-For"], []string{"192.0.2.1", "192.0.2.2"}) {
 		t.Errorf("%+v", r)
 	}
+	if r, err := (&Request{URL: "http:///x"}).HTTP(t.Context(), "192.0.2.1"); err != nil || r.RequestURI != "/x" {
+		t.Errorf("without a host: %+v, %v", r, err)
+	}
 	for peer, want := range map[string]string{
 		"203.0.113.9:99": "203.0.113.9:99", "2001:db8::1": "[2001:db8::1]:0", "[2001:db8::1]": "[2001:db8::1]:0", "[2001:db8::1]:7": "[2001:db8::1]:7", "@": "@",
 	} {
@@ -180,7 +187,7 @@ func TestHTTP(t *testing.T) {
 
 func TestAddHeaders(t *testing.T) {
 	var r Request
-	if err := r.AddHeaders("A: b\r\n\r\nHost: h\nA: c: d\n"); err != nil || r.Host != "h" || !slices.Equal(r.Header["A"], []string{"b", "c: d"}) {
+	if err := r.AddHeaders("A: b\r\n\r\n  \nHost: h\nA: c: d\n"); err != nil || r.Host != "h" || !slices.Equal(r.Header["A"], []string{"b", "c: d"}) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if err := r.AddHeaders("A: b\nno"); err == nil || !strings.Contains(err.Error(), "line 2") {
@@ -262,6 +269,7 @@ func TestNoValueIsQuoted(t *testing.T) {
 		`curl -b canary example.com`,
 		`curl -!canary example.com`,
 		`curl --Canary example.com`,
+		`curl --canarycanarycanarycanarycanarycanarycanary example.com`,
 		`curl -H 'Authorization: Bearer' canary example.com`,
 		`curl -H Authorization: Bearer canary`,
 		`curl -H Authorization: Bearer -canary example.com`,

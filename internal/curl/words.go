@@ -69,10 +69,8 @@ func textOf(line string, parts []syntax.WordPart, quoted bool) string {
 func unescape(text string, quoted bool) string {
 	var out strings.Builder
 	for i := 0; i < len(text); i++ {
-		if text[i] == '\\' && i+1 < len(text) && (!quoted || strings.IndexByte("$`\"\\\n", text[i+1]) >= 0) {
-			if i++; text[i] == '\n' {
-				continue
-			}
+		if text[i] == '\\' && i+1 < len(text) && (!quoted || strings.IndexByte("$`\"\\", text[i+1]) >= 0) {
+			i++
 		}
 		out.WriteByte(text[i])
 	}
