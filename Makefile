@@ -69,8 +69,8 @@ fuzz: ## Run each fuzz target of all modules for FUZZTIME, a time or a number of
 	done
 
 .PHONY: bench
-bench: needs ## Measure against other libraries, side by side, and write docs/benchmarks.md and its chart.
-	cd bench && $(GO) run . -markdown ../docs/benchmarks.md -svg ../docs/benchmarks.svg
+bench: needs ## Measure against other libraries, side by side, and write docs/benchmarks.md, its chart and its raw rows.
+	cd bench && $(GO) run . -raw ../docs/benchmarks.txt -markdown ../docs/benchmarks.md -svg ../docs/benchmarks.svg
 
 # Each adapter has a BenchmarkCost that reports adapter-adds-ns and middleware-adds-ns. Those of metrics report other
 # figures in -adds-ns.
@@ -95,7 +95,7 @@ cost: ## Measure what each adapter adds to a request, beside the middleware of n
 
 .PHONY: growth
 growth: needs ## Measure decisions as keys, policies, replicas and masters grow, and write docs/growth.md.
-	cd bench && $(GO) run . growth -markdown ../docs/growth.md
+	cd bench && $(GO) run . -growth -rounds 3 -time 1s -markdown ../docs/growth.md
 
 .PHONY: outages
 outages: needs ## Show what requests see of a Redis in trouble, and write docs/outages.md.

@@ -24,32 +24,22 @@ type bar struct {
 	ours         bool
 }
 
-// chart draws the loads with the most informative differences.
-func (r report) chart() chart {
-	var c chart
-	for _, t := range r.found[asUsed].loads {
-		if slices.Contains([]string{limiter1024, limiterHot, limiterRefusals}, t.name) {
-			c = append(c, t.panel())
+// chart draws the workloads with the most informative differences, the fastest side of each at the top.
+func (r results) chart() (c chart) {
+	for sides := range r.workloads() {
+		if sides[0].benchmark != "Limiter" || len(sides) < 4 || strings.Contains(sides[0].workload, " 64 ") {
+			continue
 		}
+		sorted := slices.Clone(sides)
+		slices.SortStableFunc(sorted, func(a, b *measured) int { return cmp.Compare(b.speed().median(), a.speed().median()) })
+		p := panel{title: sides[0].workload}
+		for _, s := range sorted {
+			speed := s.speed().median()
+			p.bars = append(p.bars, bar{s.name, perSecond(speed), speed / sorted[0].speed().median(), s == sides[0]})
+		}
+		c = append(c, p)
 	}
 	return c
-}
-
-// panel draws the fastest at the top.
-func (t loadTable) panel() panel {
-	sides := slices.Clone(t.sides)
-	slices.SortStableFunc(sides, func(a, b side) int { return cmp.Compare(b.rate.median(), a.rate.median()) })
-	p := panel{title: t.title}
-	for _, s := range sides {
-		rate := s.rate.median()
-		p.bars = append(p.bars, bar{
-			label:  s.name,
-			value:  perSecond(rate),
-			length: rate / sides[0].rate.median(),
-			ours:   s.name == t.sides[0].name,
-		})
-	}
-	return p
 }
 
 // In pixels.

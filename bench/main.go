@@ -1,104 +1,145 @@
-// Command bench compares the rate limiter with others, side by side in one run.
+// Command bench runs the benchmarks of this folder in rounds, and prints tables of their medians.
 //
-//	go run . [-rounds 9] [-time 500ms] [-only limiter] [-markdown report.md] [-svg chart.svg]
-//	go run . growth [-short] [-rounds 3] [-time 1s] [-only replicas] [-markdown growth.md]
+//	go run . [-rounds 9] [-time 500ms] [-bench regexp] [-raw rows.txt] [-markdown page.md] [-svg chart.svg]
+//	go run . -growth [-short]
 //
-// It prints Markdown: tables of comparisons, and tables for each load. Both sides of a row take short turns, and the
-// result is the ratio of their medians. A busy machine slows both sides down alike, so its figures may be wrong while
-// the ratio is right. A missed target is marked in the table, and is not a failure.
+// Both sides of a row take turns, in reverse order in every second round. A busy machine slows both sides down alike: its
+// figures may be wrong while their ratio is right. The raw rows are those of go test -bench, for benchstat. With -from it
+// measures nothing, and prints the tables of such a file.
 //
-// With growth, it measures the limiter alone, as keys, policies, replicas and masters grow.
-//
-// Each comparison and each competitor has a file, which registers it.
+// To measure a few things while you work, go test -bench does: the program adds the rounds and the tables.
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"os/exec"
 	"os/signal"
-	"strings"
+	"path/filepath"
 	"time"
 )
+
+// reversed and short are environment variables for the benchmarks, which are set to anything.
+const (
+	reversed = "BENCH_REVERSED"
+	short    = "BENCH_SHORT"
+)
+
+type options struct {
+	rounds        int
+	time          time.Duration
+	bench, from   string
+	growth, short bool
+	raw, md, svg  string // names of files to write
+}
 
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("bench: ")
-	// After an interrupt, the program must still stop the servers that it has started.
+	var o options
+	flag.IntVar(&o.rounds, "rounds", 9, "how many `times` each side is measured")
+	flag.DurationVar(&o.time, "time", 500*time.Millisecond, "about how long each side runs in a round")
+	flag.StringVar(&o.bench, "bench", "", "only the benchmarks that match `regexp`, as for go test")
+	flag.BoolVar(&o.growth, "growth", false, "measure how the limiter grows, instead of comparing it with others")
+	flag.BoolVar(&o.short, "short", false, "leave out the largest sizes of -growth")
+	flag.StringVar(&o.from, "from", "", "measure nothing: read the raw rows of `file`")
+	flag.StringVar(&o.raw, "raw", "", "write the raw rows to `file`")
+	flag.StringVar(&o.md, "markdown", "", "write the tables, and how they came about, to `file`")
+	flag.StringVar(&o.svg, "svg", "", "draw how many decisions a second each Redis library makes to `file`")
+	flag.Parse()
+	if flag.NArg() > 0 || o.rounds < 1 || o.time <= 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := start(ctx, os.Args[1:])
-	stop()
-	if err != nil {
+	defer stop()
+	if err := o.run(ctx); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// start runs the part of the program that the first argument names.
-func start(ctx context.Context, arguments []string) error {
-	if len(arguments) > 0 {
-		switch arguments[0] {
-		case serveArgument:
-			return serve(arguments[1:])
-		case growthArgument:
-			return measureGrowth(ctx, arguments[1:])
-		}
+func (o options) run(ctx context.Context) error {
+	raw, err := o.rows(ctx)
+	if err != nil {
+		return err
 	}
-	return compareAll(ctx, arguments)
+	if err := write(o.raw, raw); err != nil {
+		return err
+	}
+	r, err := parse(raw)
+	if err != nil {
+		return err
+	}
+	tables := r.comparisons()
+	page := func() string { return r.page(tables, filepath.Base(cmp.Or(o.raw, o.from)), filepath.Base(o.svg)) }
+	if o.growth {
+		tables = r.growth()
+		page = func() string { return r.growthPage(tables) }
+	}
+	fmt.Print(tables)
+	if err := write(o.md, page()); err != nil {
+		return err
+	}
+	return write(o.svg, r.chart().svg())
 }
 
-func compareAll(ctx context.Context, arguments []string) error {
-	var p plan
-	var f files
-	flag.IntVar(&p.rounds, "rounds", 9, "how many `times` each side of a row is measured")
-	flag.DurationVar(&p.time, "time", 500*time.Millisecond, "how long each side runs in a round")
-	flag.StringVar(&f.markdown, "markdown", "", "also write what is printed, and how it was measured, to `file`")
-	flag.StringVar(&f.svg, "svg", "", "draw how many decisions a second each Redis library makes to `file`")
-	only := flag.String("only", "", "run the comparisons whose name contains `text`: "+names())
-	flag.CommandLine.Parse(arguments)
-	if flag.NArg() > 0 || p.rounds < 1 || p.time <= 0 {
-		flag.Usage()
-		os.Exit(2)
+func write(name, text string) error {
+	if name == "" {
+		return nil
 	}
-	return run(ctx, p, *only, f)
+	return os.WriteFile(name, []byte(text), 0o666)
 }
 
-func run(ctx context.Context, p plan, only string, f files) error {
-	r := report{environment: environment(ctx), plan: p}
-	fmt.Println(r.conditions())
-	for s := range sections {
-		fmt.Printf("\n## %v\n\n%s", s, tableHead)
-		if err := runSection(ctx, p, s, only, &r.found[s]); err != nil {
-			return err
-		}
+// rows measures, and returns the raw rows.
+func (o options) rows(ctx context.Context) (string, error) {
+	if o.from != "" {
+		text, err := os.ReadFile(o.from)
+		return string(text), err
 	}
-	return f.write(r)
-}
-
-// runSection prints the results of the comparisons of a section, and adds them to found.
-func runSection(ctx context.Context, p plan, s section, only string, found *findings) error {
-	for _, c := range comparisons {
-		if c.section != s || !strings.Contains(c.name, only) {
-			continue
+	dir, err := os.MkdirTemp("", "bench-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, "bench.test.exe")
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-o", program, ".")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return "", fmt.Errorf("go test -c: %w", err)
+	}
+	pattern, skip := cmp.Or(o.bench, "."), "^BenchmarkGrowth"
+	if o.growth {
+		pattern, skip = cmp.Or(o.bench, "^BenchmarkGrowth"), "^$"
+	}
+	text := o.conditions(ctx)
+	for round := range o.rounds {
+		log.Printf("round %d of %d", round+1, o.rounds)
+		test := exec.CommandContext(ctx, program, "-test.run=^$", "-test.bench="+pattern, "-test.skip="+skip, "-test.benchtime="+o.time.String(), "-test.timeout=2h")
+		test.Cancel = func() error { return test.Process.Signal(os.Interrupt) }
+		test.Env, test.Stderr = os.Environ(), os.Stderr
+		if round%2 == 1 {
+			test.Env = append(test.Env, reversed+"=1")
 		}
-		of, err := c.run(ctx, p)
-		if errors.Is(err, exec.ErrNotFound) {
-			fmt.Printf("| %s | not measured: %v | | | |\n", c.name, err)
-			continue
+		if o.short {
+			test.Env = append(test.Env, short+"=1")
 		}
+		out, err := test.StdoutPipe()
 		if err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
+			return "", err
 		}
-		for _, row := range of.rows {
-			fmt.Println(row)
+		if err := test.Start(); err != nil {
+			return "", err
 		}
-		found.add(of)
+		rows, _ := io.ReadAll(io.TeeReader(out, os.Stderr))
+		if err := test.Wait(); err != nil {
+			return "", fmt.Errorf("round %d: %w", round+1, err)
+		}
+		text += string(rows)
 	}
-	for _, t := range found.loads {
-		fmt.Printf("\n%s", t)
-	}
-	return nil
+	return text, nil
 }

@@ -4,34 +4,18 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"sync"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// floor does only the work that every middleware must do. It finds the client's address, charges a bucket by the
-// arithmetic of memstore, and sets three headers. It has one lock, never forgets a bucket, and its limit never
-// changes.
-var floor = middleware{
-	name: "a handler written by hand",
-	wrap: func(s scene, next http.Handler) http.Handler { return newByHand(s, next) },
-}
-
-// floorWithContext also puts its decision into the context of the request, for FromContext. net/http copies the request
-// for that.
-var floorWithContext = middleware{
-	name: "a handler written by hand, with its decision in the context",
-	wrap: func(s scene, next http.Handler) http.Handler {
-		h := newByHand(s, next)
-		h.withContext = true
-		return h
-	},
-}
-
+// A byHand does only the work that every middleware must do. It finds the client's address, charges a bucket by the
+// arithmetic of memstore, and sets three headers. It has one lock, never forgets a bucket, and its limit never changes.
+// withContext also puts its decision into the context of the request, which net/http copies for that.
 type byHand struct {
-	scene       scene
+	proxy       bool
 	next        http.Handler
 	withContext bool
 	limit       store.Limit
@@ -43,12 +27,12 @@ type byHand struct {
 
 type byHandBucket struct{ tokens, lastRefill int64 }
 
-func newByHand(s scene, next http.Handler) *byHand {
+func newByHand(proxy, withContext bool, next http.Handler) *byHand {
 	limit, err := store.NewLimit(generous.Rate, generous.Per, generous.Rate)
 	if err != nil {
 		panic(err) // a mistake of the comparison
 	}
-	return &byHand{scene: s, next: next, limit: limit, start: time.Now(), buckets: make(map[netip.Addr]*byHandBucket)}
+	return &byHand{proxy: proxy, next: next, withContext: withContext, limit: limit, start: time.Now(), buckets: make(map[netip.Addr]*byHandBucket)}
 }
 
 func (h *byHand) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -61,7 +45,11 @@ func (h *byHand) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	tokens, allowed := h.take(address, now.Sub(h.start).Microseconds())
 	untilFull := time.Duration((h.limit.Capacity-tokens+h.limit.Refill-1)/h.limit.Refill) * time.Microsecond
 	reset := now.Add(untilFull + time.Second - 1).Unix()
-	rateheader.SetXRateLimit(w.Header(), make([]string, 3), generous.Rate, tokens/h.limit.Unit, reset)
+	header, values := w.Header(), make([]string, 3)
+	for i, n := range [...]int64{generous.Rate, tokens / h.limit.Unit, reset} {
+		values[i] = strconv.FormatInt(n, 10)
+		header[rateHeaders[i]] = values[i : i+1 : i+1]
+	}
 	if !allowed {
 		http.Error(w, "too many requests", http.StatusTooManyRequests)
 		return
@@ -72,8 +60,10 @@ func (h *byHand) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.next.ServeHTTP(w, r)
 }
 
+var rateHeaders = [...]string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}
+
 func (h *byHand) address(r *http.Request) (netip.Addr, error) {
-	if h.scene == byForwardedFor {
+	if h.proxy {
 		return netip.ParseAddr(r.Header.Get("X-Forwarded-For"))
 	}
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
