@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/explain"
 	"github.com/go-tokenbucket/ratelimit/internal/answer"
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 )
@@ -17,7 +18,7 @@ import (
 func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, x *requestExchange, err error) *http.Request {
 	d, came := &x.decision, r
 	decided := len(d.Results) > 0
-	if decided {
+	if decided || d.Allowed {
 		r = l.setHeaders(w.Header(), &x.exchange, x.with(r))
 	}
 	switch {
@@ -137,14 +138,25 @@ func returnLearned(r, copied *http.Request) {
 // isClients reports whether err is about what the client sent: ErrBadRequest or ErrNoKey.
 func isClients(err error) bool { return errors.Is(err, ErrBadRequest) || keyerr.IsNoKey(err) }
 
-// refuses reports whether an error of p's functions for which isClients is false refuses the request.
-func (p *policy) refuses(x *exchange, err error) bool {
-	return !p.Shadow && (p.FailClosed || !errors.Is(err, ErrOutage) || x.Err() != nil || x.over(lastMoment) != nil)
+// outcomeOf returns what an error of p's functions makes of the request.
+func (p *policy) outcomeOf(x *exchange, err error) string {
+	switch {
+	case p.Shadow:
+		return explain.LeftOut
+	case errors.Is(err, ErrBadRequest):
+		return explain.BadRequest
+	case keyerr.IsNoKey(err):
+		return explain.NoKey
+	case p.FailClosed || !errors.Is(err, ErrOutage) || x.Err() != nil || x.over(lastMoment) != nil:
+		return explain.Failed
+	default:
+		return explain.LeftOut
+	}
 }
 
 // turnAway finishes a decision that refuses a request because of what its client sent.
 func (l *Limiter) turnAway(x *exchange, err error, start start) error {
-	x.decision.At = l.now()
+	x.decision.At = time.Now()
 	l.logRefusal(x, err, false)
 	l.report(x, nil, 0, err, start)
 	return err

@@ -148,17 +148,26 @@ const maxProxied = 1000
 // look returns the policy that counts all clients of a proxy as one, and the proxy's address, the first time that it
 // notices it.
 func (w *proxyWatch) look(r *http.Request, c *call) (policy string, proxy netip.Addr, found bool) {
-	if w.proxied.Load() >= maxProxied || !c.byAddress() || !forwards(r, "X-Forwarded-For") && !forwards(r, "Forwarded") {
+	if w.proxied.Load() >= maxProxied || !c.byAddress() || !isForwarded(r) {
 		return "", netip.Addr{}, false
 	}
 	w.proxied.Add(1)
+	if policy, proxy, found = c.sharedBy(r); found && w.warned.CompareAndSwap(false, true) {
+		w.proxied.Store(maxProxied)
+		return policy, proxy, true
+	}
+	return "", netip.Addr{}, false
+}
+
+// sharedBy returns the policy that counts all clients of the proxy as one that has sent r, a request with a forwarding
+// header, and the proxy's address.
+func (c *call) sharedBy(r *http.Request) (policy string, proxy netip.Addr, found bool) {
 	peer, ok := clientip.Peer(r.RemoteAddr)
 	if !ok || !slices.ContainsFunc(PrivateNetworks, func(p netip.Prefix) bool { return p.Contains(peer) }) {
 		return "", netip.Addr{}, false // a client that forges the header
 	}
 	for i := range c.charges {
-		if isKeyOf(c.charges[i].Key, peer) && w.warned.CompareAndSwap(false, true) {
-			w.proxied.Store(maxProxied)
+		if isKeyOf(c.charges[i].Key, peer) {
 			return c.charges[i].Policy, peer, true
 		}
 	}
@@ -175,10 +184,14 @@ func (c *call) byAddress() bool {
 	return false
 }
 
-// forwards reports whether r has a header of that name, in canonical form, which is not empty.
-func forwards(r *http.Request, name string) bool {
-	values := r.Header[name]
-	return len(values) > 0 && values[0] != ""
+// isForwarded reports whether r has a forwarding header that is not empty.
+func isForwarded(r *http.Request) bool {
+	for _, values := range [2][]string{r.Header["X-Forwarded-For"], r.Header["Forwarded"]} {
+		if len(values) > 0 && values[0] != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // isKeyOf reports whether ipKey returns key for addr.
@@ -194,10 +207,6 @@ func isKeyOf(key string, addr netip.Addr) bool {
 }
 
 func (l *Limiter) warnOfProxy(policy string, proxy netip.Addr) {
-	if l.run != nil {
-		l.run.unknown("all clients of the proxy %v share one bucket of policy %s: use ClientIP instead of RemoteIP, with the proxy in IPConfig.TrustedProxies", proxy, policy)
-		return
-	}
 	l.refusals.Warn("ratelimit: all clients of a proxy share one bucket: requests with forwarding headers are limited by the address of their TCP peer; use ClientIP instead of RemoteIP, with the proxy in IPConfig.TrustedProxies",
 		slog.String("policy", policy),
 		slog.String("peer", proxy.String()),

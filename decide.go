@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/explain"
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -37,10 +38,11 @@ func (l *Limiter) newExchange(ctx context.Context) *exchange {
 	return &exchange{limited: deadline.Context{Parent: ctx, Terms: &l.ofCalls}}
 }
 
-// newRequestExchange returns the exchange of a request with context ctx. It does not end when ctx is cancelled. The
-// server may be shutting down while its clients wait, and a client that leaves pays for its request.
-func (l *Limiter) newRequestExchange(ctx context.Context) *requestExchange {
-	return &requestExchange{exchange: exchange{limited: deadline.Context{Parent: ctx, Terms: &l.ofRequests}}}
+// newRequestExchange returns the exchange of a request with context ctx, under terms that are l.ofRequests or those of a
+// visit. It does not end when ctx is cancelled. The server may be shutting down while its clients wait, and a client that
+// leaves pays for its request.
+func newRequestExchange(ctx context.Context, terms *deadline.Terms) *requestExchange {
+	return &requestExchange{exchange: exchange{limited: deadline.Context{Parent: ctx, Terms: terms}}}
 }
 
 // with returns r with x as its context.
@@ -68,8 +70,11 @@ func (x *exchange) Done() <-chan struct{} { return x.came().Done() }
 func (x *exchange) Err() error { return x.came().Err() }
 
 func (x *exchange) Value(key any) any {
-	if key == (decisionKey{}) {
+	switch {
+	case key == (decisionKey{}) && len(x.decision.Results) > 0:
 		return &x.decision
+	case key == (visitKey{}) && x.limited.Terms.Owner != nil:
+		return x.limited.Terms.Owner
 	}
 	return x.came().Value(key)
 }
@@ -154,45 +159,23 @@ func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 
 // addFor adds p's charge for r, if p applies to r.
 func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
-	limit, compiled, err := p.limitOf(r)
-	if err != nil {
-		err = keyerr.OfPolicy(p.Name, err)
-		if limit == (Limit{}) {
-			return err
-		}
-		l.failures.LogKind(r.Context(), keyerr.Kind(err), fmt.Errorf("%w: Policy.Limit applies instead, %v", err, limit))
+	limit, charge, malformed, err := p.chargeFor(r)
+	if malformed != nil {
+		l.failures.LogKind(r.Context(), keyerr.Kind(malformed), malformed)
 	}
-	if limit == Unlimited {
+	switch {
+	case err != nil:
+		return err
+	case charge.Key == "":
+		return nil
+	case limit.isZero():
+		c.bar(p, limit, charge.Key, charge.Cost)
 		return nil
 	}
-	if l.run != nil {
-		l.run.trace.Forget()
-	}
-	key, err := keyBy(p.Key, r)
-	if l.run != nil {
-		l.run.keyed(p)
-	}
-	if err != nil {
-		if p.Optional && keyerr.IsNoKey(err) {
-			return nil
-		}
-		return keyerr.OfPolicy(p.Name, err)
-	}
-	if limit.isZero() {
-		c.bar(p, limit, key, p.costOf(r))
-		return nil
-	}
-	if between, swung := p.swings.see(key, limit); swung {
+	if between, swung := p.swings.see(charge.Key, limit); swung {
 		l.warnOfSwings(p, limit, between)
 	}
-	c.add(p, limit, store.Charge{
-		Policy:  p.Name,
-		Key:     key,
-		Limit:   compiled,
-		Cost:    p.costOf(r),
-		MaxWait: patience(r.Context(), p.MaxWait),
-		Shadow:  p.Shadow,
-	})
+	c.add(p, limit, charge)
 	return nil
 }
 
@@ -218,23 +201,22 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 	var noKey, closed, leftOut error
 	for _, p := range policies {
 		err := c.addFor(l, r, p)
-		if l.run != nil {
-			l.run.added(p, c, err)
+		if err == nil {
+			continue
 		}
-		switch {
-		case err == nil:
-		case isClients(err) && p.Shadow:
-			l.logRefusal(x, err, true)
-		case errors.Is(err, ErrBadRequest):
+		switch p.outcomeOf(x, err) {
+		case explain.BadRequest:
 			return l.turnAway(x, err, start)
-		case keyerr.IsNoKey(err):
-			if noKey == nil {
-				noKey = err
-			}
-		case p.refuses(x, err):
+		case explain.NoKey:
+			noKey = cmp.Or(noKey, err)
+		case explain.Failed:
 			closed = errors.Join(closed, err)
 		default:
-			leftOut = errors.Join(leftOut, err)
+			if isClients(err) {
+				l.logRefusal(x, err, true)
+			} else {
+				leftOut = errors.Join(leftOut, err)
+			}
 		}
 	}
 	if noKey != nil {
@@ -264,18 +246,9 @@ func (l *Limiter) takeUnlessBarred(x *exchange, c *call, waits bool, leftOut err
 	}
 }
 
-// now returns the time of a decision. An explained request has waited in virtual time.
-func (l *Limiter) now() time.Time {
-	now := time.Now()
-	if l.run != nil {
-		now = now.Add(time.Duration(l.run.waited.Load()))
-	}
-	return now
-}
-
 // pass finishes a decision without a policy that applied. leftOut is why policies were left out.
 func (l *Limiter) pass(x *exchange, leftOut error, start start) error {
-	x.decision.Allowed, x.decision.At = true, l.now()
+	x.decision.Allowed, x.decision.At = true, time.Now()
 	l.report(x, nil, 0, leftOut, start)
 	return leftOut
 }
@@ -287,20 +260,46 @@ var errDegraded = errors.New("the store is unavailable, and a stand-in answered"
 // if the store does not fail.
 func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 	ok, err := l.ask(x, c)
-	if err == nil && c.failsClosed && c.degraded() {
-		err = errDegraded
-	}
-	if err != nil {
+	if closed, failed := x.failed(c, err); failed != nil {
 		if c.waits && ok {
 			l.giveBack(x, c)
 		}
-		late := x.over(lastMoment)
-		closed := c.failsClosed || c.enforced && (late != nil || errors.Is(err, store.ErrOverloaded))
-		return l.fail(x, closed, cmp.Or(late, err), start)
+		return l.fail(x, closed, failed, start)
 	}
+	own, blocked := x.fill(c, ok)
+	if blocked && c.put == nil {
+		x.decision.Allowed = l.shut(x, c, own, ok)
+	}
+	own = x.insertBarred(c, own)
+	var waited time.Duration
+	if c.waits && x.decision.Allowed {
+		if waited, err = l.await(x, c); err != nil {
+			return l.leave(x, own, waited, err, start)
+		}
+		x.decision.elapse(waited)
+	}
+	l.report(x, own, waited, leftOut, start)
+	return leftOut
+}
 
+// failed returns why the Store's answer to c decides nothing, nil if it does, and whether that refuses the request. err is
+// the error of the Store.
+func (x *exchange) failed(c *call, err error) (closed bool, _ error) {
+	if err == nil && c.failsClosed && c.degraded() {
+		err = errDegraded
+	}
+	if err == nil {
+		return false, nil
+	}
+	late := x.over(lastMoment)
+	return c.failsClosed || c.enforced && (late != nil || errors.Is(err, store.ErrOverloaded)), cmp.Or(late, err)
+}
+
+// fill fills x.decision with the results of c, whose charges the Store has allowed or not, after those of the limiters
+// around this one. It returns the results of c, and whether one of its buckets is blocked.
+func (x *exchange) fill(c *call, ok bool) (own []Result, blocked bool) {
 	d := &x.decision
-	d.Allowed, d.At = ok, l.now()
+	d.Allowed, d.At = ok, time.Now()
 	d.Results = x.one[:0]
 	if outer := x.outer(); outer != nil {
 		d.Results = append(d.Results, outer.Results...)
@@ -308,8 +307,7 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 	}
 	before := len(d.Results)
 	d.Results = slices.Grow(d.Results, len(c.charges))[:before+len(c.charges)]
-	own := d.Results[before:]
-	blocked := false
+	own = d.Results[before:]
 	for i := range own { // field by field, because copying a Result is slow
 		r, charge := &own[i], &c.charges[i]
 		r.Policy, r.Key, r.Limit, r.Cost, r.Shadow = charge.Policy, charge.Key, c.asked[i].limit, charge.Cost, charge.Shadow
@@ -321,35 +319,14 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 		r.State = c.states[i]
 		blocked = blocked || r.Blocked
 	}
-	if blocked && c.put == nil {
-		ok = l.shut(x, c, own, ok)
-		d.Allowed = ok
-	}
-	if len(c.barred) > 0 {
-		own = d.insertBarred(before, c.barred)
-	}
-	var waited time.Duration
-	if c.waits && ok {
-		if waited, err = l.await(x, c); err != nil {
-			return l.leave(x, own, waited, err, start)
-		}
-		d.elapse(waited)
-	}
-	l.report(x, own, waited, leftOut, start)
-	return leftOut
+	return own, blocked
 }
 
 // shut refuses c if it takes no tokens from a bucket that is blocked. The Store allows that, as a look. results are those
 // of c, and ok says that the Store allowed it. shut reports whether the call goes on. If not, the other buckets get back
 // what they were charged.
 func (l *Limiter) shut(x *exchange, c *call, results []Result, ok bool) bool {
-	refused := false
-	for i := range results {
-		if r := &results[i]; r.Blocked && r.Cost == 0 {
-			r.Allowed = false
-			refused = refused || !r.Shadow
-		}
-	}
+	refused := shut(results)
 	if ok && refused && l.giveBack(x, c) {
 		next := 0
 		for i := range results {
@@ -360,6 +337,17 @@ func (l *Limiter) shut(x *exchange, c *call, results []Result, ok bool) bool {
 		}
 	}
 	return ok && !refused
+}
+
+// shut denies results that take no tokens from a bucket that is blocked. It reports whether that refuses the request.
+func shut(results []Result) (refused bool) {
+	for i := range results {
+		if r := &results[i]; r.Blocked && r.Cost == 0 {
+			r.Allowed = false
+			refused = refused || !r.Shadow
+		}
+	}
+	return refused
 }
 
 // degraded reports whether a stand-in answered for a policy with FailClosed.
@@ -397,7 +385,7 @@ func (l *Limiter) ask(x *exchange, c *call) (bool, error) {
 // true. A failure that the caller's own context caused is not logged.
 func (l *Limiter) fail(x *exchange, closed bool, err error, start start) error {
 	d := &x.decision
-	d.At = l.now()
+	d.At = time.Now()
 	switch {
 	case !x.limited.Terms.Detached && closed && x.Err() != nil: // the caller ended it
 	default:

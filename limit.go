@@ -233,18 +233,23 @@ func (c *call) isBarred() bool {
 	return false
 }
 
-// insertBarred inserts bars between the results of the charges, which begin at index before. It returns all results
-// from there on.
-func (d *Decision) insertBarred(before int, bars []barred) []Result {
-	own := make([]Result, 0, len(d.Results)-before+len(bars))
-	from := before
-	for _, b := range bars {
-		own = append(own, d.Results[from:before+b.at]...)
-		own = append(own, b.result)
-		from = before + b.at
+// insertBarred inserts the bars of c between the results of its charges, own, which end x.decision.Results. It returns them
+// all.
+func (x *exchange) insertBarred(c *call, own []Result) []Result {
+	if len(c.barred) == 0 {
+		return own
 	}
-	own = append(own, d.Results[from:]...)
-	d.Results = append(d.Results[:before:before], own...)
+	d := &x.decision
+	before := len(d.Results) - len(own)
+	all := make([]Result, 0, len(own)+len(c.barred))
+	from := 0
+	for _, b := range c.barred {
+		all = append(all, own[from:b.at]...)
+		all = append(all, b.result)
+		from = b.at
+	}
+	all = append(all, own[from:]...)
+	d.Results = append(d.Results[:before:before], all...)
 	return d.Results[before:]
 }
 
@@ -253,16 +258,15 @@ func (l *Limiter) concludeBarred(x *exchange, c *call, leftOut error, start star
 	if len(c.barred) == 0 {
 		return l.pass(x, leftOut, start)
 	}
-	d := &x.decision
-	d.Allowed, d.At = !c.isBarred(), l.now()
-	if outer := x.outer(); outer != nil {
-		d.Results = append(d.Results, outer.Results...)
-		d.Waited = outer.Waited
-	}
-	before := len(d.Results)
-	for i := range c.barred {
-		d.Results = append(d.Results, c.barred[i].result)
-	}
-	l.report(x, d.Results[before:], 0, leftOut, start)
+	l.report(x, x.fillBarred(c), 0, leftOut, start)
 	return leftOut
+}
+
+// fillBarred is exchange.fill for a call that charges no bucket.
+func (x *exchange) fillBarred(c *call) (own []Result) {
+	x.fill(&call{}, !c.isBarred())
+	for i := range c.barred {
+		x.decision.Results = append(x.decision.Results, c.barred[i].result)
+	}
+	return x.decision.Results[len(x.decision.Results)-len(c.barred):]
 }

@@ -106,7 +106,6 @@ type Limiter struct {
 	refusals failurelog.Log // 400 and 403
 	proxied  proxyWatch
 	own      *memstore.Store // nil: the caller set a Config.Store
-	run      *dryRun         // nil, except in a Limiter that explains a request
 
 	ofCalls, ofRequests deadline.Terms // of calls of the Store: without a request, and for one
 }
@@ -212,11 +211,7 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 	if len(l.places.list.policies()) == 0 {
 		panic("ratelimit: Handler: Config.Policies is empty: nothing would be limited")
 	}
-	h := l.wrap(&l.places.list, next)
-	if next != probe {
-		l.places.handle(h)
-	}
-	return h
+	return l.wrap(&l.places.list, next)
 }
 
 // Limit returns middleware that enforces policies, in one call of the store:
@@ -238,14 +233,7 @@ func (l *Limiter) Limit(policies ...Policy) func(http.Handler) http.Handler {
 		panic(fmt.Errorf("ratelimit: Limit: %w", err))
 	}
 	watchSwings(compiled)
-	return l.middleware(l.places.mount(compiled))
-}
-
-// middleware returns the middleware of a place of Limit. It is not inlined, so that all of them have the same code: see
-// codeOfLimit.
-//
-//go:noinline
-func (l *Limiter) middleware(at *place) func(http.Handler) http.Handler {
+	at := l.places.mount(compiled)
 	return func(next http.Handler) http.Handler { return l.wrap(at, next) }
 }
 
@@ -270,7 +258,7 @@ func (h *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	policies := h.at.policies()
-	x := l.newRequestExchange(r.Context())
+	x := newRequestExchange(r.Context(), &h.at.visited(l, r).terms)
 	err := l.decide(&x.exchange, r, policies, true)
 	decided := l.answer(w, r, x, err)
 	if decided == nil {

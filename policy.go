@@ -190,6 +190,38 @@ func (p *policy) limitOf(r *http.Request) (Limit, store.Limit, error) {
 	return p.Limit, p.limit, err
 }
 
+// chargeFor returns what p takes from its bucket for r, and under which limit. The charge has no Key if p does not apply: its
+// limit is Unlimited, or p is Optional and r has no key. It has no Limit if the rate is 0. malformed is why Policy.Limit
+// applies instead of the limit that LimitFunc returned.
+func (p *policy) chargeFor(r *http.Request) (limit Limit, charge store.Charge, malformed, err error) {
+	limit, compiled, err := p.limitOf(r)
+	if err != nil {
+		err = keyerr.OfPolicy(p.Name, err)
+		if limit == (Limit{}) {
+			return limit, charge, nil, err
+		}
+		malformed = fmt.Errorf("%w: Policy.Limit applies instead, %v", err, limit)
+	}
+	if limit == Unlimited {
+		return limit, charge, malformed, nil
+	}
+	key, err := keyBy(p.Key, r)
+	if err != nil {
+		if p.Optional && keyerr.IsNoKey(err) {
+			return limit, charge, malformed, nil
+		}
+		return limit, charge, malformed, keyerr.OfPolicy(p.Name, err)
+	}
+	return limit, store.Charge{
+		Policy:  p.Name,
+		Key:     key,
+		Limit:   compiled,
+		Cost:    p.costOf(r),
+		MaxWait: patience(r.Context(), p.MaxWait),
+		Shadow:  p.Shadow,
+	}, malformed, nil
+}
+
 var errNoLimit error = keyerr.WithKind("LimitFunc", errors.New("LimitFunc returned the zero Limit, and Policy.Limit is not set"))
 
 // compiled returns the compiled form of Policy.Limit or of a limit of LimitFunc. It keeps up to maxTiers of them.

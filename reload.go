@@ -70,6 +70,9 @@ func (l *Limiter) Policies() []Policy {
 type place struct {
 	now atomic.Pointer[[]*policy]
 	nth int // of those of Limit
+
+	visits atomic.Pointer[[]*visit]
+	looks  atomic.Int32 // of requests, for more visits
 }
 
 func (at *place) policies() []*policy { return *at.now.Load() }
@@ -150,8 +153,6 @@ type places struct {
 	names  map[string]bool                  // of policies that were ever mounted: a policy of a route stays one
 	count  int                              // of mounts, also of those that are gone
 	over   map[string]override              // by policy; replaced as a whole
-
-	handlers map[weak.Pointer[limited]]struct{} // of Handler; weak, as mounts
 }
 
 // maxMountedNames bounds the names that are remembered. The program chooses them, and clients cannot.
@@ -231,41 +232,6 @@ func (ps *places) programLimits() map[string][]Limit {
 		}
 	}
 	return limits
-}
-
-// handle remembers a handler of Limiter.Handler for Explain.
-func (ps *places) handle(h *limited) {
-	key := weak.Make(h)
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if ps.handlers == nil {
-		ps.handlers = make(map[weak.Pointer[limited]]struct{})
-	}
-	ps.handlers[key] = struct{}{}
-	owner := weak.Make(ps) // as in mount
-	runtime.AddCleanup(h, func(key weak.Pointer[limited]) {
-		if ps := owner.Value(); ps != nil {
-			ps.drop(key)
-		}
-	}, key)
-}
-
-func (ps *places) drop(key weak.Pointer[limited]) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	delete(ps.handlers, key)
-}
-
-// inUse returns the handlers of Handler and the places of Limit that are still in use.
-func (ps *places) inUse() (handlers []*limited, mounts []*place) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	for key := range ps.handlers {
-		if h := key.Value(); h != nil {
-			handlers = append(handlers, h)
-		}
-	}
-	return handlers, ps.mounted()
 }
 
 func (ps *places) unmount(key weak.Pointer[place]) {

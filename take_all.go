@@ -57,7 +57,7 @@ func (l *Limiter) TakeAll(ctx context.Context, charges ...Charge) (Decision, err
 // [Limiter.Refund]. [FromContext] does not return its decision. For an empty Key it answers 403, unless the policy is
 // Optional or Shadow. For wrong arguments it answers 503 and logs the error.
 func (l *Limiter) Admit(w http.ResponseWriter, r *http.Request, charges ...Charge) bool {
-	x := l.newRequestExchange(r.Context())
+	x := newRequestExchange(r.Context(), &l.ofRequests)
 	return l.answer(w, r, x, l.admit(&x.exchange, r, charges)) != nil
 }
 

@@ -144,13 +144,12 @@ func (l *Limiter) await(x *exchange, c *call) (time.Duration, error) {
 	return waited, err
 }
 
-// sleep waits for d and returns how long it waited. In virtual time it returns d at once, and so it does for the explained
-// request itself.
+// sleep waits for d and returns how long it waited. In virtual time it returns d at once.
 func (l *Limiter) sleep(ctx context.Context, d time.Duration) (time.Duration, error) {
 	if err := ctx.Err(); err != nil || d == 0 {
 		return 0, err
 	}
-	if l.run != nil || virtualtime.Sleep(ctx, d) {
+	if virtualtime.Sleep(ctx, d) {
 		return d, nil
 	}
 	begin := time.Now()

@@ -82,10 +82,6 @@ type Config struct {
 	// Limits, if set, lets operators change limits on the page, for all replicas. Make them with [limits.Watch].
 	Limits *limits.Limits
 
-	// Handler is the root handler of the service, for the form that explains a request. Set it if the page is served
-	// by another http.Server than the service. Default: the handler of the server of the page.
-	Handler http.Handler
-
 	// Prepare, if set, is called with each request that the page explains. It returns the request as middleware in front
 	// of the limiter would, such as an authentication. Use r.WithContext. It must not write. The request has none of the
 	// values of the operator's own request.

@@ -16,13 +16,13 @@ import (
 	"github.com/go-tokenbucket/ratelimit/explain"
 	"github.com/go-tokenbucket/ratelimit/internal/curl"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
-	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // An explainView is the form that explains a request, as it was filled in, and the explanation.
 type explainView struct {
 	At                         time.Time
 	Method, URL, Headers, Peer string
+	Route                      string
 	Curl                       string // that could not be read; of one that could, the other fields have what it says
 	Pasted                     bool
 	Ignored                    []string
@@ -73,12 +73,12 @@ func (h *handler) explained(c *call) (*explainView, error) {
 	if err != nil || c.r.Method != "POST" {
 		return v, err
 	}
-	for name, field := range map[string]*string{"method": &v.Method, "url": &v.URL, "headers": &v.Headers, "peer": &v.Peer, "curl": &v.Curl} {
+	for name, field := range map[string]*string{"method": &v.Method, "url": &v.URL, "headers": &v.Headers, "peer": &v.Peer, "route": &v.Route, "curl": &v.Curl} {
 		value, err := one(values, name)
 		if err != nil {
 			return nil, err
 		}
-		if value = typed(value); value != "" || name == "headers" || name == "curl" {
+		if value = typed(value); value != "" || name != "method" && name != "url" && name != "peer" {
 			*field = value
 		}
 	}
@@ -96,12 +96,12 @@ func (h *handler) explained(c *call) (*explainView, error) {
 	}
 	ctx, cancel := c.withTimeout()
 	defer cancel()
-	r, err := asked.HTTP(bare{ctx, h.cfg.Handler}, v.Peer)
+	r, err := asked.HTTP(bare{ctx}, v.Peer)
 	if err != nil {
 		v.Failed = sentence(err)
 		return v, nil
 	}
-	r.Host = cmp.Or(r.Host, c.r.Host)
+	r.Host, r.Pattern = cmp.Or(r.Host, c.r.Host), v.Route
 	if v.Of, err = h.explainRequest(r); err != nil { // a fault of the program
 		v.status, v.Failed = http.StatusInternalServerError, "The request cannot be explained: "+err.Error()+". The log of the service says more."
 		return v, nil
@@ -149,118 +149,101 @@ func (h *handler) explainRequest(r *http.Request) (_ *explain.Explanation, err e
 
 // bare is the context of an explained request. It has the deadline of the request of the page, and nothing that
 // middleware has put into that: the operator is not the one whose request is explained.
-type bare struct {
-	context.Context
-	root http.Handler
-}
+type bare struct{ context.Context }
 
 func (b bare) Value(key any) any {
-	switch {
-	case key == http.ServerContextKey && b.root != nil:
-		return &http.Server{Handler: b.root}
-	case key == http.ServerContextKey, key == http.LocalAddrContextKey:
+	if key == http.ServerContextKey || key == http.LocalAddrContextKey {
 		return b.Context.Value(key)
 	}
 	return nil
 }
 
-// hideKeys replaces the keys by what the page shows of them.
+// Routes are suggested: those that the explained policies serve.
+func (v *explainView) Routes() (routes []string) {
+	if v.Of == nil {
+		return nil
+	}
+	for _, l := range v.Of.Limiters {
+		routes = append(routes, l.Routes...)
+	}
+	slices.Sort(routes)
+	return slices.Compact(routes)
+}
+
+// hideKeys replaces the keys by what the page shows of them. Under a KeySecret it replaces them in all texts, too, and what
+// follows the kind of a key. What the operator has typed stays.
 func (v *explainView) hideKeys(h *handler) {
+	const shortest = 6 // bytes: to replace shorter texts would spoil others
+	typed := strings.Join([]string{v.Method, v.URL, v.Headers, v.Peer, v.Route}, "\n")
 	v.raw = make(map[string]string)
-	hidden := make(map[string]string) // what the page shows, by key
-	for i := range v.Of.Limiters {
-		for j := range v.Of.Limiters[i].Policies {
-			p := &v.Of.Limiters[i].Policies[j]
-			if p.Key == "" {
-				continue
-			}
+	shown := make(map[string]string) // by key
+	policies, steps := v.parts()
+	for _, p := range policies {
+		if p.Key != "" {
 			name := h.nameKey(p.Key).Shown()
-			v.raw[name], hidden[p.Key] = p.Key, name
-			if p.Found != nil && p.Found.Key != "" {
-				hidden[p.Found.Key] = name // it is escaped, and may be cut
+			v.raw[name], shown[p.Key] = p.Key, name
+			if p.Found != nil {
+				shown[p.Found.Key] = name // it is escaped, and may be cut
 			}
 			p.Key = name
 		}
 	}
-	if h.cfg.KeySecret != nil {
-		v.hideTexts(h, hidden)
+	if h.cfg.KeySecret == nil {
+		return
 	}
-}
-
-// hideTexts replaces keys in all texts of an explanation, and what follows the kind of a key. What the operator has typed
-// stays.
-func (v *explainView) hideTexts(h *handler, hidden map[string]string) {
-	for i := range v.Of.Limiters {
-		for j := range v.Of.Limiters[i].Policies {
-			collect(v.Of.Limiters[i].Policies[j].Found, func(key string) {
-				if hidden[key] == "" {
-					hidden[key] = h.nameKey(key).Shown()
-				}
-			})
+	for _, s := range steps {
+		if s.Key != "" {
+			shown[s.Key] = cmp.Or(shown[s.Key], h.nameKey(s.Key).Shown())
+			s.Key = shown[s.Key]
 		}
 	}
-	const shortest = 6 // bytes: to replace shorter texts would spoil others
-	texts := maps.Clone(hidden)
-	typed := strings.Join([]string{v.Method, v.URL, v.Headers, v.Peer}, "\n")
-	for key, name := range hidden {
-		if _, rest, ok := strings.Cut(key, ":"); ok && len(rest) >= shortest && !strings.Contains(typed, rest) && texts[rest] == "" {
-			texts[rest] = name
+	texts := make(map[string]string)
+	for key, name := range shown {
+		_, rest, _ := strings.Cut(key, ":")
+		for _, text := range []string{key, rest} {
+			if len(text) >= shortest && !strings.Contains(typed, text) {
+				texts[text] = name
+			}
 		}
 	}
 	// A text that holds another one must be looked for first.
 	var pairs []string
 	for _, text := range slices.SortedFunc(maps.Keys(texts), func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }) {
-		if len(text) >= shortest && !strings.Contains(typed, text) {
-			pairs = append(pairs, text, texts[text])
-		}
+		pairs = append(pairs, text, texts[text])
 	}
-	hide := strings.NewReplacer(pairs...).Replace
-	e := v.Of
-	e.Body, e.Header = hide(e.Body), e.Header.Clone() // its values may be shared
-	for _, values := range e.Header {
-		for i := range values {
-			values[i] = hide(values[i])
-		}
+	hide := strings.NewReplacer(pairs...)
+	for i := range v.Of.Limiters {
+		v.Of.Limiters[i].Err = hide.Replace(v.Of.Limiters[i].Err)
 	}
-	hideAll(e.Unknown, hide)
-	for i := range e.Limiters {
-		e.Limiters[i].Err = hide(e.Limiters[i].Err)
-		for j := range e.Limiters[i].Policies {
-			p := &e.Limiters[i].Policies[j]
-			p.Why = hide(p.Why)
-			hideStep(p.Found, hidden, hide)
+	for _, p := range policies {
+		p.Why = hide.Replace(p.Why)
+	}
+	lists := [][]string{v.Of.Unknown}
+	for _, s := range steps {
+		s.Err, lists = hide.Replace(s.Err), append(lists, s.Notes)
+	}
+	v.Of.Header = v.Of.Header.Clone() // its values may be shared
+	lists = slices.AppendSeq(lists, maps.Values(v.Of.Header))
+	for _, list := range lists {
+		for i := range list {
+			list[i] = hide.Replace(list[i])
 		}
 	}
 }
 
-func hideAll(texts []string, hide func(string) string) {
-	for i := range texts {
-		texts[i] = hide(texts[i])
+// parts returns all policies of an explanation, and all steps.
+func (v *explainView) parts() (policies []*explain.Policy, steps []*explain.Step) {
+	for _, l := range v.Of.Limiters {
+		for i := range l.Policies {
+			if policies = append(policies, &l.Policies[i]); l.Policies[i].Found != nil {
+				steps = append(steps, l.Policies[i].Found)
+			}
+		}
 	}
-}
-
-// collect calls f with the keys of a step and those below it.
-func collect(s *explain.Step, f func(string)) {
-	if s == nil {
-		return
+	for i := 0; i < len(steps); i++ {
+		steps = append(steps, steps[i].Tried...)
 	}
-	if s.Key != "" {
-		f(s.Key)
-	}
-	for _, tried := range s.Tried {
-		collect(tried, f)
-	}
-}
-
-func hideStep(s *explain.Step, hidden map[string]string, hide func(string) string) {
-	if s == nil {
-		return
-	}
-	s.Key, s.Err = hidden[s.Key], hide(s.Err)
-	hideAll(s.Notes, hide)
-	for _, tried := range s.Tried {
-		hideStep(tried, hidden, hide)
-	}
+	return policies, steps
 }
 
 // Link leads to the buckets of a key, "" if the key is hidden.
@@ -270,18 +253,6 @@ func (p *page) Link(policy, shown string) string {
 		return ""
 	}
 	return p.Root + "key?" + p.h.nameKey(v.raw[shown]).address(policy)
-}
-
-// Verdict says what would become of the request.
-func (v *explainView) Verdict() string {
-	e := v.Of
-	switch {
-	case e.Status != 0:
-		return fmt.Sprintf("The answer would be %d %s.", e.Status, http.StatusText(e.Status))
-	case e.Wait > 0:
-		return "The request would wait " + span(seconds(e.Wait)) + ", and then reach the handler."
-	}
-	return "The request would reach the handler."
 }
 
 // Lines returns a header as it would be sent.
@@ -294,37 +265,4 @@ func (v *explainView) Lines() string {
 	}
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
-}
-
-// bucketState describes a bucket of an explanation.
-func bucketState(s *store.State) string {
-	if s == nil {
-		return ""
-	}
-	text := count(s.Remaining) + " tokens"
-	if s.Remaining == 1 {
-		text = "1 token"
-	}
-	switch {
-	case s.Blocked:
-		text += ", blocked for " + span(seconds(s.RetryAfter))
-	case s.Wait > 0:
-		text += ", in debt for " + span(seconds(s.Wait))
-	}
-	if s.ResetAfter > 0 {
-		text += ", full in " + span(seconds(s.ResetAfter))
-	} else if !s.Blocked {
-		text += ", full"
-	}
-	if s.Degraded {
-		text += " (of a stand-in)"
-	}
-	return text
-}
-
-func retryAfter(s *store.State) string {
-	if s.RetryAfter == store.Never {
-		return "no time: the cost is above the burst"
-	}
-	return span(seconds(s.RetryAfter))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -391,12 +390,7 @@ func TestExplainHidesKeysInTexts(t *testing.T) {
 		},
 	}, ratelimit.Config{
 		Policies: []ratelimit.Policy{client, {Name: "long", Limit: ratelimit.PerHour(5), Key: long}},
-		Deny: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			d, _ := ratelimit.FromContext(r.Context())
-			w.Header().Set("X-Client", d.Results[0].Key)
-			w.WriteHeader(http.StatusTooManyRequests)
-			io.WriteString(w, "you are "+d.Results[0].Key)
-		}),
+		Headers:  func(h http.Header, d *ratelimit.Decision) { h.Set("X-Client", "you are "+d.Results[0].Key) },
 	})
 	s.limiter.Handler(ratetest.OK)
 	s.limiter.Take(t.Context(), client, "ip:192.0.2.77", 5)

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"path"
 	"time"
+
+	"github.com/go-tokenbucket/ratelimit/explain"
 )
 
 //go:embed assets
@@ -18,8 +20,8 @@ var assets embed.FS
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"span": span, "count": count, "between": between, "rate": rate, "percent": percent, "bytes": sizeOf,
 	"stamp": stamp, "clock": clock, "day": day, "lasted": lasted, "words": words, "list": newKeyList,
-	"bucket": bucketState, "retry": retryAfter,
-	"plain": func(s seconds) float64 { return time.Duration(s).Seconds() },
+	"bucket": explain.Tokens,
+	"plain":  func(s seconds) float64 { return time.Duration(s).Seconds() },
 }).ParseFS(assets, "assets/*.html"))
 
 // A page is what templates get.

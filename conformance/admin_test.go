@@ -62,7 +62,7 @@ func newAdminSite(t *testing.T, cfg admin.Config) *adminSite {
 	}
 	service := http.NewServeMux() // which the page explains
 	service.Handle("GET /members/{id}", s.limiter.Limit(proxied)(http.NotFoundHandler()))
-	cfg.Handler = service
+	service.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/members/1", nil))
 	mux := http.NewServeMux()
 	mux.Handle("/admin/", http.StripPrefix("/admin", admin.Handler(s.limiter, func(*http.Request) (string, admin.Access) { return "ann", s.access }, cfg)))
 	s.server = httptest.NewServer(mux)
@@ -603,7 +603,7 @@ func testExplainForm(t *testing.T, browser context.Context) {
 	b.open("/admin/")
 	b.click(`nav a[href$="explain"]`)
 	b.wait(`document.querySelector("#curl")`)
-	b.do(chromedp.SetValue(chromedp.CSS("#peer"), "10.0.0.1"))
+	b.do(chromedp.SetValue(chromedp.CSS("#peer"), "10.0.0.1"), chromedp.SetValue(chromedp.CSS("#route"), "GET /members/{id}"))
 	b.do(chromedp.SetValue(chromedp.CSS("#curl"), `curl 'https://shop.example/members/5?page=2' \
   -H 'accept: application/json' \
   -H 'accept-language: en-US,en;q=0.9' \
@@ -614,14 +614,14 @@ func testExplainForm(t *testing.T, browser context.Context) {
 	b.wait(`document.querySelector("#explanation")`)
 	text := b.text()
 	for _, want := range []string{
-		"The request would reach the handler.", "GET /members/{id}", "proxied", "ip:203.0.113.7", "2 tokens, full",
+		"The request would reach the handler.", "GET /members/{id}", "proxied", "ip:203.0.113.7", "2 tokens left, full",
 		`entry 2, "203.0.113.7": the client`, `entry 3, "198.51.100.66": not believed`, "X-Ratelimit-Remaining: 1",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %s", want, text)
 		}
 	}
-	for id, want := range map[string]string{"url": "https://shop.example/members/5?page=2", "method": "GET", "peer": "10.0.0.1", "curl": ""} {
+	for id, want := range map[string]string{"url": "https://shop.example/members/5?page=2", "method": "GET", "peer": "10.0.0.1", "route": "GET /members/{id}", "curl": ""} {
 		if got := eval[string](b, `document.getElementById(%s).value`, id); got != want {
 			t.Errorf("the field %s has %q, want %q", id, got, want)
 		}

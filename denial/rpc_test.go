@@ -71,6 +71,6 @@ func TestRPCStatus(t *testing.T) {
 		}
 	}
 	if got := denial.RPCStatus(1 << 31); got != 500 {
-		t.Errorf("code %d: %d, want 500", 1<<31, got)
+		t.Errorf("code 1<<31: %d, want 500", got)
 	}
 }

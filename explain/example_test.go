@@ -11,7 +11,7 @@ import (
 func ExampleExplanation_String() {
 	e := &explain.Explanation{
 		Method: "GET", Host: "api.example.com", Path: "/items/7", Peer: "203.0.113.9:51234",
-		Limiters: []explain.Limiter{{Mounted: "Handler", Allowed: true, Policies: []explain.Policy{{
+		Limiters: []explain.Limiter{{Mounted: "Handler", Met: true, Allowed: true, Policies: []explain.Policy{{
 			Name: "api", Outcome: explain.Allowed, Key: "ip:203.0.113.9", Limit: "60/1m burst 10", LimitWhy: "Policy.Limit", Cost: 1,
 			Found: &explain.Step{By: "RemoteIP", Key: "ip:203.0.113.9", Notes: []string{
 				"the TCP peer 203.0.113.9 is the client: no proxy is trusted",
@@ -39,6 +39,6 @@ func ExampleExplanation_String() {
 	//       RemoteIP = ip:203.0.113.9
 	//         - the TCP peer 203.0.113.9 is the client: no proxy is trusted
 	//
-	// Headers that the handler's answer gets:
+	// Headers that the limiter adds to the answer:
 	//   X-Ratelimit-Remaining: 9
 }

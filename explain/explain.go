@@ -32,37 +32,40 @@ type Explanation struct {
 	Host   string    `json:"host,omitempty"`
 	Path   string    `json:"path"`
 	Peer   string    `json:"peer,omitempty"`  // the RemoteAddr of the request
-	Route  string    `json:"route,omitempty"` // the pattern that it matches, as in the key of Route
+	Route  string    `json:"route,omitempty"` // its route, as in the key of Route; "" if none was given
 
-	// Limiters are the calls of Handler and Limit that the request would meet, the outermost first. It ends with
-	// the one that would answer the request, if one does.
+	// Limiters are the calls of Handler and Limit that the request would meet, the outermost first, and then all
+	// others of Limit.
 	Limiters []Limiter `json:"limiters"`
 
-	// Status is the status of the answer, such as 429, or 0 if the request would reach the handler.
+	// Status is 429, 400, 403 or 503 if the request is refused, whatever Config.Deny and Config.Error write. It is 0 if
+	// the request would reach the handler.
 	Status int `json:"status"`
 
 	// Wait is how long the request would wait before it reaches the handler.
 	Wait time.Duration `json:"wait_ns"`
 
-	// Header is the header of the answer. If the request would reach the handler, it has the fields that the
-	// limiter would add to the handler's answer.
+	// Header has the fields that the limiter would add to the answer, without those of Config.Deny and Config.Error.
 	Header http.Header `json:"header"`
 
-	// Body is the body of the answer, at most 4 KiB of it.
-	Body string `json:"body,omitempty"`
-
-	// Degraded reports that a stand-in for the store would decide. Times are then lower bounds.
+	// Degraded reports that a stand-in for the store would decide. Numbers of buckets are then rough.
 	Degraded bool `json:"degraded,omitempty"`
 
-	// Unknown lists, in sentences, what could not be followed and what to do about it. If it is empty, the
-	// explanation has all places where the limiter is mounted on the way of the request.
+	// Unknown lists, in sentences, what is not known and what to do about it.
 	Unknown []string `json:"unknown,omitempty"`
 }
 
-// A Limiter is one call of Handler or Limit that the request would meet.
+// A Limiter is one call of Handler or Limit, with the policies that it enforces.
 type Limiter struct {
-	Mounted  string   `json:"mounted"`           // "Handler" or "Limit"
-	Pattern  string   `json:"pattern,omitempty"` // that the request had matched when it came here
+	Mounted string `json:"mounted"`           // "Handler" or "Limit"
+	Pattern string `json:"pattern,omitempty"` // that the request has matched when it comes here
+
+	// Met reports that the request comes here. Otherwise its route is another one, or it is refused before.
+	Met bool `json:"met"`
+
+	// Routes are some of the routes of the requests that have come here.
+	Routes []string `json:"routes,omitempty"`
+
 	Skipped  bool     `json:"skipped,omitempty"` // by Config.Skip
 	Allowed  bool     `json:"allowed"`
 	Err      string   `json:"err,omitempty"` // why it could not decide
@@ -76,13 +79,13 @@ const (
 	WouldDeny  = "would_deny"  // the policy is a Shadow, and the bucket has too few tokens
 	NotCharged = "not_charged" // the bucket has enough tokens, and another policy refuses the request
 	LeftOut    = "left_out"    // the policy does not apply, because it failed or is Optional
-	Exempt     = "unlimited"   // its LimitFunc returned Unlimited
+	Exempt     = "unlimited"   // its limit is Unlimited
 	NoKey      = "no_key"      // the request has no key, which is answered 403
 	BadRequest = "bad_request" // its key is malformed or ambiguous, which is answered 400
 	Failed     = "failed"      // a function of the policy or the store failed, which is answered 503
 )
 
-// A Policy is one policy at one place.
+// A Policy is one policy of a Limiter.
 type Policy struct {
 	Name    string `json:"name"`
 	Outcome string `json:"outcome"`       // one of the constants
@@ -101,7 +104,7 @@ type Policy struct {
 	FailClosed bool `json:"fail_closed,omitempty"`
 
 	// Before is the bucket now, as a call with a cost of 0 would find it. After is the bucket as the request
-	// would leave it. Both are nil if no bucket was asked.
+	// would leave it. Both are nil if no bucket was read.
 	Before *store.State `json:"before,omitempty"`
 	After  *store.State `json:"after,omitempty"`
 }

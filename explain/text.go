@@ -6,119 +6,135 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// String returns the explanation as a text for people, for a terminal or a log. Lines have at most 100 columns. It begins
-// with the request, what could not be followed, and the answer. Then follows each policy with its key, limit and bucket,
-// and at the end the headers that the client gets.
+// String returns the explanation as a text for people, for a terminal or a log. It begins with the request, what is not known,
+// and the answer. Then follows each policy with its key, limit and bucket, and at the end the headers that the client gets.
 func (e *Explanation) String() string {
-	var t text
-	t.line(0, "%s %s", show(e.Method), show(e.Host+e.Path))
-	if e.Peer != "" {
-		t.line(1, "from %s", show(e.Peer))
-	}
-	if e.Route != "" {
-		t.line(1, "route %s", show(e.Route))
-	}
+	t := new(text)
+	t.line(0, "%s %s", e.Method, e.Host+e.Path)
+	t.item(1, "from ", e.Peer)
+	t.item(1, "route ", e.Route)
 	if !e.At.IsZero() {
 		t.line(1, "at %s", e.At.UTC().Format(time.RFC3339))
 	}
 	if len(e.Unknown) > 0 {
-		t.blank()
-		t.line(0, "Not known:")
+		t.line(0, "\nNot known:")
 		for _, unknown := range e.Unknown {
-			t.item(1, "- ", printable(unknown))
+			t.line(1, "- %s", unknown)
 		}
 	}
-	t.blank()
-	t.line(0, "%s", e.answer())
+	t.line(0, "\n%s", e.Verdict())
 	if e.Degraded {
-		t.line(0, "A stand-in for the store would decide. Times are lower bounds.")
+		t.line(0, "A stand-in for the store would decide. Numbers of buckets are rough.")
 	}
 	for i := range e.Limiters {
-		t.blank()
 		t.limiter(i+1, &e.Limiters[i])
 	}
-	t.header(e)
-	return t.b.String()
+	if len(e.Header) > 0 {
+		t.line(0, "\nHeaders that the limiter adds to the answer:")
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Header)) {
+		for _, value := range e.Header[name] {
+			t.line(1, "%s: %s", name, value)
+		}
+	}
+	return t.String()
 }
 
-func (e *Explanation) answer() string {
+// Verdict returns what would become of the request, in a sentence.
+func (e *Explanation) Verdict() string {
+	aborted := slices.ContainsFunc(e.Limiters, func(l Limiter) bool { return l.Met && !l.Allowed })
 	switch {
 	case e.Status != 0:
 		return strings.TrimSpace(fmt.Sprintf("It would be answered %d %s", e.Status, http.StatusText(e.Status))) + "."
-	case len(e.Limiters) == 0:
-		return "It would reach the handler. No call of Handler or Limit would decide about it."
+	case aborted:
+		return "It would not be answered: a function of the program panics."
 	case e.Wait > 0:
 		return "It would wait " + duration(e.Wait) + ", and then reach the handler."
+	case !slices.ContainsFunc(e.Limiters, func(l Limiter) bool { return l.Met }):
+		return "It would reach the handler. As far as is known, no policy applies."
 	default:
 		return "It would reach the handler."
 	}
 }
 
+// A text is lines for a terminal.
+type text struct{ strings.Builder }
+
+// line adds a line, indented by that many levels. A line break at its beginning stands for an empty line before.
+func (t *text) line(level int, format string, args ...any) {
+	format, empty := strings.CutPrefix(format, "\n")
+	if empty {
+		t.WriteByte('\n')
+	}
+	line := fmt.Sprintf(strings.Repeat("  ", level)+format, args...)
+	t.WriteString(strings.TrimRight(printable(line), " ") + "\n")
+}
+
+// item adds a line with a value, unless that is empty.
+func (t *text) item(level int, name, value string) {
+	if value != "" {
+		t.line(level, "%s", name+value)
+	}
+}
+
+// printable escapes what a terminal might act on, and joins lines. It leaves a backslash alone, because most texts have been
+// escaped already where they quote the request.
+func printable(text string) string {
+	return logtext.Printable(strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\n", "; "))
+}
+
 func (t *text) limiter(number int, l *Limiter) {
-	head := strconv.Itoa(number) + ". " + cmp.Or(show(l.Mounted), "Decide")
+	head, verdict := l.Mounted, "goes on"
 	if l.Pattern != "" {
-		head += " at " + show(l.Pattern)
+		head += " at " + l.Pattern
 	}
 	switch {
+	case !l.Met:
+		verdict = "is not met"
 	case l.Skipped:
-		head += ": skipped"
-	case l.Allowed:
-		head += ": goes on"
-	default:
-		head += ": refused"
+		verdict = "skipped"
+	case !l.Allowed:
+		verdict = "refused"
 	}
-	t.line(0, "%s", head)
-	if l.Err != "" {
-		t.line(1, "%s", printable(l.Err))
+	t.line(0, "\n%d. %s: %s", number, head, verdict)
+	if !l.Met && len(l.Routes) > 0 {
+		t.line(1, "serves %s", strings.Join(l.Routes, ", "))
 	}
+	t.item(1, "", l.Err)
 	for i := range l.Policies {
 		t.policy(&l.Policies[i])
 	}
 }
 
 func (t *text) policy(p *Policy) {
-	t.line(1, "policy %s: %s", show(p.Name), printable(strings.ReplaceAll(p.Outcome, "_", " ")))
-	if p.Why != "" {
-		t.line(2, "%s", printable(p.Why))
-	}
-	if p.Key != "" {
-		t.item(2, "key     ", show(p.Key))
-	}
+	t.line(1, "policy %s: %s", p.Name, strings.ReplaceAll(p.Outcome, "_", " "))
+	t.item(2, "", p.Why)
+	t.item(2, "key     ", p.Key)
 	if p.Limit != "" {
-		limit := printable(p.Limit)
-		if p.LimitWhy != "" {
-			limit += " (" + printable(p.LimitWhy) + ")"
-		}
-		t.item(2, "limit   ", limit)
-	}
-	if p.Before != nil || p.After != nil {
-		t.item(2, "cost    ", strconv.FormatInt(p.Cost, 10))
+		t.line(2, "limit   %s (%s)", p.Limit, cmp.Or(p.LimitWhy, "unknown"))
 	}
 	if p.Before != nil {
-		t.item(2, "before  ", bucket(p.Before))
+		t.line(2, "cost    %d", p.Cost)
+		t.line(2, "before  %s", Tokens(p.Before))
 	}
 	if p.After != nil {
-		t.item(2, "after   ", bucket(p.After))
+		t.line(2, "after   %s", Tokens(p.After))
 	}
 	var options []string
-	for _, o := range []struct {
-		name string
-		set  bool
-	}{{"Shadow", p.Shadow}, {"Hidden", p.Hidden}, {"Optional", p.Optional}, {"FailClosed", p.FailClosed}} {
-		if o.set {
-			options = append(options, o.name)
+	for name, set := range map[string]bool{"Shadow": p.Shadow, "Hidden": p.Hidden, "Optional": p.Optional, "FailClosed": p.FailClosed} {
+		if set {
+			options = append(options, name)
 		}
 	}
-	if len(options) > 0 {
-		t.item(2, "options ", strings.Join(options, ", "))
-	}
+	slices.Sort(options)
+	t.item(2, "options ", strings.Join(options, ", "))
 	if p.Found != nil {
 		t.line(2, "how the key was found:")
 		t.step(3, p.Found)
@@ -126,78 +142,53 @@ func (t *text) policy(p *Policy) {
 }
 
 func (t *text) step(level int, s *Step) {
-	head := printable(s.By)
+	head := s.By
 	switch {
 	case s.Err != "":
-		head += ": " + printable(strings.TrimPrefix(s.Err, "ratelimit: "))
+		head += ": " + strings.TrimPrefix(s.Err, "ratelimit: ")
 	case s.Key != "":
-		head += " = " + printable(s.Key)
+		head += " = " + s.Key
 	}
-	t.item(level, "", head)
+	t.line(level, "%s", head)
 	for _, note := range s.Notes {
-		t.item(level+1, "- ", printable(note))
+		t.line(level+1, "- %s", note)
 	}
 	for _, tried := range s.Tried {
 		t.step(level+1, tried)
 	}
 }
 
-func (t *text) header(e *Explanation) {
-	if len(e.Header) > 0 {
-		t.blank()
-		if e.Status == 0 {
-			t.line(0, "Headers that the handler's answer gets:")
-		} else {
-			t.line(0, "Headers of the answer:")
-		}
+// Tokens returns the state of a bucket in words.
+func Tokens(s *store.State) string {
+	if s == nil {
+		return "not read"
 	}
-	for _, name := range slices.Sorted(maps.Keys(e.Header)) {
-		for _, value := range e.Header[name] {
-			t.item(1, show(name)+": ", printable(value))
-		}
+	words := fmt.Sprintf("%d tokens left", s.Remaining)
+	if s.Remaining == 1 {
+		words = "1 token left"
 	}
-	if e.Body != "" {
-		t.blank()
-		t.line(0, "Body of the answer:")
-		for line := range strings.Lines(e.Body) {
-			t.item(1, "", printable(strings.TrimRight(line, "\r\n")))
-		}
-	}
-}
-
-// bucket returns the state of a bucket in words.
-func bucket(s *store.State) string {
-	var parts []string
-	part := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	if s.Blocked {
-		part("blocked for %s", duration(s.RetryAfter))
+		words = "blocked for " + duration(s.RetryAfter)
 	}
-	switch s.Remaining {
-	case 1:
-		part("1 token left")
-	default:
-		part("%d tokens left", s.Remaining)
-	}
-	switch {
-	case s.ResetAfter <= 0:
-		part("full")
-	default:
-		part("full in %s", duration(s.ResetAfter))
+	if s.ResetAfter > 0 {
+		words += ", full in " + duration(s.ResetAfter)
+	} else {
+		words += ", full"
 	}
 	switch {
 	case s.Allowed || s.Blocked:
 	case s.RetryAfter == store.Never:
-		part("can never pay this cost")
+		words += ", can never pay this cost"
 	default:
-		part("can pay the cost in %s", duration(s.RetryAfter))
+		words += ", can pay the cost in " + duration(s.RetryAfter)
 	}
 	if s.Wait > 0 {
-		part("its tokens come in %s", duration(s.Wait))
+		words += ", its tokens come in " + duration(s.Wait)
 	}
 	if s.Degraded {
-		part("a stand-in answers")
+		words += ", by a stand-in"
 	}
-	return strings.Join(parts, ", ")
+	return words
 }
 
 // duration returns d rounded up to a millisecond.
@@ -205,8 +196,5 @@ func duration(d time.Duration) string {
 	if d == store.Never {
 		return "ever"
 	}
-	if rest := d % time.Millisecond; rest > 0 {
-		d += time.Millisecond - rest
-	}
-	return d.String()
+	return (d + (time.Millisecond-d%time.Millisecond)%time.Millisecond).String()
 }

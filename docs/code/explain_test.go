@@ -1,7 +1,6 @@
 package code_test
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -38,9 +37,13 @@ func explainedLimiter() *ratelimit.Limiter {
 // explainForm explains a request of the caller to another path. Mount it for operators only.
 func explainForm(limiter *ratelimit.Limiter) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		asked := r.Clone(r.Context()) // the context has the server, and so the routes of the program
-		asked.Method = r.FormValue("method")
-		asked.URL.Path, asked.URL.RawPath = r.FormValue("path"), ""
+		asked, err := http.NewRequest(r.FormValue("method"), r.FormValue("path"), nil)
+		if err != nil {
+			http.Error(w, "method or path is malformed", http.StatusBadRequest)
+			return
+		}
+		asked.Host, asked.RemoteAddr, asked.Header = r.Host, r.RemoteAddr, r.Header
+		asked.Pattern = r.FormValue("route") // such as "POST /login/{tenant}"
 		io.WriteString(w, limiter.Explain(asked).String())
 	}
 }
@@ -53,10 +56,11 @@ func TestALoginBehindTheProxyCountsForItsClient(t *testing.T) {
 	r := httptest.NewRequest("POST", "/login/acme", nil)
 	r.RemoteAddr = "10.0.0.7:51234"
 	r.Header.Set("X-Forwarded-For", "203.0.113.9")
-	server := &http.Server{Handler: app} // it does not have to run
-	e := limiter.Explain(r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, server)))
+	app.ServeHTTP(httptest.NewRecorder(), r) // from which the limiter knows the policies of the route
+	r.Pattern = "POST /login/{tenant}"
+	e := limiter.Explain(r)
 
-	if len(e.Unknown) > 0 || len(e.Limiters) != 2 {
+	if len(e.Unknown) > 0 || len(e.Limiters) != 2 || !e.Limiters[1].Met {
 		t.Fatalf("the login is not behind both limits:\n%v", e)
 	}
 	if key := e.Limiters[1].Policies[0].Key; key != "join:ip:203.0.113.9|route:POST /login/{tenant}" {
@@ -73,12 +77,13 @@ func TestTheExplanationOfTheGuide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := explainedLimiter()
 		defer limiter.Close()
-		server := &http.Server{Handler: explainedApp(limiter)}
-		r := httptest.NewRequest("POST", "/explain?method=POST&path=/login/acme", nil)
-		r.RemoteAddr = "10.0.0.7:51234"
+		app := explainedApp(limiter)
+		app.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/login/other", nil))
+		r := httptest.NewRequest("POST", "/explain?method=POST&path=/login/acme&route=POST+/login/{tenant}", nil)
+		r.RemoteAddr, r.Host = "10.0.0.7:51234", "example.com"
 		r.Header.Set("X-Forwarded-For", "198.51.100.1, 203.0.113.9, 10.0.0.2")
 		w := httptest.NewRecorder()
-		server.Handler.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, server)))
+		app.ServeHTTP(w, r)
 		if text := strings.TrimSpace(w.Body.String()); !strings.Contains(string(guide), "```text\n"+text+"\n```") {
 			t.Errorf("docs/explain.md does not have\n%s", text)
 		}

@@ -17,18 +17,18 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
-func watched(ctx context.Context, client *redis.Client, policies []ratelimit.Policy, mux *http.ServeMux, authorize func(*http.Request) (string, admin.Access), then func(*ratelimit.Limiter, *limits.Limits, http.Handler)) error {
+func watched(ctx context.Context, client *redis.Client, policies []ratelimit.Policy, mux *http.ServeMux, server *http.Server, authorize func(*http.Request) (string, admin.Access), then func(*ratelimit.Limiter, *limits.Limits, http.Handler)) error {
 	buckets := redisstore.New(client, redisstore.Config{})
 	limiter, err := ratelimit.New(ratelimit.Config{Store: buckets, Policies: policies})
 	if err != nil {
 		return err
 	}
-	root := limiter.Handler(mux)
+	server.Handler = limiter.Handler(mux)
 	changed, err := limits.Watch(ctx, limiter, buckets, limits.Config{})
 	if err != nil {
 		return err
 	}
-	page := admin.Handler(limiter, authorize, admin.Config{Limits: changed, Handler: root})
+	page := admin.Handler(limiter, authorize, admin.Config{Limits: changed})
 	then(limiter, changed, page)
 	return nil
 }
@@ -43,7 +43,7 @@ func TestLimitsAreChanged(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
 	policies := []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(60).WithBurst(10)}}
-	err := watched(t.Context(), client, policies, http.NewServeMux(), func(*http.Request) (string, admin.Access) { return "ann", admin.Change }, func(l *ratelimit.Limiter, changed *limits.Limits, page http.Handler) {
+	err := watched(t.Context(), client, policies, http.NewServeMux(), new(http.Server), func(*http.Request) (string, admin.Access) { return "ann", admin.Change }, func(l *ratelimit.Limiter, changed *limits.Limits, page http.Handler) {
 		inForce := func() string { return l.Policies()[0].Limit.String() }
 		if err := inGo(t.Context(), changed); err != nil || inForce() != "120/1m burst 20" {
 			t.Errorf("%s, %v", inForce(), err)

@@ -58,13 +58,14 @@ func TestThePageChangesAndExplainsLimits(t *testing.T) {
 	}
 	post("/admin/limits", "policy=hello&limit=2/1s+burst+7")
 	wantStatuses(t, []int{200, 200, 200, 200, 200}, "GET", base+"/hello")
-	text := post("/admin/explain.json", "url=/items/7&peer=192.0.2.1")
+	wantStatuses(t, []int{200}, "GET", base+"/items/1")
+	text := post("/admin/explain.json", "url=/items/7&peer=192.0.2.1&route=GET+/items/{id}")
 	for _, want := range []string{`"GET /items/{id}"`, `"ip:192.0.2.1"`, `"items-route"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in %s", want, text)
 		}
 	}
-	if text := post("/admin/explain.json", "url=/hello&peer=192.0.2.1"); !strings.Contains(text, "2/1s burst 7") {
+	if text := post("/admin/explain.json", "url=/hello&peer=192.0.2.1&route=GET+/hello"); !strings.Contains(text, "2/1s burst 7") {
 		t.Errorf("the changed limit is not explained: %s", text)
 	}
 }

@@ -26,6 +26,9 @@ type Terms struct {
 
 	// Detached lets them continue after Parent is cancelled. The deadline of Parent still ends them.
 	Detached bool
+
+	// Owner is the caller's own. It takes no room in a Context.
+	Owner any
 }
 
 // epoch is the start of the deadlines on the monotonic clock.

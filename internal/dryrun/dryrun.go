@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,8 +24,6 @@ type Run struct {
 	steps   int
 	secrets []string
 	over    atomic.Bool // the explanation is complete
-
-	allSecret bool // there are too many secrets to look for them
 }
 
 // A Step is a function that was asked for a key and has not returned.
@@ -84,8 +83,8 @@ func Begin(ctx context.Context, r *http.Request) (_ context.Context, run *Run, e
 
 // Open notes that f, a function, is asked for the key. Its name is the one of the Go function, until it calls Name.
 func (run *Run) Open(f any) *Step {
-	code := entryOf(f)
-	step := &Step{code: code, Step: explain.Step{By: functionAt(code)}}
+	step := &Step{code: entryOf(f)}
+	step.By = runtime.FuncForPC(step.code).Name()
 	run.mu.Lock()
 	defer run.mu.Unlock()
 	if n := len(run.open); n > 0 && run.steps < maxSteps {
@@ -107,7 +106,7 @@ func (run *Run) Close(step *Step, key string, err error) {
 		run.open = slices.Delete(run.open, i, i+1)
 	}
 	if err != nil {
-		step.Err = run.textOf(err)
+		step.Err = run.textOf(err, maxText)
 	} else {
 		step.Key = show(key)
 	}
@@ -146,19 +145,15 @@ func (run *Run) Name(by string) {
 	code := callerOf()
 	run.mu.Lock()
 	defer run.mu.Unlock()
-	n := len(run.open)
-	if n == 0 {
-		return
+	if n := len(run.open); n > 0 && run.open[n-1].code == code && !run.open[n-1].named {
+		run.open[n-1].By, run.open[n-1].named = by, true
+	} else {
+		run.note("it asks %s", by)
 	}
-	if step := run.open[n-1]; step.code == code && !step.named {
-		step.By, step.named = by, true
-		return
-	}
-	run.note("it asks %s", by)
 }
 
 // Note adds a note to the function that was opened last. Strings and errors among args are cut and escaped, and
-// credentials are taken out.
+// credentials are taken out of errors.
 func (run *Run) Note(format string, args ...any) {
 	run.mu.Lock()
 	defer run.mu.Unlock()

@@ -12,9 +12,7 @@ import (
 )
 
 // Handler wraps next and merges the rate limit headers that next adds with those that are already set. It is
-// headers.Merge. It is not inlined, so that package dryroute knows what it returns.
-//
-//go:noinline
+// headers.Merge.
 func Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		outer := Take(w.Header())

@@ -3,7 +3,6 @@ package waitslots
 
 import (
 	"hash/maphash"
-	"maps"
 	"sync"
 
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -28,13 +27,6 @@ type queue struct{ policy, key string }
 // New returns n slots.
 func New(n int) *Slots {
 	return &Slots{seed: maphash.MakeSeed(), all: n, free: n, held: make(map[uint64]int)}
-}
-
-// Clone returns a copy, in which a dry run takes its slots.
-func (s *Slots) Clone() *Slots {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return &Slots{seed: s.seed, all: s.all, free: s.free, held: maps.Clone(s.held)}
 }
 
 // Queues appends to room the hashes of the queues that a request with charges may have to wait in. The seed prevents

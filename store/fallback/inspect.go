@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
-	"github.com/go-tokenbucket/ratelimit/internal/readonly"
 	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -22,7 +22,7 @@ func (f *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 		if !store.MayStandIn(ctx) {
 			return store.Bucket{}, fmt.Errorf("%w: %w", store.ErrAway, o.reason)
 		}
-		return f.inspectSecondary(ctx, o, policy, key)
+		return f.inspectSecondary(ctx, policy, key)
 	}
 	asked := []store.Charge{{Policy: policy, Key: key}}
 	sent := f.known.now()
@@ -42,11 +42,7 @@ func (f *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 	if !store.MayStandIn(ctx) {
 		return b, err
 	}
-	o := f.away.Load()
-	if o == nil && errors.Is(err, store.ErrNotCharged) {
-		o = &f.brief
-	}
-	return f.inspectSecondary(context.WithoutCancel(ctx), o, policy, key)
+	return f.inspectSecondary(context.WithoutCancel(ctx), policy, key)
 }
 
 func (f *Store) inspectPrimary(ctx context.Context, policy, key string) (store.Bucket, error) {
@@ -58,15 +54,17 @@ func (f *Store) inspectPrimary(ctx context.Context, policy, key string) (store.B
 	return store.Inspect(ctx, f.primary, policy, key)
 }
 
-// inspectSecondary is Inspect during o. In that of a single call, which the primary may have carried out, o is nil.
-func (f *Store) inspectSecondary(ctx context.Context, o *outage, policy, key string) (store.Bucket, error) {
-	if asked := readonly.For(ctx); asked != nil {
-		c := *asked
-		c.Key = key
-		return f.look(ctx, o, &c)
-	}
-	f.enforce(ctx, &store.Charge{Policy: policy, Key: key})
+// inspectSecondary is Inspect while the primary is unavailable. A block of the primary that the secondary does not have yet
+// will be enforced by the next charge.
+func (f *Store) inspectSecondary(ctx context.Context, policy, key string) (store.Bucket, error) {
 	b, err := store.Inspect(ctx, f.secondary, policy, key)
-	b.Degraded = err == nil
-	return b, err
+	if err != nil {
+		return b, err
+	}
+	b.Degraded = true
+	if due, differs := f.blocks.differs(policy, key); differs {
+		left := max(0, due.until-f.blocks.now())
+		b.Blocked, b.Locked = time.Duration(left)*time.Microsecond, due.lock && left > 0
+	}
+	return b, nil
 }

@@ -108,21 +108,6 @@ func (l *ledger) open(c *store.Charge, o *outage, known *known) (_ *spending, sh
 	return s, share, s.version
 }
 
-// look returns the share that open would return, what the secondary's bucket can hold at most, and whether it must be
-// lowered to that. It leaves the ledger as it is.
-func (l *ledger) look(c *store.Charge, o *outage, known *known) (share store.Limit, most int64, lower bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	size := l.resize()
-	s := newSpending(c, size)
-	if kept := l.accounts[account{c.Policy, c.Key}]; kept != nil {
-		s.sheet = kept.sheet
-		s.lowered.Store(kept.lowered.Load())
-	}
-	share = l.bring(s, c, o, known, size)
-	return share, bucket.Limit(share).Advance(s.charged, l.now()).Tokens, s.lowered.Load() < s.version
-}
-
 func newSpending(c *store.Charge, of size) *spending {
 	s := &spending{account: account{strings.Clone(c.Policy), strings.Clone(c.Key)}}
 	s.room, s.size, s.limit = roomOf(c), of, c.Limit

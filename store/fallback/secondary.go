@@ -6,7 +6,6 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/infer"
-	"github.com/go-tokenbucket/ratelimit/internal/readonly"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -14,9 +13,6 @@ import (
 func (f *Store) standIn(ctx context.Context, o *outage, charges []store.Charge, states []store.State) (bool, error) {
 	if err := store.Validate(charges, states); err != nil {
 		return false, err
-	}
-	if readonly.For(ctx) != nil {
-		return f.lookAll(ctx, o, charges, states)
 	}
 	var few [4]*spending // on the stack
 	spendings := few[:0]
@@ -74,9 +70,6 @@ func (f *Store) standIn(ctx context.Context, o *outage, charges []store.Charge, 
 func (f *Store) standInOnce(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	if err := store.Validate(charges, states); err != nil {
 		return false, err
-	}
-	if readonly.For(ctx) != nil {
-		return f.lookAll(ctx, nil, charges, states)
 	}
 	f.replicas.refresh(f.known.now)
 	shares := f.shares(charges)

@@ -3,8 +3,6 @@ package lease
 import (
 	"context"
 
-	"github.com/go-tokenbucket/ratelimit/internal/readonly"
-	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -48,29 +46,9 @@ func (s *Store) pass(ctx context.Context, visits []visit, charges []store.Charge
 			v.lot.fate.reset.Store(true)
 		}
 	}
-	if readonly.For(ctx) != nil {
-		return s.lookWith(ctx, visits, charges, states)
-	}
 	s.yield(ctx, visits, charges, now)
 	return s.store.Take(ctx, charges, states)
 }
 
 // stops reports whether c resets, blocks or unblocks its bucket, so that no token that was taken before may be spent.
 func stops(c *store.Charge) bool { return c.Cost == store.Reset || c.Cost == 0 && c.Block != 0 }
-
-// Inspect implements [store.Inspector]. It first gives back the held tokens of the bucket, except for
-// [github.com/go-tokenbucket/ratelimit.Limiter.Explain].
-func (s *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
-	if err := store.ValidateName(policy, key); err != nil {
-		return store.Bucket{}, err
-	}
-	key = shortkey.Of(key)
-	if !s.off.Load() && ctx.Err() == nil {
-		c := []store.Charge{{Policy: policy, Key: key}}
-		if asked := readonly.For(ctx); asked != nil {
-			return s.inspectWith(ctx, &c[0], asked)
-		}
-		s.yield(ctx, []visit{s.look(&c[0])}, c, s.now())
-	}
-	return store.Inspect(ctx, s.store, policy, key)
-}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/go-tokenbucket/ratelimit"
@@ -24,8 +25,8 @@ var explainCommand = &command{
 	name:  "explain",
 	args:  "[URL | -]",
 	short: "Explains what a request would meet, and why. It takes no token.",
-	long: `It mounts the policies of a file and explains a request: the key of each policy and how it was found, the
-limit, the bucket, the verdict, and the headers of the answer. Without a Redis, all buckets are full.
+	long: `It explains a request by the policies of a file: the key of each policy and how it was found, the limit, the
+bucket, the verdict, and the headers of the answer. Without a Redis, all buckets are full.
 Describe the request with -curl, as a browser copies it ("Copy as cURL (bash)"), with "-" for such a
 line on standard input, or with -X, -H and a URL or path.`,
 	statuses: "0 it goes on to the handler, 1 it is refused, 2 wrong usage, 3 no answer of Redis, or a malformed file.",
@@ -43,6 +44,7 @@ line on standard input, or with -X, -H and a URL or path.`,
 		x.peer = f.text("peer", "`ADDRESS` that the connection comes from, such as that of a proxy, or @ for a Unix socket (default "+defaultPeer+")")
 		x.curl = f.text("curl", "`LINE` of curl that sends the request")
 		x.method = f.text("X", "`METHOD` of the request (default GET)")
+		x.route = f.text("route", "`PATTERN` that the request matches, one of the file's (default: the one that its address matches)")
 		x.header = f.texts("H", "`HEADER` of the request, such as 'X-Key: 5'. It can be repeated")
 		x.json = f.is("json", "write JSON")
 		return func(ctx context.Context, e *env) error { return x.run(ctx, r, e) }
@@ -51,9 +53,9 @@ line on standard input, or with -X, -H and a URL or path.`,
 
 // An explanation is what the flags of explain say.
 type explanation struct {
-	policies, names, peer, curl, method *string
-	header                              *[]string
-	json                                *bool
+	policies, names, peer, curl, method, route *string
+	header                                     *[]string
+	json                                       *bool
 }
 
 func (x *explanation) run(ctx context.Context, r *redisFlags, e *env) error {
@@ -80,11 +82,18 @@ func (x *explanation) run(ctx context.Context, r *redisFlags, e *env) error {
 	} else {
 		fmt.Fprint(e.err, "ratelimit explain: all buckets are full, because there is no -redis\n")
 	}
-	l, h, err := mount(file, cfg)
+	cfg.Policies = file.Everywhere()
+	l, err := ratelimit.New(cfg)
 	if err != nil {
 		return err
 	}
-	explained := l.Explain(q.WithContext(context.WithValue(ctx, http.ServerContextKey, &http.Server{Handler: h})))
+	defer l.Close()
+	if q.Pattern = *x.route; q.Pattern == "" {
+		if q.Pattern, err = routeOf(file, q); err != nil {
+			return err
+		}
+	}
+	explained := l.Explain(q, mountedOn(file, q.Pattern)...)
 	if *x.json {
 		err = writeJSON(e.out, explained)
 	} else {
@@ -99,14 +108,30 @@ func (x *explanation) run(ctx context.Context, r *redisFlags, e *env) error {
 	return nil
 }
 
-// mount returns a Limiter with the policies of a file, and the handler that has them.
-func mount(file *policyfile.File, cfg ratelimit.Config) (*ratelimit.Limiter, http.Handler, error) {
-	cfg.Policies = file.Everywhere()
-	l, err := ratelimit.New(cfg)
+// routeOf returns the pattern of the file that r matches, as ratelimit.Route has it, "" if there is none.
+func routeOf(file *policyfile.File, r *http.Request) (pattern string, err error) {
+	l, err := ratelimit.New(ratelimit.Config{Policies: file.Everywhere(), Skip: func(*http.Request) bool { return true }})
 	if err != nil {
-		return nil, nil, err
+		return "", err
 	}
-	return l, file.Handler(l, http.NotFoundHandler()), nil
+	defer l.Close()
+	defer func() { _ = recover() }() // a redirect of the router, which has nowhere to write
+	file.Handler(l, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		key, _ := ratelimit.Route()(r)
+		pattern = strings.TrimPrefix(key, "route:")
+	})).ServeHTTP(nil, r.Clone(r.Context()))
+	return pattern, nil
+}
+
+// mountedOn returns the policies of the file on a route. Under chi, the route has a method also if the pattern has none.
+func mountedOn(file *policyfile.File, route string) (policies []ratelimit.Policy) {
+	_, path, _ := strings.Cut(route, " ")
+	for _, m := range file.Mounts() {
+		if len(m.Unknown) == 0 && (slices.Contains(m.On, route) || slices.Contains(m.On, path)) {
+			policies = append(policies, m.Policy)
+		}
+	}
+	return policies
 }
 
 // request returns the request that the command line describes.

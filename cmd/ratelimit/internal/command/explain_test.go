@@ -84,3 +84,40 @@ func TestExplainEscapes(t *testing.T) {
 	}
 	run(t, "explain", "-policies", policies, "-curl", "curl --no-such-flag https://example.com/ -H 'X-Key: 5'").want(t, 0, "has no effect: ")
 }
+
+// The address of the request, or -route, says which policies of routes it meets.
+func TestExplainByRoute(t *testing.T) {
+	const routes = "version: 1\n%spolicies:\n" +
+		"  - {name: api, key: remote_ip, limit: 60/1h}\n" +
+		"  - {name: items, on: [\"GET /items/{id}\"], key: route, limit: 60/1h}\n" +
+		"  - {name: other, on: [/other], key: route, limit: 60/1h}\n"
+	for router, others := range map[string]string{"": "route:/other", "router: chi\n": "route:GET /other"} {
+		policies := file(t, "limits.yaml", fmt.Sprintf(routes, router))
+		for _, tt := range []struct {
+			args []string
+			keys string
+		}{
+			{[]string{"/items/5"}, "ip:192.0.2.1 route:GET /items/{id}"},
+			{[]string{"/other"}, "ip:192.0.2.1 " + others},
+			{[]string{"/none"}, "ip:192.0.2.1"},
+			{[]string{"//items//5"}, "ip:192.0.2.1"},
+			{[]string{"-route", "GET /items/{id}", "/prefix/items/5"}, "ip:192.0.2.1 route:GET /items/{id}"},
+		} {
+			var x explain.Explanation
+			r := run(t, append([]string{"explain", "-json", "-policies", policies}, tt.args...)...)
+			r.want(t, 0, "all buckets are full")
+			if err := json.Unmarshal([]byte(r.out), &x); err != nil {
+				t.Fatal(err)
+			}
+			var keys []string
+			for _, l := range x.Limiters {
+				for _, p := range l.Policies {
+					keys = append(keys, p.Key)
+				}
+			}
+			if got := strings.Join(keys, " "); got != tt.keys {
+				t.Errorf("%s%s: keys %q, want %q", router, tt.args, got, tt.keys)
+			}
+		}
+	}
+}
