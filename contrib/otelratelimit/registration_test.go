@@ -155,6 +155,41 @@ func TestPoliciesAreThereFromTheStart(t *testing.T) {
 	}
 }
 
+// A policy may be enforced in one limiter, a Shadow in another and settled in a third, and a policy of Take in none.
+func TestTheSeriesOfPoliciesThatAreSeveral(t *testing.T) {
+	reader := sdkmetric.NewManualReader()
+	o := newObserver(t, otelratelimit.Config{MeterProvider: provider(t, reader)})
+	trial, paid := keyed("api", ratelimit.PerHour(1)), keyed("api", ratelimit.PerHour(1))
+	trial.Shadow, paid.Settle = true, ratelimit.FailedLogins
+	for i, policies := range [][]ratelimit.Policy{{keyed("api", ratelimit.PerHour(1))}, {trial}, {paid}, {trial}, {keyed("api", ratelimit.PerHour(1))}} {
+		o.Register(strconv.Itoa(i), newLimiter(t, ratelimit.Config{Observe: o.Observe, Policies: policies}))
+	}
+	take(t, newLimiter(t, ratelimit.Config{Observe: o.Observe}), "mail", 1)
+	o.Observe(t.Context(), &ratelimit.Event{Op: "settle", Allowed: true, Results: []ratelimit.Result{{Policy: "jobs", Cost: 3}}, Estimates: []int64{7}})
+	for _, want := range []struct {
+		metric string
+		value  int64
+		attrs  []attribute.KeyValue
+	}{
+		{"ratelimit.requests", 0, []attribute.KeyValue{policyIs("api"), resultIs("denied")}},
+		{"ratelimit.requests", 0, []attribute.KeyValue{policyIs("api"), resultIs("would_deny")}},
+		{"ratelimit.requests", -1, []attribute.KeyValue{policyIs("api"), resultIs("not_charged")}},
+		{"ratelimit.settlements", 0, []attribute.KeyValue{policyIs("api")}},
+		{"ratelimit.requests", 0, []attribute.KeyValue{policyIs("mail"), resultIs("denied")}},
+		{"ratelimit.requests", -1, []attribute.KeyValue{policyIs("mail"), resultIs("would_deny")}},
+		{"ratelimit.settlements", -1, []attribute.KeyValue{policyIs("mail")}},
+		{"ratelimit.settlements", 1, []attribute.KeyValue{policyIs("jobs")}},
+		{"ratelimit.settlement.estimated_tokens", 7, []attribute.KeyValue{policyIs("jobs")}},
+		{"ratelimit.settlement.final_tokens", 3, []attribute.KeyValue{policyIs("jobs")}},
+	} {
+		for range 20 { // a reader goes through the Limiters in any order
+			if got := value(t, metricsOf(t, reader), want.metric, want.attrs...); got != want.value {
+				t.Fatalf("%s %s: %d, want %d", want.metric, attrsText(want.attrs), got, want.value)
+			}
+		}
+	}
+}
+
 // Clients cannot add series without bound, here by an adapter that takes routes from requests.
 func TestCardinality(t *testing.T) {
 	reader := sdkmetric.NewManualReader(sdkmetric.WithTemporalitySelector(sdkmetric.DefaultTemporalitySelector))
@@ -258,7 +293,14 @@ func TestRoutes(t *testing.T) {
 	for _, route := range []string{"GET /items/{id}", "POST /items/{id}", "/all", "PURGE /items/{id}", "BREW /items/{id}", "GET example.com/", "/api/* GET /sub/{id}", "/rpc.Service/Call", "{path...}"} {
 		o.Observe(t.Context(), &ratelimit.Event{Op: "request", Allowed: true, Route: route, Results: []ratelimit.Result{{Policy: "api"}}})
 	}
+	for _, method := range []string{"HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"} {
+		o.Observe(t.Context(), &ratelimit.Event{Op: "request", Allowed: true, Route: method + " /", Results: []ratelimit.Result{{Policy: "api"}}})
+		if n := value(t, metricsOf(t, reader), "ratelimit.degraded_requests", attribute.String("http.request.method", method), attribute.String("http.route", "/"), policyIs("api")); n != 0 {
+			t.Errorf("%s: %d", method, n)
+		}
+	}
 	_, got := values(t, metricsOf(t, reader)["ratelimit.degraded_requests"])
+	got = slices.DeleteFunc(got, func(point string) bool { return strings.Contains(point, "http.route=/ ") })
 	want := []string{
 		"http.request.method=GET http.route=/items/{id} ratelimit.policy=api: 0",
 		"http.request.method=GET http.route=example.com/ ratelimit.policy=api: 0",
@@ -375,9 +417,12 @@ func TestTheGlobalProvider(t *testing.T) {
 }
 
 func TestNewRefusesAShortSecret(t *testing.T) {
-	_, err := otelratelimit.New(otelratelimit.Config{KeySecret: []byte("short")})
-	if want := "otelratelimit: New: Config.KeySecret has 5 bytes: must have at least 16 random bytes, or be nil for spans without keys"; err == nil || err.Error() != want {
+	_, err := otelratelimit.New(otelratelimit.Config{KeySecret: secret[:15]})
+	if want := "otelratelimit: New: Config.KeySecret has 15 bytes: must have at least 16 random bytes, or be nil for spans without keys"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %q", err, want)
+	}
+	if _, err := otelratelimit.New(otelratelimit.Config{KeySecret: secret[:16]}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -300,6 +300,17 @@ func TestSpansOfEvents(t *testing.T) {
 	}
 }
 
+// Other observers get the Event, too. They may want to know what is Hidden from clients.
+func TestAnEventIsNotChanged(t *testing.T) {
+	e := &ratelimit.Event{Op: "request", Allowed: true, Results: []ratelimit.Result{{Policy: "api", Hidden: true}}}
+	ctx, span := sdktrace.NewTracerProvider().Tracer("").Start(t.Context(), "")
+	newObserver(t, otelratelimit.Config{MeterProvider: provider(t)}).Observe(ctx, e)
+	span.End()
+	if !e.Results[0].Hidden {
+		t.Error("a Hidden result is not Hidden any more")
+	}
+}
+
 // A span that is not recording is not touched: neither its attributes nor the HMAC of a key are made.
 func TestASpanThatIsNotRecording(t *testing.T) {
 	o := newObserver(t, otelratelimit.Config{MeterProvider: provider(t), KeySecret: secret})
