@@ -614,7 +614,7 @@ func testExplainForm(t *testing.T, browser context.Context) {
 	b.wait(`document.querySelector("#explanation")`)
 	text := b.text()
 	for _, want := range []string{
-		"The request would reach the handler.", "GET /members/{id}", "proxied", "ip:203.0.113.7", "2 tokens left, full",
+		"It would reach the handler.", "GET /members/{id}", "proxied", "ip:203.0.113.7", "2 tokens left, full",
 		`entry 2, "203.0.113.7": the client`, `entry 3, "198.51.100.66": not believed`, "X-Ratelimit-Remaining: 1",
 	} {
 		if !strings.Contains(text, want) {
