@@ -39,7 +39,7 @@ import (
 func TestExplainAgreesWithHandler(t *testing.T) {
 	fresh := rand.Uint64()
 	t.Logf("the last worlds begin with the seed %d", fresh)
-	worlds, requests, counts := testsize.Of(50, 1500), 60, new(agreements)
+	worlds, requests, counts := testsize.Of(90, 1500), 60, new(agreements)
 	for i := range uint64(worlds) {
 		seed := i
 		if i >= uint64(worlds)*9/10 {
