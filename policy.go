@@ -101,7 +101,8 @@ func (p *policy) failsClosed() bool { return p.FailClosed && !p.Shadow }
 // maxTiers bounds the limits of a LimitFunc that are kept compiled. Further limits are compiled for each request.
 const maxTiers = 64
 
-// compile compiles policies, or returns [fault.Faults] with every field at fault. field is the list or argument that they are in. Without needKey, for calls that are given a key, a policy needs no Key.
+// compile compiles policies, or returns [fault.Faults] with every field at fault. field is the list or argument that they
+// are in. Without needKey, for calls that are given a key, a policy needs no Key.
 func compile(field string, policies []Policy, needKey bool) ([]*policy, error) {
 	var faults fault.Faults
 	compiled := make([]*policy, len(policies))

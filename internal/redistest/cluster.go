@@ -68,20 +68,23 @@ func (c *Cluster) join(args ...string) *Server {
 	return node
 }
 
-// waitComplete waits until all nodes consider the cluster complete at once, and know no node twice: while two nodes meet
-// each other, one may appear and disappear again, and the cluster with it.
+// waitComplete waits until all nodes consider the cluster complete at once, and know no node twice. While two nodes meet each
+// other, they may know one twice, and a test was then answered CLUSTERDOWN.
 func (c *Cluster) waitComplete() {
 	c.tb.Helper()
 	known := fmt.Sprintf("cluster_known_nodes:%d\r", len(c.all()))
 	waitUntil(c.tb, "all nodes of the cluster have cluster_state:ok", func() bool {
 		return !slices.ContainsFunc(c.all(), func(node *Server) bool {
-			return !takesForComplete(node) || !strings.Contains(fmt.Sprint(node.Do("CLUSTER", "INFO")), known)
+			info := fmt.Sprint(node.Do("CLUSTER", "INFO"))
+			return !strings.Contains(info, complete) || !strings.Contains(info, known)
 		})
 	})
 }
 
+const complete = "cluster_state:ok"
+
 func takesForComplete(node *Server) bool {
-	return strings.Contains(fmt.Sprint(node.Do("CLUSTER", "INFO")), "cluster_state:ok")
+	return strings.Contains(fmt.Sprint(node.Do("CLUSTER", "INFO")), complete)
 }
 
 // all returns the masters and then the replicas.
