@@ -27,14 +27,17 @@ type block struct {
 	lines    []string
 }
 
-// documents returns the README and all guides.
+// documents returns the README, first, all guides, and the other documents of the root.
 func documents(t *testing.T) []document {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	if err != nil || len(names) == 0 {
 		t.Fatalf("docs has %d guides, error %v", len(names), err)
 	}
-	read := []document{readDocument(t, "README.md")}
+	var read []document
+	for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"} {
+		read = append(read, readDocument(t, name))
+	}
 	for _, name := range names {
 		read = append(read, readDocument(t, "docs/"+filepath.Base(name)))
 	}
