@@ -74,13 +74,17 @@ func newExemption(pattern string) (exemption, error) {
 
 func (e *exemption) matches(r *http.Request) bool {
 	path := r.URL.Path
-	if !strings.HasPrefix(path, e.prefix) || r.Method == http.MethodConnect || r.URL.RawPath != "" && r.URL.RawPath != path || isAmbiguous(path) {
+	if len(path) > maxPath || !strings.HasPrefix(path, e.prefix) || r.Method == http.MethodConnect || r.URL.RawPath != "" && r.URL.RawPath != path || isAmbiguous(path) {
 		return false
 	}
 	h, _ := e.mux.Handler(r) // what is redirected has another handler, though the same pattern
 	_, matches := h.(exempt)
 	return matches && !requestheader.HasAny(r, overriding[:])
 }
+
+// maxPath bounds a path that is exempt, in bytes, because to look at a path of a megabyte takes milliseconds. Most servers
+// refuse a longer one.
+const maxPath = 8 << 10
 
 // overriding are headers that make some servers behind the limiter use another path or method.
 var overriding = [...]string{"X-Original-Url", "X-Rewrite-Url", "X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}

@@ -50,6 +50,8 @@ func TestPreflights(t *testing.T) {
 		{"Two methods", lines(asked, "GET", "GET"), false},
 		{"A list of methods", lines(asked, "GET, PUT"), false},
 		{"No token", lines(asked, "GET /login"), false},
+		{"A method of 256 bytes", lines(asked, strings.Repeat("A", 256)), true},
+		{"A longer method", lines(asked, strings.Repeat("A", 257)), false},
 
 		{"A length", func(r *http.Request) { r.ContentLength, r.Body = 1, io.NopCloser(strings.NewReader("a")) }, false},
 		{"A length that is not known", func(r *http.Request) { r.ContentLength = -1 }, false},

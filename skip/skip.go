@@ -28,7 +28,7 @@
 //   - A path with a semicolon, backslash, control character, percent sign, "?", "#" or a character outside ASCII,
 //     even if it is escaped, as in "/static/..;/login" and "/static/..%5Clogin".
 //   - A path with a segment that begins with "..", ends with a dot, or has a blank or a plus sign at either end.
-//   - "*", and any path of CONNECT.
+//   - "*", a path of more than 8 KiB, and any path of CONNECT.
 //   - A request with a header that names another path or method, such as X-Original-URL or X-HTTP-Method-Override.
 //
 // Patterns match the method and URL that the limiter sees. If something changes these, such as http.StripPrefix, a

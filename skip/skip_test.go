@@ -195,6 +195,19 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+// To look at a path of a megabyte takes milliseconds. So it is not exempt, for its length alone.
+func TestAPathOfMoreThan8KiBIsNotExempt(t *testing.T) {
+	exempt := skip.Paths("GET /static/", "/{id}/ping")
+	for _, form := range []string{"/static/%s", "/%s/ping"} {
+		for length, want := range map[int]bool{8 << 10: true, 8<<10 + 1: false, 1 << 20: false} {
+			path := fmt.Sprintf(form, strings.Repeat("a", length-len(form)+len("%s")))
+			if got := exempt(parseRequest(t, "GET", path)); got != want {
+				t.Errorf("%s with %d bytes: got %t", form, length, got)
+			}
+		}
+	}
+}
+
 func TestPathsOfSeveralPatterns(t *testing.T) {
 	skip := skip.Paths("GET /healthz", "POST /healthz", "/static/", "GET /static/{$}", "/items/{id}/ping", "GET /items/5/ping")
 	for target, want := range map[string]bool{

@@ -191,9 +191,10 @@ func (l *lane) refuseCrossing(reason string) {
 	if l.crossing.state.Swap(crossingNo) == crossingNo {
 		return
 	}
-	l.engine.crossingRefused.Do(func() {
+	// In a Once, the calls of other masters would wait for a slow logger.
+	if l.engine.crossingRefused.CompareAndSwap(false, true) {
 		l.engine.logger.Warn("redisstore: a master of the Redis Cluster does not allow keys of several hash slots in one script: from now on each slot is sent a separate call, which takes Redis longer; set Config.CrossSlot to CrossSlotNever to do so from the start", "error", reason)
-	})
+	}
 }
 
 // notKnown reports whether err means that the server does not support scripts across slots. The server has then not

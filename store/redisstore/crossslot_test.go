@@ -377,6 +377,50 @@ func TestAServerThatRefusesTheFlagIsSentSlotBySlot(t *testing.T) {
 	}
 }
 
+// The log line of the first master that refuses may take long. Calls of the other masters do not wait for it.
+func TestASlowLogDelaysNoOtherMasterThatRefusesTheFlag(t *testing.T) {
+	cluster := redistest.SharedCluster(t, 3)
+	x := crossings{answer: func(script string, _ redis.Cmder) (bool, error) {
+		return script == "across" || script == "reach", redisError("ERR Unexpected flag in script shebang: allow-cross-slot-keys")
+	}}
+	log := slowLog{make(chan struct{}), make(chan struct{})}
+	s := crossing(t, cluster, redisstore.Config{Prefix: prefix(), Logger: slog.New(slog.NewTextHandler(log, nil)), MaxInFlight: 1}, &x)
+	var masters sync.WaitGroup
+	served := make(chan bool, len(cluster.Nodes))
+	for i := range cluster.Nodes {
+		charges := sameMaster(t, cluster, i, 10)
+		for j := range charges {
+			charges[j].Cost = 0 // for as many rounds as it takes
+		}
+		masters.Go(func() {
+			for no := 0; no < len(cluster.Nodes); _, no = redisstore.Crossings(s) {
+				crowd(t, s, 1, charges)
+			}
+			crowd(t, s, 1, charges)
+			served <- true
+		})
+	}
+	<-log.begun
+	for range len(cluster.Nodes) - 1 {
+		select {
+		case <-served:
+		case <-time.After(patient / 2):
+			t.Error("another master waits for the log")
+		}
+	}
+	close(log.end)
+	masters.Wait()
+}
+
+// A slowLog writes its only line until the test ends it.
+type slowLog struct{ begun, end chan struct{} }
+
+func (l slowLog) Write(line []byte) (int, error) {
+	close(l.begun)
+	<-l.end
+	return len(line), nil
+}
+
 // A call that a bucket refuses is answered for all its buckets, also where those of another master have to be asked again
 // slot by slot, and nothing is left taken.
 func TestARefusedCallIsAnsweredForBucketsThatAreAskedSlotBySlot(t *testing.T) {

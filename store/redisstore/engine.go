@@ -37,7 +37,7 @@ type engine struct {
 	caution caution
 
 	crossSlot       CrossSlot
-	crossingRefused sync.Once // for its log line
+	crossingRefused atomic.Bool // and logged
 
 	counts counts
 	calls  sync.Pool // see newCall
