@@ -8,6 +8,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/accesslog"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/simulate"
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
 const defaultClients = 1_000_000
@@ -247,17 +248,5 @@ func memory(cfg simulate.Config) string {
 	most.Clients, least.Clients = 1_000_001, 1 // a million apart
 	each := (most.Memory() - least.Memory()) / 1_000_000
 	return fmt.Sprintf("memory: about %s, and %s bytes for each client (%d %s): at most %s with -clients %s",
-		size(least.Memory()), thousands(int(each)), n, noun, size(cfg.Memory()), thousands(cfg.Clients))
-}
-
-// size writes a number of bytes.
-func size(n int64) string {
-	switch {
-	case n >= 1e9:
-		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
-	case n >= 1e6:
-		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
-	default:
-		return fmt.Sprintf("%.0f kB", float64(n)/1e3)
-	}
+		numbers.Size(least.Memory()), numbers.Count(each), n, noun, numbers.Size(cfg.Memory()), numbers.Count(cfg.Clients))
 }
