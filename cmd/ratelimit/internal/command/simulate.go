@@ -130,11 +130,6 @@ func (s *simulation) run(ctx context.Context, e *env) error {
 // config returns what the flags say of the logs.
 func (s *simulation) config() (cfg simulate.Config, err error) {
 	cfg = simulate.Config{Format: *s.format, Spare: *s.spare, Clients: *s.clients, HideKeys: *s.hide}
-	switch cfg.Format {
-	case "", "common", "combined", "json":
-	default:
-		return cfg, wrongUsage("-format: must be common, combined or json")
-	}
 	for name := range strings.SplitSeq(*s.extra, ",") {
 		if name = strings.TrimSpace(name); name != "" {
 			cfg.Extra = append(cfg.Extra, name)
@@ -156,12 +151,6 @@ func (s *simulation) config() (cfg simulate.Config, err error) {
 		}
 		cfg.Fields[ours] = theirs
 	}
-	if len(cfg.Fields) > 0 && cfg.Format != "" && cfg.Format != "json" {
-		return cfg, wrongUsage("-map: is for JSON lines: use -format json, or leave it out")
-	}
-	if len(cfg.Extra) > 0 && cfg.Format != "" && cfg.Format != "combined" {
-		return cfg, wrongUsage("-extra: is for combined logs: use -format combined, or leave it out")
-	}
 	if _, err := accesslog.NewReader(accesslog.Config{Format: cfg.Format, Fields: cfg.Fields, Extra: cfg.Extra}); err != nil {
 		return cfg, wrongUsage("%s", flagNames.Replace(err.Error()))
 	}
@@ -169,7 +158,7 @@ func (s *simulation) config() (cfg simulate.Config, err error) {
 }
 
 // flagNames has the flags for the fields that errors name.
-var flagNames = strings.NewReplacer("accesslog: ", "", "extra ", "-extra: ", "fields: ", "-map: ", "format ", "-format: ")
+var flagNames = strings.NewReplacer("extra: ", "-extra: ", "extra ", "-extra: ", "fields: ", "-map: ", "format \"", "-format: \"")
 
 // write writes the report.
 func (s *simulation) write(r *report.Report, page *newFile, e *env) error {
