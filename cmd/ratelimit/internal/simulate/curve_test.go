@@ -120,3 +120,15 @@ func TestCurveOfUnusualLimits(t *testing.T) {
 		}
 	}
 }
+
+// A clock that goes back adds nothing to what a client needs, and what passes again counts once.
+func TestCurveOfAClockThatGoesBack(t *testing.T) {
+	c, of := newCurve(ratelimit.PerSecond(1)), new(cell)
+	for _, at := range []int64{100, 50, 60, 100, 103} {
+		c.add(of, at*1_000_000, 1, 1)
+	}
+	own := &c.rates[ownRate]
+	if s := of.levels[ownRate]; s.need != 4*own.unit || s.level != 2*own.unit {
+		t.Errorf("%d credits are needed and %d are left, of %d for a token: want 4 and 2 tokens", s.need, s.level, own.unit)
+	}
+}
