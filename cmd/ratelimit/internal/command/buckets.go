@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 )
 
@@ -169,7 +170,7 @@ func writeBucket(w io.Writer, r *ratelimit.Result, p paint) {
 	burst := burstOf(r.Limit)
 	switch {
 	case r.Blocked:
-		row("state", p.in(red, "blocked")+" for "+roughly(r.RetryAfter))
+		row("state", p.in(red, "blocked")+" for "+numbers.Span(r.RetryAfter))
 	case !r.Used:
 		row("state", p.in(green, "full"))
 	case r.Remaining > 0:
@@ -187,9 +188,9 @@ func writeBucket(w io.Writer, r *ratelimit.Result, p paint) {
 	}
 	if r.Used && !r.Blocked {
 		if r.Remaining <= 0 {
-			row("next in", roughly(r.Until(1)))
+			row("next in", numbers.Span(r.Until(1)))
 		}
-		row("full in", roughly(r.ResetAfter))
+		row("full in", numbers.Span(r.ResetAfter))
 	}
 	_ = table.Flush()
 }
