@@ -85,9 +85,10 @@ func (s *Faulty) Block(ctx context.Context, policy, key string, b store.Block) (
 		return err
 	}
 	if f := s.fault.Load(); f != nil {
-		return degraded, (*f)(ctx, block)
+		err = (*f)(ctx, block)
+	} else {
+		err = block()
 	}
-	err = block()
 	return degraded, err
 }
 

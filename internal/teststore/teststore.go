@@ -102,7 +102,7 @@ type Intercepted struct {
 	before atomic.Pointer[func(store.Charge) error]
 }
 
-// Intercept sets the function, which gets the first charge of each call.
+// Intercept sets the function, which gets the first charge of each call, or one with the name of a bucket that is blocked.
 func (s *Intercepted) Intercept(before func(store.Charge) error) { s.before.Store(&before) }
 
 func (s *Intercepted) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
@@ -119,6 +119,11 @@ func (s *Intercepted) Inspect(ctx context.Context, policy, key string) (store.Bu
 }
 
 func (s *Intercepted) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
+	if before := s.before.Load(); before != nil {
+		if err := (*before)(store.Charge{Policy: policy, Key: key}); err != nil {
+			return false, err
+		}
+	}
 	return store.SetBlock(ctx, s.Store, policy, key, b)
 }
 
