@@ -6,12 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 const (
-	deepest = bucket.MaxCredits // the deepest debt, in credits below zero
+	deepest = 1 << 52 // the deepest debt, in credits below zero
 	longest = store.MaxBlock
 )
 
@@ -61,15 +60,13 @@ type exact struct {
 	reason string
 }
 
-// full returns the buckets that may be forgotten.
-func (m rationals) full(now int64) (names []name) {
-	for n, e := range m {
-		full := e.limit == store.Limit{} || m.at(store.Charge{Policy: n.policy, Key: n.key, Limit: e.limit}, now).tokens.Cmp(rat(burst(e.limit))) == 0
-		if full && e.until <= now && e.hold <= now {
-			names = append(names, n)
-		}
+// forgettable reports whether a Store may forget the bucket.
+func (m rationals) forgettable(n name, now int64) bool {
+	e := m[n]
+	if e.until > now || e.hold > now {
+		return false
 	}
-	return names
+	return e.limit == store.Limit{} || m.at(store.Charge{Policy: n.policy, Key: n.key, Limit: e.limit}, now).tokens.Cmp(rat(burst(e.limit))) == 0
 }
 
 // ended returns the buckets whose block has ended at now, and had not at a time before, in a fixed order.
