@@ -42,7 +42,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -88,6 +87,7 @@ type Store struct {
 
 var (
 	_ store.Store         = (*Store)(nil)
+	_ store.Blocker       = (*Store)(nil)
 	_ store.Inspector     = (*Store)(nil)
 	_ store.StatsReporter = (*Store)(nil)
 )
@@ -111,6 +111,7 @@ func New(cfg Config) *Store {
 	for i := range s.shards {
 		s.shards[i].max = maxKeys >> power
 		s.shards[i].evicted = &s.evicted
+		s.shards[i].seed = s.seed
 	}
 	s.sweeper = time.AfterFunc(sweepEvery, s.sweep)
 	s.sweeper.Stop()
@@ -155,23 +156,18 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 }
 
 func (s *Store) takeOne(c *store.Charge, state *store.State) bool {
-	key := shortkey.Of(c.Key)
-	hash := s.hash(c.Policy, key)
-	v := visit{shard: &s.shards[hash>>s.shift], key: key, hash: uint32(hash)}
+	var v visit
+	v.shard, v.key, v.hash = s.place(c.Policy, c.Key)
 	now := s.now()
 	v.shard.mu.Lock()
 	v.look(c, now)
 	if v.fits {
-		v.charge(c)
-		v.keep(c)
+		v.charge(c, now)
 	} else {
 		v.refuse(c)
 	}
 	v.shard.mu.Unlock()
-	c.Fill(state, v.bucket.Tokens, v.fits)
-	if v.left > 0 {
-		c.Shut(state, duration(v.left), v.fits)
-	}
+	c.Fill(state, v.bucket.Tokens, duration(v.left), v.fits)
 	return v.fits || c.Shadow
 }
 
@@ -180,11 +176,10 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 	visits := few[:0]
 	var locks shardSet
 	for i := range charges {
-		key := shortkey.Of(charges[i].Key)
-		hash := s.hash(charges[i].Policy, key)
-		n := hash >> s.shift
-		locks.add(n)
-		visits = append(visits, visit{shard: &s.shards[n], key: key, hash: uint32(hash)})
+		var v visit
+		v.shard, v.key, v.hash = s.place(charges[i].Policy, charges[i].Key)
+		locks.add(v.hash >> s.shift)
+		visits = append(visits, v)
 	}
 	now := s.now()
 	for n := range locks.ascending { // so that no two calls wait for each other
@@ -196,26 +191,20 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 		ok = ok && (visits[i].fits || charges[i].Shadow)
 	}
 	for i := range visits {
-		if ok && visits[i].fits {
-			visits[i].charge(&charges[i])
+		c, v := &charges[i], &visits[i]
+		v.entry = v.shard.find(v.hash, c.Policy, v.key) // again, because another charge may have moved or forgotten it
+		v.fits = v.fits && ok
+		if v.fits {
+			v.charge(c, now)
 		} else {
-			visits[i].refuse(&charges[i])
-		}
-	}
-	if ok {
-		// New ones and those to be forgotten come last: they move the others about.
-		for i := range visits {
-			visits[i].keep(&charges[i])
+			v.refuse(c)
 		}
 	}
 	for n := range locks.ascending {
 		s.shards[n].mu.Unlock()
 	}
 	for i := range charges {
-		charges[i].Fill(&states[i], visits[i].bucket.Tokens, ok && visits[i].fits)
-		if visits[i].left > 0 {
-			charges[i].Shut(&states[i], duration(visits[i].left), ok && visits[i].fits)
-		}
+		charges[i].Fill(&states[i], visits[i].bucket.Tokens, duration(visits[i].left), visits[i].fits)
 	}
 	return ok
 }
@@ -233,11 +222,4 @@ func (s *shardSet) ascending(yield func(int) bool) {
 			}
 		}
 	}
-}
-
-// hash returns where a bucket is: the upper bits are its shard, and the lower 32 its place there. Policies are few
-// and clients do not choose them, so a part of the name is enough to separate the policies of a key.
-func (s *Store) hash(policy, key string) uint64 {
-	name := uint64(len(policy)) | uint64(policy[0])<<8 | uint64(policy[len(policy)-1])<<16
-	return maphash.String(s.seed, key) ^ name*0x9e3779b97f4a7c15
 }
