@@ -92,7 +92,7 @@ func TestNoChargeShortensHowLongABucketIsKept(t *testing.T) {
 			c.Cost = r.Int64N(40) - 10
 			c.Owed = r.IntN(4) == 0
 			state := take(t, s, c)
-			if full := n.clock().Add(state.ResetAfter); c.Cost > 0 && full.After(until) {
+			if full := n.clock().Add(state.ResetAfter); c.Cost != 0 && full.After(until) {
 				until = full
 			}
 			if r.IntN(5) == 0 {
