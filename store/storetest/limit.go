@@ -12,35 +12,20 @@ import (
 // slowToFill are limits from 1 a month to 10^6 a second that take from ten minutes to decades to fill. A store may
 // let a bucket expire by a clock that the test does not move. These buckets do not expire in that time.
 func slowToFill(r *rig) []store.Limit {
+	const month = 30 * day
 	return []store.Limit{
-		r.limit(1, 30*day, 1),
-		r.limit(1, 30*day, 100),
-		r.limit(31, 30*day, 500),
-		r.limit(10_007, 30*day, 10_007), // too fine for 53 bits: approximated
-		r.limit(5, day, 7),
-		r.limit(3, hour, 2),
-		r.limit(60, minute, 600),
-		r.limit(1, second, 600),
-		r.limit(3, second, 2_000),
-		r.limit(7, second, 5_000),
-		r.limit(333, second, 200_000),
-		r.limit(999_983, second, 600_000_000),
-		r.limit(1_000_000, second, 1_000_000_000),
-		r.limit(1, 1500*time.Nanosecond, 400_000_000),
+		r.limit(1, month, 1), r.limit(1, month, 100), r.limit(31, month, 500), r.limit(10_007, month, 10_007), // approximated
+		r.limit(5, day, 7), r.limit(3, hour, 2), r.limit(60, minute, 600), r.limit(1, second, 600), r.limit(3, second, 2_000),
+		r.limit(7, second, 5_000), r.limit(333, second, 200_000), r.limit(999_983, second, 600_000_000),
+		r.limit(1_000_000, second, 1_000_000_000), r.limit(1, 1500*time.Nanosecond, 400_000_000),
 	}
 }
 
 // quickToFill are limits that take from half a millisecond to some seconds to fill.
 func quickToFill(r *rig) []store.Limit {
 	return []store.Limit{
-		r.limit(1, second/1000, 3),
-		r.limit(2_000, second, 1),
-		r.limit(7, second/100, 20),
-		r.limit(100, second, 5),
-		r.limit(1_000, second, 100),
-		r.limit(10, second, 10),
-		r.limit(3, second, 10),
-		r.limit(999_983, second, 100_000),
+		r.limit(1, second/1000, 3), r.limit(2_000, second, 1), r.limit(7, second/100, 20), r.limit(100, second, 5),
+		r.limit(1_000, second, 100), r.limit(10, second, 10), r.limit(3, second, 10), r.limit(999_983, second, 100_000),
 	}
 }
 

@@ -102,7 +102,7 @@ var statsRules = []rule{
 			return []store.Charge{c}
 		})
 		close(done)
-		r.join(&reader)
+		reader.Wait()
 	}},
 }
 

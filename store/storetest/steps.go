@@ -13,7 +13,7 @@ type bucket struct {
 	last store.State // of the last charge
 }
 
-// A step does something to a bucket. The whole answer to each charge is compared with the models. A step says of it
+// A step does something to a bucket. The whole answer to each charge is compared with the model. A step says of it
 // only what its rule is about.
 type step func(b *bucket)
 
