@@ -145,7 +145,7 @@ func (i *inspection) rights() {
 		if i.engine.clock != nil {
 			clock = ""
 		}
-		i.findf("The client's user may not run %s, which each decision needs: permit it with ACL SETUSER <user> +evalsha +eval%s +hmget +hset +pexpire.", strings.Join(i.denied, ", "), clock)
+		i.findf("The client's user may not run %s, which each decision needs: permit it with ACL SETUSER <user> +evalsha +eval%s +hmget +hset +pttl +pexpire.", strings.Join(i.denied, ", "), clock)
 	}
 	if i.keys {
 		i.findf("The client's user may not read and write the keys of the Store: permit it with ACL SETUSER <user> ~%s:*.", i.engine.keys.prefix)
