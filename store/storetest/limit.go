@@ -122,8 +122,8 @@ func grantInTurn(r *rig, random *rand.Rand, policy string) {
 		}
 		c.Limit, c.Cost = limits[random.IntN(len(limits))], 0
 		_, states = r.take(c)
-		fill := time.Duration(c.Limit.Capacity/c.Limit.Refill+1) * micro
-		wait := []time.Duration{0, fill / time.Duration(1+random.IntN(100)), states[0].ResetAfter, fill, fill + second/1000}[random.IntN(5)]
+		full := fill(c.Limit)
+		wait := []time.Duration{0, full / time.Duration(1+random.IntN(100)), states[0].ResetAfter, full, full + second/1000}[random.IntN(5)]
 		r.wait(wait)
 		used = max(0, used-rates*float64(wait.Microseconds()))
 	}

@@ -165,6 +165,7 @@ func retryAfter(c store.Charge, tokens *big.Rat) *big.Rat {
 	return missing.Sub(missing, clamp(rat(min(c.MaxWait, longest).Microseconds()), rat(0), big.NewRat(deepest, c.Limit.Refill)))
 }
 
+func fill(l store.Limit) time.Duration      { return time.Duration(l.Capacity/l.Refill+1) * micro }
 func burst(l store.Limit) int64             { return l.Capacity / l.Unit }
 func deepestDebt(l store.Limit) *big.Rat    { return big.NewRat(-deepest, l.Unit) }
 func perMicrosecond(l store.Limit) *big.Rat { return big.NewRat(l.Refill, l.Unit) }
