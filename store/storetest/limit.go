@@ -105,11 +105,9 @@ func grantInTurn(r *rig, random *rand.Rand, policy string) {
 	var bursts, rates float64 // of all: tokens, and tokens a microsecond
 	for i := range limits {
 		// Redis forgets a bucket by its own clock, after 3 s at least.
-		per := []time.Duration{time.Minute, time.Hour, 24 * time.Hour}[random.IntN(3)]
-		l := r.limit(1+random.Int64N(20), per, 1+random.Int64N(200))
-		limits[i] = l
-		bursts += float64(burst(l))
-		rates += float64(l.Refill) / float64(l.Unit)
+		limits[i] = r.limit(1+random.Int64N(20), []time.Duration{minute, hour, day}[random.IntN(3)], 1+random.Int64N(200))
+		bursts += float64(burst(limits[i]))
+		rates += float64(limits[i].Refill) / float64(limits[i].Unit)
 	}
 	used := 0.0 // what a bucket of these would lack
 	for step := range 60 {
@@ -123,17 +121,9 @@ func grantInTurn(r *rig, random *rand.Rand, policy string) {
 			r.Fatalf("step %d: %+v have granted %v tokens more than they refill, want at most %v", step, limits, used, bursts)
 		}
 		c.Limit, c.Cost = limits[random.IntN(len(limits))], 0
-		fill := time.Duration(c.Limit.Capacity/c.Limit.Refill+1) * micro
-		wait := fill + time.Duration(random.IntN(3))*time.Millisecond
-		switch random.IntN(5) {
-		case 0:
-			wait = 0
-		case 1:
-			wait = fill / time.Duration(1+random.IntN(100))
-		case 2:
-			_, states := r.take(c)
-			wait = states[0].ResetAfter
-		}
+		_, states = r.take(c)
+		full := fill(c.Limit)
+		wait := []time.Duration{0, full / time.Duration(1+random.IntN(100)), states[0].ResetAfter, full, full + second/1000}[random.IntN(5)]
 		r.wait(wait)
 		used = max(0, used-rates*float64(wait.Microseconds()))
 	}

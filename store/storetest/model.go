@@ -82,10 +82,11 @@ func (m rationals) charge(c store.Charge, charged bool, now int64) exact {
 		delete(m, n)
 		return exact{tokens: rat(burst(c.Limit))}
 	case charged && c.Cost != 0:
-		left := clamp(new(big.Rat).Sub(e.tokens, rat(c.Cost)), deepestDebt(c.Limit), rat(burst(c.Limit)))
+		least := deepestDebt(c.Limit)
 		if c.Settles {
-			left = greater(left, lesser(e.tokens, new(big.Rat)))
+			least = clamp(e.tokens, least, rat(0))
 		}
+		left := clamp(new(big.Rat).Sub(e.tokens, rat(c.Cost)), least, rat(burst(c.Limit)))
 		changes = changes || left.Cmp(e.tokens) != 0
 		e.tokens = left
 		changes = e.lockOrUnlock(c, now) || changes
@@ -125,14 +126,12 @@ func (m rationals) at(c store.Charge, now int64) exact {
 	if e.limit.Unit != c.Limit.Unit {
 		// What carries over is rounded down to a credit.
 		credits := new(big.Rat).Mul(e.tokens, rat(c.Limit.Unit))
-		e.tokens = greater(new(big.Rat).Quo(new(big.Rat).SetInt(floor(credits)), rat(c.Limit.Unit)), deepestDebt(c.Limit))
+		e.tokens = new(big.Rat).Quo(new(big.Rat).SetInt(floor(credits)), rat(c.Limit.Unit))
 	}
-	e.limit = c.Limit
-	e.tokens = lesser(e.tokens, full)
+	e.limit, e.tokens = c.Limit, clamp(e.tokens, deepestDebt(c.Limit), full)
 	if now > e.last {
 		added := new(big.Rat).Mul(rat(now-e.last), perMicrosecond(c.Limit))
-		e.tokens = lesser(new(big.Rat).Add(e.tokens, added), full)
-		e.last = now
+		e.tokens, e.last = clamp(added.Add(e.tokens, added), e.tokens, full), now
 	}
 	return e
 }
@@ -159,14 +158,14 @@ func state(c store.Charge, tokens *big.Rat, charged, fits bool) store.State {
 // retryAfter returns the microseconds until c is allowed, at most 0 if it is now.
 func retryAfter(c store.Charge, tokens *big.Rat) *big.Rat {
 	if c.Cost <= 0 {
-		return new(big.Rat)
+		return rat(0)
 	}
 	missing := new(big.Rat).Sub(rat(c.Cost), tokens)
 	missing.Quo(missing, perMicrosecond(c.Limit))
-	wait := lesser(rat(min(c.MaxWait, longest).Microseconds()), big.NewRat(deepest, c.Limit.Refill))
-	return missing.Sub(missing, wait)
+	return missing.Sub(missing, clamp(rat(min(c.MaxWait, longest).Microseconds()), rat(0), big.NewRat(deepest, c.Limit.Refill)))
 }
 
+func fill(l store.Limit) time.Duration      { return time.Duration(l.Capacity/l.Refill+1) * micro }
 func burst(l store.Limit) int64             { return l.Capacity / l.Unit }
 func deepestDebt(l store.Limit) *big.Rat    { return big.NewRat(-deepest, l.Unit) }
 func perMicrosecond(l store.Limit) *big.Rat { return big.NewRat(l.Refill, l.Unit) }
@@ -180,18 +179,12 @@ func microseconds(x *big.Rat) time.Duration {
 // roundedUp returns the microseconds of a block or lock.
 func roundedUp(d time.Duration) int64 { return (min(d, longest) - 1).Microseconds() + 1 }
 
-func clamp(x, least, most *big.Rat) *big.Rat { return greater(least, lesser(x, most)) }
-
-func greater(a, b *big.Rat) *big.Rat {
-	if a.Cmp(b) > 0 {
-		return a
+func clamp(x, least, most *big.Rat) *big.Rat {
+	switch {
+	case x.Cmp(least) < 0:
+		return least
+	case x.Cmp(most) > 0:
+		return most
 	}
-	return b
-}
-
-func lesser(a, b *big.Rat) *big.Rat {
-	if greater(a, b) == a {
-		return b
-	}
-	return a
+	return x
 }
