@@ -46,14 +46,17 @@ func (s *Store) leave(v *visit) {
 	s.tidy(v.holding)
 }
 
-// stop begins a new era of h, in which nothing is drawn before resume.
+// stop begins a new era of h, for a call that resets or blocks the bucket. Nothing is drawn before resume.
 func (h *holding) stop() {
 	h.era++
 	h.stops++
 	h.calls++
 }
 
+// resume is for the same call after its reply.
 func (s *Store) resume(h *holding) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	h.stops--
 	h.calls--
 	s.tidy(h)
@@ -78,11 +81,8 @@ func (h *holding) close(now int64) (l *lot, tokens int64) {
 	return l, tokens
 }
 
-// retire closes the lot of h, and returns the charge that gives its tokens back.
-func (s *Store) retire(h *holding, now int64) (back store.Charge) {
-	if l, tokens := h.close(now); l != nil {
-		back = l.refund(tokens, now)
-		s.lost += tokens + back.Cost
-	}
-	return back
+// retire closes the lot of h. Its tokens go to backs.
+func (s *Store) retire(backs []refund, h *holding, now int64) []refund {
+	l, tokens := h.close(now)
+	return s.giveBack(backs, l, tokens, now, nil)
 }
