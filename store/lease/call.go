@@ -91,7 +91,7 @@ func (s *Store) yield(backs []refund, v *visit, c *store.Charge, now int64) []re
 		return backs
 	}
 	backs = s.retire(backs, h, now)
-	if c.Cost != 0 && h.limit != c.Limit {
+	if c.Cost != 0 && h.limit != c.Limit || c.Lock > 0 {
 		h.limit, h.next = c.Limit, 0
 		h.era++
 		s.tidy(h)

@@ -17,8 +17,8 @@ type holding struct {
 	stops   int  // resets and blocks under way; nothing is drawn meanwhile
 	calls   int  // calls under way that come back to it
 
-	// era counts resets, blocks, and changes of the limit. Tokens that were taken before one are neither spent nor given
-	// back after it: the bucket is full without them, or they would be spent in spite of the block.
+	// era counts resets, blocks, charges that lock, and changes of the limit. Tokens that were taken before one are
+	// neither spent nor given back after it: the bucket is full without them, or they would be spent in spite of a block.
 	era int
 }
 

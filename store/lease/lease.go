@@ -16,7 +16,7 @@ const (
 	defaultFraction = 0.1
 	defaultHold     = 500 * time.Millisecond
 
-	// defaultMaxKeys buckets take 7 MB.
+	// defaultMaxKeys buckets take 6 MB.
 	defaultMaxKeys = 1 << 14
 )
 
@@ -30,7 +30,7 @@ type Config struct {
 	// leased.
 	Hold time.Duration
 
-	// MaxKeys is how many buckets are leased at most, at about 400 bytes each and the names. Default 16,384. Calls for
+	// MaxKeys is how many buckets are leased at most, at about 350 bytes each and the names. Default 16,384. Calls for
 	// other buckets go to the store.
 	MaxKeys int
 
