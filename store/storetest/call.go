@@ -48,22 +48,21 @@ var callRules = []rule{
 		expired, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
 		defer cancel()
 		for _, ctx := range []context.Context{canceled, expired} {
-			for call, err := range b.errors(ctx, "p", "k", store.Charge{Limit: b.Limit, Cost: 1}) {
+			_, err := b.store.Take(ctx, []store.Charge{{Policy: "p", Key: "k", Limit: b.Limit, Cost: 1}}, make([]store.State, 1))
+			errs := map[string]error{"Take": err}
+			if is[store.Inspector](b.rig) {
+				_, errs["Inspect"] = store.Inspect(ctx, b.store, "p", "k")
+			}
+			if is[store.Blocker](b.rig) {
+				_, errs["Block"] = store.SetBlock(ctx, b.store, "p", "k", store.Block{For: hour})
+			}
+			for call, err := range errs {
 				if !errors.Is(err, ctx.Err()) {
 					b.Errorf("%s: error %v, want %v", call, err, ctx.Err())
 				}
 			}
 		}
 	}, peek(1))},
-	{"a call without a name is an error that wraps ErrInvalidCall", on(hour, 1, func(b *bucket) {
-		for _, n := range []name{{"", "k"}, {"p", ""}} {
-			for call, err := range b.errors(context.Background(), n.policy, n.key, store.Charge{Limit: b.Limit, Cost: 1}) {
-				if !errors.Is(err, store.ErrInvalidCall) {
-					b.Errorf("%s of %+v: error %v, want ErrInvalidCall", call, n, err)
-				}
-			}
-		}
-	})},
 	{"an invalid call is an error that wraps ErrInvalidCall, and charges nothing", on(hour, 1, func(b *bucket) {
 		good := store.Charge{Policy: "p", Key: "k", Limit: b.Limit, Cost: 1}
 		settles, other := good, good
@@ -80,37 +79,6 @@ var callRules = []rule{
 			}
 		}
 	}, peek(1))},
-}
-
-// errors returns the errors of all calls that the Store has.
-func (r *rig) errors(ctx context.Context, policy, key string, c store.Charge) map[string]error {
-	c.Policy, c.Key = policy, key
-	_, err := r.store.Take(ctx, []store.Charge{c}, make([]store.State, 1))
-	errs := map[string]error{"Take": err}
-	if is[store.Inspector](r) {
-		_, errs["Inspect"] = store.Inspect(ctx, r.store, policy, key)
-	}
-	if is[store.Blocker](r) {
-		_, errs["Block"] = store.SetBlock(ctx, r.store, policy, key, store.Block{For: hour})
-	}
-	return errs
-}
-
-// set returns charges of one key with much, little and medium room. With one key, a store on Redis Cluster can take
-// them together.
-func set(r *rig) []store.Charge {
-	return []store.Charge{
-		{Policy: "plenty", Key: "k", Limit: r.limit(1, second, 100), Cost: 1},
-		{Policy: "scarce", Key: "k", Limit: r.limit(1, minute, 1), Cost: 1},
-		{Policy: "middle", Key: "k", Limit: r.limit(1, second, 10), Cost: 2},
-	}
-}
-
-func (r *rig) wantRemaining(charges []store.Charge, want ...int64) {
-	r.Helper()
-	for i, c := range charges {
-		peek(want[i])(&bucket{rig: r, Charge: c})
-	}
 }
 
 // setRules are those of a call of several charges.
@@ -140,17 +108,23 @@ var setRules = []rule{
 	}},
 }
 
-// called returns a test that makes the call of set, and again after a change. left is what the buckets hold then.
+// called returns a test of a call of several charges, with much, little and medium room. It makes the call once, and again
+// after a change. left is what the buckets hold then. With one key, a store on Redis Cluster can take them together.
 func called(ok bool, left [3]int64, change func(c []store.Charge)) func(*rig) {
 	return func(r *rig) {
-		charges := set(r)
+		charges := []store.Charge{
+			{Policy: "plenty", Key: "k", Limit: r.limit(1, second, 100), Cost: 1},
+			{Policy: "scarce", Key: "k", Limit: r.limit(1, minute, 1), Cost: 1},
+			{Policy: "middle", Key: "k", Limit: r.limit(1, second, 10), Cost: 2},
+		}
 		r.take(charges...)
-		r.wantRemaining(charges, 99, 0, 8)
 		change(charges)
 		if got, states := r.take(charges...); got != ok {
 			r.Fatalf("ok %t, %+v", got, states)
 		}
-		r.wantRemaining(charges, left[:]...)
+		for i, c := range charges {
+			peek(left[i])(&bucket{rig: r, Charge: c})
+		}
 	}
 }
 
@@ -159,22 +133,27 @@ var inspectRules = []rule{
 	{"nothing is kept of a bucket that was never charged, or was reset", on(second, 5,
 		unkept, peek(5), deny(6, 5), unkept, allow(3, 2), reset, unkept, deny(6, 5), unkept)},
 	{"a bucket is used until it has refilled", onSlow(func(l store.Limit) step {
-		return all(used(false), allow(1, burst(l)-1), used(true), func(b *bucket) { b.rig.wait(b.last.ResetAfter - micro) }, used(true), wait(micro), used(false))
+		return all(unused, allow(1, burst(l)-1), used, func(b *bucket) { b.rig.wait(b.last.ResetAfter - micro) }, used, wait(micro), unused)
 	})},
-	{"to inspect a bucket changes nothing", on(second, 10, allow(4, 6), used(true), used(true), wait(second/2), used(true), wait(second/2),
-		allow(7, 0), used(true), deny(1, 0), used(true), wait(second), allow(1, 0), limit(1, hour, 3), used(true), limit(1, second, 10), peek(0))},
-}
-
-func used(want bool) step {
-	return func(b *bucket) {
-		if kept := b.inspect(b.name()); kept.Used() != want {
-			b.Fatalf("%+v, want it used: %t", kept, want)
+	{"to inspect a bucket without a name is an error that wraps ErrInvalidCall", func(r *rig) {
+		if b, err := store.Inspect(context.Background(), r.store, "p", ""); b != (store.Bucket{}) || !errors.Is(err, store.ErrInvalidCall) {
+			r.Errorf("%+v, %v, want ErrInvalidCall", b, err)
 		}
-	}
+	}},
+	{"to inspect a bucket changes nothing", on(second, 10, allow(4, 6), used, used, wait(second/2), used, wait(second/2),
+		allow(7, 0), used, deny(1, 0), used, wait(second), allow(1, 0), limit(1, hour, 3), used, limit(1, second, 10), peek(0))},
 }
 
-func unkept(b *bucket) {
-	if kept := b.inspect(b.name()); kept != (store.Bucket{}) {
-		b.Fatalf("%+v, want that nothing is kept", kept)
+var (
+	unkept = keeps(func(kept store.Bucket) bool { return kept == store.Bucket{} })
+	unused = keeps(func(kept store.Bucket) bool { return !kept.Used() })
+	used   = keeps(store.Bucket.Used)
+)
+
+func keeps(want func(kept store.Bucket) bool) step {
+	return func(b *bucket) {
+		if kept := b.inspect(b.name()); !want(kept) {
+			b.Fatalf("%+v is kept", kept)
+		}
 	}
 }
