@@ -1,7 +1,6 @@
 package lease_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -29,9 +28,11 @@ func TestLeaseContractWithAMonotonicClock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			storetest.RunRules(t, func(t *testing.T, clock func() time.Time) store.Store {
+				if strings.Contains(t.Name(), "limits_in_turn") {
+					t.Skip("for what is paid from a lease, the store does not know when the rate changed: see TestALeaseMakesNoTokensWhenLimitsChange")
+				}
 				cfg.Clock = teststore.Monotonic(clock)
-				memory := teststore.OpenMemory(t, clock)
-				leased := inTurn{openLease(t, memory, cfg), memory}
+				leased := openLease(t, teststore.OpenMemory(t, clock), cfg)
 				if cfg.Fraction == 0 {
 					return leased
 				}
@@ -39,20 +40,6 @@ func TestLeaseContractWithAMonotonicClock(t *testing.T) {
 			})
 		})
 	}
-}
-
-// inTurn leases no tokens of the buckets that are under several limits in turn. For what is paid from a lease the store
-// does not know when the rate has changed. See [TestALeaseMakesNoTokensWhenLimitsChange].
-type inTurn struct {
-	*lease.Store
-	memory store.Store
-}
-
-func (s inTurn) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
-	if len(charges) > 0 && strings.HasPrefix(charges[0].Policy, "turns") {
-		return s.memory.Take(ctx, charges, states)
-	}
-	return s.Store.Take(ctx, charges, states)
 }
 
 func TestStatsHaveThoseOfTheStore(t *testing.T) {
