@@ -12,35 +12,20 @@ import (
 // slowToFill are limits from 1 a month to 10^6 a second that take from ten minutes to decades to fill. A store may
 // let a bucket expire by a clock that the test does not move. These buckets do not expire in that time.
 func slowToFill(r *rig) []store.Limit {
+	const month = 30 * day
 	return []store.Limit{
-		r.limit(1, 30*day, 1),
-		r.limit(1, 30*day, 100),
-		r.limit(31, 30*day, 500),
-		r.limit(10_007, 30*day, 10_007), // too fine for 53 bits: approximated
-		r.limit(5, day, 7),
-		r.limit(3, hour, 2),
-		r.limit(60, minute, 600),
-		r.limit(1, second, 600),
-		r.limit(3, second, 2_000),
-		r.limit(7, second, 5_000),
-		r.limit(333, second, 200_000),
-		r.limit(999_983, second, 600_000_000),
-		r.limit(1_000_000, second, 1_000_000_000),
-		r.limit(1, 1500*time.Nanosecond, 400_000_000),
+		r.limit(1, month, 1), r.limit(1, month, 100), r.limit(31, month, 500), r.limit(10_007, month, 10_007), // approximated
+		r.limit(5, day, 7), r.limit(3, hour, 2), r.limit(60, minute, 600), r.limit(1, second, 600), r.limit(3, second, 2_000),
+		r.limit(7, second, 5_000), r.limit(333, second, 200_000), r.limit(999_983, second, 600_000_000),
+		r.limit(1_000_000, second, 1_000_000_000), r.limit(1, 1500*time.Nanosecond, 400_000_000),
 	}
 }
 
 // quickToFill are limits that take from half a millisecond to some seconds to fill.
 func quickToFill(r *rig) []store.Limit {
 	return []store.Limit{
-		r.limit(1, second/1000, 3),
-		r.limit(2_000, second, 1),
-		r.limit(7, second/100, 20),
-		r.limit(100, second, 5),
-		r.limit(1_000, second, 100),
-		r.limit(10, second, 10),
-		r.limit(3, second, 10),
-		r.limit(999_983, second, 100_000),
+		r.limit(1, second/1000, 3), r.limit(2_000, second, 1), r.limit(7, second/100, 20), r.limit(100, second, 5),
+		r.limit(1_000, second, 100), r.limit(10, second, 10), r.limit(3, second, 10), r.limit(999_983, second, 100_000),
 	}
 }
 
@@ -120,11 +105,9 @@ func grantInTurn(r *rig, random *rand.Rand, policy string) {
 	var bursts, rates float64 // of all: tokens, and tokens a microsecond
 	for i := range limits {
 		// Redis forgets a bucket by its own clock, after 3 s at least.
-		per := []time.Duration{time.Minute, time.Hour, 24 * time.Hour}[random.IntN(3)]
-		l := r.limit(1+random.Int64N(20), per, 1+random.Int64N(200))
-		limits[i] = l
-		bursts += float64(burst(l))
-		rates += float64(l.Refill) / float64(l.Unit)
+		limits[i] = r.limit(1+random.Int64N(20), []time.Duration{minute, hour, day}[random.IntN(3)], 1+random.Int64N(200))
+		bursts += float64(burst(limits[i]))
+		rates += float64(limits[i].Refill) / float64(limits[i].Unit)
 	}
 	used := 0.0 // what a bucket of these would lack
 	for step := range 60 {
@@ -138,17 +121,9 @@ func grantInTurn(r *rig, random *rand.Rand, policy string) {
 			r.Fatalf("step %d: %+v have granted %v tokens more than they refill, want at most %v", step, limits, used, bursts)
 		}
 		c.Limit, c.Cost = limits[random.IntN(len(limits))], 0
+		_, states = r.take(c)
 		fill := time.Duration(c.Limit.Capacity/c.Limit.Refill+1) * micro
-		wait := fill + time.Duration(random.IntN(3))*time.Millisecond
-		switch random.IntN(5) {
-		case 0:
-			wait = 0
-		case 1:
-			wait = fill / time.Duration(1+random.IntN(100))
-		case 2:
-			_, states := r.take(c)
-			wait = states[0].ResetAfter
-		}
+		wait := []time.Duration{0, fill / time.Duration(1+random.IntN(100)), states[0].ResetAfter, fill, fill + second/1000}[random.IntN(5)]
 		r.wait(wait)
 		used = max(0, used-rates*float64(wait.Microseconds()))
 	}

@@ -11,8 +11,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// RunSequence makes random calls and compares each answer with two models: [store.Decide], and exact rational numbers
-// (math/big). The same seed makes the same calls. Reports of an Inspector are compared, too.
+// RunSequence makes random calls and compares each answer with exact rational numbers (math/big). The same seed makes the same calls. Reports of an Inspector are compared, too.
 //
 // The calls are takes, peeks, refunds, resets, waits, shadows, Owed charges, settlements, locks, blocks, and sets of
 // several charges. Limits range from 1 a month to 10^6 a second and change, and time moves forwards and backwards. For
@@ -96,13 +95,14 @@ func (s *sequence) moveTime() {
 	if year := time.Unix(0, s.nanos.Load()).Year(); year > 2060 || year < 2000 {
 		s.nanos.Store(before)
 	}
-	if after := s.nanos.Load(); after < before {
-		// A Store may have dropped the blocks that have ended. They would be in force again.
-		s.nanos.Store(before)
-		for _, n := range s.exact.ended(after/1000, before/1000) {
+	after := s.nanos.Load()
+	for n, e := range s.exact {
+		if e.until <= before/1000 && e.until > after/1000 {
+			// A Store may have dropped this block, which has ended. It would be in force again.
+			s.nanos.Store(before)
 			s.take(store.Charge{Policy: n.policy, Key: n.key, Limit: s.limits[0], Cost: store.Reset})
+			s.nanos.Store(after)
 		}
-		s.nanos.Store(after)
 	}
 }
 
@@ -126,8 +126,7 @@ func (s *sequence) step() {
 	}
 	_, got := s.take(charges...)
 	if s.rand.IntN(8) == 0 {
-		c := charges[0]
-		s.follow(name{c.Policy, c.Key})
+		s.follow(name{charges[0].Policy, key})
 	}
 	for i := range got {
 		if retry := got[i].RetryAfter; retry > 0 && retry != store.Never {
@@ -146,32 +145,17 @@ func (s *sequence) charge(call int, key string) store.Charge {
 	}
 	burst := burst(limit)
 	c := store.Charge{Policy: fmt.Sprint("p", policy), Key: key, Limit: limit, Shadow: s.rand.IntN(6) == 0}
-	switch s.rand.IntN(10) {
-	case 0:
-		c.Cost = 0
-	case 1:
-		c.Cost = -1 - s.rand.Int64N(burst)
-	case 2:
-		c.Cost = burst + s.rand.Int64N(3) - 1
-	case 3, 4:
-		c.Cost = 1
-	case 5:
-		c.Cost = []int64{math.MinInt64, math.MaxInt64, burst}[s.rand.IntN(3)]
-	default:
-		c.Cost = 1 + s.rand.Int64N(burst)
-	}
+	c.Cost = []int64{
+		0, 1, 1, 1 + s.rand.Int64N(burst), 1 + s.rand.Int64N(burst), 1 + s.rand.Int64N(burst), 1 + s.rand.Int64N(burst),
+		-1 - s.rand.Int64N(burst), burst - 1 + s.rand.Int64N(3), []int64{store.Reset, math.MaxInt64, burst}[s.rand.IntN(3)],
+	}[s.rand.IntN(10)]
 	if s.rand.IntN(4) == 0 {
 		c.MaxWait = time.Duration(s.rand.Int64N(int64(2 * time.Duration(limit.Capacity/limit.Refill) * time.Microsecond)))
 	}
 	if c.Owed = s.rand.IntN(8) == 0; c.Owed && c.Cost > 0 {
-		// Rarely so much that the bucket refuses all until it is filled.
-		switch s.rand.IntN(24) {
-		case 0:
-			c.Cost = math.MaxInt64
-		case 1:
-			c.Cost = deepest/limit.Unit + s.rand.Int64N(3) - 1
-		default:
-			c.Cost = 1 + s.rand.Int64N(2*burst)
+		c.Cost = 1 + s.rand.Int64N(2*burst)
+		if s.rand.IntN(12) == 0 { // rarely, because the bucket denies all after it
+			c.Cost = []int64{math.MaxInt64, deepest/limit.Unit - 1 + s.rand.Int64N(3)}[s.rand.IntN(2)]
 		}
 	}
 	if s.rand.IntN(6) == 0 && c.Cost > 0 && (c.MaxWait == 0 || c.Owed) {
@@ -183,14 +167,7 @@ func (s *sequence) charge(call int, key string) store.Charge {
 // moment returns how long a block or lock is: not at all, for a moment, or for up to the time to full.
 func (s *sequence) moment(l store.Limit) time.Duration {
 	fill := int64(min(longest, time.Duration(l.Capacity/l.Refill+1)*time.Microsecond) / 2)
-	switch s.rand.IntN(4) {
-	case 0:
-		return 0
-	case 1:
-		return time.Duration(1 + s.rand.IntN(5000))
-	case 2:
-		return time.Duration(1 + s.rand.Int64N(2*fill))
-	default:
-		return time.Duration(1+s.rand.Int64N(2*fill)) / 1000
-	}
+	return []time.Duration{
+		0, time.Duration(1 + s.rand.IntN(5000)), time.Duration(1 + s.rand.Int64N(2*fill)), time.Duration(1+s.rand.Int64N(2*fill)) / 1000,
+	}[s.rand.IntN(4)]
 }

@@ -18,10 +18,9 @@ func RunDecorator(t *testing.T, wrap func(t *testing.T, inner store.Store) store
 			want, got := reflect.ValueOf(reporter{}.Stats()), reflect.ValueOf(store.StatsOf(wrap(t, inner)))
 			own := 0
 			for i := range want.NumField() {
-				switch part := want.Type().Field(i).Name; {
-				case got.Field(i).Kind() == reflect.Pointer && got.Field(i).IsNil():
-					t.Errorf("%s is nil", part)
-				case !reflect.DeepEqual(got.Field(i).Interface(), want.Field(i).Interface()):
+				if got.Field(i).Kind() == reflect.Pointer && got.Field(i).IsNil() {
+					t.Errorf("%s is nil", want.Type().Field(i).Name)
+				} else if !reflect.DeepEqual(got.Field(i).Interface(), want.Field(i).Interface()) {
 					own++
 				}
 			}
@@ -37,11 +36,8 @@ type reporter struct{ store.Store }
 
 func (reporter) Stats() store.Stats {
 	return store.Stats{
-		Redis:    &store.RedisStats{Calls: 11},
-		Denials:  &store.DenialStats{Answered: 12},
-		Leases:   &store.LeaseStats{Drawn: 13},
-		Fallback: &store.FallbackStats{Probes: 14},
-		Memory:   &store.MemoryStats{Buckets: 15},
+		Redis: &store.RedisStats{Calls: 11}, Denials: &store.DenialStats{Answered: 12}, Leases: &store.LeaseStats{Drawn: 13},
+		Fallback: &store.FallbackStats{Probes: 14}, Memory: &store.MemoryStats{Buckets: 15},
 	}
 }
 
@@ -52,41 +48,28 @@ func (f foreign) Unwrap() store.Store { return f.Store }
 
 // statsRules are those of a StatsReporter.
 var statsRules = []rule{
-	{"Stats tell of blocked buckets that are kept in memory", on(hour, 5, func(b *bucket) {
-		if !is[store.Blocker](b.rig) || b.stats().Memory == nil {
-			return
-		}
-		kept := func(buckets, blocked int) step {
-			return func(b *bucket) {
-				if m := b.stats().Memory; m.Buckets != buckets || m.Blocked != blocked || m.Bytes <= 0 || m.Max < buckets {
-					b.Fatalf("%+v, want %d buckets, and %d of them blocked", m, buckets, blocked)
-				}
-			}
-		}
-		all(allow(1, 4), kept(1, 0), block(hour), kept(1, 1), by("locked"), locking(minute), allow(5, 0), kept(2, 2),
-			shift(minute), kept(2, 1), by("k"), block(0), kept(2, 0))(b)
-	})},
+	{"Stats tell of blocked buckets that are kept in memory", on(hour, 5, allow(1, 4), kept(1, 0),
+		locking(minute), by("locked"), allow(5, 0), kept(2, 1), shift(minute), kept(2, 0),
+		blocking(by("k"), block(hour), kept(2, 1), block(0), kept(2, 0)))},
 	{"Stats can be read while calls are made, may be changed, and their counts only grow", func(r *rig) {
 		limit := r.limit(1, hour, 20)
 		done := make(chan struct{})
 		var reader sync.WaitGroup
 		reader.Go(func() {
-			last := make(map[string]int64)
-			for over := false; !over; {
-				select {
-				case <-done:
-					over = true
-				default:
-				}
-				s, now := r.stats(), make(map[string]int64)
-				visit("", reflect.ValueOf(&s).Elem(), now)
+			for last := make(map[string]int64); ; time.Sleep(100 * micro) { // or it takes a processor from a store in this process
+				s, now := r.store.(store.StatsReporter).Stats(), make(map[string]int64)
+				count("", reflect.ValueOf(&s).Elem(), now)
 				for name, n := range last {
 					if now[name] < n {
 						r.Errorf("%s fell from %d to %d", name, n, now[name])
 					}
 				}
 				last = now
-				time.Sleep(100 * micro) // or it takes a processor from a store in this process
+				select {
+				case <-done:
+					return
+				default:
+				}
 			}
 		})
 		r.hammer(8, 100, func(i int) []store.Charge {
@@ -102,23 +85,31 @@ var statsRules = []rule{
 			return []store.Charge{c}
 		})
 		close(done)
-		r.join(&reader)
+		reader.Wait()
 	}},
 }
 
-func (r *rig) stats() store.Stats { return r.store.(store.StatsReporter).Stats() }
+// kept checks how many buckets a Store keeps in memory, if it does.
+func kept(buckets, blocked int) step {
+	return func(b *bucket) {
+		m := b.store.(store.StatsReporter).Stats().Memory
+		if m != nil && (m.Buckets != buckets || m.Blocked != blocked || m.Bytes <= 0 || m.Max < buckets) {
+			b.Fatalf("%+v, want %d buckets, and %d of them blocked", m, buckets, blocked)
+		}
+	}
+}
 
-// visit adds to counts what only grows in v, and then sets it to a value below all.
-func visit(path string, v reflect.Value, counts map[string]int64) {
+// count adds to counts what only grows in v, and then sets it to a value below all.
+func count(path string, v reflect.Value, counts map[string]int64) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
-			visit(path, v.Elem(), counts)
+			count(path, v.Elem(), counts)
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if f := v.Type().Field(i); f.IsExported() && f.Name != "Held" && f.Name != "Bytes" { // which are levels
-				visit(path+"."+f.Name, v.Field(i), counts)
+				count(path+"."+f.Name, v.Field(i), counts)
 			}
 		}
 	case reflect.Map:

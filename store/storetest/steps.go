@@ -13,7 +13,7 @@ type bucket struct {
 	last store.State // of the last charge
 }
 
-// A step does something to a bucket. The whole answer to each charge is compared with the models. A step says of it
+// A step does something to a bucket. The whole answer to each charge is compared with the model. A step says of it
 // only what its rule is about.
 type step func(b *bucket)
 
@@ -60,51 +60,41 @@ func times(n int, steps ...step) step {
 	}
 }
 
-// charge makes c, and checks what the rule says of the answer. left is how many tokens there are after it.
-func (b *bucket) charge(c store.Charge, allowed bool, left int64) {
-	if c.Cost <= 0 {
-		c.Lock = 0
-	}
-	ok, states := b.take(c)
-	b.last = states[0]
-	if ok != (allowed || c.Shadow) || b.last.Allowed != allowed || b.last.Remaining != left {
-		b.Fatalf("%+v: ok %t, %+v, want it allowed: %t, with %d left", c, ok, b.last, allowed, left)
-	}
-	b.follow(b.name())
-}
-
 func (b *bucket) name() name { return name{b.Policy, b.Key} }
 
-func charge(cost int64, allowed bool, left int64) step {
+// charge makes a charge with options, and checks what the rule says of the answer. left is how many tokens there are
+// after it.
+func charge(cost, left int64, allowed bool, options func(c *store.Charge)) step {
 	return func(b *bucket) {
 		c := b.Charge
 		c.Cost = cost
-		b.charge(c, allowed, left)
+		options(&c)
+		ok, states := b.take(c)
+		b.last = states[0]
+		if ok != (allowed || c.Shadow) || b.last.Allowed != allowed || b.last.Remaining != left {
+			b.Fatalf("%+v: ok %t, %+v, want it allowed: %t, with %d left", c, ok, b.last, allowed, left)
+		}
+		b.follow(b.name())
 	}
 }
 
-func allow(cost, left int64) step { return charge(cost, true, left) }
-func deny(cost, left int64) step  { return charge(cost, false, left) }
-
+func allow(cost, left int64) step { return charge(cost, left, true, func(*store.Charge) {}) }
+func deny(cost, left int64) step  { return charge(cost, left, false, func(*store.Charge) {}) }
 func owe(cost, left int64) step {
-	return func(b *bucket) {
-		c := b.Charge
-		c.Cost, c.Owed = cost, true
-		b.charge(c, true, left)
-	}
+	return charge(cost, left, true, func(c *store.Charge) { c.Owed = true })
+}
+
+// plain makes a charge without the options of the bucket.
+func plain(cost, left int64) step {
+	return charge(cost, left, true, func(c *store.Charge) {
+		*c = store.Charge{Policy: c.Policy, Key: c.Key, Limit: c.Limit, Cost: cost}
+	})
 }
 
 func settle(cost, left int64) step {
-	return func(b *bucket) {
-		b.charge(store.Charge{Policy: b.Policy, Key: b.Key, Limit: b.Limit, Cost: cost, Settles: true}, true, left)
-	}
-}
-
-// plain makes a charge without options.
-func plain(cost, left int64) step {
-	return func(b *bucket) {
-		b.charge(store.Charge{Policy: b.Policy, Key: b.Key, Limit: b.Limit, Cost: cost}, true, left)
-	}
+	return charge(cost, left, true, func(c *store.Charge) {
+		*c = store.Charge{Policy: c.Policy, Key: c.Key, Limit: c.Limit, Cost: cost, Settles: true}
+	})
 }
 
 func peek(left int64) step { return plain(0, left) }

@@ -1,0 +1,101 @@
+package fallback
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// An outage is a time in which the primary is not called.
+type outage struct {
+	reason error
+	since  time.Time
+	probe  []store.Charge
+	told   time.Time // the last line of the log
+}
+
+// refuse returns the error of a call that only the primary may answer.
+func (o *outage) refuse() error { return fmt.Errorf("%w: %w", store.ErrAway, o.reason) }
+
+// giveUp begins an outage, after a call of charges that was sent at that time and failed for reason.
+func (f *Store) giveUp(reason error, charges []store.Charge, sent int64) {
+	now := time.Now()
+	o := &outage{reason: reason, since: now, probe: probe(charges), told: now}
+	f.counts.begin(o)
+	f.away.Store(o)
+	defer f.prober.begin() // also if onChange panics, or the outage would not end
+	f.log().Warn("fallback: the primary is unavailable, and the secondary answers", "error", reason)
+	f.unsteadiness.givenUp(f.log(), reason, time.Duration(f.now()-sent)*time.Microsecond, f.slow)
+	if f.onChange != nil {
+		f.onChange(true, reason)
+	}
+}
+
+// probePolicy is the policy of the buckets that probes charge.
+const probePolicy = "fallback-probe"
+
+// probeLimit is a limit that the probes of many replicas do not use up, and whose buckets are soon forgotten.
+var probeLimit, _ = store.NewLimit(10_000, time.Second, 10_000)
+
+// probe returns charges that fail or succeed like charges would now. They write to the same servers, but to other
+// buckets, because the bucket of a charge may be corrupt.
+func probe(charges []store.Charge) (probe []store.Charge) {
+	for i := range charges {
+		key := charges[i].Key
+		if !slices.ContainsFunc(probe, func(c store.Charge) bool { return c.Key == key }) {
+			probe = append(probe, store.Charge{Policy: probePolicy, Key: strings.Clone(key), Limit: probeLimit, Cost: 1})
+		}
+	}
+	return probe
+}
+
+// probe checks whether the primary works again. If it does, probe ends the outage and reports true.
+func (f *Store) probe(ctx context.Context) (back bool) {
+	defer f.recovered(ctx)
+	o := f.away.Load()
+	if err := f.askProbe(ctx, o.probe); err != nil {
+		o.stillAway(f.log(), err, f.slow)
+		return false
+	}
+	f.back(ctx, o)
+	return true
+}
+
+// askProbe returns an error if the primary fails the probe or is slow.
+func (f *Store) askProbe(ctx context.Context, probe []store.Charge) error {
+	ctx, cancel := context.WithTimeout(ctx, f.slow)
+	defer cancel()
+	f.counts.probes.Add(1)
+	_, err := f.primary.Take(ctx, probe, make([]store.State, len(probe)))
+	return err
+}
+
+// back ends an outage.
+func (f *Store) back(ctx context.Context, o *outage) {
+	// Last, so that the next outage is reported after the end of this one.
+	defer func() {
+		f.tally.reopen(f.now())
+		f.counts.end()
+		f.away.Store(nil)
+	}()
+	defer f.recovered(ctx)
+	f.log().Info("fallback: the primary is back", "after", time.Since(o.since))
+	if f.onChange != nil {
+		f.onChange(false, nil)
+	}
+}
+
+func (f *Store) log() *slog.Logger { return cmp.Or(f.logger, slog.Default()) }
+
+// recovered keeps a panic of a Store or of onChange in our goroutines from ending the process.
+func (f *Store) recovered(ctx context.Context) {
+	if p := recover(); p != nil {
+		f.failures.Log(ctx, fmt.Errorf("panic: %v", p))
+	}
+}

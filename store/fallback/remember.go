@@ -1,0 +1,99 @@
+package fallback
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// remember lets the secondary know what it needs for an outage, after the primary has answered a call: the buckets that
+// are less than half full, blocked, removed or refunded. The others cost nothing.
+func (f *Store) remember(ctx context.Context, charges []store.Charge, states []store.State, ok bool) {
+	for i := range charges {
+		c, s := &charges[i], &states[i]
+		switch {
+		case s.Degraded:
+		case isReset(*c):
+			if !ok {
+				continue
+			}
+			f.used.take(accountOf(c))
+			if _, err := f.askSecondary(ctx, *c); err != nil {
+				f.failures.Log(ctx, fmt.Errorf("resetting a bucket of the secondary: %w", err))
+			}
+		case ok && c.Standby && isRefund(c):
+			f.refundStandby(ctx, c)
+		case s.Remaining*c.Limit.Unit < c.Limit.Capacity/2, f.mayBlock():
+			f.follow(ctx, c, s)
+		}
+	}
+}
+
+// follow makes the secondary's bucket of c no fuller than s, the answer of the primary, and blocks or unblocks it.
+func (f *Store) follow(ctx context.Context, c *store.Charge, s *store.State) {
+	held, share, err := f.look(ctx, c, f.used.dearest(c))
+	if err != nil {
+		f.failures.Log(ctx, fmt.Errorf("looking at a bucket of the secondary: %w", err))
+		return
+	}
+	f.followBlock(ctx, c, s, &held)
+	surplus := credits(share, &held) - part(credits(c.Limit, s), share.Capacity, c.Limit.Capacity) - share.Unit/spared
+	if surplus <= 0 {
+		return
+	}
+	lower := store.Charge{Policy: c.Policy, Key: c.Key, Limit: share, Settles: true, Cost: up(surplus, share.Unit)}
+	if _, err := f.askSecondary(ctx, lower); err != nil {
+		f.failures.Log(ctx, fmt.Errorf("lowering a bucket of the secondary: %w", err))
+	}
+}
+
+// spared is the part of a token that the secondary's bucket may hold in excess. The surplus is taken in whole tokens, rounded
+// up: otherwise the rest of one would grow to a whole one with many short outages. But a reply takes its time, and the
+// refill in that time must not cost a token.
+const spared = 16
+
+// part returns credits × of / whole, where credits is at most whole.
+func part(credits, of, whole int64) int64 {
+	hi, lo := bits.Mul64(uint64(credits), uint64(of))
+	q, _ := bits.Div64(hi, lo, uint64(whole))
+	return int64(q)
+}
+
+// credits returns at least what a bucket under l holds according to s, 0 in debt. If s is Blocked, it is what the bucket
+// certainly holds, and the bucket is full when the block ends.
+func credits(l store.Limit, s *store.State) int64 {
+	reset := min(s.ResetAfter.Microseconds(), l.Fill())
+	return max(0, l.Capacity-l.Refill*reset)
+}
+
+// sameBlock is by how much two reports of one block may differ, because the replies took different times.
+const sameBlock = 10 * time.Millisecond
+
+// followBlock blocks or unblocks the secondary's bucket of c, whose state is held, as the primary's, whose state is s.
+func (f *Store) followBlock(ctx context.Context, c *store.Charge, s, held *store.State) {
+	b := store.Block{}
+	switch {
+	case s.Blocked && s.RetryAfter != store.Never && (!held.Blocked || (held.RetryAfter-s.RetryAfter).Abs() > sameBlock):
+		b.For = min(s.RetryAfter, store.MaxBlock) // of a denial it may be the longer wait for the tokens
+	case s.Blocked || !held.Blocked:
+		return
+	}
+	f.blockSecondary(ctx, c.Policy, c.Key, b)
+}
+
+// noteBlock records that a bucket of the secondary is blocked for so long.
+func (f *Store) noteBlock(left time.Duration) {
+	until := f.now() + bucket.Microseconds(left)
+	for last := f.blocked.Load(); until > last && !f.blocked.CompareAndSwap(last, until); last = f.blocked.Load() {
+	}
+}
+
+// mayBlock reports whether the secondary may have blocked a bucket.
+func (f *Store) mayBlock() bool {
+	until := f.blocked.Load()
+	return until > 0 && f.now() < until
+}
