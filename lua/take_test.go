@@ -141,7 +141,7 @@ func (m *model) once(charges []charge, now int64, answers []answer) {
 	}
 	for i, ch := range charges {
 		b, block := found[i], m.blocks[ch.key]
-		writes := moved[i] && bucket.Relimits(ch.need) && b.Tokens < ch.limit.Capacity
+		writes := moved[i] && bucket.Relimits(ch.need)
 		if ok && fits[i] {
 			answers[i].taken++
 			if ch.need == bucket.Reset {
