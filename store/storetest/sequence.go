@@ -59,20 +59,19 @@ func (s *sequence) run(move func(), steps int, seed uint64) {
 	}
 }
 
-// fill returns the time to full of one of the limits.
-func (s *sequence) fill() time.Duration {
-	l := s.limits[s.rand.IntN(len(s.limits))]
-	return time.Duration(l.Capacity/l.Refill) * time.Microsecond
+// upTo returns a random time below d.
+func (s *sequence) upTo(d time.Duration) time.Duration { return time.Duration(s.rand.Int64N(int64(d))) }
+
+// fill returns the time to full of one of the limits, or a small part of it.
+func (s *sequence) fill(parts int) time.Duration {
+	return fill(s.limits[s.rand.IntN(len(s.limits))]) / time.Duration(1+s.rand.IntN(parts))
 }
 
 // moveOn moves the clock by nothing, by a little, or by about the time that a quick limit takes to fill or a bucket
 // to be forgotten.
 func (s *sequence) moveOn() {
-	fill := min(minute, s.fill())
 	d := []time.Duration{
-		0, 0, 0, micro, min(minute, s.retry), fill / time.Duration(1+s.rand.IntN(1000)),
-		time.Duration(s.rand.Int64N(3*int64(fill) + int64(second/200))),
-		time.Duration(s.rand.Int64N(3*int64(fill) + int64(second/200))),
+		0, 0, 0, micro, min(minute, s.retry), min(minute, s.fill(1000)), s.upTo(3*min(minute, s.fill(1)) + second/200), s.upTo(second / 200),
 	}[s.rand.IntN(8)]
 	s.retry -= min(s.retry, d)
 	s.forgotten += s.wait(d.Truncate(micro))
@@ -81,52 +80,39 @@ func (s *sequence) moveOn() {
 // moveTime moves the clock by an amount that may matter. That is nothing, a microsecond, a part of a fill time, or
 // some time backwards. Or it moves to the RetryAfter of the last denied call, or to just before it.
 func (s *sequence) moveTime() {
-	before := s.nanos.Load()
 	d := []time.Duration{
-		0, 0, 0, micro, micro, s.retry, max(0, s.retry-micro),
-		time.Duration(s.rand.Int64N(int64(second))), time.Duration(s.rand.Int64N(int64(second))),
-		s.fill() / time.Duration(1+s.rand.IntN(1000)),
-		-time.Duration(s.rand.Int64N(int64(minute))),
-		-s.fill() / time.Duration(10+s.rand.IntN(1000)),
+		0, 0, 0, micro, micro, s.retry, max(0, s.retry-micro), s.upTo(second), s.upTo(second), s.fill(1000), -s.upTo(minute), -s.fill(1000) / 10,
 	}[s.rand.IntN(12)]
 	s.retry -= max(0, min(s.retry, d))
-	s.nanos.Add(int64(d))
-	// The longest fill times would move the clock out of the range of UnixNano.
-	if year := time.Unix(0, s.nanos.Load()).Year(); year > 2060 || year < 2000 {
-		s.nanos.Store(before)
+	before := s.nanos.Load()
+	after := before + int64(d)
+	if year := time.Unix(0, after).Year(); year > 2060 || year < 2000 {
+		return // or the clock leaves the range of UnixNano
 	}
-	after := s.nanos.Load()
 	for n, e := range s.exact {
 		if e.until <= before/1000 && e.until > after/1000 {
 			// A Store may have dropped this block, which has ended. It would be in force again.
-			s.nanos.Store(before)
 			s.take(store.Charge{Policy: n.policy, Key: n.key, Limit: s.limits[0], Cost: store.Reset})
-			s.nanos.Store(after)
 		}
 	}
+	s.nanos.Store(after)
 }
 
 // step makes a call, and now and then compares what is kept of its first bucket.
 func (s *sequence) step() {
 	key := fmt.Sprint("k", s.rand.IntN(3))
-	charges := []store.Charge{s.charge(0, key)}
-	switch s.rand.IntN(16) {
-	case 0, 1, 2:
-		charges = append(charges, s.charge(1, key))
-	case 3:
-		charges = append(charges, s.charge(1, key), s.charge(2, key))
-	case 4:
-		if is[store.Blocker](s.rig) {
-			s.block(name{charges[0].Policy, key}, store.Block{For: s.moment(charges[0].Limit), Reason: "a reason"})
-		}
-	case 5:
-		if c := &charges[0]; c.Cost > 0 {
-			c.Settles, c.MaxWait, c.Shadow, c.Owed, c.Lock = true, 0, false, false, 0
-		}
+	charges := []store.Charge{s.charge(0, key), s.charge(1, key), s.charge(2, key)}
+	charges = charges[:[]int{1, 1, 1, 1, 1, 1, 2, 3}[s.rand.IntN(8)]]
+	first := &charges[0]
+	switch n := s.rand.IntN(16); {
+	case n == 0 && is[store.Blocker](s.rig):
+		s.block(name{first.Policy, key}, store.Block{For: s.moment(first.Limit), Reason: "a reason"})
+	case n == 1 && len(charges) == 1 && first.Cost > 0:
+		*first = store.Charge{Policy: first.Policy, Key: key, Limit: first.Limit, Cost: first.Cost, Settles: true}
 	}
 	_, got := s.take(charges...)
 	if s.rand.IntN(8) == 0 {
-		s.follow(name{charges[0].Policy, key})
+		s.follow(name{first.Policy, key})
 	}
 	for i := range got {
 		if retry := got[i].RetryAfter; retry > 0 && retry != store.Never {
@@ -144,15 +130,15 @@ func (s *sequence) charge(call int, key string) store.Charge {
 		limit = s.limits[s.rand.IntN(len(s.limits))]
 	}
 	burst := burst(limit)
-	c := store.Charge{Policy: fmt.Sprint("p", policy), Key: key, Limit: limit, Shadow: s.rand.IntN(6) == 0}
+	c := store.Charge{Policy: fmt.Sprint("p", policy), Key: key, Limit: limit, Shadow: s.rand.IntN(6) == 0, Owed: s.rand.IntN(8) == 0}
 	c.Cost = []int64{
 		0, 1, 1, 1 + s.rand.Int64N(burst), 1 + s.rand.Int64N(burst), 1 + s.rand.Int64N(burst), 1 + s.rand.Int64N(burst),
 		-1 - s.rand.Int64N(burst), burst - 1 + s.rand.Int64N(3), []int64{store.Reset, math.MaxInt64, burst}[s.rand.IntN(3)],
 	}[s.rand.IntN(10)]
 	if s.rand.IntN(4) == 0 {
-		c.MaxWait = time.Duration(s.rand.Int64N(int64(2 * time.Duration(limit.Capacity/limit.Refill) * time.Microsecond)))
+		c.MaxWait = s.upTo(2 * fill(limit))
 	}
-	if c.Owed = s.rand.IntN(8) == 0; c.Owed && c.Cost > 0 {
+	if c.Owed && c.Cost > 0 {
 		c.Cost = 1 + s.rand.Int64N(2*burst)
 		if s.rand.IntN(12) == 0 { // rarely, because the bucket denies all after it
 			c.Cost = []int64{math.MaxInt64, deepest/limit.Unit - 1 + s.rand.Int64N(3)}[s.rand.IntN(2)]
@@ -166,8 +152,6 @@ func (s *sequence) charge(call int, key string) store.Charge {
 
 // moment returns how long a block or lock is: not at all, for a moment, or for up to the time to full.
 func (s *sequence) moment(l store.Limit) time.Duration {
-	fill := int64(min(longest, time.Duration(l.Capacity/l.Refill+1)*time.Microsecond) / 2)
-	return []time.Duration{
-		0, time.Duration(1 + s.rand.IntN(5000)), time.Duration(1 + s.rand.Int64N(2*fill)), time.Duration(1+s.rand.Int64N(2*fill)) / 1000,
-	}[s.rand.IntN(4)]
+	most := min(longest, fill(l))
+	return []time.Duration{0, 1 + s.upTo(5*micro), 1 + s.upTo(most), 1 + s.upTo(most)/1000}[s.rand.IntN(4)]
 }
