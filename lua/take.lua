@@ -224,13 +224,13 @@ local function charge(i, key, tokens, last, state, times)
     left = -4503599627370496
   end
   if till then
-    if locked and need < 0 and left >= unit then
+    if locked and times > 0 and need < 0 and left >= unit then
       change = 'unlocked'
     end
   elseif lock > 0 and times > 0 and left < unit then
     change = 'locked'
   end
-  if left ~= tokens or change or state == 'moved' and need ~= 0 and left < capacity then
+  if left ~= tokens or change or state == 'moved' and need ~= 0 and need ~= -18014398509481984 then
     write(key, left, last, state, change)
   end
   if till then

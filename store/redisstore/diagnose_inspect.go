@@ -131,9 +131,10 @@ func (i *inspection) time() bool {
 	return true
 }
 
-// writes checks that the user may set a TTL. Otherwise the script would leave a key without one.
+// writes checks that the user may read and set a TTL. Otherwise the script would leave a key without one.
 func (i *inspection) writes() bool {
-	return !i.fails("pexpire", i.ask("pexpire", i.key, 1).Err()) && !slices.Contains(i.denied, "pexpire") && !i.keys
+	return !i.fails("pttl", i.ask("pttl", i.key).Err()) &&
+		!i.fails("pexpire", i.ask("pexpire", i.key, 1).Err()) && !slices.Contains(i.denied, "pttl") && !slices.Contains(i.denied, "pexpire") && !i.keys
 }
 
 // rights notes all missing rights.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
 	"github.com/go-tokenbucket/ratelimit/internal/starved"
 	"github.com/go-tokenbucket/ratelimit/lua"
@@ -39,7 +40,6 @@ func (e *engine) Block(ctx context.Context, policy, key string, b store.Block) (
 	e.keys.name(items)
 	_, err = within(ctx, e, func(ctx context.Context) (none struct{}, err error) {
 		defer e.recovered(&err)
-		defer e.forget(policy, items[0].key) // after an error, too: Redis may have carried it out
 		clock := e.clockArgument()
 		return none, e.process(ctx, func(bool) redis.Cmder {
 			return swapping{redis.NewCmd(ctx, "eval", lua.Block, 1, items[0].name, clock, bucket.Microseconds(b.For), b.Reason)}

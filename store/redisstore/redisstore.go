@@ -290,7 +290,7 @@ func (s *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 // Block implements [store.Blocker]. It blocks or unblocks the bucket with one script call. Its errors are those of Take,
 // except ErrQueueFull.
 func (s *Store) Block(ctx context.Context, policy, key string, b store.Block) (degraded bool, err error) {
-	return s.engine.Block(ctx, policy, key, b)
+	return store.SetBlock(ctx, s.front, policy, key, b)
 }
 
 // Close waits for running calls, and for the tokens that are still to be given back for them. Other calls fail with
