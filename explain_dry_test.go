@@ -305,7 +305,7 @@ func TestExplainedBuckets(t *testing.T) {
 		check("allowed 6 to 5; allowed 5 to 2; ")
 		get(h)
 		check("not_charged 5 to 5; denied 2 to 2; ")
-		if _, err := l.Block(t.Context(), second, "ip:192.0.2.1", time.Hour); err != nil {
+		if _, err := l.Block(t.Context(), second, "ip:192.0.2.1", time.Hour, ""); err != nil {
 			t.Fatal(err)
 		}
 		e := l.Explain(asking("GET", "/"))

@@ -160,7 +160,7 @@ func (x *explaining) look(ex *exchange, c *call, refused, met bool) (before map[
 				return false, err
 			}
 			if b.Degraded {
-				charge.Block = 0 // not every stand-in locks
+				charge.Lock = 0 // not every stand-in locks
 				charge.Limit = cmp.Or(b.Limit, charge.Limit)
 			}
 			now := b.State(charge.Limit)
@@ -196,17 +196,17 @@ func bucketOf(ctx context.Context, s store.Store, c *store.Charge) (store.Bucket
 
 // stateOf returns the state that b answers to c. If charged is true, b is charged, which can pay.
 func stateOf(b store.Bucket, c *store.Charge, charged bool) store.State {
-	l, left := bucket.Limit(c.Limit), b.Blocked
+	l, left := c.Limit, b.Blocked
 	now := l.Advance(bucket.Bucket{Tokens: b.Credits, Unit: b.Limit.Unit}, b.Age.Microseconds()).Tokens
 	if charged {
-		need, _ := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
-		now = l.Charge(now, need, 1)
-		if c.Block > 0 && now < l.Unit {
-			left = max(left, c.Block)
+		need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed, c.Settles)
+		now = l.Charge(now, need, debt, 1)
+		if left == 0 && now < l.Unit {
+			left = c.Lock
 		}
 	}
-	s := c.State(now, charged)
-	c.Shut(&s, left, charged)
+	var s store.State
+	c.Fill(&s, now, left, charged)
 	s.Degraded = b.Degraded
 	return s
 }

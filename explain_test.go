@@ -201,7 +201,7 @@ func TestExplainKnowsThePlacesOfARoute(t *testing.T) {
 		l := start(t)
 		h := l.Handler(l.Limit(policy("inner"))(okHandler))
 		serve(h, "GET", "/")
-		if _, err := l.Block(t.Context(), api, "ip:192.0.2.1", time.Hour); err != nil {
+		if _, err := l.Block(t.Context(), api, "ip:192.0.2.1", time.Hour, ""); err != nil {
 			t.Fatal(err)
 		}
 		checkExplained(t, l.Explain(asking("GET", "/")), "Handler(api denied) not Limit(inner allowed) 429")

@@ -59,21 +59,21 @@ func TestPeekReportsByTheLimitOfTheBucket(t *testing.T) {
 		l := newLimiter(t, ratelimit.Config{Store: s})
 		ctx := t.Context()
 		named := ratelimit.Policy{Name: "tiers"}
-		want := func(p ratelimit.Policy, want ratelimit.Result) {
+		want := func(p ratelimit.Policy, want ratelimit.Bucket) {
 			t.Helper()
 			want.Policy, want.Key, want.Allowed = "tiers", "static:k", true
 			if r, err := l.Peek(ctx, p, "static:k"); err != nil || r != want {
 				t.Errorf("%+v, %v\nwant %+v", r, err, want)
 			}
 		}
-		want(named, ratelimit.Result{})
-		want(tiers, ratelimit.Result{})
+		want(named, ratelimit.Bucket{})
+		want(tiers, ratelimit.Bucket{})
 
 		if d, err := l.Decide(httptest.NewRequest("GET", "/", nil), tiers); err != nil || !d.Allowed {
 			t.Fatal(d, err)
 		}
 		perMinute := ratelimit.PerMinute(1).WithBurst(600)
-		used := ratelimit.Result{Limit: perMinute, Used: true, State: store.State{Remaining: 599, ResetAfter: time.Minute}}
+		used := ratelimit.Bucket{Used: true, Result: ratelimit.Result{Limit: perMinute, State: store.State{Remaining: 599, ResetAfter: time.Minute}}}
 		want(named, used)
 		want(tiers, used)
 		given := named
@@ -81,13 +81,13 @@ func TestPeekReportsByTheLimitOfTheBucket(t *testing.T) {
 		used.Limit = gold
 		want(given, used)
 		given.Limit = ratelimit.PerHour(10)
-		want(given, ratelimit.Result{Limit: given.Limit, Used: true, State: store.State{Remaining: 10}})
+		want(given, ratelimit.Bucket{Used: true, Result: ratelimit.Result{Limit: given.Limit, State: store.State{Remaining: 10}}})
 
 		c.Advance(30 * time.Second)
 		used.Limit, used.ResetAfter = perMinute, 30*time.Second
 		want(named, used)
 		c.Advance(30 * time.Second)
-		want(named, ratelimit.Result{})
+		want(named, ratelimit.Bucket{})
 	})
 }
 

@@ -412,7 +412,7 @@ func (s *adminSite) traffic() {
 		s.take(shadow, fmt.Sprint("ip:192.0.2.", i%50), 1)
 	}
 	s.take(logins, "member:5", 3)
-	if _, err := s.limiter.Block(context.Background(), shadow, "member:5", time.Hour); err != nil {
+	if _, err := s.limiter.Block(context.Background(), shadow, "member:5", time.Hour, ""); err != nil {
 		s.Fatal(err)
 	}
 }

@@ -50,7 +50,7 @@ func TestBlocksInAnOutage(t *testing.T) {
 
 	begin := time.Now()
 	for _, key := range []string{"before", "freed"} {
-		if got := must(limiters[0].Block(t.Context(), api, key, length)); !got.Blocked {
+		if got := must(limiters[0].Block(t.Context(), api, key, length, "")); !got.Blocked {
 			t.Fatalf("%+v", got)
 		}
 		wantBlocked(false, api, key, begin, 0, 1)
@@ -67,7 +67,7 @@ func TestBlocksInAnOutage(t *testing.T) {
 	if got := take(2, api, "before"); !got.Allowed {
 		t.Errorf("replica 2 has not met the block, and denies: %+v", got)
 	}
-	must(limiters[1].Block(t.Context(), api, "during", length))
+	must(limiters[1].Block(t.Context(), api, "during", length, ""))
 	during := time.Now()
 	wantBlocked(true, api, "during", during, 1)
 	must(limiters[2].Unblock(t.Context(), api, "freed"))

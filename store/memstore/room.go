@@ -19,9 +19,10 @@ const (
 func (s *shard) makeRoom(p *policy, now int64) {
 	from := s.crowded(p)
 	least, victim, seen := 0.0, uint32(0), 0
-	// The steps lead to each entry once, in an order that no client knows.
-	mask := uint32(1)<<bits.Len32(uint32(s.count-1)) - 1
-	n, step := rand.Uint32(), rand.Uint32()|1
+	// Steps by the golden ratio lead to each entry once, and soon to all parts of the shard, because entries of one time
+	// lie together.
+	size := bits.Len32(uint32(s.count - 1))
+	n, step, mask := rand.Uint32(), uint32(0x9e3779b1)>>(32-size)|1, uint32(1)<<size-1
 	for range mask + 1 {
 		n += step
 		if n&mask >= uint32(s.count) {

@@ -42,24 +42,24 @@ func (v *visit) charge(c *store.Charge, now int64) {
 			v.shard.remove(v.shard.index[v.hash])
 		}
 		return
-	case v.entry != nil && v.need != 0:
+	case v.bucket.Tokens == before:
+		v.refuse(c)
+	case v.entry != nil:
 		v.shard.update(v.entry, c.Limit, v.bucket)
-	case v.bucket.Tokens != before:
-		v.entry = v.shard.insert(v.hash, v.key, kind{c.Policy, c.Limit, false}, v.bucket, now)
 	default:
-		return
+		v.entry = v.shard.insert(v.hash, v.key, kind{policy: c.Policy, limit: c.Limit}, v.bucket, now)
 	}
-	if c.Lock > 0 || v.entry.class.blocked {
+	if v.entry != nil && (c.Lock > 0 || v.entry.class.blocked) {
 		v.block(c, now)
 	}
 }
 
-// refuse handles a charge that is not made. It only puts a bucket that was charged before under its limit.
+// refuse handles a charge that changes no tokens. It only puts a bucket that was charged before under its limit.
 func (v *visit) refuse(c *store.Charge) {
-	if v.entry == nil || !bucket.Relimits(v.need) {
+	if v.entry == nil || v.entry.class.limit == c.Limit || !bucket.Relimits(v.need) {
 		return
 	}
-	if old := v.entry.class.limit; old != c.Limit && old != (store.Limit{}) {
+	if v.entry.class.limit != (store.Limit{}) {
 		v.shard.update(v.entry, c.Limit, v.bucket)
 	}
 }

@@ -10,39 +10,31 @@ import (
 )
 
 var concurrencyRules = []rule{
-	{"no token is spent twice, however many take at once", func(r *rig) {
-		const burst, goroutines, calls = 100, 16, 25
-		c := store.Charge{Policy: "p", Key: "k", Limit: r.limit(1, time.Hour, burst), Cost: 1}
-		allowed := r.hammer(goroutines, calls, func(int) []store.Charge { return []store.Charge{c} })
-		if allowed != burst {
-			r.Fatalf("%d of %d calls were allowed, want %d", allowed, goroutines*calls, burst)
-		}
-	}},
-	{"calls of several charges in any order take all or none, and do not wait for each other", func(r *rig) {
-		const burst, goroutines, calls = 60, 16, 25
-		limit := r.limit(1, time.Hour, burst)
-		charges := make([]store.Charge, 4)
-		for i := range charges {
-			charges[i] = store.Charge{Policy: "p" + string(rune('0'+i)), Key: "k", Limit: limit, Cost: 1}
-		}
-		allowed := r.hammer(goroutines, calls, func(i int) []store.Charge {
-			n := len(charges)
-			return []store.Charge{charges[i%n], charges[(i+1+i/n%(n-1))%n]}
+	{"no token is spent twice: of many identical calls at once each is told its own number, or when to retry", func(r *rig) {
+		r.alike(80, []store.Charge{
+			{Policy: "p", Key: "k", Limit: r.limit(1, hour, 50), Cost: 1},
+			{Policy: "q", Key: "k", Limit: r.limit(1, hour, 100), Cost: 2},
+			{Policy: "shadow", Key: "k", Limit: r.limit(1, hour, 25), Cost: 1, Shadow: true},
 		})
-		var spent int64
-		for _, c := range charges {
-			spent += burst - r.peek(c).Remaining
-		}
-		if spent != 2*allowed {
-			r.Fatalf("%d tokens were spent by %d calls of 2, want %d", spent, allowed, 2*allowed)
-		}
-		if allowed < burst {
-			r.Fatalf("%d calls were allowed, want at least %d", allowed, burst)
-		}
+	}},
+	{"of many at once each is charged what it owes, and told its own debt", func(r *rig) {
+		r.alike(80, []store.Charge{
+			{Policy: "p", Key: "k", Limit: r.limit(1, hour, 2), Cost: 1, Owed: true},
+			{Policy: "q", Key: "k", Limit: r.limit(1, hour, 1), Cost: 3, Owed: true},
+		})
+	}},
+	{"of many at once that go to the deepest debt none is told of a deeper one", func(r *rig) {
+		r.alike(40, []store.Charge{{Policy: "p", Key: "k", Limit: r.limit(1, second, 1), Cost: deepest/1_000_000/30 + 1, Owed: true}})
+	}},
+	{"of many at once that settle none leaves a debt", func(r *rig) {
+		r.alike(40, []store.Charge{{Policy: "p", Key: "k", Limit: r.limit(1, hour, 50), Cost: 3, Settles: true}})
+	}},
+	{"of many at once the one that empties the bucket locks it, and the rest are denied", func(r *rig) {
+		r.alike(60, []store.Charge{{Policy: "p", Key: "k", Limit: r.limit(1, hour, 30), Cost: 1, Lock: 7 * hour}})
 	}},
 	{"many keys at once do not disturb each other", func(r *rig) {
 		const keys, each = 100, 4
-		limit := r.limit(1, time.Hour, each)
+		limit := r.limit(1, hour, each)
 		allowed := r.hammer(16, 50, func(i int) []store.Charge {
 			return []store.Charge{{Policy: "p", Key: "key " + string(rune('A'+i%keys)), Limit: limit, Cost: 1}}
 		})
@@ -50,80 +42,89 @@ var concurrencyRules = []rule{
 			r.Fatalf("%d calls were allowed, want %d", allowed, keys*each)
 		}
 	}},
-	{"of many identical calls at once each is told its own number, and those refused when to retry", func(r *rig) {
-		const burst, goroutines = 50, 80
-		limit := r.limit(1, time.Hour, burst)
-		// The shadow runs dry before the others do.
-		charges := []store.Charge{
-			{Policy: "p", Key: "k", Limit: limit, Cost: 1},
-			{Policy: "q", Key: "k", Limit: r.limit(1, time.Hour, 2*burst), Cost: 2},
-			{Policy: "shadow", Key: "k", Limit: r.limit(1, time.Hour, burst/2), Cost: 1, Shadow: true},
+	{"calls of several charges in any order take all or none, and do not wait for each other", func(r *rig) {
+		const burst, buckets = 60, 4
+		limit := r.limit(1, hour, burst)
+		charge := func(n int, cost int64) store.Charge {
+			return store.Charge{Policy: "p" + string(rune('0'+n%buckets)), Key: "k", Limit: limit, Cost: cost}
 		}
-		var mu sync.Mutex
-		told := make(map[int64]int)
-		var wg sync.WaitGroup
-		for range goroutines {
-			wg.Go(func() {
-				states := make([]store.State, len(charges))
-				ok, err := r.store.Take(context.Background(), charges, states)
-				mu.Lock()
-				defer mu.Unlock()
-				p, q, shadow := states[0], states[1], states[2]
-				switch {
-				case err != nil:
-					r.Error(err)
-				case !ok && (p.RetryAfter != time.Hour || q.RetryAfter != 2*time.Hour || shadow.RetryAfter != time.Hour):
-					r.Errorf("refused with %+v", states)
-				case ok && (q.Remaining != 2*p.Remaining || shadow.Allowed != (p.Remaining >= burst/2)):
-					r.Errorf("allowed with %+v", states)
-				case ok:
-					told[p.Remaining]++
-				}
-			})
+		allowed := r.hammer(16, 25, func(i int) []store.Charge {
+			return []store.Charge{charge(i, 1), charge(i+1+i/buckets%(buckets-1), 1)}
+		})
+		states := make([]store.State, buckets)
+		if _, err := r.store.Take(context.Background(), []store.Charge{charge(0, 0), charge(1, 0), charge(2, 0), charge(3, 0)}, states); err != nil {
+			r.Fatal(err)
 		}
-		r.join(&wg)
-		for n := range int64(burst) {
-			if told[n] != 1 {
-				r.Errorf("%d calls were told that %d remain, want 1", told[n], n)
-			}
+		spent := int64(buckets * burst)
+		for _, s := range states {
+			spent -= s.Remaining
+		}
+		if spent != 2*allowed || allowed < burst {
+			r.Fatalf("%d calls of 2 were allowed and have spent %d, want at least %d and 2 each", allowed, spent, burst)
 		}
 	}},
+}
+
+// alike makes n identical calls at once. Their answers must be those of the model to as many calls in a row.
+func (r *rig) alike(n int, charges []store.Charge) {
+	type answer struct {
+		ok     bool
+		states [3]store.State
+	}
+	var mu sync.Mutex
+	told := make(map[answer]int)
+	count := func(by int, ok bool, states []store.State) {
+		a := answer{ok: ok}
+		copy(a.states[:], states)
+		mu.Lock()
+		defer mu.Unlock()
+		told[a] += by
+	}
+	r.together(n, func(int) {
+		states := make([]store.State, len(charges))
+		ok, err := r.store.Take(context.Background(), charges, states)
+		if err != nil {
+			r.Error(err)
+		}
+		count(1, ok, states)
+	})
+	for range n {
+		ok, states := r.exact.take(charges, r.now())
+		count(-1, ok, states)
+	}
+	for a, n := range told {
+		if n != 0 {
+			r.Errorf("%d calls more than in a row were told %+v", n, a)
+		}
+	}
 }
 
 // hammer makes calls from many goroutines and returns how many were allowed. next returns the charges of call i.
 func (r *rig) hammer(goroutines, calls int, next func(i int) []store.Charge) int64 {
 	var allowed atomic.Int64
-	var wg sync.WaitGroup
-	for g := range goroutines {
-		wg.Go(func() {
-			for n := range calls {
-				charges := next(g*calls + n)
-				ok, err := r.store.Take(context.Background(), charges, make([]store.State, len(charges)))
-				if err != nil {
-					r.Error(err)
-					return
-				}
-				if ok {
-					allowed.Add(1)
-				}
+	r.together(goroutines, func(g int) {
+		for n := range calls {
+			charges := next(g*calls + n)
+			ok, err := r.store.Take(context.Background(), charges, make([]store.State, len(charges)))
+			if err != nil {
+				r.Error(err)
+			} else if ok {
+				allowed.Add(1)
 			}
-		})
-	}
-	r.join(&wg)
+		}
+	})
 	return allowed.Load()
 }
 
-// stuck is how long calls may take that wait for nothing, on a busy machine.
-const stuck = 30 * time.Second
-
-// join waits for calls that must not wait for each other.
-func (r *rig) join(calls *sync.WaitGroup) {
-	r.Helper()
+// together runs f in goroutines whose calls must not wait for each other.
+func (r *rig) together(goroutines int, f func(g int)) {
+	const stuck = 30 * second // on a busy machine
+	var calls sync.WaitGroup
+	for g := range goroutines {
+		calls.Go(func() { f(g) })
+	}
 	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		calls.Wait()
-	}()
+	go func() { calls.Wait(); close(done) }()
 	select {
 	case <-done:
 	case <-time.After(stuck):

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,10 +9,11 @@ import (
 	"math"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/policyname"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // keyWords say what KEY is.
@@ -56,22 +58,27 @@ var blockCommand = &command{
 	long:     keyWords + ` A further block replaces this one.`,
 	statuses: "0 done, 2 wrong usage, 3 no answer.",
 	examples: []string{
-		"ratelimit block -redis redis://localhost:6379 -policy api -for 1h ip:192.0.2.1",
+		"ratelimit block -redis redis://localhost:6379 -policy api -for 1h -why 'scrapes prices' ip:192.0.2.1",
 	},
 	prepare: bucketCommand(func(f *flags) change {
 		d := f.duration("for", 15*time.Minute, "`TIME` that the block lasts")
+		by, why := defineWho(f, "the block")
 		return change{"blocked", func(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string) error {
-			if *d < time.Microsecond || *d > maxBlock {
-				return wrongUsage("-for: must be from 1µs to %v (35 years)", maxBlock)
+			reason := cmp.Or(*by, operator(f.getenv))
+			if *why != "" {
+				reason += ": " + *why
 			}
-			_, err := l.Block(ctx, p, key, *d)
+			switch {
+			case *d < time.Microsecond || *d > store.MaxBlock:
+				return wrongUsage("-for: must be from 1µs to %v (35 years)", store.MaxBlock)
+			case len(reason) > store.MaxReason || !utf8.ValidString(reason):
+				return wrongUsage("-why: must be UTF-8, and at most %d bytes with -by", store.MaxReason)
+			}
+			_, err := l.Block(ctx, p, key, *d, reason)
 			return err
 		}}
 	}),
 }
-
-// maxBlock is the longest block, as Limiter.Block has it.
-const maxBlock = bucket.MaxWait * time.Microsecond
 
 var unblockCommand = &command{
 	name:     "unblock",
@@ -161,13 +168,15 @@ func changeBucket(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy,
 }
 
 // writeBucket writes what Peek returned.
-func writeBucket(w io.Writer, r *ratelimit.Result, p paint) {
+func writeBucket(w io.Writer, r *ratelimit.Bucket, p paint) {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	row := func(name, text string) { fmt.Fprintf(table, "%s\t%s\n", name, text) }
 	row("policy", show(r.Policy))
 	row("key", show(r.Key))
 	burst := burstOf(r.Limit)
 	switch {
+	case r.Locked:
+		row("state", p.in(red, "locked")+" for "+roughly(r.RetryAfter))
 	case r.Blocked:
 		row("state", p.in(red, "blocked")+" for "+roughly(r.RetryAfter))
 	case !r.Used:
@@ -178,6 +187,12 @@ func writeBucket(w io.Writer, r *ratelimit.Result, p paint) {
 		row("state", p.in(yellow, "in debt"))
 	default:
 		row("state", p.in(yellow, "empty"))
+	}
+	if r.BlockedSince > 0 {
+		row("since", roughly(r.BlockedSince)+" ago")
+	}
+	if r.Reason != "" {
+		row("by", show(r.Reason))
 	}
 	if r.Limit != (ratelimit.Limit{}) {
 		if !r.Blocked {
@@ -195,7 +210,7 @@ func writeBucket(w io.Writer, r *ratelimit.Result, p paint) {
 }
 
 // debt returns how many tokens a bucket has below 0, rounded up.
-func debt(r *ratelimit.Result, burst int64) int64 {
+func debt(r *ratelimit.Bucket, burst int64) int64 {
 	if r.Remaining > 0 || r.Limit.Rate == 0 {
 		return 0
 	}

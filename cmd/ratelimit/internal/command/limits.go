@@ -71,7 +71,7 @@ that was never changed, -was stands in for it.`,
 		c := limits.Change{}
 		was := f.text("was", "`LIMIT` that is in force. If another one is, nothing changes")
 		force := f.is("force", "allow a limit that is more than 10 times higher or lower than the program's")
-		by, why := defineWho(f)
+		by, why := defineWho(f, "the change")
 		return func(ctx context.Context, e *env) error {
 			if len(e.args) < 2 {
 				return wrongUsage("needs POLICY and LIMIT, such as api 120/1m burst 20")
@@ -104,7 +104,7 @@ var limitsEndCommand = &command{
 	},
 	prepare: func(f *flags) func(context.Context, *env) error {
 		l := defineLimits(f)
-		by, why := defineWho(f)
+		by, why := defineWho(f, "the change")
 		return func(ctx context.Context, e *env) error {
 			policy, err := e.one("POLICY", "api")
 			if err != nil {
@@ -120,9 +120,9 @@ var limitsEndCommand = &command{
 	},
 }
 
-func defineWho(f *flags) (by, why *string) {
-	return f.text("by", "`NAME` of who makes the change, for the log of changes (default cli:user@host). It is not checked"),
-		f.text("why", "`TEXT` for the log of changes")
+func defineWho(f *flags, what string) (by, why *string) {
+	return f.text("by", "`NAME` of who makes "+what+", for those who see it later (default cli:user@host). It is not checked"),
+		f.text("why", "`TEXT` for those who see "+what+" later")
 }
 
 // operator names the user of this machine.

@@ -13,10 +13,18 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
-// blocking returns a charge that blocks of's bucket for d, or unblocks it if d is below 0.
-func blocking(of store.Charge, d time.Duration) store.Charge {
-	of.Cost, of.Block = 0, d
-	return of
+// setBlock blocks the bucket of c for d, or unblocks it if d is 0.
+func setBlock(t testing.TB, s store.Store, c store.Charge, d time.Duration) {
+	t.Helper()
+	if degraded, err := store.SetBlock(t.Context(), s, c.Policy, c.Key, store.Block{For: d}); err != nil || degraded {
+		t.Fatal(degraded, err)
+	}
+}
+
+func look(t testing.TB, s store.Store, c store.Charge) store.State {
+	t.Helper()
+	c.Cost = 0
+	return take(t, s, c)
 }
 
 func TestBlockedBucketsAreSweptWhenTheirBlockHasEnded(t *testing.T) {
@@ -24,7 +32,7 @@ func TestBlockedBucketsAreSweptWhenTheirBlockHasEnded(t *testing.T) {
 		s := memstore.New(memstore.Config{})
 		defer s.Close()
 		for i := range 1000 { // more than a sweep takes at once, which is of a shard
-			take(t, s, blocking(charge(t, fmt.Sprint("k", i), 0), time.Duration(1+i%2)*time.Minute))
+			setBlock(t, s, charge(t, fmt.Sprint("k", i), 0), time.Duration(1+i%2)*time.Minute)
 		}
 		count := func(after time.Duration, want int) {
 			t.Helper()
@@ -35,7 +43,7 @@ func TestBlockedBucketsAreSweptWhenTheirBlockHasEnded(t *testing.T) {
 		}
 		count(59*time.Second, 1000)
 		count(3*time.Second, 500)
-		take(t, s, blocking(charge(t, "k1", 0), -1))
+		setBlock(t, s, charge(t, "k1", 0), 0)
 		count(2*time.Second, 499)
 		count(55*time.Second, 499)
 		count(3*time.Second, 0)
@@ -52,29 +60,40 @@ func TestTableOfBlockedBuckets(t *testing.T) {
 			r := rand.New(rand.NewPCG(17, 0))
 			until := make(map[string]time.Time)
 			lost, blocked := 0, 0
+			remember := func(key string) {
+				delete(until, key)
+				if b, _ := s.Inspect(t.Context(), "p", key); b.Blocked > 0 {
+					until[key] = n.clock().Add(b.Blocked)
+				}
+			}
 			for step := range testsize.Of(4_000, 20_000) {
+				if r.IntN(4) == 0 {
+					c := charge(t, fmt.Sprint("k", r.IntN(60)), 0)
+					setBlock(t, s, c, max(0, time.Duration(r.Int64N(int64(20*time.Second)))-5*time.Second))
+					remember(c.Key)
+				}
 				charges := make([]store.Charge, 1+r.IntN(3))
 				for i, k := range r.Perm(60)[:len(charges)] {
 					c := charge(t, fmt.Sprint("k", k), 1+r.Int64N(60))
 					switch r.IntN(8) {
-					case 0:
-						c.Cost, c.Block = 0, time.Duration(r.Int64N(int64(20*time.Second)))
-					case 1:
-						c.Cost, c.Block = 0, -1
-					case 2, 3:
-						c.Block = time.Duration(r.Int64N(int64(20 * time.Second)))
+					case 0, 1, 2:
+						c.Lock = time.Duration(r.Int64N(int64(20 * time.Second)))
+					case 3:
+						c.Cost = 0
 					case 4:
 						c.Cost = -c.Cost
 					case 5:
 						c.Limit = policy(t, "", 1+r.Int64N(300), time.Minute, 100)("").Limit
 						if r.IntN(4) == 0 {
-							c.Limit = policy(t, "", 1, time.Microsecond, 1)("").Limit // of the least scale
+							c.Limit = policy(t, "", 1, time.Microsecond, 1)("").Limit
 						}
 					case 6:
 						c.Cost, c.Owed, c.Shadow = c.Cost*r.Int64N(4), true, r.IntN(2) == 0
 					case 7:
 						if r.IntN(10) == 0 {
 							c.Cost = store.Reset
+						} else if len(charges) == 1 {
+							c.Settles = true
 						}
 					}
 					charges[i] = c
@@ -91,13 +110,10 @@ func TestTableOfBlockedBuckets(t *testing.T) {
 					if state.Blocked {
 						blocked++
 					}
-					if !state.Blocked && until[k].After(n.clock()) && charges[i].Cost >= 0 && charges[i].Block == 0 {
+					if !state.Blocked && until[k].After(n.clock()) && charges[i].Cost >= 0 {
 						lost++
 					}
-					delete(until, k)
-					if b, _ := s.Inspect(t.Context(), "p", k); b.Blocked > 0 {
-						until[k] = n.clock().Add(b.Blocked)
-					}
+					remember(k)
 				}
 				if r.IntN(10) == 0 {
 					n.advance(time.Duration(r.Int64N(int64(5 * time.Second))))
@@ -126,7 +142,7 @@ func TestMintedKeysForgetNoBlockedBucket(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := openFull(t, most)
 			for i := range shut {
-				take(t, s, blocking(c.victim(i), time.Minute))
+				setBlock(t, s, c.victim(i), time.Minute)
 			}
 			for i := range 2 * most {
 				m := c.minted(fmt.Sprint("minted", i))
@@ -149,17 +165,17 @@ func TestOfBlockedBucketsTheNextToEndMakesRoom(t *testing.T) {
 	s := openFull(t, 4)
 	of := policy(t, "p", 1, time.Minute, 10)
 	for key, d := range map[string]time.Duration{"a": 4 * time.Hour, "b": time.Hour, "c": 3 * time.Hour, "d": 2 * time.Hour} {
-		take(t, s, blocking(of(key), d))
+		setBlock(t, s, of(key), d)
 	}
-	take(t, s, blocking(of("d"), 5*time.Hour))
-	take(t, s, blocking(of("c"), time.Minute))
+	setBlock(t, s, of("d"), 5*time.Hour)
+	setBlock(t, s, of("c"), time.Minute)
 	kept := func(want string) {
 		t.Helper()
 		got := ""
 		for _, key := range []string{"a", "b", "c", "d", "x", "y"} {
 			if b, err := s.Inspect(t.Context(), "p", key); err != nil {
 				t.Fatal(err)
-			} else if b.Limit != (store.Limit{}) {
+			} else if b != (store.Bucket{}) {
 				got += key
 			}
 		}
@@ -171,7 +187,7 @@ func TestOfBlockedBucketsTheNextToEndMakesRoom(t *testing.T) {
 	kept("abdx")
 	take(t, s, of("y")) // x is the only one that is not blocked
 	kept("abdy")
-	take(t, s, blocking(of("y"), 2*time.Hour))
+	setBlock(t, s, of("y"), 2*time.Hour)
 	take(t, s, of("x"))
 	kept("adxy")
 }
@@ -187,15 +203,15 @@ func TestEndedBlocksMakeRoomAsOtherBuckets(t *testing.T) {
 		spent := of(fmt.Sprint("spent", i))
 		spent.Cost = 10
 		take(t, s, spent)
-		take(t, s, blocking(spent, time.Second))
+		setBlock(t, s, spent, time.Second)
 	}
 	for i := range most - 10 {
-		take(t, s, blocking(of(i), time.Minute))
+		setBlock(t, s, of(i), time.Minute)
 	}
 	n.advance(time.Minute)
 	mint(t, s, of, 0, most-10)
 	for i := range 10 {
-		if state := take(t, s, blocking(of(fmt.Sprint("spent", i)), 0)); state.Remaining != 0 {
+		if state := look(t, s, of(fmt.Sprint("spent", i))); state.Remaining != 0 {
 			t.Errorf("%+v of a bucket that is spent, while others were full", state)
 		}
 	}
@@ -211,7 +227,9 @@ func TestNamesOfBlocksAreCopied(t *testing.T) {
 	text := unsafe.String(&bytes[0], len(bytes))
 	c := charge(t, text[7:], 1)
 	c.Policy = text[:6]
-	take(t, s, blocking(c, time.Hour))
+	if _, err := s.Block(t.Context(), c.Policy, c.Key, store.Block{For: time.Hour, Reason: text}); err != nil {
+		t.Fatal(err)
+	}
 	copy(bytes, "POLICY KEY") // as if the text had been something else all along
 	if fault := s.Check(); fault != "" {
 		t.Error(fault)
@@ -219,5 +237,8 @@ func TestNamesOfBlocksAreCopied(t *testing.T) {
 	c.Policy, c.Key = "policy", "key"
 	if state := take(t, s, c); state.Allowed || !state.Blocked {
 		t.Errorf("%+v, want it blocked", state)
+	}
+	if b, err := s.Inspect(t.Context(), "policy", "key"); err != nil || b.Reason != "policy key" {
+		t.Errorf("%+v, %v", b, err)
 	}
 }
