@@ -2,7 +2,7 @@ package fallback_test
 
 import (
 	"context"
-	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,10 +12,17 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/storetest"
 )
 
-// undegraded hides that a stand-in answered.
-type undegraded struct{ store.Store }
+// A side is a fallback of which one store answers, and gets the refunds. It hides which one.
+type side struct {
+	*fallback.Store
+	standby bool // the secondary
+}
 
-func (s undegraded) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+func (s side) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	charges = slices.Clone(charges)
+	for i := range charges {
+		charges[i].Standby = s.standby
+	}
 	ok, err := s.Store.Take(ctx, charges, states)
 	for i := range states {
 		states[i].Degraded = false
@@ -23,34 +30,34 @@ func (s undegraded) Take(ctx context.Context, charges []store.Charge, states []s
 	return ok, err
 }
 
-func (s undegraded) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
-	b, err := store.Inspect(ctx, s.Store, policy, key)
+func (s side) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
+	b, err := s.Store.Inspect(ctx, policy, key)
 	b.Degraded = false
 	return b, err
 }
 
+func (s side) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
+	_, err := s.Store.Block(ctx, policy, key, b)
+	return false, err
+}
+
 func TestFallbackContract(t *testing.T) {
-	quiet := fallback.Config{Logger: slog.New(slog.DiscardHandler)}
 	t.Run("the primary answers", func(t *testing.T) {
 		storetest.Run(t, func(t *testing.T, clock func() time.Time) store.Store {
-			f := fallback.New(teststore.OpenMemory(t, clock), nil, quiet)
-			t.Cleanup(func() { f.Close() })
-			return f
+			return side{openFallback(t, teststore.OpenMemory(t, clock), fallback.Config{}), false}
 		})
 	})
 	t.Run("the secondary answers", func(t *testing.T) {
 		storetest.Run(t, func(t *testing.T, clock func() time.Time) store.Store {
 			away := new(teststore.Faulty)
 			away.Have(teststore.Broken)
-			cfg := quiet
-			cfg.Failures = 1
-			f := fallback.New(away, teststore.OpenMemory(t, clock), cfg)
+			f := fallback.New(away, teststore.OpenMemory(t, clock), fallback.Config{Logger: quiet, Failures: 1})
 			t.Cleanup(func() { f.Close() })
 			first := store.Charge{Policy: "first", Key: "k", Limit: teststore.Limit(t, 1, time.Second, 1)}
 			if _, err := f.Take(t.Context(), []store.Charge{first}, make([]store.State, 1)); err != nil || f.Away() == nil {
 				t.Fatal(err, f.Away())
 			}
-			return undegraded{f}
+			return side{f, true}
 		})
 	})
 }

@@ -34,8 +34,10 @@ func TestABucketThatIsLessThanHalfFullBeginsAnOutageSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newDuo(t, fallback.Config{Replicas: c.replicas})
-				charge := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Minute, int64(c.burst)), Cost: c.cost}
-				d.take(charge)
+				charge := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Minute, int64(c.burst)), Cost: 1}
+				for range c.cost {
+					d.take(charge)
+				}
 				time.Sleep(c.refills)
 				d.fail(teststore.Broken)
 				if n := d.count(charge); n != c.want {

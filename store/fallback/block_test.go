@@ -1,0 +1,208 @@
+package fallback_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/teststore"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+// wantBlocked checks until when c's bucket is blocked in s, zero for not at all.
+func wantBlocked(t *testing.T, s store.Store, c store.Charge, until time.Time) {
+	t.Helper()
+	b, err := store.Inspect(t.Context(), s, c.Policy, c.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := max(0, time.Until(until)); (b.Blocked - want).Abs() > 10*time.Millisecond {
+		t.Errorf("blocked for %v, want %v", b.Blocked, want)
+	}
+}
+
+func TestABlockBeforeAnOutageIsInForceInIt(t *testing.T) {
+	for name, block := range map[string]func(d *duo, c store.Charge){
+		"made here": func(d *duo, c store.Charge) { d.block(c, time.Minute) },
+		"met by a denial": func(d *duo, c store.Charge) {
+			d.blockPrimary(c, time.Minute)
+			d.take(c)
+		},
+		"met by a look": func(d *duo, c store.Charge) {
+			d.blockPrimary(c, time.Minute)
+			c.Cost = 0
+			d.take(c)
+		},
+		"made longer": func(d *duo, c store.Charge) {
+			d.block(c, 10*time.Second)
+			d.blockPrimary(c, time.Minute)
+			d.take(c)
+		},
+		"made shorter": func(d *duo, c store.Charge) {
+			d.block(c, time.Hour)
+			d.blockPrimary(c, time.Minute)
+			d.take(c)
+		},
+		"met between outages": func(d *duo, c store.Charge) {
+			d.fail(teststore.Broken)
+			d.block(c, time.Hour)
+			d.comeBack()
+			d.blockPrimary(c, time.Minute)
+			d.take(c)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDuo(t, fallback.Config{Replicas: 4})
+				c := teststore.Months(t, 1)
+				block(d, c)
+				until := time.Now().Add(time.Minute)
+				d.fail(teststore.Broken)
+				wantBlocked(t, d, c, until)
+				if ok, state := d.take(c); ok || !state.Blocked || !state.Degraded {
+					t.Errorf("%t, %+v", ok, state)
+				}
+				time.Sleep(time.Until(until) + 10*time.Millisecond)
+				if n := d.count(c); n < 149 || n > 150 {
+					t.Errorf("%d allowed after the block, want a quarter of 600", n)
+				}
+			})
+		})
+	}
+}
+
+func TestABlockThatEndsBeforeAnOutageIsNotInForceInIt(t *testing.T) {
+	for name, unblock := range map[string]func(d *duo, c store.Charge){
+		"here": func(d *duo, c store.Charge) { d.block(c, 0) },
+		"elsewhere": func(d *duo, c store.Charge) {
+			d.blockPrimary(c, 0)
+			d.take(c)
+		},
+		"by a reset": func(d *duo, c store.Charge) { d.take(teststore.ResetOf(d.t, c)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDuo(t, fallback.Config{})
+				c := teststore.Months(t, 1)
+				d.block(c, time.Hour)
+				unblock(d, c)
+				d.fail(teststore.Broken)
+				wantBlocked(t, d, c, time.Time{})
+				if ok, _ := d.take(c); !ok {
+					t.Error("denied")
+				}
+			})
+		})
+	}
+}
+
+// A replica that has not met a block does not know of it in an outage.
+func TestABlockThatWasNotMetIsNotInForceInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, fallback.Config{})
+		c := teststore.Months(t, 1)
+		d.blockPrimary(c, time.Hour)
+		d.fail(teststore.Broken)
+		if ok, _ := d.take(c); !ok {
+			t.Error("denied")
+		}
+	})
+}
+
+// A block or its end holds until the primary is back, and the result says so.
+func TestABlockInAnOutageEndsWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, fallback.Config{})
+		c := teststore.Months(t, 1)
+		if d.block(c, time.Hour) {
+			t.Error("degraded although the primary answers")
+		}
+		until := time.Now().Add(time.Hour)
+		d.fail(teststore.Broken)
+		if !d.block(c, 0) {
+			t.Error("not degraded")
+		}
+		if ok, _ := d.take(c); !ok {
+			t.Error("denied although it was unblocked")
+		}
+		d.comeBack()
+		wantBlocked(t, d, c, until)
+		if ok, _ := d.take(c); ok {
+			t.Error("allowed although the primary has it blocked")
+		}
+
+		other := c
+		other.Key = "other"
+		d.fail(teststore.Broken)
+		if !d.block(other, time.Hour) {
+			t.Error("not degraded")
+		}
+		if ok, _ := d.take(other); ok {
+			t.Error("allowed although it was blocked")
+		}
+		d.comeBack()
+		wantBlocked(t, d, other, time.Time{})
+		d.take(other)
+		d.fail(teststore.Broken)
+		if ok, _ := d.take(other); !ok {
+			t.Error("denied in the next outage, though the primary has allowed it")
+		}
+	})
+}
+
+func TestABlockThatFailsInThePrimaryIsAnError(t *testing.T) {
+	for name, f := range map[string]teststore.Fault{"broken": teststore.Broken, "refused": teststore.Refused, "hung": teststore.Hung} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDuo(t, fallback.Config{})
+				d.primary.Have(f)
+				for i := range 5 {
+					if degraded, err := d.Block(t.Context(), "p", "k", store.Block{For: time.Hour}); degraded || err == nil {
+						t.Errorf("%d: %t, %v", i, degraded, err)
+					}
+				}
+				if d.Away() == nil {
+					t.Error("not given up")
+				}
+				if _, err := d.Block(store.WithoutStandIn(t.Context()), "p", "k", store.Block{}); !errors.Is(err, store.ErrAway) {
+					t.Errorf("%v, want ErrAway", err)
+				}
+				if _, err := d.Block(t.Context(), "p", "", store.Block{}); !errors.Is(err, store.ErrInvalidCall) {
+					t.Errorf("%v, want ErrInvalidCall", err)
+				}
+			})
+		})
+	}
+}
+
+func TestABlockOfACallerThatLeavesIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, fallback.Config{Failures: 1})
+		d.primary.Have(teststore.Hung)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := d.Block(ctx, "p", "k", store.Block{}); !errors.Is(err, context.DeadlineExceeded) || d.Away() != nil {
+			t.Errorf("%v, away: %v", err, d.Away())
+		}
+	})
+}
+
+func TestAFallbackOfAStoreThatIsNoBlockerOrInspectorSaysSo(t *testing.T) {
+	memory := memstore.New(memstore.Config{})
+	defer memory.Close()
+	f := fallback.New(struct{ store.Store }{memory}, memory, fallback.Config{Logger: quiet, Failures: 1})
+	defer f.Close()
+	if _, err := f.Block(t.Context(), "p", "k", store.Block{}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("%v, want ErrUnsupported", err)
+	}
+	if _, err := f.Inspect(t.Context(), "p", "k"); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("%v, want ErrUnsupported", err)
+	}
+	if f.Away() != nil {
+		t.Error("given up for what it cannot do")
+	}
+}
