@@ -43,24 +43,24 @@ var blockRules = []rule{
 		deny(1, 0), says(store.State{Blocked: true, RetryAfter: 2 * second, ResetAfter: 7 * second}))},
 	{"a cost above the burst is never allowed, also by a blocked bucket", on(second, 5, block(minute),
 		deny(6, 0), says(store.State{Blocked: true, RetryAfter: store.Never, ResetAfter: minute}))},
-	{"a blocked bucket denies the whole call, except a shadow", func(r *rig) {
-		charges := set(r)
-		r.block(name{charges[0].Policy, charges[0].Key}, store.Block{For: hour})
-		for _, charges[0].Shadow = range []bool{false, true} {
-			if ok, states := r.take(charges...); ok != charges[0].Shadow {
-				r.Fatalf("ok %t, %+v", ok, states)
+	{"a blocked bucket denies the whole call, except a shadow", on(hour, 5, block(hour), func(b *bucket) {
+		free := store.Charge{Policy: "free", Key: b.Key, Limit: b.Limit, Cost: 1}
+		for _, shadow := range []bool{false, true} {
+			c := store.Charge{Policy: b.Policy, Key: b.Key, Limit: b.Limit, Cost: 1, Shadow: shadow}
+			if ok, states := b.take(c, free); ok != shadow {
+				b.Fatalf("ok %t, %+v", ok, states)
 			}
 		}
-		r.wait(hour)
-		r.wantRemaining(charges, 100, 1, 10)
-	}},
-	{"a blocked bucket is not forgotten", each(second/100, 10, all(), map[string]step{
+	}, wait(hour), peek(5))},
+	{"a blocked bucket is not forgotten", each(second/100, 10, map[string]step{
 		"unknown":   all(),
 		"used":      allow(1, 9),
 		"in debt":   owe(30, 0),
 		"blocked":   block(second),
 		"relimited": all(limit(1, second, 100), allow(95, 5), limit(100, second, 10), allow(1, 4)),
-	}, block(10*minute), times(4, wait(2*minute), deny(1, 0)), allow(-1, 0), wait(2*minute-micro), deny(1, 0), wait(micro), allow(1, 9))},
+	}, func(use step) step {
+		return all(use, block(10*minute), times(4, wait(2*minute), deny(1, 0)), allow(-1, 0), wait(2*minute-micro), deny(1, 0), wait(micro), allow(1, 9))
+	})},
 	{"time that runs backwards neither ends a block nor shortens it", on(second, 5, block(10*second), shift(-5*second),
 		blocked(15*second, false), shift(15*second-micro), deny(1, 0), shift(micro), allow(1, 4))},
 	{"a block or lock is rounded up to a microsecond, and lasts at most 35 years", on(second, 5,
@@ -110,21 +110,19 @@ var lockRules = []rule{
 	{"what is owed locks, and changes no lock and no block in force", on(minute, 5, locking(hour),
 		owe(4, 1), blocked(0, false), owe(3, 0), wait(minute), owe(1, 0), locking(24*hour), owe(1, 0), blocked(59*minute, true),
 		blocking(block(minute), owe(1, 0), blocked(minute, false)))},
-	{"no other charge ends a lock, or lets it be forgotten", func(r *rig) {
-		for key, use := range map[string]step{
-			"none":         all(),
-			"denied":       deny(1, 0),
-			"a look":       peek(0),
-			"owed":         owe(2, 0),
-			"settled":      settle(2, 0),
-			"a shadow":     all(shadow(true), deny(1, 0), shadow(false)),
-			"that waits":   all(maxWait(hour), deny(1, 0), maxWait(0)),
-			"quicker":      all(limit(1000, second, 10), deny(1, 0)),
-			"slower":       all(limit(1, hour, 10), deny(1, 0), limit(100, second, 10), deny(1, 0)),
-			"owed quicker": all(limit(1000, second, 10), owe(1, 0)),
-		} {
-			r.do(key, r.limit(100, second, 10), locking(10*minute), allow(10, 0), locking(0), use,
-				times(5, wait(2*minute-micro), use, deny(1, 0)), wait(4*micro), blocked(micro, true), wait(micro), blocked(0, false))
-		}
-	}},
+	{"no other charge ends a lock, or lets it be forgotten", each(second/100, 10, map[string]step{
+		"none":         all(),
+		"denied":       deny(1, 0),
+		"a look":       peek(0),
+		"owed":         owe(2, 0),
+		"settled":      settle(2, 0),
+		"a shadow":     all(shadow(true), deny(1, 0), shadow(false)),
+		"that waits":   all(maxWait(hour), deny(1, 0), maxWait(0)),
+		"quicker":      all(limit(1000, second, 10), deny(1, 0)),
+		"slower":       all(limit(1, hour, 10), deny(1, 0), limit(100, second, 10), deny(1, 0)),
+		"owed quicker": all(limit(1000, second, 10), owe(1, 0)),
+	}, func(use step) step {
+		return all(locking(10*minute), allow(10, 0), locking(0), use, times(5, wait(2*minute-micro), use, deny(1, 0)),
+			wait(4*micro), blocked(micro, true), wait(micro), blocked(0, false))
+	})},
 }

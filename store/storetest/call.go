@@ -48,22 +48,21 @@ var callRules = []rule{
 		expired, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
 		defer cancel()
 		for _, ctx := range []context.Context{canceled, expired} {
-			for call, err := range b.errors(ctx, "p", "k", store.Charge{Limit: b.Limit, Cost: 1}) {
+			_, err := b.store.Take(ctx, []store.Charge{{Policy: "p", Key: "k", Limit: b.Limit, Cost: 1}}, make([]store.State, 1))
+			errs := map[string]error{"Take": err}
+			if is[store.Inspector](b.rig) {
+				_, errs["Inspect"] = store.Inspect(ctx, b.store, "p", "k")
+			}
+			if is[store.Blocker](b.rig) {
+				_, errs["Block"] = store.SetBlock(ctx, b.store, "p", "k", store.Block{For: hour})
+			}
+			for call, err := range errs {
 				if !errors.Is(err, ctx.Err()) {
 					b.Errorf("%s: error %v, want %v", call, err, ctx.Err())
 				}
 			}
 		}
 	}, peek(1))},
-	{"a call without a name is an error that wraps ErrInvalidCall", on(hour, 1, func(b *bucket) {
-		for _, n := range []name{{"", "k"}, {"p", ""}} {
-			for call, err := range b.errors(context.Background(), n.policy, n.key, store.Charge{Limit: b.Limit, Cost: 1}) {
-				if !errors.Is(err, store.ErrInvalidCall) {
-					b.Errorf("%s of %+v: error %v, want ErrInvalidCall", call, n, err)
-				}
-			}
-		}
-	})},
 	{"an invalid call is an error that wraps ErrInvalidCall, and charges nothing", on(hour, 1, func(b *bucket) {
 		good := store.Charge{Policy: "p", Key: "k", Limit: b.Limit, Cost: 1}
 		settles, other := good, good
@@ -80,20 +79,6 @@ var callRules = []rule{
 			}
 		}
 	}, peek(1))},
-}
-
-// errors returns the errors of all calls that the Store has.
-func (r *rig) errors(ctx context.Context, policy, key string, c store.Charge) map[string]error {
-	c.Policy, c.Key = policy, key
-	_, err := r.store.Take(ctx, []store.Charge{c}, make([]store.State, 1))
-	errs := map[string]error{"Take": err}
-	if is[store.Inspector](r) {
-		_, errs["Inspect"] = store.Inspect(ctx, r.store, policy, key)
-	}
-	if is[store.Blocker](r) {
-		_, errs["Block"] = store.SetBlock(ctx, r.store, policy, key, store.Block{For: hour})
-	}
-	return errs
 }
 
 // set returns charges of one key with much, little and medium room. With one key, a store on Redis Cluster can take
@@ -161,6 +146,11 @@ var inspectRules = []rule{
 	{"a bucket is used until it has refilled", onSlow(func(l store.Limit) step {
 		return all(used(false), allow(1, burst(l)-1), used(true), func(b *bucket) { b.rig.wait(b.last.ResetAfter - micro) }, used(true), wait(micro), used(false))
 	})},
+	{"to inspect a bucket without a name is an error that wraps ErrInvalidCall", func(r *rig) {
+		if b, err := store.Inspect(context.Background(), r.store, "p", ""); b != (store.Bucket{}) || !errors.Is(err, store.ErrInvalidCall) {
+			r.Errorf("%+v, %v, want ErrInvalidCall", b, err)
+		}
+	}},
 	{"to inspect a bucket changes nothing", on(second, 10, allow(4, 6), used(true), used(true), wait(second/2), used(true), wait(second/2),
 		allow(7, 0), used(true), deny(1, 0), used(true), wait(second), allow(1, 0), limit(1, hour, 3), used(true), limit(1, second, 10), peek(0))},
 }

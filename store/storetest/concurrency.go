@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,18 +68,12 @@ var concurrencyRules = []rule{
 
 // alike makes n identical calls at once. Their answers must be those of the model to as many calls in a row.
 func (r *rig) alike(n int, charges []store.Charge) {
-	type answer struct {
-		ok     bool
-		states [3]store.State
-	}
 	var mu sync.Mutex
-	told := make(map[answer]int)
+	told := make(map[string]int)
 	count := func(by int, ok bool, states []store.State) {
-		a := answer{ok: ok}
-		copy(a.states[:], states)
 		mu.Lock()
 		defer mu.Unlock()
-		told[a] += by
+		told[fmt.Sprintf("%t, %+v", ok, states)] += by
 	}
 	r.together(n, func(int) {
 		states := make([]store.State, len(charges))
@@ -94,7 +89,7 @@ func (r *rig) alike(n int, charges []store.Charge) {
 	}
 	for a, n := range told {
 		if n != 0 {
-			r.Errorf("%d calls more than in a row were told %+v", n, a)
+			r.Errorf("%d calls more than in a row were told %s", n, a)
 		}
 	}
 }

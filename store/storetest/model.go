@@ -32,10 +32,8 @@ type exact struct {
 // forgettable reports whether a Store may forget the bucket.
 func (m rationals) forgettable(n name, now int64) bool {
 	e := m[n]
-	if e.until > now || e.hold > now {
-		return false
-	}
-	return e.limit == store.Limit{} || m.at(store.Charge{Policy: n.policy, Key: n.key, Limit: e.limit}, now).tokens.Cmp(rat(burst(e.limit))) == 0
+	full := e.limit == store.Limit{} || m.at(store.Charge{Policy: n.policy, Key: n.key, Limit: e.limit}, now).tokens.Cmp(rat(burst(e.limit))) == 0
+	return full && e.until <= now && e.hold <= now
 }
 
 func (m rationals) block(n name, b store.Block, now int64) {
@@ -62,7 +60,7 @@ func (m rationals) take(charges []store.Charge, now int64) (bool, []store.State)
 	for i, c := range charges {
 		e := m.charge(c, ok && fits[i], now)
 		states[i] = state(c, e.tokens, ok && fits[i], fits[i])
-		if left := time.Duration(e.until-now) * time.Microsecond; left > 0 {
+		if left := time.Duration(e.until-now) * micro; left > 0 {
 			s := &states[i]
 			s.Blocked, s.Remaining = true, 0
 			s.RetryAfter, s.ResetAfter = max(s.RetryAfter, left), max(s.ResetAfter, left)
@@ -120,8 +118,7 @@ func (m rationals) at(c store.Charge, now int64) exact {
 		return e
 	}
 	if e.limit != c.Limit {
-		missing := new(big.Rat).Sub(rat(burst(e.limit)), e.tokens)
-		e.hold = max(e.hold, e.last+microseconds(missing.Quo(missing, perMicrosecond(e.limit))).Microseconds())
+		e.hold = max(e.hold, e.last+after(e.limit, rat(burst(e.limit)), e.tokens).Microseconds())
 	}
 	if e.limit.Unit != c.Limit.Unit {
 		// What carries over is rounded down to a credit.
@@ -141,11 +138,9 @@ func state(c store.Charge, tokens *big.Rat, charged, fits bool) store.State {
 	if tokens.Sign() > 0 {
 		s.Remaining = floor(tokens).Int64()
 	}
-	missing := new(big.Rat).Sub(rat(burst(c.Limit)), tokens)
-	s.ResetAfter = microseconds(missing.Quo(missing, perMicrosecond(c.Limit)))
-	if charged && c.Cost > 0 && !c.Settles && tokens.Sign() < 0 {
-		debt := new(big.Rat).Neg(tokens)
-		s.Wait = microseconds(debt.Quo(debt, perMicrosecond(c.Limit)))
+	s.ResetAfter = after(c.Limit, rat(burst(c.Limit)), tokens)
+	if charged && c.Cost > 0 && !c.Settles {
+		s.Wait = max(0, after(c.Limit, rat(0), tokens))
 	}
 	if !fits && c.Cost > burst(c.Limit) {
 		s.RetryAfter = store.Never
@@ -172,8 +167,13 @@ func perMicrosecond(l store.Limit) *big.Rat { return big.NewRat(l.Refill, l.Unit
 func rat(n int64) *big.Rat                  { return new(big.Rat).SetInt64(n) }
 func floor(x *big.Rat) *big.Int             { return new(big.Int).Div(x.Num(), x.Denom()) }
 func microseconds(x *big.Rat) time.Duration {
-	up := new(big.Int).Neg(floor(new(big.Rat).Neg(x)))
-	return time.Duration(up.Int64()) * time.Microsecond
+	return time.Duration(-floor(new(big.Rat).Neg(x)).Int64()) * micro
+}
+
+// after returns how long a bucket of some tokens takes to hold others.
+func after(l store.Limit, want, tokens *big.Rat) time.Duration {
+	missing := new(big.Rat).Sub(want, tokens)
+	return microseconds(missing.Quo(missing, perMicrosecond(l)))
 }
 
 // roundedUp returns the microseconds of a block or lock.

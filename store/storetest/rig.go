@@ -100,7 +100,7 @@ func (r *rig) follow(n name) (forgotten int) {
 	}
 	want := store.Bucket{Limit: e.limit, Credits: b.Credits, Age: b.Age}
 	if left := e.until - r.now(); left > 0 {
-		want.Blocked, want.BlockedSince = time.Duration(left)*time.Microsecond, time.Duration(max(0, r.now()-e.since))*time.Microsecond
+		want.Blocked, want.BlockedSince = time.Duration(left)*micro, time.Duration(max(0, r.now()-e.since))*micro
 		want.Locked, want.Reason = e.lock, e.reason
 	}
 	if b != want {

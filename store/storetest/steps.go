@@ -22,11 +22,11 @@ func on(per time.Duration, burst int64, steps ...step) func(*rig) {
 	return func(r *rig) { r.do("k", r.limit(1, per, burst), steps...) }
 }
 
-// each returns a test that does the same steps before and after each of some others, in a bucket of its own.
-func each(per time.Duration, burst int64, before step, others map[string]step, after ...step) func(*rig) {
+// each returns a test that does steps to a bucket of its own for each use.
+func each(per time.Duration, burst int64, uses map[string]step, steps func(use step) step) func(*rig) {
 	return func(r *rig) {
-		for key, other := range others {
-			r.do(key, r.limit(1, per, burst), before, other, all(after...))
+		for key, use := range uses {
+			r.do(key, r.limit(1, per, burst), steps(use))
 		}
 	}
 }
@@ -82,6 +82,15 @@ func allow(cost, left int64) step { return charge(cost, left, true, func(*store.
 func deny(cost, left int64) step  { return charge(cost, left, false, func(*store.Charge) {}) }
 func owe(cost, left int64) step {
 	return charge(cost, left, true, func(c *store.Charge) { c.Owed = true })
+}
+
+// try makes a charge, of which only the model knows the answer.
+func try(cost int64) step {
+	return func(b *bucket) {
+		c := b.Charge
+		c.Cost = cost
+		b.take(c)
+	}
 }
 
 // plain makes a charge without the options of the bucket.
