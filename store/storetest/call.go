@@ -81,23 +81,6 @@ var callRules = []rule{
 	}, peek(1))},
 }
 
-// set returns charges of one key with much, little and medium room. With one key, a store on Redis Cluster can take
-// them together.
-func set(r *rig) []store.Charge {
-	return []store.Charge{
-		{Policy: "plenty", Key: "k", Limit: r.limit(1, second, 100), Cost: 1},
-		{Policy: "scarce", Key: "k", Limit: r.limit(1, minute, 1), Cost: 1},
-		{Policy: "middle", Key: "k", Limit: r.limit(1, second, 10), Cost: 2},
-	}
-}
-
-func (r *rig) wantRemaining(charges []store.Charge, want ...int64) {
-	r.Helper()
-	for i, c := range charges {
-		peek(want[i])(&bucket{rig: r, Charge: c})
-	}
-}
-
 // setRules are those of a call of several charges.
 var setRules = []rule{
 	{"a call of several charges takes all, or none if one is denied", called(false, [3]int64{99, 0, 8}, func([]store.Charge) {})},
@@ -125,17 +108,23 @@ var setRules = []rule{
 	}},
 }
 
-// called returns a test that makes the call of set, and again after a change. left is what the buckets hold then.
+// called returns a test of a call of several charges, with much, little and medium room. It makes the call once, and again
+// after a change. left is what the buckets hold then. With one key, a store on Redis Cluster can take them together.
 func called(ok bool, left [3]int64, change func(c []store.Charge)) func(*rig) {
 	return func(r *rig) {
-		charges := set(r)
+		charges := []store.Charge{
+			{Policy: "plenty", Key: "k", Limit: r.limit(1, second, 100), Cost: 1},
+			{Policy: "scarce", Key: "k", Limit: r.limit(1, minute, 1), Cost: 1},
+			{Policy: "middle", Key: "k", Limit: r.limit(1, second, 10), Cost: 2},
+		}
 		r.take(charges...)
-		r.wantRemaining(charges, 99, 0, 8)
 		change(charges)
 		if got, states := r.take(charges...); got != ok {
 			r.Fatalf("ok %t, %+v", got, states)
 		}
-		r.wantRemaining(charges, left[:]...)
+		for i, c := range charges {
+			peek(left[i])(&bucket{rig: r, Charge: c})
+		}
 	}
 }
 
@@ -144,27 +133,27 @@ var inspectRules = []rule{
 	{"nothing is kept of a bucket that was never charged, or was reset", on(second, 5,
 		unkept, peek(5), deny(6, 5), unkept, allow(3, 2), reset, unkept, deny(6, 5), unkept)},
 	{"a bucket is used until it has refilled", onSlow(func(l store.Limit) step {
-		return all(used(false), allow(1, burst(l)-1), used(true), func(b *bucket) { b.rig.wait(b.last.ResetAfter - micro) }, used(true), wait(micro), used(false))
+		return all(unused, allow(1, burst(l)-1), used, func(b *bucket) { b.rig.wait(b.last.ResetAfter - micro) }, used, wait(micro), unused)
 	})},
 	{"to inspect a bucket without a name is an error that wraps ErrInvalidCall", func(r *rig) {
 		if b, err := store.Inspect(context.Background(), r.store, "p", ""); b != (store.Bucket{}) || !errors.Is(err, store.ErrInvalidCall) {
 			r.Errorf("%+v, %v, want ErrInvalidCall", b, err)
 		}
 	}},
-	{"to inspect a bucket changes nothing", on(second, 10, allow(4, 6), used(true), used(true), wait(second/2), used(true), wait(second/2),
-		allow(7, 0), used(true), deny(1, 0), used(true), wait(second), allow(1, 0), limit(1, hour, 3), used(true), limit(1, second, 10), peek(0))},
+	{"to inspect a bucket changes nothing", on(second, 10, allow(4, 6), used, used, wait(second/2), used, wait(second/2),
+		allow(7, 0), used, deny(1, 0), used, wait(second), allow(1, 0), limit(1, hour, 3), used, limit(1, second, 10), peek(0))},
 }
 
-func used(want bool) step {
+var (
+	unkept = keeps(func(kept store.Bucket) bool { return kept == store.Bucket{} })
+	unused = keeps(func(kept store.Bucket) bool { return !kept.Used() })
+	used   = keeps(store.Bucket.Used)
+)
+
+func keeps(want func(kept store.Bucket) bool) step {
 	return func(b *bucket) {
-		if kept := b.inspect(b.name()); kept.Used() != want {
-			b.Fatalf("%+v, want it used: %t", kept, want)
+		if kept := b.inspect(b.name()); !want(kept) {
+			b.Fatalf("%+v is kept", kept)
 		}
-	}
-}
-
-func unkept(b *bucket) {
-	if kept := b.inspect(b.name()); kept != (store.Bucket{}) {
-		b.Fatalf("%+v, want that nothing is kept", kept)
 	}
 }

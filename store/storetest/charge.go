@@ -7,13 +7,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-const (
-	micro  = time.Microsecond
-	second = time.Second
-	minute = time.Minute
-	hour   = time.Hour
-	day    = 24 * time.Hour
-)
+const micro, second, minute, hour, day = time.Microsecond, time.Second, time.Minute, time.Hour, 24 * time.Hour
 
 // chargeRules are those of a lone charge of a bucket whose limit does not change.
 var chargeRules = []rule{
@@ -35,9 +29,7 @@ var chargeRules = []rule{
 		deny(6, 5), deny(math.MaxInt64, 5), maxWait(hour), deny(6, 5), maxWait(math.MaxInt64), deny(7, 5), deny(math.MaxInt64, 5),
 		says(store.State{Remaining: 5, RetryAfter: store.Never}))},
 	{"after exactly RetryAfter a charge is allowed, and a microsecond before it is not", onSlow(func(l store.Limit) step {
-		again := func(cost int64) step {
-			return all(deny(cost, 0), waitRetry(micro), deny(cost, cost-1), waitRetry(0), allow(cost, 0))
-		}
+		again := func(n int64) step { return all(deny(n, 0), waitRetry(micro), deny(n, n-1), waitRetry(0), allow(n, 0)) }
 		return all(allow(burst(l), 0), again(1), again((burst(l)+1)/2), again(burst(l)))
 	})},
 	{"after exactly ResetAfter a bucket is full, and a microsecond before it is not", onSlow(func(l store.Limit) step {
@@ -78,9 +70,7 @@ var debtRules = []rule{
 		maxWait(0), deny(1, 0), waitRetry(micro), deny(1, 0), wait(micro), allow(1, 0))},
 	{"a refund shortens a debt, and a look in debt is allowed", on(second, 2, owe(6, 0), peek(0),
 		allow(-3, 0), says(store.State{Allowed: true, ResetAfter: 3 * second}), allow(-2, 1))},
-	{"MaxWait counts at most as 35 years", onSlow(func(l store.Limit) step {
-		return all(maxWait(math.MaxInt64), times(20, try(burst(l))))
-	})},
+	{"MaxWait counts at most as 35 years", onSlow(func(l store.Limit) step { return all(maxWait(math.MaxInt64), times(20, try(burst(l)))) })},
 	{"what is owed is charged whatever the bucket holds, also above the burst, and MaxWait has no effect", on(minute, 5, maxWait(second),
 		owe(3, 2), owe(2, 0), owe(12, 0), says(store.State{Allowed: true, ResetAfter: 17 * minute, Wait: 12 * minute}),
 		shadow(true), owe(1, 0), shadow(false), maxWait(0), deny(3, 0), says(store.State{RetryAfter: 16 * minute, ResetAfter: 18 * minute}))},

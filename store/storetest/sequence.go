@@ -11,7 +11,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// RunSequence makes random calls and compares each answer with exact rational numbers (math/big). The same seed makes the same calls. Reports of an Inspector are compared, too.
+// RunSequence makes random calls and compares each answer, and each report of an Inspector, with exact rational numbers
+// (math/big). The same seed makes the same calls.
 //
 // The calls are takes, peeks, refunds, resets, waits, shadows, Owed charges, settlements, locks, blocks, and sets of
 // several charges. Limits range from 1 a month to 10^6 a second and change, and time moves forwards and backwards. For
@@ -47,13 +48,8 @@ type sequence struct {
 
 func (s *sequence) run(move func(), steps int, seed uint64) {
 	s.rand = rand.New(rand.NewPCG(seed, 0))
-	step := 0
-	defer func() {
-		if s.Failed() {
-			s.Logf("step %d of seed %d", step, seed)
-		}
-	}()
-	for ; step < steps; step++ {
+	s.Logf("seed %d", seed)
+	for range steps {
 		move()
 		s.step()
 	}
@@ -114,10 +110,8 @@ func (s *sequence) step() {
 	if s.rand.IntN(8) == 0 {
 		s.follow(name{first.Policy, key})
 	}
-	for i := range got {
-		if retry := got[i].RetryAfter; retry > 0 && retry != store.Never {
-			s.retry = retry
-		}
+	if retry := got[0].RetryAfter; retry > 0 && retry != store.Never {
+		s.retry = retry
 	}
 }
 

@@ -27,8 +27,7 @@ func RunDecorator(t *testing.T, wrap func(t *testing.T, inner store.Store) store
 	}
 }
 
-// A reporter is a Store with all parts of Stats.
-type reporter struct{ store.Store }
+type reporter struct{ store.Store } // with all parts of Stats
 
 func (reporter) Stats() store.Stats {
 	return store.Stats{
@@ -37,8 +36,7 @@ func (reporter) Stats() store.Stats {
 	}
 }
 
-// A foreign decorator knows nothing of Stats.
-type foreign struct{ store.Store }
+type foreign struct{ store.Store } // a decorator that knows nothing of Stats
 
 func (f foreign) Unwrap() store.Store { return f.Store }
 
@@ -87,11 +85,7 @@ func kept(buckets, blocked int) step {
 // counts returns what only grows in v, and sets it to a value below all.
 func counts(path string, v reflect.Value) map[string]int64 {
 	all := make(map[string]int64)
-	switch v.Kind() {
-	case reflect.Pointer:
-		if !v.IsNil() {
-			return counts(path, v.Elem())
-		}
+	switch v = reflect.Indirect(v); v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if f := v.Type().Field(i); f.IsExported() && f.Name != "Held" && f.Name != "Bytes" { // which are levels

@@ -119,6 +119,8 @@ func maxWait(d time.Duration) step { return with(func(c *store.Charge) { c.MaxWa
 func locking(d time.Duration) step { return with(func(c *store.Charge) { c.Lock = d }) }
 func by(key string) step           { return with(func(c *store.Charge) { c.Key = key }) }
 func wait(d time.Duration) step    { return func(b *bucket) { b.rig.wait(d) } }
+
+// waitRetry waits for the RetryAfter of the last charge but for less.
 func waitRetry(less time.Duration) step {
 	return func(b *bucket) { b.rig.wait(b.last.RetryAfter - less) }
 }
