@@ -1,8 +1,6 @@
 package store
 
 import (
-	"time"
-
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 )
 
@@ -48,7 +46,7 @@ func (k Kept) Bucket(now int64) Bucket {
 	if k.Limit != (Limit{}) {
 		b.Age = k.bucket().Age(now)
 	}
-	if left := k.block().Left(now); left > 0 {
+	if left := k.block(now).Left(now); left > 0 {
 		b.Blocked, b.BlockedSince = duration(left), duration(max(0, now-k.BlockedSince))
 		b.Locked, b.Reason = k.Locked, k.Reason
 	}
@@ -62,20 +60,24 @@ func (k Kept) Expires() int64 { return max(k.FullAt, k.BlockedUntil) }
 func (k Kept) fits(c *Charge, now int64) bool {
 	need, debt := c.ask()
 	tokens := c.Limit.Advance(k.bucket(), now).Tokens
-	return c.Limit.Grants(tokens, need, debt, 1) == 1 && (k.block().Left(now) == 0 || bucket.Passes(need, debt))
+	return c.Limit.Grants(tokens, need, debt, 1) == 1 && (k.block(now).Left(now) == 0 || bucket.Passes(need, debt))
 }
 
 // charge charges c if charged says so, and fills s either way.
 func (k *Kept) charge(c *Charge, s *State, charged bool, now int64) {
-	l, block := c.Limit, k.block()
+	l, block := c.Limit, k.block(now)
 	need, debt := c.ask()
 	b := l.Advance(k.bucket(), now)
 	changes := k.Limit != (Limit{}) && k.Limit != l && bucket.Relimits(need)
 	if charged {
-		before := b.Tokens
+		before, blockBefore := b.Tokens, block
 		b.Tokens = l.Charge(before, need, debt, 1)
-		changes = changes || b.Tokens != before
 		block = l.After(block, need, bucket.Microseconds(c.Lock), b.Tokens, now)
+		if block != blockBefore {
+			k.setBlock(block, "", now)
+			changes = true
+		}
+		changes = changes || b.Tokens != before
 	}
 	switch {
 	case charged && need == bucket.Reset:
@@ -84,17 +86,21 @@ func (k *Kept) charge(c *Charge, s *State, charged bool, now int64) {
 		k.Limit, k.Credits, k.LastRefill = l, b.Tokens, b.LastRefill
 		k.FullAt = max(k.FullAt, b.LastRefill+l.ResetAfter(b.Tokens))
 	}
-	if block != k.block() {
-		k.setBlock(block, "", now)
-	}
-	c.Fill(s, b.Tokens, time.Duration(block.Left(now))*time.Microsecond, charged)
+	c.Fill(s, b.Tokens, duration(block.Left(now)), charged)
 }
 
 func (k Kept) bucket() bucket.Bucket {
 	return bucket.Bucket{Tokens: k.Credits, Unit: k.Limit.Unit, LastRefill: k.LastRefill}
 }
 
-func (k Kept) block() bucket.Block { return bucket.Block{Until: k.BlockedUntil, Lock: k.Locked} }
+// block returns the block that is in force.
+func (k Kept) block(now int64) bucket.Block {
+	b := bucket.Block{Until: k.BlockedUntil, Lock: k.Locked}
+	if b.Left(now) == 0 {
+		return bucket.Block{}
+	}
+	return b
+}
 
 func (k *Kept) setBlock(b bucket.Block, reason string, now int64) {
 	k.BlockedSince, k.BlockedUntil, k.Locked, k.Reason = now, b.Until, b.Lock, reason

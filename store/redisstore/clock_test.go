@@ -153,10 +153,12 @@ func TestNothingIsGainedWhenAKeyExpires(t *testing.T) {
 			found := model.Advance(kept, server.now.UnixMicro())
 			fits := model.Grants(found.Tokens, model.Need(c.Cost), 0, 1) == 1
 			if fits {
-				found.Tokens = model.Charge(found.Tokens, model.Need(c.Cost), 1)
+				found.Tokens = model.Charge(found.Tokens, model.Need(c.Cost), 0, 1)
 				kept = found
 			}
-			if got, want := take(t, s, c), c.State(found.Tokens, fits); got != want {
+			var want store.State
+			c.Fill(&want, found.Tokens, 0, fits)
+			if got := take(t, s, c); got != want {
 				t.Fatalf("%+v: %+v, want %+v", c, got, want)
 			}
 		}

@@ -3,8 +3,8 @@ package storetest
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -16,14 +16,14 @@ var callRules = []rule{
 	{"no two pairs of policy and key share a bucket, whatever bytes they hold", func(r *rig) {
 		limit := r.limit(1, hour, 1)
 		long := strings.Repeat("x", 300)
+		hash := func(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) }
 		pairs := [][2]string{
 			{"a", "b"}, {"b", "a"}, {"a", "b:c"}, {"a:b", "c"}, {"b:c", "a"}, {"c", "a:b"},
 			{"a", "{b}"}, {"a", "b}"}, {"a", "{b"}, {"a}", "b"}, {"a", "}:a{b"}, {"a", "b}:a"},
 			{"a", " b"}, {"a", "b "}, {"a", "B"}, {"a", "b\x00"}, {"a", "\x00b"}, {"a\x00", "b"}, {"a", "b\n"},
 			{"a", "bé"}, {"a", "be\u0301"}, {"a", "\xff"}, {"a", "\xfe"},
 			{"a", long}, {"a", long + "x"}, {long, "a"}, {long + "x", "a"},
-			// A name is not mistaken for the hash of another.
-			{"a", sha256Hex(long)}, {"a", sha256Hex("b ")}, {sha256Hex(long), "a"},
+			{"a", hash(long)}, {"a", hash("b ")}, {hash(long), "a"}, // not mistaken for the hash of another
 		}
 		for range 2 {
 			for _, p := range pairs {
@@ -63,118 +63,97 @@ var callRules = []rule{
 			}
 		}
 	}, peek(1))},
-	{"a malformed call is an error that wraps ErrInvalidCall, and charges nothing", on(hour, 1, func(b *bucket) {
-		b.Cost = 1
-		with := func(change func(c *store.Charge)) []store.Charge {
-			c := b.Charge
-			change(&c)
-			return []store.Charge{c}
-		}
-		settles := func(change func(c *store.Charge)) []store.Charge {
-			return with(func(c *store.Charge) { c.Settles = true; change(c) })
-		}
+	{"an invalid call is an error that wraps ErrInvalidCall, and charges nothing", on(hour, 1, func(b *bucket) {
+		good := store.Charge{Policy: "p", Key: "k", Limit: b.Limit, Cost: 1}
+		settles, other := good, good
+		settles.Settles, other.Key = true, "another"
 		for name, charges := range map[string][]store.Charge{
 			"no charges":              {},
-			"no policy":               with(func(c *store.Charge) { c.Policy = "" }),
-			"no key":                  with(func(c *store.Charge) { c.Key = "" }),
-			"no limit":                with(func(c *store.Charge) { c.Limit = store.Limit{} }),
-			"a limit above all":       with(func(c *store.Charge) { c.Limit.Capacity = 1 << 60 }),
-			"a burst below a token":   with(func(c *store.Charge) { c.Limit.Capacity = c.Limit.Unit - 1 }),
-			"fuller than full":        with(func(c *store.Charge) { c.Limit.Refill = c.Limit.Capacity + 1 }),
-			"one bucket twice":        {b.Charge, b.Charge},
-			"a lock below 0":          with(func(c *store.Charge) { c.Lock = -1 }),
-			"a refund that locks":     with(func(c *store.Charge) { c.Cost, c.Lock = -1, hour }),
-			"a look that locks":       with(func(c *store.Charge) { c.Cost, c.Lock = 0, hour }),
-			"a lock that waits":       with(func(c *store.Charge) { c.MaxWait, c.Lock = hour, hour }),
-			"a settlement of nothing": settles(func(c *store.Charge) { c.Cost = 0 }),
-			"a settled refund":        settles(func(c *store.Charge) { c.Cost = -1 }),
-			"a settlement that waits": settles(func(c *store.Charge) { c.MaxWait = 1 }),
-			"a settled shadow":        settles(func(c *store.Charge) { c.Shadow = true }),
-			"a settlement owed":       settles(func(c *store.Charge) { c.Owed = true }),
-			"a settlement that locks": settles(func(c *store.Charge) { c.Lock = 1 }),
-			"a settlement of several": append(settles(func(*store.Charge) {}), store.Charge{Policy: "q", Key: "k", Limit: b.Limit}),
+			"too few states":          {good, other, {Policy: "q", Key: "k", Limit: b.Limit}},
+			"one bucket twice":        {good, good},
+			"no limit":                {{Policy: "p", Key: "k"}},
+			"a settlement of several": {settles, other},
 		} {
-			ok, err := b.store.Take(context.Background(), charges, make([]store.State, max(1, len(charges))))
-			if ok || !errors.Is(err, store.ErrInvalidCall) {
+			if ok, err := b.store.Take(context.Background(), charges, make([]store.State, 2)); ok || !errors.Is(err, store.ErrInvalidCall) {
 				b.Errorf("%s: ok %t, error %v, want false and ErrInvalidCall", name, ok, err)
 			}
-		}
-		if ok, err := b.store.Take(context.Background(), []store.Charge{b.Charge}, nil); ok || !errors.Is(err, store.ErrInvalidCall) {
-			b.Errorf("too few states: ok %t, error %v, want false and ErrInvalidCall", ok, err)
 		}
 	}, peek(1))},
 }
 
-func sha256Hex(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(sum[:])
-}
-
-// set returns charges of one key with much, little and medium room. With one key, a store on Redis Cluster can take
-// them together.
-func set(r *rig) []store.Charge {
-	return []store.Charge{
-		{Policy: "plenty", Key: "k", Limit: r.limit(1, second, 100), Cost: 1},
-		{Policy: "scarce", Key: "k", Limit: r.limit(1, minute, 1), Cost: 1},
-		{Policy: "middle", Key: "k", Limit: r.limit(1, second, 10), Cost: 2},
-	}
-}
-
-func (r *rig) wantRemaining(charges []store.Charge, want ...int64) {
-	r.Helper()
-	for i, c := range charges {
-		peek(want[i])(&bucket{rig: r, Charge: c})
-	}
-}
-
-// setRules are those of a call of several charges. In each the second bucket of set is empty before the call.
-var setRules = append(sets([]setCase{
-	{"a call of several charges takes none if one is denied", func([]store.Charge) {}, false, [3]int64{99, 0, 8}},
-	{"a denied call withholds its refunds", func(c []store.Charge) { c[0].Cost = -1 }, false, [3]int64{99, 0, 8}},
-	{"a denied call withholds its resets", func(c []store.Charge) { c[0].Cost = store.Reset }, false, [3]int64{99, 0, 8}},
-	{"a denied call withholds what is owed", func(c []store.Charge) { c[0].Cost, c[0].Owed = 200, true }, false, [3]int64{99, 0, 8}},
-	{"a denied call withholds its shadows", func(c []store.Charge) { c[0].Shadow = true }, false, [3]int64{99, 0, 8}},
-	{"a denied call withholds its locks", func(c []store.Charge) { c[2].Cost, c[2].Lock = 8, hour }, false, [3]int64{99, 0, 8}},
-	{"a shadow that cannot pay denies nothing, and is not charged", func(c []store.Charge) { c[1].Shadow = true }, true, [3]int64{98, 0, 6}},
-	{"a shadow that can pay is charged", func(c []store.Charge) { c[1].Shadow, c[1].Cost, c[0].Shadow = true, 0, true }, true, [3]int64{98, 0, 6}},
-	{"a look denies nothing", func(c []store.Charge) { c[1].Cost = 0 }, true, [3]int64{98, 0, 6}},
-	{"a refund denies nothing", func(c []store.Charge) { c[1].Cost = -1 }, true, [3]int64{98, 1, 6}},
-	{"a reset denies nothing", func(c []store.Charge) { c[1].Cost = store.Reset }, true, [3]int64{98, 1, 6}},
-	{"what is owed denies nothing", func(c []store.Charge) { c[1].Owed, c[2].Owed, c[2].Cost = true, true, 20 }, true, [3]int64{98, 0, 0}},
-	{"a charge in a call with others locks its own bucket", func(c []store.Charge) { c[1].Cost, c[2].Cost, c[2].Lock = 0, 8, hour }, true, [3]int64{98, 0, 0}},
-}), rule{"a call of shadows only is always allowed", on(minute, 1, shadow(true), allow(1, 0), deny(1, 0))},
-	rule{"a call may have many charges", func(r *rig) {
+// setRules are those of a call of several charges.
+var setRules = []rule{
+	{"a call of several charges takes all, or none if one is denied", called(false, [3]int64{99, 0, 8}, func([]store.Charge) {})},
+	{"a denied call withholds its refunds", called(false, [3]int64{99, 0, 8}, func(c []store.Charge) { c[0].Cost = -1 })},
+	{"a denied call withholds its resets", called(false, [3]int64{99, 0, 8}, func(c []store.Charge) { c[0].Cost = store.Reset })},
+	{"a denied call withholds what is owed", called(false, [3]int64{99, 0, 8}, func(c []store.Charge) { c[0].Cost, c[0].Owed = 200, true })},
+	{"a denied call withholds its shadows", called(false, [3]int64{99, 0, 8}, func(c []store.Charge) { c[0].Shadow = true })},
+	{"a denied call withholds its locks", called(false, [3]int64{99, 0, 8}, func(c []store.Charge) { c[2].Cost, c[2].Lock = 8, hour })},
+	{"a shadow that cannot pay denies nothing, and is not charged", called(true, [3]int64{98, 0, 6}, func(c []store.Charge) { c[1].Shadow = true })},
+	{"a shadow that can pay is charged", called(true, [3]int64{98, 0, 6}, func(c []store.Charge) { c[0].Shadow, c[1].Cost = true, 0 })},
+	{"a look denies nothing", called(true, [3]int64{98, 0, 6}, func(c []store.Charge) { c[1].Cost = 0 })},
+	{"a refund denies nothing", called(true, [3]int64{98, 1, 6}, func(c []store.Charge) { c[1].Cost = -1 })},
+	{"a reset denies nothing", called(true, [3]int64{98, 1, 6}, func(c []store.Charge) { c[1].Cost = store.Reset })},
+	{"what is owed denies nothing", called(true, [3]int64{98, 0, 0}, func(c []store.Charge) { c[1].Owed, c[2].Owed, c[2].Cost = true, true, 20 })},
+	{"a charge locks its own bucket", called(true, [3]int64{98, 0, 0}, func(c []store.Charge) { c[1].Cost, c[2].Cost, c[2].Lock = 0, 8, hour })},
+	{"a call of shadows only is always allowed", on(minute, 1, shadow(true), allow(1, 0), deny(1, 0))},
+	{"a call may have many charges", func(r *rig) {
 		var charges []store.Charge
 		for i := range 40 {
 			charges = append(charges, store.Charge{Policy: "p" + string(rune('A'+i)), Key: "k", Limit: r.limit(1, second, 2), Cost: 1})
 		}
-		for want := range 3 {
-			if ok, _ := r.take(charges...); ok != (want < 2) {
-				r.Fatalf("call %d: ok %t", want+1, ok)
-			}
+		for range 3 {
+			r.take(charges...)
 		}
-	}})
-
-// A setCase is a rule of a call of the charges of set, after a change.
-type setCase struct {
-	name   string
-	change func(c []store.Charge)
-	ok     bool
-	left   [3]int64
+	}},
 }
 
-func sets(cases []setCase) (rules []rule) {
-	for _, c := range cases {
-		rules = append(rules, rule{c.name, func(r *rig) {
-			charges := set(r)
-			r.take(charges...)
-			r.wantRemaining(charges, 99, 0, 8)
-			c.change(charges)
-			if ok, states := r.take(charges...); ok != c.ok {
-				r.Fatalf("ok %t, %+v", ok, states)
-			}
-			r.wantRemaining(charges, c.left[:]...)
-		}})
+// called returns a test of a call of several charges, with much, little and medium room. It makes the call once, and again
+// after a change. left is what the buckets hold then. With one key, a store on Redis Cluster can take them together.
+func called(ok bool, left [3]int64, change func(c []store.Charge)) func(*rig) {
+	return func(r *rig) {
+		charges := []store.Charge{
+			{Policy: "plenty", Key: "k", Limit: r.limit(1, second, 100), Cost: 1},
+			{Policy: "scarce", Key: "k", Limit: r.limit(1, minute, 1), Cost: 1},
+			{Policy: "middle", Key: "k", Limit: r.limit(1, second, 10), Cost: 2},
+		}
+		r.take(charges...)
+		change(charges)
+		if got, states := r.take(charges...); got != ok {
+			r.Fatalf("ok %t, %+v", got, states)
+		}
+		for i, c := range charges {
+			peek(left[i])(&bucket{rig: r, Charge: c})
+		}
 	}
-	return rules
+}
+
+// inspectRules are those of an Inspector. What it reports is compared in the other rules, too.
+var inspectRules = []rule{
+	{"nothing is kept of a bucket that was never charged, or was reset", on(second, 5,
+		unkept, peek(5), deny(6, 5), unkept, allow(3, 2), reset, unkept, deny(6, 5), unkept)},
+	{"a bucket is used until it has refilled", onSlow(func(l store.Limit) step {
+		return all(unused, allow(1, burst(l)-1), used, func(b *bucket) { b.rig.wait(b.last.ResetAfter - micro) }, used, wait(micro), unused)
+	})},
+	{"to inspect a bucket without a name is an error that wraps ErrInvalidCall", func(r *rig) {
+		if b, err := store.Inspect(context.Background(), r.store, "p", ""); b != (store.Bucket{}) || !errors.Is(err, store.ErrInvalidCall) {
+			r.Errorf("%+v, %v, want ErrInvalidCall", b, err)
+		}
+	}},
+	{"to inspect a bucket changes nothing", on(second, 10, allow(4, 6), used, used, wait(second/2), used, wait(second/2),
+		allow(7, 0), used, deny(1, 0), used, wait(second), allow(1, 0), limit(1, hour, 3), used, limit(1, second, 10), peek(0))},
+}
+
+var (
+	unkept = keeps(func(kept store.Bucket) bool { return kept == store.Bucket{} })
+	unused = keeps(func(kept store.Bucket) bool { return !kept.Used() })
+	used   = keeps(store.Bucket.Used)
+)
+
+func keeps(want func(kept store.Bucket) bool) step {
+	return func(b *bucket) {
+		if kept := b.inspect(b.name()); !want(kept) {
+			b.Fatalf("%+v is kept", kept)
+		}
+	}
 }

@@ -7,13 +7,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-const (
-	micro  = time.Microsecond
-	second = time.Second
-	minute = time.Minute
-	hour   = time.Hour
-	day    = 24 * time.Hour
-)
+const micro, second, minute, hour, day = time.Microsecond, time.Second, time.Minute, time.Hour, 24 * time.Hour
 
 // chargeRules are those of a lone charge of a bucket whose limit does not change.
 var chargeRules = []rule{
@@ -35,47 +29,30 @@ var chargeRules = []rule{
 		deny(6, 5), deny(math.MaxInt64, 5), maxWait(hour), deny(6, 5), maxWait(math.MaxInt64), deny(7, 5), deny(math.MaxInt64, 5),
 		says(store.State{Remaining: 5, RetryAfter: store.Never}))},
 	{"after exactly RetryAfter a charge is allowed, and a microsecond before it is not", onSlow(func(l store.Limit) step {
-		again := func(cost int64) step {
-			return all(deny(cost, 0), waitRetry(micro), deny(cost, cost-1), func(b *bucket) {
-				if b.last.RetryAfter != micro {
-					b.Fatalf("RetryAfter is %v, want 1µs", b.last.RetryAfter)
-				}
-			}, wait(micro), allow(cost, 0))
-		}
+		again := func(n int64) step { return all(deny(n, 0), waitRetry(micro), deny(n, n-1), waitRetry(0), allow(n, 0)) }
 		return all(allow(burst(l), 0), again(1), again((burst(l)+1)/2), again(burst(l)))
 	})},
 	{"after exactly ResetAfter a bucket is full, and a microsecond before it is not", onSlow(func(l store.Limit) step {
 		return all(allow(burst(l), 0), func(b *bucket) { b.rig.wait(b.last.ResetAfter - micro) },
-			deny(burst(l), burst(l)-1), wait(micro), allow(burst(l), 0), wait(1000*hour), wait(1000*hour), func(b *bucket) {
-				b.take(b.Charge)
-			})
+			deny(burst(l), burst(l)-1), wait(micro), allow(burst(l), 0))
 	})},
 	{"a bucket never holds more than its burst", on(second, 5, allow(5, 0), wait(1000*hour), peek(5), allow(5, 0), deny(1, 0))},
 	{"a rate that does not divide the second is exact in the long run", on(second, 5, limit(7, second, 5000),
-		allow(5000, 0), func(b *bucket) {
-			allowed := 0
-			for range 1000 { // 10 s in steps of 10 ms
-				b.rig.wait(second / 100)
-				if ok, _ := b.take(store.Charge{Policy: "p", Key: "k", Limit: b.Limit, Cost: 1}); ok {
-					allowed++
-				}
-			}
-			if allowed != 70 {
-				b.Fatalf("%d allowed, want 70", allowed)
-			}
-		})},
+		allow(5000, 0), times(1000, wait(second/100), try(1)), peek(0))},
 	{"time that runs backwards neither grants nor drains", on(second/10, 10,
 		allow(5, 5), shift(-second), peek(5), allow(5, 0),
 		times(20, deny(1, 0), shift(second), deny(1, 0), shift(-second)),
 		shift(second+second/10), allow(1, 0), deny(1, 0))},
-	{"a reset removes the bucket, which is full then under any limit", each(minute, 600, reset, map[string]step{
+	{"a reset removes the bucket, which is full then under any limit", each(minute, 600, map[string]step{
 		"unknown":  peek(600),
 		"spent":    allow(600, 0),
 		"hardly":   allow(1, 599),
 		"in debt":  owe(math.MaxInt64, 0),
 		"refunded": all(allow(1, 599), allow(-1, 600)),
 		"denied":   all(allow(600, 0), deny(1, 0)),
-	}, limit(1, second, 10), shadow(true), maxWait(hour), allow(store.Reset, 10), limit(1, hour, 900), peek(900), limit(1, minute, 600), peek(600))},
+	}, func(use step) step {
+		return all(reset, use, limit(1, second, 10), shadow(true), maxWait(hour), allow(store.Reset, 10), limit(1, hour, 900), peek(900))
+	})},
 	{"Standby makes no difference", on(second, 5, allow(4, 1), with(func(c *store.Charge) { c.Standby = true }), allow(-2, 3))},
 }
 
@@ -93,21 +70,13 @@ var debtRules = []rule{
 		maxWait(0), deny(1, 0), waitRetry(micro), deny(1, 0), wait(micro), allow(1, 0))},
 	{"a refund shortens a debt, and a look in debt is allowed", on(second, 2, owe(6, 0), peek(0),
 		allow(-3, 0), says(store.State{Allowed: true, ResetAfter: 3 * second}), allow(-2, 1))},
-	{"MaxWait counts at most as 35 years", onSlow(func(l store.Limit) step {
-		return all(maxWait(math.MaxInt64), times(20, func(b *bucket) {
-			b.Cost = burst(l)
-			b.take(b.Charge)
-		}))
-	})},
+	{"MaxWait counts at most as 35 years", onSlow(func(l store.Limit) step { return all(maxWait(math.MaxInt64), times(20, try(burst(l)))) })},
 	{"what is owed is charged whatever the bucket holds, also above the burst, and MaxWait has no effect", on(minute, 5, maxWait(second),
 		owe(3, 2), owe(2, 0), owe(12, 0), says(store.State{Allowed: true, ResetAfter: 17 * minute, Wait: 12 * minute}),
 		shadow(true), owe(1, 0), shadow(false), maxWait(0), deny(3, 0), says(store.State{RetryAfter: 16 * minute, ResetAfter: 18 * minute}))},
 	{"a debt is at most 2^52 credits, from which time and refunds lead back", onSlow(func(l store.Limit) step {
-		return all(func(b *bucket) {
-			for _, cost := range []int64{1, deepest / l.Unit, 1, math.MaxInt64, 1} {
-				b.take(store.Charge{Policy: b.Policy, Key: b.Key, Limit: l, Cost: cost, Owed: true})
-			}
-		}, wait(hour), peek(0), allow(-math.MaxInt64, burst(l)))
+		return all(owe(burst(l), 0), owe(deepest/l.Unit, 0), owe(1, 0), owe(math.MaxInt64, 0), owe(1, 0),
+			wait(hour), peek(0), allow(-math.MaxInt64, burst(l)))
 	})},
 	{"a cost of 0 or below cannot be owed", on(minute, 5, owe(7, 0), owe(0, 0), says(store.State{Allowed: true, ResetAfter: 7 * minute}),
 		owe(-4, 2), owe(store.Reset, 5))},

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,54 +11,9 @@ import (
 )
 
 var concurrencyRules = []rule{
-	{"no token is spent twice, however many take at once", func(r *rig) {
-		const burst, goroutines, calls = 100, 16, 25
-		c := store.Charge{Policy: "p", Key: "k", Limit: r.limit(1, hour, burst), Cost: 1}
-		allowed := r.hammer(goroutines, calls, func(int) []store.Charge { return []store.Charge{c} })
-		if allowed != burst {
-			r.Fatalf("%d of %d calls were allowed, want %d", allowed, goroutines*calls, burst)
-		}
-	}},
-	{"many keys at once do not disturb each other", func(r *rig) {
-		const keys, each = 100, 4
-		limit := r.limit(1, hour, each)
-		allowed := r.hammer(16, 50, func(i int) []store.Charge {
-			return []store.Charge{{Policy: "p", Key: "key " + string(rune('A'+i%keys)), Limit: limit, Cost: 1}}
-		})
-		if allowed != keys*each {
-			r.Fatalf("%d calls were allowed, want %d", allowed, keys*each)
-		}
-	}},
-	{"calls of several charges in any order take all or none, and do not wait for each other", func(r *rig) {
-		const burst, goroutines, calls = 60, 16, 25
-		limit := r.limit(1, hour, burst)
-		charges := make([]store.Charge, 4)
-		for i := range charges {
-			charges[i] = store.Charge{Policy: "p" + string(rune('0'+i)), Key: "k", Limit: limit, Cost: 1}
-		}
-		allowed := r.hammer(goroutines, calls, func(i int) []store.Charge {
-			n := len(charges)
-			return []store.Charge{charges[i%n], charges[(i+1+i/n%(n-1))%n]}
-		})
-		for i := range charges {
-			charges[i].Cost = 0
-		}
-		var spent int64
-		states := make([]store.State, len(charges))
-		if _, err := r.store.Take(context.Background(), charges, states); err != nil {
-			r.Fatal(err)
-		}
-		for _, s := range states {
-			spent += burst - s.Remaining
-		}
-		if spent != 2*allowed || allowed < burst {
-			r.Fatalf("%d calls of 2 were allowed and have spent %d, want at least %d and 2 each", allowed, spent, burst)
-		}
-	}},
-	{"of many identical calls at once each is told its own number, and those denied when to retry", func(r *rig) {
-		limit := r.limit(1, hour, 50)
+	{"no token is spent twice: of many identical calls at once each is told its own number, or when to retry", func(r *rig) {
 		r.alike(80, []store.Charge{
-			{Policy: "p", Key: "k", Limit: limit, Cost: 1},
+			{Policy: "p", Key: "k", Limit: r.limit(1, hour, 50), Cost: 1},
 			{Policy: "q", Key: "k", Limit: r.limit(1, hour, 100), Cost: 2},
 			{Policy: "shadow", Key: "k", Limit: r.limit(1, hour, 25), Cost: 1, Shadow: true},
 		})
@@ -77,42 +33,62 @@ var concurrencyRules = []rule{
 	{"of many at once the one that empties the bucket locks it, and the rest are denied", func(r *rig) {
 		r.alike(60, []store.Charge{{Policy: "p", Key: "k", Limit: r.limit(1, hour, 30), Cost: 1, Lock: 7 * hour}})
 	}},
+	{"many keys at once do not disturb each other", func(r *rig) {
+		const keys, each = 100, 4
+		limit := r.limit(1, hour, each)
+		allowed := r.hammer(16, 50, func(i int) []store.Charge {
+			return []store.Charge{{Policy: "p", Key: "key " + string(rune('A'+i%keys)), Limit: limit, Cost: 1}}
+		})
+		if allowed != keys*each {
+			r.Fatalf("%d calls were allowed, want %d", allowed, keys*each)
+		}
+	}},
+	{"calls of several charges in any order take all or none, and do not wait for each other", func(r *rig) {
+		const burst, buckets = 60, 4
+		limit := r.limit(1, hour, burst)
+		charge := func(n int, cost int64) store.Charge {
+			return store.Charge{Policy: "p" + string(rune('0'+n%buckets)), Key: "k", Limit: limit, Cost: cost}
+		}
+		allowed := r.hammer(16, 25, func(i int) []store.Charge {
+			return []store.Charge{charge(i, 1), charge(i+1+i/buckets%(buckets-1), 1)}
+		})
+		states, left := make([]store.State, buckets), int64(0)
+		if _, err := r.store.Take(context.Background(), []store.Charge{charge(0, 0), charge(1, 0), charge(2, 0), charge(3, 0)}, states); err != nil {
+			r.Fatal(err)
+		}
+		for _, s := range states {
+			left += s.Remaining
+		}
+		if left != buckets*burst-2*allowed || allowed < burst {
+			r.Fatalf("%d calls of 2 were allowed, and have left %d of %d tokens", allowed, left, buckets*burst)
+		}
+	}},
 }
 
-// alike makes n identical calls at once. Their answers must be those of the models to as many calls in a row.
+// alike makes n identical calls at once. Their answers must be those of the model to as many calls in a row.
 func (r *rig) alike(n int, charges []store.Charge) {
-	type answer struct {
-		ok     bool
-		states [3]store.State
-	}
 	var mu sync.Mutex
-	told := make(map[answer]int)
+	told := make(map[string]int)
 	count := func(by int, ok bool, states []store.State) {
-		a := answer{ok: ok}
-		copy(a.states[:], states)
 		mu.Lock()
 		defer mu.Unlock()
-		told[a] += by
+		told[fmt.Sprintf("%t, %+v", ok, states)] += by
 	}
-	var wg sync.WaitGroup
-	for range n {
-		wg.Go(func() {
-			states := make([]store.State, len(charges))
-			ok, err := r.store.Take(context.Background(), charges, states)
-			if err != nil {
-				r.Error(err)
-			}
-			count(1, ok, states)
-		})
-	}
-	r.join(&wg)
+	r.together(n, func(int) {
+		states := make([]store.State, len(charges))
+		ok, err := r.store.Take(context.Background(), charges, states)
+		if err != nil {
+			r.Error(err)
+		}
+		count(1, ok, states)
+	})
 	for range n {
 		ok, states := r.exact.take(charges, r.now())
 		count(-1, ok, states)
 	}
 	for a, n := range told {
 		if n != 0 {
-			r.Errorf("%d calls more than in a row were told %+v", n, a)
+			r.Errorf("%d calls more than in a row were told %s", n, a)
 		}
 	}
 }
@@ -120,40 +96,27 @@ func (r *rig) alike(n int, charges []store.Charge) {
 // hammer makes calls from many goroutines and returns how many were allowed. next returns the charges of call i.
 func (r *rig) hammer(goroutines, calls int, next func(i int) []store.Charge) int64 {
 	var allowed atomic.Int64
-	var wg sync.WaitGroup
-	for g := range goroutines {
-		wg.Go(func() {
-			for n := range calls {
-				charges := next(g*calls + n)
-				ok, err := r.store.Take(context.Background(), charges, make([]store.State, len(charges)))
-				if err != nil {
-					r.Error(err)
-					return
-				}
-				if ok {
-					allowed.Add(1)
-				}
+	r.together(goroutines, func(g int) {
+		for n := range calls {
+			charges := next(g*calls + n)
+			ok, err := r.store.Take(context.Background(), charges, make([]store.State, len(charges)))
+			if err != nil {
+				r.Error(err)
+			} else if ok {
+				allowed.Add(1)
 			}
-		})
-	}
-	r.join(&wg)
+		}
+	})
 	return allowed.Load()
 }
 
-// stuck is how long calls may take that wait for nothing, on a busy machine.
-const stuck = 30 * second
-
-// join waits for calls that must not wait for each other.
-func (r *rig) join(calls *sync.WaitGroup) {
-	r.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		calls.Wait()
-	}()
-	select {
-	case <-done:
-	case <-time.After(stuck):
-		r.Fatalf("calls have not returned after %v: they wait for each other", stuck)
+// together runs f in goroutines whose calls must not wait for each other.
+func (r *rig) together(goroutines int, f func(g int)) {
+	stuck := time.AfterFunc(30*second, func() { panic("storetest: calls have not returned after 30s: they wait for each other") })
+	defer stuck.Stop()
+	var calls sync.WaitGroup
+	for g := range goroutines {
+		calls.Go(func() { f(g) })
 	}
+	calls.Wait()
 }

@@ -2,8 +2,6 @@ package storetest
 
 import (
 	"math/big"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -15,35 +13,6 @@ const (
 )
 
 type name struct{ policy, key string }
-
-// integers is a Store made of store.Decide and a map.
-type integers map[name]store.Kept
-
-func (m integers) take(charges []store.Charge, now int64) (bool, []store.State) {
-	kept, states := make([]store.Kept, len(charges)), make([]store.State, len(charges))
-	for i, c := range charges {
-		kept[i] = m[name{c.Policy, c.Key}]
-	}
-	ok := store.Decide(charges, kept, states, now)
-	for i, c := range charges {
-		m.keep(name{c.Policy, c.Key}, kept[i])
-	}
-	return ok, states
-}
-
-func (m integers) block(n name, b store.Block, now int64) {
-	k := m[n]
-	k.SetBlock(b, now)
-	m.keep(n, k)
-}
-
-func (m integers) keep(n name, k store.Kept) {
-	if m[n] = k; k == (store.Kept{}) {
-		delete(m, n)
-	}
-}
-
-func (m integers) forget(n name) { delete(m, n) }
 
 // rationals implements the same contract in exact fractions of a token. It follows the text of package store and not
 // the code of internal/bucket.
@@ -63,24 +32,9 @@ type exact struct {
 // forgettable reports whether a Store may forget the bucket.
 func (m rationals) forgettable(n name, now int64) bool {
 	e := m[n]
-	if e.until > now || e.hold > now {
-		return false
-	}
-	return e.limit == store.Limit{} || m.at(store.Charge{Policy: n.policy, Key: n.key, Limit: e.limit}, now).tokens.Cmp(rat(burst(e.limit))) == 0
+	full := e.limit == store.Limit{} || m.at(store.Charge{Policy: n.policy, Key: n.key, Limit: e.limit}, now).tokens.Cmp(rat(burst(e.limit))) == 0
+	return full && e.until <= now && e.hold <= now
 }
-
-// ended returns the buckets whose block has ended at now, and had not at a time before, in a fixed order.
-func (m rationals) ended(before, now int64) (names []name) {
-	for n, e := range m {
-		if e.until <= now && e.until > before {
-			names = append(names, n)
-		}
-	}
-	slices.SortFunc(names, func(a, b name) int { return strings.Compare(a.policy+a.key, b.policy+b.key) })
-	return names
-}
-
-func (m rationals) forget(n name) { delete(m, n) }
 
 func (m rationals) block(n name, b store.Block, now int64) {
 	e := m[n]
@@ -106,7 +60,7 @@ func (m rationals) take(charges []store.Charge, now int64) (bool, []store.State)
 	for i, c := range charges {
 		e := m.charge(c, ok && fits[i], now)
 		states[i] = state(c, e.tokens, ok && fits[i], fits[i])
-		if left := time.Duration(e.until-now) * time.Microsecond; left > 0 {
+		if left := time.Duration(e.until-now) * micro; left > 0 {
 			s := &states[i]
 			s.Blocked, s.Remaining = true, 0
 			s.RetryAfter, s.ResetAfter = max(s.RetryAfter, left), max(s.ResetAfter, left)
@@ -118,7 +72,7 @@ func (m rationals) take(charges []store.Charge, now int64) (bool, []store.State)
 // charge charges c if charged says so, and returns the bucket at now.
 func (m rationals) charge(c store.Charge, charged bool, now int64) exact {
 	n := name{c.Policy, c.Key}
-	old, known := m[n]
+	old := m[n]
 	e := m.at(c, now)
 	changes := old.limit != (store.Limit{}) && old.limit != c.Limit && c.Cost != 0 && c.Cost != store.Reset
 	switch {
@@ -126,33 +80,33 @@ func (m rationals) charge(c store.Charge, charged bool, now int64) exact {
 		delete(m, n)
 		return exact{tokens: rat(burst(c.Limit))}
 	case charged && c.Cost != 0:
-		left := new(big.Rat).Sub(e.tokens, rat(c.Cost))
+		least := deepestDebt(c.Limit)
 		if c.Settles {
-			left = greater(left, lesser(e.tokens, new(big.Rat)))
+			least = clamp(e.tokens, least, rat(0))
 		}
-		left = greater(lesser(left, rat(burst(c.Limit))), deepestDebt(c.Limit))
+		left := clamp(new(big.Rat).Sub(e.tokens, rat(c.Cost)), least, rat(burst(c.Limit)))
 		changes = changes || left.Cmp(e.tokens) != 0
 		e.tokens = left
-		e.lockOrUnlock(c, now)
+		changes = e.lockOrUnlock(c, now) || changes
 	}
 	if changes {
 		m[n] = e
-	} else if known {
-		old.since, old.until, old.lock, old.reason = e.since, e.until, e.lock, e.reason
-		m[n] = old
 	}
 	return e
 }
 
-// lockOrUnlock does what a charge that is carried out does to a lock.
-func (e *exact) lockOrUnlock(c store.Charge, now int64) {
+// lockOrUnlock does what a charge that is carried out does to a lock, and reports whether that changes it.
+func (e *exact) lockOrUnlock(c store.Charge, now int64) bool {
 	hasToken, blocked := e.tokens.Cmp(rat(1)) >= 0, e.until > now
 	switch {
 	case blocked && e.lock && c.Cost < 0 && hasToken:
 		e.since, e.until, e.lock = 0, 0, false
 	case !blocked && c.Lock > 0 && !hasToken:
 		e.since, e.until, e.lock, e.reason = now, now+roundedUp(c.Lock), true, ""
+	default:
+		return false
 	}
+	return true
 }
 
 // at returns c's bucket at now, under its limit.
@@ -164,20 +118,17 @@ func (m rationals) at(c store.Charge, now int64) exact {
 		return e
 	}
 	if e.limit != c.Limit {
-		missing := new(big.Rat).Sub(rat(burst(e.limit)), e.tokens)
-		e.hold = max(e.hold, e.last+microseconds(missing.Quo(missing, perMicrosecond(e.limit))).Microseconds())
+		e.hold = max(e.hold, e.last+after(e.limit, rat(burst(e.limit)), e.tokens).Microseconds())
 	}
 	if e.limit.Unit != c.Limit.Unit {
 		// What carries over is rounded down to a credit.
 		credits := new(big.Rat).Mul(e.tokens, rat(c.Limit.Unit))
-		e.tokens = greater(new(big.Rat).Quo(new(big.Rat).SetInt(floor(credits)), rat(c.Limit.Unit)), deepestDebt(c.Limit))
+		e.tokens = new(big.Rat).Quo(new(big.Rat).SetInt(floor(credits)), rat(c.Limit.Unit))
 	}
-	e.limit = c.Limit
-	e.tokens = lesser(e.tokens, full)
+	e.limit, e.tokens = c.Limit, clamp(e.tokens, deepestDebt(c.Limit), full)
 	if now > e.last {
 		added := new(big.Rat).Mul(rat(now-e.last), perMicrosecond(c.Limit))
-		e.tokens = lesser(new(big.Rat).Add(e.tokens, added), full)
-		e.last = now
+		e.tokens, e.last = clamp(added.Add(e.tokens, added), e.tokens, full), now
 	}
 	return e
 }
@@ -187,11 +138,9 @@ func state(c store.Charge, tokens *big.Rat, charged, fits bool) store.State {
 	if tokens.Sign() > 0 {
 		s.Remaining = floor(tokens).Int64()
 	}
-	missing := new(big.Rat).Sub(rat(burst(c.Limit)), tokens)
-	s.ResetAfter = microseconds(missing.Quo(missing, perMicrosecond(c.Limit)))
-	if charged && c.Cost > 0 && !c.Settles && tokens.Sign() < 0 {
-		debt := new(big.Rat).Neg(tokens)
-		s.Wait = microseconds(debt.Quo(debt, perMicrosecond(c.Limit)))
+	s.ResetAfter = after(c.Limit, rat(burst(c.Limit)), tokens)
+	if charged && c.Cost > 0 && !c.Settles {
+		s.Wait = max(0, after(c.Limit, rat(0), tokens))
 	}
 	if !fits && c.Cost > burst(c.Limit) {
 		s.RetryAfter = store.Never
@@ -204,37 +153,38 @@ func state(c store.Charge, tokens *big.Rat, charged, fits bool) store.State {
 // retryAfter returns the microseconds until c is allowed, at most 0 if it is now.
 func retryAfter(c store.Charge, tokens *big.Rat) *big.Rat {
 	if c.Cost <= 0 {
-		return new(big.Rat)
+		return rat(0)
 	}
 	missing := new(big.Rat).Sub(rat(c.Cost), tokens)
 	missing.Quo(missing, perMicrosecond(c.Limit))
-	wait := lesser(rat(min(c.MaxWait, longest).Microseconds()), big.NewRat(deepest, c.Limit.Refill))
-	return missing.Sub(missing, wait)
+	return missing.Sub(missing, clamp(rat(min(c.MaxWait, longest).Microseconds()), rat(0), big.NewRat(deepest, c.Limit.Refill)))
 }
 
+func fill(l store.Limit) time.Duration      { return time.Duration(l.Capacity/l.Refill+1) * micro }
 func burst(l store.Limit) int64             { return l.Capacity / l.Unit }
 func deepestDebt(l store.Limit) *big.Rat    { return big.NewRat(-deepest, l.Unit) }
 func perMicrosecond(l store.Limit) *big.Rat { return big.NewRat(l.Refill, l.Unit) }
 func rat(n int64) *big.Rat                  { return new(big.Rat).SetInt64(n) }
 func floor(x *big.Rat) *big.Int             { return new(big.Int).Div(x.Num(), x.Denom()) }
 func microseconds(x *big.Rat) time.Duration {
-	up := new(big.Int).Neg(floor(new(big.Rat).Neg(x)))
-	return time.Duration(up.Int64()) * time.Microsecond
+	return time.Duration(-floor(new(big.Rat).Neg(x)).Int64()) * micro
+}
+
+// after returns how long a bucket of some tokens takes to hold others.
+func after(l store.Limit, want, tokens *big.Rat) time.Duration {
+	missing := new(big.Rat).Sub(want, tokens)
+	return microseconds(missing.Quo(missing, perMicrosecond(l)))
 }
 
 // roundedUp returns the microseconds of a block or lock.
 func roundedUp(d time.Duration) int64 { return (min(d, longest) - 1).Microseconds() + 1 }
 
-func lesser(a, b *big.Rat) *big.Rat {
-	if a.Cmp(b) < 0 {
-		return a
+func clamp(x, least, most *big.Rat) *big.Rat {
+	switch {
+	case x.Cmp(least) < 0:
+		return least
+	case x.Cmp(most) > 0:
+		return most
 	}
-	return b
-}
-
-func greater(a, b *big.Rat) *big.Rat {
-	if a.Cmp(b) > 0 {
-		return a
-	}
-	return b
+	return x
 }

@@ -10,25 +10,16 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A rig is a Store under test, its clock, and the models that each of its answers is compared with.
+// A rig is a Store under test, its clock, and the model that each of its answers is compared with.
 type rig struct {
 	*testing.T
-	store  store.Store
-	nanos  atomic.Int64
-	exact  rationals
-	models []model // exact is the first
-}
-
-// A model answers calls as a Store must.
-type model interface {
-	take(charges []store.Charge, now int64) (ok bool, states []store.State)
-	block(n name, b store.Block, now int64)
-	forget(n name)
+	store store.Store
+	nanos atomic.Int64
+	exact rationals
 }
 
 func newRig(t *testing.T, open Open) *rig {
 	r := &rig{T: t, exact: rationals{}}
-	r.models = []model{r.exact, integers{}}
 	// A day with nothing special about it, to the microsecond.
 	r.nanos.Store(time.Date(2026, 5, 23, 10, 20, 30, 123_456_000, time.UTC).UnixNano())
 	r.store = open(t, func() time.Time { return time.Unix(0, r.nanos.Load()) })
@@ -50,7 +41,7 @@ func (r *rig) wait(d time.Duration) (forgotten int) {
 	return forgotten
 }
 
-// take makes a call that must not fail, and whose answer must be that of the models.
+// take makes a call that must not fail, and whose answer must be that of the model.
 func (r *rig) take(charges ...store.Charge) (bool, []store.State) {
 	r.Helper()
 	got := make([]store.State, len(charges))
@@ -58,10 +49,8 @@ func (r *rig) take(charges ...store.Charge) (bool, []store.State) {
 	if err != nil {
 		r.Fatalf("Take(%+v): %v", charges, err)
 	}
-	for _, m := range r.models {
-		if wantOK, want := m.take(charges, r.now()); ok != wantOK || !slices.Equal(got, want) {
-			r.Fatalf("at %d of %+v\n\tgot  %t %+v\n\twant %t %+v by %T", r.now(), charges, ok, got, wantOK, want, m)
-		}
+	if wantOK, want := r.exact.take(charges, r.now()); ok != wantOK || !slices.Equal(got, want) {
+		r.Fatalf("at %d of %+v\n\tgot  %t %+v\n\twant %t %+v", r.now(), charges, ok, got, wantOK, want)
 	}
 	for _, c := range charges {
 		if c.Cost < 0 {
@@ -77,9 +66,7 @@ func (r *rig) block(n name, b store.Block) {
 	if degraded, err := store.SetBlock(context.Background(), r.store, n.policy, n.key, b); degraded || err != nil {
 		r.Fatalf("Block(%+v): degraded %t, error %v", b, degraded, err)
 	}
-	for _, m := range r.models {
-		m.block(n, b, r.now())
-	}
+	r.exact.block(n, b, r.now())
 	r.follow(n)
 }
 
@@ -93,7 +80,7 @@ func (r *rig) inspect(n name) store.Bucket {
 	return b
 }
 
-// follow compares what an Inspector reports of a bucket. If the Store has forgotten it, as it may, so do the models.
+// follow compares what an Inspector reports of a bucket. If the Store has forgotten it, as it may, so does the model.
 func (r *rig) follow(n name) (forgotten int) {
 	r.Helper()
 	e, known := r.exact[n]
@@ -105,14 +92,15 @@ func (r *rig) follow(n name) (forgotten int) {
 		if !r.exact.forgettable(n, r.now()) {
 			r.Fatalf("at %d %+v is forgotten, want %+v", r.now(), n, e)
 		}
-		for _, m := range r.models {
-			m.forget(n)
+		if e.limit == (store.Limit{}) {
+			return 0 // only its block has ended, which a clock set back could begin again
 		}
+		delete(r.exact, n)
 		return 1
 	}
 	want := store.Bucket{Limit: e.limit, Credits: b.Credits, Age: b.Age}
 	if left := e.until - r.now(); left > 0 {
-		want.Blocked, want.BlockedSince = time.Duration(left)*time.Microsecond, time.Duration(max(0, r.now()-e.since))*time.Microsecond
+		want.Blocked, want.BlockedSince = time.Duration(left)*micro, time.Duration(max(0, r.now()-e.since))*micro
 		want.Locked, want.Reason = e.lock, e.reason
 	}
 	if b != want {

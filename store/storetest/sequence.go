@@ -11,8 +11,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// RunSequence makes random calls and compares each answer with two models: [store.Decide], and exact rational numbers
-// (math/big). The same seed makes the same calls. Reports of an Inspector are compared, too.
+// RunSequence makes random calls and compares each answer, and each report of an Inspector, with exact rational numbers
+// (math/big). The same seed makes the same calls.
 //
 // The calls are takes, peeks, refunds, resets, waits, shadows, Owed charges, settlements, locks, blocks, and sets of
 // several charges. Limits range from 1 a month to 10^6 a second and change, and time moves forwards and backwards. For
@@ -48,32 +48,26 @@ type sequence struct {
 
 func (s *sequence) run(move func(), steps int, seed uint64) {
 	s.rand = rand.New(rand.NewPCG(seed, 0))
-	step := 0
-	defer func() {
-		if s.Failed() {
-			s.Logf("step %d of seed %d", step, seed)
-		}
-	}()
-	for ; step < steps; step++ {
+	s.Logf("seed %d", seed)
+	for range steps {
 		move()
 		s.step()
 	}
 }
 
-// fill returns the time to full of one of the limits.
-func (s *sequence) fill() time.Duration {
-	l := s.limits[s.rand.IntN(len(s.limits))]
-	return time.Duration(l.Capacity/l.Refill) * time.Microsecond
+// upTo returns a random time below d.
+func (s *sequence) upTo(d time.Duration) time.Duration { return time.Duration(s.rand.Int64N(int64(d))) }
+
+// fill returns the time to full of one of the limits, or a small part of it.
+func (s *sequence) fill(parts int) time.Duration {
+	return fill(s.limits[s.rand.IntN(len(s.limits))]) / time.Duration(1+s.rand.IntN(parts))
 }
 
 // moveOn moves the clock by nothing, by a little, or by about the time that a quick limit takes to fill or a bucket
 // to be forgotten.
 func (s *sequence) moveOn() {
-	fill := min(minute, s.fill())
 	d := []time.Duration{
-		0, 0, 0, micro, min(minute, s.retry), fill / time.Duration(1+s.rand.IntN(1000)),
-		time.Duration(s.rand.Int64N(3*int64(fill) + int64(second/200))),
-		time.Duration(s.rand.Int64N(3*int64(fill) + int64(second/200))),
+		0, 0, 0, micro, min(minute, s.retry), min(minute, s.fill(1000)), s.upTo(3*min(minute, s.fill(1)) + second/200), s.upTo(second / 200),
 	}[s.rand.IntN(8)]
 	s.retry -= min(s.retry, d)
 	s.forgotten += s.wait(d.Truncate(micro))
@@ -82,57 +76,42 @@ func (s *sequence) moveOn() {
 // moveTime moves the clock by an amount that may matter. That is nothing, a microsecond, a part of a fill time, or
 // some time backwards. Or it moves to the RetryAfter of the last denied call, or to just before it.
 func (s *sequence) moveTime() {
-	before := s.nanos.Load()
 	d := []time.Duration{
-		0, 0, 0, micro, micro, s.retry, max(0, s.retry-micro),
-		time.Duration(s.rand.Int64N(int64(second))), time.Duration(s.rand.Int64N(int64(second))),
-		s.fill() / time.Duration(1+s.rand.IntN(1000)),
-		-time.Duration(s.rand.Int64N(int64(minute))),
-		-s.fill() / time.Duration(10+s.rand.IntN(1000)),
+		0, 0, 0, micro, micro, s.retry, max(0, s.retry-micro), s.upTo(second), s.upTo(second), s.fill(1000), -s.upTo(minute), -s.fill(1000) / 10,
 	}[s.rand.IntN(12)]
 	s.retry -= max(0, min(s.retry, d))
-	s.nanos.Add(int64(d))
-	// The longest fill times would move the clock out of the range of UnixNano.
-	if year := time.Unix(0, s.nanos.Load()).Year(); year > 2060 || year < 2000 {
-		s.nanos.Store(before)
+	before := s.nanos.Load()
+	after := before + int64(d)
+	if year := time.Unix(0, after).Year(); year > 2060 || year < 2000 {
+		return // or the clock leaves the range of UnixNano
 	}
-	if after := s.nanos.Load(); after < before {
-		// A Store may have dropped the blocks that have ended. They would be in force again.
-		s.nanos.Store(before)
-		for _, n := range s.exact.ended(after/1000, before/1000) {
+	for n, e := range s.exact {
+		if e.until <= before/1000 && e.until > after/1000 {
+			// A Store may have dropped this block, which has ended. It would be in force again.
 			s.take(store.Charge{Policy: n.policy, Key: n.key, Limit: s.limits[0], Cost: store.Reset})
 		}
-		s.nanos.Store(after)
 	}
+	s.nanos.Store(after)
 }
 
 // step makes a call, and now and then compares what is kept of its first bucket.
 func (s *sequence) step() {
 	key := fmt.Sprint("k", s.rand.IntN(3))
-	charges := []store.Charge{s.charge(0, key)}
-	switch s.rand.IntN(16) {
-	case 0, 1, 2:
-		charges = append(charges, s.charge(1, key))
-	case 3:
-		charges = append(charges, s.charge(1, key), s.charge(2, key))
-	case 4:
-		if is[store.Blocker](s.rig) {
-			s.block(name{charges[0].Policy, key}, store.Block{For: s.moment(charges[0].Limit), Reason: "a reason"})
-		}
-	case 5:
-		if c := &charges[0]; c.Cost > 0 {
-			c.Settles, c.MaxWait, c.Shadow, c.Owed, c.Lock = true, 0, false, false, 0
-		}
+	charges := []store.Charge{s.charge(0, key), s.charge(1, key), s.charge(2, key)}
+	charges = charges[:[]int{1, 1, 1, 1, 1, 1, 2, 3}[s.rand.IntN(8)]]
+	first := &charges[0]
+	switch n := s.rand.IntN(16); {
+	case n == 0 && is[store.Blocker](s.rig):
+		s.block(name{first.Policy, key}, store.Block{For: s.moment(first.Limit), Reason: "a reason"})
+	case n == 1 && len(charges) == 1 && first.Cost > 0:
+		*first = store.Charge{Policy: first.Policy, Key: key, Limit: first.Limit, Cost: first.Cost, Settles: true}
 	}
 	_, got := s.take(charges...)
 	if s.rand.IntN(8) == 0 {
-		c := charges[0]
-		s.follow(name{c.Policy, c.Key})
+		s.follow(name{first.Policy, key})
 	}
-	for i := range got {
-		if retry := got[i].RetryAfter; retry > 0 && retry != store.Never {
-			s.retry = retry
-		}
+	if retry := got[0].RetryAfter; retry > 0 && retry != store.Never {
+		s.retry = retry
 	}
 }
 
@@ -145,33 +124,18 @@ func (s *sequence) charge(call int, key string) store.Charge {
 		limit = s.limits[s.rand.IntN(len(s.limits))]
 	}
 	burst := burst(limit)
-	c := store.Charge{Policy: fmt.Sprint("p", policy), Key: key, Limit: limit, Shadow: s.rand.IntN(6) == 0}
-	switch s.rand.IntN(10) {
-	case 0:
-		c.Cost = 0
-	case 1:
-		c.Cost = -1 - s.rand.Int64N(burst)
-	case 2:
-		c.Cost = burst + s.rand.Int64N(3) - 1
-	case 3, 4:
-		c.Cost = 1
-	case 5:
-		c.Cost = []int64{math.MinInt64, math.MaxInt64, burst}[s.rand.IntN(3)]
-	default:
-		c.Cost = 1 + s.rand.Int64N(burst)
-	}
+	c := store.Charge{Policy: fmt.Sprint("p", policy), Key: key, Limit: limit, Shadow: s.rand.IntN(6) == 0, Owed: s.rand.IntN(8) == 0}
+	c.Cost = []int64{
+		0, 1, 1, 1 + s.rand.Int64N(burst), 1 + s.rand.Int64N(burst), 1 + s.rand.Int64N(burst), 1 + s.rand.Int64N(burst),
+		-1 - s.rand.Int64N(burst), burst - 1 + s.rand.Int64N(3), []int64{store.Reset, math.MaxInt64, burst}[s.rand.IntN(3)],
+	}[s.rand.IntN(10)]
 	if s.rand.IntN(4) == 0 {
-		c.MaxWait = time.Duration(s.rand.Int64N(int64(2 * time.Duration(limit.Capacity/limit.Refill) * time.Microsecond)))
+		c.MaxWait = s.upTo(2 * fill(limit))
 	}
-	if c.Owed = s.rand.IntN(8) == 0; c.Owed && c.Cost > 0 {
-		// Rarely so much that the bucket refuses all until it is filled.
-		switch s.rand.IntN(24) {
-		case 0:
-			c.Cost = math.MaxInt64
-		case 1:
-			c.Cost = deepest/limit.Unit + s.rand.Int64N(3) - 1
-		default:
-			c.Cost = 1 + s.rand.Int64N(2*burst)
+	if c.Owed && c.Cost > 0 {
+		c.Cost = 1 + s.rand.Int64N(2*burst)
+		if s.rand.IntN(12) == 0 { // rarely, because the bucket denies all after it
+			c.Cost = []int64{math.MaxInt64, deepest/limit.Unit - 1 + s.rand.Int64N(3)}[s.rand.IntN(2)]
 		}
 	}
 	if s.rand.IntN(6) == 0 && c.Cost > 0 && (c.MaxWait == 0 || c.Owed) {
@@ -182,15 +146,6 @@ func (s *sequence) charge(call int, key string) store.Charge {
 
 // moment returns how long a block or lock is: not at all, for a moment, or for up to the time to full.
 func (s *sequence) moment(l store.Limit) time.Duration {
-	fill := int64(min(longest, time.Duration(l.Capacity/l.Refill+1)*time.Microsecond) / 2)
-	switch s.rand.IntN(4) {
-	case 0:
-		return 0
-	case 1:
-		return time.Duration(1 + s.rand.IntN(5000))
-	case 2:
-		return time.Duration(1 + s.rand.Int64N(2*fill))
-	default:
-		return time.Duration(1+s.rand.Int64N(2*fill)) / 1000
-	}
+	most := min(longest, fill(l))
+	return []time.Duration{0, 1 + s.upTo(5*micro), 1 + s.upTo(most), 1 + s.upTo(most)/1000}[s.rand.IntN(4)]
 }

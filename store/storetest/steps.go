@@ -13,7 +13,7 @@ type bucket struct {
 	last store.State // of the last charge
 }
 
-// A step does something to a bucket. The whole answer to each charge is compared with the models. A step says of it
+// A step does something to a bucket. The whole answer to each charge is compared with the model. A step says of it
 // only what its rule is about.
 type step func(b *bucket)
 
@@ -22,11 +22,11 @@ func on(per time.Duration, burst int64, steps ...step) func(*rig) {
 	return func(r *rig) { r.do("k", r.limit(1, per, burst), steps...) }
 }
 
-// each returns a test that does the same steps before and after each of some others, in a bucket of its own.
-func each(per time.Duration, burst int64, before step, others map[string]step, after ...step) func(*rig) {
+// each returns a test that does steps to a bucket of its own for each use.
+func each(per time.Duration, burst int64, uses map[string]step, steps func(use step) step) func(*rig) {
 	return func(r *rig) {
-		for key, other := range others {
-			r.do(key, r.limit(1, per, burst), before, other, all(after...))
+		for key, use := range uses {
+			r.do(key, r.limit(1, per, burst), steps(use))
 		}
 	}
 }
@@ -60,51 +60,50 @@ func times(n int, steps ...step) step {
 	}
 }
 
-// charge makes c, and checks what the rule says of the answer. left is how many tokens there are after it.
-func (b *bucket) charge(c store.Charge, allowed bool, left int64) {
-	if c.Cost <= 0 {
-		c.Lock = 0
-	}
-	ok, states := b.take(c)
-	b.last = states[0]
-	if ok != (allowed || c.Shadow) || b.last.Allowed != allowed || b.last.Remaining != left {
-		b.Fatalf("%+v: ok %t, %+v, want it allowed: %t, with %d left", c, ok, b.last, allowed, left)
-	}
-	b.follow(b.name())
-}
-
 func (b *bucket) name() name { return name{b.Policy, b.Key} }
 
-func charge(cost int64, allowed bool, left int64) step {
+// charge makes a charge with options, and checks what the rule says of the answer. left is how many tokens there are
+// after it.
+func charge(cost, left int64, allowed bool, options func(c *store.Charge)) step {
 	return func(b *bucket) {
 		c := b.Charge
 		c.Cost = cost
-		b.charge(c, allowed, left)
+		options(&c)
+		ok, states := b.take(c)
+		b.last = states[0]
+		if ok != (allowed || c.Shadow) || b.last.Allowed != allowed || b.last.Remaining != left {
+			b.Fatalf("%+v: ok %t, %+v, want it allowed: %t, with %d left", c, ok, b.last, allowed, left)
+		}
+		b.follow(b.name())
 	}
 }
 
-func allow(cost, left int64) step { return charge(cost, true, left) }
-func deny(cost, left int64) step  { return charge(cost, false, left) }
-
+func allow(cost, left int64) step { return charge(cost, left, true, func(*store.Charge) {}) }
+func deny(cost, left int64) step  { return charge(cost, left, false, func(*store.Charge) {}) }
 func owe(cost, left int64) step {
+	return charge(cost, left, true, func(c *store.Charge) { c.Owed = true })
+}
+
+// try makes a charge, of which only the model knows the answer.
+func try(cost int64) step {
 	return func(b *bucket) {
 		c := b.Charge
-		c.Cost, c.Owed = cost, true
-		b.charge(c, true, left)
+		c.Cost = cost
+		b.take(c)
 	}
+}
+
+// plain makes a charge without the options of the bucket.
+func plain(cost, left int64) step {
+	return charge(cost, left, true, func(c *store.Charge) {
+		*c = store.Charge{Policy: c.Policy, Key: c.Key, Limit: c.Limit, Cost: cost}
+	})
 }
 
 func settle(cost, left int64) step {
-	return func(b *bucket) {
-		b.charge(store.Charge{Policy: b.Policy, Key: b.Key, Limit: b.Limit, Cost: cost, Settles: true}, true, left)
-	}
-}
-
-// plain makes a charge without options.
-func plain(cost, left int64) step {
-	return func(b *bucket) {
-		b.charge(store.Charge{Policy: b.Policy, Key: b.Key, Limit: b.Limit, Cost: cost}, true, left)
-	}
+	return charge(cost, left, true, func(c *store.Charge) {
+		*c = store.Charge{Policy: c.Policy, Key: c.Key, Limit: c.Limit, Cost: cost, Settles: true}
+	})
 }
 
 func peek(left int64) step { return plain(0, left) }
@@ -120,6 +119,8 @@ func maxWait(d time.Duration) step { return with(func(c *store.Charge) { c.MaxWa
 func locking(d time.Duration) step { return with(func(c *store.Charge) { c.Lock = d }) }
 func by(key string) step           { return with(func(c *store.Charge) { c.Key = key }) }
 func wait(d time.Duration) step    { return func(b *bucket) { b.rig.wait(d) } }
+
+// waitRetry waits for the RetryAfter of the last charge but for less.
 func waitRetry(less time.Duration) step {
 	return func(b *bucket) { b.rig.wait(b.last.RetryAfter - less) }
 }

@@ -29,8 +29,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// Open returns an empty Store that uses clock. It registers its cleanup with t. The clock is safe for concurrent
-// use.
+// Open returns an empty Store that uses clock. It registers its cleanup with t. The clock is safe for concurrent use.
 type Open func(t *testing.T, clock func() time.Time) store.Store
 
 // A Forgetter is a Store that forgets full buckets when a test asks for it. Implement it for a Store that forgets
@@ -64,7 +63,7 @@ func RunRules(t *testing.T, open Open) {
 // A rule is a sentence of the contract and its test.
 type rule struct {
 	name string
-	test func(*rig)
+	test func(r *rig)
 }
 
 var rules = slices.Concat(chargeRules, debtRules, callRules, setRules, limitRules,
