@@ -14,17 +14,18 @@
 //
 // # Memory
 //
-// A bucket takes about 80 bytes and its key, of which at most 256 bytes are kept. Full buckets are forgotten within
-// about a second. An idle store has no goroutine, and an empty store has no timer.
+// A bucket takes about 90 bytes and its key, of which at most 256 bytes are kept. A blocked bucket takes about 100 bytes
+// more. Full buckets are forgotten within about a second for each million buckets. An idle store has no goroutine, and
+// an empty store has no timer.
 //
-// A blocked bucket is kept until its block has ended, and takes about 100 bytes more. So does a bucket that was put
-// under another limit, until it would have been full under the old one.
+// A bucket is kept until it is full under each limit that has charged it, and until its block has ended.
 //
-// When MaxKeys buckets are kept, a full bucket is forgotten to make room for a new one. If none is full, it is a
-// bucket that has spent the smallest part of its burst. Full buckets that are kept for an earlier limit come first, and
-// blocked buckets of the policy last. It is one of the new bucket's policy if that policy has its share: MaxKeys divided
-// by the number of policies that have buckets. Otherwise it is one of the policy with the most buckets. A large store
-// divides MaxKeys evenly over its shards. The guide [bounds] says what a client can gain by many keys.
+// When MaxKeys buckets are kept, a bucket is forgotten to make room for a new one. The store looks at a few. One that is
+// full comes first. Otherwise it is one that has spent the smallest part of its burst. A bucket without a token is
+// forgotten only if no other is found, and a blocked one last. It is one of the new bucket's policy if that policy has its
+// share: MaxKeys divided by the number of policies that have buckets. Otherwise it is one of the policy with the most
+// buckets. A large store divides MaxKeys evenly over its shards. The guide [bounds] says what a client can gain by many
+// keys.
 //
 // # Tests
 //
@@ -46,7 +47,7 @@ import (
 )
 
 const (
-	// defaultMaxKeys takes less than 100 MB.
+	// defaultMaxKeys takes about 100 MB.
 	defaultMaxKeys = 1_000_000
 
 	// maxShards makes it rare that two calls wait for the same lock, which would spin for microseconds.
@@ -61,7 +62,7 @@ const (
 
 // Config configures a Store. The zero value is ready to use.
 type Config struct {
-	// MaxKeys is how many buckets are kept at most, at about 80 bytes each and the key. Default 1,000,000. Above
+	// MaxKeys is how many buckets are kept at most, at about 90 bytes each and the key. Default 1,000,000. Above
 	// it, a bucket is forgotten for each new one, see "Memory" in the package comment.
 	MaxKeys int
 

@@ -7,11 +7,11 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// Of how many buckets of a policy the one goes that has spent least, and how many are looked at if none of them has a
-// token. Half of the buckets of a policy can be spent, and one of these goes once in 2^64 times.
+// makeRoom looks at enough buckets of the policy that makes room, and at most at most of them while none has a token. If
+// half of the buckets of a policy have none, one of these goes for one new key of 2^32.
 const (
-	enough = 16
-	most   = 64
+	enough = 8
+	most   = 32
 )
 
 // makeRoom forgets a bucket for a new one of p. One that is full comes first. Otherwise it is one of the policy that is
@@ -24,20 +24,19 @@ func (s *shard) makeRoom(p *policy, now int64) {
 	size := bits.Len32(uint32(s.count - 1))
 	n, step, mask := rand.Uint32(), uint32(0x9e3779b1)>>(32-size)|1, uint32(1)<<size-1
 	for range mask + 1 {
-		n += step
-		if n&mask >= uint32(s.count) {
+		if n = (n + step) & mask; n >= uint32(s.count) {
 			continue
 		}
-		e := s.entry(n & mask)
+		e := s.entry(n)
 		if s.forgettable(e, now) {
-			s.remove(n & mask)
+			s.remove(n)
 			return
 		}
 		if e.class.of != from {
 			continue
 		}
 		if loss := s.loss(e, now); seen == 0 || loss < least {
-			least, victim = loss, n&mask
+			least, victim = loss, n
 		}
 		if seen++; seen >= enough && least < spent || seen >= most {
 			break

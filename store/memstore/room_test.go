@@ -169,7 +169,7 @@ func TestFullBucketsMakeRoomFirst(t *testing.T) {
 
 // Whatever was charged before, what makes room is what Config.MaxKeys says. Of so few buckets, all are looked at.
 func TestWhichBucketMakesRoom(t *testing.T) {
-	const most = 16
+	const most = 8
 	n := newNow()
 	s := memstore.New(memstore.Config{MaxKeys: most, Clock: n.clock})
 	s.Close()
@@ -242,14 +242,14 @@ func TestOfManyBucketsOneThatHasSpentLittleMakesRoom(t *testing.T) {
 			sum += loss
 		}
 	}
-	// The least of 16 is a 17th on average, with a standard deviation of a 170th for the mean of 100. Those who have spent
-	// least are gone towards the end.
-	if mean := sum / minted; mean > 0.15 {
+	// The least of 8 is a ninth on average, with a standard deviation of a hundredth for the mean of 100. The least of all
+	// are gone towards the end.
+	if mean := sum / minted; mean > 0.2 {
 		t.Errorf("buckets that have spent %.2f of their bursts made room", mean)
 	}
 }
 
-// With more spent buckets of a policy than a client can make, one of them may go.
+// If nearly all buckets of a policy are spent, a few of them go.
 func TestFewSpentBucketsMakeRoomAmongMany(t *testing.T) {
 	const most, spent = 600, 540
 	of := policy(t, "p", 60, time.Minute, 10)
@@ -266,7 +266,7 @@ func TestFewSpentBucketsMakeRoomAmongMany(t *testing.T) {
 			gone++
 		}
 	}
-	if gone > 20 { // 2 are expected
+	if gone > 70 { // 33 are expected
 		t.Errorf("%d of %d spent buckets are forgotten", gone, spent)
 	}
 }
