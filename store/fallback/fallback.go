@@ -54,8 +54,7 @@ type Config struct {
 	OnChange func(away bool, reason error)
 
 	// Logger receives the same changes. It also receives failures that the secondary made up for, each kind at most
-	// once a second. Once a minute it receives a line if the primary stays unavailable, or is given up again and
-	// again, for example because its round trip is near Slow. Default slog.Default().
+	// once a second. Once a minute it receives a line if the primary stays unavailable. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -103,7 +102,7 @@ func New(primary, secondary store.Store, cfg Config) *Store {
 		failures:  failurelog.Log{Logger: cfg.Logger, Message: "fallback: the primary failed or was slow"},
 	}
 	f.replicas.number.Store(int64(max(1, cfg.Replicas)))
-	f.replicas.refresh(f.now())
+	f.replicas.refresh(f.now)
 	f.prober.init(cmp.Or(cfg.ProbeEvery, defaultProbeEvery), f.probe)
 	if secondary == nil {
 		f.own = memstore.New(memstore.Config{})
@@ -129,11 +128,10 @@ type Store struct {
 	replicas replicas
 	blocked  atomic.Int64 // until when secondary may have blocked buckets, in microseconds since start
 
-	onChange     func(away bool, reason error)
-	logger       *slog.Logger // nil: slog.Default(), as it is at each line
-	failures     failurelog.Log
-	unsteadiness unsteadiness
-	counts       counts
+	onChange func(away bool, reason error)
+	logger   *slog.Logger // nil: slog.Default(), as it is at each line
+	failures failurelog.Log
+	counts   counts
 }
 
 // now returns the time since the Store was made, in microseconds.
@@ -188,23 +186,24 @@ func (f *Store) Take(ctx context.Context, charges []store.Charge, states []store
 
 // ask calls the primary. It reports whether the primary has failed; another err is not its fault.
 func (f *Store) ask(ctx context.Context, charges []store.Charge, states []store.State) (ok, failed bool, err error) {
-	limited, end := f.limited(ctx)
-	defer end()
-	sent := f.now()
-	ok, err = f.primary.Take(limited, charges, states)
-	return ok, f.judge(ctx, err, charges, sent), err
+	failed, err = f.try(ctx, charges, func(ctx context.Context) error {
+		ok, err = f.primary.Take(ctx, charges, states)
+		return err
+	})
+	return ok, failed, err
 }
 
-// limited returns ctx, with a deadline of Slow from now on if it has none.
-func (f *Store) limited(ctx context.Context) (_ context.Context, end func()) {
-	if _, ok := ctx.(*deadline.Context); ok { // has one, and its Deadline would read the clock
-		return ctx, func() {}
+// try makes a call of the primary, for the buckets of charges, and reports whether the primary has failed. The call has a
+// deadline of Slow if ctx has none.
+func (f *Store) try(ctx context.Context, charges []store.Charge, call func(context.Context) error) (failed bool, err error) {
+	sent, within := f.now(), ctx
+	if _, ok := ctx.(*deadline.Context); !ok { // which has one, and reads the clock for it
+		if _, ok := ctx.Deadline(); !ok {
+			limited := &deadline.Context{Parent: ctx, Terms: &f.terms}
+			defer limited.End()
+			within = limited
+		}
 	}
-	if _, ok := ctx.Deadline(); ok {
-		return ctx, func() {}
-	}
-	limited := &deadline.Context{Parent: ctx, Terms: &f.terms}
-	return limited, limited.End
+	err = call(within)
+	return f.judge(ctx, err, charges, sent), err
 }
-
-func isReset(c store.Charge) bool { return c.Cost == store.Reset }

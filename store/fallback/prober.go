@@ -44,24 +44,22 @@ func (p *prober) begin() {
 
 // schedule sets the timer of the next probe. The prober must be locked.
 func (p *prober) schedule() {
+	if p.ctx.Err() == nil {
+		p.timer = time.AfterFunc(p.wait, p.run)
+		p.wait = min(2*p.wait, p.every)
+	}
+}
+
+func (p *prober) run() {
+	p.mu.Lock()
 	if p.ctx.Err() != nil {
+		p.mu.Unlock()
 		return
 	}
-	p.timer = time.AfterFunc(p.wait, func() { p.start(p.run) })
-	p.wait = min(2*p.wait, p.every)
-}
-
-// start runs f in a goroutine that close waits for.
-func (p *prober) start(f func(context.Context)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ctx.Err() == nil {
-		p.running.Go(func() { f(p.ctx) })
-	}
-}
-
-func (p *prober) run(ctx context.Context) {
-	back := p.probe(ctx)
+	p.running.Add(1)
+	defer p.running.Done()
+	p.mu.Unlock()
+	back := p.probe(p.ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if back {

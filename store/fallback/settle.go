@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -41,7 +43,7 @@ func (f *Store) settleOne(ctx context.Context, c *store.Charge) (failed bool, er
 	due := store.Charge{Policy: c.Policy, Key: c.Key, Limit: c.Limit, Cost: one.tokens}
 	if one.tokens > 0 {
 		due.Settles = true
-		due.Cost = min(one.tokens, f.missing(ctx, c, one.dear), f.unrefilled(c.Limit, one.last))
+		due.Cost = min(one.tokens, f.lacks(ctx, c, one))
 	}
 	if due.Cost == 0 {
 		return false, nil
@@ -49,32 +51,132 @@ func (f *Store) settleOne(ctx context.Context, c *store.Charge) (failed bool, er
 	_, failed, err = f.ask(ctx, []store.Charge{due}, make([]store.State, 1))
 	switch {
 	case errors.Is(err, store.ErrNotCharged):
-		f.used.putBack(a, one)
+		f.used.add(a, one, f.now())
 	case err == nil && due.Settles:
 		f.counts.charged.Add(due.Cost)
 	}
 	return failed, err
 }
 
-// missing returns how many tokens the secondary's bucket of c lacks, rounded up. What it has refilled since, the primary's
-// has refilled, too.
-func (f *Store) missing(ctx context.Context, c *store.Charge, dearest int64) int64 {
-	s, share, err := f.look(ctx, c, dearest)
-	if err != nil {
-		f.failures.Log(ctx, fmt.Errorf("looking at a bucket of the secondary: %w", err))
-		return math.MaxInt64
+// lacks returns how many tokens the bucket of c lacks after a use of it, rounded up. The secondary's bucket knows it, but what
+// this replica's part of the rate has not refilled there since then, the whole rate may have refilled in the primary.
+func (f *Store) lacks(ctx context.Context, c *store.Charge, one use) int64 {
+	empty := bucket.Bucket{Unit: c.Limit.Unit}
+	most := up(c.Limit.Capacity-c.Limit.Advance(empty, f.now()-one.last).Tokens, c.Limit.Unit)
+	s, share, err := f.look(ctx, c, one.dear)
+	if reset := s.ResetAfter.Microseconds(); err == nil && reset <= 2*bucket.MaxCredits/share.Refill { // or a block hides it
+		return min(most, up(reset*share.Refill, share.Unit))
 	}
-	if s.ResetAfter.Microseconds() > 2*bucket.MaxCredits/share.Refill { // a block, or a debt that no settlement pays
-		return math.MaxInt64
-	}
-	return up(s.ResetAfter.Microseconds()*share.Refill, share.Unit)
-}
-
-// unrefilled returns how many tokens a bucket lacks that was empty at last, rounded up.
-func (f *Store) unrefilled(l store.Limit, last int64) int64 {
-	empty := bucket.Bucket{Unit: l.Unit}
-	return up(l.Capacity-l.Advance(empty, f.now()-last).Tokens, l.Unit)
+	f.note(ctx, err)
+	return most
 }
 
 // up returns credits in tokens of unit, rounded up.
 func up(credits, unit int64) int64 { return (credits + unit - 1) / unit }
+
+// used is what the secondary has allowed of each bucket since the last settlement.
+type used struct {
+	most int
+
+	size atomic.Int64 // of the map, for calls that need not wait for the lock
+	mu   sync.Mutex
+	of   map[account]use
+}
+
+// An account names a bucket.
+type account struct{ policy, key string }
+
+func accountOf(c *store.Charge) account { return account{c.Policy, c.Key} }
+
+// A use is what the secondary has allowed of one bucket.
+type use struct {
+	tokens int64 // less those that were refunded; negative if a refund is due to the primary
+	dear   int64 // the largest cost
+	last   int64 // when the last of them was used, in microseconds
+	void   int64 // when both stores have refilled the bucket, if nobody charges it
+}
+
+const (
+	// maxTokens bounds the tokens of a use, in both directions: no bucket holds as many.
+	maxTokens = 1 << 53
+
+	// looked is how many uses are looked at to make room for another one.
+	looked = 8
+)
+
+// use records that the secondary has carried out c, with state as the answer.
+func (f *Store) use(c *store.Charge, state *store.State) {
+	now := f.now()
+	void := now + max(state.ResetAfter.Microseconds(), c.Limit.Fill())
+	f.used.add(accountOf(c), use{tokens: within(c.Cost), dear: room(c), last: now, void: void}, now)
+}
+
+// add adds to what was used of a bucket.
+func (u *used) add(a account, more use, now int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	one, found := u.of[a]
+	one = use{within(one.tokens + more.tokens), max(one.dear, more.dear), max(one.last, more.last), max(one.void, more.void)}
+	switch {
+	case one.tokens == 0:
+		u.drop(a)
+		return
+	case !found:
+		if len(u.of) >= u.most && !u.makeRoom(now) {
+			return
+		}
+		a = account{strings.Clone(a.policy), strings.Clone(a.key)}
+	}
+	u.of[a] = one
+	u.size.Store(int64(len(u.of)))
+}
+
+func within(tokens int64) int64 { return max(-maxTokens, min(tokens, maxTokens)) }
+
+// makeRoom drops a use that makes no difference any more, if it finds one. It drops no other: clients can make up keys.
+func (u *used) makeRoom(now int64) bool {
+	left := looked
+	for a, one := range u.of {
+		if one.void <= now {
+			u.drop(a)
+			return true
+		}
+		if left--; left == 0 {
+			break
+		}
+	}
+	return false
+}
+
+// take removes and returns the use of a bucket.
+func (u *used) take(a account) (one use, found bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if one, found = u.of[a]; found {
+		u.drop(a)
+	}
+	return one, found
+}
+
+// dearest returns the largest cost of c's bucket since the last settlement, with that of c.
+func (u *used) dearest(c *store.Charge) int64 {
+	if u.size.Load() == 0 {
+		return room(c)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return max(room(c), u.of[accountOf(c)].dear)
+}
+
+// room returns how many tokens a bucket must have room for, so that c is allowed by a full one.
+func room(c *store.Charge) int64 {
+	if c.Owed || c.Settles {
+		return 1 // of which it needs none
+	}
+	return max(1, c.Cost)
+}
+
+func (u *used) drop(a account) {
+	delete(u.of, a)
+	u.size.Store(int64(len(u.of)))
+}

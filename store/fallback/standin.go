@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -18,7 +19,7 @@ func (f *Store) standIn(ctx context.Context, charges []store.Charge, states []st
 	for i := range shares {
 		c := &shares[i]
 		c.Limit = f.share(c, f.used.dearest(c))
-		if isRefund(c) && !c.Standby {
+		if isRefund(*c) && !c.Standby {
 			c.Cost = 0 // goes to the primary, which was charged
 		}
 	}
@@ -37,8 +38,8 @@ func (f *Store) standIn(ctx context.Context, charges []store.Charge, states []st
 		case !ok || !s.Allowed || c.Cost == 0 || c.Settles:
 		case c.Cost == store.Reset:
 			f.used.take(accountOf(c))
-		case uncharged || isRefund(c) && c.Standby:
-			f.used.add(c, s, f.now())
+		case uncharged || isStandby(*c):
+			f.use(c, s)
 		}
 	}
 	return ok, nil
@@ -46,41 +47,54 @@ func (f *Store) standIn(ctx context.Context, charges []store.Charge, states []st
 
 // share returns this replica's part of c's limit, with room for a cost of dearest.
 func (f *Store) share(c *store.Charge, dearest int64) store.Limit {
-	if f.replicas.current != nil {
-		f.replicas.refresh(f.now())
-	}
+	f.replicas.refresh(f.now)
 	return c.Limit.Share(f.replicas.number.Load(), dearest)
+}
+
+// replicas is the number by which limits are divided.
+type replicas struct {
+	current func() int // nil: the number never changes
+	number  atomic.Int64
+	due     atomic.Int64 // when current is called again, in microseconds
+}
+
+// askEvery is the time between two calls of ReplicasFunc, in microseconds.
+const askEvery = 100_000
+
+// refresh calls ReplicasFunc if that is due by the clock.
+func (r *replicas) refresh(clock func() int64) {
+	if r.current == nil {
+		return
+	}
+	if due, now := r.due.Load(), clock(); now >= due && r.due.CompareAndSwap(due, now+askEvery) {
+		r.number.Store(int64(max(1, r.current())))
+	}
 }
 
 // withoutStandby returns charges for the primary: it only looks at the buckets whose refunds go to the secondary.
 func withoutStandby(charges []store.Charge) []store.Charge {
+	if !slices.ContainsFunc(charges, isStandby) {
+		return charges
+	}
+	charges = slices.Clone(charges)
 	for i := range charges {
-		if charges[i].Standby && isRefund(&charges[i]) {
-			charges = slices.Clone(charges)
-			for ; i < len(charges); i++ {
-				if c := &charges[i]; c.Standby && isRefund(c) {
-					c.Cost = 0
-				}
-			}
-			break
+		if isStandby(charges[i]) {
+			charges[i].Cost = 0
 		}
 	}
 	return charges
 }
 
-// refundStandby carries out a refund of tokens that the secondary has allowed, after the outage.
-func (f *Store) refundStandby(ctx context.Context, c *store.Charge) {
-	one := *c
-	one.Limit = f.share(c, f.used.dearest(c))
-	s, err := f.askSecondary(ctx, one)
+// note logs an error of the secondary while the primary answers.
+func (f *Store) note(ctx context.Context, err error) {
 	if err != nil {
-		f.failures.Log(ctx, fmt.Errorf("refunding a bucket of the secondary: %w", err))
-		return
+		f.failures.Log(ctx, fmt.Errorf("the secondary failed: %w", err))
 	}
-	f.used.add(c, &s, f.now())
 }
 
-func isRefund(c *store.Charge) bool { return c.Cost < 0 && c.Cost != store.Reset }
+func isReset(c store.Charge) bool   { return c.Cost == store.Reset }
+func isRefund(c store.Charge) bool  { return c.Cost < 0 && !isReset(c) }
+func isStandby(c store.Charge) bool { return c.Standby && isRefund(c) }
 
 // askSecondary calls the secondary for one bucket.
 func (f *Store) askSecondary(ctx context.Context, c store.Charge) (store.State, error) {
