@@ -11,7 +11,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
 )
 
-// Three replicas block and unblock keys before and during an outage of Redis, and all of them know it afterwards.
+// Three replicas block and unblock keys before and during an outage of Redis. Those of before hold throughout, as far as a
+// replica has met them, and those of the outage on their replica, until Redis is back.
 func TestBlocksInAnOutage(t *testing.T) {
 	const replicas, length = 3, time.Hour
 	server := lasting(t)
