@@ -58,13 +58,6 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-const (
-	defaultSlow       = 50 * time.Millisecond
-	defaultFailures   = 5
-	defaultProbeEvery = 200 * time.Millisecond
-	defaultMaxKeys    = 1 << 16
-)
-
 // New returns a Store that answers with primary, and with secondary while primary is unavailable. If secondary is
 // nil, New makes a [memstore.Store] with its default Config. Close the Store to stop its probes.
 //
@@ -88,14 +81,15 @@ func New(primary, secondary store.Store, cfg Config) *Store {
 	if cfg.Replicas != 0 && cfg.ReplicasFunc != nil {
 		panic(fmt.Sprintf("fallback: New: Config.Replicas %d and Config.ReplicasFunc: must not both be set", cfg.Replicas))
 	}
+	slow := cmp.Or(cfg.Slow, 50*time.Millisecond)
 	f := &Store{
 		primary:   primary,
 		secondary: secondary,
 		start:     time.Now(),
-		slow:      cmp.Or(cfg.Slow, defaultSlow),
-		terms:     deadline.Terms{Timeout: cmp.Or(cfg.Slow, defaultSlow)},
-		tally:     tally{most: cmp.Or(cfg.Failures, defaultFailures)},
-		used:      used{most: cmp.Or(cfg.MaxKeys, defaultMaxKeys), of: make(map[account]use)},
+		slow:      slow,
+		terms:     deadline.Terms{Timeout: slow},
+		tally:     tally{most: cmp.Or(cfg.Failures, 5)},
+		used:      used{most: cmp.Or(cfg.MaxKeys, 1<<16), of: make(map[account]use)},
 		replicas:  replicas{current: cfg.ReplicasFunc},
 		onChange:  cfg.OnChange,
 		logger:    cfg.Logger,
@@ -103,7 +97,7 @@ func New(primary, secondary store.Store, cfg Config) *Store {
 	}
 	f.replicas.number.Store(int64(max(1, cfg.Replicas)))
 	f.replicas.refresh(f.now)
-	f.prober.init(cmp.Or(cfg.ProbeEvery, defaultProbeEvery), f.probe)
+	f.prober.init(cmp.Or(cfg.ProbeEvery, 200*time.Millisecond), f.probe)
 	if secondary == nil {
 		f.own = memstore.New(memstore.Config{})
 		f.secondary = f.own
