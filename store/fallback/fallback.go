@@ -34,9 +34,8 @@ type Config struct {
 	// New of package ratelimit returns an error if it is longer than its Config.Timeout. Default 50 ms.
 	Slow time.Duration
 
-	// Failures is how many failed calls make the Store give up the primary. They must fail within about a second,
-	// and be at least a fifth of the calls that needed the server. Or they must fail in a row for 100 ms. Default
-	// 5.
+	// Failures is how many failed calls make the Store give up the primary, if they fail within about a second and are a
+	// fifth of the calls that needed the server, or if they fail in a row for 100 ms. Default 5.
 	Failures int
 
 	// ProbeEvery is the longest time between two probes while the primary is unavailable. The first probes come
@@ -97,7 +96,8 @@ func New(primary, secondary store.Store, cfg Config) *Store {
 	}
 	f.replicas.number.Store(int64(max(1, cfg.Replicas)))
 	f.replicas.refresh(f.now)
-	f.prober.init(cmp.Or(cfg.ProbeEvery, 200*time.Millisecond), f.probe)
+	f.prober.every, f.prober.probe = cmp.Or(cfg.ProbeEvery, 200*time.Millisecond), f.probe
+	f.prober.ctx, f.prober.stop = context.WithCancel(context.Background())
 	if secondary == nil {
 		f.own = memstore.New(memstore.Config{})
 		f.secondary = f.own

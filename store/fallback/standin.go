@@ -58,15 +58,12 @@ type replicas struct {
 	due     atomic.Int64 // when current is called again, in microseconds
 }
 
-// askEvery is the time between two calls of ReplicasFunc, in microseconds.
-const askEvery = 100_000
-
-// refresh calls ReplicasFunc if that is due by the clock.
+// refresh calls ReplicasFunc if the last call was 100 ms ago by the clock.
 func (r *replicas) refresh(clock func() int64) {
 	if r.current == nil {
 		return
 	}
-	if due, now := r.due.Load(), clock(); now >= due && r.due.CompareAndSwap(due, now+askEvery) {
+	if due, now := r.due.Load(), clock(); now >= due && r.due.CompareAndSwap(due, now+100_000) {
 		r.number.Store(int64(max(1, r.current())))
 	}
 }
