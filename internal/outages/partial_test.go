@@ -200,7 +200,7 @@ Redis for %.0f minutes of virtual time. Admitted is the part of burst + rate × 
   cost on each replica.
 - **If that is not acceptable**: set Policy.FailClosed. A replica that does not reach Redis then answers 503.
 - **Slow replicas**: a replica whose round trip is near fallback.Config.Slow loses Redis repeatedly, or as long as it is slow. It logs each
-  time that the primary is slow. Give it a longer Slow, and a Config.Timeout that is even longer.
+  time. Give it a longer Slow, and a Config.Timeout that is even longer.
 `)
 	return b.String()
 }
