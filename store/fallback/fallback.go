@@ -166,7 +166,7 @@ func (f *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	if err == nil {
 		var ok bool
 		if ok, failed, err = f.ask(ctx, withoutStandby(charges), states); err == nil {
-			f.remember(context.WithoutCancel(ctx), charges, states, ok)
+			f.remember(ctx, charges, states, ok)
 			return ok, nil
 		}
 		uncharged = errors.Is(err, store.ErrNotCharged)
