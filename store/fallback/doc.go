@@ -6,8 +6,7 @@
 //	defer s.Close()
 //	limiter, err := ratelimit.New(ratelimit.Config{Store: s, Policies: policies})
 //
-// Clients that had no tokens before the outage stay limited during it. The guide [outages] shows what requests see of
-// each kind of outage.
+// Clients that had no tokens before the outage stay limited during it. See also the guide [outages].
 //
 // # When the secondary answers
 //
@@ -45,8 +44,8 @@
 //   - While k of n replicas are cut off, all together allow up to 1 + k/n times the limit.
 //   - A client whose requests all go to one replica has 1/n of its limit during an outage.
 //
-// More is allowed only by replicas that Replicas does not count or that restart in an outage, by a primary that has lost
-// its data, and for buckets that [Config.MaxKeys] has no room for.
+// More is allowed only if replicas restart in an outage or Replicas does not count them, if the primary has lost its data,
+// and for buckets that [Config.MaxKeys] has no room for.
 //
 // # Blocks, locks and resets
 //

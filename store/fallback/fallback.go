@@ -34,9 +34,8 @@ type Config struct {
 	// New of package ratelimit returns an error if it is longer than its Config.Timeout. Default 50 ms.
 	Slow time.Duration
 
-	// Failures is how many failed calls make the Store give up the primary. They must fail within about a second,
-	// and be at least a fifth of the calls that needed the server. Or they must fail in a row for 100 ms. Default
-	// 5.
+	// Failures is how many failed calls make the Store give up the primary, if they fail within about a second and are a
+	// fifth of the calls that needed the server, or if they fail in a row for 100 ms. Default 5.
 	Failures int
 
 	// ProbeEvery is the longest time between two probes while the primary is unavailable. The first probes come
@@ -57,13 +56,6 @@ type Config struct {
 	// once a second. Once a minute it receives a line if the primary stays unavailable. Default slog.Default().
 	Logger *slog.Logger
 }
-
-const (
-	defaultSlow       = 50 * time.Millisecond
-	defaultFailures   = 5
-	defaultProbeEvery = 200 * time.Millisecond
-	defaultMaxKeys    = 1 << 16
-)
 
 // New returns a Store that answers with primary, and with secondary while primary is unavailable. If secondary is
 // nil, New makes a [memstore.Store] with its default Config. Close the Store to stop its probes.
@@ -88,14 +80,15 @@ func New(primary, secondary store.Store, cfg Config) *Store {
 	if cfg.Replicas != 0 && cfg.ReplicasFunc != nil {
 		panic(fmt.Sprintf("fallback: New: Config.Replicas %d and Config.ReplicasFunc: must not both be set", cfg.Replicas))
 	}
+	slow := cmp.Or(cfg.Slow, 50*time.Millisecond)
 	f := &Store{
 		primary:   primary,
 		secondary: secondary,
 		start:     time.Now(),
-		slow:      cmp.Or(cfg.Slow, defaultSlow),
-		terms:     deadline.Terms{Timeout: cmp.Or(cfg.Slow, defaultSlow)},
-		tally:     tally{most: cmp.Or(cfg.Failures, defaultFailures)},
-		used:      used{most: cmp.Or(cfg.MaxKeys, defaultMaxKeys), of: make(map[account]use)},
+		slow:      slow,
+		terms:     deadline.Terms{Timeout: slow},
+		tally:     tally{most: cmp.Or(cfg.Failures, 5)},
+		used:      used{most: cmp.Or(cfg.MaxKeys, 1<<16), of: make(map[account]use)},
 		replicas:  replicas{current: cfg.ReplicasFunc},
 		onChange:  cfg.OnChange,
 		logger:    cfg.Logger,
@@ -103,7 +96,8 @@ func New(primary, secondary store.Store, cfg Config) *Store {
 	}
 	f.replicas.number.Store(int64(max(1, cfg.Replicas)))
 	f.replicas.refresh(f.now)
-	f.prober.init(cmp.Or(cfg.ProbeEvery, defaultProbeEvery), f.probe)
+	f.prober.every, f.prober.probe = cmp.Or(cfg.ProbeEvery, 200*time.Millisecond), f.probe
+	f.prober.ctx, f.prober.stop = context.WithCancel(context.Background())
 	if secondary == nil {
 		f.own = memstore.New(memstore.Config{})
 		f.secondary = f.own
@@ -172,7 +166,7 @@ func (f *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	if err == nil {
 		var ok bool
 		if ok, failed, err = f.ask(ctx, withoutStandby(charges), states); err == nil {
-			f.remember(context.WithoutCancel(ctx), charges, states, ok)
+			f.remember(ctx, charges, states, ok)
 			return ok, nil
 		}
 		uncharged = errors.Is(err, store.ErrNotCharged)

@@ -28,11 +28,6 @@ const firstProbe = 16
 // unsteady is the time after a return in which a new outage does not restart the probes with short waits.
 const unsteady = time.Second
 
-func (p *prober) init(every time.Duration, probe func(context.Context) bool) {
-	p.every, p.probe = every, probe
-	p.ctx, p.stop = context.WithCancel(context.Background())
-}
-
 func (p *prober) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

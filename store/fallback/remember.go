@@ -17,12 +17,12 @@ func (f *Store) remember(ctx context.Context, charges []store.Charge, states []s
 		case s.Degraded:
 		case isReset(*c), isStandby(*c):
 			if ok {
-				_, err := f.standIn(ctx, charges[i:i+1], make([]store.State, 1), true)
+				_, err := f.standIn(context.WithoutCancel(ctx), charges[i:i+1], make([]store.State, 1), true)
 				f.note(ctx, err)
 			}
 		default:
 			if low := s.Remaining*c.Limit.Unit < c.Limit.Capacity/2; low || f.mayBlock() {
-				f.follow(ctx, c, s, low)
+				f.follow(context.WithoutCancel(ctx), c, s, low)
 			}
 		}
 	}

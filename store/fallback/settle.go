@@ -15,7 +15,7 @@ import (
 // settle charges the primary for what the secondary has allowed of the buckets that charges cost something. A call of the
 // primary for each of them comes before the charges. It reports whether the primary has failed, as ask does.
 func (f *Store) settle(ctx context.Context, charges []store.Charge, states []store.State) (failed bool, err error) {
-	if f.used.size.Load() == 0 {
+	if !f.used.some(f.now) {
 		return false, nil
 	}
 	if err := store.Validate(charges, states); err != nil {
@@ -78,9 +78,24 @@ func up(credits, unit int64) int64 { return (credits + unit - 1) / unit }
 type used struct {
 	most int
 
-	size atomic.Int64 // of the map, for calls that need not wait for the lock
-	mu   sync.Mutex
-	of   map[account]use
+	until atomic.Int64 // when the last of them makes no difference any more; 0 if there is none
+	mu    sync.Mutex
+	of    map[account]use
+}
+
+// some reports whether there are uses. It drops them when none makes a difference any more: their buckets may never be
+// charged again, and all others would wait for the lock.
+func (u *used) some(clock func() int64) bool {
+	until := u.until.Load()
+	if until == 0 || clock() < until {
+		return until != 0
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.until.CompareAndSwap(until, 0) {
+		clear(u.of)
+	}
+	return false
 }
 
 // An account names a bucket.
@@ -95,14 +110,6 @@ type use struct {
 	last   int64 // when the last of them was used, in microseconds
 	void   int64 // when both stores have refilled the bucket, if nobody charges it
 }
-
-const (
-	// maxTokens bounds the tokens of a use, in both directions: no bucket holds as many.
-	maxTokens = 1 << 53
-
-	// looked is how many uses are looked at to make room for another one.
-	looked = 8
-)
 
 // use records that the secondary has carried out c, with state as the answer.
 func (f *Store) use(c *store.Charge, state *store.State) {
@@ -128,20 +135,21 @@ func (u *used) add(a account, more use, now int64) {
 		a = account{strings.Clone(a.policy), strings.Clone(a.key)}
 	}
 	u.of[a] = one
-	u.size.Store(int64(len(u.of)))
+	u.until.Store(max(u.until.Load(), one.void))
 }
 
-func within(tokens int64) int64 { return max(-maxTokens, min(tokens, maxTokens)) }
+// within bounds the tokens of a use: no bucket holds as many.
+func within(tokens int64) int64 { return max(-1<<53, min(tokens, 1<<53)) }
 
-// makeRoom drops a use that makes no difference any more, if it finds one. It drops no other: clients can make up keys.
+// makeRoom drops one of eight uses that makes no difference any more. It drops no other: clients can make up keys.
 func (u *used) makeRoom(now int64) bool {
-	left := looked
+	looked := 0
 	for a, one := range u.of {
 		if one.void <= now {
 			u.drop(a)
 			return true
 		}
-		if left--; left == 0 {
+		if looked++; looked == 8 {
 			break
 		}
 	}
@@ -160,7 +168,7 @@ func (u *used) take(a account) (one use, found bool) {
 
 // dearest returns the largest cost of c's bucket since the last settlement, with that of c.
 func (u *used) dearest(c *store.Charge) int64 {
-	if u.size.Load() == 0 {
+	if u.until.Load() == 0 {
 		return room(c)
 	}
 	u.mu.Lock()
@@ -177,6 +185,14 @@ func room(c *store.Charge) int64 {
 }
 
 func (u *used) drop(a account) {
-	delete(u.of, a)
-	u.size.Store(int64(len(u.of)))
+	if delete(u.of, a); len(u.of) == 0 {
+		u.until.Store(0)
+	}
+}
+
+// size returns how many buckets are not settled.
+func (u *used) size() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.of)
 }

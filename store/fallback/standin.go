@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -58,15 +59,12 @@ type replicas struct {
 	due     atomic.Int64 // when current is called again, in microseconds
 }
 
-// askEvery is the time between two calls of ReplicasFunc, in microseconds.
-const askEvery = 100_000
-
-// refresh calls ReplicasFunc if that is due by the clock.
+// refresh calls ReplicasFunc if the last call was 100 ms ago by the clock.
 func (r *replicas) refresh(clock func() int64) {
 	if r.current == nil {
 		return
 	}
-	if due, now := r.due.Load(), clock(); now >= due && r.due.CompareAndSwap(due, now+askEvery) {
+	if due, now := r.due.Load(), clock(); now >= due && r.due.CompareAndSwap(due, now+100_000) {
 		r.number.Store(int64(max(1, r.current())))
 	}
 }
@@ -98,10 +96,20 @@ func isStandby(c store.Charge) bool { return c.Standby && isRefund(c) }
 
 // askSecondary calls the secondary for one bucket.
 func (f *Store) askSecondary(ctx context.Context, c store.Charge) (store.State, error) {
-	states := make([]store.State, 1)
-	_, err := f.secondary.Take(ctx, []store.Charge{c}, states)
-	return states[0], err
+	call := calls.Get().(*call)
+	defer calls.Put(call)
+	call.charge[0] = c
+	_, err := f.secondary.Take(ctx, call.charge[:], call.state[:])
+	return call.state[0], err
 }
+
+// A call is a call for one bucket. Each denial of a flood makes one, so they are used again.
+type call struct {
+	charge [1]store.Charge
+	state  [1]store.State
+}
+
+var calls = sync.Pool{New: func() any { return new(call) }}
 
 // look returns the state of the secondary's bucket of c, and the limit under which it is read.
 func (f *Store) look(ctx context.Context, c *store.Charge, dearest int64) (store.State, store.Limit, error) {
