@@ -115,6 +115,7 @@ func TestADay(t *testing.T) {
 
 		primary.now.Store(true)
 		check(statuses(7, "GET", "/items/5", "other-"+canary), 200, 200, 429, 429, 429, 429, 429)
+		check(statuses(1, "GET", "/items/5", "third-"+canary), 200) // is to be charged, because the store was not asked
 
 		nothing := &broken{Store: memstore.New(memstore.Config{})}
 		nothing.now.Store(true)

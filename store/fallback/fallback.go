@@ -159,7 +159,7 @@ func (f *Store) Take(ctx context.Context, charges []store.Charge, states []store
 		if !store.MayStandIn(ctx) {
 			return false, o.refuse()
 		}
-		return f.standIn(ctx, charges, states, true)
+		return f.answer(ctx, charges, states, true)
 	}
 	uncharged := true
 	failed, err := f.settle(ctx, charges, states)
@@ -175,7 +175,7 @@ func (f *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	if !failed || !store.MayStandIn(ctx) || slices.ContainsFunc(charges, isReset) {
 		return false, err
 	}
-	return f.standIn(context.WithoutCancel(ctx), charges, states, uncharged)
+	return f.answer(context.WithoutCancel(ctx), charges, states, uncharged)
 }
 
 // ask calls the primary. It reports whether the primary has failed; another err is not its fault.

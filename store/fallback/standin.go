@@ -10,7 +10,16 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// standIn answers with the secondary, under this replica's shares of the limits. What it allows is settled later if the
+// answer answers a call with the secondary.
+func (f *Store) answer(ctx context.Context, charges []store.Charge, states []store.State, uncharged bool) (bool, error) {
+	ok, err := f.standIn(ctx, charges, states, uncharged)
+	if err == nil {
+		f.counts.answered.Add(1)
+	}
+	return ok, err
+}
+
+// standIn charges the secondary, under this replica's shares of the limits. What it allows is settled later if the
 // primary has not been charged for the call.
 func (f *Store) standIn(ctx context.Context, charges []store.Charge, states []store.State, uncharged bool) (bool, error) {
 	if err := store.Validate(charges, states); err != nil {
@@ -28,7 +37,6 @@ func (f *Store) standIn(ctx context.Context, charges []store.Charge, states []st
 	if err != nil {
 		return false, err
 	}
-	f.counts.answered.Add(1)
 	for i := range shares {
 		c, s := &charges[i], &states[i]
 		s.Degraded = true
