@@ -24,7 +24,8 @@ local function block()
 
   local text = string.format('%.0f', now)
   if span > 0 then
-    local ttl, rest = math.ceil(span / 1000) + 1, redis.call('PTTL', key)
+    -- A minute more, because a caller's clock may be behind.
+    local ttl, rest = math.ceil(span / 1000) + 60000, redis.call('PTTL', key)
     redis.call('HSET', key, 'limit', 'blocked', 'blocked_until', string.format('%.0f', now + span), 'blocked_since', text, 'blocked_reason', ARGV[3])
     if limit then
       redis.call('HSET', key, 'blocked_limit', limit)

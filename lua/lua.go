@@ -35,10 +35,10 @@ var TakeAcross = across + Take
 // The SHA-1 of the scripts in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1       = "7324fb039819ce56081055a4f40f2b9402ca374e"
+	TakeSHA1       = "dbe5c64e8804c17432582d027b6d19b9a3f50e55"
 	TakeOneSHA1    = "771ff958e392b127a5d3861d2d5f0695b83e02da"
 	TakeFewSHA1    = "21dbe526acd783d5072f45343675138a63377d1d"
-	TakeAcrossSHA1 = "59d51e6c50b3b11e08c25c5d4cdee990eaa340b7"
+	TakeAcrossSHA1 = "76b92074f35250715dd6a39a236bb675c157ad33"
 	PeekSHA1       = "b6f5d0ec533eef00bd8b4aa0f1c354f3f4bc28d2"
 	LoadLimitsSHA1 = "0339324f216a0c30873b78e0abc4367f0e6f3ee3"
 )

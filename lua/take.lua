@@ -92,7 +92,7 @@ local function integer(text, least, most)
 end
 
 -- Returns the tokens of a bucket whose field limit is not that of the charge, in credits of the charge's limit, or nil if
--- it is absent; and whether it is to be put under that limit.
+-- it is absent; and the state of the key, as read does.
 local function convert(key, tokens, own)
   if own == 'blocked' or own == 'locked' then
     local block = call('HMGET', key, 'blocked_limit', 'blocked_until')
@@ -102,14 +102,17 @@ local function convert(key, tokens, own)
     end
     own = block[1]
     if own == limit or not own and not tokens then
-      return tokens, not till -- after a block its field is the limit again
+      return tokens, 'old'
     end
   end
   local from = integer(match(own or '', '^(%d+) %d+ %d+$'), 1, 4503599627370496)
   if tokens and from ~= unit then
     tokens = rescale(tokens, from, unit)
   end
-  return tokens or broken(), true
+  if not tokens then
+    broken()
+  end
+  return tokens, 'moved'
 end
 
 -- Reads a bucket. Returns what it holds now, the time of that, which is ahead of a clock that was set back, and what is
@@ -119,7 +122,7 @@ end
 local function read(key)
   local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
   local tokens, last, own = hash[1], hash[2], hash[3]
-  local state = 'old'
+  local state = 'lasting'
   till = nil
   if not own and not tokens and not last then
     return capacity, now, 'absent'
@@ -132,12 +135,9 @@ local function read(key)
     broken()
   end
   if own ~= limit or not tokens then
-    local moves
-    tokens, moves = convert(key, tokens, own)
+    tokens, state = convert(key, tokens, own)
     if not tokens then
-      return capacity, now, 'old'
-    elseif moves then
-      state = 'moved'
+      return capacity, now, state
     end
   end
   if tokens > capacity then
@@ -145,12 +145,13 @@ local function read(key)
   end
   local passed = now - last
   if passed >= 0 then
-    if passed <= now % fill and server_clock then -- a caller's clock is not the one that TTLs run by
-      if state == 'old' and not till then
-        state = 'lasting'
+    if passed > now % fill or not server_clock then -- a caller's clock is not the one that TTLs run by
+      if state == 'lasting' then
+        state = 'old'
       end
-    elseif last < (server_clock and 0 or -72057594037927936) then -- a caller's clock may be that of a test, in the year 1
-      broken()
+      if last < (server_clock and 0 or -72057594037927936) then -- a caller's clock may be that of a test, in the year 1
+        broken()
+      end
     end
     if passed >= (capacity - tokens) / refill then -- compared so, because the product may be too large
       return capacity, now, state

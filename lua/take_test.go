@@ -123,8 +123,8 @@ func (m *model) once(charges []charge, now int64, answers []answer) {
 	moved := make([]bool, len(charges)) // a denial writes the bucket
 	for i, ch := range charges {
 		b, known := m.buckets[ch.key]
-		block, marked := m.blocks[ch.key]
-		moved[i] = known && m.limits[ch.key] != ch.limit || marked && block.Left(now) == 0
+		block := m.blocks[ch.key]
+		moved[i] = known && m.limits[ch.key] != ch.limit
 		if known && m.serverClock {
 			if anchored := ch.limit.Reanchor(b, now); anchored != b {
 				b, moved[i] = anchored, true

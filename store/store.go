@@ -17,6 +17,9 @@
 //   - [github.com/go-tokenbucket/ratelimit/store/denialcache] answers repeated denials without a call. redisstore
 //     has it.
 //
+// To write a Store, keep a [Kept] for each bucket and call [Decide]. The guide [stores] has a whole one. Package
+// [github.com/go-tokenbucket/ratelimit/store/storetest] tests whether it keeps these rules.
+//
 // # Rules of Take
 //
 //   - Take charges all buckets of a call or none, except for Shadows that cannot pay.
@@ -43,6 +46,8 @@
 // A charge with Lock locks the bucket if it is carried out, leaves less than one token, and the bucket is not blocked. A
 // lock is a block that a refund ends if it leaves one token or more, in the same step. A [Reset] ends both. No other
 // charge ends or shortens one, and the Store keeps a blocked bucket until its block has ended.
+//
+// [stores]: https://github.com/go-tokenbucket/ratelimit/blob/main/docs/stores.md
 package store
 
 import (

@@ -66,8 +66,8 @@ type Store struct {
 	maxAge int64
 	seed   maphash.Seed
 
-	// One lock is for all slots, so that a call of several charges finds all of another call or nothing of it. It
-	// takes less than a tenth of what a refused call costs in package ratelimit, and so did slots without locks.
+	// One lock is for all slots, so that a call of several charges finds all of another call or nothing of it. A refused
+	// call takes 0.16 µs of processor time with it. Slots without locks took as much.
 	mu       sync.Mutex
 	slots    []slot
 	latest   int64 // time of clock at which a call was sent

@@ -34,9 +34,8 @@ type Config struct {
 	// New of package ratelimit returns an error if it is longer than its Config.Timeout. Default 50 ms.
 	Slow time.Duration
 
-	// Failures is how many failed calls make the Store give up the primary. They must fail within about a second,
-	// and be at least a fifth of the calls that needed the server. Or they must fail in a row for 100 ms. Default
-	// 5.
+	// Failures is how many failed calls make the Store give up the primary, if they fail within about a second and are a
+	// fifth of the calls that needed the server, or if they fail in a row for 100 ms. Default 5.
 	Failures int
 
 	// ProbeEvery is the longest time between two probes while the primary is unavailable. The first probes come
@@ -54,17 +53,9 @@ type Config struct {
 	OnChange func(away bool, reason error)
 
 	// Logger receives the same changes. It also receives failures that the secondary made up for, each kind at most
-	// once a second. Once a minute it receives a line if the primary stays unavailable, or is given up again and
-	// again, for example because its round trip is near Slow. Default slog.Default().
+	// once a second. Once a minute it receives a line if the primary stays unavailable. Default slog.Default().
 	Logger *slog.Logger
 }
-
-const (
-	defaultSlow       = 50 * time.Millisecond
-	defaultFailures   = 5
-	defaultProbeEvery = 200 * time.Millisecond
-	defaultMaxKeys    = 1 << 16
-)
 
 // New returns a Store that answers with primary, and with secondary while primary is unavailable. If secondary is
 // nil, New makes a [memstore.Store] with its default Config. Close the Store to stop its probes.
@@ -89,22 +80,24 @@ func New(primary, secondary store.Store, cfg Config) *Store {
 	if cfg.Replicas != 0 && cfg.ReplicasFunc != nil {
 		panic(fmt.Sprintf("fallback: New: Config.Replicas %d and Config.ReplicasFunc: must not both be set", cfg.Replicas))
 	}
+	slow := cmp.Or(cfg.Slow, 50*time.Millisecond)
 	f := &Store{
 		primary:   primary,
 		secondary: secondary,
 		start:     time.Now(),
-		slow:      cmp.Or(cfg.Slow, defaultSlow),
-		terms:     deadline.Terms{Timeout: cmp.Or(cfg.Slow, defaultSlow)},
-		tally:     tally{most: cmp.Or(cfg.Failures, defaultFailures)},
-		used:      used{most: cmp.Or(cfg.MaxKeys, defaultMaxKeys), of: make(map[account]use)},
+		slow:      slow,
+		terms:     deadline.Terms{Timeout: slow},
+		tally:     tally{most: cmp.Or(cfg.Failures, 5)},
+		used:      used{most: cmp.Or(cfg.MaxKeys, 1<<16), of: make(map[account]use)},
 		replicas:  replicas{current: cfg.ReplicasFunc},
 		onChange:  cfg.OnChange,
 		logger:    cfg.Logger,
 		failures:  failurelog.Log{Logger: cfg.Logger, Message: "fallback: the primary failed or was slow"},
 	}
 	f.replicas.number.Store(int64(max(1, cfg.Replicas)))
-	f.replicas.refresh(f.now())
-	f.prober.init(cmp.Or(cfg.ProbeEvery, defaultProbeEvery), f.probe)
+	f.replicas.refresh(f.now)
+	f.prober.every, f.prober.probe = cmp.Or(cfg.ProbeEvery, 200*time.Millisecond), f.probe
+	f.prober.ctx, f.prober.stop = context.WithCancel(context.Background())
 	if secondary == nil {
 		f.own = memstore.New(memstore.Config{})
 		f.secondary = f.own
@@ -129,11 +122,10 @@ type Store struct {
 	replicas replicas
 	blocked  atomic.Int64 // until when secondary may have blocked buckets, in microseconds since start
 
-	onChange     func(away bool, reason error)
-	logger       *slog.Logger // nil: slog.Default(), as it is at each line
-	failures     failurelog.Log
-	unsteadiness unsteadiness
-	counts       counts
+	onChange func(away bool, reason error)
+	logger   *slog.Logger // nil: slog.Default(), as it is at each line
+	failures failurelog.Log
+	counts   counts
 }
 
 // now returns the time since the Store was made, in microseconds.
@@ -174,7 +166,7 @@ func (f *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	if err == nil {
 		var ok bool
 		if ok, failed, err = f.ask(ctx, withoutStandby(charges), states); err == nil {
-			f.remember(context.WithoutCancel(ctx), charges, states, ok)
+			f.remember(ctx, charges, states, ok)
 			return ok, nil
 		}
 		uncharged = errors.Is(err, store.ErrNotCharged)
@@ -188,23 +180,24 @@ func (f *Store) Take(ctx context.Context, charges []store.Charge, states []store
 
 // ask calls the primary. It reports whether the primary has failed; another err is not its fault.
 func (f *Store) ask(ctx context.Context, charges []store.Charge, states []store.State) (ok, failed bool, err error) {
-	limited, end := f.limited(ctx)
-	defer end()
-	sent := f.now()
-	ok, err = f.primary.Take(limited, charges, states)
-	return ok, f.judge(ctx, err, charges, sent), err
+	failed, err = f.try(ctx, charges, func(ctx context.Context) error {
+		ok, err = f.primary.Take(ctx, charges, states)
+		return err
+	})
+	return ok, failed, err
 }
 
-// limited returns ctx, with a deadline of Slow from now on if it has none.
-func (f *Store) limited(ctx context.Context) (_ context.Context, end func()) {
-	if _, ok := ctx.(*deadline.Context); ok { // has one, and its Deadline would read the clock
-		return ctx, func() {}
+// try makes a call of the primary, for the buckets of charges, and reports whether the primary has failed. The call has a
+// deadline of Slow if ctx has none.
+func (f *Store) try(ctx context.Context, charges []store.Charge, call func(context.Context) error) (failed bool, err error) {
+	sent, within := f.now(), ctx
+	if _, ok := ctx.(*deadline.Context); !ok { // which has one, and reads the clock for it
+		if _, ok := ctx.Deadline(); !ok {
+			limited := &deadline.Context{Parent: ctx, Terms: &f.terms}
+			defer limited.End()
+			within = limited
+		}
 	}
-	if _, ok := ctx.Deadline(); ok {
-		return ctx, func() {}
-	}
-	limited := &deadline.Context{Parent: ctx, Terms: &f.terms}
-	return limited, limited.End
+	err = call(within)
+	return f.judge(ctx, err, charges, sent), err
 }
-
-func isReset(c store.Charge) bool { return c.Cost == store.Reset }

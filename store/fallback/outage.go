@@ -23,15 +23,14 @@ type outage struct {
 // refuse returns the error of a call that only the primary may answer.
 func (o *outage) refuse() error { return fmt.Errorf("%w: %w", store.ErrAway, o.reason) }
 
-// giveUp begins an outage, after a call of charges that was sent at that time and failed for reason.
-func (f *Store) giveUp(reason error, charges []store.Charge, sent int64) {
+// giveUp begins an outage, after a call of charges that failed for reason.
+func (f *Store) giveUp(reason error, charges []store.Charge) {
 	now := time.Now()
 	o := &outage{reason: reason, since: now, probe: probe(charges), told: now}
 	f.counts.begin(o)
 	f.away.Store(o)
 	defer f.prober.begin() // also if onChange panics, or the outage would not end
 	f.log().Warn("fallback: the primary is unavailable, and the secondary answers", "error", reason)
-	f.unsteadiness.givenUp(f.log(), reason, time.Duration(f.now()-sent)*time.Microsecond, f.slow)
 	if f.onChange != nil {
 		f.onChange(true, reason)
 	}
@@ -59,21 +58,18 @@ func probe(charges []store.Charge) (probe []store.Charge) {
 func (f *Store) probe(ctx context.Context) (back bool) {
 	defer f.recovered(ctx)
 	o := f.away.Load()
-	if err := f.askProbe(ctx, o.probe); err != nil {
-		o.stillAway(f.log(), err, f.slow)
+	limited, cancel := context.WithTimeout(ctx, f.slow)
+	defer cancel()
+	f.counts.probes.Add(1)
+	if _, err := f.primary.Take(limited, o.probe, make([]store.State, len(o.probe))); err != nil {
+		if now := time.Now(); now.Sub(o.told) >= time.Minute {
+			o.told = now
+			f.log().Warn("fallback: the primary is still unavailable, and the secondary answers", "for", now.Sub(o.since), "error", err, "Slow", f.slow)
+		}
 		return false
 	}
 	f.back(ctx, o)
 	return true
-}
-
-// askProbe returns an error if the primary fails the probe or is slow.
-func (f *Store) askProbe(ctx context.Context, probe []store.Charge) error {
-	ctx, cancel := context.WithTimeout(ctx, f.slow)
-	defer cancel()
-	f.counts.probes.Add(1)
-	_, err := f.primary.Take(ctx, probe, make([]store.State, len(probe)))
-	return err
 }
 
 // back ends an outage.

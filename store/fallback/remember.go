@@ -2,8 +2,6 @@ package fallback
 
 import (
 	"context"
-	"fmt"
-	"math/bits"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
@@ -17,19 +15,14 @@ func (f *Store) remember(ctx context.Context, charges []store.Charge, states []s
 		c, s := &charges[i], &states[i]
 		switch {
 		case s.Degraded:
-		case isReset(*c):
-			if !ok {
-				continue
+		case isReset(*c), isStandby(*c):
+			if ok {
+				_, err := f.standIn(context.WithoutCancel(ctx), charges[i:i+1], make([]store.State, 1), true)
+				f.note(ctx, err)
 			}
-			f.used.take(accountOf(c))
-			if _, err := f.askSecondary(ctx, *c); err != nil {
-				f.failures.Log(ctx, fmt.Errorf("resetting a bucket of the secondary: %w", err))
-			}
-		case ok && c.Standby && isRefund(c):
-			f.refundStandby(ctx, c)
 		default:
 			if low := s.Remaining*c.Limit.Unit < c.Limit.Capacity/2; low || f.mayBlock() {
-				f.follow(ctx, c, s, low)
+				f.follow(context.WithoutCancel(ctx), c, s, low)
 			}
 		}
 	}
@@ -40,31 +33,24 @@ func (f *Store) remember(ctx context.Context, charges []store.Charge, states []s
 func (f *Store) follow(ctx context.Context, c *store.Charge, s *store.State, low bool) {
 	held, share, err := f.look(ctx, c, f.used.dearest(c))
 	if err != nil {
-		f.failures.Log(ctx, fmt.Errorf("looking at a bucket of the secondary: %w", err))
+		f.note(ctx, err)
 		return
 	}
 	f.followBlock(ctx, c, s, &held)
-	surplus := credits(share, &held) - part(credits(c.Limit, s), share.Capacity, c.Limit.Capacity) - share.Unit/spared
+	most := int64(float64(credits(c.Limit, s)) / float64(c.Limit.Capacity) * float64(share.Capacity))
+	surplus := credits(share, &held) - most - share.Unit/spared
 	if !low || surplus <= 0 {
 		return
 	}
 	lower := store.Charge{Policy: c.Policy, Key: c.Key, Limit: share, Settles: true, Cost: up(surplus, share.Unit)}
-	if _, err := f.askSecondary(ctx, lower); err != nil {
-		f.failures.Log(ctx, fmt.Errorf("lowering a bucket of the secondary: %w", err))
-	}
+	_, err = f.askSecondary(ctx, lower)
+	f.note(ctx, err)
 }
 
 // spared is the part of a token that the secondary's bucket may hold in excess. The surplus is taken in whole tokens, rounded
 // up: otherwise the rest of one would grow to a whole one with many short outages. But a reply takes its time, and the
 // refill in that time must not cost a token.
 const spared = 16
-
-// part returns credits × of / whole, where credits is at most whole.
-func part(credits, of, whole int64) int64 {
-	hi, lo := bits.Mul64(uint64(credits), uint64(of))
-	q, _ := bits.Div64(hi, lo, uint64(whole))
-	return int64(q)
-}
 
 // credits returns at least what a bucket under l holds according to s, 0 in debt. If s is Blocked, it is what the bucket
 // certainly holds, and the bucket is full when the block ends.
@@ -85,7 +71,7 @@ func (f *Store) followBlock(ctx context.Context, c *store.Charge, s, held *store
 	case s.Blocked || !held.Blocked:
 		return
 	}
-	f.blockSecondary(ctx, c.Policy, c.Key, b)
+	f.note(ctx, f.setBlock(ctx, c.Policy, c.Key, b))
 }
 
 // noteBlock records that a bucket of the secondary is blocked for so long.

@@ -370,3 +370,25 @@ func TestBucketsThatHaveRefilledNeedNoRoom(t *testing.T) {
 		}
 	})
 }
+
+// Buckets that nobody charges again do not stay pending, or all calls would look for them.
+func TestUsesThatMakeNoDifferenceAnyMoreAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, fallback.Config{})
+		d.fail(teststore.Broken)
+		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Second, 10), Cost: 10}
+		d.take(c)
+		d.comeBack()
+		other := c
+		other.Key = "other"
+		for after, want := range []int{1, 0} {
+			time.Sleep(time.Duration(after) * 10 * time.Second)
+			if d.take(other); d.Stats().Fallback.Pending != want {
+				t.Errorf("%d pending, want %d", d.Stats().Fallback.Pending, want)
+			}
+		}
+		if ok, state := d.take(c); !ok || state.Remaining != 0 || d.peekPrimary(c).Remaining != 0 {
+			t.Errorf("%t, %+v", ok, state)
+		}
+	})
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -18,7 +20,7 @@ func (f *Store) standIn(ctx context.Context, charges []store.Charge, states []st
 	for i := range shares {
 		c := &shares[i]
 		c.Limit = f.share(c, f.used.dearest(c))
-		if isRefund(c) && !c.Standby {
+		if isRefund(*c) && !c.Standby {
 			c.Cost = 0 // goes to the primary, which was charged
 		}
 	}
@@ -37,8 +39,8 @@ func (f *Store) standIn(ctx context.Context, charges []store.Charge, states []st
 		case !ok || !s.Allowed || c.Cost == 0 || c.Settles:
 		case c.Cost == store.Reset:
 			f.used.take(accountOf(c))
-		case uncharged || isRefund(c) && c.Standby:
-			f.used.add(c, s, f.now())
+		case uncharged || isStandby(*c):
+			f.use(c, s)
 		}
 	}
 	return ok, nil
@@ -46,48 +48,68 @@ func (f *Store) standIn(ctx context.Context, charges []store.Charge, states []st
 
 // share returns this replica's part of c's limit, with room for a cost of dearest.
 func (f *Store) share(c *store.Charge, dearest int64) store.Limit {
-	if f.replicas.current != nil {
-		f.replicas.refresh(f.now())
-	}
+	f.replicas.refresh(f.now)
 	return c.Limit.Share(f.replicas.number.Load(), dearest)
+}
+
+// replicas is the number by which limits are divided.
+type replicas struct {
+	current func() int // nil: the number never changes
+	number  atomic.Int64
+	due     atomic.Int64 // when current is called again, in microseconds
+}
+
+// refresh calls ReplicasFunc if the last call was 100 ms ago by the clock.
+func (r *replicas) refresh(clock func() int64) {
+	if r.current == nil {
+		return
+	}
+	if due, now := r.due.Load(), clock(); now >= due && r.due.CompareAndSwap(due, now+100_000) {
+		r.number.Store(int64(max(1, r.current())))
+	}
 }
 
 // withoutStandby returns charges for the primary: it only looks at the buckets whose refunds go to the secondary.
 func withoutStandby(charges []store.Charge) []store.Charge {
+	if !slices.ContainsFunc(charges, isStandby) {
+		return charges
+	}
+	charges = slices.Clone(charges)
 	for i := range charges {
-		if charges[i].Standby && isRefund(&charges[i]) {
-			charges = slices.Clone(charges)
-			for ; i < len(charges); i++ {
-				if c := &charges[i]; c.Standby && isRefund(c) {
-					c.Cost = 0
-				}
-			}
-			break
+		if isStandby(charges[i]) {
+			charges[i].Cost = 0
 		}
 	}
 	return charges
 }
 
-// refundStandby carries out a refund of tokens that the secondary has allowed, after the outage.
-func (f *Store) refundStandby(ctx context.Context, c *store.Charge) {
-	one := *c
-	one.Limit = f.share(c, f.used.dearest(c))
-	s, err := f.askSecondary(ctx, one)
+// note logs an error of the secondary while the primary answers.
+func (f *Store) note(ctx context.Context, err error) {
 	if err != nil {
-		f.failures.Log(ctx, fmt.Errorf("refunding a bucket of the secondary: %w", err))
-		return
+		f.failures.Log(ctx, fmt.Errorf("the secondary failed: %w", err))
 	}
-	f.used.add(c, &s, f.now())
 }
 
-func isRefund(c *store.Charge) bool { return c.Cost < 0 && c.Cost != store.Reset }
+func isReset(c store.Charge) bool   { return c.Cost == store.Reset }
+func isRefund(c store.Charge) bool  { return c.Cost < 0 && !isReset(c) }
+func isStandby(c store.Charge) bool { return c.Standby && isRefund(c) }
 
 // askSecondary calls the secondary for one bucket.
 func (f *Store) askSecondary(ctx context.Context, c store.Charge) (store.State, error) {
-	states := make([]store.State, 1)
-	_, err := f.secondary.Take(ctx, []store.Charge{c}, states)
-	return states[0], err
+	call := calls.Get().(*call)
+	defer calls.Put(call)
+	call.charge[0] = c
+	_, err := f.secondary.Take(ctx, call.charge[:], call.state[:])
+	return call.state[0], err
 }
+
+// A call is a call for one bucket. Each denial of a flood makes one, so they are used again.
+type call struct {
+	charge [1]store.Charge
+	state  [1]store.State
+}
+
+var calls = sync.Pool{New: func() any { return new(call) }}
 
 // look returns the state of the secondary's bucket of c, and the limit under which it is read.
 func (f *Store) look(ctx context.Context, c *store.Charge, dearest int64) (store.State, store.Limit, error) {

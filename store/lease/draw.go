@@ -2,19 +2,14 @@ package lease
 
 import (
 	"context"
-	"errors"
 
 	"github.com/go-tokenbucket/ratelimit/store"
 )
-
-// errNoAnswer stands for what a call of the store has come to as long as it does not return.
-var errNoAnswer = errors.New("lease: the store has not answered")
 
 // draw sends to the store what could not be paid here, and takes more tokens of the buckets that are used often. If
 // the store refuses that, draw asks only for what the call needs.
 func (s *Store) draw(ctx context.Context, k *call, charges []store.Charge, states []store.State) (ok bool, err error) {
 	sent := s.now()
-	err = errNoAnswer
 	defer func() { s.settle(ctx, s.end(k, charges, states, ok, err, sent)) }() // also if the store panics
 	ok, err = s.ask(ctx, k, charges, states)
 	if !ok && err == nil && k.draws {

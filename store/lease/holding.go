@@ -84,5 +84,5 @@ func (h *holding) close(now int64) (l *lot, tokens int64) {
 // retire closes the lot of h. Its tokens go to backs.
 func (s *Store) retire(backs []refund, h *holding, now int64) []refund {
 	l, tokens := h.close(now)
-	return s.giveBack(backs, l, tokens, now, nil)
+	return s.refund(backs, &visit{holding: h, lot: l, era: h.era}, tokens, now, nil)
 }

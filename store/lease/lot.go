@@ -31,12 +31,9 @@ func newLot(n name, c *store.Charge, s *store.State, sent, received int64) *lot 
 	return l
 }
 
-// fresh reports whether l may be used at now.
-func (l *lot) fresh(now, hold int64) bool { return now >= l.Received && now-l.Sent <= hold }
-
 // spend pays c from l and fills s. It reports whether l has the tokens and is certain of the state.
 func (l *lot) spend(of *Store, c *store.Charge, now int64, s *store.State) bool {
-	if l == nil || l.tokens < c.Cost || !l.fresh(now, of.hold.Microseconds()) {
+	if l == nil || l.tokens < c.Cost || now < l.Received || now-l.Sent > of.hold.Microseconds() {
 		return false
 	}
 	usable := l.usable(l.tokens, now)

@@ -24,25 +24,20 @@ type refund struct {
 	state  *store.State // of the charge whose tokens come back, nil if it has the right one
 }
 
-// giveBack appends what gives tokens of l back, as far as they are worth something.
-func (s *Store) giveBack(backs []refund, l *lot, tokens, now int64, state *store.State) []refund {
+// refund appends what gives tokens of v's lot back. They are lost if they were taken in an earlier era, or are worth
+// nothing any more.
+func (s *Store) refund(backs []refund, v *visit, tokens, now int64, state *store.State) []refund {
 	if tokens == 0 {
 		return backs
 	}
-	c := l.refund(tokens, now)
+	var c store.Charge
+	if v.lot != nil && v.era == v.holding.era {
+		c = v.lot.refund(tokens, now)
+	}
 	if s.lost += tokens + c.Cost; c.Cost == 0 {
 		return backs
 	}
 	return append(backs, refund{c, state})
-}
-
-// refund is giveBack of v's lot. Tokens that were taken in an earlier era are lost.
-func (s *Store) refund(backs []refund, v *visit, tokens, now int64, state *store.State) []refund {
-	if v.lot == nil || v.era != v.holding.era {
-		s.lost += tokens
-		return backs
-	}
-	return s.giveBack(backs, v.lot, tokens, now, state)
 }
 
 // settle sends refunds. Each bucket then holds what it would hold without a lease. So its State is the right one for the

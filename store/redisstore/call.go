@@ -167,18 +167,15 @@ func (c *call) received(done bool) bool {
 	return done
 }
 
-// same reports whether c and d are identical, so that one charge can stand for both. Refunds and settlements are not
-// merged, because the answer does not say which of them filled or emptied the bucket. Nor are owed charges that lock.
+// same reports whether c and d are identical, so that one charge can stand for both. Only looks and charges that a
+// bucket can refuse are merged. The answer does not say which refund filled a bucket, or which debt reached the bound.
 func (c *call) same(d *call) bool {
 	if len(c.items) != len(d.items) {
 		return false
 	}
 	for i := range c.items {
 		a, b := &c.items[i], &d.items[i]
-		if a.key != b.key || a.term != b.term || a.policy != b.policy {
-			return false
-		}
-		if t := &a.term; t.need < 0 || t.debt == bucket.NoDebt || t.lock > 0 && t.certain() {
+		if a.key != b.key || a.term != b.term || a.policy != b.policy || a.term.need < 0 || a.term.debt < 0 {
 			return false
 		}
 	}
@@ -191,9 +188,6 @@ func (c *call) answer(i int) (credits int64, charged bool) {
 	t := &c.items[i].term
 	if c.turn >= taken {
 		return credits, false
-	}
-	if credits == -bucket.MaxCredits && t.debt == bucket.AnyDebt {
-		return credits, true // the reply does not say which of the calls reached the deepest debt, so all report it
 	}
 	return credits + (taken-1-c.turn)*t.need, true // calls behind this one had not taken their tokens yet
 }

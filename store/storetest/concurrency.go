@@ -35,9 +35,8 @@ var concurrencyRules = []rule{
 	}},
 	{"many keys at once do not disturb each other", func(r *rig) {
 		const keys, each = 100, 4
-		limit := r.limit(1, hour, each)
 		allowed := r.hammer(16, 50, func(i int) []store.Charge {
-			return []store.Charge{{Policy: "p", Key: "key " + string(rune('A'+i%keys)), Limit: limit, Cost: 1}}
+			return []store.Charge{{Policy: "p", Key: "key " + string(rune('A'+i%keys)), Limit: r.limit(1, hour, each), Cost: 1}}
 		})
 		if allowed != keys*each {
 			r.Fatalf("%d calls were allowed, want %d", allowed, keys*each)
