@@ -11,20 +11,20 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A block is the block or the lock of a bucket. Few buckets have one, so it is not in their entries. The class of an
+// A keptBlock is the block or the lock of a bucket. Few buckets have one, so it is not in their entries. The class of an
 // entry says whether it has one, so that calls of other buckets do not look for it.
-type block struct {
+type keptBlock struct {
 	bucket.Block
 	since  int64
 	reason string
 }
 
 // setBlock blocks the bucket of e, or ends its block if b is zero.
-func (s *shard) setBlock(hash uint64, e *entry, b block) {
+func (s *shard) setBlock(hash uint64, e *entry, b keptBlock) {
 	blocked := b.Block != bucket.Block{}
 	if blocked {
 		if s.blocks == nil {
-			s.blocks = make(map[uint64]block)
+			s.blocks = make(map[uint64]keptBlock)
 		}
 		s.blocks[hash] = b
 	} else {
@@ -57,14 +57,14 @@ func (s *Store) Block(ctx context.Context, policy, key string, b store.Block) (d
 	e := shard.find(hash, policy, key)
 	if b.For == 0 {
 		if e != nil && e.class.blocked {
-			shard.setBlock(hash, e, block{})
+			shard.setBlock(hash, e, keptBlock{})
 		}
 		return false, nil
 	}
 	if e == nil {
 		e = shard.insert(hash, key, kind{policy, store.Limit{}, false}, bucket.Bucket{}, now)
 	}
-	shard.setBlock(hash, e, block{
+	shard.setBlock(hash, e, keptBlock{
 		Block:  bucket.Block{Until: now + bucket.Microseconds(b.For)},
 		since:  now,
 		reason: strings.Clone(b.Reason),

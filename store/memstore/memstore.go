@@ -40,6 +40,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -175,15 +176,18 @@ func (s *Store) takeOne(c *store.Charge, state *store.State) bool {
 func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 	var few [4]visit // on the stack
 	visits := few[:0]
-	var locks shardSet
+	var fewLocks [4]uint64
+	locks := fewLocks[:0]
 	for i := range charges {
 		var v visit
 		v.shard, v.key, v.hash = s.place(charges[i].Policy, charges[i].Key)
-		locks.add(v.hash >> s.shift)
+		locks = append(locks, v.hash>>s.shift)
 		visits = append(visits, v)
 	}
 	now := s.now()
-	for n := range locks.ascending { // so that no two calls wait for each other
+	slices.Sort(locks) // so that no two calls wait for each other
+	locks = slices.Compact(locks)
+	for _, n := range locks {
 		s.shards[n].mu.Lock()
 	}
 	ok := true
@@ -201,26 +205,11 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 			v.refuse(c)
 		}
 	}
-	for n := range locks.ascending {
+	for _, n := range locks {
 		s.shards[n].mu.Unlock()
 	}
 	for i := range charges {
 		charges[i].Fill(&states[i], visits[i].bucket.Tokens, duration(visits[i].left), visits[i].fits)
 	}
 	return ok
-}
-
-// A shardSet is the set of the shards of a call.
-type shardSet [maxShards / 64]uint64
-
-func (s *shardSet) add(n uint64) { s[n/64] |= 1 << (n % 64) }
-
-func (s *shardSet) ascending(yield func(int) bool) {
-	for i, word := range s {
-		for ; word != 0; word &= word - 1 {
-			if !yield(64*i + bits.TrailingZeros64(word)) {
-				return
-			}
-		}
-	}
 }

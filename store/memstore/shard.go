@@ -28,7 +28,7 @@ type shard struct {
 	keys     int // the bytes of the keys
 	policies map[string]*policy
 	classes  map[kind]*class
-	blocks   map[uint64]block // by the hashes of their buckets
+	blocks   map[uint64]keptBlock // by the hashes of their buckets
 	evicted  *evictions
 	seed     maphash.Seed
 	_        [16]byte // two cache lines, of which most calls need the first

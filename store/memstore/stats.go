@@ -37,7 +37,7 @@ func (s *shard) bytes() int64 {
 	const chunk = unsafe.Sizeof([chunkSize]entry{}) + unsafe.Sizeof(&entry{})
 	n := int(unsafe.Sizeof(*s)) + len(s.chunks)*int(chunk) + s.keys
 	n += mapBytes(s.peak, unsafe.Sizeof(uint64(0))+unsafe.Sizeof(uint64(0))) // with 4 bytes between its slots
-	n += mapBytes(len(s.blocks), unsafe.Sizeof(uint64(0))+unsafe.Sizeof(block{}))
+	n += mapBytes(len(s.blocks), unsafe.Sizeof(uint64(0))+unsafe.Sizeof(keptBlock{}))
 	n += len(s.classes)*int(unsafe.Sizeof(class{})) + mapBytes(len(s.classes), unsafe.Sizeof(kind{})+unsafe.Sizeof(&class{}))
 	n += len(s.policies)*(int(unsafe.Sizeof(policy{}))+16) + mapBytes(len(s.policies), unsafe.Sizeof("")+unsafe.Sizeof(&policy{}))
 	return int64(n)

@@ -60,7 +60,7 @@ func TestBytesAreThoseOfTheHeap(t *testing.T) {
 
 func TestEvictionsAreCountedByPolicy(t *testing.T) {
 	n := newNow()
-	s := memstore.New(memstore.Config{MaxKeys: 10, Clock: n.clock})
+	s := memstore.New(memstore.Config{MaxKeys: 8, Clock: n.clock})
 	s.Close() // without the sweep
 	want := func(evicted map[string]int64) {
 		t.Helper()
@@ -69,17 +69,17 @@ func TestEvictionsAreCountedByPolicy(t *testing.T) {
 		}
 	}
 	slow, fast := policy(t, "slow", 1, time.Hour, 10), policy(t, "fast", 1, time.Second, 1)
-	mint(t, s, slow, 0, 10)
+	mint(t, s, slow, 0, 8)
 	want(map[string]int64{})
 	mint(t, s, slow, 10, 3)
 	want(map[string]int64{"slow": 3})
-	mint(t, s, fast, 0, 7) // of which 5 are its share
-	want(map[string]int64{"fast": 2, "slow": 8})
+	mint(t, s, fast, 0, 7) // of which 4 are its share
+	want(map[string]int64{"fast": 3, "slow": 7})
 	n.advance(time.Second)
-	mint(t, s, slow, 20, 5) // which full buckets make room for
-	want(map[string]int64{"fast": 2, "slow": 8})
+	mint(t, s, slow, 20, 4) // which full buckets make room for
+	want(map[string]int64{"fast": 3, "slow": 7})
 	mint(t, s, slow, 30, 1)
-	want(map[string]int64{"fast": 2, "slow": 9})
+	want(map[string]int64{"fast": 3, "slow": 8})
 }
 
 // A bucket whose block has ended need not be full.

@@ -44,7 +44,7 @@ func (s *shard) sweep(now int64) int {
 			if e := s.entry(uint32(n)); s.forgettable(e, now) {
 				s.remove(uint32(n))
 			} else if e.class.blocked && s.blockLeft(e, now) == 0 {
-				s.setBlock(s.hash(e), e, block{})
+				s.setBlock(s.hash(e), e, keptBlock{})
 			}
 		}
 		count := s.count

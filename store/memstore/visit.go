@@ -13,7 +13,8 @@ type visit struct {
 	entry      *entry        // nil: no bucket is kept, so it is full
 	bucket     bucket.Bucket // as it stands now
 	need, debt int64         // in credits
-	left       int64         // microseconds until the end of its block
+	block      bucket.Block  // that is in force
+	left       int64         // microseconds until its end
 	fits       bool
 }
 
@@ -23,7 +24,9 @@ func (v *visit) look(c *store.Charge, now int64) {
 	if v.entry = v.shard.find(v.hash, c.Policy, v.key); v.entry != nil {
 		kept = v.entry.bucket()
 		if v.entry.class.blocked {
-			v.left = v.shard.blocks[v.hash].Left(now)
+			if b := v.shard.blocks[v.hash].Block; b.Left(now) > 0 {
+				v.block, v.left = b, b.Left(now)
+			}
 		}
 	}
 	v.bucket = c.Limit.Advance(kept, now)
@@ -33,43 +36,37 @@ func (v *visit) look(c *store.Charge, now int64) {
 
 // charge charges the bucket. It may move and forget other entries of the shard.
 func (v *visit) charge(c *store.Charge, now int64) {
-	before := v.bucket.Tokens
+	before, block := v.bucket.Tokens, v.block
 	v.bucket.Tokens = c.Limit.Charge(before, v.need, v.debt, 1)
+	if c.Lock > 0 || v.left > 0 {
+		v.block = c.Limit.After(block, v.need, bucket.Microseconds(c.Lock), v.bucket.Tokens, now)
+		v.left = v.block.Left(now)
+	}
 	switch {
 	case v.need == bucket.Reset:
-		v.left = 0
 		if v.entry != nil {
 			v.shard.remove(v.shard.index[v.hash])
 		}
 		return
-	case v.bucket.Tokens == before:
+	case v.bucket.Tokens == before && v.block == block:
 		v.refuse(c)
+		return
 	case v.entry != nil:
 		v.shard.update(v.entry, c.Limit, v.bucket)
 	default:
 		v.entry = v.shard.insert(v.hash, v.key, kind{policy: c.Policy, limit: c.Limit}, v.bucket, now)
 	}
-	if v.entry != nil && (c.Lock > 0 || v.entry.class.blocked) {
-		v.block(c, now)
+	if v.block != block {
+		v.shard.setBlock(v.hash, v.entry, keptBlock{Block: v.block, since: now})
 	}
 }
 
-// refuse handles a charge that changes no tokens. It only puts a bucket that was charged before under its limit.
+// refuse handles a charge that changes nothing. It only puts a bucket that was charged before under its limit.
 func (v *visit) refuse(c *store.Charge) {
 	if v.entry == nil || v.entry.class.limit == c.Limit || !bucket.Relimits(v.need) {
 		return
 	}
 	if v.entry.class.limit != (store.Limit{}) {
 		v.shard.update(v.entry, c.Limit, v.bucket)
-	}
-}
-
-// block does to the block of the bucket what its charge does.
-func (v *visit) block(c *store.Charge, now int64) {
-	before := v.shard.blocks[v.hash]
-	after := c.Limit.After(before.Block, v.need, bucket.Microseconds(c.Lock), v.bucket.Tokens, now)
-	v.left = after.Left(now)
-	if after != before.Block {
-		v.shard.setBlock(v.hash, v.entry, block{Block: after, since: now})
 	}
 }
