@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +26,15 @@ var concurrencyRules = []rule{
 		})
 	}},
 	{"of many at once that go to the deepest debt none is told of a deeper one", func(r *rig) {
-		r.alike(40, []store.Charge{{Policy: "p", Key: "k", Limit: r.limit(1, second, 1), Cost: deepest/1_000_000/30 + 1, Owed: true}})
+		c := store.Charge{Policy: "p", Key: "k", Limit: r.limit(1, second, 1), Cost: deepest/1_000_000/30 + 1, Owed: true}
+		r.together(40, func(int) {
+			states := make([]store.State, 1)
+			if ok, err := r.store.Take(context.Background(), []store.Charge{c}, states); !ok || err != nil || states[0].Wait > deepest*micro {
+				r.Errorf("ok %t, error %v, %+v", ok, err, states)
+			}
+		})
+		r.exact.take([]store.Charge{{Policy: "p", Key: "k", Limit: c.Limit, Cost: math.MaxInt64, Owed: true}}, r.now())
+		peek(0)(&bucket{rig: r, Charge: c})
 	}},
 	{"of many at once that settle none leaves a debt", func(r *rig) {
 		r.alike(40, []store.Charge{{Policy: "p", Key: "k", Limit: r.limit(1, hour, 50), Cost: 3, Settles: true}})

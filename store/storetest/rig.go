@@ -53,9 +53,7 @@ func (r *rig) take(charges ...store.Charge) (bool, []store.State) {
 		r.Fatalf("at %d of %+v\n\tgot  %t %+v\n\twant %t %+v", r.now(), charges, ok, got, wantOK, want)
 	}
 	for _, c := range charges {
-		if c.Cost < 0 {
-			r.follow(name{c.Policy, c.Key}) // it may be full now, and forgotten
-		}
+		r.follow(name{c.Policy, c.Key})
 	}
 	return ok, got
 }
@@ -80,7 +78,8 @@ func (r *rig) inspect(n name) store.Bucket {
 	return b
 }
 
-// follow compares what an Inspector reports of a bucket. If the Store has forgotten it, as it may, so does the model.
+// follow compares what an Inspector reports of a bucket. If the Store has forgotten it, as it may, so does the model. A
+// charge that changes nothing may be the last one or not: under the same limit, that makes no difference.
 func (r *rig) follow(n name) (forgotten int) {
 	r.Helper()
 	e, known := r.exact[n]
@@ -97,6 +96,9 @@ func (r *rig) follow(n name) (forgotten int) {
 		}
 		delete(r.exact, n)
 		return 1
+	}
+	if b.Limit == e.limit && e.tokens != nil {
+		r.exact[n] = r.exact.at(store.Charge{Policy: n.policy, Key: n.key, Limit: e.limit}, r.now()-b.Age.Microseconds())
 	}
 	want := store.Bucket{Limit: e.limit, Credits: b.Credits, Age: b.Age}
 	if left := e.until - r.now(); left > 0 {

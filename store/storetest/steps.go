@@ -74,7 +74,6 @@ func charge(cost, left int64, allowed bool, options func(c *store.Charge)) step 
 		if ok != (allowed || c.Shadow) || b.last.Allowed != allowed || b.last.Remaining != left {
 			b.Fatalf("%+v: ok %t, %+v, want it allowed: %t, with %d left", c, ok, b.last, allowed, left)
 		}
-		b.follow(b.name())
 	}
 }
 
