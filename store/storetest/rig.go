@@ -78,8 +78,7 @@ func (r *rig) inspect(n name) store.Bucket {
 	return b
 }
 
-// follow compares what an Inspector reports of a bucket. If the Store has forgotten it, as it may, so does the model. A
-// charge that changes nothing may be the last one or not: under the same limit, that makes no difference.
+// follow compares what an Inspector reports of a bucket. If the Store has forgotten it, as it may, so does the model.
 func (r *rig) follow(n name) (forgotten int) {
 	r.Helper()
 	e, known := r.exact[n]
@@ -97,7 +96,7 @@ func (r *rig) follow(n name) (forgotten int) {
 		delete(r.exact, n)
 		return 1
 	}
-	if b.Limit == e.limit && e.tokens != nil {
+	if b.Limit == e.limit && e.tokens != nil { // so that its last charge is that of the Store
 		r.exact[n] = r.exact.at(store.Charge{Policy: n.policy, Key: n.key, Limit: e.limit}, r.now()-b.Age.Microseconds())
 	}
 	want := store.Bucket{Limit: e.limit, Credits: b.Credits, Age: b.Age}
@@ -128,7 +127,6 @@ func is[S any](r *rig) bool {
 
 // limit compiles a limit that must fit.
 func (r *rig) limit(rate int64, per time.Duration, burst int64) store.Limit {
-	r.Helper()
 	l, err := store.NewLimit(rate, per, burst)
 	if err != nil {
 		r.Fatal(err)
