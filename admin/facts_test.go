@@ -223,7 +223,7 @@ func TestFactsHaveAllPartsOfTheStore(t *testing.T) {
 				Errors: map[string]int64{"timeout": 109, "network": 0}, Redirects: 110, ScriptLoads: 111, LastError: "bad\u202e<b>", LastErrorAt: since},
 			Denials: &store.DenialStats{Answered: 201, Kept: 202, Max: 203},
 			Leases:  &store.LeaseStats{Leases: 301, Max: 302, Held: 303, Drawn: 304, Returned: 305, Lost: 306},
-			Fallback: &store.FallbackStats{Away: true, Since: since, Reason: "gone", Probes: 401, Answered: 402, Charged: 403, Pending: 404, Known: 405, Max: 406,
+			Fallback: &store.FallbackStats{Away: true, Since: since, Reason: "gone", Probes: 401, Answered: 402, Charged: 403, Pending: 404, Max: 406,
 				Outages: []store.Outage{{Since: since, Reason: "gone", Probes: 407, Answered: 408, Charged: 409}, {Since: since.Add(-time.Hour), Until: since.Add(-time.Minute), Reason: "reset"}}, Secondary: store.Stats{Memory: memory}},
 			Memory: memory,
 		}

@@ -3,6 +3,7 @@ package fallback
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
@@ -40,16 +41,26 @@ func (f *Store) follow(ctx context.Context, c *store.Charge, s *store.State) {
 		return
 	}
 	f.followBlock(ctx, c, s, &held)
-	most := float64(credits(c.Limit, s)) / float64(c.Limit.Capacity) * float64(share.Capacity)
-	surplus := float64(credits(share, &held)) - most
+	surplus := credits(share, &held) - part(credits(c.Limit, s), share.Capacity, c.Limit.Capacity) - share.Unit/spared
 	if surplus <= 0 {
 		return
 	}
-	// Whole tokens, rounded up. Otherwise a part of one would grow to a whole one with many short outages.
-	lower := store.Charge{Policy: c.Policy, Key: c.Key, Limit: share, Settles: true, Cost: int64(surplus/float64(share.Unit)) + 1}
+	lower := store.Charge{Policy: c.Policy, Key: c.Key, Limit: share, Settles: true, Cost: up(surplus, share.Unit)}
 	if _, err := f.askSecondary(ctx, lower); err != nil {
 		f.failures.Log(ctx, fmt.Errorf("lowering a bucket of the secondary: %w", err))
 	}
+}
+
+// spared is the part of a token that the secondary's bucket may hold in excess. The surplus is taken in whole tokens, rounded
+// up: otherwise the rest of one would grow to a whole one with many short outages. But a reply takes its time, and the
+// refill in that time must not cost a token.
+const spared = 16
+
+// part returns credits × of / whole, where credits is at most whole.
+func part(credits, of, whole int64) int64 {
+	hi, lo := bits.Mul64(uint64(credits), uint64(of))
+	q, _ := bits.Div64(hi, lo, uint64(whole))
+	return int64(q)
 }
 
 // credits returns at least what a bucket under l holds according to s, 0 in debt. If s is Blocked, it is what the bucket

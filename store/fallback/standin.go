@@ -49,9 +49,6 @@ func (f *Store) share(c *store.Charge, dearest int64) store.Limit {
 	if f.replicas.current != nil {
 		f.replicas.refresh(f.now())
 	}
-	if c.Owed || c.Settles { // needs no room
-		dearest = 1
-	}
 	return c.Limit.Share(f.replicas.number.Load(), dearest)
 }
 

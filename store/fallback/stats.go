@@ -23,13 +23,11 @@ const (
 
 var _ store.StatsReporter = (*Store)(nil)
 
-// Stats implements [store.StatsReporter], with the Stats of the primary. It looks at all places for known buckets, which
-// takes about a microsecond for each thousand.
+// Stats implements [store.StatsReporter], with the Stats of the primary.
 func (f *Store) Stats() store.Stats {
 	stats := store.StatsOf(f.primary)
 	own := f.counts.report()
-	own.Pending = f.spent.size()
-	own.Known, own.Max = f.known.size(), len(f.known.places)
+	own.Pending, own.Max = int(f.used.size.Load()), f.used.most
 	own.Secondary = store.StatsOf(f.secondary)
 	stats.Fallback = own
 	return stats
@@ -95,22 +93,4 @@ func (c *counts) report() *store.FallbackStats {
 		stats.Outages = append(stats.Outages, o.Outage)
 	}
 	return stats
-}
-
-// size returns how many buckets are in the ledger.
-func (l *ledger) size() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.accounts)
-}
-
-// size returns how many buckets are known that have not refilled.
-func (k *known) size() (n int) {
-	now := k.now()
-	for i := range k.places {
-		if k.places[i].whose.Load() != 0 && k.places[i].full.Load() > now {
-			n++
-		}
-	}
-	return n
 }

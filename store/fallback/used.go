@@ -45,7 +45,7 @@ func (u *used) add(c *store.Charge, state *store.State, now int64) {
 	a := accountOf(c)
 	one, found := u.of[a]
 	one.tokens = max(-maxTokens, min(one.tokens+max(-maxTokens, min(c.Cost, maxTokens)), maxTokens))
-	one.dear = max(one.dear, c.Cost)
+	one.dear = max(one.dear, room(c))
 	one.last = now
 	one.void = max(one.void, now+max(state.ResetAfter.Microseconds(), c.Limit.Fill()))
 	switch {
@@ -96,14 +96,22 @@ func (u *used) putBack(a account, one use) {
 	u.put(account{strings.Clone(a.policy), strings.Clone(a.key)}, one)
 }
 
-// dearest returns the largest cost of a bucket since the last settlement.
+// dearest returns the largest cost of c's bucket since the last settlement, with that of c.
 func (u *used) dearest(c *store.Charge) int64 {
 	if u.size.Load() == 0 {
-		return max(1, c.Cost)
+		return room(c)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return max(1, c.Cost, u.of[accountOf(c)].dear)
+	return max(room(c), u.of[accountOf(c)].dear)
+}
+
+// room returns how many tokens a bucket must have room for, so that c is allowed by a full one.
+func room(c *store.Charge) int64 {
+	if c.Owed || c.Settles {
+		return 1 // of which it needs none
+	}
+	return max(1, c.Cost)
 }
 
 func (u *used) put(a account, one use) {

@@ -32,6 +32,10 @@ func (g *gate) Take(ctx context.Context, charges []store.Charge, states []store.
 	return ok, err
 }
 
+func (g *gate) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
+	return store.SetBlock(ctx, g.Store, policy, key, b)
+}
+
 // hold has the next call of key's bucket that costs something held, once it was carried out.
 func (g *gate) hold(key string) {
 	g.open = make(chan struct{})

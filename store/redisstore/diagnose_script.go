@@ -83,8 +83,8 @@ func (i *inspection) charge(eval bool) error {
 	if err != nil {
 		return err
 	}
-	c := &call{items: []item{{name: i.key, term: term{unit: l.Unit, refill: l.Refill, capacity: l.Capacity, need: l.Need(1)}}}}
+	c := &call{items: []item{{name: i.key, term: term{limit: l, need: l.Need(1)}}}}
 	decision := command{entries: []entry{{first: c, last: c, count: 1}}, eval: eval}
-	decision.prepare(i.ctx, i.engine.clock, scriptOf(decision.entries))
+	decision.prepare(i.ctx, i.engine.clock, i.engine.choose(decision.entries))
 	return i.client.Process(i.ctx, decision.sent)
 }

@@ -159,7 +159,7 @@ func (r *row) charge(s *rowState, now, cost, final int64) bool {
 	if l.Grants(b.Tokens, need, 0, 1) != 1 {
 		return false
 	}
-	left := l.Charge(b.Tokens, need, 1)
+	left := l.Charge(b.Tokens, need, 0, 1)
 	if left != b.Tokens {
 		*s = rowState{left, b.LastRefill}
 	}
@@ -167,8 +167,8 @@ func (r *row) charge(s *rowState, now, cost, final int64) bool {
 		return true
 	}
 	b = l.Advance(bucket.Bucket{Tokens: s.tokens, Unit: l.Unit, LastRefill: s.last}, now)
-	need, _ = l.Ask(final-cost, 0, final > cost)
-	if left := l.Charge(b.Tokens, need, 1); left != b.Tokens {
+	need, debt := l.Ask(final-cost, 0, final > cost, false)
+	if left := l.Charge(b.Tokens, need, debt, 1); left != b.Tokens {
 		*s = rowState{left, b.LastRefill}
 	}
 	return true
