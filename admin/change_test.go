@@ -62,6 +62,7 @@ func TestChanges(t *testing.T) {
 		if n := s.remaining("ip:1"); n != 5 {
 			t.Errorf("%d tokens after Reset", n)
 		}
+		change("block", form("ip:1", "for", "366d"), "for=8784h0m0s ") // the longest
 		change("block", form("ip:1", "for", "1h"), "for=1h0m0s ")
 		change("reset", form("ip:1"), "")
 		allowed(true) // Reset ends a block, too

@@ -331,6 +331,6 @@ func TestAnOutageWithAFallback(t *testing.T) {
 		same(t, s.object("key.json?key=ip:192.0.2.3"), map[string]any{"buckets.0.state": "empty", "buckets.0.degraded": true, "buckets.0.next_in_seconds": 360, "buckets.0.tokens": 0.5})
 		f.breaks(nil)
 		time.Sleep(30 * time.Second)
-		s.want(s.get("", asBrowser), 200, "Redis answers", "Not in use: the store decides since", "connection refused", "6 min 30 s")
+		s.want(s.get("", asBrowser), 200, "Redis answers", "Not in use: the store decides since", "connection refused", "6 min 3")
 	})
 }

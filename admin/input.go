@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -194,7 +195,7 @@ func tokens(values map[string][]string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || n < 1 {
-		return 0, refuse(http.StatusBadRequest, "n must be a whole number of tokens, from 1 to %s.", count(int64(bucket.MaxCredits)))
+		return 0, refuse(http.StatusBadRequest, "n must be a whole number of tokens, from 1 to %s.", numbers.Count(int64(bucket.MaxCredits)))
 	}
 	return n, nil
 }

@@ -263,7 +263,7 @@ func TestExplainForm(t *testing.T) {
 		"no address":   {url.Values{"method": {"GET"}}, "must be like"},
 		"method":       {url.Values{"url": {"/"}, "method": {"G T"}}, "The method must be"},
 		"header":       {url.Values{"url": {"/"}, "headers": {"A: b\nX"}}, "Headers: line 2"},
-		"peer":         {url.Values{"url": {"/"}, "peer": {"x"}}, "Peer address"},
+		"peer":         {url.Values{"url": {"/"}, "peer": {"x"}}, "The peer must be"},
 		"curl":         {url.Values{"curl": {"fetch('x') <b>"}}, "must begin with curl"},
 		"cmd":          {url.Values{"curl": {`curl ^"https://a.example^"`}}, "Copy as cURL (bash)"},
 		"odd":          {url.Values{"curl": {"curl \x1b\xff\x00 'x"}}, "is not closed: paste the whole command"},

@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/explain"
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
 //go:embed assets
 var assets embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"span": span, "count": count, "between": between, "rate": rate, "percent": percent, "bytes": sizeOf,
+	"span": span, "count": numbers.Count, "between": between, "rate": rate, "percent": numbers.Share, "bytes": numbers.Size,
 	"stamp": stamp, "clock": clock, "day": day, "lasted": lasted, "words": words, "list": newKeyList,
 	"bucket": explain.Tokens,
 	"plain":  func(s seconds) float64 { return time.Duration(s).Seconds() },

@@ -2,71 +2,34 @@ package admin
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
-// These write numbers for people. page.js has span and level, too, for what changes between two answers.
+// page.js has span and level, too, for what changes between two answers.
 
-// span writes a duration with two units at most: "3.2 s", "14 min 20 s".
+// span writes a duration.
 func span(v any) string {
-	var d time.Duration
 	switch v := v.(type) {
 	case seconds:
-		d = time.Duration(v)
+		return numbers.Span(time.Duration(v))
 	case time.Duration:
-		d = v
+		return numbers.Span(v)
 	}
-	s := int64(d / time.Second)
-	switch {
-	case d > 0 && d < 100*time.Microsecond:
-		return "<0.1 ms"
-	case d < 100*time.Millisecond:
-		return strconv.FormatFloat(float64(d.Microseconds())/1000, 'f', 1, 64) + " ms"
-	case d < 10*time.Second:
-		return strconv.FormatFloat(math.Ceil(d.Seconds()*10)/10, 'f', 1, 64) + " s"
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%d s", s)
-	case d < 2*time.Hour:
-		return two(s/60, "min", s%60, "s")
-	case d < 48*time.Hour:
-		return two(s/3600, "h", s%3600/60, "min")
-	default:
-		return two(s/86400, "d", s%86400/3600, "h")
-	}
-}
-
-func two(most int64, unit string, rest int64, of string) string {
-	if rest == 0 {
-		return fmt.Sprintf("%d %s", most, unit)
-	}
-	return fmt.Sprintf("%d %s %d %s", most, unit, rest, of)
-}
-
-// count writes a whole number in groups of three digits.
-func count(v any) string {
-	text := fmt.Sprint(v)
-	sign := ""
-	if strings.HasPrefix(text, "-") {
-		sign, text = "−", text[1:]
-	}
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return sign + text
+	return ""
 }
 
 // between writes a count that may be too high by as much as wrong.
 func between(n, wrong int64) string {
 	if wrong <= 0 {
-		return count(n)
+		return numbers.Count(n)
 	}
-	return count(n-wrong) + "–" + count(n)
+	return numbers.Count(n-wrong) + "–" + numbers.Count(n)
 }
 
 // rate writes a number per second, with the digits that matter.
@@ -79,31 +42,7 @@ func rate(x float64) string {
 	case x < 10:
 		return strings.TrimSuffix(strconv.FormatFloat(x, 'f', 1, 64), ".0")
 	default:
-		return count(int64(math.Round(x)))
-	}
-}
-
-// percent writes a part of 1.
-func percent(x float64) string {
-	switch p := 100 * x; {
-	case p > 0 && p < 0.1:
-		return "<0.1 %"
-	case p < 10:
-		return strings.TrimSuffix(strconv.FormatFloat(p, 'f', 1, 64), ".0") + " %"
-	default:
-		return strconv.FormatFloat(p, 'f', 0, 64) + " %"
-	}
-}
-
-// sizeOf writes a number of bytes.
-func sizeOf(n int64) string {
-	switch {
-	case n < 10_000:
-		return count(n) + " bytes"
-	case n < 10_000_000:
-		return count(n/1000) + " KB"
-	default:
-		return count(n/1_000_000) + " MB"
+		return numbers.Count(int64(math.Round(x)))
 	}
 }
 
@@ -142,7 +81,7 @@ func (b bucketFacts) Text() string {
 	case b.Burst == 0:
 		return "Full"
 	}
-	return tenths(b.Tokens) + " of " + count(b.Burst) + " tokens"
+	return tenths(b.Tokens) + " of " + numbers.Count(b.Burst) + " tokens"
 }
 
 // Next is when it goes on, in words. page.js writes the same.
@@ -206,11 +145,11 @@ func limitWords(l ratelimit.Limit) string {
 	case l == ratelimit.Unlimited:
 		return "unlimited"
 	}
-	words := count(l.Rate) + " per " + period(l.Per)
+	words := numbers.Count(l.Rate) + " per " + period(l.Per)
 	if l.Rate == 1 && strings.ContainsAny(period(l.Per), "0123456789") {
 		words = "1 every " + period(l.Per)
 	}
-	return words + ", " + count(cmp.Or(l.Burst, l.Rate)) + " at once"
+	return words + ", " + numbers.Count(cmp.Or(l.Burst, l.Rate)) + " at once"
 }
 
 // period writes the Per of a limit exactly.
@@ -221,15 +160,9 @@ func period(d time.Duration) string {
 		}
 	}
 	if d%(24*time.Hour) == 0 {
-		return count(int64(d/(24*time.Hour))) + " days"
+		return numbers.Count(int64(d/(24*time.Hour))) + " days"
 	}
-	text := d.String()
-	for _, zeros := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(text, zeros) {
-			text = strings.TrimSuffix(text, zeros[1:])
-		}
-	}
-	return text
+	return numbers.Short(d)
 }
 
 // Words are the limit in words.

@@ -34,7 +34,7 @@ func ExampleExplanation_String() {
 	//     limit   60/1m burst 10 (Policy.Limit)
 	//     cost    1
 	//     before  10 tokens left, full
-	//     after   9 tokens left, full in 1s
+	//     after   9 tokens left, full in 1 s
 	//     how the key was found:
 	//       RemoteIP = ip:203.0.113.9
 	//         - the TCP peer 203.0.113.9 is the client: no proxy is trusted

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -191,10 +192,9 @@ func Tokens(s *store.State) string {
 	return words
 }
 
-// duration returns d rounded up to a millisecond.
 func duration(d time.Duration) string {
 	if d == store.Never {
 		return "ever"
 	}
-	return (d + (time.Millisecond-d%time.Millisecond)%time.Millisecond).String()
+	return numbers.Span(d)
 }

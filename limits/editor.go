@@ -133,7 +133,7 @@ func (e *Editor) judge(name, raw string, has bool, was string) (program []rateli
 	}
 	judged := judge(name, raw, program, cmp.Or(e.MaxFactor, defaultMaxFactor))
 	if programs == nil && judged.refused == errOrphan {
-		judged.refused = errNotKnown
+		judged.refused = ErrNotKnown
 	}
 	return program, &judged
 }
@@ -171,7 +171,7 @@ func (e *Editor) Set(ctx context.Context, c Change) error {
 	case len(program) == 0 && programs != nil:
 		return c.refuse(fmt.Errorf("%w: it has %s", errUnknown, quoted(programs)))
 	case len(program) == 0:
-		return c.refuse(errNotKnown)
+		return c.refuse(ErrNotKnown)
 	case cmp.Or(program...) == ratelimit.Limit{}:
 		return c.refuse(errNoLimit)
 	}

@@ -114,10 +114,9 @@ func judge(policy, raw string, program []ratelimit.Limit, maxFactor int64) (v ve
 }
 
 var (
-	errUnknown  = errors.New("the program has no policy of this name")
-	errOrphan   = fmt.Errorf("%w: end the change, unless a program will have the policy", errUnknown)
-	errNotKnown = errors.New("the program's limit is not known: pass its policies, or the limit that is in force")
-	errNoLimit  = errors.New("the policy has no Policy.Limit: its LimitFunc chooses all limits, so change them in the program")
+	errUnknown = errors.New("the program has no policy of this name")
+	errOrphan  = fmt.Errorf("%w: end the change, unless a program will have the policy", errUnknown)
+	errNoLimit = errors.New("the policy has no Policy.Limit: its LimitFunc chooses all limits, so change them in the program")
 )
 
 func parseLimit(text string) (ratelimit.Limit, error) {

@@ -105,6 +105,10 @@ var ErrConflict = errors.New("the limit was changed meanwhile")
 // ErrRefused is the error of a change that is wrong in itself, such as one with a malformed limit. Nothing was changed.
 var ErrRefused = errors.New("the change is refused")
 
+// ErrNotKnown is the error of a Change by an [Editor] that knows neither the program's limit nor the one in force. It is an
+// ErrRefused, too.
+var ErrNotKnown = errors.New("the program's limit is not known: pass its policies, or the limit that is in force")
+
 // A FactorError is the error of a Change that would make a limit more than Config.MaxFactor times higher or lower than the
 // program's. Nothing was changed.
 type FactorError struct {

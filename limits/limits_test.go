@@ -390,12 +390,18 @@ func TestTheProgramMayChangeItsPolicies(t *testing.T) {
 		if e := r.entry("api"); r.api() != "2/1m" || e.Program != "2/1m" || !strings.Contains(e.Refused, "60 times") {
 			t.Errorf("%s, %+v", r.api(), e)
 		}
+		if n := strings.Count(r.log.String(), "kept limit refused"); n != 1 {
+			t.Errorf("the refusal is logged %d times:\n%s", n, r.log)
+		}
 		if err := r.Reload(policy("api", ratelimit.PerMinute(50))); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(1200 * time.Millisecond)
 		if e := r.entry("api"); r.api() != "120/1m burst 12" || e.Program != "50/1m" || e.Refused != "" {
 			t.Errorf("%s, %+v", r.api(), e)
+		}
+		if n := strings.Count(r.log.String(), "limit changed"); n != 2 {
+			t.Errorf("the limit that is followed again is logged %d times:\n%s", n, r.log)
 		}
 
 		k.edit(func() { k.held["search"] = `1795367301123456 {"limit":"7/1m","by":"x"}` })
@@ -573,7 +579,7 @@ func TestAnEditorWithoutALimiter(t *testing.T) {
 	k := newKeeper()
 	ctx := t.Context()
 	e := limits.Editor{Keeper: k}
-	if err := e.Set(ctx, change("120/1m burst 12", "")); !errors.Is(err, limits.ErrRefused) || !strings.Contains(err.Error(), "program's limit is not known") {
+	if err := e.Set(ctx, change("120/1m burst 12", "")); !errors.Is(err, limits.ErrRefused) || !errors.Is(err, limits.ErrNotKnown) {
 		t.Error(err)
 	}
 	for _, name := range []string{"a b", "äpi", "a\x00", "a@"} { // no program can have it
@@ -878,6 +884,40 @@ func TestAHungLogStopsNothing(t *testing.T) {
 			}
 		case <-time.After(20 * time.Second):
 			t.Fatalf("no line with %s", event)
+		}
+	}
+}
+
+// A value that is there again, which this replica has not read yet, is what a change meets, and not the lost one.
+func TestALostLimitThatSomebodyHasSetAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper()
+		r := start(t, k)
+		set(t, r, change("120/1m burst 12", ""))
+		time.Sleep(2 * time.Second)
+		k.edit(func() { clear(k.held) })
+		time.Sleep(2 * time.Second)
+		other := limits.Editor{Keeper: k, Program: map[string]ratelimit.Limit{"api": ratelimit.PerMinute(60).WithBurst(10)}}
+		if err := other.Set(t.Context(), change("130/1m burst 13", "")); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Set(t.Context(), change("140/1m burst 14", "120/1m burst 12")); !errors.Is(err, limits.ErrConflict) || !strings.Contains(err.Error(), "it is 130/1m burst 13") {
+			t.Error(err)
+		}
+	})
+}
+
+// Without the program's limits, a forced change is noted as one: a replica may have a limit that is far from Was.
+func TestAForcedChangeOfAnUnknownProgram(t *testing.T) {
+	for _, force := range []bool{true, false} {
+		e := limits.Editor{Keeper: newKeeper()}
+		c := change("70/1m burst 10", "60/1m burst 10")
+		c.Force = force
+		if err := e.Set(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		if list, err := e.List(t.Context()); err != nil || len(list) != 1 || list[0].Forced != force {
+			t.Errorf("force %t: %+v, %v", force, list, err)
 		}
 	}
 }

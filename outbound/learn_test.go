@@ -51,3 +51,31 @@ func TestTheEarliestEndOfAWindow(t *testing.T) {
 		}
 	}
 }
+
+// A refusal that says when to call again is followed, also by a call that was under way when the last stop began.
+func TestARefusalDuringAStop(t *testing.T) {
+	at := time.Now()
+	v := view{line: newLine(), stop: at.Add(time.Second)}
+	stop, _ := v.learn(turn(at, 5), Report{Refused: true, RetryAfter: time.Minute}, at, time.Hour)
+	if stop != time.Minute || !v.stop.Equal(at.Add(time.Minute)) {
+		t.Errorf("stop %v, until %v later, want a minute", stop, v.stop.Sub(at))
+	}
+	if stop, _ := v.learn(turn(at, 5), Report{Refused: true}, at, time.Hour); stop != 0 || !v.stop.Equal(at.Add(time.Minute)) {
+		t.Errorf("a refusal that does not say when: stop %v", stop)
+	}
+}
+
+// A window that goes on longer than any before has no known end.
+func TestAWindowThatEndsLaterThanBefore(t *testing.T) {
+	at := time.Now()
+	for over, want := range map[time.Duration]bool{100 * time.Millisecond: true, 101 * time.Millisecond: false} {
+		w := window{end: at, from: 5, late: 100 * time.Millisecond, seen: true, fixed: true}
+		if w.see(turn(at.Add(over), 5), Report{Known: true, Remaining: 5}, at.Add(over)); w.seen != want || !w.past {
+			t.Errorf("%v past the end: seen %t, past %t", over, w.seen, w.past)
+		}
+	}
+	w := window{end: at, from: 5, fixed: true}
+	if w.see(turn(at.Add(time.Millisecond), 5), Report{Known: true, Remaining: 5}, at.Add(time.Millisecond)); w.seen {
+		t.Error("the end of a first window is known before another one has begun")
+	}
+}

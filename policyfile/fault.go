@@ -18,6 +18,7 @@ type Fault struct {
 	Line, Column int    // from 1, the column in characters
 	Field        string // such as "policies[1].limit", "" for the file as a whole
 	Text         string
+	Lacks        string // the name of a function that the Registry does not have, "" for all other faults
 }
 
 // String returns the fault on one line, as compilers write it.

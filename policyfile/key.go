@@ -98,7 +98,8 @@ func (r *reader) namedKey(node *yaml.Node, path string, m *Mount) ratelimit.KeyF
 	}
 	if !r.isUnknown(name, m) {
 		names := append(slices.Collect(maps.Keys(r.reg.Keys)), keyForms...)
-		r.fault(node, path, "%s: Registry.Keys has no such name, and it is not built in: %s", quote(name), known(name, names))
+		text := fmt.Sprintf("%s: Registry.Keys has no such name, and it is not built in: %s", quote(name), known(name, names))
+		r.add(node, Fault{Field: path, Lacks: name, Text: text})
 	}
 	return standInKey
 }

@@ -435,3 +435,13 @@ func TestFieldsOfTheCheck(t *testing.T) {
 		}
 	}
 }
+
+// A tool tells from Lacks that a name may be one of the program's.
+func TestLacks(t *testing.T) {
+	text := "version: 1\npolicies:\n  - name: a\n    key: tenant\n    limit_func: tier\n    limit: 0/1s\n"
+	_, err := policyfile.Parse("limits.yaml", []byte(text), policyfile.Registry{})
+	var faults policyfile.Faults
+	if !errors.As(err, &faults) || len(faults) != 3 || faults[0].Lacks != "tenant" || faults[1].Lacks != "tier" || faults[2].Lacks != "" {
+		t.Errorf("%+v", faults)
+	}
+}

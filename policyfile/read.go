@@ -27,7 +27,13 @@ type reader struct {
 type enough struct{}
 
 func (r *reader) fault(at *yaml.Node, field, format string, args ...any) {
-	r.faults = append(r.faults, Fault{File: r.file.name, Line: at.Line, Column: at.Column, Field: field, Text: fmt.Sprintf(format, args...)})
+	r.add(at, Fault{Field: field, Text: fmt.Sprintf(format, args...)})
+}
+
+// add adds a fault at a node.
+func (r *reader) add(at *yaml.Node, f Fault) {
+	f.File, f.Line, f.Column = r.file.name, at.Line, at.Column
+	r.faults = append(r.faults, f)
 	if len(r.faults) == maxFaults {
 		panic(enough{})
 	}

@@ -32,7 +32,8 @@ func fromRegistry[F any](r *reader, node *yaml.Node, path, kind string, function
 		return f, ""
 	}
 	if f, ok = functions[name]; !ok && !r.isUnknown(name, m) {
-		r.fault(node, path, "%s: Registry.%s has no such name: %s", quote(name), kind, known(name, slices.Collect(maps.Keys(functions))))
+		text := fmt.Sprintf("%s: Registry.%s has no such name: %s", quote(name), kind, known(name, slices.Collect(maps.Keys(functions))))
+		r.add(node, Fault{Field: path, Lacks: name, Text: text})
 	}
 	return f, name
 }

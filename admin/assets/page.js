@@ -78,12 +78,12 @@
 	// span writes seconds as the server does.
 	function span(s) {
 		const two = (most, unit, rest, of) => rest ? `${most} ${unit} ${rest} ${of}` : `${most} ${unit}`;
-		const whole = Math.floor(s);
-		if (s < 10) return (Math.ceil(s * 10) / 10).toFixed(1) + " s";
-		if (s < 120) return whole + " s";
-		if (s < 7200) return two(Math.floor(whole / 60), "min", whole % 60, "s");
-		if (s < 172800) return two(Math.floor(whole / 3600), "h", Math.floor(whole % 3600 / 60), "min");
-		return two(Math.floor(whole / 86400), "d", Math.floor(whole % 86400 / 3600), "h");
+		const seconds = Math.ceil(s), minutes = Math.ceil(s / 60), hours = Math.ceil(s / 3600);
+		if (s <= 9.9) return Math.ceil(s * 10) / 10 + " s";
+		if (s <= 119) return seconds + " s";
+		if (s <= 7199) return two(Math.floor(seconds / 60), "min", seconds % 60, "s");
+		if (s <= 172740) return two(Math.floor(minutes / 60), "h", minutes % 60, "min");
+		return two(Math.floor(hours / 24), "d", hours % 24, "h");
 	}
 
 	function set(bucket, selector, text) {

@@ -179,7 +179,7 @@ func TestHTTP(t *testing.T) {
 		}
 	}
 	for _, peer := range []string{"", "example.com", "203.0.113.9:x", "300.0.0.1"} {
-		if _, err := (&Request{URL: "/"}).HTTP(t.Context(), peer); err == nil || !strings.Contains(err.Error(), "peer address") {
+		if _, err := (&Request{URL: "/"}).HTTP(t.Context(), peer); err == nil || !strings.Contains(err.Error(), "the peer must be an IP address") {
 			t.Errorf("%q: %v", peer, err)
 		}
 	}

@@ -110,7 +110,7 @@ func (d *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range visits {
-		if v := &visits[i]; v.end(ok, err) && forward && received >= sent {
+		if v := &visits[i]; v.end(&charges[i], ok, err) && forward && received >= sent {
 			d.keep(v, &charges[i], &states[i], ok, sent, received)
 		}
 	}

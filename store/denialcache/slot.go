@@ -33,11 +33,10 @@ func (s *slot) added() {
 // A visit is a charge during Take.
 type visit struct {
 	slot    *slot
-	key     string      // a short one
-	line    *line       // its bucket's when the call was sent, nil if there was none
-	changes int         // of the slot when the call was sent
-	under   store.Limit // the charge's, zero for a peek, which puts no bucket under another
-	adds    bool        // the slot counts it as adding
+	key     string // a short one
+	line    *line  // its bucket's when the call was sent, nil if there was none
+	changes int    // of the slot when the call was sent
+	adds    bool   // the slot counts it as adding
 }
 
 // begin runs before the call is sent. A charge under another limit than that of the line may change the rate of the
@@ -50,11 +49,9 @@ func (v *visit) begin(c *store.Charge) {
 	if v.adds = c.Cost < 0 || v.line != nil && v.line.Limit != c.Limit; v.adds {
 		s.adds()
 	}
-	if c.Cost != 0 {
-		if v.under = c.Limit; s.under != v.under {
-			s.change()
-			s.under = v.under
-		}
+	if c.Cost != 0 && s.under != c.Limit {
+		s.change()
+		s.under = c.Limit
 	}
 	v.changes = s.changes
 }
@@ -65,15 +62,15 @@ func (v *visit) begin(c *store.Charge) {
 //
 // A peek makes no line where there is none. The bucket may be under another limit. The first charge has to put it under
 // its limit, and a line would keep that charge from being sent.
-func (v *visit) end(ok bool, err error) (keep bool) {
+func (v *visit) end(c *store.Charge, ok bool, err error) (keep bool) {
 	s := v.slot
 	if v.adds {
 		s.added()
 		return false
 	}
 	unchanged := s.changes == v.changes && s.adding == 0
-	if !ok && err == nil && (v.under == store.Limit{} || s.under == v.under) {
-		return unchanged && (v.line != nil || v.under != store.Limit{})
+	if !ok && err == nil && (c.Cost == 0 || s.under == c.Limit) {
+		return unchanged && (v.line != nil || c.Cost != 0)
 	}
 	s.change()
 	return ok && err == nil && unchanged && v.line != nil

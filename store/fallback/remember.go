@@ -27,14 +27,17 @@ func (f *Store) remember(ctx context.Context, charges []store.Charge, states []s
 			}
 		case ok && c.Standby && isRefund(c):
 			f.refundStandby(ctx, c)
-		case s.Remaining*c.Limit.Unit < c.Limit.Capacity/2, f.mayBlock():
-			f.follow(ctx, c, s)
+		default:
+			if low := s.Remaining*c.Limit.Unit < c.Limit.Capacity/2; low || f.mayBlock() {
+				f.follow(ctx, c, s, low)
+			}
 		}
 	}
 }
 
-// follow makes the secondary's bucket of c no fuller than s, the answer of the primary, and blocks or unblocks it.
-func (f *Store) follow(ctx context.Context, c *store.Charge, s *store.State) {
+// follow blocks or unblocks the secondary's bucket of c as s says, the answer of the primary. It makes it no fuller than that
+// if s is low.
+func (f *Store) follow(ctx context.Context, c *store.Charge, s *store.State, low bool) {
 	held, share, err := f.look(ctx, c, f.used.dearest(c))
 	if err != nil {
 		f.failures.Log(ctx, fmt.Errorf("looking at a bucket of the secondary: %w", err))
@@ -42,7 +45,7 @@ func (f *Store) follow(ctx context.Context, c *store.Charge, s *store.State) {
 	}
 	f.followBlock(ctx, c, s, &held)
 	surplus := credits(share, &held) - part(credits(c.Limit, s), share.Capacity, c.Limit.Capacity) - share.Unit/spared
-	if surplus <= 0 {
+	if !low || surplus <= 0 {
 		return
 	}
 	lower := store.Charge{Policy: c.Policy, Key: c.Key, Limit: share, Settles: true, Cost: up(surplus, share.Unit)}

@@ -128,6 +128,59 @@ func TestChargesThatLockAreNotLeased(t *testing.T) {
 	})
 }
 
+// Tokens that were drawn before a charge that locks are not spent during the lock.
+func TestALockReachesTokensThatAreBeingDrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{Store: teststore.OpenMemory(t, nil)}
+		s := openLease(t, g, lease.Config{Hold: 2 * time.Hour})
+		c := teststore.Months(t, 1)
+		teststore.Must(t, s, c)
+		g.hold(c.Key)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			teststore.Must(t, s, c) // takes 2
+		}()
+		synctest.Wait()
+		locking := c
+		locking.Cost, locking.Lock = 597, time.Hour
+		teststore.Must(t, s, locking)
+		close(g.open)
+		<-done
+		if n := count(t, s, c); n != 0 || s.Stats().Leases.Lost != 1 {
+			t.Errorf("%d allowed during the lock, %d lost", n, s.Stats().Leases.Lost)
+		}
+	})
+}
+
+// A call that panics loses what it draws, and no other call has to pass through for it.
+func TestAStoreThatPanicsKeepsNoBucket(t *testing.T) {
+	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
+		c := hot(t, "k")
+		for range 5 {
+			r.Take(c)
+		}
+		held := r.Store.(*lease.Store).Stats().Leases.Held
+		behind := r.Behind.Store
+		r.Behind.Store = &teststore.Answering{Wait: func() { panic("away") }}
+		for _, cost := range []int64{held + 1, 1, 1} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("no panic")
+					}
+				}()
+				c.Cost = cost
+				r.Take(c)
+			}()
+		}
+		r.Behind.Store = behind
+		c.Cost = 1
+		r.Asks(c) // and takes 2
+		r.pays(c)
+	})
+}
+
 // Another replica may spend what it holds, for up to Hold.
 func TestABlockElsewhereReachesALeaseWithinHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

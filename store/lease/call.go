@@ -29,7 +29,7 @@ func simple(c *store.Charge) bool {
 }
 
 // begin pays what can be paid here, and plans the rest. It returns what is to be given back before the call is sent.
-func (s *Store) begin(k *call, charges []store.Charge, states []store.State) (backs []store.Charge) {
+func (s *Store) begin(k *call, charges []store.Charge, states []store.State) (backs []refund) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.off {
@@ -45,9 +45,7 @@ func (s *Store) begin(k *call, charges []store.Charge, states []store.State) (ba
 	}
 	if !k.leases {
 		for i := range k.visits {
-			if back := s.yield(&k.visits[i], &charges[i], now); back.Cost < 0 {
-				backs = append(backs, back)
-			}
+			backs = s.yield(backs, &k.visits[i], &charges[i], now)
 		}
 		return backs
 	}
@@ -65,8 +63,8 @@ func (s *Store) begin(k *call, charges []store.Charge, states []store.State) (ba
 		if v.paid {
 			v.lot = v.holding.lot
 			v.enter()
-		} else if back := s.plan(v, &charges[i], now); back.Cost < 0 {
-			backs = append(backs, back)
+		} else {
+			backs = s.plan(backs, v, &charges[i], now)
 		}
 		k.draws = k.draws || v.draws
 	}
@@ -79,39 +77,38 @@ func (v *visit) enter() {
 	v.era = v.holding.era
 }
 
-// yield returns what is to be given back of the bucket of c before c is sent unchanged. A reset drops the tokens.
-func (s *Store) yield(v *visit, c *store.Charge, now int64) (back store.Charge) {
+// yield is for a charge that is sent unchanged. What is held of its bucket goes to backs. A reset drops it.
+func (s *Store) yield(backs []refund, v *visit, c *store.Charge, now int64) []refund {
 	if c.Cost == store.Reset {
 		v.holding, v.stops = s.open(name{c.Policy, c.Key}), true
 		_, tokens := v.holding.close(now)
 		s.lost += tokens
 		v.holding.stop()
-		return back
+		return backs
 	}
 	h := v.holding
 	if h == nil {
-		return back
+		return backs
 	}
-	back = s.retire(h, now)
-	if c.Cost != 0 && h.limit != c.Limit {
+	backs = s.retire(backs, h, now)
+	if c.Cost != 0 && h.limit != c.Limit || c.Lock > 0 {
 		h.limit, h.next = c.Limit, 0
 		h.era++
 		s.tidy(h)
 	}
-	return back
+	return backs
 }
 
-// plan decides how many tokens to draw for c. It returns the charge to send first, which gives back the tokens that
-// cannot be spent with the call.
-func (s *Store) plan(v *visit, c *store.Charge, now int64) (back store.Charge) {
+// plan decides how many tokens to draw for c. Held tokens that cannot be spent with them go to backs.
+func (s *Store) plan(backs []refund, v *visit, c *store.Charge, now int64) []refund {
 	h := v.holding
 	if h != nil && (h.drawing || h.stops > 0) {
-		return back
+		return backs
 	}
 	next := int64(0)
 	if h != nil && h.next > 0 && now-h.used <= s.hold.Microseconds() {
 		next = max(h.next, 2*c.Cost)
-	} else if s.seen.within(c, s.hold, now) {
+	} else if s.seen.since(c, now-s.hold.Microseconds()) {
 		next = 2 * c.Cost
 	}
 	if h != nil && h.lot != nil {
@@ -119,7 +116,7 @@ func (s *Store) plan(v *visit, c *store.Charge, now int64) (back store.Charge) {
 		left := v.lot.tokens
 		v.rest = v.lot.usable(left, now)
 		if left > 0 && (next == 0 || v.rest >= c.Cost || v.lot.instant && v.rest < left || c.Cost > c.Limit.Capacity/c.Limit.Unit) {
-			back = s.retire(h, now)
+			backs = s.retire(backs, h, now)
 			v.rest, next = 0, 0
 		} else {
 			s.lost += left - v.rest
@@ -131,18 +128,18 @@ func (s *Store) plan(v *visit, c *store.Charge, now int64) (back store.Charge) {
 			h.next = 0
 			s.tidy(h)
 		}
-		return back
+		return backs
 	}
 	if h == nil {
 		if len(s.holdings) >= s.maxKeys {
-			return back
+			return backs
 		}
 		v.holding = s.open(name{c.Policy, c.Key})
 		v.holding.limit = c.Limit
 	}
 	v.draws, v.holding.drawing = true, true
 	v.enter()
-	return back
+	return backs
 }
 
 // most returns how many tokens of c's bucket are held at most.

@@ -17,8 +17,8 @@ type holding struct {
 	stops   int  // resets and blocks under way; nothing is drawn meanwhile
 	calls   int  // calls under way that come back to it
 
-	// era counts resets, blocks, and changes of the limit. Tokens that were taken before one are neither spent nor given
-	// back after it: the bucket is full without them, or they would be spent in spite of the block.
+	// era counts resets, blocks, charges that lock, and changes of the limit. Tokens that were taken before one are
+	// neither spent nor given back after it: the bucket is full without them, or they would be spent in spite of a block.
 	era int
 }
 
@@ -46,14 +46,17 @@ func (s *Store) leave(v *visit) {
 	s.tidy(v.holding)
 }
 
-// stop begins a new era of h, in which nothing is drawn before resume.
+// stop begins a new era of h, for a call that resets or blocks the bucket. Nothing is drawn before resume.
 func (h *holding) stop() {
 	h.era++
 	h.stops++
 	h.calls++
 }
 
+// resume is for the same call after its reply.
 func (s *Store) resume(h *holding) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	h.stops--
 	h.calls--
 	s.tidy(h)
@@ -78,11 +81,8 @@ func (h *holding) close(now int64) (l *lot, tokens int64) {
 	return l, tokens
 }
 
-// retire closes the lot of h, and returns the charge that gives its tokens back.
-func (s *Store) retire(h *holding, now int64) (back store.Charge) {
-	if l, tokens := h.close(now); l != nil {
-		back = l.refund(tokens, now)
-		s.lost += tokens + back.Cost
-	}
-	return back
+// retire closes the lot of h. Its tokens go to backs.
+func (s *Store) retire(backs []refund, h *holding, now int64) []refund {
+	l, tokens := h.close(now)
+	return s.giveBack(backs, l, tokens, now, nil)
 }

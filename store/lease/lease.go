@@ -16,7 +16,7 @@ const (
 	defaultFraction = 0.1
 	defaultHold     = 500 * time.Millisecond
 
-	// defaultMaxKeys buckets take 7 MB.
+	// defaultMaxKeys buckets take 6 MB.
 	defaultMaxKeys = 1 << 14
 )
 
@@ -30,7 +30,7 @@ type Config struct {
 	// leased.
 	Hold time.Duration
 
-	// MaxKeys is how many buckets are leased at most, at about 400 bytes each and the names. Default 16,384. Calls for
+	// MaxKeys is how many buckets are leased at most, at about 350 bytes each and the names. Default 16,384. Calls for
 	// other buckets go to the store.
 	MaxKeys int
 
@@ -91,7 +91,8 @@ type Store struct {
 	collector *time.Timer
 	round     chan struct{} // holds one while tokens are collected: by the collector, or by Close
 
-	// mu is held for less than a microsecond at a time, and not during calls of the store.
+	// mu is not held during calls of the store. A call that is paid here takes 0.14 µs of processor time with it. Slots
+	// without locks in place of the map took as much.
 	mu         sync.Mutex
 	off        bool // all passes through
 	collecting bool // the collector is set
@@ -129,19 +130,15 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	if k.paid == len(charges) {
 		return true, nil
 	}
-	s.settle(ctx, backs, nil)
-	if k.leases {
+	if s.settle(ctx, backs); k.leases {
 		return s.draw(ctx, &k, charges, states)
 	}
-	ok, err := s.store.Take(ctx, charges, states)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for i := range k.visits {
 		if v := &k.visits[i]; v.stops {
-			s.resume(v.holding)
+			defer s.resume(v.holding)
 		}
 	}
-	return ok, err
+	return s.store.Take(ctx, charges, states)
 }
 
 // Block implements [store.Blocker]. It gives back the held tokens of the bucket first, and drops those that are being
@@ -150,18 +147,12 @@ func (s *Store) Block(ctx context.Context, policy, key string, b store.Block) (d
 	if err := store.ValidateBlock(policy, key, b); err != nil {
 		return false, err
 	}
-	n := name{policy, shortkey.Of(key)}
 	s.mu.Lock()
-	h := s.open(n)
-	back := s.retire(h, s.now())
+	h := s.open(name{policy, shortkey.Of(key)})
+	backs := s.retire(nil, h, s.now())
 	h.stop()
 	s.mu.Unlock()
-	if back.Cost < 0 {
-		s.settle(ctx, []store.Charge{back}, nil)
-	}
-	degraded, err = store.SetBlock(ctx, s.store, n.policy, n.key, b)
-	s.mu.Lock()
-	s.resume(h)
-	s.mu.Unlock()
-	return degraded, err
+	defer s.resume(h)
+	s.settle(ctx, backs)
+	return store.SetBlock(ctx, s.store, h.policy, h.key, b)
 }

@@ -2,39 +2,39 @@ package lease
 
 import (
 	"hash/maphash"
-	"math"
-	"time"
 
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// recent knows which buckets were charged a short while ago, in a fixed room. Those that were charged once are too many
-// for a map. If two buckets share a place, the later one has it.
+// recent has the buckets that were charged a short while ago, in a fixed room, because those that are charged once are
+// too many for a map. If two share a place, the later one has it.
 type recent struct {
-	seed maphash.Seed
-
-	// A tag is one half of a bucket's hash, and the time of the charge in units of 1,024 microseconds.
-	tags [1 << 14]uint64
+	seed    maphash.Seed
+	buckets [1 << 14]struct {
+		hash uint64
+		at   int64 // when it was charged
+	}
 }
 
-func (r *recent) find(c *store.Charge) (tag *uint64, hash uint64) {
+// hash returns the hash of c's bucket, and the place for it.
+func (r *recent) hash(c *store.Charge) (hash, place uint64) {
 	hash = 31*maphash.String(r.seed, c.Policy) + maphash.String(r.seed, c.Key)
-	return &r.tags[hash%uint64(len(r.tags))], hash
+	return hash, hash % uint64(len(r.buckets))
 }
 
-// within reports whether c's bucket was charged within hold before now.
-func (r *recent) within(c *store.Charge, hold time.Duration, now int64) bool {
-	tag, hash := r.find(c)
-	return (*tag^hash)>>32 == 0 && uint32(now>>10)-uint32(*tag) <= uint32(min(hold.Microseconds()>>10, math.MaxInt32))
+// since reports whether c's bucket was charged at that time or later.
+func (r *recent) since(c *store.Charge, at int64) bool {
+	hash, place := r.hash(c)
+	return r.buckets[place].hash == hash && r.buckets[place].at >= at
 }
 
-// note records that c's bucket was charged without a lease, or that it had too few tokens.
+// note records that c's bucket was charged now without a lease, or that it had too few tokens.
 func (s *Store) note(c *store.Charge, charged bool, now int64) {
-	tag, hash := s.seen.find(c)
-	switch {
-	case charged && s.most(c) > c.Cost:
-		*tag = hash&^(1<<32-1) | uint64(uint32(now>>10))
-	case !charged && (*tag^hash)>>32 == 0:
-		*tag = 0
+	hash, place := s.seen.hash(c)
+	b := &s.seen.buckets[place]
+	if charged && s.most(c) > c.Cost {
+		b.hash, b.at = hash, now
+	} else if !charged && b.hash == hash {
+		b.hash = 0
 	}
 }

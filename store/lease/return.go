@@ -18,36 +18,58 @@ const (
 	returnsAtOnce = 16
 )
 
-// settle gives tokens back. Each bucket then holds what it would hold without a lease. So its State is the right one for
-// the charge whose tokens came back; it goes to states, unless that is nil. If settle fails, the tokens are lost: giving
-// them back again might create some.
-func (s *Store) settle(ctx context.Context, backs []store.Charge, states []*store.State) error {
+// A refund gives tokens of a lot back to the store.
+type refund struct {
+	charge store.Charge
+	state  *store.State // of the charge whose tokens come back, nil if it has the right one
+}
+
+// giveBack appends what gives tokens of l back, as far as they are worth something.
+func (s *Store) giveBack(backs []refund, l *lot, tokens, now int64, state *store.State) []refund {
+	if tokens == 0 {
+		return backs
+	}
+	c := l.refund(tokens, now)
+	if s.lost += tokens + c.Cost; c.Cost == 0 {
+		return backs
+	}
+	return append(backs, refund{c, state})
+}
+
+// refund is giveBack of v's lot. Tokens that were taken in an earlier era are lost.
+func (s *Store) refund(backs []refund, v *visit, tokens, now int64, state *store.State) []refund {
+	if v.lot == nil || v.era != v.holding.era {
+		s.lost += tokens
+		return backs
+	}
+	return s.giveBack(backs, v.lot, tokens, now, state)
+}
+
+// settle sends refunds. Each bucket then holds what it would hold without a lease. So its State is the right one for the
+// charge whose tokens come back. If settle fails, the tokens are lost: giving them back again might create some.
+func (s *Store) settle(ctx context.Context, backs []refund) error {
 	if len(backs) == 0 {
 		return nil
 	}
-	answers := make([]store.State, len(backs))
-	_, err := s.store.Take(ctx, backs, answers)
-	s.gaveBack(backs, err == nil)
-	if err != nil {
-		return err
+	charges, states, tokens := make([]store.Charge, len(backs)), make([]store.State, len(backs)), int64(0)
+	for i := range backs {
+		charges[i] = backs[i].charge
+		tokens -= charges[i].Cost
 	}
-	for i, state := range states {
-		*state = answers[i]
-	}
-	return nil
-}
-
-// gaveBack counts tokens that went back to the store, or were lost on the way.
-func (s *Store) gaveBack(backs []store.Charge, ok bool) {
+	_, err := s.store.Take(ctx, charges, states)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err != nil {
+		s.lost += tokens
+		return err
+	}
+	s.returned += tokens
 	for i := range backs {
-		if ok {
-			s.returned -= backs[i].Cost
-		} else {
-			s.lost -= backs[i].Cost
+		if backs[i].state != nil {
+			*backs[i].state = states[i]
 		}
 	}
+	return nil
 }
 
 // collectLater sets the collector. If nothing is leased, none runs.
@@ -67,7 +89,7 @@ func (s *Store) collect() {
 	rests := s.old(s.hold.Microseconds() / 2)
 	s.collectLater()
 	s.mu.Unlock()
-	s.giveBack(rests) // those that fail are lost
+	s.giveBackAll(rests) // those that fail are lost
 }
 
 // old closes the lots that are at least that old, and forgets buckets that were not used for Hold. It returns a visit for
@@ -90,8 +112,8 @@ func (s *Store) old(age int64) (rests []visit) {
 	return rests
 }
 
-// giveBack gives tokens back to many buckets. It returns for how many it failed, and the first error.
-func (s *Store) giveBack(rests []visit) (failed int, err error) {
+// giveBackAll gives back the rests of closed lots. It returns for how many buckets it failed, and the first error.
+func (s *Store) giveBackAll(rests []visit) (failed int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), returnTime)
 	defer cancel()
 	var working sync.WaitGroup
@@ -100,14 +122,12 @@ func (s *Store) giveBack(rests []visit) (failed int, err error) {
 		room <- struct{}{}
 		working.Go(func() {
 			defer func() { <-room }()
+			v := &rests[i]
 			s.mu.Lock()
-			back := s.refund(&rests[i], rests[i].rest, s.now())
-			s.leave(&rests[i])
+			backs := s.refund(nil, v, v.rest, s.now(), nil)
+			s.leave(v)
 			s.mu.Unlock()
-			if back.Cost == 0 {
-				return
-			}
-			if e := s.settle(ctx, []store.Charge{back}, nil); e != nil {
+			if e := s.settle(ctx, backs); e != nil {
 				s.mu.Lock()
 				failed, err = failed+1, cmp.Or(err, e)
 				s.mu.Unlock()
@@ -130,7 +150,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	rests := s.old(0)
 	s.mu.Unlock()
-	if failed, err := s.giveBack(rests); err != nil {
+	if failed, err := s.giveBackAll(rests); err != nil {
 		return fmt.Errorf("lease: Close: could not give back the tokens of %d of %d buckets: %w", failed, len(rests), err)
 	}
 	return nil

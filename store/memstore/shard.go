@@ -13,8 +13,10 @@ import (
 
 // A shard is a part of the buckets, with its own lock.
 //
-// Its entries lie in chunks without gaps, because a Go map with the entries as its values takes 135 bytes a key. That row
-// of the benchmarks may have 110. It also finds the entries that make room, and the sweep can stop between any two of them.
+// A Go map finds the entries, which lie in chunks without gaps. A map with names and entries in it takes 150 bytes for
+// each of a million keys: that row of the benchmarks may have 110. A map with pointers to entries takes 102, as the chunks
+// do. But a sweep of a million entries then takes 100 ms for 11, and entries that are neighbours in a map stay so. Room is
+// made where few buckets are spent, and that has to be seen from a few entries.
 type shard struct {
 	mu     sync.Mutex
 	index  map[uint64]uint32 // the numbers of the entries, by the hashes of their names

@@ -63,7 +63,7 @@ const MaxLine = 1 << 20
 func (cfg *Config) check() error {
 	var faults []error
 	if cfg.Format != "" && !slices.Contains([]string{Common, Combined, JSON}, cfg.Format) {
-		faults = append(faults, fmt.Errorf("format %q: must be common, combined or json, or empty to find it out", cfg.Format))
+		faults = append(faults, fmt.Errorf("format %q: must be common, combined or json", cfg.Format))
 	}
 	if len(cfg.Fields) > 0 && (cfg.Format == Common || cfg.Format == Combined) {
 		faults = append(faults, fmt.Errorf("fields: the %s format has none: use format json", cfg.Format))

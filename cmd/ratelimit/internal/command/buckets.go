@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -176,9 +177,9 @@ func writeBucket(w io.Writer, r *ratelimit.Bucket, p paint) {
 	burst := burstOf(r.Limit)
 	switch {
 	case r.Locked:
-		row("state", p.in(red, "locked")+" for "+roughly(r.RetryAfter))
+		row("state", p.in(red, "locked")+" for "+numbers.Span(r.RetryAfter))
 	case r.Blocked:
-		row("state", p.in(red, "blocked")+" for "+roughly(r.RetryAfter))
+		row("state", p.in(red, "blocked")+" for "+numbers.Span(r.RetryAfter))
 	case !r.Used:
 		row("state", p.in(green, "full"))
 	case r.Remaining > 0:
@@ -189,7 +190,7 @@ func writeBucket(w io.Writer, r *ratelimit.Bucket, p paint) {
 		row("state", p.in(yellow, "empty"))
 	}
 	if r.BlockedSince > 0 {
-		row("since", roughly(r.BlockedSince)+" ago")
+		row("since", numbers.Span(r.BlockedSince)+" ago")
 	}
 	if r.Reason != "" {
 		row("by", show(r.Reason))
@@ -202,9 +203,9 @@ func writeBucket(w io.Writer, r *ratelimit.Bucket, p paint) {
 	}
 	if r.Used && !r.Blocked {
 		if r.Remaining <= 0 {
-			row("next in", roughly(r.Until(1)))
+			row("next in", numbers.Span(r.Until(1)))
 		}
-		row("full in", roughly(r.ResetAfter))
+		row("full in", numbers.Span(r.ResetAfter))
 	}
 	_ = table.Flush()
 }

@@ -42,10 +42,10 @@ key       ip:192.0.2.1
 state     ready
 tokens    7 of 10
 limit     1/1m burst 10
-full in   3m
+full in   3 min
 `[1:])
 	r := at("peek", hostile)
-	r.want(t, 0, `key       ip:\x1b[31m\u202e\n`, "state     empty", "tokens    0 of 10", "next in   1m\n")
+	r.want(t, 0, `key       ip:\x1b[31m\u202e\n`, "state     empty", "tokens    0 of 10", "next in   60 s\n")
 	if strings.ContainsAny(r.out, "\x1b\u202e") {
 		t.Errorf("not escaped: %q", r.out)
 	}
@@ -53,12 +53,12 @@ full in   3m
 	at("reset", "ip:192.0.2.1").want(t, 0, "reset ip:192.0.2.1 of policy api", "state    full")
 	at("peek", "ip:192.0.2.1").want(t, 0, "state    full\n", "Redis keeps nothing for this key")
 
-	at("block", "ip:192.0.2.1", "-for", "1h").want(t, 0, "blocked ip:192.0.2.1 of policy api", "state    blocked for 1h\n")
+	at("block", "ip:192.0.2.1", "-for", "1h").want(t, 0, "blocked ip:192.0.2.1 of policy api", "state    blocked for 60 min\n")
 	if r, err := l.Take(t.Context(), api, "ip:192.0.2.1", 1); err != nil || r.Allowed || !r.Blocked {
 		t.Errorf("after block: %+v, %v", r, err)
 	}
 	at("unblock", "ip:192.0.2.1").want(t, 0, "unblocked ip:192.0.2.1 of policy api", "state    full")
-	at("block", "ip:192.0.2.1").want(t, 0, "blocked for 15m\n")
+	at("block", "ip:192.0.2.1").want(t, 0, "blocked for 15 min\n")
 	at("reset", "ip:192.0.2.1").want(t, 0, "state    full")
 
 	// A wrong argument is wrong usage, and says nothing of Redis: nothing was sent.
@@ -83,7 +83,7 @@ func TestBucketsInDebt(t *testing.T) {
 	if r, err := l.Take(t.Context(), waits, "ip:192.0.2.1", 4); err != nil || !r.Allowed {
 		t.Fatalf("Take: %+v, %v", r, err)
 	}
-	run(t, "peek", "ip:192.0.2.1", "-redis", "redis://"+server.Addr(), "-policy", "api").want(t, 0, "state     in debt", "tokens    -4 of 10", "next in   5m\n", "full in   14m\n")
+	run(t, "peek", "ip:192.0.2.1", "-redis", "redis://"+server.Addr(), "-policy", "api").want(t, 0, "state     in debt", "tokens    -4 of 10", "next in   5 min\n", "full in   14 min\n")
 }
 
 // The prefix, the secret and the user of the program lead to its buckets, and so does a cluster.

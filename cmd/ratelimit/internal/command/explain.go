@@ -3,12 +3,10 @@ package command
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -140,9 +138,6 @@ func (x *explanation) request(ctx context.Context, e *env) (*http.Request, error
 		return nil, wrongUsage("%s: unexpected argument: there is one URL; write flags and headers with -X and -H, and quote a line of curl", shown(e.args[1]))
 	}
 	peer := cmp.Or(*x.peer, defaultPeer)
-	if !isPeer(peer) {
-		return nil, wrongUsage("-peer: must be an IP address such as %s, with or without a port, or @ for a Unix socket", defaultPeer)
-	}
 	line, from := *x.curl, "-curl"
 	described := len(e.args) == 1 && e.args[0] != "-" || *x.method != "" || len(*x.header) > 0
 	if len(e.args) == 1 && e.args[0] == "-" {
@@ -158,14 +153,14 @@ func (x *explanation) request(ctx context.Context, e *env) (*http.Request, error
 			return nil, wrongUsage("standard input: must be a line of curl")
 		}
 	}
-	q := &curl.Request{Header: make(http.Header), Method: *x.method}
+	q := &curl.Request{Method: *x.method}
 	switch {
 	case line != "" && described:
 		return nil, wrongUsage("-X, -H and URL: the line of curl has these: use one of them")
 	case line != "":
 		var err error
 		if q, err = curl.Parse(line); err != nil {
-			return nil, wrongUsage("%s: %v", from, quiet(err))
+			return nil, wrongUsage("%s: %v", from, err)
 		}
 		for _, ignored := range q.Ignored {
 			fmt.Fprintf(e.err, "ratelimit explain: has no effect: %s\n", logtext.Printable(ignored))
@@ -176,45 +171,15 @@ func (x *explanation) request(ctx context.Context, e *env) (*http.Request, error
 		return nil, wrongUsage("URL: is a line of curl: give it with -curl, or with - on standard input")
 	default:
 		q.URL = e.args[0]
-		if err := x.addHeaders(q); err != nil {
-			return nil, err
+		for _, line := range *x.header {
+			if err := q.AddHeader(line); err != nil {
+				return nil, wrongUsage("-H: %v", err)
+			}
 		}
 	}
 	r, err := q.HTTP(ctx, peer)
 	if err != nil {
-		return nil, wrongUsage("%v", quiet(err))
+		return nil, wrongUsage("%v", err)
 	}
 	return r, nil
-}
-
-func isPeer(text string) bool {
-	_, err := netip.ParseAddr(strings.Trim(text, "[]"))
-	_, errPort := netip.ParseAddrPort(text)
-	return text == "@" || err == nil || errPort == nil
-}
-
-// quiet returns err, or another error if it may quote a password.
-func quiet(err error) error {
-	if strings.Contains(err.Error(), "@") {
-		return errors.New("an address or a flag is malformed. It is not shown, because it may have a password: leave user and password out of the address")
-	}
-	return err
-}
-
-func (x *explanation) addHeaders(q *curl.Request) error {
-	for _, line := range *x.header {
-		name, value, ok := strings.Cut(line, ":")
-		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-		switch {
-		case !ok || name == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }):
-			return wrongUsage("-H: must be a header with a colon, such as 'X-Key: 5'")
-		case strings.ContainsAny(value, "\r\n\x00"):
-			return wrongUsage("-H: %s: must not have line breaks or NUL bytes", show(name))
-		case strings.EqualFold(name, "Host"):
-			q.Host = value
-		default:
-			q.Header.Add(name, value)
-		}
-	}
-	return nil
 }

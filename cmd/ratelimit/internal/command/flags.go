@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
 // flags are those of a command.
@@ -103,7 +105,7 @@ func (f *flags) is(name, usage string) *bool {
 
 // duration defines a flag with a duration above 0.
 func (f *flags) duration(name string, value time.Duration, usage string) *time.Duration {
-	f.add(name, fmt.Sprintf("%s (default %s)", usage, shortly(value)), func(text string) error {
+	f.add(name, fmt.Sprintf("%s (default %s)", usage, numbers.Short(value)), func(text string) error {
 		d, err := time.ParseDuration(text)
 		if err != nil || d <= 0 {
 			return f.wrong(name, "must be a duration above 0, such as 90s, 15m or 24h")
@@ -116,10 +118,10 @@ func (f *flags) duration(name string, value time.Duration, usage string) *time.D
 
 // number defines a flag with a whole number from 1.
 func (f *flags) number(name string, value int, usage string) *int {
-	f.add(name, fmt.Sprintf("%s (default %s)", usage, thousands(value)), func(text string) error {
+	f.add(name, fmt.Sprintf("%s (default %s)", usage, numbers.Count(value)), func(text string) error {
 		n := 0
 		if _, err := fmt.Sscanf(strings.NewReplacer(",", "", "_", "").Replace(text)+"\n", "%d\n", &n); err != nil || n <= 0 {
-			return f.wrong(name, "must be a whole number from 1 to %s, such as %s", thousands(math.MaxInt), thousands(value))
+			return f.wrong(name, "must be a whole number from 1 to %s, such as %s", numbers.Count(math.MaxInt), numbers.Count(value))
 		}
 		value = n
 		return nil

@@ -174,10 +174,9 @@ func (l *limitsFlags) with(ctx context.Context, do func(context.Context, *limits
 		return nil
 	case errors.As(err, &factor):
 		return &statusError{found, fmt.Errorf("%w, by -force", trim(err))}
+	case errors.Is(err, limits.ErrNotKnown):
+		return &statusError{found, fmt.Errorf("%w: by -policies, or by -was", trim(err))}
 	case errors.Is(err, limits.ErrConflict) || errors.Is(err, limits.ErrRefused):
-		if editor.Program == nil && strings.Contains(err.Error(), "is not known") {
-			err = fmt.Errorf("%w: by -policies, or by -was", err)
-		}
 		return &statusError{found, trim(err)}
 	default:
 		return unanswered(trim(err), c, false)

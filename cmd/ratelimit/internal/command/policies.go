@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 	"github.com/go-tokenbucket/ratelimit/policyfile"
 )
 
@@ -96,10 +97,10 @@ func policiesJSON(name string, f *policyfile.File) any {
 			j.Limit, j.Burst = p.Limit.String(), burstOf(p.Limit)
 		}
 		if p.MaxWait > 0 {
-			j.MaxWait = shortly(p.MaxWait)
+			j.MaxWait = numbers.Short(p.MaxWait)
 		}
 		if p.LockFor > 0 {
-			j.LockFor = shortly(p.LockFor)
+			j.LockFor = numbers.Short(p.LockFor)
 		}
 		list = append(list, j)
 	}

@@ -25,7 +25,7 @@ func registry(names string) (reg policyfile.Registry) {
 
 // lacksName reports whether a fault is a name that the registry does not have.
 func lacksName(faults policyfile.Faults) bool {
-	return slices.ContainsFunc(faults, func(f policyfile.Fault) bool { return strings.Contains(f.Text, "has no such name") })
+	return slices.ContainsFunc(faults, func(f policyfile.Fault) bool { return f.Lacks != "" })
 }
 
 // loadPolicies reads the file of -policies. It says which policies are left out.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/simulate"
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
 // A progress shows how far a simulation is.
@@ -41,7 +42,7 @@ func (p *progress) show(at simulate.Progress) {
 // text describes the progress in less than 80 columns.
 func (p *progress) text(at simulate.Progress, now time.Time) string {
 	took := now.Sub(p.begun).Seconds()
-	speed := fmt.Sprintf("%s lines, %s a second", thousands(int(at.Lines)), thousands(int(float64(at.Lines)/max(took, 1e-3))))
+	speed := fmt.Sprintf("%s lines, %s a second", numbers.Count(at.Lines), numbers.Count(int64(float64(at.Lines)/max(took, 1e-3))))
 	if at.Size <= 0 || at.Read <= 0 {
 		return speed
 	}
@@ -53,7 +54,7 @@ func (p *progress) text(at simulate.Progress, now time.Time) string {
 		text = "[" + strings.Repeat("#", full) + strings.Repeat(".", cells-full) + "] " + text
 	}
 	if share < 1 && took > 1 {
-		text += ", " + roughly(time.Duration(took*(1/share-1)*1e9).Round(time.Second)) + " left"
+		text += ", " + numbers.Span(time.Duration(took*(1/share-1)*1e9).Round(time.Second)) + " left"
 	}
 	return text
 }

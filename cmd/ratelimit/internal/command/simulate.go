@@ -8,6 +8,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/accesslog"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/simulate"
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
 const defaultClients = 1_000_000
@@ -129,11 +130,6 @@ func (s *simulation) run(ctx context.Context, e *env) error {
 // config returns what the flags say of the logs.
 func (s *simulation) config() (cfg simulate.Config, err error) {
 	cfg = simulate.Config{Format: *s.format, Spare: *s.spare, Clients: *s.clients, HideKeys: *s.hide}
-	switch cfg.Format {
-	case "", "common", "combined", "json":
-	default:
-		return cfg, wrongUsage("-format: must be common, combined or json")
-	}
 	for name := range strings.SplitSeq(*s.extra, ",") {
 		if name = strings.TrimSpace(name); name != "" {
 			cfg.Extra = append(cfg.Extra, name)
@@ -155,12 +151,6 @@ func (s *simulation) config() (cfg simulate.Config, err error) {
 		}
 		cfg.Fields[ours] = theirs
 	}
-	if len(cfg.Fields) > 0 && cfg.Format != "" && cfg.Format != "json" {
-		return cfg, wrongUsage("-map: is for JSON lines: use -format json, or leave it out")
-	}
-	if len(cfg.Extra) > 0 && cfg.Format != "" && cfg.Format != "combined" {
-		return cfg, wrongUsage("-extra: is for combined logs: use -format combined, or leave it out")
-	}
 	if _, err := accesslog.NewReader(accesslog.Config{Format: cfg.Format, Fields: cfg.Fields, Extra: cfg.Extra}); err != nil {
 		return cfg, wrongUsage("%s", flagNames.Replace(err.Error()))
 	}
@@ -168,7 +158,7 @@ func (s *simulation) config() (cfg simulate.Config, err error) {
 }
 
 // flagNames has the flags for the fields that errors name.
-var flagNames = strings.NewReplacer("accesslog: ", "", "extra ", "-extra: ", "fields: ", "-map: ", "format ", "-format: ")
+var flagNames = strings.NewReplacer("extra: ", "-extra: ", "extra ", "-extra: ", "fields: ", "-map: ", "format \"", "-format: \"")
 
 // write writes the report.
 func (s *simulation) write(r *report.Report, page *newFile, e *env) error {
@@ -247,17 +237,5 @@ func memory(cfg simulate.Config) string {
 	most.Clients, least.Clients = 1_000_001, 1 // a million apart
 	each := (most.Memory() - least.Memory()) / 1_000_000
 	return fmt.Sprintf("memory: about %s, and %s bytes for each client (%d %s): at most %s with -clients %s",
-		size(least.Memory()), thousands(int(each)), n, noun, size(cfg.Memory()), thousands(cfg.Clients))
-}
-
-// size writes a number of bytes.
-func size(n int64) string {
-	switch {
-	case n >= 1e9:
-		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
-	case n >= 1e6:
-		return fmt.Sprintf("%.0f MB", float64(n)/1e6)
-	default:
-		return fmt.Sprintf("%.0f kB", float64(n)/1e3)
-	}
+		numbers.Size(least.Memory()), numbers.Count(each), n, noun, numbers.Size(cfg.Memory()), numbers.Count(cfg.Clients))
 }

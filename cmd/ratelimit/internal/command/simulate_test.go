@@ -187,10 +187,10 @@ func TestProgress(t *testing.T) {
 		at   simulate.Progress
 		want string
 	}{
-		{true, 2 * time.Second, at(2_000_000, 250, 1000), "[#####...............]  25 %  2,000,000 lines, 1,000,000 a second, 6s left"},
+		{true, 2 * time.Second, at(2_000_000, 250, 1000), "[#####...............]  25 %  2,000,000 lines, 1,000,000 a second, 6 s left"},
 		{true, 2 * time.Second, at(2_000_000, 1000, 1000), "[####################] 100 %  2,000,000 lines, 1,000,000 a second"},
 		{true, 2 * time.Second, at(2_000_000, 250, 0), "2,000,000 lines, 1,000,000 a second"},
-		{false, 2 * time.Second, at(2_000_000, 250, 1000), " 25 %  2,000,000 lines, 1,000,000 a second, 6s left"},
+		{false, 2 * time.Second, at(2_000_000, 250, 1000), " 25 %  2,000,000 lines, 1,000,000 a second, 6 s left"},
 		{true, 0, at(0, 0, 1000), "0 lines, 0 a second"},
 	} {
 		if got := command.ProgressText(tt.bar, tt.took, tt.at); got != tt.want {

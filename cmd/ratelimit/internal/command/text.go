@@ -5,9 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
@@ -87,47 +85,6 @@ func isTerminal(w any) bool {
 	}
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
-// shortly returns a duration without zeros at its end: "15m".
-func shortly(d time.Duration) string {
-	text := d.String()
-	if short, ok := strings.CutSuffix(text, "m0s"); ok {
-		text = short + "m"
-	}
-	if short, ok := strings.CutSuffix(text, "h0m"); ok {
-		text = short + "h"
-	}
-	return text
-}
-
-// roughly returns a duration as people read it: to three digits or to the second.
-func roughly(d time.Duration) string {
-	const century = 100 * 365 * 24 * time.Hour
-	d = min(max(d, -century), century)
-	switch {
-	case d < 0:
-		return "-" + roughly(-d)
-	case d >= 10*time.Second:
-		d = ceil(d, time.Second)
-	case d >= time.Second:
-		d = ceil(d, 100*time.Millisecond)
-	case d >= time.Millisecond:
-		d = ceil(d, time.Millisecond)
-	}
-	return shortly(d)
-}
-
-// ceil rounds up, so that a client that waits for the time shown is allowed.
-func ceil(d, to time.Duration) time.Duration { return (d + to - 1) / to * to }
-
-// thousands returns n with commas.
-func thousands(n int) string {
-	text := strconv.Itoa(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
 }
 
 // writeJSON writes v in ASCII, for a terminal.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
 const (
@@ -208,9 +210,9 @@ func (t *topLists) write(w io.Writer, p paint) {
 	if t.Policy != "" {
 		of = "policy " + show(t.Policy)
 	}
-	fmt.Fprintf(w, "%s, %s: %s requests, %s denied", t.At.UTC().Format(time.RFC3339), of, thousands(int(t.Requests)), thousands(int(t.Denials)))
+	fmt.Fprintf(w, "%s, %s: %s requests, %s denied", t.At.UTC().Format(time.RFC3339), of, numbers.Count(t.Requests), numbers.Count(t.Denials))
 	if !t.Since.IsZero() {
-		fmt.Fprintf(w, " in %s", roughly(t.At.Sub(t.Since).Round(time.Second)))
+		fmt.Fprintf(w, " in %s", numbers.Span(t.At.Sub(t.Since).Round(time.Second)))
 	}
 	fmt.Fprint(w, "\n")
 	writeKeys(w, p, "Most requests", "", t.Heaviest, func(k topKey) int64 { return k.Requests })
@@ -223,12 +225,12 @@ func writeKeys(w io.Writer, p paint, title, color string, keys []topKey, count f
 		fmt.Fprint(w, "  none\n")
 		return
 	}
-	var numbers strings.Builder
-	table := tabwriter.NewWriter(&numbers, 0, 0, 2, ' ', tabwriter.AlignRight)
+	var cells strings.Builder
+	table := tabwriter.NewWriter(&cells, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, k := range keys {
-		n := thousands(int(count(k)))
+		n := numbers.Count(count(k))
 		if k.Error > 0 {
-			n = thousands(int(count(k)-k.Error)) + "-" + n // it is between these
+			n = numbers.Count(count(k)-k.Error) + "-" + n // it is between these
 		}
 		fmt.Fprintf(table, "%s\t%.1f%%\t\n", n, 100*k.Share)
 	}
@@ -238,7 +240,7 @@ func writeKeys(w io.Writer, p paint, title, color string, keys []topKey, count f
 		width = max(width, len(show(k.Policy)))
 	}
 	i := 0
-	for line := range strings.Lines(numbers.String()) {
+	for line := range strings.Lines(cells.String()) {
 		fmt.Fprintf(w, "%s  %-*s  %s\n", strings.TrimSuffix(line, "\n"), width, show(keys[i].Policy), show(keys[i].Key))
 		i++
 	}

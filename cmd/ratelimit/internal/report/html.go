@@ -8,6 +8,8 @@ import (
 	"html/template"
 	"io"
 	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
 var (
@@ -17,7 +19,7 @@ var (
 	style string
 
 	pages = template.Must(template.New("page").Funcs(template.FuncMap{
-		"count": count, "share": share, "percent": percent, "key": key, "paragraph": paragraph, "of": of, "width": barWidth,
+		"count": numbers.Count, "share": share, "percent": numbers.Percent, "key": key, "paragraph": paragraph, "of": numbers.Of, "width": barWidth,
 	}).Parse(pageText))
 	// contentSecurity allows the page its style and an empty icon, and nothing else.
 	contentSecurity = "default-src 'none'; style-src 'sha256-" + hash(style) + "'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -62,7 +64,7 @@ func (p page) Source() string {
 	if p.Requests == 0 {
 		return "No request could be read."
 	}
-	return of(p.Requests, "request") + " of " + p.files() + ", " + p.period()
+	return numbers.Of(p.Requests, "request") + " of " + p.files() + ", " + p.period()
 }
 
 func (p page) LeftOutText() string { return p.leftOut() }
@@ -72,7 +74,7 @@ func (p page) BadText() string {
 	if p.badLines() == 0 {
 		return ""
 	}
-	return of(p.badLines(), "line") + " of " + count(p.Lines) + " could not be read"
+	return numbers.Of(p.badLines(), "line") + " of " + numbers.Count(p.Lines) + " could not be read"
 }
 
 // A view has what the template asks of a policy.
@@ -106,12 +108,12 @@ func (r *Report) view(i int) view {
 		longest = max(longest, w.Longest)
 	}
 	if longest > 0 {
-		v.LongestText = span(longest)
+		v.LongestText = numbers.Seconds(longest)
 	}
 	if p.Spare != nil {
 		for _, l := range p.Spare.Limits {
 			if l.Own {
-				v.Burst = count(l.Burst)
+				v.Burst = numbers.Count(l.Burst)
 			}
 		}
 	}
@@ -123,7 +125,7 @@ func (v view) Advice() string              { return v.sentence() }
 func (v view) At(t time.Time) string       { return v.clock.at(t) }
 func (v view) From(t time.Time) string     { return v.clock.of(t, v.Length) }
 func (v view) To() time.Time               { return v.Spans[len(v.Spans)-1].From.Add(v.Length) }
-func (v view) LengthText() string          { return span(v.Length.Seconds()) }
+func (v view) LengthText() string          { return numbers.Span(v.Length) }
 func (c Client) LongestText() string       { return c.wait(c.Longest) }
 func (c Client) TotalText() string         { return c.wait(c.Total) }
 func (v view) Top(denied int64) float64    { return 100 - v.Height(denied) }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
 // files names the logs.
@@ -16,7 +18,7 @@ func (r *Report) files() string {
 		names = append(names, key(f, 60))
 	}
 	if len(names) > 3 {
-		names = append(names[:2], of(int64(len(names)-2), "more file"))
+		names = append(names[:2], numbers.Of(int64(len(names)-2), "more file"))
 	}
 	if r.Format == "" {
 		return strings.Join(names, ", ")
@@ -52,17 +54,17 @@ func (p *Policy) verdict() string {
 	case p.Requests == 0:
 		return "Decided about no request of this log."
 	case p.RequestsDenied == 0 && p.Shadow:
-		return fmt.Sprintf("Would deny nothing: %s, %s.", of(p.Requests, "request"), of(p.Clients, "client"))
+		return fmt.Sprintf("Would deny nothing: %s, %s.", numbers.Of(p.Requests, "request"), numbers.Of(p.Clients, "client"))
 	case p.RequestsDenied == 0:
-		return fmt.Sprintf("Denies nothing: %s, %s.", of(p.Requests, "request"), of(p.Clients, "client"))
+		return fmt.Sprintf("Denies nothing: %s, %s.", numbers.Of(p.Requests, "request"), numbers.Of(p.Clients, "client"))
 	}
 	denies := "Denies"
 	if p.Shadow {
 		denies = "A shadow. Would deny"
 	}
 	return fmt.Sprintf("%s %s of %s requests (%s) and %s of %s clients (%s).", denies,
-		count(p.RequestsDenied), count(p.Requests), share(p.RequestsDenied, p.Requests),
-		count(p.ClientsDenied), count(p.Clients), share(p.ClientsDenied, p.Clients))
+		numbers.Count(p.RequestsDenied), numbers.Count(p.Requests), share(p.RequestsDenied, p.Requests),
+		numbers.Count(p.ClientsDenied), numbers.Count(p.Clients), share(p.ClientsDenied, p.Clients))
 }
 
 // notes are sentences about what else happened.
@@ -72,11 +74,11 @@ func (p *Policy) notes(bound int64) (notes []string) {
 			notes = append(notes, fmt.Sprintf(format, args...))
 		}
 	}
-	note(p.Waited, "Waited for their turn: %s, half of them at most %s, the longest %s.", of(p.Waited, "request"), span(p.WaitMedian), span(p.WaitLongest))
-	note(p.NoKey, "Without a key: %s.", of(p.NoKey, "request"))
-	note(p.BadKey, "With a malformed key, answered 400: %s.", of(p.BadKey, "request"))
-	note(p.Failed, "Failed: %s.", of(p.Failed, "request"))
-	note(p.ClientsBeyond, "%s of clients after the first %s are in the totals only. Raise -clients to see them.", of(p.ClientsBeyond, "request"), count(bound))
+	note(p.Waited, "Waited for their turn: %s, half of them at most %s, the longest %s.", numbers.Of(p.Waited, "request"), numbers.Seconds(p.WaitMedian), numbers.Seconds(p.WaitLongest))
+	note(p.NoKey, "Without a key: %s.", numbers.Of(p.NoKey, "request"))
+	note(p.BadKey, "With a malformed key, answered 400: %s.", numbers.Of(p.BadKey, "request"))
+	note(p.Failed, "Failed: %s.", numbers.Of(p.Failed, "request"))
+	note(p.ClientsBeyond, "%s of clients after the first %s are in the totals only. Raise -clients to see them.", numbers.Of(p.ClientsBeyond, "request"), numbers.Count(bound))
 	return notes
 }
 
@@ -95,7 +97,7 @@ func (p *Policy) when(c clock, zone string) string {
 		if length > 0 {
 			until = " to " + clock{zone: c.zone}.of(most.From.Add(length), length)
 		}
-		text += fmt.Sprintf(", most from %s%s: %s of %s", c.of(most.From, length), until, count(most.Denied), of(most.Requests, "request"))
+		text += fmt.Sprintf(", most from %s%s: %s of %s", c.of(most.From, length), until, numbers.Count(most.Denied), numbers.Of(most.Requests, "request"))
 	}
 	return text + "."
 }
@@ -108,17 +110,17 @@ func (p *Policy) sentence() string {
 		}
 		limit := key(l.Limit, 36)
 		if !strings.Contains(limit, " burst ") {
-			limit += " burst " + count(l.Burst)
+			limit += " burst " + numbers.Count(l.Burst)
 		}
 		has := ""
 		if i := slices.IndexFunc(p.Curve, func(at Point) bool { return at.Own }); i >= 0 {
-			has = fmt.Sprintf(" The policy has a burst of %s.", count(p.Curve[i].Burst))
+			has = fmt.Sprintf(" The policy has a burst of %s.", numbers.Count(p.Curve[i].Burst))
 		}
 		all := ""
 		if _, clients := p.alone(); p.Spare.Touched == 0 && p.Spare.Share < 1 && clients > 0 {
-			all = fmt.Sprintf(" Of %s, that is every one, also one that you want to deny: see -spare.", of(clients, "client"))
+			all = fmt.Sprintf(" Of %s, that is every one, also one that you want to deny: see -spare.", numbers.Of(clients, "client"))
 		}
-		return fmt.Sprintf("The smallest burst that spares %s of clients at this rate: %s.%s%s", percent(p.Spare.Share), limit, has, all)
+		return fmt.Sprintf("The smallest burst that spares %s of clients at this rate: %s.%s%s", numbers.Percent(p.Spare.Share), limit, has, all)
 	}
 	return ""
 }
@@ -142,25 +144,25 @@ func (c *Client) wait(seconds float64) string {
 	if c.Longest == 0 {
 		return "never"
 	}
-	return span(seconds)
+	return numbers.Seconds(seconds)
 }
 
 // reading says in sentences how the log was read.
 func (r *Report) reading() (all []string) {
 	if r.Took > 0 {
-		all = append(all, fmt.Sprintf("Read %s, %s, in %s.", of(r.Lines, "line"), size(r.Bytes), span(r.Took)))
+		all = append(all, fmt.Sprintf("Read %s, %s, in %s.", numbers.Of(r.Lines, "line"), numbers.Size(r.Bytes), numbers.Seconds(r.Took)))
 	} else {
-		all = append(all, fmt.Sprintf("Read %s, %s.", of(r.Lines, "line"), size(r.Bytes)))
+		all = append(all, fmt.Sprintf("Read %s, %s.", numbers.Of(r.Lines, "line"), numbers.Size(r.Bytes)))
 	}
 	resolution := r.Resolution.Seconds()
 	if resolution == 0 {
 		resolution = r.Seconds
 	}
 	if resolution > 0 {
-		all = append(all, fmt.Sprintf("Times in the log have a resolution of %s.", span(resolution)))
+		all = append(all, fmt.Sprintf("Times in the log have a resolution of %s.", numbers.Seconds(resolution)))
 	}
 	if r.Backwards > 0 {
-		all = append(all, fmt.Sprintf("%s earlier than the line before, by at most %s.", are(r.Backwards, "line"), span(r.BackwardsMost)))
+		all = append(all, fmt.Sprintf("%s earlier than the line before, by at most %s.", are(r.Backwards, "line"), numbers.Seconds(r.BackwardsMost)))
 	}
 	if r.Evicted > 0 {
 		all = append(all, fmt.Sprintf("%s forgotten for lack of room, so that denials may be missing. Raise -clients.", are(r.Evicted, "bucket")))
@@ -171,7 +173,7 @@ func (r *Report) reading() (all []string) {
 // are writes a number of things, and the verb.
 func are(n int64, thing string) string {
 	if n == 1 {
-		return of(n, thing) + " is"
+		return numbers.Of(n, thing) + " is"
 	}
-	return of(n, thing) + " are"
+	return numbers.Of(n, thing) + " are"
 }

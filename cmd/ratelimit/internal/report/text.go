@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
 // Text writes the report for people, in at most 100 columns. With color it has the escape sequences of a terminal.
@@ -23,13 +25,13 @@ func (t *text) report(r *Report) {
 	if r.Requests == 0 {
 		t.line("%s", t.paint(yellow, "No request could be read."))
 	} else {
-		t.say("", fmt.Sprintf("%s of %s, %s.", of(r.Requests, "request"), r.files(), r.period()))
+		t.say("", fmt.Sprintf("%s of %s, %s.", numbers.Of(r.Requests, "request"), r.files(), r.period()))
 	}
 	if left := r.leftOut(); left != "" {
 		t.sayIn(yellow, "", left+": see below.")
 	}
 	if n := r.badLines(); n > 0 {
-		t.say("", fmt.Sprintf("%s of %s could not be read: see below.", of(n, "line"), count(r.Lines)))
+		t.say("", fmt.Sprintf("%s of %s could not be read: see below.", numbers.Of(n, "line"), numbers.Count(r.Lines)))
 	}
 	if len(r.Policies) > 1 {
 		t.verdicts(r)
@@ -53,8 +55,8 @@ func (t *text) verdicts(r *Report) {
 		}
 		rows = append(rows, []string{
 			name, key(p.Limit, 26),
-			count(p.RequestsDenied), share(p.RequestsDenied, p.Requests),
-			count(p.ClientsDenied), share(p.ClientsDenied, p.Clients),
+			numbers.Count(p.RequestsDenied), share(p.RequestsDenied, p.Requests),
+			numbers.Count(p.ClientsDenied), share(p.ClientsDenied, p.Clients),
 		})
 	}
 	t.line("")
@@ -110,7 +112,7 @@ func (t *text) over(p *Policy) {
 		line += string([]rune("▁▂▃▄▅▆▇█")[min(7, 8*s.Denied/(most.Denied+1))])
 	}
 	t.line("")
-	t.line("  denied, in parts of %s, at most %s", span(length.Seconds()), count(most.Denied))
+	t.line("  denied, in parts of %s, at most %s", numbers.Span(length), numbers.Count(most.Denied))
 	t.line("  %s", line)
 	from, to := t.clock.of(spans[0].From, length), t.clock.of(spans[len(spans)-1].From.Add(length), length)
 	t.line("  %s %s", from, pad(to, len(spans)-len(from)-1, 'r'))
@@ -123,7 +125,7 @@ func (t *text) worst(p *Policy) {
 	var rows [][]string
 	for _, c := range p.Worst {
 		rows = append(rows, []string{
-			key(c.Key, 30), count(c.Denied), count(c.Requests), share(c.Denied, c.Requests),
+			key(c.Key, 30), numbers.Count(c.Denied), numbers.Count(c.Requests), share(c.Denied, c.Requests),
 			t.clock.of(c.First, time.Minute), t.clock.of(c.Last, time.Minute), c.wait(c.Longest), c.wait(c.Total),
 		})
 	}
@@ -142,9 +144,9 @@ func (t *text) spare(p *Policy) {
 	_, clients := p.alone()
 	var rows [][]string
 	for _, l := range p.Spare.Limits {
-		rows = append(rows, []string{key(l.Limit, 40), count(l.ClientsDenied), share(l.ClientsDenied, clients), own(l.Own, "← the rate of the policy")})
+		rows = append(rows, []string{key(l.Limit, 40), numbers.Count(l.ClientsDenied), share(l.ClientsDenied, clients), own(l.Own, "← the rate of the policy")})
 	}
-	t.table("lrrl", []string{"each spares " + percent(p.Spare.Share), "clients denied", "", " "}, rows, nil)
+	t.table("lrrl", []string{"each spares " + numbers.Percent(p.Spare.Share), "clients denied", "", " "}, rows, nil)
 }
 
 func own(own bool, text string) string {
@@ -167,8 +169,8 @@ func (t *text) curve(p *Policy) {
 	var rows [][]string
 	for _, at := range p.Curve {
 		rows = append(rows, []string{
-			key(at.Limit, 30), count(at.RequestsDenied), share(at.RequestsDenied, requests),
-			count(at.ClientsDenied), share(at.ClientsDenied, clients), bar(at.ClientsDenied, most) + own(at.Own, " ← the policy"),
+			key(at.Limit, 30), numbers.Count(at.RequestsDenied), share(at.RequestsDenied, requests),
+			numbers.Count(at.ClientsDenied), share(at.ClientsDenied, clients), bar(at.ClientsDenied, most) + own(at.Own, " ← the policy"),
 		})
 	}
 	t.line("")
@@ -210,13 +212,13 @@ func (t *text) bad(r *Report) {
 		return
 	}
 	t.line("")
-	t.line("%s", t.paint(yellow, fmt.Sprintf("Could not be read: %s (%s)", of(r.badLines(), "line"), share(r.badLines(), r.Lines))))
+	t.line("%s", t.paint(yellow, fmt.Sprintf("Could not be read: %s (%s)", numbers.Of(r.badLines(), "line"), share(r.badLines(), r.Lines))))
 	for _, b := range r.Bad {
 		remedy := ""
 		if b.Remedy != "" {
 			remedy = " Remedy: " + b.Remedy
 		}
-		t.say("  - ", of(b.Lines, "line")+": "+b.Reason+"."+remedy)
+		t.say("  - ", numbers.Of(b.Lines, "line")+": "+b.Reason+"."+remedy)
 		for _, e := range b.Examples {
 			at := fmt.Sprintf("    %s:%d: ", key(e.File, 40), e.Line)
 			t.line("%s%s", at, cut(shown(e.Text), columns-width(at)))

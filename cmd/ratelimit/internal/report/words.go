@@ -1,8 +1,6 @@
 package report
 
 import (
-	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -10,24 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
-
-// count writes a whole number in groups of three digits.
-func count(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
-
-// of writes a number of things: "1 client", "1,200 clients".
-func of(n int64, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return count(n) + " " + thing
-}
 
 // part returns n/all, or 0 of nothing.
 func part(n, all int64) float64 {
@@ -37,73 +19,8 @@ func part(n, all int64) float64 {
 	return float64(n) / float64(all)
 }
 
-// share writes a part of all with the digits that matter. Only nothing is 0 %, and only all is 100 %.
-func share(n, all int64) string {
-	p := 100 * part(n, all)
-	switch {
-	case n == 0 || all == 0:
-		return "0 %"
-	case n == all:
-		return "100 %"
-	case p < 0.01:
-		return "<0.01 %"
-	case p > 99.9:
-		return ">99.9 %"
-	case p < 0.995:
-		return strconv.FormatFloat(p, 'f', 2, 64) + " %"
-	case p < 9.95, p >= 99.5:
-		return strconv.FormatFloat(p, 'f', 1, 64) + " %"
-	default:
-		return strconv.FormatFloat(p, 'f', 0, 64) + " %"
-	}
-}
-
-// percent writes a part of 1 that somebody chose: "99.9 %".
-func percent(x float64) string {
-	return strconv.FormatFloat(math.Round(x*1e8)/1e6, 'f', -1, 64) + " %"
-}
-
-// span writes seconds with two units at most: "0.35 s", "14 min 20 s".
-func span(s float64) string {
-	whole := int64(min(s, math.MaxInt64/2))
-	switch {
-	case s == 0:
-		return "0 s"
-	case s < 0.01:
-		return "<0.01 s"
-	case s < 1:
-		return strconv.FormatFloat(s, 'f', 2, 64) + " s"
-	case s < 10:
-		return strings.TrimSuffix(strconv.FormatFloat(s, 'f', 1, 64), ".0") + " s"
-	case s < 120:
-		return fmt.Sprintf("%d s", whole)
-	case s < 2*3600:
-		return two(whole/60, "min", whole%60, "s")
-	case s < 48*3600:
-		return two(whole/3600, "h", whole%3600/60, "min")
-	default:
-		return two(whole/86400, "d", whole%86400/3600, "h")
-	}
-}
-
-func two(most int64, unit string, rest int64, of string) string {
-	if rest == 0 {
-		return fmt.Sprintf("%s %s", count(most), unit)
-	}
-	return fmt.Sprintf("%s %s %d %s", count(most), unit, rest, of)
-}
-
-// size writes a number of bytes.
-func size(n int64) string {
-	switch {
-	case n < 10_000:
-		return of(n, "byte")
-	case n < 10_000_000:
-		return count(n/1000) + " KB"
-	default:
-		return count(n/1_000_000) + " MB"
-	}
-}
+// share writes a part of all.
+func share(n, all int64) string { return numbers.Share(part(n, all)) }
 
 // A clock writes times in the zone of the log, with the day where the log has several.
 type clock struct {

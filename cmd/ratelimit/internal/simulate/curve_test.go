@@ -120,3 +120,42 @@ func TestCurveOfUnusualLimits(t *testing.T) {
 		}
 	}
 }
+
+// A clock that goes back adds nothing to what a client needs, and what passes again counts once.
+func TestCurveOfAClockThatGoesBack(t *testing.T) {
+	c, of := newCurve(ratelimit.PerSecond(1)), new(cell)
+	for _, at := range []int64{100, 50, 60, 100, 103} {
+		c.add(of, at*1_000_000, 1, 1)
+	}
+	own := &c.rates[ownRate]
+	if s := of.levels[ownRate]; s.need != 4*own.unit || s.level != 2*own.unit {
+		t.Errorf("%d credits are needed and %d are left, of %d for a token: want 4 and 2 tokens", s.need, s.level, own.unit)
+	}
+}
+
+// There are at most 300 spans: one more second makes them longer.
+func TestTheLengthOfSpans(t *testing.T) {
+	for last, want := range map[int64]time.Duration{299: time.Second, 300: 5 * time.Second, 1499: 5 * time.Second, 1500: 15 * time.Second} {
+		times := newTimeline(1)
+		for _, at := range []int64{900_000, 900_000 + last} {
+			times.count(0, at*1_000_000, at != 900_000)
+		}
+		spans := times.of(0)
+		if n := len(spans); n > maxSpans || spans[1].From.Sub(spans[0].From) != want || spans[0].Requests != 1 || spans[n-1].Denied != 1 {
+			t.Errorf("%d s: %d spans, the first ones %v", last, n, spans[:2])
+		}
+	}
+}
+
+// Waits that overlap count once in the time in which a client had too few tokens.
+func TestWaitsThatOverlap(t *testing.T) {
+	times := newTally(ratelimit.Policy{Name: "p", Limit: ratelimit.PerSecond(1)}, "", 9)
+	for _, o := range []outcome{
+		{at: 0, retryAfter: 10 * time.Second}, {at: 4_000_000, retryAfter: 6 * time.Second}, {at: 5_000_000, retryAfter: 8 * time.Second}, {at: 20_000_000, retryAfter: time.Second},
+	} {
+		times.decided(&o, o.at)
+	}
+	if of := times.clients.all[0]; of.total != 14_000_000 || of.longest != 10_000_000 || of.denied != 4 {
+		t.Errorf("%d µs in all, the longest %d, %d denials", of.total, of.longest, of.denied)
+	}
+}

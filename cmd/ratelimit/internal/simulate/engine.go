@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -182,14 +183,11 @@ func (e *engine) observe(_ context.Context, event *ratelimit.Event) {
 	}
 }
 
-// settled notes the final cost of a request. Inner limiters settle first.
+// settled notes the final cost of a request, which meets each policy once.
 func (e *engine) settled(r *ratelimit.Result) {
 	policy := e.index[r.Policy]
-	for i := len(e.current.outcomes) - 1; i >= 0; i-- {
-		if o := &e.current.outcomes[i]; o.policy == policy && o.key == r.Key && o.final == o.cost {
-			o.final = r.Cost
-			return
-		}
+	if i := slices.IndexFunc(e.current.outcomes, func(o outcome) bool { return o.policy == policy }); i >= 0 {
+		e.current.outcomes[i].final = r.Cost
 	}
 }
 

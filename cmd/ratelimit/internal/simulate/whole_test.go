@@ -264,3 +264,14 @@ func TestWrongConfig(t *testing.T) {
 		}
 	}
 }
+
+// Only a wait that ends at the time of a line may go on before that line or after it.
+func TestAWaitThatEndsBetweenLinesIsNoTie(t *testing.T) {
+	const two = "version: 1\npolicies:\n  - name: slow\n    key: remote_ip\n    limit: 1/1s\n    max_wait: 3s\n  - name: other\n    key: remote_ip\n    limit: 9/1s\n"
+	for next, want := range map[int]bool{1: true, 5: false} {
+		r := simulated(t, simulate.Config{}, two, strings.Repeat(clf(0, "192.0.2.1", "GET /", 200), 2)+clf(next, "192.0.2.1", "GET /", 200))
+		if strings.Contains(strings.Join(r.Unknown, " "), "ended at the very time of a line") != want {
+			t.Errorf("a line after %d s: %q", next, r.Unknown)
+		}
+	}
+}
