@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"sync"
@@ -28,9 +27,8 @@ var concurrencyRules = []rule{
 	{"of many at once that go to the deepest debt none is told of a deeper one", func(r *rig) {
 		c := store.Charge{Policy: "p", Key: "k", Limit: r.limit(1, second, 1), Cost: deepest/1_000_000/30 + 1, Owed: true}
 		r.together(40, func(int) {
-			states := make([]store.State, 1)
-			if ok, err := r.store.Take(context.Background(), []store.Charge{c}, states); !ok || err != nil || states[0].Wait > deepest*micro {
-				r.Errorf("ok %t, error %v, %+v", ok, err, states)
+			if ok, states := r.call(c); !ok || states[0].Wait > deepest*micro {
+				r.Errorf("ok %t, %+v", ok, states)
 			}
 		})
 		r.exact.take([]store.Charge{{Policy: "p", Key: "k", Limit: c.Limit, Cost: math.MaxInt64, Owed: true}}, r.now())
@@ -59,10 +57,8 @@ var concurrencyRules = []rule{
 		allowed := r.hammer(16, 25, func(i int) []store.Charge {
 			return []store.Charge{charge(i, 1), charge(i+1+i/buckets%(buckets-1), 1)}
 		})
-		states, left := make([]store.State, buckets), int64(0)
-		if _, err := r.store.Take(context.Background(), []store.Charge{charge(0, 0), charge(1, 0), charge(2, 0), charge(3, 0)}, states); err != nil {
-			r.Fatal(err)
-		}
+		_, states := r.call(charge(0, 0), charge(1, 0), charge(2, 0), charge(3, 0))
+		left := int64(0)
 		for _, s := range states {
 			left += s.Remaining
 		}
@@ -82,11 +78,7 @@ func (r *rig) alike(n int, charges []store.Charge) {
 		told[fmt.Sprintf("%t, %+v", ok, states)] += by
 	}
 	r.together(n, func(int) {
-		states := make([]store.State, len(charges))
-		ok, err := r.store.Take(context.Background(), charges, states)
-		if err != nil {
-			r.Error(err)
-		}
+		ok, states := r.call(charges...)
 		count(1, ok, states)
 	})
 	for range n {
@@ -105,11 +97,7 @@ func (r *rig) hammer(goroutines, calls int, next func(i int) []store.Charge) int
 	var allowed atomic.Int64
 	r.together(goroutines, func(g int) {
 		for n := range calls {
-			charges := next(g*calls + n)
-			ok, err := r.store.Take(context.Background(), charges, make([]store.State, len(charges)))
-			if err != nil {
-				r.Error(err)
-			} else if ok {
+			if ok, _ := r.call(next(g*calls + n)...); ok {
 				allowed.Add(1)
 			}
 		}

@@ -83,9 +83,9 @@ var limitRules = []rule{
 		used := 0.0                                                                                 // of what all grant at once
 		for range 300 {
 			c := store.Charge{Policy: "p", Key: "k", Limit: limits[random.IntN(3)]}
-			_, states := r.take(c)
+			_, states := r.call(c) // of which a lease makes others than the model
 			c.Cost = []int64{1, 1 + random.Int64N(burst(c.Limit)), max(1, states[0].Remaining)}[random.IntN(3)]
-			if ok, _ := r.take(c); ok {
+			if ok, _ := r.call(c); ok {
 				used += float64(c.Cost)
 			}
 			if used > 7+200+30+1e-6 {

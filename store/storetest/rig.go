@@ -41,14 +41,20 @@ func (r *rig) wait(d time.Duration) (forgotten int) {
 	return forgotten
 }
 
+// call makes a call that must not fail.
+func (r *rig) call(charges ...store.Charge) (bool, []store.State) {
+	states := make([]store.State, len(charges))
+	ok, err := r.store.Take(context.Background(), charges, states)
+	if err != nil {
+		r.Errorf("Take(%+v): %v", charges, err)
+	}
+	return ok, states
+}
+
 // take makes a call that must not fail, and whose answer must be that of the model.
 func (r *rig) take(charges ...store.Charge) (bool, []store.State) {
 	r.Helper()
-	got := make([]store.State, len(charges))
-	ok, err := r.store.Take(context.Background(), charges, got)
-	if err != nil {
-		r.Fatalf("Take(%+v): %v", charges, err)
-	}
+	ok, got := r.call(charges...)
 	if wantOK, want := r.exact.take(charges, r.now()); ok != wantOK || !slices.Equal(got, want) {
 		r.Fatalf("at %d of %+v\n\tgot  %t %+v\n\twant %t %+v", r.now(), charges, ok, got, wantOK, want)
 	}
