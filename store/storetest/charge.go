@@ -53,9 +53,6 @@ var chargeRules = []rule{
 	}, func(use step) step {
 		return all(reset, use, limit(1, second, 10), shadow(true), maxWait(hour), allow(store.Reset, 10), limit(1, hour, 900), peek(900))
 	})},
-	{"Standby makes no difference, except to a fallback", on(second, 5, allow(4, 1), func(b *bucket) {
-		b.Standby = store.StatsOf(b.store).Fallback == nil
-	}, allow(-2, 3))},
 }
 
 // debtRules are those of charges that may leave a debt, and of settlements, which do not.
