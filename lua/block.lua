@@ -13,6 +13,7 @@ local function block()
     local time = redis.call('TIME') -- seconds, and microseconds within the second
     now = time[1] * 1000000 + time[2]
   end
+  now = now + 0
   local hash = redis.call('HMGET', key, 'limit', 'blocked_limit', 'tokens')
   local limit, blocked = hash[1], hash[1] == 'blocked' or hash[1] == 'locked'
   if blocked then

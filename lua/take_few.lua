@@ -1,5 +1,4 @@
--- Takes tokens from some buckets: take_one.lua for one call of several charges, which charges all buckets or none.
---
+-- Takes tokens from some plain buckets, from all or none: take_one.lua for several charges.
 -- KEYS  one key a charge, each different
 -- ARGV  five arguments for each charge: unit, refill, capacity, need (no removal) and debt (not -2), as in take.lua
 -- Reply two integers a charge, as of take.lua. Nil if this script does not answer, as in take_one.lua. Nothing is written
@@ -15,7 +14,6 @@ if #now_text < 16 then -- microseconds of less than six digits
   now_text = format('%d', time[1] * 1000000 + time[2])
 end
 local now = now_text + 0
-
 local charged, wrote, charges, reply = 1, false, { false, false }, { 0, 0, 0, 0 }
 for i = 1, #KEYS do
   local at = 5 * i
@@ -48,7 +46,6 @@ for i = 1, #KEYS do
   end
   charges[i] = { tokens, need, capacity, refill, fill, limit, known, lasting }
 end
-
 for i = 1, #KEYS do
   local charge, key = charges[i], KEYS[i]
   local tokens, need, capacity, refill, fill = charge[1], charge[2], charge[3], charge[4], charge[5]

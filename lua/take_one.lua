@@ -1,11 +1,10 @@
--- Takes tokens from one bucket: the lone call, for the plain bucket and nothing else. take.lua describes buckets, and
--- answers all that is unusual. Most calls are of this form where Redis is not busy. So it is written for speed:
--- arguments that have their usual values are left out, and it makes no table and no closure.
+-- Takes tokens from one plain bucket, for a lone call. take.lua describes buckets, and answers all that is unusual. Most
+-- calls are lone where Redis is not busy. So this is written for speed, without a table and a closure.
 --
 -- KEYS  the key of the bucket
 -- ARGV  unit, capacity   of the limit, as in take.lua; capacity is less than 2^52
---       need             credits to take, no removal; left out with the rest if it is one unit
---       refill, debt     of the limit and of the charge, as in take.lua; left out if they are 1 and 0
+--       need             credits to take, no removal; left out, as the next two, if it is one unit
+--       refill, debt     as in take.lua; left out if they are 1 and 0
 -- Reply the bucket's credits after the charge, doubled, and 1 more if it was charged. Nil if this script does not
 --       answer: the bucket is blocked, under another limit or broken, its last refill is ahead of the clock, or Redis
 --       refused a command. Nothing is written then, and the caller sends take.lua.
@@ -30,9 +29,8 @@ if #now_text < 16 then -- microseconds of less than six digits
   now_text = format('%d', time[1] * 1000000 + time[2])
 end
 local now = now_text + 0
-
--- The bucket as it is now. An absent one is full. A TTL is set by the first charge in each period of the time to full, to
--- twice that time. So it lasts for all charges of the period.
+-- An absent bucket is full. A TTL is set by the first charge in each period of the time to full, to twice that time. So
+-- it lasts for all charges of the period.
 local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
 local tokens, known, lasting = capacity, hash[3] == limit, false
 if known then
@@ -51,7 +49,6 @@ if known then
 elseif hash.err or hash[1] or hash[2] or hash[3] then
   return false
 end
-
 -- A debt of -1 is that of a charge that every bucket pays.
 if need > 0 and debt >= 0 and (tokens + debt < need or need > capacity) then
   return 2 * tokens

@@ -53,7 +53,6 @@ var chargeRules = []rule{
 	}, func(use step) step {
 		return all(reset, use, limit(1, second, 10), shadow(true), maxWait(hour), allow(store.Reset, 10), limit(1, hour, 900), peek(900))
 	})},
-	{"Standby makes no difference", on(second, 5, allow(4, 1), with(func(c *store.Charge) { c.Standby = true }), allow(-2, 3))},
 }
 
 // debtRules are those of charges that may leave a debt, and of settlements, which do not.

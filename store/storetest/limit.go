@@ -11,9 +11,8 @@ import (
 // slowToFill are limits from 1 a month to 10^6 a second that take from ten minutes to decades to fill. A store may
 // let a bucket expire by a clock that the test does not move. These buckets do not expire in that time.
 func slowToFill(r *rig) []store.Limit {
-	const month = 30 * day
 	return []store.Limit{
-		r.limit(1, month, 1), r.limit(1, month, 100), r.limit(31, month, 500), r.limit(10_007, month, 10_007), // approximated
+		r.limit(1, 30*day, 1), r.limit(1, 30*day, 100), r.limit(31, 30*day, 500), r.limit(10_007, 30*day, 10_007), // approximated
 		r.limit(5, day, 7), r.limit(3, hour, 2), r.limit(60, minute, 600), r.limit(1, second, 600), r.limit(3, second, 2_000),
 		r.limit(7, second, 5_000), r.limit(333, second, 200_000), r.limit(999_983, second, 600_000_000),
 		r.limit(1_000_000, second, 1_000_000_000), r.limit(1, 1500*time.Nanosecond, 400_000_000),
@@ -72,7 +71,7 @@ var limitRules = []rule{
 	}, func(use step) step {
 		// No charge of a full bucket corrects what a Store remembers.
 		small, large := limit(10, second, 10), limit(1, hour, 171)
-		return all(allow(171, 0), times(3, small, use, times(5, wait(second)), peek(10), large, deny(1, 0)), small, deny(1, 0), wait(200*hour), func(b *bucket) {
+		return all(allow(171, 0), times(3, small, use, times(5, wait(second)), peek(10), large, deny(1, 0)), small, deny(1, 0), wait(400*hour), func(b *bucket) {
 			if is[Forgetter](b.rig) && b.inspect(b.name()) != (store.Bucket{}) {
 				b.Fatalf("%s: it is full under all its limits, and was not forgotten", b.Key)
 			}
@@ -84,9 +83,9 @@ var limitRules = []rule{
 		used := 0.0                                                                                 // of what all grant at once
 		for range 300 {
 			c := store.Charge{Policy: "p", Key: "k", Limit: limits[random.IntN(3)]}
-			_, states := r.take(c)
+			_, states := r.call(c) // of which a lease makes others than the model
 			c.Cost = []int64{1, 1 + random.Int64N(burst(c.Limit)), max(1, states[0].Remaining)}[random.IntN(3)]
-			if ok, _ := r.take(c); ok {
+			if ok, _ := r.call(c); ok {
 				used += float64(c.Cost)
 			}
 			if used > 7+200+30+1e-6 {

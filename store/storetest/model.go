@@ -87,7 +87,10 @@ func (m rationals) charge(c store.Charge, charged bool, now int64) exact {
 		left := clamp(new(big.Rat).Sub(e.tokens, rat(c.Cost)), least, rat(burst(c.Limit)))
 		changes = changes || left.Cmp(e.tokens) != 0
 		e.tokens = left
-		changes = e.lockOrUnlock(c, now) || changes
+		if e.lockOrUnlock(c, now); !changes && e.until != old.until {
+			old.since, old.until, old.lock, old.reason = e.since, e.until, e.lock, e.reason
+			m[n] = old
+		}
 	}
 	if changes {
 		m[n] = e
@@ -95,18 +98,15 @@ func (m rationals) charge(c store.Charge, charged bool, now int64) exact {
 	return e
 }
 
-// lockOrUnlock does what a charge that is carried out does to a lock, and reports whether that changes it.
-func (e *exact) lockOrUnlock(c store.Charge, now int64) bool {
+// lockOrUnlock does what a charge that is carried out does to a lock.
+func (e *exact) lockOrUnlock(c store.Charge, now int64) {
 	hasToken, blocked := e.tokens.Cmp(rat(1)) >= 0, e.until > now
 	switch {
 	case blocked && e.lock && c.Cost < 0 && hasToken:
 		e.since, e.until, e.lock = 0, 0, false
 	case !blocked && c.Lock > 0 && !hasToken:
 		e.since, e.until, e.lock, e.reason = now, now+roundedUp(c.Lock), true, ""
-	default:
-		return false
 	}
-	return true
 }
 
 // at returns c's bucket at now, under its limit.

@@ -41,21 +41,25 @@ func (r *rig) wait(d time.Duration) (forgotten int) {
 	return forgotten
 }
 
+// call makes a call that must not fail.
+func (r *rig) call(charges ...store.Charge) (bool, []store.State) {
+	states := make([]store.State, len(charges))
+	ok, err := r.store.Take(context.Background(), charges, states)
+	if err != nil {
+		r.Errorf("Take(%+v): %v", charges, err)
+	}
+	return ok, states
+}
+
 // take makes a call that must not fail, and whose answer must be that of the model.
 func (r *rig) take(charges ...store.Charge) (bool, []store.State) {
 	r.Helper()
-	got := make([]store.State, len(charges))
-	ok, err := r.store.Take(context.Background(), charges, got)
-	if err != nil {
-		r.Fatalf("Take(%+v): %v", charges, err)
-	}
+	ok, got := r.call(charges...)
 	if wantOK, want := r.exact.take(charges, r.now()); ok != wantOK || !slices.Equal(got, want) {
 		r.Fatalf("at %d of %+v\n\tgot  %t %+v\n\twant %t %+v", r.now(), charges, ok, got, wantOK, want)
 	}
 	for _, c := range charges {
-		if c.Cost < 0 {
-			r.follow(name{c.Policy, c.Key}) // it may be full now, and forgotten
-		}
+		r.follow(name{c.Policy, c.Key})
 	}
 	return ok, got
 }
@@ -98,6 +102,9 @@ func (r *rig) follow(n name) (forgotten int) {
 		delete(r.exact, n)
 		return 1
 	}
+	if b.Limit == e.limit && e.tokens != nil { // so that its last charge is that of the Store
+		r.exact[n] = r.exact.at(store.Charge{Policy: n.policy, Key: n.key, Limit: e.limit}, r.now()-b.Age.Microseconds())
+	}
 	want := store.Bucket{Limit: e.limit, Credits: b.Credits, Age: b.Age}
 	if left := e.until - r.now(); left > 0 {
 		want.Blocked, want.BlockedSince = time.Duration(left)*micro, time.Duration(max(0, r.now()-e.since))*micro
@@ -126,7 +133,6 @@ func is[S any](r *rig) bool {
 
 // limit compiles a limit that must fit.
 func (r *rig) limit(rate int64, per time.Duration, burst int64) store.Limit {
-	r.Helper()
 	l, err := store.NewLimit(rate, per, burst)
 	if err != nil {
 		r.Fatal(err)

@@ -94,7 +94,7 @@ func (s *sequence) moveTime() {
 	s.nanos.Store(after)
 }
 
-// step makes a call, and now and then compares what is kept of its first bucket.
+// step makes a call.
 func (s *sequence) step() {
 	key := fmt.Sprint("k", s.rand.IntN(3))
 	charges := []store.Charge{s.charge(0, key), s.charge(1, key), s.charge(2, key)}
@@ -107,9 +107,6 @@ func (s *sequence) step() {
 		*first = store.Charge{Policy: first.Policy, Key: key, Limit: first.Limit, Cost: first.Cost, Settles: true}
 	}
 	_, got := s.take(charges...)
-	if s.rand.IntN(8) == 0 {
-		s.follow(name{first.Policy, key})
-	}
 	if retry := got[0].RetryAfter; retry > 0 && retry != store.Never {
 		s.retry = retry
 	}

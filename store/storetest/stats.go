@@ -58,14 +58,9 @@ var statsRules = []rule{
 				}
 				last[name] = n
 			}
-			c := store.Charge{Policy: "p" + string(rune('A'+i%5)), Key: "k" + string(rune('A'+i%7)), Limit: limit, Cost: 1}
-			switch i % 11 {
-			case 0:
-				c.Cost = -2
-			case 1:
+			c := store.Charge{Policy: "p" + string(rune('A'+i%5)), Key: "k" + string(rune('A'+i%7)), Limit: limit, Cost: []int64{1, 1, 1, 1, 1, -2, 1, store.Reset}[i%8]}
+			if i%11 == 0 && c.Cost > 0 {
 				c.Lock = minute
-			case 2:
-				c.Cost = store.Reset
 			}
 			return []store.Charge{c}
 		})

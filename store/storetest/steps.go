@@ -74,7 +74,6 @@ func charge(cost, left int64, allowed bool, options func(c *store.Charge)) step 
 		if ok != (allowed || c.Shadow) || b.last.Allowed != allowed || b.last.Remaining != left {
 			b.Fatalf("%+v: ok %t, %+v, want it allowed: %t, with %d left", c, ok, b.last, allowed, left)
 		}
-		b.follow(b.name())
 	}
 }
 
@@ -151,11 +150,12 @@ func block(d time.Duration) step {
 func blocked(left time.Duration, lock bool) step {
 	return func(b *bucket) {
 		_, states := b.take(store.Charge{Policy: b.Policy, Key: b.Key, Limit: b.Limit})
-		if s := states[0]; s.Blocked != (left > 0) || s.RetryAfter != left || left > 0 && s.Remaining != 0 {
-			b.Fatalf("%+v, want it blocked for %v", s, left)
+		s, kept := states[0], store.Bucket{Locked: lock}
+		if is[store.Inspector](b.rig) {
+			kept = b.inspect(b.name())
 		}
-		if is[store.Inspector](b.rig) && b.inspect(b.name()).Locked != lock {
-			b.Fatalf("%+v, want it locked: %t", b.inspect(b.name()), lock)
+		if s.Blocked != (left > 0) || s.RetryAfter != left || left > 0 && s.Remaining != 0 || kept.Locked != lock {
+			b.Fatalf("%+v, want it blocked for %v, by a lock: %t", s, left, lock)
 		}
 	}
 }
