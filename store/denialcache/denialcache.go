@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/infer"
@@ -66,12 +67,13 @@ type Store struct {
 	maxAge int64
 	seed   maphash.Seed
 
-	// One lock is for all slots, so that a call of several charges finds all of another call or nothing of it. A refused
-	// call takes 0.16 µs of processor time with it. Slots without locks took as much.
-	mu       sync.Mutex
-	slots    []slot
-	latest   int64 // time of clock at which a call was sent
-	answered int64 // calls that were refused here
+	// One lock is for all slots, so that a call of several charges finds all of another call or nothing of it. Calls that
+	// are refused only read, so that they do not wait for each other.
+	mu     sync.RWMutex
+	slots  []slot
+	latest int64 // time of clock at which a call was sent
+
+	answered atomic.Int64 // calls that were refused here
 }
 
 var _ store.Blocker = (*Store)(nil)
@@ -101,10 +103,11 @@ func (d *Store) Take(ctx context.Context, charges []store.Charge, states []store
 		key := shortkey.Of(charges[i].Key)
 		visits = append(visits, visit{slot: d.slot(charges[i].Policy, key), key: key})
 	}
-	refused, sent, forward := d.send(visits, charges, states)
-	if refused {
+	if d.refuses(visits, charges, states) {
+		d.answered.Add(1)
 		return false, nil
 	}
+	sent, forward := d.begin(visits, charges)
 	ok, err := d.store.Take(ctx, charges, states)
 	received := d.now()
 	d.mu.Lock()
@@ -117,23 +120,18 @@ func (d *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	return ok, err
 }
 
-// send reports whether a call is certain to be refused. If so, it has filled its states. Otherwise the call is to be
-// sent to the store, as of now. forward reports whether no call was sent at a later time than now. If one was, the bucket
-// does not refill before the clock has caught up, and no State shows that.
-func (d *Store) send(visits []visit, charges []store.Charge, states []store.State) (refused bool, now int64, forward bool) {
+// begin runs before a call is sent, and returns the time of that. forward reports whether no call was sent at a later time.
+// If one was, the bucket does not refill before the clock has caught up, and no State shows that.
+func (d *Store) begin(visits []visit, charges []store.Charge) (now int64, forward bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now = d.now()
-	if d.refuses(visits, charges, states, now) {
-		d.answered++
-		return true, now, false
-	}
 	for i := range visits {
 		visits[i].begin(&charges[i])
 	}
+	now = d.now()
 	forward = now >= d.latest
 	d.latest = max(d.latest, now)
-	return false, now, forward
+	return now, forward
 }
 
 // Block implements [store.Blocker]. Like a refund it invalidates what is known of the bucket.
@@ -172,7 +170,10 @@ func (d *Store) slot(policy, key string) *slot {
 }
 
 // refuses reports whether a call is certain to be refused. If so, it has filled its states.
-func (d *Store) refuses(visits []visit, charges []store.Charge, states []store.State, now int64) (refused bool) {
+func (d *Store) refuses(visits []visit, charges []store.Charge, states []store.State) (refused bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	now := d.now()
 	for i := range visits {
 		c, l := &charges[i], visits[i].slot.line
 		if c.Cost <= 0 || c.Owed || c.Settles || !l.of(c.Policy, visits[i].key) || l.Limit != c.Limit || now < l.Received || now-l.Sent > d.maxAge {

@@ -115,6 +115,41 @@ func TestAResetReachesALease(t *testing.T) {
 	}
 }
 
+// Tokens that are drawn before a reset is carried out would be spent besides a full bucket.
+func TestNothingIsDrawnDuringAReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		behind := &teststore.Intercepted{Store: teststore.OpenMemory(t, nil)}
+		s := openLease(t, behind, lease.Config{Hold: time.Hour})
+		c := teststore.Months(t, 1)
+		for range 20 {
+			teststore.Must(t, s, c)
+		}
+		open, done := make(chan struct{}), make(chan struct{})
+		behind.Intercept(func(c store.Charge) error {
+			if c.Cost == store.Reset {
+				<-open
+			}
+			return nil
+		})
+		go func() {
+			defer close(done)
+			teststore.Must(t, s, teststore.ResetOf(t, c))
+		}()
+		synctest.Wait()
+		for range 20 {
+			teststore.Must(t, s, c)
+		}
+		if held := s.Stats().Leases.Held; held != 0 {
+			t.Errorf("%d held", held)
+		}
+		close(open)
+		<-done
+		if n := count(t, s, c); n != 600 {
+			t.Errorf("%d allowed after the reset, want 600", n)
+		}
+	})
+}
+
 // What goes back after the bucket was reset, because its turn came late, is dropped.
 func TestAResetReachesWhatIsOnItsWayBackFromALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
