@@ -298,6 +298,8 @@ func (e *engine) settle(ctx context.Context, l *lane, commands []command, round 
 			e.postpone(c.entries, c.err)
 		case c.script.alone() && errors.Is(c.err, redis.Nil): // nothing was written
 			next = append(next, command{entries: c.entries, general: true})
+		case redis.HasErrorPrefix(c.err, "the key holds no bucket"):
+			c.finish(errNoBucket)
 		default:
 			if !isRedis(c.err) {
 				e.routes.failed(ctx)
