@@ -47,8 +47,8 @@ type RedisStats struct {
 	// callers sent themselves, because nothing was under way.
 	Calls, Charges, Merged, Direct int64
 
-	// Batches is how many script calls these were sent in. It includes those that were sent again, because the server
-	// did not have the script, a slot moved, or a bucket was blocked.
+	// Batches is how many script calls these were sent in. It includes those that were sent again: the server did not
+	// have the script, a slot moved, or a lone call needed the general script.
 	Batches int64
 
 	// Queued is how many calls wait to be sent, and OldestQueued for how long the first of them has waited.

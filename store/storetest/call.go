@@ -128,7 +128,7 @@ func called(ok bool, left [3]int64, change func(c []store.Charge)) func(*rig) {
 	}
 }
 
-// inspectRules are those of an Inspector. What it reports is compared in the other rules, too.
+// inspectRules are those of an Inspector. The other rules compare its reports, too.
 var inspectRules = []rule{
 	{"nothing is kept of a bucket that was never charged, or was reset", on(second, 5,
 		unkept, peek(5), deny(6, 5), unkept, allow(3, 2), reset, unkept, deny(6, 5), unkept)},

@@ -10,8 +10,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// RunDecorator tests that a decorator reports the Stats of the Store that it wraps, and a part of its own. wrap returns
-// the decorator over inner, which answers no calls, and which is no [store.StatsReporter] itself but wraps one.
+// RunDecorator tests that a decorator reports the Stats of the Store that it wraps, and one other part. wrap returns the
+// decorator over inner. inner answers no calls. It is no [store.StatsReporter], but wraps one.
 func RunDecorator(t *testing.T, wrap func(t *testing.T, inner store.Store) store.Store) {
 	want, got := reflect.ValueOf(reporter{}.Stats()), reflect.ValueOf(store.StatsOf(wrap(t, foreign{reporter{}})))
 	own := 0

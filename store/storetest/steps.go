@@ -22,7 +22,7 @@ func on(per time.Duration, burst int64, steps ...step) func(*rig) {
 	return func(r *rig) { r.do("k", r.limit(1, per, burst), steps...) }
 }
 
-// each returns a test that does steps to a bucket of its own for each use.
+// each returns a test that does steps to a new bucket for each use.
 func each(per time.Duration, burst int64, uses map[string]step, steps func(use step) step) func(*rig) {
 	return func(r *rig) {
 		for key, use := range uses {
@@ -119,7 +119,7 @@ func locking(d time.Duration) step { return with(func(c *store.Charge) { c.Lock 
 func by(key string) step           { return with(func(c *store.Charge) { c.Key = key }) }
 func wait(d time.Duration) step    { return func(b *bucket) { b.rig.wait(d) } }
 
-// waitRetry waits for the RetryAfter of the last charge but for less.
+// waitRetry waits until less than the last RetryAfter is left.
 func waitRetry(less time.Duration) step {
 	return func(b *bucket) { b.rig.wait(b.last.RetryAfter - less) }
 }
