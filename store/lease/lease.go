@@ -91,8 +91,8 @@ type Store struct {
 	collector *time.Timer
 	round     chan struct{} // holds one while tokens are collected: by the collector, or by Close
 
-	// mu is not held during calls of the store. A call that is paid here takes 0.14 µs of processor time with it. Slots
-	// without locks in place of the map took as much.
+	// mu is not held during calls of the store. A call that is paid here takes about 0.14 µs of processor time. Slots
+	// without locks in place of the map took 5 % less, and 200 lines more.
 	mu         sync.Mutex
 	off        bool // all passes through
 	collecting bool // the collector is set
