@@ -143,13 +143,16 @@ func TestPeekOfAStoreThatIsNoInspector(t *testing.T) {
 	})
 }
 
+// peeked is what other calls than Peek report of a bucket.
+func peeked(b ratelimit.Bucket, err error) (ratelimit.Result, error) { return b.Result, err }
+
 func TestPeekAndResetWithAFailedStore(t *testing.T) {
 	failure := errors.New("away")
 	l := newLimiter(t, ratelimit.Config{Store: failing(func() error { return failure }), Logger: slog.New(slog.DiscardHandler)})
 	for _, closed := range []bool{false, true} {
 		p := ratelimit.Policy{Name: "p", Limit: ratelimit.PerHour(1), FailClosed: closed}
 		for name, call := range map[string]func() (ratelimit.Result, error){
-			"Peek":  func() (ratelimit.Result, error) { return l.Peek(t.Context(), p, "k") },
+			"Peek":  func() (ratelimit.Result, error) { return peeked(l.Peek(t.Context(), p, "k")) },
 			"Reset": func() (ratelimit.Result, error) { return l.Reset(t.Context(), p, "k") },
 		} {
 			if r, err := call(); !errors.Is(err, failure) || r.Allowed == closed || r.Limit != p.Limit {

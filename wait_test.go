@@ -780,9 +780,9 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 			if r.Allowed || !errors.Is(err, c.want) || time.Since(begin) != time.Second {
 				t.Errorf("%s: %+v after %v, error %v", name, r, time.Since(begin), err)
 			}
-			r, err = q.Peek(t.Context(), p, "k")
-			if err != nil || r.ResetAfter != before.ResetAfter-time.Second {
-				t.Errorf("%s: full after %v, before it was %v, error %v", name, r.ResetAfter, before.ResetAfter, err)
+			after, err := q.Peek(t.Context(), p, "k")
+			if err != nil || after.ResetAfter != before.ResetAfter-time.Second {
+				t.Errorf("%s: full after %v, before it was %v, error %v", name, after.ResetAfter, before.ResetAfter, err)
 			}
 			// One that has ended before takes nothing and does not wait.
 			begin = time.Now()
