@@ -47,6 +47,10 @@ func (r *recorder) Take(ctx context.Context, charges []store.Charge, states []st
 	return r.Store.Take(ctx, charges, states)
 }
 
+func (r *recorder) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
+	return store.SetBlock(ctx, r.Store, policy, key, b)
+}
+
 // refunds returns the calls that gave back.
 func (r *recorder) refunds() (calls [][]store.Charge) {
 	r.mu.Lock()
