@@ -630,8 +630,10 @@ func TestOnAStandInsWordOnlyOpenPoliciesWait(t *testing.T) {
 		a.want(t, 499, 0)
 		arrive(l.Limit(closed)(okHandler), t.Context()).want(t, 503, 0)
 		arrive(l.Limit(closed)(okHandler), t.Context()).want(t, 503, 0)
-		if refunds := s.refunds(); refunds != nil {
-			t.Errorf("given back to a Store that it was not taken from: %v", refunds)
+		for _, refunds := range s.refunds() {
+			if !refunds[0].Standby {
+				t.Errorf("given back to a Store that it was not taken from: %v", refunds)
+			}
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -639,8 +641,14 @@ func TestOnAStandInsWordOnlyOpenPoliciesWait(t *testing.T) {
 		defer s.Store.(*memstore.Store).Close()
 		l := newLimiter(t, ratelimit.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
 		arrive(l.Limit(open, closed)(okHandler), t.Context()).want(t, 503, 0)
-		if refunds := s.refunds(); len(refunds) != 1 || len(refunds[0]) != 1 || refunds[0][0].Policy != "open" {
-			t.Errorf("given back: %v, want what the Store itself has taken", refunds)
+		refunds := s.refunds()
+		if len(refunds) != 1 || len(refunds[0]) != 2 {
+			t.Fatalf("given back: %v", refunds)
+		}
+		for _, c := range refunds[0] {
+			if c.Standby != (c.Policy == "away") {
+				t.Errorf("given back where it was not taken: %+v", c)
+			}
 		}
 	})
 }
