@@ -4,10 +4,12 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/testsize"
 )
 
 // seeds is how often each world is run.
-const seeds = 3
+var seeds = testsize.Of(1, 3)
 
 // The worst that a client got of a world.
 type worst struct{ bursts, share, honest float64 }
@@ -44,6 +46,7 @@ func TestAnOutageOfAllReplicasIsBounded(t *testing.T) {
 		"8 replicas, costs of 20":    once(8, 8, 2, 20, 20),
 		"4 replicas, costs of 7":     once(4, 4, 2, 20, 7),
 	} {
+		w.length = time.Duration(testsize.Of(240, 600)) * time.Second
 		t.Run(name, func(t *testing.T) {
 			bound := 1 + max(1, float64(w.replicas)*float64(w.cost)/float64(w.burst))
 			for name, c := range map[string]client{"flood": flood(20), "lurk": lurk(20), "watch": watch(20, .5)} {
@@ -74,6 +77,9 @@ var flapping = map[string]world{
 // and when an outage begins, has more: 1.25 in most of these worlds, and 1.75 where the primary is away most of the time.
 func TestFlappingIsBounded(t *testing.T) {
 	for name, w := range flapping {
+		if w.length*time.Duration(w.replicas) > time.Duration(testsize.Of(1600, 1<<20))*time.Second {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			for name, c := range map[string]struct {
 				client
@@ -144,7 +150,7 @@ func TestHonestClientsAreAllowedInOutages(t *testing.T) {
 // Random worlds, with all bounds at once.
 func TestRandomOutagesAreBounded(t *testing.T) {
 	most := map[string]float64{}
-	for seed := range uint64(60) {
+	for seed := range uint64(testsize.Of(12, 60)) {
 		rnd := rand.New(rand.NewPCG(seed, 7))
 		pick := func(of ...float64) float64 { return of[rnd.IntN(len(of))] }
 		w := world{replicas: 1 << rnd.IntN(4), burst: int64(pick(1, 2, 4, 8, 20, 60)), rate: pick(.1, .5, 2, 5), cost: 1, seed: seed}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,8 +49,8 @@ type Config struct {
 	MaxKeys int
 
 	// OnChange, if set, is called when the primary is given up, with the reason, and when it is back, with a nil
-	// reason. The calls never overlap. A request waits for the first one, and the outage ends after the second one
-	// returns. So OnChange must not block, and must not close the Store.
+	// reason. The calls never overlap, and come after the change. A change that is over when the call before it returns is
+	// not reported. A request waits for the first call, so OnChange must not block. It must not close the Store.
 	OnChange func(away bool, reason error)
 
 	// Logger receives the same changes. It also receives failures that the secondary made up for, each kind at most
@@ -122,7 +123,10 @@ type Store struct {
 	replicas replicas
 	blocked  atomic.Int64 // until when secondary may have blocked buckets, in microseconds since start
 
-	onChange func(away bool, reason error)
+	onChange  func(away bool, reason error)
+	reporting sync.Mutex
+	reported  *outage // of which the logger and onChange know; nil: the primary is used
+
 	logger   *slog.Logger // nil: slog.Default(), as it is at each line
 	failures failurelog.Log
 	counts   counts

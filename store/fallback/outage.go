@@ -29,10 +29,30 @@ func (f *Store) giveUp(reason error, charges []store.Charge) {
 	o := &outage{reason: reason, since: now, probe: probe(charges), told: now}
 	f.counts.begin(o)
 	f.away.Store(o)
-	defer f.prober.begin() // also if onChange panics, or the outage would not end
-	f.log().Warn("fallback: the primary is unavailable, and the secondary answers", "error", reason)
+	f.prober.begin()
+	f.report(context.Background())
+}
+
+// report logs whether the primary is used, and calls onChange, unless that has been reported. Its calls never overlap, and
+// come after the change: a logger that hangs must neither keep an outage from ending nor its probes from beginning.
+func (f *Store) report(ctx context.Context) {
+	f.reporting.Lock()
+	defer f.reporting.Unlock()
+	defer f.recovered(ctx)
+	before, o := f.reported, f.away.Load()
+	if before == o {
+		return
+	}
+	f.reported = o
+	var reason error
+	if o != nil {
+		reason = o.reason
+		f.log().Warn("fallback: the primary is unavailable, and the secondary answers", "error", reason)
+	} else {
+		f.log().Info("fallback: the primary is back", "after", time.Since(before.since))
+	}
 	if f.onChange != nil {
-		f.onChange(true, reason)
+		f.onChange(o != nil, reason)
 	}
 }
 
@@ -68,23 +88,11 @@ func (f *Store) probe(ctx context.Context) (back bool) {
 		}
 		return false
 	}
-	f.back(ctx, o)
+	f.tally.reopen(f.now())
+	f.counts.end()
+	f.away.Store(nil)
+	f.report(ctx)
 	return true
-}
-
-// back ends an outage.
-func (f *Store) back(ctx context.Context, o *outage) {
-	// Last, so that the next outage is reported after the end of this one.
-	defer func() {
-		f.tally.reopen(f.now())
-		f.counts.end()
-		f.away.Store(nil)
-	}()
-	defer f.recovered(ctx)
-	f.log().Info("fallback: the primary is back", "after", time.Since(o.since))
-	if f.onChange != nil {
-		f.onChange(false, nil)
-	}
 }
 
 func (f *Store) log() *slog.Logger { return cmp.Or(f.logger, slog.Default()) }
