@@ -60,18 +60,3 @@ func Credits(c *store.Charge, s *store.State) (least, most int64) {
 	}
 	return least, most
 }
-
-// Bucket returns the bucket that answers the look c with s, for a Store that is no Inspector. It may hold up to the refill
-// of a microsecond more. If a block hides its tokens, which have refilled when the block ends, it is full.
-func Bucket(c *store.Charge, s *store.State) store.Bucket {
-	b := store.Bucket{Limit: c.Limit, Credits: c.Limit.Capacity, Degraded: s.Degraded}
-	if !s.Blocked {
-		b.Credits, _ = Credits(c, s)
-		return b
-	}
-	b.Blocked = s.RetryAfter
-	if s.ResetAfter > s.RetryAfter {
-		b.Credits -= s.ResetAfter.Microseconds() * c.Limit.Refill
-	}
-	return b
-}

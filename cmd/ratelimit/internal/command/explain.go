@@ -36,15 +36,16 @@ line on standard input, or with -X, -H and a URL or path.`,
 	},
 	prepare: func(f *flags) func(context.Context, *env) error {
 		r := defineRedis(f)
-		var x explanation
-		x.policies = f.text("policies", "`FILE` of policies (required)")
-		x.names = defineNames(f)
-		x.peer = f.text("peer", "`ADDRESS` that the connection comes from, such as that of a proxy, or @ for a Unix socket (default "+defaultPeer+")")
-		x.curl = f.text("curl", "`LINE` of curl that sends the request")
-		x.method = f.text("X", "`METHOD` of the request (default GET)")
-		x.route = f.text("route", "`PATTERN` that the request matches, one of the file's (default: the one that its address matches)")
-		x.header = f.texts("H", "`HEADER` of the request, such as 'X-Key: 5'. It can be repeated")
-		x.json = f.is("json", "write JSON")
+		x := explanation{
+			policies: f.text("policies", "`FILE` of policies (required)"),
+			names:    defineNames(f),
+			peer:     f.text("peer", "`ADDRESS` that the connection comes from, such as that of a proxy, or @ for a Unix socket (default "+defaultPeer+")"),
+			curl:     f.text("curl", "`LINE` of curl that sends the request"),
+			method:   f.text("X", "`METHOD` of the request (default GET)"),
+			route:    f.text("route", "`PATTERN` that the request matches, one of the file's (default: the one that its address matches)"),
+			header:   f.texts("H", "`HEADER` of the request, such as 'X-Key: 5'. It can be repeated"),
+			json:     f.is("json", "write JSON"),
+		}
 		return func(ctx context.Context, e *env) error { return x.run(ctx, r, e) }
 	},
 }
@@ -65,7 +66,7 @@ func (x *explanation) run(ctx context.Context, r *redisFlags, e *env) error {
 	if err != nil {
 		return err
 	}
-	cfg := ratelimit.Config{Timeout: *r.timeout, Logger: slog.New(slog.DiscardHandler)}
+	cfg := ratelimit.Config{Timeout: *r.timeout, Logger: slog.New(slog.DiscardHandler), Policies: file.Everywhere()}
 	if r.given() {
 		c, err := r.connect()
 		if err != nil {
@@ -80,7 +81,6 @@ func (x *explanation) run(ctx context.Context, r *redisFlags, e *env) error {
 	} else {
 		fmt.Fprint(e.err, "ratelimit explain: all buckets are full, because there is no -redis\n")
 	}
-	cfg.Policies = file.Everywhere()
 	l, err := ratelimit.New(cfg)
 	if err != nil {
 		return err
@@ -137,28 +137,24 @@ func (x *explanation) request(ctx context.Context, e *env) (*http.Request, error
 	if len(e.args) > 1 {
 		return nil, wrongUsage("%s: unexpected argument: there is one URL; write flags and headers with -X and -H, and quote a line of curl", shown(e.args[1]))
 	}
-	peer := cmp.Or(*x.peer, defaultPeer)
 	line, from := *x.curl, "-curl"
-	described := len(e.args) == 1 && e.args[0] != "-" || *x.method != "" || len(*x.header) > 0
-	if len(e.args) == 1 && e.args[0] == "-" {
-		if line != "" {
-			return nil, wrongUsage("-curl: there is a line on standard input, too: use one of them")
-		}
+	stdin := len(e.args) == 1 && e.args[0] == "-"
+	described := !stdin && len(e.args) > 0 || stdin && line != "" || *x.method != "" || len(*x.header) > 0
+	if stdin {
 		text, err := io.ReadAll(io.LimitReader(e.stdin, curl.MaxBytes+1))
 		if err != nil {
 			return nil, fmt.Errorf("standard input: %w", err)
 		}
 		line, from = string(text), "standard input"
-		if strings.TrimSpace(line) == "" {
-			return nil, wrongUsage("standard input: must be a line of curl")
-		}
 	}
 	q := &curl.Request{Method: *x.method}
+	var err error
 	switch {
+	case stdin && strings.TrimSpace(line) == "":
+		return nil, wrongUsage("standard input: must be a line of curl")
 	case line != "" && described:
-		return nil, wrongUsage("-X, -H and URL: the line of curl has these: use one of them")
+		return nil, wrongUsage("the line of curl has the method, headers and URL, as -X, -H and an argument have: use one of them")
 	case line != "":
-		var err error
 		if q, err = curl.Parse(line); err != nil {
 			return nil, wrongUsage("%s: %v", from, err)
 		}
@@ -177,7 +173,7 @@ func (x *explanation) request(ctx context.Context, e *env) (*http.Request, error
 			}
 		}
 	}
-	r, err := q.HTTP(ctx, peer)
+	r, err := q.HTTP(ctx, cmp.Or(*x.peer, defaultPeer))
 	if err != nil {
 		return nil, wrongUsage("%v", err)
 	}
