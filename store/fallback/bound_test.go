@@ -60,6 +60,11 @@ func TestAnOutageOfAllReplicasIsBounded(t *testing.T) {
 	}
 }
 
+// isLong reports whether w is only run in make test-all.
+func (w *world) isLong() bool {
+	return w.length*time.Duration(w.replicas) > time.Duration(testsize.Of(1600, 1<<20))*time.Second
+}
+
 // flapping are worlds in which the primary comes and goes all the time, for all replicas.
 var flapping = map[string]world{
 	"every other second":                      {replicas: 4, rate: 2, burst: 20, cost: 1, length: 400 * time.Second, outages: every(2*time.Second, time.Second, 400*time.Second, 4)},
@@ -77,7 +82,7 @@ var flapping = map[string]world{
 // and when an outage begins, has more: 1.25 in most of these worlds, and 1.75 where the primary is away most of the time.
 func TestFlappingIsBounded(t *testing.T) {
 	for name, w := range flapping {
-		if w.length*time.Duration(w.replicas) > time.Duration(testsize.Of(1600, 1<<20))*time.Second {
+		if w.isLong() {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -105,6 +110,7 @@ func TestAPartialOutageIsBounded(t *testing.T) {
 		"6 of 8, 10 s in 20 s":  {replicas: 8, rate: 2, burst: 40, cost: 1, length: 600 * time.Second, outages: every(20*time.Second, 10*time.Second, 600*time.Second, 6)},
 		"2 of 4 for 10 minutes": {replicas: 4, rate: 2, burst: 20, cost: 1, length: 600 * time.Second, outages: []cut{{0, 600 * time.Second, 2}}},
 	} {
+		w.length = min(w.length, time.Duration(testsize.Of(200, 600))*time.Second)
 		t.Run(name, func(t *testing.T) {
 			away := float64(w.outages[0].replicas) / float64(w.replicas)
 			for name, c := range map[string]client{"flood": flood(20), "watch": watch(20, .5)} {
@@ -126,6 +132,9 @@ func TestHonestClientsAreAllowedInOutages(t *testing.T) {
 		worlds[name] = flapping[name]
 	}
 	for name, w := range worlds {
+		if w.isLong() && len(w.outages) > 1 {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			least := .97
 			if len(w.outages) > 1 && name != "1 s in 10 s" && name != "1 s in 60 s" {

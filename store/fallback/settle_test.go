@@ -28,7 +28,8 @@ func standby(c store.Charge, tokens int64) store.Charge {
 
 // TestSettlement charges one bucket of 600 tokens, of which one comes a minute, before, in and after an outage.
 func TestSettlement(t *testing.T) {
-	limit := teststore.Limit(t, 1, time.Minute, 600)
+	const token = 10 * time.Second // until one comes
+	limit := teststore.Limit(t, 1, token, 600)
 	charge := func(cost int64) store.Charge { return store.Charge{Policy: "p", Key: "k", Limit: limit, Cost: cost} }
 	for name, c := range map[string]struct {
 		replicas int
@@ -48,10 +49,10 @@ func TestSettlement(t *testing.T) {
 		"a refund is deducted":                          {1, nil, []store.Charge{charge(10), standby(charge(0), 4)}, nil, 0, 593},
 		"a refund of what the primary allowed":          {1, []store.Charge{charge(10)}, []store.Charge{charge(0), charge(-4)}, nil, 0, 593},
 		"both":                                          {1, []store.Charge{charge(10)}, []store.Charge{charge(7), charge(-4)}, nil, 0, 586},
-		"refilled in the secondary":                     {1, nil, []store.Charge{charge(10)}, nil, 5 * time.Minute, 594},
-		"refilled in the secondary by a quarter":        {4, nil, []store.Charge{charge(10)}, nil, 4 * time.Minute, 590},
-		"no more than the primary's since the last use": {4, nil, []store.Charge{charge(600)}, []store.Charge{charge(600)}, 590 * time.Minute, 579},
-		"nothing when that has refilled":                {4, nil, []store.Charge{charge(600)}, []store.Charge{charge(590)}, 600 * time.Minute, 599},
+		"refilled in the secondary":                     {1, nil, []store.Charge{charge(10)}, nil, 5 * token, 594},
+		"refilled in the secondary by a quarter":        {4, nil, []store.Charge{charge(10)}, nil, 4 * token, 590},
+		"no more than the primary's since the last use": {4, nil, []store.Charge{charge(600)}, []store.Charge{charge(600)}, 590 * token, 579},
+		"nothing when that has refilled":                {4, nil, []store.Charge{charge(600)}, []store.Charge{charge(590)}, 600 * token, 599},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -69,7 +70,7 @@ func TestSettlement(t *testing.T) {
 				d.comeBack()
 				time.Sleep(c.after)
 				d.take(charge(1))
-				if left := 600 - int64(d.peekPrimary(charge(0)).ResetAfter.Round(time.Minute)/time.Minute); left != c.want {
+				if left := 600 - int64(d.peekPrimary(charge(0)).ResetAfter.Round(token)/token); left != c.want {
 					t.Errorf("%d left in the primary, want %d", left, c.want)
 				}
 				if pending := d.Stats().Fallback.Pending; pending > 1 { // that of duo.fail
