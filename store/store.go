@@ -181,6 +181,10 @@ var ErrOverloaded = errors.New("store: this process is overloaded")
 // connection. After other errors, the store may have charged the call.
 var ErrNotCharged = errors.New("store: nothing was charged")
 
+// ErrNoBucket is wrapped by the error of a Take if a key of the call holds what no Store has written. It says nothing about
+// the server behind the Store. A fallback does not count it as a failure.
+var ErrNoBucket = errors.New("store: a key holds no bucket")
+
 // Validate reports what is wrong with a call, as an error that wraps [ErrInvalidCall]. Every Store calls it first.
 // It refuses a call without charges, with fewer states than charges, or with two charges of one bucket. It refuses
 // a charge with an empty Policy or Key, with a Limit that NewLimit cannot have made, or with an invalid Settles or Lock.

@@ -75,6 +75,30 @@ func TestABlockBeforeAnOutageIsInForceInIt(t *testing.T) {
 	}
 }
 
+// A reply that was under way when its bucket was blocked does not know of the block.
+func TestAnOlderReplyEndsNoBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, fallback.Config{})
+		c := teststore.Months(t, 1)
+		d.block(teststore.Months(t, 0), time.Millisecond) // from now on, replies are compared with the secondary
+		d.primary.Have(func(_ context.Context, call func() error) error {
+			err := call()
+			time.Sleep(10 * time.Millisecond)
+			return err
+		})
+		go d.Take(t.Context(), []store.Charge{c}, make([]store.State, 1))
+		time.Sleep(5 * time.Millisecond)
+		d.blockPrimary(c, time.Hour)
+		d.primary.Mend()
+		d.take(c)
+		time.Sleep(time.Second)
+		d.fail(teststore.Broken)
+		if ok, state := d.take(c); ok || !state.Blocked {
+			t.Errorf("%t, %+v", ok, state)
+		}
+	})
+}
+
 func TestABlockThatEndsBeforeAnOutageIsNotInForceInIt(t *testing.T) {
 	for name, unblock := range map[string]func(d *duo, c store.Charge){
 		"here": func(d *duo, c store.Charge) { d.block(c, 0) },

@@ -32,7 +32,8 @@
 // A call that failed with [store.ErrNotCharged] is settled likewise. After other errors, the primary may have carried out
 // the call, and is not charged again.
 //
-// A refund with [store.Charge.Standby] goes to the secondary. Other refunds go to the primary, with the next settlement.
+// A refund with [store.Charge.Standby] goes to the secondary. What was settled before is not refunded. Other refunds go to
+// the primary, with the next settlement.
 //
 // # The bound
 //
@@ -40,7 +41,8 @@
 //   - An outage of all replicas exceeds burst + rate × time by at most max(burst, n × largest cost), once.
 //   - If the primary comes and goes all the time, a flood has at most 1.15 times the limit. A client that watches its
 //     headers and times its requests can have up to 1.3 times the limit. It can have up to 1.75 times the limit where the
-//     primary is away for most of the time.
+//     primary is away for most of the time, and up to 2 times where it hangs again and again: a call that hangs may have been
+//     charged, and is not settled.
 //   - While k of n replicas are cut off, all together allow up to 1 + k/n times the limit.
 //   - A client whose requests all go to one replica has 1/n of its limit during an outage.
 //
@@ -49,8 +51,9 @@
 //
 // # Blocks, locks and resets
 //
-// A bucket that the primary has blocked stays blocked during an outage, as far as a reply has told this replica. During an outage, [Store.Block] and a [store.Reset] change the secondary's bucket. That holds on this replica until the
-// primary is back, and the result is degraded. The primary is not told afterwards. Locks that the secondary makes end with
+// A bucket that the primary has blocked stays blocked during an outage, as far as a reply has told this replica. During an
+// outage, [Store.Block] and a [store.Reset] change the secondary's bucket. That holds on this replica until the primary
+// is back, and the result is degraded. The primary is not told afterwards. Locks that the secondary makes end with
 // the outage, too. If the primary fails one of these calls and is not given up yet, the call fails.
 //
 // [outages]: https://github.com/go-tokenbucket/ratelimit/blob/main/docs/outages.md

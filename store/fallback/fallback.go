@@ -121,7 +121,9 @@ type Store struct {
 
 	used     used
 	replicas replicas
-	blocked  atomic.Int64 // until when secondary may have blocked buckets, in microseconds since start
+
+	// In microseconds since start: until when secondary may have blocked buckets, and when it was last told to block one.
+	blocked, blockedAt atomic.Int64
 
 	onChange  func(away bool, reason error)
 	reporting sync.Mutex
@@ -165,12 +167,15 @@ func (f *Store) Take(ctx context.Context, charges []store.Charge, states []store
 		}
 		return f.answer(ctx, charges, states, true)
 	}
-	uncharged := true
+	uncharged, sent := true, int64(0)
+	if f.blocked.Load() > 0 {
+		sent = f.now()
+	}
 	failed, err := f.settle(ctx, charges, states)
 	if err == nil {
 		var ok bool
 		if ok, failed, err = f.ask(ctx, withoutStandby(charges), states); err == nil {
-			f.remember(ctx, charges, states, ok)
+			f.remember(ctx, charges, states, ok, sent)
 			return ok, nil
 		}
 		uncharged = errors.Is(err, store.ErrNotCharged)

@@ -88,9 +88,9 @@ func (f *Store) probe(ctx context.Context) (back bool) {
 		}
 		return false
 	}
-	f.tally.reopen(f.now())
 	f.counts.end()
 	f.away.Store(nil)
+	f.tally.reopen(f.now()) // last, because a failure that counts begins the next outage
 	f.report(ctx)
 	return true
 }

@@ -10,7 +10,10 @@ import (
 
 // remember lets the secondary know what it needs for an outage, after the primary has answered a call: the buckets that
 // are less than half full, blocked, removed or refunded. The others cost nothing.
-func (f *Store) remember(ctx context.Context, charges []store.Charge, states []store.State, ok bool) {
+//
+// sent is when the call was sent, or 0 if secondary had blocked no bucket then. The answer does not know of blocks that came
+// later.
+func (f *Store) remember(ctx context.Context, charges []store.Charge, states []store.State, ok bool, sent int64) {
 	for i := range charges {
 		c, s := &charges[i], &states[i]
 		switch {
@@ -22,7 +25,7 @@ func (f *Store) remember(ctx context.Context, charges []store.Charge, states []s
 			}
 		default:
 			if low := s.Remaining*c.Limit.Unit < c.Limit.Capacity/2; low || f.mayBlock() {
-				f.follow(context.WithoutCancel(ctx), c, s, low)
+				f.follow(context.WithoutCancel(ctx), c, s, low, sent)
 			}
 		}
 	}
@@ -30,13 +33,13 @@ func (f *Store) remember(ctx context.Context, charges []store.Charge, states []s
 
 // follow blocks or unblocks the secondary's bucket of c as s says, the answer of the primary. It makes it no fuller than that
 // if s is low.
-func (f *Store) follow(ctx context.Context, c *store.Charge, s *store.State, low bool) {
+func (f *Store) follow(ctx context.Context, c *store.Charge, s *store.State, low bool, sent int64) {
 	held, share, err := f.look(ctx, c, f.used.dearest(c))
 	if err != nil {
 		f.note(ctx, err)
 		return
 	}
-	f.followBlock(ctx, c, s, &held)
+	f.followBlock(ctx, c, s, &held, sent)
 	most := int64(float64(credits(c.Limit, s)) / float64(c.Limit.Capacity) * float64(share.Capacity))
 	surplus := credits(share, &held) - most - share.Unit/spared
 	if !low || surplus <= 0 {
@@ -63,12 +66,12 @@ func credits(l store.Limit, s *store.State) int64 {
 const sameBlock = 10 * time.Millisecond
 
 // followBlock blocks or unblocks the secondary's bucket of c, whose state is held, as the primary's, whose state is s.
-func (f *Store) followBlock(ctx context.Context, c *store.Charge, s, held *store.State) {
+func (f *Store) followBlock(ctx context.Context, c *store.Charge, s, held *store.State, sent int64) {
 	b := store.Block{}
 	switch {
 	case s.Blocked && s.RetryAfter != store.Never && (!held.Blocked || (held.RetryAfter-s.RetryAfter).Abs() > sameBlock):
 		b.For = min(s.RetryAfter, store.MaxBlock) // of a denial it may be the longer wait for the tokens
-	case s.Blocked || !held.Blocked:
+	case s.Blocked || !held.Blocked || sent < f.blockedAt.Load():
 		return
 	}
 	f.note(ctx, f.setBlock(ctx, c.Policy, c.Key, b))

@@ -37,7 +37,7 @@ func (f *Store) settle(ctx context.Context, charges []store.Charge, states []sto
 func (f *Store) settleOne(ctx context.Context, c *store.Charge) (failed bool, err error) {
 	a := accountOf(c)
 	one, found := f.used.take(a)
-	if !found {
+	if !found || one.void <= f.now() {
 		return false, nil
 	}
 	due := store.Charge{Policy: c.Policy, Key: c.Key, Limit: c.Limit, Cost: one.tokens}
@@ -109,13 +109,15 @@ type use struct {
 	dear   int64 // the largest cost
 	last   int64 // when the last of them was used, in microseconds
 	void   int64 // when both stores have refilled the bucket, if nobody charges it
+
+	standby bool // a refund of what the secondary has allowed
 }
 
 // use records that the secondary has carried out c, with state as the answer.
 func (f *Store) use(c *store.Charge, state *store.State) {
 	now := f.now()
 	void := now + max(state.ResetAfter.Microseconds(), c.Limit.Fill())
-	f.used.add(accountOf(c), use{tokens: within(c.Cost), dear: room(c), last: now, void: void}, now)
+	f.used.add(accountOf(c), use{tokens: within(c.Cost), dear: room(c), last: now, void: void, standby: isStandby(*c)}, now)
 }
 
 // add adds to what was used of a bucket.
@@ -123,7 +125,11 @@ func (u *used) add(a account, more use, now int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	one, found := u.of[a]
-	one = use{within(one.tokens + more.tokens), max(one.dear, more.dear), max(one.last, more.last), max(one.void, more.void)}
+	if more.standby {
+		// What was settled, or never recorded, is not refunded to the primary: it may have charged less, or nothing.
+		more.tokens = -min(-more.tokens, max(0, one.tokens))
+	}
+	one = use{within(one.tokens + more.tokens), max(one.dear, more.dear), max(one.last, more.last), max(one.void, more.void), false}
 	switch {
 	case one.tokens == 0:
 		u.drop(a)

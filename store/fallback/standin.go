@@ -41,7 +41,7 @@ func (f *Store) standIn(ctx context.Context, charges []store.Charge, states []st
 		c, s := &charges[i], &states[i]
 		s.Degraded = true
 		if s.Blocked {
-			f.noteBlock(s.RetryAfter)
+			f.noteBlock(min(s.RetryAfter, s.ResetAfter)) // the block is in both, and a cost above the burst in one
 		}
 		switch {
 		case !ok || !s.Allowed || c.Cost == 0 || c.Settles:

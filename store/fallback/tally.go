@@ -117,12 +117,15 @@ func (f *Store) judge(ctx context.Context, err error, charges []store.Charge, se
 		return false
 	case err == nil && starved.Since(time.Now()).Busy(f.slow), err != nil && blameless(ctx, err, slow):
 		return false
+	case errors.Is(err, store.ErrNoBucket): // the primary works for other keys
+		f.failures.Log(ctx, err)
+		return true
 	case err == nil:
 		reason = errSlow
 	}
 	counts, tooMany := f.tally.failed(sent)
 	if tooMany {
-		defer f.giveUp(reason, charges) // also if the Logger panics, or no failure would count any more
+		f.giveUp(reason, charges) // before the Logger, which may hang
 	}
 	if counts {
 		f.failures.Log(ctx, reason)

@@ -109,7 +109,7 @@ func (s *Store) publish(backs []refund, v *visit, c *store.Charge, state *store.
 // was closed meanwhile, they go to backs.
 func (s *Store) unpay(backs []refund, v *visit, c *store.Charge, state *store.State, now int64) []refund {
 	tokens := c.Cost
-	if v.holding.lot == v.lot {
+	if v.holding.lot == v.lot && !s.off {
 		v.lot.tokens += tokens
 		if v.lot.tell(c, v.lot.tokens, now, state) {
 			return backs

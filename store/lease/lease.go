@@ -125,7 +125,10 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 		return s.store.Take(ctx, charges, states)
 	}
 	var few [4]visit // on the stack
-	k := call{visits: append(few[:0], make([]visit, len(charges))...)}
+	k := call{visits: few[:0]}
+	for range charges {
+		k.visits = append(k.visits, visit{})
+	}
 	backs := s.begin(&k, charges, states)
 	if k.paid == len(charges) {
 		return true, nil

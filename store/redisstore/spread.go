@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -12,7 +13,7 @@ import (
 var errSpread = errors.New("redisstore: keys of several hash slots")
 
 // errNoBucket is the error for a key that holds no bucket, if Redis returns no error of its type.
-var errNoBucket = errors.New("redisstore: a key holds no bucket")
+var errNoBucket = fmt.Errorf("redisstore: %w", store.ErrNoBucket)
 
 // sameSlot reports whether all items have one hash slot.
 func sameSlot(items []item) bool {
