@@ -5,40 +5,47 @@ import (
 	"strings"
 )
 
-// parseCLF reads a line of the common or combined log format.
-func (p *parser) parseCLF(line string, e *Entry, of *record) Reason {
-	unlike := NotCombined
-	if p.format == Common {
-		unlike = NotCommon
-	}
-	end := strings.IndexByte(line, ' ')
-	if end <= 0 {
-		return unlike
-	}
-	of.addr = line[:end]
-	rest, reason := p.bracketed(line[end:], e)
+// parseCommon reads a line of the common log format.
+func (p *parser) parseCommon(line string, e *Entry, of *record) Reason {
+	_, reason := p.parseCLF(line, e, of)
 	if reason == NotCombined {
-		reason = unlike
+		reason = NotCommon
 	}
+	return reason
+}
+
+// parseCombined reads a line of the combined log format.
+func (p *parser) parseCombined(line string, e *Entry, of *record) Reason {
+	rest, reason := p.parseCLF(line, e, of)
 	if reason != good {
 		return reason
 	}
+	return p.further(rest, of)
+}
+
+// parseCLF reads the fields that the common and the combined format have, and returns what is behind them.
+func (p *parser) parseCLF(line string, e *Entry, of *record) (rest string, reason Reason) {
+	end := strings.IndexByte(line, ' ')
+	if end <= 0 {
+		return "", NotCombined
+	}
+	of.addr = line[:end]
+	if rest, reason = p.bracketed(line[end:], e); reason != good {
+		return "", reason
+	}
 	request, rest, ok := quoted(rest)
 	if !ok || !strings.HasPrefix(rest, " ") {
-		return unlike
+		return "", NotCombined
 	}
 	if reason := of.splitRequest(request); reason != good {
-		return reason
+		return "", reason
 	}
 	of.status, rest, _ = strings.Cut(rest[1:], " ")
 	of.size, rest, _ = strings.Cut(rest, " ")
 	if of.status == "" || of.size == "" {
-		return unlike
+		return "", NotCombined
 	}
-	if p.format == Common {
-		return good
-	}
-	return p.further(rest, of)
+	return rest, good
 }
 
 // further reads the quoted fields after the size. Fields without quotes are passed over.

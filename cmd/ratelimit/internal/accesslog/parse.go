@@ -20,7 +20,7 @@ import (
 type parser struct {
 	format string
 	extra  []string // in canonical form
-	fields *fields
+	fields fields
 	json   fastjson.Parser
 	base   *http.Request // with the context of all requests
 
@@ -69,51 +69,37 @@ func (of *record) setHeader(name string, values ...string) {
 	}
 }
 
-// formatOf finds out the format of a log from its first lines.
-func (p *parser) formatOf(text string) string {
-	votes := map[string]int{}
-	trial := *p
-	var e Entry
-	for range 100 {
-		var line string
-		line, text, _ = strings.Cut(text, "\n")
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
-		if line[0] == '{' {
-			votes[JSON]++
-			continue
-		}
-		for _, format := range []string{Combined, Common} {
-			trial.format = format
-			if trial.parse(line, &e) == good {
-				votes[format]++
-				break
-			}
-		}
+// parse reads a line into e. The first line that can be read says which format the log has.
+func (p *parser) parse(line string, e *Entry) Reason {
+	line = strings.TrimSpace(line)
+	switch {
+	case line == "":
+		return Empty
+	case p.format != "":
+		return p.parseAs(p.format, line, e)
+	case line[0] == '{':
+		p.format = JSON
+		return p.parseAs(JSON, line, e)
 	}
-	best := Combined
-	for _, format := range []string{JSON, Common} {
-		if votes[format] > votes[best] {
-			best = format
-		}
+	reason := p.parseAs(Combined, line, e)
+	if reason == good {
+		p.format = Combined
+	} else if p.parseAs(Common, line, e) == good {
+		p.format, reason = Common, good
 	}
-	return best
+	return reason
 }
 
-// parse reads a line into e.
-func (p *parser) parse(line string, e *Entry) Reason {
-	if strings.TrimSpace(line) == "" {
-		return Empty
-	}
+func (p *parser) parseAs(format, line string, e *Entry) Reason {
 	of := record{header: make(http.Header)}
-	var reason Reason
-	if p.format == JSON {
-		reason = p.parseJSON(line, e, &of)
-	} else {
-		reason = p.parseCLF(line, e, &of)
+	parse := p.parseJSON
+	switch format {
+	case Combined:
+		parse = p.parseCombined
+	case Common:
+		parse = p.parseCommon
 	}
-	if reason != good {
+	if reason := parse(line, e, &of); reason != good {
 		return reason
 	}
 	return p.finish(e, &of)

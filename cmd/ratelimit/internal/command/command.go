@@ -22,13 +22,15 @@ const (
 	interrupted = 130
 )
 
+// statuses say what they mean.
+const statuses = "Exit status: 0 done, 1 something was found or refused, 2 wrong usage, 3 no answer, or a file that cannot be read, 130 interrupted."
+
 // A command is a subcommand.
 type command struct {
 	name     string // "peek", or "limits set"
 	args     string // what follows the flags, such as "KEY"
 	short    string // what it does, in a line
 	long     string // what else there is to know
-	statuses string // what the exit statuses mean, where they are not 0, 2 and 3
 	examples []string
 
 	// prepare defines the flags, and returns what runs when they are parsed.
@@ -168,7 +170,7 @@ func (c *command) build(e *env) *cli.Command {
 		Name:            c.name[strings.LastIndexByte(c.name, ' ')+1:],
 		Usage:           c.short,
 		UsageText:       strings.TrimSpace("ratelimit "+c.name+" [flags] "+c.args) + "\n\nExamples:\n  " + strings.Join(c.examples, "\n  "),
-		Description:     strings.Join(wrap(c.long, columns-3), "\n") + "\n\n" + strings.Join(wrap("Exit status: "+c.statuses, columns-3), "\n"),
+		Description:     strings.Join(wrap(c.long, columns-3), "\n") + "\n\n" + strings.Join(wrap(statuses, columns-3), "\n"),
 		Flags:           f.list,
 		HideHelpCommand: true,
 		OnUsageError: func(ctx context.Context, _ *cli.Command, err error, _ bool) error {

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
 var diagnoseCommand = &command{
@@ -14,7 +16,6 @@ var diagnoseCommand = &command{
 	short: "Checks Redis, and the client that a URL makes.",
 	long: `It prints what redisstore.Store.Diagnose finds about rights, version, eviction, memory, clock and speed:
 a sentence for each problem, which says what would be right. On a Cluster it checks all masters. It charges buckets that only it uses, for some seconds.`,
-	statuses: "0 no findings, 1 findings, 2 wrong usage, 3 no answer.",
 	examples: []string{
 		"ratelimit diagnose -redis redis://localhost:6379",
 		"RATELIMIT_REDIS=rediss://limiter:secret@redis:6380 ratelimit diagnose",
@@ -26,12 +27,7 @@ a sentence for each problem, which says what would be right. On a Cluster it che
 			if err := e.none(); err != nil {
 				return err
 			}
-			c, err := r.connect()
-			if err != nil {
-				return err
-			}
-			defer c.close()
-			return diagnose(ctx, r, c, e)
+			return r.with(ctx, func(bounded context.Context, c *connection) error { return diagnose(ctx, bounded, c, e) })
 		}
 	},
 }
@@ -60,13 +56,9 @@ func (c *connection) answersAtAll(ctx context.Context) bool {
 	return one.Load() || errors.As(err, &answer)
 }
 
-func diagnose(ctx context.Context, r *redisFlags, c *connection, e *env) error {
-	bounded, cancel := context.WithTimeout(ctx, *r.timeout)
-	defer cancel()
+func diagnose(ctx, bounded context.Context, c *connection, e *env) error {
 	answers := make(chan bool, 1)
-	go func() {
-		answers <- c.answersAtAll(bounded)
-	}()
+	go func() { answers <- c.answersAtAll(bounded) }()
 	findings := c.store.Diagnose(bounded)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -75,11 +67,7 @@ func diagnose(ctx context.Context, r *redisFlags, c *connection, e *env) error {
 		fmt.Fprintf(e.out, "%s: %s\n", c.server, e.paint.in(green, "no findings"))
 		return nil
 	}
-	noun := "findings"
-	if len(findings) == 1 {
-		noun = "finding"
-	}
-	fmt.Fprintf(e.out, "%s: %s\n", c.server, e.paint.in(red, fmt.Sprintf("%d %s", len(findings), noun)))
+	fmt.Fprintf(e.out, "%s: %s\n", c.server, e.paint.in(red, numbers.Of(int64(len(findings)), "finding")))
 	for _, finding := range findings {
 		for i, line := range wrap(showLong(finding), 96) {
 			mark := "-"

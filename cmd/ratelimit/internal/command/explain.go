@@ -27,7 +27,6 @@ var explainCommand = &command{
 bucket, the verdict, and the headers of the answer. Without a Redis, all buckets are full.
 Describe the request with -curl, as a browser copies it ("Copy as cURL (bash)"), with "-" for such a
 line on standard input, or with -X, -H and a URL or path.`,
-	statuses: "0 it goes on to the handler, 1 it is refused, 2 wrong usage, 3 no answer of Redis, or a malformed file.",
 	examples: []string{
 		"ratelimit explain -policies limits.yaml -peer 10.0.0.7 -H 'X-Forwarded-For: 192.0.2.1' /items/5",
 		"ratelimit explain -policies limits.yaml -redis redis://localhost:6379 -X POST /login",
@@ -72,8 +71,8 @@ func (x *explanation) run(ctx context.Context, r *redisFlags, e *env) error {
 			return err
 		}
 		defer c.close()
-		if err := c.answers(ctx, r); err != nil {
-			return err
+		if _, err := c.store.Inspect(ctx, "none", "none"); err != nil {
+			return c.unanswered(err, false)
 		}
 		cfg.Store = c.store
 		fmt.Fprintf(e.err, "ratelimit explain: buckets of the %s\n", c.server)

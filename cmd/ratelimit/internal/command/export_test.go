@@ -19,10 +19,10 @@ func WatchEvery(d time.Duration) (undo func()) {
 
 // A Listed is a command as the guide has it.
 type Listed struct {
-	Name, Args, Short, Statuses string
-	Flags                       [][2]string // "-name VALUE" and what it does, without those of Redis
-	Redis                       bool        // it has the flags of Redis
-	Examples                    []string
+	Name, Args, Short string
+	Flags             [][2]string // "-name VALUE" and what it does, without those of Redis
+	Redis             bool        // it has the flags of Redis
+	Examples          []string
 }
 
 // List returns all commands.
@@ -31,7 +31,7 @@ func List() (all []Listed) {
 	for _, c := range commands {
 		f := newFlags(func(string) string { return "" })
 		c.prepare(f)
-		l := Listed{Name: c.name, Args: c.args, Short: c.short, Statuses: c.statuses, Examples: c.examples}
+		l := Listed{Name: c.name, Args: c.args, Short: c.short, Examples: c.examples}
 		for _, row := range rows(f) {
 			if slices.Contains(ofRedis, row) {
 				l.Redis = true

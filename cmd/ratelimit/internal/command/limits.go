@@ -22,17 +22,14 @@ import (
 const limitsWords = `The limits are those that package limits keeps in Redis, for programs that call limits.Watch. All replicas follow a
 change within two seconds, and it survives their restart.`
 
-const limitsStatuses = "0 done, 1 refused, or changed by somebody else meanwhile, 2 wrong usage, 3 no answer, or a malformed file."
-
 // maxHistory is how many changes limits get shows.
 const maxHistory = 10
 
 var limitsGetCommand = &command{
-	name:     "limits get",
-	args:     "[POLICY]",
-	short:    "Shows the limits that were changed, by whom, and the last changes.",
-	long:     limitsWords + ` With -policies it also shows the limits that were not changed, and which changes the replicas refuse.`,
-	statuses: limitsStatuses,
+	name:  "limits get",
+	args:  "[POLICY]",
+	short: "Shows the limits that were changed, by whom, and the last changes.",
+	long:  limitsWords + ` With -policies it also shows the limits that were not changed, and which changes the replicas refuse.`,
 	examples: []string{
 		"ratelimit limits get -redis redis://localhost:6379",
 		"ratelimit limits get -policies limits.yaml api",
@@ -61,7 +58,6 @@ var limitsSetCommand = &command{
 	long: limitsWords + ` A limit that is more than 10 times higher or lower than the program's is refused without -force,
 by this command and by each replica. The limit of the program comes from -policies, or from the last change. For a policy
 that was never changed, -was stands in for it.`,
-	statuses: limitsStatuses,
 	examples: []string{
 		`ratelimit limits set api 120/1m burst 20 -policies limits.yaml -why "sale until Sunday"`,
 		"ratelimit limits set api 120/1m -was 60/1m -by alice",
@@ -94,11 +90,10 @@ that was never changed, -was stands in for it.`,
 }
 
 var limitsEndCommand = &command{
-	name:     "limits end",
-	args:     "POLICY",
-	short:    "Ends a change: the limit of the program is in force again.",
-	long:     limitsWords,
-	statuses: limitsStatuses,
+	name:  "limits end",
+	args:  "POLICY",
+	short: "Ends a change: the limit of the program is in force again.",
+	long:  limitsWords,
 	examples: []string{
 		"ratelimit limits end api -redis redis://localhost:6379 -why \"the sale is over\"",
 	},
@@ -159,15 +154,13 @@ func (l *limitsFlags) with(ctx context.Context, do func(context.Context, *limits
 			editor.Program[m.Policy.Name] = m.Policy.Limit
 		}
 	}
-	c, err := l.redis.connect()
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	editor.Keeper = c.store
-	bounded, cancel := context.WithTimeout(ctx, *l.redis.timeout)
-	defer cancel()
-	err = do(bounded, editor)
+	return l.redis.with(ctx, func(ctx context.Context, c *connection) error {
+		editor.Keeper = c.store
+		return explainLimits(do(ctx, editor), c)
+	})
+}
+
+func explainLimits(err error, c *connection) error {
 	var factor *limits.FactorError
 	switch {
 	case err == nil:
@@ -179,7 +172,7 @@ func (l *limitsFlags) with(ctx context.Context, do func(context.Context, *limits
 	case errors.Is(err, limits.ErrConflict) || errors.Is(err, limits.ErrRefused):
 		return &statusError{found, trim(err)}
 	default:
-		return unanswered(trim(err), c, false)
+		return c.unanswered(err, false)
 	}
 }
 

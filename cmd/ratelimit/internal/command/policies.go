@@ -18,7 +18,6 @@ var policiesCommand = &command{
 	short: "Shows the policies of files as JSON, or checks the files.",
 	long: `Every fault is written with its file, line and column, and what would be right. A file can name functions
 of the program, such as its keys: list these names with -names.`,
-	statuses: "0 no faults, 1 faults, 2 wrong usage, 3 a file cannot be read (with -check: 1).",
 	examples: []string{
 		"ratelimit policies -check limits.yaml",
 		"ratelimit policies -check -names members,tier deploy/*.yaml",

@@ -31,7 +31,6 @@ var topCommand = &command{
 	long: `It reads top.json of the admin page, which one replica serves. If the page needs a login, set
 ` + headerVariable + ` to a header that has it, such as "Authorization: Bearer TOKEN". Several headers are
 separated by line breaks.`,
-	statuses: "0 done, 2 wrong usage, 3 no answer, 130 interrupted.",
 	examples: []string{
 		"ratelimit top -admin http://localhost:8080/admin/",
 		"ratelimit top -admin https://ops.example.com/admin/ -policy login -watch",

@@ -20,7 +20,6 @@ const (
 type text struct {
 	strings.Builder
 	clock clock
-	zone  string
 	bound int64 // Report.Clients
 	color bool
 }

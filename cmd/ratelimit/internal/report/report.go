@@ -6,6 +6,9 @@ import "time"
 // Version is the version of the JSON.
 const Version = 1
 
+// MaxSpans is how many spans a policy has at most.
+const MaxSpans = 72
+
 // A Report is the result of a simulation.
 type Report struct {
 	Version    int  `json:"version"`

@@ -34,13 +34,13 @@ func (r *Report) clock() clock {
 	return c
 }
 
-// at writes a time to the second.
-func (c clock) at(t time.Time) string { return c.write(t, "15:04:05") }
+// At writes a time to the second.
+func (c clock) At(t time.Time) string { return c.write(t, "15:04:05") }
 
-// of writes a time of spans of a length: to the minute, or to the second if they are shorter.
-func (c clock) of(t time.Time, length time.Duration) string {
+// Of writes a time of spans of a length: to the minute, or to the second if they are shorter.
+func (c clock) Of(t time.Time, length time.Duration) string {
 	if length%time.Minute != 0 {
-		return c.write(t, "15:04:05")
+		return c.At(t)
 	}
 	return c.write(t, "15:04")
 }
@@ -55,9 +55,9 @@ func (c clock) write(t time.Time, layout string) string {
 	return t.In(c.zone).Format(layout)
 }
 
-// zoneOf writes the zone of the log.
-func (c clock) zoneOf(t time.Time) string {
-	if offset := t.In(c.zone).Format("-07:00"); offset != "+00:00" {
+// zoneName writes the zone of the log. It has one offset.
+func (c clock) zoneName() string {
+	if offset := time.Unix(0, 0).In(c.zone).Format("-07:00"); offset != "+00:00" {
 		return "UTC" + offset
 	}
 	return "UTC"
@@ -65,12 +65,13 @@ func (c clock) zoneOf(t time.Time) string {
 
 // period writes the time of the log.
 func (r *Report) period() string {
+	const whole = "2 Jan 2006 15:04:05"
 	c := r.clock()
-	to := r.To.In(c.zone).Format("15:04:05")
-	if c.days {
-		to = r.To.In(c.zone).Format("2 Jan 2006 15:04:05")
+	to := r.To.In(c.zone).Format(whole)
+	if !c.days {
+		to = c.At(r.To)
 	}
-	return r.From.Format("2 Jan 2006 15:04:05") + " to " + to + " " + c.zoneOf(r.From)
+	return r.From.Format(whole) + " to " + to + " " + c.zoneName()
 }
 
 // shown makes a text of the simulation safe, which may have parts that are escaped already.
