@@ -6,8 +6,8 @@ import (
 )
 
 // parseCommon reads a line of the common log format.
-func (p *parser) parseCommon(line string, e *Entry, of *record) Reason {
-	_, reason := p.parseCLF(line, e, of)
+func (r *Reader) parseCommon(line string, e *Entry, of *record) Reason {
+	_, reason := r.parseCLF(line, e, of)
 	if reason == NotCombined {
 		reason = NotCommon
 	}
@@ -15,22 +15,22 @@ func (p *parser) parseCommon(line string, e *Entry, of *record) Reason {
 }
 
 // parseCombined reads a line of the combined log format.
-func (p *parser) parseCombined(line string, e *Entry, of *record) Reason {
-	rest, reason := p.parseCLF(line, e, of)
+func (r *Reader) parseCombined(line string, e *Entry, of *record) Reason {
+	rest, reason := r.parseCLF(line, e, of)
 	if reason != good {
 		return reason
 	}
-	return p.further(rest, of)
+	return r.further(rest, of)
 }
 
 // parseCLF reads the fields that the common and the combined format have, and returns what is behind them.
-func (p *parser) parseCLF(line string, e *Entry, of *record) (rest string, reason Reason) {
+func (r *Reader) parseCLF(line string, e *Entry, of *record) (rest string, reason Reason) {
 	end := strings.IndexByte(line, ' ')
 	if end <= 0 {
 		return "", NotCombined
 	}
 	of.addr = line[:end]
-	if rest, reason = p.bracketed(line[end:], e); reason != good {
+	if rest, reason = r.bracketed(line[end:], e); reason != good {
 		return "", reason
 	}
 	request, rest, ok := quoted(rest)
@@ -49,7 +49,7 @@ func (p *parser) parseCLF(line string, e *Entry, of *record) (rest string, reaso
 }
 
 // further reads the quoted fields after the size. Fields without quotes are passed over.
-func (p *parser) further(rest string, of *record) Reason {
+func (r *Reader) further(rest string, of *record) Reason {
 	n := 0
 	for rest != "" {
 		if rest[0] != '"' {
@@ -62,13 +62,8 @@ func (p *parser) further(rest string, of *record) Reason {
 		}
 		rest = strings.TrimPrefix(after, " ")
 		name := ""
-		switch {
-		case n == 0:
-			name = "Referer"
-		case n == 1:
-			name = "User-Agent"
-		case n-2 < len(p.extra):
-			name = p.extra[n-2]
+		if n < len(r.quoted) {
+			name = r.quoted[n]
 		}
 		n++
 		switch {
@@ -76,13 +71,13 @@ func (p *parser) further(rest string, of *record) Reason {
 		case name == "Host":
 			of.host = value
 		default:
-			of.setHeader(name, value)
+			of.header[name] = []string{value}
 		}
 	}
 	switch {
 	case n < 2:
 		return NotCombined
-	case n < 2+len(p.extra):
+	case n < len(r.quoted):
 		return FewFields
 	}
 	return good
@@ -90,7 +85,7 @@ func (p *parser) further(rest string, of *record) Reason {
 
 // bracketed finds the time in rest, and returns what is behind it, from the quote of the request. The name of the user
 // before it may hold blanks and brackets.
-func (p *parser) bracketed(rest string, e *Entry) (string, Reason) {
+func (r *Reader) bracketed(rest string, e *Entry) (string, Reason) {
 	reason := NotCombined
 	for {
 		at := strings.Index(rest, " [")
@@ -105,7 +100,7 @@ func (p *parser) bracketed(rest string, e *Entry) (string, Reason) {
 		if !strings.HasPrefix(rest[end:], `] "`) {
 			continue
 		}
-		if p.timeOf(rest[:end], e) {
+		if r.timeOf(rest[:end], e) {
 			return rest[end+2:], good
 		}
 		reason = WrongTime

@@ -7,16 +7,16 @@ import (
 )
 
 // parseJSON reads a JSON line.
-func (p *parser) parseJSON(line string, e *Entry, of *record) Reason {
-	parsed, err := p.json.Parse(line)
+func (r *Reader) parseJSON(line string, e *Entry, of *record) Reason {
+	parsed, err := r.json.Parse(line)
 	if err != nil || parsed.Type() != fastjson.TypeObject {
 		return NotJSON
 	}
-	text := func(ours string) string { return first(p.fields.find(parsed, ours)) }
+	text := func(ours string) string { return first(r.fields.find(parsed, ours)) }
 	switch at := text("time"); {
 	case at == "":
 		return NoTime
-	case !p.timeOf(at, e):
+	case !r.timeOf(at, e):
 		return WrongTime
 	}
 	of.addr, of.host, of.proto = text("addr"), text("host"), text("proto")
@@ -31,10 +31,10 @@ func (p *parser) parseJSON(line string, e *Entry, of *record) Reason {
 			return reason
 		}
 	}
-	for ours := range p.fields {
+	for ours := range r.fields {
 		if name, ok := strings.CutPrefix(ours, isHeader); ok {
-			if values := p.fields.find(parsed, ours); first(values) != "" && values[0] != "-" {
-				of.setHeader(name, values...)
+			if values := r.fields.find(parsed, ours); first(values) != "" && values[0] != "-" {
+				of.header[name] = values
 			}
 		}
 	}

@@ -16,19 +16,21 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
 
-// A parser reads lines. One goroutine uses it.
-type parser struct {
+// A Reader reads logs, one after another. One goroutine uses it. Make it with [NewReader].
+type Reader struct {
 	format string
-	extra  []string // in canonical form
+	quoted []string // the headers in the quoted fields of a combined log
 	fields fields
 	json   fastjson.Parser
 	base   *http.Request // with the context of all requests
+	bytes  int64
 
 	timeText string // the last time
 	time     int64
 }
 
-func newParser(cfg Config) (*parser, error) {
+// NewReader returns a Reader. The error names what is wrong with cfg.
+func NewReader(cfg Config) (*Reader, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
@@ -36,22 +38,20 @@ func newParser(cfg Config) (*parser, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{format: cfg.Format, fields: wanted}
+	if cfg.Context == nil {
+		cfg.Context = context.Background()
+	}
+	r := &Reader{format: cfg.Format, fields: wanted, quoted: []string{"Referer", "User-Agent"}, base: new(http.Request).WithContext(cfg.Context)}
 	switch {
 	case len(cfg.Extra) > 0:
-		p.format = Combined
+		r.format = Combined
 	case len(cfg.Fields) > 0:
-		p.format = JSON
+		r.format = JSON
 	}
 	for _, name := range cfg.Extra {
-		p.extra = append(p.extra, textproto.CanonicalMIMEHeaderKey(name))
+		r.quoted = append(r.quoted, textproto.CanonicalMIMEHeaderKey(name))
 	}
-	ctx := cfg.Context
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	p.base = new(http.Request).WithContext(ctx)
-	return p, nil
+	return r, nil
 }
 
 // A record is what a line says, as text.
@@ -62,51 +62,44 @@ type record struct {
 	header                http.Header
 }
 
-// setHeader sets a header of the request.
-func (of *record) setHeader(name string, values ...string) {
-	if name != "Host" {
-		of.header[name] = values
-	}
-}
-
 // parse reads a line into e. The first line that can be read says which format the log has.
-func (p *parser) parse(line string, e *Entry) Reason {
+func (r *Reader) parse(line string, e *Entry) Reason {
 	line = strings.TrimSpace(line)
 	switch {
 	case line == "":
 		return Empty
-	case p.format != "":
-		return p.parseAs(p.format, line, e)
+	case r.format != "":
+		return r.parseAs(r.format, line, e)
 	case line[0] == '{':
-		p.format = JSON
-		return p.parseAs(JSON, line, e)
+		r.format = JSON
+		return r.parseAs(JSON, line, e)
 	}
-	reason := p.parseAs(Combined, line, e)
+	reason := r.parseAs(Combined, line, e)
 	if reason == good {
-		p.format = Combined
-	} else if p.parseAs(Common, line, e) == good {
-		p.format, reason = Common, good
+		r.format = Combined
+	} else if r.parseAs(Common, line, e) == good {
+		r.format, reason = Common, good
 	}
 	return reason
 }
 
-func (p *parser) parseAs(format, line string, e *Entry) Reason {
+func (r *Reader) parseAs(format, line string, e *Entry) Reason {
 	of := record{header: make(http.Header)}
-	parse := p.parseJSON
+	parse := r.parseJSON
 	switch format {
 	case Combined:
-		parse = p.parseCombined
+		parse = r.parseCombined
 	case Common:
-		parse = p.parseCommon
+		parse = r.parseCommon
 	}
 	if reason := parse(line, e, &of); reason != good {
 		return reason
 	}
-	return p.finish(e, &of)
+	return r.finish(e, &of)
 }
 
 // finish makes the request of e.
-func (p *parser) finish(e *Entry, of *record) Reason {
+func (r *Reader) finish(e *Entry, of *record) Reason {
 	if of.addr == "" {
 		return NoAddress
 	}
@@ -128,15 +121,15 @@ func (p *parser) finish(e *Entry, of *record) Reason {
 	if err != nil {
 		return WrongURL
 	}
-	r := new(http.Request)
-	*r = *p.base
-	r.URL = target
-	r.Method, r.RequestURI = of.method, of.target
-	r.Proto, r.ProtoMajor, r.ProtoMinor = of.proto, major, minor
-	r.Header, r.Body = of.header, http.NoBody
-	r.Host = cmp.Or(target.Host, of.host)
-	r.RemoteAddr = remoteAddr(of.addr)
-	e.Request = r
+	q := new(http.Request)
+	*q = *r.base
+	q.URL = target
+	q.Method, q.RequestURI = of.method, of.target
+	q.Proto, q.ProtoMajor, q.ProtoMinor = of.proto, major, minor
+	q.Header, q.Body = of.header, http.NoBody
+	q.Host = cmp.Or(target.Host, of.host)
+	q.RemoteAddr = remoteAddr(of.addr)
+	e.Request = q
 	return good
 }
 

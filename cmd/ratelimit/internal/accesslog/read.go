@@ -10,23 +10,8 @@ import (
 	"strings"
 )
 
-// A Reader reads logs, one after another. One goroutine uses it. Make it with [NewReader].
-type Reader struct {
-	parser *parser
-	bytes  int64
-}
-
-// NewReader returns a Reader. The error names what is wrong with cfg.
-func NewReader(cfg Config) (*Reader, error) {
-	p, err := newParser(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return &Reader{parser: p}, nil
-}
-
 // Format returns the format of the logs, "" until it is found out.
-func (r *Reader) Format() string { return r.parser.format }
+func (r *Reader) Format() string { return r.format }
 
 // Bytes returns how many bytes were read, after decompression.
 func (r *Reader) Bytes() int64 { return r.bytes }
@@ -49,7 +34,7 @@ func (r *Reader) Lines(log io.Reader) iter.Seq2[*Entry, *Fault] {
 			number++
 			entry := &Entry{Line: number}
 			if reason == good {
-				reason = r.parser.parse(text, entry)
+				reason = r.parse(text, entry)
 			}
 			var fault *Fault
 			if reason != good {

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -130,7 +131,7 @@ func changeBucket(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy,
 }
 
 // writeBucket writes what Peek returned.
-func writeBucket(w io.Writer, r *ratelimit.Bucket, p paint) {
+func writeBucket(w io.Writer, r *ratelimit.Bucket, p report.Paint) {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	row := func(name, text string) { fmt.Fprintf(table, "%s\t%s\n", name, text) }
 	row("policy", show(r.Policy))
@@ -138,17 +139,17 @@ func writeBucket(w io.Writer, r *ratelimit.Bucket, p paint) {
 	burst := burstOf(r.Limit)
 	switch {
 	case r.Locked:
-		row("state", p.in(red, "locked")+" for "+numbers.Span(r.RetryAfter))
+		row("state", p.In(red, "locked")+" for "+numbers.Span(r.RetryAfter))
 	case r.Blocked:
-		row("state", p.in(red, "blocked")+" for "+numbers.Span(r.RetryAfter))
+		row("state", p.In(red, "blocked")+" for "+numbers.Span(r.RetryAfter))
 	case !r.Used:
-		row("state", p.in(green, "full"))
+		row("state", p.In(green, "full"))
 	case r.Remaining > 0:
-		row("state", p.in(green, "ready"))
+		row("state", p.In(green, "ready"))
 	case debt(r, burst) > 0:
-		row("state", p.in(yellow, "in debt"))
+		row("state", p.In(yellow, "in debt"))
 	default:
-		row("state", p.in(yellow, "empty"))
+		row("state", p.In(yellow, "empty"))
 	}
 	if r.BlockedSince > 0 {
 		row("since", numbers.Span(r.BlockedSince)+" ago")

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
 )
 
 // Exit statuses.
@@ -45,7 +47,7 @@ type env struct {
 	terminal bool     // out is one
 	args     []string // those that are no flags
 	ended    bool     // "--" ends the flags
-	paint    paint
+	paint    report.Paint
 	status   int
 }
 
@@ -170,7 +172,7 @@ func (c *command) build(e *env) *cli.Command {
 		Name:            c.name[strings.LastIndexByte(c.name, ' ')+1:],
 		Usage:           c.short,
 		UsageText:       strings.TrimSpace("ratelimit "+c.name+" [flags] "+c.args) + "\n\nExamples:\n  " + strings.Join(c.examples, "\n  "),
-		Description:     strings.Join(wrap(c.long, columns-3), "\n") + "\n\n" + strings.Join(wrap(statuses, columns-3), "\n"),
+		Description:     strings.Join(report.Wrap(c.long, columns-3), "\n") + "\n\n" + strings.Join(report.Wrap(statuses, columns-3), "\n"),
 		Flags:           f.list,
 		HideHelpCommand: true,
 		OnUsageError: func(ctx context.Context, _ *cli.Command, err error, _ bool) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
@@ -16,11 +17,7 @@ var diagnoseCommand = &command{
 	short: "Checks Redis, and the client that a URL makes.",
 	long: `It prints what redisstore.Store.Diagnose finds about rights, version, eviction, memory, clock and speed:
 a sentence for each problem, which says what would be right. On a Cluster it checks all masters. It charges buckets that only it uses, for some seconds.`,
-	examples: []string{
-		"ratelimit diagnose -redis redis://localhost:6379",
-		"RATELIMIT_REDIS=rediss://limiter:secret@redis:6380 ratelimit diagnose",
-		"ratelimit diagnose -redis redis://node-1:6379 -cluster -prefix shop",
-	},
+	examples: []string{"ratelimit diagnose -redis redis://localhost:6379", "ratelimit diagnose -redis redis://node-1:6379 -cluster -prefix shop"},
 	prepare: func(f *flags) func(context.Context, *env) error {
 		r := defineRedis(f)
 		return func(ctx context.Context, e *env) error {
@@ -34,26 +31,19 @@ a sentence for each problem, which says what would be right. On a Cluster it che
 
 // answersAtAll reports whether a server answers, be it with an error.
 func (c *connection) answersAtAll(ctx context.Context) bool {
-	answers := func(client interface {
-		Ping(ctx context.Context) *redis.StatusCmd
-	}) bool {
-		var answer redis.Error
-		err := client.Ping(ctx).Err()
-		return err == nil || errors.As(err, &answer)
-	}
+	isAnswer := func(err error) bool { return err == nil || errors.As(err, new(redis.Error)) }
 	cluster, ok := c.client.(*redis.ClusterClient)
 	if !ok {
-		return answers(c.client)
+		return isAnswer(c.client.Ping(ctx).Err())
 	}
 	var one atomic.Bool
 	err := cluster.ForEachShard(ctx, func(ctx context.Context, node *redis.Client) error {
-		if answers(node) {
+		if isAnswer(node.Ping(ctx).Err()) {
 			one.Store(true)
 		}
 		return nil
 	})
-	var answer redis.Error // such as that of a server that is no cluster
-	return one.Load() || errors.As(err, &answer)
+	return one.Load() || err != nil && isAnswer(err) // such as that of a server that is no cluster
 }
 
 func diagnose(ctx, bounded context.Context, c *connection, e *env) error {
@@ -64,17 +54,17 @@ func diagnose(ctx, bounded context.Context, c *connection, e *env) error {
 		return ctx.Err()
 	}
 	if len(findings) == 0 {
-		fmt.Fprintf(e.out, "%s: %s\n", c.server, e.paint.in(green, "no findings"))
+		fmt.Fprintf(e.out, "%s: %s\n", c.server, e.paint.In(green, "no findings"))
 		return nil
 	}
-	fmt.Fprintf(e.out, "%s: %s\n", c.server, e.paint.in(red, numbers.Of(int64(len(findings)), "finding")))
+	fmt.Fprintf(e.out, "%s: %s\n", c.server, e.paint.In(red, numbers.Of(int64(len(findings)), "finding")))
 	for _, finding := range findings {
-		for i, line := range wrap(showLong(finding), 96) {
+		for i, line := range report.Wrap(showLong(finding), 96) {
 			mark := "-"
 			if i > 0 {
 				mark = " "
 			}
-			fmt.Fprintf(e.out, "%s %s\n", e.paint.in(yellow, mark), line)
+			fmt.Fprintf(e.out, "%s %s\n", e.paint.In(yellow, mark), line)
 		}
 	}
 	if !<-answers {

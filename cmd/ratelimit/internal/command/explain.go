@@ -23,14 +23,12 @@ var explainCommand = &command{
 	name:  "explain",
 	args:  "[URL | -]",
 	short: "Explains what a request would meet, and why. It takes no token.",
-	long: `It explains a request by the policies of a file: the key of each policy and how it was found, the limit, the
-bucket, the verdict, and the headers of the answer. Without a Redis, all buckets are full.
-Describe the request with -curl, as a browser copies it ("Copy as cURL (bash)"), with "-" for such a
-line on standard input, or with -X, -H and a URL or path.`,
+	long: `It explains a request by the policies of a file. Without a Redis, all buckets are full. Describe the request with
+-curl, as a browser copies it ("Copy as cURL (bash)"), with "-" for such a line on standard input, or with -X, -H and a URL
+or path.`,
 	examples: []string{
 		"ratelimit explain -policies limits.yaml -peer 10.0.0.7 -H 'X-Forwarded-For: 192.0.2.1' /items/5",
-		"ratelimit explain -policies limits.yaml -redis redis://localhost:6379 -X POST /login",
-		`ratelimit explain -policies limits.yaml -curl "curl https://example.com/ -H 'X-Key: 5'"`,
+		`ratelimit explain -policies limits.yaml -redis redis://localhost:6379 -curl "curl https://example.com/ -H 'X-Key: 5'"`,
 		"pbpaste | ratelimit explain -policies limits.yaml -json -",
 	},
 	prepare: func(f *flags) func(context.Context, *env) error {
@@ -42,7 +40,10 @@ line on standard input, or with -X, -H and a URL or path.`,
 		x.curl = f.text("curl", "`LINE` of curl that sends the request")
 		x.method = f.text("X", "`METHOD` of the request (default GET)")
 		x.route = f.text("route", "`PATTERN` that the request matches, one of the file's (default: the one that its address matches)")
-		x.header = f.texts("H", "`HEADER` of the request, such as 'X-Key: 5'. It can be repeated")
+		f.add("H", "`HEADER` of the request, such as 'X-Key: 5'. It can be repeated", func(line string) error {
+			x.header = append(x.header, line)
+			return nil
+		})
 		x.json = f.is("json", "write JSON")
 		return func(ctx context.Context, e *env) error { return x.run(ctx, r, e) }
 	},
@@ -51,7 +52,7 @@ line on standard input, or with -X, -H and a URL or path.`,
 // An explanation is what the flags of explain say.
 type explanation struct {
 	policies, names, peer, curl, method, route *string
-	header                                     *[]string
+	header                                     []string
 	json                                       *bool
 }
 
@@ -138,7 +139,7 @@ func (x *explanation) request(ctx context.Context, e *env) (*http.Request, error
 	}
 	peer := cmp.Or(*x.peer, defaultPeer)
 	line, from := *x.curl, "-curl"
-	described := len(e.args) == 1 && e.args[0] != "-" || *x.method != "" || len(*x.header) > 0
+	described := len(e.args) == 1 && e.args[0] != "-" || *x.method != "" || len(x.header) > 0
 	if len(e.args) == 1 && e.args[0] == "-" {
 		if line != "" {
 			return nil, wrongUsage("-curl: there is a line on standard input, too: use one of them")
@@ -170,7 +171,7 @@ func (x *explanation) request(ctx context.Context, e *env) (*http.Request, error
 		return nil, wrongUsage("URL: is a line of curl: give it with -curl, or with - on standard input")
 	default:
 		q.URL = e.args[0]
-		for _, line := range *x.header {
+		for _, line := range x.header {
 			if err := q.AddHeader(line); err != nil {
 				return nil, wrongUsage("-H: %v", err)
 			}

@@ -85,16 +85,6 @@ func (f *flags) text(name, usage string) *string {
 	return value
 }
 
-// texts defines a flag that can be repeated.
-func (f *flags) texts(name, usage string) *[]string {
-	values := new([]string)
-	f.add(name, usage, func(text string) error {
-		*values = append(*values, text)
-		return nil
-	})
-	return values
-}
-
 // is defines a flag without a value.
 func (f *flags) is(name, usage string) *bool {
 	value := new(bool)

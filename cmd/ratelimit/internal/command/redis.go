@@ -88,18 +88,20 @@ func (r *redisFlags) connect() (*connection, error) {
 		cfg.Secret = secret
 	}
 	c := new(connection)
+	var err error
 	if *r.cluster {
-		o, err := redisstore.ClusterOptions(url)
-		if err != nil {
-			return nil, wrongUsage("%s: %v", from, trim(err))
+		var o *redis.ClusterOptions
+		if o, err = redisstore.ClusterOptions(url); err == nil {
+			c.client, c.server = redis.NewClusterClient(o), "cluster at "+show(strings.Join(o.Addrs, ", "))
 		}
-		c.client, c.server = redis.NewClusterClient(o), "cluster at "+show(strings.Join(o.Addrs, ", "))
 	} else {
-		o, err := redisstore.Options(url)
-		if err != nil {
-			return nil, wrongUsage("%s: %v", from, trim(err))
+		var o *redis.Options
+		if o, err = redisstore.Options(url); err == nil {
+			c.client, c.server = redis.NewClient(o), "Redis at "+show(o.Addr)
 		}
-		c.client, c.server = redis.NewClient(o), "Redis at "+show(o.Addr)
+	}
+	if err != nil {
+		return nil, wrongUsage("%s: %v", from, trim(err))
 	}
 	c.store = redisstore.New(c.client, cfg)
 	return c, nil

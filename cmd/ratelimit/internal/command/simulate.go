@@ -21,15 +21,11 @@ var simulateCommand = &command{
 	args:  "LOG…",
 	short: "Reports what policies would have done with the requests of access logs.",
 	long: `It decides about each line with the code of the limiter, at the time of the line. Logs are in the format
-common or combined, or JSON lines, also gzipped. "-" is standard input. Give several logs oldest first.
-The report is text. It has for each policy who is denied and when, the share that other limits would deny,
-and the smallest limits that spare a share of the clients.`,
+common or combined, or JSON lines, also gzipped. "-" is standard input. Give several logs oldest first.`,
 	examples: []string{
-		"ratelimit simulate -policies limits.yaml access.log",
 		"ratelimit simulate -policies limits.yaml -html report.html access.log.2.gz access.log.1",
-		"ratelimit simulate -policies limits.yaml -extra X-Forwarded-For access.log",
 		"kubectl logs deploy/web | ratelimit simulate -policies limits.yaml -format json -map time=ts,addr=ip -",
-		"ratelimit simulate -policies limits.yaml -spare 99.5% -fail-above 1% -json access.log >report.json",
+		"ratelimit simulate -policies limits.yaml -extra X-Forwarded-For -spare 99.5% -fail-above 1% -json access.log",
 	},
 	prepare: func(f *flags) func(context.Context, *env) error {
 		var s simulation
@@ -100,7 +96,7 @@ func (s *simulation) run(ctx context.Context, e *env) error {
 			return fmt.Errorf("-html: %w", err)
 		}
 	}
-	write := func(w io.Writer) error { return r.Text(w, bool(e.paint)) }
+	write := func(w io.Writer) error { return r.Text(w, e.paint) }
 	if *s.json {
 		write = r.JSON
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
 
@@ -56,26 +57,17 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// paint adds colours to texts, or does not.
-type paint bool
-
+// The colours of [report.Paint].
 const (
 	red    = "\x1b[31m"
 	green  = "\x1b[32m"
 	yellow = "\x1b[33m"
 )
 
-func (p paint) in(color, text string) string {
-	if !p || color == "" || text == "" {
-		return text
-	}
-	return color + text + "\x1b[0m"
-}
-
 // paintFor reports whether w takes colours: if it is a terminal, and the user has nothing against them.
-func paintFor(w io.Writer, getenv func(string) string) paint {
+func paintFor(w io.Writer, getenv func(string) string) report.Paint {
 	term := getenv("TERM")
-	return paint(isTerminal(w) && term != "dumb" && getenv("NO_COLOR") == "" && takesColours(w, term))
+	return report.Paint(isTerminal(w) && term != "dumb" && getenv("NO_COLOR") == "" && takesColours(w, term))
 }
 
 func isTerminal(w any) bool {
@@ -95,16 +87,4 @@ func writeJSON(w io.Writer, v any) error {
 	}
 	_, err = w.Write(append(logtext.EscapeJSON(text, nil), '\n'))
 	return err
-}
-
-// wrap cuts text into lines.
-func wrap(text string, width int) (lines []string) {
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		if line != "" && len(line)+1+len(word) > width {
-			lines, line = append(lines, line), ""
-		}
-		line = strings.TrimSpace(line + " " + word)
-	}
-	return append(lines, line)
 }

@@ -75,10 +75,8 @@ func (r *Report) view(i int) view {
 	}
 	v := view{Policy: &p, ID: i + 1, Clock: r.clock(), Most: peak(p.When), Denials: p.denials(r.clock()), Notes: p.notes(r.Clients)}
 	v.RequestsAlone, v.ClientsAlone = p.alone()
+	v.MostClients = p.mostClients()
 	v.Kind = map[string]string{green: "good", yellow: "shadow", red: "denies"}[p.color()]
-	for _, at := range p.Curve {
-		v.MostClients = max(v.MostClients, at.ClientsDenied)
-	}
 	for _, c := range p.Worst {
 		v.LongestWait = max(v.LongestWait, c.Longest)
 	}

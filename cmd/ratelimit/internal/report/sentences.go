@@ -104,14 +104,14 @@ func (p *Policy) denials(c clock) string {
 	if p.FirstDenial.IsZero() {
 		return ""
 	}
-	text := fmt.Sprintf("From %s to %s %s", c.At(p.FirstDenial), c.At(p.LastDenial), c.zoneName())
+	text := fmt.Sprintf("From %s to %s UTC", c.At(p.FirstDenial), c.At(p.LastDenial))
 	if p.FirstDenial.Equal(p.LastDenial) {
-		text = fmt.Sprintf("At %s %s", c.At(p.FirstDenial), c.zoneName())
+		text = fmt.Sprintf("At %s UTC", c.At(p.FirstDenial))
 	}
 	if most, length := peak(p.When), p.Length(); most.Denied > 0 && p.RequestsDenied > 1 {
 		until := ""
 		if length > 0 {
-			until = " to " + clock{zone: c.zone}.Of(most.From.Add(length), length)
+			until = " to " + clock{}.Of(most.From.Add(length), length)
 		}
 		text += fmt.Sprintf(", most from %s%s: %s of %s", c.Of(most.From, length), until, numbers.Count(most.Denied), numbers.Of(most.Requests, "request"))
 	}
@@ -177,6 +177,14 @@ func (p *Policy) alone() (requests, clients int64) {
 	return p.AloneRequests, p.AloneClients
 }
 
+// mostClients is how many clients the curve denies at most.
+func (p *Policy) mostClients() (most int64) {
+	for _, at := range p.Curve {
+		most = max(most, at.ClientsDenied)
+	}
+	return most
+}
+
 // unjudged reports that the log has no request for the policy. A limit that is found without one is no advice.
 func (p *Policy) unjudged() bool {
 	requests, _ := p.alone()
@@ -198,8 +206,8 @@ func (r *Report) Reading() (all []string) {
 		took = ", in " + numbers.Seconds(r.Took)
 	}
 	all = append(all, fmt.Sprintf("Read %s, %s%s.", numbers.Of(r.Lines, "line"), numbers.Size(r.Bytes), took))
-	if r.Seconds > 0 {
-		all = append(all, fmt.Sprintf("Times in the log have a resolution of %s.", numbers.Seconds(r.Seconds)))
+	if r.Resolution > 0 {
+		all = append(all, fmt.Sprintf("Times in the log have a resolution of %s.", numbers.Seconds(r.Resolution)))
 	}
 	if r.Backwards > 0 {
 		all = append(all, fmt.Sprintf("%s earlier than the line before, by at most %s.", are(r.Backwards, "line"), numbers.Seconds(r.BackwardsMost)))

@@ -11,8 +11,8 @@ import (
 )
 
 // Text writes the report for people, in at most 100 columns. With color it has the escape sequences of a terminal.
-func (r *Report) Text(w io.Writer, color bool) error {
-	t := &text{clock: r.clock(), bound: r.Clients, color: color}
+func (r *Report) Text(w io.Writer, color Paint) error {
+	t := &text{Paint: color, clock: r.clock(), bound: r.Clients}
 	t.report(r)
 	_, err := io.WriteString(w, t.String())
 	return err
@@ -20,10 +20,10 @@ func (r *Report) Text(w io.Writer, color bool) error {
 
 func (t *text) report(r *Report) {
 	if r.Incomplete {
-		t.line("%s", t.paint(yellow, "INCOMPLETE: the simulation was interrupted. This is the log up to there."))
+		t.line("%s", t.In(yellow, "INCOMPLETE: the simulation was interrupted. This is the log up to there."))
 	}
 	if r.Requests == 0 {
-		t.line("%s", t.paint(yellow, r.Source()))
+		t.line("%s", t.In(yellow, r.Source()))
 	} else {
 		t.say("", r.Source()+".")
 	}
@@ -41,7 +41,10 @@ func (t *text) report(r *Report) {
 	}
 	t.unknown(r)
 	t.bad(r)
-	t.footer(r)
+	t.line("")
+	for _, sentence := range r.Reading() {
+		t.say("", sentence)
+	}
 }
 
 // verdicts is the table of all policies.
@@ -61,7 +64,7 @@ func (t *text) verdicts(r *Report) {
 	}
 	t.line("")
 	t.table("llrrrr", []string{"policy", "limit", "requests denied", "", "clients denied", ""}, rows, func(row int, line string) string {
-		return t.paint(r.Policies[row].color(), line)
+		return t.In(r.Policies[row].color(), line)
 	})
 }
 
@@ -82,7 +85,7 @@ func (t *text) policy(p *Policy) {
 	if p.On != "" {
 		title += " on " + key(p.On, columns-width(title)-8)
 	}
-	t.line("%s", t.paint(bold, title+" "+strings.Repeat("─", max(0, columns-1-width(title)))))
+	t.line("%s", t.In(bold, title+" "+strings.Repeat("─", max(0, columns-1-width(title)))))
 	t.sayIn(p.color(), "", p.Verdict())
 	if when := p.denials(t.clock); when != "" {
 		t.say("", when)
@@ -161,10 +164,7 @@ func (t *text) curve(p *Policy) {
 		return
 	}
 	requests, clients := p.alone()
-	var most int64
-	for _, at := range p.Curve {
-		most = max(most, at.ClientsDenied)
-	}
+	most := p.mostClients()
 	var rows [][]string
 	for _, at := range p.Curve {
 		rows = append(rows, []string{
@@ -190,19 +190,19 @@ func bar(n, most int64) string {
 }
 
 func (t *text) unknown(r *Report) {
-	known := slices.ContainsFunc(r.Policies, func(p Policy) bool { return len(p.Unknown) > 0 })
-	if len(r.Unknown) == 0 && !known {
+	say := slices.Clone(r.Unknown)
+	for _, p := range r.Policies {
+		for _, sentence := range p.Unknown {
+			say = append(say, key(p.Name, 30)+": "+sentence)
+		}
+	}
+	if len(say) == 0 {
 		return
 	}
 	t.line("")
-	t.line("%s", t.paint(bold, "What this cannot know"))
-	for _, sentence := range r.Unknown {
+	t.line("%s", t.In(bold, "What this cannot know"))
+	for _, sentence := range say {
 		t.say("  - ", sentence)
-	}
-	for _, p := range r.Policies {
-		for _, sentence := range p.Unknown {
-			t.say("  - ", key(p.Name, 30)+": "+sentence)
-		}
 	}
 }
 
@@ -211,7 +211,7 @@ func (t *text) bad(r *Report) {
 		return
 	}
 	t.line("")
-	t.line("%s", t.paint(yellow, fmt.Sprintf("Could not be read: %s (%s)", numbers.Of(r.badLines(), "line"), share(r.badLines(), r.Lines))))
+	t.line("%s", t.In(yellow, fmt.Sprintf("Could not be read: %s (%s)", numbers.Of(r.badLines(), "line"), share(r.badLines(), r.Lines))))
 	for _, b := range r.Bad {
 		remedy := ""
 		if b.Remedy != "" {
@@ -222,13 +222,5 @@ func (t *text) bad(r *Report) {
 			at := fmt.Sprintf("    %s:%d: ", key(e.File, 40), e.Line)
 			t.line("%s%s", at, cut(shown(e.Text), columns-width(at)))
 		}
-	}
-}
-
-// footer says how the log was read.
-func (t *text) footer(r *Report) {
-	t.line("")
-	for _, sentence := range r.Reading() {
-		t.say("", sentence)
 	}
 }

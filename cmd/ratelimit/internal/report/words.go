@@ -22,16 +22,11 @@ func part(n, all int64) float64 {
 // share writes a part of all.
 func share(n, all int64) string { return numbers.Share(part(n, all)) }
 
-// A clock writes times in the zone of the log, with the day where the log has several.
-type clock struct {
-	zone *time.Location
-	days bool
-}
+// A clock writes times in UTC, with the day where the log has several.
+type clock struct{ days bool }
 
 func (r *Report) clock() clock {
-	c := clock{zone: r.From.Location()}
-	c.days = r.From.Format(time.DateOnly) != r.To.In(c.zone).Format(time.DateOnly)
-	return c
+	return clock{r.From.UTC().Format(time.DateOnly) != r.To.UTC().Format(time.DateOnly)}
 }
 
 // At writes a time to the second.
@@ -46,32 +41,23 @@ func (c clock) Of(t time.Time, length time.Duration) string {
 }
 
 func (c clock) write(t time.Time, layout string) string {
-	if t.IsZero() {
+	switch {
+	case t.IsZero():
 		return ""
-	}
-	if c.days {
+	case c.days:
 		layout = "2 Jan " + layout
 	}
-	return t.In(c.zone).Format(layout)
-}
-
-// zoneName writes the zone of the log. It has one offset.
-func (c clock) zoneName() string {
-	if offset := time.Unix(0, 0).In(c.zone).Format("-07:00"); offset != "+00:00" {
-		return "UTC" + offset
-	}
-	return "UTC"
+	return t.UTC().Format(layout)
 }
 
 // period writes the time of the log.
 func (r *Report) period() string {
 	const whole = "2 Jan 2006 15:04:05"
-	c := r.clock()
-	to := r.To.In(c.zone).Format(whole)
-	if !c.days {
+	to := r.To.UTC().Format(whole)
+	if c := r.clock(); !c.days {
 		to = c.At(r.To)
 	}
-	return r.From.Format(whole) + " to " + to + " " + c.zoneName()
+	return r.From.UTC().Format(whole) + " to " + to + " UTC"
 }
 
 // shown makes a text of the simulation safe, which may have parts that are escaped already.

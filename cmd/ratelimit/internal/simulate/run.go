@@ -236,8 +236,7 @@ func (s *simulation) finish(took time.Duration) {
 	}
 	if r.Requests > 0 {
 		r.From, r.To = timeOf(s.from), timeOf(s.to)
-		r.Resolution = time.Duration(s.fraction) * time.Microsecond
-		r.Seconds = r.Resolution.Seconds()
+		r.Resolution = seconds(s.fraction)
 	}
 	for _, n := range s.engine.buckets.Stats().Memory.Evicted {
 		r.Evicted += n

@@ -14,19 +14,17 @@ import (
 
 // A tally is what is known about a policy.
 type tally struct {
+	report.Policy
 	policy ratelimit.Policy
-	on     string
 	curve  *curve
 
 	most  int // clients
 	byKey map[string]*client
 	all   []*client // in the order of their first requests
 
-	requests              int64
-	denials               denials
-	noKey, badKey, failed int64
-	beyond                int64
-	waits                 waits
+	denials denials
+	longest time.Duration           // wait
+	waits   map[time.Duration]int64 // how many waited so long, rounded to three digits
 }
 
 // A client is what is known about a key.
@@ -52,7 +50,11 @@ func (d *denials) add(now int64) {
 }
 
 func newTally(p ratelimit.Policy, on string, most int) *tally {
-	return &tally{policy: p, on: on, most: most, byKey: make(map[string]*client), curve: newCurve(p.Limit)}
+	return &tally{
+		Policy: report.Policy{Name: p.Name, Limit: p.Limit.String(), On: on, Shadow: p.Shadow},
+		policy: p, curve: newCurve(p.Limit), most: most,
+		byKey: make(map[string]*client), waits: make(map[time.Duration]int64),
+	}
 }
 
 // client returns the client of a short key, nil if it is new and there is no room for it.
@@ -68,16 +70,16 @@ func (t *tally) client(key string) *client {
 
 // decided counts a decision of the policy at now.
 func (t *tally) decided(o *outcome, now int64) {
-	t.requests++
+	t.Requests++
 	if !o.Allowed {
 		t.denials.add(now)
 	}
 	if o.Allowed && o.Wait > 0 && !o.Shadow {
-		t.waits.add(o.Wait)
+		t.waited(o.Wait)
 	}
 	of := t.client(o.Key)
 	if of == nil {
-		t.beyond++
+		t.ClientsBeyond++
 		return
 	}
 	of.requests++
@@ -109,33 +111,22 @@ func (t *tally) alone(o *outcome, now int64) {
 func (t *tally) refused(kind string) {
 	switch kind {
 	case "no_key":
-		t.noKey++
+		t.NoKey++
 	case "bad_key":
-		t.badKey++
+		t.BadKey++
 	default:
-		t.failed++
+		t.Failed++
 	}
 }
 
 // worst is how many clients are listed.
 const worst = 10
 
+// report completes what is reported.
 func (t *tally) report(share float64, name func(key string) string) report.Policy {
-	p := report.Policy{
-		Name:           t.policy.Name,
-		Limit:          t.policy.Limit.String(),
-		On:             t.on,
-		Shadow:         t.policy.Shadow,
-		Requests:       t.requests,
-		RequestsDenied: t.denials.count,
-		NoKey:          t.noKey,
-		BadKey:         t.badKey,
-		Failed:         t.failed,
-		Waited:         t.waits.count,
-		WaitMedian:     t.waits.median().Seconds(),
-		WaitLongest:    t.waits.longest.Seconds(),
-		ClientsBeyond:  t.beyond,
-	}
+	p := &t.Policy
+	p.RequestsDenied = t.denials.count
+	p.WaitMedian, p.WaitLongest = t.medianWait().Seconds(), t.longest.Seconds()
 	if t.denials.count > 0 {
 		p.FirstDenial, p.LastDenial = timeOf(t.denials.first), timeOf(t.denials.last)
 	}
@@ -165,34 +156,24 @@ func (t *tally) report(share float64, name func(key string) string) report.Polic
 		p.AloneRequests, p.AloneClients = t.curve.requests, t.curve.clients
 		p.Curve, p.Spare = t.curve.points(), t.curve.spare(t.all, share)
 	}
-	return p
+	return *p
 }
 
-// waits are the times for which requests waited, each rounded to three digits.
-type waits struct {
-	count   int64
-	longest time.Duration
-	times   map[time.Duration]int64
-}
-
-func (w *waits) add(d time.Duration) {
-	if w.times == nil {
-		w.times = make(map[time.Duration]int64)
-	}
-	w.count++
-	w.longest = max(w.longest, d)
+func (t *tally) waited(d time.Duration) {
+	t.Waited++
+	t.longest = max(t.longest, d)
 	unit := time.Duration(1)
 	for d/unit >= 1000 {
 		unit *= 10
 	}
-	w.times[d.Round(unit)]++
+	t.waits[d.Round(unit)]++
 }
 
-func (w *waits) median() time.Duration {
+func (t *tally) medianWait() time.Duration {
 	var passed int64
-	for _, d := range slices.Sorted(maps.Keys(w.times)) {
-		if passed += w.times[d]; 2*passed >= w.count {
-			return min(d, w.longest)
+	for _, d := range slices.Sorted(maps.Keys(t.waits)) {
+		if passed += t.waits[d]; 2*passed >= t.Waited {
+			return min(d, t.longest)
 		}
 	}
 	return 0

@@ -13,9 +13,9 @@ import (
 // unknownOf says what cannot be known about a policy.
 func (s *simulation) unknownOf(t *tally) (say sentences) {
 	p := &t.policy
-	say.when(t.noKey > 0 && !p.Shadow, "%s no key and would be answered 403. If the key is in a header that this log lacks, log the header and name it with -extra or -map header.NAME=FIELD.", have(t.noKey))
-	say.when(t.badKey > 0, "%s a malformed key and would be answered 400, for example because the log has host names instead of addresses.", have(t.badKey))
-	say.when(p.Optional && t.requests == 0 && s.report.Requests > 0, "No request has its key. It is optional, so all passed. If the key is in a header that this log lacks, log the header and name it with -extra or -map header.NAME=FIELD.")
+	say.when(t.NoKey > 0 && !p.Shadow, "%s no key and would be answered 403. If the key is in a header that this log lacks, log the header and name it with -extra or -map header.NAME=FIELD.", have(t.NoKey))
+	say.when(t.BadKey > 0, "%s a malformed key and would be answered 400, for example because the log has host names instead of addresses.", have(t.BadKey))
+	say.when(p.Optional && t.Requests == 0 && s.report.Requests > 0, "No request has its key. It is optional, so all passed. If the key is in a header that this log lacks, log the header and name it with -extra or -map header.NAME=FIELD.")
 	say.when(p.Settle != nil, "A login counts as failed if its logged status is not from 200 to 399. A handler that says otherwise with SetCost is not in a log.")
 	say.when(p.MaxWait > 0, "At most 1,024 requests wait at once, which is the default of Config.MaxWaiting, and no client left while it waited. In the curve nobody waits.")
 	say.when(p.LockFor > 0, "In the curve and for the bursts that spare clients, no bucket is locked.")
@@ -24,7 +24,7 @@ func (s *simulation) unknownOf(t *tally) (say sentences) {
 	if err != nil || p.Limit == ratelimit.Unlimited || s.report.Requests <= 1 {
 		return say
 	}
-	resolution, length := s.report.Resolution, s.report.To.Sub(s.report.From) // at most the longest Duration, of 292 years
+	resolution, length := time.Duration(s.fraction)*time.Microsecond, s.report.To.Sub(s.report.From) // at most the longest Duration, of 292 years
 	say.when(resolution >= time.Millisecond && l.Unit <= l.Refill*resolution.Microseconds(), "Times have a resolution of %v, in which a bucket gains a token or more. Requests of that time are taken as if they came at once, so there may be fewer denials in production. Log milliseconds to see.", resolution)
 	fill := time.Duration(l.Fill()) * time.Microsecond
 	say.when(fill >= length/10, "Each bucket was full at its first line. It takes %v to fill, and the log has %v. Clients that had used their tokens before would be denied more.", rounded(fill), rounded(length))
