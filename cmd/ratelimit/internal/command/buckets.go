@@ -30,47 +30,36 @@ var peekCommand = bucketCommand("peek", "Shows the bucket of a key, and changes 
 
 var resetCommand = bucketCommand("reset", "Makes the bucket of a key full again, and ends its block or lock.", "",
 	"ratelimit reset -redis redis://localhost:6379 -policy login ip:192.0.2.1",
-	func(*flags) change {
-		return change{"reset", func(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string) error {
-			_, err := l.Reset(ctx, p, key)
-			return err
-		}}
-	})
+	func(*flags) change { return change{"reset", (*ratelimit.Limiter).Reset} })
 
 var blockCommand = bucketCommand("block", "Denies all requests of a key for some time, on all replicas.", "A further block replaces this one.",
 	"ratelimit block -redis redis://localhost:6379 -policy api -for 1h -why 'scrapes prices' ip:192.0.2.1",
 	func(f *flags) change {
 		d := f.duration("for", 15*time.Minute, "`TIME` that the block lasts")
 		by, why := defineWho(f, "the block")
-		return change{"blocked", func(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string) error {
+		return change{"blocked", func(l *ratelimit.Limiter, ctx context.Context, p ratelimit.Policy, key string) (none ratelimit.Result, err error) {
 			reason := cmp.Or(*by, operator(f.getenv))
 			if *why != "" {
 				reason += ": " + *why
 			}
 			switch {
 			case *d < time.Microsecond || *d > store.MaxBlock:
-				return wrongUsage("-for: must be from 1µs to %v (35 years)", store.MaxBlock)
+				return none, wrongUsage("-for: must be from 1µs to %v (35 years)", store.MaxBlock)
 			case len(reason) > store.MaxReason || !utf8.ValidString(reason):
-				return wrongUsage("-why: must be UTF-8, and at most %d bytes with -by", store.MaxReason)
+				return none, wrongUsage("-why: must be UTF-8, and at most %d bytes with -by", store.MaxReason)
 			}
-			_, err := l.Block(ctx, p, key, *d, reason)
-			return err
+			return l.Block(ctx, p, key, *d, reason)
 		}}
 	})
 
 var unblockCommand = bucketCommand("unblock", "Ends a block or lock of a key. Its bucket keeps its tokens.", "",
 	"ratelimit unblock -redis redis://localhost:6379 -policy api ip:192.0.2.1",
-	func(*flags) change {
-		return change{"unblocked", func(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string) error {
-			_, err := l.Unblock(ctx, p, key)
-			return err
-		}}
-	})
+	func(*flags) change { return change{"unblocked", (*ratelimit.Limiter).Unblock} })
 
 // A change is what a command does with a bucket before it shows it. A nil do only looks.
 type change struct {
 	done string
-	do   func(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string) error
+	do   func(l *ratelimit.Limiter, ctx context.Context, p ratelimit.Policy, key string) (ratelimit.Result, error)
 }
 
 // bucketCommand returns a command on one bucket. define defines its flags, and returns what it does.
@@ -104,7 +93,7 @@ func bucketCommand(name, short, long, example string, define func(f *flags) chan
 
 func changeBucket(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string, made change, c *connection, e *env) error {
 	if made.do != nil {
-		err := made.do(ctx, l, p, key)
+		_, err := made.do(l, ctx, p, key)
 		if _, wrong := errors.AsType[*usageError](err); wrong {
 			return err
 		}

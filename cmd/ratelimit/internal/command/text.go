@@ -5,7 +5,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
 	"strings"
+
+	"github.com/mattn/go-colorable"
 
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
@@ -64,10 +67,15 @@ const (
 	yellow = "\x1b[33m"
 )
 
-// paintFor reports whether w takes colours: if it is a terminal, and the user has nothing against them.
+// paintFor reports whether w takes colours: if it is a terminal, and the user has nothing against them. Only Windows seldom
+// sets TERM, and a console there takes colours when it is asked to.
 func paintFor(w io.Writer, getenv func(string) string) report.Paint {
 	term := getenv("TERM")
-	return report.Paint(isTerminal(w) && term != "dumb" && getenv("NO_COLOR") == "" && takesColours(w, term))
+	takes := term != ""
+	if runtime.GOOS == "windows" && w == os.Stdout {
+		colorable.EnableColorsStdout(&takes)
+	}
+	return report.Paint(isTerminal(w) && takes && term != "dumb" && getenv("NO_COLOR") == "")
 }
 
 func isTerminal(w any) bool {

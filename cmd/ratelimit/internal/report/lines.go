@@ -102,12 +102,3 @@ func (t *text) table(align string, head []string, rows [][]string, paint func(ro
 		t.line("%s", line)
 	}
 }
-
-// pad fills a text up to so many columns, to the left or to the right.
-func pad(text string, columns int, align byte) string {
-	fill := strings.Repeat(" ", max(0, columns-width(text)))
-	if align == 'r' {
-		return fill + text
-	}
-	return text + fill
-}

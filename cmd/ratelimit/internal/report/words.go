@@ -4,8 +4,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/mattn/go-runewidth"
 
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
@@ -78,36 +79,19 @@ func unsafe(r rune) bool {
 // key makes a key safe. It has at most so many columns, at least 10.
 func key(text string, columns int) string { return cut(logtext.Show(text, 4*columns), columns) }
 
+// terminal knows how many columns a text takes. Its result does not depend on the environment.
+var terminal = &runewidth.Condition{}
+
 // cut shortens a text to so many columns.
-func cut(text string, columns int) string {
-	if width(text) <= columns {
-		return text
-	}
-	used := 0
-	for i, r := range text {
-		if used += widthOf(r); used > columns-1 {
-			return text[:i] + "…"
-		}
-	}
-	return text
-}
+func cut(text string, columns int) string { return terminal.Truncate(text, columns, "…") }
 
-// width returns how many columns of a terminal a text takes, or more.
-func width(text string) (n int) {
-	for _, r := range text {
-		n += widthOf(r)
-	}
-	return n
-}
+// width returns how many columns of a terminal a text takes.
+func width(text string) int { return terminal.StringWidth(text) }
 
-func widthOf(r rune) int {
-	switch {
-	case r < 0x300: // no combining mark
-		return 1
-	case unicode.Is(unicode.Mn, r):
-		return 0
-	case r >= 0x1100 && (r < 0x2000 || r > 0x27ff): // many of these are wide
-		return 2
+// pad fills a text up to so many columns, to the left or to the right.
+func pad(text string, columns int, align byte) string {
+	if align == 'r' {
+		return terminal.FillLeft(text, columns)
 	}
-	return 1
+	return terminal.FillRight(text, columns)
 }

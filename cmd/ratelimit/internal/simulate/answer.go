@@ -4,7 +4,6 @@ import (
 	"net/http"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/accesslog"
 )
 
 // An answer is the ResponseWriter of a request. It writes nothing, and answers to the limiter as the log says that
@@ -18,10 +17,6 @@ type answer struct {
 }
 
 var _ ratelimit.Responder = (*answer)(nil)
-
-func newAnswer(entry *accesslog.Entry) answer {
-	return answer{header: make(http.Header), logged: entry.Status, loggedBytes: entry.Bytes}
-}
 
 // end is the handler behind the limiters. It answers as the log says.
 func (a *answer) end() {

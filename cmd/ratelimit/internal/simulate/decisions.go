@@ -30,29 +30,30 @@ type decision struct {
 // write writes what was decided about a line.
 func (s *simulation) write(p *passage) error {
 	line := decision{File: p.file, Line: p.number, Time: timeOf(p.time), Status: p.answer.response.Status}
+	var all []decision
 	for i := range p.refusals {
 		refused, of := &p.refusals[i], line
 		if refused.policy >= 0 {
 			of.Policy = s.setup.policies[refused.policy].Name
 		}
 		of.Allowed, of.RequestAllowed, of.Error = refused.passed, refused.passed, refused.kind()
-		if err := s.encoder.Encode(&of); err != nil {
-			return err
-		}
+		all = append(all, of)
 	}
 	for i := range p.outcomes {
 		o, of := &p.outcomes[i], line
 		of.Policy, of.Key = o.Policy, s.name(o.Key)
 		of.Allowed, of.RequestAllowed, of.Shadow = o.Allowed, o.passed, o.Shadow
-		of.Cost, of.Remaining = &o.Cost, &o.Remaining
+		of.Cost, of.Remaining, of.Wait = &o.Cost, &o.Remaining, o.Wait.Seconds()
 		if o.final != o.Cost {
 			of.FinalCost = &o.final
 		}
 		if of.Never = o.RetryAfter == store.Never; !of.Never {
 			of.RetryAfter = o.RetryAfter.Seconds()
 		}
-		of.Wait = o.Wait.Seconds()
-		if err := s.encoder.Encode(&of); err != nil {
+		all = append(all, of)
+	}
+	for i := range all {
+		if err := s.encoder.Encode(&all[i]); err != nil {
 			return err
 		}
 	}

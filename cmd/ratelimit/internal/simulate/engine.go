@@ -29,6 +29,7 @@ type engine struct {
 	real, open http.Handler // the policies, on the buckets and on an open store
 
 	current *passage // what is observed now
+	freely  passage  // of the line, as if nothing denied it
 	queue            // of requests that wait
 }
 
@@ -43,8 +44,17 @@ type passage struct {
 	refusals []refusal
 }
 
-func newPassage(file string, entry *accesslog.Entry) passage {
-	return passage{file: file, number: entry.Line, time: entry.Time, answer: newAnswer(entry)}
+// begin makes p the passage of a line. It uses the memory of the one before.
+func (p *passage) begin(file string, entry *accesslog.Entry) {
+	header := p.answer.header
+	clear(header)
+	if header == nil {
+		header = make(http.Header)
+	}
+	*p = passage{
+		file: file, number: entry.Line, time: entry.Time, outcomes: p.outcomes[:0], refusals: p.refusals[:0],
+		answer: answer{header: header, logged: entry.Status, loggedBytes: entry.Bytes},
+	}
 }
 
 // An outcome is the result of one policy for a request. Its key is a short one.
@@ -121,12 +131,12 @@ func (e *engine) decide(file string, entry *accesslog.Entry) (p *passage, freely
 	if p != nil && !slices.ContainsFunc(p.outcomes, func(o outcome) bool { return !o.Allowed }) {
 		return p, p.outcomes
 	}
-	again := newPassage(file, entry)
-	e.current = &again
+	e.freely.begin(file, entry)
+	e.current = &e.freely
 	r := entry.Request.WithContext(e.virtual) // the other one may go on later
 	r.Pattern = ""
-	e.open.ServeHTTP(&again.answer, r)
-	return p, again.outcomes
+	e.open.ServeHTTP(&e.freely.answer, r)
+	return p, e.freely.outcomes
 }
 
 // observe is Config.Observe.

@@ -53,7 +53,8 @@ func (e *engine) send(file string, entry *accesslog.Entry) *passage {
 	}
 	w := e.idle[len(e.idle)-1]
 	e.idle = e.idle[:len(e.idle)-1]
-	w.passage, w.request = newPassage(file, entry), entry.Request
+	w.begin(file, entry)
+	w.request = entry.Request
 	return e.walk(w)
 }
 
