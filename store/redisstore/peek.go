@@ -45,7 +45,7 @@ func (e *engine) Block(ctx context.Context, policy, key string, b store.Block) (
 			return swapping{redis.NewCmd(ctx, "eval", lua.Block, 1, items[0].name, clock, bucket.Microseconds(b.For), b.Reason)}
 		})
 	})
-	return false, err
+	return false, uncharged(err)
 }
 
 // admit enters e, unless it is closed or ctx has ended.

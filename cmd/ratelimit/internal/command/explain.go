@@ -23,15 +23,12 @@ var explainCommand = &command{
 	name:  "explain",
 	args:  "[URL | -]",
 	short: "Explains what a request would meet, and why. It takes no token.",
-	long: `It explains a request by the policies of a file: the key of each policy and how it was found, the limit, the
-bucket, the verdict, and the headers of the answer. Without a Redis, all buckets are full.
-Describe the request with -curl, as a browser copies it ("Copy as cURL (bash)"), with "-" for such a
-line on standard input, or with -X, -H and a URL or path.`,
-	statuses: "0 it goes on to the handler, 1 it is refused, 2 wrong usage, 3 no answer of Redis, or a malformed file.",
+	long: `It explains a request by the policies of a file. Without a Redis, all buckets are full. Describe the request with
+-curl, as a browser copies it ("Copy as cURL (bash)"), with "-" for such a line on standard input, or with -X, -H and a URL
+or path.`,
 	examples: []string{
 		"ratelimit explain -policies limits.yaml -peer 10.0.0.7 -H 'X-Forwarded-For: 192.0.2.1' /items/5",
-		"ratelimit explain -policies limits.yaml -redis redis://localhost:6379 -X POST /login",
-		`ratelimit explain -policies limits.yaml -curl "curl https://example.com/ -H 'X-Key: 5'"`,
+		`ratelimit explain -policies limits.yaml -redis redis://localhost:6379 -curl "curl https://example.com/ -H 'X-Key: 5'"`,
 		"pbpaste | ratelimit explain -policies limits.yaml -json -",
 	},
 	prepare: func(f *flags) func(context.Context, *env) error {
@@ -43,9 +40,12 @@ line on standard input, or with -X, -H and a URL or path.`,
 			curl:     f.text("curl", "`LINE` of curl that sends the request"),
 			method:   f.text("X", "`METHOD` of the request (default GET)"),
 			route:    f.text("route", "`PATTERN` that the request matches, one of the file's (default: the one that its address matches)"),
-			header:   f.texts("H", "`HEADER` of the request, such as 'X-Key: 5'. It can be repeated"),
 			json:     f.is("json", "write JSON"),
 		}
+		f.add("H", "`HEADER` of the request, such as 'X-Key: 5'. It can be repeated", func(line string) error {
+			x.header = append(x.header, line)
+			return nil
+		})
 		return func(ctx context.Context, e *env) error { return x.run(ctx, r, e) }
 	},
 }
@@ -53,7 +53,7 @@ line on standard input, or with -X, -H and a URL or path.`,
 // An explanation is what the flags of explain say.
 type explanation struct {
 	policies, names, peer, curl, method, route *string
-	header                                     *[]string
+	header                                     []string
 	json                                       *bool
 }
 
@@ -73,8 +73,8 @@ func (x *explanation) run(ctx context.Context, r *redisFlags, e *env) error {
 			return err
 		}
 		defer c.close()
-		if err := c.answers(ctx, r); err != nil {
-			return err
+		if _, err := c.store.Inspect(ctx, "none", "none"); err != nil {
+			return c.unanswered(err, false)
 		}
 		cfg.Store = c.store
 		fmt.Fprintf(e.err, "ratelimit explain: buckets of the %s\n", c.server)
@@ -139,7 +139,7 @@ func (x *explanation) request(ctx context.Context, e *env) (*http.Request, error
 	}
 	line, from := *x.curl, "-curl"
 	stdin := len(e.args) == 1 && e.args[0] == "-"
-	described := !stdin && len(e.args) > 0 || stdin && line != "" || *x.method != "" || len(*x.header) > 0
+	described := !stdin && len(e.args) > 0 || stdin && line != "" || *x.method != "" || len(x.header) > 0
 	if stdin {
 		text, err := io.ReadAll(io.LimitReader(e.stdin, curl.MaxBytes+1))
 		if err != nil {
@@ -167,7 +167,7 @@ func (x *explanation) request(ctx context.Context, e *env) (*http.Request, error
 		return nil, wrongUsage("URL: is a line of curl: give it with -curl, or with - on standard input")
 	default:
 		q.URL = e.args[0]
-		for _, line := range *x.header {
+		for _, line := range x.header {
 			if err := q.AddHeader(line); err != nil {
 				return nil, wrongUsage("-H: %v", err)
 			}

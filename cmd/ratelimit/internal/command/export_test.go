@@ -19,14 +19,14 @@ func WatchEvery(d time.Duration) (undo func()) {
 
 // A Listed is a command as the guide has it.
 type Listed struct {
-	Name, Args, Short, Statuses string
-	Examples                    []string
+	Name, Args, Short string
+	Examples          []string
 }
 
 // List returns all commands.
 func List() (all []Listed) {
 	for _, c := range commands {
-		all = append(all, Listed{Name: c.name, Args: c.args, Short: c.short, Statuses: c.statuses, Examples: c.examples})
+		all = append(all, Listed{Name: c.name, Args: c.args, Short: c.short, Examples: c.examples})
 	}
 	return all
 }
