@@ -103,7 +103,7 @@ func (s *adminSite) take(p ratelimit.Policy, key string, n int64) bool {
 	return r.Allowed
 }
 
-func (s *adminSite) peek(p ratelimit.Policy, key string) ratelimit.Result {
+func (s *adminSite) peek(p ratelimit.Policy, key string) ratelimit.Bucket {
 	s.Helper()
 	r, err := s.limiter.Peek(context.Background(), p, key)
 	if err != nil {
