@@ -64,9 +64,9 @@ func (f *Store) Block(ctx context.Context, policy, key string, b store.Block) (d
 // setBlock blocks or unblocks a bucket of the secondary.
 func (f *Store) setBlock(ctx context.Context, policy, key string, b store.Block) error {
 	if b.For > 0 {
-		f.blockedAt.Store(f.now())
 		f.noteBlock(b.For)
 	}
+	f.blockedAt.Store(f.now())
 	_, err := store.SetBlock(ctx, f.secondary, policy, key, b)
 	return err
 }

@@ -122,7 +122,7 @@ type Store struct {
 	used     used
 	replicas replicas
 
-	// In microseconds since start: until when secondary may have blocked buckets, and when it was last told to block one.
+	// In microseconds since start: until when secondary may have blocked buckets, and when it was last told to block or unblock one.
 	blocked, blockedAt atomic.Int64
 
 	onChange  func(away bool, reason error)

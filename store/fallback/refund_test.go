@@ -57,7 +57,7 @@ func TestRefundsOfTheSecondaryGiveNoTokensToThePrimary(t *testing.T) {
 func TestARefundIsVoidWhenBothBucketsHaveRefilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDuo(t, fallback.Config{})
-		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 10, time.Second, 100), Cost: 50}
+		c := store.Charge{Policy: "p", Key: "quick", Limit: teststore.Limit(t, 10, time.Second, 100), Cost: 50}
 		slow := teststore.Months(t, 1) // keeps uses from being dropped altogether
 		d.take(c)
 		d.fail(teststore.Broken)
@@ -69,8 +69,8 @@ func TestARefundIsVoidWhenBothBucketsHaveRefilled(t *testing.T) {
 		c.Cost = 100
 		teststore.Must(t, d.primary.Store, c)
 		c.Cost = 1
-		if ok, _ := d.take(c); ok {
-			t.Error("a refund of before the bucket was full again filled it")
+		if ok, s := d.take(c); ok {
+			t.Error(s, "a refund of before the bucket was full again filled it")
 		}
 	})
 }

@@ -67,11 +67,14 @@ const sameBlock = 10 * time.Millisecond
 
 // followBlock blocks or unblocks the secondary's bucket of c, whose state is held, as the primary's, whose state is s.
 func (f *Store) followBlock(ctx context.Context, c *store.Charge, s, held *store.State, sent int64) {
+	if sent < f.blockedAt.Load() {
+		return
+	}
 	b := store.Block{}
 	switch {
 	case s.Blocked && s.RetryAfter != store.Never && (!held.Blocked || (held.RetryAfter-s.RetryAfter).Abs() > sameBlock):
 		b.For = min(s.RetryAfter, store.MaxBlock) // of a denial it may be the longer wait for the tokens
-	case s.Blocked || !held.Blocked || sent < f.blockedAt.Load():
+	case s.Blocked || !held.Blocked:
 		return
 	}
 	f.note(ctx, f.setBlock(ctx, c.Policy, c.Key, b))
