@@ -52,7 +52,7 @@ func TestArrows(t *testing.T) {
 		"/limits":            {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
 		"/policyfile":        {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5", "go.yaml.in/yaml/v4/"},
 		"/cmd/ratelimit/internal/simulate": {"/internal/", "/cmd/ratelimit/internal/", "", "/explain", "/policyfile", "/store", "/store/memstore",
-			"github.com/go-chi/chi/v5", "github.com/valyala/fastjson/", "go.yaml.in/yaml/v4/"},
+			"github.com/go-chi/chi/v5", "github.com/valyala/fastjson/", "go.yaml.in/yaml/v4/", "github.com/mattn/go-runewidth", "github.com/clipperhouse/uax29/v2/"},
 		"/outbound": {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5",
 			"golang.org/x/net/idna", "golang.org/x/text/secure/bidirule", "golang.org/x/text/transform", "golang.org/x/text/unicode/bidi", "golang.org/x/text/unicode/norm"},
 	} {

@@ -148,7 +148,7 @@ func blockSequence(t *testing.T, ops []byte) (s served) {
 			}
 		case 7:
 			d := time.Duration(1+n&15) * 333 * time.Millisecond
-			if r, err := l.Block(t.Context(), named(p.Name), key, d); err != nil || r.RetryAfter != d {
+			if r, err := l.Block(t.Context(), named(p.Name), key, d, ""); err != nil || r.RetryAfter != d {
 				t.Errorf("Block: %+v, %v", r, err)
 			}
 			blocked[of] = c.Now().Add(d)

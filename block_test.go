@@ -33,7 +33,7 @@ func named(name string) ratelimit.Policy { return ratelimit.Policy{Name: name} }
 func block(t *testing.T, l *ratelimit.Limiter, policy, key string, d time.Duration) {
 	t.Helper()
 	want := ratelimit.Result{Policy: policy, Key: key, State: store.State{Allowed: true, Blocked: true, RetryAfter: d, ResetAfter: d}}
-	if r, err := l.Block(t.Context(), named(policy), key, d); err != nil || r != want {
+	if r, err := l.Block(t.Context(), named(policy), key, d, ""); err != nil || r != want {
 		t.Fatalf("%+v, %v\nwant %+v", r, err, want)
 	}
 }
@@ -227,7 +227,7 @@ func TestArgumentsOfBlock(t *testing.T) {
 		"no name":          {ratelimit.Policy{}, "k", time.Hour, []string{"Block", "Name"}},
 		"no key":           {named("api"), "", time.Hour, []string{"Block", "key: must not be empty"}},
 	} {
-		_, err := l.Block(t.Context(), tt.policy, tt.key, tt.d)
+		_, err := l.Block(t.Context(), tt.policy, tt.key, tt.d, "")
 		if err == nil {
 			t.Errorf("%s: no error", name)
 			continue
@@ -255,7 +255,7 @@ func TestBlockByTheWholePolicy(t *testing.T) {
 	for name, limit := range map[string]ratelimit.Limit{"a limit": ratelimit.PerHour(5), "unlimited": ratelimit.Unlimited, "none": {}, "0": ratelimit.PerDay(0)} {
 		p := perIP("api", limit)
 		p.Hidden, p.FailClosed, p.LockFor, p.Optional = true, true, time.Minute, true
-		if r, err := l.Block(t.Context(), p, address, time.Hour); err != nil || !r.Blocked || !r.Hidden || r.RetryAfter != time.Hour {
+		if r, err := l.Block(t.Context(), p, address, time.Hour, ""); err != nil || !r.Blocked || !r.Hidden || r.RetryAfter != time.Hour {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 		wantStatuses(t, l.Limit(perIP("api", ratelimit.PerHour(5)))(okHandler), []int{429})
@@ -438,40 +438,49 @@ func TestACallWithOneBlockedBucketChargesNone(t *testing.T) {
 
 func TestPeekOfABlockedBucket(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
+		operator := newLimiter(t, ratelimit.Config{Store: s})
 		for name, s := range map[string]store.Store{"inspected": s, "by a charge": bare{s}} {
 			l := newLimiter(t, ratelimit.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
 			inspected := name == "inspected"
 			p := ratelimit.Policy{Name: "api", Limit: ratelimit.PerHour(60)}
-			peek := func(p ratelimit.Policy, want ratelimit.Result) {
+			since, reason := time.Duration(0), "ops: a test"
+			peek := func(p ratelimit.Policy, limit ratelimit.Limit, used bool, state store.State) {
 				t.Helper()
-				want.Policy, want.Key = "api", name
-				want.State.Allowed = true
-				if r, err := l.Peek(t.Context(), p, name); err != nil || r != want {
-					t.Errorf("%s: %+v, %v\nwant %+v", name, r, err, want)
+				state.Allowed = true
+				want := ratelimit.Bucket{Used: used, Result: ratelimit.Result{Policy: "api", Key: name, Limit: limit, State: state}}
+				if inspected && state.Blocked {
+					want.BlockedSince, want.Reason = since, reason
+				}
+				if b, err := l.Peek(t.Context(), p, name); err != nil || b != want {
+					t.Errorf("%s: %+v, %v\nwant %+v", name, b, err, want)
 				}
 			}
-			block(t, l, "api", name, time.Hour)
+			if _, err := operator.Block(t.Context(), p, name, time.Hour, reason); err != nil {
+				t.Fatal(err)
+			}
 			rest := store.State{Blocked: true, RetryAfter: time.Hour, ResetAfter: time.Hour}
-			peek(p, ratelimit.Result{Limit: p.Limit, State: rest})
+			peek(p, p.Limit, false, rest)
 			if inspected {
-				peek(named("api"), ratelimit.Result{State: rest})
+				peek(named("api"), ratelimit.Limit{}, false, rest)
 			}
 			c.Advance(30 * time.Minute)
+			since = 30 * time.Minute
 			rest = store.State{Blocked: true, RetryAfter: 30 * time.Minute, ResetAfter: 30 * time.Minute}
-			peek(p, ratelimit.Result{Limit: p.Limit, State: rest})
+			peek(p, p.Limit, false, rest)
 
-			unblock(t, l, "api", name)
+			unblock(t, operator, "api", name)
 			if r, err := l.Take(t.Context(), p, name, 45); err != nil || !r.Allowed {
 				t.Fatal(r, err)
 			}
-			block(t, l, "api", name, time.Minute)
+			block(t, operator, "api", name, time.Minute)
+			since, reason = 0, ""
 			rest = store.State{Blocked: true, RetryAfter: time.Minute, ResetAfter: 45 * time.Minute}
-			peek(p, ratelimit.Result{Limit: p.Limit, Used: true, State: rest})
+			peek(p, p.Limit, true, rest)
 			if inspected {
-				peek(named("api"), ratelimit.Result{Limit: p.Limit, Used: true, State: rest})
+				peek(named("api"), p.Limit, true, rest)
 			}
 			c.Advance(time.Minute)
-			peek(p, ratelimit.Result{Limit: p.Limit, Used: true, State: store.State{Remaining: 16, ResetAfter: 44 * time.Minute}})
+			peek(p, p.Limit, true, store.State{Remaining: 16, ResetAfter: 44 * time.Minute})
 		}
 	})
 }
@@ -483,8 +492,8 @@ func TestAStoreThatCannotBlockSaysSo(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		p := named("api")
 		p.FailClosed = closed
-		r, err := l.Block(t.Context(), p, "k", time.Hour)
-		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "cannot block") || r.Blocked {
+		r, err := l.Block(t.Context(), p, "k", time.Hour, "")
+		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "not a Blocker") || r.Blocked {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}
@@ -493,7 +502,7 @@ func TestAStoreThatCannotBlockSaysSo(t *testing.T) {
 			t.Errorf("%+v", e.Event)
 		}
 	}
-	if r, err := l.Unblock(t.Context(), named("api"), "k"); err != nil || r.Blocked {
+	if r, err := l.Unblock(t.Context(), named("api"), "k"); !errors.Is(err, errors.ErrUnsupported) || r.Blocked {
 		t.Errorf("Unblock: %+v, %v", r, err)
 	}
 }
@@ -501,7 +510,7 @@ func TestAStoreThatCannotBlockSaysSo(t *testing.T) {
 func TestBlockWithAFailedStore(t *testing.T) {
 	failure := errors.New("away")
 	l := newLimiter(t, ratelimit.Config{Store: failing(func() error { return failure }), Logger: slog.New(slog.DiscardHandler)})
-	if r, err := l.Block(t.Context(), named("api"), "k", time.Hour); !errors.Is(err, failure) || r.Blocked {
+	if r, err := l.Block(t.Context(), named("api"), "k", time.Hour, ""); !errors.Is(err, failure) || r.Blocked {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if r, err := l.Unblock(t.Context(), named("api"), "k"); !errors.Is(err, failure) || r.Blocked {
@@ -514,7 +523,7 @@ func TestBlockDoesNotEndWithItsContext(t *testing.T) {
 	l := newLimiter(t, ratelimit.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := l.Block(ctx, named("api"), address, time.Hour); err != nil {
+	if _, err := l.Block(ctx, named("api"), address, time.Hour, ""); err != nil {
 		t.Error(err)
 	}
 	h := l.Limit(perIP("api", ratelimit.PerHour(10)))(okHandler)

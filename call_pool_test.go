@@ -30,19 +30,6 @@ func TestARequestEndsWithItsDeadlineAfterOneThatStayed(t *testing.T) {
 	}
 }
 
-func TestOnlyAPeekSaysThatABucketIsUsed(t *testing.T) {
-	l := newLimiter(t, ratelimit.Config{})
-	p := ratelimit.Policy{Name: "jobs", Limit: ratelimit.PerHour(1000)}
-	for i := range 20 { // the pool may lose some
-		if r, err := l.Take(t.Context(), p, "member:5", 1); r.Used || err != nil {
-			t.Errorf("Take: %+v, error %v", r, err)
-		}
-		if r, err := l.Peek(t.Context(), p, "member:5"); !r.Used || r.Remaining != int64(999-i) || err != nil {
-			t.Errorf("Peek: %+v, error %v", r, err)
-		}
-	}
-}
-
 // A call is compiled for its own limit, not for that of the call before.
 func TestATakeGoesByItsOwnLimit(t *testing.T) {
 	l := newLimiter(t, ratelimit.Config{})

@@ -118,7 +118,6 @@ type call struct {
 	waits       bool   // the caller waits for the tokens that it reserves
 	crowded     bool   // there is no place for the caller to wait
 	stays       bool   // it goes on if the caller leaves meanwhile
-	used        bool   // its bucket was charged and has not been full since; see Peek
 	own         policy // of a call without a request; see compileFor
 
 	owned []policy // of a call without a request and with several charges
@@ -140,13 +139,13 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 func (c *call) release() {
 	c.charges, c.states, c.asked, c.barred = c.charges[:0], c.states[:0], c.asked[:0], c.barred[:0]
 	c.enforced, c.failsClosed, c.mayWait, c.settles, c.waits, c.stays, c.crowded = false, false, false, false, false, false, false
-	c.used, c.put = false, nil
+	c.put = nil
 	calls.Put(c)
 }
 
 func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 	if charge.Cost > 0 {
-		charge.Block = p.LockFor
+		charge.Lock = p.LockFor
 	}
 	c.charges = append(c.charges, charge)
 	c.asked = append(c.asked, asked{p, limit})
@@ -315,7 +314,6 @@ func (x *exchange) fill(c *call, ok bool) (own []Result, blocked bool) {
 		if charge.MaxWait > 0 {
 			r.maxWait = uint32(min(charge.MaxWait.Milliseconds(), math.MaxUint32))
 		}
-		r.Used = c.used
 		r.State = c.states[i]
 		blocked = blocked || r.Blocked
 	}

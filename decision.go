@@ -60,11 +60,8 @@ type Result struct {
 	// to clients.
 	Hidden bool
 
-	// Used is set by [Limiter.Peek]: the bucket has been charged and has not been full since.
-	Used bool
-
 	// maxWait is how long the request may wait, in milliseconds, rounded down. At this size it fits
-	// beside the three fields above, and an exchange into 576 bytes.
+	// beside the two fields above, and an exchange into 576 bytes.
 	maxWait uint32
 
 	// State is the answer of the bucket. If another policy denied the request, Allowed may be true here,

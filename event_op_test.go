@@ -110,7 +110,7 @@ func TestEachOperationHasOneEventOfItsName(t *testing.T) {
 		{"peek", func() { _, _ = l.Peek(ctx, p, "k") }},
 		{"refund", func() { _, _ = l.Refund(ctx, p, "k", 1) }},
 		{"reset", func() { _, _ = l.Reset(ctx, p, "k") }},
-		{"block", func() { _, _ = l.Block(ctx, p, "k", time.Hour) }},
+		{"block", func() { _, _ = l.Block(ctx, p, "k", time.Hour, "") }},
 		{"unblock", func() { _, _ = l.Unblock(ctx, p, "k") }},
 	} {
 		tt.do()
@@ -124,8 +124,8 @@ func TestEachOperationHasOneEventOfItsName(t *testing.T) {
 		}
 	}
 	_, _ = l.Take(ctx, p, "", 1)
-	_, _ = l.Block(ctx, p, "k", 0)
-	_, _ = l.Block(ctx, ratelimit.Policy{}, "k", time.Hour)
+	_, _ = l.Block(ctx, p, "k", 0, "")
+	_, _ = l.Block(ctx, ratelimit.Policy{}, "k", time.Hour, "")
 	if got := ops(o.take()); len(got) > 0 {
 		t.Errorf("wrong arguments have events: %q", got)
 	}

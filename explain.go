@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/explain"
-	"github.com/go-tokenbucket/ratelimit/internal/answer"
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
 	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
+	"github.com/go-tokenbucket/ratelimit/internal/failurelog"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
 
@@ -34,9 +34,16 @@ import (
 func (l *Limiter) Explain(r *http.Request, policies ...Policy) *explain.Explanation {
 	ctx, trace, end := dryrun.Begin(freshContext{r.Context()}, r)
 	defer end()
-	x := &explaining{l: l, trace: trace}
-	recursive := dryrun.Of(r.Context()) != nil
-	r = x.copyOf(ctx, r)
+	silent := slog.New(slog.DiscardHandler)
+	x := &explaining{l: l, trace: trace, dry: Limiter{
+		headers:    l.headers,
+		timeout:    l.timeout,
+		failures:   failurelog.Log{Logger: silent},
+		refusals:   failurelog.Log{Logger: silent},
+		ofRequests: l.ofRequests,
+	}}
+	recursive := dryrun.OfRequest(r) != nil
+	r = explained(ctx, r)
 	x.e = explain.Explanation{
 		At:       time.Now(),
 		Method:   logtext.Show(r.Method, 64),
@@ -51,18 +58,15 @@ func (l *Limiter) Explain(r *http.Request, policies ...Policy) *explain.Explanat
 		x.unknown("a function that an explanation calls has called Explain: it would be called again without end, so nothing is explained here")
 		return &x.e
 	}
-	stops, others := x.stops(r, policies)
+	way, others := x.stops(r, policies)
 	met := true
-	for _, at := range stops {
+	for i, at := range append(way, others...) {
+		met = met && i < len(way)
 		judged, next := x.judge(r, at, met)
 		x.e.Limiters = append(x.e.Limiters, judged)
-		if r = next; !judged.Allowed {
-			met = false
+		if met {
+			r, met = next, judged.Allowed
 		}
-	}
-	for _, at := range others {
-		judged, _ := x.judge(r, at, false)
-		x.e.Limiters = append(x.e.Limiters, judged)
 	}
 	return &x.e
 }
@@ -94,22 +98,18 @@ func (c freshContext) String() string { return deadline.Name(c.Context) + ".Fres
 // An explaining is a request that is being explained. One goroutine uses it.
 type explaining struct {
 	l     *Limiter
+	dry   Limiter // decides and answers as l does, by the buckets that were read, and is not observed
 	trace *dryrun.Run
 	e     explain.Explanation
 	err   error // of the Store: it is not asked again
 }
 
 func (x *explaining) unknown(format string, args ...any) {
-	if text := fmt.Sprintf(format, args...); !slices.Contains(x.e.Unknown, text) {
-		x.e.Unknown = append(x.e.Unknown, text)
-	}
+	x.e.Unknown = append(x.e.Unknown, fmt.Sprintf(format, args...))
 }
 
-// textOf returns the text of err without credentials.
-func (x *explaining) textOf(err error) string { return x.trace.Text(err, maxExplained) }
-
-// copyOf returns a copy of r with its route as the Pattern.
-func (x *explaining) copyOf(ctx context.Context, r *http.Request) *http.Request {
+// explained returns a copy of r with its route as the Pattern and without its body.
+func explained(ctx context.Context, r *http.Request) *http.Request {
 	c := r.Clone(ctx)
 	c.Pattern = new(subRouters).pattern(r)
 	if c.URL == nil {
@@ -118,9 +118,7 @@ func (x *explaining) copyOf(ctx context.Context, r *http.Request) *http.Request 
 	if c.Header == nil {
 		c.Header = make(http.Header)
 	}
-	if c.Body = http.NoBody; r.Body != nil && r.Body != http.NoBody {
-		c.Body = unreadBody{x}
-	}
+	c.Body = http.NoBody
 	return c
 }
 
@@ -138,95 +136,6 @@ func setPathValues(r *http.Request) {
 // chiExpression is a wildcard of chi with a regular expression.
 var chiExpression = regexp.MustCompile(`\{([^{}:]+):[^{}]*\}`)
 
-// An unreadBody stands for the body of a request, which is not read.
-type unreadBody struct{ x *explaining }
-
-func (b unreadBody) Read([]byte) (int, error) {
-	b.x.unknown("a function of the program read the body of the request: Explain does not read it, so it was empty")
-	return 0, io.EOF
-}
-
-func (unreadBody) Close() error { return nil }
-
-// A stop is a place as a request meets it.
-type stop struct {
-	explain.Limiter
-	policies []*policy
-	pattern  string // that Route sees there
-	routed   bool   // the request has its path values
-}
-
-// stops returns the stops on the way of r, the outermost first, and all others. policies are those of the caller.
-func (x *explaining) stops(r *http.Request, policies []Policy) (way, others []stop) {
-	places := &x.l.places
-	visits, unclear := places.way(r.Pattern)
-	var on []*place
-	if len(visits) == 0 && len(places.list.policies()) > 0 {
-		way, on = append(way, x.stopAt(&places.list, r.Pattern, true)), append(on, &places.list)
-	}
-	for _, v := range visits {
-		pattern := v.pattern
-		if !v.sure {
-			pattern = r.Pattern // which chi finds out there
-		}
-		way, on = append(way, x.stopAt(v.at, pattern, v.sure)), append(on, v.at)
-	}
-	if compiled, err := compile("policies", policies, true); err != nil {
-		x.unknown("Explain was called with malformed policies: %v", err)
-	} else if len(policies) > 0 {
-		way = append(way, stop{explain.Limiter{Mounted: "Limit", Pattern: x.e.Route}, compiled, r.Pattern, true})
-	}
-	var elsewhere, perhaps []string
-	for _, at := range places.all() {
-		if slices.Contains(on, at) || len(at.policies()) == 0 {
-			continue
-		}
-		if len(others) == maxOthers {
-			x.unknown("more than %d places of Limit are not on the way of the request: the others are not listed", maxOthers)
-			break
-		}
-		patterns, more := at.routes()
-		pattern := r.Pattern
-		if len(patterns) == 1 && !more {
-			pattern = patterns[0]
-		}
-		others = append(others, x.stopAt(at, pattern, true))
-		if at == &places.list { // other places have been met without Handler
-			continue
-		}
-		for _, p := range at.policies() {
-			if elsewhere = append(elsewhere, p.Name); more || slices.Contains(unclear, at) {
-				perhaps = append(perhaps, p.Name)
-			}
-		}
-	}
-	switch {
-	case r.Pattern == "" && len(elsewhere) > 0:
-		x.unknown("the request has no route, so it is not known which of these policies apply: %s: choose one of their routes", names(elsewhere))
-	case len(perhaps) > 0:
-		x.unknown("it is not known whether these policies apply, because they have served no request so far, or too many routes to keep, or it is not clear which of them this route has: %s", names(perhaps))
-	}
-	return way, others
-}
-
-// names lists names of policies, each once.
-func names(list []string) string {
-	slices.Sort(list)
-	return strings.Join(slices.Compact(list), ", ")
-}
-
-func (x *explaining) stopAt(at *place, pattern string, routed bool) stop {
-	s := stop{explain.Limiter{Mounted: "Limit", Pattern: logtext.Show(pattern, maxExplained)}, at.policies(), pattern, routed}
-	if at == &x.l.places.list {
-		s.Mounted = "Handler"
-	}
-	patterns, _ := at.routes()
-	for _, pattern := range patterns {
-		s.Routes = append(s.Routes, logtext.Show(pattern, maxExplained))
-	}
-	return s
-}
-
 // judge explains what happens to r at a stop. If met is true, r comes there, and the answer becomes that of the stop. next is
 // r as it goes on.
 func (x *explaining) judge(r *http.Request, at stop, met bool) (here explain.Limiter, next *http.Request) {
@@ -235,125 +144,60 @@ func (x *explaining) judge(r *http.Request, at stop, met bool) (here explain.Lim
 	if next.Pattern = at.pattern; at.routed {
 		setPathValues(next)
 	}
-	ex, c := newRequestExchange(r.Context(), &x.l.ofRequests), new(call)
-
-	refusal := guard(func() { here.Skipped = x.l.skip != nil && x.l.skip(next) })
+	panicked := guard(func() { here.Skipped = x.l.skip != nil && x.l.skip(next) })
 	if here.Skipped {
 		here.Allowed = true
 		for _, p := range at.policies {
-			here.Policies = append(here.Policies, x.skipped(p))
+			skipped := describe(p)
+			skipped.Outcome, skipped.Why = explain.LeftOut, "Config.Skip exempts the request"
+			here.Policies = append(here.Policies, skipped)
 		}
 		return here, r
 	}
-	var all []*judgment
-	for _, p := range at.policies {
-		all = append(all, x.ask(p, c, next, &ex.exchange))
+	ex := newRequestExchange(r.Context(), &x.dry.ofRequests)
+	judged, asked := x.askAll(at.policies, next, &ex.exchange)
+	looked := &lookedStore{judged: judged, err: x.err}
+	x.dry.store = looked
+	var err error
+	panicked = cmp.Or(panicked, guard(func() { err = x.dry.decide(&ex.exchange, next, asked, false) }))
+	d := &ex.decision
+	own := d.Results
+	if outer := ex.outer(); outer != nil && len(own) > 0 {
+		own = own[len(outer.Results):]
 	}
-	refusal = cmp.Or(refusal, refusalOf(all))
-	if next.Method == prefaceMethod {
-		refusal = errPreface
+	if d.Allowed {
+		d.elapse(looked.wait) // in the headers alone: nobody waits
 	}
-	if policy, proxy, found := c.sharedBy(next); met && found && isForwarded(next) {
-		x.unknown("all clients of the proxy %v share one bucket of policy %s: use ClientIP instead of RemoteIP, with the proxy in IPConfig.TrustedProxies", proxy, policy)
+	if met && panicked == nil {
+		panicked = guard(func() { next = cmp.Or(x.dry.answer(responder{x: x}, next, ex, err), next) })
+		x.e.Degraded = x.e.Degraded || slices.ContainsFunc(own, func(r Result) bool { return r.Degraded })
 	}
-
-	before, ok, err := x.look(&ex.exchange, c, refusal != nil || c.isBarred(), met)
-	closed, failed := ex.failed(c, err)
-	var results []Result
-	switch {
-	case failed != nil && c.isBarred(): // without the Store
-		results, failed = ex.fillBarred(c), nil
-	case failed != nil && closed:
-		refusal = cmp.Or(refusal, failed)
-	case failed == nil:
-		looked := newRequestExchange(r.Context(), &x.l.ofRequests)
-		results, _ = looked.fill(c, ok)
-		if shut(results) {
-			looked.decision.Allowed = false
-		}
-		results = looked.insertBarred(c, results)
-		if refusal == nil && len(results) > 0 && !c.isBarred() {
-			ex = looked
-		}
-	}
-	switch d := &ex.decision; {
-	case refusal != nil:
-	case len(d.Results) == 0 && c.isBarred():
-		ex.fillBarred(c)
-	case len(d.Results) > 0:
-		x.wait(d, c, met)
-	default:
-		d.Allowed, d.At = true, time.Now()
-	}
-	if met {
-		next, refusal = x.answer(ex, next, refusal)
-	}
-	here.Allowed = ex.decision.Allowed && refusal == nil
-	if err := cmp.Or(refusal, failed); err != nil {
-		here.Err = x.textOf(err)
+	here.Allowed = d.Allowed && panicked == nil
+	if err := cmp.Or(panicked, err); err != nil {
+		here.Err = x.trace.Text(err, maxExplained)
 	}
 	refusers := here.Err
-	if names := denied(results, false); len(names) > 0 && refusal == nil {
+	if names := denied(own, false); len(names) > 0 {
 		refusers = "denied by " + strings.Join(names, ", ")
 	}
-	for _, j := range all {
-		x.conclude(j, results, before, refusers, here.Allowed)
+	for _, j := range judged {
+		j.conclude(own, refusers, here.Allowed)
 		here.Policies = append(here.Policies, j.Policy)
 	}
 	return here, next
 }
 
-// skipped explains a policy that Config.Skip leaves out.
-func (x *explaining) skipped(p *policy) explain.Policy {
-	j := x.describe(p)
-	j.limitIs(p.Limit, cmp.Or(p.from, "Policy.Limit"))
-	j.Outcome, j.Why = explain.LeftOut, "Config.Skip exempts the request"
-	return j.Policy
+// A responder notes how a request is answered, and writes nothing.
+type responder struct {
+	Responder
+	x *explaining
 }
 
-// refusalOf returns why functions of policies refuse the request, nil if they do not.
-func refusalOf(all []*judgment) error {
-	var noKey, failed error
-	for _, j := range all {
-		switch {
-		case j.Outcome == explain.BadRequest, errors.Is(j.err, errPanic):
-			return j.err // the policies behind it are not asked
-		case j.Outcome == explain.NoKey:
-			noKey = cmp.Or(noKey, j.err)
-		case j.Outcome == explain.Failed:
-			failed = errors.Join(failed, j.err)
-		}
-	}
-	return cmp.Or(noKey, failed)
-}
+func (r responder) Header() http.Header { return r.x.e.Header }
 
-// wait lets the request wait for the tokens that c has reserved. Nobody waits: what follows is explained as of now.
-func (x *explaining) wait(d *Decision, c *call, met bool) {
-	d.At = d.At.Add(x.e.Wait)
-	if wait := c.wait(); d.Allowed {
-		d.elapse(wait)
-		if met {
-			x.e.Wait += wait
-		}
-	}
-}
-
-// answer answers the request as the limiter does, without a body. It returns the request as it goes on, and why it does not.
-func (x *explaining) answer(ex *requestExchange, r *http.Request, refusal error) (*http.Request, error) {
-	h, d := x.e.Header, &ex.decision
-	if refusal == nil {
-		refusal = guard(func() { r = x.l.setHeaders(h, &ex.exchange, ex.with(r)) })
-	}
-	x.e.Degraded = x.e.Degraded || slices.ContainsFunc(d.Results, func(r Result) bool { return r.Degraded })
-	switch {
-	case errors.Is(refusal, errPanic): // is not answered
-	case refusal != nil:
-		x.e.Status = answer.Refusal(h, refusal)
-	case !d.Allowed:
-		setDenied(h, d)
-		x.e.Status = http.StatusTooManyRequests
-	}
-	return r, refusal
+func (r responder) Refuse(_ *http.Request, status int, _ error) bool {
+	r.x.e.Status = status
+	return true
 }
 
 var errPanic = errors.New("panic")

@@ -8,205 +8,230 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/go-tokenbucket/ratelimit/explain"
-	"github.com/go-tokenbucket/ratelimit/internal/bucket"
-	"github.com/go-tokenbucket/ratelimit/internal/infer"
+	"github.com/go-tokenbucket/ratelimit/internal/deadline"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A judgment is what a policy asks of a request, and what comes of it.
+// A judgment is what a policy says of a request, and its bucket.
 type judgment struct {
 	explain.Policy
-	of    *policy
-	limit Limit
-	err   error // of a function of the policy
+	charge store.Charge
+	kept   store.Kept // the bucket, at the time lookedAt
 }
 
-func (x *explaining) describe(p *policy) *judgment {
-	return &judgment{of: p, Policy: explain.Policy{Name: p.Name, Shadow: p.Shadow, Hidden: p.Hidden, Optional: p.Optional, FailClosed: p.FailClosed}}
+func describe(p *policy) explain.Policy {
+	return explain.Policy{Name: p.Name, Shadow: p.Shadow, Hidden: p.Hidden, Optional: p.Optional, FailClosed: p.FailClosed}
 }
 
-func (j *judgment) limitIs(limit Limit, why string) {
-	if j.limit = limit; limit != (Limit{}) {
-		j.Limit, j.LimitWhy = limit.String(), why
+// askAll asks policies for the keys, limits and costs of r, and reads their buckets. asked are the policies with functions
+// that return the same again. Reading takes at most the time of one call of the Store.
+func (x *explaining) askAll(policies []*policy, r *http.Request, ex *exchange) (all []*judgment, asked []*policy) {
+	closed := false
+	for _, p := range policies {
+		j, own := x.ask(p, r, ex)
+		all, asked = append(all, j), append(asked, own)
+		closed = closed || j.charge.Key != "" && p.failsClosed()
 	}
-}
-
-// ask asks a policy for the key, the limit and the cost of r, and adds its charge to c. Outcome is set if it charges nothing.
-func (x *explaining) ask(p *policy, c *call, r *http.Request, ex *exchange) *judgment {
-	j := x.describe(p)
-	own, chosen := &policy{Policy: p.Policy, limit: p.limit}, (*Limit)(nil)
-	if p.LimitFunc != nil {
-		own.LimitFunc = func(r *http.Request) Limit {
-			limit := p.LimitFunc(r)
-			chosen = &limit
-			return limit
+	limited := deadline.Context{Parent: r.Context(), Terms: &x.l.ofRequests}
+	defer limited.End()
+	ctx := context.Context(&limited)
+	if closed {
+		ctx = store.WithoutStandIn(ctx)
+	}
+	for _, j := range all {
+		if x.err == nil && j.charge.Limit != (store.Limit{}) {
+			x.err = j.look(ctx, x.l.store)
 		}
 	}
+	return all, asked
+}
+
+// ask asks a policy for the key, the limit and the cost of r. Outcome is set if it charges nothing.
+func (x *explaining) ask(p *policy, r *http.Request, ex *exchange) (j *judgment, own *policy) {
+	j = &judgment{Policy: describe(p)}
+	var chosen *Limit
+	own = remembering(p, r, func(limit Limit) { chosen = &limit })
 	var limit Limit
-	var charge store.Charge
-	x.trace.Forget()
-	if panicked := guard(func() { limit, charge, _, j.err = own.chargeFor(r) }); panicked != nil {
-		j.err = panicked
+	var malformed, err error
+	x.trace.Took() // of a function that goes on
+	if panicked := guard(func() { limit, j.charge, malformed, err = own.chargeFor(r) }); panicked != nil {
+		err = panicked
 	}
-	j.Found, j.Key, j.Cost = x.trace.Took(), charge.Key, charge.Cost
+	if step := x.trace.Took(); step != nil && len(step.Tried) > 0 {
+		j.Found = step.Tried[0]
+	}
+	j.Key, j.Cost = j.charge.Key, j.charge.Cost
 	why := cmp.Or(p.from, "Policy.Limit")
 	switch {
-	case p.LimitFunc == nil:
-		limit = p.Limit
-	case chosen == nil: // it panicked
-	case *chosen == Limit{}:
-		limit, why = p.Limit, why+": LimitFunc returned the zero Limit"
-	case !chosen.valid():
-		limit, why = p.Limit, why+fmt.Sprintf(": LimitFunc returned %v, which is malformed", *chosen)
+	case chosen == nil:
+	case *chosen == limit:
+		why = "LimitFunc"
+	case malformed != nil:
+		why += fmt.Sprintf(": LimitFunc returned %v, which is malformed", *chosen)
 	default:
-		limit, why = *chosen, "LimitFunc"
+		why += ": LimitFunc returned the zero Limit"
 	}
-	j.limitIs(limit, why)
+	if limit != (Limit{}) {
+		j.Limit, j.LimitWhy = limit.String(), why
+	}
 	switch {
-	case j.err != nil:
-		j.Outcome, j.Why = p.outcomeOf(ex, j.err), strings.TrimPrefix(x.textOf(j.err), "policy "+p.Name+": ")
-	case limit == Unlimited && chosen != nil:
-		j.Outcome, j.Why = explain.Exempt, "LimitFunc returned Unlimited"
+	case err != nil:
+		j.Outcome, j.Why = p.outcomeOf(ex, err), strings.TrimPrefix(x.trace.Text(err, maxExplained), "policy "+p.Name+": ")
 	case limit == Unlimited:
-		j.Outcome, j.Why = explain.Exempt, why+" is Unlimited"
+		j.Outcome, j.Why = explain.Exempt, "the limit is Unlimited"
 	case j.Key == "":
 		j.Outcome, j.Why = explain.LeftOut, "the request has no key, and the policy is Optional"
-	case limit.isZero():
-		c.bar(p, limit, charge.Key, charge.Cost)
-	default:
-		c.add(p, limit, charge)
 	}
-	return j
+	return j, own
 }
 
-func (l Limit) valid() bool {
-	_, err := l.compile()
-	return err == nil || l.isZero() || l == Unlimited
+// remembering returns p with functions that remember what they return for r: each is called once. choose is called with the
+// limit that LimitFunc returns.
+func remembering(p *policy, r *http.Request, choose func(Limit)) *policy {
+	own := &policy{Policy: p.Policy, limit: p.limit}
+	key := sync.OnceValues(func() (string, error) { return keyBy(p.Key, r) })
+	own.Key = func(*http.Request) (string, error) { return key() }
+	if p.Cost != nil {
+		cost := sync.OnceValue(func() int64 { return p.Cost(r) })
+		own.Cost = func(*http.Request) int64 { return cost() }
+	}
+	if p.LimitFunc != nil {
+		limit := sync.OnceValue(func() Limit {
+			limit := p.LimitFunc(r)
+			choose(limit)
+			return limit
+		})
+		own.LimitFunc = func(*http.Request) Limit { return limit() }
+	}
+	return own
 }
 
-// conclude completes the judgment of a policy by its result. Without results, the Store has failed. refusers says why the
-// request is not allowed.
-func (x *explaining) conclude(j *judgment, results []Result, before map[string]*store.State, refusers string, allowed bool) {
-	if j.Outcome != "" {
-		return
-	}
-	i := slices.IndexFunc(results, func(r Result) bool { return r.Policy == j.Name })
-	if i < 0 {
-		if j.Outcome, j.Why = explain.LeftOut, refusers; !allowed {
-			j.Outcome = explain.Failed
-		}
-		return
-	}
-	r := &results[i]
-	if j.Before = before[j.Name]; j.Before != nil {
-		j.After = &r.State
-	}
-	switch {
-	case r.Allowed && !allowed:
-		j.Outcome, j.Why = explain.NotCharged, refusers
-	case r.Allowed:
-		j.Outcome, j.Why = explain.Allowed, j.whyAllowed(r)
-	case r.Shadow:
-		j.Outcome, j.Why = explain.WouldDeny, j.whyDenied(r)
-	default:
-		j.Outcome, j.Why = explain.Denied, j.whyDenied(r)
-	}
-}
-
-func (j *judgment) whyAllowed(r *Result) string {
-	switch {
-	case r.Cost == 0:
-		return "the request takes no tokens"
-	case r.Wait > 0:
-		return fmt.Sprintf("the request waits %v for its tokens", r.Wait)
-	default:
-		return fmt.Sprintf("the request takes %d of %d tokens", r.Cost, j.Before.Remaining)
-	}
-}
-
-func (j *judgment) whyDenied(r *Result) string {
-	switch maxWait := j.of.MaxWait; {
-	case r.Limit.isZero():
-		return "the rate is 0"
-	case r.Blocked:
-		return fmt.Sprintf("the bucket is blocked for %v", r.RetryAfter)
-	case r.RetryAfter == Never:
-		return fmt.Sprintf("the cost is negative or above the burst of %d", r.Limit.burst())
-	case maxWait > 0:
-		return fmt.Sprintf("the tokens come in %v, which is later than MaxWait, %v, or the deadline of the request allow", r.RetryAfter+maxWait, maxWait)
-	default:
-		return fmt.Sprintf("the request takes %d of %d tokens: enough in %v", r.Cost, r.Remaining, r.RetryAfter)
-	}
-}
-
-// look fills the states of c as the Store would if it was charged, and returns the states now, by policy. With refused, the
-// request is refused for another reason. If the Store has failed before, it is asked only if the request meets these policies.
-func (x *explaining) look(ex *exchange, c *call, refused, met bool) (before map[string]*store.State, ok bool, err error) {
-	if len(c.charges) == 0 {
-		return nil, !refused, nil
-	}
-	if x.err != nil && !met {
-		return nil, false, x.err
-	}
-	before = make(map[string]*store.State)
-	c.put = func(ctx context.Context, c *call) (bool, error) {
-		buckets, ok := make([]store.Bucket, len(c.charges)), !refused
-		for i := range c.charges {
-			charge := &c.charges[i]
-			b, err := bucketOf(ctx, x.l.store, charge)
-			if err != nil {
-				return false, err
-			}
-			if b.Degraded {
-				charge.Block = 0 // not every stand-in locks
-				charge.Limit = cmp.Or(b.Limit, charge.Limit)
-			}
-			now := b.State(charge.Limit)
-			buckets[i], before[charge.Policy] = b, &now
-			c.states[i] = stateOf(b, charge, false)
-			refuses := !c.states[i].Allowed || now.Blocked && charge.Cost == 0 // see shut
-			ok = ok && (!refuses || charge.Shadow)
-		}
-		for i := range c.charges {
-			if ok && c.states[i].Allowed {
-				c.states[i] = stateOf(buckets[i], &c.charges[i], true)
-			}
-		}
-		return ok, nil
-	}
-	ok, err = x.l.ask(ex, c)
-	x.err = err
-	return before, ok, err
-}
-
-// bucketOf returns the bucket of c. If s is no Inspector, it is what a look says of it.
+// bucketOf returns the bucket of c. If s is no Inspector, it is what a charge of 0 tokens says of it.
 func bucketOf(ctx context.Context, s store.Store, c *store.Charge) (store.Bucket, error) {
 	b, err := store.Inspect(ctx, s, c.Policy, c.Key)
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return b, err
 	}
-	look, states := []store.Charge{{Policy: c.Policy, Key: c.Key, Limit: c.Limit}}, make([]store.State, 1)
-	if _, err := s.Take(ctx, look, states); err != nil {
-		return b, err
+	states := make([]store.State, 1)
+	_, err = s.Take(ctx, []store.Charge{{Policy: c.Policy, Key: c.Key, Limit: c.Limit}}, states)
+	l, now := c.Limit, &states[0]
+	b = store.Bucket{Limit: l, Credits: l.Capacity, Blocked: now.RetryAfter, Degraded: now.Degraded}
+	if !now.Blocked { // a block hides the tokens
+		b.Credits -= now.ResetAfter.Microseconds() * l.Refill // rounded down
 	}
-	return infer.Bucket(&look[0], &states[0]), nil
+	if now.Remaining > 0 {
+		b.Credits = max(b.Credits, now.Remaining*l.Unit)
+	}
+	return b, err
 }
 
-// stateOf returns the state that b answers to c. If charged is true, b is charged, which can pay.
-func stateOf(b store.Bucket, c *store.Charge, charged bool) store.State {
-	l, left := bucket.Limit(c.Limit), b.Blocked
-	now := l.Advance(bucket.Bucket{Tokens: b.Credits, Unit: b.Limit.Unit}, b.Age.Microseconds()).Tokens
-	if charged {
-		need, _ := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
-		now = l.Charge(now, need, 1)
-		if c.Block > 0 && now < l.Unit {
-			left = max(left, c.Block)
+// look reads the bucket of j.
+func (j *judgment) look(ctx context.Context, s store.Store) error {
+	c := &j.charge
+	b, err := bucketOf(ctx, s, c)
+	if err != nil {
+		return err
+	}
+	if b.Degraded {
+		c.Limit = cmp.Or(b.Limit, c.Limit) // the part of this replica
+	}
+	before := b.State(c.Limit)
+	j.Before = &before
+	j.kept = store.Kept{Limit: b.Limit, Credits: b.Credits, LastRefill: lookedAt - b.Age.Microseconds(), Locked: b.Locked}
+	if b.Blocked > 0 {
+		j.kept.BlockedUntil = lookedAt + b.Blocked.Microseconds()
+	}
+	return nil
+}
+
+// lookedAt is the time at which buckets are read, in microseconds on the clock of a lookedStore.
+const lookedAt = 1 << 50
+
+// A lookedStore is a Store of the buckets of judgments, as they were read. So a decision about them is that of Handler, and
+// writes nothing.
+type lookedStore struct {
+	judged []*judgment
+	err    error         // of the Store that they were read from
+	wait   time.Duration // for the tokens of the last call
+}
+
+func (s *lookedStore) Take(_ context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	if s.err != nil {
+		return false, s.err
+	}
+	all, kept := make([]*judgment, len(charges)), make([]store.Kept, len(charges))
+	charges = slices.Clone(charges)
+	for i := range charges {
+		c := &charges[i]
+		j := s.judged[slices.IndexFunc(s.judged, func(j *judgment) bool { return j.Name == c.Policy })]
+		if c.Limit = j.charge.Limit; j.Before.Degraded {
+			c.Lock = 0 // not every stand-in locks
+		}
+		all[i], kept[i] = j, j.kept
+	}
+	ok := store.Decide(charges, kept, states, lookedAt)
+	s.wait = (&call{charges: charges, states: states}).wait()
+	for i, j := range all {
+		j.kept, states[i].Degraded = kept[i], j.Before.Degraded
+	}
+	return ok, nil
+}
+
+// conclude completes a judgment by the result of its policy. A policy has none if it was left out, or if the request was
+// refused before. refusers says why the request is not allowed.
+func (j *judgment) conclude(results []Result, refusers string, allowed bool) {
+	if j.Outcome != "" {
+		return
+	}
+	r := Result{Cost: j.Cost, State: store.State{RetryAfter: Never}}
+	switch i := slices.IndexFunc(results, func(r Result) bool { return r.Policy == j.Name }); {
+	case i >= 0:
+		r = results[i]
+	case allowed:
+		j.Outcome, j.Why = explain.LeftOut, refusers
+		return
+	case j.Before == nil && j.charge.Limit != store.Limit{}:
+		j.Outcome, j.Why = explain.Failed, refusers
+		return
+	case j.Before != nil: // would the policy alone allow it?
+		var states [1]store.State
+		if r.State = *j.Before; !store.Decide([]store.Charge{j.charge}, []store.Kept{j.kept}, states[:], lookedAt) || !states[0].Allowed {
+			r.State = states[0]
 		}
 	}
-	s := c.State(now, charged)
-	c.Shut(&s, left, charged)
-	s.Degraded = b.Degraded
-	return s
+	if j.Before != nil {
+		j.After = &r.State
+	}
+	switch j.Why = j.why(&r); {
+	case r.Allowed && !allowed:
+		j.Outcome, j.Why = explain.NotCharged, refusers
+	case r.Allowed:
+		j.Outcome = explain.Allowed
+	case j.Shadow:
+		j.Outcome = explain.WouldDeny
+	default:
+		j.Outcome = explain.Denied
+	}
+}
+
+// why returns why a bucket allows the request or denies it.
+func (j *judgment) why(r *Result) string {
+	switch limit := j.charge.Limit; {
+	case r.Wait > 0:
+		return fmt.Sprintf("the request waits %v for its tokens", r.Wait)
+	case r.Allowed:
+		return fmt.Sprintf("the request takes %d of %d tokens", r.Cost, j.Before.Remaining)
+	case limit == (store.Limit{}):
+		return "the rate is 0"
+	case r.Blocked:
+		return fmt.Sprintf("the bucket is blocked for %v", r.RetryAfter)
+	case r.RetryAfter == Never:
+		return fmt.Sprintf("the cost is negative or above the burst of %d", limit.Remaining(limit.Capacity))
+	default:
+		return fmt.Sprintf("the request takes %d of %d tokens: possible in %v", r.Cost, r.Remaining, r.RetryAfter)
+	}
 }

@@ -1,13 +1,15 @@
 package ratelimit
 
 import (
-	"cmp"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/go-tokenbucket/ratelimit/explain"
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
+	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
 
 // A visit is how requests of a route come to a place. Explain knows from it which places a request of that route meets.
@@ -91,8 +93,8 @@ func (at *place) routes() (patterns []string, more bool) {
 }
 
 // way returns the visits of a request of a route, the outermost first. If nobody has seen one, it returns those of a request
-// that no router has matched. If it cannot decide between some places, it returns these.
-func (ps *places) way(pattern string) (way []*visit, unclear []*place) {
+// that no router has matched. It returns none if it cannot decide between some.
+func (ps *places) way(pattern string) (way []*visit) {
 	var ends []*visit
 	for _, at := range ps.all() {
 		if known := at.visits.Load(); known != nil {
@@ -105,24 +107,24 @@ func (ps *places) way(pattern string) (way []*visit, unclear []*place) {
 	}
 	if len(ends) == 0 {
 		if pattern == "" {
-			return nil, nil
+			return nil
 		}
 		return ps.way("")
 	}
-	slices.SortStableFunc(ends, func(a, b *visit) int { return cmp.Compare(b.depth(), a.depth()) })
-	for v := ends[0]; v != nil; v = v.outer() {
-		way = append(way, v)
-	}
-	slices.Reverse(way)
-	for _, v := range ends {
-		if !slices.ContainsFunc(way, func(on *visit) bool { return on.at == v.at }) {
-			unclear = append(unclear, v.at)
+	for _, innermost := range ends {
+		way = nil
+		for v := innermost; v != nil; v = v.outer() {
+			way = append(way, v)
+		}
+		elsewhere := func(v *visit) bool {
+			return !slices.ContainsFunc(way, func(on *visit) bool { return on.at == v.at })
+		}
+		if !slices.ContainsFunc(ends, elsewhere) {
+			slices.Reverse(way)
+			return way
 		}
 	}
-	if len(unclear) > 0 {
-		return nil, append(unclear, ends[0].at)
-	}
-	return way, nil
+	return nil
 }
 
 // outer returns the visit around v of the same Limiter, nil if there is none.
@@ -134,17 +136,76 @@ func (v *visit) outer() *visit {
 	return o
 }
 
-// depth returns how many visits are around v.
-func (v *visit) depth() (n int) {
-	for o := v.outer(); o != nil; o = o.outer() {
-		n++
-	}
-	return n
-}
-
 // all returns the place of Handler and those of Limit that are in use.
 func (ps *places) all() []*place {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	return append([]*place{&ps.list}, ps.mounted()...)
+}
+
+// A stop is a place as a request meets it.
+type stop struct {
+	explain.Limiter
+	policies []*policy
+	pattern  string // that Route sees there
+	routed   bool   // the request has its path values
+}
+
+// stops returns the stops on the way of r, the outermost first, and all others. policies are those of the caller.
+func (x *explaining) stops(r *http.Request, policies []Policy) (way, others []stop) {
+	places := &x.l.places
+	visits := places.way(r.Pattern)
+	var on []*place
+	if len(visits) == 0 && len(places.list.policies()) > 0 {
+		way, on = append(way, x.stopAt(&places.list, r.Pattern, true)), append(on, &places.list)
+	}
+	for _, v := range visits {
+		pattern := v.pattern
+		if !v.sure {
+			pattern = r.Pattern // which chi finds out there
+		}
+		way, on = append(way, x.stopAt(v.at, pattern, v.sure)), append(on, v.at)
+	}
+	if compiled, err := compile("policies", policies, true); err != nil {
+		x.unknown("Explain was called with malformed policies: %v", err)
+	} else if len(policies) > 0 {
+		way = append(way, stop{explain.Limiter{Mounted: "Limit", Pattern: x.e.Route}, compiled, r.Pattern, true})
+	}
+	var perhaps []string
+	for _, at := range places.all() {
+		if slices.Contains(on, at) || len(at.policies()) == 0 {
+			continue
+		}
+		if len(others) == maxOthers {
+			x.unknown("more than %d places of Limit are not on the way of the request: the others are not listed", maxOthers)
+			break
+		}
+		patterns, more := at.routes()
+		pattern := r.Pattern
+		if len(patterns) == 1 {
+			pattern = patterns[0]
+		}
+		others = append(others, x.stopAt(at, pattern, true))
+		if at != &places.list && (r.Pattern == "" || more || len(visits) == 0) { // otherwise requests have passed it by
+			for _, p := range at.policies() {
+				perhaps = append(perhaps, p.Name)
+			}
+		}
+	}
+	if slices.Sort(perhaps); len(perhaps) > 0 {
+		x.unknown("it is not known whether these policies apply: %s: explain a request of a route that they have served", strings.Join(slices.Compact(perhaps), ", "))
+	}
+	return way, others
+}
+
+func (x *explaining) stopAt(at *place, pattern string, routed bool) stop {
+	s := stop{explain.Limiter{Mounted: "Limit", Pattern: logtext.Show(pattern, maxExplained)}, at.policies(), pattern, routed}
+	if at == &x.l.places.list {
+		s.Mounted = "Handler"
+	}
+	patterns, _ := at.routes()
+	for _, pattern := range patterns {
+		s.Routes = append(s.Routes, logtext.Show(pattern, maxExplained))
+	}
+	return s
 }

@@ -376,10 +376,10 @@ func TestWithoutLockForNothingLocks(t *testing.T) {
 	_, err := l.Refund(t.Context(), p, "k", 1)
 	var got []string
 	for _, charges := range rec.calls {
-		got = append(got, fmt.Sprint(charges[0].Cost, " ", charges[0].Block))
+		got = append(got, fmt.Sprint(charges[0].Cost, " ", charges[0].Lock))
 	}
 	if want := []string{"1 0s", "8 0s", "1 1m0s", "8 1m0s", "0 0s", "-1 0s"}; !slices.Equal(got, want) || err != nil {
-		t.Errorf("costs and blocks %q, want %q, error %v", got, want, err)
+		t.Errorf("costs and locks %q, want %q, error %v", got, want, err)
 	}
 }
 

@@ -59,21 +59,21 @@ func TestPeekReportsByTheLimitOfTheBucket(t *testing.T) {
 		l := newLimiter(t, ratelimit.Config{Store: s})
 		ctx := t.Context()
 		named := ratelimit.Policy{Name: "tiers"}
-		want := func(p ratelimit.Policy, want ratelimit.Result) {
+		want := func(p ratelimit.Policy, want ratelimit.Bucket) {
 			t.Helper()
 			want.Policy, want.Key, want.Allowed = "tiers", "static:k", true
 			if r, err := l.Peek(ctx, p, "static:k"); err != nil || r != want {
 				t.Errorf("%+v, %v\nwant %+v", r, err, want)
 			}
 		}
-		want(named, ratelimit.Result{})
-		want(tiers, ratelimit.Result{})
+		want(named, ratelimit.Bucket{})
+		want(tiers, ratelimit.Bucket{})
 
 		if d, err := l.Decide(httptest.NewRequest("GET", "/", nil), tiers); err != nil || !d.Allowed {
 			t.Fatal(d, err)
 		}
 		perMinute := ratelimit.PerMinute(1).WithBurst(600)
-		used := ratelimit.Result{Limit: perMinute, Used: true, State: store.State{Remaining: 599, ResetAfter: time.Minute}}
+		used := ratelimit.Bucket{Used: true, Result: ratelimit.Result{Limit: perMinute, State: store.State{Remaining: 599, ResetAfter: time.Minute}}}
 		want(named, used)
 		want(tiers, used)
 		given := named
@@ -81,13 +81,13 @@ func TestPeekReportsByTheLimitOfTheBucket(t *testing.T) {
 		used.Limit = gold
 		want(given, used)
 		given.Limit = ratelimit.PerHour(10)
-		want(given, ratelimit.Result{Limit: given.Limit, Used: true, State: store.State{Remaining: 10}})
+		want(given, ratelimit.Bucket{Used: true, Result: ratelimit.Result{Limit: given.Limit, State: store.State{Remaining: 10}}})
 
 		c.Advance(30 * time.Second)
 		used.Limit, used.ResetAfter = perMinute, 30*time.Second
 		want(named, used)
 		c.Advance(30 * time.Second)
-		want(named, ratelimit.Result{})
+		want(named, ratelimit.Bucket{})
 	})
 }
 
@@ -143,13 +143,16 @@ func TestPeekOfAStoreThatIsNoInspector(t *testing.T) {
 	})
 }
 
+// peeked is what other calls than Peek report of a bucket.
+func peeked(b ratelimit.Bucket, err error) (ratelimit.Result, error) { return b.Result, err }
+
 func TestPeekAndResetWithAFailedStore(t *testing.T) {
 	failure := errors.New("away")
 	l := newLimiter(t, ratelimit.Config{Store: failing(func() error { return failure }), Logger: slog.New(slog.DiscardHandler)})
 	for _, closed := range []bool{false, true} {
 		p := ratelimit.Policy{Name: "p", Limit: ratelimit.PerHour(1), FailClosed: closed}
 		for name, call := range map[string]func() (ratelimit.Result, error){
-			"Peek":  func() (ratelimit.Result, error) { return l.Peek(t.Context(), p, "k") },
+			"Peek":  func() (ratelimit.Result, error) { return peeked(l.Peek(t.Context(), p, "k")) },
 			"Reset": func() (ratelimit.Result, error) { return l.Reset(t.Context(), p, "k") },
 		} {
 			if r, err := call(); !errors.Is(err, failure) || r.Allowed == closed || r.Limit != p.Limit {

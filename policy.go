@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/fault"
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 	"github.com/go-tokenbucket/ratelimit/internal/policyname"
@@ -129,8 +128,8 @@ func compile(field string, policies []Policy, needKey bool) ([]*policy, error) {
 		if p.MaxWait < 0 {
 			wrong("MaxWait", p.MaxWait.String(), "must not be negative")
 		}
-		if p.LockFor != 0 && (p.LockFor < time.Microsecond || p.LockFor > maxBlock) {
-			wrong("LockFor", p.LockFor.String(), "must be from 1µs to %v (35 years), or 0 for no lock", maxBlock)
+		if p.LockFor != 0 && (p.LockFor < time.Microsecond || p.LockFor > store.MaxBlock) {
+			wrong("LockFor", p.LockFor.String(), "must be from 1µs to %v (35 years), or 0 for no lock", store.MaxBlock)
 		}
 		if p.LockFor != 0 && p.MaxWait > 0 {
 			wrong("LockFor", p.LockFor.String(), "must be 0 where requests wait, because each of them would lock the bucket: set MaxWait to 0, and do not use Wait or WaitAll")
@@ -154,12 +153,9 @@ func compile(field string, policies []Policy, needKey bool) ([]*policy, error) {
 	return compiled, nil
 }
 
-// maxBlock bounds a block or a lock of a bucket.
-const maxBlock = bucket.MaxWait * time.Microsecond
-
 // validLock reports whether compile accepts LockFor.
 func (p *Policy) validLock() bool {
-	return p.LockFor == 0 || p.LockFor >= time.Microsecond && p.LockFor <= maxBlock && p.MaxWait == 0
+	return p.LockFor == 0 || p.LockFor >= time.Microsecond && p.LockFor <= store.MaxBlock && p.MaxWait == 0
 }
 
 // limitOf returns the limit that applies to r, and its compiled form unless it is Unlimited or has a rate of 0. If

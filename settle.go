@@ -232,7 +232,9 @@ func (l *Limiter) settleBills(ctx context.Context, bills []bill, r *http.Request
 			Shadow: b.result.Shadow,
 		}
 		if charge.Cost > 0 {
-			charge.Owed, charge.Block = true, b.policy.successor().LockFor
+			charge.Owed, charge.Lock = true, b.policy.successor().LockFor
+		} else {
+			charge.Standby = b.result.Degraded
 		}
 		charges, charged = append(charges, charge), append(charged, &b.result)
 		failsClosed = failsClosed || b.policy.failsClosed()

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -141,8 +142,23 @@ func (l *Limiter) conclude(ctx context.Context, op string, c *call, decide func(
 	return x.decision.Results[0], nil
 }
 
-// Peek returns the state of the bucket of p and key and changes nothing. The result is always Allowed. Result.Used
-// reports whether the bucket has been charged and has not been full since.
+// A Bucket is what [Limiter.Peek] reports of a bucket.
+type Bucket struct {
+	Result
+
+	// Used reports whether the bucket has been charged and has not been full since.
+	Used bool
+
+	// Locked reports that the bucket is locked by [Policy.LockFor], and not blocked by [Limiter.Block].
+	Locked bool
+
+	// BlockedSince is for how long the bucket has been blocked or locked, and Reason is that of the block. The zero
+	// values mean that the Store does not know.
+	BlockedSince time.Duration
+	Reason       string
+}
+
+// Peek returns the state of the bucket of p and key and changes nothing. The result is always Allowed.
 //
 // p needs only a Name. If it has a Limit, the result is computed under that Limit. Otherwise it is computed under the
 // limit of the last charge, such as a tier of LimitFunc. Result.Limit is then that limit, per second, minute, hour or
@@ -151,11 +167,15 @@ func (l *Limiter) conclude(ctx context.Context, op string, c *call, decide func(
 //
 // If the Store is not a [store.Inspector], Peek takes 0 tokens instead, and p needs a Limit. Errors are as for
 // [Limiter.Take].
-func (l *Limiter) Peek(ctx context.Context, p Policy, key string) (Result, error) {
+func (l *Limiter) Peek(ctx context.Context, p Policy, key string) (b Bucket, err error) {
 	if p.Limit == Unlimited {
-		return l.charge(ctx, "peek", p, key, 0, false)
+		b.Result, err = l.charge(ctx, "peek", p, key, 0, false)
+		return b, err
 	}
-	return l.special(ctx, "peek", p, key, 0, l.inspect)
+	b.Result, err = l.special(ctx, "peek", p, key, 0, func(ctx context.Context, c *call) (bool, error) {
+		return l.inspect(ctx, c, &b)
+	})
+	return b, err
 }
 
 // Reset makes the bucket of p and key full again, under any limit, and ends its block or lock. Use it for example after a
@@ -180,38 +200,40 @@ func (l *Limiter) Reset(ctx context.Context, p Policy, key string) (Result, erro
 
 // Block denies all requests and calls for the bucket of p and key for d, on all replicas, also those with a cost of 0. It
 // replaces an earlier Block. [Limiter.Unblock] and [Limiter.Reset] end it. Meanwhile the bucket refills. d is at least 1 µs
-// and at most 35 years. p needs only a Name. Result has Blocked set, and d as RetryAfter.
+// and at most 35 years. reason says who blocks and why, for [Limiter.Peek], in at most 200 bytes. p needs only a Name.
+// Result has Blocked set, and d as RetryAfter. If it is Degraded, the Store is unavailable: the block then holds on this
+// replica only, until the Store is back.
 //
 // It does not reach requests that wait already, requests with an [Unlimited] limit, and those that [Config.Skip] or a
-// failed Store lets through. In other replicas, a lease may allow requests for up to lease.Config.Hold. While a
-// fallback.Store answers, a replica enforces the blocks that it has made or met. Errors are as for [Limiter.Refund], and
-// wrap [errors.ErrUnsupported] if the Store cannot block. See
+// failed Store lets through. In other replicas, a lease may allow requests for up to lease.Config.Hold. Errors are as for
+// [Limiter.Refund], and wrap [errors.ErrUnsupported] if the Store cannot block. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/recipes.md.
-func (l *Limiter) Block(ctx context.Context, p Policy, key string, d time.Duration) (Result, error) {
-	if d < time.Microsecond || d > maxBlock {
-		return Result{}, fmt.Errorf("ratelimit: Block: d %v: must be at least 1µs and at most %v (35 years); see Unblock", d, maxBlock)
+func (l *Limiter) Block(ctx context.Context, p Policy, key string, d time.Duration, reason string) (Result, error) {
+	if d < time.Microsecond || d > store.MaxBlock {
+		return Result{}, fmt.Errorf("ratelimit: Block: d %v: must be at least 1µs and at most %v (35 years); see Unblock", d, store.MaxBlock)
 	}
-	return l.block(ctx, "block", p, key, d)
+	if len(reason) > store.MaxReason || !utf8.ValidString(reason) {
+		return Result{}, fmt.Errorf("ratelimit: Block: reason of %d bytes: must be at most %d bytes of UTF-8", len(reason), store.MaxReason)
+	}
+	return l.block(ctx, "block", p, key, store.Block{For: d, Reason: reason})
 }
 
 // Unblock ends a [Limiter.Block], and a lock by [Policy.LockFor]. The bucket has the tokens that it would have without it.
 // Other replicas may deny for up to redisstore.Config.DenialAge longer. p needs only a Name. Result says nothing of the
-// tokens: see [Limiter.Peek]. Errors are as for [Limiter.Refund].
+// tokens: see [Limiter.Peek]. If it is Degraded, only this replica has ended the block, until the Store is back. Errors are
+// as for [Limiter.Refund].
 func (l *Limiter) Unblock(ctx context.Context, p Policy, key string) (Result, error) {
-	return l.block(ctx, "unblock", p, key, -1)
+	return l.block(ctx, "unblock", p, key, store.Block{})
 }
 
-func (l *Limiter) block(ctx context.Context, op string, p Policy, key string, d time.Duration) (Result, error) {
-	p.Limit = Limit{} // a bucket that is full must be so under any limit
+func (l *Limiter) block(ctx context.Context, op string, p Policy, key string, b store.Block) (Result, error) {
+	p.Limit = Limit{} // a block is under no limit
 	// An operator who blocks a client may close the page at once.
 	return l.special(context.WithoutCancel(ctx), op, p, key, 0, func(ctx context.Context, c *call) (bool, error) {
-		c.charges[0].Block = d
-		ok, err := l.store.Take(ctx, c.charges, c.states)
-		if err == nil && c.states[0].Blocked != (d > 0) {
-			err = fmt.Errorf("the Store cannot block: %w", errors.ErrUnsupported)
-		}
-		c.states[0].Remaining, c.states[0].ResetAfter = 0, c.states[0].RetryAfter
-		return ok, err
+		charge := &c.charges[0]
+		degraded, err := store.SetBlock(ctx, l.store, charge.Policy, charge.Key, b)
+		c.states[0] = store.State{Allowed: true, Degraded: degraded, Blocked: b.For > 0, RetryAfter: b.For, ResetAfter: b.For}
+		return true, err
 	})
 }
 
@@ -231,12 +253,12 @@ func (l *Limiter) special(ctx context.Context, op string, p Policy, key string, 
 	return l.conclude(ctx, op, c, (*Limiter).take)
 }
 
-// anyLimit is the limit of a call that needs none. A full bucket that is written under it is full under all limits: it
-// holds 2^52 tokens.
+// anyLimit is the limit of a call that needs none.
 var anyLimit = Limit{Rate: 1 << 52, Per: time.Microsecond, Burst: 1 << 52}
 
-// inspect reports the bucket of c as the Store keeps it, under the limit of c, or without one under the bucket's own.
-func (l *Limiter) inspect(ctx context.Context, c *call) (bool, error) {
+// inspect reports the bucket of c as the Store keeps it, under the limit of c, or without one under the bucket's own. Into
+// peeked it puts what a Result has no field for.
+func (l *Limiter) inspect(ctx context.Context, c *call, peeked *Bucket) (bool, error) {
 	charge, asked := &c.charges[0], &c.asked[0]
 	given := asked.limit != Limit{}
 	b, err := store.Inspect(ctx, l.store, charge.Policy, charge.Key)
@@ -247,19 +269,18 @@ func (l *Limiter) inspect(ctx context.Context, c *call) (bool, error) {
 		return false, err
 	case unsupported, given && b.Degraded: // the limit of a stand-in may be a part of the one that is given
 		ok, err := l.store.Take(ctx, c.charges, c.states)
-		c.used = c.states[0].ResetAfter > c.states[0].RetryAfter // which is above 0 if the bucket is blocked
+		peeked.Used = c.states[0].ResetAfter > c.states[0].RetryAfter // which is above 0 if the bucket is blocked
 		return ok, err
 	}
-	c.used = b.Used()
+	peeked.Used, peeked.Locked, peeked.BlockedSince, peeked.Reason = b.Used(), b.Locked, b.BlockedSince, b.Reason
 	switch {
 	case given:
 		c.states[0] = b.State(charge.Limit)
-	case c.used:
+	case peeked.Used:
 		asked.limit = readable(b.Limit)
 		c.states[0] = b.State(b.Limit)
 	default:
-		c.states[0] = store.State{Allowed: true, Degraded: b.Degraded}
-		c.charges[0].Shut(&c.states[0], b.Blocked, true)
+		c.states[0] = store.State{Allowed: true, Degraded: b.Degraded, Blocked: b.Blocked > 0, RetryAfter: b.Blocked, ResetAfter: b.Blocked}
 	}
 	return true, nil
 }

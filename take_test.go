@@ -31,10 +31,10 @@ func TestTakePeekRefundReset(t *testing.T) {
 		want(l.Take(ctx, p, "member:5", 7))(true, 3)
 		want(l.Take(ctx, p, "member:5", 4))(false, 3)
 		want(l.Take(ctx, p, "member:5", 0))(true, 3)
-		want(l.Peek(ctx, p, "member:5"))(true, 3)
+		want(peeked(l.Peek(ctx, p, "member:5")))(true, 3)
 		want(l.Refund(ctx, p, "member:5", 2))(true, 5)
 		c.Advance(time.Second)
-		want(l.Peek(ctx, p, "member:5"))(true, 6)
+		want(peeked(l.Peek(ctx, p, "member:5")))(true, 6)
 		want(l.Reset(ctx, p, "member:5"))(true, 10)
 		want(l.Take(ctx, p, "member:5", 10))(true, 0)
 

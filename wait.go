@@ -163,14 +163,13 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) (time.Duration, er
 	}
 }
 
-// giveBack refunds what c was charged, except for charges of a stand-in. If the Store is available again, it would get
-// tokens that it never took. It overwrites c, and reports whether c.states are now those of the charges that were
+// giveBack refunds what c was charged, where it was charged: in the Store or in its stand-in. It overwrites c, and reports whether c.states are now those of the charges that were
 // refunded, in their order.
 func (l *Limiter) giveBack(x *exchange, c *call) bool {
 	back := c.charges[:0]
 	for i := range c.charges {
-		if charge, s := c.charges[i], &c.states[i]; charge.Cost > 0 && s.Allowed && !s.Degraded {
-			charge.Cost, charge.MaxWait, charge.Block = -charge.Cost, 0, 0
+		if charge, s := c.charges[i], &c.states[i]; charge.Cost > 0 && s.Allowed {
+			charge.Cost, charge.MaxWait, charge.Lock, charge.Standby = -charge.Cost, 0, 0, s.Degraded
 			charge.Limit = c.asked[i].policy.inForce(charge.Limit)
 			back = append(back, charge)
 		}

@@ -47,6 +47,10 @@ func (r *recorder) Take(ctx context.Context, charges []store.Charge, states []st
 	return r.Store.Take(ctx, charges, states)
 }
 
+func (r *recorder) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
+	return store.SetBlock(ctx, r.Store, policy, key, b)
+}
+
 // refunds returns the calls that gave back.
 func (r *recorder) refunds() (calls [][]store.Charge) {
 	r.mu.Lock()
@@ -626,8 +630,10 @@ func TestOnAStandInsWordOnlyOpenPoliciesWait(t *testing.T) {
 		a.want(t, 499, 0)
 		arrive(l.Limit(closed)(okHandler), t.Context()).want(t, 503, 0)
 		arrive(l.Limit(closed)(okHandler), t.Context()).want(t, 503, 0)
-		if refunds := s.refunds(); refunds != nil {
-			t.Errorf("given back to a Store that it was not taken from: %v", refunds)
+		for _, refunds := range s.refunds() {
+			if !refunds[0].Standby {
+				t.Errorf("given back to a Store that it was not taken from: %v", refunds)
+			}
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -635,8 +641,14 @@ func TestOnAStandInsWordOnlyOpenPoliciesWait(t *testing.T) {
 		defer s.Store.(*memstore.Store).Close()
 		l := newLimiter(t, ratelimit.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
 		arrive(l.Limit(open, closed)(okHandler), t.Context()).want(t, 503, 0)
-		if refunds := s.refunds(); len(refunds) != 1 || len(refunds[0]) != 1 || refunds[0][0].Policy != "open" {
-			t.Errorf("given back: %v, want what the Store itself has taken", refunds)
+		refunds := s.refunds()
+		if len(refunds) != 1 || len(refunds[0]) != 2 {
+			t.Fatalf("given back: %v", refunds)
+		}
+		for _, c := range refunds[0] {
+			if c.Standby != (c.Policy == "away") {
+				t.Errorf("given back where it was not taken: %+v", c)
+			}
 		}
 	})
 }
@@ -780,9 +792,9 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 			if r.Allowed || !errors.Is(err, c.want) || time.Since(begin) != time.Second {
 				t.Errorf("%s: %+v after %v, error %v", name, r, time.Since(begin), err)
 			}
-			r, err = q.Peek(t.Context(), p, "k")
-			if err != nil || r.ResetAfter != before.ResetAfter-time.Second {
-				t.Errorf("%s: full after %v, before it was %v, error %v", name, r.ResetAfter, before.ResetAfter, err)
+			after, err := q.Peek(t.Context(), p, "k")
+			if err != nil || after.ResetAfter != before.ResetAfter-time.Second {
+				t.Errorf("%s: full after %v, before it was %v, error %v", name, after.ResetAfter, before.ResetAfter, err)
 			}
 			// One that has ended before takes nothing and does not wait.
 			begin = time.Now()

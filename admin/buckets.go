@@ -54,7 +54,10 @@ type bucketFacts struct {
 	NextIn    seconds `json:"next_in_seconds"` // until a request of cost 1 can go on
 	FullIn    seconds `json:"full_in_seconds"`
 	Blocked   bool    `json:"blocked"` // by Block, or by LockFor
-	Locks     bool    `json:"locks"`   // the policy has a LockFor
+	Locked    bool    `json:"locked"`  // by LockFor
+	Since     seconds `json:"blocked_since_seconds,omitempty"`
+	Reason    string  `json:"reason,omitempty"` // who has blocked it, and why
+	Locks     bool    `json:"locks"`            // the policy has a LockFor
 	Shadow    bool    `json:"shadow"`
 	LimitFunc bool    `json:"limit_func"`
 	Degraded  bool    `json:"degraded"` // a stand-in of this replica answered
@@ -84,7 +87,8 @@ func (h *handler) look(ctx context.Context, p ratelimit.Policy, key string) (b b
 		b.Error = failure(err)
 		return b
 	}
-	b.Degraded, b.Blocked = r.Degraded, r.Blocked
+	b.Degraded, b.Blocked, b.Locked = r.Degraded, r.Blocked, r.Locked
+	b.Since, b.Reason = seconds(r.BlockedSince), typed(r.Reason)
 	if r.Limit == (ratelimit.Limit{}) && known {
 		r.Limit = p.Limit
 	}
@@ -101,7 +105,7 @@ func (h *handler) look(ctx context.Context, p ratelimit.Policy, key string) (b b
 }
 
 // fill sets what r says of the bucket.
-func (b *bucketFacts) fill(r *ratelimit.Result) {
+func (b *bucketFacts) fill(r *ratelimit.Bucket) {
 	if b.own {
 		r.Degraded = false // or Until would allow for a limit that is only a part
 	}
@@ -126,7 +130,7 @@ func (b *bucketFacts) fill(r *ratelimit.Result) {
 
 // tokensOf returns the tokens of a bucket with the part of the next one, or less than 0 in debt. ResetAfter tells how
 // many are missing.
-func tokensOf(r *ratelimit.Result, burst int64, perSecond float64) float64 {
+func tokensOf(r *ratelimit.Bucket, burst int64, perSecond float64) float64 {
 	tokens := float64(burst) - r.ResetAfter.Seconds()*perSecond
 	whole := float64(r.Remaining)
 	if r.Remaining > 0 || tokens >= 0 { // ResetAfter is rounded up

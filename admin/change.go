@@ -21,7 +21,13 @@ var done = map[string]string{
 	"refund":  "The tokens are back in the bucket.",
 	"block":   "The key is blocked.",
 	"unblock": "The key is not blocked.",
+
+	"block" + onThisReplica:   "The store is unavailable. Only this replica blocks the key, until the store is back.",
+	"unblock" + onThisReplica: "The store is unavailable. Only this replica has ended the block, until the store is back.",
 }
+
+// onThisReplica is behind the name of a change that only a stand-in of the store has made.
+const onThisReplica = "-here"
 
 // didWhat says what a change has done, "" for an unknown one.
 func didWhat(policy, action string) string {
@@ -36,6 +42,7 @@ type changing struct {
 	action, policy, key string
 	n                   int64         // of refund
 	d                   time.Duration // of block
+	why                 string        // of block, with the user's name before it
 	byID                bool          // the request named the key by its id
 }
 
@@ -55,7 +62,9 @@ func (h *handler) change(c *call) error {
 	}
 	switch a.action {
 	case "block":
-		a.d, err = duration(values)
+		if a.d, err = duration(values); err == nil {
+			a.why, err = reason(c.user, values)
+		}
 	case "refund":
 		a.n, err = tokens(values)
 	}
@@ -68,7 +77,7 @@ func (h *handler) change(c *call) error {
 	if errors.As(err, &refused) {
 		return err
 	}
-	return h.afterChange(c, a, err)
+	return h.afterChange(c, a, r, err)
 }
 
 func (h *handler) carryOut(ctx context.Context, a changing) (ratelimit.Result, error) {
@@ -77,7 +86,7 @@ func (h *handler) carryOut(ctx context.Context, a changing) (ratelimit.Result, e
 	case "reset":
 		return h.limiter.Reset(ctx, p, a.key)
 	case "block":
-		return h.limiter.Block(ctx, p, a.key, a.d)
+		return h.limiter.Block(ctx, p, a.key, a.d, a.why)
 	case "unblock":
 		return h.limiter.Unblock(ctx, p, a.key)
 	}
@@ -117,7 +126,7 @@ func (h *handler) log(c *call, a changing, r ratelimit.Result, err error) {
 	}
 	switch a.action {
 	case "block":
-		attrs = append(attrs, slog.Duration("for", a.d))
+		attrs = append(attrs, slog.Duration("for", a.d), slog.String("reason", a.why))
 	case "refund":
 		attrs = append(attrs, slog.Int64("tokens", a.n))
 	}
@@ -133,14 +142,18 @@ func (h *handler) log(c *call, a changing, r ratelimit.Result, err error) {
 
 // afterChange leads to the page of the key. It answers with the page itself if the address would be too long or would
 // show a hidden key, and after a failure.
-func (h *handler) afterChange(c *call, a changing, failed error) error {
+func (h *handler) afterChange(c *call, a changing, r ratelimit.Result, failed error) error {
+	did := a.action
+	if r.Degraded && done[did+onThisReplica] != "" {
+		did += onThisReplica
+	}
 	named := h.nameKey(a.key)
 	if failed == nil && !c.wantsJSON() && (named.ID == "" || a.byID) {
-		location := c.root + "key?" + named.address(a.policy) + "&done=" + a.action
+		location := c.root + "key?" + named.address(a.policy) + "&done=" + did
 		if len(location) <= maxLocation {
-			h.notices.add(notice{c.user, a.action, a.policy, a.key})
+			h.notices.add(notice{c.user, did, a.policy, a.key})
 			c.w.Header().Set("Location", location)
-			c.write(http.StatusSeeOther, "text/plain; charset=utf-8", []byte(didWhat(a.policy, a.action)+"\n"))
+			c.write(http.StatusSeeOther, "text/plain; charset=utf-8", []byte(didWhat(a.policy, did)+"\n"))
 			return nil
 		}
 	}
@@ -154,7 +167,7 @@ func (h *handler) afterChange(c *call, a changing, failed error) error {
 			status, v.Failed = http.StatusNotImplemented, "The change was not made: the store does not support it."
 		}
 	} else {
-		v.Done = didWhat(a.policy, a.action)
+		v.Done = didWhat(a.policy, did)
 	}
 	if c.wantsJSON() {
 		return c.writeJSON(status, v)

@@ -49,21 +49,21 @@ func TestChanges(t *testing.T) {
 		allowed(false)
 		change("refund", form("ip:1", "n", "2"), "tokens=2 ")
 		allowed(true)
-		change("block", form("ip:1", "for", "15m"), "for=15m0s ")
+		change("block", form("ip:1", "for", "15m"), "for=15m0s reason=ann ")
 		allowed(false)
 		time.Sleep(15*time.Minute - time.Microsecond)
 		allowed(false)
 		time.Sleep(time.Microsecond)
 		allowed(true)
-		change("block", form("ip:1", "for", " 7d"), "for=168h0m0s ")
+		change("block", form("ip:1", "for", " 7d"), "for=168h0m0s reason=ann ")
 		allowed(false)
 		change("unblock", form("ip:1"), "")
 		change("reset", form("ip:1"), "")
 		if n := s.remaining("ip:1"); n != 5 {
 			t.Errorf("%d tokens after Reset", n)
 		}
-		change("block", form("ip:1", "for", "366d"), "for=8784h0m0s ") // the longest
-		change("block", form("ip:1", "for", "1h"), "for=1h0m0s ")
+		change("block", form("ip:1", "for", "366d"), "for=8784h0m0s reason=ann ") // the longest
+		change("block", form("ip:1", "for", "1h", "why", "ticket 812"), `for=1h0m0s reason="ann: ticket 812" `)
 		change("reset", form("ip:1"), "")
 		allowed(true) // Reset ends a block, too
 	})

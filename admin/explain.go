@@ -3,7 +3,6 @@ package admin
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -27,14 +26,13 @@ type explainView struct {
 	Pasted                     bool
 	Ignored                    []string
 	Failed                     string
-	status                     int                  // where Failed is set
+	status                     int
 	Of                         *explain.Explanation // nil: there is none
 	raw                        map[string]string    // keys, by how they are shown
 }
 
-// Methods are suggested.
-func (v *explainView) Methods() []string {
-	return []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+func (v *explainView) fail(status int, text string) {
+	v.status, v.Failed = status, strings.ToUpper(text[:1])+text[1:]+"."
 }
 
 func (h *handler) explainPage(c *call) error {
@@ -42,11 +40,7 @@ func (h *handler) explainPage(c *call) error {
 	if err != nil {
 		return err
 	}
-	status := http.StatusOK
-	if v.Failed != "" {
-		status = v.status
-	}
-	return h.render(c, status, "explain.html", "Explain a request", v)
+	return h.render(c, v.status, "explain.html", "Explain a request", v)
 }
 
 func (h *handler) explainJSON(c *call) error {
@@ -65,7 +59,7 @@ func (h *handler) explainJSON(c *call) error {
 
 // explained explains the request that a POST describes.
 func (h *handler) explained(c *call) (*explainView, error) {
-	v := &explainView{At: time.Now(), Method: "GET", Peer: c.r.RemoteAddr, status: http.StatusBadRequest}
+	v := &explainView{At: time.Now(), Method: "GET", Peer: c.r.RemoteAddr, status: http.StatusOK}
 	if host, _, err := net.SplitHostPort(v.Peer); err == nil {
 		v.Peer = host
 	}
@@ -85,34 +79,29 @@ func (h *handler) explained(c *call) (*explainView, error) {
 	asked := &curl.Request{Method: v.Method, URL: v.URL}
 	if v.Curl != "" {
 		if asked, err = curl.Parse(v.Curl); err != nil {
-			v.Failed = sentence(err)
+			v.fail(http.StatusBadRequest, err.Error())
 			return v, nil
 		}
 		v.Method, v.URL, v.Headers, v.Ignored = asked.Method, asked.URL, headerLines(asked), asked.Ignored
 		v.Curl, v.Pasted = "", true
 	} else if err = asked.AddHeaders(v.Headers); err != nil {
-		v.Failed = "Headers: " + err.Error() + "."
+		v.fail(http.StatusBadRequest, "headers: "+err.Error())
 		return v, nil
 	}
 	ctx, cancel := c.withTimeout()
 	defer cancel()
 	r, err := asked.HTTP(bare{ctx}, v.Peer)
 	if err != nil {
-		v.Failed = sentence(err)
+		v.fail(http.StatusBadRequest, err.Error())
 		return v, nil
 	}
 	r.Host, r.Pattern = cmp.Or(r.Host, c.r.Host), v.Route
-	if v.Of, err = h.explainRequest(r); err != nil { // a fault of the program
-		v.status, v.Failed = http.StatusInternalServerError, "The request cannot be explained: "+err.Error()+". The log of the service says more."
+	if v.Of = h.explainRequest(r); v.Of == nil {
+		v.fail(http.StatusInternalServerError, "the request cannot be explained, because Config.Prepare or a function of the limiter panicked. The log of the service says more")
 		return v, nil
 	}
 	v.hideKeys(h)
 	return v, nil
-}
-
-func sentence(err error) string {
-	text := err.Error()
-	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
 // headerLines returns the headers of a request for the form.
@@ -130,21 +119,20 @@ func headerLines(r *curl.Request) string {
 	return strings.Join(lines, "\n")
 }
 
-// explainRequest prepares and explains a request. Functions of the program may panic.
-func (h *handler) explainRequest(r *http.Request) (_ *explain.Explanation, err error) {
+// explainRequest prepares and explains a request. It returns nil if a function of the program panics.
+func (h *handler) explainRequest(r *http.Request) (e *explain.Explanation) {
 	defer func() {
 		if p := recover(); p != nil {
-			h.logger().LogAttrs(r.Context(), slog.LevelError, "ratelimit: admin explain panicked", slog.String("panic", logtext.Show(fmt.Sprint(p), maxShown)))
-			err = errors.New("Config.Prepare or a function of the limiter panicked")
+			e = nil
+			h.logger().LogAttrs(context.Background(), slog.LevelError, "ratelimit: admin explain panicked", slog.String("panic", logtext.Show(fmt.Sprint(p), maxShown)))
 		}
 	}()
 	if h.cfg.Prepare != nil {
 		if r = h.cfg.Prepare(r); r == nil {
-			h.logger().LogAttrs(context.Background(), slog.LevelError, "ratelimit: admin explain failed", slog.String("error", "Config.Prepare returned nil"))
-			return nil, errors.New("Config.Prepare returned nil")
+			panic("Config.Prepare returned nil")
 		}
 	}
-	return h.limiter.Explain(r), nil
+	return h.limiter.Explain(r)
 }
 
 // bare is the context of an explained request. It has the deadline of the request of the page, and nothing that
@@ -158,18 +146,6 @@ func (b bare) Value(key any) any {
 	return nil
 }
 
-// Routes are suggested: those that the explained policies serve.
-func (v *explainView) Routes() (routes []string) {
-	if v.Of == nil {
-		return nil
-	}
-	for _, l := range v.Of.Limiters {
-		routes = append(routes, l.Routes...)
-	}
-	slices.Sort(routes)
-	return slices.Compact(routes)
-}
-
 // hideKeys replaces the keys by what the page shows of them. Under a KeySecret it replaces them in all texts, too, and what
 // follows the kind of a key. What the operator has typed stays.
 func (v *explainView) hideKeys(h *handler) {
@@ -177,73 +153,66 @@ func (v *explainView) hideKeys(h *handler) {
 	typed := strings.Join([]string{v.Method, v.URL, v.Headers, v.Peer, v.Route}, "\n")
 	v.raw = make(map[string]string)
 	shown := make(map[string]string) // by key
-	policies, steps := v.parts()
-	for _, p := range policies {
-		if p.Key != "" {
-			name := h.nameKey(p.Key).Shown()
-			v.raw[name], shown[p.Key] = p.Key, name
-			if p.Found != nil {
-				shown[p.Found.Key] = name // it is escaped, and may be cut
+	name := func(key string) string {
+		shown[key] = cmp.Or(shown[key], h.nameKey(key).Shown())
+		return shown[key]
+	}
+	texts := pointers(v.Of.Unknown)
+	var steps []*explain.Step
+	for i := range v.Of.Limiters {
+		l := &v.Of.Limiters[i]
+		texts = append(texts, &l.Err)
+		for j := range l.Policies {
+			p := &l.Policies[j]
+			if texts = append(texts, &p.Why); p.Found != nil {
+				steps = append(steps, p.Found)
 			}
-			p.Key = name
+			if p.Key != "" {
+				v.raw[name(p.Key)] = p.Key
+				if p.Found != nil {
+					shown[p.Found.Key] = name(p.Key) // it is escaped, and may be cut
+				}
+				p.Key = name(p.Key)
+			}
 		}
 	}
 	if h.cfg.KeySecret == nil {
 		return
 	}
-	for _, s := range steps {
+	for i := 0; i < len(steps); i++ {
+		s := steps[i]
 		if s.Key != "" {
-			shown[s.Key] = cmp.Or(shown[s.Key], h.nameKey(s.Key).Shown())
-			s.Key = shown[s.Key]
+			s.Key = name(s.Key)
 		}
-	}
-	texts := make(map[string]string)
-	for key, name := range shown {
-		_, rest, _ := strings.Cut(key, ":")
-		for _, text := range []string{key, rest} {
-			if len(text) >= shortest && !strings.Contains(typed, text) {
-				texts[text] = name
-			}
-		}
-	}
-	// A text that holds another one must be looked for first.
-	var pairs []string
-	for _, text := range slices.SortedFunc(maps.Keys(texts), func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }) {
-		pairs = append(pairs, text, texts[text])
-	}
-	hide := strings.NewReplacer(pairs...)
-	for i := range v.Of.Limiters {
-		v.Of.Limiters[i].Err = hide.Replace(v.Of.Limiters[i].Err)
-	}
-	for _, p := range policies {
-		p.Why = hide.Replace(p.Why)
-	}
-	lists := [][]string{v.Of.Unknown}
-	for _, s := range steps {
-		s.Err, lists = hide.Replace(s.Err), append(lists, s.Notes)
+		steps, texts = append(steps, s.Tried...), append(append(texts, &s.Err), pointers(s.Notes)...)
 	}
 	v.Of.Header = v.Of.Header.Clone() // its values may be shared
-	lists = slices.AppendSeq(lists, maps.Values(v.Of.Header))
-	for _, list := range lists {
-		for i := range list {
-			list[i] = hide.Replace(list[i])
+	for _, values := range v.Of.Header {
+		texts = append(texts, pointers(values)...)
+	}
+	for key, name := range maps.Clone(shown) {
+		if _, rest, ok := strings.Cut(key, ":"); ok {
+			shown[rest] = name
 		}
+	}
+	var pairs []string
+	longestFirst := func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) } // a key may hold another one
+	for _, text := range slices.SortedFunc(maps.Keys(shown), longestFirst) {
+		if len(text) >= shortest && !strings.Contains(typed, text) {
+			pairs = append(pairs, text, shown[text])
+		}
+	}
+	hide := strings.NewReplacer(pairs...)
+	for _, text := range texts {
+		*text = hide.Replace(*text)
 	}
 }
 
-// parts returns all policies of an explanation, and all steps.
-func (v *explainView) parts() (policies []*explain.Policy, steps []*explain.Step) {
-	for _, l := range v.Of.Limiters {
-		for i := range l.Policies {
-			if policies = append(policies, &l.Policies[i]); l.Policies[i].Found != nil {
-				steps = append(steps, l.Policies[i].Found)
-			}
-		}
+func pointers(list []string) (all []*string) {
+	for i := range list {
+		all = append(all, &list[i])
 	}
-	for i := 0; i < len(steps); i++ {
-		steps = append(steps, steps[i].Tried...)
-	}
-	return policies, steps
+	return all
 }
 
 // Link leads to the buckets of a key, "" if the key is hidden.
@@ -253,16 +222,4 @@ func (p *page) Link(policy, shown string) string {
 		return ""
 	}
 	return p.Root + "key?" + p.h.nameKey(v.raw[shown]).address(policy)
-}
-
-// Lines returns a header as it would be sent.
-func (v *explainView) Lines() string {
-	var lines []string
-	for name, values := range v.Of.Header {
-		for _, value := range values {
-			lines = append(lines, name+": "+value)
-		}
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
 }

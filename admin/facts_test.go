@@ -77,6 +77,14 @@ func (f *fakeStore) Take(ctx context.Context, charges []store.Charge, states []s
 	return ok, err
 }
 
+func (f *fakeStore) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
+	if err := f.fails(ctx); err != nil {
+		return false, err
+	}
+	_, err := store.SetBlock(ctx, f.Store, policy, key, b)
+	return f.degraded, err
+}
+
 func (f *fakeStore) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
 	if err := f.fails(ctx); err != nil {
 		return store.Bucket{}, err
@@ -223,7 +231,7 @@ func TestFactsHaveAllPartsOfTheStore(t *testing.T) {
 				Errors: map[string]int64{"timeout": 109, "network": 0}, Redirects: 110, ScriptLoads: 111, LastError: "bad\u202e<b>", LastErrorAt: since},
 			Denials: &store.DenialStats{Answered: 201, Kept: 202, Max: 203},
 			Leases:  &store.LeaseStats{Leases: 301, Max: 302, Held: 303, Drawn: 304, Returned: 305, Lost: 306},
-			Fallback: &store.FallbackStats{Away: true, Since: since, Reason: "gone", Probes: 401, Answered: 402, Charged: 403, Pending: 404, Known: 405, Max: 406,
+			Fallback: &store.FallbackStats{Away: true, Since: since, Reason: "gone", Probes: 401, Answered: 402, Charged: 403, Pending: 404, Max: 406,
 				Outages: []store.Outage{{Since: since, Reason: "gone", Probes: 407, Answered: 408, Charged: 409}, {Since: since.Add(-time.Hour), Until: since.Add(-time.Minute), Reason: "reset"}}, Secondary: store.Stats{Memory: memory}},
 			Memory: memory,
 		}
@@ -244,7 +252,7 @@ func TestFactsHaveAllPartsOfTheStore(t *testing.T) {
 			"redis.history.step_seconds": 5, "redis.history.calls.0": 500, "redis.history.failed.0": 50, "redis.history.away.0": true, "redis.history.calls.1": nil,
 			"denials.answered": 201, "denials.kept": 202, "denials.max": 203,
 			"leases.leases": 301, "leases.max": 302, "leases.held": 303, "leases.drawn": 304, "leases.returned": 305, "leases.lost": 306,
-			"fallback.away": true, "fallback.since": at, "fallback.reason": "gone", "fallback.probes": 401, "fallback.answered": 402, "fallback.charged": 403, "fallback.pending": 404, "fallback.known": 405, "fallback.max": 406,
+			"fallback.away": true, "fallback.since": at, "fallback.reason": "gone", "fallback.probes": 401, "fallback.answered": 402, "fallback.charged": 403, "fallback.pending": 404, "fallback.max": 406,
 			"fallback.outages.0.since": at, "fallback.outages.0.until": nil, "fallback.outages.0.probes": 407, "fallback.outages.0.answered": 408, "fallback.outages.0.charged": 409,
 			"fallback.outages.1.reason": "reset", "fallback.outages.1.until": since.Add(-time.Minute).UTC().Format(time.RFC3339Nano), "fallback.secondary.buckets": 11,
 			"memory.buckets": 11, "memory.max": 12, "memory.bytes": 13, "memory.blocked": 14, "memory.evicted.api": 15,
@@ -252,7 +260,7 @@ func TestFactsHaveAllPartsOfTheStore(t *testing.T) {
 		})
 		w := s.get("", asBrowser)
 		checkPage(t, w)
-		s.want(w, 200, "Redis is unavailable since", "Reason: gone.", "A stand-in decides", "in Redis afterwards", "1,501 in 102 batches", "timeout: 159", `bad\u202e&lt;b&gt;`, "ongoing", "59 min", "501 of 502, 75 % hits", `<rect class="away"`, "100<span", "201", "304, 305, 306")
+		s.want(w, 200, "Redis is unavailable since", "Reason: gone.", "A stand-in decides", "on this replica only, until Redis is back", "1,501 in 102 batches", "timeout: 159", `bad\u202e&lt;b&gt;`, "ongoing", "59 min", "501 of 502, 75 % hits", `<rect class="away"`, "100<span", "201", "304, 305, 306")
 	})
 }
 

@@ -192,7 +192,7 @@ func TestPagesAreWellFormedAndAccessible(t *testing.T) {
 			s.limiter.Take(context.Background(), api, key, 1)
 		}
 	}
-	if _, err := s.limiter.Block(context.Background(), api, "ip:192.0.2.2", time.Hour); err != nil {
+	if _, err := s.limiter.Block(context.Background(), api, "ip:192.0.2.2", time.Hour, ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, access := range []admin.Access{admin.View, admin.Change} {

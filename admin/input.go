@@ -16,6 +16,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 const (
@@ -168,6 +169,22 @@ func duration(values map[string][]string) (time.Duration, error) {
 		return 0, refuse(http.StatusBadRequest, "for must be from 1s to 366d, such as %s.", exampleDurations)
 	}
 	return d, nil
+}
+
+// reason returns who blocks a key and why, for operators who see the block later.
+func reason(user string, values map[string][]string) (string, error) {
+	why, err := one(values, "why")
+	if err != nil {
+		return "", err
+	}
+	text := strings.ToValidUTF8(user[:min(len(user), store.MaxReason/2)], "")
+	if why = typed(why); why != "" {
+		text += ": " + why
+	}
+	if len(text) > store.MaxReason {
+		return "", refuse(http.StatusBadRequest, "why is too long: together with the user's name it must have at most %d bytes.", store.MaxReason)
+	}
+	return text, nil
 }
 
 // tokens returns how many tokens to refund.

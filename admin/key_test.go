@@ -26,7 +26,7 @@ func TestBucketsOfAKey(t *testing.T) {
 		ctx := context.Background()
 		s.limiter.Take(ctx, calls, "ip:192.0.2.1", 3)
 		s.limiter.Take(ctx, second, "ip:192.0.2.1", 3)
-		s.limiter.Block(ctx, api, "ip:192.0.2.1", time.Hour)
+		s.limiter.Block(ctx, api, "ip:192.0.2.1", time.Hour, "")
 		time.Sleep(250 * time.Millisecond)
 		v := s.object("key.json?key=ip:192.0.2.1&policy=second")
 		same(t, v, map[string]any{

@@ -312,7 +312,7 @@ func TestExplainPrepares(t *testing.T) {
 		"sets": {func(r *http.Request) *http.Request {
 			return r.WithContext(context.WithValue(r.Context(), tenant{}, "7"))
 		}, 200, "context:7", ""},
-		"nil":    {func(*http.Request) *http.Request { return nil }, 500, "", "Config.Prepare returned nil"},
+		"nil":    {func(*http.Request) *http.Request { return nil }, 500, "", "panicked"},
 		"panics": {func(*http.Request) *http.Request { panic("internal matter") }, 500, "", "panicked"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -343,7 +343,7 @@ func TestExplainPrepares(t *testing.T) {
 			s.want(page, 500, tt.fault, "/typed")
 			checkPage(t, page)
 			answer := s.post("explain.json", url.Values{"url": {"/"}})
-			s.want(answer, 500, `"error": "The request cannot be explained: `, tt.fault)
+			s.want(answer, 500, `"error": "The request cannot be explained, `, tt.fault)
 			if strings.Contains(page.Body.String()+answer.Body.String(), "internal matter") {
 				t.Errorf("the answer has the text of the panic: %s", page.Body)
 			}

@@ -43,7 +43,6 @@ type fallbackFacts struct {
 	Answered int64      `json:"answered"`
 	Charged  int64      `json:"charged"`
 	Pending  int        `json:"pending"`
-	Known    int        `json:"known"`
 	Max      int        `json:"max"`
 
 	Outages   []outageFacts `json:"outages"`
@@ -117,7 +116,7 @@ func (f *facts) addParts(s store.Stats, sampled *storeHistory) {
 		f.Fallback = &fallbackFacts{
 			Away: b.Away, Since: utc(b.Since), Reason: logtext.Show(b.Reason, maxShown),
 			Probes: b.Probes, Answered: b.Answered, Charged: b.Charged,
-			Pending: b.Pending, Known: b.Known, Max: b.Max,
+			Pending: b.Pending, Max: b.Max,
 			Outages:   []outageFacts{},
 			Secondary: newMemoryFacts(b.Secondary.Memory),
 		}

@@ -97,6 +97,19 @@ func (b bucketFacts) Next() string {
 	return "The next request is allowed in " + span(b.NextIn) + ". Full in " + span(b.FullIn) + "."
 }
 
+// Block says since when the bucket is blocked, by whom and why. It is "" if that is not known.
+func (b bucketFacts) Block() string {
+	switch {
+	case !b.Blocked || b.Since == 0:
+		return ""
+	case b.Locked:
+		return "Locked by a request " + span(b.Since) + " ago."
+	case b.Reason == "":
+		return "Blocked " + span(b.Since) + " ago."
+	}
+	return "Blocked " + span(b.Since) + " ago by " + b.Reason
+}
+
 // Percent is how full the bar is.
 func (b bucketFacts) Percent() string {
 	if b.State == "full" {

@@ -99,7 +99,7 @@ func autoPipeline(b *testing.B, s servers, l ratelimit.Limit) side {
 	pipeline, err := client.AutoPipeline()
 	check(b, err)
 	// As the head of take.lua describes: the server's clock, one term, and one call of one charge.
-	args := []any{"", 1, limit.Unit, limit.Refill, limit.Capacity, limit.Unit, 0, 0, 1, 1, 1, 1}
+	args := []any{"", 1, limit.Unit, limit.Refill, limit.Capacity, limit.Unit, 0, 0, 0, 1, 1, 1, 1}
 	return side{version("our script on AutoPipeline of go-redis", "github.com/redis/go-redis/v9"), shared(func(ctx context.Context, key string) (bool, error) {
 		reply, err := pipeline.EvalSha(ctx, lua.TakeSHA1, []string{"autopipeline:" + key}, args...).Int64Slice()
 		if err == nil && len(reply) != 2 {

@@ -103,7 +103,7 @@ func (s *adminSite) take(p ratelimit.Policy, key string, n int64) bool {
 	return r.Allowed
 }
 
-func (s *adminSite) peek(p ratelimit.Policy, key string) ratelimit.Result {
+func (s *adminSite) peek(p ratelimit.Policy, key string) ratelimit.Bucket {
 	s.Helper()
 	r, err := s.limiter.Peek(context.Background(), p, key)
 	if err != nil {
@@ -412,7 +412,7 @@ func (s *adminSite) traffic() {
 		s.take(shadow, fmt.Sprint("ip:192.0.2.", i%50), 1)
 	}
 	s.take(logins, "member:5", 3)
-	if _, err := s.limiter.Block(context.Background(), shadow, "member:5", time.Hour); err != nil {
+	if _, err := s.limiter.Block(context.Background(), shadow, "member:5", time.Hour, ""); err != nil {
 		s.Fatal(err)
 	}
 }

@@ -359,7 +359,7 @@ func (s *changingStats) Stats() store.Stats {
 		},
 		Denials:  &store.DenialStats{Answered: s.n, Kept: n, Max: 1000},
 		Leases:   &store.LeaseStats{Leases: n, Max: 1000, Held: s.n, Drawn: s.n, Returned: s.n, Lost: s.n},
-		Fallback: &store.FallbackStats{Away: true, Since: time.Unix(1, 0), Probes: s.n, Answered: s.n, Charged: s.n, Pending: n, Known: n, Max: 1000, Secondary: store.Stats{Memory: memory}},
+		Fallback: &store.FallbackStats{Away: true, Since: time.Unix(1, 0), Probes: s.n, Answered: s.n, Charged: s.n, Pending: n, Max: 1000, Secondary: store.Stats{Memory: memory}},
 		Memory:   memory,
 	}
 }

@@ -42,9 +42,6 @@ type Explanation struct {
 	// the request would reach the handler.
 	Status int `json:"status"`
 
-	// Wait is how long the request would wait before it reaches the handler.
-	Wait time.Duration `json:"wait_ns"`
-
 	// Header has the fields that the limiter would add to the answer, without those of Config.Deny and Config.Error.
 	Header http.Header `json:"header"`
 

@@ -56,8 +56,6 @@ func (e *Explanation) Verdict() string {
 		return strings.TrimSpace(fmt.Sprintf("It would be answered %d %s", e.Status, http.StatusText(e.Status))) + "."
 	case aborted:
 		return "It would not be answered: a function of the program panics."
-	case e.Wait > 0:
-		return "It would wait " + duration(e.Wait) + ", and then reach the handler."
 	case !slices.ContainsFunc(e.Limiters, func(l Limiter) bool { return l.Met }):
 		return "It would reach the handler. As far as is known, no policy applies."
 	default:
@@ -115,7 +113,11 @@ func (t *text) limiter(number int, l *Limiter) {
 }
 
 func (t *text) policy(p *Policy) {
-	t.line(1, "policy %s: %s", p.Name, strings.ReplaceAll(p.Outcome, "_", " "))
+	head := "policy " + p.Name
+	if p.Shadow {
+		head += " (Shadow)"
+	}
+	t.line(1, "%s: %s", head, strings.ReplaceAll(p.Outcome, "_", " "))
 	t.item(2, "", p.Why)
 	t.item(2, "key     ", p.Key)
 	if p.Limit != "" {
@@ -128,14 +130,6 @@ func (t *text) policy(p *Policy) {
 	if p.After != nil {
 		t.line(2, "after   %s", Tokens(p.After))
 	}
-	var options []string
-	for name, set := range map[string]bool{"Shadow": p.Shadow, "Hidden": p.Hidden, "Optional": p.Optional, "FailClosed": p.FailClosed} {
-		if set {
-			options = append(options, name)
-		}
-	}
-	slices.Sort(options)
-	t.item(2, "options ", strings.Join(options, ", "))
 	if p.Found != nil {
 		t.line(2, "how the key was found:")
 		t.step(3, p.Found)
@@ -161,40 +155,15 @@ func (t *text) step(level int, s *Step) {
 
 // Tokens returns the state of a bucket in words.
 func Tokens(s *store.State) string {
-	if s == nil {
-		return "not read"
-	}
 	words := fmt.Sprintf("%d tokens left", s.Remaining)
-	if s.Remaining == 1 {
+	switch {
+	case s.Blocked:
+		words = "blocked for " + numbers.Span(s.RetryAfter)
+	case s.Remaining == 1:
 		words = "1 token left"
 	}
-	if s.Blocked {
-		words = "blocked for " + duration(s.RetryAfter)
-	}
 	if s.ResetAfter > 0 {
-		words += ", full in " + duration(s.ResetAfter)
-	} else {
-		words += ", full"
+		return words + ", full in " + numbers.Span(s.ResetAfter)
 	}
-	switch {
-	case s.Allowed || s.Blocked:
-	case s.RetryAfter == store.Never:
-		words += ", can never pay this cost"
-	default:
-		words += ", can pay the cost in " + duration(s.RetryAfter)
-	}
-	if s.Wait > 0 {
-		words += ", its tokens come in " + duration(s.Wait)
-	}
-	if s.Degraded {
-		words += ", by a stand-in"
-	}
-	return words
-}
-
-func duration(d time.Duration) string {
-	if d == store.Never {
-		return "ever"
-	}
-	return numbers.Span(d)
+	return words + ", full"
 }

@@ -137,10 +137,6 @@ func TestStringOfARequestThatNobodyLimits(t *testing.T) {
 	checkGolden(t, "panics", (&explain.Explanation{
 		Method: "GET", Path: "/", Limiters: []explain.Limiter{{Mounted: "Handler", Met: true, Err: "panic: odd: the server would abort the request"}},
 	}).String())
-	checkGolden(t, "waits", (&explain.Explanation{
-		Method: "GET", Path: "/", Wait: 1500 * time.Microsecond,
-		Limiters: []explain.Limiter{{Mounted: "Handler", Met: true, Allowed: true}},
-	}).String())
 }
 
 // FuzzString puts a text everywhere.

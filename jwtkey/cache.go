@@ -3,12 +3,12 @@ package jwtkey
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"sync/atomic"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 	lru "github.com/hashicorp/golang-lru/v2"
 
-	"github.com/go-tokenbucket/ratelimit/internal/counter"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -31,8 +31,8 @@ const (
 type tokenCache struct {
 	tokens       *lru.Cache[digest, *remembered]
 	size         int
-	hits, misses counter.Counter
-	evicted      counter.Counter // tokens that were forgotten for lack of room, and had not ended
+	hits, misses atomic.Int64
+	evicted      atomic.Int64 // tokens that were forgotten for lack of room, and had not ended
 }
 
 // A digest is the SHA-256 of a token.

@@ -20,23 +20,42 @@ func unflagged(t *testing.T) string {
 	return script
 }
 
-// across is a server whose scripts are forms of take_across.lua.
-type across struct{ server }
+// across is a server whose first script is a form of take_across.lua.
+type across struct {
+	server
+	blocking bool // block.lua is in use, which declares its key
+}
 
-func (a across) run(keys []string, args []any) ([]int64, error) {
+func acrossOf(s server) *across { return &across{server: s} }
+
+func (a *across) use(script int) {
+	a.blocking = script == useBlock
+	a.server.use(script)
+}
+
+func (a *across) run(keys []string, args []any) ([]int64, error) {
 	all := make([]any, len(keys), len(keys)+len(args)+1)
 	for i, key := range keys {
 		all[i] = key
 	}
+	if a.blocking {
+		return a.server.run(keys, args)
+	}
 	return a.server.run(nil, append(slices.Concat(all, args), len(keys)))
 }
 
+func movableAcross(t *testing.T) []string {
+	scripts := movableAll(t)
+	scripts[useTake] = movable(t, unflagged(t))
+	return scripts
+}
+
 func TestABatchAcrossSlotsIsAnsweredAsItsCallsOneByOne(t *testing.T) {
-	testBatches(t, across{startServer(t, movable(t, unflagged(t)))}, uint64(testsize.Of(3, 20)))
+	testBatches(t, acrossOf(startServer(t, movableAcross(t)...)), uint64(testsize.Of(3, 20)))
 }
 
 func TestABatchAcrossSlotsIsAnsweredAlikeInLua54(t *testing.T) {
-	testBatches(t, across{startInterpreter(t, movable(t, unflagged(t)))}, 4)
+	testBatches(t, acrossOf(startInterpreter(t, movableAcross(t)...)), 4)
 }
 
 // A call is answered with -1 and carried out in no part if a key is broken, whether that is of a shadow or of the only
@@ -44,9 +63,9 @@ func TestABatchAcrossSlotsIsAnsweredAlikeInLua54(t *testing.T) {
 func TestKeysThatHoldNoBucketDisturbNoOtherCallAcrossSlots(t *testing.T) {
 	s := startServer(t, movable(t, unflagged(t))) // so that no bucket expires meanwhile
 	testSpoilt(t, spoiltServer{
-		server: across{s},
+		server: acrossOf(s),
 		client: s.client,
 		vetoed: isSpoilt,
-		ask:    func(now any, calls []call) ([]int64, error) { return askCalls(across{s}, now, calls) },
+		ask:    func(now any, calls []call) ([]int64, error) { return askCalls(acrossOf(s), now, calls) },
 	})
 }

@@ -14,14 +14,15 @@ import (
 var spoilt = map[string][]any{
 	"spoilt string":         {"SET", "spoilt string", "a string"},
 	"spoilt list":           {"RPUSH", "spoilt list", "tokens"},
-	"spoilt garbage":        {"HSET", "spoilt garbage", "tokens", "many", "unit", "a", "last_refill", "", "limit", "none"},
-	"spoilt without a time": {"HSET", "spoilt without a time", "tokens", "1", "unit", "1"},
-	"spoilt without a unit": {"HSET", "spoilt without a unit", "tokens", "1", "last_refill", "1"},
-	"spoilt without tokens": {"HSET", "spoilt without tokens", "unit", "1", "last_refill", "1"},
-	"spoilt nan":            {"HSET", "spoilt nan", "tokens", "nan", "unit", "1", "last_refill", "1"},
-	"spoilt inf":            {"HSET", "spoilt inf", "tokens", "1", "unit", "1", "last_refill", "inf"},
-	"spoilt range":          {"HSET", "spoilt range", "tokens", "1", "unit", "1", "last_refill", "9007199254740994"},
-	"spoilt unit":           {"HSET", "spoilt unit", "tokens", "1", "unit", "0", "last_refill", "1"},
+	"spoilt garbage":        {"HSET", "spoilt garbage", "tokens", "many", "last_refill", "", "limit", "none"},
+	"spoilt without a time": {"HSET", "spoilt without a time", "tokens", "1", "limit", "1 1 1"},
+	"spoilt without limit":  {"HSET", "spoilt without limit", "tokens", "1", "last_refill", "1"},
+	"spoilt without tokens": {"HSET", "spoilt without tokens", "limit", "1 1 1", "last_refill", "1"},
+	"spoilt nan":            {"HSET", "spoilt nan", "tokens", "nan", "limit", "1 1 1", "last_refill", "1"},
+	"spoilt inf":            {"HSET", "spoilt inf", "tokens", "1", "limit", "1 1 1", "last_refill", "inf"},
+	"spoilt range":          {"HSET", "spoilt range", "tokens", "1", "limit", "1 1 1", "last_refill", "9007199254740994"},
+	"spoilt unit":           {"HSET", "spoilt unit", "tokens", "1", "limit", "0 1 1", "last_refill", "1"},
+	"spoilt block":          {"HSET", "spoilt block", "tokens", "1", "limit", "blocked", "last_refill", "1"},
 }
 
 func isSpoilt(ch charge) bool { return strings.HasPrefix(ch.key, "spoilt") }

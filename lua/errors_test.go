@@ -14,8 +14,6 @@ func TestErrorsBeginWithTheirCode(t *testing.T) {
 	l := bucket.Limit{Unit: 1, Refill: 1, Capacity: 10}
 	one := []charge{{"k", term{limit: l, need: 1}}}
 	keys, args := arguments("", []call{{1, one}})
-	_, _, oneArgs := aloneArguments("", call{1, one})
-	_, fewKeys, fewArgs := aloneArguments("", call{1, []charge{one[0], {"l", one[0].term}}})
 	for _, script := range []struct {
 		source, command string
 		keys            []string
@@ -24,13 +22,10 @@ func TestErrorsBeginWithTheirCode(t *testing.T) {
 		{lua.Take, "HMGET", keys, args},
 		{lua.Take, "HSET", keys, args},
 		{lua.Take, "TIME", keys, args},
-		{lua.TakeOne, "HMGET", keys, oneArgs},
-		{lua.TakeOne, "HSET", keys, oneArgs},
-		{lua.TakeOne, "PEXPIRE", keys, oneArgs},
-		{lua.TakeOne, "TIME", keys, oneArgs},
-		{lua.TakeFew, "HMGET", fewKeys, fewArgs},
-		{lua.TakeFew, "HSET", fewKeys, fewArgs},
-		{lua.TakeFew, "TIME", fewKeys, fewArgs},
+		{lua.Take, "PEXPIRE", keys, args},
+		{lua.Block, "HMGET", keys, []any{"", 1000, ""}},
+		{lua.Block, "HSET", keys, []any{"", 1000, ""}},
+		{lua.Block, "TIME", keys, []any{"", 1000, ""}},
 		{lua.Peek, "HMGET", keys, []any{""}},
 		{lua.Peek, "TIME", keys, []any{""}},
 		{lua.LoadLimits, "HLEN", keys, nil},
@@ -55,6 +50,32 @@ func TestErrorsBeginWithTheirCode(t *testing.T) {
 			if _, err := s.run(script.keys, script.args); fmt.Sprint(err) != e.want {
 				t.Errorf("%s raises %q: error %v, want %s", script.command, e.raised, err, e.want)
 			}
+		}
+	}
+}
+
+// A script of one call that Redis refuses before it has written anything replies with nil, and take.lua with the error. It
+// replies with the error after that.
+func TestScriptsOfOneCallLeaveErrorsToTake(t *testing.T) {
+	one := charge{"k", term{limit: bucket.Limit{Unit: 1, Refill: 1, Capacity: 10}, need: 1}}
+	for _, charges := range [][]charge{{one}, {one, {"l", one.term}}} {
+		script, keys, args := aloneArguments("", call{1, charges})
+		source := map[int]string{useOne: lua.TakeOne, useFew: lua.TakeFew}[script]
+		for command, want := range map[string]string{"TIME": "redis: nil", "HMGET": "redis: nil", "HSET": "redis: nil", "PEXPIRE": "NOPERM no"} {
+			s := startInterpreter(t, source)
+			s.ask("fail", command, "table", "NOPERM no")
+			if reply, err := s.run(keys, args); fmt.Sprint(err) != want {
+				t.Errorf("%d charges: %s fails: %v, error %v, want %s", len(charges), command, reply, err, want)
+			}
+		}
+		s := startInterpreter(t, source)
+		if _, err := s.run(keys, args); err != nil {
+			t.Fatal(err)
+		}
+		s.ask("fail", "PTTL", "table", "NOPERM no")
+		s.ask("time", 1_780_000_001, 0)
+		if reply, err := s.run(keys, args); fmt.Sprint(err) != "redis: nil" {
+			t.Errorf("%d charges: PTTL fails: %v, error %v", len(charges), reply, err)
 		}
 	}
 }

@@ -7,88 +7,47 @@
 // # Arguments and replies
 //
 // The head of each script describes its arguments and its reply. [Take] serves all calls. [TakeOne] serves a call
-// of one charge and [TakeFew] a call of several, both faster. [Peek] reads a bucket and writes nothing. All use the
-// clock of the server, unless a time is passed.
+// of one charge and [TakeFew] a call of several. They are faster, and reply with nil to what is unusual: then call Take.
+// [Block] blocks a bucket, and [Peek] reads one and writes nothing. All use the clock of the server. Take, Block and Peek
+// use another if a time is passed.
 package lua
 
-import (
-	"embed"
-	"strings"
-)
+import _ "embed" // the scripts
 
-//go:embed *.lua parts/*.lua
-var files embed.FS
-
-// Take is the source of take.lua. TakeOne and TakeFew are the sources of take_one.lua and take_few.lua, which serve
-// the most frequent calls.
+// The sources of the scripts, each of the file of its name. take.lua describes buckets, and swap_limit.lua the hash of
+// changed limits, which package limits keeps. Reach asks a master of a Cluster whether it accepts TakeAcross.
 var (
-	Take    = script("take.lua")
-	TakeOne = script("take_one.lua")
-	TakeFew = script("take_few.lua")
+	//go:embed take.lua
+	Take string
+	//go:embed take_one.lua
+	TakeOne string
+	//go:embed take_few.lua
+	TakeFew string
+	//go:embed block.lua
+	Block string
+	//go:embed peek.lua
+	Peek string
+	//go:embed reach.lua
+	Reach string
+	//go:embed load_limits.lua
+	LoadLimits string
+	//go:embed swap_limit.lua
+	SwapLimit string
+
+	//go:embed take_across.lua
+	head string
+
+	// TakeAcross is [Take] for keys of several hash slots of a Cluster. The head of take_across.lua has the differences.
+	TakeAcross = head + Take
 )
 
-// TakeAcross is [Take] for keys of several hash slots of a Redis Cluster. The head of take_across.lua describes the
-// differences.
-var TakeAcross = script("take_across.lua") + Take
-
-// The SHA-1 of each script in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
+// The SHA-1 of scripts in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1    = "fce59c3b84ba3eb5b01343011b64b9999e91e71f"
-	TakeOneSHA1 = "872f4ce0ca887e5131626d08f2e7cd5dc3c9a746"
-	TakeFewSHA1 = "c2df9376c37e94651e21c38c660299cff91a4a82"
-
-	TakeAcrossSHA1 = "c4e7a0f3caa8dd3ebce469674d45c7bd263eae18"
+	TakeSHA1       = "dbe5c64e8804c17432582d027b6d19b9a3f50e55"
+	TakeOneSHA1    = "816abdcdd5d43a024c805cdad518807750fae71e"
+	TakeFewSHA1    = "9314e4eca895ce4c30e6c23d85ca2c1551e37b3c"
+	TakeAcrossSHA1 = "76b92074f35250715dd6a39a236bb675c157ad33"
+	PeekSHA1       = "b6f5d0ec533eef00bd8b4aa0f1c354f3f4bc28d2"
+	LoadLimitsSHA1 = "0339324f216a0c30873b78e0abc4367f0e6f3ee3"
 )
-
-// Reach is the source of reach.lua, whose head describes its arguments and its reply.
-var Reach = script("reach.lua")
-
-// LoadLimits is the source of load_limits.lua, which reads the limits that package limits keeps. SwapLimit is the source
-// of swap_limit.lua, which changes one of them.
-var (
-	LoadLimits = script("load_limits.lua")
-	SwapLimit  = script("swap_limit.lua")
-)
-
-// LoadLimitsSHA1 is the SHA-1 of [LoadLimits] in hex.
-const LoadLimitsSHA1 = "0339324f216a0c30873b78e0abc4367f0e6f3ee3"
-
-// Peek is the source of peek.lua.
-var Peek = script("peek.lua")
-
-// PeekSHA1 is the SHA-1 of [Peek] in hex.
-const PeekSHA1 = "cb5026a4ef6fcae30ef56d45159c1f834bf96959"
-
-// part is the prefix of a line that is replaced by the named file of parts. Parts contain the arithmetic that scripts
-// share. They are not Lua functions, because these would be created in each run of a script.
-const part = "--: "
-
-// IsNoBucket reports whether text is an error of TakeOne or TakeFew for a key that holds no bucket. Catching errors
-// in Lua would take 4 % of their time. The only other error that they raise is that of IsBlocked. The first text is
-// from the check of a number. The others are for a missing field, in Lua and in the Lua of miniredis.
-func IsNoBucket(text string) bool {
-	return strings.Contains(text, "the key holds no bucket") ||
-		strings.Contains(text, "attempt to perform arithmetic") ||
-		strings.Contains(text, "cannot perform add operation")
-}
-
-// IsBlocked reports whether text is an error of TakeOne or TakeFew for a bucket that is blocked. The script has written
-// nothing. Take answers such calls.
-func IsBlocked(text string) bool { return strings.Contains(text, "the bucket is blocked") }
-
-// script returns the source of a script, joined from its file and its parts.
-func script(name string) string {
-	source, err := files.ReadFile(name)
-	if err != nil {
-		panic(err) // it is embedded
-	}
-	var joined strings.Builder
-	for line := range strings.Lines(string(source)) {
-		if name, ok := strings.CutPrefix(strings.TrimSpace(line), part); ok {
-			line = script("parts/" + name + ".lua")
-		}
-		joined.WriteString(line)
-	}
-	return joined.String()
-}

@@ -1,359 +1,368 @@
 -- Takes tokens from token buckets: many calls in one script, each of which is charged whole or not at all.
 --
--- Redis runs a script to its end before it does anything else, so nothing here can be interleaved. Lua's
--- numbers are doubles, exact for integers up to 2^53; the Go side (internal/bucket, which holds the same
--- arithmetic and the reasons for it) only makes limits whose every value stays within that.
+-- Redis runs a script to its end before it does anything else, so no other call comes between. Lua's numbers are
+-- doubles, which are exact for integers up to 2^53. internal/bucket in Go has the same arithmetic with the reasons for
+-- it, and makes only limits whose every value stays within that.
 --
 -- A bucket is one hash:
---   tokens       what it holds, in credits; below zero while tokens are reserved, or owed, that are still to come
---   unit         how many credits one token is worth, so that tokens/unit is the number of tokens
---   last_refill  when it was last charged, in microseconds of Unix time
---   limit        the limit that it was charged under when its TTL was last set: unit, refill and capacity; after
---                a + and a time and a blank if it is held until that time; before these, a ~ where the TTL will not do
---                for the next charge; and if it is blocked, instead of that a mark: '!' or, if a charge has locked it,
---                '?', then until when in microseconds of Unix time, and for how many microseconds it was blocked, each
---                with a blank behind it
---   spare        after a charge for what was used without the bucket's knowledge: for how many microseconds it had
---                been full, how many of these have paid for that, and when it was; see Settle in internal/bucket
--- A bucket that is not there is full. So a key may expire once its bucket has had the time to refill.
+--   tokens         what it held after the last charge, in credits; below zero in debt
+--   last_refill    when that was, in microseconds of Unix time
+--   limit          the limit of that charge, as "unit refill capacity": a token is worth unit credits, each
+--                  microsecond adds refill credits, and a full bucket has capacity credits. If the bucket is blocked:
+--                  "blocked", or "locked" if a charge has done it
+--   blocked_limit  the limit of a blocked bucket
+--   blocked_until, blocked_since, blocked_reason   the times of the last block or lock, and who has made it and why
+-- An absent bucket is full. So a key expires when its bucket has had the time to refill, and no PEXPIRE makes that
+-- earlier, whatever the limit. Nor does a key expire while its bucket is blocked. Then tokens, last_refill and
+-- blocked_limit may be absent: the bucket is full. Only a limit that is not the charge's has the other fields read, so
+-- blocks cost other buckets nothing.
 --
--- A charge that takes nothing, because its call is refused, writes nothing. The exception is a bucket whose limit is
--- not the charge's: unless it is full, it is written under the new limit. Otherwise its TTL would be that of the old
--- limit, and the bucket full again when it ends. A look and a removal never put a bucket under their limit.
+-- A charge that takes nothing writes nothing, with one exception. A charge with a need puts a bucket that is not full
+-- under its limit, and moves a last refill that is too far ahead, also if it is denied. Looks and removals never do.
 --
--- A bucket that is put under another limit is held until it would have been full under the old one. Its TTL does not end
--- before, and each charge finds a field limit that is not its own. The hold stays though the TTL is longer: a third limit
--- may make that shorter. The first charge after its end drops it.
---
--- The mark of a block is in a field that each charge compares anyway. So a bucket that is not blocked costs nothing
--- more. A mark that has ended makes the field differ from the limit of the charge, and the next charge that takes something
--- drops it.
---
--- A key is broken if it holds what this script cannot have written: another type, tokens without a time, or a
--- number that is no integer or out of range. Its calls fail, and it is not written, nor given a TTL. The unit is
--- looked at only where the limit has changed, since a field more to read costs a batch 15 %; until then a unit that
--- is wrong is not noticed.
+-- A key is broken if no script can have written its fields. Its calls fail, and it stays as it is.
 --
 -- KEYS  one key a charge, in the order of the charges. A key may appear in many calls, but once in each.
 -- ARGV  the clock: the time in microseconds, or '' for this server's own
---       the number of terms, then six arguments for each: what a charge asks for, listed once for all the
---       charges that ask the same
---         unit, refill, capacity   the limit: credits a token, credits a microsecond, credits when full
---         need                     credits to take; 0 to look, below 0 to give back; -2^54 to remove the bucket,
---                                  which is full then, under whatever limit it is charged next; 0 that is owed to
---                                  look, and to put the bucket under the limit
---         debt                     how many credits below zero the charge may go, to wait for them; -1 for a
---                                  charge that is owed: it is made whatever the bucket holds, and whatever
---                                  that can hold, though no debt is deeper than 2^52 credits; -2 for one
---                                  that is owed, and -3 for one that is not and may not wait, which have
---                                  three arguments more, behind shadow
---         shadow                   1 if it vetoes nothing, else 0
---         refilled, outage         with a debt of -2: credits that were used as well within the last outage
---                                  microseconds, but for what the bucket could not refill then; with -3: 0
---         block                    0; or with a need of 0 and a debt of -3, for how many microseconds to block
---                                  the bucket, below 0 to end a block; or with a need above 0, for how many to
---                                  lock it if the charge leaves less than one token
---       then for each run of calls that differ in their keys only: how many they are, how many identical
---       calls each stands for, how many charges it has, and for each charge the number of its term, from 1
--- Reply two integers a charge: how many of the identical calls charged it, and the bucket's credits after
---       them. The Go side works out the rest (remaining, retry after) from these. A charge whose key is
---       broken is answered with -1, and so are the others of its call if it could have vetoed them; a
---       script of one call fails by the error instead. Behind all charges, two integers for each whose bucket is
---       blocked after it: the number of the charge, from 1, and for how many microseconds.
+--       the number of terms, then seven arguments for each. A term is what a charge asks for, listed once for all the
+--       charges that ask the same:
+--         unit, refill, capacity   the limit
+--         need     credits to take; 0 to look, below 0 to give back; -2^54 to remove the bucket and its block
+--         debt     how many credits below zero the charge may go; -1 if it is owed, and made whatever the bucket
+--                  holds, to a debt of at most 2^52; -2 if it settles: it takes at most what the bucket holds
+--         shadow   1 if it denies no call, else 0
+--         lock     for how many microseconds it locks the bucket if it leaves less than a token, or 0
+--       then for each run of calls that differ in their keys only: how many they are, how many identical calls each
+--       stands for, how many charges it has, and for each charge the number of its term, from 1
+-- Reply two integers a charge: how many of the identical calls charged it, and the bucket's credits after them. If a key
+--       is broken, -1 and 0, for all charges of its call unless a shadow is of that key; the error instead if the
+--       script has only that call. Behind all charges two integers for each blocked bucket: the number of its charge,
+--       from 1, and for how many microseconds it is blocked.
 --
--- Most of this is run for each of many keys. So it reads and writes no field without need, keeps to local
--- variables, because tables are slow to make, and makes numbers of strings by adding 0, which takes a third
--- of the time that tonumber does.
---
--- Dragonfly and Garnet run Lua 5.4, where such numbers are integers of 64 bits, and products of them wrap. So a product
--- that can be beyond 2^63 is made of doubles, as in Lua 5.1, and floor makes an integer of what is kept of it: a
--- double in the reply would be sent as text.
+-- Most of this runs for each of many keys. So it reads and writes no field without need, keeps to local variables, and
+-- formats integers itself, because Redis does it more slowly. Dragonfly and Garnet run Lua 5.4, whose integers wrap at
+-- 2^63. So products beyond that are made of doubles.
 
 local call, ceil, floor, format = redis.call, math.ceil, math.floor, string.format
 local min, max, match = math.min, math.max, string.match
 local KEYS, ARGV = KEYS, ARGV
-
 local across = KEYS == ARGV -- see take_across.lua
-local at = 1 -- where we are in ARGV
-if across then
-  at = table.remove(ARGV) + 1
-end
 
--- Redis prints the numbers it is given as %.17g, which takes longer than to print integers. A server of 32 bits
--- cannot print integers of 53, and does without.
-local integer = format('%d', 4503599627370497) == '4503599627370497' and '%d' or '%.0f'
+local server_clock, now, now_text
+local unit, refill, capacity, need, debt, shadow, lock, limit, fill -- the term in use; fill is the time to full
+local till, locked -- of the bucket that was read last: until when it is blocked, or nil, and if that is a lock
 
-local function failure(err)
-  --: failure
-end
-
-local server_clock = ARGV[at] == ''
-local now
-if server_clock then
-  local time = redis.pcall('TIME') -- seconds, and microseconds within the second
-  if time.err then
-    return failure(time)
+-- Returns tokens of the unit from in those of the unit to, rounded down.
+local function rescale(tokens, from, to)
+  to = to + 0.0
+  local whole = floor(tokens / from)
+  local part, result = tokens - whole * from, 0
+  if part * to < 9007199254740992 then
+    result = floor(part * to / from)
+  else
+    -- The product does not fit a double: multiply and divide together, a bit of `to` at a time.
+    local rest, bit = 0, 4503599627370496
+    while bit >= 1 do
+      result, rest = result * 2, rest * 2
+      if rest >= from then
+        result, rest = result + 1, rest - from
+      end
+      if to % (bit * 2) >= bit then
+        rest = rest + part
+        if rest >= from then
+          result, rest = result + 1, rest - from
+        end
+      end
+      bit = bit / 2
+    end
   end
-  now = time[1] * 1000000 + time[2]
-else
-  now = ARGV[at] + 0
+  return floor(max(whole * to + result, -4503599627370496))
 end
-local now_text = format(integer, now)
 
-local terms = { false } -- tables begin with room for what most scripts need: to grow takes time
-at = at + 2
-for i = 1, ARGV[at - 1] + 0 do
-  local unit, refill, capacity = ARGV[at], ARGV[at + 1] + 0, ARGV[at + 2] + 0
-  terms[i] = {
-    unit, refill, capacity, ARGV[at + 3] + 0, ARGV[at + 4] + 0, ARGV[at + 5] == '1',
-    unit .. ' ' .. ARGV[at + 1] .. ' ' .. ARGV[at + 2], ceil(capacity / refill),
-  }
-  if terms[i][5] < -1 then
-    terms[i][5] = terms[i][5] == -3 and 0 or -1
-    terms[i][9] = { ARGV[at + 6] + 0, ARGV[at + 7] + 0, ARGV[at + 8] + 0 }
-    at = at + 3
+local function broken()
+  error('the key holds no bucket', 0)
+end
+
+local function integer(text, least, most)
+  local number = tonumber(text)
+  if not (number and number % 1 == 0 and number >= least and number <= most) then -- put so that nan fails
+    broken()
   end
-  at = at + 6
+  return number
 end
 
--- The term of the charge that is looked at: unit and limit as text, fill is the time to full, extra is a list of refilled,
--- outage and block if it has these. shut is the block of the bucket that is looked at, see read.lua.
-local term, unit, refill, capacity, need, debt, shadow, limit, fill, extra, shut
-local holds -- by key, of the buckets that have one, see read.lua
-
-local function use(number)
-  term = terms[number + 0]
-  unit, refill, capacity, need = term[1], term[2], term[3], term[4]
-  debt, shadow, limit, fill, extra = term[5], term[6], term[7], term[8], term[9]
+-- Returns the tokens of a bucket whose field limit is not that of the charge, in credits of the charge's limit, or nil if
+-- it is absent; and the state of the key, as read does.
+local function convert(key, tokens, own)
+  if own == 'blocked' or own == 'locked' then
+    local block = call('HMGET', key, 'blocked_limit', 'blocked_until')
+    local ends = integer(block[2], -72057594037927936, 9007199254740992)
+    if ends > now then
+      till, locked = ends, own == 'locked'
+    end
+    own = block[1]
+    if own == limit or not own and not tokens then
+      return tokens, 'old'
+    end
+  end
+  local from = integer(match(own or '', '^(%d+) %d+ %d+$'), 1, 4503599627370496)
+  if tokens and from ~= unit then
+    tokens = rescale(tokens, from, unit)
+  end
+  if not tokens then
+    broken()
+  end
+  return tokens, 'moved'
 end
 
+-- Reads a bucket. Returns what it holds now, the time of that, which is ahead of a clock that was set back, and what is
+-- known of its key: "absent"; "old" if the TTL or the limit may not do after a charge; "moved" if it is to be written even
+-- if it is not charged; or "lasting". A TTL is set by the first charge in each period of the time to full, to twice that
+-- time. So it lasts for all charges of the period.
 local function read(key)
   local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
-  --: read
-  return tokens, last, lasting
+  local tokens, last, own = hash[1], hash[2], hash[3]
+  local state = 'lasting'
+  till = nil
+  if not own and not tokens and not last then
+    return capacity, now, 'absent'
+  elseif tokens and last then
+    tokens, last = tokens + 0, last + 0
+    if not (tokens % 1 == 0 and tokens <= 4503599627370496 and tokens >= -4503599627370496 and last % 1 == 0 and last <= 9007199254740992) then
+      broken() -- put so that nan fails
+    end
+  elseif tokens or last then
+    broken()
+  end
+  if own ~= limit or not tokens then
+    tokens, state = convert(key, tokens, own)
+    if not tokens then
+      return capacity, now, state
+    end
+  end
+  if tokens > capacity then
+    tokens = capacity
+  end
+  local passed = now - last
+  if passed >= 0 then
+    if passed > now % fill or not server_clock then -- a caller's clock is not the one that TTLs run by
+      if state == 'lasting' then
+        state = 'old'
+      end
+      if last < (server_clock and 0 or -72057594037927936) then -- a caller's clock may be that of a test, in the year 1
+        broken()
+      end
+    end
+    if passed >= (capacity - tokens) / refill then -- compared so, because the product may be too large
+      return capacity, now, state
+    end
+    return tokens + passed * refill, now, state
+  elseif server_clock and -passed > fill then
+    -- Time that runs backwards neither grants nor drains. But a last refill further ahead than the time to full means
+    -- that the clock was set back, as after a failover. Without this the bucket would not refill until then.
+    return tokens, now, 'moved'
+  end
+  return tokens, last, state
 end
 
--- Returns how many charges of the identical calls a bucket can pay.
+-- Returns how many of count charges a bucket can pay.
 local function pays(tokens, count)
-  --: pay
-  if shut and need > 0 and debt >= 0 then
+  if need <= 0 or debt < 0 then
+    return count
+  elseif till or need > capacity or tokens + debt < need then
     return 0
+  elseif count == 1 then
+    return 1
   end
-  if times == 1 and count > 1 then
-    times = count
-    if need > 0 and debt >= 0 then
-      times = min(count, floor((tokens + debt) / need))
-    end
-  end
-  return times
+  return min(count, floor((tokens + debt) / need))
 end
 
--- Returns the credits that a bucket is still to be charged of those that were used without its knowledge, and its
--- new field spare, nil if that stays as it is. It is Settle of internal/bucket.
-local function settle(key)
-  local refilled, outage = extra[1], extra[2]
-  local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit', 'unit', 'spare')
-  local full = outage
-  if hash[1] then
-    local tokens = hash[1] + 0
-    if hash[3] ~= limit and hash[4] ~= unit then
-      local from, to = hash[4] + 0, unit + 0
-      --: rescale
-    end
-    full = min(now - hash[2] - ceil((capacity - min(tokens, capacity)) / refill), 2251799813685248)
+-- Writes what a bucket holds, with an end of its block or a new block if change is "unlocked" or "locked".
+local function write(key, left, last, state, change)
+  local left_text, last_text = format('%d', left), last == now and now_text or format('%d', last)
+  if state == 'lasting' and left >= 0 and last == now and not change then
+    call('HSET', key, 'tokens', left_text, 'last_refill', last_text)
+    return
   end
-  local spared, paid, at = match(hash[5] or '', '^(%d+) (%d+) (-?%d+)$')
-  local kept, older = 0, 0
-  if spared then
-    spared, paid, at = spared + 0, paid + 0, at + 0
-    older = at - (now - outage)
-    kept = max(0, min(spared, older) - paid)
-  end
-  local fresh, wanted = max(0, min(full, outage)), ceil(refilled / refill)
-  local used = min(fresh + kept, wanted)
-  if used < wanted then
-    refilled = refilled - used * refill
+  local lasts = fill + max(fill, (capacity - left) / refill) + (last - now)
+  local rest = state == 'absent' and -1 or call('PTTL', key)
+  if change == 'locked' then
+    till = now + lock
+    lasts = max(lasts, lock)
+    call('HSET', key, 'tokens', left_text, 'last_refill', last_text, 'limit', change, 'blocked_limit', limit,
+      'blocked_until', format('%d', till), 'blocked_since', now_text, 'blocked_reason', '')
+  elseif change then
+    till = nil
+    call('HSET', key, 'tokens', left_text, 'last_refill', last_text, 'limit', limit, 'blocked_until', now_text)
   else
-    refilled = 0
+    call('HSET', key, 'tokens', left_text, 'last_refill', last_text, till and 'blocked_limit' or 'limit', limit)
   end
-  if used == 0 then
-    return refilled, nil
+  local ttl = ceil(lasts / 1000) + 1
+  if rest < ttl then -- without a TTL it is -1
+    call('PEXPIRE', key, format('%d', ttl))
   end
-  if older > 0 and spared - paid > full then
-    paid = paid + max(0, used - fresh)
-  else
-    spared, paid, at = max(0, full), max(0, used - kept), now
-  end
-  return refilled, format(integer, spared) .. ' ' .. format(integer, paid) .. ' ' .. format(integer, at)
 end
 
 local tail -- of the reply, if it has one
 
--- Takes from the bucket of charge i what is taken times over, and returns what is left.
-local function charge(i, key, tokens, last, lasting, times)
-  local left, spare = tokens - (times > 1 and floor(times * (need + 0.0)) or times * need), nil
-  if left > capacity and need == -18014398509481984 then
-    call('PEXPIRE', key, 0) -- DEL would take one more right
-    shut = nil
-    return capacity
+-- Charges the bucket of charge i so many times, and returns what is left.
+local function charge(i, key, tokens, last, state, times)
+  local left, change = tokens, nil
+  if times == 1 then
+    left = tokens - need
+  elseif times > 0 then
+    left = tokens - floor(times * (need + 0.0))
   end
-  if shut or extra then
-    local unit, refill, capacity, limit, fill, found = unit, refill, capacity, limit, fill, nil
-    local before, block = shut, extra and times > 0 and extra[3] ~= 0 and extra[3] or nil
-    if extra and times > 0 and extra[1] > 0 then
-      local more
-      more, spare = settle(key)
-      left = left - more
-      if spare then
-        lasting = nil
-      end
+  if left > capacity then
+    if need == -18014398509481984 then
+      call('PEXPIRE', key, 0) -- DEL would take one more right
+      return capacity
     end
-    if block and need == 0 then
-      found = left -- which is the answer: a bucket that is there keeps its own limit
-      local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
-      local own, of, speed, size = match(hash[3] or '', '((%d+) ([1-9]%d*) (%d+))$')
-      if hash[1] and own then
-        left, last = hash[1] + 0, hash[2] + 0
-        unit, refill, capacity, limit = of, speed + 0, size + 0, own
-        fill = ceil(capacity / refill)
-        local hold = match(hash[3], '%+(-?%d+) ')
-        if hold then
-          hold = hold + 0
-        end
-        if server_clock and last - now > fill then -- as in read.lua
-          if hold then
-            hold = hold - (last - now)
-          end
-          last = now
-        end
-        if holds or hold then
-          holds = holds or {}
-          holds[key] = hold
-        end
-      elseif block < 0 and not hash[1] then
-        return found
-      end
-      tokens, lasting, shut = false, nil, nil -- so that all is written; of tokens = nil, miniredis makes last = nil, too
-    elseif times > 0 and need < 0 and shut and shut[3] and left >= unit + 0 then
-      if tokens == capacity then
-        call('HSET', key, 'limit', shut[5]) -- the refund changes nothing
-      else
-        lasting = nil
-      end
-      shut = nil
-    elseif block and need > 0 and left < unit + 0 and not (shut and shut[1] >= block) then
-      lasting = nil
-    else
-      block = nil
-      if shut and shut[6] then
-        call('HSET', key, 'limit', shut[4] .. shut[5])
-      end
-    end
-    if block and block > 0 then
-      local lock = need > 0 and (not before or before[3]) -- one that makes another block longer is none
-      local till = format(integer, now + block) .. ' ' .. format(integer, block) .. ' '
-      shut = { block, now + block, lock, (lock and '?' or '!') .. till }
-    end
-    if shut then
-      tail = tail or {}
-      tail[#tail + 1], tail[#tail + 2] = i, shut[1]
-    end
-    --: write
-    shut = nil
-    return found or left
+    left = capacity
+  elseif debt == -2 then
+    left = max(left, min(tokens, 0))
+  elseif left < -4503599627370496 then
+    left = -4503599627370496
   end
-  --: write
+  if till then
+    if locked and times > 0 and need < 0 and left >= unit then
+      change = 'unlocked'
+    end
+  elseif lock > 0 and times > 0 and left < unit then
+    change = 'locked'
+  end
+  if left ~= tokens or change or state == 'moved' and need ~= 0 and need ~= -18014398509481984 then
+    write(key, left, last, state, change)
+  end
+  if till then
+    tail = tail or {}
+    tail[#tail + 1], tail[#tail + 2] = i, till - now
+  end
   return left
+end
+
+local terms = { false } -- tables begin with room for what most scripts need: to grow takes time
+
+local function use(number)
+  local term = terms[number + 0]
+  unit, refill, capacity, need, debt = term[1], term[2], term[3], term[4], term[5]
+  shadow, lock, limit, fill = term[6], term[7], term[8], term[9]
+end
+
+local at = 1 -- where we are in ARGV
+local alone -- the script has one call, whose error is that of the script
+
+-- Reads the arguments before the runs.
+local function begin()
+  if across then
+    at = table.remove(ARGV) + 1
+  end
+  server_clock = ARGV[at] == ''
+  if server_clock then
+    local time = call('TIME') -- seconds, and microseconds within the second
+    now = time[1] * 1000000 + time[2]
+  else
+    now = ARGV[at] + 0
+  end
+  now_text = format('%d', now)
+  at = at + 2
+  for i = 1, ARGV[at - 1] + 0 do
+    local refill, capacity = ARGV[at + 1] + 0, ARGV[at + 2] + 0
+    terms[i] = {
+      ARGV[at] + 0, refill, capacity, ARGV[at + 3] + 0, ARGV[at + 4] + 0, ARGV[at + 5] == '1', ARGV[at + 6] + 0,
+      ARGV[at] .. ' ' .. ARGV[at + 1] .. ' ' .. ARGV[at + 2], ceil(capacity / refill),
+    }
+    at = at + 7
+  end
+  alone = not across and ARGV[at] == '1' and not ARGV[at + 3 + ARGV[at + 2]]
 end
 
 local reply = { 0, 0 }
 local done, calls = 0, 0 -- charges of earlier calls, and calls of this run that are still to come
-local reading = false -- the number of the charge whose bucket is read
-local broken -- charges whose keys are broken, if there are any
+local reading -- the number of the charge whose bucket is read
+local bad -- which charges have broken keys, if there are any
+
+-- Takes the calls of a run of one charge each.
+local function take_single(count)
+  use(ARGV[at + 3])
+  for i = done + 1, done + calls do
+    local times, left = -1, 0
+    if not (bad and bad[i]) then
+      local key = KEYS[i]
+      reading = i
+      local tokens, last, state = read(key)
+      reading = nil
+      times = pays(tokens, count)
+      left = charge(i, key, tokens, last, state, times)
+    end
+    reply[2 * i - 1], reply[2 * i] = times, left
+    done, calls = i, calls - 1
+  end
+end
+
+-- Takes a call of several charges.
+local function take_call(count, charges, found)
+  local granted = count -- how many of the identical calls every charge can pay
+  for i = 1, charges do
+    use(ARGV[at + 2 + i])
+    local fits = -1
+    if not (bad and bad[done + i]) then
+      reading = done + i
+      local tokens, last, state = read(KEYS[reading])
+      reading = nil
+      fits = pays(tokens, count)
+      found[i] = { tokens, last, state, fits, till, locked }
+    elseif across then
+      granted = -1
+    end
+    if fits < granted and not shadow then
+      granted = fits
+    end
+  end
+  if across and granted >= 0 then
+    -- Redis since 7.4 looks in the slot of the last command for a key of a slot that is leaving. So it may refuse to
+    -- write the first key, which it has read. This asks for that key while nothing is written.
+    reading = done + 1
+    call('HMGET', KEYS[reading], 'tokens')
+    reading = nil
+  end
+  for i = 1, charges do
+    local times, left = -1, 0
+    if granted >= 0 and not (bad and bad[done + i]) then
+      local of = found[i]
+      use(ARGV[at + 2 + i])
+      till, locked = of[5], of[6]
+      times = min(of[4], granted)
+      left = charge(done + i, KEYS[done + i], of[1], of[2], of[3], times)
+    end
+    reply[2 * (done + i) - 1], reply[2 * (done + i)] = times, left
+  end
+  done, calls = done + charges, calls - 1
+end
 
 local function run()
+  if not now then
+    begin()
+  end
   while ARGV[at] do
     local count, charges = ARGV[at + 1] + 0, ARGV[at + 2] + 0
     if calls == 0 then
       calls = ARGV[at] + 0
     end
-
     if charges == 1 then
-      use(ARGV[at + 3])
+      take_single(count)
+    else
+      local found = {}
       while calls > 0 do
-        local i = done + 1
-        local key = KEYS[i]
-        if broken and broken[i] then
-          reply[2 * i - 1], reply[2 * i] = -1, 0
-        else
-          reading = i
-          local found, last, lasting = read(key)
-          reading = false
-          local times = 1
-          if count > 1 or found < need or shut then
-            times = pays(found, count)
-          end
-          reply[2 * i - 1], reply[2 * i] = times, charge(i, key, found, last, lasting, times)
-        end
-        done, calls = i, calls - 1
+        take_call(count, charges, found)
       end
     end
-
-    -- Of the charges of a call: what read returned, and how many calls the bucket can pay.
-    local tokens, lasts, lastings, fits, shuts
-    if calls > 0 then
-      tokens, lasts, lastings, fits = { 0, 0 }, { 0, 0 }, { 0, 0 }, { 0, 0 }
-    end
-    while calls > 0 do
-      local granted = count -- how many of the identical calls every charge can pay
-      shuts = nil
-      for i = 1, charges do
-        use(ARGV[at + 2 + i])
-        if broken and broken[done + i] then
-          fits[i] = -1
-          if across then
-            granted = -1
-          end
-        else
-          reading = done + i
-          tokens[i], lasts[i], lastings[i] = read(KEYS[reading])
-          reading = false
-          fits[i] = pays(tokens[i], count)
-          if shut then
-            shuts = shuts or {}
-            shuts[i], shut = shut, nil
-          end
-        end
-        if fits[i] < granted and not shadow then
-          granted = fits[i]
-        end
-      end
-      if across and granted >= 0 then
-        -- Redis since 7.4 looks in the slot of the last command for a key of a slot that is leaving. So it may refuse to
-        -- write the first key, which it has read. This asks for that key while nothing is written.
-        reading = done + 1
-        call('HMGET', KEYS[reading], 'unit')
-        reading = false
-      end
-      for i = 1, charges do
-        local times, left = fits[i] < granted and fits[i] or granted, 0
-        if times >= 0 then
-          use(ARGV[at + 2 + i])
-          shut = shuts and shuts[i]
-          left = charge(done + i, KEYS[done + i], tokens[i], lasts[i], lastings[i], times)
-        end
-        reply[2 * (done + i) - 1], reply[2 * (done + i)] = times, left
-      end
-      done, calls = done + charges, calls - 1
-    end
-
     at = at + 3 + charges
   end
 end
 
--- Buckets are read before their call writes any. So a call whose bucket cannot be read is begun anew, knowing
--- that, and neither those before it nor those behind it are disturbed.
-local alone = not across and ARGV[at] == '1' and not ARGV[at + 3 + ARGV[at + 2]]
+-- Buckets are read before their call writes any. So a call whose bucket cannot be read is begun anew, knowing that, and
+-- neither those before it nor those behind it are disturbed.
 while true do
   local ok, err = pcall(run)
   if ok then
@@ -366,8 +375,11 @@ while true do
     if reading and not redis.pcall('HMGET', KEYS[reading], 'tokens').err then
       return redis.error_reply('ERR the key holds no bucket')
     end
-    return failure(err)
+    -- Before Redis 7 and on KeyDB, some errors begin with the line that called: '@user_script: 183: -OOM command …'.
+    -- Clients know errors by their first word.
+    local text = type(err) == 'table' and err.err or err
+    return redis.error_reply(match(text, '^@user_script: %d+: %-?(.-)%s*$') or text)
   end
-  broken = broken or {}
-  broken[reading], shut = true, nil
+  bad = bad or {}
+  bad[reading] = true
 end

@@ -1,64 +1,80 @@
--- Takes tokens from some token buckets: take.lua, which describes buckets, for one call of several charges.
---
+-- Takes tokens from some plain buckets, from all or none: take_one.lua for several charges.
 -- KEYS  one key a charge, each different
--- ARGV  five arguments for each charge, what it asks for, as in take.lua: unit, refill, capacity, need (no removal),
---       debt (not -2); it is no shadow, and has no block
---       the time in microseconds; left off for this server's own clock
--- Reply two integers a charge, as of take.lua
---
--- It fails as take_one.lua does.
+-- ARGV  five arguments for each charge: unit, refill, capacity, need (no removal) and debt (not -2), as in take.lua
+-- Reply two integers a charge, as of take.lua. Nil if this script does not answer, as in take_one.lua. Nothing is written
+--       then, and the caller sends take.lua.
 
-local err, holds, spare, shut = nil, nil, nil, false
-repeat
-  local KEYS, ARGV, call, format = KEYS, ARGV, redis.pcall, string.format
-  local count = #KEYS
-  local now_text = ARGV[5 * count + 1]
-  local server_clock = not now_text
-  if server_clock then
-    --: clock
+local KEYS, ARGV, call, format, ceil, tonumber = KEYS, ARGV, redis.pcall, string.format, math.ceil, tonumber
+local time = call('TIME') -- seconds, and microseconds within the second
+if time.err then
+  return false
+end
+local now_text = time[1] .. time[2]
+if #now_text < 16 then -- microseconds of less than six digits
+  now_text = format('%d', time[1] * 1000000 + time[2])
+end
+local now = now_text + 0
+local charged, wrote, charges, reply = 1, false, { false, false }, { 0, 0, 0, 0 }
+for i = 1, #KEYS do
+  local at = 5 * i
+  local refill, capacity, need, debt = 1, ARGV[at - 2] + 0, ARGV[at - 1] + 0, ARGV[at] + 0
+  local fill, limit = capacity, ARGV[at - 4] .. ' ' .. ARGV[at - 3] .. ' ' .. ARGV[at - 2]
+  if ARGV[at - 3] ~= '1' then
+    refill = ARGV[at - 3] + 0
+    fill = ceil(capacity / refill)
   end
-  local now = now_text + 0
-
-  local granted, charges = 1, { false, false }
-  for i = 1, count do
-    local key, at = KEYS[i], 5 * i
-    local unit, refill, capacity, need, debt = ARGV[at - 4], 1, ARGV[at - 2] + 0, ARGV[at - 1] + 0, ARGV[at] + 0
-    local limit, fill = unit .. ' ' .. ARGV[at - 3] .. ' ' .. ARGV[at - 2], capacity
-    if ARGV[at - 3] ~= '1' then
-      refill = ARGV[at - 3] + 0
-      fill = math.ceil(capacity / refill)
+  local hash = call('HMGET', KEYS[i], 'tokens', 'last_refill', 'limit')
+  local tokens, known, lasting = capacity, hash[3] == limit, false
+  if known then
+    local last = tonumber(hash[2])
+    tokens = tonumber(hash[1])
+    if not tokens or not last or tokens % 1 ~= 0 or tokens > capacity or tokens < -4503599627370496 or last % 1 ~= 0 or last < 0 or last > now then
+      return false
     end
-    local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
-    --: read
-    if not lasting and hash.err then
-      err = hash
-      break
+    local passed = now - last
+    lasting = passed <= now % fill
+    if passed >= (capacity - tokens) / refill then
+      tokens = capacity
+    else
+      tokens = tokens + passed * refill
     end
-    --: pay
-    if times < granted then
-      granted = times
+  elseif hash.err or hash[1] or hash[2] or hash[3] then
+    return false
+  end
+  if need > 0 and debt >= 0 and (tokens + debt < need or need > capacity) then
+    charged = 0
+  end
+  charges[i] = { tokens, need, capacity, refill, fill, limit, known, lasting }
+end
+for i = 1, #KEYS do
+  local charge, key = charges[i], KEYS[i]
+  local tokens, need, capacity, refill, fill = charge[1], charge[2], charge[3], charge[4], charge[5]
+  local limit, known, lasting = charge[6], charge[7], charge[8]
+  local left = tokens - charged * need
+  if left > capacity then
+    left = capacity
+  elseif left < -4503599627370496 then
+    left = -4503599627370496
+  end
+  if left ~= tokens then -- what changes nothing writes nothing
+    local done
+    if lasting and left >= 0 then
+      done = call('HSET', key, 'tokens', format('%d', left), 'last_refill', now_text)
+    else
+      local rest, ttl = known and call('PTTL', key) or -1, ceil((fill + math.max(fill, (capacity - left) / refill)) / 1000) + 1
+      done = rest
+      if type(rest) == 'number' then
+        done = call('HSET', key, 'tokens', format('%d', left), 'last_refill', now_text, 'limit', limit)
+      end
+      if type(done) == 'number' and rest < ttl then
+        wrote, done = true, call('PEXPIRE', key, format('%d', ttl))
+      end
     end
-    charges[i] = { unit, refill, capacity, need, limit, fill, tokens, last, lasting }
-  end
-  if err then
-    break
-  end
-
-  local reply = { 0, 0, 0, 0 }
-  for i = 1, count do
-    local charge, key = charges[i], KEYS[i]
-    local unit, refill, capacity, need = charge[1], charge[2], charge[3], charge[4]
-    local limit, fill, tokens, last, lasting = charge[5], charge[6], charge[7], charge[8], charge[9]
-    local left = tokens - granted * need
-    --: write
-    if type(written) ~= 'number' then
-      err = written
-      break
+    if type(done) ~= 'number' then
+      return wrote and done
     end
-    reply[2 * i - 1], reply[2 * i] = granted, left
+    wrote = true
   end
-  if not err then
-    return reply
-  end
-until true
---: failure
+  reply[2 * i - 1], reply[2 * i] = charged, left
+end
+return reply

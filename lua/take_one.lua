@@ -1,51 +1,80 @@
--- Takes tokens from one token bucket: take.lua, which describes buckets, for one call of one charge.
---
--- Most scripts are of that form where Redis is not busy. It is put for speed. What one step more takes of its time: to
--- make a number of a string 1 to 2 %, an argument beyond two or four 1 to 2 %, a call of string.format 4 %, a closure
--- that is called by pcall 4 %, ten operations 1 %, a table in the reply 8 %, because Redis looks up the fields of seven
--- kinds of reply in it.
+-- Takes tokens from one plain bucket, for a lone call. take.lua describes buckets, and answers all that is unusual. Most
+-- calls are lone where Redis is not busy. So this is written for speed, without a table and a closure.
 --
 -- KEYS  the key of the bucket
--- ARGV  what the charge asks for, as in take.lua: unit, capacity (less than 2^52), need (no removal), refill, debt (not
---       -2); it is no shadow, and has no block
---       the time in microseconds
---       What is as usual is left off: the time, for the server's own clock; then refill and debt, if they are 1 and 0;
---       then need, if it is one unit
--- Reply the bucket's credits after the charge, doubled, and 1 more if it was charged
---
--- Errors of Redis are the reply. If the key is broken, Lua itself raises one: see IsNoBucket in lua.go. It also fails if
--- the bucket is blocked, see IsBlocked, and has then written nothing: take.lua answers such calls.
+-- ARGV  unit, capacity   of the limit, as in take.lua; capacity is less than 2^52
+--       need             credits to take, no removal; left out, as the next two, if it is one unit
+--       refill, debt     as in take.lua; left out if they are 1 and 0
+-- Reply the bucket's credits after the charge, doubled, and 1 more if it was charged. Nil if this script does not
+--       answer: the bucket is blocked, under another limit or broken, its last refill is ahead of the clock, or Redis
+--       refused a command. Nothing is written then, and the caller sends take.lua.
 
-local err, holds, spare, shut = nil, nil, nil, false
-repeat
-  local ARGV, key, call, format = ARGV, KEYS[1], redis.pcall, string.format
-  local unit, capacity, need = ARGV[1], ARGV[2] + 0, (ARGV[3] or ARGV[1]) + 0
-  local limit, refill, fill, debt, server_clock, now_text
-  if ARGV[4] then
-    refill, debt, now_text, server_clock = ARGV[4] + 0, ARGV[5] + 0, ARGV[6], false
-    limit, fill = unit .. ' ' .. ARGV[4] .. ' ' .. ARGV[2], math.ceil(capacity / refill)
+local ARGV, key, call, format = ARGV, KEYS[1], redis.pcall, string.format
+local capacity, need = ARGV[2] + 0, (ARGV[3] or ARGV[1]) + 0
+local refill, debt, fill, limit = 1, 0, capacity, nil
+if ARGV[4] then
+  refill, debt = ARGV[4] + 0, ARGV[5] + 0
+  fill = math.ceil(capacity / refill) -- the time to full
+  limit = ARGV[1] .. ' ' .. ARGV[4] .. ' ' .. ARGV[2]
+else
+  limit = ARGV[1] .. ' 1 ' .. ARGV[2]
+end
+
+local time = call('TIME') -- seconds, and microseconds within the second
+if time.err then
+  return false
+end
+local now_text = time[1] .. time[2]
+if #now_text < 16 then -- microseconds of less than six digits
+  now_text = format('%d', time[1] * 1000000 + time[2])
+end
+local now = now_text + 0
+-- An absent bucket is full. A TTL is set by the first charge in each period of the time to full, to twice that time. So
+-- it lasts for all charges of the period.
+local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
+local tokens, known, lasting = capacity, hash[3] == limit, false
+if known then
+  local last = tonumber(hash[2])
+  tokens = tonumber(hash[1])
+  if not tokens or not last or tokens % 1 ~= 0 or tokens > capacity or tokens < -4503599627370496 or last % 1 ~= 0 or last < 0 or last > now then
+    return false
+  end
+  local passed = now - last
+  lasting = passed <= now % fill
+  if passed >= (capacity - tokens) / refill then
+    tokens = capacity
   else
-    refill, fill, debt = 1, capacity, 0
-    limit = unit .. ' 1 ' .. ARGV[2]
+    tokens = tokens + passed * refill
   end
-  if not now_text then
-    server_clock = true
-    --: clock
-  end
-  local now = now_text + 0
+elseif hash.err or hash[1] or hash[2] or hash[3] then
+  return false
+end
+-- A debt of -1 is that of a charge that every bucket pays.
+if need > 0 and debt >= 0 and (tokens + debt < need or need > capacity) then
+  return 2 * tokens
+end
+local left = tokens - need
+if left > capacity then
+  left = capacity
+elseif left < -4503599627370496 then
+  left = -4503599627370496
+end
+if left == tokens then -- what changes nothing writes nothing
+  return 2 * left + 1
+end
+if lasting and left >= 0 then
+  return call('HSET', key, 'tokens', format('%d', left), 'last_refill', now_text) == 0 and 2 * left + 1
+end
 
-  local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
-  --: read
-  if not lasting and hash.err then
-    err = hash
-    break
+local ttl = math.ceil((fill + math.max(fill, (capacity - left) / refill)) / 1000) + 1
+local rest = known and call('PTTL', key) or -1
+if type(rest) ~= 'number' or type(call('HSET', key, 'tokens', format('%d', left), 'last_refill', now_text, 'limit', limit)) ~= 'number' then
+  return false
+end
+if rest < ttl then -- which no charge makes shorter
+  local set = call('PEXPIRE', key, format('%d', ttl))
+  if type(set) ~= 'number' then
+    return set
   end
-  --: pay
-  local left = tokens - times * need
-  --: write
-  if written == 0 or type(written) == 'number' then
-    return 2 * left + times
-  end
-  err = written
-until true
---: failure
+end
+return 2 * left + 1

@@ -451,7 +451,7 @@ func TestErrorsSayWhy(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.block {
-				if _, err := limiter.Block(t.Context(), policy, "key", time.Hour); err != nil {
+				if _, err := limiter.Block(t.Context(), policy, "key", time.Hour, ""); err != nil {
 					t.Fatal(err)
 				}
 			}

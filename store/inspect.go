@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 )
-
-// Reset is the Cost of a charge that removes the bucket. The bucket is then full under any limit.
-const Reset int64 = math.MinInt64
 
 // An Inspector is a [Store] that can report the contents of a bucket. All stores and decorators of this module are
 // Inspectors. A decorator of a Store that is not one returns an error that wraps [errors.ErrUnsupported].
@@ -41,10 +37,11 @@ type Bucket struct {
 	// Degraded reports that a stand-in answered, as in [State]. Limit may then be a part of the limit.
 	Degraded bool
 
-	// Blocked is how much longer the bucket is blocked, in whole microseconds. Locked reports that the block is a
-	// lock. See "Blocked buckets" in the package comment.
-	Blocked time.Duration
-	Locked  bool
+	// Blocked is how much longer the bucket is blocked, in whole microseconds, and BlockedSince for how long it has been.
+	// Both are 0 if it is not. Locked reports that the block is a lock. Reason is that of the block, see [Block].
+	Blocked, BlockedSince time.Duration
+	Locked                bool
+	Reason                string
 }
 
 // Used reports whether the bucket was charged and has not refilled since.
@@ -53,9 +50,8 @@ func (b Bucket) Used() bool { return b.Limit != Limit{} && b.credits(b.Limit) < 
 // State returns the state that a Take with a Cost of 0 would return under l. If l is not b.Limit, the tokens carry
 // over as [Charge.Limit] describes.
 func (b Bucket) State(l Limit) State {
-	c := Charge{Limit: l}
-	s := c.State(b.credits(l), true)
-	c.Shut(&s, b.Blocked, true)
+	c, s := Charge{Limit: l}, State{}
+	c.Fill(&s, b.credits(l), b.Blocked, true)
 	s.Degraded = b.Degraded
 	return s
 }
@@ -66,7 +62,7 @@ func (b Bucket) credits(l Limit) int64 {
 		return l.Capacity
 	}
 	kept := bucket.Bucket{Tokens: b.Credits, Unit: b.Limit.Unit}
-	return bucket.Limit(l).Advance(kept, b.Age.Microseconds()).Tokens
+	return l.Advance(kept, b.Age.Microseconds()).Tokens
 }
 
 // Inspect returns what s keeps of a bucket. If s is not an [Inspector], or decorates a Store that is not one, the

@@ -47,8 +47,8 @@ type RedisStats struct {
 	// callers sent themselves, because nothing was under way.
 	Calls, Charges, Merged, Direct int64
 
-	// Batches is how many script calls these were sent in. It includes those that were sent again, because the server
-	// did not have the script, a slot moved, or a bucket was blocked.
+	// Batches is how many script calls these were sent in. It includes those that were sent again: the server did not
+	// have the script, a slot moved, or a lone call needed the general script.
 	Batches int64
 
 	// Queued is how many calls wait to be sent, and OldestQueued for how long the first of them has waited.
@@ -97,10 +97,9 @@ type FallbackStats struct {
 
 	Probes   int64 // calls that looked whether the primary is back
 	Answered int64 // calls that the secondary answered
-	Charged  int64 // tokens that the secondary allowed, and that the primary was charged after outages
+	Charged  int64 // tokens that the secondary allowed, and that the primary was told to take after outages
 
-	Pending    int // buckets that the secondary used in an outage, until the primary is charged for them
-	Known, Max int // buckets of the primary that are known not to be full, and how many may be
+	Pending, Max int // buckets of which the secondary has allowed something that is not settled yet, and how many may be
 
 	Outages   []Outage // the last 16, newest first; the one that goes on has no Until
 	Secondary Stats

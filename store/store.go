@@ -17,19 +17,12 @@
 //   - [github.com/go-tokenbucket/ratelimit/store/denialcache] answers repeated denials without a call. redisstore
 //     has it.
 //
-// # Write a Store
-//
-// Implement Take: call [Validate] first, decide with the arithmetic of [Limit], and fill the states with
-// [Charge.State]. Then run the tests of package [github.com/go-tokenbucket/ratelimit/store/storetest]. Implement
-// [Inspector], too, which [github.com/go-tokenbucket/ratelimit.Limiter.Peek] uses.
-//
-// A bucket that was never charged is full. A bucket that has had the time to refill is full, too: a Store may
-// forget it then, and not before. If it was charged under several limits, it must be full under the last one, and the
-// time must have come at which each earlier limit, without later charges, would have filled it.
+// To write a Store, keep a [Kept] for each bucket and call [Decide]. The guide [stores] has a whole one. Package
+// [github.com/go-tokenbucket/ratelimit/store/storetest] tests whether it keeps these rules.
 //
 // # Rules of Take
 //
-//   - Take charges all buckets of a call or none. A refused call takes no tokens and adds none.
+//   - Take charges all buckets of a call or none, except for Shadows that cannot pay.
 //   - A call is one atomic step. No other call sees a part of it, and no two calls spend the same token.
 //   - A call is carried out at most once. It is not carried out if its context has ended before it was sent.
 //   - Take returns by the deadline of its context, even if the server behind the Store hangs. The error then wraps
@@ -37,43 +30,24 @@
 //     The error then also wraps [ErrOverloaded].
 //   - Take does not touch charges or states after it has returned.
 //
-// # Changed limits
+// # Buckets
 //
-// Each charge has its own [Limit], which may differ from the last one of the bucket. The tokens of the bucket, or
-// its debt, carry over, up to the new capacity. The first charge with a cost puts the bucket under the new Limit,
-// even if the call is refused. Otherwise the Store could forget the bucket when it would be full under the old
-// Limit. A bucket that is full under the new Limit stays unchanged until tokens are taken.
+// A bucket that was never charged is full. A Store may forget a bucket once it has had the time to refill, and not
+// before. If it was charged under several limits, that is the longest of their times.
 //
-// # Debt
+// A denied call changes nothing, with one exception. Each charge with a Cost puts the bucket under its own [Limit],
+// even if it is denied. The tokens of the bucket, or its debt, carry over, up to the new capacity.
 //
-// A charge that is Owed has been used already, such as the rest of a request's cost once that is known. It is
-// always allowed, even if its cost is above the burst. What the bucket does not hold becomes a debt, which refills
-// first. A debt is at most 2^52 credits. Anything above that is dropped. MaxWait has no effect on an Owed charge.
-// Owed has no effect if Cost is below 0, or if both Cost and Refilled are 0.
+// # Blocks and locks
 //
-// # Blocked buckets
+// A blocked bucket denies every charge with a Cost above 0, unless it is Owed or Settles. Underneath, the bucket refills
+// as always, and other charges change its tokens. So a block never adds tokens. A [Blocker] makes and ends blocks.
 //
-// A bucket can be blocked until a time. Until then no charge with a Cost above 0 is allowed, unless it is Owed. A charge
-// with MaxWait does not wait for the end. Underneath, the bucket refills as always, and refunds and Owed charges change
-// its tokens. At the end it is what it would be without the block. So a block never adds tokens.
+// A charge with Lock locks the bucket if it is carried out, leaves less than one token, and the bucket is not blocked. A
+// lock is a block that a refund ends if it leaves one token or more, in the same step. A [Reset] ends both. No other
+// charge ends or shortens one, and the Store keeps a blocked bucket until its block has ended.
 //
-// A Charge with a Block and a Cost of 0 blocks the bucket from now on, in place of an earlier block, or ends it. A bucket
-// that is kept stays under its limit. One that is not kept is then kept as full under the limit of the charge.
-//
-// A Charge with a Block and a Cost above 0 locks the bucket if it leaves less than one token. A lock is a block that a
-// refund ends if it leaves one token or more. A lock never shortens a block. If it ends after a block that is no lock,
-// it makes that longer, and no refund ends it.
-//
-// A [Reset] ends both. A changed limit and an expired bucket end neither: a Store keeps a blocked bucket until its block
-// has ended. If the clock of callers is set back, a block ends when the clock reaches its end.
-//
-// # After an outage
-//
-// Refilled and Outage of a [Charge] are for package fallback. After an outage it charges the tokens that a stand-in
-// allowed. Some of them have refilled in the stand-in, and are in Refilled. They are charged, too, except for the
-// refill that the bucket missed in the outage because it was full. That refill pays for them, but only once. A
-// bucket that the Store has forgotten counts as full during all of Outage, but not before. For other buckets only
-// the time since their last charge counts.
+// [stores]: https://github.com/go-tokenbucket/ratelimit/blob/main/docs/stores.md
 package store
 
 import (
@@ -89,8 +63,8 @@ import (
 // A Store keeps token buckets. It is safe for concurrent use. The package comment has the rules for writing one.
 type Store interface {
 	// Take charges every bucket its cost, or none of them. It fills a state for each charge either way. It returns
-	// false if a charge was not allowed, except a Shadow. It returns an error if the store failed or if [Validate]
-	// refused the call, never because a bucket was empty. After an error, states mean nothing.
+	// false if a charge was denied, except a Shadow. It returns an error if the store failed or if [Validate] refused
+	// the call, never because a bucket was empty. After an error, states mean nothing.
 	Take(ctx context.Context, charges []Charge, states []State) (ok bool, err error)
 }
 
@@ -100,38 +74,41 @@ type Charge struct {
 	// never share a bucket.
 	Policy, Key string
 
-	// Limit is the rate and capacity of the bucket. It may differ from the last call's: the tokens or the debt
-	// carry over, see "Changed limits" in the package comment.
+	// Limit is the rate and capacity of the bucket. It may differ from that of the last call, see "Buckets" in the
+	// package comment.
 	Limit Limit
 
 	// Cost is in tokens. 0 reads the state: it is always allowed and changes nothing. Below 0 refunds, at most to
-	// full, and is always allowed. [Reset] removes the bucket and is always allowed. A Cost above the burst is
-	// never allowed, unless it is Owed.
+	// full, and is always allowed. [Reset] removes the bucket and its block, and is always allowed. A Cost above the
+	// burst is never allowed, unless it is Owed or Settles.
 	Cost int64
 
 	// MaxWait, if above 0, lets the charge reserve tokens that come within MaxWait. State.Wait then says when they
 	// have come. It counts in whole microseconds, and at most as 35 years.
 	MaxWait time.Duration
 
-	// Shadow marks a charge that never refuses a call. If the bucket cannot pay, State.Allowed is false, and the
-	// call goes on without this charge. A Shadow is not charged if another charge refuses the call.
+	// Shadow marks a charge that never denies a call. If the bucket cannot pay, State.Allowed is false, and the call
+	// goes on without this charge. A Shadow is not charged if another charge denies the call.
 	Shadow bool
 
-	// Owed marks a charge for something that was used already. It is always allowed and may leave a debt, see
-	// "Debt" in the package comment. It is not charged if another charge refuses the call.
+	// Owed marks a charge for tokens that were used already, such as the rest of a request's cost once that is
+	// known. It is always allowed. What the bucket does not hold becomes a debt, of at most 2^52 credits, which refills
+	// first. Owed and MaxWait have no effect together, and Owed none if Cost is not above 0.
 	Owed bool
 
-	// Refilled is how many more tokens a stand-in allowed during the last Outage and counts as refilled since. See
-	// "After an outage" in the package comment. It must be 0 unless the charge is Owed and Cost is not below 0.
-	Refilled int64
+	// Settles marks a charge that takes what the bucket holds, at most Cost. It is always allowed, and leaves no debt
+	// that was not there before. Package fallback settles with it what a stand-in has allowed in an outage. It must
+	// be the only charge of its call, with a Cost above 0 and without MaxWait, Shadow, Owed and Lock.
+	Settles bool
 
-	// Outage is the period of Refilled. It ends now.
-	Outage time.Duration
+	// Standby marks a refund of tokens that a stand-in has allowed: State.Degraded was set. Only package fallback
+	// makes a difference.
+	Standby bool
 
-	// Block, with a Cost of 0, blocks the bucket for this long, or unblocks it if below 0. With a Cost above 0, it
-	// locks the bucket for this long if the charge leaves less than one token. It is rounded up to a microsecond,
-	// and counts at most as 35 years. See "Blocked buckets" in the package comment.
-	Block time.Duration
+	// Lock, if above 0, locks the bucket for this long if the charge leaves less than one token, see "Blocks and
+	// locks" in the package comment. It is rounded up to a microsecond, and counts at most as 35 years. It needs a
+	// Cost above 0, and no MaxWait unless Owed.
+	Lock time.Duration
 }
 
 // A State is the answer of a bucket to a charge. At a limit of 1 per second with a burst of 5, the first charge of
@@ -147,11 +124,12 @@ type State struct {
 	Allowed bool
 
 	// Degraded reports that a stand-in answered while the real store is unavailable. Its limits may be a part of
-	// the charge's, see package fallback. If nobody answered, and that refuses nothing (a Shadow, or a call that
-	// another charge refuses), Allowed is true and the numbers are 0.
+	// the charge's, see package fallback. If nobody answered, and that denies nothing (a Shadow, or a call that
+	// another charge denies), Allowed is true and the numbers are 0.
 	Degraded bool
 
-	// Blocked reports that the bucket is blocked: see "Blocked buckets" in the package comment. Remaining is 0 then.
+	// Blocked reports that the bucket is blocked or locked: see "Blocks and locks" in the package comment. Remaining is
+	// 0 then.
 	Blocked bool
 
 	// Remaining is how many whole tokens are left, after the charge if it was made. It is 0 in debt.
@@ -173,14 +151,13 @@ type State struct {
 // Never is the [State.RetryAfter] of a charge that can never succeed.
 const Never time.Duration = math.MaxInt64
 
+// Reset is the Cost of a charge that removes the bucket. The bucket is then full under any limit.
+const Reset int64 = math.MinInt64
+
 // A Limit is a rate and a capacity, compiled for exact integer arithmetic. A token is worth Unit credits, each
 // microsecond adds Refill credits, and a bucket holds at most Capacity credits. Make it once with [NewLimit], not
 // for each call.
-type Limit struct {
-	// Unit is the worth of a token, Refill is what each microsecond adds, and Capacity is what a full bucket holds.
-	// All are in credits.
-	Unit, Refill, Capacity int64
-}
+type Limit = bucket.Limit
 
 // NewLimit compiles a limit: rate tokens are added in each per, and a bucket holds at most burst. The result is
 // exact. If a limit is too fine for 53 bits, it is slower, by a relative error below 1e-9.
@@ -188,8 +165,7 @@ type Limit struct {
 // NewLimit returns an error if the limit would be less precise. The error names each invalid field (Rate, Per,
 // Burst) and values that fit.
 func NewLimit(rate int64, per time.Duration, burst int64) (Limit, error) {
-	l, err := bucket.NewLimit(rate, per, burst)
-	return Limit(l), err
+	return bucket.NewLimit(rate, per, burst)
 }
 
 // ErrInvalidCall is wrapped by the error of a Take whose arguments [Validate] refuses.
@@ -202,14 +178,16 @@ var ErrInvalidCall = errors.New("store: invalid call")
 var ErrOverloaded = errors.New("store: this process is overloaded")
 
 // ErrNotCharged is wrapped by the error of a Take that certainly charged nothing, for example because there was no
-// connection. A fallback then charges the store later for the tokens that the stand-in allowed. After other errors,
-// the store may have charged the call.
+// connection. After other errors, the store may have charged the call.
 var ErrNotCharged = errors.New("store: nothing was charged")
+
+// ErrNoBucket is wrapped by the error of a Take if a key of the call holds what no Store has written. It says nothing about
+// the server behind the Store. A fallback does not count it as a failure.
+var ErrNoBucket = errors.New("store: a key holds no bucket")
 
 // Validate reports what is wrong with a call, as an error that wraps [ErrInvalidCall]. Every Store calls it first.
 // It refuses a call without charges, with fewer states than charges, or with two charges of one bucket. It refuses
-// a charge with an empty Policy or Key, with a Limit that NewLimit cannot have made, or with an invalid Refilled,
-// Outage or Block.
+// a charge with an empty Policy or Key, with a Limit that NewLimit cannot have made, or with an invalid Settles or Lock.
 func Validate(charges []Charge, states []State) error {
 	if len(charges) == 0 || len(states) < len(charges) {
 		return fmt.Errorf("%w: %d charges and %d states: must be at least one charge, and a state for each", ErrInvalidCall, len(charges), len(states))
@@ -222,11 +200,11 @@ func Validate(charges []Charge, states []State) error {
 		if l := c.Limit; l.Unit < 1 || l.Refill < 1 || l.Capacity < l.Unit || l.Capacity > bucket.MaxCredits || l.Refill > l.Capacity {
 			return fmt.Errorf("%w: charge %d: Limit must be made by NewLimit", ErrInvalidCall, i)
 		}
-		if c.Refilled != 0 && (c.Refilled < 0 || c.Outage < 0 || c.Cost < 0 || !c.Owed) {
-			return fmt.Errorf("%w: charge %d: Refilled %d and Outage %v must not be negative, and need Owed and a Cost of at least 0", ErrInvalidCall, i, c.Refilled, c.Outage)
+		if c.Settles && (len(charges) > 1 || c.Cost <= 0 || c.MaxWait != 0 || c.Shadow || c.Owed || c.Lock != 0) {
+			return fmt.Errorf("%w: charge %d: Settles: must be the only charge, with a Cost above 0 and without MaxWait, Shadow, Owed and Lock", ErrInvalidCall, i)
 		}
-		if c.Block != 0 && (c.Cost < 0 || c.Cost == 0 && (c.Owed || c.Refilled != 0) || c.Cost > 0 && (c.Block < 0 || c.MaxWait > 0)) {
-			return fmt.Errorf("%w: charge %d: Block %v needs a Cost of 0 that is not Owed, or, if above 0, a Cost above 0 without MaxWait", ErrInvalidCall, i, c.Block)
+		if c.Lock != 0 && (c.Lock < 0 || c.Cost <= 0 || c.MaxWait > 0 && !c.Owed) {
+			return fmt.Errorf("%w: charge %d: Lock %v: must not be negative, and needs a Cost above 0 without MaxWait", ErrInvalidCall, i, c.Lock)
 		}
 		for j := range i {
 			if charges[j].Policy == c.Policy && charges[j].Key == c.Key {
@@ -237,47 +215,32 @@ func Validate(charges []Charge, states []State) error {
 	return nil
 }
 
-// State returns the state of c's bucket from the credits that it holds after the call. charged says whether the
-// call charged it. Every Store fills states with it, or with [Charge.Fill], and for a blocked bucket then calls
-// [Charge.Shut].
-func (c *Charge) State(credits int64, charged bool) (s State) {
-	c.Fill(&s, credits, charged)
-	return s
-}
-
-// Fill sets s to the state that [Charge.State] returns, without a copy.
-func (c *Charge) Fill(s *State, credits int64, charged bool) {
-	l := bucket.Limit(c.Limit)
-	s.Allowed, s.Degraded, s.Blocked = true, false, false
+// Fill sets s to the state of c's bucket from what it holds after the call: so many credits, and a block that goes on for
+// blocked, or 0. charged says whether the call charged it. Every Store fills states with it.
+func (c *Charge) Fill(s *State, credits int64, blocked time.Duration, charged bool) {
+	l := c.Limit
+	s.Allowed, s.Degraded, s.Blocked = true, false, blocked > 0
 	s.Remaining = l.Remaining(credits)
 	s.RetryAfter, s.ResetAfter, s.Wait = 0, duration(l.ResetAfter(credits)), 0
 	if charged {
-		if c.Cost > 0 || c.Refilled > 0 {
+		if c.Cost > 0 && !c.Settles {
 			s.Wait = duration(l.Wait(credits))
 		}
-		return
+	} else {
+		need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed, c.Settles)
+		switch retry := l.RetryAfter(credits, need, debt); retry {
+		case 0:
+			s.Allowed = blocked <= 0 || bucket.Passes(need, debt)
+		case bucket.Never:
+			s.Allowed, s.RetryAfter = false, Never
+		default:
+			s.Allowed, s.RetryAfter = false, duration(retry)
+		}
 	}
-	need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
-	switch retry := l.RetryAfter(credits, need, debt); retry {
-	case 0:
-	case bucket.Never:
-		s.Allowed, s.RetryAfter = false, Never
-	default:
-		s.Allowed, s.RetryAfter = false, duration(retry)
-	}
-}
-
-// Shut changes s, which [Charge.Fill] has filled, to the state of a bucket that is blocked for left after the call.
-// charged is the same. If left is 0, nothing changes.
-func (c *Charge) Shut(s *State, left time.Duration, charged bool) {
-	if left <= 0 {
-		return
-	}
-	s.Blocked, s.Remaining = true, 0
-	s.RetryAfter = max(s.RetryAfter, left)
-	s.ResetAfter = max(s.ResetAfter, left)
-	if !charged && c.Cost > 0 && !c.Owed {
-		s.Allowed = false
+	if blocked > 0 {
+		s.Remaining = 0
+		s.RetryAfter = max(s.RetryAfter, blocked)
+		s.ResetAfter = max(s.ResetAfter, blocked)
 	}
 }
 

@@ -33,13 +33,10 @@ func TestFillLeavesNothingOfTheStateBefore(t *testing.T) {
 			{Allowed: true, Degraded: true, Remaining: 9, RetryAfter: 9, ResetAfter: 9, Wait: 9},
 		} {
 			s := before
-			tt.charge.Fill(&s, tt.credits, tt.charged)
+			tt.charge.Fill(&s, tt.credits, 0, tt.charged)
 			if s != tt.want {
 				t.Errorf("%s: after %+v: %+v, want %+v", name, before, s, tt.want)
 			}
-		}
-		if s := tt.charge.State(tt.credits, tt.charged); s != tt.want {
-			t.Errorf("%s: State is %+v, want %+v", name, s, tt.want)
 		}
 	}
 }

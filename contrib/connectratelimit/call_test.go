@@ -191,7 +191,7 @@ func TestAClientThatLeavesWhileItWaits(t *testing.T) {
 	waits.Cost = func(*http.Request) int64 { entered <- struct{}{}; return 1 }
 	resets := func(want time.Duration) {
 		t.Helper()
-		for r := (ratelimit.Result{}); r.ResetAfter != want; time.Sleep(time.Millisecond) { // until the server has noticed
+		for r := (ratelimit.Bucket{}); r.ResetAfter != want; time.Sleep(time.Millisecond) { // until the server has noticed
 			var err error
 			if r, err = limits.Peek(t.Context(), waits, "ip:127.0.0.1"); err != nil {
 				t.Fatal(err)

@@ -41,7 +41,6 @@ func (o *Observer) collect(to observer) {
 			to.count("ratelimit.fallback.calls", f.Answered, of)
 			to.count("ratelimit.fallback.charged_tokens", f.Charged, of)
 			to.count("ratelimit.fallback.pending", int64(f.Pending), of)
-			to.count("ratelimit.fallback.usage", int64(f.Known), of)
 			to.count("ratelimit.fallback.limit", int64(f.Max), of)
 			to.countStore(f.Secondary, l.Policies(), of, storeKey.String("secondary"))
 		}

@@ -71,10 +71,8 @@ var (
 		"Tokens that were charged to the primary store after it was back.", "limiter", "store")
 	fallbackPending = gauge("fallback_pending_buckets",
 		"Buckets that are still to be charged to the primary store.", "limiter", "store")
-	fallbackKnown = gauge("fallback_known_buckets",
-		"Buckets of the primary store that are remembered for an outage.", "limiter", "store")
-	fallbackMax = gauge("fallback_known_buckets_max",
-		"Buckets of the primary store that may be remembered.", "limiter", "store")
+	fallbackMax = gauge("fallback_pending_buckets_max",
+		"Buckets of which it may be remembered what is still to be charged.", "limiter", "store")
 
 	memoryBuckets = gauge("memory_buckets",
 		"Buckets in memory.", "limiter", "store")
@@ -177,7 +175,6 @@ func (s *sender) collect(stats store.Stats, policies []string) {
 		s.count(fallbackAnswered, f.Answered)
 		s.count(fallbackCharged, f.Charged)
 		s.number(fallbackPending, f.Pending)
-		s.number(fallbackKnown, f.Known)
 		s.number(fallbackMax, f.Max)
 	}
 	if m := stats.Memory; m != nil {

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -68,12 +66,11 @@ func TestALoginBehindTheProxyCountsForItsClient(t *testing.T) {
 	}
 }
 
-// The text in docs/explain.md is the one of the program.
+// The text in docs/explain.md is the one of the program. An ellipsis stands for lines of it.
 func TestTheExplanationOfTheGuide(t *testing.T) {
-	guide, err := os.ReadFile(filepath.Join(root, "docs/explain.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	guide := readDocument(t, "docs/explain.md")
+	blocks, _ := guide.split()
+	shown := blocks[0]
 	synctest.Test(t, func(t *testing.T) {
 		limiter := explainedLimiter()
 		defer limiter.Close()
@@ -84,8 +81,9 @@ func TestTheExplanationOfTheGuide(t *testing.T) {
 		r.Header.Set("X-Forwarded-For", "198.51.100.1, 203.0.113.9, 10.0.0.2")
 		w := httptest.NewRecorder()
 		app.ServeHTTP(w, r)
-		if text := strings.TrimSpace(w.Body.String()); !strings.Contains(string(guide), "```text\n"+text+"\n```") {
-			t.Errorf("docs/explain.md does not have\n%s", text)
+		text := strings.TrimSpace(w.Body.String())
+		if line, ok := excerpt(shown.lines, strings.Split(text, "\n"), false); !ok {
+			t.Errorf("%s: the program does not write this line. It writes\n%s", guide.at(shown.line+line), text)
 		}
 	})
 }

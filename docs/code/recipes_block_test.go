@@ -14,7 +14,7 @@ import (
 
 func keepOut(ctx context.Context, limiter *ratelimit.Limiter) error {
 	api := ratelimit.Policy{Name: "api"} // the name is enough
-	_, err := limiter.Block(ctx, api, "ip:192.0.2.1", time.Hour)
+	_, err := limiter.Block(ctx, api, "ip:192.0.2.1", time.Hour, "alice: scrapes prices")
 	return err
 }
 

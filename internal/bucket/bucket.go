@@ -9,8 +9,12 @@ import (
 // Never is the time, in microseconds, until a charge that is never admitted.
 const Never = -1
 
-// AnyDebt is the debt of an owed charge: every bucket pays it, with any number of tokens.
-const AnyDebt = -1
+// The debts of charges that every bucket pays, with any number of tokens. AnyDebt is that of an owed charge. NoDebt is
+// that of a settlement, which takes no more than the bucket holds.
+const (
+	AnyDebt = -1
+	NoDebt  = -2
+)
 
 // Reset is the need of a charge that removes the bucket. No refund is as large.
 const Reset = -4 * MaxCredits
@@ -58,14 +62,6 @@ func (l Limit) Advance(b Bucket, now int64) Bucket {
 	return b
 }
 
-// Full returns the time at which b is full under l if it is not charged again, at most 2^53.
-//
-// A bucket that is put under another limit is held until then: it is not forgotten before. Otherwise a client could
-// drain it under a limit with a large burst, have it forgotten under one that fills sooner, and get the large burst
-// again. With holds, a bucket under limits in turn grants at most the sum of their bursts and, for each time, the sum of
-// what they refill.
-func (l Limit) Full(b Bucket) int64 { return min(b.LastRefill+l.ResetAfter(b.Tokens), 2*MaxCredits) }
-
 // Reanchor returns b with its last refill moved to now if it is further ahead than the time to full. Only a clock
 // that was set back causes that, such as the clock of a server after a failover. Without Reanchor, the bucket would
 // not refill until the clock catches up. Reanchor grants no tokens. Use it only with a single clock: between clocks
@@ -78,20 +74,23 @@ func (l Limit) Reanchor(b Bucket, now int64) Bucket {
 }
 
 // Ask returns the credits that a charge of cost tokens needs, and how far below zero the bucket may go for them. wait
-// is the longest wait in microseconds. An owed charge may need more than a full bucket holds, and its debt is
-// AnyDebt. Its need is at most 2*MaxCredits, which leads to the deepest debt from any state. Refunds and looks cannot
-// be owed.
-func (l Limit) Ask(cost, wait int64, owed bool) (need, debt int64) {
-	if owed && cost > 0 {
+// is the longest wait in microseconds. An owed charge and a settlement may need more than a full bucket holds: their debts
+// are AnyDebt and NoDebt. Their need is at most 2*MaxCredits, which leads to the deepest debt from any state. Only a
+// charge with a cost can be owed or a settlement.
+func (l Limit) Ask(cost, wait int64, owed, settles bool) (need, debt int64) {
+	switch {
+	case cost > 0 && owed:
 		return mulDiv(cost, l.Unit, 1), AnyDebt
+	case cost > 0 && settles:
+		return mulDiv(cost, l.Unit, 1), NoDebt
 	}
 	return l.Need(cost), l.Debt(wait)
 }
 
-// Relimits reports whether a charge with this need and debt puts the bucket under the limit of the charge, also if
-// the charge is refused. Otherwise the store could forget the bucket when it is full under its old limit, and it
-// would then be full under the new one. Looks and resets do not relimit, except for a look with AnyDebt.
-func Relimits(need, debt int64) bool { return need != 0 && need != Reset || debt < 0 }
+// Relimits reports whether a charge with this need puts the bucket under the limit of the charge, also if the charge is
+// denied. Otherwise the store could forget the bucket when it is full under its old limit, and it would then be full
+// under the new one. Looks and resets do not relimit.
+func Relimits(need int64) bool { return need != 0 && need != Reset }
 
 // Need returns the credits of cost tokens. It is negative for a refund. It is above Capacity if a full bucket cannot
 // pay cost, and Reset for math.MinInt64.
@@ -121,11 +120,11 @@ func (l Limit) Debt(wait int64) int64 {
 }
 
 // Grants returns how many of count charges of need credits a bucket of tokens can pay, one after another, to at most
-// debt credits below zero. A charge that takes nothing is always granted, also by a bucket in debt. A charge with
-// AnyDebt is always granted, too.
+// debt credits below zero. A charge that takes nothing is always granted, also by a bucket in debt. Charges with AnyDebt
+// or NoDebt are always granted, too.
 func (l Limit) Grants(tokens, need, debt, count int64) int64 {
 	switch {
-	case need <= 0 || debt == AnyDebt:
+	case need <= 0 || debt < 0:
 		return count
 	case need > l.Capacity || tokens+debt < need:
 		return 0
@@ -136,11 +135,14 @@ func (l Limit) Grants(tokens, need, debt, count int64) int64 {
 	}
 }
 
-// Charge returns tokens after count charges of need credits, which Grants has granted. The result is at most
-// Capacity, and at least MaxCredits below zero.
-func (l Limit) Charge(tokens, need, count int64) int64 {
-	if need < 0 {
+// Charge returns tokens after count charges of need and debt, which Grants has granted. The result is at most Capacity,
+// and at least MaxCredits below zero.
+func (l Limit) Charge(tokens, need, debt, count int64) int64 {
+	switch {
+	case need < 0:
 		return tokens + min(l.Capacity-tokens, mulDiv(-need, count, 1))
+	case debt == NoDebt:
+		return max(tokens-mulDiv(need, count, 1), min(tokens, 0))
 	}
 	hi, taken := bits.Mul64(uint64(need), uint64(count))
 	if hi != 0 || taken > 2*MaxCredits {
@@ -153,7 +155,7 @@ func (l Limit) Charge(tokens, need, count int64) int64 {
 // microseconds, rounded up: 0 if the bucket can pay now, and Never if it never can.
 func (l Limit) RetryAfter(tokens, need, debt int64) int64 {
 	switch {
-	case need <= 0 || debt == AnyDebt || tokens+debt >= need && need <= l.Capacity:
+	case need <= 0 || debt < 0 || tokens+debt >= need && need <= l.Capacity:
 		return 0
 	case need > l.Capacity:
 		return Never

@@ -219,34 +219,45 @@ func TestGrantsAndCharge(t *testing.T) {
 		"owed without bound":       {100, 2 * bucket.MaxCredits, bucket.AnyDebt, 1, 1, -bucket.MaxCredits},
 		"owed beyond 64 bits":      {100, 2 * bucket.MaxCredits, bucket.AnyDebt, 1 << 20, 1 << 20, -bucket.MaxCredits},
 		"none of what is owed":     {35, 2 * bucket.MaxCredits, bucket.AnyDebt, 0, 0, 35},
+		"settled":                  {35, 10, bucket.NoDebt, 1, 1, 25},
+		"settled more than it has": {35, 40, bucket.NoDebt, 1, 1, 0},
+		"settled in debt":          {-30, 40, bucket.NoDebt, 1, 1, -30},
+		"settled above a burst":    {100, 2 * bucket.MaxCredits, bucket.NoDebt, 1, 1, 0},
+		"several settlements":      {35, 10, bucket.NoDebt, 9, 9, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			grants := l.Grants(c.tokens, c.need, c.debt, c.count)
-			if left := l.Charge(c.tokens, c.need, grants); grants != c.grants || left != c.left {
+			if left := l.Charge(c.tokens, c.need, c.debt, grants); grants != c.grants || left != c.left {
 				t.Errorf("%d granted and %d left, want %d and %d", grants, left, c.grants, c.left)
 			}
 		})
 	}
 }
 
-func TestWhatIsOwedAsksForAllOfItAndARefundIsNotOwed(t *testing.T) {
+func TestOwedChargesAndSettlementsAskForAll(t *testing.T) {
 	for _, l := range []bucket.Limit{newLimit(t, 1, month, 800), newLimit(t, 1, time.Second, 5), newLimit(t, 1_000_000, time.Second, 1)} {
 		burst := l.Capacity / l.Unit
-		for cost, want := range map[int64]int64{
-			1: l.Unit, burst: l.Capacity, burst + 1: l.Capacity + l.Unit, bucket.MaxCredits / l.Unit: bucket.MaxCredits / l.Unit * l.Unit,
-			math.MaxInt64: 2 * bucket.MaxCredits,
-		} {
-			if need, debt := l.Ask(cost, 1, true); need != want || debt != bucket.AnyDebt {
-				t.Errorf("%+v: %d owed asks %d and %d, want %d and any debt", l, cost, need, debt, want)
+		for _, settles := range []bool{false, true} {
+			always := int64(bucket.AnyDebt)
+			if settles {
+				always = bucket.NoDebt
 			}
-			if retry := l.RetryAfter(-bucket.MaxCredits, want, bucket.AnyDebt); retry != 0 {
-				t.Errorf("%+v: %d owed is to be retried after %d", l, cost, retry)
+			for cost, want := range map[int64]int64{
+				1: l.Unit, burst: l.Capacity, burst + 1: l.Capacity + l.Unit, bucket.MaxCredits / l.Unit: bucket.MaxCredits / l.Unit * l.Unit,
+				math.MaxInt64: 2 * bucket.MaxCredits,
+			} {
+				if need, debt := l.Ask(cost, 1, !settles, settles); need != want || debt != always {
+					t.Errorf("%+v: %d asks %d and %d, want %d and %d", l, cost, need, debt, want, always)
+				}
+				if retry := l.RetryAfter(-bucket.MaxCredits, want, always); retry != 0 {
+					t.Errorf("%+v: %d is to be retried after %d", l, cost, retry)
+				}
 			}
-		}
-		for _, cost := range []int64{0, -1, math.MinInt64} {
-			need, debt := l.Ask(cost, 7, true)
-			if wantNeed, wantDebt := l.Need(cost), l.Debt(7); need != wantNeed || debt != wantDebt {
-				t.Errorf("%+v: %d owed asks %d and %d, want %d and %d", l, cost, need, debt, wantNeed, wantDebt)
+			for _, cost := range []int64{0, -1, math.MinInt64} {
+				need, debt := l.Ask(cost, 7, !settles, settles)
+				if wantNeed, wantDebt := l.Need(cost), l.Debt(7); need != wantNeed || debt != wantDebt {
+					t.Errorf("%+v: %d asks %d and %d, want %d and %d", l, cost, need, debt, wantNeed, wantDebt)
+				}
 			}
 		}
 	}

@@ -4,9 +4,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
-	"reflect"
-	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,100 +16,63 @@ const (
 	// maxText bounds a text of the request, in bytes.
 	maxText = 256
 
-	// maxSteps and maxNotes bound what functions of the program can make of one request.
-	maxSteps = 1000
+	// maxTried and maxNotes bound what a function of the program can make of one request.
+	maxTried = 100
 	maxNotes = 200
 
-	// minSecret is the length of the shortest credential that is taken out anywhere, in bytes. Shorter ones are taken out as a
-	// word only, or they would spoil other texts.
-	minSecret = 6
+	// minSecret is the length of the shortest text that counts as a credential, in bytes. To take out shorter ones, such as
+	// the 1 of a cookie, would spoil other texts.
+	minSecret = 4
 )
 
-func show(text string) string { return logtext.Show(text, maxText) }
-
-// note adds a note. The caller has the lock.
-func (run *Run) note(format string, args ...any) {
-	n := len(run.open)
-	if n == 0 {
-		return
-	}
-	step := run.open[n-1]
-	if len(step.Notes) > maxNotes {
-		return
-	}
-	if len(step.Notes) == maxNotes {
-		step.Notes = append(step.Notes, "there are more notes than are kept")
-		return
-	}
+// Note adds a note to the function that was opened last. Strings and errors among args are cut and escaped, and
+// credentials are taken out of errors.
+func (run *Run) Note(format string, args ...any) {
 	for i, arg := range args {
 		switch arg := arg.(type) {
 		case string:
-			args[i] = show(arg)
+			args[i] = logtext.Show(arg, maxText)
 		case error:
-			args[i] = run.textOf(arg, maxText)
+			args[i] = run.Text(arg, maxText)
 		}
 	}
-	step.Notes = append(step.Notes, fmt.Sprintf(format, args...))
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if n := len(run.open); n > 0 && len(run.open[n-1].Notes) < maxNotes {
+		run.open[n-1].Notes = append(run.open[n-1].Notes, fmt.Sprintf(format, args...))
+	}
 }
 
-// textOf returns the text of err without credentials, of at most that many bytes.
-func (run *Run) textOf(err error, most int) string {
+// Text returns the text of err without credentials, of at most that many bytes.
+func (run *Run) Text(err error, most int) string {
 	text := keyerr.Text(err)
+	run.mu.Lock()
+	defer run.mu.Unlock()
 	// A credential that holds another one must be looked for first.
 	slices.SortFunc(run.secrets, func(a, b string) int { return len(b) - len(a) })
 	for _, secret := range run.secrets {
-		switch {
-		case !strings.Contains(text, secret):
-		case len(secret) >= minSecret:
-			text = strings.ReplaceAll(text, secret, "…")
-		default:
-			text = asWord(secret).ReplaceAllLiteralString(text, "…")
-		}
+		text = strings.ReplaceAll(text, secret, "…")
 	}
 	return logtext.Show(text, most)
-}
-
-// asWord matches a secret that is no part of a longer word.
-func asWord(secret string) *regexp.Regexp {
-	pattern := regexp.QuoteMeta(secret)
-	if isWord(secret[0]) {
-		pattern = `\b` + pattern
-	}
-	if isWord(secret[len(secret)-1]) {
-		pattern += `\b`
-	}
-	return regexp.MustCompile(pattern)
-}
-
-func isWord(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_'
-}
-
-// Text returns the text of err as Note has it, of at most that many bytes.
-func (run *Run) Text(err error, most int) string {
-	run.mu.Lock()
-	defer run.mu.Unlock()
-	return run.textOf(err, most)
 }
 
 // Secret notes the length and the beginning of the SHA-256 of a secret that is called what, and takes it out of all errors that
 // follow.
 func (run *Run) Secret(secret, what string) {
-	if secret == "" {
-		return
+	if secret != "" {
+		run.hide(secret)
+		sum := sha256.Sum256([]byte(secret))
+		run.Note("%s has %d bytes, and the SHA-256 %x…", what, len(secret), sum[:4])
 	}
-	run.mu.Lock()
-	defer run.mu.Unlock()
-	run.hide(secret)
-	sum := sha256.Sum256([]byte(secret))
-	run.note("%s has %d bytes, and the SHA-256 %x…", what, len(secret), sum[:4])
 }
 
 // hide adds a secret, and the form that it has in a quoted text.
 func (run *Run) hide(secret string) {
 	quoted := strconv.Quote(secret)
+	run.mu.Lock()
+	defer run.mu.Unlock()
 	for _, text := range []string{secret, quoted[1 : len(quoted)-1]} {
-		if text != "" {
+		if len(text) >= minSecret {
 			run.secrets = append(run.secrets, text)
 		}
 	}
@@ -136,18 +96,4 @@ func (run *Run) hideCredentials(r *http.Request) {
 			run.hide(strings.Trim(value, ` "`))
 		}
 	}
-}
-
-// entryOf returns the entry point of a function, which all closures of one place have in common.
-func entryOf(f any) uintptr { return reflect.ValueOf(f).Pointer() }
-
-// callerOf returns the entry point of the function that has called the caller of callerOf. It is 0 if that function is
-// inlined in another one.
-func callerOf() uintptr {
-	var at [1]uintptr
-	runtime.Callers(3, at[:])
-	if frame, _ := runtime.CallersFrames(at[:]).Next(); frame.Func != nil {
-		return frame.Func.Entry()
-	}
-	return 0
 }

@@ -15,7 +15,7 @@ func key(*http.Request) (string, error) { return "", nil }
 // Credentials are taken out of errors, also where these quote them.
 func TestErrorsThatQuoteCredentials(t *testing.T) {
 	r := &http.Request{Header: http.Header{
-		"Authorization": {"Bearer a-token", `Bearer canary"of\a token`}, "Cookie": {`session="a-session"; short=x5; e=1; l=long-secret; m=long-secret-tail; n=(c)`}, "Proxy-Authorization": {"Basic dXNlcjphLXBhc3N3b3Jk"},
+		"Authorization": {"Bearer a-token", `Bearer canary"of\a token`}, "Cookie": {`session="a-session"; short=x5x5; two=x5; e=1; l=long-secret; m=long-secret-tail`}, "Proxy-Authorization": {"Basic dXNlcjphLXBhc3N3b3Jk"},
 	}}
 	_, run, end := Begin(t.Context(), r)
 	defer end()
@@ -24,8 +24,7 @@ func TestErrorsThatQuoteCredentials(t *testing.T) {
 	for text, want := range map[string]string{
 		"a-token": "…", "Bearer a-token": "…", "no a-session!": "no …!", "dXNlcjphLXBhc3N3b3Jk": "…", "(a-key-in-a-header)": "(…)",
 		`canary"of\a token`: "…", fmt.Sprintf("%q", `canary"of\a token`): `"…"`,
-		"of x5": "of …", `"x5" x5 x5`: `"…" … …`, "x55 ax5 x5_": "x55 ax5 x5_", "10, 1": "10, …", "": "",
-		"long-secret-tail, long-secret": "…, …", "(c)": "…", "x(c)x": "x…x",
+		"of x5x5": "of …", "x5, 1": "x5, 1", "": "", "long-secret-tail, long-secret": "…, …",
 	} {
 		if got := run.Text(errors.New(text), 200); got != want {
 			t.Errorf("%s: got %s, want %s", text, got, want)
@@ -56,15 +55,15 @@ func TestARequestWithManySecrets(t *testing.T) {
 }
 
 // Only contexts of an explained request have a run, and only while it is explained.
-func TestOf(t *testing.T) {
+func TestOfRequest(t *testing.T) {
 	r := (&http.Request{}).WithContext(t.Context())
 	ctx, run, end := Begin(r.Context(), r)
 	explained := r.WithContext(ctx)
-	if Of(ctx) != run || OfRequest(explained) != run || Of(t.Context()) != nil || OfRequest(r) != nil || virtualtime.Sleep(ctx, 0) {
+	if OfRequest(explained) != run || OfRequest(r) != nil || virtualtime.Sleep(ctx, 0) {
 		t.Error("while it is explained")
 	}
 	end()
-	if Of(ctx) != nil || OfRequest(explained) != nil {
+	if OfRequest(explained) != nil {
 		t.Error("after it was explained")
 	}
 }
@@ -74,16 +73,16 @@ func TestStepsThatGoOn(t *testing.T) {
 	r := (&http.Request{}).WithContext(t.Context())
 	_, run, end := Begin(r.Context(), r)
 	defer end()
-	first := run.Open(TestOf)
-	stray := run.Open(TestOf)
+	first := run.Open(TestOfRequest)
+	stray := run.Open(TestOfRequest)
 	run.Close(first, "first", nil)
 	run.Close(stray, "stray", nil)
 	if step := run.Took(); step == nil || step.Key != "first" {
 		t.Errorf("took %+v, want the first", step)
 	}
-	run.Open(TestOf) // of the stray one
-	run.Forget()
-	second := run.Open(TestOf)
+	run.Open(TestOfRequest) // of the stray one
+	run.Took()
+	second := run.Open(TestOfRequest)
 	run.Close(second, "second", nil)
 	if step := run.Took(); step == nil || step.Key != "second" {
 		t.Errorf("took %+v, want the second", step)

@@ -19,21 +19,21 @@ type Line struct {
 // At returns the value of credits after elapsed if the bucket was not charged.
 func (l *Line) At(credits, elapsed int64) int64 {
 	b := bucket.Bucket{Tokens: credits, Unit: l.Limit.Unit}
-	return bucket.Limit(l.Limit).Advance(b, elapsed).Tokens
+	return l.Limit.Advance(b, elapsed).Tokens
 }
 
 // Blocked returns how much longer the bucket of c is blocked according to its State, in microseconds, and the credits
 // that it may hold. The wait for tokens may hide the block: left is 0 if it is not certain. The block may hide the tokens:
 // there may be more than most, but that makes no difference while the bucket is blocked.
 func Blocked(c *store.Charge, s *store.State) (left, least, most int64) {
-	l := bucket.Limit(c.Limit)
+	l := c.Limit
 	retry, reset := s.RetryAfter.Microseconds(), s.ResetAfter.Microseconds()
 	if !s.Blocked || s.RetryAfter == store.Never || retry > reset {
 		return 0, 0, 0
 	}
 	least = l.Capacity - l.Refill*min(reset, (l.Capacity+bucket.MaxCredits)/l.Refill) // no debt is deeper
 	if !s.Allowed {
-		if need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed); l.RetryAfter(least, need, debt) >= retry {
+		if need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed, c.Settles); l.RetryAfter(least, need, debt) >= retry {
 			return 0, 0, 0
 		}
 	}
@@ -41,9 +41,9 @@ func Blocked(c *store.Charge, s *store.State) (left, least, most int64) {
 }
 
 // Credits returns the least and the most credits of the bucket of c according to its State, which is not Blocked. If no
-// bucket can have this State, the least is above the most. It is the inverse of Charge.State.
+// bucket can have this State, the least is above the most. It is the inverse of Charge.Fill.
 func Credits(c *store.Charge, s *store.State) (least, most int64) {
-	l := bucket.Limit(c.Limit)
+	l := c.Limit
 	// The bucket reaches goal in a number of microseconds, which is rounded up.
 	until := func(goal, microseconds int64) (least, most int64) {
 		least = goal - microseconds*l.Refill
@@ -59,19 +59,4 @@ func Credits(c *store.Charge, s *store.State) (least, most int64) {
 		least, most = max(least, low), min(most, high)
 	}
 	return least, most
-}
-
-// Bucket returns the bucket that answers the look c with s, for a Store that is no Inspector. It may hold up to the refill
-// of a microsecond more. If a block hides its tokens, which have refilled when the block ends, it is full.
-func Bucket(c *store.Charge, s *store.State) store.Bucket {
-	b := store.Bucket{Limit: c.Limit, Credits: c.Limit.Capacity, Degraded: s.Degraded}
-	if !s.Blocked {
-		b.Credits, _ = Credits(c, s)
-		return b
-	}
-	b.Blocked = s.RetryAfter
-	if s.ResetAfter > s.RetryAfter {
-		b.Credits -= s.ResetAfter.Microseconds() * c.Limit.Refill
-	}
-	return b
 }

@@ -21,6 +21,8 @@ func (f Failing) Take(context.Context, []store.Charge, []store.State) (bool, err
 	return false, f()
 }
 
+func (f Failing) Block(context.Context, string, string, store.Block) (bool, error) { return false, f() }
+
 // StandIn returns s, whose answers are then those of a stand-in.
 func StandIn(s store.Store) store.Store { return standIn{s} }
 

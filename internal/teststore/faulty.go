@@ -78,5 +78,19 @@ func (s *Faulty) Inspect(ctx context.Context, policy, key string) (b store.Bucke
 	return b, err
 }
 
+func (s *Faulty) Block(ctx context.Context, policy, key string, b store.Block) (degraded bool, err error) {
+	s.Calls.Add(1)
+	block := func() error {
+		degraded, err = store.SetBlock(ctx, s.Store, policy, key, b)
+		return err
+	}
+	if f := s.fault.Load(); f != nil {
+		err = (*f)(ctx, block)
+	} else {
+		err = block()
+	}
+	return degraded, err
+}
+
 func (s *Faulty) Have(f Fault) { s.fault.Store(&f) }
 func (s *Faulty) Mend()        { s.fault.Store(nil) }

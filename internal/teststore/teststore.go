@@ -67,6 +67,11 @@ func (s *Counted) Inspect(ctx context.Context, policy, key string) (store.Bucket
 	return store.Inspect(ctx, s.Store, policy, key)
 }
 
+func (s *Counted) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
+	s.Calls.Add(1)
+	return store.SetBlock(ctx, s.Store, policy, key, b)
+}
+
 // Failing is a Store that fails.
 type Failing struct{ Err error }
 
@@ -97,7 +102,7 @@ type Intercepted struct {
 	before atomic.Pointer[func(store.Charge) error]
 }
 
-// Intercept sets the function, which gets the first charge of each call.
+// Intercept sets the function, which gets the first charge of each call, or one with the name of a bucket that is blocked.
 func (s *Intercepted) Intercept(before func(store.Charge) error) { s.before.Store(&before) }
 
 func (s *Intercepted) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
@@ -107,6 +112,19 @@ func (s *Intercepted) Take(ctx context.Context, charges []store.Charge, states [
 		}
 	}
 	return s.Store.Take(ctx, charges, states)
+}
+
+func (s *Intercepted) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
+	return store.Inspect(ctx, s.Store, policy, key)
+}
+
+func (s *Intercepted) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
+	if before := s.before.Load(); before != nil {
+		if err := (*before)(store.Charge{Policy: policy, Key: key}); err != nil {
+			return false, err
+		}
+	}
+	return store.SetBlock(ctx, s.Store, policy, key, b)
 }
 
 // OneByOne is a Store that makes its calls one after another. If calls were concurrent, one of them could be refused
@@ -126,6 +144,12 @@ func (s *OneByOne) Take(ctx context.Context, charges []store.Charge, states []st
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.Store.Take(ctx, charges, states)
+}
+
+func (s *OneByOne) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return store.SetBlock(ctx, s.Store, policy, key, b)
 }
 
 // Monotonic returns clock with a monotonic reading.

@@ -10,7 +10,7 @@
 --   time SECONDS MICROSECONDS     set the clock of TIME
 --   commands                      is answered with the commands since it was asked last, without values
 --   use N                         have run run the script of argument N, from 1, which is that of argument 1 at first
---   run N KEYS ... ARGV ...       is answered with the numbers of the reply, or with "error" and a text
+--   run N KEYS ... ARGV ...       is answered with the numbers of the reply, or with "error" and a text, or with "nil" and ""
 -- The answer has the same form.
 
 local scripts = {}
@@ -21,8 +21,12 @@ for i = 1, #arg do
 end
 local script = scripts[1]
 
-local hashes, strings, failing = {}, {}, {}
+local hashes, strings, failing, ends = {}, {}, {}, {}
 local clock, log = { '1780000000', '0' }, {}
+
+local function milliseconds()
+  return math.floor(clock[1] * 1000 + clock[2] / 1000)
+end
 
 -- As servers print the numbers that they are given.
 local function text(value)
@@ -39,14 +43,18 @@ local commands = {
     return strings[key] or false
   end,
   DEL = function(key)
-    hashes[key] = nil
+    hashes[key], ends[key] = nil, nil
   end,
   PEXPIRE = function(key, ttl)
     local known = hashes[key] and 1 or 0
+    ends[key] = milliseconds() + ttl
     if ttl == 0 then
       hashes[key] = nil
     end
     return known
+  end,
+  PTTL = function(key)
+    return hashes[key] and (ends[key] and ends[key] - milliseconds() or -1) or -2
   end,
   TIME = function()
     return clock
@@ -94,7 +102,7 @@ local function call(command, ...)
     error(err, 0)
   end
   local words, step = { command }, command == 'HSET' and 2 or 1
-  if command ~= 'PEXPIRE' then
+  if command ~= 'PEXPIRE' and command ~= 'PTTL' then
     for i = 2, select('#', ...), step do
       words[#words + 1] = (select(i, ...))
     end
@@ -119,7 +127,7 @@ redis = {
 
 local requests = {
   flush = function()
-    hashes, strings = {}, {}
+    hashes, strings, ends = {}, {}, {}
     return {}
   end,
   hset = function(...)
@@ -172,6 +180,8 @@ local requests = {
       return { 'error', 'uncaught: ' .. tostring(reply) }
     elseif type(reply) == 'number' then
       reply = { reply }
+    elseif not reply then
+      return { 'nil', '' }
     elseif reply.err then
       return { 'error', reply.err }
     end

@@ -13,21 +13,25 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/denialcache"
 )
 
-func blockOf(c store.Charge, d time.Duration) store.Charge {
-	return store.Charge{Policy: c.Policy, Key: c.Key, Limit: c.Limit, Block: d}
+// block blocks c's bucket for d, or unblocks it if d is 0.
+func block(t testing.TB, s store.Store, c store.Charge, d time.Duration) {
+	t.Helper()
+	if degraded, err := store.SetBlock(t.Context(), s, c.Policy, c.Key, store.Block{For: d}); degraded || err != nil {
+		t.Fatal(degraded, err)
+	}
 }
 
 func TestDenialsOfABlockedBucketAreAnsweredWithoutTheStore(t *testing.T) {
 	r := newRig(t, denialcache.Config{MaxAge: time.Hour})
 	c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Second, 5), Cost: 1}
 	const d = 10 * time.Minute
-	r.Asks(blockOf(c, d))
+	block(t, r.Store, c, d)
 	r.Asks(c) // a block by itself is remembered by no one
 	for _, passed := range []time.Duration{0, time.Second, 5 * time.Minute} {
 		r.advance(passed)
 		left := d - passed
 		want := store.State{Blocked: true, RetryAfter: left, ResetAfter: left}
-		for _, c := range []store.Charge{c, {Policy: "p", Key: "k", Limit: c.Limit, Cost: 5, MaxWait: time.Minute}, {Policy: "p", Key: "k", Limit: c.Limit, Cost: 2, Block: time.Hour}} {
+		for _, c := range []store.Charge{c, {Policy: "p", Key: "k", Limit: c.Limit, Cost: 5, MaxWait: time.Minute}, {Policy: "p", Key: "k", Limit: c.Limit, Cost: 2, Lock: time.Hour}} {
 			ok, states, asked := r.Take(c)
 			if ok || asked {
 				t.Fatalf("after %v of %+v: %t, asked %t", passed, c, ok, asked)
@@ -51,7 +55,7 @@ func TestDenialsOfABlockedBucketThatLacksTokens(t *testing.T) {
 	r := newRig(t, denialcache.Config{MaxAge: time.Hour})
 	c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Minute, 10), Cost: 10}
 	r.Asks(c)
-	r.Asks(blockOf(c, 5*time.Minute))
+	block(t, r.Store, c, 5*time.Minute)
 	c.Cost = 1
 	r.Asks(c)
 	r.advance(time.Minute)
@@ -81,7 +85,7 @@ func TestDenialsThatMayNotBeOfTheBlockAreNotRemembered(t *testing.T) {
 			r := newRig(t, denialcache.Config{})
 			spent := store.Charge{Policy: "p", Key: "k", Limit: limit, Cost: c.spent}
 			r.Asks(spent)
-			r.Asks(blockOf(spent, c.block))
+			block(t, r.Store, spent, c.block)
 			one := store.Charge{Policy: "p", Key: "k", Limit: limit, Cost: c.cost}
 			first := r.Asks(one)
 			if !first.Blocked || first.Allowed {
@@ -105,18 +109,18 @@ func TestBlockAndUnblockHereTakeEffectAtOnce(t *testing.T) {
 		}
 	}
 	for range 3 {
-		r.Asks(blockOf(c, time.Hour))
+		block(t, r.Store, c, time.Hour)
 		denied(time.Hour)
-		r.Asks(blockOf(c, time.Minute))
+		block(t, r.Store, c, time.Minute)
 		denied(time.Minute)
-		r.Asks(blockOf(c, -1))
+		block(t, r.Store, c, 0)
 		if ok, _, _ := r.Take(c); !ok {
 			t.Fatal("denied after Unblock")
 		}
 		// A denial for want of tokens gives way to a block, and comes back after it.
 		for ok := true; ok; ok, _, _ = r.Take(c) {
 		}
-		r.Asks(blockOf(c, time.Hour))
+		block(t, r.Store, c, time.Hour)
 		denied(time.Hour)
 		r.Asks(teststore.ResetOf(t, c))
 		if ok, _, _ := r.Take(c); !ok {
@@ -129,9 +133,9 @@ func TestBlockAndUnblockHereTakeEffectAtOnce(t *testing.T) {
 func TestAnUnblockElsewhereIsSeenWithinMaxAge(t *testing.T) {
 	r := newRig(t, denialcache.Config{MaxAge: time.Second})
 	c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Second, 5), Cost: 1}
-	r.Asks(blockOf(c, time.Hour))
+	block(t, r.Store, c, time.Hour)
 	r.Asks(c)
-	teststore.Must(t, r.Behind.Store, blockOf(c, -1))
+	block(t, r.Behind.Store, c, 0)
 	r.advance(time.Second)
 	if ok, _, asked := r.Take(c); ok || asked {
 		t.Errorf("%t, asked %t: the test is too late", ok, asked)
@@ -141,7 +145,7 @@ func TestAnUnblockElsewhereIsSeenWithinMaxAge(t *testing.T) {
 		t.Errorf("%t, asked %t", ok, asked)
 	}
 	// A block elsewhere is seen at once, because nothing is remembered of a bucket that allows.
-	teststore.Must(t, r.Behind.Store, blockOf(c, time.Hour))
+	block(t, r.Behind.Store, c, time.Hour)
 	if ok, _, asked := r.Take(c); ok || !asked {
 		t.Errorf("%t, asked %t", ok, asked)
 	}
@@ -150,7 +154,7 @@ func TestAnUnblockElsewhereIsSeenWithinMaxAge(t *testing.T) {
 // A refund may end a lock, which must be seen at once.
 func TestARefundHereThatEndsALockTakesEffectAtOnce(t *testing.T) {
 	r := newRig(t, denialcache.Config{MaxAge: time.Hour})
-	c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Minute, 5), Cost: 1, Block: time.Hour}
+	c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Minute, 5), Cost: 1, Lock: time.Hour}
 	for range 5 {
 		r.Asks(c)
 		r.advance(time.Millisecond)
@@ -171,16 +175,12 @@ func TestABucketThatIsBeingUnblockedIsAskedFor(t *testing.T) {
 	c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Second, 5), Cost: 1}
 	d := denialcache.New(&after{Store: memory, wait: func(store.Charge) {}}, denialcache.Config{MaxAge: time.Hour})
 	behind := d.Unwrap().(*after)
-	teststore.Must(t, d, blockOf(c, time.Hour))
+	block(t, d, c, time.Hour)
 	if ok, err := d.Take(t.Context(), []store.Charge{c}, make([]store.State, 1)); ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	behind.wait = func(unblocked store.Charge) {
-		if unblocked.Block < 0 {
-			teststore.Must(t, d, c)
-		}
-	}
-	teststore.Must(t, d, blockOf(c, -1))
+	behind.unblocked = func() { teststore.Must(t, d, c) }
+	block(t, d, c, 0)
 }
 
 // A limit that adds much in a microsecond does not overflow with a long block.
@@ -188,7 +188,7 @@ func TestDenialsOfALongBlockUnderAFastLimit(t *testing.T) {
 	r := newRig(t, denialcache.Config{})
 	c := store.Charge{Policy: "p", Key: "k", Limit: store.Limit{Unit: 1, Refill: 1 << 52, Capacity: 1 << 52}, Cost: 1}
 	d := (1<<40 + 1000) * time.Microsecond
-	r.Asks(blockOf(c, d))
+	block(t, r.Store, c, d)
 	r.Asks(c)
 	_, states, asked := r.Take(c)
 	if asked {
@@ -209,8 +209,12 @@ func TestADenialThatIsUnderWayWhenItsBucketIsUnblocked(t *testing.T) {
 		}}
 		d := denialcache.New(behind, denialcache.Config{MaxAge: time.Hour})
 		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Second, 5), Cost: 1}
-		for _, end := range []store.Charge{blockOf(c, -1), blockOf(c, time.Microsecond), teststore.ResetOf(t, c)} {
-			teststore.Must(t, d, blockOf(c, time.Hour))
+		for _, end := range []func(){
+			func() { block(t, d, c, 0) },
+			func() { block(t, d, c, time.Microsecond) },
+			func() { teststore.Must(t, d, teststore.ResetOf(t, c)) },
+		} {
+			block(t, d, c, time.Hour)
 			late.Store(true)
 			var denied sync.WaitGroup
 			denied.Go(func() {
@@ -219,17 +223,26 @@ func TestADenialThatIsUnderWayWhenItsBucketIsUnblocked(t *testing.T) {
 				}
 			})
 			synctest.Wait()
-			teststore.Must(t, d, end)
+			end()
 			denied.Wait()
 			teststore.Must(t, d, c)
 		}
 	})
 }
 
-// after is a Store that calls wait when a call was carried out.
+// after is a Store that calls wait when a call was carried out, and unblocked when a bucket was unblocked.
 type after struct {
 	store.Store
-	wait func(store.Charge)
+	wait      func(store.Charge)
+	unblocked func()
+}
+
+func (s *after) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
+	degraded, err := store.SetBlock(ctx, s.Store, policy, key, b)
+	if b.For == 0 && s.unblocked != nil {
+		s.unblocked()
+	}
+	return degraded, err
 }
 
 func (s *after) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {

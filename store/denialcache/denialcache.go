@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/counter"
 	"github.com/go-tokenbucket/ratelimit/internal/infer"
 	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -59,20 +59,24 @@ func New(s store.Store, cfg Config) *Store {
 	}
 }
 
-// A Store is a [store.Store] that remembers the state of buckets that have refused calls. Make it with [New]. It
-// has no locks. A call that it refuses writes no memory that other cores write, so that all cores can refuse a flood
-// on one key.
+// A Store is a [store.Store] that remembers the state of buckets that have refused calls. Make it with [New].
 type Store struct {
 	store  store.Store
 	clock  func() time.Time // nil: the monotonic clock
 	start  time.Time
-	latest atomic.Int64 // of clock, that a call was sent at
 	maxAge int64
 	seed   maphash.Seed
-	slots  []slot
 
-	answered counter.Counter // calls that were refused here
+	// One lock is for all slots, so that a call of several charges finds all of another call or nothing of it. Calls that
+	// are refused only read, so that they do not wait for each other.
+	mu     sync.RWMutex
+	slots  []slot
+	latest int64 // time of clock at which a call was sent
+
+	answered atomic.Int64 // calls that were refused here
 }
+
+var _ store.Blocker = (*Store)(nil)
 
 // Unwrap returns the store passed to [New].
 func (d *Store) Unwrap() store.Store { return d.store }
@@ -96,30 +100,54 @@ func (d *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	var few [4]visit // on the stack
 	visits := few[:0]
 	for i := range charges {
-		visits = append(visits, d.look(&charges[i]))
+		key := shortkey.Of(charges[i].Key)
+		visits = append(visits, visit{slot: d.slot(charges[i].Policy, key), key: key})
 	}
-	now := d.now()
-	if d.refuses(visits, charges, states, now) {
+	if d.refuses(visits, charges, states) {
 		d.answered.Add(1)
 		return false, nil
 	}
-
-	forward := d.forward(now)
-	for i := range visits {
-		visits[i].begin(&charges[i])
-	}
+	sent, forward := d.begin(visits, charges)
 	ok, err := d.store.Take(ctx, charges, states)
-	keep := false
+	received := d.now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for i := range visits {
-		keep = visits[i].end(ok, err) || keep
-	}
-	if keep && forward {
-		received := d.now()
-		for i := range visits {
-			d.keep(&visits[i], &charges[i], &states[i], ok, now, received)
+		if v := &visits[i]; v.end(&charges[i], ok, err) && forward && received >= sent {
+			d.keep(v, &charges[i], &states[i], ok, sent, received)
 		}
 	}
 	return ok, err
+}
+
+// begin runs before a call is sent, and returns the time of that. forward reports whether no call was sent at a later time.
+// If one was, the bucket does not refill before the clock has caught up, and no State shows that.
+func (d *Store) begin(visits []visit, charges []store.Charge) (now int64, forward bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range visits {
+		visits[i].begin(&charges[i])
+	}
+	now = d.now()
+	forward = now >= d.latest
+	d.latest = max(d.latest, now)
+	return now, forward
+}
+
+// Block implements [store.Blocker]. Like a refund it invalidates what is known of the bucket.
+func (d *Store) Block(ctx context.Context, policy, key string, b store.Block) (degraded bool, err error) {
+	if err := store.ValidateBlock(policy, key, b); err != nil {
+		return false, err
+	}
+	slot := d.slot(policy, shortkey.Of(key))
+	d.mu.Lock()
+	slot.adds()
+	d.mu.Unlock()
+	degraded, err = store.SetBlock(ctx, d.store, policy, key, b)
+	d.mu.Lock()
+	slot.added()
+	d.mu.Unlock()
+	return degraded, err
 }
 
 // Inspect implements [store.Inspector]. It calls the Inspector passed to [New].
@@ -129,7 +157,11 @@ func (d *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 
 // Forget drops what is known of a bucket. Call it after something other than a call of this Store has added tokens.
 // Running calls do not remember the bucket either.
-func (d *Store) Forget(policy, key string) { d.slot(policy, shortkey.Of(key)).stamp.Add(change) }
+func (d *Store) Forget(policy, key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.slot(policy, shortkey.Of(key)).change()
+}
 
 // slot returns the slot of a bucket with a short key.
 func (d *Store) slot(policy, key string) *slot {
@@ -137,22 +169,14 @@ func (d *Store) slot(policy, key string) *slot {
 	return &d.slots[hash&uint64(len(d.slots)-1)]
 }
 
-// look returns the slot of c's bucket, and its line if it has one.
-func (d *Store) look(c *store.Charge) visit {
-	key := shortkey.Of(c.Key)
-	v := visit{slot: d.slot(c.Policy, key), key: key}
-	if l := v.slot.line.Load(); l != nil && l.Key == key && l.Policy == c.Policy {
-		v.line = l
-	}
-	return v
-}
-
 // refuses reports whether a call is certain to be refused. If so, it has filled its states.
-func (d *Store) refuses(visits []visit, charges []store.Charge, states []store.State, now int64) bool {
-	refused := false
+func (d *Store) refuses(visits []visit, charges []store.Charge, states []store.State) (refused bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	now := d.now()
 	for i := range visits {
-		c, l := &charges[i], visits[i].line
-		if c.Cost <= 0 || c.Owed || l == nil || l.Limit != c.Limit || now < l.Received || now-l.Sent > d.maxAge {
+		c, l := &charges[i], visits[i].slot.line
+		if c.Cost <= 0 || c.Owed || c.Settles || !l.of(c.Policy, visits[i].key) || l.Limit != c.Limit || now < l.Received || now-l.Sent > d.maxAge {
 			return false
 		}
 		short, certain := l.answer(c, now, &states[i])
@@ -161,42 +185,15 @@ func (d *Store) refuses(visits []visit, charges []store.Charge, states []store.S
 		}
 		refused = refused || short && !c.Shadow
 	}
-	if !refused {
-		return false
-	}
-	// Only now, when the last line was read, so that a call of several charges sees all of another or
-	// nothing.
-	for i := range visits {
-		if visits[i].slot.stamp.Load() != visits[i].line.stamp {
-			return false
-		}
-	}
-	return true
-}
-
-// forward reports whether no call was sent at a later time than now. Otherwise the bucket does not refill before
-// the clock has caught up, and no State shows that.
-func (d *Store) forward(now int64) bool {
-	if d.clock == nil {
-		return true
-	}
-	for {
-		latest := d.latest.Load()
-		if now <= latest {
-			return now == latest
-		}
-		if d.latest.CompareAndSwap(latest, now) {
-			return true
-		}
-	}
+	return refused
 }
 
 // keep stores the answer of a charge's bucket, if it shows what the bucket holds.
 func (d *Store) keep(v *visit, c *store.Charge, s *store.State, ok bool, sent, received int64) {
-	if !v.keeps || received < sent || s.Degraded {
+	if s.Degraded {
 		return
 	}
-	l := &line{Line: infer.Line{Limit: c.Limit, Sent: sent, Received: received}, stamp: v.stamp, denied: sent}
+	l := &line{Line: infer.Line{Limit: c.Limit, Sent: sent, Received: received}, denied: sent}
 	if s.Blocked {
 		if l.blocked, l.Least, l.Most = infer.Blocked(c, s); l.blocked == 0 {
 			return
@@ -216,5 +213,5 @@ func (d *Store) keep(v *visit, c *store.Charge, s *store.State, ok bool, sent, r
 			return
 		}
 	}
-	v.slot.line.Store(l)
+	v.slot.line = l
 }

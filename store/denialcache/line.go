@@ -3,23 +3,23 @@ package denialcache
 import (
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/infer"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A line is a infer.Line. It is in force while the stamp of its slot is the one it was made under.
+// A line is an infer.Line of a bucket that has refused a charge.
 type line struct {
 	infer.Line
-	stamp   uint64
 	denied  int64 // when the refused call was sent that it goes back to
 	blocked int64 // how long after that the bucket was blocked; 0 if it was not
 }
 
+// of reports whether l is the line of a bucket with a short key.
+func (l *line) of(policy, key string) bool { return l != nil && l.Key == key && l.Policy == policy }
+
 // answer fills s with the State of c at now, for a bucket that is not charged. It reports whether the bucket has
 // less than c needs, and whether all of that is certain.
 func (l *line) answer(c *store.Charge, now int64, s *store.State) (short, certain bool) {
-	limit := bucket.Limit(l.Limit)
 	// The bucket answered when the call was sent or later. Its clock may run faster by up to 0.1 %, and both clocks
 	// were rounded to a microsecond.
 	elapsed := now - l.Sent
@@ -27,7 +27,7 @@ func (l *line) answer(c *store.Charge, now int64, s *store.State) (short, certai
 	if short = l.blocked > 0; short && latest >= l.blocked {
 		return true, false
 	} else if !short {
-		short = limit.Grants(l.At(l.Most, latest), limit.Need(c.Cost), limit.Debt(c.MaxWait.Microseconds()), 1) == 0
+		short = l.Limit.Grants(l.At(l.Most, latest), l.Limit.Need(c.Cost), l.Limit.Debt(c.MaxWait.Microseconds()), 1) == 0
 	}
 
 	elapsed = now - l.Received
@@ -40,9 +40,7 @@ func (l *line) answer(c *store.Charge, now int64, s *store.State) (short, certai
 
 // state returns the State of c that long after the reply, for a bucket that held credits then and is not charged.
 func (l *line) state(c *store.Charge, credits, elapsed int64) (s store.State) {
-	c.Fill(&s, l.At(credits, elapsed), false)
-	if l.blocked > 0 {
-		c.Shut(&s, time.Duration(l.blocked-elapsed)*time.Microsecond, false)
-	}
+	blocked := max(0, l.blocked-elapsed)
+	c.Fill(&s, l.At(credits, elapsed), time.Duration(blocked)*time.Microsecond, false)
 	return s
 }

@@ -22,9 +22,30 @@ type held struct{ store.Store }
 
 type flightKey struct{}
 
+// A request is a call of Take, or of Block for the bucket of its first charge.
+type request struct {
+	charges []store.Charge
+	block   *store.Block
+}
+
+func take(charges ...store.Charge) request { return request{charges: charges} }
+
+func setBlock(c store.Charge, d time.Duration) request {
+	return request{[]store.Charge{c}, &store.Block{For: d}}
+}
+
+// put makes the call to s.
+func (r request) put(ctx context.Context, s store.Store, states []store.State) (bool, error) {
+	if r.block == nil {
+		return s.Take(ctx, r.charges, states)
+	}
+	_, err := store.SetBlock(ctx, s, r.charges[0].Policy, r.charges[0].Key, *r.block)
+	return err == nil, err
+}
+
 // A flight is a call under way to a held Store.
 type flight struct {
-	charges []store.Charge
+	request
 	arrived chan bool // true: at the store. false: it was answered without
 	execute chan struct{}
 	reply   chan struct{}
@@ -36,10 +57,19 @@ type flight struct {
 }
 
 func (h held) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	return h.put(ctx, take(charges...), states)
+}
+
+func (h held) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
+	_, err := h.put(ctx, setBlock(store.Charge{Policy: policy, Key: key}, b.For), nil)
+	return false, err
+}
+
+func (h held) put(ctx context.Context, r request, states []store.State) (bool, error) {
 	f := ctx.Value(flightKey{}).(*flight)
 	f.arrived <- true
 	<-f.execute
-	ok, err := h.Store.Take(context.Background(), charges, states)
+	ok, err := r.put(context.Background(), h.Store, states)
 	f.reply <- struct{}{}
 	<-f.reply
 	return ok, err
@@ -68,18 +98,21 @@ func newSky(t *testing.T, cfg denialcache.Config, other store.Limit) *sky {
 
 func (s *sky) clock() time.Time { return s.time }
 
-func (s *sky) note(what string, charges []store.Charge) {
-	for _, c := range charges {
+func (s *sky) note(what string, r request) {
+	if r.block != nil {
+		what += fmt.Sprint(" block for ", r.block.For)
+	}
+	for _, c := range r.charges {
 		what += fmt.Sprintf(" %s/%s %d at %d", c.Policy, c.Key, c.Cost, c.Limit.Refill)
 	}
 	s.history = append(s.history, what)
 }
 
 // send begins a call, and returns nil if it was answered without the store, as by it.
-func (s *sky) send(charges ...store.Charge) *flight {
+func (s *sky) send(r request) *flight {
 	f := &flight{
-		charges: charges,
-		states:  make([]store.State, len(charges)),
+		request: r,
+		states:  make([]store.State, len(r.charges)),
 		arrived: make(chan bool),
 		execute: make(chan struct{}),
 		reply:   make(chan struct{}),
@@ -88,18 +121,18 @@ func (s *sky) send(charges ...store.Charge) *flight {
 	go func() {
 		defer close(f.done)
 		var err error
-		if f.ok, err = s.store.Take(context.WithValue(context.Background(), flightKey{}, f), charges, f.states); err != nil {
+		if f.ok, err = r.put(context.WithValue(context.Background(), flightKey{}, f), s.store, f.states); err != nil {
 			s.Error(err)
 		}
 		close(f.arrived)
 	}()
 	if <-f.arrived {
-		s.note("sent", charges)
+		s.note("sent", r)
 		s.flights = append(s.flights, f)
 		return f
 	}
 	s.local++
-	s.note("answered locally", charges)
+	s.note("answered locally", r)
 	s.compare(f)
 	return nil
 }
@@ -108,7 +141,7 @@ func (s *sky) send(charges ...store.Charge) *flight {
 // from numbers, but never makes a refusal wrong.
 func (s *sky) compare(f *flight) {
 	want := make([]store.State, len(f.charges))
-	ok, err := s.plain.Take(context.Background(), f.charges, want)
+	ok, err := f.put(context.Background(), s.plain, want)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -125,11 +158,11 @@ func (s *sky) step(f *flight) {
 		return
 	}
 	if !f.executed {
-		s.note("executed", f.charges)
+		s.note("executed", f.request)
 		f.executed = true
 		f.execute <- struct{}{}
 		<-f.reply
-		if _, err := s.plain.Take(context.Background(), f.charges, make([]store.State, len(f.charges))); err != nil {
+		if _, err := f.put(context.Background(), s.plain, make([]store.State, len(f.charges))); err != nil {
 			s.Fatal(err)
 		}
 		s.loose++
@@ -137,7 +170,7 @@ func (s *sky) step(f *flight) {
 			return
 		}
 	}
-	s.note("replied", f.charges)
+	s.note("replied", f.request)
 	f.reply <- struct{}{}
 	<-f.arrived
 	<-f.done
@@ -146,8 +179,8 @@ func (s *sky) step(f *flight) {
 }
 
 // whole makes a call from begin to end.
-func (s *sky) whole(charges ...store.Charge) {
-	if f := s.send(charges...); f != nil {
+func (s *sky) whole(r request) {
+	if f := s.send(r); f != nil {
 		s.step(f)
 		s.step(f)
 	}
@@ -158,23 +191,24 @@ func (s *sky) whole(charges ...store.Charge) {
 func TestDenialsInEveryOrder(t *testing.T) {
 	slow, fast := teststore.Limit(t, 6, time.Minute, 5), teststore.Limit(t, 1_000_000, time.Second, 1_000_000)
 	local, stride := 0, testsize.Of(13, 1)
-	for name, c := range map[string]store.Charge{
-		"a refund":                   {Policy: "p", Key: "k", Limit: slow, Cost: -3},
-		"a reset":                    {Policy: "p", Key: "k", Limit: slow, Cost: math.MinInt64},
-		"a charge":                   {Policy: "p", Key: "k", Limit: slow, Cost: 1},
-		"what is owed":               {Policy: "p", Key: "k", Limit: slow, Cost: 9, Owed: true},
-		"owed at another limit":      {Policy: "p", Key: "k", Limit: fast, Cost: 2_000_000, Owed: true},
-		"a charge at another limit":  {Policy: "p", Key: "k", Limit: fast, Cost: 1},
-		"a denial at another limit":  {Policy: "p", Key: "k", Limit: fast, Cost: 2_000_000},
-		"a denial":                   {Policy: "p", Key: "k", Limit: slow, Cost: 4},
-		"a peek at another limit":    {Policy: "p", Key: "k", Limit: fast},
-		"a refund at another limit":  {Policy: "p", Key: "k", Limit: fast, Cost: -1},
-		"a charge of another bucket": {Policy: "q", Key: "k", Limit: slow, Cost: 1},
-		"a block":                    {Policy: "p", Key: "k", Limit: slow, Block: time.Minute},
-		"blocked, and a shorter one": {Policy: "p", Key: "k", Limit: slow, Block: time.Second},
-		"blocked, and its end":       {Policy: "p", Key: "k", Limit: slow, Block: -1},
-		"blocked, and a reset":       {Policy: "p", Key: "k", Limit: slow, Cost: math.MinInt64},
-		"blocked, and a refund":      {Policy: "p", Key: "k", Limit: slow, Cost: -3},
+	for name, c := range map[string]request{
+		"a refund":                   take(store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: -3}),
+		"a reset":                    take(store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: math.MinInt64}),
+		"a charge":                   take(store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: 1}),
+		"what is owed":               take(store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: 9, Owed: true}),
+		"a settlement":               take(store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: 9, Settles: true}),
+		"owed at another limit":      take(store.Charge{Policy: "p", Key: "k", Limit: fast, Cost: 2_000_000, Owed: true}),
+		"a charge at another limit":  take(store.Charge{Policy: "p", Key: "k", Limit: fast, Cost: 1}),
+		"a denial at another limit":  take(store.Charge{Policy: "p", Key: "k", Limit: fast, Cost: 2_000_000}),
+		"a denial":                   take(store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: 4}),
+		"a peek at another limit":    take(store.Charge{Policy: "p", Key: "k", Limit: fast}),
+		"a refund at another limit":  take(store.Charge{Policy: "p", Key: "k", Limit: fast, Cost: -1}),
+		"a charge of another bucket": take(store.Charge{Policy: "q", Key: "k", Limit: slow, Cost: 1}),
+		"a block":                    setBlock(store.Charge{Policy: "p", Key: "k", Limit: slow}, time.Minute),
+		"blocked, and a shorter one": setBlock(store.Charge{Policy: "p", Key: "k", Limit: slow}, time.Second),
+		"blocked, and its end":       setBlock(store.Charge{Policy: "p", Key: "k", Limit: slow}, 0),
+		"blocked, and a reset":       take(store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: math.MinInt64}),
+		"blocked, and a refund":      take(store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: -3}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			for order := range 1 << 6 { // bit i: event i is the denial's
@@ -185,15 +219,15 @@ func TestDenialsInEveryOrder(t *testing.T) {
 					for probes := 0; probes < 1<<6; probes += stride { // bit i: a call after event i
 						s := newSky(t, denialcache.Config{MaxKeys: 1}, fast)
 						denied := store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: 5}
-						s.whole(store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: 3})
+						s.whole(take(store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: 3}))
 						s.time = s.time.Add(900 * time.Millisecond) // in which the fast one refills much
 						if strings.HasPrefix(name, "blocked") {
-							s.whole(store.Charge{Policy: "p", Key: "k", Limit: slow, Block: 40 * time.Second})
+							s.whole(setBlock(store.Charge{Policy: "p", Key: "k"}, 40*time.Second))
 						}
 						if known == 1 {
-							s.whole(denied)
+							s.whole(take(denied))
 						}
-						calls := [2]store.Charge{c, denied}
+						calls := [2]request{c, take(denied)}
 						var flights [2]*flight
 						var sent [2]bool
 						for event := range 6 {
@@ -204,13 +238,13 @@ func TestDenialsInEveryOrder(t *testing.T) {
 								s.step(flights[who])
 							}
 							if probes>>event&1 == 1 {
-								s.whole(denied)
+								s.whole(take(denied))
 							}
 						}
-						s.whole(denied)
-						s.whole(denied)
-						s.whole(store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: 1})
-						s.whole(denied)
+						s.whole(take(denied))
+						s.whole(take(denied))
+						s.whole(take(store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: 1}))
+						s.whole(take(denied))
 						local += s.local
 					}
 				}
@@ -243,11 +277,16 @@ func TestDenialsInRandomOrder(t *testing.T) {
 					if rand.IntN(12) == 0 {
 						charges[i].Limit = fast
 					}
-					if charges[i].Owed = rand.IntN(16) == 0; !charges[i].Owed && rand.IntN(30) == 0 {
-						charges[i].Cost, charges[i].Block = 0, time.Duration(rand.IntN(int(2*time.Second)))-time.Second/4
-					}
+					charges[i].Owed = rand.IntN(16) == 0
 				}
-				s.send(charges...)
+				switch rand.IntN(30) {
+				case 0:
+					s.send(setBlock(charges[0], max(0, time.Duration(rand.IntN(int(2*time.Second)))-time.Second/4)))
+				case 1:
+					s.send(take(store.Charge{Policy: charges[0].Policy, Key: "k", Limit: charges[0].Limit, Cost: 2, Settles: true}))
+				default:
+					s.send(take(charges...))
+				}
 			case n < 9 && len(s.flights) > 0:
 				s.step(s.flights[rand.IntN(len(s.flights))])
 			case len(s.flights) == 0:

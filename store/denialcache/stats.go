@@ -8,12 +8,14 @@ var _ store.StatsReporter = (*Store)(nil)
 // thousand. If the Store passed to [New] remembers denials, too, they are counted together.
 func (d *Store) Stats() store.Stats {
 	stats, now := store.StatsOf(d.store), d.now()
+	d.mu.RLock()
 	denials := store.DenialStats{Answered: d.answered.Load(), Max: len(d.slots)}
 	for i := range d.slots {
-		if l := d.slots[i].line.Load(); l != nil && l.stamp == d.slots[i].stamp.Load() && now-l.Sent <= d.maxAge {
+		if l := d.slots[i].line; l != nil && now-l.Sent <= d.maxAge {
 			denials.Kept++
 		}
 	}
+	d.mu.RUnlock()
 	if inner := stats.Denials; inner != nil {
 		denials.Answered += inner.Answered
 		denials.Kept += inner.Kept

@@ -11,7 +11,6 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/denialcache"
-	"github.com/go-tokenbucket/ratelimit/store/storetest"
 )
 
 func TestStatsCountDenialsThatTheStoreDidNotSee(t *testing.T) {
@@ -68,10 +67,4 @@ func TestStatsOfADenialcacheOverAnother(t *testing.T) {
 	if got, want := *outer.Stats().Denials, (store.DenialStats{Answered: 2, Kept: 2, Max: 6}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-}
-
-func TestStatsHaveThoseOfTheStore(t *testing.T) {
-	storetest.RunDecorator(t, func(_ *testing.T, inner store.Store) store.Store {
-		return denialcache.New(inner, denialcache.Config{})
-	})
 }

@@ -56,3 +56,25 @@ func BenchmarkFallback(b *testing.B) {
 		})
 	}
 }
+
+// A denial costs a look at the bucket of the secondary.
+func BenchmarkFallbackDenials(b *testing.B) {
+	memory := memstore.New(memstore.Config{})
+	defer memory.Close()
+	f := fallback.New(memory, nil, fallback.Config{Logger: slog.New(slog.DiscardHandler)})
+	defer f.Close()
+	for name, s := range map[string]store.Store{"alone": memory, "healthy": f} {
+		b.Run(name, func(b *testing.B) {
+			charge := []store.Charge{{Policy: "api", Key: name, Limit: teststore.Limit(b, 1, time.Hour, 1), Cost: 1}}
+			states := make([]store.State, 1)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+			defer cancel()
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Take(ctx, charge, states); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+}

@@ -6,8 +6,7 @@
 //	defer s.Close()
 //	limiter, err := ratelimit.New(ratelimit.Config{Store: s, Policies: policies})
 //
-// Clients that had no tokens before the outage stay limited during it. Requests allowed during the outage are
-// charged to the primary store afterwards. The guide [outages] shows what requests see of each kind of outage.
+// Clients that had no tokens before the outage stay limited during it. See also the guide [outages].
 //
 // # When the secondary answers
 //
@@ -17,82 +16,45 @@
 // primary is not called. A few probes a second check whether the primary works again. No caller waits for a probe.
 // Answers of the secondary have [store.State.Degraded] set.
 //
-// Some failed calls are not answered by the secondary, and do not count against the primary:
-//   - calls that were canceled, or that left the primary less time than Slow
-//   - calls that fail with [store.ErrOverloaded]
-//   - calls that [store.Validate] refuses
+// Calls that were canceled, that left the primary less time than Slow, or that fail with [store.ErrOverloaded] are not
+// answered by the secondary, and do not count against the primary. A call does not count as slow while this process lacks
+// CPU time. A caller that must not get an answer of the secondary uses [store.WithoutStandIn].
 //
-// A call does not count as slow while this process lacks CPU time. A caller that must not get an answer of the
-// secondary uses [store.WithoutStandIn].
+// # Tokens
 //
-// # What is allowed during an outage
+// Before an outage, a reply of the primary that leaves less than half of the burst lowers the secondary's bucket to the
+// same part. During an outage, each replica allows its share: the limit divided by the number of replicas, in rate and
+// burst. The burst is never below the largest cost of a request for the bucket. The buckets of the secondary are kept
+// between outages, and refill at their share of the rate.
 //
-// Each replica has its own secondary. So each limit is divided by the number of replicas, in rate and burst. The
-// burst is never below the largest cost of a request for the bucket. A bucket begins with its share of what the
-// primary last reported for it. If the secondary has less from an earlier outage, the bucket begins with that.
+// After an outage, the first charge of a replica for a bucket settles: the primary is told to take what the secondary has
+// allowed, except what has refilled since. The primary takes at most what its bucket holds, so an outage leaves no debt.
+// A call that failed with [store.ErrNotCharged] is settled likewise. After other errors, the primary may have carried out
+// the call, and is not charged again.
 //
-// # What is charged after an outage
+// A refund with [store.Charge.Standby] goes to the secondary. What was settled before is not refunded. Other refunds go to
+// the primary, with the next settlement.
 //
-// When the primary is back, it is charged for the tokens that the secondary allowed, and for Owed charges, into
-// debt if necessary. It is not charged for the refill that its bucket missed in the outage because it was full. For
-// a bucket that was charged in the outage, that is known only from its last charge on.
+// # The bound
 //
-// By the time that the debts have refilled, n replicas with Replicas n have allowed at most burst + rate × time in
-// all. This holds during an outage of all replicas, too. During an outage of only k of them, the others allow the
-// whole limit, and all together up to 1 + k/n times the limit. The debt of such an outage takes up to k/n of its
-// length to refill.
+// With n replicas and Replicas n:
+//   - An outage of all replicas exceeds burst + rate × time by at most max(burst, n × largest cost), once.
+//   - If the primary comes and goes all the time, a flood has at most 1.15 times the limit. A client that watches its
+//     headers and times its requests can have up to 1.3 times the limit. It can have up to 1.75 times the limit where the
+//     primary is away for most of the time, and up to 2 times where it hangs again and again: a call that hangs may have been
+//     charged, and is not settled.
+//   - While k of n replicas are cut off, all together allow up to 1 + k/n times the limit.
+//   - A client whose requests all go to one replica has 1/n of its limit during an outage.
 //
-// More is allowed only because of:
-//   - Buckets that the primary has forgotten when it is back, because nobody charged them for their time to full.
-//     redisstore forgets them after up to twice that time. For the first replica that is back they count as full
-//     from the earliest possible time, so only what has not refilled is charged.
-//   - Calls that failed before the primary was given up, but that it may have carried out. A call that failed with
-//     [store.ErrNotCharged] is charged when the primary is back.
-//   - Charges for an outage that failed, except with [store.ErrNotCharged].
-//   - A primary that has lost its data: up to a burst, and the debts that were lost.
-//   - Buckets that [Config.MaxKeys] has no room for.
+// More is allowed only if replicas restart in an outage or Replicas does not count them, if the primary has lost its data,
+// and for buckets that [Config.MaxKeys] has no room for.
 //
-// Less is allowed if a replica gets less traffic than its share.
+// # Blocks, locks and resets
 //
-// # Replicas that come and go
+// A bucket that the primary has blocked stays blocked during an outage, as far as a reply has told this replica. During an
+// outage, [Store.Block] and a [store.Reset] change the secondary's bucket. That holds on this replica until the primary
+// is back, and the result is degraded. The primary is not told afterwards. Locks that the secondary makes end with
+// the outage, too. If the primary fails one of these calls and is not given up yet, the call fails.
 //
-// Set [Config.ReplicasFunc] if an autoscaler changes the number of replicas. All replicas together then stay at burst
-// + rate × time:
-//   - When the number grows during an outage, the shares of new replicas are deducted from the others. Their
-//     buckets miss as many tokens of a smaller share as before, and may go into debt. New replicas may spend their
-//     burst before that is made up for.
-//   - When the number falls, a bucket keeps its tokens and refills up to the larger share. A number counts as
-//     fallen after 5 seconds.
-//
-// A number that rises and falls although no replica comes or goes costs tokens. A replica that stops during an
-// outage loses its debts, and the charges that it has not sent to the primary. A replica that replaces it, so that
-// the number stays the same, begins with full shares.
-//
-// # Refunds and resets
-//
-// A refund during an outage is deducted from what the secondary has allowed. The rest of it is lost when the
-// primary is back. A refund that fails in the primary is lost, too, because the primary may have carried it out.
-//
-// A [store.Reset] fails if it fails in the primary. While the primary is unavailable, a Reset removes the bucket of
-// the secondary and what was allowed of it. When the primary is back, its bucket is reset before it is charged for
-// what was allowed since.
-//
-// # Blocks
-//
-// A bucket that is blocked stays blocked during an outage, if this replica has blocked it or has met it blocked. A replica
-// that has not used the bucket since then does not know of the block. It allows its share of the limit until the primary
-// is back. A denial says how long the bucket denies, so a block counts for as long as the RetryAfter of the last denial.
-// 4,096 blocks are remembered, see [bounds].
-//
-// During an outage, a block or its end takes effect on this replica at once. The primary is told when it is back: the
-// bucket is then blocked for the rest of the time. If several replicas have blocked or unblocked the same bucket, the
-// last one to tell the primary wins. A call that blocks or unblocks a bucket fails if it fails in the primary.
-//
-// A lock is made when the secondary's bucket has less than one token. The primary's bucket is locked, too, if it has less
-// than one token after it was charged for the outage. Otherwise the lock ends with the outage: if a token has refilled
-// meanwhile, or often with Replicas above 1. During an outage, a refund ends the locks that were made in it, and no earlier
-// ones.
-//
-// [bounds]: https://github.com/go-tokenbucket/ratelimit/blob/main/docs/bounds.md
 // [outages]: https://github.com/go-tokenbucket/ratelimit/blob/main/docs/outages.md
 package fallback

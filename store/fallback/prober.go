@@ -28,11 +28,6 @@ const firstProbe = 16
 // unsteady is the time after a return in which a new outage does not restart the probes with short waits.
 const unsteady = time.Second
 
-func (p *prober) init(every time.Duration, probe func(context.Context) bool) {
-	p.every, p.probe = every, probe
-	p.ctx, p.stop = context.WithCancel(context.Background())
-}
-
 func (p *prober) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,24 +39,22 @@ func (p *prober) begin() {
 
 // schedule sets the timer of the next probe. The prober must be locked.
 func (p *prober) schedule() {
+	if p.ctx.Err() == nil {
+		p.timer = time.AfterFunc(p.wait, p.run)
+		p.wait = min(2*p.wait, p.every)
+	}
+}
+
+func (p *prober) run() {
+	p.mu.Lock()
 	if p.ctx.Err() != nil {
+		p.mu.Unlock()
 		return
 	}
-	p.timer = time.AfterFunc(p.wait, func() { p.start(p.run) })
-	p.wait = min(2*p.wait, p.every)
-}
-
-// start runs f in a goroutine that close waits for.
-func (p *prober) start(f func(context.Context)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ctx.Err() == nil {
-		p.running.Go(func() { f(p.ctx) })
-	}
-}
-
-func (p *prober) run(ctx context.Context) {
-	back := p.probe(ctx)
+	p.running.Add(1)
+	defer p.running.Done()
+	p.mu.Unlock()
+	back := p.probe(p.ctx)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if back {

@@ -23,13 +23,11 @@ const (
 
 var _ store.StatsReporter = (*Store)(nil)
 
-// Stats implements [store.StatsReporter], with the Stats of the primary. It looks at all places for known buckets, which
-// takes about a microsecond for each thousand.
+// Stats implements [store.StatsReporter], with the Stats of the primary.
 func (f *Store) Stats() store.Stats {
 	stats := store.StatsOf(f.primary)
 	own := f.counts.report()
-	own.Pending = f.spent.size()
-	own.Known, own.Max = f.known.size(), len(f.known.places)
+	own.Pending, own.Max = f.used.size(), f.used.most
 	own.Secondary = store.StatsOf(f.secondary)
 	stats.Fallback = own
 	return stats
@@ -52,17 +50,14 @@ type countedOutage struct {
 
 // begin records the beginning of o.
 func (c *counts) begin(o *outage) {
-	reason := strings.Clone(logtext.Show(fmt.Sprint(o.reason), maxReason))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := len(c.outages); n > 0 {
-		c.outages[n-1].Charged = c.charged.Load() - c.outages[n-1].charged
-	}
+	c.update()
 	if len(c.outages) == maxOutages {
 		c.outages = slices.Delete(c.outages, 0, 1)
 	}
 	c.outages = append(c.outages, countedOutage{
-		Outage:   store.Outage{Since: o.since, Reason: reason},
+		Outage:   store.Outage{Since: o.since, Reason: strings.Clone(logtext.Show(fmt.Sprint(o.reason), maxReason))},
 		probes:   c.probes.Load(),
 		answered: c.answered.Load(),
 		charged:  c.charged.Load(),
@@ -73,9 +68,19 @@ func (c *counts) begin(o *outage) {
 func (c *counts) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last := &c.outages[len(c.outages)-1]
-	last.Until = time.Now()
-	last.Probes, last.Answered = c.probes.Load()-last.probes, c.answered.Load()-last.answered
+	c.update().Until = time.Now()
+}
+
+// update brings the counts of the last outage up to date, and returns it, or nil. The counts must be locked.
+func (c *counts) update() (last *countedOutage) {
+	if len(c.outages) > 0 {
+		last = &c.outages[len(c.outages)-1]
+		if last.Until.IsZero() {
+			last.Probes, last.Answered = c.probes.Load()-last.probes, c.answered.Load()-last.answered
+		}
+		last.Charged = c.charged.Load() - last.charged
+	}
+	return last
 }
 
 // report returns the counts and the outages.
@@ -83,34 +88,14 @@ func (c *counts) report() *store.FallbackStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	stats := &store.FallbackStats{Probes: c.probes.Load(), Answered: c.answered.Load(), Charged: c.charged.Load()}
-	for i, o := range slices.Backward(c.outages) {
-		if i == len(c.outages)-1 {
-			o.Charged = stats.Charged - o.charged
-			stats.Since, stats.Reason = o.Until, o.Reason
-			if stats.Away = o.Until.IsZero(); stats.Away {
-				stats.Since = o.Since
-				o.Probes, o.Answered = stats.Probes-o.probes, stats.Answered-o.answered
-			}
+	if last := c.update(); last != nil {
+		stats.Since, stats.Reason = last.Until, last.Reason
+		if stats.Away = last.Until.IsZero(); stats.Away {
+			stats.Since = last.Since
 		}
+	}
+	for _, o := range slices.Backward(c.outages) {
 		stats.Outages = append(stats.Outages, o.Outage)
 	}
 	return stats
-}
-
-// size returns how many buckets are in the ledger.
-func (l *ledger) size() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.accounts)
-}
-
-// size returns how many buckets are known that have not refilled.
-func (k *known) size() (n int) {
-	now := k.now()
-	for i := range k.places {
-		if k.places[i].whose.Load() != 0 && k.places[i].full.Load() > now {
-			n++
-		}
-	}
-	return n
 }

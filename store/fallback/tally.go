@@ -1,9 +1,14 @@
 package fallback
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/starved"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // A tally counts failed calls. It distinguishes a primary that is unavailable from one that has failed once.
@@ -97,4 +102,42 @@ func (t *tally) reopen(now int64) {
 func (t *tally) reset() {
 	t.calls, t.failures, t.row = 0, 0, 0
 	t.troubled.Store(false)
+}
+
+// errSlow is the reason for giving up a primary that answers too late.
+var errSlow = errors.New("fallback: the primary is slow")
+
+// judge counts a call of the primary that was sent at that time and ended with err. It reports whether the primary has
+// failed. A late answer counts as a failure, but is an answer. It does not count while this process lacks CPU time.
+func (f *Store) judge(ctx context.Context, err error, charges []store.Charge, sent int64) (failed bool) {
+	took, reason := f.now()-sent, err
+	switch slow := took >= f.slow.Microseconds(); {
+	case err == nil && !slow:
+		f.tally.succeeded(took)
+		return false
+	case err == nil && starved.Since(time.Now()).Busy(f.slow), err != nil && blameless(ctx, err, slow):
+		return false
+	case errors.Is(err, store.ErrNoBucket): // the primary works for other keys
+		f.failures.Log(ctx, err)
+		return true
+	case err == nil:
+		reason = errSlow
+	}
+	counts, tooMany := f.tally.failed(sent)
+	if tooMany {
+		f.giveUp(reason, charges) // before the Logger, which may hang
+	}
+	if counts {
+		f.failures.Log(ctx, reason)
+	}
+	return err != nil
+}
+
+// blameless reports whether err says nothing about the primary: the primary does not have this, the call was invalid,
+// this process is overloaded, or the caller left or gave the primary less time than Slow.
+func blameless(ctx context.Context, err error, slow bool) bool {
+	deadline, limited := ctx.Deadline() // a primary may notice it slightly before ctx does
+	over := ctx.Err() != nil || limited && !time.Now().Before(deadline)
+	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, store.ErrInvalidCall) || errors.Is(err, store.ErrOverloaded) ||
+		errors.Is(ctx.Err(), context.Canceled) || over && !slow
 }

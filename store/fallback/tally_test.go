@@ -88,6 +88,7 @@ func TestCallsOfBeforeTheReturnDoNotCountAfterIt(t *testing.T) {
 		d.primary.Have(teststore.Nearby)
 		callers.Wait()
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if want := []string{"true context deadline exceeded", "false <nil>"}; !slices.Equal(d.changes, want) {
 			t.Errorf("changes %q, want %q", d.changes, want)
 		}

@@ -11,8 +11,12 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/lease"
 )
 
-func blockOf(c store.Charge, d time.Duration) store.Charge {
-	return store.Charge{Policy: c.Policy, Key: c.Key, Limit: c.Limit, Block: d}
+// block blocks c's bucket for d, or unblocks it if d is 0.
+func block(t *testing.T, s store.Store, c store.Charge, d time.Duration) {
+	t.Helper()
+	if degraded, err := store.SetBlock(t.Context(), s, c.Policy, c.Key, store.Block{For: d}); degraded || err != nil {
+		t.Fatal(degraded, err)
+	}
 }
 
 func left(t *testing.T, s store.Store, c store.Charge) int64 {
@@ -26,7 +30,7 @@ func TestABlockReachesALease(t *testing.T) {
 			if s.Stats().Leases.Held == 0 {
 				t.Fatal("nothing is held")
 			}
-			teststore.Must(t, s, blockOf(c, time.Hour))
+			block(t, s, c, time.Hour)
 			return 0, 0
 		},
 		"tokens that are being drawn": func(t *testing.T, s *lease.Store, g *gate, c store.Charge) (allowed, lost int64) {
@@ -38,7 +42,7 @@ func TestABlockReachesALease(t *testing.T) {
 				teststore.Must(t, s, c)
 			}()
 			synctest.Wait()
-			teststore.Must(t, s, blockOf(c, time.Hour))
+			block(t, s, c, time.Hour)
 			close(g.open)
 			<-done
 			if lost = s.Stats().Leases.Lost; lost == 0 {
@@ -62,10 +66,13 @@ func TestABlockReachesALease(t *testing.T) {
 			if s.Stats().Leases.Held != 0 {
 				t.Fatal("not all was paid")
 			}
-			teststore.Must(t, s, blockOf(c, time.Hour))
+			block(t, s, c, time.Hour)
 			close(g.open)
 			<-done
-			return 0, 0
+			if lost = s.Stats().Leases.Lost; lost != c.Cost {
+				t.Errorf("%d are lost, want the %d that were paid", lost, c.Cost)
+			}
+			return 0, lost
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,7 +90,7 @@ func TestABlockReachesALease(t *testing.T) {
 				if s.Stats().Leases.Held != 0 {
 					t.Error("tokens of a blocked bucket are held")
 				}
-				teststore.Must(t, s, blockOf(c, -1))
+				block(t, s, c, 0)
 				if n := left(t, s, c); n != 580-allowed-lost {
 					t.Errorf("%d left, want %d", n, 580-allowed-lost)
 				}
@@ -104,7 +111,7 @@ func TestChargesThatLockAreNotLeased(t *testing.T) {
 			r.Take(c)
 		}
 		held := s.Stats().Leases.Held
-		c.Block = time.Hour
+		c.Lock = time.Hour
 		if state := r.Asks(c); state.Remaining != 579 || held == 0 {
 			t.Errorf("%+v, %d were held", state, held)
 		}
@@ -121,6 +128,59 @@ func TestChargesThatLockAreNotLeased(t *testing.T) {
 	})
 }
 
+// Tokens that were drawn before a charge that locks are not spent during the lock.
+func TestALockReachesTokensThatAreBeingDrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{Store: teststore.OpenMemory(t, nil)}
+		s := openLease(t, g, lease.Config{Hold: 2 * time.Hour})
+		c := teststore.Months(t, 1)
+		teststore.Must(t, s, c)
+		g.hold(c.Key)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			teststore.Must(t, s, c) // takes 2
+		}()
+		synctest.Wait()
+		locking := c
+		locking.Cost, locking.Lock = 597, time.Hour
+		teststore.Must(t, s, locking)
+		close(g.open)
+		<-done
+		if n := count(t, s, c); n != 0 || s.Stats().Leases.Lost != 1 {
+			t.Errorf("%d allowed during the lock, %d lost", n, s.Stats().Leases.Lost)
+		}
+	})
+}
+
+// A call that panics loses what it draws, and no other call has to pass through for it.
+func TestAStoreThatPanicsKeepsNoBucket(t *testing.T) {
+	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
+		c := hot(t, "k")
+		for range 5 {
+			r.Take(c)
+		}
+		held := r.Store.(*lease.Store).Stats().Leases.Held
+		behind := r.Behind.Store
+		r.Behind.Store = &teststore.Answering{Wait: func() { panic("away") }}
+		for _, cost := range []int64{held + 1, 1, 1} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("no panic")
+					}
+				}()
+				c.Cost = cost
+				r.Take(c)
+			}()
+		}
+		r.Behind.Store = behind
+		c.Cost = 1
+		r.Asks(c) // and takes 2
+		r.pays(c)
+	})
+}
+
 // Another replica may spend what it holds, for up to Hold.
 func TestABlockElsewhereReachesALeaseWithinHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -130,23 +190,23 @@ func TestABlockElsewhereReachesALeaseWithinHold(t *testing.T) {
 		for range 20 {
 			teststore.Must(t, s, c)
 		}
-		teststore.Must(t, other, blockOf(c, time.Hour))
+		block(t, other, c, time.Hour)
 		held := s.Stats().Leases.Held
 		if n := int64(count(t, s, c)); n != held || held == 0 {
 			t.Errorf("%d allowed of %d that were held", n, held)
 		}
-		teststore.Must(t, other, blockOf(c, -1))
+		block(t, other, c, 0)
 		for range 20 {
 			teststore.Must(t, s, c)
 		}
-		teststore.Must(t, other, blockOf(c, time.Hour))
+		block(t, other, c, time.Hour)
 		time.Sleep(500 * time.Millisecond)
 		synctest.Wait()
 		if n := count(t, s, c); n != 0 {
 			t.Errorf("%d allowed after Hold", n)
 		}
 		// What went back under the block is there after it.
-		teststore.Must(t, other, blockOf(c, -1))
+		block(t, other, c, 0)
 		if n := left(t, memory, c); n != 560-held {
 			t.Errorf("%d left, want %d", n, 560-held)
 		}

@@ -25,9 +25,10 @@
 //   - A bucket that the store loses, or that others reset, block or unblock.
 //   - A limit that others change.
 //
-// Tokens go back under the limit of the last charge in this Store. A Reset in this Store drops the tokens that are
-// held or being fetched. A charge that blocks or unblocks a bucket first gives back the tokens that are held, and drops
-// those that are being fetched.
+// A Reset in this Store drops the tokens that are held or being fetched. A Block, a charge with Lock and a charge under
+// another limit first give back the tokens that are held, and drop those that are being fetched. The store sees charges that are paid here
+// only when the next tokens are fetched or given back. So if the rate changes, either rate may count for the time since
+// the last call of the store.
 //
 // # What is refused
 //
@@ -45,10 +46,10 @@
 //
 // # Which calls are paid here
 //
-// A charge is paid here only if it has a cost and neither MaxWait nor Shadow nor Owed nor Block. A call with another charge
-// first gives back the held tokens of its buckets, and then goes to the store. So a key is hardly leased if each of
-// its calls is settled later by a refund or an Owed charge. If a call has several charges, only those that cannot
-// be paid here go to the store.
+// A charge is paid here only if it has a cost and none of MaxWait, Shadow, Owed, Settles and Lock. A call with another
+// charge first gives back the held tokens of its buckets, and then goes to the store. So a key is hardly leased if each
+// of its calls is settled later by a refund or an Owed charge. If a call has several charges, only those that cannot be
+// paid here go to the store.
 //
 // While tokens of a key are being fetched, other calls for it go to the store, so that none waits for another. An
 // answer of a stand-in ([store.State.Degraded]) is returned to the caller, and makes no lease.

@@ -8,199 +8,113 @@ import (
 
 // draw sends to the store what could not be paid here, and takes more tokens of the buckets that are used often. If
 // the store refuses that, draw asks only for what the call needs.
-func (s *Store) draw(ctx context.Context, visits []visit, charges []store.Charge, states []store.State) (bool, error) {
-	defer func() {
-		for i := range visits {
-			visits[i].release()
-		}
-	}()
-	plain, paid := s.prepare(ctx, visits, charges, states)
-	if paid == len(visits) {
-		return true, nil
-	}
-	if !plain {
-		ok, err := s.drawMore(ctx, visits, charges, states)
-		if ok || err != nil {
-			if err != nil {
-				s.undo(ctx, visits, charges, states)
-			}
-			return ok, err
-		}
-		s.returnRests(ctx, visits)
-	}
-	ok, err := s.ask(ctx, visits, charges, states, paid)
-	if !ok {
-		s.undo(ctx, visits, charges, states)
-	}
-	now := s.now()
-	for i := range visits {
-		if v := &visits[i]; v.owns && err == nil {
-			v.note(s, &charges[i], ok && plain && !states[i].Degraded, now)
-		}
+func (s *Store) draw(ctx context.Context, k *call, charges []store.Charge, states []store.State) (ok bool, err error) {
+	sent := s.now()
+	defer func() { s.settle(ctx, s.end(k, charges, states, ok, err, sent)) }() // also if the store panics
+	ok, err = s.ask(ctx, k, charges, states)
+	if !ok && err == nil && k.draws {
+		s.settle(ctx, s.giveUp(k))
+		ok, err = s.ask(ctx, k, charges, states)
 	}
 	return ok, err
 }
 
-// prepare owns the slots that are free and decides how many tokens to take. It reports whether all unpaid charges
-// go to the store unchanged, and how many charges are paid.
-func (s *Store) prepare(ctx context.Context, visits []visit, charges []store.Charge, states []store.State) (plain bool, paid int) {
-	for i := range visits {
-		if v := &visits[i]; !v.paid {
-			v.own(s, &charges[i], &states[i])
-			v.useOwn(s, &charges[i])
+// end keeps the tokens that were drawn, and puts those back that were paid in a call that did not succeed. It returns what
+// is to be given back.
+func (s *Store) end(k *call, charges []store.Charge, states []store.State, ok bool, err error, sent int64) (backs []refund) {
+	received := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range k.visits {
+		v, c, state := &k.visits[i], &charges[i], &states[i]
+		switch {
+		case v.paid && !ok:
+			backs = s.unpay(backs, v, c, state, received)
+		case v.draws && ok:
+			backs = s.publish(backs, v, c, state, sent, received)
+		case v.draws: // it failed, and the tokens may have been taken
+			s.lost += v.rest
+			v.holding.next = 0
+		case !v.paid && err == nil:
+			s.note(c, ok && !state.Degraded, received)
 		}
-		if visits[i].paid {
-			paid++
-		}
+		s.leave(v)
 	}
-	plain = true
-	if paid == len(visits) {
-		return plain, paid
-	}
-	now := s.now()
-	var backs []store.Charge
-	for i := range visits {
-		v := &visits[i]
-		if !v.owns {
-			continue
-		}
-		if back := v.plan(s, &charges[i], now); back.Cost < 0 {
-			backs = append(backs, back)
-		}
-		plain = plain && v.wish == charges[i].Cost && v.rest == 0
-	}
-	s.settle(ctx, backs, nil)
-	return plain, paid
+	s.collectLater()
+	return backs
 }
 
-// ask sends the unpaid charges to the store unchanged.
-func (s *Store) ask(ctx context.Context, visits []visit, charges []store.Charge, states []store.State, paid int) (bool, error) {
-	if paid == 0 {
+// ask sends the charges that were not paid here to the store.
+func (s *Store) ask(ctx context.Context, k *call, charges []store.Charge, states []store.State) (bool, error) {
+	if k.paid == 0 && !k.draws {
 		return s.store.Take(ctx, charges, states)
 	}
 	var asked []store.Charge
-	for i := range visits {
-		if !visits[i].paid {
-			asked = append(asked, charges[i])
-		}
-	}
-	answers := make([]store.State, len(asked))
-	ok, err := s.store.Take(ctx, asked, answers)
-	for i, n := 0, 0; err == nil && i < len(visits); i++ {
-		if !visits[i].paid {
-			states[i] = answers[n]
-			n++
-		}
-	}
-	return ok, err
-}
-
-// drawMore takes as many tokens as visits wish, and makes lots of those that the call does not need.
-func (s *Store) drawMore(ctx context.Context, visits []visit, charges []store.Charge, states []store.State) (bool, error) {
-	var asked []store.Charge
-	for i := range visits {
-		if v := &visits[i]; !v.paid {
-			c := charges[i]
-			if v.wish > c.Cost {
-				v.announce(&c, s.now())
-			}
+	for i := range k.visits {
+		v, c := &k.visits[i], charges[i]
+		if v.draws {
 			c.Cost = v.wish - v.rest
+		}
+		if !v.paid {
 			asked = append(asked, c)
 		}
 	}
 	answers := make([]store.State, len(asked))
-	sent := s.now()
 	ok, err := s.store.Take(ctx, asked, answers)
-	received := s.now()
-	if err != nil {
-		for i := range visits {
-			s.lost.Add(visits[i].rest)
+	for i := range k.visits {
+		if !k.visits[i].paid && err == nil {
+			states[i], answers = answers[0], answers[1:]
 		}
 	}
-	if !ok || err != nil {
-		return ok, err
-	}
-	var backs []store.Charge
-	var doubts []*store.State
-	back := func(l *lot, tokens, now int64, c *store.Charge, state *store.State) {
-		refund := s.refund(l, tokens, now)
-		if refund.Limit != c.Limit {
-			state = nil // what it answers is not in the terms of c
-		}
-		backs, doubts = append(backs, refund), append(doubts, state)
-	}
-	n := -1
-	for i := range visits {
-		v, c := &visits[i], &charges[i]
-		if v.paid {
-			continue
-		}
-		n++
-		states[i] = answers[n]
-		left := v.wish - c.Cost
-		s.drawn.Add(left)
-		if left == 0 || answers[n].Degraded {
-			if v.owns {
-				v.note(s, c, !answers[n].Degraded, received)
-			}
-			s.lost.Add(left)
-			continue
-		}
-		l := newLot(v, &asked[n], &answers[n], sent, received)
-		if l == nil || !v.drawn() {
-			s.lost.Add(left)
-			continue
-		}
-		if !l.tell(c, left, received, &states[i]) {
-			back(l, left, received, c, &states[i])
-			continue
-		}
-		if !v.publish(l, left) {
-			if v.drawn() {
-				l.close()
-				back(l, left, received, c, &states[i])
-			} else {
-				s.lost.Add(left)
-			}
-			continue
-		}
-		if s.off.Load() { // Close may have looked before, and others have spent of it since
-			if left = l.close(); left > 0 {
-				back(l, left, received, c, &states[i])
-			}
-		}
-	}
-	s.settle(ctx, backs, doubts)
-	s.collectLater()
-	return true, nil
+	return ok, err
 }
 
-// undo returns what was paid here for a call that did not succeed, and fills states.
-func (s *Store) undo(ctx context.Context, visits []visit, charges []store.Charge, states []store.State) {
+// giveUp ends the draws of a call that the store has refused. It returns what gives back their rests. A bucket with too
+// few tokens is not drawn from before it was charged again.
+func (s *Store) giveUp(k *call) (backs []refund) {
 	now := s.now()
-	var backs []store.Charge
-	var doubts []*store.State
-	for i := range visits {
-		v, c := &visits[i], &charges[i]
-		if !v.paid {
-			continue
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range k.visits {
+		if v := &k.visits[i]; v.draws {
+			backs = s.refund(backs, v, v.rest, now, nil)
+			v.holding.next = 0
+			s.leave(v)
 		}
-		tokens := c.Cost
-		if v.lot.undo(tokens) {
-			if v.lot.tell(c, max(0, v.lot.unspent.Load()), now, &states[i]) {
-				continue
-			}
-			tokens = v.lot.close()
-		}
-		if v.lot.void() {
-			s.lost.Add(tokens)
-			continue
-		}
-		refund, state := s.refund(v.lot, tokens, now), &states[i]
-		if refund.Limit != c.Limit {
-			state = nil
-		}
-		backs, doubts = append(backs, refund), append(doubts, state)
 	}
-	s.settle(ctx, backs, doubts)
+	k.draws = false
+	return backs
+}
+
+// publish makes a lot of the tokens that v has drawn and c does not need. If they cannot be held, they go to backs.
+func (s *Store) publish(backs []refund, v *visit, c *store.Charge, state *store.State, sent, received int64) []refund {
+	h, left := v.holding, v.wish-c.Cost
+	h.next = 0
+	s.drawn += left
+	if left == 0 || state.Degraded {
+		s.note(c, !state.Degraded, received)
+		s.lost += left
+		return backs
+	}
+	v.lot = newLot(h.name, c, state, sent, received)
+	if v.lot == nil || v.era != h.era || s.off || !v.lot.tell(c, left, received, state) {
+		return s.refund(backs, v, left, received, state)
+	}
+	v.lot.tokens = left
+	h.lot, h.next, h.used = v.lot, 2*v.wish, received
+	return backs
+}
+
+// unpay puts the tokens of a charge back that was paid here in a call that did not succeed, and fills state. If its lot
+// was closed meanwhile, they go to backs.
+func (s *Store) unpay(backs []refund, v *visit, c *store.Charge, state *store.State, now int64) []refund {
+	tokens := c.Cost
+	if v.holding.lot == v.lot && !s.off {
+		v.lot.tokens += tokens
+		if v.lot.tell(c, v.lot.tokens, now, state) {
+			return backs
+		}
+		_, tokens = v.holding.close(now)
+	}
+	return s.refund(backs, v, tokens, now, state)
 }

@@ -5,8 +5,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
-	"math/bits"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
@@ -17,8 +16,8 @@ const (
 	defaultFraction = 0.1
 	defaultHold     = 500 * time.Millisecond
 
-	// defaultMaxLots takes 400 KB, and 5 MB if every slot holds a lot.
-	defaultMaxLots = 1 << 14
+	// defaultMaxKeys buckets take 6 MB.
+	defaultMaxKeys = 1 << 14
 )
 
 // Config configures [New]. The zero value is ready to use.
@@ -31,8 +30,8 @@ type Config struct {
 	// leased.
 	Hold time.Duration
 
-	// MaxKeys is how many buckets are leased at most, at about 300 bytes each and the names. It is rounded up to a
-	// power of two. Default 16,384. Calls for other buckets go to the store.
+	// MaxKeys is how many buckets are leased at most, at about 350 bytes each and the names. Default 16,384. Calls for
+	// other buckets go to the store.
 	MaxKeys int
 
 	// Clock returns the time. Default: the monotonic clock of the machine, which may run 0.1 % slower than that of
@@ -57,21 +56,22 @@ func New(s store.Store, cfg Config) *Store {
 		panic(fmt.Sprintf("lease: New: Config.Hold %v: must be positive; 0 means the default of %v", cfg.Hold, defaultHold))
 	}
 	if cfg.MaxKeys < 0 {
-		panic(fmt.Sprintf("lease: New: Config.MaxKeys %d: must be positive; 0 means the default of %d", cfg.MaxKeys, defaultMaxLots))
+		panic(fmt.Sprintf("lease: New: Config.MaxKeys %d: must be positive; 0 means the default of %d", cfg.MaxKeys, defaultMaxKeys))
 	}
 	l := &Store{
 		store:    s,
 		fraction: cmp.Or(cfg.Fraction, defaultFraction),
 		hold:     cmp.Or(cfg.Hold, defaultHold),
+		maxKeys:  cmp.Or(cfg.MaxKeys, defaultMaxKeys),
 		clock:    cfg.Clock,
 		start:    time.Now(),
-		seed:     maphash.MakeSeed(),
 		round:    make(chan struct{}, 1), // and no Mutex, at which time stands still in a bubble of a test
-		slots:    make([]slot, 1<<bits.Len(uint(cmp.Or(cfg.MaxKeys, defaultMaxLots)-1))),
+		holdings: make(map[name]*holding),
+		seen:     recent{seed: maphash.MakeSeed()},
 	}
 	if cfg.Clock != nil {
 		l.start = cfg.Clock()
-		l.off.Store(l.start == l.start.Round(0)) // which strips a monotonic reading
+		l.off = l.start == l.start.Round(0) // which strips a monotonic reading
 	}
 	l.collector = time.AfterFunc(time.Hour, l.collect)
 	l.collector.Stop()
@@ -79,37 +79,30 @@ func New(s store.Store, cfg Config) *Store {
 }
 
 // A Store is a [store.Store] that holds some tokens of the buckets of another one. Make it with [New]. A call that
-// is paid from them takes no locks and does not allocate.
+// is paid from them does not allocate.
 type Store struct {
 	store    store.Store
 	fraction float64
 	hold     time.Duration
+	maxKeys  int
 	clock    func() time.Time // nil: the monotonic clock
 	start    time.Time
-	seed     maphash.Seed
-	slots    []slot
-	off      atomic.Bool // all passes through
 
-	collector  *time.Timer
-	collecting atomic.Bool   // the collector is set: there may be lots to give back
-	round      chan struct{} // holds one while lots are collected: by the collector, or by Close
+	collector *time.Timer
+	round     chan struct{} // holds one while tokens are collected: by the collector, or by Close
 
-	drawn, returned, lost atomic.Int64 // tokens, for Stats
+	// mu is not held during calls of the store. A call that is paid here takes about 0.14 µs of processor time. Slots
+	// without locks in place of the map took 5 % less, and 200 lines more.
+	mu         sync.Mutex
+	off        bool // all passes through
+	collecting bool // the collector is set
+	holdings   map[name]*holding
+	seen       recent
+
+	drawn, returned, lost int64 // tokens, for Stats
 }
 
-// A slot holds the lot of one of the buckets that fall into it.
-type slot struct {
-	lot atomic.Pointer[lot]
-
-	// drawing is set while a call owns the slot. Only that call puts a lot with tokens into it.
-	drawing atomic.Bool
-
-	// stamp counts resets and blocks of its buckets; see reset.go.
-	stamp atomic.Uint32
-
-	// seen is a tag: which bucket was last charged without a lease, and when.
-	seen atomic.Uint64
-}
+var _ store.Blocker = (*Store)(nil)
 
 // Unwrap returns the store passed to [New].
 func (s *Store) Unwrap() store.Store { return s.store }
@@ -128,46 +121,41 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 		return false, err
 	}
 	charges = shortkey.Charges(charges)
-	if s.off.Load() || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return s.store.Take(ctx, charges, states)
 	}
 	var few [4]visit // on the stack
-	visits := few[:0]
-	allSimple := true
-	for i := range charges {
-		c := &charges[i]
-		v := s.look(c)
-		allSimple = allSimple && simple(c) && (v.lot == nil || v.lot.Limit == c.Limit)
-		visits = append(visits, v)
+	k := call{visits: few[:0]}
+	for range charges {
+		k.visits = append(k.visits, visit{})
 	}
-	now := s.now() // now that the lots were found, none of which was made later
-	if !allSimple {
-		return s.pass(ctx, visits, charges, states, now)
-	}
-	paid := 0
-	for i := range visits {
-		v := &visits[i]
-		if v.paid = v.lot != nil && v.lot.spend(s, &charges[i], now, &states[i]); v.paid {
-			paid++
-		}
-	}
-	if paid == len(visits) {
+	backs := s.begin(&k, charges, states)
+	if k.paid == len(charges) {
 		return true, nil
 	}
-	return s.draw(ctx, visits, charges, states)
-}
-
-// simple reports whether c may be paid from a lot.
-func simple(c *store.Charge) bool {
-	return c.Cost > 0 && c.MaxWait <= 0 && !c.Shadow && !c.Owed && c.Block == 0
-}
-
-// look returns the slot of c's bucket, and its lot if it has one.
-func (s *Store) look(c *store.Charge) visit {
-	hash := 31*maphash.String(s.seed, c.Policy) + maphash.String(s.seed, c.Key)
-	v := visit{slot: &s.slots[hash&uint64(len(s.slots)-1)], hash: hash}
-	if l := v.slot.lot.Load(); l != nil && l.of(c) {
-		v.lot = l
+	if s.settle(ctx, backs); k.leases {
+		return s.draw(ctx, &k, charges, states)
 	}
-	return v
+	for i := range k.visits {
+		if v := &k.visits[i]; v.stops {
+			defer s.resume(v.holding)
+		}
+	}
+	return s.store.Take(ctx, charges, states)
+}
+
+// Block implements [store.Blocker]. It gives back the held tokens of the bucket first, and drops those that are being
+// fetched.
+func (s *Store) Block(ctx context.Context, policy, key string, b store.Block) (degraded bool, err error) {
+	if err := store.ValidateBlock(policy, key, b); err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	h := s.open(name{policy, shortkey.Of(key)})
+	backs := s.retire(nil, h, s.now())
+	h.stop()
+	s.mu.Unlock()
+	defer s.resume(h)
+	s.settle(ctx, backs)
+	return store.SetBlock(ctx, s.store, h.policy, h.key, b)
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/lease"
-	"github.com/go-tokenbucket/ratelimit/store/storetest"
 )
 
 func openLease(t testing.TB, s store.Store, cfg lease.Config) *lease.Store {
@@ -28,34 +27,6 @@ func openLease(t testing.TB, s store.Store, cfg lease.Config) *lease.Store {
 		}
 	})
 	return l
-}
-
-// By a clock that may go back, all calls pass through.
-func TestLeaseContract(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, clock func() time.Time) store.Store {
-		return openLease(t, teststore.OpenMemory(t, clock), lease.Config{Clock: clock})
-	})
-}
-
-// Time that goes back is for the random sequence only. The buckets of which each token is to be had by few
-// calls at once are too small for a lease.
-func TestLeaseContractWithAMonotonicClock(t *testing.T) {
-	for name, cfg := range map[string]lease.Config{
-		"default":         {Hold: time.Hour},
-		"large leases":    {Fraction: 0.4, Hold: time.Hour},
-		"of a single key": {Fraction: 0.4, Hold: time.Hour, MaxKeys: 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			storetest.RunRules(t, func(t *testing.T, clock func() time.Time) store.Store {
-				cfg.Clock = teststore.Monotonic(clock)
-				leased := openLease(t, teststore.OpenMemory(t, clock), cfg)
-				if cfg.Fraction == 0 {
-					return leased
-				}
-				return &teststore.OneByOne{Store: leased}
-			})
-		})
-	}
 }
 
 // Calls of few buckets at times that move a little: many of them are paid here, all of them answered as by
@@ -110,9 +81,17 @@ func TestALeaseAnswersAsTheStoreDoes(t *testing.T) {
 							charges[i].Owed = true
 							charges[i].Cost *= 1 + rand.Int64N(100)
 						case 13, 14:
-							charges[i].Cost, charges[i].Block = 0, time.Duration(rand.IntN(int(20*time.Millisecond)))-10*time.Millisecond
+							d := max(0, time.Duration(rand.IntN(int(20*time.Millisecond)))-10*time.Millisecond)
+							block(t, plain, charges[i], d)
+							block(t, r.Store, charges[i], d)
 						case 15:
-							charges[i].Block = time.Duration(rand.IntN(int(10 * time.Millisecond)))
+							charges[i].Lock = time.Duration(rand.IntN(int(10 * time.Millisecond)))
+						case 16:
+							charges = charges[:i+1]
+							charges[i].Settles = i == 0
+						}
+						if charges[0].Settles {
+							break
 						}
 					}
 					want := make([]store.State, len(charges))
@@ -646,8 +625,8 @@ func TestAStateThatNoBucketAnswersMakesNoLease(t *testing.T) {
 	})
 }
 
-// In a single slot, the bucket that came first has the lease, until it has not been used for Hold.
-func TestBucketsThatShareASlotOfLeases(t *testing.T) {
+// If there is room for one bucket, the first has the lease, until it has not been used for Hold.
+func TestLeasesAreOfMaxKeysBucketsAtMost(t *testing.T) {
 	leaseTest(t, lease.Config{MaxKeys: 1}, func(t *testing.T, r *leaseRig) {
 		a, b := hot(t, "a"), hot(t, "b")
 		for range 4 {
@@ -659,8 +638,8 @@ func TestBucketsThatShareASlotOfLeases(t *testing.T) {
 		r.pays(a)
 		r.pays(a)
 		r.pays(a)
-		r.Asks(b) // still a's
-		r.advance(501 * time.Millisecond)
+		r.Asks(b)                         // still a's
+		r.advance(751 * time.Millisecond) // in which the collector ran
 		r.Asks(b)
 		r.Asks(b)
 		r.pays(b)

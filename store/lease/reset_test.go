@@ -32,6 +32,10 @@ func (g *gate) Take(ctx context.Context, charges []store.Charge, states []store.
 	return ok, err
 }
 
+func (g *gate) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
+	return store.SetBlock(ctx, g.Store, policy, key, b)
+}
+
 // hold has the next call of key's bucket that costs something held, once it was carried out.
 func (g *gate) hold(key string) {
 	g.open = make(chan struct{})
@@ -109,6 +113,41 @@ func TestAResetReachesALease(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Tokens that are drawn before a reset is carried out would be spent besides a full bucket.
+func TestNothingIsDrawnDuringAReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		behind := &teststore.Intercepted{Store: teststore.OpenMemory(t, nil)}
+		s := openLease(t, behind, lease.Config{Hold: time.Hour})
+		c := teststore.Months(t, 1)
+		for range 20 {
+			teststore.Must(t, s, c)
+		}
+		open, done := make(chan struct{}), make(chan struct{})
+		behind.Intercept(func(c store.Charge) error {
+			if c.Cost == store.Reset {
+				<-open
+			}
+			return nil
+		})
+		go func() {
+			defer close(done)
+			teststore.Must(t, s, teststore.ResetOf(t, c))
+		}()
+		synctest.Wait()
+		for range 20 {
+			teststore.Must(t, s, c)
+		}
+		if held := s.Stats().Leases.Held; held != 0 {
+			t.Errorf("%d held", held)
+		}
+		close(open)
+		<-done
+		if n := count(t, s, c); n != 600 {
+			t.Errorf("%d allowed after the reset, want 600", n)
+		}
+	})
 }
 
 // What goes back after the bucket was reset, because its turn came late, is dropped.

@@ -2,15 +2,12 @@ package memstore
 
 import (
 	"fmt"
-	"math"
 	"time"
 	"unsafe"
-
-	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 )
 
 const (
-	ShardSize = shardSize
+	ShardSize = unsafe.Sizeof(shard{})
 	EntrySize = unsafe.Sizeof(entry{})
 )
 
@@ -51,105 +48,73 @@ func (s *Store) Check() string {
 func (s *shard) check() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	indexed := 0
-	for _, n := range s.index {
-		if n != 0 {
-			indexed++
-		}
-	}
-	deadlines := 0
-	for _, g := range s.groups {
-		count, keys := 0, 0
-		for _, q := range g.queues {
-			count += len(q.deadlines)
-			for _, d := range q.deadlines {
-				keys += sizeOf(s.entry(d.entry).key)
-			}
-			if q.group != g {
-				return fmt.Sprintf("a queue of %s is that of %s", g.policy, q.group.policy)
-			}
-		}
-		if count != g.count {
-			return fmt.Sprintf("%d entries of %s, and %d deadlines", g.count, g.policy, count)
-		}
-		if keys != g.keys {
-			return fmt.Sprintf("keys of %s take %d bytes, and %d are counted", g.policy, keys, g.keys)
-		}
-		deadlines += count
-	}
-	if indexed != s.count || deadlines != s.count {
-		return fmt.Sprintf("%d entries, %d in the index, %d deadlines", s.count, indexed, deadlines)
-	}
-	asides, shuts := len(s.asides), len(s.shuts)
+	keys, blocked := 0, 0
+	classes, policies := make(map[*class]int), make(map[*policy]int)
 	for n := range uint32(s.count) {
 		e := s.entry(n)
-		if _, has := s.asides[e.name()]; has {
-			asides--
+		hash := s.hash(e)
+		keys += sizeOf(e.key)
+		classes[e.class]++
+		policies[e.class.of]++
+		_, block := s.blocks[hash]
+		if block {
+			blocked++
 		}
-		if _, has := s.shuts[e.name()]; has {
-			shuts--
-		}
-		q := e.class.queue
-		d := q.deadlines[e.deadline]
 		switch {
-		case s.find(e.hash, e.class.policy, e.key) != e:
+		case s.index[hash] != n || s.find(hash, e.class.policy, e.key) != e:
 			return fmt.Sprintf("%s is not found", e.key)
-		case q.group.policy != e.class.policy || q.shut() != e.class.shut || q.held() != e.class.held || !q.shut() && !q.held() && q.scale != bucket.Limit(e.class.limit).Scale():
-			return fmt.Sprintf("%s is in the queue of others", e.key)
-		case d.entry != n:
-			return fmt.Sprintf("%s has the deadline of another", e.key)
-		case d.at > s.at(e):
-			return fmt.Sprintf("%s comes up at %d, before its deadline %d", e.key, s.at(e), d.at)
-		case e.class.shut && s.shuts[e.name()].For == 0:
-			return fmt.Sprintf("%s is among the blocked buckets, and is not blocked", e.key)
-		case e.class.held && s.asides[e.name()].hold == 0:
-			return fmt.Sprintf("%s is among the held buckets, and is not held", e.key)
-		case e.deadline > 0 && q.deadlines[(e.deadline-1)/2].at > d.at:
-			return fmt.Sprintf("%s has a deadline before that above it", e.key)
+		case s.classes[e.class.kind] != e.class || s.policies[e.class.policy] != e.class.of:
+			return fmt.Sprintf("%s is of a class or policy that is not found", e.key)
+		case block != e.class.blocked:
+			return fmt.Sprintf("%s is in the wrong class: it has a block: %t", e.key, block)
+		case e.kept < e.lastRefill+e.class.limit.ResetAfter(e.tokens) && e.class.limit.Unit > 0:
+			return fmt.Sprintf("%s is kept until %d, before it is full", e.key, e.kept)
 		}
 	}
-	if asides != 0 {
-		return fmt.Sprintf("%d asides of buckets that are not kept", asides)
+	for c, n := range classes {
+		if c.count != n || c.of.name != c.policy {
+			return fmt.Sprintf("%d of class %+v, and %d are counted", n, c.kind, c.count)
+		}
 	}
-	if shuts != 0 {
-		return fmt.Sprintf("%d blocks of buckets that are not kept", shuts)
+	for p, n := range policies {
+		if p.count != n {
+			return fmt.Sprintf("%d of policy %s, and %d are counted", n, p.name, p.count)
+		}
+	}
+	if len(s.index) != s.count || len(s.classes) != len(classes) || len(s.policies) != len(policies) || len(s.blocks) != blocked || s.keys != keys {
+		return fmt.Sprintf("%d entries, %d classes, %d policies, %d blocks, keys of %d bytes: in the tables are %d, %d, %d, %d, %d",
+			s.count, len(classes), len(policies), blocked, keys, len(s.index), len(s.classes), len(s.policies), len(s.blocks), s.keys)
 	}
 	return ""
 }
 
-// Spent returns which part of each bucket has been spent by now, for each policy and key. It is just above 0 for a bucket
-// that is full and held.
-func (s *Store) Spent() map[[2]string]float64 {
-	now, spent := s.now(), make(map[[2]string]float64)
+// full is the loss of a bucket that is full under all its limits.
+const full = -1
+
+// Losses returns what is lost if a bucket is forgotten now, for each policy and key. It is -1 for one that is full under
+// all its limits, the part of its burst that one with a token has spent, and above 1 for others.
+func (s *Store) Losses() map[[2]string]float64 {
+	now, losses := s.now(), make(map[[2]string]float64)
 	for i := range s.shards {
-		s.shards[i].mu.Lock()
-		for n := range uint32(s.shards[i].count) {
-			e := s.shards[i].entry(n)
-			part := float64(e.full()-now) / float64(e.class.fill)
-			if part <= 0 && s.shards[i].asides[e.name()].hold > now {
-				part = math.SmallestNonzeroFloat64
+		shard := &s.shards[i]
+		shard.mu.Lock()
+		for n := range uint32(shard.count) {
+			e := shard.entry(n)
+			loss := shard.loss(e, now)
+			if shard.forgettable(e, now) {
+				loss = full
 			}
-			spent[[2]string{e.class.policy, e.key}] = part
+			losses[[2]string{e.class.policy, e.key}] = loss
 		}
-		s.shards[i].mu.Unlock()
+		shard.mu.Unlock()
 	}
-	return spent
+	return losses
 }
 
-// Asides returns how many buckets have an aside.
-func (s *Store) Asides() (n int) {
+// Classes returns how many classes there are.
+func (s *Store) Classes() (n int) {
 	for i := range s.shards {
-		n += len(s.shards[i].asides)
-	}
-	return n
-}
-
-// Queues returns how many queues there are.
-func (s *Store) Queues() (n int) {
-	for i := range s.shards {
-		for _, g := range s.shards[i].groups {
-			n += len(g.queues)
-		}
+		n += len(s.shards[i].classes)
 	}
 	return n
 }

@@ -37,7 +37,7 @@ func chargesOn(t *testing.T, s *Store, shards int) (charges []store.Charge, on [
 	return charges, on
 }
 
-func (s *Store) shardOf(c store.Charge) int { return int(s.hash(c.Policy, c.Key) >> s.shift) }
+func (s *Store) shardOf(c store.Charge) int { return int(hash(s.seed, c.Policy, c.Key) >> s.shift) }
 
 // held reports whether somebody holds the lock of a shard.
 func (s *Store) held(n int) bool {

@@ -14,17 +14,18 @@
 //
 // # Memory
 //
-// A bucket takes about 80 bytes and its key, of which at most 256 bytes are kept. Full buckets are forgotten within
-// about a second. An idle store has no goroutine, and an empty store has no timer.
+// A bucket takes about 90 bytes and its key, of which at most 256 bytes are kept. A blocked bucket takes about 100 bytes
+// more. Full buckets are forgotten within about a second for each million buckets. An idle store has no goroutine, and
+// an empty store has no timer.
 //
-// A blocked bucket is kept until its block has ended, and takes about 100 bytes more. So does a bucket that was put
-// under another limit, until it would have been full under the old one.
+// A bucket is kept until it is full under each limit that has charged it, and until its block has ended.
 //
-// When MaxKeys buckets are kept, a full bucket is forgotten to make room for a new one. If none is full, it is a
-// bucket that has spent the smallest part of its burst. Full buckets that are kept for an earlier limit come first, and
-// blocked buckets of the policy last. It is one of the new bucket's policy if that policy has its share: MaxKeys divided
-// by the number of policies that have buckets. Otherwise it is one of the policy with the most buckets. A large store
-// divides MaxKeys evenly over its shards. The guide [bounds] says what a client can gain by many keys.
+// When MaxKeys buckets are kept, a bucket is forgotten to make room for a new one. The store looks at a few. One that is
+// full comes first. Otherwise it is one that has spent the smallest part of its burst. A bucket without a token is
+// forgotten only if no other is found, and a blocked one last. It is one of the new bucket's policy if that policy has its
+// share: MaxKeys divided by the number of policies that have buckets. Otherwise it is one of the policy with the most
+// buckets. A large store divides MaxKeys evenly over its shards. The guide [bounds] says what a client can gain by many
+// keys.
 //
 // # Tests
 //
@@ -39,15 +40,15 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
+	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 const (
-	// defaultMaxKeys takes less than 100 MB.
+	// defaultMaxKeys takes about 100 MB.
 	defaultMaxKeys = 1_000_000
 
 	// maxShards makes it rare that two calls wait for the same lock, which would spin for microseconds.
@@ -62,7 +63,7 @@ const (
 
 // Config configures a Store. The zero value is ready to use.
 type Config struct {
-	// MaxKeys is how many buckets are kept at most, at about 80 bytes each and the key. Default 1,000,000. Above
+	// MaxKeys is how many buckets are kept at most, at about 90 bytes each and the key. Default 1,000,000. Above
 	// it, a bucket is forgotten for each new one, see "Memory" in the package comment.
 	MaxKeys int
 
@@ -88,6 +89,7 @@ type Store struct {
 
 var (
 	_ store.Store         = (*Store)(nil)
+	_ store.Blocker       = (*Store)(nil)
 	_ store.Inspector     = (*Store)(nil)
 	_ store.StatsReporter = (*Store)(nil)
 )
@@ -111,6 +113,7 @@ func New(cfg Config) *Store {
 	for i := range s.shards {
 		s.shards[i].max = maxKeys >> power
 		s.shards[i].evicted = &s.evicted
+		s.shards[i].seed = s.seed
 	}
 	s.sweeper = time.AfterFunc(sweepEvery, s.sweep)
 	s.sweeper.Stop()
@@ -155,39 +158,36 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 }
 
 func (s *Store) takeOne(c *store.Charge, state *store.State) bool {
-	key := shortkey.Of(c.Key)
-	hash := s.hash(c.Policy, key)
-	v := visit{shard: &s.shards[hash>>s.shift], key: key, hash: uint32(hash)}
+	var v visit
+	v.shard, v.key, v.hash = s.place(c.Policy, c.Key)
 	now := s.now()
 	v.shard.mu.Lock()
 	v.look(c, now)
 	if v.fits {
-		v.charge(c)
-		v.keep(c)
+		v.charge(c, now)
 	} else {
 		v.refuse(c)
 	}
 	v.shard.mu.Unlock()
-	c.Fill(state, v.bucket.Tokens, v.fits)
-	if v.left > 0 {
-		c.Shut(state, duration(v.left), v.fits)
-	}
+	c.Fill(state, v.bucket.Tokens, duration(v.left), v.fits)
 	return v.fits || c.Shadow
 }
 
 func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 	var few [4]visit // on the stack
 	visits := few[:0]
-	var locks shardSet
+	var fewLocks [4]uint64
+	locks := fewLocks[:0]
 	for i := range charges {
-		key := shortkey.Of(charges[i].Key)
-		hash := s.hash(charges[i].Policy, key)
-		n := hash >> s.shift
-		locks.add(n)
-		visits = append(visits, visit{shard: &s.shards[n], key: key, hash: uint32(hash)})
+		var v visit
+		v.shard, v.key, v.hash = s.place(charges[i].Policy, charges[i].Key)
+		locks = append(locks, v.hash>>s.shift)
+		visits = append(visits, v)
 	}
 	now := s.now()
-	for n := range locks.ascending { // so that no two calls wait for each other
+	slices.Sort(locks) // so that no two calls wait for each other
+	locks = slices.Compact(locks)
+	for _, n := range locks {
 		s.shards[n].mu.Lock()
 	}
 	ok := true
@@ -196,48 +196,20 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 		ok = ok && (visits[i].fits || charges[i].Shadow)
 	}
 	for i := range visits {
-		if ok && visits[i].fits {
-			visits[i].charge(&charges[i])
+		c, v := &charges[i], &visits[i]
+		v.entry = v.shard.find(v.hash, c.Policy, v.key) // again, because another charge may have moved or forgotten it
+		v.fits = v.fits && ok
+		if v.fits {
+			v.charge(c, now)
 		} else {
-			visits[i].refuse(&charges[i])
+			v.refuse(c)
 		}
 	}
-	if ok {
-		// New ones and those to be forgotten come last: they move the others about.
-		for i := range visits {
-			visits[i].keep(&charges[i])
-		}
-	}
-	for n := range locks.ascending {
+	for _, n := range locks {
 		s.shards[n].mu.Unlock()
 	}
 	for i := range charges {
-		charges[i].Fill(&states[i], visits[i].bucket.Tokens, ok && visits[i].fits)
-		if visits[i].left > 0 {
-			charges[i].Shut(&states[i], duration(visits[i].left), ok && visits[i].fits)
-		}
+		charges[i].Fill(&states[i], visits[i].bucket.Tokens, duration(visits[i].left), visits[i].fits)
 	}
 	return ok
-}
-
-// A shardSet is the set of the shards of a call.
-type shardSet [maxShards / 64]uint64
-
-func (s *shardSet) add(n uint64) { s[n/64] |= 1 << (n % 64) }
-
-func (s *shardSet) ascending(yield func(int) bool) {
-	for i, word := range s {
-		for ; word != 0; word &= word - 1 {
-			if !yield(64*i + bits.TrailingZeros64(word)) {
-				return
-			}
-		}
-	}
-}
-
-// hash returns where a bucket is: the upper bits are its shard, and the lower 32 its place there. Policies are few
-// and clients do not choose them, so a part of the name is enough to separate the policies of a key.
-func (s *Store) hash(policy, key string) uint64 {
-	name := uint64(len(policy)) | uint64(policy[0])<<8 | uint64(policy[len(policy)-1])<<16
-	return maphash.String(s.seed, key) ^ name*0x9e3779b97f4a7c15
 }

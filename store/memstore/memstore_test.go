@@ -76,7 +76,7 @@ func remaining(t testing.TB, s store.Store, key string) int64 {
 	return take(t, s, charge(t, key, 0)).Remaining
 }
 
-func TestTheBucketNearestToFullMakesRoom(t *testing.T) {
+func TestTheBucketThatHasSpentLeastMakesRoom(t *testing.T) {
 	n := newNow()
 	s := memstore.New(memstore.Config{MaxKeys: 4, Clock: n.clock})
 	defer s.Close()
@@ -89,25 +89,25 @@ func TestTheBucketNearestToFullMakesRoom(t *testing.T) {
 			t.Errorf("%s has %d left, want %d", key, got, left)
 		}
 	}
-	take(t, s, charge(t, "e", 40)) // b was nearest
+	take(t, s, charge(t, "e", 40)) // b had spent least
 	want("b", 100)
 	want("a", 50)
 	want("c", 10)
 	want("d", 70)
 	want("e", 60)
 
-	// Charges and refunds move buckets in the order: now c is nearest, and d far off.
+	// Charges and refunds count: now c has spent least, and d much.
 	take(t, s, charge(t, "d", 65))
 	take(t, s, charge(t, "c", -80))
 	take(t, s, charge(t, "f", 99))
 	want("c", 100)
 	want("d", 5)
 
-	// Nearest is by what is true now, not by when it was kept: f, g and h drift away from full.
+	// What counts is what is true now, not what was when the bucket was kept.
 	take(t, s, charge(t, "e", -39))
 	take(t, s, charge(t, "a", -40))
 	take(t, s, charge(t, "e", 59))
-	take(t, s, charge(t, "g", 50)) // a was nearest, at 10 from full
+	take(t, s, charge(t, "g", 50)) // a had spent 10
 	want("a", 100)
 	want("e", 40)
 
@@ -118,8 +118,8 @@ func TestTheBucketNearestToFullMakesRoom(t *testing.T) {
 	want("g", 50)
 }
 
-// Other limits and refunds may make a bucket full sooner than its deadline said.
-func TestDeadlinesAreNeverLate(t *testing.T) {
+// Whatever is charged, reset and forgotten, the tables of a shard agree.
+func TestTables(t *testing.T) {
 	n := newNow()
 	s := memstore.New(memstore.Config{MaxKeys: 100, Clock: n.clock})
 	defer s.Close()
@@ -128,6 +128,9 @@ func TestDeadlinesAreNeverLate(t *testing.T) {
 		charges := make([]store.Charge, 1+r.IntN(3))
 		for i := range charges {
 			charges[i] = charge(t, fmt.Sprint("k", r.IntN(150)), 1+r.Int64N(20)-5)
+			if r.IntN(20) == 0 {
+				charges[i].Cost = store.Reset
+			}
 			charges[i].Policy = fmt.Sprint("p", i)
 			limit, err := store.NewLimit(1+r.Int64N(3), time.Second, 100)
 			if err != nil {
@@ -182,6 +185,30 @@ func TestFullBucketsAreSwept(t *testing.T) {
 	})
 }
 
+// A Go map does not shrink, and chunks are kept for later. A store that was large takes no memory for it.
+func TestAStoreShrinks(t *testing.T) {
+	n := newNow()
+	s := memstore.New(memstore.Config{Clock: n.clock})
+	defer s.Close()
+	for i := range 100_000 {
+		cost := int64(1)
+		if i%100 == 0 {
+			cost = 100
+		}
+		take(t, s, charge(t, fmt.Sprint("k", i), cost))
+	}
+	n.advance(2 * time.Second)
+	s.Sweep()
+	if got, bytes := s.Len(), s.Stats().Memory.Bytes; got != 1000 || bytes > 2_500_000 {
+		t.Errorf("%d buckets, want 1000; they take %d bytes", got, bytes)
+	}
+	for i := range 1000 {
+		if got := remaining(t, s, fmt.Sprint("k", 100*i)); got != 2 {
+			t.Fatalf("%d has %d left, want 2", i, got)
+		}
+	}
+}
+
 func TestCloseStopsTheSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{})
@@ -197,7 +224,7 @@ func TestCloseStopsTheSweep(t *testing.T) {
 	})
 }
 
-// The table of a shard is our own: random insertions and removals against a Go map.
+// Random insertions and removals against a Go map.
 func TestBucketsAreNotLostAmongOthers(t *testing.T) {
 	n := newNow()
 	s := memstore.New(memstore.Config{Clock: n.clock})
@@ -207,7 +234,7 @@ func TestBucketsAreNotLostAmongOthers(t *testing.T) {
 	for step := range testsize.Of(30_000, 200_000) {
 		key := fmt.Sprint("k", r.IntN(20_000))
 		if r.IntN(3) == 0 {
-			take(t, s, charge(t, key, -spent[key])) // full, and soon forgotten
+			take(t, s, charge(t, key, store.Reset))
 			delete(spent, key)
 		} else if spent[key] < 100 {
 			take(t, s, charge(t, key, 1))
@@ -287,7 +314,7 @@ func FuzzTable(f *testing.F) {
 		for _, b := range steps {
 			key := string(rune('a' + b%50))
 			if b >= 128 {
-				take(t, s, charge(t, key, -100))
+				take(t, s, charge(t, key, []int64{-100, store.Reset}[b%2]))
 				delete(spent, key)
 				s.Sweep()
 			} else if spent[key] < 100 {

@@ -1,74 +1,88 @@
 package memstore
 
-// makeRoom forgets a bucket for a new one of group g, if full finds none. A client that makes up keys can fill a shard with
-// buckets of one policy. So each policy has an equal share of the shard, and a policy that has its share makes room among
-// its own buckets.
-func (s *shard) makeRoom(g *group, now int64) {
-	if g.count == 0 || g.count*s.present() < s.max {
-		g = s.largest()
-	}
-	s.countEviction(g)
-	s.remove(s.leastSpent(g, now))
-}
+import (
+	"math/bits"
+	"math/rand/v2"
 
-// full returns an entry that is full and not held, if it finds one. Nothing is lost when it is forgotten. The groups and
-// queues may be others afterwards.
-func (s *shard) full(now int64) (n uint32, found bool) {
-	for _, g := range s.groups {
-		for _, q := range g.queues {
-			for !q.shut() && q.due(now) {
-				if !s.firstIsRight(q) {
-					continue
-				}
-				n = q.deadlines[0].entry
-				if s.keepHeld(s.entry(n), now) {
-					return s.full(now)
-				}
-				return n, true
-			}
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// makeRoom looks at enough buckets of the policy that makes room, and at most at most of them while none has a token. If
+// half of the buckets of a policy have none, one of these goes for one new key of 2^32.
+const (
+	enough = 8
+	most   = 32
+)
+
+// makeRoom forgets a bucket for a new one of p. One that is full comes first. Otherwise it is one of the policy that is
+// to make room, and the one that has spent the smallest part of its burst, as far as makeRoom looks.
+func (s *shard) makeRoom(p *policy, now int64) {
+	from := s.crowded(p)
+	least, victim, seen := 0.0, uint32(0), 0
+	// Steps by the golden ratio lead to each entry once, and soon to all parts of the shard, because entries of one time
+	// lie together.
+	size := bits.Len32(uint32(s.count - 1))
+	n, step, mask := rand.Uint32(), uint32(0x9e3779b1)>>(32-size)|1, uint32(1)<<size-1
+	for range mask + 1 {
+		if n = (n + step) & mask; n >= uint32(s.count) {
+			continue
+		}
+		e := s.entry(n)
+		if s.forgettable(e, now) {
+			s.remove(n)
+			return
+		}
+		if e.class.of != from {
+			continue
+		}
+		if loss := s.loss(e, now); seen == 0 || loss < least {
+			least, victim = loss, n
+		}
+		if seen++; seen >= enough && least < spent || seen >= most {
+			break
 		}
 	}
-	return 0, false
+	s.evicted.add(from.name)
+	s.remove(victim)
 }
 
-// present returns how many policies have buckets.
-func (s *shard) present() (n int) {
-	for _, g := range s.groups {
-		if g.count > 0 {
-			n++
-		}
+// crowded returns the policy that makes room for a bucket of p. A client that makes up keys can fill a shard with
+// buckets of one policy. So each policy has an equal share of the shard. A policy that has its share makes room among its
+// own buckets, and otherwise the largest does.
+func (s *shard) crowded(p *policy) *policy {
+	if p.count*len(s.policies) >= s.max {
+		return p
 	}
-	return n
-}
-
-func (s *shard) largest() *group {
-	largest := s.groups[0]
-	for _, g := range s.groups {
-		if g.count > largest.count {
-			largest = g
+	largest := p
+	for _, other := range s.policies {
+		if other.count > largest.count {
+			largest = other
 		}
 	}
 	return largest
 }
 
-// leastSpent returns the entry of g that has spent the smallest part of its tokens. Held ones that are full come first, by
-// the end of their holds. If all are blocked, it is the one whose block ends first.
-func (s *shard) leastSpent(g *group, now int64) (n uint32) {
-	least, found := 0.0, false
-	for _, q := range g.queues {
-		if len(q.deadlines) == 0 || q.shut() && q.group.count > len(q.deadlines) {
-			continue
-		}
-		for !s.firstIsRight(q) {
-		}
-		first := q.deadlines[0]
-		if q.held() {
-			return first.entry
-		}
-		spent := float64(first.at-now) / float64(s.entry(first.entry).class.fill)
-		if !found || spent < least {
-			n, least, found = first.entry, spent, true
-		}
+// spent is the least loss of a bucket without a token, and blocked that of a blocked one. No part of a burst is larger,
+// because a debt has at most 2^52 credits.
+const (
+	spent   = 1 << 53
+	blocked = 1 << 55
+)
+
+// loss returns how much is lost if e is forgotten. It is the part of its burst that is spent. A bucket without a token
+// comes after all that have one, and then blocked buckets, by the ends of their blocks.
+func (s *shard) loss(e *entry, now int64) float64 {
+	if left := s.blockLeft(e, now); left > 0 {
+		return blocked + float64(left)
 	}
-	return n
+	l := e.class.limit
+	if l == (store.Limit{}) {
+		return 0
+	}
+	tokens := l.Advance(e.bucket(), now).Tokens
+	part := float64(l.Capacity-tokens) / float64(l.Capacity)
+	if tokens < l.Unit {
+		return spent + part
+	}
+	return part
 }

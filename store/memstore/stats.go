@@ -1,11 +1,10 @@
 package memstore
 
 import (
+	"maps"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 
-	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -26,37 +25,21 @@ func (s *shard) stats(m *store.MemoryStats, now int64) {
 	m.Buckets += s.count
 	m.Max += s.max
 	m.Bytes += s.bytes()
-	for _, shut := range s.shuts {
-		if shut.Left(now) > 0 {
+	for _, b := range s.blocks {
+		if b.Left(now) > 0 {
 			m.Blocked++
 		}
 	}
 }
 
-// What the parts of a shard take of memory.
-const (
-	shardSize    = int(unsafe.Sizeof(shard{}))
-	chunkBytes   = int(unsafe.Sizeof([chunkSize]entry{}) + unsafe.Sizeof(&entry{}))
-	slotSize     = int(unsafe.Sizeof(uint32(0)))
-	deadlineSize = int(unsafe.Sizeof(deadline{}))
-	groupSize    = int(unsafe.Sizeof(group{})+unsafe.Sizeof(&group{})) + 16 // and the name of the policy
-	queueSize    = int(unsafe.Sizeof(queue{}) + unsafe.Sizeof(&queue{}))
-	classSize    = int(unsafe.Sizeof(class{}))
-	asideSize    = unsafe.Sizeof(name{}) + unsafe.Sizeof(aside{})
-	shutSize     = unsafe.Sizeof(name{}) + unsafe.Sizeof(bucket.Shut{})
-)
-
 // bytes returns about how much memory s takes.
 func (s *shard) bytes() int64 {
-	n := shardSize + len(s.chunks)*chunkBytes + len(s.index)*slotSize
-	n += len(s.classes)*classSize + mapBytes(len(s.classes), unsafe.Sizeof(kind{})+unsafe.Sizeof(&class{}))
-	n += mapBytes(len(s.asides), asideSize) + mapBytes(len(s.shuts), shutSize)
-	for _, g := range s.groups {
-		n += groupSize + g.keys
-		for _, q := range g.queues {
-			n += queueSize + cap(q.deadlines)*deadlineSize
-		}
-	}
+	const chunk = unsafe.Sizeof([chunkSize]entry{}) + unsafe.Sizeof(&entry{})
+	n := int(unsafe.Sizeof(*s)) + len(s.chunks)*int(chunk) + s.keys
+	n += mapBytes(s.peak, unsafe.Sizeof(uint64(0))+unsafe.Sizeof(uint64(0))) // with 4 bytes between its slots
+	n += mapBytes(len(s.blocks), unsafe.Sizeof(uint64(0))+unsafe.Sizeof(keptBlock{}))
+	n += len(s.classes)*int(unsafe.Sizeof(class{})) + mapBytes(len(s.classes), unsafe.Sizeof(kind{})+unsafe.Sizeof(&class{}))
+	n += len(s.policies)*(int(unsafe.Sizeof(policy{}))+16) + mapBytes(len(s.policies), unsafe.Sizeof("")+unsafe.Sizeof(&policy{}))
 	return int64(n)
 }
 
@@ -91,39 +74,25 @@ const others = "_other"
 // evictions count the buckets that were forgotten for lack of room, by policy.
 type evictions struct {
 	mu     sync.Mutex
-	counts map[string]*atomic.Int64
+	counts map[string]int64
 }
 
-// countEviction counts a bucket of g that is not full.
-func (s *shard) countEviction(g *group) {
-	if g.evicted == nil {
-		g.evicted = s.evicted.of(g.policy)
-	}
-	g.evicted.Add(1)
-}
-
-// of returns the count of a policy.
-func (e *evictions) of(policy string) *atomic.Int64 {
+func (e *evictions) add(policy string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.counts == nil {
-		e.counts = make(map[string]*atomic.Int64)
+		e.counts = make(map[string]int64)
 	}
-	if e.counts[policy] == nil && len(e.counts) >= maxEvicted {
+	if _, counted := e.counts[policy]; !counted && len(e.counts) >= maxEvicted {
 		policy = others
 	}
-	if e.counts[policy] == nil {
-		e.counts[policy] = new(atomic.Int64)
-	}
-	return e.counts[policy]
+	e.counts[policy]++
 }
 
 func (e *evictions) read() map[string]int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	counts := make(map[string]int64, len(e.counts))
-	for policy, n := range e.counts {
-		counts[policy] = n.Load()
-	}
+	maps.Copy(counts, e.counts)
 	return counts
 }

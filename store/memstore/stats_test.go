@@ -16,15 +16,13 @@ func TestBytesAreThoseOfTheHeap(t *testing.T) {
 		keys, policies int
 		key            string
 		blocks         []time.Duration
-		held           bool
 	}{
 		"none":           {},
 		"few":            {keys: 2000, policies: 1, key: "k"},
 		"many":           {keys: 15_000, policies: 3, key: "member:"},
 		"long keys":      {keys: 5_000, policies: 1, key: strings.Repeat("k", 100)},
 		"all blocked":    {keys: 8_000, policies: 1, key: "member:", blocks: []time.Duration{time.Hour}},
-		"were blocked":   {keys: 8_000, policies: 1, key: "member:", blocks: []time.Duration{time.Hour, -1}},
-		"all held":       {keys: 8_000, policies: 1, key: "member:", held: true},
+		"were blocked":   {keys: 8_000, policies: 1, key: "member:", blocks: []time.Duration{time.Hour, 0}},
 		"many policies":  {keys: 8_000, policies: 10, key: "member:"},
 		"hashed keys":    {keys: 5_000, policies: 1, key: strings.Repeat("k", 1000)},
 		"of a few bytes": {keys: 8_000, policies: 1},
@@ -38,16 +36,12 @@ func TestBytesAreThoseOfTheHeap(t *testing.T) {
 					c := charge(t, fmt.Sprint(tt.key, i), 50)
 					c.Policy = fmt.Sprint("policy", i%tt.policies)
 					take(t, s, c)
-					if tt.held {
-						c.Limit = policy(t, c.Policy, 10, time.Second, 10)(i).Limit
-						take(t, s, c)
-					}
 				}
 				for _, d := range tt.blocks {
 					for i := range tt.keys {
 						c := charge(t, fmt.Sprint(tt.key, i), 0)
 						c.Policy = fmt.Sprint("policy", i%tt.policies)
-						take(t, s, blocking(c, d))
+						setBlock(t, s, c, d)
 					}
 				}
 				got = *s.Stats().Memory
@@ -66,7 +60,7 @@ func TestBytesAreThoseOfTheHeap(t *testing.T) {
 
 func TestEvictionsAreCountedByPolicy(t *testing.T) {
 	n := newNow()
-	s := memstore.New(memstore.Config{MaxKeys: 10, Clock: n.clock})
+	s := memstore.New(memstore.Config{MaxKeys: 8, Clock: n.clock})
 	s.Close() // without the sweep
 	want := func(evicted map[string]int64) {
 		t.Helper()
@@ -75,20 +69,20 @@ func TestEvictionsAreCountedByPolicy(t *testing.T) {
 		}
 	}
 	slow, fast := policy(t, "slow", 1, time.Hour, 10), policy(t, "fast", 1, time.Second, 1)
-	mint(t, s, slow, 0, 10)
+	mint(t, s, slow, 0, 8)
 	want(map[string]int64{})
 	mint(t, s, slow, 10, 3)
 	want(map[string]int64{"slow": 3})
-	mint(t, s, fast, 0, 7) // of which 5 are its share
-	want(map[string]int64{"fast": 2, "slow": 8})
+	mint(t, s, fast, 0, 7) // of which 4 are its share
+	want(map[string]int64{"fast": 3, "slow": 7})
 	n.advance(time.Second)
-	mint(t, s, slow, 20, 5) // which full buckets make room for
-	want(map[string]int64{"fast": 2, "slow": 8})
+	mint(t, s, slow, 20, 4) // which full buckets make room for
+	want(map[string]int64{"fast": 3, "slow": 7})
 	mint(t, s, slow, 30, 1)
-	want(map[string]int64{"fast": 2, "slow": 9})
+	want(map[string]int64{"fast": 3, "slow": 8})
 }
 
-// More blocks may have ended than are looked at. Such a bucket need not be full.
+// A bucket whose block has ended need not be full.
 func TestEvictionsOfBucketsWhoseBlocksHaveEnded(t *testing.T) {
 	const most = 300
 	n := newNow()
@@ -97,7 +91,7 @@ func TestEvictionsOfBucketsWhoseBlocksHaveEnded(t *testing.T) {
 	of := policy(t, "p", 1, time.Hour, 10)
 	for i := range most {
 		c := of(i)
-		c.Cost, c.Block = 10, time.Second
+		c.Cost, c.Lock = 10, time.Second
 		take(t, s, c)
 	}
 	n.advance(time.Second)
@@ -143,7 +137,7 @@ func BenchmarkStats(b *testing.B) {
 	s := memstore.New(memstore.Config{})
 	defer s.Close()
 	for i := range 100_000 {
-		take(b, s, store.Charge{Policy: "p", Key: fmt.Sprint(i), Limit: limit, Cost: 5, Block: time.Hour})
+		take(b, s, store.Charge{Policy: "p", Key: fmt.Sprint(i), Limit: limit, Cost: 5, Lock: time.Hour})
 	}
 	for b.Loop() {
 		s.Stats()

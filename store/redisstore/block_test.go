@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"context"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -27,9 +26,12 @@ func takeStates(t *testing.T, s store.Store, charges ...store.Charge) (bool, []s
 	return ok, states
 }
 
-func blockOf(c store.Charge, d time.Duration) store.Charge {
-	c.Cost, c.Block = 0, d
-	return c
+// block blocks the bucket of a key of policy p, or unblocks it if d is 0.
+func block(t *testing.T, s store.Blocker, key string, d time.Duration) {
+	t.Helper()
+	if degraded, err := s.Block(t.Context(), "p", key, store.Block{For: d, Reason: "alice: " + key}); err != nil || degraded {
+		t.Fatal(degraded, err)
+	}
 }
 
 func TestInspectOfABlockedBucketByTheServersClock(t *testing.T) {
@@ -38,40 +40,52 @@ func TestInspectOfABlockedBucketByTheServersClock(t *testing.T) {
 	c := charge(t, "k")
 	c.Cost = 100
 	take(t, s, c)
-	take(t, s, blockOf(c, time.Hour))
-	inspect := func(least, most time.Duration, locked bool) {
+	block(t, s, "k", time.Hour)
+	inspect := func(least, most time.Duration, locked bool, reason string) {
 		t.Helper()
 		b, err := s.Inspect(t.Context(), "p", "k")
-		if err != nil || b.Limit != c.Limit || b.Blocked < least || b.Blocked > most || b.Locked != locked {
-			t.Errorf("%+v, %v, want blocked for %v to %v, by a lock: %t", b, err, least, most, locked)
+		if err != nil || b.Limit != c.Limit || b.Blocked < least || b.Blocked > most || b.Locked != locked || b.Reason != reason {
+			t.Errorf("%+v, %v, want blocked for %v to %v, by a lock: %t, for %q", b, err, least, most, locked, reason)
+		}
+		if b.BlockedSince < 0 || b.BlockedSince > time.Minute || (b.BlockedSince > 0) != (b.Blocked > 0) {
+			t.Errorf("%+v", b)
 		}
 	}
-	inspect(59*time.Minute, time.Hour, false)
-	take(t, s, blockOf(c, -1))
-	inspect(0, 0, false)
-	c.Cost, c.Block, c.Owed = 1, time.Minute, true
+	inspect(59*time.Minute, time.Hour, false, "alice: k")
+	block(t, s, "k", 0)
+	inspect(0, 0, false, "")
+	c.Cost, c.Lock, c.Owed = 1, time.Minute, true
 	take(t, s, c)
-	inspect(59*time.Second, time.Minute, true)
+	inspect(59*time.Second, time.Minute, true, "")
 
-	// The clock was set back by an hour since the bucket was locked.
 	key := "ratelimit:{k}:p"
-	field, _ := server.Do("HGET", key, "limit").(string)
-	ahead := strings.Fields(field)
-	server.Do("HSET", key, "limit", strings.Join(append([]string{"?" + micros(time.Now().Add(time.Hour))}, ahead[1:]...), " "))
-	inspect(time.Minute, time.Minute, true)
-
-	for _, bad := range []string{"!", "! 5 7 1 70", "!x 5 ", "!1 -5 ", "!1 5", "?1 99999999999999999999 ", "!9007199254740993 5 "} {
-		if strings.HasSuffix(bad, " ") {
-			bad += strings.Join(ahead[2:], " ")
-		}
-		server.Do("HSET", key, "limit", bad)
+	for _, bad := range []string{"", "x", "1.5", "9007199254740993"} {
+		server.Do("HSET", key, "blocked_until", bad)
 		if b, err := s.Inspect(t.Context(), "p", "k"); err == nil {
 			t.Errorf("%q: %+v, want an error", bad, b)
 		}
 	}
 }
 
-func micros(at time.Time) string { return strconv.FormatInt(at.UnixMicro(), 10) }
+// A bucket that is full has nothing but its block.
+func TestABlockOfAnUnknownBucket(t *testing.T) {
+	server := redistest.Start(t)
+	s := redisstore.New(server.Client(), redisstore.Config{})
+	block(t, s, "k", time.Hour)
+	if b, err := s.Inspect(t.Context(), "p", "k"); err != nil || b.Blocked < time.Hour-time.Minute || b.Limit != (store.Limit{}) || b.Reason != "alice: k" {
+		t.Errorf("%+v, %v", b, err)
+	}
+	if ok, states := takeStates(t, s, charge(t, "k")); ok || !states[0].Blocked {
+		t.Errorf("%t, %+v", ok, states)
+	}
+	block(t, s, "k", 0)
+	if n := server.Client().Exists(t.Context(), "ratelimit:{k}:p").Val(); n != 0 {
+		t.Error("the unblocked bucket is still there")
+	}
+	if ok, states := takeStates(t, s, charge(t, "k")); !ok || states[0].Remaining != 99 {
+		t.Errorf("%t, %+v, want the denial forgotten", ok, states)
+	}
+}
 
 // A call over several slots whose other bucket refuses gives back what it took, and with that ends the lock that it
 // made. A blocked bucket refuses such a call, and none is charged.
@@ -82,7 +96,7 @@ func TestBlocksOverSeveralSlots(t *testing.T) {
 	})
 	defer s.Close()
 	last, other := charge(t, "last"), charge(t, "other")
-	last.Limit, last.Block = limit(t, 1, time.Hour, 1), time.Hour
+	last.Limit, last.Lock = limit(t, 1, time.Hour, 1), time.Hour
 	last.Cost, other.Cost = 1, 100
 	take(t, s, other)
 	other.Cost = 90
@@ -97,7 +111,7 @@ func TestBlocksOverSeveralSlots(t *testing.T) {
 	}
 
 	full := charge(t, "full")
-	take(t, s, blockOf(full, time.Hour))
+	block(t, s, "full", time.Hour)
 	for _, name := range []string{"in turn", "at once"} {
 		if name == "at once" {
 			redisstore.ForgetRefusals(s)
@@ -113,11 +127,11 @@ func TestBlocksOverSeveralSlots(t *testing.T) {
 	}
 	redisstore.ForgetRefusals(s)
 
-	// The locks and blocks of an allowed call are made, also where no bucket can refuse them.
+	// The locks of an allowed call are made, also where no bucket can refuse them.
 	owed := full
-	owed.Key, owed.Cost, owed.Owed, owed.Block = "owed", 100, true, time.Minute
-	ok, states := takeStates(t, s, last, owed, blockOf(charge(t, "new"), time.Second))
-	for i, least := range []time.Duration{time.Hour, time.Minute, time.Second} {
+	owed.Key, owed.Cost, owed.Owed, owed.Lock = "owed", 100, true, time.Minute
+	ok, states := takeStates(t, s, last, owed)
+	for i, least := range []time.Duration{time.Hour, time.Minute} {
 		if !ok || !states[i].Blocked || states[i].RetryAfter > least || states[i].RetryAfter < least*9/10 {
 			t.Errorf("%t, %+v, want it blocked for %v", ok, states[i], least)
 		}
@@ -164,11 +178,11 @@ func TestACallOfABlockedBucketIsChargedAtMostOnce(t *testing.T) {
 			c := charge(t, "k")
 			plain := redisstore.New(server.Client(), redisstore.Config{})
 			take(t, plain, c) // which loads take_one.lua
-			take(t, plain, blockOf(c, time.Hour))
+			block(t, plain, "k", time.Hour)
 			calls := &cutter{lose: lose}
 			client.AddHook(calls)
 			if unblocked {
-				client.AddHook(unblocker{plain, c, t})
+				client.AddHook(unblocker{plain, t})
 			}
 			s := redisstore.New(client, redisstore.Config{})
 			ok, err := s.Take(t.Context(), []store.Charge{c}, make([]store.State, 1))
@@ -179,7 +193,7 @@ func TestACallOfABlockedBucketIsChargedAtMostOnce(t *testing.T) {
 			if unblocked && lose != 1 {
 				most = 98
 			}
-			take(t, plain, blockOf(c, -1))
+			block(t, plain, "k", 0)
 			look := c
 			look.Cost = 0
 			if got := take(t, plain, look).Remaining; got != most {
@@ -191,9 +205,8 @@ func TestACallOfABlockedBucketIsChargedAtMostOnce(t *testing.T) {
 
 // unblocker is a hook that unblocks a bucket after each command.
 type unblocker struct {
-	store  store.Store
-	charge store.Charge
-	t      *testing.T
+	store store.Blocker
+	t     *testing.T
 }
 
 func (unblocker) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -204,7 +217,7 @@ func (u unblocker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if !strings.HasPrefix(cmd.Name(), "eval") {
 			return err
 		}
-		take(u.t, u.store, blockOf(u.charge, -1))
+		block(u.t, u.store, "k", 0)
 		return err
 	}
 }
@@ -219,9 +232,9 @@ func TestBlocksInABatch(t *testing.T) {
 	s := redisstore.New(server.Client(), redisstore.Config{MaxInFlight: 1, MaxDenials: -1})
 	defer s.Close()
 	few := charge(t, "few")
-	few.Limit, few.Block = limit(t, 1, time.Hour, 3), time.Hour
+	few.Limit, few.Lock = limit(t, 1, time.Hour, 3), time.Hour
 	shut, open := charge(t, "shut"), charge(t, "open")
-	take(t, s, blockOf(shut, time.Minute))
+	block(t, s, "shut", time.Minute)
 
 	server.Pause()
 	var wait sync.WaitGroup

@@ -12,41 +12,27 @@ import (
 
 // A term is the numbers of a charge, as take.lua lists them.
 type term struct {
-	unit, refill, capacity int64
-	need, debt             int64
-	shadow                 bool
-	past                   *bucket.Past // or nil; calls that have one are not merged
-	block                  int64        // microseconds, or 0
+	limit      store.Limit
+	need, debt int64
+	shadow     bool
+	lock       int64 // in microseconds, or 0
 }
-
-// owed reports whether t is charged whatever the bucket holds.
-func (t *term) owed() bool { return t.debt == bucket.AnyDebt }
 
 // certain reports whether no bucket can refuse t.
-func (t *term) certain() bool { return t.need <= 0 || t.owed() }
+func (t *term) certain() bool { return t.need <= 0 || t.debt < 0 }
 
-// look turns t into a charge that takes nothing. It still puts the bucket under the limit of t.
-func (t *term) look() {
-	t.past, t.block = nil, 0
-	if bucket.Relimits(t.need, t.debt) {
-		t.need, t.debt = 0, bucket.AnyDebt
-	} else {
-		t.need, t.debt = 0, 0
-	}
-}
+// look turns t into a charge that only reads the bucket.
+func (t *term) look() { t.need, t.debt, t.lock = 0, 0, 0 }
 
 // vetoes reports whether the whole call is refused if the bucket refuses t.
 func (t *term) vetoes() bool { return !t.certain() && !t.shadow }
-
-// nothing reports whether t changes no bucket, except that it may put one under its limit.
-func (t *term) nothing() bool { return t.need == 0 && t.past == nil && t.block == 0 }
 
 // pays returns how many times, up to count, a bucket can pay t. It has credits, and is blocked for so long.
 func (t *term) pays(credits, blocked, count int64) int64 {
 	if blocked > 0 && !bucket.Passes(t.need, t.debt) {
 		return 0
 	}
-	return bucket.Limit{Unit: t.unit, Refill: t.refill, Capacity: t.capacity}.Grants(credits, t.need, t.debt, count)
+	return t.limit.Grants(credits, t.need, t.debt, count)
 }
 
 // An item is a charge on its way. It is a copy, because the caller may reuse its charges after it has left.
@@ -60,18 +46,12 @@ type item struct {
 }
 
 func newItem(c *store.Charge) item {
-	l := bucket.Limit(c.Limit)
-	need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
-	it := item{
+	need, debt := c.Limit.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed, c.Settles)
+	return item{
 		policy: c.Policy,
 		key:    c.Key,
-		term:   term{l.Unit, l.Refill, l.Capacity, need, debt, c.Shadow, nil, bucket.Block(c.Block)},
+		term:   term{c.Limit, need, debt, c.Shadow, bucket.Microseconds(c.Lock)},
 	}
-	if c.Refilled > 0 {
-		past := l.Past(c.Refilled, c.Outage.Microseconds())
-		it.term.past, it.term.debt = &past, bucket.AnyDebt
-	}
-	return it
 }
 
 // A call is charges that are taken together by one server.
@@ -187,15 +167,15 @@ func (c *call) received(done bool) bool {
 	return done
 }
 
-// same reports whether c and d are identical, so that one charge can stand for both. Refunds are not merged: one of
-// them may fill the bucket, and the answer does not say which. Neither are charges of which any may block the bucket.
+// same reports whether c and d are identical, so that one charge can stand for both. Only looks and charges that a
+// bucket can refuse are merged. The answer does not say which refund filled a bucket, or which debt reached the bound.
 func (c *call) same(d *call) bool {
 	if len(c.items) != len(d.items) {
 		return false
 	}
 	for i := range c.items {
 		a, b := &c.items[i], &d.items[i]
-		if a.key != b.key || a.term != b.term || a.policy != b.policy || a.term.need < 0 || a.term.block != 0 && a.term.certain() {
+		if a.key != b.key || a.term != b.term || a.policy != b.policy || a.term.need < 0 || a.term.debt < 0 {
 			return false
 		}
 	}
@@ -209,9 +189,6 @@ func (c *call) answer(i int) (credits int64, charged bool) {
 	if c.turn >= taken {
 		return credits, false
 	}
-	if credits == -bucket.MaxCredits && t.owed() {
-		return credits, true // the reply does not say which of the calls reached the deepest debt, so all report it
-	}
 	return credits + (taken-1-c.turn)*t.need, true // calls behind this one had not taken their tokens yet
 }
 
@@ -221,8 +198,8 @@ func (c *call) blocked(i int) int64 {
 	if len(c.reply) == 2*n {
 		return 0
 	}
-	if t := &c.items[i].term; t.block > 0 && !t.certain() {
-		if credits, charged := c.answer(i); charged && credits >= t.unit {
+	if t := &c.items[i].term; t.lock > 0 && !t.certain() {
+		if credits, charged := c.answer(i); charged && credits >= t.limit.Unit {
 			return 0 // a call behind this one has locked the bucket
 		}
 	}

@@ -16,7 +16,7 @@ type command struct {
 	entries []entry
 	eval    bool   // send the text of the script, because the server does not have it
 	across  bool   // the keys have several hash slots, and are not declared
-	blocked bool   // of a call whose bucket is blocked, which only take.lua answers
+	general bool   // take.lua answers it, because a faster script has not
 	reach   *reach // instead of entries
 	script  script
 	sent    redis.Cmder
@@ -83,7 +83,7 @@ type (
 	once    struct{ *redis.IntSliceCmd }
 	onceInt struct {
 		redis.IntCmd
-		args  [4 + 6]any
+		args  [4 + 5]any
 		reply [2]int64
 	}
 )
@@ -96,7 +96,7 @@ func (*onceInt) NoRetry() bool { return true }
 func (c *command) prepare(ctx context.Context, clock func() time.Time, s script) {
 	c.script = s
 	if s.alone() {
-		c.prepareAlone(ctx, clock)
+		c.prepareAlone(ctx)
 		return
 	}
 	var few [4]term
@@ -107,7 +107,7 @@ func (c *command) prepare(ctx context.Context, clock func() time.Time, s script)
 	if s == takeAcross {
 		declared = 0
 	}
-	args := make([]any, 0, 6+2*charges+9*len(terms)+3*len(c.entries))
+	args := make([]any, 0, 6+2*charges+7*len(terms)+3*len(c.entries))
 	args = append(append(args, c.script.command(c.eval)[:]...), declared)
 	for i := range c.entries {
 		for j := range c.entries[i].first.items {
@@ -121,16 +121,7 @@ func (c *command) prepare(ctx context.Context, clock func() time.Time, s script)
 	}
 	args = append(args, c.guard(int64(len(terms))))
 	for _, t := range terms {
-		switch {
-		case t.past != nil:
-			args = append(args, t.unit, t.refill, t.capacity, t.need, -2, t.shadow, t.past.Credits, t.past.Outage, t.block)
-		case t.block != 0 && t.owed():
-			args = append(args, t.unit, t.refill, t.capacity, t.need, -2, t.shadow, 0, 0, t.block)
-		case t.block != 0:
-			args = append(args, t.unit, t.refill, t.capacity, t.need, -3, t.shadow, 0, 0, t.block)
-		default:
-			args = append(args, t.unit, t.refill, t.capacity, t.need, t.debt, t.shadow)
-		}
+		args = append(args, t.limit.Unit, t.limit.Refill, t.limit.Capacity, t.need, t.debt, t.shadow, t.lock)
 	}
 	for i := 0; i < len(c.entries); {
 		e := &c.entries[i]
@@ -154,7 +145,7 @@ func (c *command) prepare(ctx context.Context, clock func() time.Time, s script)
 }
 
 // prepareAlone is prepare for the scripts of a single call.
-func (c *command) prepareAlone(ctx context.Context, clock func() time.Time) {
+func (c *command) prepareAlone(ctx context.Context) {
 	items := c.entries[0].first.items
 	var one *onceInt
 	var args []any
@@ -162,7 +153,7 @@ func (c *command) prepareAlone(ctx context.Context, clock func() time.Time) {
 		one = new(onceInt)
 		args = one.args[:0]
 	} else {
-		args = make([]any, 0, 4+6*len(items))
+		args = make([]any, 0, 3+6*len(items))
 	}
 	args = append(append(args, c.script.command(c.eval)[:]...), len(items))
 	for i := range items {
@@ -172,23 +163,20 @@ func (c *command) prepareAlone(ctx context.Context, clock func() time.Time) {
 		t := &items[i].term
 		var capacity any
 		if i == 0 {
-			capacity = c.guard(t.capacity)
+			capacity = c.guard(t.limit.Capacity)
 		} else {
-			capacity = t.capacity
+			capacity = t.limit.Capacity
 		}
 		switch {
 		case c.script == takeFew:
-			args = append(args, t.unit, t.refill, capacity, t.need, t.debt)
-		case t.refill != 1 || t.debt != 0 || clock != nil:
-			args = append(args, t.unit, capacity, t.need, t.refill, t.debt)
-		case t.need != t.unit:
-			args = append(args, t.unit, capacity, t.need)
+			args = append(args, t.limit.Unit, t.limit.Refill, capacity, t.need, t.debt)
+		case t.limit.Refill != 1 || t.debt != 0:
+			args = append(args, t.limit.Unit, capacity, t.need, t.limit.Refill, t.debt)
+		case t.need != t.limit.Unit:
+			args = append(args, t.limit.Unit, capacity, t.need)
 		default:
-			args = append(args, t.unit, capacity)
+			args = append(args, t.limit.Unit, capacity)
 		}
-	}
-	if clock != nil {
-		args = append(args, clock().UnixMicro())
 	}
 	if one != nil {
 		one.IntCmd = *redis.NewIntCmd(ctx, args...)

@@ -29,6 +29,10 @@ func (s scattered) Inspect(ctx context.Context, policy, key string) (store.Bucke
 	return s.Store.Inspect(ctx, policy, s.key(policy, key))
 }
 
+func (s scattered) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
+	return s.Store.Block(ctx, policy, s.key(policy, key), b)
+}
+
 func (scattered) key(policy, key string) string {
 	if policy == "" || key == "" { // which is refused
 		return key

@@ -546,7 +546,7 @@ func TestAScriptAcrossSlotsThatWasPartlyRunIsNotSentAgain(t *testing.T) {
 	if !allowsCrossing(t, cluster) {
 		return
 	}
-	cluster.Nodes[0].Do("ACL", "SETUSER", "limiter", "on", ">secret", "~ratelimit:*", "-@all", "+evalsha", "+eval", "+time", "+hmget", "+hset", "+pexpire", "+cluster")
+	cluster.Nodes[0].Do("ACL", "SETUSER", "limiter", "on", ">secret", "~ratelimit:*", "-@all", "+evalsha", "+eval", "+time", "+hmget", "+hset", "+pttl", "+pexpire", "+cluster")
 	defer cluster.Nodes[0].Do("ACL", "DELUSER", "limiter")
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), Username: "limiter", Password: "secret"})
 	defer client.Close()

@@ -36,6 +36,9 @@ func failure(ctx context.Context, err error) error {
 		}
 		return over
 	}
+	if redis.HasErrorPrefix(err, "WRONGTYPE") {
+		return fmt.Errorf("%w: %w", errNoBucket, err)
+	}
 	return fmt.Errorf("redisstore: %w", err)
 }
 

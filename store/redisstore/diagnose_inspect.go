@@ -131,9 +131,10 @@ func (i *inspection) time() bool {
 	return true
 }
 
-// writes checks that the user may set a TTL. Otherwise the script would leave a key without one.
+// writes checks that the user may read and set a TTL. Otherwise the script would leave a key without one.
 func (i *inspection) writes() bool {
-	return !i.fails("pexpire", i.ask("pexpire", i.key, 1).Err()) && !slices.Contains(i.denied, "pexpire") && !i.keys
+	return !i.fails("pttl", i.ask("pttl", i.key).Err()) &&
+		!i.fails("pexpire", i.ask("pexpire", i.key, 1).Err()) && !slices.Contains(i.denied, "pttl") && !slices.Contains(i.denied, "pexpire") && !i.keys
 }
 
 // rights notes all missing rights.
@@ -145,7 +146,7 @@ func (i *inspection) rights() {
 		if i.engine.clock != nil {
 			clock = ""
 		}
-		i.findf("The client's user may not run %s, which each decision needs: permit it with ACL SETUSER <user> +evalsha +eval%s +hmget +hset +pexpire.", strings.Join(i.denied, ", "), clock)
+		i.findf("The client's user may not run %s, which each decision needs: permit it with ACL SETUSER <user> +evalsha +eval%s +hmget +hset +pttl +pexpire.", strings.Join(i.denied, ", "), clock)
 	}
 	if i.keys {
 		i.findf("The client's user may not read and write the keys of the Store: permit it with ACL SETUSER <user> ~%s:*.", i.engine.keys.prefix)

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -83,8 +84,13 @@ func (i *inspection) charge(eval bool) error {
 	if err != nil {
 		return err
 	}
-	c := &call{items: []item{{name: i.key, term: term{unit: l.Unit, refill: l.Refill, capacity: l.Capacity, need: l.Need(1)}}}}
+	c := &call{items: []item{{name: i.key, term: term{limit: l, need: l.Need(1)}}}}
 	decision := command{entries: []entry{{first: c, last: c, count: 1}}, eval: eval}
-	decision.prepare(i.ctx, i.engine.clock, scriptOf(decision.entries))
-	return i.client.Process(i.ctx, decision.sent)
+	decision.prepare(i.ctx, i.engine.clock, i.engine.choose(decision.entries))
+	err = i.client.Process(i.ctx, decision.sent)
+	if decision.script.alone() && errors.Is(err, redis.Nil) { // Redis has refused a command, and take.lua says why
+		decision.prepare(i.ctx, i.engine.clock, take)
+		err = i.client.Process(i.ctx, decision.sent)
+	}
+	return err
 }

@@ -257,7 +257,7 @@ func checkRights(t *testing.T, server *redistest.Server) {
 	}
 	check(t, minimal, redisstore.Config{}, unseen)
 	check(t, append(slices.Clone(minimal), "+info"), redisstore.Config{})
-	for _, command := range []string{"evalsha", "eval", "time", "hmget", "hset", "pexpire"} {
+	for _, command := range []string{"evalsha", "eval", "time", "hmget", "hset", "pttl", "pexpire"} {
 		check(t, append(slices.Clone(minimal), "+info", "-"+command), redisstore.Config{}, "may not run "+command+",")
 		if n := server.Do("EXISTS", "ratelimit:{check-0}"); n != int64(0) {
 			t.Errorf("without %s a key is left", command)
@@ -311,7 +311,7 @@ func (f failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 
 func TestADiagnosisOfAServerThatFailsMidway(t *testing.T) {
 	server := redistest.Start(t)
-	for _, command := range []string{"hmget", "info", "time", "pexpire", "eval", "evalsha"} {
+	for _, command := range []string{"hmget", "info", "time", "pttl", "pexpire", "eval", "evalsha"} {
 		for err, want := range map[error]string{
 			redisError("LOADING Redis is loading"): "is still loading its data",
 			redisError("ERR broken"):               "with an error (ERR broken)",

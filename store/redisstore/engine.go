@@ -13,7 +13,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-tokenbucket/ratelimit/internal/starved"
-	"github.com/go-tokenbucket/ratelimit/lua"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -49,6 +48,7 @@ type engine struct {
 var (
 	_ store.Store         = (*engine)(nil)
 	_ store.Inspector     = (*engine)(nil)
+	_ store.Blocker       = (*engine)(nil)
 	_ store.StatsReporter = (*engine)(nil)
 )
 
@@ -92,8 +92,7 @@ func (e *engine) take(ctx context.Context, charges []store.Charge, states []stor
 		}
 		credits, charged := c.answer(i)
 		ok = ok && (charged || charges[i].Shadow)
-		states[i] = charges[i].State(credits, charged)
-		charges[i].Shut(&states[i], microseconds(c.blocked(i)), charged)
+		charges[i].Fill(&states[i], credits, microseconds(c.blocked(i)), charged)
 	}
 	if !ok && scattered && len(charges) > 1 {
 		e.caution.note(c.items, 0) // the next call of these policies may be over several places
@@ -231,7 +230,7 @@ func (e *engine) exec(ctx context.Context, by Client, commands []command) {
 		case c.across:
 			c.prepare(ctx, e.clock, takeAcross)
 			batches++
-		case c.blocked:
+		case c.general:
 			c.prepare(ctx, e.clock, take)
 			batches++
 		default:
@@ -271,11 +270,11 @@ func (e *engine) settle(ctx context.Context, l *lane, commands []command, round 
 			e.routes.answered()
 			next = append(next, c.answer()...)
 		case c.stale && isRedis(c.err):
-			next = append(next, command{entries: c.entries, eval: c.eval, across: c.across, blocked: c.blocked, again: true})
+			next = append(next, command{entries: c.entries, eval: c.eval, across: c.across, general: c.general, again: true})
 		case redis.HasErrorPrefix(c.err, "NOSCRIPT") && !c.eval:
 			// EVAL also loads the script, so the commands after it find it, unless the server forgets the script
 			// again.
-			next = append(next, command{entries: c.entries, eval: !loading[c.script] || round > 1, across: c.across, blocked: c.blocked})
+			next = append(next, command{entries: c.entries, eval: !loading[c.script] || round > 1, across: c.across, general: c.general})
 			if next[len(next)-1].eval {
 				e.counts.loads.Add(1)
 			}
@@ -297,9 +296,9 @@ func (e *engine) settle(ctx context.Context, l *lane, commands []command, round 
 		case e.routes.moving(c.err) && ctx.Err() == nil:
 			e.counts.redirects.Add(1)
 			e.postpone(c.entries, c.err)
-		case c.script.alone() && isRedis(c.err) && lua.IsBlocked(c.err.Error()):
-			next = append(next, command{entries: c.entries, blocked: true})
-		case c.script.alone() && isRedis(c.err) && lua.IsNoBucket(c.err.Error()):
+		case c.script.alone() && errors.Is(c.err, redis.Nil): // nothing was written
+			next = append(next, command{entries: c.entries, general: true})
+		case redis.HasErrorPrefix(c.err, "the key holds no bucket"):
 			c.finish(errNoBucket)
 		default:
 			if !isRedis(c.err) {

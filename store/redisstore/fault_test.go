@@ -285,7 +285,7 @@ func TestTheACLOfTheGuideIsEnoughAndNoMore(t *testing.T) {
 		client := server.ClientOptions(func(o *redis.Options) { o.Username, o.Password = "limiter", "secret" })
 		s := redisstore.New(client, redisstore.Config{})
 		for range 2 {
-			if _, e := s.Take(context.Background(), []store.Charge{charge(t, "k")}, make([]store.State, 1)); e != nil {
+			if _, e := s.Take(context.Background(), []store.Charge{owes(charge(t, "k"), 1000)}, make([]store.State, 1)); e != nil {
 				err = e
 			}
 		}

@@ -80,7 +80,7 @@ func (s *Store) SwapLimit(ctx context.Context, policy, was, now, entry string) (
 	})
 }
 
-// swapping is a command that the client sends only once: see once.
+// swapping is a command that writes, and that the client sends only once: see once.
 type swapping struct{ *redis.Cmd }
 
 func (swapping) NoRetry() bool { return true }

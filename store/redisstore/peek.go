@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
 	"github.com/go-tokenbucket/ratelimit/internal/starved"
 	"github.com/go-tokenbucket/ratelimit/lua"
@@ -25,6 +26,26 @@ func (e *engine) Inspect(ctx context.Context, policy, key string) (store.Bucket,
 	items := []item{{policy: policy, key: shortkey.Of(key)}}
 	e.keys.name(items)
 	return within(ctx, e, func(ctx context.Context) (store.Bucket, error) { return e.peek(ctx, items[0].name) })
+}
+
+// Block implements store.Blocker.
+func (e *engine) Block(ctx context.Context, policy, key string, b store.Block) (degraded bool, err error) {
+	if err := store.ValidateBlock(policy, key, b); err != nil {
+		return false, err
+	}
+	if err := e.admit(ctx); err != nil {
+		return false, err
+	}
+	items := []item{{policy: policy, key: shortkey.Of(key)}}
+	e.keys.name(items)
+	_, err = within(ctx, e, func(ctx context.Context) (none struct{}, err error) {
+		defer e.recovered(&err)
+		clock := e.clockArgument()
+		return none, e.process(ctx, func(bool) redis.Cmder {
+			return swapping{redis.NewCmd(ctx, "eval", lua.Block, 1, items[0].name, clock, bucket.Microseconds(b.For), b.Reason)}
+		})
+	})
+	return false, uncharged(err)
 }
 
 // admit enters e, unless it is closed or ctx has ended.

@@ -60,41 +60,30 @@ func TestADenialUnderAnotherLimitWritesOnce(t *testing.T) {
 		t.Errorf("%d writes by 10 denials, want an HSET and a PEXPIRE", n)
 	}
 	if n := commandCalls(t, client, "hmget") - reads; n != 11 {
-		t.Errorf("%d reads by 10 denials, want one each, and the unit once", n)
+		t.Errorf("%d reads by 10 denials, want one each, and one more of the script that does not answer", n)
 	}
 }
 
-// Also where the call is refused by a bucket in another place, before it has taken anything.
-func TestACallOverSeveralSlotsPutsItsBucketsUnderTheirLimits(t *testing.T) {
-	r := ring(t)
-	quick, slow := limit(t, 10, time.Second, 10), limit(t, 1000, time.Hour, 1000)
-	s := redisstore.New(r, redisstore.Config{Prefix: prefix(), MaxDenials: -1})
-	refusing := charge(t, "refusing")
-	refusing.Limit = limit(t, 1, time.Hour, 1)
-	take(t, s, refusing)
-	for i := range 20 { // some of them in the other place, and from the second call on in turn
-		for name, change := range map[string]func(*store.Charge){
-			"charge": func(*store.Charge) {},
-			"refund": func(c *store.Charge) { c.Cost = -1 },
-			"owed":   func(c *store.Charge) { c.Owed = true },
-			"shadow": func(c *store.Charge) { c.Shadow = true },
-			"peek":   func(c *store.Charge) { c.Cost = 0 },
-			"reset":  func(c *store.Charge) { c.Cost = store.Reset },
-		} {
-			c := store.Charge{Policy: "p", Key: fmt.Sprint(name, i), Limit: quick, Cost: 10}
-			take(t, s, c)
-			c.Limit, c.Cost = slow, 1
-			change(&c)
-			if ok, err := tryFor(10*time.Second, s, c, refusing); ok || err != nil {
-				t.Fatalf("ok %t, error %v, want a refusal", ok, err)
-			}
-			want := slow
-			if c.Cost == 0 || c.Cost == store.Reset {
-				want = quick
-			}
-			if b, err := s.Inspect(t.Context(), c.Policy, c.Key); err != nil || b.Limit != want && b != (store.Bucket{}) {
-				t.Errorf("%s %d: %+v, %v, want it under %+v", name, i, b, err, want)
-			}
-		}
+// A charge under a quick limit does not make a key expire before the bucket is full under a slow one. Otherwise a client
+// whose limit swings would find a full bucket again and again.
+func TestNoChargeShortensATTL(t *testing.T) {
+	client := redistest.Start(t).Client()
+	quick, slow := limit(t, 5, time.Second, 5), limit(t, 1000, 24*time.Hour, 1000)
+	s := redisstore.New(client, redisstore.Config{MaxDenials: -1})
+	c := store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: 900}
+	take(t, s, c)
+	ttl := func() time.Duration { return client.PTTL(t.Context(), "ratelimit:{k}:p").Val() }
+	before := ttl()
+	c.Limit, c.Cost = quick, 1
+	take(t, s, c)
+	take(t, s, c)
+	take(t, s, owes(c, 20))
+	c.Cost = -2
+	take(t, s, c)
+	block(t, s, "k", time.Second)
+	block(t, s, "k", 0)
+	take(t, s, c)
+	if after := ttl(); after < before-10*time.Second {
+		t.Errorf("the TTL is %v, and was %v", after, before)
 	}
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -12,7 +13,7 @@ import (
 var errSpread = errors.New("redisstore: keys of several hash slots")
 
 // errNoBucket is the error for a key that holds no bucket, if Redis returns no error of its type.
-var errNoBucket = errors.New("redisstore: a key holds no bucket")
+var errNoBucket = fmt.Errorf("redisstore: %w", store.ErrNoBucket)
 
 // sameSlot reports whether all items have one hash slot.
 func sameSlot(items []item) bool {
@@ -89,8 +90,7 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 		if found[i].err != nil {
 			states[i] = unanswered
 		} else {
-			states[i] = charges[i].State(found[i].credits, found[i].charged)
-			charges[i].Shut(&states[i], microseconds(found[i].blocked), found[i].charged)
+			charges[i].Fill(&states[i], found[i].credits, microseconds(found[i].blocked), found[i].charged)
 		}
 	}
 	return !refused, nil
@@ -247,11 +247,11 @@ func (e *engine) undo(w *waiter, items []item, found []answer) {
 	for i := range found {
 		t := items[i].term
 		if taken[i] = found[i].charged && !t.certain(); taken[i] {
-			found[i].credits, found[i].blocked = min(t.capacity, found[i].credits+t.need), 0 // if the answer is missing
+			found[i].credits, found[i].blocked = min(t.limit.Capacity, found[i].credits+t.need), 0 // if the answer is missing
 		}
 	}
 	_ = e.follow(w, items, found, func(i int, t *term) bool {
-		t.need, t.debt, t.block = -t.need, 0, 0
+		t.need, t.debt, t.lock = -t.need, 0, 0
 		return taken[i]
 	})
 	for i := range found {
@@ -262,7 +262,7 @@ func (e *engine) undo(w *waiter, items []item, found []answer) {
 // complete sends the rest of a call that no bucket refuses: its refunds and owed charges. If that fails, or the caller
 // leaves, it gives back what the other items paid. The rest is still sent.
 func (e *engine) complete(w *waiter, items []item, found []answer) error {
-	err := e.follow(w, items, found, func(_ int, t *term) bool { return !t.nothing() && t.certain() })
+	err := e.follow(w, items, found, func(_ int, t *term) bool { return t.need != 0 && t.certain() })
 	if err == nil {
 		_, err = verdict(items, found)
 	}

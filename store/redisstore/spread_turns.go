@@ -79,7 +79,7 @@ func (p *part) tightness(found []answer) (now, full int64) {
 	for j, i := range p.at {
 		t := &p.call.items[j].term
 		now = min(now, t.pays(found[i].credits, found[i].blocked, math.MaxInt64))
-		full = min(full, t.pays(t.capacity, 0, math.MaxInt64))
+		full = min(full, t.pays(t.limit.Capacity, 0, math.MaxInt64))
 	}
 	return now, full
 }

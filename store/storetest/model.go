@@ -2,82 +2,19 @@ package storetest
 
 import (
 	"math/big"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+const (
+	deepest = 1 << 52 // the deepest debt, in credits below zero
+	longest = store.MaxBlock
 )
 
 type name struct{ policy, key string }
 
-// integers is a Store made of internal/bucket and a map.
-type integers map[name]kept
-
-type kept struct {
-	bucket.Bucket
-	limit store.Limit
-	shut  bucket.Shut
-	hold  int64 // when it is full under each limit that it was under before
-}
-
-func (m integers) full(now int64) (names []name) {
-	for n, k := range m {
-		if l := bucket.Limit(k.limit); k.shut.Left(now) == 0 && k.hold <= now && l.Advance(k.Bucket, now).Tokens == l.Capacity {
-			names = append(names, n)
-		}
-	}
-	return names
-}
-
-func (m integers) forget(n name) { delete(m, n) }
-
-func (m integers) take(charges []store.Charge, now int64) (bool, []store.State) {
-	ok := true
-	found := make([]bucket.Bucket, len(charges))
-	fits := make([]bool, len(charges))
-	for i, c := range charges {
-		l := bucket.Limit(c.Limit)
-		old := m[name{c.Policy, c.Key}]
-		found[i] = l.Advance(old.Bucket, now)
-		need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
-		fits[i] = l.Grants(found[i].Tokens, need, debt, 1) == 1 && (old.shut.Left(now) == 0 || bucket.Passes(need, debt))
-		ok = ok && (fits[i] || c.Shadow)
-	}
-	states := make([]store.State, len(charges))
-	for i, c := range charges {
-		n, l := name{c.Policy, c.Key}, bucket.Limit(c.Limit)
-		need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed)
-		old, known := m[n]
-		shut := old.shut
-		writes := known && old.limit != c.Limit && bucket.Relimits(need, debt) && found[i].Tokens < l.Capacity
-		if ok && fits[i] {
-			left := l.Charge(found[i].Tokens, need, 1)
-			writes = writes || left != found[i].Tokens
-			found[i].Tokens = left
-			shut = l.Shut(shut, need, bucket.Block(c.Block), left, now)
-		}
-		switch {
-		case ok && fits[i] && c.Cost == store.Reset:
-			delete(m, n)
-		case writes:
-			if hold := bucket.Limit(old.limit).Full(old.Bucket); known && old.limit != c.Limit && hold > old.hold {
-				old.hold = hold
-			}
-			m[n] = kept{found[i], c.Limit, shut, old.hold}
-		case known:
-			m[n] = kept{old.Bucket, old.limit, shut, old.hold}
-		case shut != bucket.Shut{}:
-			m[n] = kept{found[i], c.Limit, shut, old.hold}
-		}
-		states[i] = c.State(found[i].Tokens, ok && fits[i])
-		c.Shut(&states[i], time.Duration(shut.Left(now))*time.Microsecond, ok && fits[i])
-	}
-	return ok, states
-}
-
-// rationals implements the same contract in exact fractions of a token. It follows the text of store.Store and not
+// rationals implements the same contract in exact fractions of a token. It follows the text of package store and not
 // the code of internal/bucket.
 type rationals map[name]exact
 
@@ -85,83 +22,45 @@ type exact struct {
 	tokens *big.Rat
 	last   int64
 	limit  store.Limit
+	hold   int64 // not forgotten before, because of its other limits
+	since  int64 // of the block
 	until  int64 // blocked until then
 	lock   bool  // by a lock
-	hold   int64 // not forgotten before, since it was under other limits
+	reason string
 }
 
-// blocks returns the ends of the blocks of buckets, in force or not, by name.
-func (m rationals) blocks() []end {
-	var ends []end
-	for n, e := range m {
-		if e.until > 0 {
-			ends = append(ends, end{n, e.until})
-		}
+// forgettable reports whether a Store may forget the bucket.
+func (m rationals) forgettable(n name, now int64) bool {
+	e := m[n]
+	full := e.limit == store.Limit{} || m.at(store.Charge{Policy: n.policy, Key: n.key, Limit: e.limit}, now).tokens.Cmp(rat(burst(e.limit))) == 0
+	return full && e.until <= now && e.hold <= now
+}
+
+func (m rationals) block(n name, b store.Block, now int64) {
+	e := m[n]
+	e.since, e.until, e.lock, e.reason = 0, 0, false, ""
+	if b.For > 0 {
+		e.since, e.until, e.reason = now, now+roundedUp(b.For), b.Reason
 	}
-	slices.SortFunc(ends, func(a, b end) int { return strings.Compare(a.policy+a.key, b.policy+b.key) })
-	return ends
-}
-
-type end struct {
-	name
-	until int64
-}
-
-func (m rationals) full(now int64) (names []name) {
-	for n, e := range m {
-		c := store.Charge{Policy: n.policy, Key: n.key, Limit: e.limit}
-		if e.until <= now && e.hold <= now && m.at(c, now).tokens.Cmp(rat(burst(c))) == 0 {
-			names = append(names, n)
-		}
+	if m[n] = e; e == (exact{}) {
+		delete(m, n)
 	}
-	return names
 }
-
-func (m rationals) forget(n name) { delete(m, n) }
 
 func (m rationals) take(charges []store.Charge, now int64) (bool, []store.State) {
 	ok := true
-	found := make([]exact, len(charges))
 	fits := make([]bool, len(charges))
 	for i, c := range charges {
-		found[i] = m.at(c, now)
-		blocked := found[i].until > now && c.Cost > 0
-		fits[i] = c.Owed || retryAfter(c, found[i].tokens).Sign() <= 0 && c.Cost <= burst(c) && !blocked
+		e := m.at(c, now)
+		pays := retryAfter(c, e.tokens).Sign() <= 0 && c.Cost <= burst(c.Limit) && (c.Cost <= 0 || e.until <= now)
+		fits[i] = c.Owed || c.Settles || pays
 		ok = ok && (fits[i] || c.Shadow)
 	}
 	states := make([]store.State, len(charges))
 	for i, c := range charges {
-		e, n := found[i], name{c.Policy, c.Key}
-		charged := ok && fits[i]
-		if old, known := m[n]; known && old.limit != c.Limit && c.Cost != 0 && c.Cost != store.Reset && e.tokens.Cmp(rat(burst(c))) < 0 {
-			m[n] = e // under the new limit, also if the call is refused
-		}
-		if charged && c.Cost == store.Reset {
-			e.tokens, e.until = rat(burst(c)), 0
-			delete(m, n)
-		} else if charged && c.Cost != 0 {
-			left := new(big.Rat).Sub(e.tokens, rat(c.Cost))
-			if full := rat(burst(c)); left.Cmp(full) > 0 {
-				left = full
-			}
-			if debt := deepestDebt(c); left.Cmp(debt) < 0 {
-				left = debt
-			}
-			if left.Cmp(e.tokens) != 0 {
-				e.tokens = left
-				m[n] = e
-			}
-		}
-		if charged && e.block(c, now) {
-			old, known := m[n]
-			if !known {
-				old = e
-			}
-			old.until, old.lock = e.until, e.lock
-			m[n] = old
-		}
-		states[i] = state(c, e.tokens, charged, fits[i])
-		if left := time.Duration(e.until-now) * time.Microsecond; left > 0 {
+		e := m.charge(c, ok && fits[i], now)
+		states[i] = state(c, e.tokens, ok && fits[i], fits[i])
+		if left := time.Duration(e.until-now) * micro; left > 0 {
 			s := &states[i]
 			s.Blocked, s.Remaining = true, 0
 			s.RetryAfter, s.ResetAfter = max(s.RetryAfter, left), max(s.ResetAfter, left)
@@ -170,59 +69,68 @@ func (m rationals) take(charges []store.Charge, now int64) (bool, []store.State)
 	return ok, states
 }
 
-// at returns c's bucket at now.
+// charge charges c if charged says so, and returns the bucket at now.
+func (m rationals) charge(c store.Charge, charged bool, now int64) exact {
+	n := name{c.Policy, c.Key}
+	old := m[n]
+	e := m.at(c, now)
+	changes := old.limit != (store.Limit{}) && old.limit != c.Limit && c.Cost != 0 && c.Cost != store.Reset
+	switch {
+	case charged && c.Cost == store.Reset:
+		delete(m, n)
+		return exact{tokens: rat(burst(c.Limit))}
+	case charged && c.Cost != 0:
+		least := deepestDebt(c.Limit)
+		if c.Settles {
+			least = clamp(e.tokens, least, rat(0))
+		}
+		left := clamp(new(big.Rat).Sub(e.tokens, rat(c.Cost)), least, rat(burst(c.Limit)))
+		changes = changes || left.Cmp(e.tokens) != 0
+		e.tokens = left
+		if e.lockOrUnlock(c, now); !changes && e.until != old.until {
+			old.since, old.until, old.lock, old.reason = e.since, e.until, e.lock, e.reason
+			m[n] = old
+		}
+	}
+	if changes {
+		m[n] = e
+	}
+	return e
+}
+
+// lockOrUnlock does what a charge that is carried out does to a lock.
+func (e *exact) lockOrUnlock(c store.Charge, now int64) {
+	hasToken, blocked := e.tokens.Cmp(rat(1)) >= 0, e.until > now
+	switch {
+	case blocked && e.lock && c.Cost < 0 && hasToken:
+		e.since, e.until, e.lock = 0, 0, false
+	case !blocked && c.Lock > 0 && !hasToken:
+		e.since, e.until, e.lock, e.reason = now, now+roundedUp(c.Lock), true, ""
+	}
+}
+
+// at returns c's bucket at now, under its limit.
 func (m rationals) at(c store.Charge, now int64) exact {
-	full := rat(burst(c))
-	e, known := m[name{c.Policy, c.Key}]
-	if !known {
-		return exact{tokens: full, last: now, limit: c.Limit}
+	full := rat(burst(c.Limit))
+	e := m[name{c.Policy, c.Key}]
+	if e.limit == (store.Limit{}) {
+		e.tokens, e.last, e.limit = full, now, c.Limit
+		return e
 	}
 	if e.limit != c.Limit {
-		before := store.Charge{Limit: e.limit}
-		missing := new(big.Rat).Sub(rat(burst(before)), e.tokens)
-		e.hold = max(e.hold, e.last+microseconds(missing.Quo(missing, perMicrosecond(before))).Microseconds())
+		e.hold = max(e.hold, e.last+after(e.limit, rat(burst(e.limit)), e.tokens).Microseconds())
 	}
 	if e.limit.Unit != c.Limit.Unit {
 		// What carries over is rounded down to a credit.
 		credits := new(big.Rat).Mul(e.tokens, rat(c.Limit.Unit))
 		e.tokens = new(big.Rat).Quo(new(big.Rat).SetInt(floor(credits)), rat(c.Limit.Unit))
-		if debt := deepestDebt(c); e.tokens.Cmp(debt) < 0 {
-			e.tokens = debt
-		}
 	}
-	e.limit = c.Limit
-	if e.tokens.Cmp(full) > 0 {
-		e.tokens = full
-	}
+	e.limit, e.tokens = c.Limit, clamp(e.tokens, deepestDebt(c.Limit), full)
 	if now > e.last {
-		added := new(big.Rat).Mul(rat(now-e.last), perMicrosecond(c))
-		if e.tokens = new(big.Rat).Add(e.tokens, added); e.tokens.Cmp(full) > 0 {
-			e.tokens = full
-		}
-		e.last = now
+		added := new(big.Rat).Mul(rat(now-e.last), perMicrosecond(c.Limit))
+		e.tokens, e.last = clamp(added.Add(e.tokens, added), e.tokens, full), now
 	}
 	return e
-}
-
-// block carries out c.Block, and what a refund does to a lock. It reports whether anything has changed.
-func (e *exact) block(c store.Charge, now int64) bool {
-	hasToken := e.tokens.Cmp(rat(1)) >= 0
-	until := now + int64(min((c.Block+999)/1000, longest/1000))
-	if c.Block > longest {
-		until = now + int64(longest/1000)
-	}
-	was, wasUntil := e.until > now, e.until
-	switch {
-	case c.Cost == 0 && c.Block > 0:
-		e.until, e.lock = until, false
-	case c.Cost == 0 && c.Block < 0, c.Cost < 0 && hasToken && e.lock && was:
-		e.until, e.lock = 0, false
-	case c.Cost > 0 && c.Block > 0 && !hasToken && (!was || until > e.until):
-		e.until, e.lock = until, !was || e.lock
-	default:
-		return false
-	}
-	return e.until != wasUntil || was
 }
 
 func state(c store.Charge, tokens *big.Rat, charged, fits bool) store.State {
@@ -230,17 +138,14 @@ func state(c store.Charge, tokens *big.Rat, charged, fits bool) store.State {
 	if tokens.Sign() > 0 {
 		s.Remaining = floor(tokens).Int64()
 	}
-	missing := new(big.Rat).Sub(rat(burst(c)), tokens)
-	s.ResetAfter = microseconds(missing.Quo(missing, perMicrosecond(c)))
-	if charged && c.Cost > 0 && tokens.Sign() < 0 {
-		debt := new(big.Rat).Neg(tokens)
-		s.Wait = microseconds(debt.Quo(debt, perMicrosecond(c)))
+	s.ResetAfter = after(c.Limit, rat(burst(c.Limit)), tokens)
+	if charged && c.Cost > 0 && !c.Settles {
+		s.Wait = max(0, after(c.Limit, rat(0), tokens))
 	}
-	if !fits {
+	if !fits && c.Cost > burst(c.Limit) {
 		s.RetryAfter = store.Never
-		if c.Cost <= burst(c) {
-			s.RetryAfter = microseconds(retryAfter(c, tokens))
-		}
+	} else if !fits {
+		s.RetryAfter = max(0, microseconds(retryAfter(c, tokens)))
 	}
 	return s
 }
@@ -248,23 +153,38 @@ func state(c store.Charge, tokens *big.Rat, charged, fits bool) store.State {
 // retryAfter returns the microseconds until c is allowed, at most 0 if it is now.
 func retryAfter(c store.Charge, tokens *big.Rat) *big.Rat {
 	if c.Cost <= 0 {
-		return new(big.Rat)
+		return rat(0)
 	}
 	missing := new(big.Rat).Sub(rat(c.Cost), tokens)
-	missing.Quo(missing, perMicrosecond(c))
-	wait := min(c.MaxWait.Microseconds(), bucket.MaxWait)
-	if longest := bucket.MaxCredits / c.Limit.Refill; wait > longest {
-		return missing.Sub(missing, big.NewRat(bucket.MaxCredits, c.Limit.Refill))
-	}
-	return missing.Sub(missing, rat(wait))
+	missing.Quo(missing, perMicrosecond(c.Limit))
+	return missing.Sub(missing, clamp(rat(min(c.MaxWait, longest).Microseconds()), rat(0), big.NewRat(deepest, c.Limit.Refill)))
 }
 
-func burst(c store.Charge) int64             { return c.Limit.Capacity / c.Limit.Unit }
-func deepestDebt(c store.Charge) *big.Rat    { return big.NewRat(-deepest, c.Limit.Unit) }
-func perMicrosecond(c store.Charge) *big.Rat { return big.NewRat(c.Limit.Refill, c.Limit.Unit) }
-func rat(n int64) *big.Rat                   { return new(big.Rat).SetInt64(n) }
-func floor(x *big.Rat) *big.Int              { return new(big.Int).Div(x.Num(), x.Denom()) }
+func fill(l store.Limit) time.Duration      { return time.Duration(l.Capacity/l.Refill+1) * micro }
+func burst(l store.Limit) int64             { return l.Capacity / l.Unit }
+func deepestDebt(l store.Limit) *big.Rat    { return big.NewRat(-deepest, l.Unit) }
+func perMicrosecond(l store.Limit) *big.Rat { return big.NewRat(l.Refill, l.Unit) }
+func rat(n int64) *big.Rat                  { return new(big.Rat).SetInt64(n) }
+func floor(x *big.Rat) *big.Int             { return new(big.Int).Div(x.Num(), x.Denom()) }
 func microseconds(x *big.Rat) time.Duration {
-	up := new(big.Int).Neg(floor(new(big.Rat).Neg(x)))
-	return time.Duration(up.Int64()) * time.Microsecond
+	return time.Duration(-floor(new(big.Rat).Neg(x)).Int64()) * micro
+}
+
+// after returns how long a bucket of some tokens takes to hold others.
+func after(l store.Limit, want, tokens *big.Rat) time.Duration {
+	missing := new(big.Rat).Sub(want, tokens)
+	return microseconds(missing.Quo(missing, perMicrosecond(l)))
+}
+
+// roundedUp returns the microseconds of a block or lock.
+func roundedUp(d time.Duration) int64 { return (min(d, longest) - 1).Microseconds() + 1 }
+
+func clamp(x, least, most *big.Rat) *big.Rat {
+	switch {
+	case x.Cmp(least) < 0:
+		return least
+	case x.Cmp(most) > 0:
+		return most
+	}
+	return x
 }

@@ -11,9 +11,9 @@
 //
 // # What is tested
 //
-// Each rule of the contract is a subtest with the rule as its name, such as "a refund adds tokens at most to full".
-// [RunSequence] then makes random calls and compares each answer with exact arithmetic. The rules for Inspect run
-// only if the Store is a [store.Inspector], and those for Stats only if it is a [store.StatsReporter].
+// Each rule of the contract is a subtest with the rule as its name, such as "a refund adds tokens, at most to full".
+// [RunSequence] then makes random calls. Each answer is compared with exact arithmetic. The rules for Inspect, for
+// blocks and for Stats run only if the Store is a [store.Inspector], a [store.Blocker] and a [store.StatsReporter].
 //
 // # The clock
 //
@@ -22,17 +22,26 @@
 package storetest
 
 import (
-	"context"
-	"sync/atomic"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// Open returns an empty Store that uses clock. It registers its cleanup with t. The clock is safe for concurrent
-// use.
+// Open returns an empty Store that uses clock. It registers its cleanup with t. The clock is safe for concurrent use.
 type Open func(t *testing.T, clock func() time.Time) store.Store
+
+// A Forgetter is a Store that forgets full buckets when a test asks for it. Implement it for a Store that forgets
+// by another clock than that of the test. It must be an Inspector.
+type Forgetter interface {
+	store.Store
+	store.Inspector
+
+	// Forget forgets the buckets that the Store would forget in the time d. The test has moved the clock forwards
+	// by d since the last call.
+	Forget(d time.Duration)
+}
 
 // Run tests every rule of the contract in a subtest, and then a random sequence of 500 calls.
 func Run(t *testing.T, open Open) {
@@ -54,86 +63,22 @@ func RunRules(t *testing.T, open Open) {
 // A rule is a sentence of the contract and its test.
 type rule struct {
 	name string
-	test func(*rig)
+	test func(r *rig)
 }
 
-var rules = concat(chargeRules, timeRules, relimitRules, waitRules, owedRules, pastRules, setRules, callRules, resetRules, blockRules, lockRules, inspectRules, statsRules, concurrencyRules)
+var rules = slices.Concat(chargeRules, debtRules, callRules, setRules, limitRules,
+	only[store.Blocker](blockRules), lockRules, only[store.Inspector](inspectRules),
+	only[store.StatsReporter](statsRules), concurrencyRules)
 
-func concat(lists ...[]rule) (all []rule) {
-	for _, list := range lists {
-		all = append(all, list...)
+// only omits the rules for a Store that is no S.
+func only[S any](rules []rule) []rule {
+	for i := range rules {
+		test := rules[i].test
+		rules[i].test = func(r *rig) {
+			if is[S](r) {
+				test(r)
+			}
+		}
 	}
-	return all
-}
-
-// A rig is a Store under test and its clock.
-type rig struct {
-	*testing.T
-	store store.Store
-	nanos atomic.Int64
-}
-
-func newRig(t *testing.T, open Open) *rig {
-	r := &rig{T: t}
-	// A day with nothing special about it, to the microsecond.
-	r.nanos.Store(time.Date(2026, 5, 23, 10, 20, 30, 123_456_000, time.UTC).UnixNano())
-	r.store = open(t, func() time.Time { return time.Unix(0, r.nanos.Load()) })
-	return r
-}
-
-func (r *rig) advance(d time.Duration) { r.nanos.Add(int64(d)) }
-
-// limit compiles a limit that must fit.
-func (r *rig) limit(rate int64, per time.Duration, burst int64) store.Limit {
-	r.Helper()
-	l, err := store.NewLimit(rate, per, burst)
-	if err != nil {
-		r.Fatal(err)
-	}
-	return l
-}
-
-// take makes a call that must not fail.
-func (r *rig) take(charges ...store.Charge) (bool, []store.State) {
-	r.Helper()
-	states := make([]store.State, len(charges))
-	ok, err := r.store.Take(context.Background(), charges, states)
-	if err != nil {
-		r.Fatalf("Take(%+v): %v", charges, err)
-	}
-	return ok, states
-}
-
-// allow makes a call of one charge that must be allowed.
-func (r *rig) allow(c store.Charge) store.State {
-	r.Helper()
-	ok, states := r.take(c)
-	if !ok || !states[0].Allowed {
-		r.Fatalf("%+v was denied: ok %t, state %+v", c, ok, states[0])
-	}
-	return states[0]
-}
-
-// deny makes a call of one charge that must be denied.
-func (r *rig) deny(c store.Charge) store.State {
-	r.Helper()
-	ok, states := r.take(c)
-	if ok || states[0].Allowed {
-		r.Fatalf("%+v was allowed: ok %t, state %+v", c, ok, states[0])
-	}
-	return states[0]
-}
-
-// peek returns the state of a charge's bucket and changes nothing.
-func (r *rig) peek(c store.Charge) store.State {
-	r.Helper()
-	c.Cost, c.MaxWait, c.Shadow, c.Owed, c.Refilled, c.Block = 0, 0, false, false, 0, 0
-	return r.allow(c)
-}
-
-func (r *rig) want(got, want store.State) {
-	r.Helper()
-	if got != want {
-		r.Fatalf("state is\n\t%+v, want\n\t%+v", got, want)
-	}
+	return rules
 }

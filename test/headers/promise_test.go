@@ -135,7 +135,7 @@ func (e *episode) run() {
 	for range 12 {
 		e.sleep(time.Duration(e.ExpFloat64() * float64(2*time.Second)))
 		if e.locks && e.IntN(4) == 0 {
-			if _, err := e.limiter.Block(e.Context(), ratelimit.Policy{Name: "p0-0"}, "static:0", time.Microsecond+time.Duration(e.Int64N(int64(9*time.Second)))); err != nil {
+			if _, err := e.limiter.Block(e.Context(), ratelimit.Policy{Name: "p0-0"}, "static:0", time.Microsecond+time.Duration(e.Int64N(int64(9*time.Second))), ""); err != nil {
 				e.Error(err)
 			}
 		}

@@ -24,6 +24,12 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
+// An operation is a call of Take, or one that blocks or unblocks the first of its buckets.
+type operation struct {
+	charges []store.Charge
+	block   *store.Block
+}
+
 // An outcome is what a call was told.
 type outcome struct {
 	ok     bool
@@ -33,7 +39,7 @@ type outcome struct {
 // buckets are the credits of three buckets of one limit, and their blocks, while time stands still.
 type buckets [3]struct {
 	tokens int64
-	shut   bucket.Shut
+	block  bucket.Block
 }
 
 const month = 30 * 24 * time.Hour
@@ -57,32 +63,38 @@ const still = 1_800_000_000_000_000 // any time will do
 
 // left returns how much longer bucket n is blocked.
 func (b buckets) left(n int) time.Duration {
-	return time.Duration(b[n].shut.Left(still)) * time.Microsecond
+	return time.Duration(b[n].block.Left(still)) * time.Microsecond
 }
 
 // after carries out a call as the only one.
-func (b buckets) after(charges []store.Charge) (buckets, outcome) {
-	out := outcome{ok: true}
+func (b buckets) after(op operation) (buckets, outcome) {
+	out, charges := outcome{ok: true}, op.charges
 	found := b
+	if op.block != nil {
+		found[number(&charges[0])].block = bucket.Block{}
+		if op.block.For > 0 {
+			found[number(&charges[0])].block = bucket.Block{Until: still + op.block.For.Microseconds()}
+		}
+		return found, out
+	}
 	var fits [2]bool
 	for i := range charges {
-		l := bucket.Limit(charges[i].Limit)
-		need, debt := l.Ask(charges[i].Cost, charges[i].MaxWait.Microseconds(), charges[i].Owed)
+		l := charges[i].Limit
+		need, debt := l.Ask(charges[i].Cost, charges[i].MaxWait.Microseconds(), charges[i].Owed, charges[i].Settles)
 		n := number(&charges[i])
 		fits[i] = l.Grants(b[n].tokens, need, debt, 1) == 1 && (b.left(n) == 0 || bucket.Passes(need, debt))
 		out.ok = out.ok && (fits[i] || charges[i].Shadow)
 	}
 	for i := range charges {
 		c := &charges[i]
-		l, n := bucket.Limit(c.Limit), number(c)
+		l, n := c.Limit, number(c)
 		charged := out.ok && fits[i]
 		if charged {
-			need, _ := l.Ask(c.Cost, 0, c.Owed)
-			left := l.Charge(b[n].tokens, need, 1)
-			found[n].tokens, found[n].shut = left, l.Shut(b[n].shut, need, bucket.Block(c.Block), left, still)
+			need, debt := l.Ask(c.Cost, 0, c.Owed, c.Settles)
+			left := l.Charge(b[n].tokens, need, debt, 1)
+			found[n].tokens, found[n].block = left, l.After(b[n].block, need, bucket.Microseconds(c.Lock), left, still)
 		}
-		out.states[i] = c.State(found[n].tokens, charged)
-		c.Shut(&out.states[i], found.left(n), charged)
+		c.Fill(&out.states[i], found[n].tokens, found.left(n), charged)
 	}
 	return found, out
 }
@@ -103,7 +115,7 @@ func sequential(l store.Limit, remembers bool) porcupine.Model {
 		},
 		Step: func(state, input, output any) (bool, any) {
 			told := output.(outcome)
-			next, out := state.(buckets).after(input.([]store.Charge))
+			next, out := state.(buckets).after(input.(operation))
 			return out == told || remembers && !told.ok && !out.ok, next
 		},
 	}
@@ -145,6 +157,10 @@ type replicas struct {
 
 func (r *replicas) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	return r.stores[r.next.Add(1)%uint64(len(r.stores))].Take(ctx, charges, states)
+}
+
+func (r *replicas) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
+	return store.SetBlock(ctx, r.stores[r.next.Add(1)%uint64(len(r.stores))], policy, key, b)
 }
 
 // The check holds of a Store that carries out one call after the other behind a lock.
@@ -189,6 +205,10 @@ func (s scattered) Take(ctx context.Context, charges []store.Charge, states []st
 	return s.Store.Take(ctx, charges, states)
 }
 
+func (s scattered) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
+	return s.Store.Block(ctx, policy, key+" of "+policy, b)
+}
+
 // checkHistories checks histories of Stores that open opens.
 func checkHistories(t *testing.T, l store.Limit, remembers bool, open func() store.Store) {
 	t.Helper()
@@ -221,11 +241,15 @@ func record(t *testing.T, s store.Store, l store.Limit, seed uint64) (history []
 		r := rand.New(rand.NewPCG(seed, uint64(id)))
 		wg.Go(func() {
 			for range calls {
-				charges := randomCharges(r, l)
-				op := porcupine.Operation{ClientId: id, Input: charges, Call: int64(time.Since(begin))}
-				var out outcome
+				input := randomOperation(r, l)
+				op := porcupine.Operation{ClientId: id, Input: input, Call: int64(time.Since(begin))}
+				out := outcome{ok: true}
 				var err error
-				out.ok, err = s.Take(ctx, charges, out.states[:])
+				if c := &input.charges[0]; input.block != nil {
+					_, err = store.SetBlock(ctx, s, c.Policy, c.Key, *input.block)
+				} else {
+					out.ok, err = s.Take(ctx, input.charges, out.states[:])
+				}
 				op.Return, op.Output = int64(time.Since(begin)), out
 				if err != nil {
 					t.Error(err)
@@ -241,8 +265,8 @@ func record(t *testing.T, s store.Store, l store.Limit, seed uint64) (history []
 	return history
 }
 
-// randomCharges are of one or two buckets of one identity. Most are the same, and so are merged.
-func randomCharges(r *rand.Rand, l store.Limit) []store.Charge {
+// randomOperation is of one or two buckets of one identity. Most are the same, and so are merged.
+func randomOperation(r *rand.Rand, l store.Limit) (op operation) {
 	charges := make([]store.Charge, 1+r.IntN(4)/3)
 	for i, n := range r.Perm(3)[:len(charges)] {
 		c := store.Charge{Policy: fmt.Sprint(n), Key: "k", Limit: l, Cost: 1}
@@ -250,13 +274,17 @@ func randomCharges(r *rand.Rand, l store.Limit) []store.Charge {
 		case 0:
 			c.Cost = 0
 		case 8:
-			c.Cost, c.Block = 0, time.Hour
+			op.block = &store.Block{For: time.Hour}
 		case 9, 10, 11:
-			c.Cost, c.Block = 0, -1
+			op.block = &store.Block{}
 		case 12, 13:
-			c.Block = time.Minute
+			c.Lock = time.Minute
 		case 14:
-			c.Block, c.Owed = 2*time.Hour, true
+			c.Lock, c.Owed = 2*time.Hour, true
+		case 15:
+			if len(charges) == 1 {
+				c.Settles, c.Cost = true, 1+r.Int64N(4)
+			}
 		case 1:
 			c.Cost = -1
 		case 2:
@@ -272,5 +300,6 @@ func randomCharges(r *rand.Rand, l store.Limit) []store.Charge {
 		}
 		charges[i] = c
 	}
-	return charges
+	op.charges = charges
+	return op
 }

@@ -41,7 +41,6 @@ type Config struct {
 // An Entry is a good line.
 type Entry struct {
 	Line   int64 // in the file, from 1
-	Size   int   // of the line, in bytes
 	Time   int64 // microseconds since 1970
 	Status int   // 0: none was logged
 	Bytes  int64 // of the body of the answer
@@ -57,8 +56,9 @@ type Fault struct {
 	Err    error  // with BrokenFile: why
 }
 
-// MaxLine is the longest line that is read, in bytes.
-const MaxLine = 1 << 20
+// MaxLine is the longest line that is read, in bytes. By default, nginx and Apache refuse longer URLs
+// and headers.
+const MaxLine = 64 << 10
 
 func (cfg *Config) check() error {
 	var faults []error

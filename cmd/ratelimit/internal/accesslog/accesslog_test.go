@@ -344,13 +344,16 @@ func TestFormatIsFoundOut(t *testing.T) {
 		"garbage\n" + common + "\n":  Common,
 		`{"a":1}`:                    JSON,
 		"\n{\n":                      JSON,
-		"garbage":                    Combined,
+		"garbage":                    "",
+		"{\n" + common:               JSON,
 	} {
-		p, err := newParser(Config{})
+		r, err := NewReader(Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.formatOf(text); got != want {
+		for range r.Lines(strings.NewReader(text)) {
+		}
+		if got := r.Format(); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}

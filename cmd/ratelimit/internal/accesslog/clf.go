@@ -5,44 +5,51 @@ import (
 	"strings"
 )
 
-// parseCLF reads a line of the common or combined log format.
-func (p *parser) parseCLF(line string, e *Entry, of *record) Reason {
-	unlike := NotCombined
-	if p.format == Common {
-		unlike = NotCommon
-	}
-	end := strings.IndexByte(line, ' ')
-	if end <= 0 {
-		return unlike
-	}
-	of.addr = line[:end]
-	rest, reason := p.bracketed(line[end:], e)
+// parseCommon reads a line of the common log format.
+func (r *Reader) parseCommon(line string, e *Entry, of *record) Reason {
+	_, reason := r.parseCLF(line, e, of)
 	if reason == NotCombined {
-		reason = unlike
+		reason = NotCommon
 	}
+	return reason
+}
+
+// parseCombined reads a line of the combined log format.
+func (r *Reader) parseCombined(line string, e *Entry, of *record) Reason {
+	rest, reason := r.parseCLF(line, e, of)
 	if reason != good {
 		return reason
 	}
+	return r.further(rest, of)
+}
+
+// parseCLF reads the fields that the common and the combined format have, and returns what is behind them.
+func (r *Reader) parseCLF(line string, e *Entry, of *record) (rest string, reason Reason) {
+	end := strings.IndexByte(line, ' ')
+	if end <= 0 {
+		return "", NotCombined
+	}
+	of.addr = line[:end]
+	if rest, reason = r.bracketed(line[end:], e); reason != good {
+		return "", reason
+	}
 	request, rest, ok := quoted(rest)
 	if !ok || !strings.HasPrefix(rest, " ") {
-		return unlike
+		return "", NotCombined
 	}
 	if reason := of.splitRequest(request); reason != good {
-		return reason
+		return "", reason
 	}
 	of.status, rest, _ = strings.Cut(rest[1:], " ")
 	of.size, rest, _ = strings.Cut(rest, " ")
 	if of.status == "" || of.size == "" {
-		return unlike
+		return "", NotCombined
 	}
-	if p.format == Common {
-		return good
-	}
-	return p.further(rest, of)
+	return rest, good
 }
 
 // further reads the quoted fields after the size. Fields without quotes are passed over.
-func (p *parser) further(rest string, of *record) Reason {
+func (r *Reader) further(rest string, of *record) Reason {
 	n := 0
 	for rest != "" {
 		if rest[0] != '"' {
@@ -55,13 +62,8 @@ func (p *parser) further(rest string, of *record) Reason {
 		}
 		rest = strings.TrimPrefix(after, " ")
 		name := ""
-		switch {
-		case n == 0:
-			name = "Referer"
-		case n == 1:
-			name = "User-Agent"
-		case n-2 < len(p.extra):
-			name = p.extra[n-2]
+		if n < len(r.quoted) {
+			name = r.quoted[n]
 		}
 		n++
 		switch {
@@ -69,13 +71,13 @@ func (p *parser) further(rest string, of *record) Reason {
 		case name == "Host":
 			of.host = value
 		default:
-			of.setHeader(name, value)
+			of.header[name] = []string{value}
 		}
 	}
 	switch {
 	case n < 2:
 		return NotCombined
-	case n < 2+len(p.extra):
+	case n < len(r.quoted):
 		return FewFields
 	}
 	return good
@@ -83,7 +85,7 @@ func (p *parser) further(rest string, of *record) Reason {
 
 // bracketed finds the time in rest, and returns what is behind it, from the quote of the request. The name of the user
 // before it may hold blanks and brackets.
-func (p *parser) bracketed(rest string, e *Entry) (string, Reason) {
+func (r *Reader) bracketed(rest string, e *Entry) (string, Reason) {
 	reason := NotCombined
 	for {
 		at := strings.Index(rest, " [")
@@ -98,7 +100,7 @@ func (p *parser) bracketed(rest string, e *Entry) (string, Reason) {
 		if !strings.HasPrefix(rest[end:], `] "`) {
 			continue
 		}
-		if p.timeOf(rest[:end], e) {
+		if r.timeOf(rest[:end], e) {
 			return rest[end+2:], good
 		}
 		reason = WrongTime

@@ -7,83 +7,72 @@ import (
 )
 
 // parseJSON reads a JSON line.
-func (p *parser) parseJSON(line string, e *Entry, of *record) Reason {
-	f := p.fields
-	for i := range f.found {
-		f.found[i] = value{rank: -1}
-	}
-	parsed, err := p.json.Parse(line)
+func (r *Reader) parseJSON(line string, e *Entry, of *record) Reason {
+	parsed, err := r.json.Parse(line)
 	if err != nil || parsed.Type() != fastjson.TypeObject {
 		return NotJSON
 	}
-	f.look(f.root, parsed)
-	at := &f.found[fieldTime]
-	if at.rank < 0 || at.text == "" {
+	text := func(ours string) string { return first(r.fields.find(parsed, ours)) }
+	switch at := text("time"); {
+	case at == "":
 		return NoTime
-	}
-	if !p.timeOf(at.text, e) {
+	case !r.timeOf(at, e):
 		return WrongTime
 	}
-	of.addr, of.host = f.found[fieldAddr].text, f.found[fieldHost].text
-	of.status, of.size, of.proto = f.found[fieldStatus].text, f.found[fieldBytes].text, f.found[fieldProto].text
-	of.method, of.target = f.found[fieldMethod].text, f.found[fieldURL].text
-	switch request := &f.found[fieldRequest]; {
-	case of.method != "" && of.target != "":
-	case request.rank >= 0 && !request.isRaw:
-		if reason := of.splitRequest(request.text); reason != good {
+	of.addr, of.host, of.proto = text("addr"), text("host"), text("proto")
+	of.status, of.size = whole(text("status")), whole(text("bytes"))
+	of.method, of.target = text("method"), text("url")
+	if of.method == "" || of.target == "" {
+		request := text("request")
+		if request == "" {
+			return NoRequest
+		}
+		if reason := of.splitRequest(request); reason != good {
 			return reason
 		}
-	default:
-		return NoRequest
 	}
-	of.status, of.size = whole(of.status), whole(of.size)
-	for i := fieldHeaders; i < len(f.found); i++ {
-		if v := &f.found[i]; v.rank >= 0 && v.text != "-" && (v.text != "" || len(v.more) > 0) {
-			of.setHeader(f.names[i-fieldHeaders], append([]string{v.text}, v.more...)...)
+	for ours := range r.fields {
+		if name, ok := strings.CutPrefix(ours, isHeader); ok {
+			if values := r.fields.find(parsed, ours); first(values) != "" && values[0] != "-" {
+				of.header[name] = values
+			}
 		}
 	}
 	return good
 }
 
-// look finds the fields of ours in an object, whose names may be those below n.
-func (f *fields) look(n *node, in *fastjson.Value) {
-	in.GetObject().Visit(func(name []byte, v *fastjson.Value) {
-		child := n.below[string(name)]
-		if child == nil {
-			return
+// find returns the texts that a line has for a field of ours: several if it has a list.
+func (f fields) find(line *fastjson.Value, ours string) (texts []string) {
+	for _, path := range f[ours] {
+		v := line.Get(path...)
+		if v == nil {
+			continue
 		}
-		if v.Type() == fastjson.TypeObject {
-			f.look(child, v)
-		} else if child.is >= 0 {
-			f.keep(child, v)
+		switch v.Type() {
+		case fastjson.TypeNull, fastjson.TypeObject:
+		case fastjson.TypeString:
+			return []string{string(v.GetStringBytes())}
+		case fastjson.TypeArray:
+			for _, each := range v.GetArray() {
+				if each.Type() == fastjson.TypeString {
+					texts = append(texts, string(each.GetStringBytes()))
+				}
+			}
+			if texts != nil {
+				return texts
+			}
+		default: // a number, or true or false
+			return []string{v.String()}
 		}
-	})
+	}
+	return nil
 }
 
-// keep keeps a value unless there is one of a better name. The texts of a list are several values of a header.
-func (f *fields) keep(n *node, v *fastjson.Value) {
-	found := value{rank: n.rank}
-	switch v.Type() {
-	case fastjson.TypeNull:
-		return
-	case fastjson.TypeString:
-		found.text = string(v.GetStringBytes())
-	case fastjson.TypeArray:
-		for _, each := range v.GetArray() {
-			if each.Type() == fastjson.TypeString {
-				found.more = append(found.more, string(each.GetStringBytes()))
-			}
-		}
-		if len(found.more) == 0 {
-			return
-		}
-		found.text, found.more = found.more[0], found.more[1:]
-	default:
-		found.text, found.isRaw = v.String(), true
+func first(texts []string) string {
+	if len(texts) == 0 {
+		return ""
 	}
-	if old := &f.found[n.is]; old.rank < 0 || n.rank <= old.rank {
-		*old = found
-	}
+	return texts[0]
 }
 
 // whole returns a number without a fraction of zeros, as some encoders write it.

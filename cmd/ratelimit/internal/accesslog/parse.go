@@ -16,19 +16,21 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
 
-// A parser reads lines. One goroutine uses it.
-type parser struct {
+// A Reader reads logs, one after another. One goroutine uses it. Make it with [NewReader].
+type Reader struct {
 	format string
-	extra  []string // in canonical form
-	fields *fields
+	quoted []string // the headers in the quoted fields of a combined log
+	fields fields
 	json   fastjson.Parser
 	base   *http.Request // with the context of all requests
+	bytes  int64
 
 	timeText string // the last time
 	time     int64
 }
 
-func newParser(cfg Config) (*parser, error) {
+// NewReader returns a Reader. The error names what is wrong with cfg.
+func NewReader(cfg Config) (*Reader, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
@@ -36,22 +38,20 @@ func newParser(cfg Config) (*parser, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{format: cfg.Format, fields: wanted}
+	if cfg.Context == nil {
+		cfg.Context = context.Background()
+	}
+	r := &Reader{format: cfg.Format, fields: wanted, quoted: []string{"Referer", "User-Agent"}, base: new(http.Request).WithContext(cfg.Context)}
 	switch {
 	case len(cfg.Extra) > 0:
-		p.format = Combined
+		r.format = Combined
 	case len(cfg.Fields) > 0:
-		p.format = JSON
+		r.format = JSON
 	}
 	for _, name := range cfg.Extra {
-		p.extra = append(p.extra, textproto.CanonicalMIMEHeaderKey(name))
+		r.quoted = append(r.quoted, textproto.CanonicalMIMEHeaderKey(name))
 	}
-	ctx := cfg.Context
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	p.base = new(http.Request).WithContext(ctx)
-	return p, nil
+	return r, nil
 }
 
 // A record is what a line says, as text.
@@ -62,65 +62,44 @@ type record struct {
 	header                http.Header
 }
 
-// setHeader sets a header of the request.
-func (of *record) setHeader(name string, values ...string) {
-	if name != "Host" {
-		of.header[name] = values
-	}
-}
-
-// formatOf finds out the format of a log from its first lines.
-func (p *parser) formatOf(text string) string {
-	votes := map[string]int{}
-	trial := *p
-	var e Entry
-	for range 100 {
-		var line string
-		line, text, _ = strings.Cut(text, "\n")
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
-		if line[0] == '{' {
-			votes[JSON]++
-			continue
-		}
-		for _, format := range []string{Combined, Common} {
-			trial.format = format
-			if trial.parse(line, &e) == good {
-				votes[format]++
-				break
-			}
-		}
-	}
-	best := Combined
-	for _, format := range []string{JSON, Common} {
-		if votes[format] > votes[best] {
-			best = format
-		}
-	}
-	return best
-}
-
-// parse reads a line into e.
-func (p *parser) parse(line string, e *Entry) Reason {
-	if strings.TrimSpace(line) == "" {
+// parse reads a line into e. The first line that can be read says which format the log has.
+func (r *Reader) parse(line string, e *Entry) Reason {
+	line = strings.TrimSpace(line)
+	switch {
+	case line == "":
 		return Empty
+	case r.format != "":
+		return r.parseAs(r.format, line, e)
+	case line[0] == '{':
+		r.format = JSON
+		return r.parseAs(JSON, line, e)
 	}
+	reason := r.parseAs(Combined, line, e)
+	if reason == good {
+		r.format = Combined
+	} else if r.parseAs(Common, line, e) == good {
+		r.format, reason = Common, good
+	}
+	return reason
+}
+
+func (r *Reader) parseAs(format, line string, e *Entry) Reason {
 	of := record{header: make(http.Header)}
-	var reason Reason
-	if p.format == JSON {
-		reason = p.parseJSON(line, e, &of)
-	} else {
-		reason = p.parseCLF(line, e, &of)
+	parse := r.parseJSON
+	switch format {
+	case Combined:
+		parse = r.parseCombined
+	case Common:
+		parse = r.parseCommon
 	}
-	if reason != good {
+	if reason := parse(line, e, &of); reason != good {
 		return reason
 	}
-	return p.finish(e, &of)
+	return r.finish(e, &of)
 }
 
 // finish makes the request of e.
-func (p *parser) finish(e *Entry, of *record) Reason {
+func (r *Reader) finish(e *Entry, of *record) Reason {
 	if of.addr == "" {
 		return NoAddress
 	}
@@ -142,15 +121,15 @@ func (p *parser) finish(e *Entry, of *record) Reason {
 	if err != nil {
 		return WrongURL
 	}
-	r := new(http.Request)
-	*r = *p.base
-	r.URL = target
-	r.Method, r.RequestURI = of.method, of.target
-	r.Proto, r.ProtoMajor, r.ProtoMinor = of.proto, major, minor
-	r.Header, r.Body = of.header, http.NoBody
-	r.Host = cmp.Or(target.Host, of.host)
-	r.RemoteAddr = remoteAddr(of.addr)
-	e.Request = r
+	q := new(http.Request)
+	*q = *r.base
+	q.URL = target
+	q.Method, q.RequestURI = of.method, of.target
+	q.Proto, q.ProtoMajor, q.ProtoMinor = of.proto, major, minor
+	q.Header, q.Body = of.header, http.NoBody
+	q.Host = cmp.Or(target.Host, of.host)
+	q.RemoteAddr = remoteAddr(of.addr)
+	e.Request = q
 	return good
 }
 

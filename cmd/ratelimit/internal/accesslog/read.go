@@ -10,23 +10,8 @@ import (
 	"strings"
 )
 
-// A Reader reads logs, one after another. One goroutine uses it. Make it with [NewReader].
-type Reader struct {
-	parser *parser
-	bytes  int64
-}
-
-// NewReader returns a Reader. The error names what is wrong with cfg.
-func NewReader(cfg Config) (*Reader, error) {
-	p, err := newParser(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return &Reader{parser: p}, nil
-}
-
 // Format returns the format of the logs, "" until it is found out.
-func (r *Reader) Format() string { return r.parser.format }
+func (r *Reader) Format() string { return r.format }
 
 // Bytes returns how many bytes were read, after decompression.
 func (r *Reader) Bytes() int64 { return r.bytes }
@@ -38,74 +23,58 @@ const shown = 256
 func (r *Reader) Lines(log io.Reader) iter.Seq2[*Entry, *Fault] {
 	return func(yield func(*Entry, *Fault) bool) {
 		var number int64
-		unpacked, err := unpack(log)
-		if err != nil {
-			yield(nil, &Fault{Reason: BrokenFile, Line: 1, Err: err})
-			return
-		}
-		lines := bufio.NewReaderSize(unpacked, MaxLine+2) // with the end of the line
-		for {
-			text, isLong, err := r.next(lines)
-			if text != "" || err == nil {
-				number++
-				entry, fault := r.line(lines, text, isLong)
-				if entry != nil {
-					entry.Line, entry.Size = number, len(text)
-				} else {
-					fault.Line, fault.Text = number, strings.Clone(text[:min(len(text), shown)])
-				}
-				if !yield(entry, fault) {
-					return
-				}
+		lines, err := unpack(log)
+		for err == nil {
+			var text string
+			var reason Reason
+			text, reason, err = r.next(lines)
+			if text == "" && err != nil {
+				break
 			}
-			if err != nil {
-				if errors.Is(err, io.ErrUnexpectedEOF) {
-					err = errors.New("the compressed data ends early")
-				}
-				if err != io.EOF {
-					yield(nil, &Fault{Reason: BrokenFile, Line: max(number, 1), Err: err})
-				}
+			number++
+			entry := &Entry{Line: number}
+			if reason == good {
+				reason = r.parse(text, entry)
+			}
+			var fault *Fault
+			if reason != good {
+				entry, fault = nil, &Fault{Reason: reason, Line: number, Text: strings.Clone(text[:min(len(text), shown)])}
+			}
+			if !yield(entry, fault) {
 				return
 			}
 		}
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errors.New("the compressed data ends early")
+		}
+		if err != io.EOF {
+			yield(nil, &Fault{Reason: BrokenFile, Line: max(number, 1), Err: err})
+		}
 	}
-}
-
-// line reads a line. Those behind it help to find out the format.
-func (r *Reader) line(behind *bufio.Reader, text string, isLong bool) (*Entry, *Fault) {
-	if isLong {
-		return nil, &Fault{Reason: TooLong}
-	}
-	if r.parser.format == "" && strings.TrimSpace(text) != "" {
-		more, _ := behind.Peek(behind.Buffered())
-		r.parser.format = r.parser.formatOf(text + "\n" + string(more))
-	}
-	var e Entry
-	if reason := r.parser.parse(text, &e); reason != good {
-		return nil, &Fault{Reason: reason}
-	}
-	return &e, nil
 }
 
 // next returns the next line without its end. Of a line above MaxLine it returns the beginning.
-func (r *Reader) next(lines *bufio.Reader) (text string, isLong bool, err error) {
+func (r *Reader) next(lines *bufio.Reader) (text string, reason Reason, err error) {
 	line, err := lines.ReadSlice('\n')
 	r.bytes += int64(len(line))
 	text = string(bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r")))
-	isLong = len(text) > MaxLine
+	if len(text) > MaxLine {
+		reason = TooLong
+	}
 	for err == bufio.ErrBufferFull {
-		isLong = true
+		reason = TooLong
 		line, err = lines.ReadSlice('\n')
 		r.bytes += int64(len(line))
 	}
-	return text, isLong, err
+	return text, reason, err
 }
 
-// unpack returns log without its compression, if it has one.
-func unpack(log io.Reader) (io.Reader, error) {
-	buffered := bufio.NewReaderSize(log, 64<<10)
-	if magic, _ := buffered.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		return buffered, nil
+// unpack returns the text of log, which may be compressed.
+func unpack(log io.Reader) (*bufio.Reader, error) {
+	stored := bufio.NewReaderSize(log, MaxLine+2) // with the end of the line
+	if magic, _ := stored.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		return stored, nil
 	}
-	return gzip.NewReader(buffered)
+	unpacked, err := gzip.NewReader(stored)
+	return bufio.NewReaderSize(unpacked, MaxLine+2), err
 }

@@ -26,7 +26,7 @@ const (
 
 var texts = [Reasons][2]string{
 	Empty:        {"the line is empty", "none is needed: it is no request"},
-	TooLong:      {"the line is longer than 1 MiB", "a line must be one request"},
+	TooLong:      {"the line is longer than 64 KiB", "a line must be one request"},
 	NotCommon:    {"not a line of the common log format", `such a line is: 192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 2326. For JSON lines use -format json`},
 	NotCombined:  {"not a line of the combined log format", `such a line is: 192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 2326 "-" "curl/8". For logs without the last two fields use -format common, for JSON lines -format json`},
 	NoTime:       {"no field has the time", "-map time=FIELD names the field"},

@@ -12,15 +12,15 @@ import (
 const maxTime = 253402300800_000_000
 
 // timeOf reads a time of a log into e.
-func (p *parser) timeOf(text string, e *Entry) bool {
-	if text != p.timeText || text == "" { // the next line often has the same
+func (r *Reader) timeOf(text string, e *Entry) bool {
+	if text != r.timeText || text == "" { // the next line often has the same
 		at, ok := parseTime(text)
 		if !ok || at < 0 || at >= maxTime {
 			return false
 		}
-		p.timeText, p.time = text, at
+		r.timeText, r.time = text, at
 	}
-	e.Time = p.time
+	e.Time = r.time
 	return true
 }
 

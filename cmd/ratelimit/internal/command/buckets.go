@@ -1,151 +1,109 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 	"github.com/go-tokenbucket/ratelimit/internal/policyname"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // keyWords say what KEY is.
 const keyWords = `KEY is the key as the limiter makes it, such as ip:192.0.2.1 or member:5: see the log of denials, the
 admin page, or ratelimit top. -prefix and -secret-file must be those of the program, or it is another
-bucket.`
+bucket. `
 
-var peekCommand = &command{
-	name:     "peek",
-	args:     "KEY",
-	short:    "Shows the bucket of a key, and changes nothing.",
-	long:     keyWords + ` The limit is that of the last charge, such as a member's tier.`,
-	statuses: "0 done, 2 wrong usage, 3 no answer.",
-	examples: []string{
-		"ratelimit peek -redis redis://localhost:6379 -policy api ip:192.0.2.1",
-		"ratelimit peek -policy api -prefix shop member:5",
-	},
-	prepare: bucketCommand(nil),
-}
+var peekCommand = bucketCommand("peek", "Shows the bucket of a key, and changes nothing.", "The limit is that of the last charge, such as a member's tier.",
+	"ratelimit peek -redis redis://localhost:6379 -policy api ip:192.0.2.1",
+	func(*flags) change { return change{} })
 
-var resetCommand = &command{
-	name:     "reset",
-	args:     "KEY",
-	short:    "Makes the bucket of a key full again, and ends its block or lock.",
-	long:     keyWords,
-	statuses: "0 done, 2 wrong usage, 3 no answer.",
-	examples: []string{
-		"ratelimit reset -redis redis://localhost:6379 -policy login ip:192.0.2.1",
-	},
-	prepare: bucketCommand(func(f *flags) change {
-		return change{"reset", func(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string) error {
-			_, err := l.Reset(ctx, p, key)
-			return err
-		}}
-	}),
-}
+var resetCommand = bucketCommand("reset", "Makes the bucket of a key full again, and ends its block or lock.", "",
+	"ratelimit reset -redis redis://localhost:6379 -policy login ip:192.0.2.1",
+	func(*flags) change { return change{"reset", (*ratelimit.Limiter).Reset} })
 
-var blockCommand = &command{
-	name:     "block",
-	args:     "KEY",
-	short:    "Denies all requests of a key for some time, on all replicas.",
-	long:     keyWords + ` A further block replaces this one.`,
-	statuses: "0 done, 2 wrong usage, 3 no answer.",
-	examples: []string{
-		"ratelimit block -redis redis://localhost:6379 -policy api -for 1h ip:192.0.2.1",
-	},
-	prepare: bucketCommand(func(f *flags) change {
+var blockCommand = bucketCommand("block", "Denies all requests of a key for some time, on all replicas.", "A further block replaces this one.",
+	"ratelimit block -redis redis://localhost:6379 -policy api -for 1h -why 'scrapes prices' ip:192.0.2.1",
+	func(f *flags) change {
 		d := f.duration("for", 15*time.Minute, "`TIME` that the block lasts")
-		return change{"blocked", func(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string) error {
-			if *d < time.Microsecond || *d > maxBlock {
-				return wrongUsage("-for: must be from 1µs to %v (35 years)", maxBlock)
+		by, why := defineWho(f, "the block")
+		return change{"blocked", func(l *ratelimit.Limiter, ctx context.Context, p ratelimit.Policy, key string) (none ratelimit.Result, err error) {
+			reason := cmp.Or(*by, operator(f.getenv))
+			if *why != "" {
+				reason += ": " + *why
 			}
-			_, err := l.Block(ctx, p, key, *d)
-			return err
+			switch {
+			case *d < time.Microsecond || *d > store.MaxBlock:
+				return none, wrongUsage("-for: must be from 1µs to %v (35 years)", store.MaxBlock)
+			case len(reason) > store.MaxReason || !utf8.ValidString(reason):
+				return none, wrongUsage("-why: must be UTF-8, and at most %d bytes with -by", store.MaxReason)
+			}
+			return l.Block(ctx, p, key, *d, reason)
 		}}
-	}),
-}
+	})
 
-// maxBlock is the longest block, as Limiter.Block has it.
-const maxBlock = bucket.MaxWait * time.Microsecond
+var unblockCommand = bucketCommand("unblock", "Ends a block or lock of a key. Its bucket keeps its tokens.", "",
+	"ratelimit unblock -redis redis://localhost:6379 -policy api ip:192.0.2.1",
+	func(*flags) change { return change{"unblocked", (*ratelimit.Limiter).Unblock} })
 
-var unblockCommand = &command{
-	name:     "unblock",
-	args:     "KEY",
-	short:    "Ends a block or lock of a key. Its bucket keeps its tokens.",
-	long:     keyWords,
-	statuses: "0 done, 2 wrong usage, 3 no answer.",
-	examples: []string{
-		"ratelimit unblock -redis redis://localhost:6379 -policy api ip:192.0.2.1",
-	},
-	prepare: bucketCommand(func(f *flags) change {
-		return change{"unblocked", func(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string) error {
-			_, err := l.Unblock(ctx, p, key)
-			return err
-		}}
-	}),
-}
-
-// A change is what a command does with a bucket before it shows it.
+// A change is what a command does with a bucket before it shows it. A nil do only looks.
 type change struct {
 	done string
-	do   func(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string) error
+	do   func(l *ratelimit.Limiter, ctx context.Context, p ratelimit.Policy, key string) (ratelimit.Result, error)
 }
 
-// bucketCommand returns the function that prepares a command on one bucket. define is nil if it only looks.
-func bucketCommand(define func(f *flags) change) func(*flags) func(context.Context, *env) error {
-	return func(f *flags) func(context.Context, *env) error {
+// bucketCommand returns a command on one bucket. define defines its flags, and returns what it does.
+func bucketCommand(name, short, long, example string, define func(f *flags) change) *command {
+	c := &command{name: name, args: "KEY", short: short, long: keyWords + long, examples: []string{example}}
+	c.prepare = func(f *flags) func(context.Context, *env) error {
 		r := defineRedis(f)
 		policy := f.text("policy", "`NAME` of the policy (required)")
-		var made change
-		if define != nil {
-			made = define(f)
-		}
+		made := define(f)
 		return func(ctx context.Context, e *env) error {
 			key, err := e.one("KEY", "ip:192.0.2.1")
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
-			}
-			if *policy == "" {
+			case *policy == "":
 				return wrongUsage("-policy: must be the name of a policy of the program, such as api")
-			}
-			if !policyname.Valid(*policy) {
+			case !policyname.Valid(*policy):
 				return wrongUsage("-policy: must be %s", policyname.Rule)
 			}
-			c, err := r.connect()
-			if err != nil {
-				return err
-			}
-			defer c.close()
-			l, err := r.limiter(c)
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(ctx, *r.timeout)
-			defer cancel()
-			return changeBucket(ctx, l, ratelimit.Policy{Name: *policy}, key, made, c, e)
+			return r.with(ctx, func(ctx context.Context, c *connection) error {
+				l, err := ratelimit.New(ratelimit.Config{Store: c.store, Timeout: *r.timeout, Logger: slog.New(slog.DiscardHandler)})
+				if err != nil {
+					return err
+				}
+				return changeBucket(ctx, l, ratelimit.Policy{Name: *policy}, key, made, c, e)
+			})
 		}
 	}
+	return c
 }
 
 func changeBucket(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string, made change, c *connection, e *env) error {
 	if made.do != nil {
-		err := made.do(ctx, l, p, key)
+		_, err := made.do(l, ctx, p, key)
 		if _, wrong := errors.AsType[*usageError](err); wrong {
 			return err
 		}
 		if err != nil {
-			return unanswered(err, c, true)
+			return c.unanswered(err, true)
 		}
 	}
 	r, err := l.Peek(ctx, p, key)
 	if err != nil {
-		err = unanswered(err, c, false)
+		err = c.unanswered(err, false)
 		if made.do != nil {
 			err = fmt.Errorf("%s, but the bucket could not be shown: %w", made.done, err)
 		}
@@ -162,23 +120,31 @@ func changeBucket(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy,
 }
 
 // writeBucket writes what Peek returned.
-func writeBucket(w io.Writer, r *ratelimit.Result, p paint) {
+func writeBucket(w io.Writer, r *ratelimit.Bucket, p report.Paint) {
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	row := func(name, text string) { fmt.Fprintf(table, "%s\t%s\n", name, text) }
 	row("policy", show(r.Policy))
 	row("key", show(r.Key))
 	burst := burstOf(r.Limit)
 	switch {
+	case r.Locked:
+		row("state", p.In(red, "locked")+" for "+numbers.Span(r.RetryAfter))
 	case r.Blocked:
-		row("state", p.in(red, "blocked")+" for "+numbers.Span(r.RetryAfter))
+		row("state", p.In(red, "blocked")+" for "+numbers.Span(r.RetryAfter))
 	case !r.Used:
-		row("state", p.in(green, "full"))
+		row("state", p.In(green, "full"))
 	case r.Remaining > 0:
-		row("state", p.in(green, "ready"))
+		row("state", p.In(green, "ready"))
 	case debt(r, burst) > 0:
-		row("state", p.in(yellow, "in debt"))
+		row("state", p.In(yellow, "in debt"))
 	default:
-		row("state", p.in(yellow, "empty"))
+		row("state", p.In(yellow, "empty"))
+	}
+	if r.BlockedSince > 0 {
+		row("since", numbers.Span(r.BlockedSince)+" ago")
+	}
+	if r.Reason != "" {
+		row("by", show(r.Reason))
 	}
 	if r.Limit != (ratelimit.Limit{}) {
 		if !r.Blocked {
@@ -196,7 +162,7 @@ func writeBucket(w io.Writer, r *ratelimit.Result, p paint) {
 }
 
 // debt returns how many tokens a bucket has below 0, rounded up.
-func debt(r *ratelimit.Result, burst int64) int64 {
+func debt(r *ratelimit.Bucket, burst int64) int64 {
 	if r.Remaining > 0 || r.Limit.Rate == 0 {
 		return 0
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v3"
+
+	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
 )
 
 // Exit statuses.
@@ -22,13 +24,15 @@ const (
 	interrupted = 130
 )
 
+// statuses say what they mean.
+const statuses = "Exit status: 0 done, 1 something was found or refused, 2 wrong usage, 3 no answer, or a file that cannot be read, 130 interrupted."
+
 // A command is a subcommand.
 type command struct {
 	name     string // "peek", or "limits set"
 	args     string // what follows the flags, such as "KEY"
 	short    string // what it does, in a line
 	long     string // what else there is to know
-	statuses string // what the exit statuses mean, where they are not 0, 2 and 3
 	examples []string
 
 	// prepare defines the flags, and returns what runs when they are parsed.
@@ -43,7 +47,7 @@ type env struct {
 	terminal bool     // out is one
 	args     []string // those that are no flags
 	ended    bool     // "--" ends the flags
-	paint    paint
+	paint    report.Paint
 	status   int
 }
 
@@ -168,7 +172,7 @@ func (c *command) build(e *env) *cli.Command {
 		Name:            c.name[strings.LastIndexByte(c.name, ' ')+1:],
 		Usage:           c.short,
 		UsageText:       strings.TrimSpace("ratelimit "+c.name+" [flags] "+c.args) + "\n\nExamples:\n  " + strings.Join(c.examples, "\n  "),
-		Description:     strings.Join(wrap(c.long, columns-3), "\n") + "\n\n" + strings.Join(wrap("Exit status: "+c.statuses, columns-3), "\n"),
+		Description:     strings.Join(report.Wrap(c.long, columns-3), "\n") + "\n\n" + strings.Join(report.Wrap(statuses, columns-3), "\n"),
 		Flags:           f.list,
 		HideHelpCommand: true,
 		OnUsageError: func(ctx context.Context, _ *cli.Command, err error, _ bool) error {

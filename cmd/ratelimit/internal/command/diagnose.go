@@ -7,6 +7,9 @@ import (
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
 var diagnoseCommand = &command{
@@ -14,79 +17,54 @@ var diagnoseCommand = &command{
 	short: "Checks Redis, and the client that a URL makes.",
 	long: `It prints what redisstore.Store.Diagnose finds about rights, version, eviction, memory, clock and speed:
 a sentence for each problem, which says what would be right. On a Cluster it checks all masters. It charges buckets that only it uses, for some seconds.`,
-	statuses: "0 no findings, 1 findings, 2 wrong usage, 3 no answer.",
-	examples: []string{
-		"ratelimit diagnose -redis redis://localhost:6379",
-		"RATELIMIT_REDIS=rediss://limiter:secret@redis:6380 ratelimit diagnose",
-		"ratelimit diagnose -redis redis://node-1:6379 -cluster -prefix shop",
-	},
+	examples: []string{"ratelimit diagnose -redis redis://localhost:6379", "ratelimit diagnose -redis redis://node-1:6379 -cluster -prefix shop"},
 	prepare: func(f *flags) func(context.Context, *env) error {
 		r := defineRedis(f)
 		return func(ctx context.Context, e *env) error {
 			if err := e.none(); err != nil {
 				return err
 			}
-			c, err := r.connect()
-			if err != nil {
-				return err
-			}
-			defer c.close()
-			return diagnose(ctx, r, c, e)
+			return r.with(ctx, func(bounded context.Context, c *connection) error { return diagnose(ctx, bounded, c, e) })
 		}
 	},
 }
 
 // answersAtAll reports whether a server answers, be it with an error.
 func (c *connection) answersAtAll(ctx context.Context) bool {
-	answers := func(client interface {
-		Ping(ctx context.Context) *redis.StatusCmd
-	}) bool {
-		var answer redis.Error
-		err := client.Ping(ctx).Err()
-		return err == nil || errors.As(err, &answer)
-	}
+	isAnswer := func(err error) bool { return err == nil || errors.As(err, new(redis.Error)) }
 	cluster, ok := c.client.(*redis.ClusterClient)
 	if !ok {
-		return answers(c.client)
+		return isAnswer(c.client.Ping(ctx).Err())
 	}
 	var one atomic.Bool
 	err := cluster.ForEachShard(ctx, func(ctx context.Context, node *redis.Client) error {
-		if answers(node) {
+		if isAnswer(node.Ping(ctx).Err()) {
 			one.Store(true)
 		}
 		return nil
 	})
-	var answer redis.Error // such as that of a server that is no cluster
-	return one.Load() || errors.As(err, &answer)
+	return one.Load() || err != nil && isAnswer(err) // such as that of a server that is no cluster
 }
 
-func diagnose(ctx context.Context, r *redisFlags, c *connection, e *env) error {
-	bounded, cancel := context.WithTimeout(ctx, *r.timeout)
-	defer cancel()
+func diagnose(ctx, bounded context.Context, c *connection, e *env) error {
 	answers := make(chan bool, 1)
-	go func() {
-		answers <- c.answersAtAll(bounded)
-	}()
+	go func() { answers <- c.answersAtAll(bounded) }()
 	findings := c.store.Diagnose(bounded)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if len(findings) == 0 {
-		fmt.Fprintf(e.out, "%s: %s\n", c.server, e.paint.in(green, "no findings"))
+		fmt.Fprintf(e.out, "%s: %s\n", c.server, e.paint.In(green, "no findings"))
 		return nil
 	}
-	noun := "findings"
-	if len(findings) == 1 {
-		noun = "finding"
-	}
-	fmt.Fprintf(e.out, "%s: %s\n", c.server, e.paint.in(red, fmt.Sprintf("%d %s", len(findings), noun)))
+	fmt.Fprintf(e.out, "%s: %s\n", c.server, e.paint.In(red, numbers.Of(int64(len(findings)), "finding")))
 	for _, finding := range findings {
-		for i, line := range wrap(showLong(finding), 96) {
+		for i, line := range report.Wrap(showLong(finding), 96) {
 			mark := "-"
 			if i > 0 {
 				mark = " "
 			}
-			fmt.Fprintf(e.out, "%s %s\n", e.paint.in(yellow, mark), line)
+			fmt.Fprintf(e.out, "%s %s\n", e.paint.In(yellow, mark), line)
 		}
 	}
 	if !<-answers {

@@ -23,28 +23,29 @@ var explainCommand = &command{
 	name:  "explain",
 	args:  "[URL | -]",
 	short: "Explains what a request would meet, and why. It takes no token.",
-	long: `It explains a request by the policies of a file: the key of each policy and how it was found, the limit, the
-bucket, the verdict, and the headers of the answer. Without a Redis, all buckets are full.
-Describe the request with -curl, as a browser copies it ("Copy as cURL (bash)"), with "-" for such a
-line on standard input, or with -X, -H and a URL or path.`,
-	statuses: "0 it goes on to the handler, 1 it is refused, 2 wrong usage, 3 no answer of Redis, or a malformed file.",
+	long: `It explains a request by the policies of a file. Without a Redis, all buckets are full. Describe the request with
+-curl, as a browser copies it ("Copy as cURL (bash)"), with "-" for such a line on standard input, or with -X, -H and a URL
+or path.`,
 	examples: []string{
 		"ratelimit explain -policies limits.yaml -peer 10.0.0.7 -H 'X-Forwarded-For: 192.0.2.1' /items/5",
-		"ratelimit explain -policies limits.yaml -redis redis://localhost:6379 -X POST /login",
-		`ratelimit explain -policies limits.yaml -curl "curl https://example.com/ -H 'X-Key: 5'"`,
+		`ratelimit explain -policies limits.yaml -redis redis://localhost:6379 -curl "curl https://example.com/ -H 'X-Key: 5'"`,
 		"pbpaste | ratelimit explain -policies limits.yaml -json -",
 	},
 	prepare: func(f *flags) func(context.Context, *env) error {
 		r := defineRedis(f)
-		var x explanation
-		x.policies = f.text("policies", "`FILE` of policies (required)")
-		x.names = defineNames(f)
-		x.peer = f.text("peer", "`ADDRESS` that the connection comes from, such as that of a proxy, or @ for a Unix socket (default "+defaultPeer+")")
-		x.curl = f.text("curl", "`LINE` of curl that sends the request")
-		x.method = f.text("X", "`METHOD` of the request (default GET)")
-		x.route = f.text("route", "`PATTERN` that the request matches, one of the file's (default: the one that its address matches)")
-		x.header = f.texts("H", "`HEADER` of the request, such as 'X-Key: 5'. It can be repeated")
-		x.json = f.is("json", "write JSON")
+		x := explanation{
+			policies: f.text("policies", "`FILE` of policies (required)"),
+			names:    defineNames(f),
+			peer:     f.text("peer", "`ADDRESS` that the connection comes from, such as that of a proxy, or @ for a Unix socket (default "+defaultPeer+")"),
+			curl:     f.text("curl", "`LINE` of curl that sends the request"),
+			method:   f.text("X", "`METHOD` of the request (default GET)"),
+			route:    f.text("route", "`PATTERN` that the request matches, one of the file's (default: the one that its address matches)"),
+			json:     f.is("json", "write JSON"),
+		}
+		f.add("H", "`HEADER` of the request, such as 'X-Key: 5'. It can be repeated", func(line string) error {
+			x.header = append(x.header, line)
+			return nil
+		})
 		return func(ctx context.Context, e *env) error { return x.run(ctx, r, e) }
 	},
 }
@@ -52,7 +53,7 @@ line on standard input, or with -X, -H and a URL or path.`,
 // An explanation is what the flags of explain say.
 type explanation struct {
 	policies, names, peer, curl, method, route *string
-	header                                     *[]string
+	header                                     []string
 	json                                       *bool
 }
 
@@ -65,22 +66,21 @@ func (x *explanation) run(ctx context.Context, r *redisFlags, e *env) error {
 	if err != nil {
 		return err
 	}
-	cfg := ratelimit.Config{Timeout: *r.timeout, Logger: slog.New(slog.DiscardHandler)}
+	cfg := ratelimit.Config{Timeout: *r.timeout, Logger: slog.New(slog.DiscardHandler), Policies: file.Everywhere()}
 	if r.given() {
 		c, err := r.connect()
 		if err != nil {
 			return err
 		}
 		defer c.close()
-		if err := c.answers(ctx, r); err != nil {
-			return err
+		if _, err := c.store.Inspect(ctx, "none", "none"); err != nil {
+			return c.unanswered(err, false)
 		}
 		cfg.Store = c.store
 		fmt.Fprintf(e.err, "ratelimit explain: buckets of the %s\n", c.server)
 	} else {
 		fmt.Fprint(e.err, "ratelimit explain: all buckets are full, because there is no -redis\n")
 	}
-	cfg.Policies = file.Everywhere()
 	l, err := ratelimit.New(cfg)
 	if err != nil {
 		return err
@@ -137,28 +137,24 @@ func (x *explanation) request(ctx context.Context, e *env) (*http.Request, error
 	if len(e.args) > 1 {
 		return nil, wrongUsage("%s: unexpected argument: there is one URL; write flags and headers with -X and -H, and quote a line of curl", shown(e.args[1]))
 	}
-	peer := cmp.Or(*x.peer, defaultPeer)
 	line, from := *x.curl, "-curl"
-	described := len(e.args) == 1 && e.args[0] != "-" || *x.method != "" || len(*x.header) > 0
-	if len(e.args) == 1 && e.args[0] == "-" {
-		if line != "" {
-			return nil, wrongUsage("-curl: there is a line on standard input, too: use one of them")
-		}
+	stdin := len(e.args) == 1 && e.args[0] == "-"
+	described := !stdin && len(e.args) > 0 || stdin && line != "" || *x.method != "" || len(x.header) > 0
+	if stdin {
 		text, err := io.ReadAll(io.LimitReader(e.stdin, curl.MaxBytes+1))
 		if err != nil {
 			return nil, fmt.Errorf("standard input: %w", err)
 		}
 		line, from = string(text), "standard input"
-		if strings.TrimSpace(line) == "" {
-			return nil, wrongUsage("standard input: must be a line of curl")
-		}
 	}
 	q := &curl.Request{Method: *x.method}
+	var err error
 	switch {
+	case stdin && strings.TrimSpace(line) == "":
+		return nil, wrongUsage("standard input: must be a line of curl")
 	case line != "" && described:
-		return nil, wrongUsage("-X, -H and URL: the line of curl has these: use one of them")
+		return nil, wrongUsage("the line of curl has the method, headers and URL, as -X, -H and an argument have: use one of them")
 	case line != "":
-		var err error
 		if q, err = curl.Parse(line); err != nil {
 			return nil, wrongUsage("%s: %v", from, err)
 		}
@@ -171,13 +167,13 @@ func (x *explanation) request(ctx context.Context, e *env) (*http.Request, error
 		return nil, wrongUsage("URL: is a line of curl: give it with -curl, or with - on standard input")
 	default:
 		q.URL = e.args[0]
-		for _, line := range *x.header {
+		for _, line := range x.header {
 			if err := q.AddHeader(line); err != nil {
 				return nil, wrongUsage("-H: %v", err)
 			}
 		}
 	}
-	r, err := q.HTTP(ctx, peer)
+	r, err := q.HTTP(ctx, cmp.Or(*x.peer, defaultPeer))
 	if err != nil {
 		return nil, wrongUsage("%v", err)
 	}

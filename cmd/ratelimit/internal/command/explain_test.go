@@ -57,7 +57,7 @@ func TestExplain(t *testing.T) {
 	if p := x.Limiters[0].Policies[0]; x.Status != 429 || p.Outcome != explain.Denied || x.Header.Get("Retry-After") != "60" {
 		t.Errorf("%+v\n%+v", x, p)
 	}
-	if _, err := l.Block(t.Context(), ratelimit.Policy{Name: "api"}, "ip:192.0.2.1", 3600e9); err != nil {
+	if _, err := l.Block(t.Context(), ratelimit.Policy{Name: "api"}, "ip:192.0.2.1", 3600e9, ""); err != nil {
 		t.Fatal(err)
 	}
 	run(t, append([]string{"explain", "-curl", line}, at...)...).want(t, 1, "429", "blocked")

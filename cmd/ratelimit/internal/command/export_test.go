@@ -19,32 +19,19 @@ func WatchEvery(d time.Duration) (undo func()) {
 
 // A Listed is a command as the guide has it.
 type Listed struct {
-	Name, Args, Short, Statuses string
-	Flags                       [][2]string // "-name VALUE" and what it does, without those of Redis
-	Redis                       bool        // it has the flags of Redis
-	Examples                    []string
+	Name, Args, Short string
+	Examples          []string
 }
 
 // List returns all commands.
 func List() (all []Listed) {
-	ofRedis := RedisFlags()
 	for _, c := range commands {
-		f := newFlags(func(string) string { return "" })
-		c.prepare(f)
-		l := Listed{Name: c.name, Args: c.args, Short: c.short, Statuses: c.statuses, Examples: c.examples}
-		for _, row := range rows(f) {
-			if slices.Contains(ofRedis, row) {
-				l.Redis = true
-			} else {
-				l.Flags = append(l.Flags, row)
-			}
-		}
-		all = append(all, l)
+		all = append(all, Listed{Name: c.name, Args: c.args, Short: c.short, Examples: c.examples})
 	}
 	return all
 }
 
-// rows returns the flags by name, each with what it does.
+// rows returns the flags by name: "-name VALUE" and what it does.
 func rows(f *flags) (rows [][2]string) {
 	for _, flag := range f.list {
 		usage := flag.(cli.DocGenerationFlag).GetUsage()

@@ -2,7 +2,6 @@ package command
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,16 +85,6 @@ func (f *flags) text(name, usage string) *string {
 	return value
 }
 
-// texts defines a flag that can be repeated.
-func (f *flags) texts(name, usage string) *[]string {
-	values := new([]string)
-	f.add(name, usage, func(text string) error {
-		*values = append(*values, text)
-		return nil
-	})
-	return values
-}
-
 // is defines a flag without a value.
 func (f *flags) is(name, usage string) *bool {
 	value := new(bool)
@@ -116,12 +105,12 @@ func (f *flags) duration(name string, value time.Duration, usage string) *time.D
 	return &value
 }
 
-// number defines a flag with a whole number from 1.
-func (f *flags) number(name string, value int, usage string) *int {
+// number defines a flag with a whole number from 1 to most.
+func (f *flags) number(name string, value, most int, usage string) *int {
 	f.add(name, fmt.Sprintf("%s (default %s)", usage, numbers.Count(value)), func(text string) error {
-		n := 0
-		if _, err := fmt.Sscanf(strings.NewReplacer(",", "", "_", "").Replace(text)+"\n", "%d\n", &n); err != nil || n <= 0 {
-			return f.wrong(name, "must be a whole number from 1 to %s, such as %s", numbers.Count(math.MaxInt), numbers.Count(value))
+		n, err := strconv.Atoi(strings.NewReplacer(",", "", "_", "").Replace(text))
+		if err != nil || n <= 0 || n > most {
+			return f.wrong(name, "must be a whole number from 1 to %s, such as %s", numbers.Count(most), numbers.Count(value))
 		}
 		value = n
 		return nil
@@ -133,17 +122,9 @@ func (f *flags) number(name string, value int, usage string) *int {
 func (f *flags) share(name, example, usage string, valid func(share float64) bool) *float64 {
 	value := new(float64)
 	f.add(name, usage, func(text string) error {
-		var percent float64
 		number, ok := strings.CutSuffix(text, "%")
-		if !ok {
-			return f.wrong(name, "must be a percentage, such as %s", example)
-		}
-		if _, err := fmt.Sscanf(number+"\n", "%g\n", &percent); err != nil {
-			return f.wrong(name, "must be a percentage, such as %s", example)
-		}
-		// percent/100 is not always the nearest number: 0.7/100 is less than 7 of 1,000 requests.
-		share, err := strconv.ParseFloat(strconv.FormatFloat(percent, 'f', -1, 64)+"e-2", 64)
-		if err != nil || !valid(share) {
+		share, err := strconv.ParseFloat(number+"e-2", 64) // 0.7/100 is less than 7 of 1,000 requests
+		if !ok || err != nil || !valid(share) {
 			return f.wrong(name, "must be a percentage, such as %s", example)
 		}
 		*value = share

@@ -8,11 +8,13 @@ import (
 	"io"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 	"github.com/go-tokenbucket/ratelimit/limits"
 	"github.com/go-tokenbucket/ratelimit/policyfile"
@@ -22,8 +24,6 @@ import (
 const limitsWords = `The limits are those that package limits keeps in Redis, for programs that call limits.Watch. All replicas follow a
 change within two seconds, and it survives their restart.`
 
-const limitsStatuses = "0 done, 1 refused, or changed by somebody else meanwhile, 2 wrong usage, 3 no answer, or a malformed file."
-
 // maxHistory is how many changes limits get shows.
 const maxHistory = 10
 
@@ -32,24 +32,18 @@ var limitsGetCommand = &command{
 	args:     "[POLICY]",
 	short:    "Shows the limits that were changed, by whom, and the last changes.",
 	long:     limitsWords + ` With -policies it also shows the limits that were not changed, and which changes the replicas refuse.`,
-	statuses: limitsStatuses,
-	examples: []string{
-		"ratelimit limits get -redis redis://localhost:6379",
-		"ratelimit limits get -policies limits.yaml api",
-	},
+	examples: []string{"ratelimit limits get -redis redis://localhost:6379", "ratelimit limits get -policies limits.yaml api"},
 	prepare: func(f *flags) func(context.Context, *env) error {
 		l := defineLimits(f)
-		return func(ctx context.Context, e *env) error {
+		return func(ctx context.Context, e *env) (err error) {
 			policy := ""
 			if len(e.args) > 0 {
-				var err error
-				if policy, err = e.one("POLICY", "api"); err != nil {
-					return err
-				}
+				policy, err = e.one("POLICY", "api")
 			}
-			return l.with(ctx, func(ctx context.Context, editor *limits.Editor) error {
-				return getLimits(ctx, editor, policy, e)
-			})
+			if err != nil {
+				return err
+			}
+			return l.with(ctx, policy, e, func(context.Context, *limits.Editor) error { return nil })
 		}
 	},
 }
@@ -61,34 +55,24 @@ var limitsSetCommand = &command{
 	long: limitsWords + ` A limit that is more than 10 times higher or lower than the program's is refused without -force,
 by this command and by each replica. The limit of the program comes from -policies, or from the last change. For a policy
 that was never changed, -was stands in for it.`,
-	statuses: limitsStatuses,
-	examples: []string{
-		`ratelimit limits set api 120/1m burst 20 -policies limits.yaml -why "sale until Sunday"`,
-		"ratelimit limits set api 120/1m -was 60/1m -by alice",
-	},
+	examples: []string{`ratelimit limits set api 120/1m burst 20 -policies limits.yaml -why "sale until Sunday"`},
 	prepare: func(f *flags) func(context.Context, *env) error {
 		l := defineLimits(f)
-		c := limits.Change{}
 		was := f.text("was", "`LIMIT` that is in force. If another one is, nothing changes")
 		force := f.is("force", "allow a limit that is more than 10 times higher or lower than the program's")
-		by, why := defineWho(f)
+		by, why := defineWho(f, "the change")
 		return func(ctx context.Context, e *env) error {
 			if len(e.args) < 2 {
 				return wrongUsage("needs POLICY and LIMIT, such as api 120/1m burst 20")
 			}
-			c.Policy, c.Limit, c.Was, c.Why, c.Force = e.args[0], strings.Join(e.args[1:], " "), *was, *why, *force
+			c := limits.Change{Policy: e.args[0], Limit: strings.Join(e.args[1:], " "), Was: *was, Why: *why, Force: *force}
 			c.By = cmp.Or(*by, operator(e.getenv))
 			for name, text := range map[string]string{"LIMIT": c.Limit, "-was": c.Was} {
 				if _, err := ratelimit.ParseLimit(text); err != nil && (text != "" || name == "LIMIT") {
-					return wrongUsage("%s: %s", name, strings.TrimPrefix(err.Error(), "ratelimit: "))
+					return wrongUsage("%s: %s", name, trim(err))
 				}
 			}
-			return l.with(ctx, func(ctx context.Context, editor *limits.Editor) error {
-				if err := editor.Set(ctx, c); err != nil {
-					return err
-				}
-				return getLimits(ctx, editor, c.Policy, e)
-			})
+			return l.with(ctx, c.Policy, e, func(ctx context.Context, editor *limits.Editor) error { return editor.Set(ctx, c) })
 		}
 	},
 }
@@ -98,31 +82,24 @@ var limitsEndCommand = &command{
 	args:     "POLICY",
 	short:    "Ends a change: the limit of the program is in force again.",
 	long:     limitsWords,
-	statuses: limitsStatuses,
-	examples: []string{
-		"ratelimit limits end api -redis redis://localhost:6379 -why \"the sale is over\"",
-	},
+	examples: []string{`ratelimit limits end api -redis redis://localhost:6379 -why "the sale is over"`},
 	prepare: func(f *flags) func(context.Context, *env) error {
 		l := defineLimits(f)
-		by, why := defineWho(f)
+		by, why := defineWho(f, "the change")
 		return func(ctx context.Context, e *env) error {
 			policy, err := e.one("POLICY", "api")
 			if err != nil {
 				return err
 			}
-			return l.with(ctx, func(ctx context.Context, editor *limits.Editor) error {
-				if err := editor.End(ctx, limits.Change{Policy: policy, By: cmp.Or(*by, operator(e.getenv)), Why: *why}); err != nil {
-					return err
-				}
-				return getLimits(ctx, editor, policy, e)
-			})
+			c := limits.Change{Policy: policy, By: cmp.Or(*by, operator(e.getenv)), Why: *why}
+			return l.with(ctx, policy, e, func(ctx context.Context, editor *limits.Editor) error { return editor.End(ctx, c) })
 		}
 	},
 }
 
-func defineWho(f *flags) (by, why *string) {
-	return f.text("by", "`NAME` of who makes the change, for the log of changes (default cli:user@host). It is not checked"),
-		f.text("why", "`TEXT` for the log of changes")
+func defineWho(f *flags, what string) (by, why *string) {
+	return f.text("by", "`NAME` of who makes "+what+", for those who see it later (default cli:user@host). It is not checked"),
+		f.text("why", "`TEXT` for those who see "+what+" later")
 }
 
 // operator names the user of this machine.
@@ -146,8 +123,8 @@ func defineLimits(f *flags) *limitsFlags {
 	return &limitsFlags{redis: defineRedis(f), policies: f.text("policies", "`FILE` with the policies of the program"), names: defineNames(f)}
 }
 
-// with calls do, and explains its error.
-func (l *limitsFlags) with(ctx context.Context, do func(context.Context, *limits.Editor) error) error {
+// with calls do, and shows the limits afterwards: that of a policy, or of all if policy is "".
+func (l *limitsFlags) with(ctx context.Context, policy string, e *env, do func(context.Context, *limits.Editor) error) error {
 	editor := new(limits.Editor)
 	if *l.policies != "" {
 		f, err := policyfile.Load(*l.policies, registry(*l.names))
@@ -159,15 +136,17 @@ func (l *limitsFlags) with(ctx context.Context, do func(context.Context, *limits
 			editor.Program[m.Policy.Name] = m.Policy.Limit
 		}
 	}
-	c, err := l.redis.connect()
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	editor.Keeper = c.store
-	bounded, cancel := context.WithTimeout(ctx, *l.redis.timeout)
-	defer cancel()
-	err = do(bounded, editor)
+	return l.redis.with(ctx, func(ctx context.Context, c *connection) error {
+		editor.Keeper = c.store
+		err := do(ctx, editor)
+		if err == nil {
+			err = getLimits(ctx, editor, policy, e)
+		}
+		return explainLimits(err, c)
+	})
+}
+
+func explainLimits(err error, c *connection) error {
 	var factor *limits.FactorError
 	switch {
 	case err == nil:
@@ -179,7 +158,7 @@ func (l *limitsFlags) with(ctx context.Context, do func(context.Context, *limits
 	case errors.Is(err, limits.ErrConflict) || errors.Is(err, limits.ErrRefused):
 		return &statusError{found, trim(err)}
 	default:
-		return unanswered(trim(err), c, false)
+		return c.unanswered(err, false)
 	}
 }
 
@@ -194,68 +173,57 @@ func getLimits(ctx context.Context, editor *limits.Editor, policy string, e *env
 		return err
 	}
 	if policy != "" {
-		list = only(list, func(entry limits.Entry) bool { return entry.Policy == policy })
-		history = only(history, func(change limits.Logged) bool { return change.Policy == policy })
+		list = slices.DeleteFunc(list, func(entry limits.Entry) bool { return entry.Policy != policy })
+		history = slices.DeleteFunc(history, func(change limits.Logged) bool { return change.Policy != policy })
 	}
+	table := tabwriter.NewWriter(e.out, 0, 0, 3, ' ', 0)
+	defer table.Flush()
 	if len(list) == 0 {
-		fmt.Fprint(e.out, "no changed limit is in force\n")
+		fmt.Fprint(table, "no changed limit is in force\n")
 	} else {
-		writeLimits(e.out, list, e.paint)
+		writeLimits(table, list, e.paint)
 	}
 	if len(history) > 0 {
-		fmt.Fprint(e.out, "\nLast changes\n")
-		writeHistory(e.out, history[:min(len(history), maxHistory)])
+		fmt.Fprint(table, "\nLast changes\n")
+		writeHistory(table, history[:min(len(history), maxHistory)])
 	}
 	return nil
 }
 
-func only[T any](list []T, keep func(T) bool) (kept []T) {
-	for _, v := range list {
-		if keep(v) {
-			kept = append(kept, v)
-		}
-	}
-	return kept
-}
-
 // writeLimits writes texts that package limits has cut and escaped.
-func writeLimits(w io.Writer, list []limits.Entry, p paint) {
-	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+func writeLimits(table io.Writer, list []limits.Entry, p report.Paint) {
 	fmt.Fprint(table, "policy\tprogram\tin force\tchanged\n")
 	for _, l := range list {
 		changed := ""
 		if !l.At.IsZero() {
-			changed = l.At.UTC().Format(time.RFC3339) + " by " + logtext.Printable(l.By)
-			if l.Why != "" {
-				changed += ": " + logtext.Printable(l.Why)
-			}
+			changed = l.At.UTC().Format(time.RFC3339) + " " + who(l.By, l.Why)
 		}
 		if l.Forced {
-			changed += p.in(red, " (forced)")
+			changed += p.In(red, " (forced)")
 		}
 		if l.Refused != "" {
-			changed += p.in(red, " (not followed: "+logtext.Printable(l.Refused)+")")
+			changed += p.In(red, " (not followed: "+logtext.Printable(l.Refused)+")")
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", logtext.Printable(l.Policy), cmp.Or(logtext.Printable(l.Program), "?"), cmp.Or(logtext.Printable(l.InForce), "?"), strings.TrimSpace(changed))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", logtext.Printable(l.Policy), limitOr(l.Program, "?"), limitOr(l.InForce, "?"), strings.TrimSpace(changed))
 	}
-	_ = table.Flush()
 }
 
-func writeHistory(w io.Writer, list []limits.Logged) {
-	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+func writeHistory(table io.Writer, list []limits.Logged) {
 	for _, c := range list {
-		to := "the program's"
-		if c.Limit != "" {
-			to = logtext.Printable(c.Limit)
-		}
+		to := limitOr(c.Limit, "the program's")
 		if c.Forced {
 			to += " (forced)"
 		}
-		by := "by " + logtext.Printable(c.By)
-		if c.Why != "" {
-			by += ": " + logtext.Printable(c.Why)
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s to %s\t%s\n", c.At.UTC().Format(time.RFC3339), logtext.Printable(c.Policy), cmp.Or(logtext.Printable(c.Was), "?"), to, by)
+		fmt.Fprintf(table, "%s\t%s\t%s to %s\t%s\n", c.At.UTC().Format(time.RFC3339), logtext.Printable(c.Policy), limitOr(c.Was, "?"), to, who(c.By, c.Why))
 	}
-	_ = table.Flush()
+}
+
+func limitOr(limit, instead string) string { return cmp.Or(logtext.Printable(limit), instead) }
+
+// who says who made a change, and why.
+func who(by, why string) string {
+	if why != "" {
+		why = ": " + logtext.Printable(why)
+	}
+	return "by " + logtext.Printable(by) + why
 }

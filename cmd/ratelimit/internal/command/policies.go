@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,12 +19,7 @@ var policiesCommand = &command{
 	short: "Shows the policies of files as JSON, or checks the files.",
 	long: `Every fault is written with its file, line and column, and what would be right. A file can name functions
 of the program, such as its keys: list these names with -names.`,
-	statuses: "0 no faults, 1 faults, 2 wrong usage, 3 a file cannot be read (with -check: 1).",
-	examples: []string{
-		"ratelimit policies -check limits.yaml",
-		"ratelimit policies -check -names members,tier deploy/*.yaml",
-		"ratelimit policies limits.yaml",
-	},
+	examples: []string{"ratelimit policies -check -names members,tier deploy/*.yaml", "ratelimit policies limits.yaml"},
 	prepare: func(f *flags) func(context.Context, *env) error {
 		check := f.is("check", "write only faults")
 		names := defineNames(f)
@@ -110,9 +106,4 @@ func policiesJSON(name string, f *policyfile.File) any {
 	}{name, list}
 }
 
-func burstOf(l ratelimit.Limit) int64 {
-	if l.Burst == 0 {
-		return l.Rate
-	}
-	return l.Burst
-}
+func burstOf(l ratelimit.Limit) int64 { return cmp.Or(l.Burst, l.Rate) }

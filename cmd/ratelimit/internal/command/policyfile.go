@@ -14,13 +14,16 @@ func defineNames(f *flags) *string {
 }
 
 // registry says which names of the program a file may use.
-func registry(names string) (reg policyfile.Registry) {
-	for name := range strings.SplitSeq(names, ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			reg.Unknown = append(reg.Unknown, name)
+func registry(names string) policyfile.Registry { return policyfile.Registry{Unknown: words(names)} }
+
+// words returns the parts of a list with commas.
+func words(list string) (all []string) {
+	for word := range strings.SplitSeq(list, ",") {
+		if word = strings.TrimSpace(word); word != "" {
+			all = append(all, word)
 		}
 	}
-	return reg
+	return all
 }
 
 // lacksName reports whether a fault is a name that the registry does not have.
@@ -46,7 +49,7 @@ func loadPolicies(name, names string, e *env) (*policyfile.File, error) {
 	}
 	for _, m := range f.Mounts() {
 		if len(m.Unknown) > 0 {
-			fmt.Fprintf(e.err, "%s policy %s, because it uses %s, which only the program has\n", e.paint.in(yellow, "LEFT OUT:"), show(m.Policy.Name), show(strings.Join(m.Unknown, ", ")))
+			fmt.Fprintf(e.err, "%s policy %s, because it uses %s, which only the program has\n", e.paint.In(yellow, "LEFT OUT:"), show(m.Policy.Name), show(strings.Join(m.Unknown, ", ")))
 		}
 	}
 	if len(f.Policies()) == 0 {

@@ -46,13 +46,12 @@ func (p *progress) text(at simulate.Progress, now time.Time) string {
 	if at.Size <= 0 || at.Read <= 0 {
 		return speed
 	}
-	share := min(1, float64(at.Read)/float64(at.Size))
-	text := fmt.Sprintf("%3.0f %%  %s", 100*share, speed)
+	share, bar := min(1, float64(at.Read)/float64(at.Size)), ""
 	if p.bar {
-		const cells = 20
-		full := int(share * cells)
-		text = "[" + strings.Repeat("#", full) + strings.Repeat(".", cells-full) + "] " + text
+		full := int(20 * share)
+		bar = "[" + strings.Repeat("#", full) + strings.Repeat(".", 20-full) + "] "
 	}
+	text := fmt.Sprintf("%s%3.0f %%  %s", bar, 100*share, speed)
 	if share < 1 && took > 1 {
 		text += ", " + numbers.Span(time.Duration(took*(1/share-1)*1e9).Round(time.Second)) + " left"
 	}

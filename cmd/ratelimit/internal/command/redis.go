@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
@@ -88,26 +88,23 @@ func (r *redisFlags) connect() (*connection, error) {
 		cfg.Secret = secret
 	}
 	c := new(connection)
+	var err error
 	if *r.cluster {
-		o, err := redisstore.ClusterOptions(url)
-		if err != nil {
-			return nil, wrongUsage("%s: %v", from, withoutPackage(err))
+		var o *redis.ClusterOptions
+		if o, err = redisstore.ClusterOptions(url); err == nil {
+			c.client, c.server = redis.NewClusterClient(o), "cluster at "+show(strings.Join(o.Addrs, ", "))
 		}
-		c.client, c.server = redis.NewClusterClient(o), "cluster at "+show(strings.Join(o.Addrs, ", "))
 	} else {
-		o, err := redisstore.Options(url)
-		if err != nil {
-			return nil, wrongUsage("%s: %v", from, withoutPackage(err))
+		var o *redis.Options
+		if o, err = redisstore.Options(url); err == nil {
+			c.client, c.server = redis.NewClient(o), "Redis at "+show(o.Addr)
 		}
-		c.client, c.server = redis.NewClient(o), "Redis at "+show(o.Addr)
+	}
+	if err != nil {
+		return nil, wrongUsage("%s: %v", from, trim(err))
 	}
 	c.store = redisstore.New(c.client, cfg)
 	return c, nil
-}
-
-func withoutPackage(err error) string {
-	text := strings.TrimPrefix(err.Error(), "redisstore: ")
-	return strings.TrimPrefix(strings.TrimPrefix(text, "ClusterOptions: "), "Options: ")
 }
 
 // readSecret reads a secret from a file that an editor may have ended with a line break.
@@ -123,18 +120,26 @@ func readSecret(name string) ([]byte, error) {
 	return text, nil
 }
 
-// limiter returns a Limiter on the buckets of Redis.
-func (r *redisFlags) limiter(c *connection) (*ratelimit.Limiter, error) {
-	return ratelimit.New(ratelimit.Config{Store: c.store, Timeout: *r.timeout, Logger: slog.New(slog.DiscardHandler)})
-}
-
-// answers returns an error if Redis does not answer.
-func (c *connection) answers(ctx context.Context, r *redisFlags) error {
+// with connects, and calls do for at most the time of -timeout.
+func (r *redisFlags) with(ctx context.Context, do func(context.Context, *connection) error) error {
+	c, err := r.connect()
+	if err != nil {
+		return err
+	}
+	defer c.close()
 	ctx, cancel := context.WithTimeout(ctx, *r.timeout)
 	defer cancel()
-	_, err := c.store.Inspect(ctx, "none", "none")
-	if err != nil {
-		return unanswered(fmt.Errorf("%w: %w", store.ErrNotCharged, err), c, false)
+	return do(ctx, c)
+}
+
+// unanswered explains an error of Redis. changes reports that the call would have changed a bucket.
+func (c *connection) unanswered(err error, changes bool) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer in time: %w", err)
 	}
-	return nil
+	err = fmt.Errorf("%s: %w", c.server, trim(err))
+	if changes && !errors.Is(err, store.ErrNotCharged) {
+		err = fmt.Errorf("%w\nIt is not known whether it was done: look with ratelimit peek.", err)
+	}
+	return err
 }

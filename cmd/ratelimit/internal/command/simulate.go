@@ -1,8 +1,13 @@
 package command
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/accesslog"
@@ -11,24 +16,16 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
-const defaultClients = 1_000_000
-
 var simulateCommand = &command{
 	name:  "simulate",
 	args:  "LOG…",
 	short: "Reports what policies would have done with the requests of access logs.",
 	long: `It decides about each line with the code of the limiter, at the time of the line. Logs are in the format
-common or combined, or JSON lines, also gzipped. "-" is standard input. Give several logs oldest first.
-The report is text. It has for each policy who is denied and when, the share that other limits would deny,
-and the smallest limits that spare a share of the clients.`,
-	statuses: `0 done, 1 a policy denies more than -fail-above, 2 wrong usage, 3 a file cannot be read, is malformed, or has
-no requests, 130 interrupted: the report has what was read until then.`,
+common or combined, or JSON lines, also gzipped. "-" is standard input. Give several logs oldest first.`,
 	examples: []string{
-		"ratelimit simulate -policies limits.yaml access.log",
 		"ratelimit simulate -policies limits.yaml -html report.html access.log.2.gz access.log.1",
-		"ratelimit simulate -policies limits.yaml -extra X-Forwarded-For access.log",
 		"kubectl logs deploy/web | ratelimit simulate -policies limits.yaml -format json -map time=ts,addr=ip -",
-		"ratelimit simulate -policies limits.yaml -spare 99.5% -fail-above 1% -json access.log >report.json",
+		"ratelimit simulate -policies limits.yaml -extra X-Forwarded-For -spare 99.5% -fail-above 1% -json access.log",
 	},
 	prepare: func(f *flags) func(context.Context, *env) error {
 		var s simulation
@@ -38,7 +35,7 @@ no requests, 130 interrupted: the report has what was read until then.`,
 		s.fields = f.text("map", "`FIELDS` of JSON lines, such as time=ts,addr=client.ip,header.X-Key=key")
 		s.extra = f.text("extra", "`HEADERS` in the further quoted fields of a combined log, with commas between them, such as X-Forwarded-For")
 		s.spare = f.share("spare", "99.9%", "`SHARE` of the clients that must not be denied, for the smallest limits that do so (default 99.9%)", func(x float64) bool { return x > 0 && x <= 1 })
-		s.clients = f.number("clients", defaultClients, "`NUMBER` of keys of each policy that have a line of their own. It bounds the memory")
+		s.clients = f.number("clients", simulate.DefaultClients, simulate.MaxClients, "`NUMBER` of keys of each policy that have a line of their own. It bounds the memory")
 		s.hide = f.is("hide-keys", "show keys as HMACs under a random secret")
 		s.json = f.is("json", "write JSON")
 		s.html = f.text("html", "`FILE` to write the report to as a page with pictures, too")
@@ -70,25 +67,18 @@ func (s *simulation) run(ctx context.Context, e *env) error {
 	if cfg.Policies, err = loadPolicies(*s.policies, *s.names, e); err != nil {
 		return err
 	}
-	logs, err := openLogs(ctx, e)
-	defer logs.close()
+	logs, closeLogs, err := openLogs(ctx, e)
+	defer closeLogs()
 	if err != nil {
 		return err
 	}
-	cfg.Logs = logs.list
-	if err := s.differ(logs); err != nil {
-		return err
-	}
-	page, err := create("-html", *s.html)
+	cfg.Logs = logs
+	page, decisions, err := s.files(e.args)
 	if err != nil {
 		return err
 	}
-	defer page.discard()
-	decisions, err := create("-decisions", *s.decisions)
-	if err != nil {
-		return err
-	}
-	defer decisions.discard()
+	defer page.Close()
+	defer decisions.Close()
 	if decisions != nil {
 		cfg.Decisions = decisions
 	}
@@ -98,56 +88,56 @@ func (s *simulation) run(ctx context.Context, e *env) error {
 	cfg.Progress = p.show
 	r, err := simulate.Run(ctx, cfg)
 	p.end()
-	if err != nil {
-		err = trim(err)
-	}
 	if r == nil {
-		return err
+		return trim(err)
 	}
-	if decisions != nil {
-		if err := decisions.keep(); err != nil {
-			return fmt.Errorf("-decisions: %w", err)
+	if page != nil {
+		if err := errors.Join(r.HTML(page), page.Close()); err != nil {
+			return fmt.Errorf("-html: %w", err)
 		}
 	}
-	if err := s.write(r, page, e); err != nil {
-		return err
+	write := func(w io.Writer) error { return r.Text(w, e.paint) }
+	if *s.json {
+		write = r.JSON
 	}
-	if b := broken(r); b != nil {
-		for _, at := range b.Examples {
-			fmt.Fprintf(e.err, "ratelimit simulate: %s: %s: the report lacks what comes after line %d\n", show(at.File), show(at.Text), at.Line)
-		}
+	if err := write(e.out); err != nil {
+		return err
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		fmt.Fprint(e.err, "ratelimit simulate: interrupted: the report has the lines that were read until then\n")
 		return ended(interrupted)
 	case err != nil:
-		return err
+		return trim(err)
 	}
 	return ended(s.judge(r, e))
 }
 
+// files creates the files that are written.
+func (s *simulation) files(logs []string) (page, decisions *os.File, err error) {
+	const read = "one of the logs, or the file of -policies"
+	reads := append(slices.Clone(logs), *s.policies)
+	err = cmp.Or(differ("-html", *s.html, read, reads...), differ("-decisions", *s.decisions, read, reads...), differ("-decisions", *s.decisions, "the file of -html", *s.html))
+	if err == nil {
+		page, err = create("-html", *s.html)
+	}
+	if err == nil {
+		decisions, err = create("-decisions", *s.decisions)
+	}
+	return page, decisions, err
+}
+
 // config returns what the flags say of the logs.
 func (s *simulation) config() (cfg simulate.Config, err error) {
-	cfg = simulate.Config{Format: *s.format, Spare: *s.spare, Clients: *s.clients, HideKeys: *s.hide}
-	for name := range strings.SplitSeq(*s.extra, ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			cfg.Extra = append(cfg.Extra, name)
-		}
-	}
-	for pair := range strings.SplitSeq(*s.fields, ",") {
-		if pair = strings.TrimSpace(pair); pair == "" {
-			continue
-		}
+	cfg = simulate.Config{Format: *s.format, Spare: *s.spare, Clients: *s.clients, HideKeys: *s.hide, Fields: make(map[string]string)}
+	cfg.Extra = words(*s.extra)
+	for _, pair := range words(*s.fields) {
 		ours, theirs, ok := strings.Cut(pair, "=")
 		if !ok || ours == "" || theirs == "" {
 			return cfg, wrongUsage("-map: %s: must be like time=ts, with a name of this command and one of the log", shown(pair))
 		}
 		if _, twice := cfg.Fields[ours]; twice {
 			return cfg, wrongUsage("-map: %s: is there twice", shown(ours))
-		}
-		if cfg.Fields == nil {
-			cfg.Fields = make(map[string]string)
 		}
 		cfg.Fields[ours] = theirs
 	}
@@ -160,36 +150,21 @@ func (s *simulation) config() (cfg simulate.Config, err error) {
 // flagNames has the flags for the fields that errors name.
 var flagNames = strings.NewReplacer("extra: ", "-extra: ", "extra ", "-extra: ", "fields: ", "-map: ", "format \"", "-format: \"")
 
-// write writes the report.
-func (s *simulation) write(r *report.Report, page *newFile, e *env) error {
-	if page != nil {
-		err := r.HTML(page)
-		if err == nil {
-			err = page.keep()
-		}
-		if err != nil {
-			return fmt.Errorf("-html: %w", err)
-		}
+// broken says which logs cannot be read to their end, and reports whether there are any.
+func broken(r *report.Report, e *env) bool {
+	i := slices.IndexFunc(r.Bad, func(b report.BadLines) bool { return b.Reason == accesslog.BrokenFile.String() })
+	if i < 0 {
+		return false
 	}
-	if *s.json {
-		return r.JSON(e.out)
+	for _, at := range r.Bad[i].Examples {
+		fmt.Fprintf(e.err, "ratelimit simulate: %s: %s: the report lacks what comes after line %d\n", show(at.File), show(at.Text), at.Line)
 	}
-	return r.Text(e.out, bool(e.paint))
-}
-
-// broken returns what r has of files that cannot be read to their end, or nil.
-func broken(r *report.Report) *report.BadLines {
-	for i := range r.Bad {
-		if r.Bad[i].Reason == accesslog.BrokenFile.String() {
-			return &r.Bad[i]
-		}
-	}
-	return nil
+	return true
 }
 
 // judge returns the exit status by -fail-above. A check of CI must not pass because nothing was decided.
 func (s *simulation) judge(r *report.Report, e *env) int {
-	status := done
+	status, isBroken := done, broken(r, e)
 	if !s.failing() {
 		return status
 	}
@@ -204,7 +179,7 @@ func (s *simulation) judge(r *report.Report, e *env) int {
 	if bad > r.Requests {
 		fail("most lines could not be read, so that -fail-above says little: see the report")
 	}
-	if broken(r) != nil {
+	if isBroken {
 		fail("a log cannot be read to its end, so that -fail-above cannot be checked")
 	}
 	for _, name := range r.LeftOut {

@@ -5,8 +5,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
 	"strings"
 
+	"github.com/mattn/go-colorable"
+
+	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
 
@@ -56,26 +60,22 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// paint adds colours to texts, or does not.
-type paint bool
-
+// The colours of [report.Paint].
 const (
 	red    = "\x1b[31m"
 	green  = "\x1b[32m"
 	yellow = "\x1b[33m"
 )
 
-func (p paint) in(color, text string) string {
-	if !p || color == "" || text == "" {
-		return text
-	}
-	return color + text + "\x1b[0m"
-}
-
-// paintFor reports whether w takes colours: if it is a terminal, and the user has nothing against them.
-func paintFor(w io.Writer, getenv func(string) string) paint {
+// paintFor reports whether w takes colours: if it is a terminal, and the user has nothing against them. Only Windows seldom
+// sets TERM, and a console there takes colours when it is asked to.
+func paintFor(w io.Writer, getenv func(string) string) report.Paint {
 	term := getenv("TERM")
-	return paint(isTerminal(w) && term != "dumb" && getenv("NO_COLOR") == "" && takesColours(w, term))
+	takes := term != ""
+	if runtime.GOOS == "windows" && w == os.Stdout {
+		colorable.EnableColorsStdout(&takes)
+	}
+	return report.Paint(isTerminal(w) && takes && term != "dumb" && getenv("NO_COLOR") == "")
 }
 
 func isTerminal(w any) bool {
@@ -95,16 +95,4 @@ func writeJSON(w io.Writer, v any) error {
 	}
 	_, err = w.Write(append(logtext.EscapeJSON(text, nil), '\n'))
 	return err
-}
-
-// wrap cuts text into lines.
-func wrap(text string, width int) (lines []string) {
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		if line != "" && len(line)+1+len(word) > width {
-			lines, line = append(lines, line), ""
-		}
-		line = strings.TrimSpace(line + " " + word)
-	}
-	return append(lines, line)
 }

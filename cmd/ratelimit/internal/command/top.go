@@ -1,17 +1,20 @@
 package command
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/textproto"
 	"net/url"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
@@ -31,11 +34,7 @@ var topCommand = &command{
 	long: `It reads top.json of the admin page, which one replica serves. If the page needs a login, set
 ` + headerVariable + ` to a header that has it, such as "Authorization: Bearer TOKEN". Several headers are
 separated by line breaks.`,
-	statuses: "0 done, 2 wrong usage, 3 no answer, 130 interrupted.",
-	examples: []string{
-		"ratelimit top -admin http://localhost:8080/admin/",
-		"ratelimit top -admin https://ops.example.com/admin/ -policy login -watch",
-	},
+	examples: []string{"ratelimit top -admin https://ops.example.com/admin/ -policy login -watch"},
 	prepare: func(f *flags) func(context.Context, *env) error {
 		admin := f.text("admin", "`URL` of the admin page. Default: "+adminVariable+" of the environment")
 		policy := f.text("policy", "`NAME` of the only policy to show")
@@ -89,56 +88,44 @@ func adminPage(address, policy string, timeout time.Duration, e *env) (*page, er
 		// A header with a login is for this address alone.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-	for line := range strings.Lines(e.getenv(headerVariable)) {
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
-		name, value, ok := strings.Cut(line, ":")
-		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(name, " \t@") {
-			return nil, wrongUsage("%s: must be a header, such as \"Authorization: Bearer TOKEN\"", headerVariable)
-		}
-		p.header.Add(name, strings.TrimSpace(value))
+	lines := textproto.NewReader(bufio.NewReader(strings.NewReader(strings.TrimSpace(e.getenv(headerVariable)) + "\n\n")))
+	header, err := lines.ReadMIMEHeader()
+	if err != nil {
+		return nil, wrongUsage("%s: must be a header, such as \"Authorization: Bearer TOKEN\"", headerVariable)
 	}
+	maps.Copy(p.header, header)
 	return p, nil
 }
 
 // show writes the lists once, or again and again until ctx ends.
 func (p *page) show(ctx context.Context, watch bool, e *env) error {
 	t, err := p.read(ctx)
-	if err != nil {
+	if err != nil || !watch {
+		if err == nil {
+			t.write(e.out, e.paint)
+		}
 		return err
 	}
-	clear := ""
+	before, after := "", "\n"
 	if e.terminal {
-		clear = "\x1b[H\x1b[2J"
+		before, after = "\x1b[H\x1b[2J", ""
 	}
-	if !watch {
-		t.write(e.out, e.paint)
-		return nil
-	}
-	ticks := time.NewTicker(watchEvery)
-	defer ticks.Stop()
 	for {
 		if err != nil {
 			fmt.Fprintf(e.err, "ratelimit top: %s\n", plain(err))
 		} else {
-			fmt.Fprint(e.out, clear)
+			fmt.Fprint(e.out, before)
 			t.write(e.out, e.paint)
-			end := ""
-			if clear == "" {
-				end = "\n"
-			}
-			if _, err := fmt.Fprint(e.out, end); err != nil { // nobody reads
+			if _, err := fmt.Fprint(e.out, after); err != nil { // nobody reads
 				return err
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-ticks.C:
+		case <-time.After(watchEvery):
 		}
-		t, err = p.read(ctx)
-		if ctx.Err() != nil {
+		if t, err = p.read(ctx); ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
@@ -148,15 +135,14 @@ func (p *page) show(ctx context.Context, watch bool, e *env) error {
 func (p *page) read(ctx context.Context) (*topLists, error) {
 	r := (&http.Request{Method: "GET", URL: p.address, Host: p.address.Host, Header: p.header.Clone()}).WithContext(ctx)
 	answer, err := p.client.Do(r)
-	if err != nil {
-		var of *url.Error
-		if errors.As(err, &of) { // it has the address, with a user
-			err = of.Err
-		}
-		return nil, fmt.Errorf("the admin page at %s: %w", show(p.address.Host), err)
+	var text []byte
+	if err == nil {
+		defer answer.Body.Close()
+		text, err = io.ReadAll(io.LimitReader(answer.Body, maxTop))
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxTop))
+	if of := new(url.Error); errors.As(err, &of) { // it has the address, with a user
+		err = of.Err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the admin page at %s: %w", show(p.address.Host), err)
 	}
@@ -205,7 +191,7 @@ type topKey struct {
 	Share    float64 `json:"share"`
 }
 
-func (t *topLists) write(w io.Writer, p paint) {
+func (t *topLists) write(w io.Writer, p report.Paint) {
 	of := "all policies"
 	if t.Policy != "" {
 		of = "policy " + show(t.Policy)
@@ -219,29 +205,23 @@ func (t *topLists) write(w io.Writer, p paint) {
 	writeKeys(w, p, "Most denied", red, t.Denied, func(k topKey) int64 { return k.Denied })
 }
 
-func writeKeys(w io.Writer, p paint, title, color string, keys []topKey, count func(topKey) int64) {
-	fmt.Fprintf(w, "\n%s\n", p.in(color, title))
+func writeKeys(w io.Writer, p report.Paint, title, color string, keys []topKey, count func(topKey) int64) {
+	fmt.Fprintf(w, "\n%s\n", p.In(color, title))
 	if len(keys) == 0 {
 		fmt.Fprint(w, "  none\n")
 		return
 	}
-	var cells strings.Builder
-	table := tabwriter.NewWriter(&cells, 0, 0, 2, ' ', tabwriter.AlignRight)
+	var counts, shares []string
+	wide, wider, widest := 0, 0, 0
 	for _, k := range keys {
 		n := numbers.Count(count(k))
 		if k.Error > 0 {
 			n = numbers.Count(count(k)-k.Error) + "-" + n // it is between these
 		}
-		fmt.Fprintf(table, "%s\t%.1f%%\t\n", n, 100*k.Share)
+		counts, shares = append(counts, n), append(shares, fmt.Sprintf("%.1f%%", 100*k.Share))
+		wide, wider, widest = max(wide, len(n)), max(wider, len(shares[len(shares)-1])), max(widest, len(show(k.Policy)))
 	}
-	_ = table.Flush()
-	width := 0
-	for _, k := range keys {
-		width = max(width, len(show(k.Policy)))
-	}
-	i := 0
-	for line := range strings.Lines(cells.String()) {
-		fmt.Fprintf(w, "%s  %-*s  %s\n", strings.TrimSuffix(line, "\n"), width, show(keys[i].Policy), show(keys[i].Key))
-		i++
+	for i, k := range keys {
+		fmt.Fprintf(w, "  %*s  %*s  %-*s  %s\n", wide, counts[i], wider, shares[i], widest, show(k.Policy), show(k.Key))
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"html/template"
 	"io"
-	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
@@ -19,7 +18,14 @@ var (
 	style string
 
 	pages = template.Must(template.New("page").Funcs(template.FuncMap{
-		"count": numbers.Count, "share": share, "percent": numbers.Percent, "key": key, "paragraph": paragraph, "of": numbers.Of, "width": barWidth,
+		"count": numbers.Count, "share": share, "percent": numbers.Percent, "of": numbers.Of, "span": numbers.Span, "seconds": numbers.Seconds,
+		"key":       key,
+		"paragraph": func(sentence string) string { return cut(shown(sentence), 1000) }, // it may have names from files
+		"width":     func(n, most int64) float64 { return 100 * part(n, most) },
+		"height":    height,
+		"top":       func(n, most int64) float64 { return 100 - height(n, most) },
+		"style":     func() template.CSS { return template.CSS(style) },
+		"security":  func() string { return contentSecurity },
 	}).Parse(pageText))
 	// contentSecurity allows the page its style and an empty icon, and nothing else.
 	contentSecurity = "default-src 'none'; style-src 'sha256-" + hash(style) + "'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -30,65 +36,36 @@ func hash(text string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
+// height is that of a bar of a chart, in percent.
+func height(n, most int64) float64 { return max(1, 100*part(n, most)) }
+
 // HTML writes the report as a page of one file. It has no script and loads nothing.
 func (r *Report) HTML(w io.Writer) error {
-	p := page{Report: r}
+	var views []view
 	for i := range r.Policies {
-		p.Views = append(p.Views, r.view(i))
+		views = append(views, r.view(i))
 	}
 	var text bytes.Buffer
-	if err := pages.Execute(&text, p); err != nil {
+	if err := pages.Execute(&text, map[string]any{"Report": r, "Views": views}); err != nil {
 		return err
 	}
 	_, err := w.Write(text.Bytes())
 	return err
 }
 
-// A page has what the template asks of a report.
-type page struct {
-	*Report
-	Views []view
-}
-
-func (page) Security() string    { return contentSecurity }
-func (page) Style() template.CSS { return template.CSS(style) }
-
-func (p page) Heading() string {
-	if len(p.Policies) == 1 {
-		return "What this limit would do"
-	}
-	return "What these limits would do"
-}
-
-func (p page) Source() string {
-	if p.Requests == 0 {
-		return "No request could be read."
-	}
-	return numbers.Of(p.Requests, "request") + " of " + p.files() + ", " + p.period()
-}
-
-func (p page) LeftOutText() string { return p.leftOut() }
-func (p page) Reading() []string   { return p.reading() }
-
-func (p page) BadText() string {
-	if p.badLines() == 0 {
-		return ""
-	}
-	return numbers.Of(p.badLines(), "line") + " of " + numbers.Count(p.Lines) + " could not be read"
-}
-
-// A view has what the template asks of a policy.
+// A view has what the template asks of a policy, beside the policy.
 type view struct {
 	*Policy
-	ID                           int
-	Spans                        []Span // few, without gaps
-	Length                       time.Duration
-	Most                         Span
-	MostClients                  int64 // that a limit of the curve denies
-	RequestsAlone, ClientsAlone  int64
-	WhenText, LongestText, Burst string
-	Notes                        []string
-	clock                        clock
+	ID                          int
+	Clock                       clock
+	Most                        Span
+	MostClients                 int64 // that a limit of the curve denies
+	RequestsAlone, ClientsAlone int64
+	LongestWait                 float64
+	Burst                       int64
+	Denials                     string
+	Notes                       []string
+	Kind                        string // the class of the verdict
 }
 
 func (r *Report) view(i int) view {
@@ -96,50 +73,15 @@ func (r *Report) view(i int) view {
 	if p.unjudged() {
 		p.Curve, p.Spare = nil, nil
 	}
-	v := view{Policy: &p, ID: i + 1, clock: r.clock(), WhenText: p.when(r.clock(), r.clock().zoneOf(r.From)), Notes: p.notes(r.Clients)}
-	v.Spans, v.Length = p.spans(72)
-	v.Most = peak(v.Spans)
+	v := view{Policy: &p, ID: i + 1, Clock: r.clock(), Most: peak(p.When), Denials: p.denials(r.clock()), Notes: p.notes(r.Clients)}
 	v.RequestsAlone, v.ClientsAlone = p.alone()
-	for _, at := range p.Curve {
-		v.MostClients = max(v.MostClients, at.ClientsDenied)
+	v.MostClients = p.mostClients()
+	v.Kind = map[string]string{green: "good", yellow: "shadow", red: "denies"}[p.color()]
+	for _, c := range p.Worst {
+		v.LongestWait = max(v.LongestWait, c.Longest)
 	}
-	longest := 0.0
-	for _, w := range p.Worst {
-		longest = max(longest, w.Longest)
-	}
-	if longest > 0 {
-		v.LongestText = numbers.Seconds(longest)
-	}
-	if p.Spare != nil {
-		for _, l := range p.Spare.Limits {
-			if l.Own {
-				v.Burst = numbers.Count(l.Burst)
-			}
-		}
+	if own := p.ownSpare(); own != nil {
+		v.Burst = own.Burst
 	}
 	return v
-}
-
-func (v view) Verdict() string             { return v.verdict() }
-func (v view) Advice() string              { return v.sentence() }
-func (v view) At(t time.Time) string       { return v.clock.at(t) }
-func (v view) From(t time.Time) string     { return v.clock.of(t, v.Length) }
-func (v view) To() time.Time               { return v.Spans[len(v.Spans)-1].From.Add(v.Length) }
-func (v view) LengthText() string          { return numbers.Span(v.Length) }
-func (c Client) LongestText() string       { return c.wait(c.Longest) }
-func (c Client) TotalText() string         { return c.wait(c.Total) }
-func (v view) Top(denied int64) float64    { return 100 - v.Height(denied) }
-func (v view) Height(denied int64) float64 { return max(1, 100*part(denied, v.Most.Denied)) }
-func barWidth(n, most int64) float64       { return 100 * part(n, most) }
-func paragraph(sentence string) string     { return cut(shown(sentence), 1000) } // it may have names from files
-
-// Kind is the class of the verdict.
-func (v view) Kind() string {
-	switch v.color() {
-	case green:
-		return "good"
-	case yellow:
-		return "shadow"
-	}
-	return "denies"
 }

@@ -11,25 +11,11 @@ import (
 // JSON writes the report as JSON. Times are in RFC 3339, durations are numbers of seconds, and limits have the form of
 // ratelimit.ParseLimit. Texts are escaped so that they do nothing to a terminal.
 func (r *Report) JSON(w io.Writer) error {
-	whole := *r
-	whole.Version = Version
-	if whole.Seconds == 0 {
-		whole.Seconds = r.Resolution.Seconds()
-	}
-	if whole.Files == nil {
-		whole.Files = []string{}
-	}
-	if whole.Policies == nil {
-		whole.Policies = []Policy{}
-	}
-	if whole.Unknown == nil {
-		whole.Unknown = []string{}
-	}
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	if err := e.Encode(whole); err != nil {
+	if err := e.Encode(r); err != nil {
 		return err
 	}
 	_, err := w.Write(logtext.EscapeJSON(text.Bytes(), func(r rune) bool { return !unsafe(r) }))

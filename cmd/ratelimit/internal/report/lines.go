@@ -16,20 +16,36 @@ const (
 	yellow = "\x1b[1;33m"
 )
 
-// A text is the report for a terminal, as far as it is written.
-type text struct {
-	strings.Builder
-	clock clock
-	zone  string
-	bound int64 // Report.Clients
-	color bool
-}
+// A Paint adds colors to texts, or does not.
+type Paint bool
 
-func (t *text) paint(color, text string) string {
-	if !t.color || color == "" || text == "" {
+// In returns text in a color, which is an escape sequence.
+func (p Paint) In(color, text string) string {
+	if !p || color == "" || text == "" {
 		return text
 	}
 	return color + text + "\x1b[0m"
+}
+
+// Wrap cuts a text into lines of at most so many columns.
+func Wrap(text string, columns int) (lines []string) {
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		word = cut(word, columns)
+		if line != "" && width(line)+1+width(word) > columns {
+			lines, line = append(lines, line), ""
+		}
+		line = strings.TrimSpace(line + " " + word)
+	}
+	return append(lines, line)
+}
+
+// A text is the report for a terminal, as far as it is written.
+type text struct {
+	strings.Builder
+	Paint
+	clock clock
+	bound int64 // Report.Clients
 }
 
 // line writes a line, which must be short.
@@ -42,21 +58,12 @@ func (t *text) line(format string, args ...any) {
 func (t *text) say(begin, sentences string) { t.sayIn("", begin, sentences) }
 
 func (t *text) sayIn(color, begin, sentences string) {
-	line, indent := "", begin
-	for word := range strings.FieldsSeq(shown(sentences)) {
-		word = cut(word, columns-width(begin))
-		switch {
-		case line == "":
-			line = indent + word
-		case width(line)+1+width(word) > columns:
-			t.line("%s", t.paint(color, line))
-			indent = strings.Repeat(" ", width(begin))
-			line = indent + word
-		default:
-			line += " " + word
+	for i, line := range Wrap(shown(sentences), columns-width(begin)) {
+		if i == 1 {
+			begin = strings.Repeat(" ", width(begin))
 		}
+		t.line("%s", t.In(color, begin+line))
 	}
-	t.line("%s", t.paint(color, line))
 }
 
 // table writes rows with columns of one width, below a head. An empty cell of the head belongs to the cell before it.
@@ -94,13 +101,4 @@ func (t *text) table(align string, head []string, rows [][]string, paint func(ro
 		}
 		t.line("%s", line)
 	}
-}
-
-// pad fills a text up to so many columns, to the left or to the right.
-func pad(text string, columns int, align byte) string {
-	fill := strings.Repeat(" ", max(0, columns-width(text)))
-	if align == 'r' {
-		return fill + text
-	}
-	return text + fill
 }

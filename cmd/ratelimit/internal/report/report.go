@@ -6,20 +6,22 @@ import "time"
 // Version is the version of the JSON.
 const Version = 1
 
+// MaxSpans is how many spans a policy has at most.
+const MaxSpans = 72
+
 // A Report is the result of a simulation.
 type Report struct {
 	Version    int  `json:"version"`
 	Incomplete bool `json:"incomplete,omitempty"` // it was interrupted
 
-	Files      []string      `json:"files"`
-	Format     string        `json:"format"` // "common", "combined" or "json"
-	Lines      int64         `json:"lines"`
-	Requests   int64         `json:"requests"` // good lines
-	Bad        []BadLines    `json:"bad,omitempty"`
-	From       time.Time     `json:"from"`
-	To         time.Time     `json:"to"`
-	Resolution time.Duration `json:"-"` // of the times in the log
-	Seconds    float64       `json:"resolution_seconds"`
+	Files      []string   `json:"files"`
+	Format     string     `json:"format"` // "common", "combined" or "json"
+	Lines      int64      `json:"lines"`
+	Requests   int64      `json:"requests"` // good lines
+	Bad        []BadLines `json:"bad,omitempty"`
+	From       time.Time  `json:"from"`
+	To         time.Time  `json:"to"`
+	Resolution float64    `json:"resolution_seconds"` // of the times in the log
 
 	Backwards     int64   `json:"backwards,omitempty"` // lines that are earlier than the line before
 	BackwardsMost float64 `json:"backwards_most_seconds,omitempty"`

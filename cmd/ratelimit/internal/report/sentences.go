@@ -4,26 +4,21 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
 // files names the logs.
 func (r *Report) files() string {
-	names := []string{}
-	for _, f := range r.Files {
-		if f == "-" {
-			f = "standard input"
-		}
-		names = append(names, key(f, 60))
+	files := names(r.Files, 60)
+	if len(r.Files) == 1 && r.Files[0] == "-" {
+		files = "standard input"
 	}
-	if len(names) > 3 {
-		names = append(names[:2], numbers.Of(int64(len(names)-2), "more file"))
+	if r.Format != "" {
+		files += " (" + key(r.Format, 20) + ")"
 	}
-	if r.Format == "" {
-		return strings.Join(names, ", ")
-	}
-	return strings.Join(names, ", ") + " (" + key(r.Format, 20) + ")"
+	return files
 }
 
 func (r *Report) badLines() (n int64) {
@@ -33,34 +28,56 @@ func (r *Report) badLines() (n int64) {
 	return n
 }
 
-// leftOut names the policies that were left out.
-func (r *Report) leftOut() string {
+// Source says which requests the report is of.
+func (r *Report) Source() string {
+	if r.Requests == 0 {
+		return "No request could be read."
+	}
+	return fmt.Sprintf("%s of %s, %s", numbers.Of(r.Requests, "request"), r.files(), r.period())
+}
+
+// BadText says how many lines could not be read, "" if all could.
+func (r *Report) BadText() string {
+	if r.badLines() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of %s could not be read", numbers.Of(r.badLines(), "line"), numbers.Count(r.Lines))
+}
+
+// LeftOutNames names the policies that were left out, "" if there are none.
+func (r *Report) LeftOutNames() string {
 	if len(r.LeftOut) == 0 {
 		return ""
 	}
-	names := []string{}
-	for _, name := range r.LeftOut {
-		names = append(names, key(name, 40))
-	}
-	if len(names) > 10 {
-		names = append(names[:9], fmt.Sprintf("and %d more", len(names)-9))
-	}
-	return "Left out: " + strings.Join(names, ", ")
+	return "Left out: " + names(r.LeftOut, 40)
 }
 
-// verdict says in a line what the policy would have done.
-func (p *Policy) verdict() string {
+// names writes names with commas between them, and of many only the first ones.
+func names(list []string, columns int) string {
+	const most = 10
+	var all []string
+	for _, name := range list[:min(len(list), most)] {
+		all = append(all, key(name, columns))
+	}
+	if more := len(list) - most; more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(all, ", ")
+}
+
+// Verdict says in a line what the policy would have done.
+func (p *Policy) Verdict() string {
+	denies := "Denies"
+	if p.Shadow {
+		denies = "Would deny"
+	}
 	switch {
 	case p.Requests == 0:
 		return "Decided about no request of this log."
-	case p.RequestsDenied == 0 && p.Shadow:
-		return fmt.Sprintf("Would deny nothing: %s, %s.", numbers.Of(p.Requests, "request"), numbers.Of(p.Clients, "client"))
 	case p.RequestsDenied == 0:
-		return fmt.Sprintf("Denies nothing: %s, %s.", numbers.Of(p.Requests, "request"), numbers.Of(p.Clients, "client"))
-	}
-	denies := "Denies"
-	if p.Shadow {
-		denies = "A shadow. Would deny"
+		return fmt.Sprintf("%s nothing: %s, %s.", denies, numbers.Of(p.Requests, "request"), numbers.Of(p.Clients, "client"))
+	case p.Shadow:
+		denies = "A shadow. " + denies
 	}
 	return fmt.Sprintf("%s %s of %s requests (%s) and %s of %s clients (%s).", denies,
 		numbers.Count(p.RequestsDenied), numbers.Count(p.Requests), share(p.RequestsDenied, p.Requests),
@@ -82,47 +99,74 @@ func (p *Policy) notes(bound int64) (notes []string) {
 	return notes
 }
 
-// when says when requests were denied.
-func (p *Policy) when(c clock, zone string) string {
+// denials says when requests were denied, "" if none was.
+func (p *Policy) denials(c clock) string {
 	if p.FirstDenial.IsZero() {
 		return ""
 	}
-	text := fmt.Sprintf("From %s to %s %s", c.at(p.FirstDenial), c.at(p.LastDenial), zone)
+	text := fmt.Sprintf("From %s to %s UTC", c.At(p.FirstDenial), c.At(p.LastDenial))
 	if p.FirstDenial.Equal(p.LastDenial) {
-		text = fmt.Sprintf("At %s %s", c.at(p.FirstDenial), zone)
+		text = fmt.Sprintf("At %s UTC", c.At(p.FirstDenial))
 	}
-	if most := peak(p.When); most.Denied > 0 && p.RequestsDenied > 1 {
-		length := p.step()
+	if most, length := peak(p.When), p.Length(); most.Denied > 0 && p.RequestsDenied > 1 {
 		until := ""
 		if length > 0 {
-			until = " to " + clock{zone: c.zone}.of(most.From.Add(length), length)
+			until = " to " + clock{}.Of(most.From.Add(length), length)
 		}
-		text += fmt.Sprintf(", most from %s%s: %s of %s", c.of(most.From, length), until, numbers.Count(most.Denied), numbers.Of(most.Requests, "request"))
+		text += fmt.Sprintf(", most from %s%s: %s of %s", c.Of(most.From, length), until, numbers.Count(most.Denied), numbers.Of(most.Requests, "request"))
 	}
 	return text + "."
 }
 
-// sentence says what the smallest burst is that spares enough clients.
-func (p *Policy) sentence() string {
-	for _, l := range p.Spare.Limits {
-		if !l.Own {
-			continue
-		}
-		limit := key(l.Limit, 36)
-		if !strings.Contains(limit, " burst ") {
-			limit += " burst " + numbers.Count(l.Burst)
-		}
-		has := ""
-		if i := slices.IndexFunc(p.Curve, func(at Point) bool { return at.Own }); i >= 0 {
-			has = fmt.Sprintf(" The policy has a burst of %s.", numbers.Count(p.Curve[i].Burst))
-		}
-		all := ""
-		if _, clients := p.alone(); p.Spare.Touched == 0 && p.Spare.Share < 1 && clients > 0 {
-			all = fmt.Sprintf(" Of %s, that is every one, also one that you want to deny: see -spare.", numbers.Of(clients, "client"))
-		}
-		return fmt.Sprintf("The smallest burst that spares %s of clients at this rate: %s.%s%s", numbers.Percent(p.Spare.Share), limit, has, all)
+// Length is how long each of p.When is, 0 if there is only one.
+func (p *Policy) Length() time.Duration {
+	if len(p.When) < 2 {
+		return 0
 	}
-	return ""
+	return p.When[1].From.Sub(p.When[0].From)
+}
+
+// End is the end of p.When.
+func (p *Policy) End() time.Time { return p.When[len(p.When)-1].From.Add(p.Length()) }
+
+// peak returns the span with the most denied requests.
+func peak(spans []Span) (most Span) {
+	for _, s := range spans {
+		if s.Denied > most.Denied {
+			most = s
+		}
+	}
+	return most
+}
+
+// ownSpare returns the smallest burst that spares enough clients at the rate of the policy, or nil.
+func (p *Policy) ownSpare() *SpareLimit {
+	if p.Spare == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(p.Spare.Limits, func(l SpareLimit) bool { return l.Own }); i >= 0 {
+		return &p.Spare.Limits[i]
+	}
+	return nil
+}
+
+// Advice says what the smallest burst is that spares enough clients.
+func (p *Policy) Advice() string {
+	own := p.ownSpare()
+	if own == nil {
+		return ""
+	}
+	limit, has, all := key(own.Limit, 36), "", ""
+	if !strings.Contains(limit, " burst ") {
+		limit += " burst " + numbers.Count(own.Burst)
+	}
+	if i := slices.IndexFunc(p.Curve, func(at Point) bool { return at.Own }); i >= 0 {
+		has = fmt.Sprintf(" The policy has a burst of %s.", numbers.Count(p.Curve[i].Burst))
+	}
+	if _, clients := p.alone(); p.Spare.Touched == 0 && p.Spare.Share < 1 && clients > 0 {
+		all = fmt.Sprintf(" Of %s, that is every one, also one that you want to deny: see -spare.", numbers.Of(clients, "client"))
+	}
+	return fmt.Sprintf("The smallest burst that spares %s of clients at this rate: %s.%s%s", numbers.Percent(p.Spare.Share), limit, has, all)
 }
 
 // alone returns how many requests and clients the curve is of.
@@ -133,33 +177,37 @@ func (p *Policy) alone() (requests, clients int64) {
 	return p.AloneRequests, p.AloneClients
 }
 
+// mostClients is how many clients the curve denies at most.
+func (p *Policy) mostClients() (most int64) {
+	for _, at := range p.Curve {
+		most = max(most, at.ClientsDenied)
+	}
+	return most
+}
+
 // unjudged reports that the log has no request for the policy. A limit that is found without one is no advice.
 func (p *Policy) unjudged() bool {
 	requests, _ := p.alone()
 	return requests == 0
 }
 
-// wait writes a wait. A client has none if it asked for more than the burst: its request is never allowed.
-func (c *Client) wait(seconds float64) string {
+// Wait writes a wait. A client has none if it asked for more than the burst: its request is never allowed.
+func (c *Client) Wait(seconds float64) string {
 	if c.Longest == 0 {
 		return "never"
 	}
 	return numbers.Seconds(seconds)
 }
 
-// reading says in sentences how the log was read.
-func (r *Report) reading() (all []string) {
+// Reading says in sentences how the log was read.
+func (r *Report) Reading() (all []string) {
+	took := ""
 	if r.Took > 0 {
-		all = append(all, fmt.Sprintf("Read %s, %s, in %s.", numbers.Of(r.Lines, "line"), numbers.Size(r.Bytes), numbers.Seconds(r.Took)))
-	} else {
-		all = append(all, fmt.Sprintf("Read %s, %s.", numbers.Of(r.Lines, "line"), numbers.Size(r.Bytes)))
+		took = ", in " + numbers.Seconds(r.Took)
 	}
-	resolution := r.Resolution.Seconds()
-	if resolution == 0 {
-		resolution = r.Seconds
-	}
-	if resolution > 0 {
-		all = append(all, fmt.Sprintf("Times in the log have a resolution of %s.", numbers.Seconds(resolution)))
+	all = append(all, fmt.Sprintf("Read %s, %s%s.", numbers.Of(r.Lines, "line"), numbers.Size(r.Bytes), took))
+	if r.Resolution > 0 {
+		all = append(all, fmt.Sprintf("Times in the log have a resolution of %s.", numbers.Seconds(r.Resolution)))
 	}
 	if r.Backwards > 0 {
 		all = append(all, fmt.Sprintf("%s earlier than the line before, by at most %s.", are(r.Backwards, "line"), numbers.Seconds(r.BackwardsMost)))

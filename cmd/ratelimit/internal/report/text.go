@@ -11,8 +11,8 @@ import (
 )
 
 // Text writes the report for people, in at most 100 columns. With color it has the escape sequences of a terminal.
-func (r *Report) Text(w io.Writer, color bool) error {
-	t := &text{clock: r.clock(), zone: r.clock().zoneOf(r.From), bound: r.Clients, color: color}
+func (r *Report) Text(w io.Writer, color Paint) error {
+	t := &text{Paint: color, clock: r.clock(), bound: r.Clients}
 	t.report(r)
 	_, err := io.WriteString(w, t.String())
 	return err
@@ -20,18 +20,18 @@ func (r *Report) Text(w io.Writer, color bool) error {
 
 func (t *text) report(r *Report) {
 	if r.Incomplete {
-		t.line("%s", t.paint(yellow, "INCOMPLETE: the simulation was interrupted. This is the log up to there."))
+		t.line("%s", t.In(yellow, "INCOMPLETE: the simulation was interrupted. This is the log up to there."))
 	}
 	if r.Requests == 0 {
-		t.line("%s", t.paint(yellow, "No request could be read."))
+		t.line("%s", t.In(yellow, r.Source()))
 	} else {
-		t.say("", fmt.Sprintf("%s of %s, %s.", numbers.Of(r.Requests, "request"), r.files(), r.period()))
+		t.say("", r.Source()+".")
 	}
-	if left := r.leftOut(); left != "" {
+	if left := r.LeftOutNames(); left != "" {
 		t.sayIn(yellow, "", left+": see below.")
 	}
-	if n := r.badLines(); n > 0 {
-		t.say("", fmt.Sprintf("%s of %s could not be read: see below.", numbers.Of(n, "line"), numbers.Count(r.Lines)))
+	if bad := r.BadText(); bad != "" {
+		t.say("", bad+": see below.")
 	}
 	if len(r.Policies) > 1 {
 		t.verdicts(r)
@@ -41,7 +41,10 @@ func (t *text) report(r *Report) {
 	}
 	t.unknown(r)
 	t.bad(r)
-	t.footer(r)
+	t.line("")
+	for _, sentence := range r.Reading() {
+		t.say("", sentence)
+	}
 }
 
 // verdicts is the table of all policies.
@@ -61,7 +64,7 @@ func (t *text) verdicts(r *Report) {
 	}
 	t.line("")
 	t.table("llrrrr", []string{"policy", "limit", "requests denied", "", "clients denied", ""}, rows, func(row int, line string) string {
-		return t.paint(r.Policies[row].color(), line)
+		return t.In(r.Policies[row].color(), line)
 	})
 }
 
@@ -82,9 +85,9 @@ func (t *text) policy(p *Policy) {
 	if p.On != "" {
 		title += " on " + key(p.On, columns-width(title)-8)
 	}
-	t.line("%s", t.paint(bold, title+" "+strings.Repeat("─", max(0, columns-1-width(title)))))
-	t.sayIn(p.color(), "", p.verdict())
-	if when := p.when(t.clock, t.zone); when != "" {
+	t.line("%s", t.In(bold, title+" "+strings.Repeat("─", max(0, columns-1-width(title)))))
+	t.sayIn(p.color(), "", p.Verdict())
+	if when := p.denials(t.clock); when != "" {
 		t.say("", when)
 	}
 	for _, note := range p.notes(t.bound) {
@@ -98,13 +101,12 @@ func (t *text) policy(p *Policy) {
 
 // over draws the denials over time in a line.
 func (t *text) over(p *Policy) {
-	spans, length := p.spans(72)
-	most := peak(spans)
+	most, length := peak(p.When), p.Length()
 	if most.Denied == 0 || length == 0 {
 		return
 	}
 	line := ""
-	for _, s := range spans {
+	for _, s := range p.When {
 		if s.Denied == 0 {
 			line += "·"
 			continue
@@ -114,8 +116,8 @@ func (t *text) over(p *Policy) {
 	t.line("")
 	t.line("  denied, in parts of %s, at most %s", numbers.Span(length), numbers.Count(most.Denied))
 	t.line("  %s", line)
-	from, to := t.clock.of(spans[0].From, length), t.clock.of(spans[len(spans)-1].From.Add(length), length)
-	t.line("  %s %s", from, pad(to, len(spans)-len(from)-1, 'r'))
+	from, to := t.clock.Of(p.When[0].From, length), t.clock.Of(p.End(), length)
+	t.line("  %s %s", from, pad(to, len(p.When)-len(from)-1, 'r'))
 }
 
 func (t *text) worst(p *Policy) {
@@ -126,7 +128,7 @@ func (t *text) worst(p *Policy) {
 	for _, c := range p.Worst {
 		rows = append(rows, []string{
 			key(c.Key, 30), numbers.Count(c.Denied), numbers.Count(c.Requests), share(c.Denied, c.Requests),
-			t.clock.of(c.First, time.Minute), t.clock.of(c.Last, time.Minute), c.wait(c.Longest), c.wait(c.Total),
+			t.clock.Of(c.First, time.Minute), t.clock.Of(c.Last, time.Minute), c.Wait(c.Longest), c.Wait(c.Total),
 		})
 	}
 	t.line("")
@@ -138,8 +140,8 @@ func (t *text) spare(p *Policy) {
 		return
 	}
 	t.line("")
-	if sentence := p.sentence(); sentence != "" {
-		t.say("", sentence)
+	if advice := p.Advice(); advice != "" {
+		t.say("", advice)
 	}
 	_, clients := p.alone()
 	var rows [][]string
@@ -162,10 +164,7 @@ func (t *text) curve(p *Policy) {
 		return
 	}
 	requests, clients := p.alone()
-	var most int64
-	for _, at := range p.Curve {
-		most = max(most, at.ClientsDenied)
-	}
+	most := p.mostClients()
 	var rows [][]string
 	for _, at := range p.Curve {
 		rows = append(rows, []string{
@@ -191,19 +190,19 @@ func bar(n, most int64) string {
 }
 
 func (t *text) unknown(r *Report) {
-	known := slices.ContainsFunc(r.Policies, func(p Policy) bool { return len(p.Unknown) > 0 })
-	if len(r.Unknown) == 0 && !known {
+	say := slices.Clone(r.Unknown)
+	for _, p := range r.Policies {
+		for _, sentence := range p.Unknown {
+			say = append(say, key(p.Name, 30)+": "+sentence)
+		}
+	}
+	if len(say) == 0 {
 		return
 	}
 	t.line("")
-	t.line("%s", t.paint(bold, "What this cannot know"))
-	for _, sentence := range r.Unknown {
+	t.line("%s", t.In(bold, "What this cannot know"))
+	for _, sentence := range say {
 		t.say("  - ", sentence)
-	}
-	for _, p := range r.Policies {
-		for _, sentence := range p.Unknown {
-			t.say("  - ", key(p.Name, 30)+": "+sentence)
-		}
 	}
 }
 
@@ -212,7 +211,7 @@ func (t *text) bad(r *Report) {
 		return
 	}
 	t.line("")
-	t.line("%s", t.paint(yellow, fmt.Sprintf("Could not be read: %s (%s)", numbers.Of(r.badLines(), "line"), share(r.badLines(), r.Lines))))
+	t.line("%s", t.In(yellow, fmt.Sprintf("Could not be read: %s (%s)", numbers.Of(r.badLines(), "line"), share(r.badLines(), r.Lines))))
 	for _, b := range r.Bad {
 		remedy := ""
 		if b.Remedy != "" {
@@ -223,13 +222,5 @@ func (t *text) bad(r *Report) {
 			at := fmt.Sprintf("    %s:%d: ", key(e.File, 40), e.Line)
 			t.line("%s%s", at, cut(shown(e.Text), columns-width(at)))
 		}
-	}
-}
-
-// footer says how the log was read.
-func (t *text) footer(r *Report) {
-	t.line("")
-	for _, sentence := range r.reading() {
-		t.say("", sentence)
 	}
 }

@@ -4,8 +4,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/mattn/go-runewidth"
 
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
@@ -22,55 +23,42 @@ func part(n, all int64) float64 {
 // share writes a part of all.
 func share(n, all int64) string { return numbers.Share(part(n, all)) }
 
-// A clock writes times in the zone of the log, with the day where the log has several.
-type clock struct {
-	zone *time.Location
-	days bool
-}
+// A clock writes times in UTC, with the day where the log has several.
+type clock struct{ days bool }
 
 func (r *Report) clock() clock {
-	c := clock{zone: r.From.Location()}
-	c.days = r.From.Format(time.DateOnly) != r.To.In(c.zone).Format(time.DateOnly)
-	return c
+	return clock{r.From.UTC().Format(time.DateOnly) != r.To.UTC().Format(time.DateOnly)}
 }
 
-// at writes a time to the second.
-func (c clock) at(t time.Time) string { return c.write(t, "15:04:05") }
+// At writes a time to the second.
+func (c clock) At(t time.Time) string { return c.write(t, "15:04:05") }
 
-// of writes a time of spans of a length: to the minute, or to the second if they are shorter.
-func (c clock) of(t time.Time, length time.Duration) string {
+// Of writes a time of spans of a length: to the minute, or to the second if they are shorter.
+func (c clock) Of(t time.Time, length time.Duration) string {
 	if length%time.Minute != 0 {
-		return c.write(t, "15:04:05")
+		return c.At(t)
 	}
 	return c.write(t, "15:04")
 }
 
 func (c clock) write(t time.Time, layout string) string {
-	if t.IsZero() {
+	switch {
+	case t.IsZero():
 		return ""
-	}
-	if c.days {
+	case c.days:
 		layout = "2 Jan " + layout
 	}
-	return t.In(c.zone).Format(layout)
-}
-
-// zoneOf writes the zone of the log.
-func (c clock) zoneOf(t time.Time) string {
-	if offset := t.In(c.zone).Format("-07:00"); offset != "+00:00" {
-		return "UTC" + offset
-	}
-	return "UTC"
+	return t.UTC().Format(layout)
 }
 
 // period writes the time of the log.
 func (r *Report) period() string {
-	c := r.clock()
-	to := r.To.In(c.zone).Format("15:04:05")
-	if c.days {
-		to = r.To.In(c.zone).Format("2 Jan 2006 15:04:05")
+	const whole = "2 Jan 2006 15:04:05"
+	to := r.To.UTC().Format(whole)
+	if c := r.clock(); !c.days {
+		to = c.At(r.To)
 	}
-	return r.From.Format("2 Jan 2006 15:04:05") + " to " + to + " " + c.zoneOf(r.From)
+	return r.From.UTC().Format(whole) + " to " + to + " UTC"
 }
 
 // shown makes a text of the simulation safe, which may have parts that are escaped already.
@@ -91,36 +79,19 @@ func unsafe(r rune) bool {
 // key makes a key safe. It has at most so many columns, at least 10.
 func key(text string, columns int) string { return cut(logtext.Show(text, 4*columns), columns) }
 
+// terminal knows how many columns a text takes. Its result does not depend on the environment.
+var terminal = &runewidth.Condition{}
+
 // cut shortens a text to so many columns.
-func cut(text string, columns int) string {
-	if width(text) <= columns {
-		return text
-	}
-	used := 0
-	for i, r := range text {
-		if used += widthOf(r); used > columns-1 {
-			return text[:i] + "…"
-		}
-	}
-	return text
-}
+func cut(text string, columns int) string { return terminal.Truncate(text, columns, "…") }
 
-// width returns how many columns of a terminal a text takes, or more.
-func width(text string) (n int) {
-	for _, r := range text {
-		n += widthOf(r)
-	}
-	return n
-}
+// width returns how many columns of a terminal a text takes.
+func width(text string) int { return terminal.StringWidth(text) }
 
-func widthOf(r rune) int {
-	switch {
-	case r < 0x300: // no combining mark
-		return 1
-	case unicode.Is(unicode.Mn, r):
-		return 0
-	case r >= 0x1100 && (r < 0x2000 || r > 0x27ff): // many of these are wide
-		return 2
+// pad fills a text up to so many columns, to the left or to the right.
+func pad(text string, columns int, align byte) string {
+	if align == 'r' {
+		return terminal.FillLeft(text, columns)
 	}
-	return 1
+	return terminal.FillRight(text, columns)
 }

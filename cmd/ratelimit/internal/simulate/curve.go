@@ -18,12 +18,11 @@ const (
 	ownRate  = 3
 )
 
-// A row is a limit of the curve.
+// A row is a limit of the curve, and what it denied.
 type row struct {
-	limit  ratelimit.Limit
-	bucket bucket.Limit
-	own    bool
-	denied int64
+	limit             ratelimit.Limit
+	bucket            bucket.Limit
+	requests, clients int64
 }
 
 // A rowState is the bucket of a client under the limit of a row. The client's first charge sets it.
@@ -43,17 +42,27 @@ type levelState struct{ level, need int64 }
 
 // A curve finds out what other limits would have done, each alone.
 type curve struct {
-	rows     []row
-	rates    []rate
-	requests int64
+	own               ratelimit.Limit
+	rows              []row
+	rates             []rate
+	requests, clients int64
 }
 
-// newCurve returns the curve of a policy's limit, nil if that is not set.
+// alone is what a curve knows about a client.
+type alone struct {
+	counted bool
+	touched uint16 // the rows that denied it something
+	rows    [maxRows]rowState
+	levels  [maxRates]levelState
+	at      int64 // of levels: the time of the last charge
+}
+
+// newCurve returns the curve of a policy's limit, nil if that is not set. Limits that no bucket can have are left out.
 func newCurve(own ratelimit.Limit) *curve {
 	if own == (ratelimit.Limit{}) || own == ratelimit.Unlimited {
 		return nil
 	}
-	c := new(curve)
+	c := &curve{own: own}
 	burst := cmp.Or(own.Burst, own.Rate)
 	for i := range maxRows {
 		factor := math.Exp2(float64(i-ownRow) / 2)
@@ -63,14 +72,14 @@ func newCurve(own ratelimit.Limit) *curve {
 			limit.Burst = int64(min(math.Ceil(float64(burst)*factor), bucket.MaxCredits))
 		}
 		if compiled, err := compile(limit); err == nil {
-			c.rows = append(c.rows, row{limit: limit, bucket: compiled, own: i == ownRow})
+			c.rows = append(c.rows, row{limit: limit, bucket: compiled})
 		}
 	}
 	for i := range maxRates {
 		limit := scaled(own, math.Exp2(float64(i-ownRate)))
 		limit.Burst = 1
-		if unit, refill, ok := credits(limit); ok {
-			c.rates = append(c.rates, rate{limit: limit, unit: unit, refill: refill, own: i == ownRate})
+		if compiled, err := compile(limit); err == nil {
+			c.rates = append(c.rates, rate{limit: limit, unit: compiled.Unit, refill: compiled.Refill, own: i == ownRate})
 		}
 	}
 	return c
@@ -78,17 +87,6 @@ func newCurve(own ratelimit.Limit) *curve {
 
 func compile(l ratelimit.Limit) (bucket.Limit, error) {
 	return bucket.NewLimit(l.Rate, l.Per, cmp.Or(l.Burst, l.Rate))
-}
-
-// credits returns what a token and a microsecond are worth at the rate of l, exactly. A burst of 1 may be too small for
-// the rate.
-func credits(l ratelimit.Limit) (unit, refill int64, ok bool) {
-	for burst := int64(1); burst <= 1<<20; burst *= 4 {
-		if compiled, err := bucket.NewLimit(l.Rate, l.Per, burst); err == nil {
-			return compiled.Unit, compiled.Refill, true
-		}
-	}
-	return 0, 0, false
 }
 
 // scaled returns l with about factor times the rate. The numbers are round ones, so the rate differs by up to 1 %.
@@ -123,22 +121,27 @@ func roundDuration(d float64) time.Duration {
 }
 
 // add charges a request at now to all rows and rates. cost is what it is charged, and final what it costs in the end.
-func (c *curve) add(of *cell, now, cost, final int64) {
-	if of.alone == 0 {
+func (c *curve) add(of *alone, now, cost, final int64) {
+	if !of.counted {
+		of.counted = true
+		c.clients++
 		for i := range c.rows {
 			of.rows[i] = rowState{c.rows[i].bucket.Capacity, math.MinInt64}
 		}
 	}
-	of.alone++
 	c.requests++
 	if cost < 0 {
 		cost = math.MaxInt64
 	}
 	for i := range c.rows {
 		r := &c.rows[i]
-		if !r.charge(&of.rows[i], now, cost, final) {
-			r.denied++
+		if r.charge(&of.rows[i], now, cost, final) {
+			continue
+		}
+		r.requests++
+		if of.touched&(1<<i) == 0 {
 			of.touched |= 1 << i
+			r.clients++
 		}
 	}
 	if cost == 0 && final == 0 {
@@ -159,7 +162,7 @@ func (r *row) charge(s *rowState, now, cost, final int64) bool {
 	if l.Grants(b.Tokens, need, 0, 1) != 1 {
 		return false
 	}
-	left := l.Charge(b.Tokens, need, 1)
+	left := l.Charge(b.Tokens, need, 0, 1)
 	if left != b.Tokens {
 		*s = rowState{left, b.LastRefill}
 	}
@@ -167,8 +170,8 @@ func (r *row) charge(s *rowState, now, cost, final int64) bool {
 		return true
 	}
 	b = l.Advance(bucket.Bucket{Tokens: s.tokens, Unit: l.Unit, LastRefill: s.last}, now)
-	need, _ = l.Ask(final-cost, 0, final > cost)
-	if left := l.Charge(b.Tokens, need, 1); left != b.Tokens {
+	need, debt := l.Ask(final-cost, 0, final > cost, false)
+	if left := l.Charge(b.Tokens, need, debt, 1); left != b.Tokens {
 		*s = rowState{left, b.LastRefill}
 	}
 	return true
@@ -199,42 +202,30 @@ func mulCapped(a, b int64) int64 {
 }
 
 // points returns the curve.
-func (c *curve) points(all *clients) []report.Point {
-	touched := make([]int64, len(c.rows))
-	for _, of := range all.all {
-		for i := range c.rows {
-			touched[i] += int64(of.touched >> i & 1)
-		}
-	}
-	var points []report.Point
-	for i, r := range c.rows {
+func (c *curve) points() (points []report.Point) {
+	for _, r := range c.rows {
 		points = append(points, report.Point{
 			Limit:          r.limit.String(),
 			PerSecond:      float64(r.limit.Rate) / r.limit.Per.Seconds(),
 			Burst:          cmp.Or(r.limit.Burst, r.limit.Rate),
-			Own:            r.own,
-			RequestsDenied: r.denied,
-			ClientsDenied:  touched[i],
+			Own:            r.limit == c.own,
+			RequestsDenied: r.requests,
+			ClientsDenied:  r.clients,
 		})
 	}
 	return points
 }
 
 // spare returns the smallest bursts that deny nothing to a share of the clients.
-func (c *curve) spare(all *clients, share float64) *report.Spare {
-	needs := make([]int64, 0, len(all.all))
-	n := 0
-	for _, of := range all.all {
-		if of.alone > 0 {
-			n++
-		}
-	}
+func (c *curve) spare(all []*client, share float64) *report.Spare {
+	n := int(c.clients)
 	may := min(n, int(math.Floor((1-share)*float64(n)+1e-6)))
 	spare := &report.Spare{Share: share, Touched: int64(may)}
+	needs := make([]int64, 0, n)
 	for i, r := range c.rates {
 		needs = needs[:0]
-		for _, of := range all.all {
-			if of.alone > 0 {
+		for _, of := range all {
+			if of.counted {
 				needs = append(needs, of.levels[i].need)
 			}
 		}
@@ -243,27 +234,15 @@ func (c *curve) spare(all *clients, share float64) *report.Spare {
 		if may < n {
 			burst = max(1, (needs[n-1-may]-1)/r.unit+1)
 		}
-		limit := r.limit
-		compiled, err := bucket.NewLimit(limit.Rate, limit.Per, burst)
-		for err != nil && burst < 1<<20 { // too small for a high rate
-			burst++
-			compiled, err = bucket.NewLimit(limit.Rate, limit.Per, burst)
-		}
-		if err != nil || compiled.Unit != r.unit || compiled.Refill != r.refill {
+		limit := r.limit.WithBurst(burst)
+		if compiled, err := compile(limit); err != nil || compiled.Unit != r.unit || compiled.Refill != r.refill {
 			continue // no limit of that rate is as large
 		}
-		limit.Burst = burst
-		touched := n - upTo(needs, burst*r.unit)
+		spared, _ := slices.BinarySearch(needs, burst*r.unit+1)
 		if limit.Burst == limit.Rate {
 			limit.Burst = 0
 		}
-		spare.Limits = append(spare.Limits, report.SpareLimit{Limit: limit.String(), Burst: burst, Own: r.own, ClientsDenied: int64(touched)})
+		spare.Limits = append(spare.Limits, report.SpareLimit{Limit: limit.String(), Burst: burst, Own: r.own, ClientsDenied: int64(n - spared)})
 	}
 	return spare
-}
-
-// upTo returns how many of the sorted numbers are at most n.
-func upTo(sorted []int64, n int64) int {
-	at, _ := slices.BinarySearch(sorted, n+1)
-	return at
 }

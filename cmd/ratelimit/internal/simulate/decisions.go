@@ -1,28 +1,13 @@
 package simulate
 
 import (
-	"bufio"
-	"encoding/json"
-	"fmt"
-	"io"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/keyhash"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// decisions writes a JSON line for each request and policy.
-type decisions struct {
-	to      *bufio.Writer
-	encoder *json.Encoder
-}
-
-func newDecisions(w io.Writer) *decisions {
-	to := bufio.NewWriter(w)
-	return &decisions{to, json.NewEncoder(to)}
-}
-
-// A decision is a line. Cost and Remaining are nil if the policy was not charged, because of Error.
+// A decision is a JSON line about a request and a policy. Cost and Remaining are nil if the policy was not charged, because
+// of Error.
 type decision struct {
 	File           string    `json:"file"`
 	Line           int64     `json:"line"`
@@ -42,50 +27,34 @@ type decision struct {
 	Status         int       `json:"status,omitempty"`
 }
 
-func (d *decisions) flush() error {
-	if d == nil {
-		return nil
-	}
-	return wrap(d.to.Flush())
-}
-
-func wrap(err error) error {
-	if err != nil {
-		return fmt.Errorf("simulate: decisions: %w", err)
-	}
-	return nil
-}
-
 // write writes what was decided about a line.
-func (d *decisions) write(s *simulation, p *passage) error {
-	line := decision{File: s.cfg.Logs[p.file].Name, Line: p.number, Time: timeOf(p.time), Status: p.answer.status}
+func (s *simulation) write(p *passage) error {
+	line := decision{File: p.file, Line: p.number, Time: timeOf(p.time), Status: p.answer.response.Status}
+	var all []decision
 	for i := range p.refusals {
 		refused, of := &p.refusals[i], line
 		if refused.policy >= 0 {
 			of.Policy = s.setup.policies[refused.policy].Name
 		}
 		of.Allowed, of.RequestAllowed, of.Error = refused.passed, refused.passed, refused.kind()
-		if err := d.encoder.Encode(&of); err != nil {
-			return wrap(err)
-		}
+		all = append(all, of)
 	}
 	for i := range p.outcomes {
 		o, of := &p.outcomes[i], line
-		of.Policy, of.Key = s.setup.policies[o.policy].Name, o.key
-		if s.secret != nil {
-			of.Key = keyhash.Name(s.secret, short(o.key))
-		}
-		of.Allowed, of.RequestAllowed, of.Shadow = o.allowed, o.passed, o.shadow
-		of.Cost, of.Remaining = &o.cost, &o.remaining
-		if o.final != o.cost {
+		of.Policy, of.Key = o.Policy, s.name(o.Key)
+		of.Allowed, of.RequestAllowed, of.Shadow = o.Allowed, o.passed, o.Shadow
+		of.Cost, of.Remaining, of.Wait = &o.Cost, &o.Remaining, o.Wait.Seconds()
+		if o.final != o.Cost {
 			of.FinalCost = &o.final
 		}
-		if of.Never = o.retryAfter == store.Never; !of.Never {
-			of.RetryAfter = o.retryAfter.Seconds()
+		if of.Never = o.RetryAfter == store.Never; !of.Never {
+			of.RetryAfter = o.RetryAfter.Seconds()
 		}
-		of.Wait = o.wait.Seconds()
-		if err := d.encoder.Encode(&of); err != nil {
-			return wrap(err)
+		all = append(all, of)
+	}
+	for i := range all {
+		if err := s.encoder.Encode(&all[i]); err != nil {
+			return err
 		}
 	}
 	return nil

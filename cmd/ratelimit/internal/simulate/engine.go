@@ -3,7 +3,6 @@ package simulate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -13,30 +12,30 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/accesslog"
 	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
 	"github.com/go-tokenbucket/ratelimit/internal/virtualtime"
+	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
 // An engine decides about one request after another. One goroutine uses it.
 type engine struct {
-	setup   setup
 	index   map[string]int // of a policy, by name
 	buckets *memstore.Store
 	line    int64 // the time of the line, in microseconds since 1970
 	now     int64 // the same, or the time at which a request has waited
+	virtual context.Context
 
 	real, open http.Handler // the policies, on the buckets and on an open store
-	both       bool         // a denial may hide what other limits would do
 
 	current *passage // what is observed now
-	once    passage  // of the line, if no policy lets requests wait
 	freely  passage  // of the line, as if nothing denied it
-	queue            // of those that wait
+	queue            // of requests that wait
 }
 
 // A passage is the way of a request through the policies.
 type passage struct {
-	file   int
+	file   string
 	number int64 // of the line
 	time   int64 // of the line
 	answer answer
@@ -45,33 +44,26 @@ type passage struct {
 	refusals []refusal
 }
 
-func (p *passage) begin(file int, entry *accesslog.Entry) {
-	p.file, p.number, p.time = file, entry.Line, entry.Time
-	p.forget()
-	p.answer.begin(entry)
+// begin makes p the passage of a line. It uses the memory of the one before.
+func (p *passage) begin(file string, entry *accesslog.Entry) {
+	header := p.answer.header
+	clear(header)
+	if header == nil {
+		header = make(http.Header)
+	}
+	*p = passage{
+		file: file, number: entry.Line, time: entry.Time, outcomes: p.outcomes[:0], refusals: p.refusals[:0],
+		answer: answer{header: header, logged: entry.Status, loggedBytes: entry.Bytes},
+	}
 }
 
-// forget drops what was decided, with its keys, which may be long.
-func (p *passage) forget() {
-	clear(p.outcomes)
-	clear(p.refusals)
-	p.outcomes, p.refusals = p.outcomes[:0], p.refusals[:0]
-}
-
-// An outcome is the result of one policy for a request.
+// An outcome is the result of one policy for a request. Its key is a short one.
 type outcome struct {
-	policy     int
-	key        string
-	at         int64 // when it was decided
-	limit      ratelimit.Limit
-	cost       int64
-	final      int64 // the cost after Settle
-	shadow     bool
-	allowed    bool // by this policy
-	passed     bool // the request went on after this limiter
-	remaining  int64
-	retryAfter time.Duration
-	wait       time.Duration
+	ratelimit.Result
+	policy int
+	at     int64 // when it was decided
+	final  int64 // the cost after Settle
+	passed bool  // the request went on after this limiter
 }
 
 // A refusal is an error of a policy's functions for a request.
@@ -81,21 +73,34 @@ type refusal struct {
 	passed bool
 }
 
+// A bounded store keeps no long keys, because clients choose the length of some.
+type bounded struct{ store.Store }
+
+func (s bounded) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	return s.Store.Take(ctx, shortkey.Charges(charges), states)
+}
+
+// An open store allows everything. Its limiter reports what a request would be charged if nothing denied it.
+type open struct{}
+
+func (open) Take(_ context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	for i := range charges {
+		states[i] = store.State{Allowed: true, Remaining: charges[i].Limit.Capacity / charges[i].Limit.Unit}
+	}
+	return true, nil
+}
+
 // newEngine returns the engine of a setup. Its context is that of all requests.
 func newEngine(s setup, buckets int) (*engine, error) {
-	e := &engine{setup: s, index: make(map[string]int)}
-	settles := false
+	e := &engine{index: make(map[string]int)}
 	for i, p := range s.policies {
 		e.index[p.Name] = i
-		settles = settles || p.Settle != nil
-		e.patient = e.patient || p.MaxWait > 0
 	}
-	e.virtual = virtualtime.With(context.Background(), e.wait)
-	e.both = settles || len(s.policies) > 1
+	e.virtual = virtualtime.With(context.Background(), func(d time.Duration) { e.walking.sleep(d) })
 	e.buckets = memstore.New(memstore.Config{MaxKeys: buckets, Clock: func() time.Time { return time.UnixMicro(e.now) }})
 	e.buckets.Close() // without its timer: what it forgets depends on the clock of the machine
 	cfg := ratelimit.Config{
-		Store:    shortening{e.buckets},
+		Store:    bounded{e.buckets},
 		Policies: s.listed,
 		Headers:  func(http.Header, *ratelimit.Decision) {},
 		Timeout:  time.Hour, // this machine may be busy
@@ -106,7 +111,7 @@ func newEngine(s setup, buckets int) (*engine, error) {
 	mounted := func() (http.Handler, error) {
 		l, err := ratelimit.New(cfg)
 		if err != nil {
-			return nil, fmt.Errorf("simulate: %w", err)
+			return nil, err
 		}
 		return s.mount(l, end), nil
 	}
@@ -121,73 +126,36 @@ func newEngine(s setup, buckets int) (*engine, error) {
 
 // decide decides about the request of a line, to whose time the clock was moved before by advance. It returns nil if the
 // request has to wait. freely is what is decided if nothing denies the request. Both are valid until the next call.
-func (e *engine) decide(file int, entry *accesslog.Entry) (p *passage, freely []outcome) {
-	if e.patient {
-		p = e.send(file, entry)
-	} else {
-		p = &e.once
-		p.begin(file, entry)
-		e.current = p
-		e.real.ServeHTTP(&p.answer, entry.Request)
-	}
-	if p != nil && (!e.both || !p.denied()) {
+func (e *engine) decide(file string, entry *accesslog.Entry) (p *passage, freely []outcome) {
+	p = e.send(file, entry)
+	if p != nil && !slices.ContainsFunc(p.outcomes, func(o outcome) bool { return !o.Allowed }) {
 		return p, p.outcomes
 	}
-	e.current = &e.freely
 	e.freely.begin(file, entry)
-	r := entry.Request
-	if p == nil { // the other way goes on later
-		r = r.Clone(e.virtual)
-	}
+	e.current = &e.freely
+	r := entry.Request.WithContext(e.virtual) // the other one may go on later
 	r.Pattern = ""
 	e.open.ServeHTTP(&e.freely.answer, r)
 	return p, e.freely.outcomes
 }
 
-func (p *passage) denied() bool {
-	for i := range p.outcomes {
-		if !p.outcomes[i].allowed {
-			return true
-		}
-	}
-	return false
-}
-
 // observe is Config.Observe.
 func (e *engine) observe(_ context.Context, event *ratelimit.Event) {
-	if event.Op == "settle" {
-		for i := range event.Results {
-			e.settled(&event.Results[i])
+	p := e.current
+	if event.Op == "settle" { // a request meets each policy once
+		for _, r := range event.Results {
+			if i := slices.IndexFunc(p.outcomes, func(o outcome) bool { return o.Policy == r.Policy }); i >= 0 {
+				p.outcomes[i].final = r.Cost
+			}
 		}
 		return
 	}
 	if event.Err != nil {
-		e.current.refusals = append(e.current.refusals, refusal{policy: e.policyOf(event.Err), err: event.Err, passed: event.Allowed})
+		p.refusals = append(p.refusals, refusal{policy: e.policyOf(event.Err), err: event.Err, passed: event.Allowed})
 	}
-	for i := range event.Results {
-		r := &event.Results[i]
-		e.current.outcomes = append(e.current.outcomes, outcome{
-			policy:     e.index[r.Policy],
-			key:        r.Key,
-			at:         e.now,
-			limit:      r.Limit,
-			cost:       r.Cost,
-			final:      r.Cost,
-			shadow:     r.Shadow,
-			allowed:    r.Allowed,
-			passed:     event.Allowed,
-			remaining:  r.Remaining,
-			retryAfter: r.RetryAfter,
-			wait:       r.Wait,
-		})
-	}
-}
-
-// settled notes the final cost of a request, which meets each policy once.
-func (e *engine) settled(r *ratelimit.Result) {
-	policy := e.index[r.Policy]
-	if i := slices.IndexFunc(e.current.outcomes, func(o outcome) bool { return o.policy == policy }); i >= 0 {
-		e.current.outcomes[i].final = r.Cost
+	for _, r := range event.Results {
+		r.Key = shortkey.Of(r.Key)
+		p.outcomes = append(p.outcomes, outcome{Result: r, policy: e.index[r.Policy], at: e.now, final: r.Cost, passed: event.Allowed})
 	}
 }
 

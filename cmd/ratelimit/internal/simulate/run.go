@@ -1,8 +1,11 @@
 package simulate
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -17,39 +20,28 @@ import (
 
 // A simulation is one call of Run.
 type simulation struct {
-	cfg     Config
-	setup   setup
-	engine  *engine
-	reader  *accesslog.Reader
-	read    int64 // bytes of the logs as they are stored
-	tallies []*tally
-	times   *timeline
-	bad     [accesslog.Reasons]*report.BadLines
-	secret  []byte // nil: keys are shown
-	out     *decisions
+	cfg       Config
+	setup     setup
+	engine    *engine
+	reader    *accesslog.Reader
+	read      int64 // bytes of the logs as they are stored
+	tallies   []*tally
+	times     timeline
+	bad       [accesslog.Reasons]*report.BadLines
+	secret    []byte // nil: keys are shown
+	decisions *bufio.Writer
+	encoder   *json.Encoder // writes decisions
 
 	report   report.Report
 	from, to int64
 	before   int64 // time of the line before
-	backMost int64
 	fraction int64 // the finest digit of a time, in microseconds
 	limited  int64 // requests that were answered 429
-	files    []fileTimes
-}
-
-// fileTimes are the first and the last time of a file.
-type fileTimes struct {
-	seen        bool
-	first, last int64
 }
 
 func run(ctx context.Context, cfg Config, s setup) (*report.Report, error) {
-	if err := cfg.check(); err != nil {
-		return nil, err
-	}
-	if err := s.check(); err != nil {
-		return nil, err
-	}
+	cfg.Spare = cmp.Or(cfg.Spare, 0.999)
+	cfg.Clients = cmp.Or(cfg.Clients, DefaultClients)
 	before := debug.SetMemoryLimit(-1)
 	debug.SetMemoryLimit(min(before, cfg.memory(s.policies)))
 	defer debug.SetMemoryLimit(before)
@@ -57,15 +49,19 @@ func run(ctx context.Context, cfg Config, s setup) (*report.Report, error) {
 	begin := time.Now()
 	sim, err := newSimulation(cfg, s)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("simulate: %w", err)
 	}
 	defer sim.engine.close()
 	if err = sim.logs(ctx); err == nil {
-		err = sim.rest()
+		err = sim.engine.advance(math.MaxInt64, sim.passed) // of the requests that still wait
+	}
+	if err == nil && sim.decisions != nil {
+		err = sim.decisions.Flush()
 	}
 	sim.finish(time.Since(begin))
 	switch {
 	case err != nil:
+		err = fmt.Errorf("simulate: decisions: %w", err)
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	case sim.report.Requests == 0:
@@ -79,11 +75,11 @@ func newSimulation(cfg Config, s setup) (*simulation, error) {
 	if err != nil {
 		return nil, err
 	}
-	reader, err := cfg.reader(engine.virtual)
+	reader, err := accesslog.NewReader(accesslog.Config{Format: cfg.Format, Fields: cfg.Fields, Extra: cfg.Extra, Context: engine.virtual})
 	if err != nil {
-		return nil, fmt.Errorf("simulate: %w", err)
+		return nil, err
 	}
-	sim := &simulation{cfg: cfg, setup: s, engine: engine, reader: reader, times: newTimeline(len(s.policies)), fraction: 1_000_000, files: make([]fileTimes, len(cfg.Logs))}
+	sim := &simulation{cfg: cfg, setup: s, engine: engine, reader: reader, times: newTimeline(), fraction: 1_000_000}
 	for _, p := range s.policies {
 		sim.tallies = append(sim.tallies, newTally(p, s.on[p.Name], cfg.Clients))
 	}
@@ -92,7 +88,8 @@ func newSimulation(cfg Config, s setup) (*simulation, error) {
 		rand.Read(sim.secret)
 	}
 	if cfg.Decisions != nil {
-		sim.out = newDecisions(cfg.Decisions)
+		sim.decisions = bufio.NewWriter(cfg.Decisions)
+		sim.encoder = json.NewEncoder(sim.decisions)
 	}
 	sim.report = report.Report{Version: report.Version, Clients: int64(cfg.Clients)}
 	for _, log := range cfg.Logs {
@@ -101,16 +98,18 @@ func newSimulation(cfg Config, s setup) (*simulation, error) {
 	return sim, nil
 }
 
+// progressEvery is the time between two calls of Config.Progress.
+const progressEvery = 200 * time.Millisecond
+
 // logs decides about all lines of the logs. The error is that of writing decisions.
 func (s *simulation) logs(ctx context.Context) error {
 	r := &s.report
 	defer s.progress()
 	shown := time.Now()
-	for i, log := range s.cfg.Logs {
+	for _, log := range s.cfg.Logs {
 		for entry, fault := range s.reader.Lines(counted{log, &s.read}) {
 			if ctx.Err() != nil {
-				r.Incomplete = true
-				return nil
+				break
 			}
 			r.Lines++
 			r.Bytes, r.Format = s.reader.Bytes(), s.reader.Format()
@@ -119,14 +118,13 @@ func (s *simulation) logs(ctx context.Context) error {
 				shown = time.Now()
 			}
 			if fault != nil {
-				s.fault(i, fault)
-			} else if err := s.entry(i, entry); err != nil {
+				s.fault(log.Name, fault)
+			} else if err := s.entry(log.Name, entry); err != nil {
 				return err
 			}
 		}
-		if ctx.Err() != nil {
-			r.Incomplete = true
-			return nil
+		if r.Incomplete = ctx.Err() != nil; r.Incomplete {
+			break
 		}
 	}
 	return nil
@@ -150,17 +148,9 @@ func (c counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// rest decides about the requests that still wait after the last line.
-func (s *simulation) rest() error {
-	if err := s.engine.advance(math.MaxInt64, s.passed); err != nil {
-		return err
-	}
-	return s.out.flush()
-}
-
 // entry decides about a line.
-func (s *simulation) entry(file int, entry *accesslog.Entry) error {
-	s.noteTime(file, entry)
+func (s *simulation) entry(file string, entry *accesslog.Entry) error {
+	s.noteTime(entry.Time)
 	s.report.Requests++
 	if entry.Status == 429 {
 		s.limited++
@@ -185,44 +175,38 @@ func (s *simulation) passed(p *passage) error {
 	for i := range p.outcomes {
 		o := &p.outcomes[i]
 		s.tallies[o.policy].decided(o, p.time)
-		s.times.count(o.policy, p.time, !o.allowed)
+		s.times.count(o.policy, p.time, !o.Allowed)
 	}
 	for i := range p.refusals {
 		if refusal := &p.refusals[i]; refusal.policy >= 0 {
 			s.tallies[refusal.policy].refused(refusal.kind())
 		}
 	}
-	if s.out == nil {
+	if s.encoder == nil {
 		return nil
 	}
-	return s.out.write(s, p)
+	return s.write(p)
 }
 
 // noteTime notes when a line was written.
-func (s *simulation) noteTime(file int, entry *accesslog.Entry) {
-	now := entry.Time
+func (s *simulation) noteTime(now int64) {
 	if s.report.Requests == 0 {
 		s.from, s.to, s.before = now, now, now
 	}
 	if now < s.before {
 		s.report.Backwards++
-		s.backMost = max(s.backMost, s.before-now)
+		s.report.BackwardsMost = max(s.report.BackwardsMost, seconds(s.before-now))
 	}
 	s.from, s.to, s.before = min(s.from, now), max(s.to, now), now
 	for now%s.fraction != 0 {
 		s.fraction /= 1000
 	}
-	f := &s.files[file]
-	if !f.seen {
-		*f = fileTimes{true, now, now}
-	}
-	f.first, f.last = min(f.first, now), max(f.last, now)
 }
 
 // shownLine is how much of a bad line is shown, in bytes.
 const shownLine = 160
 
-func (s *simulation) fault(file int, f *accesslog.Fault) {
+func (s *simulation) fault(file string, f *accesslog.Fault) {
 	b := s.bad[f.Reason]
 	if b == nil {
 		b = &report.BadLines{Reason: f.Reason.String(), Remedy: f.Reason.Remedy()}
@@ -237,7 +221,7 @@ func (s *simulation) fault(file int, f *accesslog.Fault) {
 		case s.secret != nil:
 			text = "(hidden)" // it may hold a key
 		}
-		b.Examples = append(b.Examples, report.BadLine{File: s.cfg.Logs[file].Name, Line: f.Line, Text: logtext.Show(text, shownLine)})
+		b.Examples = append(b.Examples, report.BadLine{File: file, Line: f.Line, Text: logtext.Show(text, shownLine)})
 	}
 }
 
@@ -252,10 +236,8 @@ func (s *simulation) finish(took time.Duration) {
 	}
 	if r.Requests > 0 {
 		r.From, r.To = timeOf(s.from), timeOf(s.to)
-		r.Resolution = time.Duration(s.fraction) * time.Microsecond
-		r.Seconds = r.Resolution.Seconds()
+		r.Resolution = seconds(s.fraction)
 	}
-	r.BackwardsMost = seconds(s.backMost)
 	for _, n := range s.engine.buckets.Stats().Memory.Evicted {
 		r.Evicted += n
 	}
@@ -274,24 +256,20 @@ func (s *simulation) finish(took time.Duration) {
 // nothing is the error for logs without a request.
 func (s *simulation) nothing() error {
 	for _, b := range s.report.Bad {
-		if b.Reason != accesslog.Empty.String() && len(b.Examples) > 0 {
+		if b.Reason != accesslog.Empty.String() {
 			at := b.Examples[0]
-			text := fmt.Sprintf("%s:%d: %s", logtext.Show(at.File, 200), at.Line, b.Reason)
-			if b.Remedy != "" {
-				text += ": " + b.Remedy
-			}
-			return fmt.Errorf("simulate: %w: %s", ErrNothing, text)
+			return fmt.Errorf("simulate: %w: %s:%d: %s: %s", ErrNothing, logtext.Show(at.File, 200), at.Line, b.Reason, b.Remedy)
 		}
 	}
 	return fmt.Errorf("simulate: %w: the logs are empty", ErrNothing)
 }
 
-// name returns the name of a key in the report.
+// name returns the name of a short key in the report.
 func (s *simulation) name(key string) string {
-	if s.secret != nil {
+	switch {
+	case s.secret != nil:
 		return keyhash.Name(s.secret, key)
-	}
-	if len(key) > 0 && key[0] == 0xff {
+	case key != "" && key[0] == 0xff: // of package shortkey
 		return fmt.Sprintf("(a long key, SHA-256 %x…)", key[1:9])
 	}
 	return key

@@ -17,14 +17,20 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"time"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"unsafe"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/accesslog"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
+	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
 	"github.com/go-tokenbucket/ratelimit/policyfile"
 )
 
@@ -36,7 +42,7 @@ type Config struct {
 	Fields    map[string]string // of JSON lines: name of ours to name in the log
 	Extra     []string          // names of the request headers that follow in a combined log
 	Spare     float64           // the share of clients for report.Spare; default 0.999
-	Clients   int               // how many keys of each policy are kept; default 1,000,000
+	Clients   int               // how many keys of each policy are kept, at most MaxClients; default DefaultClients
 	HideKeys  bool              // show HMACs of keys under a random secret
 	Decisions io.Writer         // if set, gets a JSON line for each request and policy
 	Progress  func(Progress)    // if set, is called about five times a second
@@ -58,49 +64,16 @@ type Progress struct {
 // ErrNothing is wrapped by the error of [Run] if no line could be read. The report has the reasons.
 var ErrNothing = errors.New("no request could be read")
 
+// The numbers of [Config.Clients].
 const (
-	defaultSpare   = 0.999
-	defaultClients = 1_000_000
-
-	progressEvery = 200 * time.Millisecond
+	DefaultClients = 1_000_000
+	MaxClients     = 1 << 28
 )
 
 // Run runs the simulation. If ctx ends, it returns the report so far, marked Incomplete, and ctx's error. It bounds the
 // memory of the process by cfg.Memory, with [debug.SetMemoryLimit], while it runs.
 func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	return run(ctx, cfg, setupOf(cfg.Policies))
-}
-
-// check completes cfg.
-func (cfg *Config) check() error {
-	var faults []error
-	if cfg.Spare == 0 {
-		cfg.Spare = defaultSpare
-	}
-	if !(cfg.Spare > 0 && cfg.Spare <= 1) {
-		faults = append(faults, fmt.Errorf("spare %v: must be a share above 0 and up to 100%%, such as 99.9%%", cfg.Spare))
-	}
-	if cfg.Clients < 0 || cfg.Clients > maxClients {
-		faults = append(faults, fmt.Errorf("clients %d: must be from 1 to %d; 0 means the default of %d", cfg.Clients, maxClients, defaultClients))
-	}
-	if cfg.Clients == 0 {
-		cfg.Clients = defaultClients
-	}
-	if len(cfg.Logs) == 0 {
-		faults = append(faults, errors.New(`logs: none is given: name files, or "-" for the standard input`))
-	}
-	if _, err := cfg.reader(context.Background()); err != nil {
-		faults = append(faults, err)
-	}
-	if faults != nil {
-		return fmt.Errorf("simulate: %w", errors.Join(faults...))
-	}
-	return nil
-}
-
-// reader returns what reads the logs. Requests have the context ctx.
-func (cfg *Config) reader(ctx context.Context) (*accesslog.Reader, error) {
-	return accesslog.NewReader(accesslog.Config{Format: cfg.Format, Fields: cfg.Fields, Extra: cfg.Extra, Context: ctx})
 }
 
 // size returns the bytes of all logs, 0 if they are not known.
@@ -112,4 +85,60 @@ func (cfg *Config) size() (all int64) {
 		all += log.Size
 	}
 	return all
+}
+
+// A setup is the policies of a simulation, and how they are mounted.
+type setup struct {
+	policies []ratelimit.Policy // all, in the order of the report
+	listed   []ratelimit.Policy // those of Config.Policies
+	on       map[string]string  // the patterns of the others, by name
+	leftOut  []policyfile.Mount // policies with functions that only the program has
+	mount    func(*ratelimit.Limiter, http.Handler) http.Handler
+}
+
+func setupOf(f *policyfile.File) setup {
+	s := setup{policies: f.Policies(), listed: f.Everywhere(), on: make(map[string]string), mount: f.Handler}
+	for _, m := range f.Mounts() {
+		s.on[m.Policy.Name] = strings.Join(m.On, ", ")
+		if len(m.Unknown) > 0 {
+			s.leftOut = append(s.leftOut, m)
+		}
+	}
+	return s
+}
+
+const (
+	// baseMemory is what a run takes for any number of clients: the log on its way, and what the collector has not
+	// collected yet.
+	baseMemory = 96 << 20
+
+	// bucketMemory is what a bucket of package memstore takes, with its lock and the longest key.
+	bucketMemory = 110 + 120 + shortkey.Max
+
+	// clientMemory is what a client takes in a tally: with the longest key, and its part of the map and of the list, which
+	// may be half empty.
+	clientMemory = int64(unsafe.Sizeof(client{})) + shortkey.Max + 2*(24+1) + 2*8
+
+	// waiting is how many requests wait at most, which is the default of Config.MaxWaiting of a limiter, and waiterMemory
+	// what the stack of each takes.
+	waiting      = 1024
+	waiterMemory = 48 << 10
+)
+
+// buckets returns how many buckets are kept. Shards of the store hold not the same number.
+func (cfg *Config) buckets(policies int) int {
+	return int(min(math.MaxInt32, int64(cfg.Clients)*int64(max(1, policies))*6/5+4096))
+}
+
+// Memory returns how many bytes a run takes at most.
+func (cfg Config) Memory() int64 { return cfg.memory(setupOf(cfg.Policies).policies) }
+
+func (cfg Config) memory(all []ratelimit.Policy) int64 {
+	cfg.Clients = cmp.Or(cfg.Clients, DefaultClients)
+	base, policies := int64(baseMemory), len(all)
+	if slices.ContainsFunc(all, func(p ratelimit.Policy) bool { return p.MaxWait > 0 }) {
+		base += waiting * (waiterMemory + accesslog.MaxLine*int64(1+policies)) // each policy may make a key of a line
+	}
+	each := clientMemory*int64(cfg.Clients)*int64(policies) + bucketMemory*int64(cfg.buckets(policies))
+	return base + each/8*9
 }

@@ -2,7 +2,9 @@ package simulate
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
@@ -12,53 +14,83 @@ import (
 
 // A tally is what is known about a policy.
 type tally struct {
-	policy  ratelimit.Policy
-	on      string
-	clients clients
-	curve   *curve
-	waits   waits
+	report.Policy
+	policy ratelimit.Policy
+	curve  *curve
 
-	requests, denied      int64
-	noKey, badKey, failed int64
-	beyond                int64
-	first, last           int64 // denial
+	most  int // clients
+	byKey map[string]*client
+	all   []*client // in the order of their first requests
+
+	denials denials
+	longest time.Duration           // wait
+	waits   map[time.Duration]int64 // how many waited so long, rounded to three digits
+}
+
+// A client is what is known about a key.
+type client struct {
+	key      string // a short one
+	requests int64  // decided about
+	denials  denials
+	longest  int64 // wait
+	total    int64 // of all waits
+	until    int64 // the end of the last wait
+	alone          // what it would have met if the policy were alone
+}
+
+// denials are the number of denied requests, and the times of the first and the last one.
+type denials struct{ count, first, last int64 }
+
+func (d *denials) add(now int64) {
+	if d.count == 0 {
+		d.first, d.last = now, now
+	}
+	d.count++
+	d.first, d.last = min(d.first, now), max(d.last, now)
 }
 
 func newTally(p ratelimit.Policy, on string, most int) *tally {
-	return &tally{policy: p, on: on, clients: clients{max: most, byKey: make(map[string]*cell)}, curve: newCurve(p.Limit)}
+	return &tally{
+		Policy: report.Policy{Name: p.Name, Limit: p.Limit.String(), On: on, Shadow: p.Shadow},
+		policy: p, curve: newCurve(p.Limit), most: most,
+		byKey: make(map[string]*client), waits: make(map[time.Duration]int64),
+	}
+}
+
+// client returns the client of a short key, nil if it is new and there is no room for it.
+func (t *tally) client(key string) *client {
+	of := t.byKey[key]
+	if of == nil && len(t.all) < t.most {
+		of = &client{key: strings.Clone(key)} // the key may be a part of a long line
+		t.byKey[of.key] = of
+		t.all = append(t.all, of)
+	}
+	return of
 }
 
 // decided counts a decision of the policy at now.
 func (t *tally) decided(o *outcome, now int64) {
-	t.requests++
-	if !o.allowed {
-		if t.denied == 0 {
-			t.first, t.last = now, now
-		}
-		t.denied++
-		t.first, t.last = min(t.first, now), max(t.last, now)
+	t.Requests++
+	if !o.Allowed {
+		t.denials.add(now)
 	}
-	if o.allowed && o.wait > 0 && !o.shadow {
-		t.waits.add(o.wait)
+	if o.Allowed && o.Wait > 0 && !o.Shadow {
+		t.waited(o.Wait)
 	}
-	of := t.clients.cell(o.key)
+	of := t.client(o.Key)
 	if of == nil {
-		t.beyond++
+		t.ClientsBeyond++
 		return
 	}
 	of.requests++
-	if o.allowed {
+	if o.Allowed {
 		return
 	}
-	if of.denied == 0 {
-		of.first, of.last = now, now
-	}
-	of.denied++
-	of.first, of.last = min(of.first, now), max(of.last, now)
-	if o.retryAfter == store.Never || o.retryAfter <= 0 {
+	of.denials.add(now)
+	if o.RetryAfter == store.Never || o.RetryAfter <= 0 {
 		return
 	}
-	wait := o.retryAfter.Microseconds()
+	wait := o.RetryAfter.Microseconds()
 	of.longest = max(of.longest, wait)
 	if end := o.at + wait; end > of.until {
 		of.total += end - max(o.at, of.until)
@@ -71,80 +103,80 @@ func (t *tally) alone(o *outcome, now int64) {
 	if t.curve == nil {
 		return
 	}
-	if of := t.clients.cell(o.key); of != nil {
-		t.curve.add(of, now, o.cost, o.final)
+	if of := t.client(o.Key); of != nil {
+		t.curve.add(&of.alone, now, o.Cost, o.final)
 	}
 }
 
 func (t *tally) refused(kind string) {
 	switch kind {
 	case "no_key":
-		t.noKey++
+		t.NoKey++
 	case "bad_key":
-		t.badKey++
+		t.BadKey++
 	default:
-		t.failed++
+		t.Failed++
 	}
 }
 
 // worst is how many clients are listed.
 const worst = 10
 
+// report completes what is reported.
 func (t *tally) report(share float64, name func(key string) string) report.Policy {
-	p := report.Policy{
-		Name:           t.policy.Name,
-		Limit:          t.policy.Limit.String(),
-		On:             t.on,
-		Shadow:         t.policy.Shadow,
-		Requests:       t.requests,
-		RequestsDenied: t.denied,
-		NoKey:          t.noKey,
-		BadKey:         t.badKey,
-		Failed:         t.failed,
-		Waited:         t.waits.count,
-		WaitMedian:     t.waits.median().Seconds(),
-		WaitLongest:    t.waits.longest.Seconds(),
-		ClientsBeyond:  t.beyond,
+	p := &t.Policy
+	p.RequestsDenied = t.denials.count
+	p.WaitMedian, p.WaitLongest = t.medianWait().Seconds(), t.longest.Seconds()
+	if t.denials.count > 0 {
+		p.FirstDenial, p.LastDenial = timeOf(t.denials.first), timeOf(t.denials.last)
 	}
-	if t.policy.Limit == (ratelimit.Limit{}) {
-		p.Limit = "of LimitFunc"
-	}
-	if t.denied > 0 {
-		p.FirstDenial, p.LastDenial = timeOf(t.first), timeOf(t.last)
-	}
-	var most []*cell
-	for _, of := range t.clients.all {
+	var denied []*client
+	for _, of := range t.all {
 		if of.requests > 0 {
 			p.Clients++
 		}
-		if of.alone > 0 {
-			p.AloneClients++
-		}
-		if of.denied == 0 {
-			continue
-		}
-		p.ClientsDenied++
-		if len(most) < worst || of.denied > most[worst-1].denied {
-			at, _ := slices.BinarySearchFunc(most, of, func(a, b *cell) int { return cmp.Or(cmp.Compare(b.denied, a.denied), -1) })
-			most = slices.Insert(most[:min(len(most), worst-1)], min(at, worst-1), of)
+		if of.denials.count > 0 {
+			denied = append(denied, of)
 		}
 	}
-	for _, of := range most {
+	p.ClientsDenied = int64(len(denied))
+	slices.SortStableFunc(denied, func(a, b *client) int { return cmp.Compare(b.denials.count, a.denials.count) })
+	for _, of := range denied[:min(len(denied), worst)] {
 		p.Worst = append(p.Worst, report.Client{
 			Key:      name(of.key),
 			Requests: of.requests,
-			Denied:   of.denied,
-			First:    timeOf(of.first),
-			Last:     timeOf(of.last),
+			Denied:   of.denials.count,
+			First:    timeOf(of.denials.first),
+			Last:     timeOf(of.denials.last),
 			Longest:  seconds(of.longest),
 			Total:    seconds(of.total),
 		})
 	}
 	if t.curve != nil {
-		p.AloneRequests = t.curve.requests
-		p.Curve, p.Spare = t.curve.points(&t.clients), t.curve.spare(&t.clients, share)
+		p.AloneRequests, p.AloneClients = t.curve.requests, t.curve.clients
+		p.Curve, p.Spare = t.curve.points(), t.curve.spare(t.all, share)
 	}
-	return p
+	return *p
+}
+
+func (t *tally) waited(d time.Duration) {
+	t.Waited++
+	t.longest = max(t.longest, d)
+	unit := time.Duration(1)
+	for d/unit >= 1000 {
+		unit *= 10
+	}
+	t.waits[d.Round(unit)]++
+}
+
+func (t *tally) medianWait() time.Duration {
+	var passed int64
+	for _, d := range slices.Sorted(maps.Keys(t.waits)) {
+		if passed += t.waits[d]; 2*passed >= t.Waited {
+			return min(d, t.longest)
+		}
+	}
+	return 0
 }
 
 func timeOf(micros int64) time.Time { return time.UnixMicro(micros).UTC() }

@@ -7,91 +7,74 @@ import (
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
 )
 
-// A timeline counts requests and denials of all policies in spans of one length. The length grows with the time of the
-// log, so that there are at most maxSpans.
+// A timeline counts requests and denials of policies in spans of one length. The length grows with the time of the log, so
+// that there are at most report.MaxSpans.
 type timeline struct {
-	policies int
-	step     int64 // microseconds
-	spans    map[int64][]spanCount
-	lowest   int64 // number of the first span
-	highest  int64
-
-	lastSpan   int64 // the span of the last request, which is often that of the next one
-	lastCounts []spanCount
+	step            int64 // microseconds
+	spans           map[spanOf]*report.Span
+	lowest, highest int64 // the numbers of the first and the last span
 }
 
-type spanCount struct{ requests, denied int64 }
-
-const maxSpans = 300
+type spanOf struct {
+	policy int
+	number int64
+}
 
 // lengths are the lengths of spans up to a day. Each is a multiple of the one before. Longer ones double.
 var lengths = []time.Duration{
-	time.Second, 5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
+	time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+	time.Minute, 5 * time.Minute, 10 * time.Minute, 20 * time.Minute,
+	time.Hour, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
 }
 
-func newTimeline(policies int) *timeline {
-	return &timeline{policies: policies, step: lengths[0].Microseconds(), spans: make(map[int64][]spanCount), lastSpan: -1}
+func newTimeline() timeline {
+	return timeline{step: lengths[0].Microseconds(), spans: make(map[spanOf]*report.Span), highest: -1}
 }
 
 func (t *timeline) count(policy int, now int64, denied bool) {
-	if span := now / t.step; span != t.lastSpan {
-		t.find(now)
+	if len(t.spans) == 0 {
+		t.lowest, t.highest = now/t.step, now/t.step
 	}
-	c := &t.lastCounts[policy]
-	c.requests++
+	for max(t.highest, now/t.step)-min(t.lowest, now/t.step) >= report.MaxSpans {
+		t.widen()
+	}
+	number := now / t.step
+	t.lowest, t.highest = min(t.lowest, number), max(t.highest, number)
+	s := t.span(policy, number)
+	s.Requests++
 	if denied {
-		c.denied++
+		s.Denied++
 	}
 }
 
-// find makes the span of now the last one.
-func (t *timeline) find(now int64) {
-	span := now / t.step
-	if len(t.spans) == 0 {
-		t.lowest, t.highest = span, span
+// span returns the span with a number, to be counted in.
+func (t *timeline) span(policy int, number int64) *report.Span {
+	at := spanOf{policy, number}
+	if t.spans[at] == nil {
+		t.spans[at] = &report.Span{From: timeOf(number * t.step)}
 	}
-	for max(t.highest, span)-min(t.lowest, span) >= maxSpans {
-		t.widen()
-		span = now / t.step
-	}
-	t.lowest, t.highest = min(t.lowest, span), max(t.highest, span)
-	if t.spans[span] == nil {
-		t.spans[span] = make([]spanCount, t.policies)
-	}
-	t.lastSpan, t.lastCounts = span, t.spans[span]
+	return t.spans[at]
 }
 
 func (t *timeline) widen() {
-	step := 2 * t.step
-	if i := slices.Index(lengths, time.Duration(t.step)*time.Microsecond); i >= 0 && i+1 < len(lengths) {
-		step = lengths[i+1].Microseconds()
+	narrow, old := t.spans, t.step
+	t.step *= 2
+	if i := slices.Index(lengths, time.Duration(old)*time.Microsecond); i >= 0 && i+1 < len(lengths) {
+		t.step = lengths[i+1].Microseconds()
 	}
-	wide := make(map[int64][]spanCount)
-	for span, counts := range t.spans {
-		at := span * t.step / step
-		if wide[at] == nil {
-			wide[at] = make([]spanCount, t.policies)
-		}
-		for i, c := range counts {
-			wide[at][i].requests += c.requests
-			wide[at][i].denied += c.denied
-		}
+	t.spans = make(map[spanOf]*report.Span)
+	for at, counts := range narrow {
+		s := t.span(at.policy, at.number*old/t.step)
+		s.Requests += counts.Requests
+		s.Denied += counts.Denied
 	}
-	t.lowest, t.highest = t.lowest*t.step/step, t.highest*t.step/step
-	t.step, t.spans = step, wide
+	t.lowest, t.highest = t.lowest*old/t.step, t.highest*old/t.step
 }
 
 // of returns the spans of a policy without gaps.
 func (t *timeline) of(policy int) (spans []report.Span) {
-	if len(t.spans) == 0 {
-		return nil
-	}
-	for at := t.lowest; at <= t.highest; at++ {
-		span := report.Span{From: timeOf(at * t.step)}
-		if counts := t.spans[at]; counts != nil {
-			span.Requests, span.Denied = counts[policy].requests, counts[policy].denied
-		}
-		spans = append(spans, span)
+	for number := t.lowest; number <= t.highest; number++ {
+		spans = append(spans, *t.span(policy, number))
 	}
 	return spans
 }

@@ -41,7 +41,7 @@ func (b *blocked) Read(p []byte) (int, error) {
 }
 
 func TestInterruptedSimulationReportsSoFar(t *testing.T) {
-	text := strings.Repeat(clf(1, "192.0.2.1", "GET /", 200), 20_000)
+	text := strings.Repeat(clf(1, "192.0.2.1", "GET /", 200), 400_000)
 	ctx, interrupt := context.WithCancel(context.Background())
 	defer interrupt()
 	pipe := &blocked{strings.NewReader(text), make(chan struct{})}
@@ -153,7 +153,7 @@ func TestWorstClientsAndWhen(t *testing.T) {
 			t.Errorf("the span at %v has another length", span.From)
 		}
 	}
-	if requests != p.Requests || denied != p.RequestsDenied || len(p.When) < 12 || len(p.When) > 300 {
+	if requests != p.Requests || denied != p.RequestsDenied || len(p.When) < 11 || len(p.When) > 72 {
 		t.Errorf("%d requests and %d denials in %d spans", requests, denied, len(p.When))
 	}
 }
@@ -182,7 +182,7 @@ func TestOddTimes(t *testing.T) {
 	const login = "version: 1\npolicies:\n  - name: login\n    key: remote_ip\n    limit: 1/15m burst 2\n    settle: failed_logins\n"
 	for _, more := range []string{"", "    lock_for: 15m\n", "    max_wait: 100h\n", "    shadow: true\n"} {
 		r := simulated(t, simulate.Config{}, login+more, text)
-		if p := find(t, r, "login"); p.Requests != 6 || p.Clients != 1 || len(p.When) > 300 {
+		if p := find(t, r, "login"); p.Requests != 6 || p.Clients != 1 || len(p.When) > 72 {
 			t.Errorf("%s: %+v", more, p)
 		}
 		if len(r.Bad) != 1 || r.Backwards == 0 || r.To.Year() != 9999 {
@@ -220,7 +220,6 @@ func TestUnknown(t *testing.T) {
 		"the end of nginx":    {policies, log(), simulate.Config{}, "nginx logs the end"},
 		"a lock":              {policies + "    lock_for: 1h\n", log(), simulate.Config{}, "no bucket is locked"},
 		"waiting":             {fmt.Sprintf(keyed, "remote_ip", "1/1s") + "    max_wait: 1s\n", log(), simulate.Config{}, "At most 1,024 requests wait"},
-		"ties":                {strings.Replace(policies, "limit: 60", "max_wait: 2s\n    limit: 60", 1), log(), simulate.Config{}, "ended at the very time of a line"},
 		"closed in outages":   {fmt.Sprintf(keyed, "remote_ip", "1/1s") + "    fail_closed: true\n", log(), simulate.Config{}, "answers 503"},
 		"names for addresses": {fmt.Sprintf(keyed, "{client_ip: {proxy_count: 1}}", "1/1s"), strings.ReplaceAll(log(), `"-" "curl/8"`, `"-" "curl/8" "unknown"`), simulate.Config{Extra: []string{"X-Forwarded-For"}}, "malformed key"},
 	} {
@@ -243,35 +242,5 @@ func TestUnknown(t *testing.T) {
 				t.Errorf("%q is said of a log to which it does not apply", c.want)
 			}
 		})
-	}
-}
-
-func TestWrongConfig(t *testing.T) {
-	logs := []simulate.Log{{Name: "a", Reader: strings.NewReader(log())}}
-	for _, c := range []struct {
-		cfg  simulate.Config
-		want string
-	}{
-		{simulate.Config{}, "logs: none is given"},
-		{simulate.Config{Logs: logs, Spare: -1}, "spare -1: must be a share"},
-		{simulate.Config{Logs: logs, Spare: 99.9}, "spare 99.9: must be a share"},
-		{simulate.Config{Logs: logs, Clients: -1}, "clients -1: must be from 1"},
-		{simulate.Config{Logs: logs, Format: "xml"}, `format "xml"`},
-	} {
-		c.cfg.Policies = file(t, policies)
-		if r, err := simulate.Run(context.Background(), c.cfg); err == nil || !strings.Contains(err.Error(), c.want) || r != nil {
-			t.Errorf("%v, want %q", err, c.want)
-		}
-	}
-}
-
-// Only a wait that ends at the time of a line may go on before that line or after it.
-func TestAWaitThatEndsBetweenLinesIsNoTie(t *testing.T) {
-	const two = "version: 1\npolicies:\n  - name: slow\n    key: remote_ip\n    limit: 1/1s\n    max_wait: 3s\n  - name: other\n    key: remote_ip\n    limit: 9/1s\n"
-	for next, want := range map[int]bool{1: true, 5: false} {
-		r := simulated(t, simulate.Config{}, two, strings.Repeat(clf(0, "192.0.2.1", "GET /", 200), 2)+clf(next, "192.0.2.1", "GET /", 200))
-		if strings.Contains(strings.Join(r.Unknown, " "), "ended at the very time of a line") != want {
-			t.Errorf("a line after %d s: %q", next, r.Unknown)
-		}
 	}
 }

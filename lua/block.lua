@@ -1,0 +1,53 @@
+-- Blocks a bucket, which take.lua describes, from now on, in place of an earlier block or lock. Or ends its block or lock.
+-- What the bucket holds stays.
+--
+-- KEYS  the key of the bucket
+-- ARGV  the clock: the time in microseconds, or '' for this server's own
+--       for how many microseconds to block the bucket; 0 ends its block
+--       who has blocked it and why
+-- Reply 1 if the bucket was written, else 0
+
+local function block()
+  local key, now, span = KEYS[1], ARGV[1], ARGV[2] + 0
+  if now == '' then
+    local time = redis.call('TIME') -- seconds, and microseconds within the second
+    now = time[1] * 1000000 + time[2]
+  end
+  now = now + 0
+  local hash = redis.call('HMGET', key, 'limit', 'blocked_limit', 'tokens')
+  local limit, blocked = hash[1], hash[1] == 'blocked' or hash[1] == 'locked'
+  if blocked then
+    limit = hash[2]
+  end
+  if limit and not (hash[3] and string.match(limit, '^%d+ %d+ %d+$')) or hash[3] and not limit then
+    error('ERR the key holds no bucket', 0)
+  end
+
+  local text = string.format('%.0f', now)
+  if span > 0 then
+    -- A minute more, because a caller's clock may be behind.
+    local ttl, rest = math.ceil(span / 1000) + 60000, redis.call('PTTL', key)
+    redis.call('HSET', key, 'limit', 'blocked', 'blocked_until', string.format('%.0f', now + span), 'blocked_since', text, 'blocked_reason', ARGV[3])
+    if limit then
+      redis.call('HSET', key, 'blocked_limit', limit)
+    end
+    if rest < ttl then -- of a key that is not there it is -2
+      redis.call('PEXPIRE', key, ttl)
+    end
+  elseif not blocked then
+    return 0
+  elseif limit then
+    redis.call('HSET', key, 'limit', limit, 'blocked_until', text)
+  else
+    redis.call('PEXPIRE', key, 0) -- the bucket is full
+  end
+  return 1
+end
+
+local ok, reply = pcall(block)
+if ok then
+  return reply
+end
+-- As in take.lua, without the line that called.
+local text = type(reply) == 'table' and reply.err or reply
+return redis.error_reply(string.match(text, '^@user_script: %d+: %-?(.-)%s*$') or text)

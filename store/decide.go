@@ -1,0 +1,114 @@
+package store
+
+import (
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
+)
+
+// Kept is what a Store keeps of a bucket, if it decides with [Decide]. Keep all fields, and change none. All times are in
+// microseconds, on the clock of the Store. The zero Kept is a bucket that was never charged, or that was forgotten.
+type Kept struct {
+	Limit      Limit // of the last charge
+	Credits    int64 // after the last charge, in credits of Limit
+	LastRefill int64 // the time of the last charge
+	FullAt     int64 // the latest time at which it has refilled, under all its limits
+
+	BlockedSince, BlockedUntil int64 // 0 without a block
+	Locked                     bool
+	Reason                     string
+}
+
+// Decide carries out a call at the time now. kept are the buckets of the charges. Decide changes those that the Store must
+// write. It fills states and returns whether the call was allowed, as Take does. The zero Kept is to be removed.
+func Decide(charges []Charge, kept []Kept, states []State, now int64) (ok bool) {
+	ok = true
+	for i := range charges {
+		states[i].Allowed = kept[i].fits(&charges[i], now)
+		ok = ok && (states[i].Allowed || charges[i].Shadow)
+	}
+	for i := range charges {
+		kept[i].charge(&charges[i], &states[i], ok && states[i].Allowed, now)
+	}
+	return ok
+}
+
+// SetBlock blocks the bucket at the time now, or unblocks it.
+func (k *Kept) SetBlock(b Block, now int64) {
+	until := int64(0)
+	if b.For > 0 {
+		until = now + bucket.Microseconds(b.For)
+	}
+	k.setBlock(bucket.Block{Until: until}, b.Reason, now)
+}
+
+// Bucket returns what Inspect reports at the time now.
+func (k Kept) Bucket(now int64) Bucket {
+	b := Bucket{Limit: k.Limit, Credits: k.Credits}
+	if k.Limit != (Limit{}) {
+		b.Age = k.bucket().Age(now)
+	}
+	if left := k.block(now).Left(now); left > 0 {
+		b.Blocked, b.BlockedSince = duration(left), duration(max(0, now-k.BlockedSince))
+		b.Locked, b.Reason = k.Locked, k.Reason
+	}
+	return b
+}
+
+// Expires returns when the Store may forget the bucket.
+func (k Kept) Expires() int64 { return max(k.FullAt, k.BlockedUntil) }
+
+// fits reports whether the bucket can pay c.
+func (k Kept) fits(c *Charge, now int64) bool {
+	need, debt := c.ask()
+	tokens := c.Limit.Advance(k.bucket(), now).Tokens
+	return c.Limit.Grants(tokens, need, debt, 1) == 1 && (k.block(now).Left(now) == 0 || bucket.Passes(need, debt))
+}
+
+// charge charges c if charged says so, and fills s either way.
+func (k *Kept) charge(c *Charge, s *State, charged bool, now int64) {
+	l, block := c.Limit, k.block(now)
+	need, debt := c.ask()
+	b := l.Advance(k.bucket(), now)
+	changes := k.Limit != (Limit{}) && k.Limit != l && bucket.Relimits(need)
+	if charged {
+		before, blockBefore := b.Tokens, block
+		b.Tokens = l.Charge(before, need, debt, 1)
+		block = l.After(block, need, bucket.Microseconds(c.Lock), b.Tokens, now)
+		if block != blockBefore {
+			k.setBlock(block, "", now)
+			changes = true
+		}
+		changes = changes || b.Tokens != before
+	}
+	switch {
+	case charged && need == bucket.Reset:
+		*k = Kept{}
+	case changes:
+		k.Limit, k.Credits, k.LastRefill = l, b.Tokens, b.LastRefill
+		k.FullAt = max(k.FullAt, b.LastRefill+l.ResetAfter(b.Tokens))
+	}
+	c.Fill(s, b.Tokens, duration(block.Left(now)), charged)
+}
+
+func (k Kept) bucket() bucket.Bucket {
+	return bucket.Bucket{Tokens: k.Credits, Unit: k.Limit.Unit, LastRefill: k.LastRefill}
+}
+
+// block returns the block that is in force.
+func (k Kept) block(now int64) bucket.Block {
+	b := bucket.Block{Until: k.BlockedUntil, Lock: k.Locked}
+	if b.Left(now) == 0 {
+		return bucket.Block{}
+	}
+	return b
+}
+
+func (k *Kept) setBlock(b bucket.Block, reason string, now int64) {
+	k.BlockedSince, k.BlockedUntil, k.Locked, k.Reason = now, b.Until, b.Lock, reason
+	if b == (bucket.Block{}) {
+		k.BlockedSince, k.Reason = 0, ""
+	}
+}
+
+func (c *Charge) ask() (need, debt int64) {
+	return c.Limit.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed, c.Settles)
+}

@@ -1,0 +1,136 @@
+package fallback_test
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/teststore"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// A duo is a fallback on a faulty Store.
+type duo struct {
+	*fallback.Store
+	t       *testing.T
+	primary *teststore.Faulty
+	changes []string // what OnChange was told
+}
+
+func newDuo(t *testing.T, cfg fallback.Config) *duo { return newDuoWith(t, nil, cfg) }
+
+func newDuoWith(t *testing.T, secondary store.Store, cfg fallback.Config) *duo {
+	memory := memstore.New(memstore.Config{})
+	d := &duo{t: t, primary: &teststore.Faulty{Store: memory}}
+	cfg.Logger = quiet
+	cfg.OnChange = func(away bool, reason error) { d.changes = append(d.changes, fmt.Sprint(away, " ", reason)) }
+	d.Store = fallback.New(d.primary, secondary, cfg)
+	t.Cleanup(func() {
+		d.Close()
+		memory.Close()
+	})
+	return d
+}
+
+func openFallback(t testing.TB, s store.Store, cfg fallback.Config) *fallback.Store {
+	cfg.Logger = quiet
+	f := fallback.New(s, nil, cfg)
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func (d *duo) take(c store.Charge) (bool, store.State) {
+	d.t.Helper()
+	states := make([]store.State, 1)
+	ok, err := d.Take(d.t.Context(), []store.Charge{c}, states)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return ok, states[0]
+}
+
+// count makes calls of c until one is refused, and returns how many were allowed.
+func (d *duo) count(c store.Charge) (n int) {
+	d.t.Helper()
+	for ; n < 10_000; n++ {
+		if ok, _ := d.take(c); !ok {
+			return n
+		}
+	}
+	d.t.Fatal("never refused")
+	return n
+}
+
+// fail has the primary given up, by calls of a bucket that nothing else uses.
+func (d *duo) fail(f teststore.Fault) {
+	d.t.Helper()
+	d.primary.Have(f)
+	for i := 0; d.Away() == nil; i++ {
+		if i == 100 {
+			d.t.Fatal("the primary is not given up")
+		}
+		d.take(store.Charge{Policy: "other", Key: fmt.Sprint(i), Limit: teststore.Limit(d.t, 1, time.Hour, 100), Cost: 1})
+	}
+}
+
+// comeBack mends the primary and waits until it is asked again.
+func (d *duo) comeBack() {
+	d.t.Helper()
+	d.primary.Mend()
+	begin := time.Now()
+	for d.Away() != nil {
+		time.Sleep(time.Millisecond)
+		if time.Since(begin) > time.Second {
+			d.t.Fatal("the primary is well for a second and not asked")
+		}
+	}
+	synctest.Wait()
+}
+
+func (d *duo) peekPrimary(c store.Charge) store.State {
+	d.t.Helper()
+	c.Cost, c.MaxWait = 0, 0
+	states := make([]store.State, 1)
+	if _, err := d.primary.Store.Take(d.t.Context(), []store.Charge{c}, states); err != nil {
+		d.t.Fatal(err)
+	}
+	return states[0]
+}
+
+// missing returns how many tokens the primary's bucket of c lacks, of one token in 100 hours.
+func (d *duo) missing(c store.Charge) int64 {
+	d.t.Helper()
+	return int64((d.peekPrimary(c).ResetAfter + 50*time.Hour) / (100 * time.Hour))
+}
+
+// wantLeft checks how many of 600 tokens the primary's bucket of c holds.
+func (d *duo) wantLeft(c store.Charge, want int64) {
+	d.t.Helper()
+	if left := 600 - d.missing(c); left != want {
+		d.t.Errorf("%d left in the primary, want %d", left, want)
+	}
+}
+
+// block blocks c's bucket, or unblocks it if length is 0.
+func (d *duo) block(c store.Charge, length time.Duration) (degraded bool) {
+	d.t.Helper()
+	degraded, err := d.Block(d.t.Context(), c.Policy, c.Key, store.Block{For: length})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return degraded
+}
+
+// blockPrimary is block by another replica.
+func (d *duo) blockPrimary(c store.Charge, length time.Duration) {
+	d.t.Helper()
+	if _, err := store.SetBlock(d.t.Context(), d.primary.Store, c.Policy, c.Key, store.Block{For: length}); err != nil {
+		d.t.Fatal(err)
+	}
+}

@@ -1,0 +1,184 @@
+package fallback_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/teststore"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
+)
+
+func TestAReplicaHasItsShareWhileThePrimaryIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, fallback.Config{Replicas: 4})
+		d.fail(teststore.Broken)
+		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 20, time.Second, 40), Cost: 1}
+		if n := d.count(c); n != 10 {
+			t.Errorf("%d at once, want a quarter of 40", n)
+		}
+		time.Sleep(2 * time.Second)
+		if n := d.count(c); n != 10 {
+			t.Errorf("%d after 2 s, want a quarter of 20 a second", n)
+		}
+		_, state := d.take(c)
+		if want := (store.State{RetryAfter: 200 * time.Millisecond, ResetAfter: 2 * time.Second, Degraded: true}); state != want {
+			t.Errorf("%+v, want %+v", state, want)
+		}
+
+		// One request's cost is always possible.
+		c = store.Charge{Policy: "p", Key: "large", Limit: c.Limit, Cost: 40}
+		if n := d.count(c); n != 1 {
+			t.Errorf("%d of the whole burst, want 1", n)
+		}
+		c.Cost = 41
+		if _, state := d.take(c); state.RetryAfter != store.Never {
+			t.Errorf("more than the burst: %+v", state)
+		}
+		c = store.Charge{Policy: "p", Key: "one", Limit: teststore.Limit(t, 1, time.Minute, 1), Cost: 1}
+		if n := d.count(c); n != 1 {
+			t.Errorf("%d of a burst of 1, want 1", n)
+		}
+	})
+}
+
+func TestAFailedCallIsAnsweredByAShare(t *testing.T) {
+	d := newDuo(t, fallback.Config{Replicas: 4})
+	d.primary.Have(teststore.Broken)
+	if _, state := d.take(store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 40), Cost: 1}); state.Remaining != 9 {
+		t.Errorf("%+v, want 9 of a quarter of 40 left", state)
+	}
+}
+
+func TestACallsChargesAreNotWrittenTo(t *testing.T) {
+	for _, replicas := range []int{1, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDuo(t, fallback.Config{Replicas: replicas})
+			d.primary.Have(teststore.Broken)
+			for range 10 { // before the primary is given up, and after
+				want := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 10), Cost: -3}
+				charges := []store.Charge{want}
+				if ok, err := d.Take(t.Context(), charges, make([]store.State, 1)); !ok || err != nil || charges[0] != want {
+					t.Fatalf("%t, %v, %+v", ok, err, charges[0])
+				}
+			}
+		})
+	}
+}
+
+func TestAResetThatFailsInThePrimaryIsAnError(t *testing.T) {
+	for name, f := range map[string]teststore.Fault{"broken": teststore.Broken, "a lost reply": teststore.LostReply, "hung": teststore.Hung} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDuo(t, fallback.Config{})
+			d.take(teststore.Months(t, 600))
+			d.primary.Have(f)
+			reset := []store.Charge{teststore.ResetOf(t, teststore.Months(t, 0))}
+			ok, err := d.Take(t.Context(), reset, make([]store.State, 1))
+			if ok || err == nil || d.Away() != nil {
+				t.Errorf("%s: %t, %v, away: %v", name, ok, err, d.Away())
+			}
+			d.fail(f)
+			ok, err = d.Take(store.WithoutStandIn(t.Context()), reset, make([]store.State, 1))
+			if ok || !errors.Is(err, store.ErrAway) {
+				t.Errorf("%s: %t, %v, want ErrAway", name, ok, err)
+			}
+		})
+	}
+}
+
+// A Reset in an outage is one of the secondary. Nothing more is promised.
+func TestAResetInAnOutageIsOfTheSecondary(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, fallback.Config{Replicas: 4})
+		d.take(teststore.Months(t, 600))
+		d.fail(teststore.Broken)
+		if ok, state := d.take(teststore.ResetOf(t, teststore.Months(t, 0))); !ok || !state.Degraded {
+			t.Fatalf("%t, %+v", ok, state)
+		}
+		if n := d.count(teststore.Months(t, 1)); n != 150 {
+			t.Errorf("%d allowed after the reset, want 150", n)
+		}
+		d.take(teststore.ResetOf(t, teststore.Months(t, 0)))
+		d.comeBack()
+		d.take(teststore.Months(t, 1))
+		d.wantLeft(teststore.Months(t, 0), 0)
+	})
+}
+
+// The share of a bucket has room for the largest cost, and not now for one and now for another: a bucket that is full
+// with less, and forgotten, would be found full with more.
+func TestCostsOfSeveralSizesKeepToTheShare(t *testing.T) {
+	for _, large := range []int64{25, 40} {
+		synctest.Test(t, func(t *testing.T) {
+			const rate, burst, replicas = 4, 40, 4
+			d := newDuo(t, fallback.Config{Replicas: replicas})
+			c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, rate, time.Second, burst)}
+			d.fail(teststore.Broken)
+			gaps := map[int64]time.Duration{large: 10500 * time.Millisecond, 1: 2500 * time.Millisecond}
+			begin, admitted := time.Now(), int64(0)
+			for time.Since(begin) < 10*time.Minute {
+				for _, c.Cost = range []int64{large, 1} {
+					if ok, _ := d.take(c); ok {
+						admitted += c.Cost
+					}
+					time.Sleep(gaps[c.Cost]) // the share of the burst refills, then a token, and what is full is forgotten
+				}
+			}
+			most := large + int64(time.Since(begin).Seconds())*rate/replicas
+			if admitted > most || admitted < most/4 {
+				t.Errorf("costs of %d and 1: %d admitted of a share of %d", large, admitted, most)
+			} else {
+				t.Logf("costs of %d and 1: %d admitted of a share of %d", large, admitted, most)
+			}
+		})
+	}
+}
+
+// ReplicasFunc is called at most ten times a second, and its number counts at once.
+func TestReplicasFunc(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		number, calls := 2, 0
+		d := newDuo(t, fallback.Config{ReplicasFunc: func() int { calls++; return number }})
+		d.fail(teststore.Broken)
+		c := teststore.Months(t, 1)
+		if n := d.count(c); n != 300 || calls != 1 {
+			t.Errorf("%d allowed of a half of 600, %d calls", n, calls)
+		}
+		for _, number = range []int{4, -1, 0, 1} {
+			time.Sleep(100 * time.Millisecond)
+			c.Key += "k"
+			if n, want := d.count(c), 600/max(1, number); n != want {
+				t.Errorf("%d replicas: %d allowed, want %d", number, n, want)
+			}
+		}
+		if calls != 5 {
+			t.Errorf("%d calls, want 5", calls)
+		}
+	})
+}
+
+func TestCallsOfSeveralBucketsFallBackAsAWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDuo(t, fallback.Config{})
+		short := store.Charge{Policy: "short", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 2), Cost: 1}
+		long := store.Charge{Policy: "long", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 10), Cost: 1}
+		shadow := store.Charge{Policy: "shadow", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 1), Cost: 1, Shadow: true}
+		d.fail(teststore.Broken)
+		states := make([]store.State, 3)
+		for i := range 5 {
+			if ok, err := d.Take(t.Context(), []store.Charge{short, long, shadow}, states); ok != (i < 2) || err != nil {
+				t.Fatal(i, ok, err)
+			}
+		}
+		if _, err := d.Take(t.Context(), []store.Charge{{Policy: "p", Key: "k"}}, states); !errors.Is(err, store.ErrInvalidCall) {
+			t.Error(err)
+		}
+		d.comeBack()
+		teststore.Must(t, d, long)
+		if left := d.peekPrimary(long).Remaining; left != 7 {
+			t.Errorf("%d left in the primary, want 7", left)
+		}
+	})
+}
