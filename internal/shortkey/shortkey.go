@@ -17,12 +17,14 @@ const (
 )
 
 // Is reports whether key is kept unchanged.
-func Is(key string) bool { return len(key) <= Max && (key == "" || key[0] != marker) }
+func Is(key string) bool {
+	return len(key) <= Max && (key == "" || key[0] != marker || len(key) == 1+sha256.Size)
+}
 
-// Of returns key, or a short key that replaces it: the marker and the SHA-256 of key. A short key that begins with
-// the marker is hashed, too, so that two keys never have the same short key.
-//
-// Do not pass a result of Of again: it would be hashed again.
+// Of returns key, or a short key that replaces it: the marker and the SHA-256 of key. A result of Of is kept unchanged, so
+// that a bucket has one name whatever decorators its Store has. Other short keys that begin with the marker are hashed, too.
+// So two keys have the same short key only if one is made from the hash of the other, which nobody can who does not know
+// that key.
 func Of(key string) string {
 	if Is(key) {
 		return key
