@@ -78,6 +78,9 @@ func probe(charges []store.Charge) (probe []store.Charge) {
 func (f *Store) probe(ctx context.Context) (back bool) {
 	defer f.recovered(ctx)
 	o := f.away.Load()
+	if o == nil {
+		return true
+	}
 	limited, cancel := context.WithTimeout(ctx, f.slow)
 	defer cancel()
 	f.counts.probes.Add(1)
