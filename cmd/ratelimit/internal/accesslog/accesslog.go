@@ -50,7 +50,7 @@ type Entry struct {
 
 // A Fault is a line that could not be read.
 type Fault struct {
-	Reason Reason
+	Reason *Reason
 	Line   int64
 	Text   string // its beginning, unescaped
 	Err    error  // with BrokenFile: why

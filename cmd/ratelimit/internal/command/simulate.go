@@ -152,7 +152,7 @@ var flagNames = strings.NewReplacer("extra: ", "-extra: ", "extra ", "-extra: ",
 
 // broken says which logs cannot be read to their end, and reports whether there are any.
 func broken(r *report.Report, e *env) bool {
-	i := slices.IndexFunc(r.Bad, func(b report.BadLines) bool { return b.Reason == accesslog.BrokenFile.String() })
+	i := slices.IndexFunc(r.Bad, func(b report.BadLines) bool { return b.Reason == accesslog.BrokenFile.Text })
 	if i < 0 {
 		return false
 	}

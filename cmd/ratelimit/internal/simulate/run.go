@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/accesslog"
@@ -27,7 +28,6 @@ type simulation struct {
 	read      int64 // bytes of the logs as they are stored
 	tallies   []*tally
 	times     timeline
-	bad       [accesslog.Reasons]*report.BadLines
 	secret    []byte // nil: keys are shown
 	decisions *bufio.Writer
 	encoder   *json.Encoder // writes decisions
@@ -112,7 +112,7 @@ func (s *simulation) logs(ctx context.Context) error {
 				break
 			}
 			r.Lines++
-			r.Bytes, r.Format = s.reader.Bytes(), s.reader.Format()
+			r.Bytes, r.Format = s.reader.Bytes, s.reader.Format
 			if r.Lines%1024 == 0 && time.Since(shown) > progressEvery {
 				s.progress()
 				shown = time.Now()
@@ -207,11 +207,13 @@ func (s *simulation) noteTime(now int64) {
 const shownLine = 160
 
 func (s *simulation) fault(file string, f *accesslog.Fault) {
-	b := s.bad[f.Reason]
-	if b == nil {
-		b = &report.BadLines{Reason: f.Reason.String(), Remedy: f.Reason.Remedy()}
-		s.bad[f.Reason] = b
+	r := &s.report
+	i := slices.IndexFunc(r.Bad, func(b report.BadLines) bool { return b.Reason == f.Reason.Text })
+	if i < 0 {
+		i = len(r.Bad)
+		r.Bad = append(r.Bad, report.BadLines{Reason: f.Reason.Text, Remedy: f.Reason.Remedy})
 	}
+	b := &r.Bad[i]
 	b.Lines++
 	if len(b.Examples) < 3 {
 		text := f.Text
@@ -229,11 +231,6 @@ func (s *simulation) fault(file string, f *accesslog.Fault) {
 func (s *simulation) finish(took time.Duration) {
 	r := &s.report
 	r.Took = took.Seconds()
-	for _, b := range s.bad {
-		if b != nil {
-			r.Bad = append(r.Bad, *b)
-		}
-	}
 	if r.Requests > 0 {
 		r.From, r.To = timeOf(s.from), timeOf(s.to)
 		r.Resolution = seconds(s.fraction)
@@ -256,7 +253,7 @@ func (s *simulation) finish(took time.Duration) {
 // nothing is the error for logs without a request.
 func (s *simulation) nothing() error {
 	for _, b := range s.report.Bad {
-		if b.Reason != accesslog.Empty.String() {
+		if b.Reason != accesslog.Empty.Text {
 			at := b.Examples[0]
 			return fmt.Errorf("simulate: %w: %s:%d: %s: %s", ErrNothing, logtext.Show(at.File, 200), at.Line, b.Reason, b.Remedy)
 		}
