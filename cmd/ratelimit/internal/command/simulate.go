@@ -42,7 +42,6 @@ common or combined, or JSON lines, also gzipped. "-" is standard input. Give sev
 		s.decisions = f.text("decisions", "`FILE` to write a JSON line to for each request and policy")
 		s.failAbove = f.share("fail-above", "1%", "`SHARE` of its requests that a policy may deny. If one denies more, or cannot be judged, the exit status is 1. A Shadow denies none", func(x float64) bool { return x >= 0 && x <= 1 })
 		s.failing = func() bool { return f.given["fail-above"] }
-		s.progress = f.is("progress", "write progress to standard error every 10 seconds. A terminal has a bar without it")
 		return s.run
 	},
 }
@@ -52,7 +51,7 @@ type simulation struct {
 	policies, names, format, fields, extra, html, decisions *string
 	spare, failAbove                                        *float64
 	clients                                                 *int
-	hide, json, progress                                    *bool
+	hide, json                                              *bool
 	failing                                                 func() bool
 }
 
@@ -67,7 +66,7 @@ func (s *simulation) run(ctx context.Context, e *env) error {
 	if cfg.Policies, err = loadPolicies(*s.policies, *s.names, e); err != nil {
 		return err
 	}
-	logs, closeLogs, err := openLogs(ctx, e)
+	logs, size, closeLogs, err := openLogs(ctx, e)
 	defer closeLogs()
 	if err != nil {
 		return err
@@ -84,10 +83,9 @@ func (s *simulation) run(ctx context.Context, e *env) error {
 	}
 
 	fmt.Fprintf(e.err, "ratelimit simulate: %s\n", memory(cfg))
-	p := newProgress(e, *s.progress)
-	cfg.Progress = p.show
+	end := showProgress(logs, size, e)
 	r, err := simulate.Run(ctx, cfg)
-	p.end()
+	end()
 	if r == nil {
 		return trim(err)
 	}

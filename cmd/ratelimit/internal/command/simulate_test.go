@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/command"
-	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/simulate"
 )
 
 // A log on standard input, one in a file and one that is gzipped have the same report, and so have all its forms.
@@ -178,35 +177,26 @@ func TestSimulateInterrupted(t *testing.T) {
 }
 
 func TestProgress(t *testing.T) {
-	at := func(lines, read, size int64) simulate.Progress {
-		return simulate.Progress{Lines: lines, Read: read, Size: size}
-	}
-	for _, tt := range []struct {
-		bar  bool
-		took time.Duration
-		at   simulate.Progress
-		want string
-	}{
-		{true, 2 * time.Second, at(2_000_000, 250, 1000), "[#####...............]  25 %  2,000,000 lines, 1,000,000 a second, 6 s left"},
-		{true, 2 * time.Second, at(2_000_000, 1000, 1000), "[####################] 100 %  2,000,000 lines, 1,000,000 a second"},
-		{true, 2 * time.Second, at(2_000_000, 250, 0), "2,000,000 lines, 1,000,000 a second"},
-		{false, 2 * time.Second, at(2_000_000, 250, 1000), " 25 %  2,000,000 lines, 1,000,000 a second, 6 s left"},
-		{true, 0, at(0, 0, 1000), "0 lines, 0 a second"},
+	for want, got := range map[string]string{
+		" 25 %  250 MB of 1,000 MB, 6 s left":   command.ProgressText(250e6, 1000e6, 2*time.Second),
+		"100 %  1,000 MB of 1,000 MB, 0 s left": command.ProgressText(1000e6, 1000e6, 2*time.Second),
+		"100 %  1,001 MB of 1,000 MB, 0 s left": command.ProgressText(1001e6, 1000e6, 2*time.Second),
+		"250 MB":                                command.ProgressText(250e6, 0, 2*time.Second),
 	} {
-		if got := command.ProgressText(tt.bar, tt.took, tt.at); got != tt.want {
-			t.Errorf("got %q, want %q", got, tt.want)
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 
-	// Only a terminal has a bar, and it is cleared at the end.
+	// Only a terminal shows it, and it is cleared at the end.
 	lines := strings.Repeat(logLine, 20_000)
 	policies := file(t, "limits.yaml", limitsFile)
-	bar := setup{terminal: true, env: map[string]string{"TERM": "xterm"}, stdin: lines}.run(t, "simulate", "-", "-policies", policies)
-	if bar.want(t, 0); strings.Contains(bar.err, "\r") && !regexp.MustCompile(`\r +\r$`).MatchString(bar.err) {
-		t.Errorf("the bar is not cleared: %q", bar.err)
+	shown := setup{terminal: true, env: map[string]string{"TERM": "xterm"}, stdin: lines}.run(t, "simulate", "-", "-policies", policies)
+	if shown.want(t, 0); strings.Contains(shown.err, "\r") && !regexp.MustCompile(`\r *\r$`).MatchString(shown.err) {
+		t.Errorf("not cleared: %q", shown.err)
 	}
 	none := setup{stdin: lines}.run(t, "simulate", "-", "-policies", policies)
 	if none.want(t, 0); strings.Contains(none.err, "\r") {
-		t.Errorf("a bar without a terminal: %q", none.err)
+		t.Errorf("shown without a terminal: %q", none.err)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"runtime/debug"
 	"slices"
@@ -25,7 +24,6 @@ type simulation struct {
 	setup     setup
 	engine    *engine
 	reader    *accesslog.Reader
-	read      int64 // bytes of the logs as they are stored
 	tallies   []*tally
 	times     timeline
 	secret    []byte // nil: keys are shown
@@ -98,25 +96,16 @@ func newSimulation(cfg Config, s setup) (*simulation, error) {
 	return sim, nil
 }
 
-// progressEvery is the time between two calls of Config.Progress.
-const progressEvery = 200 * time.Millisecond
-
 // logs decides about all lines of the logs. The error is that of writing decisions.
 func (s *simulation) logs(ctx context.Context) error {
 	r := &s.report
-	defer s.progress()
-	shown := time.Now()
 	for _, log := range s.cfg.Logs {
-		for entry, fault := range s.reader.Lines(counted{log, &s.read}) {
+		for entry, fault := range s.reader.Lines(log) {
 			if ctx.Err() != nil {
 				break
 			}
 			r.Lines++
 			r.Bytes, r.Format = s.reader.Bytes, s.reader.Format
-			if r.Lines%1024 == 0 && time.Since(shown) > progressEvery {
-				s.progress()
-				shown = time.Now()
-			}
 			if fault != nil {
 				s.fault(log.Name, fault)
 			} else if err := s.entry(log.Name, entry); err != nil {
@@ -128,24 +117,6 @@ func (s *simulation) logs(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (s *simulation) progress() {
-	if s.cfg.Progress != nil {
-		s.cfg.Progress(Progress{Lines: s.report.Lines, Read: s.read, Size: s.cfg.size()})
-	}
-}
-
-// counted counts the bytes that are read.
-type counted struct {
-	io.Reader
-	read *int64
-}
-
-func (c counted) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	*c.read += int64(n)
-	return n, err
 }
 
 // entry decides about a line.
