@@ -66,7 +66,7 @@ type Policy struct {
 	BadKey         int64   `json:"bad_key,omitempty"`
 	Failed         int64   `json:"failed,omitempty"`
 	Waited         int64   `json:"waited,omitempty"`
-	WaitMedian     float64 `json:"wait_median_seconds,omitempty"`
+	WaitMean       float64 `json:"wait_mean_seconds,omitempty"`
 	WaitLongest    float64 `json:"wait_longest_seconds,omitempty"`
 
 	Clients       int64     `json:"clients"`                  // keys

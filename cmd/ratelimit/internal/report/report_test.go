@@ -81,7 +81,7 @@ func sample() *report.Report {
 		Policies: []report.Policy{api, {
 			Name: "login", Limit: "1/15m burst 5", On: "POST /login",
 			Requests: 1204, RequestsDenied: 57, Clients: 840, ClientsDenied: 3, NoKey: 2, BadKey: 1, Failed: 1, ClientsBeyond: 3, AloneRequests: 1300, AloneClients: 851,
-			Waited: 12, WaitMedian: 0.75, WaitLongest: 2.5,
+			Waited: 12, WaitMean: 0.75, WaitLongest: 2.5,
 			FirstDenial: at(3, 15, 0), LastDenial: at(3, 19, 59),
 			Worst:   []report.Client{{Key: "ip:203.0.113.77", Requests: 61, Denied: 55, First: at(3, 15, 0), Last: at(3, 19, 59), Longest: 900, Total: 4320}},
 			When:    []report.Span{{From: at(3, 15, 0), Requests: 70, Denied: 57}},

@@ -91,7 +91,7 @@ func (p *Policy) notes(bound int64) (notes []string) {
 			notes = append(notes, fmt.Sprintf(format, args...))
 		}
 	}
-	note(p.Waited, "Waited for their turn: %s, half of them at most %s, the longest %s.", numbers.Of(p.Waited, "request"), numbers.Seconds(p.WaitMedian), numbers.Seconds(p.WaitLongest))
+	note(p.Waited, "Waited for their turn: %s, on average %s, the longest %s.", numbers.Of(p.Waited, "request"), numbers.Seconds(p.WaitMean), numbers.Seconds(p.WaitLongest))
 	note(p.NoKey, "Without a key: %s.", numbers.Of(p.NoKey, "request"))
 	note(p.BadKey, "With a malformed key, answered 400: %s.", numbers.Of(p.BadKey, "request"))
 	note(p.Failed, "Failed: %s.", numbers.Of(p.Failed, "request"))

@@ -50,17 +50,17 @@ func run(ctx context.Context, cfg Config, s setup) (*report.Report, error) {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
 	defer sim.engine.close()
-	if err = sim.logs(ctx); err == nil {
-		err = sim.engine.advance(math.MaxInt64, sim.passed) // of the requests that still wait
-	}
-	if err == nil && sim.decisions != nil {
-		err = sim.decisions.Flush()
+	sim.logs(ctx)
+	sim.report.Incomplete = ctx.Err() != nil
+	sim.engine.advance(math.MaxInt64, sim.passed) // of the requests that still wait
+	if sim.decisions != nil {
+		err = sim.decisions.Flush() // it has the error of any write
 	}
 	sim.finish(time.Since(begin))
 	switch {
 	case err != nil:
 		err = fmt.Errorf("simulate: decisions: %w", err)
-	case ctx.Err() != nil:
+	case sim.report.Incomplete:
 		err = ctx.Err()
 	case sim.report.Requests == 0:
 		err = sim.nothing()
@@ -96,53 +96,45 @@ func newSimulation(cfg Config, s setup) (*simulation, error) {
 	return sim, nil
 }
 
-// logs decides about all lines of the logs. The error is that of writing decisions.
-func (s *simulation) logs(ctx context.Context) error {
+// logs decides about all lines of the logs.
+func (s *simulation) logs(ctx context.Context) {
 	r := &s.report
 	for _, log := range s.cfg.Logs {
 		for entry, fault := range s.reader.Lines(log) {
 			if ctx.Err() != nil {
-				break
+				return
 			}
 			r.Lines++
 			r.Bytes, r.Format = s.reader.Bytes, s.reader.Format
 			if fault != nil {
 				s.fault(log.Name, fault)
-			} else if err := s.entry(log.Name, entry); err != nil {
-				return err
+			} else {
+				s.entry(log.Name, entry)
 			}
 		}
-		if r.Incomplete = ctx.Err() != nil; r.Incomplete {
-			break
-		}
 	}
-	return nil
 }
 
 // entry decides about a line.
-func (s *simulation) entry(file string, entry *accesslog.Entry) error {
+func (s *simulation) entry(file string, entry *accesslog.Entry) {
 	s.noteTime(entry.Time)
 	s.report.Requests++
 	if entry.Status == 429 {
 		s.limited++
 	}
-	if err := s.engine.advance(entry.Time, s.passed); err != nil {
-		return err
-	}
+	s.engine.advance(entry.Time, s.passed)
 	p, freely := s.engine.decide(file, entry)
-	var err error
 	if p != nil {
-		err = s.passed(p)
+		s.passed(p)
 	}
 	for i := range freely {
 		o := &freely[i]
 		s.tallies[o.policy].alone(o, entry.Time)
 	}
-	return err
 }
 
 // passed counts what was decided about a request.
-func (s *simulation) passed(p *passage) error {
+func (s *simulation) passed(p *passage) {
 	for i := range p.outcomes {
 		o := &p.outcomes[i]
 		s.tallies[o.policy].decided(o, p.time)
@@ -153,10 +145,9 @@ func (s *simulation) passed(p *passage) error {
 			s.tallies[refusal.policy].refused(refusal.kind())
 		}
 	}
-	if s.encoder == nil {
-		return nil
+	if s.encoder != nil {
+		s.write(p)
 	}
-	return s.write(p)
 }
 
 // noteTime notes when a line was written.

@@ -69,7 +69,7 @@ func (f *failing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestFailureToWriteDecisionsEndsTheRun(t *testing.T) {
+func TestFailureToWriteDecisionsIsReported(t *testing.T) {
 	_, err := simulate.Run(context.Background(), simulate.Config{
 		Policies: file(t, policies), Decisions: new(failing),
 		Logs: []simulate.Log{{Name: "a", Reader: strings.NewReader(strings.Repeat(log(), 100))}},
@@ -157,7 +157,7 @@ policies:
     limit: 1/1s
     max_wait: 3s
 `, strings.Repeat(clf(0, "192.0.2.1", "GET /", 200), 6))
-	if p := r.Policies[0]; p.RequestsDenied != 2 || p.Waited != 3 || p.WaitMedian != 2 || p.WaitLongest != 3 || p.Worst[0].Longest != 1 {
+	if p := r.Policies[0]; p.RequestsDenied != 2 || p.Waited != 3 || p.WaitMean != 2 || p.WaitLongest != 3 || p.Worst[0].Longest != 1 {
 		t.Errorf("%+v", p)
 	}
 }
