@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -59,13 +60,7 @@ func diagnose(ctx, bounded context.Context, c *connection, e *env) error {
 	}
 	fmt.Fprintf(e.out, "%s: %s\n", c.server, e.paint.In(red, numbers.Of(int64(len(findings)), "finding")))
 	for _, finding := range findings {
-		for i, line := range report.Wrap(showLong(finding), 96) {
-			mark := "-"
-			if i > 0 {
-				mark = " "
-			}
-			fmt.Fprintf(e.out, "%s %s\n", e.paint.In(yellow, mark), line)
-		}
+		fmt.Fprintf(e.out, "%s %s\n", e.paint.In(yellow, "-"), strings.Join(report.Wrap(showLong(finding), 96), "\n  "))
 	}
 	if !<-answers {
 		return ended(failed)

@@ -45,7 +45,7 @@ func rows(f *flags) (rows [][2]string) {
 
 // RedisFlags returns the flags that many commands have.
 func RedisFlags() [][2]string {
-	f := newFlags(func(string) string { return "" })
+	f := new(flags)
 	defineRedis(f)
 	return rows(f)
 }

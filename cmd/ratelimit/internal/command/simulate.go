@@ -41,7 +41,7 @@ common or combined, or JSON lines, also gzipped. "-" is standard input. Give sev
 		s.html = f.text("html", "`FILE` to write the report to as a page with pictures, too")
 		s.decisions = f.text("decisions", "`FILE` to write a JSON line to for each request and policy")
 		s.failAbove = f.share("fail-above", "1%", "`SHARE` of its requests that a policy may deny. If one denies more, or cannot be judged, the exit status is 1. A Shadow denies none", func(x float64) bool { return x >= 0 && x <= 1 })
-		s.failing = func() bool { return f.given["fail-above"] }
+		*s.failAbove = -1 // not given
 		return s.run
 	},
 }
@@ -52,7 +52,6 @@ type simulation struct {
 	spare, failAbove                                        *float64
 	clients                                                 *int
 	hide, json                                              *bool
-	failing                                                 func() bool
 }
 
 func (s *simulation) run(ctx context.Context, e *env) error {
@@ -82,7 +81,7 @@ func (s *simulation) run(ctx context.Context, e *env) error {
 		cfg.Decisions = decisions
 	}
 
-	fmt.Fprintf(e.err, "ratelimit simulate: %s\n", memory(cfg))
+	fmt.Fprintf(e.err, "ratelimit simulate: memory: at most %s with -clients %s\n", numbers.Size(cfg.Memory()), numbers.Count(cfg.Clients))
 	end := showProgress(logs, size, e)
 	r, err := simulate.Run(ctx, cfg)
 	end()
@@ -163,18 +162,14 @@ func broken(r *report.Report, e *env) bool {
 // judge returns the exit status by -fail-above. A check of CI must not pass because nothing was decided.
 func (s *simulation) judge(r *report.Report, e *env) int {
 	status, isBroken := done, broken(r, e)
-	if !s.failing() {
+	if *s.failAbove < 0 {
 		return status
 	}
 	fail := func(format string, args ...any) {
 		fmt.Fprintf(e.err, "ratelimit simulate: "+format+"\n", args...)
 		status = found
 	}
-	bad := int64(0)
-	for _, b := range r.Bad {
-		bad += b.Lines
-	}
-	if bad > r.Requests {
+	if r.BadLines() > r.Requests {
 		fail("most lines could not be read, so that -fail-above says little: see the report")
 	}
 	if isBroken {
@@ -198,17 +193,4 @@ func (s *simulation) judge(r *report.Report, e *env) int {
 		}
 	}
 	return status
-}
-
-// memory says how much a simulation may need.
-func memory(cfg simulate.Config) string {
-	n, noun := len(cfg.Policies.Policies()), "policies"
-	if n == 1 {
-		noun = "policy"
-	}
-	most, least := cfg, cfg
-	most.Clients, least.Clients = 1_000_001, 1 // a million apart
-	each := (most.Memory() - least.Memory()) / 1_000_000
-	return fmt.Sprintf("memory: about %s, and %s bytes for each client (%d %s): at most %s with -clients %s",
-		numbers.Size(least.Memory()), numbers.Count(each), n, noun, numbers.Size(cfg.Memory()), numbers.Count(cfg.Clients))
 }

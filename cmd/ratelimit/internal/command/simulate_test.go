@@ -32,7 +32,7 @@ func TestSimulate(t *testing.T) {
 	page, decisions := filepath.Join(folder, "report.html"), filepath.Join(folder, "decisions.json")
 
 	text := run(t, "simulate", plain, "-policies", policies, "-html", page, "-decisions", decisions)
-	text.want(t, 0, "ratelimit simulate: memory: about ", "bytes for each client (2 policies): at most", "with -clients 1,000,000\n", `garbage \x1b[31m`, "ip:192.0.2.1")
+	text.want(t, 0, "ratelimit simulate: memory: at most ", " MB with -clients 1,000,000\n", `garbage \x1b[31m`, "ip:192.0.2.1")
 	if strings.Contains(text.out+text.err, "\x1b") {
 		t.Errorf("not escaped, or coloured without a terminal: %q", text.out)
 	}

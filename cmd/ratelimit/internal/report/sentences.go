@@ -21,7 +21,8 @@ func (r *Report) files() string {
 	return files
 }
 
-func (r *Report) badLines() (n int64) {
+// BadLines returns how many lines could not be read.
+func (r *Report) BadLines() (n int64) {
 	for _, b := range r.Bad {
 		n += b.Lines
 	}
@@ -38,10 +39,10 @@ func (r *Report) Source() string {
 
 // BadText says how many lines could not be read, "" if all could.
 func (r *Report) BadText() string {
-	if r.badLines() == 0 {
+	if r.BadLines() == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s of %s could not be read", numbers.Of(r.badLines(), "line"), numbers.Count(r.Lines))
+	return fmt.Sprintf("%s of %s could not be read", numbers.Of(r.BadLines(), "line"), numbers.Count(r.Lines))
 }
 
 // LeftOutNames names the policies that were left out, "" if there are none.

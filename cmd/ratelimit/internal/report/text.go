@@ -211,7 +211,7 @@ func (t *text) bad(r *Report) {
 		return
 	}
 	t.line("")
-	t.line("%s", t.In(yellow, fmt.Sprintf("Could not be read: %s (%s)", numbers.Of(r.badLines(), "line"), share(r.badLines(), r.Lines))))
+	t.line("%s", t.In(yellow, fmt.Sprintf("Could not be read: %s (%s)", numbers.Of(r.BadLines(), "line"), share(r.BadLines(), r.Lines))))
 	for _, b := range r.Bad {
 		remedy := ""
 		if b.Remedy != "" {
