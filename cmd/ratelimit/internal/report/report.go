@@ -82,7 +82,7 @@ type Policy struct {
 	Worst []Client `json:"worst,omitempty"` // the ten with the most denied requests
 	When  []Span   `json:"when,omitempty"`  // requests and denials over time
 	Curve []Point  `json:"curve,omitempty"`
-	Spare *Spare   `json:"spare,omitempty"` // nil: the policy has no Limit of its own
+	Spare *Spare   `json:"spare,omitempty"` // nil: the policy has no Limit of its own, or no request
 
 	Unknown []string `json:"unknown,omitempty"` // what cannot be known about this policy
 }

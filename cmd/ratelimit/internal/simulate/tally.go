@@ -153,7 +153,7 @@ func (t *tally) report(share float64, name func(key string) string) report.Polic
 			Total:    seconds(of.total),
 		})
 	}
-	if t.curve != nil {
+	if t.curve != nil && t.curve.requests > 0 { // a limit that is found without a request is no advice
 		p.AloneRequests, p.AloneClients = t.curve.requests, t.curve.clients
 		p.Curve, p.Spare = t.curve.points(), t.curve.spare(t.all, share)
 	}

@@ -148,6 +148,17 @@ func TestWorstClientsAndWhen(t *testing.T) {
 	}
 }
 
+// A limit that is found without a request is no advice.
+func TestNoAdviceWithoutRequests(t *testing.T) {
+	r := simulated(t, simulate.Config{}, policies, strings.ReplaceAll(log(), "POST /login", "GET /"))
+	if p := find(t, r, "login"); p.Requests != 0 || p.Curve != nil || p.Spare != nil {
+		t.Errorf("%d requests, curve %v, spare %v", p.Requests, p.Curve, p.Spare)
+	}
+	if p := find(t, r, "api"); p.Curve == nil || p.Spare == nil {
+		t.Error("a policy with requests has no advice")
+	}
+}
+
 func TestWaiting(t *testing.T) {
 	r := simulated(t, simulate.Config{}, `
 version: 1
