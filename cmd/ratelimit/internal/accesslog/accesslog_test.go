@@ -312,14 +312,14 @@ func TestWrongConfig(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		{Config{Format: "xml"}, `format "xml": must be common, combined or json`},
+		{Config{Format: "xml"}, `-format: "xml": must be common, combined or json`},
 		{Config{Fields: map[string]string{"adr": "x"}}, `"adr": must be one of time, addr, method`},
 		{Config{Fields: map[string]string{"header.": "x"}}, `"header.": must be one of`},
 		{Config{Fields: map[string]string{"addr": ""}}, "addr: must be the name of a field"},
 		{Config{Fields: map[string]string{"header.host": "x"}}, "the header Host is host"},
 		{Config{Format: Combined, Fields: map[string]string{"addr": "x"}}, "use format json"},
 		{Config{Format: JSON, Extra: []string{"X-Api-Key"}}, "only the combined format"},
-		{Config{Extra: []string{"X Api"}}, `extra "X Api": must be the name`},
+		{Config{Extra: []string{"X Api"}}, `-extra: "X Api": must be the name`},
 	} {
 		if _, err := NewReader(c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.cfg, err, c.want)

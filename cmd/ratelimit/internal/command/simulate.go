@@ -139,13 +139,10 @@ func (s *simulation) config() (cfg simulate.Config, err error) {
 		cfg.Fields[ours] = theirs
 	}
 	if _, err := accesslog.NewReader(accesslog.Config{Format: cfg.Format, Fields: cfg.Fields, Extra: cfg.Extra}); err != nil {
-		return cfg, wrongUsage("%s", flagNames.Replace(err.Error()))
+		return cfg, wrongUsage("%v", err)
 	}
 	return cfg, nil
 }
-
-// flagNames has the flags for the fields that errors name.
-var flagNames = strings.NewReplacer("extra: ", "-extra: ", "extra ", "-extra: ", "fields: ", "-map: ", "format \"", "-format: \"")
 
 // broken says which logs cannot be read to their end, and reports whether there are any.
 func broken(r *report.Report, e *env) bool {

@@ -20,7 +20,7 @@ var (
 	pages = template.Must(template.New("page").Funcs(template.FuncMap{
 		"count": numbers.Count, "share": share, "percent": numbers.Percent, "of": numbers.Of, "span": numbers.Span, "seconds": numbers.Seconds,
 		"key": key, "kind": func(p *Policy) string {
-			return map[string]string{green: "good", yellow: "shadow", red: "denies"}[p.color()]
+			return map[string]string{Green: "good", Yellow: "shadow", Red: "denies"}[p.color()]
 		},
 		"paragraph": func(sentence string) string { return cut(shown(sentence), 1000) }, // it may have names from files
 		"width":     func(n, most int64) float64 { return 100 * part(n, most) },

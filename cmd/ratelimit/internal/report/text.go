@@ -20,15 +20,15 @@ func (r *Report) Text(w io.Writer, color Paint) error {
 
 func (t *text) report(r *Report) {
 	if r.Incomplete {
-		t.line("%s", t.In(yellow, "INCOMPLETE: the simulation was interrupted. This is the log up to there."))
+		t.line("%s", t.In(Yellow, "INCOMPLETE: the simulation was interrupted. This is the log up to there."))
 	}
 	if r.Requests == 0 {
-		t.line("%s", t.In(yellow, r.Source()))
+		t.line("%s", t.In(Yellow, r.Source()))
 	} else {
 		t.say("", r.Source()+".")
 	}
 	if left := r.LeftOutNames(); left != "" {
-		t.sayIn(yellow, "", left+": see below.")
+		t.sayIn(Yellow, "", left+": see below.")
 	}
 	if bad := r.BadText(); bad != "" {
 		t.say("", bad+": see below.")
@@ -72,11 +72,11 @@ func (t *text) verdicts(r *Report) {
 func (p *Policy) color() string {
 	switch {
 	case p.RequestsDenied == 0 && p.Failed == 0 && p.BadKey == 0:
-		return green
+		return Green
 	case p.Shadow:
-		return yellow
+		return Yellow
 	}
-	return red
+	return Red
 }
 
 func (t *text) policy(p *Policy) {
@@ -85,7 +85,7 @@ func (t *text) policy(p *Policy) {
 	if p.On != "" {
 		title += " on " + key(p.On, columns-width(title)-8)
 	}
-	t.line("%s", t.In(bold, title+" "+strings.Repeat("─", max(0, columns-1-width(title)))))
+	t.line("%s", t.In(Bold, title+" "+strings.Repeat("─", max(0, columns-1-width(title)))))
 	t.sayIn(p.color(), "", p.Verdict())
 	if when := p.Denials(t.clock); when != "" {
 		t.say("", when)
@@ -198,7 +198,7 @@ func (t *text) unknown(r *Report) {
 		return
 	}
 	t.line("")
-	t.line("%s", t.In(bold, "What this cannot know"))
+	t.line("%s", t.In(Bold, "What this cannot know"))
 	for _, sentence := range say {
 		t.say("  - ", sentence)
 	}
@@ -209,7 +209,7 @@ func (t *text) bad(r *Report) {
 		return
 	}
 	t.line("")
-	t.line("%s", t.In(yellow, fmt.Sprintf("Could not be read: %s (%s)", numbers.Of(r.BadLines(), "line"), share(r.BadLines(), r.Lines))))
+	t.line("%s", t.In(Yellow, fmt.Sprintf("Could not be read: %s (%s)", numbers.Of(r.BadLines(), "line"), share(r.BadLines(), r.Lines))))
 	for _, b := range r.Bad {
 		remedy := ""
 		if b.Remedy != "" {
