@@ -9,7 +9,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
-// A progress shows in a line of a terminal how much of the logs was read. What was read is written to it.
+// A progress shows in a line of a terminal how much of the logs was read. Write counts the bytes.
 type progress struct {
 	to          io.Writer
 	read, size  int64 // bytes of the logs as they are stored; size is 0 if it is not known

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -189,14 +188,25 @@ func TestProgress(t *testing.T) {
 	}
 
 	// Only a terminal shows it, and it is cleared at the end.
-	lines := strings.Repeat(logLine, 20_000)
 	policies := file(t, "limits.yaml", limitsFile)
-	shown := setup{terminal: true, env: map[string]string{"TERM": "xterm"}, stdin: lines}.run(t, "simulate", "-", "-policies", policies)
-	if shown.want(t, 0); strings.Contains(shown.err, "\r") && !regexp.MustCompile(`\r *\r$`).MatchString(shown.err) {
-		t.Errorf("not cleared: %q", shown.err)
+	slow := func() io.Reader {
+		in, feed := io.Pipe()
+		go func() {
+			_, _ = io.WriteString(feed, logLine)
+			time.Sleep(250 * time.Millisecond)
+			_, _ = io.WriteString(feed, logLine)
+			feed.Close()
+		}()
+		return in
 	}
-	none := setup{stdin: lines}.run(t, "simulate", "-", "-policies", policies)
-	if none.want(t, 0); strings.Contains(none.err, "\r") {
-		t.Errorf("shown without a terminal: %q", none.err)
+	env := func(name string) string { return map[string]string{"TERM": "xterm"}[name] }
+	var out, shown, none bytes.Buffer
+	status := command.Run(t.Context(), []string{"simulate", "-", "-policies", policies}, env, slow(), &out, terminal{&shown})
+	if text := fmt.Sprintf("%d bytes", 2*len(logLine)); status != 0 || !strings.Contains(shown.String(), "\r"+text) || !strings.HasSuffix(shown.String(), "\r"+strings.Repeat(" ", len(text))+"\r") {
+		t.Errorf("status %d, shown %q", status, shown.String())
+	}
+	status = command.Run(t.Context(), []string{"simulate", "-", "-policies", policies}, env, slow(), &out, &none)
+	if status != 0 || strings.Contains(none.String(), "\r") {
+		t.Errorf("status %d, shown without a terminal: %q", status, none.String())
 	}
 }
