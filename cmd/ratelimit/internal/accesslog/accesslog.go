@@ -50,7 +50,7 @@ type Entry struct {
 
 // A Fault is a line that could not be read.
 type Fault struct {
-	Reason Reason
+	Reason *Reason
 	Line   int64
 	Text   string // its beginning, unescaped
 	Err    error  // with BrokenFile: why
@@ -63,17 +63,17 @@ const MaxLine = 64 << 10
 func (cfg *Config) check() error {
 	var faults []error
 	if cfg.Format != "" && !slices.Contains([]string{Common, Combined, JSON}, cfg.Format) {
-		faults = append(faults, fmt.Errorf("format %q: must be common, combined or json", cfg.Format))
+		faults = append(faults, fmt.Errorf("-format: %q: must be common, combined or json", cfg.Format))
 	}
 	if len(cfg.Fields) > 0 && (cfg.Format == Common || cfg.Format == Combined) {
-		faults = append(faults, fmt.Errorf("fields: the %s format has none: use format json", cfg.Format))
+		faults = append(faults, fmt.Errorf("-map: the %s format has none: use format json", cfg.Format))
 	}
 	if len(cfg.Extra) > 0 && (cfg.Format == Common || cfg.Format == JSON) {
-		faults = append(faults, fmt.Errorf("extra: only the combined format has further quoted fields, not %s", cfg.Format))
+		faults = append(faults, fmt.Errorf("-extra: only the combined format has further quoted fields, not %s", cfg.Format))
 	}
 	for _, name := range cfg.Extra {
 		if !requestheader.IsName(name) && !strings.EqualFold(name, "Host") {
-			faults = append(faults, fmt.Errorf(`extra %q: must be the name of a request header, or "-" for a field to pass over`, name))
+			faults = append(faults, fmt.Errorf(`-extra: %q: must be the name of a request header, or "-" for a field to pass over`, name))
 		}
 	}
 	return errors.Join(faults...)

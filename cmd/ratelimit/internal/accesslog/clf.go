@@ -5,51 +5,33 @@ import (
 	"strings"
 )
 
-// parseCommon reads a line of the common log format.
-func (r *Reader) parseCommon(line string, e *Entry, of *record) Reason {
-	_, reason := r.parseCLF(line, e, of)
-	if reason == NotCombined {
-		reason = NotCommon
-	}
-	return reason
-}
-
-// parseCombined reads a line of the combined log format.
-func (r *Reader) parseCombined(line string, e *Entry, of *record) Reason {
-	rest, reason := r.parseCLF(line, e, of)
-	if reason != good {
-		return reason
-	}
-	return r.further(rest, of)
-}
-
-// parseCLF reads the fields that the common and the combined format have, and returns what is behind them.
-func (r *Reader) parseCLF(line string, e *Entry, of *record) (rest string, reason Reason) {
+// parseCLF reads the fields that the common and the combined log format have, and returns what is behind them.
+func (r *Reader) parseCLF(line string, e *Entry, of *record) (rest string, reason *Reason) {
 	end := strings.IndexByte(line, ' ')
 	if end <= 0 {
-		return "", NotCombined
+		return "", NotCLF
 	}
 	of.addr = line[:end]
-	if rest, reason = r.bracketed(line[end:], e); reason != good {
+	if rest, reason = r.bracketed(line[end:], e); reason != nil {
 		return "", reason
 	}
 	request, rest, ok := quoted(rest)
 	if !ok || !strings.HasPrefix(rest, " ") {
-		return "", NotCombined
+		return "", NotCLF
 	}
-	if reason := of.splitRequest(request); reason != good {
+	if reason := of.splitRequest(request); reason != nil {
 		return "", reason
 	}
 	of.status, rest, _ = strings.Cut(rest[1:], " ")
 	of.size, rest, _ = strings.Cut(rest, " ")
 	if of.status == "" || of.size == "" {
-		return "", NotCombined
+		return "", NotCLF
 	}
-	return rest, good
+	return rest, nil
 }
 
 // further reads the quoted fields after the size. Fields without quotes are passed over.
-func (r *Reader) further(rest string, of *record) Reason {
+func (r *Reader) further(rest string, of *record) *Reason {
 	n := 0
 	for rest != "" {
 		if rest[0] != '"' {
@@ -58,7 +40,7 @@ func (r *Reader) further(rest string, of *record) Reason {
 		}
 		value, after, ok := quoted(rest)
 		if !ok {
-			return NotCombined
+			return NotCLF
 		}
 		rest = strings.TrimPrefix(after, " ")
 		name := ""
@@ -76,17 +58,17 @@ func (r *Reader) further(rest string, of *record) Reason {
 	}
 	switch {
 	case n < 2:
-		return NotCombined
+		return NotCLF
 	case n < len(r.quoted):
 		return FewFields
 	}
-	return good
+	return nil
 }
 
 // bracketed finds the time in rest, and returns what is behind it, from the quote of the request. The name of the user
 // before it may hold blanks and brackets.
-func (r *Reader) bracketed(rest string, e *Entry) (string, Reason) {
-	reason := NotCombined
+func (r *Reader) bracketed(rest string, e *Entry) (string, *Reason) {
+	reason := NotCLF
 	for {
 		at := strings.Index(rest, " [")
 		if at < 0 {
@@ -101,7 +83,7 @@ func (r *Reader) bracketed(rest string, e *Entry) (string, Reason) {
 			continue
 		}
 		if r.timeOf(rest[:end], e) {
-			return rest[end+2:], good
+			return rest[end+2:], nil
 		}
 		reason = WrongTime
 	}
@@ -131,12 +113,12 @@ func quoted(s string) (text, rest string, ok bool) {
 }
 
 // splitRequest reads the first line of a request.
-func (of *record) splitRequest(line string) Reason {
+func (of *record) splitRequest(line string) *Reason {
 	var ok1, ok2 bool
 	of.method, line, ok1 = strings.Cut(line, " ")
 	of.target, of.proto, ok2 = strings.Cut(line, " ")
 	if !ok1 || !ok2 || of.proto == "" {
 		return WrongRequest
 	}
-	return good
+	return nil
 }

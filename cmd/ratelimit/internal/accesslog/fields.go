@@ -48,16 +48,16 @@ func newFields(wanted map[string]string) (fields, error) {
 		header, named := strings.CutPrefix(name, isHeader)
 		switch {
 		case named && strings.EqualFold(header, "Host"):
-			faults = append(faults, fmt.Errorf("fields: %q: the header Host is host", name))
+			faults = append(faults, fmt.Errorf("-map: %q: the header Host is host", name))
 			continue
 		case named && requestheader.IsName(header):
 			ours = isHeader + textproto.CanonicalMIMEHeaderKey(header)
 		case named || known[name] == "":
-			faults = append(faults, fmt.Errorf("fields: %q: must be one of time, addr, method, url, request, status, bytes, host, proto or header.NAME, with the name of a request header", name))
+			faults = append(faults, fmt.Errorf("-map: %q: must be one of time, addr, method, url, request, status, bytes, host, proto or header.NAME, with the name of a request header", name))
 			continue
 		}
 		if wanted[name] == "" {
-			faults = append(faults, fmt.Errorf("fields: %s: must be the name of a field in the log", name))
+			faults = append(faults, fmt.Errorf("-map: %s: must be the name of a field in the log", name))
 		}
 		f[ours] = paths(wanted[name])
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // parseJSON reads a JSON line.
-func (r *Reader) parseJSON(line string, e *Entry, of *record) Reason {
+func (r *Reader) parseJSON(line string, e *Entry, of *record) *Reason {
 	parsed, err := r.json.Parse(line)
 	if err != nil || parsed.Type() != fastjson.TypeObject {
 		return NotJSON
@@ -27,7 +27,7 @@ func (r *Reader) parseJSON(line string, e *Entry, of *record) Reason {
 		if request == "" {
 			return NoRequest
 		}
-		if reason := of.splitRequest(request); reason != good {
+		if reason := of.splitRequest(request); reason != nil {
 			return reason
 		}
 	}
@@ -38,7 +38,7 @@ func (r *Reader) parseJSON(line string, e *Entry, of *record) Reason {
 			}
 		}
 	}
-	return good
+	return nil
 }
 
 // find returns the texts that a line has for a field of ours: several if it has a list.

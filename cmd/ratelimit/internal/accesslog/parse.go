@@ -18,12 +18,13 @@ import (
 
 // A Reader reads logs, one after another. One goroutine uses it. Make it with [NewReader].
 type Reader struct {
-	format string
+	Format string // of the logs, "" until it is found out
+	Bytes  int64  // that were read, after decompression
+
 	quoted []string // the headers in the quoted fields of a combined log
 	fields fields
 	json   fastjson.Parser
 	base   *http.Request // with the context of all requests
-	bytes  int64
 
 	timeText string // the last time
 	time     int64
@@ -41,12 +42,12 @@ func NewReader(cfg Config) (*Reader, error) {
 	if cfg.Context == nil {
 		cfg.Context = context.Background()
 	}
-	r := &Reader{format: cfg.Format, fields: wanted, quoted: []string{"Referer", "User-Agent"}, base: new(http.Request).WithContext(cfg.Context)}
+	r := &Reader{Format: cfg.Format, fields: wanted, quoted: []string{"Referer", "User-Agent"}, base: new(http.Request).WithContext(cfg.Context)}
 	switch {
 	case len(cfg.Extra) > 0:
-		r.format = Combined
+		r.Format = Combined
 	case len(cfg.Fields) > 0:
-		r.format = JSON
+		r.Format = JSON
 	}
 	for _, name := range cfg.Extra {
 		r.quoted = append(r.quoted, textproto.CanonicalMIMEHeaderKey(name))
@@ -63,43 +64,43 @@ type record struct {
 }
 
 // parse reads a line into e. The first line that can be read says which format the log has.
-func (r *Reader) parse(line string, e *Entry) Reason {
+func (r *Reader) parse(line string, e *Entry) *Reason {
 	line = strings.TrimSpace(line)
 	switch {
 	case line == "":
 		return Empty
-	case r.format != "":
-		return r.parseAs(r.format, line, e)
+	case r.Format != "":
+		return r.parseAs(r.Format, line, e)
 	case line[0] == '{':
-		r.format = JSON
+		r.Format = JSON
 		return r.parseAs(JSON, line, e)
 	}
 	reason := r.parseAs(Combined, line, e)
-	if reason == good {
-		r.format = Combined
-	} else if r.parseAs(Common, line, e) == good {
-		r.format, reason = Common, good
+	if reason == nil {
+		r.Format = Combined
+	} else if r.parseAs(Common, line, e) == nil {
+		r.Format, reason = Common, nil
 	}
 	return reason
 }
 
-func (r *Reader) parseAs(format, line string, e *Entry) Reason {
+func (r *Reader) parseAs(format, line string, e *Entry) *Reason {
 	of := record{header: make(http.Header)}
-	parse := r.parseJSON
-	switch format {
-	case Combined:
-		parse = r.parseCombined
-	case Common:
-		parse = r.parseCommon
+	var reason *Reason
+	var rest string
+	if format == JSON {
+		reason = r.parseJSON(line, e, &of)
+	} else if rest, reason = r.parseCLF(line, e, &of); reason == nil && format == Combined {
+		reason = r.further(rest, &of)
 	}
-	if reason := parse(line, e, &of); reason != good {
+	if reason != nil {
 		return reason
 	}
 	return r.finish(e, &of)
 }
 
 // finish makes the request of e.
-func (r *Reader) finish(e *Entry, of *record) Reason {
+func (r *Reader) finish(e *Entry, of *record) *Reason {
 	if of.addr == "" {
 		return NoAddress
 	}
@@ -130,7 +131,7 @@ func (r *Reader) finish(e *Entry, of *record) Reason {
 	q.Host = cmp.Or(target.Host, of.host)
 	q.RemoteAddr = remoteAddr(of.addr)
 	e.Request = q
-	return good
+	return nil
 }
 
 // remoteAddr returns the address of a log in the form of http.Request.RemoteAddr.

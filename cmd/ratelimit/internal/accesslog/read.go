@@ -10,12 +10,6 @@ import (
 	"strings"
 )
 
-// Format returns the format of the logs, "" until it is found out.
-func (r *Reader) Format() string { return r.format }
-
-// Bytes returns how many bytes were read, after decompression.
-func (r *Reader) Bytes() int64 { return r.bytes }
-
 // shown is how much of a line that cannot be read is in its Fault, in bytes.
 const shown = 256
 
@@ -26,18 +20,18 @@ func (r *Reader) Lines(log io.Reader) iter.Seq2[*Entry, *Fault] {
 		lines, err := unpack(log)
 		for err == nil {
 			var text string
-			var reason Reason
+			var reason *Reason
 			text, reason, err = r.next(lines)
 			if text == "" && err != nil {
 				break
 			}
 			number++
 			entry := &Entry{Line: number}
-			if reason == good {
+			if reason == nil {
 				reason = r.parse(text, entry)
 			}
 			var fault *Fault
-			if reason != good {
+			if reason != nil {
 				entry, fault = nil, &Fault{Reason: reason, Line: number, Text: strings.Clone(text[:min(len(text), shown)])}
 			}
 			if !yield(entry, fault) {
@@ -54,9 +48,9 @@ func (r *Reader) Lines(log io.Reader) iter.Seq2[*Entry, *Fault] {
 }
 
 // next returns the next line without its end. Of a line above MaxLine it returns the beginning.
-func (r *Reader) next(lines *bufio.Reader) (text string, reason Reason, err error) {
+func (r *Reader) next(lines *bufio.Reader) (text string, reason *Reason, err error) {
 	line, err := lines.ReadSlice('\n')
-	r.bytes += int64(len(line))
+	r.Bytes += int64(len(line))
 	text = string(bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r")))
 	if len(text) > MaxLine {
 		reason = TooLong
@@ -64,7 +58,7 @@ func (r *Reader) next(lines *bufio.Reader) (text string, reason Reason, err erro
 	for err == bufio.ErrBufferFull {
 		reason = TooLong
 		line, err = lines.ReadSlice('\n')
-		r.bytes += int64(len(line))
+		r.Bytes += int64(len(line))
 	}
 	return text, reason, err
 }

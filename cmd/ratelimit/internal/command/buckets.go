@@ -128,17 +128,17 @@ func writeBucket(w io.Writer, r *ratelimit.Bucket, p report.Paint) {
 	burst := burstOf(r.Limit)
 	switch {
 	case r.Locked:
-		row("state", p.In(red, "locked")+" for "+numbers.Span(r.RetryAfter))
+		row("state", p.In(report.Red, "locked")+" for "+numbers.Span(r.RetryAfter))
 	case r.Blocked:
-		row("state", p.In(red, "blocked")+" for "+numbers.Span(r.RetryAfter))
+		row("state", p.In(report.Red, "blocked")+" for "+numbers.Span(r.RetryAfter))
 	case !r.Used:
-		row("state", p.In(green, "full"))
+		row("state", p.In(report.Green, "full"))
 	case r.Remaining > 0:
-		row("state", p.In(green, "ready"))
+		row("state", p.In(report.Green, "ready"))
 	case debt(r, burst) > 0:
-		row("state", p.In(yellow, "in debt"))
+		row("state", p.In(report.Yellow, "in debt"))
 	default:
-		row("state", p.In(yellow, "empty"))
+		row("state", p.In(report.Yellow, "empty"))
 	}
 	if r.BlockedSince > 0 {
 		row("since", numbers.Span(r.BlockedSince)+" ago")

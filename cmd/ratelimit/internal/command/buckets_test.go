@@ -124,7 +124,7 @@ func TestDiagnose(t *testing.T) {
 	url := "redis://" + server.Addr()
 	run(t, "diagnose", "-redis", url).want(t, 1, "1 finding\n- ", "allkeys-lru")
 	painted := setup{terminal: true, env: map[string]string{"TERM": "xterm"}}.run(t, "diagnose", "-redis", url)
-	painted.want(t, 1, "\x1b[31m1 finding\x1b[0m")
+	painted.want(t, 1, "\x1b[1;31m1 finding\x1b[0m")
 	for name, env := range map[string]map[string]string{
 		"no TERM":  {},
 		"dumb":     {"TERM": "dumb"},

@@ -166,7 +166,7 @@ func version() string {
 }
 
 func (c *command) build(e *env) *cli.Command {
-	f := newFlags(e.getenv)
+	f := &flags{getenv: e.getenv}
 	do := c.prepare(f)
 	return &cli.Command{
 		Name:            c.name[strings.LastIndexByte(c.name, ' ')+1:],

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -54,18 +55,12 @@ func diagnose(ctx, bounded context.Context, c *connection, e *env) error {
 		return ctx.Err()
 	}
 	if len(findings) == 0 {
-		fmt.Fprintf(e.out, "%s: %s\n", c.server, e.paint.In(green, "no findings"))
+		fmt.Fprintf(e.out, "%s: %s\n", c.server, e.paint.In(report.Green, "no findings"))
 		return nil
 	}
-	fmt.Fprintf(e.out, "%s: %s\n", c.server, e.paint.In(red, numbers.Of(int64(len(findings)), "finding")))
+	fmt.Fprintf(e.out, "%s: %s\n", c.server, e.paint.In(report.Red, numbers.Of(int64(len(findings)), "finding")))
 	for _, finding := range findings {
-		for i, line := range report.Wrap(showLong(finding), 96) {
-			mark := "-"
-			if i > 0 {
-				mark = " "
-			}
-			fmt.Fprintf(e.out, "%s %s\n", e.paint.In(yellow, mark), line)
-		}
+		fmt.Fprintf(e.out, "%s %s\n", e.paint.In(report.Yellow, "-"), strings.Join(report.Wrap(showLong(finding), 96), "\n  "))
 	}
 	if !<-answers {
 		return ended(failed)

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v3"
-
-	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/simulate"
 )
 
 // WatchEvery makes top -watch look more often, until the test has ended.
@@ -47,13 +45,12 @@ func rows(f *flags) (rows [][2]string) {
 
 // RedisFlags returns the flags that many commands have.
 func RedisFlags() [][2]string {
-	f := newFlags(func(string) string { return "" })
+	f := new(flags)
 	defineRedis(f)
 	return rows(f)
 }
 
 // ProgressText is what a simulation says after some time.
-func ProgressText(bar bool, took time.Duration, at simulate.Progress) string {
-	now := time.Now()
-	return (&progress{bar: bar, begun: now.Add(-took)}).text(at, now)
+func ProgressText(read, size int64, took time.Duration) string {
+	return (&progress{read: read, size: size}).text(took)
 }

@@ -11,9 +11,11 @@ import (
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/simulate"
 )
 
-// openLogs opens the logs of the command line. close closes those that were opened, also after an error.
-func openLogs(ctx context.Context, e *env) (logs []simulate.Log, close func(), err error) {
+// openLogs opens the logs of the command line. size is that of all, 0 if it is not known. close closes those that were
+// opened, also after an error.
+func openLogs(ctx context.Context, e *env) (logs []simulate.Log, size int64, close func(), err error) {
 	var files []*os.File
+	sized := true
 	close = func() {
 		for _, f := range files {
 			_ = f.Close()
@@ -22,29 +24,35 @@ func openLogs(ctx context.Context, e *env) (logs []simulate.Log, close func(), e
 	for i, name := range e.args {
 		if name == "-" {
 			if slices.Contains(e.args[:i], "-") {
-				return nil, close, wrongUsage("-: standard input is there twice")
+				return nil, 0, close, wrongUsage("-: standard input is there twice")
 			}
 			logs = append(logs, simulate.Log{Name: "-", Reader: until(ctx, e.stdin)})
+			sized = false
 			continue
 		}
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, close, err
+			return nil, 0, close, err
 		}
 		files = append(files, f)
 		info, err := f.Stat()
 		switch {
 		case err != nil:
-			return nil, close, err
+			return nil, 0, close, err
 		case info.IsDir():
-			return nil, close, fmt.Errorf("%s is a folder: name its files", show(name))
+			return nil, 0, close, fmt.Errorf("%s is a folder: name its files", show(name))
 		case info.Mode().IsRegular():
-			logs = append(logs, simulate.Log{Name: name, Reader: f, Size: info.Size()})
+			logs = append(logs, simulate.Log{Name: name, Reader: f})
+			size += info.Size()
 		default:
 			logs = append(logs, simulate.Log{Name: name, Reader: until(ctx, f)})
+			sized = false
 		}
 	}
-	return logs, close, nil
+	if !sized {
+		size = 0
+	}
+	return logs, size, close, nil
 }
 
 // until reads from r until ctx ends, also if r blocks, as a terminal or a pipe does.

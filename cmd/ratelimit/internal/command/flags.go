@@ -16,12 +16,7 @@ import (
 type flags struct {
 	list   []cli.Flag
 	getenv func(string) string
-	given  map[string]bool // the flags of the command line
-	fault  error           // of the first value that is wrong
-}
-
-func newFlags(getenv func(string) string) *flags {
-	return &flags{getenv: getenv, given: make(map[string]bool)}
+	fault  error // of the first value that is wrong
 }
 
 // A value is a cli.Value that is set by a function.
@@ -33,10 +28,7 @@ func (v *value) Set(text string) error { return v.set(text) }
 
 // add defines a flag. The usage has the name of the value in backquotes.
 func (f *flags) add(name, usage string, set func(string) error) {
-	f.list = append(f.list, &cli.GenericFlag{Name: name, Usage: usage, Value: &value{func(text string) error {
-		f.given[name] = true
-		return set(text)
-	}}})
+	f.list = append(f.list, &cli.GenericFlag{Name: name, Usage: usage, Value: &value{set}})
 }
 
 // checkArgs returns an error if an argument is a malformed flag, or may have a password. Package cli takes what is no

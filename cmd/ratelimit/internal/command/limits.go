@@ -199,10 +199,10 @@ func writeLimits(table io.Writer, list []limits.Entry, p report.Paint) {
 			changed = l.At.UTC().Format(time.RFC3339) + " " + who(l.By, l.Why)
 		}
 		if l.Forced {
-			changed += p.In(red, " (forced)")
+			changed += p.In(report.Red, " (forced)")
 		}
 		if l.Refused != "" {
-			changed += p.In(red, " (not followed: "+logtext.Printable(l.Refused)+")")
+			changed += p.In(report.Red, " (not followed: "+logtext.Printable(l.Refused)+")")
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", logtext.Printable(l.Policy), limitOr(l.Program, "?"), limitOr(l.InForce, "?"), strings.TrimSpace(changed))
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
 	"github.com/go-tokenbucket/ratelimit/policyfile"
 )
 
@@ -49,7 +50,7 @@ func loadPolicies(name, names string, e *env) (*policyfile.File, error) {
 	}
 	for _, m := range f.Mounts() {
 		if len(m.Unknown) > 0 {
-			fmt.Fprintf(e.err, "%s policy %s, because it uses %s, which only the program has\n", e.paint.In(yellow, "LEFT OUT:"), show(m.Policy.Name), show(strings.Join(m.Unknown, ", ")))
+			fmt.Fprintf(e.err, "%s policy %s, because it uses %s, which only the program has\n", e.paint.In(report.Yellow, "LEFT OUT:"), show(m.Policy.Name), show(strings.Join(m.Unknown, ", ")))
 		}
 	}
 	if len(f.Policies()) == 0 {

@@ -3,64 +3,51 @@ package command
 import (
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/simulate"
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
-// A progress shows how far a simulation is.
+// A progress shows in a line of a terminal how much of the logs was read. Write counts the bytes.
 type progress struct {
 	to          io.Writer
-	bar, lines  bool
+	read, size  int64 // bytes of the logs as they are stored; size is 0 if it is not known
 	begun, last time.Time
 	width       int
 }
 
-func newProgress(e *env, lines bool) *progress {
-	now := time.Now()
-	return &progress{to: e.err, bar: isTerminal(e.err) && e.getenv("TERM") != "dumb", lines: lines, begun: now, last: now}
+// showProgress shows the progress of the reading of logs, if there is a terminal. end clears the line.
+func showProgress(logs []simulate.Log, size int64, e *env) (end func()) {
+	if !isTerminal(e.err) || e.getenv("TERM") == "dumb" {
+		return func() {}
+	}
+	p := &progress{to: e.err, size: size, begun: time.Now(), last: time.Now()}
+	for i := range logs {
+		logs[i].Reader = io.TeeReader(logs[i].Reader, p)
+	}
+	return func() { p.show("") }
 }
 
-// lineEvery is the time between two lines of -progress.
-const lineEvery = 10 * time.Second
-
-func (p *progress) show(at simulate.Progress) {
-	now := time.Now()
-	switch {
-	case p.bar:
-		text := p.text(at, now)
-		fmt.Fprintf(p.to, "\r%-*s", p.width, text)
-		p.width = len(text)
-	case p.lines && now.Sub(p.last) >= lineEvery:
+func (p *progress) Write(read []byte) (int, error) {
+	p.read += int64(len(read))
+	if now := time.Now(); now.Sub(p.last) >= 200*time.Millisecond {
 		p.last = now
-		fmt.Fprintf(p.to, "ratelimit simulate: %s\n", p.text(at, now))
+		p.show(p.text(now.Sub(p.begun)))
 	}
+	return len(read), nil
 }
 
-// text describes the progress in less than 80 columns.
-func (p *progress) text(at simulate.Progress, now time.Time) string {
-	took := now.Sub(p.begun).Seconds()
-	speed := fmt.Sprintf("%s lines, %s a second", numbers.Count(at.Lines), numbers.Count(int64(float64(at.Lines)/max(took, 1e-3))))
-	if at.Size <= 0 || at.Read <= 0 {
-		return speed
-	}
-	share, bar := min(1, float64(at.Read)/float64(at.Size)), ""
-	if p.bar {
-		full := int(20 * share)
-		bar = "[" + strings.Repeat("#", full) + strings.Repeat(".", 20-full) + "] "
-	}
-	text := fmt.Sprintf("%s%3.0f %%  %s", bar, 100*share, speed)
-	if share < 1 && took > 1 {
-		text += ", " + numbers.Span(time.Duration(took*(1/share-1)*1e9).Round(time.Second)) + " left"
-	}
-	return text
+func (p *progress) show(text string) {
+	fmt.Fprintf(p.to, "\r%*s\r%s", p.width, "", text)
+	p.width = len(text)
 }
 
-// end clears the bar.
-func (p *progress) end() {
-	if p.bar && p.width > 0 {
-		fmt.Fprintf(p.to, "\r%*s\r", p.width, "")
+func (p *progress) text(took time.Duration) string {
+	if p.size == 0 {
+		return numbers.Size(p.read)
 	}
+	share := min(1, float64(p.read)/float64(p.size)) // a log may have grown
+	left := time.Duration(float64(took) * (1/share - 1)).Round(time.Second)
+	return fmt.Sprintf("%3.0f %%  %s of %s, %s left", 100*share, numbers.Size(p.read), numbers.Size(p.size), numbers.Span(left))
 }

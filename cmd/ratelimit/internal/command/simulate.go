@@ -41,8 +41,7 @@ common or combined, or JSON lines, also gzipped. "-" is standard input. Give sev
 		s.html = f.text("html", "`FILE` to write the report to as a page with pictures, too")
 		s.decisions = f.text("decisions", "`FILE` to write a JSON line to for each request and policy")
 		s.failAbove = f.share("fail-above", "1%", "`SHARE` of its requests that a policy may deny. If one denies more, or cannot be judged, the exit status is 1. A Shadow denies none", func(x float64) bool { return x >= 0 && x <= 1 })
-		s.failing = func() bool { return f.given["fail-above"] }
-		s.progress = f.is("progress", "write progress to standard error every 10 seconds. A terminal has a bar without it")
+		*s.failAbove = -1 // not given
 		return s.run
 	},
 }
@@ -52,8 +51,7 @@ type simulation struct {
 	policies, names, format, fields, extra, html, decisions *string
 	spare, failAbove                                        *float64
 	clients                                                 *int
-	hide, json, progress                                    *bool
-	failing                                                 func() bool
+	hide, json                                              *bool
 }
 
 func (s *simulation) run(ctx context.Context, e *env) error {
@@ -67,7 +65,7 @@ func (s *simulation) run(ctx context.Context, e *env) error {
 	if cfg.Policies, err = loadPolicies(*s.policies, *s.names, e); err != nil {
 		return err
 	}
-	logs, closeLogs, err := openLogs(ctx, e)
+	logs, size, closeLogs, err := openLogs(ctx, e)
 	defer closeLogs()
 	if err != nil {
 		return err
@@ -83,11 +81,10 @@ func (s *simulation) run(ctx context.Context, e *env) error {
 		cfg.Decisions = decisions
 	}
 
-	fmt.Fprintf(e.err, "ratelimit simulate: %s\n", memory(cfg))
-	p := newProgress(e, *s.progress)
-	cfg.Progress = p.show
+	fmt.Fprintf(e.err, "ratelimit simulate: memory: at most %s with -clients %s\n", numbers.Size(cfg.Memory()), numbers.Count(cfg.Clients))
+	end := showProgress(logs, size, e)
 	r, err := simulate.Run(ctx, cfg)
-	p.end()
+	end()
 	if r == nil {
 		return trim(err)
 	}
@@ -142,17 +139,14 @@ func (s *simulation) config() (cfg simulate.Config, err error) {
 		cfg.Fields[ours] = theirs
 	}
 	if _, err := accesslog.NewReader(accesslog.Config{Format: cfg.Format, Fields: cfg.Fields, Extra: cfg.Extra}); err != nil {
-		return cfg, wrongUsage("%s", flagNames.Replace(err.Error()))
+		return cfg, wrongUsage("%v", err)
 	}
 	return cfg, nil
 }
 
-// flagNames has the flags for the fields that errors name.
-var flagNames = strings.NewReplacer("extra: ", "-extra: ", "extra ", "-extra: ", "fields: ", "-map: ", "format \"", "-format: \"")
-
 // broken says which logs cannot be read to their end, and reports whether there are any.
 func broken(r *report.Report, e *env) bool {
-	i := slices.IndexFunc(r.Bad, func(b report.BadLines) bool { return b.Reason == accesslog.BrokenFile.String() })
+	i := slices.IndexFunc(r.Bad, func(b report.BadLines) bool { return b.Reason == accesslog.BrokenFile.Text })
 	if i < 0 {
 		return false
 	}
@@ -165,18 +159,14 @@ func broken(r *report.Report, e *env) bool {
 // judge returns the exit status by -fail-above. A check of CI must not pass because nothing was decided.
 func (s *simulation) judge(r *report.Report, e *env) int {
 	status, isBroken := done, broken(r, e)
-	if !s.failing() {
+	if *s.failAbove < 0 {
 		return status
 	}
 	fail := func(format string, args ...any) {
 		fmt.Fprintf(e.err, "ratelimit simulate: "+format+"\n", args...)
 		status = found
 	}
-	bad := int64(0)
-	for _, b := range r.Bad {
-		bad += b.Lines
-	}
-	if bad > r.Requests {
+	if r.BadLines() > r.Requests {
 		fail("most lines could not be read, so that -fail-above says little: see the report")
 	}
 	if isBroken {
@@ -200,17 +190,4 @@ func (s *simulation) judge(r *report.Report, e *env) int {
 		}
 	}
 	return status
-}
-
-// memory says how much a simulation may need.
-func memory(cfg simulate.Config) string {
-	n, noun := len(cfg.Policies.Policies()), "policies"
-	if n == 1 {
-		noun = "policy"
-	}
-	most, least := cfg, cfg
-	most.Clients, least.Clients = 1_000_001, 1 // a million apart
-	each := (most.Memory() - least.Memory()) / 1_000_000
-	return fmt.Sprintf("memory: about %s, and %s bytes for each client (%d %s): at most %s with -clients %s",
-		numbers.Size(least.Memory()), numbers.Count(each), n, noun, numbers.Size(cfg.Memory()), numbers.Count(cfg.Clients))
 }

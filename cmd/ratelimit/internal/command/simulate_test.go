@@ -9,14 +9,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/command"
-	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/simulate"
 )
 
 // A log on standard input, one in a file and one that is gzipped have the same report, and so have all its forms.
@@ -33,7 +31,7 @@ func TestSimulate(t *testing.T) {
 	page, decisions := filepath.Join(folder, "report.html"), filepath.Join(folder, "decisions.json")
 
 	text := run(t, "simulate", plain, "-policies", policies, "-html", page, "-decisions", decisions)
-	text.want(t, 0, "ratelimit simulate: memory: about ", "bytes for each client (2 policies): at most", "with -clients 1,000,000\n", `garbage \x1b[31m`, "ip:192.0.2.1")
+	text.want(t, 0, "ratelimit simulate: memory: at most ", " MB with -clients 1,000,000\n", `garbage \x1b[31m`, "ip:192.0.2.1")
 	if strings.Contains(text.out+text.err, "\x1b") {
 		t.Errorf("not escaped, or coloured without a terminal: %q", text.out)
 	}
@@ -178,35 +176,37 @@ func TestSimulateInterrupted(t *testing.T) {
 }
 
 func TestProgress(t *testing.T) {
-	at := func(lines, read, size int64) simulate.Progress {
-		return simulate.Progress{Lines: lines, Read: read, Size: size}
-	}
-	for _, tt := range []struct {
-		bar  bool
-		took time.Duration
-		at   simulate.Progress
-		want string
-	}{
-		{true, 2 * time.Second, at(2_000_000, 250, 1000), "[#####...............]  25 %  2,000,000 lines, 1,000,000 a second, 6 s left"},
-		{true, 2 * time.Second, at(2_000_000, 1000, 1000), "[####################] 100 %  2,000,000 lines, 1,000,000 a second"},
-		{true, 2 * time.Second, at(2_000_000, 250, 0), "2,000,000 lines, 1,000,000 a second"},
-		{false, 2 * time.Second, at(2_000_000, 250, 1000), " 25 %  2,000,000 lines, 1,000,000 a second, 6 s left"},
-		{true, 0, at(0, 0, 1000), "0 lines, 0 a second"},
+	for want, got := range map[string]string{
+		" 25 %  250 MB of 1,000 MB, 6 s left":   command.ProgressText(250e6, 1000e6, 2*time.Second),
+		"100 %  1,000 MB of 1,000 MB, 0 s left": command.ProgressText(1000e6, 1000e6, 2*time.Second),
+		"100 %  1,001 MB of 1,000 MB, 0 s left": command.ProgressText(1001e6, 1000e6, 2*time.Second),
+		"250 MB":                                command.ProgressText(250e6, 0, 2*time.Second),
 	} {
-		if got := command.ProgressText(tt.bar, tt.took, tt.at); got != tt.want {
-			t.Errorf("got %q, want %q", got, tt.want)
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 
-	// Only a terminal has a bar, and it is cleared at the end.
-	lines := strings.Repeat(logLine, 20_000)
+	// Only a terminal shows it, and it is cleared at the end.
 	policies := file(t, "limits.yaml", limitsFile)
-	bar := setup{terminal: true, env: map[string]string{"TERM": "xterm"}, stdin: lines}.run(t, "simulate", "-", "-policies", policies)
-	if bar.want(t, 0); strings.Contains(bar.err, "\r") && !regexp.MustCompile(`\r +\r$`).MatchString(bar.err) {
-		t.Errorf("the bar is not cleared: %q", bar.err)
+	slow := func() io.Reader {
+		in, feed := io.Pipe()
+		go func() {
+			_, _ = io.WriteString(feed, logLine)
+			time.Sleep(250 * time.Millisecond)
+			_, _ = io.WriteString(feed, logLine)
+			feed.Close()
+		}()
+		return in
 	}
-	none := setup{stdin: lines}.run(t, "simulate", "-", "-policies", policies)
-	if none.want(t, 0); strings.Contains(none.err, "\r") {
-		t.Errorf("a bar without a terminal: %q", none.err)
+	env := func(name string) string { return map[string]string{"TERM": "xterm"}[name] }
+	var out, shown, none bytes.Buffer
+	status := command.Run(t.Context(), []string{"simulate", "-", "-policies", policies}, env, slow(), &out, terminal{&shown})
+	if text := fmt.Sprintf("%d bytes", 2*len(logLine)); status != 0 || !strings.Contains(shown.String(), "\r"+text) || !strings.HasSuffix(shown.String(), "\r"+strings.Repeat(" ", len(text))+"\r") {
+		t.Errorf("status %d, shown %q", status, shown.String())
+	}
+	status = command.Run(t.Context(), []string{"simulate", "-", "-policies", policies}, env, slow(), &out, &none)
+	if status != 0 || strings.Contains(none.String(), "\r") {
+		t.Errorf("status %d, shown without a terminal: %q", status, none.String())
 	}
 }

@@ -60,13 +60,6 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// The colours of [report.Paint].
-const (
-	red    = "\x1b[31m"
-	green  = "\x1b[32m"
-	yellow = "\x1b[33m"
-)
-
 // paintFor reports whether w takes colours: if it is a terminal, and the user has nothing against them. Only Windows seldom
 // sets TERM, and a console there takes colours when it is asked to.
 func paintFor(w io.Writer, getenv func(string) string) report.Paint {

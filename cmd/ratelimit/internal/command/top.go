@@ -99,34 +99,35 @@ func adminPage(address, policy string, timeout time.Duration, e *env) (*page, er
 
 // show writes the lists once, or again and again until ctx ends.
 func (p *page) show(ctx context.Context, watch bool, e *env) error {
-	t, err := p.read(ctx)
-	if err != nil || !watch {
-		if err == nil {
-			t.write(e.out, e.paint)
-		}
-		return err
+	before, after := "", ""
+	switch {
+	case watch && e.terminal:
+		before = "\x1b[H\x1b[2J"
+	case watch:
+		after = "\n"
 	}
-	before, after := "", "\n"
-	if e.terminal {
-		before, after = "\x1b[H\x1b[2J", ""
-	}
-	for {
-		if err != nil {
+	for first := true; ; first = false {
+		t, err := p.read(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && first:
+			return err
+		case err != nil:
 			fmt.Fprintf(e.err, "ratelimit top: %s\n", plain(err))
-		} else {
+		default:
 			fmt.Fprint(e.out, before)
 			t.write(e.out, e.paint)
 			if _, err := fmt.Fprint(e.out, after); err != nil { // nobody reads
 				return err
 			}
 		}
+		if !watch {
+			return nil
+		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
 		case <-time.After(watchEvery):
-		}
-		if t, err = p.read(ctx); ctx.Err() != nil {
-			return ctx.Err()
 		}
 	}
 }
@@ -202,7 +203,7 @@ func (t *topLists) write(w io.Writer, p report.Paint) {
 	}
 	fmt.Fprint(w, "\n")
 	writeKeys(w, p, "Most requests", "", t.Heaviest, func(k topKey) int64 { return k.Requests })
-	writeKeys(w, p, "Most denied", red, t.Denied, func(k topKey) int64 { return k.Denied })
+	writeKeys(w, p, "Most denied", report.Red, t.Denied, func(k topKey) int64 { return k.Denied })
 }
 
 func writeKeys(w io.Writer, p report.Paint, title, color string, keys []topKey, count func(topKey) int64) {

@@ -10,10 +10,10 @@ const columns = 100
 
 // Colors of a terminal. They are never the only sign.
 const (
-	bold   = "\x1b[1m"
-	red    = "\x1b[1;31m"
-	green  = "\x1b[1;32m"
-	yellow = "\x1b[1;33m"
+	Bold   = "\x1b[1m"
+	Red    = "\x1b[1;31m"
+	Green  = "\x1b[1;32m"
+	Yellow = "\x1b[1;33m"
 )
 
 // A Paint adds colors to texts, or does not.

@@ -66,7 +66,7 @@ type Policy struct {
 	BadKey         int64   `json:"bad_key,omitempty"`
 	Failed         int64   `json:"failed,omitempty"`
 	Waited         int64   `json:"waited,omitempty"`
-	WaitMedian     float64 `json:"wait_median_seconds,omitempty"`
+	WaitMean       float64 `json:"wait_mean_seconds,omitempty"`
 	WaitLongest    float64 `json:"wait_longest_seconds,omitempty"`
 
 	Clients       int64     `json:"clients"`                  // keys
@@ -82,7 +82,7 @@ type Policy struct {
 	Worst []Client `json:"worst,omitempty"` // the ten with the most denied requests
 	When  []Span   `json:"when,omitempty"`  // requests and denials over time
 	Curve []Point  `json:"curve,omitempty"`
-	Spare *Spare   `json:"spare,omitempty"` // nil: the policy has no Limit of its own
+	Spare *Spare   `json:"spare,omitempty"` // nil: the policy has no Limit of its own, or no request
 
 	Unknown []string `json:"unknown,omitempty"` // what cannot be known about this policy
 }

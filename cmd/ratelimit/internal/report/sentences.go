@@ -21,7 +21,8 @@ func (r *Report) files() string {
 	return files
 }
 
-func (r *Report) badLines() (n int64) {
+// BadLines returns how many lines could not be read.
+func (r *Report) BadLines() (n int64) {
 	for _, b := range r.Bad {
 		n += b.Lines
 	}
@@ -38,10 +39,10 @@ func (r *Report) Source() string {
 
 // BadText says how many lines could not be read, "" if all could.
 func (r *Report) BadText() string {
-	if r.badLines() == 0 {
+	if r.BadLines() == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s of %s could not be read", numbers.Of(r.badLines(), "line"), numbers.Count(r.Lines))
+	return fmt.Sprintf("%s of %s could not be read", numbers.Of(r.BadLines(), "line"), numbers.Count(r.Lines))
 }
 
 // LeftOutNames names the policies that were left out, "" if there are none.
@@ -84,14 +85,14 @@ func (p *Policy) Verdict() string {
 		numbers.Count(p.ClientsDenied), numbers.Count(p.Clients), share(p.ClientsDenied, p.Clients))
 }
 
-// notes are sentences about what else happened.
-func (p *Policy) notes(bound int64) (notes []string) {
+// Notes are sentences about what else happened.
+func (p *Policy) Notes(bound int64) (notes []string) {
 	note := func(n int64, format string, args ...any) {
 		if n != 0 {
 			notes = append(notes, fmt.Sprintf(format, args...))
 		}
 	}
-	note(p.Waited, "Waited for their turn: %s, half of them at most %s, the longest %s.", numbers.Of(p.Waited, "request"), numbers.Seconds(p.WaitMedian), numbers.Seconds(p.WaitLongest))
+	note(p.Waited, "Waited for their turn: %s, on average %s, the longest %s.", numbers.Of(p.Waited, "request"), numbers.Seconds(p.WaitMean), numbers.Seconds(p.WaitLongest))
 	note(p.NoKey, "Without a key: %s.", numbers.Of(p.NoKey, "request"))
 	note(p.BadKey, "With a malformed key, answered 400: %s.", numbers.Of(p.BadKey, "request"))
 	note(p.Failed, "Failed: %s.", numbers.Of(p.Failed, "request"))
@@ -99,8 +100,8 @@ func (p *Policy) notes(bound int64) (notes []string) {
 	return notes
 }
 
-// denials says when requests were denied, "" if none was.
-func (p *Policy) denials(c clock) string {
+// Denials says when requests were denied, "" if none was.
+func (p *Policy) Denials(c clock) string {
 	if p.FirstDenial.IsZero() {
 		return ""
 	}
@@ -108,7 +109,7 @@ func (p *Policy) denials(c clock) string {
 	if p.FirstDenial.Equal(p.LastDenial) {
 		text = fmt.Sprintf("At %s UTC", c.At(p.FirstDenial))
 	}
-	if most, length := peak(p.When), p.Length(); most.Denied > 0 && p.RequestsDenied > 1 {
+	if most, length := p.Peak(), p.Length(); most.Denied > 0 && p.RequestsDenied > 1 {
 		until := ""
 		if length > 0 {
 			until = " to " + clock{}.Of(most.From.Add(length), length)
@@ -129,9 +130,9 @@ func (p *Policy) Length() time.Duration {
 // End is the end of p.When.
 func (p *Policy) End() time.Time { return p.When[len(p.When)-1].From.Add(p.Length()) }
 
-// peak returns the span with the most denied requests.
-func peak(spans []Span) (most Span) {
-	for _, s := range spans {
+// Peak returns the span with the most denied requests.
+func (p *Policy) Peak() (most Span) {
+	for _, s := range p.When {
 		if s.Denied > most.Denied {
 			most = s
 		}
@@ -139,8 +140,8 @@ func peak(spans []Span) (most Span) {
 	return most
 }
 
-// ownSpare returns the smallest burst that spares enough clients at the rate of the policy, or nil.
-func (p *Policy) ownSpare() *SpareLimit {
+// OwnSpare returns the smallest burst that spares enough clients at the rate of the policy, or nil.
+func (p *Policy) OwnSpare() *SpareLimit {
 	if p.Spare == nil {
 		return nil
 	}
@@ -152,7 +153,7 @@ func (p *Policy) ownSpare() *SpareLimit {
 
 // Advice says what the smallest burst is that spares enough clients.
 func (p *Policy) Advice() string {
-	own := p.ownSpare()
+	own := p.OwnSpare()
 	if own == nil {
 		return ""
 	}
@@ -163,32 +164,26 @@ func (p *Policy) Advice() string {
 	if i := slices.IndexFunc(p.Curve, func(at Point) bool { return at.Own }); i >= 0 {
 		has = fmt.Sprintf(" The policy has a burst of %s.", numbers.Count(p.Curve[i].Burst))
 	}
-	if _, clients := p.alone(); p.Spare.Touched == 0 && p.Spare.Share < 1 && clients > 0 {
-		all = fmt.Sprintf(" Of %s, that is every one, also one that you want to deny: see -spare.", numbers.Of(clients, "client"))
+	if p.Spare.Touched == 0 && p.Spare.Share < 1 {
+		all = fmt.Sprintf(" Of %s, that is every one, also one that you want to deny: see -spare.", numbers.Of(p.AloneClients, "client"))
 	}
 	return fmt.Sprintf("The smallest burst that spares %s of clients at this rate: %s.%s%s", numbers.Percent(p.Spare.Share), limit, has, all)
 }
 
-// alone returns how many requests and clients the curve is of.
-func (p *Policy) alone() (requests, clients int64) {
-	if p.AloneRequests == 0 {
-		return p.Requests, p.Clients
-	}
-	return p.AloneRequests, p.AloneClients
-}
-
-// mostClients is how many clients the curve denies at most.
-func (p *Policy) mostClients() (most int64) {
+// MostClients is how many clients the curve denies at most.
+func (p *Policy) MostClients() (most int64) {
 	for _, at := range p.Curve {
 		most = max(most, at.ClientsDenied)
 	}
 	return most
 }
 
-// unjudged reports that the log has no request for the policy. A limit that is found without one is no advice.
-func (p *Policy) unjudged() bool {
-	requests, _ := p.alone()
-	return requests == 0
+// LongestWait is that of a denied client, in seconds.
+func (p *Policy) LongestWait() (longest float64) {
+	for _, c := range p.Worst {
+		longest = max(longest, c.Longest)
+	}
+	return longest
 }
 
 // Wait writes a wait. A client has none if it asked for more than the burst: its request is never allowed.

@@ -12,7 +12,7 @@ import (
 
 // Text writes the report for people, in at most 100 columns. With color it has the escape sequences of a terminal.
 func (r *Report) Text(w io.Writer, color Paint) error {
-	t := &text{Paint: color, clock: r.clock(), bound: r.Clients}
+	t := &text{Paint: color, clock: r.Clock(), bound: r.Clients}
 	t.report(r)
 	_, err := io.WriteString(w, t.String())
 	return err
@@ -20,15 +20,15 @@ func (r *Report) Text(w io.Writer, color Paint) error {
 
 func (t *text) report(r *Report) {
 	if r.Incomplete {
-		t.line("%s", t.In(yellow, "INCOMPLETE: the simulation was interrupted. This is the log up to there."))
+		t.line("%s", t.In(Yellow, "INCOMPLETE: the simulation was interrupted. This is the log up to there."))
 	}
 	if r.Requests == 0 {
-		t.line("%s", t.In(yellow, r.Source()))
+		t.line("%s", t.In(Yellow, r.Source()))
 	} else {
 		t.say("", r.Source()+".")
 	}
 	if left := r.LeftOutNames(); left != "" {
-		t.sayIn(yellow, "", left+": see below.")
+		t.sayIn(Yellow, "", left+": see below.")
 	}
 	if bad := r.BadText(); bad != "" {
 		t.say("", bad+": see below.")
@@ -72,11 +72,11 @@ func (t *text) verdicts(r *Report) {
 func (p *Policy) color() string {
 	switch {
 	case p.RequestsDenied == 0 && p.Failed == 0 && p.BadKey == 0:
-		return green
+		return Green
 	case p.Shadow:
-		return yellow
+		return Yellow
 	}
-	return red
+	return Red
 }
 
 func (t *text) policy(p *Policy) {
@@ -85,12 +85,12 @@ func (t *text) policy(p *Policy) {
 	if p.On != "" {
 		title += " on " + key(p.On, columns-width(title)-8)
 	}
-	t.line("%s", t.In(bold, title+" "+strings.Repeat("─", max(0, columns-1-width(title)))))
+	t.line("%s", t.In(Bold, title+" "+strings.Repeat("─", max(0, columns-1-width(title)))))
 	t.sayIn(p.color(), "", p.Verdict())
-	if when := p.denials(t.clock); when != "" {
+	if when := p.Denials(t.clock); when != "" {
 		t.say("", when)
 	}
-	for _, note := range p.notes(t.bound) {
+	for _, note := range p.Notes(t.bound) {
 		t.say("", note)
 	}
 	t.over(p)
@@ -101,7 +101,7 @@ func (t *text) policy(p *Policy) {
 
 // over draws the denials over time in a line.
 func (t *text) over(p *Policy) {
-	most, length := peak(p.When), p.Length()
+	most, length := p.Peak(), p.Length()
 	if most.Denied == 0 || length == 0 {
 		return
 	}
@@ -136,17 +136,16 @@ func (t *text) worst(p *Policy) {
 }
 
 func (t *text) spare(p *Policy) {
-	if p.unjudged() || p.Spare == nil || len(p.Spare.Limits) == 0 {
+	if p.Spare == nil || len(p.Spare.Limits) == 0 {
 		return
 	}
 	t.line("")
 	if advice := p.Advice(); advice != "" {
 		t.say("", advice)
 	}
-	_, clients := p.alone()
 	var rows [][]string
 	for _, l := range p.Spare.Limits {
-		rows = append(rows, []string{key(l.Limit, 40), numbers.Count(l.ClientsDenied), share(l.ClientsDenied, clients), own(l.Own, "← the rate of the policy")})
+		rows = append(rows, []string{key(l.Limit, 40), numbers.Count(l.ClientsDenied), share(l.ClientsDenied, p.AloneClients), own(l.Own, "← the rate of the policy")})
 	}
 	t.table("lrrl", []string{"each spares " + numbers.Percent(p.Spare.Share), "clients denied", "", " "}, rows, nil)
 }
@@ -160,16 +159,15 @@ func own(own bool, text string) string {
 
 // curve is a table with a bar for the share of clients.
 func (t *text) curve(p *Policy) {
-	if p.unjudged() || len(p.Curve) == 0 {
+	if len(p.Curve) == 0 {
 		return
 	}
-	requests, clients := p.alone()
-	most := p.mostClients()
+	most := p.MostClients()
 	var rows [][]string
 	for _, at := range p.Curve {
 		rows = append(rows, []string{
-			key(at.Limit, 30), numbers.Count(at.RequestsDenied), share(at.RequestsDenied, requests),
-			numbers.Count(at.ClientsDenied), share(at.ClientsDenied, clients), bar(at.ClientsDenied, most) + own(at.Own, " ← the policy"),
+			key(at.Limit, 30), numbers.Count(at.RequestsDenied), share(at.RequestsDenied, p.AloneRequests),
+			numbers.Count(at.ClientsDenied), share(at.ClientsDenied, p.AloneClients), bar(at.ClientsDenied, most) + own(at.Own, " ← the policy"),
 		})
 	}
 	t.line("")
@@ -200,7 +198,7 @@ func (t *text) unknown(r *Report) {
 		return
 	}
 	t.line("")
-	t.line("%s", t.In(bold, "What this cannot know"))
+	t.line("%s", t.In(Bold, "What this cannot know"))
 	for _, sentence := range say {
 		t.say("  - ", sentence)
 	}
@@ -211,7 +209,7 @@ func (t *text) bad(r *Report) {
 		return
 	}
 	t.line("")
-	t.line("%s", t.In(yellow, fmt.Sprintf("Could not be read: %s (%s)", numbers.Of(r.badLines(), "line"), share(r.badLines(), r.Lines))))
+	t.line("%s", t.In(Yellow, fmt.Sprintf("Could not be read: %s (%s)", numbers.Of(r.BadLines(), "line"), share(r.BadLines(), r.Lines))))
 	for _, b := range r.Bad {
 		remedy := ""
 		if b.Remedy != "" {

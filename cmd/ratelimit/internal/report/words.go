@@ -26,7 +26,8 @@ func share(n, all int64) string { return numbers.Share(part(n, all)) }
 // A clock writes times in UTC, with the day where the log has several.
 type clock struct{ days bool }
 
-func (r *Report) clock() clock {
+// Clock returns the clock of the report.
+func (r *Report) Clock() clock {
 	return clock{r.From.UTC().Format(time.DateOnly) != r.To.UTC().Format(time.DateOnly)}
 }
 
@@ -55,7 +56,7 @@ func (c clock) write(t time.Time, layout string) string {
 func (r *Report) period() string {
 	const whole = "2 Jan 2006 15:04:05"
 	to := r.To.UTC().Format(whole)
-	if c := r.clock(); !c.days {
+	if c := r.Clock(); !c.days {
 		to = c.At(r.To)
 	}
 	return r.From.UTC().Format(whole) + " to " + to + " UTC"

@@ -27,17 +27,16 @@ type decision struct {
 	Status         int       `json:"status,omitempty"`
 }
 
-// write writes what was decided about a line.
-func (s *simulation) write(p *passage) error {
+// write writes what was decided about a line. Its errors are those of the last flush.
+func (s *simulation) write(p *passage) {
 	line := decision{File: p.file, Line: p.number, Time: timeOf(p.time), Status: p.answer.response.Status}
-	var all []decision
 	for i := range p.refusals {
 		refused, of := &p.refusals[i], line
 		if refused.policy >= 0 {
 			of.Policy = s.setup.policies[refused.policy].Name
 		}
 		of.Allowed, of.RequestAllowed, of.Error = refused.passed, refused.passed, refused.kind()
-		all = append(all, of)
+		_ = s.encoder.Encode(&of)
 	}
 	for i := range p.outcomes {
 		o, of := &p.outcomes[i], line
@@ -50,12 +49,6 @@ func (s *simulation) write(p *passage) error {
 		if of.Never = o.RetryAfter == store.Never; !of.Never {
 			of.RetryAfter = o.RetryAfter.Seconds()
 		}
-		all = append(all, of)
+		_ = s.encoder.Encode(&of)
 	}
-	for i := range all {
-		if err := s.encoder.Encode(&all[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }

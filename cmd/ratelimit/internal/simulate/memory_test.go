@@ -48,12 +48,19 @@ func used() int64 {
 	return int64(samples[0].Value.Uint64() - samples[1].Value.Uint64())
 }
 
+// A sampler notes the most memory that the process had when it is written to.
+type sampler struct{ peak *int64 }
+
+func (s sampler) Write(p []byte) (int, error) {
+	*s.peak = max(*s.peak, used())
+	return len(p), nil
+}
+
 // measured runs a simulation of a stream, and returns the most memory that the process had meanwhile.
 func measured(tb testing.TB, cfg simulate.Config, log *stream) (r *report.Report, peak int64) {
 	tb.Helper()
 	runtime.GC()
-	cfg.Logs = []simulate.Log{{Name: "stream", Reader: log}}
-	cfg.Progress = func(simulate.Progress) { peak = max(peak, used()) }
+	cfg.Logs = []simulate.Log{{Name: "stream", Reader: io.TeeReader(log, sampler{&peak})}}
 	r, err := simulate.Run(context.Background(), cfg)
 	if err != nil {
 		tb.Fatal(err)

@@ -7,9 +7,9 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/accesslog"
@@ -24,10 +24,8 @@ type simulation struct {
 	setup     setup
 	engine    *engine
 	reader    *accesslog.Reader
-	read      int64 // bytes of the logs as they are stored
 	tallies   []*tally
 	times     timeline
-	bad       [accesslog.Reasons]*report.BadLines
 	secret    []byte // nil: keys are shown
 	decisions *bufio.Writer
 	encoder   *json.Encoder // writes decisions
@@ -52,17 +50,17 @@ func run(ctx context.Context, cfg Config, s setup) (*report.Report, error) {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
 	defer sim.engine.close()
-	if err = sim.logs(ctx); err == nil {
-		err = sim.engine.advance(math.MaxInt64, sim.passed) // of the requests that still wait
-	}
-	if err == nil && sim.decisions != nil {
-		err = sim.decisions.Flush()
+	sim.logs(ctx)
+	sim.report.Incomplete = ctx.Err() != nil
+	sim.engine.advance(math.MaxInt64, sim.passed) // of the requests that still wait
+	if sim.decisions != nil {
+		err = sim.decisions.Flush() // it has the error of any write
 	}
 	sim.finish(time.Since(begin))
 	switch {
 	case err != nil:
 		err = fmt.Errorf("simulate: decisions: %w", err)
-	case ctx.Err() != nil:
+	case sim.report.Incomplete:
 		err = ctx.Err()
 	case sim.report.Requests == 0:
 		err = sim.nothing()
@@ -98,80 +96,45 @@ func newSimulation(cfg Config, s setup) (*simulation, error) {
 	return sim, nil
 }
 
-// progressEvery is the time between two calls of Config.Progress.
-const progressEvery = 200 * time.Millisecond
-
-// logs decides about all lines of the logs. The error is that of writing decisions.
-func (s *simulation) logs(ctx context.Context) error {
+// logs decides about all lines of the logs.
+func (s *simulation) logs(ctx context.Context) {
 	r := &s.report
-	defer s.progress()
-	shown := time.Now()
 	for _, log := range s.cfg.Logs {
-		for entry, fault := range s.reader.Lines(counted{log, &s.read}) {
+		for entry, fault := range s.reader.Lines(log) {
 			if ctx.Err() != nil {
-				break
+				return
 			}
 			r.Lines++
-			r.Bytes, r.Format = s.reader.Bytes(), s.reader.Format()
-			if r.Lines%1024 == 0 && time.Since(shown) > progressEvery {
-				s.progress()
-				shown = time.Now()
-			}
+			r.Bytes, r.Format = s.reader.Bytes, s.reader.Format
 			if fault != nil {
 				s.fault(log.Name, fault)
-			} else if err := s.entry(log.Name, entry); err != nil {
-				return err
+			} else {
+				s.entry(log.Name, entry)
 			}
 		}
-		if r.Incomplete = ctx.Err() != nil; r.Incomplete {
-			break
-		}
 	}
-	return nil
-}
-
-func (s *simulation) progress() {
-	if s.cfg.Progress != nil {
-		s.cfg.Progress(Progress{Lines: s.report.Lines, Read: s.read, Size: s.cfg.size()})
-	}
-}
-
-// counted counts the bytes that are read.
-type counted struct {
-	io.Reader
-	read *int64
-}
-
-func (c counted) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	*c.read += int64(n)
-	return n, err
 }
 
 // entry decides about a line.
-func (s *simulation) entry(file string, entry *accesslog.Entry) error {
+func (s *simulation) entry(file string, entry *accesslog.Entry) {
 	s.noteTime(entry.Time)
 	s.report.Requests++
 	if entry.Status == 429 {
 		s.limited++
 	}
-	if err := s.engine.advance(entry.Time, s.passed); err != nil {
-		return err
-	}
+	s.engine.advance(entry.Time, s.passed)
 	p, freely := s.engine.decide(file, entry)
-	var err error
 	if p != nil {
-		err = s.passed(p)
+		s.passed(p)
 	}
 	for i := range freely {
 		o := &freely[i]
 		s.tallies[o.policy].alone(o, entry.Time)
 	}
-	return err
 }
 
 // passed counts what was decided about a request.
-func (s *simulation) passed(p *passage) error {
+func (s *simulation) passed(p *passage) {
 	for i := range p.outcomes {
 		o := &p.outcomes[i]
 		s.tallies[o.policy].decided(o, p.time)
@@ -182,10 +145,9 @@ func (s *simulation) passed(p *passage) error {
 			s.tallies[refusal.policy].refused(refusal.kind())
 		}
 	}
-	if s.encoder == nil {
-		return nil
+	if s.encoder != nil {
+		s.write(p)
 	}
-	return s.write(p)
 }
 
 // noteTime notes when a line was written.
@@ -207,11 +169,13 @@ func (s *simulation) noteTime(now int64) {
 const shownLine = 160
 
 func (s *simulation) fault(file string, f *accesslog.Fault) {
-	b := s.bad[f.Reason]
-	if b == nil {
-		b = &report.BadLines{Reason: f.Reason.String(), Remedy: f.Reason.Remedy()}
-		s.bad[f.Reason] = b
+	r := &s.report
+	i := slices.IndexFunc(r.Bad, func(b report.BadLines) bool { return b.Reason == f.Reason.Text })
+	if i < 0 {
+		i = len(r.Bad)
+		r.Bad = append(r.Bad, report.BadLines{Reason: f.Reason.Text, Remedy: f.Reason.Remedy})
 	}
+	b := &r.Bad[i]
 	b.Lines++
 	if len(b.Examples) < 3 {
 		text := f.Text
@@ -229,11 +193,6 @@ func (s *simulation) fault(file string, f *accesslog.Fault) {
 func (s *simulation) finish(took time.Duration) {
 	r := &s.report
 	r.Took = took.Seconds()
-	for _, b := range s.bad {
-		if b != nil {
-			r.Bad = append(r.Bad, *b)
-		}
-	}
 	if r.Requests > 0 {
 		r.From, r.To = timeOf(s.from), timeOf(s.to)
 		r.Resolution = seconds(s.fraction)
@@ -256,7 +215,7 @@ func (s *simulation) finish(took time.Duration) {
 // nothing is the error for logs without a request.
 func (s *simulation) nothing() error {
 	for _, b := range s.report.Bad {
-		if b.Reason != accesslog.Empty.String() {
+		if b.Reason != accesslog.Empty.Text {
 			at := b.Examples[0]
 			return fmt.Errorf("simulate: %w: %s:%d: %s: %s", ErrNothing, logtext.Show(at.File, 200), at.Line, b.Reason, b.Remedy)
 		}

@@ -127,7 +127,7 @@ func TestNothingToSimulateIsAnError(t *testing.T) {
 		"":                          "the logs are empty",
 		"\n\n":                      "the logs are empty",
 		"{\n":                       "access.log:1: the line is not a JSON object",
-		"what\n":                    "access.log:1: not a line of the combined log format",
+		"what\n":                    "access.log:1: not a line of the common or combined log format",
 		`{"msg": "hello"}` + "\n\n": "no field has",
 	} {
 		r, err := simulate.Run(context.Background(), simulate.Config{Policies: file(t, policies), Logs: []simulate.Log{{Name: "access.log", Reader: strings.NewReader(text)}}})

@@ -45,20 +45,12 @@ type Config struct {
 	Clients   int               // how many keys of each policy are kept, at most MaxClients; default DefaultClients
 	HideKeys  bool              // show HMACs of keys under a random secret
 	Decisions io.Writer         // if set, gets a JSON line for each request and policy
-	Progress  func(Progress)    // if set, is called about five times a second
 }
 
 // A Log is an access log, which may be gzipped.
 type Log struct {
 	Name string
 	io.Reader
-	Size int64 // bytes as they are read, or 0 if that is not known
-}
-
-// Progress is how far a simulation is.
-type Progress struct {
-	Lines      int64
-	Read, Size int64 // bytes of the logs as they are stored; Size is 0 if it is not known
 }
 
 // ErrNothing is wrapped by the error of [Run] if no line could be read. The report has the reasons.
@@ -74,17 +66,6 @@ const (
 // memory of the process by cfg.Memory, with [debug.SetMemoryLimit], while it runs.
 func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	return run(ctx, cfg, setupOf(cfg.Policies))
-}
-
-// size returns the bytes of all logs, 0 if they are not known.
-func (cfg *Config) size() (all int64) {
-	for _, log := range cfg.Logs {
-		if log.Size <= 0 {
-			return 0
-		}
-		all += log.Size
-	}
-	return all
 }
 
 // A setup is the policies of a simulation, and how they are mounted.

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,8 +22,8 @@ type tally struct {
 	all   []*client // in the order of their first requests
 
 	denials denials
-	longest time.Duration           // wait
-	waits   map[time.Duration]int64 // how many waited so long, rounded to three digits
+	waits   float64       // seconds that all requests waited
+	longest time.Duration // wait
 }
 
 // A client is what is known about a key.
@@ -53,7 +52,7 @@ func newTally(p ratelimit.Policy, on string, most int) *tally {
 	return &tally{
 		Policy: report.Policy{Name: p.Name, Limit: p.Limit.String(), On: on, Shadow: p.Shadow},
 		policy: p, curve: newCurve(p.Limit), most: most,
-		byKey: make(map[string]*client), waits: make(map[time.Duration]int64),
+		byKey: make(map[string]*client),
 	}
 }
 
@@ -75,7 +74,9 @@ func (t *tally) decided(o *outcome, now int64) {
 		t.denials.add(now)
 	}
 	if o.Allowed && o.Wait > 0 && !o.Shadow {
-		t.waited(o.Wait)
+		t.Waited++
+		t.waits += o.Wait.Seconds()
+		t.longest = max(t.longest, o.Wait)
 	}
 	of := t.client(o.Key)
 	if of == nil {
@@ -126,7 +127,7 @@ const worst = 10
 func (t *tally) report(share float64, name func(key string) string) report.Policy {
 	p := &t.Policy
 	p.RequestsDenied = t.denials.count
-	p.WaitMedian, p.WaitLongest = t.medianWait().Seconds(), t.longest.Seconds()
+	p.WaitMean, p.WaitLongest = t.waits/float64(max(1, p.Waited)), t.longest.Seconds()
 	if t.denials.count > 0 {
 		p.FirstDenial, p.LastDenial = timeOf(t.denials.first), timeOf(t.denials.last)
 	}
@@ -152,31 +153,11 @@ func (t *tally) report(share float64, name func(key string) string) report.Polic
 			Total:    seconds(of.total),
 		})
 	}
-	if t.curve != nil {
+	if t.curve != nil && t.curve.requests > 0 { // a limit that is found without a request is no advice
 		p.AloneRequests, p.AloneClients = t.curve.requests, t.curve.clients
 		p.Curve, p.Spare = t.curve.points(), t.curve.spare(t.all, share)
 	}
 	return *p
-}
-
-func (t *tally) waited(d time.Duration) {
-	t.Waited++
-	t.longest = max(t.longest, d)
-	unit := time.Duration(1)
-	for d/unit >= 1000 {
-		unit *= 10
-	}
-	t.waits[d.Round(unit)]++
-}
-
-func (t *tally) medianWait() time.Duration {
-	var passed int64
-	for _, d := range slices.Sorted(maps.Keys(t.waits)) {
-		if passed += t.waits[d]; 2*passed >= t.Waited {
-			return min(d, t.longest)
-		}
-	}
-	return 0
 }
 
 func timeOf(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
