@@ -104,6 +104,7 @@ func TestProcessesUseTheQuotaOfAFixedWindow(t *testing.T) {
 		Limit: ratelimit.Limit{Rate: quota, Per: window},
 		From:  a.start.Add(100 * time.Millisecond), To: a.start.Add(time.Duration(windows)*window + 200*time.Millisecond),
 	}.start(t, processes)()
+	web.Close() // which waits for calls that their processes have left
 	counts := a.of(windows)
 	t.Log("used/refused in each window:", counts)
 	for i, c := range counts[1:] {
@@ -144,6 +145,7 @@ func TestProcessesUseTheQuotaOfOurMiddleware(t *testing.T) {
 		Redis: server.Addr(), URL: web.URL, Callers: callers, Limit: limit,
 		From: from, To: from.Add((seconds + 2) * time.Second),
 	}.start(t, processes)()
+	web.Close() // which waits for calls that their processes have left
 	learned := passed[0].Add(2 * time.Second)
 	used, refused := 0, 0
 	for _, at := range passed {
@@ -173,6 +175,7 @@ func TestProcessesStopAfterARefusal(t *testing.T) {
 		Redis: server.Addr(), URL: web.URL, Callers: callers, Limit: ratelimit.PerSecond(200),
 		From: from, To: from.Add(6 * time.Second),
 	}.start(t, processes)()
+	web.Close() // which waits for calls that their processes have left
 	if len(g.second) == 0 {
 		t.Fatal("no calls at the same time were refused")
 	}
