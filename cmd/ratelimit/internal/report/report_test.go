@@ -20,8 +20,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/mattn/go-runewidth"
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
@@ -284,18 +285,10 @@ func wantPrintable(t *testing.T, text string) {
 	}
 }
 
-// columnsOf counts Chinese and Japanese letters twice, and accents not at all.
-func columnsOf(line string) (n int) {
-	for _, r := range line {
-		switch {
-		case unicode.Is(unicode.Mn, r):
-		case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul):
-			n += 2
-		default:
-			n++
-		}
-	}
-	return n
+// columnsOf returns how many columns of a terminal a line takes.
+func columnsOf(line string) int {
+	terminal := runewidth.Condition{}
+	return terminal.StringWidth(line)
 }
 
 type failing struct{}
