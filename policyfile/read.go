@@ -20,6 +20,7 @@ type reader struct {
 	reg      Registry
 	settles  map[string]func(*http.Request, ratelimit.Response) int64
 	patterns *patterns
+	end      *yaml.Node // of the text, once that is read
 	faults   Faults
 }
 
@@ -30,8 +31,11 @@ func (r *reader) fault(at *yaml.Node, field, format string, args ...any) {
 	r.add(at, Fault{Field: field, Text: fmt.Sprintf(format, args...)})
 }
 
-// add adds a fault at a node.
+// add adds a fault at a node. Nodes and errors that come after the last line, such as an empty document, are at its end.
 func (r *reader) add(at *yaml.Node, f Fault) {
+	if r.end != nil && at.Line > r.end.Line {
+		at = r.end
+	}
 	f.File, f.Line, f.Column = r.file.name, at.Line, at.Column
 	r.faults = append(r.faults, f)
 	if len(r.faults) == maxFaults {

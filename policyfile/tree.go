@@ -36,6 +36,7 @@ func (r *reader) tree(text []byte) *yaml.Node {
 		return nil
 	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	r.end = position(text, len(text))
 	if strings.HasSuffix(strings.ToLower(r.file.name), ".json") {
 		var value json.RawMessage
 		var syntax *json.SyntaxError
@@ -68,9 +69,6 @@ func (r *reader) tree(text []byte) *yaml.Node {
 		r.fault(position(text, syntax.Mark.Index), "", "%s: must be UTF-8 without control characters", shown(syntax.Message))
 	default:
 		at, what := &yaml.Node{Line: syntax.Mark.Line, Column: syntax.Mark.Column}, syntax.Message
-		if end := position(text, len(text)); at.Line == end.Line+1 { // the end of a text without a line feed
-			at = end
-		}
 		if syntax.ContextMsg != "" {
 			what = syntax.ContextMsg + ": " + what
 		}
@@ -79,9 +77,10 @@ func (r *reader) tree(text []byte) *yaml.Node {
 	return nil
 }
 
-// position returns where a byte of a text is.
+// position returns where a byte of a text is. A carriage return alone ends a line, too.
 func position(text []byte, offset int) *yaml.Node {
 	before := text[:min(max(offset, 0), len(text))]
-	line := before[bytes.LastIndexByte(before, '\n')+1:]
-	return &yaml.Node{Line: bytes.Count(before, []byte("\n")) + 1, Column: utf8.RuneCount(line) + 1}
+	ends := bytes.Count(before, []byte("\n")) + bytes.Count(before, []byte("\r")) - bytes.Count(before, []byte("\r\n"))
+	line := before[bytes.LastIndexAny(before, "\r\n")+1:]
+	return &yaml.Node{Line: ends + 1, Column: utf8.RuneCount(line) + 1}
 }
