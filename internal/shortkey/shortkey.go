@@ -18,8 +18,11 @@ const (
 
 // Is reports whether key is kept unchanged.
 func Is(key string) bool {
-	return len(key) <= Max && (key == "" || key[0] != marker || len(key) == 1+sha256.Size)
+	return len(key) <= Max && (key == "" || key[0] != marker || IsHash(key))
 }
+
+// IsHash reports whether key is a result of Of for another key: the marker and a SHA-256.
+func IsHash(key string) bool { return len(key) == 1+sha256.Size && key[0] == marker }
 
 // Of returns key, or a short key that replaces it: the marker and the SHA-256 of key. A result of Of is kept unchanged, so
 // that a bucket has one name whatever decorators its Store has. Other short keys that begin with the marker are hashed, too.

@@ -32,7 +32,7 @@ func (k keys) name(items []item) {
 
 // identity returns the form of a short key in Redis.
 func (k keys) identity(key string) string {
-	if k.secret == nil && !shortkey.Is(key) {
+	if k.secret == nil && shortkey.IsHash(key) {
 		return hex.EncodeToString([]byte(key[1:])) // already shortened to its SHA-256, so written in the same form as by plain
 	}
 	if k.secret == nil {
