@@ -66,7 +66,7 @@ func (f *Store) setBlock(ctx context.Context, policy, key string, b store.Block)
 	if b.For > 0 {
 		f.noteBlock(b.For)
 	}
-	f.blockedAt.Store(f.now())
+	f.blockChanged.Store(f.now())
 	_, err := store.SetBlock(ctx, f.secondary, policy, key, b)
 	return err
 }

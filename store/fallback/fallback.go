@@ -35,8 +35,8 @@ type Config struct {
 	// New of package ratelimit returns an error if it is longer than its Config.Timeout. Default 50 ms.
 	Slow time.Duration
 
-	// Failures is how many failed calls make the Store give up the primary, if they fail within about a second and are a
-	// fifth of the calls that needed the server, or if they fail in a row for 100 ms. Default 5.
+	// Failures is how many failed calls make the Store give up the primary. They must fail within about a second, and be
+	// a fifth of the calls that needed the server. Or they must fail in a row for 100 ms. Default 5.
 	Failures int
 
 	// ProbeEvery is the longest time between two probes while the primary is unavailable. The first probes come
@@ -122,8 +122,9 @@ type Store struct {
 	used     used
 	replicas replicas
 
-	// In microseconds since start: until when secondary may have blocked buckets, and when it was last told to block or unblock one.
-	blocked, blockedAt atomic.Int64
+	// Both are in microseconds since start: until when secondary may have blocked buckets, and when it was last told to
+	// block or unblock one.
+	blocked, blockChanged atomic.Int64
 
 	onChange  func(away bool, reason error)
 	reporting sync.Mutex

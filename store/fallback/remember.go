@@ -67,7 +67,7 @@ const sameBlock = 10 * time.Millisecond
 
 // followBlock blocks or unblocks the secondary's bucket of c, whose state is held, as the primary's, whose state is s.
 func (f *Store) followBlock(ctx context.Context, c *store.Charge, s, held *store.State, sent int64) {
-	if sent < f.blockedAt.Load() {
+	if sent < f.blockChanged.Load() {
 		return
 	}
 	b := store.Block{}

@@ -51,7 +51,7 @@ func (f *Store) settleOne(ctx context.Context, c *store.Charge) (failed bool, er
 	_, failed, err = f.ask(ctx, []store.Charge{due}, make([]store.State, 1))
 	switch {
 	case errors.Is(err, store.ErrNotCharged):
-		f.used.add(a, one, f.now())
+		f.used.add(a, one, false, f.now())
 	case err == nil && due.Settles:
 		f.counts.charged.Add(due.Cost)
 	}
@@ -109,27 +109,25 @@ type use struct {
 	dear   int64 // the largest cost
 	last   int64 // when the last of them was used, in microseconds
 	void   int64 // when both stores have refilled the bucket, if nobody charges it
-
-	standby bool // a refund of what the secondary has allowed
 }
 
 // use records that the secondary has carried out c, with state as the answer.
 func (f *Store) use(c *store.Charge, state *store.State) {
 	now := f.now()
 	void := now + max(state.ResetAfter.Microseconds(), c.Limit.Fill())
-	f.used.add(accountOf(c), use{tokens: within(c.Cost), dear: room(c), last: now, void: void, standby: isStandby(*c)}, now)
+	f.used.add(accountOf(c), use{tokens: within(c.Cost), dear: room(c), last: now, void: void}, isStandby(*c), now)
 }
 
-// add adds to what was used of a bucket.
-func (u *used) add(a account, more use, now int64) {
+// add adds to what was used of a bucket. standby says that more is a refund of what the secondary has allowed.
+func (u *used) add(a account, more use, standby bool, now int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	one, found := u.of[a]
-	if more.standby {
+	if standby {
 		// What was settled, or never recorded, is not refunded to the primary: it may have charged less, or nothing.
 		more.tokens = -min(-more.tokens, max(0, one.tokens))
 	}
-	one = use{within(one.tokens + more.tokens), max(one.dear, more.dear), max(one.last, more.last), max(one.void, more.void), false}
+	one = use{within(one.tokens + more.tokens), max(one.dear, more.dear), max(one.last, more.last), max(one.void, more.void)}
 	switch {
 	case one.tokens == 0:
 		u.drop(a)
