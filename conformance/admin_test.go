@@ -64,6 +64,7 @@ func newAdminSite(t *testing.T, cfg admin.Config) *adminSite {
 	service.Handle("GET /members/{id}", s.limiter.Limit(proxied)(http.NotFoundHandler()))
 	service.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/members/1", nil))
 	mux := http.NewServeMux()
+	mux.Handle("/", service) // which also keeps its limiter mounted
 	mux.Handle("/admin/", http.StripPrefix("/admin", admin.Handler(s.limiter, func(*http.Request) (string, admin.Access) { return "ann", s.access }, cfg)))
 	s.server = httptest.NewServer(mux)
 	t.Cleanup(s.server.Close)
