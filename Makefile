@@ -13,7 +13,7 @@ MODULES = $(patsubst ./%/go.mod,%,$(shell find . -mindepth 2 -name go.mod))
 TESTED = examples/jwks test
 
 # LONG is "-tags long" in test-all. With that tag, tests with many random calls make more of them, and those are built
-# that repeat, measure or wait. See internal/testsize.
+# that repeat, measure or wait. See internal/test/testsize.
 LONG   =
 # With the race detector, each program would wait for a second before it exits. Parallel tests mostly wait. make lint runs
 # go vet.
@@ -43,11 +43,12 @@ test-all: needs needs-conformance ## Run all tests of all modules at full length
 
 .PHONY: test-packages test-modules test-measures
 test-packages: # that of the longest tests first
-	$(GOTEST) -p $(if $(LONG),2,3) ./store/redisstore $$($(GO) list ./... | grep -v -e /outages $(if $(LONG),-e /outbound$$))
+	$(GOTEST) -p $(if $(LONG),2,3) ./store/redisstore $$($(GO) list ./... $(if $(LONG),| grep -v /outbound$$))
 test-modules:
-	@set -e; for module in $(TESTED); do echo "cd $$module && go test ./..."; (cd $$module && $(GOTEST) ./...); done
+	@set -e; for module in $(TESTED); do echo "cd $$module && go test ./..."; (cd $$module && $(GOTEST) $$($(GO) list ./... | grep -v /outages$$)); done
 test-measures:
-	$(GOTEST) -p 1 ./internal/outages ./outbound
+	$(GOTEST) -p 1 ./outbound
+	cd test && $(GOTEST) ./outages
 
 .PHONY: test-noserver
 test-noserver: ## Run the tests that need no Redis server, on any system.
@@ -55,7 +56,8 @@ test-noserver: ## Run the tests that need no Redis server, on any system.
 
 .PHONY: race
 race: needs ## Run the tests of what runs concurrently five times over.
-	$(GOTEST) -count=5 -run 'Contract|Table|MaxKeys|Handler|Stacked|Went' . ./store/... ./internal/stacks
+	$(GOTEST) -count=5 -run 'Contract|Table|MaxKeys|Handler|Stacked|Went' . ./store/...
+	cd test && $(GOTEST) -count=5 ./stacks
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target of all modules for FUZZTIME, a time or a number of inputs (default 200000x).
@@ -70,7 +72,7 @@ fuzz: ## Run each fuzz target of all modules for FUZZTIME, a time or a number of
 
 .PHONY: bench
 bench: needs ## Measure against other libraries, side by side, and write docs/benchmarks.md, its chart and its raw rows.
-	cd bench && $(GO) run . -raw ../docs/benchmarks.txt -markdown ../docs/benchmarks.md -svg ../docs/benchmarks.svg
+	cd test/bench && $(GO) run . -raw ../../docs/benchmarks.txt -markdown ../../docs/benchmarks.md -svg ../../docs/benchmarks.svg
 
 # Each adapter has a BenchmarkCost that reports adapter-adds-ns and middleware-adds-ns. Those of metrics report other
 # figures in -adds-ns.
@@ -95,11 +97,11 @@ cost: ## Measure what each adapter adds to a request, beside the middleware of n
 
 .PHONY: growth
 growth: needs ## Measure decisions as keys, policies, replicas and masters grow, and write docs/growth.md.
-	cd bench && $(GO) run . -growth -rounds 3 -time 1s -markdown ../docs/growth.md
+	cd test/bench && $(GO) run . -growth -rounds 3 -time 1s -markdown ../../docs/growth.md
 
 .PHONY: outages
 outages: needs ## Show what requests see of a Redis in trouble, and write docs/outages.md.
-	RATELIMIT_REQUIRE_REDIS=1 RATELIMIT_OUTAGES=$(CURDIR)/docs/outages.md $(GO) test -tags long -count=1 -skip Soak ./internal/outages
+	cd test && RATELIMIT_REQUIRE_REDIS=1 RATELIMIT_OUTAGES=$(CURDIR)/docs/outages.md $(GO) test -tags long -count=1 -skip Soak ./outages
 
 .PHONY: lint
 lint: ## Check formatting, go vet and staticcheck, also for Windows with 32 bits.
@@ -109,7 +111,7 @@ lint: ## Check formatting, go vet and staticcheck, also for Windows with 32 bits
 	@# Another system, and 32 bits.
 	GOOS=windows GOARCH=386 $(GO) vet ./...
 	@if grep -rnE '^//go:build .*!long|testing\.Short\(' --include='*_test.go' .; then \
-		echo "make test-all would not run these tests: use internal/testsize, or the tag long"; exit 1; \
+		echo "make test-all would not run these tests: use internal/test/testsize, or the tag long"; exit 1; \
 	fi
 	@set -e; for module in $(MODULES); do \
 		(cd $$module && $(GO) vet -tags long ./... && $(GO) tool -modfile=$(CURDIR)/tools/go.mod staticcheck -tags long ./...); \
@@ -129,7 +131,8 @@ release: ## Make the commits and tags of release VERSION, such as v1.2.3. Pushes
 
 .PHONY: soak
 soak: needs ## Compare the stores with exact arithmetic, and go through long outages, for SOAKTIME (default 10m).
-	RATELIMIT_REQUIRE_REDIS=1 RATELIMIT_SOAK=$(SOAKTIME) $(GO) test -tags long -race -timeout 0 -run Soak -v ./store/... ./internal/outages
+	RATELIMIT_REQUIRE_REDIS=1 RATELIMIT_SOAK=$(SOAKTIME) $(GO) test -tags long -race -timeout 0 -run Soak -v ./store/...
+	cd test && RATELIMIT_REQUIRE_REDIS=1 RATELIMIT_SOAK=$(SOAKTIME) $(GO) test -tags long -race -timeout 0 -run Soak -v ./outages
 
 # The tests start Redis servers and a Lua interpreter themselves, and follow the README with curl; here it is only
 # seen to that they are there. RATELIMIT_REDIS_SERVER names another server than redis-server.
@@ -145,7 +148,7 @@ needs:
 	done
 
 # A browser, and promtool, which is in Debian's package prometheus: that one is unpacked and not installed, because
-# installing it starts a server. Tests of the module conformance that need a program are skipped without it, except where
+# installing it starts a server. Tests of the module test/conformance that need a program are skipped without it, except where
 # CI is true.
 .PHONY: needs-conformance
 needs-conformance:
@@ -160,6 +163,6 @@ needs-conformance:
 	fi; \
 	for program in chromium promtool; do \
 		command -v $$program >/dev/null && continue; \
-		echo "The tests of the module conformance need $$program (Debian: packages chromium and prometheus)." >&2; \
+		echo "The tests of the module test/conformance need $$program (Debian: packages chromium and prometheus)." >&2; \
 		[ "$$CI" != true ] || exit 1; \
 	done

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/explain"
 	"github.com/go-tokenbucket/ratelimit/internal/answer"
-	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/internal/failure"
 )
 
 // answer answers r if it is refused, by x's decision or because of err, and then returns nil. Otherwise it returns the
@@ -136,7 +136,7 @@ func returnLearned(r, copied *http.Request) {
 // has ended, an ErrOutage is like any other error: a client could cause it by disconnecting, or by sending slowly.
 
 // isClients reports whether err is about what the client sent: ErrBadRequest or ErrNoKey.
-func isClients(err error) bool { return errors.Is(err, ErrBadRequest) || keyerr.IsNoKey(err) }
+func isClients(err error) bool { return errors.Is(err, ErrBadRequest) || failure.IsNoKey(err) }
 
 // outcomeOf returns what an error of p's functions makes of the request.
 func (p *policy) outcomeOf(x *exchange, err error) string {
@@ -145,7 +145,7 @@ func (p *policy) outcomeOf(x *exchange, err error) string {
 		return explain.LeftOut
 	case errors.Is(err, ErrBadRequest):
 		return explain.BadRequest
-	case keyerr.IsNoKey(err):
+	case failure.IsNoKey(err):
 		return explain.NoKey
 	case p.FailClosed || !errors.Is(err, ErrOutage) || x.Err() != nil || x.over(lastMoment) != nil:
 		return explain.Failed
@@ -173,5 +173,5 @@ const (
 // logRefusal logs why a request is refused, or would be without Shadow. In most programs the reason is a mistake in the
 // wiring.
 func (l *Limiter) logRefusal(ctx context.Context, err error, allowed bool) {
-	l.refusals.LogKind(ctx, keyerr.Kind(err), err, slog.Bool("let_through", allowed))
+	l.refusals.LogKind(ctx, failure.Kind(err), err, slog.Bool("let_through", allowed))
 }

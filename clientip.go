@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/internal/clientip"
 	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
-	"github.com/go-tokenbucket/ratelimit/internal/trust"
 )
 
 // RemoteIP uses the address of the TCP peer. The key is "ip:192.0.2.1", or "ip:2001:db8::/64" for all IPv6 addresses of a
@@ -104,7 +103,7 @@ func ClientIP(cfg IPConfig) KeyFunc { return byAddress("ClientIP", cfg) }
 
 // byAddress is the ClientIP of that name.
 func byAddress(name string, cfg IPConfig) KeyFunc {
-	model := trust.Model(cfg)
+	model := clientip.Model(cfg)
 	if faults := model.Faults(); len(faults) > 0 {
 		panic("ratelimit: ClientIP: " + strings.Join(faults.Texts(), "; "))
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 )
 
 // A clientIPCase is a request as it arrives: its TCP peer, and the lines of X-Forwarded-For, of Forwarded

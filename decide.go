@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/explain"
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
-	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/internal/failure"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -160,7 +160,7 @@ func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
 	limit, charge, malformed, err := p.chargeFor(r)
 	if malformed != nil {
-		l.failures.LogKind(r.Context(), keyerr.Kind(malformed), malformed)
+		l.failures.LogKind(r.Context(), failure.Kind(malformed), malformed)
 	}
 	switch {
 	case err != nil:
@@ -395,7 +395,7 @@ func (l *Limiter) fail(x *exchange, closed bool, err error, start start) error {
 }
 
 func (l *Limiter) logFailure(ctx context.Context, err error, allowed bool) {
-	l.failures.LogKind(ctx, keyerr.Kind(err), err, slog.Bool("let_through", allowed))
+	l.failures.LogKind(ctx, failure.Kind(err), err, slog.Bool("let_through", allowed))
 }
 
 // began is some time before all decisions. To read the clock for the time since then takes half as long as time.Now.

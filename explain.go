@@ -16,7 +16,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/explain"
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
 	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
-	"github.com/go-tokenbucket/ratelimit/internal/failurelog"
+	"github.com/go-tokenbucket/ratelimit/internal/failure"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
 
@@ -38,8 +38,8 @@ func (l *Limiter) Explain(r *http.Request, policies ...Policy) *explain.Explanat
 	x := &explaining{l: l, trace: trace, dry: Limiter{
 		headers:    l.headers,
 		timeout:    l.timeout,
-		failures:   failurelog.Log{Logger: silent},
-		refusals:   failurelog.Log{Logger: silent},
+		failures:   failure.Log{Logger: silent},
+		refusals:   failure.Log{Logger: silent},
 		ofRequests: l.ofRequests,
 	}}
 	recursive := dryrun.OfRequest(r) != nil

@@ -1,6 +1,6 @@
 package ratelimit_test
 
-import "github.com/go-tokenbucket/ratelimit/internal/ratetest"
+import "github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 
 var (
 	newLimiter   = ratetest.NewLimiter

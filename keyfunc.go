@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
-	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/internal/failure"
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
 
@@ -29,18 +29,18 @@ type KeyFunc func(*http.Request) (string, error)
 var (
 	// ErrNoKey is the error of a [KeyFunc] for a request without a key. The request is answered 403,
 	// unless [FirstOf] finds another key or the policy is [Policy.Optional].
-	ErrNoKey = keyerr.ErrNoKey
+	ErrNoKey = failure.ErrNoKey
 
 	// ErrBadRequest is the error of a [KeyFunc] for a request whose key is malformed or ambiguous, such
 	// as one with two Authorization headers. The request is answered 400, even under [Policy.Optional],
 	// [FirstOf] and [Join], because the application might still find an identity in it.
-	ErrBadRequest = keyerr.ErrBadRequest
+	ErrBadRequest = failure.ErrBadRequest
 
 	// ErrOutage is the error of a [KeyFunc] that cannot find the key because another system failed, such
 	// as a user directory. The request is let through without the policy, or answered 503 with
 	// [Policy.FailClosed]. Wrap it only around errors that no client can cause. If the request's own
 	// context has ended, the request is refused.
-	ErrOutage = keyerr.ErrOutage
+	ErrOutage = failure.ErrOutage
 )
 
 // Static returns the same key for all requests, "static:<key>". The limit then applies to all clients together. It
@@ -105,7 +105,7 @@ func ContextKey(f func(context.Context) (string, bool)) KeyFunc {
 	}
 }
 
-var errNoName = keyerr.New(ErrNoKey, "the context holds no name: is the authentication mounted before the limiter?")
+var errNoName = failure.New(ErrNoKey, "the context holds no name: is the authentication mounted before the limiter?")
 
 // FirstOf uses the first of fns that returns a key: FirstOf(members.Claim("sub"), RemoteIP()) counts members by id and
 // guests by address. It tries the next one only after [ErrNoKey] or an empty key, and returns any other error. It
@@ -116,13 +116,13 @@ func FirstOf(fns ...KeyFunc) KeyFunc {
 		if run := dryrun.OfRequest(r); run != nil {
 			run.Name("FirstOf")
 		}
-		var why keyerr.Reasons
+		var why failure.Reasons
 		for _, f := range fns {
 			key, err := keyBy(f, r)
 			if err == nil {
 				return key, nil
 			}
-			if !keyerr.IsNoKey(err) {
+			if !failure.IsNoKey(err) {
 				return "", err
 			}
 			why.Add(err)
@@ -196,7 +196,7 @@ func checkKey(key string, err error) (string, error) {
 	return key, nil
 }
 
-var errEmptyKey = keyerr.New(ErrNoKey, "the KeyFunc returned an empty one")
+var errEmptyKey = failure.New(ErrNoKey, "the KeyFunc returned an empty one")
 
 // mustHave returns a copy of fns, and panics if there are none or one is nil.
 func mustHave(name string, fns []KeyFunc) []KeyFunc {

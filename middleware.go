@@ -12,9 +12,8 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/internal/answer"
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
-	"github.com/go-tokenbucket/ratelimit/internal/failurelog"
+	"github.com/go-tokenbucket/ratelimit/internal/failure"
 	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
-	"github.com/go-tokenbucket/ratelimit/internal/waitslots"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
@@ -99,11 +98,11 @@ type Limiter struct {
 	refuse   func(http.ResponseWriter, *http.Request, error)
 	skip     func(*http.Request) bool
 	timeout  time.Duration
-	waiting  *waitslots.Slots
+	waiting  *waitSlots
 	observe  func(context.Context, *Event)
 	mounted  subRouters // for Event.Route
-	failures failurelog.Log
-	refusals failurelog.Log // 400 and 403
+	failures failure.Log
+	refusals failure.Log // 400 and 403
 	proxied  proxyWatch
 	own      *memstore.Store // nil: the caller set a Config.Store
 
@@ -134,10 +133,10 @@ func New(cfg Config) (*Limiter, error) {
 		refuse:   cfg.Error,
 		skip:     cfg.Skip,
 		timeout:  timeout,
-		waiting:  waitslots.New(cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)),
+		waiting:  newWaitSlots(cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)),
 		observe:  cfg.Observe,
-		failures: failurelog.Log{Logger: cfg.Logger, Message: "ratelimit: decision failed"},
-		refusals: failurelog.Log{Logger: cfg.Logger, Message: "ratelimit: request refused", Level: slog.LevelWarn, Every: refusalsEvery, MaxKinds: maxRefusals},
+		failures: failure.Log{Logger: cfg.Logger, Message: "ratelimit: decision failed"},
+		refusals: failure.Log{Logger: cfg.Logger, Message: "ratelimit: request refused", Level: slog.LevelWarn, Every: refusalsEvery, MaxKinds: maxRefusals},
 
 		ofCalls:    deadline.Terms{Timeout: timeout},
 		ofRequests: deadline.Terms{Timeout: timeout, Detached: true},
@@ -178,7 +177,7 @@ func slowOf(s store.Store) time.Duration {
 // this process. Call it at most about once a second.
 func (l *Limiter) Stats() store.Stats {
 	stats := store.StatsOf(l.store)
-	stats.Waiting, stats.MaxWaiting = l.waiting.Taken()
+	stats.Waiting, stats.MaxWaiting = l.waiting.taken()
 	return stats
 }
 

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/failure"
 	"github.com/go-tokenbucket/ratelimit/internal/fault"
-	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
 	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -180,7 +180,7 @@ func (p *policy) limitOf(r *http.Request) (Limit, store.Limit, error) {
 	if err == nil {
 		return chosen, limit, nil
 	}
-	err = keyerr.WithKind("LimitFunc", fmt.Errorf("LimitFunc returned %v: %w", chosen, err))
+	err = failure.WithKind("LimitFunc", fmt.Errorf("LimitFunc returned %v: %w", chosen, err))
 	if p.Limit == Unlimited { // only a LimitFunc that returns Unlimited exempts a request
 		return Limit{}, store.Limit{}, err
 	}
@@ -193,7 +193,7 @@ func (p *policy) limitOf(r *http.Request) (Limit, store.Limit, error) {
 func (p *policy) chargeFor(r *http.Request) (limit Limit, charge store.Charge, malformed, err error) {
 	limit, compiled, err := p.limitOf(r)
 	if err != nil {
-		err = keyerr.OfPolicy(p.Name, err)
+		err = failure.OfPolicy(p.Name, err)
 		if limit == (Limit{}) {
 			return limit, charge, nil, err
 		}
@@ -204,10 +204,10 @@ func (p *policy) chargeFor(r *http.Request) (limit Limit, charge store.Charge, m
 	}
 	key, err := keyBy(p.Key, r)
 	if err != nil {
-		if p.Optional && keyerr.IsNoKey(err) {
+		if p.Optional && failure.IsNoKey(err) {
 			return limit, charge, malformed, nil
 		}
-		return limit, charge, malformed, keyerr.OfPolicy(p.Name, err)
+		return limit, charge, malformed, failure.OfPolicy(p.Name, err)
 	}
 	return limit, store.Charge{
 		Policy:  p.Name,
@@ -219,7 +219,7 @@ func (p *policy) chargeFor(r *http.Request) (limit Limit, charge store.Charge, m
 	}, malformed, nil
 }
 
-var errNoLimit error = keyerr.WithKind("LimitFunc", errors.New("LimitFunc returned the zero Limit, and Policy.Limit is not set"))
+var errNoLimit error = failure.WithKind("LimitFunc", errors.New("LimitFunc returned the zero Limit, and Policy.Limit is not set"))
 
 // compiled returns the compiled form of Policy.Limit or of a limit of LimitFunc. It keeps up to maxTiers of them.
 func (p *policy) compiled(l Limit) (store.Limit, error) {

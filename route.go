@@ -9,7 +9,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
-	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/internal/failure"
 )
 
 // Route uses the pattern that the request matched, never the path, which clients can make up. The key is
@@ -38,7 +38,7 @@ func Route() KeyFunc {
 			noteRoute(run, r, pattern)
 		}
 		if pattern == "" {
-			return "", keyerr.New(ErrNoKey, "the request has not matched a route yet: mount the limiter on the route's handler, not around the router; under a router other than ServeMux and chi, set http.Request.Pattern first, or use another key")
+			return "", failure.New(ErrNoKey, "the request has not matched a route yet: mount the limiter on the route's handler, not around the router; under a router other than ServeMux and chi, set http.Request.Pattern first, or use another key")
 		}
 		return "route:" + pattern, nil
 	}

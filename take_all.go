@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/internal/failure"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -74,7 +74,7 @@ func (l *Limiter) admit(x *exchange, r *http.Request, charges []Charge) error {
 			charge.Policy.MaxWait = patience(r.Context(), charge.Policy.MaxWait)
 			keyed = append(keyed, charge)
 		} else if !charge.Policy.Optional && !charge.Policy.Shadow {
-			return l.turnAway(x, keyerr.OfPolicy(charge.Policy.Name, errNoChargeKey), start)
+			return l.turnAway(x, failure.OfPolicy(charge.Policy.Name, errNoChargeKey), start)
 		}
 	}
 	if len(keyed) > 0 || len(charges) == 0 {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/testbuild"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testbuild"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 

@@ -80,9 +80,9 @@ func (l *Limiter) takeInTurn(x *exchange, c *call, leftOut error, start start) e
 	}
 	c.waits, c.stays = true, true
 	var room [4]uint64
-	queues := l.waiting.Queues(room[:0], c.charges)
-	if l.waiting.Take(queues) {
-		defer l.waiting.Put(queues)
+	queues := l.waiting.queues(room[:0], c.charges)
+	if l.waiting.take(queues) {
+		defer l.waiting.put(queues)
 	} else {
 		c.refuseToWait()
 	}

@@ -47,7 +47,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/keyhash"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/limits"
 	"github.com/go-tokenbucket/ratelimit/observe"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -115,7 +115,7 @@ func Handler(limiter *ratelimit.Limiter, authorize func(*http.Request) (user str
 	if authorize == nil {
 		panic("admin: Handler: authorize: must not be nil: anybody could change limits. For a program on your own machine use admin.Loopback")
 	}
-	if err := keyhash.Check(cfg.KeySecret, "Config.KeySecret", "to show keys unchanged"); err != nil {
+	if err := keyname.CheckSecret(cfg.KeySecret, "Config.KeySecret", "to show keys unchanged"); err != nil {
 		panic("admin: Handler: " + err.Error())
 	}
 	for i, p := range cfg.Policies {

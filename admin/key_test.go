@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/admin"
-	"github.com/go-tokenbucket/ratelimit/internal/keyhash"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/observe"
 )
 
@@ -116,7 +116,7 @@ func TestKeysThatAreNotShown(t *testing.T) {
 			var log strings.Builder
 			s.page = http.StripPrefix("/admin", admin.Handler(s.limiter, func(*http.Request) (string, admin.Access) { return "ann", admin.Change }, admin.Config{Top: top, KeySecret: secret, Logger: textLogger(&log)}))
 			s.use("198.51.100.7", 7)
-			id := keyhash.Name(secret, "ip:198.51.100.7")
+			id := keyname.Secret(secret, "ip:198.51.100.7")
 			clear(secret) // the caller's
 			s.want(s.get("", asBrowser), 200, `href="key?id=`+url.QueryEscape(id)+`&amp;policy=api"`, `method="post"`)
 			w := s.get("key?policy=api&id="+id, asBrowser)

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
+	"github.com/go-tokenbucket/ratelimit/internal/clientip"
 )
 
 // Loopback is an authorize function for programs on a developer's machine. It allows [Change] to a request that comes
@@ -16,7 +16,7 @@ import (
 // Do not use it behind a proxy. Behind a proxy or tunnel on this machine that sends HTTP/1.1, a local Host and no such
 // header, every client counts as local.
 func Loopback(r *http.Request) (user string, allowed Access) {
-	if !isLoopback(r.RemoteAddr) || !isLocalName(r.Host) || !r.ProtoAtLeast(1, 1) || requestheader.CameThroughProxy(r) {
+	if !isLoopback(r.RemoteAddr) || !isLocalName(r.Host) || !r.ProtoAtLeast(1, 1) || clientip.CameThroughProxy(r) {
 		return "", None
 	}
 	return "loopback", Change

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/go-tokenbucket/ratelimit/internal/keyhash"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 	"github.com/go-tokenbucket/ratelimit/observe"
 )
@@ -39,7 +39,7 @@ func (k keyFacts) Kind() string {
 // nameKey returns the facts of a key.
 func (h *handler) nameKey(key string) keyFacts {
 	if h.cfg.KeySecret != nil {
-		name := keyhash.Name(h.cfg.KeySecret, key)
+		name := keyname.Secret(h.cfg.KeySecret, key)
 		return keyFacts{Key: name, ID: name}
 	}
 	k := keyFacts{Key: key}
@@ -81,7 +81,7 @@ func (h *handler) keyOf(policy, id string) (string, error) {
 			}
 			for _, list := range []observe.TopList{top.Heaviest(name, maxTopKeys), top.Denied(name, maxTopKeys)} { // with keys as they are
 				for _, k := range list.Keys {
-					if keyhash.Name(h.cfg.KeySecret, k.Key) == id {
+					if keyname.Secret(h.cfg.KeySecret, k.Key) == id {
 						return k.Key, nil
 					}
 				}

@@ -1,6 +1,6 @@
 package jwtkey_test
 
-import "github.com/go-tokenbucket/ratelimit/internal/ratetest"
+import "github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 
 var (
 	requestWith = ratetest.RequestWith

@@ -79,7 +79,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
-	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/internal/failure"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -303,8 +303,8 @@ func (j *Keys) claim(function, kind, name string) ratelimit.KeyFunc {
 	if function == "ClaimAs" {
 		called = function + " " + kind + " " + name
 	}
-	absent := keyerr.New(ratelimit.ErrNoKey, "the token has no claim %q", name)
-	unusable := keyerr.New(ratelimit.ErrBadRequest, "claim %q of the token is not a string or a whole number", name)
+	absent := failure.New(ratelimit.ErrNoKey, "the token has no claim %q", name)
+	unusable := failure.New(ratelimit.ErrBadRequest, "claim %q of the token is not a string or a whole number", name)
 	return func(r *http.Request) (string, error) {
 		run := dryrun.OfRequest(r)
 		if run != nil {
@@ -402,7 +402,7 @@ func (j *Keys) verify(ctx context.Context, text string) (jwt.MapClaims, error) {
 	claims := jwt.MapClaims{}
 	token, err := j.parser.ParseWithClaims(text, claims, func(token *jwt.Token) (any, error) { return j.keyOf(ctx, token) })
 	if err != nil {
-		return nil, keyerr.Quoting(tokenFault(err), ratelimit.ErrNoKey, err)
+		return nil, failure.Quoting(tokenFault(err), ratelimit.ErrNoKey, err)
 	}
 	if _, ok := token.Header["crit"]; ok {
 		return nil, errCrit
@@ -411,8 +411,8 @@ func (j *Keys) verify(ctx context.Context, text string) (jwt.MapClaims, error) {
 }
 
 var (
-	errLongToken = keyerr.New(ratelimit.ErrBadRequest, "the token is longer than %d bytes", maxToken)
-	errCrit      = keyerr.New(ratelimit.ErrNoKey, "the token has a crit header")
+	errLongToken = failure.New(ratelimit.ErrBadRequest, "the token is longer than %d bytes", maxToken)
+	errCrit      = failure.New(ratelimit.ErrNoKey, "the token has a crit header")
 )
 
 // tokenFault returns what is wrong with a token. It does not quote the token, as errors of golang-jwt may.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
-	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/internal/failure"
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
 
@@ -46,8 +46,8 @@ func BearerToken() TokenFunc {
 }
 
 var (
-	errNoBearer  = keyerr.New(ratelimit.ErrNoKey, "no Bearer token in Authorization")
-	errBadBearer = keyerr.New(ratelimit.ErrBadRequest, `Authorization is not "Bearer", spaces and one token`)
+	errNoBearer  = failure.New(ratelimit.ErrNoKey, "no Bearer token in Authorization")
+	errBadBearer = failure.New(ratelimit.ErrBadRequest, `Authorization is not "Bearer", spaces and one token`)
 )
 
 // HeaderToken finds the token in another header, for example one that a gateway sets, with or without "Bearer "
@@ -60,8 +60,8 @@ func HeaderToken(name string) TokenFunc {
 	}
 	header, canonical := requestheader.Single(name), textproto.CanonicalMIMEHeaderKey(name)
 	has := "header " + canonical + " has a token"
-	none := keyerr.New(ratelimit.ErrNoKey, "no token in header %s", canonical)
-	malformed := keyerr.New(ratelimit.ErrBadRequest, "header %s does not hold one token", canonical)
+	none := failure.New(ratelimit.ErrNoKey, "no token in header %s", canonical)
+	malformed := failure.New(ratelimit.ErrBadRequest, "header %s does not hold one token", canonical)
 	return func(r *http.Request) (string, error) {
 		value, err := header(r)
 		if err != nil {
@@ -95,8 +95,8 @@ func CookieToken(name string) TokenFunc {
 		panic(fmt.Sprintf("jwtkey: CookieToken: name %q: must be the name of a cookie", name))
 	}
 	has := "cookie " + name + " has a token"
-	none := keyerr.New(ratelimit.ErrNoKey, "no token in cookie %s", name)
-	malformed := keyerr.New(ratelimit.ErrBadRequest, "cookie %s does not hold one token", name)
+	none := failure.New(ratelimit.ErrNoKey, "no token in cookie %s", name)
+	malformed := failure.New(ratelimit.ErrBadRequest, "cookie %s does not hold one token", name)
 	return func(r *http.Request) (string, error) {
 		length := 0
 		for _, line := range r.Header["Cookie"] {
@@ -133,7 +133,7 @@ func badToken(value string, malformed error) error {
 // in it.
 const maxCookies = 32 << 10
 
-var errLongCookies = keyerr.New(ratelimit.ErrBadRequest, "more than %d bytes of cookies", maxCookies)
+var errLongCookies = failure.New(ratelimit.ErrBadRequest, "more than %d bytes of cookies", maxCookies)
 
 // cutBearer returns the token after the scheme Bearer, or "" if there is none. The result named reports whether an
 // application may see the scheme in value. The result ok reports whether value then has the form of RFC 6750.
@@ -191,7 +191,7 @@ func isTokenByte(c byte) bool {
 
 // firstToken returns the first token that one of tokens finds.
 func firstToken(tokens []TokenFunc, r *http.Request) (string, error) {
-	var why keyerr.Reasons
+	var why failure.Reasons
 	run := dryrun.OfRequest(r)
 	for i, find := range tokens {
 		token, err := find(r)
@@ -201,7 +201,7 @@ func firstToken(tokens []TokenFunc, r *http.Request) (string, error) {
 		if err == nil {
 			return token, nil
 		}
-		if !keyerr.IsNoKey(err) {
+		if !failure.IsNoKey(err) {
 			return "", err
 		}
 		why.Add(err)

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/testprogram"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testprogram"
 	"github.com/go-tokenbucket/ratelimit/limits"
 )
 

@@ -20,8 +20,8 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/admin"
-	"github.com/go-tokenbucket/ratelimit/internal/redistest"
-	"github.com/go-tokenbucket/ratelimit/internal/testprogram"
+	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testprogram"
 	"github.com/go-tokenbucket/ratelimit/limits"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/internal/failure"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -102,7 +102,7 @@ func outcomeOfFailed(e *ratelimit.Event) outcome {
 		return outDenied
 	case errors.Is(e.Err, ratelimit.ErrBadRequest):
 		return outBadRequest
-	case keyerr.IsNoKey(e.Err):
+	case failure.IsNoKey(e.Err):
 		return outNoKey
 	case errors.Is(e.Err, store.ErrOverloaded):
 		return outOverloaded

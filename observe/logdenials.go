@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
-	"github.com/go-tokenbucket/ratelimit/internal/keyhash"
+	"github.com/go-tokenbucket/ratelimit/internal/failure"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
 
@@ -32,7 +32,7 @@ type LogConfig struct {
 // The observer is safe for concurrent use, also by several Limiters. It needs no closing and uses up to 200 KB.
 // LogDenials panics if KeySecret is too short.
 func LogDenials(cfg LogConfig) func(context.Context, *ratelimit.Event) {
-	if err := keyhash.Check(cfg.KeySecret, "LogConfig.KeySecret", "to show keys unchanged"); err != nil {
+	if err := keyname.CheckSecret(cfg.KeySecret, "LogConfig.KeySecret", "to show keys unchanged"); err != nil {
 		panic("observe: LogDenials: " + err.Error())
 	}
 	l := &denialLog{logger: cfg.Logger, secret: slices.Clone(cfg.KeySecret), seed: maphash.MakeSeed()}
@@ -63,7 +63,7 @@ func (l *denialLog) observe(ctx context.Context, e *ratelimit.Event) {
 	if len(e.Results) > 0 && l.standIn.concerns(degraded) {
 		l.decided(ctx, degraded)
 	}
-	if keyerr.IsNoKey(e.Err) {
+	if failure.IsNoKey(e.Err) {
 		l.withoutKey(ctx, e)
 	}
 }
@@ -129,7 +129,7 @@ func (l *denialLog) showKey(key string) string {
 	if l.secret == nil {
 		return logtext.Show(key, maxShown)
 	}
-	return keyhash.Name(l.secret, key)
+	return keyname.Secret(l.secret, key)
 }
 
 // maxShown bounds the logged part of texts that clients choose, in bytes.

@@ -13,8 +13,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/keyhash"
-	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 )
 
 // TopConfig configures [NewTop]. The zero value is ready to use, and shows keys unchanged.
@@ -108,7 +107,7 @@ func NewTop(cfg TopConfig) *Top {
 	if cfg.Policies < 0 {
 		panic(fmt.Sprintf("observe: NewTop: TopConfig.Policies is %d: must be positive, or 0 for the default of %d", cfg.Policies, defaultTopPolicies))
 	}
-	if err := keyhash.Check(cfg.KeySecret, "TopConfig.KeySecret", "to show keys unchanged"); err != nil {
+	if err := keyname.CheckSecret(cfg.KeySecret, "TopConfig.KeySecret", "to show keys unchanged"); err != nil {
 		panic("observe: NewTop: " + err.Error())
 	}
 	t := &Top{
@@ -285,18 +284,18 @@ func (step *topStep) summary(kind int) *summary {
 // keep returns what is kept of a key: the whole key, or its name in the lists.
 func (t *Top) keep(key string) (kept string, whole bool) {
 	switch {
-	case len(key) <= shortkey.Max:
+	case len(key) <= keyname.MaxShort:
 		return key, true
 	case t.secret != nil:
-		return keyhash.Name(t.secret, key), false
+		return keyname.Secret(t.secret, key), false
 	}
-	return "sha256:" + hex.EncodeToString([]byte(shortkey.Of(key)[1:])), false
+	return "sha256:" + hex.EncodeToString([]byte(keyname.Short(key)[1:])), false
 }
 
 // show returns the name in the lists of a key that is kept.
 func (t *Top) show(kept []byte, whole bool) string {
 	if whole && t.secret != nil {
-		return keyhash.Name(t.secret, string(kept))
+		return keyname.Secret(t.secret, string(kept))
 	}
 	return string(kept)
 }

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
-	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
-	"github.com/go-tokenbucket/ratelimit/internal/testsize"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/observe"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -354,8 +354,8 @@ func TestTopOfALimiter(t *testing.T) {
 }
 
 func TestTopTakesAnyKey(t *testing.T) {
-	longest, longer := strings.Repeat("k", shortkey.Max), strings.Repeat("k", 10<<10)
-	hash := "sha256:" + hex.EncodeToString([]byte(shortkey.Of(longer)[1:]))
+	longest, longer := strings.Repeat("k", keyname.MaxShort), strings.Repeat("k", 10<<10)
+	hash := "sha256:" + hex.EncodeToString([]byte(keyname.Short(longer)[1:]))
 	for _, key := range []string{"", "\x00", "a\r\nb", "<script>alert(1)</script>", "\u202eevil", "\xff\xfe", "\xff", "a\xff", "hmac:0123456789abcdef", hash, longest, longer} {
 		top := observe.NewTop(observe.TopConfig{})
 		top.Observe(t.Context(), asked("api", strings.Repeat("x", 300), false))
@@ -363,8 +363,8 @@ func TestTopTakesAnyKey(t *testing.T) {
 			top.Observe(t.Context(), asked("api", key, false))
 		}
 		shown, found := key, true
-		if len(key) > shortkey.Max {
-			shown, found = "sha256:"+hex.EncodeToString([]byte(shortkey.Of(key)[1:])), false
+		if len(key) > keyname.MaxShort {
+			shown, found = "sha256:"+hex.EncodeToString([]byte(keyname.Short(key)[1:])), false
 		}
 		for _, list := range []observe.TopList{top.Heaviest("api", 5), top.Denied("api", 5)} {
 			if got := names(list); len(got) != 2 || got[0] != shown {
@@ -394,7 +394,7 @@ func TestTopNamesKeysLikeTheLog(t *testing.T) {
 			t.Fatalf("%.20q: got %+v, the log has %s", key, got, lines.String())
 		}
 		found, ok := top.Find("api", got[0].Key)
-		if ok != (len(key) <= shortkey.Max) || ok && found != key {
+		if ok != (len(key) <= keyname.MaxShort) || ok && found != key {
 			t.Errorf("%.20q: Find: got %q, %t", key, found, ok)
 		}
 		if found, ok := top.Find("api", key); ok {
@@ -461,7 +461,7 @@ func TestTheMemoryOfATop(t *testing.T) {
 	}{
 		{"ip:192.0.%d", 110_000},
 		{"ip:2001:db8:1234:%d/64", 125_000},
-		{strings.Repeat("k", shortkey.Max-8) + "%08d", 480_000},
+		{strings.Repeat("k", keyname.MaxShort-8) + "%08d", 480_000},
 		{strings.Repeat("k", 1<<10) + "%d", 210_000},
 	} {
 		got := ratetest.HeapOf(func() any {

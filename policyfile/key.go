@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/clientip"
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
-	"github.com/go-tokenbucket/ratelimit/internal/trust"
 )
 
 // keyForms are the keys that are built in. Those with a value are written {name: value}.
@@ -160,7 +160,7 @@ func (r *reader) clientIP(node *yaml.Node, path string) ratelimit.KeyFunc {
 	if len(r.faults) > before {
 		return standInKey // a field that could not be read would seem to be missing
 	}
-	faults := trust.Model(cfg).Faults()
+	faults := clientip.Model(cfg).Faults()
 	for _, fault := range faults {
 		field, text := ipFields[fault.Field], inFile.Replace(fault.Text)
 		if fault.Value != "" {

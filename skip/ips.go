@@ -7,8 +7,6 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/clientip"
-	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
-	"github.com/go-tokenbucket/ratelimit/internal/trust"
 )
 
 // IPs exempts requests whose TCP peer is in one of prefixes, such as the network of your monitoring:
@@ -20,7 +18,7 @@ import (
 // comment says more. IPs panics if prefixes is empty, or has one that is invalid or that is of IPv4-mapped
 // addresses.
 func IPs(prefixes ...netip.Prefix) func(*http.Request) bool {
-	return byAddress("IPs", trust.Model{}, prefixes)
+	return byAddress("IPs", clientip.Model{}, prefixes)
 }
 
 // ClientIPs exempts requests of clients in prefixes. It finds the client's address as [ratelimit.ClientIP] does
@@ -31,11 +29,11 @@ func IPs(prefixes ...netip.Prefix) func(*http.Request) bool {
 // TCP peer and a header shows an unknown proxy. A trusted proxy that adds no header counts as the client: leave its
 // network out of prefixes. ClientIPs panics as [IPs] does, and if cfg is contradictory.
 func ClientIPs(cfg ratelimit.IPConfig, prefixes ...netip.Prefix) func(*http.Request) bool {
-	return byAddress("ClientIPs", trust.Model(cfg), prefixes)
+	return byAddress("ClientIPs", clientip.Model(cfg), prefixes)
 }
 
-func byAddress(name string, model trust.Model, prefixes []netip.Prefix) func(*http.Request) bool {
-	faults := append(model.Faults(), trust.PrefixFaults("prefixes", prefixes)...).Texts()
+func byAddress(name string, model clientip.Model, prefixes []netip.Prefix) func(*http.Request) bool {
+	faults := append(model.Faults(), clientip.PrefixFaults("prefixes", prefixes)...).Texts()
 	if len(prefixes) == 0 {
 		faults = append(faults, "prefixes: must have at least one, such as ratelimit.PrivateNetworks")
 	}
@@ -47,6 +45,6 @@ func byAddress(name string, model trust.Model, prefixes []netip.Prefix) func(*ht
 			return false
 		}
 		peer, _ := clientip.Peer(r.RemoteAddr)
-		return addr != peer || !requestheader.CameThroughProxy(r)
+		return addr != peer || !clientip.CameThroughProxy(r)
 	}
 }

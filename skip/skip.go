@@ -46,7 +46,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
+	"github.com/go-tokenbucket/ratelimit/internal/clientip"
 )
 
 // Any exempts a request that at least one of skips exempts. It panics if skips is empty or has a nil.
@@ -86,7 +86,7 @@ func Not(skip func(*http.Request) bool) func(*http.Request) bool {
 // Headers returns the request headers with which [IPs], [ClientIPs] or [Paths] do not exempt a request, such as
 // X-Forwarded-For. An adapter that passes only some headers to the limiter must pass these, too. Otherwise a proxy in an
 // exempt network counts as the client, and everybody behind it is exempt.
-func Headers() []string { return slices.Concat(requestheader.Proxy, overriding[:]) }
+func Headers() []string { return slices.Concat(clientip.ProxyHeaders, overriding[:]) }
 
 // mustHaveSkips returns a copy of skips, and panics if there are none or one is nil.
 func mustHaveSkips(name string, skips []func(*http.Request) bool) []func(*http.Request) bool {

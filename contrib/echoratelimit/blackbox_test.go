@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/echoratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/adaptertest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/adaptertest"
 )
 
 // A handled is a request, in the words of the list.

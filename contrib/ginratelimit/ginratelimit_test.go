@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/ginratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/adaptertest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/adaptertest"
 )
 
 func TestMain(m *testing.M) {

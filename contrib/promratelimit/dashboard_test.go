@@ -125,7 +125,7 @@ var (
 )
 
 // The dashboard can be provisioned as it is: it has an identity, asks for nothing, and takes its data source from a
-// variable. (The module conformance looks at its queries.)
+// variable. (The module test/conformance looks at its queries.)
 func TestDashboard(t *testing.T) {
 	file, err := os.ReadFile("dashboard.json")
 	if err != nil {

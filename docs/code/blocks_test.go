@@ -1,5 +1,5 @@
 // Package code_test has the Go code of the README and of the guides in docs, and tests that run it. Each guide has a
-// file here. Code that needs a package of others is in the module conformance, or in the module of an adapter under
+// file here. Code that needs a package of others is in the module test/conformance, or in the module of an adapter under
 // contrib. Write the code of a guide in its file first, with a test, and then copy it into the guide.
 package code_test
 
@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// Every block of Go in the README and the guides stands in a file of this folder, or of the module conformance, or of a
+// Every block of Go in the README and the guides stands in a file of this folder, or of the module test/conformance, or of a
 // module under contrib, with the same lines. Only their indentation may differ. TestProgramsOfTheGuidesCompile compiles
 // whole programs.
 func TestTheCodeOfTheGuidesIsCompiled(t *testing.T) {
@@ -38,7 +38,7 @@ func codeFaults(d document, files []codeFile) (faults []string) {
 		case len(lines) == 0:
 			faults = append(faults, d.at(b.line)+": the block is empty")
 		case !slices.ContainsFunc(files, func(f codeFile) bool { return f.has(lines) }):
-			faults = append(faults, d.at(b.line)+": no file of docs/code, conformance or contrib has this code: "+lines[0])
+			faults = append(faults, d.at(b.line)+": no file of docs/code, test/conformance or contrib has this code: "+lines[0])
 		}
 	}
 	return faults
@@ -52,13 +52,13 @@ type codeFile struct {
 	within []bool
 }
 
-// compiledFiles returns the files of this folder and of the modules conformance and contrib/… that go test compiles.
+// compiledFiles returns the files of this folder and of the modules test/conformance and contrib/… that go test compiles.
 func compiledFiles(t *testing.T) (files []codeFile) {
 	t.Helper()
 	var names []string
 	for _, pattern := range []string{
 		"*.go",
-		root + "/conformance/*.go",
+		root + "/test/conformance/*.go",
 		root + "/contrib/*/*.go",
 		root + "/contrib/*/*/*.go", // an example, or another major version
 	} {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/denial"
-	"github.com/go-tokenbucket/ratelimit/internal/ratetest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/jwtkey"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-tokenbucket/ratelimit/internal/testbuild"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testbuild"
 )
 
 // The README has a program, and all programs of the README and the guides compile.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-tokenbucket/ratelimit/internal/testbuild"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testbuild"
 )
 
 var update = flag.Bool("update", false, "write the output of the simulation into the guide")
@@ -21,7 +21,7 @@ const choosing = "docs/choosing-a-limit.md"
 const simulated = "$ ratelimit simulate "
 
 // What the guides and the README show of a simulation is what the command writes, for the policies of the guide and the
-// log that the program testdata/makelog makes. Only the time that it takes may differ.
+// log that the program cmd/ratelimit/testdata/makelog makes. Only the time that it takes may differ.
 func TestTheSimulationOfTheGuides(t *testing.T) {
 	log, command := makeLog(t), built(t, "cmd/ratelimit")
 	output := simulation(t, command, log, policiesOfTheGuide(t))
@@ -85,10 +85,10 @@ var took = regexp.MustCompile(`, in [^,]+\.$`)
 
 func timeless(line string) string { return took.ReplaceAllString(line, ", in 1 s.") }
 
-// makeLog returns the log of testdata/makelog.
+// makeLog returns the log of cmd/ratelimit/testdata/makelog.
 func makeLog(t *testing.T) []byte {
 	t.Helper()
-	log, err := exec.Command(built(t, "testdata/makelog"), "-lines", "50000").Output()
+	log, err := exec.Command(built(t, "cmd/ratelimit/testdata/makelog"), "-lines", "50000").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/testprogram"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testprogram"
 )
 
 func TestMain(m *testing.M) { testprogram.Main(m, main) }

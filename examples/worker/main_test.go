@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/testprogram"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testprogram"
 )
 
 func TestMain(m *testing.M) { testprogram.Main(m, main) }

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/internal/failure"
 	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -47,9 +47,9 @@ const unavailableFor = 5 * time.Second
 func Refusal(h http.Header, err error) (status int) {
 	NoStore(h)
 	switch {
-	case errors.Is(err, keyerr.ErrBadRequest):
+	case errors.Is(err, failure.ErrBadRequest):
 		return http.StatusBadRequest
-	case keyerr.IsNoKey(err):
+	case failure.IsNoKey(err):
 		return http.StatusForbidden
 	default:
 		h.Set("Retry-After", strconv.Itoa(int(unavailableFor.Seconds())))

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
-	"github.com/go-tokenbucket/ratelimit/internal/testsize"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 )
 
 // ticking is a bucket that can be blocked, in the plainest way: it counts each microsecond.

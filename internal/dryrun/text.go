@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/internal/failure"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
 
@@ -45,7 +45,7 @@ func (run *Run) Note(format string, args ...any) {
 
 // Text returns the text of err without credentials, of at most that many bytes.
 func (run *Run) Text(err error, most int) string {
-	text := keyerr.Text(err)
+	text := failure.Text(err)
 	run.mu.Lock()
 	defer run.mu.Unlock()
 	// A credential that holds another one must be looked for first.

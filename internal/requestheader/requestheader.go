@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
+	"github.com/go-tokenbucket/ratelimit/internal/failure"
 )
 
 // maxValue bounds the values of Single, in bytes, because to scan or hash a megabyte takes a millisecond. The longest
@@ -19,9 +19,9 @@ const maxValue = 64 << 10
 // 64 KiB is an error, too.
 func Single(name string) func(*http.Request) (string, error) {
 	canonical := textproto.CanonicalMIMEHeaderKey(name)
-	absent := keyerr.New(keyerr.ErrNoKey, "no %s header", canonical)
-	repeated := keyerr.New(keyerr.ErrBadRequest, "more than one %s header", canonical)
-	long := keyerr.New(keyerr.ErrBadRequest, "the %s header is longer than %d bytes", canonical, maxValue)
+	absent := failure.New(failure.ErrNoKey, "no %s header", canonical)
+	repeated := failure.New(failure.ErrBadRequest, "more than one %s header", canonical)
+	long := failure.New(failure.ErrBadRequest, "the %s header is longer than %d bytes", canonical, maxValue)
 	return func(r *http.Request) (string, error) {
 		switch values := r.Header[canonical]; {
 		case len(values) > 1:
@@ -56,12 +56,3 @@ func IsToken(s string) bool {
 func HasAny(r *http.Request, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { _, has := r.Header[name]; return has })
 }
-
-// Proxy are the headers that show that a request came through a proxy.
-var Proxy = []string{
-	"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Via", "X-Forwarded-Proto", "X-Forwarded-Host",
-	"Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
-}
-
-// CameThroughProxy reports whether r has a header that proxies add. A proxy that adds none stays unknown.
-func CameThroughProxy(r *http.Request) bool { return HasAny(r, Proxy) }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/infer"
-	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -100,7 +100,7 @@ func (d *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	var few [4]visit // on the stack
 	visits := few[:0]
 	for i := range charges {
-		key := shortkey.Of(charges[i].Key)
+		key := keyname.Short(charges[i].Key)
 		visits = append(visits, visit{slot: d.slot(charges[i].Policy, key), key: key})
 	}
 	if d.refuses(visits, charges, states) {
@@ -139,7 +139,7 @@ func (d *Store) Block(ctx context.Context, policy, key string, b store.Block) (d
 	if err := store.ValidateBlock(policy, key, b); err != nil {
 		return false, err
 	}
-	slot := d.slot(policy, shortkey.Of(key))
+	slot := d.slot(policy, keyname.Short(key))
 	d.mu.Lock()
 	slot.adds()
 	d.mu.Unlock()
@@ -160,7 +160,7 @@ func (d *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 func (d *Store) Forget(policy, key string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.slot(policy, shortkey.Of(key)).change()
+	d.slot(policy, keyname.Short(key)).change()
 }
 
 // slot returns the slot of a bucket with a short key.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/testsize"
-	"github.com/go-tokenbucket/ratelimit/internal/teststore"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
+	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/denialcache"
 )

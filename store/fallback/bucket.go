@@ -3,7 +3,7 @@ package fallback
 import (
 	"context"
 
-	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -13,7 +13,7 @@ func (f *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 	if err := store.ValidateName(policy, key); err != nil {
 		return store.Bucket{}, err
 	}
-	key = shortkey.Of(key)
+	key = keyname.Short(key)
 	if o := f.away.Load(); o != nil {
 		if !store.MayStandIn(ctx) {
 			return store.Bucket{}, o.refuse()
@@ -44,7 +44,7 @@ func (f *Store) Block(ctx context.Context, policy, key string, b store.Block) (d
 	if err := store.ValidateBlock(policy, key, b); err != nil {
 		return false, err
 	}
-	key = shortkey.Of(key)
+	key = keyname.Short(key)
 	if o := f.away.Load(); o != nil {
 		if !store.MayStandIn(ctx) {
 			return false, o.refuse()

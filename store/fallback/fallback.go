@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
-	"github.com/go-tokenbucket/ratelimit/internal/failurelog"
-	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+	"github.com/go-tokenbucket/ratelimit/internal/failure"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
@@ -93,7 +93,7 @@ func New(primary, secondary store.Store, cfg Config) *Store {
 		replicas:  replicas{current: cfg.ReplicasFunc},
 		onChange:  cfg.OnChange,
 		logger:    cfg.Logger,
-		failures:  failurelog.Log{Logger: cfg.Logger, Message: "fallback: the primary failed or was slow"},
+		failures:  failure.Log{Logger: cfg.Logger, Message: "fallback: the primary failed or was slow"},
 	}
 	f.replicas.number.Store(int64(max(1, cfg.Replicas)))
 	f.replicas.refresh(f.now)
@@ -131,7 +131,7 @@ type Store struct {
 	reported  *outage // of which the logger and onChange know; nil: the primary is used
 
 	logger   *slog.Logger // nil: slog.Default(), as it is at each line
-	failures failurelog.Log
+	failures failure.Log
 	counts   counts
 }
 
@@ -161,7 +161,7 @@ func (f *Store) Close() error {
 
 // Take implements [store.Store]. It returns an error if both stores fail, or if ctx ends.
 func (f *Store) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
-	charges = shortkey.Charges(charges)
+	charges = keyname.ShortCharges(charges)
 	if o := f.away.Load(); o != nil {
 		if !store.MayStandIn(ctx) {
 			return false, o.refuse()

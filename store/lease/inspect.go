@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
-	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -14,7 +14,7 @@ func (s *Store) Inspect(ctx context.Context, policy, key string) (b store.Bucket
 	if err := store.ValidateName(policy, key); err != nil {
 		return b, err
 	}
-	n := name{policy, shortkey.Of(key)}
+	n := name{policy, keyname.Short(key)}
 	lot, held := s.held(n)
 	// The tokens may be drawn or given back meanwhile, and would then be counted twice or not at all.
 	for range 3 {

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -120,7 +120,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	if err := store.Validate(charges, states); err != nil {
 		return false, err
 	}
-	charges = shortkey.Charges(charges)
+	charges = keyname.ShortCharges(charges)
 	if ctx.Err() != nil {
 		return s.store.Take(ctx, charges, states)
 	}
@@ -151,7 +151,7 @@ func (s *Store) Block(ctx context.Context, policy, key string, b store.Block) (d
 		return false, err
 	}
 	s.mu.Lock()
-	h := s.open(name{policy, shortkey.Of(key)})
+	h := s.open(name{policy, keyname.Short(key)})
 	backs := s.retire(nil, h, s.now())
 	h.stop()
 	s.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/go-tokenbucket/ratelimit/internal/testsize"
-	"github.com/go-tokenbucket/ratelimit/internal/teststore"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
+	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/lease"
 )

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
-	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -104,7 +104,7 @@ func (s *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 
 // place returns the shard of a bucket, its key as it is kept there, and its hash.
 func (s *Store) place(policy, key string) (*shard, string, uint64) {
-	key = shortkey.Of(key)
+	key = keyname.Short(key)
 	hash := hash(s.seed, policy, key)
 	return &s.shards[hash>>s.shift], key, hash
 }

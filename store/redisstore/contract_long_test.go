@@ -5,7 +5,7 @@ package redisstore_test
 import (
 	"testing"
 
-	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 	"github.com/go-tokenbucket/ratelimit/store/storetest"
 )

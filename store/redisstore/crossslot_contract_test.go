@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/redistest"
-	"github.com/go-tokenbucket/ratelimit/internal/testsize"
+	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 	"github.com/go-tokenbucket/ratelimit/store/storetest"

@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
-	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 )
 
 // maxPlain is the longest name that appears unchanged in a key. It is shorter than a hash, so that no name can equal
@@ -32,7 +32,7 @@ func (k keys) name(items []item) {
 
 // identity returns the form of a short key in Redis.
 func (k keys) identity(key string) string {
-	if k.secret == nil && shortkey.IsHash(key) {
+	if k.secret == nil && keyname.IsHash(key) {
 		return hex.EncodeToString([]byte(key[1:])) // already shortened to its SHA-256, so written in the same form as by plain
 	}
 	if k.secret == nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -21,7 +21,7 @@ func (unused) Process(context.Context, redis.Cmder) error {
 
 // key returns the name of a bucket in Redis.
 func (s *Store) key(policy, identity string) string {
-	items := []item{{policy: policy, key: shortkey.Charges([]store.Charge{{Key: identity}})[0].Key}}
+	items := []item{{policy: policy, key: keyname.ShortCharges([]store.Charge{{Key: identity}})[0].Key}}
 	s.engine.keys.name(items)
 	return items[0].name
 }

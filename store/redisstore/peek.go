@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
-	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/internal/starved"
 	"github.com/go-tokenbucket/ratelimit/lua"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -23,7 +23,7 @@ func (e *engine) Inspect(ctx context.Context, policy, key string) (store.Bucket,
 	if err := e.admit(ctx); err != nil {
 		return store.Bucket{}, err
 	}
-	items := []item{{policy: policy, key: shortkey.Of(key)}}
+	items := []item{{policy: policy, key: keyname.Short(key)}}
 	e.keys.name(items)
 	return within(ctx, e, func(ctx context.Context) (store.Bucket, error) { return e.peek(ctx, items[0].name) })
 }
@@ -36,7 +36,7 @@ func (e *engine) Block(ctx context.Context, policy, key string, b store.Block) (
 	if err := e.admit(ctx); err != nil {
 		return false, err
 	}
-	items := []item{{policy: policy, key: shortkey.Of(key)}}
+	items := []item{{policy: policy, key: keyname.Short(key)}}
 	e.keys.name(items)
 	_, err = within(ctx, e, func(ctx context.Context) (none struct{}, err error) {
 		defer e.recovered(&err)

@@ -126,7 +126,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/denialcache"
 )
@@ -278,7 +278,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 		return false, err
 	}
 	// The keys of waiting calls stay in memory after their callers have left.
-	return s.front.Take(ctx, shortkey.Charges(charges), states)
+	return s.front.Take(ctx, keyname.ShortCharges(charges), states)
 }
 
 // Inspect implements [store.Inspector]. It reads the bucket with one script call, which writes nothing. Its errors

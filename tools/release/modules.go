@@ -18,7 +18,7 @@ import (
 )
 
 // unpublished are the modules that no user compiles. They have no tags.
-var unpublished = []string{"bench", "conformance", "test", "tools"}
+var unpublished = []string{"test", "test/bench", "test/conformance", "tools"}
 
 // A module is one of the repository's.
 type module struct {

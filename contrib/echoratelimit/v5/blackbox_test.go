@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/echoratelimit/v5"
-	"github.com/go-tokenbucket/ratelimit/internal/adaptertest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/adaptertest"
 )
 
 // A handled is a request, in the words of the list.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/testbuild"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testbuild"
 )
 
 // The program itself passes on arguments, streams and the exit status. An interrupt ends a simulation with the report of

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/command"
-	"github.com/go-tokenbucket/ratelimit/internal/redistest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 

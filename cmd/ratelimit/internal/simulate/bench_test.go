@@ -13,14 +13,14 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/simulate"
-	"github.com/go-tokenbucket/ratelimit/internal/testbuild"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testbuild"
 )
 
-// made returns a log of testdata/makelog.
+// made returns a log of cmd/ratelimit/testdata/makelog.
 func made(tb testing.TB, args ...string) []byte {
 	tb.Helper()
 	program := filepath.Join(tb.TempDir(), "makelog")
-	build := append(append([]string{"build"}, testbuild.Flags()...), "-o", program, "../../../../testdata/makelog")
+	build := append(append([]string{"build"}, testbuild.Flags()...), "-o", program, "../../testdata/makelog")
 	if out, err := exec.Command("go", build...).CombinedOutput(); err != nil {
 		tb.Fatalf("%v\n%s", err, out)
 	}

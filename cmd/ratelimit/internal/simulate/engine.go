@@ -11,8 +11,8 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/accesslog"
-	"github.com/go-tokenbucket/ratelimit/internal/keyerr"
-	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+	"github.com/go-tokenbucket/ratelimit/internal/failure"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/internal/virtualtime"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
@@ -77,7 +77,7 @@ type refusal struct {
 type bounded struct{ store.Store }
 
 func (s bounded) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
-	return s.Store.Take(ctx, shortkey.Charges(charges), states)
+	return s.Store.Take(ctx, keyname.ShortCharges(charges), states)
 }
 
 // An open store allows everything. Its limiter reports what a request would be charged if nothing denied it.
@@ -154,14 +154,14 @@ func (e *engine) observe(_ context.Context, event *ratelimit.Event) {
 		p.refusals = append(p.refusals, refusal{policy: e.policyOf(event.Err), err: event.Err, passed: event.Allowed})
 	}
 	for _, r := range event.Results {
-		r.Key = shortkey.Of(r.Key)
+		r.Key = keyname.Short(r.Key)
 		p.outcomes = append(p.outcomes, outcome{Result: r, policy: e.index[r.Policy], at: e.now, final: r.Cost, passed: event.Allowed})
 	}
 }
 
 // policyOf returns the policy whose function returned err, or -1.
 func (e *engine) policyOf(err error) int {
-	name, _, _ := strings.Cut(keyerr.Kind(err), ": ")
+	name, _, _ := strings.Cut(failure.Kind(err), ": ")
 	if i, ok := e.index[name]; ok {
 		return i
 	}
@@ -173,7 +173,7 @@ func (r *refusal) kind() string {
 	switch {
 	case errors.Is(r.err, ratelimit.ErrBadRequest):
 		return "bad_key"
-	case keyerr.IsNoKey(r.err):
+	case failure.IsNoKey(r.err):
 		return "no_key"
 	default:
 		return "failed"

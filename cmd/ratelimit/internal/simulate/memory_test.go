@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/simulate"
-	"github.com/go-tokenbucket/ratelimit/internal/testsize"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 )
 
 // A stream is a log that is made while it is read.

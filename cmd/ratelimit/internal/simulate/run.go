@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/accesslog"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
-	"github.com/go-tokenbucket/ratelimit/internal/keyhash"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
 
@@ -227,8 +227,8 @@ func (s *simulation) nothing() error {
 func (s *simulation) name(key string) string {
 	switch {
 	case s.secret != nil:
-		return keyhash.Name(s.secret, key)
-	case key != "" && key[0] == 0xff: // of package shortkey
+		return keyname.Secret(s.secret, key)
+	case key != "" && key[0] == 0xff: // a short name, of package keyname
 		return fmt.Sprintf("(a long key, SHA-256 %x…)", key[1:9])
 	}
 	return key

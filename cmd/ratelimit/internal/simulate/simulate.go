@@ -30,7 +30,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/accesslog"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
-	"github.com/go-tokenbucket/ratelimit/internal/shortkey"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/policyfile"
 )
 
@@ -94,11 +94,11 @@ const (
 	baseMemory = 96 << 20
 
 	// bucketMemory is what a bucket of package memstore takes, with its lock and the longest key.
-	bucketMemory = 110 + 120 + shortkey.Max
+	bucketMemory = 110 + 120 + keyname.MaxShort
 
 	// clientMemory is what a client takes in a tally: with the longest key, and its part of the map and of the list, which
 	// may be half empty.
-	clientMemory = int64(unsafe.Sizeof(client{})) + shortkey.Max + 2*(24+1) + 2*8
+	clientMemory = int64(unsafe.Sizeof(client{})) + keyname.MaxShort + 2*(24+1) + 2*8
 
 	// waiting is how many requests wait at most, which is the default of Config.MaxWaiting of a limiter, and waiterMemory
 	// what the stack of each takes.

@@ -1,0 +1,17 @@
+// Package failure has the errors of key functions (their classes, their kinds for the log, and a combination of several)
+// and logs failures, a line a kind and second, so that an outage does not fill the log.
+package failure
+
+import "errors"
+
+// The classes of errors. Package ratelimit exports and documents them.
+var (
+	ErrNoKey      = errors.New("ratelimit: no key")
+	ErrBadRequest = errors.New("ratelimit: bad request")
+	ErrOutage     = errors.New("ratelimit: outage")
+)
+
+// IsNoKey reports whether err means only that there is no key. With ErrOutage, this is not known.
+func IsNoKey(err error) bool {
+	return errors.Is(err, ErrNoKey) && !errors.Is(err, ErrBadRequest) && !errors.Is(err, ErrOutage)
+}
