@@ -28,7 +28,7 @@ func TestArrows(t *testing.T) {
 		"/store/redisstore":  {"/store/memstore", "/store/fallback", "/store/lease", "github.com/go-chi/", "github.com/golang-jwt/"},
 		"/cmd/ratelimit":     {"github.com/golang-jwt/", "/jwtkey", "github.com/alicebob/", "github.com/dunglas/", "net/http/pprof"},
 		"/internal/bucket":   {"github.com/"},
-		"/internal/clientip": {"github.com/"},
+		"/internal/clientip": {"github.com/redis/", "github.com/golang-jwt/", "/store/memstore"},
 		"/lua":               {"github.com/"},
 	} {
 		for _, dep := range dependencies(t, module+pkg) {

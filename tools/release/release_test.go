@@ -25,9 +25,9 @@ var files = map[string]string{
 	"contrib/adapter/v5/go.mod":       "module example.com/limit/contrib/adapter/v5\n\ngo 1.26.0\n\nrequire example.com/limit v0.0.0\n\nreplace example.com/limit => ../../..\n",
 	"contrib/adapter/v5/go.sum":       "",
 	"contrib/adapter/v5/adapter.go":   "package adapter\n",
-	"conformance/go.mod":              "module example.com/limit/conformance\n\ngo 1.26.0\n\nrequire (\n\texample.com/limit v0.0.0\n\texample.com/limit/contrib/adapter v0.0.0\n)\n\nreplace example.com/limit => ../\n\nreplace example.com/limit/contrib/adapter => ../contrib/adapter\n",
-	"conformance/go.sum":              "",
-	"conformance/conformance.go":      "package conformance\n",
+	"test/conformance/go.mod":         "module example.com/limit/test/conformance\n\ngo 1.26.0\n\nrequire (\n\texample.com/limit v0.0.0\n\texample.com/limit/contrib/adapter v0.0.0\n)\n\nreplace example.com/limit => ../../\n\nreplace example.com/limit/contrib/adapter => ../../contrib/adapter\n",
+	"test/conformance/go.sum":         "",
+	"test/conformance/conformance.go": "package conformance\n",
 	"contrib/adapter/example/main.go": "package main\n\nfunc main() {}\n",
 }
 
@@ -68,7 +68,7 @@ func TestRelease(t *testing.T) {
 	for name, want := range map[string]string{
 		"contrib/adapter/go.mod":    "module example.com/limit/contrib/adapter\n\ngo 1.26.0\n\nrequire example.com/limit v1.2.3",
 		"contrib/adapter/v5/go.mod": "module example.com/limit/contrib/adapter/v5\n\ngo 1.26.0\n\nrequire example.com/limit v1.2.3",
-		"conformance/go.mod":        "module example.com/limit/conformance\n\ngo 1.26.0\n\nrequire (\n\texample.com/limit v1.2.3\n\texample.com/limit/contrib/adapter v1.2.3\n)",
+		"test/conformance/go.mod":   "module example.com/limit/test/conformance\n\ngo 1.26.0\n\nrequire (\n\texample.com/limit v1.2.3\n\texample.com/limit/contrib/adapter v1.2.3\n)",
 	} {
 		if got := git(t, dir, "show", "v1.2.3:"+name); got != want {
 			t.Errorf("%s has\n%s\nwant\n%s", name, got, want)
