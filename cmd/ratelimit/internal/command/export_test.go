@@ -1,12 +1,6 @@
 package command
 
-import (
-	"slices"
-	"strings"
-	"time"
-
-	"github.com/urfave/cli/v3"
-)
+import "time"
 
 // WatchEvery makes top -watch look more often, until the test has ended.
 func WatchEvery(d time.Duration) (undo func()) {
@@ -27,27 +21,6 @@ func List() (all []Listed) {
 		all = append(all, Listed{Name: c.name, Args: c.args, Short: c.short, Examples: c.examples})
 	}
 	return all
-}
-
-// rows returns the flags by name: "-name VALUE" and what it does.
-func rows(f *flags) (rows [][2]string) {
-	for _, flag := range f.list {
-		usage := flag.(cli.DocGenerationFlag).GetUsage()
-		value := ""
-		if parts := strings.Split(usage, "`"); len(parts) == 3 {
-			value, usage = " "+parts[1], strings.Join(parts, "")
-		}
-		rows = append(rows, [2]string{"-" + flag.Names()[0] + value, usage})
-	}
-	slices.SortFunc(rows, func(a, b [2]string) int { return strings.Compare(a[0], b[0]) })
-	return rows
-}
-
-// RedisFlags returns the flags that many commands have.
-func RedisFlags() [][2]string {
-	f := new(flags)
-	defineRedis(f)
-	return rows(f)
 }
 
 // ProgressText is what a simulation says after some time.
