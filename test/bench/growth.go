@@ -7,11 +7,11 @@ import (
 
 // growths are the tables of what grows.
 var growths = []struct{ benchmark, title, size, note string }{
-	{"GrowthOfKeysInMemory", "Keys in memory", "keys", "Limiter.Take on memstore, a caller on each core with one context for many calls, one policy, keys of 15 bytes. The heap for each key has the key in it."},
-	{"GrowthOfKeysInRedis", "Keys in Redis", "keys", "1,024 callers, one policy, one server for each line. MEMORY USAGE leaves out the tables that Redis finds keys and their TTLs in. The last column has all that is gone after FLUSHALL."},
+	{"GrowthOfKeysInMemory", "Keys in memory", "keys", "Limiter.Take on memstore, a caller on each core, one context, one policy, keys of 15 bytes. The memory is that of the heap, with the key."},
+	{"GrowthOfKeysInRedis", "Keys in Redis", "keys", "1,024 callers, one policy, one server for each line. MEMORY USAGE leaves out the tables in which Redis finds keys and TTLs. The last column is what FLUSHALL frees."},
 	{"GrowthOfPolicies", "Policies of a request", "policies", "Limiter.TakeAll, 1,024 callers, 10,000 keys, one server. A decision is about all policies."},
-	{"GrowthOfReplicas", "Replicas on one Redis", "replicas", "1,024 callers in all, 10,000 keys, one server. Each replica has a Limiter, a store and a client of its own, and an equal part of the callers. They share one process, and so its scheduler and garbage collector."},
-	{"GrowthOfMasters", "Masters of a Cluster", "masters", "1,024 callers, 10,000 keys, a Cluster for each line. All masters share the cores: more of them show what is lost by smaller batches, not what is won by more cores."},
+	{"GrowthOfReplicas", "Replicas on one Redis", "replicas", "1,024 callers in all, 10,000 keys, one server. Each replica has its own Limiter, store and client, and an equal part of the callers. They share one process."},
+	{"GrowthOfMasters", "Masters of a Cluster", "masters", "1,024 callers, 10,000 keys, a Cluster for each line. All masters share the cores. So the table shows what smaller batches cost, not what more cores win."},
 }
 
 var growthMetrics = []metric{
@@ -57,12 +57,12 @@ func growthTable(of string, sizes []*measured) string {
 func (r results) growthPage(tables string) string {
 	return "# Growth\n\nWritten by `make growth`. " + r.where() + `
 
-In each table one thing grows. The client and Redis share the cores. Compare the lines of a table, not figures of different
-tables or machines.
+In each table one thing grows. Compare the lines of a table, not figures of different tables or machines: the client and
+Redis share the cores.
 
-All calls go through the Limiter. In Redis, each call has its own context, and the client is made by
-` + "`redisstore.Options` or `ClusterOptions`" + `. Callers are goroutines in one process that call again as soon as they are
-answered. All calls are allowed. CPU of Go is the processor time of the process, with the callers. CPU of Redis is that of
-all servers. Both are for each call.
+All calls go through the Limiter, and are allowed. Callers are goroutines of one process that call again as soon as they
+are answered. In Redis, each call has its own context, and the client is made by
+` + "`redisstore.Options` or `ClusterOptions`" + `. CPU of Go is the time of the process with its callers, CPU of Redis that of
+all servers, both for each call.
 ` + tables
 }

@@ -47,9 +47,9 @@ The limit is %d per second with a burst of %d, for each of %d keys. Config.Timeo
 
 ## With local limits
 
-The Store is a fallback with its defaults. If Redis does not answer by the Timeout, the request is decided in memory. After five calls that
-fail, or take 50 ms or longer, the fallback gives Redis up until a probe succeeds. No request was answered 5xx. None took longer than the
-Timeout, apart from delays by the scheduler. Times are the time that the whole middleware added to a request: p50 / p99.
+The Store is a fallback with its defaults. After five calls that fail, or take 50 ms or longer, it gives Redis up until a probe succeeds. No
+request was answered 5xx. None took longer than the Timeout, apart from delays by the scheduler. Times are what the whole middleware added
+to a request: p50 / p99.
 
 | Trouble | Reason | Added before | Added until Redis was given up | Given up after | Added after that (slowest) | Back after the end | Admitted of burst + rate × time |
 |---|---|--:|--:|--:|--:|--:|--:|
@@ -67,8 +67,8 @@ Timeout, apart from delays by the scheduler. Times are the time that the whole m
 			r.fault, short(r.reason), r.before, r.until, given, after, ms(r.back), float64(r.admitted)/r.ideal, lost)
 	}
 	b.WriteString(`
-More than 1.00 has two causes. If Redis has lost its buckets, each key can get at most one burst more. Calls that failed before Redis was
-given up are not charged to it again, because Redis may have carried them out.
+More than 1.00 has two causes: Redis has lost its buckets, or calls failed before Redis was given up. Such calls are not charged again,
+because Redis may have carried them out.
 
 ## By policy
 

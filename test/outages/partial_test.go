@@ -192,15 +192,11 @@ Redis for %.0f minutes of virtual time. Admitted is the part of burst + rate × 
 		fmt.Fprintf(&b, "| %s | %.2f |\n", p.name, p.during)
 	}
 	b.WriteString(`
-- **During the outage**: the replicas that reach Redis admit up to the whole limit together. Each other replica admits up to its share of
-  the limit. So if k of n replicas are cut off, all together admit up to 1 + k/n times the limit. If all replicas lose Redis, they admit the
-  limit.
-- **After the outage**: the first request of a replica for a key charges Redis for what the replica admitted, at most for what the bucket
-  in Redis holds. So no client is in debt for an outage. One outage of all replicas exceeds the limit by at most one burst, or by the largest
-  cost on each replica.
-- **If that is not acceptable**: set Policy.FailClosed. A replica that does not reach Redis then answers 503.
-- **Slow replicas**: a replica whose round trip is near fallback.Config.Slow loses Redis repeatedly, or as long as it is slow. It logs each
-  time. Give it a longer Slow, and a Config.Timeout that is even longer.
+- **During the outage**: the replicas that reach Redis admit up to the whole limit together, and each other replica admits up to its share.
+  If that is not acceptable, set Policy.FailClosed: a replica that does not reach Redis then answers 503.
+- **After the outage**: the first request of a replica for a key charges Redis for what the replica admitted, as far as the bucket can pay.
+- **Slow replicas**: a replica whose round trip is near fallback.Config.Slow loses Redis again and again, and logs each time. Give it a longer
+  Slow, and a Config.Timeout that is even longer.
 `)
 	return b.String()
 }

@@ -112,8 +112,7 @@ they admitted together.
 	}
 	b.WriteString(`
 Without Redis, a replica cannot lend its share to another one. So if one replica has nearly all requests, it admits no more than its quarter
-of the limit. If that is common, set Replicas lower. Then the replicas together can exceed the limit when all of them are busy. With
-Replicas 2, four replicas admit up to twice the limit.
+of the limit. If that is common, set Replicas lower. With Replicas 2, four replicas that are all busy admit up to twice the limit.
 `)
 	return b.String()
 }
