@@ -81,9 +81,13 @@ func chunks(all []*measured, key func(*measured) string) func(yield func([]*meas
 
 func row(ours, theirs *measured, first bool) string {
 	name := ours.benchmark + ": " + ours.workload
+	shown := name
+	if !first {
+		shown = "" // as above
+	}
 	our, their := ours.speed(), theirs.speed()
 	ratio := our.median() / their.median()
-	cells := []string{name, ours.name + " : " + theirs.name, perSecond(our.median()) + " : " + perSecond(their.median()), times(ratio) + spread(our, their)}
+	cells := []string{shown, ours.name + " : " + theirs.name, perSecond(our.median()) + " : " + perSecond(their.median()), times(ratio) + spread(our, their)}
 	for _, m := range metrics {
 		cell := ""
 		if ours.metrics[m.unit] != nil && theirs.metrics[m.unit] != nil {

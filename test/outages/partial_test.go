@@ -194,7 +194,8 @@ Redis for %.0f minutes of virtual time. Admitted is the part of burst + rate × 
 	b.WriteString(`
 - **During the outage**: the replicas that reach Redis admit up to the whole limit together, and each other replica admits up to its share.
   If that is not acceptable, set Policy.FailClosed: a replica that does not reach Redis then answers 503.
-- **After the outage**: the first request of a replica for a key charges Redis for what the replica admitted, as far as the bucket can pay.
+- **After the outage**: the first request of a replica for a key charges Redis for all requests that the replica admitted, at most for what
+  the bucket holds.
 - **Slow replicas**: a replica whose round trip is near fallback.Config.Slow loses Redis again and again, and logs each time. Give it a longer
   Slow, and a Config.Timeout that is even longer.
 `)
