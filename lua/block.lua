@@ -1,5 +1,5 @@
--- Blocks a bucket, which take.lua describes, from now on, in place of an earlier block or lock. Or ends its block or lock.
--- What the bucket holds stays.
+-- Blocks a bucket from now on, or ends its block or lock. A new block replaces an earlier block or lock. The tokens of the
+-- bucket stay. take.lua describes buckets.
 --
 -- KEYS  the key of the bucket
 -- ARGV  the clock: the time in microseconds, or '' for this server's own
@@ -25,13 +25,13 @@ local function block()
 
   local text = string.format('%.0f', now)
   if span > 0 then
-    -- A minute more, because a caller's clock may be behind.
+    -- The TTL is a minute longer than the block, because a caller's clock may be behind.
     local ttl, rest = math.ceil(span / 1000) + 60000, redis.call('PTTL', key)
     redis.call('HSET', key, 'limit', 'blocked', 'blocked_until', string.format('%.0f', now + span), 'blocked_since', text, 'blocked_reason', ARGV[3])
     if limit then
       redis.call('HSET', key, 'blocked_limit', limit)
     end
-    if rest < ttl then -- of a key that is not there it is -2
+    if rest < ttl then -- rest is -2 if there is no key
       redis.call('PEXPIRE', key, ttl)
     end
   elseif not blocked then

@@ -1,9 +1,9 @@
 -- Reads the hash of changed limits, which swap_limit.lua describes, and writes nothing. The reply is bounded, whatever
--- somebody has written to the hash: 1,000 fields with names of 64 bytes and values of 1,024.
+-- somebody has written to the hash.
 --
 -- KEYS  the key of the hash
--- Reply each name and its value, one after the other. Instead of a longer value, its length, such as '2048 bytes'. Longer
---       names are left out. Only the number of fields if there are more.
+-- Reply each name and its value, one after the other. For a value of more than 1,024 bytes, its length, such as '2048
+--       bytes'. Names of more than 64 bytes are left out. If there are more than 1,000 fields, only their number.
 
 local function load()
   local call, key = redis.call, KEYS[1]

@@ -44,10 +44,10 @@ var (
 // The SHA-1 of scripts in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1       = "dbe5c64e8804c17432582d027b6d19b9a3f50e55"
-	TakeOneSHA1    = "816abdcdd5d43a024c805cdad518807750fae71e"
-	TakeFewSHA1    = "9314e4eca895ce4c30e6c23d85ca2c1551e37b3c"
-	TakeAcrossSHA1 = "76b92074f35250715dd6a39a236bb675c157ad33"
+	TakeSHA1       = "2aa2b0058d68c6c367112af1ab00e8c272b639c1"
+	TakeOneSHA1    = "f3fc772b359555bc1a2c8cae562a83426182a0c5"
+	TakeFewSHA1    = "cda047a057e2a001a686ec62f7d841dcf186d2da"
+	TakeAcrossSHA1 = "5fd563b8b593b15db47384578cfb2ceabd40326d"
 	PeekSHA1       = "b6f5d0ec533eef00bd8b4aa0f1c354f3f4bc28d2"
-	LoadLimitsSHA1 = "0339324f216a0c30873b78e0abc4367f0e6f3ee3"
+	LoadLimitsSHA1 = "f3471c63537f62c2ca4c8daabd10f96262c972e3"
 )

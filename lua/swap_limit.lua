@@ -1,14 +1,14 @@
--- Replaces the value of a policy in the hash of changed limits, if nobody was faster, and logs that.
+-- Replaces the value of a policy in the hash of changed limits, if the policy has the expected value, and logs the change.
 --
 -- KEYS  the key of the hash
 -- ARGV  the policy; the value that it must have; the new one, without its time; the entry of the log; the clock: the
 --       time in microseconds, or '' for this server's own. An empty value stands for none.
--- Reply the value that the policy has afterwards: another one than the new one if nothing was changed
+-- Reply the value that the policy has afterwards. If it is not the new one, nothing was changed.
 --
--- Instead of a value of more than 1,024 bytes, which somebody has written by hand, stands its length, as in load_limits.lua.
+-- A value of more than 1,024 bytes was written by hand. Its length stands for it, as in load_limits.lua.
 --
--- Values and entries begin with the time of the change and a space. Field '#since' is when the hash was made, '#n' counts
--- the changes, and '#0' to '#49' are the last of them. The key has no TTL, because what it holds must outlast a restart.
+-- Values and entries begin with the time of the change and a space. The field '#since' is when the hash was made. '#n'
+-- counts the changes, and '#0' to '#49' are the last 50. The key has no TTL, because changes must outlast a restart.
 
 local function kept(field)
   local bytes = redis.call('HSTRLEN', KEYS[1], field)

@@ -1,47 +1,50 @@
--- Takes tokens from token buckets: many calls in one script, each of which is charged whole or not at all.
+-- Takes tokens from token buckets. A script has many calls. Each call charges all of its buckets, or none.
 --
--- Redis runs a script to its end before it does anything else, so no other call comes between. Lua's numbers are
--- doubles, which are exact for integers up to 2^53. internal/bucket in Go has the same arithmetic with the reasons for
--- it, and makes only limits whose every value stays within that.
+-- Redis runs a script to its end before it does anything else. So no other call comes between. Lua's numbers are
+-- doubles, which are exact for integers up to 2^53. internal/bucket in Go has the same arithmetic, with the reasons for
+-- it. It makes only limits whose values all stay within 2^53.
 --
 -- A bucket is one hash:
---   tokens         what it held after the last charge, in credits; below zero in debt
---   last_refill    when that was, in microseconds of Unix time
---   limit          the limit of that charge, as "unit refill capacity": a token is worth unit credits, each
---                  microsecond adds refill credits, and a full bucket has capacity credits. If the bucket is blocked:
---                  "blocked", or "locked" if a charge has done it
+--   tokens         the credits after the last charge; below zero in debt
+--   last_refill    the time of the last charge, in microseconds of Unix time
+--   limit          the limit of the last charge, as "unit refill capacity": a token is worth unit credits, each
+--                  microsecond adds refill credits, and a full bucket has capacity credits. For a blocked bucket it
+--                  is "blocked", or "locked" if a charge has locked it
 --   blocked_limit  the limit of a blocked bucket
 --   blocked_until, blocked_since, blocked_reason   the times of the last block or lock, and who has made it and why
--- An absent bucket is full. So a key expires when its bucket has had the time to refill, and no PEXPIRE makes that
--- earlier, whatever the limit. Nor does a key expire while its bucket is blocked. Then tokens, last_refill and
--- blocked_limit may be absent: the bucket is full. Only a limit that is not the charge's has the other fields read, so
--- blocks cost other buckets nothing.
+-- For example, tokens 3000000, limit "1000000 1 5000000": 3 tokens of 5, and one more each second.
 --
--- A charge that takes nothing writes nothing, with one exception. A charge with a need puts a bucket that is not full
--- under its limit, and moves a last refill that is too far ahead, also if it is denied. Looks and removals never do.
+-- An absent bucket is full. So a key may expire when its bucket has had the time to refill, and not while the bucket is
+-- blocked. No PEXPIRE makes a TTL shorter. A blocked bucket without tokens, last_refill and blocked_limit is full. The
+-- fields of a block are read only if limit differs from the charge's. So blocks cost other buckets nothing.
 --
--- A key is broken if no script can have written its fields. Its calls fail, and it stays as it is.
+-- A charge that takes nothing writes nothing, with one exception. A charge with a need, also a denied one, puts a bucket
+-- that is not full under its limit, and moves a last refill that is too far ahead. Looks and removals never do.
+--
+-- A key is broken if no script can have written its fields. Calls for it fail, and the key stays as it is.
 --
 -- KEYS  one key a charge, in the order of the charges. A key may appear in many calls, but once in each.
 -- ARGV  the clock: the time in microseconds, or '' for this server's own
---       the number of terms, then seven arguments for each. A term is what a charge asks for, listed once for all the
---       charges that ask the same:
+--       the number of terms, then seven arguments for each. A term is what a charge asks for. Charges that ask the
+--       same share a term:
 --         unit, refill, capacity   the limit
 --         need     credits to take; 0 to look, below 0 to give back; -2^54 to remove the bucket and its block
---         debt     how many credits below zero the charge may go; -1 if it is owed, and made whatever the bucket
---                  holds, to a debt of at most 2^52; -2 if it settles: it takes at most what the bucket holds
+--         debt     how many credits below zero the charge may go. -1 if the charge is owed: it is always made, to a
+--                  debt of at most 2^52. -2 if the charge settles: it takes at most what the bucket holds
 --         shadow   1 if it denies no call, else 0
 --         lock     for how many microseconds it locks the bucket if it leaves less than a token, or 0
---       then for each run of calls that differ in their keys only: how many they are, how many identical calls each
---       stands for, how many charges it has, and for each charge the number of its term, from 1
--- Reply two integers a charge: how many of the identical calls charged it, and the bucket's credits after them. If a key
---       is broken, -1 and 0, for all charges of its call unless a shadow is of that key; the error instead if the
---       script has only that call. Behind all charges two integers for each blocked bucket: the number of its charge,
---       from 1, and for how many microseconds it is blocked.
+--       then the runs. A run is of calls that differ in their keys only. Its arguments: how many calls it has, how many
+--       identical calls each of them stands for, how many charges a call has, and the number of the term of each
+--       charge, from 1
+-- Reply two integers a charge: how many of the identical calls charged it, and the bucket's credits after them.
+--       If the key of a shadow is broken, that charge has -1 and 0. If another key is, all charges of the call have. If
+--       the script has only that call, the reply is the error.
+--       After all charges, two integers for each blocked bucket: the number of its charge, from 1, and for how many
+--       microseconds it is blocked.
 --
--- Most of this runs for each of many keys. So it reads and writes no field without need, keeps to local variables, and
--- formats integers itself, because Redis does it more slowly. Dragonfly and Garnet run Lua 5.4, whose integers wrap at
--- 2^63. So products beyond that are made of doubles.
+-- Most of this runs for each of many keys. So it reads and writes no field without need, uses local variables, and
+-- formats integers itself, because Redis does that more slowly. Dragonfly and Garnet run Lua 5.4, whose integers wrap
+-- at 2^63. So products beyond that are made of doubles.
 
 local call, ceil, floor, format = redis.call, math.ceil, math.floor, string.format
 local min, max, match = math.min, math.max, string.match
@@ -50,9 +53,9 @@ local across = KEYS == ARGV -- see take_across.lua
 
 local server_clock, now, now_text
 local unit, refill, capacity, need, debt, shadow, lock, limit, fill -- the term in use; fill is the time to full
-local till, locked -- of the bucket that was read last: until when it is blocked, or nil, and if that is a lock
+local till, locked -- of the bucket that was read last: until when it is blocked, or nil; whether the block is a lock
 
--- Returns tokens of the unit from in those of the unit to, rounded down.
+-- Converts credits from the unit `from` to the unit `to`, rounded down.
 local function rescale(tokens, from, to)
   to = to + 0.0
   local whole = floor(tokens / from)
@@ -91,8 +94,8 @@ local function integer(text, least, most)
   return number
 end
 
--- Returns the tokens of a bucket whose field limit is not that of the charge, in credits of the charge's limit, or nil if
--- it is absent; and the state of the key, as read does.
+-- Is for a bucket whose field limit differs from the charge's. Returns its tokens, in credits of the charge's limit, or nil
+-- if they are absent. Also returns the state of the key, as read does.
 local function convert(key, tokens, own)
   if own == 'blocked' or own == 'locked' then
     local block = call('HMGET', key, 'blocked_limit', 'blocked_until')
@@ -115,10 +118,14 @@ local function convert(key, tokens, own)
   return tokens, 'moved'
 end
 
--- Reads a bucket. Returns what it holds now, the time of that, which is ahead of a clock that was set back, and what is
--- known of its key: "absent"; "old" if the TTL or the limit may not do after a charge; "moved" if it is to be written even
--- if it is not charged; or "lasting". A TTL is set by the first charge in each period of the time to full, to twice that
--- time. So it lasts for all charges of the period.
+-- Reads a bucket. Returns the credits that it holds now; the time of its refill, which is now, or later if the clock was
+-- set back; and the state of its key:
+--   absent   there is no key
+--   lasting  a charge need write neither the TTL nor the limit
+--   old      a charge must write both
+--   moved    both must be written even if the bucket is not charged
+-- The first charge in each period of the time to full sets the TTL to twice that time. So it lasts for all charges of the
+-- period.
 local function read(key)
   local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
   local tokens, last, own = hash[1], hash[2], hash[3]
@@ -158,8 +165,8 @@ local function read(key)
     end
     return tokens + passed * refill, now, state
   elseif server_clock and -passed > fill then
-    -- Time that runs backwards neither grants nor drains. But a last refill further ahead than the time to full means
-    -- that the clock was set back, as after a failover. Without this the bucket would not refill until then.
+    -- A clock that goes back neither grants nor drains. But a last refill further ahead than the time to full means that
+    -- the clock was set back, for example by a failover. The bucket would not refill until that time.
     return tokens, now, 'moved'
   end
   return tokens, last, state
@@ -177,7 +184,7 @@ local function pays(tokens, count)
   return min(count, floor((tokens + debt) / need))
 end
 
--- Writes what a bucket holds, with an end of its block or a new block if change is "unlocked" or "locked".
+-- Writes what a bucket holds. It also ends the lock if change is "unlocked", and makes one if change is "locked".
 local function write(key, left, last, state, change)
   local left_text, last_text = format('%d', left), last == now and now_text or format('%d', last)
   if state == 'lasting' and left >= 0 and last == now and not change then
@@ -205,7 +212,7 @@ end
 
 local tail -- of the reply, if it has one
 
--- Charges the bucket of charge i so many times, and returns what is left.
+-- Charges the bucket of charge i that many times, and returns the credits that are left.
 local function charge(i, key, tokens, last, state, times)
   local left, change = tokens, nil
   if times == 1 then
@@ -320,8 +327,8 @@ local function take_call(count, charges, found)
     end
   end
   if across and granted >= 0 then
-    -- Redis since 7.4 looks in the slot of the last command for a key of a slot that is leaving. So it may refuse to
-    -- write the first key, which it has read. This asks for that key while nothing is written.
+    -- While a slot moves, Redis since 7.4 looks for a key in the slot of the last command. So it may refuse to write
+    -- the first key, which it has read. This reads that key again while nothing is written.
     reading = done + 1
     call('HMGET', KEYS[reading], 'tokens')
     reading = nil
@@ -361,8 +368,8 @@ local function run()
   end
 end
 
--- Buckets are read before their call writes any. So a call whose bucket cannot be read is begun anew, knowing that, and
--- neither those before it nor those behind it are disturbed.
+-- A call reads its buckets before it writes any. If a bucket cannot be read, the call begins again, and leaves out the
+-- broken key. The calls before and after it are not disturbed.
 while true do
   local ok, err = pcall(run)
   if ok then

@@ -1,12 +1,10 @@
 #!lua flags=allow-cross-slot-keys
 -- The head of take.lua for keys of several hash slots that one master of a cluster serves, since Redis 7.0. A script may
--- touch these only if it declares none. A key that the master does not serve, or not any more, is answered as a broken
--- one.
+-- touch such keys only if it declares none. A key that the master does not serve is answered as a broken one.
 --
--- ARGV  the keys, the arguments of take.lua, and the number of keys. The keys come first so that an index of KEYS is one
---       of ARGV, and the client finds the master by the first of them.
--- Reply as of take.lua, with two differences: if a key of a call is broken, also one of a shadow, nothing of the call is
---       carried out, and all its charges are answered with -1; and that is so for a script of one call, too. The caller
---       begins such calls anew, with declared keys.
+-- ARGV  the keys, the arguments of take.lua, and the number of keys. The keys come first: so an index of KEYS is one of
+--       ARGV, and the client finds the master by the first key.
+-- Reply as of take.lua, but a call with a broken key charges nothing, and all its charges have -1. That is so for the key
+--       of a shadow, and for the only call of a script, too. The caller sends such a call again, and declares its keys.
 local KEYS = ARGV
 

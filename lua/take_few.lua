@@ -1,8 +1,8 @@
--- Takes tokens from some plain buckets, from all or none: take_one.lua for several charges.
+-- Takes tokens from all of a few plain buckets, or from none. It is take_one.lua for several charges.
 -- KEYS  one key a charge, each different
 -- ARGV  five arguments for each charge: unit, refill, capacity, need (no removal) and debt (not -2), as in take.lua
--- Reply two integers a charge, as of take.lua. Nil if this script does not answer, as in take_one.lua. Nothing is written
---       then, and the caller sends take.lua.
+-- Reply two integers a charge, as of take.lua. Nil if this script does not decide, as in take_one.lua. Then nothing is
+--       written, and the caller sends take.lua.
 
 local KEYS, ARGV, call, format, ceil, tonumber = KEYS, ARGV, redis.pcall, string.format, math.ceil, tonumber
 local time = call('TIME') -- seconds, and microseconds within the second

@@ -1,13 +1,14 @@
--- Takes tokens from one plain bucket, for a lone call. take.lua describes buckets, and answers all that is unusual. Most
--- calls are lone where Redis is not busy. So this is written for speed, without a table and a closure.
+-- Takes tokens from one plain bucket, for a lone call. take.lua describes buckets, and decides all that is unusual. While
+-- Redis is not busy, most calls are lone. So this script is written for speed, without a table and a closure.
 --
 -- KEYS  the key of the bucket
 -- ARGV  unit, capacity   of the limit, as in take.lua; capacity is less than 2^52
---       need             credits to take, no removal; left out, as the next two, if it is one unit
+--       need             credits to take, no removal; left out, with the next two, if it is one unit
 --       refill, debt     as in take.lua; left out if they are 1 and 0
--- Reply the bucket's credits after the charge, doubled, and 1 more if it was charged. Nil if this script does not
---       answer: the bucket is blocked, under another limit or broken, its last refill is ahead of the clock, or Redis
---       refused a command. Nothing is written then, and the caller sends take.lua.
+-- Reply twice the bucket's credits after the charge, and 1 more if it was charged. For example, 7 means that the bucket
+--       was charged and has 3 credits. Nil if this script does not decide: the bucket is blocked, under another limit or
+--       broken, its last refill is ahead of the clock, or Redis refused a command. Then nothing is written, and the
+--       caller sends take.lua.
 
 local ARGV, key, call, format = ARGV, KEYS[1], redis.pcall, string.format
 local capacity, need = ARGV[2] + 0, (ARGV[3] or ARGV[1]) + 0
@@ -29,8 +30,8 @@ if #now_text < 16 then -- microseconds of less than six digits
   now_text = format('%d', time[1] * 1000000 + time[2])
 end
 local now = now_text + 0
--- An absent bucket is full. A TTL is set by the first charge in each period of the time to full, to twice that time. So
--- it lasts for all charges of the period.
+-- An absent bucket is full. The first charge in each period of the time to full sets the TTL to twice that time. So it
+-- lasts for all charges of the period.
 local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
 local tokens, known, lasting = capacity, hash[3] == limit, false
 if known then
@@ -49,7 +50,7 @@ if known then
 elseif hash.err or hash[1] or hash[2] or hash[3] then
   return false
 end
--- A debt of -1 is that of a charge that every bucket pays.
+-- A charge with a debt of -1 is always made.
 if need > 0 and debt >= 0 and (tokens + debt < need or need > capacity) then
   return 2 * tokens
 end
@@ -71,7 +72,7 @@ local rest = known and call('PTTL', key) or -1
 if type(rest) ~= 'number' or type(call('HSET', key, 'tokens', format('%d', left), 'last_refill', now_text, 'limit', limit)) ~= 'number' then
   return false
 end
-if rest < ttl then -- which no charge makes shorter
+if rest < ttl then -- no charge makes a TTL shorter
   local set = call('PEXPIRE', key, format('%d', ttl))
   if type(set) ~= 'number' then
     return set
