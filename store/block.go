@@ -13,9 +13,9 @@ import (
 // A Blocker is a [Store] that can block buckets. All stores and decorators of this module are Blockers. A decorator of a
 // Store that is not one returns an error that wraps [errors.ErrUnsupported].
 type Blocker interface {
-	// Block blocks a bucket from now on, in place of an earlier block or lock, or unblocks it. It reports whether only a
-	// stand-in has, because the real store is unavailable: the block then ends when that is back. Block returns by
-	// ctx's deadline. Its errors are those of Take.
+	// Block blocks a bucket from now on, or unblocks it. A new block replaces an earlier block or lock. If degraded, only
+	// a stand-in has blocked the bucket, and the block ends when the real store is back. Block returns by ctx's deadline.
+	// Its errors are those of Take.
 	Block(ctx context.Context, policy, key string, b Block) (degraded bool, err error)
 }
 
@@ -24,7 +24,8 @@ type Block struct {
 	// For is how long the bucket is blocked, rounded up to a microsecond and at most 35 years.
 	For time.Duration
 
-	// Reason says who has blocked the bucket and why, for people. It is at most 200 bytes of UTF-8.
+	// Reason is for people: the name of the operator and the reason, such as "alice: scrapes prices". It is at most
+	// 200 bytes of UTF-8.
 	Reason string
 }
 

@@ -17,8 +17,9 @@ type Kept struct {
 	Reason                     string
 }
 
-// Decide carries out a call at the time now. kept are the buckets of the charges. Decide changes those that the Store must
-// write. It fills states and returns whether the call was allowed, as Take does. The zero Kept is to be removed.
+// Decide carries out a call at the time now. kept are the buckets of the charges. Decide fills states and reports whether
+// the call was allowed, as Take does. The Store must write the buckets that Decide has changed, and remove those that are
+// the zero Kept afterwards.
 func Decide(charges []Charge, kept []Kept, states []State, now int64) (ok bool) {
 	ok = true
 	for i := range charges {
@@ -63,7 +64,7 @@ func (k Kept) fits(c *Charge, now int64) bool {
 	return c.Limit.Grants(tokens, need, debt, 1) == 1 && (k.block(now).Left(now) == 0 || bucket.Passes(need, debt))
 }
 
-// charge charges c if charged says so, and fills s either way.
+// charge fills s, and takes c's tokens if charged is true.
 func (k *Kept) charge(c *Charge, s *State, charged bool, now int64) {
 	l, block := c.Limit, k.block(now)
 	need, debt := c.ask()

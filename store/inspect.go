@@ -25,20 +25,20 @@ type Inspector interface {
 //
 // because a token is worth 1,000,000 credits. Its State has a Remaining of 4 and a ResetAfter of 1 second.
 type Bucket struct {
-	// Limit is the limit of the last charge. It is zero if nothing is kept.
+	// Limit is the limit of the last charge. It is the zero Limit if nothing is kept.
 	Limit Limit
 
 	// Credits is what the bucket held after the last charge, in credits of Limit. It is negative in debt.
 	Credits int64
 
-	// Age is the time since the last charge, in whole microseconds. The bucket has refilled in that time.
+	// Age is the time since the last charge, in whole microseconds. Credits do not include the refill in that time.
 	Age time.Duration
 
 	// Degraded reports that a stand-in answered, as in [State]. Limit may then be a part of the limit.
 	Degraded bool
 
-	// Blocked is how much longer the bucket is blocked, in whole microseconds, and BlockedSince for how long it has been.
-	// Both are 0 if it is not. Locked reports that the block is a lock. Reason is that of the block, see [Block].
+	// Blocked is how much longer the bucket is blocked, and BlockedSince for how long it has been, in whole microseconds.
+	// Both are 0 if the bucket is not blocked. Locked reports that the block is a lock. Reason is [Block.Reason].
 	Blocked, BlockedSince time.Duration
 	Locked                bool
 	Reason                string

@@ -35,20 +35,21 @@ type Stats struct {
 	Fallback *FallbackStats
 	Memory   *MemoryStats
 
-	// Waiting is how many requests and calls wait for their tokens in the Limiter, or for the answer of the Store that
-	// may make them wait. MaxWaiting is how many may. They are filled by ratelimit.Limiter.Stats.
+	// Waiting is how many requests and calls have a place to wait in the Limiter, and MaxWaiting how many places there
+	// are. A call has a place while it waits for its tokens, and while the Store decides whether it must. Only
+	// ratelimit.Limiter.Stats fills them.
 	Waiting, MaxWaiting int
 }
 
 // RedisStats are the counts of a redisstore.
 type RedisStats struct {
-	// Calls of Take that were sent, and their Charges. A call over several servers or hash slots counts for each part of
-	// it. Merged is how many Calls were sent as one with an identical call before them. Direct is how many Calls their
+	// Calls is how many calls of Take were sent, and Charges how many charges they had. A call over several servers or
+	// hash slots counts once for each. Merged is how many Calls joined an identical call. Direct is how many Calls their
 	// callers sent themselves, because nothing was under way.
 	Calls, Charges, Merged, Direct int64
 
-	// Batches is how many script calls these were sent in. It includes those that were sent again: the server did not
-	// have the script, a slot moved, or a lone call needed the general script.
+	// Batches is how many script calls the Calls were sent in. A script call that was sent again counts again, for example
+	// because the server did not have the script or a slot moved.
 	Batches int64
 
 	// Queued is how many calls wait to be sent, and OldestQueued for how long the first of them has waited.
@@ -56,18 +57,17 @@ type RedisStats struct {
 	Queued, InFlight int
 	OldestQueued     time.Duration
 
-	// Errors is how many calls of Take failed, by kind: "timeout", "network", "pool", "readonly", "loading", "oom",
-	// "noperm", "busy", "redirect", "clusterdown", "crossslot", "noscript", "no_bucket", "queue_full", "overloaded",
-	// "canceled", "closed" and "other". All are always present.
+	// Errors is how many calls of Take failed, by kind. All kinds are always present: "timeout", "network", "pool",
+	// "readonly", "loading", "oom", "noperm", "busy", "redirect", "clusterdown", "crossslot", "noscript", "no_bucket",
+	// "queue_full", "overloaded", "canceled", "closed" and "other".
 	Errors map[string]int64
 
-	// Redirects is how many batches a Cluster refused because a slot moved or had no master, and that were sent
-	// again. Redirects that the client follows itself are not counted. ScriptLoads is how many times a script was
-	// loaded.
+	// Redirects is how many batches were sent again, because a slot of a Cluster moved or had no master. Redirects that
+	// the client follows itself are not counted. ScriptLoads is how many times a script was loaded.
 	Redirects, ScriptLoads int64
 
-	// LastError is the text of the last of these errors, for people. It may hold text of the server, cut and escaped.
-	// LastErrorAt is when it was.
+	// LastError is the text of the last error, for people. It may hold text of the server, cut and escaped. LastErrorAt is
+	// the time of that error.
 	LastError   string
 	LastErrorAt time.Time
 }
@@ -80,28 +80,28 @@ type DenialStats struct {
 
 // LeaseStats are the counts of a lease.
 type LeaseStats struct {
-	Leases, Max int   // buckets of which tokens are held now, and of which they may be
-	Held        int64 // these tokens
+	Leases, Max int   // buckets that are leased now, and that may be
+	Held        int64 // tokens of these buckets that are held now
 
-	// Drawn is how many tokens were taken in advance, beyond the cost of the call that took them. Returned is how many
-	// of them went back to the store, and Lost how many are worth nothing any more. Without those and Held, calls have
-	// spent them: each was paid without a call of the store.
+	// Drawn is how many tokens were taken in advance, beyond the cost of the call that took them. Of these, Returned went
+	// back to the store, Lost are worth nothing any more, and Held are held now. Calls have spent the rest, without a call
+	// of the store.
 	Drawn, Returned, Lost int64
 }
 
 // FallbackStats are the counts of a fallback.
 type FallbackStats struct {
 	Away   bool      // the primary is unavailable
-	Since  time.Time // since when it is or has been away or back; zero if it was never away
-	Reason string    // why it was given up last, for people
+	Since  time.Time // when the primary was last given up, or was last back; zero if it was never unavailable
+	Reason string    // why the primary was last given up, for people
 
 	Probes   int64 // calls that looked whether the primary is back
 	Answered int64 // calls that the secondary answered
-	Charged  int64 // tokens that the secondary allowed, and that the primary was told to take after outages
+	Charged  int64 // tokens that the primary was charged after outages, because the secondary had allowed them
 
-	Pending, Max int // buckets of which the secondary has allowed something that is not settled yet, and how many may be
+	Pending, Max int // buckets that are still to be settled after an outage, and how many there may be
 
-	Outages   []Outage // the last 16, newest first; the one that goes on has no Until
+	Outages   []Outage // the last 16, newest first; an outage that goes on has no Until
 	Secondary Stats
 }
 
@@ -118,8 +118,8 @@ type MemoryStats struct {
 	Bytes        int64 // of memory, estimated
 	Blocked      int   // buckets that are blocked
 
-	// Evicted is how many buckets that were not full were forgotten for lack of room, by policy. Beyond 64 policies
-	// they count under "_other".
+	// Evicted is how many buckets were forgotten for lack of room before they were full, by policy. Policies beyond 64
+	// count under "_other".
 	Evicted map[string]int64
 }
 

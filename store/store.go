@@ -26,26 +26,26 @@
 //   - A call is one atomic step. No other call sees a part of it, and no two calls spend the same token.
 //   - A call is carried out at most once. It is not carried out if its context has ended before it was sent.
 //   - Take returns by the deadline of its context, even if the server behind the Store hangs. The error then wraps
-//     that of the context. If this process lacks CPU time, Take may wait as long again for an answer that is due.
-//     The error then also wraps [ErrOverloaded].
+//     the error of the context. If this process lacks CPU time, Take may wait twice as long, and the error also wraps
+//     [ErrOverloaded].
 //   - Take does not touch charges or states after it has returned.
 //
 // # Buckets
 //
 // A bucket that was never charged is full. A Store may forget a bucket once it has had the time to refill, and not
-// before. If it was charged under several limits, that is the longest of their times.
+// before. If the bucket was charged under several limits, the longest of their times counts.
 //
 // A denied call changes nothing, with one exception. Each charge with a Cost puts the bucket under its own [Limit],
-// even if it is denied. The tokens of the bucket, or its debt, carry over, up to the new capacity.
+// even if the charge is denied. The tokens of the bucket, or its debt, carry over, up to the new capacity.
 //
 // # Blocks and locks
 //
-// A blocked bucket denies every charge with a Cost above 0, unless it is Owed or Settles. Underneath, the bucket refills
-// as always, and other charges change its tokens. So a block never adds tokens. A [Blocker] makes and ends blocks.
+// A blocked bucket denies every charge with a Cost above 0, unless the charge is Owed or Settles. The bucket refills
+// during the block, and other charges change its tokens. So a block never adds tokens. A [Blocker] makes and ends blocks.
 //
-// A charge with Lock locks the bucket if it is carried out, leaves less than one token, and the bucket is not blocked. A
-// lock is a block that a refund ends if it leaves one token or more, in the same step. A [Reset] ends both. No other
-// charge ends or shortens one, and the Store keeps a blocked bucket until its block has ended.
+// A lock is a block that a charge makes. A charge with Lock locks the bucket if it is carried out and leaves less than one
+// token, unless the bucket is blocked. A refund that leaves one token or more ends the lock, in the same step. A [Reset]
+// ends blocks and locks. No other charge ends or shortens them, and the Store keeps the bucket until then.
 //
 // [stores]: https://github.com/go-tokenbucket/ratelimit/blob/main/docs/stores.md
 package store
@@ -78,36 +78,36 @@ type Charge struct {
 	// package comment.
 	Limit Limit
 
-	// Cost is in tokens. 0 reads the state: it is always allowed and changes nothing. Below 0 refunds, at most to
-	// full, and is always allowed. [Reset] removes the bucket and its block, and is always allowed. A Cost above the
-	// burst is never allowed, unless it is Owed or Settles.
+	// Cost is in tokens. A Cost of 0 reads the state and changes nothing. A Cost below 0 refunds, at most to full.
+	// [Reset] removes the bucket and its block. These are always allowed. A Cost above the burst is never allowed,
+	// unless the charge is Owed or Settles.
 	Cost int64
 
-	// MaxWait, if above 0, lets the charge reserve tokens that come within MaxWait. State.Wait then says when they
-	// have come. It counts in whole microseconds, and at most as 35 years.
+	// MaxWait, if above 0, lets the charge reserve tokens that come within MaxWait. State.Wait is then the time until
+	// they have come. MaxWait counts in whole microseconds, and at most as 35 years.
 	MaxWait time.Duration
 
 	// Shadow marks a charge that never denies a call. If the bucket cannot pay, State.Allowed is false, and the call
 	// goes on without this charge. A Shadow is not charged if another charge denies the call.
 	Shadow bool
 
-	// Owed marks a charge for tokens that were used already, such as the rest of a request's cost once that is
-	// known. It is always allowed. What the bucket does not hold becomes a debt, of at most 2^52 credits, which refills
-	// first. Owed and MaxWait have no effect together, and Owed none if Cost is not above 0.
+	// Owed marks a charge for tokens that were used already. For example, a download cost 100 tokens more than its
+	// estimate. The charge is always allowed. Tokens that the bucket does not hold become a debt, of at most 2^52
+	// credits, which refills first. With Owed, MaxWait has no effect. Owed has no effect if Cost is not above 0.
 	Owed bool
 
-	// Settles marks a charge that takes what the bucket holds, at most Cost. It is always allowed, and leaves no debt
-	// that was not there before. Package fallback settles with it what a stand-in has allowed in an outage. It must
-	// be the only charge of its call, with a Cost above 0 and without MaxWait, Shadow, Owed and Lock.
+	// Settles marks a charge that takes the tokens of the bucket, at most Cost. For example, a Cost of 5 takes 3 from a
+	// bucket of 3. The charge is always allowed, and adds no debt. Package fallback uses it to charge for an outage. It
+	// must be the only charge of its call, with a Cost above 0 and without MaxWait, Shadow, Owed and Lock.
 	Settles bool
 
-	// Standby marks a refund of tokens that a stand-in has allowed: State.Degraded was set. Only package fallback
-	// makes a difference.
+	// Standby marks a refund of tokens that a stand-in has allowed: the State of their charge was Degraded. Only package
+	// fallback reads it.
 	Standby bool
 
-	// Lock, if above 0, locks the bucket for this long if the charge leaves less than one token, see "Blocks and
-	// locks" in the package comment. It is rounded up to a microsecond, and counts at most as 35 years. It needs a
-	// Cost above 0, and no MaxWait unless Owed.
+	// Lock, if above 0, is for how long the bucket is locked if the charge leaves less than one token. See "Blocks and
+	// locks" in the package comment. Lock is rounded up to a microsecond, and counts at most as 35 years. The charge must
+	// have a Cost above 0, and no MaxWait unless it is Owed.
 	Lock time.Duration
 }
 
@@ -124,27 +124,27 @@ type State struct {
 	Allowed bool
 
 	// Degraded reports that a stand-in answered while the real store is unavailable. Its limits may be a part of
-	// the charge's, see package fallback. If nobody answered, and that denies nothing (a Shadow, or a call that
-	// another charge denies), Allowed is true and the numbers are 0.
+	// the charge's, see package fallback. If no store answered, for a Shadow or in a call that another charge denies,
+	// Allowed is true and the numbers are 0.
 	Degraded bool
 
 	// Blocked reports that the bucket is blocked or locked: see "Blocks and locks" in the package comment. Remaining is
 	// 0 then.
 	Blocked bool
 
-	// Remaining is how many whole tokens are left, after the charge if it was made. It is 0 in debt.
+	// Remaining is how many whole tokens are left after the call. It is 0 in debt.
 	Remaining int64
 
 	// RetryAfter is how long until the bucket can pay, if nobody else charges it, rounded up to a microsecond. It
-	// is 0 if Allowed, and [Never] if Cost is above the burst. If Blocked, it is at least the rest of the block, also
+	// is 0 if Allowed, and [Never] if Cost is above the burst. If Blocked, it is at least the rest of the block, even
 	// if Allowed.
 	RetryAfter time.Duration
 
 	// ResetAfter is how long until the bucket is full, if nobody charges it, rounded up to a microsecond.
 	ResetAfter time.Duration
 
-	// Wait is how long until the tokens come that a charge with MaxWait reserved. After an Owed charge, it is how
-	// long until its debt has refilled. It is rounded up to a microsecond, and 0 without debt.
+	// Wait is how long until the tokens come that a charge with MaxWait reserved. After an Owed charge, Wait is how
+	// long until the debt has refilled. It is rounded up to a microsecond, and 0 without debt.
 	Wait time.Duration
 }
 
@@ -160,7 +160,7 @@ const Reset int64 = math.MinInt64
 type Limit = bucket.Limit
 
 // NewLimit compiles a limit: rate tokens are added in each per, and a bucket holds at most burst. The result is
-// exact. If a limit is too fine for 53 bits, it is slower, by a relative error below 1e-9.
+// exact. Only a limit that is too fine for 53 bits is made slower, by less than one part in 1e9.
 //
 // NewLimit returns an error if the limit would be less precise. The error names each invalid field (Rate, Per,
 // Burst) and values that fit.
@@ -172,17 +172,17 @@ func NewLimit(rate int64, per time.Duration, burst int64) (Limit, error) {
 var ErrInvalidCall = errors.New("store: invalid call")
 
 // ErrOverloaded is wrapped by the error of a Take if this process has too much to do. Either the Store has no room
-// for more waiting calls, or the deadline passed because of missing CPU time. It says nothing about the server
-// behind the Store. A fallback does not count it as a failure. Package ratelimit refuses the request, because
-// clients can make such load.
+// for more waiting calls, or the deadline passed because of missing CPU time. A fallback does not count it as a failure,
+// because it says nothing about the server behind the Store. Package ratelimit refuses the request, because clients can
+// cause such load.
 var ErrOverloaded = errors.New("store: this process is overloaded")
 
 // ErrNotCharged is wrapped by the error of a Take that certainly charged nothing, for example because there was no
 // connection. After other errors, the store may have charged the call.
 var ErrNotCharged = errors.New("store: nothing was charged")
 
-// ErrNoBucket is wrapped by the error of a Take if a key of the call holds what no Store has written. It says nothing about
-// the server behind the Store. A fallback does not count it as a failure.
+// ErrNoBucket is wrapped by the error of a Take if a key of the call holds something that no Store has written. A fallback
+// does not count it as a failure, because it says nothing about the server behind the Store.
 var ErrNoBucket = errors.New("store: a key holds no bucket")
 
 // Validate reports what is wrong with a call, as an error that wraps [ErrInvalidCall]. Every Store calls it first.
@@ -215,8 +215,8 @@ func Validate(charges []Charge, states []State) error {
 	return nil
 }
 
-// Fill sets s to the state of c's bucket from what it holds after the call: so many credits, and a block that goes on for
-// blocked, or 0. charged says whether the call charged it. Every Store fills states with it.
+// Fill sets s to the state of c's bucket after a call, which charged the bucket if charged is true. The bucket then holds
+// credits, and is blocked for another blocked, or 0. Every Store fills states with Fill.
 func (c *Charge) Fill(s *State, credits int64, blocked time.Duration, charged bool) {
 	l := c.Limit
 	s.Allowed, s.Degraded, s.Blocked = true, false, blocked > 0

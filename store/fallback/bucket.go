@@ -38,7 +38,7 @@ func (f *Store) inspectSecondary(ctx context.Context, policy, key string) (store
 }
 
 // Block implements [store.Blocker]. While the primary is unavailable, it blocks or unblocks the bucket of the secondary:
-// for this replica, and until the primary is back. It then reports degraded. If the primary fails the call and is not given
+// on this replica, until the primary is back. The result is then degraded. If the primary fails the call and is not given
 // up yet, Block returns the error.
 func (f *Store) Block(ctx context.Context, policy, key string, b store.Block) (degraded bool, err error) {
 	if err := store.ValidateBlock(policy, key, b); err != nil {

@@ -31,12 +31,12 @@ type Config struct {
 	ReplicasFunc func() int
 
 	// Slow is how long the primary may take. A call that takes as long or longer counts as failed, but its answer
-	// is used if it comes by the deadline of its context. Slow must not be longer than the time that callers have:
-	// New of package ratelimit returns an error if it is longer than its Config.Timeout. Default 50 ms.
+	// is used if it comes by the deadline of its context. Callers must have at least that time: New of package ratelimit
+	// returns an error if Slow is longer than its Config.Timeout. Default 50 ms.
 	Slow time.Duration
 
 	// Failures is how many failed calls make the Store give up the primary. They must fail within about a second, and be
-	// a fifth of the calls that needed the server. Or they must fail in a row for 100 ms. Default 5.
+	// at least a fifth of the calls that needed the server. Or they must fail in a row for 100 ms. Default 5.
 	Failures int
 
 	// ProbeEvery is the longest time between two probes while the primary is unavailable. The first probes come
@@ -44,17 +44,17 @@ type Config struct {
 	// 200 ms.
 	ProbeEvery time.Duration
 
-	// MaxKeys is how many buckets are kept whose tokens were used in an outage. The primary is not charged for
-	// further ones. Default 65,536. A bucket takes about 200 bytes and its name, until it is settled.
+	// MaxKeys is for how many buckets the primary is charged after an outage. It is not charged for further buckets.
+	// Default 65,536. A bucket takes about 200 bytes and its name, until it is settled.
 	MaxKeys int
 
-	// OnChange, if set, is called when the primary is given up, with the reason, and when it is back, with a nil
-	// reason. The calls never overlap, and come after the change. A change that is over when the call before it returns is
-	// not reported. A request waits for the first call, so OnChange must not block. It must not close the Store.
+	// OnChange, if set, is called after the primary was given up, with the reason, and after it is back, with a nil
+	// reason. The calls never overlap. If a call takes so long that the primary is given up and back meanwhile, these
+	// changes are not reported. A request waits for the call, so OnChange must not block. It must not close the Store.
 	OnChange func(away bool, reason error)
 
-	// Logger receives the same changes. It also receives failures that the secondary made up for, each kind at most
-	// once a second. Once a minute it receives a line if the primary stays unavailable. Default slog.Default().
+	// Logger receives the same changes, and a line a minute while the primary is unavailable. It also receives failures
+	// of calls that the secondary then answered, each kind at most once a second. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -113,7 +113,7 @@ type Store struct {
 
 	start time.Time
 	slow  time.Duration
-	terms deadline.Terms // by slow, of calls without a deadline
+	terms deadline.Terms // of calls without a deadline: they end after slow
 
 	away   atomic.Pointer[outage] // nil: primary answers
 	tally  tally
@@ -122,13 +122,13 @@ type Store struct {
 	used     used
 	replicas replicas
 
-	// Both are in microseconds since start: until when secondary may have blocked buckets, and when it was last told to
-	// block or unblock one.
+	// Both are in microseconds since start. blocked is until when secondary may have blocked buckets. blockChanged is when
+	// a bucket of secondary was last blocked or unblocked.
 	blocked, blockChanged atomic.Int64
 
 	onChange  func(away bool, reason error)
 	reporting sync.Mutex
-	reported  *outage // of which the logger and onChange know; nil: the primary is used
+	reported  *outage // the last one that report has reported; nil: that the primary is used
 
 	logger   *slog.Logger // nil: slog.Default(), as it is at each line
 	failures failure.Log
@@ -149,8 +149,8 @@ func (f *Store) Away() error {
 	return nil
 }
 
-// Close stops the probes, and waits for a running one. If the primary is unavailable then, it stays given up. Close
-// closes secondary only if New made it, and never primary.
+// Close stops the probes, and waits for a running one. A primary that is unavailable then stays given up. Close closes
+// secondary only if New made it. It never closes primary.
 func (f *Store) Close() error {
 	f.prober.close()
 	if f.own != nil {
@@ -181,14 +181,14 @@ func (f *Store) Take(ctx context.Context, charges []store.Charge, states []store
 		}
 		uncharged = errors.Is(err, store.ErrNotCharged)
 	}
-	// A Reset must not look done while the primary keeps the bucket, and is not given up.
+	// A Reset must not look done while the primary keeps the bucket and is still used.
 	if !failed || !store.MayStandIn(ctx) || slices.ContainsFunc(charges, isReset) {
 		return false, err
 	}
 	return f.answer(context.WithoutCancel(ctx), charges, states, uncharged)
 }
 
-// ask calls the primary. It reports whether the primary has failed; another err is not its fault.
+// ask calls the primary. failed reports whether the primary has failed the call, so that the secondary may answer it.
 func (f *Store) ask(ctx context.Context, charges []store.Charge, states []store.State) (ok, failed bool, err error) {
 	failed, err = f.try(ctx, charges, func(ctx context.Context) error {
 		ok, err = f.primary.Take(ctx, charges, states)
@@ -197,11 +197,11 @@ func (f *Store) ask(ctx context.Context, charges []store.Charge, states []store.
 	return ok, failed, err
 }
 
-// try makes a call of the primary, for the buckets of charges, and reports whether the primary has failed. The call has a
-// deadline of Slow if ctx has none.
+// try makes a call of the primary for the buckets of charges. failed is that of ask. If ctx has no deadline, the call has
+// one after Slow.
 func (f *Store) try(ctx context.Context, charges []store.Charge, call func(context.Context) error) (failed bool, err error) {
 	sent, within := f.now(), ctx
-	if _, ok := ctx.(*deadline.Context); !ok { // which has one, and reads the clock for it
+	if _, ok := ctx.(*deadline.Context); !ok { // a deadline.Context has a deadline, and reads the clock to return it
 		if _, ok := ctx.Deadline(); !ok {
 			limited := &deadline.Context{Parent: ctx, Terms: &f.terms}
 			defer limited.End()

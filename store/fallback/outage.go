@@ -17,7 +17,7 @@ type outage struct {
 	reason error
 	since  time.Time
 	probe  []store.Charge
-	told   time.Time // the last line of the log
+	told   time.Time // when the last line of the log was written
 }
 
 // refuse returns the error of a call that only the primary may answer.
@@ -33,8 +33,8 @@ func (f *Store) giveUp(reason error, charges []store.Charge) {
 	f.report(context.Background())
 }
 
-// report logs whether the primary is used, and calls onChange, unless that has been reported. Its calls never overlap, and
-// come after the change: a logger that hangs must neither keep an outage from ending nor its probes from beginning.
+// report logs whether the primary is used, and calls onChange, unless that was reported before. Calls of onChange never
+// overlap. report runs after the change: a logger that hangs must not delay the probes or the end of an outage.
 func (f *Store) report(ctx context.Context) {
 	f.reporting.Lock()
 	defer f.reporting.Unlock()
@@ -59,11 +59,11 @@ func (f *Store) report(ctx context.Context) {
 // probePolicy is the policy of the buckets that probes charge.
 const probePolicy = "fallback-probe"
 
-// probeLimit is a limit that the probes of many replicas do not use up, and whose buckets are soon forgotten.
+// probeLimit is so high that the probes of many replicas do not use it up. Its buckets are soon forgotten.
 var probeLimit, _ = store.NewLimit(10_000, time.Second, 10_000)
 
-// probe returns charges that fail or succeed like charges would now. They write to the same servers, but to other
-// buckets, because the bucket of a charge may be corrupt.
+// probe returns charges that fail if charges would fail now, and else succeed. They write to the same servers, but to
+// other buckets, because the bucket of a charge may be corrupt.
 func probe(charges []store.Charge) (probe []store.Charge) {
 	for i := range charges {
 		key := charges[i].Key
@@ -93,14 +93,14 @@ func (f *Store) probe(ctx context.Context) (back bool) {
 	}
 	f.counts.end()
 	f.away.Store(nil)
-	f.tally.reopen(f.now()) // last, because a failure that counts begins the next outage
+	f.tally.reopen(f.now()) // last, because from now on failures count, and may begin the next outage
 	f.report(ctx)
 	return true
 }
 
 func (f *Store) log() *slog.Logger { return cmp.Or(f.logger, slog.Default()) }
 
-// recovered keeps a panic of a Store or of onChange in our goroutines from ending the process.
+// recovered logs a panic of a Store or of onChange in a goroutine of this package, so that it does not end the process.
 func (f *Store) recovered(ctx context.Context) {
 	if p := recover(); p != nil {
 		f.failures.Log(ctx, fmt.Errorf("panic: %v", p))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A prober calls probe repeatedly, from begin on, until it reports that the primary is back.
+// A prober calls probe repeatedly, from begin on, until probe reports that the primary is back.
 type prober struct {
 	every time.Duration
 	probe func(context.Context) bool
@@ -21,11 +21,11 @@ type prober struct {
 	running sync.WaitGroup // Add under mu and not after close
 }
 
-// The first probe comes after this part of ProbeEvery, because a broken connection is soon replaced. The time
-// between probes then doubles, up to ProbeEvery.
+// The first probe comes after ProbeEvery / firstProbe, because a broken connection is soon replaced. The time between
+// probes then doubles, up to ProbeEvery.
 const firstProbe = 16
 
-// unsteady is the time after a return in which a new outage does not restart the probes with short waits.
+// unsteady is for how long after an outage the next one does not begin with a short wait for the first probe.
 const unsteady = time.Second
 
 func (p *prober) begin() {

@@ -8,11 +8,10 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// remember lets the secondary know what it needs for an outage, after the primary has answered a call: the buckets that
-// are less than half full, blocked, removed or refunded. The others cost nothing.
+// remember prepares the secondary for an outage, after the primary has answered a call. It changes the secondary's bucket
+// if the primary's is less than half full, or was blocked, removed or refunded. Other buckets cost nothing.
 //
-// sent is when the call was sent, or 0 if secondary had blocked no bucket then. The answer does not know of blocks that came
-// later.
+// sent is when the call was sent, or 0 if the secondary had blocked no bucket then. The answer does not show later blocks.
 func (f *Store) remember(ctx context.Context, charges []store.Charge, states []store.State, ok bool, sent int64) {
 	for i := range charges {
 		c, s := &charges[i], &states[i]
@@ -31,8 +30,9 @@ func (f *Store) remember(ctx context.Context, charges []store.Charge, states []s
 	}
 }
 
-// follow blocks or unblocks the secondary's bucket of c as s says, the answer of the primary. It makes it no fuller than that
-// if s is low.
+// follow changes the secondary's bucket of c after the primary has answered s. It blocks or unblocks the bucket as in s. If
+// low is true, it also lowers the bucket to the part of the burst that s has left. For example, if s has 5 of 20 tokens
+// left, the secondary's bucket with a share of 8 keeps at most 2.
 func (f *Store) follow(ctx context.Context, c *store.Charge, s *store.State, low bool, sent int64) {
 	held, share, err := f.look(ctx, c, f.used.dearest(c))
 	if err != nil {
@@ -50,22 +50,22 @@ func (f *Store) follow(ctx context.Context, c *store.Charge, s *store.State, low
 	f.note(ctx, err)
 }
 
-// spared is the part of a token that the secondary's bucket may hold in excess. The surplus is taken in whole tokens, rounded
-// up: otherwise the rest of one would grow to a whole one with many short outages. But a reply takes its time, and the
-// refill in that time must not cost a token.
+// The secondary's bucket may hold 1/spared of a token in excess. A larger surplus is taken in whole tokens, rounded up.
+// Rounded down, the rests would grow to a whole token in many short outages. Without the excess, the refill during a reply
+// would cost a token.
 const spared = 16
 
-// credits returns at least what a bucket under l holds according to s, 0 in debt. If s is Blocked, it is what the bucket
-// certainly holds, and the bucket is full when the block ends.
+// credits returns the credits that a bucket under l holds according to s, or slightly more. It returns 0 in debt. If s is
+// Blocked, it returns the credits that the bucket certainly holds.
 func credits(l store.Limit, s *store.State) int64 {
 	reset := min(s.ResetAfter.Microseconds(), l.Fill())
 	return max(0, l.Capacity-l.Refill*reset)
 }
 
-// sameBlock is by how much two reports of one block may differ, because the replies took different times.
+// sameBlock is by how much the end of a block may differ in two replies, because these took different times.
 const sameBlock = 10 * time.Millisecond
 
-// followBlock blocks or unblocks the secondary's bucket of c, whose state is held, as the primary's, whose state is s.
+// followBlock blocks or unblocks the secondary's bucket of c like the primary's bucket. held and s are their states.
 func (f *Store) followBlock(ctx context.Context, c *store.Charge, s, held *store.State, sent int64) {
 	if sent < f.blockChanged.Load() {
 		return
@@ -73,14 +73,14 @@ func (f *Store) followBlock(ctx context.Context, c *store.Charge, s, held *store
 	b := store.Block{}
 	switch {
 	case s.Blocked && s.RetryAfter != store.Never && (!held.Blocked || (held.RetryAfter-s.RetryAfter).Abs() > sameBlock):
-		b.For = min(s.RetryAfter, store.MaxBlock) // of a denial it may be the longer wait for the tokens
+		b.For = min(s.RetryAfter, store.MaxBlock) // after a denial, RetryAfter may be the longer wait for the tokens
 	case s.Blocked || !held.Blocked:
 		return
 	}
 	f.note(ctx, f.setBlock(ctx, c.Policy, c.Key, b))
 }
 
-// noteBlock records that a bucket of the secondary is blocked for so long.
+// noteBlock records that a bucket of the secondary is blocked for another left.
 func (f *Store) noteBlock(left time.Duration) {
 	until := f.now() + bucket.Microseconds(left)
 	for last := f.blocked.Load(); until > last && !f.blocked.CompareAndSwap(last, until); last = f.blocked.Load() {

@@ -12,8 +12,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// settle charges the primary for what the secondary has allowed of the buckets that charges cost something. A call of the
-// primary for each of them comes before the charges. It reports whether the primary has failed, as ask does.
+// settle charges the primary for the tokens that the secondary has allowed. It makes a call for the bucket of each charge
+// that has a cost. failed is that of ask.
 func (f *Store) settle(ctx context.Context, charges []store.Charge, states []store.State) (failed bool, err error) {
 	if !f.used.some(f.now) {
 		return false, nil
@@ -32,8 +32,8 @@ func (f *Store) settle(ctx context.Context, charges []store.Charge, states []sto
 	return false, nil
 }
 
-// settleOne charges the primary's bucket of c with what was used, or refunds it. The use is taken before the call, so that
-// it is settled once. It is put back only if the primary has certainly not been charged.
+// settleOne charges the primary's bucket of c with the use of the bucket, or refunds a negative use. The use is removed
+// before the call, so that it is settled once. It is put back only if the primary has certainly not been charged.
 func (f *Store) settleOne(ctx context.Context, c *store.Charge) (failed bool, err error) {
 	a := accountOf(c)
 	one, found := f.used.take(a)
@@ -58,8 +58,9 @@ func (f *Store) settleOne(ctx context.Context, c *store.Charge) (failed bool, er
 	return failed, err
 }
 
-// lacks returns how many tokens the bucket of c lacks after a use of it, rounded up. The secondary's bucket knows it, but what
-// this replica's part of the rate has not refilled there since then, the whole rate may have refilled in the primary.
+// lacks returns how many tokens the bucket of c lacks after a use of it, rounded up: as many as the secondary's bucket. That
+// bucket refills at this replica's share of the rate. So if it lacks more than the primary's bucket can, which was empty at
+// most and has refilled at the whole rate since the last use, lacks returns the latter.
 func (f *Store) lacks(ctx context.Context, c *store.Charge, one use) int64 {
 	empty := bucket.Bucket{Unit: c.Limit.Unit}
 	most := up(c.Limit.Capacity-c.Limit.Advance(empty, f.now()-one.last).Tokens, c.Limit.Unit)
@@ -74,17 +75,17 @@ func (f *Store) lacks(ctx context.Context, c *store.Charge, one use) int64 {
 // up returns credits in tokens of unit, rounded up.
 func up(credits, unit int64) int64 { return (credits + unit - 1) / unit }
 
-// used is what the secondary has allowed of each bucket since the last settlement.
+// used has the tokens of each bucket that the secondary has allowed since the last settlement.
 type used struct {
 	most int
 
-	until atomic.Int64 // when the last of them makes no difference any more; 0 if there is none
+	until atomic.Int64 // the latest void of a use; 0 if there is no use
 	mu    sync.Mutex
 	of    map[account]use
 }
 
-// some reports whether there are uses. It drops them when none makes a difference any more: their buckets may never be
-// charged again, and all others would wait for the lock.
+// some reports whether there are uses. It drops all of them once the last is void. Their buckets may never be charged
+// again, and until then the charges of all other buckets take the lock.
 func (u *used) some(clock func() int64) bool {
 	until := u.until.Load()
 	if until == 0 || clock() < until {
@@ -103,28 +104,29 @@ type account struct{ policy, key string }
 
 func accountOf(c *store.Charge) account { return account{c.Policy, c.Key} }
 
-// A use is what the secondary has allowed of one bucket.
+// A use is the tokens of one bucket that the secondary has allowed.
 type use struct {
-	tokens int64 // less those that were refunded; negative if a refund is due to the primary
-	dear   int64 // the largest cost
-	last   int64 // when the last of them was used, in microseconds
-	void   int64 // when both stores have refilled the bucket, if nobody charges it
+	tokens int64 // without those that were refunded; negative if the primary must refund some
+	dear   int64 // the largest cost of a charge
+	last   int64 // when the last of the tokens was used, in microseconds
+	void   int64 // when both stores have refilled the bucket, so that the use makes no difference
 }
 
-// use records that the secondary has carried out c, with state as the answer.
+// use records that the secondary has carried out c, and answered state.
 func (f *Store) use(c *store.Charge, state *store.State) {
 	now := f.now()
 	void := now + max(state.ResetAfter.Microseconds(), c.Limit.Fill())
 	f.used.add(accountOf(c), use{tokens: within(c.Cost), dear: room(c), last: now, void: void}, isStandby(*c), now)
 }
 
-// add adds to what was used of a bucket. standby says that more is a refund of what the secondary has allowed.
+// add adds more to the use of a bucket. standby reports that more is a refund of tokens that the secondary has allowed.
 func (u *used) add(a account, more use, standby bool, now int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	one, found := u.of[a]
 	if standby {
-		// What was settled, or never recorded, is not refunded to the primary: it may have charged less, or nothing.
+		// A refund makes a use at most 0. Tokens that were settled, or never recorded, are not refunded to the primary: it
+		// may have charged fewer, or none.
 		more.tokens = -min(-more.tokens, max(0, one.tokens))
 	}
 	one = use{within(one.tokens + more.tokens), max(one.dear, more.dear), max(one.last, more.last), max(one.void, more.void)}
@@ -142,10 +144,11 @@ func (u *used) add(a account, more use, standby bool, now int64) {
 	u.until.Store(max(u.until.Load(), one.void))
 }
 
-// within bounds the tokens of a use: no bucket holds as many.
+// within bounds the tokens of a use. No bucket holds 2^53.
 func within(tokens int64) int64 { return max(-1<<53, min(tokens, 1<<53)) }
 
-// makeRoom drops one of eight uses that makes no difference any more. It drops no other: clients can make up keys.
+// makeRoom looks at eight uses, and drops one that is void. It drops no other: a client that makes up keys must not make
+// others forget their use.
 func (u *used) makeRoom(now int64) bool {
 	looked := 0
 	for a, one := range u.of {
@@ -170,7 +173,7 @@ func (u *used) take(a account) (one use, found bool) {
 	return one, found
 }
 
-// dearest returns the largest cost of c's bucket since the last settlement, with that of c.
+// dearest returns the largest cost of a charge of c's bucket since the last settlement. c counts, too.
 func (u *used) dearest(c *store.Charge) int64 {
 	if u.until.Load() == 0 {
 		return room(c)
@@ -180,10 +183,10 @@ func (u *used) dearest(c *store.Charge) int64 {
 	return max(room(c), u.of[accountOf(c)].dear)
 }
 
-// room returns how many tokens a bucket must have room for, so that c is allowed by a full one.
+// room returns how many tokens a bucket must have room for, so that a full one allows c.
 func room(c *store.Charge) int64 {
 	if c.Owed || c.Settles {
-		return 1 // of which it needs none
+		return 1 // any bucket allows c
 	}
 	return max(1, c.Cost)
 }

@@ -19,8 +19,8 @@ func (f *Store) answer(ctx context.Context, charges []store.Charge, states []sto
 	return ok, err
 }
 
-// standIn charges the secondary, under this replica's shares of the limits. What it allows is settled later if the
-// primary has not been charged for the call.
+// standIn charges the secondary, under this replica's shares of the limits. If uncharged is true, the primary was not
+// charged for the call, and the tokens are settled later.
 func (f *Store) standIn(ctx context.Context, charges []store.Charge, states []store.State, uncharged bool) (bool, error) {
 	if err := store.Validate(charges, states); err != nil {
 		return false, err
@@ -30,7 +30,7 @@ func (f *Store) standIn(ctx context.Context, charges []store.Charge, states []st
 		c := &shares[i]
 		c.Limit = f.share(c, f.used.dearest(c))
 		if isRefund(*c) && !c.Standby {
-			c.Cost = 0 // goes to the primary, which was charged
+			c.Cost = 0 // the refund goes to the primary, which was charged
 		}
 	}
 	ok, err := f.secondary.Take(ctx, shares, states)
@@ -41,7 +41,7 @@ func (f *Store) standIn(ctx context.Context, charges []store.Charge, states []st
 		c, s := &charges[i], &states[i]
 		s.Degraded = true
 		if s.Blocked {
-			f.noteBlock(min(s.RetryAfter, s.ResetAfter)) // the block is in both, and a cost above the burst in one
+			f.noteBlock(min(s.RetryAfter, s.ResetAfter)) // both are at least the block; one is Never for a cost above the burst
 		}
 		switch {
 		case !ok || !s.Allowed || c.Cost == 0 || c.Settles:
@@ -77,7 +77,8 @@ func (r *replicas) refresh(clock func() int64) {
 	}
 }
 
-// withoutStandby returns charges for the primary: it only looks at the buckets whose refunds go to the secondary.
+// withoutStandby returns charges for the primary. The cost of Standby refunds is 0 in them, because these go to the
+// secondary.
 func withoutStandby(charges []store.Charge) []store.Charge {
 	if !slices.ContainsFunc(charges, isStandby) {
 		return charges
@@ -111,7 +112,7 @@ func (f *Store) askSecondary(ctx context.Context, c store.Charge) (store.State, 
 	return call.state[0], err
 }
 
-// A call is a call for one bucket. Each denial of a flood makes one, so they are used again.
+// A call holds the arguments of a call for one bucket. Each denial of a flood makes one, so calls are pooled.
 type call struct {
 	charge [1]store.Charge
 	state  [1]store.State

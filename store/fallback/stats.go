@@ -17,7 +17,7 @@ const (
 	// maxOutages is how many outages are remembered.
 	maxOutages = 16
 
-	// maxReason is how many bytes of a reason are kept: it may have text of a server.
+	// maxReason is how many bytes of a reason are kept, because a reason may have text of a server.
 	maxReason = 1 << 10
 )
 
@@ -64,7 +64,7 @@ func (c *counts) begin(o *outage) {
 	})
 }
 
-// end records the end of the last outage. Some of it may be charged later.
+// end records the end of the last outage. Its tokens may be charged later.
 func (c *counts) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

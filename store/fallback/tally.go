@@ -14,34 +14,34 @@ import (
 // A tally counts failed calls. It distinguishes a primary that is unavailable from one that has failed once.
 // Without recent failures it costs a call only one atomic load.
 type tally struct {
-	most int // failures that are one too many
+	most int // so many failures are too many
 
-	troubled atomic.Bool // there are failures to count with
+	troubled atomic.Bool // there are recent failures
 	mu       sync.Mutex
-	since    time.Time // the first of them
-	calls    int       // from it on
+	since    time.Time // the first recent failure
+	calls    int       // since then
 	failures int
 	row      int       // failures since a call last succeeded
-	rowSince time.Time // the first of those
+	rowSince time.Time // the first failure of the row
 
 	shut bool  // the primary is given up
-	from int64 // when it was back last: a call that was sent before says nothing about it now
+	from int64 // when the primary was last back; calls that were sent before do not count
 }
 
 const (
-	// tallied is how long failures are counted, if a call succeeds after that.
+	// tallied is how long failures are recent. The first success after that forgets them.
 	tallied = time.Second
 
-	// tolerance is the most calls for each failure. So a primary of several servers is given up when one of them is
-	// unavailable.
+	// A primary is given up if at least one of tolerance calls fails. So a primary of several servers is given up when
+	// one of them is unavailable.
 	tolerance = 5
 
-	// instant is the minimum time of an answer from a server, in microseconds. A faster answer was known here, such
-	// as a remembered denial, and does not show that the server works.
+	// instant is the minimum time of an answer from a server, in microseconds. A faster answer, such as a remembered
+	// denial, was made in this process, and does not show that the server works.
 	instant = 10
 
-	// silence is how long all calls must fail before a primary is given up that served many calls just before. The
-	// calls of one batch, or of one server of several, may fail in a row, too.
+	// If a primary has served many calls just before, it is given up after all calls have failed for silence. A shorter
+	// row of failures may be of one batch, or of one server of several.
 	silence = 100 * time.Millisecond
 )
 
@@ -61,9 +61,9 @@ func (t *tally) succeeded(took int64) {
 	}
 }
 
-// failed counts a failed call that was sent at that time. It reports whether the failure counts, and whether it was
-// one too many. After one too many, no failure counts until reopen, because callers that found the primary
-// available may come here much later.
+// failed counts a failed call that was sent at that time. counts reports whether the failure counts, and tooMany whether
+// the primary must be given up. After that, no failure counts until reopen: calls that were sent before may fail much
+// later.
 func (t *tally) failed(sent int64) (counts, tooMany bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,8 +107,9 @@ func (t *tally) reset() {
 // errSlow is the reason for giving up a primary that answers too late.
 var errSlow = errors.New("fallback: the primary is slow")
 
-// judge counts a call of the primary that was sent at that time and ended with err. It reports whether the primary has
-// failed. A late answer counts as a failure, but is an answer. It does not count while this process lacks CPU time.
+// judge counts a call of the primary that was sent at that time and ended with err. failed is that of ask. A late answer
+// counts as a failure, but failed is false, because there is an answer. It does not count while this process lacks CPU
+// time.
 func (f *Store) judge(ctx context.Context, err error, charges []store.Charge, sent int64) (failed bool) {
 	took, reason := f.now()-sent, err
 	switch slow := took >= f.slow.Microseconds(); {
@@ -133,10 +134,10 @@ func (f *Store) judge(ctx context.Context, err error, charges []store.Charge, se
 	return err != nil
 }
 
-// blameless reports whether err says nothing about the primary: the primary does not have this, the call was invalid,
-// this process is overloaded, or the caller left or gave the primary less time than Slow.
+// blameless reports whether err says nothing about the primary. The call was invalid or is not supported, this process is
+// overloaded, the caller left, or the caller gave the primary less time than Slow.
 func blameless(ctx context.Context, err error, slow bool) bool {
-	deadline, limited := ctx.Deadline() // a primary may notice it slightly before ctx does
+	deadline, limited := ctx.Deadline() // a primary may notice the end of ctx slightly before ctx does
 	over := ctx.Err() != nil || limited && !time.Now().Before(deadline)
 	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, store.ErrInvalidCall) || errors.Is(err, store.ErrOverloaded) ||
 		errors.Is(ctx.Err(), context.Canceled) || over && !slow
