@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// defaultMaxLines takes 400 KB, and 4 MB if every slot holds a line.
+	// defaultMaxLines slots take 400 KB, and 4 MB if each holds a line.
 	defaultMaxLines = 1 << 14
 	defaultMaxAge   = time.Second
 )
 
 // Config configures [New]. The zero value is ready to use.
 type Config struct {
-	// MaxKeys is for how many buckets a denial is remembered, at about 150 bytes each and the names. It is rounded
-	// up to a power of two. Default 16,384. A Key longer than 256 bytes is kept as its SHA-256.
+	// MaxKeys is for how many buckets a denial is remembered. It is rounded up to a power of two. A bucket takes about
+	// 150 bytes and its name. A Key longer than 256 bytes is kept as its SHA-256. Default 16,384.
 	MaxKeys int
 
 	// MaxAge is how long a denial is used, counted from when its call was sent, in whole microseconds. Default 1
 	// second.
 	MaxAge time.Duration
 
-	// Clock returns the time. Default: the monotonic clock of the machine, which may run 0.1 % slower than that of
+	// Clock returns the time. Default: the monotonic clock of the machine, which may run 0.1 % slower than the clock of
 	// the Store. If the Store has a Clock, set the same one here.
 	Clock func() time.Time
 }
@@ -67,11 +67,11 @@ type Store struct {
 	maxAge int64
 	seed   maphash.Seed
 
-	// One lock is for all slots, so that a call of several charges finds all of another call or nothing of it. Calls that
-	// are refused only read, so that they do not wait for each other.
+	// One lock guards all slots. So a call of several charges sees all changes of another call, or none. Refused calls only
+	// read, so they do not wait for each other.
 	mu     sync.RWMutex
 	slots  []slot
-	latest int64 // time of clock at which a call was sent
+	latest int64 // the latest time by clock at which a call was sent
 
 	answered atomic.Int64 // calls that were refused here
 }
@@ -95,7 +95,7 @@ func (d *Store) Take(ctx context.Context, charges []store.Charge, states []store
 		return false, err
 	}
 	if ctx.Err() != nil {
-		return d.store.Take(ctx, charges, states) // which charges nothing, and says so
+		return d.store.Take(ctx, charges, states) // the store charges nothing, and returns the right error
 	}
 	var few [4]visit // on the stack
 	visits := few[:0]
@@ -120,8 +120,8 @@ func (d *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	return ok, err
 }
 
-// begin runs before a call is sent, and returns the time of that. forward reports whether no call was sent at a later time.
-// If one was, the bucket does not refill before the clock has caught up, and no State shows that.
+// begin runs before a call is sent, and returns the time. forward reports whether the clock has not gone back. If it has, a
+// bucket does not refill until the clock has caught up, and no State shows that.
 func (d *Store) begin(visits []visit, charges []store.Charge) (now int64, forward bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,7 +134,7 @@ func (d *Store) begin(visits []visit, charges []store.Charge) (now int64, forwar
 	return now, forward
 }
 
-// Block implements [store.Blocker]. Like a refund it invalidates what is known of the bucket.
+// Block implements [store.Blocker]. Like a refund, it drops the line of the bucket.
 func (d *Store) Block(ctx context.Context, policy, key string, b store.Block) (degraded bool, err error) {
 	if err := store.ValidateBlock(policy, key, b); err != nil {
 		return false, err
@@ -155,8 +155,8 @@ func (d *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 	return store.Inspect(ctx, d.store, policy, key)
 }
 
-// Forget drops what is known of a bucket. Call it after something other than a call of this Store has added tokens.
-// Running calls do not remember the bucket either.
+// Forget drops what is known of a bucket. Call it after tokens were added to the bucket without this Store. Calls of the
+// bucket that are under way are not remembered either.
 func (d *Store) Forget(policy, key string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -188,7 +188,7 @@ func (d *Store) refuses(visits []visit, charges []store.Charge, states []store.S
 	return refused
 }
 
-// keep stores the answer of a charge's bucket, if it shows what the bucket holds.
+// keep makes a line of the answer of a charge's bucket, if the answer shows how many tokens the bucket holds.
 func (d *Store) keep(v *visit, c *store.Charge, s *store.State, ok bool, sent, received int64) {
 	if s.Degraded {
 		return
@@ -204,11 +204,12 @@ func (d *Store) keep(v *visit, c *store.Charge, s *store.State, ok bool, sent, r
 	if v.line != nil {
 		l.Policy, l.Key = v.line.Policy, v.line.Key
 	} else {
-		name := c.Policy + v.key // a copy: they may be parts of something large
+		name := c.Policy + v.key // a copy: the strings may be parts of something large
 		l.Policy, l.Key = name[:len(c.Policy)], name[len(c.Policy):]
 	}
 	if ok {
-		// The line is renewed for a while only, or each call of a bucket that was once empty would allocate.
+		// An allowed call renews the line only for maxAge after the denial. Otherwise each call of a bucket that was once
+		// empty would allocate.
 		if l.denied = v.line.denied; sent-l.denied > d.maxAge {
 			return
 		}

@@ -7,16 +7,17 @@
 // Package [github.com/go-tokenbucket/ratelimit/store/redisstore] already has one inside, unless its Config turns it
 // off. Use this package with a Store that you write.
 //
-// After a bucket has refused a charge, the most that it can hold at any later time is known, until somebody adds
-// tokens. Calls with an Owed charge or with a Cost of 0 always go to the store.
+// The reply of a refused charge shows how many tokens the bucket has. So the most that the bucket can hold at a later time
+// is known, until a call adds tokens. For example, after a charge of 1 was refused on an empty bucket of 1 a second, charges
+// of 1 are refused here for a second. Calls with an Owed charge or with a Cost of 0 always go to the store.
 //
-// Refusals of a blocked bucket are remembered, too, for as long as it is blocked. The exception is a bucket that would
-// refuse the charge for as long without the block, or that the charge would empty from full.
+// Refusals of a blocked bucket are remembered until its block ends. There are two exceptions: the bucket would refuse the
+// charge for as long without the block, or the charge costs the whole burst.
 //
 // # What a refusal does not know
 //
-// Refunds, resets, blocks, charges and changed limits that go through this Store are known when their calls return. For up
-// to [Config.MaxAge], a refusal may not know of:
+// Refunds, resets, blocks, charges and changed limits that go through this Store are known when their calls return. Other
+// changes may be unknown for up to [Config.MaxAge]:
 //   - changes by others in the store, such as other replicas
 //   - buckets that the store has lost
 //   - a clock of the store that was set
@@ -24,6 +25,6 @@
 //
 // # What a State says
 //
-// Times count from the reply of the store. So a RetryAfter is never shorter than that of the store, and longer by
-// less than a round trip.
+// Times count from the reply of the store. So a RetryAfter is never shorter than the store's own, and longer by less than
+// a round trip.
 package denialcache

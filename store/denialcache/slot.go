@@ -2,29 +2,29 @@ package denialcache
 
 import "github.com/go-tokenbucket/ratelimit/store"
 
-// A slot holds the line of one of the buckets that fall into it: the one that was answered last.
+// Several buckets may share a slot. The slot holds the line of the bucket that was answered last.
 type slot struct {
 	line *line // nil if there is none
 
-	// changes counts what may have made a line wrong: of this bucket, or of another one of the slot. A line is made only
-	// if none happened while its call was under way. So replies may arrive in any order.
+	// changes counts the changes that may have made a line wrong, of any bucket of the slot. A call makes a line only if
+	// there was no change while the call was under way. So replies may arrive in any order.
 	changes int
 
 	adding int         // calls under way that may add tokens; no line is made meanwhile
-	under  store.Limit // of the latest charge that was sent, also if it was refused: its bucket is under it
+	under  store.Limit // the limit of the latest charge that was sent; also a refused charge puts its bucket under its limit
 }
 
-// change drops the line, and those that calls under way would make.
+// change drops the line. Calls that are under way make none.
 func (s *slot) change() { s.changes, s.line = s.changes+1, nil }
 
-// adds is for a call that is about to be sent, and adds tokens or ends a block. Others may see that before its reply is
-// here.
+// adds runs before a call is sent that adds tokens or ends a block. Other calls may see the change before the reply to this
+// call is here.
 func (s *slot) adds() {
 	s.change()
 	s.adding++
 }
 
-// added is for the same call after its reply.
+// added runs after the reply to the same call.
 func (s *slot) added() {
 	s.change()
 	s.adding--
@@ -34,13 +34,13 @@ func (s *slot) added() {
 type visit struct {
 	slot    *slot
 	key     string // a short one
-	line    *line  // its bucket's when the call was sent, nil if there was none
-	changes int    // of the slot when the call was sent
-	adds    bool   // the slot counts it as adding
+	line    *line  // the line of the bucket when the call was sent, nil if there was none
+	changes int    // the changes of the slot when the call was sent
+	adds    bool   // the slot counts the call as adding
 }
 
-// begin runs before the call is sent. A charge under another limit than that of the line may change the rate of the
-// bucket, and counts as adding tokens.
+// begin runs before the call is sent. A charge counts as adding tokens if its limit is not the line's, because it may make
+// the bucket refill faster.
 func (v *visit) begin(c *store.Charge) {
 	s := v.slot
 	if s.line.of(c.Policy, v.key) {
@@ -56,12 +56,12 @@ func (v *visit) begin(c *store.Charge) {
 	v.changes = s.changes
 }
 
-// end runs after the store has answered, and reports whether the answer is to be kept. A refused call changed nothing,
-// if no charge under another limit was sent since. Any other call may have changed its bucket: its answer takes the place
-// of a line that was right until then.
+// end runs after the store has answered, and reports whether the answer is to be kept. A refused call has changed nothing,
+// unless a charge under another limit was sent meanwhile. Any other call may have changed its bucket. So its answer may only
+// replace a line that was right until then.
 //
-// A peek makes no line where there is none. The bucket may be under another limit. The first charge has to put it under
-// its limit, and a line would keep that charge from being sent.
+// A look (a Cost of 0) makes no line if there is none. The bucket may be under another limit, until a charge puts it under
+// its own. A line could keep that charge from being sent.
 func (v *visit) end(c *store.Charge, ok bool, err error) (keep bool) {
 	s := v.slot
 	if v.adds {

@@ -58,9 +58,9 @@ func (f *Store) settleOne(ctx context.Context, c *store.Charge) (failed bool, er
 	return failed, err
 }
 
-// lacks returns how many tokens the bucket of c lacks after a use of it, rounded up: as many as the secondary's bucket. That
-// bucket refills at this replica's share of the rate. So if it lacks more than the primary's bucket can, which was empty at
-// most and has refilled at the whole rate since the last use, lacks returns the latter.
+// lacks returns how many tokens the bucket of c lacks after a use of it, rounded up. It is what the secondary's bucket lacks,
+// with a bound, because that bucket refills only at this replica's share of the rate. The bound is what an empty bucket
+// lacks after it has refilled at the whole rate since the last use.
 func (f *Store) lacks(ctx context.Context, c *store.Charge, one use) int64 {
 	empty := bucket.Bucket{Unit: c.Limit.Unit}
 	most := up(c.Limit.Capacity-c.Limit.Advance(empty, f.now()-one.last).Tokens, c.Limit.Unit)

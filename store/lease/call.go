@@ -5,21 +5,21 @@ import "github.com/go-tokenbucket/ratelimit/store"
 // A call is a Take under way.
 type call struct {
 	visits []visit // one for each charge
-	leases bool    // what cannot be paid here is drawn; otherwise nothing is paid here
-	paid   int     // visits that were paid here
-	draws  bool    // a visit takes more tokens than its charge costs, or fewer because of its rest
+	leases bool    // charges that cannot be paid here are drawn; if false, nothing is paid here
+	paid   int     // how many visits were paid here
+	draws  bool    // a visit draws
 }
 
 // A visit is a charge of a call.
 type visit struct {
-	holding *holding // of its bucket, nil if there is none
-	lot     *lot     // that has paid, or whose rest this is
-	era     int      // of the holding when the call began
+	holding *holding // the holding of its bucket, nil if there is none
+	lot     *lot     // the lot that has paid, or that rest is from
+	era     int      // the era of the holding when the call began
 
-	paid  bool  // from lot
-	draws bool  // wish tokens, of which rest come from lot
-	stops bool  // the holding
-	wish  int64 // what the charge costs, and what will be held
+	paid  bool  // lot has paid the charge
+	draws bool  // the visit has wish tokens: rest from lot, the others from the store
+	stops bool  // the visit has stopped the holding
+	wish  int64 // the cost of the charge, and the tokens that will be held
 	rest  int64
 }
 
@@ -28,7 +28,7 @@ func simple(c *store.Charge) bool {
 	return c.Cost > 0 && c.MaxWait <= 0 && !c.Shadow && !c.Owed && !c.Settles && c.Lock == 0
 }
 
-// begin pays what can be paid here, and plans the rest. It returns what is to be given back before the call is sent.
+// begin pays the charges that can be paid here, and plans the others. It returns refunds to send before the call.
 func (s *Store) begin(k *call, charges []store.Charge, states []store.State) (backs []refund) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,13 +71,13 @@ func (s *Store) begin(k *call, charges []store.Charge, states []store.State) (ba
 	return backs
 }
 
-// enter is for a visit that returns to its holding after the call.
+// enter counts a visit that comes back to its holding after the call, with leave.
 func (v *visit) enter() {
 	v.holding.calls++
 	v.era = v.holding.era
 }
 
-// yield is for a charge that is sent unchanged. What is held of its bucket goes to backs. A reset drops it.
+// yield prepares for a charge that is sent unchanged. The held tokens of its bucket go to backs. A reset drops them.
 func (s *Store) yield(backs []refund, v *visit, c *store.Charge, now int64) []refund {
 	if c.Cost == store.Reset {
 		v.holding, v.stops = s.open(name{c.Policy, c.Key}), true
@@ -99,7 +99,7 @@ func (s *Store) yield(backs []refund, v *visit, c *store.Charge, now int64) []re
 	return backs
 }
 
-// plan decides how many tokens to draw for c. Held tokens that cannot be spent with them go to backs.
+// plan decides how many tokens to draw for c. Held tokens that c cannot use go to backs.
 func (s *Store) plan(backs []refund, v *visit, c *store.Charge, now int64) []refund {
 	h := v.holding
 	if h != nil && (h.drawing || h.stops > 0) {

@@ -6,8 +6,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// draw sends to the store what could not be paid here, and takes more tokens of the buckets that are used often. If
-// the store refuses that, draw asks only for what the call needs.
+// draw sends to the store the charges that could not be paid here, and takes more tokens of buckets that are used often. If
+// the store refuses that, draw sends the call again with its own costs only.
 func (s *Store) draw(ctx context.Context, k *call, charges []store.Charge, states []store.State) (ok bool, err error) {
 	sent := s.now()
 	defer func() { s.settle(ctx, s.end(k, charges, states, ok, err, sent)) }() // also if the store panics
@@ -19,8 +19,8 @@ func (s *Store) draw(ctx context.Context, k *call, charges []store.Charge, state
 	return ok, err
 }
 
-// end keeps the tokens that were drawn, and puts those back that were paid in a call that did not succeed. It returns what
-// is to be given back.
+// end keeps the tokens that were drawn. If the call did not succeed, it puts back the tokens that were paid here. It returns
+// refunds to send.
 func (s *Store) end(k *call, charges []store.Charge, states []store.State, ok bool, err error, sent int64) (backs []refund) {
 	received := s.now()
 	s.mu.Lock()
@@ -32,7 +32,7 @@ func (s *Store) end(k *call, charges []store.Charge, states []store.State, ok bo
 			backs = s.unpay(backs, v, c, state, received)
 		case v.draws && ok:
 			backs = s.publish(backs, v, c, state, sent, received)
-		case v.draws: // it failed, and the tokens may have been taken
+		case v.draws: // the call failed, and the store may have taken the tokens
 			s.lost += v.rest
 			v.holding.next = 0
 		case !v.paid && err == nil:
@@ -69,8 +69,8 @@ func (s *Store) ask(ctx context.Context, k *call, charges []store.Charge, states
 	return ok, err
 }
 
-// giveUp ends the draws of a call that the store has refused. It returns what gives back their rests. A bucket with too
-// few tokens is not drawn from before it was charged again.
+// giveUp ends the draws of a call that the store has refused. It returns refunds of their rests. No more tokens of these
+// buckets are drawn until each was charged again.
 func (s *Store) giveUp(k *call) (backs []refund) {
 	now := s.now()
 	s.mu.Lock()
@@ -86,7 +86,7 @@ func (s *Store) giveUp(k *call) (backs []refund) {
 	return backs
 }
 
-// publish makes a lot of the tokens that v has drawn and c does not need. If they cannot be held, they go to backs.
+// publish makes a lot of the tokens that v has drawn beyond the cost of c. If they cannot be held, they go to backs.
 func (s *Store) publish(backs []refund, v *visit, c *store.Charge, state *store.State, sent, received int64) []refund {
 	h, left := v.holding, v.wish-c.Cost
 	h.next = 0
@@ -105,8 +105,8 @@ func (s *Store) publish(backs []refund, v *visit, c *store.Charge, state *store.
 	return backs
 }
 
-// unpay puts the tokens of a charge back that was paid here in a call that did not succeed, and fills state. If its lot
-// was closed meanwhile, they go to backs.
+// unpay is for a charge that was paid here in a call that did not succeed. It puts the tokens back into their lot, and fills
+// state. If the lot was closed meanwhile, the tokens go to backs.
 func (s *Store) unpay(backs []refund, v *visit, c *store.Charge, state *store.State, now int64) []refund {
 	tokens := c.Cost
 	if v.holding.lot == v.lot && !s.off {

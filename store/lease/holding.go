@@ -2,23 +2,23 @@ package lease
 
 import "github.com/go-tokenbucket/ratelimit/store"
 
-// A name is that of a bucket.
+// A name is the name of a bucket.
 type name struct{ policy, key string }
 
 // A holding is what this process knows of a bucket that it leases.
 type holding struct {
 	name
 	limit store.Limit // of the latest charge
-	lot   *lot        // what is held, nil if nothing is
+	lot   *lot        // the held tokens, nil if there are none
 	next  int64       // how many tokens the next draw takes; 0 if the bucket was not used often
 	used  int64       // when tokens were last drawn or given back
 
-	drawing bool // a call draws tokens; all others go to the store meanwhile
-	stops   int  // resets and blocks under way; nothing is drawn meanwhile
-	calls   int  // calls under way that come back to it
+	drawing bool // a call draws tokens; other calls go to the store meanwhile
+	stops   int  // resets and blocks under way; no call draws tokens meanwhile
+	calls   int  // calls under way that come back to the holding
 
-	// era counts resets, blocks, charges that lock, and changes of the limit. Tokens that were taken before one are
-	// neither spent nor given back after it: the bucket is full without them, or they would be spent in spite of a block.
+	// era counts resets, blocks, charges that lock, and changes of the limit. Tokens of an earlier era are neither spent
+	// nor given back. After a reset the bucket is full without them, and during a block they must not be spent.
 	era int
 }
 
@@ -26,7 +26,7 @@ type holding struct {
 func (s *Store) open(n name) *holding {
 	h := s.holdings[n]
 	if h == nil {
-		both := n.policy + n.key // a copy: they may be parts of something large
+		both := n.policy + n.key // a copy: the strings may be parts of something large
 		n = name{both[:len(n.policy)], both[len(n.policy):]}
 		h = &holding{name: n, used: s.now()}
 		s.holdings[n] = h
@@ -34,7 +34,7 @@ func (s *Store) open(n name) *holding {
 	return h
 }
 
-// leave is for a visit that comes back to its holding. It does nothing for others.
+// leave ends a visit that entered its holding. It does nothing for other visits.
 func (s *Store) leave(v *visit) {
 	if v.draws {
 		v.holding.drawing = false
@@ -46,14 +46,14 @@ func (s *Store) leave(v *visit) {
 	s.tidy(v.holding)
 }
 
-// stop begins a new era of h, for a call that resets or blocks the bucket. Nothing is drawn before resume.
+// stop begins a new era of h, for a call that resets or blocks the bucket. No call draws tokens until resume.
 func (h *holding) stop() {
 	h.era++
 	h.stops++
 	h.calls++
 }
 
-// resume is for the same call after its reply.
+// resume runs after the reply to the same call.
 func (s *Store) resume(h *holding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,22 +62,22 @@ func (s *Store) resume(h *holding) {
 	s.tidy(h)
 }
 
-// tidy forgets h if it says nothing.
+// tidy forgets h if it has no lot and no next draw, and no call comes back to it.
 func (s *Store) tidy(h *holding) {
 	if h.calls == 0 && h.lot == nil && h.next == 0 {
 		delete(s.holdings, h.name)
 	}
 }
 
-// close takes the lot out of use and returns it, with its tokens as the rest. If there were some, the next lot is half as
-// large.
+// close takes the lot of h out of use, and returns the lot and the tokens that it had. If it had some, the next lot is half
+// as large.
 func (h *holding) close(now int64) (l *lot, tokens int64) {
 	if l, h.lot = h.lot, nil; l == nil || l.tokens == 0 {
 		return nil, 0
 	}
 	tokens, l.tokens = l.tokens, 0
 	h.used = now
-	h.next /= 4 // which is twice as much as l was
+	h.next /= 4 // it was twice the size of l
 	return l, tokens
 }
 

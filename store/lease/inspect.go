@@ -8,15 +8,14 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// Inspect implements [store.Inspector]. The Bucket has the tokens that are held here, too: it is what it would be if they
-// were given back. None is.
+// Inspect implements [store.Inspector]. It counts held tokens as if they were given back, and gives back none.
 func (s *Store) Inspect(ctx context.Context, policy, key string) (b store.Bucket, err error) {
 	if err := store.ValidateName(policy, key); err != nil {
 		return b, err
 	}
 	n := name{policy, keyname.Short(key)}
 	lot, held := s.held(n)
-	// The tokens may be drawn or given back meanwhile, and would then be counted twice or not at all.
+	// If tokens are drawn or given back meanwhile, they would be counted twice or not at all. So look again.
 	for range 3 {
 		b, err = store.Inspect(ctx, s.store, n.policy, n.key)
 		before := lot
@@ -27,17 +26,17 @@ func (s *Store) Inspect(ctx context.Context, policy, key string) (b store.Bucket
 	if err != nil || held == 0 || b.Degraded || b.Limit == (store.Limit{}) {
 		return b, err
 	}
-	// Before or after the refill of its Age makes no difference.
+	// Adding the held tokens before or after the refill of b.Age makes no difference.
 	l := b.Limit
 	b.Credits = l.Charge(b.Credits, l.Need(-held), 0, 1)
 	now := l.Advance(bucket.Bucket{Tokens: b.Credits, Unit: l.Unit}, b.Age.Microseconds())
 	if b.Locked && now.Tokens >= l.Unit {
-		b.Blocked, b.BlockedSince, b.Locked = 0, 0, false // as by a refund
+		b.Blocked, b.BlockedSince, b.Locked = 0, 0, false // a refund would end the lock
 	}
 	return b, nil
 }
 
-// held returns the lot of a bucket, and how many tokens of it could be given back.
+// held returns the lot of a bucket, and how many of its tokens could be given back.
 func (s *Store) held(n name) (l *lot, tokens int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

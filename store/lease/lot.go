@@ -7,19 +7,21 @@ import (
 
 // A lot is the rest of the tokens that one call took from a bucket in the store.
 //
-// Its Line is what that bucket held after the call. With the tokens of the lot it would hold more, but never more
-// than its capacity. So the tokens lose their worth while the bucket refills: at most what the bucket lacks is
-// spent or given back. That holds for the lots of all replicas together. Each is taken from a bucket that lacks
-// what the earlier ones hold. So the bucket lacks what all of them hold, and everything that it lacks shrinks
-// alike.
+// Its Line is what the bucket held after the call. The lot may spend or give back only as many tokens as the bucket lacks,
+// because a bucket never holds more than its capacity. So tokens of a lot are lost while the bucket refills. For example, a
+// bucket of 10 tokens, and 1 more each second, holds 8, and the lot has 2. A second later the bucket holds 9, and 1 token of
+// the lot is lost.
+//
+// This is right for the lots of all replicas together. Each lot is taken from a bucket that lacks the tokens of the earlier
+// lots. So the bucket lacks the tokens of all lots, and a refill takes the same part of each.
 type lot struct {
 	infer.Line
-	instant bool // the clock stood still during the call, so that all is known exactly
+	instant bool // the clock stood still during the call, so that the Line is exact
 	tokens  int64
 }
 
-// newLot returns a lot of what is left after c, which cost more than the call needed. The answer of the store was s.
-// newLot returns nil if no bucket can have given this answer.
+// newLot returns a lot for the tokens that c took beyond the need of its call. The store has answered s. If no bucket can
+// have given that answer, newLot returns nil.
 func newLot(n name, c *store.Charge, s *store.State, sent, received int64) *lot {
 	l := &lot{
 		Line:    infer.Line{Policy: n.policy, Key: n.key, Limit: c.Limit, Sent: sent, Received: received},
@@ -31,7 +33,7 @@ func newLot(n name, c *store.Charge, s *store.State, sent, received int64) *lot 
 	return l
 }
 
-// spend pays c from l and fills s. It reports whether l has the tokens and is certain of the state.
+// spend pays c from l and fills s. It reports false, and pays nothing, if l has too few tokens or s would be uncertain.
 func (l *lot) spend(of *Store, c *store.Charge, now int64, s *store.State) bool {
 	if l == nil || l.tokens < c.Cost || now < l.Received || now-l.Sent > of.hold.Microseconds() {
 		return false
@@ -45,9 +47,9 @@ func (l *lot) spend(of *Store, c *store.Charge, now int64, s *store.State) bool 
 	return true
 }
 
-// usable returns how many of unspent tokens may be spent at now: those that the bucket certainly lacks. The bucket
-// answered when the call was sent or later. Its clock may run faster by up to 0.1 %, and both clocks were rounded
-// to a microsecond.
+// usable returns how many of the unspent tokens may be spent at now: as many as the bucket certainly lacks. The bucket
+// answered when the call was sent or later. Its clock may run faster by up to 0.1 %, and both clocks were rounded to a
+// microsecond.
 func (l *lot) usable(unspent, now int64) int64 {
 	elapsed := max(0, now-l.Sent)
 	lacks := l.Limit.Capacity - l.At(l.Most, elapsed+elapsed/1000+2)
@@ -57,9 +59,8 @@ func (l *lot) usable(unspent, now int64) int64 {
 	return lacks / l.Limit.Unit
 }
 
-// tell fills s with the state for c if it leaves that many tokens unspent. It reports whether the state is as
-// certain as possible. After a call that took time, times are uncertain by that anyway, and rounding does not
-// matter.
+// tell fills s with the state for c if left tokens stay unspent. It reports whether s is certain. After a call that took
+// time, the times in s are uncertain by as much, and tell reports true.
 func (l *lot) tell(c *store.Charge, left, now int64, s *store.State) bool {
 	elapsed := now - l.Received
 	l.fill(s, c, l.At(l.Least, elapsed), left)
@@ -75,13 +76,12 @@ func (l *lot) fill(s *store.State, c *store.Charge, credits, left int64) {
 	c.Fill(s, min(l.Limit.Capacity, credits+left*l.Limit.Unit), 0, true)
 }
 
-// refund returns the charge that gives tokens back at now. Only usable tokens are given back. Its Cost is 0 if there are
+// refund returns the charge that gives tokens back at now. It gives back only usable tokens. Its Cost is 0 if there are
 // none.
 func (l *lot) refund(tokens, now int64) store.Charge {
 	usable := l.usable(tokens, now)
 	if l.instant && usable < tokens {
-		// The last one may be worth a part of a token only, of which the store takes as much as it has room
-		// for.
+		// The last token may be worth only a part. The store takes as much of it as the bucket has room for.
 		lacks := l.Limit.Capacity - l.At(l.Least, now-l.Received)
 		usable = min(tokens, (lacks+l.Limit.Unit-1)/l.Limit.Unit)
 	}

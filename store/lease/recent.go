@@ -6,8 +6,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// recent has the buckets that were charged a short while ago, in a fixed room, because those that are charged once are
-// too many for a map. If two share a place, the later one has it.
+// recent remembers when buckets were last charged. It has a fixed number of places, because the buckets that are charged
+// once are too many for a map. Of two buckets with the same place, the later one has it.
 type recent struct {
 	seed    maphash.Seed
 	buckets [1 << 14]struct {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// returnTime is how long one round of giving back may take.
+	// returnTime is how long a round of refunds may take.
 	returnTime = time.Second
 
 	// returnsAtOnce is how many buckets get tokens back at once.
@@ -21,11 +21,11 @@ const (
 // A refund gives tokens of a lot back to the store.
 type refund struct {
 	charge store.Charge
-	state  *store.State // of the charge whose tokens come back, nil if it has the right one
+	state  *store.State // to fill for the charge whose tokens come back; nil if it is filled
 }
 
-// refund appends what gives tokens of v's lot back. They are lost if they were taken in an earlier era, or are worth
-// nothing any more.
+// refund appends the refund of tokens of v's lot to backs. The tokens are lost if they are of an earlier era, or if the
+// bucket has refilled.
 func (s *Store) refund(backs []refund, v *visit, tokens, now int64, state *store.State) []refund {
 	if tokens == 0 {
 		return backs
@@ -40,8 +40,8 @@ func (s *Store) refund(backs []refund, v *visit, tokens, now int64, state *store
 	return append(backs, refund{c, state})
 }
 
-// settle sends refunds. Each bucket then holds what it would hold without a lease. So its State is the right one for the
-// charge whose tokens come back. If settle fails, the tokens are lost: giving them back again might create some.
+// settle sends refunds. Each bucket then holds what it would hold without a lease. So the State of the refund is also the
+// State of the charge whose tokens come back. If settle fails, the tokens are lost: a second refund might create tokens.
 func (s *Store) settle(ctx context.Context, backs []refund) error {
 	if len(backs) == 0 {
 		return nil
@@ -67,7 +67,7 @@ func (s *Store) settle(ctx context.Context, backs []refund) error {
 	return nil
 }
 
-// collectLater sets the collector. If nothing is leased, none runs.
+// collectLater sets the timer of the collector, if anything is leased.
 func (s *Store) collectLater() {
 	if !s.collecting && !s.off && len(s.holdings) > 0 {
 		s.collecting = true
@@ -84,11 +84,11 @@ func (s *Store) collect() {
 	rests := s.old(s.hold.Microseconds() / 2)
 	s.collectLater()
 	s.mu.Unlock()
-	s.giveBackAll(rests) // those that fail are lost
+	s.giveBackAll(rests) // tokens whose refund fails are lost
 }
 
-// old closes the lots that are at least that old, and forgets buckets that were not used for Hold. It returns a visit for
-// each of the lots, with its rest.
+// old closes the lots that are at least age old, and forgets buckets that were not used for Hold. It returns a visit for
+// each of these lots, with the rest of the lot.
 func (s *Store) old(age int64) (rests []visit) {
 	now := s.now()
 	for _, h := range s.holdings {
