@@ -20,12 +20,13 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 )
 
-// Explain returns which policies would apply to r, and why: the key, limit, bucket and verdict of each policy of Handler and
-// of each one that [Limiter.Limit] has mounted. It reads buckets and writes nothing. It runs no handler and no router.
+// Explain returns which policies would apply to r, and why. It has the key, limit, bucket and verdict of each policy of
+// Handler, and of each one that [Limiter.Limit] has mounted. It reads buckets and writes nothing. It runs no handler and no
+// router.
 //
-// Set r.Pattern to the route of r, as [Route] has it. The answer of r is then that of Handler's policies and of those that
-// requests of this route have met since the program started. All others are listed apart, with routes to choose from. policies
-// are explained as mounted on the route of r, inside of all others.
+// Set r.Pattern to the route of r, as [Route] has it. The verdict is then by the policies of Handler, and by those that
+// requests of this route have met since the program started. All others are listed apart, with routes to choose from. The
+// argument policies is explained as mounted on the route of r, inside of all others.
 //
 // It calls Skip, Key, LimitFunc, Cost and Headers, and does not read r's body. If one of these functions charges a Limiter
 // itself, that is a charge. See https://github.com/go-tokenbucket/ratelimit/blob/main/docs/explain.md.

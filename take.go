@@ -199,9 +199,11 @@ func (l *Limiter) Reset(ctx context.Context, p Policy, key string) (Result, erro
 }
 
 // Block denies all requests and calls for the bucket of p and key for d, on all replicas, also those with a cost of 0. It
-// replaces an earlier Block. [Limiter.Unblock] and [Limiter.Reset] end it. Meanwhile the bucket refills. d is at least 1 µs
-// and at most 35 years. reason says who blocks and why, for [Limiter.Peek], in at most 200 bytes. p needs only a Name.
-// Result has Blocked set, and d as RetryAfter. If it is Degraded, the Store is unavailable: the block then holds on this
+// replaces an earlier Block. [Limiter.Unblock] and [Limiter.Reset] end it. Meanwhile the bucket refills. From p, only the
+// Name is used. The time d is at least 1 µs and at most 35 years. [Limiter.Peek] shows the reason, of at most 200 bytes, such
+// as "alice: scrapes prices".
+//
+// The Result is Blocked, with d as RetryAfter. If it is Degraded, the Store is unavailable: the block then holds on this
 // replica only, until the Store is back.
 //
 // It does not reach requests that wait already, requests with an [Unlimited] limit, and those that [Config.Skip] or a

@@ -25,8 +25,8 @@ type Charge struct {
 
 	// Owed says that the tokens are used already, such as by an answer that was longer than expected. The
 	// charge is then always allowed, also above the burst, and may leave a debt. It is still part of its
-	// call: it is not made if another charge is denied, or if the call ends while it waits for another. A
-	// charge that must be made needs a call of its own.
+	// call: it is not made if another charge is denied, or if the call ends while it waits for another. Use a
+	// separate call for a charge that must be made.
 	Owed bool
 }
 

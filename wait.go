@@ -14,9 +14,10 @@ import (
 // Wait reserves cost tokens of the bucket of p and key, and blocks until it has them. If the error is nil, do the work.
 // Calls, and requests under the same policy, get their tokens in the order in which they reached the Store.
 //
-// It blocks for at most p.MaxWait. Default 0: until ctx's deadline, or without limit. If that is too short, the cost is
-// above the burst, the bucket is blocked (see [Limiter.Block]), or [Config.MaxWaiting] leaves no place, it takes nothing
-// and returns a *[WaitError] at once. For a policy with Shadow it does not block and returns no such error.
+// It blocks for at most p.MaxWait. Default 0: until ctx's deadline, or without limit. If that is too short, Wait takes
+// nothing and returns a *[WaitError] at once. It does the same if the cost is above the burst, if the bucket is blocked (see
+// [Limiter.Block]), or if [Config.MaxWaiting] leaves no place. For a policy with Shadow it does not block and returns no
+// such error.
 //
 // If ctx ends first, the tokens are given back. Wait then returns within [Config.Timeout], with Result.Allowed false
 // and an error that wraps ctx's. A process that is killed gives nothing back: the tokens that it reserved delay

@@ -128,7 +128,7 @@ func (b *bucketFacts) fill(r *ratelimit.Bucket) {
 	}
 }
 
-// tokensOf returns the tokens of a bucket with the part of the next one, or less than 0 in debt. ResetAfter tells how
+// tokensOf returns the tokens of a bucket with the part of the next one, or less than 0 in debt. ResetAfter shows how
 // many are missing.
 func tokensOf(r *ratelimit.Bucket, burst int64, perSecond float64) float64 {
 	tokens := float64(burst) - r.ResetAfter.Seconds()*perSecond

@@ -87,9 +87,9 @@ func HeaderToken(name string) TokenFunc {
 // http.Request.Cookie returns. A name that begins with "__Host-" keeps other sites of the same domain from setting
 // the cookie.
 //
-// It returns [ratelimit.ErrNoKey] if the cookie is absent or empty. It returns [ratelimit.ErrBadRequest] if the
-// cookie holds anything other than one token (RFC 6750, section 2.1) of at most 8 KiB, or if the Cookie headers are
-// longer than 32 KiB. It panics if name is not a valid name of a cookie.
+// It returns [ratelimit.ErrNoKey] if the cookie is absent or empty. It returns [ratelimit.ErrBadRequest] if the cookie
+// holds anything other than one token of at most 8 KiB (RFC 6750, section 2.1). The error is the same if the Cookie headers
+// are longer than 32 KiB. It panics if name is not a valid name of a cookie.
 func CookieToken(name string) TokenFunc {
 	if (&http.Cookie{Name: name}).Valid() != nil {
 		panic(fmt.Sprintf("jwtkey: CookieToken: name %q: must be the name of a cookie", name))

@@ -115,8 +115,8 @@ func entry(name string, program []ratelimit.Limit, v *verdict) Entry {
 	return out
 }
 
-// judge judges the value of a policy. It returns no verdict if has says that there is no value, which is not the same as an
-// empty one. was stands in for a limit of the program that is not known.
+// judge judges the value of a policy. If has is false, there is no value, and no verdict. An empty value gets a verdict. If
+// the limit of the program is not known, was is used instead.
 func (e *Editor) judge(name, raw string, has bool, was string) (program []ratelimit.Limit, v *verdict) {
 	programs := e.programs()
 	program = programs[name]
@@ -218,8 +218,8 @@ func (e *Editor) End(ctx context.Context, c Change) error {
 	return e.swap(ctx, c.Policy, raw, nil, ended)
 }
 
-// value returns the kept value of a policy, which may be an empty one that somebody has written by hand, and the value that is
-// followed: that may have disappeared.
+// value returns the kept value of a policy, and the value that is followed. The kept value may be empty, if somebody has
+// written it by hand. The followed value may have disappeared from the hash.
 func (e *Editor) value(held map[string]string, policy string) (raw, followed string, has bool) {
 	raw, has = held[policy]
 	if lost := e.lost[policy]; raw == "" && lost != "" {

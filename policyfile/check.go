@@ -24,8 +24,8 @@ type noStore struct{}
 
 func (noStore) Take(context.Context, []store.Charge, []store.State) (bool, error) { return false, nil }
 
-// check checks the policies by the rules of the limiter, which are in ratelimit.New. What a policy lacks is noted already,
-// or is a name of Registry.Unknown.
+// check checks the policies by the rules of the limiter, which are in ratelimit.New. Fields that a policy lacks are
+// noted already, or are names of Registry.Unknown.
 func (r *reader) check() {
 	policies := make([]ratelimit.Policy, len(r.file.mounts))
 	for i, m := range r.file.mounts {

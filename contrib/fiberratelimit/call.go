@@ -102,7 +102,7 @@ func isManaged(name []byte) bool {
 	return false
 }
 
-// flush writes the header to Fiber's response, in place of what was there before.
+// flush replaces the header of Fiber's response.
 func (x *call) flush() {
 	to := &x.c.Response().Header
 	for _, name := range x.before {

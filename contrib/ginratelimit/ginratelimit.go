@@ -143,8 +143,8 @@ func (x *responder) Refuse(r *http.Request, status int, err error) bool {
 	return true
 }
 
-// Response implements [ratelimit.Responder]. gin writes a status of c.Status past all writers, after the last handler,
-// so what was written is not enough. A writer of middleware outside that keeps the status back may not tell it.
+// Response implements [ratelimit.Responder]. gin writes a status of c.Status past all writers, after the last handler. So
+// Response also looks at the status that was set. Middleware outside whose writer holds the status back may hide it.
 func (x *responder) Response() ratelimit.Response {
 	response := ratelimit.Response{Bytes: int64(max(0, x.Size())), Hijacked: x.hijacked}
 	status := x.ResponseWriter.Status()

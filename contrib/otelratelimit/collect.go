@@ -112,7 +112,7 @@ func (to observer) countRequests(counts observe.Snapshot, policies map[string]tr
 	}
 }
 
-// countStore counts what a Store has of its own, for a Limiter with these policies.
+// countStore counts the numbers of a Store, for a Limiter with these policies.
 func (to observer) countStore(stats store.Stats, policies []ratelimit.Policy, of ...attribute.KeyValue) {
 	if r := stats.Redis; r != nil {
 		to.count("ratelimit.redis.calls", r.Calls, of...)

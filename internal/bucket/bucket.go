@@ -73,10 +73,10 @@ func (l Limit) Reanchor(b Bucket, now int64) Bucket {
 	return b
 }
 
-// Ask returns the credits that a charge of cost tokens needs, and how far below zero the bucket may go for them. wait
-// is the longest wait in microseconds. An owed charge and a settlement may need more than a full bucket holds: their debts
-// are AnyDebt and NoDebt. Their need is at most 2*MaxCredits, which leads to the deepest debt from any state. Only a
-// charge with a cost can be owed or a settlement.
+// Ask returns the credits that a charge of cost tokens needs, and how far below zero the bucket may go for them. The
+// longest wait is in microseconds. An owed charge and a settlement may need more than a full bucket holds. Their debts are
+// AnyDebt and NoDebt. Their need is at most 2*MaxCredits, which leads to the deepest debt from any state. Only a charge with
+// a cost can be owed or a settlement.
 func (l Limit) Ask(cost, wait int64, owed, settles bool) (need, debt int64) {
 	switch {
 	case cost > 0 && owed:

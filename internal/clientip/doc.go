@@ -2,8 +2,8 @@
 // pretend to have another address.
 //
 // Clients control everything to the left of the entries of your own proxies. So forwarding headers are read from the
-// right, only as far as there are known proxies, and never past an entry that is not an address. Choose the function
-// for your deployment:
+// right, past the entries of known proxies, and never past an entry that is not an address. Choose the function for your
+// deployment:
 //
 //   - no proxy: [Peer]
 //   - proxies at known addresses: [FromTrusted]

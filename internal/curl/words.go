@@ -15,9 +15,9 @@ type word struct {
 	at   string // such as "line 1, column 6"
 }
 
-// words splits a line as bash does, and expands nothing: $( ), ` and * are text. rest is where the command ends before the
-// line does, such as at a pipe, "" if it does not. Errors of the shell's syntax are not returned, because they may quote
-// the line. A line break without a backslash is a space, because some programs lose the backslash.
+// words splits a line as bash does, and expands nothing: $( ), ` and * are text. If the command ends before the line does,
+// such as at a pipe, rest is the place. Errors of the shell's syntax are not returned, because they may quote the line. A line
+// break without a backslash is a space, because some programs lose the backslash.
 func words(line string) (list []word, rest string, err error) {
 	end := uint(0)
 	for w, err := range syntax.NewParser(syntax.Variant(syntax.LangBash)).WordsSeq(strings.NewReader(line)) {

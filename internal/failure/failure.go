@@ -1,5 +1,5 @@
-// Package failure has the errors of key functions (their classes, their kinds for the log, and a combination of several)
-// and logs failures, a line a kind and second, so that an outage does not fill the log.
+// Package failure has the classes of errors of key functions, and joins several errors to one. It also logs failures. Of
+// each kind it logs a line a second, so that an outage does not fill the log.
 package failure
 
 import "errors"

@@ -1,5 +1,4 @@
-// Package fault has what is wrong with a configuration, field by field, so that a file or a page can show it in words of its
-// own.
+// Package fault lists the faults of a configuration, field by field, so that a file or a page can show them in its own words.
 package fault
 
 import (

@@ -25,10 +25,10 @@ func IsShort(key string) bool {
 // IsHash reports whether key is a result of Short for another key: the marker and a SHA-256.
 func IsHash(key string) bool { return len(key) == 1+sha256.Size && key[0] == marker }
 
-// Short returns key, or a short key that replaces it: the marker and the SHA-256 of key. A result of Short is kept unchanged, so
-// that a bucket has one name whatever decorators its Store has. Other short keys that begin with the marker are hashed, too.
-// So two keys have the same short key only if one is made from the hash of the other, which nobody can who does not know
-// that key.
+// Short returns key, or a short key that replaces it: the marker and the SHA-256 of key. Short returns its own results
+// unchanged, so that a bucket has one name whatever decorators its Store has. Other short keys that begin with the marker are
+// hashed, too. So two keys have the same short key only if one is made from the hash of the other. To make it, a client must
+// know the other key.
 func Short(key string) string {
 	if IsShort(key) {
 		return key

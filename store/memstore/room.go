@@ -14,8 +14,8 @@ const (
 	most   = 32
 )
 
-// makeRoom forgets a bucket for a new one of p. One that is full comes first. Otherwise it is one of the policy that is
-// to make room, and the one that has spent the smallest part of its burst, as far as makeRoom looks.
+// makeRoom forgets a bucket for a new one of p. A full bucket goes first. Otherwise a bucket goes of the policy that crowded
+// returns. Of the buckets at which makeRoom looks, it is the one that has spent the smallest part of its burst.
 func (s *shard) makeRoom(p *policy, now int64) {
 	from := s.crowded(p)
 	least, victim, seen := 0.0, uint32(0), 0

@@ -126,9 +126,9 @@ func (e *entry) finish(reply []int64, err error) {
 	}
 }
 
-// finishBlocked answers the calls of e, some of whose buckets are blocked. tail is the rest of the reply from there on:
-// the number of a charge and for how long its bucket is blocked, for each of these. The first charge of e has the number
-// first+1. finishBlocked returns what is left of tail.
+// finishBlocked answers the calls of e if some of its buckets are blocked. It returns the rest of tail after them. For each
+// blocked bucket, tail has the number of its charge, and for how long the bucket is blocked. The first charge of e has the
+// number first+1.
 func (e *entry) finishBlocked(reply, tail []int64, first int) []int64 {
 	charges := len(e.first.items)
 	reply = append(make([]int64, 0, 3*charges), reply...)[:3*charges]

@@ -87,8 +87,7 @@ type reach struct {
 }
 
 const (
-	// maxOwn is how many keys of its own slots a master is asked for. With several, some are still there while others
-	// move.
+	// A master is asked for maxOwn keys of its slots. With several, some are still there while others move.
 	maxOwn = 16
 
 	// reachTries is how many random keys are tried to find these.
@@ -168,8 +167,7 @@ func (l *lane) reached(c *command) {
 	}
 }
 
-// allowed reports whether reply is from a master that accepts keys of several of its own slots, and no keys of other
-// masters.
+// allowed reports whether reply is from a master that accepts keys of several of its slots, and no keys of other masters.
 func (q *reach) allowed(reply []int64) bool {
 	own := reply
 	if q.foreign {

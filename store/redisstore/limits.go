@@ -14,10 +14,10 @@ import (
 const limits = ":limits"
 
 // LoadLimits returns the hash of changed limits, which has the key "<prefix>:limits". Package
-// [github.com/go-tokenbucket/ratelimit/limits] says what the values are. What Redis sends is bounded:
-// instead of a value of more than 1,024 bytes it sends the length, such as "2048 bytes", and it leaves out names of more
-// than 64 bytes. A hash of more than 1,000 fields is an error. LoadLimits needs the rights +hlen, +hkeys and +hstrlen,
-// and those of Take. Its errors are those of Take, except ErrQueueFull.
+// [github.com/go-tokenbucket/ratelimit/limits] says what the values are. The reply of Redis is bounded. Instead of a value of
+// more than 1,024 bytes it has the length, such as "2048 bytes". Names of more than 64 bytes are left out. A hash of more
+// than 1,000 fields is an error. LoadLimits needs the rights +hlen, +hkeys and +hstrlen, and those of Take. Its errors are
+// those of Take, except ErrQueueFull.
 func (s *Store) LoadLimits(ctx context.Context) (map[string]string, error) {
 	e := s.engine
 	if err := e.admit(ctx); err != nil {
@@ -57,10 +57,10 @@ func parseLimits(reply []any) (map[string]string, error) {
 	return held, nil
 }
 
-// SwapLimit replaces the value of a policy in the hash of changed limits by now, if it is was. "" stands for no value.
-// It returns the value that is then kept: if that is not the new one, nothing was changed. Redis adds its time in front of
-// the value, in microseconds, and a space. entry is added to the log of the last 50 changes in the same way. It needs the
-// rights +hstrlen and +hdel, and those of Take. Its errors are those of Take, except ErrQueueFull.
+// SwapLimit replaces the value was of a policy in the hash of changed limits by the value now. "" stands for no value. It
+// returns the value that is kept afterwards. If that is not the new one, nothing was changed. Redis puts its time before the
+// value, in microseconds, and a space. It adds the entry to the log of the last 50 changes in the same way. SwapLimit needs
+// the rights +hstrlen and +hdel, and those of Take. Its errors are those of Take, except ErrQueueFull.
 func (s *Store) SwapLimit(ctx context.Context, policy, was, now, entry string) (held string, err error) {
 	e := s.engine
 	if err := e.admit(ctx); err != nil {

@@ -139,8 +139,8 @@ func (e *engine) clockArgument() any {
 	return e.clock().UnixMicro()
 }
 
-// process sends the command that f makes, and again if no server has carried it out: because it lacks the script, which f then
-// sends, or because a slot moves.
+// process sends the command that f makes. It sends the command again if no server has carried it out, because a slot moves
+// or the server lacks the script. In the latter case, f sends the script, too.
 func (e *engine) process(ctx context.Context, f func(eval bool) redis.Cmder) error {
 	eval := false
 	for tries := 1; ; {

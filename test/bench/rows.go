@@ -103,7 +103,7 @@ func parse(raw string) (results, error) {
 	return r, nil
 }
 
-// order is that of the table: what interests most users comes first. go test goes by the names of files.
+// order is the order of the table: the benchmarks that interest most users come first. go test uses the names of files.
 var order = []string{"Limiter", "Policies", "Handler", "HTTP", "Memory", "MemoryOfKeys", "Middleware", "Fallback", "Store"}
 
 // words returns a name as it was before go test put an underscore for each space.

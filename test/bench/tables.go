@@ -55,7 +55,7 @@ func (r results) comparisons() string {
 	return text.String()
 }
 
-// workloads yields the sides of each workload, as far as they are compared by speed.
+// workloads yields the sides of each workload that are compared by speed.
 func (r results) workloads() func(yield func([]*measured) bool) {
 	return func(yield func([]*measured) bool) {
 		for sides := range chunks(r.sides, func(m *measured) string { return m.benchmark + m.workload }) {

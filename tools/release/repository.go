@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// A repository is a repository of git without changes that are not committed. What release edits is kept in an index of
-// its own, so neither the work tree nor the user's index change.
+// A repository is a repository of git without changes that are not committed. Edits of release are in a separate index, so
+// neither the work tree nor the user's index change.
 type repository struct {
 	dir string // of the work tree, absolute
 	tmp string // has the index, and a zip

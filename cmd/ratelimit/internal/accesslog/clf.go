@@ -90,7 +90,7 @@ func (r *Reader) bracketed(rest string, e *Entry) (string, *Reason) {
 }
 
 // quoted reads the quoted text that s begins with, and returns what is behind it. Apache and nginx write escapes as Go
-// does. What is no escape is text.
+// does. All other text stands for itself.
 func quoted(s string) (text, rest string, ok bool) {
 	if s == "" || s[0] != '"' {
 		return "", "", false

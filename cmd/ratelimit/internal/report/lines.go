@@ -40,7 +40,7 @@ func Wrap(text string, columns int) (lines []string) {
 	return append(lines, line)
 }
 
-// A text is the report for a terminal, as far as it is written.
+// A text is the part of the report for a terminal that is written.
 type text struct {
 	strings.Builder
 	Paint

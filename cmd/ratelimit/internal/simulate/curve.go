@@ -28,9 +28,8 @@ type row struct {
 // A rowState is the bucket of a client under the limit of a row. The client's first charge sets it.
 type rowState struct{ tokens, last int64 }
 
-// A rate is a rate of the spare. To find the smallest burst that denies a client nothing at this rate, each client has a
-// leaky bucket: a charge adds to its level, and time takes from it. The highest level is the smallest capacity that
-// denies nothing.
+// A rate is a rate of the spare. At this rate, each client has a leaky bucket, to which a charge adds and from which time
+// takes. The highest level of a bucket is the smallest capacity that denies the client nothing.
 type rate struct {
 	limit        ratelimit.Limit // with a burst of 1
 	unit, refill int64

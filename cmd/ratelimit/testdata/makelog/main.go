@@ -3,8 +3,8 @@
 //
 //	go run ./cmd/ratelimit/testdata/makelog -lines 200000 > access.log
 //
-// In it are clients of whom few send most requests, a page with its pictures at once, three offices behind one address
-// each, a scraper, a program that guesses passwords, and some lines that are no requests. See README.md.
+// A few of its clients send most requests. It has pages with their pictures, three offices with an address each, a scraper,
+// a program that guesses passwords, and some lines that are no requests. See README.md.
 package main
 
 import (
