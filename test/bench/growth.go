@@ -62,7 +62,6 @@ Redis share the cores.
 
 All calls go through the Limiter, and are allowed. Callers are goroutines of one process that call again as soon as they
 are answered. In Redis, each call has its own context, and the client is made by
-` + "`redisstore.Options` or `ClusterOptions`" + `. CPU of Go is the time of the process with its callers, CPU of Redis that of
-all servers, both for each call.
+` + "`redisstore.Options` or `ClusterOptions`" + `. The CPU times are those of [benchmarks.md](benchmarks.md#what-is-compared).
 ` + tables
 }
