@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -15,12 +16,17 @@ import (
 	"time"
 	"unsafe"
 
+	"go.uber.org/goleak"
+
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/denialcache"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Calls of few buckets, most of which are short, at times that move a little: many of them are answered
 // without the store, all of them as by it.
@@ -230,37 +236,17 @@ func TestWhatAddsTokensCountsAtOnce(t *testing.T) {
 			change(&changed)
 			r.Asks(changed)
 			r.Asks(changed)
-			if changed.Cost < 0 {
+			switch {
+			case changed.Cost < 0:
 				if s := r.Asks(c); !s.Allowed {
 					t.Errorf("%+v after it", s)
 				}
+			case changed.Cost == 0:
+				r.refuses(c) // what a peek tells is a line, too
+				changed.Policy = "q"
+				r.Asks(c, changed)
 			}
 		})
-	}
-}
-
-// A charge under another limit writes the bucket as that limit has it.
-func TestAChargeUnderAnotherLimitVoidsALine(t *testing.T) {
-	r := newRig(t, denialcache.Config{})
-	slow := r.spend("k")
-	fast := slow
-	fast.Limit = teststore.Limit(t, 1000, time.Second, 100)
-	r.advance(500 * time.Millisecond)
-	r.refuses(slow)
-	if s := r.Asks(fast); !s.Allowed || s.Remaining != 99 {
-		t.Fatalf("%+v", s)
-	}
-	if s := r.Asks(slow); !s.Allowed {
-		t.Fatalf("%+v", s)
-	}
-	// And a denial under each takes the place of the other's.
-	slow.Cost, fast.Cost = 5, 101
-	for range 3 {
-		for _, c := range []store.Charge{slow, fast} {
-			r.Asks(c)
-			r.Take(c) // it keeps nothing if it voided the other's line, which is rare enough
-			r.refuses(c)
-		}
 	}
 }
 
@@ -285,23 +271,6 @@ func TestAClockThatGoesBackwards(t *testing.T) {
 	r.Want(r.Asks(c), denied)
 	r.advance(5 * time.Second)
 	r.Want(r.refuses(c), denied) // as the allowed call said
-}
-
-func TestPeeksAndRefundsAreAlwaysAsked(t *testing.T) {
-	r := newRig(t, denialcache.Config{})
-	c := r.spend("k")
-	for range 3 {
-		r.refuses(c)
-		peek := c
-		peek.Cost = 0
-		r.Want(r.Asks(peek), store.State{Allowed: true, ResetAfter: 50 * time.Second})
-		// What a peek tells is a line too.
-		r.refuses(c)
-		peek.Policy = "q"
-		r.Asks(c, peek)
-		peek.Cost = -1
-		r.Asks(c, peek)
-	}
 }
 
 // A bucket that was only looked at is not yet under the limit of the peek, so that the first charge has to be sent.
@@ -399,10 +368,11 @@ func TestDenialsAreKeptOfMaxKeysBucketsAtMost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, denialcache.Config{MaxKeys: c.cfg})
-			keys := 4 * c.most
-			calls := make([]store.Charge, keys)
+			calls := make([]store.Charge, 2*c.most)
+			above := charge(t, "", 6) // the burst
 			for i := range calls {
-				calls[i] = charge(t, fmt.Sprint(i), 6) // above the burst
+				calls[i] = above
+				calls[i].Key = fmt.Sprint(i)
 				r.Asks(calls[i])
 			}
 			known := 0
@@ -419,7 +389,21 @@ func TestDenialsAreKeptOfMaxKeysBucketsAtMost(t *testing.T) {
 	}
 }
 
-func TestDenialsOfLongKeysAreRemembered(t *testing.T) {
+func TestLongKeysAreKeptByTheirHash(t *testing.T) {
+	s := denialcache.New(teststore.OpenMemory(t, nil), denialcache.Config{MaxKeys: 1 << 10})
+	kept := teststore.HeapOf(func() {
+		teststore.LongKeys(t, func(c store.Charge) {
+			c.Cost = 101 // which is refused, so that the store keeps nothing
+			if ok, err := s.Take(t.Context(), []store.Charge{c}, make([]store.State, 1)); ok || err != nil {
+				t.Fatal(ok, err)
+			}
+		})
+	})
+	if kept > teststore.MostOfLongKeys {
+		t.Errorf("300 keys of 90 KB keep %d bytes", kept)
+	}
+	runtime.KeepAlive(s)
+
 	r := newRig(t, denialcache.Config{})
 	long := strings.Repeat("k", 10_000)
 	c := r.spend(long + "a")
@@ -440,40 +424,30 @@ func TestNamesAreCopied(t *testing.T) {
 	r.refuses(c)
 }
 
-func TestACallThatIsOverIsNotAnswered(t *testing.T) {
+func TestACallThatIsOverOrInvalidIsNotAnswered(t *testing.T) {
 	r := newRig(t, denialcache.Config{})
 	c := r.spend("k")
-	ctx, cancel := context.WithCancel(context.Background())
+	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if ok, err := r.Store.Take(ctx, []store.Charge{c}, make([]store.State, 1)); ok || !errors.Is(err, context.Canceled) {
-		t.Errorf("ok %t, error %v", ok, err)
-	}
-	r.refuses(c) // as before
-}
-
-func TestAMalformedCallIsNotAnswered(t *testing.T) {
-	r := newRig(t, denialcache.Config{})
-	c := r.spend("k")
-	calls := r.Behind.Calls.Load()
 	for name, call := range map[string]struct {
+		ctx     context.Context
 		charges []store.Charge
-		states  int
+		want    error
 	}{
-		"nothing":          {nil, 0},
-		"no states":        {[]store.Charge{c}, 0},
-		"one bucket twice": {[]store.Charge{c, c}, 2},
-		"no names":         {[]store.Charge{{Limit: c.Limit, Cost: 1}}, 1},
-		"no limit":         {[]store.Charge{{Policy: "p", Key: "k", Cost: 1}}, 1},
+		"over":             {over, []store.Charge{c}, context.Canceled},
+		"no charges":       {t.Context(), nil, store.ErrInvalidCall},
+		"one bucket twice": {t.Context(), []store.Charge{c, c}, store.ErrInvalidCall},
+		"no limit":         {t.Context(), []store.Charge{{Policy: "p", Key: "k", Cost: 1}}, store.ErrInvalidCall},
 	} {
-		ok, err := r.Store.Take(context.Background(), call.charges, make([]store.State, call.states))
-		if ok || !errors.Is(err, store.ErrInvalidCall) {
+		calls := r.Behind.Calls.Load()
+		if ok, err := r.Store.Take(call.ctx, call.charges, make([]store.State, 2)); ok || !errors.Is(err, call.want) {
 			t.Errorf("%s: ok %t, error %v", name, ok, err)
 		}
+		if call.want == store.ErrInvalidCall && r.Behind.Calls.Load() != calls {
+			t.Errorf("%s: the store was asked", name)
+		}
+		r.refuses(c) // as before
 	}
-	if n := r.Behind.Calls.Load() - calls; n != 0 {
-		t.Errorf("%d of them went on", n)
-	}
-	r.refuses(c)
 }
 
 // A charge that failed may have been carried out, so that nothing is known after it.
@@ -639,13 +613,6 @@ func TestDenialConfigPanics(t *testing.T) {
 		"MaxAge -1ns: must be positive": func() { denialcache.New(teststore.Failing{}, denialcache.Config{MaxAge: -1}) },
 		"s is nil":                      func() { denialcache.New(nil, denialcache.Config{}) },
 	} {
-		func() {
-			defer func() {
-				if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), want) {
-					t.Errorf("recovered %v, want %q", r, want)
-				}
-			}()
-			cache()
-		}()
+		ratetest.CheckPanic(t, cache, want)
 	}
 }

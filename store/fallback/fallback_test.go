@@ -2,7 +2,6 @@ package fallback_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -10,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
@@ -89,14 +89,7 @@ func TestFallbackRefusesNonsense(t *testing.T) {
 		"Config.ProbeEvery": func() { fallback.New(memory, memory, fallback.Config{ProbeEvery: -1}) },
 		"Config.MaxKeys":    func() { fallback.New(memory, memory, fallback.Config{MaxKeys: -1}) },
 	} {
-		func() {
-			defer func() {
-				if p := recover(); p == nil || !strings.Contains(fmt.Sprint(p), want) {
-					t.Errorf("panic %v, want %q", p, want)
-				}
-			}()
-			open()
-		}()
+		ratetest.CheckPanic(t, open, want)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -758,7 +759,7 @@ func TestPaidCallsDoNotAllocate(t *testing.T) {
 }
 
 func TestLeaseConfigPanics(t *testing.T) {
-	for want, lease := range map[string]func(){
+	for want, open := range map[string]func(){
 		"Fraction -0.1: must be above 0": func() { lease.New(teststore.Failing{}, lease.Config{Fraction: -0.1}) },
 		"Fraction 1.1: must be above 0":  func() { lease.New(teststore.Failing{}, lease.Config{Fraction: 1.1}) },
 		"Fraction NaN: must be above 0":  func() { lease.New(teststore.Failing{}, lease.Config{Fraction: math.NaN()}) },
@@ -766,13 +767,6 @@ func TestLeaseConfigPanics(t *testing.T) {
 		"MaxKeys -1: must be positive":   func() { lease.New(teststore.Failing{}, lease.Config{MaxKeys: -1}) },
 		"s is nil":                       func() { lease.New(nil, lease.Config{}) },
 	} {
-		func() {
-			defer func() {
-				if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), want) {
-					t.Errorf("recovered %v, want %q", r, want)
-				}
-			}()
-			lease()
-		}()
+		ratetest.CheckPanic(t, open, want)
 	}
 }
