@@ -277,40 +277,6 @@ func TestALeftoverDoesNotPayForMoreThanTheBurst(t *testing.T) {
 	})
 }
 
-// Tokens that come back from a call that failed are worth what they were when they were drawn, and not more because others
-// were drawn since.
-func TestWhatACallPutsBackIsOfItsOwnLot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &gate{Store: teststore.OpenMemory(t, nil), err: teststore.ErrBroken}
-		s := openLease(t, g, lease.Config{Hold: time.Hour})
-		c, other := hot(t, "k"), hot(t, "other")
-		for range 4 { // of 4, 3 are left
-			teststore.Must(t, s, c)
-		}
-		g.hold(other.Key)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			all := c
-			all.Cost = 3
-			if _, err := s.Take(t.Context(), []store.Charge{all, other}, make([]store.State, 2)); !errors.Is(err, teststore.ErrBroken) {
-				t.Error(err)
-			}
-		}()
-		synctest.Wait()
-		time.Sleep(time.Minute) // until the bucket is full
-		teststore.Must(t, s, c)
-		if s.Stats().Leases.Held == 0 {
-			t.Error("nothing was drawn")
-		}
-		close(g.open)
-		<-done
-		if n := count(t, s, c); n != 99 {
-			t.Errorf("%d allowed after 1 of a full bucket of 100", n)
-		}
-	})
-}
-
 // Callers, the collector, calls that give back, and Close, all at once: what was spent and what the store then
 // holds is what it held.
 func TestNoTokenOfALeaseIsLostOrMadeByCallsAtOnce(t *testing.T) {

@@ -13,12 +13,16 @@ import (
 	"time"
 	"unsafe"
 
+	"go.uber.org/goleak"
+
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/lease"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func openLease(t testing.TB, s store.Store, cfg lease.Config) *lease.Store {
 	l := lease.New(s, cfg)
@@ -133,6 +137,14 @@ func (r *leaseRig) advance(d time.Duration) {
 	synctest.Wait()
 }
 
+// takes makes n calls.
+func (r *leaseRig) takes(n int, charges ...store.Charge) {
+	r.Helper()
+	for range n {
+		r.Take(charges...)
+	}
+}
+
 // pays makes a call that must be paid without the store behind, and returns its first state.
 func (r *leaseRig) pays(charges ...store.Charge) store.State {
 	r.Helper()
@@ -227,9 +239,7 @@ func TestWhatIsNotSimpleFirstGivesBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 				c := hot(t, "k")
-				for range 4 {
-					r.Take(c)
-				}
+				r.takes(4, c)
 				if s := r.inStore(c); s.Remaining != 93 {
 					t.Fatalf("the store holds %d, want 100 without 1, 2 and 4", s.Remaining)
 				}
@@ -248,15 +258,11 @@ func TestWhatIsNotSimpleFirstGivesBack(t *testing.T) {
 
 func TestTokensGoBackBeforeTheyAreHeldForLongerThanHold(t *testing.T) {
 	leaseTest(t, lease.Config{Hold: time.Second, MaxKeys: 1 << 20}, func(t *testing.T, r *leaseRig) {
-		for range 2 { // sets the timer
-			r.Take(hot(t, "other"))
-		}
+		r.takes(2, hot(t, "other")) // sets the timer
 		r.advance(10 * time.Millisecond)
 		c := hot(t, "k")
 		c.Limit = teststore.Limit(t, 1, time.Hour, 100)
-		for range 8 { // 1, 2, 4, and 8 of which one is spent
-			r.Take(c)
-		}
+		r.takes(8, c) // 1, 2, 4, and 8 of which one is spent
 		if s := r.inStore(c); s.Remaining != 85 {
 			t.Fatalf("the store holds %d, want 85", s.Remaining)
 		}
@@ -288,9 +294,7 @@ func TestCloseGivesBackWhatIsLeft(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 		l := r.Store.(*lease.Store)
 		for key := range 100 {
-			for range 4 {
-				r.Take(hot(t, fmt.Sprint(key)))
-			}
+			r.takes(4, hot(t, fmt.Sprint(key)))
 		}
 		for range 2 {
 			if err := l.Close(); err != nil {
@@ -314,9 +318,7 @@ func TestCloseGivesBackWhatIsLeft(t *testing.T) {
 
 func TestCloseSaysWhatWasLostAndEnds(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
-		for range 4 {
-			r.Take(hot(t, "k"))
-		}
+		r.takes(4, hot(t, "k"))
 		r.Behind.Store = hanging{}
 		begin := time.Now()
 		err := r.Store.(*lease.Store).Close()
@@ -362,9 +364,7 @@ func TestARefusedDrawTakesWhatIsThere(t *testing.T) {
 func TestALeftoverIsSpentWithTheNextDraw(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")
-		for range 4 {
-			r.Take(c)
-		}
+		r.takes(4, c)
 		r.pays(c) // of 4, 2 are left
 		c.Cost = 3
 		calls := r.Behind.Calls.Load()
@@ -383,9 +383,7 @@ func TestALeftoverIsSpentWithTheNextDraw(t *testing.T) {
 func TestALeftoverGoesBackWhenACallIsRefused(t *testing.T) {
 	leaseTest(t, lease.Config{Fraction: 1}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")
-		for range 8 {
-			r.Take(c)
-		}
+		r.takes(8, c)
 		for _, cost := range []int64{93, 101} {
 			c.Cost = cost
 			want := store.State{Remaining: 92, RetryAfter: time.Second, ResetAfter: 8 * time.Second}
@@ -405,9 +403,7 @@ func TestACallOfSeveralChargesIsPaidWhereItCanBe(t *testing.T) {
 		small, large := hot(t, "k"), hot(t, "k")
 		small.Policy, large.Policy = "small", "large"
 		large.Limit = teststore.Limit(t, 1, time.Second, 1000)
-		for range 7 { // 1, 2, 4
-			r.Take(small, large)
-		}
+		r.takes(7, small, large) // 1, 2, 4
 		r.Asks(small, large)
 		for range 7 {
 			r.pays(small, large)
@@ -438,9 +434,7 @@ func TestACallOfManyChargesIsPaid(t *testing.T) {
 		for i := range 6 {
 			charges = append(charges, hot(t, fmt.Sprint(i)))
 		}
-		for range 4 {
-			r.Take(charges...)
-		}
+		r.takes(4, charges...)
 		r.pays(charges...)
 	})
 }
@@ -448,9 +442,7 @@ func TestACallOfManyChargesIsPaid(t *testing.T) {
 func TestATokenIsNotSpentAtATimeWhenTheBucketWouldBeFullWithIt(t *testing.T) {
 	leaseTest(t, lease.Config{Fraction: 1, Hold: time.Hour}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")
-		for range 8 { // 7 are left
-			r.Take(c)
-		}
+		r.takes(8, c) // 7 are left
 		r.advance(20 * time.Second)
 		for left := int64(99); left >= 0; left-- {
 			if _, states, _ := r.Take(c); !states[0].Allowed || states[0].Remaining != left {
@@ -470,9 +462,7 @@ func TestALeaseAllowsForClocksThatDisagree(t *testing.T) {
 		r.Behind.Store = slow{r.Behind.Store, time.Microsecond}
 		c := hot(t, "k")
 		c.Limit = teststore.Limit(t, 1, time.Second, 200)
-		for range 8 { // 7 are left
-			r.Take(c)
-		}
+		r.takes(8, c) // 7 are left
 		r.advance(8_995 * time.Millisecond)
 		for range 5 {
 			r.pays(c)
@@ -486,9 +476,7 @@ func TestTimesOfAPaidCallCountFromWhenTheReplyCame(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 		r.Behind.Store = slow{r.Behind.Store, 20 * time.Millisecond}
 		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 3, time.Second, 100), Cost: 1}
-		for range 4 { // the last of them took 4
-			r.Take(c)
-		}
+		r.takes(4, c) // the last of them took 4
 		r.advance(100 * time.Millisecond)
 		now := r.pays(c)
 		// 5 were spent, of which 0.6 came since the first. Of those 0.06 came on the way of the last reply.
@@ -540,9 +528,7 @@ func (s lost) Take(ctx context.Context, charges []store.Charge, states []store.S
 func TestTokensGoBackOnceThoughTheReplyIsLost(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")
-		for range 4 {
-			r.Take(c)
-		}
+		r.takes(4, c)
 		behind := r.Behind.Store
 		r.Behind.Store = lost{behind}
 		peek := c
@@ -560,9 +546,7 @@ func TestTokensGoBackOnceThoughTheReplyIsLost(t *testing.T) {
 func TestWhatWasPaidForACallThatFailsIsPutBack(t *testing.T) {
 	leaseTest(t, lease.Config{MaxKeys: 1 << 20}, func(t *testing.T, r *leaseRig) {
 		c, other := hot(t, "k"), hot(t, "other")
-		for range 4 {
-			r.Take(c)
-		}
+		r.takes(4, c)
 		behind := r.Behind.Store
 		r.Behind.Store = teststore.Failing{Err: errors.New("away")}
 		for range 10 {
@@ -592,9 +576,7 @@ func (s standIn) Take(ctx context.Context, charges []store.Charge, states []stor
 func TestWhatAStandInAnswersIsNotLeased(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")
-		for range 4 { // 3 are left
-			r.Take(c)
-		}
+		r.takes(4, c) // 3 are left
 		behind := r.Behind.Store
 		r.Behind.Store = standIn{teststore.OpenMemory(r.T, nil)}
 		for range 3 {
@@ -631,9 +613,7 @@ func TestAStateThatNoBucketAnswersMakesNoLease(t *testing.T) {
 func TestLeasesAreOfMaxKeysBucketsAtMost(t *testing.T) {
 	leaseTest(t, lease.Config{MaxKeys: 1}, func(t *testing.T, r *leaseRig) {
 		a, b := hot(t, "a"), hot(t, "b")
-		for range 4 {
-			r.Take(a)
-		}
+		r.takes(4, a)
 		for range 10 {
 			r.Asks(b)
 		}
@@ -666,12 +646,14 @@ func TestLeasesAreOfMaxKeysBucketsAtMost(t *testing.T) {
 	})
 }
 
-func TestLongKeysAreLeased(t *testing.T) {
-	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
-		long := strings.Repeat("k", 10_000)
-		for range 4 {
-			r.Take(hot(t, long+"a"))
+func TestLongKeysAreKeptByTheirHash(t *testing.T) {
+	leaseTest(t, lease.Config{Hold: time.Hour, MaxKeys: 1 << 10}, func(t *testing.T, r *leaseRig) {
+		kept := teststore.HeapOf(func() { teststore.LongKeys(t, func(c store.Charge) { r.takes(3, c) }) })
+		if kept > teststore.MostOfLongKeys {
+			t.Errorf("300 keys of 90 KB keep %d bytes", kept)
 		}
+		long := strings.Repeat("k", 10_000)
+		r.takes(4, hot(t, long+"a"))
 		r.pays(hot(t, long+"a"))
 		r.Asks(hot(t, long+"b"))
 	})
@@ -682,9 +664,7 @@ func TestNamesOfLeasesAreCopied(t *testing.T) {
 		policy, key := []byte("p"), []byte("key")
 		c := hot(t, "")
 		c.Policy, c.Key = unsafe.String(&policy[0], len(policy)), unsafe.String(&key[0], len(key))
-		for range 4 {
-			r.Take(c)
-		}
+		r.takes(4, c)
 		policy[0], key[0] = 'P', 'K'
 		r.Asks(c)
 		c.Policy, c.Key = "p", "key"
@@ -695,9 +675,7 @@ func TestNamesOfLeasesAreCopied(t *testing.T) {
 func TestACallThatIsOverIsNotPaid(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")
-		for range 4 {
-			r.Take(c)
-		}
+		r.takes(4, c)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		for range 5 {
@@ -718,9 +696,7 @@ func TestNothingIsLeasedByAClockThatMayGoBack(t *testing.T) {
 		r.Asks(hot(t, "k"))
 	}
 	r.Store = openLease(t, r.Behind, lease.Config{Clock: time.Now, Hold: time.Hour})
-	for range 2 {
-		r.Take(hot(t, "k"))
-	}
+	r.takes(2, hot(t, "k"))
 	r.pays(hot(t, "k"))
 }
 

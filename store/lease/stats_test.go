@@ -65,9 +65,7 @@ func TestStatsCountWhatIsLeased(t *testing.T) {
 		teststore.Must(t, s, teststore.Months(t, 0))
 		want(store.LeaseStats{Drawn: 4, Returned: 3})
 
-		for range 3 {
-			teststore.Must(t, s, c) // the first takes 2, the last takes 4
-		}
+		takes(t, s, 3, c) // the first takes 2, the last takes 4
 		want(store.LeaseStats{Leases: 1, Held: 3, Drawn: 8, Returned: 3})
 		teststore.Must(t, s, teststore.ResetOf(t, c))
 		want(store.LeaseStats{Drawn: 8, Returned: 3, Lost: 3})
@@ -97,9 +95,7 @@ func TestStatsCountWhatAStandInAndAFailedDrawLose(t *testing.T) {
 			t.Errorf("by a stand-in: %+v", got)
 		}
 		b.degraded.Store(false)
-		for range 4 {
-			r.Take(c)
-		}
+		r.takes(4, c)
 		held := s.Stats().Leases.Held
 		b.fails.Store(true)
 		c.Cost = held + 1

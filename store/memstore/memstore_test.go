@@ -134,7 +134,7 @@ func TestAStoreShrinks(t *testing.T) {
 	}
 	n.advance(2 * time.Second)
 	s.Sweep()
-	if got, bytes := s.Len(), s.Stats().Memory.Bytes; got != 300 || bytes > 400_000 {
+	if got, bytes := s.Len(), s.Stats().Memory.Bytes; got != 300 || bytes > 600_000 {
 		t.Errorf("%d buckets, want 300; they take %d bytes", got, bytes)
 	}
 	for i := range 300 {
