@@ -1,11 +1,15 @@
 package fallback_test
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -23,13 +27,25 @@ type duo struct {
 	changes []string // what OnChange was told
 }
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// duoTest runs a test of a duo in a bubble.
+func duoTest(t *testing.T, cfg fallback.Config, test func(t *testing.T, d *duo)) {
+	synctest.Test(t, func(t *testing.T) { test(t, newDuo(t, cfg)) })
+}
+
 func newDuo(t *testing.T, cfg fallback.Config) *duo { return newDuoWith(t, nil, cfg) }
 
 func newDuoWith(t *testing.T, secondary store.Store, cfg fallback.Config) *duo {
 	memory := memstore.New(memstore.Config{})
 	d := &duo{t: t, primary: &teststore.Faulty{Store: memory}}
-	cfg.Logger = quiet
-	cfg.OnChange = func(away bool, reason error) { d.changes = append(d.changes, fmt.Sprint(away, " ", reason)) }
+	cfg.Logger = cmp.Or(cfg.Logger, quiet)
+	told := cfg.OnChange
+	cfg.OnChange = func(away bool, reason error) {
+		if d.changes = append(d.changes, fmt.Sprint(away, " ", reason)); told != nil {
+			told(away, reason)
+		}
+	}
 	d.Store = fallback.New(d.primary, secondary, cfg)
 	t.Cleanup(func() {
 		d.Close()
@@ -47,12 +63,38 @@ func openFallback(t testing.TB, s store.Store, cfg fallback.Config) *fallback.St
 
 func (d *duo) take(c store.Charge) (bool, store.State) {
 	d.t.Helper()
-	states := make([]store.State, 1)
-	ok, err := d.Take(d.t.Context(), []store.Charge{c}, states)
+	ok, state, err := d.takeBy(d.t.Context(), c)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return ok, states[0]
+	return ok, state
+}
+
+func (d *duo) takeBy(ctx context.Context, c store.Charge) (bool, store.State, error) {
+	states := make([]store.State, 1)
+	ok, err := d.Take(ctx, []store.Charge{c}, states)
+	return ok, states[0], err
+}
+
+// takeWithin makes a call that has that long.
+func (d *duo) takeWithin(limit time.Duration, c store.Charge) (bool, store.State, error) {
+	ctx, cancel := context.WithTimeout(d.t.Context(), limit)
+	defer cancel()
+	return d.takeBy(ctx, c)
+}
+
+// wantAway checks whether the primary is given up.
+func (d *duo) wantAway(want bool) {
+	d.t.Helper()
+	if reason := d.Away(); (reason != nil) != want {
+		d.t.Errorf("given up: %v, want it given up: %t", reason, want)
+	}
+}
+
+// hourly takes a token of a bucket of burst, of which one comes in an hour.
+func hourly(t testing.TB, burst int64) store.Charge {
+	t.Helper()
+	return store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, burst), Cost: 1}
 }
 
 // count makes calls of c until one is refused, and returns how many were allowed.

@@ -32,8 +32,7 @@ func TestABucketThatIsLessThanHalfFullBeginsAnOutageSo(t *testing.T) {
 		"a burst below the replicas, full": {8, 4, 0, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDuo(t, fallback.Config{Replicas: c.replicas})
+			duoTest(t, fallback.Config{Replicas: c.replicas}, func(t *testing.T, d *duo) {
 				charge := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Minute, int64(c.burst)), Cost: 1}
 				for range c.cost {
 					d.take(charge)
@@ -49,8 +48,7 @@ func TestABucketThatIsLessThanHalfFullBeginsAnOutageSo(t *testing.T) {
 }
 
 func TestADebtIsAnEmptyBucketInAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		d.take(owed(teststore.Months(t, 0), 700))
 		d.fail(teststore.Broken)
 		if ok, state := d.take(teststore.Months(t, 1)); ok || state.RetryAfter != 100*time.Hour {
@@ -61,8 +59,7 @@ func TestADebtIsAnEmptyBucketInAnOutage(t *testing.T) {
 
 // What the secondary's bucket has less, it keeps.
 func TestAReplyDoesNotFillTheBucketOfTheSecondary(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		d.fail(teststore.Broken)
 		d.take(teststore.Months(t, 600))
 		d.comeBack()
@@ -141,8 +138,7 @@ func TestAResetReachesTheSecondary(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDuo(t, fallback.Config{})
+			duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 				spend(d)
 				if ok, state := d.take(teststore.ResetOf(t, teststore.Months(t, 0))); !ok || state.Degraded || state.Remaining != 10 {
 					t.Fatalf("%t, %+v", ok, state)

@@ -55,8 +55,7 @@ func TestSettlement(t *testing.T) {
 		"nothing when that has refilled":                {4, nil, []store.Charge{charge(600)}, []store.Charge{charge(590)}, 600 * token, 599},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDuo(t, fallback.Config{Replicas: c.replicas})
+			duoTest(t, fallback.Config{Replicas: c.replicas}, func(t *testing.T, d *duo) {
 				for _, one := range c.before {
 					d.take(one)
 				}
@@ -96,8 +95,7 @@ func TestOnlyAChargeThatCostsSettles(t *testing.T) {
 		"an owed charge":   {owed(teststore.Months(t, 0), 2), 498},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDuo(t, fallback.Config{})
+			duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 				d.fail(teststore.Broken)
 				d.take(teststore.Months(t, 100))
 				d.comeBack()
@@ -109,8 +107,7 @@ func TestOnlyAChargeThatCostsSettles(t *testing.T) {
 }
 
 func TestABucketIsSettledOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		d.fail(teststore.Broken)
 		d.take(teststore.Months(t, 100))
 		d.comeBack()
@@ -128,8 +125,7 @@ func TestABucketIsSettledOnce(t *testing.T) {
 }
 
 func TestEachBucketOfACallIsSettled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		charges := []store.Charge{teststore.Months(t, 5), teststore.Months(t, 7), teststore.Months(t, 9)}
 		for i := range charges {
 			charges[i].Policy = fmt.Sprint(i)
@@ -156,8 +152,7 @@ func TestASettlementThatFails(t *testing.T) {
 		"broken":       {teststore.Broken, 499},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDuo(t, fallback.Config{})
+			duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 				d.fail(teststore.Broken)
 				d.take(teststore.Months(t, 100))
 				d.comeBack()
@@ -179,8 +174,7 @@ func TestASettlementThatFails(t *testing.T) {
 
 // A caller that leaves, or has no time, is no failure of the primary and gets no answer of the secondary.
 func TestACallerThatLeavesWhileItSettles(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{Failures: 1})
+	duoTest(t, fallback.Config{Failures: 1}, func(t *testing.T, d *duo) {
 		d.fail(teststore.Broken)
 		d.take(teststore.Months(t, 100))
 		d.comeBack()
@@ -194,9 +188,7 @@ func TestACallerThatLeavesWhileItSettles(t *testing.T) {
 		if _, err := d.Take(t.Context(), []store.Charge{{}}, make([]store.State, 1)); !errors.Is(err, store.ErrInvalidCall) {
 			t.Error(err)
 		}
-		if d.Away() != nil {
-			t.Errorf("given up: %v", d.Away())
-		}
+		d.wantAway(false)
 	})
 }
 
@@ -229,8 +221,7 @@ func TestARefundOnTheOtherSide(t *testing.T) {
 		}, 597},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDuo(t, fallback.Config{})
+			duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 				c.do(d)
 				d.take(login)
 				d.wantLeft(login, c.left)
@@ -245,8 +236,7 @@ func TestARefundOnTheOtherSide(t *testing.T) {
 
 // Those who fail to log in on one side get nothing back for logins on the other.
 func TestRefundsOfOneSideGiveNothingOnTheOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, 100*time.Hour, 10), Cost: 10}
 		d.take(c)
 		d.fail(teststore.Broken)
@@ -300,8 +290,7 @@ func TestARefundEndsTheLockWhereItsChargeMadeIt(t *testing.T) {
 
 // Calls that failed, but may have been carried out, are not charged again.
 func TestCallsWhoseRepliesAreLostAreChargedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{Failures: 3})
+	duoTest(t, fallback.Config{Failures: 3}, func(t *testing.T, d *duo) {
 		d.primary.Have(teststore.LostReply)
 		for range 5 { // three of which reach the primary
 			d.take(teststore.Months(t, 1))
@@ -312,8 +301,7 @@ func TestCallsWhoseRepliesAreLostAreChargedOnce(t *testing.T) {
 		d.take(teststore.Months(t, 1))
 		d.wantLeft(teststore.Months(t, 0), 600-5-10-1)
 	})
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		d.primary.Have(teststore.Refused)
 		d.take(teststore.Months(t, 7))
 		d.primary.Mend()
@@ -323,8 +311,7 @@ func TestCallsWhoseRepliesAreLostAreChargedOnce(t *testing.T) {
 }
 
 func TestMoreKeysThanMaxKeysAreAnsweredAndNotSettled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{MaxKeys: 8})
+	duoTest(t, fallback.Config{MaxKeys: 8}, func(t *testing.T, d *duo) {
 		d.fail(teststore.Broken)
 		c := teststore.Months(t, 600)
 		for i := range 100 {
@@ -356,8 +343,7 @@ func TestMoreKeysThanMaxKeysAreAnsweredAndNotSettled(t *testing.T) {
 
 // Uses that make no difference any more do not take the room of others for ever.
 func TestBucketsThatHaveRefilledNeedNoRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{MaxKeys: 8})
+	duoTest(t, fallback.Config{MaxKeys: 8}, func(t *testing.T, d *duo) {
 		d.fail(teststore.Broken)
 		c := store.Charge{Policy: "p", Limit: teststore.Limit(t, 1, 2*time.Second, 1), Cost: 1}
 		for i := range 100 {
@@ -374,8 +360,7 @@ func TestBucketsThatHaveRefilledNeedNoRoom(t *testing.T) {
 
 // Buckets that nobody charges again do not stay pending, or all calls would look for them.
 func TestUsesThatMakeNoDifferenceAnyMoreAreForgotten(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		d.fail(teststore.Broken)
 		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Second, 10), Cost: 10}
 		d.take(c)
@@ -390,6 +375,69 @@ func TestUsesThatMakeNoDifferenceAnyMoreAreForgotten(t *testing.T) {
 		}
 		if ok, state := d.take(c); !ok || state.Remaining != 0 || d.peekPrimary(c).Remaining != 0 {
 			t.Errorf("%t, %+v", ok, state)
+		}
+	})
+}
+
+// A client gets back nothing that the primary was not charged: neither what a settlement could not take, nor calls whose
+// outcome in the primary is not known.
+func TestRefundsOfTheSecondaryGiveNoTokensToThePrimary(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault teststore.Fault
+		spent int64 // of the primary, by others, before it is settled
+	}{
+		"what could not be settled":   {teststore.Broken, 580},
+		"calls of an unknown outcome": {teststore.LostReply, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
+				one := teststore.Months(t, 1)
+				d.primary.Have(c.fault)
+				served := int64(0)
+				for ; served < 100; served++ {
+					if ok, s := d.take(one); !ok || !s.Degraded {
+						t.Fatalf("%t, %+v", ok, s)
+					}
+				}
+				if d.Away() != nil {
+					d.comeBack()
+				} else {
+					d.primary.Mend()
+				}
+				if c.spent > 0 {
+					many := one
+					many.Cost = c.spent
+					teststore.Must(t, d.primary.Store, many)
+				}
+				d.take(one) // settles
+				before := d.peekPrimary(one).Remaining
+				d.take(standby(one, served))
+				d.take(one)
+				if after := d.peekPrimary(one).Remaining; after > before {
+					t.Errorf("%d tokens after the refund, %d before", after, before)
+				}
+			})
+		})
+	}
+}
+
+// Both buckets have refilled since a refund was due: it would be a gift.
+func TestARefundIsVoidWhenBothBucketsHaveRefilled(t *testing.T) {
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
+		c := store.Charge{Policy: "p", Key: "quick", Limit: teststore.Limit(t, 10, time.Second, 100), Cost: 50}
+		slow := teststore.Months(t, 1) // keeps uses from being dropped altogether
+		d.take(c)
+		d.fail(teststore.Broken)
+		d.take(slow)
+		c.Cost = -50
+		d.take(c)
+		time.Sleep(time.Minute)
+		d.comeBack()
+		c.Cost = 100
+		teststore.Must(t, d.primary.Store, c)
+		c.Cost = 1
+		if ok, s := d.take(c); ok {
+			t.Error(s, "a refund of before the bucket was full again filled it")
 		}
 	})
 }

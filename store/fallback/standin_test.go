@@ -12,8 +12,7 @@ import (
 )
 
 func TestAReplicaHasItsShareWhileThePrimaryIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{Replicas: 4})
+	duoTest(t, fallback.Config{Replicas: 4}, func(t *testing.T, d *duo) {
 		d.fail(teststore.Broken)
 		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 20, time.Second, 40), Cost: 1}
 		if n := d.count(c); n != 10 {
@@ -44,18 +43,9 @@ func TestAReplicaHasItsShareWhileThePrimaryIsAway(t *testing.T) {
 	})
 }
 
-func TestAFailedCallIsAnsweredByAShare(t *testing.T) {
-	d := newDuo(t, fallback.Config{Replicas: 4})
-	d.primary.Have(teststore.Broken)
-	if _, state := d.take(store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 40), Cost: 1}); state.Remaining != 9 {
-		t.Errorf("%+v, want 9 of a quarter of 40 left", state)
-	}
-}
-
 func TestACallsChargesAreNotWrittenTo(t *testing.T) {
 	for _, replicas := range []int{1, 4} {
-		synctest.Test(t, func(t *testing.T) {
-			d := newDuo(t, fallback.Config{Replicas: replicas})
+		duoTest(t, fallback.Config{Replicas: replicas}, func(t *testing.T, d *duo) {
 			d.primary.Have(teststore.Broken)
 			for range 10 { // before the primary is given up, and after
 				want := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 10), Cost: -3}
@@ -70,8 +60,7 @@ func TestACallsChargesAreNotWrittenTo(t *testing.T) {
 
 func TestAResetThatFailsInThePrimaryIsAnError(t *testing.T) {
 	for name, f := range map[string]teststore.Fault{"broken": teststore.Broken, "a lost reply": teststore.LostReply, "hung": teststore.Hung} {
-		synctest.Test(t, func(t *testing.T) {
-			d := newDuo(t, fallback.Config{})
+		duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 			d.take(teststore.Months(t, 600))
 			d.primary.Have(f)
 			reset := []store.Charge{teststore.ResetOf(t, teststore.Months(t, 0))}
@@ -90,8 +79,7 @@ func TestAResetThatFailsInThePrimaryIsAnError(t *testing.T) {
 
 // A Reset in an outage is one of the secondary. Nothing more is promised.
 func TestAResetInAnOutageIsOfTheSecondary(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{Replicas: 4})
+	duoTest(t, fallback.Config{Replicas: 4}, func(t *testing.T, d *duo) {
 		d.take(teststore.Months(t, 600))
 		d.fail(teststore.Broken)
 		if ok, state := d.take(teststore.ResetOf(t, teststore.Months(t, 0))); !ok || !state.Degraded {
@@ -160,8 +148,7 @@ func TestReplicasFunc(t *testing.T) {
 }
 
 func TestCallsOfSeveralBucketsFallBackAsAWhole(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		short := store.Charge{Policy: "short", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 2), Cost: 1}
 		long := store.Charge{Policy: "long", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 10), Cost: 1}
 		shadow := store.Charge{Policy: "shadow", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 1), Cost: 1, Shadow: true}

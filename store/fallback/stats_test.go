@@ -85,8 +85,7 @@ func TestStatsOfAnOutage(t *testing.T) {
 }
 
 func TestStatsRememberTheLastSixteenOutages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		reason := errors.New("a reason" + strings.Repeat(" that is long\x1b", 1000))
 		for i := range 20 {
 			d.fail(teststore.Broken)
@@ -123,8 +122,7 @@ func TestStatsRememberTheLastSixteenOutages(t *testing.T) {
 }
 
 func TestStatsWhileCallsAreMade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{Replicas: 2})
+	duoTest(t, fallback.Config{Replicas: 2}, func(t *testing.T, d *duo) {
 		done := make(chan struct{})
 		var running sync.WaitGroup
 		for g := range 4 {

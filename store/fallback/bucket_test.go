@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
@@ -56,8 +55,7 @@ func TestABlockBeforeAnOutageIsInForceInIt(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDuo(t, fallback.Config{Replicas: 4})
+			duoTest(t, fallback.Config{Replicas: 4}, func(t *testing.T, d *duo) {
 				c := teststore.Months(t, 1)
 				block(d, c)
 				until := time.Now().Add(time.Minute)
@@ -77,8 +75,7 @@ func TestABlockBeforeAnOutageIsInForceInIt(t *testing.T) {
 
 // A reply that was under way when its bucket was blocked does not know of the block.
 func TestAnOlderReplyEndsNoBlock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		c := teststore.Months(t, 1)
 		d.block(teststore.Months(t, 0), time.Millisecond) // from now on, replies are compared with the secondary
 		d.primary.Have(func(_ context.Context, call func() error) error {
@@ -109,8 +106,7 @@ func TestABlockThatEndsBeforeAnOutageIsNotInForceInIt(t *testing.T) {
 		"by a reset": func(d *duo, c store.Charge) { d.take(teststore.ResetOf(d.t, c)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDuo(t, fallback.Config{})
+			duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 				c := teststore.Months(t, 1)
 				d.block(c, time.Hour)
 				unblock(d, c)
@@ -126,8 +122,7 @@ func TestABlockThatEndsBeforeAnOutageIsNotInForceInIt(t *testing.T) {
 
 // A replica that has not met a block does not know of it in an outage.
 func TestABlockThatWasNotMetIsNotInForceInAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		c := teststore.Months(t, 1)
 		d.blockPrimary(c, time.Hour)
 		d.fail(teststore.Broken)
@@ -139,8 +134,7 @@ func TestABlockThatWasNotMetIsNotInForceInAnOutage(t *testing.T) {
 
 // A block or its end holds until the primary is back, and the result says so.
 func TestABlockInAnOutageEndsWithIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		c := teststore.Months(t, 1)
 		if d.block(c, time.Hour) {
 			t.Error("degraded although the primary answers")
@@ -181,17 +175,14 @@ func TestABlockInAnOutageEndsWithIt(t *testing.T) {
 func TestABlockThatFailsInThePrimaryIsAnError(t *testing.T) {
 	for name, f := range map[string]teststore.Fault{"broken": teststore.Broken, "refused": teststore.Refused, "hung": teststore.Hung} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDuo(t, fallback.Config{})
+			duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 				d.primary.Have(f)
 				for i := range 5 {
 					if degraded, err := d.Block(t.Context(), "p", "k", store.Block{For: time.Hour}); degraded || err == nil {
 						t.Errorf("%d: %t, %v", i, degraded, err)
 					}
 				}
-				if d.Away() == nil {
-					t.Error("not given up")
-				}
+				d.wantAway(true)
 				if _, err := d.Block(store.WithoutStandIn(t.Context()), "p", "k", store.Block{}); !errors.Is(err, store.ErrAway) {
 					t.Errorf("%v, want ErrAway", err)
 				}
@@ -201,18 +192,6 @@ func TestABlockThatFailsInThePrimaryIsAnError(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestABlockOfACallerThatLeavesIsNoFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{Failures: 1})
-		d.primary.Have(teststore.Hung)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		if _, err := d.Block(ctx, "p", "k", store.Block{}); !errors.Is(err, context.DeadlineExceeded) || d.Away() != nil {
-			t.Errorf("%v, away: %v", err, d.Away())
-		}
-	})
 }
 
 func TestAFallbackOfAStoreThatIsNoBlockerOrInspectorSaysSo(t *testing.T) {
@@ -229,4 +208,36 @@ func TestAFallbackOfAStoreThatIsNoBlockerOrInspectorSaysSo(t *testing.T) {
 	if f.Away() != nil {
 		t.Error("given up for what it cannot do")
 	}
+}
+
+func TestInspectByTheSecondaryInAnOutage(t *testing.T) {
+	duoTest(t, fallback.Config{Replicas: 4}, func(t *testing.T, d *duo) {
+		c := teststore.Months(t, 1)
+		d.take(c)
+		inspect := func(ctx context.Context) store.Bucket {
+			t.Helper()
+			b, err := d.Inspect(ctx, c.Policy, c.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+		if b := inspect(t.Context()); b.Degraded || b.Limit != c.Limit || b.State(c.Limit).Remaining != 599 {
+			t.Errorf("%+v", b)
+		}
+		d.fail(teststore.Broken)
+		d.take(teststore.Months(t, 9))
+		b := inspect(t.Context())
+		if s := b.State(b.Limit); !b.Degraded || !s.Degraded || !b.Used() || b.Limit == c.Limit || s.Remaining != 150-9 {
+			t.Errorf("%+v, %+v", b, s)
+		}
+		if _, err := d.Inspect(store.WithoutStandIn(t.Context()), c.Policy, c.Key); !errors.Is(err, store.ErrAway) {
+			t.Errorf("%v, want ErrAway", err)
+		}
+		d.comeBack()
+		d.take(c)
+		if b := inspect(t.Context()); b.Degraded || b.State(c.Limit).Remaining != 589 {
+			t.Errorf("%+v", b)
+		}
+	})
 }
