@@ -135,6 +135,16 @@ func (d *duo) comeBack() {
 	synctest.Wait()
 }
 
+// outage is an outage in which charges are made.
+func (d *duo) outage(charges ...store.Charge) {
+	d.t.Helper()
+	d.fail(teststore.Broken)
+	for _, c := range charges {
+		d.take(c)
+	}
+	d.comeBack()
+}
+
 func (d *duo) peekPrimary(c store.Charge) store.State {
 	d.t.Helper()
 	c.Cost, c.MaxWait = 0, 0

@@ -60,9 +60,7 @@ func TestADebtIsAnEmptyBucketInAnOutage(t *testing.T) {
 // What the secondary's bucket has less, it keeps.
 func TestAReplyDoesNotFillTheBucketOfTheSecondary(t *testing.T) {
 	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-		d.fail(teststore.Broken)
-		d.take(teststore.Months(t, 600))
-		d.comeBack()
+		d.outage(teststore.Months(t, 600))
 		d.take(teststore.Months(t, 1)) // settles
 		teststore.Must(t, d.primary.Store, teststore.ResetOf(t, teststore.Months(t, 0)))
 		d.take(teststore.Months(t, 500))
@@ -132,9 +130,7 @@ func TestAResetReachesTheSecondary(t *testing.T) {
 	for name, spend := range map[string]func(d *duo){
 		"what was known": func(d *duo) { d.take(teststore.Months(t, 600)) },
 		"what is not settled": func(d *duo) {
-			d.fail(teststore.Broken)
-			d.take(teststore.Months(t, 600))
-			d.comeBack()
+			d.outage(teststore.Months(t, 600))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

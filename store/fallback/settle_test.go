@@ -96,9 +96,7 @@ func TestOnlyAChargeThatCostsSettles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-				d.fail(teststore.Broken)
-				d.take(teststore.Months(t, 100))
-				d.comeBack()
+				d.outage(teststore.Months(t, 100))
 				d.take(c.charge)
 				d.wantLeft(teststore.Months(t, 0), c.left)
 			})
@@ -108,9 +106,7 @@ func TestOnlyAChargeThatCostsSettles(t *testing.T) {
 
 func TestABucketIsSettledOnce(t *testing.T) {
 	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-		d.fail(teststore.Broken)
-		d.take(teststore.Months(t, 100))
-		d.comeBack()
+		d.outage(teststore.Months(t, 100))
 		calls := d.primary.Calls.Load()
 		var callers sync.WaitGroup
 		for range 10 {
@@ -153,9 +149,7 @@ func TestASettlementThatFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-				d.fail(teststore.Broken)
-				d.take(teststore.Months(t, 100))
-				d.comeBack()
+				d.outage(teststore.Months(t, 100))
 				d.take(store.Charge{Policy: "p", Key: "other", Limit: teststore.Months(t, 0).Limit, Cost: 1})
 				d.primary.Have(c.fault)
 				if ok, state := d.take(teststore.Months(t, 100)); !ok || !state.Degraded || d.Away() != nil {
@@ -175,9 +169,7 @@ func TestASettlementThatFails(t *testing.T) {
 // A caller that leaves, or has no time, is no failure of the primary and gets no answer of the secondary.
 func TestACallerThatLeavesWhileItSettles(t *testing.T) {
 	duoTest(t, fallback.Config{Failures: 1}, func(t *testing.T, d *duo) {
-		d.fail(teststore.Broken)
-		d.take(teststore.Months(t, 100))
-		d.comeBack()
+		d.outage(teststore.Months(t, 100))
 		d.primary.Have(teststore.Hung)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
@@ -199,25 +191,19 @@ func TestARefundOnTheOtherSide(t *testing.T) {
 		do   func(d *duo)
 		left int64 // in the primary after another login
 	}{
-		"before and in it": {func(d *duo) { d.take(login); d.fail(teststore.Broken); d.take(refund); d.comeBack() }, 599},
-		"in it":            {func(d *duo) { d.fail(teststore.Broken); d.take(login); d.take(standby(login, 1)); d.comeBack() }, 599},
-		"in and after it":  {func(d *duo) { d.fail(teststore.Broken); d.take(login); d.comeBack(); d.take(standby(login, 1)) }, 599},
+		"before and in it": {func(d *duo) { d.take(login); d.outage(refund) }, 599},
+		"in it":            {func(d *duo) { d.outage(login, standby(login, 1)) }, 599},
+		"in and after it":  {func(d *duo) { d.outage(login); d.take(standby(login, 1)) }, 599},
 		"in it and after a charge": {func(d *duo) {
-			d.fail(teststore.Broken)
-			d.take(login)
-			d.comeBack()
+			d.outage(login)
 			d.take(login) // settles, and what was settled is not refunded
 			d.take(standby(login, 1))
 		}, 597},
 		"before and after it": {func(d *duo) { d.take(login); d.fail(teststore.Broken); d.comeBack(); d.take(refund) }, 599},
 		"in it, and in the next one": {func(d *duo) {
-			d.fail(teststore.Broken)
+			d.outage(login)
 			d.take(login)
-			d.comeBack()
-			d.take(login)
-			d.fail(teststore.Broken)
-			d.take(standby(login, 1))
-			d.comeBack()
+			d.outage(standby(login, 1))
 		}, 597},
 	} {
 		t.Run(name, func(t *testing.T) {
