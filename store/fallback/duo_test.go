@@ -70,6 +70,14 @@ func (d *duo) take(c store.Charge) (bool, store.State) {
 	return ok, state
 }
 
+// want makes a call that must be allowed, or denied.
+func (d *duo) want(c store.Charge, allowed bool) {
+	d.t.Helper()
+	if ok, state := d.take(c); ok != allowed {
+		d.t.Errorf("%+v: %+v, want it allowed: %t", c, state, allowed)
+	}
+}
+
 func (d *duo) takeBy(ctx context.Context, c store.Charge) (bool, store.State, error) {
 	states := make([]store.State, 1)
 	ok, err := d.Take(ctx, []store.Charge{c}, states)

@@ -268,9 +268,7 @@ func TestARefundEndsTheLockWhereItsChargeMadeIt(t *testing.T) {
 			t.Errorf("%+v, want the lock ended", state)
 		}
 		d.comeBack()
-		if ok, _ := d.take(other); !ok {
-			t.Error("denied")
-		}
+		d.want(other, true)
 	})
 }
 

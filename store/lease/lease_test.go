@@ -145,6 +145,33 @@ func (r *leaseRig) takes(n int, charges ...store.Charge) {
 	}
 }
 
+// have gives the store behind a fault until mend is called.
+func (r *leaseRig) have(f teststore.Fault) (mend func()) {
+	behind := r.Behind.Store
+	faulty := &teststore.Faulty{Store: behind}
+	faulty.Have(f)
+	r.Behind.Store = faulty
+	return func() { r.Behind.Store = behind }
+}
+
+// slow is the fault of a store that calls and replies take some time to and from.
+func slow(way time.Duration) teststore.Fault {
+	return func(_ context.Context, take func() error) error {
+		time.Sleep(way)
+		err := take()
+		time.Sleep(way)
+		return err
+	}
+}
+
+// fails makes a call that must fail.
+func (r *leaseRig) fails(charges ...store.Charge) {
+	r.Helper()
+	if ok, err := r.Store.Take(context.Background(), charges, make([]store.State, len(charges))); ok || err == nil {
+		r.Fatalf("ok %t, error %v", ok, err)
+	}
+}
+
 // pays makes a call that must be paid without the store behind, and returns its first state.
 func (r *leaseRig) pays(charges ...store.Charge) store.State {
 	r.Helper()
@@ -153,6 +180,14 @@ func (r *leaseRig) pays(charges ...store.Charge) store.State {
 		r.Fatalf("ok %t, asked %t, want to pay %+v without the store", ok, asked, charges)
 	}
 	return states[0]
+}
+
+// paysFor makes n such calls.
+func (r *leaseRig) paysFor(n int, charges ...store.Charge) {
+	r.Helper()
+	for range n {
+		r.pays(charges...)
+	}
 }
 
 // hot takes one of a bucket that refills a token a second, up to 100.
@@ -166,9 +201,7 @@ func TestTheFirstCallOfAKeyTakesItsOwnTokenOnly(t *testing.T) {
 		for i := range 100 {
 			c := hot(t, fmt.Sprint(i))
 			r.Asks(c)
-			if s := r.inStore(c); s.Remaining != 99 {
-				t.Fatalf("%+v", s)
-			}
+			r.wantInStore(c, 99)
 		}
 	})
 }
@@ -184,6 +217,14 @@ func (r *leaseRig) inStore(c store.Charge) store.State {
 	return states[0]
 }
 
+// wantInStore checks how many tokens of a bucket the store behind holds.
+func (r *leaseRig) wantInStore(c store.Charge, want int64) {
+	r.Helper()
+	if s := r.inStore(c); s.Remaining != want {
+		r.Fatalf("the store holds %d, want %d", s.Remaining, want)
+	}
+}
+
 func TestALeaseDoublesUpToFractionOfTheBurst(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")
@@ -196,9 +237,7 @@ func TestALeaseDoublesUpToFractionOfTheBurst(t *testing.T) {
 		check(r.Asks(c))
 		for _, n := range []int64{2, 4, 8, 10, 10, 10} {
 			check(r.Asks(c))
-			if s := r.inStore(c); s.Remaining != left-n+1 {
-				t.Fatalf("the store holds %d, want %d", s.Remaining, left-n+1)
-			}
+			r.wantInStore(c, left-n+1)
 			for range n - 1 {
 				check(r.pays(c))
 			}
@@ -240,9 +279,7 @@ func TestWhatIsNotSimpleFirstGivesBack(t *testing.T) {
 			leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 				c := hot(t, "k")
 				r.takes(4, c)
-				if s := r.inStore(c); s.Remaining != 93 {
-					t.Fatalf("the store holds %d, want 100 without 1, 2 and 4", s.Remaining)
-				}
+				r.wantInStore(c, 93) // 100 without 1, 2 and 4
 				r.pays(c)
 				changed := c
 				change(&changed)
@@ -263,26 +300,18 @@ func TestTokensGoBackBeforeTheyAreHeldForLongerThanHold(t *testing.T) {
 		c := hot(t, "k")
 		c.Limit = teststore.Limit(t, 1, time.Hour, 100)
 		r.takes(8, c) // 1, 2, 4, and 8 of which one is spent
-		if s := r.inStore(c); s.Remaining != 85 {
-			t.Fatalf("the store holds %d, want 85", s.Remaining)
-		}
+		r.wantInStore(c, 85)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if s := r.inStore(c); s.Remaining != 92 {
-			t.Fatalf("the store holds %d, want the 92 that were not spent", s.Remaining)
-		}
+		r.wantInStore(c, 92) // with those that were not spent
 		// Half as many are taken then.
 		r.Asks(c)
-		if s := r.inStore(c); s.Remaining != 88 {
-			t.Fatalf("the store holds %d, want 88", s.Remaining)
-		}
+		r.wantInStore(c, 88)
 		// And after a while nothing is known of the key.
 		time.Sleep(5 * time.Second)
 		calls := r.Behind.Calls.Load()
 		r.Asks(c)
-		if s := r.inStore(c); s.Remaining != 90 {
-			t.Fatalf("the store holds %d, want 90", s.Remaining)
-		}
+		r.wantInStore(c, 90)
 		time.Sleep(time.Hour)
 		if n := r.Behind.Calls.Load() - calls; n != 1 {
 			t.Errorf("%d calls of an idle store, want none", n-1)
@@ -303,15 +332,11 @@ func TestCloseGivesBackWhatIsLeft(t *testing.T) {
 		}
 		for key := range 100 {
 			c := hot(t, fmt.Sprint(key))
-			if s := r.inStore(c); s.Remaining != 96 {
-				t.Fatalf("the store holds %d, want 96", s.Remaining)
-			}
+			r.wantInStore(c, 96)
 			for range 20 {
 				r.Asks(c)
 			}
-			if s := r.inStore(c); s.Remaining != 76 {
-				t.Fatalf("the store holds %d, want 76", s.Remaining)
-			}
+			r.wantInStore(c, 76)
 		}
 	})
 }
@@ -319,7 +344,7 @@ func TestCloseGivesBackWhatIsLeft(t *testing.T) {
 func TestCloseSaysWhatWasLostAndEnds(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 		r.takes(4, hot(t, "k"))
-		r.Behind.Store = hanging{}
+		r.have(teststore.Hung)
 		begin := time.Now()
 		err := r.Store.(*lease.Store).Close()
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 of 1 buckets") {
@@ -329,13 +354,6 @@ func TestCloseSaysWhatWasLostAndEnds(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 	})
-}
-
-type hanging struct{}
-
-func (hanging) Take(ctx context.Context, _ []store.Charge, _ []store.State) (bool, error) {
-	<-ctx.Done()
-	return false, ctx.Err()
 }
 
 func TestARefusedDrawTakesWhatIsThere(t *testing.T) {
@@ -372,9 +390,7 @@ func TestALeftoverIsSpentWithTheNextDraw(t *testing.T) {
 		if n := r.Behind.Calls.Load() - calls; n != 1 {
 			t.Errorf("%d calls of the store", n)
 		}
-		if s := r.inStore(c); s.Remaining != 87 {
-			t.Errorf("the store holds %d, want 92 without the 5 that are left of 8", s.Remaining)
-		}
+		r.wantInStore(c, 87) // 92 without the 5 that are left of 8
 		c.Cost = 5
 		r.pays(c)
 	})
@@ -391,9 +407,7 @@ func TestALeftoverGoesBackWhenACallIsRefused(t *testing.T) {
 				want.RetryAfter = store.Never
 			}
 			r.Want(r.Asks(c), want)
-			if s := r.inStore(c); s.Remaining != 92 {
-				t.Fatalf("the store holds %d", s.Remaining)
-			}
+			r.wantInStore(c, 92)
 		}
 	})
 }
@@ -405,16 +419,12 @@ func TestACallOfSeveralChargesIsPaidWhereItCanBe(t *testing.T) {
 		large.Limit = teststore.Limit(t, 1, time.Second, 1000)
 		r.takes(7, small, large) // 1, 2, 4
 		r.Asks(small, large)
-		for range 7 {
-			r.pays(small, large)
-		}
+		r.paysFor(7, small, large)
 		if a, b := r.inStore(small), r.inStore(large); a.Remaining != 85 || b.Remaining != 985 {
 			t.Fatalf("the store holds %d and %d", a.Remaining, b.Remaining)
 		}
 		r.Asks(small, large) // 10 and 16
-		for range 9 {
-			r.pays(small, large)
-		}
+		r.paysFor(9, small, large)
 		r.Asks(small, large) // of small only
 		if a, b := r.inStore(small), r.inStore(large); a.Remaining != 65 || b.Remaining != 969 {
 			t.Fatalf("the store holds %d and %d", a.Remaining, b.Remaining)
@@ -459,14 +469,12 @@ func TestATokenIsNotSpentAtATimeWhenTheBucketWouldBeFullWithIt(t *testing.T) {
 // bucket lacked it lacks less than 6.
 func TestALeaseAllowsForClocksThatDisagree(t *testing.T) {
 	leaseTest(t, lease.Config{Hold: time.Hour}, func(t *testing.T, r *leaseRig) {
-		r.Behind.Store = slow{r.Behind.Store, time.Microsecond}
+		r.have(slow(time.Microsecond))
 		c := hot(t, "k")
 		c.Limit = teststore.Limit(t, 1, time.Second, 200)
 		r.takes(8, c) // 7 are left
 		r.advance(8_995 * time.Millisecond)
-		for range 5 {
-			r.pays(c)
-		}
+		r.paysFor(5, c)
 		r.Asks(c)
 	})
 }
@@ -474,7 +482,7 @@ func TestALeaseAllowsForClocksThatDisagree(t *testing.T) {
 // After a call that took 20 ms each way, nothing is known to the microsecond, which is no reason to ask again.
 func TestTimesOfAPaidCallCountFromWhenTheReplyCame(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
-		r.Behind.Store = slow{r.Behind.Store, 20 * time.Millisecond}
+		r.have(slow(20 * time.Millisecond))
 		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 3, time.Second, 100), Cost: 1}
 		r.takes(4, c) // the last of them took 4
 		r.advance(100 * time.Millisecond)
@@ -487,59 +495,29 @@ func TestTimesOfAPaidCallCountFromWhenTheReplyCame(t *testing.T) {
 	})
 }
 
-// slow is a Store that calls and replies take some time to and from.
-type slow struct {
-	store.Store
-	way time.Duration
-}
-
-func (s slow) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
-	time.Sleep(s.way)
-	ok, err := s.Store.Take(ctx, charges, states)
-	time.Sleep(s.way)
-	return ok, err
-}
-
 func TestAFailedDrawLosesItsTokens(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")
 		r.Take(c)
-		behind := r.Behind.Store
-		r.Behind.Store = lost{behind}
-		if ok, err := r.Store.Take(context.Background(), []store.Charge{c}, make([]store.State, 1)); ok || err == nil {
-			t.Fatalf("ok %t, error %v", ok, err)
-		}
-		r.Behind.Store = behind
-		if s := r.inStore(c); s.Remaining != 97 {
-			t.Errorf("the store holds %d", s.Remaining)
-		}
+		mend := r.have(teststore.LostReply)
+		r.fails(c)
+		mend()
+		r.wantInStore(c, 97)
 		r.Want(r.Asks(c), store.State{Allowed: true, Remaining: 96, ResetAfter: 4 * time.Second})
 	})
-}
-
-// lost is a Store whose replies are lost.
-type lost struct{ store.Store }
-
-func (s lost) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
-	s.Store.Take(ctx, charges, states)
-	return false, errors.New("lost")
 }
 
 func TestTokensGoBackOnceThoughTheReplyIsLost(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")
 		r.takes(4, c)
-		behind := r.Behind.Store
-		r.Behind.Store = lost{behind}
-		peek := c
+		mend, peek := r.have(teststore.LostReply), c
 		peek.Cost = 0
 		for range 3 {
-			r.Store.Take(context.Background(), []store.Charge{peek}, make([]store.State, 1))
+			r.fails(peek)
 		}
-		r.Behind.Store = behind
-		if s := r.inStore(c); s.Remaining != 96 {
-			t.Errorf("the store holds %d", s.Remaining)
-		}
+		mend()
+		r.wantInStore(c, 96)
 	})
 }
 
@@ -547,17 +525,12 @@ func TestWhatWasPaidForACallThatFailsIsPutBack(t *testing.T) {
 	leaseTest(t, lease.Config{MaxKeys: 1 << 20}, func(t *testing.T, r *leaseRig) {
 		c, other := hot(t, "k"), hot(t, "other")
 		r.takes(4, c)
-		behind := r.Behind.Store
-		r.Behind.Store = teststore.Failing{Err: errors.New("away")}
+		mend := r.have(teststore.Broken)
 		for range 10 {
-			if ok, err := r.Store.Take(context.Background(), []store.Charge{c, other}, make([]store.State, 2)); ok || err == nil {
-				t.Fatalf("ok %t, error %v", ok, err)
-			}
+			r.fails(c, other)
 		}
-		for range 3 {
-			r.pays(c)
-		}
-		r.Behind.Store = behind
+		r.paysFor(3, c)
+		mend()
 		r.Asks(c)
 	})
 }
@@ -683,9 +656,7 @@ func TestACallThatIsOverIsNotPaid(t *testing.T) {
 				t.Fatalf("ok %t, error %v", ok, err)
 			}
 		}
-		for range 3 {
-			r.pays(c)
-		}
+		r.paysFor(3, c)
 	})
 }
 
