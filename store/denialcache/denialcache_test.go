@@ -21,7 +21,6 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/denialcache"
-	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -145,15 +144,23 @@ func (r *rig) spend(key string) store.Charge {
 }
 
 func TestADenialIsRepeatedUntilTheBucketMayPay(t *testing.T) {
-	r := newRig(t, denialcache.Config{MaxAge: time.Minute})
-	c := r.spend("k")
-	r.Want(r.refuses(c), store.State{RetryAfter: 10 * time.Second, ResetAfter: 50 * time.Second})
-	r.advance(9 * time.Second)
-	r.Want(r.refuses(c), store.State{RetryAfter: time.Second, ResetAfter: 41 * time.Second})
-	r.advance(time.Second)
-	if s := r.Asks(c); !s.Allowed {
-		t.Fatalf("%+v after RetryAfter", s)
+	test := func(t *testing.T, r *rig, advance func(time.Duration)) {
+		c := r.spend("k")
+		r.Want(r.refuses(c), store.State{RetryAfter: 10 * time.Second, ResetAfter: 50 * time.Second})
+		advance(9 * time.Second)
+		r.Want(r.refuses(c), store.State{RetryAfter: time.Second, ResetAfter: 41 * time.Second})
+		advance(time.Second)
+		if s := r.Asks(c); !s.Allowed {
+			t.Errorf("%+v after RetryAfter", s)
+		}
 	}
+	r := newRig(t, denialcache.Config{MaxAge: time.Minute})
+	test(t, r, r.advance)
+	synctest.Test(t, func(t *testing.T) { // by the clock of the machine
+		behind := &teststore.Counted{Store: teststore.OpenMemory(t, nil)}
+		d := denialcache.New(behind, denialcache.Config{MaxAge: time.Minute})
+		test(t, &rig{Rig: &teststore.Rig{T: t, Store: d, Behind: behind}}, time.Sleep)
+	})
 }
 
 // The store's clock may be 0.1 % faster: after 9.98 s by ours it has had 9.99, and after 9.995 s 10.005.
@@ -522,22 +529,6 @@ func TestAReplyBeforeItsCallIsNotKept(t *testing.T) {
 	r.Asks(charge(t, "k", 1))
 	r.advance(time.Second)
 	r.Asks(charge(t, "k", 1))
-}
-
-// The machine's clock, in a bubble where it is moved by hand.
-func TestDenialsGoByTheMachinesClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		behind := &teststore.Counted{Store: memstore.New(memstore.Config{})}
-		defer behind.Store.(*memstore.Store).Close()
-		r := &rig{Rig: &teststore.Rig{T: t, Store: denialcache.New(behind, denialcache.Config{MaxAge: time.Minute}), Behind: behind}}
-		c := r.spend("k")
-		time.Sleep(9 * time.Second)
-		r.Want(r.refuses(c), store.State{RetryAfter: time.Second, ResetAfter: 41 * time.Second})
-		time.Sleep(time.Second)
-		if s := r.Asks(c); !s.Allowed {
-			t.Errorf("%+v", s)
-		}
-	})
 }
 
 func TestDenialsDoNotAllocate(t *testing.T) {

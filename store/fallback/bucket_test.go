@@ -96,36 +96,34 @@ func TestAnOlderReplyEndsNoBlock(t *testing.T) {
 	})
 }
 
+// So is one that this replica has not met.
 func TestABlockThatEndsBeforeAnOutageIsNotInForceInIt(t *testing.T) {
-	for name, unblock := range map[string]func(d *duo, c store.Charge){
-		"here": func(d *duo, c store.Charge) { d.block(c, 0) },
-		"elsewhere": func(d *duo, c store.Charge) {
+	for name, block := range map[string]func(d *duo, c store.Charge){
+		"ended here": func(d *duo, c store.Charge) {
+			d.block(c, time.Hour)
+			d.block(c, 0)
+		},
+		"ended elsewhere": func(d *duo, c store.Charge) {
+			d.block(c, time.Hour)
 			d.blockPrimary(c, 0)
 			d.take(c)
 		},
-		"by a reset": func(d *duo, c store.Charge) { d.take(teststore.ResetOf(d.t, c)) },
+		"ended by a reset": func(d *duo, c store.Charge) {
+			d.block(c, time.Hour)
+			d.take(teststore.ResetOf(d.t, c))
+		},
+		"not met": func(d *duo, c store.Charge) { d.blockPrimary(c, time.Hour) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 				c := teststore.Months(t, 1)
-				d.block(c, time.Hour)
-				unblock(d, c)
+				block(d, c)
 				d.fail(teststore.Broken)
 				wantBlocked(t, d, c, time.Time{})
 				d.want(c, true)
 			})
 		})
 	}
-}
-
-// A replica that has not met a block does not know of it in an outage.
-func TestABlockThatWasNotMetIsNotInForceInAnOutage(t *testing.T) {
-	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-		c := teststore.Months(t, 1)
-		d.blockPrimary(c, time.Hour)
-		d.fail(teststore.Broken)
-		d.want(c, true)
-	})
 }
 
 // A block or its end holds until the primary is back, and the result says so.
