@@ -159,6 +159,19 @@ func TestABlockReachesALease(t *testing.T) {
 	})
 }
 
+func TestCloseReachesALease(t *testing.T) {
+	everyWay(t, ways, func(t *testing.T, s *lease.Store, g *gate, c store.Charge, w way) {
+		spent, _ := w(t, s, g, c, func() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		if stats, n := *s.Stats().Leases, left(t, g.Store, c); stats.Held != 0 || stats.Lost != 0 || n != 580-spent {
+			t.Errorf("%+v, and %d left in the store, want all of the %d", stats, n, 580-spent)
+		}
+	})
+}
+
 // What a lease gives back puts the bucket under the limit of the last call, and not under that of the tokens.
 func TestALeaseGivesBackUnderTheLimitInForce(t *testing.T) {
 	all := maps.Clone(ways)
