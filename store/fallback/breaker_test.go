@@ -27,27 +27,25 @@ func TestAFailedCallIsAnsweredByTheSecondaryAtOnce(t *testing.T) {
 		// Less than the primary may take: its caller's fault.
 		"a hung primary and a short deadline": {20 * time.Millisecond, 20 * time.Millisecond, teststore.Hung},
 	} {
-		t.Run(name, func(t *testing.T) {
-			duoTest(t, fallback.Config{Slow: 50 * time.Millisecond, Replicas: 4}, func(t *testing.T, d *duo) {
-				d.primary.Have(c.fault)
-				begin, take := time.Now(), func() (bool, store.State, error) { return d.takeWithin(c.has, hourly(t, 40)) }
-				if c.has == 0 {
-					take = func() (bool, store.State, error) { return d.takeBy(t.Context(), hourly(t, 40)) }
-				}
-				ok, state, err := take()
-				if took := time.Since(begin); took != c.takes {
-					t.Errorf("took %v, want %v", took, c.takes)
-				}
-				d.wantAway(false) // after one failure
-				short := c.has > 0 && c.has < 50*time.Millisecond
-				if short && (ok || !errors.Is(err, context.DeadlineExceeded)) || !short && (!ok || err != nil || !state.Degraded || state.Remaining != 9) {
-					t.Errorf("%t, %+v, %v, want 9 of a quarter of 40 left", ok, state, err)
-				}
-				for range 4 {
-					take()
-				}
-				d.wantAway(!short)
-			})
+		duoRun(t, name, fallback.Config{Slow: 50 * time.Millisecond, Replicas: 4}, func(t *testing.T, d *duo) {
+			d.primary.Have(c.fault)
+			begin, take := time.Now(), func() (bool, store.State, error) { return d.takeWithin(c.has, hourly(t, 40)) }
+			if c.has == 0 {
+				take = func() (bool, store.State, error) { return d.takeBy(t.Context(), hourly(t, 40)) }
+			}
+			ok, state, err := take()
+			if took := time.Since(begin); took != c.takes {
+				t.Errorf("took %v, want %v", took, c.takes)
+			}
+			d.wantAway(false) // after one failure
+			short := c.has > 0 && c.has < 50*time.Millisecond
+			if short && (ok || !errors.Is(err, context.DeadlineExceeded)) || !short && (!ok || err != nil || !state.Degraded || state.Remaining != 9) {
+				t.Errorf("%t, %+v, %v, want 9 of a quarter of 40 left", ok, state, err)
+			}
+			for range 4 {
+				take()
+			}
+			d.wantAway(!short)
 		})
 	}
 }
@@ -96,29 +94,27 @@ var ops = map[string]func(context.Context, *duo) error{
 
 func TestWhatACallersContextEndsDoesNotCount(t *testing.T) {
 	for name, op := range ops {
-		t.Run(name, func(t *testing.T) {
-			duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-				d.primary.Have(teststore.Hung)
-				var callers sync.WaitGroup
-				for i := range 300 {
-					callers.Go(func() {
-						ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-						defer cancel()
-						want := context.DeadlineExceeded
-						if i%2 == 0 {
-							time.AfterFunc(5*time.Millisecond, cancel)
-							want = context.Canceled
-						}
-						if err := op(ctx, d); !errors.Is(err, want) {
-							t.Errorf("%v, want %v", err, want)
-						}
-					})
-				}
-				callers.Wait()
-				if d.wantAway(false); d.changes != nil {
-					t.Errorf("changes %q", d.changes)
-				}
-			})
+		duoRun(t, name, fallback.Config{}, func(t *testing.T, d *duo) {
+			d.primary.Have(teststore.Hung)
+			var callers sync.WaitGroup
+			for i := range 300 {
+				callers.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+					defer cancel()
+					want := context.DeadlineExceeded
+					if i%2 == 0 {
+						time.AfterFunc(5*time.Millisecond, cancel)
+						want = context.Canceled
+					}
+					if err := op(ctx, d); !errors.Is(err, want) {
+						t.Errorf("%v, want %v", err, want)
+					}
+				})
+			}
+			callers.Wait()
+			if d.wantAway(false); d.changes != nil {
+				t.Errorf("changes %q", d.changes)
+			}
 		})
 	}
 }
@@ -137,24 +133,22 @@ func TestInvalidCallsDoNotCount(t *testing.T) {
 // What a call of a process without processor time meets says nothing about the primary, which may have carried it out.
 func TestCallsOfAStarvedProcessDoNotGiveThePrimaryUp(t *testing.T) {
 	for name, op := range ops {
-		t.Run(name+" of an overloaded process", func(t *testing.T) {
-			duoTest(t, fallback.Config{Failures: 1}, func(t *testing.T, d *duo) {
-				d.primary.Have(func(context.Context, func() error) error {
-					time.Sleep(time.Second)
-					return fmt.Errorf("%w: %w", store.ErrOverloaded, context.DeadlineExceeded)
-				})
-				for range 5 {
-					if err := op(t.Context(), d); !errors.Is(err, store.ErrOverloaded) {
-						t.Errorf("%v, want ErrOverloaded and no stand-in", err)
-					}
-				}
-				d.wantAway(false)
-				d.primary.Have(teststore.Broken)
-				if err := op(store.WithoutStandIn(t.Context()), d); !errors.Is(err, teststore.ErrBroken) {
-					t.Errorf("%v, want ErrBroken", err)
-				}
-				d.wantAway(true)
+		duoRun(t, name+" of an overloaded process", fallback.Config{Failures: 1}, func(t *testing.T, d *duo) {
+			d.primary.Have(func(context.Context, func() error) error {
+				time.Sleep(time.Second)
+				return fmt.Errorf("%w: %w", store.ErrOverloaded, context.DeadlineExceeded)
 			})
+			for range 5 {
+				if err := op(t.Context(), d); !errors.Is(err, store.ErrOverloaded) {
+					t.Errorf("%v, want ErrOverloaded and no stand-in", err)
+				}
+			}
+			d.wantAway(false)
+			d.primary.Have(teststore.Broken)
+			if err := op(store.WithoutStandIn(t.Context()), d); !errors.Is(err, teststore.ErrBroken) {
+				t.Errorf("%v, want ErrBroken", err)
+			}
+			d.wantAway(true)
 		})
 		t.Run(name+" that is slow", func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -186,44 +180,42 @@ func TestAPrimaryThatFailsIsNotAskedUntilItIsBack(t *testing.T) {
 		fault  teststore.Fault
 		reason error
 	}{"errors": {teststore.Broken, teststore.ErrBroken}, "slowness": {teststore.Hung, context.DeadlineExceeded}} {
-		t.Run(name, func(t *testing.T) {
-			duoTest(t, fallback.Config{Failures: 7}, func(t *testing.T, d *duo) {
-				charge := hourly(t, 1000)
+		duoRun(t, name, fallback.Config{Failures: 7}, func(t *testing.T, d *duo) {
+			charge := hourly(t, 1000)
+			d.take(charge)
+			d.primary.Have(c.fault)
+			for range 7 {
+				if d.Away() != nil {
+					t.Fatal("given up too soon")
+				}
 				d.take(charge)
-				d.primary.Have(c.fault)
-				for range 7 {
-					if d.Away() != nil {
-						t.Fatal("given up too soon")
-					}
-					d.take(charge)
-				}
-				if !errors.Is(d.Away(), c.reason) {
-					t.Fatalf("away: %v, want %v", d.Away(), c.reason)
-				}
+			}
+			if !errors.Is(d.Away(), c.reason) {
+				t.Fatalf("away: %v, want %v", d.Away(), c.reason)
+			}
 
-				asked, begin := d.primary.Calls.Load(), time.Now()
-				for range 100 {
-					if ok, state := d.take(charge); !ok || !state.Degraded {
-						t.Fatalf("%t, %+v", ok, state)
-					}
+			asked, begin := d.primary.Calls.Load(), time.Now()
+			for range 100 {
+				if ok, state := d.take(charge); !ok || !state.Degraded {
+					t.Fatalf("%t, %+v", ok, state)
 				}
-				if took := time.Since(begin); took != 0 || d.primary.Calls.Load() != asked {
-					t.Errorf("100 calls took %v and reached the primary %d times", took, d.primary.Calls.Load()-asked)
-				}
+			}
+			if took := time.Since(begin); took != 0 || d.primary.Calls.Load() != asked {
+				t.Errorf("100 calls took %v and reached the primary %d times", took, d.primary.Calls.Load()-asked)
+			}
 
-				time.Sleep(10 * time.Second)
-				if probes := d.primary.Calls.Load() - asked; probes < 40 || probes > 60 {
-					t.Errorf("%d probes in 10 s", probes)
-				}
-				d.comeBack()
-				if _, state := d.take(charge); state.Degraded {
-					t.Error("the secondary answers although the primary is back")
-				}
-				want := []string{fmt.Sprint("true ", c.reason), "false <nil>"}
-				if !slices.Equal(d.changes, want) {
-					t.Errorf("changes %q, want %q", d.changes, want)
-				}
-			})
+			time.Sleep(10 * time.Second)
+			if probes := d.primary.Calls.Load() - asked; probes < 40 || probes > 60 {
+				t.Errorf("%d probes in 10 s", probes)
+			}
+			d.comeBack()
+			if _, state := d.take(charge); state.Degraded {
+				t.Error("the secondary answers although the primary is back")
+			}
+			want := []string{fmt.Sprint("true ", c.reason), "false <nil>"}
+			if !slices.Equal(d.changes, want) {
+				t.Errorf("changes %q, want %q", d.changes, want)
+			}
 		})
 	}
 }
@@ -249,9 +241,7 @@ func TestACallWithoutStandInFailsAndChargesNothing(t *testing.T) {
 		}
 		only(store.ErrAway)
 		only(teststore.ErrBroken) // as the reason
-		if n := d.count(charge); n != 3 {
-			t.Errorf("%d in the secondary, want 3: it was charged for what failed", n)
-		}
+		d.wantCount(charge, 3)    // of the secondary, which was not charged for what failed
 		d.comeBack()
 		charge.Cost = 0
 		only(nil)

@@ -54,21 +54,19 @@ func TestABlockBeforeAnOutageIsInForceInIt(t *testing.T) {
 			d.take(c)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			duoTest(t, fallback.Config{Replicas: 4}, func(t *testing.T, d *duo) {
-				c := teststore.Months(t, 1)
-				block(d, c)
-				until := time.Now().Add(time.Minute)
-				d.fail(teststore.Broken)
-				wantBlocked(t, d, c, until)
-				if ok, state := d.take(c); ok || !state.Blocked || !state.Degraded {
-					t.Errorf("%t, %+v", ok, state)
-				}
-				time.Sleep(time.Until(until) + 10*time.Millisecond)
-				if n := d.count(c); n < 149 || n > 150 {
-					t.Errorf("%d allowed after the block, want a quarter of 600", n)
-				}
-			})
+		duoRun(t, name, fallback.Config{Replicas: 4}, func(t *testing.T, d *duo) {
+			c := teststore.Months(t, 1)
+			block(d, c)
+			until := time.Now().Add(time.Minute)
+			d.fail(teststore.Broken)
+			wantBlocked(t, d, c, until)
+			if ok, state := d.take(c); ok || !state.Blocked || !state.Degraded {
+				t.Errorf("%t, %+v", ok, state)
+			}
+			time.Sleep(time.Until(until) + 10*time.Millisecond)
+			if n := d.count(c); n < 149 || n > 150 {
+				t.Errorf("%d allowed after the block, want a quarter of 600", n)
+			}
 		})
 	}
 }
@@ -114,14 +112,12 @@ func TestABlockThatEndsBeforeAnOutageIsNotInForceInIt(t *testing.T) {
 		},
 		"not met": func(d *duo, c store.Charge) { d.blockPrimary(c, time.Hour) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-				c := teststore.Months(t, 1)
-				block(d, c)
-				d.fail(teststore.Broken)
-				wantBlocked(t, d, c, time.Time{})
-				d.want(c, true)
-			})
+		duoRun(t, name, fallback.Config{}, func(t *testing.T, d *duo) {
+			c := teststore.Months(t, 1)
+			block(d, c)
+			d.fail(teststore.Broken)
+			wantBlocked(t, d, c, time.Time{})
+			d.want(c, true)
 		})
 	}
 }
@@ -160,22 +156,20 @@ func TestABlockInAnOutageEndsWithIt(t *testing.T) {
 
 func TestABlockThatFailsInThePrimaryIsAnError(t *testing.T) {
 	for name, f := range map[string]teststore.Fault{"broken": teststore.Broken, "refused": teststore.Refused, "hung": teststore.Hung} {
-		t.Run(name, func(t *testing.T) {
-			duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-				d.primary.Have(f)
-				for i := range 5 {
-					if degraded, err := d.Block(t.Context(), "p", "k", store.Block{For: time.Hour}); degraded || err == nil {
-						t.Errorf("%d: %t, %v", i, degraded, err)
-					}
+		duoRun(t, name, fallback.Config{}, func(t *testing.T, d *duo) {
+			d.primary.Have(f)
+			for i := range 5 {
+				if degraded, err := d.Block(t.Context(), "p", "k", store.Block{For: time.Hour}); degraded || err == nil {
+					t.Errorf("%d: %t, %v", i, degraded, err)
 				}
-				d.wantAway(true)
-				if _, err := d.Block(store.WithoutStandIn(t.Context()), "p", "k", store.Block{}); !errors.Is(err, store.ErrAway) {
-					t.Errorf("%v, want ErrAway", err)
-				}
-				if _, err := d.Block(t.Context(), "p", "", store.Block{}); !errors.Is(err, store.ErrInvalidCall) {
-					t.Errorf("%v, want ErrInvalidCall", err)
-				}
-			})
+			}
+			d.wantAway(true)
+			if _, err := d.Block(store.WithoutStandIn(t.Context()), "p", "k", store.Block{}); !errors.Is(err, store.ErrAway) {
+				t.Errorf("%v, want ErrAway", err)
+			}
+			if _, err := d.Block(t.Context(), "p", "", store.Block{}); !errors.Is(err, store.ErrInvalidCall) {
+				t.Errorf("%v, want ErrInvalidCall", err)
+			}
 		})
 	}
 }

@@ -34,6 +34,10 @@ func duoTest(t *testing.T, cfg fallback.Config, test func(t *testing.T, d *duo))
 	synctest.Test(t, func(t *testing.T) { test(t, newDuo(t, cfg)) })
 }
 
+func duoRun(t *testing.T, name string, cfg fallback.Config, test func(t *testing.T, d *duo)) {
+	t.Run(name, func(t *testing.T) { duoTest(t, cfg, test) })
+}
+
 func newDuo(t *testing.T, cfg fallback.Config) *duo { return newDuoWith(t, nil, cfg) }
 
 func newDuoWith(t *testing.T, secondary store.Store, cfg fallback.Config) *duo {
@@ -115,6 +119,14 @@ func (d *duo) count(c store.Charge) (n int) {
 	}
 	d.t.Fatal("never refused")
 	return n
+}
+
+// wantCount checks how many calls of c are allowed until one is refused.
+func (d *duo) wantCount(c store.Charge, want int) {
+	d.t.Helper()
+	if n := d.count(c); n != want {
+		d.t.Errorf("%+v: %d allowed, want %d", c, n, want)
+	}
 }
 
 // fail has the primary given up, by calls of a bucket that nothing else uses.

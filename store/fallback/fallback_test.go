@@ -84,9 +84,7 @@ func TestTheLogSaysWhatHappened(t *testing.T) {
 	var text strings.Builder
 	duoTest(t, fallback.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))}, func(t *testing.T, d *duo) {
 		d.primary.Have(teststore.Broken)
-		if n := d.count(hourly(t, 100)); n != 100 {
-			t.Errorf("%d allowed", n)
-		}
+		d.wantCount(hourly(t, 100), 100)
 		d.comeBack()
 		for _, want := range []string{
 			`level=ERROR msg="fallback: the primary failed or was slow" error=broken`,

@@ -54,28 +54,26 @@ func TestSettlement(t *testing.T) {
 		"no more than the primary's since the last use": {4, nil, []store.Charge{charge(600)}, []store.Charge{charge(600)}, 590 * token, 579},
 		"nothing when that has refilled":                {4, nil, []store.Charge{charge(600)}, []store.Charge{charge(590)}, 600 * token, 599},
 	} {
-		t.Run(name, func(t *testing.T) {
-			duoTest(t, fallback.Config{Replicas: c.replicas}, func(t *testing.T, d *duo) {
-				for _, one := range c.before {
-					d.take(one)
-				}
-				d.fail(teststore.Broken)
-				for _, one := range c.in {
-					d.take(one)
-				}
-				for _, one := range c.others {
-					teststore.Must(t, d.primary.Store, one)
-				}
-				d.comeBack()
-				time.Sleep(c.after)
-				d.take(charge(1))
-				if left := 600 - int64(d.peekPrimary(charge(0)).ResetAfter.Round(token)/token); left != c.want {
-					t.Errorf("%d left in the primary, want %d", left, c.want)
-				}
-				if pending := d.Stats().Fallback.Pending; pending > 1 { // that of duo.fail
-					t.Errorf("%d are pending", pending)
-				}
-			})
+		duoRun(t, name, fallback.Config{Replicas: c.replicas}, func(t *testing.T, d *duo) {
+			for _, one := range c.before {
+				d.take(one)
+			}
+			d.fail(teststore.Broken)
+			for _, one := range c.in {
+				d.take(one)
+			}
+			for _, one := range c.others {
+				teststore.Must(t, d.primary.Store, one)
+			}
+			d.comeBack()
+			time.Sleep(c.after)
+			d.take(charge(1))
+			if left := 600 - int64(d.peekPrimary(charge(0)).ResetAfter.Round(token)/token); left != c.want {
+				t.Errorf("%d left in the primary, want %d", left, c.want)
+			}
+			if pending := d.Stats().Fallback.Pending; pending > 1 { // that of duo.fail
+				t.Errorf("%d are pending", pending)
+			}
 		})
 	}
 }
@@ -94,12 +92,10 @@ func TestOnlyAChargeThatCostsSettles(t *testing.T) {
 		"a denied charge":  {teststore.Months(t, 601), 500},
 		"an owed charge":   {owed(teststore.Months(t, 0), 2), 498},
 	} {
-		t.Run(name, func(t *testing.T) {
-			duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-				d.outage(teststore.Months(t, 100))
-				d.take(c.charge)
-				d.wantLeft(teststore.Months(t, 0), c.left)
-			})
+		duoRun(t, name, fallback.Config{}, func(t *testing.T, d *duo) {
+			d.outage(teststore.Months(t, 100))
+			d.take(c.charge)
+			d.wantLeft(teststore.Months(t, 0), c.left)
 		})
 	}
 }
@@ -147,21 +143,19 @@ func TestASettlementThatFails(t *testing.T) {
 		"a lost reply": {teststore.LostReply, 399},
 		"broken":       {teststore.Broken, 499},
 	} {
-		t.Run(name, func(t *testing.T) {
-			duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-				d.outage(teststore.Months(t, 100))
-				d.take(store.Charge{Policy: "p", Key: "other", Limit: teststore.Months(t, 0).Limit, Cost: 1})
-				d.primary.Have(c.fault)
-				if ok, state := d.take(teststore.Months(t, 100)); !ok || !state.Degraded || d.Away() != nil {
-					t.Errorf("%t, %+v, away: %v", ok, state, d.Away())
-				}
-				d.primary.Mend()
-				time.Sleep(2 * time.Second)
-				if ok, state := d.take(teststore.Months(t, 1)); !ok || state.Degraded {
-					t.Errorf("%t, %+v", ok, state)
-				}
-				d.wantLeft(teststore.Months(t, 0), c.left)
-			})
+		duoRun(t, name, fallback.Config{}, func(t *testing.T, d *duo) {
+			d.outage(teststore.Months(t, 100))
+			d.take(store.Charge{Policy: "p", Key: "other", Limit: teststore.Months(t, 0).Limit, Cost: 1})
+			d.primary.Have(c.fault)
+			if ok, state := d.take(teststore.Months(t, 100)); !ok || !state.Degraded || d.Away() != nil {
+				t.Errorf("%t, %+v, away: %v", ok, state, d.Away())
+			}
+			d.primary.Mend()
+			time.Sleep(2 * time.Second)
+			if ok, state := d.take(teststore.Months(t, 1)); !ok || state.Degraded {
+				t.Errorf("%t, %+v", ok, state)
+			}
+			d.wantLeft(teststore.Months(t, 0), c.left)
 		})
 	}
 }
@@ -206,16 +200,14 @@ func TestARefundOnTheOtherSide(t *testing.T) {
 			d.outage(standby(login, 1))
 		}, 597},
 	} {
-		t.Run(name, func(t *testing.T) {
-			duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-				c.do(d)
-				d.take(login)
-				d.wantLeft(login, c.left)
-				d.fail(teststore.Broken)
-				if _, state := d.take(teststore.Months(t, 0)); state.Remaining < 599 {
-					t.Errorf("%d left in the secondary", state.Remaining)
-				}
-			})
+		duoRun(t, name, fallback.Config{}, func(t *testing.T, d *duo) {
+			c.do(d)
+			d.take(login)
+			d.wantLeft(login, c.left)
+			d.fail(teststore.Broken)
+			if _, state := d.take(teststore.Months(t, 0)); state.Remaining < 599 {
+				t.Errorf("%d left in the secondary", state.Remaining)
+			}
 		})
 	}
 }
@@ -232,9 +224,7 @@ func TestRefundsOfOneSideGiveNothingOnTheOther(t *testing.T) {
 			t.Error("what the primary is to get back was spent in the secondary")
 		}
 		d.comeBack()
-		if n := d.count(c); n != 7 {
-			t.Errorf("%d allowed by the primary, want the 7 that were refunded", n)
-		}
+		d.wantCount(c, 7) // of the primary, to which they were refunded
 	})
 }
 
@@ -373,34 +363,32 @@ func TestRefundsOfTheSecondaryGiveNoTokensToThePrimary(t *testing.T) {
 		"what could not be settled":   {teststore.Broken, 580},
 		"calls of an unknown outcome": {teststore.LostReply, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-				one := teststore.Months(t, 1)
-				d.primary.Have(c.fault)
-				served := int64(0)
-				for ; served < 100; served++ {
-					if ok, s := d.take(one); !ok || !s.Degraded {
-						t.Fatalf("%t, %+v", ok, s)
-					}
+		duoRun(t, name, fallback.Config{}, func(t *testing.T, d *duo) {
+			one := teststore.Months(t, 1)
+			d.primary.Have(c.fault)
+			served := int64(0)
+			for ; served < 100; served++ {
+				if ok, s := d.take(one); !ok || !s.Degraded {
+					t.Fatalf("%t, %+v", ok, s)
 				}
-				if d.Away() != nil {
-					d.comeBack()
-				} else {
-					d.primary.Mend()
-				}
-				if c.spent > 0 {
-					many := one
-					many.Cost = c.spent
-					teststore.Must(t, d.primary.Store, many)
-				}
-				d.take(one) // settles
-				before := d.peekPrimary(one).Remaining
-				d.take(standby(one, served))
-				d.take(one)
-				if after := d.peekPrimary(one).Remaining; after > before {
-					t.Errorf("%d tokens after the refund, %d before", after, before)
-				}
-			})
+			}
+			if d.Away() != nil {
+				d.comeBack()
+			} else {
+				d.primary.Mend()
+			}
+			if c.spent > 0 {
+				many := one
+				many.Cost = c.spent
+				teststore.Must(t, d.primary.Store, many)
+			}
+			d.take(one) // settles
+			before := d.peekPrimary(one).Remaining
+			d.take(standby(one, served))
+			d.take(one)
+			if after := d.peekPrimary(one).Remaining; after > before {
+				t.Errorf("%d tokens after the refund, %d before", after, before)
+			}
 		})
 	}
 }

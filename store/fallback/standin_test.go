@@ -15,13 +15,9 @@ func TestAReplicaHasItsShareWhileThePrimaryIsAway(t *testing.T) {
 	duoTest(t, fallback.Config{Replicas: 4}, func(t *testing.T, d *duo) {
 		d.fail(teststore.Broken)
 		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 20, time.Second, 40), Cost: 1}
-		if n := d.count(c); n != 10 {
-			t.Errorf("%d at once, want a quarter of 40", n)
-		}
+		d.wantCount(c, 10) // at once: a quarter of 40
 		time.Sleep(2 * time.Second)
-		if n := d.count(c); n != 10 {
-			t.Errorf("%d after 2 s, want a quarter of 20 a second", n)
-		}
+		d.wantCount(c, 10) // after 2 s: a quarter of 20 a second
 		_, state := d.take(c)
 		if want := (store.State{RetryAfter: 200 * time.Millisecond, ResetAfter: 2 * time.Second, Degraded: true}); state != want {
 			t.Errorf("%+v, want %+v", state, want)
@@ -29,17 +25,13 @@ func TestAReplicaHasItsShareWhileThePrimaryIsAway(t *testing.T) {
 
 		// One request's cost is always possible.
 		c = store.Charge{Policy: "p", Key: "large", Limit: c.Limit, Cost: 40}
-		if n := d.count(c); n != 1 {
-			t.Errorf("%d of the whole burst, want 1", n)
-		}
+		d.wantCount(c, 1)
 		c.Cost = 41
 		if _, state := d.take(c); state.RetryAfter != store.Never {
 			t.Errorf("more than the burst: %+v", state)
 		}
 		c = store.Charge{Policy: "p", Key: "one", Limit: teststore.Limit(t, 1, time.Minute, 1), Cost: 1}
-		if n := d.count(c); n != 1 {
-			t.Errorf("%d of a burst of 1, want 1", n)
-		}
+		d.wantCount(c, 1)
 	})
 }
 
@@ -85,9 +77,7 @@ func TestAResetInAnOutageIsOfTheSecondary(t *testing.T) {
 		if ok, state := d.take(teststore.ResetOf(t, teststore.Months(t, 0))); !ok || !state.Degraded {
 			t.Fatalf("%t, %+v", ok, state)
 		}
-		if n := d.count(teststore.Months(t, 1)); n != 150 {
-			t.Errorf("%d allowed after the reset, want 150", n)
-		}
+		d.wantCount(teststore.Months(t, 1), 150) // a quarter of 600
 		d.take(teststore.ResetOf(t, teststore.Months(t, 0)))
 		d.comeBack()
 		d.take(teststore.Months(t, 1))
@@ -131,8 +121,8 @@ func TestReplicasFunc(t *testing.T) {
 		d := newDuo(t, fallback.Config{ReplicasFunc: func() int { calls++; return number }})
 		d.fail(teststore.Broken)
 		c := teststore.Months(t, 1)
-		if n := d.count(c); n != 300 || calls != 1 {
-			t.Errorf("%d allowed of a half of 600, %d calls", n, calls)
+		if d.wantCount(c, 300); calls != 1 { // a half of 600
+			t.Errorf("%d calls", calls)
 		}
 		for _, number = range []int{4, -1, 0, 1} {
 			time.Sleep(100 * time.Millisecond)

@@ -154,40 +154,39 @@ func (w *world) fills() float64 {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// flood sends many times the rate, to all replicas.
-func flood(times float64) client {
+// often sends many times the rate, to all replicas, while it wants to.
+func often(times float64, wants func(w *world) bool) client {
 	return func(w *world) {
 		for w.goOn(seconds(w.rnd.ExpFloat64() / (times * w.rate))) {
-			w.anywhere()
+			if wants(w) {
+				w.anywhere()
+			}
 		}
 	}
 }
 
+// flood sends all the time.
+func flood(times float64) client { return often(times, func(*world) bool { return true }) }
+
 // lurk floods while the primary is away and for a minute after that, and sends nothing before.
 func lurk(times float64) client {
 	return func(w *world) {
-		var last time.Duration
-		for w.goOn(seconds(w.rnd.ExpFloat64() / (times * w.rate))) {
+		last := -time.Hour
+		often(times, func(w *world) bool {
 			if w.isDown() {
 				last = w.now()
 			}
-			if last > 0 && w.now()-last < time.Minute {
-				w.anywhere()
-			}
-		}
+			return w.now()-last < time.Minute
+		})(w)
 	}
 }
 
 // watch floods while the primary is away. Otherwise it keeps that part of the primary's bucket, of which it knows how
 // full it is.
 func watch(times, keeps float64) client {
-	return func(w *world) {
-		for w.goOn(seconds(w.rnd.ExpFloat64() / (times * w.rate))) {
-			if w.isDown() || w.fills()-float64(w.cost)/float64(w.burst) >= keeps {
-				w.anywhere()
-			}
-		}
-	}
+	return often(times, func(w *world) bool {
+		return w.isDown() || w.fills()-float64(w.cost)/float64(w.burst) >= keeps
+	})
 }
 
 // steady sends that part of the rate, to all replicas or one.
