@@ -51,25 +51,6 @@ var start = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func sinceStart() time.Duration { return time.Since(start) }
 
-// A replica is a process that leases. Killed, it neither calls nor hears the store any more.
-type replica struct {
-	store.Store
-	dead atomic.Bool
-}
-
-func (r *replica) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
-	if r.dead.Load() {
-		return false, errDead
-	}
-	ok, err := r.Store.Take(ctx, charges, states)
-	if r.dead.Load() {
-		return false, errDead
-	}
-	return ok, err
-}
-
-var errDead = errors.New("dead")
-
 // Replicas of random demand, some of which are killed and replaced, admit no more in any window than burst +
 // rate·t and what came back in the Hold before it. Nor much less, if they want all that there is.
 func TestReplicasThatLeaseKeepToTheLimitInEveryWindow(t *testing.T) {
@@ -118,10 +99,9 @@ func TestReplicasThatLeaseKeepToTheLimitInEveryWindow(t *testing.T) {
 				var calls, asked atomic.Int64
 				begin := sinceStart()
 				var working sync.WaitGroup
-				// serve is the life of a replica.
+				// serve is the life of a replica. Killed, it does not reach the store any more.
 				serve := func(until time.Duration, killed bool) {
-					r := &replica{Store: s}
-					behind := &teststore.Counted{Store: r}
+					behind := &teststore.Faulty{Store: s}
 					leased := lease.New(behind, lease.Config{Fraction: fraction, Hold: c.hold})
 					var serving sync.WaitGroup
 					for range callers {
@@ -132,7 +112,7 @@ func TestReplicasThatLeaseKeepToTheLimitInEveryWindow(t *testing.T) {
 								call.Cost = 1 + rand.Int64N(2)
 								now := sinceStart()
 								ok, err := leased.Take(t.Context(), []store.Charge{call}, state)
-								if err != nil && !errors.Is(err, errDead) {
+								if err != nil && !errors.Is(err, teststore.ErrBroken) {
 									t.Error(err)
 								}
 								if calls.Add(1); ok {
@@ -146,7 +126,7 @@ func TestReplicasThatLeaseKeepToTheLimitInEveryWindow(t *testing.T) {
 					}
 					if killed {
 						time.Sleep(until - sinceStart())
-						r.dead.Store(true)
+						behind.Have(teststore.Broken)
 					}
 					serving.Wait()
 					if err := leased.Close(); err != nil && !killed {

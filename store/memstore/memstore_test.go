@@ -299,29 +299,19 @@ func TestALimitThatChangesGivesAtMostItsBurst(t *testing.T) {
 	for range 100 {
 		n := newNow()
 		s := openAt(t, n, 0)
-		rate, burst := 1+r.Int64N(100), 1+r.Int64N(1000)
-		before := policy(t, "p", rate, time.Minute, burst)("k")
-		newRate, newBurst := 1+r.Int64N(100), 1+r.Int64N(1000)
-		after := policy(t, "p", newRate, time.Minute, newBurst)("k")
-		flood := func(c store.Charge, steps int) (allowed int64) {
-			for range steps {
+		for changes := range int64(2) {
+			rate, burst := 1+r.Int64N(100), 1+r.Int64N(1000)
+			c, begin, allowed := policy(t, "p", rate, time.Minute, burst)("k"), n.clock(), int64(0)
+			for range 4 {
 				for take(t, s, c).Allowed {
 					allowed++
 				}
 				n.advance(time.Duration(r.Int64N(int64(time.Minute))))
 				s.Forget(0)
 			}
-			return allowed
-		}
-		begin := n.clock()
-		got, most := flood(before, 3), burst+int64(float64(rate)*n.clock().Sub(begin).Minutes())
-		if got > most {
-			t.Fatalf("%d of %d per minute and a burst of %d were allowed", got, rate, burst)
-		}
-		begin = n.clock()
-		got, most = flood(after, 5), newBurst+1+int64(float64(newRate)*n.clock().Sub(begin).Minutes())
-		if got > most {
-			t.Fatalf("after %d per minute, burst %d: %d of %d per minute and a burst of %d were allowed", rate, burst, got, newRate, newBurst)
+			if most := burst + changes + int64(float64(rate)*n.clock().Sub(begin).Minutes()); allowed > most {
+				t.Fatalf("after %d changes %d of %d per minute and a burst of %d are allowed, want at most %d", changes, allowed, rate, burst, most)
+			}
 		}
 	}
 }
