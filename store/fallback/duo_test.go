@@ -38,11 +38,17 @@ func duoRun(t *testing.T, name string, cfg fallback.Config, test func(t *testing
 	t.Run(name, func(t *testing.T) { duoTest(t, cfg, test) })
 }
 
-func newDuo(t *testing.T, cfg fallback.Config) *duo { return newDuoWith(t, nil, cfg) }
+// openSmall returns a store of a single shard. In hours of a bubble, sweeps of many shards take seconds.
+func openSmall(t *testing.T) *memstore.Store {
+	s := memstore.New(memstore.Config{MaxKeys: 1024})
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func newDuo(t *testing.T, cfg fallback.Config) *duo { return newDuoWith(t, openSmall(t), cfg) }
 
 func newDuoWith(t *testing.T, secondary store.Store, cfg fallback.Config) *duo {
-	memory := memstore.New(memstore.Config{})
-	d := &duo{t: t, primary: &teststore.Faulty{Store: memory}}
+	d := &duo{t: t, primary: &teststore.Faulty{Store: openSmall(t)}}
 	cfg.Logger = cmp.Or(cfg.Logger, quiet)
 	told := cfg.OnChange
 	cfg.OnChange = func(away bool, reason error) {
@@ -51,10 +57,7 @@ func newDuoWith(t *testing.T, secondary store.Store, cfg fallback.Config) *duo {
 		}
 	}
 	d.Store = fallback.New(d.primary, secondary, cfg)
-	t.Cleanup(func() {
-		d.Close()
-		memory.Close()
-	})
+	t.Cleanup(func() { d.Close() })
 	return d
 }
 

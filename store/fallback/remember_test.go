@@ -9,7 +9,6 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
-	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
 // A reply that leaves less than half of the burst lowers the bucket of the secondary to the same part of its share.
@@ -101,8 +100,7 @@ func TestWhatFollowingThePrimaryCosts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				memory := memstore.New(memstore.Config{})
-				defer memory.Close()
+				memory := openSmall(t)
 				secondary := &counted{Store: memory}
 				d := newDuoWith(t, secondary, fallback.Config{})
 				if c.prepare != nil {

@@ -14,14 +14,12 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/denialcache"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
-	"github.com/go-tokenbucket/ratelimit/store/memstore"
 	"github.com/go-tokenbucket/ratelimit/store/storetest"
 )
 
 func TestStatsOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := memstore.New(memstore.Config{})
-		defer memory.Close()
+		memory := openSmall(t)
 		d := newDuoWith(t, denialcache.New(memory, denialcache.Config{}), fallback.Config{MaxKeys: 64})
 		stats := func() store.FallbackStats {
 			t.Helper()

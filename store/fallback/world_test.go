@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
-	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
 // A world is a limit that replicas share by one primary, which some of them lose now and then, and a client of one key.
@@ -82,11 +81,10 @@ func (w *world) honest() float64 { return float64(w.seen.allowed) / float64(w.se
 // run lets a client loose, in virtual time.
 func (w world) run(t *testing.T, c client) *world {
 	synctest.Test(t, func(t *testing.T) {
-		primary := memstore.New(memstore.Config{})
-		defer primary.Close()
+		primary := openSmall(t)
 		for range w.replicas {
 			l := &link{Store: primary}
-			f := fallback.New(l, nil, fallback.Config{Replicas: w.replicas, Logger: quiet})
+			f := fallback.New(l, openSmall(t), fallback.Config{Replicas: w.replicas, Logger: quiet})
 			defer f.Close()
 			w.links, w.stores = append(w.links, l), append(w.stores, f)
 		}
