@@ -34,6 +34,7 @@ func duoTest(t *testing.T, cfg fallback.Config, test func(t *testing.T, d *duo))
 	synctest.Test(t, func(t *testing.T) { test(t, newDuo(t, cfg)) })
 }
 
+// duoRun is duoTest in a subtest.
 func duoRun(t *testing.T, name string, cfg fallback.Config, test func(t *testing.T, d *duo)) {
 	t.Run(name, func(t *testing.T) { duoTest(t, cfg, test) })
 }
@@ -91,8 +92,11 @@ func (d *duo) takeBy(ctx context.Context, c store.Charge) (bool, store.State, er
 	return ok, states[0], err
 }
 
-// takeWithin makes a call that has that long.
+// takeWithin makes a call that has that long, or no deadline if limit is 0.
 func (d *duo) takeWithin(limit time.Duration, c store.Charge) (bool, store.State, error) {
+	if limit == 0 {
+		return d.takeBy(d.t.Context(), c)
+	}
 	ctx, cancel := context.WithTimeout(d.t.Context(), limit)
 	defer cancel()
 	return d.takeBy(ctx, c)
