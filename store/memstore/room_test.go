@@ -285,7 +285,7 @@ func TestFewSpentBucketsMakeRoomAmongMany(t *testing.T) {
 			gone++
 		}
 	}
-	if gone > 70 { // 33 are expected
+	if gone > 30 { // of a few at random it would be 33, and steps of the golden ratio find better ones
 		t.Errorf("%d of %d spent buckets are forgotten", gone, spent)
 	}
 }
