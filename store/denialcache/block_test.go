@@ -1,11 +1,7 @@
 package denialcache_test
 
 import (
-	"context"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
@@ -96,40 +92,6 @@ func TestDenialsThatMayNotBeOfTheBlockAreNotRemembered(t *testing.T) {
 	}
 }
 
-func TestBlockAndUnblockHereTakeEffectAtOnce(t *testing.T) {
-	r := newRig(t, denialcache.Config{MaxAge: time.Hour})
-	c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Second, 5), Cost: 2}
-	denied := func(d time.Duration) {
-		t.Helper()
-		for range 2 {
-			ok, states, _ := r.Take(c)
-			if ok || !states[0].Blocked || states[0].RetryAfter != d {
-				t.Fatalf("%t, %+v, want %v", ok, states[0], d)
-			}
-		}
-	}
-	for range 3 {
-		block(t, r.Store, c, time.Hour)
-		denied(time.Hour)
-		block(t, r.Store, c, time.Minute)
-		denied(time.Minute)
-		block(t, r.Store, c, 0)
-		if ok, _, _ := r.Take(c); !ok {
-			t.Fatal("denied after Unblock")
-		}
-		// A denial for want of tokens gives way to a block, and comes back after it.
-		for ok := true; ok; ok, _, _ = r.Take(c) {
-		}
-		block(t, r.Store, c, time.Hour)
-		denied(time.Hour)
-		r.Asks(teststore.ResetOf(t, c))
-		if ok, _, _ := r.Take(c); !ok {
-			t.Fatal("denied after a Reset")
-		}
-		r.advance(time.Minute)
-	}
-}
-
 func TestAnUnblockElsewhereIsSeenWithinMaxAge(t *testing.T) {
 	r := newRig(t, denialcache.Config{MaxAge: time.Second})
 	c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Second, 5), Cost: 1}
@@ -151,38 +113,6 @@ func TestAnUnblockElsewhereIsSeenWithinMaxAge(t *testing.T) {
 	}
 }
 
-// A refund may end a lock, which must be seen at once.
-func TestARefundHereThatEndsALockTakesEffectAtOnce(t *testing.T) {
-	r := newRig(t, denialcache.Config{MaxAge: time.Hour})
-	c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Minute, 5), Cost: 1, Lock: time.Hour}
-	for range 5 {
-		r.Asks(c)
-		r.advance(time.Millisecond)
-	}
-	r.Asks(c)
-	if ok, states, asked := r.Take(c); ok || asked || !states[0].Blocked {
-		t.Fatalf("%t, asked %t, %+v", ok, asked, states[0])
-	}
-	r.Asks(store.Charge{Policy: "p", Key: "k", Limit: c.Limit, Cost: -1})
-	if ok, _, _ := r.Take(c); !ok {
-		t.Error("denied after the refund")
-	}
-}
-
-// Other callers may see that a bucket is unblocked before the reply is here.
-func TestABucketThatIsBeingUnblockedIsAskedFor(t *testing.T) {
-	memory := teststore.OpenMemory(t, nil)
-	c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Second, 5), Cost: 1}
-	d := denialcache.New(&after{Store: memory, wait: func(store.Charge) {}}, denialcache.Config{MaxAge: time.Hour})
-	behind := d.Unwrap().(*after)
-	block(t, d, c, time.Hour)
-	if ok, err := d.Take(t.Context(), []store.Charge{c}, make([]store.State, 1)); ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	behind.unblocked = func() { teststore.Must(t, d, c) }
-	block(t, d, c, 0)
-}
-
 // A limit that adds much in a microsecond does not overflow with a long block.
 func TestDenialsOfALongBlockUnderAFastLimit(t *testing.T) {
 	r := newRig(t, denialcache.Config{})
@@ -195,58 +125,4 @@ func TestDenialsOfALongBlockUnderAFastLimit(t *testing.T) {
 		t.Error("asked")
 	}
 	r.Want(states[0], store.State{Blocked: true, RetryAfter: d, ResetAfter: d})
-}
-
-// A denial that was under way when its bucket was unblocked is not remembered.
-func TestADenialThatIsUnderWayWhenItsBucketIsUnblocked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		memory := teststore.OpenMemory(t, nil)
-		var late atomic.Bool
-		behind := &after{Store: memory, wait: func(c store.Charge) {
-			if c.Cost > 0 && late.CompareAndSwap(true, false) {
-				time.Sleep(time.Second)
-			}
-		}}
-		d := denialcache.New(behind, denialcache.Config{MaxAge: time.Hour})
-		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Second, 5), Cost: 1}
-		for _, end := range []func(){
-			func() { block(t, d, c, 0) },
-			func() { block(t, d, c, time.Microsecond) },
-			func() { teststore.Must(t, d, teststore.ResetOf(t, c)) },
-		} {
-			block(t, d, c, time.Hour)
-			late.Store(true)
-			var denied sync.WaitGroup
-			denied.Go(func() {
-				if ok, err := d.Take(t.Context(), []store.Charge{c}, make([]store.State, 1)); ok || err != nil {
-					t.Error(ok, err)
-				}
-			})
-			synctest.Wait()
-			end()
-			denied.Wait()
-			teststore.Must(t, d, c)
-		}
-	})
-}
-
-// after is a Store that calls wait when a call was carried out, and unblocked when a bucket was unblocked.
-type after struct {
-	store.Store
-	wait      func(store.Charge)
-	unblocked func()
-}
-
-func (s *after) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
-	degraded, err := store.SetBlock(ctx, s.Store, policy, key, b)
-	if b.For == 0 && s.unblocked != nil {
-		s.unblocked()
-	}
-	return degraded, err
-}
-
-func (s *after) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
-	ok, err := s.Store.Take(ctx, charges, states)
-	s.wait(charges[0])
-	return ok, err
 }

@@ -6,21 +6,24 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unsafe"
 
+	"go.uber.org/goleak"
+
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/denialcache"
-	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Calls of few buckets, most of which are short, at times that move a little: many of them are answered
 // without the store, all of them as by it.
@@ -141,15 +144,23 @@ func (r *rig) spend(key string) store.Charge {
 }
 
 func TestADenialIsRepeatedUntilTheBucketMayPay(t *testing.T) {
-	r := newRig(t, denialcache.Config{MaxAge: time.Minute})
-	c := r.spend("k")
-	r.Want(r.refuses(c), store.State{RetryAfter: 10 * time.Second, ResetAfter: 50 * time.Second})
-	r.advance(9 * time.Second)
-	r.Want(r.refuses(c), store.State{RetryAfter: time.Second, ResetAfter: 41 * time.Second})
-	r.advance(time.Second)
-	if s := r.Asks(c); !s.Allowed {
-		t.Fatalf("%+v after RetryAfter", s)
+	test := func(t *testing.T, r *rig, advance func(time.Duration)) {
+		c := r.spend("k")
+		r.Want(r.refuses(c), store.State{RetryAfter: 10 * time.Second, ResetAfter: 50 * time.Second})
+		advance(9 * time.Second)
+		r.Want(r.refuses(c), store.State{RetryAfter: time.Second, ResetAfter: 41 * time.Second})
+		advance(time.Second)
+		if s := r.Asks(c); !s.Allowed {
+			t.Errorf("%+v after RetryAfter", s)
+		}
 	}
+	r := newRig(t, denialcache.Config{MaxAge: time.Minute})
+	test(t, r, r.advance)
+	synctest.Test(t, func(t *testing.T) { // by the clock of the machine
+		behind := &teststore.Counted{Store: teststore.OpenMemory(t, nil)}
+		d := denialcache.New(behind, denialcache.Config{MaxAge: time.Minute})
+		test(t, &rig{Rig: &teststore.Rig{T: t, Store: d, Behind: behind}}, time.Sleep)
+	})
 }
 
 // The store's clock may be 0.1 % faster: after 9.98 s by ours it has had 9.99, and after 9.995 s 10.005.
@@ -230,37 +241,17 @@ func TestWhatAddsTokensCountsAtOnce(t *testing.T) {
 			change(&changed)
 			r.Asks(changed)
 			r.Asks(changed)
-			if changed.Cost < 0 {
+			switch {
+			case changed.Cost < 0:
 				if s := r.Asks(c); !s.Allowed {
 					t.Errorf("%+v after it", s)
 				}
+			case changed.Cost == 0:
+				r.refuses(c) // what a peek tells is a line, too
+				changed.Policy = "q"
+				r.Asks(c, changed)
 			}
 		})
-	}
-}
-
-// A charge under another limit writes the bucket as that limit has it.
-func TestAChargeUnderAnotherLimitVoidsALine(t *testing.T) {
-	r := newRig(t, denialcache.Config{})
-	slow := r.spend("k")
-	fast := slow
-	fast.Limit = teststore.Limit(t, 1000, time.Second, 100)
-	r.advance(500 * time.Millisecond)
-	r.refuses(slow)
-	if s := r.Asks(fast); !s.Allowed || s.Remaining != 99 {
-		t.Fatalf("%+v", s)
-	}
-	if s := r.Asks(slow); !s.Allowed {
-		t.Fatalf("%+v", s)
-	}
-	// And a denial under each takes the place of the other's.
-	slow.Cost, fast.Cost = 5, 101
-	for range 3 {
-		for _, c := range []store.Charge{slow, fast} {
-			r.Asks(c)
-			r.Take(c) // it keeps nothing if it voided the other's line, which is rare enough
-			r.refuses(c)
-		}
 	}
 }
 
@@ -285,23 +276,6 @@ func TestAClockThatGoesBackwards(t *testing.T) {
 	r.Want(r.Asks(c), denied)
 	r.advance(5 * time.Second)
 	r.Want(r.refuses(c), denied) // as the allowed call said
-}
-
-func TestPeeksAndRefundsAreAlwaysAsked(t *testing.T) {
-	r := newRig(t, denialcache.Config{})
-	c := r.spend("k")
-	for range 3 {
-		r.refuses(c)
-		peek := c
-		peek.Cost = 0
-		r.Want(r.Asks(peek), store.State{Allowed: true, ResetAfter: 50 * time.Second})
-		// What a peek tells is a line too.
-		r.refuses(c)
-		peek.Policy = "q"
-		r.Asks(c, peek)
-		peek.Cost = -1
-		r.Asks(c, peek)
-	}
 }
 
 // A bucket that was only looked at is not yet under the limit of the peek, so that the first charge has to be sent.
@@ -399,10 +373,11 @@ func TestDenialsAreKeptOfMaxKeysBucketsAtMost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, denialcache.Config{MaxKeys: c.cfg})
-			keys := 4 * c.most
-			calls := make([]store.Charge, keys)
+			calls := make([]store.Charge, 2*c.most)
+			above := charge(t, "", 6) // the burst
 			for i := range calls {
-				calls[i] = charge(t, fmt.Sprint(i), 6) // above the burst
+				calls[i] = above
+				calls[i].Key = fmt.Sprint(i)
 				r.Asks(calls[i])
 			}
 			known := 0
@@ -419,7 +394,21 @@ func TestDenialsAreKeptOfMaxKeysBucketsAtMost(t *testing.T) {
 	}
 }
 
-func TestDenialsOfLongKeysAreRemembered(t *testing.T) {
+func TestLongKeysAreKeptByTheirHash(t *testing.T) {
+	s := denialcache.New(teststore.OpenMemory(t, nil), denialcache.Config{MaxKeys: 1 << 10})
+	kept := teststore.HeapOf(func() {
+		teststore.LongKeys(t, func(c store.Charge) {
+			c.Cost = 101 // which is refused, so that the store keeps nothing
+			if ok, err := s.Take(t.Context(), []store.Charge{c}, make([]store.State, 1)); ok || err != nil {
+				t.Fatal(ok, err)
+			}
+		})
+	})
+	if kept > teststore.MostOfLongKeys {
+		t.Errorf("300 keys of 90 KB keep %d bytes", kept)
+	}
+	runtime.KeepAlive(s)
+
 	r := newRig(t, denialcache.Config{})
 	long := strings.Repeat("k", 10_000)
 	c := r.spend(long + "a")
@@ -440,40 +429,30 @@ func TestNamesAreCopied(t *testing.T) {
 	r.refuses(c)
 }
 
-func TestACallThatIsOverIsNotAnswered(t *testing.T) {
+func TestACallThatIsOverOrInvalidIsNotAnswered(t *testing.T) {
 	r := newRig(t, denialcache.Config{})
 	c := r.spend("k")
-	ctx, cancel := context.WithCancel(context.Background())
+	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if ok, err := r.Store.Take(ctx, []store.Charge{c}, make([]store.State, 1)); ok || !errors.Is(err, context.Canceled) {
-		t.Errorf("ok %t, error %v", ok, err)
-	}
-	r.refuses(c) // as before
-}
-
-func TestAMalformedCallIsNotAnswered(t *testing.T) {
-	r := newRig(t, denialcache.Config{})
-	c := r.spend("k")
-	calls := r.Behind.Calls.Load()
 	for name, call := range map[string]struct {
+		ctx     context.Context
 		charges []store.Charge
-		states  int
+		want    error
 	}{
-		"nothing":          {nil, 0},
-		"no states":        {[]store.Charge{c}, 0},
-		"one bucket twice": {[]store.Charge{c, c}, 2},
-		"no names":         {[]store.Charge{{Limit: c.Limit, Cost: 1}}, 1},
-		"no limit":         {[]store.Charge{{Policy: "p", Key: "k", Cost: 1}}, 1},
+		"over":             {over, []store.Charge{c}, context.Canceled},
+		"no charges":       {t.Context(), nil, store.ErrInvalidCall},
+		"one bucket twice": {t.Context(), []store.Charge{c, c}, store.ErrInvalidCall},
+		"no limit":         {t.Context(), []store.Charge{{Policy: "p", Key: "k", Cost: 1}}, store.ErrInvalidCall},
 	} {
-		ok, err := r.Store.Take(context.Background(), call.charges, make([]store.State, call.states))
-		if ok || !errors.Is(err, store.ErrInvalidCall) {
+		calls := r.Behind.Calls.Load()
+		if ok, err := r.Store.Take(call.ctx, call.charges, make([]store.State, 2)); ok || !errors.Is(err, call.want) {
 			t.Errorf("%s: ok %t, error %v", name, ok, err)
 		}
+		if call.want == store.ErrInvalidCall && r.Behind.Calls.Load() != calls {
+			t.Errorf("%s: the store was asked", name)
+		}
+		r.refuses(c) // as before
 	}
-	if n := r.Behind.Calls.Load() - calls; n != 0 {
-		t.Errorf("%d of them went on", n)
-	}
-	r.refuses(c)
 }
 
 // A charge that failed may have been carried out, so that nothing is known after it.
@@ -552,22 +531,6 @@ func TestAReplyBeforeItsCallIsNotKept(t *testing.T) {
 	r.Asks(charge(t, "k", 1))
 }
 
-// The machine's clock, in a bubble where it is moved by hand.
-func TestDenialsGoByTheMachinesClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		behind := &teststore.Counted{Store: memstore.New(memstore.Config{})}
-		defer behind.Store.(*memstore.Store).Close()
-		r := &rig{Rig: &teststore.Rig{T: t, Store: denialcache.New(behind, denialcache.Config{MaxAge: time.Minute}), Behind: behind}}
-		c := r.spend("k")
-		time.Sleep(9 * time.Second)
-		r.Want(r.refuses(c), store.State{RetryAfter: time.Second, ResetAfter: 41 * time.Second})
-		time.Sleep(time.Second)
-		if s := r.Asks(c); !s.Allowed {
-			t.Errorf("%+v", s)
-		}
-	})
-}
-
 func TestDenialsDoNotAllocate(t *testing.T) {
 	s := denialcache.New(teststore.OpenMemory(t, nil), denialcache.Config{MaxAge: time.Hour})
 	states := make([]store.State, 3)
@@ -596,56 +559,12 @@ func TestDenialsDoNotAllocate(t *testing.T) {
 	}
 }
 
-func TestAFloodIsHeldToTheLimitExactly(t *testing.T) {
-	const rate, burst = 1000, 1000
-	s := memstore.New(memstore.Config{})
-	defer s.Close()
-	behind := &teststore.Counted{Store: s}
-	cached := denialcache.New(behind, denialcache.Config{})
-	c := []store.Charge{{Policy: "p", Key: "k", Limit: teststore.Limit(t, rate, time.Second, burst), Cost: 1}}
-	var calls, allowed, last atomic.Int64 // last is when the last call began
-	var wg sync.WaitGroup
-	begin := time.Now()
-	for range 8 {
-		wg.Go(func() {
-			states := make([]store.State, 1)
-			for at := time.Since(begin); at < time.Second/2; at = time.Since(begin) {
-				for old := last.Load(); int64(at) > old && !last.CompareAndSwap(old, int64(at)); old = last.Load() {
-				}
-				ok, err := cached.Take(context.Background(), c, states)
-				if err != nil {
-					t.Error(err)
-				}
-				if calls.Add(1); ok {
-					allowed.Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	most, least := burst+rate*time.Since(begin).Seconds(), 0.98*(burst+rate*time.Duration(last.Load()).Seconds())
-	if n := float64(allowed.Load()); n > most || n < least {
-		t.Errorf("%v allowed, want from %.1f to %.1f", n, least, most)
-	}
-	t.Logf("%d of %d calls were put to the store", behind.Calls.Load(), calls.Load())
-	if behind.Calls.Load() > calls.Load()/2 {
-		t.Error("want at most a half")
-	}
-}
-
 func TestDenialConfigPanics(t *testing.T) {
 	for want, cache := range map[string]func(){
 		"MaxKeys -1: must be positive":  func() { denialcache.New(teststore.Failing{}, denialcache.Config{MaxKeys: -1}) },
 		"MaxAge -1ns: must be positive": func() { denialcache.New(teststore.Failing{}, denialcache.Config{MaxAge: -1}) },
 		"s is nil":                      func() { denialcache.New(nil, denialcache.Config{}) },
 	} {
-		func() {
-			defer func() {
-				if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), want) {
-					t.Errorf("recovered %v, want %q", r, want)
-				}
-			}()
-			cache()
-		}()
+		ratetest.CheckPanic(t, cache, want)
 	}
 }

@@ -219,11 +219,13 @@ func TestDenialsInEveryOrder(t *testing.T) {
 					for probes := 0; probes < 1<<6; probes += stride { // bit i: a call after event i
 						s := newSky(t, denialcache.Config{MaxKeys: 1}, fast)
 						denied := store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: 5}
-						s.whole(take(store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: 3}))
-						s.time = s.time.Add(900 * time.Millisecond) // in which the fast one refills much
 						if strings.HasPrefix(name, "blocked") {
-							s.whole(setBlock(store.Charge{Policy: "p", Key: "k"}, 40*time.Second))
+							denied.Cost = 4 // which it can pay when the block ends; a State of a whole burst leaves a doubt
+							s.whole(setBlock(denied, 40*time.Second))
+						} else {
+							s.whole(take(store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: 3}))
 						}
+						s.time = s.time.Add(900 * time.Millisecond) // in which the fast one refills much
 						if known == 1 {
 							s.whole(take(denied))
 						}

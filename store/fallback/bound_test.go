@@ -8,8 +8,11 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 )
 
-// seeds is how often each world is run.
-var seeds = testsize.Of(1, 3)
+// seeds is how often each world is run, and floods how many times the rate clients send that want all.
+var (
+	seeds  = testsize.Of(1, 3)
+	floods = float64(testsize.Of(10, 20))
+)
 
 // The worst that a client got of a world.
 type worst struct{ bursts, share, honest float64 }
@@ -49,7 +52,7 @@ func TestAnOutageOfAllReplicasIsBounded(t *testing.T) {
 		w.length = time.Duration(testsize.Of(240, 600)) * time.Second
 		t.Run(name, func(t *testing.T) {
 			bound := 1 + max(1, float64(w.replicas)*float64(w.cost)/float64(w.burst))
-			for name, c := range map[string]client{"flood": flood(20), "lurk": lurk(20), "watch": watch(20, .5)} {
+			for name, c := range map[string]client{"flood": flood(floods), "lurk": lurk(floods), "watch": watch(floods, .5)} {
 				got := worstOf(t, w, c)
 				t.Logf("%s: %.1f bursts, of %.1f; %.2f of the limit", name, got.bursts, bound, got.share)
 				if got.bursts > bound {
@@ -89,7 +92,7 @@ func TestFlappingIsBounded(t *testing.T) {
 			for name, c := range map[string]struct {
 				client
 				most float64
-			}{"flood": {flood(20), 1.15}, "lurk": {lurk(20), 1.15}, "keeps 0.3": {watch(20, .3), 1.75}, "keeps 0.5": {watch(20, .5), 1.75}} {
+			}{"flood": {flood(floods), 1.15}, "lurk": {lurk(floods), 1.15}, "keeps 0.3": {watch(floods, .3), 1.75}, "keeps 0.5": {watch(floods, .5), 1.75}} {
 				got := worstOf(t, w, c.client)
 				t.Logf("%s: %.2f of the limit; %.1f bursts", name, got.share, got.bursts)
 				if got.share > c.most {
@@ -113,7 +116,7 @@ func TestAPartialOutageIsBounded(t *testing.T) {
 		w.length = min(w.length, time.Duration(testsize.Of(200, 600))*time.Second)
 		t.Run(name, func(t *testing.T) {
 			away := float64(w.outages[0].replicas) / float64(w.replicas)
-			for name, c := range map[string]client{"flood": flood(20), "watch": watch(20, .5)} {
+			for name, c := range map[string]client{"flood": flood(floods), "watch": watch(floods, .5)} {
 				got := worstOf(t, w, c)
 				most := 1 + away
 				t.Logf("%s: %.2f of the limit, of %.2f; %.1f bursts", name, got.share, most, got.bursts)

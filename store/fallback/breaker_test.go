@@ -10,112 +10,167 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/starved"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
 )
 
 func TestAFailedCallIsAnsweredByTheSecondaryAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limited, cancel := context.WithTimeout(t.Context(), 70*time.Millisecond)
-		defer cancel()
-		for _, c := range []struct {
-			name  string
-			ctx   context.Context
-			fault teststore.Fault
-			takes time.Duration
-		}{
-			{"an error", t.Context(), teststore.Broken, 0},
-			{"a hung primary", t.Context(), teststore.Hung, 50 * time.Millisecond},
-			{"a hung primary and a deadline", limited, teststore.Hung, 20 * time.Millisecond},
-		} {
-			d := newDuo(t, fallback.Config{Slow: 50 * time.Millisecond})
+	for name, c := range map[string]struct {
+		has   time.Duration // 0: no deadline
+		takes time.Duration
+		fault teststore.Fault
+	}{
+		"an error":                      {0, 0, teststore.Broken},
+		"a hung primary":                {0, 50 * time.Millisecond, teststore.Hung},
+		"a hung primary and a deadline": {100 * time.Millisecond, 100 * time.Millisecond, teststore.Hung},
+		// Less than the primary may take: its caller's fault.
+		"a hung primary and a short deadline": {20 * time.Millisecond, 20 * time.Millisecond, teststore.Hung},
+	} {
+		duoRun(t, name, fallback.Config{Slow: 50 * time.Millisecond, Replicas: 4}, func(t *testing.T, d *duo) {
 			d.primary.Have(c.fault)
-			charges := []store.Charge{{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 5), Cost: 1}}
-			states, begin := make([]store.State, 1), time.Now()
-			ok, err := d.Take(c.ctx, charges, states)
-			if c.ctx == limited {
-				// What is left of the deadline is less than the primary may take: its caller's fault.
-				if ok || !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("%s: %t, %v", c.name, ok, err)
-				}
-			} else if !ok || err != nil || !states[0].Degraded || states[0].Remaining != 4 {
-				t.Errorf("%s: %t, %+v, %v, want 4 left", c.name, ok, states[0], err)
-			}
-			if took := time.Since(begin); took != c.takes {
-				t.Errorf("%s: took %v, want %v", c.name, took, c.takes)
-			}
-			if d.Away() != nil {
-				t.Errorf("%s: given up after one failure", c.name)
-			}
-		}
-	})
-}
-
-func TestAHungPrimaryHasAsLongAsItsCallers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
-		d.primary.Have(teststore.Hung)
-		charges := []store.Charge{{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 5), Cost: 1}}
-		for range 5 {
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			begin := time.Now()
-			if ok, err := d.Take(ctx, charges, make([]store.State, 1)); !ok || err != nil || time.Since(begin) != 100*time.Millisecond {
-				t.Errorf("%t, %v after %v", ok, err, time.Since(begin))
+			ok, state, err := d.takeWithin(c.has, hourly(t, 40))
+			if took := time.Since(begin); took != c.takes {
+				t.Errorf("took %v, want %v", took, c.takes)
 			}
-			cancel()
-		}
-		if d.Away() == nil {
-			t.Error("not given up")
-		}
-	})
+			d.wantAway(false) // after one failure
+			short := c.has > 0 && c.has < 50*time.Millisecond
+			if short && (ok || !errors.Is(err, context.DeadlineExceeded)) || !short && (!ok || err != nil || !state.Degraded || state.Remaining != 9) {
+				t.Errorf("%t, %+v, %v, want 9 of a quarter of 40 left", ok, state, err)
+			}
+			for range 4 {
+				d.takeWithin(c.has, hourly(t, 40))
+			}
+			d.wantAway(!short)
+		})
+	}
 }
 
 func TestASlowPrimaryIsGivenUpAlthoughItAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
-		charge := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 20), Cost: 1}
-		takes := func(took time.Duration) {
-			d.primary.Have(func(_ context.Context, take func() error) error {
-				time.Sleep(took)
-				return take()
-			})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
+		for _, takes := range []time.Duration{49 * time.Millisecond, 50 * time.Millisecond} {
+			d.primary.Have(after(takes))
 			for range 5 {
-				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-				states := make([]store.State, 1)
-				if ok, err := d.Take(ctx, []store.Charge{charge}, states); !ok || err != nil || states[0].Degraded {
-					t.Errorf("%t, %+v, %v", ok, states[0], err)
+				if ok, state, err := d.takeWithin(100*time.Millisecond, hourly(t, 20)); !ok || err != nil || state.Degraded {
+					t.Errorf("%t, %+v, %v", ok, state, err)
 				}
-				cancel()
 			}
-		}
-		if takes(49 * time.Millisecond); d.Away() != nil {
-			t.Errorf("given up: %v", d.Away())
-		}
-		if takes(50 * time.Millisecond); d.Away() == nil {
-			t.Error("not given up")
+			d.wantAway(takes == 50*time.Millisecond)
 		}
 	})
 }
 
-// A call that this process had no time for says nothing about the primary, which may have carried it out.
-func TestWantOfProcessorTimeDoesNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{Failures: 1})
-		charge := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 20), Cost: 1}
-		d.primary.Have(func(context.Context, func() error) error {
-			time.Sleep(time.Second)
-			return fmt.Errorf("%w: %w", store.ErrOverloaded, context.DeadlineExceeded)
+// after answers after that time.
+func after(roundTrip time.Duration) teststore.Fault {
+	return func(ctx context.Context, take func() error) error {
+		select {
+		case <-time.After(roundTrip):
+			return take()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// ops are the calls of a fallback.
+var ops = map[string]func(context.Context, *duo) error{
+	"Take": func(ctx context.Context, d *duo) error {
+		_, _, err := d.takeBy(ctx, hourly(d.t, 200))
+		return err
+	},
+	"Inspect": func(ctx context.Context, d *duo) error {
+		_, err := d.Inspect(ctx, "p", "k")
+		return err
+	},
+	"Block": func(ctx context.Context, d *duo) error {
+		_, err := d.Block(ctx, "p", "k", store.Block{})
+		return err
+	},
+}
+
+func TestWhatACallersContextEndsDoesNotCount(t *testing.T) {
+	for name, op := range ops {
+		duoRun(t, name, fallback.Config{}, func(t *testing.T, d *duo) {
+			d.primary.Have(teststore.Hung)
+			var callers sync.WaitGroup
+			for i := range 300 {
+				callers.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+					defer cancel()
+					want := context.DeadlineExceeded
+					if i%2 == 0 {
+						time.AfterFunc(5*time.Millisecond, cancel)
+						want = context.Canceled
+					}
+					if err := op(ctx, d); !errors.Is(err, want) {
+						t.Errorf("%v, want %v", err, want)
+					}
+				})
+			}
+			callers.Wait()
+			if d.wantAway(false); d.changes != nil {
+				t.Errorf("changes %q", d.changes)
+			}
 		})
-		for range 100 {
-			if ok, err := d.Take(t.Context(), []store.Charge{charge}, make([]store.State, 1)); ok || !errors.Is(err, store.ErrOverloaded) {
-				t.Errorf("%t, %v, want ErrOverloaded and no stand-in", ok, err)
+	}
+}
+
+func TestInvalidCallsDoNotCount(t *testing.T) {
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
+		for range 10 {
+			if _, err := d.Take(t.Context(), nil, nil); !errors.Is(err, store.ErrInvalidCall) {
+				t.Error(err)
 			}
 		}
-		if d.Away() != nil {
-			t.Errorf("given up: %v", d.Away())
-		}
+		d.wantAway(false)
 	})
+}
+
+// What a call of a process without processor time meets says nothing about the primary, which may have carried it out.
+func TestCallsOfAStarvedProcessDoNotGiveThePrimaryUp(t *testing.T) {
+	for name, op := range ops {
+		duoRun(t, name+" of an overloaded process", fallback.Config{Failures: 1}, func(t *testing.T, d *duo) {
+			d.primary.Have(func(context.Context, func() error) error {
+				time.Sleep(time.Second)
+				return fmt.Errorf("%w: %w", store.ErrOverloaded, context.DeadlineExceeded)
+			})
+			for range 5 {
+				if err := op(t.Context(), d); !errors.Is(err, store.ErrOverloaded) {
+					t.Errorf("%v, want ErrOverloaded and no stand-in", err)
+				}
+			}
+			d.wantAway(false)
+			d.primary.Have(teststore.Broken)
+			if err := op(store.WithoutStandIn(t.Context()), d); !errors.Is(err, teststore.ErrBroken) {
+				t.Errorf("%v, want ErrBroken", err)
+			}
+			d.wantAway(true)
+		})
+		t.Run(name+" that is slow", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(1000 * time.Hour) // other bubbles begin at the same time, and would be starved, too
+				d := newDuo(t, fallback.Config{Failures: 1})
+				d.primary.Have(after(60 * time.Millisecond))
+				slow := func() {
+					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+					defer cancel()
+					if err := op(ctx, d); err != nil {
+						t.Error(err)
+					}
+				}
+				for range 5 {
+					starved.Since(time.Now().Add(-30 * time.Millisecond)) // a goroutine that was ready did not run for so long
+					slow()
+				}
+				d.wantAway(false)
+				time.Sleep(time.Second)
+				slow()
+				d.wantAway(true) // for a slow answer of a process that lacks nothing
+			})
+		})
+	}
 }
 
 func TestAPrimaryThatFailsIsNotAskedUntilItIsBack(t *testing.T) {
@@ -123,53 +178,49 @@ func TestAPrimaryThatFailsIsNotAskedUntilItIsBack(t *testing.T) {
 		fault  teststore.Fault
 		reason error
 	}{"errors": {teststore.Broken, teststore.ErrBroken}, "slowness": {teststore.Hung, context.DeadlineExceeded}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDuo(t, fallback.Config{Failures: 7})
-				charge := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 1000), Cost: 1}
+		duoRun(t, name, fallback.Config{Failures: 7}, func(t *testing.T, d *duo) {
+			charge := hourly(t, 1000)
+			d.take(charge)
+			d.primary.Have(c.fault)
+			for range 7 {
+				if d.Away() != nil {
+					t.Fatal("given up too soon")
+				}
 				d.take(charge)
-				d.primary.Have(c.fault)
-				for range 7 {
-					if d.Away() != nil {
-						t.Fatal("given up too soon")
-					}
-					d.take(charge)
-				}
-				if !errors.Is(d.Away(), c.reason) {
-					t.Fatalf("away: %v, want %v", d.Away(), c.reason)
-				}
+			}
+			if !errors.Is(d.Away(), c.reason) {
+				t.Fatalf("away: %v, want %v", d.Away(), c.reason)
+			}
 
-				asked, begin := d.primary.Calls.Load(), time.Now()
-				for range 100 {
-					if ok, state := d.take(charge); !ok || !state.Degraded {
-						t.Fatalf("%t, %+v", ok, state)
-					}
+			asked, begin := d.primary.Calls.Load(), time.Now()
+			for range 100 {
+				if ok, state := d.take(charge); !ok || !state.Degraded {
+					t.Fatalf("%t, %+v", ok, state)
 				}
-				if took := time.Since(begin); took != 0 || d.primary.Calls.Load() != asked {
-					t.Errorf("100 calls took %v and reached the primary %d times", took, d.primary.Calls.Load()-asked)
-				}
+			}
+			if took := time.Since(begin); took != 0 || d.primary.Calls.Load() != asked {
+				t.Errorf("100 calls took %v and reached the primary %d times", took, d.primary.Calls.Load()-asked)
+			}
 
-				time.Sleep(10 * time.Second)
-				if probes := d.primary.Calls.Load() - asked; probes < 40 || probes > 60 {
-					t.Errorf("%d probes in 10 s", probes)
-				}
-				d.comeBack()
-				if _, state := d.take(charge); state.Degraded {
-					t.Error("the secondary answers although the primary is back")
-				}
-				want := []string{fmt.Sprint("true ", c.reason), "false <nil>"}
-				if !slices.Equal(d.changes, want) {
-					t.Errorf("changes %q, want %q", d.changes, want)
-				}
-			})
+			time.Sleep(10 * time.Second)
+			if probes := d.primary.Calls.Load() - asked; probes < 40 || probes > 60 {
+				t.Errorf("%d probes in 10 s", probes)
+			}
+			d.comeBack()
+			if _, state := d.take(charge); state.Degraded {
+				t.Error("the secondary answers although the primary is back")
+			}
+			want := []string{fmt.Sprint("true ", c.reason), "false <nil>"}
+			if !slices.Equal(d.changes, want) {
+				t.Errorf("changes %q, want %q", d.changes, want)
+			}
 		})
 	}
 }
 
 func TestACallWithoutStandInFailsAndChargesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
-		charge := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 3), Cost: 1}
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
+		charge := hourly(t, 3)
 		only := func(want error) {
 			t.Helper()
 			ctx := store.WithoutStandIn(t.Context())
@@ -188,9 +239,7 @@ func TestACallWithoutStandInFailsAndChargesNothing(t *testing.T) {
 		}
 		only(store.ErrAway)
 		only(teststore.ErrBroken) // as the reason
-		if n := d.count(charge); n != 3 {
-			t.Errorf("%d in the secondary, want 3: it was charged for what failed", n)
-		}
+		d.wantCount(charge, 3)    // of the secondary, which was not charged for what failed
 		d.comeBack()
 		charge.Cost = 0
 		only(nil)
@@ -198,8 +247,7 @@ func TestACallWithoutStandInFailsAndChargesNothing(t *testing.T) {
 }
 
 func TestABlipIsOverSoon(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		var begin time.Time
 		back := func() time.Duration {
 			d.fail(teststore.Broken)
@@ -220,45 +268,14 @@ func TestABlipIsOverSoon(t *testing.T) {
 	})
 }
 
-func TestWhatACallersContextEndsDoesNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
-		d.primary.Have(teststore.Hung)
-		charges := []store.Charge{{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 5), Cost: 1}}
-		var callers sync.WaitGroup
-		for i := range 1000 {
-			callers.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-				defer cancel()
-				want := context.DeadlineExceeded
-				if i%2 == 0 {
-					time.AfterFunc(5*time.Millisecond, cancel)
-					want = context.Canceled
-				}
-				if ok, err := d.Take(ctx, charges, make([]store.State, 1)); ok || !errors.Is(err, want) {
-					t.Errorf("%t, %v, want %v", ok, err, want)
-				}
-			})
-		}
-		callers.Wait()
-		if _, err := d.Take(t.Context(), nil, nil); !errors.Is(err, store.ErrInvalidCall) {
-			t.Error(err)
-		}
-		if d.Away() != nil || d.changes != nil {
-			t.Errorf("given up: %v", d.Away())
-		}
-	})
-}
-
 func TestAPrimaryOfWhichAFifthFailsIsGivenUp(t *testing.T) {
 	for _, c := range []struct {
 		one     int
 		instant bool // the others are answered without a server
 		away    bool
 	}{{8, false, false}, {5, false, true}, {3, false, true}, {8, true, true}} {
-		synctest.Test(t, func(t *testing.T) {
-			d := newDuo(t, fallback.Config{})
-			charge := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 10_000), Cost: 1}
+		duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
+			charge := hourly(t, 10_000)
 			for i := range 200 {
 				if i%c.one == 0 {
 					d.primary.Have(teststore.Broken)
@@ -277,9 +294,8 @@ func TestAPrimaryOfWhichAFifthFailsIsGivenUp(t *testing.T) {
 }
 
 func TestFailuresLongAgoDoNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
-		charge := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 10_000), Cost: 1}
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
+		charge := hourly(t, 10_000)
 		for range 20 {
 			d.primary.Have(teststore.Broken)
 			d.take(charge)
@@ -300,3 +316,56 @@ func TestFailuresLongAgoDoNotCount(t *testing.T) {
 		}
 	})
 }
+
+func TestCallsOfBeforeTheReturnDoNotCountAfterIt(t *testing.T) {
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
+		c := hourly(t, 100_000)
+		d.primary.Have(teststore.Hung)
+		var callers sync.WaitGroup
+		for range 19 { // for 95 ms, of which those fail that were first
+			callers.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				states := make([]store.State, 1)
+				if ok, err := d.Take(ctx, []store.Charge{c}, states); !ok || err != nil || !states[0].Degraded {
+					t.Errorf("%t, %+v, %v", ok, states[0], err)
+				}
+			})
+			time.Sleep(5 * time.Millisecond)
+		}
+		d.primary.Have(teststore.Nearby)
+		callers.Wait()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if want := []string{"true context deadline exceeded", "false <nil>"}; !slices.Equal(d.changes, want) {
+			t.Errorf("changes %q, want %q", d.changes, want)
+		}
+	})
+}
+
+// A connection may notice a deadline a little before the context does.
+func TestADeadlineThatOnlyThePrimaryNoticedDoesNotCount(t *testing.T) {
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
+		errTimeout := errors.New("i/o timeout")
+		d.primary.Have(func(context.Context, func() error) error {
+			time.Sleep(10 * time.Millisecond)
+			return errTimeout
+		})
+		c := hourly(t, 10)
+		for range 10 {
+			ctx := unnoticed{t.Context(), time.Now().Add(10 * time.Millisecond)}
+			if ok, err := d.Take(ctx, []store.Charge{c}, make([]store.State, 1)); ok || !errors.Is(err, errTimeout) {
+				t.Errorf("%t, %v", ok, err)
+			}
+		}
+		d.wantAway(false)
+	})
+}
+
+// unnoticed is a context that has a deadline and does not end.
+type unnoticed struct {
+	context.Context
+	at time.Time
+}
+
+func (c unnoticed) Deadline() (time.Time, bool) { return c.at, true }

@@ -1,11 +1,15 @@
 package fallback_test
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -23,18 +27,38 @@ type duo struct {
 	changes []string // what OnChange was told
 }
 
-func newDuo(t *testing.T, cfg fallback.Config) *duo { return newDuoWith(t, nil, cfg) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// duoTest runs a test of a duo in a bubble.
+func duoTest(t *testing.T, cfg fallback.Config, test func(t *testing.T, d *duo)) {
+	synctest.Test(t, func(t *testing.T) { test(t, newDuo(t, cfg)) })
+}
+
+// duoRun is duoTest in a subtest.
+func duoRun(t *testing.T, name string, cfg fallback.Config, test func(t *testing.T, d *duo)) {
+	t.Run(name, func(t *testing.T) { duoTest(t, cfg, test) })
+}
+
+// openSmall returns a store of a single shard. In hours of a bubble, sweeps of many shards take seconds.
+func openSmall(t *testing.T) *memstore.Store {
+	s := memstore.New(memstore.Config{MaxKeys: 1024})
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func newDuo(t *testing.T, cfg fallback.Config) *duo { return newDuoWith(t, openSmall(t), cfg) }
 
 func newDuoWith(t *testing.T, secondary store.Store, cfg fallback.Config) *duo {
-	memory := memstore.New(memstore.Config{})
-	d := &duo{t: t, primary: &teststore.Faulty{Store: memory}}
-	cfg.Logger = quiet
-	cfg.OnChange = func(away bool, reason error) { d.changes = append(d.changes, fmt.Sprint(away, " ", reason)) }
+	d := &duo{t: t, primary: &teststore.Faulty{Store: openSmall(t)}}
+	cfg.Logger = cmp.Or(cfg.Logger, quiet)
+	told := cfg.OnChange
+	cfg.OnChange = func(away bool, reason error) {
+		if d.changes = append(d.changes, fmt.Sprint(away, " ", reason)); told != nil {
+			told(away, reason)
+		}
+	}
 	d.Store = fallback.New(d.primary, secondary, cfg)
-	t.Cleanup(func() {
-		d.Close()
-		memory.Close()
-	})
+	t.Cleanup(func() { d.Close() })
 	return d
 }
 
@@ -47,12 +71,49 @@ func openFallback(t testing.TB, s store.Store, cfg fallback.Config) *fallback.St
 
 func (d *duo) take(c store.Charge) (bool, store.State) {
 	d.t.Helper()
-	states := make([]store.State, 1)
-	ok, err := d.Take(d.t.Context(), []store.Charge{c}, states)
+	ok, state, err := d.takeBy(d.t.Context(), c)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	return ok, states[0]
+	return ok, state
+}
+
+// want makes a call that must be allowed, or denied.
+func (d *duo) want(c store.Charge, allowed bool) {
+	d.t.Helper()
+	if ok, state := d.take(c); ok != allowed {
+		d.t.Errorf("%+v: %+v, want it allowed: %t", c, state, allowed)
+	}
+}
+
+func (d *duo) takeBy(ctx context.Context, c store.Charge) (bool, store.State, error) {
+	states := make([]store.State, 1)
+	ok, err := d.Take(ctx, []store.Charge{c}, states)
+	return ok, states[0], err
+}
+
+// takeWithin makes a call that has that long, or no deadline if limit is 0.
+func (d *duo) takeWithin(limit time.Duration, c store.Charge) (bool, store.State, error) {
+	if limit == 0 {
+		return d.takeBy(d.t.Context(), c)
+	}
+	ctx, cancel := context.WithTimeout(d.t.Context(), limit)
+	defer cancel()
+	return d.takeBy(ctx, c)
+}
+
+// wantAway checks whether the primary is given up.
+func (d *duo) wantAway(want bool) {
+	d.t.Helper()
+	if reason := d.Away(); (reason != nil) != want {
+		d.t.Errorf("given up: %v, want it given up: %t", reason, want)
+	}
+}
+
+// hourly takes a token of a bucket of burst, of which one comes in an hour.
+func hourly(t testing.TB, burst int64) store.Charge {
+	t.Helper()
+	return store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, burst), Cost: 1}
 }
 
 // count makes calls of c until one is refused, and returns how many were allowed.
@@ -65,6 +126,14 @@ func (d *duo) count(c store.Charge) (n int) {
 	}
 	d.t.Fatal("never refused")
 	return n
+}
+
+// wantCount checks how many calls of c are allowed until one is refused.
+func (d *duo) wantCount(c store.Charge, want int) {
+	d.t.Helper()
+	if n := d.count(c); n != want {
+		d.t.Errorf("%+v: %d allowed, want %d", c, n, want)
+	}
 }
 
 // fail has the primary given up, by calls of a bucket that nothing else uses.
@@ -91,6 +160,16 @@ func (d *duo) comeBack() {
 		}
 	}
 	synctest.Wait()
+}
+
+// outage is an outage in which charges are made.
+func (d *duo) outage(charges ...store.Charge) {
+	d.t.Helper()
+	d.fail(teststore.Broken)
+	for _, c := range charges {
+		d.take(c)
+	}
+	d.comeBack()
 }
 
 func (d *duo) peekPrimary(c store.Charge) store.State {

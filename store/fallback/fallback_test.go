@@ -2,7 +2,6 @@ package fallback_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -10,71 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
-
-func TestPanicsBehindAFallbackDoNotEndTheProcess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
-		d.fail(teststore.Broken)
-		d.primary.Have(func(context.Context, func() error) error { panic("in a probe") })
-		time.Sleep(time.Second)
-		d.comeBack()
-	})
-	synctest.Test(t, func(t *testing.T) {
-		primary := &teststore.Faulty{Store: memstore.New(memstore.Config{})}
-		primary.Have(teststore.Broken)
-		f := fallback.New(primary, nil, fallback.Config{
-			Failures: 1,
-			OnChange: func(bool, error) { panic("in OnChange") },
-			Logger:   slog.New(slog.DiscardHandler),
-		})
-		defer f.Close()
-		func() {
-			defer func() { _ = recover() }() // as net/http does
-			_, _ = f.Take(t.Context(), []store.Charge{{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 1)}}, make([]store.State, 1))
-		}()
-		if f.Away() == nil {
-			t.Error("not given up")
-		}
-		primary.Mend()
-		time.Sleep(time.Second)
-		if f.Away() != nil {
-			t.Error("not back")
-		}
-	})
-}
-
-func TestTheLogSaysWhatHappened(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var text strings.Builder
-		primary := &teststore.Faulty{Store: memstore.New(memstore.Config{})}
-		f := fallback.New(primary, nil, fallback.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))})
-		defer f.Close()
-		primary.Have(teststore.Broken)
-		charges := []store.Charge{{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 100), Cost: 1}}
-		for range 100 {
-			if ok, err := f.Take(t.Context(), charges, make([]store.State, 1)); !ok || err != nil {
-				t.Fatal(ok, err)
-			}
-		}
-		primary.Mend()
-		time.Sleep(time.Second)
-		synctest.Wait()
-		for _, want := range []string{
-			`level=ERROR msg="fallback: the primary failed or was slow" error=broken`,
-			`level=WARN msg="fallback: the primary is unavailable, and the secondary answers" error=broken`,
-			`level=INFO msg="fallback: the primary is back" after=12.5ms`,
-		} {
-			if strings.Count(text.String(), want) != 1 {
-				t.Errorf("want once %q in\n%s", want, text.String())
-			}
-		}
-	})
-}
 
 func TestFallbackRefusesNonsense(t *testing.T) {
 	memory := memstore.New(memstore.Config{})
@@ -89,20 +29,37 @@ func TestFallbackRefusesNonsense(t *testing.T) {
 		"Config.ProbeEvery": func() { fallback.New(memory, memory, fallback.Config{ProbeEvery: -1}) },
 		"Config.MaxKeys":    func() { fallback.New(memory, memory, fallback.Config{MaxKeys: -1}) },
 	} {
-		func() {
-			defer func() {
-				if p := recover(); p == nil || !strings.Contains(fmt.Sprint(p), want) {
-					t.Errorf("panic %v, want %q", p, want)
-				}
-			}()
-			open()
-		}()
+		ratetest.CheckPanic(t, open, want)
 	}
 }
 
+func TestPanicsBehindAFallbackDoNotEndTheProcess(t *testing.T) {
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
+		d.fail(teststore.Broken)
+		d.primary.Have(func(context.Context, func() error) error { panic("in a probe") })
+		time.Sleep(time.Second)
+		d.comeBack()
+	})
+	duoTest(t, fallback.Config{Failures: 1, OnChange: func(bool, error) { panic("in OnChange") }}, func(t *testing.T, d *duo) {
+		for range 2 {
+			d.primary.Have(teststore.Broken)
+			d.take(hourly(t, 1))
+			d.wantAway(true)
+			asked := d.primary.Calls.Load()
+			time.Sleep(10 * time.Second)
+			if probes := d.primary.Calls.Load() - asked; probes > 60 {
+				t.Errorf("%d probes in 10 s", probes)
+			}
+			d.comeBack()
+		}
+		if len(d.changes) != 4 {
+			t.Errorf("changes %q of two outages", d.changes)
+		}
+	})
+}
+
 func TestCloseWaitsForTheProbe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		d.fail(teststore.Broken)
 		var asking atomic.Bool
 		d.primary.Have(func(ctx context.Context, _ func() error) error {
@@ -123,29 +80,39 @@ func TestCloseWaitsForTheProbe(t *testing.T) {
 	})
 }
 
-func TestAReturnThatPanicsIsOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuoWith(t, nil, fallback.Config{})
-		told := 0
-		d.Store = fallback.New(d.primary, nil, fallback.Config{Logger: quiet, OnChange: func(away bool, _ error) {
-			if !away {
-				told++
-				panic("in OnChange")
+func TestTheLogSaysWhatHappened(t *testing.T) {
+	var text strings.Builder
+	duoTest(t, fallback.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))}, func(t *testing.T, d *duo) {
+		d.primary.Have(teststore.Broken)
+		d.wantCount(hourly(t, 100), 100)
+		d.comeBack()
+		for _, want := range []string{
+			`level=ERROR msg="fallback: the primary failed or was slow" error=broken`,
+			`level=WARN msg="fallback: the primary is unavailable, and the secondary answers" error=broken`,
+			`level=INFO msg="fallback: the primary is back" after=12.5ms`,
+		} {
+			if strings.Count(text.String(), want) != 1 {
+				t.Errorf("want once %q in\n%s", want, text.String())
 			}
-		}})
-		d.fail(teststore.Broken)
-		d.comeBack()
-		d.fail(teststore.Broken)
-		asked := d.primary.Calls.Load()
-		time.Sleep(10 * time.Second)
-		if probes := d.primary.Calls.Load() - asked; probes > 60 {
-			t.Errorf("%d probes in 10 s", probes)
-		}
-		d.comeBack()
-		if told != 2 {
-			t.Errorf("told %d times of two returns", told)
 		}
 	})
+}
+
+func TestAPrimaryThatStaysAwayIsLogged(t *testing.T) {
+	for name, f := range map[string]teststore.Fault{"broken": teststore.Broken, "slow": after(60 * time.Millisecond)} {
+		var text strings.Builder
+		duoTest(t, fallback.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))}, func(t *testing.T, d *duo) {
+			d.primary.Have(f)
+			for begin := time.Now(); time.Since(begin) < 4*time.Minute; time.Sleep(100 * time.Millisecond) {
+				if ok, _, err := d.takeWithin(100*time.Millisecond, hourly(t, 500_000)); !ok || err != nil {
+					t.Fatal(ok, err)
+				}
+			}
+		})
+		if got := strings.Count(text.String(), "the primary is still unavailable"); got < 3 || got > 4 {
+			t.Errorf("%s: %d lines in four minutes, want about one a minute", name, got)
+		}
+	}
 }
 
 func TestALoggerThatIsSetLaterIsTold(t *testing.T) {
@@ -164,6 +131,43 @@ func TestALoggerThatIsSetLaterIsTold(t *testing.T) {
 		}
 		if !strings.Contains(text.String(), "the primary is unavailable") {
 			t.Errorf("log %q", text.String())
+		}
+	})
+}
+
+func TestLongKeysAreKeptByTheirHash(t *testing.T) {
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
+		d.fail(teststore.Broken)
+		if kept := teststore.HeapOf(func() { teststore.LongKeys(t, func(c store.Charge) { d.take(c) }) }); kept > teststore.MostOfLongKeys {
+			t.Errorf("300 keys of 90 KB keep %d bytes", kept)
+		}
+		d.comeBack()
+		teststore.LongKeys(t, func(c store.Charge) {
+			if strings.HasSuffix(c.Key, "77") {
+				if _, state := d.take(c); state.Degraded || state.Remaining != 98 {
+					t.Errorf("%+v, want 98 left", state)
+				}
+			}
+		})
+	})
+}
+
+// An outage is probed with the keys of the call that failed.
+func TestProbesHaveShortKeys(t *testing.T) {
+	duoTest(t, fallback.Config{Failures: 1}, func(t *testing.T, d *duo) {
+		longest, behind := 0, &teststore.Intercepted{Store: d.primary.Store}
+		behind.Intercept(func(c store.Charge) error {
+			longest = max(longest, len(c.Key))
+			return nil
+		})
+		d.primary.Store = behind
+		d.primary.Have(teststore.Broken)
+		c := hourly(t, 1)
+		c.Key = strings.Repeat("k", 1<<20)
+		d.take(c)
+		d.comeBack()
+		if longest < 32 || longest > 256 { // a hash
+			t.Errorf("probed with a key of %d bytes", longest)
 		}
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
-	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
 // A reply that leaves less than half of the burst lowers the bucket of the secondary to the same part of its share.
@@ -31,26 +30,20 @@ func TestABucketThatIsLessThanHalfFullBeginsAnOutageSo(t *testing.T) {
 		"a burst below the replicas":       {8, 4, 4, 0, 0},
 		"a burst below the replicas, full": {8, 4, 0, 0, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDuo(t, fallback.Config{Replicas: c.replicas})
-				charge := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Minute, int64(c.burst)), Cost: 1}
-				for range c.cost {
-					d.take(charge)
-				}
-				time.Sleep(c.refills)
-				d.fail(teststore.Broken)
-				if n := d.count(charge); n != c.want {
-					t.Errorf("%d allowed in the outage, want %d", n, c.want)
-				}
-			})
+		duoRun(t, name, fallback.Config{Replicas: c.replicas}, func(t *testing.T, d *duo) {
+			charge := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Minute, int64(c.burst)), Cost: 1}
+			for range c.cost {
+				d.take(charge)
+			}
+			time.Sleep(c.refills)
+			d.fail(teststore.Broken)
+			d.wantCount(charge, c.want)
 		})
 	}
 }
 
 func TestADebtIsAnEmptyBucketInAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		d.take(owed(teststore.Months(t, 0), 700))
 		d.fail(teststore.Broken)
 		if ok, state := d.take(teststore.Months(t, 1)); ok || state.RetryAfter != 100*time.Hour {
@@ -61,18 +54,13 @@ func TestADebtIsAnEmptyBucketInAnOutage(t *testing.T) {
 
 // What the secondary's bucket has less, it keeps.
 func TestAReplyDoesNotFillTheBucketOfTheSecondary(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
-		d.fail(teststore.Broken)
-		d.take(teststore.Months(t, 600))
-		d.comeBack()
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
+		d.outage(teststore.Months(t, 600))
 		d.take(teststore.Months(t, 1)) // settles
 		teststore.Must(t, d.primary.Store, teststore.ResetOf(t, teststore.Months(t, 0)))
 		d.take(teststore.Months(t, 500))
 		d.fail(teststore.Broken)
-		if n := d.count(teststore.Months(t, 1)); n != 0 {
-			t.Errorf("%d allowed, want 0", n)
-		}
+		d.wantCount(teststore.Months(t, 1), 0)
 	})
 }
 
@@ -112,8 +100,7 @@ func TestWhatFollowingThePrimaryCosts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				memory := memstore.New(memstore.Config{})
-				defer memory.Close()
+				memory := openSmall(t)
 				secondary := &counted{Store: memory}
 				d := newDuoWith(t, secondary, fallback.Config{})
 				if c.prepare != nil {
@@ -135,25 +122,18 @@ func TestAResetReachesTheSecondary(t *testing.T) {
 	for name, spend := range map[string]func(d *duo){
 		"what was known": func(d *duo) { d.take(teststore.Months(t, 600)) },
 		"what is not settled": func(d *duo) {
-			d.fail(teststore.Broken)
-			d.take(teststore.Months(t, 600))
-			d.comeBack()
+			d.outage(teststore.Months(t, 600))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDuo(t, fallback.Config{})
-				spend(d)
-				if ok, state := d.take(teststore.ResetOf(t, teststore.Months(t, 0))); !ok || state.Degraded || state.Remaining != 10 {
-					t.Fatalf("%t, %+v", ok, state)
-				}
-				d.take(teststore.Months(t, 1))
-				d.wantLeft(teststore.Months(t, 0), 599)
-				d.fail(teststore.Broken)
-				if n := d.count(teststore.Months(t, 1)); n != 600 {
-					t.Errorf("%d allowed in the outage, want 600", n)
-				}
-			})
+		duoRun(t, name, fallback.Config{}, func(t *testing.T, d *duo) {
+			spend(d)
+			if ok, state := d.take(teststore.ResetOf(t, teststore.Months(t, 0))); !ok || state.Degraded || state.Remaining != 10 {
+				t.Fatalf("%t, %+v", ok, state)
+			}
+			d.take(teststore.Months(t, 1))
+			d.wantLeft(teststore.Months(t, 0), 599)
+			d.fail(teststore.Broken)
+			d.wantCount(teststore.Months(t, 1), 600)
 		})
 	}
 }

@@ -12,17 +12,12 @@ import (
 )
 
 func TestAReplicaHasItsShareWhileThePrimaryIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{Replicas: 4})
+	duoTest(t, fallback.Config{Replicas: 4}, func(t *testing.T, d *duo) {
 		d.fail(teststore.Broken)
 		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 20, time.Second, 40), Cost: 1}
-		if n := d.count(c); n != 10 {
-			t.Errorf("%d at once, want a quarter of 40", n)
-		}
+		d.wantCount(c, 10) // at once: a quarter of 40
 		time.Sleep(2 * time.Second)
-		if n := d.count(c); n != 10 {
-			t.Errorf("%d after 2 s, want a quarter of 20 a second", n)
-		}
+		d.wantCount(c, 10) // after 2 s: a quarter of 20 a second
 		_, state := d.take(c)
 		if want := (store.State{RetryAfter: 200 * time.Millisecond, ResetAfter: 2 * time.Second, Degraded: true}); state != want {
 			t.Errorf("%+v, want %+v", state, want)
@@ -30,32 +25,19 @@ func TestAReplicaHasItsShareWhileThePrimaryIsAway(t *testing.T) {
 
 		// One request's cost is always possible.
 		c = store.Charge{Policy: "p", Key: "large", Limit: c.Limit, Cost: 40}
-		if n := d.count(c); n != 1 {
-			t.Errorf("%d of the whole burst, want 1", n)
-		}
+		d.wantCount(c, 1)
 		c.Cost = 41
 		if _, state := d.take(c); state.RetryAfter != store.Never {
 			t.Errorf("more than the burst: %+v", state)
 		}
 		c = store.Charge{Policy: "p", Key: "one", Limit: teststore.Limit(t, 1, time.Minute, 1), Cost: 1}
-		if n := d.count(c); n != 1 {
-			t.Errorf("%d of a burst of 1, want 1", n)
-		}
+		d.wantCount(c, 1)
 	})
-}
-
-func TestAFailedCallIsAnsweredByAShare(t *testing.T) {
-	d := newDuo(t, fallback.Config{Replicas: 4})
-	d.primary.Have(teststore.Broken)
-	if _, state := d.take(store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 40), Cost: 1}); state.Remaining != 9 {
-		t.Errorf("%+v, want 9 of a quarter of 40 left", state)
-	}
 }
 
 func TestACallsChargesAreNotWrittenTo(t *testing.T) {
 	for _, replicas := range []int{1, 4} {
-		synctest.Test(t, func(t *testing.T) {
-			d := newDuo(t, fallback.Config{Replicas: replicas})
+		duoTest(t, fallback.Config{Replicas: replicas}, func(t *testing.T, d *duo) {
 			d.primary.Have(teststore.Broken)
 			for range 10 { // before the primary is given up, and after
 				want := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 10), Cost: -3}
@@ -70,8 +52,7 @@ func TestACallsChargesAreNotWrittenTo(t *testing.T) {
 
 func TestAResetThatFailsInThePrimaryIsAnError(t *testing.T) {
 	for name, f := range map[string]teststore.Fault{"broken": teststore.Broken, "a lost reply": teststore.LostReply, "hung": teststore.Hung} {
-		synctest.Test(t, func(t *testing.T) {
-			d := newDuo(t, fallback.Config{})
+		duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 			d.take(teststore.Months(t, 600))
 			d.primary.Have(f)
 			reset := []store.Charge{teststore.ResetOf(t, teststore.Months(t, 0))}
@@ -90,16 +71,13 @@ func TestAResetThatFailsInThePrimaryIsAnError(t *testing.T) {
 
 // A Reset in an outage is one of the secondary. Nothing more is promised.
 func TestAResetInAnOutageIsOfTheSecondary(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{Replicas: 4})
+	duoTest(t, fallback.Config{Replicas: 4}, func(t *testing.T, d *duo) {
 		d.take(teststore.Months(t, 600))
 		d.fail(teststore.Broken)
 		if ok, state := d.take(teststore.ResetOf(t, teststore.Months(t, 0))); !ok || !state.Degraded {
 			t.Fatalf("%t, %+v", ok, state)
 		}
-		if n := d.count(teststore.Months(t, 1)); n != 150 {
-			t.Errorf("%d allowed after the reset, want 150", n)
-		}
+		d.wantCount(teststore.Months(t, 1), 150) // a quarter of 600
 		d.take(teststore.ResetOf(t, teststore.Months(t, 0)))
 		d.comeBack()
 		d.take(teststore.Months(t, 1))
@@ -143,8 +121,8 @@ func TestReplicasFunc(t *testing.T) {
 		d := newDuo(t, fallback.Config{ReplicasFunc: func() int { calls++; return number }})
 		d.fail(teststore.Broken)
 		c := teststore.Months(t, 1)
-		if n := d.count(c); n != 300 || calls != 1 {
-			t.Errorf("%d allowed of a half of 600, %d calls", n, calls)
+		if d.wantCount(c, 300); calls != 1 { // a half of 600
+			t.Errorf("%d calls", calls)
 		}
 		for _, number = range []int{4, -1, 0, 1} {
 			time.Sleep(100 * time.Millisecond)
@@ -160,8 +138,7 @@ func TestReplicasFunc(t *testing.T) {
 }
 
 func TestCallsOfSeveralBucketsFallBackAsAWhole(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		short := store.Charge{Policy: "short", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 2), Cost: 1}
 		long := store.Charge{Policy: "long", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 10), Cost: 1}
 		shadow := store.Charge{Policy: "shadow", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 1), Cost: 1, Shadow: true}

@@ -14,14 +14,12 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/denialcache"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
-	"github.com/go-tokenbucket/ratelimit/store/memstore"
 	"github.com/go-tokenbucket/ratelimit/store/storetest"
 )
 
 func TestStatsOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := memstore.New(memstore.Config{})
-		defer memory.Close()
+		memory := openSmall(t)
 		d := newDuoWith(t, denialcache.New(memory, denialcache.Config{}), fallback.Config{MaxKeys: 64})
 		stats := func() store.FallbackStats {
 			t.Helper()
@@ -85,8 +83,7 @@ func TestStatsOfAnOutage(t *testing.T) {
 }
 
 func TestStatsRememberTheLastSixteenOutages(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		reason := errors.New("a reason" + strings.Repeat(" that is long\x1b", 1000))
 		for i := range 20 {
 			d.fail(teststore.Broken)
@@ -123,34 +120,23 @@ func TestStatsRememberTheLastSixteenOutages(t *testing.T) {
 }
 
 func TestStatsWhileCallsAreMade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{Replicas: 2})
-		done := make(chan struct{})
+	duoTest(t, fallback.Config{Replicas: 2}, func(t *testing.T, d *duo) {
+		begin, until := time.Now(), 5*time.Second
 		var running sync.WaitGroup
 		for g := range 4 {
 			running.Go(func() {
-				for i := 0; ; i++ {
-					select {
-					case <-done:
-						return
-					case <-time.After(20 * time.Millisecond):
-					}
+				for i := 0; time.Since(begin) < until; i++ {
 					one := teststore.Months(t, 1)
 					one.Key = fmt.Sprint(g, i%50)
-					if _, err := d.Take(t.Context(), []store.Charge{one}, make([]store.State, 1)); err != nil {
+					if _, _, err := d.takeBy(t.Context(), one); err != nil {
 						t.Error(err)
 					}
+					time.Sleep(20 * time.Millisecond)
 				}
 			})
 		}
 		running.Go(func() {
-			var last store.FallbackStats
-			for {
-				select {
-				case <-done:
-					return
-				case <-time.After(20 * time.Millisecond):
-				}
+			for last := *d.Stats().Fallback; time.Since(begin) < until; time.Sleep(20 * time.Millisecond) {
 				s := *d.Stats().Fallback
 				if s.Answered < last.Answered || s.Probes < last.Probes || s.Charged < last.Charged || s.Since.Before(last.Since) || len(s.Outages) < len(last.Outages) {
 					t.Errorf("%+v after %+v", s, last)
@@ -163,9 +149,8 @@ func TestStatsWhileCallsAreMade(t *testing.T) {
 			d.primary.Have(teststore.Broken)
 			time.Sleep(time.Second)
 			d.primary.Mend()
-			time.Sleep(time.Second / 2)
+			time.Sleep(400 * time.Millisecond)
 		}
-		close(done)
 		running.Wait()
 		s := *d.Stats().Fallback
 		if len(s.Outages) != 3 || s.Away || s.Charged == 0 || s.Answered < s.Charged {

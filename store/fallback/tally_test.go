@@ -1,177 +1,72 @@
-package fallback_test
+package fallback
 
 import (
-	"context"
-	"errors"
-	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
-	"github.com/go-tokenbucket/ratelimit/store"
-	"github.com/go-tokenbucket/ratelimit/store/fallback"
 )
 
-func TestACallThatFailedBeforeDoesNotKeepAPrimaryThatIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for name, f := range map[string]teststore.Fault{"hung": teststore.Hung, "broken": teststore.Broken} {
-			d := newDuo(t, fallback.Config{})
-			c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 100_000), Cost: 1}
-			d.primary.Have(teststore.Broken)
-			d.take(c)
-			d.primary.Have(teststore.Nearby)
-			for range 5000 {
-				d.take(c)
-			}
-			d.primary.Have(f)
-			begin := time.Now()
-			for d.Away() == nil && time.Since(begin) < time.Minute {
-				d.take(c)
-				time.Sleep(time.Millisecond)
-			}
-			if took := time.Since(begin); took > 300*time.Millisecond {
-				t.Errorf("%s: given up after %v", name, took)
-			}
+// A caller that found the primary present comes to count its failure when others have had it given up.
+func TestNoFailureCountsFromWhenThePrimaryIsGivenUpUntilItIsBack(t *testing.T) {
+	c := tally{most: 5}
+	for range 4 {
+		c.failed(1)
+	}
+	if _, tooMany := c.failed(1); !tooMany {
+		t.Fatal("five failures are not too many")
+	}
+	for range 10 {
+		if counts, tooMany := c.failed(1); counts || tooMany {
+			t.Fatal("a failure counts although the primary is given up")
 		}
-	})
+	}
+	c.reopen(100)
+	if counts, _ := c.failed(99); counts {
+		t.Error("a call counts that was sent before the return")
+	}
+	for n := range 5 {
+		if counts, tooMany := c.failed(100); !counts || tooMany != (n == 4) {
+			t.Errorf("failure %d after the return: counts %t, too many %t", n+1, counts, tooMany)
+		}
+	}
 }
 
-// Calls that share a batch, or a server of several, fail together.
-func TestAFewFailuresInARowAreNoOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
-		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 100_000), Cost: 1}
-		for range 20 {
-			d.primary.Have(teststore.Broken)
-			for range 4 {
-				d.take(c)
-			}
-			d.primary.Have(teststore.Nearby)
-			for range 500 {
-				d.take(c)
-			}
-			d.primary.Have(teststore.Broken)
-			for range 20 {
-				d.take(c)
-			}
-			d.primary.Have(teststore.Nearby)
-			for range 500 {
-				d.take(c)
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		if d.Away() != nil {
-			t.Error("given up")
-		}
-	})
-}
-
-func TestCallsOfBeforeTheReturnDoNotCountAfterIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
-		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 100_000), Cost: 1}
-		d.primary.Have(teststore.Hung)
-		var callers sync.WaitGroup
-		for range 19 { // for 95 ms, of which those fail that were first
-			callers.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-				defer cancel()
-				states := make([]store.State, 1)
-				if ok, err := d.Take(ctx, []store.Charge{c}, states); !ok || err != nil || !states[0].Degraded {
-					t.Errorf("%t, %+v, %v", ok, states[0], err)
-				}
-			})
-			time.Sleep(5 * time.Millisecond)
-		}
-		d.primary.Have(teststore.Nearby)
-		callers.Wait()
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if want := []string{"true context deadline exceeded", "false <nil>"}; !slices.Equal(d.changes, want) {
-			t.Errorf("changes %q, want %q", d.changes, want)
-		}
-	})
-}
-
-// A connection may notice a deadline a little before the context does.
-func TestADeadlineThatOnlyThePrimaryNoticedDoesNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
-		errTimeout := errors.New("i/o timeout")
-		d.primary.Have(func(context.Context, func() error) error {
-			time.Sleep(10 * time.Millisecond)
-			return errTimeout
-		})
-		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 10), Cost: 1}
-		for range 10 {
-			ctx := unnoticed{t.Context(), time.Now().Add(10 * time.Millisecond)}
-			if ok, err := d.Take(ctx, []store.Charge{c}, make([]store.State, 1)); ok || !errors.Is(err, errTimeout) {
-				t.Errorf("%t, %v", ok, err)
-			}
-		}
-		if d.Away() != nil {
-			t.Errorf("given up: %v", d.Away())
-		}
-	})
-}
-
-// unnoticed is a context that has a deadline and does not end.
-type unnoticed struct {
-	context.Context
-	at time.Time
-}
-
-func (c unnoticed) Deadline() (time.Time, bool) { return c.at, true }
-
-func TestTheFailuresOfAnOutageDoNotCountAfterIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
-		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 100), Cost: 1}
-		for range 3 {
-			d.primary.Have(teststore.Hung)
-			var callers sync.WaitGroup
-			for range 9 {
-				callers.Go(func() { d.take(c) })
-			}
-			callers.Wait()
-			if d.Away() == nil {
-				t.Error("not given up")
-			}
-			d.comeBack()
-			d.primary.Have(teststore.Broken)
-			d.take(c)
-			if d.Away() != nil {
-				t.Error("given up after one failure")
-			}
-			d.primary.Mend()
-			time.Sleep(2 * time.Second)
-			d.take(c)
-		}
-	})
-}
-
-// At least a fifth, from the first failure on.
-func TestAFifthOfCallsThatFailIsTooMuch(t *testing.T) {
-	for well, givenUp := range map[int]bool{19: true, 20: true, 21: false} {
-		synctest.Test(t, func(t *testing.T) {
-			d := newDuo(t, fallback.Config{Failures: 5})
-			c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 100_000), Cost: 1}
-			d.primary.Have(teststore.Broken)
-			d.take(c)
-			d.primary.Have(teststore.Nearby)
+// A fifth of the calls that took the time of a server is too many, and a little less is not.
+func TestAFifthOfTheCallsIsTooMany(t *testing.T) {
+	for well, want := range map[int]bool{20: true, 21: false} {
+		for took, counts := range map[int64]bool{instant: true, instant - 1: false} {
+			c := tally{most: 5}
+			c.failed(1)
 			for range well {
-				d.take(c)
+				c.succeeded(took)
 			}
-			d.primary.Have(teststore.Broken)
+			tooMany := false
 			for range 4 {
-				d.take(c)
+				_, tooMany = c.failed(1)
 			}
-			if away := d.Away() != nil; away != givenUp {
-				t.Errorf("given up after 5 of %d calls: %t, want %t", 5+well, away, givenUp)
+			if tooMany != (want || !counts) {
+				t.Errorf("5 failures of %d, the others in %d µs: too many %t", 5+well, took, tooMany)
 			}
-			d.primary.Mend()
+		}
+	}
+}
+
+func TestSilenceOfATenthOfASecondIsTooLong(t *testing.T) {
+	for silent, want := range map[time.Duration]bool{silence: true, silence - 1: false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := tally{most: 5}
+			c.failed(1)
+			time.Sleep(silence) // the next success ends the row
+			for range 100 {
+				c.succeeded(instant)
+			}
+			for range 4 {
+				c.failed(1)
+			}
+			time.Sleep(silent)
+			if _, tooMany := c.failed(1); tooMany != want {
+				t.Errorf("5 failures in a row for %v: too many %t", silent, tooMany)
+			}
 		})
 	}
 }

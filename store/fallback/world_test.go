@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
-	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
 // A world is a limit that replicas share by one primary, which some of them lose now and then, and a client of one key.
@@ -82,11 +81,10 @@ func (w *world) honest() float64 { return float64(w.seen.allowed) / float64(w.se
 // run lets a client loose, in virtual time.
 func (w world) run(t *testing.T, c client) *world {
 	synctest.Test(t, func(t *testing.T) {
-		primary := memstore.New(memstore.Config{})
-		defer primary.Close()
+		primary := openSmall(t)
 		for range w.replicas {
 			l := &link{Store: primary}
-			f := fallback.New(l, nil, fallback.Config{Replicas: w.replicas, Logger: quiet})
+			f := fallback.New(l, openSmall(t), fallback.Config{Replicas: w.replicas, Logger: quiet})
 			defer f.Close()
 			w.links, w.stores = append(w.links, l), append(w.stores, f)
 		}
@@ -154,40 +152,39 @@ func (w *world) fills() float64 {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// flood sends many times the rate, to all replicas.
-func flood(times float64) client {
+// often sends many times the rate, to all replicas, while it wants to.
+func often(times float64, wants func(w *world) bool) client {
 	return func(w *world) {
 		for w.goOn(seconds(w.rnd.ExpFloat64() / (times * w.rate))) {
-			w.anywhere()
+			if wants(w) {
+				w.anywhere()
+			}
 		}
 	}
 }
 
+// flood sends all the time.
+func flood(times float64) client { return often(times, func(*world) bool { return true }) }
+
 // lurk floods while the primary is away and for a minute after that, and sends nothing before.
 func lurk(times float64) client {
 	return func(w *world) {
-		var last time.Duration
-		for w.goOn(seconds(w.rnd.ExpFloat64() / (times * w.rate))) {
+		last := -time.Hour
+		often(times, func(w *world) bool {
 			if w.isDown() {
 				last = w.now()
 			}
-			if last > 0 && w.now()-last < time.Minute {
-				w.anywhere()
-			}
-		}
+			return w.now()-last < time.Minute
+		})(w)
 	}
 }
 
 // watch floods while the primary is away. Otherwise it keeps that part of the primary's bucket, of which it knows how
 // full it is.
 func watch(times, keeps float64) client {
-	return func(w *world) {
-		for w.goOn(seconds(w.rnd.ExpFloat64() / (times * w.rate))) {
-			if w.isDown() || w.fills()-float64(w.cost)/float64(w.burst) >= keeps {
-				w.anywhere()
-			}
-		}
-	}
+	return often(times, func(w *world) bool {
+		return w.isDown() || w.fills()-float64(w.cost)/float64(w.burst) >= keeps
+	})
 }
 
 // steady sends that part of the rate, to all replicas or one.

@@ -51,25 +51,6 @@ var start = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func sinceStart() time.Duration { return time.Since(start) }
 
-// A replica is a process that leases. Killed, it neither calls nor hears the store any more.
-type replica struct {
-	store.Store
-	dead atomic.Bool
-}
-
-func (r *replica) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
-	if r.dead.Load() {
-		return false, errDead
-	}
-	ok, err := r.Store.Take(ctx, charges, states)
-	if r.dead.Load() {
-		return false, errDead
-	}
-	return ok, err
-}
-
-var errDead = errors.New("dead")
-
 // Replicas of random demand, some of which are killed and replaced, admit no more in any window than burst +
 // rate·t and what came back in the Hold before it. Nor much less, if they want all that there is.
 func TestReplicasThatLeaseKeepToTheLimitInEveryWindow(t *testing.T) {
@@ -118,10 +99,9 @@ func TestReplicasThatLeaseKeepToTheLimitInEveryWindow(t *testing.T) {
 				var calls, asked atomic.Int64
 				begin := sinceStart()
 				var working sync.WaitGroup
-				// serve is the life of a replica.
+				// serve is the life of a replica. Killed, it does not reach the store any more.
 				serve := func(until time.Duration, killed bool) {
-					r := &replica{Store: s}
-					behind := &teststore.Counted{Store: r}
+					behind := &teststore.Faulty{Store: s}
 					leased := lease.New(behind, lease.Config{Fraction: fraction, Hold: c.hold})
 					var serving sync.WaitGroup
 					for range callers {
@@ -132,7 +112,7 @@ func TestReplicasThatLeaseKeepToTheLimitInEveryWindow(t *testing.T) {
 								call.Cost = 1 + rand.Int64N(2)
 								now := sinceStart()
 								ok, err := leased.Take(t.Context(), []store.Charge{call}, state)
-								if err != nil && !errors.Is(err, errDead) {
+								if err != nil && !errors.Is(err, teststore.ErrBroken) {
 									t.Error(err)
 								}
 								if calls.Add(1); ok {
@@ -146,7 +126,7 @@ func TestReplicasThatLeaseKeepToTheLimitInEveryWindow(t *testing.T) {
 					}
 					if killed {
 						time.Sleep(until - sinceStart())
-						r.dead.Store(true)
+						behind.Have(teststore.Broken)
 					}
 					serving.Wait()
 					if err := leased.Close(); err != nil && !killed {
@@ -275,106 +255,4 @@ func TestALeftoverDoesNotPayForMoreThanTheBurst(t *testing.T) {
 			t.Error("admitted")
 		}
 	})
-}
-
-// Tokens that come back from a call that failed are worth what they were when they were drawn, and not more because others
-// were drawn since.
-func TestWhatACallPutsBackIsOfItsOwnLot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := &gate{Store: teststore.OpenMemory(t, nil), err: teststore.ErrBroken}
-		s := openLease(t, g, lease.Config{Hold: time.Hour})
-		c, other := hot(t, "k"), hot(t, "other")
-		for range 4 { // of 4, 3 are left
-			teststore.Must(t, s, c)
-		}
-		g.hold(other.Key)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			all := c
-			all.Cost = 3
-			if _, err := s.Take(t.Context(), []store.Charge{all, other}, make([]store.State, 2)); !errors.Is(err, teststore.ErrBroken) {
-				t.Error(err)
-			}
-		}()
-		synctest.Wait()
-		time.Sleep(time.Minute) // until the bucket is full
-		teststore.Must(t, s, c)
-		if s.Stats().Leases.Held == 0 {
-			t.Error("nothing was drawn")
-		}
-		close(g.open)
-		<-done
-		if n := count(t, s, c); n != 99 {
-			t.Errorf("%d allowed after 1 of a full bucket of 100", n)
-		}
-	})
-}
-
-// Callers, the collector, calls that give back, and Close, all at once: what was spent and what the store then
-// holds is what it held.
-func TestNoTokenOfALeaseIsLostOrMadeByCallsAtOnce(t *testing.T) {
-	for name, maxKeys := range map[string]int{"slots enough": 0, "a slot for both": 1} {
-		t.Run(name, func(t *testing.T) {
-			const burst, callers, enough, tooLong = 500_000, 8, 10_000, 20 * time.Second
-			s := teststore.OpenMemory(t, nil)
-			l := teststore.Limit(t, 1, time.Hour, burst)
-			charges := []store.Charge{{Policy: "p", Key: "k", Limit: l, Cost: 1}, {Policy: "q", Key: "k", Limit: l, Cost: 2}}
-			leased := lease.New(s, lease.Config{Hold: 2 * time.Millisecond, MaxKeys: maxKeys})
-			var spent [2]atomic.Int64
-			var working sync.WaitGroup
-			begin := time.Now()
-			for range callers {
-				working.Go(func() {
-					states := make([]store.State, 2)
-					for time.Since(begin) < 300*time.Millisecond || (spent[0].Load() < enough || spent[1].Load() < enough) && time.Since(begin) < tooLong {
-						call := charges
-						switch rand.IntN(3) {
-						case 0:
-							call = charges[:1]
-						case 1:
-							call = charges[1:]
-						}
-						if rand.IntN(1000) == 0 { // is refused, and what was paid for it put back
-							call = []store.Charge{charges[0], charges[1]}
-							call[1].Cost = burst
-						}
-						if rand.IntN(100) == 0 {
-							call = []store.Charge{charges[0], charges[1]}
-							call[0].Cost, call[1].Cost = 0, 0
-						}
-						if rand.IntN(100) == 0 {
-							call = []store.Charge{charges[0], charges[1]}
-							call[0].Cost, call[0].Owed = 7, true
-						}
-						ok, err := leased.Take(t.Context(), call, states)
-						if err != nil {
-							t.Error(err)
-						}
-						for _, c := range call {
-							if ok {
-								spent[c.Policy[0]-'p'].Add(c.Cost)
-							}
-						}
-					}
-				})
-			}
-			time.Sleep(250 * time.Millisecond)
-			if err := leased.Close(); err != nil {
-				t.Error(err)
-			}
-			working.Wait()
-			for i, c := range charges {
-				c.Cost = 0
-				states := make([]store.State, 1)
-				if ok, err := s.Take(t.Context(), []store.Charge{c}, states); !ok || err != nil {
-					t.Fatal(ok, err)
-				}
-				missing := int64(states[0].ResetAfter.Round(time.Hour) / time.Hour) // also of a debt
-				if n := spent[i].Load(); n != missing || n < enough {
-					t.Errorf("%s: %d spent and %d missing of %d, want at least 10,000 spent", c.Policy, n, missing, burst)
-				}
-			}
-		})
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/lease"
@@ -20,7 +21,8 @@ func TestInspectGivesNoTokensBack(t *testing.T) {
 	leased := openLease(t, inner, lease.Config{Clock: clock, Hold: time.Hour, Fraction: 0.5, MaxKeys: 16})
 	random := rand.New(rand.NewPCG(18, 1))
 	limit, holding := teststore.Limit(t, 10, time.Second, 40), 0
-	for i := range 3000 {
+	steps := testsize.Of(1000, 3000)
+	for i := range steps {
 		c := store.Charge{Policy: "p", Key: string(rune('a' + random.IntN(2))), Limit: limit, Cost: 1}
 		if random.IntN(20) == 0 {
 			c.Cost = random.Int64N(40) - 2
@@ -44,7 +46,7 @@ func TestInspectGivesNoTokensBack(t *testing.T) {
 		}
 		now = now.Add(time.Duration(random.IntN(60)) * time.Millisecond)
 	}
-	if holding < 300 {
+	if holding < steps/10 {
 		t.Errorf("the lease held tokens in %d steps only", holding)
 	}
 }

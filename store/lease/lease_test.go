@@ -13,11 +13,16 @@ import (
 	"time"
 	"unsafe"
 
+	"go.uber.org/goleak"
+
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/lease"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func openLease(t testing.TB, s store.Store, cfg lease.Config) *lease.Store {
 	l := lease.New(s, cfg)
@@ -132,6 +137,41 @@ func (r *leaseRig) advance(d time.Duration) {
 	synctest.Wait()
 }
 
+// takes makes n calls.
+func (r *leaseRig) takes(n int, charges ...store.Charge) {
+	r.Helper()
+	for range n {
+		r.Take(charges...)
+	}
+}
+
+// have gives the store behind a fault until mend is called.
+func (r *leaseRig) have(f teststore.Fault) (mend func()) {
+	behind := r.Behind.Store
+	faulty := &teststore.Faulty{Store: behind}
+	faulty.Have(f)
+	r.Behind.Store = faulty
+	return func() { r.Behind.Store = behind }
+}
+
+// slow is the fault of a store that calls and replies take some time to and from.
+func slow(way time.Duration) teststore.Fault {
+	return func(_ context.Context, take func() error) error {
+		time.Sleep(way)
+		err := take()
+		time.Sleep(way)
+		return err
+	}
+}
+
+// fails makes a call that must fail.
+func (r *leaseRig) fails(charges ...store.Charge) {
+	r.Helper()
+	if ok, err := r.Store.Take(context.Background(), charges, make([]store.State, len(charges))); ok || err == nil {
+		r.Fatalf("ok %t, error %v", ok, err)
+	}
+}
+
 // pays makes a call that must be paid without the store behind, and returns its first state.
 func (r *leaseRig) pays(charges ...store.Charge) store.State {
 	r.Helper()
@@ -140,6 +180,14 @@ func (r *leaseRig) pays(charges ...store.Charge) store.State {
 		r.Fatalf("ok %t, asked %t, want to pay %+v without the store", ok, asked, charges)
 	}
 	return states[0]
+}
+
+// paysFor makes n such calls.
+func (r *leaseRig) paysFor(n int, charges ...store.Charge) {
+	r.Helper()
+	for range n {
+		r.pays(charges...)
+	}
 }
 
 // hot takes one of a bucket that refills a token a second, up to 100.
@@ -153,9 +201,7 @@ func TestTheFirstCallOfAKeyTakesItsOwnTokenOnly(t *testing.T) {
 		for i := range 100 {
 			c := hot(t, fmt.Sprint(i))
 			r.Asks(c)
-			if s := r.inStore(c); s.Remaining != 99 {
-				t.Fatalf("%+v", s)
-			}
+			r.wantInStore(c, 99)
 		}
 	})
 }
@@ -171,6 +217,14 @@ func (r *leaseRig) inStore(c store.Charge) store.State {
 	return states[0]
 }
 
+// wantInStore checks how many tokens of a bucket the store behind holds.
+func (r *leaseRig) wantInStore(c store.Charge, want int64) {
+	r.Helper()
+	if s := r.inStore(c); s.Remaining != want {
+		r.Fatalf("the store holds %d, want %d", s.Remaining, want)
+	}
+}
+
 func TestALeaseDoublesUpToFractionOfTheBurst(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")
@@ -183,9 +237,7 @@ func TestALeaseDoublesUpToFractionOfTheBurst(t *testing.T) {
 		check(r.Asks(c))
 		for _, n := range []int64{2, 4, 8, 10, 10, 10} {
 			check(r.Asks(c))
-			if s := r.inStore(c); s.Remaining != left-n+1 {
-				t.Fatalf("the store holds %d, want %d", s.Remaining, left-n+1)
-			}
+			r.wantInStore(c, left-n+1)
 			for range n - 1 {
 				check(r.pays(c))
 			}
@@ -226,12 +278,8 @@ func TestWhatIsNotSimpleFirstGivesBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 				c := hot(t, "k")
-				for range 4 {
-					r.Take(c)
-				}
-				if s := r.inStore(c); s.Remaining != 93 {
-					t.Fatalf("the store holds %d, want 100 without 1, 2 and 4", s.Remaining)
-				}
+				r.takes(4, c)
+				r.wantInStore(c, 93) // 100 without 1, 2 and 4
 				r.pays(c)
 				changed := c
 				change(&changed)
@@ -247,35 +295,23 @@ func TestWhatIsNotSimpleFirstGivesBack(t *testing.T) {
 
 func TestTokensGoBackBeforeTheyAreHeldForLongerThanHold(t *testing.T) {
 	leaseTest(t, lease.Config{Hold: time.Second, MaxKeys: 1 << 20}, func(t *testing.T, r *leaseRig) {
-		for range 2 { // sets the timer
-			r.Take(hot(t, "other"))
-		}
+		r.takes(2, hot(t, "other")) // sets the timer
 		r.advance(10 * time.Millisecond)
 		c := hot(t, "k")
 		c.Limit = teststore.Limit(t, 1, time.Hour, 100)
-		for range 8 { // 1, 2, 4, and 8 of which one is spent
-			r.Take(c)
-		}
-		if s := r.inStore(c); s.Remaining != 85 {
-			t.Fatalf("the store holds %d, want 85", s.Remaining)
-		}
+		r.takes(8, c) // 1, 2, 4, and 8 of which one is spent
+		r.wantInStore(c, 85)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if s := r.inStore(c); s.Remaining != 92 {
-			t.Fatalf("the store holds %d, want the 92 that were not spent", s.Remaining)
-		}
+		r.wantInStore(c, 92) // with those that were not spent
 		// Half as many are taken then.
 		r.Asks(c)
-		if s := r.inStore(c); s.Remaining != 88 {
-			t.Fatalf("the store holds %d, want 88", s.Remaining)
-		}
+		r.wantInStore(c, 88)
 		// And after a while nothing is known of the key.
 		time.Sleep(5 * time.Second)
 		calls := r.Behind.Calls.Load()
 		r.Asks(c)
-		if s := r.inStore(c); s.Remaining != 90 {
-			t.Fatalf("the store holds %d, want 90", s.Remaining)
-		}
+		r.wantInStore(c, 90)
 		time.Sleep(time.Hour)
 		if n := r.Behind.Calls.Load() - calls; n != 1 {
 			t.Errorf("%d calls of an idle store, want none", n-1)
@@ -287,9 +323,7 @@ func TestCloseGivesBackWhatIsLeft(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 		l := r.Store.(*lease.Store)
 		for key := range 100 {
-			for range 4 {
-				r.Take(hot(t, fmt.Sprint(key)))
-			}
+			r.takes(4, hot(t, fmt.Sprint(key)))
 		}
 		for range 2 {
 			if err := l.Close(); err != nil {
@@ -298,25 +332,19 @@ func TestCloseGivesBackWhatIsLeft(t *testing.T) {
 		}
 		for key := range 100 {
 			c := hot(t, fmt.Sprint(key))
-			if s := r.inStore(c); s.Remaining != 96 {
-				t.Fatalf("the store holds %d, want 96", s.Remaining)
-			}
+			r.wantInStore(c, 96)
 			for range 20 {
 				r.Asks(c)
 			}
-			if s := r.inStore(c); s.Remaining != 76 {
-				t.Fatalf("the store holds %d, want 76", s.Remaining)
-			}
+			r.wantInStore(c, 76)
 		}
 	})
 }
 
 func TestCloseSaysWhatWasLostAndEnds(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
-		for range 4 {
-			r.Take(hot(t, "k"))
-		}
-		r.Behind.Store = hanging{}
+		r.takes(4, hot(t, "k"))
+		r.have(teststore.Hung)
 		begin := time.Now()
 		err := r.Store.(*lease.Store).Close()
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 of 1 buckets") {
@@ -326,13 +354,6 @@ func TestCloseSaysWhatWasLostAndEnds(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 	})
-}
-
-type hanging struct{}
-
-func (hanging) Take(ctx context.Context, _ []store.Charge, _ []store.State) (bool, error) {
-	<-ctx.Done()
-	return false, ctx.Err()
 }
 
 func TestARefusedDrawTakesWhatIsThere(t *testing.T) {
@@ -361,9 +382,7 @@ func TestARefusedDrawTakesWhatIsThere(t *testing.T) {
 func TestALeftoverIsSpentWithTheNextDraw(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")
-		for range 4 {
-			r.Take(c)
-		}
+		r.takes(4, c)
 		r.pays(c) // of 4, 2 are left
 		c.Cost = 3
 		calls := r.Behind.Calls.Load()
@@ -371,9 +390,7 @@ func TestALeftoverIsSpentWithTheNextDraw(t *testing.T) {
 		if n := r.Behind.Calls.Load() - calls; n != 1 {
 			t.Errorf("%d calls of the store", n)
 		}
-		if s := r.inStore(c); s.Remaining != 87 {
-			t.Errorf("the store holds %d, want 92 without the 5 that are left of 8", s.Remaining)
-		}
+		r.wantInStore(c, 87) // 92 without the 5 that are left of 8
 		c.Cost = 5
 		r.pays(c)
 	})
@@ -382,9 +399,7 @@ func TestALeftoverIsSpentWithTheNextDraw(t *testing.T) {
 func TestALeftoverGoesBackWhenACallIsRefused(t *testing.T) {
 	leaseTest(t, lease.Config{Fraction: 1}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")
-		for range 8 {
-			r.Take(c)
-		}
+		r.takes(8, c)
 		for _, cost := range []int64{93, 101} {
 			c.Cost = cost
 			want := store.State{Remaining: 92, RetryAfter: time.Second, ResetAfter: 8 * time.Second}
@@ -392,9 +407,7 @@ func TestALeftoverGoesBackWhenACallIsRefused(t *testing.T) {
 				want.RetryAfter = store.Never
 			}
 			r.Want(r.Asks(c), want)
-			if s := r.inStore(c); s.Remaining != 92 {
-				t.Fatalf("the store holds %d", s.Remaining)
-			}
+			r.wantInStore(c, 92)
 		}
 	})
 }
@@ -404,20 +417,14 @@ func TestACallOfSeveralChargesIsPaidWhereItCanBe(t *testing.T) {
 		small, large := hot(t, "k"), hot(t, "k")
 		small.Policy, large.Policy = "small", "large"
 		large.Limit = teststore.Limit(t, 1, time.Second, 1000)
-		for range 7 { // 1, 2, 4
-			r.Take(small, large)
-		}
+		r.takes(7, small, large) // 1, 2, 4
 		r.Asks(small, large)
-		for range 7 {
-			r.pays(small, large)
-		}
+		r.paysFor(7, small, large)
 		if a, b := r.inStore(small), r.inStore(large); a.Remaining != 85 || b.Remaining != 985 {
 			t.Fatalf("the store holds %d and %d", a.Remaining, b.Remaining)
 		}
 		r.Asks(small, large) // 10 and 16
-		for range 9 {
-			r.pays(small, large)
-		}
+		r.paysFor(9, small, large)
 		r.Asks(small, large) // of small only
 		if a, b := r.inStore(small), r.inStore(large); a.Remaining != 65 || b.Remaining != 969 {
 			t.Fatalf("the store holds %d and %d", a.Remaining, b.Remaining)
@@ -437,9 +444,7 @@ func TestACallOfManyChargesIsPaid(t *testing.T) {
 		for i := range 6 {
 			charges = append(charges, hot(t, fmt.Sprint(i)))
 		}
-		for range 4 {
-			r.Take(charges...)
-		}
+		r.takes(4, charges...)
 		r.pays(charges...)
 	})
 }
@@ -447,9 +452,7 @@ func TestACallOfManyChargesIsPaid(t *testing.T) {
 func TestATokenIsNotSpentAtATimeWhenTheBucketWouldBeFullWithIt(t *testing.T) {
 	leaseTest(t, lease.Config{Fraction: 1, Hold: time.Hour}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")
-		for range 8 { // 7 are left
-			r.Take(c)
-		}
+		r.takes(8, c) // 7 are left
 		r.advance(20 * time.Second)
 		for left := int64(99); left >= 0; left-- {
 			if _, states, _ := r.Take(c); !states[0].Allowed || states[0].Remaining != left {
@@ -466,16 +469,12 @@ func TestATokenIsNotSpentAtATimeWhenTheBucketWouldBeFullWithIt(t *testing.T) {
 // bucket lacked it lacks less than 6.
 func TestALeaseAllowsForClocksThatDisagree(t *testing.T) {
 	leaseTest(t, lease.Config{Hold: time.Hour}, func(t *testing.T, r *leaseRig) {
-		r.Behind.Store = slow{r.Behind.Store, time.Microsecond}
+		r.have(slow(time.Microsecond))
 		c := hot(t, "k")
 		c.Limit = teststore.Limit(t, 1, time.Second, 200)
-		for range 8 { // 7 are left
-			r.Take(c)
-		}
+		r.takes(8, c) // 7 are left
 		r.advance(8_995 * time.Millisecond)
-		for range 5 {
-			r.pays(c)
-		}
+		r.paysFor(5, c)
 		r.Asks(c)
 	})
 }
@@ -483,11 +482,9 @@ func TestALeaseAllowsForClocksThatDisagree(t *testing.T) {
 // After a call that took 20 ms each way, nothing is known to the microsecond, which is no reason to ask again.
 func TestTimesOfAPaidCallCountFromWhenTheReplyCame(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
-		r.Behind.Store = slow{r.Behind.Store, 20 * time.Millisecond}
+		r.have(slow(20 * time.Millisecond))
 		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 3, time.Second, 100), Cost: 1}
-		for range 4 { // the last of them took 4
-			r.Take(c)
-		}
+		r.takes(4, c) // the last of them took 4
 		r.advance(100 * time.Millisecond)
 		now := r.pays(c)
 		// 5 were spent, of which 0.6 came since the first. Of those 0.06 came on the way of the last reply.
@@ -498,81 +495,42 @@ func TestTimesOfAPaidCallCountFromWhenTheReplyCame(t *testing.T) {
 	})
 }
 
-// slow is a Store that calls and replies take some time to and from.
-type slow struct {
-	store.Store
-	way time.Duration
-}
-
-func (s slow) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
-	time.Sleep(s.way)
-	ok, err := s.Store.Take(ctx, charges, states)
-	time.Sleep(s.way)
-	return ok, err
-}
-
 func TestAFailedDrawLosesItsTokens(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")
 		r.Take(c)
-		behind := r.Behind.Store
-		r.Behind.Store = lost{behind}
-		if ok, err := r.Store.Take(context.Background(), []store.Charge{c}, make([]store.State, 1)); ok || err == nil {
-			t.Fatalf("ok %t, error %v", ok, err)
-		}
-		r.Behind.Store = behind
-		if s := r.inStore(c); s.Remaining != 97 {
-			t.Errorf("the store holds %d", s.Remaining)
-		}
+		mend := r.have(teststore.LostReply)
+		r.fails(c)
+		mend()
+		r.wantInStore(c, 97)
 		r.Want(r.Asks(c), store.State{Allowed: true, Remaining: 96, ResetAfter: 4 * time.Second})
 	})
-}
-
-// lost is a Store whose replies are lost.
-type lost struct{ store.Store }
-
-func (s lost) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
-	s.Store.Take(ctx, charges, states)
-	return false, errors.New("lost")
 }
 
 func TestTokensGoBackOnceThoughTheReplyIsLost(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")
-		for range 4 {
-			r.Take(c)
-		}
-		behind := r.Behind.Store
-		r.Behind.Store = lost{behind}
-		peek := c
+		r.takes(4, c)
+		mend, peek := r.have(teststore.LostReply), c
 		peek.Cost = 0
 		for range 3 {
-			r.Store.Take(context.Background(), []store.Charge{peek}, make([]store.State, 1))
+			r.fails(peek)
 		}
-		r.Behind.Store = behind
-		if s := r.inStore(c); s.Remaining != 96 {
-			t.Errorf("the store holds %d", s.Remaining)
-		}
+		mend()
+		r.wantInStore(c, 96)
 	})
 }
 
 func TestWhatWasPaidForACallThatFailsIsPutBack(t *testing.T) {
 	leaseTest(t, lease.Config{MaxKeys: 1 << 20}, func(t *testing.T, r *leaseRig) {
 		c, other := hot(t, "k"), hot(t, "other")
-		for range 4 {
-			r.Take(c)
-		}
-		behind := r.Behind.Store
-		r.Behind.Store = teststore.Failing{Err: errors.New("away")}
+		r.takes(4, c)
+		mend := r.have(teststore.Broken)
 		for range 10 {
-			if ok, err := r.Store.Take(context.Background(), []store.Charge{c, other}, make([]store.State, 2)); ok || err == nil {
-				t.Fatalf("ok %t, error %v", ok, err)
-			}
+			r.fails(c, other)
 		}
-		for range 3 {
-			r.pays(c)
-		}
-		r.Behind.Store = behind
+		r.paysFor(3, c)
+		mend()
 		r.Asks(c)
 	})
 }
@@ -591,9 +549,7 @@ func (s standIn) Take(ctx context.Context, charges []store.Charge, states []stor
 func TestWhatAStandInAnswersIsNotLeased(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")
-		for range 4 { // 3 are left
-			r.Take(c)
-		}
+		r.takes(4, c) // 3 are left
 		behind := r.Behind.Store
 		r.Behind.Store = standIn{teststore.OpenMemory(r.T, nil)}
 		for range 3 {
@@ -630,9 +586,7 @@ func TestAStateThatNoBucketAnswersMakesNoLease(t *testing.T) {
 func TestLeasesAreOfMaxKeysBucketsAtMost(t *testing.T) {
 	leaseTest(t, lease.Config{MaxKeys: 1}, func(t *testing.T, r *leaseRig) {
 		a, b := hot(t, "a"), hot(t, "b")
-		for range 4 {
-			r.Take(a)
-		}
+		r.takes(4, a)
 		for range 10 {
 			r.Asks(b)
 		}
@@ -665,12 +619,14 @@ func TestLeasesAreOfMaxKeysBucketsAtMost(t *testing.T) {
 	})
 }
 
-func TestLongKeysAreLeased(t *testing.T) {
-	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
-		long := strings.Repeat("k", 10_000)
-		for range 4 {
-			r.Take(hot(t, long+"a"))
+func TestLongKeysAreKeptByTheirHash(t *testing.T) {
+	leaseTest(t, lease.Config{Hold: time.Hour, MaxKeys: 1 << 10}, func(t *testing.T, r *leaseRig) {
+		kept := teststore.HeapOf(func() { teststore.LongKeys(t, func(c store.Charge) { r.takes(3, c) }) })
+		if kept > teststore.MostOfLongKeys {
+			t.Errorf("300 keys of 90 KB keep %d bytes", kept)
 		}
+		long := strings.Repeat("k", 10_000)
+		r.takes(4, hot(t, long+"a"))
 		r.pays(hot(t, long+"a"))
 		r.Asks(hot(t, long+"b"))
 	})
@@ -681,9 +637,7 @@ func TestNamesOfLeasesAreCopied(t *testing.T) {
 		policy, key := []byte("p"), []byte("key")
 		c := hot(t, "")
 		c.Policy, c.Key = unsafe.String(&policy[0], len(policy)), unsafe.String(&key[0], len(key))
-		for range 4 {
-			r.Take(c)
-		}
+		r.takes(4, c)
 		policy[0], key[0] = 'P', 'K'
 		r.Asks(c)
 		c.Policy, c.Key = "p", "key"
@@ -694,9 +648,7 @@ func TestNamesOfLeasesAreCopied(t *testing.T) {
 func TestACallThatIsOverIsNotPaid(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")
-		for range 4 {
-			r.Take(c)
-		}
+		r.takes(4, c)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		for range 5 {
@@ -704,9 +656,7 @@ func TestACallThatIsOverIsNotPaid(t *testing.T) {
 				t.Fatalf("ok %t, error %v", ok, err)
 			}
 		}
-		for range 3 {
-			r.pays(c)
-		}
+		r.paysFor(3, c)
 	})
 }
 
@@ -717,9 +667,7 @@ func TestNothingIsLeasedByAClockThatMayGoBack(t *testing.T) {
 		r.Asks(hot(t, "k"))
 	}
 	r.Store = openLease(t, r.Behind, lease.Config{Clock: time.Now, Hold: time.Hour})
-	for range 2 {
-		r.Take(hot(t, "k"))
-	}
+	r.takes(2, hot(t, "k"))
 	r.pays(hot(t, "k"))
 }
 
@@ -758,7 +706,7 @@ func TestPaidCallsDoNotAllocate(t *testing.T) {
 }
 
 func TestLeaseConfigPanics(t *testing.T) {
-	for want, lease := range map[string]func(){
+	for want, open := range map[string]func(){
 		"Fraction -0.1: must be above 0": func() { lease.New(teststore.Failing{}, lease.Config{Fraction: -0.1}) },
 		"Fraction 1.1: must be above 0":  func() { lease.New(teststore.Failing{}, lease.Config{Fraction: 1.1}) },
 		"Fraction NaN: must be above 0":  func() { lease.New(teststore.Failing{}, lease.Config{Fraction: math.NaN()}) },
@@ -766,13 +714,6 @@ func TestLeaseConfigPanics(t *testing.T) {
 		"MaxKeys -1: must be positive":   func() { lease.New(teststore.Failing{}, lease.Config{MaxKeys: -1}) },
 		"s is nil":                       func() { lease.New(nil, lease.Config{}) },
 	} {
-		func() {
-			defer func() {
-				if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), want) {
-					t.Errorf("recovered %v, want %q", r, want)
-				}
-			}()
-			lease()
-		}()
+		ratetest.CheckPanic(t, open, want)
 	}
 }

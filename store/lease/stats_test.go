@@ -65,9 +65,7 @@ func TestStatsCountWhatIsLeased(t *testing.T) {
 		teststore.Must(t, s, teststore.Months(t, 0))
 		want(store.LeaseStats{Drawn: 4, Returned: 3})
 
-		for range 3 {
-			teststore.Must(t, s, c) // the first takes 2, the last takes 4
-		}
+		takes(t, s, 3, c) // the first takes 2, the last takes 4
 		want(store.LeaseStats{Leases: 1, Held: 3, Drawn: 8, Returned: 3})
 		teststore.Must(t, s, teststore.ResetOf(t, c))
 		want(store.LeaseStats{Drawn: 8, Returned: 3, Lost: 3})
@@ -97,9 +95,7 @@ func TestStatsCountWhatAStandInAndAFailedDrawLose(t *testing.T) {
 			t.Errorf("by a stand-in: %+v", got)
 		}
 		b.degraded.Store(false)
-		for range 4 {
-			r.Take(c)
-		}
+		r.takes(4, c)
 		held := s.Stats().Leases.Held
 		b.fails.Store(true)
 		c.Cost = held + 1
@@ -113,71 +109,90 @@ func TestStatsCountWhatAStandInAndAFailedDrawLose(t *testing.T) {
 	})
 }
 
-// Each token that the store gave was used by a call, or went back, or is held, or lost.
+// Each token that the store gave was used by a call, or went back, or is held, or lost, whatever callers, the collector, calls
+// that give back, and Close do at once. None is lost where buckets refill slowly, and nobody resets them.
 func TestStatsOfLeasesAddUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &balance{Store: teststore.OpenMemory(t, nil)}
-		s := openLease(t, b, lease.Config{Fraction: 0.5, MaxKeys: 4})
-		var used atomic.Int64
-		limits := []store.Limit{teststore.Limit(t, 1000, time.Second, 100), teststore.Limit(t, 10, time.Second, 200), teststore.Limit(t, 1, time.Hour, 5_000)}
-		check := func() {
-			t.Helper()
-			l := *s.Stats().Leases
-			if b.got.Load() != l.Returned || b.gave.Load() != used.Load()+l.Returned+l.Held+l.Lost {
-				t.Fatalf("%+v, %d used; the store gave %d and got %d", l, used.Load(), b.gave.Load(), b.got.Load())
+	slow := teststore.Limit(t, 1, time.Hour, 50_000)
+	for name, c := range map[string]struct {
+		limits []store.Limit
+		loses  bool
+	}{
+		"quick and slow": {[]store.Limit{teststore.Limit(t, 1000, time.Second, 100), teststore.Limit(t, 10, time.Second, 200), slow}, true},
+		"slow":           {[]store.Limit{slow}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { addUp(t, c.limits, c.loses) })
+		})
+	}
+}
+
+func addUp(t *testing.T, limits []store.Limit, loses bool) {
+	b := &balance{Store: teststore.OpenMemory(t, nil)}
+	s := openLease(t, b, lease.Config{Fraction: 0.5, MaxKeys: 4})
+	var used atomic.Int64
+	call := func(r *rand.Rand) {
+		charges := make([]store.Charge, 1+r.IntN(2))
+		for i := range charges {
+			k := r.IntN(8)
+			charges[i] = store.Charge{Policy: fmt.Sprint("p", i), Key: fmt.Sprint(k), Limit: limits[(k+r.IntN(50)/49)%len(limits)], Cost: 1 + r.Int64N(3)}
+		}
+		switch c := &charges[0]; r.IntN(60) {
+		case 0:
+			c.Cost = 0
+		case 1:
+			if loses {
+				c.Cost = store.Reset
+			}
+		case 2:
+			c.Owed = true
+		case 3:
+			time.Sleep(time.Duration(r.IntN(int(time.Second))))
+		case 4, 5, 6, 7, 8:
+			time.Sleep(time.Duration(r.IntN(int(10 * time.Millisecond))))
+		case 9:
+			c.Cost = 1 << 40 // is refused, and what was paid for the other is put back
+		}
+		ok, err := s.Take(t.Context(), charges, make([]store.State, len(charges)))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, c := range charges {
+			if ok && c.Cost > 0 {
+				used.Add(c.Cost)
 			}
 		}
-		calls := testsize.Of(200, 2_000)
-		for range 20 {
-			var running sync.WaitGroup
-			for g := range uint64(4) {
-				running.Go(func() {
-					r := rand.New(rand.NewPCG(g, uint64(b.gave.Load())))
-					for range calls / 10 {
-						charges := make([]store.Charge, 1+r.IntN(2))
-						for i := range charges {
-							k := r.IntN(8)
-							charges[i] = store.Charge{Policy: fmt.Sprint("p", i), Key: fmt.Sprint(k), Limit: limits[(k+r.IntN(50)/49)%len(limits)], Cost: 1 + r.Int64N(3)}
-						}
-						switch c := &charges[0]; r.IntN(60) {
-						case 0:
-							c.Cost = 0
-						case 1:
-							c.Cost = store.Reset
-						case 2:
-							c.Owed = true
-						case 3:
-							time.Sleep(time.Duration(r.IntN(int(time.Second))))
-						case 4, 5, 6, 7, 8:
-							time.Sleep(time.Duration(r.IntN(int(10 * time.Millisecond))))
-						}
-						states := make([]store.State, len(charges))
-						ok, err := s.Take(t.Context(), charges, states)
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						for _, c := range charges {
-							if ok && c.Cost > 0 {
-								used.Add(c.Cost)
-							}
-						}
-						s.Stats()
-					}
-				})
-			}
-			running.Wait()
-			synctest.Wait()
-			check()
+	}
+	check := func() (l store.LeaseStats) {
+		t.Helper()
+		l = *s.Stats().Leases
+		if b.got.Load() != l.Returned || b.gave.Load() != used.Load()+l.Returned+l.Held+l.Lost || l.Lost > 0 && !loses {
+			t.Fatalf("%+v, %d used; the store gave %d and got %d", l, used.Load(), b.gave.Load(), b.got.Load())
 		}
-		l := *s.Stats().Leases
-		if l.Returned == 0 || l.Lost == 0 || l.Drawn < used.Load()/10 {
-			t.Errorf("%+v of %d used: nothing was tested", l, used.Load())
+		return l
+	}
+	calls := testsize.Of(20, 200)
+	for round := range 20 {
+		var running sync.WaitGroup
+		for g := range uint64(4) {
+			running.Go(func() {
+				for r := rand.New(rand.NewPCG(g, uint64(round))); r.IntN(calls) > 0; s.Stats() {
+					call(r)
+				}
+			})
 		}
-		time.Sleep(2 * time.Second)
+		if round == 19 {
+			running.Go(func() {
+				time.Sleep(time.Duration(rand.IntN(int(10 * time.Millisecond))))
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		running.Wait()
+		synctest.Wait()
 		check()
-		if l := *s.Stats().Leases; l.Leases != 0 || l.Held != 0 {
-			t.Errorf("%+v at rest", l)
-		}
-	})
+	}
+	if l := check(); l.Returned == 0 || loses && l.Lost == 0 || l.Drawn < used.Load()/10 || l.Leases != 0 || l.Held != 0 {
+		t.Errorf("%+v at rest, of %d used", l, used.Load())
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
@@ -19,13 +20,13 @@ func TestBytesAreThoseOfTheHeap(t *testing.T) {
 	}{
 		"none":           {},
 		"few":            {keys: 2000, policies: 1, key: "k"},
-		"many":           {keys: 15_000, policies: 3, key: "member:"},
-		"long keys":      {keys: 5_000, policies: 1, key: strings.Repeat("k", 100)},
-		"all blocked":    {keys: 8_000, policies: 1, key: "member:", blocks: []time.Duration{time.Hour}},
-		"were blocked":   {keys: 8_000, policies: 1, key: "member:", blocks: []time.Duration{time.Hour, 0}},
-		"many policies":  {keys: 8_000, policies: 10, key: "member:"},
-		"hashed keys":    {keys: 5_000, policies: 1, key: strings.Repeat("k", 1000)},
-		"of a few bytes": {keys: 8_000, policies: 1},
+		"many":           {keys: 6_000, policies: 3, key: "member:"},
+		"long keys":      {keys: 2_500, policies: 1, key: strings.Repeat("k", 100)},
+		"all blocked":    {keys: 4_000, policies: 1, key: "member:", blocks: []time.Duration{time.Hour}},
+		"were blocked":   {keys: 4_000, policies: 1, key: "member:", blocks: []time.Duration{time.Hour, 0}},
+		"many policies":  {keys: 4_000, policies: 10, key: "member:"},
+		"hashed keys":    {keys: 2_500, policies: 1, key: strings.Repeat("k", 1000)},
+		"of a few bytes": {keys: 4_000, policies: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got store.MemoryStats
@@ -60,8 +61,7 @@ func TestBytesAreThoseOfTheHeap(t *testing.T) {
 
 func TestEvictionsAreCountedByPolicy(t *testing.T) {
 	n := newNow()
-	s := memstore.New(memstore.Config{MaxKeys: 8, Clock: n.clock})
-	s.Close() // without the sweep
+	s := openAt(t, n, 8)
 	want := func(evicted map[string]int64) {
 		t.Helper()
 		if got := s.Stats().Memory.Evicted; fmt.Sprint(got) != fmt.Sprint(evicted) {
@@ -86,8 +86,7 @@ func TestEvictionsAreCountedByPolicy(t *testing.T) {
 func TestEvictionsOfBucketsWhoseBlocksHaveEnded(t *testing.T) {
 	const most = 300
 	n := newNow()
-	s := memstore.New(memstore.Config{MaxKeys: most, Clock: n.clock})
-	s.Close() // without the sweep
+	s := openAt(t, n, most)
 	of := policy(t, "p", 1, time.Hour, 10)
 	for i := range most {
 		c := of(i)
@@ -130,14 +129,10 @@ func TestSizes(t *testing.T) {
 }
 
 func BenchmarkStats(b *testing.B) {
-	limit, err := store.NewLimit(1, time.Hour, 5)
-	if err != nil {
-		b.Fatal(err)
-	}
 	s := memstore.New(memstore.Config{})
 	defer s.Close()
 	for i := range 100_000 {
-		take(b, s, store.Charge{Policy: "p", Key: fmt.Sprint(i), Limit: limit, Cost: 5, Lock: time.Hour})
+		take(b, s, store.Charge{Policy: "p", Key: fmt.Sprint(i), Limit: teststore.Limit(b, 1, time.Hour, 5), Cost: 5, Lock: time.Hour})
 	}
 	for b.Loop() {
 		s.Stats()

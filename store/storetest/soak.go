@@ -11,9 +11,9 @@ import (
 )
 
 // RunSoak runs random sequences with new seeds, for the duration in the environment variable RATELIMIT_SOAK.
-// Default one minute.
+// Default 15 seconds.
 func RunSoak(t *testing.T, open Open) {
-	length, err := time.ParseDuration(cmp.Or(os.Getenv("RATELIMIT_SOAK"), "1m"))
+	length, err := time.ParseDuration(cmp.Or(os.Getenv("RATELIMIT_SOAK"), "15s"))
 	if err != nil {
 		t.Fatalf("RATELIMIT_SOAK: %v", err)
 	}

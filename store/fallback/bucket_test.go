@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
@@ -55,30 +54,26 @@ func TestABlockBeforeAnOutageIsInForceInIt(t *testing.T) {
 			d.take(c)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDuo(t, fallback.Config{Replicas: 4})
-				c := teststore.Months(t, 1)
-				block(d, c)
-				until := time.Now().Add(time.Minute)
-				d.fail(teststore.Broken)
-				wantBlocked(t, d, c, until)
-				if ok, state := d.take(c); ok || !state.Blocked || !state.Degraded {
-					t.Errorf("%t, %+v", ok, state)
-				}
-				time.Sleep(time.Until(until) + 10*time.Millisecond)
-				if n := d.count(c); n < 149 || n > 150 {
-					t.Errorf("%d allowed after the block, want a quarter of 600", n)
-				}
-			})
+		duoRun(t, name, fallback.Config{Replicas: 4}, func(t *testing.T, d *duo) {
+			c := teststore.Months(t, 1)
+			block(d, c)
+			until := time.Now().Add(time.Minute)
+			d.fail(teststore.Broken)
+			wantBlocked(t, d, c, until)
+			if ok, state := d.take(c); ok || !state.Blocked || !state.Degraded {
+				t.Errorf("%t, %+v", ok, state)
+			}
+			time.Sleep(time.Until(until) + 10*time.Millisecond)
+			if n := d.count(c); n < 149 || n > 150 {
+				t.Errorf("%d allowed after the block, want a quarter of 600", n)
+			}
 		})
 	}
 }
 
 // A reply that was under way when its bucket was blocked does not know of the block.
 func TestAnOlderReplyEndsNoBlock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		c := teststore.Months(t, 1)
 		d.block(teststore.Months(t, 0), time.Millisecond) // from now on, replies are compared with the secondary
 		d.primary.Have(func(_ context.Context, call func() error) error {
@@ -99,48 +94,37 @@ func TestAnOlderReplyEndsNoBlock(t *testing.T) {
 	})
 }
 
+// So is one that this replica has not met.
 func TestABlockThatEndsBeforeAnOutageIsNotInForceInIt(t *testing.T) {
-	for name, unblock := range map[string]func(d *duo, c store.Charge){
-		"here": func(d *duo, c store.Charge) { d.block(c, 0) },
-		"elsewhere": func(d *duo, c store.Charge) {
+	for name, block := range map[string]func(d *duo, c store.Charge){
+		"ended here": func(d *duo, c store.Charge) {
+			d.block(c, time.Hour)
+			d.block(c, 0)
+		},
+		"ended elsewhere": func(d *duo, c store.Charge) {
+			d.block(c, time.Hour)
 			d.blockPrimary(c, 0)
 			d.take(c)
 		},
-		"by a reset": func(d *duo, c store.Charge) { d.take(teststore.ResetOf(d.t, c)) },
+		"ended by a reset": func(d *duo, c store.Charge) {
+			d.block(c, time.Hour)
+			d.take(teststore.ResetOf(d.t, c))
+		},
+		"not met": func(d *duo, c store.Charge) { d.blockPrimary(c, time.Hour) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDuo(t, fallback.Config{})
-				c := teststore.Months(t, 1)
-				d.block(c, time.Hour)
-				unblock(d, c)
-				d.fail(teststore.Broken)
-				wantBlocked(t, d, c, time.Time{})
-				if ok, _ := d.take(c); !ok {
-					t.Error("denied")
-				}
-			})
+		duoRun(t, name, fallback.Config{}, func(t *testing.T, d *duo) {
+			c := teststore.Months(t, 1)
+			block(d, c)
+			d.fail(teststore.Broken)
+			wantBlocked(t, d, c, time.Time{})
+			d.want(c, true)
 		})
 	}
 }
 
-// A replica that has not met a block does not know of it in an outage.
-func TestABlockThatWasNotMetIsNotInForceInAnOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
-		c := teststore.Months(t, 1)
-		d.blockPrimary(c, time.Hour)
-		d.fail(teststore.Broken)
-		if ok, _ := d.take(c); !ok {
-			t.Error("denied")
-		}
-	})
-}
-
 // A block or its end holds until the primary is back, and the result says so.
 func TestABlockInAnOutageEndsWithIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{})
+	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		c := teststore.Months(t, 1)
 		if d.block(c, time.Hour) {
 			t.Error("degraded although the primary answers")
@@ -150,14 +134,10 @@ func TestABlockInAnOutageEndsWithIt(t *testing.T) {
 		if !d.block(c, 0) {
 			t.Error("not degraded")
 		}
-		if ok, _ := d.take(c); !ok {
-			t.Error("denied although it was unblocked")
-		}
+		d.want(c, true) // although it was unblocked
 		d.comeBack()
 		wantBlocked(t, d, c, until)
-		if ok, _ := d.take(c); ok {
-			t.Error("allowed although the primary has it blocked")
-		}
+		d.want(c, false) // although the primary has it blocked
 
 		other := c
 		other.Key = "other"
@@ -165,54 +145,33 @@ func TestABlockInAnOutageEndsWithIt(t *testing.T) {
 		if !d.block(other, time.Hour) {
 			t.Error("not degraded")
 		}
-		if ok, _ := d.take(other); ok {
-			t.Error("allowed although it was blocked")
-		}
+		d.want(other, false) // although it was blocked
 		d.comeBack()
 		wantBlocked(t, d, other, time.Time{})
 		d.take(other)
 		d.fail(teststore.Broken)
-		if ok, _ := d.take(other); !ok {
-			t.Error("denied in the next outage, though the primary has allowed it")
-		}
+		d.want(other, true) // in the next outage, though the primary has allowed it
 	})
 }
 
 func TestABlockThatFailsInThePrimaryIsAnError(t *testing.T) {
 	for name, f := range map[string]teststore.Fault{"broken": teststore.Broken, "refused": teststore.Refused, "hung": teststore.Hung} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDuo(t, fallback.Config{})
-				d.primary.Have(f)
-				for i := range 5 {
-					if degraded, err := d.Block(t.Context(), "p", "k", store.Block{For: time.Hour}); degraded || err == nil {
-						t.Errorf("%d: %t, %v", i, degraded, err)
-					}
+		duoRun(t, name, fallback.Config{}, func(t *testing.T, d *duo) {
+			d.primary.Have(f)
+			for i := range 5 {
+				if degraded, err := d.Block(t.Context(), "p", "k", store.Block{For: time.Hour}); degraded || err == nil {
+					t.Errorf("%d: %t, %v", i, degraded, err)
 				}
-				if d.Away() == nil {
-					t.Error("not given up")
-				}
-				if _, err := d.Block(store.WithoutStandIn(t.Context()), "p", "k", store.Block{}); !errors.Is(err, store.ErrAway) {
-					t.Errorf("%v, want ErrAway", err)
-				}
-				if _, err := d.Block(t.Context(), "p", "", store.Block{}); !errors.Is(err, store.ErrInvalidCall) {
-					t.Errorf("%v, want ErrInvalidCall", err)
-				}
-			})
+			}
+			d.wantAway(true)
+			if _, err := d.Block(store.WithoutStandIn(t.Context()), "p", "k", store.Block{}); !errors.Is(err, store.ErrAway) {
+				t.Errorf("%v, want ErrAway", err)
+			}
+			if _, err := d.Block(t.Context(), "p", "", store.Block{}); !errors.Is(err, store.ErrInvalidCall) {
+				t.Errorf("%v, want ErrInvalidCall", err)
+			}
 		})
 	}
-}
-
-func TestABlockOfACallerThatLeavesIsNoFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDuo(t, fallback.Config{Failures: 1})
-		d.primary.Have(teststore.Hung)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		if _, err := d.Block(ctx, "p", "k", store.Block{}); !errors.Is(err, context.DeadlineExceeded) || d.Away() != nil {
-			t.Errorf("%v, away: %v", err, d.Away())
-		}
-	})
 }
 
 func TestAFallbackOfAStoreThatIsNoBlockerOrInspectorSaysSo(t *testing.T) {
@@ -229,4 +188,36 @@ func TestAFallbackOfAStoreThatIsNoBlockerOrInspectorSaysSo(t *testing.T) {
 	if f.Away() != nil {
 		t.Error("given up for what it cannot do")
 	}
+}
+
+func TestInspectByTheSecondaryInAnOutage(t *testing.T) {
+	duoTest(t, fallback.Config{Replicas: 4}, func(t *testing.T, d *duo) {
+		c := teststore.Months(t, 1)
+		d.take(c)
+		inspect := func(ctx context.Context) store.Bucket {
+			t.Helper()
+			b, err := d.Inspect(ctx, c.Policy, c.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+		if b := inspect(t.Context()); b.Degraded || b.Limit != c.Limit || b.State(c.Limit).Remaining != 599 {
+			t.Errorf("%+v", b)
+		}
+		d.fail(teststore.Broken)
+		d.take(teststore.Months(t, 9))
+		b := inspect(t.Context())
+		if s := b.State(b.Limit); !b.Degraded || !s.Degraded || !b.Used() || b.Limit == c.Limit || s.Remaining != 150-9 {
+			t.Errorf("%+v, %+v", b, s)
+		}
+		if _, err := d.Inspect(store.WithoutStandIn(t.Context()), c.Policy, c.Key); !errors.Is(err, store.ErrAway) {
+			t.Errorf("%v, want ErrAway", err)
+		}
+		d.comeBack()
+		d.take(c)
+		if b := inspect(t.Context()); b.Degraded || b.State(c.Limit).Remaining != 589 {
+			t.Errorf("%+v", b)
+		}
+	})
 }
