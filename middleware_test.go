@@ -11,8 +11,10 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,34 +23,14 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
-	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/denialcache"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
+	"github.com/go-tokenbucket/ratelimit/store/lease"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
-	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
-func TestMain(m *testing.M) {
-	if waitHere() {
-		return
-	}
-	goleak.VerifyTestMain(m)
-}
-
-// onEachStore runs a test on memory and on a real Redis, both of which go by c.
-func onEachStore(t *testing.T, test func(t *testing.T, s store.Store, c *clock)) {
-	t.Helper()
-	t.Run("memory", func(t *testing.T) {
-		c := newClock()
-		s := memstore.New(memstore.Config{Clock: c.Now})
-		defer s.Close()
-		test(t, s, c)
-	})
-	t.Run("redis", func(t *testing.T) {
-		c := newClock()
-		test(t, redisstore.New(redistest.Start(t).Client(), redisstore.Config{Clock: c.Now}), c)
-	})
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestHandlerLimitsEachKeyByItself(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
@@ -628,3 +610,136 @@ func TestHandlersKeepTheServersResponseWriter(t *testing.T) {
 		}
 	}
 }
+
+func TestNewRefusesATimeoutInWhichAHungPrimaryIsNotNoticed(t *testing.T) {
+	f := fallback.New(failing(func() error { return errors.New("broken") }), nil, fallback.Config{})
+	defer f.Close()
+	leased := lease.New(f, lease.Config{})
+	defer leased.Close()
+	for name, s := range map[string]store.Store{
+		"a fallback":       f,
+		"inside of others": denialcache.New(leased, denialcache.Config{}),
+	} {
+		_, err := ratelimit.New(ratelimit.Config{Store: s, Timeout: 49 * time.Millisecond})
+		if err == nil || !strings.Contains(err.Error(), "Timeout 49ms: must not be shorter than the fallback.Config.Slow of Store, 50ms") {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if _, err := ratelimit.New(ratelimit.Config{Store: s, Timeout: 50 * time.Millisecond}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestStatsCountTheRequestsThatWait(t *testing.T) {
+	p := waiting(perIP("api", ratelimit.PerSecond(1)), time.Minute)
+	inBubble(t, ratelimit.Config{MaxWaiting: 8}, func(t *testing.T, q *queue) {
+		want := func(waiting int) {
+			t.Helper()
+			if s := q.Stats(); s.Waiting != waiting || s.MaxWaiting != 8 {
+				t.Errorf("%d of %d wait, want %d of 8", s.Waiting, s.MaxWaiting, waiting)
+			}
+		}
+		want(0)
+		h := q.Limit(p)(okHandler)
+		first, second := arrive(h, t.Context()), arrive(h, t.Context())
+		want(1)
+		third := arrive(h, t.Context())
+		want(2)
+		ctx, stop := context.WithCancel(t.Context())
+		go q.Wait(ctx, p, "another", 1)
+		synctest.Wait()
+		want(2) // it had its token at once
+		go q.WaitAll(ctx, ratelimit.Charge{Policy: p, Key: "another"})
+		synctest.Wait()
+		want(3)
+		stop()
+		synctest.Wait()
+		want(2)
+		third.Leave()
+		synctest.Wait()
+		want(1)
+		first.Want(t, 200, 0)
+		second.Want(t, 200, time.Second)
+		want(0)
+	})
+}
+
+func TestTheDefaultOfMaxWaitingIsInTheStats(t *testing.T) {
+	if s := newLimiter(t, ratelimit.Config{}).Stats(); s.Waiting != 0 || s.MaxWaiting != 1024 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// reporting is a Store with Stats.
+type reporting struct{ store.Store }
+
+func (reporting) Stats() store.Stats {
+	return store.Stats{Denials: &store.DenialStats{Answered: 7}, Waiting: 99}
+}
+
+// wrapped is a decorator of somebody who knows nothing of Stats.
+type wrapped struct{ store.Store }
+
+func (w wrapped) Unwrap() store.Store { return w.Store }
+
+func TestStatsAreThoseOfTheStoreThroughWhatWrapsIt(t *testing.T) {
+	s := memstore.New(memstore.Config{})
+	defer s.Close()
+	for name, outer := range map[string]store.Store{"the store": reporting{s}, "a decorator": wrapped{wrapped{reporting{s}}}} {
+		got := newLimiter(t, ratelimit.Config{Store: outer}).Stats()
+		if got.Denials == nil || got.Denials.Answered != 7 || got.Waiting != 0 || got.MaxWaiting != 1024 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	for name, foreign := range map[string]store.Store{"a foreign store": bare{Store: s}, "wrapped": wrapped{bare{Store: s}}, "nothing inside": wrapped{}} {
+		if got := newLimiter(t, ratelimit.Config{Store: foreign}).Stats(); got != (store.Stats{MaxWaiting: 1024}) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// BenchmarkHandler is the whole middleware on memory, for requests that are allowed.
+func BenchmarkHandler(b *testing.B) {
+	for _, by := range []struct {
+		name string
+		key  ratelimit.KeyFunc
+	}{
+		{"RemoteIP", ratelimit.RemoteIP()},
+		{"ClientIP", ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})},
+		{"Header", ratelimit.Header("X-Api-Key")},
+	} {
+		b.Run(by.name, func(b *testing.B) {
+			l := ratelimit.Must(ratelimit.New(ratelimit.Config{
+				Policies: []ratelimit.Policy{{Name: "api", Key: by.key, Limit: ratelimit.PerHour(1_000_000_000)}},
+			}))
+			defer l.Close()
+			h := l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			var clients atomic.Int32
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				client := fmt.Sprintf("192.0.2.%d", clients.Add(1))
+				r := httptest.NewRequest(http.MethodGet, "/", nil)
+				r.RemoteAddr = client + ":34567"
+				if by.name == "ClientIP" {
+					r.RemoteAddr = "10.0.0.1:34567"
+					r.Header.Set("X-Forwarded-For", client)
+				}
+				r.Header.Set("X-Api-Key", client)
+				w := unseen{}
+				for pb.Next() {
+					clear(w)
+					h.ServeHTTP(w, r)
+				}
+			})
+		})
+	}
+}
+
+// An unseen is a response that nobody reads.
+type unseen http.Header
+
+func (w unseen) Header() http.Header { return http.Header(w) }
+
+func (w unseen) Write(b []byte) (int, error) { return len(b), nil }
+
+func (w unseen) WriteHeader(int) {}

@@ -1,14 +1,176 @@
 package ratelimit_test
 
 import (
+	"cmp"
+	"context"
+	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
+
+func reload(t *testing.T, l *ratelimit.Limiter, policies ...ratelimit.Policy) {
+	t.Helper()
+	if err := l.Reload(policies...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReloadReplacesMountedPoliciesByTheirNames(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{hourly("api", 100), hourly("shared", 100)}})
+	global, mountedLogin := l.Handler(showsNames), l.Limit(hourly("login", 10))
+	login, again := mountedLogin(showsNames), mountedLogin(showsNames)
+	elsewhere := l.Limit(hourly("other", 10), hourly("login", 20))(showsNames)
+	shared := l.Limit(hourly("shared", 10))(showsNames)
+	r := chi.NewRouter()
+	r.Use(l.Handler)
+	r.With(l.Limit(hourly("login", 10))).Get("/", showsNames)
+	for _, step := range []struct {
+		name                                    string
+		policies                                []ratelimit.Policy
+		global, login, elsewhere, shared, route []string
+	}{
+		{"at first", nil,
+			[]string{"api 100/1h", "shared 100/1h"}, []string{"login 10/1h"}, []string{"other 10/1h", "login 20/1h"}, []string{"shared 10/1h"},
+			[]string{"api 100/1h", "shared 100/1h", "login 10/1h"}},
+		{"one that is only mounted", []ratelimit.Policy{hourly("login", 5)},
+			[]string{"api 100/1h", "shared 100/1h"}, []string{"login 5/1h"}, []string{"other 10/1h", "login 5/1h"}, []string{"shared 10/1h"},
+			[]string{"api 100/1h", "shared 100/1h", "login 5/1h"}},
+		{"one of each kind, and a new one", []ratelimit.Policy{hourly("other", 1), hourly("new", 2), hourly("api", 3)},
+			[]string{"new 2/1h", "api 3/1h"}, []string{"login 5/1h"}, []string{"other 1/1h", "login 5/1h"}, []string{"shared 10/1h"},
+			[]string{"new 2/1h", "api 3/1h", "login 5/1h"}},
+		{"one of Config.Policies that is mounted, too", []ratelimit.Policy{hourly("shared", 7)},
+			[]string{"shared 7/1h"}, []string{"login 5/1h"}, []string{"other 1/1h", "login 5/1h"}, []string{"shared 7/1h"},
+			[]string{"shared 7/1h", "login 5/1h"}},
+	} {
+		if step.policies != nil {
+			reload(t, l, step.policies...)
+		}
+		for _, of := range []struct {
+			name string
+			h    http.Handler
+			want []string
+		}{
+			{"Handler", global, step.global}, {"login", login, step.login}, {"login again", again, step.login},
+			{"elsewhere", elsewhere, step.elsewhere}, {"shared", shared, step.shared}, {"chi", r, step.route},
+		} {
+			if got := namesOf(of.h); !slices.Equal(got, of.want) {
+				t.Errorf("%s: %s has %q, want %q", step.name, of.name, got, of.want)
+			}
+		}
+	}
+
+	// What is mounted later has what it was given.
+	if got, want := namesOf(l.Limit(hourly("login", 9))(showsNames)), []string{"login 9/1h"}; !slices.Equal(got, want) {
+		t.Errorf("mounted later: %q, want %q", got, want)
+	}
+}
+
+func TestReloadOfMountedPoliciesIsAllOrNothing(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		config   []ratelimit.Policy
+		policies []ratelimit.Policy
+		wants    []string
+	}{
+		{"a malformed one", []ratelimit.Policy{hourly("api", 9)}, []ratelimit.Policy{hourly("login", 1), hourly("api", -1)}, []string{"policies[1]", "Rate"}},
+		{"an unknown one", nil, []ratelimit.Policy{hourly("login", 1), hourly("logn", 1)}, []string{`policies[1] ("logn")`, `"login", "search"`}},
+		{"both", nil, []ratelimit.Policy{hourly("logn", 1), hourly("login", -1)}, []string{`policies[0] ("logn")`, "policies[1]", "Rate"}},
+		{"none", nil, nil, []string{"must not be empty"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLimiter(t, ratelimit.Config{Policies: tt.config})
+			search, login := l.Limit(hourly("search", 10))(showsNames), l.Limit(hourly("login", 10))(showsNames)
+			err := l.Reload(tt.policies...)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			checkText(t, err.Error(), append(tt.wants, "ratelimit: Reload: ")...)
+			if got := slices.Concat(namesOf(search), namesOf(login)); !slices.Equal(got, []string{"search 10/1h", "login 10/1h"}) {
+				t.Errorf("%q", got)
+			}
+			if tt.config == nil {
+				if _, err := l.Decide(requestWith()); err == nil {
+					t.Error("there are policies for all requests now")
+				}
+			}
+		})
+	}
+	err := newLimiter(t, ratelimit.Config{}).Reload(hourly("login", 1))
+	if err == nil {
+		t.Fatal("a policy that nothing enforces was taken")
+	}
+	checkText(t, err.Error(), `"login"`, "none yet")
+}
+
+func TestMountedPoliciesAreReplacedTogether(t *testing.T) {
+	sets := [2][]ratelimit.Policy{{hourly("a", 1000), hourly("b", 1000)}, {hourly("a", 2000), hourly("b", 2000)}}
+	l := newLimiter(t, ratelimit.Config{Store: storeFunc(func(charges []store.Charge, states []store.State) bool {
+		if len(charges) != 2 || charges[0].Limit != charges[1].Limit {
+			t.Errorf("charges %+v", charges)
+		}
+		for i := range charges {
+			states[i] = store.State{Allowed: true}
+		}
+		return true
+	})})
+	h := l.Limit(sets[0]...)(okHandler)
+	var running sync.WaitGroup
+	for range 4 {
+		running.Go(func() {
+			for range 300 {
+				get(h)
+			}
+		})
+	}
+	running.Go(func() {
+		for i := range 300 {
+			if err := l.Reload(sets[i%2]...); err != nil {
+				t.Error(err)
+			}
+			l.Limit(sets[0]...)
+		}
+	})
+	running.Wait()
+}
+
+// A mounted policy is reached as long as it can get requests, also when nothing but its handler is left.
+func TestAMountedPolicyIsReachedAfterAGarbageCollection(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{})
+	h := l.Limit(hourly("login", 10))(showsNames)
+	runtime.GC()
+	runtime.GC()
+	reload(t, l, hourly("login", 5))
+	if got := namesOf(h); !slices.Equal(got, []string{"login 5/1h"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// A policy of a route does not become one of all routes when its route is gone.
+func TestReloadRemembersWhatWasMounted(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{hourly("api", 2)}})
+	func() { l.Limit(hourly("login", 5)) }()
+	for range 3 {
+		runtime.GC()
+	}
+	if err := l.Reload(hourly("login", 3)); err != nil {
+		t.Fatal(err)
+	}
+	d, err := l.Decide(httptest.NewRequest("GET", "/", nil))
+	if err != nil || len(d.Results) != 1 || d.Results[0].Policy != "api" {
+		t.Errorf("decided by %+v, %v; want api alone", d.Results, err)
+	}
+}
 
 func TestReloadReplacesThePoliciesOfHandlerAndDecide(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
@@ -94,4 +256,470 @@ func TestRequestsSeeTheOldPoliciesOrTheNew(t *testing.T) {
 	}()
 	running.Wait()
 	<-done
+}
+
+// Under the old limit, a refund would grant what the old rate has brought since the charge.
+func TestAfterAReloadRequestsThatLeaveTheQueueAreRefundedUnderTheNewLimit(t *testing.T) {
+	const burst = 3000
+	fast, slow := ratelimit.PerSecond(100).WithBurst(burst), ratelimit.PerMinute(1).WithBurst(burst)
+	limited := func(l ratelimit.Limit) ratelimit.Policy {
+		p := waiting(perIP("api", l), 100*time.Hour)
+		p.Cost = func(*http.Request) int64 { return burst }
+		return p
+	}
+	chosen := func(l, tier ratelimit.Limit) ratelimit.Policy {
+		p := limited(l)
+		p.LimitFunc = func(*http.Request) ratelimit.Limit { return tier }
+		return p
+	}
+	other, tierless := perIP("other", ratelimit.PerHour(1)), ratelimit.Limit{}
+	for _, tt := range []struct {
+		name    string
+		first   ratelimit.Policy
+		reloads []ratelimit.Policy
+		want    ratelimit.Limit
+	}{
+		{"tightened", limited(fast), []ratelimit.Policy{limited(slow)}, slow},
+		{"loosened", limited(slow), []ratelimit.Policy{limited(fast)}, fast},
+		{"twice", limited(fast), []ratelimit.Policy{limited(fast), limited(slow)}, slow},
+		{"taken out", limited(fast), []ratelimit.Policy{other}, fast},
+		{"taken out and put back", limited(fast), []ratelimit.Policy{other, limited(slow)}, slow},
+		{"exempt", limited(fast), []ratelimit.Policy{limited(ratelimit.Unlimited)}, fast},
+		{"without a tier", chosen(fast, tierless), []ratelimit.Policy{chosen(slow, tierless)}, slow},
+		{"of a tier", chosen(slow, fast), []ratelimit.Policy{chosen(slow, fast)}, fast},
+		{"of a tier until there are none", chosen(slow, fast), []ratelimit.Policy{limited(slow)}, slow},
+		{"until there are tiers", limited(fast), []ratelimit.Policy{chosen(slow, tierless)}, slow},
+		{"until there are only tiers", limited(fast), []ratelimit.Policy{chosen(tierless, slow)}, fast},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, ratelimit.Config{Policies: []ratelimit.Policy{tt.first}}, func(t *testing.T, q *queue) {
+				h := q.Handler(okHandler)
+				arrive(h, t.Context()).Want(t, 200, 0)
+				a := arrive(h, t.Context())
+				for _, p := range tt.reloads {
+					if err := q.Reload(p); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(20 * time.Second)
+				a.Leave()
+				a.Want(t, 499, 20*time.Second)
+				want := int64(0)
+				if tt.want == fast {
+					want = 2000
+				}
+				if got := remaining(t, q.Limiter, limited(tt.want)); got != want {
+					t.Errorf("%d left, want %d", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestAfterAReloadAPolicyOfLimitIsRefundedUnderItsNewLimit(t *testing.T) {
+	const burst = 3000
+	p := waiting(perIP("api", ratelimit.PerSecond(100).WithBurst(burst)), 100*time.Hour)
+	p.Cost = func(*http.Request) int64 { return burst }
+	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		h := q.Limit(p)(okHandler)
+		if err := q.Reload(p); err != nil { // so that the charge is by a policy of Reload
+			t.Fatal(err)
+		}
+		arrive(h, t.Context()).Want(t, 200, 0)
+		a := arrive(h, t.Context())
+		slow := p
+		slow.Limit = ratelimit.PerMinute(1).WithBurst(burst)
+		if err := q.Reload(slow); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		a.Leave()
+		a.Want(t, 499, 20*time.Second)
+		if got := remaining(t, q.Limiter, slow); got != 0 { // 2000 under the old limit
+			t.Errorf("%d left, want 0", got)
+		}
+	})
+}
+
+// A policy of a call is its caller's.
+func TestAfterAReloadAPolicyOfAdmitIsRefundedUnderItsOwnLimit(t *testing.T) {
+	p := waiting(perIP("api", ratelimit.PerSecond(1)), time.Minute)
+	inBubble(t, ratelimit.Config{Policies: []ratelimit.Policy{p}}, func(t *testing.T, q *queue) {
+		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			q.Admit(w, r, ratelimit.Charge{Policy: p, Key: "ip:192.0.2.1"})
+		})
+		arrive(h, t.Context()).Want(t, 200, 0)
+		a := arrive(h, t.Context())
+		if err := q.Reload(perIP("api", ratelimit.PerHour(1))); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond)
+		a.Leave()
+		a.Want(t, 499, 500*time.Millisecond)
+		if got := q.ResetAfter(t, p); got != 500*time.Millisecond {
+			t.Errorf("full after %v, want 500ms", got)
+		}
+	})
+}
+
+// inForce lists what Policies returns, as names and limits.
+func inForce(l *ratelimit.Limiter) (all []string) {
+	for _, p := range l.Policies() {
+		all = append(all, p.Name+" "+p.Limit.String())
+	}
+	return all
+}
+
+func wantInForce(t *testing.T, l *ratelimit.Limiter, want ...string) {
+	t.Helper()
+	if got := inForce(l); !slices.Equal(got, want) {
+		t.Errorf("in force are %q, want %q", got, want)
+	}
+}
+
+func TestPoliciesListsTheHandlersAndThenTheMountedByName(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{hourly("z", 1), hourly("b", 2)}})
+	wantInForce(t, l, "z 1/1h", "b 2/1h")
+	mounts := []func(http.Handler) http.Handler{
+		l.Limit(hourly("y", 3), hourly("a", 4)), l.Limit(hourly("c", 5)),
+		l.Limit(hourly("a", 4)), // again
+		l.Limit(hourly("b", 6)), // Handler has another one
+		l.Limit(hourly("c", 7)), // another of the same name
+	}
+	_, _ = l.Take(t.Context(), hourly("taken", 8), "k", 1)
+	for range 20 { // not in the order of a map
+		wantInForce(t, l, "z 1/1h", "b 2/1h", "a 4/1h", "c 5/1h", "y 3/1h")
+	}
+	runtime.KeepAlive(mounts)
+}
+
+func TestPoliciesWithoutAny(t *testing.T) {
+	if got := newLimiter(t, ratelimit.Config{}).Policies(); len(got) > 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestPoliciesAreWhole(t *testing.T) {
+	p := hourly("p", 5)
+	p.LockFor, p.FailClosed, p.Hidden, p.Settle, p.Cost = time.Hour, true, true, ratelimit.FailedLogins, func(*http.Request) int64 { return 7 }
+	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{p}})
+	got := l.Policies()[0]
+	if got.LockFor != time.Hour || !got.FailClosed || !got.Hidden || got.Settle == nil || got.Key == nil || got.Cost(nil) != 7 {
+		t.Errorf("%+v", got)
+	}
+	got.Limit, got.Name = ratelimit.Unlimited, "changed" // has no effect
+	all := l.Policies()
+	all[0] = hourly("other", 1)
+	wantInForce(t, l, "p 5/1h")
+}
+
+func TestPoliciesFollowAReload(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{hourly("a", 1), hourly("b", 1)}})
+	mounts := []func(http.Handler) http.Handler{l.Limit(hourly("m", 1)), l.Limit(hourly("n", 1))}
+	reload(t, l, hourly("c", 2), hourly("a", 2), hourly("n", 2))
+	wantInForce(t, l, "c 2/1h", "a 2/1h", "m 1/1h", "n 2/1h")
+	if l.Reload(ratelimit.Policy{}) == nil {
+		t.Error("a malformed policy was accepted")
+	}
+	wantInForce(t, l, "c 2/1h", "a 2/1h", "m 1/1h", "n 2/1h")
+
+	// All of a Reload, or nothing.
+	stop := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		for i := int64(3); ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = l.Reload(hourly("a", i), hourly("m", i), hourly("n", i))
+			}
+		}
+	})
+	seen := make(map[ratelimit.Limit]bool)
+	for len(seen) < 50 && !t.Failed() {
+		all := l.Policies()
+		seen[all[0].Limit] = true
+		for i := range all {
+			if all[0].Name != "c" && all[i].Limit != all[0].Limit { // a first Reload was there
+				t.Errorf("%+v: parts of two", all)
+			}
+		}
+	}
+	close(stop)
+	running.Wait()
+	runtime.KeepAlive(mounts)
+}
+
+func TestPoliciesOfAPlaceThatWasDroppedAreNotListed(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{})
+	kept := l.Limit(hourly("kept", 1))
+	func() { _ = l.Limit(hourly("dropped", 1)) }()
+	for range 5 {
+		runtime.GC()
+	}
+	wantInForce(t, l, "kept 1/1h")
+	runtime.KeepAlive(kept)
+}
+
+func TestALimiterThatObservesItsHandlersIsCollected(t *testing.T) {
+	type program struct{ handlers []http.Handler }
+	collected := make(chan struct{})
+	func() {
+		p := new(program)
+		runtime.AddCleanup(p, func(done chan struct{}) { close(done) }, collected)
+		l := ratelimit.Must(ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{hourly("all", 1)}, Observe: func(context.Context, *ratelimit.Event) { _ = p.handlers }}))
+		end := http.NotFoundHandler()
+		p.handlers = []http.Handler{l.Handler(end), l.Limit(hourly("route", 1))(end)}
+	}()
+	for range 100 {
+		runtime.GC()
+		select {
+		case <-collected:
+			return
+		case <-time.After(10 * time.Millisecond): // for the cleanups, which have a goroutine
+		}
+	}
+	t.Error("it is kept after nothing uses it")
+}
+
+func override(t *testing.T, l *ratelimit.Limiter, limits map[string]ratelimit.Limit) {
+	t.Helper()
+	if err := l.Override(limits, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Overrides stay above what New, Limit and Reload have set, in whatever order they are called.
+func TestOverridesAreInForceWhateverTheOrder(t *testing.T) {
+	type steps = []string
+	for _, tt := range []struct {
+		steps                steps
+		global, login, later string // limits of api, login and login of a place that is mounted at the end
+		program              map[string]string
+	}{
+		{steps{}, "100/1h", "10/1h", "10/1h", nil},
+		{steps{"override"}, "50/1h", "5/1h", "5/1h", map[string]string{"api": "100/1h", "login": "10/1h"}},
+		{steps{"override", "reload"}, "50/1h", "5/1h", "5/1h", map[string]string{"api": "200/1h", "login": "20/1h"}},
+		{steps{"reload", "override"}, "50/1h", "5/1h", "5/1h", map[string]string{"api": "200/1h", "login": "20/1h"}},
+		{steps{"override", "override other"}, "100/1h", "7/1h", "7/1h", map[string]string{"login": "10/1h"}},
+		{steps{"override", "end"}, "100/1h", "10/1h", "10/1h", nil},
+		{steps{"override", "reload", "end"}, "200/1h", "20/1h", "10/1h", nil},
+		{steps{"override", "reload", "override other", "override", "end"}, "200/1h", "20/1h", "10/1h", nil},
+	} {
+		t.Run(strings.Join(tt.steps, ", "), func(t *testing.T) {
+			l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{hourly("api", 100)}})
+			global, login := l.Handler(showsNames), l.Limit(hourly("login", 10))(showsNames)
+			for _, step := range tt.steps {
+				switch step {
+				case "override":
+					override(t, l, map[string]ratelimit.Limit{"api": ratelimit.PerHour(50), "login": ratelimit.PerHour(5)})
+				case "override other":
+					override(t, l, map[string]ratelimit.Limit{"login": ratelimit.PerHour(7), "nobody": ratelimit.PerHour(7)})
+				case "reload":
+					reload(t, l, hourly("api", 200), hourly("login", 20))
+				case "end":
+					override(t, l, nil)
+				}
+			}
+			later := l.Limit(hourly("login", 10))(showsNames)
+			for name, of := range map[string]struct {
+				h    http.Handler
+				want string
+			}{"Handler": {global, "api " + tt.global}, "Limit": {login, "login " + tt.login}, "Limit later": {later, "login " + tt.later}} {
+				if got := namesOf(of.h); !slices.Equal(got, []string{of.want}) {
+					t.Errorf("%s has %q, want %q", name, got, of.want)
+				}
+			}
+			for name, limits := range l.ProgramLimits() {
+				want := cmp.Or(tt.program[name], map[string]string{"api": tt.global, "login": tt.login}[name])
+				if limits[0].String() != want {
+					t.Errorf("ProgramLimits has %s %v, want %s first", name, limits, want)
+				}
+			}
+			d, err := l.Decide(requestWith())
+			if err != nil || d.Results[0].Limit.String() != tt.global {
+				t.Errorf("Decide: %+v, %v", d.Results, err)
+			}
+			for _, p := range l.Policies() {
+				if want := map[string]string{"api": tt.global, "login": tt.login}[p.Name]; p.Limit.String() != want {
+					t.Errorf("Policies has %s %v, want %s", p.Name, p.Limit, want)
+				}
+			}
+		})
+	}
+}
+
+// A policy of a call is its caller's.
+func TestOverrideLeavesPoliciesOfCalls(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{hourly("api", 100)}})
+	override(t, l, map[string]ratelimit.Limit{"api": ratelimit.PerHour(1)})
+	d, err := l.Decide(requestWith(), hourly("api", 30))
+	if err != nil || d.Results[0].Limit != ratelimit.PerHour(30) {
+		t.Errorf("%+v, %v", d.Results, err)
+	}
+	if r, err := l.Take(t.Context(), hourly("api", 20), "a", 1); err != nil || r.Remaining != 19 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestOverrideChangesTheDefaultOfALimitFunc(t *testing.T) {
+	tiered := func(p ratelimit.Policy) ratelimit.Policy {
+		p.LimitFunc = func(r *http.Request) ratelimit.Limit {
+			if r.Header.Get("Tier") != "" {
+				return ratelimit.PerHour(77)
+			}
+			return ratelimit.Limit{}
+		}
+		return p
+	}
+	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{tiered(hourly("api", 100))}})
+	h := l.Handler(showsNames)
+	override(t, l, map[string]ratelimit.Limit{"api": ratelimit.PerHour(50)})
+	for tier, want := range map[string]string{"": "api 50/1h", "gold": "api 77/1h"} {
+		if got := get(h, func(r *http.Request) { r.Header.Set("Tier", tier) }).Header().Get("Policies"); got != want {
+			t.Errorf("tier %q: %s, want %s", tier, got, want)
+		}
+	}
+
+	// One that only has tiers cannot be overridden, and stays when an override was there first.
+	only := tiered(perIP("only", ratelimit.Limit{}))
+	override(t, l, map[string]ratelimit.Limit{"only": ratelimit.PerHour(1)})
+	g := l.Limit(only)(showsNames)
+	if got := get(g, func(r *http.Request) { r.Header.Set("Tier", "gold") }).Header().Get("Policies"); got != "only 77/1h" {
+		t.Errorf("%s", got)
+	}
+	if err := l.Override(map[string]ratelimit.Limit{"only": ratelimit.PerHour(1)}, nil); err == nil || !strings.Contains(err.Error(), `limits["only"]: the policy has no Policy.Limit`) {
+		t.Error(err)
+	}
+}
+
+func TestAnOverrideThatIsInvalidLeavesTheOldInForce(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{hourly("api", 100)}})
+	h := l.Handler(showsNames)
+	override(t, l, map[string]ratelimit.Limit{"api": ratelimit.PerHour(50)})
+	err := l.Override(map[string]ratelimit.Limit{
+		"api": ratelimit.PerHour(1), "a": {}, "b": ratelimit.Unlimited, "c": ratelimit.PerHour(0), "d": ratelimit.PerHour(-1), "no name": ratelimit.PerHour(1),
+	}, nil)
+	if err == nil {
+		t.Fatal("it was taken")
+	}
+	checkText(t, err.Error(), "ratelimit: Override: ", `limits["a"]: Rate`, `limits["b"]: must not be Unlimited`, `limits["c"]: Rate`, `limits["d"]: Rate`, `limits["no name"]: must be the name`)
+	if got := namesOf(h); !slices.Equal(got, []string{"api 50/1h"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+// Each decision is by the old limit of all policies or by the new one of all.
+func TestRequestsSeeTheOldOverridesOrTheNew(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{Store: storeFunc(func(charges []store.Charge, states []store.State) bool {
+		if charges[0].Limit != charges[1].Limit {
+			t.Errorf("charges %+v", charges)
+		}
+		for i := range charges {
+			states[i] = store.State{Allowed: true}
+		}
+		return true
+	}), Policies: []ratelimit.Policy{hourly("a", 1000), hourly("b", 1000)}})
+	handlers := []http.Handler{l.Handler(showsNames), l.Limit(hourly("c", 1000), hourly("d", 1000))(showsNames)}
+	var running sync.WaitGroup
+	for i := range 4 {
+		running.Go(func() {
+			for range 300 {
+				for _, got := range namesOf(handlers[i%2]) {
+					if _, limit, _ := strings.Cut(got, " "); limit != "1000/1h" && limit != "2000/1h" && limit != "3000/1h" {
+						t.Errorf("decided by %s", got)
+					}
+				}
+			}
+		})
+	}
+	running.Go(func() {
+		for i := range 300 {
+			over := make(map[string]ratelimit.Limit)
+			if i%3 > 0 {
+				for _, name := range []string{"a", "b", "c", "d"} {
+					over[name] = ratelimit.PerHour(int64(1+i%3) * 1000)
+				}
+			}
+			if err := l.Override(over, nil); err != nil {
+				t.Error(err)
+			}
+			l.Limit(hourly("c", 1000), hourly("d", 1000))
+			l.Policies()
+		}
+	})
+	running.Go(func() {
+		for range 100 {
+			if err := l.Reload(hourly("a", 1000), hourly("b", 1000), hourly("c", 1000), hourly("d", 1000)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	running.Wait()
+}
+
+// A refund under the old limit would grant what the old rate has brought since the charge.
+func TestAfterAnOverrideRequestsThatLeaveTheQueueAreRefundedUnderTheNewLimit(t *testing.T) {
+	const burst = 3000
+	fast, slow := ratelimit.PerSecond(100).WithBurst(burst), ratelimit.PerMinute(1).WithBurst(burst)
+	limited := func(l ratelimit.Limit) ratelimit.Policy {
+		p := waiting(perIP("api", l), 100*time.Hour)
+		p.Cost = func(*http.Request) int64 { return burst }
+		return p
+	}
+	for _, tt := range []struct {
+		name    string
+		program ratelimit.Limit
+		over    []map[string]ratelimit.Limit // the first one before the charge
+		want    ratelimit.Limit
+	}{
+		{"tightened", fast, []map[string]ratelimit.Limit{nil, {"api": slow}}, slow},
+		{"loosened", slow, []map[string]ratelimit.Limit{nil, {"api": fast}}, fast},
+		{"ended", fast, []map[string]ratelimit.Limit{{"api": slow}, nil}, fast},
+		{"ended and made again", fast, []map[string]ratelimit.Limit{{"api": slow}, nil, {"api": slow}}, slow},
+		{"made and ended", fast, []map[string]ratelimit.Limit{nil, {"api": slow}, nil}, fast},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, ratelimit.Config{Policies: []ratelimit.Policy{limited(tt.program)}}, func(t *testing.T, q *queue) {
+				h := q.Handler(okHandler)
+				override(t, q.Limiter, tt.over[0])
+				arrive(h, t.Context()).Want(t, 200, 0)
+				a := arrive(h, t.Context())
+				for _, over := range tt.over[1:] {
+					override(t, q.Limiter, over)
+				}
+				time.Sleep(20 * time.Second)
+				a.Leave()
+				a.Want(t, 499, 20*time.Second)
+				want := int64(0)
+				if tt.want == fast {
+					want = 2000
+				}
+				if got := remaining(t, q.Limiter, limited(tt.want)); got != want {
+					t.Errorf("%d left, want %d", got, want)
+				}
+			})
+		})
+	}
+}
+
+// The bucket keeps its tokens, and a settlement is charged under the limit that is then in force.
+func TestAfterAnOverrideRequestsAreSettledUnderTheNewLimit(t *testing.T) {
+	var charged []store.Limit
+	l := newLimiter(t, ratelimit.Config{Store: storeFunc(func(charges []store.Charge, states []store.State) bool {
+		charged = append(charged, charges[0].Limit)
+		states[0] = store.State{Allowed: true}
+		return true
+	})})
+	p := perIP("api", ratelimit.PerHour(10))
+	p.Settle = func(*http.Request, ratelimit.Response) int64 { return 3 }
+	h := l.Limit(p)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		override(t, l, map[string]ratelimit.Limit{"api": ratelimit.PerHour(99)})
+	}))
+	get(h)
+	want, err := store.NewLimit(99, time.Hour, 99)
+	if err != nil || len(charged) != 2 || charged[1] != want {
+		t.Errorf("charged %+v, %v", charged, err)
+	}
 }
