@@ -9,9 +9,9 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 )
 
-// A call that waits, or is settled later, goes on until it is answered. Calls are reused, and the next one may end with
-// the deadline of its request.
-func TestARequestEndsWithItsDeadlineAfterOneThatStayed(t *testing.T) {
+// A call that waits, or is settled later, goes on until it is answered. Calls are reused, and the next one may end with its
+// context.
+func TestACallEndsWithItsContextAfterOneThatStayed(t *testing.T) {
 	plain := perIP("plain", ratelimit.PerHour(1))
 	for name, before := range map[string]ratelimit.Policy{
 		"waits":   waiting(perIP("api", ratelimit.PerHour(1)), time.Minute),
@@ -23,6 +23,14 @@ func TestARequestEndsWithItsDeadlineAfterOneThatStayed(t *testing.T) {
 					get(q.Limit(before)(okHandler))
 					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 					arrive(q.Limit(plain)(okHandler), ctx).Want(t, http.StatusServiceUnavailable, 20*time.Millisecond)
+					cancel()
+
+					get(q.Limit(before)(okHandler))
+					ctx, cancel = context.WithTimeout(t.Context(), time.Millisecond)
+					begin := time.Now()
+					if _, err := q.Take(ctx, plain, address, 1); err == nil || time.Since(begin) != time.Millisecond {
+						t.Errorf("error %v after %v, want the context's after 1ms", err, time.Since(begin))
+					}
 					cancel()
 				}
 			})

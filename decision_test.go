@@ -1,9 +1,11 @@
 package ratelimit_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"net/http"
@@ -634,7 +636,10 @@ func TestARequestThatWasNotChargedHasNoSettlement(t *testing.T) {
 	rec := &recorder{Store: s}
 	var o witness
 	l := newLimiter(t, ratelimit.Config{Store: rec, Observe: o.observe, Logger: slog.New(slog.DiscardHandler)})
-	p := settled("api", ratelimit.PerHour(1), costs(1))
+	p := settled("api", ratelimit.PerHour(1), func(*http.Request, ratelimit.Response) int64 {
+		t.Error("Settle was asked about a request that was not charged")
+		return 5
+	})
 	exempt := p
 	exempt.LimitFunc = func(*http.Request) ratelimit.Limit { return ratelimit.Unlimited }
 	wantStatuses(t, l.Limit(exempt)(okHandler), []int{200})
@@ -651,30 +656,38 @@ func TestARequestThatWasNotChargedHasNoSettlement(t *testing.T) {
 	}
 }
 
+// The client has its answer by then.
 func TestASettlementThatFailsSaysSo(t *testing.T) {
 	away := errors.New("away")
 	for name, tt := range map[string]struct {
-		settle func(*http.Request, ratelimit.Response) int64
-		want   string
+		settle       func(*http.Request, ratelimit.Response) int64
+		want, logged string
 	}{
-		"the store":          {costs(0), "away"},
-		"Settle, by a panic": {func(*http.Request, ratelimit.Response) int64 { panic("broken") }, "Settle panicked"},
+		"the store":          {costs(0), "away", "a request was not settled, and costs what it was charged before: away"},
+		"Settle, by a panic": {func(*http.Request, ratelimit.Response) int64 { panic("broken") }, "Settle panicked", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := memstore.New(memstore.Config{})
 			defer s.Close()
 			rec := &recorder{Store: s}
 			var o witness
-			l := newLimiter(t, ratelimit.Config{Store: rec, Observe: o.observe, Logger: slog.New(slog.DiscardHandler)})
-			h := l.Limit(settled("api", ratelimit.PerHour(10), tt.settle))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			var log bytes.Buffer
+			l := newLimiter(t, ratelimit.Config{Store: rec, Observe: o.observe, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			p := settled("api", ratelimit.PerHour(10), tt.settle)
+			w := httptest.NewRecorder()
+			recovering(l.Limit(p)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				rec.Lock()
 				defer rec.Unlock()
 				rec.Fault = func([]store.Charge) error { return away }
-			}))
-			func() {
-				defer func() { _ = recover() }()
-				get(h)
-			}()
+				io.WriteString(w, "ok")
+			}))).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+			rec.Fault = nil
+			if w.Code != 200 || w.Body.String() != "ok" || remaining(t, l, p) != 9 {
+				t.Errorf("answered %d %q, and %d are left, want 9: the estimate stays", w.Code, w.Body, remaining(t, l, p))
+			}
+			if text := log.String(); !strings.Contains(text, tt.logged) || strings.Count(text, "\n") != min(1, len(tt.logged)) {
+				t.Errorf("logged %q, want %q", text, tt.logged)
+			}
 			settlements := o.settlements()
 			if len(settlements) != 1 {
 				t.Fatalf("%d settlements", len(settlements))
@@ -726,41 +739,5 @@ func TestTheRouteOfASettlementAroundAMux(t *testing.T) {
 	get(l.Limit(settled("api", ratelimit.PerHour(10), costs(1)))(mux), func(r *http.Request) { r.URL.Path = "/items/5" })
 	if e := o.settlements(); len(e) != 1 || e[0].Route != "GET /items/{id}" {
 		t.Errorf("%+v", e)
-	}
-}
-
-func TestAConnectionThatIsTakenOverIsSettledInOneEvent(t *testing.T) {
-	var o witness
-	l := newLimiter(t, ratelimit.Config{Observe: o.observe})
-	settles := func(_ *http.Request, r ratelimit.Response) int64 {
-		if r.Hijacked {
-			return 4
-		}
-		return r.Cost
-	}
-	limited := l.Limit(settled("ws", ratelimit.PerHour(10), settles))(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn, rw, err := w.(http.Hijacker).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		rw.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-		rw.Flush()
-	}))
-	served := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer close(served)
-		limited.ServeHTTP(w, r)
-	}))
-	defer server.Close()
-	response, err := server.Client().Get(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Body.Close()
-	<-served
-	if e := o.settlements(); len(e) != 1 || costsOf(e[0]) != "ws(ip:127.0.0.1) 1->4" {
-		t.Errorf("%d settlements, want one of 1->4: %+v", len(e), e)
 	}
 }

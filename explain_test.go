@@ -671,31 +671,6 @@ func TestExplainedDegraded(t *testing.T) {
 	}
 }
 
-// Requests are explained while others are served, and limits change. Run with -race.
-func TestExplainWhileLimitsChange(t *testing.T) {
-	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{perIP("api", ratelimit.PerMinute(6000))}})
-	r := chi.NewRouter()
-	r.Use(l.Handler)
-	r.With(l.Limit(ratelimit.Policy{Name: "route", Key: ratelimit.Route(), Limit: ratelimit.PerMinute(60)})).Get("/a/{id}", okHandler)
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() {
-			for range 50 {
-				r.ServeHTTP(httptest.NewRecorder(), asking("GET", "/a/6"))
-				if e := l.Explain(askingAt("GET /a/{id}", "GET", "/a/5")); len(e.Limiters) != 2 || len(e.Unknown) > 0 {
-					t.Errorf("%+v", e)
-				}
-			}
-		})
-	}
-	for i := range int64(50) {
-		if err := errors.Join(l.Reload(perIP("api", ratelimit.PerMinute(6000+i))), l.Override(map[string]ratelimit.Limit{"route": ratelimit.PerMinute(50 + i)}, nil)); err != nil {
-			t.Error(err)
-		}
-	}
-	all.Wait()
-}
-
 // Credentials are not in an explanation, whatever functions of the program do with them, except make them a key.
 func TestExplanationsHoldNoCredentials(t *testing.T) {
 	members, err := jwtkey.New(hs256Config(jwtkey.BearerToken(), jwtkey.CookieToken("token"), jwtkey.HeaderToken("X-Token")))

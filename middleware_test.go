@@ -145,25 +145,6 @@ func TestShadowPoliciesMeasureAndDoNotDeny(t *testing.T) {
 	})
 }
 
-func TestCost(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
-		p := perIP("api", ratelimit.PerHour(10))
-		cost := int64(4)
-		p.Cost = func(*http.Request) int64 { return cost }
-		h := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{p}}).Handler(okHandler)
-		wantStatuses(t, h, []int{200, 200, 429})
-		cost = 2
-		wantStatuses(t, h, []int{200, 429})
-		cost = 0
-		wantStatuses(t, h, []int{200, 200})
-		cost = 11
-		w := get(h)
-		if w.Code != 429 || w.Header()["Retry-After"] != nil {
-			t.Errorf("a cost above the burst: %d, Retry-After %q, want 429 without", w.Code, w.Header()["Retry-After"])
-		}
-	})
-}
-
 func TestTiersAndLiveChangesOfALimit(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
 		p := perIP("api", ratelimit.PerHour(2))
@@ -198,12 +179,15 @@ func TestSkippedRequestsAreNotLimited(t *testing.T) {
 }
 
 func TestWithoutAKey(t *testing.T) {
-	emptyKey := func(*http.Request) (string, error) { return "", nil }
-	for name, key := range map[string]ratelimit.KeyFunc{"ErrNoKey": noKey, "an empty key": emptyKey} {
+	wrapped := fmt.Errorf("token: %w", ratelimit.ErrNoKey)
+	for name, key := range map[string]ratelimit.KeyFunc{"ErrNoKey": noKey, "an empty key": finds("", nil), "wrapped": finds("", wrapped)} {
 		t.Run(name, func(t *testing.T) {
 			p := ratelimit.Policy{Name: "api", Key: key, Limit: ratelimit.PerHour(1)}
 			other := perIP("other", ratelimit.PerHour(1))
 			l := newLimiter(t, ratelimit.Config{})
+			if d, err := l.Decide(requestWith(), p); d.Allowed || !errors.Is(err, ratelimit.ErrNoKey) || len(d.Results) != 0 {
+				t.Errorf("Decide: %+v, %v", d, err)
+			}
 
 			w := get(l.Limit(p, other)(okHandler))
 			if w.Code != 403 || w.Header().Get("Content-Type") != "application/problem+json" || w.Header().Get("Cache-Control") != "no-store" {
@@ -260,23 +244,6 @@ func TestAFailedStore(t *testing.T) {
 	}
 }
 
-func TestAnOutageOfAKeyFuncIsHandledAsOneOfTheStore(t *testing.T) {
-	failing := finds("", fmt.Errorf("%w: %w", ratelimit.ErrOutage, errors.New("user service is away")))
-	p := ratelimit.Policy{Name: "api", Key: failing, Limit: ratelimit.PerHour(1)}
-	var seen ratelimit.Event
-	l := newLimiter(t, ratelimit.Config{
-		Logger:  slog.New(slog.DiscardHandler),
-		Observe: func(_ context.Context, e *ratelimit.Event) { seen = *e },
-	})
-	if w := get(l.Limit(p)(okHandler)); w.Code != 200 || seen.Err == nil {
-		t.Errorf("open: %d, event %+v", w.Code, seen)
-	}
-	p.FailClosed = true
-	if w := get(l.Limit(p)(okHandler)); w.Code != 503 {
-		t.Errorf("closed: %d", w.Code)
-	}
-}
-
 // What a client can make a policy's own functions do must not open the others.
 func TestAPolicyThatFailsDoesNotSwitchOffTheOthers(t *testing.T) {
 	var seen ratelimit.Event
@@ -319,7 +286,7 @@ func TestARequestWithoutTimeLeftIsRefusedWhateverThePolicy(t *testing.T) {
 	defer cancel()
 	never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request without time left went on") })
 	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
-		backed := fallback.New(s, nil, fallback.Config{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
+		backed := fallback.New(s, nil, fallback.Config{Failures: 1, Slow: 5 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 		defer backed.Close()
 		for name, s := range map[string]store.Store{"plain": s, "fallback": backed} {
 			var log bytes.Buffer
@@ -452,7 +419,7 @@ func TestAClientThatWentAwayPaysAndIsNoOutage(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
 		var logged bytes.Buffer
 		p := perIP("api", ratelimit.PerHour(5))
-		backed := fallback.New(s, nil, fallback.Config{Failures: 1})
+		backed := fallback.New(s, nil, fallback.Config{Failures: 1, Slow: 5 * time.Second})
 		defer backed.Close()
 		l := newLimiter(t, ratelimit.Config{Store: backed, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 		served := 0
@@ -549,24 +516,6 @@ func TestDenyAndErrorHandlersOfOnesOwn(t *testing.T) {
 func TestFromContextOutsideOfALimiter(t *testing.T) {
 	if d, ok := ratelimit.FromContext(t.Context()); ok || d != nil {
 		t.Errorf("%v, %t", d, ok)
-	}
-}
-
-func TestWiringWithoutPoliciesPanics(t *testing.T) {
-	l := newLimiter(t, ratelimit.Config{})
-	for name, wire := range map[string]func(){
-		"Handler": func() { l.Handler(okHandler) },
-		"Limit":   func() { l.Limit() },
-		"Must":    func() { ratelimit.Must(ratelimit.New(ratelimit.Config{Timeout: -1})) },
-	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s did not panic", name)
-				}
-			}()
-			wire()
-		}()
 	}
 }
 

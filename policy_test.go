@@ -105,33 +105,6 @@ func TestLimiterThatWouldNotLimitPanics(t *testing.T) {
 	}
 }
 
-func TestTakeNeedsANameAndALimitOnly(t *testing.T) {
-	l := quiet(t)
-	minute := ratelimit.PerMinute(60)
-	if res, err := l.Take(t.Context(), ratelimit.Policy{Name: "api", Limit: minute}, "member:5", 1); err != nil || res.Remaining != 59 {
-		t.Errorf("got %+v, error %v", res, err)
-	}
-	tier := func(*http.Request) ratelimit.Limit { return minute }
-	for _, tt := range []struct {
-		name   string
-		policy ratelimit.Policy
-		key    string
-		wants  []string
-	}{
-		{"Nothing", ratelimit.Policy{}, "", []string{"Name: ", "Limit: ", "key: "}},
-		{"A LimitFunc, which is not called", ratelimit.Policy{Name: "api", LimitFunc: tier}, "member:5", []string{"Limit: must be set"}},
-		{"A malformed limit", ratelimit.Policy{Name: "api", Limit: ratelimit.PerMinute(-1)}, "member:5", []string{"Limit: Rate -1"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			res, err := l.Take(t.Context(), tt.policy, tt.key, 1)
-			if err == nil || res.Allowed {
-				t.Fatalf("got %+v, error %v; want an error about %q", res, err, tt.wants)
-			}
-			checkText(t, err.Error(), append(tt.wants, "Take: ")...)
-		})
-	}
-}
-
 func TestLimitFunc(t *testing.T) {
 	minute, hour := ratelimit.PerMinute(60).WithBurst(3), ratelimit.PerHour(7)
 	for _, tt := range []struct {
@@ -264,29 +237,6 @@ func TestFailingPolicies(t *testing.T) {
 			t.Errorf("the second of one an hour: got %+v, error %v; want it denied", d, err)
 		}
 	})
-}
-
-func TestPoliciesWithoutAKey(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		key      ratelimit.KeyFunc
-		optional bool
-		allowed  bool
-	}{
-		{"ErrNoKey is refused", finds("", ratelimit.ErrNoKey), false, false},
-		{"A wrapped ErrNoKey is refused", finds("", fmt.Errorf("token: %w", ratelimit.ErrNoKey)), false, false},
-		{"An empty key is refused, and no bucket of its own", finds("", nil), false, false},
-		{"An optional policy does not apply", finds("", ratelimit.ErrNoKey), true, true},
-		{"An optional policy does not apply to an empty key", finds("", nil), true, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			p := ratelimit.Policy{Name: "api", Key: tt.key, Limit: ratelimit.PerMinute(60), Optional: tt.optional}
-			d, err := quiet(t).Decide(requestWith(), p)
-			if d.Allowed != tt.allowed || errors.Is(err, ratelimit.ErrNoKey) == tt.allowed || len(d.Results) != 0 {
-				t.Errorf("got %+v, error %v", d, err)
-			}
-		})
-	}
 }
 
 func TestManyTiersWork(t *testing.T) {

@@ -7,9 +7,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -113,37 +111,6 @@ func TestReloadOfMountedPoliciesIsAllOrNothing(t *testing.T) {
 	checkText(t, err.Error(), `"login"`, "none yet")
 }
 
-func TestMountedPoliciesAreReplacedTogether(t *testing.T) {
-	sets := [2][]ratelimit.Policy{{hourly("a", 1000), hourly("b", 1000)}, {hourly("a", 2000), hourly("b", 2000)}}
-	l := newLimiter(t, ratelimit.Config{Store: storeFunc(func(charges []store.Charge, states []store.State) bool {
-		if len(charges) != 2 || charges[0].Limit != charges[1].Limit {
-			t.Errorf("charges %+v", charges)
-		}
-		for i := range charges {
-			states[i] = store.State{Allowed: true}
-		}
-		return true
-	})})
-	h := l.Limit(sets[0]...)(okHandler)
-	var running sync.WaitGroup
-	for range 4 {
-		running.Go(func() {
-			for range 300 {
-				get(h)
-			}
-		})
-	}
-	running.Go(func() {
-		for i := range 300 {
-			if err := l.Reload(sets[i%2]...); err != nil {
-				t.Error(err)
-			}
-			l.Limit(sets[0]...)
-		}
-	})
-	running.Wait()
-}
-
 // A mounted policy is reached as long as it can get requests, also when nothing but its handler is left.
 func TestAMountedPolicyIsReachedAfterAGarbageCollection(t *testing.T) {
 	l := newLimiter(t, ratelimit.Config{})
@@ -213,53 +180,8 @@ func TestAReloadThatIsInvalidLeavesTheOldInForce(t *testing.T) {
 	wantStatuses(t, h, []int{200, 200, 429})
 }
 
-// No request sees a part of one set and a part of another, and none is let through meanwhile.
-func TestRequestsSeeTheOldPoliciesOrTheNew(t *testing.T) {
-	sets := [2][]ratelimit.Policy{}
-	for i := range sets {
-		for _, name := range []string{"a", "b", "c"} {
-			sets[i] = append(sets[i], perIP(name+strconv.Itoa(i), ratelimit.PerHour(1_000_000)))
-		}
-	}
-	l := newLimiter(t, ratelimit.Config{Store: storeFunc(func(charges []store.Charge, states []store.State) bool {
-		if len(charges) != 3 {
-			t.Errorf("%d charges", len(charges))
-			return false
-		}
-		for i := range charges {
-			if charges[i].Policy[1] != charges[0].Policy[1] {
-				t.Errorf("%s and %s in one call", charges[0].Policy, charges[i].Policy)
-			}
-			states[i] = store.State{Allowed: true}
-		}
-		return true
-	}), Policies: sets[0]})
-	h := l.Handler(okHandler)
-	var running sync.WaitGroup
-	done := make(chan struct{})
-	for range 4 {
-		running.Go(func() {
-			for range 500 {
-				if w := get(h); w.Code != 200 || w.Header().Get("X-Ratelimit-Limit") == "" {
-					t.Errorf("%d %v", w.Code, w.Header())
-				}
-			}
-		})
-	}
-	go func() {
-		defer close(done)
-		for i := range 500 {
-			if err := l.Reload(sets[i%2]...); err != nil {
-				t.Error(err)
-			}
-		}
-	}()
-	running.Wait()
-	<-done
-}
-
 // Under the old limit, a refund would grant what the old rate has brought since the charge.
-func TestAfterAReloadRequestsThatLeaveTheQueueAreRefundedUnderTheNewLimit(t *testing.T) {
+func TestAfterAChangeRequestsThatLeaveTheQueueAreRefundedUnderTheNewLimit(t *testing.T) {
 	const burst = 3000
 	fast, slow := ratelimit.PerSecond(100).WithBurst(burst), ratelimit.PerMinute(1).WithBurst(burst)
 	limited := func(l ratelimit.Limit) ratelimit.Policy {
@@ -272,73 +194,78 @@ func TestAfterAReloadRequestsThatLeaveTheQueueAreRefundedUnderTheNewLimit(t *tes
 		p.LimitFunc = func(*http.Request) ratelimit.Limit { return tier }
 		return p
 	}
-	other, tierless := perIP("other", ratelimit.PerHour(1)), ratelimit.Limit{}
-	for _, tt := range []struct {
-		name    string
-		first   ratelimit.Policy
-		reloads []ratelimit.Policy
-		want    ratelimit.Limit
-	}{
-		{"tightened", limited(fast), []ratelimit.Policy{limited(slow)}, slow},
-		{"loosened", limited(slow), []ratelimit.Policy{limited(fast)}, fast},
-		{"twice", limited(fast), []ratelimit.Policy{limited(fast), limited(slow)}, slow},
-		{"taken out", limited(fast), []ratelimit.Policy{other}, fast},
-		{"taken out and put back", limited(fast), []ratelimit.Policy{other, limited(slow)}, slow},
-		{"exempt", limited(fast), []ratelimit.Policy{limited(ratelimit.Unlimited)}, fast},
-		{"without a tier", chosen(fast, tierless), []ratelimit.Policy{chosen(slow, tierless)}, slow},
-		{"of a tier", chosen(slow, fast), []ratelimit.Policy{chosen(slow, fast)}, fast},
-		{"of a tier until there are none", chosen(slow, fast), []ratelimit.Policy{limited(slow)}, slow},
-		{"until there are tiers", limited(fast), []ratelimit.Policy{chosen(slow, tierless)}, slow},
-		{"until there are only tiers", limited(fast), []ratelimit.Policy{chosen(tierless, slow)}, fast},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			inBubble(t, ratelimit.Config{Policies: []ratelimit.Policy{tt.first}}, func(t *testing.T, q *queue) {
-				h := q.Handler(okHandler)
-				arrive(h, t.Context()).Want(t, 200, 0)
-				a := arrive(h, t.Context())
-				for _, p := range tt.reloads {
-					if err := q.Reload(p); err != nil {
-						t.Fatal(err)
-					}
-				}
-				time.Sleep(20 * time.Second)
-				a.Leave()
-				a.Want(t, 499, 20*time.Second)
-				want := int64(0)
-				if tt.want == fast {
-					want = 2000
-				}
-				if got := remaining(t, q.Limiter, limited(tt.want)); got != want {
-					t.Errorf("%d left, want %d", got, want)
-				}
-			})
-		})
+	type change = func(*queue) error
+	reloaded := func(p ratelimit.Policy) change { return func(q *queue) error { return q.Reload(p) } }
+	over := func(l ratelimit.Limit) change {
+		return func(q *queue) error { return q.Override(map[string]ratelimit.Limit{"api": l}, nil) }
 	}
-}
-
-func TestAfterAReloadAPolicyOfLimitIsRefundedUnderItsNewLimit(t *testing.T) {
-	const burst = 3000
-	p := waiting(perIP("api", ratelimit.PerSecond(100).WithBurst(burst)), 100*time.Hour)
-	p.Cost = func(*http.Request) int64 { return burst }
-	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
-		h := q.Limit(p)(okHandler)
-		if err := q.Reload(p); err != nil { // so that the charge is by a policy of Reload
-			t.Fatal(err)
+	end := func(q *queue) error { return q.Override(nil, nil) }
+	nothing := func(*queue) error { return nil }
+	other, tierless := reloaded(perIP("other", ratelimit.PerHour(1))), ratelimit.Limit{}
+	for _, tt := range []struct {
+		name   string
+		first  ratelimit.Policy
+		before change // the charge
+		after  []change
+		want   ratelimit.Limit
+	}{
+		{"tightened", limited(fast), nothing, []change{reloaded(limited(slow))}, slow},
+		{"loosened", limited(slow), nothing, []change{reloaded(limited(fast))}, fast},
+		{"twice", limited(fast), nothing, []change{reloaded(limited(fast)), reloaded(limited(slow))}, slow},
+		{"after another", limited(fast), reloaded(limited(fast)), []change{reloaded(limited(slow))}, slow},
+		{"taken out", limited(fast), nothing, []change{other}, fast},
+		{"taken out and put back", limited(fast), nothing, []change{other, reloaded(limited(slow))}, slow},
+		{"exempt", limited(fast), nothing, []change{reloaded(limited(ratelimit.Unlimited))}, fast},
+		{"without a tier", chosen(fast, tierless), nothing, []change{reloaded(chosen(slow, tierless))}, slow},
+		{"of a tier", chosen(slow, fast), nothing, []change{reloaded(chosen(slow, fast))}, fast},
+		{"of a tier until there are none", chosen(slow, fast), nothing, []change{reloaded(limited(slow))}, slow},
+		{"until there are tiers", limited(fast), nothing, []change{reloaded(chosen(slow, tierless))}, slow},
+		{"until there are only tiers", limited(fast), nothing, []change{reloaded(chosen(tierless, slow))}, fast},
+		{"overridden by less", limited(fast), nothing, []change{over(slow)}, slow},
+		{"overridden by more", limited(slow), nothing, []change{over(fast)}, fast},
+		{"an override ends", limited(fast), over(slow), []change{end}, fast},
+		{"an override ends and is made again", limited(fast), over(slow), []change{end, over(slow)}, slow},
+		{"an override is made and ends", limited(fast), nothing, []change{over(slow), end}, fast},
+	} {
+		for _, mounted := range []bool{false, true} {
+			if mounted && strings.HasPrefix(tt.name, "taken out") { // there is no Config.Policies to take it out of
+				continue
+			}
+			t.Run(tt.name+map[bool]string{true: ", in Limit"}[mounted], func(t *testing.T) {
+				cfg := ratelimit.Config{Policies: []ratelimit.Policy{tt.first}}
+				if mounted {
+					cfg = ratelimit.Config{}
+				}
+				inBubble(t, cfg, func(t *testing.T, q *queue) {
+					var h http.Handler
+					if h = q.Limit(tt.first)(okHandler); !mounted {
+						h = q.Handler(okHandler)
+					}
+					change := func(changes ...change) {
+						for _, c := range changes {
+							if err := c(q); err != nil {
+								t.Fatal(err)
+							}
+						}
+					}
+					change(tt.before)
+					arrive(h, t.Context()).Want(t, 200, 0)
+					a := arrive(h, t.Context())
+					change(tt.after...)
+					time.Sleep(20 * time.Second)
+					a.Leave()
+					a.Want(t, 499, 20*time.Second)
+					want := int64(0)
+					if tt.want == fast {
+						want = 2000
+					}
+					if got := remaining(t, q.Limiter, limited(tt.want)); got != want {
+						t.Errorf("%d left, want %d", got, want)
+					}
+				})
+			})
 		}
-		arrive(h, t.Context()).Want(t, 200, 0)
-		a := arrive(h, t.Context())
-		slow := p
-		slow.Limit = ratelimit.PerMinute(1).WithBurst(burst)
-		if err := q.Reload(slow); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Second)
-		a.Leave()
-		a.Want(t, 499, 20*time.Second)
-		if got := remaining(t, q.Limiter, slow); got != 0 { // 2000 under the old limit
-			t.Errorf("%d left, want 0", got)
-		}
-	})
+	}
 }
 
 // A policy of a call is its caller's.
@@ -422,32 +349,6 @@ func TestPoliciesFollowAReload(t *testing.T) {
 		t.Error("a malformed policy was accepted")
 	}
 	wantInForce(t, l, "c 2/1h", "a 2/1h", "m 1/1h", "n 2/1h")
-
-	// All of a Reload, or nothing.
-	stop := make(chan struct{})
-	var running sync.WaitGroup
-	running.Go(func() {
-		for i := int64(3); ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-				_ = l.Reload(hourly("a", i), hourly("m", i), hourly("n", i))
-			}
-		}
-	})
-	seen := make(map[ratelimit.Limit]bool)
-	for len(seen) < 50 && !t.Failed() {
-		all := l.Policies()
-		seen[all[0].Limit] = true
-		for i := range all {
-			if all[0].Name != "c" && all[i].Limit != all[0].Limit { // a first Reload was there
-				t.Errorf("%+v: parts of two", all)
-			}
-		}
-	}
-	close(stop)
-	running.Wait()
 	runtime.KeepAlive(mounts)
 }
 
@@ -607,119 +508,5 @@ func TestAnOverrideThatIsInvalidLeavesTheOldInForce(t *testing.T) {
 	checkText(t, err.Error(), "ratelimit: Override: ", `limits["a"]: Rate`, `limits["b"]: must not be Unlimited`, `limits["c"]: Rate`, `limits["d"]: Rate`, `limits["no name"]: must be the name`)
 	if got := namesOf(h); !slices.Equal(got, []string{"api 50/1h"}) {
 		t.Errorf("%q", got)
-	}
-}
-
-// Each decision is by the old limit of all policies or by the new one of all.
-func TestRequestsSeeTheOldOverridesOrTheNew(t *testing.T) {
-	l := newLimiter(t, ratelimit.Config{Store: storeFunc(func(charges []store.Charge, states []store.State) bool {
-		if charges[0].Limit != charges[1].Limit {
-			t.Errorf("charges %+v", charges)
-		}
-		for i := range charges {
-			states[i] = store.State{Allowed: true}
-		}
-		return true
-	}), Policies: []ratelimit.Policy{hourly("a", 1000), hourly("b", 1000)}})
-	handlers := []http.Handler{l.Handler(showsNames), l.Limit(hourly("c", 1000), hourly("d", 1000))(showsNames)}
-	var running sync.WaitGroup
-	for i := range 4 {
-		running.Go(func() {
-			for range 300 {
-				for _, got := range namesOf(handlers[i%2]) {
-					if _, limit, _ := strings.Cut(got, " "); limit != "1000/1h" && limit != "2000/1h" && limit != "3000/1h" {
-						t.Errorf("decided by %s", got)
-					}
-				}
-			}
-		})
-	}
-	running.Go(func() {
-		for i := range 300 {
-			over := make(map[string]ratelimit.Limit)
-			if i%3 > 0 {
-				for _, name := range []string{"a", "b", "c", "d"} {
-					over[name] = ratelimit.PerHour(int64(1+i%3) * 1000)
-				}
-			}
-			if err := l.Override(over, nil); err != nil {
-				t.Error(err)
-			}
-			l.Limit(hourly("c", 1000), hourly("d", 1000))
-			l.Policies()
-		}
-	})
-	running.Go(func() {
-		for range 100 {
-			if err := l.Reload(hourly("a", 1000), hourly("b", 1000), hourly("c", 1000), hourly("d", 1000)); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	running.Wait()
-}
-
-// A refund under the old limit would grant what the old rate has brought since the charge.
-func TestAfterAnOverrideRequestsThatLeaveTheQueueAreRefundedUnderTheNewLimit(t *testing.T) {
-	const burst = 3000
-	fast, slow := ratelimit.PerSecond(100).WithBurst(burst), ratelimit.PerMinute(1).WithBurst(burst)
-	limited := func(l ratelimit.Limit) ratelimit.Policy {
-		p := waiting(perIP("api", l), 100*time.Hour)
-		p.Cost = func(*http.Request) int64 { return burst }
-		return p
-	}
-	for _, tt := range []struct {
-		name    string
-		program ratelimit.Limit
-		over    []map[string]ratelimit.Limit // the first one before the charge
-		want    ratelimit.Limit
-	}{
-		{"tightened", fast, []map[string]ratelimit.Limit{nil, {"api": slow}}, slow},
-		{"loosened", slow, []map[string]ratelimit.Limit{nil, {"api": fast}}, fast},
-		{"ended", fast, []map[string]ratelimit.Limit{{"api": slow}, nil}, fast},
-		{"ended and made again", fast, []map[string]ratelimit.Limit{{"api": slow}, nil, {"api": slow}}, slow},
-		{"made and ended", fast, []map[string]ratelimit.Limit{nil, {"api": slow}, nil}, fast},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			inBubble(t, ratelimit.Config{Policies: []ratelimit.Policy{limited(tt.program)}}, func(t *testing.T, q *queue) {
-				h := q.Handler(okHandler)
-				override(t, q.Limiter, tt.over[0])
-				arrive(h, t.Context()).Want(t, 200, 0)
-				a := arrive(h, t.Context())
-				for _, over := range tt.over[1:] {
-					override(t, q.Limiter, over)
-				}
-				time.Sleep(20 * time.Second)
-				a.Leave()
-				a.Want(t, 499, 20*time.Second)
-				want := int64(0)
-				if tt.want == fast {
-					want = 2000
-				}
-				if got := remaining(t, q.Limiter, limited(tt.want)); got != want {
-					t.Errorf("%d left, want %d", got, want)
-				}
-			})
-		})
-	}
-}
-
-// The bucket keeps its tokens, and a settlement is charged under the limit that is then in force.
-func TestAfterAnOverrideRequestsAreSettledUnderTheNewLimit(t *testing.T) {
-	var charged []store.Limit
-	l := newLimiter(t, ratelimit.Config{Store: storeFunc(func(charges []store.Charge, states []store.State) bool {
-		charged = append(charged, charges[0].Limit)
-		states[0] = store.State{Allowed: true}
-		return true
-	})})
-	p := perIP("api", ratelimit.PerHour(10))
-	p.Settle = func(*http.Request, ratelimit.Response) int64 { return 3 }
-	h := l.Limit(p)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		override(t, l, map[string]ratelimit.Limit{"api": ratelimit.PerHour(99)})
-	}))
-	get(h)
-	want, err := store.NewLimit(99, time.Hour, 99)
-	if err != nil || len(charged) != 2 || charged[1] != want {
-		t.Errorf("charged %+v, %v", charged, err)
 	}
 }

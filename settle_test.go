@@ -2,7 +2,7 @@ package ratelimit_test
 
 import (
 	"bufio"
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -221,32 +221,6 @@ func TestAllOfALimiterIsSettledInOneCall(t *testing.T) {
 	}
 }
 
-func TestWhatWasNotChargedIsNotSettled(t *testing.T) {
-	s := memstore.New(memstore.Config{})
-	defer s.Close()
-	rec := &recorder{Store: s}
-	l := newLimiter(t, ratelimit.Config{Store: rec, Logger: slog.New(slog.DiscardHandler)})
-	asked := false
-	p := settled("api", ratelimit.PerHour(1), func(*http.Request, ratelimit.Response) int64 {
-		asked = true
-		return 5
-	})
-	exempt := p
-	exempt.Name, exempt.LimitFunc = "exempt", func(*http.Request) ratelimit.Limit { return ratelimit.Unlimited }
-
-	rec.Fault = func([]store.Charge) error { return errors.New("away") }
-	wantStatuses(t, l.Limit(p)(okHandler), []int{200})
-	rec.Fault = nil
-	wantStatuses(t, l.Limit(exempt)(okHandler), []int{200})
-	if _, err := l.Take(t.Context(), p, "ip:192.0.2.1", 1); err != nil {
-		t.Fatal(err)
-	}
-	wantStatuses(t, l.Limit(p)(okHandler), []int{429})
-	if asked {
-		t.Error("Settle was asked about a request that was not charged")
-	}
-}
-
 // The bucket of a shadow may be where nobody answers, which vetoes nothing.
 func TestAShadowWhoseBucketDidNotAnswerIsNotSettled(t *testing.T) {
 	s := memstore.New(memstore.Config{})
@@ -271,135 +245,87 @@ func (u *unansweredShadows) Take(ctx context.Context, charges []store.Charge, st
 	return ok, err
 }
 
-func TestALimitOfATierIsSettledUnderIt(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
-		p := settled("tier", ratelimit.PerHour(10), costs(50))
-		p.LimitFunc = func(*http.Request) ratelimit.Limit { return ratelimit.PerHour(100) }
-		l := newLimiter(t, ratelimit.Config{Store: s})
-		get(l.Limit(p)(okHandler))
-		gold := p
-		gold.Limit = ratelimit.PerHour(100)
-		if got := remaining(t, l, gold); got != 50 {
-			t.Errorf("%d left, want 50 of 100", got)
-		}
-	})
-}
-
-// Or what the new limit has granted meanwhile would be cut to the old burst, and what it has not would refill at
-// the old rate.
+// Otherwise what the new limit has granted meanwhile would be cut to the old burst, and what it has not would refill at the
+// old rate. A tier stays, because Policy.Limit is only the default there.
 func TestAfterAReloadRequestsAreSettledUnderTheNewLimit(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
-		for _, change := range []struct {
-			name     string
-			from, to ratelimit.Limit
-			want     int64
-		}{
-			{"raised", ratelimit.PerSecond(10), ratelimit.PerSecond(1000), 996},
-			{"lowered", ratelimit.PerSecond(10), ratelimit.PerHour(10), 4},
-		} {
-			old := settled(change.name, change.from, costs(5))
-			next := old
-			next.Limit = change.to
-			l := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{old}})
-			get(l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-				// The last of several counts.
-				if err := errors.Join(l.Reload(settled(change.name, ratelimit.PerSecond(20), asCharged)), l.Reload(next)); err != nil {
-					t.Fatal(err)
+	fast, slow := ratelimit.PerSecond(10), ratelimit.PerHour(10)
+	reload := func(l *ratelimit.Limiter, next ratelimit.Policy) error { // the last of several counts
+		between := next
+		between.Limit = ratelimit.PerSecond(20)
+		return errors.Join(l.Reload(between), l.Reload(next))
+	}
+	override := func(l *ratelimit.Limiter, next ratelimit.Policy) error {
+		return l.Override(map[string]ratelimit.Limit{next.Name: next.Limit}, nil)
+	}
+	for name, tt := range map[string]struct {
+		mounted  bool // by Limit
+		from, to ratelimit.Limit
+		tier     ratelimit.Limit
+		change   func(*ratelimit.Limiter, ratelimit.Policy) error
+		want     int64
+	}{
+		"raised":     {false, fast, ratelimit.PerSecond(1000), ratelimit.Limit{}, reload, 996},
+		"lowered":    {false, fast, slow, ratelimit.Limit{}, reload, 4},
+		"in Limit":   {true, fast, slow, ratelimit.Limit{}, reload, 4},
+		"overridden": {true, fast, slow, ratelimit.Limit{}, override, 4},
+		"a tier":     {false, slow, ratelimit.PerHour(20), ratelimit.PerHour(100), reload, 94},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
+				old := settled("api", tt.from, costs(5))
+				if tt.tier != (ratelimit.Limit{}) {
+					old.LimitFunc = func(*http.Request) ratelimit.Limit { return tt.tier }
 				}
-				if _, err := l.Take(t.Context(), next, "ip:192.0.2.1", 1); err != nil {
-					t.Fatal(err)
+				l := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{old}})
+				limit := l.Handler
+				if tt.mounted {
+					l = newLimiter(t, ratelimit.Config{Store: s})
+					mount := l.Limit(old)
+					limit = func(h http.Handler) http.Handler { return mount(h) }
 				}
-				c.Advance(time.Second)
-			})))
-			if got := remaining(t, l, next); got != change.want {
-				t.Errorf("%s: %d left, want %d", change.name, got, change.want)
-			}
-		}
-	})
+				next := old
+				next.Limit = tt.to
+				now := next
+				now.Limit = cmp.Or(tt.tier, tt.to)
+				get(limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+					if err := tt.change(l, next); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := l.Take(t.Context(), now, address, 1); err != nil {
+						t.Fatal(err)
+					}
+					c.Advance(time.Second)
+				})))
+				if got := remaining(t, l, now); got != tt.want {
+					t.Errorf("%d left, want %d", got, tt.want)
+				}
+			})
+		})
+	}
 }
 
-func TestAfterAReloadAPolicyOfLimitIsSettledUnderItsNewLimit(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
-		old := settled("api", ratelimit.PerSecond(10), costs(5))
-		next := old
-		next.Limit = ratelimit.PerHour(10)
-		l := newLimiter(t, ratelimit.Config{Store: s})
-		get(l.Limit(old)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			if err := l.Reload(next); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := l.Take(t.Context(), next, "ip:192.0.2.1", 1); err != nil {
-				t.Fatal(err)
-			}
-			c.Advance(time.Second)
-		})))
-		if got := remaining(t, l, next); got != 4 {
-			t.Errorf("%d left, want 4", got)
-		}
-	})
-}
-
-// Policy.Limit is only the default there, and would cut what the tier has to its burst.
-func TestAfterAReloadATierIsSettledUnderItsOwnLimit(t *testing.T) {
+// Stacked policies of one name are settled each for its own key. SetCost reaches each of them, and no other policy.
+func TestStackedPoliciesOfOneName(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
-		p := settled("tier", ratelimit.PerHour(10), costs(5))
-		p.LimitFunc = func(*http.Request) ratelimit.Limit { return ratelimit.PerHour(100) }
-		l := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{p}})
-		get(l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			next := p
-			next.Limit = ratelimit.PerHour(20)
-			if err := l.Reload(next); err != nil {
-				t.Fatal(err)
+		for said, want := range map[bool][3]int64{false: {97, 43, 9}, true: {93, 43, 9}} {
+			l := newLimiter(t, ratelimit.Config{Store: s})
+			outer, inner := settled("api", ratelimit.PerHour(100), costs(3)), settled("api", ratelimit.PerHour(50), costs(7))
+			inner.Key = ratelimit.Static(fmt.Sprint(said))
+			outer.Key = ratelimit.Static("outer" + fmt.Sprint(said))
+			other := settled("other"+fmt.Sprint(said), ratelimit.PerHour(10), costs(1))
+			get(l.Limit(outer)(l.Limit(inner, other)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if said && !ratelimit.SetCost(r.Context(), "api", 7) {
+					t.Error("SetCost found no policy")
+				}
+			}))))
+			for i, p := range []ratelimit.Policy{outer, inner, other} {
+				key, _ := p.Key(requestWith())
+				if r, err := l.Peek(t.Context(), p, key); err != nil || r.Remaining != want[i] {
+					t.Errorf("with SetCost %t: bucket %d has %d left, error %v, want %d", said, i, r.Remaining, err, want[i])
+				}
 			}
-		})))
-		gold := p
-		gold.Limit = ratelimit.PerHour(100)
-		if got := remaining(t, l, gold); got != 95 {
-			t.Errorf("%d left, want 95 of 100", got)
 		}
 	})
-}
-
-func TestStackedPoliciesOfOneNameAreSettledEachForItsOwnKey(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
-		l := newLimiter(t, ratelimit.Config{Store: s})
-		outer := settled("api", ratelimit.PerHour(100), costs(3))
-		inner := settled("api", ratelimit.PerHour(50), costs(7))
-		inner.Key = ratelimit.Static("all")
-		get(l.Limit(outer)(l.Limit(inner)(okHandler)))
-		if got := remaining(t, l, outer); got != 97 {
-			t.Errorf("the outer bucket has %d left, want 97", got)
-		}
-		if r, err := l.Peek(t.Context(), inner, "static:all"); err != nil || r.Remaining != 43 {
-			t.Errorf("the inner bucket has %d left, error %v, want 43", r.Remaining, err)
-		}
-	})
-}
-
-// The client has its answer by then.
-func TestAStoreThatFailsToSettleIsLogged(t *testing.T) {
-	s := memstore.New(memstore.Config{})
-	defer s.Close()
-	rec := &recorder{Store: s}
-	var log bytes.Buffer
-	l := newLimiter(t, ratelimit.Config{Store: rec, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	p := settled("api", ratelimit.PerHour(10), costs(0))
-	w := get(l.Limit(p)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		rec.Lock()
-		rec.Fault = func([]store.Charge) error { return errors.New("away") }
-		rec.Unlock()
-		io.WriteString(w, "ok")
-	})))
-	if w.Code != 200 || w.Body.String() != "ok" {
-		t.Errorf("answered %d %q", w.Code, w.Body)
-	}
-	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "not settled") || !strings.Contains(text, "away") {
-		t.Errorf("logged %q", text)
-	}
-	rec.Fault = nil
-	if got := remaining(t, l, p); got != 9 {
-		t.Errorf("%d left, want 9: the estimate stays", got)
-	}
 }
 
 // A hung store must not keep the connection of a client.
@@ -484,31 +410,6 @@ func TestAPolicyThatFailsClosedIsNotSettledWithAStandIn(t *testing.T) {
 	if _, err := standIn.Take(t.Context(), []store.Charge{{Policy: "login", Key: "ip:192.0.2.1", Limit: limit}}, states); err != nil || states[0].Remaining != 10 {
 		t.Errorf("the stand-in has %d left, error %v, want 10", states[0].Remaining, err)
 	}
-}
-
-func TestSetCostReachesEachLimiterWithAPolicyOfThatName(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
-		l := newLimiter(t, ratelimit.Config{Store: s})
-		outer := settled("llm", ratelimit.PerHour(100), costs(1))
-		inner := settled("llm", ratelimit.PerHour(50), costs(1))
-		inner.Key = ratelimit.Static("all")
-		other := settled("other", ratelimit.PerHour(10), costs(1))
-		other.Key = ratelimit.Static("other")
-		get(l.Limit(outer)(l.Limit(inner, other)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			if !ratelimit.SetCost(r.Context(), "llm", 7) {
-				t.Error("SetCost found no policy")
-			}
-		}))))
-		if got := remaining(t, l, outer); got != 93 {
-			t.Errorf("the outer bucket has %d left, want 93", got)
-		}
-		if r, err := l.Peek(t.Context(), inner, "static:all"); err != nil || r.Remaining != 43 {
-			t.Errorf("the inner bucket has %d left, error %v, want 43", r.Remaining, err)
-		}
-		if r, err := l.Peek(t.Context(), other, "static:other"); err != nil || r.Remaining != 9 {
-			t.Errorf("the bucket of another policy has %d left, error %v, want 9", r.Remaining, err)
-		}
-	})
 }
 
 // Whatever is not seen to succeed counts.

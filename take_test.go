@@ -114,49 +114,65 @@ func TestTakeAndPeekInALimitedRequestReturnTheirOwnResults(t *testing.T) {
 	}
 }
 
-func TestTakeRefusesWrongArguments(t *testing.T) {
-	l := newLimiter(t, ratelimit.Config{})
-	good := ratelimit.Policy{Name: "jobs", Limit: ratelimit.PerMinute(60)}
-	noLimit, badName := good, good
-	noLimit.Limit = ratelimit.Limit{}
-	badName.Name = "two words"
-	take := func(p ratelimit.Policy, key string, cost int64) error {
-		r, err := l.Take(t.Context(), p, key, cost)
-		if r.Allowed {
-			t.Errorf("%+v was allowed", p)
-		}
-		return err
+func TestWrongArgumentsOfCalls(t *testing.T) {
+	l := quiet(t)
+	p := ratelimit.Policy{Name: "jobs", Limit: ratelimit.PerMinute(60)}
+	tier, malformed, patient := p, p, waiting(p, -1)
+	tier.Limit, tier.LimitFunc = ratelimit.Limit{}, func(*http.Request) ratelimit.Limit { return ratelimit.PerMinute(60) }
+	malformed.Limit = ratelimit.PerMinute(-1)
+	take := func(p ratelimit.Policy, key string, cost int64) func() (ratelimit.Result, error) {
+		return func() (ratelimit.Result, error) { return l.Take(t.Context(), p, key, cost) }
 	}
-	_, refund := l.Refund(t.Context(), good, "k", 0)
-	for want, err := range map[string]error{
-		"key":   take(good, "", 1),
-		"cost":  take(good, "k", -1),
-		"Limit": take(noLimit, "k", 1),
-		"Name":  take(badName, "k", 1),
-		"n 0":   refund,
+	for _, tt := range []struct {
+		call  func() (ratelimit.Result, error)
+		wants []string
+	}{
+		{take(ratelimit.Policy{}, "", 1), []string{"Take: ", "Name: ", "Limit: must be set", "key: must not be empty"}},
+		{take(ratelimit.Policy{Name: "two words", Limit: p.Limit}, "k", 1), []string{"Take: ", "Name: "}},
+		{take(p, "k", -1), []string{"Take: cost -1: must be 0 or more; see Refund"}},
+		{take(tier, "k", 1), []string{"Take: ", "Limit: must be set"}}, // its LimitFunc is not called
+		{take(malformed, "k", 1), []string{"Take: ", "Limit: Rate -1"}},
+		{func() (ratelimit.Result, error) { return l.Refund(t.Context(), p, "k", 0) }, []string{"Refund: n 0: must be above 0"}},
+		{func() (ratelimit.Result, error) { return l.Wait(t.Context(), p, "k", -1) }, []string{"Wait: cost -1: must"}},
+		{func() (ratelimit.Result, error) { return l.Wait(t.Context(), patient, "", 1) }, []string{"Wait: ", "MaxWait -1ns: must not be negative", "key: "}},
+		{func() (ratelimit.Result, error) { return peeked(l.Peek(t.Context(), ratelimit.Policy{}, "k")) }, []string{"Peek: ", "Name: "}},
+		{func() (ratelimit.Result, error) { return peeked(l.Peek(t.Context(), malformed, "k")) }, []string{"Peek: ", "Limit: "}},
+		{func() (ratelimit.Result, error) { return l.Reset(t.Context(), ratelimit.Policy{}, "k") }, []string{"Reset: ", "Name: "}},
+		{func() (ratelimit.Result, error) { return l.Reset(t.Context(), malformed, "k") }, []string{"Reset: ", "Limit: "}},
 	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want one about %s", err, want)
+		r, err := tt.call()
+		if err == nil || r.Allowed {
+			t.Errorf("%+v, error %v; want an error about %q", r, err, tt.wants)
+			continue
 		}
+		checkText(t, err.Error(), tt.wants...)
 	}
 }
 
-func TestTakeWithAFailedStoreAndAnEndedContext(t *testing.T) {
+// An open policy allows what the Store has not decided about, and one that fails closed denies it. Reset and Peek are no
+// exception.
+func TestCallsWithAFailedStore(t *testing.T) {
 	failure := errors.New("away")
 	l := newLimiter(t, ratelimit.Config{Store: failing(func() error { return failure }), Logger: slog.New(slog.DiscardHandler)})
 	p := ratelimit.Policy{Name: "jobs", Limit: ratelimit.PerMinute(60)}
-	if r, err := l.Take(t.Context(), p, "k", 1); !r.Allowed || !errors.Is(err, failure) {
-		t.Errorf("open: %+v, %v", r, err)
-	}
-	p.FailClosed = true
-	if r, err := l.Take(t.Context(), p, "k", 1); r.Allowed || !errors.Is(err, failure) {
-		t.Errorf("closed: %+v, %v", r, err)
-	}
-	p.FailClosed = false
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if r, err := l.Take(ctx, p, "k", 1); r.Allowed || !errors.Is(err, context.Canceled) {
-		t.Errorf("canceled: %+v, %v", r, err)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, closed := range []bool{false, true} {
+		p.FailClosed = closed
+		for name, call := range map[string]func(context.Context) (ratelimit.Result, error){
+			"Take":   func(ctx context.Context) (ratelimit.Result, error) { return l.Take(ctx, p, "k", 1) },
+			"Refund": func(ctx context.Context) (ratelimit.Result, error) { return l.Refund(ctx, p, "k", 1) },
+			"Wait":   func(ctx context.Context) (ratelimit.Result, error) { return l.Wait(ctx, p, "k", 1) },
+			"Peek":   func(ctx context.Context) (ratelimit.Result, error) { return peeked(l.Peek(ctx, p, "k")) },
+			"Reset":  func(ctx context.Context) (ratelimit.Result, error) { return l.Reset(ctx, p, "k") },
+		} {
+			if r, err := call(t.Context()); !errors.Is(err, failure) || r.Allowed == closed || r.Limit != p.Limit {
+				t.Errorf("%s, closed %t: %+v, %v", name, closed, r, err)
+			}
+			if r, err := call(ended); name != "Refund" && (r.Allowed || !errors.Is(err, context.Canceled)) {
+				t.Errorf("%s, closed %t, in a context that has ended: %+v, %v", name, closed, r, err)
+			}
+		}
 	}
 }
 
@@ -311,27 +327,3 @@ func TestPeekOfAStoreThatIsNoInspector(t *testing.T) {
 
 // peeked is what other calls than Peek report of a bucket.
 func peeked(b ratelimit.Bucket, err error) (ratelimit.Result, error) { return b.Result, err }
-
-func TestPeekAndResetWithAFailedStore(t *testing.T) {
-	failure := errors.New("away")
-	l := newLimiter(t, ratelimit.Config{Store: failing(func() error { return failure }), Logger: slog.New(slog.DiscardHandler)})
-	for _, closed := range []bool{false, true} {
-		p := ratelimit.Policy{Name: "p", Limit: ratelimit.PerHour(1), FailClosed: closed}
-		for name, call := range map[string]func() (ratelimit.Result, error){
-			"Peek":  func() (ratelimit.Result, error) { return peeked(l.Peek(t.Context(), p, "k")) },
-			"Reset": func() (ratelimit.Result, error) { return l.Reset(t.Context(), p, "k") },
-		} {
-			if r, err := call(); !errors.Is(err, failure) || r.Allowed == closed || r.Limit != p.Limit {
-				t.Errorf("%s: %+v, %v", name, r, err)
-			}
-		}
-	}
-	for name, p := range map[string]ratelimit.Policy{"Name": {}, "Limit": {Name: "p", Limit: ratelimit.Limit{Rate: -1}}} {
-		if _, err := l.Peek(t.Context(), p, "k"); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("Peek: %v, want one about %s", err, name)
-		}
-		if _, err := l.Reset(t.Context(), p, "k"); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("Reset: %v, want one about %s", err, name)
-		}
-	}
-}

@@ -339,22 +339,6 @@ func (stalling) Take(ctx context.Context, _ []store.Charge, _ []store.State) (bo
 	return false, ctx.Err()
 }
 
-// Calls are reused, and only those that wait stay until they are answered.
-func TestACallEndsWithItsContextAfterOneThatStayed(t *testing.T) {
-	p := waiting(perIP("api", ratelimit.Every(time.Second)), time.Minute)
-	inBubble(t, ratelimit.Config{Store: stalling{}}, func(t *testing.T, q *queue) {
-		for range 20 { // the pool may lose some
-			get(q.Limit(p)(okHandler))
-			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			begin := time.Now()
-			if _, err := q.Take(ctx, p, "ip:192.0.2.1", 1); err == nil || time.Since(begin) != time.Millisecond {
-				t.Errorf("error %v after %v, want the context's after 1ms", err, time.Since(begin))
-			}
-			cancel()
-		}
-	})
-}
-
 func TestARequestThatWouldEndBeforeItsTurnIsRefusedAtOnce(t *testing.T) {
 	p := waiting(perIP("api", ratelimit.Every(2*time.Second)), time.Minute)
 	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
@@ -700,25 +684,6 @@ func TestWaitCountsAgainstMaxWaiting(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
-}
-
-func TestWaitRefusesWrongArgumentsAndReportsFailures(t *testing.T) {
-	failure := errors.New("away")
-	l := newLimiter(t, ratelimit.Config{Store: failing(func() error { return failure }), Logger: slog.New(slog.DiscardHandler)})
-	p := ratelimit.Policy{Name: "jobs", Limit: ratelimit.PerMinute(60)}
-	if r, err := l.Wait(t.Context(), p, "k", -1); r.Allowed || err == nil || !strings.Contains(err.Error(), "Wait: cost -1: must") {
-		t.Errorf("%+v, error %v", r, err)
-	}
-	if r, err := l.Wait(t.Context(), waiting(p, -1), "", 1); r.Allowed || err == nil || !strings.Contains(err.Error(), "MaxWait -1ns: must not be negative") || !strings.Contains(err.Error(), "Wait: ") || !strings.Contains(err.Error(), "key") {
-		t.Errorf("%+v, error %v", r, err)
-	}
-	if r, err := l.Wait(t.Context(), p, "k", 1); !r.Allowed || !errors.Is(err, failure) {
-		t.Errorf("open: %+v, %v", r, err)
-	}
-	p.FailClosed = true
-	if r, err := l.Wait(t.Context(), p, "k", 1); r.Allowed || !errors.Is(err, failure) {
-		t.Errorf("closed: %+v, %v", r, err)
-	}
 }
 
 func TestAWaitErrorSaysWhenToCallAgainAndNotTheKey(t *testing.T) {

@@ -478,36 +478,25 @@ func TestPeekOfABlockedBucket(t *testing.T) {
 	})
 }
 
-// A Store of somebody that knows nothing of blocks must not say that a client is kept out.
+// Neither a Store that fails, nor one of somebody that knows nothing of blocks, must say that a client is kept out.
 func TestAStoreThatCannotBlockSaysSo(t *testing.T) {
-	var events ratetest.Events
-	l := newLimiter(t, ratelimit.Config{Store: ratetest.Generous{}, Observe: events.Observe, Logger: slog.New(slog.DiscardHandler)})
-	for _, closed := range []bool{false, true} {
-		p := named("api")
-		p.FailClosed = closed
-		r, err := l.Block(t.Context(), p, "k", time.Hour, "")
-		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "not a Blocker") || r.Blocked {
-			t.Errorf("%+v, %v", r, err)
+	away := errors.New("away")
+	for want, s := range map[error]store.Store{errors.ErrUnsupported: ratetest.Generous{}, away: ratetest.Failing(func() error { return away })} {
+		var events ratetest.Events
+		l := newLimiter(t, ratelimit.Config{Store: s, Observe: events.Observe, Logger: slog.New(slog.DiscardHandler)})
+		for _, closed := range []bool{false, true} {
+			p := named("api")
+			p.FailClosed = closed
+			if r, err := l.Block(t.Context(), p, "k", time.Hour, ""); !errors.Is(err, want) || r.Blocked {
+				t.Errorf("%+v, %v", r, err)
+			}
+			if e := events.Last(); e.Op != "block" || !errors.Is(e.Err, want) {
+				t.Errorf("%+v", e)
+			}
+			if r, err := l.Unblock(t.Context(), p, "k"); !errors.Is(err, want) || r.Blocked || want != away && !strings.Contains(err.Error(), "not a Blocker") {
+				t.Errorf("Unblock: %+v, %v", r, err)
+			}
 		}
-	}
-	for _, e := range events.All() {
-		if e.Op != "block" || !errors.Is(e.Err, errors.ErrUnsupported) {
-			t.Errorf("%+v", e)
-		}
-	}
-	if r, err := l.Unblock(t.Context(), named("api"), "k"); !errors.Is(err, errors.ErrUnsupported) || r.Blocked {
-		t.Errorf("Unblock: %+v, %v", r, err)
-	}
-}
-
-func TestBlockWithAFailedStore(t *testing.T) {
-	failure := errors.New("away")
-	l := newLimiter(t, ratelimit.Config{Store: ratetest.Failing(func() error { return failure }), Logger: slog.New(slog.DiscardHandler)})
-	if r, err := l.Block(t.Context(), named("api"), "k", time.Hour, ""); !errors.Is(err, failure) || r.Blocked {
-		t.Errorf("%+v, %v", r, err)
-	}
-	if r, err := l.Unblock(t.Context(), named("api"), "k"); !errors.Is(err, failure) || r.Blocked {
-		t.Errorf("%+v, %v", r, err)
 	}
 }
 
