@@ -523,7 +523,7 @@ func TestAClientDoesNotUseUpTheKindsOfRefusals(t *testing.T) {
 				for i := range 9 { // also names that differ in digits only are told apart
 					mounted = append(mounted, l.Limit(ratelimit.Policy{Name: fmt.Sprint("v", i), Key: key, Limit: ratelimit.PerHour(9)})(okHandler))
 				}
-				for c := range 128 {
+				for c := 0; c < 128; c += 5 {
 					for _, header := range []string{string(rune(c)), `{"a":` + string(rune(c)), `{"alg":"` + string(rune(c)) + `"}`} {
 						token := base64.RawURLEncoding.EncodeToString([]byte(header)) + ".e30.x"
 						for _, h := range mounted {

@@ -13,8 +13,6 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 )
 
-// ours are the networks of the proxies in these tests.
-
 func TestRemoteIP(t *testing.T) {
 	for _, tt := range []struct {
 		name, peer, want string
@@ -38,6 +36,7 @@ func TestRemoteIP(t *testing.T) {
 	}
 }
 
+// The rules of each trust model. For all that clients can send, see TestWhomEachTrustModelBelieves in test/clientip.
 func TestClientIP(t *testing.T) {
 	const xff, forwarded, edge = "X-Forwarded-For", "Forwarded", "Cf-Connecting-Ip"
 	trusted := ratelimit.IPConfig{TrustedProxies: ours}
@@ -58,48 +57,27 @@ func TestClientIP(t *testing.T) {
 		want  string
 	}{
 		{"Trusted: the client is the last entry that is not ours", trusted, proxy, []string{xff, "203.0.113.7, 192.0.2.1, 10.0.0.2"}, "ip:192.0.2.1"},
-		{"Trusted: all lines are one list", trusted, proxy, []string{xff, "192.0.2.1", xff, "10.0.0.2"}, "ip:192.0.2.1"},
-		{"Trusted: a client with IPv6 counts by its /64", trusted, proxy, []string{xff, "2001:db8:2:3:4::5"}, "ip:2001:db8:2:3::/64"},
-		{"Trusted: a mapped client is the IPv4 client", trusted, proxy, []string{xff, "::ffff:192.0.2.1"}, "ip:192.0.2.1"},
-		{"Trusted: a mapped proxy is the IPv4 proxy", trusted, "[::ffff:10.0.0.1]:80", []string{xff, "192.0.2.1"}, "ip:192.0.2.1"},
-		{"Trusted: a proxy may have IPv6", trusted, "[2001:db8:1::1]:80", []string{xff, "192.0.2.1"}, "ip:192.0.2.1"},
 		{"Trusted: a stranger is the client, whatever it sends", trusted, stranger, []string{xff, "192.0.2.1"}, "ip:198.51.100.1"},
-		{"Trusted: a stranger is the client, even with garbage", trusted, stranger, []string{xff, "garbage"}, "ip:198.51.100.1"},
 		{"Trusted: a proxy without a header is the client", trusted, proxy, nil, "ip:10.0.0.1"},
-		{"Trusted: a proxy with an empty header is the client", trusted, proxy, []string{xff, "", xff, " , "}, "ip:10.0.0.1"},
 		{"Trusted: where all are ours the furthest is the client", trusted, proxy, []string{xff, "10.0.0.3, 10.0.0.2"}, "ip:10.0.0.3"},
 		{"Trusted: what is left of garbage is not believed", trusted, proxy, []string{xff, "192.0.2.1, unknown, 10.0.0.2"}, badRequest},
 		{"Trusted: the other header is ignored", trusted, proxy, []string{forwarded, "for=192.0.2.1"}, "ip:10.0.0.1"},
-		{"Trusted: a peer without an address is no key", trusted, "@", []string{xff, "192.0.2.1"}, ""},
 		{"Forwarded: the client is the last entry that is not ours", trustedForwarded, proxy, []string{forwarded, `for=203.0.113.7, for="192.0.2.1:80";proto=http, for=10.0.0.2`}, "ip:192.0.2.1"},
-		{"Forwarded: IPv6 is quoted", trustedForwarded, proxy, []string{forwarded, `For="[2001:db8:2::1]:4711"`}, "ip:2001:db8:2::/64"},
-		{"Forwarded: a hidden client is refused", trustedForwarded, proxy, []string{forwarded, "for=192.0.2.1, for=_hidden"}, badRequest},
-		{"Forwarded: an open quote hides nothing of the next line", trustedForwarded, proxy, []string{forwarded, `for="`, forwarded, "for=192.0.2.1"}, "ip:192.0.2.1"},
 		{"Forwarded: the other header is ignored", trustedForwarded, proxy, []string{xff, "192.0.2.1"}, "ip:10.0.0.1"},
-		{"Count 1: the last entry is the client", one, proxy, []string{xff, "203.0.113.7, 192.0.2.1"}, "ip:192.0.2.1"},
 		{"Count 1: the peer does not matter", one, "@", []string{xff, "192.0.2.1"}, "ip:192.0.2.1"},
-		{"Count 1: no header is no key", one, proxy, nil, ""},
 		{"Count 2: the last but one is the client", two, proxy, []string{xff, "203.0.113.7", xff, "192.0.2.1, 10.0.0.2"}, "ip:192.0.2.1"},
-		{"Count 2: one entry is no key", two, proxy, []string{xff, "192.0.2.1"}, ""},
 		{"Count 2: garbage in between is refused", two, proxy, []string{xff, "192.0.2.1, unknown"}, badRequest},
 		{"Count 2: Forwarded", twoForwarded, proxy, []string{forwarded, "for=203.0.113.7, for=192.0.2.1, for=10.0.0.2", xff, "203.0.113.7, 203.0.113.7"}, "ip:192.0.2.1"},
 		{"Edge: the header is the client", anyEdge, stranger, []string{edge, "192.0.2.1"}, "ip:192.0.2.1"},
-		{"Edge: a mapped address is the IPv4 client", anyEdge, stranger, []string{edge, "::ffff:192.0.2.1"}, "ip:192.0.2.1"},
 		{"Edge: the last line counts", anyEdge, stranger, []string{edge, "203.0.113.7", edge, "192.0.2.1"}, "ip:192.0.2.1"},
 		{"Edge: no header is no key", anyEdge, stranger, []string{xff, "192.0.2.1"}, ""},
-		{"Edge: an empty header is refused", anyEdge, stranger, []string{edge, ""}, badRequest},
 		{"Edge: a list is refused", anyEdge, stranger, []string{edge, "203.0.113.7, 192.0.2.1"}, badRequest},
-		{"Edge: a name is refused", anyEdge, stranger, []string{edge, "localhost"}, badRequest},
 		{"Our edge: the header is the client", ourEdge, proxy, []string{edge, "192.0.2.1"}, "ip:192.0.2.1"},
 		{"Our edge: a stranger is the client, whatever it sends", ourEdge, stranger, []string{edge, "192.0.2.1"}, "ip:198.51.100.1"},
-		{"Our edge: no header is no key", ourEdge, proxy, []string{xff, "192.0.2.1"}, ""},
-		{"Our edge: a peer without an address is no key", ourEdge, "@", []string{edge, "192.0.2.1"}, ""},
 		{"Unix: the last entry is the client", unix, "@", []string{xff, "203.0.113.7, 192.0.2.1"}, "ip:192.0.2.1"},
 		{"Unix: no header is no key", unix, "@", nil, ""},
-		{"Unix: garbage is refused", unix, "@", []string{xff, "garbage"}, badRequest},
 		{"Unix: a peer with an address is the client, whatever it sends", unix, proxy, []string{xff, "192.0.2.1"}, "ip:10.0.0.1"},
 		{"Unix edge: the header is the client", unixEdge, "", []string{edge, "192.0.2.1"}, "ip:192.0.2.1"},
-		{"Unix edge: a peer with an address is the client, whatever it sends", unixEdge, stranger, []string{edge, "192.0.2.1"}, "ip:198.51.100.1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			checkKey(t, ratelimit.ClientIP(tt.cfg), requestFrom(tt.peer, tt.lines...), tt.want)

@@ -74,7 +74,7 @@ func TestReloadReplacesMountedPoliciesByTheirNames(t *testing.T) {
 	}
 }
 
-func TestReloadOfMountedPoliciesIsAllOrNothing(t *testing.T) {
+func TestAReloadIsAllOrNothing(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		config   []ratelimit.Policy
@@ -82,6 +82,7 @@ func TestReloadOfMountedPoliciesIsAllOrNothing(t *testing.T) {
 		wants    []string
 	}{
 		{"a malformed one", []ratelimit.Policy{hourly("api", 9)}, []ratelimit.Policy{hourly("login", 1), hourly("api", -1)}, []string{"policies[1]", "Rate"}},
+		{"two of them", []ratelimit.Policy{hourly("api", 9)}, []ratelimit.Policy{hourly("", 1), perIP("api", ratelimit.Limit{})}, []string{"policies[0]", "Name", "policies[1]", "Limit"}},
 		{"an unknown one", nil, []ratelimit.Policy{hourly("login", 1), hourly("logn", 1)}, []string{`policies[1] ("logn")`, `"login", "search"`}},
 		{"both", nil, []ratelimit.Policy{hourly("logn", 1), hourly("login", -1)}, []string{`policies[0] ("logn")`, "policies[1]", "Rate"}},
 		{"none", nil, nil, []string{"must not be empty"}},
@@ -97,10 +98,8 @@ func TestReloadOfMountedPoliciesIsAllOrNothing(t *testing.T) {
 			if got := slices.Concat(namesOf(search), namesOf(login)); !slices.Equal(got, []string{"search 10/1h", "login 10/1h"}) {
 				t.Errorf("%q", got)
 			}
-			if tt.config == nil {
-				if _, err := l.Decide(requestWith()); err == nil {
-					t.Error("there are policies for all requests now")
-				}
+			if d, err := l.Decide(requestWith()); tt.config == nil && err == nil || tt.config != nil && d.Results[0].Limit != ratelimit.PerHour(9) {
+				t.Errorf("for all requests: %+v, %v", d.Results, err)
 			}
 		})
 	}
@@ -111,32 +110,25 @@ func TestReloadOfMountedPoliciesIsAllOrNothing(t *testing.T) {
 	checkText(t, err.Error(), `"login"`, "none yet")
 }
 
-// A mounted policy is reached as long as it can get requests, also when nothing but its handler is left.
-func TestAMountedPolicyIsReachedAfterAGarbageCollection(t *testing.T) {
-	l := newLimiter(t, ratelimit.Config{})
+// A mounted policy is reached, and listed, as long as it can get requests, also when nothing but its handler is left. A policy
+// of a route does not become one of all routes when its route is gone.
+func TestMountedPoliciesAfterAGarbageCollection(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{hourly("api", 2)}})
 	h := l.Limit(hourly("login", 10))(showsNames)
-	runtime.GC()
-	runtime.GC()
-	reload(t, l, hourly("login", 5))
+	func() { l.Limit(hourly("dropped", 5)) }()
+	for range 5 {
+		runtime.GC()
+	}
+	wantInForce(t, l, "api 2/1h", "login 10/1h")
+	reload(t, l, hourly("login", 5), hourly("dropped", 3))
 	if got := namesOf(h); !slices.Equal(got, []string{"login 5/1h"}) {
 		t.Errorf("%q", got)
 	}
-}
-
-// A policy of a route does not become one of all routes when its route is gone.
-func TestReloadRemembersWhatWasMounted(t *testing.T) {
-	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{hourly("api", 2)}})
-	func() { l.Limit(hourly("login", 5)) }()
-	for range 3 {
-		runtime.GC()
-	}
-	if err := l.Reload(hourly("login", 3)); err != nil {
-		t.Fatal(err)
-	}
-	d, err := l.Decide(httptest.NewRequest("GET", "/", nil))
-	if err != nil || len(d.Results) != 1 || d.Results[0].Policy != "api" {
+	wantInForce(t, l, "api 2/1h", "login 5/1h")
+	if d, err := l.Decide(requestWith()); err != nil || len(d.Results) != 1 || d.Results[0].Policy != "api" {
 		t.Errorf("decided by %+v, %v; want api alone", d.Results, err)
 	}
+	runtime.KeepAlive(h)
 }
 
 func TestReloadReplacesThePoliciesOfHandlerAndDecide(t *testing.T) {
@@ -157,27 +149,6 @@ func TestReloadReplacesThePoliciesOfHandlerAndDecide(t *testing.T) {
 		wantStatuses(t, h, []int{200, 429})
 		wantStatuses(t, login, []int{200, 200, 429}) // as it was
 	})
-}
-
-func TestAReloadThatIsInvalidLeavesTheOldInForce(t *testing.T) {
-	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{perIP("api", ratelimit.PerHour(2))}})
-	h := l.Handler(okHandler)
-	nameless, limitless := perIP("", ratelimit.PerHour(9)), perIP("a", ratelimit.Limit{})
-	for _, tt := range []struct {
-		policies []ratelimit.Policy
-		wants    []string
-	}{
-		{nil, []string{"Reload", "must not be empty"}},
-		{[]ratelimit.Policy{perIP("api", ratelimit.PerHour(9)), nameless}, []string{"policies[1]", "Name"}},
-		{[]ratelimit.Policy{nameless, limitless}, []string{"policies[0]", "Name", "policies[1]", "Limit"}},
-	} {
-		err := l.Reload(tt.policies...)
-		if err == nil {
-			t.Fatalf("%v was taken", tt.policies)
-		}
-		checkText(t, err.Error(), tt.wants...)
-	}
-	wantStatuses(t, h, []int{200, 200, 429})
 }
 
 // Under the old limit, a refund would grant what the old rate has brought since the charge.
@@ -350,17 +321,6 @@ func TestPoliciesFollowAReload(t *testing.T) {
 	}
 	wantInForce(t, l, "c 2/1h", "a 2/1h", "m 1/1h", "n 2/1h")
 	runtime.KeepAlive(mounts)
-}
-
-func TestPoliciesOfAPlaceThatWasDroppedAreNotListed(t *testing.T) {
-	l := newLimiter(t, ratelimit.Config{})
-	kept := l.Limit(hourly("kept", 1))
-	func() { _ = l.Limit(hourly("dropped", 1)) }()
-	for range 5 {
-		runtime.GC()
-	}
-	wantInForce(t, l, "kept 1/1h")
-	runtime.KeepAlive(kept)
 }
 
 func TestALimiterThatObservesItsHandlersIsCollected(t *testing.T) {

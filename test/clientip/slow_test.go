@@ -71,7 +71,7 @@ func slowPeer(r *http.Request) slowEntry {
 }
 
 func slowUnix(r *http.Request) bool {
-	return regexp.MustCompile(`^(?s:@.*|/.*)?$`).MatchString(r.RemoteAddr)
+	return slowSocket.MatchString(r.RemoteAddr)
 }
 
 // slowTrusted goes from the client's end of the list: whatever is not ours is the client, until something
@@ -288,6 +288,7 @@ const slowTokenBytes = "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcde
 var (
 	slowIPv4     = regexp.MustCompile(`^([0-9.]+)(?::([0-9]{1,5}))?$`)
 	slowBrackets = regexp.MustCompile(`^\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)(?:%[^\]]+)?\](?::([0-9]{1,5}))?$`)
+	slowSocket   = regexp.MustCompile(`^(?s:@.*|/.*)?$`)
 	slowIPv6     = regexp.MustCompile(`(?s)^([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)(?:%.+)?()$`)
 )
 

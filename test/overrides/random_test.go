@@ -11,12 +11,13 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 )
 
 // Whatever the order of Override, Reload and Limit, the limit in force is that of the last Override, and below it what the
 // program has set last at that place.
 func TestOverrideReloadAndLimitInAnyOrder(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range uint64(testsize.Of(50, 500)) {
 		rnd := rand.New(rand.NewPCG(seed, 18))
 		limit := func() ratelimit.Limit { return ratelimit.PerHour(1 + rnd.Int64N(100)) }
 		list := []map[string]ratelimit.Limit{{"a": limit(), "b": limit()}} // of places: that of Handler, and those of Limit

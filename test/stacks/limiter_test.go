@@ -1,16 +1,14 @@
 package stacks_test
 
 import (
-	"context"
-	"errors"
 	"log/slog"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/denialcache"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
@@ -18,55 +16,22 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
-// breakable is a Store that fails while it is broken.
-type breakable struct {
-	store.Store
-	broken atomic.Bool
-}
-
-func (s *breakable) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
-	if s.broken.Load() {
-		return false, errors.New("broken")
-	}
-	return s.Store.Take(ctx, charges, states)
-}
-
 // onStacks runs a test in a bubble on each way to put decorators on one another.
-func onStacks(t *testing.T, test func(t *testing.T, s store.Store, primary *breakable)) {
-	quiet := slog.New(slog.DiscardHandler)
-	withFallback := func(t *testing.T, s store.Store) store.Store {
-		f := fallback.New(s, nil, fallback.Config{Logger: quiet})
-		t.Cleanup(func() { f.Close() })
-		return f
-	}
-	withLease := func(t *testing.T, s store.Store) store.Store {
-		l := lease.New(s, lease.Config{})
-		t.Cleanup(func() { l.Close() })
-		return l
-	}
-	for name, stack := range map[string]func(*testing.T, store.Store) store.Store{
-		"Lease(Fallback)": func(t *testing.T, s store.Store) store.Store { return withLease(t, withFallback(t, s)) },
-		"Fallback(Lease)": func(t *testing.T, s store.Store) store.Store { return withFallback(t, withLease(t, s)) },
-		"CacheDenials(Lease(Fallback))": func(t *testing.T, s store.Store) store.Store {
-			return denialcache.New(withLease(t, withFallback(t, s)), denialcache.Config{})
-		},
-		"Fallback(CacheDenials)": func(t *testing.T, s store.Store) store.Store {
-			return withFallback(t, denialcache.New(s, denialcache.Config{}))
-		},
-	} {
+func onStacks(t *testing.T, test func(t *testing.T, s store.Store, primary *teststore.Faulty)) {
+	for name, stack := range stacks {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				memory := memstore.New(memstore.Config{})
 				t.Cleanup(func() { memory.Close() })
-				primary := &breakable{Store: memory}
-				test(t, stack(t, primary), primary)
+				primary := &teststore.Faulty{Store: memory}
+				test(t, stack(t, primary, lease.Config{}, fallback.Config{}, denialcache.Config{}), primary)
 			})
 		})
 	}
 }
 
 func TestAPolicyThatFailsClosedOnStacks(t *testing.T) {
-	onStacks(t, func(t *testing.T, s store.Store, primary *breakable) {
+	onStacks(t, func(t *testing.T, s store.Store, primary *teststore.Faulty) {
 		l := ratetest.NewLimiter(t, ratelimit.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
 		closed, open := ratetest.PerIP("closed", ratelimit.PerHour(100)), ratetest.PerIP("open", ratelimit.PerHour(100))
 		closed.FailClosed = true
@@ -76,7 +41,7 @@ func TestAPolicyThatFailsClosedOnStacks(t *testing.T) {
 			ratetest.WantStatuses(t, h, []int{200})
 			served++
 		}
-		primary.broken.Store(true)
+		primary.Have(teststore.Broken)
 		for ratetest.Get(h).Code == 200 { // from what was leased before
 			if served++; served > 20 {
 				t.Fatal("never refused")
@@ -91,7 +56,7 @@ func TestAPolicyThatFailsClosedOnStacks(t *testing.T) {
 		if w.Code != 200 || w.Header().Get("X-RateLimit-Remaining") != "99" {
 			t.Errorf("%d %v, want 99 left", w.Code, w.Header())
 		}
-		primary.broken.Store(false)
+		primary.Mend()
 		time.Sleep(2 * time.Second)
 		w = ratetest.Get(h)
 		if w.Code != 200 {
@@ -106,7 +71,7 @@ func TestAPolicyThatFailsClosedOnStacks(t *testing.T) {
 }
 
 func TestRequestsWaitOnStacksAlsoWhileThePrimaryIsAway(t *testing.T) {
-	onStacks(t, func(t *testing.T, s store.Store, primary *breakable) {
+	onStacks(t, func(t *testing.T, s store.Store, primary *teststore.Faulty) {
 		l := ratetest.NewLimiter(t, ratelimit.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
 		p := ratetest.Waiting(ratetest.PerIP("queued", ratelimit.PerSecond(1).WithBurst(50)), time.Minute)
 		h := l.Limit(p)(ratetest.OK)
@@ -121,7 +86,7 @@ func TestRequestsWaitOnStacksAlsoWhileThePrimaryIsAway(t *testing.T) {
 		}
 		came[3].Leave()
 		came[3].Want(t, 499, 0)
-		primary.broken.Store(true)
+		primary.Have(teststore.Broken)
 		other := l.Limit(ratetest.PerIP("other", ratelimit.PerHour(100)))(ratetest.OK)
 		for range 5 {
 			ratetest.Get(other) // so that it is given up
@@ -135,7 +100,7 @@ func TestRequestsWaitOnStacksAlsoWhileThePrimaryIsAway(t *testing.T) {
 		if fifth.Code != 200 || fifth.Took != time.Second {
 			t.Errorf("%d after %v, want 200 after 1 s", fifth.Code, fifth.Took)
 		}
-		primary.broken.Store(false)
+		primary.Mend()
 		time.Sleep(time.Second)
 		// 50 and the 3 who waited were charged, and perhaps the one who left. The fifth is charged with the next request.
 		r, err := l.Peek(t.Context(), p, "ip:192.0.2.1")

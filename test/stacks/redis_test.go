@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,26 +14,20 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
-// An observer keeps the last event and the log of a limiter.
-type observer struct {
-	mu   sync.Mutex
-	last ratelimit.Event
-	log  bytes.Buffer
-}
-
-func (o *observer) watch(cfg ratelimit.Config) ratelimit.Config {
-	cfg.Logger = slog.New(slog.NewTextHandler(&o.log, nil))
-	cfg.Observe = func(_ context.Context, e *ratelimit.Event) {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.last = *e
+// watched returns a limiter over s, its events and its log.
+func watched(t *testing.T, s store.Store, timeout time.Duration) (l *ratelimit.Limiter, events *ratetest.Events, log *bytes.Buffer) {
+	events, log = new(ratetest.Events), new(bytes.Buffer)
+	l, err := ratelimit.New(ratelimit.Config{Store: s, Timeout: timeout, Observe: events.Observe, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
 	}
-	return cfg
+	return l, events, log
 }
 
 // The client has go-redis's defaults: it would wait 5 s for a reply, and send again three times.
@@ -42,11 +35,7 @@ func TestABlackHoleCostsTheTimeoutAndNoMore(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	client := server.ClientOptions(func(o *redis.Options) { o.Addr = proxy.Addr() })
-	var o observer
-	l, err := ratelimit.New(o.watch(ratelimit.Config{Store: redisstore.New(client, redisstore.Config{})}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, events, log := watched(t, redisstore.New(client, redisstore.Config{}), 0)
 	open, closed := ratetest.PerIP("open", ratelimit.PerHour(100)), ratetest.PerIP("closed", ratelimit.PerHour(100))
 	closed.FailClosed = true
 	ratetest.WantStatuses(t, l.Limit(open)(ratetest.OK), []int{200})
@@ -58,40 +47,39 @@ func TestABlackHoleCostsTheTimeoutAndNoMore(t *testing.T) {
 	}{{open, 200}, {closed, 503}} {
 		begin := time.Now()
 		w := ratetest.Get(l.Limit(c.policy)(ratetest.OK))
-		for tries := 0; errors.Is(o.last.Err, store.ErrOverloaded) && tries < 20; tries++ { // this process was too busy to measure
+		for tries := 0; errors.Is(events.Last().Err, store.ErrOverloaded) && tries < 20; tries++ { // this process was too busy to measure
 			begin = time.Now()
 			w = ratetest.Get(l.Limit(c.policy)(ratetest.OK))
 		}
 		if took := time.Since(begin); w.Code != c.status || took < 100*time.Millisecond || took > 2*time.Second {
 			t.Errorf("%s: %d after %v, want %d after the default Timeout of 100 ms", c.policy.Name, w.Code, took, c.status)
 		}
-		if !errors.Is(o.last.Err, context.DeadlineExceeded) || o.last.Took < 100*time.Millisecond {
-			t.Errorf("%s: event %+v", c.policy.Name, o.last)
+		if !errors.Is(events.Last().Err, context.DeadlineExceeded) || events.Last().Took < 100*time.Millisecond {
+			t.Errorf("%s: event %+v", c.policy.Name, events.Last())
 		}
 		if w.Header()["X-Ratelimit-Limit"] != nil {
 			t.Errorf("%s: invented numbers %v", c.policy.Name, w.Header())
 		}
 	}
-	if !strings.Contains(o.log.String(), "no reply in time") {
-		t.Errorf("the log is silent about it: %q", o.log.String())
+	if !strings.Contains(log.String(), "no reply in time") {
+		t.Errorf("the log is silent about it: %q", log.String())
 	}
 
 	proxy.Pass()
 	for begin := time.Now(); ; { // at once, but for a busy machine, where 100 ms may not be enough
 		ratetest.WantStatuses(t, l.Limit(open)(ratetest.OK), []int{200})
-		if o.last.Err == nil {
+		if events.Last().Err == nil {
 			break
 		}
 		if time.Since(begin) > 5*time.Second {
-			t.Fatalf("after the outage: %v", o.last.Err)
+			t.Fatalf("after the outage: %v", events.Last().Err)
 		}
 	}
 }
 
 func TestRedisErrorsAreObservedAndLogged(t *testing.T) {
 	server := redistest.Start(t)
-	var o observer
-	l := ratetest.NewLimiter(t, o.watch(ratelimit.Config{Store: redisstore.New(server.Client(), redisstore.Config{})}))
+	l, events, log := watched(t, redisstore.New(server.Client(), redisstore.Config{}), 5*time.Second)
 	p := ratetest.PerIP("api", ratelimit.PerHour(100))
 	faults := []struct {
 		name       string
@@ -109,11 +97,11 @@ func TestRedisErrorsAreObservedAndLogged(t *testing.T) {
 			server.Do(f.cause...)
 			w := ratetest.Get(l.Limit(p)(ratetest.OK))
 			server.Do(f.end...)
-			if w.Code != 200 || !redis.HasErrorPrefix(o.last.Err, f.name) || !o.last.Allowed {
-				t.Errorf("%d, event %+v", w.Code, o.last)
+			if w.Code != 200 || !redis.HasErrorPrefix(events.Last().Err, f.name) || !events.Last().Allowed {
+				t.Errorf("%d, event %+v", w.Code, events.Last())
 			}
-			if !strings.Contains(o.log.String(), f.name) {
-				t.Errorf("not in the log: %q", o.log.String())
+			if !strings.Contains(log.String(), f.name) {
+				t.Errorf("not in the log: %q", log.String())
 			}
 		})
 	}
@@ -121,11 +109,9 @@ func TestRedisErrorsAreObservedAndLogged(t *testing.T) {
 
 // A policy that fails closed is not charged for requests that it refuses, nor are those beside it.
 func TestFailClosedIsNotChargedWhereAStandInWouldAnswer(t *testing.T) {
-	primary := new(brokenStore)
-	f := fallback.New(primary, nil, fallback.Config{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
+	f := fallback.New(teststore.Failing{Err: teststore.ErrBroken}, nil, fallback.Config{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
 	defer f.Close()
-	var o observer
-	l := ratetest.NewLimiter(t, o.watch(ratelimit.Config{Store: f}))
+	l, events, _ := watched(t, f, 5*time.Second)
 	closed, beside := ratetest.PerIP("login", ratelimit.PerHour(3)), ratetest.PerIP("beside", ratelimit.PerHour(3))
 	closed.FailClosed = true
 	for range 10 {
@@ -134,17 +120,11 @@ func TestFailClosedIsNotChargedWhereAStandInWouldAnswer(t *testing.T) {
 			t.Fatalf("%d %v", w.Code, w.Header())
 		}
 	}
-	if !errors.Is(o.last.Err, store.ErrAway) || o.last.Allowed {
-		t.Errorf("event %+v", o.last)
+	if !errors.Is(events.Last().Err, store.ErrAway) || events.Last().Allowed {
+		t.Errorf("event %+v", events.Last())
 	}
 	ratetest.WantStatuses(t, l.Limit(beside)(ratetest.OK), []int{200, 200, 200, 429})
-	if o.last.Err != nil || !o.last.Results[0].Degraded {
-		t.Errorf("event %+v", o.last)
+	if events.Last().Err != nil || !events.Last().Results[0].Degraded {
+		t.Errorf("event %+v", events.Last())
 	}
-}
-
-type brokenStore struct{}
-
-func (*brokenStore) Take(context.Context, []store.Charge, []store.State) (bool, error) {
-	return false, errors.New("broken")
 }
