@@ -602,31 +602,45 @@ func TestEachRequestThatWasChargedIsSettledInOneEvent(t *testing.T) {
 	}
 }
 
+// All of a limiter is settled in one call. Its event has the state after that.
 func TestTheStateOfASettlementIsThatAfterIt(t *testing.T) {
+	s := memstore.New(memstore.Config{})
+	defer s.Close()
+	rec := &recorder{Store: s}
 	var o witness
-	l := newLimiter(t, ratelimit.Config{Observe: o.observe})
-	more, same := settled("more", ratelimit.PerSecond(1).WithBurst(10), costs(30)), settled("same", ratelimit.PerHour(10), costs(1))
-	shadow := settled("shadow", ratelimit.PerHour(10), costs(0))
+	l := newLimiter(t, ratelimit.Config{Store: rec, Observe: o.observe})
+	more, less := settled("more", ratelimit.PerSecond(1).WithBurst(10), costs(30)), settled("less", ratelimit.PerHour(10), costs(0))
+	same, shadow := settled("same", ratelimit.PerHour(10), costs(1)), settled("shadow", ratelimit.PerHour(10), costs(4))
 	shadow.Shadow = true
-	full := settled("full", ratelimit.PerHour(10), costs(0)) // was not charged
+	full := settled("full", ratelimit.PerHour(10), costs(0)) // a Shadow that cannot pay is not charged, and given nothing
 	full.Shadow, full.Cost = true, func(*http.Request) int64 { return 11 }
-	get(l.Limit(more, perIP("plain", ratelimit.PerHour(10)), same, shadow, full)(okHandler))
+	get(l.Limit(more, less, perIP("plain", ratelimit.PerHour(10)), same, shadow, full)(okHandler))
 	settlements := o.settlements()
-	if len(settlements) != 1 {
-		t.Fatalf("%d settlements", len(settlements))
+	if len(settlements) != 1 || len(rec.Calls) != 2 {
+		t.Fatalf("%d settlements, %d calls of the store, want 1 and 2", len(settlements), len(rec.Calls))
+	}
+	charged := ""
+	for _, c := range rec.Calls[1] {
+		charged += fmt.Sprintf("%s %d owed %t shadow %t; ", c.Policy, c.Cost, c.Owed, c.Shadow)
+	}
+	if want := "more 29 owed true shadow false; less -1 owed false shadow false; shadow 3 owed true shadow true; "; charged != want {
+		t.Errorf("settled %s, want %s", charged, want)
 	}
 	e := settlements[0]
-	if got, want := costsOf(e), "more(ip:192.0.2.1) 1->30 same(ip:192.0.2.1) 1->1 shadow(ip:192.0.2.1) 1->0"; got != want {
+	if got, want := costsOf(e), "more(ip:192.0.2.1) 1->30 less(ip:192.0.2.1) 1->0 same(ip:192.0.2.1) 1->1 shadow(ip:192.0.2.1) 1->4"; got != want {
 		t.Fatalf("got %s, want %s", got, want)
 	}
 	if r := e.Results[0]; r.Remaining != 0 || r.ResetAfter < 29*time.Second || r.ResetAfter > 30*time.Second {
 		t.Errorf("%+v, want a debt of 20 of a burst of 10", r)
 	}
-	if r := e.Results[1]; r.Remaining != 9 {
-		t.Errorf("%+v, want the state of the decision", r)
+	if less, same, shadow := e.Results[1], e.Results[2], e.Results[3]; less.Remaining != 10 || same.Remaining != 9 || shadow.Remaining != 6 || !shadow.Shadow {
+		t.Errorf("%+v, want a bucket that is full again, the state of the decision, and a shadow with 6", e.Results)
 	}
-	if r := e.Results[2]; r.Remaining != 10 || !r.Shadow {
-		t.Errorf("%+v, want a shadow that is full again", r)
+
+	rec.Calls = nil
+	get(l.Limit(same)(okHandler))
+	if len(rec.Calls) != 1 {
+		t.Errorf("%d calls where nothing is to be settled, want 1", len(rec.Calls))
 	}
 }
 

@@ -118,25 +118,6 @@ func TestWhatAResponseCostsIsChargedIntoDebt(t *testing.T) {
 	})
 }
 
-func TestAnEstimateThatWasTooHighIsGivenBack(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
-		p := settled("llm", ratelimit.PerHour(1000), asCharged)
-		p.Cost = func(*http.Request) int64 { return 400 }
-		l := newLimiter(t, ratelimit.Config{Store: s})
-		var during int64
-		h := l.Limit(p)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			during = remaining(t, l, p)
-			if !ratelimit.SetCost(r.Context(), "llm", 30) {
-				t.Error("SetCost found nothing to settle")
-			}
-		}))
-		get(h)
-		if after := remaining(t, l, p); during != 600 || after != 970 {
-			t.Errorf("%d left while it was answered and %d after, want 600 and 970", during, after)
-		}
-	})
-}
-
 func TestSetCostSaysMoreThanSettle(t *testing.T) {
 	s := memstore.New(memstore.Config{})
 	defer s.Close()
@@ -189,36 +170,6 @@ func TestCostsOutOfRangeAreKeptWithin(t *testing.T) {
 			t.Errorf("beyond all bounds: %d, Retry-After %q", w.Code, w.Header().Get("Retry-After"))
 		}
 	})
-}
-
-func TestAllOfALimiterIsSettledInOneCall(t *testing.T) {
-	s := memstore.New(memstore.Config{})
-	defer s.Close()
-	rec := &recorder{Store: s}
-	more, less := settled("more", ratelimit.PerHour(10), costs(15)), settled("less", ratelimit.PerHour(10), costs(0))
-	same, shadow := settled("same", ratelimit.PerHour(10), costs(1)), settled("shadow", ratelimit.PerHour(10), costs(4))
-	shadow.Shadow = true
-	full := settled("full", ratelimit.PerHour(10), costs(0)) // a Shadow that cannot pay is not charged, and given nothing
-	full.Shadow, full.Cost = true, func(*http.Request) int64 { return 11 }
-	l := newLimiter(t, ratelimit.Config{Store: rec})
-	h := l.Limit(more, less, same, perIP("plain", ratelimit.PerHour(10)), shadow, full)(okHandler)
-	get(h)
-	if len(rec.Calls) != 2 {
-		t.Fatalf("%d calls of the store, want 2", len(rec.Calls))
-	}
-	got := ""
-	for _, c := range rec.Calls[1] {
-		got += fmt.Sprintf("%s %d owed %t shadow %t; ", c.Policy, c.Cost, c.Owed, c.Shadow)
-	}
-	if want := "more 14 owed true shadow false; less -1 owed false shadow false; shadow 3 owed true shadow true; "; got != want {
-		t.Errorf("settled %s, want %s", got, want)
-	}
-
-	rec.Calls = nil
-	get(l.Limit(same)(okHandler))
-	if len(rec.Calls) != 1 {
-		t.Errorf("%d calls where nothing is to be settled, want 1", len(rec.Calls))
-	}
 }
 
 // The bucket of a shadow may be where nobody answers, which vetoes nothing.
