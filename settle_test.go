@@ -231,8 +231,7 @@ func TestAfterAReloadRequestsAreSettledUnderTheNewLimit(t *testing.T) {
 				limit := l.Handler
 				if tt.mounted {
 					l = newLimiter(t, ratelimit.Config{Store: s})
-					mount := l.Limit(old)
-					limit = func(h http.Handler) http.Handler { return mount(h) }
+					limit = l.Limit(old)
 				}
 				next := old
 				next.Limit = tt.to
