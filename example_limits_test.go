@@ -24,6 +24,18 @@ func ExampleLimit() {
 	// 80/15m burst 20
 }
 
+func ExampleParseLimit() {
+	for _, text := range []string{"60/1m", "60/m burst 10", "1/30d", "60 per minute"} {
+		limit, err := ratelimit.ParseLimit(text)
+		fmt.Println(limit, err)
+	}
+	// Output:
+	// 60/1m <nil>
+	// 60/1m burst 10 <nil>
+	// 1/720h <nil>
+	// 0/0s ratelimit: limit "60 per minute": must be like "60/1m" or "60/1m burst 10"
+}
+
 // Two at once, then one every 15 minutes.
 func ExampleEvery() {
 	now := time.Unix(1_800_000_000, 0)

@@ -2,21 +2,17 @@ package ratelimit_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/go-chi/chi/v5"
-	"github.com/go-chi/chi/v5/middleware"
-	"github.com/golang-jwt/jwt/v5"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/jwtkey"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -170,125 +166,225 @@ func ExampleFromContext() {
 	// GET / 200
 }
 
-// Members are counted by the id in their token, guests by address.
-func ExampleNew() {
-	secret := []byte("32 bytes from a secret manager..")
-	members, err := jwtkey.New(jwtkey.Config{Methods: []string{"HS256"}, Key: secret})
+// A login is limited by the user name, which only the handler finds in the form. What succeeds is given back.
+func ExampleLimiter_Admit() {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
+	defer limiter.Close()
+	perUser := ratelimit.Policy{Name: "user", Limit: ratelimit.PerHour(2), FailClosed: true}
+	login := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := "user:" + r.FormValue("user")
+		if !limiter.Admit(w, r, ratelimit.Charge{Policy: perUser, Key: key}) {
+			return // it is answered
+		}
+		if r.FormValue("password") != "sesame" {
+			http.Error(w, "wrong password", http.StatusUnauthorized)
+			return
+		}
+		if _, err := limiter.Refund(r.Context(), perUser, key, 1); err != nil {
+			fmt.Println(err)
+		}
+		fmt.Fprintln(w, "welcome")
+	})
+	for _, form := range []string{"user=ann&password=sesame", "user=ann&password=1", "user=ann&password=2", "user=ann&password=sesame", "user=bob&password=sesame"} {
+		request(login, "POST", "/login?"+form)
+	}
+	// Output:
+	// POST /login?user=ann&password=sesame 200
+	// POST /login?user=ann&password=1 401
+	// POST /login?user=ann&password=2 401
+	// POST /login?user=ann&password=sesame 429
+	// POST /login?user=bob&password=sesame 200
+}
+
+// Without a Store the buckets are in memory.
+func ExampleLimiter_Handler() {
+	limiter, err := ratelimit.New(ratelimit.Config{
+		Policies: []ratelimit.Policy{{
+			Name:  "api",
+			Key:   ratelimit.RemoteIP(),
+			Limit: ratelimit.PerMinute(60).WithBurst(2),
+		}},
+	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	key := ratelimit.FirstOf(members.Claim("memberId"), ratelimit.RemoteIP())
-
-	r := httptest.NewRequest("GET", "/", nil)
-	fmt.Println(key(r))
-	token, _ := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{
-		"memberId": 5,
-		"exp":      time.Now().Add(time.Hour).Unix(),
-	}).SignedString(secret)
-	r.Header.Set("Authorization", "Bearer "+token)
-	fmt.Println(key(r))
-	r.Header.Set("Authorization", "Bearer "+token+"forged")
-	fmt.Println(key(r))
-	// Output:
-	// ip:192.0.2.1 <nil>
-	// member:5 <nil>
-	// ip:192.0.2.1 <nil>
-}
-
-// Behind a load balancer in 10.0.0.0/8. What a client forged stands further left than what the load
-// balancer added, and is not reached.
-func ExampleClientIP() {
-	key := ratelimit.ClientIP(ratelimit.IPConfig{
-		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
-	})
-	r := httptest.NewRequest("GET", "/", nil)
-	r.RemoteAddr = "10.0.0.7:4711"
-	r.Header.Set("X-Forwarded-For", "203.0.113.99, 198.51.100.5")
-	fmt.Println(key(r))
-	r.Header.Set("X-Forwarded-For", "203.0.113.99, 2001:db8:1:2:3:4:5:6")
-	fmt.Println(key(r))
-	// Output:
-	// ip:198.51.100.5 <nil>
-	// ip:2001:db8:1:2::/64 <nil>
-}
-
-func ExampleRoute() {
-	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
 	defer limiter.Close()
-	perRoute := limiter.Limit(ratelimit.Policy{Name: "route", Key: ratelimit.Route(), Limit: ratelimit.PerMinute(2)})
+	handler := limiter.Handler(hello) // for http.ListenAndServe
 
-	mux := http.NewServeMux()
-	mux.Handle("GET /items/{id}", perRoute(hello))
-	request(mux, "GET", "/items/1")
-	request(mux, "GET", "/items/2")
-	request(mux, "GET", "/items/3")
-	// Output:
-	// GET /items/1 200
-	// GET /items/2 200
-	// GET /items/3 429
-}
-
-// A mistake: around a ServeMux no route is known yet, so every request is refused, and the error says where
-// the limiter belongs. (Under chi's r.Use it would work.)
-func ExampleRoute_aroundServeMux() {
-	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
-		Policies: []ratelimit.Policy{{Name: "route", Key: ratelimit.Route(), Limit: ratelimit.PerMinute(2)}},
-		Error: func(w http.ResponseWriter, _ *http.Request, err error) {
-			fmt.Println(errors.Is(err, ratelimit.ErrNoKey), err)
-			w.WriteHeader(http.StatusForbidden)
-		},
-	}))
-	defer limiter.Close()
-
-	mux := http.NewServeMux()
-	mux.Handle("GET /items/{id}", hello)
-	request(limiter.Handler(mux), "GET", "/items/1")
-	// Output:
-	// true policy route: ratelimit: no key: the request has not matched a route yet: mount the limiter on the route's handler, not around the router; under a router other than ServeMux and chi, set http.Request.Pattern first, or use another key
-	// GET /items/1 403
-}
-
-func ExampleJoin() {
-	// A bucket for each client on each route.
-	key := ratelimit.Join(ratelimit.RemoteIP(), ratelimit.Route())
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /items/{id}", func(_ http.ResponseWriter, r *http.Request) { fmt.Println(key(r)) })
-	request(mux, "GET", "/items/1")
-	// Output:
-	// join:ip:192.0.2.1|route:GET /items/{id} <nil>
-	// GET /items/1 200
-}
-
-func ExampleParseLimit() {
-	for _, text := range []string{"60/1m", "60/m burst 10", "1/30d", "60 per minute"} {
-		limit, err := ratelimit.ParseLimit(text)
-		fmt.Println(limit, err)
-	}
-	// Output:
-	// 60/1m <nil>
-	// 60/1m burst 10 <nil>
-	// 1/720h <nil>
-	// 0/0s ratelimit: limit "60 per minute": must be like "60/1m" or "60/1m burst 10"
-}
-
-// chi's middleware finds the client's address, and the limiter counts by it.
-func ExampleIPConfig_chi() {
-	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
-		Policies: []ratelimit.Policy{{
-			Name:  "api",
-			Key:   ratelimit.ClientIP(ratelimit.IPConfig{Context: middleware.GetClientIPAddr}),
-			Limit: ratelimit.PerHour(1),
-		}},
-	}))
-	defer limiter.Close()
-	r := chi.NewRouter()
-	r.Use(middleware.ClientIPFromXFF("10.0.0.0/8"), limiter.Handler)
-	r.Handle("/", hello)
-
-	request(r, "GET", "/", "X-Forwarded-For", "192.0.2.1") // the peer is none of ours: it is the client
-	request(r, "GET", "/", "X-Forwarded-For", "192.0.2.2")
+	request(handler, "GET", "/")
+	request(handler, "GET", "/")
+	request(handler, "GET", "/")
 	// Output:
 	// GET / 200
+	// GET / 200
 	// GET / 429
+}
+
+// Must panics where New returns an error: for variables and for tests.
+func ExampleMust() {
+	defer func() { fmt.Println(recover()) }()
+	ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Policies: []ratelimit.Policy{{Name: "api", Limit: ratelimit.PerMinute(60)}},
+	}))
+	// Output:
+	// ratelimit: New: Policies[0] ("api"): Key: must be set, to RemoteIP() for example
+}
+
+// The default headers. Beside those shown there is X-RateLimit-Reset, the Unix time at which the bucket is full again.
+func ExampleXRateLimit() {
+	buckets := memstore.New(memstore.Config{Clock: func() time.Time { return time.Unix(1_800_000_000, 0) }})
+	defer buckets.Close()
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Store:    buckets,
+		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.Every(10 * time.Minute)}},
+		Headers:  ratelimit.XRateLimit, // the default
+	}))
+	handler := limiter.Handler(hello)
+	for range 2 {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		for _, name := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "Retry-After"} {
+			fmt.Printf("%s: %q\n", name, w.Header().Get(name))
+		}
+	}
+	// Output:
+	// X-RateLimit-Limit: "1"
+	// X-RateLimit-Remaining: "0"
+	// Retry-After: ""
+	// X-RateLimit-Limit: "1"
+	// X-RateLimit-Remaining: "0"
+	// Retry-After: "600"
+}
+
+// A mail counts for the member and for the organisation, or for neither.
+func ExampleLimiter_TakeAll() {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
+	defer limiter.Close()
+	perMember := ratelimit.Policy{Name: "mails-member", Limit: ratelimit.PerDay(100)}
+	perOrg := ratelimit.Policy{Name: "mails-org", Limit: ratelimit.PerDay(150)}
+
+	for _, member := range []string{"member:1", "member:2"} {
+		decision, err := limiter.TakeAll(context.Background(),
+			ratelimit.Charge{Policy: perMember, Key: member, Cost: 80},
+			ratelimit.Charge{Policy: perOrg, Key: "org:7", Cost: 80},
+		)
+		fmt.Println(member, decision.Allowed, decision.Denied(), err)
+	}
+	left, err := limiter.Peek(context.Background(), perMember, "member:2")
+	fmt.Println(left.Remaining, err)
+	// Output:
+	// member:1 true [] <nil>
+	// member:2 false [mails-org] <nil>
+	// 100 <nil>
+}
+
+// Show a member what is left, without taking anything.
+func ExampleLimiter_Peek() {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
+	defer limiter.Close()
+	exports := ratelimit.Policy{Name: "exports", Limit: ratelimit.PerDay(10)}
+	ctx := context.Background()
+
+	if _, err := limiter.Take(ctx, exports, "member:5", 4); err != nil {
+		fmt.Println(err)
+	}
+	state, err := limiter.Peek(ctx, exports, "member:5")
+	fmt.Println(state.Remaining, "of", state.Limit.Rate, err)
+	// Output:
+	// 6 of 10 <nil>
+}
+
+// Take before the work, and give back what was not needed.
+func ExampleLimiter_Refund() {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
+	defer limiter.Close()
+	pages := ratelimit.Policy{Name: "pages", Limit: ratelimit.PerHour(100)}
+	ctx := context.Background()
+
+	result, err := limiter.Take(ctx, pages, "member:5", 20)
+	fmt.Println(result.Allowed, result.Remaining, err)
+	result, err = limiter.Refund(ctx, pages, "member:5", 15) // only five were printed
+	fmt.Println(result.Remaining, err)
+	// Output:
+	// true 80 <nil>
+	// 95 <nil>
+}
+
+// Unlock a member at once, for example after a new password was set by mail.
+func ExampleLimiter_Reset() {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
+	defer limiter.Close()
+	logins := ratelimit.Policy{Name: "logins", Limit: ratelimit.Every(15 * time.Minute)}
+	ctx := context.Background()
+
+	try := func() {
+		result, err := limiter.Take(ctx, logins, "name:ann", 1)
+		fmt.Println(result.Allowed, err)
+	}
+	try()
+	try()
+	if _, err := limiter.Reset(ctx, logins, "name:ann"); err != nil {
+		fmt.Println(err)
+	}
+	try()
+	// Output:
+	// true <nil>
+	// false <nil>
+	// true <nil>
+}
+
+// Read a new limit from a configuration file, and use it from the next request on. A malformed one changes nothing.
+func ExampleLimiter_Reload() {
+	api := ratelimit.Policy{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(2)}
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{api}}))
+	defer limiter.Close()
+	handler := limiter.Handler(hello)
+	reload := func(text string) error {
+		limit, err := ratelimit.ParseLimit(text)
+		if err != nil {
+			return err
+		}
+		api.Limit = limit
+		return limiter.Reload(api)
+	}
+
+	request(handler, "GET", "/")
+	fmt.Println(reload("1/hour"))
+	request(handler, "GET", "/") // the token that was left
+	request(handler, "GET", "/")
+	fmt.Println(reload("many"))
+	// Output:
+	// GET / 200
+	// <nil>
+	// GET / 200
+	// GET / 429
+	// ratelimit: limit "many": must be like "60/1m" or "60/1m burst 10"
+}
+
+// A test asks which limits a login meets, for which keys. The limiter knows that from an earlier login.
+func ExampleLimiter_Explain() {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(60)}},
+	}))
+	defer limiter.Close()
+	login := ratelimit.Policy{Name: "login", Key: ratelimit.Join(ratelimit.RemoteIP(), ratelimit.Route()), Limit: ratelimit.PerMinute(5)}
+	mux := http.NewServeMux()
+	mux.Handle("POST /login/{tenant}", limiter.Limit(login)(http.HandlerFunc(hello)))
+	app := limiter.Handler(mux)
+	app.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/login/acme", nil))
+
+	r := httptest.NewRequest("POST", "/login/acme", nil)
+	r.Pattern = "POST /login/{tenant}"
+	e := limiter.Explain(r)
+	for _, place := range e.Limiters {
+		for _, p := range place.Policies {
+			fmt.Println(p.Name, p.Outcome, p.Key, p.Limit, p.Before.Remaining, "to", p.After.Remaining)
+		}
+	}
+	fmt.Println(e.Header["X-Ratelimit-Remaining"], e.Unknown)
+	// Output:
+	// api allowed ip:192.0.2.1 60/1m 59 to 58
+	// login allowed join:ip:192.0.2.1|route:POST /login/{tenant} 5/1m 4 to 3
+	// [3] []
 }

@@ -1,6 +1,14 @@
 package ratelimit_test
 
-import "github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
+import (
+	"testing"
+
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+)
 
 var (
 	newLimiter   = ratetest.NewLimiter
@@ -33,14 +41,47 @@ var (
 	onRoute      = ratetest.OnRoute
 	waiting      = ratetest.Waiting
 	hello        = ratetest.Hello
+	inBubble     = ratetest.InBubble
+	arrive       = ratetest.Arrive
+	settled      = ratetest.Settled
+	costs        = ratetest.Costs
+	answering    = ratetest.Answering
+	query        = ratetest.Query
+	remaining    = ratetest.Remaining
+	hourly       = ratetest.Hourly
+	showsNames   = ratetest.ShowsNames
+	namesOf      = ratetest.NamesOf
 )
 
 type (
 	clock     = ratetest.Clock
 	storeFunc = ratetest.StoreFunc
 	failing   = ratetest.Failing
+	recorder  = ratetest.Recorder
+	queue     = ratetest.Queue
+	bare      = ratetest.Bare
+	generous  = ratetest.Generous
 )
 
-const badRequest = ratetest.BadRequest
+const (
+	address    = ratetest.Address
+	badRequest = ratetest.BadRequest
+	proxy      = ratetest.Proxy
+)
 
 func must[T any](v T, err error) T { return ratetest.Must(v, err) }
+
+// onEachStore runs a test on memory and on a real Redis, both of which go by c.
+func onEachStore(t *testing.T, test func(t *testing.T, s store.Store, c *clock)) {
+	t.Helper()
+	t.Run("memory", func(t *testing.T) {
+		c := newClock()
+		s := memstore.New(memstore.Config{Clock: c.Now})
+		defer s.Close()
+		test(t, s, c)
+	})
+	t.Run("redis", func(t *testing.T) {
+		c := newClock()
+		test(t, redisstore.New(redistest.Start(t).Client(), redisstore.Config{Clock: c.Now}), c)
+	})
+}

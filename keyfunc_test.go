@@ -6,11 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"weak"
+
+	"github.com/go-chi/chi/v5"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
 )
 
 func TestStaticIsOneKeyForAll(t *testing.T) {
@@ -219,4 +225,110 @@ func TestMiswiredKeyFuncsPanic(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) { checkPanic(t, tt.wire, tt.want) })
 	}
+}
+
+func mine(*http.Request) (string, error) { return "user:5", nil }
+
+func empty(*http.Request) (string, error) { return "", nil }
+
+func TestKeysAreExplained(t *testing.T) {
+	r := requestWith("X-Tenant", "acme-corporation")
+	r.RemoteAddr, r.Pattern = "192.0.2.7:1234", "GET /items/{id}"
+	tenant, _ := ratelimit.Header("X-Tenant")(r)
+	asker := ratelimit.RemoteIP()
+	for name, tt := range map[string]struct {
+		key  ratelimit.KeyFunc
+		want string
+	}{
+		"Static":     {ratelimit.Static("all"), "Static = static:all"},
+		"RemoteIP":   {ratelimit.RemoteIP(), "RemoteIP = ip:192.0.2.7"},
+		"ClientIP":   {ratelimit.ClientIP(ratelimit.IPConfig{}), "ClientIP = ip:192.0.2.7"},
+		"Route":      {ratelimit.Route(), "Route = route:GET /items/{id}"},
+		"Header":     {ratelimit.Header("X-Tenant"), "Header X-Tenant = " + tenant},
+		"No header":  {ratelimit.Header("X-None"), "Header X-None ! ratelimit: no key: no X-None header"},
+		"ContextKey": {ratelimit.ContextKey(func(context.Context) (string, bool) { return "ann", true }), "ContextKey = context:ann"},
+		"FirstOf": {ratelimit.FirstOf(ratelimit.Header("X-None"), empty, ratelimit.RemoteIP(), mine),
+			"FirstOf = ip:192.0.2.7 (Header X-None ! ratelimit: no key: no X-None header)" +
+				" (github.com/go-tokenbucket/ratelimit_test.empty ! ratelimit: no key: the KeyFunc returned an empty one) (RemoteIP = ip:192.0.2.7)"},
+		"Join": {ratelimit.Join(ratelimit.FirstOf(mine), ratelimit.Static("x")),
+			"Join = join:user:5|static:x (FirstOf = user:5 (github.com/go-tokenbucket/ratelimit_test.mine = user:5)) (Static = static:x)"},
+		"A function of the program": {mine, "github.com/go-tokenbucket/ratelimit_test.mine = user:5"},
+		"A function of the program that asks": {func(r *http.Request) (string, error) { return asker(r) },
+			"github.com/go-tokenbucket/ratelimit_test.TestKeysAreExplained.func2 = ip:192.0.2.7"},
+		"A function of the program with an error": {func(r *http.Request) (string, error) {
+			return "", fmt.Errorf("no tenant \x1b[31m%s", strings.Repeat("x", 300))
+		},
+			"github.com/go-tokenbucket/ratelimit_test.TestKeysAreExplained.func3 ! no tenant \\x1b[31m" + strings.Repeat("x", 256-len("no tenant \x1b[31m")) + "…"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := outline(found(t, tt.key, r)); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// What a function does otherwise does not change how it is explained. For one that asks others at the same time, see
+// TestFunctionsThatGoOnAreExplained.
+func TestOddFunctionsAreExplained(t *testing.T) {
+	r := requestWith()
+	r.RemoteAddr = "192.0.2.7:1234"
+
+	t.Run("It panics", func(t *testing.T) {
+		ctx, run, end := dryrun.Begin(r.Context(), r)
+		defer end()
+		l := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
+		defer l.Close()
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			panics := func(*http.Request) (string, error) { panic("odd") }
+			l.Decide(r.WithContext(ctx), ratelimit.Policy{Name: "api", Key: ratelimit.FirstOf(panics), Limit: ratelimit.PerHour(100)})
+		}()
+		step := run.Took()
+		if step == nil || step.Err != dryrun.ErrPanicked.Error() || len(step.Tried) != 1 || step.Tried[0].Err != step.Err {
+			t.Errorf("got %+v", step)
+		}
+	})
+
+	t.Run("It asks without an end", func(t *testing.T) {
+		step := found(t, func(r *http.Request) (string, error) {
+			for range 1200 {
+				ratelimit.FirstOf(ratelimit.RemoteIP())(r)
+				ratelimit.RemoteIP()(r)
+			}
+			return "long", nil
+		}, r)
+		if len(step.Tried) > 1000 || len(step.Notes) > 201 {
+			t.Errorf("%d steps and %d notes", len(step.Tried), len(step.Notes))
+		}
+	})
+}
+
+// The key of Route keeps the sub-routers that it has found, and those of an explanation are made for it alone.
+func TestRouteKeepsNothingOfAnExplanation(t *testing.T) {
+	route := ratelimit.Route()
+	explained := func() weak.Pointer[chi.Mux] {
+		var got string
+		root, sub := chi.NewRouter(), chi.NewRouter()
+		sub.Get("/{id}", func(http.ResponseWriter, *http.Request) {})
+		root.With(func(http.Handler) http.Handler {
+			return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = found(t, route, r).Key })
+		}).Mount("/items", sub)
+		root.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/items/7", nil))
+		if got != "route:GET /items/{id}" {
+			t.Fatalf("the key is %q", got)
+		}
+		return weak.Make(root)
+	}()
+	for range 5 {
+		runtime.GC() // also what is in pools
+	}
+	if explained.Value() != nil {
+		t.Error("the router is kept")
+	}
+	runtime.KeepAlive(route)
 }

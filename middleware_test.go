@@ -11,8 +11,10 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,34 +23,14 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
-	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/denialcache"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
+	"github.com/go-tokenbucket/ratelimit/store/lease"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
-	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
-func TestMain(m *testing.M) {
-	if waitHere() {
-		return
-	}
-	goleak.VerifyTestMain(m)
-}
-
-// onEachStore runs a test on memory and on a real Redis, both of which go by c.
-func onEachStore(t *testing.T, test func(t *testing.T, s store.Store, c *clock)) {
-	t.Helper()
-	t.Run("memory", func(t *testing.T) {
-		c := newClock()
-		s := memstore.New(memstore.Config{Clock: c.Now})
-		defer s.Close()
-		test(t, s, c)
-	})
-	t.Run("redis", func(t *testing.T) {
-		c := newClock()
-		test(t, redisstore.New(redistest.Start(t).Client(), redisstore.Config{Clock: c.Now}), c)
-	})
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestHandlerLimitsEachKeyByItself(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
@@ -112,25 +94,12 @@ func TestADenialByOnePolicySpendsNothingOfTheOthers(t *testing.T) {
 	})
 }
 
-// A counting store tells how often it is called.
-type counting struct {
-	store.Store
-	calls, charges int
-}
-
-func (c *counting) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
-	c.calls++
-	c.charges += len(charges)
-	return c.Store.Take(ctx, charges, states)
-}
-
 func TestAllPoliciesOfARequestAreOneCall(t *testing.T) {
-	s := &counting{Store: memstore.New(memstore.Config{})}
-	defer s.Store.(*memstore.Store).Close()
+	s := &recorder{Store: generous{}}
 	l := newLimiter(t, ratelimit.Config{Store: s})
 	get(l.Limit(perIP("a", ratelimit.PerSecond(1)), perIP("b", ratelimit.PerSecond(1)), perIP("c", ratelimit.PerSecond(1)))(okHandler))
-	if s.calls != 1 || s.charges != 3 {
-		t.Errorf("%d calls of %d charges, want 1 of 3", s.calls, s.charges)
+	if len(s.Calls) != 1 || len(s.Calls[0]) != 3 {
+		t.Errorf("calls %+v, want 1 of 3 charges", s.Calls)
 	}
 }
 
@@ -163,48 +132,6 @@ func TestShadowPoliciesMeasureAndDoNotDeny(t *testing.T) {
 	})
 }
 
-func TestCost(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
-		p := perIP("api", ratelimit.PerHour(10))
-		cost := int64(4)
-		p.Cost = func(*http.Request) int64 { return cost }
-		h := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{p}}).Handler(okHandler)
-		wantStatuses(t, h, []int{200, 200, 429})
-		cost = 2
-		wantStatuses(t, h, []int{200, 429})
-		cost = 0
-		wantStatuses(t, h, []int{200, 200})
-		cost = 11
-		w := get(h)
-		if w.Code != 429 || w.Header()["Retry-After"] != nil {
-			t.Errorf("a cost above the burst: %d, Retry-After %q, want 429 without", w.Code, w.Header()["Retry-After"])
-		}
-	})
-}
-
-func TestTiersAndLiveChangesOfALimit(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
-		p := perIP("api", ratelimit.PerHour(2))
-		p.LimitFunc = func(r *http.Request) ratelimit.Limit {
-			switch r.Header.Get("Tier") {
-			case "pro":
-				return ratelimit.PerHour(5)
-			case "enterprise":
-				return ratelimit.Unlimited
-			}
-			return ratelimit.Limit{}
-		}
-		h := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{p}}).Handler(okHandler)
-		wantStatuses(t, h, []int{200, 200, 429})
-		wantStatuses(t, h, []int{429}, with("Tier", "pro")) // an upgrade does not refill the bucket
-		wantStatuses(t, h, []int{200, 200, 200, 200}, with("Tier", "enterprise"))
-		if w := get(h, with("Tier", "enterprise")); w.Header()["X-Ratelimit-Limit"] != nil {
-			t.Errorf("an exempt request has headers %v", w.Header())
-		}
-		wantStatuses(t, h, []int{200, 200, 200, 200, 200, 429}, with("Tier", "pro"), from("192.0.2.9"))
-	})
-}
-
 func TestSkippedRequestsAreNotLimited(t *testing.T) {
 	h := newLimiter(t, ratelimit.Config{
 		Policies: []ratelimit.Policy{perIP("api", ratelimit.PerHour(1))},
@@ -216,12 +143,15 @@ func TestSkippedRequestsAreNotLimited(t *testing.T) {
 }
 
 func TestWithoutAKey(t *testing.T) {
-	emptyKey := func(*http.Request) (string, error) { return "", nil }
-	for name, key := range map[string]ratelimit.KeyFunc{"ErrNoKey": noKey, "an empty key": emptyKey} {
+	wrapped := fmt.Errorf("token: %w", ratelimit.ErrNoKey)
+	for name, key := range map[string]ratelimit.KeyFunc{"ErrNoKey": noKey, "an empty key": finds("", nil), "wrapped": finds("", wrapped)} {
 		t.Run(name, func(t *testing.T) {
 			p := ratelimit.Policy{Name: "api", Key: key, Limit: ratelimit.PerHour(1)}
 			other := perIP("other", ratelimit.PerHour(1))
 			l := newLimiter(t, ratelimit.Config{})
+			if d, err := l.Decide(requestWith(), p); d.Allowed || !errors.Is(err, ratelimit.ErrNoKey) || len(d.Results) != 0 {
+				t.Errorf("Decide: %+v, %v", d, err)
+			}
 
 			w := get(l.Limit(p, other)(okHandler))
 			if w.Code != 403 || w.Header().Get("Content-Type") != "application/problem+json" || w.Header().Get("Cache-Control") != "no-store" {
@@ -278,23 +208,6 @@ func TestAFailedStore(t *testing.T) {
 	}
 }
 
-func TestAnOutageOfAKeyFuncIsHandledAsOneOfTheStore(t *testing.T) {
-	failing := finds("", fmt.Errorf("%w: %w", ratelimit.ErrOutage, errors.New("user service is away")))
-	p := ratelimit.Policy{Name: "api", Key: failing, Limit: ratelimit.PerHour(1)}
-	var seen ratelimit.Event
-	l := newLimiter(t, ratelimit.Config{
-		Logger:  slog.New(slog.DiscardHandler),
-		Observe: func(_ context.Context, e *ratelimit.Event) { seen = *e },
-	})
-	if w := get(l.Limit(p)(okHandler)); w.Code != 200 || seen.Err == nil {
-		t.Errorf("open: %d, event %+v", w.Code, seen)
-	}
-	p.FailClosed = true
-	if w := get(l.Limit(p)(okHandler)); w.Code != 503 {
-		t.Errorf("closed: %d", w.Code)
-	}
-}
-
 // What a client can make a policy's own functions do must not open the others.
 func TestAPolicyThatFailsDoesNotSwitchOffTheOthers(t *testing.T) {
 	var seen ratelimit.Event
@@ -337,7 +250,7 @@ func TestARequestWithoutTimeLeftIsRefusedWhateverThePolicy(t *testing.T) {
 	defer cancel()
 	never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request without time left went on") })
 	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
-		backed := fallback.New(s, nil, fallback.Config{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
+		backed := fallback.New(s, nil, fallback.Config{Failures: 1, Slow: 5 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 		defer backed.Close()
 		for name, s := range map[string]store.Store{"plain": s, "fallback": backed} {
 			var log bytes.Buffer
@@ -470,7 +383,7 @@ func TestAClientThatWentAwayPaysAndIsNoOutage(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
 		var logged bytes.Buffer
 		p := perIP("api", ratelimit.PerHour(5))
-		backed := fallback.New(s, nil, fallback.Config{Failures: 1})
+		backed := fallback.New(s, nil, fallback.Config{Failures: 1, Slow: 5 * time.Second})
 		defer backed.Close()
 		l := newLimiter(t, ratelimit.Config{Store: backed, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 		served := 0
@@ -570,24 +483,6 @@ func TestFromContextOutsideOfALimiter(t *testing.T) {
 	}
 }
 
-func TestWiringWithoutPoliciesPanics(t *testing.T) {
-	l := newLimiter(t, ratelimit.Config{})
-	for name, wire := range map[string]func(){
-		"Handler": func() { l.Handler(okHandler) },
-		"Limit":   func() { l.Limit() },
-		"Must":    func() { ratelimit.Must(ratelimit.New(ratelimit.Config{Timeout: -1})) },
-	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%s did not panic", name)
-				}
-			}()
-			wire()
-		}()
-	}
-}
-
 // The response writer is not wrapped: what the server's can do, a handler behind limiters can.
 func TestHandlersKeepTheServersResponseWriter(t *testing.T) {
 	l := newLimiter(t, ratelimit.Config{
@@ -628,3 +523,136 @@ func TestHandlersKeepTheServersResponseWriter(t *testing.T) {
 		}
 	}
 }
+
+func TestNewRefusesATimeoutInWhichAHungPrimaryIsNotNoticed(t *testing.T) {
+	f := fallback.New(failing(func() error { return errors.New("broken") }), nil, fallback.Config{})
+	defer f.Close()
+	leased := lease.New(f, lease.Config{})
+	defer leased.Close()
+	for name, s := range map[string]store.Store{
+		"a fallback":       f,
+		"inside of others": denialcache.New(leased, denialcache.Config{}),
+	} {
+		_, err := ratelimit.New(ratelimit.Config{Store: s, Timeout: 49 * time.Millisecond})
+		if err == nil || !strings.Contains(err.Error(), "Timeout 49ms: must not be shorter than the fallback.Config.Slow of Store, 50ms") {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if _, err := ratelimit.New(ratelimit.Config{Store: s, Timeout: 50 * time.Millisecond}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestStatsCountTheRequestsThatWait(t *testing.T) {
+	p := waiting(perIP("api", ratelimit.PerSecond(1)), time.Minute)
+	inBubble(t, ratelimit.Config{MaxWaiting: 8}, func(t *testing.T, q *queue) {
+		want := func(waiting int) {
+			t.Helper()
+			if s := q.Stats(); s.Waiting != waiting || s.MaxWaiting != 8 {
+				t.Errorf("%d of %d wait, want %d of 8", s.Waiting, s.MaxWaiting, waiting)
+			}
+		}
+		want(0)
+		h := q.Limit(p)(okHandler)
+		first, second := arrive(h, t.Context()), arrive(h, t.Context())
+		want(1)
+		third := arrive(h, t.Context())
+		want(2)
+		ctx, stop := context.WithCancel(t.Context())
+		go q.Wait(ctx, p, "another", 1)
+		synctest.Wait()
+		want(2) // it had its token at once
+		go q.WaitAll(ctx, ratelimit.Charge{Policy: p, Key: "another"})
+		synctest.Wait()
+		want(3)
+		stop()
+		synctest.Wait()
+		want(2)
+		third.Leave()
+		synctest.Wait()
+		want(1)
+		first.Want(t, 200, 0)
+		second.Want(t, 200, time.Second)
+		want(0)
+	})
+}
+
+func TestTheDefaultOfMaxWaitingIsInTheStats(t *testing.T) {
+	if s := newLimiter(t, ratelimit.Config{}).Stats(); s.Waiting != 0 || s.MaxWaiting != 1024 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// reporting is a Store with Stats.
+type reporting struct{ store.Store }
+
+func (reporting) Stats() store.Stats {
+	return store.Stats{Denials: &store.DenialStats{Answered: 7}, Waiting: 99}
+}
+
+// wrapped is a decorator of somebody who knows nothing of Stats.
+type wrapped struct{ store.Store }
+
+func (w wrapped) Unwrap() store.Store { return w.Store }
+
+func TestStatsAreThoseOfTheStoreThroughWhatWrapsIt(t *testing.T) {
+	s := memstore.New(memstore.Config{})
+	defer s.Close()
+	for name, outer := range map[string]store.Store{"the store": reporting{s}, "a decorator": wrapped{wrapped{reporting{s}}}} {
+		got := newLimiter(t, ratelimit.Config{Store: outer}).Stats()
+		if got.Denials == nil || got.Denials.Answered != 7 || got.Waiting != 0 || got.MaxWaiting != 1024 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	for name, foreign := range map[string]store.Store{"a foreign store": bare{Store: s}, "wrapped": wrapped{bare{Store: s}}, "nothing inside": wrapped{}} {
+		if got := newLimiter(t, ratelimit.Config{Store: foreign}).Stats(); got != (store.Stats{MaxWaiting: 1024}) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// BenchmarkHandler is the whole middleware on memory, for requests that are allowed.
+func BenchmarkHandler(b *testing.B) {
+	for _, by := range []struct {
+		name string
+		key  ratelimit.KeyFunc
+	}{
+		{"RemoteIP", ratelimit.RemoteIP()},
+		{"ClientIP", ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})},
+		{"Header", ratelimit.Header("X-Api-Key")},
+	} {
+		b.Run(by.name, func(b *testing.B) {
+			l := ratelimit.Must(ratelimit.New(ratelimit.Config{
+				Policies: []ratelimit.Policy{{Name: "api", Key: by.key, Limit: ratelimit.PerHour(1_000_000_000)}},
+			}))
+			defer l.Close()
+			h := l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			var clients atomic.Int32
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				client := fmt.Sprintf("192.0.2.%d", clients.Add(1))
+				r := httptest.NewRequest(http.MethodGet, "/", nil)
+				r.RemoteAddr = client + ":34567"
+				if by.name == "ClientIP" {
+					r.RemoteAddr = "10.0.0.1:34567"
+					r.Header.Set("X-Forwarded-For", client)
+				}
+				r.Header.Set("X-Api-Key", client)
+				w := unseen{}
+				for pb.Next() {
+					clear(w)
+					h.ServeHTTP(w, r)
+				}
+			})
+		})
+	}
+}
+
+// An unseen is a response that nobody reads.
+type unseen http.Header
+
+func (w unseen) Header() http.Header { return http.Header(w) }
+
+func (w unseen) Write(b []byte) (int, error) { return len(b), nil }
+
+func (w unseen) WriteHeader(int) {}

@@ -1,12 +1,14 @@
 package ratelimit_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +16,8 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/headers"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 func TestFaultsOfPolicies(t *testing.T) {
@@ -101,33 +105,6 @@ func TestLimiterThatWouldNotLimitPanics(t *testing.T) {
 	}
 }
 
-func TestTakeNeedsANameAndALimitOnly(t *testing.T) {
-	l := quiet(t)
-	minute := ratelimit.PerMinute(60)
-	if res, err := l.Take(t.Context(), ratelimit.Policy{Name: "api", Limit: minute}, "member:5", 1); err != nil || res.Remaining != 59 {
-		t.Errorf("got %+v, error %v", res, err)
-	}
-	tier := func(*http.Request) ratelimit.Limit { return minute }
-	for _, tt := range []struct {
-		name   string
-		policy ratelimit.Policy
-		key    string
-		wants  []string
-	}{
-		{"Nothing", ratelimit.Policy{}, "", []string{"Name: ", "Limit: ", "key: "}},
-		{"A LimitFunc, which is not called", ratelimit.Policy{Name: "api", LimitFunc: tier}, "member:5", []string{"Limit: must be set"}},
-		{"A malformed limit", ratelimit.Policy{Name: "api", Limit: ratelimit.PerMinute(-1)}, "member:5", []string{"Limit: Rate -1"}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			res, err := l.Take(t.Context(), tt.policy, tt.key, 1)
-			if err == nil || res.Allowed {
-				t.Fatalf("got %+v, error %v; want an error about %q", res, err, tt.wants)
-			}
-			checkText(t, err.Error(), append(tt.wants, "Take: ")...)
-		})
-	}
-}
-
 func TestLimitFunc(t *testing.T) {
 	minute, hour := ratelimit.PerMinute(60).WithBurst(3), ratelimit.PerHour(7)
 	for _, tt := range []struct {
@@ -159,11 +136,11 @@ func TestLimitFunc(t *testing.T) {
 		})
 	}
 
-	t.Run("An exempt request needs no key", func(t *testing.T) {
+	t.Run("An exempt request needs no key, and has no headers", func(t *testing.T) {
 		p := ratelimit.Policy{Name: "api", Key: finds("", ratelimit.ErrNoKey), Limit: minute}
 		p.LimitFunc = func(*http.Request) ratelimit.Limit { return ratelimit.Unlimited }
-		if d, err := quiet(t).Decide(requestWith(), p); err != nil || !d.Allowed {
-			t.Errorf("got %+v, error %v", d, err)
+		if w := get(quiet(t).Limit(p)(okHandler)); w.Code != 200 || w.Header()["X-Ratelimit-Limit"] != nil {
+			t.Errorf("%d %v", w.Code, w.Header())
 		}
 	})
 	t.Run("A key that changes its tier keeps its tokens", func(t *testing.T) {
@@ -260,29 +237,6 @@ func TestFailingPolicies(t *testing.T) {
 			t.Errorf("the second of one an hour: got %+v, error %v; want it denied", d, err)
 		}
 	})
-}
-
-func TestPoliciesWithoutAKey(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		key      ratelimit.KeyFunc
-		optional bool
-		allowed  bool
-	}{
-		{"ErrNoKey is refused", finds("", ratelimit.ErrNoKey), false, false},
-		{"A wrapped ErrNoKey is refused", finds("", fmt.Errorf("token: %w", ratelimit.ErrNoKey)), false, false},
-		{"An empty key is refused, and no bucket of its own", finds("", nil), false, false},
-		{"An optional policy does not apply", finds("", ratelimit.ErrNoKey), true, true},
-		{"An optional policy does not apply to an empty key", finds("", nil), true, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			p := ratelimit.Policy{Name: "api", Key: tt.key, Limit: ratelimit.PerMinute(60), Optional: tt.optional}
-			d, err := quiet(t).Decide(requestWith(), p)
-			if d.Allowed != tt.allowed || errors.Is(err, ratelimit.ErrNoKey) == tt.allowed || len(d.Results) != 0 {
-				t.Errorf("got %+v, error %v", d, err)
-			}
-		})
-	}
 }
 
 func TestManyTiersWork(t *testing.T) {
@@ -393,5 +347,104 @@ func TestCostsOfRequests(t *testing.T) {
 				t.Errorf("got Retry-After %q", h["Retry-After"])
 			}
 		})
+	}
+}
+
+func hidden(p ratelimit.Policy) ratelimit.Policy {
+	p.Hidden = true
+	return p
+}
+
+func TestHowLongARequestWaitedForAHiddenPolicyIsNotTold(t *testing.T) {
+	limit := ratelimit.PerSecond(1)
+	mine, secret := waiting(perIP("mine", limit), time.Minute), hidden(waiting(perIP("secret", limit), time.Minute))
+	slow := hidden(waiting(perIP("secret-slow", ratelimit.PerMinute(30).WithBurst(1)), time.Minute))
+	shadow := slow
+	shadow.Shadow = true
+	for _, tt := range []struct {
+		name   string
+		mount  func(*ratelimit.Limiter, http.Handler) http.Handler
+		waited time.Duration
+		want   string
+	}{
+		{"alone", func(l *ratelimit.Limiter, h http.Handler) http.Handler { return l.Limit(secret)(h) }, time.Second, ""},
+		{"beside another", func(l *ratelimit.Limiter, h http.Handler) http.Handler { return l.Limit(mine, slow)(h) }, 2 * time.Second, ""},
+		{"inside of another", func(l *ratelimit.Limiter, h http.Handler) http.Handler { return l.Limit(mine)(l.Limit(slow)(h)) }, 2 * time.Second, "1.000"},
+		{"where it did not", func(l *ratelimit.Limiter, h http.Handler) http.Handler {
+			return l.Limit(mine, hidden(waiting(perIP("secret", ratelimit.PerHour(9)), time.Hour)))(h)
+		}, time.Second, "1.000"},
+		{"where nobody waits for it", func(l *ratelimit.Limiter, h http.Handler) http.Handler { return l.Limit(mine, shadow)(h) }, time.Second, "1.000"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, ratelimit.Config{Headers: headers.Join(ratelimit.XRateLimit, headers.IETF)}, func(t *testing.T, q *queue) {
+				var waited time.Duration
+				h := tt.mount(q.Limiter, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					d, _ := ratelimit.FromContext(r.Context())
+					waited = d.Waited
+				}))
+				get(h)
+				w := get(h)
+				if got := w.Header().Get("X-RateLimit-Waited"); w.Code != 200 || got != tt.want || waited != tt.waited {
+					t.Errorf("%d, X-RateLimit-Waited %q, Decision.Waited %v; want %q and %v", w.Code, got, waited, tt.want, tt.waited)
+				}
+			})
+		})
+	}
+}
+
+func TestResultsOfHiddenPoliciesAreMarked(t *testing.T) {
+	var events []*ratelimit.Event
+	s := storeFunc(func(_ []store.Charge, states []store.State) bool {
+		for i := range states {
+			states[i] = store.State{RetryAfter: time.Second}
+		}
+		return false
+	})
+	l := newLimiter(t, ratelimit.Config{Store: s, Observe: func(_ context.Context, e *ratelimit.Event) { events = append(events, e) }})
+	mine, secret := perIP("mine", ratelimit.PerHour(1)), hidden(perIP("secret", ratelimit.PerHour(1)))
+	none := hidden(chosen("secret", ratelimit.PerDay(0)))
+	unlimited := secret
+	unlimited.Limit = ratelimit.Unlimited
+	wantMarks := func(what string, results ...ratelimit.Result) {
+		t.Helper()
+		for _, r := range results {
+			if r.Hidden != (r.Policy == "secret") {
+				t.Errorf("%s: %+v", what, r)
+			}
+		}
+	}
+	for _, policies := range [][]ratelimit.Policy{{mine, secret}, {mine, none}} {
+		d, err := l.Decide(requestWith(), policies...)
+		if err != nil || len(d.Results) == 0 || slices.Contains(d.Denied(), "secret") {
+			t.Errorf("Decide: %+v, %v", d, err)
+		}
+		wantMarks("Decide", d.Results...)
+	}
+	d, err := l.TakeAll(t.Context(), ratelimit.Charge{Policy: mine, Key: "k"}, ratelimit.Charge{Policy: secret, Key: "k"})
+	if err != nil || len(d.Results) != 2 {
+		t.Errorf("TakeAll: %+v, %v", d, err)
+	}
+	wantMarks("TakeAll", d.Results...)
+	for _, p := range []ratelimit.Policy{mine, secret, unlimited} {
+		r, err := l.Take(t.Context(), p, "k", 1)
+		if err != nil {
+			t.Error(err)
+		}
+		wantMarks("Take", r)
+	}
+	for _, p := range []ratelimit.Policy{mine, secret} {
+		ended, end := context.WithCancel(t.Context())
+		end()
+		r, err := l.Take(ended, p, "k", 1)
+		if err == nil {
+			t.Error("Take in a context that has ended: no error")
+		}
+		wantMarks("Take", r)
+	}
+	if len(events) < 5 {
+		t.Errorf("%d events", len(events))
+	}
+	for _, e := range events {
+		wantMarks("Event", e.Results...)
 	}
 }

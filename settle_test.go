@@ -1,15 +1,20 @@
 package ratelimit_test
 
 import (
-	"bytes"
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,38 +29,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
-// settled is perIP with a Settle.
-func settled(name string, limit ratelimit.Limit, settle func(*http.Request, ratelimit.Response) int64) ratelimit.Policy {
-	p := perIP(name, limit)
-	p.Settle = settle
-	return p
-}
-
-// costs is a Settle of a fixed cost.
-func costs(n int64) func(*http.Request, ratelimit.Response) int64 {
-	return func(*http.Request, ratelimit.Response) int64 { return n }
-}
-
 // asCharged is a Settle that leaves the estimate, for handlers that call SetCost.
 func asCharged(_ *http.Request, r ratelimit.Response) int64 { return r.Cost }
-
-// answering is a handler that answers with the status that the query names.
-var answering = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-	status, _ := strconv.Atoi(r.URL.RawQuery)
-	w.WriteHeader(status)
-})
-
-func query(q string) func(*http.Request) { return func(r *http.Request) { r.URL.RawQuery = q } }
-
-// remaining returns what is left in the bucket of the address that get comes from.
-func remaining(t *testing.T, l *ratelimit.Limiter, p ratelimit.Policy) int64 {
-	t.Helper()
-	r, err := l.Peek(t.Context(), p, "ip:192.0.2.1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.Remaining
-}
 
 func TestThreeFailedLoginsLockAndSuccessesNeverCount(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
@@ -128,7 +103,7 @@ func TestWhatAResponseCostsIsChargedIntoDebt(t *testing.T) {
 			io.WriteString(w, strings.Repeat("x", n-n/2))
 		}))
 		wantStatuses(t, h, []int{200}, query("50000")) // 50 of 10: a debt of 40
-		calls = rec.calls
+		calls = rec.Calls
 		if len(calls) != 2 || len(calls[1]) != 1 || calls[1][0].Cost != 49 {
 			t.Fatalf("calls %+v, want the estimate and one more of 49", calls)
 		}
@@ -140,25 +115,6 @@ func TestWhatAResponseCostsIsChargedIntoDebt(t *testing.T) {
 		wantStatuses(t, h, []int{429}, query("1000"))
 		c.Advance(time.Microsecond)
 		wantStatuses(t, h, []int{200, 429}, query("1000"))
-	})
-}
-
-func TestAnEstimateThatWasTooHighIsGivenBack(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
-		p := settled("llm", ratelimit.PerHour(1000), asCharged)
-		p.Cost = func(*http.Request) int64 { return 400 }
-		l := newLimiter(t, ratelimit.Config{Store: s})
-		var during int64
-		h := l.Limit(p)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			during = remaining(t, l, p)
-			if !ratelimit.SetCost(r.Context(), "llm", 30) {
-				t.Error("SetCost found nothing to settle")
-			}
-		}))
-		get(h)
-		if after := remaining(t, l, p); during != 600 || after != 970 {
-			t.Errorf("%d left while it was answered and %d after, want 600 and 970", during, after)
-		}
 	})
 }
 
@@ -216,62 +172,6 @@ func TestCostsOutOfRangeAreKeptWithin(t *testing.T) {
 	})
 }
 
-func TestAllOfALimiterIsSettledInOneCall(t *testing.T) {
-	s := memstore.New(memstore.Config{})
-	defer s.Close()
-	rec := &recorder{Store: s}
-	more, less := settled("more", ratelimit.PerHour(10), costs(15)), settled("less", ratelimit.PerHour(10), costs(0))
-	same, shadow := settled("same", ratelimit.PerHour(10), costs(1)), settled("shadow", ratelimit.PerHour(10), costs(4))
-	shadow.Shadow = true
-	full := settled("full", ratelimit.PerHour(10), costs(0)) // a Shadow that cannot pay is not charged, and given nothing
-	full.Shadow, full.Cost = true, func(*http.Request) int64 { return 11 }
-	l := newLimiter(t, ratelimit.Config{Store: rec})
-	h := l.Limit(more, less, same, perIP("plain", ratelimit.PerHour(10)), shadow, full)(okHandler)
-	get(h)
-	if len(rec.calls) != 2 {
-		t.Fatalf("%d calls of the store, want 2", len(rec.calls))
-	}
-	got := ""
-	for _, c := range rec.calls[1] {
-		got += fmt.Sprintf("%s %d owed %t shadow %t; ", c.Policy, c.Cost, c.Owed, c.Shadow)
-	}
-	if want := "more 14 owed true shadow false; less -1 owed false shadow false; shadow 3 owed true shadow true; "; got != want {
-		t.Errorf("settled %s, want %s", got, want)
-	}
-
-	rec.calls = nil
-	get(l.Limit(same)(okHandler))
-	if len(rec.calls) != 1 {
-		t.Errorf("%d calls where nothing is to be settled, want 1", len(rec.calls))
-	}
-}
-
-func TestWhatWasNotChargedIsNotSettled(t *testing.T) {
-	s := memstore.New(memstore.Config{})
-	defer s.Close()
-	rec := &recorder{Store: s}
-	l := newLimiter(t, ratelimit.Config{Store: rec, Logger: slog.New(slog.DiscardHandler)})
-	asked := false
-	p := settled("api", ratelimit.PerHour(1), func(*http.Request, ratelimit.Response) int64 {
-		asked = true
-		return 5
-	})
-	exempt := p
-	exempt.Name, exempt.LimitFunc = "exempt", func(*http.Request) ratelimit.Limit { return ratelimit.Unlimited }
-
-	rec.fault = func([]store.Charge) error { return errors.New("away") }
-	wantStatuses(t, l.Limit(p)(okHandler), []int{200})
-	rec.fault = nil
-	wantStatuses(t, l.Limit(exempt)(okHandler), []int{200})
-	if _, err := l.Take(t.Context(), p, "ip:192.0.2.1", 1); err != nil {
-		t.Fatal(err)
-	}
-	wantStatuses(t, l.Limit(p)(okHandler), []int{429})
-	if asked {
-		t.Error("Settle was asked about a request that was not charged")
-	}
-}
-
 // The bucket of a shadow may be where nobody answers, which vetoes nothing.
 func TestAShadowWhoseBucketDidNotAnswerIsNotSettled(t *testing.T) {
 	s := memstore.New(memstore.Config{})
@@ -280,8 +180,8 @@ func TestAShadowWhoseBucketDidNotAnswerIsNotSettled(t *testing.T) {
 	api, shadow := settled("api", ratelimit.PerHour(10), costs(0)), settled("shadow", ratelimit.PerHour(10), costs(0))
 	shadow.Shadow = true
 	get(newLimiter(t, ratelimit.Config{Store: rec}).Limit(api, shadow)(okHandler))
-	if len(rec.calls) != 2 || len(rec.calls[1]) != 1 || rec.calls[1][0].Policy != "api" {
-		t.Errorf("calls %+v, want the estimates, and api's token back", rec.calls)
+	if len(rec.Calls) != 2 || len(rec.Calls[1]) != 1 || rec.Calls[1][0].Policy != "api" {
+		t.Errorf("calls %+v, want the estimates, and api's token back", rec.Calls)
 	}
 }
 
@@ -296,135 +196,86 @@ func (u *unansweredShadows) Take(ctx context.Context, charges []store.Charge, st
 	return ok, err
 }
 
-func TestALimitOfATierIsSettledUnderIt(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
-		p := settled("tier", ratelimit.PerHour(10), costs(50))
-		p.LimitFunc = func(*http.Request) ratelimit.Limit { return ratelimit.PerHour(100) }
-		l := newLimiter(t, ratelimit.Config{Store: s})
-		get(l.Limit(p)(okHandler))
-		gold := p
-		gold.Limit = ratelimit.PerHour(100)
-		if got := remaining(t, l, gold); got != 50 {
-			t.Errorf("%d left, want 50 of 100", got)
-		}
-	})
-}
-
-// Or what the new limit has granted meanwhile would be cut to the old burst, and what it has not would refill at
-// the old rate.
+// Otherwise what the new limit has granted meanwhile would be cut to the old burst, and what it has not would refill at the
+// old rate. A tier stays, because Policy.Limit is only the default there.
 func TestAfterAReloadRequestsAreSettledUnderTheNewLimit(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
-		for _, change := range []struct {
-			name     string
-			from, to ratelimit.Limit
-			want     int64
-		}{
-			{"raised", ratelimit.PerSecond(10), ratelimit.PerSecond(1000), 996},
-			{"lowered", ratelimit.PerSecond(10), ratelimit.PerHour(10), 4},
-		} {
-			old := settled(change.name, change.from, costs(5))
-			next := old
-			next.Limit = change.to
-			l := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{old}})
-			get(l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-				// The last of several counts.
-				if err := errors.Join(l.Reload(settled(change.name, ratelimit.PerSecond(20), asCharged)), l.Reload(next)); err != nil {
-					t.Fatal(err)
+	fast, slow := ratelimit.PerSecond(10), ratelimit.PerHour(10)
+	reload := func(l *ratelimit.Limiter, next ratelimit.Policy) error { // the last of several counts
+		between := next
+		between.Limit = ratelimit.PerSecond(20)
+		return errors.Join(l.Reload(between), l.Reload(next))
+	}
+	override := func(l *ratelimit.Limiter, next ratelimit.Policy) error {
+		return l.Override(map[string]ratelimit.Limit{next.Name: next.Limit}, nil)
+	}
+	for name, tt := range map[string]struct {
+		mounted  bool // by Limit
+		from, to ratelimit.Limit
+		tier     ratelimit.Limit
+		change   func(*ratelimit.Limiter, ratelimit.Policy) error
+		want     int64
+	}{
+		"raised":     {false, fast, ratelimit.PerSecond(1000), ratelimit.Limit{}, reload, 996},
+		"lowered":    {false, fast, slow, ratelimit.Limit{}, reload, 4},
+		"in Limit":   {true, fast, slow, ratelimit.Limit{}, reload, 4},
+		"overridden": {true, fast, slow, ratelimit.Limit{}, override, 4},
+		"a tier":     {false, slow, ratelimit.PerHour(20), ratelimit.PerHour(100), reload, 94},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
+				old := settled("api", tt.from, costs(5))
+				if tt.tier != (ratelimit.Limit{}) {
+					old.LimitFunc = func(*http.Request) ratelimit.Limit { return tt.tier }
 				}
-				if _, err := l.Take(t.Context(), next, "ip:192.0.2.1", 1); err != nil {
-					t.Fatal(err)
+				l := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{old}})
+				limit := l.Handler
+				if tt.mounted {
+					l = newLimiter(t, ratelimit.Config{Store: s})
+					limit = l.Limit(old)
 				}
-				c.Advance(time.Second)
-			})))
-			if got := remaining(t, l, next); got != change.want {
-				t.Errorf("%s: %d left, want %d", change.name, got, change.want)
-			}
-		}
-	})
+				next := old
+				next.Limit = tt.to
+				now := next
+				now.Limit = cmp.Or(tt.tier, tt.to)
+				get(limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+					if err := tt.change(l, next); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := l.Take(t.Context(), now, address, 1); err != nil {
+						t.Fatal(err)
+					}
+					c.Advance(time.Second)
+				})))
+				if got := remaining(t, l, now); got != tt.want {
+					t.Errorf("%d left, want %d", got, tt.want)
+				}
+			})
+		})
+	}
 }
 
-func TestAfterAReloadAPolicyOfLimitIsSettledUnderItsNewLimit(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
-		old := settled("api", ratelimit.PerSecond(10), costs(5))
-		next := old
-		next.Limit = ratelimit.PerHour(10)
-		l := newLimiter(t, ratelimit.Config{Store: s})
-		get(l.Limit(old)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			if err := l.Reload(next); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := l.Take(t.Context(), next, "ip:192.0.2.1", 1); err != nil {
-				t.Fatal(err)
-			}
-			c.Advance(time.Second)
-		})))
-		if got := remaining(t, l, next); got != 4 {
-			t.Errorf("%d left, want 4", got)
-		}
-	})
-}
-
-// Policy.Limit is only the default there, and would cut what the tier has to its burst.
-func TestAfterAReloadATierIsSettledUnderItsOwnLimit(t *testing.T) {
+// Stacked policies of one name are settled each for its own key. SetCost reaches each of them, and no other policy.
+func TestStackedPoliciesOfOneName(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
-		p := settled("tier", ratelimit.PerHour(10), costs(5))
-		p.LimitFunc = func(*http.Request) ratelimit.Limit { return ratelimit.PerHour(100) }
-		l := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{p}})
-		get(l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			next := p
-			next.Limit = ratelimit.PerHour(20)
-			if err := l.Reload(next); err != nil {
-				t.Fatal(err)
+		for said, want := range map[bool][3]int64{false: {97, 43, 9}, true: {93, 43, 9}} {
+			l := newLimiter(t, ratelimit.Config{Store: s})
+			outer, inner := settled("api", ratelimit.PerHour(100), costs(3)), settled("api", ratelimit.PerHour(50), costs(7))
+			inner.Key = ratelimit.Static(fmt.Sprint(said))
+			outer.Key = ratelimit.Static("outer" + fmt.Sprint(said))
+			other := settled("other"+fmt.Sprint(said), ratelimit.PerHour(10), costs(1))
+			get(l.Limit(outer)(l.Limit(inner, other)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if said && !ratelimit.SetCost(r.Context(), "api", 7) {
+					t.Error("SetCost found no policy")
+				}
+			}))))
+			for i, p := range []ratelimit.Policy{outer, inner, other} {
+				key, _ := p.Key(requestWith())
+				if r, err := l.Peek(t.Context(), p, key); err != nil || r.Remaining != want[i] {
+					t.Errorf("with SetCost %t: bucket %d has %d left, error %v, want %d", said, i, r.Remaining, err, want[i])
+				}
 			}
-		})))
-		gold := p
-		gold.Limit = ratelimit.PerHour(100)
-		if got := remaining(t, l, gold); got != 95 {
-			t.Errorf("%d left, want 95 of 100", got)
 		}
 	})
-}
-
-func TestStackedPoliciesOfOneNameAreSettledEachForItsOwnKey(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
-		l := newLimiter(t, ratelimit.Config{Store: s})
-		outer := settled("api", ratelimit.PerHour(100), costs(3))
-		inner := settled("api", ratelimit.PerHour(50), costs(7))
-		inner.Key = ratelimit.Static("all")
-		get(l.Limit(outer)(l.Limit(inner)(okHandler)))
-		if got := remaining(t, l, outer); got != 97 {
-			t.Errorf("the outer bucket has %d left, want 97", got)
-		}
-		if r, err := l.Peek(t.Context(), inner, "static:all"); err != nil || r.Remaining != 43 {
-			t.Errorf("the inner bucket has %d left, error %v, want 43", r.Remaining, err)
-		}
-	})
-}
-
-// The client has its answer by then.
-func TestAStoreThatFailsToSettleIsLogged(t *testing.T) {
-	s := memstore.New(memstore.Config{})
-	defer s.Close()
-	rec := &recorder{Store: s}
-	var log bytes.Buffer
-	l := newLimiter(t, ratelimit.Config{Store: rec, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	p := settled("api", ratelimit.PerHour(10), costs(0))
-	w := get(l.Limit(p)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		rec.mu.Lock()
-		rec.fault = func([]store.Charge) error { return errors.New("away") }
-		rec.mu.Unlock()
-		io.WriteString(w, "ok")
-	})))
-	if w.Code != 200 || w.Body.String() != "ok" {
-		t.Errorf("answered %d %q", w.Code, w.Body)
-	}
-	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "not settled") || !strings.Contains(text, "away") {
-		t.Errorf("logged %q", text)
-	}
-	rec.fault = nil
-	if got := remaining(t, l, p); got != 9 {
-		t.Errorf("%d left, want 9: the estimate stays", got)
-	}
 }
 
 // A hung store must not keep the connection of a client.
@@ -437,8 +288,8 @@ func TestSettlingEndsWithTheTimeout(t *testing.T) {
 		q.Limit(settled("api", ratelimit.PerHour(10), costs(0)))(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			gone() // which does not keep the request from being settled
 		})).ServeHTTP(w, r)
-		if took := time.Since(begin); took != time.Second || !strings.Contains(q.log.String(), "not settled") {
-			t.Errorf("took %v, want the Timeout; log %q", took, q.log.String())
+		if took := time.Since(begin); took != time.Second || !strings.Contains(q.Log.String(), "not settled") {
+			t.Errorf("took %v, want the Timeout; log %q", took, q.Log.String())
 		}
 	})
 }
@@ -480,8 +331,8 @@ func TestARequestWhoseClientLeavesWhileTheStoreIsAskedIsSettled(t *testing.T) {
 			}
 			w.WriteHeader(http.StatusOK)
 		})), t.Context())
-		a.leave()
-		a.want(t, http.StatusOK, 2*time.Second) // of deciding and settling
+		a.Leave()
+		a.Want(t, http.StatusOK, 2*time.Second) // of deciding and settling
 		if n := remaining(t, l, p); n != 3 {
 			t.Errorf("%d are left of 3, although no login failed", n)
 		}
@@ -499,9 +350,9 @@ func TestAPolicyThatFailsClosedIsNotSettledWithAStandIn(t *testing.T) {
 	p := settled("login", ratelimit.PerHour(10), costs(5))
 	p.FailClosed = true
 	get(l.Limit(p)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		breakable.mu.Lock()
-		breakable.fault = func([]store.Charge) error { return errors.New("away") }
-		breakable.mu.Unlock()
+		breakable.Lock()
+		breakable.Fault = func([]store.Charge) error { return errors.New("away") }
+		breakable.Unlock()
 		backed.Take(t.Context(), []store.Charge{{Policy: "x", Key: "x", Limit: store.Limit{Unit: 1, Refill: 1, Capacity: 1}}}, make([]store.State, 1))
 	})))
 	states := make([]store.State, 1)
@@ -511,27 +362,236 @@ func TestAPolicyThatFailsClosedIsNotSettledWithAStandIn(t *testing.T) {
 	}
 }
 
-func TestSetCostReachesEachLimiterWithAPolicyOfThatName(t *testing.T) {
-	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
-		l := newLimiter(t, ratelimit.Config{Store: s})
-		outer := settled("llm", ratelimit.PerHour(100), costs(1))
-		inner := settled("llm", ratelimit.PerHour(50), costs(1))
-		inner.Key = ratelimit.Static("all")
-		other := settled("other", ratelimit.PerHour(10), costs(1))
-		other.Key = ratelimit.Static("other")
-		get(l.Limit(outer)(l.Limit(inner, other)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			if !ratelimit.SetCost(r.Context(), "llm", 7) {
-				t.Error("SetCost found no policy")
+// Whatever is not seen to succeed counts.
+func TestFailedLoginsRefundsOnlyWhatWasSeenToSucceed(t *testing.T) {
+	status := func(codes ...int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			for _, code := range codes {
+				w.WriteHeader(code)
 			}
-		}))))
-		if got := remaining(t, l, outer); got != 93 {
-			t.Errorf("the outer bucket has %d left, want 93", got)
 		}
-		if r, err := l.Peek(t.Context(), inner, "static:all"); err != nil || r.Remaining != 43 {
-			t.Errorf("the inner bucket has %d left, error %v, want 43", r.Remaining, err)
+	}
+	for _, tt := range []struct {
+		name     string
+		handler  http.HandlerFunc
+		refunded bool
+	}{
+		{"200", status(200), true},
+		{"204", status(204), true},
+		{"206", status(206), true},
+		{"303", status(303), true},
+		{"304", status(304), true},
+		{"399", status(399), true},
+		{"a body", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "welcome") }, true},
+		{"a flush, which may send what was written past the limiter", func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }, false},
+		{"a file", func(w http.ResponseWriter, r *http.Request) {
+			http.ServeContent(w, r, "a.txt", time.Time{}, strings.NewReader("welcome"))
+		}, true},
+		{"early hints and 200", status(103, 200), true},
+		{"SetCost without a response", func(_ http.ResponseWriter, r *http.Request) { ratelimit.SetCost(r.Context(), "login", 0) }, true},
+
+		{"nothing", status(), false},
+		{"early hints alone", status(103), false},
+		{"early hints and 401", status(103, 401), false},
+		{"101", status(101), false},
+		{"400", status(400), false},
+		{"401", status(401), false},
+		{"401 and 200", status(401, 200), false},
+		{"403", status(403), false},
+		{"429", status(429), false},
+		{"502", status(502), false},
+		{"a panic", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false},
+		{"200 and a panic that is recovered inside of the limiter", func(w http.ResponseWriter, _ *http.Request) {
+			defer func() { recover() }()
+			w.WriteHeader(200)
+			panic("broken")
+		}, true}, // see FailedLogins
+		{"200 and a panic", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200); panic("broken") }, false},
+		{"SetCost after 200", func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(200)
+			ratelimit.SetCost(r.Context(), "login", 1)
+		}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLimiter(t, ratelimit.Config{})
+			p := settled("login", ratelimit.PerHour(3), ratelimit.FailedLogins)
+			h := l.Limit(p)(tt.handler)
+			for range 2 {
+				func() {
+					defer func() { _ = recover() }()
+					h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/login", nil))
+				}()
+			}
+			if got, want := remaining(t, l, p), map[bool]int64{true: 3, false: 1}[tt.refunded]; got != want {
+				t.Errorf("%d are left of 3 after two requests, want %d", got, want)
+			}
+		})
+	}
+}
+
+// crippled is a writer that says that it can hijack and flush, and cannot.
+type crippled struct{ *httptest.ResponseRecorder }
+
+func (crippled) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, http.ErrNotSupported }
+
+func (crippled) FlushError() error { return http.ErrNotSupported }
+
+func TestARequestIsSettledByTheStatusAfterAFailedHijackOrFlush(t *testing.T) {
+	for name, try := range map[string]func(*http.ResponseController) error{
+		"hijack": func(c *http.ResponseController) error {
+			_, _, err := c.Hijack()
+			return err
+		},
+		"flush": (*http.ResponseController).Flush,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got ratelimit.Response
+			p := settled("login", ratelimit.PerHour(3), func(r *http.Request, response ratelimit.Response) int64 {
+				got = response
+				return ratelimit.FailedLogins(r, response)
+			})
+			l := newLimiter(t, ratelimit.Config{})
+			l.Limit(p)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if err := try(http.NewResponseController(w)); !errors.Is(err, http.ErrNotSupported) {
+					t.Errorf("error %v, want that of the writer", err)
+				}
+				w.WriteHeader(http.StatusUnauthorized)
+			})).ServeHTTP(crippled{httptest.NewRecorder()}, httptest.NewRequest("POST", "/login", nil))
+			if want := (ratelimit.Response{Status: 401, Written: true, Cost: 1}); got != want || remaining(t, l, p) != 2 {
+				t.Errorf("got %+v, want %+v; %d are left of 3, want 2", got, want, remaining(t, l, p))
+			}
+		})
+	}
+}
+
+// A handler that has taken over the connection says what it likes on it.
+func TestFailedLoginsCountsAConnectionThatIsTakenOver(t *testing.T) {
+	p := settled("login", ratelimit.PerHour(3), ratelimit.FailedLogins)
+	l := newLimiter(t, ratelimit.Config{})
+	server := httptest.NewServer(l.Limit(p)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RawQuery == "200" { // which is not all of the answer
+			w.WriteHeader(http.StatusOK)
 		}
-		if r, err := l.Peek(t.Context(), other, "static:other"); err != nil || r.Remaining != 9 {
-			t.Errorf("the bucket of another policy has %d left, error %v, want 9", r.Remaining, err)
+		conn, rw, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
 		}
-	})
+		defer conn.Close()
+		rw.WriteString("HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+		rw.Flush()
+	})))
+	defer server.Close()
+	for i, guess := range []struct {
+		query string
+		want  int
+	}{{"?200", 200}, {"", 401}, {"", 401}, {"", 429}, {"?200", 429}} {
+		response, err := server.Client().Get(server.URL + "/" + guess.query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != guess.want {
+			t.Errorf("guess %d is answered %d, want %d", i, response.StatusCode, guess.want)
+		}
+	}
+}
+
+// A client must not get its guesses back by hanging up when it knows that they are wrong, or just before.
+func TestFailedLoginsCountsClientsOfAProxyThatHangUp(t *testing.T) {
+	quiet := log.New(io.Discard, "", 0)
+	for name, errorHandler := range map[string]func(http.ResponseWriter, *http.Request, error){
+		"and are answered 502":     nil, // the default
+		"and are answered nothing": func(http.ResponseWriter, *http.Request, error) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			guessed := make(chan struct{}, 10)
+			backend := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				guessed <- struct{}{}
+				<-r.Context().Done() // the client hangs up while the answer is on its way
+			}))
+			defer backend.Close()
+			target, err := url.Parse(backend.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			proxy := httputil.NewSingleHostReverseProxy(target)
+			proxy.ErrorLog, proxy.ErrorHandler = quiet, errorHandler
+
+			l := newLimiter(t, ratelimit.Config{})
+			limited := l.Limit(settled("login", ratelimit.PerHour(3), ratelimit.FailedLogins))(proxy)
+			settled := make(chan struct{}, 10)
+			front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				defer func() { settled <- struct{}{} }()
+				limited.ServeHTTP(w, r)
+			}))
+			defer front.Close()
+
+			for range 3 {
+				ctx, hangUp := context.WithCancel(t.Context())
+				go func() {
+					<-guessed
+					hangUp()
+				}()
+				r, err := http.NewRequestWithContext(ctx, "POST", front.URL, strings.NewReader("guess"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if response, err := front.Client().Do(r); err == nil {
+					response.Body.Close()
+					t.Fatalf("a guess was answered %d before its client hung up", response.StatusCode)
+				}
+				<-settled
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // a fourth guess would not be answered
+			defer cancel()
+			r, err := http.NewRequestWithContext(ctx, "POST", front.URL, strings.NewReader("guess"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := front.Client().Do(r)
+			if err != nil {
+				t.Fatalf("the fourth guess was made: %v", err)
+			}
+			response.Body.Close()
+			if response.StatusCode != http.StatusTooManyRequests {
+				t.Errorf("the fourth guess was answered %d, want 429", response.StatusCode)
+			}
+		})
+	}
+}
+
+// Frameworks write the errors of handlers where the limiter does not see them.
+func TestFailedLoginsCountsErrorsThatFrameworksWrite(t *testing.T) {
+	errPassword := errors.New("wrong password")
+	for name, framework := range map[string]func(limit func(http.Handler) http.Handler) http.Handler{
+		// As echo does: the error of a handler is kept, and written when all middleware has returned.
+		"after the limiter": func(limit func(http.Handler) http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var err error
+				written := w
+				limit(http.HandlerFunc(func(inner http.ResponseWriter, _ *http.Request) {
+					written, err = inner, errPassword
+				})).ServeHTTP(w, r)
+				if err != nil {
+					http.Error(written, err.Error(), http.StatusUnauthorized)
+				}
+			})
+		},
+		// As gin does: the handler has the writer of the framework, and not the one of the middleware.
+		"past the limiter's writer": func(limit func(http.Handler) http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+					http.Error(w, errPassword.Error(), http.StatusUnauthorized)
+				})).ServeHTTP(w, r)
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLimiter(t, ratelimit.Config{})
+			h := framework(l.Limit(settled("login", ratelimit.PerHour(3), ratelimit.FailedLogins)))
+			wantStatuses(t, h, []int{401, 401, 401, 429, 429, 429})
+		})
+	}
 }

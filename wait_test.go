@@ -1,12 +1,12 @@
 package ratelimit_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math"
 	"net"
 	"net/http"
@@ -21,167 +21,36 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/headers"
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
+	"github.com/go-tokenbucket/ratelimit/internal/virtualtime"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
-
-// A recorder is a memory store that keeps what it was asked for, and fails if it is told to.
-type recorder struct {
-	store.Store
-
-	mu    sync.Mutex
-	calls [][]store.Charge
-	fault func(charges []store.Charge) error // nil: none
-}
-
-func (r *recorder) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
-	r.mu.Lock()
-	r.calls = append(r.calls, slices.Clone(charges))
-	fault := r.fault
-	r.mu.Unlock()
-	if fault != nil {
-		if err := fault(charges); err != nil {
-			return false, err
-		}
-	}
-	return r.Store.Take(ctx, charges, states)
-}
-
-func (r *recorder) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
-	return store.SetBlock(ctx, r.Store, policy, key, b)
-}
-
-// refunds returns the calls that gave back.
-func (r *recorder) refunds() (calls [][]store.Charge) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, charges := range r.calls {
-		if charges[0].Cost < 0 {
-			calls = append(calls, charges)
-		}
-	}
-	return calls
-}
-
-// A queue is a limiter in a bubble, what it was asked for, and what it told of that.
-type queue struct {
-	*ratelimit.Limiter
-	store *recorder
-	log   bytes.Buffer
-
-	mu     sync.Mutex
-	events []*ratelimit.Event
-}
-
-// inBubble runs a test in which time passes only while all wait.
-func inBubble(t *testing.T, cfg ratelimit.Config, test func(t *testing.T, q *queue)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New(memstore.Config{})
-		defer s.Close()
-		q := &queue{store: &recorder{Store: s}}
-		if cfg.Store == nil {
-			cfg.Store = q.store
-		}
-		cfg.Logger = slog.New(slog.NewTextHandler(&q.log, nil))
-		cfg.Observe = func(_ context.Context, e *ratelimit.Event) {
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			q.events = append(q.events, e)
-		}
-		q.Limiter = newLimiter(t, cfg)
-		test(t, q)
-	})
-}
-
-// last returns the event that came last.
-func (q *queue) last() *ratelimit.Event {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.events[len(q.events)-1]
-}
-
-// decisions returns how many were told of.
-func (q *queue) decisions() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.events)
-}
-
-// resetAfter returns how long until the bucket of an address is full: a debt can be seen in it.
-func (q *queue) resetAfter(t *testing.T, p ratelimit.Policy) time.Duration {
-	t.Helper()
-	r, err := q.Peek(t.Context(), p, "ip:192.0.2.1")
-	if err != nil {
-		t.Error(err)
-	}
-	return r.ResetAfter
-}
-
-// An arrival is a request that came, and perhaps waits.
-type arrival struct {
-	*httptest.ResponseRecorder
-	leave func()
-	gone  chan bool // closed when the client leaves
-	done  chan struct{}
-	took  time.Duration
-}
-
-// CloseNotify is how net/http says that the client has gone away.
-func (a *arrival) CloseNotify() <-chan bool { return a.gone }
-
-// arrive sends a request in a bubble. When it returns, that waits or was answered.
-func arrive(h http.Handler, ctx context.Context) *arrival {
-	a := &arrival{ResponseRecorder: httptest.NewRecorder(), gone: make(chan bool), done: make(chan struct{})}
-	ctx, cancel := context.WithCancel(ctx)
-	a.leave = sync.OnceFunc(func() {
-		cancel()
-		close(a.gone)
-	})
-	begin := time.Now()
-	go func() {
-		defer close(a.done)
-		defer a.leave()
-		h.ServeHTTP(a, httptest.NewRequest("GET", "/", nil).WithContext(ctx))
-		a.took = time.Since(begin)
-	}()
-	synctest.Wait()
-	return a
-}
-
-// want waits for the answer and compares it.
-func (a *arrival) want(t *testing.T, status int, took time.Duration) {
-	t.Helper()
-	<-a.done
-	if a.Code != status || a.took != took {
-		t.Errorf("%d after %v, want %d after %v", a.Code, a.took, status, took)
-	}
-}
 
 // The example of Policy.MaxWait.
 func TestRequestsWaitForTheirTurnsInOrderOfArrival(t *testing.T) {
 	p := waiting(perIP("api", ratelimit.PerSecond(2)), 3*time.Second)
 	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
 		h := q.Limit(p)(okHandler)
-		var came []*arrival
+		var came []*ratetest.Arrival
 		for range 9 {
 			came = append(came, arrive(h, t.Context()))
 		}
 		ninth := came[8]
-		ninth.want(t, 429, 0)
+		ninth.Want(t, 429, 0)
 		if got := ninth.Header().Get("Retry-After"); got != "1" {
 			t.Errorf("Retry-After is %q, want 1", got)
 		}
-		retryAfter := q.last().Results[0].RetryAfter
+		retryAfter := q.Last().Results[0].RetryAfter
 		if retryAfter != 500*time.Millisecond {
 			t.Errorf("RetryAfter is %v, want 500ms", retryAfter)
 		}
 		time.Sleep(retryAfter)
 		again := arrive(h, t.Context())
 		for i, a := range came[:8] {
-			a.want(t, 200, max(0, time.Duration(i-1)*500*time.Millisecond))
+			a.Want(t, 200, max(0, time.Duration(i-1)*500*time.Millisecond))
 		}
-		again.want(t, 200, 3*time.Second)
+		again.Want(t, 200, 3*time.Second)
 	})
 }
 
@@ -194,13 +63,13 @@ func TestAResponseAndItsEventSayHowLongItWaited(t *testing.T) {
 			decision, _ = ratelimit.FromContext(r.Context())
 		}))
 		first, second := arrive(h, t.Context()), arrive(h, t.Context())
-		if _, told := first.Header()["X-Ratelimit-Waited"]; told || q.last().Waited != 0 {
-			t.Errorf("without a wait: %v, event %+v", first.Header(), q.last())
+		if _, told := first.Header()["X-Ratelimit-Waited"]; told || q.Last().Waited != 0 {
+			t.Errorf("without a wait: %v, event %+v", first.Header(), q.Last())
 		}
-		if n := q.decisions(); n != 1 {
+		if n := len(q.All()); n != 1 {
 			t.Errorf("%d events while the second waits, want that of the first", n)
 		}
-		second.want(t, 200, 1500*time.Millisecond)
+		second.Want(t, 200, 1500*time.Millisecond)
 		if got := second.Header().Get("X-RateLimit-Waited"); got != "1.500" {
 			t.Errorf("X-RateLimit-Waited is %q, want 1.500", got)
 		}
@@ -212,15 +81,15 @@ func TestAResponseAndItsEventSayHowLongItWaited(t *testing.T) {
 		if decision.Waited != 1500*time.Millisecond || !decision.At.Add(decision.Results[0].ResetAfter).Equal(full) {
 			t.Errorf("decision %+v, want one that counts from the end of the wait", decision)
 		}
-		if e := q.last(); q.decisions() != 2 || !e.Allowed || e.Waited != 1500*time.Millisecond || e.Took != 0 || e.Results[0].Wait != 1500*time.Millisecond {
-			t.Errorf("%d events, the last %+v", q.decisions(), e)
+		if e := q.Last(); len(q.All()) != 2 || !e.Allowed || e.Waited != 1500*time.Millisecond || e.Took != 0 || e.Results[0].Wait != 1500*time.Millisecond {
+			t.Errorf("%d events, the last %+v", len(q.All()), e)
 		}
 	})
 	inBubble(t, ratelimit.Config{Headers: headers.None}, func(t *testing.T, q *queue) {
 		h := q.Limit(p)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		arrive(h, t.Context())
 		a := arrive(h, t.Context())
-		if a.want(t, 200, 1500*time.Millisecond); len(a.Header()) != 0 {
+		if a.Want(t, 200, 1500*time.Millisecond); len(a.Header()) != 0 {
 			t.Errorf("NoHeaders: %v", a.Header())
 		}
 	})
@@ -232,12 +101,12 @@ func TestStackedLimitersWaitOneAfterAnother(t *testing.T) {
 	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
 		h := q.Limit(outer)(q.Limit(inner)(okHandler))
 		first, second := arrive(h, t.Context()), arrive(h, t.Context())
-		first.want(t, 200, 0)
-		second.want(t, 200, 5*time.Second) // 2 s at the outer, and what is left of 5 s at the inner
+		first.Want(t, 200, 0)
+		second.Want(t, 200, 5*time.Second) // 2 s at the outer, and what is left of 5 s at the inner
 		if got := second.Header().Get("X-RateLimit-Waited"); got != "5.000" {
 			t.Errorf("X-RateLimit-Waited is %q, want the sum", got)
 		}
-		if e := q.last(); e.Waited != 3*time.Second {
+		if e := q.Last(); e.Waited != 3*time.Second {
 			t.Errorf("the inner one waited for %v, want 3s", e.Waited)
 		}
 	})
@@ -247,8 +116,8 @@ func TestTheLongestWaitCounts(t *testing.T) {
 	long, short := perIP("long", ratelimit.Every(3*time.Second)), perIP("short", ratelimit.Every(time.Second))
 	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
 		h := q.Limit(waiting(short, time.Minute), waiting(long, time.Minute), perIP("wide", ratelimit.PerHour(100)))(okHandler)
-		arrive(h, t.Context()).want(t, 200, 0)
-		arrive(h, t.Context()).want(t, 200, 3*time.Second)
+		arrive(h, t.Context()).Want(t, 200, 0)
+		arrive(h, t.Context()).Want(t, 200, 3*time.Second)
 	})
 }
 
@@ -257,7 +126,7 @@ func TestRetryAfterCountsWhatARequestMayWait(t *testing.T) {
 	queued, narrow := waiting(perIP("queued", ratelimit.Every(10*time.Second)), 30*time.Second), perIP("narrow", ratelimit.Every(time.Second).WithBurst(3))
 	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
 		together, stacked := q.Limit(queued, narrow)(okHandler), q.Limit(queued)(q.Limit(narrow)(okHandler))
-		var came []*arrival
+		var came []*ratetest.Arrival
 		for range 3 {
 			came = append(came, arrive(together, t.Context()))
 		}
@@ -266,7 +135,7 @@ func TestRetryAfterCountsWhatARequestMayWait(t *testing.T) {
 			t.Errorf("%d, Retry-After %q, want 429 and 1", a.Code, a.Header().Get("Retry-After"))
 		}
 		for _, a := range came {
-			<-a.done
+			<-a.Done
 		}
 
 		time.Sleep(time.Minute)
@@ -285,20 +154,20 @@ func TestAClientThatLeavesGivesItsTokensBack(t *testing.T) {
 	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
 		var served atomic.Int64
 		h := q.Limit(p)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served.Add(1) }))
-		var came []*arrival // whose turns are at 0, 1 s … 5 s
+		var came []*ratetest.Arrival // whose turns are at 0, 1 s … 5 s
 		for range 6 {
 			came = append(came, arrive(h, t.Context()))
 		}
 		time.Sleep(500 * time.Millisecond)
-		came[2].leave()
-		came[2].want(t, 499, 500*time.Millisecond)
-		if e := q.last(); e.Allowed || !errors.Is(e.Err, context.Canceled) || e.Waited != 500*time.Millisecond || e.Took != 0 || len(e.Results) != 1 || e.Results[0].Wait != 2*time.Second {
+		came[2].Leave()
+		came[2].Want(t, 499, 500*time.Millisecond)
+		if e := q.Last(); e.Allowed || !errors.Is(e.Err, context.Canceled) || e.Waited != 500*time.Millisecond || e.Took != 0 || len(e.Results) != 1 || e.Results[0].Wait != 2*time.Second {
 			t.Errorf("event %+v", e)
 		}
 		if header := came[2].Header(); len(header) != 1 || header.Get("Cache-Control") != "no-store" {
 			t.Errorf("header %v", header)
 		}
-		if got := q.resetAfter(t, p); got != 4500*time.Millisecond {
+		if got := q.ResetAfter(t, p); got != 4500*time.Millisecond {
 			t.Errorf("full after %v, want 4.5s: what five have taken", got)
 		}
 
@@ -306,18 +175,18 @@ func TestAClientThatLeavesGivesItsTokensBack(t *testing.T) {
 		newcomer := arrive(h, t.Context())
 		// But after more have left, one before those who came earlier, which the first of them gave back.
 		for _, a := range came[3:5] {
-			a.leave()
-			a.want(t, 499, 500*time.Millisecond)
+			a.Leave()
+			a.Want(t, 499, 500*time.Millisecond)
 		}
 		overtaking := arrive(h, t.Context()) // gets the turn at 4 s
 		for i, turn := range map[int]time.Duration{0: 0, 1: 1, 5: 5} {
-			came[i].want(t, 200, turn*time.Second)
+			came[i].Want(t, 200, turn*time.Second)
 		}
-		newcomer.want(t, 200, 4500*time.Millisecond)
-		overtaking.want(t, 200, 3500*time.Millisecond)
-		decisions := q.decisions() - 1 // without that of resetAfter
-		if served.Load() != 5 || decisions != 8 || q.log.Len() != 0 {
-			t.Errorf("%d were served of %d, log %q", served.Load(), decisions, q.log.String())
+		newcomer.Want(t, 200, 4500*time.Millisecond)
+		overtaking.Want(t, 200, 3500*time.Millisecond)
+		decisions := len(q.All()) - 1 // without that of resetAfter
+		if served.Load() != 5 || decisions != 8 || q.Log.Len() != 0 {
+			t.Errorf("%d were served of %d, log %q", served.Load(), decisions, q.Log.String())
 		}
 	})
 }
@@ -332,20 +201,20 @@ func TestAClientThatLeavesGivesBackToAllPoliciesInOneCall(t *testing.T) {
 	all := []ratelimit.Policy{queued, wide, spent, measured, free}
 	inBubble(t, ratelimit.Config{Policies: all}, func(t *testing.T, q *queue) {
 		h := q.Handler(okHandler)
-		arrive(h, t.Context()).want(t, 200, 0)
+		arrive(h, t.Context()).Want(t, 200, 0)
 		before := make([]time.Duration, len(all))
 		for i, p := range all {
-			before[i] = q.resetAfter(t, p)
+			before[i] = q.ResetAfter(t, p)
 		}
 		a := arrive(h, t.Context())
-		a.leave()
-		a.want(t, 499, 0)
+		a.Leave()
+		a.Want(t, 499, 0)
 		for i, p := range all {
-			if got := q.resetAfter(t, p); got != before[i] {
+			if got := q.ResetAfter(t, p); got != before[i] {
 				t.Errorf("%s is full after %v, want %v as before", p.Name, got, before[i])
 			}
 		}
-		refunds := q.store.refunds()
+		refunds := q.Store.Refunds()
 		var names []string
 		for _, charges := range refunds {
 			for _, c := range charges {
@@ -364,7 +233,7 @@ func TestADisconnectIsNoticedByAServerWhileTheRequestWaits(t *testing.T) {
 	s := memstore.New(memstore.Config{})
 	defer s.Close()
 	l := newLimiter(t, ratelimit.Config{
-		Store: &recorder{Store: s, fault: func([]store.Charge) error {
+		Store: &recorder{Store: s, Fault: func([]store.Charge) error {
 			asked <- struct{}{}
 			return nil
 		}},
@@ -400,28 +269,28 @@ func TestAClientThatLeavesWhileTheStoreIsAskedGivesItsTokensBack(t *testing.T) {
 	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
 		get(q.Limit(spent)(okHandler))
 		get(q.Limit(p)(okHandler))
-		q.store.fault = func([]store.Charge) error {
+		q.Store.Fault = func([]store.Charge) error {
 			time.Sleep(time.Second)
 			return nil
 		}
 		a := arrive(q.Limit(p)(okHandler), t.Context())
-		a.leave()
-		a.want(t, 499, 2*time.Second)
+		a.Leave()
+		a.Want(t, 499, 2*time.Second)
 		// From one that was refused nothing was taken.
 		refused := arrive(q.Limit(p, spent)(okHandler), t.Context())
-		refused.leave()
-		refused.want(t, 429, time.Second)
-		q.store.fault = nil
-		if refunds := q.store.refunds(); len(refunds) != 1 || q.resetAfter(t, p) > 10*time.Second || q.log.Len() != 0 {
-			t.Errorf("refunds %v, full after %v, log %q", refunds, q.resetAfter(t, p), q.log.String())
+		refused.Leave()
+		refused.Want(t, 429, time.Second)
+		q.Store.Fault = nil
+		if refunds := q.Store.Refunds(); len(refunds) != 1 || q.ResetAfter(t, p) > 10*time.Second || q.Log.Len() != 0 {
+			t.Errorf("refunds %v, full after %v, log %q", refunds, q.ResetAfter(t, p), q.Log.String())
 		}
 
 		// One that need not wait goes on, as it would without the policy, and has paid for it.
 		time.Sleep(time.Minute)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		arrive(q.Limit(p)(okHandler), ctx).want(t, 200, 0)
-		arrive(q.Limit(p)(okHandler), t.Context()).want(t, 200, 10*time.Second)
+		arrive(q.Limit(p)(okHandler), ctx).Want(t, 200, 0)
+		arrive(q.Limit(p)(okHandler), t.Context()).Want(t, 200, 10*time.Second)
 	})
 }
 
@@ -431,10 +300,10 @@ func TestARefundThatFailsIsLogged(t *testing.T) {
 		h := q.Limit(p)(okHandler)
 		arrive(h, t.Context())
 		a := arrive(h, t.Context())
-		q.store.fault = func([]store.Charge) error { return errors.New("away") }
-		a.leave()
-		a.want(t, 499, 0)
-		if text := q.log.String(); !strings.Contains(text, "were not given back: away") {
+		q.Store.Fault = func([]store.Charge) error { return errors.New("away") }
+		a.Leave()
+		a.Want(t, 499, 0)
+		if text := q.Log.String(); !strings.Contains(text, "were not given back: away") {
 			t.Errorf("the log says %q", text)
 		}
 	})
@@ -442,9 +311,9 @@ func TestARefundThatFailsIsLogged(t *testing.T) {
 	s := &hanging{}
 	inBubble(t, ratelimit.Config{Timeout: 2 * time.Second, Store: s}, func(t *testing.T, q *queue) {
 		a := arrive(q.Limit(p)(okHandler), t.Context())
-		a.leave()
-		a.want(t, 499, 2*time.Second)
-		if text := q.log.String(); !strings.Contains(text, "were not given back: "+context.DeadlineExceeded.Error()) {
+		a.Leave()
+		a.Want(t, 499, 2*time.Second)
+		if text := q.Log.String(); !strings.Contains(text, "were not given back: "+context.DeadlineExceeded.Error()) {
 			t.Errorf("the log says %q", text)
 		}
 	})
@@ -470,22 +339,6 @@ func (stalling) Take(ctx context.Context, _ []store.Charge, _ []store.State) (bo
 	return false, ctx.Err()
 }
 
-// Calls are reused, and only those that wait stay until they are answered.
-func TestACallEndsWithItsContextAfterOneThatStayed(t *testing.T) {
-	p := waiting(perIP("api", ratelimit.Every(time.Second)), time.Minute)
-	inBubble(t, ratelimit.Config{Store: stalling{}}, func(t *testing.T, q *queue) {
-		for range 20 { // the pool may lose some
-			get(q.Limit(p)(okHandler))
-			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			begin := time.Now()
-			if _, err := q.Take(ctx, p, "ip:192.0.2.1", 1); err == nil || time.Since(begin) != time.Millisecond {
-				t.Errorf("error %v after %v, want the context's after 1ms", err, time.Since(begin))
-			}
-			cancel()
-		}
-	})
-}
-
 func TestARequestThatWouldEndBeforeItsTurnIsRefusedAtOnce(t *testing.T) {
 	p := waiting(perIP("api", ratelimit.Every(2*time.Second)), time.Minute)
 	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
@@ -494,19 +347,19 @@ func TestARequestThatWouldEndBeforeItsTurnIsRefusedAtOnce(t *testing.T) {
 		soon, cancel := context.WithTimeout(t.Context(), 2*time.Second-time.Microsecond)
 		defer cancel()
 		a := arrive(h, soon)
-		a.want(t, 429, 0)
-		if q.resetAfter(t, p) != 2*time.Second || a.Header().Get("Retry-After") != "1" {
-			t.Errorf("full after %v, Retry-After %q: want nothing reserved, and 1", q.resetAfter(t, p), a.Header().Get("Retry-After"))
+		a.Want(t, 429, 0)
+		if q.ResetAfter(t, p) != 2*time.Second || a.Header().Get("Retry-After") != "1" {
+			t.Errorf("full after %v, Retry-After %q: want nothing reserved, and 1", q.ResetAfter(t, p), a.Header().Get("Retry-After"))
 		}
 		// All whose deadlines are in the same millisecond ask the Store the same.
-		q.store.mu.Lock()
-		if asked := q.store.calls[1][0].MaxWait; asked != 1999*time.Millisecond {
+		q.Store.Lock()
+		if asked := q.Store.Calls[1][0].MaxWait; asked != 1999*time.Millisecond {
 			t.Errorf("the Store was asked for a wait of %v, want whole milliseconds", asked)
 		}
-		q.store.mu.Unlock()
+		q.Store.Unlock()
 		later, cancel := context.WithTimeout(t.Context(), 2001*time.Millisecond)
 		defer cancel()
-		arrive(h, later).want(t, 200, 2*time.Second)
+		arrive(h, later).Want(t, 200, 2*time.Second)
 	})
 }
 
@@ -523,20 +376,20 @@ func TestARequestWhoseDeadlineEndsBeforeItsTurnIsNeverLetThrough(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		a := arrive(h, unannounced{ctx})
-		a.want(t, 503, time.Second)
-		if e := q.last(); e.Allowed || !errors.Is(e.Err, context.DeadlineExceeded) || e.Waited != time.Second || q.resetAfter(t, p) != time.Second {
-			t.Errorf("event %+v, full after %v", e, q.resetAfter(t, p))
+		a.Want(t, 503, time.Second)
+		if e := q.Last(); e.Allowed || !errors.Is(e.Err, context.DeadlineExceeded) || e.Waited != time.Second || q.ResetAfter(t, p) != time.Second {
+			t.Errorf("event %+v, full after %v", e, q.ResetAfter(t, p))
 		}
-		if a.Header()["X-Ratelimit-Limit"] != nil || !strings.Contains(q.log.String(), "before its turn") {
-			t.Errorf("header %v, log %q", a.Header(), q.log.String())
+		if a.Header()["X-Ratelimit-Limit"] != nil || !strings.Contains(q.Log.String(), "before its turn") {
+			t.Errorf("header %v, log %q", a.Header(), q.Log.String())
 		}
 		// Nor is one whose deadline has ended when it comes.
-		arrive(h, unannounced{ctx}).want(t, 503, 0)
-		arrive(h, ctx).want(t, 503, 0)
+		arrive(h, unannounced{ctx}).Want(t, 503, 0)
+		arrive(h, ctx).Want(t, 503, 0)
 		// A shadow has no say in that either.
 		shadow := p
 		shadow.Shadow = true
-		arrive(q.Limit(shadow)(okHandler), ctx).want(t, 200, 0)
+		arrive(q.Limit(shadow)(okHandler), ctx).Want(t, 200, 0)
 	})
 }
 
@@ -548,9 +401,9 @@ func TestAShadowIsNotWaitedFor(t *testing.T) {
 		var waits []time.Duration
 		var allowed []bool
 		for range 4 {
-			arrive(alone, t.Context()).want(t, 200, 0)
-			waits = append(waits, q.last().Results[0].Wait)
-			allowed = append(allowed, q.last().Results[0].Allowed)
+			arrive(alone, t.Context()).Want(t, 200, 0)
+			waits = append(waits, q.Last().Results[0].Wait)
+			allowed = append(allowed, q.Last().Results[0].Allowed)
 		}
 		if !slices.Equal(waits, []time.Duration{0, time.Second, 2 * time.Second, 0}) || !slices.Equal(allowed, []bool{true, true, true, false}) {
 			t.Errorf("the shadow would have let wait %v and allowed %v", waits, allowed)
@@ -563,12 +416,12 @@ func TestAShadowIsNotWaitedFor(t *testing.T) {
 		both := q.Limit(shadow, queued)(okHandler)
 		arrive(alone, t.Context())
 		a := arrive(both, t.Context())
-		arrive(both, t.Context()).want(t, 429, 0)
-		if e := q.last(); !e.Results[0].Allowed || e.Results[1].Allowed {
+		arrive(both, t.Context()).Want(t, 429, 0)
+		if e := q.Last(); !e.Results[0].Allowed || e.Results[1].Allowed {
 			t.Errorf("results without a slot %+v", e.Results)
 		}
-		a.want(t, 200, 500*time.Millisecond)
-		if e := q.last(); e.Results[0].Wait != time.Second || e.Waited != 500*time.Millisecond {
+		a.Want(t, 200, 500*time.Millisecond)
+		if e := q.Last(); e.Results[0].Wait != time.Second || e.Waited != 500*time.Millisecond {
 			t.Errorf("event %+v", e)
 		}
 	})
@@ -579,7 +432,7 @@ func TestACostAboveTheBurstIsNotWaitedFor(t *testing.T) {
 	p.Cost = func(*http.Request) int64 { return 4 }
 	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
 		a := arrive(q.Limit(p)(okHandler), t.Context())
-		if a.want(t, 429, 0); a.Header()["Retry-After"] != nil {
+		if a.Want(t, 429, 0); a.Header()["Retry-After"] != nil {
 			t.Errorf("Retry-After %q", a.Header()["Retry-After"])
 		}
 	})
@@ -590,15 +443,15 @@ func TestAFailureIsNotWaitedForAndKeepsNoSlot(t *testing.T) {
 	closed := p
 	closed.Name, closed.FailClosed = "closed", true
 	inBubble(t, ratelimit.Config{MaxWaiting: 1}, func(t *testing.T, q *queue) {
-		q.store.fault = func([]store.Charge) error { return errors.New("away") }
-		arrive(q.Limit(p)(okHandler), t.Context()).want(t, 200, 0)
-		arrive(q.Limit(closed)(okHandler), t.Context()).want(t, 503, 0)
-		if refunds := q.store.refunds(); refunds != nil {
+		q.Store.Fault = func([]store.Charge) error { return errors.New("away") }
+		arrive(q.Limit(p)(okHandler), t.Context()).Want(t, 200, 0)
+		arrive(q.Limit(closed)(okHandler), t.Context()).Want(t, 503, 0)
+		if refunds := q.Store.Refunds(); refunds != nil {
 			t.Errorf("what may not have been taken was given back: %v", refunds)
 		}
-		q.store.fault = nil
-		arrive(q.Limit(p)(okHandler), t.Context()).want(t, 200, 0)
-		arrive(q.Limit(p)(okHandler), t.Context()).want(t, 200, time.Second)
+		q.Store.Fault = nil
+		arrive(q.Limit(p)(okHandler), t.Context()).Want(t, 200, 0)
+		arrive(q.Limit(p)(okHandler), t.Context()).Want(t, 200, time.Second)
 	})
 }
 
@@ -623,14 +476,14 @@ func TestOnAStandInsWordOnlyOpenPoliciesWait(t *testing.T) {
 		s := partly{&recorder{Store: memstore.New(memstore.Config{})}, ""} // away for all
 		defer s.Store.(*memstore.Store).Close()
 		l := newLimiter(t, ratelimit.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
-		arrive(l.Limit(open)(okHandler), t.Context()).want(t, 200, 0)
-		arrive(l.Limit(open)(okHandler), t.Context()).want(t, 200, time.Second)
+		arrive(l.Limit(open)(okHandler), t.Context()).Want(t, 200, 0)
+		arrive(l.Limit(open)(okHandler), t.Context()).Want(t, 200, time.Second)
 		a := arrive(l.Limit(open)(okHandler), t.Context())
-		a.leave()
-		a.want(t, 499, 0)
-		arrive(l.Limit(closed)(okHandler), t.Context()).want(t, 503, 0)
-		arrive(l.Limit(closed)(okHandler), t.Context()).want(t, 503, 0)
-		for _, refunds := range s.refunds() {
+		a.Leave()
+		a.Want(t, 499, 0)
+		arrive(l.Limit(closed)(okHandler), t.Context()).Want(t, 503, 0)
+		arrive(l.Limit(closed)(okHandler), t.Context()).Want(t, 503, 0)
+		for _, refunds := range s.Refunds() {
 			if !refunds[0].Standby {
 				t.Errorf("given back to a Store that it was not taken from: %v", refunds)
 			}
@@ -640,8 +493,8 @@ func TestOnAStandInsWordOnlyOpenPoliciesWait(t *testing.T) {
 		s := partly{&recorder{Store: memstore.New(memstore.Config{})}, "away"}
 		defer s.Store.(*memstore.Store).Close()
 		l := newLimiter(t, ratelimit.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
-		arrive(l.Limit(open, closed)(okHandler), t.Context()).want(t, 503, 0)
-		refunds := s.refunds()
+		arrive(l.Limit(open, closed)(okHandler), t.Context()).Want(t, 503, 0)
+		refunds := s.Refunds()
 		if len(refunds) != 1 || len(refunds[0]) != 2 {
 			t.Fatalf("given back: %v", refunds)
 		}
@@ -704,8 +557,8 @@ func TestWaitReturnsWhenTheTokensHaveCome(t *testing.T) {
 		if r, took := wait(t.Context(), p, 5); !r.Allowed || took != 0 {
 			t.Errorf("%+v after %v, want it at once", r, took)
 		}
-		if r, took := wait(t.Context(), p, 4); !r.Allowed || took != 4*time.Second || q.last().Waited != took {
-			t.Errorf("%+v after %v, event %+v, want it after 4s", r, took, q.last())
+		if r, took := wait(t.Context(), p, 4); !r.Allowed || took != 4*time.Second || q.Last().Waited != took {
+			t.Errorf("%+v after %v, event %+v, want it after 4s", r, took, q.Last())
 		}
 		if r, took := wait(t.Context(), p, 0); !r.Allowed || took != 0 {
 			t.Errorf("a cost of 0: %+v after %v", r, took)
@@ -823,33 +676,14 @@ func TestWaitCountsAgainstMaxWaiting(t *testing.T) {
 		if r, err := q.Wait(t.Context(), p, "k", 1); !errors.As(err, &late) || r.Allowed || late.RetryAfter != 2*time.Second {
 			t.Errorf("the second: %+v, %v, want it refused for 2s", r, err)
 		}
-		if !strings.Contains(late.Error(), "place to wait (Config.MaxWaiting)") || !strings.Contains(q.log.String(), "no place to wait") {
-			t.Errorf("error %v, log %q, want both to say why", late, q.log.String())
+		if !strings.Contains(late.Error(), "place to wait (Config.MaxWaiting)") || !strings.Contains(q.Log.String(), "no place to wait") {
+			t.Errorf("error %v, log %q, want both to say why", late, q.Log.String())
 		}
 		waiter.Wait()
 		if r, err := q.Wait(t.Context(), p, "k", 1); err != nil || !r.Allowed {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
-}
-
-func TestWaitRefusesWrongArgumentsAndReportsFailures(t *testing.T) {
-	failure := errors.New("away")
-	l := newLimiter(t, ratelimit.Config{Store: failing(func() error { return failure }), Logger: slog.New(slog.DiscardHandler)})
-	p := ratelimit.Policy{Name: "jobs", Limit: ratelimit.PerMinute(60)}
-	if r, err := l.Wait(t.Context(), p, "k", -1); r.Allowed || err == nil || !strings.Contains(err.Error(), "Wait: cost -1: must") {
-		t.Errorf("%+v, error %v", r, err)
-	}
-	if r, err := l.Wait(t.Context(), waiting(p, -1), "", 1); r.Allowed || err == nil || !strings.Contains(err.Error(), "MaxWait -1ns: must not be negative") || !strings.Contains(err.Error(), "Wait: ") || !strings.Contains(err.Error(), "key") {
-		t.Errorf("%+v, error %v", r, err)
-	}
-	if r, err := l.Wait(t.Context(), p, "k", 1); !r.Allowed || !errors.Is(err, failure) {
-		t.Errorf("open: %+v, %v", r, err)
-	}
-	p.FailClosed = true
-	if r, err := l.Wait(t.Context(), p, "k", 1); r.Allowed || !errors.Is(err, failure) {
-		t.Errorf("closed: %+v, %v", r, err)
-	}
 }
 
 func TestAWaitErrorSaysWhenToCallAgainAndNotTheKey(t *testing.T) {
@@ -875,5 +709,40 @@ func TestFaultsOfWaiting(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q in it", err, want)
 		}
+	}
+}
+
+// A request that waits in virtual time goes on at once, with the headers of one that has waited.
+func TestARequestWaitsInVirtualTime(t *testing.T) {
+	second := func(ctx context.Context) (headers http.Header, waited, took time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{{
+				Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.Every(2500 * time.Millisecond).WithBurst(1), MaxWait: 5 * time.Second,
+			}}})
+			h := l.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				d, _ := ratelimit.FromContext(r.Context())
+				waited = d.Waited
+			}))
+			began := time.Now()
+			for range 2 {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+				headers = w.Header()
+			}
+			took = time.Since(began)
+			l.Close()
+		})
+		return headers, waited, took
+	}
+	want, waited, took := second(context.Background())
+	if waited != 2500*time.Millisecond || took != waited || want.Get("X-RateLimit-Waited") == "" {
+		t.Fatalf("in real time it waited %v and took %v, with %v", waited, took, want)
+	}
+	got, waited, took := second(virtualtime.With(context.Background(), func(time.Duration) {}))
+	if waited != 2500*time.Millisecond || took != 0 {
+		t.Errorf("in virtual time it waited %v and took %v", waited, took)
+	}
+	if !maps.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("headers in virtual time %v, want %v", got, want)
 	}
 }

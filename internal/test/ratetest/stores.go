@@ -23,6 +23,24 @@ func (f Failing) Take(context.Context, []store.Charge, []store.State) (bool, err
 
 func (f Failing) Block(context.Context, string, string, store.Block) (bool, error) { return false, f() }
 
+// Generous is a Store that allows everything, and can do nothing else.
+type Generous struct{}
+
+func (Generous) Take(_ context.Context, _ []store.Charge, states []store.State) (bool, error) {
+	return Allow(states), nil
+}
+
+// Allow fills states with those of buckets that allow.
+func Allow(states []store.State) bool {
+	for i := range states {
+		states[i] = store.State{Allowed: true}
+	}
+	return true
+}
+
+// Bare hides what a Store can do besides Take.
+type Bare struct{ store.Store }
+
 // StandIn returns s, whose answers are then those of a stand-in.
 func StandIn(s store.Store) store.Store { return standIn{s} }
 
