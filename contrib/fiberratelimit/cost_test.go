@@ -9,7 +9,6 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/gofiber/fiber/v3"
 
@@ -31,9 +30,9 @@ const aRequest = "GET /items/42?page=2 HTTP/1.1\r\n" +
 
 // A feed is a connection of a client that sends n requests and does not wait for the responses.
 type feed struct {
-	n    int
-	rest string
-	net.Conn
+	idle
+	n      int
+	rest   string
 	closed chan struct{}
 }
 
@@ -61,14 +60,6 @@ func (f *feed) Close() error {
 	}
 	return nil
 }
-
-func (f *feed) LocalAddr() net.Addr              { return proxyAddr }
-func (f *feed) RemoteAddr() net.Addr             { return clientAddr }
-func (f *feed) SetDeadline(time.Time) error      { return nil }
-func (f *feed) SetReadDeadline(time.Time) error  { return nil }
-func (f *feed) SetWriteDeadline(time.Time) error { return nil }
-
-var clientAddr = &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4321}
 
 // BenchmarkCost measures a request from its bytes to those of the response, in processor time: by Fiber and by net/http,
 // bare and with a limiter, in turn. It is not enough to measure handlers: net/http builds its request before, and writes
