@@ -6,14 +6,15 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gofiber/fiber/v3"
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/fiberratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/test/rounds"
 )
 
 // aRequest is what a browser sends through a proxy: eight header lines besides Host.
@@ -67,30 +68,17 @@ func (f *feed) Close() error {
 // with a limiter must not take longer than net/http with one. The limiter must not add more to Fiber than to net/http.
 func BenchmarkCost(b *testing.B) {
 	const each = 200 // requests in a round
-	serves := []func(){
+	took := rounds.Measure(b, 1, processorTime,
 		netHTTP(b, false, each), netHTTP(b, true, each),
 		byFiberServer(b, false, each), byFiberServer(b, true, each),
-	}
-	var took [4][]float64
-	var adds [2][]float64
-	for i := 0; b.Loop(); i++ {
-		var round [4]float64
-		for j := range serves {
-			which := (i + j) % len(serves)
-			begin := processorTime()
-			serves[which]()
-			round[which] = float64(processorTime()-begin) / each
-			took[which] = append(took[which], round[which])
-		}
-		adds[0] = append(adds[0], round[1]-round[0])
-		adds[1] = append(adds[1], round[3]-round[2])
-	}
+	)
+	median := func(of []float64) float64 { return rounds.Quantile(of, 0.5) / each }
 	for i, name := range []string{"net/http", "middleware", "fiber", "adapter"} {
 		b.ReportMetric(median(took[i]), name+"-ns")
 	}
+	adds := [2][]float64{rounds.Minus(took[1], took[0]), rounds.Minus(took[3], took[2])}
 	b.ReportMetric(median(adds[0]), "middleware-adds-ns")
 	b.ReportMetric(median(adds[1]), "adapter-adds-ns")
-	b.ReportMetric(0, "ns/op")
 	if len(adds[0]) < 100 {
 		return // noise
 	}
@@ -102,17 +90,12 @@ func BenchmarkCost(b *testing.B) {
 	}
 }
 
-func median(of []float64) float64 {
-	slices.Sort(of)
-	return of[len(of)/2]
-}
-
-func processorTime() int64 {
+func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
 		panic(err)
 	}
-	return usage.Utime.Nano() + usage.Stime.Nano()
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func benchmarkLimiter(b *testing.B) *ratelimit.Limiter {
