@@ -23,6 +23,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/observe"
 	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
 var update = flag.Bool("update", false, "write testdata/metrics.txt")
@@ -174,8 +176,10 @@ func TestHistograms(t *testing.T) {
 	for _, took := range []time.Duration{20 * time.Microsecond, time.Millisecond, 3 * time.Second} {
 		metrics.Observe(t.Context(), &ratelimit.Event{Op: "request", Allowed: true, Took: took, Waited: 2 * took})
 	}
+	metrics.Observe(t.Context(), &ratelimit.Event{Op: "request", Waited: time.Second, Err: context.Canceled})
 	text, _ := scrape(t, metrics)
 	wantLines(t, text,
+		`ratelimit_wait_duration_seconds_count{outcome="canceled"} 1`,
 		`ratelimit_decision_duration_seconds_bucket{outcome="allowed",le="1e-05"} 0`,
 		`ratelimit_decision_duration_seconds_bucket{outcome="allowed",le="2.5e-05"} 1`,
 		`ratelimit_decision_duration_seconds_bucket{outcome="allowed",le="0.001"} 2`,
@@ -269,7 +273,9 @@ func TestAddPanics(t *testing.T) {
 func TestSeveralLimiters(t *testing.T) {
 	metrics := promratelimit.New(promratelimit.Config{})
 	for _, name := range []string{"a", "b"} {
-		l := ratelimit.Must(ratelimit.New(ratelimit.Config{Observe: metrics.Observe}))
+		backed := fallback.New(memstore.New(memstore.Config{}), nil, fallback.Config{})
+		t.Cleanup(func() { backed.Close() })
+		l := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: backed, Observe: metrics.Observe}))
 		metrics.Add(name, l)
 		if _, err := l.Take(t.Context(), ratelimit.Policy{Name: "jobs", Limit: ratelimit.PerMinute(1)}, "k", 1); err != nil {
 			t.Fatal(err)
@@ -280,6 +286,7 @@ func TestSeveralLimiters(t *testing.T) {
 		`ratelimit_requests_total{policy="jobs",result="allowed",route=""} 2`,
 		`ratelimit_waiting_requests{limiter="a"} 0`,
 		`ratelimit_waiting_requests{limiter="b"} 0`,
+		`ratelimit_fallback_changed_timestamp_seconds{limiter="a",store="primary"} 0`,
 	)
 }
 

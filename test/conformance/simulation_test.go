@@ -80,10 +80,10 @@ policies:
     optional: true
 `
 
-// simulatedPage is that of the log of testdata/makelog.
+// simulatedPage is that of the log of cmd/ratelimit/testdata/makelog.
 func simulatedPage(t *testing.T) []byte {
 	t.Helper()
-	log, err := exec.Command(built(t, "testdata/makelog"), "-lines", "50000").Output()
+	log, err := exec.Command(built(t, "cmd/ratelimit/testdata/makelog"), "-lines", "50000").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
