@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -329,24 +328,6 @@ func TestAContextDoesNotPrintTheRequest(t *testing.T) {
 			t.Errorf("%q", printed)
 		}
 	}
-}
-
-func TestManyClientsAtOnce(t *testing.T) {
-	limits := newLimits(t, ratelimit.Config{Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.Header("X-Api-Key"), Limit: ratelimit.PerHour(5)}}})
-	url := serveLogin(t, echo, with(limits.Interceptor(), limits.Interceptor(perIP("all", ratelimit.PerHour(10_000)))))
-	var wg sync.WaitGroup
-	for i := range 8 {
-		call := connectCaller(t, []string{"connect", "gRPC", "gRPC-Web", "connect GET"}[i%4], url)
-		key := fmt.Sprint("key", i)
-		wg.Go(func() {
-			for n := range 10 {
-				if r := call(t.Context(), login, "X-Api-Key", key); (r.code != 0) != (n >= 5) {
-					t.Errorf("%s: call %d: code %v", key, n, r.code)
-				}
-			}
-		})
-	}
-	wg.Wait()
 }
 
 func TestMistakesAreFoundAtMounting(t *testing.T) {

@@ -1,7 +1,6 @@
 package connectratelimit_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -13,9 +12,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -143,7 +139,7 @@ type reply struct {
 	violated []string
 	retry    time.Duration // of RetryInfo, 0: none
 	value    string        // of the message
-	status   int           // of curl
+	status   int           // of HTTP, by a raw caller
 }
 
 func (r *reply) addDetails(t testing.TB, details ...proto.Message) {
@@ -185,9 +181,9 @@ type caller func(ctx context.Context, procedure string, headers ...string) reply
 // callers returns a caller for each kind of client.
 func callers(t testing.TB, url string) map[string]caller {
 	all := map[string]caller{
-		"grpc-go":   grpcCaller(t, url),
-		"curl POST": curlCaller(t, url, false),
-		"curl GET":  curlCaller(t, url, true),
+		"grpc-go":  grpcCaller(t, url),
+		"raw POST": rawCaller(t, url, false),
+		"raw GET":  rawCaller(t, url, true),
 	}
 	for name := range protocols {
 		all[name] = connectCaller(t, name, url)
@@ -250,57 +246,48 @@ func grpcReply(t testing.TB, err error, value string, header, trailer metadata.M
 	return r
 }
 
-func curlCaller(t testing.TB, at string, get bool) caller {
-	curl, err := exec.LookPath("curl")
-	if err != nil {
-		t.Fatal(err)
-	}
+// rawCaller speaks Connect without a library.
+func rawCaller(t testing.TB, at string, get bool) caller {
+	client := newHTTPClient(t, false)
 	return func(ctx context.Context, procedure string, headers ...string) reply {
 		t.Helper()
-		dump := filepath.Join(t.TempDir(), "header")
-		args := []string{"--disable", "--silent", "--noproxy", "*", "--max-time", "20", "--dump-header", dump}
-		for pair := range slices.Chunk(headers, 2) {
-			args = append(args, "--header", pair[0]+": "+pair[1])
-		}
+		method, target, body := http.MethodPost, at+procedure, `"hello"`
 		if get {
-			args = append(args, at+procedure+"?connect=v1&encoding=json&message="+url.QueryEscape(`"hello"`))
-		} else {
-			args = append(args, "--header", "Content-Type: application/json", "--data", `"hello"`, at+procedure)
+			method, target, body = http.MethodGet, target+"?connect=v1&encoding=json&message="+url.QueryEscape(body), ""
 		}
-		body, err := exec.CommandContext(ctx, curl, args...).Output()
+		req, err := http.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return curlReply(t, dump, body)
+		if !get {
+			req.Header.Set("Content-Type", "application/json")
+		}
+		for pair := range slices.Chunk(headers, 2) {
+			req.Header.Add(pair[0], pair[1])
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		return rawReply(t, resp)
 	}
 }
 
-func curlReply(t testing.TB, dump string, body []byte) reply {
+func rawReply(t testing.TB, resp *http.Response) reply {
 	t.Helper()
-	file, err := os.Open(dump)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	resp, err := http.ReadResponse(bufio.NewReader(file), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close() // it is in another file
 	r := reply{status: resp.StatusCode, header: resp.Header}
-	if r.status == http.StatusOK {
-		if err := json.Unmarshal(body, &r.value); err != nil {
-			t.Errorf("%s: %v", body, err)
-		}
-		return r
-	}
 	var wire struct {
 		Code    connect.Code
 		Message string
 		Details []struct{ Type, Value string }
 	}
-	if err := json.Unmarshal(body, &wire); err != nil {
-		t.Fatalf("%s: %v", body, err)
+	var to any = &wire
+	if r.status == http.StatusOK {
+		to = &r.value
+	}
+	if err := json.NewDecoder(resp.Body).Decode(to); err != nil {
+		t.Fatal(err)
 	}
 	r.code, r.message = wire.Code, wire.Message
 	for _, d := range wire.Details {

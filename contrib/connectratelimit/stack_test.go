@@ -15,32 +15,35 @@ import (
 	"github.com/go-tokenbucket/ratelimit/contrib/connectratelimit"
 )
 
+// A service makes the handlers of a service, with options.
+type service = func(...connect.HandlerOption) http.Handler
+
 // A stack is a way to mount an outer and an inner limit.
 type stack struct {
-	mount func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler
+	mount func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, of service) http.Handler
 
 	// Its responses have only the headers of the outer policy.
 	outerOnly bool
 }
 
 var stacks = map[string]stack{
-	"interceptors": {mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
-		return service(with(l.Interceptor(outer), l.Interceptor(inner)))
+	"interceptors": {mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, of service) http.Handler {
+		return of(with(l.Interceptor(outer), l.Interceptor(inner)))
 	}},
-	"options": {mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
-		return service(with(l.Interceptor(outer)), with(l.Interceptor(inner)))
+	"options": {mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, of service) http.Handler {
+		return of(with(l.Interceptor(outer)), with(l.Interceptor(inner)))
 	}},
-	"net/http, another between": {outerOnly: true, mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
-		return l.Limit(outer)(service(with(l.Interceptor(perIP("between", ratelimit.PerHour(100))), l.Interceptor(inner))))
+	"net/http, another between": {outerOnly: true, mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, of service) http.Handler {
+		return l.Limit(outer)(of(with(l.Interceptor(perIP("between", ratelimit.PerHour(100))), l.Interceptor(inner))))
 	}},
-	"gate": {mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
-		return service(connect.WithRequestGate(l.Gate(outer)), with(l.Interceptor(inner)))
+	"gate": {mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, of service) http.Handler {
+		return of(connect.WithRequestGate(l.Gate(outer)), with(l.Interceptor(inner)))
 	}},
-	"net/http": {outerOnly: true, mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
-		return l.Limit(outer)(service(with(l.Interceptor(inner))))
+	"net/http": {outerOnly: true, mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, of service) http.Handler {
+		return l.Limit(outer)(of(with(l.Interceptor(inner))))
 	}},
-	"gate in net/http": {outerOnly: true, mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, service func(...connect.HandlerOption) http.Handler) http.Handler {
-		return l.Limit(outer)(service(connect.WithRequestGate(l.Gate(inner))))
+	"gate in net/http": {outerOnly: true, mount: func(l *connectratelimit.Limiter, outer, inner ratelimit.Policy, of service) http.Handler {
+		return l.Limit(outer)(of(connect.WithRequestGate(l.Gate(inner))))
 	}},
 }
 
@@ -49,58 +52,46 @@ func TestStackedLimitsHaveOneHeaderEach(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			outer, inner := perIP("outer", ratelimit.PerHour(10)), perIP("inner", ratelimit.PerHour(2))
 			limits := newLimits(t, ratelimit.Config{Policies: []ratelimit.Policy{outer}})
-			url := serve(t, s.mount(limits, outer, inner, func(options ...connect.HandlerOption) http.Handler {
-				return logins(echo, options...)
-			}))
-			tightest := "2"
-			if s.outerOnly {
-				tightest = "10"
-			}
-			for client, call := range callers(t, url) {
+			check := func(client, tightest string, call func() reply) {
+				t.Helper()
 				reset(t, limits, "outer")
 				reset(t, limits, "inner")
 				for i := range 3 {
-					r := call(t.Context(), login)
+					r, denied := call(), i == 2
 					h := lines(t, r.header)
-					if (r.code != 0) != (i == 2) || h["X-Ratelimit-Limit"] != tightest || h["X-Ratelimit-Remaining"] == "" || h["X-Ratelimit-Reset"] == "" {
+					if (r.code != 0) != denied || h["X-Ratelimit-Limit"] != tightest || h["X-Ratelimit-Remaining"] == "" || h["X-Ratelimit-Reset"] == "" {
 						t.Errorf("%s: call %d: code %v, headers %v", client, i, r.code, h)
 					}
-					if (i == 2) != (h["Retry-After"] == "1800") || (i == 2) != (r.retry == 30*time.Minute) || strings.Join(r.violated, ",") != map[bool]string{true: "inner"}[i == 2] {
+					if denied != (h["Retry-After"] == "1800") || denied != (r.retry == 30*time.Minute) || strings.Join(r.violated, ",") != map[bool]string{true: "inner"}[denied] {
 						t.Errorf("%s: call %d: headers %v, retry %v, violated %q", client, i, h, r.retry, r.violated)
 					}
 				}
+				if got := left(t, limits, outer); got != 7 {
+					t.Errorf("%s: %d left outside, want 7: a denial inside gives nothing back", client, got)
+				}
+			}
+			url := serve(t, s.mount(limits, outer, inner, func(options ...connect.HandlerOption) http.Handler { return logins(echo, options...) }))
+			for client, call := range callers(t, url) {
+				tightest := "2"
+				if s.outerOnly {
+					tightest = "10"
+				}
+				check(client, tightest, func() reply { return call(t.Context(), login) })
 				if r := call(t.Context(), login); strings.HasPrefix(client, "connect") && lines(t, r.header)["Cache-Control"] != "no-store" {
 					t.Errorf("%s: a denial may be stored: headers %v", client, r.header)
 				}
-				if got := left(t, limits, outer); got != 6 {
-					t.Errorf("%s: %d left outside, want 6: a denial inside gives nothing back", client, got)
-				}
 			}
-		})
-	}
-}
-
-func TestStackedLimitsOfStreamsHaveOneHeaderEach(t *testing.T) {
-	for name, s := range stacks {
-		t.Run(name, func(t *testing.T) {
-			outer, inner := perIP("outer", ratelimit.PerHour(10)), perIP("inner", ratelimit.PerHour(2))
-			limits := newLimits(t, ratelimit.Config{Policies: []ratelimit.Policy{outer}})
-			url := serve(t, s.mount(limits, outer, inner, files{}.handler))
+			url = serve(t, s.mount(limits, outer, inner, files{}.handler))
 			for client, stream := range streamers(t, url) {
-				reset(t, limits, "outer")
-				reset(t, limits, "inner")
 				tightest := "2"
 				// The header of a stream of Connect is that of net/http.
 				if s.outerOnly && (name == "gate in net/http" || isGRPC(client)) {
 					tightest = "10"
 				}
-				for i := range 3 {
+				check(client+", a stream", tightest, func() reply {
 					_, r := stream(t.Context(), watch, "a")
-					h := lines(t, r.header)
-					if (r.code != 0) != (i == 2) || h["X-Ratelimit-Limit"] != tightest || (i == 2) != (h["Retry-After"] == "1800") || (i == 2) != (r.retry == 30*time.Minute) {
-						t.Errorf("%s: stream %d: code %v, headers %v, retry %v", client, i, r.code, h, r.retry)
-					}
-				}
+					return r
+				})
 			}
 		})
 	}

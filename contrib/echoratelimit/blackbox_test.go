@@ -39,6 +39,9 @@ func build(app adaptertest.App) *echo.Echo {
 		switch {
 		case committed(c):
 		case app.Errors:
+			if app.OnError != nil {
+				app.OnError(of(c), statusOf(err), err)
+			}
 			c.String(statusOf(err), fmt.Sprint("framework ", statusOf(err)))
 		case errors.Is(err, errPassword):
 			c.String(http.StatusUnauthorized, "try again")

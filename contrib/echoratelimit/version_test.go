@@ -4,7 +4,6 @@ import (
 	"io"
 	"log"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/labstack/echo/v4"
@@ -43,9 +42,8 @@ func statusOf(err error) int {
 	return http.StatusInternalServerError
 }
 
-// These are about a HEAD for a path that has a GET: the method in its pattern, its status, and where middleware must
-// be mounted to see it.
-const headOfGet, headOfGetStatus, headOfGetOnly = "HEAD", http.StatusMethodNotAllowed, "Use"
+// headOfGet is the method in the pattern of a HEAD for a path that has a GET.
+const headOfGet = "HEAD"
 
 // newHeadEcho returns an echo whose GET routes answer HEAD, if it can.
 func newHeadEcho() *echo.Echo { return newEcho() }
@@ -73,23 +71,18 @@ var lacks = map[string]string{"pattern by Limit of a route: HEAD of GET": "echo 
 
 // A router for a host has its own routes.
 func TestNoRouteInPreForAHost(t *testing.T) {
-	limits := newLimits(t, ratelimit.Config{Logger: silent, Policies: []ratelimit.Policy{perRoute(10)}}, echoratelimit.Config{})
+	limits := newLimits(t, ratelimit.Config{Policies: []ratelimit.Policy{perRoute(10)}}, echoratelimit.Config{})
 	e := newEcho()
 	e.Pre(limits.Handler())
 	e.Host("host.test").GET("/", hello)
 	for host, want := range map[string]int{"host.test": http.StatusForbidden, "other.test": http.StatusNotFound} {
-		r := httptest.NewRequest("GET", "http://"+host+"/", nil)
-		w := httptest.NewRecorder()
-		e.ServeHTTP(w, r)
-		if w.Code != want {
-			t.Errorf("%s: status %d, want %d", host, w.Code, want)
-		}
+		wantStatuses(t, e, "GET", "http://"+host+"/", want)
 	}
 }
 
 // echo reuses its contexts. One that has matched a route before does not make a path known.
 func TestAnUnknownPathAfterAKnownOne(t *testing.T) {
-	limits := newLimits(t, ratelimit.Config{Logger: silent, Policies: []ratelimit.Policy{perRoute(1000)}}, echoratelimit.Config{})
+	limits := newLimits(t, ratelimit.Config{Policies: []ratelimit.Policy{perRoute(1000)}}, echoratelimit.Config{})
 	e := newEcho()
 	e.Use(limits.Handler())
 	e.GET("/users/:id", hello)
@@ -103,10 +96,6 @@ func TestAnUnknownPathAfterAKnownOne(t *testing.T) {
 		for _, c := range used {
 			e.ReleaseContext(c)
 		}
-		w := httptest.NewRecorder()
-		e.ServeHTTP(w, httptest.NewRequest("GET", "/unknown", nil))
-		if w.Code != http.StatusNotFound {
-			t.Fatalf("status %d", w.Code)
-		}
+		wantStatuses(t, e, "GET", "/unknown", http.StatusNotFound)
 	}
 }

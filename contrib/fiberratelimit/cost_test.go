@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/fiberratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/test/rounds"
 )
 
 // aRequest is what a browser sends through a proxy: eight header lines besides Host.
@@ -31,9 +31,9 @@ const aRequest = "GET /items/42?page=2 HTTP/1.1\r\n" +
 
 // A feed is a connection of a client that sends n requests and does not wait for the responses.
 type feed struct {
-	n    int
-	rest string
-	net.Conn
+	idle
+	n      int
+	rest   string
 	closed chan struct{}
 }
 
@@ -62,44 +62,23 @@ func (f *feed) Close() error {
 	return nil
 }
 
-func (f *feed) LocalAddr() net.Addr              { return proxyAddr }
-func (f *feed) RemoteAddr() net.Addr             { return clientAddr }
-func (f *feed) SetDeadline(time.Time) error      { return nil }
-func (f *feed) SetReadDeadline(time.Time) error  { return nil }
-func (f *feed) SetWriteDeadline(time.Time) error { return nil }
-
-var clientAddr = &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4321}
-
 // BenchmarkCost measures a request from its bytes to those of the response, in processor time: by Fiber and by net/http,
 // bare and with a limiter, in turn. It is not enough to measure handlers: net/http builds its request before, and writes
 // the header after them, and a limiter makes the header longer. It reports the medians, and what a limiter adds. Fiber
 // with a limiter must not take longer than net/http with one. The limiter must not add more to Fiber than to net/http.
 func BenchmarkCost(b *testing.B) {
 	const each = 200 // requests in a round
-	serves := []func(){
+	took := rounds.Measure(b, 1, processorTime,
 		netHTTP(b, false, each), netHTTP(b, true, each),
 		byFiberServer(b, false, each), byFiberServer(b, true, each),
-	}
-	var took [4][]float64
-	var adds [2][]float64
-	for i := 0; b.Loop(); i++ {
-		var round [4]float64
-		for j := range serves {
-			which := (i + j) % len(serves)
-			begin := processorTime()
-			serves[which]()
-			round[which] = float64(processorTime()-begin) / each
-			took[which] = append(took[which], round[which])
-		}
-		adds[0] = append(adds[0], round[1]-round[0])
-		adds[1] = append(adds[1], round[3]-round[2])
-	}
+	)
+	median := func(of []float64) float64 { return rounds.Quantile(of, 0.5) / each }
 	for i, name := range []string{"net/http", "middleware", "fiber", "adapter"} {
 		b.ReportMetric(median(took[i]), name+"-ns")
 	}
+	adds := [2][]float64{rounds.Minus(took[1], took[0]), rounds.Minus(took[3], took[2])}
 	b.ReportMetric(median(adds[0]), "middleware-adds-ns")
 	b.ReportMetric(median(adds[1]), "adapter-adds-ns")
-	b.ReportMetric(0, "ns/op")
 	if len(adds[0]) < 100 {
 		return // noise
 	}
@@ -111,17 +90,12 @@ func BenchmarkCost(b *testing.B) {
 	}
 }
 
-func median(of []float64) float64 {
-	slices.Sort(of)
-	return of[len(of)/2]
-}
-
-func processorTime() int64 {
+func processorTime() time.Duration {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
 		panic(err)
 	}
-	return usage.Utime.Nano() + usage.Stime.Nano()
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func benchmarkLimiter(b *testing.B) *ratelimit.Limiter {

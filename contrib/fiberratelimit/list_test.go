@@ -68,19 +68,24 @@ func (f fiberContext) Hijack(serve func(net.Conn)) error {
 
 func (f fiberContext) Writer() http.ResponseWriter { return nil }
 
-// answerErrors is the error handling that an application writes.
-func answerErrors(c fiber.Ctx, err error) error {
-	status := fiber.StatusInternalServerError
-	if e := (*fiber.Error)(nil); errors.As(err, &e) {
-		status = e.Code
+// answerErrors is the error handling that an application writes. It calls on before it answers.
+func answerErrors(on func(adaptertest.Context, int, error)) fiber.ErrorHandler {
+	return func(c fiber.Ctx, err error) error {
+		status := fiber.StatusInternalServerError
+		if e := (*fiber.Error)(nil); errors.As(err, &e) {
+			status = e.Code
+		}
+		if on != nil {
+			on(fiberContext{c}, status, err)
+		}
+		return c.Status(status).SendString("framework " + strconv.Itoa(status))
 	}
-	return c.Status(status).SendString("framework " + strconv.Itoa(status))
 }
 
 func build(app adaptertest.App) *fiber.App {
 	cfg := fiber.Config{}
 	if app.Errors {
-		cfg.ErrorHandler = answerErrors
+		cfg.ErrorHandler = answerErrors(app.OnError)
 	}
 	f := fiber.New(cfg)
 	for _, m := range app.Outside {
@@ -152,6 +157,7 @@ func framework() adaptertest.Framework {
 		noHTTP2  = "fasthttp serves HTTP/1.1 only"
 		inUse    = "Fiber runs middleware of Use and of a Group before it looks for the route"
 		ends     = "a panic without the recover middleware ends the process: nothing in Fiber or fasthttp recovers it"
+		noFlush  = "fasthttp compresses a stream in blocks, and keeps back what does not fill one"
 		noNotice = "fasthttp reads nothing from a connection while a request is handled, so nothing can notice that the client has left"
 	)
 	failed := errors.New("wrong password")
@@ -220,10 +226,13 @@ func framework() adaptertest.Framework {
 			"pattern by Limit of a group: a route of a mount":        inUse,
 		},
 		NotRun: map[string]string{
-			"failed logins: a panic":          ends,
-			"failed logins: an abort":         ends,
-			"panic without Recovery":          ends,
-			"panic with http.ErrAbortHandler": ends,
+			"failed logins: a panic":                      ends,
+			"failed logins: an abort":                     ends,
+			"panic without Recovery":                      ends,
+			"panic with http.ErrAbortHandler":             ends,
+			"Errors: a client that leaves while it waits": noNotice,
+			"stream, gzip outside":                        noFlush,
+			"stream, gzip inside":                         noFlush,
 		},
 	}
 }

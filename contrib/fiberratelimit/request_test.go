@@ -1,7 +1,6 @@
 package fiberratelimit_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -14,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"reflect"
 	"slices"
@@ -28,11 +26,14 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/fiberratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/skip"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // A lineConn is a connection whose client has sent everything already, from a trusted proxy.
 type lineConn struct {
+	idle
 	io.Reader
 	mu     sync.Mutex
 	wrote  chan struct{} // closed when the server has written, or has closed the connection
@@ -56,11 +57,14 @@ func (c *lineConn) Close() error {
 	return nil
 }
 
-func (c *lineConn) LocalAddr() net.Addr              { return proxyAddr }
-func (c *lineConn) RemoteAddr() net.Addr             { return proxyAddr }
-func (c *lineConn) SetDeadline(time.Time) error      { return nil }
-func (c *lineConn) SetReadDeadline(time.Time) error  { return nil }
-func (c *lineConn) SetWriteDeadline(time.Time) error { return nil }
+// An idle is what the connections of these tests do not need.
+type idle struct{}
+
+func (idle) LocalAddr() net.Addr              { return proxyAddr }
+func (idle) RemoteAddr() net.Addr             { return proxyAddr }
+func (idle) SetDeadline(time.Time) error      { return nil }
+func (idle) SetReadDeadline(time.Time) error  { return nil }
+func (idle) SetWriteDeadline(time.Time) error { return nil }
 
 var proxyAddr = &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 4321}
 
@@ -117,6 +121,14 @@ func deepCopy(r *http.Request) *http.Request {
 	return c
 }
 
+// everything is a store that allows everything.
+var everything = ratetest.StoreFunc(func(_ []store.Charge, states []store.State) bool {
+	for i := range states {
+		states[i] = store.State{Allowed: true, Remaining: 9}
+	}
+	return true
+})
+
 func limiterOf(policies ...ratelimit.Policy) *ratelimit.Limiter {
 	return ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Store:    everything,
@@ -168,17 +180,15 @@ func (l *chanListener) Accept() (net.Conn, error) { return <-l.conns, nil }
 func (l *chanListener) Close() error              { return nil }
 func (l *chanListener) Addr() net.Addr            { return proxyAddr }
 
-var trusted = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
-
 // keyFuncs are those that read what a client or a proxy has sent.
 var keyFuncs = map[string]ratelimit.KeyFunc{
 	"RemoteIP":                 ratelimit.RemoteIP(),
-	"X-Forwarded-For, trusted": ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: trusted}),
+	"X-Forwarded-For, trusted": ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: ratetest.Ours}),
 	"X-Forwarded-For, counted": ratelimit.ClientIP(ratelimit.IPConfig{ProxyCount: 2}),
-	"Forwarded, trusted":       ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: trusted, Header: "Forwarded"}),
+	"Forwarded, trusted":       ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: ratetest.Ours, Header: "Forwarded"}),
 	"Forwarded, counted":       ratelimit.ClientIP(ratelimit.IPConfig{ProxyCount: 1, Header: "Forwarded"}),
 	"X-Real-Ip":                ratelimit.ClientIP(ratelimit.IPConfig{EdgeHeader: "X-Real-Ip"}),
-	"CF-Connecting-IP":         ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: trusted, EdgeHeader: "CF-Connecting-IP"}),
+	"CF-Connecting-IP":         ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: ratetest.Ours, EdgeHeader: "CF-Connecting-IP"}),
 	"X-Api-Key":                ratelimit.Header("X-Api-Key"),
 	"Authorization":            ratelimit.Header("Authorization"),
 }
@@ -263,63 +273,6 @@ func compareHeaders(t *testing.T, raw []byte, got, want http.Header) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%q: header\n%q\nwant\n%q", raw, got, want)
-	}
-}
-
-// Eight clients send requests of different lengths over kept connections, so that buffers are reused all the time. What
-// key functions got must not have changed afterwards.
-func TestStringsAreCopied(t *testing.T) {
-	const clients, each = 8, 100
-	type kept struct {
-		request *http.Request
-		then    string
-	}
-	var mu sync.Mutex
-	var all []kept
-	policy := ratelimit.Policy{Name: "api", Limit: ratelimit.PerHour(1000), Key: func(r *http.Request) (string, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		all = append(all, kept{r, fields(r)})
-		return r.RequestURI, nil
-	}}
-	app := fiber.New()
-	app.Use("*", fiberratelimit.New(limiterOf(policy), fiberratelimit.Config{}).Handler())
-	app.Get("/*", func(c fiber.Ctx) error { return c.SendString(c.OriginalURL()) })
-	address := strings.TrimPrefix(serve(t, app), "http://")
-	var running sync.WaitGroup
-	for client := range clients {
-		running.Go(func() {
-			conn, err := net.Dial("tcp", address)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer conn.Close()
-			responses := bufio.NewReader(conn)
-			for i := range each {
-				id := strings.Repeat(string(rune('a'+client)), 1+(i*7)%30)
-				fmt.Fprintf(conn, "GET /%[1]s/%[2]d?%[1]s=%[2]d HTTP/1.%[3]d\r\nHost: %[1]s.example\r\nCookie: %[1]s=%[1]s\r\nUser-Agent: %[1]s\r\n"+
-					"X-%[1]s: %[1]s\r\nX-Forwarded-For: %[1]s\r\nX-Forwarded-For: %[2]d\r\nConnection: keep-alive\r\n\r\n", id, i, i%2)
-				response, err := http.ReadResponse(responses, nil)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				body, _ := io.ReadAll(response.Body)
-				if want := fmt.Sprintf("/%[1]s/%[2]d?%[1]s=%[2]d", id, i); string(body) != want {
-					t.Errorf("got %q, want %q", body, want)
-				}
-			}
-		})
-	}
-	running.Wait()
-	if len(all) != clients*each {
-		t.Fatalf("%d requests, want %d", len(all), clients*each)
-	}
-	for _, k := range all {
-		if now := fields(k.request); now != k.then {
-			t.Fatalf("a request has changed from\n%s\nto\n%s", k.then, now)
-		}
 	}
 }
 

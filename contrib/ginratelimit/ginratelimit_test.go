@@ -53,11 +53,16 @@ func (g ginContext) Redirect(to string) error {
 	return nil
 }
 
-// answerErrors is the error handling that an application writes.
-func answerErrors(c *gin.Context) {
-	c.Next()
-	if c.Errors.Last() != nil && !c.Writer.Written() {
-		c.String(c.Writer.Status(), "framework %d", c.Writer.Status())
+// answerErrors is the error handling that an application writes. It calls on before it answers.
+func answerErrors(on func(adaptertest.Context, int, error)) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		c.Next()
+		if last := c.Errors.Last(); last != nil && !c.Writer.Written() {
+			if on != nil {
+				on(contextOf(c), c.Writer.Status(), last)
+			}
+			c.String(c.Writer.Status(), "framework %d", c.Writer.Status())
+		}
 	}
 }
 
@@ -69,7 +74,7 @@ func engine(t testing.TB, app adaptertest.App) *gin.Engine {
 		limits = ginratelimit.New(app.Limiter, ginratelimit.Config{Errors: app.Errors})
 	}
 	if app.Errors {
-		r.Use(answerErrors)
+		r.Use(answerErrors(app.OnError))
 	}
 	for _, m := range app.Outside {
 		r.Use(m.(gin.HandlerFunc))
@@ -142,7 +147,7 @@ func framework() adaptertest.Framework {
 			{Name: "c.AbortWithStatusJSON", Status: 401, Fail: gin.HandlerFunc(func(c *gin.Context) { c.AbortWithStatusJSON(401, gin.H{"error": "wrong password"}) })},
 			{Name: "c.AbortWithError", Status: 401, Fail: gin.HandlerFunc(func(c *gin.Context) { c.AbortWithError(401, failed) })},
 			{Name: "c.Status and c.Error, for middleware outside", Status: 401,
-				Outside: []any{gin.HandlerFunc(answerErrors)},
+				Outside: []any{answerErrors(nil)},
 				Fail: gin.HandlerFunc(func(c *gin.Context) {
 					c.Status(401)
 					c.Error(failed)

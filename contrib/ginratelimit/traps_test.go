@@ -2,14 +2,12 @@ package ginratelimit_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/ginratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 )
 
 // everybody is a policy under which all requests share a bucket that does not refill during a test.
@@ -24,16 +23,20 @@ func everybody(name string, burst int64) ratelimit.Policy {
 	return ratelimit.Policy{Name: name, Key: ratelimit.Static("everybody"), Limit: ratelimit.Every(time.Hour).WithBurst(burst)}
 }
 
+// settling returns a policy whose Settle keeps the responses, and does not change what a request costs.
+func settling() (ratelimit.Policy, *[]ratelimit.Response) {
+	policy, responses := everybody("api", 10), new([]ratelimit.Response)
+	policy.Settle = func(_ *http.Request, response ratelimit.Response) int64 {
+		*responses = append(*responses, response)
+		return response.Cost
+	}
+	return policy, responses
+}
+
 func newLimits(t *testing.T, cfg ratelimit.Config, own ginratelimit.Config) *ginratelimit.Limiter {
 	t.Helper()
-	cfg.Timeout = 5 * time.Second
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	l, err := ratelimit.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return ginratelimit.New(l, own)
+	return ginratelimit.New(ratetest.NewLimiter(t, cfg), own)
 }
 
 func send(h http.Handler, method, path string) *httptest.ResponseRecorder {
@@ -70,12 +73,7 @@ func (w *wrapped) WriteHeaderNow() {
 // gin sends the status after the last handler, past all writers. So a limiter that watches a writer is told of no
 // response, here of a failed login.
 func TestTheObviousAdapterSettlesForNothing(t *testing.T) {
-	var told ratelimit.Response
-	policy := everybody("login", 10)
-	policy.Settle = func(_ *http.Request, response ratelimit.Response) int64 {
-		told = response
-		return 0
-	}
+	policy, told := settling()
 	limits := newLimits(t, ratelimit.Config{}, ginratelimit.Config{})
 	r := gin.New()
 	r.Use(func(c *gin.Context) {
@@ -89,8 +87,8 @@ func TestTheObviousAdapterSettlesForNothing(t *testing.T) {
 		watching.ResponseWriter, c.Writer = c.Writer, watching
 	})
 	r.GET("/", func(c *gin.Context) { c.AbortWithStatus(401) })
-	if w := send(r, "GET", "/"); w.Code != 401 || told.Written || told.Status != 200 {
-		t.Errorf("status %d, told of %+v", w.Code, told)
+	if w := send(r, "GET", "/"); w.Code != 401 || (*told)[0].Written || (*told)[0].Status != 200 {
+		t.Errorf("status %d, told of %+v", w.Code, *told)
 	}
 	watching.status = 0
 	if w := send(r, "GET", "/forged"); w.Code != 404 || watching.status != 0 {
@@ -100,12 +98,7 @@ func TestTheObviousAdapterSettlesForNothing(t *testing.T) {
 
 // gin sets 404 and 405 before the handlers run, and writes them afterwards.
 func TestSettleOf404And405(t *testing.T) {
-	var responses []ratelimit.Response
-	policy := everybody("api", 10)
-	policy.Settle = func(_ *http.Request, response ratelimit.Response) int64 {
-		responses = append(responses, response)
-		return 0
-	}
+	policy, responses := settling()
 	limits := newLimits(t, ratelimit.Config{Policies: []ratelimit.Policy{policy}}, ginratelimit.Config{})
 	r := gin.New()
 	r.HandleMethodNotAllowed = true
@@ -120,10 +113,10 @@ func TestSettleOf404And405(t *testing.T) {
 		{"POST", "/", 405, ratelimit.Response{Status: 405, Written: true, Cost: 1}},
 		{"GET", "/", 200, ratelimit.Response{Status: 200, Cost: 1}},
 	} {
-		responses = nil
+		*responses = nil
 		w := send(r, c.method, c.path)
-		if w.Code != c.status || len(responses) != 1 || responses[0] != c.want {
-			t.Errorf("%s %s: status %d, settled for %+v; want %d, %+v", c.method, c.path, w.Code, responses, c.status, c.want)
+		if w.Code != c.status || !slices.Equal(*responses, []ratelimit.Response{c.want}) {
+			t.Errorf("%s %s: status %d, settled for %+v; want %d, %+v", c.method, c.path, w.Code, *responses, c.status, c.want)
 		}
 		if c.status == 405 && w.Header().Get("Allow") != "GET" {
 			t.Errorf("header %v", w.Header())
@@ -141,12 +134,7 @@ func TestSettleOfErrors(t *testing.T) {
 		}
 	}
 	for _, outside := range []bool{false, true} {
-		var got ratelimit.Response
-		policy := everybody("api", 10)
-		policy.Settle = func(_ *http.Request, response ratelimit.Response) int64 {
-			got = response
-			return 1
-		}
+		policy, got := settling()
 		limits := newLimits(t, ratelimit.Config{}, ginratelimit.Config{})
 		want := ratelimit.Response{Status: 502, Written: true, Bytes: 2, Cost: 1}
 		layers := []gin.HandlerFunc{limits.Limit(policy), answer}
@@ -157,8 +145,8 @@ func TestSettleOfErrors(t *testing.T) {
 		r := gin.New()
 		r.Use(layers...)
 		r.GET("/", func(c *gin.Context) { c.Error(failed) })
-		if w := send(r, "GET", "/"); w.Code != 502 || got != want {
-			t.Errorf("outside %t: status %d, settled for %+v, want %+v", outside, w.Code, got, want)
+		if w := send(r, "GET", "/"); w.Code != 502 || (*got)[0] != want {
+			t.Errorf("outside %t: status %d, settled for %+v, want %+v", outside, w.Code, *got, want)
 		}
 	}
 }
@@ -198,17 +186,12 @@ func TestSettleOfStatusesThatGinDoesNotTell(t *testing.T) {
 		{"flushed and written", pass, func(c *gin.Context) { c.Writer.Flush(); c.Writer.WriteString("hi") }, 200, ratelimit.Response{Status: 200, Written: true, Bytes: 2, Cost: 1}},
 		{"a status that gin ignores", pass, func(c *gin.Context) { c.Status(-1) }, 200, ratelimit.Response{Status: 200, Cost: 1}},
 	} {
-		var got ratelimit.Response
-		policy := everybody("api", 10)
-		policy.Settle = func(_ *http.Request, response ratelimit.Response) int64 {
-			got = response
-			return 1
-		}
+		policy, got := settling()
 		limits := newLimits(t, ratelimit.Config{}, ginratelimit.Config{})
 		r := gin.New()
 		r.GET("/", c.outside, limits.Limit(policy), c.handler)
-		if w := send(r, "GET", "/"); w.Code != c.status || got != c.want {
-			t.Errorf("%s: status %d, settled for %+v; want %d, %+v", c.name, w.Code, got, c.status, c.want)
+		if w := send(r, "GET", "/"); w.Code != c.status || (*got)[0] != c.want {
+			t.Errorf("%s: status %d, settled for %+v; want %d, %+v", c.name, w.Code, *got, c.status, c.want)
 		}
 	}
 }
@@ -370,62 +353,25 @@ func TestPanicsLetNothingThrough(t *testing.T) {
 	}
 }
 
-// With Errors, middleware outside finds the reason, the status and the decision, and nothing is written before.
+// With Errors, middleware outside finds a private error and the status, and nothing is written before.
 func TestErrors(t *testing.T) {
-	api := everybody("api", 1)
-	api.MaxWait = 2 * time.Hour
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	for _, c := range []struct {
-		name   string
-		policy ratelimit.Policy
-		ctx    context.Context
-		status int
-		err    error
-	}{
-		{"denied", everybody("api", 1), t.Context(), 429, nil},
-		{"no key", ratelimit.Policy{Name: "api", Key: func(*http.Request) (string, error) { return "", ratelimit.ErrNoKey }, Limit: api.Limit}, t.Context(), 403, ratelimit.ErrNoKey},
-		{"the client has left", api, ctx, 499, context.Canceled},
-	} {
-		limits := newLimits(t, ratelimit.Config{Policies: []ratelimit.Policy{c.policy}}, ginratelimit.Config{Errors: true})
-		if _, err := limits.Take(t.Context(), everybody("api", 1), "static:everybody", 1); err != nil {
-			t.Fatal(err)
-		}
-		r := gin.New()
-		handled := false
-		r.Use(func(g *gin.Context) {
-			g.Next()
-			handled = true
-			last := g.Errors.Last()
-			if last == nil || !last.IsType(gin.ErrorTypePrivate) || c.err != nil && !errors.Is(last, c.err) {
-				t.Errorf("%s: error %v", c.name, last)
+	limits := newLimits(t, ratelimit.Config{Policies: []ratelimit.Policy{everybody("api", 1)}}, ginratelimit.Config{Errors: true})
+	handled := 0
+	r := gin.New()
+	r.Use(func(c *gin.Context) {
+		c.Next()
+		if last := c.Errors.Last(); c.IsAborted() {
+			handled++
+			if !last.IsType(gin.ErrorTypePrivate) || c.Writer.Status() != 429 || c.Writer.Written() {
+				t.Errorf("error %v, status %d, written %t", last, c.Writer.Status(), c.Writer.Written())
 			}
-			if g.Writer.Status() != c.status || g.Writer.Written() || !g.IsAborted() {
-				t.Errorf("%s: status %d, written %t, aborted %t", c.name, g.Writer.Status(), g.Writer.Written(), g.IsAborted())
-			}
-			if d, ok := ginratelimit.FromContext(g); ok != (c.status == 429) || ok && d.Allowed {
-				t.Errorf("%s: decision %+v, %t", c.name, d, ok)
-			}
-		}, limits.Handler())
-		r.GET("/", func(*gin.Context) { t.Errorf("%s: the handler was called", c.name) })
-		w := &leaving{httptest.NewRecorder()}
-		if c.status == 499 {
-			cancel()
 		}
-		r.ServeHTTP(w, httptest.NewRequest("GET", "/", nil).WithContext(c.ctx))
-		if !handled || w.Body.Len() > 0 {
-			t.Errorf("%s: handled %t, body %q", c.name, handled, w.Body)
-		}
+	}, limits.Handler())
+	r.GET("/", func(*gin.Context) {})
+	send(r, "GET", "/")
+	if w := send(r, "GET", "/"); handled != 1 || w.Body.Len() > 0 {
+		t.Errorf("handled %d, body %q", handled, w.Body)
 	}
-}
-
-// A leaving is the writer for a client that has left.
-type leaving struct{ *httptest.ResponseRecorder }
-
-func (*leaving) CloseNotify() <-chan bool {
-	left := make(chan bool)
-	close(left)
-	return left
 }
 
 // gin's own logger shows the status of a denial.
@@ -467,22 +413,8 @@ func TestAdmit(t *testing.T) {
 
 func TestMistakesPanicWhereTheyAreMade(t *testing.T) {
 	limits := newLimits(t, ratelimit.Config{}, ginratelimit.Config{})
-	for _, c := range []struct {
-		want string
-		f    func()
-	}{
-		{"ginratelimit: New: limiter: must not be nil", func() { ginratelimit.New(nil, ginratelimit.Config{}) }},
-		{"Config.Policies is empty", func() { limits.Handler() }},
-		{"policies: must not be empty", func() { limits.Limit() }},
-		{"Key: must be set", func() { limits.Limit(ratelimit.Policy{Name: "api", Limit: ratelimit.PerMinute(1)}) }},
-	} {
-		func() {
-			defer func() {
-				if got := fmt.Sprint(recover()); !strings.Contains(got, c.want) {
-					t.Errorf("got %q, want %q", got, c.want)
-				}
-			}()
-			c.f()
-		}()
-	}
+	ratetest.CheckPanic(t, func() { ginratelimit.New(nil, ginratelimit.Config{}) }, "ginratelimit: New: limiter: must not be nil")
+	ratetest.CheckPanic(t, func() { limits.Handler() }, "Config.Policies is empty")
+	ratetest.CheckPanic(t, func() { limits.Limit() }, "policies: must not be empty")
+	ratetest.CheckPanic(t, func() { limits.Limit(ratelimit.Policy{Name: "api", Limit: ratelimit.PerMinute(1)}) }, "Key: must be set")
 }

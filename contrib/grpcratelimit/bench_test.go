@@ -4,15 +4,14 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/grpcratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/test/rounds"
 )
 
 // BenchmarkCost measures what the interceptor costs, without the network, and compares it with the middleware of net/http.
@@ -40,31 +39,12 @@ func BenchmarkCost(b *testing.B) {
 		func() { clear(writer) },
 		func() { clear(writer); middleware.ServeHTTP(writer, request) },
 	}
-	const each = 200 // calls in a round
-	var took [4][]float64
-	var differences []float64
-	for b.Loop() {
-		var round [4]float64
-		for i, serve := range serves {
-			begin := time.Now()
-			for range each {
-				serve()
-			}
-			round[i] = float64(time.Since(begin)) / each
-			took[i] = append(took[i], round[i])
-		}
-		differences = append(differences, round[1]-round[0]-(round[3]-round[2]))
-	}
-	b.ReportMetric(0, "ns/op")
+	took := rounds.Measure(b, 200, rounds.Wall, serves...)
+	median := func(of []float64) float64 { return rounds.Quantile(of, 0.5) }
 	b.ReportMetric(median(took[1])-median(took[0]), "adapter-adds-ns")
 	b.ReportMetric(median(took[3])-median(took[2]), "middleware-adds-ns")
-	b.ReportMetric(median(differences), "difference-ns")
+	b.ReportMetric(median(rounds.Minus(rounds.Minus(took[1], took[0]), rounds.Minus(took[3], took[2]))), "difference-ns")
 	b.ReportMetric(testing.AllocsPerRun(100, serves[1]), "allocs")
-}
-
-func median(of []float64) float64 {
-	slices.Sort(of)
-	return of[len(of)/2]
 }
 
 // contextOfACall returns the context of a handler, which discards headers. The call lasts as long as the benchmark.

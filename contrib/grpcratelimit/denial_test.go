@@ -91,30 +91,6 @@ func TestTheSixthCallIsDenied(t *testing.T) {
 	}
 }
 
-func TestADenialTellsWhen(t *testing.T) {
-	for after, want := range map[time.Duration]struct{ pushback, retryAfter string }{
-		1500 * time.Millisecond:    {"1500", "2"},
-		1500400 * time.Microsecond: {"1501", "2"},
-		time.Microsecond:           {"1", "1"},
-		ratelimit.Never:            {"-1", ""},
-	} {
-		conn, _ := serve(t, nil, limited(newLimiter(t, ratelimit.Config{Store: denying(after)}), perIP("api", ratelimit.PerHour(1))))
-		for _, k := range kinds {
-			r := call(t, conn, k)
-			if got := only(t, r.trailer, "grpc-retry-pushback-ms"); got != want.pushback {
-				t.Errorf("%s, %v: pushback %s", k, after, got)
-			}
-			if got := strings.Join(r.trailer["retry-after"], ","); got != want.retryAfter {
-				t.Errorf("%s, %v: retry-after %q", k, after, got)
-			}
-			switch retry, _ := details(t, r.err); {
-			case after == ratelimit.Never && retry != nil, after != ratelimit.Never && retry.GetRetryDelay().AsDuration() != after:
-				t.Errorf("%s, %v: RetryInfo %v", k, after, retry)
-			}
-		}
-	}
-}
-
 func TestEachRefusalHasItsCode(t *testing.T) {
 	secret := errors.New("the secret")
 	key := func(err error) ratelimit.KeyFunc {
@@ -134,7 +110,8 @@ func TestEachRefusalHasItsCode(t *testing.T) {
 		{"key fails", ratelimit.Policy{Key: key(secret)}, ratelimit.Config{}, codes.Unavailable, "5000"},
 		{"FailClosed", closed, ratelimit.Config{Store: failing{secret}}, codes.Unavailable, "5000"},
 		{"fail open", perIP("api", ratelimit.PerHour(5)), ratelimit.Config{Store: failing{secret}}, codes.OK, ""},
-		{"denied", ratelimit.Policy{Key: func(*http.Request) (string, error) { return "the secret", nil }}, ratelimit.Config{Store: denying(time.Second)}, codes.ResourceExhausted, "1000"},
+		{"denied", ratelimit.Policy{Key: func(*http.Request) (string, error) { return "the secret", nil }}, ratelimit.Config{Store: denying(1500400 * time.Microsecond)}, codes.ResourceExhausted, "1501"},
+		{"never", perIP("api", ratelimit.PerHour(5)), ratelimit.Config{Store: denying(ratelimit.Never)}, codes.ResourceExhausted, "-1"},
 	} {
 		c.policy.Name, c.policy.Limit = "api", ratelimit.PerHour(5)
 		conn, _ := serve(t, nil, limited(newLimiter(t, c.cfg), c.policy))
@@ -146,8 +123,9 @@ func TestEachRefusalHasItsCode(t *testing.T) {
 			if got := strings.Join(r.trailer["grpc-retry-pushback-ms"], ","); got != c.pushback {
 				t.Errorf("%s, %s: pushback %q", c.name, k, got)
 			}
-			if retry, _ := details(t, r.err); (c.code == codes.Unavailable) != (retry.GetRetryDelay().AsDuration() == 5*time.Second) {
-				t.Errorf("%s, %s: RetryInfo %v", c.name, k, retry)
+			retry, _ := details(t, r.err)
+			if want := map[string]time.Duration{"5000": 5 * time.Second, "1501": 1500400 * time.Microsecond}[c.pushback]; (retry != nil) != (want > 0) || retry.GetRetryDelay().AsDuration() != want {
+				t.Errorf("%s, %s: RetryInfo %v, want %v", c.name, k, retry, want)
 			}
 			all, _ := proto.Marshal(status.Convert(r.err).Proto())
 			if shown := fmt.Sprint(r.err, string(all), map[string][]string(r.header), map[string][]string(r.trailer)); strings.Contains(shown, "secret") {

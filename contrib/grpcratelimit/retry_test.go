@@ -16,6 +16,7 @@ import (
 	testgrpc "google.golang.org/grpc/interop/grpc_testing"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/contrib/grpcratelimit"
 	"github.com/go-tokenbucket/ratelimit/denial"
 )
 
@@ -33,63 +34,45 @@ const pause = 250 * time.Millisecond
 
 func once(name string) ratelimit.Policy { return perIP(name, ratelimit.Every(pause)) }
 
-// obeys makes two calls of a kind. The second one is denied at first, and must be admitted when it comes again.
-func obeys(t *testing.T, conn *grpc.ClientConn, seen *attempts, k kind) {
-	t.Helper()
-	if r := call(t, conn, k); r.err != nil {
-		t.Fatalf("first call: %v", r.err)
-	}
-	r := call(t, conn, k)
-	times := seen.times()
-	if r.err != nil || len(times) != 3 {
-		t.Fatalf("second call: %v after %d attempts", r.err, len(times)-1)
-	}
-	// The bucket was empty since the first call, and the denial was a little after the second attempt.
-	if waited, since := times[2].Sub(times[1]), times[2].Sub(times[0]); since < pause || waited < pause-times[1].Sub(times[0]) || waited > pause+5*time.Second {
-		t.Errorf("the client came again after %v, %v after the first call", waited, since)
-	}
-	if only(t, r.header, "x-ratelimit-remaining") != "0" || r.trailer["retry-after"] != nil {
-		t.Errorf("in the end: %v, trailer %v", r.header, r.trailer)
-	}
-}
-
+// The client comes again when the server has said, and is admitted then. The headers of a limiter that allowed the call
+// must not be sent before an inner one has denied it.
 func TestARetryPolicyObeys(t *testing.T) {
-	for _, k := range kinds {
-		t.Run(string(k), func(t *testing.T) {
-			t.Parallel()
-			conn, seen := serve(t, nil, limited(newLimiter(t, ratelimit.Config{}), once("api")), retrying)
-			obeys(t, conn, seen, k)
-		})
-	}
-}
-
-// The headers of a limiter that allowed the call must not be sent before an inner one has denied it.
-func TestARetryPolicyObeysAnInnerLimiter(t *testing.T) {
-	for _, k := range kinds {
-		t.Run(string(k), func(t *testing.T) {
-			t.Parallel()
-			l := newLimiter(t, ratelimit.Config{})
-			outer := limited(l, perIP("outer", ratelimit.PerHour(100)))
-			conn, seen := serve(t, nil, append(outer, limited(l, once("inner"))...), retrying)
-			obeys(t, conn, seen, k)
-		})
-	}
-}
-
-func TestARetryPolicyObeysADeniedMessage(t *testing.T) {
-	for _, k := range streams {
-		t.Run(string(k), func(t *testing.T) {
-			t.Parallel()
-			l := newLimiter(t, ratelimit.Config{})
-			conn, seen := serve(t, nil, chained(l.Stream(perIP("streams", ratelimit.PerHour(100))), l.Messages(once("messages"))), retrying)
-			if r := call(t, conn, k); r.err != nil {
-				t.Fatal(r.err)
+	for name, interceptors := range map[string]func(*grpcratelimit.Limiter) []any{
+		"a limiter": func(l *grpcratelimit.Limiter) []any { return []any{l.Unary(once("api")), l.Stream(once("api"))} },
+		"an inner limiter": func(l *grpcratelimit.Limiter) []any {
+			outer := perIP("outer", ratelimit.PerHour(100))
+			return []any{l.Unary(outer), l.Stream(outer), l.Unary(once("inner")), l.Stream(once("inner"))}
+		},
+		"a denied message": func(l *grpcratelimit.Limiter) []any {
+			return []any{l.Stream(perIP("streams", ratelimit.PerHour(100))), l.Messages(once("messages"))}
+		},
+	} {
+		for _, k := range kinds {
+			messages := name == "a denied message"
+			if messages && k == unary {
+				continue
 			}
-			r := call(t, conn, k)
-			if times := seen.times(); r.err != nil || len(times) != 3 || times[2].Sub(times[0]) < pause {
-				t.Errorf("%v after attempts at %v", r.err, times)
-			}
-		})
+			t.Run(name+" "+string(k), func(t *testing.T) {
+				t.Parallel()
+				conn, seen := serve(t, nil, chained(interceptors(newLimiter(t, ratelimit.Config{}))...), retrying)
+				if r := call(t, conn, k); r.err != nil {
+					t.Fatalf("first call: %v", r.err)
+				}
+				r := call(t, conn, k)
+				times := seen.times()
+				if r.err != nil || len(times) != 3 {
+					t.Fatalf("second call: %v after %d attempts", r.err, len(times)-1)
+				}
+				// The bucket was empty since the first call, and the denial was a little after the second attempt.
+				waited, since := times[2].Sub(times[1]), times[2].Sub(times[0])
+				if since < pause || waited < pause-times[1].Sub(times[0]) || waited > pause+5*time.Second {
+					t.Errorf("the client came again after %v, %v after the first call", waited, since)
+				}
+				if !messages && only(t, r.header, "x-ratelimit-remaining") != "0" || r.trailer["retry-after"] != nil {
+					t.Errorf("in the end: %v, trailer %v", r.header, r.trailer)
+				}
+			})
+		}
 	}
 }
 

@@ -174,12 +174,7 @@ func TestTheResponseOfASettle(t *testing.T) {
 		defer mu.Unlock()
 		return got
 	}
-	for code, want := range map[codes.Code]int{
-		codes.OK: 200, codes.Canceled: 499, codes.Unknown: 500, codes.InvalidArgument: 400, codes.DeadlineExceeded: 504,
-		codes.NotFound: 404, codes.AlreadyExists: 409, codes.PermissionDenied: 403, codes.ResourceExhausted: 429,
-		codes.FailedPrecondition: 400, codes.Aborted: 409, codes.OutOfRange: 400, codes.Unimplemented: 501,
-		codes.Internal: 500, codes.Unavailable: 503, codes.DataLoss: 500, codes.Unauthenticated: 401, 77: 500,
-	} {
+	for code, want := range map[codes.Code]int{codes.OK: 200, codes.Canceled: 499, codes.Unauthenticated: 401, 77: 500} {
 		way = func() error { return status.Error(code, "") }
 		for _, k := range kinds {
 			call(t, conn, k)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -406,35 +405,6 @@ func TestMessagesThatWait(t *testing.T) {
 	start := time.Now()
 	if r := callWith(t.Context(), conn, duplex, 6); r.err != nil || r.messages != 6 || time.Since(start) < 100*time.Millisecond {
 		t.Errorf("%v, %d messages after %v", r.err, r.messages, time.Since(start))
-	}
-}
-
-// Eight clients get exactly what the limit allows.
-func TestManyClients(t *testing.T) {
-	for _, k := range kinds {
-		l := newLimiter(t, ratelimit.Config{})
-		first, _ := serve(t, nil, limited(l, perIP("api", ratelimit.PerHour(50))))
-		var allowed, denied atomic.Int32
-		var clients sync.WaitGroup
-		for range 8 {
-			clients.Go(func() {
-				conn := dial(t, first.Target())
-				for range 20 {
-					switch r := call(t, conn, k); r.code() {
-					case codes.OK:
-						allowed.Add(1)
-					case codes.ResourceExhausted:
-						denied.Add(1)
-					default:
-						t.Error(r.err)
-					}
-				}
-			})
-		}
-		clients.Wait()
-		if allowed.Load() != 50 || denied.Load() != 110 {
-			t.Errorf("%s: %d allowed, %d denied", k, allowed.Load(), denied.Load())
-		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/otelratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/rounds"
 )
 
 // bound is what metrics may add to a request, in nanoseconds.
@@ -67,28 +67,14 @@ func BenchmarkCost(b *testing.B) {
 		{"recorded", recorded(servingTo(b, nil)), none},
 		{"recorded-observed", recorded(serving(b, observing(b, manual))), none},
 	}
-	const each = 50
-	took, adds := make([][]float64, len(serves)), make([][]float64, len(serves))
-	for i := 0; b.Loop(); i++ {
-		round := make([]float64, len(serves))
-		for j := range serves {
-			which := (i + j) % len(serves)
-			begin := time.Now()
-			for range each {
-				serves[which].serve(serves[which].ctx)
-			}
-			round[which] = float64(time.Since(begin)) / each
-		}
-		for j := range serves {
-			took[j] = append(took[j], round[j])
-			adds[j] = append(adds[j], round[j]-round[0])
-		}
+	var functions []func()
+	for _, s := range serves {
+		functions = append(functions, func() { s.serve(s.ctx) })
 	}
+	took := rounds.Measure(b, 50, rounds.Wall, functions...)
 	quiet, median := make(map[string]float64), make(map[string]float64)
 	for i, s := range serves {
-		slices.Sort(took[i])
-		slices.Sort(adds[i])
-		quiet[s.name], median[s.name] = took[i][len(took[i])/100], adds[i][len(adds[i])/2]
+		quiet[s.name], median[s.name] = rounds.Quantile(took[i], 0.01), rounds.Quantile(rounds.Minus(took[i], took[0]), 0.5)
 	}
 	var failed strings.Builder
 	b.ReportMetric(quiet["unobserved"], "unobserved-ns")
@@ -102,7 +88,6 @@ func BenchmarkCost(b *testing.B) {
 			fmt.Fprintf(&failed, " %s %.0f, median %.0f", name, adds, median[name])
 		}
 	}
-	b.ReportMetric(0, "ns/op")
 	if failed.Len() > 0 {
 		b.Errorf("metrics add more than %d ns:%s; quiet rounds took %v", bound, &failed, quiet)
 	}

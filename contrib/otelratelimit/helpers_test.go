@@ -23,18 +23,17 @@ import (
 // canary is in the keys, paths and errors of requests, and must be nowhere else.
 const canary = "canary-4711"
 
-var (
-	newLimiter = func(t testing.TB, cfg ratelimit.Config) *ratelimit.Limiter {
-		t.Helper()
-		l, err := ratelimit.New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
-		return l
+var ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+
+func newLimiter(t testing.TB, cfg ratelimit.Config) *ratelimit.Limiter {
+	t.Helper()
+	l, err := ratelimit.New(cfg)
+	if err != nil {
+		t.Fatal(err)
 	}
-	ok = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
-)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
 
 func newObserver(t testing.TB, cfg otelratelimit.Config) *otelratelimit.Observer {
 	t.Helper()

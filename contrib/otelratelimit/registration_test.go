@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/otelratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/observe"
 )
 
@@ -104,19 +104,8 @@ func TestRegisterPanics(t *testing.T) {
 	o := newObserver(t, otelratelimit.Config{MeterProvider: provider(t)})
 	l := newLimiter(t, ratelimit.Config{})
 	o.Register("api", l)
-	for want, register := range map[string]func(){
-		"otelratelimit: Register: l must not be nil":    func() { o.Register("other", nil) },
-		`otelratelimit: Register: name "api": is taken`: func() { o.Register("api", newLimiter(t, ratelimit.Config{})) },
-	} {
-		func() {
-			defer func() {
-				if got := recover(); got != want {
-					t.Errorf("got %v, want %q", got, want)
-				}
-			}()
-			register()
-		}()
-	}
+	ratetest.CheckPanic(t, func() { o.Register("other", nil) }, "otelratelimit: Register: l must not be nil")
+	ratetest.CheckPanic(t, func() { o.Register("api", newLimiter(t, ratelimit.Config{})) }, `otelratelimit: Register: name "api": is taken`)
 	o.Register("again", l) // under another name, which the program may want
 }
 
@@ -187,44 +176,6 @@ func TestTheSeriesOfPoliciesThatAreSeveral(t *testing.T) {
 				t.Fatalf("%s %s: %d, want %d", want.metric, attrsText(want.attrs), got, want.value)
 			}
 		}
-	}
-}
-
-// Clients cannot add series without bound, here by an adapter that takes routes from requests.
-func TestCardinality(t *testing.T) {
-	reader := sdkmetric.NewManualReader(sdkmetric.WithTemporalitySelector(sdkmetric.DefaultTemporalitySelector))
-	counts := observe.NewCounts(observe.CountsConfig{MaxRoutes: 100, MaxPolicies: 10})
-	o := newObserver(t, otelratelimit.Config{
-		MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithCardinalityLimit(-1)),
-		Counts:        counts,
-	})
-	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
-	o.Register("main", l)
-	ctx := t.Context()
-	for i := range 100_000 {
-		text := strconv.Itoa(i)
-		e := &ratelimit.Event{Op: "request", Results: []ratelimit.Result{{Policy: "api", Key: canary}}, Route: "M" + text + " /" + text}
-		switch {
-		case i%100 == 0:
-			e.Results, e.Err = nil, fmt.Errorf("%w: %d", ratelimit.ErrNoKey, i)
-		case i%100 == 1:
-			e.Results[0].Policy, e.Waited = "p"+text, 1
-		case i%100 == 2:
-			e.Op = "op" + text
-		}
-		o.Observe(ctx, e)
-	}
-	most := map[string]int{
-		"ratelimit.requests":          (10 + 1) * (100 + 2) * 3,
-		"ratelimit.degraded_requests": (10 + 1) * (100 + 2),
-	}
-	for name, m := range metricsOf(t, reader) {
-		if _, points := values(t, m); len(points) > max(most[name], 20) {
-			t.Errorf("%s has %d series", name, len(points))
-		}
-	}
-	if text := dump(t, reader); strings.Contains(text, canary) {
-		t.Error("a key is in a metric")
 	}
 }
 
@@ -324,71 +275,36 @@ func TestAllAtOnce(t *testing.T) {
 	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
 	o.Register("main", l)
 	h := l.Limit(keyed("api", ratelimit.PerHour(1)))(ok)
-	const each = 200
-	var requests, others sync.WaitGroup
-	for range 4 {
-		requests.Go(func() {
+	const clients, each = 4, 200
+	var running sync.WaitGroup
+	for client := range clients {
+		running.Go(func() {
 			for range each {
 				get(h, context.Background(), "GET", "/", canary)
 			}
 		})
-	}
-	done := make(chan struct{})
-	for _, r := range readers {
-		others.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-					metricsOf(t, r)
-				}
+		running.Go(func() {
+			for i := range 20 {
+				o.Register(fmt.Sprint(client, i), newLimiter(t, ratelimit.Config{Observe: o.Observe}))
+				metricsOf(t, readers[client%2])
 			}
 		})
 	}
-	others.Go(func() {
-		for i := range 100 {
-			select {
-			case <-done:
-				return
-			default:
-				o.Register(strconv.Itoa(i), newLimiter(t, ratelimit.Config{Observe: o.Observe}))
-			}
-		}
-	})
-	requests.Wait()
-	close(done)
-	others.Wait()
+	running.Wait()
 	for _, r := range readers {
 		metrics := metricsOf(t, r)
-		if got := value(t, metrics, "ratelimit.requests", policyIs("api"), resultIs("denied")); got != 4*each-1 {
-			t.Errorf("%d were denied, want %d", got, 4*each-1)
-		}
-		if got := durationsOf(metrics, "denied"); got != 4*each-1 {
-			t.Errorf("%d durations of denied, want %d", got, 4*each-1)
+		denied, durations := value(t, metrics, "ratelimit.requests", policyIs("api"), resultIs("denied")), durationsOf(metrics, "denied")
+		if denied != clients*each-1 || durations != clients*each-1 {
+			t.Errorf("%d were denied in %d durations, want %d", denied, durations, clients*each-1)
 		}
 	}
 }
 
-// A View that drops the durations saves recording them, and without an SDK nothing is recorded.
-func TestInstrumentsThatAreNotEnabled(t *testing.T) {
-	reader := sdkmetric.NewManualReader()
-	drop := sdkmetric.NewView(sdkmetric.Instrument{Name: "ratelimit.decision.duration"}, sdkmetric.Stream{Aggregation: sdkmetric.AggregationDrop{}})
-	o := newObserver(t, otelratelimit.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader), sdkmetric.WithView(drop))})
-	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
-	o.Register("main", l)
-	take(t, l, "mail", 2)
-	metrics := metricsOf(t, reader)
-	if _, there := metrics["ratelimit.decision.duration"]; there {
-		t.Error("the durations are there")
-	}
-	if got := value(t, metrics, "ratelimit.requests", policyIs("mail"), resultIs("denied")); got != 1 {
-		t.Errorf("%d were denied, want 1", got)
-	}
-
+// Without an SDK nothing is recorded, and the Counts go on.
+func TestCountsWithoutAnSDK(t *testing.T) {
 	counts := observe.NewCounts(observe.CountsConfig{})
-	o = newObserver(t, otelratelimit.Config{MeterProvider: noop.NewMeterProvider(), Counts: counts})
-	l = newLimiter(t, ratelimit.Config{Observe: o.Observe})
+	o := newObserver(t, otelratelimit.Config{MeterProvider: noop.NewMeterProvider(), Counts: counts})
+	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
 	o.Register("main", l)
 	take(t, l, "mail", 2)
 	if got := counts.Snapshot().Policies[0].Total(); got.Allowed != 1 || got.Denied != 1 {
@@ -424,42 +340,4 @@ func TestNewRefusesAShortSecret(t *testing.T) {
 	if _, err := otelratelimit.New(otelratelimit.Config{KeySecret: secret[:16]}); err != nil {
 		t.Error(err)
 	}
-}
-
-// A periodic reader exports while requests are served, and once more at the end.
-func TestAPeriodicReader(t *testing.T) {
-	exported := &exports{}
-	p := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exported, sdkmetric.WithInterval(time.Hour))))
-	o := newObserver(t, otelratelimit.Config{MeterProvider: p})
-	l := newLimiter(t, ratelimit.Config{Observe: o.Observe})
-	o.Register("main", l)
-	h := l.Limit(keyed("api", ratelimit.PerHour(1)))(ok)
-	if status := get(h, t.Context(), "GET", "/", canary); status != http.StatusOK {
-		t.Errorf("status %d", status)
-	}
-	if err := p.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if exported.durations != 1 {
-		t.Errorf("%d durations were exported, want 1", exported.durations)
-	}
-}
-
-// exports counts the durations that a reader exports.
-type exports struct {
-	discard
-	durations uint64
-}
-
-func (e *exports) Export(_ context.Context, all *metricdata.ResourceMetrics) error {
-	for _, scope := range all.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			if data, ok := m.Data.(metricdata.Histogram[float64]); ok {
-				for _, p := range data.DataPoints {
-					e.durations += p.Count
-				}
-			}
-		}
-	}
-	return nil
 }

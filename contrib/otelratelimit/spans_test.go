@@ -55,110 +55,83 @@ func TestSpans(t *testing.T) {
 	closed := keyed("api", ratelimit.PerHour(1))
 	closed.FailClosed = true
 
+	costly, hidden := keyed("api", ratelimit.PerHour(1)), keyed("hidden", ratelimit.PerHour(1))
+	costly.Cost = func(*http.Request) int64 { return 2 }
+	hidden.Hidden = true
+	api := func(n int64) ratelimit.Policy { return keyed("api", ratelimit.PerHour(n)) }
+	type policies = []ratelimit.Policy
+	limit := func(outer policies, inner ...ratelimit.Policy) func(*ratelimit.Limiter) http.Handler {
+		return func(l *ratelimit.Limiter) http.Handler {
+			h := http.Handler(ok)
+			if len(inner) > 0 {
+				h = l.Limit(inner...)(h)
+			}
+			return l.Limit(outer...)(h)
+		}
+	}
+	const (
+		allowed    = "ratelimit.operation=request ratelimit.outcome=allowed ratelimit.allowed=true ratelimit.policy="
+		denied     = "ratelimit.operation=request ratelimit.outcome=denied ratelimit.allowed=false ratelimit.policy="
+		deniedOnce = "\nratelimit.denied: ratelimit.operation=request ratelimit.policy="
+		perHour    = " ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.retry_after=3600"
+	)
 	for _, tt := range []struct {
-		name    string
-		breaks  bool // the store
-		mount   func(*ratelimit.Limiter) http.Handler
-		n       int
-		key     string
-		want    string // of the last span
-		withKey bool
+		name  string
+		mount func(*ratelimit.Limiter) http.Handler
+		n     int
+		want  string // of the last span
+
+		noKey, breaks, withKey bool // breaks: the store
 	}{
+		{name: "Allowed", mount: limit(policies{api(10)}), n: 2, want: allowed + "api ratelimit.remaining=8"},
 		{
-			name:  "Allowed",
-			mount: func(l *ratelimit.Limiter) http.Handler { return l.Limit(keyed("api", ratelimit.PerHour(10)))(ok) },
-			n:     2, key: canary,
-			want: "ratelimit.operation=request ratelimit.outcome=allowed ratelimit.allowed=true ratelimit.policy=api ratelimit.remaining=8",
+			name: "Denied", mount: limit(policies{api(1)}), n: 2,
+			want: denied + "api ratelimit.remaining=0" + deniedOnce + "api" + perHour,
 		},
 		{
-			name:  "Denied",
-			mount: func(l *ratelimit.Limiter) http.Handler { return l.Limit(keyed("api", ratelimit.PerHour(1)))(ok) },
-			n:     2, key: canary,
-			want: "ratelimit.operation=request ratelimit.outcome=denied ratelimit.allowed=false ratelimit.policy=api ratelimit.remaining=0\n" +
-				"ratelimit.denied: ratelimit.operation=request ratelimit.policy=api ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.retry_after=3600",
+			name: "A cost above the burst, which is never allowed", mount: limit(policies{costly}), n: 1,
+			want: denied + "api ratelimit.remaining=1" + deniedOnce + "api ratelimit.limit=1/1h ratelimit.cost=2",
 		},
 		{
-			name: "A cost above the burst, which is never allowed",
-			mount: func(l *ratelimit.Limiter) http.Handler {
-				p := keyed("api", ratelimit.PerHour(1))
-				p.Cost = func(*http.Request) int64 { return 2 }
-				return l.Limit(p)(ok)
-			},
-			n: 1, key: canary,
-			want: "ratelimit.operation=request ratelimit.outcome=denied ratelimit.allowed=false ratelimit.policy=api ratelimit.remaining=1\n" +
-				"ratelimit.denied: ratelimit.operation=request ratelimit.policy=api ratelimit.limit=1/1h ratelimit.cost=2",
+			name: "A Shadow", mount: limit(policies{shadow, api(10)}), n: 2,
+			want: allowed + "api ratelimit.remaining=8\nratelimit.would_deny: ratelimit.operation=request ratelimit.policy=trial" + perHour,
 		},
 		{
-			name: "A Shadow",
-			mount: func(l *ratelimit.Limiter) http.Handler {
-				return l.Limit(shadow, keyed("api", ratelimit.PerHour(10)))(ok)
-			},
-			n: 2, key: canary,
-			want: "ratelimit.operation=request ratelimit.outcome=allowed ratelimit.allowed=true ratelimit.policy=api ratelimit.remaining=8\n" +
-				"ratelimit.would_deny: ratelimit.operation=request ratelimit.policy=trial ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.retry_after=3600",
+			name: "A Hidden policy is not hidden here", mount: limit(policies{hidden, api(10)}), n: 1,
+			want: allowed + "hidden ratelimit.remaining=0",
 		},
 		{
-			name: "A Hidden policy is not hidden here",
-			mount: func(l *ratelimit.Limiter) http.Handler {
-				hidden := keyed("hidden", ratelimit.PerHour(1))
-				hidden.Hidden = true
-				return l.Limit(hidden, keyed("api", ratelimit.PerHour(10)))(ok)
-			},
-			n: 1, key: canary,
-			want: "ratelimit.operation=request ratelimit.outcome=allowed ratelimit.allowed=true ratelimit.policy=hidden ratelimit.remaining=0",
+			name: "It waited", mount: limit(policies{slow}), n: 2,
+			want: allowed + "slow ratelimit.remaining=0 ratelimit.time_in_queue=1",
 		},
 		{
-			name:  "It waited",
-			mount: func(l *ratelimit.Limiter) http.Handler { return l.Limit(slow)(ok) },
-			n:     2, key: canary,
-			want: "ratelimit.operation=request ratelimit.outcome=allowed ratelimit.allowed=true ratelimit.policy=slow ratelimit.remaining=0 ratelimit.time_in_queue=1",
+			name: "Stacked limiters, the outer one is nearer to its limit", n: 2,
+			mount: limit(policies{keyed("outer", ratelimit.PerHour(3))}, keyed("inner", ratelimit.PerHour(9))),
+			want:  allowed + "outer ratelimit.remaining=1",
 		},
 		{
-			name: "Stacked limiters, the outer one is nearer to its limit",
-			mount: func(l *ratelimit.Limiter) http.Handler {
-				return l.Limit(keyed("outer", ratelimit.PerHour(3)))(l.Limit(keyed("inner", ratelimit.PerHour(9)))(ok))
-			},
-			n: 2, key: canary,
-			want: "ratelimit.operation=request ratelimit.outcome=allowed ratelimit.allowed=true ratelimit.policy=outer ratelimit.remaining=1",
+			name: "Stacked limiters, the inner one denies", n: 2,
+			mount: limit(policies{keyed("outer", ratelimit.PerHour(3))}, keyed("inner", ratelimit.PerHour(1))),
+			want:  denied + "inner ratelimit.remaining=0" + deniedOnce + "inner" + perHour,
 		},
 		{
-			name: "Stacked limiters, the inner one denies",
-			mount: func(l *ratelimit.Limiter) http.Handler {
-				return l.Limit(keyed("outer", ratelimit.PerHour(3)))(l.Limit(keyed("inner", ratelimit.PerHour(1)))(ok))
-			},
-			n: 2, key: canary,
-			want: "ratelimit.operation=request ratelimit.outcome=denied ratelimit.allowed=false ratelimit.policy=inner ratelimit.remaining=0\n" +
-				"ratelimit.denied: ratelimit.operation=request ratelimit.policy=inner ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.retry_after=3600",
+			name: "Settled", mount: limit(policies{settled}), n: 1,
+			want: allowed + "llm ratelimit.remaining=93\nratelimit.settled: ratelimit.policy=llm ratelimit.estimate=7 ratelimit.cost=3",
 		},
 		{
-			name:  "Settled",
-			mount: func(l *ratelimit.Limiter) http.Handler { return l.Limit(settled)(ok) },
-			n:     1, key: canary,
-			want: "ratelimit.operation=request ratelimit.outcome=allowed ratelimit.allowed=true ratelimit.policy=llm ratelimit.remaining=93\n" +
-				"ratelimit.settled: ratelimit.policy=llm ratelimit.estimate=7 ratelimit.cost=3",
+			name: "No key", mount: limit(policies{api(1)}), n: 1, noKey: true,
+			want: "ratelimit.operation=request ratelimit.outcome=no_key ratelimit.allowed=false",
 		},
 		{
-			name:  "No key",
-			mount: func(l *ratelimit.Limiter) http.Handler { return l.Limit(keyed("api", ratelimit.PerHour(1)))(ok) },
-			n:     1,
-			want:  "ratelimit.operation=request ratelimit.outcome=no_key ratelimit.allowed=false",
-		},
-		{
-			name:   "The store failed, and the request is let through",
-			breaks: true,
-			mount:  func(l *ratelimit.Limiter) http.Handler { return l.Limit(keyed("api", ratelimit.PerHour(1)))(ok) },
-			n:      1, key: canary,
+			name: "The store failed, and the request is let through", mount: limit(policies{api(1)}), n: 1, breaks: true,
 			want: "ratelimit.operation=request ratelimit.outcome=failed_open ratelimit.allowed=true",
 		},
 		{
-			name:   "The store failed, and the request is refused",
-			breaks: true,
-			mount:  func(l *ratelimit.Limiter) http.Handler { return l.Limit(closed)(ok) },
-			n:      1, key: canary,
+			name: "The store failed, and the request is refused", mount: limit(policies{closed}), n: 1, breaks: true,
 			want: "ratelimit.operation=request ratelimit.outcome=failed_closed ratelimit.allowed=false",
 		},
 		{
-			name: "Calls without a request, with the context of the handler",
+			name: "Calls without a request, with the context of the handler", n: 1,
 			mount: func(l *ratelimit.Limiter) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					for range 2 {
@@ -167,27 +140,17 @@ func TestSpans(t *testing.T) {
 					l.Peek(r.Context(), ratelimit.Policy{Name: "mail", Limit: ratelimit.PerHour(1)}, canary) // is not a decision
 				})
 			},
-			n: 1,
 			want: "ratelimit.operation=take ratelimit.outcome=denied ratelimit.allowed=false ratelimit.policy=mail ratelimit.remaining=0\n" +
-				"ratelimit.denied: ratelimit.operation=take ratelimit.policy=mail ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.retry_after=3600",
+				"ratelimit.denied: ratelimit.operation=take ratelimit.policy=mail" + perHour,
 		},
 		{
-			name: "A key as an HMAC",
-			mount: func(l *ratelimit.Limiter) http.Handler {
-				return l.Limit(keyed("api", ratelimit.PerHour(1)), settled)(ok)
-			},
-			withKey: true,
-			n:       1, key: canary,
-			want: "ratelimit.operation=request ratelimit.outcome=allowed ratelimit.allowed=true ratelimit.policy=api ratelimit.remaining=0 ratelimit.key=KEY\n" +
+			name: "A key as an HMAC", mount: limit(policies{api(1), settled}), n: 1, withKey: true,
+			want: allowed + "api ratelimit.remaining=0 ratelimit.key=KEY\n" +
 				"ratelimit.settled: ratelimit.policy=llm ratelimit.estimate=7 ratelimit.cost=3 ratelimit.key=KEY",
 		},
 		{
-			name:    "A denied key as an HMAC",
-			mount:   func(l *ratelimit.Limiter) http.Handler { return l.Limit(keyed("api", ratelimit.PerHour(1)))(ok) },
-			withKey: true,
-			n:       2, key: canary,
-			want: "ratelimit.operation=request ratelimit.outcome=denied ratelimit.allowed=false ratelimit.policy=api ratelimit.remaining=0 ratelimit.key=KEY\n" +
-				"ratelimit.denied: ratelimit.operation=request ratelimit.policy=api ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.key=KEY ratelimit.retry_after=3600",
+			name: "A denied key as an HMAC", mount: limit(policies{api(1)}), n: 2, withKey: true,
+			want: denied + "api ratelimit.remaining=0 ratelimit.key=KEY" + deniedOnce + "api ratelimit.limit=1/1h ratelimit.cost=1 ratelimit.key=KEY ratelimit.retry_after=3600",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -208,9 +171,12 @@ func TestSpans(t *testing.T) {
 				}
 				l := newLimiter(t, ratelimit.Config{Store: stored, Observe: observe.Join(newObserver(t, cfg).Observe, remember)})
 				clear(cfg.KeySecret) // has no effect
-				h := traced(tracer, tt.mount(l))
+				h, sent := traced(tracer, tt.mount(l)), canary
+				if tt.noKey {
+					sent = ""
+				}
 				for range tt.n {
-					get(h, t.Context(), "GET", "/"+canary, tt.key)
+					get(h, t.Context(), "GET", "/"+canary, sent)
 				}
 				all := spans(recorder)
 				if len(all) != tt.n {

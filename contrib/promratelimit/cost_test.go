@@ -4,15 +4,14 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/promratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/rounds"
 	"github.com/go-tokenbucket/ratelimit/observe"
 )
 
@@ -34,41 +33,22 @@ func BenchmarkCost(b *testing.B) {
 		prometheus.NewRegistry().MustRegister(metrics)
 		return metrics.Observe
 	}
-	serves := []func(){
+	took := rounds.Measure(b, 200, rounds.Wall,
 		serving(b, nil),
 		serving(b, func(context.Context, *ratelimit.Event) {}),
 		serving(b, collector(observe.CountsConfig{})),
 		serving(b, collector(observe.CountsConfig{History: true})),
-	}
-	const each = 200 // requests in a round
-	took := make([][]float64, len(serves))
-	differences := make([][]float64, len(serves))
-	for i := 0; b.Loop(); i++ {
-		for j := range serves {
-			which := (i + j) % len(serves)
-			begin := time.Now()
-			for range each {
-				serves[which]()
-			}
-			took[which] = append(took[which], float64(time.Since(begin))/each)
-		}
-		for j := range serves {
-			differences[j] = append(differences[j], took[j][i]-took[1][i])
-		}
-	}
+	)
 	var quiet, median []float64
-	for j := range serves {
-		slices.Sort(took[j])
-		slices.Sort(differences[j])
-		quiet = append(quiet, took[j][len(took[j])/100])
-		median = append(median, differences[j][len(differences[j])/2])
+	for _, of := range took {
+		quiet = append(quiet, rounds.Quantile(of, 0.01))
+		median = append(median, rounds.Quantile(rounds.Minus(of, took[1]), 0.5))
 	}
 	b.ReportMetric(quiet[1]-quiet[0], "observed-adds-ns")
 	b.ReportMetric(quiet[2]-quiet[1], "metrics-adds-ns")
 	b.ReportMetric(quiet[3]-quiet[1], "history-adds-ns")
 	b.ReportMetric(quiet[2]/quiet[0], "ratio")
-	b.ReportMetric(0, "ns/op")
-	for j := 2; j < len(serves) && len(took[0]) >= 100; j++ {
+	for j := 2; j < len(took) && len(took[0]) >= 100; j++ {
 		if quiet[j]-quiet[1] > bound {
 			b.Errorf("more than %d ns: %.0f ns at the first percentile, with medians of the differences %.0f", bound, quiet, median)
 		}

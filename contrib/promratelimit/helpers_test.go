@@ -105,3 +105,13 @@ func scrape(t *testing.T, metrics ...prometheus.Collector) (text string, familie
 	}
 	return string(body), families
 }
+
+// wantLines checks that a scrape has lines.
+func wantLines(t *testing.T, text string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("the scrape does not have %s", line)
+		}
+	}
+}

@@ -1,15 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"math/rand/v2"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,72 +10,30 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
 // servers are the Redis servers of a benchmark: one, or the masters of a Cluster.
 type servers []*server
 
-// A server is a process without persistence: redis-server, or the program named by RATELIMIT_REDIS_SERVER.
 type server struct {
 	address string
 	control *redis.Client
 }
 
-// startRedis starts servers until b ends: one, or a Cluster of several masters. It skips b if there is no such program.
-func startRedis(b *testing.B, masters int) servers {
-	if masters <= 1 {
-		return servers{startServer(b)}
-	}
-	const slots = 16384
-	ctx, dir := context.Background(), b.TempDir()
-	var all servers
-	for i := range masters {
-		s := startServer(b, "--cluster-enabled", "yes", "--cluster-config-file", filepath.Join(dir, fmt.Sprintf("nodes-%d.conf", i)))
-		for _, other := range all {
-			host, port, _ := net.SplitHostPort(other.address)
-			check(b, s.control.ClusterMeet(ctx, host, port).Err())
-		}
-		check(b, s.control.ClusterAddSlotsRange(ctx, slots*i/masters, slots*(i+1)/masters-1).Err())
-		all = append(all, s)
-	}
-	waitUntil(b, "the Cluster is complete", func() bool {
-		for _, s := range all {
-			info, err := s.control.ClusterInfo(ctx).Result()
-			check(b, err)
-			if !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", masters)) {
-				return false
-			}
-		}
-		return true
-	})
-	return all
-}
-
-func startServer(b *testing.B, args ...string) *server {
-	port := freePort(b)
-	s := &server{address: loopback(port)}
-	process := exec.Command(cmp.Or(os.Getenv("RATELIMIT_REDIS_SERVER"), "redis-server"),
-		append([]string{"--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "", "--appendonly", "no"}, args...)...)
-	if err := process.Start(); errors.Is(err, exec.ErrNotFound) {
-		b.Skip(err)
+// startRedis starts servers without persistence until b ends: one, or a Cluster of several masters.
+func startRedis(b *testing.B, masters int) (all servers) {
+	var started []*redistest.Server
+	if masters > 1 {
+		started = redistest.StartCluster(b, masters).Nodes
 	} else {
-		check(b, err)
+		started = append(started, redistest.Start(b))
 	}
-	b.Cleanup(func() {
-		process.Process.Kill()
-		process.Wait()
-	})
-	waitUntil(b, "redis-server answers", func() bool { // not with a client, which would log that the port is not open yet
-		conn, err := net.Dial("tcp", s.address)
-		if err == nil {
-			conn.Close()
-		}
-		return err == nil
-	})
-	s.control = redis.NewClient(&redis.Options{Addr: s.address})
-	b.Cleanup(func() { s.control.Close() })
-	return s
+	for _, s := range started {
+		all = append(all, &server{s.Addr(), s.Client()})
+	}
+	return all
 }
 
 func check(b *testing.B, err error) {
@@ -92,38 +42,6 @@ func check(b *testing.B, err error) {
 		b.Fatal(err)
 	}
 }
-
-// waitUntil waits for another process, which reports nothing.
-func waitUntil(b *testing.B, what string, is func() bool) {
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			b.Fatalf("waited 30 s until %s", what)
-		}
-	}
-}
-
-// freePort finds a free port. The port 10,000 above it, the bus port of a cluster node, is free, too. Both are below
-// the ports that the system gives to connections.
-func freePort(b *testing.B) int {
-	for range 100 {
-		port := 10_000 + rand.IntN(10_000)
-		if isFree(port) && isFree(port+10_000) {
-			return port
-		}
-	}
-	b.Fatal("no free port")
-	return 0
-}
-
-func isFree(port int) bool {
-	listener, err := net.Listen("tcp", loopback(port))
-	if err == nil {
-		listener.Close()
-	}
-	return err == nil
-}
-
-func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // client returns a new client until b ends, made as in the README, or with the defaults of go-redis. Limiters do not
 // share clients.

@@ -47,7 +47,10 @@ func behind[T any](layers []T, h http.Handler) http.Handler {
 // without adds to lacks what no router on net/http has. noErrors is why Config.Errors of an adapter has no counterpart.
 func without(noErrors string, lacks map[string]string) map[string]string {
 	all := map[string]string{"FromContext in a logger outside": "the handlers outside have a request of their own, without the decision"}
-	for _, status := range []string{"a denial", "FailClosed", "ErrNoKey", "ErrBadRequest", "a rate of 0"} {
+	for _, status := range []string{
+		"a denial", "FailClosed", "ErrNoKey", "ErrBadRequest", "another error of Key", "a rate of 0",
+		"a client that leaves while it waits", "a refusal inside settles outside",
+	} {
 		all["Errors: "+status] = noErrors
 	}
 	for name, reason := range lacks {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,15 +104,6 @@ func humaTables() []routerTable {
 			return r
 		}, []routed{{"GET", "/api/items/5", "GET /api/items/{id}"}}},
 	}
-}
-
-// humaLogin returns an API whose POST /login is register's.
-func humaLogin(limit wrapper, register func(huma.API)) http.Handler {
-	mux := http.NewServeMux()
-	api := humago.New(mux, huma.DefaultConfig("Login", "1"))
-	api.UseMiddleware(adapt(limit))
-	register(api)
-	return mux
 }
 
 // humaApp is an app of the list on huma. Its middleware is that of huma.
@@ -235,29 +225,6 @@ func (teapot) GetStatus() int { return http.StatusTeapot }
 type invalid struct{}
 
 func (*invalid) Resolve(huma.Context) []error { return []error{errors.New("not valid")} }
-
-// Limits of an operation, and of a group of operations, are stacked on those of the API.
-func TestLimitsOfOperationsOfHuma(t *testing.T) {
-	t.Parallel()
-	api, group, login := everybody(ratelimit.PerHour(9)), everybody(ratelimit.PerHour(7)), everybody(ratelimit.PerHour(5))
-	group.Name, login.Name = "group", "login"
-	limiter := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{api}})
-	url := serve(t, humaLogin(limiter.Handler, func(api huma.API) {
-		huma.Get(api, "/items", okOperation)
-		v1 := huma.NewGroup(api, "/v1")
-		v1.UseMiddleware(adapt(limiter.Limit(group)))
-		huma.Get(v1, "/items", okOperation)
-		huma.Register(v1, huma.Operation{Method: "POST", Path: "/login", Middlewares: huma.Middlewares{adapt(limiter.Limit(login))}}, okOperation)
-	}))
-	for _, c := range []struct{ method, path, remaining string }{
-		{"GET", "/items", "8"}, {"GET", "/v1/items", "6"}, {"POST", "/v1/login", "4"}, {"GET", "/items", "5"},
-	} {
-		a := send(t, url+c.path, method(c.method))
-		if got := a.Header.Values("X-Ratelimit-Remaining"); a.StatusCode != http.StatusOK || !slices.Equal(got, []string{c.remaining}) {
-			t.Errorf("%s %s: status %d, X-RateLimit-Remaining %q, want %s", c.method, c.path, a.StatusCode, got, c.remaining)
-		}
-	}
-}
 
 // What middleware of huma outside has put into the context is there for key functions and handlers.
 func TestTheLimiterHasTheContextOfHuma(t *testing.T) {

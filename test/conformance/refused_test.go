@@ -4,10 +4,6 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/go-resty/resty/v2"
-	"github.com/hashicorp/go-retryablehttp"
 
 	"github.com/go-tokenbucket/ratelimit"
 )
@@ -50,55 +46,5 @@ func TestClientsEndWhereThereIsNoRetryAfter(t *testing.T) {
 				t.Errorf("%d requests, want %d", got, want)
 			}
 		})
-	}
-}
-
-// What newRetryable and newResty say of defaults.
-func TestWhatClientsDoByDefault(t *testing.T) {
-	t.Parallel()
-	slow := everybody(ratelimit.Every(time.Hour))
-	for name, c := range map[string]struct {
-		get  func(url string) (status int)
-		want int32
-	}{
-		"http.Client does not retry": {want: 1, get: func(url string) int {
-			return send(t, url).StatusCode
-		}},
-		"resty does not retry": {want: 1, get: func(url string) int {
-			r, _ := resty.New().R().Get(url)
-			return r.StatusCode()
-		}},
-		"resty does not retry a 429 for a count alone": {want: 1, get: func(url string) int {
-			r, _ := resty.New().SetRetryCount(2).R().Get(url)
-			return r.StatusCode()
-		}},
-		"resty retries errors without reading Retry-After": {want: 3, get: func(url string) int {
-			r, _ := resty.New().SetRetryCount(2).AddRetryAfterErrorCondition().R().Get(url)
-			return r.StatusCode()
-		}},
-		"resty cuts Retry-After down": {want: 2, get: func(url string) int {
-			r, _ := resty.New().SetRetryCount(1).AddRetryAfterErrorCondition().
-				SetRetryAfter(func(_ *resty.Client, r *resty.Response) (time.Duration, error) {
-					after, _ := retryAfter(r.Header())
-					return after, nil
-				}).R().Get(url)
-			return r.StatusCode()
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			url, requests := counted(t, slow)
-			send(t, url)
-			requests.Store(0)
-			if status := c.get(url); status != http.StatusTooManyRequests {
-				t.Errorf("status %d, want 429", status)
-			}
-			if got := requests.Load(); got != c.want {
-				t.Errorf("%d requests, want %d", got, c.want)
-			}
-		})
-	}
-	if c := retryablehttp.NewClient(); c.RetryMax != 4 || c.RetryWaitMin != time.Second || c.RetryWaitMax != 30*time.Second {
-		t.Errorf("retryablehttp retries %d times, after %v to %v", c.RetryMax, c.RetryWaitMin, c.RetryWaitMax)
 	}
 }

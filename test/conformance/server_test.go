@@ -1,16 +1,14 @@
 package conformance
 
 import (
-	"bytes"
 	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/test/adaptertest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 )
 
 var okHandler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
@@ -24,47 +22,13 @@ func everybody(limit ratelimit.Limit) ratelimit.Policy {
 func newLimiter(t *testing.T, cfg ratelimit.Config) *ratelimit.Limiter {
 	t.Helper()
 	cfg.Timeout = 10 * time.Second
-	l, err := ratelimit.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
+	return ratetest.NewLimiter(t, cfg)
 }
 
-// A lockedBuffer is a buffer that several goroutines write to.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-// serve serves h on loopback until the test ends, and returns its URL. The test fails if the server has
-// anything to complain of, such as a header that is written twice.
+// serve serves h on loopback until the test ends, and returns its URL. The test fails if the server complains.
 func serve(t *testing.T, h http.Handler) string {
 	t.Helper()
-	var complaints lockedBuffer
-	server := httptest.NewUnstartedServer(h)
-	server.Config.ErrorLog = log.New(&complaints, "", 0)
-	server.Start()
-	t.Cleanup(func() {
-		server.Close()
-		if text := complaints.String(); text != "" {
-			t.Errorf("the server's ErrorLog has:\n%s", text)
-		}
-	})
-	return server.URL
+	return adaptertest.ServeHTTP(t, h)
 }
 
 // An answer is a response that was read to its end.

@@ -15,7 +15,6 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/chromedp"
 
 	"github.com/go-tokenbucket/ratelimit/internal/test/testbuild"
 )
@@ -53,7 +52,7 @@ func built(t *testing.T, folder string) string {
 			return "", err
 		}
 		cmd := exec.Command("go", slices.Concat([]string{"build", "-o", into + "/"}, testbuild.Flags(), []string{"./" + folder})...)
-		cmd.Dir = ".."
+		cmd.Dir = "../.."
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			err = fmt.Errorf("%w\n%s", err, out)
@@ -81,10 +80,10 @@ policies:
     optional: true
 `
 
-// simulatedPage is that of the log of testdata/makelog.
+// simulatedPage is that of the log of cmd/ratelimit/testdata/makelog.
 func simulatedPage(t *testing.T) []byte {
 	t.Helper()
-	log, err := exec.Command(built(t, "testdata/makelog"), "-lines", "50000").Output()
+	log, err := exec.Command(built(t, "cmd/ratelimit/testdata/makelog"), "-lines", "50000").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,24 +356,7 @@ func TestThePictureOfASimulation(t *testing.T) {
 	b := openFile(t, startBrowser(t), page)
 	b.scheme("light")
 	b.checkWidth("the report")
-	path := os.Getenv("RATELIMIT_SIMULATION_PICTURE")
-	if path == "" {
-		return
-	}
-	height := eval[int64](b, `Math.ceil(document.querySelector(".policy .full").getBoundingClientRect().bottom) + 16`)
-	command(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 1200, Height: height, DeviceScaleFactor: 1})
-	picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-	if err != nil {
-		t.Fatal(err)
-	}
-	small, err := smaller(picture)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(small) > 150_000 {
-		t.Errorf("the picture has %d bytes", len(small))
-	}
-	if err := os.WriteFile(path, small, 0o644); err != nil {
-		t.Fatal(err)
+	if path := os.Getenv("RATELIMIT_SIMULATION_PICTURE"); path != "" {
+		b.picture(path, ".policy .full", 16)
 	}
 }

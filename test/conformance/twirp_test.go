@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store"
-	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
 // service is the path prefix of the service, and makeHat the path of its method.
@@ -70,90 +68,56 @@ func twirpService(limit wrapper, do func(context.Context) error, options ...any)
 	return mux
 }
 
-// A twirpFailure is a way in which a call can fail.
-type twirpFailure struct {
-	serve  func(limit wrapper, fail func() error) http.Handler // fail returns nil for a call that succeeds
-	status int
-}
-
-func twirpFailures() map[string]twirpFailure {
-	wrong := twirp.Unauthenticated.Error("wrong password")
-	with := func(err error, status int) twirpFailure {
-		return twirpFailure{func(limit wrapper, fail func() error) http.Handler {
-			return twirpService(limit, func(context.Context) error {
-				if fail() != nil {
-					return err
-				}
-				return nil
-			})
-		}, status}
-	}
-	succeed := func(context.Context) error { return nil }
-	return map[string]twirpFailure{
-		"an error of Twirp":            with(wrong, http.StatusUnauthorized),
-		"an error of Twirp in another": with(fmt.Errorf("login: %w", wrong), http.StatusUnauthorized),
-		"any error":                    with(errors.New("no database"), http.StatusInternalServerError),
-		"a panic": {func(limit wrapper, fail func() error) http.Handler {
-			return twirpService(limit, func(context.Context) error {
-				if fail() != nil {
-					panic(http.ErrAbortHandler)
-				}
-				return nil
-			})
-		}, http.StatusInternalServerError},
-		"an error of an interceptor": {func(limit wrapper, fail func() error) http.Handler {
-			return twirpService(limit, succeed, twirp.WithServerInterceptors(func(next twirp.Method) twirp.Method {
-				return func(ctx context.Context, request any) (any, error) {
-					if fail() != nil {
-						return nil, wrong
-					}
-					return next(ctx, request)
-				}
-			}))
-		}, http.StatusUnauthorized},
-		"an error of a hook": {func(limit wrapper, fail func() error) http.Handler {
-			return twirpService(limit, succeed, twirp.WithServerHooks(&twirp.ServerHooks{
-				RequestRouted: func(ctx context.Context) (context.Context, error) {
-					if fail() != nil {
-						return ctx, wrong
-					}
-					return ctx, nil
-				},
-			}))
-		}, http.StatusUnauthorized},
-	}
-}
-
 // Five failed calls are allowed, whichever way they fail, and calls that succeed do not count.
 func TestFailedLoginsOnTwirp(t *testing.T) {
 	t.Parallel()
-	for name, way := range twirpFailures() {
+	wrong := twirp.Unauthenticated.Error("wrong password")
+	fail := func(err error) func(context.Context) error { return func(context.Context) error { return err } }
+	for name, way := range map[string]struct {
+		do     func(context.Context) error
+		option any
+		status int
+	}{
+		"an error of Twirp":            {do: fail(wrong), status: http.StatusUnauthorized},
+		"an error of Twirp in another": {do: fail(fmt.Errorf("login: %w", wrong)), status: http.StatusUnauthorized},
+		"any error":                    {do: fail(errors.New("no database")), status: http.StatusInternalServerError},
+		"a panic":                      {do: func(context.Context) error { panic(http.ErrAbortHandler) }, status: http.StatusInternalServerError},
+		"an error of an interceptor": {do: fail(nil), status: http.StatusUnauthorized, option: twirp.WithServerInterceptors(func(twirp.Method) twirp.Method {
+			return func(context.Context, any) (any, error) { return nil, wrong }
+		})},
+		"an error of a hook": {do: fail(nil), status: http.StatusUnauthorized, option: twirp.WithServerHooks(&twirp.ServerHooks{
+			RequestRouted: func(ctx context.Context) (context.Context, error) { return ctx, wrong },
+		})},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			login := everybody(ratelimit.Every(time.Hour).WithBurst(5))
 			login.Settle = ratelimit.FailedLogins
-			var failing atomic.Bool
-			app, served := way.serve(newLimiter(t, ratelimit.Config{}).Limit(login), func() error {
-				if failing.Load() {
-					return errors.New("wrong password")
-				}
-				return nil
-			}), make(chan bool, 1)
+			limit := newLimiter(t, ratelimit.Config{}).Limit(login)
+			var options []any
+			if way.option != nil {
+				options = append(options, way.option)
+			}
+			good, bad := twirpService(limit, fail(nil)), twirpService(limit, way.do, options...)
+			served := make(chan bool, 1)
 			url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				defer func() { served <- true }()
-				app.ServeHTTP(w, r)
+				if r.Header.Get("Good") != "" {
+					good.ServeHTTP(w, r)
+				} else {
+					bad.ServeHTTP(w, r)
+				}
 			})) + makeHat
-			want := func(status int) {
+			want := func(status int, change ...func(*http.Request)) {
 				t.Helper()
-				if a := send(t, url, method("POST"), protobuf); a.StatusCode != status {
+				if a := send(t, url, append(change, method("POST"), protobuf)...); a.StatusCode != status {
 					t.Fatalf("status %d, want %d", a.StatusCode, status)
 				}
 				<-served // and settled
 			}
 			for range 6 {
-				want(http.StatusOK)
+				want(http.StatusOK, with("Good", "yes"))
 			}
-			failing.Store(true)
 			for range 5 {
 				want(way.status)
 			}
@@ -181,76 +145,6 @@ func TestHandlersOfTwirpKnowTheDecision(t *testing.T) {
 	}
 }
 
-// A tellingStore reports each call after it was made.
-type tellingStore struct {
-	store.Store
-	calls chan []store.Charge
-}
-
-func (s tellingStore) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
-	ok, err := s.Store.Take(ctx, charges, states)
-	s.calls <- slices.Clone(charges)
-	return ok, err
-}
-
-// A client that leaves while it waits gives its tokens back, and one that leaves later has used them.
-func TestClientsThatLeaveTwirp(t *testing.T) {
-	t.Parallel()
-	memory := memstore.New(memstore.Config{})
-	defer memory.Close()
-	buckets := tellingStore{memory, make(chan []store.Charge, 100)}
-	events := make(chan *ratelimit.Event, 100)
-	l := newLimiter(t, ratelimit.Config{Store: buckets, Observe: func(_ context.Context, e *ratelimit.Event) { events <- e }})
-	responses := make(chan ratelimit.Response, 100)
-	p := everybody(ratelimit.Every(time.Hour))
-	p.MaxWait = 2 * time.Hour
-	p.Settle = func(r *http.Request, response ratelimit.Response) int64 {
-		responses <- response
-		return ratelimit.FailedLogins(r, response)
-	}
-	started, ended := make(chan bool), make(chan error, 1)
-	url := serve(t, twirpService(l.Limit(p), func(ctx context.Context) error {
-		started <- true
-		<-ctx.Done()
-		ended <- ctx.Err()
-		return ctx.Err()
-	})) + makeHat
-	call := func(ctx context.Context) {
-		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
-		protobuf(r)
-		if resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r); err == nil {
-			resp.Body.Close()
-		}
-	}
-
-	handled, leave := context.WithCancel(t.Context())
-	defer leave()
-	go call(handled)
-	<-started
-	<-buckets.calls
-	<-events
-
-	waiting, leaveQueue := context.WithCancel(t.Context())
-	defer leaveQueue()
-	go call(waiting)
-	<-buckets.calls
-	leaveQueue()
-	if back := <-buckets.calls; len(back) != 1 || back[0].Cost != -1 {
-		t.Errorf("a client that waited left, and the next call is %+v", back)
-	}
-	if e := <-events; e.Allowed || !errors.Is(e.Err, context.Canceled) || e.Waited == 0 {
-		t.Errorf("a client that waited left: %+v", e)
-	}
-
-	leave()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("the context of a call whose client left ended with %v", err)
-	}
-	if r := <-responses; r.Cost != 1 || ratelimit.FailedLogins(nil, r) != 1 {
-		t.Errorf("a client left while it was served: %+v", r)
-	}
-}
-
 // denyTwirp answers denied requests as a Twirp service does.
 var denyTwirp = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 	err := twirp.ResourceExhausted.Error("too many requests")
@@ -272,13 +166,6 @@ func refuseTwirp(w http.ResponseWriter, _ *http.Request, err error) {
 	twirp.WriteError(w, code.Error("the request is refused"))
 }
 
-// A brokenStore fails.
-type brokenStore struct{}
-
-func (brokenStore) Take(context.Context, []store.Charge, []store.State) (bool, error) {
-	return false, errors.New("broken")
-}
-
 // Clients of Twirp get refusals as errors of Twirp.
 func TestRefusalsInTheFormOfTwirp(t *testing.T) {
 	t.Parallel()
@@ -298,7 +185,7 @@ func TestRefusalsInTheFormOfTwirp(t *testing.T) {
 		"denied for ever": {policy: never(), want: twirp.ResourceExhausted, status: 429},
 		"no key":          {policy: perKey, want: twirp.PermissionDenied, status: 403},
 		"two keys":        {policy: perKey, header: http.Header{"X-Api-Key": {"a", "b"}}, want: twirp.Malformed, status: 400},
-		"an outage":       {policy: closed, store: brokenStore{}, want: twirp.Unavailable, status: 503},
+		"an outage":       {policy: closed, store: broken{}, want: twirp.Unavailable, status: 503},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -184,15 +184,9 @@ func TestAHandshakeSettlesAtTheEndOfItsWebSocket(t *testing.T) {
 	}
 }
 
-type unavailable struct{}
-
-func (unavailable) Take(context.Context, []store.Charge, []store.State) (bool, error) {
-	return false, errors.New("unavailable")
-}
-
 func TestAWebSocketWithoutAStore(t *testing.T) {
 	t.Parallel()
-	l := newLimiter(t, ratelimit.Config{Store: unavailable{}})
+	l := newLimiter(t, ratelimit.Config{Store: broken{}})
 	open := messagesOf(ratelimit.PerHour(1))
 	closed := open
 	closed.FailClosed = true

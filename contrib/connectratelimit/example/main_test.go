@@ -1,45 +1,18 @@
 package main
 
 import (
-	"bufio"
 	"io"
 	"net/http"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/go-tokenbucket/ratelimit/internal/test/testbuild"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testprogram"
 )
 
-// The program is built and run as a reader would.
-func TestExample(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "example")
-	build := exec.Command("go", append(append([]string{"build"}, testbuild.Flags()...), "-o", program, ".")...)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	cmd := exec.CommandContext(t.Context(), program, "-addr", "127.0.0.1:0")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	var base string
-	for lines := bufio.NewScanner(out); base == "" && lines.Scan(); {
-		base = regexp.MustCompile(`http://[^/]+`).FindString(lines.Text())
-	}
-	if base == "" {
-		t.Fatal("it prints no address")
-	}
+func TestMain(m *testing.M) { testprogram.Main(m, main) }
 
+func TestExample(t *testing.T) {
+	base := "http://" + testprogram.Start(t, "-addr", "127.0.0.1:0").Address(t)
 	for _, tt := range []struct {
 		procedure, message string
 		status             int

@@ -1,50 +1,19 @@
 package main
 
 import (
-	"bufio"
 	"io"
 	"net/http"
 	"net/url"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/go-tokenbucket/ratelimit/internal/test/testbuild"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testprogram"
 )
 
-// start builds and runs the program, and returns its URL.
-func start(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "example.exe")
-	if out, err := exec.Command("go", append([]string{"build", "-o", program}, append(testbuild.Flags(), ".")...)...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	cmd := exec.CommandContext(t.Context(), program, "-addr", "127.0.0.1:0")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	address := regexp.MustCompile(`http://[^/]+`)
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if base := address.FindString(lines.Text()); base != "" {
-			return base
-		}
-	}
-	t.Fatal("it prints no address")
-	return ""
-}
+func TestMain(m *testing.M) { testprogram.Main(m, main) }
 
 func TestTheExampleRuns(t *testing.T) {
-	base := start(t)
+	base := "http://" + testprogram.Start(t, "-addr", "127.0.0.1:0").Address(t)
 	get := func(path string) (*http.Response, error) { return http.Get(base + path) }
 	login := func(password string) func(string) (*http.Response, error) {
 		return func(path string) (*http.Response, error) {

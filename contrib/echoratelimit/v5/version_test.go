@@ -40,9 +40,8 @@ func committed(c *echo.Context) bool {
 // statusOf returns the status of an error of echo.
 func statusOf(err error) int { return cmp.Or(echo.StatusCode(err), http.StatusInternalServerError) }
 
-// These are about a HEAD for a path that has a GET: the method in its pattern, its status, and where middleware must
-// be mounted to see it.
-const headOfGet, headOfGetStatus, headOfGetOnly = "GET", http.StatusOK, ""
+// headOfGet is the method in the pattern of a HEAD for a path that has a GET.
+const headOfGet = "GET"
 
 // newHeadEcho returns an echo whose GET routes answer HEAD, if it can.
 func newHeadEcho() *echo.Echo {
@@ -80,7 +79,7 @@ func TestAHeadOfAGetRouteIsSettledByItsStatus(t *testing.T) {
 				} else {
 					e.GET("/login", handler, limits.Limit(failures()))
 				}
-				serve(t, e).wantStatuses("HEAD", "/login", 401, 401, 429)
+				wantStatuses(t, e, "HEAD", "/login", 401, 401, 429)
 			}
 		})
 	}
@@ -102,7 +101,7 @@ func TestTheResponseIsThatOfEcho(t *testing.T) {
 		_, ok := c.Response().(*echo.Response)
 		return c.JSON(http.StatusOK, ok)
 	}, limits.Limit(failures()))
-	if r := serve(t, e).send("GET", "/"); r.body != "true\n" {
+	if r := send(e, "GET", "/"); r.body != "true\n" {
 		t.Errorf("%q", r.body)
 	}
 }

@@ -86,6 +86,9 @@ type App struct {
 	// status and the text "framework 429", where 429 is the status.
 	Errors bool
 
+	// OnError, if not nil, is called by that error handling before it answers.
+	OnError func(c Context, status int, err error)
+
 	Outside, Inside []any   // native middleware, the outermost first
 	Routes          []Route // the paths are translated already
 }

@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/rounds"
 )
 
 // bound is how much more an adapter may cost than the middleware of net/http, in nanoseconds a request.
@@ -38,51 +37,30 @@ func Cost(b *testing.B, make func(*ratelimit.Limiter) func()) {
 		b.Cleanup(func() { l.Close() })
 		return l
 	}
-	const each = 200 // requests in a round
 	serves := []func(){make(nil), make(limiter()), serveMuxOf(nil), serveMuxOf(limiter())}
-	var took [4][]float64
-	var differences []float64
-	for i := 0; b.Loop(); i++ {
-		var round [4]float64
-		for j := range serves {
-			which := (i + j) % len(serves)
-			serve := serves[which]
-			begin := time.Now()
-			for range each {
-				serve()
-			}
-			round[which] = float64(time.Since(begin)) / each
-			took[which] = append(took[which], round[which])
-		}
-		differences = append(differences, (round[1]-round[0])-(round[3]-round[2]))
-	}
+	took := rounds.Measure(b, 200, rounds.Wall, serves...)
+	differences := rounds.Minus(rounds.Minus(took[1], took[0]), rounds.Minus(took[3], took[2]))
 	var summary strings.Builder
 	report := func(n float64, unit string) {
 		b.ReportMetric(n, unit)
 		fmt.Fprintf(&summary, " %.0f %s", n, unit)
 	}
 	for i, name := range []string{"framework", "adapter", "net/http", "middleware"} {
-		report(quantile(took[i], 0.5), name+"-ns")
+		report(rounds.Quantile(took[i], 0.5), name+"-ns")
 		report(testing.AllocsPerRun(100, serves[i]), name+"-allocs")
 	}
-	report(quantile(differences, 0.5), "difference-ns")
+	report(rounds.Quantile(differences, 0.5), "difference-ns")
 	var quiet [4]float64
 	for i := range quiet {
-		quiet[i] = quantile(took[i], 0.01)
+		quiet[i] = rounds.Quantile(took[i], 0.01)
 	}
 	report(quiet[1]-quiet[0], "adapter-adds-ns")
 	report(quiet[3]-quiet[2], "middleware-adds-ns")
 	difference := (quiet[1] - quiet[0]) - (quiet[3] - quiet[2])
 	report(difference, "quiet-difference-ns")
-	b.ReportMetric(0, "ns/op")
 	if difference > bound && len(differences) >= 100 {
 		b.Errorf("the adapter costs %.0f ns more than the middleware of net/http, want at most %d:%s", difference, bound, &summary)
 	}
-}
-
-func quantile(of []float64, q float64) float64 {
-	slices.Sort(of)
-	return of[int(q*float64(len(of)-1))]
 }
 
 // serveMuxOf is what [Cost] compares with.

@@ -10,12 +10,12 @@ import (
 )
 
 var departures = []check{
-	{"a client that leaves while it waits", testLeavesWaiting},
+	{"a client that leaves while it waits", func(e *env) { e.testLeavesWaiting(false) }},
 	{"a client that leaves while its request is handled", testLeavesHandled},
 }
 
-// A client that leaves while it waits for its tokens gives them back, and its place.
-func testLeavesWaiting(e *env) {
+// A client that leaves while it waits for its tokens gives them back, and its place. That is no error of the server.
+func (e *env) testLeavesWaiting(byFramework bool) {
 	policy := everybody("api", 1)
 	policy.Limit = ratelimit.Every(3 * time.Second)
 	policy.MaxWait = time.Minute
@@ -29,7 +29,19 @@ func testLeavesWaiting(e *env) {
 			}
 		},
 	})
-	url := e.serve(App{Limiter: limiter, Handler: true, Routes: []Route{{Method: "GET", Path: "/", Handler: ok}}})
+	handled := make(chan int, 1)
+	url := e.serve(App{
+		Limiter: limiter,
+		Handler: true,
+		Errors:  byFramework,
+		Routes:  []Route{{Method: "GET", Path: "/", Handler: ok}},
+		OnError: func(_ Context, status int, err error) {
+			if !errors.Is(err, context.Canceled) {
+				e.Errorf("the error handling gets %v", err)
+			}
+			handled <- status
+		},
+	})
 	e.want(e.get(url), 200, "first")
 	begin := time.Now()
 	ctx, leave := context.WithCancel(e.Context())
@@ -48,6 +60,11 @@ func testLeavesWaiting(e *env) {
 	}
 	if time.Since(begin) < 2*time.Second && e.debt(limiter, policy) {
 		e.Error("the token was not given back")
+	}
+	if byFramework {
+		if status := next(e, handled); status != 499 {
+			e.Errorf("the error handling gets status %d, want 499", status)
+		}
 	}
 }
 

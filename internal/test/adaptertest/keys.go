@@ -3,6 +3,8 @@ package adaptertest
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/go-tokenbucket/ratelimit"
@@ -13,10 +15,24 @@ var keys = []check{{"keys of many clients, kept after the request", testKeys}}
 // Frameworks reuse the buffers of a request. A key that points into one would change while the store keeps it.
 func testKeys(e *env) {
 	const clients, each, burst = 8, 20, 3
-	raw := func(r *http.Request) (string, error) { return r.Header.Get("X-Api-Key") + r.URL.RawQuery, nil }
-	policy := ratelimit.Policy{Name: "api", Key: raw, Limit: ratelimit.PerDay(1).WithBurst(burst)}
+	var mu sync.Mutex
+	var kept, copies []string
+	keep := func(of func(*http.Request) string) ratelimit.KeyFunc {
+		return func(r *http.Request) (string, error) {
+			key := of(r)
+			mu.Lock()
+			defer mu.Unlock()
+			kept, copies = append(kept, key), append(copies, strings.Clone(key))
+			return key, nil
+		}
+	}
+	limit := ratelimit.PerDay(1).WithBurst(burst)
+	policies := []ratelimit.Policy{
+		{Name: "header", Limit: limit, Key: keep(func(r *http.Request) string { return r.Header.Get("X-Api-Key") })},
+		{Name: "query", Limit: limit, Key: keep(func(r *http.Request) string { return r.URL.RawQuery })},
+	}
 	url := e.serve(App{
-		Limiter: e.limiter(ratelimit.Config{Policies: []ratelimit.Policy{policy}}),
+		Limiter: e.limiter(ratelimit.Config{Policies: policies}),
 		Handler: true,
 		Routes:  []Route{{Method: "GET", Path: "/", Handler: ok}},
 	})
@@ -41,4 +57,7 @@ func testKeys(e *env) {
 		})
 	}
 	running.Wait()
+	if !slices.Equal(kept, copies) {
+		e.Error("keys have changed since their requests")
+	}
 }

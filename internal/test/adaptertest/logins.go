@@ -87,7 +87,13 @@ func logins(f Framework) (checks []check) {
 
 func (l *login) test(e *env, handler func(Context) error, native any, status int, fails bool) {
 	policy := everybody("login", 5)
-	policy.Settle = ratelimit.FailedLogins
+	policy.Settle = func(r *http.Request, response ratelimit.Response) int64 {
+		// The status is the one that the client gets, unless middleware outside chooses it.
+		if fails && l.outside == nil && !response.Panicked && !response.Hijacked && (response.Status != status || !response.Written && status != 200) {
+			e.Errorf("settled for %+v, want status %d", response, status)
+		}
+		return ratelimit.FailedLogins(r, response)
+	}
 	limiter := e.limiter(ratelimit.Config{Policies: []ratelimit.Policy{policy}})
 	route := Route{Method: "POST", Path: "/login", Handler: handler, Native: native}
 	if l.inside == nil { // so that both places are tested

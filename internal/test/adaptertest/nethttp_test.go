@@ -16,13 +16,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type middleware = func(http.Handler) http.Handler
 
-// A zipped is a response that is compressed. It answers also a Flush.
+// A zipped is a response that is compressed.
 type zipped struct {
 	http.ResponseWriter
 	zip *gzip.Writer
 }
 
 func (z zipped) Write(p []byte) (int, error) { return z.zip.Write(p) }
+
+func (z zipped) FlushError() error {
+	z.zip.Flush()
+	return http.NewResponseController(z.ResponseWriter).Flush()
+}
 
 var (
 	recovery middleware = func(next http.Handler) http.Handler {

@@ -5,23 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
+var errBroken = errors.New("broken: secret")
+
 // A broken store fails.
 type broken struct{}
 
 func (broken) Take(context.Context, []store.Charge, []store.State) (bool, error) {
-	return false, errors.New("the store is broken")
+	return false, errBroken
 }
 
-// keyed returns a policy whose Key fails.
+// keyed returns a policy whose Key fails, with a text that no client may see.
 func keyed(err error) ratelimit.Policy {
 	p := everybody("api", 5)
-	p.Key = func(*http.Request) (string, error) { return "", err }
+	p.Key = func(*http.Request) (string, error) { return "", fmt.Errorf("%w: secret", err) }
 	return p
 }
 
@@ -35,18 +38,22 @@ func failsClosed() ratelimit.Policy {
 var refused = []struct {
 	name   string
 	status int
+	reason error // nil for a denial
 	cfg    func() ratelimit.Config
 }{
-	{"FailClosed", 503, func() ratelimit.Config {
+	{"FailClosed", 503, errBroken, func() ratelimit.Config {
 		return ratelimit.Config{Store: broken{}, Policies: []ratelimit.Policy{failsClosed()}}
 	}},
-	{"ErrNoKey", 403, func() ratelimit.Config {
+	{"ErrNoKey", 403, ratelimit.ErrNoKey, func() ratelimit.Config {
 		return ratelimit.Config{Policies: []ratelimit.Policy{keyed(ratelimit.ErrNoKey)}}
 	}},
-	{"ErrBadRequest", 400, func() ratelimit.Config {
+	{"ErrBadRequest", 400, ratelimit.ErrBadRequest, func() ratelimit.Config {
 		return ratelimit.Config{Policies: []ratelimit.Policy{keyed(ratelimit.ErrBadRequest)}}
 	}},
-	{"a rate of 0", 429, func() ratelimit.Config {
+	{"another error of Key", 503, errBroken, func() ratelimit.Config {
+		return ratelimit.Config{Policies: []ratelimit.Policy{keyed(errBroken)}}
+	}},
+	{"a rate of 0", 429, nil, func() ratelimit.Config {
 		p := everybody("api", 1)
 		p.LimitFunc = func(*http.Request) ratelimit.Limit { return ratelimit.PerDay(0) }
 		return ratelimit.Config{Policies: []ratelimit.Policy{p}}
@@ -65,6 +72,9 @@ func refusalChecks() []check {
 			url := e.serve(App{Limiter: e.limiter(c.cfg()), Handler: true, Routes: []Route{{Method: "GET", Path: "/", Handler: unreachable}}})
 			a := e.get(url)
 			e.want(a, c.status, "request")
+			if strings.Contains(a.body, "secret") {
+				e.Errorf("body %q", a.body)
+			}
 			if a.header.Get("Content-Type") != "application/problem+json" || a.header.Get("Cache-Control") != "no-store" {
 				e.Errorf("header %v", a.header)
 			}
@@ -84,11 +94,33 @@ func refusalChecks() []check {
 
 // errorChecks are those of Config.Errors: the framework's error handling answers, and the headers are ours.
 func errorChecks() []check {
-	checks := []check{{"Errors: a denial", testErrorsOfDenials}}
+	checks := []check{
+		{"Errors: a denial", testErrorsOfDenials},
+		{"Errors: a client that leaves while it waits", func(e *env) { e.testLeavesWaiting(true) }},
+		{"Errors: a refusal inside settles outside", func(e *env) { e.testRefusalInside(true) }},
+	}
 	for _, c := range refused {
 		checks = append(checks, check{"Errors: " + c.name, func(e *env) {
-			url := e.serve(App{Limiter: e.limiter(c.cfg()), Errors: true, Handler: true, Routes: []Route{{Method: "GET", Path: "/", Handler: unreachable}}})
+			var handled atomic.Int32
+			url := e.serve(App{
+				Limiter: e.limiter(c.cfg()),
+				Errors:  true,
+				Handler: true,
+				Routes:  []Route{{Method: "GET", Path: "/", Handler: unreachable}},
+				OnError: func(ctx Context, status int, err error) {
+					handled.Add(1)
+					if status != c.status || c.reason != nil && !errors.Is(err, c.reason) {
+						e.Errorf("the error handling gets status %d, error %v", status, err)
+					}
+					if d, ok := ctx.FromContext(); ok != (status == 429) || ok && d.Allowed {
+						e.Errorf("the error handling finds decision %+v, %t", d, ok)
+					}
+				},
+			})
 			e.wantError(e.get(url), c.status)
+			if n := handled.Load(); n != 1 {
+				e.Errorf("the error was handled %d times", n)
+			}
 		}})
 	}
 	return checks

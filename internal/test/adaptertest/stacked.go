@@ -10,6 +10,7 @@ var stacked = []check{
 	{"Handler outside, Limit inside: headers of the tightest", testStackedHeaders},
 	{"Handler outside, Limit inside: a denial inside spends outside", testStackedDenial},
 	{"Handler outside, Limit inside: both settle", testStackedSettle},
+	{"Handler outside, Limit inside: a refusal inside settles outside", func(e *env) { e.testRefusalInside(false) }},
 }
 
 func testStackedHeaders(e *env) {
@@ -68,4 +69,22 @@ func testStackedSettle(e *env) {
 	e.eventually("both have settled for 4", func() bool {
 		return e.remaining(limiter, outer) == 6 && e.remaining(limiter, inner) == 6
 	})
+}
+
+// A refusal inside is how the request of the outer policy was answered.
+func (e *env) testRefusalInside(byFramework bool) {
+	outer, responses := recorder("outer")
+	url := e.serve(App{
+		Limiter: e.limiter(ratelimit.Config{Policies: []ratelimit.Policy{outer}}),
+		Handler: true,
+		Errors:  byFramework,
+		Routes:  []Route{{Method: "GET", Path: "/", Policies: []ratelimit.Policy{everybody("inner", 1)}, Handler: ok}},
+	})
+	for _, status := range []int{200, 429} {
+		a := e.get(url)
+		e.want(a, status, "request")
+		if r := e.settled(responses); r.Status != status || !r.Written || a.header.Get("X-Ratelimit-Limit") != "1" {
+			e.Errorf("status %d: settled for %+v, header %v", status, r, a.header)
+		}
+	}
 }

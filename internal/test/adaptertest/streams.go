@@ -5,16 +5,20 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
 )
 
 var streams = []check{
-	{"stream", func(e *env) { e.testStream(e.http1) }},
-	{"stream over HTTP/2", func(e *env) { e.testStream(e.http2) }},
+	{"stream", func(e *env) { e.testStream(e.http1, App{}) }},
+	{"stream over HTTP/2", func(e *env) { e.testStream(e.http2, App{}) }},
+	{"stream, gzip outside", func(e *env) { e.testStream(e.http1, App{Outside: []any{e.f.Gzip}}) }},
+	{"stream, gzip inside", func(e *env) { e.testStream(e.http1, App{Inside: []any{e.f.Gzip}}) }},
 	{"stream: Settle is told of its bytes", testStreamedBytes},
 	{"deadlines by http.ResponseController", testDeadlines},
+	{"Settle is told of bodies", testBodies},
 	{"gzip outside", func(e *env) { e.testGzip(true) }},
 	{"gzip inside", func(e *env) { e.testGzip(false) }},
 }
@@ -32,50 +36,63 @@ func recorder(name string) (ratelimit.Policy, <-chan ratelimit.Response) {
 
 func (e *env) settled(responses <-chan ratelimit.Response) ratelimit.Response {
 	e.Helper()
+	return next(e, responses)
+}
+
+// next receives what a server sends, perhaps after the client has its response.
+func next[T any](e *env, from <-chan T) (v T) {
+	e.Helper()
 	select {
-	case r := <-responses:
-		return r
+	case v = <-from:
 	case <-time.After(e.timeout):
-		e.Fatalf("not settled in %v", e.timeout)
-		return ratelimit.Response{}
+		e.Fatalf("nothing in %v", e.timeout)
 	}
+	return v
 }
 
 // The first part of a response arrives before the handler writes the second.
-func (e *env) testStream(client *http.Client) {
+func (e *env) testStream(client *http.Client, app App) {
 	policy, responses := recorder("api")
 	release := make(chan struct{})
-	url := e.serve(App{
-		Limiter: e.limiter(ratelimit.Config{Policies: []ratelimit.Policy{policy}}),
-		Handler: true,
-		Routes: []Route{{Method: "GET", Path: "/", Handler: func(c Context) error {
-			return c.Stream(func(w io.Writer, flush func() error) error {
-				io.WriteString(w, "first\n")
-				if err := flush(); err != nil {
-					return err
-				}
-				select {
-				case <-release:
-				case <-time.After(e.timeout):
-				}
-				_, err := io.WriteString(w, "last\n")
+	app.Limiter, app.Handler = e.limiter(ratelimit.Config{Policies: []ratelimit.Policy{policy}}), true
+	app.Routes = []Route{{Method: "GET", Path: "/", Handler: func(c Context) error {
+		return c.Stream(func(w io.Writer, flush func() error) error {
+			io.WriteString(w, "first\n")
+			if err := flush(); err != nil {
 				return err
-			})
-		}}},
-	})
-	response, err := client.Do(e.request("GET", url))
+			}
+			select {
+			case <-release:
+			case <-time.After(e.timeout):
+			}
+			_, err := io.WriteString(w, "last\n")
+			return err
+		})
+	}}}
+	free := sync.OnceFunc(func() { close(release) })
+	defer free()
+	accepted := "identity"
+	if len(app.Outside)+len(app.Inside) > 0 {
+		accepted = "gzip"
+	}
+	response, err := client.Do(e.request("GET", e.serve(app), "Accept-Encoding", accepted))
 	if err != nil {
-		close(release)
 		e.Fatal(err)
 	}
 	defer response.Body.Close()
+	body := io.Reader(response.Body)
+	if accepted == "gzip" {
+		if body, err = gzip.NewReader(body); err != nil {
+			e.Fatal(err)
+		}
+	}
 	first := make([]byte, len("first\n"))
-	_, err = io.ReadFull(response.Body, first)
-	close(release)
+	_, err = io.ReadFull(body, first)
+	free()
 	if err != nil || string(first) != "first\n" {
 		e.Fatalf("got %q, error %v", first, err)
 	}
-	if rest, err := io.ReadAll(response.Body); err != nil || string(rest) != "last\n" {
+	if rest, err := io.ReadAll(body); err != nil || string(rest) != "last\n" {
 		e.Errorf("then got %q, error %v", rest, err)
 	}
 	if response.Header.Get("X-Ratelimit-Remaining") != "9" {
@@ -106,6 +123,30 @@ func testStreamedBytes(e *env) {
 	}
 	if r := e.settled(responses); r.Bytes != 3000 {
 		e.Errorf("settled for %+v", r)
+	}
+}
+
+// A handler that answers nothing has not answered 200.
+func testBodies(e *env) {
+	policy, responses := recorder("api")
+	url := e.serve(App{
+		Limiter: e.limiter(ratelimit.Config{Policies: []ratelimit.Policy{policy}}),
+		Handler: true,
+		Routes: []Route{
+			{Method: "GET", Path: "/nothing", Handler: func(Context) error { return nil }},
+			{Method: "GET", Path: "/status", Handler: func(c Context) error { return c.Status(401) }},
+			{Method: "GET", Path: "/body", Handler: func(c Context) error { return c.Text(403, "no") }},
+		},
+	})
+	for path, want := range map[string]ratelimit.Response{
+		"/nothing": {Status: 200, Cost: 1},
+		"/status":  {Status: 401, Cost: 1, Written: true},
+		"/body":    {Status: 403, Cost: 1, Written: true, Bytes: 2},
+	} {
+		e.want(e.get(url+path), want.Status, "%s", path)
+		if got := e.settled(responses); got != want {
+			e.Errorf("%s: settled for %+v, want %+v", path, got, want)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -84,6 +85,24 @@ func (p *Program) Lines(first string) (lines []Line) {
 		}
 	}
 	return lines
+}
+
+var loopback = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+
+// Address waits until the program prints an address of 127.0.0.1, and returns it, with the port.
+func (p *Program) Address(t *testing.T) (address string) {
+	t.Helper()
+	Until(t, "the program prints its address", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, line := range p.lines {
+			if address == "" {
+				address = loopback.FindString(strings.Join(line.Words, " "))
+			}
+		}
+		return address != ""
+	})
+	return address
 }
 
 // Kill kills the process with SIGKILL, and returns when it is gone.
