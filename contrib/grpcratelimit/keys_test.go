@@ -23,6 +23,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/contrib/grpcratelimit"
+	"github.com/go-tokenbucket/ratelimit/skip"
 )
 
 // A recorder is a key function that keeps what it has seen, and an observer.
@@ -286,5 +287,49 @@ func TestNewAndMountPanic(t *testing.T) {
 			}()
 			f()
 		}()
+	}
+}
+
+// A proxy in an exempt network is not the client.
+func TestProxiesAreKnown(t *testing.T) {
+	loopback := netip.MustParsePrefix("127.0.0.0/8")
+	for name, exempt := range map[string]func(*http.Request) bool{
+		"IPs":       skip.IPs(loopback),
+		"ClientIPs": skip.ClientIPs(ratelimit.IPConfig{}, loopback),
+		"Paths":     skip.Paths(methods[unary]),
+		"all":       skip.All(skip.IPs(loopback), skip.Paths(methods[unary])),
+	} {
+		headers := []string{"X-Forwarded-For", "Via"}
+		switch name {
+		case "Paths":
+			headers = []string{"X-Original-URL", "X-HTTP-Method-Override"}
+		case "all":
+			headers = skip.Headers()
+		}
+		l := newLimiter(t, ratelimit.Config{Skip: exempt})
+		limits := grpcratelimit.New(l.Limiter, grpcratelimit.Config{})
+		conn, _ := serve(t, nil, limited(limits, ratelimit.Policy{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(3)}))
+		allowed := 0
+		for i := range 20 {
+			if call(t, conn, unary, headers[i%len(headers)], "203.0.113.7").err == nil {
+				allowed++
+			}
+		}
+		if allowed != 3 {
+			t.Errorf("%s: 20 calls through a proxy, %d allowed, want 3", name, allowed)
+		}
+		if err := call(t, conn, unary).err; err != nil {
+			t.Errorf("%s: a call without a proxy is not exempt: %v", name, err)
+		}
+	}
+	for header, value := range map[string]string{"X-Forwarded-For": "203.0.113.7", "Forwarded": "for=203.0.113.7"} {
+		var seen recorder
+		key := ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: []netip.Prefix{loopback}, Header: header})
+		l := grpcratelimit.New(newLimiter(t, ratelimit.Config{}).Limiter, grpcratelimit.Config{})
+		conn, _ := serve(t, nil, limited(l, ratelimit.Policy{Name: "api", Key: seen.key(key), Limit: ratelimit.PerHour(3)}))
+		call(t, conn, unary, header, value)
+		if keys, _ := seen.take(); !slices.Equal(keys, []string{"ip:203.0.113.7<nil>"}) {
+			t.Errorf("%s: key %q", header, keys)
+		}
 	}
 }

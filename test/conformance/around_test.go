@@ -132,3 +132,23 @@ func TestATimeoutOfOthersKeepsNobodyWaiting(t *testing.T) {
 		})
 	}
 }
+
+// silent keeps chi's Recoverer from printing the stack.
+type silent struct{}
+
+func (silent) Write(int, int, http.Header, time.Duration, any) {}
+func (silent) Panic(any, []byte)                               {}
+
+func TestAPanicPassesThroughUsToARecoverer(t *testing.T) {
+	t.Parallel()
+	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{everybody(ratelimit.Every(time.Hour))}})
+	h := middleware.Recoverer(l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a bug") })))
+	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, middleware.WithLogEntry(r, silent{}))
+	}))
+	a := send(t, url)
+	if got := a.Header.Values("X-Ratelimit-Remaining"); a.StatusCode != http.StatusInternalServerError || !slices.Equal(got, []string{"0"}) {
+		t.Errorf("status %d, X-RateLimit-Remaining %q", a.StatusCode, got)
+	}
+	wantDenial(t, send(t, url))
+}
