@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/explain"
@@ -18,165 +16,6 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/failure"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
-
-// An exchange is one request on its way through a limiter. It holds the decision, and is the context of the request
-// from then on.
-type exchange struct {
-	limited  deadline.Context // the context of the Store's call. Its Parent is the request's first context
-	decision Decision
-	one      [1]Result // room for the result of a single policy
-}
-
-// A requestExchange is an exchange and its request in one allocation.
-type requestExchange struct {
-	exchange
-	request http.Request
-}
-
-// newExchange returns the exchange of a call without a request. It ends with ctx.
-func (l *Limiter) newExchange(ctx context.Context) *exchange {
-	return &exchange{limited: deadline.Context{Parent: ctx, Terms: &l.ofCalls}}
-}
-
-// newRequestExchange returns the exchange of a request with context ctx, under terms that are l.ofRequests or those of a
-// visit. It does not end when ctx is cancelled. The server may be shutting down while its clients wait, and a client that
-// leaves pays for its request.
-func newRequestExchange(ctx context.Context, terms *deadline.Terms) *requestExchange {
-	return &requestExchange{exchange: exchange{limited: deadline.Context{Parent: ctx, Terms: terms}}}
-}
-
-// with returns r with x as its context.
-func (x *requestExchange) with(r *http.Request) *http.Request {
-	x.request = *r.WithContext(&x.exchange) // inlined, so that this is the only copy on the heap
-	return &x.request
-}
-
-func (x *exchange) came() context.Context { return x.limited.Parent }
-
-// outer returns the decision of the limiters around this one, nil if there are none. For a call without a request it is
-// nil, even in the handler of a limited request.
-func (x *exchange) outer() *Decision {
-	if !x.limited.Terms.Detached {
-		return nil
-	}
-	d, _ := FromContext(x.came())
-	return d
-}
-
-func (x *exchange) Deadline() (time.Time, bool) { return x.came().Deadline() }
-
-func (x *exchange) Done() <-chan struct{} { return x.came().Done() }
-
-func (x *exchange) Err() error { return x.came().Err() }
-
-func (x *exchange) Value(key any) any {
-	switch {
-	case key == (decisionKey{}) && len(x.decision.Results) > 0:
-		return &x.decision
-	case key == (visitKey{}) && x.limited.Terms.Owner != nil:
-		return x.limited.Terms.Owner
-	}
-	return x.came().Value(key)
-}
-
-// String returns the names of the chain of contexts, without their values and the request.
-func (x *exchange) String() string { return deadline.Name(x.came()) + ".WithDecision" }
-
-// Format prints String for each verb. Otherwise %#v prints the request with its credentials.
-func (x *exchange) Format(f fmt.State, _ rune) { io.WriteString(f, x.String()) }
-
-// errNoTime is why a request is refused whose own deadline has passed. It must not be let through without a charge.
-var errNoTime = errors.New("the request has no time left")
-
-// lastMoment is how long before a request's own deadline a failure counts as caused by it. A connection may notice a
-// deadline before its context does.
-const lastMoment = 10 * time.Millisecond
-
-// over returns an error if it is too late to decide. For a request: its deadline passes within the given time. For a
-// call without a request: its context has ended.
-func (x *exchange) over(within time.Duration) error {
-	if x.limited.Terms.Detached {
-		if at, limited := x.came().Deadline(); limited && time.Until(at) <= within {
-			return fmt.Errorf("%w: %w", errNoTime, context.DeadlineExceeded)
-		}
-		return nil
-	}
-	return x.Err()
-}
-
-// A call is one call of a Store, with a charge for each policy.
-type call struct {
-	charges []store.Charge
-	states  []store.State
-	asked   []asked
-	barred  []barred // results of policies with a rate of 0, which charge nothing
-
-	enforced    bool   // a policy is not a Shadow
-	failsClosed bool   // a policy refuses the request if only a stand-in can decide
-	mayWait     bool   // a policy lets the request wait
-	settles     bool   // a policy has a Settle
-	waits       bool   // the caller waits for the tokens that it reserves
-	crowded     bool   // there is no place for the caller to wait
-	stays       bool   // it goes on if the caller leaves meanwhile
-	own         policy // of a call without a request; see compileFor
-
-	owned []policy // of a call without a request and with several charges
-
-	// put puts it to the Store; nil: by Take.
-	put func(context.Context, *call) (bool, error)
-}
-
-// asked is the policy and the limit of a charge.
-type asked struct {
-	policy *policy
-	limit  Limit
-}
-
-// calls are reused, because a Store does not keep its arguments. A call keeps its old values until they are overwritten
-// or it is collected.
-var calls = sync.Pool{New: func() any { return new(call) }}
-
-func (c *call) release() {
-	c.charges, c.states, c.asked, c.barred = c.charges[:0], c.states[:0], c.asked[:0], c.barred[:0]
-	c.enforced, c.failsClosed, c.mayWait, c.settles, c.waits, c.stays, c.crowded = false, false, false, false, false, false, false
-	c.put = nil
-	calls.Put(c)
-}
-
-func (c *call) add(p *policy, limit Limit, charge store.Charge) {
-	if charge.Cost > 0 {
-		charge.Lock = p.LockFor
-	}
-	c.charges = append(c.charges, charge)
-	c.asked = append(c.asked, asked{p, limit})
-	c.states = append(c.states, store.State{})
-	c.enforced = c.enforced || !p.Shadow
-	c.failsClosed = c.failsClosed || p.failsClosed()
-	c.mayWait = c.mayWait || p.MaxWait > 0 && !p.Shadow
-	c.settles = c.settles || p.Settle != nil
-}
-
-// addFor adds p's charge for r, if p applies to r.
-func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
-	limit, charge, malformed, err := p.chargeFor(r)
-	if malformed != nil {
-		l.failures.LogKind(r.Context(), failure.Kind(malformed), malformed)
-	}
-	switch {
-	case err != nil:
-		return err
-	case charge.Key == "":
-		return nil
-	case limit.isZero():
-		c.bar(p, limit, charge.Key, charge.Cost)
-		return nil
-	}
-	if between, swung := p.swings.see(charge.Key, limit); swung {
-		l.warnOfSwings(p, limit, between)
-	}
-	c.add(p, limit, charge)
-	return nil
-}
 
 // prefaceMethod is the method of the line that starts HTTP/2 without TLS (RFC 9113, section 3.4). A handler for it
 // takes the connection over and serves all further requests on it, past the limiter.

@@ -204,35 +204,6 @@ func (l *Limit) UnmarshalText(text []byte) error {
 // isZero reports whether l allows nothing. It is false for the zero Limit, which stands for Policy.Limit.
 func (l Limit) isZero() bool { return l.Rate == 0 && l != Limit{} }
 
-// A barred is the result of a policy with a rate of 0.
-type barred struct {
-	at     int // number of charges before it
-	result Result
-}
-
-// bar adds the result of p, whose limit has a rate of 0.
-func (c *call) bar(p *policy, limit Limit, key string, cost int64) {
-	c.barred = append(c.barred, barred{len(c.charges), Result{
-		Policy: p.Name,
-		Key:    key,
-		Limit:  limit,
-		Cost:   cost,
-		Shadow: p.Shadow,
-		Hidden: p.Hidden,
-		State:  store.State{RetryAfter: store.Never},
-	}})
-}
-
-// isBarred reports whether a policy that is not a Shadow has a rate of 0.
-func (c *call) isBarred() bool {
-	for i := range c.barred {
-		if !c.barred[i].result.Shadow {
-			return true
-		}
-	}
-	return false
-}
-
 // insertBarred inserts the bars of c between the results of its charges, own, which end x.decision.Results. It returns them
 // all.
 func (x *exchange) insertBarred(c *call, own []Result) []Result {
