@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/go-tokenbucket/ratelimit/internal/failure"
@@ -11,28 +12,28 @@ import (
 
 // A call is one call of a Store, with a charge for each policy.
 type call struct {
-	charges []store.Charge
-	states  []store.State
-	asked   []asked
-	barred  []barred // results of policies with a rate of 0, which charge nothing
+	charges   []store.Charge
+	states    []store.State
+	applied   []appliedPolicy
+	zeroRates []zeroRate // results of policies with a rate of 0, which charge nothing
 
-	enforced    bool   // a policy is not a Shadow
-	failsClosed bool   // a policy refuses the request if only a stand-in can decide
-	mayWait     bool   // a policy lets the request wait
-	settles     bool   // a policy has a Settle
-	waits       bool   // the caller waits for the tokens that it reserves
-	crowded     bool   // there is no place for the caller to wait
-	stays       bool   // it goes on if the caller leaves meanwhile
-	own         policy // of a call without a request; see compileFor
+	enforced       bool   // a policy is not a Shadow
+	failsClosed    bool   // a policy refuses the request if only a stand-in can decide
+	mayWait        bool   // a policy lets the request wait
+	settles        bool   // a policy has a Settle
+	waits          bool   // the caller waits for the tokens that it reserves
+	noSlot         bool   // there is no place for the caller to wait
+	outlivesCaller bool   // it goes on if the caller leaves meanwhile
+	policy         policy // of a call without a request; see compileFor
 
-	owned []policy // of a call without a request and with several charges
+	policies []policy // of a call without a request and with several charges
 
 	// put puts it to the Store; nil: by Take.
 	put func(context.Context, *call) (bool, error)
 }
 
-// asked is the policy and the limit of a charge.
-type asked struct {
+// appliedPolicy is the policy and the limit of a charge.
+type appliedPolicy struct {
 	policy *policy
 	limit  Limit
 }
@@ -42,8 +43,8 @@ type asked struct {
 var calls = sync.Pool{New: func() any { return new(call) }}
 
 func (c *call) release() {
-	c.charges, c.states, c.asked, c.barred = c.charges[:0], c.states[:0], c.asked[:0], c.barred[:0]
-	c.enforced, c.failsClosed, c.mayWait, c.settles, c.waits, c.stays, c.crowded = false, false, false, false, false, false, false
+	c.charges, c.states, c.applied, c.zeroRates = c.charges[:0], c.states[:0], c.applied[:0], c.zeroRates[:0]
+	c.enforced, c.failsClosed, c.mayWait, c.settles, c.waits, c.outlivesCaller, c.noSlot = false, false, false, false, false, false, false
 	c.put = nil
 	calls.Put(c)
 }
@@ -53,7 +54,7 @@ func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 		charge.Lock = p.LockFor
 	}
 	c.charges = append(c.charges, charge)
-	c.asked = append(c.asked, asked{p, limit})
+	c.applied = append(c.applied, appliedPolicy{p, limit})
 	c.states = append(c.states, store.State{})
 	c.enforced = c.enforced || !p.Shadow
 	c.failsClosed = c.failsClosed || p.failsClosed()
@@ -73,25 +74,26 @@ func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
 	case charge.Key == "":
 		return nil
 	case limit.isZero():
-		c.bar(p, limit, charge.Key, charge.Cost)
+		c.addZeroRate(p, limit, charge.Key, charge.Cost)
 		return nil
 	}
-	if between, swung := p.swings.see(charge.Key, limit); swung {
-		l.warnOfSwings(p, limit, between)
+	if between, swung := p.swings.record(charge.Key, limit); swung {
+		l.warnOfSwing(p, limit, between)
 	}
 	c.add(p, limit, charge)
 	return nil
 }
 
-// A barred is the result of a policy with a rate of 0.
-type barred struct {
-	at     int // number of charges before it
+// A zeroRate is the result of a policy whose LimitFunc returned a rate of 0. No bucket has such a limit, so the Store is
+// not called for it.
+type zeroRate struct {
+	before int // number of charges before it
 	result Result
 }
 
-// bar adds the result of p, whose limit has a rate of 0.
-func (c *call) bar(p *policy, limit Limit, key string, cost int64) {
-	c.barred = append(c.barred, barred{len(c.charges), Result{
+// addZeroRate adds the result of p, whose limit has a rate of 0.
+func (c *call) addZeroRate(p *policy, limit Limit, key string, cost int64) {
+	c.zeroRates = append(c.zeroRates, zeroRate{len(c.charges), Result{
 		Policy: p.Name,
 		Key:    key,
 		Limit:  limit,
@@ -102,12 +104,29 @@ func (c *call) bar(p *policy, limit Limit, key string, cost int64) {
 	}})
 }
 
-// isBarred reports whether a policy that is not a Shadow has a rate of 0.
-func (c *call) isBarred() bool {
-	for i := range c.barred {
-		if !c.barred[i].result.Shadow {
-			return true
-		}
+// zeroRateDenies reports whether a policy that is not a Shadow has a rate of 0.
+func (c *call) zeroRateDenies() bool {
+	return slices.ContainsFunc(c.zeroRates, func(z zeroRate) bool { return !z.result.Shadow })
+}
+
+// insertZeroRates inserts the results of c.zeroRates between those of its charges, own, which end x.decision.Results. It
+// returns them all.
+func (x *exchange) insertZeroRates(c *call, own []Result) []Result {
+	d := &x.decision
+	before := len(d.Results) - len(own)
+	for i := range c.zeroRates {
+		z := &c.zeroRates[i]
+		d.Results = slices.Insert(d.Results, before+min(z.before, len(own))+i, z.result)
 	}
-	return false
+	return d.Results[before:]
+}
+
+// concludeUncharged finishes a decision that charges no bucket. A rate of 0 denies the request.
+func (l *Limiter) concludeUncharged(x *exchange, c *call, leftOut error, start start) error {
+	if len(c.zeroRates) == 0 {
+		return l.letThrough(x, leftOut, start)
+	}
+	x.fill(&call{}, !c.zeroRateDenies())
+	l.report(x, x.insertZeroRates(c, nil), 0, leftOut, start)
+	return leftOut
 }

@@ -34,7 +34,7 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 	}
 	start := l.start(r, op)
 	if r.Method == prefaceMethod {
-		return l.turnAway(x, errPreface, start)
+		return l.rejectRequest(x, errPreface, start)
 	}
 	var noKey, closed, leftOut error
 	for _, p := range policies {
@@ -44,7 +44,7 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 		}
 		switch p.outcomeOf(x, err) {
 		case explain.BadRequest:
-			return l.turnAway(x, err, start)
+			return l.rejectRequest(x, err, start)
 		case explain.NoKey:
 			noKey = cmp.Or(noKey, err)
 		case explain.Failed:
@@ -58,7 +58,7 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 		}
 	}
 	if noKey != nil {
-		return l.turnAway(x, noKey, start)
+		return l.rejectRequest(x, noKey, start)
 	}
 	if closed != nil {
 		return l.fail(x, true, closed, start)
@@ -66,17 +66,15 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 	if leftOut != nil {
 		l.logFailure(x, leftOut, true)
 	}
-	if policy, proxy, found := l.proxied.look(r, c); found {
-		l.warnOfProxy(policy, proxy)
-	}
-	return l.takeUnlessBarred(x, c, waits, leftOut, start)
+	l.detectProxy(r, c)
+	return l.takeCharges(x, c, waits, leftOut, start)
 }
 
-// takeUnlessBarred calls the store for c, unless there is nothing to charge or a rate of 0 denies the request anyway.
-func (l *Limiter) takeUnlessBarred(x *exchange, c *call, waits bool, leftOut error, start start) error {
+// takeCharges calls the store for c, unless there is nothing to charge or a rate of 0 denies the request anyway.
+func (l *Limiter) takeCharges(x *exchange, c *call, waits bool, leftOut error, start start) error {
 	switch {
-	case len(c.charges) == 0 || c.isBarred():
-		return l.concludeBarred(x, c, leftOut, start)
+	case len(c.charges) == 0 || c.zeroRateDenies():
+		return l.concludeUncharged(x, c, leftOut, start)
 	case waits:
 		return l.takeInTurn(x, c, leftOut, start)
 	default:
@@ -84,8 +82,8 @@ func (l *Limiter) takeUnlessBarred(x *exchange, c *call, waits bool, leftOut err
 	}
 }
 
-// pass finishes a decision without a policy that applied. leftOut is why policies were left out.
-func (l *Limiter) pass(x *exchange, leftOut error, start start) error {
+// letThrough finishes a decision without a policy that applied. leftOut is why policies were left out.
+func (l *Limiter) letThrough(x *exchange, leftOut error, start start) error {
 	x.decision.Allowed, x.decision.At = true, time.Now()
 	l.report(x, nil, 0, leftOut, start)
 	return leftOut
@@ -100,19 +98,19 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 	ok, err := l.ask(x, c)
 	if closed, failed := x.failed(c, err); failed != nil {
 		if c.waits && ok {
-			l.giveBack(x, c)
+			l.refundCall(x, c)
 		}
 		return l.fail(x, closed, failed, start)
 	}
 	own, blocked := x.fill(c, ok)
 	if blocked && c.put == nil {
-		x.decision.Allowed = l.shut(x, c, own, ok)
+		x.decision.Allowed = l.denyLooks(x, c, own, ok)
 	}
-	own = x.insertBarred(c, own)
+	own = x.insertZeroRates(c, own)
 	var waited time.Duration
 	if c.waits && x.decision.Allowed {
-		if waited, err = l.await(x, c); err != nil {
-			return l.leave(x, own, waited, err, start)
+		if waited, err = l.waitTurn(x, c); err != nil {
+			return l.abandonWait(x, own, waited, err, start)
 		}
 		x.decision.elapse(waited)
 	}
@@ -129,7 +127,7 @@ func (x *exchange) failed(c *call, err error) (closed bool, _ error) {
 	if err == nil {
 		return false, nil
 	}
-	late := x.over(lastMoment)
+	late := x.tooLate(lastMoment)
 	return c.failsClosed || c.enforced && (late != nil || errors.Is(err, store.ErrOverloaded)), cmp.Or(late, err)
 }
 
@@ -138,7 +136,7 @@ func (x *exchange) failed(c *call, err error) (closed bool, _ error) {
 func (x *exchange) fill(c *call, ok bool) (own []Result, blocked bool) {
 	d := &x.decision
 	d.Allowed, d.At = ok, time.Now()
-	d.Results = x.one[:0]
+	d.Results = x.firstResult[:0]
 	if outer := x.outer(); outer != nil {
 		d.Results = append(d.Results, outer.Results...)
 		d.Waited = outer.Waited
@@ -148,8 +146,8 @@ func (x *exchange) fill(c *call, ok bool) (own []Result, blocked bool) {
 	own = d.Results[before:]
 	for i := range own { // field by field, because copying a Result is slow
 		r, charge := &own[i], &c.charges[i]
-		r.Policy, r.Key, r.Limit, r.Cost, r.Shadow = charge.Policy, charge.Key, c.asked[i].limit, charge.Cost, charge.Shadow
-		r.Hidden = c.asked[i].policy.Hidden
+		r.Policy, r.Key, r.Limit, r.Cost, r.Shadow = charge.Policy, charge.Key, c.applied[i].limit, charge.Cost, charge.Shadow
+		r.Hidden = c.applied[i].policy.Hidden
 		if charge.MaxWait > 0 {
 			r.maxWait = uint32(min(charge.MaxWait.Milliseconds(), math.MaxUint32))
 		}
@@ -159,12 +157,12 @@ func (x *exchange) fill(c *call, ok bool) (own []Result, blocked bool) {
 	return own, blocked
 }
 
-// shut refuses c if it takes no tokens from a bucket that is blocked. The Store allows that, as a look. results are those
+// denyLooks refuses c if it takes no tokens from a bucket that is blocked. The Store allows that, as a look. results are those
 // of c, and ok says that the Store allowed it. shut reports whether the call goes on. If not, the other buckets get back
 // what they were charged.
-func (l *Limiter) shut(x *exchange, c *call, results []Result, ok bool) bool {
-	refused := shut(results)
-	if ok && refused && l.giveBack(x, c) {
+func (l *Limiter) denyLooks(x *exchange, c *call, results []Result, ok bool) bool {
+	refused := denyLooks(results)
+	if ok && refused && l.refundCall(x, c) {
 		next := 0
 		for i := range results {
 			if r := &results[i]; r.Cost > 0 && r.Allowed && !r.Degraded {
@@ -176,8 +174,8 @@ func (l *Limiter) shut(x *exchange, c *call, results []Result, ok bool) bool {
 	return ok && !refused
 }
 
-// shut denies results that take no tokens from a bucket that is blocked. It reports whether that refuses the request.
-func shut(results []Result) (refused bool) {
+// denyLooks denies results that take no tokens from a bucket that is blocked. It reports whether that refuses the request.
+func denyLooks(results []Result) (refused bool) {
 	for i := range results {
 		if r := &results[i]; r.Blocked && r.Cost == 0 {
 			r.Allowed = false
@@ -189,8 +187,8 @@ func shut(results []Result) (refused bool) {
 
 // degraded reports whether a stand-in answered for a policy with FailClosed.
 func (c *call) degraded() bool {
-	for i := range c.asked {
-		if c.states[i].Degraded && c.asked[i].policy.failsClosed() {
+	for i := range c.applied {
+		if c.states[i].Degraded && c.applied[i].policy.failsClosed() {
 			return true
 		}
 	}
@@ -200,11 +198,11 @@ func (c *call) degraded() bool {
 // ask calls the Store with c, unless it is too late. A call that waits, or is settled later, goes on until it is
 // answered or times out, even if x ends before. Only the answer shows what has to be given back.
 func (l *Limiter) ask(x *exchange, c *call) (bool, error) {
-	if err := x.over(0); err != nil {
+	if err := x.tooLate(0); err != nil {
 		return false, err
 	}
 	limited := &x.limited
-	if c.stays {
+	if c.outlivesCaller {
 		limited = &deadline.Context{Parent: context.WithoutCancel(x), Terms: &l.ofCalls}
 	}
 	defer limited.End()
@@ -274,5 +272,5 @@ func (l *Limiter) routeOf(r *http.Request) string {
 	if r == nil {
 		return ""
 	}
-	return l.mounted.pattern(r)
+	return l.routers.pattern(r)
 }

@@ -14,9 +14,9 @@ import (
 // An exchange is one request on its way through a limiter. It holds the decision, and is the context of the request
 // from then on.
 type exchange struct {
-	limited  deadline.Context // the context of the Store's call. Its Parent is the request's first context
-	decision Decision
-	one      [1]Result // room for the result of a single policy
+	limited     deadline.Context // the context of the Store's call. Its Parent is the request's first context
+	decision    Decision
+	firstResult [1]Result // room for the result of a single policy
 }
 
 // A requestExchange is an exchange and its request in one allocation.
@@ -43,7 +43,7 @@ func (x *requestExchange) with(r *http.Request) *http.Request {
 	return &x.request
 }
 
-func (x *exchange) came() context.Context { return x.limited.Parent }
+func (x *exchange) parent() context.Context { return x.limited.Parent }
 
 // outer returns the decision of the limiters around this one, nil if there are none. For a call without a request it is
 // nil, even in the handler of a limited request.
@@ -51,15 +51,15 @@ func (x *exchange) outer() *Decision {
 	if !x.limited.Terms.Detached {
 		return nil
 	}
-	d, _ := FromContext(x.came())
+	d, _ := FromContext(x.parent())
 	return d
 }
 
-func (x *exchange) Deadline() (time.Time, bool) { return x.came().Deadline() }
+func (x *exchange) Deadline() (time.Time, bool) { return x.parent().Deadline() }
 
-func (x *exchange) Done() <-chan struct{} { return x.came().Done() }
+func (x *exchange) Done() <-chan struct{} { return x.parent().Done() }
 
-func (x *exchange) Err() error { return x.came().Err() }
+func (x *exchange) Err() error { return x.parent().Err() }
 
 func (x *exchange) Value(key any) any {
 	switch {
@@ -68,11 +68,11 @@ func (x *exchange) Value(key any) any {
 	case key == (visitKey{}) && x.limited.Terms.Owner != nil:
 		return x.limited.Terms.Owner
 	}
-	return x.came().Value(key)
+	return x.parent().Value(key)
 }
 
 // String returns the names of the chain of contexts, without their values and the request.
-func (x *exchange) String() string { return deadline.Name(x.came()) + ".WithDecision" }
+func (x *exchange) String() string { return deadline.Name(x.parent()) + ".WithDecision" }
 
 // Format prints String for each verb. Otherwise %#v prints the request with its credentials.
 func (x *exchange) Format(f fmt.State, _ rune) { io.WriteString(f, x.String()) }
@@ -84,11 +84,11 @@ var errNoTime = errors.New("the request has no time left")
 // deadline before its context does.
 const lastMoment = 10 * time.Millisecond
 
-// over returns an error if it is too late to decide. For a request: its deadline passes within the given time. For a
+// tooLate returns an error if it is too late to decide. For a request: its deadline passes within the given time. For a
 // call without a request: its context has ended.
-func (x *exchange) over(within time.Duration) error {
+func (x *exchange) tooLate(within time.Duration) error {
 	if x.limited.Terms.Detached {
-		if at, limited := x.came().Deadline(); limited && time.Until(at) <= within {
+		if at, limited := x.parent().Deadline(); limited && time.Until(at) <= within {
 			return fmt.Errorf("%w: %w", errNoTime, context.DeadlineExceeded)
 		}
 		return nil

@@ -32,10 +32,10 @@ import (
 //
 // The result is experimental, as package explain is.
 func (l *Limiter) Explain(r *http.Request, policies ...Policy) *explain.Explanation {
-	ctx, trace, end := dryrun.Begin(freshContext{r.Context()}, r)
+	ctx, trace, end := dryrun.Begin(bareContext{r.Context()}, r)
 	defer end()
 	silent := slog.New(slog.DiscardHandler)
-	x := &explaining{l: l, trace: trace, dry: Limiter{
+	x := &explanation{l: l, trace: trace, dry: Limiter{
 		headers:    l.headers,
 		timeout:    l.timeout,
 		failures:   failure.Log{Logger: silent},
@@ -58,11 +58,11 @@ func (l *Limiter) Explain(r *http.Request, policies ...Policy) *explain.Explanat
 		x.unknown("a function that an explanation calls has called Explain: it would be called again without end, so nothing is explained here")
 		return &x.e
 	}
-	way, others := x.stops(r, policies)
+	way, others := x.mountsFor(r, policies)
 	met := true
 	for i, at := range append(way, others...) {
 		met = met && i < len(way)
-		judged, next := x.judge(r, at, met)
+		judged, next := x.explainMount(r, at, met)
 		x.e.Limiters = append(x.e.Limiters, judged)
 		if met {
 			r, met = next, judged.Allowed
@@ -80,11 +80,11 @@ const (
 	maxOthers = 100
 )
 
-// A freshContext has the values of another context, except for those that a limiter has put there. So a handler can explain
+// A bareContext has the values of another context, except for those that a limiter has put there. So a handler can explain
 // the request that it serves.
-type freshContext struct{ context.Context }
+type bareContext struct{ context.Context }
 
-func (c freshContext) Value(key any) any {
+func (c bareContext) Value(key any) any {
 	switch key {
 	case decisionKey{}, foreignKey{}, settlementKey{}, visitKey{}:
 		return nil
@@ -93,10 +93,10 @@ func (c freshContext) Value(key any) any {
 }
 
 // String returns the names of the chain of contexts, without their values.
-func (c freshContext) String() string { return deadline.Name(c.Context) + ".Fresh" }
+func (c bareContext) String() string { return deadline.Name(c.Context) + ".Fresh" }
 
-// An explaining is a request that is being explained. One goroutine uses it.
-type explaining struct {
+// An explanation is a request that is being explained. One goroutine uses it.
+type explanation struct {
 	l     *Limiter
 	dry   Limiter // decides and answers as l does, by the buckets that were read, and is not observed
 	trace *dryrun.Run
@@ -104,7 +104,7 @@ type explaining struct {
 	err   error // of the Store: it is not asked again
 }
 
-func (x *explaining) unknown(format string, args ...any) {
+func (x *explanation) unknown(format string, args ...any) {
 	x.e.Unknown = append(x.e.Unknown, fmt.Sprintf(format, args...))
 }
 
@@ -136,15 +136,15 @@ func setPathValues(r *http.Request) {
 // chiExpression is a wildcard of chi with a regular expression.
 var chiExpression = regexp.MustCompile(`\{([^{}:]+):[^{}]*\}`)
 
-// judge explains what happens to r at a stop. If met is true, r comes there, and the answer becomes that of the stop. next is
+// explainMount explains what happens to r at a stop. If met is true, r comes there, and the answer becomes that of the stop. next is
 // r as it goes on.
-func (x *explaining) judge(r *http.Request, at stop, met bool) (here explain.Limiter, next *http.Request) {
+func (x *explanation) explainMount(r *http.Request, at explainedMount, met bool) (here explain.Limiter, next *http.Request) {
 	here, next = at.Limiter, r.WithContext(r.Context())
 	here.Met, here.Policies = met, []explain.Policy{}
 	if next.Pattern = at.pattern; at.routed {
 		setPathValues(next)
 	}
-	panicked := guard(func() { here.Skipped = x.l.skip != nil && x.l.skip(next) })
+	panicked := recoverPanic(func() { here.Skipped = x.l.skip != nil && x.l.skip(next) })
 	if here.Skipped {
 		here.Allowed = true
 		for _, p := range at.policies {
@@ -155,21 +155,21 @@ func (x *explaining) judge(r *http.Request, at stop, met bool) (here explain.Lim
 		return here, r
 	}
 	ex := newRequestExchange(r.Context(), &x.dry.ofRequests)
-	judged, asked := x.askAll(at.policies, next, &ex.exchange)
-	looked := &lookedStore{judged: judged, err: x.err}
+	judged, asked := x.explainPolicies(at.policies, next, &ex.exchange)
+	looked := &snapshotStore{policies: judged, err: x.err}
 	x.dry.store = looked
 	var err error
-	panicked = cmp.Or(panicked, guard(func() { err = x.dry.decide(&ex.exchange, next, asked, false) }))
+	panicked = cmp.Or(panicked, recoverPanic(func() { err = x.dry.decide(&ex.exchange, next, asked, false) }))
 	d := &ex.decision
 	own := d.Results
 	if outer := ex.outer(); outer != nil && len(own) > 0 {
 		own = own[len(outer.Results):]
 	}
 	if d.Allowed {
-		d.elapse(looked.wait) // in the headers alone: nobody waits
+		d.elapse(looked.waited) // in the headers alone: nobody waits
 	}
 	if met && panicked == nil {
-		panicked = guard(func() { next = cmp.Or(x.dry.answer(responder{x: x}, next, ex, err), next) })
+		panicked = recoverPanic(func() { next = cmp.Or(x.dry.answer(answerRecorder{explanation: x}, next, ex, err), next) })
 		x.e.Degraded = x.e.Degraded || slices.ContainsFunc(own, func(r Result) bool { return r.Degraded })
 	}
 	here.Allowed = d.Allowed && panicked == nil
@@ -187,23 +187,23 @@ func (x *explaining) judge(r *http.Request, at stop, met bool) (here explain.Lim
 	return here, next
 }
 
-// A responder notes how a request is answered, and writes nothing.
-type responder struct {
+// A answerRecorder notes how a request is answered, and writes nothing.
+type answerRecorder struct {
 	Responder
-	x *explaining
+	explanation *explanation
 }
 
-func (r responder) Header() http.Header { return r.x.e.Header }
+func (r answerRecorder) Header() http.Header { return r.explanation.e.Header }
 
-func (r responder) Refuse(_ *http.Request, status int, _ error) bool {
-	r.x.e.Status = status
+func (r answerRecorder) Refuse(_ *http.Request, status int, _ error) bool {
+	r.explanation.e.Status = status
 	return true
 }
 
 var errPanic = errors.New("panic")
 
-// guard calls f, which calls functions of the program, and returns a panic of them as an error.
-func guard(f func()) (err error) {
+// recoverPanic calls f, which calls functions of the program, and returns a panic of them as an error.
+func recoverPanic(f func()) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("%w: %v: the server would abort the request", errPanic, reason)

@@ -16,8 +16,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A judgment is what a policy says of a request, and its bucket.
-type judgment struct {
+// A explainedPolicy is what a policy says of a request, and its bucket.
+type explainedPolicy struct {
 	explain.Policy
 	charge store.Charge
 	kept   store.Kept // the bucket, at the time lookedAt
@@ -27,12 +27,12 @@ func describe(p *policy) explain.Policy {
 	return explain.Policy{Name: p.Name, Shadow: p.Shadow, Hidden: p.Hidden, Optional: p.Optional, FailClosed: p.FailClosed}
 }
 
-// askAll asks policies for the keys, limits and costs of r, and reads their buckets. asked are the policies with functions
+// explainPolicies asks policies for the keys, limits and costs of r, and reads their buckets. asked are the policies with functions
 // that return the same again. Reading takes at most the time of one call of the Store.
-func (x *explaining) askAll(policies []*policy, r *http.Request, ex *exchange) (all []*judgment, asked []*policy) {
+func (x *explanation) explainPolicies(policies []*policy, r *http.Request, ex *exchange) (all []*explainedPolicy, asked []*policy) {
 	closed := false
 	for _, p := range policies {
-		j, own := x.ask(p, r, ex)
+		j, own := x.explainPolicy(p, r, ex)
 		all, asked = append(all, j), append(asked, own)
 		closed = closed || j.charge.Key != "" && p.failsClosed()
 	}
@@ -44,28 +44,28 @@ func (x *explaining) askAll(policies []*policy, r *http.Request, ex *exchange) (
 	}
 	for _, j := range all {
 		if x.err == nil && j.charge.Limit != (store.Limit{}) {
-			x.err = j.look(ctx, x.l.store)
+			x.err = j.readBucket(ctx, x.l.store)
 		}
 	}
 	return all, asked
 }
 
-// ask asks a policy for the key, the limit and the cost of r. Outcome is set if it charges nothing.
-func (x *explaining) ask(p *policy, r *http.Request, ex *exchange) (j *judgment, own *policy) {
-	j = &judgment{Policy: describe(p)}
+// explainPolicy asks a policy for the key, the limit and the cost of r. Outcome is set if it charges nothing.
+func (x *explanation) explainPolicy(p *policy, r *http.Request, ex *exchange) (j *explainedPolicy, own *policy) {
+	j = &explainedPolicy{Policy: describe(p)}
 	var chosen *Limit
-	own = remembering(p, r, func(limit Limit) { chosen = &limit })
+	own = memoized(p, r, func(limit Limit) { chosen = &limit })
 	var limit Limit
 	var malformed, err error
 	x.trace.Took() // of a function that goes on
-	if panicked := guard(func() { limit, j.charge, malformed, err = own.chargeFor(r) }); panicked != nil {
+	if panicked := recoverPanic(func() { limit, j.charge, malformed, err = own.chargeFor(r) }); panicked != nil {
 		err = panicked
 	}
 	if step := x.trace.Took(); step != nil && len(step.Tried) > 0 {
 		j.Found = step.Tried[0]
 	}
 	j.Key, j.Cost = j.charge.Key, j.charge.Cost
-	why := cmp.Or(p.from, "Policy.Limit")
+	why := cmp.Or(p.limitFrom, "Policy.Limit")
 	switch {
 	case chosen == nil:
 	case *chosen == limit:
@@ -89,9 +89,9 @@ func (x *explaining) ask(p *policy, r *http.Request, ex *exchange) (j *judgment,
 	return j, own
 }
 
-// remembering returns p with functions that remember what they return for r: each is called once. choose is called with the
+// memoized returns p with functions that remember what they return for r: each is called once. choose is called with the
 // limit that LimitFunc returns.
-func remembering(p *policy, r *http.Request, choose func(Limit)) *policy {
+func memoized(p *policy, r *http.Request, choose func(Limit)) *policy {
 	own := &policy{Policy: p.Policy, limit: p.limit}
 	key := sync.OnceValues(func() (string, error) { return keyBy(p.Key, r) })
 	own.Key = func(*http.Request) (string, error) { return key() }
@@ -129,8 +129,8 @@ func bucketOf(ctx context.Context, s store.Store, c *store.Charge) (store.Bucket
 	return b, err
 }
 
-// look reads the bucket of j.
-func (j *judgment) look(ctx context.Context, s store.Store) error {
+// readBucket reads the bucket of j.
+func (j *explainedPolicy) readBucket(ctx context.Context, s store.Store) error {
 	c := &j.charge
 	b, err := bucketOf(ctx, s, c)
 	if err != nil {
@@ -141,40 +141,40 @@ func (j *judgment) look(ctx context.Context, s store.Store) error {
 	}
 	before := b.State(c.Limit)
 	j.Before = &before
-	j.kept = store.Kept{Limit: b.Limit, Credits: b.Credits, LastRefill: lookedAt - b.Age.Microseconds(), Locked: b.Locked}
+	j.kept = store.Kept{Limit: b.Limit, Credits: b.Credits, LastRefill: snapshotTime - b.Age.Microseconds(), Locked: b.Locked}
 	if b.Blocked > 0 {
-		j.kept.BlockedUntil = lookedAt + b.Blocked.Microseconds()
+		j.kept.BlockedUntil = snapshotTime + b.Blocked.Microseconds()
 	}
 	return nil
 }
 
-// lookedAt is the time at which buckets are read, in microseconds on the clock of a lookedStore.
-const lookedAt = 1 << 50
+// snapshotTime is the time at which buckets are read, in microseconds on the clock of a lookedStore.
+const snapshotTime = 1 << 50
 
-// A lookedStore is a Store of the buckets of judgments, as they were read. So a decision about them is that of Handler, and
+// A snapshotStore is a Store of the buckets of judgments, as they were read. So a decision about them is that of Handler, and
 // writes nothing.
-type lookedStore struct {
-	judged []*judgment
-	err    error         // of the Store that they were read from
-	wait   time.Duration // for the tokens of the last call
+type snapshotStore struct {
+	policies []*explainedPolicy
+	err      error         // of the Store that they were read from
+	waited   time.Duration // for the tokens of the last call
 }
 
-func (s *lookedStore) Take(_ context.Context, charges []store.Charge, states []store.State) (bool, error) {
+func (s *snapshotStore) Take(_ context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	if s.err != nil {
 		return false, s.err
 	}
-	all, kept := make([]*judgment, len(charges)), make([]store.Kept, len(charges))
+	all, kept := make([]*explainedPolicy, len(charges)), make([]store.Kept, len(charges))
 	charges = slices.Clone(charges)
 	for i := range charges {
 		c := &charges[i]
-		j := s.judged[slices.IndexFunc(s.judged, func(j *judgment) bool { return j.Name == c.Policy })]
+		j := s.policies[slices.IndexFunc(s.policies, func(j *explainedPolicy) bool { return j.Name == c.Policy })]
 		if c.Limit = j.charge.Limit; j.Before.Degraded {
 			c.Lock = 0 // not every stand-in locks
 		}
 		all[i], kept[i] = j, j.kept
 	}
-	ok := store.Decide(charges, kept, states, lookedAt)
-	s.wait = (&call{charges: charges, states: states}).wait()
+	ok := store.Decide(charges, kept, states, snapshotTime)
+	s.waited = (&call{charges: charges, states: states}).wait()
 	for i, j := range all {
 		j.kept, states[i].Degraded = kept[i], j.Before.Degraded
 	}
@@ -183,7 +183,7 @@ func (s *lookedStore) Take(_ context.Context, charges []store.Charge, states []s
 
 // conclude completes a judgment by the result of its policy. A policy has none if it was left out, or if the request was
 // refused before. refusers says why the request is not allowed.
-func (j *judgment) conclude(results []Result, refusers string, allowed bool) {
+func (j *explainedPolicy) conclude(results []Result, refusers string, allowed bool) {
 	if j.Outcome != "" {
 		return
 	}
@@ -199,7 +199,7 @@ func (j *judgment) conclude(results []Result, refusers string, allowed bool) {
 		return
 	case j.Before != nil: // would the policy alone allow it?
 		var states [1]store.State
-		if r.State = *j.Before; !store.Decide([]store.Charge{j.charge}, []store.Kept{j.kept}, states[:], lookedAt) || !states[0].Allowed {
+		if r.State = *j.Before; !store.Decide([]store.Charge{j.charge}, []store.Kept{j.kept}, states[:], snapshotTime) || !states[0].Allowed {
 			r.State = states[0]
 		}
 	}
@@ -219,7 +219,7 @@ func (j *judgment) conclude(results []Result, refusers string, allowed bool) {
 }
 
 // why returns why a bucket allows the request or denies it.
-func (j *judgment) why(r *Result) string {
+func (j *explainedPolicy) why(r *Result) string {
 	switch limit := j.charge.Limit; {
 	case r.Wait > 0:
 		return fmt.Sprintf("the request waits %v for its tokens", r.Wait)

@@ -199,45 +199,5 @@ func (l *Limit) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A LimitFunc may return a rate of 0, which allows nothing. No bucket has such a limit, so the Store is not called.
-
 // isZero reports whether l allows nothing. It is false for the zero Limit, which stands for Policy.Limit.
 func (l Limit) isZero() bool { return l.Rate == 0 && l != Limit{} }
-
-// insertBarred inserts the bars of c between the results of its charges, own, which end x.decision.Results. It returns them
-// all.
-func (x *exchange) insertBarred(c *call, own []Result) []Result {
-	if len(c.barred) == 0 {
-		return own
-	}
-	d := &x.decision
-	before := len(d.Results) - len(own)
-	all := make([]Result, 0, len(own)+len(c.barred))
-	from := 0
-	for _, b := range c.barred {
-		all = append(all, own[from:b.at]...)
-		all = append(all, b.result)
-		from = b.at
-	}
-	all = append(all, own[from:]...)
-	d.Results = append(d.Results[:before:before], all...)
-	return d.Results[before:]
-}
-
-// concludeBarred finishes a decision that charges no bucket. The request is denied if it is barred.
-func (l *Limiter) concludeBarred(x *exchange, c *call, leftOut error, start start) error {
-	if len(c.barred) == 0 {
-		return l.pass(x, leftOut, start)
-	}
-	l.report(x, x.fillBarred(c), 0, leftOut, start)
-	return leftOut
-}
-
-// fillBarred is exchange.fill for a call that charges no bucket.
-func (x *exchange) fillBarred(c *call) (own []Result) {
-	x.fill(&call{}, !c.isBarred())
-	for i := range c.barred {
-		x.decision.Results = append(x.decision.Results, c.barred[i].result)
-	}
-	return x.decision.Results[len(x.decision.Results)-len(c.barred):]
-}

@@ -88,11 +88,11 @@ type policy struct {
 	Policy
 	limit  store.Limit                           // Policy.Limit compiled; zero if that is zero or Unlimited
 	tiers  atomic.Pointer[map[Limit]store.Limit] // limits of LimitFunc, compiled
-	swings *swings                               // nil: limits are not watched
+	swings *limitSwings                          // nil: limits are not watched
 
-	at      *place  // where it is or was enforced; nil for a policy of a call
-	from    string  // where the limit comes from, "" for Policy.Limit of the program's first policies
-	program *policy // as the program has it, if the limit is overridden
+	mount     *mount  // where it is or was enforced; nil for a policy of a call
+	limitFrom string  // where the limit comes from, "" for Policy.Limit of the program's first policies
+	program   *policy // as the program has it, if the limit is overridden
 }
 
 func (p *policy) failsClosed() bool { return p.FailClosed && !p.Shadow }
@@ -214,7 +214,7 @@ func (p *policy) chargeFor(r *http.Request) (limit Limit, charge store.Charge, m
 		Key:     key,
 		Limit:   compiled,
 		Cost:    p.costOf(r),
-		MaxWait: patience(r.Context(), p.MaxWait),
+		MaxWait: waitBound(r.Context(), p.MaxWait),
 		Shadow:  p.Shadow,
 	}, malformed, nil
 }

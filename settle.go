@@ -57,17 +57,17 @@ type settlement struct {
 	outer *settlement // of the limiter around this one
 
 	mu      sync.Mutex
-	bills   []bill
+	charges []openCharge
 	settled bool
 }
 
-// A bill is the charge of a request under a policy, and its cost by SetCost.
-type bill struct {
-	policy *policy
-	result Result // a copy, because handlers see the results, too
-	limit  store.Limit
-	said   bool // SetCost was called
-	cost   int64
+// A openCharge is the charge of a request under a policy, and its cost by SetCost.
+type openCharge struct {
+	policy  *policy
+	result  Result // a copy, because handlers see the results, too
+	limit   store.Limit
+	costSet bool // SetCost was called
+	cost    int64
 }
 
 func (s *settlement) Value(key any) any {
@@ -86,9 +86,9 @@ func (s *settlement) Format(f fmt.State, _ rune) { io.WriteString(f, s.String())
 func (s *settlement) set(policy string, n int64) (found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.bills {
-		if b := &s.bills[i]; b.result.Policy == policy && !s.settled {
-			b.said, b.cost, found = true, n, true
+	for i := range s.charges {
+		if b := &s.charges[i]; b.result.Policy == policy && !s.settled {
+			b.costSet, b.cost, found = true, n, true
 		}
 	}
 	return found
@@ -106,20 +106,20 @@ func settles(policies []*policy) bool {
 
 // serveAndSettle calls next with r, the request of x. Then it settles the charges of policies that have a Settle.
 func (l *Limiter) serveAndSettle(w http.ResponseWriter, r *http.Request, x *exchange, policies []*policy, next http.Handler) {
-	bills := x.bills(policies)
+	bills := x.openCharges(policies)
 	if len(bills) == 0 {
 		next.ServeHTTP(w, r)
 		return
 	}
 	outer, _ := r.Context().Value(settlementKey{}).(*settlement)
-	s := &settlement{Context: r.Context(), outer: outer, bills: bills}
+	s := &settlement{Context: r.Context(), outer: outer, charges: bills}
 	settled := r.WithContext(s)
 	var answered interface{ Response() Response }
 	if responder, ok := w.(Responder); ok {
 		answered = responder
 	} else {
-		a := new(watched)
-		w, answered = a.watch(w), a
+		a := new(responseRecorder)
+		w, answered = a.wrap(w), a
 	}
 	response, returned := Response{Panicked: true}, false
 	defer func() { l.settle(s, settled, response) }() // also if Response panics, which may call an error handler
@@ -132,9 +132,9 @@ func (l *Limiter) serveAndSettle(w http.ResponseWriter, r *http.Request, x *exch
 	returned = true
 }
 
-// bills returns the charges of policies that are to be settled. A Shadow whose bucket could not pay, or gave no answer,
+// openCharges returns the charges of policies that are to be settled. A Shadow whose bucket could not pay, or gave no answer,
 // was not charged.
-func (x *exchange) bills(policies []*policy) (bills []bill) {
+func (x *exchange) openCharges(policies []*policy) (bills []openCharge) {
 	for _, p := range policies {
 		if p.Settle == nil {
 			continue
@@ -144,7 +144,7 @@ func (x *exchange) bills(policies []*policy) (bills []bill) {
 			continue
 		}
 		if limit, err := p.compiled(result.Limit); err == nil { // always, since it was charged
-			bills = append(bills, bill{policy: p, result: *result, limit: limit})
+			bills = append(bills, openCharge{policy: p, result: *result, limit: limit})
 		}
 	}
 	return bills
@@ -193,30 +193,30 @@ func (l *Limiter) settle(s *settlement, r *http.Request, response Response) {
 			})
 		}()
 	}
-	err = l.settleBills(ctx, bills, r, response)
+	err = l.settleCharges(ctx, bills, r, response)
 }
 
 // errPanicked is the Err of the Event of a request whose Settle panicked.
 var errPanicked = errors.New("a Settle panicked: the request costs what it was charged before")
 
 // close ends SetCost, and returns the bills.
-func (s *settlement) close() []bill {
+func (s *settlement) close() []openCharge {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settled = true
-	return s.bills
+	return s.charges
 }
 
-// settleBills is settle. It sets the Cost of each bill's result to the final one, and its State to that of the bucket if
+// settleCharges is settle. It sets the Cost of each bill's result to the final one, and its State to that of the bucket if
 // that was charged again.
-func (l *Limiter) settleBills(ctx context.Context, bills []bill, r *http.Request, response Response) error {
+func (l *Limiter) settleCharges(ctx context.Context, bills []openCharge, r *http.Request, response Response) error {
 	var charges []store.Charge
 	var charged []*Result
 	failsClosed := false
 	for i := range bills {
 		b := &bills[i]
 		estimate := b.result.Cost
-		if !b.said {
+		if !b.costSet {
 			response.Cost = estimate
 			b.cost = b.policy.Settle(r, response)
 		}

@@ -269,9 +269,7 @@ func (j *Keys) claim(function, kind, name string) ratelimit.KeyFunc {
 	unusable := failure.New(ratelimit.ErrBadRequest, "claim %q of the token is not a string or a whole number", name)
 	return func(r *http.Request) (string, error) {
 		run := dryrun.OfRequest(r)
-		if run != nil {
-			run.Name(called)
-		}
+		run.Name(called)
 		claims, err := j.claims(r)
 		if err != nil {
 			return "", err
