@@ -38,12 +38,7 @@ type IPConfig struct {
 	// TrustUnix trusts peers on a Unix socket: their RemoteAddr is "", or starts with "@" or "/". Set it
 	// only if no other program can open the socket. It works alone, with Header or EdgeHeader, and
 	// beside TrustedProxies. Peers that are not trusted are the client. A peer on the socket that sends
-	// no address has no key. For nginx:
-	//
-	//	location / {
-	//		proxy_pass http://unix:/run/app.sock;
-	//		proxy_set_header X-Forwarded-For $remote_addr;
-	//	}
+	// no address has no key.
 	TrustUnix bool
 
 	// ProxyCount is the number of proxies in front, each of which adds its peer's address to Header. The
@@ -66,9 +61,6 @@ type IPConfig struct {
 	// else of the request is read. If it returns an invalid or unspecified address, the request has no
 	// key. Set no other field with it, except IPv6Bits. For chi's ClientIPFrom… use
 	// middleware.GetClientIPAddr.
-	//
-	// chi's ClientIPFromXFF finds no address in health checks of the proxies themselves, which have
-	// only trusted addresses. And chi does not read addresses with a port.
 	Context func(context.Context) netip.Addr
 
 	// IPv6Bits is the length of the prefix that identifies an IPv6 client, from 32 to 128. Default 64,

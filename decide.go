@@ -158,7 +158,7 @@ func (x *exchange) fill(c *call, ok bool) (own []Result, blocked bool) {
 }
 
 // denyLooks refuses c if it takes no tokens from a bucket that is blocked. The Store allows that, as a look. results are those
-// of c, and ok says that the Store allowed it. shut reports whether the call goes on. If not, the other buckets get back
+// of c, and ok says that the Store allowed it. denyLooks reports whether the call goes on. If not, the other buckets get back
 // what they were charged.
 func (l *Limiter) denyLooks(x *exchange, c *call, results []Result, ok bool) bool {
 	refused := denyLooks(results)

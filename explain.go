@@ -58,14 +58,14 @@ func (l *Limiter) Explain(r *http.Request, policies ...Policy) *explain.Explanat
 		x.unknown("a function that an explanation calls has called Explain: it would be called again without end, so nothing is explained here")
 		return &x.e
 	}
-	way, others := x.mountsFor(r, policies)
+	onPath, others := x.mountsFor(r, policies)
 	met := true
-	for i, at := range append(way, others...) {
-		met = met && i < len(way)
-		judged, next := x.explainMount(r, at, met)
-		x.e.Limiters = append(x.e.Limiters, judged)
+	for i, m := range append(onPath, others...) {
+		met = met && i < len(onPath)
+		explained, next := x.explainMount(r, m, met)
+		x.e.Limiters = append(x.e.Limiters, explained)
 		if met {
-			r, met = next, judged.Allowed
+			r, met = next, explained.Allowed
 		}
 	}
 	return &x.e
@@ -75,8 +75,8 @@ const (
 	// maxExplained bounds a text of a request or of an error in an explanation, in bytes.
 	maxExplained = 1024
 
-	// maxOthers bounds the places that are explained and not on the way of the request. A program may call Limit for each
-	// request.
+	// maxOthers bounds the mounts that are explained and not on the path of the request. A program may call Limit for
+	// each request.
 	maxOthers = 100
 )
 
@@ -136,18 +136,18 @@ func setPathValues(r *http.Request) {
 // chiExpression is a wildcard of chi with a regular expression.
 var chiExpression = regexp.MustCompile(`\{([^{}:]+):[^{}]*\}`)
 
-// explainMount explains what happens to r at a stop. If met is true, r comes there, and the answer becomes that of the stop. next is
-// r as it goes on.
-func (x *explanation) explainMount(r *http.Request, at explainedMount, met bool) (here explain.Limiter, next *http.Request) {
-	here, next = at.Limiter, r.WithContext(r.Context())
+// explainMount explains what happens to r at m. If met is true, r comes there, and the answer becomes that of m. next is r as
+// it goes on.
+func (x *explanation) explainMount(r *http.Request, m explainedMount, met bool) (here explain.Limiter, next *http.Request) {
+	here, next = m.Limiter, r.WithContext(r.Context())
 	here.Met, here.Policies = met, []explain.Policy{}
-	if next.Pattern = at.pattern; at.routed {
+	if next.Pattern = m.pattern; m.routed {
 		setPathValues(next)
 	}
 	panicked := recoverPanic(func() { here.Skipped = x.l.skip != nil && x.l.skip(next) })
 	if here.Skipped {
 		here.Allowed = true
-		for _, p := range at.policies {
+		for _, p := range m.policies {
 			skipped := describe(p)
 			skipped.Outcome, skipped.Why = explain.LeftOut, "Config.Skip exempts the request"
 			here.Policies = append(here.Policies, skipped)
@@ -155,18 +155,15 @@ func (x *explanation) explainMount(r *http.Request, at explainedMount, met bool)
 		return here, r
 	}
 	ex := newRequestExchange(r.Context(), &x.dry.ofRequests)
-	judged, asked := x.explainPolicies(at.policies, next, &ex.exchange)
-	looked := &snapshotStore{policies: judged, err: x.err}
-	x.dry.store = looked
+	policies, memoized := x.explainPolicies(m.policies, next, &ex.exchange)
+	snapshot := &snapshotStore{policies: policies, err: x.err}
+	x.dry.store = snapshot
 	var err error
-	panicked = cmp.Or(panicked, recoverPanic(func() { err = x.dry.decide(&ex.exchange, next, asked, false) }))
+	panicked = cmp.Or(panicked, recoverPanic(func() { err = x.dry.decide(&ex.exchange, next, memoized, false) }))
 	d := &ex.decision
-	own := d.Results
-	if outer := ex.outer(); outer != nil && len(own) > 0 {
-		own = own[len(outer.Results):]
-	}
+	own := ex.own()
 	if d.Allowed {
-		d.elapse(looked.waited) // in the headers alone: nobody waits
+		d.elapse(snapshot.waited) // in the headers alone: nobody waits
 	}
 	if met && panicked == nil {
 		panicked = recoverPanic(func() { next = cmp.Or(x.dry.answer(answerRecorder{explanation: x}, next, ex, err), next) })
@@ -180,14 +177,14 @@ func (x *explanation) explainMount(r *http.Request, at explainedMount, met bool)
 	if names := denied(own, false); len(names) > 0 {
 		refusers = "denied by " + strings.Join(names, ", ")
 	}
-	for _, j := range judged {
-		j.conclude(own, refusers, here.Allowed)
-		here.Policies = append(here.Policies, j.Policy)
+	for _, p := range policies {
+		p.conclude(own, refusers, here.Allowed)
+		here.Policies = append(here.Policies, p.Policy)
 	}
 	return here, next
 }
 
-// A answerRecorder notes how a request is answered, and writes nothing.
+// An answerRecorder notes how a request is answered, and writes nothing.
 type answerRecorder struct {
 	Responder
 	explanation *explanation

@@ -10,7 +10,7 @@ import (
 
 // A limitSwings notices a limit of one key that goes back and forth, which a LimitFunc must not cause. A bucket has one
 // limit at a time: under the fast limit it refills, and then allows what the strict limit would have denied. Only a few
-// keys are watched.
+// keys are looked at.
 type limitSwings struct {
 	seed maphash.Seed
 	done atomic.Bool                             // a swing was noticed
@@ -27,10 +27,10 @@ type keyLimits struct {
 }
 
 const (
-	// watchedKeys is the number of keys of a policy that are watched.
+	// maxSwingKeys is the number of keys of a policy that are looked at.
 	maxSwingKeys = 64
 
-	// maxStrangers is the number of requests of other keys after which an entry watches another key.
+	// maxOtherRequests is the number of requests of other keys after which an entry is for another key.
 	maxOtherRequests = 256
 
 	// swingWithin is the time in which a limit has to come back. Members rarely change their tier twice

@@ -50,19 +50,15 @@ type Config struct {
 	Skip func(*http.Request) bool
 
 	// Timeout bounds each call of the Store, by its context. A redisstore obeys it whatever the timeouts
-	// of the Redis client are. A call that takes longer is a failure of the store. Default 100 ms.
-	//
-	// If the process lacks processor time, a redisstore waits for an answer up to Timeout longer. A
-	// request that has no answer by then is refused, and so is one whose own deadline has passed. This
-	// does not depend on FailClosed, because clients could cause both.
+	// of the Redis client are. A call that takes longer is a failure of the store. Default 100 ms. For a
+	// process that lacks processor time, see
+	// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/outages.md.
 	Timeout time.Duration
 
 	// MaxWaiting bounds the requests and calls of [Limiter.Wait] that wait at once in this Limiter.
-	// Further ones do not wait, as if MaxWait were 0, and this is logged. A waiting request needs about
-	// 23 KB with its connection, a call of Wait 6 KB. Default 1024.
-	//
-	// A key gets a place only while it holds fewer places than are free: one busy key holds at most half
-	// of them. See https://github.com/go-tokenbucket/ratelimit/blob/main/docs/waiting.md.
+	// Further ones do not wait, as if MaxWait were 0, and this is logged. One busy key gets at most half
+	// of the places. Default 1024. See
+	// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/waiting.md.
 	MaxWaiting int
 
 	// Observe, if set, is called once for each decision, before the request goes on or is answered, and

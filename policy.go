@@ -88,9 +88,9 @@ type policy struct {
 	Policy
 	limit  store.Limit                           // Policy.Limit compiled; zero if that is zero or Unlimited
 	tiers  atomic.Pointer[map[Limit]store.Limit] // limits of LimitFunc, compiled
-	swings *limitSwings                          // nil: limits are not watched
+	swings *limitSwings                          // nil without a LimitFunc
 
-	mount     *mount  // where it is or was enforced; nil for a policy of a call
+	mount     *mount  // that it is or was in; nil for a policy of a call
 	limitFrom string  // where the limit comes from, "" for Policy.Limit of the program's first policies
 	program   *policy // as the program has it, if the limit is overridden
 }

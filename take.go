@@ -158,9 +158,8 @@ type Bucket struct {
 // Peek returns the state of the bucket of p and key and changes nothing. The result is always Allowed.
 //
 // p needs only a Name. If it has a Limit, the result is computed under that Limit. Otherwise it is computed under the
-// limit of the last charge, such as a tier of LimitFunc. Result.Limit is then that limit, per second, minute, hour or
-// day if possible. For a bucket that is not Used, it is zero, and so is Remaining. If the bucket is blocked or locked,
-// Blocked is set, and RetryAfter is for how much longer.
+// limit of the last charge, which is then Result.Limit. For a bucket that is not Used, it is zero, and so is Remaining.
+// If the bucket is blocked or locked, Blocked is set, and RetryAfter is for how much longer.
 //
 // If the Store is not a [store.Inspector], Peek takes 0 tokens instead, and p needs a Limit. Errors are as for
 // [Limiter.Take].
