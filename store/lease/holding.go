@@ -8,18 +8,18 @@ type name struct{ policy, key string }
 // A holding is what this process knows of a bucket that it leases.
 type holding struct {
 	name
-	limit store.Limit // of the latest charge
-	lot   *lot        // what is held, nil if nothing is
-	next  int64       // how many tokens the next draw takes; 0 if the bucket was not used often
-	used  int64       // when tokens were last drawn or given back
+	limit  store.Limit // of the latest charge
+	leased *leased     // what is held, nil if nothing is
+	next   int64       // how many tokens the next draw takes; 0 if the bucket was not used often
+	used   int64       // when tokens were last drawn or given back
 
 	drawing bool // a call draws tokens; all others go to the store meanwhile
 	stops   int  // resets and blocks under way; nothing is drawn meanwhile
 	calls   int  // calls under way that come back to it
 
-	// era counts resets, blocks, charges that lock, and changes of the limit. Tokens that were taken before one are
+	// generation counts resets, blocks, charges that lock, and changes of the limit. Tokens that were taken before one are
 	// neither spent nor given back after it: the bucket is full without them, or they would be spent in spite of a block.
-	era int
+	generation int
 }
 
 // open returns the holding of a bucket. If there is none, it makes one.
@@ -46,9 +46,9 @@ func (s *Store) leave(v *visit) {
 	s.tidy(v.holding)
 }
 
-// stop begins a new era of h, for a call that resets or blocks the bucket. Nothing is drawn before resume.
+// stop begins a new generation of h, for a call that resets or blocks the bucket. Nothing is drawn before resume.
 func (h *holding) stop() {
-	h.era++
+	h.generation++
 	h.stops++
 	h.calls++
 }
@@ -64,15 +64,15 @@ func (s *Store) resume(h *holding) {
 
 // tidy forgets h if it says nothing.
 func (s *Store) tidy(h *holding) {
-	if h.calls == 0 && h.lot == nil && h.next == 0 {
+	if h.calls == 0 && h.leased == nil && h.next == 0 {
 		delete(s.holdings, h.name)
 	}
 }
 
-// close takes the lot out of use and returns it, with its tokens as the rest. If there were some, the next lot is half as
+// close takes the leased tokens out of use and returns them. If there were some, the next lease is half as
 // large.
-func (h *holding) close(now int64) (l *lot, tokens int64) {
-	if l, h.lot = h.lot, nil; l == nil || l.tokens == 0 {
+func (h *holding) close(now int64) (l *leased, tokens int64) {
+	if l, h.leased = h.leased, nil; l == nil || l.tokens == 0 {
 		return nil, 0
 	}
 	tokens, l.tokens = l.tokens, 0
@@ -81,8 +81,8 @@ func (h *holding) close(now int64) (l *lot, tokens int64) {
 	return l, tokens
 }
 
-// retire closes the lot of h. Its tokens go to backs.
+// retire closes the lease of h. Its tokens go to backs.
 func (s *Store) retire(backs []refund, h *holding, now int64) []refund {
 	l, tokens := h.close(now)
-	return s.refund(backs, &visit{holding: h, lot: l, era: h.era}, tokens, now, nil)
+	return s.refund(backs, &visit{holding: h, leased: l, generation: h.generation}, tokens, now, nil)
 }

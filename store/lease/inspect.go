@@ -37,12 +37,12 @@ func (s *Store) Inspect(ctx context.Context, policy, key string) (b store.Bucket
 	return b, nil
 }
 
-// held returns the lot of a bucket, and how many tokens of it could be given back.
-func (s *Store) held(n name) (l *lot, tokens int64) {
+// held returns the leased tokens of a bucket, and how many of them could be given back.
+func (s *Store) held(n name) (l *leased, tokens int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.holdings[n]; h != nil && h.lot != nil {
-		return h.lot, -h.lot.refund(h.lot.tokens, s.now()).Cost
+	if h := s.holdings[n]; h != nil && h.leased != nil {
+		return h.leased, -h.leased.refund(h.leased.tokens, s.now()).Cost
 	}
 	return nil, 0
 }

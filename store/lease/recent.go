@@ -7,7 +7,7 @@ import (
 )
 
 // recent has the buckets that were charged a short while ago, in a fixed room, because those that are charged once are
-// too many for a map. If two share a place, the later one has it.
+// too many for a map. If two share an entry, the later one has it.
 type recent struct {
 	seed    maphash.Seed
 	buckets [1 << 14]struct {
@@ -16,7 +16,7 @@ type recent struct {
 	}
 }
 
-// hash returns the hash of c's bucket, and the place for it.
+// hash returns the hash of c's bucket, and the entry for it.
 func (r *recent) hash(c *store.Charge) (hash, place uint64) {
 	hash = 31*maphash.String(r.seed, c.Policy) + maphash.String(r.seed, c.Key)
 	return hash, hash % uint64(len(r.buckets))

@@ -5,23 +5,23 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A lot is the rest of the tokens that one call took from a bucket in the store.
+// leased is the rest of the tokens that one call took from a bucket in the store.
 //
-// Its Line is what that bucket held after the call. With the tokens of the lot it would hold more, but never more
+// Its Line is what that bucket held after the call. With the leased tokens it would hold more, but never more
 // than its capacity. So the tokens lose their worth while the bucket refills: at most what the bucket lacks is
-// spent or given back. That holds for the lots of all replicas together. Each is taken from a bucket that lacks
+// spent or given back. That holds for the leases of all replicas together. Each is taken from a bucket that lacks
 // what the earlier ones hold. So the bucket lacks what all of them hold, and everything that it lacks shrinks
 // alike.
-type lot struct {
+type leased struct {
 	infer.Line
 	instant bool // the clock stood still during the call, so that all is known exactly
 	tokens  int64
 }
 
-// newLot returns a lot of what is left after c, which cost more than the call needed. The answer of the store was s.
-// newLot returns nil if no bucket can have given this answer.
-func newLot(n name, c *store.Charge, s *store.State, sent, received int64) *lot {
-	l := &lot{
+// newLeased returns what is left after c, which cost more than the call needed. The answer of the store was s.
+// It returns nil if no bucket can have given this answer.
+func newLeased(n name, c *store.Charge, s *store.State, sent, received int64) *leased {
+	l := &leased{
 		Line:    infer.Line{Policy: n.policy, Key: n.key, Limit: c.Limit, Sent: sent, Received: received},
 		instant: sent == received,
 	}
@@ -32,12 +32,12 @@ func newLot(n name, c *store.Charge, s *store.State, sent, received int64) *lot 
 }
 
 // spend pays c from l and fills s. It reports whether l has the tokens and is certain of the state.
-func (l *lot) spend(of *Store, c *store.Charge, now int64, s *store.State) bool {
+func (l *leased) spend(of *Store, c *store.Charge, now int64, s *store.State) bool {
 	if l == nil || l.tokens < c.Cost || now < l.Received || now-l.Sent > of.hold.Microseconds() {
 		return false
 	}
 	usable := l.usable(l.tokens, now)
-	if usable < c.Cost || l.instant && usable < l.tokens || !l.tell(c, usable-c.Cost, now, s) {
+	if usable < c.Cost || l.instant && usable < l.tokens || !l.certain(c, usable-c.Cost, now, s) {
 		return false
 	}
 	of.lost += l.tokens - usable
@@ -48,7 +48,7 @@ func (l *lot) spend(of *Store, c *store.Charge, now int64, s *store.State) bool 
 // usable returns how many of unspent tokens may be spent at now: those that the bucket certainly lacks. The bucket
 // answered when the call was sent or later. Its clock may run faster by up to 0.1 %, and both clocks were rounded
 // to a microsecond.
-func (l *lot) usable(unspent, now int64) int64 {
+func (l *leased) usable(unspent, now int64) int64 {
 	elapsed := max(0, now-l.Sent)
 	lacks := l.Limit.Capacity - l.At(l.Most, elapsed+elapsed/1000+2)
 	if unspent*l.Limit.Unit <= lacks {
@@ -57,10 +57,10 @@ func (l *lot) usable(unspent, now int64) int64 {
 	return lacks / l.Limit.Unit
 }
 
-// tell fills s with the state for c if it leaves that many tokens unspent. It reports whether the state is as
+// certain fills s with the state for c if it leaves that many tokens unspent. It reports whether the state is as
 // certain as possible. After a call that took time, times are uncertain by that anyway, and rounding does not
 // matter.
-func (l *lot) tell(c *store.Charge, left, now int64, s *store.State) bool {
+func (l *leased) certain(c *store.Charge, left, now int64, s *store.State) bool {
 	elapsed := now - l.Received
 	l.fill(s, c, l.At(l.Least, elapsed), left)
 	if !l.instant || l.Least == l.Most {
@@ -71,13 +71,13 @@ func (l *lot) tell(c *store.Charge, left, now int64, s *store.State) bool {
 	return *s == most
 }
 
-func (l *lot) fill(s *store.State, c *store.Charge, credits, left int64) {
+func (l *leased) fill(s *store.State, c *store.Charge, credits, left int64) {
 	c.Fill(s, min(l.Limit.Capacity, credits+left*l.Limit.Unit), 0, true)
 }
 
 // refund returns the charge that gives tokens back at now. Only usable tokens are given back. Its Cost is 0 if there are
 // none.
-func (l *lot) refund(tokens, now int64) store.Charge {
+func (l *leased) refund(tokens, now int64) store.Charge {
 	usable := l.usable(tokens, now)
 	if l.instant && usable < tokens {
 		// The last one may be worth a part of a token only, of which the store takes as much as it has room
