@@ -13,7 +13,9 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A Limit is a rate and a burst. A bucket holds up to Burst tokens, starts full, and gains Rate tokens per Per, evenly.
+// A Limit is a rate and a burst, as in [Policy.Limit]. A bucket holds up to Burst tokens, starts full, and gains Rate
+// tokens per Per, evenly. The middleware that enforces policies is [Limiter.Limit].
+//
 // PerHour(5) allows 5 requests at once and then one every 12 minutes: 9 in less than an hour.
 // Every(time.Hour).WithBurst(5) allows 5 in less than an hour. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/choosing-a-limit.md.

@@ -44,8 +44,8 @@ type Config struct {
 	// of err. Before Deny and Error are called, Cache-Control: no-store is set, and Retry-After for a 503.
 	Error func(w http.ResponseWriter, r *http.Request, err error)
 
-	// Skip, if set, exempts requests from Handler and Limit, such as health checks: they take no tokens
-	// and get no headers. Use package skip. It must not trust a header that clients can send.
+	// Skip, if set, exempts requests from [Limiter.Handler] and [Limiter.Limit], such as health checks:
+	// they take no tokens and get no headers. Use package skip. It must not trust a header that clients can send.
 	// Default: no request is exempt.
 	Skip func(*http.Request) bool
 

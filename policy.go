@@ -31,7 +31,7 @@ type Policy struct {
 	Limit Limit
 
 	// LimitFunc, if set, chooses the limit of a request, for example by the member's tier. It may
-	// return the zero Limit (use Limit), [Unlimited] (exempt the request) or a rate of 0, such as
+	// return the zero Limit (use Policy.Limit), [Unlimited] (exempt the request) or a rate of 0, such as
 	// PerDay(0) (deny it). Except for Unlimited, it must depend on the key alone: a bucket that is charged
 	// under two limits refills at the faster one. For GET and POST use two policies. Calls without a
 	// request ignore it.

@@ -22,7 +22,7 @@ import (
 //
 // Buckets keep their tokens, up to the new burst. Policies passed to Decide, Take, Wait or Admit are not replaced. If a
 // policy is malformed, nothing is replaced, and the error names every wrong field. If Config.Policies is empty, a
-// policy that Limit has not mounted is an error, too.
+// policy that [Limiter.Limit] has not mounted is an error, too.
 func (l *Limiter) Reload(policies ...Policy) error {
 	if err := l.mounts.reload(policies); err != nil {
 		return fmt.Errorf("ratelimit: Reload: %w", err)
@@ -151,8 +151,8 @@ func (l *Limiter) ProgramLimits() map[string][]Limit {
 	return limits
 }
 
-// Policies returns a copy of the policies that are in force: those of Handler, in their order, and then those that Limit
-// has mounted, by name. A name is listed once. If policies of one name differ, the list has the one of Handler, or the one
+// Policies returns a copy of the policies that are in force: those of Handler, in their order, and then those that
+// [Limiter.Limit] has mounted, by name. A name is listed once. If policies of one name differ, the list has the one of Handler, or the one
 // that was mounted first. A mounted list that the program no longer uses is left out once it is garbage collected.
 func (l *Limiter) Policies() []Policy {
 	l.mounts.mu.Lock() // not between two steps of a Reload
