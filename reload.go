@@ -152,8 +152,9 @@ func (l *Limiter) ProgramLimits() map[string][]Limit {
 }
 
 // Policies returns a copy of the policies that are in force: those of Handler, in their order, and then those that
-// [Limiter.Limit] has mounted, by name. A name is listed once. If policies of one name differ, the list has the one of Handler, or the one
-// that was mounted first. A mounted list that the program no longer uses is left out once it is garbage collected.
+// [Limiter.Limit] has mounted, by name. A name is listed once. If policies of one name differ, the list has the one of
+// Handler, or the one that was mounted first. Middleware of Limit that the program no longer uses is left out once it is
+// garbage collected.
 func (l *Limiter) Policies() []Policy {
 	l.mounts.mu.Lock() // not between two steps of a Reload
 	defer l.mounts.mu.Unlock()

@@ -5,7 +5,7 @@
 -- Reply each name and its value, one after the other. Instead of a longer value, its length, such as '2048 bytes'. Longer
 --       names are left out. Only the number of fields if there are more.
 
-local function load()
+local function run() -- which errors.lua calls
   local call, key = redis.call, KEYS[1]
   local count = call('HLEN', key)
   if count > 1000 then
@@ -31,11 +31,3 @@ local function load()
   end
   return reply
 end
-
-local ok, reply = pcall(load)
-if ok then
-  return reply
-end
--- As in take.lua, without the line that called, which in miniredis has no name.
-local text = type(reply) == 'table' and reply.err or reply
-return redis.error_reply(string.match(text, '^[@%w_]*: ?%d+: %-?(.-)%s*$') or text)
