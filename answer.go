@@ -147,15 +147,15 @@ func (p *policy) outcomeOf(x *exchange, err error) string {
 		return explain.BadRequest
 	case failure.IsNoKey(err):
 		return explain.NoKey
-	case p.FailClosed || !errors.Is(err, ErrOutage) || x.Err() != nil || x.over(lastMoment) != nil:
+	case p.FailClosed || !errors.Is(err, ErrOutage) || x.Err() != nil || x.tooLate(lastMoment) != nil:
 		return explain.Failed
 	default:
 		return explain.LeftOut
 	}
 }
 
-// turnAway finishes a decision that refuses a request because of what its client sent.
-func (l *Limiter) turnAway(x *exchange, err error, start start) error {
+// rejectRequest finishes a decision that refuses a request because of what its client sent.
+func (l *Limiter) rejectRequest(x *exchange, err error, start start) error {
 	x.decision.At = time.Now()
 	l.logRefusal(x, err, false)
 	l.report(x, nil, 0, err, start)

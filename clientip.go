@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"github.com/go-tokenbucket/ratelimit/internal/clientip"
 	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
@@ -39,12 +38,7 @@ type IPConfig struct {
 	// TrustUnix trusts peers on a Unix socket: their RemoteAddr is "", or starts with "@" or "/". Set it
 	// only if no other program can open the socket. It works alone, with Header or EdgeHeader, and
 	// beside TrustedProxies. Peers that are not trusted are the client. A peer on the socket that sends
-	// no address has no key. For nginx:
-	//
-	//	location / {
-	//		proxy_pass http://unix:/run/app.sock;
-	//		proxy_set_header X-Forwarded-For $remote_addr;
-	//	}
+	// no address has no key.
 	TrustUnix bool
 
 	// ProxyCount is the number of proxies in front, each of which adds its peer's address to Header. The
@@ -67,9 +61,6 @@ type IPConfig struct {
 	// else of the request is read. If it returns an invalid or unspecified address, the request has no
 	// key. Set no other field with it, except IPv6Bits. For chi's ClientIPFrom… use
 	// middleware.GetClientIPAddr.
-	//
-	// chi's ClientIPFromXFF finds no address in health checks of the proxies themselves, which have
-	// only trusted addresses. And chi does not read addresses with a port.
 	Context func(context.Context) netip.Addr
 
 	// IPv6Bits is the length of the prefix that identifies an IPv6 client, from 32 to 128. Default 64,
@@ -110,9 +101,7 @@ func byAddress(name string, cfg IPConfig) KeyFunc {
 	bits, find := cmp.Or(cfg.IPv6Bits, 64), model.Finder()
 	return func(r *http.Request) (string, error) {
 		run := dryrun.OfRequest(r)
-		if run != nil {
-			run.Name(name)
-		}
+		run.Name(name)
 		addr, err := find(r)
 		if err != nil {
 			return "", err
@@ -134,80 +123,40 @@ func ipKey(addr netip.Addr, bits int) string {
 	return string(prefix.AppendTo(key))
 }
 
-// A proxyWatch notices, once, that requests come through a proxy and are limited by the proxy's address. All clients
-// then share one bucket. It is the most common mistake in the wiring of a limiter.
-type proxyWatch struct {
-	proxied atomic.Int32 // requests with a forwarding header
-	warned  atomic.Bool
-}
-
-// maxProxied is the number of requests with a forwarding header that are looked at.
+// maxProxied is the number of charges by address of requests with a forwarding header that are looked at.
 const maxProxied = 1000
 
-// look returns the policy that counts all clients of a proxy as one, and the proxy's address, the first time that it
-// notices it.
-func (w *proxyWatch) look(r *http.Request, c *call) (policy string, proxy netip.Addr, found bool) {
-	if w.proxied.Load() >= maxProxied || !c.byAddress() || !isForwarded(r) {
-		return "", netip.Addr{}, false
-	}
-	w.proxied.Add(1)
-	if policy, proxy, found = c.sharedBy(r); found && w.warned.CompareAndSwap(false, true) {
-		w.proxied.Store(maxProxied)
-		return policy, proxy, true
-	}
-	return "", netip.Addr{}, false
-}
-
-// sharedBy returns the policy that counts all clients of the proxy as one that has sent r, a request with a forwarding
-// header, and the proxy's address.
-func (c *call) sharedBy(r *http.Request) (policy string, proxy netip.Addr, found bool) {
-	peer, ok := clientip.Peer(r.RemoteAddr)
-	if !ok || !slices.ContainsFunc(PrivateNetworks, func(p netip.Prefix) bool { return p.Contains(peer) }) {
-		return "", netip.Addr{}, false // a client that forges the header
-	}
+// detectProxy warns, once, that requests come through a proxy and are limited by the proxy's address. All clients then
+// share one bucket. It is the most common mistake in the wiring of a limiter.
+func (l *Limiter) detectProxy(r *http.Request, c *call) {
 	for i := range c.charges {
-		if isKeyOf(c.charges[i].Key, peer) {
-			return c.charges[i].Policy, peer, true
+		address, ok := strings.CutPrefix(c.charges[i].Key, "ip:")
+		if !ok || l.proxied.Load() >= maxProxied || !isForwarded(r) {
+			continue
+		}
+		l.proxied.Add(1)
+		peer, ok := clientip.Peer(r.RemoteAddr)
+		if !ok || !slices.ContainsFunc(PrivateNetworks, func(p netip.Prefix) bool { return p.Contains(peer) }) {
+			return // a client that forges the header
+		}
+		if isOf(address, peer) && l.proxied.Swap(maxProxied) < maxProxied {
+			l.refusals.Warn("ratelimit: all clients of a proxy share one bucket: requests with forwarding headers are limited by the address of their TCP peer; use ClientIP instead of RemoteIP, with the proxy in IPConfig.TrustedProxies",
+				slog.String("policy", c.charges[i].Policy),
+				slog.String("peer", peer.String()),
+			)
 		}
 	}
-	return "", netip.Addr{}, false
-}
-
-// byAddress reports whether a charge is for a key that ipKey may have written.
-func (c *call) byAddress() bool {
-	for i := range c.charges {
-		if strings.HasPrefix(c.charges[i].Key, "ip:") {
-			return true
-		}
-	}
-	return false
 }
 
 // isForwarded reports whether r has a forwarding header that is not empty.
 func isForwarded(r *http.Request) bool {
-	for _, values := range [2][]string{r.Header["X-Forwarded-For"], r.Header["Forwarded"]} {
-		if len(values) > 0 && values[0] != "" {
-			return true
-		}
-	}
-	return false
+	return r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != ""
 }
 
-// isKeyOf reports whether ipKey returns key for addr.
-func isKeyOf(key string, addr netip.Addr) bool {
-	text, ok := strings.CutPrefix(key, "ip:")
-	if !ok {
-		return false
-	}
-	if prefix, err := netip.ParsePrefix(text); err == nil {
+// isOf reports whether ipKey returns "ip:" and address for addr.
+func isOf(address string, addr netip.Addr) bool {
+	if prefix, err := netip.ParsePrefix(address); err == nil {
 		return prefix.Contains(addr)
 	}
-	return text == addr.String()
-}
-
-func (l *Limiter) warnOfProxy(policy string, proxy netip.Addr) {
-	l.refusals.Warn("ratelimit: all clients of a proxy share one bucket: requests with forwarding headers are limited by the address of their TCP peer; use ClientIP instead of RemoteIP, with the proxy in IPConfig.TrustedProxies",
-		slog.String("policy", policy),
-		slog.String("peer", proxy.String()),
-	)
+	return address == addr.String()
 }

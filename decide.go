@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/explain"
@@ -18,165 +16,6 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/failure"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
-
-// An exchange is one request on its way through a limiter. It holds the decision, and is the context of the request
-// from then on.
-type exchange struct {
-	limited  deadline.Context // the context of the Store's call. Its Parent is the request's first context
-	decision Decision
-	one      [1]Result // room for the result of a single policy
-}
-
-// A requestExchange is an exchange and its request in one allocation.
-type requestExchange struct {
-	exchange
-	request http.Request
-}
-
-// newExchange returns the exchange of a call without a request. It ends with ctx.
-func (l *Limiter) newExchange(ctx context.Context) *exchange {
-	return &exchange{limited: deadline.Context{Parent: ctx, Terms: &l.ofCalls}}
-}
-
-// newRequestExchange returns the exchange of a request with context ctx, under terms that are l.ofRequests or those of a
-// visit. It does not end when ctx is cancelled. The server may be shutting down while its clients wait, and a client that
-// leaves pays for its request.
-func newRequestExchange(ctx context.Context, terms *deadline.Terms) *requestExchange {
-	return &requestExchange{exchange: exchange{limited: deadline.Context{Parent: ctx, Terms: terms}}}
-}
-
-// with returns r with x as its context.
-func (x *requestExchange) with(r *http.Request) *http.Request {
-	x.request = *r.WithContext(&x.exchange) // inlined, so that this is the only copy on the heap
-	return &x.request
-}
-
-func (x *exchange) came() context.Context { return x.limited.Parent }
-
-// outer returns the decision of the limiters around this one, nil if there are none. For a call without a request it is
-// nil, even in the handler of a limited request.
-func (x *exchange) outer() *Decision {
-	if !x.limited.Terms.Detached {
-		return nil
-	}
-	d, _ := FromContext(x.came())
-	return d
-}
-
-func (x *exchange) Deadline() (time.Time, bool) { return x.came().Deadline() }
-
-func (x *exchange) Done() <-chan struct{} { return x.came().Done() }
-
-func (x *exchange) Err() error { return x.came().Err() }
-
-func (x *exchange) Value(key any) any {
-	switch {
-	case key == (decisionKey{}) && len(x.decision.Results) > 0:
-		return &x.decision
-	case key == (visitKey{}) && x.limited.Terms.Owner != nil:
-		return x.limited.Terms.Owner
-	}
-	return x.came().Value(key)
-}
-
-// String returns the names of the chain of contexts, without their values and the request.
-func (x *exchange) String() string { return deadline.Name(x.came()) + ".WithDecision" }
-
-// Format prints String for each verb. Otherwise %#v prints the request with its credentials.
-func (x *exchange) Format(f fmt.State, _ rune) { io.WriteString(f, x.String()) }
-
-// errNoTime is why a request is refused whose own deadline has passed. It must not be let through without a charge.
-var errNoTime = errors.New("the request has no time left")
-
-// lastMoment is how long before a request's own deadline a failure counts as caused by it. A connection may notice a
-// deadline before its context does.
-const lastMoment = 10 * time.Millisecond
-
-// over returns an error if it is too late to decide. For a request: its deadline passes within the given time. For a
-// call without a request: its context has ended.
-func (x *exchange) over(within time.Duration) error {
-	if x.limited.Terms.Detached {
-		if at, limited := x.came().Deadline(); limited && time.Until(at) <= within {
-			return fmt.Errorf("%w: %w", errNoTime, context.DeadlineExceeded)
-		}
-		return nil
-	}
-	return x.Err()
-}
-
-// A call is one call of a Store, with a charge for each policy.
-type call struct {
-	charges []store.Charge
-	states  []store.State
-	asked   []asked
-	barred  []barred // results of policies with a rate of 0, which charge nothing
-
-	enforced    bool   // a policy is not a Shadow
-	failsClosed bool   // a policy refuses the request if only a stand-in can decide
-	mayWait     bool   // a policy lets the request wait
-	settles     bool   // a policy has a Settle
-	waits       bool   // the caller waits for the tokens that it reserves
-	crowded     bool   // there is no place for the caller to wait
-	stays       bool   // it goes on if the caller leaves meanwhile
-	own         policy // of a call without a request; see compileFor
-
-	owned []policy // of a call without a request and with several charges
-
-	// put puts it to the Store; nil: by Take.
-	put func(context.Context, *call) (bool, error)
-}
-
-// asked is the policy and the limit of a charge.
-type asked struct {
-	policy *policy
-	limit  Limit
-}
-
-// calls are reused, because a Store does not keep its arguments. A call keeps its old values until they are overwritten
-// or it is collected.
-var calls = sync.Pool{New: func() any { return new(call) }}
-
-func (c *call) release() {
-	c.charges, c.states, c.asked, c.barred = c.charges[:0], c.states[:0], c.asked[:0], c.barred[:0]
-	c.enforced, c.failsClosed, c.mayWait, c.settles, c.waits, c.stays, c.crowded = false, false, false, false, false, false, false
-	c.put = nil
-	calls.Put(c)
-}
-
-func (c *call) add(p *policy, limit Limit, charge store.Charge) {
-	if charge.Cost > 0 {
-		charge.Lock = p.LockFor
-	}
-	c.charges = append(c.charges, charge)
-	c.asked = append(c.asked, asked{p, limit})
-	c.states = append(c.states, store.State{})
-	c.enforced = c.enforced || !p.Shadow
-	c.failsClosed = c.failsClosed || p.failsClosed()
-	c.mayWait = c.mayWait || p.MaxWait > 0 && !p.Shadow
-	c.settles = c.settles || p.Settle != nil
-}
-
-// addFor adds p's charge for r, if p applies to r.
-func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
-	limit, charge, malformed, err := p.chargeFor(r)
-	if malformed != nil {
-		l.failures.LogKind(r.Context(), failure.Kind(malformed), malformed)
-	}
-	switch {
-	case err != nil:
-		return err
-	case charge.Key == "":
-		return nil
-	case limit.isZero():
-		c.bar(p, limit, charge.Key, charge.Cost)
-		return nil
-	}
-	if between, swung := p.swings.see(charge.Key, limit); swung {
-		l.warnOfSwings(p, limit, between)
-	}
-	c.add(p, limit, charge)
-	return nil
-}
 
 // prefaceMethod is the method of the line that starts HTTP/2 without TLS (RFC 9113, section 3.4). A handler for it
 // takes the connection over and serves all further requests on it, past the limiter.
@@ -195,7 +34,7 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 	}
 	start := l.start(r, op)
 	if r.Method == prefaceMethod {
-		return l.turnAway(x, errPreface, start)
+		return l.rejectRequest(x, errPreface, start)
 	}
 	var noKey, closed, leftOut error
 	for _, p := range policies {
@@ -205,7 +44,7 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 		}
 		switch p.outcomeOf(x, err) {
 		case explain.BadRequest:
-			return l.turnAway(x, err, start)
+			return l.rejectRequest(x, err, start)
 		case explain.NoKey:
 			noKey = cmp.Or(noKey, err)
 		case explain.Failed:
@@ -219,7 +58,7 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 		}
 	}
 	if noKey != nil {
-		return l.turnAway(x, noKey, start)
+		return l.rejectRequest(x, noKey, start)
 	}
 	if closed != nil {
 		return l.fail(x, true, closed, start)
@@ -227,17 +66,15 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 	if leftOut != nil {
 		l.logFailure(x, leftOut, true)
 	}
-	if policy, proxy, found := l.proxied.look(r, c); found {
-		l.warnOfProxy(policy, proxy)
-	}
-	return l.takeUnlessBarred(x, c, waits, leftOut, start)
+	l.detectProxy(r, c)
+	return l.takeCharges(x, c, waits, leftOut, start)
 }
 
-// takeUnlessBarred calls the store for c, unless there is nothing to charge or a rate of 0 denies the request anyway.
-func (l *Limiter) takeUnlessBarred(x *exchange, c *call, waits bool, leftOut error, start start) error {
+// takeCharges calls the store for c, unless there is nothing to charge or a rate of 0 denies the request anyway.
+func (l *Limiter) takeCharges(x *exchange, c *call, waits bool, leftOut error, start start) error {
 	switch {
-	case len(c.charges) == 0 || c.isBarred():
-		return l.concludeBarred(x, c, leftOut, start)
+	case len(c.charges) == 0 || c.zeroRateDenies():
+		return l.concludeUncharged(x, c, leftOut, start)
 	case waits:
 		return l.takeInTurn(x, c, leftOut, start)
 	default:
@@ -245,8 +82,8 @@ func (l *Limiter) takeUnlessBarred(x *exchange, c *call, waits bool, leftOut err
 	}
 }
 
-// pass finishes a decision without a policy that applied. leftOut is why policies were left out.
-func (l *Limiter) pass(x *exchange, leftOut error, start start) error {
+// letThrough finishes a decision without a policy that applied. leftOut is why policies were left out.
+func (l *Limiter) letThrough(x *exchange, leftOut error, start start) error {
 	x.decision.Allowed, x.decision.At = true, time.Now()
 	l.report(x, nil, 0, leftOut, start)
 	return leftOut
@@ -261,19 +98,19 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 	ok, err := l.ask(x, c)
 	if closed, failed := x.failed(c, err); failed != nil {
 		if c.waits && ok {
-			l.giveBack(x, c)
+			l.refundCall(x, c)
 		}
 		return l.fail(x, closed, failed, start)
 	}
 	own, blocked := x.fill(c, ok)
 	if blocked && c.put == nil {
-		x.decision.Allowed = l.shut(x, c, own, ok)
+		x.decision.Allowed = l.denyLooks(x, c, own, ok)
 	}
-	own = x.insertBarred(c, own)
+	own = x.insertZeroRates(c, own)
 	var waited time.Duration
 	if c.waits && x.decision.Allowed {
-		if waited, err = l.await(x, c); err != nil {
-			return l.leave(x, own, waited, err, start)
+		if waited, err = l.waitTurn(x, c); err != nil {
+			return l.abandonWait(x, own, waited, err, start)
 		}
 		x.decision.elapse(waited)
 	}
@@ -290,7 +127,7 @@ func (x *exchange) failed(c *call, err error) (closed bool, _ error) {
 	if err == nil {
 		return false, nil
 	}
-	late := x.over(lastMoment)
+	late := x.tooLate(lastMoment)
 	return c.failsClosed || c.enforced && (late != nil || errors.Is(err, store.ErrOverloaded)), cmp.Or(late, err)
 }
 
@@ -299,7 +136,7 @@ func (x *exchange) failed(c *call, err error) (closed bool, _ error) {
 func (x *exchange) fill(c *call, ok bool) (own []Result, blocked bool) {
 	d := &x.decision
 	d.Allowed, d.At = ok, time.Now()
-	d.Results = x.one[:0]
+	d.Results = x.firstResult[:0]
 	if outer := x.outer(); outer != nil {
 		d.Results = append(d.Results, outer.Results...)
 		d.Waited = outer.Waited
@@ -309,8 +146,8 @@ func (x *exchange) fill(c *call, ok bool) (own []Result, blocked bool) {
 	own = d.Results[before:]
 	for i := range own { // field by field, because copying a Result is slow
 		r, charge := &own[i], &c.charges[i]
-		r.Policy, r.Key, r.Limit, r.Cost, r.Shadow = charge.Policy, charge.Key, c.asked[i].limit, charge.Cost, charge.Shadow
-		r.Hidden = c.asked[i].policy.Hidden
+		r.Policy, r.Key, r.Limit, r.Cost, r.Shadow = charge.Policy, charge.Key, c.applied[i].limit, charge.Cost, charge.Shadow
+		r.Hidden = c.applied[i].policy.Hidden
 		if charge.MaxWait > 0 {
 			r.maxWait = uint32(min(charge.MaxWait.Milliseconds(), math.MaxUint32))
 		}
@@ -320,12 +157,12 @@ func (x *exchange) fill(c *call, ok bool) (own []Result, blocked bool) {
 	return own, blocked
 }
 
-// shut refuses c if it takes no tokens from a bucket that is blocked. The Store allows that, as a look. results are those
-// of c, and ok says that the Store allowed it. shut reports whether the call goes on. If not, the other buckets get back
+// denyLooks refuses c if it takes no tokens from a bucket that is blocked. The Store allows that, as a look. results are those
+// of c, and ok says that the Store allowed it. denyLooks reports whether the call goes on. If not, the other buckets get back
 // what they were charged.
-func (l *Limiter) shut(x *exchange, c *call, results []Result, ok bool) bool {
-	refused := shut(results)
-	if ok && refused && l.giveBack(x, c) {
+func (l *Limiter) denyLooks(x *exchange, c *call, results []Result, ok bool) bool {
+	refused := denyLooks(results)
+	if ok && refused && l.refundCall(x, c) {
 		next := 0
 		for i := range results {
 			if r := &results[i]; r.Cost > 0 && r.Allowed && !r.Degraded {
@@ -337,8 +174,8 @@ func (l *Limiter) shut(x *exchange, c *call, results []Result, ok bool) bool {
 	return ok && !refused
 }
 
-// shut denies results that take no tokens from a bucket that is blocked. It reports whether that refuses the request.
-func shut(results []Result) (refused bool) {
+// denyLooks denies results that take no tokens from a bucket that is blocked. It reports whether that refuses the request.
+func denyLooks(results []Result) (refused bool) {
 	for i := range results {
 		if r := &results[i]; r.Blocked && r.Cost == 0 {
 			r.Allowed = false
@@ -350,8 +187,8 @@ func shut(results []Result) (refused bool) {
 
 // degraded reports whether a stand-in answered for a policy with FailClosed.
 func (c *call) degraded() bool {
-	for i := range c.asked {
-		if c.states[i].Degraded && c.asked[i].policy.failsClosed() {
+	for i := range c.applied {
+		if c.states[i].Degraded && c.applied[i].policy.failsClosed() {
 			return true
 		}
 	}
@@ -361,11 +198,11 @@ func (c *call) degraded() bool {
 // ask calls the Store with c, unless it is too late. A call that waits, or is settled later, goes on until it is
 // answered or times out, even if x ends before. Only the answer shows what has to be given back.
 func (l *Limiter) ask(x *exchange, c *call) (bool, error) {
-	if err := x.over(0); err != nil {
+	if err := x.tooLate(0); err != nil {
 		return false, err
 	}
 	limited := &x.limited
-	if c.stays {
+	if c.outlivesCaller {
 		limited = &deadline.Context{Parent: context.WithoutCancel(x), Terms: &l.ofCalls}
 	}
 	defer limited.End()
@@ -435,5 +272,5 @@ func (l *Limiter) routeOf(r *http.Request) string {
 	if r == nil {
 		return ""
 	}
-	return l.mounted.pattern(r)
+	return l.routers.pattern(r)
 }

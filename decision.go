@@ -12,8 +12,8 @@ import (
 // Never is the RetryAfter of a request that can never succeed: its cost is above the burst, or the rate is 0.
 const Never = store.Never
 
-// A Decision is the result of all calls of Handler and Limit so far for one request, see [FromContext], or of one call
-// of [Limiter.TakeAll].
+// A Decision is the result of all calls of [Limiter.Handler] and [Limiter.Limit] so far for one request, see
+// [FromContext], or of one call of [Limiter.TakeAll].
 type Decision struct {
 	// Allowed reports whether the request goes on. If the store failed, it is true unless a policy has
 	// FailClosed. After other errors, see [KeyFunc], it is false.

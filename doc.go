@@ -89,16 +89,14 @@
 //
 // # Waiting for tokens
 //
-// With [Policy.MaxWait], requests wait for their tokens instead of being denied. All replicas together serve them in
-// the order in which they came. A request whose turn is too far away is denied at once. A client that disconnects gives
-// its tokens back. In workers use [Limiter.Wait]. See
+// With [Policy.MaxWait], requests wait for their tokens instead of being denied, on all replicas in the order in which
+// they came. In workers use [Limiter.Wait]. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/waiting.md.
 //
 // # Costs that the response decides
 //
 // With [Policy.Settle], the cost of a request depends on its response, as with [FailedLogins] or the bytes of a
-// download. A handler that knows the cost can call [SetCost]. [Policy.Cost] is charged first, as an estimate. The
-// difference is charged or refunded after the handler has returned. See
+// download. A handler that knows the cost can call [SetCost]. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/settling.md.
 //
 // # Which call
@@ -118,9 +116,8 @@
 // # Knowing before, and changing later
 //
 // [Limiter.Explain] says which policies would apply to a request, how each key is found, and how the request would be
-// answered. The command in cmd/ratelimit simulates policies on an access log. Package policyfile reads policies from a
-// file, and [Limiter.Reload] puts them in force. Package limits changes limits on all replicas, by [Limiter.Override].
-// See https://github.com/go-tokenbucket/ratelimit/blob/main/docs/choosing-a-limit.md and
+// answered. The command in cmd/ratelimit simulates policies on an access log. [Limiter.Reload] replaces policies, and
+// [Limiter.Override] the limits of policies, while the program runs. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/changing-limits.md.
 //
 // # Other packages

@@ -33,10 +33,10 @@ import (
 //
 // The result is experimental, as package explain is.
 func (l *Limiter) Explain(r *http.Request, policies ...Policy) *explain.Explanation {
-	ctx, trace, end := dryrun.Begin(freshContext{r.Context()}, r)
+	ctx, trace, end := dryrun.Begin(bareContext{r.Context()}, r)
 	defer end()
 	silent := slog.New(slog.DiscardHandler)
-	x := &explaining{l: l, trace: trace, dry: Limiter{
+	x := &explanation{l: l, trace: trace, dry: Limiter{
 		headers:    l.headers,
 		timeout:    l.timeout,
 		failures:   failure.Log{Logger: silent},
@@ -59,14 +59,14 @@ func (l *Limiter) Explain(r *http.Request, policies ...Policy) *explain.Explanat
 		x.unknown("a function that an explanation calls has called Explain: it would be called again without end, so nothing is explained here")
 		return &x.e
 	}
-	way, others := x.stops(r, policies)
+	onPath, others := x.mountsFor(r, policies)
 	met := true
-	for i, at := range append(way, others...) {
-		met = met && i < len(way)
-		judged, next := x.judge(r, at, met)
-		x.e.Limiters = append(x.e.Limiters, judged)
+	for i, m := range append(onPath, others...) {
+		met = met && i < len(onPath)
+		explained, next := x.explainMount(r, m, met)
+		x.e.Limiters = append(x.e.Limiters, explained)
 		if met {
-			r, met = next, judged.Allowed
+			r, met = next, explained.Allowed
 		}
 	}
 	return &x.e
@@ -76,16 +76,16 @@ const (
 	// maxExplained bounds a text of a request or of an error in an explanation, in bytes.
 	maxExplained = 1024
 
-	// maxOthers bounds the places that are explained and not on the way of the request. A program may call Limit for each
-	// request.
+	// maxOthers bounds the mounts that are explained and not on the path of the request. A program may call Limit for
+	// each request.
 	maxOthers = 100
 )
 
-// A freshContext has the values of another context, except for those that a limiter has put there. So a handler can explain
+// A bareContext has the values of another context, except for those that a limiter has put there. So a handler can explain
 // the request that it serves.
-type freshContext struct{ context.Context }
+type bareContext struct{ context.Context }
 
-func (c freshContext) Value(key any) any {
+func (c bareContext) Value(key any) any {
 	switch key {
 	case decisionKey{}, foreignKey{}, settlementKey{}, visitKey{}:
 		return nil
@@ -94,10 +94,10 @@ func (c freshContext) Value(key any) any {
 }
 
 // String returns the names of the chain of contexts, without their values.
-func (c freshContext) String() string { return deadline.Name(c.Context) + ".Fresh" }
+func (c bareContext) String() string { return deadline.Name(c.Context) + ".Fresh" }
 
-// An explaining is a request that is being explained. One goroutine uses it.
-type explaining struct {
+// An explanation is a request that is being explained. One goroutine uses it.
+type explanation struct {
 	l     *Limiter
 	dry   Limiter // decides and answers as l does, by the buckets that were read, and is not observed
 	trace *dryrun.Run
@@ -105,7 +105,7 @@ type explaining struct {
 	err   error // of the Store: it is not asked again
 }
 
-func (x *explaining) unknown(format string, args ...any) {
+func (x *explanation) unknown(format string, args ...any) {
 	x.e.Unknown = append(x.e.Unknown, fmt.Sprintf(format, args...))
 }
 
@@ -137,18 +137,18 @@ func setPathValues(r *http.Request) {
 // chiExpression is a wildcard of chi with a regular expression.
 var chiExpression = regexp.MustCompile(`\{([^{}:]+):[^{}]*\}`)
 
-// judge explains what happens to r at a stop. If met is true, r comes there, and the answer becomes that of the stop. next is
-// r as it goes on.
-func (x *explaining) judge(r *http.Request, at stop, met bool) (here explain.Limiter, next *http.Request) {
-	here, next = at.Limiter, r.WithContext(r.Context())
+// explainMount explains what happens to r at m. If met is true, r comes there, and the answer becomes that of m. next is r as
+// it goes on.
+func (x *explanation) explainMount(r *http.Request, m explainedMount, met bool) (here explain.Limiter, next *http.Request) {
+	here, next = m.Limiter, r.WithContext(r.Context())
 	here.Met, here.Policies = met, []explain.Policy{}
-	if next.Pattern = at.pattern; at.routed {
+	if next.Pattern = m.pattern; m.routed {
 		setPathValues(next)
 	}
-	panicked := guard(func() { here.Skipped = x.l.skip != nil && x.l.skip(next) })
+	panicked := recoverPanic(func() { here.Skipped = x.l.skip != nil && x.l.skip(next) })
 	if here.Skipped {
 		here.Allowed = true
-		for _, p := range at.policies {
+		for _, p := range m.policies {
 			skipped := describe(p)
 			skipped.Outcome, skipped.Why = explain.LeftOut, "Config.Skip exempts the request"
 			here.Policies = append(here.Policies, skipped)
@@ -156,21 +156,18 @@ func (x *explaining) judge(r *http.Request, at stop, met bool) (here explain.Lim
 		return here, r
 	}
 	ex := newRequestExchange(r.Context(), &x.dry.ofRequests)
-	judged, asked := x.askAll(at.policies, next, &ex.exchange)
-	looked := &lookedStore{judged: judged, err: x.err}
-	x.dry.store = looked
+	policies, memoized := x.explainPolicies(m.policies, next, &ex.exchange)
+	snapshot := &snapshotStore{policies: policies, err: x.err}
+	x.dry.store = snapshot
 	var err error
-	panicked = cmp.Or(panicked, guard(func() { err = x.dry.decide(&ex.exchange, next, asked, false) }))
+	panicked = cmp.Or(panicked, recoverPanic(func() { err = x.dry.decide(&ex.exchange, next, memoized, false) }))
 	d := &ex.decision
-	own := d.Results
-	if outer := ex.outer(); outer != nil && len(own) > 0 {
-		own = own[len(outer.Results):]
-	}
+	own := ex.own()
 	if d.Allowed {
-		d.elapse(looked.wait) // in the headers alone: nobody waits
+		d.elapse(snapshot.waited) // in the headers alone: nobody waits
 	}
 	if met && panicked == nil {
-		panicked = guard(func() { next = cmp.Or(x.dry.answer(responder{x: x}, next, ex, err), next) })
+		panicked = recoverPanic(func() { next = cmp.Or(x.dry.answer(answerRecorder{explanation: x}, next, ex, err), next) })
 		x.e.Degraded = x.e.Degraded || slices.ContainsFunc(own, func(r Result) bool { return r.Degraded })
 	}
 	here.Allowed = d.Allowed && panicked == nil
@@ -181,30 +178,30 @@ func (x *explaining) judge(r *http.Request, at stop, met bool) (here explain.Lim
 	if names := denied(own, false); len(names) > 0 {
 		refusers = "denied by " + strings.Join(names, ", ")
 	}
-	for _, j := range judged {
-		j.conclude(own, refusers, here.Allowed)
-		here.Policies = append(here.Policies, j.Policy)
+	for _, p := range policies {
+		p.conclude(own, refusers, here.Allowed)
+		here.Policies = append(here.Policies, p.Policy)
 	}
 	return here, next
 }
 
-// A responder notes how a request is answered, and writes nothing.
-type responder struct {
+// An answerRecorder notes how a request is answered, and writes nothing.
+type answerRecorder struct {
 	Responder
-	x *explaining
+	explanation *explanation
 }
 
-func (r responder) Header() http.Header { return r.x.e.Header }
+func (r answerRecorder) Header() http.Header { return r.explanation.e.Header }
 
-func (r responder) Refuse(_ *http.Request, status int, _ error) bool {
-	r.x.e.Status = status
+func (r answerRecorder) Refuse(_ *http.Request, status int, _ error) bool {
+	r.explanation.e.Status = status
 	return true
 }
 
 var errPanic = errors.New("panic")
 
-// guard calls f, which calls functions of the program, and returns a panic of them as an error.
-func guard(f func()) (err error) {
+// recoverPanic calls f, which calls functions of the program, and returns a panic of them as an error.
+func recoverPanic(f func()) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("%w: %v: the server would abort the request", errPanic, reason)

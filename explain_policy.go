@@ -16,25 +16,25 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A judgment is what a policy says of a request, and its bucket.
-type judgment struct {
+// An explainedPolicy is what a policy says of a request, and its bucket.
+type explainedPolicy struct {
 	explain.Policy
 	charge store.Charge
-	kept   store.Kept // the bucket, at the time lookedAt
+	kept   store.Kept // the bucket, at snapshotTime
 }
 
 func describe(p *policy) explain.Policy {
 	return explain.Policy{Name: p.Name, Shadow: p.Shadow, Hidden: p.Hidden, Optional: p.Optional, FailClosed: p.FailClosed}
 }
 
-// askAll asks policies for the keys, limits and costs of r, and reads their buckets. asked are the policies with functions
-// that return the same again. Reading takes at most the time of one call of the Store.
-func (x *explaining) askAll(policies []*policy, r *http.Request, ex *exchange) (all []*judgment, asked []*policy) {
+// explainPolicies asks policies for the keys, limits and costs of r, and reads their buckets. memoized are the policies with
+// functions that return the same again. Reading takes at most the time of one call of the Store.
+func (x *explanation) explainPolicies(policies []*policy, r *http.Request, ex *exchange) (all []*explainedPolicy, memoized []*policy) {
 	closed := false
 	for _, p := range policies {
-		j, own := x.ask(p, r, ex)
-		all, asked = append(all, j), append(asked, own)
-		closed = closed || j.charge.Key != "" && p.failsClosed()
+		e, own := x.explainPolicy(p, r, ex)
+		all, memoized = append(all, e), append(memoized, own)
+		closed = closed || e.charge.Key != "" && p.failsClosed()
 	}
 	limited := deadline.Context{Parent: r.Context(), Terms: &x.l.ofRequests}
 	defer limited.End()
@@ -42,30 +42,30 @@ func (x *explaining) askAll(policies []*policy, r *http.Request, ex *exchange) (
 	if closed {
 		ctx = store.WithoutStandIn(ctx)
 	}
-	for _, j := range all {
-		if x.err == nil && j.charge.Limit != (store.Limit{}) {
-			x.err = j.look(ctx, x.l.store)
+	for _, e := range all {
+		if x.err == nil && e.charge.Limit != (store.Limit{}) {
+			x.err = e.readBucket(ctx, x.l.store)
 		}
 	}
-	return all, asked
+	return all, memoized
 }
 
-// ask asks a policy for the key, the limit and the cost of r. Outcome is set if it charges nothing.
-func (x *explaining) ask(p *policy, r *http.Request, ex *exchange) (j *judgment, own *policy) {
-	j = &judgment{Policy: describe(p)}
+// explainPolicy asks a policy for the key, the limit and the cost of r. Outcome is set if it charges nothing.
+func (x *explanation) explainPolicy(p *policy, r *http.Request, ex *exchange) (e *explainedPolicy, own *policy) {
+	e = &explainedPolicy{Policy: describe(p)}
 	var chosen *Limit
-	own = remembering(p, r, func(limit Limit) { chosen = &limit })
+	own = memoize(p, r, func(limit Limit) { chosen = &limit })
 	var limit Limit
 	var malformed, err error
 	x.trace.Took() // of a function that goes on
-	if panicked := guard(func() { limit, j.charge, malformed, err = own.chargeFor(r) }); panicked != nil {
+	if panicked := recoverPanic(func() { limit, e.charge, malformed, err = own.chargeFor(r) }); panicked != nil {
 		err = panicked
 	}
 	if step := x.trace.Took(); step != nil && len(step.Tried) > 0 {
-		j.Found = step.Tried[0]
+		e.Found = step.Tried[0]
 	}
-	j.Key, j.Cost = j.charge.Key, j.charge.Cost
-	why := cmp.Or(p.from, "Policy.Limit")
+	e.Key, e.Cost = e.charge.Key, e.charge.Cost
+	why := cmp.Or(p.limitFrom, "Policy.Limit")
 	switch {
 	case chosen == nil:
 	case *chosen == limit:
@@ -76,22 +76,22 @@ func (x *explaining) ask(p *policy, r *http.Request, ex *exchange) (j *judgment,
 		why += ": LimitFunc returned the zero Limit"
 	}
 	if limit != (Limit{}) {
-		j.Limit, j.LimitWhy = limit.String(), why
+		e.Limit, e.LimitWhy = limit.String(), why
 	}
 	switch {
 	case err != nil:
-		j.Outcome, j.Why = p.outcomeOf(ex, err), strings.TrimPrefix(x.trace.Text(err, maxExplained), "policy "+p.Name+": ")
+		e.Outcome, e.Why = p.outcomeOf(ex, err), strings.TrimPrefix(x.trace.Text(err, maxExplained), "policy "+p.Name+": ")
 	case limit == Unlimited:
-		j.Outcome, j.Why = explain.Exempt, "the limit is Unlimited"
-	case j.Key == "":
-		j.Outcome, j.Why = explain.LeftOut, "the request has no key, and the policy is Optional"
+		e.Outcome, e.Why = explain.Exempt, "the limit is Unlimited"
+	case e.Key == "":
+		e.Outcome, e.Why = explain.LeftOut, "the request has no key, and the policy is Optional"
 	}
-	return j, own
+	return e, own
 }
 
-// remembering returns p with functions that remember what they return for r: each is called once. choose is called with the
+// memoize returns p with functions that remember what they return for r: each is called once. choose is called with the
 // limit that LimitFunc returns.
-func remembering(p *policy, r *http.Request, choose func(Limit)) *policy {
+func memoize(p *policy, r *http.Request, choose func(Limit)) *policy {
 	own := &policy{Policy: p.Policy, limit: p.limit}
 	key := sync.OnceValues(func() (string, error) { return keyBy(p.Key, r) })
 	own.Key = func(*http.Request) (string, error) { return key() }
@@ -129,9 +129,9 @@ func bucketOf(ctx context.Context, s store.Store, c *store.Charge) (store.Bucket
 	return b, err
 }
 
-// look reads the bucket of j.
-func (j *judgment) look(ctx context.Context, s store.Store) error {
-	c := &j.charge
+// readBucket reads the bucket of e.
+func (e *explainedPolicy) readBucket(ctx context.Context, s store.Store) error {
+	c := &e.charge
 	b, err := bucketOf(ctx, s, c)
 	if err != nil {
 		return err
@@ -140,91 +140,91 @@ func (j *judgment) look(ctx context.Context, s store.Store) error {
 		c.Limit = cmp.Or(b.Limit, c.Limit) // the part of this replica
 	}
 	before := b.State(c.Limit)
-	j.Before = &before
-	j.kept = store.Kept{Limit: b.Limit, Credits: b.Credits, LastRefill: lookedAt - b.Age.Microseconds(), Locked: b.Locked}
+	e.Before = &before
+	e.kept = store.Kept{Limit: b.Limit, Credits: b.Credits, LastRefill: snapshotTime - b.Age.Microseconds(), Locked: b.Locked}
 	if b.Blocked > 0 {
-		j.kept.BlockedUntil = lookedAt + b.Blocked.Microseconds()
+		e.kept.BlockedUntil = snapshotTime + b.Blocked.Microseconds()
 	}
 	return nil
 }
 
-// lookedAt is the time at which buckets are read, in microseconds on the clock of a lookedStore.
-const lookedAt = 1 << 50
+// snapshotTime is the time at which buckets are read, in microseconds on the clock of a snapshotStore.
+const snapshotTime = 1 << 50
 
-// A lookedStore is a Store of the buckets of judgments, as they were read. So a decision about them is that of Handler, and
+// A snapshotStore is a Store of the buckets of policies, as they were read. So a decision about them is that of Handler, and
 // writes nothing.
-type lookedStore struct {
-	judged []*judgment
-	err    error         // of the Store that they were read from
-	wait   time.Duration // for the tokens of the last call
+type snapshotStore struct {
+	policies []*explainedPolicy
+	err      error         // of the Store that they were read from
+	waited   time.Duration // for the tokens of the last call
 }
 
-func (s *lookedStore) Take(_ context.Context, charges []store.Charge, states []store.State) (bool, error) {
+func (s *snapshotStore) Take(_ context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	if s.err != nil {
 		return false, s.err
 	}
-	all, kept := make([]*judgment, len(charges)), make([]store.Kept, len(charges))
+	all, kept := make([]*explainedPolicy, len(charges)), make([]store.Kept, len(charges))
 	charges = slices.Clone(charges)
 	for i := range charges {
 		c := &charges[i]
-		j := s.judged[slices.IndexFunc(s.judged, func(j *judgment) bool { return j.Name == c.Policy })]
-		if c.Limit = j.charge.Limit; j.Before.Degraded {
+		e := s.policies[slices.IndexFunc(s.policies, func(e *explainedPolicy) bool { return e.Name == c.Policy })]
+		if c.Limit = e.charge.Limit; e.Before.Degraded {
 			c.Lock = 0 // not every stand-in locks
 		}
-		all[i], kept[i] = j, j.kept
+		all[i], kept[i] = e, e.kept
 	}
-	ok := store.Decide(charges, kept, states, lookedAt)
-	s.wait = (&call{charges: charges, states: states}).wait()
-	for i, j := range all {
-		j.kept, states[i].Degraded = kept[i], j.Before.Degraded
+	ok := store.Decide(charges, kept, states, snapshotTime)
+	s.waited = (&call{charges: charges, states: states}).wait()
+	for i, e := range all {
+		e.kept, states[i].Degraded = kept[i], e.Before.Degraded
 	}
 	return ok, nil
 }
 
-// conclude completes a judgment by the result of its policy. A policy has none if it was left out, or if the request was
+// conclude completes an explanation by the result of its policy. A policy has none if it was left out, or if the request was
 // refused before. refusers says why the request is not allowed.
-func (j *judgment) conclude(results []Result, refusers string, allowed bool) {
-	if j.Outcome != "" {
+func (e *explainedPolicy) conclude(results []Result, refusers string, allowed bool) {
+	if e.Outcome != "" {
 		return
 	}
-	r := Result{Cost: j.Cost, State: store.State{RetryAfter: Never}}
-	switch i := slices.IndexFunc(results, func(r Result) bool { return r.Policy == j.Name }); {
+	r := Result{Cost: e.Cost, State: store.State{RetryAfter: Never}}
+	switch i := slices.IndexFunc(results, func(r Result) bool { return r.Policy == e.Name }); {
 	case i >= 0:
 		r = results[i]
 	case allowed:
-		j.Outcome, j.Why = explain.LeftOut, refusers
+		e.Outcome, e.Why = explain.LeftOut, refusers
 		return
-	case j.Before == nil && j.charge.Limit != store.Limit{}:
-		j.Outcome, j.Why = explain.Failed, refusers
+	case e.Before == nil && e.charge.Limit != store.Limit{}:
+		e.Outcome, e.Why = explain.Failed, refusers
 		return
-	case j.Before != nil: // would the policy alone allow it?
+	case e.Before != nil: // would the policy alone allow it?
 		var states [1]store.State
-		if r.State = *j.Before; !store.Decide([]store.Charge{j.charge}, []store.Kept{j.kept}, states[:], lookedAt) || !states[0].Allowed {
+		if r.State = *e.Before; !store.Decide([]store.Charge{e.charge}, []store.Kept{e.kept}, states[:], snapshotTime) || !states[0].Allowed {
 			r.State = states[0]
 		}
 	}
-	if j.Before != nil {
-		j.After = &r.State
+	if e.Before != nil {
+		e.After = &r.State
 	}
-	switch j.Why = j.why(&r); {
+	switch e.Why = e.why(&r); {
 	case r.Allowed && !allowed:
-		j.Outcome, j.Why = explain.NotCharged, refusers
+		e.Outcome, e.Why = explain.NotCharged, refusers
 	case r.Allowed:
-		j.Outcome = explain.Allowed
-	case j.Shadow:
-		j.Outcome = explain.WouldDeny
+		e.Outcome = explain.Allowed
+	case e.Shadow:
+		e.Outcome = explain.WouldDeny
 	default:
-		j.Outcome = explain.Denied
+		e.Outcome = explain.Denied
 	}
 }
 
 // why returns why a bucket allows the request or denies it.
-func (j *judgment) why(r *Result) string {
-	switch limit := j.charge.Limit; {
+func (e *explainedPolicy) why(r *Result) string {
+	switch limit := e.charge.Limit; {
 	case r.Wait > 0:
 		return fmt.Sprintf("the request waits %v for its tokens", r.Wait)
 	case r.Allowed:
-		return fmt.Sprintf("the request takes %d of %d tokens", r.Cost, j.Before.Remaining)
+		return fmt.Sprintf("the request takes %d of %d tokens", r.Cost, e.Before.Remaining)
 	case limit == (store.Limit{}):
 		return "the rate is 0"
 	case r.Blocked:

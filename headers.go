@@ -58,12 +58,12 @@ func (l *Limiter) setHeaders(h http.Header, x *exchange, r *http.Request) *http.
 		l.headers(h, d)
 		return r
 	}
-	foreign, _ := x.came().Value(foreignKey{}).(http.Header)
+	foreign, _ := x.parent().Value(foreignKey{}).(http.Header)
 	if foreign != nil {
 		l.setInside(h, d, foreign)
 		return r
 	}
-	if _, stacked := FromContext(x.came()); stacked {
+	if _, stacked := FromContext(x.parent()); stacked {
 		l.headers(h, d) // replaces the headers of the outer limiter
 		return r
 	}

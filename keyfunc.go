@@ -51,9 +51,7 @@ func Static(key string) KeyFunc {
 	}
 	key = "static:" + key
 	return func(r *http.Request) (string, error) {
-		if run := dryrun.OfRequest(r); run != nil {
-			run.Name("Static")
-		}
+		dryrun.OfRequest(r).Name("Static")
 		return key, nil
 	}
 }
@@ -74,10 +72,9 @@ func Header(name string) KeyFunc {
 	single := requestheader.Single(name)
 	return func(r *http.Request) (string, error) {
 		value, err := single(r)
-		if run := dryrun.OfRequest(r); run != nil {
-			run.Name("Header " + name)
-			run.Secret(value, "the value of the header")
-		}
+		run := dryrun.OfRequest(r)
+		run.Name("Header " + name)
+		run.Secret(value, "the value of the header")
 		if err != nil {
 			return "", err
 		}
@@ -95,9 +92,7 @@ func ContextKey(f func(context.Context) (string, bool)) KeyFunc {
 	}
 	return func(r *http.Request) (string, error) {
 		name, ok := f(r.Context())
-		if run := dryrun.OfRequest(r); run != nil {
-			run.Name("ContextKey")
-		}
+		dryrun.OfRequest(r).Name("ContextKey")
 		if !ok || name == "" {
 			return "", errNoName
 		}
@@ -113,9 +108,7 @@ var errNoName = failure.New(ErrNoKey, "the context holds no name: is the authent
 func FirstOf(fns ...KeyFunc) KeyFunc {
 	fns = mustHave("FirstOf", fns)
 	return func(r *http.Request) (string, error) {
-		if run := dryrun.OfRequest(r); run != nil {
-			run.Name("FirstOf")
-		}
+		dryrun.OfRequest(r).Name("FirstOf")
 		var why failure.Reasons
 		for _, f := range fns {
 			key, err := keyBy(f, r)
@@ -140,9 +133,7 @@ func Join(fns ...KeyFunc) KeyFunc {
 	fns = mustHave("Join", fns)
 	escape := strings.NewReplacer("%", "%25", "|", "%7C")
 	return func(r *http.Request) (string, error) {
-		if run := dryrun.OfRequest(r); run != nil {
-			run.Name("Join")
-		}
+		dryrun.OfRequest(r).Name("Join")
 		var joined strings.Builder
 		joined.WriteString("join:")
 		var failed error

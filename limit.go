@@ -13,7 +13,9 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A Limit is a rate and a burst. A bucket holds up to Burst tokens, starts full, and gains Rate tokens per Per, evenly.
+// A Limit is a rate and a burst, as in [Policy.Limit]. A bucket holds up to Burst tokens, starts full, and gains Rate
+// tokens per Per, evenly. The middleware that enforces policies is [Limiter.Limit].
+//
 // PerHour(5) allows 5 requests at once and then one every 12 minutes: 9 in less than an hour.
 // Every(time.Hour).WithBurst(5) allows 5 in less than an hour. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/choosing-a-limit.md.
@@ -199,74 +201,5 @@ func (l *Limit) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A LimitFunc may return a rate of 0, which allows nothing. No bucket has such a limit, so the Store is not called.
-
 // isZero reports whether l allows nothing. It is false for the zero Limit, which stands for Policy.Limit.
 func (l Limit) isZero() bool { return l.Rate == 0 && l != Limit{} }
-
-// A barred is the result of a policy with a rate of 0.
-type barred struct {
-	at     int // number of charges before it
-	result Result
-}
-
-// bar adds the result of p, whose limit has a rate of 0.
-func (c *call) bar(p *policy, limit Limit, key string, cost int64) {
-	c.barred = append(c.barred, barred{len(c.charges), Result{
-		Policy: p.Name,
-		Key:    key,
-		Limit:  limit,
-		Cost:   cost,
-		Shadow: p.Shadow,
-		Hidden: p.Hidden,
-		State:  store.State{RetryAfter: store.Never},
-	}})
-}
-
-// isBarred reports whether a policy that is not a Shadow has a rate of 0.
-func (c *call) isBarred() bool {
-	for i := range c.barred {
-		if !c.barred[i].result.Shadow {
-			return true
-		}
-	}
-	return false
-}
-
-// insertBarred inserts the bars of c between the results of its charges, own, which end x.decision.Results. It returns them
-// all.
-func (x *exchange) insertBarred(c *call, own []Result) []Result {
-	if len(c.barred) == 0 {
-		return own
-	}
-	d := &x.decision
-	before := len(d.Results) - len(own)
-	all := make([]Result, 0, len(own)+len(c.barred))
-	from := 0
-	for _, b := range c.barred {
-		all = append(all, own[from:b.at]...)
-		all = append(all, b.result)
-		from = b.at
-	}
-	all = append(all, own[from:]...)
-	d.Results = append(d.Results[:before:before], all...)
-	return d.Results[before:]
-}
-
-// concludeBarred finishes a decision that charges no bucket. The request is denied if it is barred.
-func (l *Limiter) concludeBarred(x *exchange, c *call, leftOut error, start start) error {
-	if len(c.barred) == 0 {
-		return l.pass(x, leftOut, start)
-	}
-	l.report(x, x.fillBarred(c), 0, leftOut, start)
-	return leftOut
-}
-
-// fillBarred is exchange.fill for a call that charges no bucket.
-func (x *exchange) fillBarred(c *call) (own []Result) {
-	x.fill(&call{}, !c.isBarred())
-	for i := range c.barred {
-		x.decision.Results = append(x.decision.Results, c.barred[i].result)
-	}
-	return x.decision.Results[len(x.decision.Results)-len(c.barred):]
-}

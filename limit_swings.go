@@ -8,68 +8,67 @@ import (
 	"time"
 )
 
-// A swings notices a limit of one key that goes back and forth, which a LimitFunc must not cause. A bucket has one
+// A limitSwings notices a limit of one key that goes back and forth, which a LimitFunc must not cause. A bucket has one
 // limit at a time: under the fast limit it refills, and then allows what the strict limit would have denied. Only a few
-// keys are watched.
-type swings struct {
+// keys are looked at.
+type limitSwings struct {
 	seed maphash.Seed
 	done atomic.Bool                             // a swing was noticed
-	keys atomic.Pointer[[watchedKeys]watchedKey] // nil before the first request, and when done
+	keys atomic.Pointer[[maxSwingKeys]keyLimits] // nil before the first request, and when done
 }
 
-// A watchedKey is a key and the last two limits that it had.
-type watchedKey struct {
+// A keyLimits is a key and the last two limits that it had.
+type keyLimits struct {
 	mu        sync.Mutex
 	hash      uint64
-	strangers int // number of requests of other keys at this place
+	others    int // number of requests of other keys that share its entry
 	now, then Limit
 	changed   time.Time // from then to now
 }
 
 const (
-	// watchedKeys is the number of keys of a policy that are watched.
-	watchedKeys = 64
+	// maxSwingKeys is the number of keys of a policy that are looked at.
+	maxSwingKeys = 64
 
-	// maxStrangers is the number of requests of other keys after which a place watches another key.
-	maxStrangers = 256
+	// maxOtherRequests is the number of requests of other keys after which an entry is for another key.
+	maxOtherRequests = 256
 
 	// swingWithin is the time in which a limit has to come back. Members rarely change their tier twice
 	// in that time.
 	swingWithin = time.Minute
 )
 
-// watchSwings starts to watch policies with a LimitFunc.
-func watchSwings(policies []*policy) {
-	for _, p := range policies {
-		if p.LimitFunc != nil {
-			p.swings = &swings{seed: maphash.MakeSeed()}
-		}
+// newLimitSwings returns nil for a policy without a LimitFunc.
+func newLimitSwings(p *Policy) *limitSwings {
+	if p.LimitFunc == nil {
+		return nil
 	}
+	return &limitSwings{seed: maphash.MakeSeed()}
 }
 
-// see records that key has that limit now. The first time that a limit goes back and forth, it returns true and the
+// record records that key has that limit now. The first time that a limit goes back and forth, it returns true and the
 // limit that key had in between.
-func (s *swings) see(key string, limit Limit) (between Limit, swung bool) {
+func (s *limitSwings) record(key string, limit Limit) (between Limit, swung bool) {
 	if s == nil || s.done.Load() {
 		return Limit{}, false
 	}
 	keys := s.keys.Load()
 	if keys == nil {
-		s.keys.CompareAndSwap(nil, new([watchedKeys]watchedKey))
+		s.keys.CompareAndSwap(nil, new([maxSwingKeys]keyLimits))
 		if keys = s.keys.Load(); keys == nil {
 			return Limit{}, false // a swing was noticed meanwhile
 		}
 	}
 	hash := maphash.String(s.seed, key)
-	w := &keys[hash%watchedKeys]
+	w := &keys[hash%maxSwingKeys]
 	if !w.mu.TryLock() {
 		return Limit{}, false // the next request of the key is recorded instead
 	}
 	defer w.mu.Unlock()
 	switch {
 	case w.hash != hash:
-		if w.strangers++; w.strangers > maxStrangers || w.now == (Limit{}) {
-			w.hash, w.strangers, w.now, w.then = hash, 0, limit, Limit{}
+		if w.others++; w.others > maxOtherRequests || w.now == (Limit{}) {
+			w.hash, w.others, w.now, w.then = hash, 0, limit, Limit{}
 		}
 	case w.now == limit:
 	case w.then == limit && time.Since(w.changed) < swingWithin:
@@ -82,8 +81,8 @@ func (s *swings) see(key string, limit Limit) (between Limit, swung bool) {
 	return Limit{}, false
 }
 
-// warnOfSwings logs that the limit of one key of p goes back and forth.
-func (l *Limiter) warnOfSwings(p *policy, limit, between Limit) {
+// warnOfSwing logs that the limit of one key of p goes back and forth.
+func (l *Limiter) warnOfSwing(p *policy, limit, between Limit) {
 	l.refusals.Warn("ratelimit: LimitFunc must depend on the key alone: a bucket has one limit at a time, and refills at the rate of the fastest; use two policies",
 		slog.String("policy", p.Name),
 		slog.String("limit", limit.String()),

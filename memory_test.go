@@ -30,9 +30,9 @@ func TestLimitInALoopHoldsNoMemory(t *testing.T) {
 		l.Limit(Policy{Name: "api", Key: RemoteIP(), Limit: PerHour(1)})
 	}
 	mounts := func() int {
-		l.places.mu.Lock()
-		defer l.places.mu.Unlock()
-		return len(l.places.mounts)
+		l.mounts.mu.Lock()
+		defer l.mounts.mu.Unlock()
+		return len(l.mounts.inUse()) - 1
 	}
 	for deadline := time.Now().Add(10 * time.Second); mounts() > 1; { // cleanups run some time after a collection
 		if time.Now().After(deadline) {

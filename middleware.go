@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/answer"
@@ -43,25 +44,21 @@ type Config struct {
 	// of err. Before Deny and Error are called, Cache-Control: no-store is set, and Retry-After for a 503.
 	Error func(w http.ResponseWriter, r *http.Request, err error)
 
-	// Skip, if set, exempts requests from Handler and Limit, such as health checks: they take no tokens
-	// and get no headers. Use package skip. It must not trust a header that clients can send.
+	// Skip, if set, exempts requests from [Limiter.Handler] and [Limiter.Limit], such as health checks:
+	// they take no tokens and get no headers. Use package skip. It must not trust a header that clients can send.
 	// Default: no request is exempt.
 	Skip func(*http.Request) bool
 
 	// Timeout bounds each call of the Store, by its context. A redisstore obeys it whatever the timeouts
-	// of the Redis client are. A call that takes longer is a failure of the store. Default 100 ms.
-	//
-	// If the process lacks processor time, a redisstore waits for an answer up to Timeout longer. A
-	// request that has no answer by then is refused, and so is one whose own deadline has passed. This
-	// does not depend on FailClosed, because clients could cause both.
+	// of the Redis client are. A call that takes longer is a failure of the store. Default 100 ms. For a
+	// process that lacks processor time, see
+	// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/outages.md.
 	Timeout time.Duration
 
 	// MaxWaiting bounds the requests and calls of [Limiter.Wait] that wait at once in this Limiter.
-	// Further ones do not wait, as if MaxWait were 0, and this is logged. A waiting request needs about
-	// 23 KB with its connection, a call of Wait 6 KB. Default 1024.
-	//
-	// A key gets a place only while it holds fewer places than are free: one busy key holds at most half
-	// of them. See https://github.com/go-tokenbucket/ratelimit/blob/main/docs/waiting.md.
+	// Further ones do not wait, as if MaxWait were 0, and this is logged. One busy key gets at most half
+	// of the places. Default 1024. See
+	// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/waiting.md.
 	MaxWaiting int
 
 	// Observe, if set, is called once for each decision, before the request goes on or is answered, and
@@ -92,7 +89,7 @@ const (
 // A Limiter limits requests and calls. Make it with [New]. It is safe for concurrent use.
 type Limiter struct {
 	store    store.Store
-	places   places
+	mounts   mounts
 	headers  HeaderFunc
 	deny     http.Handler
 	refuse   func(http.ResponseWriter, *http.Request, error)
@@ -100,10 +97,10 @@ type Limiter struct {
 	timeout  time.Duration
 	waiting  *waitSlots
 	observe  func(context.Context, *Event)
-	mounted  subRouters // for Event.Route
+	routers  subRouters // for Event.Route
 	failures failure.Log
-	refusals failure.Log // 400 and 403
-	proxied  proxyWatch
+	refusals failure.Log     // 400 and 403
+	proxied  atomic.Int32    // see detectProxy
 	own      *memstore.Store // nil: the caller set a Config.Store
 
 	ofCalls, ofRequests deadline.Terms // of calls of the Store: without a request, and for one
@@ -141,8 +138,7 @@ func New(cfg Config) (*Limiter, error) {
 		ofCalls:    deadline.Terms{Timeout: timeout},
 		ofRequests: deadline.Terms{Timeout: timeout, Detached: true},
 	}
-	watchSwings(policies)
-	l.places.begin(policies)
+	l.mounts.begin(policies)
 	if l.store == nil {
 		l.own = memstore.New(memstore.Config{})
 		l.store = l.own
@@ -207,10 +203,10 @@ func (l *Limiter) Close() error {
 // [github.com/go-tokenbucket/ratelimit/headers.Merge]. Otherwise rate limit headers of the server behind it stand twice
 // in a response, and a 103 or another informational response removes the limiter's.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
-	if len(l.places.list.policies()) == 0 {
+	if len(l.mounts.handler.policies()) == 0 {
 		panic("ratelimit: Handler: Config.Policies is empty: nothing would be limited")
 	}
-	return l.wrap(&l.places.list, next)
+	return l.wrap(&l.mounts.handler, next)
 }
 
 // Limit returns middleware that enforces policies, in one call of the store:
@@ -231,23 +227,22 @@ func (l *Limiter) Limit(policies ...Policy) func(http.Handler) http.Handler {
 	if err != nil {
 		panic(fmt.Errorf("ratelimit: Limit: %w", err))
 	}
-	watchSwings(compiled)
-	at := l.places.mount(compiled)
-	return func(next http.Handler) http.Handler { return l.wrap(at, next) }
+	m := l.mounts.add(compiled)
+	return func(next http.Handler) http.Handler { return l.wrap(m, next) }
 }
 
-// A limited is a handler behind the policies that are enforced at a place.
+// A limited is a handler behind a mount.
 type limited struct {
-	l    *Limiter
-	at   *place
-	next http.Handler
+	l     *Limiter
+	mount *mount
+	next  http.Handler
 }
 
-func (l *Limiter) wrap(at *place, next http.Handler) *limited {
+func (l *Limiter) wrap(m *mount, next http.Handler) *limited {
 	if proxy, ok := next.(*httputil.ReverseProxy); ok {
 		next = rateheader.Handler(proxy)
 	}
-	return &limited{l, at, next}
+	return &limited{l, m, next}
 }
 
 func (h *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -256,8 +251,8 @@ func (h *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.next.ServeHTTP(w, r)
 		return
 	}
-	policies := h.at.policies()
-	x := newRequestExchange(r.Context(), &h.at.visited(l, r).terms)
+	policies := h.mount.policies()
+	x := newRequestExchange(r.Context(), &h.mount.visitOf(l, r).terms)
 	err := l.decide(&x.exchange, r, policies, true)
 	decided := l.answer(w, r, x, err)
 	if decided == nil {

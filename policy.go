@@ -31,7 +31,7 @@ type Policy struct {
 	Limit Limit
 
 	// LimitFunc, if set, chooses the limit of a request, for example by the member's tier. It may
-	// return the zero Limit (use Limit), [Unlimited] (exempt the request) or a rate of 0, such as
+	// return the zero Limit (use Policy.Limit), [Unlimited] (exempt the request) or a rate of 0, such as
 	// PerDay(0) (deny it). Except for Unlimited, it must depend on the key alone: a bucket that is charged
 	// under two limits refills at the faster one. For GET and POST use two policies. Calls without a
 	// request ignore it.
@@ -88,11 +88,11 @@ type policy struct {
 	Policy
 	limit  store.Limit                           // Policy.Limit compiled; zero if that is zero or Unlimited
 	tiers  atomic.Pointer[map[Limit]store.Limit] // limits of LimitFunc, compiled
-	swings *swings                               // nil: limits are not watched
+	swings *limitSwings                          // nil without a LimitFunc
 
-	at      *place  // where it is or was enforced; nil for a policy of a call
-	from    string  // where the limit comes from, "" for Policy.Limit of the program's first policies
-	program *policy // as the program has it, if the limit is overridden
+	mount     *mount  // that it is or was in; nil for a policy of a call
+	limitFrom string  // where the limit comes from, "" for Policy.Limit of the program's first policies
+	program   *policy // as the program has it, if the limit is overridden
 }
 
 func (p *policy) failsClosed() bool { return p.FailClosed && !p.Shadow }
@@ -214,7 +214,7 @@ func (p *policy) chargeFor(r *http.Request) (limit Limit, charge store.Charge, m
 		Key:     key,
 		Limit:   compiled,
 		Cost:    p.costOf(r),
-		MaxWait: patience(r.Context(), p.MaxWait),
+		MaxWait: waitBound(r.Context(), p.MaxWait),
 		Shadow:  p.Shadow,
 	}, malformed, nil
 }

@@ -62,11 +62,11 @@ func noteRoute(run *dryrun.Run, r *http.Request, pattern string) {
 type subRouters struct{ sync.Map }
 
 type (
-	mount struct {
+	routerMount struct {
 		root    chi.Routes
 		pattern string
 	}
-	found struct{ router chi.Routes } // nil: the mounted handler is no router
+	foundRouter struct{ router chi.Routes } // nil: the mounted handler is no router
 )
 
 // pattern returns the pattern that r matched, "" if it has not passed a router yet.
@@ -126,12 +126,12 @@ func whole(method, prefix, rest string) string {
 // at returns the router that a request has reached through the mounts it matched, nil if the mounted handler is not a
 // router.
 func (s *subRouters) at(rctx *chi.Context) chi.Routes {
-	m := mount{rctx.Routes, strings.Join(rctx.RoutePatterns, "\n")}
+	m := routerMount{rctx.Routes, strings.Join(rctx.RoutePatterns, "\n")}
 	if known, ok := s.Load(m); ok {
-		return known.(found).router
+		return known.(foundRouter).router
 	}
 	sub := subRouter(rctx.Routes, rctx.RoutePatterns)
-	s.Store(m, found{sub})
+	s.Store(m, foundRouter{sub})
 	return sub
 }
 

@@ -36,9 +36,7 @@ func SetCost(ctx context.Context, policy string, n int64) bool {
 //
 // A response is successful if the handler wrote a status from 200 to 399 to the limiter's [http.ResponseWriter] and
 // returned. A handler that succeeds without writing must call SetCost(ctx, policy, 0). A handler that answers a
-// failed login with 200 or a redirect must call SetCost(ctx, policy, 1). A request holds its tokens until the handler
-// has returned: parallel guesses do not exceed the limit, and parallel logins above the burst are denied. Mount
-// middleware that recovers from panics around the limiter: inside, it hides a panic after a written 200. See
+// failed login with 200 or a redirect must call SetCost(ctx, policy, 1). See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/settling.md.
 func FailedLogins(_ *http.Request, response Response) int64 {
 	succeeded := response.Written && response.Status >= 200 && response.Status < 400
@@ -57,17 +55,17 @@ type settlement struct {
 	outer *settlement // of the limiter around this one
 
 	mu      sync.Mutex
-	bills   []bill
+	charges []openCharge
 	settled bool
 }
 
-// A bill is the charge of a request under a policy, and its cost by SetCost.
-type bill struct {
-	policy *policy
-	result Result // a copy, because handlers see the results, too
-	limit  store.Limit
-	said   bool // SetCost was called
-	cost   int64
+// An openCharge is the charge of a request under a policy, and its cost by SetCost.
+type openCharge struct {
+	policy  *policy
+	result  Result // a copy, because handlers see the results, too
+	limit   store.Limit
+	costSet bool // SetCost was called
+	cost    int64
 }
 
 func (s *settlement) Value(key any) any {
@@ -86,9 +84,9 @@ func (s *settlement) Format(f fmt.State, _ rune) { io.WriteString(f, s.String())
 func (s *settlement) set(policy string, n int64) (found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.bills {
-		if b := &s.bills[i]; b.result.Policy == policy && !s.settled {
-			b.said, b.cost, found = true, n, true
+	for i := range s.charges {
+		if c := &s.charges[i]; c.result.Policy == policy && !s.settled {
+			c.costSet, c.cost, found = true, n, true
 		}
 	}
 	return found
@@ -106,20 +104,20 @@ func settles(policies []*policy) bool {
 
 // serveAndSettle calls next with r, the request of x. Then it settles the charges of policies that have a Settle.
 func (l *Limiter) serveAndSettle(w http.ResponseWriter, r *http.Request, x *exchange, policies []*policy, next http.Handler) {
-	bills := x.bills(policies)
-	if len(bills) == 0 {
+	charges := x.openCharges(policies)
+	if len(charges) == 0 {
 		next.ServeHTTP(w, r)
 		return
 	}
 	outer, _ := r.Context().Value(settlementKey{}).(*settlement)
-	s := &settlement{Context: r.Context(), outer: outer, bills: bills}
+	s := &settlement{Context: r.Context(), outer: outer, charges: charges}
 	settled := r.WithContext(s)
 	var answered interface{ Response() Response }
 	if responder, ok := w.(Responder); ok {
 		answered = responder
 	} else {
-		a := new(watched)
-		w, answered = a.watch(w), a
+		a := new(responseRecorder)
+		w, answered = a.wrap(w), a
 	}
 	response, returned := Response{Panicked: true}, false
 	defer func() { l.settle(s, settled, response) }() // also if Response panics, which may call an error handler
@@ -132,9 +130,9 @@ func (l *Limiter) serveAndSettle(w http.ResponseWriter, r *http.Request, x *exch
 	returned = true
 }
 
-// bills returns the charges of policies that are to be settled. A Shadow whose bucket could not pay, or gave no answer,
+// openCharges returns the charges of policies that are to be settled. A Shadow whose bucket could not pay, or gave no answer,
 // was not charged.
-func (x *exchange) bills(policies []*policy) (bills []bill) {
+func (x *exchange) openCharges(policies []*policy) (charges []openCharge) {
 	for _, p := range policies {
 		if p.Settle == nil {
 			continue
@@ -144,22 +142,26 @@ func (x *exchange) bills(policies []*policy) (bills []bill) {
 			continue
 		}
 		if limit, err := p.compiled(result.Limit); err == nil { // always, since it was charged
-			bills = append(bills, bill{policy: p, result: *result, limit: limit})
+			charges = append(charges, openCharge{policy: p, result: *result, limit: limit})
 		}
 	}
-	return bills
+	return charges
 }
 
-// charged returns the result of this limiter's policy of that name, nil if it did not apply. Results of outer limiters
-// come before it.
-func (x *exchange) charged(name string) *Result {
-	outer := 0
-	if d := x.outer(); d != nil {
-		outer = len(d.Results)
+// own returns the results of this limiter's policies. Those of outer limiters come before them.
+func (x *exchange) own() []Result {
+	if outer := x.outer(); outer != nil && len(x.decision.Results) > 0 {
+		return x.decision.Results[len(outer.Results):]
 	}
-	for i := outer; i < len(x.decision.Results); i++ {
-		if r := &x.decision.Results[i]; r.Policy == name {
-			return r
+	return x.decision.Results
+}
+
+// charged returns the result of this limiter's policy of that name, nil if it did not apply.
+func (x *exchange) charged(name string) *Result {
+	own := x.own()
+	for i := range own {
+		if own[i].Policy == name {
+			return &own[i]
 		}
 	}
 	return nil
@@ -168,19 +170,19 @@ func (x *exchange) charged(name string) *Result {
 // settle charges or refunds the difference between the final cost of a request and what it was charged, in one call of
 // the Store. A charge may leave a debt.
 func (l *Limiter) settle(s *settlement, r *http.Request, response Response) {
-	bills := s.close()
+	open := s.close()
 	// The cost is the same if the client has left.
 	ctx := context.WithoutCancel(r.Context())
 	err := errPanicked
 	if l.observe != nil {
-		begin, estimates := time.Now(), make([]int64, len(bills))
-		for i := range bills {
-			estimates[i] = bills[i].result.Cost
+		begin, estimates := time.Now(), make([]int64, len(open))
+		for i := range open {
+			estimates[i] = open[i].result.Cost
 		}
 		defer func() { // also if Settle panics
-			results := make([]Result, len(bills))
-			for i := range bills {
-				results[i] = bills[i].result
+			results := make([]Result, len(open))
+			for i := range open {
+				results[i] = open[i].result
 			}
 			l.observe(ctx, &Event{
 				Op:        "settle",
@@ -193,51 +195,51 @@ func (l *Limiter) settle(s *settlement, r *http.Request, response Response) {
 			})
 		}()
 	}
-	err = l.settleBills(ctx, bills, r, response)
+	err = l.settleCharges(ctx, open, r, response)
 }
 
 // errPanicked is the Err of the Event of a request whose Settle panicked.
 var errPanicked = errors.New("a Settle panicked: the request costs what it was charged before")
 
-// close ends SetCost, and returns the bills.
-func (s *settlement) close() []bill {
+// close ends SetCost, and returns the charges.
+func (s *settlement) close() []openCharge {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settled = true
-	return s.bills
+	return s.charges
 }
 
-// settleBills is settle. It sets the Cost of each bill's result to the final one, and its State to that of the bucket if
-// that was charged again.
-func (l *Limiter) settleBills(ctx context.Context, bills []bill, r *http.Request, response Response) error {
+// settleCharges settles open charges. It sets the Cost of each result to the final one, and its State to that of the bucket
+// if that was charged again.
+func (l *Limiter) settleCharges(ctx context.Context, open []openCharge, r *http.Request, response Response) error {
 	var charges []store.Charge
 	var charged []*Result
 	failsClosed := false
-	for i := range bills {
-		b := &bills[i]
-		estimate := b.result.Cost
-		if !b.said {
+	for i := range open {
+		c := &open[i]
+		estimate := c.result.Cost
+		if !c.costSet {
 			response.Cost = estimate
-			b.cost = b.policy.Settle(r, response)
+			c.cost = c.policy.Settle(r, response)
 		}
-		b.result.Cost = max(0, b.cost)
-		if b.result.Cost == estimate {
+		c.result.Cost = max(0, c.cost)
+		if c.result.Cost == estimate {
 			continue
 		}
 		charge := store.Charge{
-			Policy: b.result.Policy,
-			Key:    b.result.Key,
-			Limit:  b.policy.inForce(b.limit),
-			Cost:   b.result.Cost - estimate,
-			Shadow: b.result.Shadow,
+			Policy: c.result.Policy,
+			Key:    c.result.Key,
+			Limit:  c.policy.inForce(c.limit),
+			Cost:   c.result.Cost - estimate,
+			Shadow: c.result.Shadow,
 		}
 		if charge.Cost > 0 {
-			charge.Owed, charge.Lock = true, b.policy.successor().LockFor
+			charge.Owed, charge.Lock = true, c.policy.successor().LockFor
 		} else {
-			charge.Standby = b.result.Degraded
+			charge.Standby = c.result.Degraded
 		}
-		charges, charged = append(charges, charge), append(charged, &b.result)
-		failsClosed = failsClosed || b.policy.failsClosed()
+		charges, charged = append(charges, charge), append(charged, &c.result)
+		failsClosed = failsClosed || c.policy.failsClosed()
 	}
 	if len(charges) == 0 {
 		return nil

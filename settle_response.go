@@ -39,9 +39,9 @@ type Response struct {
 	Panicked bool
 }
 
-// A watched records a response while it is written. Its fields are atomic because goroutines of a handler may still
+// A responseRecorder records a response while it is written. Its fields are atomic because goroutines of a handler may still
 // write after it has returned.
-type watched struct {
+type responseRecorder struct {
 	respwriter.Base
 	status   atomic.Int64
 	written  atomic.Bool // the handler wrote a status or a body
@@ -49,62 +49,62 @@ type watched struct {
 	hijacked atomic.Bool
 }
 
-// watch returns a writer that records in a, and that supports what w supports.
-func (a *watched) watch(w http.ResponseWriter) http.ResponseWriter {
+// wrap returns a writer that records in a, and that supports what w supports.
+func (a *responseRecorder) wrap(w http.ResponseWriter) http.ResponseWriter {
 	a.ResponseWriter = w
 	return respwriter.Narrow(a)
 }
 
-func (a *watched) WriteHeader(status int) {
+func (a *responseRecorder) WriteHeader(status int) {
 	a.Base.WriteHeader(status)
-	a.began(status)
+	a.recordHeader(status)
 	a.written.CompareAndSwap(false, a.status.Load() != 0)
 }
 
-func (a *watched) Write(p []byte) (int, error) {
+func (a *responseRecorder) Write(p []byte) (int, error) {
 	n, err := a.Base.Write(p)
-	a.wrote(int64(n))
+	a.recordBody(int64(n))
 	return n, err
 }
 
-func (a *watched) ReadFrom(src io.Reader) (int64, error) {
+func (a *responseRecorder) ReadFrom(src io.Reader) (int64, error) {
 	n, err := a.Base.ReadFrom(src)
 	if n > 0 { // otherwise nothing was sent, and the handler may still choose a status
-		a.wrote(n)
+		a.recordBody(n)
 	}
 	return n, err
 }
 
-func (a *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (a *responseRecorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := a.Base.Hijack()
 	a.hijacked.CompareAndSwap(false, err == nil)
 	return conn, rw, err
 }
 
-func (a *watched) FlushError() error {
+func (a *responseRecorder) FlushError() error {
 	err := a.Base.FlushError()
 	if !errors.Is(err, errors.ErrUnsupported) { // otherwise nothing was sent, and the handler may still choose a status
-		a.began(http.StatusOK)
+		a.recordHeader(http.StatusOK)
 	}
 	return err
 }
 
-// began records that the header was sent. Only the first final status is sent, and none on a connection that was taken
+// recordHeader records that the header was sent. Only the first final status is sent, and none on a connection that was taken
 // over before.
-func (a *watched) began(status int) {
+func (a *responseRecorder) recordHeader(status int) {
 	if !a.hijacked.Load() && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		a.status.CompareAndSwap(0, int64(status))
 	}
 }
 
-func (a *watched) wrote(n int64) {
-	a.began(http.StatusOK)
+func (a *responseRecorder) recordBody(n int64) {
+	a.recordHeader(http.StatusOK)
 	a.written.CompareAndSwap(false, a.status.Load() != 0)
 	a.bytes.Add(n)
 }
 
 // Response returns what a has recorded.
-func (a *watched) Response() Response {
+func (a *responseRecorder) Response() Response {
 	return Response{
 		Status:   int(a.status.Load()),
 		Written:  a.written.Load(),

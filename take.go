@@ -25,7 +25,7 @@ import (
 // function of a policy (such as [ErrNoKey]), of r's context, or about a malformed policy. Decision.Allowed is then what
 // Handler would do.
 func (l *Limiter) Decide(r *http.Request, policies ...Policy) (Decision, error) {
-	compiled := l.places.list.policies()
+	compiled := l.mounts.handler.policies()
 	if len(policies) > 0 {
 		var err error
 		if compiled, err = compile("policies", policies, true); err != nil {
@@ -82,12 +82,12 @@ func (l *Limiter) charge(ctx context.Context, op string, p Policy, key string, c
 	}
 	decide, maxWait := (*Limiter).take, p.MaxWait
 	if waits {
-		decide, maxWait = (*Limiter).takeInTurn, patience(ctx, p.MaxWait)
+		decide, maxWait = (*Limiter).takeInTurn, waitBound(ctx, p.MaxWait)
 	}
-	c.add(&c.own, p.Limit, store.Charge{
+	c.add(&c.policy, p.Limit, store.Charge{
 		Policy:  p.Name,
 		Key:     key,
-		Limit:   c.own.limit,
+		Limit:   c.policy.limit,
 		Cost:    cost,
 		MaxWait: maxWait,
 		Shadow:  p.Shadow,
@@ -97,7 +97,7 @@ func (l *Limiter) charge(ctx context.Context, op string, p Policy, key string, c
 
 // compileFor makes p, the policy of a call without a request such as "take", ready as c.own.
 func (c *call) compileFor(op string, p *Policy, key string) error {
-	if c.own.compileOwn(p) && key != "" {
+	if c.policy.compileOwn(p) && key != "" {
 		return nil
 	}
 	_, err := compile("policy", []Policy{*p}, false)
@@ -111,13 +111,10 @@ func (c *call) compileFor(op string, p *Policy, key string) error {
 // call compiles its policies each time, so it does not use compile, which allocates. p may be from an earlier call,
 // often with the same policy.
 func (p *policy) compileOwn(of *Policy) (ok bool) {
-	if known := p.Limit == of.Limit && p.limit != (store.Limit{}); !known {
+	if p.Limit != of.Limit || p.limit == (store.Limit{}) {
 		p.limit = store.Limit{}
 		if of.Limit != Unlimited {
-			var err error
-			if p.limit, err = of.Limit.compile(); err != nil {
-				p.limit = store.Limit{}
-			}
+			p.limit, _ = of.Limit.compile()
 		}
 	}
 	p.Policy = *of
@@ -132,10 +129,10 @@ func (l *Limiter) conclude(ctx context.Context, op string, c *call, decide func(
 		return Result{
 			Policy: of.Policy,
 			Key:    of.Key,
-			Limit:  c.asked[0].limit,
+			Limit:  c.applied[0].limit,
 			Cost:   of.Cost,
 			Shadow: of.Shadow,
-			Hidden: c.asked[0].policy.Hidden,
+			Hidden: c.applied[0].policy.Hidden,
 			State:  store.State{Allowed: x.decision.Allowed},
 		}, err
 	}
@@ -161,9 +158,8 @@ type Bucket struct {
 // Peek returns the state of the bucket of p and key and changes nothing. The result is always Allowed.
 //
 // p needs only a Name. If it has a Limit, the result is computed under that Limit. Otherwise it is computed under the
-// limit of the last charge, such as a tier of LimitFunc. Result.Limit is then that limit, per second, minute, hour or
-// day if possible. For a bucket that is not Used, it is zero, and so is Remaining. If the bucket is blocked or locked,
-// Blocked is set, and RetryAfter is for how much longer.
+// limit of the last charge, which is then Result.Limit. For a bucket that is not Used, it is zero, and so is Remaining.
+// If the bucket is blocked or locked, Blocked is set, and RetryAfter is for how much longer.
 //
 // If the Store is not a [store.Inspector], Peek takes 0 tokens instead, and p needs a Limit. Errors are as for
 // [Limiter.Take].
@@ -172,7 +168,7 @@ func (l *Limiter) Peek(ctx context.Context, p Policy, key string) (b Bucket, err
 		b.Result, err = l.charge(ctx, "peek", p, key, 0, false)
 		return b, err
 	}
-	b.Result, err = l.special(ctx, "peek", p, key, 0, func(ctx context.Context, c *call) (bool, error) {
+	b.Result, err = l.chargeAnyLimit(ctx, "peek", p, key, 0, func(ctx context.Context, c *call) (bool, error) {
 		return l.inspect(ctx, c, &b)
 	})
 	return b, err
@@ -186,7 +182,7 @@ func (l *Limiter) Peek(ctx context.Context, p Policy, key string) (b Bucket, err
 // [Limiter.Take]. If the Store is unavailable and a fallback.Store answers, the bucket is reset in the Store when that
 // is available again.
 func (l *Limiter) Reset(ctx context.Context, p Policy, key string) (Result, error) {
-	return l.special(ctx, "reset", p, key, store.Reset, func(ctx context.Context, c *call) (bool, error) {
+	return l.chargeAnyLimit(ctx, "reset", p, key, store.Reset, func(ctx context.Context, c *call) (bool, error) {
 		ok, err := l.store.Take(ctx, c.charges, c.states)
 		switch p.Limit {
 		case Limit{}:
@@ -231,7 +227,7 @@ func (l *Limiter) Unblock(ctx context.Context, p Policy, key string) (Result, er
 func (l *Limiter) block(ctx context.Context, op string, p Policy, key string, b store.Block) (Result, error) {
 	p.Limit = Limit{} // a block is under no limit
 	// An operator who blocks a client may close the page at once.
-	return l.special(context.WithoutCancel(ctx), op, p, key, 0, func(ctx context.Context, c *call) (bool, error) {
+	return l.chargeAnyLimit(context.WithoutCancel(ctx), op, p, key, 0, func(ctx context.Context, c *call) (bool, error) {
 		charge := &c.charges[0]
 		degraded, err := store.SetBlock(ctx, l.store, charge.Policy, charge.Key, b)
 		c.states[0] = store.State{Allowed: true, Degraded: degraded, Blocked: b.For > 0, RetryAfter: b.For, ResetAfter: b.For}
@@ -239,8 +235,8 @@ func (l *Limiter) block(ctx context.Context, op string, p Policy, key string, b 
 	})
 }
 
-// special makes a call of one charge that needs no limit. put passes it to the Store.
-func (l *Limiter) special(ctx context.Context, op string, p Policy, key string, cost int64, put func(context.Context, *call) (bool, error)) (Result, error) {
+// chargeAnyLimit makes a call of one charge that needs no limit. put passes it to the Store.
+func (l *Limiter) chargeAnyLimit(ctx context.Context, op string, p Policy, key string, cost int64, put func(context.Context, *call) (bool, error)) (Result, error) {
 	limit := p.Limit
 	if limit == (Limit{}) || limit == Unlimited {
 		p.Limit = anyLimit
@@ -250,7 +246,7 @@ func (l *Limiter) special(ctx context.Context, op string, p Policy, key string, 
 	if err := c.compileFor(op, &p, key); err != nil {
 		return Result{}, err
 	}
-	c.add(&c.own, limit, store.Charge{Policy: p.Name, Key: key, Limit: c.own.limit, Cost: cost, Shadow: p.Shadow})
+	c.add(&c.policy, limit, store.Charge{Policy: p.Name, Key: key, Limit: c.policy.limit, Cost: cost, Shadow: p.Shadow})
 	c.put = put
 	return l.conclude(ctx, op, c, (*Limiter).take)
 }
@@ -261,7 +257,7 @@ var anyLimit = Limit{Rate: 1 << 52, Per: time.Microsecond, Burst: 1 << 52}
 // inspect reports the bucket of c as the Store keeps it, under the limit of c, or without one under the bucket's own. Into
 // peeked it puts what a Result has no field for.
 func (l *Limiter) inspect(ctx context.Context, c *call, peeked *Bucket) (bool, error) {
-	charge, asked := &c.charges[0], &c.asked[0]
+	charge, asked := &c.charges[0], &c.applied[0]
 	given := asked.limit != Limit{}
 	b, err := store.Inspect(ctx, l.store, charge.Policy, charge.Key)
 	switch unsupported := errors.Is(err, errors.ErrUnsupported); {

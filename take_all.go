@@ -40,7 +40,7 @@ func (l *Limiter) TakeAll(ctx context.Context, charges ...Charge) (Decision, err
 		return Decision{}, fmt.Errorf("ratelimit: TakeAll: %w", err)
 	}
 	x := l.newExchange(ctx)
-	err := l.takeUnlessBarred(x, c, false, nil, l.start(nil, "take_all"))
+	err := l.takeCharges(x, c, false, nil, l.start(nil, "take_all"))
 	return x.decision, err
 }
 
@@ -71,10 +71,10 @@ func (l *Limiter) admit(x *exchange, r *http.Request, charges []Charge) error {
 	keyed := make([]Charge, 0, len(charges))
 	for _, charge := range charges {
 		if charge.Key != "" {
-			charge.Policy.MaxWait = patience(r.Context(), charge.Policy.MaxWait)
+			charge.Policy.MaxWait = waitBound(r.Context(), charge.Policy.MaxWait)
 			keyed = append(keyed, charge)
 		} else if !charge.Policy.Optional && !charge.Policy.Shadow {
-			return l.turnAway(x, failure.OfPolicy(charge.Policy.Name, errNoChargeKey), start)
+			return l.rejectRequest(x, failure.OfPolicy(charge.Policy.Name, errNoChargeKey), start)
 		}
 	}
 	if len(keyed) > 0 || len(charges) == 0 {
@@ -82,7 +82,7 @@ func (l *Limiter) admit(x *exchange, r *http.Request, charges []Charge) error {
 			return l.fail(x, true, fmt.Errorf("ratelimit: Admit: %w", err), start)
 		}
 	}
-	return l.takeUnlessBarred(x, c, true, nil, start)
+	return l.takeCharges(x, c, true, nil, start)
 }
 
 // addCharges adds charges, or returns an error that names every fault.
@@ -94,9 +94,9 @@ func (c *call) addCharges(charges []Charge) error {
 	if len(charges) == 0 {
 		return errors.New("charges: must not be empty")
 	}
-	c.owned = slices.Grow(c.owned[:0], len(charges))[:len(charges)]
+	c.policies = slices.Grow(c.policies[:0], len(charges))[:len(charges)]
 	for i, charge := range charges {
-		limit, own := charge.Policy.Limit, &c.owned[i]
+		limit, own := charge.Policy.Limit, &c.policies[i]
 		if limit.isZero() {
 			charge.Policy.Limit = Unlimited // has nothing to compile, like a rate of 0
 		}
@@ -119,7 +119,7 @@ func (c *call) addCharges(charges []Charge) error {
 		case faults != nil || limit == Unlimited:
 			continue
 		case limit.isZero():
-			c.bar(own, limit, charge.Key, max(1, charge.Cost))
+			c.addZeroRate(own, limit, charge.Key, max(1, charge.Cost))
 			continue
 		}
 		c.add(own, limit, store.Charge{

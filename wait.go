@@ -26,7 +26,7 @@ func (l *Limiter) Wait(ctx context.Context, p Policy, key string, cost int64) (R
 	if cost < 0 {
 		return Result{}, fmt.Errorf("ratelimit: Wait: cost %d: must be 0 or more; see Refund", cost)
 	}
-	p.MaxWait = ofWait(p.MaxWait)
+	p.MaxWait = maxWaitOf(p.MaxWait)
 	r, err := l.charge(ctx, "wait", p, key, cost, true)
 	if err == nil && !r.Allowed && !r.Shadow {
 		err = newWaitError(r)
@@ -44,13 +44,13 @@ func (l *Limiter) WaitAll(ctx context.Context, charges ...Charge) (Decision, err
 	patient := slices.Clone(charges)
 	for i := range patient {
 		p := &patient[i].Policy
-		p.MaxWait = patience(ctx, ofWait(p.MaxWait))
+		p.MaxWait = waitBound(ctx, maxWaitOf(p.MaxWait))
 	}
 	if err := c.addCharges(patient); err != nil {
 		return Decision{}, fmt.Errorf("ratelimit: WaitAll: %w", err)
 	}
 	x := l.newExchange(ctx)
-	err := l.takeUnlessBarred(x, c, true, nil, l.start(nil, "wait_all"))
+	err := l.takeCharges(x, c, true, nil, l.start(nil, "wait_all"))
 	d := &x.decision
 	if err == nil && !d.Allowed {
 		var last *Result
@@ -64,8 +64,8 @@ func (l *Limiter) WaitAll(ctx context.Context, charges ...Charge) (Decision, err
 	return *d, err
 }
 
-// ofWait returns how long a call that waits may wait under a policy with maxWait.
-func ofWait(maxWait time.Duration) time.Duration {
+// maxWaitOf returns how long a call that waits may wait under a policy with maxWait.
+func maxWaitOf(maxWait time.Duration) time.Duration {
 	if maxWait == 0 {
 		return math.MaxInt64
 	}
@@ -76,10 +76,10 @@ func ofWait(maxWait time.Duration) time.Duration {
 // after the answer of the Store, tokens are reserved and it is too late to refuse.
 func (l *Limiter) takeInTurn(x *exchange, c *call, leftOut error, start start) error {
 	if !c.mayWait {
-		c.stays = c.settles
+		c.outlivesCaller = c.settles
 		return l.take(x, c, leftOut, start)
 	}
-	c.waits, c.stays = true, true
+	c.waits, c.outlivesCaller = true, true
 	var room [4]uint64
 	queues := l.waiting.queues(room[:0], c.charges)
 	if l.waiting.take(queues) {
@@ -88,18 +88,18 @@ func (l *Limiter) takeInTurn(x *exchange, c *call, leftOut error, start start) e
 		c.refuseToWait()
 	}
 	err := l.take(x, c, leftOut, start)
-	if c.crowded && err == nil && !x.decision.Allowed {
-		l.logRefusal(x, errCrowded, false)
+	if c.noSlot && err == nil && !x.decision.Allowed {
+		l.logRefusal(x, errNoSlot, false)
 	}
 	return err
 }
 
-// errCrowded is why a request is denied that has to wait and finds no place.
-var errCrowded = errors.New("no place to wait: Config.MaxWaiting is reached, for the key or in all")
+// errNoSlot is why a request is denied that has to wait and finds no place.
+var errNoSlot = errors.New("no place to wait: Config.MaxWaiting is reached, for the key or in all")
 
 // refuseToWait changes c so that it is allowed at once or not at all. Shadows still measure the wait.
 func (c *call) refuseToWait() {
-	c.crowded = true
+	c.noSlot = true
 	for i := range c.charges {
 		if !c.charges[i].Shadow {
 			c.charges[i].MaxWait = 0
@@ -107,9 +107,9 @@ func (c *call) refuseToWait() {
 	}
 }
 
-// patience returns maxWait, or the time until ctx's deadline if that is shorter. That time is cut to milliseconds, so
+// waitBound returns maxWait, or the time until ctx's deadline if that is shorter. That time is cut to milliseconds, so
 // that a Store can merge charges that come at almost the same time.
-func patience(ctx context.Context, maxWait time.Duration) time.Duration {
+func waitBound(ctx context.Context, maxWait time.Duration) time.Duration {
 	if maxWait == 0 {
 		return 0
 	}
@@ -131,16 +131,16 @@ func (c *call) wait() (longest time.Duration) {
 	return longest
 }
 
-// await waits for the tokens that c has reserved, and returns how long it waited. If x ends first, the tokens are given
+// waitTurn waits for the tokens that c has reserved, and returns how long it waited. If x ends first, the tokens are given
 // back.
-func (l *Limiter) await(x *exchange, c *call) (time.Duration, error) {
+func (l *Limiter) waitTurn(x *exchange, c *call) (time.Duration, error) {
 	turn := c.wait()
 	if turn == 0 && x.limited.Terms.Detached {
 		return 0, nil // even if its context has ended: the request goes on as without the policy
 	}
 	waited, err := l.sleep(x, turn)
 	if err != nil {
-		l.giveBack(x, c)
+		l.refundCall(x, c)
 	}
 	return waited, err
 }
@@ -164,14 +164,14 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) (time.Duration, er
 	}
 }
 
-// giveBack refunds what c was charged, where it was charged: in the Store or in its stand-in. It overwrites c, and reports whether c.states are now those of the charges that were
+// refundCall refunds what c was charged, where it was charged: in the Store or in its stand-in. It overwrites c, and reports whether c.states are now those of the charges that were
 // refunded, in their order.
-func (l *Limiter) giveBack(x *exchange, c *call) bool {
+func (l *Limiter) refundCall(x *exchange, c *call) bool {
 	back := c.charges[:0]
 	for i := range c.charges {
 		if charge, s := c.charges[i], &c.states[i]; charge.Cost > 0 && s.Allowed {
 			charge.Cost, charge.MaxWait, charge.Lock, charge.Standby = -charge.Cost, 0, 0, s.Degraded
-			charge.Limit = c.asked[i].policy.inForce(charge.Limit)
+			charge.Limit = c.applied[i].policy.inForce(charge.Limit)
 			back = append(back, charge)
 		}
 	}
@@ -202,9 +202,9 @@ func (d *Decision) elapse(waited time.Duration) {
 	}
 }
 
-// leave finishes a decision whose request ended while it waited. The request is refused, also without FailClosed,
+// abandonWait finishes a decision whose request ended while it waited. The request is refused, also without FailClosed,
 // because its turn has not come.
-func (l *Limiter) leave(x *exchange, results []Result, waited time.Duration, err error, start start) error {
+func (l *Limiter) abandonWait(x *exchange, results []Result, waited time.Duration, err error, start start) error {
 	d := &x.decision
 	d.Allowed, d.At, d.Results = false, time.Now(), nil
 	if !errors.Is(err, context.Canceled) {
@@ -226,11 +226,11 @@ type WaitError struct {
 	// Result is the result that Wait returned with the error.
 	Result Result
 
-	crowded bool // there was no place to wait, or no time
+	noSlot bool // there was no place to wait, or no time
 }
 
 func newWaitError(r Result) *WaitError {
-	return &WaitError{RetryAfter: r.RetryAfter, Result: r, crowded: r.maxWait == 0}
+	return &WaitError{RetryAfter: r.RetryAfter, Result: r, noSlot: r.maxWait == 0}
 }
 
 // Error returns a text with the policy and the time to retry after. It does not contain the key.
@@ -240,7 +240,7 @@ func (e *WaitError) Error() string {
 		return fmt.Sprintf("ratelimit: Wait: policy %s: cost %d is above the burst", e.Result.Policy, e.Result.Cost)
 	case e.Result.Blocked:
 		return fmt.Sprintf("ratelimit: Wait: policy %s: the bucket is blocked: retry after %v", e.Result.Policy, e.RetryAfter)
-	case e.crowded:
+	case e.noSlot:
 		return fmt.Sprintf("ratelimit: Wait: policy %s: no time or no place to wait (Config.MaxWaiting): retry after %v", e.Result.Policy, e.RetryAfter)
 	}
 	return fmt.Sprintf("ratelimit: Wait: policy %s: the tokens would come later than MaxWait or the deadline: retry after %v", e.Result.Policy, e.RetryAfter)

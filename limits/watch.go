@@ -49,8 +49,8 @@ type Limits struct {
 	writing  bool
 }
 
-// Watch reads the changed limits, applies them to l with [ratelimit.Limiter.Override], and then looks for changes until
-// ctx ends. If the first read fails, the program's limits stay in force, which is logged, and Watch goes on looking. Call
+// Watch reads the changed limits and applies them to l with [ratelimit.Limiter.Override]. Then it returns. Until ctx ends,
+// it does so again for each change. If the first read fails, the program's limits stay in force, which is logged, and Watch goes on looking. Call
 // it after the policies are mounted: a policy that is mounted later keeps the program's limit until the next look. The
 // error names every wrong argument.
 func Watch(ctx context.Context, l *ratelimit.Limiter, k Keeper, cfg Config) (*Limits, error) {

@@ -7,7 +7,7 @@
 --       who has blocked it and why
 -- Reply 1 if the bucket was written, else 0
 
-local function block()
+local function run() -- which errors.lua calls
   local key, now, span = KEYS[1], ARGV[1], ARGV[2] + 0
   if now == '' then
     local time = redis.call('TIME') -- seconds, and microseconds within the second
@@ -43,11 +43,3 @@ local function block()
   end
   return 1
 end
-
-local ok, reply = pcall(block)
-if ok then
-  return reply
-end
--- As in take.lua, without the line that called.
-local text = type(reply) == 'table' and reply.err or reply
-return redis.error_reply(string.match(text, '^@user_script: %d+: %-?(.-)%s*$') or text)

@@ -35,7 +35,7 @@ func TestErrorsBeginWithTheirCode(t *testing.T) {
 	} {
 		s := startInterpreter(t, script.source)
 		for _, e := range []struct{ form, raised, want string }{
-			// Redis 5 to 6.2 and KeyDB: luaPushError in src/scripting.c (.cpp). The line end of a reply becomes blanks.
+			// Redis 6.2 and KeyDB: luaPushError in src/scripting.c (.cpp). The line end of a reply becomes blanks.
 			{"string", "@user_script: 183: -OOM command not allowed when used memory > 'maxmemory'.  ", "OOM command not allowed when used memory > 'maxmemory'."},
 			{"string", "@user_script: 9: -READONLY You can't write against a read only replica.  ", "READONLY You can't write against a read only replica."},
 			{"string", "@user_script: 183: -NOREPLICAS Not enough good replicas to write.  ", "NOREPLICAS Not enough good replicas to write."},

@@ -5,7 +5,7 @@
 -- Reply each name and its value, one after the other. For a value of more than 1,024 bytes, its length, such as '2048
 --       bytes'. Names of more than 64 bytes are left out. If there are more than 1,000 fields, only their number.
 
-local function load()
+local function run() -- which errors.lua calls
   local call, key = redis.call, KEYS[1]
   local count = call('HLEN', key)
   if count > 1000 then
@@ -31,11 +31,3 @@ local function load()
   end
   return reply
 end
-
-local ok, reply = pcall(load)
-if ok then
-  return reply
-end
--- As in take.lua, without the line that called, which in miniredis has no name.
-local text = type(reply) == 'table' and reply.err or reply
-return redis.error_reply(string.match(text, '^[@%w_]*: ?%d+: %-?(.-)%s*$') or text)

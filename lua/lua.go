@@ -6,16 +6,17 @@
 //
 // # Arguments and replies
 //
-// The head of each script describes its arguments and its reply. [Take] serves all calls. [TakeOne] serves a call
-// of one charge and [TakeFew] a call of several. They are faster, and reply with nil to what is unusual: then call Take.
-// [Block] blocks a bucket, and [Peek] reads one and writes nothing. All use the clock of the server. Take, Block and Peek
-// use another if a time is passed.
+// The head of each script describes its arguments and its reply. [Take] serves all calls. [TakeOne] serves a call of one
+// charge and [TakeFew] a call of several. They are faster, and reply with nil to what is unusual: then call Take. [Block]
+// blocks a bucket, and [Peek] reads one and writes nothing. All use the clock of the server. Take, Block and Peek use
+// another if a time is passed.
 package lua
 
 import _ "embed" // the scripts
 
-// The sources of the scripts, each of the file of its name. take.lua describes buckets, and swap_limit.lua the hash of
-// changed limits, which package limits keeps. Reach asks a master of a Cluster whether it accepts TakeAcross.
+// The sources of the scripts, each of the file of its name, some with errors.lua as their end. take.lua describes buckets,
+// and swap_limit.lua the hash of changed limits, which package limits keeps. Reach asks a master of a Cluster whether it
+// accepts TakeAcross.
 var (
 	//go:embed take.lua
 	Take string
@@ -23,22 +24,31 @@ var (
 	TakeOne string
 	//go:embed take_few.lua
 	TakeFew string
-	//go:embed block.lua
-	Block string
-	//go:embed peek.lua
-	Peek string
 	//go:embed reach.lua
 	Reach string
-	//go:embed load_limits.lua
-	LoadLimits string
-	//go:embed swap_limit.lua
-	SwapLimit string
 
-	//go:embed take_across.lua
-	head string
+	Block      = block + errors
+	Peek       = peek + errors
+	LoadLimits = loadLimits + errors
+	SwapLimit  = swapLimit + errors
 
 	// TakeAcross is [Take] for keys of several hash slots of a Cluster. The head of take_across.lua has the differences.
-	TakeAcross = head + Take
+	TakeAcross = takeAcross + Take
+)
+
+var (
+	//go:embed block.lua
+	block string
+	//go:embed peek.lua
+	peek string
+	//go:embed load_limits.lua
+	loadLimits string
+	//go:embed swap_limit.lua
+	swapLimit string
+	//go:embed errors.lua
+	errors string
+	//go:embed take_across.lua
+	takeAcross string
 )
 
 // The SHA-1 of scripts in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
@@ -48,6 +58,6 @@ const (
 	TakeOneSHA1    = "f3fc772b359555bc1a2c8cae562a83426182a0c5"
 	TakeFewSHA1    = "cda047a057e2a001a686ec62f7d841dcf186d2da"
 	TakeAcrossSHA1 = "5fd563b8b593b15db47384578cfb2ceabd40326d"
-	PeekSHA1       = "b6f5d0ec533eef00bd8b4aa0f1c354f3f4bc28d2"
-	LoadLimitsSHA1 = "f3471c63537f62c2ca4c8daabd10f96262c972e3"
+	PeekSHA1       = "50cdf4131de34189e83121390c20017542555a6c"
+	LoadLimitsSHA1 = "0be8271497a8ae87f3f65b2f695e12f094505e47"
 )

@@ -5,7 +5,7 @@
 -- Reply the time, then the fields tokens, last_refill, limit, blocked_limit, blocked_until, blocked_since and
 --       blocked_reason as text, nil for those that are not there
 
-local function read()
+local function run() -- which errors.lua calls
   local now = ARGV[1]
   if now == '' then
     local time = redis.call('TIME') -- seconds, and microseconds within the second
@@ -14,11 +14,3 @@ local function read()
   local hash = redis.call('HMGET', KEYS[1], 'tokens', 'last_refill', 'limit', 'blocked_limit', 'blocked_until', 'blocked_since', 'blocked_reason')
   return { now, hash[1], hash[2], hash[3], hash[4], hash[5], hash[6], hash[7] }
 end
-
-local ok, reply = pcall(read)
-if ok then
-  return reply
-end
--- As in take.lua, without the line that called.
-local text = type(reply) == 'table' and reply.err or reply
-return redis.error_reply(string.match(text, '^@user_script: %d+: %-?(.-)%s*$') or text)

@@ -18,7 +18,7 @@ local function kept(field)
   return redis.call('HMGET', KEYS[1], field)[1] or nil
 end
 
-local function swap()
+local function run() -- which errors.lua calls
   local policy, was, value, entry, now = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
   local held, changes = kept(policy) or '', kept('#n')
   if held ~= was then
@@ -28,10 +28,7 @@ local function swap()
     local time = redis.call('TIME') -- seconds, and microseconds within the second
     now = time[1] .. string.format('%06d', time[2])
   end
-  local n = tonumber(changes or '0')
-  if not n or n < 0 or n > 2 ^ 53 or n ~= math.floor(n) then -- somebody has written it by hand
-    n = 0
-  end
+  local n = math.floor(tonumber(changes or '0') or 0) % 9007199254740992 -- whatever somebody has written by hand
   if not changes then
     redis.call('HSET', KEYS[1], '#since', now)
   end
@@ -44,11 +41,3 @@ local function swap()
   redis.call('HSET', KEYS[1], policy, value)
   return value
 end
-
-local ok, reply = pcall(swap)
-if ok then
-  return reply
-end
--- As in take.lua, without the line that called.
-local text = type(reply) == 'table' and reply.err or reply
-return redis.error_reply(string.match(text, '^@user_script: %d+: %-?(.-)%s*$') or text)

@@ -73,35 +73,45 @@ func (q *Quota) wait(ctx context.Context, p ratelimit.Policy, key string, cost i
 		}
 	}
 	for {
-		if err := c.waitForStop(); err != nil {
-			return Turn{}, err
+		if turn, again, err := c.waitInLine(); !again {
+			return turn, err
 		}
-		if err := c.stand(); err != nil {
-			return Turn{}, err
+	}
+}
+
+// waitInLine stands in line, reserves the tokens, and waits for them. It returns again if the key has been stopped
+// meanwhile: the tokens are given back, and the call has to stand in line once more.
+func (c *call) waitInLine() (_ Turn, again bool, _ error) {
+	if err := c.waitForStop(); err != nil {
+		return Turn{}, false, err
+	}
+	if err := c.stand(); err != nil {
+		return Turn{}, false, err
+	}
+	d, err := c.take(max(1, time.Until(c.until)))
+	turn := c.charged.Add(longestWait(&d))
+	c.line.turn.Store(int64(turn.Sub(c.line.made)))
+	reserved := err == nil && d.Allowed
+	left := sleepUntil(c.ctx, turn.Add(-ahead))
+	if reserved && left != nil {
+		c.giveBack() // before the next one reserves a token, which would come after this one
+	}
+	c.line.leave()
+	if reserved && left == nil {
+		left = sleepUntil(c.ctx, turn)
+		again = left == nil && c.stoppedSince(turn)
+		if left != nil || again {
+			c.giveBack()
 		}
-		d, err := c.take(max(1, time.Until(c.until)))
-		turn := c.charged.Add(longestWait(&d))
-		line.turn.Store(int64(turn.Sub(line.made)))
-		reserved := err == nil && d.Allowed
-		left := sleepUntil(ctx, turn.Add(-ahead))
-		if reserved && left != nil {
-			c.giveBack() // before the next one reserves a token, which would come after this one
-		}
-		line.leave()
-		switch {
-		case !reserved:
-			return c.finish(d, err)
-		case left != nil:
-			return Turn{}, c.fail(0, left)
-		}
-		left = sleepUntil(ctx, turn)
-		if left == nil && !c.stoppedSince(turn) {
-			return c.finish(d, nil)
-		}
-		c.giveBack()
-		if left != nil {
-			return Turn{}, c.fail(0, left)
-		}
+	}
+	switch {
+	case again:
+		return Turn{}, true, nil
+	case reserved && left != nil:
+		return Turn{}, false, c.fail(0, left)
+	default:
+		done, err := c.finish(d, err)
+		return done, false, err
 	}
 }
 

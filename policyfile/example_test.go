@@ -69,7 +69,9 @@ func ExampleWatch() {
 		limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Policies: file.Everywhere()}))
 		mux := http.NewServeMux()
 		mux.Handle("POST /login", limiter.Limit(file.Named("login")...)(login))
-		go policyfile.Watch(ctx, limiter, "limits.yaml", registry, policyfile.WatchConfig{})
+		if err := policyfile.Watch(ctx, limiter, "limits.yaml", registry, policyfile.WatchConfig{}); err != nil {
+			return err
+		}
 		return http.ListenAndServe(":8080", limiter.Handler(mux))
 	}
 	_ = run

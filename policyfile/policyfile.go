@@ -24,7 +24,7 @@
 //	limiter, err := ratelimit.New(ratelimit.Config{Store: store, Policies: file.Everywhere()})
 //	…
 //	mux.Handle("POST /login", limiter.Limit(file.Named("login")...)(login))
-//	go policyfile.Watch(ctx, limiter, "limits.yaml", registry, policyfile.WatchConfig{})
+//	err = policyfile.Watch(ctx, limiter, "limits.yaml", registry, policyfile.WatchConfig{})
 //
 // # Faults
 //

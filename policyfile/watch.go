@@ -21,9 +21,9 @@ type WatchConfig struct {
 	Logger *slog.Logger  // default slog.Default
 }
 
-// Watch reads the file at path and calls [ratelimit.Limiter.Reload] with its policies. It does so again whenever the file
-// has changed and was the same in two looks, until ctx ends. Call it in a goroutine, after the routes are mounted. The
-// error is that of the first read, such as [Faults], or of ctx.
+// Watch reads the file at path and calls [ratelimit.Limiter.Reload] with its policies. Then it returns. Until ctx ends, it
+// does so again whenever the file has changed and was the same in two looks. Call it after the routes are mounted. If the
+// first read fails, nothing is watched, and the error is that of the read, such as [Faults].
 //
 // A file with a fault, or one that cannot be read, is logged and changes nothing. It is a fault, too, if a policy of the
 // last file is missing, unless it stands under `removed`. A policy with `on` is replaced where [ratelimit.Limiter.Limit] has
@@ -43,16 +43,8 @@ func Watch(ctx context.Context, l *ratelimit.Limiter, path string, reg Registry,
 	if err := w.apply(text); err != nil {
 		return err
 	}
-	ticks := time.NewTicker(cmp.Or(cfg.Every, time.Second))
-	defer ticks.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticks.C:
-			w.look()
-		}
-	}
+	go w.watch(ctx, cmp.Or(cfg.Every, time.Second))
+	return nil
 }
 
 // A watcher remembers what it has seen of a file. Texts are compared by their SHA-256: times of files are too coarse, and
@@ -80,6 +72,19 @@ func readRegular(path string) ([]byte, error) {
 		return nil, &os.PathError{Op: "read", Path: path, Err: errors.New("must be a regular file or a link to one")}
 	}
 	return readFile(path)
+}
+
+func (w *watcher) watch(ctx context.Context, every time.Duration) {
+	ticks := time.NewTicker(every)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+			w.look()
+		}
+	}
 }
 
 // look applies the file if it has changed, and was the same in the last look. Somebody might be writing it.

@@ -36,7 +36,6 @@ type watched struct {
 	path    string
 	limiter *ratelimit.Limiter
 	log     logged
-	failed  chan error
 	mounted any
 }
 
@@ -49,19 +48,15 @@ func watch(t *testing.T, text string, test func(w *watched)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := &watched{t: t, path: path, failed: make(chan error, 1)}
+		w := &watched{t: t, path: path}
 		w.limiter = ratelimit.Must(ratelimit.New(ratelimit.Config{Store: noStore{}, Policies: f.Everywhere()}))
 		w.mounted = w.limiter.Limit(f.Named("login")...) // a mounted policy is forgotten with its middleware
 		ctx, stop := context.WithCancel(t.Context())
-		go func() {
-			w.failed <- policyfile.Watch(ctx, w.limiter, path, registry, policyfile.WatchConfig{Logger: slog.New(slog.NewTextHandler(&w.log, nil))})
-		}()
-		synctest.Wait()
-		test(w)
-		stop()
-		if err := <-w.failed; !errors.Is(err, context.Canceled) {
-			t.Errorf("error %v", err)
+		defer stop() // what goes on afterwards fails the test
+		if err := policyfile.Watch(ctx, w.limiter, path, registry, policyfile.WatchConfig{Logger: slog.New(slog.NewTextHandler(&w.log, nil))}); err != nil {
+			t.Fatal(err)
 		}
+		test(w)
 	})
 }
 

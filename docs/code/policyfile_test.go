@@ -36,7 +36,9 @@ func watchPolicies(ctx context.Context, path string, store store.Store, members 
 	}
 	mux := http.NewServeMux()
 	mux.Handle("POST /login", limiter.Limit(file.Named("login")...)(login))
-	go policyfile.Watch(ctx, limiter, path, registry, policyfile.WatchConfig{})
+	if err := policyfile.Watch(ctx, limiter, path, registry, policyfile.WatchConfig{}); err != nil {
+		return err
+	}
 	return nil
 }
 

@@ -101,85 +101,111 @@ type Finder func(*http.Request) (netip.Addr, error)
 
 // Finder returns the function that finds the client's address under m.
 func (m Model) Finder() Finder {
-	trusted := append([]netip.Prefix(nil), m.TrustedProxies...)
+	m.TrustedProxies = slices.Clone(m.TrustedProxies)
 	edge := textproto.CanonicalMIMEHeaderKey(m.EdgeHeader)
-	chain := chainOf(m.Header)
 	header := cmp.Or(edge, textproto.CanonicalMIMEHeaderKey(m.Header), "X-Forwarded-For")
-	explain := explainer(header)
-	notes := notes{trusted: trusted, count: m.ProxyCount, header: header, unix: m.TrustUnix}
-	fromEdge := func(r *http.Request) (netip.Addr, error) {
-		addr, err := FromEdge(r.Header[edge])
-		if run := dryrun.OfRequest(r); run != nil {
-			notes.ofEdge(run, r, err)
-		}
-		return explain(addr, err)
+	f := finder{
+		Model:   m,
+		edge:    edge,
+		chain:   chainOf(m.Header),
+		explain: explainer(header),
+		notes:   notes{trusted: m.TrustedProxies, count: m.ProxyCount, header: header, unix: m.TrustUnix},
 	}
 	switch {
 	case m.Context != nil:
-		return func(r *http.Request) (netip.Addr, error) {
-			found := m.Context(r.Context())
-			addr, ok := Normalize(found)
-			if run := dryrun.OfRequest(r); run != nil {
-				noteContext(run, r, found, ok)
-			}
-			if ok {
-				return addr, nil
-			}
-			return netip.Addr{}, errNoneInContext
-		}
+		return f.fromContext
 	case m.ProxyCount > 0:
-		return func(r *http.Request) (netip.Addr, error) {
-			addr, read, err := FromCount(m.ProxyCount, chain(r))
-			if run := dryrun.OfRequest(r); run != nil {
-				notes.ofChain(run, r, chain(r), addr, read, err)
-			}
-			return explain(addr, err)
-		}
-	case edge != "" && len(trusted) == 0 && !m.TrustUnix:
-		return fromEdge
-	case len(trusted) == 0 && !m.TrustUnix:
-		return func(r *http.Request) (netip.Addr, error) {
-			peer, err := peerOf(r)
-			if run := dryrun.OfRequest(r); run != nil {
-				notes.ofPeer(run, r, peer, err)
-			}
-			return peer, err
+		return f.fromCount
+	case len(m.TrustedProxies) > 0 || m.TrustUnix:
+		return f.fromTrusted
+	case edge != "":
+		return f.fromEdge
+	default:
+		return f.fromPeer
+	}
+}
+
+// A finder finds addresses under a Model, in one of the ways below.
+type finder struct {
+	Model
+	edge    string // EdgeHeader in its canonical form
+	chain   func(*http.Request) Chain
+	explain func(netip.Addr, error) (netip.Addr, error)
+	notes   notes
+}
+
+func (f *finder) fromContext(r *http.Request) (netip.Addr, error) {
+	found := f.Context(r.Context())
+	addr, ok := Normalize(found)
+	if run := dryrun.OfRequest(r); run != nil {
+		noteContext(run, r, found, ok)
+	}
+	if ok {
+		return addr, nil
+	}
+	return netip.Addr{}, errNoneInContext
+}
+
+func (f *finder) fromCount(r *http.Request) (netip.Addr, error) {
+	addr, read, err := FromCount(f.ProxyCount, f.chain(r))
+	return f.fromChain(r, addr, read, err)
+}
+
+// fromChain returns what was found in the chain of r.
+func (f *finder) fromChain(r *http.Request, addr netip.Addr, read int, err error) (netip.Addr, error) {
+	if run := dryrun.OfRequest(r); run != nil {
+		f.notes.ofChain(run, r, f.chain(r), addr, read, err)
+	}
+	return f.explain(addr, err)
+}
+
+func (f *finder) fromEdge(r *http.Request) (netip.Addr, error) {
+	addr, err := FromEdge(r.Header[f.edge])
+	if run := dryrun.OfRequest(r); run != nil {
+		f.notes.ofEdge(run, r, err)
+	}
+	return f.explain(addr, err)
+}
+
+func (f *finder) fromPeer(r *http.Request) (netip.Addr, error) {
+	peer, err := peerOf(r)
+	return f.isClient(r, peer, err)
+}
+
+// isClient returns the peer of r, which is the client.
+func (f *finder) isClient(r *http.Request, peer netip.Addr, err error) (netip.Addr, error) {
+	if run := dryrun.OfRequest(r); run != nil {
+		f.notes.ofPeer(run, r, peer, err)
+	}
+	return peer, err
+}
+
+// fromTrusted reads the headers of trusted peers. Any other peer is the client.
+func (f *finder) fromTrusted(r *http.Request) (netip.Addr, error) {
+	run := dryrun.OfRequest(r)
+	onSocket := f.TrustUnix && IsUnix(r.RemoteAddr)
+	var peer netip.Addr
+	if !onSocket {
+		var err error
+		if peer, err = peerOf(r); err != nil || !within(f.TrustedProxies, peer) {
+			return f.isClient(r, peer, err)
 		}
 	}
-	return func(r *http.Request) (netip.Addr, error) {
-		run := dryrun.OfRequest(r)
-		if m.TrustUnix && IsUnix(r.RemoteAddr) {
-			if run != nil {
-				run.Note("the TCP peer is a Unix socket, which TrustUnix trusts")
-			}
-			if edge != "" {
-				return fromEdge(r)
-			}
-			addr, read, err := FromChain(trusted, chain(r))
-			if run != nil {
-				notes.ofChain(run, r, chain(r), addr, read, err)
-			}
-			return explain(addr, err)
-		}
-		peer, err := peerOf(r)
-		if err != nil || !slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(peer) }) {
-			if run != nil {
-				notes.ofPeer(run, r, peer, err)
-			}
-			return peer, err
-		}
-		if run != nil {
-			run.Note("the TCP peer %v is in %v of TrustedProxies", peer, notes.networkOf(peer))
-		}
-		if edge != "" {
-			return fromEdge(r)
-		}
-		addr, read, err := FromTrusted(peer, trusted, chain(r))
-		if run != nil {
-			notes.ofChain(run, r, chain(r), addr, read, err)
-		}
-		return explain(addr, err)
+	switch {
+	case run != nil && onSocket:
+		run.Note("the TCP peer is a Unix socket, which TrustUnix trusts")
+	case run != nil:
+		run.Note("the TCP peer %v is in %v of TrustedProxies", peer, f.notes.networkOf(peer))
 	}
+	if f.edge != "" {
+		return f.fromEdge(r)
+	}
+	if onSocket {
+		addr, read, err := FromChain(f.TrustedProxies, f.chain(r))
+		return f.fromChain(r, addr, read, err)
+	}
+	addr, read, err := FromTrusted(peer, f.TrustedProxies, f.chain(r))
+	return f.fromChain(r, addr, read, err)
 }
 
 // explainer returns a function that adds the name of header to an error of package clientip.

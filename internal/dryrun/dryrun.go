@@ -112,8 +112,11 @@ func (run *Run) Close(step *Step, key string, err error) {
 var ErrPanicked = errors.New("it panicked: the server would abort the request")
 
 // Name names the function that calls it, if that is the function that was opened last. Otherwise a function of the program
-// has called it, which keeps its name: then it is a note.
+// has called it, which keeps its name: then it is a note. Without a run it does nothing.
 func (run *Run) Name(by string) {
+	if run == nil {
+		return
+	}
 	caller, _, _, _ := runtime.Caller(1)
 	entry := runtime.FuncForPC(caller).Entry()
 	run.mu.Lock()

@@ -57,9 +57,9 @@ func (run *Run) Text(err error, most int) string {
 }
 
 // Secret notes the length and the beginning of the SHA-256 of a secret that is called what, and takes it out of all errors that
-// follow.
+// follow. Without a run it does nothing.
 func (run *Run) Secret(secret, what string) {
-	if secret != "" {
+	if run != nil && secret != "" {
 		run.hide(secret)
 		sum := sha256.Sum256([]byte(secret))
 		run.Note("%s has %d bytes, and the SHA-256 %x…", what, len(secret), sum[:4])

@@ -24,8 +24,8 @@ type tally struct {
 	row      int       // failures since a call last succeeded
 	rowSince time.Time // the first failure of the row
 
-	shut bool  // the primary is given up
-	from int64 // when the primary was last back; calls that were sent before do not count
+	givenUp bool  // the primary is given up
+	from    int64 // when the primary was last back; calls that were sent before do not count
 }
 
 const (
@@ -67,7 +67,7 @@ func (t *tally) succeeded(took int64) {
 func (t *tally) failed(sent int64) (counts, tooMany bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.shut || sent < t.from {
+	if t.givenUp || sent < t.from {
 		return false, false
 	}
 	now := time.Now()
@@ -87,7 +87,7 @@ func (t *tally) failed(sent int64) (counts, tooMany bool) {
 		return true, false
 	}
 	t.reset()
-	t.shut = true
+	t.givenUp = true
 	return true, true
 }
 
@@ -96,7 +96,7 @@ func (t *tally) reopen(now int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.reset()
-	t.shut, t.from = false, now
+	t.givenUp, t.from = false, now
 }
 
 func (t *tally) reset() {

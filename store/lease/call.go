@@ -12,18 +12,18 @@ type call struct {
 
 // A visit is a charge of a call.
 type visit struct {
-	holding *holding // the holding of its bucket, nil if there is none
-	lot     *lot     // the lot that has paid, or that rest is from
-	era     int      // the era of the holding when the call began
+	holding    *holding // the holding of its bucket, nil if there is none
+	leased     *leased  // the lease that has paid, or that rest is from
+	generation int      // the generation of the holding when the call began
 
-	paid  bool  // lot has paid the charge
-	draws bool  // the visit has wish tokens: rest from lot, the others from the store
+	paid  bool  // lease has paid the charge
+	draws bool  // the visit has wish tokens: rest from lease, the others from the store
 	stops bool  // the visit has stopped the holding
 	wish  int64 // the cost of the charge, and the tokens that will be held
 	rest  int64
 }
 
-// simple reports whether c may be paid from a lot.
+// simple reports whether c may be paid from leased tokens.
 func simple(c *store.Charge) bool {
 	return c.Cost > 0 && c.MaxWait <= 0 && !c.Shadow && !c.Owed && !c.Settles && c.Lock == 0
 }
@@ -51,7 +51,7 @@ func (s *Store) begin(k *call, charges []store.Charge, states []store.State) (ba
 	}
 	for i := range k.visits {
 		v := &k.visits[i]
-		if v.paid = v.holding != nil && v.holding.lot.spend(s, &charges[i], now, &states[i]); v.paid {
+		if v.paid = v.holding != nil && v.holding.leased.spend(s, &charges[i], now, &states[i]); v.paid {
 			k.paid++
 		}
 	}
@@ -61,7 +61,7 @@ func (s *Store) begin(k *call, charges []store.Charge, states []store.State) (ba
 	for i := range k.visits {
 		v := &k.visits[i]
 		if v.paid {
-			v.lot = v.holding.lot
+			v.leased = v.holding.leased
 			v.enter()
 		} else {
 			backs = s.plan(backs, v, &charges[i], now)
@@ -74,7 +74,7 @@ func (s *Store) begin(k *call, charges []store.Charge, states []store.State) (ba
 // enter counts a visit that comes back to its holding after the call, with leave.
 func (v *visit) enter() {
 	v.holding.calls++
-	v.era = v.holding.era
+	v.generation = v.holding.generation
 }
 
 // yield prepares for a charge that is sent unchanged. The held tokens of its bucket go to backs. A reset drops them.
@@ -93,7 +93,7 @@ func (s *Store) yield(backs []refund, v *visit, c *store.Charge, now int64) []re
 	backs = s.retire(backs, h, now)
 	if c.Cost != 0 && h.limit != c.Limit || c.Lock > 0 {
 		h.limit, h.next = c.Limit, 0
-		h.era++
+		h.generation++
 		s.tidy(h)
 	}
 	return backs
@@ -111,16 +111,16 @@ func (s *Store) plan(backs []refund, v *visit, c *store.Charge, now int64) []ref
 	} else if s.seen.since(c, now-s.hold.Microseconds()) {
 		next = 2 * c.Cost
 	}
-	if h != nil && h.lot != nil {
-		v.lot = h.lot
-		left := v.lot.tokens
-		v.rest = v.lot.usable(left, now)
-		if left > 0 && (next == 0 || v.rest >= c.Cost || v.lot.instant && v.rest < left || c.Cost > c.Limit.Capacity/c.Limit.Unit) {
+	if h != nil && h.leased != nil {
+		v.leased = h.leased
+		left := v.leased.tokens
+		v.rest = v.leased.usable(left, now)
+		if left > 0 && (next == 0 || v.rest >= c.Cost || v.leased.instant && v.rest < left || c.Cost > c.Limit.Capacity/c.Limit.Unit) {
 			backs = s.retire(backs, h, now)
 			v.rest, next = 0, 0
 		} else {
 			s.lost += left - v.rest
-			v.lot.tokens, h.lot = 0, nil
+			v.leased.tokens, h.leased = 0, nil
 		}
 	}
 	if v.wish = max(c.Cost, min(next, s.most(c))); v.wish == c.Cost && v.rest == 0 {

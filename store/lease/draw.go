@@ -86,7 +86,7 @@ func (s *Store) giveUp(k *call) (backs []refund) {
 	return backs
 }
 
-// publish makes a lot of the tokens that v has drawn beyond the cost of c. If they cannot be held, they go to backs.
+// publish makes a lease of the tokens that v has drawn beyond the cost of c. If they cannot be held, they go to backs.
 func (s *Store) publish(backs []refund, v *visit, c *store.Charge, state *store.State, sent, received int64) []refund {
 	h, left := v.holding, v.wish-c.Cost
 	h.next = 0
@@ -96,22 +96,22 @@ func (s *Store) publish(backs []refund, v *visit, c *store.Charge, state *store.
 		s.lost += left
 		return backs
 	}
-	v.lot = newLot(h.name, c, state, sent, received)
-	if v.lot == nil || v.era != h.era || s.off || !v.lot.tell(c, left, received, state) {
+	v.leased = newLeased(h.name, c, state, sent, received)
+	if v.leased == nil || v.generation != h.generation || s.off || !v.leased.certain(c, left, received, state) {
 		return s.refund(backs, v, left, received, state)
 	}
-	v.lot.tokens = left
-	h.lot, h.next, h.used = v.lot, 2*v.wish, received
+	v.leased.tokens = left
+	h.leased, h.next, h.used = v.leased, 2*v.wish, received
 	return backs
 }
 
-// unpay is for a charge that was paid here in a call that did not succeed. It puts the tokens back into their lot, and fills
-// state. If the lot was closed meanwhile, the tokens go to backs.
+// unpay is for a charge that was paid here in a call that did not succeed. It puts the tokens back into their lease, and fills
+// state. If the lease was closed meanwhile, the tokens go to backs.
 func (s *Store) unpay(backs []refund, v *visit, c *store.Charge, state *store.State, now int64) []refund {
 	tokens := c.Cost
-	if v.holding.lot == v.lot && !s.off {
-		v.lot.tokens += tokens
-		if v.lot.tell(c, v.lot.tokens, now, state) {
+	if v.holding.leased == v.leased && !s.off {
+		v.leased.tokens += tokens
+		if v.leased.certain(c, v.leased.tokens, now, state) {
 			return backs
 		}
 		_, tokens = v.holding.close(now)

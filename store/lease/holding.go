@@ -8,18 +8,18 @@ type name struct{ policy, key string }
 // A holding is what this process knows of a bucket that it leases.
 type holding struct {
 	name
-	limit store.Limit // of the latest charge
-	lot   *lot        // the held tokens, nil if there are none
-	next  int64       // how many tokens the next draw takes; 0 if the bucket was not used often
-	used  int64       // when tokens were last drawn or given back
+	limit  store.Limit // of the latest charge
+	leased *leased     // the held tokens, nil if there are none
+	next   int64       // how many tokens the next draw takes; 0 if the bucket was not used often
+	used   int64       // when tokens were last drawn or given back
 
 	drawing bool // a call draws tokens; other calls go to the store meanwhile
 	stops   int  // resets and blocks under way; no call draws tokens meanwhile
 	calls   int  // calls under way that come back to the holding
 
-	// era counts resets, blocks, charges that lock, and changes of the limit. Tokens of an earlier era are neither spent
+	// generation counts resets, blocks, charges that lock, and changes of the limit. Tokens of an earlier generation are neither spent
 	// nor given back. After a reset the bucket is full without them, and during a block they must not be spent.
-	era int
+	generation int
 }
 
 // open returns the holding of a bucket. If there is none, it makes one.
@@ -46,9 +46,9 @@ func (s *Store) leave(v *visit) {
 	s.tidy(v.holding)
 }
 
-// stop begins a new era of h, for a call that resets or blocks the bucket. No call draws tokens until resume.
+// stop begins a new generation of h, for a call that resets or blocks the bucket. No call draws tokens until resume.
 func (h *holding) stop() {
-	h.era++
+	h.generation++
 	h.stops++
 	h.calls++
 }
@@ -62,17 +62,17 @@ func (s *Store) resume(h *holding) {
 	s.tidy(h)
 }
 
-// tidy forgets h if it has no lot and no next draw, and no call comes back to it.
+// tidy forgets h if it has no lease and no next draw, and no call comes back to it.
 func (s *Store) tidy(h *holding) {
-	if h.calls == 0 && h.lot == nil && h.next == 0 {
+	if h.calls == 0 && h.leased == nil && h.next == 0 {
 		delete(s.holdings, h.name)
 	}
 }
 
-// close takes the lot of h out of use, and returns the lot and the tokens that it had. If it had some, the next lot is half
+// close takes the lease of h out of use, and returns the lease and the tokens that it had. If it had some, the next lease is half
 // as large.
-func (h *holding) close(now int64) (l *lot, tokens int64) {
-	if l, h.lot = h.lot, nil; l == nil || l.tokens == 0 {
+func (h *holding) close(now int64) (l *leased, tokens int64) {
+	if l, h.leased = h.leased, nil; l == nil || l.tokens == 0 {
 		return nil, 0
 	}
 	tokens, l.tokens = l.tokens, 0
@@ -81,8 +81,8 @@ func (h *holding) close(now int64) (l *lot, tokens int64) {
 	return l, tokens
 }
 
-// retire closes the lot of h. Its tokens go to backs.
+// retire closes the lease of h. Its tokens go to backs.
 func (s *Store) retire(backs []refund, h *holding, now int64) []refund {
 	l, tokens := h.close(now)
-	return s.refund(backs, &visit{holding: h, lot: l, era: h.era}, tokens, now, nil)
+	return s.refund(backs, &visit{holding: h, leased: l, generation: h.generation}, tokens, now, nil)
 }

@@ -14,12 +14,12 @@ func (s *Store) Inspect(ctx context.Context, policy, key string) (b store.Bucket
 		return b, err
 	}
 	n := name{policy, keyname.Short(key)}
-	lot, held := s.held(n)
+	leased, held := s.held(n)
 	// If tokens are drawn or given back meanwhile, they would be counted twice or not at all. So look again.
 	for range 3 {
 		b, err = store.Inspect(ctx, s.store, n.policy, n.key)
-		before := lot
-		if lot, held = s.held(n); lot == before {
+		before := leased
+		if leased, held = s.held(n); leased == before {
 			break
 		}
 	}
@@ -36,12 +36,12 @@ func (s *Store) Inspect(ctx context.Context, policy, key string) (b store.Bucket
 	return b, nil
 }
 
-// held returns the lot of a bucket, and how many of its tokens could be given back.
-func (s *Store) held(n name) (l *lot, tokens int64) {
+// held returns the lease of a bucket, and how many of its tokens could be given back.
+func (s *Store) held(n name) (l *leased, tokens int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.holdings[n]; h != nil && h.lot != nil {
-		return h.lot, -h.lot.refund(h.lot.tokens, s.now()).Cost
+	if h := s.holdings[n]; h != nil && h.leased != nil {
+		return h.leased, -h.leased.refund(h.leased.tokens, s.now()).Cost
 	}
 	return nil, 0
 }

@@ -378,7 +378,7 @@ func TestARefusedDrawTakesWhatIsThere(t *testing.T) {
 	})
 }
 
-// What a lot has left is spent with what is taken next.
+// What a lease has left is spent with what is taken next.
 func TestALeftoverIsSpentWithTheNextDraw(t *testing.T) {
 	leaseTest(t, lease.Config{}, func(t *testing.T, r *leaseRig) {
 		c := hot(t, "k")

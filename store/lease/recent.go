@@ -16,7 +16,7 @@ type recent struct {
 	}
 }
 
-// hash returns the hash of c's bucket, and the place for it.
+// hash returns the hash of c's bucket, and the entry for it.
 func (r *recent) hash(c *store.Charge) (hash, place uint64) {
 	hash = 31*maphash.String(r.seed, c.Policy) + maphash.String(r.seed, c.Key)
 	return hash, hash % uint64(len(r.buckets))

@@ -18,21 +18,21 @@ const (
 	returnsAtOnce = 16
 )
 
-// A refund gives tokens of a lot back to the store.
+// A refund gives leased tokens back to the store.
 type refund struct {
 	charge store.Charge
 	state  *store.State // to fill for the charge whose tokens come back; nil if it is filled
 }
 
-// refund appends the refund of tokens of v's lot to backs. The tokens are lost if they are of an earlier era, or if the
+// refund appends the refund of tokens of v's lease to backs. The tokens are lost if they are of an earlier generation, or if the
 // bucket has refilled.
 func (s *Store) refund(backs []refund, v *visit, tokens, now int64, state *store.State) []refund {
 	if tokens == 0 {
 		return backs
 	}
 	var c store.Charge
-	if v.lot != nil && v.era == v.holding.era {
-		c = v.lot.refund(tokens, now)
+	if v.leased != nil && v.generation == v.holding.generation {
+		c = v.leased.refund(tokens, now)
 	}
 	if s.lost += tokens + c.Cost; c.Cost == 0 {
 		return backs
@@ -87,17 +87,17 @@ func (s *Store) collect() {
 	s.giveBackAll(rests) // tokens whose refund fails are lost
 }
 
-// old closes the lots that are at least age old, and forgets buckets that were not used for Hold. It returns a visit for
-// each of these lots, with the rest of the lot.
+// old closes the leases that are at least age old, and forgets buckets that were not used for Hold. It returns a visit for
+// each of these leases, with the rest of the lease.
 func (s *Store) old(age int64) (rests []visit) {
 	now := s.now()
 	for _, h := range s.holdings {
-		switch l := h.lot; {
+		switch l := h.leased; {
 		case l != nil && l.tokens > 0:
 			if now-l.Sent >= age {
 				v := visit{holding: h, paid: true}
 				v.enter()
-				v.lot, v.rest = h.close(now)
+				v.leased, v.rest = h.close(now)
 				rests = append(rests, v)
 			}
 		case h.calls == 0 && now-h.used > s.hold.Microseconds():
@@ -107,7 +107,7 @@ func (s *Store) old(age int64) (rests []visit) {
 	return rests
 }
 
-// giveBackAll gives back the rests of closed lots. It returns for how many buckets it failed, and the first error.
+// giveBackAll gives back the rests of closed leases. It returns for how many buckets it failed, and the first error.
 func (s *Store) giveBackAll(rests []visit) (failed int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), returnTime)
 	defer cancel()

@@ -12,9 +12,9 @@ func (s *Store) Stats() store.Stats {
 	defer s.mu.Unlock()
 	leases := store.LeaseStats{Max: s.maxKeys, Drawn: s.drawn, Returned: s.returned, Lost: s.lost}
 	for _, h := range s.holdings {
-		if h.lot != nil && h.lot.tokens > 0 {
+		if h.leased != nil && h.leased.tokens > 0 {
 			leases.Leases++
-			leases.Held += h.lot.tokens
+			leases.Held += h.leased.tokens
 		}
 	}
 	stats.Leases = &leases

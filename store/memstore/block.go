@@ -50,7 +50,7 @@ func (s *Store) Block(ctx context.Context, policy, key string, b store.Block) (d
 	if err := ctx.Err(); err != nil {
 		return false, fmt.Errorf("memstore: %w", err)
 	}
-	shard, key, hash := s.place(policy, key)
+	shard, key, hash := s.locate(policy, key)
 	now := s.now()
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 	if err := ctx.Err(); err != nil {
 		return store.Bucket{}, fmt.Errorf("memstore: %w", err)
 	}
-	shard, key, hash := s.place(policy, key)
+	shard, key, hash := s.locate(policy, key)
 	now := s.now()
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
@@ -102,8 +102,8 @@ func (s *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 	return b, nil
 }
 
-// place returns the shard of a bucket, its key as it is kept there, and its hash.
-func (s *Store) place(policy, key string) (*shard, string, uint64) {
+// locate returns the shard of a bucket, its key as it is kept there, and its hash.
+func (s *Store) locate(policy, key string) (*shard, string, uint64) {
 	key = keyname.Short(key)
 	hash := hash(s.seed, policy, key)
 	return &s.shards[hash>>s.shift], key, hash

@@ -159,7 +159,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 
 func (s *Store) takeOne(c *store.Charge, state *store.State) bool {
 	var v visit
-	v.shard, v.key, v.hash = s.place(c.Policy, c.Key)
+	v.shard, v.key, v.hash = s.locate(c.Policy, c.Key)
 	now := s.now()
 	v.shard.mu.Lock()
 	v.look(c, now)
@@ -180,7 +180,7 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 	locks := fewLocks[:0]
 	for i := range charges {
 		var v visit
-		v.shard, v.key, v.hash = s.place(charges[i].Policy, charges[i].Key)
+		v.shard, v.key, v.hash = s.locate(charges[i].Policy, charges[i].Key)
 		locks = append(locks, v.hash>>s.shift)
 		visits = append(visits, v)
 	}

@@ -66,7 +66,7 @@ func (b *batch) add(c *call, most int) bool {
 func (b *batch) claim() (deadline time.Time) {
 	endless := false
 	b.entries = keep(b.entries, func(c *call) bool {
-		if !c.place.CompareAndSwap(waiting, claimed) {
+		if !c.stage.CompareAndSwap(waiting, claimed) {
 			return false
 		}
 		if !c.limited {

@@ -55,7 +55,7 @@ func TestABatchIsGivenTheTimeOfItsLastCaller(t *testing.T) {
 						t.Fatal("no room")
 					}
 					if q.left {
-						c.place.Store(left)
+						c.stage.Store(left)
 						gone = append(gone, c)
 					}
 				}

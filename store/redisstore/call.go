@@ -63,16 +63,16 @@ type call struct {
 	// Copied from the caller's context, because the context must not be used after the caller has left.
 	deadline time.Time
 	limited  bool         // it has a deadline
-	place    atomic.Int32 // waiting, claimed or left
+	stage    atomic.Int32 // waiting, claimed or left
 
 	// The answer, valid once done has received: two integers for each item, as from take.lua. If one of the buckets is
 	// blocked, behind them for how long each is. Identical calls share it; turn is the number of this one among them.
 	reply []int64
 	turn  int64
 	err   error
-	done  chan bool // true: it is done; false: a wake, see watch.go
+	done  chan bool // true: it is done; false: a wake, see wakeup.go
 
-	watched bool          // the lane wakes its caller if it takes long
+	mayWake bool          // the lane wakes its caller if it takes long
 	woken   bool          // that has happened
 	wakes   atomic.Uint32 // twice the number of this use of the call, plus 1 once the caller was woken in it
 
@@ -99,14 +99,14 @@ func (e *engine) newCall(ctx context.Context) *call {
 // release has c reused.
 func (e *engine) release(c *call) {
 	clear(c.few[:])
-	c.unwatch()
+	c.endWakeup()
 	c.items, c.next, c.tries = nil, nil, 0
-	c.place.Store(waiting)
+	c.stage.Store(waiting)
 	c.reply, c.turn, c.err = nil, 0, nil
 	e.calls.Put(c)
 }
 
-// Values of call.place.
+// Values of call.stage.
 const (
 	waiting int32 = iota // not sent yet
 	claimed              // in a batch that is being sent
@@ -127,12 +127,12 @@ func (c *call) wait(ctx context.Context, l *lane) bool {
 	if c.isDone() { // first, because waiting on a context may cost a timer
 		return true
 	}
-	for c.watched && !c.woken {
+	for c.mayWake && !c.woken {
 		switch {
 		case c.received(<-c.done):
 			return true
-		case ctx.Err() == nil && watchable(ctx, c):
-			l.watchAgain(c)
+		case ctx.Err() == nil && mayBeWoken(ctx, c):
+			l.wakeAgain(c)
 		}
 	}
 	for {

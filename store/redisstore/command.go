@@ -61,7 +61,7 @@ func (g *guard) outlived(now time.Time) bool {
 	someLeft, needed := false, now.Sub(g.began)
 	for _, e := range g.entries {
 		for c := e.first; c != nil; c = c.next {
-			if c.place.Load() == left {
+			if c.stage.Load() == left {
 				someLeft = true
 				continue
 			}

@@ -337,7 +337,7 @@ func TestAServerThatRefusesTheFlagIsSentSlotBySlot(t *testing.T) {
 	cluster := redistest.SharedCluster(t, 3)
 	for _, how := range []redisstore.CrossSlot{redisstore.CrossSlotAuto, redisstore.CrossSlotAlways} {
 		for _, text := range []string{
-			"ERR Error compiling script (new function): user_script:1: unexpected symbol near '#'",         // Redis 5 to 6.2, KeyDB
+			"ERR Error compiling script (new function): user_script:1: unexpected symbol near '#'",         // Redis 6.2, KeyDB
 			"ERR Unexpected flag in script shebang: allow-cross-slot-keys",                                 // Redis 7 and Valkey, of other flags
 			"ERR Error compiling script (new function): <string> line:1(column:1) near '#':   Invalid '#'", // miniredis
 			"CROSSSLOT Keys in request don't hash to the same slot",

@@ -24,7 +24,7 @@ func explain(ctx context.Context, err error) string {
 		return false
 	}
 	switch {
-	case is("NOAUTH", "WRONGPASS", "AUTH ", "invalid password", "Client sent AUTH", "wrong number of arguments for 'auth'"):
+	case is("NOAUTH", "WRONGPASS", "AUTH "):
 		return fmt.Sprintf("Redis refuses the client's user or password (%s): set Options.Username and Options.Password, or those of the URL, to what the server has.", plainly(err))
 	case is("READONLY"):
 		return isReplica

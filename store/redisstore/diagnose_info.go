@@ -7,10 +7,6 @@ import (
 	"strings"
 )
 
-// minVersion is the first Redis in which a script may read the clock and then write. It replicates the writes of a
-// script instead of the script.
-const minVersion = 5
-
 // maxUsed is the part of maxmemory above which a server counts as nearly full.
 const maxUsed = 0.9
 
@@ -49,14 +45,4 @@ func (f info) full() string {
 		return ""
 	}
 	return fmt.Sprintf("Redis uses %.0f %% of its maxmemory, and refuses to charge buckets when it is full: raise it with CONFIG SET maxmemory, or give the limiter a Redis of its own.", 100*used)
-}
-
-// tooOld returns the problem of the version, if any.
-func (f info) tooOld() string {
-	version := f["redis_version"]
-	major, err := strconv.Atoi(strings.SplitN(version, ".", 2)[0])
-	if err != nil || major >= minVersion {
-		return ""
-	}
-	return fmt.Sprintf("Redis %s is too old for the script, which reads the clock before it writes: use Redis 6.2 or newer.", version)
 }

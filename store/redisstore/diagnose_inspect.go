@@ -96,16 +96,13 @@ func (i *inspection) info() bool {
 		if permissionOf(err).lacks() {
 			advice = "check with another user, or permit it with ACL SETUSER <user> +info"
 		}
-		i.findf("The memory, the version and the role of Redis could not be looked at, because it refuses INFO (%s): %s.", plainly(err), advice)
+		i.findf("The memory and the role of Redis could not be looked at, because it refuses INFO (%s): %s.", plainly(err), advice)
 		return true
 	}
 	facts := parseInfo(text)
 	i.full = i.find(facts.full())
 	i.find(facts.evicts())
-	if facts["role"] == "slave" {
-		return !i.find(isReplica)
-	}
-	return !i.find(facts.tooOld())
+	return facts["role"] != "slave" || !i.find(isReplica)
 }
 
 // time checks the clock.

@@ -138,11 +138,6 @@ func TestWhatIsWrongWithAServer(t *testing.T) {
 		client.AddHook(&answers{info: "maxmemory:1000\r\nused_memory:930\r\nmaxmemory_policy:noeviction\r\n"})
 		wantFindings(t, client, "uses 93 % of its maxmemory")
 	})
-	t.Run("is too old", func(t *testing.T) {
-		client := openOptions(t, "redis://"+redistest.Start(t).Addr())
-		client.AddHook(&answers{info: "redis_version:4.0.14\r\n"})
-		wantFindings(t, client, "Redis 4.0.14 is too old")
-	})
 	t.Run("tells nothing", func(t *testing.T) {
 		client := openOptions(t, "redis://"+redistest.Start(t).Addr())
 		client.AddHook(&answers{info: "\r\nredis_version\r\nmaxmemory:much\r\n# Server"})

@@ -119,7 +119,7 @@ func (e *engine) ask(ctx context.Context, c *call) error {
 	if direct && c.isDone() {
 		// Most calls take this path. It prepares nothing else.
 	} else if err := (&waiter{ctx: ctx}).await(c, l); err != nil {
-		sent := c.place.Swap(left) != waiting // before another flight may send it
+		sent := c.stage.Swap(left) != waiting // before another flight may send it
 		l.relieve(ctx, err)
 		if !sent {
 			return unsent{err}
@@ -177,7 +177,7 @@ func (e *engine) send(ctx context.Context, l *lane, by Client, entries []entry) 
 func (e *engine) wanted(commands []command) []command {
 	for i := range commands {
 		c := &commands[i]
-		c.entries = keep(c.entries, func(c *call) bool { return c.place.Load() != left })
+		c.entries = keep(c.entries, func(c *call) bool { return c.stage.Load() != left })
 		for j := range c.entries {
 			e.keys.name(c.entries[j].first.items) // of identical calls, another may be the first now
 		}
@@ -333,7 +333,7 @@ func (e *engine) postpone(entries []entry, err error) {
 func (e *engine) again(entry *entry, err error) {
 	for c, next := entry.first, (*call)(nil); c != nil; c = next {
 		next, c.next = c.next, nil
-		c.place.CompareAndSwap(claimed, waiting)
+		c.stage.CompareAndSwap(claimed, waiting)
 		if c.tries++; c.tries == patience {
 			c.finish(nil, 0, fmt.Errorf("redisstore: %w", err))
 			continue

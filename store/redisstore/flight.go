@@ -62,7 +62,7 @@ func (l *lane) handOver(f *flight) {
 	f.overdue = true
 	l.overdue++
 	l.flights--
-	l.summon()
+	l.startFlight()
 	if f.alone {
 		l.free(f)
 	}
@@ -80,14 +80,14 @@ func (l *lane) end(f *flight) {
 // stop ends the counting of a flight. Another goroutine sends the waiting calls. The lane is locked.
 func (l *lane) stop() {
 	l.flights--
-	l.summon() // first, so that close does not miss it
+	l.startFlight() // first, so that close does not miss it
 	l.engine.flying.Done()
 }
 
 // fly sends a call on the goroutine of its caller. The flight ends with the caller's context.
 func (l *lane) fly(ctx context.Context, c *call) {
 	defer l.end(&c.flight)
-	if s := l.sendings.of(ctx, c); s != nil {
+	if s := l.contexts.forCall(ctx, c); s != nil {
 		defer s.end(context.Canceled)
 		ctx = s
 	}
@@ -118,7 +118,7 @@ func (l *lane) take() (*batch, *flight) {
 	l.crowded = b.calls > 1
 	f := new(flight)
 	l.depart(f)
-	l.summon()
+	l.startFlight()
 	return b, f
 }
 
@@ -137,7 +137,7 @@ func (l *lane) carry(b *batch, f *flight) bool {
 		// whose callers have left: see guard.
 		limited, cancel := context.WithDeadline(ctx, deadline.Add(defaultGiven))
 		defer cancel()
-		defer time.AfterFunc(time.Until(deadline), func() { l.desert(f) }).Stop()
+		defer time.AfterFunc(time.Until(deadline), func() { l.abandonFlight(f) }).Stop()
 		ctx = limited
 	}
 	if len(b.entries) > 0 {
@@ -150,8 +150,8 @@ func (l *lane) carry(b *batch, f *flight) bool {
 	return l.land(f)
 }
 
-// desert notes that no caller waits for f any longer. Then close does not wait for it either.
-func (l *lane) desert(f *flight) {
+// abandonFlight notes that no caller waits for f any longer. Then close does not wait for it either.
+func (l *lane) abandonFlight(f *flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f.alone = true

@@ -23,8 +23,8 @@ var ErrClosed = errors.New("redisstore: closed")
 // A call never waits for later calls. It leaves as soon as a flight is free, together with all calls that came
 // before.
 type lane struct {
-	engine *engine
-	silent atomic.Int64 // the time since which an answer is outstanding, in Unix nanoseconds; 0: none is
+	engine          *engine
+	unansweredSince atomic.Int64 // the time since which an answer is outstanding, in Unix nanoseconds; 0: none is
 
 	crossing crossing
 
@@ -36,9 +36,9 @@ type lane struct {
 	crowded bool     // the last batch had several calls, so more are likely
 	out     []*flight
 	overdue int // flights that were handed over and are still under way
-	watch   watch
+	wakeups wakeups
 
-	sendings sendings
+	contexts clientContexts
 }
 
 // submit queues c, or sends it at once if nothing is under way. The caller waits for c until ctx ends. submit reports
@@ -48,9 +48,9 @@ type lane struct {
 // do the same. So while the server owes an answer, calls wait for flights, in which the client takes its own time.
 func (l *lane) submit(ctx context.Context, c *call) (direct bool, err error) {
 	l.mu.Lock()
-	if l.engine.closed.Load() || l.flights > 0 || l.crowded || l.silent.Load() != 0 || !l.engine.direct(ctx) {
+	if l.engine.closed.Load() || l.flights > 0 || l.crowded || l.unansweredSince.Load() != 0 || !l.engine.direct(ctx) {
 		l.mu.Unlock()
-		c.watched = watchable(ctx, c)
+		c.mayWake = mayBeWoken(ctx, c)
 		return false, l.enqueue(c)
 	}
 	l.begin()
@@ -62,17 +62,17 @@ func (l *lane) submit(ctx context.Context, c *call) (direct bool, err error) {
 
 // send asks the server for the answers to entries, by a client. since is the start of the flight.
 func (l *lane) send(ctx context.Context, by Client, entries []entry, since time.Time) {
-	if l.silent.Load() == 0 {
-		l.silent.CompareAndSwap(0, since.UnixNano())
+	if l.unansweredSince.Load() == 0 {
+		l.unansweredSince.CompareAndSwap(0, since.UnixNano())
 	}
 	if l.engine.send(ctx, l, by, entries) {
-		l.silent.Store(0)
+		l.unansweredSince.Store(0)
 	}
 }
 
-// silence returns for how long an answer of the server has been outstanding.
-func (l *lane) silence() time.Duration {
-	since := l.silent.Load()
+// unanswered returns for how long an answer of the server has been outstanding.
+func (l *lane) unanswered() time.Duration {
+	since := l.unansweredSince.Load()
 	if since == 0 {
 		return 0
 	}
@@ -90,8 +90,8 @@ func (l *lane) enqueue(c *call) error {
 		return ErrQueueFull
 	}
 	l.queue(c)
-	if c.watched {
-		l.watch.add(l, c)
+	if c.mayWake {
+		l.wakeups.add(l, c)
 	}
 	return nil
 }
@@ -111,11 +111,11 @@ func (l *lane) queue(c *call) {
 		l.waiting = append(l.waiting, b)
 	}
 	l.queued++
-	l.summon()
+	l.startFlight()
 }
 
-// summon begins a flight for waiting calls, if one more is permitted. The lane is locked.
-func (l *lane) summon() {
+// startFlight begins a flight for waiting calls, if one more is permitted. The lane is locked.
+func (l *lane) startFlight() {
 	if len(l.waiting) > 0 && l.flights < l.engine.maxInFlight && !l.coming {
 		l.begin()
 		l.coming = true

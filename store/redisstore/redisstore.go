@@ -42,7 +42,6 @@
 //   - does not answer in time, or decides too slowly
 //   - is not a master
 //   - does not permit the commands of the script
-//   - is too old for the scripts
 //   - evicts buckets, or has no memory left
 //   - has a wrong clock
 //

@@ -198,7 +198,7 @@ func forever(parts []*part) { _ = (&waiter{ctx: context.Background()}).all(parts
 func abandon(parts []*part) {
 	for _, p := range parts {
 		if !p.done {
-			p.call.place.Store(left)
+			p.call.stage.Store(left)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func lacking(ctx context.Context, c *call, direct bool) bool {
 func (l *lane) verdict(ctx context.Context, lack starved.Wait) error {
 	// A reply that waits for a processor is late by this much, and so is the goroutine that reads it.
 	lack = max(lack, starved.Lately())
-	if l.silence() >= given(ctx)*3/2+2*time.Duration(lack) {
+	if l.unanswered() >= given(ctx)*3/2+2*time.Duration(lack) {
 		return late(cmp.Or(ctx.Err(), context.DeadlineExceeded))
 	}
 	return overloaded(cmp.Or(ctx.Err(), context.DeadlineExceeded))

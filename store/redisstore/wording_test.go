@@ -22,11 +22,11 @@ var wordings = []struct {
 	uncharged bool   // whether a Take says that nothing was charged
 }{
 	// redis: src/server.c, src/scripting.c; KeyDB: src/server.cpp, src/scripting.cpp
-	{"Redis 6.0, 6.2, KeyDB 6.3", "hmget", "NOPERM this user has no permissions to run the 'hmget' command or its subcommand", "may not run hmget,", false},
-	{"Redis 6.0, 6.2, KeyDB 6.3", "pexpire", "NOPERM this user has no permissions to access one of the keys used as arguments", "the keys of the Store", false},
-	{"Redis 6.0, 6.2, KeyDB 6.3", "eval", "NOPERM this user has no permissions to run the 'eval' command or its subcommand", "may not run eval,", false},
-	{"Redis 6.0, 6.2, KeyDB 6.3", "eval", "The user executing the script can't run this command or subcommand", "may not run hset,", false},
-	{"Redis 6.0, 6.2, KeyDB 6.3", "eval", "The user executing the script can't access at least one of the keys mentioned in the command arguments", "the keys of the Store", false},
+	{"Redis 6.2, KeyDB 6.3", "hmget", "NOPERM this user has no permissions to run the 'hmget' command or its subcommand", "may not run hmget,", false},
+	{"Redis 6.2, KeyDB 6.3", "pexpire", "NOPERM this user has no permissions to access one of the keys used as arguments", "the keys of the Store", false},
+	{"Redis 6.2, KeyDB 6.3", "eval", "NOPERM this user has no permissions to run the 'eval' command or its subcommand", "may not run eval,", false},
+	{"Redis 6.2, KeyDB 6.3", "eval", "The user executing the script can't run this command or subcommand", "may not run hset,", false},
+	{"Redis 6.2, KeyDB 6.3", "eval", "The user executing the script can't access at least one of the keys mentioned in the command arguments", "the keys of the Store", false},
 	{"Redis 6.2, KeyDB 6.3", "eval", "The user executing the script is lacking the permissions for the command", "may not run hset,", false},
 	// redis: src/server.c, src/acl.c and src/script.c of 7.0
 	{"Redis 7.0", "hmget", "NOPERM this user has no permissions to run the 'hmget' command", "may not run hmget,", false},
@@ -43,20 +43,17 @@ var wordings = []struct {
 	{"Garnet", "time", "NOPERM this user has no permissions to run the command", "may not run time,", false},
 
 	// redis: src/server.c and src/networking.c; valkey: the same files
-	{"Redis 5 to 8, Valkey, KeyDB", "eval", "OOM command not allowed when used memory > 'maxmemory'.", "Redis has no memory left", true},
-	{"Redis 5 to 8, Valkey, KeyDB, Dragonfly", "eval", "READONLY You can't write against a read only replica.", "is a replica", true},
+	{"Redis 6.2 to 8, Valkey, KeyDB", "eval", "OOM command not allowed when used memory > 'maxmemory'.", "Redis has no memory left", true},
+	{"Redis 6.2 to 8, Valkey, KeyDB, Dragonfly", "eval", "READONLY You can't write against a read only replica.", "is a replica", true},
 	{"Redis 7 to 8, Valkey", "hmget", "LOADING Redis is loading the dataset in memory", "is still loading", true},
 	{"Valkey 8", "hmget", "LOADING Valkey is loading the dataset in memory", "is still loading", true},
 	{"KeyDB 6.3", "hmget", "LOADING KeyDB is loading the dataset in memory", "is still loading", true},
 	{"Dragonfly", "hmget", "LOADING Dragonfly is loading the dataset in memory", "is still loading", true},
-	{"Redis 5 to 8, Valkey, KeyDB", "eval", "NOREPLICAS Not enough good replicas to write.", "(NOREPLICAS Not enough", true},
-	{"Redis 5 to 6.2", "eval", "MISCONF Redis is configured to save RDB snapshots, but it is currently not able to persist on disk.", "(MISCONF Redis is", true},
+	{"Redis 6.2 to 8, Valkey, KeyDB", "eval", "NOREPLICAS Not enough good replicas to write.", "(NOREPLICAS Not enough", true},
+	{"Redis 6.2", "eval", "MISCONF Redis is configured to save RDB snapshots, but it is currently not able to persist on disk.", "(MISCONF Redis is", true},
 	{"Valkey 8", "eval", "MISCONF Valkey is configured to save RDB snapshots, but it's currently unable to persist to disk.", "(MISCONF Valkey is", true},
-	{"Redis 5 to 8, Valkey, KeyDB", "hmget", "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", "(MASTERDOWN Link", true},
-	{"Redis 5 to 8, Valkey, KeyDB", "hmget", "NOAUTH Authentication required.", "user or password", true},
-	{"Redis 5", "hmget", "ERR invalid password", "user or password", false},
-	{"Redis 5", "hmget", "ERR Client sent AUTH, but no password is set", "user or password", false},
-	{"Redis 5", "hmget", "ERR wrong number of arguments for 'auth' command", "user or password", false}, // with a user
+	{"Redis 6.2 to 8, Valkey, KeyDB", "hmget", "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", "(MASTERDOWN Link", true},
+	{"Redis 6.2 to 8, Valkey, KeyDB", "hmget", "NOAUTH Authentication required.", "user or password", true},
 	// dragonfly: src/facade/error.h
 	{"Dragonfly", "eval", "ERR Out of memory", "Redis has no memory left", false},
 }

@@ -30,8 +30,7 @@ func StartSentinelWithReplica(tb testing.TB) *Sentinel {
 	)
 	waitUntil(tb, "Sentinel knows the replica", func() bool {
 		replicas := fmt.Sprint(s.sentinel.Do("SENTINEL", "REPLICAS", masterName))
-		// In Redis 5, with RESP2, this is a list instead of a map.
-		return strings.Contains(strings.ReplaceAll(replicas, ":", " "), "master-link-status ok")
+		return strings.Contains(replicas, "master-link-status:ok")
 	})
 	return s
 }

@@ -14,37 +14,37 @@ import (
 // more than all other work for a lone call here. But the client waits for Done only while it has no connection. So
 // the client gets another context, whose Done starts no timer unless the call takes long.
 
-// A sending is the client's context for a lone call. It ends with the call. It also ends with Context, up to
+// A clientContext is the client's context for a lone call. It ends with the call. It also ends with Context, up to
 // watchEvery late, counted from the client's call of Done. So Context must not have an earlier deadline.
-type sending struct {
+type clientContext struct {
 	context.Context
 
-	all        *sendings // its mutex guards the fields below
+	all        *clientContexts // its mutex guards the fields below
 	done       chan struct{}
-	over       error       // why the sending has ended
+	over       error       // why the context has ended
 	stop       func() bool // stops follow; nil: it does not follow Context yet
 	young      bool        // it is in the list
-	next, prev *sending
+	next, prev *clientContext
 }
 
-// sendings are the sendings of a lane whose Done was called since the last look.
-type sendings struct {
+// clientContexts are the clientContexts of a lane whose Done was called since the last look.
+type clientContexts struct {
 	mu    sync.Mutex
-	list  sending // a ring; this one stands between the last and the first
+	list  clientContext // a ring; this one stands between the last and the first
 	timer *time.Timer
 	timed bool
 }
 
-// of returns the context for the client of c, a lone call under ctx. It returns nil if the client can use ctx itself.
-func (all *sendings) of(ctx context.Context, c *call) *sending {
-	if !deadline.Untimed(ctx) || !watchable(ctx, c) {
+// forCall returns the context for the client of c, a lone call under ctx. It returns nil if the client can use ctx itself.
+func (all *clientContexts) forCall(ctx context.Context, c *call) *clientContext {
+	if !deadline.Untimed(ctx) || !mayBeWoken(ctx, c) {
 		return nil
 	}
-	return &sending{Context: ctx, all: all}
+	return &clientContext{Context: ctx, all: all}
 }
 
 // Done implements context.Context.
-func (s *sending) Done() <-chan struct{} {
+func (s *clientContext) Done() <-chan struct{} {
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
 	if s.done == nil {
@@ -59,7 +59,7 @@ func (s *sending) Done() <-chan struct{} {
 }
 
 // Err implements context.Context.
-func (s *sending) Err() error {
+func (s *clientContext) Err() error {
 	s.all.mu.Lock()
 	over := s.over
 	s.all.mu.Unlock()
@@ -70,13 +70,13 @@ func (s *sending) Err() error {
 }
 
 // String names the chain of contexts, without the values that they hold.
-func (s *sending) String() string { return deadline.Name(s.Context) + ".WithinCall" }
+func (s *clientContext) String() string { return deadline.Name(s.Context) + ".WithinCall" }
 
 // Format prints String for every verb. Otherwise fmt would print the fields of Context.
-func (s *sending) Format(f fmt.State, _ rune) { io.WriteString(f, s.String()) }
+func (s *clientContext) Format(f fmt.State, _ rune) { io.WriteString(f, s.String()) }
 
 // end ends s for the reason why.
-func (s *sending) end(why error) {
+func (s *clientContext) end(why error) {
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
 	if s.over != nil {
@@ -95,7 +95,7 @@ func (s *sending) end(why error) {
 }
 
 // follow ends s when Context ends.
-func (s *sending) follow() {
+func (s *clientContext) follow() {
 	stop := context.AfterFunc(s.Context, func() { s.end(s.Context.Err()) }) // not under the mutex: Context may be of any type
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *sending) follow() {
 }
 
 // add puts s into the list, and schedules look.
-func (all *sendings) add(s *sending) {
+func (all *clientContexts) add(s *clientContext) {
 	if all.list.next == nil {
 		all.list.next, all.list.prev = &all.list, &all.list
 	}
@@ -115,23 +115,23 @@ func (all *sendings) add(s *sending) {
 	case all.timed:
 		return
 	case all.timer == nil:
-		all.timer = time.AfterFunc(watchEvery, all.look)
+		all.timer = time.AfterFunc(wakeEvery, all.look)
 	default:
-		all.timer.Reset(watchEvery)
+		all.timer.Reset(wakeEvery)
 	}
 	all.timed = true
 }
 
-func (all *sendings) remove(s *sending) {
+func (all *clientContexts) remove(s *clientContext) {
 	s.prev.next, s.next.prev = s.next, s.prev
 	s.next, s.prev, s.young = nil, nil, false
 }
 
-// look lets all sendings that have not ended follow their Contexts.
-func (all *sendings) look() {
+// look lets all contexts that have not ended follow their Contexts.
+func (all *clientContexts) look() {
 	all.mu.Lock()
 	all.timed = false
-	var old []*sending
+	var old []*clientContext
 	for all.list.next != &all.list {
 		s := all.list.next
 		all.remove(s)

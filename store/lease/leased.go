@@ -5,25 +5,25 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A lot is the rest of the tokens that one call took from a bucket in the store.
+// leased is the rest of the tokens that one call took from a bucket in the store.
 //
-// Its Line is what the bucket held after the call. The lot may spend or give back only as many tokens as the bucket lacks,
-// because a bucket never holds more than its capacity. So tokens of a lot are lost while the bucket refills. For example, a
-// bucket of 10 tokens, and 1 more each second, holds 8, and the lot has 2. A second later the bucket holds 9, and 1 token of
-// the lot is lost.
+// Its Line is what the bucket held after the call. The lease may spend or give back only as many tokens as the bucket lacks,
+// because a bucket never holds more than its capacity. So tokens of a lease are lost while the bucket refills. For example, a
+// bucket of 10 tokens, and 1 more each second, holds 8, and the lease has 2. A second later the bucket holds 9, and 1 token of
+// the lease is lost.
 //
-// This is right for the lots of all replicas together. Each lot is taken from a bucket that lacks the tokens of the earlier
-// lots. So the bucket lacks the tokens of all lots, and a refill takes the same part of each.
-type lot struct {
+// This is right for the leases of all replicas together. Each lease is taken from a bucket that lacks the tokens of the earlier
+// leases. So the bucket lacks the tokens of all leases, and a refill takes the same part of each.
+type leased struct {
 	infer.Line
 	instant bool // the clock stood still during the call, so that the Line is exact
 	tokens  int64
 }
 
-// newLot returns a lot for the tokens that c took beyond the need of its call. The store has answered s. If no bucket can
-// have given that answer, newLot returns nil.
-func newLot(n name, c *store.Charge, s *store.State, sent, received int64) *lot {
-	l := &lot{
+// newLeased returns a lease for the tokens that c took beyond the need of its call. The store has answered s. If no bucket can
+// have given that answer, newLeased returns nil.
+func newLeased(n name, c *store.Charge, s *store.State, sent, received int64) *leased {
+	l := &leased{
 		Line:    infer.Line{Policy: n.policy, Key: n.key, Limit: c.Limit, Sent: sent, Received: received},
 		instant: sent == received,
 	}
@@ -34,12 +34,12 @@ func newLot(n name, c *store.Charge, s *store.State, sent, received int64) *lot 
 }
 
 // spend pays c from l and fills s. It reports false, and pays nothing, if l has too few tokens or s would be uncertain.
-func (l *lot) spend(of *Store, c *store.Charge, now int64, s *store.State) bool {
+func (l *leased) spend(of *Store, c *store.Charge, now int64, s *store.State) bool {
 	if l == nil || l.tokens < c.Cost || now < l.Received || now-l.Sent > of.hold.Microseconds() {
 		return false
 	}
 	usable := l.usable(l.tokens, now)
-	if usable < c.Cost || l.instant && usable < l.tokens || !l.tell(c, usable-c.Cost, now, s) {
+	if usable < c.Cost || l.instant && usable < l.tokens || !l.certain(c, usable-c.Cost, now, s) {
 		return false
 	}
 	of.lost += l.tokens - usable
@@ -50,7 +50,7 @@ func (l *lot) spend(of *Store, c *store.Charge, now int64, s *store.State) bool 
 // usable returns how many of the unspent tokens may be spent at now: as many as the bucket certainly lacks. The bucket
 // answered when the call was sent or later. Its clock may run faster by up to 0.1 %, and both clocks were rounded to a
 // microsecond.
-func (l *lot) usable(unspent, now int64) int64 {
+func (l *leased) usable(unspent, now int64) int64 {
 	elapsed := max(0, now-l.Sent)
 	lacks := l.Limit.Capacity - l.At(l.Most, elapsed+elapsed/1000+2)
 	if unspent*l.Limit.Unit <= lacks {
@@ -59,9 +59,9 @@ func (l *lot) usable(unspent, now int64) int64 {
 	return lacks / l.Limit.Unit
 }
 
-// tell fills s with the state for c if left tokens stay unspent. It reports whether s is certain. After a call that took
-// time, the times in s are uncertain by as much, and tell reports true.
-func (l *lot) tell(c *store.Charge, left, now int64, s *store.State) bool {
+// certain fills s with the state for c if left tokens stay unspent. It reports whether s is certain. After a call that took
+// time, the times in s are uncertain by as much, and certain reports true.
+func (l *leased) certain(c *store.Charge, left, now int64, s *store.State) bool {
 	elapsed := now - l.Received
 	l.fill(s, c, l.At(l.Least, elapsed), left)
 	if !l.instant || l.Least == l.Most {
@@ -72,13 +72,13 @@ func (l *lot) tell(c *store.Charge, left, now int64, s *store.State) bool {
 	return *s == most
 }
 
-func (l *lot) fill(s *store.State, c *store.Charge, credits, left int64) {
+func (l *leased) fill(s *store.State, c *store.Charge, credits, left int64) {
 	c.Fill(s, min(l.Limit.Capacity, credits+left*l.Limit.Unit), 0, true)
 }
 
 // refund returns the charge that gives tokens back at now. It gives back only usable tokens. Its Cost is 0 if there are
 // none.
-func (l *lot) refund(tokens, now int64) store.Charge {
+func (l *leased) refund(tokens, now int64) store.Charge {
 	usable := l.usable(tokens, now)
 	if l.instant && usable < tokens {
 		// The last token may be worth only a part. The store takes as much of it as the bucket has room for.
