@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 )
 
 // spoilt are the commands that make keys which hold no bucket, by key.
@@ -66,7 +68,7 @@ func TestKeysThatHoldNoBucketDisturbNoOtherCall(t *testing.T) {
 func testSpoilt(t *testing.T, server spoiltServer) {
 	client := server.client
 	vetoed, shadows, merged, failed := 0, 0, 0, 0
-	for seed := range uint64(20) {
+	for seed := range uint64(testsize.Of(16, 20)) {
 		client.FlushDB(t.Context())
 		m := newModel(false)
 		r := random{rand.New(rand.NewPCG(seed, 11))}

@@ -144,37 +144,6 @@ func crowd(t *testing.T, s store.Store, rounds int, charges []store.Charge) {
 	wg.Wait()
 }
 
-// takeAll makes a call that must be allowed.
-func takeAll(t *testing.T, s store.Store, charges ...store.Charge) {
-	t.Helper()
-	if ok, err := tryFor(patient, s, charges...); !ok || err != nil {
-		t.Errorf("ok %t, error %v", ok, err)
-	}
-}
-
-func wantLeft(t *testing.T, s store.Store, want int64, charges ...store.Charge) {
-	t.Helper()
-	for _, c := range charges {
-		c.Cost = 0
-		if got := take(t, s, c).Remaining; got != want {
-			t.Errorf("%s has %d left, want %d", c.Key, got, want)
-		}
-	}
-}
-
-func TestCrossSlotMustBeOneOfThree(t *testing.T) {
-	for _, bad := range []redisstore.CrossSlot{-1, 3} {
-		func() {
-			defer func() {
-				if p := fmt.Sprint(recover()); !strings.Contains(p, "Config.CrossSlot") {
-					t.Errorf("%d: panic %q", bad, p)
-				}
-			}()
-			redisstore.New(&gate{}, redisstore.Config{CrossSlot: bad})
-		}()
-	}
-}
-
 // A Store finds out which masters take keys of several slots, and sends them one script call for a batch from then on.
 func TestMastersThatAllowItAreSentKeysOfSeveralSlotsInOneScript(t *testing.T) {
 	cluster := redistest.SharedCluster(t, 3)
@@ -231,9 +200,7 @@ func TestACallOverSlotsOfOneMasterIsOneStep(t *testing.T) {
 	var x crossings
 	s := crossing(t, cluster, redisstore.Config{CrossSlot: redisstore.CrossSlotAlways, MaxDenials: -1}, &x)
 	charges := sameMaster(t, cluster, 1, 3)
-	empty := charges[2]
-	empty.Cost = 100
-	take(t, s, empty)
+	take(t, s, costs(charges[2], 100))
 	x.forget()
 	states := make([]store.State, 3)
 	ok, err := s.Take(t.Context(), charges, states)
@@ -430,12 +397,10 @@ func TestARefusedCallIsAnsweredForBucketsThatAreAskedSlotBySlot(t *testing.T) {
 	}}
 	for shadows := range 4 {
 		s := crossing(t, cluster, redisstore.Config{
-			CrossSlot: redisstore.CrossSlotAlways, Prefix: prefix(), MaxDenials: -1, Logger: slog.New(slog.DiscardHandler),
+			CrossSlot: redisstore.CrossSlotAlways, Prefix: prefix(), MaxDenials: -1, Logger: quiet,
 		}, &x)
 		call := append(sameMaster(t, cluster, 0, 3), sameMaster(t, cluster, 1, 1)...)
-		empty := call[3]
-		empty.Cost = 100
-		take(t, s, empty)
+		take(t, s, costs(call[3], 100))
 		for i := range shadows {
 			call[i].Shadow = true
 		}
@@ -492,7 +457,7 @@ func TestWhatSaysNothingOfScriptsDecidesNothing(t *testing.T) {
 				questions++
 				return true, tt.answer(cmd)
 			}}
-			s := crossing(t, cluster, redisstore.Config{Prefix: prefix(), Logger: slog.New(slog.DiscardHandler)}, &x)
+			s := crossing(t, cluster, redisstore.Config{Prefix: prefix(), Logger: quiet}, &x)
 			takeAll(t, s, charges...)
 			takeAll(t, s, charges...)
 			if questions != 1 {
@@ -523,15 +488,12 @@ func TestCallsAreDeniedAcrossSlotsByAServerWithoutMemory(t *testing.T) {
 	s := crossing(t, cluster, redisstore.Config{CrossSlot: redisstore.CrossSlotAlways, MaxDenials: -1}, &x)
 	charges := sameMaster(t, cluster, 0, 2)
 	for _, c := range charges {
-		c.Cost = 100
-		take(t, s, c)
+		take(t, s, costs(c, 100))
 	}
 	cluster.Nodes[0].Do("CONFIG", "SET", "maxmemory", "1")
 	defer cluster.Nodes[0].Do("CONFIG", "SET", "maxmemory", "0")
 	x.forget()
-	if ok, err := tryFor(patient, s, charges...); ok || err != nil {
-		t.Errorf("ok %t, error %v, want a refusal", ok, err)
-	}
+	wantRefused(t, s, charges...)
 	if seen := x.forget(); seen["across"] == 0 {
 		t.Errorf("seen %v", seen)
 	}
@@ -546,7 +508,7 @@ func TestAScriptAcrossSlotsThatWasPartlyRunIsNotSentAgain(t *testing.T) {
 	if !allowsCrossing(t, cluster) {
 		return
 	}
-	cluster.Nodes[0].Do("ACL", "SETUSER", "limiter", "on", ">secret", "~ratelimit:*", "-@all", "+evalsha", "+eval", "+time", "+hmget", "+hset", "+pttl", "+pexpire", "+cluster")
+	permit(cluster.Nodes[0], append(guideACL(t), "+cluster")...)
 	defer cluster.Nodes[0].Do("ACL", "DELUSER", "limiter")
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), Username: "limiter", Password: "secret"})
 	defer client.Close()
@@ -574,11 +536,7 @@ func TestTheACLOfTheGuideIsEnoughAcrossSlots(t *testing.T) {
 	if !allowsCrossing(t, cluster) {
 		return
 	}
-	set := []any{"ACL", "SETUSER", "limiter"}
-	for _, rule := range rules {
-		set = append(set, rule)
-	}
-	cluster.Nodes[0].Do(append(set, "+cluster")...) // which the client needs to find the masters
+	permit(cluster.Nodes[0], append(rules, "+cluster")...) // which the client needs to find the masters
 	defer cluster.Nodes[0].Do("ACL", "DELUSER", "limiter")
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), Username: "limiter", Password: "secret"})
 	defer client.Close()
@@ -628,7 +586,7 @@ func TestAClusterClientOnMiniredisWorks(t *testing.T) {
 func TestAClockThatPanicsEndsNoQuestion(t *testing.T) {
 	cluster := redistest.SharedCluster(t, 3)
 	var panics atomic.Bool
-	s := crossing(t, cluster, redisstore.Config{MaxDenials: -1, Logger: slog.New(slog.DiscardHandler), Clock: func() time.Time {
+	s := crossing(t, cluster, redisstore.Config{MaxDenials: -1, Logger: quiet, Clock: func() time.Time {
 		if panics.Load() {
 			panic("a clock")
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -18,7 +17,6 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/explain"
@@ -41,43 +39,38 @@ type opaque struct{ store.Store }
 func TestExplainAgreesWithHandlerOverRedis(t *testing.T) {
 	server := redistest.Start(t)
 	mini := miniredis.RunT(t)
-	servers := map[string]struct {
-		client   *redis.Client
+	alone := func(_ *testing.T, s store.Store, _ func() time.Time) store.Store { return s }
+	onServer := func() any { return changes(t, server) }
+	for name, tt := range map[string]struct {
+		addr     string
 		contents func() any
+		wrap     func(t *testing.T, s store.Store, clock func() time.Time) store.Store
 	}{
-		"server": {server.Client(), func() any { return changes(t, server) }},
-		"miniredis": {func() *redis.Client {
-			c := redis.NewClient(&redis.Options{Addr: mini.Addr()})
-			t.Cleanup(func() { c.Close() })
-			return c
-		}(), func() any { return mini.Dump() }},
-	}
-	for on, s := range servers {
-		for name, wrap := range map[string]func(t *testing.T, s store.Store, clock func() time.Time) store.Store{
-			"alone": func(_ *testing.T, s store.Store, _ func() time.Time) store.Store { return s },
-			"under a fallback": func(t *testing.T, s store.Store, _ func() time.Time) store.Store {
-				f := fallback.New(s, nil, fallback.Config{Slow: time.Minute})
-				t.Cleanup(func() { f.Close() })
-				return f
-			},
-			"under leases": func(t *testing.T, s store.Store, clock func() time.Time) store.Store {
-				l := lease.New(s, lease.Config{Clock: clock, Hold: time.Hour, Fraction: 0.5})
-				t.Cleanup(func() { l.Close() })
-				return l
-			},
-			"as no Inspector": func(_ *testing.T, s store.Store, _ func() time.Time) store.Store { return opaque{s} },
-		} {
-			t.Run(on+" "+name, func(t *testing.T) {
-				now := time.Date(2026, 5, 23, 0, 0, 0, 0, time.UTC)
-				clock := teststore.Monotonic(func() time.Time { return now })
-				x := newExplained(t, wrap(t, redisstore.New(s.client, redisstore.Config{Prefix: prefix(), Clock: clock}), clock), time.Minute)
-				for i := range testsize.Of(75, 200) {
-					x.compare(i, s.contents)
-					now = now.Add(time.Duration(x.IntN(800)) * time.Millisecond)
-				}
-				x.wantVaried()
-			})
-		}
+		"alone":        {server.Addr(), onServer, alone},
+		"on miniredis": {mini.Addr(), func() any { return mini.Dump() }, alone},
+		"under a fallback": {server.Addr(), onServer, func(t *testing.T, s store.Store, _ func() time.Time) store.Store {
+			f := fallback.New(s, nil, fallback.Config{Slow: time.Minute})
+			t.Cleanup(func() { f.Close() })
+			return f
+		}},
+		"under leases": {server.Addr(), onServer, func(t *testing.T, s store.Store, clock func() time.Time) store.Store {
+			l := lease.New(s, lease.Config{Clock: clock, Hold: time.Hour, Fraction: 0.5})
+			t.Cleanup(func() { l.Close() })
+			return l
+		}},
+		"as no Inspector": {server.Addr(), onServer, func(_ *testing.T, s store.Store, _ func() time.Time) store.Store { return opaque{s} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Date(2026, 5, 23, 0, 0, 0, 0, time.UTC)
+			clock := teststore.Monotonic(func() time.Time { return now })
+			s := redisstore.New(dial(t, tt.addr), redisstore.Config{Prefix: prefix(), Clock: clock})
+			x := newExplained(t, tt.wrap(t, s, clock), time.Minute)
+			for i := range testsize.Of(75, 200) {
+				x.compare(i, tt.contents)
+				now = now.Add(time.Duration(x.IntN(800)) * time.Millisecond)
+			}
+			x.wantVaried()
+		})
 	}
 }
 
@@ -118,7 +111,7 @@ func newExplained(t *testing.T, s store.Store, timeout time.Duration) *explained
 		Headers: headers.IETF,
 		Timeout: timeout,
 		Observe: func(_ context.Context, e *ratelimit.Event) { x.event = e },
-		Logger:  slog.New(slog.DiscardHandler),
+		Logger:  quiet,
 	}))
 	x.handler = x.limiter.Handler(x.limiter.Limit(ratelimit.Policy{
 		Name: "inner", Key: client, Limit: ratelimit.PerSecond(1).WithBurst(40),
@@ -180,11 +173,11 @@ func (x *explained) wantVaried() {
 func TestExplainWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	f := fallback.New(redisstore.New(server.Client(), redisstore.Config{}), nil, fallback.Config{Replicas: 2, Slow: 10 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	f := fallback.New(redisstore.New(server.Client(), redisstore.Config{}), nil, fallback.Config{Replicas: 2, Slow: 10 * time.Second, Logger: quiet})
 	defer f.Close()
 	start := func(p ratelimit.Policy) (*ratelimit.Limiter, func() int) {
 		p.Key, p.Limit = ratelimit.RemoteIP(), ratelimit.PerDay(20)
-		l := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: f, Policies: []ratelimit.Policy{p}, Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)}))
+		l := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: f, Policies: []ratelimit.Policy{p}, Timeout: time.Minute, Logger: quiet}))
 		h := l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		return l, func() int {
 			rec := httptest.NewRecorder()
@@ -196,12 +189,10 @@ func TestExplainWithoutRedis(t *testing.T) {
 	closed, _ := start(ratelimit.Policy{Name: "closed", FailClosed: true})
 	serve()
 	server.Kill()
-	for end := time.Now().Add(20 * time.Second); f.Away() == nil; {
+	until(t, "Redis is given up", func() bool {
 		closed.Explain(httptest.NewRequest("GET", "/", nil)) // an explanation counts as a call that failed, too
-		if time.Now().After(end) {
-			t.Fatal("Redis is not given up")
-		}
-	}
+		return f.Away() != nil
+	})
 	e := closed.Explain(httptest.NewRequest("GET", "/", nil))
 	if e.Status != http.StatusServiceUnavailable || e.Limiters[0].Policies[0].Outcome != explain.Failed {
 		t.Errorf("closed: %+v", e)

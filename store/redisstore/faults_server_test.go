@@ -10,9 +10,6 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
-// patient is the timeout of calls that must not fail, on a machine that is busy.
-const patient = 10 * time.Second
-
 func TestNoCallFailsWhileTheServerKeepsForgettingTheScript(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()

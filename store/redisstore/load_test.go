@@ -19,7 +19,7 @@ import (
 const late = time.Second
 
 // lasts returns for how long callers meet a fault. It is longer than the timeouts of their calls.
-func lasts() time.Duration { return time.Duration(testsize.Of(500, 1500)) * time.Millisecond }
+func lasts() time.Duration { return time.Duration(testsize.Of(350, 1500)) * time.Millisecond }
 
 // A target is a call that many make, and what became of it. No other charges its buckets.
 type target struct {

@@ -159,8 +159,8 @@ func hammer(t *testing.T, h hammering) {
 func (h hammering) byProcesses(t *testing.T, processes int) (total tally) {
 	server := redistest.Start(t)
 	h.Addr = server.Addr()
-	h.From = time.Now().Add(2 * time.Second)
-	h.For = time.Duration(testsize.Of(1500, 3000)) * time.Millisecond
+	h.From = time.Now().Add(time.Duration(testsize.Of(1000, 2000)) * time.Millisecond)
+	h.For = time.Duration(testsize.Of(1200, 3000)) * time.Millisecond
 	job, err := json.Marshal(h)
 	if err != nil {
 		t.Fatal(err)

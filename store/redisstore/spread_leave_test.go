@@ -49,21 +49,14 @@ func (h *interruption) happened() bool {
 	return h.do == nil
 }
 
-func (*interruption) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *interruption) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if do := h.due(cmd); do != nil {
-			if err := do(); err != nil {
-				return err
-			}
+// hook is that of a client.
+func (h *interruption) hook(ctx context.Context, cmd redis.Cmder, send redis.ProcessHook) error {
+	if do := h.due(cmd); do != nil {
+		if err := do(); err != nil {
+			return err
 		}
-		return next(ctx, cmd)
 	}
-}
-
-func (*interruption) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return send(ctx, cmd)
 }
 
 // onMasters returns a key on each master.
@@ -108,7 +101,7 @@ func TestACallOverSeveralPlacesThatEndsInItsLastCommandGivesBackWhatItTook(t *te
 			cfg := redisstore.Config{Prefix: prefix(), MaxDenials: -1, CrossSlot: redisstore.CrossSlotNever}
 			client := cluster.Client()
 			h := new(interruption)
-			client.AddHook(h)
+			client.AddHook(hook(h.hook))
 			s := openKnown(t, client, cfg)
 			charges := make([]store.Charge, len(keys))
 			for i, key := range keys {
@@ -119,9 +112,7 @@ func TestACallOverSeveralPlacesThatEndsInItsLastCommandGivesBackWhatItTook(t *te
 			refused := slices.Clone(charges)
 			refused[0].Cost = 11
 			for range 2 { // at once and in turn, so that the servers have all scripts
-				if ok, err := s.Take(t.Context(), refused, make([]store.State, 3)); ok || err != nil {
-					t.Fatalf("ok %t, error %v, want a refusal", ok, err)
-				}
+				wantRefused(t, s, refused...)
 			}
 			if tt.atOnce {
 				redisstore.ForgetRefusals(s)
@@ -134,7 +125,7 @@ func TestACallOverSeveralPlacesThatEndsInItsLastCommandGivesBackWhatItTook(t *te
 				want, do = broken, func() error { return broken }
 			}
 			h.set(cfg.Prefix+":{"+keys[2]+"}:p2", tt.looks, do)
-			ok, err := s.Take(ctx, charges, make([]store.State, 3))
+			ok, err := tryIn(ctx, s, charges...)
 			close(returned)
 			if ok || !errors.Is(err, want) {
 				t.Errorf("ok %t, error %v, want %v", ok, err, want)
@@ -146,11 +137,7 @@ func TestACallOverSeveralPlacesThatEndsInItsLastCommandGivesBackWhatItTook(t *te
 			direct := openKnown(t, cluster.Client(), cfg)
 			defer direct.Close()
 			for i, want := range []int64{10, 10, tt.left} {
-				peek := charges[i]
-				peek.Cost, peek.Shadow, peek.Owed = 0, false, false
-				if got := take(t, direct, peek).Remaining; got != want {
-					t.Errorf("%s has %d left, want %d", peek.Policy, got, want)
-				}
+				wantLeft(t, direct, want, charges[i])
 			}
 		})
 	}
