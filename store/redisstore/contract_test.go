@@ -20,15 +20,9 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/storetest"
 )
 
-// workers are what this program does instead of running tests, where a test started it as a process of its own. Each
-// reports whether that was its work.
-var workers []func() bool
-
 func TestMain(m *testing.M) {
-	for _, works := range workers {
-		if works() {
-			return
-		}
+	if hammerHere() {
+		return
 	}
 	// The pool of a client goes on dialing a killed server for up to a second after the client was closed.
 	const pool = "github.com/redis/go-redis/v9/internal/pool.(*ConnPool)."
