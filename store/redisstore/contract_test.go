@@ -114,11 +114,7 @@ func TestContractOfLeasesOnServer(t *testing.T) {
 
 // The calls of the contract have keys of one identity, which share a slot. Here they are scattered over slots.
 func TestContractAcrossSlots(t *testing.T) {
-	cluster := redistest.SharedCluster(t, 1)
-	if !allowsCrossing(t, cluster) {
-		return
-	}
-	client := cluster.Client()
+	client := crossable(t, redistest.SharedCluster(t, 1)).Client()
 	open := func(t *testing.T, clock func() time.Time) store.Store {
 		return scattered{openKnown(t, client, redisstore.Config{
 			Prefix: prefix(), Clock: clock, CrossSlot: redisstore.CrossSlotAlways, Logger: quiet,
@@ -162,36 +158,6 @@ func (f *forgetter) Forget(d time.Duration) {
 	f.server.FastForward(d)
 	if f.clock != nil {
 		f.server.SetTime(f.clock())
-	}
-}
-
-// With the clock and the TTLs of the server, which cannot be moved.
-func TestABucketUnderTwoLimitsDoesNotExpireEarly(t *testing.T) {
-	client := redistest.Start(t).Client()
-	large, small := teststore.Limit(t, 1, time.Hour, 171), teststore.Limit(t, 1000, time.Second, 10)
-	for name, scripts := range map[string]func(*redisstore.Store) *redisstore.Store{
-		"take.lua": redisstore.OnlyTake,
-		"alone":    func(s *redisstore.Store) *redisstore.Store { return s },
-	} {
-		s := scripts(redisstore.New(client, redisstore.Config{Prefix: prefix(), MaxDenials: -1}))
-		granted := int64(0)
-		for range 3 {
-			for _, c := range []store.Charge{{Limit: large, Cost: 171}, {Limit: large, Cost: 11}, {Limit: small, Cost: 1}} {
-				c.Policy, c.Key = "p", name
-				states := make([]store.State, 1)
-				ok, err := s.Take(t.Context(), []store.Charge{c}, states)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if ok {
-					granted += c.Cost
-				}
-			}
-			time.Sleep(40 * time.Millisecond) // small fills in 10 ms, and its TTL is 21 ms
-		}
-		if granted > 171+3 { // a charge of each round, if a token of small has come before it
-			t.Errorf("%s: %d tokens are granted", name, granted)
-		}
 	}
 }
 

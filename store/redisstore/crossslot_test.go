@@ -94,13 +94,19 @@ func (x *crossings) forget() map[string]int {
 // allowsCrossing reports whether the server of the tests is one that takes keys of several slots in one script.
 func allowsCrossing(t *testing.T, cluster *redistest.Cluster) bool {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: cluster.Addrs()[0]})
-	defer client.Close()
-	err := client.Eval(t.Context(), lua.Reach, nil, "a", "b").Err()
+	err := dial(t, cluster.Addrs()[0]).Eval(t.Context(), lua.Reach, nil, "a", "b").Err()
 	if err != nil {
 		t.Logf("this server does not take scripts with a flag: %v", err)
 	}
 	return err == nil
+}
+
+// crossable returns cluster, or skips a test of scripts across slots on servers that do not take them.
+func crossable(t *testing.T, cluster *redistest.Cluster) *redistest.Cluster {
+	if !allowsCrossing(t, cluster) {
+		t.SkipNow()
+	}
+	return cluster
 }
 
 // crossing opens a Store on cluster whose calls x sees.
@@ -146,10 +152,7 @@ func crowd(t *testing.T, s store.Store, rounds int, charges []store.Charge) {
 
 // A Store finds out which masters take keys of several slots, and sends them one script call for a batch from then on.
 func TestMastersThatAllowItAreSentKeysOfSeveralSlotsInOneScript(t *testing.T) {
-	cluster := redistest.SharedCluster(t, 3)
-	if !allowsCrossing(t, cluster) {
-		return
-	}
+	cluster := crossable(t, redistest.SharedCluster(t, 3))
 	var log bytes.Buffer
 	var x crossings
 	s := crossing(t, cluster, redisstore.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxInFlight: 1}, &x)
@@ -193,19 +196,14 @@ func TestALoneCallOfOneSlotDeclaresItsKey(t *testing.T) {
 
 // A call over several slots of one master is one step: if one bucket refuses, the others are not written.
 func TestACallOverSlotsOfOneMasterIsOneStep(t *testing.T) {
-	cluster := redistest.SharedCluster(t, 3)
-	if !allowsCrossing(t, cluster) {
-		return
-	}
+	cluster := crossable(t, redistest.SharedCluster(t, 3))
 	var x crossings
 	s := crossing(t, cluster, redisstore.Config{CrossSlot: redisstore.CrossSlotAlways, MaxDenials: -1}, &x)
 	charges := sameMaster(t, cluster, 1, 3)
 	take(t, s, costs(charges[2], 100))
 	x.forget()
-	states := make([]store.State, 3)
-	ok, err := s.Take(t.Context(), charges, states)
-	if ok || err != nil || !states[0].Allowed || states[2].Allowed {
-		t.Errorf("ok %t, error %v, %+v", ok, err, states)
+	if ok, states := takeStates(t, s, charges...); ok || !states[0].Allowed || states[2].Allowed {
+		t.Errorf("ok %t, %+v", ok, states)
 	}
 	for _, c := range charges[:2] {
 		if n := cluster.Client().Exists(t.Context(), "ratelimit:{"+c.Key+"}:p").Val(); n != 0 {
@@ -221,10 +219,7 @@ func TestACallOverSlotsOfOneMasterIsOneStep(t *testing.T) {
 
 // CrossSlotAuto finds out, too, for calls over several slots that are never in one batch.
 func TestCallsOverSlotsOfOneMasterAskWhetherItAllowsThem(t *testing.T) {
-	cluster := redistest.SharedCluster(t, 3)
-	if !allowsCrossing(t, cluster) {
-		return
-	}
+	cluster := crossable(t, redistest.SharedCluster(t, 3))
 	var x crossings
 	s := crossing(t, cluster, redisstore.Config{MaxDenials: -1}, &x)
 	charges := sameMaster(t, cluster, 1, 2)
@@ -245,10 +240,7 @@ func TestCallsOverSlotsOfOneMasterAskWhetherItAllowsThem(t *testing.T) {
 // them: in batches, and in calls over several slots.
 func TestKeysThatHaveLeftTheirMasterAreFollowed(t *testing.T) {
 	t.Parallel()
-	cluster := redistest.StartCluster(t, 3)
-	if !allowsCrossing(t, cluster) {
-		return
-	}
+	cluster := crossable(t, redistest.StartCluster(t, 3))
 	charges := sameMaster(t, cluster, 0, 8)
 	gone, going, shadow := charges[0], charges[1], charges[2]
 	shadow.Shadow = true
@@ -269,17 +261,14 @@ func TestKeysThatHaveLeftTheirMasterAreFollowed(t *testing.T) {
 	fresh := going // a bucket that is not there yet, in a slot that is leaving
 	fresh.Policy = "fresh"
 
-	states := make([]store.State, 4)
 	for n := range int64(3) {
 		for _, call := range [][]store.Charge{
 			{gone, stay[0], going, shadow},
 			{fresh, stay[0], other, shadow}, // over two masters
 		} {
-			ctx, cancel := context.WithTimeout(t.Context(), patient)
-			ok, err := s.Take(ctx, call, states)
-			cancel()
-			if !ok || err != nil {
-				t.Fatalf("call %d: ok %t, error %v", n, ok, err)
+			ok, states := takeStates(t, s, call...)
+			if !ok {
+				t.Fatalf("call %d is refused", n)
 			}
 			for i, state := range states {
 				if state.Degraded {
@@ -404,12 +393,9 @@ func TestARefusedCallIsAnsweredForBucketsThatAreAskedSlotBySlot(t *testing.T) {
 		for i := range shadows {
 			call[i].Shadow = true
 		}
-		states := make([]store.State, len(call))
-		ctx, cancel := context.WithTimeout(t.Context(), patient)
-		ok, err := s.Take(ctx, call, states)
-		cancel()
-		if ok || err != nil {
-			t.Errorf("ok %t, error %v, want a refusal", ok, err)
+		ok, states := takeStates(t, s, call...)
+		if ok {
+			t.Errorf("%d shadows: it is allowed", shadows)
 		}
 		for i, state := range states[:3] {
 			if state.Degraded || !state.Allowed || state.Remaining != 100 {
@@ -422,10 +408,7 @@ func TestARefusedCallIsAnsweredForBucketsThatAreAskedSlotBySlot(t *testing.T) {
 
 // Errors that pass, and answers while slots move, do not decide whether a master takes keys of several slots.
 func TestWhatSaysNothingOfScriptsDecidesNothing(t *testing.T) {
-	cluster := redistest.SharedCluster(t, 3)
-	if !allowsCrossing(t, cluster) {
-		return
-	}
+	cluster := crossable(t, redistest.SharedCluster(t, 3))
 	charges := sameMaster(t, cluster, 0, 2)
 	reply := func(foreign int64) func(redis.Cmder) error {
 		return func(cmd redis.Cmder) error {
@@ -480,10 +463,7 @@ func TestWhatSaysNothingOfScriptsDecidesNothing(t *testing.T) {
 
 // A server that has no memory left runs no script across slots, and still denies what is to be denied.
 func TestCallsAreDeniedAcrossSlotsByAServerWithoutMemory(t *testing.T) {
-	cluster := redistest.SharedCluster(t, 1)
-	if !allowsCrossing(t, cluster) {
-		return
-	}
+	cluster := crossable(t, redistest.SharedCluster(t, 1))
 	var x crossings
 	s := crossing(t, cluster, redisstore.Config{CrossSlot: redisstore.CrossSlotAlways, MaxDenials: -1}, &x)
 	charges := sameMaster(t, cluster, 0, 2)
@@ -504,10 +484,7 @@ func TestCallsAreDeniedAcrossSlotsByAServerWithoutMemory(t *testing.T) {
 
 // A script that fails after it has charged a bucket is not sent again.
 func TestAScriptAcrossSlotsThatWasPartlyRunIsNotSentAgain(t *testing.T) {
-	cluster := redistest.SharedCluster(t, 1)
-	if !allowsCrossing(t, cluster) {
-		return
-	}
+	cluster := crossable(t, redistest.SharedCluster(t, 1))
 	permit(cluster.Nodes[0], append(guideACL(t), "+cluster")...)
 	defer cluster.Nodes[0].Do("ACL", "DELUSER", "limiter")
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), Username: "limiter", Password: "secret"})
@@ -531,12 +508,8 @@ func TestAScriptAcrossSlotsThatWasPartlyRunIsNotSentAgain(t *testing.T) {
 }
 
 func TestTheACLOfTheGuideIsEnoughAcrossSlots(t *testing.T) {
-	rules := guideACL(t)
-	cluster := redistest.SharedCluster(t, 1)
-	if !allowsCrossing(t, cluster) {
-		return
-	}
-	permit(cluster.Nodes[0], append(rules, "+cluster")...) // which the client needs to find the masters
+	cluster := crossable(t, redistest.SharedCluster(t, 1))
+	permit(cluster.Nodes[0], append(guideACL(t), "+cluster")...) // which the client needs to find the masters
 	defer cluster.Nodes[0].Do("ACL", "DELUSER", "limiter")
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), Username: "limiter", Password: "secret"})
 	defer client.Close()
@@ -609,10 +582,7 @@ func TestAClockThatPanicsEndsNoQuestion(t *testing.T) {
 
 // A reply that is lost may be of a script that charged: it is not sent again in any form.
 func TestALostReplyAcrossSlotsChargesOnce(t *testing.T) {
-	cluster := redistest.SharedCluster(t, 3)
-	if !allowsCrossing(t, cluster) {
-		return
-	}
+	cluster := crossable(t, redistest.SharedCluster(t, 3))
 	var x crossings
 	s := crossing(t, cluster, redisstore.Config{CrossSlot: redisstore.CrossSlotAlways}, &x)
 	charges := sameMaster(t, cluster, 0, 2)

@@ -402,12 +402,7 @@ func TestWhatIsWrongWithAClient(t *testing.T) {
 func TestADiagnosisOfACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartClusterWithReplicas(t, 3)
-	o, err := redisstore.ClusterOptions("redis://" + cluster.Addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := redis.NewClusterClient(o)
-	t.Cleanup(func() { client.Close() })
+	client := openCluster(t, "redis://"+cluster.Addrs()[0])
 	wantFindings(t, client)
 
 	configure(cluster.Nodes[1], "maxmemory", "1gb", "maxmemory-policy", "allkeys-lru")
@@ -438,25 +433,10 @@ func TestADiagnosisOfACluster(t *testing.T) {
 	cluster.Nodes[2].Resume()
 }
 
-func TestADiagnosisOfAClusterThatIsNotThere(t *testing.T) {
-	o, err := redisstore.ClusterOptions("redis://127.0.0.1:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := redis.NewClusterClient(o)
-	defer client.Close()
-	wantFindings(t, client, "does not answer")
-}
-
-func TestADiagnosisOfAClusterWithoutSlots(t *testing.T) {
-	server := redistest.Start(t, "--cluster-enabled", "yes")
-	o, err := redisstore.ClusterOptions("redis://" + server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := redis.NewClusterClient(o)
-	defer client.Close()
-	wantFindings(t, client, "CLUSTERDOWN Hash slot not served")
+func TestADiagnosisOfAClusterThatDoesNotServe(t *testing.T) {
+	wantFindings(t, openCluster(t, "redis://127.0.0.1:1"), "does not answer")
+	slotless := redistest.Start(t, "--cluster-enabled", "yes")
+	wantFindings(t, openCluster(t, "redis://"+slotless.Addr()), "CLUSTERDOWN Hash slot not served")
 }
 
 func TestADiagnosisOfARing(t *testing.T) {

@@ -106,7 +106,7 @@ func TestNoCallFailsWhileOneNodeKeepsForgettingTheScript(t *testing.T) {
 		})
 		noneFailed(t, all)
 		crossed(t, c, s, how)
-		settled(t, s, redisstore.New(client, redisstore.Config{}), all, patient, 0)
+		settled(t, s, client, all, patient, 0)
 	})
 }
 
@@ -131,7 +131,7 @@ func TestNoCallFailsWhileTheSlotOfAHotKeyMoves(t *testing.T) {
 		t.Logf("the slot moved %d times", moves)
 		noneFailed(t, all)
 		crossed(t, c, s, how)
-		settled(t, s, redisstore.New(client, redisstore.Config{}), all, patient, 0)
+		settled(t, s, client, all, patient, 0)
 	})
 }
 
@@ -160,7 +160,7 @@ func TestAHungMasterKeepsNoCallsOfOthersWaiting(t *testing.T) {
 		}
 		t.Logf("works again after %v", recovers(t, s, all))
 		crossed(t, c, s, how)
-		settled(t, s, redisstore.New(client, redisstore.Config{}), all, timeout, 0)
+		settled(t, s, client, all, timeout, 0)
 		return calm
 	}))
 }
@@ -197,7 +197,7 @@ func TestAMasterOfAClusterIsKilledUnderLoad(t *testing.T) {
 		recovers(t, s, all)
 		crossed(t, c, s, how)
 		// What had not reached the replica is lost: at most a full bucket.
-		settled(t, s, redisstore.New(client, redisstore.Config{}), all, timeout, 1)
+		settled(t, s, client, all, timeout, 1)
 		return calm
 	}))
 }
@@ -238,7 +238,7 @@ func TestNoCallOverTwoSlotsFailsWhileOneOfThemMoves(t *testing.T) {
 		t.Logf("the slot moved %d times", moves)
 		noneFailed(t, all)
 		crossed(t, c, s, how)
-		settled(t, s, redisstore.New(client, redisstore.Config{}), all, patient, 0)
+		settled(t, s, client, all, patient, 0)
 	})
 }
 
@@ -246,10 +246,7 @@ func TestNoCallOverTwoSlotsFailsWhileOneOfThemMoves(t *testing.T) {
 // can still be read.
 func TestAClusterThatIsDownChargesNothing(t *testing.T) {
 	t.Parallel()
-	c := redistest.StartCluster(t, 3)
-	if !allowsCrossing(t, c) {
-		return
-	}
+	c := crossable(t, redistest.StartCluster(t, 3))
 	s := openKnown(t, c.Client(), redisstore.Config{CrossSlot: redisstore.CrossSlotAlways, MaxDenials: -1})
 	const burst = 500_000 // not used up before the nodes know
 	charges := sameMaster(t, c, 0, 3)
@@ -299,5 +296,5 @@ func TestSentinelFailsOverUnderLoad(t *testing.T) {
 		time.Sleep(300 * time.Millisecond)
 	})
 	t.Logf("works again after %v", recovers(t, s, all))
-	settled(t, s, redisstore.New(client, redisstore.Config{}), all, timeout, 1)
+	settled(t, s, client, all, timeout, 1)
 }

@@ -19,7 +19,7 @@ func TestNoCallFailsWhileTheServerKeepsForgettingTheScript(t *testing.T) {
 		repeat(lasts(), func() { server.Do("SCRIPT", "FLUSH") })
 	})
 	noneFailed(t, all)
-	settled(t, s, redisstore.New(client, redisstore.Config{}), all, patient, 0)
+	settled(t, s, client, all, patient, 0)
 }
 
 func TestFaultsOfAServerUnderLoad(t *testing.T) {
@@ -51,7 +51,7 @@ func TestFaultsOfAServerUnderLoad(t *testing.T) {
 				time.Sleep(200 * time.Millisecond)
 			})
 			t.Logf("works again after %v", recovers(t, s, all))
-			settled(t, s, redisstore.New(client, redisstore.Config{}), all, timeout, fault.losses)
+			settled(t, s, client, all, timeout, fault.losses)
 		})
 	}
 }
@@ -92,7 +92,7 @@ func TestFaultsOfTheNetworkUnderLoad(t *testing.T) {
 				time.Sleep(200 * time.Millisecond)
 			})
 			t.Logf("works again after %v", recovers(t, s, all))
-			settled(t, s, redisstore.New(client, redisstore.Config{}), all, timeout, 0)
+			settled(t, s, client, all, timeout, 0)
 		})
 	}
 }
@@ -112,5 +112,5 @@ func TestOnlyCallsOfABrokenKeyFailInABatch(t *testing.T) {
 		t.Errorf("of a hash that is no bucket: %d failed, %d did not", odd.failed, odd.allowed+odd.denied)
 	}
 	noneFailed(t, all[2:])
-	settled(t, s, redisstore.New(client, redisstore.Config{}), all[2:], patient, 0)
+	settled(t, s, client, all[2:], patient, 0)
 }

@@ -2,8 +2,6 @@ package redisstore_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -157,25 +155,5 @@ func TestACallOverSeveralSlotsGivesBackWhatItTookWhenOneOfThemFails(t *testing.T
 		if !ok || err != nil || states[0].Remaining != 99 || states[1] != (store.State{Allowed: true, Degraded: true}) {
 			t.Errorf("ok %t, error %v, %+v", ok, err, states)
 		}
-	}
-}
-
-func TestACallOverSeveralSlotsGivesBackWhatItTookWhenItsCallerLeaves(t *testing.T) {
-	cluster := redistest.SharedCluster(t, 1)
-	if !cluster.RefusesSeveralSlots() {
-		return // all is one script
-	}
-	proxy := redistest.NewProxy(t, cluster.Addrs()[0])
-	s := redisstore.New(dial(t, proxy.Addr()), redisstore.Config{Logger: quiet})
-	one, other := charge(t, "one"), charge(t, "other")
-	takeAll(t, s, one, other)
-	proxy.Delay(time.Minute) // until Pass
-	if ok, err := try(s, one, other); ok || !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("ok %t, error %v, want the deadline's", ok, err)
-	}
-	proxy.Pass()
-	until(t, "it is given back", func() bool { return look(t, s, one).Remaining == 99 })
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -5,6 +5,10 @@ package redisstore_test
 import (
 	"testing"
 	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+	"github.com/go-tokenbucket/ratelimit/store/storetest"
 )
 
 // With so many callers, nearly all calls are merged or refused without Redis.
@@ -43,4 +47,8 @@ func TestKilledProcessesThatLeaseKeepToTheLimit(t *testing.T) {
 			t.Errorf("want at least %.1f", least)
 		}
 	}
+}
+
+func TestSoak(t *testing.T) {
+	storetest.RunSoak(t, through(redisstore.EitherScript, onClient(redistest.Start(t).Client())))
 }
