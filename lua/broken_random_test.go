@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -135,11 +136,7 @@ func (r random) spoil(c *call) {
 	if r.IntN(2) == 0 {
 		return
 	}
-	names := make([]string, 0, len(spoilt))
-	for name := range spoilt {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(spoilt))
 	c.charges = slices.Clone(c.charges)
 	for i, n := range r.Perm(len(names))[:len(c.charges)] {
 		if r.IntN(2) == 0 {

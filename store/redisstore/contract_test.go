@@ -191,8 +191,6 @@ func (scattered) key(policy, key string) string {
 func openKnown(t *testing.T, client redisstore.Client, cfg redisstore.Config) *redisstore.Store {
 	t.Helper()
 	s := redisstore.New(client, cfg)
-	look := charge(t, "connects")
-	look.Cost = 0
-	take(t, s, look)
+	look(t, s, charge(t, "connects"))
 	return s
 }

@@ -63,6 +63,7 @@ func ofTime(finding string) bool {
 }
 
 func TestNothingIsWrongWithAHealthyServer(t *testing.T) {
+	wantFindings(t, openOptions(t, "redis://"+miniredis.RunT(t).Addr()))
 	server := redistest.Start(t)
 	client := openOptions(t, "redis://"+server.Addr())
 	wantFindings(t, client)
@@ -459,9 +460,4 @@ func TestADiagnosisBehindSentinel(t *testing.T) {
 	sentinel := redistest.StartSentinelWithReplica(t)
 	wantFindings(t, sentinel.Client(), "DialTimeout is 5s", "dials 5 times")
 	wantFindings(t, openOptions(t, "redis://"+sentinel.Replica.Addr()), "is a replica")
-}
-
-func TestADiagnosisOnMiniredis(t *testing.T) {
-	server := miniredis.RunT(t)
-	wantFindings(t, openOptions(t, "redis://"+server.Addr()))
 }

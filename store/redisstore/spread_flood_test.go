@@ -108,7 +108,7 @@ func (f flood) run(t *testing.T, d distance, client func() redisstore.Client) {
 			for ctx.Err() == nil {
 				at := address.Load()
 				own := store.Charge{Policy: "address", Key: fmt.Sprint("a", at), Limit: f.limit, Cost: 1}
-				ok, err := stores[i%len(stores)].Take(t.Context(), []store.Charge{own, shared}, make([]store.State, 2))
+				ok, err := tryIn(t.Context(), stores[i%len(stores)], own, shared)
 				switch {
 				case err != nil:
 					t.Error(err)
@@ -140,7 +140,7 @@ func (f flood) run(t *testing.T, d distance, client func() redisstore.Client) {
 			allTry()
 		}
 		own := store.Charge{Policy: "address", Key: "honest", Limit: limit(t, 1, time.Hour, 1000), Cost: 1}
-		ok, err := stores[i%len(stores)].Take(t.Context(), []store.Charge{own, shared}, make([]store.State, 2))
+		ok, err := tryIn(t.Context(), stores[i%len(stores)], own, shared)
 		if err != nil {
 			t.Error(err)
 		} else if !ok {
