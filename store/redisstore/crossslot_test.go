@@ -25,11 +25,13 @@ import (
 // A crossings is a hook that counts the script calls that it sees, by the name of the script. It may answer them in
 // place of the server.
 type crossings struct {
-	answer func(script string, cmd redis.Cmder) (answered bool, err error)
+	answer answering
 
 	mu   sync.Mutex
 	seen map[string]int
 }
+
+type answering func(script string, cmd redis.Cmder) (answered bool, err error)
 
 func (x *crossings) DialHook(next redis.DialHook) redis.DialHook { return next }
 
@@ -109,15 +111,15 @@ func crossable(t *testing.T, cluster *redistest.Cluster) *redistest.Cluster {
 	return cluster
 }
 
-// crossing opens a Store on cluster whose calls x sees.
-func crossing(t *testing.T, cluster *redistest.Cluster, cfg redisstore.Config, x *crossings) *redisstore.Store {
-	client := cluster.Client()
+// crossing opens a Store on cluster whose calls are seen, and may be answered in place of the server.
+func crossing(t *testing.T, cluster *redistest.Cluster, cfg redisstore.Config, answer answering) (*redisstore.Store, *crossings) {
+	client, x := cluster.Client(), &crossings{answer: answer}
 	client.AddHook(x)
 	s := redisstore.New(client, cfg)
 	t.Cleanup(func() { s.Close() })
 	take(t, s, charge(t, "first")) // from then on the masters are known
 	x.forget()
-	return s
+	return s, x
 }
 
 // sameMaster returns charges of n keys in different slots of master i.
@@ -150,23 +152,29 @@ func crowd(t *testing.T, s store.Store, rounds int, charges []store.Charge) {
 	wg.Wait()
 }
 
+// askedAll makes calls of keys on all masters until reached returns true for how many of these were found to take keys of
+// several slots, and how many not to. It returns the charges, and how often each was made.
+func askedAll(t *testing.T, cluster *redistest.Cluster, s *redisstore.Store, reached func(yes, no int) bool) (all []store.Charge, rounds int64) {
+	t.Helper()
+	for i := range cluster.Nodes {
+		all = append(all, sameMaster(t, cluster, i, 12)...)
+	}
+	for !reached(redisstore.Crossings(s)) {
+		crowd(t, s, 1, all)
+		if rounds++; rounds > 90 {
+			yes, no := redisstore.Crossings(s)
+			t.Fatalf("%d masters were found to allow it, and %d not to", yes, no)
+		}
+	}
+	return all, rounds
+}
+
 // A Store finds out which masters take keys of several slots, and sends them one script call for a batch from then on.
 func TestMastersThatAllowItAreSentKeysOfSeveralSlotsInOneScript(t *testing.T) {
 	cluster := crossable(t, redistest.SharedCluster(t, 3))
 	var log bytes.Buffer
-	var x crossings
-	s := crossing(t, cluster, redisstore.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxInFlight: 1}, &x)
-	var all []store.Charge
-	for i := range cluster.Nodes {
-		all = append(all, sameMaster(t, cluster, i, 20)...)
-	}
-	rounds := int64(0)
-	for yes := 0; yes < 3; yes, _ = redisstore.Crossings(s) {
-		crowd(t, s, 1, all)
-		if rounds++; rounds > 90 {
-			t.Fatalf("%d masters were found to allow it", yes)
-		}
-	}
+	s, x := crossing(t, cluster, redisstore.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxInFlight: 1}, nil)
+	all, rounds := askedAll(t, cluster, s, func(yes, _ int) bool { return yes == 3 })
 	if seen := x.forget(); seen["reach"] != 3 {
 		t.Errorf("seen %v, want one question to each master", seen)
 	}
@@ -183,8 +191,7 @@ func TestMastersThatAllowItAreSentKeysOfSeveralSlotsInOneScript(t *testing.T) {
 }
 
 func TestALoneCallOfOneSlotDeclaresItsKey(t *testing.T) {
-	var x crossings
-	s := crossing(t, redistest.SharedCluster(t, 3), redisstore.Config{CrossSlot: redisstore.CrossSlotAlways}, &x)
+	s, x := crossing(t, redistest.SharedCluster(t, 3), redisstore.Config{CrossSlot: redisstore.CrossSlotAlways}, nil)
 	beside := charge(t, "k")
 	beside.Policy = "beside"
 	take(t, s, charge(t, "k"))
@@ -197,8 +204,7 @@ func TestALoneCallOfOneSlotDeclaresItsKey(t *testing.T) {
 // A call over several slots of one master is one step: if one bucket refuses, the others are not written.
 func TestACallOverSlotsOfOneMasterIsOneStep(t *testing.T) {
 	cluster := crossable(t, redistest.SharedCluster(t, 3))
-	var x crossings
-	s := crossing(t, cluster, redisstore.Config{CrossSlot: redisstore.CrossSlotAlways, MaxDenials: -1}, &x)
+	s, x := crossing(t, cluster, redisstore.Config{CrossSlot: redisstore.CrossSlotAlways, MaxDenials: -1}, nil)
 	charges := sameMaster(t, cluster, 1, 3)
 	take(t, s, costs(charges[2], 100))
 	x.forget()
@@ -227,7 +233,7 @@ func TestKeysThatHaveLeftTheirMasterAreFollowed(t *testing.T) {
 	shadow.Shadow = true
 	stay := charges[3:]
 	other := sameMaster(t, cluster, 2, 1)[0]
-	s := crossing(t, cluster, redisstore.Config{CrossSlot: redisstore.CrossSlotAlways}, new(crossings))
+	s, _ := crossing(t, cluster, redisstore.Config{CrossSlot: redisstore.CrossSlotAlways}, nil)
 	crowd(t, s, 1, slices.Concat(charges, []store.Charge{other}))
 
 	cluster.StartMigration(cluster.Slot(gone.Key), 1).Finish()
@@ -283,23 +289,10 @@ func TestAServerThatRefusesTheFlagIsSentSlotBySlot(t *testing.T) {
 		} {
 			t.Run(fmt.Sprint(how, " ", text), func(t *testing.T) {
 				var log bytes.Buffer
-				x := crossings{answer: func(script string, _ redis.Cmder) (bool, error) {
-					return script == "across" || script == "reach", redisError(text)
-				}}
-				s := crossing(t, cluster, redisstore.Config{
+				s, x := crossing(t, cluster, redisstore.Config{
 					CrossSlot: how, Prefix: prefix(), Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxInFlight: 1,
-				}, &x)
-				var all []store.Charge
-				for i := range cluster.Nodes {
-					all = append(all, sameMaster(t, cluster, i, 10)...)
-				}
-				rounds := int64(0)
-				for no := 0; no < 3; _, no = redisstore.Crossings(s) {
-					crowd(t, s, 1, all)
-					if rounds++; rounds > 90 {
-						t.Fatalf("%d masters were found not to allow it", no)
-					}
-				}
+				}, refusesFlag(text))
+				all, rounds := askedAll(t, cluster, s, func(_, no int) bool { return no == 3 })
 				x.forget()
 				crowd(t, s, 1, all)
 				takeAll(t, s, all[:2]...)
@@ -316,14 +309,19 @@ func TestAServerThatRefusesTheFlagIsSentSlotBySlot(t *testing.T) {
 	}
 }
 
+// refusesFlag answers scripts across slots by an error.
+func refusesFlag(text string) answering {
+	return func(script string, _ redis.Cmder) (bool, error) {
+		return script == "across" || script == "reach", redisError(text)
+	}
+}
+
 // The log line of the first master that refuses may take long. Calls of the other masters do not wait for it.
 func TestASlowLogDelaysNoOtherMasterThatRefusesTheFlag(t *testing.T) {
 	cluster := redistest.SharedCluster(t, 3)
-	x := crossings{answer: func(script string, _ redis.Cmder) (bool, error) {
-		return script == "across" || script == "reach", redisError("ERR Unexpected flag in script shebang: allow-cross-slot-keys")
-	}}
 	log := slowLog{make(chan struct{}), make(chan struct{})}
-	s := crossing(t, cluster, redisstore.Config{Prefix: prefix(), Logger: slog.New(slog.NewTextHandler(log, nil)), MaxInFlight: 1}, &x)
+	s, _ := crossing(t, cluster, redisstore.Config{Prefix: prefix(), Logger: slog.New(slog.NewTextHandler(log, nil)), MaxInFlight: 1},
+		refusesFlag("ERR Unexpected flag in script shebang: allow-cross-slot-keys"))
 	var masters sync.WaitGroup
 	served := make(chan bool, len(cluster.Nodes))
 	for i := range cluster.Nodes {
@@ -364,13 +362,10 @@ func (l slowLog) Write(line []byte) (int, error) {
 // slot by slot, and nothing is left taken.
 func TestARefusedCallIsAnsweredForBucketsThatAreAskedSlotBySlot(t *testing.T) {
 	cluster := redistest.SharedCluster(t, 3)
-	x := crossings{answer: func(script string, _ redis.Cmder) (bool, error) {
-		return script == "across", redisError("ERR Error compiling script (new function): user_script:1: unexpected symbol near '#'")
-	}}
 	for shadows := range 4 {
-		s := crossing(t, cluster, redisstore.Config{
+		s, _ := crossing(t, cluster, redisstore.Config{
 			CrossSlot: redisstore.CrossSlotAlways, Prefix: prefix(), MaxDenials: -1, Logger: quiet,
-		}, &x)
+		}, refusesFlag("ERR Error compiling script (new function): user_script:1: unexpected symbol near '#'"))
 		call := append(sameMaster(t, cluster, 0, 3), sameMaster(t, cluster, 1, 1)...)
 		take(t, s, costs(call[3], 100))
 		for i := range shadows {
@@ -416,14 +411,13 @@ func TestWhatSaysNothingOfScriptsDecidesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			questions := 0
-			x := crossings{answer: func(script string, cmd redis.Cmder) (bool, error) {
+			s, _ := crossing(t, cluster, redisstore.Config{Prefix: prefix(), Logger: quiet}, func(script string, cmd redis.Cmder) (bool, error) {
 				if script != "reach" {
 					return false, nil
 				}
 				questions++
 				return true, tt.answer(cmd)
-			}}
-			s := crossing(t, cluster, redisstore.Config{Prefix: prefix(), Logger: quiet}, &x)
+			})
 			takeAll(t, s, charges...)
 			takeAll(t, s, charges...)
 			if questions != 1 {
@@ -447,8 +441,7 @@ func TestWhatSaysNothingOfScriptsDecidesNothing(t *testing.T) {
 // A server that has no memory left runs no script across slots, and still denies what is to be denied.
 func TestCallsAreDeniedAcrossSlotsByAServerWithoutMemory(t *testing.T) {
 	cluster := crossable(t, redistest.SharedCluster(t, 1))
-	var x crossings
-	s := crossing(t, cluster, redisstore.Config{CrossSlot: redisstore.CrossSlotAlways, MaxDenials: -1}, &x)
+	s, x := crossing(t, cluster, redisstore.Config{CrossSlot: redisstore.CrossSlotAlways, MaxDenials: -1}, nil)
 	charges := sameMaster(t, cluster, 0, 2)
 	for _, c := range charges {
 		take(t, s, costs(c, 100))
@@ -542,12 +535,12 @@ func TestAClusterClientOnMiniredisWorks(t *testing.T) {
 func TestAClockThatPanicsEndsNoQuestion(t *testing.T) {
 	cluster := redistest.SharedCluster(t, 3)
 	var panics atomic.Bool
-	s := crossing(t, cluster, redisstore.Config{MaxDenials: -1, Logger: quiet, Clock: func() time.Time {
+	s, _ := crossing(t, cluster, redisstore.Config{MaxDenials: -1, Logger: quiet, Clock: func() time.Time {
 		if panics.Load() {
 			panic("a clock")
 		}
 		return time.Now()
-	}}, new(crossings))
+	}}, nil)
 	charges := sameMaster(t, cluster, 0, 2)
 	panics.Store(true)
 	if ok, err := tryFor(patient, s, charges...); ok || err == nil || !strings.Contains(err.Error(), "a clock") {
@@ -566,8 +559,7 @@ func TestAClockThatPanicsEndsNoQuestion(t *testing.T) {
 // A reply that is lost may be of a script that charged: it is not sent again in any form.
 func TestALostReplyAcrossSlotsChargesOnce(t *testing.T) {
 	cluster := crossable(t, redistest.SharedCluster(t, 3))
-	var x crossings
-	s := crossing(t, cluster, redisstore.Config{CrossSlot: redisstore.CrossSlotAlways}, &x)
+	s, x := crossing(t, cluster, redisstore.Config{CrossSlot: redisstore.CrossSlotAlways}, nil)
 	charges := sameMaster(t, cluster, 0, 2)
 	takeAll(t, s, charges...)
 	x.forget()

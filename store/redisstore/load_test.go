@@ -79,6 +79,8 @@ func (x *target) try(s store.Store, timeout time.Duration) {
 func under(s store.Store, all []*target, timeout time.Duration, fault func()) {
 	ctx, stop := context.WithCancel(context.Background())
 	var callers sync.WaitGroup
+	defer callers.Wait()
+	defer stop()
 	for i := range 64 {
 		callers.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(i), 0))
@@ -93,8 +95,6 @@ func under(s store.Store, all []*target, timeout time.Duration, fault func()) {
 		})
 	}
 	fault()
-	stop()
-	callers.Wait()
 }
 
 // recovers has s answer calls of all targets again, and returns how long that took.

@@ -41,6 +41,7 @@ type Server struct {
 	addr    string
 	process *process
 	output  bytes.Buffer
+	admin   *redis.Client // of Do, once it was called
 }
 
 // Start runs a redis-server without persistence on a free port and returns when
@@ -158,9 +159,14 @@ func (s *Server) ClientOptions(modify func(*redis.Options)) *redis.Client {
 // "maxmemory", "1mb", and returns the reply. An error fails the test.
 func (s *Server) Do(args ...any) any {
 	s.tb.Helper()
-	client := redis.NewClient(&redis.Options{Addr: s.addr})
-	defer client.Close()
-	reply, err := client.Do(context.Background(), args...).Result()
+	if s.admin == nil {
+		s.admin = redis.NewClient(&redis.Options{Addr: s.addr})
+		s.tb.Cleanup(func() {
+			_ = s.admin.Close()
+			s.admin = nil // for cleanups that were registered before
+		})
+	}
+	reply, err := s.admin.Do(context.Background(), args...).Result()
 	if err != nil {
 		s.tb.Fatalf("redis-server at %s: %v: %v", s.addr, args, err)
 	}
