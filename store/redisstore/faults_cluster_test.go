@@ -93,7 +93,7 @@ func crossed(t *testing.T, c *redistest.Cluster, s *redisstore.Store, how rediss
 	if how != redisstore.CrossSlotAuto || !allowsCrossing(t, c) {
 		return
 	}
-	under(s, all, patient, func() {
+	under(s, all, 300*time.Millisecond, func() {
 		until(t, "a master is found to take keys of several slots", func() bool {
 			yes, _ := redisstore.Crossings(s)
 			return yes > 0
