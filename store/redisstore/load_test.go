@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ type target struct {
 	allowed, denied, failed int64
 	starved                 int64 // of those that failed: because this process lacked processor time
 	slowest                 time.Duration
-	err                     error // one of those that failed
+	errs                    []error // of those that failed, each once
 }
 
 // targets are calls of one charge for each policy: a few hot keys that run out, and many that never do.
@@ -67,7 +68,9 @@ func (x *target) try(s store.Store, timeout time.Duration) {
 			x.starved++
 			return
 		}
-		x.err = err
+		if !slices.ContainsFunc(x.errs, func(other error) bool { return other.Error() == err.Error() }) {
+			x.errs = append(x.errs, err)
+		}
 	case ok:
 		x.allowed++
 	default:
@@ -124,8 +127,8 @@ func settled(t *testing.T, s *redisstore.Store, client redisstore.Client, all []
 	for _, x := range all {
 		allowed, denied, failed, slowest = allowed+x.allowed, denied+x.denied, failed+x.failed, max(slowest, x.slowest)
 		over += max(0, x.allowed-x.burst)
-		if x.err != nil {
-			err = x.err
+		if len(x.errs) > 0 {
+			err = x.errs[0]
 		}
 		// One token may come while the test runs.
 		if x.allowed > x.burst*(1+losses)+1 {
@@ -155,7 +158,7 @@ func noneFailed(t *testing.T, all []*target) {
 	t.Helper()
 	for _, x := range all {
 		if failed := x.failed - x.starved; failed > 0 {
-			t.Errorf("%s: %d calls failed, such as by %v", x.charges[0].Key, failed, x.err)
+			t.Errorf("%s: %d calls failed, such as by %v", x.charges[0].Key, failed, x.errs)
 		}
 	}
 }
