@@ -152,12 +152,12 @@ func crowd(t *testing.T, s store.Store, rounds int, charges []store.Charge) {
 	wg.Wait()
 }
 
-// askedAll makes calls of keys on all masters until reached returns true for how many of these were found to take keys of
+// askedAll makes calls of n keys on each master until reached returns true for how many of these were found to take keys of
 // several slots, and how many not to. It returns the charges, and how often each was made.
-func askedAll(t *testing.T, cluster *redistest.Cluster, s *redisstore.Store, reached func(yes, no int) bool) (all []store.Charge, rounds int64) {
+func askedAll(t *testing.T, cluster *redistest.Cluster, s *redisstore.Store, n int, reached func(yes, no int) bool) (all []store.Charge, rounds int64) {
 	t.Helper()
 	for i := range cluster.Nodes {
-		all = append(all, sameMaster(t, cluster, i, 12)...)
+		all = append(all, sameMaster(t, cluster, i, n)...)
 	}
 	for !reached(redisstore.Crossings(s)) {
 		crowd(t, s, 1, all)
@@ -174,7 +174,7 @@ func TestMastersThatAllowItAreSentKeysOfSeveralSlotsInOneScript(t *testing.T) {
 	cluster := crossable(t, redistest.SharedCluster(t, 3))
 	var log bytes.Buffer
 	s, x := crossing(t, cluster, redisstore.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxInFlight: 1}, nil)
-	all, rounds := askedAll(t, cluster, s, func(yes, _ int) bool { return yes == 3 })
+	all, rounds := askedAll(t, cluster, s, 20, func(yes, _ int) bool { return yes == 3 })
 	if seen := x.forget(); seen["reach"] != 3 {
 		t.Errorf("seen %v, want one question to each master", seen)
 	}
@@ -292,7 +292,7 @@ func TestAServerThatRefusesTheFlagIsSentSlotBySlot(t *testing.T) {
 				s, x := crossing(t, cluster, redisstore.Config{
 					CrossSlot: how, Prefix: prefix(), Logger: slog.New(slog.NewTextHandler(&log, nil)), MaxInFlight: 1,
 				}, refusesFlag(text))
-				all, rounds := askedAll(t, cluster, s, func(_, no int) bool { return no == 3 })
+				all, rounds := askedAll(t, cluster, s, 10, func(_, no int) bool { return no == 3 })
 				x.forget()
 				crowd(t, s, 1, all)
 				takeAll(t, s, all[:2]...)
