@@ -55,7 +55,7 @@ func TestABatchAcrossSlotsIsAnsweredAsItsCallsOneByOne(t *testing.T) {
 }
 
 func TestABatchAcrossSlotsIsAnsweredAlikeInLua54(t *testing.T) {
-	testBatches(t, acrossOf(startInterpreter(t, movableAcross(t)...)), 4)
+	testBatches(t, acrossOf(startInterpreter(t, movableAcross(t)...)), uint64(testsize.Of(2, 4)))
 }
 
 // A call is answered with -1 and carried out in no part if a key is broken, whether that is of a shadow or of the only

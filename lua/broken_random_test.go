@@ -2,12 +2,15 @@ package lua_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 )
 
 // spoilt are the commands that make keys which hold no bucket, by key.
@@ -66,7 +69,7 @@ func TestKeysThatHoldNoBucketDisturbNoOtherCall(t *testing.T) {
 func testSpoilt(t *testing.T, server spoiltServer) {
 	client := server.client
 	vetoed, shadows, merged, failed := 0, 0, 0, 0
-	for seed := range uint64(20) {
+	for seed := range uint64(testsize.Of(16, 20)) {
 		client.FlushDB(t.Context())
 		m := newModel(false)
 		r := random{rand.New(rand.NewPCG(seed, 11))}
@@ -133,11 +136,7 @@ func (r random) spoil(c *call) {
 	if r.IntN(2) == 0 {
 		return
 	}
-	names := make([]string, 0, len(spoilt))
-	for name := range spoilt {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(spoilt))
 	c.charges = slices.Clone(c.charges)
 	for i, n := range r.Perm(len(names))[:len(c.charges)] {
 		if r.IntN(2) == 0 {

@@ -11,62 +11,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/lua"
 )
 
-// A key that holds no bucket fails the calls that it could have vetoed, and no others.
-func TestAKeyThatHoldsNoBucketFailsItsCallsOnly(t *testing.T) {
-	s := startServer(t, lua.Take, lua.TakeOne, lua.TakeFew)
-	client := s.client
-	l, err := bucket.NewLimit(1, time.Hour, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	one := term{limit: l, need: l.Need(1)}
-	shadow := one
-	shadow.shadow = true
-	const now int64 = 1_780_000_000_000_000
-	left := func(n int64) string { return fmt.Sprint(n * l.Unit) }
-
-	for name, spoil := range map[string]func(){
-		"a string":         func() { client.Set(t.Context(), "bad", "text", 0) },
-		"a list":           func() { client.LPush(t.Context(), "bad", "text") },
-		"garbage":          func() { client.HSet(t.Context(), "bad", "tokens", "many", "last_refill", now) },
-		"half a bucket":    func() { client.HSet(t.Context(), "bad", "tokens", 1) },
-		"a limit of words": func() { client.HSet(t.Context(), "bad", "tokens", 1, "last_refill", now, "limit", "x 1 7") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			client.FlushDB(t.Context())
-			spoil()
-			calls := []call{
-				{1, []charge{{"a", one}}},
-				{1, []charge{{"bad", one}}},
-				{1, []charge{{"b", one}}},
-				{3, []charge{{"bad", one}}},
-				{2, []charge{{"a", one}, {"bad", one}, {"b", one}}},
-				{2, []charge{{"a", one}, {"bad", shadow}}},
-				{1, []charge{{"b", one}}},
-			}
-			keys, args := arguments(now, calls)
-			got, err := client.Eval(t.Context(), lua.Take, keys, args...).Int64Slice()
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := "[1 " + left(9) + " -1 0 1 " + left(9) + " -1 0 -1 0 -1 0 -1 0 2 " + left(7) + " -1 0 1 " + left(8) + "]"
-			if fmt.Sprint(got) != want {
-				t.Errorf("got  %v\nwant %s", got, want)
-			}
-
-			for _, lone := range [][]charge{{{"bad", one}}, {{"a", one}, {"bad", one}}} {
-				_, inTake := askTake(s, now, call{1, lone})
-				_, alone := askAlone(s, now, call{1, lone})
-				if inTake == nil || alone == nil || fmt.Sprint(alone) != fmt.Sprint(inTake) && !(isNoBucket(inTake) && isNoBucket(alone)) {
-					t.Errorf("a lone call of %d charges: error %v, of take.lua %v", len(lone), alone, inTake)
-				}
-			}
-			if tokens := client.HGet(t.Context(), "a", "tokens").Val(); tokens != left(7) {
-				t.Errorf("a failed call left %s in the other bucket, want %s", tokens, left(7))
-			}
-		})
-	}
-}
+// ways are those in which a server can be asked about a call by itself.
+var ways = map[string]func(server, any, call) ([]int64, error){"take.lua": askTake, "alone": askAlone}
 
 // isNoBucket reports whether a script has failed by err because a key holds no bucket.
 func isNoBucket(err error) bool { return err != nil && err.Error() == "ERR the key holds no bucket" }
@@ -75,10 +21,7 @@ func isNoBucket(err error) bool { return err != nil && err.Error() == "ERR the k
 func TestNumbersThatAreNoBucketFailTheCallsOfTheKey(t *testing.T) {
 	s := startServer(t, lua.Take, lua.TakeOne, lua.TakeFew)
 	client := s.client
-	l, err := bucket.NewLimit(3, time.Hour, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := newLimit(t, 3, time.Hour, 10)
 	one := term{limit: l, need: l.Need(1)}
 	const now int64 = 1_780_000_000_000_000
 	text := fmt.Sprint(l.Unit, " ", l.Refill, " ", l.Capacity)
@@ -126,7 +69,7 @@ func TestNumbersThatAreNoBucketFailTheCallsOfTheKey(t *testing.T) {
 				for _, need := range []int64{l.Need(1), 0, l.Need(-1), bucket.Reset} {
 					bad := charge{"bad", term{limit: l, need: need}}
 					for _, lone := range [][]charge{{bad}, {{"c", one}, bad}} {
-						for name, ask := range map[string]func(server, any, call) ([]int64, error){"take.lua": askTake, "alone": askAlone} {
+						for name, ask := range ways {
 							if _, err := ask(s, clock, call{1, lone}); !isNoBucket(err) {
 								t.Errorf("%s: %s %q: a lone call that needs %d: error %v", name, field, value, need, err)
 							}
@@ -145,10 +88,7 @@ func TestNumbersThatAreNoBucketFailTheCallsOfTheKey(t *testing.T) {
 func TestTheOutermostNumbersAreABucket(t *testing.T) {
 	s := startServer(t, lua.Take, lua.TakeOne, lua.TakeFew)
 	client := s.client
-	l, err := bucket.NewLimit(3, time.Hour, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := newLimit(t, 3, time.Hour, 10)
 	const now int64 = 1_780_000_000_000_000
 	for _, b := range []bucket.Bucket{
 		{Tokens: bucket.MaxCredits, Unit: 1, LastRefill: now},
@@ -160,7 +100,7 @@ func TestTheOutermostNumbersAreABucket(t *testing.T) {
 		client.HSet(t.Context(), "k", "tokens", b.Tokens, "last_refill", b.LastRefill, "limit", fmt.Sprint(b.Unit, " 1 1"))
 		look := charge{"k", term{limit: l}}
 		for _, lone := range [][]charge{{look}, {look, {"another", look.term}}} {
-			for name, ask := range map[string]func(server, any, call) ([]int64, error){"take.lua": askTake, "alone": askAlone} {
+			for name, ask := range ways {
 				got, err := ask(s, now, call{1, lone})
 				if want := l.Advance(b, now).Tokens; err != nil || got[1] != want {
 					t.Errorf("%s: %+v: %v, %v, want %d", name, b, got, err, want)

@@ -84,7 +84,7 @@ func TestCommandsOfACharge(t *testing.T) {
 		{"after a block", 44, take(other, 1), list(reads, charges)},
 		{"unblocked again", 44, block(0), forblock},
 	}
-	for name, ask := range map[string]func(server, any, call) ([]int64, error){"take.lua": askTake, "alone": askAlone} {
+	for name, ask := range ways {
 		s := startInterpreter(t, lua.Take, lua.TakeOne, lua.TakeFew, lua.Block)
 		for _, step := range steps {
 			seconds := 1_780_000_000 + int64(step.at)

@@ -145,7 +145,7 @@ func (s *interpreter) run(keys []string, args []any) (reply []int64, err error) 
 
 // The script answers in Lua 5.4 as internal/bucket says, and as in Redis.
 func TestABatchIsAnsweredAlikeInLua54(t *testing.T) {
-	testBatches(t, startInterpreter(t, movableAll(t)...), 4)
+	testBatches(t, startInterpreter(t, movableAll(t)...), uint64(testsize.Of(2, 4)))
 }
 
 func TestCallsByThemselvesAreAnsweredAlikeInLua54(t *testing.T) {

@@ -2,9 +2,8 @@ package redisstore_test
 
 import (
 	"context"
-	"log/slog"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,17 +13,6 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
-
-// takeStates makes a call.
-func takeStates(t *testing.T, s store.Store, charges ...store.Charge) (bool, []store.State) {
-	t.Helper()
-	states := make([]store.State, len(charges))
-	ok, err := s.Take(t.Context(), charges, states)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ok, states
-}
 
 // block blocks the bucket of a key of policy p, or unblocks it if d is 0.
 func block(t *testing.T, s store.Blocker, key string, d time.Duration) {
@@ -92,7 +80,7 @@ func TestABlockOfAnUnknownBucket(t *testing.T) {
 func TestBlocksOverSeveralSlots(t *testing.T) {
 	client := redistest.SharedCluster(t, 3).Client()
 	s := redisstore.New(client, redisstore.Config{
-		Prefix: prefix(), CrossSlot: redisstore.CrossSlotNever, MaxDenials: -1, Logger: slog.New(slog.DiscardHandler),
+		Prefix: prefix(), CrossSlot: redisstore.CrossSlotNever, MaxDenials: -1, Logger: quiet,
 	})
 	defer s.Close()
 	last, other := charge(t, "last"), charge(t, "other")
@@ -138,24 +126,12 @@ func TestBlocksOverSeveralSlots(t *testing.T) {
 	}
 }
 
-// cutter is a hook that loses the reply to the script call of a number.
-type cutter struct {
-	mu    sync.Mutex
-	calls int
-	lose  int
-}
-
-func (*cutter) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (c *cutter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if !strings.HasPrefix(cmd.Name(), "eval") {
-			return err
-		}
-		if c.calls++; c.calls == c.lose {
+// losesReply returns a hook that loses the reply to the n-th script call.
+func losesReply(n int32) hook {
+	var calls atomic.Int32
+	return func(ctx context.Context, cmd redis.Cmder, send redis.ProcessHook) error {
+		err := send(ctx, cmd)
+		if callsScript(cmd) && calls.Add(1) == n {
 			err = context.DeadlineExceeded
 			cmd.SetErr(err)
 		}
@@ -163,15 +139,11 @@ func (c *cutter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func (*cutter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 // A call of a blocked bucket is sent twice. Whichever reply is lost, it is charged at most once, also if the bucket is
 // unblocked between the two.
 func TestACallOfABlockedBucketIsChargedAtMostOnce(t *testing.T) {
 	server := redistest.Start(t)
-	for _, lose := range []int{0, 1, 2} {
+	for _, lose := range []int32{0, 1, 2} {
 		for _, unblocked := range []bool{false, true} {
 			server.Do("FLUSHALL")
 			client := server.Client()
@@ -179,13 +151,17 @@ func TestACallOfABlockedBucketIsChargedAtMostOnce(t *testing.T) {
 			plain := redisstore.New(server.Client(), redisstore.Config{})
 			take(t, plain, c) // which loads take_one.lua
 			block(t, plain, "k", time.Hour)
-			calls := &cutter{lose: lose}
-			client.AddHook(calls)
-			if unblocked {
-				client.AddHook(unblocker{plain, t})
+			client.AddHook(losesReply(lose))
+			if unblocked { // after each command
+				client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, send redis.ProcessHook) error {
+					err := send(ctx, cmd)
+					if callsScript(cmd) {
+						block(t, plain, "k", 0)
+					}
+					return err
+				}))
 			}
-			s := redisstore.New(client, redisstore.Config{})
-			ok, err := s.Take(t.Context(), []store.Charge{c}, make([]store.State, 1))
+			ok, err := tryFor(patient, redisstore.New(client, redisstore.Config{}), c)
 			if want := unblocked && lose == 0; ok != want || (err != nil) != (lose > 0) {
 				t.Errorf("reply %d lost, unblocked %t: %t, %v", lose, unblocked, ok, err)
 			}
@@ -194,36 +170,9 @@ func TestACallOfABlockedBucketIsChargedAtMostOnce(t *testing.T) {
 				most = 98
 			}
 			block(t, plain, "k", 0)
-			look := c
-			look.Cost = 0
-			if got := take(t, plain, look).Remaining; got != most {
-				t.Errorf("reply %d lost, unblocked %t: %d remain, want %d", lose, unblocked, got, most)
-			}
+			wantLeft(t, plain, most, c)
 		}
 	}
-}
-
-// unblocker is a hook that unblocks a bucket after each command.
-type unblocker struct {
-	store store.Blocker
-	t     *testing.T
-}
-
-func (unblocker) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (u unblocker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		if !strings.HasPrefix(cmd.Name(), "eval") {
-			return err
-		}
-		block(u.t, u.store, "k", 0)
-		return err
-	}
-}
-
-func (unblocker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 // Calls of one batch, some of which lock and some of whose buckets are blocked, are answered each for itself.
@@ -253,17 +202,13 @@ func TestBlocksInABatch(t *testing.T) {
 		})
 	}
 	call(charge(t, "first"))
-	for end := time.Now().Add(10 * time.Second); redisStats(t, s).InFlight == 0 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
+	until(t, "in flight", func() bool { return redisStats(t, s).InFlight > 0 })
 	for range 5 {
 		call(few)
 		call(shut)
 		call(open)
 	}
-	for end := time.Now().Add(10 * time.Second); redisStats(t, s).Queued < 15 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
+	until(t, "queued", func() bool { return redisStats(t, s).Queued == 15 })
 	server.Resume()
 	wait.Wait()
 	allowed, blocked := make(map[string]int), make(map[string]int)

@@ -1,44 +1,18 @@
 package redisstore_test
 
 import (
-	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
-	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
-
-func limit(t *testing.T, rate int64, per time.Duration, burst int64) store.Limit {
-	t.Helper()
-	l, err := store.NewLimit(rate, per, burst)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-// take makes a call of one charge that must not fail.
-func take(t *testing.T, s store.Store, c store.Charge) store.State {
-	t.Helper()
-	states := make([]store.State, 1)
-	if _, err := s.Take(context.Background(), []store.Charge{c}, states); err != nil {
-		t.Fatal(err)
-	}
-	return states[0]
-}
-
-const month = 30 * 24 * time.Hour
 
 // ttlLimits are limits over the whole range of rates and of bursts.
 func ttlLimits(t *testing.T) (limits []store.Limit) {
@@ -101,127 +75,6 @@ func checkTTL(t *testing.T, client *redis.Client, key string, c store.Charge, st
 	}
 }
 
-// asking is for servers whose clock a test sets: a denial that is remembered goes by how time passes here.
-var asking = redisstore.Config{MaxDenials: -1}
-
-// A moving server is a miniredis whose clock and TTLs a test moves together.
-type moving struct {
-	*miniredis.Miniredis
-	now time.Time
-}
-
-func newMoving(t *testing.T) (*moving, *redis.Client) {
-	m := &moving{miniredis.RunT(t), time.Date(2026, 5, 23, 10, 0, 0, 0, time.UTC)}
-	m.SetTime(m.now)
-	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	t.Cleanup(func() { client.Close() })
-	return m, client
-}
-
-// forward moves the time and lets keys expire, to the millisecond as Redis does.
-func (m *moving) forward(d time.Duration) {
-	m.FastForward(d)
-	m.now = m.now.Add(d)
-	m.SetTime(m.now)
-}
-
-func TestNothingIsGainedWhenAKeyExpires(t *testing.T) {
-	r := rand.New(rand.NewPCG(6, 0))
-	expired := 0
-	steps := testsize.Of(30, 60)
-	for i, l := range ttlLimits(t) {
-		server, client := newMoving(t)
-		s := redisstore.New(client, asking)
-		model := bucket.Limit(l)
-		fill := time.Duration(model.Fill()) * time.Microsecond
-		if fill > 3*365*24*time.Hour {
-			continue // the steps would go on for centuries
-		}
-		key := fmt.Sprint("k", i)
-		var kept bucket.Bucket // which never forgets
-		for range steps {
-			// Mostly a little, so that the bucket runs dry, and sometimes beyond when the key expires.
-			step := time.Duration(r.Int64N(int64(fill)/4 + 1))
-			if r.IntN(4) == 0 {
-				step = time.Duration(r.Int64N(3*int64(fill) + int64(5*time.Millisecond)))
-			}
-			server.forward(step)
-			if kept != (bucket.Bucket{}) && !server.Exists("ratelimit:{"+key+"}:p") {
-				expired++
-			}
-			c := store.Charge{Policy: "p", Key: key, Limit: l, Cost: 1 + r.Int64N(l.Capacity/l.Unit)}
-			found := model.Advance(kept, server.now.UnixMicro())
-			fits := model.Grants(found.Tokens, model.Need(c.Cost), 0, 1) == 1
-			if fits {
-				found.Tokens = model.Charge(found.Tokens, model.Need(c.Cost), 0, 1)
-				kept = found
-			}
-			var want store.State
-			c.Fill(&want, found.Tokens, 0, fits)
-			if got := take(t, s, c); got != want {
-				t.Fatalf("%+v: %+v, want %+v", c, got, want)
-			}
-		}
-	}
-	if expired < steps {
-		t.Fatalf("only %d keys expired", expired)
-	}
-}
-
-func TestAServerClockThatIsSetBackFreezesNoBucketAndGrantsNothing(t *testing.T) {
-	server, client := newMoving(t)
-	s := redisstore.New(client, asking)
-	c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 10, time.Second, 10), Cost: 10} // full after 1 s
-	take(t, s, c)
-	c.Cost = 1
-
-	// By less than the time to full: nothing moves until the clock is back.
-	server.SetTime(server.now.Add(-900 * time.Millisecond))
-	if state := take(t, s, c); state.Allowed || state.RetryAfter != 100*time.Millisecond {
-		t.Fatalf("set back by 900 ms: %+v", state)
-	}
-	server.SetTime(server.now.Add(100 * time.Millisecond))
-	if state := take(t, s, c); !state.Allowed || state.Remaining != 0 {
-		t.Fatalf("when the clock was back: %+v", state)
-	}
-
-	// By hours, as after a failover: the bucket refills from there.
-	back := server.now.Add(-3 * time.Hour)
-	server.SetTime(back)
-	for range 3 {
-		if state := take(t, s, c); state.Allowed || state.RetryAfter != 100*time.Millisecond {
-			t.Fatalf("set back by hours: %+v", state)
-		}
-	}
-	server.SetTime(back.Add(100*time.Millisecond - time.Microsecond))
-	if state := take(t, s, c); state.Allowed {
-		t.Fatalf("a microsecond early: %+v", state)
-	}
-	server.SetTime(back.Add(100 * time.Millisecond))
-	if state := take(t, s, c); !state.Allowed || state.Remaining != 0 {
-		t.Fatalf("100 ms later: %+v", state)
-	}
-}
-
-// Refilling goes on only when the clock has caught up with the last refill, and the TTL must last until then.
-func TestATTLOutlivesAClockThatIsSetBackALittle(t *testing.T) {
-	server, client := newMoving(t)
-	s := redisstore.New(client, asking)
-	c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 10, time.Second, 10), Cost: 1} // full after 1 s
-	take(t, s, c)
-	server.forward(1500 * time.Millisecond)
-	c.Cost = 5
-	take(t, s, c)
-	server.now = server.now.Add(-500 * time.Millisecond)
-	server.SetTime(server.now)
-	take(t, s, c)
-	server.forward(1002 * time.Millisecond) // of which the bucket was refilled for 502 ms
-	c.Cost = 0
-	if state := take(t, s, c); state.Remaining != 5 {
-		t.Errorf("%d remain, want 5", state.Remaining)
-	}
-}
-
 // On a real server, whose clock cannot be set, the bucket is moved instead.
 func TestABucketFromTheFutureIsAnchoredAnew(t *testing.T) {
 	server := redistest.Start(t)
@@ -245,9 +98,7 @@ func TestABucketFromTheFutureIsAnchoredAnew(t *testing.T) {
 	// Nor by a charge after a peek, which writes nothing.
 	server.Do("HSET", key, "last_refill", hours)
 	server.Do("PEXPIRE", key, 10_000)
-	peek := c
-	peek.Cost = 0
-	take(t, s, peek)
+	look(t, s, c)
 	take(t, s, c)
 	if ttl := client.PTTL(t.Context(), key).Val(); ttl < time.Minute {
 		t.Errorf("the TTL is %v, want the minute that the bucket takes to fill", ttl)
@@ -274,64 +125,18 @@ func TestABucketFromTheFutureIsAnchoredAnew(t *testing.T) {
 	}
 }
 
-func TestCallersClocksGrantNothingTwice(t *testing.T) {
-	client := redistest.Start(t).Client()
-	now := time.Now()
-	clock := func() time.Time { return now }
-	s := redisstore.New(client, redisstore.Config{Clock: clock})
-	c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 10, time.Minute, 10), Cost: 10}
-	take(t, s, c)
-	c.Cost = 1
-	allowed := 0
-	// A replica that is an hour ahead is granted the hour's tokens once, and never again while its
-	// clock and ours alternate.
-	for range 50 {
-		for _, ahead := range []time.Duration{0, time.Hour} {
-			now = now.Add(ahead)
-			if take(t, s, c).Allowed {
-				allowed++
-			}
-			now = now.Add(-ahead)
-		}
-	}
-	if allowed != 10 {
-		t.Fatalf("%d allowed, want the 10 of one fill", allowed)
-	}
-}
-
-// commandCalls returns how often the server ran a command, also in scripts.
-func commandCalls(t *testing.T, client *redis.Client, command string) int {
-	t.Helper()
-	info, err := client.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, found := strings.Cut(info, "cmdstat_"+command+":calls=")
-	if !found {
-		return 0
-	}
-	number, _, _ := strings.Cut(rest, ",")
-	n, err := strconv.Atoi(number)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 func TestADenialAndAPeekWriteNothing(t *testing.T) {
 	client := redistest.Start(t).Client()
 	s := redisstore.New(client, asking)
 	c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 1), Cost: 1}
 	take(t, s, c)
 	before := client.HGetAll(t.Context(), "ratelimit:{k}:p").Val()
-	writes := commandCalls(t, client, "hset") + commandCalls(t, client, "pexpire")
+	writes := commandCalls(t, client, "hset", "pexpire")
 	for range 10 {
 		take(t, s, c) // denied
-		peek := c
-		peek.Cost = 0
-		take(t, s, peek)
+		look(t, s, c)
 	}
-	if got := commandCalls(t, client, "hset") + commandCalls(t, client, "pexpire"); got != writes {
+	if got := commandCalls(t, client, "hset", "pexpire"); got != writes {
 		t.Errorf("%d writes by 10 denials and 10 peeks", got-writes)
 	}
 	if after := client.HGetAll(t.Context(), "ratelimit:{k}:p").Val(); fmt.Sprint(after) != fmt.Sprint(before) {
@@ -339,50 +144,15 @@ func TestADenialAndAPeekWriteNothing(t *testing.T) {
 	}
 }
 
-func TestTheTTLIsRefreshedAtMostOncePerFillTime(t *testing.T) {
-	server, client := newMoving(t)
-	s := redisstore.New(client, asking)
-	c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 100, time.Second, 100), Cost: 1} // full after 1 s
-	key := "ratelimit:{k}:p"
-	refreshes := 0
-	var last time.Duration
-	for range 1000 { // 10 ms apart, over ten fill times
-		take(t, s, c)
-		if ttl := server.TTL(key); ttl > last {
-			refreshes++
-		}
-		last = server.TTL(key)
-		server.forward(10 * time.Millisecond)
-		last -= 10 * time.Millisecond
-	}
-	if refreshes > 11 {
-		t.Errorf("%d refreshes in 10 fill times", refreshes)
-	}
-
-	// And so in the number of commands that a real server runs.
-	real := redistest.Start(t).Client()
-	s = redisstore.New(real, redisstore.Config{})
-	c.Limit = limit(t, 1000, month, 1000)
-	for range 500 {
-		take(t, s, c)
-	}
-	if n := commandCalls(t, real, "pexpire"); n != 1 {
-		t.Errorf("%d PEXPIRE in 500 calls within one fill time", n)
-	}
-}
-
 // A bucket in Redis can be read by a person.
 func TestTheHashOfABucket(t *testing.T) {
-	server, client := newMoving(t)
-	s := redisstore.New(client, asking)
+	client := redistest.Start(t).Client()
+	now := time.Date(2026, 5, 23, 10, 0, 0, 0, time.UTC)
+	s := redisstore.New(client, redisstore.Config{Clock: func() time.Time { return now }})
 	take(t, s, store.Charge{Policy: "api", Key: "member:5", Limit: limit(t, 60, time.Minute, 10), Cost: 3})
 	got := client.HGetAll(t.Context(), "ratelimit:{member:5}:api").Val()
-	want := map[string]string{
-		"tokens":      "7000000",
-		"last_refill": fmt.Sprint(server.now.UnixMicro()),
-		"limit":       "1000000 1 10000000",
-	}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
+	want := map[string]string{"tokens": "7000000", "last_refill": fmt.Sprint(now.UnixMicro()), "limit": "1000000 1 10000000"}
+	if !maps.Equal(got, want) {
 		t.Errorf("the hash is %v, want %v", got, want)
 	}
 }
@@ -423,14 +193,33 @@ func TestAKeyOnARealServerExpiresNoSoonerThanItIsFull(t *testing.T) {
 		c := store.Charge{Policy: "p", Key: fmt.Sprint("k", burst), Limit: limit(t, 20, time.Second, burst), Cost: burst}
 		begin := time.Now() // before the charge, so that what passes since is at least what it measures
 		state := take(t, s, c)
-		for client.Exists(t.Context(), "ratelimit:{"+c.Key+"}:p").Val() == 1 {
-			if time.Since(begin) > 10*time.Second {
-				t.Fatalf("burst %d: still there", burst)
-			}
-			time.Sleep(time.Millisecond)
-		}
+		until(t, "it is gone", func() bool { return client.Exists(t.Context(), "ratelimit:{"+c.Key+"}:p").Val() == 0 })
 		if passed := time.Since(begin); passed < state.ResetAfter {
 			t.Errorf("burst %d: gone after %v, and full after %v only", burst, passed, state.ResetAfter)
 		}
+	}
+}
+
+// A charge under a quick limit does not make a key expire before the bucket is full under a slow one. Otherwise a client
+// whose limit swings would find a full bucket again and again.
+func TestNoChargeShortensATTL(t *testing.T) {
+	client := redistest.Start(t).Client()
+	quick, slow := limit(t, 5, time.Second, 5), limit(t, 1000, 24*time.Hour, 1000)
+	s := redisstore.New(client, redisstore.Config{MaxDenials: -1})
+	c := store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: 900}
+	take(t, s, c)
+	ttl := func() time.Duration { return client.PTTL(t.Context(), "ratelimit:{k}:p").Val() }
+	before := ttl()
+	c.Limit, c.Cost = quick, 1
+	take(t, s, c)
+	take(t, s, c)
+	take(t, s, owes(c, 20))
+	c.Cost = -2
+	take(t, s, c)
+	block(t, s, "k", time.Second)
+	block(t, s, "k", 0)
+	take(t, s, c)
+	if after := ttl(); after < before-10*time.Second {
+		t.Errorf("the TTL is %v, and was %v", after, before)
 	}
 }

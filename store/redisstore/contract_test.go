@@ -1,13 +1,14 @@
 package redisstore_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
@@ -19,15 +20,9 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/storetest"
 )
 
-// workers are what this program does instead of running tests, where a test started it as a process of its own. Each
-// reports whether that was its work.
-var workers []func() bool
-
 func TestMain(m *testing.M) {
-	for _, works := range workers {
-		if works() {
-			return
-		}
+	if hammerHere() {
+		return
 	}
 	// The pool of a client goes on dialing a killed server for up to a second after the client was closed.
 	const pool = "github.com/redis/go-redis/v9/internal/pool.(*ConnPool)."
@@ -41,8 +36,15 @@ func prefix() string { return fmt.Sprint("test", prefixes.Add(1)) }
 
 // onClient opens Stores on client that go by the test's clock, as only that can be moved.
 func onClient(client redisstore.Client) storetest.Open {
+	return configured(client, redisstore.Config{})
+}
+
+// configured is onClient with more of a Config.
+func configured(client redisstore.Client, cfg redisstore.Config) storetest.Open {
 	return func(_ *testing.T, clock func() time.Time) store.Store {
-		return redisstore.New(client, redisstore.Config{Prefix: prefix(), Clock: clock})
+		cfg := cfg
+		cfg.Prefix, cfg.Clock = prefix(), clock
+		return redisstore.New(client, cfg)
 	}
 }
 
@@ -62,13 +64,37 @@ func through(scripts func(*redisstore.Store) *redisstore.Store, open storetest.O
 	}
 }
 
+// The whole contract is tested on one server. By default the calls of the contract are answered by the scripts of one
+// call, but for those that merge.
 func TestContractOnServer(t *testing.T) {
 	storetest.Run(t, onClient(redistest.Start(t).Client()))
 }
 
-// By default the calls of the contract are answered by the scripts of one call, but for those that merge.
-func TestContractOfTakeLuaOnServer(t *testing.T) {
-	storetest.Run(t, through(redisstore.OnlyTake, onClient(redistest.Start(t).Client())))
+// Elsewhere it is the way to the server that differs, or the script, which random calls meet, too. The tag long has all
+// rules tested.
+func TestContractElsewhere(t *testing.T) {
+	server := redistest.Start(t).Client()
+	cluster := redistest.SharedCluster(t, 3).Client()
+	opens := map[string]storetest.Open{
+		"take.lua":            through(redisstore.OnlyTake, onClient(server)),
+		"a secret":            configured(server, redisstore.Config{Secret: []byte("a secret")}),
+		"a ring":              onClient(ring(t)),
+		"Sentinel":            onClient(redistest.StartSentinel(t).Client()),
+		"a Cluster, take.lua": through(redisstore.OnlyTake, onClient(cluster)),
+		"miniredis":           forgetting(t, false),
+		"miniredis, take.lua": through(redisstore.OnlyTake, forgetting(t, false)),
+	}
+	for form, how := range forms {
+		opens["a Cluster, "+form] = configured(cluster, redisstore.Config{CrossSlot: how})
+	}
+	for name, open := range opens {
+		t.Run(name, func(t *testing.T) {
+			if testsize.Of(0, 1) > 0 {
+				storetest.RunRules(t, open)
+			}
+			storetest.RunSequence(t, open, testsize.Of(120, 5_000), 4)
+		})
+	}
 }
 
 // Leases need times with a monotonic reading, and the random sequence has some that go back. The buckets of
@@ -76,12 +102,7 @@ func TestContractOfTakeLuaOnServer(t *testing.T) {
 func TestContractOfLeasesOnServer(t *testing.T) {
 	client := redistest.Start(t).Client()
 	storetest.RunRules(t, func(t *testing.T, clock func() time.Time) store.Store {
-		now, start := time.Now(), clock()
-		s := lease.New(onClient(client)(t, clock), lease.Config{
-			Fraction: 0.4,
-			Hold:     time.Hour,
-			Clock:    func() time.Time { return now.Add(clock().Sub(start)) },
-		})
+		s := lease.New(onClient(client)(t, clock), lease.Config{Fraction: 0.4, Hold: time.Hour, Clock: teststore.Monotonic(clock)})
 		t.Cleanup(func() {
 			if err := s.Close(); err != nil {
 				t.Error(err)
@@ -91,52 +112,26 @@ func TestContractOfLeasesOnServer(t *testing.T) {
 	})
 }
 
-func TestContractWithSecret(t *testing.T) {
-	client := redistest.Start(t).Client()
-	storetest.Run(t, func(_ *testing.T, clock func() time.Time) store.Store {
-		return redisstore.New(client, redisstore.Config{Prefix: prefix(), Clock: clock, Secret: []byte("a secret")})
-	})
-}
-
-// The calls of the contract have keys of one identity, which share a slot. For others see TestContractAcrossSlots.
-func TestContractOnCluster(t *testing.T) {
-	client := redistest.SharedCluster(t, 3).Client()
-	for name, how := range forms {
-		t.Run(name, func(t *testing.T) {
-			storetest.Run(t, func(_ *testing.T, clock func() time.Time) store.Store {
-				return redisstore.New(client, redisstore.Config{Prefix: prefix(), Clock: clock, CrossSlot: how})
-			})
-		})
+// The calls of the contract have keys of one identity, which share a slot. Here they are scattered over slots.
+func TestContractAcrossSlots(t *testing.T) {
+	client := crossable(t, redistest.SharedCluster(t, 1)).Client()
+	open := func(t *testing.T, clock func() time.Time) store.Store {
+		return scattered{openKnown(t, client, redisstore.Config{
+			Prefix: prefix(), Clock: clock, CrossSlot: redisstore.CrossSlotAlways, Logger: quiet,
+		})}
 	}
+	storetest.RunRules(t, open)
+	storetest.RunSequence(t, open, testsize.Of(1_000, 50_000), 7)
 }
 
-// forms are the ways to send batches to a cluster.
-var forms = map[string]redisstore.CrossSlot{"across slots": redisstore.CrossSlotAlways, "slot by slot": redisstore.CrossSlotNever}
-
-func TestContractOnRing(t *testing.T) {
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{
-		"a": redistest.Start(t).Addr(),
-		"b": redistest.Start(t).Addr(),
-	}})
-	t.Cleanup(func() { ring.Close() })
-	storetest.Run(t, onClient(ring))
+func TestSequenceOnServer(t *testing.T) {
+	storetest.RunSequence(t, through(redisstore.EitherScript, onClient(redistest.Start(t).Client())), testsize.Of(2_000, 50_000), 3)
 }
 
-func TestContractBehindSentinel(t *testing.T) {
-	storetest.Run(t, onClient(redistest.StartSentinel(t).Client()))
-}
-
-// For the random sequence see TestSequenceOnMiniredis.
-func TestContractOnMiniredis(t *testing.T) {
-	storetest.RunRules(t, forgetting(t, false))
-}
-
+// The server's clock and TTLs move with those of the test.
 func TestSequenceByTheServersClock(t *testing.T) {
-	storetest.RunForgetting(t, forgetting(t, true), testsize.Of(300, 1000), 5)
-}
-
-func TestSequenceOfEitherScriptByTheServersClock(t *testing.T) {
-	storetest.RunForgetting(t, through(redisstore.EitherScript, forgetting(t, true)), testsize.Of(300, 1000), 6)
+	storetest.RunForgetting(t, forgetting(t, true), testsize.Of(60, 1000), 5)
+	storetest.RunForgetting(t, through(redisstore.EitherScript, forgetting(t, true)), testsize.Of(100, 1000), 6)
 }
 
 // A forgetter is a Store on a miniredis whose TTLs, and clock, move along with that of the test.
@@ -149,8 +144,7 @@ type forgetter struct {
 // forgetting opens Stores whose buckets expire as time goes on, as the server has it do.
 func forgetting(t *testing.T, serversClock bool) storetest.Open {
 	server := miniredis.RunT(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	t.Cleanup(func() { client.Close() })
+	client := dial(t, server.Addr())
 	return func(_ *testing.T, clock func() time.Time) store.Store {
 		if serversClock {
 			server.SetTime(clock())
@@ -167,48 +161,36 @@ func (f *forgetter) Forget(d time.Duration) {
 	}
 }
 
-// With the clock and the TTLs of the server, which cannot be moved.
-func TestABucketUnderTwoLimitsDoesNotExpireEarly(t *testing.T) {
-	client := redistest.Start(t).Client()
-	large, small := teststore.Limit(t, 1, time.Hour, 171), teststore.Limit(t, 1000, time.Second, 10)
-	for name, scripts := range map[string]func(*redisstore.Store) *redisstore.Store{
-		"take.lua": redisstore.OnlyTake,
-		"alone":    func(s *redisstore.Store) *redisstore.Store { return s },
-	} {
-		s := scripts(redisstore.New(client, redisstore.Config{Prefix: prefix(), MaxDenials: -1}))
-		granted := int64(0)
-		for range 3 {
-			for _, c := range []store.Charge{{Limit: large, Cost: 171}, {Limit: large, Cost: 11}, {Limit: small, Cost: 1}} {
-				c.Policy, c.Key = "p", name
-				states := make([]store.State, 1)
-				ok, err := s.Take(t.Context(), []store.Charge{c}, states)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if ok {
-					granted += c.Cost
-				}
-			}
-			time.Sleep(40 * time.Millisecond) // small fills in 10 ms, and its TTL is 21 ms
-		}
-		if granted > 171+3 { // a charge of each round, if a token of small has come before it
-			t.Errorf("%s: %d tokens are granted", name, granted)
-		}
+// A scattered is a Store in which the buckets of a key are in a slot for each policy.
+type scattered struct{ *redisstore.Store }
+
+func (s scattered) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	charges = slices.Clone(charges)
+	for i := range charges {
+		charges[i].Key = s.key(charges[i].Policy, charges[i].Key)
 	}
+	return s.Store.Take(ctx, charges, states)
 }
 
-func TestSequenceOnServer(t *testing.T) {
-	storetest.RunSequence(t, onClient(redistest.Start(t).Client()), testsize.Of(2_000, 50_000), 3)
+func (s scattered) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
+	return s.Store.Inspect(ctx, policy, s.key(policy, key))
 }
 
-func TestSequenceOfEitherScriptOnServer(t *testing.T) {
-	storetest.RunSequence(t, through(redisstore.EitherScript, onClient(redistest.Start(t).Client())), testsize.Of(2_000, 50_000), 3)
+func (s scattered) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
+	return s.Store.Block(ctx, policy, s.key(policy, key), b)
 }
 
-func TestSequenceOnMiniredis(t *testing.T) {
-	storetest.RunSequence(t, forgetting(t, false), testsize.Of(500, 5000), 4)
+func (scattered) key(policy, key string) string {
+	if policy == "" || key == "" { // which is refused
+		return key
+	}
+	return key + " of " + policy
 }
 
-func TestSequenceOfTakeLuaOnMiniredis(t *testing.T) {
-	storetest.RunSequence(t, through(redisstore.OnlyTake, forgetting(t, false)), testsize.Of(500, 5000), 4)
+// openKnown opens a Store that knows the masters.
+func openKnown(t *testing.T, client redisstore.Client, cfg redisstore.Config) *redisstore.Store {
+	t.Helper()
+	s := redisstore.New(client, cfg)
+	look(t, s, charge(t, "connects"))
+	return s
 }

@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -273,12 +272,12 @@ func TestCloseWaitsForNoFlightThatAllHaveLeft(t *testing.T) {
 
 func TestACallOverSeveralSlotsHandsFlightsOver(t *testing.T) {
 	w := new(wire)
-	onWire(t, w, redisstore.Config{MaxInFlight: 1, Logger: slog.New(slog.DiscardHandler)}, func(t *testing.T, s *redisstore.Store) {
+	onWire(t, w, redisstore.Config{MaxInFlight: 1, Logger: quiet}, func(t *testing.T, s *redisstore.Store) {
 		hung := 0
 		w.send = func(ctx context.Context, n int) error {
 			switch n {
 			case 1:
-				return slotError("CROSSSLOT Keys in request don't hash to the same slot")
+				return redisError("CROSSSLOT Keys in request don't hash to the same slot")
 			case hung:
 				<-ctx.Done()
 				return ctx.Err()

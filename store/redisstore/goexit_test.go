@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
@@ -16,7 +15,7 @@ import (
 
 // A hook that ends its goroutine ends only the commands that it has before it.
 func TestCallersAreAnsweredIfAHookCallsGoexit(t *testing.T) {
-	crossSlot := slotError("CROSSSLOT Keys in request don't hash to the same slot")
+	crossSlot := redisError("CROSSSLOT Keys in request don't hash to the same slot")
 	for _, tt := range []struct {
 		name     string
 		deadline time.Duration // of the callers; 0: none
@@ -32,7 +31,7 @@ func TestCallersAreAnsweredIfAHookCallsGoexit(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := &wire{deaf: true}
-			onWire(t, w, redisstore.Config{MaxInFlight: 1, Logger: slog.New(slog.DiscardHandler)}, func(t *testing.T, s *redisstore.Store) {
+			onWire(t, w, redisstore.Config{MaxInFlight: 1, Logger: quiet}, func(t *testing.T, s *redisstore.Store) {
 				first := make(chan struct{})
 				w.send = func(_ context.Context, n int) error {
 					switch {
@@ -74,12 +73,6 @@ func TestCallersAreAnsweredIfAHookCallsGoexit(t *testing.T) {
 		})
 	}
 }
-
-// slotError is an answer of a server.
-type slotError string
-
-func (e slotError) Error() string { return string(e) }
-func (slotError) RedisError()     {}
 
 // A lone caller sends its call on its own goroutine, which is the one that ends. Those behind it are served.
 func TestAGoexitEndsTheGoroutineOfALoneCallerAlone(t *testing.T) {

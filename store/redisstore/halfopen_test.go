@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
-	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -50,25 +49,16 @@ func TestCallersWithLongDeadlinesDoNotHoldUpOthersOnHalfOpenConnections(t *testi
 			defer cancel()
 			for _, ctx := range []context.Context{context.Background(), endless} {
 				holding.Go(func() {
-					if _, err := s.Take(ctx, []store.Charge{charge(t, name)}, make([]store.State, 1)); err == nil {
+					if _, err := tryIn(ctx, s, charge(t, name)); err == nil {
 						t.Error("a call on a dead connection was answered")
 					}
 				})
-				for flights, _ := redisstore.Flights(s); flights == 0; flights, _ = redisstore.Flights(s) {
-					time.Sleep(time.Millisecond)
-				}
+				until(t, "it is on its way", func() bool { flights, _ := redisstore.Flights(s); return flights > 0 })
 			}
-			for dials.Load() < 2 { // the second needs a connection, which is dead, too
-				time.Sleep(time.Millisecond)
-			}
+			until(t, "the second needs a connection, which is dead, too", func() bool { return dials.Load() >= 2 })
 			broken.Store(true)
 
-			begin := time.Now()
-			for ok, err := try(s, charge(t, "other")); !ok; ok, err = try(s, charge(t, "other")) {
-				if time.Since(begin) > 20*time.Second {
-					t.Fatalf("others still fail: %v", err)
-				}
-			}
+			until(t, "others are served", func() bool { ok, _ := try(s, charge(t, "other")); return ok })
 			if _, overdue := redisstore.Flights(s); overdue < 2 {
 				t.Errorf("%d flights are overdue, want those of the two", overdue)
 			}

@@ -32,51 +32,42 @@ func (h *halt) stop() {
 	<-h.goOn
 }
 
-func (h *halt) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *halt) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if name := cmd.Name(); name != "eval" && name != "evalsha" {
-			return next(ctx, cmd)
-		}
-		n := h.calls.Add(1)
-		if n == 1 {
-			h.stop()
-			return errors.New("connection reset")
-		}
-		if n == 2 && h.before {
-			h.stop()
-		}
-		err := next(ctx, cmd)
-		if n == 2 && h.after != nil && h.after(err) {
-			h.stop()
-		}
-		return err
+// hook is that of a client.
+func (h *halt) hook(ctx context.Context, cmd redis.Cmder, send redis.ProcessHook) error {
+	if !callsScript(cmd) {
+		return send(ctx, cmd)
 	}
-}
-
-func (h *halt) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	n := h.calls.Add(1)
+	if n == 1 {
+		h.stop()
+		return errors.New("connection reset")
+	}
+	if n == 2 && h.before {
+		h.stop()
+	}
+	err := send(ctx, cmd)
+	if n == 2 && h.after != nil && h.after(err) {
+		h.stop()
+	}
+	return err
 }
 
 // A call is not charged if its caller leaves before it is sent: while its flight waits for a connection, in a handshake,
 // or before EVAL. The calls of callers that stay are charged.
 func TestCallsWhoseCallersLeaveInTheirFlightAreNotSent(t *testing.T) {
 	server := redistest.Start(t)
+	inHandshake := func(h *halt, o *redis.Options) {
+		o.OnConnect = func(context.Context, *redis.Conn) error {
+			h.stop()
+			return nil
+		}
+	}
 	for where, prepare := range map[string]func(h *halt, o *redis.Options){
 		"before a connection": func(h *halt, _ *redis.Options) { h.before = true },
-		"in a handshake": func(h *halt, o *redis.Options) {
-			o.OnConnect = func(context.Context, *redis.Conn) error {
-				h.stop()
-				return nil
-			}
-		},
+		"in a handshake":      inHandshake,
 		"in a handshake of a client with ContextTimeoutEnabled": func(h *halt, o *redis.Options) {
 			o.ContextTimeoutEnabled = true
-			o.OnConnect = func(context.Context, *redis.Conn) error {
-				h.stop()
-				return nil
-			}
+			inHandshake(h, o)
 		},
 		"before EVAL": func(h *halt, _ *redis.Options) {
 			h.after = func(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }
@@ -86,7 +77,7 @@ func TestCallsWhoseCallersLeaveInTheirFlightAreNotSent(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d leave and %d stay, %d charges", where, n.leave, n.stay, n.charges), func(t *testing.T) {
 				h := newHalt()
 				client := server.ClientOptions(func(o *redis.Options) { prepare(h, o) })
-				client.AddHook(h)
+				client.AddHook(hook(h.hook))
 				s := redisstore.New(client, redisstore.Config{MaxDenials: -1, MaxInFlight: 1})
 				var charges []store.Charge
 				for i := range n.charges {
@@ -94,9 +85,7 @@ func TestCallsWhoseCallersLeaveInTheirFlightAreNotSent(t *testing.T) {
 				}
 				direct := server.Client()
 				for _, loads := range []*redisstore.Store{redisstore.New(direct, redisstore.Config{}), redisstore.OnlyTake(redisstore.New(direct, redisstore.Config{}))} {
-					if ok, err := tryFor(time.Minute, loads, charges...); !ok || err != nil {
-						t.Fatalf("ok %t, error %v", ok, err)
-					}
+					takeAll(t, loads, charges...)
 				}
 				server.Do("FLUSHALL")
 				if h.after != nil {
@@ -114,20 +103,14 @@ func TestCallsWhoseCallersLeaveInTheirFlightAreNotSent(t *testing.T) {
 				for i := range n.leave + n.stay {
 					if i%2 == 0 && i/2 < n.leave || i >= 2*n.stay { // in turn, those that leave first
 						gone.Go(func() {
-							if ok, err := s.Take(ctx, charges, make([]store.State, n.charges)); ok || !errors.Is(err, context.Canceled) {
+							if ok, err := tryIn(ctx, s, charges...); ok || !errors.Is(err, context.Canceled) {
 								t.Errorf("one that leaves: ok %t, error %v", ok, err)
 							}
 						})
 					} else {
-						stayed.Go(func() {
-							if ok, err := tryFor(time.Minute, s, charges...); !ok || err != nil {
-								t.Errorf("one that stays: ok %t, error %v", ok, err)
-							}
-						})
+						stayed.Go(func() { takeAll(t, s, charges...) })
 					}
-					for s.Stats().Redis.Queued <= i {
-						time.Sleep(100 * time.Microsecond)
-					}
+					until(t, "it waits", func() bool { return s.Stats().Redis.Queued > i })
 				}
 				h.goOn <- struct{}{}
 				first.Wait()
@@ -138,12 +121,7 @@ func TestCallsWhoseCallersLeaveInTheirFlightAreNotSent(t *testing.T) {
 				stayed.Wait()
 				s.Close()
 
-				for _, c := range charges {
-					c.Cost = 0
-					if got, want := take(t, redisstore.New(direct, redisstore.Config{}), c).Remaining, int64(100-n.stay); got != want {
-						t.Errorf("%s has %d left, want %d", c.Key, got, want)
-					}
-				}
+				wantLeft(t, redisstore.New(direct, redisstore.Config{}), int64(100-n.stay), charges...)
 				if keys := client.Keys(t.Context(), "*").Val(); n.stay == 0 && len(keys) > 0 || n.stay > 0 && len(keys) != n.charges {
 					t.Errorf("the server has the keys %q", keys)
 				}
@@ -158,6 +136,8 @@ type redirection struct {
 	*halt
 	answer error
 }
+
+func (*redirection) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (r *redirection) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
@@ -202,7 +182,7 @@ func TestACallWhoseCallerLeavesWhileItIsRedirectedIsNotSent(t *testing.T) {
 			gone := make(chan struct{})
 			go func() {
 				defer close(gone)
-				if ok, err := s.Take(ctx, []store.Charge{charge(t, key)}, make([]store.State, 1)); ok || !errors.Is(err, context.Canceled) {
+				if ok, err := tryIn(ctx, s, charge(t, key)); ok || !errors.Is(err, context.Canceled) {
 					t.Errorf("ok %t, error %v", ok, err)
 				}
 			}()
@@ -212,11 +192,7 @@ func TestACallWhoseCallerLeavesWhileItIsRedirectedIsNotSent(t *testing.T) {
 			r.goOn <- struct{}{}
 			s.Close()
 
-			c := charge(t, key)
-			c.Cost = 0
-			if got := take(t, openKnown(t, cluster.Client(), cfg), c).Remaining; got != 99 {
-				t.Errorf("%d left, want 99: only the call before", got)
-			}
+			wantLeft(t, openKnown(t, cluster.Client(), cfg), 99, charge(t, key)) // of the call before
 		})
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
-	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -39,14 +38,8 @@ func TestCallersThatLeaveBeforeTheirCallIsSentAreNotCharged(t *testing.T) {
 		_, err := tryFor(time.Minute, s, charge(t, "first"))
 		first <- err
 	}()
-	peekFirst := charge(t, "first")
-	peekFirst.Cost = 0
 	direct := redisstore.New(server.Client(), redisstore.Config{})
-	for begin := time.Now(); take(t, direct, peekFirst).Remaining != 99; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > 10*time.Second {
-			t.Fatal("the first call did not arrive")
-		}
-	}
+	until(t, "the first call has arrived", func() bool { return look(t, direct, charge(t, "first")).Remaining == 99 })
 
 	ctx, leave := context.WithCancel(context.Background())
 	var gone, stayed sync.WaitGroup
@@ -58,16 +51,12 @@ func TestCallersThatLeaveBeforeTheirCallIsSentAreNotCharged(t *testing.T) {
 				}
 				return
 			}
-			if ok, err := s.Take(ctx, []store.Charge{shared}, make([]store.State, 1)); ok || !errors.Is(err, context.Canceled) {
+			if ok, err := tryIn(ctx, s, shared); ok || !errors.Is(err, context.Canceled) {
 				t.Errorf("ok %t, error %v, want the context's", ok, err)
 			}
 		})
 		if i%50 == 0 {
-			stayed.Go(func() {
-				if ok, err := tryFor(time.Minute, s, shared); !ok || err != nil {
-					t.Errorf("one that stayed: ok %t, error %v", ok, err)
-				}
-			})
+			stayed.Go(func() { takeAll(t, s, shared) })
 		}
 	}
 	time.Sleep(200 * time.Millisecond) // so that most of them wait; it is right either way
@@ -85,10 +74,7 @@ func TestCallersThatLeaveBeforeTheirCallIsSentAreNotCharged(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	shared.Cost = 0
-	if left := take(t, direct, shared).Remaining; left != 5000-1-leavers/50 {
-		t.Errorf("%d left, want %d: one before, and those that stayed", left, 5000-1-leavers/50)
-	}
+	wantLeft(t, direct, 5000-1-leavers/50, shared) // one before, and those that stayed
 	if n := client.Exists(t.Context(), "ratelimit:{ip:192.0.2.1}:work").Val(); n != 0 {
 		t.Error("calls that were given up were charged")
 	}

@@ -20,7 +20,7 @@ import (
 func TestSwapLimit(t *testing.T) {
 	for name, start := range map[string]func(t *testing.T) redis.UniversalClient{
 		"Redis":     func(t *testing.T) redis.UniversalClient { return redistest.Start(t).Client() },
-		"miniredis": func(t *testing.T) redis.UniversalClient { return miniClient(t) },
+		"miniredis": func(t *testing.T) redis.UniversalClient { return dial(t, miniredis.RunT(t).Addr()) },
 		"Cluster":   func(t *testing.T) redis.UniversalClient { return redistest.SharedCluster(t, 3).Client() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -97,12 +97,6 @@ func TestSwapLimit(t *testing.T) {
 	}
 }
 
-func miniClient(t *testing.T) redis.UniversalClient {
-	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
-	t.Cleanup(func() { client.Close() })
-	return client
-}
-
 // By the server's clock, the time has all its digits.
 func TestSwapLimitByTheServersClock(t *testing.T) {
 	s := redisstore.New(redistest.Start(t).Client(), redisstore.Config{})
@@ -120,13 +114,7 @@ func TestRightsForLimits(t *testing.T) {
 	if !server.HasACL() {
 		return
 	}
-	set := []any{"ACL", "SETUSER", "limiter"}
-	for _, rule := range guideACL(t) {
-		set = append(set, rule)
-	}
-	server.Do(set...)
-	client := server.ClientOptions(func(o *redis.Options) { o.Username, o.Password = "limiter", "secret" })
-	s := redisstore.New(client, redisstore.Config{})
+	s := redisstore.New(limiter(server, guideACL(t)...), redisstore.Config{})
 	rights := []any{"+hlen", "+hkeys", "+hstrlen", "+hdel"}
 	server.Do("HSET", "ratelimit:limits", "other", "v")
 	for i, right := range rights[:3] { // without this one, and those behind it

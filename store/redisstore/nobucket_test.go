@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -20,26 +19,11 @@ func TestTheErrorOfAKeyThatHoldsNoBucketSaysSo(t *testing.T) {
 	s := redisstore.New(client, redisstore.Config{})
 	now := time.Now().UnixMicro()
 	for name, fields := range map[string][]any{
-		"tokens that are no number":      {"tokens", "many", "last_refill", now},
-		"tokens that are no integer":     {"tokens", "0.5", "last_refill", now},
-		"tokens without a time":          {"tokens", "1"},
-		"a time without tokens":          {"last_refill", now},
-		"a time that is no number":       {"tokens", "1", "last_refill", ""},
-		"a time out of range":            {"tokens", "1", "last_refill", "-1"},
-		"a time far ahead":               {"tokens", "1", "last_refill", "99999999999999999999"},
-		"a unit that is no number":       {"tokens", "1", "last_refill", now, "limit", "x 1 1"},
-		"no limit":                       {"tokens", "1", "last_refill", now},
-		"a unit that is out of range":    {"tokens", "1", "last_refill", now, "limit", "0 1 1"},
-		"a block without an end":         {"tokens", "1", "last_refill", now, "limit", "blocked", "blocked_limit", "1 1 1"},
-		"a block without a limit":        {"tokens", "1", "last_refill", now, "limit", "locked", "blocked_until", now},
-		"tokens that are more than fit":  {"tokens", "4503599627370497", "last_refill", now},
-		"tokens that are less than fit":  {"tokens", "-4503599627370497", "last_refill", now},
-		"tokens that are not a number":   {"tokens", "nan", "last_refill", now},
-		"a time that is a part of one":   {"tokens", "1", "last_refill", "1.5"},
-		"a limit without anything else":  {"limit", "1 1 1"},
-		"a bucket of infinitely many":    {"tokens", "inf", "last_refill", now},
-		"an infinite time":               {"tokens", "1", "last_refill", "inf"},
-		"a number with something behind": {"tokens", "1 token", "last_refill", now},
+		"tokens that are no number": {"tokens", "many", "last_refill", now},
+		"tokens without a time":     {"tokens", "1"},
+		"no limit":                  {"tokens", "1", "last_refill", now},
+		"a block without a limit":   {"tokens", "1", "last_refill", now, "limit", "locked", "blocked_until", now},
+		"a time out of range":       {"tokens", "1", "last_refill", "-1", "limit", "1 1 1"},
 	} {
 		client.FlushAll(t.Context())
 		client.HSet(t.Context(), "ratelimit:{k}:bad", fields...)
@@ -50,9 +34,7 @@ func TestTheErrorOfAKeyThatHoldsNoBucketSaysSo(t *testing.T) {
 				charges = append(charges, store.Charge{Policy: policy, Key: "k", Limit: limit(t, 1, time.Second, 5), Cost: 1})
 			}
 			charges = append(charges, store.Charge{Policy: "bad", Key: "k", Limit: limit(t, 1, time.Second, 5), Cost: 1})
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			_, err := s.Take(ctx, charges, make([]store.State, count))
-			cancel()
+			_, err := tryFor(patient, s, charges...)
 			if err == nil || !strings.HasPrefix(err.Error(), "redisstore: ") || !strings.HasSuffix(err.Error(), "key holds no bucket") {
 				t.Errorf("%s, %d charges: error %v", name, count, err)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
+	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -150,6 +151,17 @@ func openOptions(t *testing.T, url string) *redis.Client {
 	return client
 }
 
+func openCluster(t *testing.T, url string) *redis.ClusterClient {
+	t.Helper()
+	o, err := redisstore.ClusterOptions(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClusterClient(o)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
 func TestARefusedConnectionFailsAtOnceAndSaysWhy(t *testing.T) {
 	client := openOptions(t, "redis://127.0.0.1:1")
 	s := redisstore.New(client, redisstore.Config{})
@@ -169,11 +181,7 @@ func TestTheFirstCallAfterAnOutageSucceeds(t *testing.T) {
 	s := redisstore.New(client, redisstore.Config{})
 	take(t, s, charge(t, "k"))
 	server.Kill()
-	for range 3 * client.Options().PoolSize {
-		if ok, err := tryFor(patient, s, charge(t, "k")); ok || err == nil {
-			t.Fatalf("ok %t, error %v of a server that was killed", ok, err)
-		}
-	}
+	failsOnEachDial(t, s, client.Options().PoolSize)
 	server.Restart()
 	take(t, s, charge(t, "k"))
 }
@@ -181,23 +189,24 @@ func TestTheFirstCallAfterAnOutageSucceeds(t *testing.T) {
 func TestAClusterWithItsOptionsIsBackAtOnceToo(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 1)
-	o, err := redisstore.ClusterOptions("redis://" + cluster.Addrs()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := redis.NewClusterClient(o)
-	defer client.Close()
+	client := openCluster(t, "redis://"+cluster.Addrs()[0])
 	s := redisstore.New(client, redisstore.Config{})
 	take(t, s, charge(t, "k"))
 	cluster.Nodes[0].Kill()
-	for range 3 * client.Options().PoolSize {
-		if ok, err := tryFor(patient, s, charge(t, "k")); ok || err == nil {
-			t.Fatalf("ok %t, error %v of a server that was killed", ok, err)
-		}
-	}
+	failsOnEachDial(t, s, client.Options().PoolSize)
 	cluster.Nodes[0].Restart()
 	// The node answers at once, though it waits for others before it serves.
 	if _, err := tryFor(patient, s, charge(t, "k")); err != nil && !redis.HasErrorPrefix(err, "CLUSTERDOWN") {
 		t.Error(err)
+	}
+}
+
+// failsOnEachDial makes more calls than go-redis would dial for.
+func failsOnEachDial(t *testing.T, s store.Store, poolSize int) {
+	t.Helper()
+	for range 3 * poolSize {
+		if ok, err := tryFor(patient, s, charge(t, "k")); ok || err == nil {
+			t.Fatalf("ok %t, error %v of a server that was killed", ok, err)
+		}
 	}
 }

@@ -18,8 +18,7 @@ func TestInspectByTheServersClockWritesNothing(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
 	s := redisstore.New(client, redisstore.Config{})
-	c := charge(t, "k")
-	c.Cost = 30
+	c := costs(charge(t, "k"), 30)
 	take(t, s, c)
 	key := "ratelimit:{k}:p"
 	before, ends := client.Dump(t.Context(), key).Val(), client.PExpireTime(t.Context(), key).Val()
@@ -108,64 +107,24 @@ func TestInspectEndsByItsContextWhateverTheClientsTimeouts(t *testing.T) {
 	}
 }
 
-// The rights that the README recommends are enough to reset and to inspect.
-func TestResetAndInspectNeedNoFurtherRight(t *testing.T) {
-	server := redistest.Start(t)
-	if !server.HasACL() {
-		return
-	}
-	set := []any{"ACL", "SETUSER", "limiter"}
-	for _, rule := range guideACL(t) {
-		set = append(set, rule)
-	}
-	server.Do(set...)
-	client := server.ClientOptions(func(o *redis.Options) { o.Username, o.Password = "limiter", "secret" })
-	s := redisstore.New(client, redisstore.Config{})
-	c := charge(t, "k")
-	take(t, s, c)
-	c.Cost = store.Reset
-	take(t, s, c)
-	if n := server.Client().Exists(t.Context(), "ratelimit:{k}:p").Val(); n != 0 {
-		t.Error("the bucket is still there")
-	}
-	if b, err := s.Inspect(t.Context(), "p", "k"); b != (store.Bucket{}) || err != nil {
-		t.Errorf("%+v, %v", b, err)
-	}
-}
-
 func TestResetsOverSeveralSlots(t *testing.T) {
 	for name, client := range map[string]redisstore.Client{"cluster": redistest.SharedCluster(t, 3).Client(), "ring": ring(t)} {
 		t.Run(name, func(t *testing.T) {
 			s := redisstore.New(client, redisstore.Config{})
-			var resets []store.Charge
+			var used, resets []store.Charge
 			for i := range 6 {
 				c := charge(t, fmt.Sprint("k", i))
-				c.Limit, c.Cost = limit(t, 1, time.Hour, 600), 600
-				take(t, s, c)
-				resets = append(resets, charge(t, c.Key))
-				resets[i].Cost = store.Reset
+				resets = append(resets, costs(c, store.Reset))
+				c.Limit = limit(t, 1, time.Hour, 600)
+				used = append(used, c)
+				take(t, s, costs(c, 600))
 			}
 			empty := charge(t, "empty")
-			empty.Cost = 100
-			take(t, s, empty)
-			if ok, err := tryFor(time.Minute, s, append(resets, empty)...); ok || err != nil {
-				t.Fatal(ok, err)
-			}
-			for _, c := range resets {
-				c.Limit, c.Cost = limit(t, 1, time.Hour, 600), 0
-				if state := take(t, s, c); state.Remaining != 0 {
-					t.Errorf("%s: %+v after a refused call, want it unchanged", c.Key, state)
-				}
-			}
-			if ok, err := tryFor(time.Minute, s, resets...); !ok || err != nil {
-				t.Fatal(ok, err)
-			}
-			for _, c := range resets {
-				c.Limit, c.Cost = limit(t, 1, time.Hour, 600), 600
-				if state := take(t, s, c); !state.Allowed {
-					t.Errorf("%s: %+v", c.Key, state)
-				}
-			}
+			take(t, s, costs(empty, 100))
+			wantRefused(t, s, append(resets, costs(empty, 100))...)
+			wantLeft(t, s, 0, used...)
+			takeAll(t, s, resets...)
+			wantLeft(t, s, 600, used...)
 		})
 	}
 }

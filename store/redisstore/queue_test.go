@@ -3,8 +3,6 @@ package redisstore_test
 import (
 	"context"
 	"errors"
-	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
+	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
@@ -73,13 +72,7 @@ func TestWhatComesWhileACallIsUnderWayLeavesTogether(t *testing.T) {
 	if sent := 1 + len(g.arrived); sent > 4 {
 		t.Errorf("%d commands for 61 calls, want 4", sent)
 	}
-	for _, key := range []string{"a", "b"} {
-		peek := charge(t, key)
-		peek.Cost = 0
-		if got := take(t, s, peek).Remaining; got != 70 {
-			t.Errorf("%s has %d left, want 70", key, got)
-		}
-	}
+	wantLeft(t, s, 70, charge(t, "a"), charge(t, "b"))
 }
 
 func TestAFullQueueRefusesAtOnce(t *testing.T) {
@@ -100,6 +93,7 @@ func TestAFullQueueRefusesAtOnce(t *testing.T) {
 		t.Errorf("%d were refused before any was answered, want 3", full)
 	}
 	mu.Unlock()
+	wantCounted(t, s, "queue_full", 3)
 	close(g.open)
 	wg.Wait()
 	take(t, s, charge(t, "a"))
@@ -109,23 +103,16 @@ func TestAFullQueueRefusesAtOnce(t *testing.T) {
 func TestLongKeysInTheQueueAreKeptByTheirHash(t *testing.T) {
 	g := newGate(t)
 	s := redisstore.New(g, redisstore.Config{MaxInFlight: 1})
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	var wg sync.WaitGroup
-	take := func(key string) {
-		wg.Go(func() { _, _ = tryFor(50*time.Millisecond, s, charge(t, key)) })
-	}
-	take("first")
-	<-g.arrived
-	for i := range 100 {
-		take(strings.Repeat("k", 90_000) + strconv.Itoa(i))
-	}
-	wg.Wait()
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > 2_000_000 {
-		t.Errorf("100 calls with keys of 90 KB keep %d bytes", kept)
+	kept := teststore.HeapOf(func() {
+		var wg sync.WaitGroup
+		take := func(c store.Charge) { wg.Go(func() { _, _ = tryFor(50*time.Millisecond, s, c) }) }
+		take(charge(t, "first"))
+		<-g.arrived
+		teststore.LongKeys(t, take)
+		wg.Wait()
+	})
+	if kept > teststore.MostOfLongKeys {
+		t.Errorf("calls with long keys keep %d bytes", kept)
 	}
 	close(g.open)
 	s.Close()
@@ -153,6 +140,9 @@ func TestCloseWaitsForWhatHasBegunAndRefusesTheRest(t *testing.T) {
 	close(g.open)
 	wg.Wait()
 	<-closed
+	if n := redisStats(t, s).Errors["closed"]; n != 1 {
+		t.Errorf("%d calls are counted as refused by a closed Store, want 1", n)
+	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
@@ -179,16 +169,18 @@ func TestAPanicInTheClientFailsOnlyWhatItWasSending(t *testing.T) {
 }
 
 func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
-	for field, cfg := range map[string]redisstore.Config{
-		"MaxBatch":    {MaxBatch: -1},
-		"MaxInFlight": {MaxInFlight: -1},
-		"MaxQueue":    {MaxQueue: -1},
-		"DenialAge":   {DenialAge: -1},
+	for want, cfg := range map[string]redisstore.Config{
+		"Config.MaxBatch -1":    {MaxBatch: -1},
+		"Config.MaxInFlight -1": {MaxInFlight: -1},
+		"Config.MaxQueue -1":    {MaxQueue: -1},
+		"Config.DenialAge -1":   {DenialAge: -1},
+		"Config.CrossSlot -1":   {CrossSlot: -1},
+		"Config.CrossSlot 3":    {CrossSlot: 3},
 	} {
-		t.Run(field, func(t *testing.T) {
+		t.Run(want, func(t *testing.T) {
 			defer func() {
-				if text, _ := recover().(string); !strings.Contains(text, "Config."+field+" -1") {
-					t.Errorf("panic %q does not name the field", text)
+				if text, _ := recover().(string); !strings.Contains(text, want) {
+					t.Errorf("panic %q", text)
 				}
 			}()
 			redisstore.New(new(gate), cfg)

@@ -15,21 +15,6 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
-// scriptsSeen is a hook that notes the scripts that are called, by their SHA-1 or as a whole.
-type scriptsSeen struct {
-	hook
-	scripts []string
-}
-
-func (s *scriptsSeen) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if name := cmd.Name(); name == "evalsha" || name == "eval" {
-			s.scripts = append(s.scripts, cmd.Args()[1].(string))
-		}
-		return next(ctx, cmd)
-	}
-}
-
 // A call by itself is sent by the script for it, also to a server that has forgotten it. It is charged once. By a clock of
 // the caller, take.lua decides.
 func TestACallByItselfIsSentByTheScriptForIt(t *testing.T) {
@@ -50,8 +35,13 @@ func TestACallByItselfIsSentByTheScriptForIt(t *testing.T) {
 	largest := func(c *store.Charge) { c.Limit = limit(t, 3, 1<<40*time.Microsecond, 1<<12) }
 
 	client := redistest.Start(t).ClientOptions(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
-	var seen scriptsSeen
-	client.AddHook(&seen)
+	var seen []string // by their SHA-1, or as a whole
+	client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, send redis.ProcessHook) error {
+		if callsScript(cmd) {
+			seen = append(seen, cmd.Args()[1].(string))
+		}
+		return send(ctx, cmd)
+	}))
 	one, few, many := []string{lua.TakeOneSHA1, lua.TakeOne}, []string{lua.TakeFewSHA1, lua.TakeFew}, []string{lua.TakeSHA1, lua.Take}
 	for _, clock := range []func() time.Time{nil, time.Now} {
 		for name, tt := range map[string]struct {
@@ -75,23 +65,21 @@ func TestACallByItselfIsSentByTheScriptForIt(t *testing.T) {
 			client.FlushAll(t.Context())
 			client.ScriptFlush(t.Context())
 			s := redisstore.New(client, redisstore.Config{Clock: clock})
-			seen.scripts = nil
+			seen = nil
+			ctx, cancel := context.WithTimeout(t.Context(), patient) // with one, the caller sends its call itself
 			states := make([]store.State, len(tt.charges))
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			ok, err := s.Take(ctx, tt.charges, states)
-			cancel()
-			if !ok || err != nil {
+			if ok, err := s.Take(ctx, tt.charges, states); !ok || err != nil {
 				t.Errorf("%s: ok %t, error %v", name, ok, err)
 			}
+			cancel()
 			if clock != nil {
 				tt.want = many
 			}
-			if !slices.Equal(seen.scripts, tt.want) {
-				t.Errorf("%s: scripts %.60q, want %.60q", name, seen.scripts, tt.want)
+			if !slices.Equal(seen, tt.want) {
+				t.Errorf("%s: scripts %.60q, want %.60q", name, seen, tt.want)
 			}
 			for i, c := range tt.charges {
-				peek := store.Charge{Policy: c.Policy, Key: c.Key, Limit: c.Limit}
-				if got := take(t, s, peek).Remaining; got != states[i].Remaining {
+				if got := look(t, s, c).Remaining; got != states[i].Remaining {
 					t.Errorf("%s: charge %d left %d, and was told %d", name, i, got, states[i].Remaining)
 				}
 			}
@@ -105,32 +93,17 @@ func TestTheReplyOfOneChargeHasRoomForAllCredits(t *testing.T) {
 	s := redisstore.New(client, redisstore.Config{Clock: func() time.Time { return time.Unix(1_780_000_000, 0) }})
 	const burst int64 = 1<<52 - 1
 	c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 2_000_000, time.Second, burst), Cost: 1}
-	if got := take(t, s, c).Remaining; got != burst-1 {
-		t.Errorf("a full bucket has %d left, want %d", got, burst-1)
-	}
-	c.Cost = burst
-	if ok, err := try(s, c); ok || err != nil {
-		t.Errorf("one token short: ok %t, error %v", ok, err)
-	}
-	c.Cost = 0
-	if got := take(t, s, c).Remaining; got != burst-1 {
-		t.Errorf("a refused call left %d, want %d", got, burst-1)
-	}
-	c.Cost = -1
-	if got := take(t, s, c).Remaining; got != burst {
-		t.Errorf("a refund left %d, want %d", got, burst)
+	for _, step := range []struct{ cost, left int64 }{{1, burst - 1}, {burst, burst - 1}, {0, burst - 1}, {-1, burst}} {
+		if got := take(t, s, costs(c, step.cost)); got.Remaining != step.left || got.Allowed != (step.cost != burst) {
+			t.Errorf("a cost of %d: %+v, want %d left", step.cost, got, step.left)
+		}
 	}
 	c.Cost, c.Owed = math.MaxInt64, true
 	deepest := take(t, s, c)
 	if !deepest.Allowed || deepest.Remaining != 0 {
 		t.Errorf("owed without bound: %+v", deepest)
 	}
-	b, err := s.Inspect(t.Context(), "p", "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Cost, c.Owed = 0, false
-	if got := take(t, s, c); got.ResetAfter != deepest.ResetAfter {
-		t.Errorf("after the deepest debt: %+v of %+v, want what was told: %+v", got, b, deepest)
+	if got := look(t, s, c); got.ResetAfter != deepest.ResetAfter {
+		t.Errorf("after the deepest debt: %+v, want what was told: %+v", got, deepest)
 	}
 }

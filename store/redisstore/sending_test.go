@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
-	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -37,7 +36,7 @@ func TestACallThatIsAnsweredSoonTakesNoTimer(t *testing.T) {
 		}
 		for range 15 { // some are there at a look of the lane
 			ctx := decision(t.Context())
-			if _, err := s.Take(ctx, []store.Charge{charge(t, "k")}, make([]store.State, 1)); err != nil {
+			if _, err := tryIn(ctx, s, charge(t, "k")); err != nil {
 				t.Fatal(err)
 			}
 			if len(kept) == 1 && !deadline.Untimed(ctx) {
@@ -85,7 +84,7 @@ func TestACallThatWaitsForAConnectionEndsByItsContext(t *testing.T) {
 					sent = time.Since(begin)
 					return ctx.Err()
 				}
-				if _, err := s.Take(ctx, []store.Charge{charge(t, "k")}, make([]store.State, 1)); !errors.Is(err, tt.want) || sent != tt.ended {
+				if _, err := tryIn(ctx, s, charge(t, "k")); !errors.Is(err, tt.want) || sent != tt.ended {
 					t.Errorf("error %v after %v, want %v after %v", err, sent, tt.want, tt.ended)
 				}
 			})

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -17,53 +17,20 @@ import (
 
 // An interruption is a hook that calls do before a command for a key. If do returns an error, the command is not sent.
 type interruption struct {
-	mu    sync.Mutex
 	key   string // as it is in Redis
 	after int    // so many other commands for it
 	do    func() error
+	met   atomic.Int64
 }
 
-func (h *interruption) set(key string, after int, do func() error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.key, h.after, h.do = key, after, do
-}
-
-// due returns do once.
-func (h *interruption) due(cmd redis.Cmder) (do func() error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.do == nil || !slices.Contains(cmd.Args(), any(h.key)) {
-		return nil
-	}
-	if h.after--; h.after >= 0 {
-		return nil
-	}
-	do, h.do = h.do, nil
-	return do
-}
-
-func (h *interruption) happened() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.do == nil
-}
-
-func (*interruption) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *interruption) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if do := h.due(cmd); do != nil {
-			if err := do(); err != nil {
-				return err
-			}
+// hook is that of a client.
+func (h *interruption) hook(ctx context.Context, cmd redis.Cmder, send redis.ProcessHook) error {
+	if h.do != nil && slices.Contains(cmd.Args(), any(h.key)) && h.met.Add(1) == int64(h.after)+1 {
+		if err := h.do(); err != nil {
+			return err
 		}
-		return next(ctx, cmd)
 	}
-}
-
-func (*interruption) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+	return send(ctx, cmd)
 }
 
 // onMasters returns a key on each master.
@@ -108,7 +75,7 @@ func TestACallOverSeveralPlacesThatEndsInItsLastCommandGivesBackWhatItTook(t *te
 			cfg := redisstore.Config{Prefix: prefix(), MaxDenials: -1, CrossSlot: redisstore.CrossSlotNever}
 			client := cluster.Client()
 			h := new(interruption)
-			client.AddHook(h)
+			client.AddHook(hook(h.hook))
 			s := openKnown(t, client, cfg)
 			charges := make([]store.Charge, len(keys))
 			for i, key := range keys {
@@ -119,9 +86,7 @@ func TestACallOverSeveralPlacesThatEndsInItsLastCommandGivesBackWhatItTook(t *te
 			refused := slices.Clone(charges)
 			refused[0].Cost = 11
 			for range 2 { // at once and in turn, so that the servers have all scripts
-				if ok, err := s.Take(t.Context(), refused, make([]store.State, 3)); ok || err != nil {
-					t.Fatalf("ok %t, error %v, want a refusal", ok, err)
-				}
+				wantRefused(t, s, refused...)
 			}
 			if tt.atOnce {
 				redisstore.ForgetRefusals(s)
@@ -133,24 +98,20 @@ func TestACallOverSeveralPlacesThatEndsInItsLastCommandGivesBackWhatItTook(t *te
 			if tt.fails {
 				want, do = broken, func() error { return broken }
 			}
-			h.set(cfg.Prefix+":{"+keys[2]+"}:p2", tt.looks, do)
-			ok, err := s.Take(ctx, charges, make([]store.State, 3))
+			h.key, h.after, h.do = cfg.Prefix+":{"+keys[2]+"}:p2", tt.looks, do
+			ok, err := tryIn(ctx, s, charges...)
 			close(returned)
 			if ok || !errors.Is(err, want) {
 				t.Errorf("ok %t, error %v, want %v", ok, err, want)
 			}
-			if !h.happened() {
+			if h.met.Load() <= int64(tt.looks) {
 				t.Fatal("the command was not sent")
 			}
 			s.Close() // waits for what is given back
 			direct := openKnown(t, cluster.Client(), cfg)
 			defer direct.Close()
 			for i, want := range []int64{10, 10, tt.left} {
-				peek := charges[i]
-				peek.Cost, peek.Shadow, peek.Owed = 0, false, false
-				if got := take(t, direct, peek).Remaining; got != want {
-					t.Errorf("%s has %d left, want %d", peek.Policy, got, want)
-				}
+				wantLeft(t, direct, want, charges[i])
 			}
 		})
 	}

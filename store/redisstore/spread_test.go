@@ -2,8 +2,6 @@ package redisstore_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -32,13 +30,6 @@ func ring(t *testing.T) *redis.Ring {
 	return ring
 }
 
-// proxied is a client of one server that wants one slot a command, as a proxy before a cluster does.
-func proxied(t *testing.T, cluster *redistest.Cluster) *redis.Client {
-	client := redis.NewClient(&redis.Options{Addr: cluster.Addrs()[0]})
-	t.Cleanup(func() { client.Close() })
-	return client
-}
-
 // Calls over several slots are answered as in memory, where all is one step, as long as nobody else is under
 // way, time goes on, and limits stay: what is taken and given back leaves its time and its limit behind.
 func TestCallsOverSeveralSlotsAreAnsweredAsInOne(t *testing.T) {
@@ -50,18 +41,19 @@ func TestCallsOverSeveralSlotsAreAnsweredAsInOne(t *testing.T) {
 		"cluster":               {cluster.Client(), redisstore.CrossSlotAlways},
 		"cluster, slot by slot": {cluster.Client(), redisstore.CrossSlotNever},
 		"ring":                  {ring(t), redisstore.CrossSlotAuto},
-		"proxy":                 {proxied(t, redistest.SharedCluster(t, 1)), redisstore.CrossSlotAuto},
+		// As a proxy before a cluster, this is a client of one server that wants one slot a command.
+		"proxy": {dial(t, redistest.SharedCluster(t, 1).Addrs()[0]), redisstore.CrossSlotAuto},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var nanos atomic.Int64
 			nanos.Store(time.Date(2026, 5, 23, 10, 0, 0, 0, time.UTC).UnixNano())
 			clock := func() time.Time { return time.Unix(0, nanos.Load()) }
-			s := redisstore.New(tt.client, redisstore.Config{Prefix: prefix(), Clock: clock, CrossSlot: tt.how, Logger: slog.New(slog.DiscardHandler)})
+			s := redisstore.New(tt.client, redisstore.Config{Prefix: prefix(), Clock: clock, CrossSlot: tt.how, Logger: quiet})
 			model := memstore.New(memstore.Config{Clock: clock})
 			defer model.Close()
 			r := rand.New(rand.NewPCG(8, 0))
 			limits := []store.Limit{limit(t, 1, month, 20), limit(t, 7, time.Second, 5_000), limit(t, 1, time.Second, 600), limit(t, 333, time.Second, 200_000)}
-			steps, refused := testsize.Of(400, 3000), 0
+			steps, refused := testsize.Of(250, 3000), 0
 			for step := range steps {
 				nanos.Add(r.Int64N(int64(time.Second)) << r.IntN(8))
 				if r.IntN(3) == 0 {
@@ -110,30 +102,18 @@ func TestAClientThatMeetsCROSSSLOTSendsOneSlotACommandFromThenOnAndLogsItOnce(t 
 	t.Parallel()
 	var log bytes.Buffer
 	cluster := redistest.StartCluster(t, 1)
-	s := redisstore.New(proxied(t, cluster), redisstore.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s := redisstore.New(dial(t, cluster.Addrs()[0]), redisstore.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	var wg sync.WaitGroup
 	for range 20 {
 		for _, key := range strings.Fields("a b c d e f g h") {
 			second := charge(t, key+key)
-			wg.Go(func() {
-				if _, err := tryFor(10*time.Second, s, charge(t, key), second); err != nil {
-					t.Error(err)
-				}
-			})
-			wg.Go(func() {
-				if _, err := tryFor(10*time.Second, s, charge(t, key)); err != nil {
-					t.Error(err)
-				}
-			})
+			wg.Go(func() { takeAll(t, s, charge(t, key), second) })
+			wg.Go(func() { takeAll(t, s, charge(t, key)) })
 		}
 	}
 	wg.Wait()
 	for _, key := range strings.Fields("a b c d e f g h") {
-		peek := charge(t, key)
-		peek.Cost = 0
-		if got := take(t, s, peek).Remaining; got != 60 {
-			t.Errorf("%s has %d left, want 60: two calls of one, twenty times", key, got)
-		}
+		wantLeft(t, s, 60, charge(t, key)) // two calls of one, twenty times
 	}
 	if !cluster.RefusesSeveralSlots() {
 		if log.Len() > 0 {
@@ -152,27 +132,19 @@ func TestACallOverSeveralSlotsGivesBackWhatItTookWhenOneOfThemFails(t *testing.T
 	if err := client.Set(t.Context(), "ratelimit:{bad}:p", "a string", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	empty.Cost = 100
-	take(t, s, empty)
-	empty.Cost = 1
-	peek := good
-	peek.Cost = 0
+	take(t, s, costs(empty, 100))
 	states := make([]store.State, 3)
 
 	ok, err := s.Take(t.Context(), []store.Charge{good, bad}, states)
 	wantRedisError(t, ok, err, "WRONGTYPE")
-	if state := take(t, s, peek); state.Remaining != 100 {
-		t.Errorf("%d remain after a call that failed elsewhere, want 100", state.Remaining)
-	}
+	wantLeft(t, s, 100, good)
 
 	// What one of them refuses is refused, whatever the others would have said.
 	ok, err = s.Take(t.Context(), []store.Charge{good, bad, empty}, states)
 	if ok || err != nil || states[0].Remaining != 100 || !states[0].Allowed || !states[1].Degraded || states[2].Allowed {
 		t.Errorf("ok %t, error %v, %+v", ok, err, states)
 	}
-	if state := take(t, s, peek); state.Remaining != 100 {
-		t.Errorf("%d remain after a call that was refused elsewhere, want 100", state.Remaining)
-	}
+	wantLeft(t, s, 100, good)
 
 	// A shadow vetoes nothing, neither in another slot nor in the same one.
 	bad.Shadow = true
@@ -183,36 +155,5 @@ func TestACallOverSeveralSlotsGivesBackWhatItTookWhenOneOfThemFails(t *testing.T
 		if !ok || err != nil || states[0].Remaining != 99 || states[1] != (store.State{Allowed: true, Degraded: true}) {
 			t.Errorf("ok %t, error %v, %+v", ok, err, states)
 		}
-	}
-}
-
-func TestACallOverSeveralSlotsGivesBackWhatItTookWhenItsCallerLeaves(t *testing.T) {
-	cluster := redistest.SharedCluster(t, 1)
-	if !cluster.RefusesSeveralSlots() {
-		return // all is one script
-	}
-	proxy := redistest.NewProxy(t, cluster.Addrs()[0])
-	client := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
-	t.Cleanup(func() { client.Close() })
-	s := redisstore.New(client, redisstore.Config{Logger: slog.New(slog.DiscardHandler)})
-	one, other := charge(t, "one"), charge(t, "other")
-	if _, err := tryFor(10*time.Second, s, one, other); err != nil {
-		t.Fatal(err)
-	}
-	proxy.Delay(time.Minute) // until Pass
-	if ok, err := try(s, one, other); ok || !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("ok %t, error %v, want the deadline's", ok, err)
-	}
-	proxy.Pass()
-	peek := one
-	peek.Cost = 0
-	deadline := time.Now().Add(10 * time.Second)
-	for take(t, s, peek).Remaining != 99 {
-		if time.Now().After(deadline) {
-			t.Fatalf("%+v: nothing was given back", take(t, s, peek))
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
-	"regexp"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -29,21 +26,15 @@ type turns struct {
 }
 
 func newTurns(t *testing.T, addr string) *turns {
-	x := &turns{replies: new(barrier), direct: redis.NewClient(&redis.Options{Addr: addr}), prefix: prefix()}
-	client := redis.NewClient(&redis.Options{Addr: addr})
+	x := &turns{replies: new(barrier), direct: dial(t, addr), prefix: prefix()}
+	client := dial(t, addr)
 	client.AddHook(x.replies)
-	t.Cleanup(func() {
-		client.Close()
-		x.direct.Close()
-	})
-	x.store = redisstore.New(client, redisstore.Config{Prefix: x.prefix, MaxDenials: -1, Logger: slog.New(slog.DiscardHandler)})
+	x.store = redisstore.New(client, redisstore.Config{Prefix: x.prefix, MaxDenials: -1, Logger: quiet})
 	x.scarce, x.plenty, x.none = charge(t, "scarce"), charge(t, "plenty"), charge(t, "none")
 	x.scarce.Limit, x.none.Limit = limit(t, 1, time.Hour, 1), limit(t, 1, time.Hour, 1)
 	take(t, x.store, x.none)
 	for range 2 { // the first finds that there are slots
-		if ok, err := tryFor(10*time.Second, x.store, charge(t, "refused"), x.none); ok || err != nil {
-			t.Fatalf("ok %t, error %v, want a refusal", ok, err)
-		}
+		wantRefused(t, x.store, charge(t, "refused"), x.none)
 	}
 	x.direct.ConfigResetStat(t.Context())
 	return x
@@ -60,10 +51,7 @@ func (x *turns) untouched(t *testing.T, c store.Charge) {
 // left checks what the bucket of c holds.
 func (x *turns) left(t *testing.T, c store.Charge, want int64) {
 	t.Helper()
-	c.Cost = 0
-	if got := take(t, redisstore.New(x.direct, redisstore.Config{Prefix: x.prefix}), c).Remaining; got != want {
-		t.Errorf("%s has %d left, want %d", c.Key, got, want)
-	}
+	wantLeft(t, redisstore.New(x.direct, redisstore.Config{Prefix: x.prefix}), want, c)
 }
 
 // A barrier is a hook that can hold up the replies to scripts.
@@ -84,7 +72,7 @@ func (b *barrier) holdFrom(n int) (open func()) {
 
 func (b *barrier) pass(cmds ...redis.Cmder) {
 	for _, cmd := range cmds {
-		if name := cmd.Name(); name != "evalsha" && name != "eval" {
+		if !callsScript(cmd) {
 			continue
 		}
 		b.mu.Lock()
@@ -113,21 +101,10 @@ func (b *barrier) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-var scriptCalls = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`)
-
 // until waits until the server has run n scripts since newTurns.
 func (x *turns) until(t *testing.T, n int) {
 	t.Helper()
-	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
-		if found := scriptCalls.FindStringSubmatch(x.direct.Info(t.Context(), "commandstats").Val()); found != nil {
-			if calls, _ := strconv.Atoi(found[1]); calls >= n {
-				return
-			}
-		}
-		if time.Since(begin) > 10*time.Second {
-			t.Fatalf("the server has not run %d scripts", n)
-		}
-	}
+	until(t, fmt.Sprint(n, " scripts were run"), func() bool { return commandCalls(t, x.direct, "evalsha") >= n })
 }
 
 func TestACallThatIsTakenInTurn(t *testing.T) {
@@ -146,7 +123,7 @@ func TestACallThatIsTakenInTurn(t *testing.T) {
 		done := make(chan result, 1)
 		open := x.replies.holdFrom(n)
 		go func() {
-			ok, err := x.store.Take(ctx, []store.Charge{x.plenty, x.scarce}, make([]store.State, 2))
+			ok, err := tryIn(ctx, x.store, x.plenty, x.scarce)
 			done <- result{ok, err}
 		}()
 		x.until(t, n)
@@ -157,10 +134,9 @@ func TestACallThatIsTakenInTurn(t *testing.T) {
 
 	t.Run("and is certain to be refused writes nothing", func(t *testing.T) {
 		x := newTurns(t, addr)
-		states := make([]store.State, 3)
-		ok, err := x.store.Take(t.Context(), []store.Charge{x.plenty, x.none, x.scarce}, states)
-		if ok || err != nil || !states[0].Allowed || states[0].Remaining != 100 || states[1].Allowed || states[1].RetryAfter == 0 || states[2].Remaining != 1 {
-			t.Errorf("ok %t, error %v, %+v", ok, err, states)
+		ok, states := takeStates(t, x.store, x.plenty, x.none, x.scarce)
+		if ok || !states[0].Allowed || states[0].Remaining != 100 || states[1].Allowed || states[1].RetryAfter == 0 || states[2].Remaining != 1 {
+			t.Errorf("ok %t, %+v", ok, states)
 		}
 		x.untouched(t, x.plenty)
 		x.untouched(t, x.scarce)
@@ -168,10 +144,8 @@ func TestACallThatIsTakenInTurn(t *testing.T) {
 	t.Run("and is certain to be refused by what a bucket can never hold", func(t *testing.T) {
 		x := newTurns(t, addr)
 		x.scarce.Cost = 2
-		states := make([]store.State, 2)
-		ok, err := x.store.Take(t.Context(), []store.Charge{x.plenty, x.scarce}, states)
-		if ok || err != nil || states[1].RetryAfter != store.Never {
-			t.Errorf("ok %t, error %v, %+v", ok, err, states)
+		if ok, states := takeStates(t, x.store, x.plenty, x.scarce); ok || states[1].RetryAfter != store.Never {
+			t.Errorf("ok %t, %+v", ok, states)
 		}
 		x.untouched(t, x.plenty)
 	})
@@ -187,10 +161,8 @@ func TestACallThatIsTakenInTurn(t *testing.T) {
 	})
 	t.Run("gives back what it took when a later one refuses", func(t *testing.T) {
 		x := newTurns(t, addr)
-		all := x.plenty
-		all.Cost = 100
 		r := interrupted(t, x, t.Context(), looks+turn, func() {
-			take(t, redisstore.New(x.direct, redisstore.Config{Prefix: x.prefix}), all)
+			take(t, redisstore.New(x.direct, redisstore.Config{Prefix: x.prefix}), costs(x.plenty, 100))
 		})
 		if r.ok || r.err != nil {
 			t.Errorf("%+v, want a refusal: another took what it had seen", r)
@@ -215,9 +187,7 @@ func TestACallThatIsTakenInTurn(t *testing.T) {
 		var closing sync.WaitGroup
 		r := interrupted(t, x, t.Context(), looks, func() {
 			closing.Go(func() { x.store.Close() }) // waits for it
-			for !redisstore.Closed(x.store) {
-				time.Sleep(time.Millisecond)
-			}
+			until(t, "it is closed", func() bool { return redisstore.Closed(x.store) })
 		})
 		if !r.ok || r.err != nil {
 			t.Errorf("%+v, want it to be allowed", r)
@@ -234,14 +204,10 @@ func TestACallThatIsTakenInTurn(t *testing.T) {
 		x.untouched(t, x.plenty)
 
 		// What one of them refuses is refused, whatever the others would have said, and a shadow vetoes nothing.
-		if ok, err := tryFor(10*time.Second, x.store, x.plenty, charge(t, "bad"), x.none); ok || err != nil {
-			t.Errorf("ok %t, error %v, want a refusal", ok, err)
-		}
+		wantRefused(t, x.store, x.plenty, charge(t, "bad"), x.none)
 		shadow := charge(t, "bad")
 		shadow.Shadow = true
-		if ok, err := tryFor(10*time.Second, x.store, x.plenty, shadow); !ok || err != nil {
-			t.Errorf("ok %t, error %v, want it to be allowed", ok, err)
-		}
+		takeAll(t, x.store, x.plenty, shadow)
 		x.left(t, x.plenty, 99)
 	})
 	t.Run("after others that failed, too", func(t *testing.T) {
@@ -252,9 +218,7 @@ func TestACallThatIsTakenInTurn(t *testing.T) {
 			ok, err := tryFor(10*time.Second, x.store, x.scarce, charge(t, "bad"))
 			wantRedisError(t, ok, err, "WRONGTYPE")
 		}
-		if ok, err := tryFor(10*time.Second, x.store, x.plenty, x.none); ok || err != nil {
-			t.Errorf("ok %t, error %v, want a refusal", ok, err)
-		}
+		wantRefused(t, x.store, x.plenty, x.none)
 		x.untouched(t, x.plenty)
 	})
 }
@@ -264,18 +228,18 @@ func TestACallThatIsTakenInTurn(t *testing.T) {
 func TestBucketsHoldWhatAdmittedCallsLeft(t *testing.T) {
 	cluster := redistest.SharedCluster(t, 3)
 	for name, how := range forms {
-		t.Run(name, func(t *testing.T) { testWhatAdmittedCallsLeft(t, cluster, how) })
+		t.Run(name, func(t *testing.T) { wantWhatAdmittedCallsLeft(t, cluster, how) })
 	}
 }
 
-func testWhatAdmittedCallsLeft(t *testing.T, cluster *redistest.Cluster, how redisstore.CrossSlot) {
+func wantWhatAdmittedCallsLeft(t *testing.T, cluster *redistest.Cluster, how redisstore.CrossSlot) {
 	client := cluster.Client()
 	now := time.Now()
 	cfg := redisstore.Config{
-		Prefix: prefix(), MaxDenials: -1, Clock: func() time.Time { return now }, CrossSlot: how, Logger: slog.New(slog.DiscardHandler),
+		Prefix: prefix(), MaxDenials: -1, Clock: func() time.Time { return now }, CrossSlot: how, Logger: quiet,
 	}
 	stores := []*redisstore.Store{openKnown(t, client, cfg), openKnown(t, cluster.Client(), cfg)}
-	const buckets, callers, calls = 8, 16, 100
+	const buckets, callers, calls = 8, 16, 60
 	limits := []store.Limit{limit(t, 1, month, 60), limit(t, 1, month, 800)}
 	var masters [buckets]int
 	for n := range masters {

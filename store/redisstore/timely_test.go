@@ -17,31 +17,12 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
-// A stacks is a hook that notes by which goroutines commands are sent.
-type stacks struct {
-	hook
-	seen []string
-}
-
-func (h *stacks) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	next = h.hook.ProcessHook(next)
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		buf := make([]byte, 16<<10)
-		h.seen = append(h.seen, string(buf[:runtime.Stack(buf, false)]))
-		return next(ctx, cmd)
-	}
-}
-
 // aloneOn makes one call for each of some keys, one after the other.
 func aloneOn(t *testing.T, client redisstore.Client) {
 	s := redisstore.New(client, redisstore.Config{})
 	defer s.Close()
 	for i := range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		if _, err := s.Take(ctx, []store.Charge{charge(t, fmt.Sprint("k", i))}, make([]store.State, 1)); err != nil {
-			t.Error(err)
-		}
-		cancel()
+		takeAll(t, s, charge(t, fmt.Sprint("k", i)))
 	}
 }
 
@@ -54,17 +35,22 @@ func TestALoneCallerSendsItsCallItselfWhateverTheOptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := server.ClientOptions(change)
-			var h stacks
-			client.AddHook(&h)
+			seen := 0
+			client.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, send redis.ProcessHook) error {
+				buf := make([]byte, 16<<10)
+				stack := string(buf[:runtime.Stack(buf, false)])
+				if !strings.Contains(stack, "aloneOn") && strings.Contains(stack, "redisstore.") {
+					t.Errorf("sent by another goroutine than the caller's:\n%s", stack)
+				}
+				if callsScript(cmd) {
+					seen++
+				}
+				return send(ctx, cmd)
+			}))
 			given := *client.Options()
 			aloneOn(t, client)
-			for _, stack := range h.seen {
-				if !strings.Contains(stack, "aloneOn") && strings.Contains(stack, "redisstore.") {
-					t.Fatalf("sent by another goroutine than the caller's:\n%s", stack)
-				}
-			}
-			if n := len(slices.DeleteFunc(h.commands, func(name string) bool { return !strings.HasPrefix(name, "eval") })); n != 3 && n != 4 {
-				t.Errorf("a hook saw %d script calls, want each of 3 once, and perhaps one more that loads the script", n)
+			if seen != 3 && seen != 4 {
+				t.Errorf("a hook saw %d script calls, want each of 3 once, and perhaps one more that loads the script", seen)
 			}
 			if o := client.Options(); o.ContextTimeoutEnabled != given.ContextTimeoutEnabled || o.ReadTimeout != given.ReadTimeout || o.WriteTimeout != given.WriteTimeout {
 				t.Errorf("the client's options became %+v", o)
@@ -153,7 +139,7 @@ func TestAPipelineOfAClientOfDefaultsEndsByItsDeadlineAndPassesByItsHooks(t *tes
 // The client stays its owner's to close, and to use.
 func TestAStoreOnAClosedClientOfDefaults(t *testing.T) {
 	server := redistest.Start(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	client := dial(t, server.Addr())
 	s := redisstore.New(client, redisstore.Config{})
 	take(t, s, charge(t, "k"))
 	if got := client.PoolStats().TotalConns; got != 1 {
@@ -184,7 +170,7 @@ func TestAHandshakeThatOutlastsItsCall(t *testing.T) {
 	} {
 		for what, call := range map[string]func(context.Context, *redisstore.Store) error{
 			"Take": func(ctx context.Context, s *redisstore.Store) error {
-				_, err := s.Take(ctx, []store.Charge{charge(t, "k")}, make([]store.State, 1))
+				_, err := tryIn(ctx, s, charge(t, "k"))
 				return err
 			},
 			"Inspect": func(ctx context.Context, s *redisstore.Store) error {
@@ -204,17 +190,11 @@ func TestAHandshakeThatOutlastsItsCall(t *testing.T) {
 					change(o)
 				}), redisstore.Config{})
 				defer s.Close()
-				for begin := time.Now(); ; {
+				until(t, "a call is answered", func() bool {
 					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-					err := call(ctx, s)
-					cancel()
-					if err == nil {
-						return
-					}
-					if time.Since(begin) > 10*time.Second {
-						t.Fatalf("calls still fail: %v", err)
-					}
-				}
+					defer cancel()
+					return call(ctx, s) == nil
+				})
 			})
 		}
 	}

@@ -31,6 +31,9 @@ func TestCallersThatWaitInTheQueueLeaveWhenTheirContextIsCancelled(t *testing.T)
 			}
 		}
 		<-first.done
+		if stats := redisStats(t, s); stats.Errors["canceled"] != 8 || stats.Errors["timeout"] != 1 {
+			t.Errorf("%v are counted, want 8 that were canceled and one timeout", stats.Errors)
+		}
 		if n := w.charged(); n != 1 {
 			t.Errorf("%d charges were sent, want that of the first only", n)
 		}

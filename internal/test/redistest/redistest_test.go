@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"testing"
 	"time"
 
@@ -187,54 +186,6 @@ func TestCleanupOfPausedServer(t *testing.T) {
 	}
 }
 
-func TestCluster(t *testing.T) {
-	t.Parallel()
-	for _, masters := range []int{1, 3} {
-		t.Run(fmt.Sprint(masters), func(t *testing.T) {
-			t.Parallel()
-			c := StartCluster(t, masters)
-			client := c.Client()
-			const keys = 200
-			for i := range keys {
-				key := fmt.Sprint("key", i)
-				if err := client.Set(t.Context(), key, i, 0).Err(); err != nil {
-					t.Fatal(err)
-				}
-				if got, err := client.Get(t.Context(), key).Int(); got != i || err != nil {
-					t.Fatalf("%s = %d, %v, want %d", key, got, err, i)
-				}
-			}
-			var addrs []string
-			total := 0
-			for _, node := range c.Nodes {
-				addrs = append(addrs, node.Addr())
-				n := int(node.Do("DBSIZE").(int64))
-				if n == 0 {
-					t.Errorf("node %s has no keys", node.Addr())
-				}
-				total += n
-			}
-			if total != keys {
-				t.Errorf("the nodes have %d keys, want %d", total, keys)
-			}
-			if got := c.Addrs(); len(got) != masters || !slices.Equal(got, addrs) {
-				t.Errorf("addresses = %v, want %v", got, addrs)
-			}
-		})
-	}
-}
-
-func TestSentinel(t *testing.T) {
-	t.Parallel()
-	s := StartSentinel(t)
-	if err := s.Client().Set(t.Context(), "key", "value", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if got := s.Master.Do("GET", "key"); got != "value" {
-		t.Errorf("key on the master = %v, want value", got)
-	}
-}
-
 // proxyConn is a connection to a server through a proxy.
 type proxyConn struct {
 	net.Conn
@@ -249,6 +200,15 @@ func dialProxy(t *testing.T, p *Proxy) proxyConn {
 	}
 	t.Cleanup(func() { conn.Close() })
 	return proxyConn{conn, t}
+}
+
+// proxied starts a server and a proxy in front of it, with one connection.
+func proxied(t *testing.T) (*Server, *Proxy, proxyConn) {
+	s := Start(t)
+	p := NewProxy(t, s.Addr())
+	existing := dialProxy(t, p)
+	existing.wantPong()
+	return s, p, existing
 }
 
 func (c proxyConn) send(command string) {
@@ -302,17 +262,9 @@ func (c proxyConn) sendDelayed(p *Proxy, s *Server) {
 	c.wantSilence()
 }
 
-func TestProxyPass(t *testing.T) {
-	t.Parallel()
-	dialProxy(t, NewProxy(t, Start(t).Addr())).wantPong()
-}
-
 func TestProxyDropReplies(t *testing.T) {
 	t.Parallel()
-	s := Start(t)
-	p := NewProxy(t, s.Addr())
-	existing := dialProxy(t, p)
-	existing.wantPong()
+	s, p, existing := proxied(t)
 	p.DropReplies()
 	conns := []proxyConn{existing, dialProxy(t, p)}
 	for _, conn := range conns {
@@ -328,10 +280,7 @@ func TestProxyDropReplies(t *testing.T) {
 
 func TestProxyBlackHole(t *testing.T) {
 	t.Parallel()
-	s := Start(t)
-	p := NewProxy(t, s.Addr())
-	existing := dialProxy(t, p)
-	existing.wantPong()
+	s, p, existing := proxied(t)
 	p.BlackHole()
 	conns := []proxyConn{existing, dialProxy(t, p)}
 	for _, conn := range conns {
@@ -364,9 +313,7 @@ func TestProxyBlackHoleBeforeDeadServer(t *testing.T) {
 
 func TestProxyDelay(t *testing.T) {
 	t.Parallel()
-	p := NewProxy(t, Start(t).Addr())
-	existing := dialProxy(t, p)
-	existing.wantPong()
+	_, p, existing := proxied(t)
 	const delay = 50 * time.Millisecond
 	p.Delay(delay)
 	for _, conn := range []proxyConn{existing, dialProxy(t, p)} {
@@ -380,9 +327,7 @@ func TestProxyDelay(t *testing.T) {
 
 func TestProxyPassReleasesDelayedReply(t *testing.T) {
 	t.Parallel()
-	s := Start(t)
-	p := NewProxy(t, s.Addr())
-	conn := dialProxy(t, p)
+	s, p, conn := proxied(t)
 	conn.sendDelayed(p, s)
 	p.Pass()
 	if got, err := conn.receive(waitTimeout); got != ":1\r\n" || err != nil {
@@ -398,9 +343,7 @@ func TestProxyDropsDelayedReply(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := Start(t)
-			p := NewProxy(t, s.Addr())
-			conn := dialProxy(t, p)
+			s, p, conn := proxied(t)
 			conn.sendDelayed(p, s)
 			drop(p)
 			conn.wantSilence()
@@ -428,10 +371,8 @@ func TestProxyCut(t *testing.T) {
 
 func TestProxyCutRequest(t *testing.T) {
 	t.Parallel()
-	s := Start(t)
-	p := NewProxy(t, s.Addr())
-	existing, other := dialProxy(t, p), dialProxy(t, p)
-	existing.wantPong()
+	s, p, existing := proxied(t)
+	other := dialProxy(t, p)
 	for _, conn := range []proxyConn{existing, dialProxy(t, p)} {
 		// The last byte of the second request is missing.
 		p.CutRequest(len("PING\r\nINCR count\r"))
@@ -448,10 +389,8 @@ func TestProxyCutRequest(t *testing.T) {
 
 func TestProxyCutReply(t *testing.T) {
 	t.Parallel()
-	s := Start(t)
-	p := NewProxy(t, s.Addr())
-	existing, other := dialProxy(t, p), dialProxy(t, p)
-	existing.wantPong()
+	s, p, existing := proxied(t)
+	other := dialProxy(t, p)
 	conns := []proxyConn{existing, dialProxy(t, p)}
 	for _, conn := range conns {
 		p.CutReply(len("+PONG\r\n:"))

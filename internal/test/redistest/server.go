@@ -3,10 +3,13 @@ package redistest
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +41,7 @@ type Server struct {
 	addr    string
 	process *process
 	output  bytes.Buffer
+	admin   *redis.Client // of Do, once it was called
 }
 
 // Start runs a redis-server without persistence on a free port and returns when
@@ -155,9 +159,14 @@ func (s *Server) ClientOptions(modify func(*redis.Options)) *redis.Client {
 // "maxmemory", "1mb", and returns the reply. An error fails the test.
 func (s *Server) Do(args ...any) any {
 	s.tb.Helper()
-	client := redis.NewClient(&redis.Options{Addr: s.addr})
-	defer client.Close()
-	reply, err := client.Do(context.Background(), args...).Result()
+	if s.admin == nil {
+		s.admin = redis.NewClient(&redis.Options{Addr: s.addr})
+		s.tb.Cleanup(func() {
+			_ = s.admin.Close()
+			s.admin = nil // for cleanups that were registered before
+		})
+	}
+	reply, err := s.admin.Do(context.Background(), args...).Result()
 	if err != nil {
 		s.tb.Fatalf("redis-server at %s: %v: %v", s.addr, args, err)
 	}
@@ -213,4 +222,54 @@ func (s *Server) Restart() {
 	if !s.run() {
 		s.tb.Fatalf("redis-server at %s exited while restarting", s.addr)
 	}
+}
+
+// closeOnCleanup closes client when the test ends. It ignores the error because
+// the test may have closed the client already.
+func closeOnCleanup(tb testing.TB, client io.Closer) {
+	tb.Cleanup(func() { _ = client.Close() })
+}
+
+const (
+	// waitTimeout bounds every wait for a server.
+	waitTimeout  = 10 * time.Second
+	pollInterval = 10 * time.Millisecond
+)
+
+// waitUntil polls condition until it holds and fails the test with what was
+// waited for if it does not within waitTimeout.
+func waitUntil(tb testing.TB, what string, condition func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(waitTimeout); !condition(); time.Sleep(pollInterval) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("not within %v: %s", waitTimeout, what)
+		}
+	}
+}
+
+// programVariable names the environment variable that says which server to run.
+const programVariable = "RATELIMIT_REDIS_SERVER"
+
+// binary returns the path of the server program. Without the program, it skips the test, or fails it as described at
+// Missing.
+func binary(tb testing.TB) string {
+	tb.Helper()
+	program := cmp.Or(os.Getenv(programVariable), "redis-server")
+	path, err := exec.LookPath(program)
+	if err == nil {
+		return path
+	}
+	Missing(tb, program, "redis-server")
+	return ""
+}
+
+// Missing skips a test because a program is not installed. It fails the test instead if the environment variable
+// RATELIMIT_REQUIRE_REDIS is not empty or CI is "true". The message says to install the Debian package.
+func Missing(tb testing.TB, program, debian string) {
+	tb.Helper()
+	missing := "no " + program + "; install it with: apt-get install " + debian
+	if os.Getenv("RATELIMIT_REQUIRE_REDIS") != "" || os.Getenv("CI") == "true" {
+		tb.Fatal(missing)
+	}
+	tb.Skip(missing)
 }

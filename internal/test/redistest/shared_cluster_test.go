@@ -42,8 +42,11 @@ func (f *failingTB) Errorf(format string, args ...any) {
 	f.errors = append(f.errors, fmt.Sprintf(format, args...))
 }
 
+// end runs the cleanups, which may register others.
 func (f *failingTB) end() {
-	for _, cleanup := range slices.Backward(f.cleanups) {
+	for n := len(f.cleanups) - 1; n >= 0; n = len(f.cleanups) - 1 {
+		cleanup := f.cleanups[n]
+		f.cleanups = f.cleanups[:n]
 		cleanup()
 	}
 }
