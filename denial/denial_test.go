@@ -22,6 +22,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/denial"
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -274,20 +275,11 @@ func TestWordsOfOnesOwn(t *testing.T) {
 	}
 }
 
-func TestWordsAreToldOfNever(t *testing.T) {
-	var told time.Duration
-	d := denial.Handler{Text: func(_ *http.Request, _ int, after time.Duration) denial.Text {
-		told = after
-		return denial.Text{}
-	}}
-	if get(answers(t, d, ratelimit.Never)[429]); told != ratelimit.Never {
-		t.Errorf("told %v", told)
-	}
-}
-
 func TestAPageOfOnesOwn(t *testing.T) {
+	var told time.Duration
 	d := denial.Handler{
-		Text: func(r *http.Request, _ int, _ time.Duration) denial.Text {
+		Text: func(r *http.Request, _ int, after time.Duration) denial.Text {
+			told = after
 			return denial.Text{Language: "de", Title: "Zu viel", Detail: r.URL.Query().Get("q")}
 		},
 		Page: template.Must(template.New("").Parse(`{{.Language}}|{{.Status}}|{{.RetryAfter}}|{{.Title}}|{{.Detail}}`)),
@@ -300,6 +292,9 @@ func TestAPageOfOnesOwn(t *testing.T) {
 		w := get(answers(t, d, after)[429], with("Accept", browser), query)
 		if got := w.Body.String(); got != want || w.Code != 429 || w.Header().Get("Content-Length") != strconv.Itoa(len(want)) {
 			t.Errorf("%d %v %s, want %s", w.Code, w.Header(), got, want)
+		}
+		if after == ratelimit.Never && told != ratelimit.Never {
+			t.Errorf("the words are told %v of never", told)
 		}
 	}
 
@@ -469,4 +464,32 @@ func onOneLine(s string) string {
 		b.WriteRune(r)
 	}
 	return strings.TrimSpace(b.String())
+}
+
+// BenchmarkDenial is a request that is denied, without what the store costs.
+func BenchmarkDenial(b *testing.B) {
+	l, err := ratelimit.New(ratelimit.Config{Store: denying(3 * time.Second), Deny: denial.Handler{GRPC: true}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	h := l.Limit(perIP("api", ratelimit.PerMinute(60)))(okHandler)
+	for _, c := range []struct{ name, header, value string }{
+		{"json", "Accept", "application/json, text/plain, */*"},
+		{"text", "Accept", "text/plain"},
+		{"page", "Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"},
+		{"fragment", "HX-Request", "true"},
+		{"long", "Accept", strings.Repeat("a/b,", 16<<10)},
+		{"grpc", "Content-Type", "application/grpc"},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			r := httptest.NewRequest("POST", "/", nil)
+			r.Header.Set(c.header, c.value)
+			overHTTP2(r)
+			b.ReportAllocs()
+			for b.Loop() {
+				w := ratetest.NewDiscard()
+				h.ServeHTTP(w, r)
+			}
+		})
+	}
 }
