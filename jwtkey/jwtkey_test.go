@@ -14,9 +14,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -511,9 +513,9 @@ func TestNewNamesEveryFault(t *testing.T) {
 }
 
 func TestChangingJWTConfigAfterwardsHasNoEffect(t *testing.T) {
-	cfg := hs256Config()
+	cfg := hs256Config(jwtkey.BearerToken())
 	sub := must(jwtkey.New(cfg)).Claim("sub")
-	cfg.Methods[0] = "HS512"
+	cfg.Methods[0], cfg.Tokens[0] = "HS512", jwtkey.CookieToken("token")
 	checkKey(t, sub, bearer(hs256(valid(`"sub": "5"`))), "member:5")
 }
 
@@ -535,5 +537,109 @@ func TestClaimAs(t *testing.T) {
 	checkPanic(t, func() { keys.ClaimAs("org", "") }, "jwtkey: ClaimAs: name must not be empty")
 	for _, kind := range []string{"", "ip", "a:b", "a b", "route"} {
 		checkPanic(t, func() { keys.ClaimAs(kind, "sub") }, "jwtkey: ClaimAs: kind", "must be letters")
+	}
+}
+
+func TestAFloodOfForgedTokensCostsAtMostBurstSignatures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const burst, flood = 7, 500
+		keys := keyServer{secret: hmacSecret}
+		members := must(jwtkey.New(keys.config()))
+		limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
+		defer limiter.Close()
+		perAddress := limiter.Limit(ratelimit.Policy{Name: "address", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(60).WithBurst(burst)})
+		perMember := limiter.Limit(ratelimit.Policy{Name: "member", Key: members.Claim("sub"), Limit: ratelimit.PerMinute(600), Optional: true})
+		guarded := perAddress(perMember(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+
+		flooded := func() (through int) {
+			for i := range flood {
+				// Each token is another one, and none is signed by who may.
+				r := bearer(sign(jwt.SigningMethodHS256, []byte("another"), `{"alg": "HS256"}`, valid(fmt.Sprintf(`"sub": "%d"`, i))))
+				r.RemoteAddr = "192.0.2.1:1234"
+				w := httptest.NewRecorder()
+				guarded.ServeHTTP(w, r)
+				if w.Code == http.StatusOK {
+					through++
+				}
+			}
+			return through
+		}
+		if n := flooded(); n != burst {
+			t.Errorf("%d were let through; want %d", n, burst)
+		}
+		keys.checkAsked(t, burst)
+		time.Sleep(2 * time.Second) // two tokens
+		flooded()
+		keys.checkAsked(t, 2)
+
+		// Another address is not concerned.
+		r := bearer(hs256(valid(`"sub": "5"`)))
+		r.RemoteAddr = "198.51.100.1:1234"
+		w := httptest.NewRecorder()
+		guarded.ServeHTTP(w, r)
+		if w.Code != http.StatusOK {
+			t.Errorf("a member at another address: status %d", w.Code)
+		}
+		keys.checkAsked(t, 1)
+
+		// In one limiter, all policies find their keys before any is charged.
+		keys.asked = 0
+		both := ratelimit.Must(ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{
+			{Name: "address", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(60).WithBurst(burst)},
+			{Name: "member", Key: members.Claim("sub"), Limit: ratelimit.PerMinute(600), Optional: true},
+		}}))
+		defer both.Close()
+		guarded = both.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		flooded()
+		keys.checkAsked(t, flood)
+	})
+}
+
+// BenchmarkClaim measures the key of a member, whose token is remembered or not, against that of an address.
+// They take turns, so that whatever else the machine does slows them alike. Most of it is the SHA-256 of the
+// token, which grows with its length, and is several times as fast where the processor has instructions for it.
+func BenchmarkClaim(b *testing.B) {
+	claims := valid(`"sub": "5", "iss": "https://issuer.example/", "aud": ["api"], "iat": 1700000000, "scope": "` + strings.Repeat("read:items ", 10) + `"`)
+	rs256 := sign(jwt.SigningMethodRS256, rsaKey(), `{"alg": "RS256", "typ": "JWT", "kid": "2026"}`, claims)
+	for _, bb := range []struct {
+		name   string
+		cfg    jwtkey.Config
+		source string
+		token  string
+	}{
+		{"HS256, a number and its end", hs256Config(), "Authorization", "Bearer " + hs256(valid(`"sub": "5"`))},
+		{"HS256", hs256Config(), "Authorization", "Bearer " + hs256(claims)},
+		{"RS256", jwtkey.Config{Methods: []string{"RS256"}, Key: &rsaKey().PublicKey}, "Authorization", "Bearer " + rs256},
+		{"RS256 in a cookie", jwtkey.Config{
+			Methods: []string{"RS256"}, Key: &rsaKey().PublicKey, Tokens: []jwtkey.TokenFunc{jwtkey.CookieToken("token")},
+		}, "Cookie", "token=" + rs256},
+		{"RS256, not remembered", jwtkey.Config{Methods: []string{"RS256"}, Key: &rsaKey().PublicKey, CacheSize: -1}, "Authorization", "Bearer " + rs256},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			r := requestWith(bb.source, bb.token)
+			r.RemoteAddr = "192.0.2.1:1234"
+			sub, address := must(jwtkey.New(bb.cfg)).Claim("sub"), ratelimit.RemoteIP()
+			checked := func(f ratelimit.KeyFunc, r *http.Request) time.Duration {
+				start := time.Now()
+				for range 100 {
+					if _, err := f(r); err != nil {
+						b.Fatal(err)
+					}
+				}
+				return time.Since(start)
+			}
+			var member, ip time.Duration
+			rounds := 0
+			for b.Loop() {
+				member += checked(sub, r)
+				ip += checked(address, r)
+				rounds++
+			}
+			each := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / float64(rounds*100) }
+			b.ReportMetric(0, "ns/op") // of a round of both says nothing
+			b.ReportMetric(each(member), "ns/claim")
+			b.ReportMetric(each(ip), "ns/ip")
+			b.ReportMetric(each(member-ip), "ns/more")
+		})
 	}
 }

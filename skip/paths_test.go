@@ -1,0 +1,431 @@
+package skip_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/go-tokenbucket/ratelimit/skip"
+)
+
+// parseRequest returns a request as net/http's server reads it.
+func parseRequest(t testing.TB, method, target string) *http.Request {
+	t.Helper()
+	r, err := readRequest(method, target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func readRequest(method, target string) (*http.Request, error) {
+	raw := method + " " + target + " HTTP/1.1\r\nHost: api.example:8080\r\n\r\n"
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
+	if err == nil {
+		r.RemoteAddr = stranger
+	}
+	return r, err
+}
+
+func TestPaths(t *testing.T) {
+	for _, tt := range []struct {
+		pattern, method, target string
+		want                    bool
+	}{
+		{"/healthz", "GET", "/healthz", true},
+		{"/healthz", "POST", "/healthz", true},
+		{"/healthz", "BREW", "/healthz", true},
+		{"/healthz", "GET", "/healthz?verbose=1", true},
+		{"/healthz", "GET", "/healthz?", true},
+		{"/healthz", "GET", "http://elsewhere.example/healthz", true}, // a form that proxies use
+		{"/healthz", "GET", "/healthz/", false},
+		{"/healthz", "GET", "/healthzz", false},
+		{"/healthz", "GET", "/healthz/more", false},
+		{"/healthz", "GET", "/HEALTHZ", false},
+		{"/healthz", "GET", "/", false},
+		{"/healthz", "GET", "/?/healthz", false},
+		{"/healthz", "GET", "/healthz;a=b", false},
+
+		{"GET /healthz", "GET", "/healthz", true},
+		{"GET /healthz", "HEAD", "/healthz", true},
+		{"GET\t /healthz", "GET", "/healthz", true},
+		{"GET /healthz", "POST", "/healthz", false},
+		{"GET /healthz", "OPTIONS", "/healthz", false},
+		{"GET /healthz", "get", "/healthz", false},
+		{"HEAD /healthz", "HEAD", "/healthz", true},
+		{"HEAD /healthz", "GET", "/healthz", false},
+		{"POST /healthz", "HEAD", "/healthz", false},
+
+		{"/static/", "GET", "/static/", true},
+		{"/static/", "GET", "/static/a/b.css", true},
+		{"/static/", "GET", "/static/a/", true},
+		{"/static/", "GET", "/static", false}, // a redirect
+		{"/static/", "GET", "/statics", false},
+		{"/metrics/{$}", "GET", "/metrics/", true},
+		{"/metrics/{$}", "GET", "/metrics", false}, // a redirect
+		{"/metrics/{$}", "GET", "/metrics/a", false},
+		{"/{$}", "GET", "/", true},
+		{"/{$}", "GET", "/a", false},
+		{"/{$}", "GET", "http://api.example", false}, // the empty path
+		{"/{id}/ping", "GET", "/5/ping", true},
+		{"/{id}/ping", "GET", "/5/ping/", false},
+		{"/{id}/ping", "GET", "/5/6/ping", false},
+		{"/{id}/ping", "GET", "//ping", false},
+		{"/files/{path...}", "GET", "/files/a/b", true},
+		{"/files/{path...}", "GET", "/files/", true},
+		{"/files/{path...}", "GET", "/files", false},
+		{"GET /{path...}", "GET", "/a/b", true},
+		{"GET /{path...}", "POST", "/a/b", false},
+
+		// Routers differ on what is not clean.
+		{"/healthz", "GET", "//healthz", false},
+		{"/healthz", "GET", "/./healthz", false},
+		{"/healthz", "GET", "/expensive/../healthz", false},
+		{"/healthz", "GET", "/healthz/.", false},
+		{"/healthz", "GET", "/healthz/..", false},
+		{"/static/", "GET", "/static/../expensive", false},
+		{"/static/", "GET", "/static//a", false},
+		{"/static/", "GET", "/static/..", false},
+		{"/static/", "CONNECT", "/static/../expensive", false},
+
+		// And on what is escaped without need.
+		{"/healthz", "GET", "/%68ealthz", false},
+		{"/healthz", "GET", "/expensive/%2e%2e/healthz", false},
+		{"/healthz", "GET", "/expensive%2F..%2Fhealthz", false},
+		{"/static/", "GET", "/static%2Fa", false},
+		{"/static/", "GET", "/static/a%2Fb", false},
+		{"/static/", "GET", "/static/%2e%2e/expensive", false},
+		{"/{id}/ping", "GET", "/a%2Fb/ping", false},
+		{"/{id}/ping", "GET", "/%2e%2e/ping", false},
+		// But not on what has to be escaped, or is the same as it stands.
+		{"/static/", "GET", "/static/a%20b", true},
+		{"/static/", "GET", "/static/a(1)!*'.css", true},
+		{"/static/", "GET", "/static/%5B...slug%5D/page.js", true},
+		{"/static/", "GET", "/static/.well-known/a..b", true},
+		{"/a b", "GET", "/a%20b", true},
+		{"/a%20b", "GET", "/a%20b", true},
+		{"/a(1)", "GET", "/a(1)", true},
+		{"/a(1)", "GET", "/a%281%29", true},
+		{"/%7Bid%7D/{id}", "GET", "/%7Bid%7D/5", true},
+		{"/%7Bid%7D/{id}", "GET", "/4/5", false},
+
+		// Servers behind differ on these: parameters,
+		{"/static/", "GET", "/static/..;/login", false},
+		{"/static/", "GET", "/static/..;a=b/login", false},
+		{"/static/", "GET", "/static/%2e%2e;x/login", false},
+		{"/static/", "GET", "/static/..%3B/login", false},
+		{"/static/", "GET", "/static/a;b", false},
+		{"/static/", "GET", "/static/;/../login", false},
+		{"/{id}/ping", "GET", "/login;/ping", false},
+		// backslashes,
+		{"/static/", "GET", "/static/..%5Clogin", false},
+		{"/static/", "GET", "/static/..%5clogin", false},
+		{"/static/", "GET", `/static/..\login`, false},
+		{"/static/", "GET", "/static/a%5C..%5Cb", false},
+		{"/static/", "GET", "/%5Cstatic/a", false},
+		// control characters,
+		{"/static/", "GET", "/static/..%00/login", false},
+		{"/static/", "GET", "/static/.%00./login", false},
+		{"/static/", "GET", "/static/.%0D./login", false},
+		{"/static/", "GET", "/static/.%09./login", false},
+		{"/static/", "GET", "/static/a%7F", false},
+		{"/static/", "GET", "/static/a%0d%0aX:b", false},
+		{"/{id}/ping", "GET", "/login%00/ping", false},
+		// what is escaped twice, or not again,
+		{"/static/", "GET", "/static/%252e%252e/login", false},
+		{"/static/", "GET", "/static/..%252flogin", false},
+		{"/static/", "GET", "/static/a%252Fb", false},
+		{"/static/", "GET", "/static/%25u002e./login", false},
+		{"/{id}/ping", "GET", "/login%3F/ping", false},
+		{"/{id}/ping", "GET", "/login%23/ping", false},
+		// dots and blanks that are lost,
+		{"/static/", "GET", "/static/.../login", false},
+		{"/static/", "GET", "/static/..%20/login", false},
+		{"/static/", "GET", "/static/%20../login", false},
+		{"/static/", "GET", "/static/..+/login", false},
+		{"/static/", "GET", "/static/+../login", false},
+		{"/static/", "GET", "/static/..a/login", false},
+		{"/static/", "GET", "/static/a./b", false},
+		{"/static/", "GET", "/static/a.", false},
+		{"/{id}/ping", "GET", "/%20/ping", false},
+		{"/{id}/ping", "GET", "/.%20/ping", false},
+		{"/{id}/ping", "GET", "/login+/ping", false},
+		// and what is not ASCII: full-width forms, runes whose low byte is a dot or a slash, overlong UTF-8.
+		{"/static/", "GET", "/static/%EF%BC%8E%EF%BC%8E/login", false},
+		{"/static/", "GET", "/static/..%EF%BC%8Flogin", false},
+		{"/static/", "GET", "/static/%E2%80%A5/login", false},
+		{"/static/", "GET", "/static/..%CD%BE/login", false},
+		{"/static/", "GET", "/static/%C4%AE%C4%AE/login", false},
+		{"/static/", "GET", "/static/..%C4%AFlogin", false},
+		{"/static/", "GET", "/static/%C0%AE%C0%AE/login", false},
+		{"/static/", "GET", "/static/..%C0%AFlogin", false},
+		{"/static/", "GET", "/static/%C3%A9", false},
+		{"/static/", "GET", "/static/..%C2%A0/login", false},
+		{"/static/", "GET", "/static/a%C2%85", false},
+
+		{"/healthz", "CONNECT", "/healthz", false},
+		{"/healthz", "CONNECT", "healthz:443", false},
+		{"/healthz", "CONNECT", "http://api.example/healthz", false},
+		{"/{path}", "OPTIONS", "*", false},
+		{"/*", "OPTIONS", "*", false},
+		{"/healthz", "GET", "api:healthz", false}, // an opaque URL
+	} {
+		pattern := tt.pattern
+		if strings.Contains(pattern, " b") { // a blank would end the method
+			pattern = "GET " + pattern
+		}
+		t.Run(pattern+" of "+tt.method+" "+tt.target, func(t *testing.T) {
+			if got := skip.Paths(pattern)(parseRequest(t, tt.method, tt.target)); got != tt.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
+// To look at a path of a megabyte takes milliseconds. So it is not exempt, for its length alone.
+func TestAPathOfMoreThan8KiBIsNotExempt(t *testing.T) {
+	exempt := skip.Paths("GET /static/", "/{id}/ping")
+	for _, form := range []string{"/static/%s", "/%s/ping"} {
+		for length, want := range map[int]bool{8 << 10: true, 8<<10 + 1: false, 1 << 20: false} {
+			path := fmt.Sprintf(form, strings.Repeat("a", length-len(form)+len("%s")))
+			if got := exempt(parseRequest(t, "GET", path)); got != want {
+				t.Errorf("%s with %d bytes: got %t", form, length, got)
+			}
+		}
+	}
+}
+
+func TestPathsPanicsOnMalformedPatterns(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		patterns []string
+		wants    []string
+	}{
+		{"None", nil, []string{"patterns: must have at least one"}},
+		{"An empty one", []string{""}, []string{`patterns: "": `}},
+		{"No slash", []string{"healthz"}, []string{`patterns: "healthz": `}},
+		{"A method that is none", []string{"G(T /healthz"}, []string{`patterns: "G(T /healthz": `, "invalid method"}},
+		{"A method alone", []string{"GET "}, []string{`patterns: "GET ": `}},
+		{"A malformed wildcard", []string{"/a{b}"}, []string{`patterns: "/a{b}": `, "wildcard"}},
+		{"A wildcard of a bad name", []string{"/{b-c}"}, []string{`patterns: "/{b-c}": `, "b-c"}},
+		{"A wildcard twice", []string{"/{b}/{b}"}, []string{`patterns: "/{b}/{b}": `, "duplicate"}},
+		{"An end that is none", []string{"/{$}/a"}, []string{`patterns: "/{$}/a": `}},
+		{"A host", []string{"admin.example/healthz"}, []string{`patterns: "admin.example/healthz": must not name a host`}},
+		{"A method and a host", []string{"GET admin.example/healthz"}, []string{`patterns: "GET admin.example/healthz": must not name a host`}},
+		{"The root, which is everything", []string{"/"}, []string{`patterns: "/": matches every path`, `"/{$}"`}},
+		{"The root for a method", []string{"GET /"}, []string{`patterns: "GET /": matches every path`, `"/{$}"`}},
+		{"Everything", []string{"/{path...}"}, []string{`patterns: "/{path...}": matches every request`}},
+		{"A path that is not clean", []string{"//healthz"}, []string{`patterns: "//healthz": would never match`, "clean"}},
+		{"A path that goes back", []string{"/a/../healthz"}, []string{`patterns: "/a/../healthz": would never match`}},
+		{"A path that is not clean, for a method", []string{"GET //healthz"}, []string{`patterns: "GET //healthz": `, "never match"}},
+		{"An escaped slash", []string{"/a%2Fb"}, []string{`patterns: "/a%2Fb": would never match`, "escaped slashes"}},
+		{"A path that is not clean once unescaped", []string{"/%2e%2e"}, []string{`patterns: "/%2e%2e": would never match`}},
+		{"A parameter", []string{"/healthz;a"}, []string{`patterns: "/healthz;a": would never match`}},
+		{"An escaped parameter", []string{"/healthz%3Ba"}, []string{`patterns: "/healthz%3Ba": would never match`}},
+		{"A parameter beyond a wildcard", []string{"/{id}/a;b/"}, []string{`patterns: "/{id}/a;b/": would never match`}},
+		{"A backslash", []string{`/a\b`}, []string{"would never match"}},
+		{"A control character", []string{"/a%00"}, []string{"would never match"}},
+		{"A percent sign", []string{"/%zz"}, []string{"would never match"}},
+		{"Beyond ASCII", []string{"/é"}, []string{"would never match"}},
+		{"A dot at the end", []string{"/a."}, []string{"would never match"}},
+		{"CONNECT", []string{"CONNECT /healthz"}, []string{`patterns: "CONNECT /healthz": would never match`, "CONNECT"}},
+		{"Bytes that would break a log", []string{"/a{\n\x1b[31m"}, []string{`patterns: "/a{\n\x1b[31m": `}},
+		{"Several at once", []string{"/ok", "x", "GET /"}, []string{`"x": `, `"GET /": `}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			checkPanic(t, func() { skip.Paths(tt.patterns...) }, append(tt.wants, "skip: Paths: ")...)
+		})
+	}
+}
+
+// http.ServeMux would refuse patterns that overlap, because it has to choose.
+func TestPathsOfSeveralPatterns(t *testing.T) {
+	for _, tt := range []struct{ patterns, exempt, limited []string }{
+		{
+			[]string{"GET /healthz", "POST /healthz", "/static/", "GET /static/{$}", "/items/{id}/ping", "GET /items/5/ping"},
+			[]string{"GET /healthz", "POST /healthz", "GET /static/", "POST /static/", "GET /static/a", "POST /items/5/ping", "GET /items/5/ping"},
+			[]string{"PUT /healthz", "GET /items/5/pong"},
+		},
+		{
+			[]string{"/static/", "/{id}/ping", "/{a}/b", "/a/{b}", "GET /a", "GET /a"},
+			[]string{"GET /static/ping", "GET /static/a", "GET /5/ping", "GET /a/b", "GET /a/c", "GET /c/b", "GET /a"},
+			[]string{"GET /c/d", "GET /a/b/c", "GET /static", "GET /static/../c"},
+		},
+	} {
+		for i, target := range append(tt.exempt, tt.limited...) {
+			method, path, _ := strings.Cut(target, " ")
+			if got := skip.Paths(tt.patterns...)(parseRequest(t, method, path)); got != (i < len(tt.exempt)) {
+				t.Errorf("%q: %s: got %t", tt.patterns, target, got)
+			}
+		}
+	}
+}
+
+// A server behind the limiter may obey a header that names another path or method.
+func TestAPathIsNotSkippedWhereAHeaderNamesAnother(t *testing.T) {
+	skip := skip.Paths("GET /static/")
+	for _, name := range []string{"X-Original-Url", "X-Rewrite-Url", "X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
+		r := parseRequest(t, "GET", "/static/a")
+		if !skip(r) {
+			t.Fatal("not skipped without the header")
+		}
+		r.Header.Set(name, "/login")
+		if skip(r) {
+			t.Errorf("skipped with %s", name)
+		}
+	}
+}
+
+// A patternRoute is a pattern of SkipPaths, with routers that serve it alone.
+type patternRoute struct {
+	pattern string
+	skip    func(*http.Request) bool
+	mux     *http.ServeMux
+	router  chi.Router
+	method  string // which router serves it for; "" for any
+}
+
+func newPatternRoute(pattern, method, chis string) patternRoute {
+	p := patternRoute{pattern, skip.Paths(pattern), http.NewServeMux(), chi.NewRouter(), method}
+	p.mux.Handle(pattern, writes("the route"))
+	p.router.NotFound(writes("not found"))
+	p.router.MethodNotAllowed(writes("method not allowed"))
+	switch method {
+	case "":
+		p.router.Handle(chis, writes("the route"))
+	case "GET":
+		p.router.Head(chis, writes("the route")) // as http.ServeMux has it
+		fallthrough
+	default:
+		p.router.Method(method, chis, writes("the route"))
+	}
+	return p
+}
+
+func writes(s string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, s) }
+}
+
+// plain reports whether all servers read a path alike, once it is unescaped.
+func plain(path string) bool {
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment != "" && !plainSegment.MatchString(segment) || strings.HasPrefix(segment, "..") {
+			return false
+		}
+	}
+	return true
+}
+
+var plainSegment = regexp.MustCompile(`^[^\x00-\x20\x7f-\x{10ffff};\\%?#+]([^\x00-\x1f\x7f-\x{10ffff};\\%?#]*[^\x00-\x20\x7f-\x{10ffff};\\%?#+.])?$`)
+
+// readings are what servers make of a path that has been unescaped, before they clean it.
+var readings = map[string]func(string) string{
+	"parameters are cut off":       func(p string) string { return regexp.MustCompile(`;[^/]*`).ReplaceAllString(p, "") },
+	"a backslash is a slash":       func(p string) string { return strings.ReplaceAll(p, `\`, "/") },
+	"control characters are lost":  func(p string) string { return regexp.MustCompile(`[\x00-\x1f\x7f]`).ReplaceAllString(p, "") },
+	"a control character ends it":  func(p string) string { return regexp.MustCompile(`[\x00-\x1f].*`).ReplaceAllString(p, "") },
+	"it is escaped no more":        func(p string) string { return regexp.MustCompile(`[?#].*`).ReplaceAllString(p, "") },
+	"blanks around segments":       func(p string) string { return regexp.MustCompile(`[ +]+(/|$)|(/)[ +]+`).ReplaceAllString(p, "$1$2") },
+	"blanks and dots at their end": func(p string) string { return regexp.MustCompile(`([^/. ])[. ]+(/|$)`).ReplaceAllString(p, "$1$2") },
+	"many dots are two":            func(p string) string { return regexp.MustCompile(`/\.\.[. +]+(/|$)`).ReplaceAllString(p, "/..$1") },
+	"full-width forms are folded": func(p string) string {
+		return strings.Map(func(r rune) rune {
+			if 0xff01 <= r && r <= 0xff5e {
+				r -= 0xfee0
+			}
+			return r
+		}, p)
+	},
+	"runes are cut": func(p string) string {
+		return strings.Map(func(r rune) rune { return r & 0xff }, p)
+	},
+	"overlong UTF-8": func(p string) string {
+		return strings.NewReplacer("\xc0\xae", ".", "\xc0\xaf", "/", "\xc1\x9c", `\`).Replace(p)
+	},
+	"it is unescaped twice": func(p string) string {
+		if twice, err := url.PathUnescape(p); err == nil {
+			p = twice
+		}
+		return p
+	},
+}
+
+// resolve cleans a path as servers do.
+func resolve(p string) string {
+	cleaned := path.Clean(p)
+	if strings.HasSuffix(p, "/") && cleaned != "/" {
+		cleaned += "/"
+	}
+	return cleaned
+}
+
+// check checks that a request is exempt if and only if http.ServeMux serves it by the pattern, unless servers
+// differ on its path, and that chi serves what is exempt by the same route, and so does any other server.
+func (p patternRoute) check(t *testing.T, method, target string) {
+	t.Helper()
+	r, err := readRequest(method, target)
+	if err != nil {
+		return // net/http's server would not have it, either
+	}
+	skipped, byMux := p.skip(r), served(p.mux, r) == "the route"
+	if skipped && !byMux {
+		t.Errorf("%q of %s %q is skipped, but http.ServeMux does not serve it", p.pattern, method, target)
+	}
+	ordinary := method != "CONNECT" && (r.URL.RawPath == "" || r.URL.RawPath == r.URL.Path) && plain(r.URL.Path)
+	if byMux && ordinary && !skipped {
+		t.Errorf("%q of %s %q is not skipped, but http.ServeMux serves it", p.pattern, method, target)
+	}
+	for reading, read := range readings {
+		if !skipped {
+			break
+		}
+		elsewhere := r.Clone(t.Context())
+		elsewhere.URL = &url.URL{Path: resolve(read(r.URL.Path))}
+		if served(p.mux, elsewhere) != "the route" {
+			t.Errorf("%q of %s %q is skipped, but where %s it is %q", p.pattern, method, target, reading, elsewhere.URL.Path)
+		}
+	}
+	want := "the route"
+	if p.method == "" && !slices.Contains(chisMethods, method) {
+		want = "method not allowed"
+	}
+	if byChi := served(p.router, r); skipped && byChi != want {
+		t.Errorf("%q of %s %q is skipped, but chi has for it: %s", p.pattern, method, target, byChi)
+	}
+}
+
+// chisMethods are all that chi knows.
+var chisMethods = []string{"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"}
+
+// FuzzPaths takes the number of a pattern, and a request line.
+func FuzzPaths(f *testing.F) {
+	patterns := []patternRoute{
+		newPatternRoute("/healthz", "", "/healthz"),
+		newPatternRoute("GET /healthz", "GET", "/healthz"),
+		newPatternRoute("POST /a/b", "POST", "/a/b"),
+		newPatternRoute("/static/", "", "/static/*"),
+		newPatternRoute("GET /static/", "GET", "/static/*"),
+		newPatternRoute("/metrics/{$}", "", "/metrics/"),
+		newPatternRoute("/{$}", "", "/"),
+		newPatternRoute("/{id}/ping", "", "/{id}/ping"),
+		newPatternRoute("GET /{id}", "GET", "/{id}"),
+		newPatternRoute("/{a}/{b}", "", "/{a}/{b}"),
+		newPatternRoute("/{a}/{b}/", "", "/{a}/{b}/*"),
+		newPatternRoute("/files/{path...}", "", "/files/*"),
+		newPatternRoute("GET /{path...}", "GET", "/*"),
+		newPatternRoute("GET /a%20b", "GET", "/a b"),
+		newPatternRoute("/a(1)", "", "/a(1)"),
+	}
+	f.Fuzz(func(t *testing.T, n uint8, method, target string) {
+		patterns[int(n)%len(patterns)].check(t, method, target)
+	})
+}
