@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/outbound"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
@@ -83,21 +84,26 @@ func TestSimulatedFixedWindows(t *testing.T) {
 			})
 		})
 	}
-	for _, offset := range []time.Duration{0, 300 * time.Millisecond, 950 * time.Millisecond} {
-		for _, floor := range []bool{false, true} {
-			simulate(200, 190, 4*time.Millisecond, offset, floor)
-			simulate(200, 190, 40*time.Millisecond, offset, floor)
+	for i, latency := range []time.Duration{4 * time.Millisecond, 40 * time.Millisecond} {
+		for j, offset := range []time.Duration{0, 300 * time.Millisecond, 950 * time.Millisecond} {
+			for k, floor := range []bool{false, true} {
+				if testsize.Of((i+j+k)%2, 0) == 0 { // all pairs of two of the three
+					simulate(200, 190, latency, offset, floor)
+				}
+			}
 		}
 	}
 	simulate(2000, 1960, 4*time.Millisecond, 300*time.Millisecond, true)
-	simulate(2000, 1960, 20*time.Millisecond, 950*time.Millisecond, false)
+	if testsize.Of(0, 1) == 1 {
+		simulate(2000, 1960, 20*time.Millisecond, 950*time.Millisecond, false)
+	}
 }
 
 // Others take a part of each window at once. The rest ends before the window does, and the bucket of the replicas still
 // refills then.
 func TestSimulatedWindowsThatOthersUse(t *testing.T) {
 	const quota, window, learning, measured = 2000, 10 * time.Second, 3, 3
-	for _, floor := range []bool{false, true} {
+	for _, floor := range []bool{false, true}[:testsize.Of(1, 2)] {
 		synctest.Test(t, func(t *testing.T) {
 			a := &fixedWindow{quota: quota, window: window, start: time.Now(), floor: floor}
 			var others sync.WaitGroup
@@ -125,8 +131,11 @@ func TestSimulatedWindowsThatOthersUse(t *testing.T) {
 
 func TestSimulatedBuckets(t *testing.T) {
 	const learning, measured = 12, 10
-	for _, limit := range []ratelimit.Limit{ratelimit.PerSecond(200).WithBurst(400), ratelimit.PerSecond(200).WithBurst(20), ratelimit.PerSecond(10)} {
-		for _, latency := range []time.Duration{4 * time.Millisecond, 40 * time.Millisecond} {
+	for i, limit := range []ratelimit.Limit{ratelimit.PerSecond(200).WithBurst(400), ratelimit.PerSecond(200).WithBurst(20), ratelimit.PerSecond(10)} {
+		for j, latency := range []time.Duration{4 * time.Millisecond, 40 * time.Millisecond} {
+			if testsize.Of((i+j)%2, 0) != 0 {
+				continue
+			}
 			t.Run(fmt.Sprintf("%v latency %v", limit, latency), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					burst := limit.Burst

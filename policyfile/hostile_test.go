@@ -60,7 +60,7 @@ func TestHostileFilesTakeBoundedMemory(t *testing.T) {
 		"keys that are refused":        "version: 1\npolicies: [{name: a, limit: 1/s, key: {first_of: [" + strings.Repeat("{client_ip: {ipv6_bits: 9}},", 12_000) + "]}}]",
 		"keys":                         "version: 1\npolicies: [{name: a, limit: 1/s, key: {first_of: [" + strings.Repeat("{client_ip: {ipv6_bits: 9}},", 30_000) + "]}}]",
 	} {
-		if tested++; tested > testsize.Of(8, 100) { // other ones each time
+		if tested++; tested > testsize.Of(4, 100) { // other ones each time
 			break
 		}
 		t.Run(name, func(t *testing.T) {
