@@ -499,13 +499,11 @@ func TestNewNamesEveryFault(t *testing.T) {
 	}
 
 	for _, kind := range []string{"", "ip", "join", "static", "header", "route", "context", "a:b", "a/b", "a.b", "a b", "ä", "{a}", strings.Repeat("a", 64)} {
-		t.Run("The kind "+kind, func(t *testing.T) {
-			cfg := hs256Config()
-			cfg.Kind = kind
-			if _, err := jwtkey.New(cfg); (err == nil) != (kind == "") {
-				t.Errorf("got error %v", err)
-			}
-		})
+		cfg := hs256Config()
+		cfg.Kind = kind
+		if _, err := jwtkey.New(cfg); (err == nil) != (kind == "") {
+			t.Errorf("kind %q: got error %v", kind, err)
+		}
 	}
 	t.Run("A claim without a name panics", func(t *testing.T) {
 		checkPanic(t, func() { must(jwtkey.New(hs256Config())).Claim("") }, "Claim: name")

@@ -154,11 +154,9 @@ func TestAdvance(t *testing.T) {
 		"a debt of another unit is bounded":          {bucket.Bucket{Tokens: -bucket.MaxCredits, Unit: 1, LastRefill: 50}, 50, bucket.Bucket{Tokens: -bucket.MaxCredits, Unit: l.Unit, LastRefill: 50}},
 		"a lower capacity cuts before time is added": {bucket.Bucket{Tokens: 2 * full, Unit: l.Unit, LastRefill: 50}, 60, bucket.Bucket{Tokens: full, Unit: l.Unit, LastRefill: 60}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if got := l.Advance(c.bucket, c.now); got != c.want {
-				t.Errorf("%+v, want %+v", got, c.want)
-			}
-		})
+		if got := l.Advance(c.bucket, c.now); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
 	}
 }
 
@@ -227,12 +225,10 @@ func TestGrantsAndCharge(t *testing.T) {
 		"settled above a burst":    {100, 2 * bucket.MaxCredits, bucket.NoDebt, 1, 1, 0},
 		"several settlements":      {35, 10, bucket.NoDebt, 9, 9, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			grants := l.Grants(c.tokens, c.need, c.debt, c.count)
-			if left := l.Charge(c.tokens, c.need, c.debt, grants); grants != c.grants || left != c.left {
-				t.Errorf("%d granted and %d left, want %d and %d", grants, left, c.grants, c.left)
-			}
-		})
+		grants := l.Grants(c.tokens, c.need, c.debt, c.count)
+		if left := l.Charge(c.tokens, c.need, c.debt, grants); grants != c.grants || left != c.left {
+			t.Errorf("%s: %d granted and %d left, want %d and %d", name, grants, left, c.grants, c.left)
+		}
 	}
 }
 
