@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -333,39 +332,6 @@ func TestADenialRemovesWhatDescribesAnotherResponse(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestADenyHandlerIsToldEverything(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var told *ratelimit.Decision
-		l := newLimiter(t, ratelimit.Config{
-			Deny: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				told, _ = ratelimit.FromContext(r.Context())
-				w.WriteHeader(418)
-			}),
-		})
-		defer l.Close()
-		outer, inner := perIP("outer", ratelimit.PerSecond(1)), perIP("inner", ratelimit.PerHour(2).WithBurst(5))
-		outer.MaxWait = time.Minute
-		inner.Cost = func(*http.Request) int64 { return 4 }
-		h := l.Limit(outer)(l.Limit(inner)(okHandler))
-		wantStatuses(t, h, []int{200, 418})
-
-		if told.Allowed || told.Waited != time.Second || !told.At.Equal(time.Now()) || !slices.Equal(told.Denied(), []string{"inner"}) {
-			t.Errorf("%+v", told)
-		}
-		if len(told.Results) != 2 || told.Results[0].Policy != "outer" || !told.Results[0].Allowed {
-			t.Fatalf("results %+v", told.Results)
-		}
-		// One token is left, and a second's worth of the next is there.
-		after := 90*time.Minute - time.Second
-		if r := told.Tightest(); r.Policy != "inner" || r.Key != "ip:192.0.2.1" || r.Limit != inner.Limit || r.Cost != 4 || r.Remaining != 1 || r.RetryAfter != after {
-			t.Errorf("tightest %+v", r)
-		}
-		if told.RetryAfter() != after {
-			t.Errorf("RetryAfter %v", told.RetryAfter())
-		}
-	})
 }
 
 func TestADenialWithoutADecision(t *testing.T) {

@@ -36,158 +36,80 @@ func readRequest(method, target string) (*http.Request, error) {
 	return r, err
 }
 
+// A target that ServeMux answers with a redirect, such as /static for /static/, is limited.
 func TestPaths(t *testing.T) {
-	for _, tt := range []struct {
-		pattern, method, target string
-		want                    bool
-	}{
-		{"/healthz", "GET", "/healthz", true},
-		{"/healthz", "POST", "/healthz", true},
-		{"/healthz", "BREW", "/healthz", true},
-		{"/healthz", "GET", "/healthz?verbose=1", true},
-		{"/healthz", "GET", "/healthz?", true},
-		{"/healthz", "GET", "http://elsewhere.example/healthz", true}, // a form that proxies use
-		{"/healthz", "GET", "/healthz/", false},
-		{"/healthz", "GET", "/healthzz", false},
-		{"/healthz", "GET", "/healthz/more", false},
-		{"/healthz", "GET", "/HEALTHZ", false},
-		{"/healthz", "GET", "/", false},
-		{"/healthz", "GET", "/?/healthz", false},
-		{"/healthz", "GET", "/healthz;a=b", false},
+	for _, tt := range []struct{ pattern, methods, exempt, limited string }{
+		{"/healthz", "GET", "/healthz /healthz?verbose=1 /healthz? http://elsewhere.example/healthz", "/healthz/ /healthzz /healthz/more /HEALTHZ / /?/healthz /healthz;a=b"},
+		{"/healthz", "POST BREW", "/healthz", ""},
 
-		{"GET /healthz", "GET", "/healthz", true},
-		{"GET /healthz", "HEAD", "/healthz", true},
-		{"GET\t /healthz", "GET", "/healthz", true},
-		{"GET /healthz", "POST", "/healthz", false},
-		{"GET /healthz", "OPTIONS", "/healthz", false},
-		{"GET /healthz", "get", "/healthz", false},
-		{"HEAD /healthz", "HEAD", "/healthz", true},
-		{"HEAD /healthz", "GET", "/healthz", false},
-		{"POST /healthz", "HEAD", "/healthz", false},
+		{"GET /healthz", "GET HEAD", "/healthz", ""},
+		{"GET\t /healthz", "GET", "/healthz", ""},
+		{"GET /healthz", "POST OPTIONS get", "", "/healthz"},
+		{"HEAD /healthz", "HEAD", "/healthz", ""},
+		{"HEAD /healthz", "GET", "", "/healthz"},
+		{"POST /healthz", "HEAD", "", "/healthz"},
 
-		{"/static/", "GET", "/static/", true},
-		{"/static/", "GET", "/static/a/b.css", true},
-		{"/static/", "GET", "/static/a/", true},
-		{"/static/", "GET", "/static", false}, // a redirect
-		{"/static/", "GET", "/statics", false},
-		{"/metrics/{$}", "GET", "/metrics/", true},
-		{"/metrics/{$}", "GET", "/metrics", false}, // a redirect
-		{"/metrics/{$}", "GET", "/metrics/a", false},
-		{"/{$}", "GET", "/", true},
-		{"/{$}", "GET", "/a", false},
-		{"/{$}", "GET", "http://api.example", false}, // the empty path
-		{"/{id}/ping", "GET", "/5/ping", true},
-		{"/{id}/ping", "GET", "/5/ping/", false},
-		{"/{id}/ping", "GET", "/5/6/ping", false},
-		{"/{id}/ping", "GET", "//ping", false},
-		{"/files/{path...}", "GET", "/files/a/b", true},
-		{"/files/{path...}", "GET", "/files/", true},
-		{"/files/{path...}", "GET", "/files", false},
-		{"GET /{path...}", "GET", "/a/b", true},
-		{"GET /{path...}", "POST", "/a/b", false},
+		{"/static/", "GET", "/static/ /static/a/b.css /static/a/", "/static /statics"},
+		{"/metrics/{$}", "GET", "/metrics/", "/metrics /metrics/a"},
+		{"/{$}", "GET", "/", "/a http://api.example"}, // the latter has the empty path
+		{"/{id}/ping", "GET", "/5/ping", "/5/ping/ /5/6/ping //ping"},
+		{"/files/{path...}", "GET", "/files/a/b /files/", "/files"},
+		{"GET /{path...}", "GET", "/a/b", ""},
+		{"GET /{path...}", "POST", "", "/a/b"},
 
 		// Routers differ on what is not clean.
-		{"/healthz", "GET", "//healthz", false},
-		{"/healthz", "GET", "/./healthz", false},
-		{"/healthz", "GET", "/expensive/../healthz", false},
-		{"/healthz", "GET", "/healthz/.", false},
-		{"/healthz", "GET", "/healthz/..", false},
-		{"/static/", "GET", "/static/../expensive", false},
-		{"/static/", "GET", "/static//a", false},
-		{"/static/", "GET", "/static/..", false},
-		{"/static/", "CONNECT", "/static/../expensive", false},
+		{"/healthz", "GET", "", "//healthz /./healthz /expensive/../healthz /healthz/. /healthz/.."},
+		{"/static/", "GET", "", "/static/../expensive /static//a /static/.."},
+		{"/static/", "CONNECT", "", "/static/../expensive"},
 
 		// And on what is escaped without need.
-		{"/healthz", "GET", "/%68ealthz", false},
-		{"/healthz", "GET", "/expensive/%2e%2e/healthz", false},
-		{"/healthz", "GET", "/expensive%2F..%2Fhealthz", false},
-		{"/static/", "GET", "/static%2Fa", false},
-		{"/static/", "GET", "/static/a%2Fb", false},
-		{"/static/", "GET", "/static/%2e%2e/expensive", false},
-		{"/{id}/ping", "GET", "/a%2Fb/ping", false},
-		{"/{id}/ping", "GET", "/%2e%2e/ping", false},
+		{"/healthz", "GET", "", "/%68ealthz /expensive/%2e%2e/healthz /expensive%2F..%2Fhealthz"},
+		{"/static/", "GET", "", "/static%2Fa /static/a%2Fb /static/%2e%2e/expensive"},
+		{"/{id}/ping", "GET", "", "/a%2Fb/ping /%2e%2e/ping"},
 		// But not on what has to be escaped, or is the same as it stands.
-		{"/static/", "GET", "/static/a%20b", true},
-		{"/static/", "GET", "/static/a(1)!*'.css", true},
-		{"/static/", "GET", "/static/%5B...slug%5D/page.js", true},
-		{"/static/", "GET", "/static/.well-known/a..b", true},
-		{"/a b", "GET", "/a%20b", true},
-		{"/a%20b", "GET", "/a%20b", true},
-		{"/a(1)", "GET", "/a(1)", true},
-		{"/a(1)", "GET", "/a%281%29", true},
-		{"/%7Bid%7D/{id}", "GET", "/%7Bid%7D/5", true},
-		{"/%7Bid%7D/{id}", "GET", "/4/5", false},
+		{"/static/", "GET", "/static/a%20b /static/a(1)!*'.css /static/%5B...slug%5D/page.js /static/.well-known/a..b", ""},
+		{"/a b", "GET", "/a%20b", ""},
+		{"/a%20b", "GET", "/a%20b", ""},
+		{"/a(1)", "GET", "/a(1) /a%281%29", ""},
+		{"/%7Bid%7D/{id}", "GET", "/%7Bid%7D/5", "/4/5"},
 
 		// Servers behind differ on these: parameters,
-		{"/static/", "GET", "/static/..;/login", false},
-		{"/static/", "GET", "/static/..;a=b/login", false},
-		{"/static/", "GET", "/static/%2e%2e;x/login", false},
-		{"/static/", "GET", "/static/..%3B/login", false},
-		{"/static/", "GET", "/static/a;b", false},
-		{"/static/", "GET", "/static/;/../login", false},
-		{"/{id}/ping", "GET", "/login;/ping", false},
+		{"/static/", "GET", "", "/static/..;/login /static/..;a=b/login /static/%2e%2e;x/login /static/..%3B/login /static/a;b /static/;/../login"},
+		{"/{id}/ping", "GET", "", "/login;/ping"},
 		// backslashes,
-		{"/static/", "GET", "/static/..%5Clogin", false},
-		{"/static/", "GET", "/static/..%5clogin", false},
-		{"/static/", "GET", `/static/..\login`, false},
-		{"/static/", "GET", "/static/a%5C..%5Cb", false},
-		{"/static/", "GET", "/%5Cstatic/a", false},
+		{"/static/", "GET", "", `/static/..%5Clogin /static/..%5clogin /static/..\login /static/a%5C..%5Cb /%5Cstatic/a`},
 		// control characters,
-		{"/static/", "GET", "/static/..%00/login", false},
-		{"/static/", "GET", "/static/.%00./login", false},
-		{"/static/", "GET", "/static/.%0D./login", false},
-		{"/static/", "GET", "/static/.%09./login", false},
-		{"/static/", "GET", "/static/a%7F", false},
-		{"/static/", "GET", "/static/a%0d%0aX:b", false},
-		{"/{id}/ping", "GET", "/login%00/ping", false},
+		{"/static/", "GET", "", "/static/..%00/login /static/.%00./login /static/.%0D./login /static/.%09./login /static/a%7F /static/a%0d%0aX:b"},
+		{"/{id}/ping", "GET", "", "/login%00/ping"},
 		// what is escaped twice, or not again,
-		{"/static/", "GET", "/static/%252e%252e/login", false},
-		{"/static/", "GET", "/static/..%252flogin", false},
-		{"/static/", "GET", "/static/a%252Fb", false},
-		{"/static/", "GET", "/static/%25u002e./login", false},
-		{"/{id}/ping", "GET", "/login%3F/ping", false},
-		{"/{id}/ping", "GET", "/login%23/ping", false},
+		{"/static/", "GET", "", "/static/%252e%252e/login /static/..%252flogin /static/a%252Fb /static/%25u002e./login"},
+		{"/{id}/ping", "GET", "", "/login%3F/ping /login%23/ping"},
 		// dots and blanks that are lost,
-		{"/static/", "GET", "/static/.../login", false},
-		{"/static/", "GET", "/static/..%20/login", false},
-		{"/static/", "GET", "/static/%20../login", false},
-		{"/static/", "GET", "/static/..+/login", false},
-		{"/static/", "GET", "/static/+../login", false},
-		{"/static/", "GET", "/static/..a/login", false},
-		{"/static/", "GET", "/static/a./b", false},
-		{"/static/", "GET", "/static/a.", false},
-		{"/{id}/ping", "GET", "/%20/ping", false},
-		{"/{id}/ping", "GET", "/.%20/ping", false},
-		{"/{id}/ping", "GET", "/login+/ping", false},
+		{"/static/", "GET", "", "/static/.../login /static/..%20/login /static/%20../login /static/..+/login /static/+../login /static/..a/login /static/a./b /static/a."},
+		{"/{id}/ping", "GET", "", "/%20/ping /.%20/ping /login+/ping"},
 		// and what is not ASCII: full-width forms, runes whose low byte is a dot or a slash, overlong UTF-8.
-		{"/static/", "GET", "/static/%EF%BC%8E%EF%BC%8E/login", false},
-		{"/static/", "GET", "/static/..%EF%BC%8Flogin", false},
-		{"/static/", "GET", "/static/%E2%80%A5/login", false},
-		{"/static/", "GET", "/static/..%CD%BE/login", false},
-		{"/static/", "GET", "/static/%C4%AE%C4%AE/login", false},
-		{"/static/", "GET", "/static/..%C4%AFlogin", false},
-		{"/static/", "GET", "/static/%C0%AE%C0%AE/login", false},
-		{"/static/", "GET", "/static/..%C0%AFlogin", false},
-		{"/static/", "GET", "/static/%C3%A9", false},
-		{"/static/", "GET", "/static/..%C2%A0/login", false},
-		{"/static/", "GET", "/static/a%C2%85", false},
+		{"/static/", "GET", "", "/static/%EF%BC%8E%EF%BC%8E/login /static/..%EF%BC%8Flogin /static/%E2%80%A5/login /static/..%CD%BE/login"},
+		{"/static/", "GET", "", "/static/%C4%AE%C4%AE/login /static/..%C4%AFlogin /static/%C0%AE%C0%AE/login /static/..%C0%AFlogin /static/%C3%A9 /static/..%C2%A0/login /static/a%C2%85"},
 
-		{"/healthz", "CONNECT", "/healthz", false},
-		{"/healthz", "CONNECT", "healthz:443", false},
-		{"/healthz", "CONNECT", "http://api.example/healthz", false},
-		{"/{path}", "OPTIONS", "*", false},
-		{"/*", "OPTIONS", "*", false},
-		{"/healthz", "GET", "api:healthz", false}, // an opaque URL
+		{"/healthz", "CONNECT", "", "/healthz healthz:443 http://api.example/healthz"},
+		{"/{path}", "OPTIONS", "", "*"},
+		{"/*", "OPTIONS", "", "*"},
+		{"/healthz", "GET", "", "api:healthz"}, // an opaque URL
 	} {
 		pattern := tt.pattern
 		if strings.Contains(pattern, " b") { // a blank would end the method
 			pattern = "GET " + pattern
 		}
-		t.Run(pattern+" of "+tt.method+" "+tt.target, func(t *testing.T) {
-			if got := skip.Paths(pattern)(parseRequest(t, tt.method, tt.target)); got != tt.want {
-				t.Errorf("got %t", got)
+		exempt := skip.Paths(pattern)
+		for _, method := range strings.Fields(tt.methods) {
+			for want, targets := range map[bool]string{true: tt.exempt, false: tt.limited} {
+				for _, target := range strings.Fields(targets) {
+					if got := exempt(parseRequest(t, method, target)); got != want {
+						t.Errorf("%s of %s %s: got %t", pattern, method, target, got)
+					}
+				}
 			}
-		})
+		}
 	}
 }
 

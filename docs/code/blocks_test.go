@@ -4,7 +4,6 @@
 package code_test
 
 import (
-	"github.com/go-tokenbucket/ratelimit/internal/test/testbuild"
 	"go/build"
 	"go/scanner"
 	"go/token"
@@ -14,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/go-tokenbucket/ratelimit/internal/test/testbuild"
 )
 
 // Every block of Go in the README and the guides stands in a file of this folder, or of the module test/conformance, or of a
