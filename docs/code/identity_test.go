@@ -72,7 +72,8 @@ func verifyTokens(token string) (member string, ok bool) {
 func thenDenied(status, n int) []int { return append(slices.Repeat([]int{status}, n), 429) }
 
 func TestMembersAreCountedAsTheHandlersSeeThem(t *testing.T) {
-	h := api(ratetest.Quiet(t), verifyTokens)
+	limiter, _ := moved(t)
+	h := api(limiter, verifyTokens)
 	ann, bob := ratetest.With("Authorization", "Bearer a-token"), ratetest.With("Authorization", "Bearer b-token")
 	both := func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer a-token", "Bearer b-token"} }
 	if w := ratetest.Get(h, both); w.Body.String() != "hello ann\n" {
