@@ -122,7 +122,7 @@ var (
 
 func slowlyPreferred(lines []string) string {
 	type said struct {
-		charset bool
+		charset int // how often it names the charset
 		rank    int
 		weight  float64
 	}
@@ -133,7 +133,7 @@ func slowlyPreferred(lines []string) string {
 			if parts == nil || parts[1] == "*" && parts[2] != "*" {
 				continue
 			}
-			s := said{weight: 1, charset: strings.Contains(strings.ToLower(parts[3]), "utf-8")}
+			s := said{weight: 1, charset: strings.Count(strings.ToLower(parts[3]), "utf-8")}
 			malformed := false
 			for _, q := range weightOf.FindAllStringSubmatch(parts[3], -1) {
 				malformed = malformed || !weight.MatchString(q[1])
@@ -169,7 +169,7 @@ func slowlyPreferred(lines []string) string {
 	chosen := make(map[string]said)
 	for form, all := range ranges {
 		chosen[form] = slices.MaxFunc(all, func(a, b said) int {
-			return cmp.Or(cmp.Compare(a.rank, b.rank), compareBool(a.charset, b.charset), cmp.Compare(a.weight, b.weight))
+			return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(min(a.charset, 1), min(b.charset, 1)), cmp.Compare(a.weight, b.weight))
 		})
 	}
 	// Stable: of equal ones, the first.
@@ -182,14 +182,4 @@ func slowlyPreferred(lines []string) string {
 		return cmp.Or(cmp.Compare(y.weight, x.weight), cmp.Compare(min(y.rank, 3), min(x.rank, 3)))
 	})
 	return order[0]
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
 }

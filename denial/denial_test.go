@@ -15,13 +15,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/denial"
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -274,20 +274,11 @@ func TestWordsOfOnesOwn(t *testing.T) {
 	}
 }
 
-func TestWordsAreToldOfNever(t *testing.T) {
-	var told time.Duration
-	d := denial.Handler{Text: func(_ *http.Request, _ int, after time.Duration) denial.Text {
-		told = after
-		return denial.Text{}
-	}}
-	if get(answers(t, d, ratelimit.Never)[429]); told != ratelimit.Never {
-		t.Errorf("told %v", told)
-	}
-}
-
 func TestAPageOfOnesOwn(t *testing.T) {
+	var told time.Duration
 	d := denial.Handler{
-		Text: func(r *http.Request, _ int, _ time.Duration) denial.Text {
+		Text: func(r *http.Request, _ int, after time.Duration) denial.Text {
+			told = after
 			return denial.Text{Language: "de", Title: "Zu viel", Detail: r.URL.Query().Get("q")}
 		},
 		Page: template.Must(template.New("").Parse(`{{.Language}}|{{.Status}}|{{.RetryAfter}}|{{.Title}}|{{.Detail}}`)),
@@ -300,6 +291,9 @@ func TestAPageOfOnesOwn(t *testing.T) {
 		w := get(answers(t, d, after)[429], with("Accept", browser), query)
 		if got := w.Body.String(); got != want || w.Code != 429 || w.Header().Get("Content-Length") != strconv.Itoa(len(want)) {
 			t.Errorf("%d %v %s, want %s", w.Code, w.Header(), got, want)
+		}
+		if after == ratelimit.Never && told != ratelimit.Never {
+			t.Errorf("the words are told %v of never", told)
 		}
 	}
 
@@ -338,39 +332,6 @@ func TestADenialRemovesWhatDescribesAnotherResponse(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestADenyHandlerIsToldEverything(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var told *ratelimit.Decision
-		l := newLimiter(t, ratelimit.Config{
-			Deny: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				told, _ = ratelimit.FromContext(r.Context())
-				w.WriteHeader(418)
-			}),
-		})
-		defer l.Close()
-		outer, inner := perIP("outer", ratelimit.PerSecond(1)), perIP("inner", ratelimit.PerHour(2).WithBurst(5))
-		outer.MaxWait = time.Minute
-		inner.Cost = func(*http.Request) int64 { return 4 }
-		h := l.Limit(outer)(l.Limit(inner)(okHandler))
-		wantStatuses(t, h, []int{200, 418})
-
-		if told.Allowed || told.Waited != time.Second || !told.At.Equal(time.Now()) || !slices.Equal(told.Denied(), []string{"inner"}) {
-			t.Errorf("%+v", told)
-		}
-		if len(told.Results) != 2 || told.Results[0].Policy != "outer" || !told.Results[0].Allowed {
-			t.Fatalf("results %+v", told.Results)
-		}
-		// One token is left, and a second's worth of the next is there.
-		after := 90*time.Minute - time.Second
-		if r := told.Tightest(); r.Policy != "inner" || r.Key != "ip:192.0.2.1" || r.Limit != inner.Limit || r.Cost != 4 || r.Remaining != 1 || r.RetryAfter != after {
-			t.Errorf("tightest %+v", r)
-		}
-		if told.RetryAfter() != after {
-			t.Errorf("RetryAfter %v", told.RetryAfter())
-		}
-	})
 }
 
 func TestADenialWithoutADecision(t *testing.T) {
@@ -469,4 +430,32 @@ func onOneLine(s string) string {
 		b.WriteRune(r)
 	}
 	return strings.TrimSpace(b.String())
+}
+
+// BenchmarkDenial is a request that is denied, without what the store costs.
+func BenchmarkDenial(b *testing.B) {
+	l, err := ratelimit.New(ratelimit.Config{Store: denying(3 * time.Second), Deny: denial.Handler{GRPC: true}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	h := l.Limit(perIP("api", ratelimit.PerMinute(60)))(okHandler)
+	for _, c := range []struct{ name, header, value string }{
+		{"json", "Accept", "application/json, text/plain, */*"},
+		{"text", "Accept", "text/plain"},
+		{"page", "Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"},
+		{"fragment", "HX-Request", "true"},
+		{"long", "Accept", strings.Repeat("a/b,", 16<<10)},
+		{"grpc", "Content-Type", "application/grpc"},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			r := httptest.NewRequest("POST", "/", nil)
+			r.Header.Set(c.header, c.value)
+			overHTTP2(r)
+			b.ReportAllocs()
+			for b.Loop() {
+				w := ratetest.NewDiscard()
+				h.ServeHTTP(w, r)
+			}
+		})
+	}
 }

@@ -8,6 +8,7 @@ var (
 	get        = ratetest.Get
 	with       = ratetest.With
 	perIP      = ratetest.PerIP
+	checkPanic = ratetest.CheckPanic
 	newClock   = ratetest.NewClock
 	lines      = ratetest.Lines
 	hello      = ratetest.Hello

@@ -22,17 +22,6 @@ func hidden(p ratelimit.Policy) ratelimit.Policy {
 // everyFormat writes all headers that there are.
 var everyFormat = headers.Join(headers.IETF, headers.Shadows, ratelimit.XRateLimit, headers.Spring, headers.DeltaSeconds)
 
-// told returns those of the headers of a response that tell limits.
-func told(h http.Header) map[string]string {
-	found := make(map[string]string)
-	for _, name := range headers.Exposed {
-		if values := h.Values(name); len(values) > 0 {
-			found[http.CanonicalHeaderKey(name)] = strings.Join(values, " | ")
-		}
-	}
-	return found
-}
-
 // zero returns p with a rate of 0.
 func zero(p ratelimit.Policy) ratelimit.Policy {
 	p.LimitFunc = func(*http.Request) ratelimit.Limit { return ratelimit.PerDay(0) }
@@ -41,7 +30,7 @@ func zero(p ratelimit.Policy) ratelimit.Policy {
 
 func wantTold(t *testing.T, w *httptest.ResponseRecorder, status int, want map[string]string) {
 	t.Helper()
-	if got := told(w.Header()); w.Code != status || !maps.Equal(got, want) {
+	if got := limits(t, w.Header()); w.Code != status || !maps.Equal(got, want) {
 		t.Errorf("%d %q\nwant %d %q", w.Code, got, status, want)
 	}
 	if text := fmt.Sprint(w.Header(), w.Body); strings.Contains(text, "secret") {

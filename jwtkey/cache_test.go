@@ -12,7 +12,9 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/jwtkey"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // A keyServer is a Keyfunc that counts how often it is asked, which is how often a signature is checked.
@@ -22,8 +24,10 @@ type keyServer struct {
 	asked  int
 }
 
-func (s *keyServer) config() jwtkey.Config {
-	return jwtkey.Config{Methods: []string{"HS256"}, Keyfunc: func(context.Context, *jwt.Token) (any, error) {
+func (s *keyServer) config() jwtkey.Config { return s.sized(0) }
+
+func (s *keyServer) sized(cacheSize int) jwtkey.Config {
+	return jwtkey.Config{Methods: []string{"HS256"}, CacheSize: cacheSize, Keyfunc: func(context.Context, *jwt.Token) (any, error) {
 		s.asked++
 		return s.secret, s.err
 	}}
@@ -175,20 +179,20 @@ func TestATokenIsRememberedAsAWhole(t *testing.T) {
 
 func TestNoneIsRememberedWithANegativeCacheSize(t *testing.T) {
 	keys := keyServer{secret: hmacSecret}
-	cfg := keys.config()
-	cfg.CacheSize = -1
-	sub := must(jwtkey.New(cfg)).Claim("sub")
+	members := must(jwtkey.New(keys.sized(-1)))
+	sub := members.Claim("sub")
 	r := bearer(hs256(valid(`"sub": "5"`)))
 	checkKey(t, sub, r, "member:5")
 	checkKey(t, sub, r, "member:5")
 	keys.checkAsked(t, 2)
+	if got := members.Stats(); got != (store.CacheStats{}) {
+		t.Errorf("%+v, want none", got)
+	}
 }
 
 func TestTokensThatAreSeenOnceDoNotDriveOutOneThatIsSeenOften(t *testing.T) {
 	keys := keyServer{secret: hmacSecret}
-	cfg := keys.config()
-	cfg.CacheSize = 10
-	sub := must(jwtkey.New(cfg)).Claim("sub")
+	sub := must(jwtkey.New(keys.sized(10))).Claim("sub")
 	often := bearer(hs256(valid(`"sub": "5"`)))
 	for range 2 { // to be used, it must have come before
 		checkKey(t, sub, often, "member:5")
@@ -198,19 +202,6 @@ func TestTokensThatAreSeenOnceDoNotDriveOutOneThatIsSeenOften(t *testing.T) {
 		checkKey(t, sub, often, "member:5")
 	}
 	keys.checkAsked(t, 101)
-}
-
-func TestWhatIsRememberedIsBounded(t *testing.T) {
-	keys := keyServer{secret: hmacSecret}
-	cfg := keys.config()
-	cfg.CacheSize = 10
-	sub := must(jwtkey.New(cfg)).Claim("sub")
-	for range 2 {
-		for i := range 11 {
-			checkKey(t, sub, bearer(hs256(valid(fmt.Sprintf(`"sub": "%d"`, i)))), fmt.Sprintf("member:%d", i))
-		}
-	}
-	keys.checkAsked(t, 22)
 }
 
 func TestChangingClaimsChangesThoseOfNobodyElse(t *testing.T) {
@@ -245,7 +236,7 @@ func TestRequestsOfOneTokenAtOnce(t *testing.T) {
 		var crowd sync.WaitGroup
 		for range 8 {
 			crowd.Go(func() {
-				for i := range 500 {
+				for i := range testsize.Of(100, 500) {
 					n := i % len(tokens)
 					checkKey(t, sub, bearer(tokens[n]), fmt.Sprintf("member:%d", n))
 					claims, err := members.Claims(bearer(tokens[n]))
@@ -259,4 +250,77 @@ func TestRequestsOfOneTokenAtOnce(t *testing.T) {
 		}
 		crowd.Wait()
 	})
+}
+
+func TestStatsCountTheCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := keyServer{secret: hmacSecret}
+		members := must(jwtkey.New(keys.sized(2)))
+		sub := members.Claim("sub")
+		want := func(want store.CacheStats) {
+			t.Helper()
+			want.Max = 2
+			if got := members.Stats(); got != want {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		}
+		of := func(member string) string { return hs256(valid(`"sub": "` + member + `"`)) }
+		want(store.CacheStats{})
+		checkKey(t, sub, requestWith(), "") // no token, so nothing to look for
+		want(store.CacheStats{})
+		checkKey(t, sub, bearer("forged."+of("5")), "")
+		checkKey(t, sub, bearer(of("5")), "member:5")
+		want(store.CacheStats{Entries: 1, Misses: 2})
+		checkKey(t, sub, bearer(of("5")), "member:5")
+		if _, err := members.Claims(bearer(of("5"))); err != nil {
+			t.Error(err)
+		}
+		want(store.CacheStats{Entries: 1, Hits: 2, Misses: 2})
+		checkKey(t, sub, bearer(of("6")), "member:6")
+		checkKey(t, sub, bearer(of("7")), "member:7")
+		want(store.CacheStats{Entries: 2, Hits: 2, Misses: 4, Evicted: 1})
+		time.Sleep(time.Hour) // what has ended makes room, and was not evicted
+		checkKey(t, sub, bearer(of("8")), "member:8")
+		want(store.CacheStats{Entries: 2, Hits: 2, Misses: 5, Evicted: 1})
+	})
+}
+
+func TestExpiredTokensAreNotEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := keyServer{secret: hmacSecret}
+		members := must(jwtkey.New(keys.sized(2)))
+		sub := members.Claim("sub")
+		for i := range 5 {
+			member := fmt.Sprint(i)
+			checkKey(t, sub, bearer(hs256(valid(`"sub": "`+member+`"`))), "member:"+member)
+			time.Sleep(31 * time.Second) // each is remembered for a minute at most
+		}
+		if s := members.Stats(); s.Evicted != 0 || s.Misses != 5 || s.Entries != 2 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestStatsAreExactUnderLoad(t *testing.T) {
+	const readers, each = 8, 500
+	members := must(jwtkey.New(hs256Config()))
+	sub, r := members.Claim("sub"), bearer(hs256(valid(`"sub": "5"`)))
+	checkKey(t, sub, r, "member:5")
+	var running sync.WaitGroup
+	for range readers {
+		running.Go(func() {
+			for range each {
+				if _, err := sub(r); err != nil {
+					t.Error(err)
+				}
+				if s := members.Stats(); s.Misses != 1 || s.Entries != 1 {
+					t.Errorf("%+v", s)
+				}
+			}
+		})
+	}
+	running.Wait()
+	if s := members.Stats(); s.Hits != readers*each {
+		t.Errorf("%+v, want %d hits", s, readers*each)
+	}
 }

@@ -97,9 +97,7 @@ func TestTokensAreExplained(t *testing.T) {
 func TestAnExplanationLeavesTheCacheAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := keyServer{secret: hmacSecret}
-		cfg := keys.config()
-		cfg.CacheSize = 2
-		members := must(jwtkey.New(cfg))
+		members := must(jwtkey.New(keys.sized(2)))
 		of := func(id string) *http.Request { return bearer(hs256(valid(`"sub": "` + id + `"`))) }
 		explained := func(r *http.Request, want string) {
 			t.Helper()

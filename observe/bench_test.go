@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -71,6 +75,99 @@ func BenchmarkLogDenials(b *testing.B) {
 				ctx := context.Background()
 				for i := 0; pb.Next(); i++ {
 					observe(ctx, events[i%len(events)])
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkCounts measures what Counts takes for a request with one or two policies, among 50 routes.
+func BenchmarkCounts(b *testing.B) {
+	var routes []string
+	for i := range 50 {
+		routes = append(routes, fmt.Sprintf("GET /items%d/{id}/details", i))
+	}
+	for _, policies := range []int{1, 2} {
+		for _, history := range []bool{false, true} {
+			b.Run(fmt.Sprintf("policies=%d/history=%t", policies, history), func(b *testing.B) {
+				c := observe.NewCounts(observe.CountsConfig{History: history})
+				b.ReportAllocs()
+				ctx := decided(b)
+				b.RunParallel(func(pb *testing.PB) {
+					events := make([]ratelimit.Event, len(routes))
+					for i, route := range routes {
+						results := []ratelimit.Result{result("api", true), result("per-member", true)}[:policies]
+						events[i] = ratelimit.Event{Op: "request", Allowed: true, Route: route, Took: 20 * time.Microsecond, Results: results}
+					}
+					for i := 0; pb.Next(); i++ {
+						c.Observe(ctx, &events[i%len(events)])
+					}
+				})
+			})
+		}
+	}
+}
+
+// decided returns a context that an observer got.
+func decided(tb testing.TB) (ctx context.Context) {
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Observe: func(got context.Context, _ *ratelimit.Event) { ctx = got }}))
+	if _, err := limiter.Take(tb.Context(), ratelimit.Policy{Name: "api", Limit: ratelimit.PerMinute(1)}, "k", 1); err != nil {
+		tb.Fatal(err)
+	}
+	return ctx
+}
+
+// BenchmarkTop measures the cost of a request: of new keys, which all take the place of another, of keys whose frequency
+// falls as 1/rank, of one key, and of new keys that all take the one place that the heaviest keys leave.
+// At most 200 ns.
+func BenchmarkTop(b *testing.B) {
+	const many = 1 << 16 // more would measure the memory that the benchmark itself reads
+	uniform := make([]string, many)
+	for i := range uniform {
+		uniform[i] = fmt.Sprint("ip:2001:db8::", i)
+	}
+	zipf, ranks := make([]string, many), rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, many-1)
+	for i := range zipf {
+		zipf[i] = uniform[ranks.Uint64()]
+	}
+	oneIsLeft := make([]string, many)
+	for i := range oneIsLeft {
+		oneIsLeft[i] = uniform[i]
+		if i < many/2 {
+			oneIsLeft[i] = uniform[i%127]
+		}
+	}
+	long := make([]string, 1<<12)
+	for i := range long {
+		long[i] = fmt.Sprint(i, strings.Repeat("k", 240))
+	}
+	for _, c := range []struct {
+		name    string
+		keys    []string
+		allowed bool
+	}{
+		{"new-keys", uniform, true},
+		{"new-keys-denied", uniform, false},
+		{"zipf", zipf, true},
+		{"zipf-denied", zipf, false},
+		{"one-key", uniform[:1], true},
+		{"one-key-denied", uniform[:1], false},
+		{"one-place-left", oneIsLeft, true},
+		{"keys-of-240-bytes", long, true},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			top := observe.NewTop(observe.TopConfig{})
+			for _, key := range c.keys[:len(c.keys)/2] {
+				top.Observe(context.Background(), asked("api", key, c.allowed))
+			}
+			var from atomic.Int64
+			b.ReportAllocs()
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				ctx, e := context.Background(), asked("api", "", c.allowed)
+				for i := len(c.keys)/2 + int(from.Add(1<<10)); pb.Next(); i++ {
+					e.Results[0].Key = c.keys[i%len(c.keys)]
+					top.Observe(ctx, e)
 				}
 			})
 		})

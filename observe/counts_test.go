@@ -17,6 +17,7 @@ import (
 	"unsafe"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/observe"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -374,7 +375,7 @@ func TestCountsHistory(t *testing.T) {
 
 // The history has what came in each step, whatever the time between decisions and looks.
 func TestCountsHistoryAtRandom(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range uint64(testsize.Of(10, 50)) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		step := int64(0)

@@ -2,7 +2,6 @@ package observe_test
 
 import (
 	"context"
-	"expvar"
 	"fmt"
 	"log/slog"
 	"os"
@@ -31,27 +30,57 @@ func ExampleLogDenials() {
 	// GET / 429
 }
 
-// Count the denials of each policy, and log them.
-func Example_metrics() {
-	logDenials := observe.LogDenials(observe.LogConfig{Logger: slog.New(slog.DiscardHandler)})
-	denials := expvar.NewMap("denials") // stands for your metrics
+// Count the requests, and log the denials.
+func ExampleJoin() {
+	counts := make(map[bool]int) // stands for your metrics
+	count := func(_ context.Context, e *ratelimit.Event) {
+		if e.Op == "request" { // not a Take or a Peek, and not the "settle" after a request
+			counts[e.Allowed]++
+		}
+	}
+	logger := slog.New(slog.NewTextHandler(os.Stdout, withoutTime))
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(1)}},
-		Observe: func(ctx context.Context, e *ratelimit.Event) {
-			for _, policy := range e.Denied() {
-				denials.Add(policy, 1)
-			}
-			logDenials(ctx, e)
-		},
+		Observe:  observe.Join(count, observe.LogDenials(observe.LogConfig{Logger: logger})),
 	}))
 	defer limiter.Close()
 	handler := limiter.Handler(hello)
-
 	request(handler, "GET", "/")
 	request(handler, "GET", "/")
-	fmt.Println(denials)
+	fmt.Println(counts)
 	// Output:
 	// GET / 200
+	// level=INFO msg="ratelimit: denied" policy=api key=ip:192.0.2.1 route="" limit=1/1h cost=1 shadow=false degraded=false denials_not_logged=0
 	// GET / 429
-	// {"api": 1}
+	// map[false:1 true:1]
+}
+
+// Find the keys that a limit hits.
+func ExampleTop() {
+	top := observe.NewTop(observe.TopConfig{})
+	limiter, err := ratelimit.New(ratelimit.Config{Observe: top.Observe})
+	if err != nil {
+		panic(err)
+	}
+	defer limiter.Close()
+
+	api := ratelimit.Policy{Name: "api", Limit: ratelimit.PerMinute(2)}
+	for range 5 {
+		limiter.Take(context.Background(), api, "member:5", 1)
+	}
+	limiter.Take(context.Background(), api, "member:6", 1)
+
+	for _, k := range top.Heaviest("api", 10).Keys {
+		fmt.Printf("%s: %d requests (%.0f %%), %d denied\n", k.Key, k.Requests, k.Share*100, k.Denied)
+	}
+	// Output:
+	// member:5: 5 requests (83 %), 3 denied
+	// member:6: 1 requests (17 %), 0 denied
+}
+
+// Find the lines of an address in a log with a KeySecret.
+func ExampleKeyName() {
+	fmt.Println(observe.KeyName([]byte("a secret of 16 bytes or more"), "ip:192.0.2.1"))
+	// Output:
+	// hmac:66ffd7661dac2dd9
 }

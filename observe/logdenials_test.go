@@ -132,14 +132,7 @@ func TestUnderASecretKeysAreShownByTheirHMAC(t *testing.T) {
 
 func TestASecretThatIsTooShortIsRefusedAtOnce(t *testing.T) {
 	for _, secret := range []string{"", "0123456789abcde"} { // the first is what an unset variable makes
-		func() {
-			defer func() {
-				if got := fmt.Sprint(recover()); !strings.Contains(got, "LogConfig.KeySecret") || !strings.Contains(got, "at least 16") {
-					t.Errorf("%d bytes: panic %q", len(secret), got)
-				}
-			}()
-			observe.LogDenials(observe.LogConfig{KeySecret: []byte(secret)})
-		}()
+		checkPanic(t, func() { observe.LogDenials(observe.LogConfig{KeySecret: []byte(secret)}) }, "LogConfig.KeySecret", "at least 16")
 	}
 }
 

@@ -5,7 +5,6 @@ import "github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 var (
 	newLimiter  = ratetest.NewLimiter
 	okHandler   = ratetest.OK
-	get         = ratetest.Get
 	method      = ratetest.Method
 	perIP       = ratetest.PerIP
 	requestWith = ratetest.RequestWith

@@ -1,16 +1,13 @@
 package code_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
@@ -141,28 +138,6 @@ func TestALoginLimit(t *testing.T) {
 	ratetest.WantStatuses(t, h, []int{401, 401, 401, 401, 401, 429})
 }
 
-// Logins that overlap hold their tokens, also those with the right password.
-func TestLoginsAtTheSameTime(t *testing.T) {
-	limiter, _ := moved(t)
-	login := ratetest.PerIP("login", ratelimit.Every(15*time.Minute).WithBurst(5))
-	login.Settle = ratelimit.FailedLogins
-	var h http.Handler
-	h = limiter.Limit(login)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if n, _ := strconv.Atoi(r.Header.Get("Others")); n > 0 { // n others begin before this one ends
-			want := 200
-			if n == 1 {
-				want = 429
-			}
-			inner := ratetest.Get(h, ratetest.With("Others", strconv.Itoa(n-1)))
-			if after := inner.Header().Get("Retry-After"); inner.Code != want || want == 429 && after != "900" {
-				t.Errorf("with %d others before it: %d, Retry-After %q; want %d", 6-n, inner.Code, after, want)
-			}
-		}
-		w.WriteHeader(http.StatusOK)
-	}))
-	ratetest.WantStatuses(t, h, []int{200, 200}, ratetest.With("Others", "5"))
-}
-
 func TestALimitForEachClientAndOneForAll(t *testing.T) {
 	limiter, _ := moved(t)
 	next := ratetest.OK
@@ -176,51 +151,6 @@ func TestALimitForEachClientAndOneForAll(t *testing.T) {
 	w := ratetest.Get(handler, ratetest.From("192.0.2.3"))
 	if w.Code != 429 || w.Header().Get("X-RateLimit-Limit") != "60" || w.Header().Get("X-RateLimit-Remaining") != "60" || strings.Contains(w.Body.String(), "everyone") {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
-	}
-}
-
-type planKey struct{}
-
-// customerOf and planOf return what the authentication has put into the context.
-func customerOf(ctx context.Context) (string, bool) {
-	customer, ok := ctx.Value(planKey{}).([2]string)
-	return customer[0], ok
-}
-
-func planOf(ctx context.Context) string {
-	customer, _ := ctx.Value(planKey{}).([2]string)
-	return customer[1]
-}
-
-// asCustomer changes the customer of a request, and the plan.
-func asCustomer(name, plan string) func(*http.Request) {
-	return func(r *http.Request) {
-		*r = *r.WithContext(context.WithValue(r.Context(), planKey{}, [2]string{name, plan}))
-	}
-}
-
-func TestTiersByPlan(t *testing.T) {
-	limiter, _ := moved(t)
-	next := ratetest.OK
-
-	plans := map[string]ratelimit.Limit{
-		"pro":      ratelimit.PerMinute(600).WithBurst(100),
-		"internal": ratelimit.Unlimited,
-		"blocked":  ratelimit.PerDay(0),
-	}
-	api := ratelimit.Policy{
-		Name:      "api",
-		Key:       ratelimit.ContextKey(customerOf),
-		Limit:     ratelimit.PerMinute(60).WithBurst(10), // for plans that are not in the map
-		LimitFunc: func(r *http.Request) ratelimit.Limit { return plans[planOf(r.Context())] },
-	}
-	handler := limiter.Limit(api)(next)
-
-	for plan, want := range map[string]string{"pro": "100", "free": "10", "internal": "", "blocked": "0"} {
-		w := ratetest.Get(handler, asCustomer(plan, plan))
-		if got := w.Header().Get("X-RateLimit-Limit"); got != want || (w.Code == 200) != (plan != "blocked") {
-			t.Errorf("%s: %d, a burst of %q, want %q", plan, w.Code, got, want)
-		}
 	}
 }
 
@@ -252,44 +182,6 @@ func TestCostsOfRequests(t *testing.T) {
 	}
 }
 
-func TestWaitingInsteadOfRefusing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
-		defer limiter.Close()
-		next := ratetest.OK
-
-		reports := ratelimit.Policy{
-			Name:    "reports",
-			Key:     ratelimit.RemoteIP(),
-			Limit:   ratelimit.PerSecond(2),
-			MaxWait: 3 * time.Second, // shorter than http.Server.WriteTimeout
-		}
-		handler := limiter.Limit(reports)(next)
-
-		start := time.Now()
-		answers := make(chan time.Duration, 9)
-		for range 9 {
-			go func() {
-				if ratetest.Get(handler).Code == 200 {
-					answers <- time.Since(start)
-				} else {
-					answers <- -1
-				}
-			}()
-			synctest.Wait()
-		}
-		var after []time.Duration
-		for range 9 {
-			after = append(after, <-answers)
-		}
-		const ms = time.Millisecond
-		want := []time.Duration{0, 0, -1, 500 * ms, 1000 * ms, 1500 * ms, 2000 * ms, 2500 * ms, 3000 * ms}
-		if !slices.Equal(after, want) {
-			t.Errorf("answered after %v, want %v; -1 is refused", after, want)
-		}
-	})
-}
-
 func TestAShadowIsMeasured(t *testing.T) {
 	var text strings.Builder
 	logger := slog.New(slog.NewTextHandler(&text, nil))
@@ -309,39 +201,5 @@ func TestAShadowIsMeasured(t *testing.T) {
 	ratetest.WantStatuses(t, limiter.Handler(ratetest.OK), []int{200, 200, 200})
 	if lines := text.String(); strings.Count(lines, "\n") != 1 || !strings.Contains(lines, `msg="ratelimit: would have denied" policy=api-next`) {
 		t.Errorf("logged:\n%s", lines)
-	}
-}
-
-// reload replaces the limit of the policy api by one from a file of the operator, such as "120/1m burst 20".
-func reload(limiter *ratelimit.Limiter, api ratelimit.Policy, text string) error {
-	limit, err := ratelimit.ParseLimit(text)
-	if err != nil {
-		return err
-	}
-	api.Limit = limit
-	return limiter.Reload(api)
-}
-
-func TestChangingALimitWhileServing(t *testing.T) {
-	clock := ratetest.NewClock()
-	buckets := memstore.New(memstore.Config{Clock: clock.Now})
-	defer buckets.Close()
-	api := ratetest.PerIP("api", ratelimit.PerMinute(60).WithBurst(4))
-	limiter := ratetest.NewLimiter(t, ratelimit.Config{Store: buckets, Policies: []ratelimit.Policy{api}})
-	h := limiter.Handler(ratetest.OK)
-	ratetest.WantStatuses(t, h, []int{200, 200, 200})
-	if err := reload(limiter, api, "120/1m burst 20"); err != nil {
-		t.Fatal(err)
-	}
-	ratetest.WantStatuses(t, h, []int{200, 429}) // one of four was left
-	clock.Advance(time.Second)
-	ratetest.WantStatuses(t, h, []int{200, 200, 429})
-	if err := reload(limiter, api, "120 per minute"); err == nil {
-		t.Error("a malformed limit was accepted")
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-	if got := w.Header().Get("X-RateLimit-Limit"); got != "20" {
-		t.Errorf("the burst is %q", got)
 	}
 }

@@ -156,24 +156,6 @@ func TestStreamEndsWithResourceExhausted(t *testing.T) {
 	}
 }
 
-func TestStreamWithoutAStore(t *testing.T) {
-	primary := &switched{Store: memstore.New(memstore.Config{})}
-	primary.down.Store(true)
-	limiter := ratetest.NewLimiter(t, ratelimit.Config{Store: primary})
-	messages := ratelimit.Policy{Name: "messages", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(1), FailClosed: true}
-	for closed, want := range map[bool]string{
-		true:  `{"code":"UNAVAILABLE","retryAfter":1}` + "\n",
-		false: strings.Repeat(`{"bytes":2}`+"\n", 3),
-	} {
-		messages.FailClosed = closed
-		w := httptest.NewRecorder()
-		ingest(limiter, messages)(w, httptest.NewRequest("POST", "/", strings.NewReader("{}\n{}\n{}\n")))
-		if w.Body.String() != want {
-			t.Errorf("FailClosed %t: %q, want %q", closed, w.Body, want)
-		}
-	}
-}
-
 func TestEventsEndWithResourceExhausted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := make(chan string, 9)

@@ -182,20 +182,3 @@ func TestStackedLimitersAndAServerBehindAProxy(t *testing.T) {
 		}
 	}
 }
-
-func TestResponsesWithoutRateLimitHeaders(t *testing.T) {
-	hidden := ratetest.PerIP("hidden", ratelimit.PerMinute(1))
-	hidden.Hidden = true
-	unlimited := ratetest.PerIP("unlimited", ratelimit.PerMinute(1))
-	unlimited.LimitFunc = func(*http.Request) ratelimit.Limit { return ratelimit.Unlimited }
-	noKey := ratelimit.Policy{Name: "key", Key: ratelimit.Header("X-Api-Key"), Limit: ratelimit.PerMinute(1)}
-	limiter := ratetest.Quiet(t)
-	for name, c := range map[string]struct {
-		policy ratelimit.Policy
-		status int
-	}{"hidden": {hidden, 200}, "unlimited": {unlimited, 200}, "no key": {noKey, 403}} {
-		if w := ratetest.Get(limiter.Limit(c.policy)(ratetest.OK)); w.Code != c.status || len(rateLines(w.Header())) > 0 {
-			t.Errorf("%s: %d %v", name, w.Code, w.Header())
-		}
-	}
-}

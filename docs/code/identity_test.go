@@ -72,31 +72,18 @@ func verifyTokens(token string) (member string, ok bool) {
 func thenDenied(status, n int) []int { return append(slices.Repeat([]int{status}, n), 429) }
 
 func TestMembersAreCountedAsTheHandlersSeeThem(t *testing.T) {
-	h := api(ratetest.Quiet(t), verifyTokens)
+	limiter, _ := moved(t)
+	h := api(limiter, verifyTokens)
 	ann, bob := ratetest.With("Authorization", "Bearer a-token"), ratetest.With("Authorization", "Bearer b-token")
-	ratetest.WantStatuses(t, h, thenDenied(200, 10), ann)
-	ratetest.WantStatuses(t, h, thenDenied(200, 10), bob)
-	ratetest.WantStatuses(t, h, thenDenied(200, 10))
-}
-
-// A client that repeats its credentials is still the one that the handlers see.
-func TestAuthenticatingOnceLeavesNoSecondIdentity(t *testing.T) {
-	h := api(ratetest.Quiet(t), verifyTokens)
-	both := func(r *http.Request) {
-		r.Header["Authorization"] = []string{"Bearer a-token", "Bearer b-token"}
-	}
+	both := func(r *http.Request) { r.Header["Authorization"] = []string{"Bearer a-token", "Bearer b-token"} }
 	if w := ratetest.Get(h, both); w.Body.String() != "hello ann\n" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	ratetest.WantStatuses(t, h, thenDenied(200, 9), both)
-	ratetest.WantStatuses(t, h, []int{429}, ratetest.With("Authorization", "Bearer a-token"))
-	ratetest.WantStatuses(t, h, thenDenied(200, 10), ratetest.With("Authorization", "Bearer b-token"))
-}
-
-// Tokens that are not valid take from the limit by address, which is before authenticate.
-func TestGuessesOfTokensAreLimitedByAddress(t *testing.T) {
-	h := api(ratetest.Quiet(t), verifyTokens)
-	ratetest.WantStatuses(t, h, thenDenied(401, 300), ratetest.With("Authorization", "Bearer a guess"))
+	ratetest.WantStatuses(t, h, thenDenied(200, 9), ann)
+	ratetest.WantStatuses(t, h, []int{429}, both)
+	ratetest.WantStatuses(t, h, thenDenied(200, 10), bob)
+	ratetest.WantStatuses(t, h, thenDenied(200, 10))
+	ratetest.WantStatuses(t, h, thenDenied(401, 300-34), ratetest.With("Authorization", "Bearer a guess")) // by address
 }
 
 func TestMembersByTheirTokens(t *testing.T) {
@@ -193,29 +180,4 @@ func TestAPIKeysThatAreCheckedFirst(t *testing.T) {
 	ratetest.WantStatuses(t, r, []int{401, 401, 401}, ratetest.With("X-Api-Key", "a guess"))
 	ratetest.WantStatuses(t, r, []int{403})
 	ratetest.WantStatuses(t, r, []int{400}, ratetest.With("X-Api-Key", "a-key"), ratetest.With("X-Api-Key", "a-key"))
-}
-
-// The table of the guide: what a limiter answers for the errors of a KeyFunc.
-func TestErrorsOfAKeyFunc(t *testing.T) {
-	for _, c := range []struct {
-		err                        error
-		status, optional, isClosed int
-	}{
-		{ratelimit.ErrBadRequest, 400, 400, 400},
-		{ratelimit.ErrOutage, 200, 200, 503},
-		{ratelimit.ErrNoKey, 403, 200, 403},
-		{http.ErrBodyReadAfterClose, 503, 503, 503},
-	} {
-		limiter := ratetest.Quiet(t)
-		p := ratelimit.Policy{
-			Name:  "p",
-			Key:   func(*http.Request) (string, error) { return "", fmt.Errorf("a reason: %w", c.err) },
-			Limit: ratelimit.PerMinute(1),
-		}
-		ratetest.WantStatuses(t, limiter.Limit(p)(ratetest.OK), []int{c.status})
-		optional, isClosed := p, p
-		optional.Optional, isClosed.FailClosed = true, true
-		ratetest.WantStatuses(t, limiter.Limit(optional)(ratetest.OK), []int{c.optional})
-		ratetest.WantStatuses(t, limiter.Limit(isClosed)(ratetest.OK), []int{c.isClosed})
-	}
 }

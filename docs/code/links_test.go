@@ -18,7 +18,13 @@ func TestLinksOfTheGuidesLeadSomewhere(t *testing.T) {
 		_, err := os.Stat(filepath.Join(root, filepath.FromSlash(file)))
 		return err == nil
 	}
-	anchors := func(file string) map[string]bool { return readDocument(t, file).anchors() }
+	read := make(map[string]map[string]bool)
+	anchors := func(file string) map[string]bool {
+		if read[file] == nil {
+			read[file] = readDocument(t, file).anchors()
+		}
+		return read[file]
+	}
 	for _, d := range all {
 		for _, fault := range linkFaults(d, exists, anchors) {
 			t.Error(fault)

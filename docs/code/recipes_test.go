@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +20,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/jwtkey"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
 // API keys with tiers
@@ -100,53 +99,6 @@ func TestRecipeTiers(t *testing.T) {
 		countAllowed(h, 3000, "192.0.2.9", "a guess")
 		if w := sendTo(h, "GET", "/", "192.0.2.9", "", "X-Api-Key", "key-2"); w.Code != http.StatusTooManyRequests {
 			t.Errorf("after 3,000 guesses from one address: %d, want 429", w.Code)
-		}
-	})
-}
-
-func TestRecipeTiersByGuessesAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter := ratetest.Quiet(t)
-		perAddress := ratetest.PerIP("address", ratelimit.PerMinute(60).WithBurst(30))
-		perAddress.Settle = func(_ *http.Request, response ratelimit.Response) int64 {
-			if response.Status == http.StatusUnauthorized {
-				return 1
-			}
-			return 0
-		}
-		check := requireAPIKey(func(key string) (account, bool) { return account{"3", "internal"}, key == "key-3" })
-		atOnce := make(chan bool)
-		h := limiter.Limit(perAddress)(check(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == "POST" {
-				<-atOnce
-			}
-			ratetest.OK(w, r)
-		})))
-		if got := countAllowed(h, 1000, "192.0.2.1", "key-3"); got != 1000 {
-			t.Errorf("%d requests of 1,000 with a key were allowed", got)
-		}
-		var allowed atomic.Int64
-		var clients sync.WaitGroup
-		for range 40 { // ten more than the burst are under way
-			clients.Go(func() {
-				if sendTo(h, "POST", "/", "192.0.2.1", "", "X-Api-Key", "key-3").Code == http.StatusOK {
-					allowed.Add(1)
-				}
-			})
-		}
-		synctest.Wait()
-		close(atOnce)
-		clients.Wait()
-		if got := allowed.Load(); got != 30 {
-			t.Errorf("%d requests at once were allowed, want the burst, 30", got)
-		}
-		for range 30 {
-			if w := sendTo(h, "GET", "/", "192.0.2.1", "", "X-Api-Key", "a guess"); w.Code != http.StatusUnauthorized {
-				t.Errorf("a guess: %d, want 401", w.Code)
-			}
-		}
-		if got := countAllowed(h, 1, "192.0.2.1", "key-3"); got != 0 {
-			t.Error("a request after 30 guesses was allowed")
 		}
 	})
 }
@@ -325,74 +277,6 @@ func TestRecipeFailedLogins(t *testing.T) {
 	})
 }
 
-// A right password does not count if the client leaves while it is checked.
-func TestRecipeFailedLoginsOfClientsThatLeave(t *testing.T) {
-	limiter := ratetest.Quiet(t)
-	var leave context.CancelFunc
-	h, perName := loginForm(limiter, func(string, string) bool { leave(); return true })
-	for range 10 {
-		r := httptest.NewRequest("POST", "/login", strings.NewReader("name=ann&password=sesame"))
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		ctx, cancel := context.WithCancel(t.Context())
-		leave = cancel
-		h.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
-		cancel()
-	}
-	if state, err := limiter.Peek(t.Context(), perName, "name:ann"); err != nil || state.Remaining != 5 {
-		t.Errorf("%d failed logins are left of 5, error %v", state.Remaining, err)
-	}
-}
-
-// Logins hold their tokens while they are checked.
-func TestRecipeFailedLoginsAtTheSameTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter := ratetest.Quiet(t)
-		h, _ := loginForm(limiter, func(string, string) bool { time.Sleep(time.Second); return true })
-		var mu sync.Mutex
-		got := make(map[string]int)
-		var clients sync.WaitGroup
-		for i := range 25 {
-			name := "ann"
-			if i >= 7 {
-				name = fmt.Sprint("name", i)
-			}
-			clients.Go(func() {
-				w := sendTo(h, "POST", "/login", "192.0.2.1", url.Values{"name": {name}, "password": {"sesame"}}.Encode())
-				mu.Lock()
-				defer mu.Unlock()
-				got[fmt.Sprint(w.Code, " ", w.Header().Get("Retry-After"))]++
-			})
-			synctest.Wait()
-		}
-		clients.Wait()
-		// Two of ann's seven are denied by name, and count for the address. So 13 of the 18 others are allowed.
-		want := map[string]int{"200 ": 5 + 13, "429 900": 2, "429 60": 5}
-		if !maps.Equal(got, want) {
-			t.Errorf("%v, want %v", got, want)
-		}
-	})
-}
-
-// The address and the name in one Admit: a locked name spends nothing of the address.
-func TestRecipeFailedLoginsByOneAdmit(t *testing.T) {
-	limiter := ratetest.Quiet(t)
-	perAddress := ratetest.PerIP("login-address", ratelimit.Every(time.Minute).WithBurst(20))
-	perName := ratelimit.Policy{Name: "login-name", Limit: ratelimit.Every(15 * time.Minute).WithBurst(5)}
-	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		address, err := perAddress.Key(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if limiter.Admit(w, r, ratelimit.Charge{Policy: perAddress, Key: address}, ratelimit.Charge{Policy: perName, Key: "name:ann"}) {
-			w.WriteHeader(http.StatusUnauthorized)
-		}
-	})
-	ratetest.WantStatuses(t, h, []int{401, 401, 401, 401, 401, 429, 429, 429}, ratetest.From("192.0.2.1"))
-	if state, err := limiter.Peek(t.Context(), perAddress, "ip:192.0.2.1"); err != nil || state.Remaining != 15 {
-		t.Errorf("%d are left of the address's 20, error %v; want 15", state.Remaining, err)
-	}
-}
-
 // Five failures, then 15 minutes
 
 func fiveFailures(limiter *ratelimit.Limiter, logIn http.HandlerFunc) http.Handler {
@@ -436,87 +320,59 @@ func TestRecipeFiveFailuresThen15Minutes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := c.mount(ratetest.Quiet(t))
-				try := func(addr, password string) int {
-					return sendTo(h, "POST", "/login", addr, url.Values{"password": {password}}.Encode()).Code
-				}
-				wrong := func(what, addr string, want ...int) {
-					t.Helper()
-					for i, code := range want {
-						if got := try(addr, "?"); got != code {
-							t.Errorf("%s: wrong password %d is answered %d, want %d", what, i+1, got, code)
-						}
+			limiter, clock := moved(t)
+			h := c.mount(limiter)
+			try := func(addr, password string) int {
+				return sendTo(h, "POST", "/login", addr, url.Values{"password": {password}}.Encode()).Code
+			}
+			wrong := func(what, addr string, want ...int) {
+				t.Helper()
+				for i, code := range want {
+					if got := try(addr, "?"); got != code {
+						t.Errorf("%s: wrong password %d is answered %d, want %d", what, i+1, got, code)
 					}
 				}
-				wrong("five at once", "192.0.2.1", 401, 401, 401, 401, 401, 429)
-				if w := sendTo(h, "POST", "/login", "192.0.2.1", "password=sesame"); w.Code != 429 || w.Header().Get("Retry-After") != "900" {
-					t.Errorf("the right password after five failures: %d, Retry-After %s; want 429 and 900", w.Code, w.Header().Get("Retry-After"))
-				}
-				wrong("four at once", "192.0.2.2", 401, 401, 401, 401)
-				if code := try("192.0.2.2", "sesame"); code != 200 {
-					t.Errorf("the right password after four failures: %d", code)
-				}
-				wrong("after a success", "192.0.2.2", c.afterSuccess...)
+			}
+			wrong("five at once", "192.0.2.1", 401, 401, 401, 401, 401, 429)
+			if w := sendTo(h, "POST", "/login", "192.0.2.1", "password=sesame"); w.Code != 429 || w.Header().Get("Retry-After") != "900" {
+				t.Errorf("the right password after five failures: %d, Retry-After %s; want 429 and 900", w.Code, w.Header().Get("Retry-After"))
+			}
+			wrong("four at once", "192.0.2.2", 401, 401, 401, 401)
+			if code := try("192.0.2.2", "sesame"); code != 200 {
+				t.Errorf("the right password after four failures: %d", code)
+			}
+			wrong("after a success", "192.0.2.2", c.afterSuccess...)
 
-				wrong("four at once", "192.0.2.3", 401, 401, 401, 401)
-				for _, code := range c.everyThree {
-					time.Sleep(3 * time.Minute)
-					wrong("one each three minutes", "192.0.2.3", code)
-				}
-				wrong("five at once", "192.0.2.4", 401, 401, 401, 401, 401, 429)
-				time.Sleep(15*time.Minute - time.Second)
-				wrong("a second too early", "192.0.2.4", 429)
-				time.Sleep(time.Second)
-				wrong("after 15 minutes", "192.0.2.4", c.after15...)
+			wrong("four at once", "192.0.2.3", 401, 401, 401, 401)
+			for _, code := range c.everyThree {
+				clock.Advance(3 * time.Minute)
+				wrong("one each three minutes", "192.0.2.3", code)
+			}
+			wrong("five at once", "192.0.2.4", 401, 401, 401, 401, 401, 429)
+			clock.Advance(15*time.Minute - time.Second)
+			wrong("a second too early", "192.0.2.4", 429)
+			clock.Advance(time.Second)
+			wrong("after 15 minutes", "192.0.2.4", c.after15...)
 
-				// A client that leaves a token as long as it can.
-				failures := 0
-				fail := func() {
-					if try("192.0.2.5", "?") == 401 {
-						failures++
-					}
+			// A client that leaves a token as long as it can.
+			failures := 0
+			fail := func() {
+				if try("192.0.2.5", "?") == 401 {
+					failures++
 				}
-				for range 4 {
-					fail()
-				}
-				for range 60/3 - 1 {
-					time.Sleep(3 * time.Minute)
-					fail()
-				}
+			}
+			for range 4 {
 				fail()
-				if failures != c.hour {
-					t.Errorf("%d failures in an hour, want %d", failures, c.hour)
-				}
-			})
+			}
+			for range 60/3 - 1 {
+				clock.Advance(3 * time.Minute)
+				fail()
+			}
+			fail()
+			if failures != c.hour {
+				t.Errorf("%d failures in an hour, want %d", failures, c.hour)
+			}
 		})
-	}
-}
-
-// A success that forgets the failures before it.
-func TestRecipeASuccessThatForgets(t *testing.T) {
-	limiter := ratetest.Quiet(t)
-	perName := ratelimit.Policy{Name: "login-name", Limit: ratelimit.Every(15 * time.Minute).WithBurst(5)}
-	const key = "name:ann"
-	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !limiter.Admit(w, r, ratelimit.Charge{Policy: perName, Key: key}) {
-			return
-		}
-		if r.PostFormValue("password") != "sesame" {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		if _, err := limiter.Reset(context.WithoutCancel(r.Context()), perName, key); err != nil {
-			log.Print(err) // this login and earlier failures still count
-		}
-		fmt.Fprintln(w, "welcome")
-	})
-	var got []int
-	for _, password := range strings.Fields("? ? ? ? sesame ? ? ? ? ? sesame") {
-		got = append(got, sendTo(h, "POST", "/login", "192.0.2.1", url.Values{"password": {password}}.Encode()).Code)
-	}
-	if want := []int{401, 401, 401, 401, 200, 401, 401, 401, 401, 401, 429}; !slices.Equal(got, want) {
-		t.Errorf("statuses %v, want %v", got, want)
 	}
 }
 
@@ -694,4 +550,180 @@ func TestRecipeTokensOfAModel(t *testing.T) {
 		use = usage{10, 10}
 		post(4000, 200, 1_980)
 	})
+}
+
+// Queues of workers
+
+// A queue holds jobs, such as a list in Redis or a message broker.
+type queue interface {
+	next(context.Context) (job, error) // blocks until there is a job, or until the context ends
+	putBack(job)                       // tries until the queue has the job
+}
+
+type job func(context.Context)
+
+func partnerWorker(limiter *ratelimit.Limiter) func(context.Context, queue) error {
+	partner := ratelimit.Policy{Name: "partner-api", Limit: ratelimit.PerSecond(10).WithBurst(1), FailClosed: true}
+	doOne := func(stop context.Context, jobs queue) error {
+		job, err := jobs.next(stop)
+		if err != nil {
+			return err
+		}
+		if _, err := limiter.Wait(stop, partner, "partner:7", 1); err != nil {
+			jobs.putBack(job) // otherwise the job is lost
+			return err
+		}
+		job(context.WithoutCancel(stop)) // a stop does not interrupt the job
+		return nil
+	}
+	return doOne
+}
+
+// A backlog is a queue in memory with room for all jobs of a test.
+type backlog chan job
+
+func (b backlog) next(ctx context.Context) (job, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case j := <-b:
+		return j, nil
+	}
+}
+
+func (b backlog) putBack(j job) { b <- j }
+
+func TestRecipeWorkersLoseNoJobAtAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		doOne := partnerWorker(ratetest.Quiet(t))
+		start := time.Now()
+		begun := make(chan time.Duration, 21)
+		jobs := make(backlog, cap(begun))
+		for range cap(jobs) {
+			jobs <- func(ctx context.Context) {
+				begun <- time.Since(start)
+				time.Sleep(150 * time.Millisecond)
+				if ctx.Err() != nil {
+					t.Error("a job was interrupted")
+				}
+			}
+		}
+		stop, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(1060*time.Millisecond, cancel)
+		var workers sync.WaitGroup
+		for range 5 {
+			workers.Go(func() {
+				for doOne(stop, jobs) == nil {
+				}
+			})
+		}
+		workers.Wait()
+		if took := time.Since(start); took != 1150*time.Millisecond {
+			t.Errorf("the workers ended after %v, want them to end with their last job after 1.15s", took)
+		}
+		if len(begun) != 11 || len(jobs) != 10 {
+			t.Errorf("%d jobs were done and %d are left, want 11 and 10", len(begun), len(jobs))
+		}
+		for i := range len(begun) {
+			if at, want := <-begun, time.Duration(i)*time.Second/10; at != want {
+				t.Errorf("job %d was begun after %v, want %v", i, at, want)
+			}
+		}
+	})
+}
+
+// Fan-out under two limits
+
+type message string
+
+func tenantSender(limiter *ratelimit.Limiter, send func(context.Context, message)) func(context.Context, string, []message) []message {
+	perTenant := ratelimit.Policy{Name: "tenant", Limit: ratelimit.PerSecond(5), FailClosed: true}
+	provider := ratelimit.Policy{Name: "provider", Limit: ratelimit.PerSecond(10), FailClosed: true}
+	// sendAll sends messages to a tenant, one after the other, until stop ends. It returns those that it has not sent.
+	sendAll := func(stop context.Context, tenant string, messages []message) (left []message) {
+		for len(messages) > 0 && stop.Err() == nil {
+			_, err := limiter.WaitAll(stop,
+				ratelimit.Charge{Policy: perTenant, Key: "tenant:" + tenant},
+				ratelimit.Charge{Policy: provider, Key: "provider:mail"},
+			)
+			if err != nil {
+				time.Sleep(300 * time.Millisecond) // because WaitAll does not block while Redis is unavailable
+				continue
+			}
+			send(context.WithoutCancel(stop), messages[0]) // a stop does not interrupt the message
+			messages = messages[1:]
+		}
+		return messages
+	}
+	return sendAll
+}
+
+// One goroutine for each tenant holds up nobody, and all together have what the provider allows.
+func TestRecipeFanOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := make(chan struct{}, 1000)
+		sendAll := tenantSender(ratetest.Quiet(t), func(context.Context, message) { sent <- struct{}{} })
+		stop, cancel := context.WithCancel(t.Context())
+		begin := time.Now()
+		var sending sync.WaitGroup
+		sending.Go(func() { sendAll(stop, "large", make([]message, 100)) })
+		sending.Go(func() {
+			time.Sleep(time.Millisecond)
+			if left := sendAll(stop, "small", make([]message, 2)); len(left) > 0 || time.Since(begin) > 300*time.Millisecond {
+				t.Errorf("%d messages to small are left after %v, want none at once", len(left), time.Since(begin))
+			}
+			time.Sleep(2 * time.Second)
+			cancel()
+		})
+		sending.Wait()
+		if n := len(sent); n < 2+13 || n > 2+15 { // of large, 5 at once and 5 a second
+			t.Errorf("%d messages were sent in %v, want 17 or a few less", n, time.Since(begin))
+		}
+	})
+}
+
+// Block a client
+
+func keepOut(ctx context.Context, limiter *ratelimit.Limiter) error {
+	api := ratelimit.Policy{Name: "api"} // the name is enough
+	_, err := limiter.Block(ctx, api, "ip:192.0.2.1", time.Hour, "alice: scrapes prices")
+	return err
+}
+
+func letIn(ctx context.Context, limiter *ratelimit.Limiter) error {
+	api := ratelimit.Policy{Name: "api"}
+	_, err := limiter.Unblock(ctx, api, "ip:192.0.2.1") // with the tokens that it has
+	return err
+}
+
+func fill(ctx context.Context, limiter *ratelimit.Limiter) error {
+	api := ratelimit.Policy{Name: "api"}
+	_, err := limiter.Reset(ctx, api, "ip:192.0.2.1") // with a full bucket
+	return err
+}
+
+func TestRecipeBlock(t *testing.T) {
+	shared := memstore.New(memstore.Config{})
+	t.Cleanup(func() { shared.Close() })
+	replica := func() *ratelimit.Limiter {
+		return ratetest.NewLimiter(t, ratelimit.Config{Store: shared, Policies: []ratelimit.Policy{ratetest.PerIP("api", ratelimit.PerHour(3))}})
+	}
+	here, elsewhere := replica(), replica()
+	for _, step := range []struct {
+		do   func(context.Context, *ratelimit.Limiter) error
+		want []int
+	}{
+		{keepOut, []int{429, 429}},
+		{letIn, []int{200}},
+		{keepOut, []int{429}},
+		{letIn, []int{200, 200, 429}},
+		{keepOut, []int{429}},
+		{fill, []int{200, 200, 200, 429}},
+	} {
+		if err := step.do(t.Context(), here); err != nil {
+			t.Fatal(err)
+		}
+		ratetest.WantStatuses(t, elsewhere.Handler(ratetest.OK), step.want, ratetest.From("192.0.2.1"))
+	}
+	ratetest.WantStatuses(t, elsewhere.Handler(ratetest.OK), []int{200}, ratetest.From("192.0.2.2"))
 }

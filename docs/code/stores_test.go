@@ -105,10 +105,3 @@ func TestMapStore(t *testing.T) {
 type sweptStore struct{ *mapStore }
 
 func (s sweptStore) Forget(time.Duration) { s.Sweep() }
-
-// A mapStore need not be an Inspector, a Blocker or a Forgetter.
-func TestABareStore(t *testing.T) {
-	storetest.Run(t, func(_ *testing.T, clock func() time.Time) store.Store {
-		return struct{ store.Store }{newMapStore(clock)}
-	})
-}

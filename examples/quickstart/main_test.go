@@ -3,11 +3,15 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,6 +23,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 )
 
@@ -321,4 +326,160 @@ func TestSignalsStopItCleanly(t *testing.T) {
 			t.Errorf("%v: %v", signal, err)
 		}
 	}
+}
+
+func TestThePageShowsWhoIsLimited(t *testing.T) {
+	base, printed := start(t)
+	if first, _, _ := strings.Cut(printed, "\n"); !strings.HasPrefix(first, "Admin:     "+base+"/admin/ ") || !strings.Contains(first, "this machine only") {
+		t.Errorf("the first line is %q", first)
+	}
+	drainHello(t, base)
+	page := do(t, "GET", base+"/admin/")
+	if text := body(t, page); page.StatusCode != 200 || !strings.Contains(text, "Quickstart") || !strings.Contains(text, ">hello<") || !strings.Contains(text, "ip:127.0.0.1") {
+		t.Errorf("status %d, page %s", page.StatusCode, text)
+	}
+	var facts any
+	if err := json.Unmarshal([]byte(body(t, do(t, "GET", base+"/admin/facts.json"))), &facts); err != nil {
+		t.Error(err)
+	}
+
+	// The page lets a client in again.
+	r, err := http.Post(base+"/admin/key/reset", "application/x-www-form-urlencoded", strings.NewReader("policy=hello&key=ip:127.0.0.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body(t, r)
+	if r.StatusCode != 200 {
+		t.Errorf("reset: status %d", r.StatusCode)
+	}
+	wantStatuses(t, []int{200, 200, 200, 200, 200}, "GET", base+"/hello")
+}
+
+// The page changes a limit, and explains a request to a route with two policies.
+func TestThePageChangesAndExplainsLimits(t *testing.T) {
+	base, _ := start(t)
+	if text := body(t, do(t, "GET", base+"/admin/limits")); !strings.Contains(text, "items-route") || strings.Contains(text, "cannot be changed here") {
+		t.Errorf("the page of limits is %s", text)
+	}
+	post := func(path, form string) string {
+		t.Helper()
+		r, err := http.Post(base+path, "application/x-www-form-urlencoded", strings.NewReader(form))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := body(t, r)
+		if r.StatusCode != 200 {
+			t.Errorf("%s: status %d: %s", path, r.StatusCode, text)
+		}
+		return text
+	}
+	post("/admin/limits", "policy=hello&limit=2/1s+burst+7")
+	wantStatuses(t, []int{200, 200, 200, 200, 200}, "GET", base+"/hello")
+	wantStatuses(t, []int{200}, "GET", base+"/items/1")
+	text := post("/admin/explain.json", "url=/items/7&peer=192.0.2.1&route=GET+/items/{id}")
+	for _, want := range []string{`"GET /items/{id}"`, `"ip:192.0.2.1"`, `"items-route"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+	if text := post("/admin/explain.json", "url=/hello&peer=192.0.2.1&route=GET+/hello"); !strings.Contains(text, "2/1s burst 7") {
+		t.Errorf("the changed limit is not explained: %s", text)
+	}
+}
+
+func TestThePageBeforeTheFirstRequest(t *testing.T) {
+	base, _ := start(t)
+	if text := body(t, do(t, "GET", base+"/admin/")); strings.Count(text, "No requests so far.") != 4 || strings.Contains(text, "CountsConfig") {
+		t.Errorf("before the first request the page is %s", text)
+	}
+}
+
+func TestTheLimitsDoNotCountThePage(t *testing.T) {
+	base, _ := start(t)
+	for range 60 { // more than any limit
+		wantStatuses(t, []int{200}, "GET", base+"/admin/")
+	}
+	wantStatuses(t, []int{200, 200, 200, 200, 200}, "GET", base+"/hello")
+}
+
+func TestThePageAnswersThisMachineOnly(t *testing.T) {
+	api, err := newAPI(t.Context(), ratelimit.Config{}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for peer, want := range map[string]int{"127.0.0.1:1": 200, "192.0.2.1:1": 403} {
+		for _, path := range []string{"/admin/", "/admin/facts.json", "/admin/key?key=ip:127.0.0.1"} {
+			r := httptest.NewRequest("GET", path, nil)
+			r.RemoteAddr, r.Host = peer, "127.0.0.1:8080"
+			w := httptest.NewRecorder()
+			if api.ServeHTTP(w, r); w.Code != want || want == 403 && strings.Contains(w.Body.String(), "hello") {
+				t.Errorf("%s of %s: status %d: %s", path, peer, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+func TestWhereThePageIs(t *testing.T) {
+	for ip, want := range map[string]string{
+		"127.0.0.1":   "http://base/admin/ ",
+		"::1":         "http://base/admin/ ",
+		"0.0.0.0":     "http://base/admin/ ",
+		"::":          "http://base/admin/ ",
+		"192.168.1.2": "not shown: ",
+	} {
+		if got := describeAdmin(&net.TCPAddr{IP: net.ParseIP(ip), Port: 8080}, "http://base"); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: got %q", ip, got)
+		}
+	}
+}
+
+// The README's transcript is what one gets, but for the times.
+func TestReadmeTranscript(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, transcript, found := strings.Cut(string(readme), "```console\n$ curl -i http://127.0.0.1:8080/hello\n")
+	transcript, _, ends := strings.Cut(transcript, "```\n")
+	if !found || !ends {
+		t.Fatal("README.md has no transcript")
+	}
+	transcript = "$ curl -i http://127.0.0.1:8080/hello\n" + transcript
+
+	times := regexp.MustCompile(`(Date: |Reset: ).*`)
+	plain := func(s string) string {
+		return strings.TrimSpace(times.ReplaceAllString(strings.ReplaceAll(s, "\r", ""), "$1…"))
+	}
+	var got string
+	for range 5 {
+		base, _ := start(t)
+		begin := time.Now()
+		if got = replay(t, transcript, base); plain(got) == plain(transcript) {
+			return
+		}
+		if time.Since(begin) < time.Second {
+			break // it was not for a token that came meanwhile
+		}
+	}
+	t.Errorf("got\n%s\n\nthe README says\n%s", plain(got), plain(transcript))
+}
+
+// replay runs the commands of a transcript and returns them with what they print.
+func replay(t *testing.T, transcript, base string) string {
+	t.Helper()
+	var got strings.Builder
+	for line := range strings.Lines(transcript) {
+		command, ok := strings.CutPrefix(line, "$ ")
+		if !ok {
+			continue
+		}
+		got.WriteString(line)
+		here := strings.ReplaceAll(command, "http://127.0.0.1:8080", base)
+		out, err := exec.Command("sh", "-c", strings.ReplaceAll(here, "curl -i", "curl -s -i")).Output()
+		if err != nil {
+			t.Fatalf("%s: %v", here, err)
+		}
+		got.Write(out)
+	}
+	return got.String()
 }

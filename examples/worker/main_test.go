@@ -13,41 +13,35 @@ import (
 
 func TestMain(m *testing.M) { testprogram.Main(m, main) }
 
-// Without arguments the program runs on an embedded Redis, which other processes can use.
-func TestWorkerOnAnEmbeddedRedis(t *testing.T) {
-	stop, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	out := &untilText{text: "done ", reached: cancel}
-	if err := run(stop, nil, out); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"Limit: 10/1s burst 20", "-add 0 -redis redis://127.0.0.1:", "begin ", "stopped, "} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("it does not print %q:\n%s", want, out)
+func TestWorker(t *testing.T) {
+	for name, c := range map[string]struct {
+		args  []string
+		until string // it is stopped when this is printed
+		wants []string
+	}{
+		"without arguments on an embedded Redis, which other processes can use": {
+			nil, "done ",
+			[]string{"Limit: 10/1s burst 20", "-add 0 -redis redis://127.0.0.1:", "begin ", "stopped, "},
+		},
+		"a job that costs more than the burst could never be done, and must not come back for ever": {
+			[]string{"-limit", "100/1s burst 4", "-add", "5", "-workers", "1"}, "reject ",
+			[]string{"-4: ratelimit: Wait: policy partner-api: cost 5 is above the burst", "stopped, 0 jobs left\n"},
+		},
+		"a job whose turn would come too late goes back into the queue": {
+			[]string{"-limit", "1/1h burst 5", "-add", "5", "-workers", "1"}, "would come later",
+			[]string{"the tokens would come later than MaxWait or the deadline: retry after", "stopped, 3 jobs left\n"},
+		},
+	} {
+		stop, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		out := &untilText{text: c.until, reached: cancel}
+		if err := run(stop, c.args, out); err != nil {
+			t.Fatal(err)
 		}
-	}
-}
-
-// A job that costs more than the burst could never be done, and must not come back for ever.
-func TestWorkerRejectsAJobAboveTheBurst(t *testing.T) {
-	stop, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	out := &untilText{text: "reject ", reached: cancel}
-	if err := run(stop, []string{"-limit", "100/1s burst 4", "-add", "5", "-workers", "1"}, out); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(out.String(), "-4: ratelimit: Wait: policy partner-api: cost 5 is above the burst") || !strings.HasSuffix(out.String(), "stopped, 0 jobs left\n") {
-		t.Errorf("it printed\n%s", out)
-	}
-}
-
-// A job whose turn would come too late goes back into the queue.
-func TestWorkerPutsBackAJobThatWouldWaitTooLong(t *testing.T) {
-	stop, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	out := &untilText{text: "would come later", reached: cancel}
-	if err := run(stop, []string{"-limit", "1/1h burst 5", "-add", "5", "-workers", "1"}, out); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(out.String(), "the tokens would come later than MaxWait or the deadline: retry after") || !strings.HasSuffix(out.String(), "stopped, 3 jobs left\n") {
-		t.Errorf("it printed\n%s", out)
+		for _, want := range c.wants {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s: it does not print %q:\n%s", name, want, out)
+			}
+		}
 	}
 }
 

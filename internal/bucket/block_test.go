@@ -43,11 +43,9 @@ func TestAfter(t *testing.T) {
 		"a refund that leaves a lock":        {before: lock, need: -l.Unit, tokens: l.Unit - 1, want: lock},
 		"a refund of a block that has ended": {before: ended, need: -l.Unit, tokens: l.Unit},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if got := l.After(c.before, c.need, c.lock, c.tokens, now); got != c.want {
-				t.Errorf("%+v, want %+v", got, c.want)
-			}
-		})
+		if got := l.After(c.before, c.need, c.lock, c.tokens, now); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
 	}
 }
 

@@ -29,20 +29,18 @@ func TestPeer(t *testing.T) {
 		{"A mapped peer of a dual-stack listener is IPv4", "[::ffff:192.0.2.1]:1234", "192.0.2.1"},
 		{"A bare IPv4 address is accepted", "192.0.2.1", "192.0.2.1"},
 		{"A bare IPv6 address is accepted", "2001:db8::1", "2001:db8::1"},
-		{"An empty string is no address", "", ""},
-		{"The name of a Unix socket peer is no address", "@", ""},
-		{"The path of a Unix socket is no address", "/run/app.sock", ""},
-		{"The unspecified IPv4 address is refused", "0.0.0.0:1234", ""},
-		{"The unspecified IPv6 address is refused", "[::]:1234", ""},
-		{"The mapped unspecified address is refused", "[::ffff:0.0.0.0]:1234", ""},
-		{"A host name is no address", "localhost:1234", ""},
-		{"A port alone is no address", ":1234", ""},
-		{"Whitespace is not part of a peer", " 192.0.2.1:1234", ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, ok := Peer(tt.in)
-			tt.check(t, got, ok)
-		})
+		got, ok := Peer(tt.in)
+		tt.check(t, got, ok)
+	}
+	for _, in := range []string{
+		"", "localhost:1234", ":1234", " 192.0.2.1:1234",
+		"@", "/run/app.sock", // a Unix socket
+		"0.0.0.0:1234", "[::]:1234", "[::ffff:0.0.0.0]:1234", // the unspecified address
+	} {
+		if got, ok := Peer(in); ok {
+			t.Errorf("%q: got %v, want none", in, got)
+		}
 	}
 }
 
@@ -71,66 +69,30 @@ func TestParse(t *testing.T) {
 		{"Port 65535 is a port", "192.0.2.1:65535", "192.0.2.1"},
 		{"A port may have leading zeros", "192.0.2.1:00080", "192.0.2.1"},
 		{"An entry of 256 bytes is read", strings.Repeat(" ", 247) + "192.0.2.1", "192.0.2.1"},
-
-		{"An entry of 257 bytes is refused", strings.Repeat(" ", 248) + "192.0.2.1", ""},
-		{"An entry of 64 KiB is refused", strings.Repeat("1", 64<<10), ""},
-		{"An entry of 1 MiB is refused", "fe80::1%" + strings.Repeat("z", 1<<20), ""},
-		{"Port 65536 is none", "192.0.2.1:65536", ""},
-		{"A port of six digits is none", "192.0.2.1:000080", ""},
-		{"An empty port is none", "192.0.2.1:", ""},
-		{"An empty port after brackets is none", "[2001:db8::1]:", ""},
-		{"A signed port is none", "192.0.2.1:+80", ""},
-		{"A named port is none", "192.0.2.1:http", ""},
-		{"An obfuscated port is none", "192.0.2.1:_gazonk", ""},
-		{"A port of Arabic digits is none", "192.0.2.1:\u0668\u0660", ""},
-		{"A port must follow a colon", "[2001:db8::1]80", ""},
-		{"The unspecified IPv4 address is refused", "0.0.0.0", ""},
-		{"The unspecified IPv6 address is refused", "::", ""},
-		{"The unspecified IPv6 address with a zone is refused", "::%eth0", ""},
-		{"The unspecified IPv6 address in full is refused", "[0:0:0:0:0:0:0:0]:80", ""},
-		{"The mapped unspecified address is refused", "::ffff:0:0", ""},
-		{"Two ports are refused", "[2001:db8::1]:80:80", ""},
-		{"Brackets must close", "[2001:db8::1", ""},
-		{"Brackets must open", "2001:db8::1]", ""},
-		{"Brackets do not nest", "[[2001:db8::1]]", ""},
-		{"Empty brackets are refused", "[]", ""},
-		{"An opening bracket alone is refused", "[", ""},
-		{"IPv4 in brackets is refused", "[192.0.2.1]", ""},
-		{"IPv4 with a zone is refused", "192.0.2.1%eth0", ""},
-		{"IPv4 with a zone of colons is refused", "192.0.2.1%a:b:c", ""},
-		{"An empty zone is refused", "fe80::1%", ""},
-		{"An empty string is refused", "", ""},
-		{"Whitespace alone is refused", " \t ", ""},
-		{"Octal numbers are refused", "0300.0.02.01", ""},
-		{"A leading zero is refused", "192.0.2.01", ""},
-		{"A leading zero in embedded IPv4 is refused", "::ffff:192.0.2.01", ""},
-		{"Hexadecimal IPv4 is refused", "0xc0.0.2.1", ""},
-		{"Two-part IPv4 is refused", "127.1", ""},
-		{"One-part IPv4 is refused", "3221225985", ""},
-		{"Five-part IPv4 is refused", "192.0.2.1.1", ""},
-		{"A number above 255 is refused", "192.0.2.256", ""},
-		{"An empty part is refused", "192.0..1", ""},
-		{"Arabic digits are refused", "\u0661\u0669\u0662.0.2.1", ""},
-		{"Fullwidth digits are refused", "\uff11\uff19\uff12.0.2.1", ""},
-		{"An ideographic full stop is refused", "192\u30020\u30022\u30021", ""},
-		{"Five hexadecimal digits are refused", "2001:db8::00001", ""},
-		{"Two double colons are refused", "2001::db8::1", ""},
-		{"Nine groups are refused", "1:2:3:4:5:6:7:8:9", ""},
-		{"A host name is refused", "localhost", ""},
-		{"The unknown identifier is refused", "unknown", ""},
-		{"An obfuscated identifier is refused", "_hidden", ""},
-		{"A NUL byte is refused", "192.0.2.1\x00", ""},
-		{"A line feed is refused", "192.0.2.1\n", ""},
-		{"A no-break space is refused", "\u00a0192.0.2.1", ""},
-		{"Bytes that are not UTF-8 are refused", "\xff192.0.2.1\xfe", ""},
-		{"A list is refused", "192.0.2.1, 192.0.2.2", ""},
-		{"Quotes are refused", `"192.0.2.1"`, ""},
-		{"A prefix is refused", "192.0.2.0/24", ""},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			got, ok := Parse(tt.in)
-			tt.check(t, got, ok)
-		})
+		got, ok := Parse(tt.in)
+		tt.check(t, got, ok)
+	}
+	for _, in := range []string{
+		// too long: 257 bytes, 64 KiB and 1 MiB
+		strings.Repeat(" ", 248) + "192.0.2.1", strings.Repeat("1", 64<<10), "fe80::1%" + strings.Repeat("z", 1<<20),
+		// no ports
+		"192.0.2.1:65536", "192.0.2.1:000080", "192.0.2.1:", "[2001:db8::1]:", "192.0.2.1:+80", "192.0.2.1:http", "192.0.2.1:_gazonk",
+		"192.0.2.1:\u0668\u0660", "[2001:db8::1]80", "[2001:db8::1]:80:80",
+		// the unspecified address
+		"0.0.0.0", "::", "::%eth0", "[0:0:0:0:0:0:0:0]:80", "::ffff:0:0",
+		// brackets and zones
+		"[2001:db8::1", "2001:db8::1]", "[[2001:db8::1]]", "[]", "[", "[192.0.2.1]", "192.0.2.1%eth0", "192.0.2.1%a:b:c", "fe80::1%",
+		// numbers: octal, hexadecimal, of too few or too many parts, and in other digits
+		"0300.0.02.01", "192.0.2.01", "::ffff:192.0.2.01", "0xc0.0.2.1", "127.1", "3221225985", "192.0.2.1.1", "192.0.2.256", "192.0..1",
+		"\u0661\u0669\u0662.0.2.1", "\uff11\uff19\uff12.0.2.1", "192\u30020\u30022\u30021", "2001:db8::00001", "2001::db8::1", "1:2:3:4:5:6:7:8:9",
+		// no addresses
+		"", " \t ", "localhost", "unknown", "_hidden", "192.0.2.1, 192.0.2.2", `"192.0.2.1"`, "192.0.2.0/24",
+		"192.0.2.1\x00", "192.0.2.1\n", "\u00a0192.0.2.1", "\xff192.0.2.1\xfe",
+	} {
+		if got, ok := Parse(in); ok {
+			t.Errorf("%.80q: got %v, want none", in, got)
+		}
 	}
 }
 

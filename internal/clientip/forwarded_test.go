@@ -37,45 +37,11 @@ func TestForwarded(t *testing.T) {
 		{"Quoted bytes need not be UTF-8", []string{"host=\"\xff\xfe\";for=192.0.2.1"}, "192.0.2.1"},
 		{"A quoted tab is allowed", []string{"host=\"\t\";for=192.0.2.1"}, "192.0.2.1"},
 
-		{"The unknown identifier is invalid", []string{"for=192.0.2.1, for=unknown"}, "invalid"},
-		{"An obfuscated identifier is invalid", []string{"for=_gazonk"}, "invalid"},
-		{"An obfuscated port is invalid", []string{`for="192.0.2.1:_gazonk"`}, "invalid"},
-		{"IPv6 without brackets is invalid", []string{`for="2001:db8::1"`}, "invalid"},
-		{"Mapped IPv4 without brackets is invalid", []string{`for="::ffff:192.0.2.1"`}, "invalid"},
-		{"IPv4 in brackets is invalid", []string{`for="[192.0.2.1]"`}, "invalid"},
-		{"The unspecified addresses are invalid", []string{`for=0.0.0.0`}, "invalid"},
-		{"The unspecified IPv6 address is invalid", []string{`for="[::]:80"`}, "invalid"},
-		{"An empty address is invalid", []string{`for=""`}, "invalid"},
-		{"Whitespace in quotes is part of the address", []string{`for=" 192.0.2.1"`}, "invalid"},
-		{"A list in quotes is invalid", []string{`for="192.0.2.1, 192.0.2.2"`}, "invalid"},
-		{"A host name is invalid", []string{"for=localhost"}, "invalid"},
-		{"An element without for is invalid", []string{"for=192.0.2.1, proto=https"}, "invalid"},
-		{"An element of a semicolon is invalid", []string{"for=192.0.2.1,;"}, "invalid"},
-		{"An element with two fors is invalid", []string{"for=192.0.2.1;for=192.0.2.2"}, "invalid"},
-		{"An element with the same for twice is invalid", []string{"for=192.0.2.1;For=192.0.2.1"}, "invalid"},
 		{"An invalid entry hides what is left of it", []string{"for=192.0.2.1, for=_x, for=192.0.2.3"}, "192.0.2.3 invalid"},
 		{"An invalid entry hides the lines before", []string{"for=192.0.2.1", "for=_x", "for=192.0.2.3"}, "192.0.2.3 invalid"},
 
-		{"An open quote spoils its line", []string{`for="192.0.2.1, for=192.0.2.2`}, "invalid"},
 		{"An open quote does not reach the next line", []string{`for="192.0.2.1`, "for=192.0.2.2"}, "192.0.2.2 invalid"},
 		{"Quotes do not close across lines", []string{`for="`, `";for=192.0.2.1`}, "invalid"},
-		{"A backslash at the end spoils its line", []string{`for=192.0.2.1, for="\`}, "invalid"},
-		{"A quote within a token spoils its line", []string{`for=192.0.2.1, host=a"b", for=192.0.2.3`}, "invalid"},
-		{"Text after a quoted string spoils its line", []string{`for="192.0.2.1"x`}, "invalid"},
-		{"A port in a token spoils its line", []string{"for=192.0.2.2, for=192.0.2.1:80"}, "invalid"},
-		{"Brackets in a token spoil their line", []string{"for=[2001:db8::1], for=192.0.2.1"}, "invalid"},
-		{"Whitespace before the equals sign spoils its line", []string{"for =192.0.2.1"}, "invalid"},
-		{"Whitespace after the equals sign spoils its line", []string{"for= 192.0.2.1"}, "invalid"},
-		{"A missing value spoils its line", []string{"for=, for=192.0.2.1"}, "invalid"},
-		{"A missing equals sign spoils its line", []string{"for, for=192.0.2.1"}, "invalid"},
-		{"A missing name spoils its line", []string{"=192.0.2.1"}, "invalid"},
-		{"A missing separator spoils its line", []string{"for=192.0.2.1 proto=http"}, "invalid"},
-		{"A bare address spoils its line", []string{"192.0.2.1"}, "invalid"},
-		{"A quoted NUL spoils its line", []string{"host=\"\x00\";for=192.0.2.1"}, "invalid"},
-		{"An escaped control byte spoils its line", []string{"host=\"\\\x01\";for=192.0.2.1"}, "invalid"},
-		{"A quoted DEL spoils its line", []string{"host=\"\x7f\";for=192.0.2.1"}, "invalid"},
-		{"A control byte outside quotes spoils its line", []string{"for=192.0.2.1\x00"}, "invalid"},
-		{"Unicode outside quotes spoils its line", []string{"for=192.0.2.\uff11"}, "invalid"},
 
 		{"A line of 8 KiB is read", []string{"for=192.0.2.1;a=" + strings.Repeat("x", 8<<10-16)}, "192.0.2.1"},
 		{"A longer line is invalid", []string{"for=192.0.2.1;a=" + strings.Repeat("x", 8<<10-15)}, "invalid"},
@@ -87,6 +53,24 @@ func TestForwarded(t *testing.T) {
 		{"The 65th line is invalid", repeatLine("for=192.0.2.1", 65), repeat("192.0.2.1", 64) + " invalid"},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.check(t, Forwarded(tt.lines)) })
+	}
+	for _, line := range []string{
+		// no address
+		"for=192.0.2.1, for=unknown", "for=_gazonk", `for="192.0.2.1:_gazonk"`, `for="2001:db8::1"`, `for="::ffff:192.0.2.1"`, `for="[192.0.2.1]"`,
+		"for=0.0.0.0", `for="[::]:80"`, `for=""`, `for=" 192.0.2.1"`, `for="192.0.2.1, 192.0.2.2"`, "for=localhost",
+		// no for, or two of them
+		"for=192.0.2.1, proto=https", "for=192.0.2.1,;", "for=192.0.2.1;for=192.0.2.2", "for=192.0.2.1;For=192.0.2.1",
+		// quotes that spoil their line
+		`for="192.0.2.1, for=192.0.2.2`, `for=192.0.2.1, for="\`, `for=192.0.2.1, host=a"b", for=192.0.2.3`, `for="192.0.2.1"x`,
+		// tokens that spoil their line
+		"for=192.0.2.2, for=192.0.2.1:80", "for=[2001:db8::1], for=192.0.2.1", "for =192.0.2.1", "for= 192.0.2.1", "for=, for=192.0.2.1", "for, for=192.0.2.1",
+		"=192.0.2.1", "for=192.0.2.1 proto=http", "192.0.2.1",
+		// bytes that spoil their line
+		"host=\"\x00\";for=192.0.2.1", "host=\"\\\x01\";for=192.0.2.1", "host=\"\x7f\";for=192.0.2.1", "for=192.0.2.1\x00", "for=192.0.2.\uff11",
+	} {
+		if got := entries(Forwarded([]string{line})); got != "invalid" {
+			t.Errorf("%q: got %q, want one invalid entry", line, got)
+		}
 	}
 }
 

@@ -26,11 +26,9 @@ func TestShow(t *testing.T) {
 		{"Longer", strings.Repeat("x", 41), strings.Repeat("x", 40) + "…"},
 		{"A cut within a rune", strings.Repeat("x", 39) + "é", strings.Repeat("x", 39) + `\xc3…`},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := logtext.Show(tt.text, 40); got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
-		})
+		if got := logtext.Show(tt.text, 40); got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }
 
@@ -42,11 +40,9 @@ func TestPrintable(t *testing.T) {
 		{"Bytes that are not UTF-8", "a\xffé", `a\xffé`},
 		{"A replacement character", "a\ufffd", "a\ufffd"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := logtext.Printable(tt.text); got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
-			}
-		})
+		if got := logtext.Printable(tt.text); got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -63,11 +64,13 @@ func TestNoOutputHasAPassword(t *testing.T) {
 		{"explain", "-policies", limits, "/"},
 	}
 	var lines [][]string
-	for _, url := range urls {
+	for i, url := range urls {
 		looksLikeRedis := strings.Contains(url, "redis://")
-		for _, c := range commands {
-			for _, at := range [][]string{{"-redis", url}, {"-redis=" + url}, {"-redis", url, "-cluster"}, {"-redis" + url}, {"-" + url}, {"-=" + url}, {"-timeout", url}, {"-cluster=" + url}} {
-				lines = append(lines, append(at, c...), append(slices.Clone(c), at...))
+		for j, c := range commands {
+			for k, at := range [][]string{{"-redis", url}, {"-redis=" + url}, {"-redis", url, "-cluster"}, {"-redis" + url}, {"-" + url}, {"-=" + url}, {"-timeout", url}, {"-cluster=" + url}} {
+				if testsize.Of((i+j+k)%4, 0) == 0 { // all pairs of two of the three
+					lines = append(lines, append(at, c...), append(slices.Clone(c), at...))
+				}
 			}
 			if looksLikeRedis {
 				lines = append(lines, append([]string{c[0], url}, c[1:]...), append(slices.Clone(c), url), append(slices.Clone(c), "-prefix", url), append(slices.Clone(c), "-secret-file", url))

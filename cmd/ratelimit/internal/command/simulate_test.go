@@ -3,7 +3,6 @@ package command_test
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -159,20 +158,6 @@ func TestFilesOfSimulate(t *testing.T) {
 	if info, err := os.Stat(os.DevNull); err != nil || info.Mode().IsRegular() {
 		t.Errorf("%s was replaced: %v", os.DevNull, err)
 	}
-}
-
-// An interrupt ends a run whose input blocks, with the report so far.
-func TestSimulateInterrupted(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	in, feed := io.Pipe()
-	go func() {
-		_, _ = io.WriteString(feed, strings.Repeat(logLine, 3))
-		time.Sleep(50 * time.Millisecond)
-		cancel() // and nothing more comes
-	}()
-	var out, err bytes.Buffer
-	status := command.Run(ctx, []string{"simulate", "-json", "-policies", file(t, "limits.yaml", limitsFile), "-"}, func(string) string { return "" }, in, &out, &err)
-	ran{status, out.String(), err.String()}.want(t, 130, `"incomplete": true`, "interrupted")
 }
 
 func TestProgress(t *testing.T) {

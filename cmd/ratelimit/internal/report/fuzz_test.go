@@ -35,11 +35,7 @@ func FuzzReport(f *testing.F) {
 		case 0:
 			got := textOf(t, r, false)
 			wantPrintable(t, got)
-			for line := range strings.Lines(got) {
-				if n := columnsOf(strings.TrimSuffix(line, "\n")); n > 100 {
-					t.Errorf("%d columns: %s", n, line)
-				}
-			}
+			wantNarrow(t, got)
 			if colored := textOf(t, r, true); withoutColors(colored) != got {
 				t.Errorf("with colors it says something else:\n%s", colored)
 			}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/golang-jwt/jwt/v5"
 )
@@ -114,21 +115,53 @@ func TestTheCacheKeepsToItsSize(t *testing.T) {
 	}
 }
 
-func TestAClockThatIsSetBackIsNotBelieved(t *testing.T) {
-	// Without a reading of the clock that only runs forward, the other stands for it.
-	verified := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	c := newTokenCache(10)
-	c.put(digestOf("token"), claimsOf(t, `"a": 0`), verified, verified.Add(time.Millisecond))
-	for after, want := range map[time.Duration]bool{
-		-time.Hour:           false,
-		0:                    false, // it might not have begun yet
-		time.Millisecond:     true,
-		time.Minute - 1:      true,
-		time.Minute:          false,
-		365 * 24 * time.Hour: false,
+// clocks returns start as it is later, when the two clocks of the machine have moved by different times.
+func clocks(start time.Time, wall, monotonic time.Duration) time.Time {
+	t := start.Add(wall)
+	*(*time.Duration)(unsafe.Add(unsafe.Pointer(&t), unsafe.Sizeof(uint64(0)))) += monotonic - wall
+	if t.Sub(start) != monotonic || t.UnixNano()-start.UnixNano() != int64(wall) {
+		panic("not as package time keeps its clocks")
+	}
+	return t
+}
+
+// The check of a token takes a while, for which its keys may be fetched. Its minute begins before that, and a clock that
+// is set back to the time of the check may be before its nbf. A clock that is set makes no token hold for longer.
+func TestATokenIsRememberedFromTheEndOfItsCheckForAMinuteFromTheBegin(t *testing.T) {
+	const check, day = 5 * time.Second, 24 * time.Hour
+	begin := time.Now()
+	byBoth := func(d time.Duration) time.Time { return begin.Add(d) }
+	byWall := func(d time.Duration) time.Time { return begin.Add(d).Round(0) } // without the clock that only runs forward
+	for name, c := range map[string]struct {
+		now   time.Time
+		holds bool
+	}{
+		"when the check has ended":               {byBoth(check), true},
+		"set back into the check":                {byBoth(check - 1), false},
+		"set back to before it":                  {byBoth(-time.Hour), false},
+		"within a minute of the begin":           {byBoth(time.Minute - 1), true},
+		"a minute after the begin":               {byBoth(time.Minute), false},
+		"within a minute, set back a little":     {clocks(begin, 10*time.Second, 30*time.Second), true},
+		"within a minute, set back to the check": {clocks(begin, check-1, 30*time.Second), false},
+		"within a minute, set back to before":    {clocks(begin, -1, 30*time.Second), false},
+		"within a minute, set back a day":        {clocks(begin, -day, 6*time.Second), false},
+		"a minute after, set back":               {clocks(begin, 30*time.Second, time.Minute), false},
+		"an hour after, set back for ever":       {clocks(begin, check, time.Hour), false},
+		"set forward, or asleep":                 {clocks(begin, time.Minute, 30*time.Second), false},
+		"asleep for an hour":                     {clocks(begin, time.Hour, 6*time.Second), false},
+		"by a wall clock, set back to before":    {byWall(-time.Hour), false},
+		"by a wall clock, set back to the begin": {byWall(0), false},
+		"by a wall clock, set back to the check": {byWall(check - 1), false},
+		"by a wall clock, when the check ended":  {byWall(check), true},
+		"by a wall clock, within a minute":       {byWall(time.Minute - 1), true},
+		"by a wall clock, after a minute":        {byWall(time.Minute), false},
+		"by a wall clock, after a year":          {byWall(365 * day), false},
 	} {
-		if _, ok := c.get(digestOf("token"), verified.Add(after)); ok != want {
-			t.Errorf("after %v: remembered %t", after, ok)
+		cache := newTokenCache(1)
+		d := digestOf("token")
+		cache.put(d, jwt.MapClaims{"exp": float64(begin.Add(366 * day).Unix())}, begin, begin.Add(check))
+		if _, ok := cache.get(d, c.now); ok != c.holds {
+			t.Errorf("%s: remembered: %t, want %t", name, ok, c.holds)
 		}
 	}
 }
