@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"path"
 	"regexp"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/skip"
 )
 
@@ -308,4 +310,43 @@ func FuzzPaths(f *testing.F) {
 	f.Fuzz(func(t *testing.T, n uint8, method, target string) {
 		patterns[int(n)%len(patterns)].check(t, method, target)
 	})
+}
+
+func TestASkippedPathIsServedByItsOwnRoute(t *testing.T) {
+	router := chi.NewRouter()
+	l := newLimiter(t, ratelimit.Config{
+		Policies: []ratelimit.Policy{{Name: "all", Key: ratelimit.Static("all"), Limit: ratelimit.PerHour(1)}},
+		Skip:     skip.Paths("GET /healthz", "/static/", "/{id}/ping"),
+	})
+	router.Use(l.Handler)
+	router.Get("/healthz", writes("cheap"))
+	router.Get("/static/*", writes("cheap"))
+	router.Get("/{id}/ping", writes("cheap"))
+	router.Get("/expensive/*", writes("expensive"))
+	router.Get("/{a}", writes("expensive"))
+	router.Get("//*", writes("expensive"))
+	status := func(target string) string {
+		w := httptest.NewRecorder()
+		router.ServeHTTP(w, parseRequest(t, "GET", target))
+		return fmt.Sprint(w.Code, " ", w.Body)
+	}
+	if got := status("/expensive/first"); got != "200 expensive" {
+		t.Fatal(got)
+	}
+	for _, target := range []string{"/healthz", "/static/a", "/static/", "/5/ping", "/a%20b/ping"} {
+		if got := status(target); got != "200 cheap" {
+			t.Errorf("%s: %s", target, got)
+		}
+	}
+	for _, target := range []string{
+		"/expensive/../healthz", "/expensive/%2e%2e/healthz", "//healthz", "/expensive%2f..%2fhealthz", "/%68ealthz",
+		"/expensive/..%2fstatic/a", "/expensive%2fping", "/healthz%2f..%2fexpensive", "/expensive/./../5/ping",
+		"/static/..;/expensive/a", "/static/..;x=/expensive/a", "/static/%2e%2e;x/expensive/a", "/static/..%5Cexpensive/a", "/static/..%00/expensive/a",
+		"/static/%252e%252e/expensive/a", "/static/.../expensive/a", "/static/..%20/expensive/a", "/static/%EF%BC%8E%EF%BC%8E/expensive/a",
+		"/static/%C0%AE%C0%AE/expensive/a", "/expensive;/ping", "/%20/ping", "/healthz;x",
+	} {
+		if got := status(target); !strings.HasPrefix(got, "429 ") {
+			t.Errorf("%s: %s; want 429", target, got)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package skip_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -102,5 +103,24 @@ func TestPreflightsOverHTTP2AreSkipped(t *testing.T) {
 	send(io.MultiReader(strings.NewReader("x"))) // of unknown length
 	if response := send(io.MultiReader(strings.NewReader("x"))); response.StatusCode != 429 {
 		t.Errorf("with a body: %d, want it limited", response.StatusCode)
+	}
+}
+
+func TestAPreflightTriesNoPasswords(t *testing.T) {
+	for name, skip := range map[string]func(*http.Request) bool{"no skip": nil, "SkipPreflights": skip.Preflights()} {
+		login := perIP("login", ratelimit.PerHour(3))
+		login.Settle, login.FailClosed = ratelimit.FailedLogins, true
+		l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{login}, Skip: skip})
+		tried := 0
+		h := l.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			tried++
+			w.WriteHeader(http.StatusUnauthorized)
+		}))
+		for i := range 500 {
+			h.ServeHTTP(httptest.NewRecorder(), requestWith(append(slices.Clone(preflight), func(r *http.Request) { r.SetBasicAuth("admin", fmt.Sprint(i)) })...))
+		}
+		if tried != 3 {
+			t.Errorf("%s: %d passwords were tried, want 3", name, tried)
+		}
 	}
 }
