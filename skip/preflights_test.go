@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/skip"
 )
 
@@ -117,7 +118,7 @@ func TestAPreflightTriesNoPasswords(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 		}))
 		for i := range 500 {
-			h.ServeHTTP(httptest.NewRecorder(), requestWith(append(slices.Clone(preflight), func(r *http.Request) { r.SetBasicAuth("admin", fmt.Sprint(i)) })...))
+			ratetest.Get(h, append(slices.Clone(preflight), func(r *http.Request) { r.SetBasicAuth("admin", fmt.Sprint(i)) })...)
 		}
 		if tried != 3 {
 			t.Errorf("%s: %d passwords were tried, want 3", name, tried)
