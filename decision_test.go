@@ -604,7 +604,7 @@ func TestEachRequestThatWasChargedIsSettledInOneEvent(t *testing.T) {
 
 // All of a limiter is settled in one call. Its event has the state after that.
 func TestTheStateOfASettlementIsThatAfterIt(t *testing.T) {
-	s := memstore.New(memstore.Config{})
+	s := ratelimit.Must(memstore.New(memstore.Config{}))
 	defer s.Close()
 	rec := &recorder{Store: s}
 	var o witness
@@ -645,7 +645,7 @@ func TestTheStateOfASettlementIsThatAfterIt(t *testing.T) {
 }
 
 func TestARequestThatWasNotChargedHasNoSettlement(t *testing.T) {
-	s := memstore.New(memstore.Config{})
+	s := ratelimit.Must(memstore.New(memstore.Config{}))
 	defer s.Close()
 	rec := &recorder{Store: s}
 	var o witness
@@ -681,7 +681,7 @@ func TestASettlementThatFailsSaysSo(t *testing.T) {
 		"Settle, by a panic": {func(*http.Request, ratelimit.Response) int64 { panic("broken") }, "Settle panicked", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := memstore.New(memstore.Config{})
+			s := ratelimit.Must(memstore.New(memstore.Config{}))
 			defer s.Close()
 			rec := &recorder{Store: s}
 			var o witness

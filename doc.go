@@ -24,9 +24,9 @@
 //	if err != nil {
 //		log.Fatal(err)
 //	}
-//	buckets := redisstore.New(redis.NewClient(options), redisstore.Config{})
+//	buckets := ratelimit.Must(redisstore.New(redis.NewClient(options), redisstore.Config{}))
 //	limiter, err := ratelimit.New(ratelimit.Config{
-//		Store:    fallback.New(buckets, nil, fallback.Config{Replicas: 3}),
+//		Store:    ratelimit.Must(fallback.New(buckets, nil, fallback.Config{Replicas: 3})),
 //		Policies: policies,
 //	})
 //

@@ -39,7 +39,7 @@ func ExampleParseLimit() {
 // Two at once, then one every 15 minutes.
 func ExampleEvery() {
 	now := time.Unix(1_800_000_000, 0)
-	buckets := memstore.New(memstore.Config{Clock: func() time.Time { return now }})
+	buckets := ratelimit.Must(memstore.New(memstore.Config{Clock: func() time.Time { return now }}))
 	defer buckets.Close()
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: buckets}))
 	attempts := ratelimit.Policy{Name: "attempts", Limit: ratelimit.Every(15 * time.Minute).WithBurst(2)}

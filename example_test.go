@@ -24,7 +24,7 @@ func Example() {
 	defer rdb.Close()
 
 	limiter, err := ratelimit.New(ratelimit.Config{
-		Store: redisstore.New(rdb, redisstore.Config{}),
+		Store: ratelimit.Must(redisstore.New(rdb, redisstore.Config{})),
 		Policies: []ratelimit.Policy{{
 			Name:  "api",
 			Key:   ratelimit.RemoteIP(),
@@ -233,7 +233,7 @@ func ExampleMust() {
 
 // The default headers. Beside those shown there is X-RateLimit-Reset, the Unix time at which the bucket is full again.
 func ExampleXRateLimit() {
-	buckets := memstore.New(memstore.Config{Clock: func() time.Time { return time.Unix(1_800_000_000, 0) }})
+	buckets := ratelimit.Must(memstore.New(memstore.Config{Clock: func() time.Time { return time.Unix(1_800_000_000, 0) }}))
 	defer buckets.Close()
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Store:    buckets,

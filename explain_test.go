@@ -330,7 +330,7 @@ func (s *looked) Take(ctx context.Context, charges []store.Charge, states []stor
 
 // An explanation leaves no trace: in no bucket, observer, log, queue or watch.
 func TestExplainWritesNothing(t *testing.T) {
-	memory := memstore.New(memstore.Config{})
+	memory := ratelimit.Must(memstore.New(memstore.Config{}))
 	defer memory.Close()
 	s := &looked{Store: memory, t: t}
 	var log bytes.Buffer
@@ -633,7 +633,7 @@ func TestExplainedWaits(t *testing.T) {
 
 // A store that nobody asks otherwise may be away. Explain says so, as Handler would.
 func TestExplainedDegraded(t *testing.T) {
-	memory := memstore.New(memstore.Config{})
+	memory := ratelimit.Must(memstore.New(memstore.Config{}))
 	defer memory.Close()
 	l := newLimiter(t, ratelimit.Config{Store: ratetest.StandIn(memory), Policies: []ratelimit.Policy{perIP("api", ratelimit.PerMinute(2))}})
 	e := l.Explain(asking("GET", "/"))

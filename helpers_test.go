@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"testing"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -76,12 +77,12 @@ func onEachStore(t *testing.T, test func(t *testing.T, s store.Store, c *clock))
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		c := newClock()
-		s := memstore.New(memstore.Config{Clock: c.Now})
+		s := ratelimit.Must(memstore.New(memstore.Config{Clock: c.Now}))
 		defer s.Close()
 		test(t, s, c)
 	})
 	t.Run("redis", func(t *testing.T) {
 		c := newClock()
-		test(t, redisstore.New(redistest.Start(t).Client(), redisstore.Config{Clock: c.Now}), c)
+		test(t, ratelimit.Must(redisstore.New(redistest.Start(t).Client(), redisstore.Config{Clock: c.Now})), c)
 	})
 }

@@ -140,7 +140,7 @@ func New(cfg Config) (*Limiter, error) {
 	}
 	l.mounts.begin(policies)
 	if l.store == nil {
-		l.own = memstore.New(memstore.Config{})
+		l.own = Must(memstore.New(memstore.Config{})) // of which nothing is wrong
 		l.store = l.own
 	}
 	if l.headers == nil {
@@ -177,12 +177,13 @@ func (l *Limiter) Stats() store.Stats {
 	return stats
 }
 
-// Must returns l, or panics if err is not nil. Use it while a program starts: Must(New(cfg)).
-func Must(l *Limiter, err error) *Limiter {
+// Must returns v, or panics if err is not nil. Use it while a program starts, with New of this package or of a store:
+// Must(New(cfg)).
+func Must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
 	}
-	return l
+	return v
 }
 
 // Close closes the memory store that [New] makes without a [Config.Store]. It does not close a Config.Store.

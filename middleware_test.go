@@ -250,7 +250,7 @@ func TestARequestWithoutTimeLeftIsRefusedWhateverThePolicy(t *testing.T) {
 	defer cancel()
 	never := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request without time left went on") })
 	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
-		backed := fallback.New(s, nil, fallback.Config{Failures: 1, Slow: 5 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		backed := ratelimit.Must(fallback.New(s, nil, fallback.Config{Failures: 1, Slow: 5 * time.Second, Logger: slog.New(slog.DiscardHandler)}))
 		defer backed.Close()
 		for name, s := range map[string]store.Store{"plain": s, "fallback": backed} {
 			var log bytes.Buffer
@@ -369,7 +369,7 @@ func TestFailuresAreLoggedOnceASecondAndKind(t *testing.T) {
 }
 
 func TestAStandInIsNotEnoughForFailClosed(t *testing.T) {
-	s := memstore.New(memstore.Config{})
+	s := ratelimit.Must(memstore.New(memstore.Config{}))
 	defer s.Close()
 	l := newLimiter(t, ratelimit.Config{Store: ratetest.StandIn(s), Logger: slog.New(slog.DiscardHandler)})
 	open, closed := perIP("open", ratelimit.PerHour(1)), perIP("closed", ratelimit.PerHour(9))
@@ -383,7 +383,7 @@ func TestAClientThatWentAwayPaysAndIsNoOutage(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, _ *clock) {
 		var logged bytes.Buffer
 		p := perIP("api", ratelimit.PerHour(5))
-		backed := fallback.New(s, nil, fallback.Config{Failures: 1, Slow: 5 * time.Second})
+		backed := ratelimit.Must(fallback.New(s, nil, fallback.Config{Failures: 1, Slow: 5 * time.Second}))
 		defer backed.Close()
 		l := newLimiter(t, ratelimit.Config{Store: backed, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 		served := 0
@@ -525,13 +525,13 @@ func TestHandlersKeepTheServersResponseWriter(t *testing.T) {
 }
 
 func TestNewRefusesATimeoutInWhichAHungPrimaryIsNotNoticed(t *testing.T) {
-	f := fallback.New(failing(func() error { return errors.New("broken") }), nil, fallback.Config{})
+	f := ratelimit.Must(fallback.New(failing(func() error { return errors.New("broken") }), nil, fallback.Config{}))
 	defer f.Close()
-	leased := lease.New(f, lease.Config{})
+	leased := ratelimit.Must(lease.New(f, lease.Config{}))
 	defer leased.Close()
 	for name, s := range map[string]store.Store{
 		"a fallback":       f,
-		"inside of others": denialcache.New(leased, denialcache.Config{}),
+		"inside of others": ratelimit.Must(denialcache.New(leased, denialcache.Config{})),
 	} {
 		_, err := ratelimit.New(ratelimit.Config{Store: s, Timeout: 49 * time.Millisecond})
 		if err == nil || !strings.Contains(err.Error(), "Timeout 49ms: must not be shorter than the fallback.Config.Slow of Store, 50ms") {
@@ -596,7 +596,7 @@ type wrapped struct{ store.Store }
 func (w wrapped) Unwrap() store.Store { return w.Store }
 
 func TestStatsAreThoseOfTheStoreThroughWhatWrapsIt(t *testing.T) {
-	s := memstore.New(memstore.Config{})
+	s := ratelimit.Must(memstore.New(memstore.Config{}))
 	defer s.Close()
 	for name, outer := range map[string]store.Store{"the store": reporting{s}, "a decorator": wrapped{wrapped{reporting{s}}}} {
 		got := newLimiter(t, ratelimit.Config{Store: outer}).Stats()

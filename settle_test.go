@@ -119,7 +119,7 @@ func TestWhatAResponseCostsIsChargedIntoDebt(t *testing.T) {
 }
 
 func TestSetCostSaysMoreThanSettle(t *testing.T) {
-	s := memstore.New(memstore.Config{})
+	s := ratelimit.Must(memstore.New(memstore.Config{}))
 	defer s.Close()
 	l := newLimiter(t, ratelimit.Config{Store: s})
 	outer := settled("outer", ratelimit.PerHour(100), func(*http.Request, ratelimit.Response) int64 {
@@ -174,7 +174,7 @@ func TestCostsOutOfRangeAreKeptWithin(t *testing.T) {
 
 // The bucket of a shadow may be where nobody answers, which vetoes nothing.
 func TestAShadowWhoseBucketDidNotAnswerIsNotSettled(t *testing.T) {
-	s := memstore.New(memstore.Config{})
+	s := ratelimit.Must(memstore.New(memstore.Config{}))
 	defer s.Close()
 	rec := &recorder{Store: &unansweredShadows{s}}
 	api, shadow := settled("api", ratelimit.PerHour(10), costs(0)), settled("shadow", ratelimit.PerHour(10), costs(0))
@@ -321,7 +321,7 @@ func (s slow) Take(ctx context.Context, charges []store.Charge, states []store.S
 
 func TestARequestWhoseClientLeavesWhileTheStoreIsAskedIsSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New(memstore.Config{})
+		s := ratelimit.Must(memstore.New(memstore.Config{}))
 		defer s.Close()
 		l := newLimiter(t, ratelimit.Config{Store: slow{s}, Timeout: time.Minute})
 		p := settled("login", ratelimit.PerHour(3), ratelimit.FailedLogins)
@@ -340,11 +340,11 @@ func TestARequestWhoseClientLeavesWhileTheStoreIsAskedIsSettled(t *testing.T) {
 }
 
 func TestAPolicyThatFailsClosedIsNotSettledWithAStandIn(t *testing.T) {
-	primary, standIn := memstore.New(memstore.Config{}), memstore.New(memstore.Config{})
+	primary, standIn := ratelimit.Must(memstore.New(memstore.Config{})), ratelimit.Must(memstore.New(memstore.Config{}))
 	defer primary.Close()
 	defer standIn.Close()
 	breakable := &recorder{Store: primary}
-	backed := fallback.New(breakable, standIn, fallback.Config{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
+	backed := ratelimit.Must(fallback.New(breakable, standIn, fallback.Config{Failures: 1, Logger: slog.New(slog.DiscardHandler)}))
 	defer backed.Close()
 	l := newLimiter(t, ratelimit.Config{Store: backed, Logger: slog.New(slog.DiscardHandler)})
 	p := settled("login", ratelimit.PerHour(10), costs(5))

@@ -230,7 +230,7 @@ func TestAClientThatLeavesGivesBackToAllPoliciesInOneCall(t *testing.T) {
 func TestADisconnectIsNoticedByAServerWhileTheRequestWaits(t *testing.T) {
 	p := waiting(perIP("api", ratelimit.Every(time.Hour)), 24*time.Hour)
 	asked, events := make(chan struct{}, 3), make(chan *ratelimit.Event, 3)
-	s := memstore.New(memstore.Config{})
+	s := ratelimit.Must(memstore.New(memstore.Config{}))
 	defer s.Close()
 	l := newLimiter(t, ratelimit.Config{
 		Store: &recorder{Store: s, Fault: func([]store.Charge) error {
@@ -473,7 +473,7 @@ func TestOnAStandInsWordOnlyOpenPoliciesWait(t *testing.T) {
 	open, closed := waiting(perIP("open", ratelimit.Every(time.Second)), time.Minute), waiting(perIP("away", ratelimit.Every(time.Second)), time.Minute)
 	closed.FailClosed = true
 	synctest.Test(t, func(t *testing.T) {
-		s := partly{&recorder{Store: memstore.New(memstore.Config{})}, ""} // away for all
+		s := partly{&recorder{Store: ratelimit.Must(memstore.New(memstore.Config{}))}, ""} // away for all
 		defer s.Store.(*memstore.Store).Close()
 		l := newLimiter(t, ratelimit.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
 		arrive(l.Limit(open)(okHandler), t.Context()).Want(t, 200, 0)
@@ -490,7 +490,7 @@ func TestOnAStandInsWordOnlyOpenPoliciesWait(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s := partly{&recorder{Store: memstore.New(memstore.Config{})}, "away"}
+		s := partly{&recorder{Store: ratelimit.Must(memstore.New(memstore.Config{}))}, "away"}
 		defer s.Store.(*memstore.Store).Close()
 		l := newLimiter(t, ratelimit.Config{Store: s, Logger: slog.New(slog.DiscardHandler)})
 		arrive(l.Limit(open, closed)(okHandler), t.Context()).Want(t, 503, 0)

@@ -3,7 +3,7 @@
 // authentication:
 //
 //	counts := observe.NewCounts(observe.CountsConfig{History: true})
-//	top := observe.NewTop(observe.TopConfig{})
+//	top := ratelimit.Must(observe.NewTop(observe.TopConfig{}))
 //	limiter, err := ratelimit.New(ratelimit.Config{
 //		Policies: policies,
 //		Observe:  observe.Join(counts.Observe, top.Observe),

@@ -31,7 +31,7 @@ type fakeStore struct {
 }
 
 func newFake(t *testing.T) *fakeStore {
-	m := memstore.New(memstore.Config{})
+	m := ratelimit.Must(memstore.New(memstore.Config{}))
 	t.Cleanup(func() { m.Close() })
 	return &fakeStore{Store: m}
 }
@@ -320,7 +320,7 @@ func TestAnOutageWithAFallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		f.stats.Redis = &store.RedisStats{}
-		both := fallback.New(f, nil, fallback.Config{})
+		both := ratelimit.Must(fallback.New(f, nil, fallback.Config{}))
 		defer both.Close()
 		s := newSite(t, admin.Config{}, ratelimit.Config{Store: both})
 		s.use("192.0.2.1", 2)

@@ -35,7 +35,7 @@ var api = ratelimit.Policy{Name: "api", Key: ratelimit.RemoteIP(), Limit: rateli
 // newSite returns a site whose users may change everything, with policies that limit a request, by default api.
 func newSite(t *testing.T, cfg admin.Config, limits ratelimit.Config) *site {
 	t.Helper()
-	s := &site{T: t, counts: observe.NewCounts(observe.CountsConfig{History: true}), top: observe.NewTop(observe.TopConfig{}), user: "ann", access: admin.Change}
+	s := &site{T: t, counts: observe.NewCounts(observe.CountsConfig{History: true}), top: ratelimit.Must(observe.NewTop(observe.TopConfig{})), user: "ann", access: admin.Change}
 	if limits.Policies == nil {
 		limits.Policies = []ratelimit.Policy{api}
 	}

@@ -109,7 +109,7 @@ func TestKeysOfARequest(t *testing.T) {
 func TestKeysThatAreNotShown(t *testing.T) {
 	for name, cfg := range map[string]observe.TopConfig{"a Top with the secret": {KeySecret: []byte("0123456789abcdef")}, "a Top without": {}} {
 		t.Run(name, func(t *testing.T) {
-			top, secret := observe.NewTop(cfg), []byte("0123456789abcdef")
+			top, secret := ratelimit.Must(observe.NewTop(cfg)), []byte("0123456789abcdef")
 			s := newSite(t, admin.Config{}, ratelimit.Config{})
 			s.limiter = ratelimit.Must(ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{api}, Observe: top.Observe}))
 			defer s.limiter.Close()

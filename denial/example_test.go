@@ -30,7 +30,7 @@ func stopped() time.Time { return time.Unix(1_800_000_000, 0) }
 
 // The default answers, in the form that each client asks for.
 func ExampleHandler() {
-	buckets := memstore.New(memstore.Config{Clock: stopped})
+	buckets := ratelimit.Must(memstore.New(memstore.Config{Clock: stopped}))
 	defer buckets.Close()
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Store:    buckets,
@@ -90,7 +90,7 @@ func ExampleHandler_languages() {
 		`<!DOCTYPE html><html lang="{{.Language}}"><title>{{.Title}}</title><h1>{{.Title}}</h1>{{.Detail}}</html>` + "\n"))
 	denial := denial.Handler{Text: german, Page: page}
 
-	buckets := memstore.New(memstore.Config{Clock: stopped})
+	buckets := ratelimit.Must(memstore.New(memstore.Config{Clock: stopped}))
 	defer buckets.Close()
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Store:    buckets,
@@ -146,7 +146,7 @@ func Example_ownHandler() {
 		_ = json.NewEncoder(w).Encode(e)
 	}
 
-	buckets := memstore.New(memstore.Config{Clock: stopped})
+	buckets := ratelimit.Must(memstore.New(memstore.Config{Clock: stopped}))
 	defer buckets.Close()
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Store: buckets,

@@ -18,7 +18,7 @@ import (
 
 // show prints the rate limit headers of the second request under a limit of 20 a minute with a burst of 5.
 func show(format ratelimit.HeaderFunc) {
-	buckets := memstore.New(memstore.Config{Clock: func() time.Time { return time.Unix(1_800_000_000, 0) }})
+	buckets := ratelimit.Must(memstore.New(memstore.Config{Clock: func() time.Time { return time.Unix(1_800_000_000, 0) }}))
 	defer buckets.Close()
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Store:   buckets,

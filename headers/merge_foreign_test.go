@@ -29,7 +29,7 @@ var nothing = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 // frozen returns a Limiter on memory for which no time passes, and which writes IETF and XRateLimitDelta.
 func frozen(t *testing.T, headers ratelimit.HeaderFunc) *ratelimit.Limiter {
 	t.Helper()
-	s := memstore.New(memstore.Config{Clock: newClock().Now})
+	s := ratelimit.Must(memstore.New(memstore.Config{Clock: newClock().Now}))
 	t.Cleanup(func() { s.Close() })
 	return newLimiter(t, ratelimit.Config{Store: s, Headers: headers})
 }
@@ -133,7 +133,7 @@ func TestStackedLimitersWriteEachHeaderOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := memstore.New(memstore.Config{Clock: newClock().Now})
+			s := ratelimit.Must(memstore.New(memstore.Config{Clock: newClock().Now}))
 			defer s.Close()
 			h := mount(newLimiter(t, ratelimit.Config{Store: s, Headers: both, Policies: []ratelimit.Policy{perIP("a", limit)}}))
 			wantLines(t, get(h).Header(), map[string]string{

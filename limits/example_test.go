@@ -23,7 +23,7 @@ func ExampleWatch() {
 	defer server.Close()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	buckets := redisstore.New(client, redisstore.Config{})
+	buckets := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Store:    buckets,
 		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(60).WithBurst(10)}},
@@ -64,7 +64,7 @@ func ExampleEditor() {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
 	editor := limits.Editor{
-		Keeper:  redisstore.New(client, redisstore.Config{}),
+		Keeper:  ratelimit.Must(redisstore.New(client, redisstore.Config{})),
 		Program: map[string]ratelimit.Limit{"api": ratelimit.PerMinute(60)},
 	}
 	ctx := context.Background()

@@ -1,7 +1,7 @@
 // Package limits changes the limits of policies while the program runs, on all replicas. The changes are kept in Redis, so
 // they survive a restart. The package is experimental: a minor release may change it.
 //
-//	buckets := redisstore.New(client, redisstore.Config{})
+//	buckets := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 //	limiter, err := ratelimit.New(ratelimit.Config{Store: buckets, Policies: policies})
 //	// … mount it …
 //	changed, err := limits.Watch(ctx, limiter, buckets, limits.Config{})

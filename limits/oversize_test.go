@@ -21,7 +21,7 @@ func TestTooMuchWrittenByHand(t *testing.T) {
 	fields, long := testsize.Of(10_000, 100_000), testsize.Of(5<<20, 50<<20)
 	server := redistest.Start(t)
 	quiet := slog.New(slog.DiscardHandler)
-	buckets := redisstore.New(server.Client(), redisstore.Config{Logger: quiet})
+	buckets := ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{Logger: quiet}))
 	l := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: buckets, Policies: []ratelimit.Policy{
 		policy("api", ratelimit.PerMinute(60).WithBurst(10)), policy("login", ratelimit.PerHour(5)),
 	}}))

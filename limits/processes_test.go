@@ -40,7 +40,7 @@ func program() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	buckets := redisstore.New(redis.NewClient(o), redisstore.Config{Logger: quiet})
+	buckets := ratelimit.Must(redisstore.New(redis.NewClient(o), redisstore.Config{Logger: quiet}))
 	answer := func(status int) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if d, ok := ratelimit.FromContext(r.Context()); ok && len(d.Results) == 1 {

@@ -68,8 +68,8 @@ func (f *fleet) start(i int) *service {
 	}
 	client := redis.NewClient(o)
 	quiet := slog.New(slog.DiscardHandler)
-	buckets := redisstore.New(client, redisstore.Config{Logger: quiet})
-	stack := fallback.New(buckets, nil, fallback.Config{Logger: quiet})
+	buckets := ratelimit.Must(redisstore.New(client, redisstore.Config{Logger: quiet}))
+	stack := ratelimit.Must(fallback.New(buckets, nil, fallback.Config{Logger: quiet}))
 	l := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: stack, Logger: quiet, Policies: []ratelimit.Policy{policy("api", ratelimit.PerMinute(60).WithBurst(10))}}))
 	mux := http.NewServeMux()
 	mux.Handle("/login", l.Limit(policy("login", ratelimit.PerHour(5)))(http.NotFoundHandler()))

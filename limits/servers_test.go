@@ -27,7 +27,7 @@ type deployment struct {
 func (d deployment) start() replica {
 	d.Helper()
 	quiet := slog.New(slog.DiscardHandler)
-	buckets := redisstore.New(d.client(), redisstore.Config{Logger: quiet})
+	buckets := ratelimit.Must(redisstore.New(d.client(), redisstore.Config{Logger: quiet}))
 	l := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: buckets, Logger: quiet, Policies: []ratelimit.Policy{policy("api", ratelimit.PerMinute(60).WithBurst(10))}}))
 	changed, err := limits.Watch(d.Context(), l, buckets, limits.Config{Every: 50 * time.Millisecond, Logger: quiet})
 	if err != nil {

@@ -156,7 +156,7 @@ func BenchmarkTop(b *testing.B) {
 		{"keys-of-240-bytes", long, true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			top := observe.NewTop(observe.TopConfig{})
+			top := ratelimit.Must(observe.NewTop(observe.TopConfig{}))
 			for _, key := range c.keys[:len(c.keys)/2] {
 				top.Observe(context.Background(), asked("api", key, c.allowed))
 			}

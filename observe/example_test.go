@@ -57,7 +57,7 @@ func ExampleJoin() {
 
 // Find the keys that a limit hits.
 func ExampleTop() {
-	top := observe.NewTop(observe.TopConfig{})
+	top := ratelimit.Must(observe.NewTop(observe.TopConfig{}))
 	limiter, err := ratelimit.New(ratelimit.Config{Observe: top.Observe})
 	if err != nil {
 		panic(err)

@@ -99,16 +99,16 @@ type TopKey struct {
 	Share float64
 }
 
-// NewTop returns a Top without any requests. It panics if a field of cfg is out of its range.
-func NewTop(cfg TopConfig) *Top {
+// NewTop returns a Top without any requests. It returns an error if a field of cfg is out of its range.
+func NewTop(cfg TopConfig) (*Top, error) {
 	if cfg.Window != 0 && (cfg.Window < time.Second || cfg.Window > time.Hour) {
-		panic(fmt.Sprintf("observe: NewTop: TopConfig.Window is %v: must be from 1s to 1h, or 0 for the default of %v", cfg.Window, defaultTopWindow))
+		return nil, fmt.Errorf("observe: NewTop: TopConfig.Window is %v: must be from 1s to 1h, or 0 for the default of %v", cfg.Window, defaultTopWindow)
 	}
 	if cfg.Policies < 0 {
-		panic(fmt.Sprintf("observe: NewTop: TopConfig.Policies is %d: must be positive, or 0 for the default of %d", cfg.Policies, defaultTopPolicies))
+		return nil, fmt.Errorf("observe: NewTop: TopConfig.Policies is %d: must be positive, or 0 for the default of %d", cfg.Policies, defaultTopPolicies)
 	}
 	if err := keyname.CheckSecret(cfg.KeySecret, "TopConfig.KeySecret", "to show keys unchanged"); err != nil {
-		panic("observe: NewTop: " + err.Error())
+		return nil, fmt.Errorf("observe: NewTop: %w", err)
 	}
 	t := &Top{
 		stepSize: cmp.Or(cfg.Window, defaultTopWindow) / steps,
@@ -123,7 +123,7 @@ func NewTop(cfg TopConfig) *Top {
 	}
 	t.over.Store(true)
 	t.tables.Store(&map[string]*topTable{})
-	return t
+	return t, nil
 }
 
 // Observe counts the keys of a request, a Decide, Admit, Take or Wait, under each policy that the store decided about.

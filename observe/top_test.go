@@ -41,7 +41,7 @@ type truth struct{ requests, denied int64 }
 func newCounted() *counted {
 	clock := ratetest.NewClock()
 	return &counted{
-		Top:   observe.NewTop(observe.TopConfig{Clock: clock.Now, Window: 5 * time.Second}),
+		Top:   ratelimit.Must(observe.NewTop(observe.TopConfig{Clock: clock.Now, Window: 5 * time.Second})),
 		clock: clock,
 		event: asked("api", "", true),
 		steps: []map[string]truth{{}},
@@ -142,7 +142,7 @@ func TestAKeyOfOnePercentIsFoundAmongAMillion(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d steps", name, steps), func(t *testing.T) {
 				t.Parallel()
 				clock := ratetest.NewClock()
-				top := observe.NewTop(observe.TopConfig{Clock: clock.Now})
+				top := ratelimit.Must(observe.NewTop(observe.TopConfig{Clock: clock.Now}))
 				e := asked("api", "", false)
 				for i := range total {
 					if i > 0 && i%(total/steps+1) == 0 {
@@ -242,7 +242,7 @@ func TestTheWindowSlides(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := begin
-			top := observe.NewTop(observe.TopConfig{Clock: func() time.Time { return now }})
+			top := ratelimit.Must(observe.NewTop(observe.TopConfig{Clock: func() time.Time { return now }}))
 			top.Observe(t.Context(), asked("api", "a", true))
 			now = begin.Add(time.Minute)
 			top.Observe(t.Context(), asked("api", "b", true))
@@ -259,7 +259,7 @@ func TestTheWindowSlides(t *testing.T) {
 func TestTheListsBeginAnewWhenTheClockIsSetBackByMoreThanTheWindow(t *testing.T) {
 	begin := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	now := begin
-	top := observe.NewTop(observe.TopConfig{Clock: func() time.Time { return now }})
+	top := ratelimit.Must(observe.NewTop(observe.TopConfig{Clock: func() time.Time { return now }}))
 	for _, c := range []struct {
 		at   time.Duration
 		key  string
@@ -283,7 +283,7 @@ func TestTheListsBeginAnewWhenTheClockIsSetBackByMoreThanTheWindow(t *testing.T)
 // Without a clock, the time is read once a step.
 func TestTheWindowSlidesByTheSystemsClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		top := observe.NewTop(observe.TopConfig{Window: 10 * time.Second})
+		top := ratelimit.Must(observe.NewTop(observe.TopConfig{Window: 10 * time.Second}))
 		begin := time.Now()
 		for i := range 30 {
 			top.Observe(t.Context(), asked("api", fmt.Sprint(i), true))
@@ -308,7 +308,7 @@ func TestWhatATopCounts(t *testing.T) {
 		"request": 1, "decide": 1, "admit": 1, "take": 1, "take_all": 1, "wait": 1, "wait_all": 1,
 		"peek": 0, "refund": 0, "reset": 0, "block": 0, "unblock": 0, "settle": 0,
 	} {
-		top := observe.NewTop(observe.TopConfig{})
+		top := ratelimit.Must(observe.NewTop(observe.TopConfig{}))
 		e := asked("api", "k", false)
 		e.Op = op
 		top.Observe(t.Context(), e)
@@ -317,7 +317,7 @@ func TestWhatATopCounts(t *testing.T) {
 		}
 	}
 
-	top := observe.NewTop(observe.TopConfig{})
+	top := ratelimit.Must(observe.NewTop(observe.TopConfig{}))
 	top.Observe(t.Context(), &ratelimit.Event{Op: "request", Err: ratelimit.ErrNoKey})
 	top.Observe(t.Context(), &ratelimit.Event{Op: "request", Results: []ratelimit.Result{
 		{Policy: "deny", Key: "a"},
@@ -336,7 +336,7 @@ func TestTopTakesAnyKey(t *testing.T) {
 	longest, longer := strings.Repeat("k", keyname.MaxShort), strings.Repeat("k", 10<<10)
 	hash := "sha256:" + hex.EncodeToString([]byte(keyname.Short(longer)[1:]))
 	for _, key := range []string{"", "\x00", "a\r\nb", "<script>alert(1)</script>", "\u202eevil", "\xff\xfe", "\xff", "a\xff", "hmac:0123456789abcdef", hash, longest, longer} {
-		top := observe.NewTop(observe.TopConfig{})
+		top := ratelimit.Must(observe.NewTop(observe.TopConfig{}))
 		top.Observe(t.Context(), asked("api", strings.Repeat("x", 300), false))
 		for range 2 {
 			top.Observe(t.Context(), asked("api", key, false))
@@ -354,7 +354,7 @@ func TestTopTakesAnyKey(t *testing.T) {
 			t.Errorf("Find %.20q: got %q, %t", shown, got, ok)
 		}
 	}
-	top := observe.NewTop(observe.TopConfig{})
+	top := ratelimit.Must(observe.NewTop(observe.TopConfig{}))
 	if key, ok := top.Find("api", ""); ok {
 		t.Errorf("found %q in nothing", key)
 	}
@@ -365,7 +365,7 @@ func TestTopNamesKeysLikeTheLog(t *testing.T) {
 	secret := []byte("a secret of 26 random byte")
 	for _, key := range []string{"ip:192.0.2.1", "", "\xff", strings.Repeat("k", 10<<10)} {
 		var lines bytes.Buffer
-		top := observe.NewTop(observe.TopConfig{KeySecret: secret})
+		top := ratelimit.Must(observe.NewTop(observe.TopConfig{KeySecret: secret}))
 		log := observe.LogDenials(observe.LogConfig{KeySecret: secret, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
 		observe.Join(log, top.Observe)(t.Context(), asked("api", key, false))
 		got := top.Denied("api", 5).Keys
@@ -383,7 +383,7 @@ func TestTopNamesKeysLikeTheLog(t *testing.T) {
 }
 
 func TestATopHasABoundOfPolicies(t *testing.T) {
-	top := observe.NewTop(observe.TopConfig{Policies: 2})
+	top := ratelimit.Must(observe.NewTop(observe.TopConfig{Policies: 2}))
 	for _, policy := range []string{"a", "b", "c", "a", "b"} {
 		top.Observe(t.Context(), asked(policy, "k", false))
 	}
@@ -401,13 +401,13 @@ func TestNewTopChecksItsConfig(t *testing.T) {
 		"TopConfig.Policies":  {Policies: -1},
 		"TopConfig.KeySecret": {KeySecret: make([]byte, 15)},
 	} {
-		checkPanic(t, func() { observe.NewTop(cfg) }, "observe: NewTop: ", want)
+		ratetest.CheckText(t, fmt.Sprint(ratetest.Err(observe.NewTop(cfg))), "observe: NewTop: ", want)
 	}
 }
 
 func TestATopIsSafeForConcurrentUse(t *testing.T) {
 	clock := ratetest.NewClock()
-	top := observe.NewTop(observe.TopConfig{Clock: clock.Now})
+	top := ratelimit.Must(observe.NewTop(observe.TopConfig{Clock: clock.Now}))
 	const callers, each = 8, 2000
 	var done sync.WaitGroup
 	for caller := range callers {
@@ -445,7 +445,7 @@ func TestTheMemoryOfATop(t *testing.T) {
 	} {
 		got := ratetest.HeapOf(func() any {
 			clock := ratetest.NewClock()
-			top := observe.NewTop(observe.TopConfig{Clock: clock.Now})
+			top := ratelimit.Must(observe.NewTop(observe.TopConfig{Clock: clock.Now}))
 			for range 7 { // more than the window has
 				for i := range 2000 {
 					top.Observe(t.Context(), asked("api", fmt.Sprintf(c.key, i), false))
@@ -465,7 +465,7 @@ func TestTheMemoryOfATop(t *testing.T) {
 func TestATopDoesNotAllocate(t *testing.T) {
 	clock := ratetest.NewClock()
 	for name, cfg := range map[string]observe.TopConfig{"clock": {Clock: clock.Now}, "no clock": {}} {
-		top, e, i := observe.NewTop(cfg), asked("api", "", false), 0
+		top, e, i := ratelimit.Must(observe.NewTop(cfg)), asked("api", "", false), 0
 		keys := make([]string, 20_000)
 		for i := range keys {
 			keys[i] = fmt.Sprintf("ip:192.0.2.%05d", i)

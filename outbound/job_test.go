@@ -49,7 +49,7 @@ func (j job) run() error {
 	rdb := redis.NewClient(&redis.Options{Addr: j.Redis})
 	defer rdb.Close()
 	limiter, err := ratelimit.New(ratelimit.Config{
-		Store:   redisstore.New(rdb, redisstore.Config{}),
+		Store:   ratelimit.Must(redisstore.New(rdb, redisstore.Config{})),
 		Timeout: 5 * time.Second, // the machine may be busy
 	})
 	if err != nil {

@@ -27,7 +27,7 @@ type simulation struct {
 
 func (s simulation) run(t *testing.T) {
 	t.Helper()
-	memory := memstore.New(memstore.Config{})
+	memory := ratelimit.Must(memstore.New(memstore.Config{}))
 	defer memory.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), s.length)
 	defer cancel()

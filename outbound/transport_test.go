@@ -73,7 +73,7 @@ func run(t *testing.T, test func(t *testing.T, replica func(outbound.Config) *ht
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(30 * 365 * 24 * time.Hour) // bubbles begin in 2000, when Unix time had nine digits
-		s := memstore.New(memstore.Config{})
+		s := ratelimit.Must(memstore.New(memstore.Config{}))
 		defer s.Close()
 		test(t, func(cfg outbound.Config) *http.Client {
 			if cfg.Limiter == nil {
@@ -407,7 +407,7 @@ func (s *brokenStore) Take(ctx context.Context, charges []store.Charge, states [
 func TestWithoutTheStore(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {
-			memory := memstore.New(memstore.Config{})
+			memory := ratelimit.Must(memstore.New(memstore.Config{}))
 			defer memory.Close()
 			broken := &brokenStore{Store: memory}
 			s := &server{answer: always(429, "Retry-After", "30")}

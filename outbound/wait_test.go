@@ -152,7 +152,7 @@ func TestCallsInLineCountTheTokensThatAreLeft(t *testing.T) {
 // A line that has formed in a stop does not stay because each call in it needs an answer of the store.
 func TestALineEndsWhenTheBucketHasTokens(t *testing.T) {
 	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {
-		memory := memstore.New(memstore.Config{})
+		memory := ratelimit.Must(memstore.New(memstore.Config{}))
 		defer memory.Close()
 		s := &server{answer: func(n int, _ *http.Request) (int, []string) {
 			if n == 100 {
@@ -294,7 +294,7 @@ func TestACallThatLeavesGivesItsTokensBack(t *testing.T) {
 // The call behind one that leaves does not wait for the token after.
 func TestTheTokenOfACallThatLeavesIsForTheNextOne(t *testing.T) {
 	run(t, func(t *testing.T, replica func(outbound.Config) *http.Client) {
-		memory := memstore.New(memstore.Config{})
+		memory := ratelimit.Must(memstore.New(memstore.Config{}))
 		defer memory.Close()
 		c := replica(outbound.Config{
 			Limiter: ratelimit.Must(ratelimit.New(ratelimit.Config{Store: slowRefunds{memory}})),

@@ -2,7 +2,7 @@
 // programs only choose a Store:
 //
 //	limiter, err := ratelimit.New(ratelimit.Config{
-//		Store:    redisstore.New(client, redisstore.Config{}),
+//		Store:    ratelimit.Must(redisstore.New(client, redisstore.Config{})),
 //		Policies: policies,
 //	})
 //

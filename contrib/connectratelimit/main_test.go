@@ -61,7 +61,7 @@ func (c *clock) now() time.Time { return time.Unix(1_800_000_000, 0).Add(time.Du
 func newLimits(t testing.TB, cfg ratelimit.Config) *connectratelimit.Limiter {
 	t.Helper()
 	if cfg.Store == nil {
-		s := memstore.New(memstore.Config{Clock: new(clock).now})
+		s := ratelimit.Must(memstore.New(memstore.Config{Clock: new(clock).now}))
 		t.Cleanup(func() { s.Close() })
 		cfg.Store = s
 	}

@@ -30,7 +30,7 @@ func TestARetryPolicyObeysALimitAroundTheHandlers(t *testing.T) {
 		"around": {true, 0}, "interceptor": {false, connect.CodeResourceExhausted},
 	} {
 		t.Run(name, func(t *testing.T) {
-			buckets := memstore.New(memstore.Config{})
+			buckets := ratelimit.Must(memstore.New(memstore.Config{}))
 			t.Cleanup(func() { buckets.Close() })
 			limits := newLimits(t, ratelimit.Config{Store: buckets, Deny: denial.Handler{GRPC: true}})
 			h := logins(echo, with(limits.Interceptor(often)))

@@ -63,8 +63,8 @@ func TestADay(t *testing.T) {
 			MeterProvider: provider(t, reader),
 			Caches:        map[string]func() store.CacheStats{"jwt": cache},
 		})
-		primary := redis{&broken{Store: memstore.New(memstore.Config{})}}
-		behind := fallback.New(primary, memstore.New(memstore.Config{}), fallback.Config{})
+		primary := redis{&broken{Store: ratelimit.Must(memstore.New(memstore.Config{}))}}
+		behind := ratelimit.Must(fallback.New(primary, ratelimit.Must(memstore.New(memstore.Config{})), fallback.Config{}))
 		t.Cleanup(func() { behind.Close() })
 		l := newLimiter(t, ratelimit.Config{Store: decorators{behind}, Observe: o.Observe, Policies: []ratelimit.Policy{keyed("never-used", ratelimit.PerHour(1))}})
 		o.Register("main", l)
@@ -117,7 +117,7 @@ func TestADay(t *testing.T) {
 		check(statuses(7, "GET", "/items/5", "other-"+canary), 200, 200, 429, 429, 429, 429, 429)
 		check(statuses(1, "GET", "/items/5", "third-"+canary), 200) // is to be charged, because the store was not asked
 
-		nothing := &broken{Store: memstore.New(memstore.Config{})}
+		nothing := &broken{Store: ratelimit.Must(memstore.New(memstore.Config{}))}
 		nothing.now.Store(true)
 		failing := newLimiter(t, ratelimit.Config{Store: nothing, Observe: o.Observe})
 		o.Register("failing", failing)

@@ -161,7 +161,7 @@ func TestSpans(t *testing.T) {
 				if tt.withKey {
 					cfg.KeySecret = slices.Clone(secret)
 				}
-				stored := &broken{Store: memstore.New(memstore.Config{})}
+				stored := &broken{Store: ratelimit.Must(memstore.New(memstore.Config{}))}
 				stored.now.Store(tt.breaks)
 				key := ""
 				remember := func(_ context.Context, e *ratelimit.Event) {

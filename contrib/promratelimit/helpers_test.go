@@ -51,7 +51,7 @@ func fullStats() store.Stats {
 func mounted(t *testing.T, cfg promratelimit.Config) (http.Handler, *ratelimit.Limiter, *promratelimit.Collector) {
 	t.Helper()
 	metrics := promratelimit.New(cfg)
-	memory := memstore.New(memstore.Config{})
+	memory := ratelimit.Must(memstore.New(memstore.Config{}))
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Store:   &reporting{memory, fullStats()},
 		Observe: metrics.Observe,

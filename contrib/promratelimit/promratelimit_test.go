@@ -273,7 +273,7 @@ func TestAddPanics(t *testing.T) {
 func TestSeveralLimiters(t *testing.T) {
 	metrics := promratelimit.New(promratelimit.Config{})
 	for _, name := range []string{"a", "b"} {
-		backed := fallback.New(memstore.New(memstore.Config{}), nil, fallback.Config{})
+		backed := ratelimit.Must(fallback.New(ratelimit.Must(memstore.New(memstore.Config{})), nil, fallback.Config{}))
 		t.Cleanup(func() { backed.Close() })
 		l := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: backed, Observe: metrics.Observe}))
 		metrics.Add(name, l)

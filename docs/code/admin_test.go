@@ -20,7 +20,7 @@ import (
 
 func adminPage(mux *http.ServeMux, buckets store.Store, policies []ratelimit.Policy, authorize func(*http.Request) (string, admin.Access)) (*ratelimit.Limiter, error) {
 	counts := observe.NewCounts(observe.CountsConfig{History: true})
-	top := observe.NewTop(observe.TopConfig{})
+	top := ratelimit.Must(observe.NewTop(observe.TopConfig{}))
 	limiter, err := ratelimit.New(ratelimit.Config{
 		Store:    buckets,
 		Policies: policies,

@@ -21,7 +21,7 @@ import (
 func admitted(t *testing.T, limit ratelimit.Limit, span time.Duration) (n int) {
 	t.Helper()
 	clock := ratetest.NewClock()
-	buckets := memstore.New(memstore.Config{Clock: clock.Now})
+	buckets := ratelimit.Must(memstore.New(memstore.Config{Clock: clock.Now}))
 	defer buckets.Close()
 	limiter := ratetest.NewLimiter(t, ratelimit.Config{Store: buckets})
 	policy := ratelimit.Policy{Name: "p", Limit: limit}
@@ -76,7 +76,7 @@ func wantInGuide(t *testing.T, guide, line string) {
 func moved(t *testing.T) (*ratelimit.Limiter, *ratetest.Clock) {
 	t.Helper()
 	clock := ratetest.NewClock()
-	buckets := memstore.New(memstore.Config{Clock: clock.Now})
+	buckets := ratelimit.Must(memstore.New(memstore.Config{Clock: clock.Now}))
 	t.Cleanup(func() { buckets.Close() })
 	return ratetest.NewLimiter(t, ratelimit.Config{Store: buckets, Logger: slog.New(slog.DiscardHandler)}), clock
 }

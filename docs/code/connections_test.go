@@ -31,8 +31,8 @@ import (
 )
 
 func limiterWithLeases(client redis.UniversalClient) (*ratelimit.Limiter, func()) {
-	buckets := redisstore.New(client, redisstore.Config{})
-	leases := lease.New(buckets, lease.Config{Fraction: 0.2, Hold: 5 * time.Second})
+	buckets := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
+	leases := ratelimit.Must(lease.New(buckets, lease.Config{Fraction: 0.2, Hold: 5 * time.Second}))
 	limiter, err := ratelimit.New(ratelimit.Config{Store: leases})
 	if err != nil {
 		log.Fatal(err)
@@ -208,8 +208,8 @@ func (c *counted) Take(ctx context.Context, charges []store.Charge, states []sto
 // too late.
 func roundTrips(t *testing.T, limit ratelimit.Limit, cfg lease.Config, messages, perSecond int) (calls int) {
 	synctest.Test(t, func(t *testing.T) {
-		buckets := &counted{Store: memstore.New(memstore.Config{})}
-		leases := lease.New(buckets, cfg)
+		buckets := &counted{Store: ratelimit.Must(memstore.New(memstore.Config{}))}
+		leases := ratelimit.Must(lease.New(buckets, cfg))
 		limiter := ratetest.NewLimiter(t, ratelimit.Config{Store: leases})
 		policy := ratelimit.Policy{Name: "messages", Limit: limit}
 		begin, late := time.Now(), rand.New(rand.NewPCG(1, 2))

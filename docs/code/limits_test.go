@@ -18,7 +18,7 @@ import (
 )
 
 func watched(ctx context.Context, client *redis.Client, policies []ratelimit.Policy, mux *http.ServeMux, server *http.Server, authorize func(*http.Request) (string, admin.Access), then func(*ratelimit.Limiter, *limits.Limits, http.Handler)) error {
-	buckets := redisstore.New(client, redisstore.Config{})
+	buckets := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	limiter, err := ratelimit.New(ratelimit.Config{Store: buckets, Policies: policies})
 	if err != nil {
 		return err

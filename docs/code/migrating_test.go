@@ -92,7 +92,7 @@ func TestMigratingFromHTTPRate(t *testing.T) {
 
 func fromRedisRate(rdb *redis.Client, tooMany func(after time.Duration) error) func(context.Context) error {
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
-		Store: redisstore.New(rdb, redisstore.Config{}),
+		Store: ratelimit.Must(redisstore.New(rdb, redisstore.Config{})),
 	}))
 	projects := ratelimit.Policy{Name: "projects", Limit: ratelimit.PerSecond(10), FailClosed: true}
 
@@ -154,7 +154,7 @@ func fromUlule(client *redis.Client, h http.Handler) (http.Handler, error) {
 		return nil, err
 	}
 	limiter, err := ratelimit.New(ratelimit.Config{
-		Store:    redisstore.New(client, redisstore.Config{Prefix: "your_own_prefix"}),
+		Store:    ratelimit.Must(redisstore.New(client, redisstore.Config{Prefix: "your_own_prefix"})),
 		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: limit}},
 	})
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 
 func githubClient(rdb *redis.Client) (*http.Client, error) {
 	limiter, err := ratelimit.New(ratelimit.Config{
-		Store: redisstore.New(rdb, redisstore.Config{}), // shared by all replicas
+		Store: ratelimit.Must(redisstore.New(rdb, redisstore.Config{})), // shared by all replicas
 	})
 	if err != nil {
 		return nil, err

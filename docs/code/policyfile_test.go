@@ -89,7 +89,7 @@ func TestPolicyFilesOfTheGuide(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s := memstore.New(memstore.Config{})
+	s := ratelimit.Must(memstore.New(memstore.Config{}))
 	defer s.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	stop()

@@ -26,8 +26,8 @@ func TestAStoreInRedis(t *testing.T) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	buckets := redisstore.New(redis.NewClient(options), redisstore.Config{})
-	config.Store = fallback.New(buckets, nil, fallback.Config{Replicas: 3}) // three replicas share the limit in an outage
+	buckets := ratelimit.Must(redisstore.New(redis.NewClient(options), redisstore.Config{}))
+	config.Store = ratelimit.Must(fallback.New(buckets, nil, fallback.Config{Replicas: 3})) // three replicas share the limit in an outage
 
 	if _, err := ratelimit.New(config); err != nil {
 		t.Error(err)
@@ -70,7 +70,7 @@ func TestDiagnoseOfAServer(t *testing.T) {
 	server := miniredis.RunT(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer rdb.Close()
-	buckets, ctx := redisstore.New(rdb, redisstore.Config{}), context.Background()
+	buckets, ctx := ratelimit.Must(redisstore.New(rdb, redisstore.Config{})), context.Background()
 
 	var text strings.Builder
 	log.SetOutput(&text)

@@ -703,7 +703,7 @@ func fill(ctx context.Context, limiter *ratelimit.Limiter) error {
 }
 
 func TestRecipeBlock(t *testing.T) {
-	shared := memstore.New(memstore.Config{})
+	shared := ratelimit.Must(memstore.New(memstore.Config{}))
 	t.Cleanup(func() { shared.Close() })
 	replica := func() *ratelimit.Limiter {
 		return ratetest.NewLimiter(t, ratelimit.Config{Store: shared, Policies: []ratelimit.Policy{ratetest.PerIP("api", ratelimit.PerHour(3))}})

@@ -72,7 +72,7 @@ func TestLoginsAreLimited(t *testing.T) {
 func TestLoginsOverTheNetwork(t *testing.T) {
 	var clock atomic.Int64 // in nanoseconds
 	clock.Store(time.Now().UnixNano())
-	buckets := memstore.New(memstore.Config{Clock: func() time.Time { return time.Unix(0, clock.Load()) }})
+	buckets := ratelimit.Must(memstore.New(memstore.Config{Clock: func() time.Time { return time.Unix(0, clock.Load()) }}))
 	defer buckets.Close()
 	app, err := newApp(ratelimit.Config{Store: buckets}, ratelimit.Every(15*time.Minute))
 	if err != nil {
@@ -108,7 +108,7 @@ func TestLoginsOnRedis(t *testing.T) {
 	}
 	client := redis.NewClient(options)
 	defer client.Close()
-	buckets := redisstore.New(client, redisstore.Config{MaxDenials: -1})
+	buckets := ratelimit.Must(redisstore.New(client, redisstore.Config{MaxDenials: -1}))
 	app, err := newApp(ratelimit.Config{Store: buckets, Timeout: 5 * time.Second}, ratelimit.Every(15*time.Minute))
 	if err != nil {
 		t.Fatal(err)
@@ -156,11 +156,11 @@ func (s *switched) Take(ctx context.Context, charges []store.Charge, states []st
 
 func TestAnOutageWithAFallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		primary := &switched{Store: memstore.New(memstore.Config{})}
-		buckets := fallback.New(primary, nil, fallback.Config{
+		primary := &switched{Store: ratelimit.Must(memstore.New(memstore.Config{}))}
+		buckets := ratelimit.Must(fallback.New(primary, nil, fallback.Config{
 			ProbeEvery: time.Millisecond, // how soon it notices that Redis is back
 			Logger:     slog.New(slog.DiscardHandler),
-		})
+		}))
 		defer buckets.Close()
 		app, err := newApp(ratelimit.Config{
 			Store:  buckets,

@@ -27,7 +27,9 @@ func main() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		buckets = redisstore.New(redis.NewClient(options), redisstore.Config{})
+		if buckets, err = redisstore.New(redis.NewClient(options), redisstore.Config{}); err != nil {
+			log.Fatal(err)
+		}
 	}
 	secret := os.Getenv("JWT_SECRET")
 	if secret == "" {

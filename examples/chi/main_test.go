@@ -11,13 +11,14 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
 var secret = []byte("a secret of the test, 32 bytes or more")
 
 func newTestAPI(t *testing.T) http.Handler {
-	s := memstore.New(memstore.Config{})
+	s := ratelimit.Must(memstore.New(memstore.Config{}))
 	t.Cleanup(func() { s.Close() })
 	h, err := newAPI(s, secret)
 	if err != nil {

@@ -69,7 +69,10 @@ func run(stop context.Context, args []string, out io.Writer) error {
 		options.ReadTimeout, options.WriteTimeout = timeout, timeout
 		client := redis.NewClient(options)
 		defer client.Close()
-		buckets := redisstore.New(client, redisstore.Config{})
+		buckets, err := redisstore.New(client, redisstore.Config{})
+		if err != nil {
+			return err
+		}
 		defer buckets.Close() // before its client: until the last tokens are given back
 		cfg.Store = buckets
 	}

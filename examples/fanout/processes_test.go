@@ -38,7 +38,7 @@ type fleet struct {
 func startFleet(t *testing.T) *fleet {
 	t.Helper()
 	server := redistest.Start(t)
-	f := &fleet{limiter: ratelimit.Must(ratelimit.New(ratelimit.Config{Store: redisstore.New(server.Client(), redisstore.Config{}), Timeout: timeout}))}
+	f := &fleet{limiter: ratelimit.Must(ratelimit.New(ratelimit.Config{Store: ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{})), Timeout: timeout}))}
 	charges := make([]ratelimit.Charge, 0, len(messages)+1)
 	for name, rate := range rates() {
 		policy, key := f.bucket(name)

@@ -20,6 +20,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
@@ -71,7 +72,7 @@ func setOf(t *testing.T, signers ...signer) string {
 // newTestAPI returns the API on keys, and what answers a request with a token.
 func newTestAPI(t *testing.T, keys *keyring) func(token string) string {
 	t.Helper()
-	buckets := memstore.New(memstore.Config{})
+	buckets := ratelimit.Must(memstore.New(memstore.Config{}))
 	t.Cleanup(func() { buckets.Close() })
 	api, err := newAPI(buckets, keys, issuer)
 	if err != nil {

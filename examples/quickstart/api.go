@@ -30,7 +30,10 @@ func newAPI(ctx context.Context, cfg ratelimit.Config, trusted []netip.Prefix, k
 		return nil, err
 	}
 	counts := observe.NewCounts(observe.CountsConfig{History: true})
-	top := observe.NewTop(observe.TopConfig{})
+	top, err := observe.NewTop(observe.TopConfig{})
+	if err != nil {
+		return nil, err
+	}
 	cfg.Observe = observe.Join(counts.Observe, top.Observe)
 	limiter, err := ratelimit.New(cfg)
 	if err != nil {

@@ -64,10 +64,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	defer closeRedis()
 
-	buckets := redisstore.New(client, redisstore.Config{})
+	buckets, err := redisstore.New(client, redisstore.Config{})
+	if err != nil {
+		return err
+	}
 	cfg := ratelimit.Config{Store: buckets, Timeout: embeddedTimeout}
 	if *redisURL != "" {
-		backed := fallback.New(buckets, nil, fallback.Config{}) // limits go on in memory while Redis is unavailable
+		backed, err := fallback.New(buckets, nil, fallback.Config{}) // limits go on in memory while Redis is unavailable
+		if err != nil {
+			return err
+		}
 		defer backed.Close()
 		cfg = ratelimit.Config{Store: backed}
 	}

@@ -71,7 +71,10 @@ func run(stop context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer closeRedis()
-	buckets := redisstore.New(client, redisstore.Config{})
+	buckets, err := redisstore.New(client, redisstore.Config{})
+	if err != nil {
+		return err
+	}
 	defer buckets.Close() // before its client: until the last tokens are given back
 	limiter, err := ratelimit.New(ratelimit.Config{
 		Store:      buckets,

@@ -43,7 +43,7 @@ func startFleet(t *testing.T, processes, jobs int, hold time.Duration) *fleet {
 	server := redistest.Start(t)
 	f := &fleet{
 		jobs:    &queue{client: server.Client(), key: "worker-example:jobs", hold: hold},
-		limiter: ratelimit.Must(ratelimit.New(ratelimit.Config{Store: redisstore.New(server.Client(), redisstore.Config{}), Timeout: timeout})),
+		limiter: ratelimit.Must(ratelimit.New(ratelimit.Config{Store: ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{})), Timeout: timeout})),
 		partner: partner(limit, hold),
 	}
 	for range processes {

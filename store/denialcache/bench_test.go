@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/denialcache"
@@ -19,7 +20,7 @@ func BenchmarkTake(b *testing.B) {
 	} {
 		for _, keys := range []int{1, 8} {
 			b.Run(fmt.Sprintf("%s,keys=%d", name, keys), func(b *testing.B) {
-				s := denialcache.New(instant{}, denialcache.Config{})
+				s := ratelimit.Must(denialcache.New(instant{}, denialcache.Config{}))
 				var callers atomic.Int64
 				b.ReportAllocs()
 				b.RunParallel(func(pb *testing.PB) {

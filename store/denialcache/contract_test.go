@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -13,7 +14,7 @@ import (
 
 func TestDenialsContract(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, clock func() time.Time) store.Store {
-		return denialcache.New(teststore.OpenMemory(t, clock), denialcache.Config{Clock: clock})
+		return ratelimit.Must(denialcache.New(teststore.OpenMemory(t, clock), denialcache.Config{Clock: clock}))
 	})
 }
 
@@ -30,7 +31,7 @@ func TestDenialsSequence(t *testing.T) {
 				var d *denialcache.Store
 				storetest.RunSequence(t, func(t *testing.T, clock func() time.Time) store.Store {
 					cfg.Clock = clock
-					d = denialcache.New(teststore.OpenMemory(t, clock), cfg)
+					d = ratelimit.Must(denialcache.New(teststore.OpenMemory(t, clock), cfg))
 					return d
 				}, steps, uint64(seed))
 				local += int(d.Stats().Denials.Answered)
@@ -45,6 +46,6 @@ func TestDenialsSequence(t *testing.T) {
 
 func TestStatsHaveThoseOfTheStore(t *testing.T) {
 	storetest.RunDecorator(t, func(_ *testing.T, inner store.Store) store.Store {
-		return denialcache.New(inner, denialcache.Config{})
+		return ratelimit.Must(denialcache.New(inner, denialcache.Config{}))
 	})
 }

@@ -3,6 +3,7 @@ package denialcache
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"math/bits"
@@ -36,17 +37,17 @@ type Config struct {
 	Clock func() time.Time
 }
 
-// New returns a Store that answers as s does, and refuses calls that s is certain to refuse. It panics if s is nil,
-// or if cfg.MaxKeys or cfg.MaxAge is negative.
-func New(s store.Store, cfg Config) *Store {
+// New returns a Store that answers as s does, and refuses calls that s is certain to refuse. It returns an error
+// if s is nil, or if cfg.MaxKeys or cfg.MaxAge is negative.
+func New(s store.Store, cfg Config) (*Store, error) {
 	if s == nil {
-		panic("denialcache: New: s is nil: must be a store.Store")
+		return nil, errors.New("denialcache: New: s is nil: must be a store.Store")
 	}
 	if cfg.MaxKeys < 0 {
-		panic(fmt.Sprintf("denialcache: New: Config.MaxKeys %d: must be positive; 0 means the default of %d", cfg.MaxKeys, defaultMaxLines))
+		return nil, fmt.Errorf("denialcache: New: Config.MaxKeys %d: must be positive; 0 means the default of %d", cfg.MaxKeys, defaultMaxLines)
 	}
 	if cfg.MaxAge < 0 {
-		panic(fmt.Sprintf("denialcache: New: Config.MaxAge %v: must be positive; 0 means the default of %v", cfg.MaxAge, defaultMaxAge))
+		return nil, fmt.Errorf("denialcache: New: Config.MaxAge %v: must be positive; 0 means the default of %v", cfg.MaxAge, defaultMaxAge)
 	}
 	maxKeys := cmp.Or(cfg.MaxKeys, defaultMaxLines)
 	return &Store{
@@ -56,7 +57,7 @@ func New(s store.Store, cfg Config) *Store {
 		maxAge: cmp.Or(cfg.MaxAge, defaultMaxAge).Microseconds(),
 		seed:   maphash.MakeSeed(),
 		slots:  make([]slot, 1<<bits.Len(uint(maxKeys-1))),
-	}
+	}, nil
 }
 
 // A Store is a [store.Store] that remembers the state of buckets that have refused calls. Make it with [New].

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
@@ -110,7 +111,7 @@ func newRig(t *testing.T, cfg denialcache.Config) *rig {
 	r := &rig{time: time.Date(2026, 5, 23, 10, 20, 30, 123_456_000, time.UTC)}
 	behind := &teststore.Counted{Store: teststore.OpenMemory(t, r.clock)}
 	cfg.Clock = r.clock
-	r.Rig = &teststore.Rig{T: t, Store: denialcache.New(behind, cfg), Behind: behind}
+	r.Rig = &teststore.Rig{T: t, Store: ratelimit.Must(denialcache.New(behind, cfg)), Behind: behind}
 	return r
 }
 
@@ -158,7 +159,7 @@ func TestADenialIsRepeatedUntilTheBucketMayPay(t *testing.T) {
 	test(t, r, r.advance)
 	synctest.Test(t, func(t *testing.T) { // by the clock of the machine
 		behind := &teststore.Counted{Store: teststore.OpenMemory(t, nil)}
-		d := denialcache.New(behind, denialcache.Config{MaxAge: time.Minute})
+		d := ratelimit.Must(denialcache.New(behind, denialcache.Config{MaxAge: time.Minute}))
 		test(t, &rig{Rig: &teststore.Rig{T: t, Store: d, Behind: behind}}, time.Sleep)
 	})
 }
@@ -395,7 +396,7 @@ func TestDenialsAreKeptOfMaxKeysBucketsAtMost(t *testing.T) {
 }
 
 func TestLongKeysAreKeptByTheirHash(t *testing.T) {
-	s := denialcache.New(teststore.OpenMemory(t, nil), denialcache.Config{MaxKeys: 1 << 10})
+	s := ratelimit.Must(denialcache.New(teststore.OpenMemory(t, nil), denialcache.Config{MaxKeys: 1 << 10}))
 	kept := teststore.HeapOf(func() {
 		teststore.LongKeys(t, func(c store.Charge) {
 			c.Cost = 101 // which is refused, so that the store keeps nothing
@@ -532,7 +533,7 @@ func TestAReplyBeforeItsCallIsNotKept(t *testing.T) {
 }
 
 func TestDenialsDoNotAllocate(t *testing.T) {
-	s := denialcache.New(teststore.OpenMemory(t, nil), denialcache.Config{MaxAge: time.Hour})
+	s := ratelimit.Must(denialcache.New(teststore.OpenMemory(t, nil), denialcache.Config{MaxAge: time.Hour}))
 	states := make([]store.State, 3)
 	ctx := context.Background()
 	several := func(cost int64) []store.Charge {
@@ -559,12 +560,12 @@ func TestDenialsDoNotAllocate(t *testing.T) {
 	}
 }
 
-func TestDenialConfigPanics(t *testing.T) {
-	for want, cache := range map[string]func(){
-		"MaxKeys -1: must be positive":  func() { denialcache.New(teststore.Failing{}, denialcache.Config{MaxKeys: -1}) },
-		"MaxAge -1ns: must be positive": func() { denialcache.New(teststore.Failing{}, denialcache.Config{MaxAge: -1}) },
-		"s is nil":                      func() { denialcache.New(nil, denialcache.Config{}) },
+func TestDenialConfigIsChecked(t *testing.T) {
+	for want, err := range map[string]error{
+		"MaxKeys -1: must be positive":  ratetest.Err(denialcache.New(teststore.Failing{}, denialcache.Config{MaxKeys: -1})),
+		"MaxAge -1ns: must be positive": ratetest.Err(denialcache.New(teststore.Failing{}, denialcache.Config{MaxAge: -1})),
+		"s is nil":                      ratetest.Err(denialcache.New(nil, denialcache.Config{})),
 	} {
-		ratetest.CheckPanic(t, cache, want)
+		ratetest.CheckText(t, fmt.Sprint(err), want)
 	}
 }

@@ -1,7 +1,7 @@
 // Package denialcache refuses calls that a store is certain to refuse, without calling the store. So a flood on a
 // spent limit does not reach it.
 //
-//	s := denialcache.New(buckets, denialcache.Config{})
+//	s := ratelimit.Must(denialcache.New(buckets, denialcache.Config{}))
 //	limiter, err := ratelimit.New(ratelimit.Config{Store: s, Policies: policies})
 //
 // Package [github.com/go-tokenbucket/ratelimit/store/redisstore] already has one inside, unless its Config turns it

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -91,7 +92,7 @@ type sky struct {
 func newSky(t *testing.T, cfg denialcache.Config, other store.Limit) *sky {
 	s := &sky{T: t, other: other, time: time.Date(2026, 5, 23, 10, 20, 30, 123_456_000, time.UTC)}
 	cfg.Clock = s.clock
-	s.store = denialcache.New(held{teststore.OpenMemory(t, s.clock)}, cfg)
+	s.store = ratelimit.Must(denialcache.New(held{teststore.OpenMemory(t, s.clock)}, cfg))
 	s.plain = teststore.OpenMemory(t, s.clock)
 	return s
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/denialcache"
@@ -16,7 +17,7 @@ import (
 func TestStatsCountDenialsThatTheStoreDidNotSee(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		behind := &teststore.Counted{Store: teststore.OpenMemory(t, nil)}
-		d := denialcache.New(behind, denialcache.Config{MaxKeys: 1 << 10, MaxAge: time.Second})
+		d := ratelimit.Must(denialcache.New(behind, denialcache.Config{MaxKeys: 1 << 10, MaxAge: time.Second}))
 		want := func(want store.DenialStats) {
 			t.Helper()
 			if got := d.Stats().Denials; got == nil || *got != want {
@@ -55,8 +56,8 @@ func TestStatsCountDenialsThatTheStoreDidNotSee(t *testing.T) {
 }
 
 func TestStatsOfADenialcacheOverAnother(t *testing.T) {
-	inner := denialcache.New(teststore.OpenMemory(t, nil), denialcache.Config{MaxKeys: 2})
-	outer := denialcache.New(inner, denialcache.Config{MaxKeys: 4})
+	inner := ratelimit.Must(denialcache.New(teststore.OpenMemory(t, nil), denialcache.Config{MaxKeys: 2}))
+	outer := ratelimit.Must(denialcache.New(inner, denialcache.Config{MaxKeys: 4}))
 	over := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Hour, 5), Cost: 6}
 	for _, s := range []store.Store{inner, inner, outer} {
 		if ok, err := s.Take(context.Background(), []store.Charge{over}, make([]store.State, 1)); ok || err != nil {

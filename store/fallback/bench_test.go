@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
@@ -16,7 +17,7 @@ import (
 // What a fallback adds to a healthy decision is the difference between healthy and alone. A denial costs a look at the bucket
 // of the secondary.
 func BenchmarkFallback(b *testing.B) {
-	memory := memstore.New(memstore.Config{})
+	memory := ratelimit.Must(memstore.New(memstore.Config{}))
 	defer memory.Close()
 	primary := new(teststore.Faulty)
 	primary.Have(teststore.Broken)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
@@ -175,9 +176,9 @@ func TestABlockThatFailsInThePrimaryIsAnError(t *testing.T) {
 }
 
 func TestAFallbackOfAStoreThatIsNoBlockerOrInspectorSaysSo(t *testing.T) {
-	memory := memstore.New(memstore.Config{})
+	memory := ratelimit.Must(memstore.New(memstore.Config{}))
 	defer memory.Close()
-	f := fallback.New(struct{ store.Store }{memory}, memory, fallback.Config{Logger: quiet, Failures: 1})
+	f := ratelimit.Must(fallback.New(struct{ store.Store }{memory}, memory, fallback.Config{Logger: quiet, Failures: 1}))
 	defer f.Close()
 	if _, err := f.Block(t.Context(), "p", "k", store.Block{}); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("%v, want ErrUnsupported", err)

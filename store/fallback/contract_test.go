@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
@@ -51,7 +52,7 @@ func TestFallbackContract(t *testing.T) {
 		storetest.Run(t, func(t *testing.T, clock func() time.Time) store.Store {
 			away := new(teststore.Faulty)
 			away.Have(teststore.Broken)
-			f := fallback.New(away, teststore.OpenMemory(t, clock), fallback.Config{Logger: quiet, Failures: 1})
+			f := ratelimit.Must(fallback.New(away, teststore.OpenMemory(t, clock), fallback.Config{Logger: quiet, Failures: 1}))
 			t.Cleanup(func() { f.Close() })
 			first := store.Charge{Policy: "first", Key: "k", Limit: teststore.Limit(t, 1, time.Second, 1)}
 			if _, err := f.Take(t.Context(), []store.Charge{first}, make([]store.State, 1)); err != nil || f.Away() == nil {

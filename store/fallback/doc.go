@@ -1,8 +1,8 @@
 // Package fallback keeps limits in force while a store, such as Redis, is unavailable. A second store answers
 // during the outage. By default it is in memory.
 //
-//	buckets := redisstore.New(client, redisstore.Config{})
-//	s := fallback.New(buckets, nil, fallback.Config{Replicas: 3})
+//	buckets := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
+//	s := ratelimit.Must(fallback.New(buckets, nil, fallback.Config{Replicas: 3}))
 //	defer s.Close()
 //	limiter, err := ratelimit.New(ratelimit.Config{Store: s, Policies: policies})
 //

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
@@ -41,7 +42,7 @@ func duoRun(t *testing.T, name string, cfg fallback.Config, test func(t *testing
 
 // openSmall returns a store of a single shard. In hours of a bubble, sweeps of many shards take seconds.
 func openSmall(t *testing.T) *memstore.Store {
-	s := memstore.New(memstore.Config{MaxKeys: 1024})
+	s := ratelimit.Must(memstore.New(memstore.Config{MaxKeys: 1024}))
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -57,14 +58,14 @@ func newDuoWith(t *testing.T, secondary store.Store, cfg fallback.Config) *duo {
 			told(away, reason)
 		}
 	}
-	d.Store = fallback.New(d.primary, secondary, cfg)
+	d.Store = ratelimit.Must(fallback.New(d.primary, secondary, cfg))
 	t.Cleanup(func() { d.Close() })
 	return d
 }
 
 func openFallback(t testing.TB, s store.Store, cfg fallback.Config) *fallback.Store {
 	cfg.Logger = quiet
-	f := fallback.New(s, nil, cfg)
+	f := ratelimit.Must(fallback.New(s, nil, cfg))
 	t.Cleanup(func() { f.Close() })
 	return f
 }

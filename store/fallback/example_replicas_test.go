@@ -20,10 +20,10 @@ func (unreachable) Take(context.Context, []store.Charge, []store.State) (bool, e
 
 // While Redis is unavailable, each of three replicas allows a third of the limit.
 func ExampleNew_replicas() {
-	s := fallback.New(unreachable{}, nil, fallback.Config{
+	s := ratelimit.Must(fallback.New(unreachable{}, nil, fallback.Config{
 		Replicas: 3,
 		Logger:   slog.New(slog.DiscardHandler),
-	})
+	}))
 	defer s.Close()
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: s}))
 	mails := ratelimit.Policy{Name: "mails", Limit: ratelimit.PerHour(9)}

@@ -28,10 +28,10 @@ func ExampleNew() {
 	}
 	client := redis.NewClient(options)
 	defer client.Close()
-	buckets := redisstore.New(client, redisstore.Config{})
+	buckets := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	defer buckets.Close()
 
-	s := fallback.New(buckets, nil, fallback.Config{Logger: slog.New(slog.DiscardHandler)})
+	s := ratelimit.Must(fallback.New(buckets, nil, fallback.Config{Logger: slog.New(slog.DiscardHandler)}))
 	defer s.Close()
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: s, Timeout: time.Second}))
 	defer limiter.Close()

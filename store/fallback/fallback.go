@@ -61,11 +61,11 @@ type Config struct {
 // New returns a Store that answers with primary, and with secondary while primary is unavailable. If secondary is
 // nil, New makes a [memstore.Store] with its default Config. Close the Store to stop its probes.
 //
-// A Key longer than 256 bytes is passed to both stores as its SHA-256. New panics if primary is nil, if a number of
-// cfg is negative, or if both Replicas and ReplicasFunc are set.
-func New(primary, secondary store.Store, cfg Config) *Store {
+// A Key longer than 256 bytes is passed to both stores as its SHA-256. New returns an error if primary is nil, if a
+// number of cfg is negative, or if both Replicas and ReplicasFunc are set.
+func New(primary, secondary store.Store, cfg Config) (*Store, error) {
 	if primary == nil {
-		panic("fallback: New: primary is nil: must be a store.Store")
+		return nil, errors.New("fallback: New: primary is nil: must be a store.Store")
 	}
 	for field, n := range map[string]int64{
 		"Replicas":   int64(cfg.Replicas),
@@ -75,11 +75,11 @@ func New(primary, secondary store.Store, cfg Config) *Store {
 		"MaxKeys":    int64(cfg.MaxKeys),
 	} {
 		if n < 0 {
-			panic(fmt.Sprintf("fallback: New: Config.%s %d: must be positive; 0 means the default", field, n))
+			return nil, fmt.Errorf("fallback: New: Config.%s %d: must be positive; 0 means the default", field, n)
 		}
 	}
 	if cfg.Replicas != 0 && cfg.ReplicasFunc != nil {
-		panic(fmt.Sprintf("fallback: New: Config.Replicas %d and Config.ReplicasFunc: must not both be set", cfg.Replicas))
+		return nil, fmt.Errorf("fallback: New: Config.Replicas %d and Config.ReplicasFunc: must not both be set", cfg.Replicas)
 	}
 	slow := cmp.Or(cfg.Slow, 50*time.Millisecond)
 	f := &Store{
@@ -100,10 +100,13 @@ func New(primary, secondary store.Store, cfg Config) *Store {
 	f.prober.every, f.prober.probe = cmp.Or(cfg.ProbeEvery, 200*time.Millisecond), f.probe
 	f.prober.ctx, f.prober.stop = context.WithCancel(context.Background())
 	if secondary == nil {
-		f.own = memstore.New(memstore.Config{})
+		var err error
+		if f.own, err = memstore.New(memstore.Config{}); err != nil {
+			return nil, fmt.Errorf("fallback: New: %w", err)
+		}
 		f.secondary = f.own
 	}
-	return f
+	return f, nil
 }
 
 // A Store is a [store.Store] with a second store for outages. Make it with [New].

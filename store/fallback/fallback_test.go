@@ -2,6 +2,7 @@ package fallback_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -17,19 +19,17 @@ import (
 )
 
 func TestFallbackRefusesNonsense(t *testing.T) {
-	memory := memstore.New(memstore.Config{})
-	for want, open := range map[string]func(){
-		"primary is nil":     func() { fallback.New(nil, memory, fallback.Config{}) },
-		"Config.Replicas -1": func() { fallback.New(memory, memory, fallback.Config{Replicas: -1}) },
-		"Config.Replicas 2 and Config.ReplicasFunc: must not both be set": func() {
-			fallback.New(memory, memory, fallback.Config{Replicas: 2, ReplicasFunc: func() int { return 2 }})
-		},
-		"Config.Slow -1":    func() { fallback.New(memory, memory, fallback.Config{Slow: -1}) },
-		"Config.Failures":   func() { fallback.New(memory, memory, fallback.Config{Failures: -1}) },
-		"Config.ProbeEvery": func() { fallback.New(memory, memory, fallback.Config{ProbeEvery: -1}) },
-		"Config.MaxKeys":    func() { fallback.New(memory, memory, fallback.Config{MaxKeys: -1}) },
+	memory := ratelimit.Must(memstore.New(memstore.Config{}))
+	for want, err := range map[string]error{
+		"primary is nil":     ratetest.Err(fallback.New(nil, memory, fallback.Config{})),
+		"Config.Replicas -1": ratetest.Err(fallback.New(memory, memory, fallback.Config{Replicas: -1})),
+		"Config.Replicas 2 and Config.ReplicasFunc: must not both be set": ratetest.Err(fallback.New(memory, memory, fallback.Config{Replicas: 2, ReplicasFunc: func() int { return 2 }})),
+		"Config.Slow -1":    ratetest.Err(fallback.New(memory, memory, fallback.Config{Slow: -1})),
+		"Config.Failures":   ratetest.Err(fallback.New(memory, memory, fallback.Config{Failures: -1})),
+		"Config.ProbeEvery": ratetest.Err(fallback.New(memory, memory, fallback.Config{ProbeEvery: -1})),
+		"Config.MaxKeys":    ratetest.Err(fallback.New(memory, memory, fallback.Config{MaxKeys: -1})),
 	} {
-		ratetest.CheckPanic(t, open, want)
+		ratetest.CheckText(t, fmt.Sprint(err), want)
 	}
 }
 
@@ -120,9 +120,9 @@ func TestALoggerThatIsSetLaterIsTold(t *testing.T) {
 	defer slog.SetDefault(before)
 	slog.SetDefault(quiet)
 	synctest.Test(t, func(t *testing.T) {
-		primary := &teststore.Faulty{Store: memstore.New(memstore.Config{})}
+		primary := &teststore.Faulty{Store: ratelimit.Must(memstore.New(memstore.Config{}))}
 		primary.Have(teststore.Broken)
-		f := fallback.New(primary, nil, fallback.Config{Failures: 1})
+		f := ratelimit.Must(fallback.New(primary, nil, fallback.Config{Failures: 1}))
 		defer f.Close()
 		var text strings.Builder
 		slog.SetDefault(slog.New(slog.NewTextHandler(&text, nil)))

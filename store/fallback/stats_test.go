@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/denialcache"
@@ -20,7 +21,7 @@ import (
 func TestStatsOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := openSmall(t)
-		d := newDuoWith(t, denialcache.New(memory, denialcache.Config{}), fallback.Config{MaxKeys: 64})
+		d := newDuoWith(t, ratelimit.Must(denialcache.New(memory, denialcache.Config{})), fallback.Config{MaxKeys: 64})
 		stats := func() store.FallbackStats {
 			t.Helper()
 			s := d.Stats().Fallback

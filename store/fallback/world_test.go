@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
 )
@@ -84,7 +85,7 @@ func (w world) run(t *testing.T, c client) *world {
 		primary := openSmall(t)
 		for range w.replicas {
 			l := &link{Store: primary}
-			f := fallback.New(l, openSmall(t), fallback.Config{Replicas: w.replicas, Logger: quiet})
+			f := ratelimit.Must(fallback.New(l, openSmall(t), fallback.Config{Replicas: w.replicas, Logger: quiet}))
 			defer f.Close()
 			w.links, w.stores = append(w.links, l), append(w.stores, f)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/lease"
@@ -102,7 +103,7 @@ func TestReplicasThatLeaseKeepToTheLimitInEveryWindow(t *testing.T) {
 				// serve is the life of a replica. Killed, it does not reach the store any more.
 				serve := func(until time.Duration, killed bool) {
 					behind := &teststore.Faulty{Store: s}
-					leased := lease.New(behind, lease.Config{Fraction: fraction, Hold: c.hold})
+					leased := ratelimit.Must(lease.New(behind, lease.Config{Fraction: fraction, Hold: c.hold}))
 					var serving sync.WaitGroup
 					for range callers {
 						serving.Go(func() {
@@ -200,7 +201,7 @@ func overlap(t *testing.T, test func(t *testing.T, s, leased store.Store, c stor
 	synctest.Test(t, func(t *testing.T) {
 		s := &far{Store: teststore.OpenMemory(t, nil), latency: time.Millisecond}
 		cfg := lease.Config{Fraction: 0.5, Hold: time.Second}
-		one, two := lease.New(s, cfg), openLease(t, s, cfg)
+		one, two := ratelimit.Must(lease.New(s, cfg)), openLease(t, s, cfg)
 		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 250, time.Second, 200), Cost: 1}
 		took := int64(0)
 		for _, leased := range []store.Store{one, two} {

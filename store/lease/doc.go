@@ -1,7 +1,7 @@
 // Package lease saves calls of a store for keys that are used often. It takes several tokens of a bucket at once,
 // and spends them in this process.
 //
-//	s := lease.New(redisstore.New(client, redisstore.Config{}), lease.Config{})
+//	s := ratelimit.Must(lease.New(ratelimit.Must(redisstore.New(client, redisstore.Config{})), lease.Config{}))
 //	defer s.Close()
 //	limiter, err := ratelimit.New(ratelimit.Config{Store: s, Policies: policies})
 //

@@ -23,10 +23,10 @@ func (c *counting) Take(ctx context.Context, charges []store.Charge, states []st
 
 // One key that is used 1,000 times costs far fewer calls of the store.
 func ExampleNew() {
-	buckets := memstore.New(memstore.Config{}) // stands for your redisstore
+	buckets := ratelimit.Must(memstore.New(memstore.Config{})) // stands for your redisstore
 	defer buckets.Close()
 	counted := &counting{Store: buckets}
-	s := lease.New(counted, lease.Config{})
+	s := ratelimit.Must(lease.New(counted, lease.Config{}))
 	defer s.Close()
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: s}))
 	defer limiter.Close()

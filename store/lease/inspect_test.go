@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -16,7 +17,7 @@ import (
 func TestInspectGivesNoTokensBack(t *testing.T) {
 	now := time.Date(2026, 5, 23, 0, 0, 0, 0, time.UTC)
 	clock := teststore.Monotonic(func() time.Time { return now })
-	inner := memstore.New(memstore.Config{Clock: clock})
+	inner := ratelimit.Must(memstore.New(memstore.Config{Clock: clock}))
 	inner.Close()
 	leased := openLease(t, inner, lease.Config{Clock: clock, Hold: time.Hour, Fraction: 0.5, MaxKeys: 16})
 	random := rand.New(rand.NewPCG(18, 1))

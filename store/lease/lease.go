@@ -3,6 +3,7 @@ package lease
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"sync"
@@ -43,20 +44,20 @@ type Config struct {
 
 // New returns a Store that leases tokens of s. Close it to give back the tokens that it holds.
 //
-// A Key longer than 256 bytes is passed to s as its SHA-256. New panics if s is nil, if cfg.Fraction is not from 0
-// to 1, or if cfg.Hold or cfg.MaxKeys is negative.
-func New(s store.Store, cfg Config) *Store {
+// A Key longer than 256 bytes is passed to s as its SHA-256. New returns an error if s is nil, if cfg.Fraction is not
+// from 0 to 1, or if cfg.Hold or cfg.MaxKeys is negative.
+func New(s store.Store, cfg Config) (*Store, error) {
 	if s == nil {
-		panic("lease: New: s is nil: must be a store.Store")
+		return nil, errors.New("lease: New: s is nil: must be a store.Store")
 	}
 	if !(cfg.Fraction >= 0 && cfg.Fraction <= 1) {
-		panic(fmt.Sprintf("lease: New: Config.Fraction %v: must be above 0 and at most 1; 0 means the default of %v", cfg.Fraction, defaultFraction))
+		return nil, fmt.Errorf("lease: New: Config.Fraction %v: must be above 0 and at most 1; 0 means the default of %v", cfg.Fraction, defaultFraction)
 	}
 	if cfg.Hold < 0 {
-		panic(fmt.Sprintf("lease: New: Config.Hold %v: must be positive; 0 means the default of %v", cfg.Hold, defaultHold))
+		return nil, fmt.Errorf("lease: New: Config.Hold %v: must be positive; 0 means the default of %v", cfg.Hold, defaultHold)
 	}
 	if cfg.MaxKeys < 0 {
-		panic(fmt.Sprintf("lease: New: Config.MaxKeys %d: must be positive; 0 means the default of %d", cfg.MaxKeys, defaultMaxKeys))
+		return nil, fmt.Errorf("lease: New: Config.MaxKeys %d: must be positive; 0 means the default of %d", cfg.MaxKeys, defaultMaxKeys)
 	}
 	l := &Store{
 		store:    s,
@@ -75,7 +76,7 @@ func New(s store.Store, cfg Config) *Store {
 	}
 	l.collector = time.AfterFunc(time.Hour, l.collect)
 	l.collector.Stop()
-	return l
+	return l, nil
 }
 
 // A Store is a [store.Store] that holds some tokens of the buckets of another one. Make it with [New]. A call that is paid

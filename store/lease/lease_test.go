@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
@@ -25,7 +26,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func openLease(t testing.TB, s store.Store, cfg lease.Config) *lease.Store {
-	l := lease.New(s, cfg)
+	l := ratelimit.Must(lease.New(s, cfg))
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -705,15 +706,15 @@ func TestPaidCallsDoNotAllocate(t *testing.T) {
 	}
 }
 
-func TestLeaseConfigPanics(t *testing.T) {
-	for want, open := range map[string]func(){
-		"Fraction -0.1: must be above 0": func() { lease.New(teststore.Failing{}, lease.Config{Fraction: -0.1}) },
-		"Fraction 1.1: must be above 0":  func() { lease.New(teststore.Failing{}, lease.Config{Fraction: 1.1}) },
-		"Fraction NaN: must be above 0":  func() { lease.New(teststore.Failing{}, lease.Config{Fraction: math.NaN()}) },
-		"Hold -1ns: must be positive":    func() { lease.New(teststore.Failing{}, lease.Config{Hold: -1}) },
-		"MaxKeys -1: must be positive":   func() { lease.New(teststore.Failing{}, lease.Config{MaxKeys: -1}) },
-		"s is nil":                       func() { lease.New(nil, lease.Config{}) },
+func TestLeaseConfigIsChecked(t *testing.T) {
+	for want, err := range map[string]error{
+		"Fraction -0.1: must be above 0": ratetest.Err(lease.New(teststore.Failing{}, lease.Config{Fraction: -0.1})),
+		"Fraction 1.1: must be above 0":  ratetest.Err(lease.New(teststore.Failing{}, lease.Config{Fraction: 1.1})),
+		"Fraction NaN: must be above 0":  ratetest.Err(lease.New(teststore.Failing{}, lease.Config{Fraction: math.NaN()})),
+		"Hold -1ns: must be positive":    ratetest.Err(lease.New(teststore.Failing{}, lease.Config{Hold: -1})),
+		"MaxKeys -1: must be positive":   ratetest.Err(lease.New(teststore.Failing{}, lease.Config{MaxKeys: -1})),
+		"s is nil":                       ratetest.Err(lease.New(nil, lease.Config{})),
 	} {
-		ratetest.CheckPanic(t, open, want)
+		ratetest.CheckText(t, fmt.Sprint(err), want)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -45,7 +46,7 @@ func (b *balance) Take(ctx context.Context, charges []store.Charge, states []sto
 func TestStatsCountWhatIsLeased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &balance{Store: teststore.OpenMemory(t, nil)}
-		s := lease.New(b, lease.Config{MaxKeys: 3})
+		s := ratelimit.Must(lease.New(b, lease.Config{MaxKeys: 3}))
 		want := func(want store.LeaseStats) {
 			t.Helper()
 			want.Max = 3

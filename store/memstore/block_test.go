@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
@@ -28,7 +29,7 @@ func look(t testing.TB, s store.Store, c store.Charge) store.State {
 
 func TestBlockedBucketsAreSweptWhenTheirBlockHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New(memstore.Config{})
+		s := ratelimit.Must(memstore.New(memstore.Config{}))
 		defer s.Close()
 		for i := range 1000 { // more than a sweep takes at once, which is of a shard
 			setBlock(t, s, charge(t, fmt.Sprint("k", i), 0), time.Duration(1+i%2)*time.Minute)
@@ -54,7 +55,7 @@ func TestTables(t *testing.T) {
 	for name, most := range map[string]int{"full": 20, "with room": 100} {
 		t.Run(name, func(t *testing.T) {
 			n := newNow()
-			s := memstore.New(memstore.Config{MaxKeys: most, Clock: n.clock})
+			s := ratelimit.Must(memstore.New(memstore.Config{MaxKeys: most, Clock: n.clock}))
 			defer s.Close()
 			r := rand.New(rand.NewPCG(17, 0))
 			until := make(map[string]time.Time)

@@ -12,7 +12,7 @@ import (
 // A test moves the clock of the store instead of waiting.
 func ExampleNew() {
 	now := time.Date(2026, 5, 23, 10, 20, 30, 0, time.UTC)
-	buckets := memstore.New(memstore.Config{Clock: func() time.Time { return now }})
+	buckets := ratelimit.Must(memstore.New(memstore.Config{Clock: func() time.Time { return now }}))
 	defer buckets.Close()
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: buckets}))
 	defer limiter.Close()

@@ -53,7 +53,7 @@ func (s *Store) held(n int) bool {
 func TestShardsAreLockedInOneOrder(t *testing.T) {
 	const bound = 10 * time.Second // of what takes microseconds
 	r := rand.New(rand.NewPCG(13, 0))
-	s := New(Config{})
+	s := must(New(Config{}))
 	defer s.Close()
 	charges, on := chargesOn(t, s, 8)
 	for range 5 {
@@ -94,4 +94,11 @@ func TestShardsAreLockedInOneOrder(t *testing.T) {
 			}
 		}
 	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

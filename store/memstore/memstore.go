@@ -2,7 +2,7 @@
 // the stand-in of package fallback. It is the default of [github.com/go-tokenbucket/ratelimit.Config.Store]. Create
 // one yourself to bound its size, or to set its clock:
 //
-//	buckets := memstore.New(memstore.Config{MaxKeys: 100_000})
+//	buckets := ratelimit.Must(memstore.New(memstore.Config{MaxKeys: 100_000}))
 //	defer buckets.Close()
 //	limiter, err := ratelimit.New(ratelimit.Config{
 //		Store:    buckets,
@@ -94,10 +94,10 @@ var (
 	_ store.StatsReporter = (*Store)(nil)
 )
 
-// New returns an empty Store. It panics if cfg.MaxKeys is negative.
-func New(cfg Config) *Store {
+// New returns an empty Store. It returns an error if cfg.MaxKeys is negative.
+func New(cfg Config) (*Store, error) {
 	if cfg.MaxKeys < 0 {
-		panic(fmt.Sprintf("memstore: New: Config.MaxKeys %d: must be positive; 0 means the default of %d", cfg.MaxKeys, defaultMaxKeys))
+		return nil, fmt.Errorf("memstore: New: Config.MaxKeys %d: must be positive; 0 means the default of %d", cfg.MaxKeys, defaultMaxKeys)
 	}
 	maxKeys := cmp.Or(cfg.MaxKeys, defaultMaxKeys)
 	wanted := min(maxShards, max(1, maxKeys/minPerShard))
@@ -117,7 +117,7 @@ func New(cfg Config) *Store {
 	}
 	s.sweeper = time.AfterFunc(sweepEvery, s.sweep)
 	s.sweeper.Stop()
-	return s
+	return s, nil
 }
 
 // now returns the time in microseconds.

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // open returns a Store without its sweep, which would forget full buckets at times of its own. A clock that goes backwards
 // would tell.
 func open(_ *testing.T, clock func() time.Time) store.Store {
-	s := memstore.New(memstore.Config{Clock: clock})
+	s := ratelimit.Must(memstore.New(memstore.Config{Clock: clock}))
 	s.Close()
 	return s
 }
@@ -64,7 +65,7 @@ func policy(t testing.TB, name string, rate int64, per time.Duration, burst int6
 
 // openAt returns a Store without a sweep, by the clock n.
 func openAt(t testing.TB, n *now, maxKeys int) *memstore.Store {
-	s := memstore.New(memstore.Config{MaxKeys: maxKeys, Clock: n.clock})
+	s := ratelimit.Must(memstore.New(memstore.Config{MaxKeys: maxKeys, Clock: n.clock}))
 	s.Close()
 	return s
 }
@@ -85,7 +86,7 @@ func remaining(t testing.TB, s store.Store, key string) int64 {
 
 func TestFullBucketsAreSwept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New(memstore.Config{})
+		s := ratelimit.Must(memstore.New(memstore.Config{}))
 		defer s.Close()
 		const keys = 10_000
 		for i := range keys {
@@ -117,7 +118,7 @@ func TestFullBucketsAreSwept(t *testing.T) {
 // A Go map does not shrink, and chunks are kept for later. A store that was large takes no memory for it.
 func TestAStoreShrinks(t *testing.T) {
 	n := newNow()
-	s := memstore.New(memstore.Config{MaxKeys: 40_000, Clock: n.clock})
+	s := ratelimit.Must(memstore.New(memstore.Config{MaxKeys: 40_000, Clock: n.clock}))
 	defer s.Close()
 	for i := range 30_000 {
 		c := charge(t, fmt.Sprint("k", i), 1)
@@ -140,7 +141,7 @@ func TestAStoreShrinks(t *testing.T) {
 
 func TestCloseStopsTheSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New(memstore.Config{})
+		s := ratelimit.Must(memstore.New(memstore.Config{}))
 		take(t, s, charge(t, "k", 1))
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -156,7 +157,7 @@ func TestCloseStopsTheSweep(t *testing.T) {
 // Random insertions and removals against a Go map.
 func TestBucketsAreNotLostAmongOthers(t *testing.T) {
 	n := newNow()
-	s := memstore.New(memstore.Config{Clock: n.clock})
+	s := ratelimit.Must(memstore.New(memstore.Config{Clock: n.clock}))
 	defer s.Close()
 	r := rand.New(rand.NewPCG(8, 0))
 	spent := make(map[string]int64)
@@ -190,7 +191,7 @@ func TestBucketsAreNotLostAmongOthers(t *testing.T) {
 
 func TestMaxKeysIsABound(t *testing.T) {
 	most := testsize.Of(3_000, 20_000)
-	s := memstore.New(memstore.Config{MaxKeys: most})
+	s := ratelimit.Must(memstore.New(memstore.Config{MaxKeys: most}))
 	defer s.Close()
 	var wg sync.WaitGroup
 	for g := range 4 {
@@ -207,7 +208,7 @@ func TestMaxKeysIsABound(t *testing.T) {
 }
 
 func TestTakeDoesNotAllocate(t *testing.T) {
-	s := memstore.New(memstore.Config{})
+	s := ratelimit.Must(memstore.New(memstore.Config{}))
 	defer s.Close()
 	few := []store.Charge{charge(t, "one", 1)}
 	several := []store.Charge{charge(t, "one", 1), charge(t, "two", 1), charge(t, "three", 1)}
@@ -224,15 +225,15 @@ func TestTakeDoesNotAllocate(t *testing.T) {
 	}
 }
 
-func TestNegativeMaxKeysPanics(t *testing.T) {
-	ratetest.CheckPanic(t, func() { memstore.New(memstore.Config{MaxKeys: -1}) }, "MaxKeys")
+func TestMaxKeysMustNotBeNegative(t *testing.T) {
+	ratetest.CheckText(t, fmt.Sprint(ratetest.Err(memstore.New(memstore.Config{MaxKeys: -1}))), "MaxKeys -1: must be positive")
 }
 
 func FuzzTable(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 200, 1, 200, 2})
 	f.Add([]byte("aAbBcCdDeEfFaAaA"))
 	f.Fuzz(func(t *testing.T, steps []byte) {
-		s := memstore.New(memstore.Config{Clock: newNow().clock})
+		s := ratelimit.Must(memstore.New(memstore.Config{Clock: newNow().clock}))
 		defer s.Close()
 		spent := make(map[string]int64)
 		for _, b := range steps {
@@ -261,7 +262,7 @@ func FuzzTable(f *testing.F) {
 func TestGoroutinesShareALimitExactly(t *testing.T) {
 	const rate, burst, callers, calls, step = 5_000, 5_000, 8, 4_000, 20 * time.Microsecond // a token comes every 200 µs
 	n := newNow()
-	s := memstore.New(memstore.Config{Clock: n.clock})
+	s := ratelimit.Must(memstore.New(memstore.Config{Clock: n.clock}))
 	defer s.Close()
 	c := policy(t, "p", rate, time.Second, burst)("k")
 	var allowed, denied atomic.Int64

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -31,7 +32,7 @@ func TestBytesAreThoseOfTheHeap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got store.MemoryStats
 			want := ratetest.HeapOf(func() any {
-				s := memstore.New(memstore.Config{})
+				s := ratelimit.Must(memstore.New(memstore.Config{}))
 				t.Cleanup(func() { s.Close() })
 				for i := range tt.keys {
 					c := charge(t, fmt.Sprint(tt.key, i), 50)
@@ -129,7 +130,7 @@ func TestSizes(t *testing.T) {
 }
 
 func BenchmarkStats(b *testing.B) {
-	s := memstore.New(memstore.Config{})
+	s := ratelimit.Must(memstore.New(memstore.Config{}))
 	defer s.Close()
 	for i := range 100_000 {
 		take(b, s, store.Charge{Policy: "p", Key: fmt.Sprint(i), Limit: teststore.Limit(b, 1, time.Hour, 5), Cost: 5, Lock: time.Hour})

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
@@ -19,7 +20,7 @@ func BenchmarkTake(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			s := memstore.New(memstore.Config{})
+			s := ratelimit.Must(memstore.New(memstore.Config{}))
 			defer s.Close()
 			keys := make([]string, 10_000)
 			for i := range keys {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
@@ -24,7 +25,7 @@ func block(t *testing.T, s store.Blocker, key string, d time.Duration) {
 
 func TestInspectOfABlockedBucketByTheServersClock(t *testing.T) {
 	server := redistest.Start(t)
-	s := redisstore.New(server.Client(), redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{}))
 	c := charge(t, "k")
 	c.Cost = 100
 	take(t, s, c)
@@ -58,7 +59,7 @@ func TestInspectOfABlockedBucketByTheServersClock(t *testing.T) {
 // A bucket that is full has nothing but its block.
 func TestABlockOfAnUnknownBucket(t *testing.T) {
 	server := redistest.Start(t)
-	s := redisstore.New(server.Client(), redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{}))
 	block(t, s, "k", time.Hour)
 	if b, err := s.Inspect(t.Context(), "p", "k"); err != nil || b.Blocked < time.Hour-time.Minute || b.Limit != (store.Limit{}) || b.Reason != "alice: k" {
 		t.Errorf("%+v, %v", b, err)
@@ -79,9 +80,9 @@ func TestABlockOfAnUnknownBucket(t *testing.T) {
 // made. A blocked bucket refuses such a call, and none is charged.
 func TestBlocksOverSeveralSlots(t *testing.T) {
 	client := redistest.SharedCluster(t, 3).Client()
-	s := redisstore.New(client, redisstore.Config{
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{
 		Prefix: prefix(), CrossSlot: redisstore.CrossSlotNever, MaxDenials: -1, Logger: quiet,
-	})
+	}))
 	defer s.Close()
 	last, other := charge(t, "last"), charge(t, "other")
 	last.Limit, last.Lock = limit(t, 1, time.Hour, 1), time.Hour
@@ -148,7 +149,7 @@ func TestACallOfABlockedBucketIsChargedAtMostOnce(t *testing.T) {
 			server.Do("FLUSHALL")
 			client := server.Client()
 			c := charge(t, "k")
-			plain := redisstore.New(server.Client(), redisstore.Config{})
+			plain := ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{}))
 			take(t, plain, c) // which loads take_one.lua
 			block(t, plain, "k", time.Hour)
 			client.AddHook(losesReply(lose))
@@ -161,7 +162,7 @@ func TestACallOfABlockedBucketIsChargedAtMostOnce(t *testing.T) {
 					return err
 				}))
 			}
-			ok, err := tryFor(patient, redisstore.New(client, redisstore.Config{}), c)
+			ok, err := tryFor(patient, ratelimit.Must(redisstore.New(client, redisstore.Config{})), c)
 			if want := unblocked && lose == 0; ok != want || (err != nil) != (lose > 0) {
 				t.Errorf("reply %d lost, unblocked %t: %t, %v", lose, unblocked, ok, err)
 			}
@@ -178,7 +179,7 @@ func TestACallOfABlockedBucketIsChargedAtMostOnce(t *testing.T) {
 // Calls of one batch, some of which lock and some of whose buckets are blocked, are answered each for itself.
 func TestBlocksInABatch(t *testing.T) {
 	server := redistest.Start(t)
-	s := redisstore.New(server.Client(), redisstore.Config{MaxInFlight: 1, MaxDenials: -1})
+	s := ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{MaxInFlight: 1, MaxDenials: -1}))
 	defer s.Close()
 	few := charge(t, "few")
 	few.Limit, few.Lock = limit(t, 1, time.Hour, 3), time.Hour

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
@@ -15,7 +16,7 @@ import (
 // while a call waits on a channel from outside.
 func TestStoresInsideAndOutsideOfBubbles(t *testing.T) {
 	const atOnce = 40 // under the race detector, a sync.Pool drops some of what it is given
-	outside := redisstore.New(redistest.Start(t).Client(), redisstore.Config{})
+	outside := ratelimit.Must(redisstore.New(redistest.Start(t).Client(), redisstore.Config{}))
 	defer outside.Close()
 	takeOutside := func() {
 		var all sync.WaitGroup

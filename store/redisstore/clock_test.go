@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
@@ -35,7 +36,7 @@ func TestEveryKeyHasATTLUntilItIsFullAfterEveryCharge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(5, 0))
 			own := prefix()
-			s := redisstore.New(client, redisstore.Config{Prefix: own, Clock: clock})
+			s := ratelimit.Must(redisstore.New(client, redisstore.Config{Prefix: own, Clock: clock}))
 			limits := ttlLimits(t)
 			// Buckets of one limit, and one whose limit keeps changing.
 			for i := range limits {
@@ -79,7 +80,7 @@ func checkTTL(t *testing.T, client *redis.Client, key string, c store.Charge, st
 func TestABucketFromTheFutureIsAnchoredAnew(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
-	s := redisstore.New(client, asking)
+	s := ratelimit.Must(redisstore.New(client, asking))
 	c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Minute, 1), Cost: 1}
 	take(t, s, c)
 	key := "ratelimit:{k}:p"
@@ -119,7 +120,7 @@ func TestABucketFromTheFutureIsAnchoredAnew(t *testing.T) {
 		t.Errorf("last_refill is %s, want it untouched", at)
 	}
 	server.Do("HSET", key, "last_refill", hours)
-	take(t, redisstore.New(client, redisstore.Config{Clock: time.Now}), c)
+	take(t, ratelimit.Must(redisstore.New(client, redisstore.Config{Clock: time.Now})), c)
 	if at := client.HGet(t.Context(), key, "last_refill").Val(); at != fmt.Sprint(hours) {
 		t.Errorf("last_refill is %s, want it untouched", at)
 	}
@@ -127,7 +128,7 @@ func TestABucketFromTheFutureIsAnchoredAnew(t *testing.T) {
 
 func TestADenialAndAPeekWriteNothing(t *testing.T) {
 	client := redistest.Start(t).Client()
-	s := redisstore.New(client, asking)
+	s := ratelimit.Must(redisstore.New(client, asking))
 	c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 1, time.Hour, 1), Cost: 1}
 	take(t, s, c)
 	before := client.HGetAll(t.Context(), "ratelimit:{k}:p").Val()
@@ -148,7 +149,7 @@ func TestADenialAndAPeekWriteNothing(t *testing.T) {
 func TestTheHashOfABucket(t *testing.T) {
 	client := redistest.Start(t).Client()
 	now := time.Date(2026, 5, 23, 10, 0, 0, 0, time.UTC)
-	s := redisstore.New(client, redisstore.Config{Clock: func() time.Time { return now }})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{Clock: func() time.Time { return now }}))
 	take(t, s, store.Charge{Policy: "api", Key: "member:5", Limit: limit(t, 60, time.Minute, 10), Cost: 3})
 	got := client.HGetAll(t.Context(), "ratelimit:{member:5}:api").Val()
 	want := map[string]string{"tokens": "7000000", "last_refill": fmt.Sprint(now.UnixMicro()), "limit": "1000000 1 10000000"}
@@ -160,7 +161,7 @@ func TestTheHashOfABucket(t *testing.T) {
 // On the server's own clock, which cannot be moved, so this one takes its time.
 func TestRetryAfterByTheServersClock(t *testing.T) {
 	t.Parallel()
-	s := redisstore.New(redistest.Start(t).Client(), redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(redistest.Start(t).Client(), redisstore.Config{}))
 	early := 0
 	for i := range 5 {
 		c := store.Charge{Policy: "p", Key: fmt.Sprint("k", i), Limit: limit(t, 7, time.Second, 1), Cost: 1}
@@ -188,7 +189,7 @@ func TestRetryAfterByTheServersClock(t *testing.T) {
 func TestAKeyOnARealServerExpiresNoSoonerThanItIsFull(t *testing.T) {
 	t.Parallel()
 	client := redistest.Start(t).Client()
-	s := redisstore.New(client, asking)
+	s := ratelimit.Must(redisstore.New(client, asking))
 	for burst := int64(1); burst <= 4; burst++ {
 		c := store.Charge{Policy: "p", Key: fmt.Sprint("k", burst), Limit: limit(t, 20, time.Second, burst), Cost: burst}
 		begin := time.Now() // before the charge, so that what passes since is at least what it measures
@@ -205,7 +206,7 @@ func TestAKeyOnARealServerExpiresNoSoonerThanItIsFull(t *testing.T) {
 func TestNoChargeShortensATTL(t *testing.T) {
 	client := redistest.Start(t).Client()
 	quick, slow := limit(t, 5, time.Second, 5), limit(t, 1000, 24*time.Hour, 1000)
-	s := redisstore.New(client, redisstore.Config{MaxDenials: -1})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{MaxDenials: -1}))
 	c := store.Charge{Policy: "p", Key: "k", Limit: slow, Cost: 900}
 	take(t, s, c)
 	ttl := func() time.Duration { return client.PTTL(t.Context(), "ratelimit:{k}:p").Val() }

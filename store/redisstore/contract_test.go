@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"go.uber.org/goleak"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
@@ -44,7 +45,7 @@ func configured(client redisstore.Client, cfg redisstore.Config) storetest.Open 
 	return func(_ *testing.T, clock func() time.Time) store.Store {
 		cfg := cfg
 		cfg.Prefix, cfg.Clock = prefix(), clock
-		return redisstore.New(client, cfg)
+		return ratelimit.Must(redisstore.New(client, cfg))
 	}
 }
 
@@ -102,7 +103,7 @@ func TestContractElsewhere(t *testing.T) {
 func TestContractOfLeasesOnServer(t *testing.T) {
 	client := redistest.Start(t).Client()
 	storetest.RunRules(t, func(t *testing.T, clock func() time.Time) store.Store {
-		s := lease.New(onClient(client)(t, clock), lease.Config{Fraction: 0.4, Hold: time.Hour, Clock: teststore.Monotonic(clock)})
+		s := ratelimit.Must(lease.New(onClient(client)(t, clock), lease.Config{Fraction: 0.4, Hold: time.Hour, Clock: teststore.Monotonic(clock)}))
 		t.Cleanup(func() {
 			if err := s.Close(); err != nil {
 				t.Error(err)
@@ -148,9 +149,9 @@ func forgetting(t *testing.T, serversClock bool) storetest.Open {
 	return func(_ *testing.T, clock func() time.Time) store.Store {
 		if serversClock {
 			server.SetTime(clock())
-			return &forgetter{redisstore.New(client, redisstore.Config{Prefix: prefix(), MaxDenials: -1}), server, clock}
+			return &forgetter{ratelimit.Must(redisstore.New(client, redisstore.Config{Prefix: prefix(), MaxDenials: -1})), server, clock}
 		}
-		return &forgetter{redisstore.New(client, redisstore.Config{Prefix: prefix(), Clock: clock}), server, nil}
+		return &forgetter{ratelimit.Must(redisstore.New(client, redisstore.Config{Prefix: prefix(), Clock: clock})), server, nil}
 	}
 }
 
@@ -190,7 +191,7 @@ func (scattered) key(policy, key string) string {
 // openKnown opens a Store that knows the masters.
 func openKnown(t *testing.T, client redisstore.Client, cfg redisstore.Config) *redisstore.Store {
 	t.Helper()
-	s := redisstore.New(client, cfg)
+	s := ratelimit.Must(redisstore.New(client, cfg))
 	look(t, s, charge(t, "connects"))
 	return s
 }

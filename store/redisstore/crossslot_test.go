@@ -16,6 +16,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/lua"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -115,7 +116,7 @@ func crossable(t *testing.T, cluster *redistest.Cluster) *redistest.Cluster {
 func crossing(t *testing.T, cluster *redistest.Cluster, cfg redisstore.Config, answer answering) (*redisstore.Store, *crossings) {
 	client, x := cluster.Client(), &crossings{answer: answer}
 	client.AddHook(x)
-	s := redisstore.New(client, cfg)
+	s := ratelimit.Must(redisstore.New(client, cfg))
 	t.Cleanup(func() { s.Close() })
 	take(t, s, charge(t, "first")) // from then on the masters are known
 	x.forget()
@@ -467,7 +468,7 @@ func TestAScriptAcrossSlotsThatWasPartlyRunIsNotSentAgain(t *testing.T) {
 	defer client.Close()
 	var x crossings
 	client.AddHook(&x)
-	s := redisstore.New(client, redisstore.Config{CrossSlot: redisstore.CrossSlotAlways, MaxDenials: -1})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{CrossSlot: redisstore.CrossSlotAlways, MaxDenials: -1}))
 	charges := sameMaster(t, cluster, 0, 3)
 	take(t, s, charges[2])
 	cluster.Nodes[0].Do("ACL", "SETUSER", "limiter", "-pexpire")
@@ -478,7 +479,7 @@ func TestAScriptAcrossSlotsThatWasPartlyRunIsNotSentAgain(t *testing.T) {
 	if seen := x.forget(); seen["across"] != 2 || len(seen) != 1 { // EVALSHA, and EVAL, as it was not known
 		t.Errorf("seen %v", seen)
 	}
-	admin := redisstore.New(cluster.Client(), redisstore.Config{})
+	admin := ratelimit.Must(redisstore.New(cluster.Client(), redisstore.Config{}))
 	wantLeft(t, admin, 99, charges[0])  // charged by HSET, and given no TTL
 	wantLeft(t, admin, 100, charges[1]) // of the same call, not reached
 }
@@ -491,7 +492,7 @@ func TestTheACLOfTheGuideIsEnoughAcrossSlots(t *testing.T) {
 	defer client.Close()
 	var x crossings
 	client.AddHook(&x)
-	s := redisstore.New(client, redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	charges := sameMaster(t, cluster, 0, 2)
 	take(t, s, charges[0])
 	for range 3 {
@@ -511,7 +512,7 @@ func TestAClusterClientOnMiniredisWorks(t *testing.T) {
 			var log bytes.Buffer
 			client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{miniredis.RunT(t).Addr()}})
 			defer client.Close()
-			s := redisstore.New(client, redisstore.Config{CrossSlot: how, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			s := ratelimit.Must(redisstore.New(client, redisstore.Config{CrossSlot: how, Logger: slog.New(slog.NewTextHandler(&log, nil))}))
 			charges := []store.Charge{charge(t, "a"), charge(t, "b"), charge(t, "c")}
 			take(t, s, charges[0])
 			for range 5 {

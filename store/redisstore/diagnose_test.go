@@ -13,6 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
@@ -20,7 +21,7 @@ import (
 // wantFindings checks a store: there is one finding for each of want, in that order, which has its words.
 func wantFindings(t *testing.T, client redisstore.Client, want ...string) {
 	t.Helper()
-	wantFindingsOf(t, redisstore.New(client, redisstore.Config{}), want...)
+	wantFindingsOf(t, ratelimit.Must(redisstore.New(client, redisstore.Config{})), want...)
 }
 
 func wantFindingsOf(t *testing.T, s *redisstore.Store, want ...string) {
@@ -67,9 +68,9 @@ func TestNothingIsWrongWithAHealthyServer(t *testing.T) {
 	server := redistest.Start(t)
 	client := openOptions(t, "redis://"+server.Addr())
 	wantFindings(t, client)
-	wantFindingsOf(t, redisstore.New(client, redisstore.Config{Clock: time.Now, Secret: []byte("secret"), Prefix: "p"}))
+	wantFindingsOf(t, ratelimit.Must(redisstore.New(client, redisstore.Config{Clock: time.Now, Secret: []byte("secret"), Prefix: "p"})))
 	wantFindings(t, struct{ redisstore.Client }{client}) // that has only Process
-	if got := slices.DeleteFunc(redisstore.New(client, redisstore.Config{}).Diagnose(context.Background()), ofTime); len(got) > 0 {
+	if got := slices.DeleteFunc(ratelimit.Must(redisstore.New(client, redisstore.Config{})).Diagnose(context.Background()), ofTime); len(got) > 0 {
 		t.Errorf("without a deadline: %q", got)
 	}
 }
@@ -77,7 +78,7 @@ func TestNothingIsWrongWithAHealthyServer(t *testing.T) {
 func TestADiagnosisTouchesNoBucketsAndItsOwnExpire(t *testing.T) {
 	server := redistest.Start(t)
 	client := openOptions(t, "redis://"+server.Addr())
-	s := redisstore.New(client, redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	for _, key := range []string{"check", "check-0"} {
 		take(t, s, charge(t, key))
 	}
@@ -248,7 +249,7 @@ func checkRights(t *testing.T, server *redistest.Server) {
 		t.Helper()
 		permit(server, rules...)
 		server.Do("SCRIPT", "FLUSH")
-		wantFindingsOf(t, redisstore.New(openOptions(t, "redis://limiter:secret@"+server.Addr()), cfg), want...)
+		wantFindingsOf(t, ratelimit.Must(redisstore.New(openOptions(t, "redis://limiter:secret@"+server.Addr()), cfg)), want...)
 	}
 	check(t, minimal, redisstore.Config{}, unseen)
 	minimal = slices.Clip(append(minimal, "+info"))
@@ -333,7 +334,7 @@ func TestADiagnosisEndsWithItsContext(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
 			begin := time.Now()
-			compareFindings(t, redisstore.New(client, redisstore.Config{}).Diagnose(ctx), "does not answer (no reply in time)")
+			compareFindings(t, ratelimit.Must(redisstore.New(client, redisstore.Config{})).Diagnose(ctx), "does not answer (no reply in time)")
 			if took := time.Since(begin); took > 200*time.Millisecond+late {
 				t.Errorf("took %v of 200 ms", took)
 			}
@@ -342,7 +343,7 @@ func TestADiagnosisEndsWithItsContext(t *testing.T) {
 	t.Run("that has ended", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		compareFindings(t, redisstore.New(openOptions(t, "redis://"+server.Addr()), redisstore.Config{}).Diagnose(ctx), "does not answer")
+		compareFindings(t, ratelimit.Must(redisstore.New(openOptions(t, "redis://"+server.Addr()), redisstore.Config{})).Diagnose(ctx), "does not answer")
 	})
 }
 
@@ -417,7 +418,7 @@ func TestADiagnosisOfACluster(t *testing.T) {
 	cluster.Nodes[2].Pause()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	findings := slices.DeleteFunc(redisstore.New(client, redisstore.Config{}).Diagnose(ctx), ofTime)
+	findings := slices.DeleteFunc(ratelimit.Must(redisstore.New(client, redisstore.Config{})).Diagnose(ctx), ofTime)
 	if len(findings) != 2 {
 		t.Errorf("findings %q, want those of two nodes and that of the one that hangs", findings)
 	}

@@ -28,7 +28,7 @@ func ExampleNew() {
 	mails := ratelimit.Policy{Name: "mails", Limit: ratelimit.PerDay(2)}
 	for range 2 { // replicas
 		client := redis.NewClient(options)
-		buckets := redisstore.New(client, redisstore.Config{})
+		buckets := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 		limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: buckets, Timeout: time.Second}))
 		for range 2 {
 			result, err := limiter.Take(context.Background(), mails, "member:5", 1)

@@ -26,7 +26,7 @@ import (
 func TestExplainWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	f := fallback.New(redisstore.New(server.Client(), redisstore.Config{}), nil, fallback.Config{Replicas: 2, Slow: 10 * time.Second, Logger: quiet})
+	f := ratelimit.Must(fallback.New(ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{})), nil, fallback.Config{Replicas: 2, Slow: 10 * time.Second, Logger: quiet}))
 	defer f.Close()
 	start := func(p ratelimit.Policy) (*ratelimit.Limiter, func() int) {
 		p.Key, p.Limit = ratelimit.RemoteIP(), ratelimit.PerDay(20)
@@ -78,9 +78,9 @@ func TestExplainSendsOnlyReads(t *testing.T) {
 	for name, wrap := range map[string]func(s store.Store) store.Store{
 		"alone": func(s store.Store) store.Store { return s },
 		"under a fallback and leases": func(s store.Store) store.Store {
-			f := fallback.New(s, nil, fallback.Config{Slow: time.Minute})
+			f := ratelimit.Must(fallback.New(s, nil, fallback.Config{Slow: time.Minute}))
 			t.Cleanup(func() { f.Close() })
-			l := lease.New(f, lease.Config{Hold: time.Hour, Fraction: 0.5})
+			l := ratelimit.Must(lease.New(f, lease.Config{Hold: time.Hour, Fraction: 0.5}))
 			t.Cleanup(func() { l.Close() })
 			return l
 		},
@@ -88,7 +88,7 @@ func TestExplainSendsOnlyReads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := func(r *http.Request) (string, error) { return r.Header.Get("X-Client"), nil }
 			l := ratelimit.Must(ratelimit.New(ratelimit.Config{
-				Store: wrap(redisstore.New(rdb, redisstore.Config{Prefix: prefix()})),
+				Store: wrap(ratelimit.Must(redisstore.New(rdb, redisstore.Config{Prefix: prefix()}))),
 				Policies: []ratelimit.Policy{
 					{Name: "client", Key: client, Limit: ratelimit.PerSecond(1).WithBurst(30)},
 					{Name: "all", Key: ratelimit.Static("all"), Limit: ratelimit.PerSecond(2).WithBurst(60), Shadow: true},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
@@ -37,7 +38,7 @@ func TestRedisErrorsAreErrors(t *testing.T) {
 		{"a replica", []any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}, []store.Charge{charge(t, "k")}, "READONLY", "readonly"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := redisstore.New(client, redisstore.Config{})
+			s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 			server.Do(tt.before...)
 			ok, err := tryFor(patient, s, tt.charges...)
 			wantRedisError(t, ok, err, tt.want)
@@ -54,7 +55,7 @@ func TestRedisErrorsAreErrors(t *testing.T) {
 		return
 	}
 	for _, right := range []string{"-evalsha", "-hset"} { // the second is of the script
-		s := redisstore.New(limiter(server, "~*", "+@all", right), redisstore.Config{})
+		s := ratelimit.Must(redisstore.New(limiter(server, "~*", "+@all", right), redisstore.Config{}))
 		if ok, err := tryFor(patient, s, charge(t, "perm")); ok || !notPermitted(err) {
 			t.Errorf("%s: ok %t, error %v", right, ok, err)
 		}
@@ -71,7 +72,7 @@ func notPermitted(err error) bool {
 
 func TestAScriptThatTheServerForgotIsSentAgain(t *testing.T) {
 	server := redistest.Start(t)
-	s := redisstore.New(server.Client(), redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{}))
 	for want := int64(99); want > 96; want-- {
 		if state := take(t, s, charge(t, "k")); state.Remaining != want {
 			t.Fatalf("%d remain, want %d", state.Remaining, want)
@@ -84,10 +85,10 @@ func TestALostReplyChargesOnce(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	// go-redis would send again after 20 ms, and up to ten times.
-	s := redisstore.New(server.ClientOptions(func(o *redis.Options) {
+	s := ratelimit.Must(redisstore.New(server.ClientOptions(func(o *redis.Options) {
 		o.Addr, o.ReadTimeout, o.MaxRetries = proxy.Addr(), 20*time.Millisecond, 10
-	}), redisstore.Config{})
-	direct := redisstore.New(server.Client(), redisstore.Config{})
+	}), redisstore.Config{}))
+	direct := ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{}))
 	take(t, direct, charge(t, "k"))
 	remaining := int64(99)
 	for tries := 0; remaining == 99 && tries < 10; tries++ { // again, if this process was too busy to send the call
@@ -136,7 +137,7 @@ func TestATakeEndsByItsDeadlineWhateverTheClientsTimeouts(t *testing.T) {
 		proxy.Pass()
 		for name, client := range clients(t, proxy.Addr()) {
 			t.Run(fmt.Sprintf("%s, connected: %t", name, connected), func(t *testing.T) {
-				s := redisstore.New(client, redisstore.Config{})
+				s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 				proxy.Pass()
 				if connected {
 					take(t, s, charge(t, "k"))
@@ -182,7 +183,7 @@ func TestTheACLOfTheGuideIsEnoughAndNoMore(t *testing.T) {
 	works := func(t *testing.T, rules []string) (err error) {
 		server.Do("FLUSHALL")
 		server.Do("SCRIPT", "FLUSH")
-		s := redisstore.New(limiter(server, rules...), redisstore.Config{})
+		s := ratelimit.Must(redisstore.New(limiter(server, rules...), redisstore.Config{}))
 		c := owes(charge(t, "k"), 1000)
 		for _, c := range []store.Charge{c, c, costs(c, store.Reset)} {
 			_, taken := tryFor(patient, s, c)

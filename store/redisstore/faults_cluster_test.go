@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
@@ -105,7 +106,7 @@ func TestNoCallFailsWhileOneNodeKeepsForgettingTheScript(t *testing.T) {
 	inEachForm(t, func(t *testing.T, how redisstore.CrossSlot) {
 		c := redistest.SharedCluster(t, 3)
 		client := c.Client()
-		s := redisstore.New(client, redisstore.Config{MaxDenials: -1, CrossSlot: how})
+		s := ratelimit.Must(redisstore.New(client, redisstore.Config{MaxDenials: -1, CrossSlot: how}))
 		all := targets(t, "p")
 		under(s, all, patient, func() {
 			repeat(lasts(), func() { c.Nodes[0].Do("SCRIPT", "FLUSH") })
@@ -121,7 +122,7 @@ func TestNoCallFailsWhileTheSlotOfAHotKeyMoves(t *testing.T) {
 	inEachForm(t, func(t *testing.T, how redisstore.CrossSlot) {
 		c := redistest.StartCluster(t, 3)
 		client := c.Client()
-		s := redisstore.New(client, redisstore.Config{MaxDenials: -1, CrossSlot: how})
+		s := ratelimit.Must(redisstore.New(client, redisstore.Config{MaxDenials: -1, CrossSlot: how}))
 		all := targets(t, "p", "q", "r")
 		slot := c.Slot("k5")
 		moves := 0
@@ -149,7 +150,7 @@ func TestAHungMasterKeepsNoCallsOfOthersWaiting(t *testing.T) {
 		const timeout = 300 * time.Millisecond
 		c := redistest.StartCluster(t, 3)
 		client := c.Client()
-		s := redisstore.New(client, redisstore.Config{CrossSlot: how})
+		s := ratelimit.Must(redisstore.New(client, redisstore.Config{CrossSlot: how}))
 		all := targets(t, "p")
 		others, own := byOwner(c, all, 0)
 		recovers(t, s, all)
@@ -183,7 +184,7 @@ func TestAMasterOfAClusterIsKilledUnderLoad(t *testing.T) {
 			node.Do("CONFIG", "SET", "cluster-require-full-coverage", "no")
 		}
 		client := c.Client()
-		s := redisstore.New(client, redisstore.Config{CrossSlot: how})
+		s := ratelimit.Must(redisstore.New(client, redisstore.Config{CrossSlot: how}))
 		all := targets(t, "p")
 		others, own := byOwner(c, all, 0)
 		recovers(t, s, all)
@@ -217,7 +218,7 @@ func TestNoCallOverTwoSlotsFailsWhileOneOfThemMoves(t *testing.T) {
 	inEachForm(t, func(t *testing.T, how redisstore.CrossSlot) {
 		c := redistest.StartCluster(t, 3)
 		client := c.Client()
-		s := redisstore.New(client, redisstore.Config{MaxDenials: -1, CrossSlot: how})
+		s := ratelimit.Must(redisstore.New(client, redisstore.Config{MaxDenials: -1, CrossSlot: how}))
 		slot := c.Slot("moves")
 		var all []*target
 		for i := range 12 {
@@ -293,7 +294,7 @@ func TestSentinelFailsOverUnderLoad(t *testing.T) {
 	const timeout = 200 * time.Millisecond
 	sentinel := redistest.StartSentinelWithReplica(t)
 	client := sentinel.Client()
-	s := redisstore.New(client, redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	all := targets(t, "p")
 	recovers(t, s, all)
 	streams(t, sentinel.Replica)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
@@ -14,7 +15,7 @@ import (
 func TestNoCallFailsWhileTheServerKeepsForgettingTheScript(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
-	s := redisstore.New(client, redisstore.Config{MaxDenials: -1})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{MaxDenials: -1}))
 	all := targets(t, "p")
 	under(s, all, patient, func() {
 		repeat(lasts(), func() { server.Do("SCRIPT", "FLUSH") })
@@ -44,7 +45,7 @@ func TestFaultsOfAServerUnderLoad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t)
 			client := server.Client()
-			s := redisstore.New(client, redisstore.Config{})
+			s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 			all := targets(t, "p")
 			under(s, all, timeout, func() {
 				time.Sleep(200 * time.Millisecond)
@@ -85,7 +86,7 @@ func TestFaultsOfTheNetworkUnderLoad(t *testing.T) {
 			server := redistest.Start(t)
 			proxy := redistest.NewProxy(t, server.Addr())
 			client := server.ClientOptions(func(o *redis.Options) { o.Addr = proxy.Addr() })
-			s := redisstore.New(client, redisstore.Config{MaxDenials: -1})
+			s := ratelimit.Must(redisstore.New(client, redisstore.Config{MaxDenials: -1}))
 			all := targets(t, "p")
 			under(s, all, timeout, func() {
 				time.Sleep(200 * time.Millisecond)
@@ -101,7 +102,7 @@ func TestFaultsOfTheNetworkUnderLoad(t *testing.T) {
 func TestOnlyCallsOfABrokenKeyFailInABatch(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
-	s := redisstore.New(client, redisstore.Config{MaxDenials: -1})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{MaxDenials: -1}))
 	all := targets(t, "p")
 	server.Do("SET", "ratelimit:{k0}:p", "a string")
 	server.Do("HSET", "ratelimit:{k1}:p", "tokens", "many", "unit", "x", "last_refill", "y", "limit", "z")

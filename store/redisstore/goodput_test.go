@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -52,7 +53,7 @@ func TestCallersAreServedWhileConnectionsAreWaitedFor(t *testing.T) {
 	}{{50 * time.Millisecond, 1000}, {60 * time.Millisecond, 750}, {70 * time.Millisecond, 550}, {80 * time.Millisecond, 350}, {90 * time.Millisecond, 150}} {
 		t.Run(tt.wait.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := redisstore.New(busyPool(tt.wait), redisstore.Config{MaxDenials: -1})
+				s := ratelimit.Must(redisstore.New(busyPool(tt.wait), redisstore.Config{MaxDenials: -1}))
 				var served atomic.Int64
 				var callers sync.WaitGroup
 				for i := range 1000 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
@@ -40,7 +41,7 @@ func TestCallersWithLongDeadlinesDoNotHoldUpOthersOnHalfOpenConnections(t *testi
 					return new(net.Dialer).DialContext(ctx, network, addr)
 				}
 			})
-			s := redisstore.New(client, redisstore.Config{MaxDenials: -1})
+			s := ratelimit.Must(redisstore.New(client, redisstore.Config{MaxDenials: -1}))
 			take(t, s, charge(t, name))
 
 			proxy.BlackHole()

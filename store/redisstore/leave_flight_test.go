@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
@@ -78,13 +79,13 @@ func TestCallsWhoseCallersLeaveInTheirFlightAreNotSent(t *testing.T) {
 				h := newHalt()
 				client := server.ClientOptions(func(o *redis.Options) { prepare(h, o) })
 				client.AddHook(hook(h.hook))
-				s := redisstore.New(client, redisstore.Config{MaxDenials: -1, MaxInFlight: 1})
+				s := ratelimit.Must(redisstore.New(client, redisstore.Config{MaxDenials: -1, MaxInFlight: 1}))
 				var charges []store.Charge
 				for i := range n.charges {
 					charges = append(charges, charge(t, fmt.Sprint("k", i)))
 				}
 				direct := server.Client()
-				for _, loads := range []*redisstore.Store{redisstore.New(direct, redisstore.Config{}), redisstore.OnlyTake(redisstore.New(direct, redisstore.Config{}))} {
+				for _, loads := range []*redisstore.Store{ratelimit.Must(redisstore.New(direct, redisstore.Config{})), redisstore.OnlyTake(ratelimit.Must(redisstore.New(direct, redisstore.Config{})))} {
 					takeAll(t, loads, charges...)
 				}
 				server.Do("FLUSHALL")
@@ -121,7 +122,7 @@ func TestCallsWhoseCallersLeaveInTheirFlightAreNotSent(t *testing.T) {
 				stayed.Wait()
 				s.Close()
 
-				wantLeft(t, redisstore.New(direct, redisstore.Config{}), int64(100-n.stay), charges...)
+				wantLeft(t, ratelimit.Must(redisstore.New(direct, redisstore.Config{})), int64(100-n.stay), charges...)
 				if keys := client.Keys(t.Context(), "*").Val(); n.stay == 0 && len(keys) > 0 || n.stay > 0 && len(keys) != n.charges {
 					t.Errorf("the server has the keys %q", keys)
 				}

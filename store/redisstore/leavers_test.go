@@ -21,7 +21,7 @@ func TestCallersThatLeaveBeforeTheirCallIsSentAreNotCharged(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	client := server.ClientOptions(func(o *redis.Options) { o.Addr, o.ReadTimeout = proxy.Addr(), time.Minute })
-	s := redisstore.New(client, redisstore.Config{MaxInFlight: 1, MaxDenials: -1})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{MaxInFlight: 1, MaxDenials: -1}))
 	var log bytes.Buffer
 	l, err := ratelimit.New(ratelimit.Config{Store: s, Timeout: time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
@@ -38,7 +38,7 @@ func TestCallersThatLeaveBeforeTheirCallIsSentAreNotCharged(t *testing.T) {
 		_, err := tryFor(time.Minute, s, charge(t, "first"))
 		first <- err
 	}()
-	direct := redisstore.New(server.Client(), redisstore.Config{})
+	direct := ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{}))
 	until(t, "the first call has arrived", func() bool { return look(t, direct, charge(t, "first")).Remaining == 99 })
 
 	ctx, leave := context.WithCancel(context.Background())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
@@ -39,12 +40,12 @@ func TestLoadLimitsIsBounded(t *testing.T) {
 	const mega = 1 << 20
 	var seen traffic
 	server := redistest.Start(t)
-	s := redisstore.New(server.ClientOptions(func(o *redis.Options) {
+	s := ratelimit.Must(redisstore.New(server.ClientOptions(func(o *redis.Options) {
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 			return countedConn{conn, &seen}, err
 		}
-	}), redisstore.Config{})
+	}), redisstore.Config{}))
 	fill := func(script string) {
 		t.Helper()
 		server.Do("DEL", "ratelimit:limits")

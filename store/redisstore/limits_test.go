@@ -12,6 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/limits"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
@@ -26,7 +27,7 @@ func TestSwapLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := start(t)
 			now := time.UnixMicro(1_795_367_301_000_007) // microseconds with zeros before them
-			s := redisstore.New(client, redisstore.Config{Prefix: "swap", Clock: func() time.Time { return now }})
+			s := ratelimit.Must(redisstore.New(client, redisstore.Config{Prefix: "swap", Clock: func() time.Time { return now }}))
 			if held, err := s.LoadLimits(t.Context()); err != nil || len(held) != 0 {
 				t.Fatalf("%v, %v", held, err)
 			}
@@ -99,7 +100,7 @@ func TestSwapLimit(t *testing.T) {
 
 // By the server's clock, the time has all its digits.
 func TestSwapLimitByTheServersClock(t *testing.T) {
-	s := redisstore.New(redistest.Start(t).Client(), redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(redistest.Start(t).Client(), redisstore.Config{}))
 	held, err := s.SwapLimit(t.Context(), "api", "", "v", "e")
 	at, value, _ := strings.Cut(held, " ")
 	µs, _ := strconv.ParseInt(at, 10, 64)
@@ -114,7 +115,7 @@ func TestRightsForLimits(t *testing.T) {
 	if !server.HasACL() {
 		return
 	}
-	s := redisstore.New(limiter(server, guideACL(t)...), redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(limiter(server, guideACL(t)...), redisstore.Config{}))
 	rights := []any{"+hlen", "+hkeys", "+hstrlen", "+hdel"}
 	server.Do("HSET", "ratelimit:limits", "other", "v")
 	for i, right := range rights[:3] { // without this one, and those behind it
@@ -143,7 +144,7 @@ func TestLimitsAreSentOnceAndEndByTheirContext(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	client := server.ClientOptions(func(o *redis.Options) { o.Addr, o.ReadTimeout, o.MaxRetries = proxy.Addr(), 100*time.Millisecond, 5 })
-	s := redisstore.New(client, redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	if _, err := s.SwapLimit(t.Context(), "api", "", "v", "e"); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func TestLimitsAreSentOnceAndEndByTheirContext(t *testing.T) {
 		t.Error("no error")
 	}
 	proxy.Pass()
-	if held, err := redisstore.New(server.Client(), redisstore.Config{}).LoadLimits(t.Context()); err != nil || held["#n"] != "2" || held["login"] == "" {
+	if held, err := ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{})).LoadLimits(t.Context()); err != nil || held["#n"] != "2" || held["login"] == "" {
 		t.Errorf("%v, %v", held, err)
 	}
 	proxy.Delay(time.Minute)

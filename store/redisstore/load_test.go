@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
@@ -120,7 +121,7 @@ func settled(t *testing.T, s *redisstore.Store, client redisstore.Client, all []
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again := redisstore.New(client, redisstore.Config{})
+	again := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	var allowed, denied, failed, over int64
 	var slowest time.Duration
 	var err error

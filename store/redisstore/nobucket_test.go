@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
@@ -16,7 +17,7 @@ import (
 // charged and wherever that meets it.
 func TestTheErrorOfAKeyThatHoldsNoBucketSaysSo(t *testing.T) {
 	client := redistest.Start(t).ClientOptions(func(o *redis.Options) { o.ContextTimeoutEnabled = true })
-	s := redisstore.New(client, redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	now := time.Now().UnixMicro()
 	for name, fields := range map[string][]any{
 		"tokens that are no number": {"tokens", "many", "last_refill", now},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
@@ -164,7 +165,7 @@ func openCluster(t *testing.T, url string) *redis.ClusterClient {
 
 func TestARefusedConnectionFailsAtOnceAndSaysWhy(t *testing.T) {
 	client := openOptions(t, "redis://127.0.0.1:1")
-	s := redisstore.New(client, redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	for range 3 * client.Options().PoolSize { // above which go-redis would not dial any more
 		ok, err := tryFor(patient, s, charge(t, "k"))
 		var refused *net.OpError
@@ -178,7 +179,7 @@ func TestARefusedConnectionFailsAtOnceAndSaysWhy(t *testing.T) {
 func TestTheFirstCallAfterAnOutageSucceeds(t *testing.T) {
 	server := redistest.Start(t)
 	client := openOptions(t, "redis://"+server.Addr())
-	s := redisstore.New(client, redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	take(t, s, charge(t, "k"))
 	server.Kill()
 	failsOnEachDial(t, s, client.Options().PoolSize)
@@ -190,7 +191,7 @@ func TestAClusterWithItsOptionsIsBackAtOnceToo(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 1)
 	client := openCluster(t, "redis://"+cluster.Addrs()[0])
-	s := redisstore.New(client, redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	take(t, s, charge(t, "k"))
 	cluster.Nodes[0].Kill()
 	failsOnEachDial(t, s, client.Options().PoolSize)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
@@ -14,7 +15,7 @@ import (
 // the deepest debt would tell nobody how much.
 func TestACallOverSeveralSlotsThatIsRefusedLeavesADebtAsItIs(t *testing.T) {
 	now := time.Now()
-	s := redisstore.New(redistest.SharedCluster(t, 3).Client(), redisstore.Config{Clock: func() time.Time { return now }})
+	s := ratelimit.Must(redisstore.New(redistest.SharedCluster(t, 3).Client(), redisstore.Config{Clock: func() time.Time { return now }}))
 	owing, empty := charge(t, "owing"), costs(charge(t, "empty"), 100)
 	take(t, s, empty)
 	deep := take(t, s, owes(owing, 1_000_000))
@@ -27,7 +28,7 @@ func TestACallOverSeveralSlotsThatIsRefusedLeavesADebtAsItIs(t *testing.T) {
 // What is owed in one slot is charged with what is refunded in another, or not at all.
 func TestWhatIsOwedOverSeveralSlotsIsNotChargedWhereAKeyHoldsNoBucket(t *testing.T) {
 	client := redistest.SharedCluster(t, 3).Client()
-	s := redisstore.New(client, redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	owing, bad := charge(t, "owing"), charge(t, "bad")
 	if err := client.Set(t.Context(), "ratelimit:{bad}:p", "a string", 0).Err(); err != nil {
 		t.Fatal(err)
@@ -44,7 +45,7 @@ func TestWhatIsOwedOverSeveralSlotsIsNotChargedWhereAKeyHoldsNoBucket(t *testing
 // Calls over several slots at once, some of which are refused: what others owe meanwhile is all charged.
 func TestWhatIsOwedOverSeveralSlotsIsChargedOnce(t *testing.T) {
 	now := time.Now()
-	s := redisstore.New(redistest.SharedCluster(t, 3).Client(), redisstore.Config{Clock: func() time.Time { return now }})
+	s := ratelimit.Must(redisstore.New(redistest.SharedCluster(t, 3).Client(), redisstore.Config{Clock: func() time.Time { return now }}))
 	const callers, calls = 8, 20
 	empty := costs(charge(t, "empty"), 100)
 	take(t, s, empty)

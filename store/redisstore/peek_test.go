@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
@@ -17,7 +18,7 @@ import (
 func TestInspectByTheServersClockWritesNothing(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
-	s := redisstore.New(client, redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	c := costs(charge(t, "k"), 30)
 	take(t, s, c)
 	key := "ratelimit:{k}:p"
@@ -48,7 +49,7 @@ func TestInspectByTheServersClockWritesNothing(t *testing.T) {
 
 func TestInspectOfAKeyThatHoldsNoBucketIsAnError(t *testing.T) {
 	server := redistest.Start(t)
-	s := redisstore.New(server.Client(), redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{}))
 	key := "ratelimit:{k}:p"
 	server.Do("SET", key, "a string")
 	if _, err := s.Inspect(t.Context(), "p", "k"); !redis.HasErrorPrefix(err, "WRONGTYPE") {
@@ -85,7 +86,7 @@ func TestInspectEndsByItsContextWhateverTheClientsTimeouts(t *testing.T) {
 			client := server.ClientOptions(func(o *redis.Options) {
 				o.Addr, o.ReadTimeout, o.MaxRetries = proxy.Addr(), timeout, 3
 			})
-			s := redisstore.New(client, redisstore.Config{})
+			s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 			if _, err := s.Inspect(t.Context(), "p", "k"); err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +111,7 @@ func TestInspectEndsByItsContextWhateverTheClientsTimeouts(t *testing.T) {
 func TestResetsOverSeveralSlots(t *testing.T) {
 	for name, client := range map[string]redisstore.Client{"cluster": redistest.SharedCluster(t, 3).Client(), "ring": ring(t)} {
 		t.Run(name, func(t *testing.T) {
-			s := redisstore.New(client, redisstore.Config{})
+			s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 			var used, resets []store.Charge
 			for i := range 6 {
 				c := charge(t, fmt.Sprint("k", i))

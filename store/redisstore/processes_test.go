@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -94,12 +95,12 @@ func (h hammering) run() (total tally, err error) {
 	if err != nil {
 		return total, err
 	}
-	var s store.Store = noting{redisstore.New(client, redisstore.Config{})}
+	var s store.Store = noting{ratelimit.Must(redisstore.New(client, redisstore.Config{}))}
 	if _, err := tryIn(context.Background(), s, store.Charge{Policy: "hammer", Key: "0", Limit: limit}); err != nil {
 		return total, err
 	}
 	if h.Fraction > 0 {
-		leased := lease.New(s, lease.Config{Fraction: h.Fraction})
+		leased := ratelimit.Must(lease.New(s, lease.Config{Fraction: h.Fraction}))
 		defer func() { err = leased.Close() }()
 		s = leased
 	}

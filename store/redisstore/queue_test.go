@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -64,7 +65,7 @@ func (g *gate) queue(t *testing.T, s store.Store, n int, failed func(error)) *sy
 
 func TestWhatComesWhileACallIsUnderWayLeavesTogether(t *testing.T) {
 	g := newGate(t)
-	s := redisstore.New(g, redisstore.Config{MaxDenials: -1, MaxInFlight: 1})
+	s := ratelimit.Must(redisstore.New(g, redisstore.Config{MaxDenials: -1, MaxInFlight: 1}))
 	wg := g.queue(t, s, 60, func(err error) { t.Error(err) })
 	close(g.open)
 	wg.Wait()
@@ -77,7 +78,7 @@ func TestWhatComesWhileACallIsUnderWayLeavesTogether(t *testing.T) {
 
 func TestAFullQueueRefusesAtOnce(t *testing.T) {
 	g := newGate(t)
-	s := redisstore.New(g, redisstore.Config{MaxDenials: -1, MaxInFlight: 1, MaxQueue: 5})
+	s := ratelimit.Must(redisstore.New(g, redisstore.Config{MaxDenials: -1, MaxInFlight: 1, MaxQueue: 5}))
 	var mu sync.Mutex
 	full := 0
 	wg := g.queue(t, s, 8, func(err error) {
@@ -102,7 +103,7 @@ func TestAFullQueueRefusesAtOnce(t *testing.T) {
 // While a command hangs, what waits for the next is kept after its callers have left.
 func TestLongKeysInTheQueueAreKeptByTheirHash(t *testing.T) {
 	g := newGate(t)
-	s := redisstore.New(g, redisstore.Config{MaxInFlight: 1})
+	s := ratelimit.Must(redisstore.New(g, redisstore.Config{MaxInFlight: 1}))
 	kept := teststore.HeapOf(func() {
 		var wg sync.WaitGroup
 		take := func(c store.Charge) { wg.Go(func() { _, _ = tryFor(50*time.Millisecond, s, c) }) }
@@ -120,7 +121,7 @@ func TestLongKeysInTheQueueAreKeptByTheirHash(t *testing.T) {
 
 func TestCloseWaitsForWhatHasBegunAndRefusesTheRest(t *testing.T) {
 	g := newGate(t)
-	s := redisstore.New(g, redisstore.Config{MaxDenials: -1, MaxInFlight: 1})
+	s := ratelimit.Must(redisstore.New(g, redisstore.Config{MaxDenials: -1, MaxInFlight: 1}))
 	wg := g.queue(t, s, 10, func(err error) { t.Error(err) })
 	closed := make(chan struct{})
 	go func() {
@@ -150,7 +151,7 @@ func TestCloseWaitsForWhatHasBegunAndRefusesTheRest(t *testing.T) {
 
 func TestAPanicInTheClientFailsOnlyWhatItWasSending(t *testing.T) {
 	g := newGate(t)
-	s := redisstore.New(g, redisstore.Config{MaxDenials: -1, MaxInFlight: 1})
+	s := ratelimit.Must(redisstore.New(g, redisstore.Config{MaxDenials: -1, MaxInFlight: 1}))
 	g.panicked = true
 	var mu sync.Mutex
 	failed := 0
@@ -178,12 +179,9 @@ func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
 		"Config.CrossSlot 3":    {CrossSlot: 3},
 	} {
 		t.Run(want, func(t *testing.T) {
-			defer func() {
-				if text, _ := recover().(string); !strings.Contains(text, want) {
-					t.Errorf("panic %q", text)
-				}
-			}()
-			redisstore.New(new(gate), cfg)
+			if _, err := redisstore.New(new(gate), cfg); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v", err)
+			}
 		})
 	}
 }

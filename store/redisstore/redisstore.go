@@ -5,7 +5,7 @@
 //		log.Fatal(err)
 //	}
 //	limiter, err := ratelimit.New(ratelimit.Config{
-//		Store:    redisstore.New(redis.NewClient(options), redisstore.Config{}),
+//		Store:    ratelimit.Must(redisstore.New(redis.NewClient(options), redisstore.Config{})),
 //		Policies: policies,
 //	})
 //
@@ -118,6 +118,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -210,18 +211,29 @@ var (
 	_ store.StatsReporter = (*Store)(nil)
 )
 
-// New returns a Store that uses client. Close the Store first, and then client. New panics if client is nil or if
-// cfg is invalid.
-func New(client Client, cfg Config) *Store {
+// New returns a Store that uses client. Close the Store first, and then client. New returns an error if client is
+// nil or if cfg is invalid.
+func New(client Client, cfg Config) (*Store, error) {
 	if client == nil {
-		panic("redisstore: New: client is nil: must be a go-redis client")
+		return nil, errors.New("redisstore: New: client is nil: must be a go-redis client")
 	}
 	prefix := cmp.Or(cfg.Prefix, defaultPrefix)
 	if strings.ContainsFunc(prefix, func(r rune) bool { return r <= ' ' || r > '~' || r == '{' || r == '}' }) {
-		panic(fmt.Sprintf("redisstore: New: Config.Prefix %q: must be printable ASCII without spaces and braces", cfg.Prefix))
+		return nil, fmt.Errorf("redisstore: New: Config.Prefix %q: must be printable ASCII without spaces and braces", cfg.Prefix)
 	}
 	if cfg.Secret != nil && len(cfg.Secret) == 0 {
-		panic("redisstore: New: Config.Secret is empty: must be nil, or nobody's identity would be kept secret")
+		return nil, errors.New("redisstore: New: Config.Secret is empty: must be nil, or nobody's identity would be kept secret")
+	}
+	if cfg.CrossSlot < CrossSlotAuto || cfg.CrossSlot > CrossSlotNever {
+		return nil, fmt.Errorf("redisstore: New: Config.CrossSlot %d: must be CrossSlotAuto, CrossSlotAlways or CrossSlotNever", cfg.CrossSlot)
+	}
+	if cfg.DenialAge < 0 {
+		return nil, fmt.Errorf("redisstore: New: Config.DenialAge %v: must be positive; 0 means the default of 1s", cfg.DenialAge)
+	}
+	for field, n := range map[string]int{"MaxBatch": cfg.MaxBatch, "MaxInFlight": cfg.MaxInFlight, "MaxQueue": cfg.MaxQueue} {
+		if n < 0 {
+			return nil, fmt.Errorf("redisstore: New: Config.%s %d: must be positive; 0 means the default", field, n)
+		}
 	}
 	choose := scriptOf
 	if cfg.Clock != nil { // the faster scripts go by the clock of Redis
@@ -234,14 +246,11 @@ func New(client Client, cfg Config) *Store {
 		keys:        keys{prefix, bytes.Clone(cfg.Secret)},
 		clock:       cfg.Clock,
 		logger:      cmp.Or(cfg.Logger, slog.Default()),
-		maxBatch:    positive("MaxBatch", cfg.MaxBatch, defaultMaxBatch),
-		maxInFlight: positive("MaxInFlight", cfg.MaxInFlight, defaultMaxInFlight),
-		maxQueue:    positive("MaxQueue", cfg.MaxQueue, defaultMaxQueue),
+		maxBatch:    cmp.Or(cfg.MaxBatch, defaultMaxBatch),
+		maxInFlight: cmp.Or(cfg.MaxInFlight, defaultMaxInFlight),
+		maxQueue:    cmp.Or(cfg.MaxQueue, defaultMaxQueue),
 		maxOverdue:  overdueOf(client),
 		crossSlot:   cfg.CrossSlot,
-	}
-	if cfg.CrossSlot < CrossSlotAuto || cfg.CrossSlot > CrossSlotNever {
-		panic(fmt.Sprintf("redisstore: New: Config.CrossSlot %d: must be CrossSlotAuto, CrossSlotAlways or CrossSlotNever", cfg.CrossSlot))
 	}
 	e.sender, e.timely = timely(client)
 	e.caution.init()
@@ -250,21 +259,14 @@ func New(client Client, cfg Config) *Store {
 	e.routes.ring, _ = client.(*redis.Ring)
 	e.bySlot.Store(e.routes.cluster != nil)
 	s := &Store{front: e, engine: e}
-	if cfg.DenialAge < 0 {
-		panic(fmt.Sprintf("redisstore: New: Config.DenialAge %v: must be positive; 0 means the default of 1s", cfg.DenialAge))
-	}
 	if cfg.MaxDenials >= 0 {
-		cache := denialcache.New(e, denialcache.Config{MaxKeys: cfg.MaxDenials, MaxAge: cfg.DenialAge, Clock: cfg.Clock})
+		cache, err := denialcache.New(e, denialcache.Config{MaxKeys: cfg.MaxDenials, MaxAge: cfg.DenialAge, Clock: cfg.Clock})
+		if err != nil {
+			return nil, fmt.Errorf("redisstore: New: %w", err)
+		}
 		s.front, e.forget = cache, cache.Forget
 	}
-	return s
-}
-
-func positive(field string, n, otherwise int) int {
-	if n < 0 {
-		panic(fmt.Sprintf("redisstore: New: Config.%s %d: must be positive; 0 means the default of %d", field, n, otherwise))
-	}
-	return cmp.Or(n, otherwise)
+	return s, nil
 }
 
 // Take implements [store.Store]. An error wraps [ErrQueueFull], [ErrClosed], an error of Redis (redis.Error) or of

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/lua"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -64,7 +65,7 @@ func TestACallByItselfIsSentByTheScriptForIt(t *testing.T) {
 		} {
 			client.FlushAll(t.Context())
 			client.ScriptFlush(t.Context())
-			s := redisstore.New(client, redisstore.Config{Clock: clock})
+			s := ratelimit.Must(redisstore.New(client, redisstore.Config{Clock: clock}))
 			seen = nil
 			ctx, cancel := context.WithTimeout(t.Context(), patient) // with one, the caller sends its call itself
 			states := make([]store.State, len(tt.charges))
@@ -90,7 +91,7 @@ func TestACallByItselfIsSentByTheScriptForIt(t *testing.T) {
 // All that a bucket can hold comes through the reply of take_one.lua: debts, and nearly the largest capacity.
 func TestTheReplyOfOneChargeHasRoomForAllCredits(t *testing.T) {
 	client := redistest.Start(t).Client()
-	s := redisstore.New(client, redisstore.Config{Clock: func() time.Time { return time.Unix(1_780_000_000, 0) }})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{Clock: func() time.Time { return time.Unix(1_780_000_000, 0) }}))
 	const burst int64 = 1<<52 - 1
 	c := store.Charge{Policy: "p", Key: "k", Limit: limit(t, 2_000_000, time.Second, burst), Cost: 1}
 	for _, step := range []struct{ cost, left int64 }{{1, burst - 1}, {burst, burst - 1}, {0, burst - 1}, {-1, burst}} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -93,7 +94,7 @@ func (f flood) run(t *testing.T, d distance, client func() redisstore.Client) {
 	shared := store.Charge{Policy: "all", Key: "all", Limit: limit(t, 100, time.Second, 10), Cost: 1}
 	var stores []*redisstore.Store
 	for range f.stores {
-		s := redisstore.New(client(), cfg)
+		s := ratelimit.Must(redisstore.New(client(), cfg))
 		defer s.Close()
 		stores = append(stores, s)
 		take(t, s, charge(t, "connects"))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -48,8 +49,8 @@ func TestCallsOverSeveralSlotsAreAnsweredAsInOne(t *testing.T) {
 			var nanos atomic.Int64
 			nanos.Store(time.Date(2026, 5, 23, 10, 0, 0, 0, time.UTC).UnixNano())
 			clock := func() time.Time { return time.Unix(0, nanos.Load()) }
-			s := redisstore.New(tt.client, redisstore.Config{Prefix: prefix(), Clock: clock, CrossSlot: tt.how, Logger: quiet})
-			model := memstore.New(memstore.Config{Clock: clock})
+			s := ratelimit.Must(redisstore.New(tt.client, redisstore.Config{Prefix: prefix(), Clock: clock, CrossSlot: tt.how, Logger: quiet}))
+			model := ratelimit.Must(memstore.New(memstore.Config{Clock: clock}))
 			defer model.Close()
 			r := rand.New(rand.NewPCG(8, 0))
 			limits := []store.Limit{limit(t, 1, month, 20), limit(t, 7, time.Second, 5_000), limit(t, 1, time.Second, 600), limit(t, 333, time.Second, 200_000)}
@@ -102,7 +103,7 @@ func TestAClientThatMeetsCROSSSLOTSendsOneSlotACommandFromThenOnAndLogsItOnce(t 
 	t.Parallel()
 	var log bytes.Buffer
 	cluster := redistest.StartCluster(t, 1)
-	s := redisstore.New(dial(t, cluster.Addrs()[0]), redisstore.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s := ratelimit.Must(redisstore.New(dial(t, cluster.Addrs()[0]), redisstore.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
 	var wg sync.WaitGroup
 	for range 20 {
 		for _, key := range strings.Fields("a b c d e f g h") {
@@ -127,7 +128,7 @@ func TestAClientThatMeetsCROSSSLOTSendsOneSlotACommandFromThenOnAndLogsItOnce(t 
 func TestACallOverSeveralSlotsGivesBackWhatItTookWhenOneOfThemFails(t *testing.T) {
 	cluster := redistest.SharedCluster(t, 3)
 	client := cluster.Client()
-	s := redisstore.New(client, redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	good, bad, empty := charge(t, "good"), charge(t, "bad"), charge(t, "empty")
 	if err := client.Set(t.Context(), "ratelimit:{bad}:p", "a string", 0).Err(); err != nil {
 		t.Fatal(err)

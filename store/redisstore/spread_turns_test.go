@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
@@ -29,7 +30,7 @@ func newTurns(t *testing.T, addr string) *turns {
 	x := &turns{replies: new(barrier), direct: dial(t, addr), prefix: prefix()}
 	client := dial(t, addr)
 	client.AddHook(x.replies)
-	x.store = redisstore.New(client, redisstore.Config{Prefix: x.prefix, MaxDenials: -1, Logger: quiet})
+	x.store = ratelimit.Must(redisstore.New(client, redisstore.Config{Prefix: x.prefix, MaxDenials: -1, Logger: quiet}))
 	x.scarce, x.plenty, x.none = charge(t, "scarce"), charge(t, "plenty"), charge(t, "none")
 	x.scarce.Limit, x.none.Limit = limit(t, 1, time.Hour, 1), limit(t, 1, time.Hour, 1)
 	take(t, x.store, x.none)
@@ -51,7 +52,7 @@ func (x *turns) untouched(t *testing.T, c store.Charge) {
 // left checks what the bucket of c holds.
 func (x *turns) left(t *testing.T, c store.Charge, want int64) {
 	t.Helper()
-	wantLeft(t, redisstore.New(x.direct, redisstore.Config{Prefix: x.prefix}), want, c)
+	wantLeft(t, ratelimit.Must(redisstore.New(x.direct, redisstore.Config{Prefix: x.prefix})), want, c)
 }
 
 // A barrier is a hook that can hold up the replies to scripts.
@@ -152,7 +153,7 @@ func TestACallThatIsTakenInTurn(t *testing.T) {
 	t.Run("begins with the scarcest bucket", func(t *testing.T) {
 		x := newTurns(t, addr)
 		r := interrupted(t, x, t.Context(), looks, func() {
-			take(t, redisstore.New(x.direct, redisstore.Config{Prefix: x.prefix}), x.scarce)
+			take(t, ratelimit.Must(redisstore.New(x.direct, redisstore.Config{Prefix: x.prefix})), x.scarce)
 		})
 		if r.ok || r.err != nil {
 			t.Errorf("%+v, want a refusal: another took what it had seen", r)
@@ -162,7 +163,7 @@ func TestACallThatIsTakenInTurn(t *testing.T) {
 	t.Run("gives back what it took when a later one refuses", func(t *testing.T) {
 		x := newTurns(t, addr)
 		r := interrupted(t, x, t.Context(), looks+turn, func() {
-			take(t, redisstore.New(x.direct, redisstore.Config{Prefix: x.prefix}), costs(x.plenty, 100))
+			take(t, ratelimit.Must(redisstore.New(x.direct, redisstore.Config{Prefix: x.prefix})), costs(x.plenty, 100))
 		})
 		if r.ok || r.err != nil {
 			t.Errorf("%+v, want a refusal: another took what it had seen", r)
@@ -310,7 +311,7 @@ func wantWhatAdmittedCallsLeft(t *testing.T, cluster *redistest.Cluster, how red
 	for _, s := range stores {
 		s.Close()
 	}
-	again := redisstore.New(client, cfg)
+	again := ratelimit.Must(redisstore.New(client, cfg))
 	for n := range buckets {
 		c := bucket(n)
 		if missing := take(t, again, c).ResetAfter.Microseconds() * c.Limit.Refill; missing != paid[n] {

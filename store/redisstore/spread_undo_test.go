@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
@@ -25,7 +26,7 @@ func newRefusal(t *testing.T, cfg redisstore.Config) refusal {
 	cluster := redistest.SharedCluster(t, 1)
 	r := refusal{proxy: redistest.NewProxy(t, cluster.Addrs()[0]), spread: cluster.RefusesSeveralSlots()}
 	cfg.Logger = quiet
-	r.store = redisstore.New(dial(t, r.proxy.Addr()), cfg)
+	r.store = ratelimit.Must(redisstore.New(dial(t, r.proxy.Addr()), cfg))
 	r.full, r.empty = charge(t, "full"), charge(t, "empty")
 	r.empty.Limit = limit(t, 1, time.Hour, 1)
 	takeAll(t, r.store, charge(t, "a"), charge(t, "b")) // from here on, each slot has a command of its own
@@ -42,7 +43,7 @@ func (r refusal) underWay(t *testing.T) {
 // wantAllBack checks with another Store that a refused call has taken nothing.
 func (r refusal) wantAllBack(t *testing.T) {
 	t.Helper()
-	wantLeft(t, redisstore.New(dial(t, r.proxy.Addr()), redisstore.Config{}), r.full.Limit.Capacity/r.full.Limit.Unit, r.full)
+	wantLeft(t, ratelimit.Must(redisstore.New(dial(t, r.proxy.Addr()), redisstore.Config{})), r.full.Limit.Capacity/r.full.Limit.Unit, r.full)
 }
 
 func TestWhatARefusedCallTookIsGivenBackAlsoWhenTheStoreIsClosedMeanwhile(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/lua"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -44,7 +45,7 @@ func landed(t *testing.T, s *redisstore.Store) *store.RedisStats {
 func TestStatsAreWhatTheServerCounts(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
-	s := redisstore.New(server.ClientOptions(func(o *redis.Options) { o.ContextTimeoutEnabled = true }), redisstore.Config{MaxInFlight: 1})
+	s := ratelimit.Must(redisstore.New(server.ClientOptions(func(o *redis.Options) { o.ContextTimeoutEnabled = true }), redisstore.Config{MaxInFlight: 1}))
 	defer s.Close()
 	blocks := 0 // which are no batches
 	check := func(calls, charges, merged, direct int64) {
@@ -159,7 +160,7 @@ func testErrorsAreCountedByKind(t *testing.T) {
 		{redisError("ERR something else"), "other"},
 		{errors.New("of a hook"), "other"},
 	} {
-		s := redisstore.New(failsWith{c.err}, redisstore.Config{})
+		s := ratelimit.Must(redisstore.New(failsWith{c.err}, redisstore.Config{}))
 		for range 2 {
 			if _, err := tryIn(t.Context(), s, charge(t, "k")); err == nil {
 				t.Fatalf("%v: no error", c.err)
@@ -192,7 +193,7 @@ func (timesOut) Timeout() bool   { return true }
 func (timesOut) Temporary() bool { return true }
 
 func TestTheTextOfTheLastErrorIsCutAndEscaped(t *testing.T) {
-	s := redisstore.New(failsWith{redisError("ERR <b>\x1b[2J" + strings.Repeat("x", 10_000))}, redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(failsWith{redisError("ERR <b>\x1b[2J" + strings.Repeat("x", 10_000))}, redisstore.Config{}))
 	_, _ = try(s, charge(t, "k"))
 	if text := redisStats(t, s).LastError; len(text) > 300 || strings.ContainsRune(text, 0x1b) || !strings.Contains(text, "ERR <b>") {
 		t.Errorf("%q", text)
@@ -203,7 +204,7 @@ func TestTheTextOfTheLastErrorIsCutAndEscaped(t *testing.T) {
 func TestStatsOfCallsThatAreSentAgain(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 2)
-	s := redisstore.New(cluster.Client(), redisstore.Config{Prefix: "again", MaxDenials: -1})
+	s := ratelimit.Must(redisstore.New(cluster.Client(), redisstore.Config{Prefix: "again", MaxDenials: -1}))
 	defer s.Close()
 	here, there := charge(t, "k"), charge(t, "k")
 	there.Policy = "q"
@@ -227,7 +228,7 @@ func TestStatsOfCallsThatAreSentAgain(t *testing.T) {
 }
 
 func TestStatsWhileCallsAreSent(t *testing.T) {
-	s := redisstore.New(redistest.Start(t).Client(), redisstore.Config{MaxDenials: -1})
+	s := ratelimit.Must(redisstore.New(redistest.Start(t).Client(), redisstore.Config{MaxDenials: -1}))
 	defer s.Close()
 	over := make(chan struct{})
 	var reader, callers sync.WaitGroup

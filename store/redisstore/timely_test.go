@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
@@ -19,7 +20,7 @@ import (
 
 // aloneOn makes one call for each of some keys, one after the other.
 func aloneOn(t *testing.T, client redisstore.Client) {
-	s := redisstore.New(client, redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	defer s.Close()
 	for i := range 3 {
 		takeAll(t, s, charge(t, fmt.Sprint("k", i)))
@@ -67,7 +68,7 @@ func TestHooksOfAClientOfDefaults(t *testing.T) {
 	outer, inner, late := &ordered{"outer", &order}, &ordered{"inner", &order}, &ordered{"late", &order}
 	client.AddHook(outer)
 	client.AddHook(inner)
-	s := redisstore.New(client, redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	client.AddHook(late)
 	take(t, s, charge(t, "k"))
 	order = nil
@@ -110,7 +111,7 @@ func TestAPipelineOfAClientOfDefaultsEndsByItsDeadlineAndPassesByItsHooks(t *tes
 	client := server.ClientOptions(func(o *redis.Options) { o.Addr = proxy.Addr() })
 	var order []string
 	client.AddHook(&ordered{"hook", &order})
-	sender := redisstore.Sender(redisstore.New(client, redisstore.Config{})).(interface{ Pipeline() redis.Pipeliner })
+	sender := redisstore.Sender(ratelimit.Must(redisstore.New(client, redisstore.Config{}))).(interface{ Pipeline() redis.Pipeliner })
 	exec := func(d time.Duration) ([]redis.Cmder, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
@@ -140,7 +141,7 @@ func TestAPipelineOfAClientOfDefaultsEndsByItsDeadlineAndPassesByItsHooks(t *tes
 func TestAStoreOnAClosedClientOfDefaults(t *testing.T) {
 	server := redistest.Start(t)
 	client := dial(t, server.Addr())
-	s := redisstore.New(client, redisstore.Config{})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	take(t, s, charge(t, "k"))
 	if got := client.PoolStats().TotalConns; got != 1 {
 		t.Errorf("%d connections, want the one of the call in the client's pool", got)
@@ -151,7 +152,7 @@ func TestAStoreOnAClosedClientOfDefaults(t *testing.T) {
 	if err := client.Ping(t.Context()).Err(); err != nil {
 		t.Errorf("after Store.Close: %v", err)
 	}
-	s = redisstore.New(client, redisstore.Config{})
+	s = ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	if err := client.Close(); err != nil {
 		t.Error(err)
 	}
@@ -182,13 +183,13 @@ func TestAHandshakeThatOutlastsItsCall(t *testing.T) {
 				continue // which ends by its deadline with all that it has begun, as the client is told to
 			}
 			t.Run(what+" of "+name, func(t *testing.T) {
-				s := redisstore.New(server.ClientOptions(func(o *redis.Options) {
+				s := ratelimit.Must(redisstore.New(server.ClientOptions(func(o *redis.Options) {
 					o.OnConnect = func(context.Context, *redis.Conn) error {
 						time.Sleep(60 * time.Millisecond)
 						return nil
 					}
 					change(o)
-				}), redisstore.Config{})
+				}), redisstore.Config{}))
 				defer s.Close()
 				until(t, "a call is answered", func() bool {
 					ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
@@ -38,7 +39,7 @@ func TestErrorsSayThatNothingWasCharged(t *testing.T) {
 		for _, o := range []*redis.Options{{Addr: addr, DialerRetries: 1}, ours} {
 			client := redis.NewClient(o)
 			defer client.Close()
-			s := redisstore.New(client, redisstore.Config{})
+			s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 			for range 3 {
 				ok, err := tryFor(patient, s, charge(t, "k"))
 				wantUncharged(t, ok, err, true)
@@ -51,13 +52,13 @@ func TestErrorsSayThatNothingWasCharged(t *testing.T) {
 			return nil, &net.OpError{Op: "dial", Net: network, Err: ctx.Err()}
 		}, DialTimeout: 20 * time.Millisecond})
 		defer client.Close()
-		ok, err := tryFor(patient, redisstore.New(client, redisstore.Config{}), charge(t, "k"))
+		ok, err := tryFor(patient, ratelimit.Must(redisstore.New(client, redisstore.Config{})), charge(t, "k"))
 		wantUncharged(t, ok, err, true)
 	})
 	t.Run("a reply that is lost says nothing", func(t *testing.T) {
 		server := redistest.Start(t)
 		proxy := redistest.NewProxy(t, server.Addr())
-		s := redisstore.New(server.ClientOptions(func(o *redis.Options) { o.Addr, o.ContextTimeoutEnabled = proxy.Addr(), true }), redisstore.Config{})
+		s := ratelimit.Must(redisstore.New(server.ClientOptions(func(o *redis.Options) { o.Addr, o.ContextTimeoutEnabled = proxy.Addr(), true }), redisstore.Config{}))
 		take(t, s, charge(t, "k"))
 		proxy.DropReplies()
 		ok, err := try(s, charge(t, "k"))
@@ -65,7 +66,7 @@ func TestErrorsSayThatNothingWasCharged(t *testing.T) {
 	})
 	t.Run("a queue", func(t *testing.T) {
 		g := newGate(t)
-		s := redisstore.New(g, redisstore.Config{MaxDenials: -1, MaxInFlight: 1, MaxQueue: 1})
+		s := ratelimit.Must(redisstore.New(g, redisstore.Config{MaxDenials: -1, MaxInFlight: 1, MaxQueue: 1}))
 		first := make(chan error)
 		go func() {
 			_, err := tryFor(100*time.Millisecond, s, charge(t, "first"))

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
@@ -102,7 +103,7 @@ func onWire(t *testing.T, w *wire, cfg redisstore.Config, test func(t *testing.T
 		defer client.Close()
 		client.AddHook(w)
 		cfg.MaxDenials = -1
-		test(t, redisstore.New(client, cfg))
+		test(t, ratelimit.Must(redisstore.New(client, cfg)))
 	})
 }
 

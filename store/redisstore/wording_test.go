@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
@@ -73,7 +74,7 @@ func TestErrorsOfEveryServerAreUnderstood(t *testing.T) {
 			wantFindings(t, client, w.finding)
 			sent := openOptions(t, "redis://"+server)
 			sent.AddHook(failing(func(string) error { return redisError(w.text) }))
-			_, err := tryFor(patient, redisstore.New(sent, redisstore.Config{}), charge(t, "k"))
+			_, err := tryFor(patient, ratelimit.Must(redisstore.New(sent, redisstore.Config{})), charge(t, "k"))
 			var answer redis.Error
 			if !errors.As(err, &answer) || !strings.HasSuffix(err.Error(), w.text) {
 				t.Errorf("error %v, want %s", err, w.text)

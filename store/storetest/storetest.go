@@ -3,7 +3,7 @@
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T, clock func() time.Time) store.Store {
-//			return memstore.New(memstore.Config{Clock: clock})
+//			return ratelimit.Must(memstore.New(memstore.Config{Clock: clock}))
 //		})
 //	}
 //

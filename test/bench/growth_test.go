@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
@@ -32,7 +33,7 @@ func growthLoad(s servers, keys int) load {
 
 func BenchmarkGrowthOfKeysInMemory(b *testing.B) {
 	grow(b, 100_000, []int{1000, 10_000, 100_000, 1_000_000, 10_000_000}, func(b *testing.B, keys int) {
-		buckets := memstore.New(memstore.Config{MaxKeys: 2 * keys}) // evicts nothing
+		buckets := ratelimit.Must(memstore.New(memstore.Config{MaxKeys: 2 * keys})) // evicts nothing
 		defer buckets.Close()
 		open := limiterTake(b, buckets, manyLimits(1)[0])
 		perKey := heapOfKeys(b, open(), keys)

@@ -52,7 +52,7 @@ func serve(redisAddress string) error {
 			return err
 		}
 		limiter, err := ratelimit.New(ratelimit.Config{
-			Store:    redisstore.New(redis.NewClient(options), redisstore.Config{}),
+			Store:    ratelimit.Must(redisstore.New(redis.NewClient(options), redisstore.Config{})),
 			Timeout:  limiterTimeout, // so that a busy machine lets no request through unlimited
 			Policies: policiesOf([]ratelimit.Limit{endless}),
 		})

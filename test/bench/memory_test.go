@@ -21,7 +21,7 @@ import (
 )
 
 func openMemory(b *testing.B) *memstore.Store {
-	s := memstore.New(memstore.Config{MaxKeys: 20_000_000})
+	s := ratelimit.Must(memstore.New(memstore.Config{MaxKeys: 20_000_000}))
 	b.Cleanup(func() { s.Close() })
 	return s
 }
@@ -139,7 +139,7 @@ func ofClients(h http.Handler, proxy, limited bool) func() take {
 func BenchmarkFallback(b *testing.B) {
 	quiet := fallback.Config{Logger: slog.New(slog.DiscardHandler)}
 	open := func(primary store.Store) store.Store {
-		s := fallback.New(primary, nil, quiet)
+		s := ratelimit.Must(fallback.New(primary, nil, quiet))
 		b.Cleanup(func() { s.Close() })
 		return s
 	}

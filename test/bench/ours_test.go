@@ -39,14 +39,14 @@ func manyLimits(n int) []ratelimit.Limit {
 
 // openStore returns a redisstore until b ends.
 func openStore(b *testing.B, s servers, defaults bool, cfg redisstore.Config) store.Store {
-	opened := redisstore.New(s.client(b, defaults), cfg)
+	opened := ratelimit.Must(redisstore.New(s.client(b, defaults), cfg))
 	b.Cleanup(func() { opened.Close() })
 	return opened
 }
 
 // openLease returns a lease.Store on a redisstore until b ends.
 func openLease(b *testing.B, s servers) store.Store {
-	leases := lease.New(openStore(b, s, false, redisstore.Config{}), lease.Config{})
+	leases := ratelimit.Must(lease.New(openStore(b, s, false, redisstore.Config{}), lease.Config{}))
 	b.Cleanup(func() { leases.Close() })
 	return leases
 }

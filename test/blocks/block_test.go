@@ -548,7 +548,7 @@ func TestABlockHoldsOnAllReplicasAtOnce(t *testing.T) {
 	p := perIP("api", ratelimit.PerSecond(1_000_000))
 	var replicas []*ratelimit.Limiter
 	for range 3 {
-		replicas = append(replicas, newLimiter(t, ratelimit.Config{Store: redisstore.New(server.Client(), redisstore.Config{Clock: c.Now}), Policies: []ratelimit.Policy{p}}))
+		replicas = append(replicas, newLimiter(t, ratelimit.Config{Store: ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{Clock: c.Now})), Policies: []ratelimit.Policy{p}}))
 	}
 	statuses := func(want int) {
 		t.Helper()

@@ -50,7 +50,7 @@ type served struct{ in, blocked, again int }
 // blockSequence makes calls of two bytes each: what, and with which key and number.
 func blockSequence(t *testing.T, ops []byte) (s served) {
 	c := newClock()
-	buckets := memstore.New(memstore.Config{Clock: c.Now})
+	buckets := ratelimit.Must(memstore.New(memstore.Config{Clock: c.Now}))
 	defer buckets.Close()
 	var denied *ratelimit.Decision
 	l := newLimiter(t, ratelimit.Config{Store: buckets, Deny: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -93,7 +93,7 @@ func TestAdminPicture(t *testing.T) {
 	path := os.Getenv("RATELIMIT_PICTURE")
 
 	redis := redistest.Start(t)
-	backed := fallback.New(redisstore.New(redis.Client(), redisstore.Config{}), nil, fallback.Config{Slow: 2 * time.Second}) // for a busy machine
+	backed := ratelimit.Must(fallback.New(ratelimit.Must(redisstore.New(redis.Client(), redisstore.Config{})), nil, fallback.Config{Slow: 2 * time.Second})) // for a busy machine
 	t.Cleanup(func() { backed.Close() })
 	key := ratelimit.RemoteIP()
 	policies := []ratelimit.Policy{
@@ -110,7 +110,7 @@ func TestAdminPicture(t *testing.T) {
 	}
 	clock := func() time.Time { return d.now }
 	counts := observe.NewCounts(observe.CountsConfig{History: true, Clock: clock})
-	top := observe.NewTop(observe.TopConfig{Clock: clock})
+	top := ratelimit.Must(observe.NewTop(observe.TopConfig{Clock: clock}))
 	d.observe = observe.Join(counts.Observe, top.Observe)
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: backed, Timeout: 2 * time.Second, Policies: policies, Logger: slog.New(slog.DiscardHandler)}))
 	defer limiter.Close()

@@ -44,9 +44,9 @@ var (
 
 func newAdminSite(t *testing.T, cfg admin.Config) *adminSite {
 	t.Helper()
-	buckets := memstore.New(memstore.Config{})
+	buckets := ratelimit.Must(memstore.New(memstore.Config{}))
 	t.Cleanup(func() { buckets.Close() })
-	cfg.Counts, cfg.Top = observe.NewCounts(observe.CountsConfig{History: true}), observe.NewTop(observe.TopConfig{})
+	cfg.Counts, cfg.Top = observe.NewCounts(observe.CountsConfig{History: true}), ratelimit.Must(observe.NewTop(observe.TopConfig{}))
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	s := &adminSite{T: t, access: admin.Change}
 	s.limiter = ratelimit.Must(ratelimit.New(ratelimit.Config{

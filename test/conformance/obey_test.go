@@ -133,7 +133,7 @@ func TestClientsThatObeyAreRefusedAsRarelyAsCanBe(t *testing.T) {
 		for _, r := range []race{{c, 5, 1}, {c, 5, 4}, {c, 1, 1}, {c, 1, 4}} {
 			t.Run(r.String(), func(t *testing.T) {
 				t.Parallel()
-				s := memstore.New(memstore.Config{})
+				s := ratelimit.Must(memstore.New(memstore.Config{}))
 				defer s.Close()
 				r.run(t, s)
 			})
@@ -148,7 +148,7 @@ func TestClientsThatObeyAreRefusedAsRarelyAsCanBeOnRedis(t *testing.T) {
 		for _, r := range []race{{c, 5, 1}, {c, 5, 4}} {
 			t.Run(r.String(), func(t *testing.T) {
 				t.Parallel()
-				r.run(t, redisstore.New(server.Client(), redisstore.Config{Prefix: fmt.Sprintf("%d-%d", i, r.workers)}))
+				r.run(t, ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{Prefix: fmt.Sprintf("%d-%d", i, r.workers)})))
 			})
 		}
 	}

@@ -33,9 +33,9 @@ type replica struct {
 }
 
 func newReplica(t *testing.T, redis *redistest.Server) *replica {
-	backed := fallback.New(redisstore.New(redis.Client(), redisstore.Config{}), nil, fallback.Config{Slow: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)}) // for a busy machine
+	backed := ratelimit.Must(fallback.New(ratelimit.Must(redisstore.New(redis.Client(), redisstore.Config{})), nil, fallback.Config{Slow: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)})) // for a busy machine
 	t.Cleanup(func() { backed.Close() })
-	counts, top := observe.NewCounts(observe.CountsConfig{History: true}), observe.NewTop(observe.TopConfig{})
+	counts, top := observe.NewCounts(observe.CountsConfig{History: true}), ratelimit.Must(observe.NewTop(observe.TopConfig{}))
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Store:   backed,
 		Timeout: 2 * time.Second,

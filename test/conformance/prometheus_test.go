@@ -367,7 +367,7 @@ func (s *changingStats) Stats() store.Stats {
 func newScraped(t *testing.T) *scraped {
 	t.Helper()
 	metrics := promratelimit.New(promratelimit.Config{})
-	stats := &changingStats{Store: memstore.New(memstore.Config{})}
+	stats := &changingStats{Store: ratelimit.Must(memstore.New(memstore.Config{}))}
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Store:   stats,
 		Observe: metrics.Observe,

@@ -238,8 +238,8 @@ func TestRoundTripsOfWebSockets(t *testing.T) {
 
 // leased returns a store that leases tokens of buckets in server.
 func leased(t *testing.T, server *redistest.Server) store.Store {
-	buckets := redisstore.New(server.Client(), redisstore.Config{})
-	leases := lease.New(buckets, lease.Config{Fraction: 0.2, Hold: 5 * time.Second})
+	buckets := ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{}))
+	leases := ratelimit.Must(lease.New(buckets, lease.Config{Fraction: 0.2, Hold: 5 * time.Second}))
 	t.Cleanup(func() { leases.Close(); buckets.Close() })
 	return leases
 }

@@ -50,7 +50,7 @@ func TestServersOfGRPCAndConnectRefuseInTheSameWords(t *testing.T) {
 			newLimiter := func() *ratelimit.Limiter {
 				buckets := c.store
 				if buckets == nil {
-					m := memstore.New(memstore.Config{Clock: func() time.Time { return time.Unix(1_800_000_000, 0) }})
+					m := ratelimit.Must(memstore.New(memstore.Config{Clock: func() time.Time { return time.Unix(1_800_000_000, 0) }}))
 					t.Cleanup(func() { m.Close() })
 					buckets = m
 				}

@@ -132,7 +132,7 @@ func (s *observedStore) Inspect(ctx context.Context, policy, key string) (store.
 
 func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{T: t, Rand: rand.New(rand.NewPCG(seed, 18))}
-	memory := memstore.New(memstore.Config{})
+	memory := ratelimit.Must(memstore.New(memstore.Config{}))
 	memory.Close() // under two limits, it makes a difference whether a full bucket was forgotten meanwhile
 	w.store = &observedStore{Store: memory, t: t}
 	cfg := ratelimit.Config{

@@ -22,7 +22,7 @@ import (
 func TestHeadersOfRandomPoliciesKeepWhatTheyPromise(t *testing.T) {
 	for seed := range uint64(testsize.Of(150, 600)) {
 		c := newClock()
-		s := memstore.New(memstore.Config{Clock: c.Now, MaxKeys: 100})
+		s := ratelimit.Must(memstore.New(memstore.Config{Clock: c.Now, MaxKeys: 100}))
 		newEpisode(t, seed, s, false, c.Advance).run()
 		s.Close()
 		if t.Failed() {
@@ -35,7 +35,7 @@ func TestHeadersOfRandomPoliciesKeepWhatTheyPromise(t *testing.T) {
 func TestHeadersOfRandomPoliciesThatWaitKeepWhatTheyPromise(t *testing.T) {
 	for seed := range uint64(testsize.Of(60, 300)) {
 		synctest.Test(t, func(t *testing.T) {
-			s := memstore.New(memstore.Config{MaxKeys: 100})
+			s := ratelimit.Must(memstore.New(memstore.Config{MaxKeys: 100}))
 			defer s.Close()
 			newEpisode(t, seed, s, true, time.Sleep).run()
 		})

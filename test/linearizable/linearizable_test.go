@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
@@ -141,7 +142,7 @@ func TestConcurrentHistoriesAreLinearizable(t *testing.T) {
 				var all replicas
 				for _, cfg := range cfgs {
 					cfg.Clock, cfg.Prefix = func() time.Time { return now }, prefix
-					all.stores = append(all.stores, redisstore.New(client, cfg))
+					all.stores = append(all.stores, ratelimit.Must(redisstore.New(client, cfg)))
 				}
 				return &all
 			})
@@ -167,7 +168,7 @@ func (r *replicas) Block(ctx context.Context, policy, key string, b store.Block)
 func TestConcurrentHistoriesInMemoryAreLinearizable(t *testing.T) {
 	now := time.Now()
 	checkHistories(t, limit(t, 1, month, 12), false, func() store.Store {
-		s := memstore.New(memstore.Config{Clock: func() time.Time { return now }})
+		s := ratelimit.Must(memstore.New(memstore.Config{Clock: func() time.Time { return now }}))
 		t.Cleanup(func() { s.Close() })
 		return s
 	})
@@ -183,9 +184,9 @@ func TestConcurrentHistoriesAcrossSlotsAreLinearizable(t *testing.T) {
 		return
 	}
 	checkHistories(t, limit(t, 1, month, 12), false, func() store.Store {
-		s := scattered{redisstore.New(client, redisstore.Config{
+		s := scattered{ratelimit.Must(redisstore.New(client, redisstore.Config{
 			Prefix: prefix(), Clock: func() time.Time { return now }, MaxDenials: -1, MaxInFlight: 4, CrossSlot: redisstore.CrossSlotAlways,
-		})}
+		}))}
 		// From its first call on, it knows the masters.
 		if _, err := s.Take(t.Context(), []store.Charge{{Policy: "p", Key: "first", Limit: limit(t, 1, month, 12)}}, make([]store.State, 1)); err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
@@ -108,7 +109,7 @@ func TestPartialOutagesAreBounded(t *testing.T) {
 }
 
 func (p *partial) run(t *testing.T) {
-	primary := memstore.New(memstore.Config{})
+	primary := ratelimit.Must(memstore.New(memstore.Config{}))
 	defer primary.Close()
 	limit, err := store.NewLimit(cutRate, time.Second, cutBurst)
 	if err != nil {
@@ -122,7 +123,7 @@ func (p *partial) run(t *testing.T) {
 	for i := range links {
 		links[i] = &link{Store: primary}
 		links[i].roundTrip.Store(int64(time.Millisecond))
-		f := fallback.New(links[i], nil, fallback.Config{Replicas: p.replicas, Logger: slog.New(slog.DiscardHandler)})
+		f := ratelimit.Must(fallback.New(links[i], nil, fallback.Config{Replicas: p.replicas, Logger: slog.New(slog.DiscardHandler)}))
 		defer f.Close()
 		gap := time.Duration(float64(time.Second) / (p.offered * cutRate) * float64(p.replicas))
 		running.Go(func() {

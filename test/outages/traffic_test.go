@@ -181,7 +181,7 @@ func stalled(stop <-chan struct{}) time.Duration {
 
 // openStore returns a Store of its own on a client, closed when the test ends.
 func openStore(t *testing.T, client redisstore.Client) *redisstore.Store {
-	s := redisstore.New(client, redisstore.Config{Logger: slog.New(slog.DiscardHandler)})
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{Logger: slog.New(slog.DiscardHandler)}))
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -191,7 +191,7 @@ func withFallback(t *testing.T, s store.Store, cfg fallback.Config) (*fallback.S
 	var c changes
 	cfg.OnChange = c.add
 	cfg.Logger = slog.New(slog.NewTextHandler(&c, nil))
-	f := fallback.New(s, nil, cfg)
+	f := ratelimit.Must(fallback.New(s, nil, cfg))
 	t.Cleanup(func() { f.Close() })
 	return f, &c
 }

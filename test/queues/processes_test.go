@@ -71,7 +71,7 @@ func (r rush) run() []turn {
 	defer client.Close()
 	turns := make([]turn, r.Waiters)
 	l := ratelimit.Must(ratelimit.New(ratelimit.Config{
-		Store:   redisstore.New(client, redisstore.Config{}),
+		Store:   ratelimit.Must(redisstore.New(client, redisstore.Config{})),
 		Timeout: 5 * time.Second, // the machine may be busy
 		Observe: func(ctx context.Context, e *ratelimit.Event) {
 			waiter, ok := ctx.Value(waiterKey{}).(*turn)
@@ -165,7 +165,7 @@ func TestProcessesShareOneQueue(t *testing.T) {
 		running = append(running, r.start(t))
 	}
 
-	l := newLimiter(t, ratelimit.Config{Store: redisstore.New(server.Client(), redisstore.Config{})})
+	l := newLimiter(t, ratelimit.Config{Store: ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{}))})
 	time.Sleep(time.Until(r.LeaveAt.Add(time.Second)))
 	peeking := time.Now()
 	bucket, err := l.Peek(t.Context(), r.policy(), "static:all")

@@ -32,7 +32,7 @@ func FuzzNothingOfARequestIsReflected(f *testing.F) {
 		"allowed": {Limit: ratelimit.PerHour(1), Cost: func(*http.Request) int64 { return 0 }},
 	}
 	f.Fuzz(func(t *testing.T, method, text, accept, contentType string, htmx bool) {
-		s := memstore.New(memstore.Config{})
+		s := ratelimit.Must(memstore.New(memstore.Config{}))
 		defer s.Close()
 		marked := mark + text + mark
 		for name, p := range answers {

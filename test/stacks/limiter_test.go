@@ -21,7 +21,7 @@ func onStacks(t *testing.T, test func(t *testing.T, s store.Store, primary *test
 	for name, stack := range stacks {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				memory := memstore.New(memstore.Config{})
+				memory := ratelimit.Must(memstore.New(memstore.Config{}))
 				t.Cleanup(func() { memory.Close() })
 				primary := &teststore.Faulty{Store: memory}
 				test(t, stack(t, primary, lease.Config{}, fallback.Config{}, denialcache.Config{}), primary)

@@ -35,7 +35,7 @@ func TestABlackHoleCostsTheTimeoutAndNoMore(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := redistest.NewProxy(t, server.Addr())
 	client := server.ClientOptions(func(o *redis.Options) { o.Addr = proxy.Addr() })
-	l, events, log := watched(t, redisstore.New(client, redisstore.Config{}), 0)
+	l, events, log := watched(t, ratelimit.Must(redisstore.New(client, redisstore.Config{})), 0)
 	open, closed := ratetest.PerIP("open", ratelimit.PerHour(100)), ratetest.PerIP("closed", ratelimit.PerHour(100))
 	closed.FailClosed = true
 	ratetest.WantStatuses(t, l.Limit(open)(ratetest.OK), []int{200})
@@ -79,7 +79,7 @@ func TestABlackHoleCostsTheTimeoutAndNoMore(t *testing.T) {
 
 func TestRedisErrorsAreObservedAndLogged(t *testing.T) {
 	server := redistest.Start(t)
-	l, events, log := watched(t, redisstore.New(server.Client(), redisstore.Config{}), 5*time.Second)
+	l, events, log := watched(t, ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{})), 5*time.Second)
 	p := ratetest.PerIP("api", ratelimit.PerHour(100))
 	faults := []struct {
 		name       string
@@ -109,7 +109,7 @@ func TestRedisErrorsAreObservedAndLogged(t *testing.T) {
 
 // A policy that fails closed is not charged for requests that it refuses, nor are those beside it.
 func TestFailClosedIsNotChargedWhereAStandInWouldAnswer(t *testing.T) {
-	f := fallback.New(teststore.Failing{Err: teststore.ErrBroken}, nil, fallback.Config{Failures: 1, Logger: slog.New(slog.DiscardHandler)})
+	f := ratelimit.Must(fallback.New(teststore.Failing{Err: teststore.ErrBroken}, nil, fallback.Config{Failures: 1, Logger: slog.New(slog.DiscardHandler)}))
 	defer f.Close()
 	l, events, _ := watched(t, f, 5*time.Second)
 	closed, beside := ratetest.PerIP("login", ratelimit.PerHour(3)), ratetest.PerIP("beside", ratelimit.PerHour(3))

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/teststore"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/denialcache"
@@ -29,18 +30,18 @@ var stacks = map[string]func(t testing.TB, s store.Store, lease lease.Config, fa
 		return openFallback(t, openLease(t, s, lease), fall)
 	},
 	"Lease(Fallback(CacheDenials(s)))": func(t testing.TB, s store.Store, lease lease.Config, fall fallback.Config, denial denialcache.Config) store.Store {
-		return openLease(t, openFallback(t, denialcache.New(s, denial), fall), lease)
+		return openLease(t, openFallback(t, ratelimit.Must(denialcache.New(s, denial)), fall), lease)
 	},
 	"Fallback(Lease(CacheDenials(s)))": func(t testing.TB, s store.Store, lease lease.Config, fall fallback.Config, denial denialcache.Config) store.Store {
-		return openFallback(t, openLease(t, denialcache.New(s, denial), lease), fall)
+		return openFallback(t, openLease(t, ratelimit.Must(denialcache.New(s, denial)), lease), fall)
 	},
 	"CacheDenials(Lease(Fallback(s)))": func(t testing.TB, s store.Store, lease lease.Config, fall fallback.Config, denial denialcache.Config) store.Store {
-		return denialcache.New(openLease(t, openFallback(t, s, fall), lease), denial)
+		return ratelimit.Must(denialcache.New(openLease(t, openFallback(t, s, fall), lease), denial))
 	},
 }
 
 func openLease(t testing.TB, s store.Store, cfg lease.Config) *lease.Store {
-	l := lease.New(s, cfg)
+	l := ratelimit.Must(lease.New(s, cfg))
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -51,7 +52,7 @@ func openLease(t testing.TB, s store.Store, cfg lease.Config) *lease.Store {
 
 func openFallback(t testing.TB, s store.Store, cfg fallback.Config) *fallback.Store {
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	f := fallback.New(s, nil, cfg)
+	f := ratelimit.Must(fallback.New(s, nil, cfg))
 	t.Cleanup(func() { f.Close() })
 	return f
 }

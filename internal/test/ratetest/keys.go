@@ -58,6 +58,9 @@ func CheckPanic(t *testing.T, f func(), wants ...string) {
 	f()
 }
 
+// Err returns the error of a constructor.
+func Err[T any](_ T, err error) error { return err }
+
 // CheckText checks that text holds all of wants.
 func CheckText(t *testing.T, text string, wants ...string) {
 	t.Helper()

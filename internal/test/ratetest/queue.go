@@ -93,7 +93,7 @@ type Queue struct {
 func InBubble(t *testing.T, cfg ratelimit.Config, test func(t *testing.T, q *Queue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New(memstore.Config{})
+		s := ratelimit.Must(memstore.New(memstore.Config{}))
 		defer s.Close()
 		q := &Queue{Store: &Recorder{Store: s}}
 		if cfg.Store == nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
@@ -15,7 +16,7 @@ import (
 // OpenMemory returns a memstore.Store that forgets no bucket. With a clock that goes backwards, forgotten buckets
 // would change the results.
 func OpenMemory(_ testing.TB, clock func() time.Time) store.Store {
-	s := memstore.New(memstore.Config{Clock: clock})
+	s := ratelimit.Must(memstore.New(memstore.Config{Clock: clock}))
 	s.Close()
 	return s
 }

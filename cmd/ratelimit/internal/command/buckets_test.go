@@ -15,7 +15,7 @@ var api = ratelimit.Policy{Name: "api", Limit: ratelimit.PerHour(60).WithBurst(1
 // program returns a Limiter as the program has it.
 func program(t *testing.T, client redisstore.Client, cfg redisstore.Config) *ratelimit.Limiter {
 	t.Helper()
-	s := redisstore.New(client, cfg)
+	s := ratelimit.Must(redisstore.New(client, cfg))
 	t.Cleanup(func() { _ = s.Close() })
 	return ratelimit.Must(ratelimit.New(ratelimit.Config{Store: s, Timeout: 5 * time.Second}))
 }

@@ -103,7 +103,9 @@ func (r *redisFlags) connect() (*connection, error) {
 	if err != nil {
 		return nil, wrongUsage("%s: %v", from, trim(err))
 	}
-	c.store = redisstore.New(c.client, cfg)
+	if c.store, err = redisstore.New(c.client, cfg); err != nil {
+		return nil, err
+	}
 	return c, nil
 }
 

@@ -19,7 +19,7 @@ import (
 // adminSite serves the admin page of a program that was used.
 func adminSite(t *testing.T) *httptest.Server {
 	t.Helper()
-	cfg := admin.Config{Top: observe.NewTop(observe.TopConfig{})}
+	cfg := admin.Config{Top: ratelimit.Must(observe.NewTop(observe.TopConfig{}))}
 	limited := ratelimit.Policy{Name: "api", Key: func(r *http.Request) (string, error) { return "member:" + r.Header.Get("X-Key"), nil }, Limit: ratelimit.PerHour(2)}
 	login := limited
 	login.Name = "login"

@@ -97,7 +97,11 @@ func newEngine(s setup, buckets int) (*engine, error) {
 		e.index[p.Name] = i
 	}
 	e.virtual = virtualtime.With(context.Background(), func(d time.Duration) { e.walking.sleep(d) })
-	e.buckets = memstore.New(memstore.Config{MaxKeys: buckets, Clock: func() time.Time { return time.UnixMicro(e.now) }})
+	var err error
+	e.buckets, err = memstore.New(memstore.Config{MaxKeys: buckets, Clock: func() time.Time { return time.UnixMicro(e.now) }})
+	if err != nil {
+		return nil, err
+	}
 	e.buckets.Close() // without its timer: what it forgets depends on the clock of the machine
 	cfg := ratelimit.Config{
 		Store:    bounded{e.buckets},
@@ -115,7 +119,6 @@ func newEngine(s setup, buckets int) (*engine, error) {
 		}
 		return s.mount(l, end), nil
 	}
-	var err error
 	if e.real, err = mounted(); err != nil {
 		return nil, err
 	}

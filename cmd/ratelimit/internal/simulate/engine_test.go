@@ -206,7 +206,7 @@ func replay(t *testing.T, log []logged, listed []ratelimit.Policy, mounted map[s
 func replayed(t *testing.T, log []logged, listed []ratelimit.Policy, mounted map[string][]ratelimit.Policy) (all []verdict) {
 	t.Helper()
 	var ahead time.Duration // of the clock of the log
-	buckets := memstore.New(memstore.Config{Clock: func() time.Time { return time.Now().Add(ahead) }})
+	buckets := ratelimit.Must(memstore.New(memstore.Config{Clock: func() time.Time { return time.Now().Add(ahead) }}))
 	buckets.Close() // see "Order" in docs of memstore: with a clock that goes back, what it forgets matters
 	var mu sync.Mutex
 	lines := make([][]verdict, len(log))
