@@ -139,6 +139,7 @@ func (x *exchange) fill(c *call, ok bool) (own []Result, blocked bool) {
 	d.Results = x.firstResult[:0]
 	if outer := x.outer(); outer != nil {
 		d.Results = append(d.Results, outer.Results...)
+		age(d.Results, max(0, d.At.Sub(outer.At))) // At is ahead after a wait in virtual time
 		d.Waited = outer.Waited
 	}
 	before := len(d.Results)
@@ -165,8 +166,10 @@ func (l *Limiter) denyLooks(x *exchange, c *call, results []Result, ok bool) boo
 	if ok && refused && l.refundCall(x, c) {
 		next := 0
 		for i := range results {
-			if r := &results[i]; r.Cost > 0 && r.Allowed && !r.Degraded {
-				r.State = c.states[next]
+			if r := &results[i]; r.Cost > 0 && r.Allowed && r.Known() {
+				if !r.Degraded {
+					r.State = c.states[next]
+				}
 				next++
 			}
 		}

@@ -191,8 +191,10 @@ func (r *Result) Until(tokens int64) time.Duration {
 
 // Known reports whether the store or a stand-in has answered. If not, Remaining, RetryAfter and ResetAfter have no
 // meaning.
-func (r *Result) Known() bool {
-	return !r.Degraded || !r.Allowed || r.Remaining > 0 || r.ResetAfter > 0
+func (r *Result) Known() bool { return isKnown(&r.State) }
+
+func isKnown(s *store.State) bool {
+	return !s.Degraded || !s.Allowed || s.Remaining > 0 || s.ResetAfter > 0
 }
 
 // Denied returns the names of the policies that denied the request, except for Hidden ones. It is meant for answers to

@@ -40,11 +40,12 @@ func (ms *mounts) reload(policies []Policy) error {
 	from := "Reload at " + time.Now().UTC().Format(time.RFC3339)
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
+	mounted := ms.inUse()
 	var list []*policy
 	for i, p := range compiled {
 		p.limitFrom = from
 		switch listed := indexOf(ms.handler.policies(), p.Name) >= 0 || indexOf(ms.configured, p.Name) >= 0; {
-		case ms.names[p.Name] && !listed:
+		case !listed && (ms.names[p.Name] || slices.ContainsFunc(mounted, func(m *mount) bool { return indexOf(m.policies(), p.Name) >= 0 })):
 		case len(ms.handler.policies()) > 0:
 			list = append(list, p)
 		case policyname.Valid(p.Name):
@@ -55,7 +56,7 @@ func (ms *mounts) reload(policies []Policy) error {
 	if len(faults) > 0 {
 		return faults
 	}
-	for _, m := range ms.inUse() {
+	for _, m := range mounted {
 		m.replace(compiled, ms.overrides)
 	}
 	if len(list) > 0 {

@@ -19,8 +19,8 @@ import (
 // [Limiter.Block]), or if [Config.MaxWaiting] leaves no place. For a policy with Shadow it does not block and returns no
 // such error.
 //
-// If ctx ends first, the tokens are given back. Wait then returns within [Config.Timeout], with Result.Allowed false
-// and an error that wraps ctx's. A process that is killed gives nothing back: the tokens that it reserved delay
+// If ctx ends first, the tokens are given back. Wait then returns within twice [Config.Timeout], with
+// Result.Allowed false and an error that wraps ctx's. A process that is killed gives nothing back: the tokens that it reserved delay
 // others by up to their number divided by the rate. Other errors are as for [Limiter.Take].
 func (l *Limiter) Wait(ctx context.Context, p Policy, key string, cost int64) (Result, error) {
 	if cost < 0 {
@@ -59,7 +59,9 @@ func (l *Limiter) WaitAll(ctx context.Context, charges ...Charge) (Decision, err
 				last = r
 			}
 		}
-		err = newWaitError(*last)
+		if last != nil { // a Store of others may deny a call and none of its charges
+			err = newWaitError(*last)
+		}
 	}
 	return *d, err
 }
@@ -169,7 +171,7 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) (time.Duration, er
 func (l *Limiter) refundCall(x *exchange, c *call) bool {
 	back := c.charges[:0]
 	for i := range c.charges {
-		if charge, s := c.charges[i], &c.states[i]; charge.Cost > 0 && s.Allowed {
+		if charge, s := c.charges[i], &c.states[i]; charge.Cost > 0 && s.Allowed && isKnown(s) {
 			charge.Cost, charge.MaxWait, charge.Lock, charge.Standby = -charge.Cost, 0, 0, s.Degraded
 			charge.Limit = c.applied[i].policy.inForce(charge.Limit)
 			back = append(back, charge)
@@ -182,7 +184,7 @@ func (l *Limiter) refundCall(x *exchange, c *call) bool {
 	defer stop()
 	clear(c.states)
 	if _, err := l.store.Take(ctx, back, c.states[:len(back)]); err != nil {
-		l.logFailure(x, fmt.Errorf("the tokens of a request that stopped waiting were not given back: %w", err), false)
+		l.logFailure(x, fmt.Errorf("the tokens of a refused request were not given back: %w", err), false)
 		return false
 	}
 	return true
@@ -192,11 +194,16 @@ func (l *Limiter) refundCall(x *exchange, c *call) bool {
 func (d *Decision) elapse(waited time.Duration) {
 	d.At = d.At.Add(waited)
 	d.Waited += waited
-	for i := range d.Results {
-		r := &d.Results[i]
-		r.ResetAfter = max(0, r.ResetAfter-waited)
+	age(d.Results, waited)
+}
+
+// age updates results, which are so old.
+func age(results []Result, by time.Duration) {
+	for i := range results {
+		r := &results[i]
+		r.ResetAfter = max(0, r.ResetAfter-by)
 		if r.Blocked && r.Allowed {
-			r.RetryAfter = max(0, r.RetryAfter-waited)
+			r.RetryAfter = max(0, r.RetryAfter-by)
 			r.Blocked = r.RetryAfter > 0
 		}
 	}
@@ -220,7 +227,7 @@ func (l *Limiter) abandonWait(x *exchange, results []Result, waited time.Duratio
 // the bucket is blocked. No tokens were taken.
 type WaitError struct {
 	// RetryAfter is how long it takes until the same call can succeed, if no other call takes the tokens.
-	// It is [Never] for a cost above the burst.
+	// It is [Never] for a cost above the burst, and for a rate of 0.
 	RetryAfter time.Duration
 
 	// Result is the result that Wait returned with the error.
@@ -237,7 +244,7 @@ func newWaitError(r Result) *WaitError {
 func (e *WaitError) Error() string {
 	switch {
 	case e.RetryAfter == Never:
-		return fmt.Sprintf("ratelimit: Wait: policy %s: cost %d is above the burst", e.Result.Policy, e.Result.Cost)
+		return fmt.Sprintf("ratelimit: Wait: policy %s: cost %d can never be paid: it is above the burst, or the rate is 0", e.Result.Policy, e.Result.Cost)
 	case e.Result.Blocked:
 		return fmt.Sprintf("ratelimit: Wait: policy %s: the bucket is blocked: retry after %v", e.Result.Policy, e.RetryAfter)
 	case e.noSlot:

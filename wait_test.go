@@ -694,11 +694,16 @@ func TestAWaitErrorSaysWhenToCallAgainAndNotTheKey(t *testing.T) {
 		}
 		for cost, want := range map[int64]string{
 			1: `ratelimit: Wait: policy jobs: the tokens would come later than MaxWait or the deadline: retry after 59s`,
-			2: `ratelimit: Wait: policy jobs: cost 2 is above the burst`,
+			2: `ratelimit: Wait: policy jobs: cost 2 can never be paid: it is above the burst, or the rate is 0`,
 		} {
 			if _, err := q.Wait(t.Context(), p, "secret", cost); err == nil || err.Error() != want {
 				t.Errorf("cost %d: error %v, want %s", cost, err, want)
 			}
+		}
+		p.Limit = ratelimit.PerDay(0)
+		want := `ratelimit: Wait: policy jobs: cost 1 can never be paid: it is above the burst, or the rate is 0`
+		if _, err := q.WaitAll(t.Context(), ratelimit.Charge{Policy: p, Key: "secret", Cost: 1}); err == nil || err.Error() != want {
+			t.Errorf("a rate of 0: error %v, want %s", err, want)
 		}
 	})
 }

@@ -54,10 +54,10 @@ var (
 // The SHA-1 of scripts in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1       = "2aa2b0058d68c6c367112af1ab00e8c272b639c1"
-	TakeOneSHA1    = "f3fc772b359555bc1a2c8cae562a83426182a0c5"
+	TakeSHA1       = "fcb96e44056de3fd8a99cf1d45616b615c655e9e"
+	TakeOneSHA1    = "692f788a13ee027032f1526424326cc781605302"
 	TakeFewSHA1    = "cda047a057e2a001a686ec62f7d841dcf186d2da"
-	TakeAcrossSHA1 = "5fd563b8b593b15db47384578cfb2ceabd40326d"
+	TakeAcrossSHA1 = "4d4d5066d2c149bc7c9521772c456128b1f96699"
 	PeekSHA1       = "50cdf4131de34189e83121390c20017542555a6c"
 	LoadLimitsSHA1 = "0be8271497a8ae87f3f65b2f695e12f094505e47"
 )

@@ -19,7 +19,7 @@
 -- fields of a block are read only if limit differs from the charge's. So blocks cost other buckets nothing.
 --
 -- A charge that takes nothing writes nothing, with one exception. A charge with a need, also a denied one, puts a bucket
--- that is not full under its limit, and moves a last refill that is too far ahead. Looks and removals never do.
+-- that is kept under its limit, and moves a last refill that is too far ahead. Looks and removals never do.
 --
 -- A key is broken if no script can have written its fields. Calls for it fail, and the key stays as it is.
 --

@@ -41,7 +41,7 @@ if known then
     return false
   end
   local passed = now - last
-  lasting = passed <= now % fill
+  lasting = passed <= now % fill -- periods begin at multiples of fill: a charge of this one has set the TTL
   if passed >= (capacity - tokens) / refill then
     tokens = capacity
   else

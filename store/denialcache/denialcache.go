@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// defaultMaxLines slots take 400 KB, and 4 MB if each holds a line.
+	// defaultMaxLines slots take 800 KB, and 4 MB if each holds a line.
 	defaultMaxLines = 1 << 14
 	defaultMaxAge   = time.Second
 )
@@ -91,7 +91,7 @@ func (d *Store) now() int64 {
 }
 
 // Take implements [store.Store].
-func (d *Store) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+func (d *Store) Take(ctx context.Context, charges []store.Charge, states []store.State) (ok bool, err error) {
 	if err := store.Validate(charges, states); err != nil {
 		return false, err
 	}
@@ -109,17 +109,22 @@ func (d *Store) Take(ctx context.Context, charges []store.Charge, states []store
 		return false, nil
 	}
 	sent, forward := d.begin(visits, charges)
-	ok, err := d.store.Take(ctx, charges, states)
-	received := d.now()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for i := range visits {
-		if v := &visits[i]; v.end(&charges[i], ok, err) && forward && received >= sent {
-			d.keep(v, &charges[i], &states[i], ok, sent, received)
+	err = errPanic // stays, if the store panics
+	defer func() {
+		received := d.now()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for i := range visits {
+			if v := &visits[i]; v.end(&charges[i], ok, err) && forward && received >= sent {
+				d.keep(v, &charges[i], &states[i], ok, sent, received)
+			}
 		}
-	}
+	}()
+	ok, err = d.store.Take(ctx, charges, states)
 	return ok, err
 }
+
+var errPanic = errors.New("denialcache: the store has panicked")
 
 // begin runs before a call is sent, and returns the time. forward reports whether the clock has not gone back. If it has, a
 // bucket does not refill until the clock has caught up, and no State shows that.
@@ -144,11 +149,12 @@ func (d *Store) Block(ctx context.Context, policy, key string, b store.Block) (d
 	d.mu.Lock()
 	slot.adds()
 	d.mu.Unlock()
-	degraded, err = store.SetBlock(ctx, d.store, policy, key, b)
-	d.mu.Lock()
-	slot.added()
-	d.mu.Unlock()
-	return degraded, err
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		slot.added()
+	}()
+	return store.SetBlock(ctx, d.store, policy, key, b)
 }
 
 // Inspect implements [store.Inspector]. It calls the Inspector passed to [New].

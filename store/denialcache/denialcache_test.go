@@ -569,3 +569,38 @@ func TestDenialConfigIsChecked(t *testing.T) {
 		ratetest.CheckText(t, fmt.Sprint(err), want)
 	}
 }
+
+// panicking is a Store that panics once, in a call that adds tokens.
+type panicking struct {
+	store.Store
+	times int
+}
+
+func (p *panicking) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	if charges[0].Cost < 0 && p.times == 0 {
+		p.times++
+		panic("in the store")
+	}
+	return p.Store.Take(ctx, charges, states)
+}
+
+func TestDenialsAreRememberedAfterAPanicOfTheStore(t *testing.T) {
+	limit, err := store.NewLimit(1, time.Hour, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := ratelimit.Must(denialcache.New(&panicking{Store: teststore.OpenMemory(t, time.Now)}, denialcache.Config{MaxAge: time.Minute}))
+	take := func(cost int64) {
+		defer func() { _ = recover() }()
+		charges := []store.Charge{{Policy: "p", Key: "k", Limit: limit, Cost: cost}}
+		if _, err := d.Take(t.Context(), charges, make([]store.State, 1)); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, cost := range []int64{-1, 1, 1, 1} {
+		take(cost)
+	}
+	if n := d.Stats().Denials.Answered; n != 1 {
+		t.Errorf("%d denials were answered without the store, want 1", n)
+	}
+}

@@ -87,7 +87,10 @@ func (f *Store) probe(ctx context.Context) (back bool) {
 	if _, err := f.primary.Take(limited, o.probe, make([]store.State, len(o.probe))); err != nil {
 		if now := time.Now(); now.Sub(o.told) >= time.Minute {
 			o.told = now
-			f.log().Warn("fallback: the primary is still unavailable, and the secondary answers", "for", now.Sub(o.since), "error", err, "Slow", f.slow)
+			go func() { // a logger that hangs must not delay the probes
+				defer f.recovered(ctx)
+				f.log().Warn("fallback: the primary is still unavailable, and the secondary answers", "for", now.Sub(o.since), "error", err, "Slow", f.slow)
+			}()
 		}
 		return false
 	}

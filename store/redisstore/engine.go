@@ -274,7 +274,7 @@ func (e *engine) settle(ctx context.Context, l *lane, commands []command, round 
 		case redis.HasErrorPrefix(c.err, "NOSCRIPT") && !c.eval:
 			// EVAL also loads the script, so the commands after it find it, unless the server forgets the script
 			// again.
-			next = append(next, command{entries: c.entries, eval: !loading[c.script] || round > 1, across: c.across, general: c.general})
+			next = append(next, command{entries: c.entries, eval: !loading[c.script] || round > 1, across: c.across, general: c.general, again: c.again})
 			if next[len(next)-1].eval {
 				e.counts.loads.Add(1)
 			}
@@ -297,7 +297,7 @@ func (e *engine) settle(ctx context.Context, l *lane, commands []command, round 
 			e.counts.redirects.Add(1)
 			e.postpone(c.entries, c.err)
 		case c.script.alone() && errors.Is(c.err, redis.Nil): // nothing was written
-			next = append(next, command{entries: c.entries, general: true})
+			next = append(next, command{entries: c.entries, general: true, again: c.again})
 		case redis.HasErrorPrefix(c.err, "the key holds no bucket"):
 			c.finish(errNoBucket)
 		default:
