@@ -83,8 +83,8 @@
 //
 // If the store fails or does not answer within [Config.Timeout], requests are let through without rate limit headers.
 // With a [github.com/go-tokenbucket/ratelimit/store/fallback.Store] they are limited from memory instead. A policy
-// with [Policy.FailClosed] answers 503. Failures that clients can cause, such as a passed deadline or an overloaded
-// process, never let a request through. See
+// with [Policy.FailClosed] answers 503. If the error of a KeyFunc wraps [ErrOutage], its policy counts as failed, too.
+// Failures that clients can cause, such as a passed deadline or an overloaded process, never let a request through. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/outages.md.
 //
 // # Waiting for tokens
@@ -109,8 +109,8 @@
 //   - [Limiter.TakeAll] and [Limiter.WaitAll]: several buckets in one step
 //   - [Limiter.Peek], [Limiter.Refund], [Limiter.Reset] and [Limiter.Block]: a bucket, by hand
 //
-// Take, TakeAll, Wait and WaitAll return what the bucket said, in a [Result] or in the Results of a [Decision]. For who
-// answers a denied request, and what happens to a failure of the store, see
+// Take, TakeAll, Wait and WaitAll return what the bucket said, in a [Result] or in the Results of a [Decision]. The
+// guide says which call answers a denied request, and what each does if the store fails:
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/recipes.md#which-call.
 //
 // # Knowing before, and changing later

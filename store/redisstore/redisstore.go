@@ -27,7 +27,8 @@
 //	ACL SETUSER limiter on >secret ~ratelimit:* -@all +evalsha +eval +time +hmget +hset +pttl +pexpire
 //
 // Without one of them, calls fail. Without pexpire they fail after buckets were charged, and those buckets have no
-// TTL. [github.com/go-tokenbucket/ratelimit/limits] also needs +hlen, +hkeys, +hstrlen and +hdel.
+// TTL. A Cluster also needs +cluster, to find the masters, and +asking, while slots move.
+// [github.com/go-tokenbucket/ratelimit/limits] also needs +hlen, +hkeys, +hstrlen and +hdel.
 //
 // # Check the servers
 //

@@ -47,9 +47,9 @@ The limit is %d per second with a burst of %d, for each of %d keys. Config.Timeo
 
 ## With local limits
 
-The Store is a fallback with its defaults. After five calls that fail, or take 50 ms or longer, it gives Redis up until a probe succeeds. No
-request was answered 5xx. None took longer than the Timeout, apart from delays by the scheduler. Times are what the whole middleware added
-to a request: p50 / p99.
+The Store is a fallback with its defaults. It gives Redis up when calls fail or take 50 ms or longer, as said above, until a probe succeeds.
+No request was answered 5xx. None took longer than the Timeout, apart from delays by the scheduler. Times are what the whole middleware
+added to a request: p50 / p99.
 
 | Trouble | Reason | Added before | Added until Redis was given up | Given up after | Added after that (slowest) | Back after the end | Admitted of burst + rate × time |
 |---|---|--:|--:|--:|--:|--:|--:|
