@@ -192,7 +192,8 @@ func burstFor(c *store.Charge) int64 {
 }
 
 func (all *used) drop(a account) {
-	if delete(all.of, a); len(all.of) == 0 {
+	delete(all.of, a)
+	if len(all.of) == 0 {
 		all.until.Store(0)
 	}
 }
