@@ -53,7 +53,7 @@ local across = KEYS == ARGV -- see take_across.lua
 
 local server_clock, now, now_text
 local unit, refill, capacity, need, debt, shadow, lock, limit, fill -- the term in use; fill is the time to full
-local till, locked -- of the bucket that was read last: until when it is blocked, or nil; whether the block is a lock
+local blocked_until, is_lock -- of the bucket that was read last: until when it is blocked, or nil, and whether by a lock
 
 -- Converts credits from the unit `from` to the unit `to`, rounded down.
 local function rescale(tokens, from, to)
@@ -101,7 +101,7 @@ local function convert(key, tokens, own)
     local block = call('HMGET', key, 'blocked_limit', 'blocked_until')
     local ends = integer(block[2], -72057594037927936, 9007199254740992)
     if ends > now then
-      till, locked = ends, own == 'locked'
+      blocked_until, is_lock = ends, own == 'locked'
     end
     own = block[1]
     if own == limit or not own and not tokens then
@@ -130,7 +130,7 @@ local function read(key)
   local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
   local tokens, last, own = hash[1], hash[2], hash[3]
   local state = 'lasting'
-  till = nil
+  blocked_until = nil
   if not own and not tokens and not last then
     return capacity, now, 'absent'
   elseif tokens and last then
@@ -176,7 +176,7 @@ end
 local function pays(tokens, count)
   if need <= 0 or debt < 0 then
     return count
-  elseif till or need > capacity or tokens + debt < need then
+  elseif blocked_until or need > capacity or tokens + debt < need then
     return 0
   elseif count == 1 then
     return 1
@@ -194,15 +194,15 @@ local function write(key, left, last, state, change)
   local lasts = fill + max(fill, (capacity - left) / refill) + (last - now)
   local rest = state == 'absent' and -1 or call('PTTL', key)
   if change == 'locked' then
-    till = now + lock
+    blocked_until = now + lock
     lasts = max(lasts, lock)
     call('HSET', key, 'tokens', left_text, 'last_refill', last_text, 'limit', change, 'blocked_limit', limit,
-      'blocked_until', format('%d', till), 'blocked_since', now_text, 'blocked_reason', '')
+      'blocked_until', format('%d', blocked_until), 'blocked_since', now_text, 'blocked_reason', '')
   elseif change then
-    till = nil
+    blocked_until = nil
     call('HSET', key, 'tokens', left_text, 'last_refill', last_text, 'limit', limit, 'blocked_until', now_text)
   else
-    call('HSET', key, 'tokens', left_text, 'last_refill', last_text, till and 'blocked_limit' or 'limit', limit)
+    call('HSET', key, 'tokens', left_text, 'last_refill', last_text, blocked_until and 'blocked_limit' or 'limit', limit)
   end
   local ttl = ceil(lasts / 1000) + 1
   if rest < ttl then -- without a TTL it is -1
@@ -231,8 +231,8 @@ local function charge(i, key, tokens, last, state, times)
   elseif left < -4503599627370496 then
     left = -4503599627370496
   end
-  if till then
-    if locked and times > 0 and need < 0 and left >= unit then
+  if blocked_until then
+    if is_lock and times > 0 and need < 0 and left >= unit then
       change = 'unlocked'
     end
   elseif lock > 0 and times > 0 and left < unit then
@@ -241,9 +241,9 @@ local function charge(i, key, tokens, last, state, times)
   if left ~= tokens or change or state == 'moved' and need ~= 0 and need ~= -18014398509481984 then
     write(key, left, last, state, change)
   end
-  if till then
+  if blocked_until then
     tail = tail or {}
-    tail[#tail + 1], tail[#tail + 2] = i, till - now
+    tail[#tail + 1], tail[#tail + 2] = i, blocked_until - now
   end
   return left
 end
@@ -318,7 +318,7 @@ local function take_call(count, charges, found)
       local tokens, last, state = read(KEYS[reading])
       reading = nil
       fits = pays(tokens, count)
-      found[i] = { tokens, last, state, fits, till, locked }
+      found[i] = { tokens, last, state, fits, blocked_until, is_lock }
     elseif across then
       granted = -1
     end
@@ -338,7 +338,7 @@ local function take_call(count, charges, found)
     if granted >= 0 and not (bad and bad[done + i]) then
       local of = found[i]
       use(ARGV[at + 2 + i])
-      till, locked = of[5], of[6]
+      blocked_until, is_lock = of[5], of[6]
       times = min(of[4], granted)
       left = charge(done + i, KEYS[done + i], of[1], of[2], of[3], times)
     end

@@ -6,9 +6,9 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// A Line is the content of a bucket over time: a straight line from the content in an answer up to full. It does not
-// change after it is made. Times are in microseconds.
-type Line struct {
+// A Content is the content of a bucket over time: from the credits that an answer shows, it refills until the bucket is full.
+// A Content does not change after it is made. Times are in microseconds.
+type Content struct {
 	Policy, Key string
 	Limit       store.Limit
 	Least, Most int64 // credits, as far as the State says
@@ -17,9 +17,9 @@ type Line struct {
 }
 
 // At returns the value of credits after elapsed if the bucket was not charged.
-func (l *Line) At(credits, elapsed int64) int64 {
-	b := bucket.Bucket{Tokens: credits, Unit: l.Limit.Unit}
-	return l.Limit.Advance(b, elapsed).Tokens
+func (c *Content) At(credits, elapsed int64) int64 {
+	b := bucket.Bucket{Tokens: credits, Unit: c.Limit.Unit}
+	return c.Limit.Advance(b, elapsed).Tokens
 }
 
 // Blocked returns how much longer the bucket of c is blocked according to its State, in microseconds, and the credits

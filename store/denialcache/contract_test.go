@@ -19,7 +19,7 @@ func TestDenialsContract(t *testing.T) {
 }
 
 func TestDenialsSequence(t *testing.T) {
-	// Short ones: where the clock was far ahead once, buckets stand still, and then no line is kept.
+	// Short ones: where the clock was far ahead once, buckets stand still, and then no denial is kept.
 	sequences, steps := testsize.Of(40, 200), 150
 	for name, cfg := range map[string]denialcache.Config{
 		"default":      {},

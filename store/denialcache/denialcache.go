@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// defaultMaxLines slots take 800 KB, and 4 MB if each holds a line.
-	defaultMaxLines = 1 << 14
-	defaultMaxAge   = time.Second
+	// defaultMaxKeys slots take 800 KB, and 4 MB if each holds a denial.
+	defaultMaxKeys = 1 << 14
+	defaultMaxAge  = time.Second
 )
 
 // Config configures [New]. The zero value is ready to use.
@@ -44,12 +44,12 @@ func New(s store.Store, cfg Config) (*Store, error) {
 		return nil, errors.New("denialcache: New: s is nil: must be a store.Store")
 	}
 	if cfg.MaxKeys < 0 {
-		return nil, fmt.Errorf("denialcache: New: Config.MaxKeys %d: must be positive; 0 means the default of %d", cfg.MaxKeys, defaultMaxLines)
+		return nil, fmt.Errorf("denialcache: New: Config.MaxKeys %d: must be positive; 0 means the default of %d", cfg.MaxKeys, defaultMaxKeys)
 	}
 	if cfg.MaxAge < 0 {
 		return nil, fmt.Errorf("denialcache: New: Config.MaxAge %v: must be positive; 0 means the default of %v", cfg.MaxAge, defaultMaxAge)
 	}
-	maxKeys := cmp.Or(cfg.MaxKeys, defaultMaxLines)
+	maxKeys := cmp.Or(cfg.MaxKeys, defaultMaxKeys)
 	return &Store{
 		store:  s,
 		clock:  cfg.Clock,
@@ -98,25 +98,25 @@ func (d *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	if ctx.Err() != nil {
 		return d.store.Take(ctx, charges, states) // the store charges nothing, and returns the right error
 	}
-	var few [4]visit // on the stack
-	visits := few[:0]
+	var few [4]lookup // on the stack
+	lookups := few[:0]
 	for i := range charges {
 		key := keyname.Short(charges[i].Key)
-		visits = append(visits, visit{slot: d.slot(charges[i].Policy, key), key: key})
+		lookups = append(lookups, lookup{slot: d.slot(charges[i].Policy, key), key: key})
 	}
-	if d.refuses(visits, charges, states) {
+	if d.refuses(lookups, charges, states) {
 		d.answered.Add(1)
 		return false, nil
 	}
-	sent, forward := d.begin(visits, charges)
+	sent, forward := d.begin(lookups, charges)
 	err = errPanic // stays, if the store panics
 	defer func() {
 		received := d.now()
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		for i := range visits {
-			if v := &visits[i]; v.end(&charges[i], ok, err) && forward && received >= sent {
-				d.keep(v, &charges[i], &states[i], ok, sent, received)
+		for i := range lookups {
+			if l := &lookups[i]; l.end(&charges[i], ok, err) && forward && received >= sent {
+				d.keep(l, &charges[i], &states[i], ok, sent, received)
 			}
 		}
 	}()
@@ -128,11 +128,11 @@ var errPanic = errors.New("denialcache: the store has panicked")
 
 // begin runs before a call is sent, and returns the time. forward reports whether the clock has not gone back. If it has, a
 // bucket does not refill until the clock has caught up, and no State shows that.
-func (d *Store) begin(visits []visit, charges []store.Charge) (now int64, forward bool) {
+func (d *Store) begin(lookups []lookup, charges []store.Charge) (now int64, forward bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i := range visits {
-		visits[i].begin(&charges[i])
+	for i := range lookups {
+		lookups[i].begin(&charges[i])
 	}
 	now = d.now()
 	forward = now >= d.latest
@@ -140,7 +140,7 @@ func (d *Store) begin(visits []visit, charges []store.Charge) (now int64, forwar
 	return now, forward
 }
 
-// Block implements [store.Blocker]. Like a refund, it drops the line of the bucket.
+// Block implements [store.Blocker]. Like a refund, it drops the denial of the bucket.
 func (d *Store) Block(ctx context.Context, policy, key string, b store.Block) (degraded bool, err error) {
 	if err := store.ValidateBlock(policy, key, b); err != nil {
 		return false, err
@@ -177,16 +177,16 @@ func (d *Store) slot(policy, key string) *slot {
 }
 
 // refuses reports whether a call is certain to be refused. If so, it has filled its states.
-func (d *Store) refuses(visits []visit, charges []store.Charge, states []store.State) (refused bool) {
+func (d *Store) refuses(lookups []lookup, charges []store.Charge, states []store.State) (refused bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	now := d.now()
-	for i := range visits {
-		c, l := &charges[i], visits[i].slot.line
-		if c.Cost <= 0 || c.Owed || c.Settles || !l.of(c.Policy, visits[i].key) || l.Limit != c.Limit || now < l.Received || now-l.Sent > d.maxAge {
+	for i := range lookups {
+		c, known := &charges[i], lookups[i].slot.denial
+		if c.Cost <= 0 || c.Owed || c.Settles || !known.of(c.Policy, lookups[i].key) || known.Limit != c.Limit || now < known.Received || now-known.Sent > d.maxAge {
 			return false
 		}
-		short, certain := l.answer(c, now, &states[i])
+		short, certain := known.answer(c, now, &states[i])
 		if !certain {
 			return false
 		}
@@ -195,31 +195,31 @@ func (d *Store) refuses(visits []visit, charges []store.Charge, states []store.S
 	return refused
 }
 
-// keep makes a line of the answer of a charge's bucket, if the answer shows how many tokens the bucket holds.
-func (d *Store) keep(v *visit, c *store.Charge, s *store.State, ok bool, sent, received int64) {
+// keep makes a denial of the answer of a charge's bucket, if the answer shows how many tokens the bucket holds.
+func (d *Store) keep(l *lookup, c *store.Charge, s *store.State, ok bool, sent, received int64) {
 	if s.Degraded {
 		return
 	}
-	l := &line{Line: infer.Line{Limit: c.Limit, Sent: sent, Received: received}, denied: sent}
+	made := &denial{Content: infer.Content{Limit: c.Limit, Sent: sent, Received: received}, denied: sent}
 	if s.Blocked {
-		if l.blocked, l.Least, l.Most = infer.Blocked(c, s); l.blocked == 0 {
+		if made.blocked, made.Least, made.Most = infer.Blocked(c, s); made.blocked == 0 {
 			return
 		}
-	} else if l.Least, l.Most = infer.Credits(c, s); l.Least > l.Most {
+	} else if made.Least, made.Most = infer.Credits(c, s); made.Least > made.Most {
 		return
 	}
-	if v.line != nil {
-		l.Policy, l.Key = v.line.Policy, v.line.Key
+	if l.denial != nil {
+		made.Policy, made.Key = l.denial.Policy, l.denial.Key
 	} else {
-		name := c.Policy + v.key // a copy: the strings may be parts of something large
-		l.Policy, l.Key = name[:len(c.Policy)], name[len(c.Policy):]
+		name := c.Policy + l.key // a copy: the strings may be parts of something large
+		made.Policy, made.Key = name[:len(c.Policy)], name[len(c.Policy):]
 	}
 	if ok {
-		// An allowed call renews the line only for maxAge after the denial. Otherwise each call of a bucket that was once
+		// An allowed call renews the denial only for maxAge after the refusal. Otherwise each call of a bucket that was once
 		// empty would allocate.
-		if l.denied = v.line.denied; sent-l.denied > d.maxAge {
+		if made.denied = l.denial.denied; sent-made.denied > d.maxAge {
 			return
 		}
 	}
-	v.slot.line = l
+	l.slot.denial = made
 }

@@ -248,7 +248,7 @@ func TestWhatAddsTokensCountsAtOnce(t *testing.T) {
 					t.Errorf("%+v after it", s)
 				}
 			case changed.Cost == 0:
-				r.refuses(c) // what a peek tells is a line, too
+				r.refuses(c) // what a peek tells is a denial, too
 				changed.Policy = "q"
 				r.Asks(c, changed)
 			}
@@ -262,7 +262,7 @@ func TestAClockThatGoesBackwards(t *testing.T) {
 	r.advance(5 * time.Second)
 	r.Asks(charge(t, "other", 1))
 	r.advance(-5*time.Second - time.Microsecond)
-	r.Asks(c) // from before the line was made
+	r.Asks(c) // from before the denial was made
 	r.advance(time.Microsecond)
 	r.refuses(c)
 
@@ -341,7 +341,7 @@ func TestACallOfManyCharges(t *testing.T) {
 	r.refuses(charges...)
 }
 
-// In a single slot, the bucket that was answered last has the line.
+// In a single slot, the bucket that was answered last has the denial.
 func TestBucketsThatShareASlot(t *testing.T) {
 	r := newRig(t, denialcache.Config{MaxKeys: 1})
 	a := r.spend("a")

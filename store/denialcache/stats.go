@@ -11,7 +11,7 @@ func (d *Store) Stats() store.Stats {
 	d.mu.RLock()
 	denials := store.DenialStats{Answered: d.answered.Load(), Max: len(d.slots)}
 	for i := range d.slots {
-		if l := d.slots[i].line; l != nil && now-l.Sent <= d.maxAge {
+		if known := d.slots[i].denial; known != nil && now-known.Sent <= d.maxAge {
 			denials.Kept++
 		}
 	}

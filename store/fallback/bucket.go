@@ -56,7 +56,7 @@ func (f *Store) Block(ctx context.Context, policy, key string, b store.Block) (d
 		return err
 	})
 	if err == nil {
-		f.note(ctx, f.setBlock(context.WithoutCancel(ctx), policy, key, b))
+		f.logSecondary(ctx, f.setBlock(context.WithoutCancel(ctx), policy, key, b))
 	}
 	return degraded, err
 }

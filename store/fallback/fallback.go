@@ -88,8 +88,8 @@ func New(primary, secondary store.Store, cfg Config) (*Store, error) {
 		start:     time.Now(),
 		slow:      slow,
 		terms:     deadline.Terms{Timeout: slow},
-		tally:     tally{most: cmp.Or(cfg.Failures, 5)},
-		used:      used{most: cmp.Or(cfg.MaxKeys, 1<<16), of: make(map[account]use)},
+		tally:     tally{maxFailures: cmp.Or(cfg.Failures, 5)},
+		used:      used{maxKeys: cmp.Or(cfg.MaxKeys, 1<<16), of: make(map[account]use)},
 		replicas:  replicas{current: cfg.ReplicasFunc},
 		onChange:  cfg.OnChange,
 		logger:    cfg.Logger,
@@ -178,7 +178,7 @@ func (f *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	failed, err := f.settle(ctx, charges, states)
 	if err == nil {
 		var ok bool
-		if ok, failed, err = f.ask(ctx, withoutStandby(charges), states); err == nil {
+		if ok, failed, err = f.callPrimary(ctx, withoutStandby(charges), states); err == nil {
 			f.remember(ctx, charges, states, ok, sent)
 			return ok, nil
 		}
@@ -191,8 +191,8 @@ func (f *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	return f.answer(context.WithoutCancel(ctx), charges, states, uncharged)
 }
 
-// ask calls the primary. failed reports whether the primary has failed the call, so that the secondary may answer it.
-func (f *Store) ask(ctx context.Context, charges []store.Charge, states []store.State) (ok, failed bool, err error) {
+// callPrimary calls the primary. failed reports whether the primary has failed the call, so that the secondary may answer it.
+func (f *Store) callPrimary(ctx context.Context, charges []store.Charge, states []store.State) (ok, failed bool, err error) {
 	failed, err = f.try(ctx, charges, func(ctx context.Context) error {
 		ok, err = f.primary.Take(ctx, charges, states)
 		return err
@@ -200,7 +200,7 @@ func (f *Store) ask(ctx context.Context, charges []store.Charge, states []store.
 	return ok, failed, err
 }
 
-// try makes a call of the primary for the buckets of charges. failed is that of ask. If ctx has no deadline, the call has
+// try makes a call of the primary for the buckets of charges. failed is that of callPrimary. If ctx has no deadline, the call has
 // one after Slow.
 func (f *Store) try(ctx context.Context, charges []store.Charge, call func(context.Context) error) (failed bool, err error) {
 	sent, within := f.now(), ctx

@@ -20,7 +20,7 @@ func (f *Store) remember(ctx context.Context, charges []store.Charge, states []s
 		case isReset(*c), isStandby(*c):
 			if ok {
 				_, err := f.standIn(context.WithoutCancel(ctx), charges[i:i+1], make([]store.State, 1), true)
-				f.note(ctx, err)
+				f.logSecondary(ctx, err)
 			}
 		default:
 			if low := s.Remaining*c.Limit.Unit < c.Limit.Capacity/2; low || f.mayBlock() {
@@ -34,26 +34,26 @@ func (f *Store) remember(ctx context.Context, charges []store.Charge, states []s
 // low is true, it also lowers the bucket to the part of the burst that s has left. For example, if s has 5 of 20 tokens
 // left, the secondary's bucket with a share of 8 keeps at most 2.
 func (f *Store) follow(ctx context.Context, c *store.Charge, s *store.State, low bool, sent int64) {
-	held, share, err := f.look(ctx, c, f.used.dearest(c))
+	held, share, err := f.look(ctx, c, f.used.maxCost(c))
 	if err != nil {
-		f.note(ctx, err)
+		f.logSecondary(ctx, err)
 		return
 	}
 	f.followBlock(ctx, c, s, &held, sent)
 	most := int64(float64(credits(c.Limit, s)) / float64(c.Limit.Capacity) * float64(share.Capacity))
-	surplus := credits(share, &held) - most - share.Unit/spared
+	surplus := credits(share, &held) - most - share.Unit/excessDivisor
 	if !low || surplus <= 0 {
 		return
 	}
-	lower := store.Charge{Policy: c.Policy, Key: c.Key, Limit: share, Settles: true, Cost: up(surplus, share.Unit)}
-	_, err = f.askSecondary(ctx, lower)
-	f.note(ctx, err)
+	lower := store.Charge{Policy: c.Policy, Key: c.Key, Limit: share, Settles: true, Cost: wholeTokens(surplus, share.Unit)}
+	_, err = f.callSecondary(ctx, lower)
+	f.logSecondary(ctx, err)
 }
 
-// The secondary's bucket may hold 1/spared of a token in excess. A larger surplus is taken in whole tokens, rounded up.
+// The secondary's bucket may hold 1/excessDivisor of a token in excess. A larger surplus is taken in whole tokens, rounded up.
 // Rounded down, the rests would grow to a whole token in many short outages. Without the excess, the refill during a reply
 // would cost a token.
-const spared = 16
+const excessDivisor = 16
 
 // credits returns the credits that a bucket under l holds according to s, or slightly more. It returns 0 in debt. If s is
 // Blocked, it returns the credits that the bucket certainly holds.
@@ -77,7 +77,7 @@ func (f *Store) followBlock(ctx context.Context, c *store.Charge, s, held *store
 	case s.Blocked || !held.Blocked:
 		return
 	}
-	f.note(ctx, f.setBlock(ctx, c.Policy, c.Key, b))
+	f.logSecondary(ctx, f.setBlock(ctx, c.Policy, c.Key, b))
 }
 
 // noteBlock records that a bucket of the secondary is blocked for another left.

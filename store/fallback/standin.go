@@ -28,7 +28,7 @@ func (f *Store) standIn(ctx context.Context, charges []store.Charge, states []st
 	shares := slices.Clone(charges)
 	for i := range shares {
 		c := &shares[i]
-		c.Limit = f.share(c, f.used.dearest(c))
+		c.Limit = f.share(c, f.used.maxCost(c))
 		if isRefund(*c) && !c.Standby {
 			c.Cost = 0 // the refund goes to the primary, which was charged
 		}
@@ -48,16 +48,16 @@ func (f *Store) standIn(ctx context.Context, charges []store.Charge, states []st
 		case c.Cost == store.Reset:
 			f.used.take(accountOf(c))
 		case uncharged || isStandby(*c):
-			f.use(c, s)
+			f.recordUse(c, s)
 		}
 	}
 	return ok, nil
 }
 
-// share returns this replica's part of c's limit, with room for a cost of dearest.
-func (f *Store) share(c *store.Charge, dearest int64) store.Limit {
+// share returns this replica's part of c's limit, with room for a cost of maxCost.
+func (f *Store) share(c *store.Charge, maxCost int64) store.Limit {
 	f.replicas.refresh(f.now)
-	return c.Limit.Share(f.replicas.number.Load(), dearest)
+	return c.Limit.Share(f.replicas.number.Load(), maxCost)
 }
 
 // replicas is the number by which limits are divided.
@@ -92,8 +92,8 @@ func withoutStandby(charges []store.Charge) []store.Charge {
 	return charges
 }
 
-// note logs an error of the secondary while the primary answers.
-func (f *Store) note(ctx context.Context, err error) {
+// logSecondary logs an error of the secondary while the primary answers.
+func (f *Store) logSecondary(ctx context.Context, err error) {
 	if err != nil {
 		f.failures.Log(ctx, fmt.Errorf("the secondary failed: %w", err))
 	}
@@ -103,8 +103,8 @@ func isReset(c store.Charge) bool   { return c.Cost == store.Reset }
 func isRefund(c store.Charge) bool  { return c.Cost < 0 && !isReset(c) }
 func isStandby(c store.Charge) bool { return c.Standby && isRefund(c) }
 
-// askSecondary calls the secondary for one bucket.
-func (f *Store) askSecondary(ctx context.Context, c store.Charge) (store.State, error) {
+// callSecondary calls the secondary for one bucket.
+func (f *Store) callSecondary(ctx context.Context, c store.Charge) (store.State, error) {
 	call := calls.Get().(*call)
 	defer calls.Put(call)
 	call.charge[0] = c
@@ -121,8 +121,8 @@ type call struct {
 var calls = sync.Pool{New: func() any { return new(call) }}
 
 // look returns the state of the secondary's bucket of c, and the limit under which it is read.
-func (f *Store) look(ctx context.Context, c *store.Charge, dearest int64) (store.State, store.Limit, error) {
-	share := f.share(c, dearest)
-	s, err := f.askSecondary(ctx, store.Charge{Policy: c.Policy, Key: c.Key, Limit: share})
+func (f *Store) look(ctx context.Context, c *store.Charge, maxCost int64) (store.State, store.Limit, error) {
+	share := f.share(c, maxCost)
+	s, err := f.callSecondary(ctx, store.Charge{Policy: c.Policy, Key: c.Key, Limit: share})
 	return s, share, err
 }

@@ -27,7 +27,7 @@ var _ store.StatsReporter = (*Store)(nil)
 func (f *Store) Stats() store.Stats {
 	stats := store.StatsOf(f.primary)
 	own := f.counts.report()
-	own.Pending, own.Max = f.used.size(), f.used.most
+	own.Pending, own.Max = f.used.size(), f.used.maxKeys
 	own.Secondary = store.StatsOf(f.secondary)
 	stats.Fallback = own
 	return stats

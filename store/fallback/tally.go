@@ -14,7 +14,7 @@ import (
 // A tally counts failed calls. It distinguishes a primary that is unavailable from one that has failed once.
 // Without recent failures it costs a call only one atomic load.
 type tally struct {
-	most int // so many failures are too many
+	maxFailures int // so many failures are too many
 
 	troubled atomic.Bool // there are recent failures
 	mu       sync.Mutex
@@ -81,8 +81,8 @@ func (t *tally) failed(sent int64) (counts, tooMany bool) {
 	t.calls++
 	t.failures++
 	t.row++
-	many := t.failures >= t.most && t.failures*tolerance >= t.calls
-	silent := t.row >= t.most && now.Sub(t.rowSince) >= silence
+	many := t.failures >= t.maxFailures && t.failures*tolerance >= t.calls
+	silent := t.row >= t.maxFailures && now.Sub(t.rowSince) >= silence
 	if !many && !silent {
 		return true, false
 	}
@@ -107,7 +107,7 @@ func (t *tally) reset() {
 // errSlow is the reason for giving up a primary that answers too late.
 var errSlow = errors.New("fallback: the primary is slow")
 
-// judge counts a call of the primary that was sent at that time and ended with err. failed is that of ask. A late answer
+// judge counts a call of the primary that was sent at that time and ended with err. failed is that of callPrimary. A late answer
 // counts as a failure, but failed is false, because there is an answer. It does not count while this process lacks CPU
 // time.
 func (f *Store) judge(ctx context.Context, err error, charges []store.Charge, sent int64) (failed bool) {

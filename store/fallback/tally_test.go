@@ -8,7 +8,7 @@ import (
 
 // A caller that found the primary present comes to count its failure when others have had it given up.
 func TestNoFailureCountsFromWhenThePrimaryIsGivenUpUntilItIsBack(t *testing.T) {
-	c := tally{most: 5}
+	c := tally{maxFailures: 5}
 	for range 4 {
 		c.failed(1)
 	}
@@ -35,7 +35,7 @@ func TestNoFailureCountsFromWhenThePrimaryIsGivenUpUntilItIsBack(t *testing.T) {
 func TestAFifthOfTheCallsIsTooMany(t *testing.T) {
 	for well, want := range map[int]bool{20: true, 21: false} {
 		for took, counts := range map[int64]bool{instant: true, instant - 1: false} {
-			c := tally{most: 5}
+			c := tally{maxFailures: 5}
 			c.failed(1)
 			for range well {
 				c.succeeded(took)
@@ -54,7 +54,7 @@ func TestAFifthOfTheCallsIsTooMany(t *testing.T) {
 func TestSilenceOfATenthOfASecondIsTooLong(t *testing.T) {
 	for silent, want := range map[time.Duration]bool{silence: true, silence - 1: false} {
 		synctest.Test(t, func(t *testing.T) {
-			c := tally{most: 5}
+			c := tally{maxFailures: 5}
 			c.failed(1)
 			time.Sleep(silence) // the next success ends the row
 			for range 100 {

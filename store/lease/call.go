@@ -4,23 +4,23 @@ import "github.com/go-tokenbucket/ratelimit/store"
 
 // A call is a Take under way.
 type call struct {
-	visits []visit // one for each charge
-	leases bool    // charges that cannot be paid here are drawn; if false, nothing is paid here
-	paid   int     // how many visits were paid here
-	draws  bool    // a visit draws
+	chargeStates []chargeState // one for each charge
+	leases       bool          // charges that cannot be paid here are drawn; if false, nothing is paid here
+	paid         int           // how many charges were paid here
+	draws        bool          // a charge draws
 }
 
-// A visit is a charge of a call.
-type visit struct {
+// A chargeState is what a call knows of one of its charges.
+type chargeState struct {
 	holding    *holding // the holding of its bucket, nil if there is none
-	leased     *leased  // the lease that has paid, or that rest is from
+	leased     *leased  // the lease that has paid, or that has the rest
 	generation int      // the generation of the holding when the call began
 
-	paid  bool  // lease has paid the charge
-	draws bool  // the visit has wish tokens: rest from lease, the others from the store
-	stops bool  // the visit has stopped the holding
+	paid  bool  // leased has paid the charge
+	draws bool  // the charge takes wish tokens: rest of them from leased, the others from the store
+	stops bool  // the charge has stopped the holding
 	wish  int64 // the cost of the charge, and the tokens that will be held
-	rest  int64
+	rest  int64 // tokens left in leased
 }
 
 // simple reports whether c may be paid from leased tokens.
@@ -29,7 +29,7 @@ func simple(c *store.Charge) bool {
 }
 
 // begin pays the charges that can be paid here, and plans the others. It returns refunds to send before the call.
-func (s *Store) begin(k *call, charges []store.Charge, states []store.State) (backs []refund) {
+func (s *Store) begin(k *call, charges []store.Charge, states []store.State) (refunds []refund) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.off {
@@ -40,70 +40,70 @@ func (s *Store) begin(k *call, charges []store.Charge, states []store.State) (ba
 	for i := range charges {
 		c := &charges[i]
 		h := s.holdings[name{c.Policy, c.Key}]
-		k.visits[i].holding = h
+		k.chargeStates[i].holding = h
 		k.leases = k.leases && simple(c) && (h == nil || h.limit == c.Limit)
 	}
 	if !k.leases {
-		for i := range k.visits {
-			backs = s.yield(backs, &k.visits[i], &charges[i], now)
+		for i := range k.chargeStates {
+			refunds = s.yield(refunds, &k.chargeStates[i], &charges[i], now)
 		}
-		return backs
+		return refunds
 	}
-	for i := range k.visits {
-		v := &k.visits[i]
-		if v.paid = v.holding != nil && v.holding.leased.spend(s, &charges[i], now, &states[i]); v.paid {
+	for i := range k.chargeStates {
+		cs := &k.chargeStates[i]
+		if cs.paid = cs.holding != nil && cs.holding.leased.spend(s, &charges[i], now, &states[i]); cs.paid {
 			k.paid++
 		}
 	}
-	if k.paid == len(k.visits) {
+	if k.paid == len(k.chargeStates) {
 		return nil
 	}
-	for i := range k.visits {
-		v := &k.visits[i]
-		if v.paid {
-			v.leased = v.holding.leased
-			v.enter()
+	for i := range k.chargeStates {
+		cs := &k.chargeStates[i]
+		if cs.paid {
+			cs.leased = cs.holding.leased
+			cs.enter()
 		} else {
-			backs = s.plan(backs, v, &charges[i], now)
+			refunds = s.plan(refunds, cs, &charges[i], now)
 		}
-		k.draws = k.draws || v.draws
+		k.draws = k.draws || cs.draws
 	}
-	return backs
+	return refunds
 }
 
-// enter counts a visit that comes back to its holding after the call, with leave.
-func (v *visit) enter() {
-	v.holding.calls++
-	v.generation = v.holding.generation
+// enter counts a charge that comes back to its holding after the call, with leave.
+func (cs *chargeState) enter() {
+	cs.holding.calls++
+	cs.generation = cs.holding.generation
 }
 
-// yield prepares for a charge that is sent unchanged. The held tokens of its bucket go to backs. A reset drops them.
-func (s *Store) yield(backs []refund, v *visit, c *store.Charge, now int64) []refund {
+// yield prepares for a charge that is sent unchanged. The held tokens of its bucket go to refunds. A reset drops them.
+func (s *Store) yield(refunds []refund, cs *chargeState, c *store.Charge, now int64) []refund {
 	if c.Cost == store.Reset {
-		v.holding, v.stops = s.open(name{c.Policy, c.Key}), true
-		_, tokens := v.holding.close(now)
+		cs.holding, cs.stops = s.open(name{c.Policy, c.Key}), true
+		_, tokens := cs.holding.close(now)
 		s.lost += tokens
-		v.holding.stop()
-		return backs
+		cs.holding.stop()
+		return refunds
 	}
-	h := v.holding
+	h := cs.holding
 	if h == nil {
-		return backs
+		return refunds
 	}
-	backs = s.retire(backs, h, now)
+	refunds = s.retire(refunds, h, now)
 	if c.Cost != 0 && h.limit != c.Limit || c.Lock > 0 {
 		h.limit, h.next = c.Limit, 0
 		h.generation++
 		s.tidy(h)
 	}
-	return backs
+	return refunds
 }
 
-// plan decides how many tokens to draw for c. Held tokens that c cannot use go to backs.
-func (s *Store) plan(backs []refund, v *visit, c *store.Charge, now int64) []refund {
-	h := v.holding
+// plan decides how many tokens to draw for c. Held tokens that c cannot use go to refunds.
+func (s *Store) plan(refunds []refund, cs *chargeState, c *store.Charge, now int64) []refund {
+	h := cs.holding
 	if h != nil && (h.drawing || h.stops > 0) {
-		return backs
+		return refunds
 	}
 	next := int64(0)
 	if h != nil && h.next > 0 && now-h.used <= s.hold.Microseconds() {
@@ -112,37 +112,37 @@ func (s *Store) plan(backs []refund, v *visit, c *store.Charge, now int64) []ref
 		next = 2 * c.Cost
 	}
 	if h != nil && h.leased != nil {
-		v.leased = h.leased
-		left := v.leased.tokens
-		v.rest = v.leased.usable(left, now)
-		if left > 0 && (next == 0 || v.rest >= c.Cost || v.leased.instant && v.rest < left || c.Cost > c.Limit.Capacity/c.Limit.Unit) {
-			backs = s.retire(backs, h, now)
-			v.rest, next = 0, 0
+		cs.leased = h.leased
+		left := cs.leased.tokens
+		cs.rest = cs.leased.usable(left, now)
+		if left > 0 && (next == 0 || cs.rest >= c.Cost || cs.leased.instant && cs.rest < left || c.Cost > c.Limit.Capacity/c.Limit.Unit) {
+			refunds = s.retire(refunds, h, now)
+			cs.rest, next = 0, 0
 		} else {
-			s.lost += left - v.rest
-			v.leased.tokens, h.leased = 0, nil
+			s.lost += left - cs.rest
+			cs.leased.tokens, h.leased = 0, nil
 		}
 	}
-	if v.wish = max(c.Cost, min(next, s.most(c))); v.wish == c.Cost && v.rest == 0 {
+	if cs.wish = max(c.Cost, min(next, s.maxHeld(c))); cs.wish == c.Cost && cs.rest == 0 {
 		if h != nil {
 			h.next = 0
 			s.tidy(h)
 		}
-		return backs
+		return refunds
 	}
 	if h == nil {
 		if len(s.holdings) >= s.maxKeys {
-			return backs
+			return refunds
 		}
-		v.holding = s.open(name{c.Policy, c.Key})
-		v.holding.limit = c.Limit
+		cs.holding = s.open(name{c.Policy, c.Key})
+		cs.holding.limit = c.Limit
 	}
-	v.draws, v.holding.drawing = true, true
-	v.enter()
-	return backs
+	cs.draws, cs.holding.drawing = true, true
+	cs.enter()
+	return refunds
 }
 
-// most returns how many tokens of c's bucket are held at most.
-func (s *Store) most(c *store.Charge) int64 {
+// maxHeld returns how many tokens of c's bucket are held at most.
+func (s *Store) maxHeld(c *store.Charge) int64 {
 	return int64(s.fraction * float64(c.Limit.Capacity/c.Limit.Unit))
 }

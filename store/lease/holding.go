@@ -34,16 +34,16 @@ func (s *Store) open(n name) *holding {
 	return h
 }
 
-// leave ends a visit that entered its holding. It does nothing for other visits.
-func (s *Store) leave(v *visit) {
-	if v.draws {
-		v.holding.drawing = false
-	} else if !v.paid {
+// leave ends a charge that entered its holding. It does nothing for other charges.
+func (s *Store) leave(cs *chargeState) {
+	if cs.draws {
+		cs.holding.drawing = false
+	} else if !cs.paid {
 		return
 	}
-	v.draws = false
-	v.holding.calls--
-	s.tidy(v.holding)
+	cs.draws = false
+	cs.holding.calls--
+	s.tidy(cs.holding)
 }
 
 // stop begins a new generation of h, for a call that resets or blocks the bucket. No call draws tokens until resume.
@@ -81,8 +81,8 @@ func (h *holding) close(now int64) (l *leased, tokens int64) {
 	return l, tokens
 }
 
-// retire closes the lease of h. Its tokens go to backs.
-func (s *Store) retire(backs []refund, h *holding, now int64) []refund {
+// retire closes the lease of h. Its tokens go to refunds.
+func (s *Store) retire(refunds []refund, h *holding, now int64) []refund {
 	l, tokens := h.close(now)
-	return s.refund(backs, &visit{holding: h, leased: l, generation: h.generation}, tokens, now, nil)
+	return s.refund(refunds, &chargeState{holding: h, leased: l, generation: h.generation}, tokens, now, nil)
 }

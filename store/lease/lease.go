@@ -125,21 +125,22 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	if ctx.Err() != nil {
 		return s.store.Take(ctx, charges, states)
 	}
-	var few [4]visit // on the stack
-	k := call{visits: few[:0]}
+	var few [4]chargeState // on the stack
+	k := call{chargeStates: few[:0]}
 	for range charges {
-		k.visits = append(k.visits, visit{})
+		k.chargeStates = append(k.chargeStates, chargeState{})
 	}
-	backs := s.begin(&k, charges, states)
+	refunds := s.begin(&k, charges, states)
 	if k.paid == len(charges) {
 		return true, nil
 	}
-	if s.settle(ctx, backs); k.leases {
+	s.sendRefunds(ctx, refunds)
+	if k.leases {
 		return s.draw(ctx, &k, charges, states)
 	}
-	for i := range k.visits {
-		if v := &k.visits[i]; v.stops {
-			defer s.resume(v.holding)
+	for i := range k.chargeStates {
+		if cs := &k.chargeStates[i]; cs.stops {
+			defer s.resume(cs.holding)
 		}
 	}
 	return s.store.Take(ctx, charges, states)
@@ -153,10 +154,10 @@ func (s *Store) Block(ctx context.Context, policy, key string, b store.Block) (d
 	}
 	s.mu.Lock()
 	h := s.open(name{policy, keyname.Short(key)})
-	backs := s.retire(nil, h, s.now())
+	refunds := s.retire(nil, h, s.now())
 	h.stop()
 	s.mu.Unlock()
 	defer s.resume(h)
-	s.settle(ctx, backs)
+	s.sendRefunds(ctx, refunds)
 	return store.SetBlock(ctx, s.store, h.policy, h.key, b)
 }

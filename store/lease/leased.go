@@ -7,7 +7,7 @@ import (
 
 // leased is the rest of the tokens that one call took from a bucket in the store.
 //
-// Its Line is what the bucket held after the call. The lease may spend or give back only as many tokens as the bucket lacks,
+// Its Content is what the bucket held after the call. The lease may spend or give back only as many tokens as the bucket lacks,
 // because a bucket never holds more than its capacity. So tokens of a lease are lost while the bucket refills. For example, a
 // bucket of 10 tokens, and 1 more each second, holds 8, and the lease has 2. A second later the bucket holds 9, and 1 token of
 // the lease is lost.
@@ -15,8 +15,8 @@ import (
 // This is right for the leases of all replicas together. Each lease is taken from a bucket that lacks the tokens of the earlier
 // leases. So the bucket lacks the tokens of all leases, and a refill takes the same part of each.
 type leased struct {
-	infer.Line
-	instant bool // the clock stood still during the call, so that the Line is exact
+	infer.Content
+	instant bool // the clock stood still during the call, so that the Content is exact
 	tokens  int64
 }
 
@@ -24,7 +24,7 @@ type leased struct {
 // have given that answer, newLeased returns nil.
 func newLeased(n name, c *store.Charge, s *store.State, sent, received int64) *leased {
 	l := &leased{
-		Line:    infer.Line{Policy: n.policy, Key: n.key, Limit: c.Limit, Sent: sent, Received: received},
+		Content: infer.Content{Policy: n.policy, Key: n.key, Limit: c.Limit, Sent: sent, Received: received},
 		instant: sent == received,
 	}
 	if l.Least, l.Most = infer.Credits(c, s); l.Least > l.Most || received < sent {

@@ -32,7 +32,7 @@ func (r *recent) since(c *store.Charge, at int64) bool {
 func (s *Store) note(c *store.Charge, charged bool, now int64) {
 	hash, place := s.seen.hash(c)
 	b := &s.seen.buckets[place]
-	if charged && s.most(c) > c.Cost {
+	if charged && s.maxHeld(c) > c.Cost {
 		b.hash, b.at = hash, now
 	} else if !charged && b.hash == hash {
 		b.hash = 0

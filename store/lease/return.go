@@ -24,31 +24,32 @@ type refund struct {
 	state  *store.State // to fill for the charge whose tokens come back; nil if it is filled
 }
 
-// refund appends the refund of tokens of v's lease to backs. The tokens are lost if they are of an earlier generation, or if the
-// bucket has refilled.
-func (s *Store) refund(backs []refund, v *visit, tokens, now int64, state *store.State) []refund {
+// refund appends the refund of tokens of the lease of cs to refunds. The tokens are lost if they are of an earlier
+// generation, or if the bucket has refilled.
+func (s *Store) refund(refunds []refund, cs *chargeState, tokens, now int64, state *store.State) []refund {
 	if tokens == 0 {
-		return backs
+		return refunds
 	}
 	var c store.Charge
-	if v.leased != nil && v.generation == v.holding.generation {
-		c = v.leased.refund(tokens, now)
+	if cs.leased != nil && cs.generation == cs.holding.generation {
+		c = cs.leased.refund(tokens, now)
 	}
-	if s.lost += tokens + c.Cost; c.Cost == 0 {
-		return backs
+	s.lost += tokens + c.Cost
+	if c.Cost == 0 {
+		return refunds
 	}
-	return append(backs, refund{c, state})
+	return append(refunds, refund{c, state})
 }
 
-// settle sends refunds. Each bucket then holds what it would hold without a lease. So the State of the refund is also the
-// State of the charge whose tokens come back. If settle fails, the tokens are lost: a second refund might create tokens.
-func (s *Store) settle(ctx context.Context, backs []refund) error {
-	if len(backs) == 0 {
+// sendRefunds sends refunds. Each bucket then holds what it would hold without a lease. So the State of the refund is also the
+// State of the charge whose tokens come back. If sendRefunds fails, the tokens are lost: a second refund might create tokens.
+func (s *Store) sendRefunds(ctx context.Context, refunds []refund) error {
+	if len(refunds) == 0 {
 		return nil
 	}
-	charges, states, tokens := make([]store.Charge, len(backs)), make([]store.State, len(backs)), int64(0)
-	for i := range backs {
-		charges[i] = backs[i].charge
+	charges, states, tokens := make([]store.Charge, len(refunds)), make([]store.State, len(refunds)), int64(0)
+	for i := range refunds {
+		charges[i] = refunds[i].charge
 		tokens -= charges[i].Cost
 	}
 	_, err := s.store.Take(ctx, charges, states)
@@ -59,9 +60,9 @@ func (s *Store) settle(ctx context.Context, backs []refund) error {
 		return err
 	}
 	s.returned += tokens
-	for i := range backs {
-		if backs[i].state != nil {
-			*backs[i].state = states[i]
+	for i := range refunds {
+		if refunds[i].state != nil {
+			*refunds[i].state = states[i]
 		}
 	}
 	return nil
@@ -87,18 +88,18 @@ func (s *Store) collect() {
 	s.giveBackAll(rests) // tokens whose refund fails are lost
 }
 
-// old closes the leases that are at least age old, and forgets buckets that were not used for Hold. It returns a visit for
-// each of these leases, with the rest of the lease.
-func (s *Store) old(age int64) (rests []visit) {
+// old closes the leases that are at least age old, and forgets buckets that were not used for Hold. It returns a
+// chargeState for each of these leases, with the rest of the lease.
+func (s *Store) old(age int64) (rests []chargeState) {
 	now := s.now()
 	for _, h := range s.holdings {
 		switch l := h.leased; {
 		case l != nil && l.tokens > 0:
 			if now-l.Sent >= age {
-				v := visit{holding: h, paid: true}
-				v.enter()
-				v.leased, v.rest = h.close(now)
-				rests = append(rests, v)
+				cs := chargeState{holding: h, paid: true}
+				cs.enter()
+				cs.leased, cs.rest = h.close(now)
+				rests = append(rests, cs)
 			}
 		case h.calls == 0 && now-h.used > s.hold.Microseconds():
 			delete(s.holdings, h.name)
@@ -108,7 +109,7 @@ func (s *Store) old(age int64) (rests []visit) {
 }
 
 // giveBackAll gives back the rests of closed leases. It returns for how many buckets it failed, and the first error.
-func (s *Store) giveBackAll(rests []visit) (failed int, err error) {
+func (s *Store) giveBackAll(rests []chargeState) (failed int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), returnTime)
 	defer cancel()
 	var working sync.WaitGroup
@@ -117,12 +118,12 @@ func (s *Store) giveBackAll(rests []visit) (failed int, err error) {
 		room <- struct{}{}
 		working.Go(func() {
 			defer func() { <-room }()
-			v := &rests[i]
+			cs := &rests[i]
 			s.mu.Lock()
-			backs := s.refund(nil, v, v.rest, s.now(), nil)
-			s.leave(v)
+			refunds := s.refund(nil, cs, cs.rest, s.now(), nil)
+			s.leave(cs)
 			s.mu.Unlock()
-			if e := s.settle(ctx, backs); e != nil {
+			if e := s.sendRefunds(ctx, refunds); e != nil {
 				s.mu.Lock()
 				failed, err = failed+1, cmp.Or(err, e)
 				s.mu.Unlock()

@@ -67,8 +67,8 @@ func (s *shard) check() string {
 			return fmt.Sprintf("%s is of a class or policy that is not found", e.key)
 		case block != e.class.blocked:
 			return fmt.Sprintf("%s is in the wrong class: it has a block: %t", e.key, block)
-		case e.kept < e.lastRefill+e.class.limit.ResetAfter(e.tokens) && e.class.limit.Unit > 0:
-			return fmt.Sprintf("%s is kept until %d, before it is full", e.key, e.kept)
+		case e.fullAt < e.lastRefill+e.class.limit.ResetAfter(e.tokens) && e.class.limit.Unit > 0:
+			return fmt.Sprintf("%s is kept until %d, before it is full", e.key, e.fullAt)
 		}
 	}
 	for c, n := range classes {

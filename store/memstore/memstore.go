@@ -158,31 +158,31 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 }
 
 func (s *Store) takeOne(c *store.Charge, state *store.State) bool {
-	var v visit
-	v.shard, v.key, v.hash = s.locate(c.Policy, c.Key)
+	var cs chargeState
+	cs.shard, cs.key, cs.hash = s.locate(c.Policy, c.Key)
 	now := s.now()
-	v.shard.mu.Lock()
-	v.look(c, now)
-	if v.fits {
-		v.charge(c, now)
+	cs.shard.mu.Lock()
+	cs.look(c, now)
+	if cs.fits {
+		cs.charge(c, now)
 	} else {
-		v.refuse(c)
+		cs.refuse(c)
 	}
-	v.shard.mu.Unlock()
-	c.Fill(state, v.bucket.Tokens, duration(v.left), v.fits)
-	return v.fits || c.Shadow
+	cs.shard.mu.Unlock()
+	c.Fill(state, cs.bucket.Tokens, duration(cs.left), cs.fits)
+	return cs.fits || c.Shadow
 }
 
 func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
-	var few [4]visit // on the stack
-	visits := few[:0]
+	var few [4]chargeState // on the stack
+	chargeStates := few[:0]
 	var fewLocks [4]uint64
 	locks := fewLocks[:0]
 	for i := range charges {
-		var v visit
-		v.shard, v.key, v.hash = s.locate(charges[i].Policy, charges[i].Key)
-		locks = append(locks, v.hash>>s.shift)
-		visits = append(visits, v)
+		var cs chargeState
+		cs.shard, cs.key, cs.hash = s.locate(charges[i].Policy, charges[i].Key)
+		locks = append(locks, cs.hash>>s.shift)
+		chargeStates = append(chargeStates, cs)
 	}
 	now := s.now()
 	slices.Sort(locks) // so that no two calls wait for each other
@@ -191,25 +191,25 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 		s.shards[n].mu.Lock()
 	}
 	ok := true
-	for i := range visits {
-		visits[i].look(&charges[i], now)
-		ok = ok && (visits[i].fits || charges[i].Shadow)
+	for i := range chargeStates {
+		chargeStates[i].look(&charges[i], now)
+		ok = ok && (chargeStates[i].fits || charges[i].Shadow)
 	}
-	for i := range visits {
-		c, v := &charges[i], &visits[i]
-		v.entry = v.shard.find(v.hash, c.Policy, v.key) // again, because another charge may have moved or forgotten it
-		v.fits = v.fits && ok
-		if v.fits {
-			v.charge(c, now)
+	for i := range chargeStates {
+		c, cs := &charges[i], &chargeStates[i]
+		cs.entry = cs.shard.find(cs.hash, c.Policy, cs.key) // again, because another charge may have moved or forgotten it
+		cs.fits = cs.fits && ok
+		if cs.fits {
+			cs.charge(c, now)
 		} else {
-			v.refuse(c)
+			cs.refuse(c)
 		}
 	}
 	for _, n := range locks {
 		s.shards[n].mu.Unlock()
 	}
 	for i := range charges {
-		charges[i].Fill(&states[i], visits[i].bucket.Tokens, duration(visits[i].left), visits[i].fits)
+		charges[i].Fill(&states[i], chargeStates[i].bucket.Tokens, duration(chargeStates[i].left), chargeStates[i].fits)
 	}
 	return ok
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// makeRoom looks at enough buckets of the policy that makes room, and at most at most of them while none has a token. If
+// makeRoom looks at minSeen buckets of the policy that makes room, and at up to maxSeen of them while none has a token. If
 // half of the buckets of a policy have none, one of these goes for one new key of 2^32.
 const (
-	enough = 8
-	most   = 32
+	minSeen = 8
+	maxSeen = 32
 )
 
 // makeRoom forgets a bucket for a new one of p. A full bucket goes first. Otherwise a bucket goes of the policy that crowded
@@ -38,7 +38,7 @@ func (s *shard) makeRoom(p *policy, now int64) {
 		if loss := s.loss(e, now); seen == 0 || loss < least {
 			least, victim = loss, n
 		}
-		if seen++; seen >= enough && least < spent || seen >= most {
+		if seen++; seen >= minSeen && least < spent || seen >= maxSeen {
 			break
 		}
 	}

@@ -42,7 +42,7 @@ type entry struct {
 	key        string
 	tokens     int64 // in credits of class.limit
 	lastRefill int64
-	kept       int64 // it is not forgotten before, because it may not be full under a limit that charged it
+	fullAt     int64 // when it is full under all limits that have charged it; it is not forgotten before
 }
 
 // A class is what entries of one kind share, to save memory.
@@ -125,7 +125,7 @@ func (s *shard) update(e *entry, l store.Limit, b bucket.Bucket) {
 	}
 	e.tokens, e.lastRefill = b.Tokens, b.LastRefill
 	if l != (store.Limit{}) {
-		e.kept = max(e.kept, b.LastRefill+l.ResetAfter(b.Tokens))
+		e.fullAt = max(e.fullAt, b.LastRefill+l.ResetAfter(b.Tokens))
 	}
 }
 

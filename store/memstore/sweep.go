@@ -57,7 +57,7 @@ func (s *shard) sweep(now int64) int {
 
 // forgettable reports whether nothing is lost when e is forgotten.
 func (s *shard) forgettable(e *entry, now int64) bool {
-	return e.kept <= now && s.blockLeft(e, now) == 0
+	return e.fullAt <= now && s.blockLeft(e, now) == 0
 }
 
 // blockLeft returns how many microseconds e is still blocked.

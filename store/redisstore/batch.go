@@ -9,7 +9,7 @@ import (
 type entry struct {
 	first, last *call // linked by next, in the order in which they came
 	count       int64
-	again       int64 // how many of them were sent before, to a server that could not answer
+	resent      int64 // how many of them were sent before, to a server that could not answer
 	lone        int   // the number of its term, if it is a single call of one charge; see command.sort
 }
 
@@ -105,7 +105,7 @@ func keep(entries []entry, stays func(*call) bool) []entry {
 			rest.last = c
 			rest.count++
 			if c.tries > 0 {
-				rest.again++
+				rest.resent++
 			}
 		}
 		if rest.count > 0 {

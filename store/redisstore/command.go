@@ -26,7 +26,7 @@ type command struct {
 	began   time.Time // when the guard was made
 	digits  [20]byte
 	stale   bool // the guard is empty, because callers had left when the client wrote the command
-	again   bool // it is sent again after a stale one
+	retried bool // it is sent again after a stale one
 }
 
 // A guard is a number among the arguments of a command, by which a call is not charged if its caller leaves before it is
@@ -65,7 +65,7 @@ func (g *guard) outlived(now time.Time) bool {
 				someLeft = true
 				continue
 			}
-			if g.again || c.limited && c.deadline.Sub(now) <= needed {
+			if g.retried || c.limited && c.deadline.Sub(now) <= needed {
 				return false
 			}
 		}
@@ -76,9 +76,9 @@ func (g *guard) outlived(now time.Time) bool {
 // String is for hooks that print the arguments of commands.
 func (g *guard) String() string { return strconv.FormatInt(g.guarded, 10) }
 
-// once is a command that the client must not send again after a timeout or a lost connection. Redis may have carried
-// it out, and a charge must not be made twice. onceInt is such a command for takeOne. It holds its arguments and the
-// parsed reply, to save allocations.
+// The client sends these commands only once, also after a timeout or a lost connection. Redis may have carried out a
+// once, an onceInt or a swapping, and a charge must not be made twice. A reading ends as soon as a Take does. An onceInt
+// is for takeOne. It holds its arguments and the parsed reply, to save allocations.
 type (
 	once    struct{ *redis.IntSliceCmd }
 	onceInt struct {
@@ -86,10 +86,14 @@ type (
 		args  [4 + 5]any
 		reply [2]int64
 	}
+	reading  struct{ *redis.SliceCmd }
+	swapping struct{ *redis.Cmd }
 )
 
 func (once) NoRetry() bool     { return true }
 func (*onceInt) NoRetry() bool { return true }
+func (reading) NoRetry() bool  { return true }
+func (swapping) NoRetry() bool { return true }
 
 // prepare builds what is sent: the script, the number of keys, the keys, and the arguments that the head of the
 // script lists.

@@ -37,9 +37,9 @@ const (
 // A crossing holds whether the master of a lane allows keys of several hash slots in one script. The zero value means
 // no.
 type crossing struct {
-	state   atomic.Int32
-	again   atomic.Int64 // the earliest time of the next question, in Unix nanoseconds; 0: no call has needed the answer yet
-	unclear atomic.Int32 // how many answers were neither yes nor no
+	state        atomic.Int32
+	nextQuestion atomic.Int64 // the earliest time of the next question, in Unix nanoseconds; 0: no call has needed the answer yet
+	unclear      atomic.Int32 // how many answers were neither yes nor no
 }
 
 const (
@@ -72,7 +72,7 @@ func (l *lane) crosses() bool {
 	case crossingYes:
 		return true
 	case crossingUnknown:
-		l.crossing.again.CompareAndSwap(0, 1)
+		l.crossing.nextQuestion.CompareAndSwap(0, 1)
 	}
 	return false
 }
@@ -98,11 +98,11 @@ const (
 // yet, or if it is too early to ask again. The keys are random and belong to no bucket.
 func (l *lane) reach() *command {
 	x := &l.crossing
-	again := x.again.Load()
-	if again == 0 || x.state.Load() != crossingUnknown {
+	next := x.nextQuestion.Load()
+	if next == 0 || x.state.Load() != crossingUnknown {
 		return nil
 	}
-	if now := time.Now().UnixNano(); again > now || !x.again.CompareAndSwap(again, now+int64(reachPause)) {
+	if now := time.Now().UnixNano(); next > now || !x.nextQuestion.CompareAndSwap(next, now+int64(reachPause)) {
 		return nil
 	}
 	var own []string

@@ -42,7 +42,7 @@ type engine struct {
 	calls  sync.Pool // see newCall
 
 	closed atomic.Bool
-	flying sync.WaitGroup // flights, and calls that will be sent again
+	flying sync.WaitGroup // what close waits for: flights, calls to be sent again, and callers of enter
 }
 
 var (
@@ -79,7 +79,7 @@ func (e *engine) take(ctx context.Context, charges []store.Charge, states []stor
 			return e.takeSpread(ctx, charges, states, false)
 		}
 	}
-	if err := e.ask(ctx, c); errors.Is(err, errSpread) {
+	if err := e.sendAndWait(ctx, c); errors.Is(err, errSpread) {
 		return e.takeSpread(ctx, charges, states, true)
 	} else if err != nil {
 		return false, uncharged(err)
@@ -106,8 +106,8 @@ func microseconds(n int64) time.Duration { return time.Duration(n) * time.Micros
 // unanswered is the state of a bucket that did not answer and did not veto the call.
 var unanswered = store.State{Allowed: true, Degraded: true}
 
-// ask sends c and waits for the answer. After an error the caller must not use c.
-func (e *engine) ask(ctx context.Context, c *call) error {
+// sendAndWait sends c and waits for the answer. After an error the caller must not use c.
+func (e *engine) sendAndWait(ctx context.Context, c *call) error {
 	l, err := e.routes.lane(c.items[0].name)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (e *engine) ask(ctx context.Context, c *call) error {
 	case c.err == errOver:
 		return notSent(ctx.Err())
 	case errors.Is(c.err, context.DeadlineExceeded) && lacking(ctx, c, direct):
-		return l.verdict(ctx, starved.Since(time.Now()))
+		return l.timeoutError(ctx, starved.Since(time.Now()))
 	}
 	return c.err
 }
@@ -168,7 +168,7 @@ func (e *engine) send(ctx context.Context, l *lane, by Client, entries []entry) 
 		for i := range commands {
 			answered = answered || commands[i].err == nil || isRedis(commands[i].err)
 		}
-		commands = e.wanted(e.settle(ctx, l, commands, round))
+		commands = e.wanted(e.handleReplies(ctx, l, commands, round))
 	}
 	return answered
 }
@@ -258,9 +258,9 @@ func (e *engine) exec(ctx context.Context, by Client, commands []command) {
 	returned = true
 }
 
-// settle finishes the answered entries. It returns the commands to send next, for those that the server has not
+// handleReplies finishes the answered entries. It returns the commands to send next, for those that the server has not
 // carried out but would carry out now.
-func (e *engine) settle(ctx context.Context, l *lane, commands []command, round int) (next []command) {
+func (e *engine) handleReplies(ctx context.Context, l *lane, commands []command, round int) (next []command) {
 	var loading [scripts]bool
 	for i := range commands {
 		switch c := &commands[i]; {
@@ -270,11 +270,11 @@ func (e *engine) settle(ctx context.Context, l *lane, commands []command, round 
 			e.routes.answered()
 			next = append(next, c.answer()...)
 		case c.stale && isRedis(c.err):
-			next = append(next, command{entries: c.entries, eval: c.eval, across: c.across, general: c.general, again: true})
+			next = append(next, command{entries: c.entries, eval: c.eval, across: c.across, general: c.general, retried: true})
 		case redis.HasErrorPrefix(c.err, "NOSCRIPT") && !c.eval:
 			// EVAL also loads the script, so the commands after it find it, unless the server forgets the script
 			// again.
-			next = append(next, command{entries: c.entries, eval: !loading[c.script] || round > 1, across: c.across, general: c.general, again: c.again})
+			next = append(next, command{entries: c.entries, eval: !loading[c.script] || round > 1, across: c.across, general: c.general, retried: c.retried})
 			if next[len(next)-1].eval {
 				e.counts.loads.Add(1)
 			}
@@ -297,7 +297,7 @@ func (e *engine) settle(ctx context.Context, l *lane, commands []command, round 
 			e.counts.redirects.Add(1)
 			e.postpone(c.entries, c.err)
 		case c.script.alone() && errors.Is(c.err, redis.Nil): // nothing was written
-			next = append(next, command{entries: c.entries, general: true, again: c.again})
+			next = append(next, command{entries: c.entries, general: true, retried: c.retried})
 		case redis.HasErrorPrefix(c.err, "the key holds no bucket"):
 			c.finish(errNoBucket)
 		default:
@@ -325,12 +325,13 @@ func (e *engine) postpone(entries []entry, err error) {
 	time.AfterFunc(pause, func() {
 		defer e.flying.Done()
 		for i := range entries {
-			e.again(&entries[i], err)
+			e.requeueAll(&entries[i], err)
 		}
 	})
 }
 
-func (e *engine) again(entry *entry, err error) {
+// requeueAll queues the calls of an entry again. It finishes those that were sent too often with err.
+func (e *engine) requeueAll(entry *entry, err error) {
 	for c, next := entry.first, (*call)(nil); c != nil; c = next {
 		next, c.next = c.next, nil
 		c.stage.CompareAndSwap(claimed, waiting)

@@ -64,7 +64,7 @@ func Crossings(s *Store) (yes, no int) {
 // AskAgain has s ask the masters that it does not know without waiting for the time to do so.
 func AskAgain(s *Store) {
 	s.engine.routes.byAddr.Range(func(_, l any) bool {
-		l.(*lane).crossing.again.Store(1)
+		l.(*lane).crossing.nextQuestion.Store(1)
 		return true
 	})
 }

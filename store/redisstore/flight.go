@@ -178,9 +178,9 @@ func (l *lane) relieve(ctx context.Context, err error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	late := time.Now().Add(-given(ctx) / 2)
+	latest := time.Now().Add(-given(ctx) / 2)
 	for i := len(l.out) - 1; i >= 0 && l.overdue < l.engine.maxOverdue; i-- {
-		if f := l.out[i]; f.since.Before(late) {
+		if f := l.out[i]; f.since.Before(latest) {
 			l.handOver(f)
 		}
 	}

@@ -79,8 +79,3 @@ func (s *Store) SwapLimit(ctx context.Context, policy, was, now, entry string) (
 		return cmd.Text()
 	})
 }
-
-// swapping is a command that writes, and that the client sends only once: see once.
-type swapping struct{ *redis.Cmd }
-
-func (swapping) NoRetry() bool { return true }

@@ -279,7 +279,7 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 		s.engine.counts.fail(err)
 		return false, err
 	}
-	// The keys of waiting calls stay in memory after their callers have left.
+	// Long keys are shortened here, because the keys of waiting calls stay in memory after their callers have left.
 	return s.front.Take(ctx, keyname.ShortCharges(charges), states)
 }
 

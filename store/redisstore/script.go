@@ -17,8 +17,8 @@ const (
 	scripts                  // how many there are
 )
 
-// most is the maximum number of charges for takeFew. A longer list is smaller if identical charges are listed once.
-const most = 3
+// maxTakeFew is the maximum number of charges for takeFew. A longer list is smaller if identical charges are listed once.
+const maxTakeFew = 3
 
 // The first two arguments of the Redis commands that run the scripts. They are made once, because the conversion of a
 // string to any allocates.
@@ -42,7 +42,7 @@ func (s script) command(eval bool) *[2]any {
 
 // scriptOf returns the fastest script for entries, with declared keys.
 func scriptOf(entries []entry) script {
-	if len(entries) != 1 || entries[0].count != 1 || len(entries[0].first.items) > most {
+	if len(entries) != 1 || entries[0].count != 1 || len(entries[0].first.items) > maxTakeFew {
 		return take
 	}
 	items := entries[0].first.items

@@ -66,15 +66,15 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 	}
 	e.keys.name(items)
 	found := make([]answer, len(items))
-	take, begin := e.takeAtOnce, time.Now()
+	takeParts, begin := e.takeAtOnce, time.Now()
 	if e.caution.due(items) {
-		take = e.takeInTurn
+		takeParts = e.takeInTurn
 	}
 	w := &waiter{ctx: ctx}
-	refused, err := take(w, items, found, apart)
+	refused, err := takeParts(w, items, found, apart)
 	if err == errSpread { // a slot has left its master; tokens taken elsewhere are given back
 		clear(found)
-		refused, err = take(w, items, found, true)
+		refused, err = takeParts(w, items, found, true)
 	}
 	if refused || err != nil {
 		e.caution.note(items, time.Since(begin))
@@ -130,7 +130,8 @@ func (e *engine) begin(parts []*part) {
 	}
 }
 
-// enter makes close wait until flying.Done. It reports false if the engine is closed.
+// enter makes close wait until flying.Done. It reports false if the engine is closed. The lock orders it against close,
+// which locks every lane after it sets closed.
 func (e *engine) enter() bool {
 	e.routes.only.mu.Lock()
 	defer e.routes.only.mu.Unlock()

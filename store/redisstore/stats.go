@@ -142,10 +142,11 @@ func (c *counts) sent(entries []entry) {
 	var calls, charges, merged int64
 	for i := range entries {
 		e := &entries[i]
-		fresh := e.count - e.again
+		fresh := e.count - e.resent
 		calls += fresh
 		charges += fresh * int64(len(e.first.items))
-		if merged += fresh; e.again == 0 {
+		merged += fresh
+		if e.resent == 0 {
 			merged-- // the first is with none before it
 		}
 	}

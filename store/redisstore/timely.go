@@ -42,12 +42,12 @@ func timely(client Client) (Client, bool) {
 // timelyClone returns a clone of c with ContextTimeoutEnabled, with the connections and the hooks of c. It returns c
 // if another version of go-redis makes clones in another way.
 func timelyClone(c *redis.Client) (Client, bool) {
-	given := c.Options()
-	clone := c.WithTimeout(given.ReadTimeout)
-	if clone.Options() == given || copiesHooks(c) {
+	options := c.Options()
+	clone := c.WithTimeout(options.ReadTimeout)
+	if clone.Options() == options || copiesHooks(c) {
 		return c, false
 	}
-	clone.Options().WriteTimeout = given.WriteTimeout
+	clone.Options().WriteTimeout = options.WriteTimeout
 	clone.Options().ContextTimeoutEnabled = true
 	if !clone.Options().ContextTimeoutEnabled {
 		return c, false

@@ -56,7 +56,7 @@ func (w *waiter) await(c *call, l *lane) error {
 	if c.isDone() {
 		return nil
 	}
-	return l.verdict(w.ctx, w.lack)
+	return l.timeoutError(w.ctx, w.lack)
 }
 
 // lacking reports whether c, whose flight ended at a deadline, may have failed for lack of processor time. The
@@ -68,9 +68,9 @@ func lacking(ctx context.Context, c *call, direct bool) bool {
 	return starved.Since(time.Now()).Busy(given(ctx))
 }
 
-// verdict returns the error of a call under ctx that got no reply in time although this process lacked processor
+// timeoutError returns the error of a call under ctx that got no reply in time although this process lacked processor
 // time.
-func (l *lane) verdict(ctx context.Context, lack starved.Wait) error {
+func (l *lane) timeoutError(ctx context.Context, lack starved.Wait) error {
 	// A reply that waits for a processor is late by this much, and so is the goroutine that reads it.
 	lack = max(lack, starved.Lately())
 	if l.unanswered() >= given(ctx)*3/2+2*time.Duration(lack) {

@@ -87,7 +87,8 @@ func (m rationals) charge(c store.Charge, charged bool, now int64) exact {
 		left := clamp(new(big.Rat).Sub(e.tokens, rat(c.Cost)), least, rat(burst(c.Limit)))
 		changes = changes || left.Cmp(e.tokens) != 0
 		e.tokens = left
-		if e.lockOrUnlock(c, now); !changes && e.until != old.until {
+		e.lockOrUnlock(c, now)
+		if !changes && e.until != old.until {
 			old.since, old.until, old.lock, old.reason = e.since, e.until, e.lock, e.reason
 			m[n] = old
 		}
