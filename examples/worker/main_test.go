@@ -25,7 +25,7 @@ func TestWorker(t *testing.T) {
 		},
 		"a job that costs more than the burst could never be done, and must not come back for ever": {
 			[]string{"-limit", "100/1s burst 4", "-add", "5", "-workers", "1"}, "reject ",
-			[]string{"-4: ratelimit: Wait: policy partner-api: cost 5 is above the burst", "stopped, 0 jobs left\n"},
+			[]string{"-4: ratelimit: Wait: policy partner-api: cost 5 can never be paid", "stopped, 0 jobs left\n"},
 		},
 		"a job whose turn would come too late goes back into the queue": {
 			[]string{"-limit", "1/1h burst 5", "-add", "5", "-workers", "1"}, "would come later",
