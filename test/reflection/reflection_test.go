@@ -1,5 +1,5 @@
-// Package reflection contains only tests. They send requests with a marker everywhere. No response repeats the marker, and
-// no line of the log ends in it.
+// Package reflection contains only tests. They send requests with a marker everywhere. No response repeats the marker, and it
+// breaks no line of the log.
 package reflection_test
 
 import (
