@@ -47,7 +47,7 @@ func TestDecideAnswersNothing(t *testing.T) {
 // Whatever a client repeats or breaks, the limiter sees the identity that the application sees, or refuses.
 func TestAmbiguousCredentialsPassNoPolicy(t *testing.T) {
 	five, six := hs256(valid(`"sub": "5"`)), hs256(valid(`"sub": "6"`))
-	members := must(jwtkey.New(jwtkey.Config{Methods: []string{"HS256"}, Key: hmacSecret})).Claim("sub")
+	members := ratelimit.Must(jwtkey.New(jwtkey.Config{Methods: []string{"HS256"}, Key: hmacSecret})).Claim("sub")
 	proxied := ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: ours, Header: "Forwarded"})
 	for _, tt := range []struct {
 		name string
@@ -179,7 +179,7 @@ func TestAKeyfuncMayReportAnOutage(t *testing.T) {
 	} {
 		cfg := hs256Config()
 		cfg.Key, cfg.Keyfunc = nil, func(context.Context, *jwt.Token) (any, error) { return nil, failure }
-		p := ratelimit.Policy{Name: "api", Key: must(jwtkey.New(cfg)).Claim("sub"), Limit: ratelimit.PerHour(9), FailClosed: true}
+		p := ratelimit.Policy{Name: "api", Key: ratelimit.Must(jwtkey.New(cfg)).Claim("sub"), Limit: ratelimit.PerHour(9), FailClosed: true}
 		status := map[error]int{ratelimit.ErrNoKey: 403, ratelimit.ErrOutage: 503}[want]
 		if w := get(quiet(t).Limit(p)(okHandler), with("Authorization", "Bearer "+hs256(valid(`"sub": "5"`)))); w.Code != status {
 			t.Errorf("%v: got status %d; want %d", failure, w.Code, status)
@@ -188,7 +188,7 @@ func TestAKeyfuncMayReportAnOutage(t *testing.T) {
 }
 
 func TestRefusalsAreLoggedOnceAMinuteWithWhatWouldHelp(t *testing.T) {
-	members := must(jwtkey.New(hs256Config(jwtkey.BearerToken(), jwtkey.CookieToken("__Host-token"), jwtkey.HeaderToken("x-token")))).Claim("sub")
+	members := ratelimit.Must(jwtkey.New(hs256Config(jwtkey.BearerToken(), jwtkey.CookieToken("__Host-token"), jwtkey.HeaderToken("x-token")))).Claim("sub")
 	unix := func(r *http.Request) { r.RemoteAddr = "@" }
 	for _, tt := range []struct {
 		name   string
@@ -280,7 +280,7 @@ func TestThePrefaceOfHTTP2IsRefused(t *testing.T) {
 
 // One client that finds ever new ways to have no key leaves lines for what is wrong elsewhere.
 func TestAClientDoesNotUseUpTheKindsOfRefusals(t *testing.T) {
-	members := must(jwtkey.New(hs256Config(jwtkey.BearerToken(), jwtkey.HeaderToken("X-Token"), jwtkey.CookieToken("token")))).Claim("sub")
+	members := ratelimit.Must(jwtkey.New(hs256Config(jwtkey.BearerToken(), jwtkey.HeaderToken("X-Token"), jwtkey.CookieToken("token")))).Claim("sub")
 	own := func(r *http.Request) (string, error) {
 		return "", fmt.Errorf("%w: no such user %s", ratelimit.ErrNoKey, r.Header.Get("Authorization"))
 	}

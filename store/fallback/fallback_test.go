@@ -138,7 +138,7 @@ func TestALoggerThatIsSetLaterIsTold(t *testing.T) {
 func TestLongKeysAreKeptByTheirHash(t *testing.T) {
 	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
 		d.fail(teststore.Broken)
-		if kept := teststore.HeapOf(func() { teststore.LongKeys(t, func(c store.Charge) { d.take(c) }) }); kept > teststore.MostOfLongKeys {
+		if kept := teststore.LeftOnHeap(func() { teststore.LongKeys(t, func(c store.Charge) { d.take(c) }) }); kept > teststore.MostOfLongKeys {
 			t.Errorf("300 keys of 90 KB keep %d bytes", kept)
 		}
 		d.comeBack()

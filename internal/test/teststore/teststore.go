@@ -73,13 +73,6 @@ func (s *Counted) Block(ctx context.Context, policy, key string, b store.Block) 
 	return store.SetBlock(ctx, s.Store, policy, key, b)
 }
 
-// Failing is a Store that fails.
-type Failing struct{ Err error }
-
-func (s Failing) Take(context.Context, []store.Charge, []store.State) (bool, error) {
-	return false, s.Err
-}
-
 // Answering is a Store that gives one answer, after some time.
 type Answering struct {
 	OK    bool
