@@ -3,14 +3,11 @@ package ratelimit
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"strings"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/explain"
 	"github.com/go-tokenbucket/ratelimit/internal/answer"
-	"github.com/go-tokenbucket/ratelimit/internal/failure"
 )
 
 // answer answers r if it is refused, by x's decision or because of err, and then returns nil. Otherwise it returns the
@@ -125,53 +122,4 @@ func returnLearned(r, copied *http.Request) {
 	if copied.Form != nil || copied.MultipartForm != nil {
 		r.Form, r.PostForm, r.MultipartForm = copied.Form, copied.PostForm, copied.MultipartForm
 	}
-}
-
-// Errors of its policies' functions can refuse a request. If there are several, the first of these counts:
-//   - 400: ErrBadRequest
-//   - 403: ErrNoKey without ErrOutage, unless the policy is Optional
-//   - 503: an ErrOutage of a policy with FailClosed, or any other error, also without FailClosed
-//
-// An ErrOutage of another policy leaves that policy out, as does any error of a Shadow. After the request's own context
-// has ended, an ErrOutage is like any other error: a client could cause it by disconnecting, or by sending slowly.
-
-// isClients reports whether err is about what the client sent: ErrBadRequest or ErrNoKey.
-func isClients(err error) bool { return errors.Is(err, ErrBadRequest) || failure.IsNoKey(err) }
-
-// outcomeOf returns what an error of p's functions makes of the request.
-func (p *policy) outcomeOf(x *exchange, err error) string {
-	switch {
-	case p.Shadow:
-		return explain.LeftOut
-	case errors.Is(err, ErrBadRequest):
-		return explain.BadRequest
-	case failure.IsNoKey(err):
-		return explain.NoKey
-	case p.FailClosed || !errors.Is(err, ErrOutage) || x.Err() != nil || x.tooLate(lastMoment) != nil:
-		return explain.Failed
-	default:
-		return explain.LeftOut
-	}
-}
-
-// rejectRequest finishes a decision that refuses a request because of what its client sent.
-func (l *Limiter) rejectRequest(x *exchange, err error, start start) error {
-	x.decision.At = time.Now()
-	l.logRefusal(x, err, false)
-	l.report(x, nil, 0, err, start)
-	return err
-}
-
-const (
-	// refusalsEvery is how often a kind of refusal is logged. Clients can cause them at any rate.
-	refusalsEvery = time.Minute
-
-	// maxRefusals bounds the kinds of refusals. One client can cause about ten for a policy.
-	maxRefusals = 256
-)
-
-// logRefusal logs why a request is refused, or would be without Shadow. In most programs the reason is a mistake in the
-// wiring.
-func (l *Limiter) logRefusal(ctx context.Context, err error, allowed bool) {
-	l.refusals.LogKind(ctx, failure.Kind(err), err, slog.Bool("let_through", allowed))
 }

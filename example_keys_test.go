@@ -128,9 +128,9 @@ func ExampleRoute() {
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /items/{id}", perRoute(hello))
-	request(mux, "GET", "/items/1")
-	request(mux, "GET", "/items/2")
-	request(mux, "GET", "/items/3")
+	printResponse(mux, "GET", "/items/1")
+	printResponse(mux, "GET", "/items/2")
+	printResponse(mux, "GET", "/items/3")
 	// Output:
 	// GET /items/1 200
 	// GET /items/2 200
@@ -151,7 +151,7 @@ func ExampleRoute_aroundServeMux() {
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /items/{id}", hello)
-	request(limiter.Handler(mux), "GET", "/items/1")
+	printResponse(limiter.Handler(mux), "GET", "/items/1")
 	// Output:
 	// true policy route: ratelimit: no key: the request has not matched a route yet: mount the limiter on the route's handler, not around the router; under a router other than ServeMux and chi, set http.Request.Pattern first, or use another key
 	// GET /items/1 403
@@ -162,7 +162,7 @@ func ExampleJoin() {
 	key := ratelimit.Join(ratelimit.RemoteIP(), ratelimit.Route())
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /items/{id}", func(_ http.ResponseWriter, r *http.Request) { fmt.Println(key(r)) })
-	request(mux, "GET", "/items/1")
+	printResponse(mux, "GET", "/items/1")
 	// Output:
 	// join:ip:192.0.2.1|route:GET /items/{id} <nil>
 	// GET /items/1 200
@@ -182,8 +182,8 @@ func ExampleIPConfig_chi() {
 	r.Use(middleware.ClientIPFromXFF("10.0.0.0/8"), limiter.Handler)
 	r.Handle("/", hello)
 
-	request(r, "GET", "/", "X-Forwarded-For", "192.0.2.1") // the peer is none of ours: it is the client
-	request(r, "GET", "/", "X-Forwarded-For", "192.0.2.2")
+	printResponse(r, "GET", "/", "X-Forwarded-For", "192.0.2.1") // the peer is none of ours: it is the client
+	printResponse(r, "GET", "/", "X-Forwarded-For", "192.0.2.2")
 	// Output:
 	// GET / 200
 	// GET / 429
@@ -218,10 +218,10 @@ func ExampleContextKey() {
 	defer limiter.Close()
 	handler := authenticate(limiter.Handler(hello))
 
-	request(handler, "GET", "/", "Authorization", "Bearer a-token")
-	request(handler, "GET", "/", "Authorization", "Bearer a-token")
-	request(handler, "GET", "/", "Authorization", "Bearer b-token")
-	request(handler, "GET", "/") // by its address
+	printResponse(handler, "GET", "/", "Authorization", "Bearer a-token")
+	printResponse(handler, "GET", "/", "Authorization", "Bearer a-token")
+	printResponse(handler, "GET", "/", "Authorization", "Bearer b-token")
+	printResponse(handler, "GET", "/") // by its address
 	// Output:
 	// GET / 200
 	// GET / 429

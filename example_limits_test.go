@@ -82,7 +82,7 @@ func ExamplePolicy_limitFunc() {
 		}
 	}))
 	for _, key := range []string{"key-0", "key-1", "key-2", "key-3"} {
-		request(handler, "GET", "/", "X-Api-Key", key)
+		printResponse(handler, "GET", "/", "X-Api-Key", key)
 	}
 	// Output:
 	// 60/1m burst 10
@@ -106,8 +106,8 @@ func ExamplePolicy_shadow() {
 	}))
 	defer limiter.Close()
 	handler := limiter.Handler(hello)
-	request(handler, "GET", "/")
-	request(handler, "GET", "/")
+	printResponse(handler, "GET", "/")
+	printResponse(handler, "GET", "/")
 	// Output:
 	// would have denied: []
 	// GET / 200

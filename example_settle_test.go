@@ -26,7 +26,7 @@ func ExampleFailedLogins() {
 		w.WriteHeader(http.StatusNoContent) // a success is one that is written
 	}))
 	for _, password := range []string{"sesame", "1", "sesame", "2", "sesame", "3", "sesame"} {
-		request(login, "POST", "/login?password="+password)
+		printResponse(login, "POST", "/login?password="+password)
 	}
 	// Output:
 	// POST /login?password=sesame 204
@@ -55,7 +55,7 @@ func ExampleSetCost() {
 		ratelimit.SetCost(r.Context(), "llm", int64(len(answer)))
 		fmt.Fprint(w, answer)
 	}))
-	request(complete, "POST", "/complete")
+	printResponse(complete, "POST", "/complete")
 	left, err := limiter.Peek(context.Background(), tokens, "ip:192.0.2.1") // httptest's address
 	fmt.Println(left.Remaining, "left", err)
 	// Output:
@@ -75,8 +75,8 @@ func ExamplePolicy_settle() {
 	})(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write(make([]byte, 1_000_000))
 	}))
-	request(download, "GET", "/file") // 1,000 tokens, of which there are 100: the next one is in 9 seconds
-	request(download, "GET", "/file")
+	printResponse(download, "GET", "/file") // 1,000 tokens, of which there are 100: the next one is in 9 seconds
+	printResponse(download, "GET", "/file")
 	// Output:
 	// GET /file 200
 	// GET /file 429

@@ -37,9 +37,9 @@ func Example() {
 	}
 	handler := limiter.Handler(hello)
 
-	request(handler, "GET", "/")
-	request(handler, "GET", "/")
-	request(handler, "GET", "/")
+	printResponse(handler, "GET", "/")
+	printResponse(handler, "GET", "/")
+	printResponse(handler, "GET", "/")
 	// Output:
 	// GET / 200
 	// GET / 200
@@ -59,9 +59,9 @@ func ExampleLimiter_Limit() {
 	r.Get("/", hello)
 	r.With(limiter.Limit(login)).Post("/login", hello)
 
-	request(r, "POST", "/login")
-	request(r, "POST", "/login")
-	request(r, "GET", "/")
+	printResponse(r, "POST", "/login")
+	printResponse(r, "POST", "/login")
+	printResponse(r, "GET", "/")
 	// Output:
 	// POST /login 200
 	// POST /login 429
@@ -100,9 +100,9 @@ func ExampleLimiter_Decide() {
 		}
 		fmt.Fprintln(w, "here you are")
 	})
-	request(export, "GET", "/?format=pdf")
-	request(export, "GET", "/?format=pdf")
-	request(export, "GET", "/?format=txt")
+	printResponse(export, "GET", "/?format=pdf")
+	printResponse(export, "GET", "/?format=pdf")
+	printResponse(export, "GET", "/?format=txt")
 	// Output:
 	// GET /?format=pdf 200
 	// no more exports: [exports] <nil>
@@ -160,7 +160,7 @@ func ExampleFromContext() {
 			fmt.Println(d.Results[0].Key, "has", d.Results[0].Remaining, "left")
 		}
 	}))
-	request(handler, "GET", "/")
+	printResponse(handler, "GET", "/")
 	// Output:
 	// ip:192.0.2.1 has 59 left
 	// GET / 200
@@ -186,7 +186,7 @@ func ExampleLimiter_Admit() {
 		fmt.Fprintln(w, "welcome")
 	})
 	for _, form := range []string{"user=ann&password=sesame", "user=ann&password=1", "user=ann&password=2", "user=ann&password=sesame", "user=bob&password=sesame"} {
-		request(login, "POST", "/login?"+form)
+		printResponse(login, "POST", "/login?"+form)
 	}
 	// Output:
 	// POST /login?user=ann&password=sesame 200
@@ -212,9 +212,9 @@ func ExampleLimiter_Handler() {
 	defer limiter.Close()
 	handler := limiter.Handler(hello) // for http.ListenAndServe
 
-	request(handler, "GET", "/")
-	request(handler, "GET", "/")
-	request(handler, "GET", "/")
+	printResponse(handler, "GET", "/")
+	printResponse(handler, "GET", "/")
+	printResponse(handler, "GET", "/")
 	// Output:
 	// GET / 200
 	// GET / 200
@@ -349,10 +349,10 @@ func ExampleLimiter_Reload() {
 		return limiter.Reload(api)
 	}
 
-	request(handler, "GET", "/")
+	printResponse(handler, "GET", "/")
 	fmt.Println(reload("1/hour"))
-	request(handler, "GET", "/") // the token that was left
-	request(handler, "GET", "/")
+	printResponse(handler, "GET", "/") // the token that was left
+	printResponse(handler, "GET", "/")
 	fmt.Println(reload("many"))
 	// Output:
 	// GET / 200

@@ -59,7 +59,7 @@ func TestXRateLimit(t *testing.T) {
 	}
 }
 
-func TestNoHeadersLeavesWhatADenialMustHave(t *testing.T) {
+func TestNoneLeavesTheHeadersThatADenialMustHave(t *testing.T) {
 	h := newLimiter(t, ratelimit.Config{
 		Policies: []ratelimit.Policy{perIP("api", ratelimit.PerMinute(1))},
 		Headers:  headers.None,

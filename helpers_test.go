@@ -12,46 +12,46 @@ import (
 )
 
 var (
-	newLimiter   = ratetest.NewLimiter
-	okHandler    = ratetest.OK
-	get          = ratetest.Get
-	from         = ratetest.From
-	method       = ratetest.Method
-	with         = ratetest.With
-	wantStatuses = ratetest.WantStatuses
-	perIP        = ratetest.PerIP
-	noKey        = ratetest.NoKey
-	requestWith  = ratetest.RequestWith
-	checkKey     = ratetest.CheckKey
-	checkPanic   = ratetest.CheckPanic
-	checkText    = ratetest.CheckText
-	found        = ratetest.Found
-	outline      = ratetest.Outline
-	finds        = ratetest.Finds
-	newClock     = ratetest.NewClock
-	quiet        = ratetest.Quiet
-	logged       = ratetest.Logged
-	hs256        = ratetest.HS256
-	hs256Config  = ratetest.HS256Config
-	valid        = ratetest.Valid
-	hmacSecret   = ratetest.Secret
-	request      = ratetest.Print
-	requestFrom  = ratetest.RequestFrom
-	ours         = ratetest.Ours
-	preflight    = ratetest.Preflight
-	onRoute      = ratetest.OnRoute
-	waiting      = ratetest.Waiting
-	hello        = ratetest.Hello
-	inBubble     = ratetest.InBubble
-	arrive       = ratetest.Arrive
-	settled      = ratetest.Settled
-	costs        = ratetest.Costs
-	answering    = ratetest.Answering
-	query        = ratetest.Query
-	remaining    = ratetest.Remaining
-	hourly       = ratetest.Hourly
-	showsNames   = ratetest.ShowsNames
-	namesOf      = ratetest.NamesOf
+	newLimiter    = ratetest.NewLimiter
+	okHandler     = ratetest.OK
+	get           = ratetest.Get
+	from          = ratetest.From
+	method        = ratetest.Method
+	with          = ratetest.With
+	wantStatuses  = ratetest.WantStatuses
+	perIP         = ratetest.PerIP
+	noKey         = ratetest.NoKey
+	requestWith   = ratetest.RequestWith
+	checkKey      = ratetest.CheckKey
+	checkPanic    = ratetest.CheckPanic
+	checkText     = ratetest.CheckText
+	found         = ratetest.Found
+	outline       = ratetest.Outline
+	finds         = ratetest.Finds
+	newClock      = ratetest.NewClock
+	quiet         = ratetest.Quiet
+	logged        = ratetest.Logged
+	hs256         = ratetest.HS256
+	hs256Config   = ratetest.HS256Config
+	valid         = ratetest.Valid
+	hmacSecret    = ratetest.Secret
+	printResponse = ratetest.Print
+	requestFrom   = ratetest.RequestFrom
+	ours          = ratetest.Ours
+	preflight     = ratetest.Preflight
+	onRoute       = ratetest.OnRoute
+	waiting       = ratetest.Waiting
+	hello         = ratetest.Hello
+	inBubble      = ratetest.InBubble
+	arrive        = ratetest.Arrive
+	settled       = ratetest.Settled
+	costs         = ratetest.Costs
+	answering     = ratetest.Answering
+	query         = ratetest.Query
+	remaining     = ratetest.Remaining
+	hourly        = ratetest.Hourly
+	showsNames    = ratetest.ShowsNames
+	namesOf       = ratetest.NamesOf
 )
 
 type (
@@ -69,8 +69,6 @@ const (
 	badRequest = ratetest.BadRequest
 	proxy      = ratetest.Proxy
 )
-
-func must[T any](v T, err error) T { return ratetest.Must(v, err) }
 
 // onEachStore runs a test on memory and on a real Redis, both of which go by c.
 func onEachStore(t *testing.T, test func(t *testing.T, s store.Store, c *clock)) {

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/configfault"
 	"github.com/go-tokenbucket/ratelimit/internal/failure"
-	"github.com/go-tokenbucket/ratelimit/internal/fault"
 	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -100,14 +100,14 @@ func (p *policy) failsClosed() bool { return p.FailClosed && !p.Shadow }
 // maxTiers bounds the limits of a LimitFunc that are kept compiled. Further limits are compiled for each request.
 const maxTiers = 64
 
-// compile compiles policies, or returns [fault.Faults] with every field at fault. field is the list or argument that they
-// are in. Without needKey, for calls that are given a key, a policy needs no Key.
+// compile compiles policies, or returns [configfault.Faults] with every field at fault. field is the list or argument that
+// they are in. Without needKey, for calls that are given a key, a policy needs no Key.
 func compile(field string, policies []Policy, needKey bool) ([]*policy, error) {
-	var faults fault.Faults
+	var faults configfault.Faults
 	compiled := make([]*policy, len(policies))
 	names := make(map[string]int)
 	for i, p := range policies {
-		at := fault.Fault{List: field, Index: i, Name: p.Name}
+		at := configfault.Fault{List: field, Index: i, Name: p.Name}
 		if !needKey {
 			at.Index = -1
 		}

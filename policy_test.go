@@ -63,7 +63,7 @@ func TestFaultsOfPolicies(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := ratelimit.Config{Store: noStore{}, Policies: tt.policies}
-			limiter := must(ratelimit.New(ratelimit.Config{Store: noStore{}}))
+			limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: noStore{}}))
 			limit := func() { limiter.Limit(tt.policies...) }
 			_, err := ratelimit.New(cfg)
 			if tt.wants == nil {
@@ -285,7 +285,9 @@ func TestNoMoreThanAFewTiersAreKept(t *testing.T) {
 func TestTiersOfManyRequestsAtOnce(t *testing.T) {
 	l := quiet(t)
 	p := ratelimit.Policy{Name: "api", Key: ratelimit.Header("Tier")}
-	p.LimitFunc = func(r *http.Request) ratelimit.Limit { return must(ratelimit.ParseLimit(r.Header.Get("Tier"))) }
+	p.LimitFunc = func(r *http.Request) ratelimit.Limit {
+		return ratelimit.Must(ratelimit.ParseLimit(r.Header.Get("Tier")))
+	}
 	handler := l.Limit(p)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d, decided := ratelimit.FromContext(r.Context()); !decided || d.Results[0].Limit.String() != r.Header.Get("Tier") {
 			t.Errorf("tier %s: got %+v", r.Header.Get("Tier"), d)
@@ -330,7 +332,7 @@ func TestCostsOfRequests(t *testing.T) {
 			if costs == nil {
 				costs = []int64{1}
 			} else {
-				p.Cost = func(r *http.Request) int64 { return must(strconv.ParseInt(r.Header.Get("Cost"), 10, 64)) }
+				p.Cost = func(r *http.Request) int64 { return ratelimit.Must(strconv.ParseInt(r.Header.Get("Cost"), 10, 64)) }
 			}
 			handler := quiet(t).Limit(p)(ok)
 			var w *httptest.ResponseRecorder

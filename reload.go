@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/internal/fault"
+	"github.com/go-tokenbucket/ratelimit/internal/configfault"
 	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 )
 
@@ -36,7 +36,7 @@ func (ms *mounts) reload(policies []Policy) error {
 		return errors.New("policies: must not be empty: nothing would be limited")
 	}
 	compiled, err := compile("policies", policies, true)
-	faults, _ := err.(fault.Faults)
+	faults, _ := err.(configfault.Faults)
 	from := "Reload at " + time.Now().UTC().Format(time.RFC3339)
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -49,7 +49,7 @@ func (ms *mounts) reload(policies []Policy) error {
 		case len(ms.handler.policies()) > 0:
 			list = append(list, p)
 		case policyname.Valid(p.Name):
-			faults = append(faults, fault.Fault{List: "policies", Index: i, Name: p.Name, Field: "Name",
+			faults = append(faults, configfault.Fault{List: "policies", Index: i, Name: p.Name, Field: "Name",
 				Text: fmt.Sprintf("must be the name of a policy that Limit has mounted (%s), because Config.Policies is empty", quoted(ms.names))})
 		}
 	}

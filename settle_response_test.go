@@ -332,10 +332,10 @@ func TestAStreamEndsWhenItsClientHasLeft(t *testing.T) {
 	plain, settling := perIP("plain", ratelimit.PerHour(9)), settled("settling", ratelimit.PerHour(9), asCharged)
 	for name, limited := range map[string]func(*ratelimit.Limiter, http.Handler) http.Handler{
 		"Settle": func(l *ratelimit.Limiter, h http.Handler) http.Handler { return l.Limit(settling)(h) },
-		"MergeHeaders": func(l *ratelimit.Limiter, h http.Handler) http.Handler {
+		"headers.Merge": func(l *ratelimit.Limiter, h http.Handler) http.Handler {
 			return l.Limit(plain)(headers.Merge(h))
 		},
-		"Settle in MergeHeaders": func(l *ratelimit.Limiter, h http.Handler) http.Handler {
+		"Settle in headers.Merge": func(l *ratelimit.Limiter, h http.Handler) http.Handler {
 			return l.Limit(plain)(headers.Merge(l.Limit(settling)(h)))
 		},
 	} {

@@ -1,45 +1,19 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
+	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/go-tokenbucket/ratelimit/internal/deadline"
 	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
-
-// Decide charges r under policies, by default [Config.Policies], and returns the decision. It sets no headers and
-// answers nothing. To adapt a framework that does not answer by [http.Handler], see [Responder]. It does not call
-// [Config.Skip]. Policies that you pass are compiled at each call, and [Limiter.Reload] does not replace them.
-//
-// Decide does not wait. With [Policy.MaxWait] it may reserve future tokens. If the request is allowed, wait for the
-// longest Wait of all Results that are not Shadow, or return the tokens with [Limiter.Refund].
-//
-// It returns an error if no decision was possible, or if a policy was left out. The error is one of the Store, of a
-// function of a policy (such as [ErrNoKey]), of r's context, or about a malformed policy. Decision.Allowed is then what
-// Handler would do.
-func (l *Limiter) Decide(r *http.Request, policies ...Policy) (Decision, error) {
-	compiled := l.mounts.handler.policies()
-	if len(policies) > 0 {
-		var err error
-		if compiled, err = compile("policies", policies, true); err != nil {
-			return Decision{}, fmt.Errorf("ratelimit: Decide: %w", err)
-		}
-	}
-	if len(compiled) == 0 {
-		return Decision{}, errors.New("ratelimit: Decide: no policies, and Config.Policies is empty")
-	}
-	x := l.newExchange(r.Context())
-	x.limited.Terms = &l.ofRequests
-	err := l.decide(x, r, compiled, false)
-	return x.decision, err
-}
 
 // Take takes cost tokens from the bucket of p and key, such as "member:5". Use it in workers and other protocols; in a
 // handler use [Limiter.Admit], which also answers. p needs a Name and a Limit. Its functions are not called.
@@ -95,7 +69,7 @@ func (l *Limiter) charge(ctx context.Context, op string, p Policy, key string, c
 	return l.conclude(ctx, op, c, decide)
 }
 
-// compileFor makes p, the policy of a call without a request such as "take", ready as c.own.
+// compileFor makes p, the policy of a call without a request such as "take", ready as c.policy.
 func (c *call) compileFor(op string, p *Policy, key string) error {
 	if c.policy.compileOwn(p) && key != "" {
 		return nil
@@ -139,168 +113,144 @@ func (l *Limiter) conclude(ctx context.Context, op string, c *call, decide func(
 	return x.decision.Results[0], nil
 }
 
-// A Bucket is what [Limiter.Peek] reports of a bucket.
-type Bucket struct {
-	Result
-
-	// Used reports whether the bucket has been charged and has not been full since.
-	Used bool
-
-	// Locked reports that the bucket is locked by [Policy.LockFor], and not blocked by [Limiter.Block].
-	Locked bool
-
-	// BlockedSince is for how long the bucket has been blocked or locked, and Reason is that of the block. The zero
-	// values mean that the Store does not know.
-	BlockedSince time.Duration
-	Reason       string
-}
-
-// Peek returns the state of the bucket of p and key and changes nothing. The result is always Allowed.
-//
-// p needs only a Name. If it has a Limit, the result is computed under that Limit. Otherwise it is computed under the
-// limit of the last charge, which is then Result.Limit. For a bucket that is not Used, it is zero, and so is Remaining.
-// If the bucket is blocked or locked, Blocked is set, and RetryAfter is for how much longer.
-//
-// If the Store is not a [store.Inspector], Peek takes 0 tokens instead, and p needs a Limit. Errors are as for
-// [Limiter.Take].
-func (l *Limiter) Peek(ctx context.Context, p Policy, key string) (b Bucket, err error) {
-	if p.Limit == Unlimited {
-		b.Result, err = l.charge(ctx, "peek", p, key, 0, false)
-		return b, err
-	}
-	b.Result, err = l.chargeAnyLimit(ctx, "peek", p, key, 0, func(ctx context.Context, c *call) (bool, error) {
-		return l.inspect(ctx, c, &b)
-	})
-	return b, err
-}
-
-// Reset makes the bucket of p and key full again, under any limit, and ends its block or lock. Use it for example after a
-// lockout by mistake. It takes effect in this process at once. In other replicas it takes effect on remembered denials
-// within redisstore.Config.DenialAge, and on leases within lease.Config.Hold.
-//
-// p needs only a Name. Result.Limit is the Limit of p, and Remaining its burst, or 0 without a Limit. Errors are as for
-// [Limiter.Take]. If the Store is unavailable and a fallback.Store answers, the bucket is reset in the Store when that
-// is available again.
-func (l *Limiter) Reset(ctx context.Context, p Policy, key string) (Result, error) {
-	return l.chargeAnyLimit(ctx, "reset", p, key, store.Reset, func(ctx context.Context, c *call) (bool, error) {
-		ok, err := l.store.Take(ctx, c.charges, c.states)
-		switch p.Limit {
-		case Limit{}:
-			c.states[0].Remaining = 0
-		case Unlimited:
-			c.states[0].Remaining = math.MaxInt64
-		}
-		return ok, err
-	})
-}
-
-// Block denies all requests and calls for the bucket of p and key for d, on all replicas, also those with a cost of 0. It
-// replaces an earlier Block. [Limiter.Unblock] and [Limiter.Reset] end it. Meanwhile the bucket refills. From p, only the
-// Name is used. The time d is at least 1 µs and at most 35 years. [Limiter.Peek] shows the reason, of at most 200 bytes, such
-// as "alice: scrapes prices".
-//
-// The Result is Blocked, with d as RetryAfter. If it is Degraded, the Store is unavailable: the block then holds on this
-// replica only, until the Store is back.
-//
-// It does not reach requests that wait already, requests with an [Unlimited] limit, and those that [Config.Skip] or a
-// failed Store lets through. In other replicas, a lease may allow requests for up to lease.Config.Hold. Errors are as for
-// [Limiter.Refund], and wrap [errors.ErrUnsupported] if the Store cannot block. See
-// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/recipes.md.
-func (l *Limiter) Block(ctx context.Context, p Policy, key string, d time.Duration, reason string) (Result, error) {
-	if d < time.Microsecond || d > store.MaxBlock {
-		return Result{}, fmt.Errorf("ratelimit: Block: d %v: must be at least 1µs and at most %v (35 years); see Unblock", d, store.MaxBlock)
-	}
-	if len(reason) > store.MaxReason || !utf8.ValidString(reason) {
-		return Result{}, fmt.Errorf("ratelimit: Block: reason of %d bytes: must be at most %d bytes of UTF-8", len(reason), store.MaxReason)
-	}
-	return l.block(ctx, "block", p, key, store.Block{For: d, Reason: reason})
-}
-
-// Unblock ends a [Limiter.Block], and a lock by [Policy.LockFor]. The bucket has the tokens that it would have without it.
-// Other replicas may deny for up to redisstore.Config.DenialAge longer. p needs only a Name. Result says nothing of the
-// tokens: see [Limiter.Peek]. If it is Degraded, only this replica has ended the block, until the Store is back. Errors are
-// as for [Limiter.Refund].
-func (l *Limiter) Unblock(ctx context.Context, p Policy, key string) (Result, error) {
-	return l.block(ctx, "unblock", p, key, store.Block{})
-}
-
-func (l *Limiter) block(ctx context.Context, op string, p Policy, key string, b store.Block) (Result, error) {
-	p.Limit = Limit{} // a block is under no limit
-	// An operator who blocks a client may close the page at once.
-	return l.chargeAnyLimit(context.WithoutCancel(ctx), op, p, key, 0, func(ctx context.Context, c *call) (bool, error) {
-		charge := &c.charges[0]
-		degraded, err := store.SetBlock(ctx, l.store, charge.Policy, charge.Key, b)
-		c.states[0] = store.State{Allowed: true, Degraded: degraded, Blocked: b.For > 0, RetryAfter: b.For, ResetAfter: b.For}
-		return true, err
-	})
-}
-
-// chargeAnyLimit makes a call of one charge that needs no limit. put passes it to the Store.
-func (l *Limiter) chargeAnyLimit(ctx context.Context, op string, p Policy, key string, cost int64, put func(context.Context, *call) (bool, error)) (Result, error) {
-	limit := p.Limit
-	if limit == (Limit{}) || limit == Unlimited {
-		p.Limit = anyLimit
-	}
-	c := calls.Get().(*call)
-	defer c.release()
-	if err := c.compileFor(op, &p, key); err != nil {
-		return Result{}, err
-	}
-	c.add(&c.policy, limit, store.Charge{Policy: p.Name, Key: key, Limit: c.policy.limit, Cost: cost, Shadow: p.Shadow})
-	c.put = put
-	return l.conclude(ctx, op, c, (*Limiter).take)
-}
-
-// anyLimit is the limit of a call that needs none.
-var anyLimit = Limit{Rate: 1 << 52, Per: time.Microsecond, Burst: 1 << 52}
-
-// inspect reports the bucket of c as the Store keeps it, under the limit of c, or without one under the bucket's own. Into
-// peeked it puts what a Result has no field for.
-func (l *Limiter) inspect(ctx context.Context, c *call, peeked *Bucket) (bool, error) {
-	charge, asked := &c.charges[0], &c.applied[0]
-	given := asked.limit != Limit{}
-	b, err := store.Inspect(ctx, l.store, charge.Policy, charge.Key)
-	switch unsupported := errors.Is(err, errors.ErrUnsupported); {
-	case unsupported && !given:
-		return false, fmt.Errorf("ratelimit: Peek: policy %q: Limit: must be set for a Store that is no store.Inspector: %w", charge.Policy, err)
-	case err != nil && !unsupported:
-		return false, err
-	case unsupported, given && b.Degraded: // the limit of a stand-in may be a part of the one that is given
-		ok, err := l.store.Take(ctx, c.charges, c.states)
-		peeked.Used = c.states[0].ResetAfter > c.states[0].RetryAfter // which is above 0 if the bucket is blocked
-		return ok, err
-	}
-	peeked.Used, peeked.Locked, peeked.BlockedSince, peeked.Reason = b.Used(), b.Locked, b.BlockedSince, b.Reason
+// takeCharges calls the store for c, unless there is nothing to charge or a rate of 0 denies the request anyway.
+func (l *Limiter) takeCharges(x *exchange, c *call, waits bool, leftOut error, start start) error {
 	switch {
-	case given:
-		c.states[0] = b.State(charge.Limit)
-	case peeked.Used:
-		asked.limit = readable(b.Limit)
-		c.states[0] = b.State(b.Limit)
+	case len(c.charges) == 0 || c.zeroRateDenies():
+		return l.concludeUncharged(x, c, leftOut, start)
+	case waits:
+		return l.takeInTurn(x, c, leftOut, start)
 	default:
-		c.states[0] = store.State{Allowed: true, Degraded: b.Degraded, Blocked: b.Blocked > 0, RetryAfter: b.Blocked, ResetAfter: b.Blocked}
+		return l.take(x, c, leftOut, start)
 	}
-	return true, nil
 }
 
-// readable returns the Limit that was compiled to l, or one of the same rate and burst. Its Per is a second, minute,
-// hour or day: one in which the rate equals the burst, or else the shortest one with a whole rate.
-func readable(l store.Limit) Limit {
-	burst := max(1, l.Capacity/l.Unit)
-	readable := Limit{Rate: l.Refill, Per: time.Duration(l.Unit) * time.Microsecond, Burst: burst}
-	found := false
-	for _, per := range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour} {
-		// Below 2^52 credits a microsecond, and 2^37 microseconds, a rate may be beyond 64 bits.
-		if l.Refill > math.MaxInt64/per.Microseconds() || l.Refill*per.Microseconds()%l.Unit != 0 {
-			continue
+// errDegraded is why a policy with FailClosed refuses a request that a stand-in for the store allowed.
+var errDegraded = errors.New("the store is unavailable, and a stand-in answered")
+
+// take calls the store for c and decides, into x.decision. leftOut is why other policies were left out. It is returned
+// if the store does not fail.
+func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
+	ok, err := l.ask(x, c)
+	if closed, failed := x.failed(c, err); failed != nil {
+		if c.waits && ok {
+			l.refundCall(x, c)
 		}
-		rate := l.Refill * per.Microseconds() / l.Unit
-		if rate == burst {
-			return Limit{Rate: rate, Per: per}
+		return l.fail(x, closed, failed, start)
+	}
+	own, blocked := x.fill(c, ok)
+	if blocked && c.put == nil {
+		x.decision.Allowed = l.denyLooks(x, c, own, ok)
+	}
+	own = x.insertZeroRates(c, own)
+	var waited time.Duration
+	if c.waits && x.decision.Allowed {
+		if waited, err = l.waitTurn(x, c); err != nil {
+			return l.abandonWait(x, own, waited, err, start)
 		}
-		if !found {
-			readable.Rate, readable.Per, found = rate, per, true
+		x.decision.elapse(waited)
+	}
+	l.report(x, own, waited, leftOut, start)
+	return leftOut
+}
+
+// failed returns why the Store's answer to c decides nothing, nil if it does, and whether that refuses the request. err is
+// the error of the Store.
+func (x *exchange) failed(c *call, err error) (closed bool, _ error) {
+	if err == nil && c.failsClosed && c.degraded() {
+		err = errDegraded
+	}
+	if err == nil {
+		return false, nil
+	}
+	late := x.tooLate(lastMoment)
+	return c.failsClosed || c.enforced && (late != nil || errors.Is(err, store.ErrOverloaded)), cmp.Or(late, err)
+}
+
+// fill fills x.decision with the results of c, whose charges the Store has allowed or not, after those of the limiters
+// around this one. It returns the results of c, and whether one of its buckets is blocked.
+func (x *exchange) fill(c *call, ok bool) (own []Result, blocked bool) {
+	d := &x.decision
+	d.Allowed, d.At = ok, time.Now()
+	d.Results = x.firstResult[:0]
+	if outer := x.outer(); outer != nil {
+		d.Results = append(d.Results, outer.Results...)
+		age(d.Results, max(0, d.At.Sub(outer.At))) // At is ahead after a wait in virtual time
+		d.Waited = outer.Waited
+	}
+	before := len(d.Results)
+	d.Results = slices.Grow(d.Results, len(c.charges))[:before+len(c.charges)]
+	own = d.Results[before:]
+	for i := range own { // field by field, because copying a Result is slow
+		r, charge := &own[i], &c.charges[i]
+		r.Policy, r.Key, r.Limit, r.Cost, r.Shadow = charge.Policy, charge.Key, c.applied[i].limit, charge.Cost, charge.Shadow
+		r.Hidden = c.applied[i].policy.Hidden
+		if charge.MaxWait > 0 {
+			r.maxWait = uint32(min(charge.MaxWait.Milliseconds(), math.MaxUint32))
+		}
+		r.State = c.states[i]
+		blocked = blocked || r.Blocked
+	}
+	return own, blocked
+}
+
+// denyLooks refuses c if it takes no tokens from a bucket that is blocked. The Store allows that, as a look. results are those
+// of c, and ok says that the Store allowed it. denyLooks reports whether the call goes on. If not, the other buckets get back
+// what they were charged.
+func (l *Limiter) denyLooks(x *exchange, c *call, results []Result, ok bool) bool {
+	refused := denyLooks(results)
+	if ok && refused && l.refundCall(x, c) {
+		next := 0
+		for i := range results {
+			if r := &results[i]; r.Cost > 0 && r.Allowed && r.Known() {
+				if !r.Degraded {
+					r.State = c.states[next]
+				}
+				next++
+			}
 		}
 	}
-	return readable
+	return ok && !refused
+}
+
+// denyLooks denies results that take no tokens from a bucket that is blocked. It reports whether that refuses the request.
+func denyLooks(results []Result) (refused bool) {
+	for i := range results {
+		if r := &results[i]; r.Blocked && r.Cost == 0 {
+			r.Allowed = false
+			refused = refused || !r.Shadow
+		}
+	}
+	return refused
+}
+
+// degraded reports whether a stand-in answered for a policy with FailClosed.
+func (c *call) degraded() bool {
+	for i := range c.applied {
+		if c.states[i].Degraded && c.applied[i].policy.failsClosed() {
+			return true
+		}
+	}
+	return false
+}
+
+// ask calls the Store with c, unless it is too late. A call that waits, or is settled later, goes on until it is
+// answered or times out, even if x ends before. Only the answer shows what has to be given back.
+func (l *Limiter) ask(x *exchange, c *call) (bool, error) {
+	if err := x.tooLate(0); err != nil {
+		return false, err
+	}
+	limited := &x.limited
+	if c.outlivesCaller {
+		limited = &deadline.Context{Parent: context.WithoutCancel(x), Terms: &l.ofCalls}
+	}
+	defer limited.End()
+	ctx := context.Context(limited)
+	if c.failsClosed {
+		ctx = store.WithoutStandIn(limited)
+	}
+	if c.put != nil {
+		return c.put(ctx, c)
+	}
+	return l.store.Take(ctx, c.charges, c.states)
 }

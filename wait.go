@@ -166,8 +166,8 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) (time.Duration, er
 	}
 }
 
-// refundCall refunds what c was charged, where it was charged: in the Store or in its stand-in. It overwrites c, and reports whether c.states are now those of the charges that were
-// refunded, in their order.
+// refundCall refunds what c was charged, where it was charged: in the Store or in its stand-in. It overwrites c, and reports
+// whether c.states are now those of the charges that were refunded, in their order.
 func (l *Limiter) refundCall(x *exchange, c *call) bool {
 	back := c.charges[:0]
 	for i := range c.charges {

@@ -90,7 +90,7 @@ func TestAResponseAndItsEventSayHowLongItWaited(t *testing.T) {
 		arrive(h, t.Context())
 		a := arrive(h, t.Context())
 		if a.Want(t, 200, 1500*time.Millisecond); len(a.Header()) != 0 {
-			t.Errorf("NoHeaders: %v", a.Header())
+			t.Errorf("headers.None: %v", a.Header())
 		}
 	})
 }

@@ -38,7 +38,7 @@ func ExampleHandler() {
 	}))
 	handler := limiter.Handler(hello)
 
-	request(handler, "GET", "/")
+	printResponse(handler, "GET", "/")
 	show(handler)
 	show(handler, "Accept", "text/plain")
 	show(handler, "Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
@@ -100,7 +100,7 @@ func ExampleHandler_languages() {
 	}))
 	handler := limiter.Handler(hello)
 
-	request(handler, "GET", "/")
+	printResponse(handler, "GET", "/")
 	show(handler, "Accept-Language", "de-AT,de;q=0.9,en;q=0.8", "Accept", "text/plain")
 	show(handler, "Accept-Language", "de", "Accept", "text/html")
 	show(handler, "Accept-Language", "en", "Accept", "text/html")
@@ -165,7 +165,7 @@ func Example_ownHandler() {
 	}))
 	handler := limiter.Handler(hello)
 
-	request(handler, "GET", "/")
+	printResponse(handler, "GET", "/")
 	show(handler)
 	show(handler, "Rows", "all")
 	// Output:

@@ -152,7 +152,7 @@ func TestOnlyAPostIsGRPC(t *testing.T) {
 
 // No client turns a denial into a success unless its limiter is configured for gRPC.
 func TestGRPCIsOffByDefault(t *testing.T) {
-	handlers := map[string]map[int]http.Handler{"Denial{}": answers(t, denial.Handler{}, time.Second)}
+	handlers := map[string]map[int]http.Handler{"denial.Handler{}": answers(t, denial.Handler{}, time.Second)}
 	l := newLimiter(t, ratelimit.Config{Store: denying(time.Second)}) // Config's own defaults
 	handlers["no Deny"] = map[int]http.Handler{429: l.Limit(perIP("api", ratelimit.PerHour(1)))(okHandler)}
 	l = newLimiter(t, ratelimit.Config{})

@@ -58,7 +58,7 @@ func checkLines(t *testing.T, text string) {
 // have sent a forged entry.
 func TestStringOfClientsBehindProxies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // whose clock stands at 2000-01-01
-		members := ratetest.Must(jwtkey.New(ratetest.HS256Config()))
+		members := ratelimit.Must(jwtkey.New(ratetest.HS256Config()))
 		sub, address := members.Claim("sub"), ratelimit.ClientIP(ratelimit.IPConfig{
 			TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 		})

@@ -32,7 +32,7 @@ func shadowed(r ratelimit.Result) ratelimit.Result {
 }
 
 // The reset is rounded up to a second. A full bucket is reset now.
-func TestXRateLimitDelta(t *testing.T) {
+func TestDeltaSeconds(t *testing.T) {
 	for reset, want := range map[time.Duration]string{0: "0", time.Microsecond: "1", time.Second: "1", time.Hour + time.Microsecond: "3601"} {
 		h := http.Header{}
 		headers.DeltaSeconds(h, &ratelimit.Decision{Allowed: true, At: time.Now(), Results: []ratelimit.Result{
@@ -249,9 +249,9 @@ func BenchmarkDialects(b *testing.B) {
 		name    string
 		headers ratelimit.HeaderFunc
 	}{
-		{"NoHeaders", headers.None},
+		{"None", headers.None},
 		{"XRateLimit", ratelimit.XRateLimit},
-		{"XRateLimitDelta", headers.DeltaSeconds},
+		{"DeltaSeconds", headers.DeltaSeconds},
 		{"IETF", headers.IETF},
 		{"Spring", headers.Spring},
 	} {

@@ -151,7 +151,7 @@ func TestHeadersOfOthersAreMergedWithNoneOfAHiddenPolicy(t *testing.T) {
 	for name, h := range map[string]http.Handler{
 		"outside":          setting(theirs, l.Limit(secret)(nothing)),
 		"outside of two":   setting(theirs, l.Limit(secret)(inner(nothing))),
-		"by MergeHeaders":  l.Limit(secret)(headers.Merge(setting(theirs, nothing))),
+		"by Merge":         l.Limit(secret)(headers.Merge(setting(theirs, nothing))),
 		"by a proxy":       l.Limit(secret)(proxyTo(t, setting(theirs, nothing))),
 		"inside, as it is": l.Limit(secret)(setting(theirs, nothing)),
 	} {

@@ -26,7 +26,7 @@ func setting(headers map[string]string, next http.Handler) http.Handler {
 
 var nothing = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 
-// frozen returns a Limiter on memory for which no time passes, and which writes IETF and XRateLimitDelta.
+// frozen returns a Limiter on memory for which no time passes, and which writes IETF and DeltaSeconds.
 func frozen(t *testing.T, headers ratelimit.HeaderFunc) *ratelimit.Limiter {
 	t.Helper()
 	s := ratelimit.Must(memstore.New(memstore.Config{Clock: newClock().Now}))
@@ -166,7 +166,7 @@ func TestALimiterInsideMayHaveAnotherDialect(t *testing.T) {
 	}
 }
 
-func TestMergeHeaders(t *testing.T) {
+func TestMerge(t *testing.T) {
 	in := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(http.TimeFormat) }
 	soon, later := in(time.Minute), in(time.Hour)
 	type set = map[string][]string

@@ -298,7 +298,7 @@ func TestHeadersAreMergedWhenTheHeaderIsWritten(t *testing.T) {
 	}
 }
 
-// What recovers from a panic outside answers with our headers, as without MergeHeaders.
+// What recovers from a panic outside answers with our headers, as without Merge.
 func TestHeadersAreMergedAfterAPanic(t *testing.T) {
 	panics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("RateLimit", `"next";r=9;t=9`)
@@ -321,7 +321,7 @@ func TestHeadersAreMergedAfterAPanic(t *testing.T) {
 }
 
 // A writer that can do little is not said to do more, and what it can do it still does.
-func TestMergeHeadersKeepsTheMethodsOfAResponseWriter(t *testing.T) {
+func TestMergeKeepsTheMethodsOfAResponseWriter(t *testing.T) {
 	plain := headerWriter{"Ratelimit": {`"a";r=1`}}
 	headers.Merge(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if _, ok := w.(http.Flusher); ok {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 	"github.com/go-tokenbucket/ratelimit/jwtkey"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -45,7 +46,7 @@ func (s *keyServer) checkAsked(t *testing.T, want int) {
 func TestAVerifiedTokenIsRememberedForAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := keyServer{secret: hmacSecret}
-		sub := must(jwtkey.New(keys.config())).Claim("sub")
+		sub := ratelimit.Must(jwtkey.New(keys.config())).Claim("sub")
 		r := bearer(hs256(valid(`"sub": "5"`)))
 		for range 3 {
 			checkKey(t, sub, r, "member:5")
@@ -60,7 +61,7 @@ func TestAVerifiedTokenIsRememberedForAMinute(t *testing.T) {
 
 func TestClaimsAndClaimOfEveryNameShareWhatIsRemembered(t *testing.T) {
 	keys := keyServer{secret: hmacSecret}
-	members := must(jwtkey.New(keys.config()))
+	members := ratelimit.Must(jwtkey.New(keys.config()))
 	r := bearer(hs256(valid(`"sub": "5", "org": 7`)))
 	checkKey(t, members.Claim("sub"), r, "member:5")
 	checkKey(t, members.Claim("org"), r, "member:7")
@@ -89,7 +90,7 @@ func TestARememberedTokenEndsWithItsExp(t *testing.T) {
 				keys := keyServer{secret: hmacSecret}
 				cfg := keys.config()
 				cfg.Leeway = tt.leeway
-				sub := must(jwtkey.New(cfg)).Claim("sub")
+				sub := ratelimit.Must(jwtkey.New(cfg)).Claim("sub")
 				r := bearer(hs256(`{"sub": "5", "exp": ` + at(30*time.Second) + `}`))
 				checkKey(t, sub, r, "member:5")
 				keys.checkAsked(t, 1)
@@ -105,7 +106,7 @@ func TestATokenInItsLeewayIsNotRemembered(t *testing.T) {
 	keys := keyServer{secret: hmacSecret}
 	cfg := keys.config()
 	cfg.Leeway = time.Hour
-	sub := must(jwtkey.New(cfg)).Claim("sub")
+	sub := ratelimit.Must(jwtkey.New(cfg)).Claim("sub")
 	r := bearer(hs256(`{"sub": "5", "exp": ` + at(-time.Minute) + `}`))
 	for range 3 {
 		checkKey(t, sub, r, "member:5")
@@ -128,7 +129,7 @@ func TestATokenThatIsNotValidIsNotRemembered(t *testing.T) {
 			keys := keyServer{secret: hmacSecret}
 			cfg := keys.config()
 			cfg.Issuer = "https://issuer"
-			sub := must(jwtkey.New(cfg)).Claim("sub")
+			sub := ratelimit.Must(jwtkey.New(cfg)).Claim("sub")
 			for range 3 {
 				checkKey(t, sub, bearer(token), "")
 				keys.checkAsked(t, 1)
@@ -140,7 +141,7 @@ func TestATokenThatIsNotValidIsNotRemembered(t *testing.T) {
 func TestATokenIsBelievedAsSoonAsItIsValid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := keyServer{err: errors.New("the key server is away")}
-		sub := must(jwtkey.New(keys.config())).Claim("sub")
+		sub := ratelimit.Must(jwtkey.New(keys.config())).Claim("sub")
 		r := bearer(hs256(valid(`"sub": "5", "nbf": ` + at(10*time.Second))))
 		checkKey(t, sub, r, "")
 		keys.secret, keys.err = hmacSecret, nil
@@ -153,7 +154,7 @@ func TestATokenIsBelievedAsSoonAsItIsValid(t *testing.T) {
 func TestATokenOfARevokedKeyCountsForAMinuteAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := keyServer{secret: hmacSecret}
-		sub := must(jwtkey.New(keys.config())).Claim("sub")
+		sub := ratelimit.Must(jwtkey.New(keys.config())).Claim("sub")
 		r := bearer(hs256(valid(`"sub": "5"`)))
 		checkKey(t, sub, r, "member:5")
 		keys.secret = []byte("the next")
@@ -165,7 +166,7 @@ func TestATokenOfARevokedKeyCountsForAMinuteAtMost(t *testing.T) {
 }
 
 func TestATokenIsRememberedAsAWhole(t *testing.T) {
-	sub := must(jwtkey.New(hs256Config())).Claim("sub")
+	sub := ratelimit.Must(jwtkey.New(hs256Config())).Claim("sub")
 	token := hs256(valid(`"sub": "5"`))
 	parts := strings.Split(token, ".")
 	checkKey(t, sub, bearer(token), "member:5")
@@ -179,7 +180,7 @@ func TestATokenIsRememberedAsAWhole(t *testing.T) {
 
 func TestNoneIsRememberedWithANegativeCacheSize(t *testing.T) {
 	keys := keyServer{secret: hmacSecret}
-	members := must(jwtkey.New(keys.sized(-1)))
+	members := ratelimit.Must(jwtkey.New(keys.sized(-1)))
 	sub := members.Claim("sub")
 	r := bearer(hs256(valid(`"sub": "5"`)))
 	checkKey(t, sub, r, "member:5")
@@ -192,7 +193,7 @@ func TestNoneIsRememberedWithANegativeCacheSize(t *testing.T) {
 
 func TestTokensThatAreSeenOnceDoNotDriveOutOneThatIsSeenOften(t *testing.T) {
 	keys := keyServer{secret: hmacSecret}
-	sub := must(jwtkey.New(keys.sized(10))).Claim("sub")
+	sub := ratelimit.Must(jwtkey.New(keys.sized(10))).Claim("sub")
 	often := bearer(hs256(valid(`"sub": "5"`)))
 	for range 2 { // to be used, it must have come before
 		checkKey(t, sub, often, "member:5")
@@ -205,7 +206,7 @@ func TestTokensThatAreSeenOnceDoNotDriveOutOneThatIsSeenOften(t *testing.T) {
 }
 
 func TestChangingClaimsChangesThoseOfNobodyElse(t *testing.T) {
-	members := must(jwtkey.New(hs256Config()))
+	members := ratelimit.Must(jwtkey.New(hs256Config()))
 	r := bearer(hs256(`{"exp": 9999999999, "sub": "5", "plan": {"name": "gold", "limits": [1, {"a": ["b"]}]}, "roles": ["a", null, true]}`))
 	const want = `map[exp:9999999999 plan:map[limits:[1 map[a:[b]]] name:gold] roles:[a <nil> true] sub:5]`
 	for range 3 { // at first verified, then remembered
@@ -227,7 +228,7 @@ func TestRequestsOfOneTokenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := hs256Config()
 		cfg.CacheSize = 3
-		members := must(jwtkey.New(cfg))
+		members := ratelimit.Must(jwtkey.New(cfg))
 		sub := members.Claim("sub")
 		var tokens []string
 		for i := range 5 {
@@ -255,7 +256,7 @@ func TestRequestsOfOneTokenAtOnce(t *testing.T) {
 func TestStatsCountTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := keyServer{secret: hmacSecret}
-		members := must(jwtkey.New(keys.sized(2)))
+		members := ratelimit.Must(jwtkey.New(keys.sized(2)))
 		sub := members.Claim("sub")
 		want := func(want store.CacheStats) {
 			t.Helper()
@@ -288,7 +289,7 @@ func TestStatsCountTheCache(t *testing.T) {
 func TestExpiredTokensAreNotEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := keyServer{secret: hmacSecret}
-		members := must(jwtkey.New(keys.sized(2)))
+		members := ratelimit.Must(jwtkey.New(keys.sized(2)))
 		sub := members.Claim("sub")
 		for i := range 5 {
 			member := fmt.Sprint(i)
@@ -303,7 +304,7 @@ func TestExpiredTokensAreNotEvicted(t *testing.T) {
 
 func TestStatsAreExactUnderLoad(t *testing.T) {
 	const readers, each = 8, 500
-	members := must(jwtkey.New(hs256Config()))
+	members := ratelimit.Must(jwtkey.New(hs256Config()))
 	sub, r := members.Claim("sub"), bearer(hs256(valid(`"sub": "5"`)))
 	checkKey(t, sub, r, "member:5")
 	var running sync.WaitGroup

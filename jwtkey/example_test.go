@@ -37,10 +37,10 @@ func ExampleNew() {
 		signed, _ := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(secret)
 		return signed
 	}
-	request(handler, "GET", "/", "Authorization", "Bearer "+token("5"))
-	request(handler, "GET", "/", "Authorization", "Bearer "+token("5"))
-	request(handler, "GET", "/", "Authorization", "Bearer "+token("6"))
-	request(handler, "GET", "/")
+	printResponse(handler, "GET", "/", "Authorization", "Bearer "+token("5"))
+	printResponse(handler, "GET", "/", "Authorization", "Bearer "+token("5"))
+	printResponse(handler, "GET", "/", "Authorization", "Bearer "+token("6"))
+	printResponse(handler, "GET", "/")
 	// Output:
 	// GET / 200
 	// GET / 429
@@ -81,10 +81,10 @@ func ExampleKeys() {
 	token.Header["kid"] = "2026"
 	signed, _ := token.SignedString(secrets["2026"])
 	forged, _ := token.SignedString([]byte("a guess"))
-	request(r, "GET", "/", "Cookie", "__Host-token="+signed)
-	request(r, "GET", "/", "Cookie", "__Host-token="+signed) // remembered
-	request(r, "GET", "/", "Authorization", "Bearer "+forged)
-	request(r, "GET", "/", "Authorization", "Bearer "+forged)
+	printResponse(r, "GET", "/", "Cookie", "__Host-token="+signed)
+	printResponse(r, "GET", "/", "Cookie", "__Host-token="+signed) // remembered
+	printResponse(r, "GET", "/", "Authorization", "Bearer "+forged)
+	printResponse(r, "GET", "/", "Authorization", "Bearer "+forged)
 	fmt.Println(checked, "signatures were checked")
 	// Output:
 	// GET / 200

@@ -18,7 +18,7 @@ import (
 
 func TestTokensAreExplained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // whose clock stands at 2000-01-01
-		members := must(jwtkey.New(hs256Config(jwtkey.BearerToken(), jwtkey.CookieToken("token"))))
+		members := ratelimit.Must(jwtkey.New(hs256Config(jwtkey.BearerToken(), jwtkey.CookieToken("token"))))
 		of := func(header, claims string) string { return sign(jwt.SigningMethodHS256, hmacSecret, header, claims) }
 		const header = `{"alg": "HS256", "kid": "k1\u001b[31m"}`
 		token := of(header, valid(`"sub": "5", "iss": "https://issuer.example", "email": "canary"`))
@@ -86,7 +86,7 @@ func TestTokensAreExplained(t *testing.T) {
 			if step.By != tt.by || step.Err != tt.err || notes.String() != tt.want {
 				t.Errorf("%s: %s ! %s%s\nwant %s ! %s%s", tt.name, step.By, step.Err, notes.String(), tt.by, tt.err, tt.want)
 			}
-			if text := string(must(json.Marshal(step))); strings.Contains(text, "canary") {
+			if text := string(ratelimit.Must(json.Marshal(step))); strings.Contains(text, "canary") {
 				t.Errorf("%s: a secret is in %s", tt.name, text)
 			}
 		}
@@ -97,7 +97,7 @@ func TestTokensAreExplained(t *testing.T) {
 func TestAnExplanationLeavesTheCacheAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := keyServer{secret: hmacSecret}
-		members := must(jwtkey.New(keys.sized(2)))
+		members := ratelimit.Must(jwtkey.New(keys.sized(2)))
 		of := func(id string) *http.Request { return bearer(hs256(valid(`"sub": "` + id + `"`))) }
 		explained := func(r *http.Request, want string) {
 			t.Helper()
@@ -145,10 +145,10 @@ func TestErrorsWithTokensAreExplained(t *testing.T) {
 	r := requestWith("Authorization", "Bearer "+token, "X-Token", token)
 	quotes := keyServer{secret: hmacSecret, err: errors.New("no key for " + token)}
 	for name, keys := range map[string]*jwtkey.Keys{
-		"TokenFunc": must(jwtkey.New(cfg)),
-		"Keyfunc":   must(jwtkey.New(quotes.config())),
+		"TokenFunc": ratelimit.Must(jwtkey.New(cfg)),
+		"Keyfunc":   ratelimit.Must(jwtkey.New(quotes.config())),
 	} {
-		text := string(must(json.Marshal(found(t, ratelimit.FirstOf(keys.Claim("sub"), ratelimit.RemoteIP()), r))))
+		text := string(ratelimit.Must(json.Marshal(found(t, ratelimit.FirstOf(keys.Claim("sub"), ratelimit.RemoteIP()), r))))
 		for part := range strings.SplitSeq(token, ".") {
 			if strings.Contains(text, part) {
 				t.Errorf("%s: a part of the token is in %s", name, text)

@@ -21,10 +21,10 @@ import (
 // the same wherever it comes from, remembered or not.
 func FuzzClaim(f *testing.F) {
 	cfg := hs256Config(jwtkey.BearerToken(), jwtkey.CookieToken("token"), jwtkey.HeaderToken("X-Token"))
-	members := must(jwtkey.New(cfg))
+	members := ratelimit.Must(jwtkey.New(cfg))
 	sub := members.Claim("sub")
 	cfg.CacheSize = -1
-	verified := must(jwtkey.New(cfg)).Claim("sub")
+	verified := ratelimit.Must(jwtkey.New(cfg)).Claim("sub")
 	f.Fuzz(func(t *testing.T, header, claims string) {
 		token := sign(jwt.SigningMethodHS256, hmacSecret, header, claims)
 		r := bearer(token)
@@ -55,7 +55,7 @@ func FuzzClaim(f *testing.F) {
 // also next to a token that is remembered.
 func FuzzAuthorization(f *testing.F) {
 	cfg := hs256Config(jwtkey.HeaderToken("X-Token"), jwtkey.CookieToken("token"), jwtkey.BearerToken())
-	sub := must(jwtkey.New(cfg)).Claim("sub")
+	sub := ratelimit.Must(jwtkey.New(cfg)).Claim("sub")
 	token := hs256(`{"exp": 9999999999, "sub": "5"}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		checkKey(t, sub, bearer(token), "member:5")
@@ -122,7 +122,7 @@ func checkCachedJWT(t *testing.T, steps []byte, leeway time.Duration, size int) 
 	now := "old"
 	secrets := map[string][]byte{"old": []byte("the old secret"), "new": []byte("the new secret")}
 	subOf := func(size int, secret func(*jwt.Token) any) ratelimit.KeyFunc {
-		return must(jwtkey.New(jwtkey.Config{
+		return ratelimit.Must(jwtkey.New(jwtkey.Config{
 			Methods:   []string{"HS256"},
 			Keyfunc:   func(_ context.Context, token *jwt.Token) (any, error) { return secret(token), nil },
 			Leeway:    leeway,

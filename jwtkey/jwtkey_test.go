@@ -27,10 +27,10 @@ import (
 	"github.com/go-tokenbucket/ratelimit/jwtkey"
 )
 
-var rsaKey = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
+var rsaKey = sync.OnceValue(func() *rsa.PrivateKey { return ratelimit.Must(rsa.GenerateKey(rand.Reader, 2048)) })
 
 func ecKey(curve elliptic.Curve) *ecdsa.PrivateKey {
-	return must(ecdsa.GenerateKey(curve, rand.Reader))
+	return ratelimit.Must(ecdsa.GenerateKey(curve, rand.Reader))
 }
 
 // hashedID returns what stands for a long id in a key.
@@ -44,7 +44,7 @@ func bearer(token string) *http.Request { return requestWith("Authorization", "B
 // checkMember checks that the member of a request is want, and that without one FirstOf finds its address.
 func checkMember(t *testing.T, cfg jwtkey.Config, r *http.Request, want string) {
 	t.Helper()
-	sub := must(jwtkey.New(cfg)).Claim("sub")
+	sub := ratelimit.Must(jwtkey.New(cfg)).Claim("sub")
 	r.RemoteAddr = "192.0.2.1:1234"
 	checkKey(t, sub, r, want)
 	if want == "" {
@@ -96,7 +96,7 @@ func TestEverySigningMethodIsVerified(t *testing.T) {
 
 func TestSignaturesThatAreNotAskedFor(t *testing.T) {
 	public := &rsaKey().PublicKey
-	der := must(x509.MarshalPKIXPublicKey(public))
+	der := ratelimit.Must(x509.MarshalPKIXPublicKey(public))
 	asPEM := func(kind string, der []byte) []byte {
 		return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 	}
@@ -131,7 +131,7 @@ func TestSignaturesThatAreNotAskedFor(t *testing.T) {
 		{"RS384 for RS256, with the right key", rs256, sign(jwt.SigningMethodRS384, rsaKey(), `{"alg": "RS384"}`, claims)},
 		{"A signature of another method than the header says", rs256, sign(jwt.SigningMethodPS256, rsaKey(), `{"alg": "RS256"}`, claims)},
 		{"ES for RS", rs256, sign(jwt.SigningMethodES256, p256, `{"alg": "ES256"}`, claims)},
-		{"Another RSA key", jwtkey.Config{Methods: []string{"RS256"}, Key: &must(rsa.GenerateKey(rand.Reader, 2048)).PublicKey},
+		{"Another RSA key", jwtkey.Config{Methods: []string{"RS256"}, Key: &ratelimit.Must(rsa.GenerateKey(rand.Reader, 2048)).PublicKey},
 			sign(jwt.SigningMethodRS256, rsaKey(), `{"alg": "RS256"}`, claims)},
 		{"Another EC key", jwtkey.Config{Methods: []string{"ES256"}, Key: &ecKey(elliptic.P256()).PublicKey},
 			sign(jwt.SigningMethodES256, p256, `{"alg": "ES256"}`, claims)},
@@ -284,7 +284,7 @@ func TestMemberIDs(t *testing.T) {
 	t.Run("Another claim and another kind", func(t *testing.T) {
 		cfg := hs256Config()
 		cfg.Kind = "org"
-		f := must(jwtkey.New(cfg)).Claim("orgId")
+		f := ratelimit.Must(jwtkey.New(cfg)).Claim("orgId")
 		checkKey(t, f, bearer(hs256(valid(`"sub": "5", "orgId": 7`))), "org:7")
 	})
 }
@@ -387,7 +387,7 @@ func TestTokensAreReadUpTo8KiB(t *testing.T) {
 }
 
 func TestClaimsAreThoseOfTheToken(t *testing.T) {
-	members := must(jwtkey.New(hs256Config()))
+	members := ratelimit.Must(jwtkey.New(hs256Config()))
 	claims, err := members.Claims(bearer(hs256(valid(`"sub": "5", "tier": "gold", "quota": 9007199254740993`))))
 	if err != nil {
 		t.Fatal(err)
@@ -407,7 +407,7 @@ func TestErrorsDoNotRepeatTheToken(t *testing.T) {
 	token := hs256(`{"sub": "5", "exp": ` + at(time.Hour) + `}`)
 	cfg := hs256Config()
 	cfg.Issuer = "https://issuer"
-	_, err := must(jwtkey.New(cfg)).Claim("sub")(bearer(token))
+	_, err := ratelimit.Must(jwtkey.New(cfg)).Claim("sub")(bearer(token))
 	if err == nil || strings.Contains(err.Error(), strings.Split(token, ".")[2]) {
 		t.Errorf("got error %v", err)
 	}
@@ -470,13 +470,13 @@ func TestNewNamesEveryFault(t *testing.T) {
 		}
 	}
 	t.Run("A claim without a name panics", func(t *testing.T) {
-		checkPanic(t, func() { must(jwtkey.New(hs256Config())).Claim("") }, "Claim: name")
+		checkPanic(t, func() { ratelimit.Must(jwtkey.New(hs256Config())).Claim("") }, "Claim: name")
 	})
 }
 
 func TestChangingJWTConfigAfterwardsHasNoEffect(t *testing.T) {
 	cfg := hs256Config(jwtkey.BearerToken())
-	sub := must(jwtkey.New(cfg)).Claim("sub")
+	sub := ratelimit.Must(jwtkey.New(cfg)).Claim("sub")
 	cfg.Methods[0], cfg.Tokens[0] = "HS512", jwtkey.CookieToken("token")
 	checkKey(t, sub, bearer(hs256(valid(`"sub": "5"`))), "member:5")
 }
@@ -488,7 +488,7 @@ func TestClaimAs(t *testing.T) {
 		verified++
 		return hmacSecret, nil
 	}
-	keys := must(jwtkey.New(cfg))
+	keys := ratelimit.Must(jwtkey.New(cfg))
 	r := bearer(hs256(valid(`"sub": "5", "org_id": "5"`)))
 	checkKey(t, keys.Claim("sub"), r, "member:5")
 	checkKey(t, keys.ClaimAs("org", "org_id"), r, "org:5")
@@ -506,7 +506,7 @@ func TestAFloodOfForgedTokensCostsAtMostBurstSignatures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const burst, flood = 7, 500
 		keys := keyServer{secret: hmacSecret}
-		members := must(jwtkey.New(keys.config()))
+		members := ratelimit.Must(jwtkey.New(keys.config()))
 		limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
 		defer limiter.Close()
 		perAddress := limiter.Limit(ratelimit.Policy{Name: "address", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(60).WithBurst(burst)})
@@ -580,7 +580,7 @@ func BenchmarkClaim(b *testing.B) {
 		b.Run(bb.name, func(b *testing.B) {
 			r := requestWith(bb.source, bb.token)
 			r.RemoteAddr = "192.0.2.1:1234"
-			sub, address := must(jwtkey.New(bb.cfg)).Claim("sub"), ratelimit.RemoteIP()
+			sub, address := ratelimit.Must(jwtkey.New(bb.cfg)).Claim("sub"), ratelimit.RemoteIP()
 			checked := func(f ratelimit.KeyFunc, r *http.Request) time.Duration {
 				start := time.Now()
 				for range 100 {

@@ -135,7 +135,7 @@ func TestAKeyfuncWhoseContextEndedFindsNoKey(t *testing.T) {
 	cfg.Key, cfg.Keyfunc = nil, func(ctx context.Context, _ *jwt.Token) (any, error) { return nil, ctx.Err() }
 	r := bearer(hs256(valid(`"sub": "5"`))).WithContext(ctx)
 	checkMember(t, cfg, r, "")
-	if _, err := must(jwtkey.New(cfg)).Claim("sub")(r); !errors.Is(err, context.Canceled) {
+	if _, err := ratelimit.Must(jwtkey.New(cfg)).Claim("sub")(r); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v; want it to say why", err)
 	}
 }

@@ -20,9 +20,9 @@ func ExampleLogDenials() {
 	defer limiter.Close()
 	handler := limiter.Handler(hello)
 
-	request(handler, "GET", "/")
-	request(handler, "GET", "/")
-	request(handler, "GET", "/")
+	printResponse(handler, "GET", "/")
+	printResponse(handler, "GET", "/")
+	printResponse(handler, "GET", "/")
 	// Output:
 	// GET / 200
 	// level=INFO msg="ratelimit: denied" policy=api key=ip:192.0.2.1 route="" limit=1/1h cost=1 shadow=false degraded=false denials_not_logged=0
@@ -45,8 +45,8 @@ func ExampleJoin() {
 	}))
 	defer limiter.Close()
 	handler := limiter.Handler(hello)
-	request(handler, "GET", "/")
-	request(handler, "GET", "/")
+	printResponse(handler, "GET", "/")
+	printResponse(handler, "GET", "/")
 	fmt.Println(counts)
 	// Output:
 	// GET / 200

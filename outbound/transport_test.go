@@ -520,11 +520,11 @@ func TestHostsAreCountedApart(t *testing.T) {
 		if got, err := key(r); got != want || err != nil {
 			t.Errorf("%s: key %q, error %v, want %q", url, got, err, want)
 		}
-		if got, err := key(must(http.NewRequest("GET", r.URL.Scheme+"://"+dialed(r), nil))); got != want || err != nil {
+		if got, err := key(ratelimit.Must(http.NewRequest("GET", r.URL.Scheme+"://"+dialed(r), nil))); got != want || err != nil {
 			t.Errorf("%s is dialed as %s: key %q, error %v, want %q", url, dialed(r), got, err, want)
 		}
 	}
-	if _, err := key(&http.Request{URL: must(http.NewRequest("GET", "/", nil)).URL}); !errors.Is(err, ratelimit.ErrNoKey) {
+	if _, err := key(&http.Request{URL: ratelimit.Must(http.NewRequest("GET", "/", nil)).URL}); !errors.Is(err, ratelimit.ErrNoKey) {
 		t.Errorf("without a host: error %v, want ErrNoKey", err)
 	}
 	for _, host := range []string{"api.example:65536", "api.example:4294967739", "ａ／b.example"} {
@@ -545,13 +545,6 @@ func dialed(r *http.Request) (addr string) {
 	}}
 	_, _ = base.RoundTrip(r)
 	return addr
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }
 
 func TestNewNamesEveryWrongField(t *testing.T) {

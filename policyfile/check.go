@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/fault"
+	"github.com/go-tokenbucket/ratelimit/internal/configfault"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -55,7 +55,7 @@ var goFields = map[string]string{
 // faults returns an error of package ratelimit about policies as faults, at their lines. order has the indexes in f of the
 // policies that the error is about, and is nil for all.
 func (f *File) faults(err error, order []int) (faults Faults) {
-	var fields fault.Faults
+	var fields configfault.Faults
 	if !errors.As(err, &fields) {
 		return Faults{{File: f.name, Line: 1, Column: 1, Text: shown(err.Error())}}
 	}

@@ -72,10 +72,10 @@ func ExamplePreflights() {
 	handler := limiter.Handler(router)
 
 	preflight := []string{"Origin", "https://app.example", "Access-Control-Request-Method", "GET"}
-	request(handler, "OPTIONS", "/items", preflight...)
-	request(handler, "GET", "/items", "Origin", "https://app.example")
-	request(handler, "OPTIONS", "/items", preflight...)
-	request(handler, "OPTIONS", "/items", append(preflight, "Authorization", "Basic YTpi")...)
+	printResponse(handler, "OPTIONS", "/items", preflight...)
+	printResponse(handler, "GET", "/items", "Origin", "https://app.example")
+	printResponse(handler, "OPTIONS", "/items", preflight...)
+	printResponse(handler, "OPTIONS", "/items", append(preflight, "Authorization", "Basic YTpi")...)
 	// Output:
 	// OPTIONS /items 204
 	// GET /items 200

@@ -167,7 +167,7 @@ func TestAPathIsNotSkippedWhereAHeaderNamesAnother(t *testing.T) {
 	}
 }
 
-// A patternRoute is a pattern of SkipPaths, with routers that serve it alone.
+// A patternRoute is a pattern of skip.Paths, with routers that serve it alone.
 type patternRoute struct {
 	pattern string
 	skip    func(*http.Request) bool

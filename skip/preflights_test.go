@@ -108,7 +108,7 @@ func TestPreflightsOverHTTP2AreSkipped(t *testing.T) {
 }
 
 func TestAPreflightTriesNoPasswords(t *testing.T) {
-	for name, skip := range map[string]func(*http.Request) bool{"no skip": nil, "SkipPreflights": skip.Preflights()} {
+	for name, skip := range map[string]func(*http.Request) bool{"no skip": nil, "skip.Preflights": skip.Preflights()} {
 		login := perIP("login", ratelimit.PerHour(3))
 		login.Settle, login.FailClosed = ratelimit.FailedLogins, true
 		l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{login}, Skip: skip})

@@ -247,12 +247,12 @@ var routers = map[string]func(l *ratelimit.Limiter, p ratelimit.Policy, h http.H
 }
 
 // A handler never runs without an Event, unless Skip said so, and for more requests than the limit only if these
-// are exempt; and what SkipPreflights exempts can be nothing but a preflight.
+// are exempt; and what skip.Preflights exempts can be nothing but a preflight.
 func TestNoHandlerRunsWithoutAnEvent(t *testing.T) {
 	const burst, requests = 3, 150
 	skips := map[string]func(*http.Request) bool{
-		"none":           nil,
-		"SkipPreflights": skip.Preflights(),
+		"none":            nil,
+		"skip.Preflights": skip.Preflights(),
 		"paths and addresses": skip.Any(
 			skip.Paths("GET /healthz", "/static/"), skip.IPs(ratelimit.PrivateNetworks...),
 		),
@@ -304,7 +304,7 @@ func TestNoHandlerRunsWithoutAnEvent(t *testing.T) {
 						_, authorization := r.Header["Authorization"]
 						_, proxy := r.Header["Proxy-Authorization"]
 						_, cookie := r.Header["Cookie"]
-						if skipName == "SkipPreflights" && (r.Method != "OPTIONS" || body > 0 || authorization || proxy || cookie) {
+						if skipName == "skip.Preflights" && (r.Method != "OPTIONS" || body > 0 || authorization || proxy || cookie) {
 							t.Errorf("%s: the handler ran uncounted for %s %s %v", name, r.Method, r.URL, r.Header)
 						}
 					}
@@ -312,7 +312,7 @@ func TestNoHandlerRunsWithoutAnEvent(t *testing.T) {
 				if counted == 0 || limit.Rate == burst && counted != burst {
 					t.Errorf("%s: the handler ran for %d requests that count", name, counted)
 				}
-				if skip == nil && free > 0 || skipName == "SkipPreflights" && free == 0 {
+				if skip == nil && free > 0 || skipName == "skip.Preflights" && free == 0 {
 					t.Errorf("%s: the handler ran for %d requests that do not count", name, free)
 				}
 			}

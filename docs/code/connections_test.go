@@ -118,7 +118,7 @@ func pace(ctx context.Context, limiter *ratelimit.Limiter, messages ratelimit.Po
 func handle(line []byte) any { return map[string]int{"bytes": len(line)} }
 
 func TestStreamEndsWithResourceExhausted(t *testing.T) {
-	limiter, closeAll := limiterWithLeases(redis.NewClient(ratetest.Must(redisstore.Options("redis://" + miniredis.RunT(t).Addr()))))
+	limiter, closeAll := limiterWithLeases(redis.NewClient(ratelimit.Must(redisstore.Options("redis://" + miniredis.RunT(t).Addr()))))
 	defer closeAll()
 	messages := ratelimit.Policy{Name: "messages", Key: ratelimit.RemoteIP(), Limit: ratelimit.Every(time.Hour).WithBurst(5)}
 	for i, version := range []string{"HTTP/1.1", "HTTP/2.0"} {
@@ -242,9 +242,9 @@ func TestRoundTripsOfConnections(t *testing.T) {
 		if err := limit.UnmarshalText([]byte(row[2])); err != nil {
 			t.Fatal(err)
 		}
-		perSecond := ratetest.Must(strconv.Atoi(row[1]))
+		perSecond := ratelimit.Must(strconv.Atoi(row[1]))
 		for i, cfg := range []lease.Config{{}, {Fraction: 0.2, Hold: 5 * time.Second}} {
-			want := ratetest.Must(strconv.Atoi(row[3+i]))
+			want := ratelimit.Must(strconv.Atoi(row[3+i]))
 			if calls := roundTrips(t, limit, cfg, 1000, perSecond); calls > want+want/20+1 || calls < want-want/20-1 {
 				t.Errorf("%s: %d calls, column %d says %d", line, calls, i+3, want)
 			}

@@ -139,7 +139,7 @@ func TestRequestsWithoutAValidTokenCanBeAnswered401(t *testing.T) {
 	}
 	defer limiter.Close()
 	keys := func(cfg jwtkey.Config) http.Handler {
-		members := ratetest.Must(jwtkey.New(cfg))
+		members := ratelimit.Must(jwtkey.New(cfg))
 		p := ratelimit.Policy{Name: "member", Key: members.Claim("sub"), Limit: ratelimit.PerMinute(60), FailClosed: true}
 		return limiter.Limit(p)(ratetest.OK)
 	}

@@ -121,7 +121,7 @@ func untilInTime(f func() error) {
 func TestMigratingFromRedisRate(t *testing.T) {
 	server := miniredis.RunT(t)
 	server.SetTime(time.Now()) // it stands still
-	rdb := redis.NewClient(ratetest.Must(redisstore.Options("redis://" + server.Addr())))
+	rdb := redis.NewClient(ratelimit.Must(redisstore.Options("redis://" + server.Addr())))
 	defer rdb.Close()
 	denied := errors.New("denied")
 	var after time.Duration
@@ -273,10 +273,10 @@ func fromSpring(mux *http.ServeMux, members *jwtkey.Keys, proxy *httputil.Revers
 func TestMigratingFromSpring(t *testing.T) {
 	backend := httptest.NewServer(ratetest.OK)
 	defer backend.Close()
-	target := ratetest.Must(url.Parse(backend.URL))
+	target := ratelimit.Must(url.Parse(backend.URL))
 	mux := http.NewServeMux()
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
-	defer fromSpring(mux, ratetest.Must(jwtkey.New(ratetest.HS256Config())), proxy).Close()
+	defer fromSpring(mux, ratelimit.Must(jwtkey.New(ratetest.HS256Config())), proxy).Close()
 
 	token := "Bearer " + ratetest.HS256(ratetest.Valid(`"sub": "5"`))
 	w := sendTo(mux, "GET", "/items/1", "192.0.2.1", "", "Authorization", token)

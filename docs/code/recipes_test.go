@@ -158,7 +158,7 @@ func searchAPI(limiter *ratelimit.Limiter, members *jwtkey.Keys, search http.Han
 func TestRecipeMemberOrganisationAndAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := ratetest.Quiet(t)
-		h := searchAPI(limiter, ratetest.Must(jwtkey.New(ratetest.HS256Config())), ratetest.OK)
+		h := searchAPI(limiter, ratelimit.Must(jwtkey.New(ratetest.HS256Config())), ratetest.OK)
 		search := func(sub, more string) *httptest.ResponseRecorder {
 			token := ratetest.HS256(ratetest.Valid(`"sub": "` + sub + `"` + more))
 			return sendTo(h, "GET", "/search", "192.0.2.1", "", "Authorization", "Bearer "+token)

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/go-tokenbucket/ratelimit/internal/configfault"
 	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
 	"github.com/go-tokenbucket/ratelimit/internal/failure"
-	"github.com/go-tokenbucket/ratelimit/internal/fault"
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
 
@@ -29,10 +29,10 @@ type Model struct {
 }
 
 // Faults returns the contradictions in m.
-func (m Model) Faults() fault.Faults {
+func (m Model) Faults() configfault.Faults {
 	faults := PrefixFaults("TrustedProxies", m.TrustedProxies)
 	wrong := func(field, value, text string) {
-		faults = append(faults, fault.Fault{Field: field, Value: value, Text: text})
+		faults = append(faults, configfault.Fault{Field: field, Value: value, Text: text})
 	}
 	if m.ProxyCount < 0 || m.ProxyCount > MaxElements {
 		wrong("ProxyCount", strconv.Itoa(m.ProxyCount), fmt.Sprintf("must be from 0 to %d", MaxElements))
@@ -68,12 +68,12 @@ func (m Model) Faults() fault.Faults {
 }
 
 // PrefixFaults returns the prefixes that match no address, because addresses are never IPv4-mapped here.
-func PrefixFaults(field string, prefixes []netip.Prefix) (faults fault.Faults) {
+func PrefixFaults(field string, prefixes []netip.Prefix) (faults configfault.Faults) {
 	for _, p := range prefixes {
 		if !p.IsValid() {
-			faults = append(faults, fault.Fault{Field: field, Text: "holds an invalid prefix: must be like 10.0.0.0/8"})
+			faults = append(faults, configfault.Fault{Field: field, Text: "holds an invalid prefix: must be like 10.0.0.0/8"})
 		} else if p.Addr().Is4In6() {
-			faults = append(faults, fault.Fault{Field: field, Text: fmt.Sprintf("%v: must be written as IPv4", p)})
+			faults = append(faults, configfault.Fault{Field: field, Text: fmt.Sprintf("%v: must be written as IPv4", p)})
 		}
 	}
 	return faults

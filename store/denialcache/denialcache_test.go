@@ -397,7 +397,7 @@ func TestDenialsAreKeptOfMaxKeysBucketsAtMost(t *testing.T) {
 
 func TestLongKeysAreKeptByTheirHash(t *testing.T) {
 	s := ratelimit.Must(denialcache.New(teststore.OpenMemory(t, nil), denialcache.Config{MaxKeys: 1 << 10}))
-	kept := teststore.HeapOf(func() {
+	kept := teststore.LeftOnHeap(func() {
 		teststore.LongKeys(t, func(c store.Charge) {
 			c.Cost = 101 // which is refused, so that the store keeps nothing
 			if ok, err := s.Take(t.Context(), []store.Charge{c}, make([]store.State, 1)); ok || err != nil {
@@ -464,7 +464,7 @@ func TestAFailedCallVoidsALine(t *testing.T) {
 	r.Asks(c)
 	r.refuses(c)
 	behind := r.Behind.Store
-	r.Behind.Store = teststore.Failing{Err: errors.New("away")}
+	r.Behind.Store = ratetest.Failing(func() error { return errors.New("away") })
 	if _, err := r.Store.Take(context.Background(), []store.Charge{charge(t, "k", 1)}, make([]store.State, 1)); err == nil {
 		t.Fatal("no error")
 	}
@@ -562,8 +562,8 @@ func TestDenialsDoNotAllocate(t *testing.T) {
 
 func TestDenialConfigIsChecked(t *testing.T) {
 	for want, err := range map[string]error{
-		"MaxKeys -1: must be positive":  ratetest.Err(denialcache.New(teststore.Failing{}, denialcache.Config{MaxKeys: -1})),
-		"MaxAge -1ns: must be positive": ratetest.Err(denialcache.New(teststore.Failing{}, denialcache.Config{MaxAge: -1})),
+		"MaxKeys -1: must be positive":  ratetest.Err(denialcache.New(ratetest.Generous{}, denialcache.Config{MaxKeys: -1})),
+		"MaxAge -1ns: must be positive": ratetest.Err(denialcache.New(ratetest.Generous{}, denialcache.Config{MaxAge: -1})),
 		"s is nil":                      ratetest.Err(denialcache.New(nil, denialcache.Config{})),
 	} {
 		ratetest.CheckText(t, fmt.Sprint(err), want)

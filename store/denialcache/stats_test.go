@@ -30,7 +30,7 @@ func TestStatsCountDenialsThatTheStoreDidNotSee(t *testing.T) {
 		const keys, each = 3, 50
 		for i := range keys {
 			one := store.Charge{Policy: "p", Key: fmt.Sprint(i), Limit: teststore.Limit(t, 1, time.Hour, 5), Cost: 1}
-			teststore.Must(t, d, one)
+			teststore.TakeAllowed(t, d, one)
 			one.Cost = 5
 			for range each {
 				calls.Go(func() {
@@ -48,7 +48,7 @@ func TestStatsCountDenialsThatTheStoreDidNotSee(t *testing.T) {
 		}
 
 		answered := d.Stats().Denials.Answered
-		teststore.Must(t, d, store.Charge{Policy: "p", Key: "0", Limit: teststore.Limit(t, 1, time.Hour, 5), Cost: -5})
+		teststore.TakeAllowed(t, d, store.Charge{Policy: "p", Key: "0", Limit: teststore.Limit(t, 1, time.Hour, 5), Cost: -5})
 		want(store.DenialStats{Answered: answered, Kept: keys - 1, Max: 1 << 10})
 		time.Sleep(time.Second + time.Microsecond)
 		want(store.DenialStats{Answered: answered, Max: 1 << 10})

@@ -8,30 +8,30 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 )
 
-// seeds is how often each world is run, and floods how many times the rate clients send that want all.
+// seeds is how often each scenario is run, and floods how many times the rate clients send that want all.
 var (
 	seeds  = testsize.Of(1, 3)
 	floods = float64(testsize.Of(10, 20))
 )
 
-// The worst that a client got of a world.
+// The worst that a client got of a scenario.
 type worst struct{ bursts, share, honest float64 }
 
-// worstOf runs a client in a world with several seeds.
-func worstOf(t *testing.T, w world, c client) worst {
+// worstOf runs a client in a scenario with several seeds.
+func worstOf(t *testing.T, s scenario, c client) worst {
 	all := worst{honest: 1}
 	for seed := range uint64(seeds) {
-		w.seed = seed
-		got := w.run(t, c)
+		s.seed = seed
+		got := s.run(t, c)
 		all.bursts, all.share = max(all.bursts, got.bursts()), max(all.share, got.share())
 		all.honest = min(all.honest, got.honest())
 	}
 	return all
 }
 
-// once is a world with an outage of some replicas for a minute.
-func once(replicas, away int, rate float64, burst, cost int64) world {
-	return world{
+// once is a scenario with an outage of some replicas for a minute.
+func once(replicas, away int, rate float64, burst, cost int64) scenario {
+	return scenario{
 		replicas: replicas, rate: rate, burst: burst, cost: cost,
 		length: 600 * time.Second, outages: []cut{{100 * time.Second, 160 * time.Second, away}},
 	}
@@ -40,7 +40,7 @@ func once(replicas, away int, rate float64, burst, cost int64) world {
 // An outage of all replicas exceeds burst + rate × time by at most a burst, or the largest cost on each replica, whoever
 // sends. A client that lurks has full buckets, a client that watches keeps them so.
 func TestAnOutageOfAllReplicasIsBounded(t *testing.T) {
-	for name, w := range map[string]world{
+	for name, s := range map[string]scenario{
 		"4 replicas":                 once(4, 4, 2, 20, 1),
 		"8 replicas":                 once(8, 8, 2, 20, 1),
 		"8 replicas, a burst of 200": once(8, 8, 5, 200, 1),
@@ -49,11 +49,11 @@ func TestAnOutageOfAllReplicasIsBounded(t *testing.T) {
 		"8 replicas, costs of 20":    once(8, 8, 2, 20, 20),
 		"4 replicas, costs of 7":     once(4, 4, 2, 20, 7),
 	} {
-		w.length = time.Duration(testsize.Of(240, 600)) * time.Second
+		s.length = time.Duration(testsize.Of(240, 600)) * time.Second
 		t.Run(name, func(t *testing.T) {
-			bound := 1 + max(1, float64(w.replicas)*float64(w.cost)/float64(w.burst))
+			bound := 1 + max(1, float64(s.replicas)*float64(s.cost)/float64(s.burst))
 			for name, c := range map[string]client{"flood": flood(floods), "lurk": lurk(floods), "watch": watch(floods, .5)} {
-				got := worstOf(t, w, c)
+				got := worstOf(t, s, c)
 				t.Logf("%s: %.1f bursts, of %.1f; %.2f of the limit", name, got.bursts, bound, got.share)
 				if got.bursts > bound {
 					t.Errorf("%s: more than the bound", name)
@@ -63,13 +63,13 @@ func TestAnOutageOfAllReplicasIsBounded(t *testing.T) {
 	}
 }
 
-// isLong reports whether w is only run in make test-all.
-func (w *world) isLong() bool {
-	return w.length*time.Duration(w.replicas) > time.Duration(testsize.Of(1600, 1<<20))*time.Second
+// isLong reports whether s is only run in make test-all.
+func (s *scenario) isLong() bool {
+	return s.length*time.Duration(s.replicas) > time.Duration(testsize.Of(1600, 1<<20))*time.Second
 }
 
-// flapping are worlds in which the primary comes and goes all the time, for all replicas.
-var flapping = map[string]world{
+// flapping are scenarios in which the primary comes and goes all the time, for all replicas.
+var flapping = map[string]scenario{
 	"every other second":                      {replicas: 4, rate: 2, burst: 20, cost: 1, length: 400 * time.Second, outages: every(2*time.Second, time.Second, 400*time.Second, 4)},
 	"1 s in 10 s":                             {replicas: 4, rate: 2, burst: 20, cost: 1, length: 900 * time.Second, outages: every(10*time.Second, time.Second, 900*time.Second, 4)},
 	"1 s in 10 s, 8 replicas":                 {replicas: 8, rate: 3, burst: 30, cost: 1, length: 900 * time.Second, outages: every(10*time.Second, time.Second, 900*time.Second, 8)},
@@ -82,10 +82,10 @@ var flapping = map[string]world{
 }
 
 // A flood has the limit, or a little more if few tokens come between two outages. A client that knows how full its bucket is,
-// and when an outage begins, has more: 1.25 in most of these worlds, and 1.75 where the primary is away most of the time.
+// and when an outage begins, has more: 1.25 in most of these scenarios, and 1.75 where the primary is away most of the time.
 func TestFlappingIsBounded(t *testing.T) {
-	for name, w := range flapping {
-		if w.isLong() {
+	for name, s := range flapping {
+		if s.isLong() {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestFlappingIsBounded(t *testing.T) {
 				client
 				most float64
 			}{"flood": {flood(floods), 1.15}, "lurk": {lurk(floods), 1.15}, "keeps 0.3": {watch(floods, .3), 1.75}, "keeps 0.5": {watch(floods, .5), 1.75}} {
-				got := worstOf(t, w, c.client)
+				got := worstOf(t, s, c.client)
 				t.Logf("%s: %.2f of the limit; %.1f bursts", name, got.share, got.bursts)
 				if got.share > c.most {
 					t.Errorf("%s: more than %.2f of the limit", name, c.most)
@@ -105,7 +105,7 @@ func TestFlappingIsBounded(t *testing.T) {
 
 // While k of n replicas are cut off, all together allow up to 1 + k/n times the limit.
 func TestAPartialOutageIsBounded(t *testing.T) {
-	for name, w := range map[string]world{
+	for name, s := range map[string]scenario{
 		"1 of 4":                once(4, 1, 2, 20, 1),
 		"3 of 4":                once(4, 3, 2, 20, 1),
 		"7 of 8, a burst of 4":  once(8, 7, 0.5, 4, 1),
@@ -113,11 +113,11 @@ func TestAPartialOutageIsBounded(t *testing.T) {
 		"6 of 8, 10 s in 20 s":  {replicas: 8, rate: 2, burst: 40, cost: 1, length: 600 * time.Second, outages: every(20*time.Second, 10*time.Second, 600*time.Second, 6)},
 		"2 of 4 for 10 minutes": {replicas: 4, rate: 2, burst: 20, cost: 1, length: 600 * time.Second, outages: []cut{{0, 600 * time.Second, 2}}},
 	} {
-		w.length = min(w.length, time.Duration(testsize.Of(200, 600))*time.Second)
+		s.length = min(s.length, time.Duration(testsize.Of(200, 600))*time.Second)
 		t.Run(name, func(t *testing.T) {
-			away := float64(w.outages[0].replicas) / float64(w.replicas)
+			away := float64(s.outages[0].replicas) / float64(s.replicas)
 			for name, c := range map[string]client{"flood": flood(floods), "watch": watch(floods, .5)} {
-				got := worstOf(t, w, c)
+				got := worstOf(t, s, c)
 				most := 1 + away
 				t.Logf("%s: %.2f of the limit, of %.2f; %.1f bursts", name, got.share, most, got.bursts)
 				if got.share > most {
@@ -130,67 +130,67 @@ func TestAPartialOutageIsBounded(t *testing.T) {
 
 // Clients at 0.9 of their limit are hardly denied where each replica's share of the burst is well above one.
 func TestHonestClientsAreAllowedInOutages(t *testing.T) {
-	worlds := map[string]world{"once, 4 replicas": once(4, 4, 2, 20, 1), "once, 8 replicas": once(8, 8, 2, 40, 1), "once, 1 of 4": once(4, 1, 2, 20, 1)}
+	scenarios := map[string]scenario{"once, 4 replicas": once(4, 4, 2, 20, 1), "once, 8 replicas": once(8, 8, 2, 40, 1), "once, 1 of 4": once(4, 1, 2, 20, 1)}
 	for _, name := range []string{"1 s in 10 s", "1 s in 60 s", "every other second", "4 s in 10 s, 8 replicas, a burst of 100"} {
-		worlds[name] = flapping[name]
+		scenarios[name] = flapping[name]
 	}
-	for name, w := range worlds {
-		if w.isLong() && len(w.outages) > 1 {
+	for name, s := range scenarios {
+		if s.isLong() && len(s.outages) > 1 {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			least := .97
-			if len(w.outages) > 1 && name != "1 s in 10 s" && name != "1 s in 60 s" {
+			if len(s.outages) > 1 && name != "1 s in 10 s" && name != "1 s in 60 s" {
 				least = .93 // the primary is away for almost half of the time
 			}
 			for name, c := range map[string]struct {
 				client
 				least float64
 			}{"steady": {steady(.9, false), .97}, "bursty": {bursty(.9), least}} {
-				got := worstOf(t, w, c.client)
+				got := worstOf(t, s, c.client)
 				t.Logf("%s: %.3f of its requests", name, got.honest)
 				if got.honest < c.least {
 					t.Errorf("%s: less than %.2f", name, c.least)
 				}
 			}
 			// A client whose requests all go to one replica has its share of the limit in an outage.
-			t.Logf("sticky: %.3f of its requests", worstOf(t, w, steady(.9, true)).honest)
+			t.Logf("sticky: %.3f of its requests", worstOf(t, s, steady(.9, true)).honest)
 		})
 	}
 }
 
-// Random worlds, with all bounds at once.
+// Random scenarios, with all bounds at once.
 func TestRandomOutagesAreBounded(t *testing.T) {
 	most := map[string]float64{}
 	for seed := range uint64(testsize.Of(12, 60)) {
 		rnd := rand.New(rand.NewPCG(seed, 7))
 		pick := func(of ...float64) float64 { return of[rnd.IntN(len(of))] }
-		w := world{replicas: 1 << rnd.IntN(4), burst: int64(pick(1, 2, 4, 8, 20, 60)), rate: pick(.1, .5, 2, 5), cost: 1, seed: seed}
+		s := scenario{replicas: 1 << rnd.IntN(4), burst: int64(pick(1, 2, 4, 8, 20, 60)), rate: pick(.1, .5, 2, 5), cost: 1, seed: seed}
 		if rnd.IntN(4) == 0 {
-			w.cost += rnd.Int64N(w.burst)
+			s.cost += rnd.Int64N(s.burst)
 		}
-		fill := float64(w.burst) / w.rate
+		fill := float64(s.burst) / s.rate
 		period := fill * pick(.1, .3, .5, 1, 2)
-		w.length = seconds(max(15*period, 5*fill))
-		away := w.replicas
+		s.length = seconds(max(15*period, 5*fill))
+		away := s.replicas
 		if rnd.IntN(2) == 0 {
 			away = 1 + rnd.IntN(away)
 		}
-		w.outages = every(seconds(period), seconds(period*pick(.05, .1, .3, .5, .7)), w.length, away)
+		s.outages = every(seconds(period), seconds(period*pick(.05, .1, .3, .5, .7)), s.length, away)
 		for name, c := range map[string]struct {
 			client
 			most float64
 		}{"flood": {flood(10), 1.15}, "watch": {watch(10, pick(.2, .3, .5, .6, .8)), 1.75}} {
 			bound := c.most
-			if away < w.replicas {
-				bound = 1 + float64(away)/float64(w.replicas)
+			if away < s.replicas {
+				bound = 1 + float64(away)/float64(s.replicas)
 			}
-			// The first outage and the last are whole ones, though the world is short.
-			bound += max(1, float64(w.replicas)*float64(w.cost)/float64(w.burst)) * float64(w.burst) / (float64(w.burst) + w.rate*w.length.Seconds())
-			got := w.run(t, c.client).share()
+			// The first outage and the last are whole ones, though the scenario is short.
+			bound += max(1, float64(s.replicas)*float64(s.cost)/float64(s.burst)) * float64(s.burst) / (float64(s.burst) + s.rate*s.length.Seconds())
+			got := s.run(t, c.client).share()
 			most[name] = max(most[name], got)
 			if got > bound {
-				t.Errorf("%s: %.2f of the limit, of %.2f: %+v", name, got, bound, w)
+				t.Errorf("%s: %.2f of the limit, of %.2f: %+v", name, got, bound, s)
 			}
 		}
 	}

@@ -26,46 +26,46 @@ func wantBlocked(t *testing.T, s store.Store, c store.Charge, until time.Time) {
 }
 
 func TestABlockBeforeAnOutageIsInForceInIt(t *testing.T) {
-	for name, block := range map[string]func(d *duo, c store.Charge){
-		"made here": func(d *duo, c store.Charge) { d.block(c, time.Minute) },
-		"met by a denial": func(d *duo, c store.Charge) {
-			d.blockPrimary(c, time.Minute)
-			d.take(c)
+	for name, block := range map[string]func(r *fallbackRig, c store.Charge){
+		"made here": func(r *fallbackRig, c store.Charge) { r.block(c, time.Minute) },
+		"met by a denial": func(r *fallbackRig, c store.Charge) {
+			r.blockPrimary(c, time.Minute)
+			r.take(c)
 		},
-		"met by a look": func(d *duo, c store.Charge) {
-			d.blockPrimary(c, time.Minute)
+		"met by a look": func(r *fallbackRig, c store.Charge) {
+			r.blockPrimary(c, time.Minute)
 			c.Cost = 0
-			d.take(c)
+			r.take(c)
 		},
-		"made longer": func(d *duo, c store.Charge) {
-			d.block(c, 10*time.Second)
-			d.blockPrimary(c, time.Minute)
-			d.take(c)
+		"made longer": func(r *fallbackRig, c store.Charge) {
+			r.block(c, 10*time.Second)
+			r.blockPrimary(c, time.Minute)
+			r.take(c)
 		},
-		"made shorter": func(d *duo, c store.Charge) {
-			d.block(c, time.Hour)
-			d.blockPrimary(c, time.Minute)
-			d.take(c)
+		"made shorter": func(r *fallbackRig, c store.Charge) {
+			r.block(c, time.Hour)
+			r.blockPrimary(c, time.Minute)
+			r.take(c)
 		},
-		"met between outages": func(d *duo, c store.Charge) {
-			d.fail(teststore.Broken)
-			d.block(c, time.Hour)
-			d.comeBack()
-			d.blockPrimary(c, time.Minute)
-			d.take(c)
+		"met between outages": func(r *fallbackRig, c store.Charge) {
+			r.fail(teststore.Broken)
+			r.block(c, time.Hour)
+			r.comeBack()
+			r.blockPrimary(c, time.Minute)
+			r.take(c)
 		},
 	} {
-		duoRun(t, name, fallback.Config{Replicas: 4}, func(t *testing.T, d *duo) {
+		run(t, name, fallback.Config{Replicas: 4}, func(t *testing.T, r *fallbackRig) {
 			c := teststore.Months(t, 1)
-			block(d, c)
+			block(r, c)
 			until := time.Now().Add(time.Minute)
-			d.fail(teststore.Broken)
-			wantBlocked(t, d, c, until)
-			if ok, state := d.take(c); ok || !state.Blocked || !state.Degraded {
+			r.fail(teststore.Broken)
+			wantBlocked(t, r, c, until)
+			if ok, state := r.take(c); ok || !state.Blocked || !state.Degraded {
 				t.Errorf("%t, %+v", ok, state)
 			}
 			time.Sleep(time.Until(until) + 10*time.Millisecond)
-			if n := d.count(c); n < 149 || n > 150 {
+			if n := r.count(c); n < 149 || n > 150 {
 				t.Errorf("%d allowed after the block, want a quarter of 600", n)
 			}
 		})
@@ -74,22 +74,22 @@ func TestABlockBeforeAnOutageIsInForceInIt(t *testing.T) {
 
 // A reply that was under way when its bucket was blocked does not know of the block.
 func TestAnOlderReplyEndsNoBlock(t *testing.T) {
-	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
+	inBubble(t, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
 		c := teststore.Months(t, 1)
-		d.block(teststore.Months(t, 0), time.Millisecond) // from now on, replies are compared with the secondary
-		d.primary.Have(func(_ context.Context, call func() error) error {
+		r.block(teststore.Months(t, 0), time.Millisecond) // from now on, replies are compared with the secondary
+		r.primary.Have(func(_ context.Context, call func() error) error {
 			err := call()
 			time.Sleep(10 * time.Millisecond)
 			return err
 		})
-		go d.Take(t.Context(), []store.Charge{c}, make([]store.State, 1))
+		go r.Take(t.Context(), []store.Charge{c}, make([]store.State, 1))
 		time.Sleep(5 * time.Millisecond)
-		d.blockPrimary(c, time.Hour)
-		d.primary.Mend()
-		d.take(c)
+		r.blockPrimary(c, time.Hour)
+		r.primary.Mend()
+		r.take(c)
 		time.Sleep(time.Second)
-		d.fail(teststore.Broken)
-		if ok, state := d.take(c); ok || !state.Blocked {
+		r.fail(teststore.Broken)
+		if ok, state := r.take(c); ok || !state.Blocked {
 			t.Errorf("%t, %+v", ok, state)
 		}
 	})
@@ -97,78 +97,78 @@ func TestAnOlderReplyEndsNoBlock(t *testing.T) {
 
 // So is one that this replica has not met.
 func TestABlockThatEndsBeforeAnOutageIsNotInForceInIt(t *testing.T) {
-	for name, block := range map[string]func(d *duo, c store.Charge){
-		"ended here": func(d *duo, c store.Charge) {
-			d.block(c, time.Hour)
-			d.block(c, 0)
+	for name, block := range map[string]func(r *fallbackRig, c store.Charge){
+		"ended here": func(r *fallbackRig, c store.Charge) {
+			r.block(c, time.Hour)
+			r.block(c, 0)
 		},
-		"ended elsewhere": func(d *duo, c store.Charge) {
-			d.block(c, time.Hour)
-			d.blockPrimary(c, 0)
-			d.take(c)
+		"ended elsewhere": func(r *fallbackRig, c store.Charge) {
+			r.block(c, time.Hour)
+			r.blockPrimary(c, 0)
+			r.take(c)
 		},
-		"ended by a reset": func(d *duo, c store.Charge) {
-			d.block(c, time.Hour)
-			d.take(teststore.ResetOf(d.t, c))
+		"ended by a reset": func(r *fallbackRig, c store.Charge) {
+			r.block(c, time.Hour)
+			r.take(teststore.ResetOf(r.t, c))
 		},
-		"not met": func(d *duo, c store.Charge) { d.blockPrimary(c, time.Hour) },
+		"not met": func(r *fallbackRig, c store.Charge) { r.blockPrimary(c, time.Hour) },
 	} {
-		duoRun(t, name, fallback.Config{}, func(t *testing.T, d *duo) {
+		run(t, name, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
 			c := teststore.Months(t, 1)
-			block(d, c)
-			d.fail(teststore.Broken)
-			wantBlocked(t, d, c, time.Time{})
-			d.want(c, true)
+			block(r, c)
+			r.fail(teststore.Broken)
+			wantBlocked(t, r, c, time.Time{})
+			r.want(c, true)
 		})
 	}
 }
 
 // A block or its end holds until the primary is back, and the result says so.
 func TestABlockInAnOutageEndsWithIt(t *testing.T) {
-	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
+	inBubble(t, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
 		c := teststore.Months(t, 1)
-		if d.block(c, time.Hour) {
+		if r.block(c, time.Hour) {
 			t.Error("degraded although the primary answers")
 		}
 		until := time.Now().Add(time.Hour)
-		d.fail(teststore.Broken)
-		if !d.block(c, 0) {
+		r.fail(teststore.Broken)
+		if !r.block(c, 0) {
 			t.Error("not degraded")
 		}
-		d.want(c, true) // although it was unblocked
-		d.comeBack()
-		wantBlocked(t, d, c, until)
-		d.want(c, false) // although the primary has it blocked
+		r.want(c, true) // although it was unblocked
+		r.comeBack()
+		wantBlocked(t, r, c, until)
+		r.want(c, false) // although the primary has it blocked
 
 		other := c
 		other.Key = "other"
-		d.fail(teststore.Broken)
-		if !d.block(other, time.Hour) {
+		r.fail(teststore.Broken)
+		if !r.block(other, time.Hour) {
 			t.Error("not degraded")
 		}
-		d.want(other, false) // although it was blocked
-		d.comeBack()
-		wantBlocked(t, d, other, time.Time{})
-		d.take(other)
-		d.fail(teststore.Broken)
-		d.want(other, true) // in the next outage, though the primary has allowed it
+		r.want(other, false) // although it was blocked
+		r.comeBack()
+		wantBlocked(t, r, other, time.Time{})
+		r.take(other)
+		r.fail(teststore.Broken)
+		r.want(other, true) // in the next outage, though the primary has allowed it
 	})
 }
 
 func TestABlockThatFailsInThePrimaryIsAnError(t *testing.T) {
 	for name, f := range map[string]teststore.Fault{"broken": teststore.Broken, "refused": teststore.Refused, "hung": teststore.Hung} {
-		duoRun(t, name, fallback.Config{}, func(t *testing.T, d *duo) {
-			d.primary.Have(f)
+		run(t, name, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
+			r.primary.Have(f)
 			for i := range 5 {
-				if degraded, err := d.Block(t.Context(), "p", "k", store.Block{For: time.Hour}); degraded || err == nil {
+				if degraded, err := r.Block(t.Context(), "p", "k", store.Block{For: time.Hour}); degraded || err == nil {
 					t.Errorf("%d: %t, %v", i, degraded, err)
 				}
 			}
-			d.wantAway(true)
-			if _, err := d.Block(store.WithoutStandIn(t.Context()), "p", "k", store.Block{}); !errors.Is(err, store.ErrAway) {
+			r.wantAway(true)
+			if _, err := r.Block(store.WithoutStandIn(t.Context()), "p", "k", store.Block{}); !errors.Is(err, store.ErrAway) {
 				t.Errorf("%v, want ErrAway", err)
 			}
-			if _, err := d.Block(t.Context(), "p", "", store.Block{}); !errors.Is(err, store.ErrInvalidCall) {
+			if _, err := r.Block(t.Context(), "p", "", store.Block{}); !errors.Is(err, store.ErrInvalidCall) {
 				t.Errorf("%v, want ErrInvalidCall", err)
 			}
 		})
@@ -192,12 +192,12 @@ func TestAFallbackOfAStoreThatIsNoBlockerOrInspectorSaysSo(t *testing.T) {
 }
 
 func TestInspectByTheSecondaryInAnOutage(t *testing.T) {
-	duoTest(t, fallback.Config{Replicas: 4}, func(t *testing.T, d *duo) {
+	inBubble(t, fallback.Config{Replicas: 4}, func(t *testing.T, r *fallbackRig) {
 		c := teststore.Months(t, 1)
-		d.take(c)
+		r.take(c)
 		inspect := func(ctx context.Context) store.Bucket {
 			t.Helper()
-			b, err := d.Inspect(ctx, c.Policy, c.Key)
+			b, err := r.Inspect(ctx, c.Policy, c.Key)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -206,17 +206,17 @@ func TestInspectByTheSecondaryInAnOutage(t *testing.T) {
 		if b := inspect(t.Context()); b.Degraded || b.Limit != c.Limit || b.State(c.Limit).Remaining != 599 {
 			t.Errorf("%+v", b)
 		}
-		d.fail(teststore.Broken)
-		d.take(teststore.Months(t, 9))
+		r.fail(teststore.Broken)
+		r.take(teststore.Months(t, 9))
 		b := inspect(t.Context())
 		if s := b.State(b.Limit); !b.Degraded || !s.Degraded || !b.Used() || b.Limit == c.Limit || s.Remaining != 150-9 {
 			t.Errorf("%+v, %+v", b, s)
 		}
-		if _, err := d.Inspect(store.WithoutStandIn(t.Context()), c.Policy, c.Key); !errors.Is(err, store.ErrAway) {
+		if _, err := r.Inspect(store.WithoutStandIn(t.Context()), c.Policy, c.Key); !errors.Is(err, store.ErrAway) {
 			t.Errorf("%v, want ErrAway", err)
 		}
-		d.comeBack()
-		d.take(c)
+		r.comeBack()
+		r.take(c)
 		if b := inspect(t.Context()); b.Degraded || b.State(c.Limit).Remaining != 589 {
 			t.Errorf("%+v", b)
 		}

@@ -34,35 +34,35 @@ func TestFallbackRefusesNonsense(t *testing.T) {
 }
 
 func TestPanicsBehindAFallbackDoNotEndTheProcess(t *testing.T) {
-	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-		d.fail(teststore.Broken)
-		d.primary.Have(func(context.Context, func() error) error { panic("in a probe") })
+	inBubble(t, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
+		r.fail(teststore.Broken)
+		r.primary.Have(func(context.Context, func() error) error { panic("in a probe") })
 		time.Sleep(time.Second)
-		d.comeBack()
+		r.comeBack()
 	})
-	duoTest(t, fallback.Config{Failures: 1, OnChange: func(bool, error) { panic("in OnChange") }}, func(t *testing.T, d *duo) {
+	inBubble(t, fallback.Config{Failures: 1, OnChange: func(bool, error) { panic("in OnChange") }}, func(t *testing.T, r *fallbackRig) {
 		for range 2 {
-			d.primary.Have(teststore.Broken)
-			d.take(hourly(t, 1))
-			d.wantAway(true)
-			asked := d.primary.Calls.Load()
+			r.primary.Have(teststore.Broken)
+			r.take(hourly(t, 1))
+			r.wantAway(true)
+			asked := r.primary.Calls.Load()
 			time.Sleep(10 * time.Second)
-			if probes := d.primary.Calls.Load() - asked; probes > 60 {
+			if probes := r.primary.Calls.Load() - asked; probes > 60 {
 				t.Errorf("%d probes in 10 s", probes)
 			}
-			d.comeBack()
+			r.comeBack()
 		}
-		if len(d.changes) != 4 {
-			t.Errorf("changes %q of two outages", d.changes)
+		if len(r.changes) != 4 {
+			t.Errorf("changes %q of two outages", r.changes)
 		}
 	})
 }
 
 func TestCloseWaitsForTheProbe(t *testing.T) {
-	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-		d.fail(teststore.Broken)
+	inBubble(t, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
+		r.fail(teststore.Broken)
 		var asking atomic.Bool
-		d.primary.Have(func(ctx context.Context, _ func() error) error {
+		r.primary.Have(func(ctx context.Context, _ func() error) error {
 			asking.Store(true)
 			defer asking.Store(false)
 			<-ctx.Done()
@@ -73,7 +73,7 @@ func TestCloseWaitsForTheProbe(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		begin := time.Now()
-		d.Close()
+		r.Close()
 		if asking.Load() || time.Since(begin) != time.Millisecond {
 			t.Errorf("under way: %t after %v", asking.Load(), time.Since(begin))
 		}
@@ -82,10 +82,10 @@ func TestCloseWaitsForTheProbe(t *testing.T) {
 
 func TestTheLogSaysWhatHappened(t *testing.T) {
 	var text strings.Builder
-	duoTest(t, fallback.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))}, func(t *testing.T, d *duo) {
-		d.primary.Have(teststore.Broken)
-		d.wantCount(hourly(t, 100), 100)
-		d.comeBack()
+	inBubble(t, fallback.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))}, func(t *testing.T, r *fallbackRig) {
+		r.primary.Have(teststore.Broken)
+		r.wantCount(hourly(t, 100), 100)
+		r.comeBack()
 		for _, want := range []string{
 			`level=ERROR msg="fallback: the primary failed or was slow" error=broken`,
 			`level=WARN msg="fallback: the primary is unavailable, and the secondary answers" error=broken`,
@@ -101,10 +101,10 @@ func TestTheLogSaysWhatHappened(t *testing.T) {
 func TestAPrimaryThatStaysAwayIsLogged(t *testing.T) {
 	for name, f := range map[string]teststore.Fault{"broken": teststore.Broken, "slow": after(60 * time.Millisecond)} {
 		var text strings.Builder
-		duoTest(t, fallback.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))}, func(t *testing.T, d *duo) {
-			d.primary.Have(f)
+		inBubble(t, fallback.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))}, func(t *testing.T, r *fallbackRig) {
+			r.primary.Have(f)
 			for begin := time.Now(); time.Since(begin) < 4*time.Minute; time.Sleep(100 * time.Millisecond) {
-				if ok, _, err := d.takeWithin(100*time.Millisecond, hourly(t, 500_000)); !ok || err != nil {
+				if ok, _, err := r.takeWithin(100*time.Millisecond, hourly(t, 500_000)); !ok || err != nil {
 					t.Fatal(ok, err)
 				}
 			}
@@ -136,15 +136,15 @@ func TestALoggerThatIsSetLaterIsTold(t *testing.T) {
 }
 
 func TestLongKeysAreKeptByTheirHash(t *testing.T) {
-	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-		d.fail(teststore.Broken)
-		if kept := teststore.HeapOf(func() { teststore.LongKeys(t, func(c store.Charge) { d.take(c) }) }); kept > teststore.MostOfLongKeys {
+	inBubble(t, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
+		r.fail(teststore.Broken)
+		if kept := teststore.LeftOnHeap(func() { teststore.LongKeys(t, func(c store.Charge) { r.take(c) }) }); kept > teststore.MostOfLongKeys {
 			t.Errorf("300 keys of 90 KB keep %d bytes", kept)
 		}
-		d.comeBack()
+		r.comeBack()
 		teststore.LongKeys(t, func(c store.Charge) {
 			if strings.HasSuffix(c.Key, "77") {
-				if _, state := d.take(c); state.Degraded || state.Remaining != 98 {
+				if _, state := r.take(c); state.Degraded || state.Remaining != 98 {
 					t.Errorf("%+v, want 98 left", state)
 				}
 			}
@@ -154,18 +154,18 @@ func TestLongKeysAreKeptByTheirHash(t *testing.T) {
 
 // An outage is probed with the keys of the call that failed.
 func TestProbesHaveShortKeys(t *testing.T) {
-	duoTest(t, fallback.Config{Failures: 1}, func(t *testing.T, d *duo) {
-		longest, behind := 0, &teststore.Intercepted{Store: d.primary.Store}
+	inBubble(t, fallback.Config{Failures: 1}, func(t *testing.T, r *fallbackRig) {
+		longest, behind := 0, &teststore.Intercepted{Store: r.primary.Store}
 		behind.Intercept(func(c store.Charge) error {
 			longest = max(longest, len(c.Key))
 			return nil
 		})
-		d.primary.Store = behind
-		d.primary.Have(teststore.Broken)
+		r.primary.Store = behind
+		r.primary.Have(teststore.Broken)
 		c := hourly(t, 1)
 		c.Key = strings.Repeat("k", 1<<20)
-		d.take(c)
-		d.comeBack()
+		r.take(c)
+		r.comeBack()
 		if longest < 32 || longest > 256 { // a hash
 			t.Errorf("probed with a key of %d bytes", longest)
 		}

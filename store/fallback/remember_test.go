@@ -30,23 +30,23 @@ func TestABucketThatIsLessThanHalfFullBeginsAnOutageSo(t *testing.T) {
 		"a burst below the replicas":       {8, 4, 4, 0, 0},
 		"a burst below the replicas, full": {8, 4, 0, 0, 1},
 	} {
-		duoRun(t, name, fallback.Config{Replicas: c.replicas}, func(t *testing.T, d *duo) {
+		run(t, name, fallback.Config{Replicas: c.replicas}, func(t *testing.T, r *fallbackRig) {
 			charge := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Minute, int64(c.burst)), Cost: 1}
 			for range c.cost {
-				d.take(charge)
+				r.take(charge)
 			}
 			time.Sleep(c.refills)
-			d.fail(teststore.Broken)
-			d.wantCount(charge, c.want)
+			r.fail(teststore.Broken)
+			r.wantCount(charge, c.want)
 		})
 	}
 }
 
 func TestADebtIsAnEmptyBucketInAnOutage(t *testing.T) {
-	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-		d.take(owed(teststore.Months(t, 0), 700))
-		d.fail(teststore.Broken)
-		if ok, state := d.take(teststore.Months(t, 1)); ok || state.RetryAfter != 100*time.Hour {
+	inBubble(t, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
+		r.take(owed(teststore.Months(t, 0), 700))
+		r.fail(teststore.Broken)
+		if ok, state := r.take(teststore.Months(t, 1)); ok || state.RetryAfter != 100*time.Hour {
 			t.Errorf("%t, %+v, want a token in 100 h", ok, state)
 		}
 	})
@@ -54,13 +54,13 @@ func TestADebtIsAnEmptyBucketInAnOutage(t *testing.T) {
 
 // What the secondary's bucket has less, it keeps.
 func TestAReplyDoesNotFillTheBucketOfTheSecondary(t *testing.T) {
-	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-		d.outage(teststore.Months(t, 600))
-		d.take(teststore.Months(t, 1)) // settles
-		teststore.Must(t, d.primary.Store, teststore.ResetOf(t, teststore.Months(t, 0)))
-		d.take(teststore.Months(t, 500))
-		d.fail(teststore.Broken)
-		d.wantCount(teststore.Months(t, 1), 0)
+	inBubble(t, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
+		r.outage(teststore.Months(t, 600))
+		r.take(teststore.Months(t, 1)) // settles
+		teststore.TakeAllowed(t, r.primary.Store, teststore.ResetOf(t, teststore.Months(t, 0)))
+		r.take(teststore.Months(t, 500))
+		r.fail(teststore.Broken)
+		r.wantCount(teststore.Months(t, 1), 0)
 	})
 }
 
@@ -86,29 +86,29 @@ func (s *counted) Block(ctx context.Context, policy, key string, b store.Block) 
 
 func TestWhatFollowingThePrimaryCosts(t *testing.T) {
 	for name, c := range map[string]struct {
-		prepare func(d *duo)
+		prepare func(r *fallbackRig)
 		cost    int64
 		times   int
 		want    counted
 	}{
 		"a light client":            {nil, 1, 300, counted{}},
-		"a flood that is denied":    {func(d *duo) { d.take(teststore.Months(t, 600)) }, 1, 1000, counted{looks: 1000}},
-		"a flood on a blocked key":  {func(d *duo) { d.block(teststore.Months(t, 0), time.Hour) }, 1, 1000, counted{looks: 1000}},
-		"after a block has ended":   {func(d *duo) { d.block(teststore.Months(t, 0), time.Hour); time.Sleep(time.Hour) }, 1, 100, counted{}},
-		"while another is blocked":  {func(d *duo) { d.block(store.Charge{Policy: "p", Key: "other"}, time.Hour) }, 1, 100, counted{looks: 100}},
-		"a block that another made": {func(d *duo) { d.blockPrimary(teststore.Months(t, 0), time.Hour) }, 1, 1000, counted{looks: 1000, blocks: 1}},
+		"a flood that is denied":    {func(r *fallbackRig) { r.take(teststore.Months(t, 600)) }, 1, 1000, counted{looks: 1000}},
+		"a flood on a blocked key":  {func(r *fallbackRig) { r.block(teststore.Months(t, 0), time.Hour) }, 1, 1000, counted{looks: 1000}},
+		"after a block has ended":   {func(r *fallbackRig) { r.block(teststore.Months(t, 0), time.Hour); time.Sleep(time.Hour) }, 1, 100, counted{}},
+		"while another is blocked":  {func(r *fallbackRig) { r.block(store.Charge{Policy: "p", Key: "other"}, time.Hour) }, 1, 100, counted{looks: 100}},
+		"a block that another made": {func(r *fallbackRig) { r.blockPrimary(teststore.Months(t, 0), time.Hour) }, 1, 1000, counted{looks: 1000, blocks: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				memory := openSmall(t)
 				secondary := &counted{Store: memory}
-				d := newDuoWith(t, secondary, fallback.Config{})
+				r := newRigWith(t, secondary, fallback.Config{})
 				if c.prepare != nil {
-					c.prepare(d)
+					c.prepare(r)
 				}
 				*secondary = counted{Store: memory}
 				for range c.times {
-					d.take(teststore.Months(t, c.cost))
+					r.take(teststore.Months(t, c.cost))
 				}
 				if c.want.Store = memory; *secondary != c.want {
 					t.Errorf("%+v, want %+v", *secondary, c.want)
@@ -119,21 +119,21 @@ func TestWhatFollowingThePrimaryCosts(t *testing.T) {
 }
 
 func TestAResetReachesTheSecondary(t *testing.T) {
-	for name, spend := range map[string]func(d *duo){
-		"what was known": func(d *duo) { d.take(teststore.Months(t, 600)) },
-		"what is not settled": func(d *duo) {
-			d.outage(teststore.Months(t, 600))
+	for name, spend := range map[string]func(r *fallbackRig){
+		"what was known": func(r *fallbackRig) { r.take(teststore.Months(t, 600)) },
+		"what is not settled": func(r *fallbackRig) {
+			r.outage(teststore.Months(t, 600))
 		},
 	} {
-		duoRun(t, name, fallback.Config{}, func(t *testing.T, d *duo) {
-			spend(d)
-			if ok, state := d.take(teststore.ResetOf(t, teststore.Months(t, 0))); !ok || state.Degraded || state.Remaining != 10 {
+		run(t, name, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
+			spend(r)
+			if ok, state := r.take(teststore.ResetOf(t, teststore.Months(t, 0))); !ok || state.Degraded || state.Remaining != 10 {
 				t.Fatalf("%t, %+v", ok, state)
 			}
-			d.take(teststore.Months(t, 1))
-			d.wantLeft(teststore.Months(t, 0), 599)
-			d.fail(teststore.Broken)
-			d.wantCount(teststore.Months(t, 1), 600)
+			r.take(teststore.Months(t, 1))
+			r.wantLeft(teststore.Months(t, 0), 599)
+			r.fail(teststore.Broken)
+			r.wantCount(teststore.Months(t, 1), 600)
 		})
 	}
 }

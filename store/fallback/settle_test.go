@@ -26,7 +26,7 @@ func standby(c store.Charge, tokens int64) store.Charge {
 	return c
 }
 
-// TestSettlement charges one bucket of 600 tokens, of which one comes a minute, before, in and after an outage.
+// TestSettlement charges one bucket of 600 tokens, of which one comes every ten seconds, before, in and after an outage.
 func TestSettlement(t *testing.T) {
 	const token = 10 * time.Second // until one comes
 	limit := teststore.Limit(t, 1, token, 600)
@@ -54,24 +54,24 @@ func TestSettlement(t *testing.T) {
 		"no more than the primary's since the last use": {4, nil, []store.Charge{charge(600)}, []store.Charge{charge(600)}, 590 * token, 579},
 		"nothing when that has refilled":                {4, nil, []store.Charge{charge(600)}, []store.Charge{charge(590)}, 600 * token, 599},
 	} {
-		duoRun(t, name, fallback.Config{Replicas: c.replicas}, func(t *testing.T, d *duo) {
+		run(t, name, fallback.Config{Replicas: c.replicas}, func(t *testing.T, r *fallbackRig) {
 			for _, one := range c.before {
-				d.take(one)
+				r.take(one)
 			}
-			d.fail(teststore.Broken)
+			r.fail(teststore.Broken)
 			for _, one := range c.in {
-				d.take(one)
+				r.take(one)
 			}
 			for _, one := range c.others {
-				teststore.Must(t, d.primary.Store, one)
+				teststore.TakeAllowed(t, r.primary.Store, one)
 			}
-			d.comeBack()
+			r.comeBack()
 			time.Sleep(c.after)
-			d.take(charge(1))
-			if left := 600 - int64(d.peekPrimary(charge(0)).ResetAfter.Round(token)/token); left != c.want {
+			r.take(charge(1))
+			if left := 600 - int64(r.peekPrimary(charge(0)).ResetAfter.Round(token)/token); left != c.want {
 				t.Errorf("%d left in the primary, want %d", left, c.want)
 			}
-			if pending := d.Stats().Fallback.Pending; pending > 1 { // that of duo.fail
+			if pending := r.Stats().Fallback.Pending; pending > 1 { // that of fallbackRig.fail
 				t.Errorf("%d are pending", pending)
 			}
 		})
@@ -92,43 +92,43 @@ func TestOnlyAChargeThatCostsSettles(t *testing.T) {
 		"a denied charge":  {teststore.Months(t, 601), 500},
 		"an owed charge":   {owed(teststore.Months(t, 0), 2), 498},
 	} {
-		duoRun(t, name, fallback.Config{}, func(t *testing.T, d *duo) {
-			d.outage(teststore.Months(t, 100))
-			d.take(c.charge)
-			d.wantLeft(teststore.Months(t, 0), c.left)
+		run(t, name, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
+			r.outage(teststore.Months(t, 100))
+			r.take(c.charge)
+			r.wantLeft(teststore.Months(t, 0), c.left)
 		})
 	}
 }
 
 func TestABucketIsSettledOnce(t *testing.T) {
-	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-		d.outage(teststore.Months(t, 100))
-		calls := d.primary.Calls.Load()
+	inBubble(t, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
+		r.outage(teststore.Months(t, 100))
+		calls := r.primary.Calls.Load()
 		var callers sync.WaitGroup
 		for range 10 {
-			callers.Go(func() { d.take(teststore.Months(t, 1)) })
+			callers.Go(func() { r.take(teststore.Months(t, 1)) })
 		}
 		callers.Wait()
-		d.wantLeft(teststore.Months(t, 0), 490)
-		if calls = d.primary.Calls.Load() - calls; calls != 11 {
+		r.wantLeft(teststore.Months(t, 0), 490)
+		if calls = r.primary.Calls.Load() - calls; calls != 11 {
 			t.Errorf("%d calls, want 11", calls)
 		}
 	})
 }
 
 func TestEachBucketOfACallIsSettled(t *testing.T) {
-	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
+	inBubble(t, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
 		charges := []store.Charge{teststore.Months(t, 5), teststore.Months(t, 7), teststore.Months(t, 9)}
 		for i := range charges {
 			charges[i].Policy = fmt.Sprint(i)
 		}
 		charges[2].Shadow = true
-		d.fail(teststore.Broken)
-		teststore.Must(t, d, charges...)
-		d.comeBack()
-		teststore.Must(t, d, charges...)
+		r.fail(teststore.Broken)
+		teststore.TakeAllowed(t, r, charges...)
+		r.comeBack()
+		teststore.TakeAllowed(t, r, charges...)
 		for i, want := range []int64{590, 586, 582} {
-			d.wantLeft(charges[i], want)
+			r.wantLeft(charges[i], want)
 		}
 	})
 }
@@ -143,38 +143,38 @@ func TestASettlementThatFails(t *testing.T) {
 		"a lost reply": {teststore.LostReply, 399},
 		"broken":       {teststore.Broken, 499},
 	} {
-		duoRun(t, name, fallback.Config{}, func(t *testing.T, d *duo) {
-			d.outage(teststore.Months(t, 100))
-			d.take(store.Charge{Policy: "p", Key: "other", Limit: teststore.Months(t, 0).Limit, Cost: 1})
-			d.primary.Have(c.fault)
-			if ok, state := d.take(teststore.Months(t, 100)); !ok || !state.Degraded || d.Away() != nil {
-				t.Errorf("%t, %+v, away: %v", ok, state, d.Away())
+		run(t, name, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
+			r.outage(teststore.Months(t, 100))
+			r.take(store.Charge{Policy: "p", Key: "other", Limit: teststore.Months(t, 0).Limit, Cost: 1})
+			r.primary.Have(c.fault)
+			if ok, state := r.take(teststore.Months(t, 100)); !ok || !state.Degraded || r.Away() != nil {
+				t.Errorf("%t, %+v, away: %v", ok, state, r.Away())
 			}
-			d.primary.Mend()
+			r.primary.Mend()
 			time.Sleep(2 * time.Second)
-			if ok, state := d.take(teststore.Months(t, 1)); !ok || state.Degraded {
+			if ok, state := r.take(teststore.Months(t, 1)); !ok || state.Degraded {
 				t.Errorf("%t, %+v", ok, state)
 			}
-			d.wantLeft(teststore.Months(t, 0), c.left)
+			r.wantLeft(teststore.Months(t, 0), c.left)
 		})
 	}
 }
 
 // A caller that leaves, or has no time, is no failure of the primary and gets no answer of the secondary.
 func TestACallerThatLeavesWhileItSettles(t *testing.T) {
-	duoTest(t, fallback.Config{Failures: 1}, func(t *testing.T, d *duo) {
-		d.outage(teststore.Months(t, 100))
-		d.primary.Have(teststore.Hung)
+	inBubble(t, fallback.Config{Failures: 1}, func(t *testing.T, r *fallbackRig) {
+		r.outage(teststore.Months(t, 100))
+		r.primary.Have(teststore.Hung)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		defer cancel()
-		if ok, err := d.Take(ctx, []store.Charge{teststore.Months(t, 1)}, make([]store.State, 1)); ok || !errors.Is(err, context.DeadlineExceeded) {
+		if ok, err := r.Take(ctx, []store.Charge{teststore.Months(t, 1)}, make([]store.State, 1)); ok || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%t, %v", ok, err)
 		}
-		d.primary.Mend()
-		if _, err := d.Take(t.Context(), []store.Charge{{}}, make([]store.State, 1)); !errors.Is(err, store.ErrInvalidCall) {
+		r.primary.Mend()
+		if _, err := r.Take(t.Context(), []store.Charge{{}}, make([]store.State, 1)); !errors.Is(err, store.ErrInvalidCall) {
 			t.Error(err)
 		}
-		d.wantAway(false)
+		r.wantAway(false)
 	})
 }
 
@@ -182,30 +182,30 @@ func TestACallerThatLeavesWhileItSettles(t *testing.T) {
 func TestARefundOnTheOtherSide(t *testing.T) {
 	login, refund := teststore.Months(t, 1), teststore.Months(t, -1)
 	for name, c := range map[string]struct {
-		do   func(d *duo)
+		do   func(r *fallbackRig)
 		left int64 // in the primary after another login
 	}{
-		"before and in it": {func(d *duo) { d.take(login); d.outage(refund) }, 599},
-		"in it":            {func(d *duo) { d.outage(login, standby(login, 1)) }, 599},
-		"in and after it":  {func(d *duo) { d.outage(login); d.take(standby(login, 1)) }, 599},
-		"in it and after a charge": {func(d *duo) {
-			d.outage(login)
-			d.take(login) // settles, and what was settled is not refunded
-			d.take(standby(login, 1))
+		"before and in it": {func(r *fallbackRig) { r.take(login); r.outage(refund) }, 599},
+		"in it":            {func(r *fallbackRig) { r.outage(login, standby(login, 1)) }, 599},
+		"in and after it":  {func(r *fallbackRig) { r.outage(login); r.take(standby(login, 1)) }, 599},
+		"in it and after a charge": {func(r *fallbackRig) {
+			r.outage(login)
+			r.take(login) // settles, and what was settled is not refunded
+			r.take(standby(login, 1))
 		}, 597},
-		"before and after it": {func(d *duo) { d.take(login); d.fail(teststore.Broken); d.comeBack(); d.take(refund) }, 599},
-		"in it, and in the next one": {func(d *duo) {
-			d.outage(login)
-			d.take(login)
-			d.outage(standby(login, 1))
+		"before and after it": {func(r *fallbackRig) { r.take(login); r.fail(teststore.Broken); r.comeBack(); r.take(refund) }, 599},
+		"in it, and in the next one": {func(r *fallbackRig) {
+			r.outage(login)
+			r.take(login)
+			r.outage(standby(login, 1))
 		}, 597},
 	} {
-		duoRun(t, name, fallback.Config{}, func(t *testing.T, d *duo) {
-			c.do(d)
-			d.take(login)
-			d.wantLeft(login, c.left)
-			d.fail(teststore.Broken)
-			if _, state := d.take(teststore.Months(t, 0)); state.Remaining < 599 {
+		run(t, name, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
+			c.do(r)
+			r.take(login)
+			r.wantLeft(login, c.left)
+			r.fail(teststore.Broken)
+			if _, state := r.take(teststore.Months(t, 0)); state.Remaining < 599 {
 				t.Errorf("%d left in the secondary", state.Remaining)
 			}
 		})
@@ -214,17 +214,17 @@ func TestARefundOnTheOtherSide(t *testing.T) {
 
 // Those who fail to log in on one side get nothing back for logins on the other.
 func TestRefundsOfOneSideGiveNothingOnTheOther(t *testing.T) {
-	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
+	inBubble(t, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
 		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, 100*time.Hour, 10), Cost: 10}
-		d.take(c)
-		d.fail(teststore.Broken)
+		r.take(c)
+		r.fail(teststore.Broken)
 		c.Cost = -7
-		d.take(c)
-		if c.Cost = 1; d.count(c) != 0 {
+		r.take(c)
+		if c.Cost = 1; r.count(c) != 0 {
 			t.Error("what the primary is to get back was spent in the secondary")
 		}
-		d.comeBack()
-		d.wantCount(c, 7) // of the primary, to which they were refunded
+		r.comeBack()
+		r.wantCount(c, 7) // of the primary, to which they were refunded
 	})
 }
 
@@ -233,79 +233,79 @@ func TestARefundEndsTheLockWhereItsChargeMadeIt(t *testing.T) {
 		login := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, 100*time.Hour, 1), Cost: 1, Lock: 1000 * time.Hour}
 		refund := login
 		refund.Cost, refund.Lock = -1, 0
-		d := newDuo(t, fallback.Config{})
-		if _, state := d.take(login); !state.Blocked {
+		r := newRig(t, fallback.Config{})
+		if _, state := r.take(login); !state.Blocked {
 			t.Fatalf("%+v", state)
 		}
-		d.fail(teststore.Broken)
-		d.take(refund)
-		if _, state := d.take(login); !state.Blocked || !state.Degraded {
+		r.fail(teststore.Broken)
+		r.take(refund)
+		if _, state := r.take(login); !state.Blocked || !state.Degraded {
 			t.Errorf("the lock of the primary ended in the outage: %+v", state)
 		}
-		d.comeBack()
-		if ok, state := d.take(login); !ok || !state.Blocked {
+		r.comeBack()
+		if ok, state := r.take(login); !ok || !state.Blocked {
 			t.Errorf("%t, %+v, want the lock ended by the refund, and made again", ok, state)
 		}
 
 		other := login
 		other.Key = "other"
-		d.fail(teststore.Broken)
-		if ok, state := d.take(other); !ok || !state.Blocked {
+		r.fail(teststore.Broken)
+		if ok, state := r.take(other); !ok || !state.Blocked {
 			t.Errorf("%t, %+v, want it locked in the outage", ok, state)
 		}
 		refund.Key, refund.Standby = "other", true
-		if _, state := d.take(refund); state.Blocked {
+		if _, state := r.take(refund); state.Blocked {
 			t.Errorf("%+v, want the lock ended", state)
 		}
-		d.comeBack()
-		d.want(other, true)
+		r.comeBack()
+		r.want(other, true)
 	})
 }
 
 // Calls that failed, but may have been carried out, are not charged again.
 func TestCallsWhoseRepliesAreLostAreChargedOnce(t *testing.T) {
-	duoTest(t, fallback.Config{Failures: 3}, func(t *testing.T, d *duo) {
-		d.primary.Have(teststore.LostReply)
+	inBubble(t, fallback.Config{Failures: 3}, func(t *testing.T, r *fallbackRig) {
+		r.primary.Have(teststore.LostReply)
 		for range 5 { // three of which reach the primary
-			d.take(teststore.Months(t, 1))
+			r.take(teststore.Months(t, 1))
 		}
-		d.take(owed(teststore.Months(t, 0), 10))
+		r.take(owed(teststore.Months(t, 0), 10))
 		time.Sleep(10 * time.Second) // with probes that are carried out, too
-		d.comeBack()
-		d.take(teststore.Months(t, 1))
-		d.wantLeft(teststore.Months(t, 0), 600-5-10-1)
+		r.comeBack()
+		r.take(teststore.Months(t, 1))
+		r.wantLeft(teststore.Months(t, 0), 600-5-10-1)
 	})
-	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-		d.primary.Have(teststore.Refused)
-		d.take(teststore.Months(t, 7))
-		d.primary.Mend()
-		d.take(teststore.Months(t, 1))
-		d.wantLeft(teststore.Months(t, 0), 592)
+	inBubble(t, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
+		r.primary.Have(teststore.Refused)
+		r.take(teststore.Months(t, 7))
+		r.primary.Mend()
+		r.take(teststore.Months(t, 1))
+		r.wantLeft(teststore.Months(t, 0), 592)
 	})
 }
 
 func TestMoreKeysThanMaxKeysAreAnsweredAndNotSettled(t *testing.T) {
-	duoTest(t, fallback.Config{MaxKeys: 8}, func(t *testing.T, d *duo) {
-		d.fail(teststore.Broken)
+	inBubble(t, fallback.Config{MaxKeys: 8}, func(t *testing.T, r *fallbackRig) {
+		r.fail(teststore.Broken)
 		c := teststore.Months(t, 600)
 		for i := range 100 {
 			c.Key = fmt.Sprint(i)
-			if ok, _ := d.take(c); !ok {
+			if ok, _ := r.take(c); !ok {
 				t.Fatal("denied for want of room")
 			}
-			if ok, _ := d.take(c); ok {
+			if ok, _ := r.take(c); ok {
 				t.Fatal("allowed twice")
 			}
 		}
-		if pending := d.Stats().Fallback.Pending; pending != 8 {
+		if pending := r.Stats().Fallback.Pending; pending != 8 {
 			t.Errorf("%d pending", pending)
 		}
-		d.comeBack()
+		r.comeBack()
 		settled := 0
 		for i := range 100 {
 			c.Key, c.Cost = fmt.Sprint(i), 1
-			d.take(c)
-			if d.peekPrimary(c).Remaining == 0 {
+			r.take(c)
+			if r.peekPrimary(c).Remaining == 0 {
 				settled++
 			}
 		}
@@ -317,16 +317,16 @@ func TestMoreKeysThanMaxKeysAreAnsweredAndNotSettled(t *testing.T) {
 
 // Uses that make no difference any more do not take the room of others for ever.
 func TestBucketsThatHaveRefilledNeedNoRoom(t *testing.T) {
-	duoTest(t, fallback.Config{MaxKeys: 8}, func(t *testing.T, d *duo) {
-		d.fail(teststore.Broken)
+	inBubble(t, fallback.Config{MaxKeys: 8}, func(t *testing.T, r *fallbackRig) {
+		r.fail(teststore.Broken)
 		c := store.Charge{Policy: "p", Limit: teststore.Limit(t, 1, 2*time.Second, 1), Cost: 1}
 		for i := range 100 {
 			time.Sleep(time.Second) // two of them are spent at a time
 			c.Key = fmt.Sprint(i)
-			d.take(c)
+			r.take(c)
 		}
-		d.comeBack()
-		if d.take(c); d.peekPrimary(c).Remaining != 0 {
+		r.comeBack()
+		if r.take(c); r.peekPrimary(c).Remaining != 0 {
 			t.Error("the last was not settled")
 		}
 	})
@@ -334,20 +334,20 @@ func TestBucketsThatHaveRefilledNeedNoRoom(t *testing.T) {
 
 // Buckets that nobody charges again do not stay pending, or all calls would look for them.
 func TestUsesThatMakeNoDifferenceAnyMoreAreForgotten(t *testing.T) {
-	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
-		d.fail(teststore.Broken)
+	inBubble(t, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
+		r.fail(teststore.Broken)
 		c := store.Charge{Policy: "p", Key: "k", Limit: teststore.Limit(t, 1, time.Second, 10), Cost: 10}
-		d.take(c)
-		d.comeBack()
+		r.take(c)
+		r.comeBack()
 		other := c
 		other.Key = "other"
 		for after, want := range []int{1, 0} {
 			time.Sleep(time.Duration(after) * 10 * time.Second)
-			if d.take(other); d.Stats().Fallback.Pending != want {
-				t.Errorf("%d pending, want %d", d.Stats().Fallback.Pending, want)
+			if r.take(other); r.Stats().Fallback.Pending != want {
+				t.Errorf("%d pending, want %d", r.Stats().Fallback.Pending, want)
 			}
 		}
-		if ok, state := d.take(c); !ok || state.Remaining != 0 || d.peekPrimary(c).Remaining != 0 {
+		if ok, state := r.take(c); !ok || state.Remaining != 0 || r.peekPrimary(c).Remaining != 0 {
 			t.Errorf("%t, %+v", ok, state)
 		}
 	})
@@ -363,30 +363,30 @@ func TestRefundsOfTheSecondaryGiveNoTokensToThePrimary(t *testing.T) {
 		"what could not be settled":   {teststore.Broken, 580},
 		"calls of an unknown outcome": {teststore.LostReply, 0},
 	} {
-		duoRun(t, name, fallback.Config{}, func(t *testing.T, d *duo) {
+		run(t, name, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
 			one := teststore.Months(t, 1)
-			d.primary.Have(c.fault)
+			r.primary.Have(c.fault)
 			served := int64(0)
 			for ; served < 100; served++ {
-				if ok, s := d.take(one); !ok || !s.Degraded {
+				if ok, s := r.take(one); !ok || !s.Degraded {
 					t.Fatalf("%t, %+v", ok, s)
 				}
 			}
-			if d.Away() != nil {
-				d.comeBack()
+			if r.Away() != nil {
+				r.comeBack()
 			} else {
-				d.primary.Mend()
+				r.primary.Mend()
 			}
 			if c.spent > 0 {
 				many := one
 				many.Cost = c.spent
-				teststore.Must(t, d.primary.Store, many)
+				teststore.TakeAllowed(t, r.primary.Store, many)
 			}
-			d.take(one) // settles
-			before := d.peekPrimary(one).Remaining
-			d.take(standby(one, served))
-			d.take(one)
-			if after := d.peekPrimary(one).Remaining; after > before {
+			r.take(one) // settles
+			before := r.peekPrimary(one).Remaining
+			r.take(standby(one, served))
+			r.take(one)
+			if after := r.peekPrimary(one).Remaining; after > before {
 				t.Errorf("%d tokens after the refund, %d before", after, before)
 			}
 		})
@@ -395,20 +395,20 @@ func TestRefundsOfTheSecondaryGiveNoTokensToThePrimary(t *testing.T) {
 
 // Both buckets have refilled since a refund was due: it would be a gift.
 func TestARefundIsVoidWhenBothBucketsHaveRefilled(t *testing.T) {
-	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
+	inBubble(t, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
 		c := store.Charge{Policy: "p", Key: "quick", Limit: teststore.Limit(t, 10, time.Second, 100), Cost: 50}
 		slow := teststore.Months(t, 1) // keeps uses from being dropped altogether
-		d.take(c)
-		d.fail(teststore.Broken)
-		d.take(slow)
+		r.take(c)
+		r.fail(teststore.Broken)
+		r.take(slow)
 		c.Cost = -50
-		d.take(c)
+		r.take(c)
 		time.Sleep(time.Minute)
-		d.comeBack()
+		r.comeBack()
 		c.Cost = 100
-		teststore.Must(t, d.primary.Store, c)
+		teststore.TakeAllowed(t, r.primary.Store, c)
 		c.Cost = 1
-		if ok, s := d.take(c); ok {
+		if ok, s := r.take(c); ok {
 			t.Error(s, "a refund of before the bucket was full again filled it")
 		}
 	})

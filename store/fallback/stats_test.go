@@ -21,30 +21,30 @@ import (
 func TestStatsOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := openSmall(t)
-		d := newDuoWith(t, ratelimit.Must(denialcache.New(memory, denialcache.Config{})), fallback.Config{MaxKeys: 64})
+		r := newRigWith(t, ratelimit.Must(denialcache.New(memory, denialcache.Config{})), fallback.Config{MaxKeys: 64})
 		stats := func() store.FallbackStats {
 			t.Helper()
-			s := d.Stats().Fallback
+			s := r.Stats().Fallback
 			if s == nil {
 				t.Fatal("none")
 			}
 			return *s
 		}
-		d.take(teststore.Months(t, 10))
+		r.take(teststore.Months(t, 10))
 		if s := stats(); s.Away || !s.Since.IsZero() || s.Reason != "" || s.Answered != 0 || s.Max != 64 || s.Outages != nil || s.Secondary.Denials == nil {
 			t.Errorf("before: %+v", s)
 		}
 
-		d.fail(teststore.Broken)
+		r.fail(teststore.Broken)
 		begin := time.Now()
 		answered := stats().Answered // of the calls that failed
-		calls := d.primary.Calls.Load()
+		calls := r.primary.Calls.Load()
 		for range 7 {
-			d.take(teststore.Months(t, 2))
+			r.take(teststore.Months(t, 2))
 		}
-		d.take(teststore.Months(t, 1000)) // is refused
+		r.take(teststore.Months(t, 1000)) // is refused
 		time.Sleep(3 * time.Second)
-		probes := d.primary.Calls.Load() - calls
+		probes := r.primary.Calls.Load() - calls
 		s := stats()
 		if !s.Away || !s.Since.Equal(begin) || s.Reason != teststore.ErrBroken.Error() || s.Answered-answered != 8 || s.Probes != probes || probes < 5 || s.Charged != 0 {
 			t.Errorf("away: %+v, %d probes", s, probes)
@@ -56,13 +56,13 @@ func TestStatsOfAnOutage(t *testing.T) {
 			t.Errorf("away: %+v", s.Outages)
 		}
 
-		d.comeBack()
+		r.comeBack()
 		end := time.Now()
 		if s := stats(); s.Away || s.Pending != 1 || s.Charged != 0 {
 			t.Errorf("back: %+v, want one bucket pending", s)
 		}
-		d.take(teststore.Months(t, 1)) // settles
-		if taken := 600 - d.peekPrimary(teststore.Months(t, 0)).Remaining; taken != 25 {
+		r.take(teststore.Months(t, 1)) // settles
+		if taken := 600 - r.peekPrimary(teststore.Months(t, 0)).Remaining; taken != 25 {
 			t.Errorf("%d taken of the primary", taken)
 		}
 		s = stats()
@@ -75,8 +75,8 @@ func TestStatsOfAnOutage(t *testing.T) {
 		}
 
 		// What comes later is not of that outage.
-		d.primary.Have(teststore.Broken)
-		d.take(teststore.Months(t, 1))
+		r.primary.Have(teststore.Broken)
+		r.take(teststore.Months(t, 1))
 		if s := stats(); s.Away || s.Answered != answered+8+1 || s.Outages[0].Answered != 9 {
 			t.Errorf("after a single failure: %+v", s)
 		}
@@ -84,19 +84,19 @@ func TestStatsOfAnOutage(t *testing.T) {
 }
 
 func TestStatsRememberTheLastSixteenOutages(t *testing.T) {
-	duoTest(t, fallback.Config{}, func(t *testing.T, d *duo) {
+	inBubble(t, fallback.Config{}, func(t *testing.T, r *fallbackRig) {
 		reason := errors.New("a reason" + strings.Repeat(" that is long\x1b", 1000))
 		for i := range 20 {
-			d.fail(teststore.Broken)
-			d.take(teststore.Months(t, int64(i+1)))
+			r.fail(teststore.Broken)
+			r.take(teststore.Months(t, int64(i+1)))
 			if i == 19 {
 				break
 			}
 			time.Sleep(2 * time.Second)
-			d.comeBack()
-			d.take(teststore.Months(t, 1)) // settles
+			r.comeBack()
+			r.take(teststore.Months(t, 1)) // settles
 		}
-		s := d.Stats().Fallback
+		s := r.Stats().Fallback
 		if len(s.Outages) != 16 || !s.Away {
 			t.Fatalf("%d outages, away %t", len(s.Outages), s.Away)
 		}
@@ -109,19 +109,19 @@ func TestStatsRememberTheLastSixteenOutages(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * time.Second)
-		d.comeBack()
-		d.primary.Have(func(context.Context, func() error) error { return reason })
-		for i := 0; d.Away() == nil; i++ {
-			d.take(teststore.Months(t, 1))
+		r.comeBack()
+		r.primary.Have(func(context.Context, func() error) error { return reason })
+		for i := 0; r.Away() == nil; i++ {
+			r.take(teststore.Months(t, 1))
 		}
-		if got := d.Stats().Fallback.Reason; !strings.HasPrefix(got, "a reason that is long") || len(got) > 1500 || strings.Contains(got, "\x1b") {
+		if got := r.Stats().Fallback.Reason; !strings.HasPrefix(got, "a reason that is long") || len(got) > 1500 || strings.Contains(got, "\x1b") {
 			t.Errorf("%q", got)
 		}
 	})
 }
 
 func TestStatsWhileCallsAreMade(t *testing.T) {
-	duoTest(t, fallback.Config{Replicas: 2}, func(t *testing.T, d *duo) {
+	inBubble(t, fallback.Config{Replicas: 2}, func(t *testing.T, r *fallbackRig) {
 		begin, until := time.Now(), 5*time.Second
 		var running sync.WaitGroup
 		for g := range 4 {
@@ -129,7 +129,7 @@ func TestStatsWhileCallsAreMade(t *testing.T) {
 				for i := 0; time.Since(begin) < until; i++ {
 					one := teststore.Months(t, 1)
 					one.Key = fmt.Sprint(g, i%50)
-					if _, _, err := d.takeBy(t.Context(), one); err != nil {
+					if _, _, err := r.takeBy(t.Context(), one); err != nil {
 						t.Error(err)
 					}
 					time.Sleep(20 * time.Millisecond)
@@ -137,8 +137,8 @@ func TestStatsWhileCallsAreMade(t *testing.T) {
 			})
 		}
 		running.Go(func() {
-			for last := *d.Stats().Fallback; time.Since(begin) < until; time.Sleep(20 * time.Millisecond) {
-				s := *d.Stats().Fallback
+			for last := *r.Stats().Fallback; time.Since(begin) < until; time.Sleep(20 * time.Millisecond) {
+				s := *r.Stats().Fallback
 				if s.Answered < last.Answered || s.Probes < last.Probes || s.Charged < last.Charged || s.Since.Before(last.Since) || len(s.Outages) < len(last.Outages) {
 					t.Errorf("%+v after %+v", s, last)
 				}
@@ -147,13 +147,13 @@ func TestStatsWhileCallsAreMade(t *testing.T) {
 		})
 		for range 3 {
 			time.Sleep(200 * time.Millisecond)
-			d.primary.Have(teststore.Broken)
+			r.primary.Have(teststore.Broken)
 			time.Sleep(time.Second)
-			d.primary.Mend()
+			r.primary.Mend()
 			time.Sleep(400 * time.Millisecond)
 		}
 		running.Wait()
-		s := *d.Stats().Fallback
+		s := *r.Stats().Fallback
 		if len(s.Outages) != 3 || s.Away || s.Charged == 0 || s.Answered < s.Charged {
 			t.Errorf("%+v", s)
 		}

@@ -61,7 +61,7 @@ func (g *gate) during(t *testing.T, s store.Store, err error, charges []store.Ch
 func takes(t *testing.T, s store.Store, n int, c store.Charge) {
 	t.Helper()
 	for range n {
-		teststore.Must(t, s, c)
+		teststore.TakeAllowed(t, s, c)
 	}
 }
 
@@ -90,7 +90,7 @@ func block(t *testing.T, s store.Store, c store.Charge, d time.Duration) {
 
 func left(t *testing.T, s store.Store, c store.Charge) int64 {
 	t.Helper()
-	return teststore.Must(t, s, store.Charge{Policy: c.Policy, Key: c.Key, Limit: c.Limit})[0].Remaining
+	return teststore.TakeAllowed(t, s, store.Charge{Policy: c.Policy, Key: c.Key, Limit: c.Limit})[0].Remaining
 }
 
 // A way is where the tokens of c's bucket are while a test does something. It returns how many of them a call has spent, and how
@@ -134,7 +134,7 @@ func everyWay(t *testing.T, ways map[string]way, test func(t *testing.T, s *leas
 func TestAResetReachesALease(t *testing.T) {
 	everyWay(t, ways, func(t *testing.T, s *lease.Store, g *gate, c store.Charge, w way) {
 		w(t, s, g, c, func() {
-			teststore.Must(t, s, teststore.ResetOf(t, c))
+			teststore.TakeAllowed(t, s, teststore.ResetOf(t, c))
 			takes(t, g.Store, 5, c) // there is room for a refund
 		})
 		if n := count(t, s, c); n != 595 {
@@ -179,7 +179,7 @@ func TestALeaseGivesBackUnderTheLimitInForce(t *testing.T) {
 		for range 20 {
 			do()
 		}
-		teststore.Must(t, s, c)
+		teststore.TakeAllowed(t, s, c)
 		do()
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -187,17 +187,17 @@ func TestALeaseGivesBackUnderTheLimitInForce(t *testing.T) {
 		return 0, 0
 	}
 	all["drawn for the first time"] = func(t *testing.T, s *lease.Store, g *gate, c store.Charge, do func()) (spent, lost int64) {
-		teststore.Must(t, s, teststore.ResetOf(t, c))
+		teststore.TakeAllowed(t, s, teststore.ResetOf(t, c))
 		time.Sleep(6 * time.Hour) // until nothing is known of the bucket
 		synctest.Wait()
-		teststore.Must(t, s, c)
+		teststore.TakeAllowed(t, s, c)
 		g.during(t, s, nil, []store.Charge{c}, do)
 		return 0, 0
 	}
 	everyWay(t, all, func(t *testing.T, s *lease.Store, g *gate, c store.Charge, w way) {
 		changed := c
 		changed.Limit = teststore.Limit(t, 1, time.Hour, 10_000)
-		w(t, s, g, c, func() { teststore.Must(t, s, changed) })
+		w(t, s, g, c, func() { teststore.TakeAllowed(t, s, changed) })
 		time.Sleep(4 * time.Hour) // until all that is held was collected
 		synctest.Wait()
 		b, err := store.Inspect(t.Context(), g.Store, c.Policy, c.Key)
@@ -212,11 +212,11 @@ func TestALockReachesTokensThatAreBeingDrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{Store: teststore.OpenMemory(t, nil)}
 		s, c := openLease(t, g, lease.Config{Hold: 2 * time.Hour}), teststore.Months(t, 1)
-		teststore.Must(t, s, c)
+		teststore.TakeAllowed(t, s, c)
 		g.during(t, s, nil, []store.Charge{c}, func() { // takes 2
 			locking := c
 			locking.Cost, locking.Lock = 597, time.Hour
-			teststore.Must(t, s, locking)
+			teststore.TakeAllowed(t, s, locking)
 		})
 		if n := count(t, s, c); n != 0 || s.Stats().Leases.Lost != 1 {
 			t.Errorf("%d allowed during the lock, %d lost", n, s.Stats().Leases.Lost)
@@ -235,7 +235,7 @@ func TestWhatACallPutsBackIsOfItsOwnLot(t *testing.T) {
 		all.Cost = 3
 		g.during(t, s, teststore.ErrBroken, []store.Charge{all, other}, func() {
 			time.Sleep(time.Minute) // until the bucket is full
-			if teststore.Must(t, s, c); s.Stats().Leases.Held == 0 {
+			if teststore.TakeAllowed(t, s, c); s.Stats().Leases.Held == 0 {
 				t.Error("nothing was drawn")
 			}
 		})
@@ -277,9 +277,9 @@ func TestAResetReachesWhatIsOnItsWayBackFromALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, late := teststore.OpenMemory(t, nil), 0
 		for _, c := range onItsWayBack(t, memory, func(s *lease.Store, c store.Charge) {
-			teststore.Must(t, s, teststore.ResetOf(t, c))
+			teststore.TakeAllowed(t, s, teststore.ResetOf(t, c))
 			c.Cost = 100
-			teststore.Must(t, memory, c)
+			teststore.TakeAllowed(t, memory, c)
 		}) {
 			if left(t, memory, c) > 500 {
 				late++
@@ -298,7 +298,7 @@ func TestAChangedLimitReachesWhatIsOnItsWayBackFromALease(t *testing.T) {
 		old, lost := 0, 0
 		all := onItsWayBack(t, memory, func(s *lease.Store, c store.Charge) {
 			c.Limit = other
-			teststore.Must(t, s, c)
+			teststore.TakeAllowed(t, s, c)
 		})
 		for _, c := range all {
 			b, err := store.Inspect(t.Context(), memory, c.Policy, c.Key)
@@ -334,7 +334,7 @@ func TestNothingIsDrawnDuringAReset(t *testing.T) {
 		})
 		go func() {
 			defer close(done)
-			teststore.Must(t, s, teststore.ResetOf(t, c))
+			teststore.TakeAllowed(t, s, teststore.ResetOf(t, c))
 		}()
 		synctest.Wait()
 		takes(t, s, 20, c)
@@ -357,7 +357,7 @@ func TestALeaseGivesBackByTheLimitOfTheBucket(t *testing.T) {
 		takes(t, s, 20, c)
 		other := c
 		other.Limit, other.Cost = teststore.Limit(t, 1, time.Second, 10), 0
-		teststore.Must(t, s, other)
+		teststore.TakeAllowed(t, s, other)
 		if b, err := s.Inspect(t.Context(), c.Policy, c.Key); err != nil || b.Limit != c.Limit || b.State(c.Limit).Remaining != 580 {
 			t.Errorf("%+v, %v, want 580 left", b, err)
 		}

@@ -622,7 +622,7 @@ func TestLeasesAreOfMaxKeysBucketsAtMost(t *testing.T) {
 
 func TestLongKeysAreKeptByTheirHash(t *testing.T) {
 	leaseTest(t, lease.Config{Hold: time.Hour, MaxKeys: 1 << 10}, func(t *testing.T, r *leaseRig) {
-		kept := teststore.HeapOf(func() { teststore.LongKeys(t, func(c store.Charge) { r.takes(3, c) }) })
+		kept := teststore.LeftOnHeap(func() { teststore.LongKeys(t, func(c store.Charge) { r.takes(3, c) }) })
 		if kept > teststore.MostOfLongKeys {
 			t.Errorf("300 keys of 90 KB keep %d bytes", kept)
 		}
@@ -708,11 +708,11 @@ func TestPaidCallsDoNotAllocate(t *testing.T) {
 
 func TestLeaseConfigIsChecked(t *testing.T) {
 	for want, err := range map[string]error{
-		"Fraction -0.1: must be above 0": ratetest.Err(lease.New(teststore.Failing{}, lease.Config{Fraction: -0.1})),
-		"Fraction 1.1: must be above 0":  ratetest.Err(lease.New(teststore.Failing{}, lease.Config{Fraction: 1.1})),
-		"Fraction NaN: must be above 0":  ratetest.Err(lease.New(teststore.Failing{}, lease.Config{Fraction: math.NaN()})),
-		"Hold -1ns: must be positive":    ratetest.Err(lease.New(teststore.Failing{}, lease.Config{Hold: -1})),
-		"MaxKeys -1: must be positive":   ratetest.Err(lease.New(teststore.Failing{}, lease.Config{MaxKeys: -1})),
+		"Fraction -0.1: must be above 0": ratetest.Err(lease.New(ratetest.Generous{}, lease.Config{Fraction: -0.1})),
+		"Fraction 1.1: must be above 0":  ratetest.Err(lease.New(ratetest.Generous{}, lease.Config{Fraction: 1.1})),
+		"Fraction NaN: must be above 0":  ratetest.Err(lease.New(ratetest.Generous{}, lease.Config{Fraction: math.NaN()})),
+		"Hold -1ns: must be positive":    ratetest.Err(lease.New(ratetest.Generous{}, lease.Config{Hold: -1})),
+		"MaxKeys -1: must be positive":   ratetest.Err(lease.New(ratetest.Generous{}, lease.Config{MaxKeys: -1})),
 		"s is nil":                       ratetest.Err(lease.New(nil, lease.Config{})),
 	} {
 		ratetest.CheckText(t, fmt.Sprint(err), want)

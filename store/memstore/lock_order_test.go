@@ -53,7 +53,10 @@ func (s *Store) held(n int) bool {
 func TestShardsAreLockedInOneOrder(t *testing.T) {
 	const bound = 10 * time.Second // of what takes microseconds
 	r := rand.New(rand.NewPCG(13, 0))
-	s := must(New(Config{}))
+	s, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer s.Close()
 	charges, on := chargesOn(t, s, 8)
 	for range 5 {
@@ -94,11 +97,4 @@ func TestShardsAreLockedInOneOrder(t *testing.T) {
 			}
 		}
 	}
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }

@@ -292,7 +292,7 @@ func TestFewSpentBucketsMakeRoomAmongMany(t *testing.T) {
 
 func TestLongKeysAreKeptByTheirHash(t *testing.T) {
 	s := openFull(t, 600)
-	if kept := teststore.HeapOf(func() { teststore.LongKeys(t, func(c store.Charge) { take(t, s, c) }) }); kept > 200_000 {
+	if kept := teststore.LeftOnHeap(func() { teststore.LongKeys(t, func(c store.Charge) { take(t, s, c) }) }); kept > 200_000 {
 		t.Errorf("300 keys of 90 KB keep %d bytes", kept)
 	}
 	teststore.LongKeys(t, func(c store.Charge) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -55,7 +56,7 @@ func TestKey(t *testing.T) {
 		{"A secret hides no policy", Config{Secret: []byte("secret")}, "login", "member:5", "ratelimit:{" + hmacOfMember5 + "}:login"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := must(New(unused{}, tt.cfg)).key(tt.policy, tt.identity); got != tt.want {
+			if got := ratelimit.Must(New(unused{}, tt.cfg)).key(tt.policy, tt.identity); got != tt.want {
 				t.Errorf("got  %q\nwant %q", got, tt.want)
 			}
 		})
@@ -63,7 +64,7 @@ func TestKey(t *testing.T) {
 }
 
 func TestTheHashOfAnIdentityIsNotTakenForAnIdentity(t *testing.T) {
-	s := must(New(unused{}, Config{}))
+	s := ratelimit.Must(New(unused{}, Config{}))
 	hashed := s.key("api", "{member}:5")
 	hash := hashed[strings.Index(hashed, "{")+1 : strings.Index(hashed, "}")]
 	if again := s.key("api", hash); again == hashed {
@@ -73,7 +74,7 @@ func TestTheHashOfAnIdentityIsNotTakenForAnIdentity(t *testing.T) {
 
 func TestChangingTheSecretAfterwardsHasNoEffect(t *testing.T) {
 	secret := []byte("secret")
-	s := must(New(unused{}, Config{Secret: secret}))
+	s := ratelimit.Must(New(unused{}, Config{Secret: secret}))
 	before := s.key("api", "member:5")
 	copy(secret, "public")
 	if after := s.key("api", "member:5"); after != before {
@@ -86,7 +87,7 @@ func TestChangingTheSecretAfterwardsHasNoEffect(t *testing.T) {
 var keyForm = regexp.MustCompile(`^ratelimit:\{[^{}*?\\^\[\] ]{1,64}\}:[^{}*?\\^\[\] ]{1,64}$`)
 
 func FuzzKey(f *testing.F) {
-	stores := []*Store{must(New(unused{}, Config{})), must(New(unused{}, Config{Secret: []byte("secret")}))}
+	stores := []*Store{ratelimit.Must(New(unused{}, Config{})), ratelimit.Must(New(unused{}, Config{Secret: []byte("secret")}))}
 	f.Fuzz(func(t *testing.T, policy, identity, otherPolicy, otherIdentity string) {
 		same := policy == otherPolicy && identity == otherIdentity
 		for _, s := range stores {
@@ -102,11 +103,4 @@ func FuzzKey(f *testing.F) {
 			t.Errorf("%q shows in %q", identity, secret)
 		}
 	})
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }

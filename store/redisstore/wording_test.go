@@ -19,7 +19,7 @@ var wordings = []struct {
 	servers   string
 	command   string
 	text      string
-	finding   string // what Check says
+	finding   string // what Diagnose says
 	uncharged bool   // whether a Take says that nothing was charged
 }{
 	// redis: src/server.c, src/scripting.c; KeyDB: src/server.cpp, src/scripting.cpp

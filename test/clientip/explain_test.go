@@ -27,21 +27,21 @@ type reading struct {
 	rest  bool // there may be more entries, which are not believed
 }
 
-// slowReading reads the header that m's ClientIP reads, from left to right. ok says that it reads one of r.
-func (m trustModel) slowReading(r *http.Request) (want reading, ok bool) {
-	byPeer := len(m.cfg.TrustedProxies) > 0 && slowOurs(slowPeer(r)) || m.cfg.TrustUnix && slowUnix(r)
+// refReading reads the header that m's ClientIP reads, from left to right. ok says that it reads one of r.
+func (m trustModel) refReading(r *http.Request) (want reading, ok bool) {
+	byPeer := len(m.cfg.TrustedProxies) > 0 && refOurs(refPeer(r)) || m.cfg.TrustUnix && refUnix(r)
 	if m.cfg.EdgeHeader != "" {
 		if byPeer || len(m.cfg.TrustedProxies) == 0 && !m.cfg.TrustUnix {
-			return slowEdgeReading(r), true
+			return refEdgeReading(r), true
 		}
 		return reading{}, false
 	}
 	if m.cfg.ProxyCount == 0 && !byPeer {
 		return reading{}, false
 	}
-	entries := slowXForwardedFor(r)
+	entries := refXForwardedFor(r)
 	if m.cfg.Header == "Forwarded" {
-		entries = slowForwarded(r)
+		entries = refForwarded(r)
 	}
 	decides := -1 // all before it are not believed, and all after it are proxies
 	for i, e := range entries {
@@ -49,7 +49,7 @@ func (m trustModel) slowReading(r *http.Request) (want reading, ok bool) {
 		switch {
 		case m.cfg.ProxyCount > 0 && nearer == m.cfg.ProxyCount,
 			m.cfg.ProxyCount > 0 && nearer < m.cfg.ProxyCount && !e.IsValid(),
-			m.cfg.ProxyCount == 0 && (i == 0 || len(m.cfg.TrustedProxies) == 0 || !slowOurs(e)):
+			m.cfg.ProxyCount == 0 && (i == 0 || len(m.cfg.TrustedProxies) == 0 || !refOurs(e)):
 			decides = i
 		}
 	}
@@ -66,14 +66,14 @@ func (m trustModel) slowReading(r *http.Request) (want reading, ok bool) {
 		want.says = append(want.says, says)
 	}
 	if m.cfg.Header != "Forwarded" {
-		want.texts, want.rest = slowTexts(r.Header["X-Forwarded-For"])
+		want.texts, want.rest = refTexts(r.Header["X-Forwarded-For"])
 	}
 	return want, true
 }
 
-// slowTexts returns the elements of lines from the right. If one is long, or if there are many, the list ends before it,
+// refTexts returns the elements of lines from the right. If one is long, or if there are many, the list ends before it,
 // and is not complete.
-func slowTexts(lines []string) (texts []string, more bool) {
+func refTexts(lines []string) (texts []string, more bool) {
 	elements := strings.Split(strings.Join(lines, ","), ",")
 	for i, s := range slices.Backward(elements) {
 		if len(s) > 256 || len(elements)-i > 64 {
@@ -86,7 +86,7 @@ func slowTexts(lines []string) (texts []string, more bool) {
 	return texts, false
 }
 
-func slowEdgeReading(r *http.Request) (want reading) {
+func refEdgeReading(r *http.Request) (want reading) {
 	lines := slices.Clone(r.Header[edgeHeader])
 	slices.Reverse(lines)
 	want.texts, want.rest = lines[:min(len(lines), 64)], len(lines) > 64
@@ -94,7 +94,7 @@ func slowEdgeReading(r *http.Request) (want reading) {
 		want.says = append(want.says, saysUnread)
 		if i == 0 {
 			want.says[0] = saysClient
-			if e := slowEdge(r); !e.IsValid() {
+			if e := refEdge(r); !e.IsValid() {
 				want.says[0] = saysNotSingle
 			}
 		}
@@ -169,7 +169,7 @@ func FuzzExplainedClientIP(f *testing.F) {
 			if key, err := finders[i](r); step.By != "ClientIP" || step.Key != key || (step.Err != "") != (err != nil) {
 				t.Errorf("%s: %s has %q and %q, and Handler %q and %v", m.name, step.By, step.Key, step.Err, key, err)
 			}
-			want, reads := m.slowReading(r)
+			want, reads := m.refReading(r)
 			readingOf(t, step.Notes, len(r.Header[edgeHeader])).check(t, m.name, want)
 			for name := range r.Header {
 				ignored := slices.ContainsFunc(step.Notes, func(note string) bool { return strings.HasPrefix(note, name+" is ignored: ") })

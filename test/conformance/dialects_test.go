@@ -24,10 +24,10 @@ type parsed struct {
 // dialects are all of ours. A new one is a line here.
 var dialects = []dialect{
 	{"XRateLimit", ratelimit.XRateLimit, resetAtASecond},
-	{"XRateLimitDelta", headers.DeltaSeconds, resetInSeconds},
+	{"DeltaSeconds", headers.DeltaSeconds, resetInSeconds},
 	{"IETF", headers.IETF, nil},                                                    // the parser knows the combined field of draft 7 only, "limit=10, remaining=9, reset=6"
 	{"XRateLimit and IETF", headers.Join(ratelimit.XRateLimit, headers.IETF), nil}, // and looks no further once there is a RateLimit
-	{"NoHeaders", headers.None, nil},
+	{"None", headers.None, nil},
 }
 
 func resetAtASecond(r *ratelimit.Result, at time.Time) *parsed {

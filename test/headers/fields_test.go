@@ -84,9 +84,9 @@ func FuzzIETF(f *testing.F) {
 
 // allDialects are all there are, in as few responses as they fit in.
 var allDialects = map[string]ratelimit.HeaderFunc{
-	"XRateLimit":      ratelimit.XRateLimit,
-	"XRateLimitDelta": headers.DeltaSeconds,
-	"the others":      headers.Join(headers.IETF, headers.Spring, headers.Shadows),
+	"XRateLimit":   ratelimit.XRateLimit,
+	"DeltaSeconds": headers.DeltaSeconds,
+	"the others":   headers.Join(headers.IETF, headers.Spring, headers.Shadows),
 }
 
 // FuzzNamesAndKeys has names and keys of any bytes: New refuses a name, or nothing but itself comes of it, and a

@@ -1,3 +1,5 @@
+// Package headers contains only tests. They check that a client that relies on the headers alone is never denied against
+// their promise, and that the structured fields are well-formed.
 package headers_test
 
 import (

@@ -56,7 +56,7 @@ type episode struct {
 	handler  http.Handler
 	limiter  *ratelimit.Limiter
 	decided  *ratelimit.Decision // about the last request
-	delta    bool                // XRateLimitDelta, else Spring
+	delta    bool                // headers.DeltaSeconds, else headers.Spring
 	locks    bool                // the only policy has a LockFor, and its key is blocked at times
 }
 

@@ -1,4 +1,5 @@
-// Package linearizable checks histories of concurrent calls with porcupine.
+// Package linearizable contains only tests, which check that concurrent calls of memstore and of redisstore are
+// linearizable, with porcupine.
 package linearizable_test
 
 import (

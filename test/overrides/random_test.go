@@ -1,4 +1,4 @@
-// Package overrides contains only tests, of random sequences of Override, Reload and Limit.
+// Package overrides contains only tests, of Override, Reload and Limit in random sequences and under load.
 package overrides_test
 
 import (

@@ -1,4 +1,5 @@
-// Package reflection contains only tests, which look for what a request holds in its answer.
+// Package reflection contains only tests. They send requests with a marker everywhere. No response repeats the marker, and it
+// breaks no line of the log.
 package reflection_test
 
 import (

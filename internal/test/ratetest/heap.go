@@ -10,16 +10,17 @@ import (
 func HeapOf(build func() any) int64 {
 	var grown []int64
 	for range 3 {
-		before := heap()
+		before := Heap()
 		built := build()
-		grown = append(grown, heap()-before)
+		grown = append(grown, Heap()-before)
 		runtime.KeepAlive(built)
 	}
 	slices.Sort(grown)
 	return grown[len(grown)/2]
 }
 
-func heap() int64 {
+// Heap returns how many bytes are on the heap after a collection.
+func Heap() int64 {
 	var stats runtime.MemStats
 	runtime.GC()
 	runtime.GC() // what the first only marked, and what pools held

@@ -7,6 +7,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/jwtkey"
 )
 
@@ -21,7 +22,7 @@ func HS256Config(tokens ...jwtkey.TokenFunc) jwtkey.Config {
 // Sign returns a token of a header and claims as they stand, in JSON, which may be wrong in any way.
 func Sign(method jwt.SigningMethod, key any, header, claims string) string {
 	text := Segment(header) + "." + Segment(claims)
-	return text + "." + Segment(string(Must(method.Sign(text, key))))
+	return text + "." + Segment(string(ratelimit.Must(method.Sign(text, key))))
 }
 
 // Segment returns text as a part of a token.
@@ -36,12 +37,4 @@ func Valid(more string) string { return `{"exp": ` + At(time.Hour) + `, ` + more
 // HS256 returns a token of claims for the Keys of HS256Config.
 func HS256(claims string) string {
 	return Sign(jwt.SigningMethodHS256, Secret, `{"alg": "HS256"}`, claims)
-}
-
-// Must returns v, and panics if there is an error.
-func Must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }

@@ -1,4 +1,4 @@
-// Package testbuild is for tests that run the go command.
+// Package testbuild returns the build flags of the running test, for tests that run the go command.
 package testbuild
 
 import "runtime/debug"

@@ -2,11 +2,11 @@ package teststore
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -23,13 +23,9 @@ func LongKeys(t testing.TB, f func(c store.Charge)) {
 	}
 }
 
-// HeapOf returns how many bytes f leaves on the heap. f must keep its results reachable.
-func HeapOf(f func()) int64 {
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
+// LeftOnHeap returns how many bytes f leaves on the heap. f must keep its results reachable.
+func LeftOnHeap(f func()) int64 {
+	before := ratetest.Heap()
 	f()
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	return ratetest.Heap() - before
 }

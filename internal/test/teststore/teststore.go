@@ -43,8 +43,8 @@ func ResetOf(t testing.TB, c store.Charge) store.Charge {
 	return store.Charge{Policy: c.Policy, Key: c.Key, Limit: Limit(t, 1, time.Second, 10), Cost: store.Reset}
 }
 
-// Must makes a call that must be allowed.
-func Must(t testing.TB, s store.Store, charges ...store.Charge) []store.State {
+// TakeAllowed makes a call that must be allowed, and returns the states of its buckets.
+func TakeAllowed(t testing.TB, s store.Store, charges ...store.Charge) []store.State {
 	t.Helper()
 	states := make([]store.State, len(charges))
 	if ok, err := s.Take(t.Context(), charges, states); !ok || err != nil {
@@ -71,13 +71,6 @@ func (s *Counted) Inspect(ctx context.Context, policy, key string) (store.Bucket
 func (s *Counted) Block(ctx context.Context, policy, key string, b store.Block) (bool, error) {
 	s.Calls.Add(1)
 	return store.SetBlock(ctx, s.Store, policy, key, b)
-}
-
-// Failing is a Store that fails.
-type Failing struct{ Err error }
-
-func (s Failing) Take(context.Context, []store.Charge, []store.State) (bool, error) {
-	return false, s.Err
 }
 
 // Answering is a Store that gives one answer, after some time.

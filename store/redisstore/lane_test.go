@@ -104,7 +104,7 @@ func TestAFullQueueRefusesAtOnce(t *testing.T) {
 func TestLongKeysInTheQueueAreKeptByTheirHash(t *testing.T) {
 	g := newGate(t)
 	s := ratelimit.Must(redisstore.New(g, redisstore.Config{MaxInFlight: 1}))
-	kept := teststore.HeapOf(func() {
+	kept := teststore.LeftOnHeap(func() {
 		var wg sync.WaitGroup
 		take := func(c store.Charge) { wg.Go(func() { _, _ = tryFor(50*time.Millisecond, s, c) }) }
 		take(charge(t, "first"))

@@ -1,4 +1,4 @@
-package queues_test
+package waiting_test
 
 import (
 	"fmt"

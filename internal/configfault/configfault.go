@@ -1,5 +1,6 @@
-// Package fault lists the faults of a configuration, field by field, so that a file or a page can show them in its own words.
-package fault
+// Package configfault lists the faults of a configuration, field by field, so that a file or a page can show them in its own
+// words.
+package configfault
 
 import (
 	"fmt"

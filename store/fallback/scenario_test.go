@@ -14,8 +14,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
 )
 
-// A world is a limit that replicas share by one primary, which some of them lose now and then, and a client of one key.
-type world struct {
+// A scenario is a limit that replicas share by one primary, which some of them lose now and then, and a client of one key.
+type scenario struct {
 	replicas int
 	rate     float64 // tokens a second
 	burst    int64
@@ -59,8 +59,8 @@ func (l *link) Take(ctx context.Context, charges []store.Charge, states []store.
 	return l.Store.Take(ctx, charges, states)
 }
 
-// A client sends the requests of a world.
-type client func(w *world)
+// A client sends the requests of a scenario.
+type client func(s *scenario)
 
 // A result is what a client got.
 type result struct {
@@ -69,133 +69,133 @@ type result struct {
 }
 
 // share is the part of the limit that was allowed: burst + rate × time is 1.
-func (w *world) share() float64 {
-	return float64(w.seen.allowed*w.cost) / (float64(w.burst) + w.rate*w.length.Seconds())
+func (s *scenario) share() float64 {
+	return float64(s.seen.allowed*s.cost) / (float64(s.burst) + s.rate*s.length.Seconds())
 }
 
 // bursts is the most that was allowed in any time above rate × time, in bursts. A limit that holds has 1.
-func (w *world) bursts() float64 { return w.seen.worst / float64(w.burst) }
+func (s *scenario) bursts() float64 { return s.seen.worst / float64(s.burst) }
 
 // honest is the part of the requests that was allowed.
-func (w *world) honest() float64 { return float64(w.seen.allowed) / float64(w.seen.asked) }
+func (s *scenario) honest() float64 { return float64(s.seen.allowed) / float64(s.seen.asked) }
 
 // run lets a client loose, in virtual time.
-func (w world) run(t *testing.T, c client) *world {
+func (s scenario) run(t *testing.T, c client) *scenario {
 	synctest.Test(t, func(t *testing.T) {
 		primary := openSmall(t)
-		for range w.replicas {
+		for range s.replicas {
 			l := &link{Store: primary}
-			f := ratelimit.Must(fallback.New(l, openSmall(t), fallback.Config{Replicas: w.replicas, Logger: quiet}))
+			f := ratelimit.Must(fallback.New(l, openSmall(t), fallback.Config{Replicas: s.replicas, Logger: quiet}))
 			defer f.Close()
-			w.links, w.stores = append(w.links, l), append(w.stores, f)
+			s.links, s.stores = append(s.links, l), append(s.stores, f)
 		}
-		for _, o := range w.outages {
-			time.AfterFunc(o.from, func() { w.turn(o.replicas, true) })
-			time.AfterFunc(o.to, func() { w.turn(o.replicas, false) })
+		for _, o := range s.outages {
+			time.AfterFunc(o.from, func() { s.turn(o.replicas, true) })
+			time.AfterFunc(o.to, func() { s.turn(o.replicas, false) })
 		}
-		limit, err := store.NewLimit(int64(w.rate*1e6), 1e6*time.Second, w.burst)
+		limit, err := store.NewLimit(int64(s.rate*1e6), 1e6*time.Second, s.burst)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.charge = store.Charge{Policy: "p", Key: "k", Limit: limit, Cost: w.cost}
-		w.rnd, w.begin = rand.New(rand.NewPCG(w.seed, 1)), time.Now()
-		c(&w)
-		time.Sleep(max(0, w.length-w.now()))
+		s.charge = store.Charge{Policy: "p", Key: "k", Limit: limit, Cost: s.cost}
+		s.rnd, s.begin = rand.New(rand.NewPCG(s.seed, 1)), time.Now()
+		c(&s)
+		time.Sleep(max(0, s.length-s.now()))
 	})
-	return &w
+	return &s
 }
 
-func (w *world) turn(replicas int, down bool) {
-	for _, l := range w.links[:replicas] {
+func (s *scenario) turn(replicas int, down bool) {
+	for _, l := range s.links[:replicas] {
 		l.down.Store(down)
 	}
 }
 
-func (w *world) now() time.Duration { return time.Since(w.begin) }
+func (s *scenario) now() time.Duration { return time.Since(s.begin) }
 
-// goOn sleeps for d, and reports whether the world is still there then.
-func (w *world) goOn(d time.Duration) bool {
+// goOn sleeps for d, and reports whether the scenario is still there then.
+func (s *scenario) goOn(d time.Duration) bool {
 	time.Sleep(d)
-	return w.now() < w.length
+	return s.now() < s.length
 }
 
 // request sends a request to a replica.
-func (w *world) request(replica int) {
-	w.seen.asked++
+func (s *scenario) request(replica int) {
+	s.seen.asked++
 	states := make([]store.State, 1)
-	ok, err := w.stores[replica].Take(context.Background(), []store.Charge{w.charge}, states)
+	ok, err := s.stores[replica].Take(context.Background(), []store.Charge{s.charge}, states)
 	if err != nil {
 		panic(err)
 	}
 	if ok {
-		above := float64(w.seen.allowed*w.cost) - w.rate*w.now().Seconds()
-		w.seen.lowest = min(w.seen.lowest, above)
-		w.seen.worst = max(w.seen.worst, above+float64(w.cost)-w.seen.lowest)
-		w.seen.allowed++
+		above := float64(s.seen.allowed*s.cost) - s.rate*s.now().Seconds()
+		s.seen.lowest = min(s.seen.lowest, above)
+		s.seen.worst = max(s.seen.worst, above+float64(s.cost)-s.seen.lowest)
+		s.seen.allowed++
 	}
 }
 
 // anywhere sends a request to some replica.
-func (w *world) anywhere() { w.request(w.rnd.IntN(w.replicas)) }
+func (s *scenario) anywhere() { s.request(s.rnd.IntN(s.replicas)) }
 
 // isDown reports whether some replica has lost the primary.
-func (w *world) isDown() bool { return w.links[0].down.Load() }
+func (s *scenario) isDown() bool { return s.links[0].down.Load() }
 
 // fills returns how full the primary's bucket is.
-func (w *world) fills() float64 {
-	look, states := w.charge, make([]store.State, 1)
+func (s *scenario) fills() float64 {
+	look, states := s.charge, make([]store.State, 1)
 	look.Cost = 0
-	if _, err := w.links[0].Store.Take(context.Background(), []store.Charge{look}, states); err != nil {
+	if _, err := s.links[0].Store.Take(context.Background(), []store.Charge{look}, states); err != nil {
 		panic(err)
 	}
-	return float64(states[0].Remaining) / float64(w.burst)
+	return float64(states[0].Remaining) / float64(s.burst)
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // often sends many times the rate, to all replicas, while it wants to.
-func often(times float64, wants func(w *world) bool) client {
-	return func(w *world) {
-		for w.goOn(seconds(w.rnd.ExpFloat64() / (times * w.rate))) {
-			if wants(w) {
-				w.anywhere()
+func often(times float64, wants func(s *scenario) bool) client {
+	return func(s *scenario) {
+		for s.goOn(seconds(s.rnd.ExpFloat64() / (times * s.rate))) {
+			if wants(s) {
+				s.anywhere()
 			}
 		}
 	}
 }
 
 // flood sends all the time.
-func flood(times float64) client { return often(times, func(*world) bool { return true }) }
+func flood(times float64) client { return often(times, func(*scenario) bool { return true }) }
 
 // lurk floods while the primary is away and for a minute after that, and sends nothing before.
 func lurk(times float64) client {
-	return func(w *world) {
+	return func(s *scenario) {
 		last := -time.Hour
-		often(times, func(w *world) bool {
-			if w.isDown() {
-				last = w.now()
+		often(times, func(s *scenario) bool {
+			if s.isDown() {
+				last = s.now()
 			}
-			return w.now()-last < time.Minute
-		})(w)
+			return s.now()-last < time.Minute
+		})(s)
 	}
 }
 
 // watch floods while the primary is away. Otherwise it keeps that part of the primary's bucket, of which it knows how
 // full it is.
 func watch(times, keeps float64) client {
-	return often(times, func(w *world) bool {
-		return w.isDown() || w.fills()-float64(w.cost)/float64(w.burst) >= keeps
+	return often(times, func(s *scenario) bool {
+		return s.isDown() || s.fills()-float64(s.cost)/float64(s.burst) >= keeps
 	})
 }
 
 // steady sends that part of the rate, to all replicas or one.
 func steady(part float64, sticky bool) client {
-	return func(w *world) {
-		for w.goOn(seconds((0.7 + 0.6*w.rnd.Float64()) * float64(w.cost) / (part * w.rate))) {
+	return func(s *scenario) {
+		for s.goOn(seconds((0.7 + 0.6*s.rnd.Float64()) * float64(s.cost) / (part * s.rate))) {
 			if sticky {
-				w.request(0)
+				s.request(0)
 			} else {
-				w.anywhere()
+				s.anywhere()
 			}
 		}
 	}
@@ -203,11 +203,11 @@ func steady(part float64, sticky bool) client {
 
 // bursty sends 0.8 of a burst at once, and that part of the rate.
 func bursty(part float64) client {
-	return func(w *world) {
-		size := max(1, int(0.8*float64(w.burst)/float64(w.cost)))
-		for w.goOn(seconds(float64(size) * float64(w.cost) / (part * w.rate))) {
+	return func(s *scenario) {
+		size := max(1, int(0.8*float64(s.burst)/float64(s.cost)))
+		for s.goOn(seconds(float64(size) * float64(s.cost) / (part * s.rate))) {
 			for range size {
-				w.anywhere()
+				s.anywhere()
 				time.Sleep(time.Millisecond)
 			}
 		}

@@ -1,4 +1,4 @@
-package stacks_test
+package decorators_test
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ import (
 // most 1 + k/n times the limit, and a burst more, besides what was answered for calls that the primary may have carried
 // out.
 func TestStacksOverPartialOutagesAreBounded(t *testing.T) {
-	for _, name := range []string{"Lease(Fallback(CacheDenials(s)))", "Fallback(Lease(s))"} {
+	for _, name := range []string{"Lease(Fallback(DenialCache(s)))", "Fallback(Lease(s))"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { testPartialOutages(t, stacks[name], 0) })
 		})

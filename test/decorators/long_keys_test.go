@@ -1,4 +1,4 @@
-package stacks_test
+package decorators_test
 
 import (
 	"strings"

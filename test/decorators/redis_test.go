@@ -1,4 +1,4 @@
-package stacks_test
+package decorators_test
 
 import (
 	"bytes"
@@ -109,7 +109,8 @@ func TestRedisErrorsAreObservedAndLogged(t *testing.T) {
 
 // A policy that fails closed is not charged for requests that it refuses, nor are those beside it.
 func TestFailClosedIsNotChargedWhereAStandInWouldAnswer(t *testing.T) {
-	f := ratelimit.Must(fallback.New(teststore.Failing{Err: teststore.ErrBroken}, nil, fallback.Config{Failures: 1, Logger: slog.New(slog.DiscardHandler)}))
+	broken := ratetest.Failing(func() error { return teststore.ErrBroken })
+	f := ratelimit.Must(fallback.New(broken, nil, fallback.Config{Failures: 1, Logger: slog.New(slog.DiscardHandler)}))
 	defer f.Close()
 	l, events, _ := watched(t, f, 5*time.Second)
 	closed, beside := ratetest.PerIP("login", ratelimit.PerHour(3)), ratetest.PerIP("beside", ratelimit.PerHour(3))

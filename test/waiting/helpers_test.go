@@ -1,5 +1,5 @@
-// Package queues contains only tests, of requests that wait: those of crowds, and those of several processes.
-package queues_test
+// Package waiting contains only tests, of requests that wait: those of crowds, and those of several processes.
+package waiting_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package stacks_test
+package decorators_test
 
 import (
 	"context"
@@ -29,13 +29,13 @@ var stacks = map[string]func(t testing.TB, s store.Store, lease lease.Config, fa
 	"Fallback(Lease(s))": func(t testing.TB, s store.Store, lease lease.Config, fall fallback.Config, _ denialcache.Config) store.Store {
 		return openFallback(t, openLease(t, s, lease), fall)
 	},
-	"Lease(Fallback(CacheDenials(s)))": func(t testing.TB, s store.Store, lease lease.Config, fall fallback.Config, denial denialcache.Config) store.Store {
+	"Lease(Fallback(DenialCache(s)))": func(t testing.TB, s store.Store, lease lease.Config, fall fallback.Config, denial denialcache.Config) store.Store {
 		return openLease(t, openFallback(t, ratelimit.Must(denialcache.New(s, denial)), fall), lease)
 	},
-	"Fallback(Lease(CacheDenials(s)))": func(t testing.TB, s store.Store, lease lease.Config, fall fallback.Config, denial denialcache.Config) store.Store {
+	"Fallback(Lease(DenialCache(s)))": func(t testing.TB, s store.Store, lease lease.Config, fall fallback.Config, denial denialcache.Config) store.Store {
 		return openFallback(t, openLease(t, ratelimit.Must(denialcache.New(s, denial)), lease), fall)
 	},
-	"CacheDenials(Lease(Fallback(s)))": func(t testing.TB, s store.Store, lease lease.Config, fall fallback.Config, denial denialcache.Config) store.Store {
+	"DenialCache(Lease(Fallback(s)))": func(t testing.TB, s store.Store, lease lease.Config, fall fallback.Config, denial denialcache.Config) store.Store {
 		return ratelimit.Must(denialcache.New(openLease(t, openFallback(t, s, fall), lease), denial))
 	},
 }

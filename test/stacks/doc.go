@@ -1,3 +1,0 @@
-// Package stacks contains only tests, of decorators of stores around other decorators, and of limiters over them and over a
-// Redis in trouble.
-package stacks
