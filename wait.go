@@ -20,8 +20,8 @@ import (
 // such error.
 //
 // If ctx ends first, the tokens are given back. Wait then returns within twice [Config.Timeout], with
-// Result.Allowed false and an error that wraps ctx's. A process that is killed gives nothing back: the tokens that it reserved delay
-// others by up to their number divided by the rate. Other errors are as for [Limiter.Take].
+// Result.Allowed false and an error that wraps ctx's. A process that is killed gives nothing back: the tokens that it
+// reserved delay others by up to their number divided by the rate. Other errors are as for [Limiter.Take].
 func (l *Limiter) Wait(ctx context.Context, p Policy, key string, cost int64) (Result, error) {
 	if cost < 0 {
 		return Result{}, fmt.Errorf("ratelimit: Wait: cost %d: must be 0 or more; see Refund", cost)
