@@ -40,11 +40,21 @@ func (ms *mounts) reload(policies []Policy) error {
 	from := "Reload at " + time.Now().UTC().Format(time.RFC3339)
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
+	all := ms.inUse()
+	mounted := ms.names
+	if len(mounted) >= maxMountedNames { // not all names are remembered
+		mounted = maps.Clone(mounted)
+		for _, m := range all[1:] {
+			for _, p := range m.policies() {
+				mounted[p.Name] = true
+			}
+		}
+	}
 	var list []*policy
 	for i, p := range compiled {
 		p.limitFrom = from
 		switch listed := indexOf(ms.handler.policies(), p.Name) >= 0 || indexOf(ms.configured, p.Name) >= 0; {
-		case ms.names[p.Name] && !listed:
+		case mounted[p.Name] && !listed:
 		case len(ms.handler.policies()) > 0:
 			list = append(list, p)
 		case policyname.Valid(p.Name):
@@ -55,7 +65,7 @@ func (ms *mounts) reload(policies []Policy) error {
 	if len(faults) > 0 {
 		return faults
 	}
-	for _, m := range ms.inUse() {
+	for _, m := range all {
 		m.replace(compiled, ms.overrides)
 	}
 	if len(list) > 0 {
