@@ -126,6 +126,10 @@ func ipKey(addr netip.Addr, bits int) string {
 // maxProxied is the number of charges by address of requests with a forwarding header that are looked at.
 const maxProxied = 1000
 
+// proxyDetected is the number that stands for a proxy that was found. The search counts no further than to maxProxied and
+// the charges that are looked at by then.
+const proxyDetected = 1 << 30
+
 // detectProxy warns, once, that requests come through a proxy and are limited by the proxy's address. All clients then
 // share one bucket. It is the most common mistake in the wiring of a limiter.
 func (l *Limiter) detectProxy(r *http.Request, c *call) {
@@ -139,7 +143,7 @@ func (l *Limiter) detectProxy(r *http.Request, c *call) {
 		if !ok || !slices.ContainsFunc(PrivateNetworks, func(p netip.Prefix) bool { return p.Contains(peer) }) {
 			return // a client that forges the header
 		}
-		if isOf(address, peer) && l.proxied.Swap(maxProxied) < maxProxied {
+		if isOf(address, peer) && l.proxied.Swap(proxyDetected) < proxyDetected {
 			l.refusals.Warn("ratelimit: all clients of a proxy share one bucket: requests with forwarding headers are limited by the address of their TCP peer; use ClientIP instead of RemoteIP, with the proxy in IPConfig.TrustedProxies",
 				slog.String("policy", c.charges[i].Policy),
 				slog.String("peer", peer.String()),

@@ -340,6 +340,20 @@ func TestTheSearchForProxiesEnds(t *testing.T) {
 	}
 }
 
+func TestTheSearchForProxiesLooksAtTheLastRequest(t *testing.T) {
+	l, text := logged(t)
+	h := l.Limit(perIP("api", ratelimit.PerHour(10_000)))(okHandler)
+	for range 999 {
+		get(h, from("198.51.100.1"), with("X-Forwarded-For", "203.0.113.7"))
+	}
+	for range 3 {
+		get(h, from("10.0.0.1"), with("X-Forwarded-For", "203.0.113.7"))
+	}
+	if n := strings.Count(text.String(), "share one bucket"); n != 1 {
+		t.Errorf("%d lines:\n%s", n, text)
+	}
+}
+
 // Members behind a proxy, who are not counted by address, do not hide from the search the guests that are.
 func TestTheSearchForProxiesPassesOverOtherKeys(t *testing.T) {
 	l, text := logged(t)

@@ -68,12 +68,12 @@ func Header(name string) KeyFunc {
 	if !requestheader.IsName(name) {
 		panic(fmt.Sprintf("ratelimit: Header: name %q: must be the name of a request header, and not Host", name))
 	}
-	kind := "header:" + strings.ToLower(name) + ":"
+	kind, called := "header:"+strings.ToLower(name)+":", "Header "+name
 	single := requestheader.Single(name)
 	return func(r *http.Request) (string, error) {
 		value, err := single(r)
 		run := dryrun.OfRequest(r)
-		run.Name("Header " + name)
+		run.Name(called)
 		run.Secret(value, "the value of the header")
 		if err != nil {
 			return "", err

@@ -65,6 +65,14 @@ func TestHeader(t *testing.T) {
 	})
 }
 
+// The name of an explanation costs other requests nothing.
+func TestAnAbsentHeaderAllocatesNothing(t *testing.T) {
+	key, r := ratelimit.Header("X-Api-Key-Of-Which-The-Name-Is-Long"), httptest.NewRequest("GET", "/", nil)
+	if n := testing.AllocsPerRun(100, func() { key(r) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 func TestContextKey(t *testing.T) {
 	type user struct{}
 	f := ratelimit.ContextKey(func(ctx context.Context) (string, bool) {

@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -125,6 +126,23 @@ func TestMountedPoliciesAfterAGarbageCollection(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	wantInForce(t, l, "api 2/1h", "login 5/1h")
+	if d, err := l.Decide(requestWith()); err != nil || len(d.Results) != 1 || d.Results[0].Policy != "api" {
+		t.Errorf("decided by %+v, %v; want api alone", d.Results, err)
+	}
+	runtime.KeepAlive(h)
+}
+
+// Only 10,000 names are remembered. A further policy of a route does not become one of all routes.
+func TestAPolicyOfARouteBesideManyOthers(t *testing.T) {
+	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{hourly("api", 2)}})
+	for i := range 10_000 {
+		l.Limit(hourly(fmt.Sprint("tenant-", i), 5))
+	}
+	h := l.Limit(hourly("login", 10))(showsNames)
+	reload(t, l, hourly("api", 3), hourly("login", 5))
+	if got := namesOf(h); !slices.Equal(got, []string{"login 5/1h"}) {
+		t.Errorf("%q", got)
+	}
 	if d, err := l.Decide(requestWith()); err != nil || len(d.Results) != 1 || d.Results[0].Policy != "api" {
 		t.Errorf("decided by %+v, %v; want api alone", d.Results, err)
 	}

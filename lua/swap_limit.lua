@@ -29,6 +29,9 @@ local function run() -- which errors.lua calls
     now = time[1] .. string.format('%06d', time[2])
   end
   local n = math.floor(tonumber(changes or '0') or 0) % 9007199254740992 -- whatever somebody has written by hand
+  if n ~= n then -- nan, of 'nan' or 'inf': it would stay, and the log with it
+    n = 0
+  end
   if not changes then
     redis.call('HSET', KEYS[1], '#since', now)
   end

@@ -73,10 +73,19 @@ func TestSwapLimit(t *testing.T) {
 			if held, err := s.SwapLimit(t.Context(), "blank", "", "", "end"); err != nil || held != "" || client.HExists(t.Context(), "swap:limits", "blank").Val() {
 				t.Errorf("an empty value: %q, %v", held, err)
 			}
-			for _, garbage := range []string{"x", "-1", "1.5", "1e300", "inf", ""} {
+			for i, garbage := range []string{"x", "-1", "1.5", "1e300", "-1e300", "1e400", "inf", "-inf", "nan", "0x10", "9007199254740993", ""} {
 				client.HSet(t.Context(), "swap:limits", "#n", garbage)
-				if held, err := s.SwapLimit(t.Context(), "c"+garbage, "", "v", "e"); err != nil || held != "1795367301000007 v" {
-					t.Errorf("%q: %q, %v", garbage, held, err)
+				for _, entry := range []string{"one", "two"} { // the log goes on from there
+					entry += strconv.Itoa(i)
+					held, err := s.SwapLimit(t.Context(), "c"+entry, "", "v", entry)
+					if err != nil || held != "1795367301000007 v" {
+						t.Errorf("%q: %q, %v", garbage, held, err)
+					}
+					n, err := strconv.ParseInt(client.HGet(t.Context(), "swap:limits", "#n").Val(), 10, 64)
+					logged := client.HGet(t.Context(), "swap:limits", "#"+strconv.FormatInt((n-1)%50, 10)).Val()
+					if err != nil || n < 1 || logged != "1795367301000007 "+entry {
+						t.Errorf("%q: %d changes, %v, and the last is %q", garbage, n, err, logged)
+					}
 				}
 			}
 			client.Del(t.Context(), "swap:limits")
