@@ -82,7 +82,9 @@ func (w *watcher) watch(ctx context.Context, every time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-ticks.C:
-			w.look()
+			if ctx.Err() == nil { // both may be ready
+				w.look()
+			}
 		}
 	}
 }
