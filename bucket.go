@@ -102,8 +102,8 @@ func readable(l store.Limit) Limit {
 // within redisstore.Config.DenialAge, and on leases within lease.Config.Hold.
 //
 // p needs only a Name. Result.Limit is the Limit of p, and Remaining its burst, or 0 without a Limit. Errors are as for
-// [Limiter.Take]. If the Store is unavailable and a fallback.Store answers, the bucket is reset in the Store when that
-// is available again.
+// [Limiter.Take]. If the Result is Degraded, the Store is unavailable: only this replica has reset the bucket, until the
+// Store is back.
 func (l *Limiter) Reset(ctx context.Context, p Policy, key string) (Result, error) {
 	return l.chargeAnyLimit(ctx, "reset", p, key, store.Reset, func(ctx context.Context, c *call) (bool, error) {
 		ok, err := l.store.Take(ctx, c.charges, c.states)

@@ -119,7 +119,7 @@ func ipKey(addr netip.Addr, bits int) string {
 	if addr.Is4() || bits == 128 {
 		return string(addr.AppendTo(key))
 	}
-	prefix, _ := addr.Prefix(bits) // IPConfig.faults has checked bits
+	prefix, _ := addr.Prefix(bits) // clientip.Model.Faults has checked bits
 	return string(prefix.AppendTo(key))
 }
 

@@ -20,7 +20,8 @@ type Decision struct {
 	Allowed bool
 
 	// Results holds a result for each policy that applied, in the order of the policies. Where calls of
-	// Handler and Limit are stacked, the results of the outer ones come first.
+	// Handler and Limit are stacked, the results of the outer ones come first. If a rate of 0 denies the request, only
+	// policies with such a rate are listed.
 	Results []Result
 
 	// At is when the decision was made, or when the request had waited for its tokens. ResetAfter in

@@ -94,7 +94,7 @@ func (c bareContext) Value(key any) any {
 }
 
 // String returns the names of the chain of contexts, without their values.
-func (c bareContext) String() string { return deadline.Name(c.Context) + ".Fresh" }
+func (c bareContext) String() string { return deadline.Name(c.Context) + ".Bare" }
 
 // An explanation is a request that is being explained. One goroutine uses it.
 type explanation struct {

@@ -15,7 +15,7 @@ type mount struct {
 	now atomic.Pointer[[]*policy]
 
 	visits     atomic.Pointer[[]*visit]
-	visitCount atomic.Int32 // of requests, for more visits
+	visitCount atomic.Int32 // requests that looked for a new visit; see maxVisitCount
 }
 
 func (m *mount) policies() []*policy { return *m.now.Load() }
@@ -75,7 +75,7 @@ func indexOf(policies []*policy, name string) int {
 // mounts are the lists of policies that a Limiter enforces.
 type mounts struct {
 	handler    mount     // the policies of Handler and Decide
-	configured []*policy // the first policies of handler
+	configured []*policy // Config.Policies; Reload does not change them
 
 	mu        sync.Mutex            // guards the fields below, and lets one Reload or Override run at a time
 	ofLimit   []weak.Pointer[mount] // weak: a program may call Limit for each request, or drop a router

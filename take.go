@@ -133,7 +133,7 @@ var errDegraded = errors.New("the store is unavailable, and a stand-in answered"
 func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 	ok, err := l.ask(x, c)
 	if closed, failed := x.failed(c, err); failed != nil {
-		if c.waits && ok {
+		if c.waits && ok { // other calls with FailClosed reach no stand-in
 			l.refundCall(x, c)
 		}
 		return l.fail(x, closed, failed, start)
@@ -154,8 +154,8 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 	return leftOut
 }
 
-// failed returns why the Store's answer to c decides nothing, nil if it does, and whether that refuses the request. err is
-// the error of the Store.
+// failed returns the error if the Store's answer to c decides nothing, and whether that refuses the request. err is the error
+// of the Store.
 func (x *exchange) failed(c *call, err error) (closed bool, _ error) {
 	if err == nil && c.failsClosed && c.degraded() {
 		err = errDegraded
