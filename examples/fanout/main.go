@@ -69,10 +69,7 @@ func run(stop context.Context, args []string, out io.Writer) error {
 		options.ReadTimeout, options.WriteTimeout = timeout, timeout
 		client := redis.NewClient(options)
 		defer client.Close()
-		buckets, err := redisstore.New(client, redisstore.Config{})
-		if err != nil {
-			return err
-		}
+		buckets := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 		defer buckets.Close() // before its client: until the last tokens are given back
 		cfg.Store = buckets
 	}

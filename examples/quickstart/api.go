@@ -30,10 +30,7 @@ func newAPI(ctx context.Context, cfg ratelimit.Config, trusted []netip.Prefix, k
 		return nil, err
 	}
 	counts := observe.NewCounts(observe.CountsConfig{History: true})
-	top, err := observe.NewTop(observe.TopConfig{})
-	if err != nil {
-		return nil, err
-	}
+	top := ratelimit.Must(observe.NewTop(observe.TopConfig{}))
 	cfg.Observe = observe.Join(counts.Observe, top.Observe)
 	limiter, err := ratelimit.New(cfg)
 	if err != nil {

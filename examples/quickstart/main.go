@@ -64,16 +64,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	defer closeRedis()
 
-	buckets, err := redisstore.New(client, redisstore.Config{})
-	if err != nil {
-		return err
-	}
+	buckets := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	cfg := ratelimit.Config{Store: buckets, Timeout: embeddedTimeout}
 	if *redisURL != "" {
-		backed, err := fallback.New(buckets, nil, fallback.Config{}) // limits go on in memory while Redis is unavailable
-		if err != nil {
-			return err
-		}
+		backed := ratelimit.Must(fallback.New(buckets, nil, fallback.Config{})) // limits go on in memory while Redis is unavailable
 		defer backed.Close()
 		cfg = ratelimit.Config{Store: backed}
 	}

@@ -71,10 +71,7 @@ func run(stop context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	defer closeRedis()
-	buckets, err := redisstore.New(client, redisstore.Config{})
-	if err != nil {
-		return err
-	}
+	buckets := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
 	defer buckets.Close() // before its client: until the last tokens are given back
 	limiter, err := ratelimit.New(ratelimit.Config{
 		Store:      buckets,
