@@ -436,26 +436,6 @@ func TestStackedLimitersMergeTheirHeaders(t *testing.T) {
 	})
 }
 
-// ResetAfter counts from Decision.At, which is the time of the inner decision.
-func TestResultsOfAnOuterLimiterAgeUntilTheInnerDecides(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		outer := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{perIP("outer", ratelimit.PerMinute(1))}})
-		inner := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{perIP("inner", ratelimit.PerHour(1))}})
-		h := inner.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			d, _ := ratelimit.FromContext(r.Context())
-			if d.Results[0].ResetAfter != 50*time.Second || d.Results[1].ResetAfter != time.Hour {
-				t.Errorf("results %+v", d.Results)
-			}
-		}))
-		wantStatuses(t, outer.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			time.Sleep(10 * time.Second)
-			h.ServeHTTP(w, r)
-		})), []int{200})
-		outer.Close()
-		inner.Close()
-	})
-}
-
 func TestRetryAfterOfADenialInsideIncludesTheOuterLimiter(t *testing.T) {
 	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
 		l := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{perIP("outer", ratelimit.PerMinute(6).WithBurst(2))}})

@@ -175,7 +175,6 @@ func (x *exchange) fill(c *call, ok bool) (own []Result, blocked bool) {
 	d.Results = x.firstResult[:0]
 	if outer := x.outer(); outer != nil {
 		d.Results = append(d.Results, outer.Results...)
-		age(d.Results, max(0, d.At.Sub(outer.At))) // At is ahead after a wait in virtual time
 		d.Waited = outer.Waited
 	}
 	before := len(d.Results)

@@ -194,16 +194,11 @@ func (l *Limiter) refundCall(x *exchange, c *call) bool {
 func (d *Decision) elapse(waited time.Duration) {
 	d.At = d.At.Add(waited)
 	d.Waited += waited
-	age(d.Results, waited)
-}
-
-// age updates results, which are so old.
-func age(results []Result, by time.Duration) {
-	for i := range results {
-		r := &results[i]
-		r.ResetAfter = max(0, r.ResetAfter-by)
+	for i := range d.Results {
+		r := &d.Results[i]
+		r.ResetAfter = max(0, r.ResetAfter-waited)
 		if r.Blocked && r.Allowed {
-			r.RetryAfter = max(0, r.RetryAfter-by)
+			r.RetryAfter = max(0, r.RetryAfter-waited)
 			r.Blocked = r.RetryAfter > 0
 		}
 	}
