@@ -57,7 +57,7 @@ test-noserver: ## Run the tests that need no Redis server, on any system.
 .PHONY: race
 race: needs ## Run the tests of what runs concurrently five times over.
 	$(GOTEST) -count=5 -run 'Contract|Table|MaxKeys|Handler|Stacked|Went' . ./store/...
-	cd test && $(GOTEST) -count=5 ./decorators
+	cd test && $(GOTEST) -count=5 ./decorators ./overrides
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target of all modules for FUZZTIME, a time or a number of inputs (default 200000x).
