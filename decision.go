@@ -25,7 +25,7 @@ type Decision struct {
 	Results []Result
 
 	// At is when the decision was made, or when the request had waited for its tokens. ResetAfter in
-	// Results counts from At. Results of outer limiters are those of their own decisions, shortly before.
+	// Results counts from At. Results of outer limiters count from the decisions of these, shortly before.
 	At time.Time
 
 	// Waited is how long the request waited for its tokens, the sum over stacked calls of Handler and

@@ -11,8 +11,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
 )
 
-// An exchange is one request, or one call without a request, on its way through a limiter. It holds the decision, and is the context of the request
-// from then on.
+// An exchange is one request, or one call without a request, on its way through a limiter. It holds the decision, and is the
+// context of the request from then on.
 type exchange struct {
 	limited     deadline.Context // the context of the Store's call. Its Parent is the request's first context
 	decision    Decision

@@ -14,9 +14,9 @@ package lua
 
 import _ "embed" // the scripts
 
-// The sources of the scripts, each of the file of its name, some with errors.lua as their end. take.lua describes buckets,
-// and swap_limit.lua the hash of changed limits, which package limits keeps. Reach asks a master of a Cluster whether it
-// accepts TakeAcross.
+// The sources of the scripts. Each is the file of its name. Block, Peek, LoadLimits and SwapLimit end with errors.lua.
+// take.lua describes buckets. swap_limit.lua describes the hash of changed limits, which package limits keeps. Reach asks a
+// master of a Cluster whether it accepts TakeAcross.
 var (
 	//go:embed take.lua
 	Take string

@@ -52,8 +52,8 @@ var goFields = map[string]string{
 	"LockFor": "lock_for",
 }
 
-// faults returns an error of package ratelimit about policies as faults, at their lines. order has the indexes in f of the
-// policies that the error is about, and is nil for all.
+// faults returns an error of package ratelimit about policies as faults, at their lines. The error is about the policies of
+// f with the indexes in order, or about all if order is nil.
 func (f *File) faults(err error, order []int) (faults Faults) {
 	var fields configfault.Faults
 	if !errors.As(err, &fields) {

@@ -10,8 +10,8 @@ import (
 // MinSecret is the minimum length of a secret in bytes.
 const MinSecret = 16
 
-// CheckSecret returns an error if secret is neither nil nor long enough. field is the name of the field that holds it, and
-// unset is what nil does, such as "to show keys unchanged".
+// CheckSecret returns an error if secret is too short. A nil secret is allowed. For the text of the error, field is the name
+// of the field that holds the secret. unset says what nil does, such as "to show keys unchanged".
 func CheckSecret(secret []byte, field, unset string) error {
 	if secret == nil || len(secret) >= MinSecret {
 		return nil

@@ -73,8 +73,8 @@ type Way struct {
 	Outside, Inside []any
 }
 
-// An App is an application that the list describes. From the outside to the inside it has: Outside, the adapter's
-// Handler, Inside, the groups of the route with their limits, the limits of the route, and the handler.
+// An App is an application that the list describes. Its layers, the outermost first, are Outside, the adapter's Handler and
+// Inside. Within these are the groups of the route with their limits, the limits of the route, and the handler.
 type App struct {
 	// Limiter is given to New of the adapter. Nil: build the same app without the adapter.
 	Limiter *ratelimit.Limiter

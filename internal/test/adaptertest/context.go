@@ -12,7 +12,8 @@ import (
 )
 
 // A Context is the framework's context of a request, as handlers of the list see it. Each method does what a user of the
-// framework would do. Frameworks on net/http embed [NetHTTP] and override what they have words of their own for.
+// framework would do. Frameworks on net/http embed [NetHTTP], and override the methods
+// that they have own functions for.
 type Context interface {
 	// Context returns the context of the request, such as c.Request.Context().
 	Context() context.Context

@@ -15,9 +15,9 @@ import (
 // bound is how much more an adapter may cost than the middleware of net/http, in nanoseconds a request.
 const bound = 200
 
-// Cost measures what an adapter costs. make returns a function that serves one request without a network: GET /items/5 on
-// the route "/items/{id}", with a handler that does nothing. The adapter's Handler is around it, or nothing if the limiter
-// is nil. For frameworks that make an http.Handler, use [Requests].
+// Cost measures what an adapter costs. make returns a function that serves one request without a network. The request is
+// GET /items/5 on the route "/items/{id}", whose handler does nothing. The adapter's Handler is around it, or nothing if the
+// limiter is nil. For frameworks that make an http.Handler, use [Requests].
 //
 // Cost runs rounds of the framework bare and with the adapter, and of a ServeMux bare and with the middleware, in turn. It
 // reports the median of each in ns, their allocations, and as difference-ns the median of
