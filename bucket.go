@@ -78,6 +78,13 @@ func (l *Limiter) inspect(ctx context.Context, c *call, peeked *Bucket) (bool, e
 // readable returns the Limit that was compiled to l, or one of the same rate and burst. Its Per is a second, minute,
 // hour or day: one in which the rate equals the burst, or else the shortest one with a whole rate.
 func readable(l store.Limit) Limit {
+	if l.IsQuota() {
+		quota := Quota(l.Capacity, l.Period.Unit)
+		if zone := l.Period.Location(); zone != time.UTC {
+			quota.Zone = zone.String()
+		}
+		return quota
+	}
 	burst := max(1, l.Capacity/l.Unit)
 	readable := Limit{Rate: l.Refill, Per: time.Duration(l.Unit) * time.Microsecond, Burst: burst}
 	found := false

@@ -62,7 +62,7 @@ type Result struct {
 	Hidden bool
 
 	// maxWait is how long the request may wait, in milliseconds, rounded down. At this size it fits
-	// beside the two fields above, and an exchange into 576 bytes.
+	// beside the two fields above.
 	maxWait uint32
 
 	// State is the answer of the bucket. If another policy denied the request, Allowed may be true here,
@@ -180,7 +180,13 @@ func (r *Result) Until(tokens int64) time.Duration {
 	}
 	// The bucket is full after ResetAfter, and had that many while no more than the others were missing.
 	var until time.Duration
-	if limit, err := r.Limit.compile(); err == nil {
+	switch limit, err := r.Limit.compile(); {
+	case err != nil:
+	case limit.IsQuota():
+		if r.Remaining < tokens {
+			until = r.ResetAfter
+		}
+	default:
 		spare := (limit.Capacity - tokens*limit.Unit) / limit.Refill
 		until = max(0, r.ResetAfter-time.Duration(spare)*time.Microsecond)
 	}

@@ -25,7 +25,7 @@ func ExampleLimit() {
 }
 
 func ExampleParseLimit() {
-	for _, text := range []string{"60/1m", "60/m burst 10", "1/30d", "60 per minute"} {
+	for _, text := range []string{"60/1m", "60/m burst 10", "1/30d", "100000 per month", "60 for a minute"} {
 		limit, err := ratelimit.ParseLimit(text)
 		fmt.Println(limit, err)
 	}
@@ -33,7 +33,8 @@ func ExampleParseLimit() {
 	// 60/1m <nil>
 	// 60/1m burst 10 <nil>
 	// 1/720h <nil>
-	// 0/0s ratelimit: limit "60 per minute": must be like "60/1m" or "60/1m burst 10"
+	// 100000 per month <nil>
+	// 0/0s ratelimit: limit "60 for a minute": must be like "60/1m", "60/1m burst 10" or "1000 per month"
 }
 
 // Two at once, then one every 15 minutes.

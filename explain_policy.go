@@ -120,7 +120,9 @@ func bucketOf(ctx context.Context, s store.Store, c *store.Charge) (store.Bucket
 	_, err = s.Take(ctx, []store.Charge{{Policy: c.Policy, Key: c.Key, Limit: c.Limit}}, states)
 	l, now := c.Limit, &states[0]
 	b = store.Bucket{Limit: l, Credits: l.Capacity, Blocked: now.RetryAfter, Degraded: now.Degraded}
-	if !now.Blocked { // a block hides the tokens
+	if l.IsQuota() {
+		b.Credits, b.Rest = now.Remaining, now.ResetAfter
+	} else if !now.Blocked { // a block hides the tokens
 		b.Credits -= now.ResetAfter.Microseconds() * l.Refill // rounded down
 	}
 	if now.Remaining > 0 {

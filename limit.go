@@ -23,10 +23,40 @@ import (
 // Limits from one a month to a million a second are exact. [New] returns an error for a Limit that it cannot keep
 // within a relative error of 1e-9, and says what would fit. A rate of 0, such as PerDay(0), denies every request. Only
 // [Policy.LimitFunc] and the policy of a [Charge] may have it.
+//
+// With a Period it is a quota: Rate tokens in each Period of the calendar, which all come when it begins. See [Quota].
 type Limit struct {
-	Rate  int64         // tokens added per Per
+	Rate  int64         // tokens added per Per, or the tokens of a Period
 	Per   time.Duration // the time in which Rate tokens are added
 	Burst int64         // capacity of the bucket in tokens; default Rate
+
+	Period Period // of a quota, which has no Per and no Burst; default 0: no quota
+	Zone   string // the time zone of a quota, of the IANA database; default UTC
+}
+
+// A Period is the part of the calendar in which a quota can be used.
+type Period = store.PeriodUnit
+
+// The periods of a quota.
+const (
+	Hour  = store.Hour
+	Day   = store.Day
+	Week  = store.Week // begins on Monday
+	Month = store.Month
+)
+
+// Quota returns a Limit of n tokens in each period, such as Quota(100_000, Month). All n come when the period begins, by the
+// calendar of UTC or of another time zone: see [Limit.In]. The clock of the Store decides when that is.
+//
+// A quota says nothing of how fast its tokens are used. Put a policy with a rate beside it. A request never waits for the
+// next period longer than [Policy.MaxWait]. A Limit that changes within a period keeps what was used.
+func Quota(n int64, period Period) Limit { return Limit{Rate: n, Period: period} }
+
+// In returns l, a quota, for the calendar of a time zone, such as "Europe/Berlin". [New] returns an error if the host does
+// not know it. Import time/tzdata into a program for hosts without a database of time zones.
+func (l Limit) In(zone string) Limit {
+	l.Zone = zone
+	return l
 }
 
 // Unlimited exempts a request from a policy, usually as a result of [Policy.LimitFunc].
@@ -62,14 +92,34 @@ func (l Limit) burst() int64 {
 }
 
 func (l Limit) compile() (store.Limit, error) {
+	if l.Period != 0 || l.Zone != "" {
+		return l.compileQuota()
+	}
 	return store.NewLimit(l.Rate, l.Per, cmp.Or(l.Burst, l.Rate))
 }
 
-// String returns the text form of l, such as "60/1m", "60/1m burst 10" or "unlimited". [ParseLimit] reads it, unless l
+func (l Limit) compileQuota() (store.Limit, error) {
+	switch {
+	case l.Period < Hour || l.Period > Month:
+		return store.Limit{}, fmt.Errorf("Period %d: must be Hour, Day, Week or Month", l.Period)
+	case l.Per != 0 || l.Burst != 0:
+		return store.Limit{}, errors.New("Period: a quota must have no Per and no Burst: use two policies for a quota and a rate")
+	}
+	p, err := store.NewPeriod(l.Period, l.Zone)
+	if err != nil {
+		return store.Limit{}, fmt.Errorf("Zone %q: must be a time zone that this host knows, such as \"Europe/Berlin\"; import time/tzdata if it has no database of time zones: %w", l.Zone, err)
+	}
+	return store.NewQuota(l.Rate, p)
+}
+
+// String returns the text form of l, such as "60/1m", "60/1m burst 10", "100000 per month Europe/Berlin" or "unlimited". [ParseLimit] reads it, unless l
 // is malformed or has a rate of 0: "0/24h" is for logs only.
 func (l Limit) String() string {
 	if l == Unlimited {
 		return "unlimited"
+	}
+	if l.Period != 0 {
+		return strings.TrimSpace(strconv.FormatInt(l.Rate, 10) + " per " + l.Period.String() + " " + l.Zone)
 	}
 	text := strconv.FormatInt(l.Rate, 10) + "/" + shortDuration(l.Per)
 	if l.Burst != 0 {
@@ -98,6 +148,8 @@ func shortDuration(d time.Duration) string {
 //     plural
 //   - a unit or a word without a number, which stands for one: "60/m", "60/min", "100/day"
 //
+// A [Quota] is "100000 per month", or "100000 per month Europe/Berlin" with a time zone.
+//
 // The error names the malformed part. For a Limit that [New] rejects, it names the field and the reason. A rate of 0 is
 // an error: in a [Policy.LimitFunc], write PerDay(0).
 func ParseLimit(text string) (Limit, error) {
@@ -107,9 +159,16 @@ func ParseLimit(text string) (Limit, error) {
 	wrong := func(err error) (Limit, error) {
 		return Limit{}, fmt.Errorf("ratelimit: limit %q: %w", text, err)
 	}
+	if count, period, quota := strings.Cut(text, " per "); quota {
+		l, err := parseQuota(count, period)
+		if err != nil {
+			return wrong(err)
+		}
+		return l, nil
+	}
 	rate, rest, ok := strings.Cut(text, "/")
 	if !ok {
-		return wrong(fmt.Errorf(`must be like "60/1m" or "60/1m burst 10"`))
+		return wrong(fmt.Errorf(`must be like "60/1m", "60/1m burst 10" or "1000 per month"`))
 	}
 	per, burst, hasBurst := strings.Cut(rest, " burst ")
 	var l Limit
@@ -129,6 +188,21 @@ func ParseLimit(text string) (Limit, error) {
 		return wrong(errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))) // errors of texts have one line
 	}
 	return l, nil
+}
+
+func parseQuota(count, period string) (l Limit, err error) {
+	unit, zone, _ := strings.Cut(period, " ")
+	if l.Rate, err = parseCount("rate", count); err != nil {
+		return l, err
+	}
+	for l.Period = Hour; l.Period.String() != unit; l.Period++ {
+		if l.Period == Month {
+			return l, fmt.Errorf("period %q: must be hour, day, week or month; a rate is like \"60/1m\"", unit)
+		}
+	}
+	l.Zone = zone
+	_, err = l.compile()
+	return l, err
 }
 
 func parseCount(what, text string) (int64, error) {

@@ -28,7 +28,7 @@ type keyLimits struct {
 
 const (
 	// maxSwingKeys is the number of keys of a policy that are looked at.
-	maxSwingKeys = 64
+	maxSwingKeys = 40
 
 	// maxOtherRequests is the number of requests of other keys after which an entry is for another key.
 	maxOtherRequests = 256

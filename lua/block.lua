@@ -14,12 +14,14 @@ local function run() -- which errors.lua calls
     now = time[1] * 1000000 + time[2]
   end
   now = now + 0
-  local hash = redis.call('HMGET', key, 'limit', 'blocked_limit', 'tokens')
+  local hash = redis.call('HMGET', key, 'limit', 'blocked_limit', 'tokens', 'used')
   local limit, blocked = hash[1], hash[1] == 'blocked' or hash[1] == 'locked'
   if blocked then
     limit = hash[2]
   end
-  if limit and not (hash[3] and string.match(limit, '^%d+ %d+ %d+$')) or hash[3] and not limit then
+  local rate = limit and hash[3] and string.match(limit, '^%d+ %d+ %d+$')
+  local quota = limit and hash[4] and string.match(limit, '^%d+ per ')
+  if not rate and not quota and (limit or hash[3] or hash[4]) then
     error('ERR the key holds no bucket', 0)
   end
 

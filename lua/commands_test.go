@@ -21,7 +21,7 @@ const (
 	beneath  = "PTTL, HSET tokens last_refill blocked_limit"
 	locks    = "PTTL, HSET tokens last_refill limit blocked_limit blocked_until blocked_since blocked_reason, PEXPIRE"
 	unlocks  = "PTTL, HSET tokens last_refill limit blocked_until"
-	forblock = "HMGET limit blocked_limit tokens"
+	forblock = "HMGET limit blocked_limit tokens used"
 )
 
 func list(commands ...string) string { return strings.Join(commands, ", ") }

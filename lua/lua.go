@@ -54,10 +54,10 @@ var (
 // The SHA-1 of scripts in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1       = "98de77ad0228ea3c07194aa24a8d8df9125c6895"
+	TakeSHA1       = "341d935893b9fc94ca0bad2e0084c42a0c84a607"
 	TakeOneSHA1    = "692f788a13ee027032f1526424326cc781605302"
 	TakeFewSHA1    = "cda047a057e2a001a686ec62f7d841dcf186d2da"
-	TakeAcrossSHA1 = "27d1ca5a8e221a5a9065784519319b6dfe1b14a5"
-	PeekSHA1       = "50cdf4131de34189e83121390c20017542555a6c"
+	TakeAcrossSHA1 = "0c4f1edf25f8e73363e95f21ceb6c11e97d867ad"
+	PeekSHA1       = "e88d4fed9dc25323068972abce52c4d776b25d46"
 	LoadLimitsSHA1 = "0be8271497a8ae87f3f65b2f695e12f094505e47"
 )

@@ -14,6 +14,12 @@
 --   blocked_until, blocked_since, blocked_reason   the times of the last block or lock, and who has made it and why
 -- For example, tokens 3000000, limit "1000000 1 5000000": 3 tokens of 5, and one more each second.
 --
+-- The bucket of a quota, which refills all at once when a period of the calendar begins, has instead:
+--   used, until    the tokens that were used in the period, and the end of it, in microseconds
+--   limit          such as "100000 per month Europe/Berlin"
+-- A period that has begun keeps its end, whatever the charges say, because replicas may disagree about the time zone. Only
+-- a quota of another kind of period may make it shorter. A bucket that goes from a rate to a quota, or back, is full.
+--
 -- An absent bucket is full. So a key may expire when its bucket has had the time to refill, and not while the bucket is
 -- blocked. No PEXPIRE makes a TTL shorter. A blocked bucket without tokens, last_refill and blocked_limit is full. The
 -- fields of a block are read only if limit differs from the charge's. So blocks cost other buckets nothing.
@@ -27,7 +33,8 @@
 -- ARGV  the clock: the time in microseconds, or '' for this server's own
 --       the number of terms, then seven arguments for each. A term is what a charge asks for. Charges that ask the
 --       same share a term:
---         unit, refill, capacity   the limit
+--         unit, refill, capacity   the limit. For a quota the period, such as "per month Europe/Berlin", the first
+--                  microsecond of the period and its end, with a space between, and the tokens
 --         need     credits to take; 0 to look, below 0 to give back; -2^54 to remove the bucket and its block
 --         debt     how many credits below zero the charge may go. -1 if the charge is owed: it is always made, to a
 --                  debt of at most 2^52. -2 if the charge settles: it takes at most what the bucket holds
@@ -37,10 +44,13 @@
 --       identical calls each of them stands for, how many charges a call has, and the number of the term of each
 --       charge, from 1
 -- Reply two integers a charge: how many of the identical calls charged it, and the bucket's credits after them.
+--       If the time is not in the period of a quota of the call, -2 and the time, for all its charges: the caller asks
+--       again with the period of that time.
 --       If the key of a shadow is broken, that charge has -1 and 0. If another key is, all charges of the call have. If
 --       the script has only that call, the reply is the error.
 --       After all charges, two integers for each blocked bucket: the number of its charge, from 1, and for how many
---       microseconds it is blocked.
+--       microseconds it is blocked. And two for each quota: the number of its charge below zero, and how many
+--       microseconds are left of its period.
 --
 -- Most of this runs for each of many keys. So it reads and writes no field without need, uses local variables, and
 -- formats integers itself, because Redis does that more slowly. Dragonfly and Garnet run Lua 5.4, whose integers wrap
@@ -53,6 +63,7 @@ local across = KEYS == ARGV -- see take_across.lua
 
 local server_clock, now, now_text
 local unit, refill, capacity, need, debt, shadow, lock, limit, fill -- the term in use; fill is the time to full
+local period, period_ends -- of a quota: the kind, and the end of the period that the time is in
 local blocked_until, is_lock -- of the bucket that was read last: until when it is blocked, or nil, and whether by a lock
 
 -- Converts credits from the unit `from` to the unit `to`, rounded down.
@@ -94,19 +105,27 @@ local function integer(text, least, most)
   return number
 end
 
+-- Returns the limit of a blocked bucket, nil if it was never charged.
+local function beneath(key, own)
+  local block = call('HMGET', key, 'blocked_limit', 'blocked_until')
+  local ends = integer(block[2], -72057594037927936, 9007199254740992)
+  if ends > now then
+    blocked_until, is_lock = ends, own == 'locked'
+  end
+  return block[1]
+end
+
 -- Is for a bucket whose field limit differs from the charge's. Returns its tokens, in credits of the charge's limit, or nil
 -- if they are absent. Also returns the state of the key, as read does.
 local function convert(key, tokens, own)
   if own == 'blocked' or own == 'locked' then
-    local block = call('HMGET', key, 'blocked_limit', 'blocked_until')
-    local ends = integer(block[2], -72057594037927936, 9007199254740992)
-    if ends > now then
-      blocked_until, is_lock = ends, own == 'locked'
-    end
-    own = block[1]
+    own = beneath(key, own)
     if own == limit or not own and not tokens then
       return tokens, 'old'
     end
+  end
+  if match(own or '', '^%d+ per ') then
+    return nil, 'moved'
   end
   local from = integer(match(own or '', '^(%d+) %d+ %d+$'), 1, 4503599627370496)
   if tokens and from ~= unit then
@@ -118,6 +137,30 @@ local function convert(key, tokens, own)
   return tokens, 'moved'
 end
 
+-- Reads the bucket of a quota, and returns what read does, with the end of the period in place of the last refill.
+local function read_quota(key)
+  local hash = call('HMGET', key, 'used', 'until', 'limit', 'tokens')
+  local used, ends, own, state = hash[1], hash[2], hash[3], 'lasting'
+  if own == 'blocked' or own == 'locked' then
+    own, state = beneath(key, own), 'old'
+  end
+  local kind = match(own or '', '^%d+ per (%l+) ')
+  if not kind then
+    if own and not match(own, '^%d+ %d+ %d+$') or not hash[3] and (used or ends or hash[4]) then
+      broken()
+    end
+    return capacity, period_ends, own and 'moved' or hash[3] and 'old' or 'absent'
+  end
+  used, ends = integer(used, 0, 9007199254740992), integer(ends, -72057594037927936, 9007199254740992)
+  if own ~= limit then
+    state = 'moved'
+  end
+  if ends <= now then
+    return capacity, period_ends, state == 'lasting' and 'old' or state
+  end
+  return capacity - used, kind == period and ends or min(ends, period_ends), state
+end
+
 -- Reads a bucket. Returns the credits that it holds now; the time of its refill, which is now, or later if the clock was
 -- set back; and the state of its key:
 --   absent   there is no key
@@ -127,10 +170,13 @@ end
 -- The first charge in each period of the time to full sets the TTL to twice that time. So it lasts for all charges of the
 -- period.
 local function read(key)
+  blocked_until = nil
+  if period then
+    return read_quota(key)
+  end
   local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
   local tokens, last, own = hash[1], hash[2], hash[3]
   local state = 'lasting'
-  blocked_until = nil
   if not own and not tokens and not last then
     return capacity, now, 'absent'
   elseif tokens and last then
@@ -186,12 +232,21 @@ end
 
 -- Writes what a bucket holds. It also ends the lock if change is "unlocked", and makes one if change is "locked".
 local function write(key, left, last, state, change)
+  local tokens, last_refill = 'tokens', 'last_refill'
   local left_text, last_text = format('%d', left), last == now and now_text or format('%d', last)
-  if state == 'lasting' and left >= 0 and last == now and not change then
-    call('HSET', key, 'tokens', left_text, 'last_refill', last_text)
+  if period then
+    tokens, last_refill, left_text = 'used', 'until', format('%d', capacity - left)
+  end
+  if state == 'lasting' and not change and (period or left >= 0 and last == now) then
+    call('HSET', key, tokens, left_text, last_refill, last_text)
     return
   end
-  local lasts = fill + max(fill, (capacity - left) / refill) + (last - now)
+  local lasts = last - now
+  if period then
+    lasts = lasts + 1000000 + now % 60000000 -- keys that expire all at once hold up other clients
+  else
+    lasts = lasts + fill + max(fill, (capacity - left) / refill)
+  end
   local rest = state == 'absent' and -1 or call('PTTL', key)
   if change == 'locked' then
     blocked_until = now + lock
@@ -215,6 +270,10 @@ local tail -- of the reply, if it has one
 -- Charges the bucket of charge i that many times, and returns the credits that are left.
 local function charge(i, key, tokens, last, state, times)
   local left, change = tokens, nil
+  if period then
+    tail = tail or {}
+    tail[#tail + 1], tail[#tail + 2] = -i, (need == -18014398509481984 and times > 0 and period_ends or last) - now
+  end
   if times == 1 then
     left = tokens - need
   elseif times > 0 then
@@ -254,10 +313,12 @@ local function use(number)
   local term = terms[number + 0]
   unit, refill, capacity, need, debt = term[1], term[2], term[3], term[4], term[5]
   shadow, lock, limit, fill = term[6], term[7], term[8], term[9]
+  period, period_ends = term[10], term[11]
 end
 
 local at = 1 -- where we are in ARGV
 local alone -- the script has one call, whose error is that of the script
+local stray -- which terms are of quotas whose periods the time is not in, if there are any
 
 -- Reads the arguments before the runs.
 local function begin()
@@ -274,11 +335,18 @@ local function begin()
   now_text = format('%d', now)
   at = at + 2
   for i = 1, ARGV[at - 1] + 0 do
-    local refill, capacity = ARGV[at + 1] + 0, ARGV[at + 2] + 0
-    terms[i] = {
-      ARGV[at] + 0, refill, capacity, ARGV[at + 3] + 0, ARGV[at + 4] + 0, ARGV[at + 5] == '1', ARGV[at + 6] + 0,
-      ARGV[at] .. ' ' .. ARGV[at + 1] .. ' ' .. ARGV[at + 2], ceil(capacity / refill),
-    }
+    local unit, refill, capacity = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2]
+    local need, debt, shadow, lock = ARGV[at + 3] + 0, ARGV[at + 4] + 0, ARGV[at + 5] == '1', ARGV[at + 6] + 0
+    if unit then
+      terms[i] = { unit, refill + 0, capacity + 0, need, debt, shadow, lock, ARGV[at] .. ' ' .. refill .. ' ' .. capacity, ceil(capacity / refill) }
+    else
+      local begins, ends = match(refill, '^(%S+) (%S+)$')
+      terms[i] = { 1, 0, capacity + 0, need, debt, shadow, lock, capacity .. ' ' .. ARGV[at], 0, match(ARGV[at], '^per (%l+) '), ends + 0 }
+      if now < begins + 0 or now >= ends + 0 then
+        stray = stray or {}
+        stray[i] = true
+      end
+    end
     at = at + 7
   end
   alone = not across and ARGV[at] == '1' and not ARGV[at + 3 + ARGV[at + 2]]
@@ -347,6 +415,19 @@ local function take_call(count, charges, found)
   done, calls = done + charges, calls - 1
 end
 
+-- Answers the calls of a run, if one of their charges is of a quota whose period the time is not in. Reports whether it has.
+local function decline(charges)
+  for i = at + 3, at + 2 + charges do
+    if stray[ARGV[i] + 0] then
+      for of = done + 1, done + calls * charges do
+        reply[2 * of - 1], reply[2 * of] = -2, now
+      end
+      done, calls = done + calls * charges, 0
+      return true
+    end
+  end
+end
+
 local function run()
   if not now then
     begin()
@@ -356,7 +437,9 @@ local function run()
     if calls == 0 then
       calls = ARGV[at] + 0
     end
-    if charges == 1 then
+    if stray and decline(charges) then
+      -- its callers ask again
+    elseif charges == 1 then
       take_single(count)
     else
       local found = {}

@@ -338,7 +338,7 @@ func (m *model) compare(t *testing.T, s server, now int64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if full := b.LastRefill + l.ResetAfter(b.Tokens); known && int64(ends) < full {
+		if full := b.LastRefill + l.ResetAfter(b.Tokens, 0); known && int64(ends) < full {
 			t.Fatalf("at %d, %s expires at %.0f and is full at %d only: %v", now, key, ends, full, hash)
 		}
 		if int64(ends) < block.Until {

@@ -1,15 +1,18 @@
 package store
 
 import (
+	"cmp"
+
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 )
 
 // Kept is what a Store keeps of a bucket, if it decides with [Decide]. Keep all fields, and change none. All times are in
-// microseconds, on the clock of the Store. The zero Kept is a bucket that was never charged, or that was forgotten.
+// microseconds of Unix time, on the clock of the Store. The zero Kept is a bucket that was never charged, or that was forgotten.
 type Kept struct {
 	Limit      Limit // of the last charge
 	Credits    int64 // after the last charge, in credits of Limit
-	LastRefill int64 // the time of the last charge
+	LastRefill int64 // the time of the last charge; 0 under a quota
+	Until      int64 // the end of the period of a quota; 0 under a rate
 	FullAt     int64 // the latest time at which it has refilled, under all its limits
 
 	BlockedSince, BlockedUntil int64 // 0 without a block
@@ -44,7 +47,10 @@ func (k *Kept) SetBlock(b Block, now int64) {
 // Bucket returns what Inspect reports at the time now.
 func (k Kept) Bucket(now int64) Bucket {
 	b := Bucket{Limit: k.Limit, Credits: k.Credits}
-	if k.Limit != (Limit{}) {
+	switch {
+	case k.Limit.IsQuota():
+		b.Rest = duration(k.Until - now)
+	case k.Limit != (Limit{}):
 		b.Age = k.bucket().Age(now)
 	}
 	if left := k.block(now).Left(now); left > 0 {
@@ -82,16 +88,16 @@ func (k *Kept) charge(c *Charge, s *State, charged bool, now int64) {
 	}
 	switch {
 	case charged && need == bucket.Reset:
-		*k = Kept{}
+		*k, b = Kept{}, l.Advance(bucket.Bucket{}, now)
 	case changes:
-		k.Limit, k.Credits, k.LastRefill = l, b.Tokens, b.LastRefill
-		k.FullAt = max(k.FullAt, b.LastRefill+l.ResetAfter(b.Tokens))
+		k.Limit, k.Credits, k.LastRefill, k.Until = l, b.Tokens, b.LastRefill, b.Until
+		k.FullAt = max(k.FullAt, l.FullAt(b))
 	}
-	c.Fill(s, b.Tokens, duration(block.Left(now)), charged)
+	c.Fill(s, b.Tokens, duration(b.Rest(now)), duration(block.Left(now)), charged)
 }
 
 func (k Kept) bucket() bucket.Bucket {
-	return bucket.Bucket{Tokens: k.Credits, Unit: k.Limit.Unit, LastRefill: k.LastRefill}
+	return k.Limit.Bucket(k.Credits, cmp.Or(k.Until, k.LastRefill))
 }
 
 // block returns the block that is in force.

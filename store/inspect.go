@@ -31,8 +31,13 @@ type Bucket struct {
 	// Credits is what the bucket held after the last charge, in credits of Limit. It is negative in debt.
 	Credits int64
 
-	// Age is the time since the last charge, in whole microseconds. Credits do not include the refill in that time.
+	// Age is the time since the last charge, in whole microseconds. Credits do not include the refill in that time. It is 0
+	// if Limit is a quota.
 	Age time.Duration
+
+	// Rest is how much longer the period of a quota goes on, in whole microseconds. If it is not above 0, the period has
+	// ended, and the bucket is full.
+	Rest time.Duration
 
 	// Degraded reports that a stand-in answered, as in [State]. Limit may then be a part of the limit.
 	Degraded bool
@@ -45,24 +50,31 @@ type Bucket struct {
 }
 
 // Used reports whether the bucket was charged and has not refilled since.
-func (b Bucket) Used() bool { return b.Limit != Limit{} && b.credits(b.Limit) < b.Limit.Capacity }
+func (b Bucket) Used() bool {
+	return b.Limit != Limit{} && b.at(time.Now().UnixMicro(), b.Limit).Tokens < b.Limit.Capacity
+}
 
 // State returns the state that a Take with a Cost of 0 would return under l. If l is not b.Limit, the tokens carry
 // over as [Charge.Limit] describes.
 func (b Bucket) State(l Limit) State {
 	c, s := Charge{Limit: l}, State{}
-	c.Fill(&s, b.credits(l), b.Blocked, true)
+	now := time.Now().UnixMicro() // what matters of it is the calendar of a period that no charge has begun
+	kept := b.at(now, l)
+	c.Fill(&s, kept.Tokens, duration(kept.Rest(now)), b.Blocked, true)
 	s.Degraded = b.Degraded
 	return s
 }
 
-// credits returns how many credits b holds now under l.
-func (b Bucket) credits(l Limit) int64 {
-	if b.Limit == (Limit{}) {
-		return l.Capacity
+// at returns the bucket under l, for a Bucket that was read at the time now.
+func (b Bucket) at(now int64, l Limit) bucket.Bucket {
+	switch {
+	case b.Limit == (Limit{}):
+		return l.Advance(bucket.Bucket{}, now)
+	case b.Limit.IsQuota():
+		return l.Advance(b.Limit.Bucket(b.Credits, now+b.Rest.Microseconds()), now)
+	default:
+		return l.Advance(b.Limit.Bucket(b.Credits, now-b.Age.Microseconds()), now)
 	}
-	kept := bucket.Bucket{Tokens: b.Credits, Unit: b.Limit.Unit}
-	return l.Advance(kept, b.Age.Microseconds()).Tokens
 }
 
 // Inspect returns what s keeps of a bucket. If s is not an [Inspector], or decorates a Store that is not one, the

@@ -35,6 +35,12 @@
 // A bucket that was never charged is full. A Store may forget a bucket once it has had the time to refill, and not
 // before. If the bucket was charged under several limits, the longest of their times counts.
 //
+// A quota is a Limit that refills all at once, when a period of the calendar begins: see [NewQuota]. The Store decides by
+// its own clock which period it is. A period that has begun keeps its end, whatever Limit a later charge has. Only a
+// quota of another [PeriodUnit] may make it shorter. Within a period, a charge under another quota keeps what was used,
+// also if that is more than the new quota. Nothing of it remains when the next period begins. A bucket whose Limit
+// changes from a rate to a quota, or back, is full.
+//
 // A denied call changes nothing, with one exception. Each charge with a Cost puts the bucket under its own [Limit],
 // even if the charge is denied. The tokens of the bucket, or its debt, carry over, up to the new capacity.
 //
@@ -84,7 +90,8 @@ type Charge struct {
 	Cost int64
 
 	// MaxWait, if above 0, lets the charge reserve tokens that come within MaxWait. State.Wait is then the time until
-	// they have come. MaxWait counts in whole microseconds, and at most as 35 years.
+	// they have come. MaxWait counts in whole microseconds, and at most as 35 years. Nobody can reserve tokens of a
+	// quota.
 	MaxWait time.Duration
 
 	// Shadow marks a charge that never denies a call. If the bucket cannot pay, State.Allowed is false, and the call
@@ -140,7 +147,8 @@ type State struct {
 	// if Allowed.
 	RetryAfter time.Duration
 
-	// ResetAfter is how long until the bucket is full, if nobody charges it, rounded up to a microsecond.
+	// ResetAfter is how long until the bucket is full, if nobody charges it, rounded up to a microsecond. For a quota it is
+	// how long until the period ends.
 	ResetAfter time.Duration
 
 	// Wait is how long until the tokens come that a charge with MaxWait reserved. After an Owed charge, Wait is how
@@ -168,6 +176,30 @@ func NewLimit(rate int64, per time.Duration, burst int64) (Limit, error) {
 	return bucket.NewLimit(rate, per, burst)
 }
 
+// The units of a [Period].
+const (
+	Hour  = bucket.Hour
+	Day   = bucket.Day
+	Week  = bucket.Week // begins on Monday
+	Month = bucket.Month
+)
+
+type (
+	// A PeriodUnit is the length of a [Period].
+	PeriodUnit = bucket.PeriodUnit
+
+	// A Period is the calendar of a quota: the hours, days, weeks or months of a time zone. Make it with [NewPeriod].
+	Period = bucket.Period
+)
+
+// NewPeriod returns the Period of a time zone of the IANA database, such as "Europe/Berlin". "" is UTC. The error is that
+// of [time.LoadLocation].
+func NewPeriod(unit PeriodUnit, zone string) (Period, error) { return bucket.NewPeriod(unit, zone) }
+
+// NewQuota compiles a limit of n tokens in each period of p, which refills all at once. Its Unit is 1 and its Refill 0.
+// The error names the invalid field (Rate).
+func NewQuota(n int64, p Period) (Limit, error) { return bucket.NewQuota(n, p) }
+
 // ErrInvalidCall is wrapped by the error of a Take whose arguments [Validate] refuses.
 var ErrInvalidCall = errors.New("store: invalid call")
 
@@ -187,7 +219,7 @@ var ErrNoBucket = errors.New("store: a key holds no bucket")
 
 // Validate reports what is wrong with a call, as an error that wraps [ErrInvalidCall]. Every Store calls it first.
 // It refuses a call without charges, with fewer states than charges, or with two charges of one bucket. It refuses
-// a charge with an empty Policy or Key, with a Limit that NewLimit cannot have made, or with an invalid Settles or Lock.
+// a charge with an empty Policy or Key, with a Limit that neither NewLimit nor NewQuota can have made, or with an invalid Settles or Lock.
 func Validate(charges []Charge, states []State) error {
 	if len(charges) == 0 || len(states) < len(charges) {
 		return fmt.Errorf("%w: %d charges and %d states: must be at least one charge, and a state for each", ErrInvalidCall, len(charges), len(states))
@@ -197,8 +229,8 @@ func Validate(charges []Charge, states []State) error {
 		if c.Policy == "" || c.Key == "" {
 			return fmt.Errorf("%w: charge %d: Policy %q and Key %q must not be empty", ErrInvalidCall, i, c.Policy, c.Key)
 		}
-		if l := c.Limit; l.Unit < 1 || l.Refill < 1 || l.Capacity < l.Unit || l.Capacity > bucket.MaxCredits || l.Refill > l.Capacity {
-			return fmt.Errorf("%w: charge %d: Limit must be made by NewLimit", ErrInvalidCall, i)
+		if !c.Limit.Valid() {
+			return fmt.Errorf("%w: charge %d: Limit must be made by NewLimit or NewQuota", ErrInvalidCall, i)
 		}
 		if c.Settles && (len(charges) > 1 || c.Cost <= 0 || c.MaxWait != 0 || c.Shadow || c.Owed || c.Lock != 0) {
 			return fmt.Errorf("%w: charge %d: Settles: must be the only charge, with a Cost above 0 and without MaxWait, Shadow, Owed and Lock", ErrInvalidCall, i)
@@ -216,19 +248,20 @@ func Validate(charges []Charge, states []State) error {
 }
 
 // Fill sets s to the state of c's bucket after a call, which charged the bucket if charged is true. The bucket then holds
-// credits, and is blocked for another blocked, or 0. Every Store fills states with Fill.
-func (c *Charge) Fill(s *State, credits int64, blocked time.Duration, charged bool) {
-	l := c.Limit
+// credits, and is blocked for another blocked, or 0. The period of a quota goes on for rest; it is 0 for a rate. Every
+// Store fills states with Fill.
+func (c *Charge) Fill(s *State, credits int64, rest, blocked time.Duration, charged bool) {
+	l, left := c.Limit, rest.Microseconds()
 	s.Allowed, s.Degraded, s.Blocked = true, false, blocked > 0
 	s.Remaining = l.Remaining(credits)
-	s.RetryAfter, s.ResetAfter, s.Wait = 0, duration(l.ResetAfter(credits)), 0
+	s.RetryAfter, s.ResetAfter, s.Wait = 0, duration(l.ResetAfter(credits, left)), 0
 	if charged {
 		if c.Cost > 0 && !c.Settles {
-			s.Wait = duration(l.Wait(credits))
+			s.Wait = duration(l.Wait(credits, left))
 		}
 	} else {
 		need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed, c.Settles)
-		switch retry := l.RetryAfter(credits, need, debt); retry {
+		switch retry := l.RetryAfter(credits, need, debt, left); retry {
 		case 0:
 			s.Allowed = blocked <= 0 || bucket.Passes(need, debt)
 		case bucket.Never:

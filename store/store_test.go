@@ -33,7 +33,7 @@ func TestFillLeavesNothingOfTheStateBefore(t *testing.T) {
 			{Allowed: true, Degraded: true, Remaining: 9, RetryAfter: 9, ResetAfter: 9, Wait: 9},
 		} {
 			s := before
-			tt.charge.Fill(&s, tt.credits, 0, tt.charged)
+			tt.charge.Fill(&s, tt.credits, 0, 0, tt.charged)
 			if s != tt.want {
 				t.Errorf("%s: after %+v: %+v, want %+v", name, before, s, tt.want)
 			}

@@ -105,7 +105,7 @@ func (p *pair) take(c call) (allowed bool, retry int64) {
 		b.Tokens = l.Charge(b.Tokens, need, debt, 1)
 		p.block = l.After(p.block, need, c.lock, b.Tokens, p.now)
 		allowed = true
-	} else if retry = l.RetryAfter(b.Tokens, need, debt); retry != bucket.Never {
+	} else if retry = l.RetryAfter(b.Tokens, need, debt, 0); retry != bucket.Never {
 		retry = max(retry, left)
 	}
 	p.kept = b

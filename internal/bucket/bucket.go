@@ -25,6 +25,35 @@ type Bucket struct {
 	Tokens     int64 // in credits, Unit for each token; negative in debt
 	Unit       int64 // of the Limit of the last charge; 0 in the zero value
 	LastRefill int64 // the latest time of a charge, in microseconds
+
+	// If the Limit of the last charge is a quota, Tokens are left of so many until then, and LastRefill is 0.
+	Quota  int64
+	Period PeriodUnit
+	Until  int64
+}
+
+// Bucket returns the bucket that was left with tokens by a charge under l, at a time or, under a quota, until a time.
+func (l Limit) Bucket(tokens, at int64) Bucket {
+	if l.IsQuota() {
+		return Bucket{Tokens: tokens, Unit: 1, Quota: l.Capacity, Period: l.Period.Unit, Until: at}
+	}
+	return Bucket{Tokens: tokens, Unit: l.Unit, LastRefill: at}
+}
+
+// FullAt returns when b, a bucket under l, is full.
+func (l Limit) FullAt(b Bucket) int64 {
+	if l.IsQuota() {
+		return b.Until
+	}
+	return b.LastRefill + l.ResetAfter(b.Tokens, 0)
+}
+
+// Rest returns how long the period of a quota goes on after now, in microseconds, and 0 for other limits.
+func (b Bucket) Rest(now int64) int64 {
+	if b.Quota == 0 {
+		return 0
+	}
+	return b.Until - now
 }
 
 // Age returns the time since LastRefill, at most the longest Duration. Any bucket refills in that time.
@@ -39,9 +68,13 @@ func (b Bucket) Age(now int64) time.Duration {
 // backwards: a time before it neither grants nor takes tokens.
 //
 // A bucket that was charged under another limit keeps its tokens. They are rounded down to a credit of the new unit,
-// and cut to the new capacity. So a change of the limit neither refills a bucket nor leaves it stuck.
+// and cut to the new capacity. So a change of the limit neither refills a bucket nor leaves it stuck. A bucket whose limit
+// was a quota is full.
 func (l Limit) Advance(b Bucket, now int64) Bucket {
-	if b.Unit == 0 {
+	if l.IsQuota() {
+		return l.advanceQuota(b, now)
+	}
+	if b.Unit == 0 || b.Quota > 0 {
 		return Bucket{Tokens: l.Capacity, Unit: l.Unit, LastRefill: now}
 	}
 	if b.Unit != l.Unit {
@@ -112,8 +145,10 @@ func (l Limit) Need(cost int64) int64 {
 
 // Debt returns the credits that l refills within wait microseconds. A charge that may wait this long can take the
 // bucket this far below zero. A wait is cut to MaxWait, and the debt to MaxCredits.
+//
+// It is 0 for a quota: nobody reserves tokens of a period that has not begun.
 func (l Limit) Debt(wait int64) int64 {
-	if wait <= 0 {
+	if wait <= 0 || l.IsQuota() {
 		return 0
 	}
 	return min(mulDiv(min(wait, MaxWait), l.Refill, 1), MaxCredits)
@@ -152,30 +187,39 @@ func (l Limit) Charge(tokens, need, debt, count int64) int64 {
 }
 
 // RetryAfter returns the time until a bucket of tokens can pay need credits, to at most debt below zero. It is in
-// microseconds, rounded up: 0 if the bucket can pay now, and Never if it never can.
-func (l Limit) RetryAfter(tokens, need, debt int64) int64 {
+// microseconds, rounded up: 0 if the bucket can pay now, and Never if it never can. rest is Bucket.Rest.
+func (l Limit) RetryAfter(tokens, need, debt, rest int64) int64 {
 	switch {
 	case need <= 0 || debt < 0 || tokens+debt >= need && need <= l.Capacity:
 		return 0
 	case need > l.Capacity:
 		return Never
 	default:
-		return ceilDiv(need-debt-tokens, l.Refill)
+		return l.until(need-debt-tokens, rest)
 	}
 }
 
-// ResetAfter returns the microseconds, rounded up, until a bucket of tokens is full.
-func (l Limit) ResetAfter(tokens int64) int64 { return ceilDiv(l.Capacity-tokens, l.Refill) }
+// ResetAfter returns the microseconds, rounded up, until a bucket of tokens is full, and to the end of the period of a
+// quota. rest is Bucket.Rest.
+func (l Limit) ResetAfter(tokens, rest int64) int64 { return l.until(l.Capacity-tokens, rest) }
+
+// until returns the time until so many credits have come, in microseconds, rounded up.
+func (l Limit) until(credits, rest int64) int64 {
+	if l.IsQuota() {
+		return rest
+	}
+	return ceilDiv(credits, l.Refill)
+}
 
 // Remaining returns the whole tokens in a bucket of tokens, 0 in debt.
 func (l Limit) Remaining(tokens int64) int64 { return quo(max(0, tokens), l.Unit) }
 
-// Wait returns the time until a bucket of tokens is out of debt, in microseconds, rounded up.
-func (l Limit) Wait(tokens int64) int64 {
+// Wait returns the time until a bucket of tokens is out of debt, in microseconds, rounded up. rest is Bucket.Rest.
+func (l Limit) Wait(tokens, rest int64) int64 {
 	if tokens >= 0 {
 		return 0
 	}
-	return ceilDiv(-tokens, l.Refill)
+	return l.until(-tokens, rest)
 }
 
 // rescale converts tokens from one unit to another, rounded down, to a debt of at most MaxCredits.

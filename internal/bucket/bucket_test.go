@@ -247,7 +247,7 @@ func TestOwedChargesAndSettlementsAskForAll(t *testing.T) {
 				if need, debt := l.Ask(cost, 1, !settles, settles); need != want || debt != always {
 					t.Errorf("%+v: %d asks %d and %d, want %d and %d", l, cost, need, debt, want, always)
 				}
-				if retry := l.RetryAfter(-bucket.MaxCredits, want, always); retry != 0 {
+				if retry := l.RetryAfter(-bucket.MaxCredits, want, always, 0); retry != 0 {
 					t.Errorf("%+v: %d is to be retried after %d", l, cost, retry)
 				}
 			}

@@ -34,11 +34,14 @@ const (
 	minUnit = 2_000_000_000
 )
 
-// A Limit is a rate and a capacity in credits. Make it with NewLimit.
+// A Limit is a rate and a capacity in credits, or a quota. Make it with NewLimit or NewQuota.
 type Limit struct {
 	Unit     int64 // credits that one token is worth
 	Refill   int64 // credits that one microsecond adds
 	Capacity int64 // credits of a full bucket
+
+	// Period is that of a quota, which has a Unit of 1 and no Refill: see NewQuota.
+	Period Period
 }
 
 // NewLimit returns the limit of rate tokens per per, with a capacity of burst tokens. A limit that is too fine for
@@ -82,14 +85,26 @@ func NewLimit(rate int64, per time.Duration, burst int64) (Limit, error) {
 	return l, nil
 }
 
-// Fill returns the time from empty to full in microseconds, rounded up.
-func (l Limit) Fill() int64 { return ceilDiv(l.Capacity, l.Refill) }
+// Valid reports whether NewLimit, Share or NewQuota can have made l.
+func (l Limit) Valid() bool {
+	if l.IsQuota() {
+		return l.Period.Unit <= Month && l.Unit == 1 && l.Refill == 0 && l.Capacity >= 1 && l.Capacity <= MaxCredits
+	}
+	return l.Unit >= 1 && l.Refill >= 1 && l.Capacity >= l.Unit && l.Capacity <= MaxCredits && l.Refill <= l.Capacity
+}
+
+// Fill returns the time from empty to full in microseconds, rounded up. It is the longest period of a quota.
+func (l Limit) Fill() int64 { return l.until(l.Capacity, longest[l.Period.Unit]) }
 
 // Share returns one of n equal parts of l. A token costs n times as many credits, so the rate and the burst are an
 // n-th. The share has room for at least tokens whole tokens if l has, because otherwise such a cost would never be
 // allowed. The share is larger if a token would become too large for MaxCredits and MaxFill.
 func (l Limit) Share(n, tokens int64) Limit {
 	tokens = max(1, min(tokens, l.Capacity/l.Unit))
+	if l.IsQuota() {
+		l.Capacity = max(l.Capacity/n, tokens)
+		return l
+	}
 	dearest := min(MaxCredits, mulDiv(MaxFill, l.Refill, 1)) / tokens
 	unit := min(mulDiv(l.Unit, n, 1), dearest)
 	return Limit{Unit: unit, Refill: l.Refill, Capacity: max(l.Capacity, tokens*unit)}

@@ -12,14 +12,20 @@ type Content struct {
 	Policy, Key string
 	Limit       store.Limit
 	Least, Most int64 // credits, as far as the State says
+	Rest        int64 // from the reply to the end of a quota's period, or of a block that hides it
 	Sent        int64 // when the call was sent
 	Received    int64 // when its reply arrived
 }
 
 // At returns the value of credits after elapsed if the bucket was not charged.
 func (c *Content) At(credits, elapsed int64) int64 {
-	b := bucket.Bucket{Tokens: credits, Unit: c.Limit.Unit}
-	return c.Limit.Advance(b, elapsed).Tokens
+	if !c.Limit.IsQuota() {
+		return c.Limit.Advance(c.Limit.Bucket(credits, 0), elapsed).Tokens
+	}
+	if elapsed >= c.Rest {
+		return c.Limit.Capacity
+	}
+	return credits
 }
 
 // Blocked returns how much longer the bucket of c is blocked according to its State, in microseconds, and the credits
@@ -31,9 +37,19 @@ func Blocked(c *store.Charge, s *store.State) (left, least, most int64) {
 	if !s.Blocked || s.RetryAfter == store.Never || retry > reset {
 		return 0, 0, 0
 	}
+	if l.IsQuota() {
+		switch {
+		case s.Allowed:
+			return retry, -bucket.MaxCredits, l.Capacity
+		case retry == reset: // perhaps to the end of its period
+			return 0, 0, 0
+		default:
+			return retry, l.Need(c.Cost), l.Capacity
+		}
+	}
 	least = l.Capacity - l.Refill*min(reset, (l.Capacity+bucket.MaxCredits)/l.Refill) // no debt is deeper
 	if !s.Allowed {
-		if need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed, c.Settles); l.RetryAfter(least, need, debt) >= retry {
+		if need, debt := l.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed, c.Settles); l.RetryAfter(least, need, debt, 0) >= retry {
 			return 0, 0, 0
 		}
 	}
@@ -44,6 +60,12 @@ func Blocked(c *store.Charge, s *store.State) (left, least, most int64) {
 // bucket can have this State, the least is above the most. It is the inverse of Charge.Fill.
 func Credits(c *store.Charge, s *store.State) (least, most int64) {
 	l := c.Limit
+	if l.IsQuota() {
+		if s.Remaining > 0 {
+			return s.Remaining, s.Remaining
+		}
+		return -bucket.MaxCredits, 0
+	}
 	// The bucket reaches goal in a number of microseconds, which is rounded up.
 	until := func(goal, microseconds int64) (least, most int64) {
 		least = goal - microseconds*l.Refill

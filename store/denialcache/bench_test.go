@@ -45,6 +45,6 @@ func BenchmarkTake(b *testing.B) {
 type instant struct{}
 
 func (instant) Take(_ context.Context, charges []store.Charge, states []store.State) (bool, error) {
-	charges[0].Fill(&states[0], 5*charges[0].Limit.Unit, 0, charges[0].Cost <= 5)
+	charges[0].Fill(&states[0], 5*charges[0].Limit.Unit, 0, 0, charges[0].Cost <= 5)
 	return charges[0].Cost <= 5, nil
 }

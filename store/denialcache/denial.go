@@ -24,6 +24,9 @@ func (d *denial) answer(c *store.Charge, now int64, s *store.State) (short, cert
 	// were rounded to a microsecond.
 	elapsed := now - d.Sent
 	latest := elapsed + elapsed/1000 + 2
+	if d.Limit.IsQuota() && latest >= d.Rest { // nothing is known of the next period
+		return false, false
+	}
 	if short = d.blocked > 0; short && latest >= d.blocked {
 		return true, false
 	} else if !short {
@@ -40,7 +43,7 @@ func (d *denial) answer(c *store.Charge, now int64, s *store.State) (short, cert
 
 // state returns the State of c for a bucket that held credits at the reply, elapsed after the reply, without a charge.
 func (d *denial) state(c *store.Charge, credits, elapsed int64) (s store.State) {
-	blocked := max(0, d.blocked-elapsed)
-	c.Fill(&s, d.At(credits, elapsed), time.Duration(blocked)*time.Microsecond, false)
+	blocked, rest := max(0, d.blocked-elapsed), max(0, d.Rest-elapsed)
+	c.Fill(&s, d.At(credits, elapsed), time.Duration(rest)*time.Microsecond, time.Duration(blocked)*time.Microsecond, false)
 	return s
 }

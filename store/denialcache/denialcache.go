@@ -200,7 +200,7 @@ func (d *Store) keep(l *lookup, c *store.Charge, s *store.State, ok bool, sent, 
 	if s.Degraded {
 		return
 	}
-	made := &denial{Content: infer.Content{Limit: c.Limit, Sent: sent, Received: received}, denied: sent}
+	made := &denial{Content: infer.Content{Limit: c.Limit, Sent: sent, Received: received, Rest: s.ResetAfter.Microseconds()}, denied: sent}
 	if s.Blocked {
 		if made.blocked, made.Least, made.Most = infer.Blocked(c, s); made.blocked == 0 {
 			return

@@ -58,6 +58,12 @@ const excessDivisor = 16
 // credits returns the credits that a bucket under l holds according to s, or slightly more. It returns 0 in debt. If s is
 // Blocked, it returns the credits that the bucket certainly holds.
 func credits(l store.Limit, s *store.State) int64 {
+	switch {
+	case l.IsQuota() && s.Blocked:
+		return l.Capacity // the block hides how many there are
+	case l.IsQuota():
+		return s.Remaining
+	}
 	reset := min(s.ResetAfter.Microseconds(), l.Fill())
 	return max(0, l.Capacity-l.Refill*reset)
 }

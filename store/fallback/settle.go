@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -62,6 +63,13 @@ func (f *Store) settleOne(ctx context.Context, c *store.Charge) (failed bool, er
 // with a bound, because that bucket refills only at this replica's share of the rate. The bound is what an empty bucket
 // lacks after it has refilled at the whole rate since the last use.
 func (f *Store) missing(ctx context.Context, c *store.Charge, u use) int64 {
+	if c.Limit.IsQuota() { // which has not refilled since
+		s, share, err := f.look(ctx, c, u.maxCost)
+		if f.logSecondary(ctx, err); err != nil || s.Blocked { // a block hides the tokens
+			return c.Limit.Capacity
+		}
+		return share.Capacity - s.Remaining
+	}
 	empty := bucket.Bucket{Unit: c.Limit.Unit}
 	most := wholeTokens(c.Limit.Capacity-c.Limit.Advance(empty, f.now()-u.last).Tokens, c.Limit.Unit)
 	s, share, err := f.look(ctx, c, u.maxCost)
@@ -116,6 +124,11 @@ type use struct {
 func (f *Store) recordUse(c *store.Charge, state *store.State) {
 	now := f.now()
 	expires := now + max(state.ResetAfter.Microseconds(), c.Limit.Fill())
+	if c.Limit.IsQuota() { // it is settled in its period, or never
+		unix := time.Now().UnixMicro()
+		_, until := c.Limit.Period.Bounds(unix)
+		expires = now + until - unix
+	}
 	f.used.add(accountOf(c), use{tokens: bounded(c.Cost), maxCost: burstFor(c), last: now, expires: expires}, isStandby(*c), now)
 }
 
@@ -124,6 +137,9 @@ func (all *used) add(a account, more use, standby bool, now int64) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	u, found := all.of[a]
+	if u.expires <= now {
+		u = use{}
+	}
 	if standby {
 		// A refund makes a use at most 0. Tokens that were settled, or never recorded, are not refunded to the primary: it
 		// may have charged fewer, or none.

@@ -73,7 +73,7 @@ func (l *leased) certain(c *store.Charge, left, now int64, s *store.State) bool 
 }
 
 func (l *leased) fill(s *store.State, c *store.Charge, credits, left int64) {
-	c.Fill(s, min(l.Limit.Capacity, credits+left*l.Limit.Unit), 0, true)
+	c.Fill(s, min(l.Limit.Capacity, credits+left*l.Limit.Unit), 0, 0, true)
 }
 
 // refund returns the charge that gives tokens back at now. It gives back only usable tokens. Its Cost is 0 if there are

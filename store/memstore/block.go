@@ -90,8 +90,11 @@ func (s *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 		return store.Bucket{}, nil
 	}
 	var b store.Bucket
-	if e.class.limit != (store.Limit{}) {
-		b = store.Bucket{Limit: e.class.limit, Credits: e.tokens, Age: e.bucket().Age(now)}
+	switch l := e.class.limit; {
+	case l.IsQuota():
+		b = store.Bucket{Limit: l, Credits: e.tokens, Rest: duration(e.bucket().Rest(now))}
+	case l != (store.Limit{}):
+		b = store.Bucket{Limit: l, Credits: e.tokens, Age: e.bucket().Age(now)}
 	}
 	if e.class.blocked {
 		if blk := shard.blocks[hash]; blk.Left(now) > 0 {

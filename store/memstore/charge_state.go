@@ -47,6 +47,7 @@ func (cs *chargeState) charge(c *store.Charge, now int64) {
 		if cs.entry != nil {
 			cs.shard.remove(cs.shard.index[cs.hash])
 		}
+		cs.bucket = c.Limit.Advance(bucket.Bucket{}, now)
 		return
 	case cs.bucket.Tokens == before && cs.block == block:
 		cs.refuse(c)

@@ -67,7 +67,7 @@ func (s *shard) check() string {
 			return fmt.Sprintf("%s is of a class or policy that is not found", e.key)
 		case block != e.class.blocked:
 			return fmt.Sprintf("%s is in the wrong class: it has a block: %t", e.key, block)
-		case e.fullAt < e.lastRefill+e.class.limit.ResetAfter(e.tokens) && e.class.limit.Unit > 0:
+		case e.class.limit.Unit > 0 && e.fullAt < e.class.limit.FullAt(e.bucket()):
 			return fmt.Sprintf("%s is kept until %d, before it is full", e.key, e.fullAt)
 		}
 	}

@@ -120,12 +120,12 @@ func New(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// now returns the time in microseconds.
+// now returns the time in microseconds of Unix time. It does not jump if the clock of the machine is set.
 func (s *Store) now() int64 {
 	if s.clock != nil {
 		return s.clock().UnixMicro()
 	}
-	return time.Since(s.start).Microseconds()
+	return s.start.UnixMicro() + time.Since(s.start).Microseconds()
 }
 
 // Close stops the timer that forgets full buckets. The Store still answers calls, within MaxKeys. The error is
@@ -169,7 +169,7 @@ func (s *Store) takeOne(c *store.Charge, state *store.State) bool {
 		cs.refuse(c)
 	}
 	cs.shard.mu.Unlock()
-	c.Fill(state, cs.bucket.Tokens, duration(cs.left), cs.fits)
+	c.Fill(state, cs.bucket.Tokens, duration(cs.bucket.Rest(now)), duration(cs.left), cs.fits)
 	return cs.fits || c.Shadow
 }
 
@@ -209,7 +209,8 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 		s.shards[n].mu.Unlock()
 	}
 	for i := range charges {
-		charges[i].Fill(&states[i], chargeStates[i].bucket.Tokens, duration(chargeStates[i].left), chargeStates[i].fits)
+		cs := &chargeStates[i]
+		charges[i].Fill(&states[i], cs.bucket.Tokens, duration(cs.bucket.Rest(now)), duration(cs.left), cs.fits)
 	}
 	return ok
 }

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"hash/maphash"
 	"maps"
 	"math/bits"
@@ -41,7 +42,7 @@ type entry struct {
 	class      *class
 	key        string
 	tokens     int64 // in credits of class.limit
-	lastRefill int64
+	lastRefill int64 // or, under a quota, the end of its period
 	fullAt     int64 // when it is full under all limits that have charged it; it is not forgotten before
 }
 
@@ -67,7 +68,7 @@ type policy struct {
 }
 
 func (e *entry) bucket() bucket.Bucket {
-	return bucket.Bucket{Tokens: e.tokens, Unit: e.class.limit.Unit, LastRefill: e.lastRefill}
+	return e.class.limit.Bucket(e.tokens, e.lastRefill)
 }
 
 // hash returns where a bucket is: the upper bits are its shard.
@@ -123,9 +124,9 @@ func (s *shard) update(e *entry, l store.Limit, b bucket.Bucket) {
 	if e.class.limit != l {
 		s.move(e, kind{e.class.policy, l, e.class.blocked})
 	}
-	e.tokens, e.lastRefill = b.Tokens, b.LastRefill
+	e.tokens, e.lastRefill = b.Tokens, cmp.Or(b.Until, b.LastRefill)
 	if l != (store.Limit{}) {
-		e.fullAt = max(e.fullAt, b.LastRefill+l.ResetAfter(b.Tokens))
+		e.fullAt = max(e.fullAt, l.FullAt(b))
 	}
 }
 

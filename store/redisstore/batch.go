@@ -126,15 +126,17 @@ func (e *entry) finish(reply []int64, err error) {
 	}
 }
 
-// finishBlocked answers the calls of e if some of its buckets are blocked. It returns the rest of tail after them. For each
-// blocked bucket, tail has the number of its charge, and for how long the bucket is blocked. The first charge of e has the
-// number first+1.
-func (e *entry) finishBlocked(reply, tail []int64, first int) []int64 {
+// finishLong answers the calls of e if some of its buckets are blocked or have quotas. It returns the rest of tail after them.
+// For each such bucket, tail has the number of its charge, below zero for a quota, and for how long the bucket is blocked or
+// the period goes on. The first charge of e has the number first+1.
+func (e *entry) finishLong(reply, tail []int64, first int) []int64 {
 	charges := len(e.first.items)
-	reply = append(make([]int64, 0, 3*charges), reply...)[:3*charges]
-	for len(tail) > 0 && tail[0] <= int64(first+charges) {
+	reply = append(make([]int64, 0, 4*charges), reply...)[:4*charges]
+	for len(tail) > 0 && max(tail[0], -tail[0]) <= int64(first+charges) {
 		if i := int(tail[0]) - first - 1; i >= 0 {
 			reply[2*charges+i] = tail[1]
+		} else if i := int(-tail[0]) - first - 1; i >= 0 {
+			reply[3*charges+i] = tail[1]
 		}
 		tail = tail[2:]
 	}
@@ -146,12 +148,12 @@ func (e *entry) finishBlocked(reply, tail []int64, first int) []int64 {
 func (e *entry) slot() uint16 { return e.first.items[0].slot }
 
 // untouched reports whether nothing of e was carried out, according to the reply of a script across slots.
-func (e *entry) untouched(reply []int64) bool { return reply[0] < 0 }
+func (e *entry) untouched(reply []int64) bool { return reply[0] == -1 }
 
 // vetoed reports whether reply says that a key of a charge that is no shadow holds no bucket.
 func (e *entry) vetoed(reply []int64) bool {
 	for i := range e.first.items {
-		if reply[2*i] < 0 && !e.first.items[i].term.shadow {
+		if reply[2*i] == -1 && !e.first.items[i].term.shadow {
 			return true
 		}
 	}

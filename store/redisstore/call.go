@@ -16,6 +16,8 @@ type term struct {
 	need, debt int64
 	shadow     bool
 	lock       int64 // in microseconds, or 0
+
+	from, until int64 // the period of a quota
 }
 
 // certain reports whether no bucket can refuse t.
@@ -45,13 +47,17 @@ type item struct {
 	slot uint16
 }
 
-func newItem(c *store.Charge) item {
+func (e *engine) newItem(c *store.Charge) item {
 	need, debt := c.Limit.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed, c.Settles)
-	return item{
+	it := item{
 		policy: c.Policy,
 		key:    c.Key,
-		term:   term{c.Limit, need, debt, c.Shadow, bucket.Microseconds(c.Lock)},
+		term:   term{limit: c.Limit, need: need, debt: debt, shadow: c.Shadow, lock: bucket.Microseconds(c.Lock)},
 	}
+	if c.Limit.IsQuota() {
+		it.term.from, it.term.until = e.periodOf(c.Limit)
+	}
+	return it
 }
 
 // A call is charges that are taken together by one server.
@@ -66,7 +72,8 @@ type call struct {
 	stage    atomic.Int32 // waiting, claimed or left
 
 	// The answer, valid once done has received: two integers for each item, as from take.lua. If one of the buckets is
-	// blocked, behind them for how long each is. Identical calls share it; turn is the number of this one among them.
+	// blocked or has a quota, behind them for how long each is blocked, and then how long each one's period goes on.
+	// Identical calls share it; turn is the number of this one among them.
 	reply []int64
 	turn  int64
 	err   error
@@ -204,6 +211,14 @@ func (c *call) blocked(i int) int64 {
 		}
 	}
 	return c.reply[2*n+i]
+}
+
+// rest returns for how many microseconds the period of charge i goes on, 0 if its limit is no quota.
+func (c *call) rest(i int) int64 {
+	if n := len(c.items); len(c.reply) > 2*n {
+		return c.reply[3*n+i]
+	}
+	return 0
 }
 
 // unknown reports whether charge i, a shadow, got no answer.

@@ -125,7 +125,12 @@ func (c *command) prepare(ctx context.Context, clock func() time.Time, s script)
 	}
 	args = append(args, c.guard(int64(len(terms))))
 	for _, t := range terms {
-		args = append(args, t.limit.Unit, t.limit.Refill, t.limit.Capacity, t.need, t.debt, t.shadow, t.lock)
+		if t.limit.IsQuota() {
+			args = append(args, t.limit.Period.String(), fmt.Sprintf("%d %d", t.from, t.until))
+		} else {
+			args = append(args, t.limit.Unit, t.limit.Refill)
+		}
+		args = append(args, t.limit.Capacity, t.need, t.debt, t.shadow, t.lock)
 	}
 	for i := 0; i < len(c.entries); {
 		e := &c.entries[i]
@@ -245,8 +250,8 @@ func (c *command) answer() (again []command) {
 				e.finish(nil, errSpread)
 			}
 		case !e.vetoed(reply[:n]):
-			if len(tail) > 0 && tail[0] <= int64(last) {
-				tail = e.finishBlocked(reply[:n:n], tail, first)
+			if len(tail) > 0 && max(tail[0], -tail[0]) <= int64(last) {
+				tail = e.finishLong(reply[:n:n], tail, first)
 				break
 			}
 			e.finish(reply[:n:n], nil)

@@ -38,8 +38,9 @@ type engine struct {
 	crossSlot       CrossSlot
 	crossingRefused atomic.Bool // and logged
 
-	counts counts
-	calls  sync.Pool // see newCall
+	counts   counts
+	calendar calendar
+	calls    sync.Pool // see newCall
 
 	closed atomic.Bool
 	flying sync.WaitGroup // what close waits for: flights, calls to be sent again, and callers of enter
@@ -65,12 +66,21 @@ func (e *engine) take(ctx context.Context, charges []store.Charge, states []stor
 	if err := store.Validate(charges, states); err != nil {
 		return false, err
 	}
+	for i := range charges {
+		if charges[i].Limit.IsQuota() {
+			return e.inPeriod(func() (bool, error) { return e.takeNow(ctx, charges, states) })
+		}
+	}
+	return e.takeNow(ctx, charges, states)
+}
+
+func (e *engine) takeNow(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, uncharged(notSent(err))
 	}
 	c := e.newCall(ctx)
 	for i := range charges {
-		c.items = append(c.items, newItem(&charges[i]))
+		c.items = append(c.items, e.newItem(&charges[i]))
 	}
 	scattered := e.bySlot.Load() || e.routes.ring != nil
 	if scattered { // the places of the items matter
@@ -84,6 +94,10 @@ func (e *engine) take(ctx context.Context, charges []store.Charge, states []stor
 	} else if err != nil {
 		return false, uncharged(err)
 	}
+	if err := c.outside(); err != nil {
+		e.release(c)
+		return false, err
+	}
 	ok := true
 	for i := range charges {
 		if c.unknown(i) {
@@ -92,7 +106,7 @@ func (e *engine) take(ctx context.Context, charges []store.Charge, states []stor
 		}
 		credits, charged := c.answer(i)
 		ok = ok && (charged || charges[i].Shadow)
-		charges[i].Fill(&states[i], credits, microseconds(c.blocked(i)), charged)
+		charges[i].Fill(&states[i], credits, microseconds(c.rest(i)), microseconds(c.blocked(i)), charged)
 	}
 	if !ok && scattered && len(charges) > 1 {
 		e.caution.note(c.items, 0) // the next call of these policies may be over several places

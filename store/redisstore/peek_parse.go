@@ -11,8 +11,8 @@ import (
 
 // parseBucket reads the reply of peek.lua. It returns an error for a bucket that no script can have written.
 func parseBucket(reply []any, serverClock bool) (b store.Bucket, err error) {
-	if len(reply) != 8 {
-		return b, fmt.Errorf("redisstore: reply of %d values to a peek, want 8", len(reply))
+	if len(reply) != 10 {
+		return b, fmt.Errorf("redisstore: reply of %d values to a peek, want 10", len(reply))
 	}
 	now, ok := integer(reply[0], minTime, maxTime)
 	if !ok {
@@ -39,6 +39,15 @@ func parseBucket(reply []any, serverClock bool) (b store.Bucket, err error) {
 	if reply[1] == nil && reply[2] == nil && limit == nil {
 		return b, nil
 	}
+	if l, isQuota := parseQuota(limit); isQuota {
+		used, usedOK := integer(reply[8], 0, 2*bucket.MaxCredits)
+		until, untilOK := integer(reply[9], minTime, maxTime)
+		if !usedOK || !untilOK {
+			return store.Bucket{}, errNoBucket
+		}
+		b.Limit, b.Credits, b.Rest = l, l.Capacity-used, microseconds(until-now)
+		return b, nil
+	}
 	tokens, tokensOK := integer(reply[1], -bucket.MaxCredits, bucket.MaxCredits)
 	last, lastOK := integer(reply[2], earliest, maxTime)
 	l, limitOK := parseLimit(limit)
@@ -54,6 +63,23 @@ const (
 	minTime int64 = -1 << 56
 	maxTime int64 = 1 << 53
 )
+
+// parseQuota reads the field limit or blocked_limit of a quota, such as "100000 per month Europe/Berlin".
+func parseQuota(field any) (l store.Limit, ok bool) {
+	text, _ := field.(string)
+	count, rest, found := strings.Cut(text, " per ")
+	unit, zone, _ := strings.Cut(rest, " ")
+	n, countOK := integer(count, 1, bucket.MaxCredits)
+	if !found || !countOK {
+		return l, false
+	}
+	p, err := bucket.ParsePeriod(unit, zone)
+	if err != nil {
+		return l, false
+	}
+	l, err = store.NewQuota(n, p)
+	return l, err == nil
+}
 
 // parseLimit reads a field limit or blocked_limit.
 func parseLimit(field any) (store.Limit, bool) {

@@ -63,5 +63,5 @@ func (s script) alone() bool { return s == takeOne || s == takeFew }
 // plain reports whether the scripts of one call support t. Their answers do not distinguish a shadow that could not
 // be read, and have no room for a block. An answer of takeOne has no room for a bucket of the largest capacity.
 func (t *term) plain() bool {
-	return !t.shadow && t.lock == 0 && t.debt != bucket.NoDebt && t.need != bucket.Reset && t.limit.Capacity < bucket.MaxCredits
+	return !t.limit.IsQuota() && !t.shadow && t.lock == 0 && t.debt != bucket.NoDebt && t.need != bucket.Reset && t.limit.Capacity < bucket.MaxCredits
 }

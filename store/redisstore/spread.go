@@ -62,7 +62,7 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 	defer e.flying.Done()
 	items := make([]item, len(charges))
 	for i := range charges {
-		items[i] = newItem(&charges[i])
+		items[i] = e.newItem(&charges[i])
 	}
 	e.keys.name(items)
 	found := make([]answer, len(items))
@@ -90,7 +90,7 @@ func (e *engine) takeSpread(ctx context.Context, charges []store.Charge, states 
 		if found[i].err != nil {
 			states[i] = unanswered
 		} else {
-			charges[i].Fill(&states[i], found[i].credits, microseconds(found[i].blocked), found[i].charged)
+			charges[i].Fill(&states[i], found[i].credits, microseconds(found[i].rest), microseconds(found[i].blocked), found[i].charged)
 		}
 	}
 	return !refused, nil
@@ -207,18 +207,20 @@ func abandon(parts []*part) {
 // An answer is the result of an item.
 type answer struct {
 	credits int64 // of the bucket, after the charge
-	blocked int64 // for how many microseconds it is then
+	rest    int64 // how many microseconds are left of the period of a quota
+	blocked int64 // for how many microseconds it is blocked then
 	charged bool
 	err     error
 }
 
 // verdict reports whether an item refuses the call. err is the error of an item that could have refused it. It is
-// errSpread if items must still be asked slot by slot.
+// errSpread if items must still be asked slot by slot, and a wrongPeriod if those of a quota must be asked again.
 func verdict(items []item, found []answer) (refused bool, err error) {
+	var wrong *wrongPeriod
 	for i := range items {
 		switch {
-		case found[i].err == errSpread:
-			return false, errSpread
+		case found[i].err == errSpread, errors.As(found[i].err, &wrong):
+			return false, found[i].err
 		case items[i].term.shadow:
 		case found[i].err != nil:
 			err = found[i].err
@@ -313,11 +315,13 @@ func read(parts []*part, found []answer) {
 			found[i].err = p.call.err
 			switch {
 			case p.call.err != nil:
+			case p.call.outside() != nil:
+				found[i].err = p.call.outside()
 			case p.call.unknown(j):
 				found[i].err = errNoBucket
 			default:
 				found[i].credits, found[i].charged = p.call.answer(j)
-				found[i].blocked = p.call.blocked(j)
+				found[i].rest, found[i].blocked = p.call.rest(j), p.call.blocked(j)
 			}
 		}
 	}

@@ -19,6 +19,14 @@ func slowToFill(r *rig) []store.Limit {
 	}
 }
 
+// quotas are of all units, in some time zones.
+func quotas(r *rig) []store.Limit {
+	return []store.Limit{
+		r.quota(3, store.Hour, ""), r.quota(50, store.Hour, "Asia/Kolkata"), r.quota(7, store.Day, "Europe/Berlin"), r.quota(10_000, store.Day, ""),
+		r.quota(20, store.Week, "America/New_York"), r.quota(30, store.Month, ""), r.quota(1_000_000, store.Month, "Europe/Berlin"),
+	}
+}
+
 // quickToFill are limits that take from half a millisecond to some seconds to fill.
 func quickToFill(r *rig) []store.Limit {
 	return []store.Limit{

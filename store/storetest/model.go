@@ -22,6 +22,7 @@ type exact struct {
 	tokens *big.Rat
 	last   int64
 	limit  store.Limit
+	ends   int64 // the period of a quota
 	hold   int64 // not forgotten before, because of its other limits
 	since  int64 // of the block
 	until  int64 // blocked until then
@@ -59,7 +60,11 @@ func (m rationals) take(charges []store.Charge, now int64) (bool, []store.State)
 	states := make([]store.State, len(charges))
 	for i, c := range charges {
 		e := m.charge(c, ok && fits[i], now)
-		states[i] = state(c, e.tokens, ok && fits[i], fits[i])
+		if c.Limit.IsQuota() {
+			states[i] = e.state(c, now, ok && fits[i], fits[i])
+		} else {
+			states[i] = state(c, e.tokens, ok && fits[i], fits[i])
+		}
 		if left := time.Duration(e.until-now) * micro; left > 0 {
 			s := &states[i]
 			s.Blocked, s.Remaining = true, 0
@@ -78,7 +83,7 @@ func (m rationals) charge(c store.Charge, charged bool, now int64) exact {
 	switch {
 	case charged && c.Cost == store.Reset:
 		delete(m, n)
-		return exact{tokens: rat(burst(c.Limit))}
+		return m.at(c, now)
 	case charged && c.Cost != 0:
 		least := deepestDebt(c.Limit)
 		if c.Settles {
@@ -88,7 +93,11 @@ func (m rationals) charge(c store.Charge, charged bool, now int64) exact {
 		changes = changes || left.Cmp(e.tokens) != 0
 		e.tokens = left
 		e.lockOrUnlock(c, now)
-		if !changes && e.until != old.until {
+		switch {
+		case e.until == old.until || changes:
+		case c.Limit.IsQuota():
+			changes = true
+		default:
 			old.since, old.until, old.lock, old.reason = e.since, e.until, e.lock, e.reason
 			m[n] = old
 		}
@@ -115,8 +124,13 @@ func (m rationals) at(c store.Charge, now int64) exact {
 	full := rat(burst(c.Limit))
 	e := m[name{c.Policy, c.Key}]
 	if e.limit == (store.Limit{}) {
-		e.tokens, e.last, e.limit = full, now, c.Limit
+		if e.tokens, e.last, e.limit = full, now, c.Limit; c.Limit.IsQuota() {
+			e.ends = periodEnd(c.Limit.Period, now)
+		}
 		return e
+	}
+	if e.limit.IsQuota() || c.Limit.IsQuota() {
+		return e.underQuota(c.Limit, now)
 	}
 	if e.limit != c.Limit {
 		e.hold = max(e.hold, e.last+after(e.limit, rat(burst(e.limit)), e.tokens).Microseconds())
@@ -157,11 +171,21 @@ func retryAfter(c store.Charge, tokens *big.Rat) *big.Rat {
 		return rat(0)
 	}
 	missing := new(big.Rat).Sub(rat(c.Cost), tokens)
+	if c.Limit.IsQuota() {
+		return missing // which says no more than whether it is allowed
+	}
 	missing.Quo(missing, perMicrosecond(c.Limit))
 	return missing.Sub(missing, clamp(rat(min(c.MaxWait, longest).Microseconds()), rat(0), big.NewRat(deepest, c.Limit.Refill)))
 }
 
-func fill(l store.Limit) time.Duration      { return time.Duration(l.Capacity/l.Refill+1) * micro }
+// fill returns about the time to full of a limit, and that of a month for all quotas.
+func fill(l store.Limit) time.Duration {
+	if l.IsQuota() {
+		return 31 * day
+	}
+	return time.Duration(l.Capacity/l.Refill+1) * micro
+}
+
 func burst(l store.Limit) int64             { return l.Capacity / l.Unit }
 func deepestDebt(l store.Limit) *big.Rat    { return big.NewRat(-deepest, l.Unit) }
 func perMicrosecond(l store.Limit) *big.Rat { return big.NewRat(l.Refill, l.Unit) }

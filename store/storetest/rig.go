@@ -102,10 +102,13 @@ func (r *rig) follow(n name) (forgotten int) {
 		delete(r.exact, n)
 		return 1
 	}
-	if b.Limit == e.limit && e.tokens != nil { // so that its last charge is that of the Store
+	if b.Limit == e.limit && e.tokens != nil && !e.limit.IsQuota() { // so that its last charge is that of the Store
 		r.exact[n] = r.exact.at(store.Charge{Policy: n.policy, Key: n.key, Limit: e.limit}, r.now()-b.Age.Microseconds())
 	}
 	want := store.Bucket{Limit: e.limit, Credits: b.Credits, Age: b.Age}
+	if e.limit.IsQuota() {
+		want.Credits, want.Age, want.Rest = floor(e.tokens).Int64(), 0, time.Duration(e.ends-r.now())*micro
+	}
 	if left := e.until - r.now(); left > 0 {
 		want.Blocked, want.BlockedSince = time.Duration(left)*micro, time.Duration(max(0, r.now()-e.since))*micro
 		want.Locked, want.Reason = e.lock, e.reason
@@ -114,7 +117,7 @@ func (r *rig) follow(n name) (forgotten int) {
 		r.Fatalf("at %d of %+v\n\tkept %+v\n\twant %+v", r.now(), n, b, want)
 	}
 	for _, l := range []store.Limit{e.limit, {Unit: 7, Refill: 3, Capacity: 70}} {
-		if l == (store.Limit{}) {
+		if l == (store.Limit{}) || l.IsQuota() && b.Rest <= 0 { // the next period is that of another clock
 			continue
 		}
 		_, want := r.exact.take([]store.Charge{{Policy: n.policy, Key: n.key, Limit: l}}, r.now())

@@ -15,11 +15,11 @@ import (
 // (math/big). The same seed makes the same calls.
 //
 // The calls are takes, peeks, refunds, resets, waits, shadows, Owed charges, settlements, locks, blocks, and sets of
-// several charges. Limits range from 1 a month to 10^6 a second and change, and time moves forwards and backwards. For
+// several charges. Limits range from 1 a month to 10^6 a second, some are quotas, and they change. Time moves forwards and backwards. For
 // a [Forgetter], [RunForgetting] with a tenth of the steps follows.
 func RunSequence(t *testing.T, open Open, steps int, seed uint64) {
 	r := newRig(t, open)
-	s := sequence{rig: r, limits: slowToFill(r)}
+	s := sequence{rig: r, limits: slices.Concat(quotas(r)[:3], slowToFill(r), quotas(r)[3:])}
 	s.run(s.moveTime, steps, seed)
 	if _, ok := r.store.(Forgetter); ok {
 		RunForgetting(t, open, steps/10, seed)
@@ -112,10 +112,10 @@ func (s *sequence) step() {
 	}
 }
 
-// charge returns a charge of one of four policies, of which call has up to three.
+// charge returns a charge of one of five policies, of which call has up to three.
 func (s *sequence) charge(call int, key string) store.Charge {
 	// Mostly the policy's own limit, so that buckets run dry, and now and then another.
-	policy := call + 3*s.rand.IntN(4)
+	policy := call + 3*s.rand.IntN(5)
 	limit := s.limits[policy%len(s.limits)]
 	if s.rand.IntN(20) == 0 || s.swings && s.rand.IntN(4) == 0 {
 		limit = s.limits[s.rand.IntN(len(s.limits))]

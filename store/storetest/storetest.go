@@ -66,8 +66,8 @@ type rule struct {
 	test func(r *rig)
 }
 
-var rules = slices.Concat(chargeRules, debtRules, callRules, setRules, limitRules,
-	only[store.Blocker](blockRules), lockRules, only[store.Inspector](inspectRules),
+var rules = slices.Concat(chargeRules, debtRules, callRules, setRules, limitRules, quotaRules,
+	only[store.Blocker](slices.Concat(blockRules, blockedQuotaRules)), lockRules, only[store.Inspector](inspectRules),
 	only[store.StatsReporter](statsRules), concurrencyRules)
 
 // only omits the rules for a Store that is no S.

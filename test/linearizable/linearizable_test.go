@@ -96,7 +96,7 @@ func (b buckets) after(op operation) (buckets, outcome) {
 			left := l.Charge(b[n].tokens, need, debt, 1)
 			found[n].tokens, found[n].block = left, l.After(b[n].block, need, bucket.Microseconds(c.Lock), left, still)
 		}
-		c.Fill(&out.states[i], found[n].tokens, found.left(n), charged)
+		c.Fill(&out.states[i], found[n].tokens, 0, found.left(n), charged)
 	}
 	return found, out
 }

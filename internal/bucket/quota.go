@@ -1,0 +1,33 @@
+package bucket
+
+import "fmt"
+
+// A quota is a Limit that refills all at once, when a period of the calendar begins. A token is one credit, nothing refills
+// within the period, and the time of a bucket is the end of its period.
+
+// NewQuota returns the limit of n tokens in each period of p. The error names the wrong field (Rate).
+func NewQuota(n int64, p Period) (Limit, error) {
+	if n < 1 || n > MaxCredits {
+		return Limit{}, fmt.Errorf("Rate %d: must be from 1 to %d tokens", n, int64(MaxCredits))
+	}
+	return Limit{Unit: 1, Capacity: n, Period: p}, nil
+}
+
+// IsQuota reports whether NewQuota has made l.
+func (l Limit) IsQuota() bool { return l.Period.Unit != 0 }
+
+// advanceQuota is Advance for a quota. A period that has begun keeps its end until then, whatever the calendar says later:
+// replicas may disagree about the time zone, and each change of the end would grant a new quota. Only another unit may make
+// it shorter. A bucket that had a rate before is full.
+func (l Limit) advanceQuota(b Bucket, now int64) Bucket {
+	_, until := l.Period.Bounds(now)
+	left := l.Capacity
+	if b.Quota > 0 && now < b.Until {
+		left -= b.Quota - b.Tokens
+		if b.Period == l.Period.Unit {
+			until = b.Until
+		}
+		until = min(until, b.Until)
+	}
+	return l.Bucket(left, until)
+}
