@@ -56,11 +56,11 @@ var (
 // The SHA-1 of scripts in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1       = "512bb9b127a81f0b8718040aaade2b9af2ea5e47"
-	TakeOneSHA1    = "692f788a13ee027032f1526424326cc781605302"
-	TakeQuotaSHA1  = "ba9c1adde06e2af71eed67911fa565223fe387c9"
-	TakeFewSHA1    = "cda047a057e2a001a686ec62f7d841dcf186d2da"
-	TakeAcrossSHA1 = "eb69016abf03594ba0639602db1ae7ff77498974"
+	TakeSHA1       = "d4a0fb350cea95706238d3903bdead88201e5ba8"
+	TakeOneSHA1    = "043ac794162110c03b16e5430964a786abdb85c8"
+	TakeQuotaSHA1  = "fc6c97ec22e42c097668f6ba7fac26cdb9c4bc09"
+	TakeFewSHA1    = "9a4f558a2bcae0eca33181879f5528339a989f22"
+	TakeAcrossSHA1 = "955675fa3e8e159e4635db65ea562bea377b1096"
 	PeekSHA1       = "e88d4fed9dc25323068972abce52c4d776b25d46"
 	LoadLimitsSHA1 = "0be8271497a8ae87f3f65b2f695e12f094505e47"
 )

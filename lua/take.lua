@@ -161,7 +161,7 @@ local function convert(key, tokens, own)
       result, rest, bit = 2 * result + more, rest - more * from, bit / 2
     end
   end
-  return floor(max(whole * to + result, -4503599627370496)), 'moved'
+  return floor(max(min(whole * to + result, capacity), -4503599627370496)), 'moved'
 end
 
 -- Reads the bucket of a quota. Returns what read does, but the end of the period in place of the time of the refill.
@@ -225,18 +225,13 @@ local function read(key)
       return capacity, now, state
     end
   end
-  if tokens > capacity then
-    tokens = capacity
-  end
   local passed = now - last
   if passed >= 0 then
     if state == 'lasting' and (passed > now % fill or not server_clock) then -- TTLs do not run by a caller's clock
       state = 'old'
     end
-    if passed >= (capacity - tokens) / refill then -- compared so, because the product may be too large
-      return capacity, now, state
-    end
-    return tokens + passed * refill, now, state
+    -- This compares times, because the product may be too large.
+    return passed >= (capacity - tokens) / refill and capacity or tokens + passed * refill, now, state
   elseif server_clock and -passed > fill then
     -- A clock that goes back neither grants nor drains. But a last refill further ahead than the time to full means that
     -- the clock was set back, for example by a failover. The bucket would not refill until that time.
@@ -284,12 +279,8 @@ end
 
 -- Charges the bucket of charge i that many times, and returns the credits that are left.
 local function charge(i, key, tokens, last, state, times)
-  local left, change = tokens, nil
-  if times == 1 then
-    left = tokens - need
-  elseif times > 0 then
-    left = tokens - floor(times * (need + 0.0))
-  end
+  local left = times == 0 and tokens or times == 1 and tokens - need or tokens - floor(times * (need + 0.0))
+  local change
   if left > capacity then
     left = capacity
     if need == -18014398509481984 then

@@ -181,8 +181,8 @@ func (c *command) prepareAlone(ctx context.Context) {
 		case c.script == takeQuota:
 			limit := strconv.FormatInt(t.limit.Capacity, 10) + " " + t.period.text
 			args = append(args, capacity, limit, t.period.from, t.period.until)
-			if t.need != 1 || t.debt != 0 {
-				args = append(args, t.need, t.debt)
+			if t.need != 1 {
+				args = append(args, t.need)
 			}
 		case c.script == takeFew:
 			args = append(args, t.limit.Unit, t.limit.Refill, capacity, t.need, t.debt)

@@ -12,7 +12,7 @@ type script uint8
 const (
 	take       script = iota // any calls
 	takeOne                  // one charge
-	takeQuota                // one charge of a quota
+	takeQuota                // one charge of a quota, no refund and not owed
 	takeFew                  // one call of a few charges
 	takeAcross               // any calls, with undeclared keys of several hash slots
 	scripts                  // how many there are
@@ -56,12 +56,12 @@ func scriptOf(entries []entry) script {
 		}
 	}
 	switch {
-	case len(items) == 1 && quotas == 1:
-		return takeQuota
-	case len(items) == 1:
-		return takeOne
-	case quotas == 0:
+	case quotas == 0 && len(items) > 1:
 		return takeFew
+	case quotas == 0:
+		return takeOne
+	case len(items) == 1 && items[0].term.need >= 0 && items[0].term.debt == 0:
+		return takeQuota
 	}
 	return take
 }
