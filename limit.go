@@ -107,12 +107,15 @@ func (l Limit) compileQuota() (store.Limit, error) {
 		return store.Limit{}, fmt.Errorf("Period %d: must be Hour, Day, Week or Month", l.Period)
 	case l.Per != 0:
 		return store.Limit{}, fmt.Errorf("Per %v: must be 0 with a Period: use two policies for a quota and a rate", l.Per)
+	case l.Zone == "Local":
+		return store.Limit{}, errors.New(`Zone "Local": must be a name such as "Europe/Berlin": Local is another zone on another host`)
 	case l.Burst != 0:
 		return store.Limit{}, fmt.Errorf("Burst %d: must be 0 with a Period: use two policies for a quota and a rate", l.Burst)
 	}
 	p, err := store.NewPeriod(l.Period, l.Zone)
 	if err != nil {
-		return store.Limit{}, fmt.Errorf("Zone %q: must be a time zone that this host knows, such as \"Europe/Berlin\"; import time/tzdata if it has no database of time zones: %w", l.Zone, err)
+		// The error has the name again, and not in quotes.
+		return store.Limit{}, fmt.Errorf("Zone %q: must be a time zone that this host knows, such as \"Europe/Berlin\"; import time/tzdata if it has no database of time zones", l.Zone)
 	}
 	return store.NewQuota(l.Rate, p)
 }
