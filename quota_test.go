@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/headers"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
 // underQuota runs a test in a bubble, whose clock begins with the year 2000 in UTC, on a limiter in memory.
@@ -231,6 +232,19 @@ func TestPeekOfAQuota(t *testing.T) {
 			wantRemaining(t, l, p, limit.Rate)
 		}
 	})
+}
+
+func TestPeekOfAQuotaInAStoreThatIsNoInspector(t *testing.T) {
+	s := ratelimit.Must(memstore.New(memstore.Config{}))
+	defer s.Close()
+	l := newLimiter(t, ratelimit.Config{Store: bare{Store: s}})
+	p := perIP("plan", ratelimit.Quota(10, ratelimit.Month))
+	for used := range int64(2) {
+		if b, err := l.Peek(t.Context(), p, address); err != nil || b.Used != (used > 0) || b.Remaining != 10-used {
+			t.Errorf("%+v, %v", b, err)
+		}
+		wantStatuses(t, l.Limit(p)(okHandler), []int{200})
+	}
 }
 
 // The explanation of a request says what Handler then does, on both sides of a boundary.
