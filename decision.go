@@ -167,7 +167,7 @@ func (d *Decision) PeriodEnd() time.Time {
 	}
 	for i := range d.Results {
 		r := &d.Results[i]
-		if r.Limit.Period == 0 || r.Shadow || r.Hidden || r.Blocked || r.next() != after {
+		if r.Limit.Period == 0 || r.Shadow || r.Hidden || r.Blocked || r.ResetAfter != after {
 			continue
 		}
 		if period, err := store.NewPeriod(r.Limit.Period, r.Limit.Zone); err == nil {
@@ -188,8 +188,6 @@ func (r *Result) next() time.Duration {
 		return r.RetryAfter // 0 if allowed, unless the bucket is blocked
 	case r.Degraded:
 		return r.ResetAfter
-	case r.Limit.Period != 0:
-		return r.Until(r.Cost) // nobody waits for the tokens of the next period
 	default:
 		// The request may come earlier by the time that it may wait.
 		return max(0, r.Until(r.Cost)-time.Duration(r.maxWait)*time.Millisecond)

@@ -48,8 +48,8 @@ const (
 // Quota returns a Limit of n tokens in each period, such as Quota(100_000, Month). All n come when the period begins, by the
 // calendar of UTC or of another time zone: see [Limit.In]. The clock of the Store decides when that is.
 //
-// A quota says nothing of how fast its tokens are used. Put a policy with a rate beside it. Requests do not wait for the next
-// period: [Policy.MaxWait] has no effect on a quota. A Limit that changes within a period keeps what was used. See
+// A quota says nothing of how fast its tokens are used. Put a policy with a rate beside it. A request waits for the
+// next period only as long as [Policy.MaxWait] allows. A quota that changes within a period keeps what was used. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/plans.md.
 func Quota(n int64, period Period) Limit { return Limit{Rate: n, Period: period} }
 

@@ -84,11 +84,11 @@ func TestQuotaOfCosts(t *testing.T) {
 	})
 }
 
-// A request is denied by the rate or by the quota, and then uses neither. It never waits for a period.
+// A request is denied by the rate or by the quota, and then uses neither. It does not wait for a period that begins too late.
 func TestQuotaBesideARate(t *testing.T) {
 	underQuota(t, func(t *testing.T, l *ratelimit.Limiter) {
 		quota, rate := perIP("plan", ratelimit.Quota(4, ratelimit.Day)), perIP("rate", ratelimit.PerMinute(3))
-		quota.MaxWait = 48 * time.Hour
+		quota.MaxWait = time.Hour
 		h := l.Limit(rate, quota)(okHandler)
 		begin := time.Now()
 		wantStatuses(t, h, []int{200, 200, 200, 429, 429})

@@ -132,6 +132,17 @@ var errDegraded = errors.New("the store is unavailable, and a stand-in answered"
 // if the store does not fail.
 func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 	ok, err := l.ask(x, c)
+	var waited time.Duration
+	for until := c.nextPeriod(ok, err); until > 0; until = c.nextPeriod(ok, err) {
+		slept, left := l.sleep(x, until)
+		waited += slept
+		if left != nil {
+			own, _ := x.fill(c, ok)
+			return l.abandonWait(x, own, waited, left, start)
+		}
+		c.shortenWaits(slept)
+		ok, err = l.ask(x, c)
+	}
 	if closed, failed := x.failed(c, err); failed != nil {
 		if c.waits && ok { // other calls with FailClosed reach no stand-in
 			l.refundCall(x, c)
@@ -143,12 +154,14 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 		x.decision.Allowed = l.denyLooks(x, c, own, ok)
 	}
 	own = x.insertZeroRates(c, own)
-	var waited time.Duration
+	x.decision.Waited += waited
 	if c.waits && x.decision.Allowed {
-		if waited, err = l.waitTurn(x, c); err != nil {
-			return l.abandonWait(x, own, waited, err, start)
+		turn, left := l.waitTurn(x, c)
+		waited += turn
+		if left != nil {
+			return l.abandonWait(x, own, waited, left, start)
 		}
-		x.decision.elapse(waited)
+		x.decision.elapse(turn)
 	}
 	l.report(x, own, waited, leftOut, start)
 	return leftOut
