@@ -64,7 +64,8 @@ type openCharge struct {
 	policy  *policy
 	result  Result // a copy, because handlers see the results, too
 	limit   store.Limit
-	costSet bool // SetCost was called
+	ends    time.Time // the period of a quota that paid; zero for a rate
+	costSet bool      // SetCost was called
 	cost    int64
 }
 
@@ -142,7 +143,11 @@ func (x *exchange) openCharges(policies []*policy) (charges []openCharge) {
 			continue
 		}
 		if limit, err := p.compiled(result.Limit); err == nil { // always, since it was charged
-			charges = append(charges, openCharge{policy: p, result: *result, limit: limit})
+			c := openCharge{policy: p, result: *result, limit: limit}
+			if limit.IsQuota() {
+				c.ends = x.decision.At.Add(result.ResetAfter)
+			}
+			charges = append(charges, c)
 		}
 	}
 	return charges
@@ -209,6 +214,12 @@ func (s *settlement) close() []openCharge {
 	return s.charges
 }
 
+// isOver reports whether c was paid by a period that has ended, so that a refund would go to the next one. A refund also
+// ends a lock, which may be longer than the period.
+func (c *openCharge) isOver() bool {
+	return !c.ends.IsZero() && !time.Now().Before(c.ends) && c.policy.LockFor == 0
+}
+
 // settleCharges settles open charges. It sets the Cost of each result to the final one, and its State to that of the bucket
 // if that was charged again.
 func (l *Limiter) settleCharges(ctx context.Context, open []openCharge, r *http.Request, response Response) error {
@@ -223,7 +234,7 @@ func (l *Limiter) settleCharges(ctx context.Context, open []openCharge, r *http.
 			c.cost = c.policy.Settle(r, response)
 		}
 		c.result.Cost = max(0, c.cost)
-		if c.result.Cost == estimate {
+		if c.result.Cost == estimate || c.result.Cost < estimate && c.isOver() {
 			continue
 		}
 		charge := store.Charge{
