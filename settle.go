@@ -64,8 +64,15 @@ type openCharge struct {
 	policy  *policy
 	result  Result // a copy, because handlers see the results, too
 	limit   store.Limit
-	costSet bool // SetCost was called
+	at      time.Time // of the decision
+	costSet bool      // SetCost was called
 	cost    int64
+}
+
+// expired reports whether c was taken from a quota whose period has ended. A refund would go to the next period. But with
+// LockFor it may have to end a lock, which goes on.
+func (c *openCharge) expired() bool {
+	return c.limit.IsQuota() && c.policy.LockFor == 0 && time.Since(c.at) >= c.result.ResetAfter
 }
 
 func (s *settlement) Value(key any) any {
@@ -142,7 +149,7 @@ func (x *exchange) openCharges(policies []*policy) (charges []openCharge) {
 			continue
 		}
 		if limit, err := p.compiled(result.Limit); err == nil { // always, since it was charged
-			charges = append(charges, openCharge{policy: p, result: *result, limit: limit})
+			charges = append(charges, openCharge{policy: p, result: *result, limit: limit, at: x.decision.At})
 		}
 	}
 	return charges
@@ -223,7 +230,7 @@ func (l *Limiter) settleCharges(ctx context.Context, open []openCharge, r *http.
 			c.cost = c.policy.Settle(r, response)
 		}
 		c.result.Cost = max(0, c.cost)
-		if c.result.Cost == estimate {
+		if c.result.Cost == estimate || c.result.Cost < estimate && c.expired() {
 			continue
 		}
 		charge := store.Charge{
