@@ -129,14 +129,15 @@ func (ms *mounts) inUse() []*mount {
 // when the request is settled. If a Reload has replaced p meanwhile, it is the new limit. The old one would refill the
 // bucket at the old rate, or cut it to the old burst.
 //
-// A limit that LimitFunc chose stays, as long as there is a LimitFunc.
-func (p *policy) inForce(charged store.Limit) store.Limit {
+// A limit that LimitFunc chose stays, as long as there is a LimitFunc. limit and charged are the same limit, as are the
+// results.
+func (p *policy) inForce(limit Limit, charged store.Limit) (Limit, store.Limit) {
 	now := p.successor()
 	tier := charged != p.limit && now.LimitFunc != nil
 	if now == p || tier || now.limit == (store.Limit{}) {
-		return charged
+		return limit, charged
 	}
-	return now.limit
+	return now.Limit, now.limit
 }
 
 // successor returns the policy with p's name that is enforced now where p was. It returns p if there is none, or if

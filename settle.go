@@ -216,11 +216,12 @@ func (s *settlement) close() []openCharge {
 	return s.charges
 }
 
-// settleCharges settles open charges. It sets the Cost of each result to the final one, and its State to that of the bucket
-// if that was charged again.
+// settleCharges settles open charges. It sets the Cost of each result to the final one, and its Limit and State to those of
+// the bucket if that was charged again.
 func (l *Limiter) settleCharges(ctx context.Context, open []openCharge, r *http.Request, response Response) error {
 	var charges []store.Charge
 	var charged []*Result
+	var limits []Limit
 	failsClosed := false
 	for i := range open {
 		c := &open[i]
@@ -233,10 +234,11 @@ func (l *Limiter) settleCharges(ctx context.Context, open []openCharge, r *http.
 		if c.result.Cost == estimate || c.result.Cost < estimate && c.expired() {
 			continue
 		}
+		limit, compiled := c.policy.inForce(c.result.Limit, c.limit)
 		charge := store.Charge{
 			Policy: c.result.Policy,
 			Key:    c.result.Key,
-			Limit:  c.policy.inForce(c.limit),
+			Limit:  compiled,
 			Cost:   c.result.Cost - estimate,
 			Shadow: c.result.Shadow,
 		}
@@ -245,7 +247,7 @@ func (l *Limiter) settleCharges(ctx context.Context, open []openCharge, r *http.
 		} else {
 			charge.Standby = c.result.Degraded
 		}
-		charges, charged = append(charges, charge), append(charged, &c.result)
+		charges, charged, limits = append(charges, charge), append(charged, &c.result), append(limits, limit)
 		failsClosed = failsClosed || c.policy.failsClosed()
 	}
 	if len(charges) == 0 {
@@ -262,7 +264,7 @@ func (l *Limiter) settleCharges(ctx context.Context, open []openCharge, r *http.
 		return err
 	}
 	for i, result := range charged {
-		result.State = states[i]
+		result.Limit, result.State = limits[i], states[i]
 	}
 	return nil
 }

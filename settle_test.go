@@ -227,10 +227,16 @@ func TestAfterAReloadRequestsAreSettledUnderTheNewLimit(t *testing.T) {
 				if tt.tier != (ratelimit.Limit{}) {
 					old.LimitFunc = func(*http.Request) ratelimit.Limit { return tt.tier }
 				}
-				l := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{old}})
+				var final ratelimit.Result
+				observe := func(_ context.Context, e *ratelimit.Event) {
+					if e.Op == "settle" {
+						final = e.Results[0]
+					}
+				}
+				l := newLimiter(t, ratelimit.Config{Store: s, Observe: observe, Policies: []ratelimit.Policy{old}})
 				limit := l.Handler
 				if tt.mounted {
-					l = newLimiter(t, ratelimit.Config{Store: s})
+					l = newLimiter(t, ratelimit.Config{Store: s, Observe: observe})
 					limit = l.Limit(old)
 				}
 				next := old
@@ -248,6 +254,9 @@ func TestAfterAReloadRequestsAreSettledUnderTheNewLimit(t *testing.T) {
 				})))
 				if got := remaining(t, l, now); got != tt.want {
 					t.Errorf("%d left, want %d", got, tt.want)
+				}
+				if final.Limit != now.Limit || final.Remaining != tt.want {
+					t.Errorf("observed: %d left of %v, want %d of %v", final.Remaining, final.Limit, tt.want, now.Limit)
 				}
 			})
 		})

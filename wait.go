@@ -176,7 +176,7 @@ func (l *Limiter) refundCall(x *exchange, c *call, before time.Duration) bool {
 		expired := charge.Limit.IsQuota() && before >= s.ResetAfter
 		if charge.Cost > 0 && s.Allowed && isKnown(s) && !expired {
 			charge.Cost, charge.MaxWait, charge.Lock, charge.Standby = -charge.Cost, 0, 0, s.Degraded
-			charge.Limit = c.applied[i].policy.inForce(charge.Limit)
+			_, charge.Limit = c.applied[i].policy.inForce(c.applied[i].limit, charge.Limit)
 			back = append(back, charge)
 		}
 	}
