@@ -35,7 +35,7 @@ func (l *Limiter) Take(ctx context.Context, p Policy, key string, cost int64) (R
 }
 
 // Refund returns n tokens to the bucket of p and key, at most until it is full. Use it for work that was charged and
-// not done. n must be above 0. Arguments and errors are as for [Limiter.Take], with one exception: Refund does not
+// not done. For a quota, use it in the period of the charge: tokens go to the period that it is now. n must be above 0. Arguments and errors are as for [Limiter.Take], with one exception: Refund does not
 // end with ctx, so it also works after the client of a request has left. It takes at most [Config.Timeout].
 func (l *Limiter) Refund(ctx context.Context, p Policy, key string, n int64) (Result, error) {
 	if n <= 0 {
@@ -145,7 +145,7 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 	}
 	if closed, failed := x.failed(c, err); failed != nil {
 		if c.waits && ok { // other calls with FailClosed reach no stand-in
-			l.refundCall(x, c)
+			l.refundCall(x, c, 0)
 		}
 		return l.fail(x, closed, failed, start)
 	}
@@ -211,7 +211,7 @@ func (x *exchange) fill(c *call, ok bool) (own []Result, blocked bool) {
 // what they were charged.
 func (l *Limiter) denyLooks(x *exchange, c *call, results []Result, ok bool) bool {
 	refused := denyLooks(results)
-	if ok && refused && l.refundCall(x, c) {
+	if ok && refused && l.refundCall(x, c, 0) {
 		next := 0
 		for i := range results {
 			if r := &results[i]; r.Cost > 0 && r.Allowed && r.Known() {

@@ -168,7 +168,7 @@ func (l *Limiter) waitTurn(x *exchange, c *call) (time.Duration, error) {
 	}
 	waited, err := l.sleep(x, turn)
 	if err != nil {
-		l.refundCall(x, c)
+		l.refundCall(x, c, waited)
 	}
 	return waited, err
 }
@@ -192,14 +192,17 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) (time.Duration, er
 	}
 }
 
-// refundCall refunds what c was charged, where it was charged: in the Store or in its stand-in. It overwrites c, and reports
-// whether c.states are now those of the charges that were refunded, in their order.
-func (l *Limiter) refundCall(x *exchange, c *call) bool {
+// refundCall refunds what c was charged some time before, where it was charged: in the Store or in its stand-in. It refunds
+// nothing to a quota whose period has ended meanwhile. It overwrites c, and reports whether c.states are now those of the
+// charges that were refunded, in their order.
+func (l *Limiter) refundCall(x *exchange, c *call, before time.Duration) bool {
 	back := c.charges[:0]
 	for i := range c.charges {
-		if charge, s := c.charges[i], &c.states[i]; charge.Cost > 0 && s.Allowed && isKnown(s) {
+		charge, s := c.charges[i], &c.states[i]
+		expired := charge.Limit.IsQuota() && before >= s.ResetAfter
+		if charge.Cost > 0 && s.Allowed && isKnown(s) && !expired {
 			charge.Cost, charge.MaxWait, charge.Lock, charge.Standby = -charge.Cost, 0, 0, s.Degraded
-			charge.Limit = c.applied[i].policy.inForce(charge.Key, charge.Limit)
+			_, charge.Limit = c.applied[i].policy.inForce(charge.Key, c.applied[i].limit, charge.Limit)
 			back = append(back, charge)
 		}
 	}
