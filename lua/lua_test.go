@@ -18,6 +18,7 @@ func TestSHA1sAreThoseOfTheScripts(t *testing.T) {
 		"TakeAcross": {lua.TakeAcross, lua.TakeAcrossSHA1},
 		"Peek":       {lua.Peek, lua.PeekSHA1},
 		"LoadLimits": {lua.LoadLimits, lua.LoadLimitsSHA1},
+		"Values":     {lua.Values, lua.ValuesSHA1},
 	} {
 		sum := sha1.Sum([]byte(script.source))
 		if want := hex.EncodeToString(sum[:]); script.sha1 != want {
