@@ -1,12 +1,12 @@
 -- Reads what has changed in a set of values, or writes one. A hash has each value as '<version> <end> <text>'. Its version is
--- higher than all before. Its end is in microseconds, or 0. A sorted set has the versions, and the latest again under the
--- name ''. Another one has the ends, inf for 0. Each call removes up to 100 values whose end has come.
+-- higher than all before, of which the field '' has the last. Its end is in microseconds, or 0. One sorted set has the
+-- versions, another the ends, inf for 0. Each call removes up to 100 values whose end has come.
 --
 -- KEYS  the hash, the versions and the ends
 -- ARGV  the clock: the time in microseconds, or '' for this server's own; a name, and the version that it should have; then
 --       to read, the version to begin after; to write, the end and the text. To write, the version is 0 for none, -1 for any
 -- Reply the time; 1 if the read begins anew, because the name is gone or older, or if the value was written, else 0; then
---       to read, the version to go on after, or '', and names, versions and values; to write, the value of the name, or ''
+--       to read, the version to go on after, or '', and names, versions and values; to write, the new version, or the other value or ''
 
 local function run() -- which errors.lua calls
   local call, hash, versions, ends = redis.call, KEYS[1], KEYS[2], KEYS[3]
@@ -18,7 +18,8 @@ local function run() -- which errors.lua calls
     call('ZREM', versions, ended)
     call('ZREM', ends, ended)
   end
-  local held = call('HMGET', hash, name)[1] or ''
+  local kept = call('HMGET', hash, name, '')
+  local held = kept[1] or ''
   local version, ending = string.match(held, '^(%d+) (%d+) ')
   if not version or #held > 8226 or ending ~= '0' and ending - now <= 0 then -- none, or written by hand
     held, version = '', 0
@@ -37,12 +38,11 @@ local function run() -- which errors.lua calls
   elseif wanted >= 0 and wanted ~= version + 0 then
     return { now, 0, held }
   end
-  local latest = call('ZRANGE', versions, '(9007199254740991', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
-  version = string.format('%.0f', math.max(now + 0, (latest[2] or 0) + 1))
-  call('ZADD', versions, version, name, version, '')
+  local last = (string.match(kept[2] or '', '^%d+') or 0) % 9007199254740991 -- whatever somebody has written by hand
+  version = string.format('%.0f', math.max(now + 0, last + 1))
+  call('ZADD', versions, version, name)
   call('ZADD', ends, after == '0' and 'inf' or after, name)
-  held = version .. ' ' .. after .. ' ' .. text
-  call('HSET', hash, name, held)
+  call('HSET', hash, name, version .. ' ' .. after .. ' ' .. text, '', version)
   local rest = (tonumber(call('ZRANGE', ends, -1, -1, 'WITHSCORES')[2]) or math.huge) - now
   for _, key in ipairs(KEYS) do
     if rest == math.huge then
@@ -51,5 +51,5 @@ local function run() -- which errors.lua calls
       call('PEXPIRE', key, string.format('%.0f', rest / 1000 + 60000))
     end
   end
-  return { now, 1, held }
+  return { now, 1, version }
 end

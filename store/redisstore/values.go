@@ -102,11 +102,20 @@ func (e *engine) writeValue(ctx context.Context, set string, v store.Value) (hel
 	if len(reply) != 3 {
 		return held, fmt.Errorf("redisstore: reply of %d parts to a write of a value", len(reply))
 	}
-	value, ok := parseValue(v.Name, reply[2])
-	if !ok {
-		value = store.Value{Name: v.Name}
+	if reply[1] != int64(1) {
+		if other, ok := parseValue(v.Name, reply[2]); ok {
+			return holding{value: other}, nil
+		}
+		return holding{value: store.Value{Name: v.Name}}, nil
 	}
-	return holding{value, ok && reply[1] == int64(1)}, nil
+	if v.Version, held.written = integer(reply[2], 1, maxTime); !held.written {
+		return held, fmt.Errorf("redisstore: reply of the version %v to a write of a value", reply[2])
+	}
+	if until > 0 {
+		v.Until = time.UnixMicro(until)
+	}
+	held.value = v
+	return held, nil
 }
 
 // callValues runs values.lua. args are those after the clock.
@@ -124,7 +133,7 @@ func (e *engine) callValues(ctx context.Context, set string, args ...any) (reply
 		return cmd
 	})
 	if err != nil {
-		return nil, explainValues(err, keys)
+		return nil, e.explainValues(err, keys)
 	}
 	return cmd.Val(), nil
 }
@@ -137,11 +146,11 @@ func (k keys) set(name string) [3]string {
 }
 
 // explainValues returns err with a remedy, if a right is missing or a key holds something else.
-func explainValues(err error, keys [3]string) error {
+func (e *engine) explainValues(err error, keys [3]string) error {
 	var answer redis.Error
 	switch {
 	case permissionOf(err).lacks():
-		return fmt.Errorf("%w: sets of values need the rights +hdel, +zadd, +zrange, +zrem and +persist, and those of buckets", err)
+		return fmt.Errorf("%w: the user of Redis needs the rights +hdel +zadd +zrange +zrem +persist, and those of buckets, on the keys %s:*", err, e.keys.prefix)
 	case redis.HasErrorPrefix(err, "WRONGTYPE") && errors.As(err, &answer):
 		return fmt.Errorf("redisstore: %w: delete the key that is not a hash, or not a sorted set, of %s", answer, strings.Join(keys[:], ", "))
 	}
