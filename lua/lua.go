@@ -62,6 +62,6 @@ const (
 	TakeFewSHA1    = "cda047a057e2a001a686ec62f7d841dcf186d2da"
 	TakeAcrossSHA1 = "0c4f1edf25f8e73363e95f21ceb6c11e97d867ad"
 	PeekSHA1       = "e88d4fed9dc25323068972abce52c4d776b25d46"
-	ValuesSHA1     = "657759cdbd5cea8fd039bf11d657b3c5d6fa2e58"
+	ValuesSHA1     = "abda86f7f3b2944d05bacf392fa951317673274f"
 	LoadLimitsSHA1 = "0be8271497a8ae87f3f65b2f695e12f094505e47"
 )

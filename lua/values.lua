@@ -5,8 +5,8 @@
 -- KEYS  the hash, the versions and the ends
 -- ARGV  the clock: the time in microseconds, or '' for this server's own; a name, and the version that it should have; then
 --       to read, the version to begin after; to write, the end and the text. To write, the version is 0 for none, -1 for any
--- Reply the time; 1 if the read begins anew, because the name is gone or older, or if the value was written, else 0; then
---       to read, the version to go on after, or '', and names, versions and values; to write, the new version, or the other value or ''
+-- Reply to read, the time; 1 if it begins anew, because the name is gone or older, else 0; the version to go on after, or '';
+--       names, versions and values. To write, the time; 1 and the new version, or 0 and the other value, or ''
 
 local function run() -- which errors.lua calls
   local call, hash, versions, ends = redis.call, KEYS[1], KEYS[2], KEYS[3]
