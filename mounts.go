@@ -109,9 +109,9 @@ func (ms *mounts) inUse() []*mount {
 func (p *policy) inForce(key string, limit Limit, charged store.Limit) (Limit, store.Limit) {
 	now := p.successor()
 	chosen := charged != cmp.Or(p.program, p).limit && now.LimitFunc != nil
-	switch o := now.keys[key]; {
-	case o != nil && o.limit != Unlimited:
-		return o.limit, o.compiled
+	switch o := now.keys[key].limit; {
+	case o != nil && o.Limit != Unlimited:
+		return o.Limit, o.compiled
 	case o == nil && now != p && !chosen && now.limit != (store.Limit{}): // it has none for Unlimited
 		return now.Limit, now.limit
 	default:
