@@ -41,7 +41,7 @@ type Decision struct {
 //   - Allowed bool: the bucket could pay
 //   - Remaining int64: how many whole tokens are left
 //   - RetryAfter time.Duration: how long until the bucket can pay, 0 if Allowed, [Never] if it never can
-//   - ResetAfter time.Duration: how long until the bucket is full
+//   - ResetAfter time.Duration: how long until the bucket is full, or until the period of a quota ends
 //   - Wait time.Duration: how long until the tokens come that were reserved, with [Policy.MaxWait]
 //   - Blocked bool: the bucket is blocked or locked, for RetryAfter
 //   - Degraded bool: a stand-in answered, while the store is unavailable
@@ -157,6 +157,29 @@ func (d *Decision) RetryAfter() time.Duration {
 	}
 	return longest
 }
+
+// PeriodEnd returns when the period of a quota ends that a denied request has to wait for, in the time zone of the quota.
+// It returns the zero Time if no visible quota decides [Decision.RetryAfter].
+func (d *Decision) PeriodEnd() time.Time {
+	after := d.RetryAfter()
+	if after == 0 || after == Never {
+		return time.Time{}
+	}
+	for i := range d.Results {
+		r := &d.Results[i]
+		if r.Limit.Period == 0 || r.Shadow || r.Hidden || r.Blocked || r.ResetAfter != after {
+			continue
+		}
+		if period, err := store.NewPeriod(r.Limit.Period, r.Limit.Zone); err == nil {
+			return d.endOf(r).In(period.Location())
+		}
+	}
+	return time.Time{}
+}
+
+// endOf returns when the period of a quota ends. Periods end on whole seconds. The nearest one is right, and not the next
+// one as for a rate, because d.At is some time after the decision of the Store.
+func (d *Decision) endOf(r *Result) time.Time { return d.At.Add(r.ResetAfter).Round(time.Second) }
 
 // next returns how long it takes until the bucket can pay the same cost again.
 func (r *Result) next() time.Duration {

@@ -24,7 +24,7 @@ type HeaderFunc func(h http.Header, d *Decision)
 //
 //	X-RateLimit-Limit      the burst: the number of tokens in a full bucket
 //	X-RateLimit-Remaining  the number of tokens left
-//	X-RateLimit-Reset      when the bucket is full again, in seconds of Unix time, rounded up
+//	X-RateLimit-Reset      when the bucket is full again, in seconds of Unix time, rounded up; the end of a quota's period
 //	X-RateLimit-Waited     how long the request waited for its tokens, in seconds; absent if it did not wait
 //
 // A token is one request, unless [Policy.Cost] is set. A request can be repeated Remaining / cost times at once. For
@@ -32,6 +32,9 @@ type HeaderFunc func(h http.Header, d *Decision)
 func XRateLimit(h http.Header, d *Decision) {
 	if r := d.Tightest(); r != nil {
 		reset := d.At.Add(r.ResetAfter + time.Second - 1).Unix()
+		if r.Limit.Period != 0 {
+			reset = d.endOf(r).Unix()
+		}
 		rateheader.SetXRateLimit(h, d.room(), r.Limit.burst(), r.Remaining, reset)
 		rateheader.SetWaited(h, d.VisibleWait())
 	}

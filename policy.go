@@ -42,7 +42,8 @@ type Policy struct {
 	Cost func(*http.Request) int64
 
 	// MaxWait lets a request wait for its tokens instead of being denied, for at most this long.
-	// Requests of all replicas go on in the order in which they came. [http.Server.WriteTimeout]
+	// Requests of all replicas go on in the order in which they came, except under a [Quota]: when its
+	// next period begins, all that wait ask again, in no order. [http.Server.WriteTimeout]
 	// must be longer than MaxWait. Default 0: requests do not wait; [Limiter.Wait] has no bound. See
 	// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/waiting.md.
 	MaxWait time.Duration

@@ -64,15 +64,9 @@ type openCharge struct {
 	policy  *policy
 	result  Result // a copy, because handlers see the results, too
 	limit   store.Limit
-	at      time.Time // of the decision
+	ends    time.Time // the period of a quota that paid; zero for a rate
 	costSet bool      // SetCost was called
 	cost    int64
-}
-
-// expired reports whether c was taken from a quota whose period has ended. A refund would go to the next period. But with
-// LockFor it may have to end a lock, which goes on.
-func (c *openCharge) expired() bool {
-	return c.limit.IsQuota() && c.policy.LockFor == 0 && time.Since(c.at) >= c.result.ResetAfter
 }
 
 func (s *settlement) Value(key any) any {
@@ -149,7 +143,11 @@ func (x *exchange) openCharges(policies []*policy) (charges []openCharge) {
 			continue
 		}
 		if limit, err := p.compiled(result.Limit); err == nil { // always, since it was charged
-			charges = append(charges, openCharge{policy: p, result: *result, limit: limit, at: x.decision.At})
+			c := openCharge{policy: p, result: *result, limit: limit}
+			if limit.IsQuota() {
+				c.ends = x.decision.At.Add(result.ResetAfter)
+			}
+			charges = append(charges, c)
 		}
 	}
 	return charges
@@ -216,6 +214,12 @@ func (s *settlement) close() []openCharge {
 	return s.charges
 }
 
+// isOver reports whether c was paid by a period that has ended, so that a refund would go to the next one. A refund also
+// ends a lock, which may be longer than the period.
+func (c *openCharge) isOver() bool {
+	return !c.ends.IsZero() && !time.Now().Before(c.ends) && c.policy.LockFor == 0
+}
+
 // settleCharges settles open charges. It sets the Cost of each result to the final one, and its Limit and State to those of
 // the bucket if that was charged again.
 func (l *Limiter) settleCharges(ctx context.Context, open []openCharge, r *http.Request, response Response) error {
@@ -231,7 +235,7 @@ func (l *Limiter) settleCharges(ctx context.Context, open []openCharge, r *http.
 			c.cost = c.policy.Settle(r, response)
 		}
 		c.result.Cost = max(0, c.cost)
-		if c.result.Cost == estimate || c.result.Cost < estimate && c.expired() {
+		if c.result.Cost == estimate || c.result.Cost < estimate && c.isOver() {
 			continue
 		}
 		limit, compiled := c.policy.inForce(c.result.Limit, c.limit)

@@ -133,6 +133,32 @@ func (c *call) wait() (longest time.Duration) {
 	return longest
 }
 
+// nextPeriod returns how long until c, a call that waits, is asked again because the next period of its quotas begins: nobody
+// can reserve the tokens of a period. It is 0 if c is decided. ok and err are the answer of the Store.
+func (c *call) nextPeriod(ok bool, err error) (until time.Duration) {
+	if ok || err != nil || !c.waits || c.failsClosed && c.degraded() {
+		return 0
+	}
+	for i := range c.charges {
+		charge, s := &c.charges[i], &c.states[i]
+		if s.Allowed || charge.Shadow {
+			continue
+		}
+		if !charge.Limit.IsQuota() || s.Blocked || s.RetryAfter == Never || s.RetryAfter > charge.MaxWait {
+			return 0
+		}
+		until = max(until, s.RetryAfter)
+	}
+	return until
+}
+
+// shortenWaits changes c, which has waited, so that it waits no longer than its policies allow in all.
+func (c *call) shortenWaits(waited time.Duration) {
+	for i := range c.charges {
+		c.charges[i].MaxWait = max(0, c.charges[i].MaxWait-waited)
+	}
+}
+
 // waitTurn waits for the tokens that c has reserved, and returns how long it waited. If x ends first, the tokens are given
 // back.
 func (l *Limiter) waitTurn(x *exchange, c *call) (time.Duration, error) {
