@@ -141,7 +141,7 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 			own, _ := x.fill(c, ok)
 			return l.abandonWait(x, own, waited, left, start)
 		}
-		c.shortenWaits(slept)
+		c.renew(slept)
 		ok, err = l.ask(x, c)
 	}
 	if closed, failed := x.failed(c, err); failed != nil {
