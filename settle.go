@@ -69,12 +69,6 @@ type openCharge struct {
 	cost    int64
 }
 
-// expired reports whether c was taken from a quota whose period has ended. A refund would go to the next period. But with
-// LockFor it may have to end a lock, which goes on.
-func (c *openCharge) expired() bool {
-	return c.limit.IsQuota() && c.policy.LockFor == 0 && time.Since(c.at) >= c.result.ResetAfter
-}
-
 func (s *settlement) Value(key any) any {
 	if key == (settlementKey{}) {
 		return s
@@ -222,6 +216,12 @@ func (s *settlement) close() []openCharge {
 	defer s.mu.Unlock()
 	s.settled = true
 	return s.charges
+}
+
+// expired reports whether c was taken from a quota whose period has ended. A refund would go to the next period. But with
+// LockFor it may have to end a lock, which goes on.
+func (c *openCharge) expired() bool {
+	return c.limit.IsQuota() && c.policy.LockFor == 0 && time.Since(c.at) >= c.result.ResetAfter
 }
 
 // settleCharges settles open charges. It sets the Cost of each result to the final one, and its Limit and State to those of

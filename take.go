@@ -35,8 +35,9 @@ func (l *Limiter) Take(ctx context.Context, p Policy, key string, cost int64) (R
 }
 
 // Refund returns n tokens to the bucket of p and key, at most until it is full. Use it for work that was charged and
-// not done. For a quota, use it in the period of the charge: tokens go to the period that it is now. n must be above 0. Arguments and errors are as for [Limiter.Take], with one exception: Refund does not
-// end with ctx, so it also works after the client of a request has left. It takes at most [Config.Timeout].
+// not done. Tokens of a quota go to the period that it is now, so do not refund work of an earlier one. n must be above
+// 0. Arguments and errors are as for [Limiter.Take], with one exception: Refund does not end with ctx, so it also works
+// after the client of a request has left. It takes at most [Config.Timeout].
 func (l *Limiter) Refund(ctx context.Context, p Policy, key string, n int64) (Result, error) {
 	if n <= 0 {
 		return Result{}, fmt.Errorf("ratelimit: Refund: n %d: must be above 0", n)
@@ -140,7 +141,7 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 			own, _ := x.fill(c, ok)
 			return l.abandonWait(x, own, waited, left, start)
 		}
-		c.shortenWaits(slept)
+		c.renew(slept)
 		ok, err = l.ask(x, c)
 	}
 	if closed, failed := x.failed(c, err); failed != nil {

@@ -152,10 +152,13 @@ func (c *call) nextPeriod(ok bool, err error) (until time.Duration) {
 	return until
 }
 
-// shortenWaits changes c, which has waited, so that it waits no longer than its policies allow in all.
-func (c *call) shortenWaits(waited time.Duration) {
+// renew changes c, which has waited, to ask again: under the limits that are in force now, and so that it waits no longer than
+// its policies allow in all.
+func (c *call) renew(waited time.Duration) {
 	for i := range c.charges {
-		c.charges[i].MaxWait = max(0, c.charges[i].MaxWait-waited)
+		charge, applied := &c.charges[i], &c.applied[i]
+		applied.limit, charge.Limit = applied.policy.inForce(charge.Key, applied.limit, charge.Limit)
+		charge.MaxWait = max(0, charge.MaxWait-waited)
 	}
 }
 

@@ -71,3 +71,30 @@ func TestWaitWaitsForTheNextPeriod(t *testing.T) {
 		}
 	})
 }
+
+// Otherwise a quota that was lowered would still be that of all requests that waited for its next period.
+func TestRequestsThatWaitedForTheNextPeriodAreUnderTheLimitInForce(t *testing.T) {
+	p := waiting(perIP("api", ratelimit.Quota(5, ratelimit.Hour)), time.Hour)
+	inBubble(t, ratelimit.Config{Policies: []ratelimit.Policy{p}}, func(t *testing.T, q *queue) {
+		h := q.Handler(okHandler)
+		var all []*ratetest.Arrival
+		for range 10 {
+			all = append(all, arrive(h, t.Context()))
+		}
+		time.Sleep(time.Minute)
+		p.Limit = ratelimit.Quota(1, ratelimit.Hour)
+		if err := q.Reload(p); err != nil {
+			t.Fatal(err)
+		}
+		allowed := 0
+		for _, a := range all {
+			<-a.Done
+			if a.Code == 200 {
+				allowed++
+			}
+		}
+		if r := q.Last().Results[0]; allowed != 6 || r.Limit.Rate != 1 {
+			t.Errorf("%d allowed, the last under %v; want 5 at once, and 1 in the next period", allowed, r.Limit)
+		}
+	})
+}
