@@ -234,6 +234,35 @@ func TestPeekOfAQuota(t *testing.T) {
 	})
 }
 
+// A request that would wait for the next period is explained as it is decided then.
+func TestExplainOfARequestThatWaitsForAPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quota, rate := perIP("plan", ratelimit.Quota(2, ratelimit.Hour)), perIP("rate", ratelimit.Every(time.Minute))
+		quota.MaxWait, rate.MaxWait = 20*time.Minute, 21*time.Minute
+		l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{quota, rate}})
+		defer l.Close()
+		h := l.Handler(okHandler)
+		time.Sleep(30 * time.Minute)
+		wantStatuses(t, h, []int{200, 200, 429})
+		if e := l.Explain(requestWith()); e.Status != 429 {
+			t.Errorf("half an hour before: %v", e)
+		}
+		time.Sleep(19 * time.Minute)
+		e := l.Explain(requestWith())
+		begin, w := time.Now(), get(h)
+		took := time.Since(begin)
+		explained := e.Limiters[0].Policies[0]
+		if w.Code != 200 || e.Status != 0 || took != 10*time.Minute || explained.Why != "the request waits 10m0s for the next period" {
+			t.Errorf("%d after %v, explained as %v", w.Code, took, e)
+		}
+		for name := range w.Header() {
+			if got, want := e.Header.Get(name), w.Header().Get(name); got != want && name != "Content-Type" {
+				t.Errorf("%s is explained as %q and answered as %q", name, got, want)
+			}
+		}
+	})
+}
+
 func TestPeekOfAQuotaInAStoreThatIsNoInspector(t *testing.T) {
 	s := ratelimit.Must(memstore.New(memstore.Config{}))
 	defer s.Close()
