@@ -170,6 +170,20 @@ func TestShadowAndHiddenQuotas(t *testing.T) {
 	})
 }
 
+func TestWaitForAHiddenQuotaIsNotShown(t *testing.T) {
+	underQuota(t, func(t *testing.T, l *ratelimit.Limiter) {
+		for name, hidden := range map[string]bool{"shown": false, "hidden": true} {
+			p, other := perIP(name, ratelimit.Quota(1, ratelimit.Hour)), perIP("other", ratelimit.PerHour(10))
+			p.MaxWait, p.Hidden = time.Hour, hidden
+			h := l.Limit(p, other)(okHandler)
+			get(h)
+			if w := get(h); w.Code != 200 || (w.Header().Get("X-RateLimit-Waited") == "") != hidden {
+				t.Errorf("%s: %d %v", name, w.Code, w.Header())
+			}
+		}
+	})
+}
+
 // Without a store, a quota lets requests through like any limit, unless it fails closed.
 func TestQuotaThatFailsClosed(t *testing.T) {
 	l := newLimiter(t, ratelimit.Config{Store: failing(func() error { return errors.New("no route") }), Logger: slog.New(slog.DiscardHandler)})
