@@ -239,10 +239,11 @@ func (d *Decision) Denied() []string {
 	return names
 }
 
-// VisibleWait returns Waited, or 0 if the request had to wait for a Hidden policy. It is meant for headers.
+// VisibleWait returns Waited, or 0 if the request had to wait for a Hidden policy, or may have waited for a Hidden quota. It
+// is meant for headers.
 func (d *Decision) VisibleWait() time.Duration {
 	for i := range d.Results {
-		if r := &d.Results[i]; r.Hidden && !r.Shadow && r.Wait > 0 {
+		if r := &d.Results[i]; r.Hidden && !r.Shadow && (r.Wait > 0 || r.Limit.Period != 0) {
 			return 0
 		}
 	}

@@ -167,7 +167,8 @@ type snapshotStore struct {
 	policies []*explainedPolicy
 	now      int64         // in microseconds of Unix time
 	err      error         // of the Store that they were read from
-	waited   time.Duration // for the tokens of the last call
+	asked    time.Duration // how long the last call waited for the next periods of quotas, holding nothing
+	waited   time.Duration // for its tokens, after that
 }
 
 func (s *snapshotStore) Take(_ context.Context, charges []store.Charge, states []store.State) (bool, error) {
@@ -185,7 +186,13 @@ func (s *snapshotStore) Take(_ context.Context, charges []store.Charge, states [
 		all[i], kept[i] = e, e.kept
 	}
 	ok := store.Decide(charges, kept, states, s.now)
-	s.waited = (&call{charges: charges, states: states}).wait()
+	c := &call{charges: charges, states: states, waits: true}
+	for until := c.nextPeriod(ok, nil); until > 0; until = c.nextPeriod(ok, nil) {
+		s.asked += until
+		c.shortenWaits(until)
+		ok = store.Decide(charges, kept, states, s.now+s.asked.Microseconds())
+	}
+	s.waited = c.wait()
 	for i, e := range all {
 		e.kept, states[i].Degraded = kept[i], e.Before.Degraded
 	}
@@ -194,7 +201,8 @@ func (s *snapshotStore) Take(_ context.Context, charges []store.Charge, states [
 
 // conclude completes an explanation by the result of its policy. A policy has none if it was left out, or if the request was
 // refused before. refusers says why the request is not allowed.
-func (e *explainedPolicy) conclude(results []Result, refusers string, allowed bool, now int64) {
+// It is decided at the time now, for which the request has waited for asked.
+func (e *explainedPolicy) conclude(results []Result, refusers string, allowed bool, now int64, asked time.Duration) {
 	if e.Outcome != "" {
 		return
 	}
@@ -217,7 +225,7 @@ func (e *explainedPolicy) conclude(results []Result, refusers string, allowed bo
 	if e.Before != nil {
 		e.After = &r.State
 	}
-	switch e.Why = e.why(&r); {
+	switch e.Why = e.why(&r, asked); {
 	case r.Allowed && !allowed:
 		e.Outcome, e.Why = explain.NotCharged, refusers
 	case r.Allowed:
@@ -229,9 +237,11 @@ func (e *explainedPolicy) conclude(results []Result, refusers string, allowed bo
 	}
 }
 
-// why returns why a bucket allows the request or denies it.
-func (e *explainedPolicy) why(r *Result) string {
+// why returns why a bucket allows the request or denies it. asked is how long the request waits for the next period.
+func (e *explainedPolicy) why(r *Result, asked time.Duration) string {
 	switch limit := e.charge.Limit; {
+	case r.Allowed && asked > 0 && limit.IsQuota() && e.Before.Remaining < r.Cost:
+		return fmt.Sprintf("the request waits %v for the next period", asked)
 	case r.Wait > 0:
 		return fmt.Sprintf("the request waits %v for its tokens", r.Wait)
 	case r.Allowed:
