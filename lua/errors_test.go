@@ -21,7 +21,6 @@ func TestErrorsBeginWithTheirCode(t *testing.T) {
 	}{
 		{lua.Take, "HMGET", keys, args},
 		{lua.Take, "HSET", keys, args},
-		{lua.Take, "TIME", keys, args},
 		{lua.Take, "PEXPIRE", keys, args},
 		{lua.Block, "HMGET", keys, []any{"", 1000, ""}},
 		{lua.Block, "HSET", keys, []any{"", 1000, ""}},

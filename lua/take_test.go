@@ -285,7 +285,6 @@ func movable(t *testing.T, script string) string {
 	t.Helper()
 	time := "{ redis.call('GET', 'seconds'), redis.call('GET', 'microseconds') }"
 	changed := strings.NewReplacer(
-		"redis.pcall('TIME')", time,
 		"redis.call('TIME')", time,
 		"call('TIME')", time,
 		"redis.call('PTTL', key)", "((redis.call('HMGET', key, 'ends')[1] or now - 1000) - now) / 1000",
