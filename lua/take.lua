@@ -169,7 +169,7 @@ local function read_quota(key)
   elseif server_clock and ends - now > 2 * fill then -- see the end of read
     ends, state = min(ends, period_ends), 'moved'
   end
-  return capacity - used, ends, state
+  return max(capacity - used, -4503599627370496), ends, state
 end
 
 -- Reads a bucket. Returns the credits that it holds now; the time of its refill, which is now, or later if the clock was

@@ -123,7 +123,7 @@ func (e exact) underQuota(l store.Limit, now int64) exact {
 		e.last = now
 	case now < e.ends:
 		tokens.Sub(tokens, rat(burst(e.limit)))
-		tokens.Add(tokens, e.tokens)
+		tokens = clamp(tokens.Add(tokens, e.tokens), deepestDebt(l), rat(burst(l)))
 		if e.limit.Period.Unit == l.Period.Unit || e.ends < ends {
 			ends = e.ends
 		}
