@@ -34,6 +34,8 @@ func open(_ *testing.T, clock func() time.Time) store.Store {
 
 func TestContract(t *testing.T) { storetest.Run(t, open) }
 
+func TestCalendar(t *testing.T) { storetest.RunCalendar(t, open, testsize.Of(3_000, 40_000), 2) }
+
 func TestSequence(t *testing.T) { storetest.RunSequence(t, open, testsize.Of(2_000, 40_000), 2) }
 
 // now is the time of a test that moves it by hand.
