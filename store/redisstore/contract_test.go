@@ -137,7 +137,7 @@ func TestSequenceByTheServersClock(t *testing.T) {
 
 // Years of quotas by a passed clock, and by the server's, which this process takes to be another at each period.
 func TestCalendarOnServer(t *testing.T) {
-	storetest.RunCalendar(t, through(redisstore.EitherScript, onClient(redistest.Start(t).Client())), testsize.Of(1_000, 50_000), 3)
+	storetest.RunCalendar(t, through(redisstore.EitherScript, onClient(redistest.Start(t).Client())), testsize.Of(1_000, 10_000), 3)
 }
 
 func TestCalendarByTheServersClock(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 
 // RunCalendar is [RunSequence] with quotas, over years, from the end of 2011 on. Their time zones have clocks that change at
 // midnight or by half an hour, an offset of a quarter of an hour, and a day that is left out. Two limits are rates, and the
-// limits of buckets change. Time moves forwards only, and often to the end of a period, or to just before it.
+// limits of buckets change. Time moves forwards only, by three days with each call on average, and often to the end of a period
+// or to just before it. Make at most 10,000 steps, because the times of a Store have an end.
 func RunCalendar(t *testing.T, open Open, steps int, seed uint64) {
 	r := newRig(t, open)
 	start := time.Date(2011, 11, 28, 10, 20, 30, 123_456_000, time.UTC) // Samoa has left out the 30th of December 2011
