@@ -60,11 +60,11 @@ var (
 // The SHA-1 of scripts in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1       = "d4a0fb350cea95706238d3903bdead88201e5ba8"
+	TakeSHA1       = "f4904d6e9b0182168d9bef1b94c6b2f8ec78732f"
 	TakeOneSHA1    = "043ac794162110c03b16e5430964a786abdb85c8"
-	TakeQuotaSHA1  = "fc6c97ec22e42c097668f6ba7fac26cdb9c4bc09"
+	TakeQuotaSHA1  = "26d14754e36bdd2f21bf3ae3713ec531b6ae39ea"
 	TakeFewSHA1    = "9a4f558a2bcae0eca33181879f5528339a989f22"
-	TakeAcrossSHA1 = "955675fa3e8e159e4635db65ea562bea377b1096"
+	TakeAcrossSHA1 = "3bd0d5d9fe37502e791b8a0f3bbc9da0eaf67671"
 	PeekSHA1       = "e88d4fed9dc25323068972abce52c4d776b25d46"
 	ValuesSHA1     = "abda86f7f3b2944d05bacf392fa951317673274f"
 	LoadLimitsSHA1 = "0be8271497a8ae87f3f65b2f695e12f094505e47"
