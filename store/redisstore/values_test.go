@@ -120,7 +120,7 @@ func TestValuesThatAreLostAreReadAnew(t *testing.T) {
 
 // A replica that becomes the master may lack the last writes. Who has read them reads the set anew.
 func TestValuesThatAFailoverHasLostAreReadAnew(t *testing.T) {
-	master, replica := redistest.Start(t), redistest.Start(t)
+	master, replica := redistest.Start(t, "--repl-diskless-sync-delay", "0"), redistest.Start(t)
 	host, port, _ := strings.Cut(master.Addr(), ":")
 	replica.Do("REPLICAOF", host, port)
 	before := ratelimit.Must(redisstore.New(master.Client(), redisstore.Config{}))
