@@ -152,13 +152,18 @@ func (c *call) nextPeriod(ok bool, err error) (until time.Duration) {
 	return until
 }
 
-// renew changes c, which has waited, to ask again: under the limits that are in force now, and so that it waits no longer than
-// its policies allow in all.
-func (c *call) renew(waited time.Duration) {
+// shortenWaits changes c, which has waited, so that it waits no longer than its policies allow in all.
+func (c *call) shortenWaits(waited time.Duration) {
+	for i := range c.charges {
+		c.charges[i].MaxWait = max(0, c.charges[i].MaxWait-waited)
+	}
+}
+
+// useLimitsInForce changes c, which has waited, to be decided under the limits that are in force now.
+func (c *call) useLimitsInForce() {
 	for i := range c.charges {
 		charge, applied := &c.charges[i], &c.applied[i]
 		applied.limit, charge.Limit = applied.policy.inForce(charge.Key, applied.limit, charge.Limit)
-		charge.MaxWait = max(0, charge.MaxWait-waited)
 	}
 }
 
