@@ -154,13 +154,9 @@ func (d *Decision) usage() []byte {
 	entries := make([]usageEntry, 0, len(d.Results)) // not nil, which is null in JSON
 	for i := range d.Results {
 		r := &d.Results[i]
-		e := usageEntry{Name: r.Policy, Limit: r.Limit.burst(), LimitText: r.Limit.String(), Window: d.windowOf(r)}
+		e := usageEntry{Name: r.Policy, Limit: r.Limit.burst(), LimitText: r.Limit.String(), Reset: d.resetOf(r), Window: d.windowOf(r)}
 		e.Remaining = min(r.Remaining, e.Limit)
 		e.Used = e.Limit - e.Remaining
-		e.Reset = d.At.Add(r.ResetAfter + time.Second - 1).Unix()
-		if r.Limit.Period != 0 && !r.Blocked {
-			e.Reset = d.At.Add(r.ResetAfter).Round(time.Second).Unix() // periods end on whole seconds
-		}
 		if r.Blocked {
 			e.BlockedUntil = d.At.Add(r.RetryAfter + time.Second - 1).Unix()
 		}
