@@ -175,10 +175,5 @@ func (d *Decision) windowOf(r *Result) int64 {
 	case !limit.IsQuota():
 		return rateheader.Seconds(time.Duration(limit.Capacity/limit.Refill) * time.Microsecond)
 	}
-	at := d.At
-	if !r.Blocked { // in the Store's period, unless the clocks differ by half an hour
-		at = at.Add(r.ResetAfter - 30*time.Minute)
-	}
-	from, until := limit.Period.Bounds(at.UnixMicro())
-	return rateheader.Seconds(time.Duration(until-from) * time.Microsecond)
+	return rateheader.PeriodLength(limit.Period, d.At, &r.State)
 }
