@@ -62,6 +62,9 @@
 // lower the burst: PerMinute(60).WithBurst(10). See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/choosing-a-limit.md.
 //
+// A [Quota] such as 100,000 a month is renewed by the calendar:
+// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/plans.md.
+//
 // To choose the limit by the member's tier, set [Policy.LimitFunc]. A key whose limit changes keeps its tokens, up to
 // the new burst. If the LimitFunc returns a malformed Limit, [Policy.Limit] applies. Without one, or if that is
 // [Unlimited], the request is answered 503.
@@ -108,6 +111,7 @@
 //   - [Limiter.Decide]: a request that you answer yourself
 //   - [Limiter.TakeAll] and [Limiter.WaitAll]: several buckets in one step
 //   - [Limiter.Peek], [Limiter.Refund], [Limiter.Reset] and [Limiter.Block]: a bucket, by hand
+//   - [Limiter.Usage]: what callers have left, for them to see
 //
 // Take, TakeAll, Wait and WaitAll return what the bucket said, in a [Result] or in the Results of a [Decision]. The
 // guide says which call answers a denied request, and what each does if the store fails:
@@ -117,7 +121,7 @@
 //
 // [Limiter.Explain] says which policies would apply to a request, how each key is found, and how the request would be
 // answered. The command in cmd/ratelimit simulates policies on an access log. [Limiter.Reload] replaces policies, and
-// [Limiter.Override] the limits of policies, while the program runs. See
+// [Limiter.Override] the limits of policies and of single keys, while the program runs. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/changing-limits.md.
 //
 // # Other packages

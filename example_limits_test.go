@@ -58,6 +58,27 @@ func ExampleEvery() {
 	// 08:24 false 6m0s <nil>
 }
 
+// A plan of three requests a month, by the calendar of Berlin, in the last hours of November.
+func ExampleQuota() {
+	now := time.Date(2026, 11, 30, 21, 0, 0, 0, time.UTC)
+	buckets := ratelimit.Must(memstore.New(memstore.Config{Clock: func() time.Time { return now }}))
+	defer buckets.Close()
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: buckets}))
+	plan := ratelimit.Policy{Name: "plan", Limit: ratelimit.Quota(3, ratelimit.Month).In("Europe/Berlin")}
+
+	for range 5 {
+		result, err := limiter.Take(context.Background(), plan, "member:5", 1)
+		fmt.Println(now.Format(time.DateTime), result.Allowed, result.Remaining, result.RetryAfter, err)
+		now = now.Add(30 * time.Minute)
+	}
+	// Output:
+	// 2026-11-30 21:00:00 true 2 0s <nil>
+	// 2026-11-30 21:30:00 true 1 0s <nil>
+	// 2026-11-30 22:00:00 true 0 0s <nil>
+	// 2026-11-30 22:30:00 false 0 30m0s <nil>
+	// 2026-11-30 23:00:00 true 2 0s <nil>
+}
+
 // The limit of an API key depends on its plan. An unknown plan has Policy.Limit.
 func ExamplePolicy_limitFunc() {
 	plans := map[string]ratelimit.Limit{
@@ -116,23 +137,29 @@ func ExamplePolicy_shadow() {
 	// GET / 200
 }
 
-// An override is above the limits of the program, until it is left out.
+// Overrides are above the limits of the program, until they are left out.
 func ExampleLimiter_Override() {
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(60)}},
 	}))
 	defer limiter.Close()
 
-	err := limiter.Override(map[string]ratelimit.Limit{"api": ratelimit.PerMinute(120)}, nil)
+	err := limiter.Override([]ratelimit.Override{
+		{Policy: "api", Limit: ratelimit.PerMinute(120)},
+		{Policy: "api", Key: "ip:192.0.2.7", Limit: ratelimit.Quota(100_000, ratelimit.Month), Why: "pays for more"},
+	})
 	fmt.Println(limiter.Policies()[0].Limit, limiter.ProgramLimits(), err)
+	bucket, err := limiter.Peek(context.Background(), ratelimit.Policy{Name: "api"}, "ip:192.0.2.7")
+	fmt.Println(bucket.Limit, err)
 
 	err = limiter.Reload(ratelimit.Policy{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(80)})
 	fmt.Println(limiter.Policies()[0].Limit, limiter.ProgramLimits(), err)
 
-	err = limiter.Override(nil, nil)
+	err = limiter.Override(nil)
 	fmt.Println(limiter.Policies()[0].Limit, err)
 	// Output:
 	// 120/1m map[api:[60/1m]] <nil>
+	// 100000 per month <nil>
 	// 120/1m map[api:[80/1m]] <nil>
 	// 80/1m <nil>
 }

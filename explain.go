@@ -165,8 +165,9 @@ func (x *explanation) explainMount(r *http.Request, m explainedMount, met bool) 
 	panicked = cmp.Or(panicked, recoverPanic(func() { err = x.dry.decide(&ex.exchange, next, memoized, false) }))
 	d := &ex.decision
 	own := ex.own()
+	d.At, d.Waited = d.At.Add(snapshot.asked), d.Waited+snapshot.asked // in the headers alone: nobody waits
 	if d.Allowed {
-		d.elapse(snapshot.waited) // in the headers alone: nobody waits
+		d.elapse(snapshot.waited)
 	}
 	if met && panicked == nil {
 		panicked = recoverPanic(func() { next = cmp.Or(x.dry.answer(answerRecorder{explanation: x}, next, ex, err), next) })
@@ -181,7 +182,7 @@ func (x *explanation) explainMount(r *http.Request, m explainedMount, met bool) 
 		refusers = "denied by " + strings.Join(names, ", ")
 	}
 	for _, p := range policies {
-		p.conclude(own, refusers, here.Allowed, x.now)
+		p.conclude(own, refusers, here.Allowed, x.now+snapshot.asked.Microseconds(), snapshot.asked)
 		here.Policies = append(here.Policies, p.Policy)
 	}
 	return here, next

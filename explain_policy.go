@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/explain"
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
+	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -58,7 +59,12 @@ func (x *explanation) explainPolicy(p *policy, r *http.Request, ex *exchange) (e
 	var limit Limit
 	var malformed, err error
 	x.trace.Took() // of a function that goes on
-	if panicked := recoverPanic(func() { limit, e.charge, malformed, err = own.chargeFor(r) }); panicked != nil {
+	var key string // also if the limit is Unlimited, so that nothing is charged
+	if panicked := recoverPanic(func() {
+		if limit, e.charge, malformed, err = own.chargeFor(r, false); own.keys != nil {
+			key, _ = own.Key(r)
+		}
+	}); panicked != nil {
 		err = panicked
 	}
 	if step := x.trace.Took(); step != nil && len(step.Tried) > 0 {
@@ -67,6 +73,8 @@ func (x *explanation) explainPolicy(p *policy, r *http.Request, ex *exchange) (e
 	e.Key, e.Cost = e.charge.Key, e.charge.Cost
 	why := cmp.Or(p.limitFrom, "Policy.Limit")
 	switch {
+	case p.keys[key].limit != nil:
+		why = "of key " + logtext.Show(key, maxExplained) + ": " + p.insteadOf(p.keys[key])
 	case chosen == nil:
 	case *chosen == limit:
 		why = "LimitFunc"
@@ -92,7 +100,7 @@ func (x *explanation) explainPolicy(p *policy, r *http.Request, ex *exchange) (e
 // memoize returns p with functions that remember what they return for r: each is called once. choose is called with the
 // limit that LimitFunc returns.
 func memoize(p *policy, r *http.Request, choose func(Limit)) *policy {
-	own := &policy{Policy: p.Policy, limit: p.limit}
+	own := &policy{Policy: p.Policy, limit: p.limit, keys: p.keys}
 	key := sync.OnceValues(func() (string, error) { return keyBy(p.Key, r) })
 	own.Key = func(*http.Request) (string, error) { return key() }
 	if p.Cost != nil {
@@ -159,7 +167,8 @@ type snapshotStore struct {
 	policies []*explainedPolicy
 	now      int64         // in microseconds of Unix time
 	err      error         // of the Store that they were read from
-	waited   time.Duration // for the tokens of the last call
+	asked    time.Duration // how long the last call waited for the next periods of quotas, holding nothing
+	waited   time.Duration // for its tokens, after that
 }
 
 func (s *snapshotStore) Take(_ context.Context, charges []store.Charge, states []store.State) (bool, error) {
@@ -177,7 +186,13 @@ func (s *snapshotStore) Take(_ context.Context, charges []store.Charge, states [
 		all[i], kept[i] = e, e.kept
 	}
 	ok := store.Decide(charges, kept, states, s.now)
-	s.waited = (&call{charges: charges, states: states}).wait()
+	c := &call{charges: charges, states: states, waits: true}
+	for until := c.nextPeriod(ok, nil); until > 0; until = c.nextPeriod(ok, nil) {
+		s.asked += until
+		c.shortenWaits(until)
+		ok = store.Decide(charges, kept, states, s.now+s.asked.Microseconds())
+	}
+	s.waited = c.wait()
 	for i, e := range all {
 		e.kept, states[i].Degraded = kept[i], e.Before.Degraded
 	}
@@ -186,7 +201,8 @@ func (s *snapshotStore) Take(_ context.Context, charges []store.Charge, states [
 
 // conclude completes an explanation by the result of its policy. A policy has none if it was left out, or if the request was
 // refused before. refusers says why the request is not allowed.
-func (e *explainedPolicy) conclude(results []Result, refusers string, allowed bool, now int64) {
+// It is decided at the time now, for which the request has waited for asked.
+func (e *explainedPolicy) conclude(results []Result, refusers string, allowed bool, now int64, asked time.Duration) {
 	if e.Outcome != "" {
 		return
 	}
@@ -209,7 +225,7 @@ func (e *explainedPolicy) conclude(results []Result, refusers string, allowed bo
 	if e.Before != nil {
 		e.After = &r.State
 	}
-	switch e.Why = e.why(&r); {
+	switch e.Why = e.why(&r, asked); {
 	case r.Allowed && !allowed:
 		e.Outcome, e.Why = explain.NotCharged, refusers
 	case r.Allowed:
@@ -221,9 +237,11 @@ func (e *explainedPolicy) conclude(results []Result, refusers string, allowed bo
 	}
 }
 
-// why returns why a bucket allows the request or denies it.
-func (e *explainedPolicy) why(r *Result) string {
+// why returns why a bucket allows the request or denies it. asked is how long the request waits for the next period.
+func (e *explainedPolicy) why(r *Result, asked time.Duration) string {
 	switch limit := e.charge.Limit; {
+	case r.Allowed && asked > 0 && limit.IsQuota() && e.Before.Remaining < r.Cost:
+		return fmt.Sprintf("the request waits %v for the next period", asked)
 	case r.Wait > 0:
 		return fmt.Sprintf("the request waits %v for its tokens", r.Wait)
 	case r.Allowed:

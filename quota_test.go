@@ -170,6 +170,20 @@ func TestShadowAndHiddenQuotas(t *testing.T) {
 	})
 }
 
+func TestWaitForAHiddenQuotaIsNotShown(t *testing.T) {
+	underQuota(t, func(t *testing.T, l *ratelimit.Limiter) {
+		for name, hidden := range map[string]bool{"shown": false, "hidden": true} {
+			p, other := perIP(name, ratelimit.Quota(1, ratelimit.Hour)), perIP("other", ratelimit.PerHour(10))
+			p.MaxWait, p.Hidden = time.Hour, hidden
+			h := l.Limit(p, other)(okHandler)
+			get(h)
+			if w := get(h); w.Code != 200 || (w.Header().Get("X-RateLimit-Waited") == "") != hidden {
+				t.Errorf("%s: %d %v", name, w.Code, w.Header())
+			}
+		}
+	})
+}
+
 // Without a store, a quota lets requests through like any limit, unless it fails closed.
 func TestQuotaThatFailsClosed(t *testing.T) {
 	l := newLimiter(t, ratelimit.Config{Store: failing(func() error { return errors.New("no route") }), Logger: slog.New(slog.DiscardHandler)})
@@ -230,6 +244,35 @@ func TestPeekOfAQuota(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantRemaining(t, l, p, limit.Rate)
+		}
+	})
+}
+
+// A request that would wait for the next period is explained as it is decided then.
+func TestExplainOfARequestThatWaitsForAPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quota, rate := perIP("plan", ratelimit.Quota(2, ratelimit.Hour)), perIP("rate", ratelimit.Every(time.Minute))
+		quota.MaxWait, rate.MaxWait = 20*time.Minute, 21*time.Minute
+		l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{quota, rate}})
+		defer l.Close()
+		h := l.Handler(okHandler)
+		time.Sleep(30 * time.Minute)
+		wantStatuses(t, h, []int{200, 200, 429})
+		if e := l.Explain(requestWith()); e.Status != 429 {
+			t.Errorf("half an hour before: %v", e)
+		}
+		time.Sleep(19 * time.Minute)
+		e := l.Explain(requestWith())
+		begin, w := time.Now(), get(h)
+		took := time.Since(begin)
+		explained := e.Limiters[0].Policies[0]
+		if w.Code != 200 || e.Status != 0 || took != 10*time.Minute || explained.Why != "the request waits 10m0s for the next period" {
+			t.Errorf("%d after %v, explained as %v", w.Code, took, e)
+		}
+		for name := range w.Header() {
+			if got, want := e.Header.Get(name), w.Header().Get(name); got != want && name != "Content-Type" {
+				t.Errorf("%s is explained as %q and answered as %q", name, got, want)
+			}
 		}
 	})
 }

@@ -64,7 +64,7 @@ type openCharge struct {
 	policy  *policy
 	result  Result // a copy, because handlers see the results, too
 	limit   store.Limit
-	ends    time.Time // the period of a quota that paid; zero for a rate
+	at      time.Time // of the decision
 	costSet bool      // SetCost was called
 	cost    int64
 }
@@ -142,15 +142,19 @@ func (x *exchange) openCharges(policies []*policy) (charges []openCharge) {
 		if result == nil || !result.Allowed || !result.Known() {
 			continue
 		}
-		if limit, err := p.compiled(result.Limit); err == nil { // always, since it was charged
-			c := openCharge{policy: p, result: *result, limit: limit}
-			if limit.IsQuota() {
-				c.ends = x.decision.At.Add(result.ResetAfter)
-			}
-			charges = append(charges, c)
+		if limit, err := p.compiledFor(result); err == nil { // always, since it was charged
+			charges = append(charges, openCharge{policy: p, result: *result, limit: limit, at: x.decision.At})
 		}
 	}
 	return charges
+}
+
+// compiledFor returns the limit that r was charged under, compiled. Those of keys must not fill the table of tiers.
+func (p *policy) compiledFor(r *Result) (store.Limit, error) {
+	if o := p.keys[r.Key].limit; o != nil {
+		return o.compiled, nil
+	}
+	return p.compiled(r.Limit)
 }
 
 // own returns the results of this limiter's policies. Those of outer limiters come before them.
@@ -214,10 +218,10 @@ func (s *settlement) close() []openCharge {
 	return s.charges
 }
 
-// isOver reports whether c was paid by a period that has ended, so that a refund would go to the next one. A refund also
-// ends a lock, which may be longer than the period.
-func (c *openCharge) isOver() bool {
-	return !c.ends.IsZero() && !time.Now().Before(c.ends) && c.policy.LockFor == 0
+// expired reports whether c was taken from a quota whose period has ended. A refund would go to the next period. But with
+// LockFor it may have to end a lock, which goes on.
+func (c *openCharge) expired() bool {
+	return c.limit.IsQuota() && c.policy.LockFor == 0 && time.Since(c.at) >= c.result.ResetAfter
 }
 
 // settleCharges settles open charges. It sets the Cost of each result to the final one, and its Limit and State to those of
@@ -235,10 +239,10 @@ func (l *Limiter) settleCharges(ctx context.Context, open []openCharge, r *http.
 			c.cost = c.policy.Settle(r, response)
 		}
 		c.result.Cost = max(0, c.cost)
-		if c.result.Cost == estimate || c.result.Cost < estimate && c.isOver() {
+		if c.result.Cost == estimate || c.result.Cost < estimate && c.expired() {
 			continue
 		}
-		limit, compiled := c.policy.inForce(c.result.Limit, c.limit)
+		limit, compiled := c.policy.inForce(c.result.Key, c.result.Limit, c.limit)
 		charge := store.Charge{
 			Policy: c.result.Policy,
 			Key:    c.result.Key,

@@ -141,7 +141,8 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 			own, _ := x.fill(c, ok)
 			return l.abandonWait(x, own, waited, left, start)
 		}
-		c.renew(slept)
+		c.shortenWaits(slept)
+		c.useLimitsInForce()
 		ok, err = l.ask(x, c)
 	}
 	if closed, failed := x.failed(c, err); failed != nil {

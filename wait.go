@@ -152,13 +152,18 @@ func (c *call) nextPeriod(ok bool, err error) (until time.Duration) {
 	return until
 }
 
-// renew changes c, which has waited, to ask again: under the limits that are in force now, and so that it waits no longer than
-// its policies allow in all.
-func (c *call) renew(waited time.Duration) {
+// shortenWaits changes c, which has waited, so that it waits no longer than its policies allow in all.
+func (c *call) shortenWaits(waited time.Duration) {
+	for i := range c.charges {
+		c.charges[i].MaxWait = max(0, c.charges[i].MaxWait-waited)
+	}
+}
+
+// useLimitsInForce changes c, which has waited, to be decided under the limits that are in force now.
+func (c *call) useLimitsInForce() {
 	for i := range c.charges {
 		charge, applied := &c.charges[i], &c.applied[i]
-		applied.limit, charge.Limit = applied.policy.inForce(applied.limit, charge.Limit)
-		charge.MaxWait = max(0, charge.MaxWait-waited)
+		applied.limit, charge.Limit = applied.policy.inForce(charge.Key, applied.limit, charge.Limit)
 	}
 }
 
@@ -205,7 +210,7 @@ func (l *Limiter) refundCall(x *exchange, c *call, before time.Duration) bool {
 		expired := charge.Limit.IsQuota() && before >= s.ResetAfter
 		if charge.Cost > 0 && s.Allowed && isKnown(s) && !expired {
 			charge.Cost, charge.MaxWait, charge.Lock, charge.Standby = -charge.Cost, 0, 0, s.Degraded
-			_, charge.Limit = c.applied[i].policy.inForce(c.applied[i].limit, charge.Limit)
+			_, charge.Limit = c.applied[i].policy.inForce(charge.Key, c.applied[i].limit, charge.Limit)
 			back = append(back, charge)
 		}
 	}

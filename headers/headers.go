@@ -26,7 +26,8 @@
 //
 // All units are tokens, which are requests if a request costs 1.
 //   - q is the burst. w is how many seconds an empty bucket takes to refill.
-//   - q of a calendar quota is its tokens in a period. w is the length of the present period, and t the time to its end.
+//   - q of a calendar quota is its tokens in a period. w is the length of the present period, and t the time to its end,
+//     until which r requests are allowed.
 //   - r is how many tokens are left. It is 0 for a policy that denied the request.
 //   - t is in seconds. A client that spreads r requests over t seconds is allowed, and can go on like that.
 //   - If r is 0, t is when the next token comes. In a denial, t is when the same request would be allowed. There no

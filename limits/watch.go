@@ -197,7 +197,11 @@ func (s *Limits) apply(held map[string]string) {
 		}
 	}
 	if !maps.Equal(over, s.over) || !maps.Equal(why, s.why) {
-		if err := s.limiter.Override(over, why); err != nil { // of a policy that was replaced since program was read
+		var overrides []ratelimit.Override
+		for name, limit := range over {
+			overrides = append(overrides, ratelimit.Override{Policy: name, Limit: limit, Why: why[name]})
+		}
+		if err := s.limiter.Override(overrides); err != nil {
 			s.say(slog.LevelWarn, "ratelimit: changed limits are not applied", slog.String("error", logtext.Show(err.Error(), maxShown)))
 			return
 		}

@@ -86,7 +86,7 @@ func TestCommandsOfACharge(t *testing.T) {
 		{"unblocked again", 44, block(0), forblock},
 	}
 	for name, ask := range ways {
-		s := startInterpreter(t, lua.Take, lua.TakeOne, lua.TakeFew, lua.Block)
+		s := startInterpreter(t, lua.Take, lua.TakeOne, lua.TakeQuota, lua.TakeFew, lua.Block)
 		for _, step := range steps {
 			seconds := 1_780_000_000 + int64(step.at)
 			s.ask("time", seconds, int64(step.at*1e6)%1e6)

@@ -9,14 +9,14 @@
 // The head of each script describes its arguments and its reply. [Take] serves all calls. [TakeOne] serves a call of one
 // charge, [TakeQuota] one whose limit is a quota, and [TakeFew] a call of several charges without quotas. They are faster,
 // and reply with nil to what is unusual: then call Take. [Block] blocks a bucket, and [Peek] reads one and writes nothing.
-// All use the clock of the server. Take, Block and Peek use another if a time is passed.
+// [Values] reads and writes sets of small values, which are no buckets. All use the clock of the server. Take, Block, Peek
+// and Values use another if a time is passed.
 package lua
 
 import _ "embed" // the scripts
 
-// The sources of the scripts. Each is the file of its name. Block, Peek, LoadLimits and SwapLimit end with errors.lua.
-// take.lua describes buckets. swap_limit.lua describes the hash of changed limits, which package limits keeps. Reach asks a
-// master of a Cluster whether it accepts TakeAcross.
+// The sources of the scripts. Each is the file of its name. Block, Peek and Values end with errors.lua.
+// take.lua describes buckets, and values.lua sets of values. Reach asks a master of a Cluster whether it accepts TakeAcross.
 var (
 	//go:embed take.lua
 	Take string
@@ -29,10 +29,9 @@ var (
 	//go:embed reach.lua
 	Reach string
 
-	Block      = block + errors
-	Peek       = peek + errors
-	LoadLimits = loadLimits + errors
-	SwapLimit  = swapLimit + errors
+	Block  = block + errors
+	Peek   = peek + errors
+	Values = values + errors
 
 	// TakeAcross is [Take] for keys of several hash slots of a Cluster. The head of take_across.lua has the differences.
 	TakeAcross = takeAcross + Take
@@ -43,10 +42,8 @@ var (
 	block string
 	//go:embed peek.lua
 	peek string
-	//go:embed load_limits.lua
-	loadLimits string
-	//go:embed swap_limit.lua
-	swapLimit string
+	//go:embed values.lua
+	values string
 	//go:embed errors.lua
 	errors string
 	//go:embed take_across.lua
@@ -56,11 +53,11 @@ var (
 // The SHA-1 of scripts in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1       = "d4a0fb350cea95706238d3903bdead88201e5ba8"
+	TakeSHA1       = "f4904d6e9b0182168d9bef1b94c6b2f8ec78732f"
 	TakeOneSHA1    = "043ac794162110c03b16e5430964a786abdb85c8"
-	TakeQuotaSHA1  = "fc6c97ec22e42c097668f6ba7fac26cdb9c4bc09"
+	TakeQuotaSHA1  = "26d14754e36bdd2f21bf3ae3713ec531b6ae39ea"
 	TakeFewSHA1    = "9a4f558a2bcae0eca33181879f5528339a989f22"
-	TakeAcrossSHA1 = "955675fa3e8e159e4635db65ea562bea377b1096"
+	TakeAcrossSHA1 = "3bd0d5d9fe37502e791b8a0f3bbc9da0eaf67671"
 	PeekSHA1       = "e88d4fed9dc25323068972abce52c4d776b25d46"
-	LoadLimitsSHA1 = "0be8271497a8ae87f3f65b2f695e12f094505e47"
+	ValuesSHA1     = "abda86f7f3b2944d05bacf392fa951317673274f"
 )

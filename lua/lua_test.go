@@ -3,7 +3,6 @@ package lua_test
 import (
 	"crypto/sha1"
 	"encoding/hex"
-	"maps"
 	"strings"
 	"testing"
 
@@ -18,7 +17,7 @@ func TestSHA1sAreThoseOfTheScripts(t *testing.T) {
 		"TakeFew":    {lua.TakeFew, lua.TakeFewSHA1},
 		"TakeAcross": {lua.TakeAcross, lua.TakeAcrossSHA1},
 		"Peek":       {lua.Peek, lua.PeekSHA1},
-		"LoadLimits": {lua.LoadLimits, lua.LoadLimitsSHA1},
+		"Values":     {lua.Values, lua.ValuesSHA1},
 	} {
 		sum := sha1.Sum([]byte(script.source))
 		if want := hex.EncodeToString(sum[:]); script.sha1 != want {
@@ -27,26 +26,41 @@ func TestSHA1sAreThoseOfTheScripts(t *testing.T) {
 	}
 }
 
-// The hash of limits is read in the Lua of Dragonfly and Garnet, too. On real servers, redisstore reads it.
-func TestLimitsAreReadInOtherLua(t *testing.T) {
-	s := startInterpreter(t, lua.LoadLimits)
-	if reply := s.ask("run", 1, "k"); len(reply) != 0 {
-		t.Errorf("no hash: %q", reply)
+// Sets of values are written and read in the Lua of Dragonfly and Garnet, too. On real servers, redisstore does it.
+func TestValuesInOtherLua(t *testing.T) {
+	s := startInterpreter(t, lua.Values)
+	for _, step := range []struct{ at, arguments, want string }{
+		{"10", "a 0 0", "10000000 0 "},
+		{"10", "a 7 7", "10000000 1 "},
+		{"10", "a 0 0 x", "10000000 1 10000000"},
+		{"10", "a 0 0 y", "10000000 0 10000000 0 x"},
+		{"10", "b 0 12000000 y", "10000000 1 10000001"},
+		{"9", "c -1 0 z", "9000000 1 10000002"},
+		{"11", "b 10000001 12500000 yy", "11000000 1 11000000"},
+		{"11", "a 10000000 10000000", "11000000 0  c 10000002 10000002 0 z b 11000000 11000000 12500000 yy"},
+		{"11", "b 11000000 11000000", "11000000 0 "},
+		{"13", "b 11000000 11000000", "13000000 1  a 10000000 10000000 0 x c 10000002 10000002 0 z"},
+		{"13", "b 11000000 0 y", "13000000 0 "},
+		{"12", "b 0 0 y", "12000000 1 12000000"},
+	} {
+		s.ask("time", step.at, 0)
+		request := []any{"run", 3, "s", "s#versions", "s#ends", ""}
+		for _, argument := range strings.Fields(step.arguments) {
+			request = append(request, argument)
+		}
+		if got := strings.Join(s.ask(request...), " "); got != step.want {
+			t.Errorf("%s at %s: %q, want %q", step.arguments, step.at, got, step.want)
+		}
 	}
-	full, long := strings.Repeat("n", 64), strings.Repeat("n", 65)
-	s.hset("k", "api", "1 x", "full", strings.Repeat("v", 1024), "empty", "", "over", strings.Repeat("v", 1025), full, "2 y", long, "3 z")
-	reply, got := s.ask("run", 1, "k"), make(map[string]string)
-	for i := 0; i+1 < len(reply); i += 2 {
-		got[reply[i]] = reply[i+1]
+	for i := range 600 {
+		s.ask("run", 3, "s", "s#versions", "s#ends", "", i, 0, 0, "text")
 	}
-	want := map[string]string{"api": "1 x", "full": strings.Repeat("v", 1024), "empty": "", "over": "1025 bytes", full: "2 y"}
-	if !maps.Equal(got, want) {
-		t.Errorf("%q", got)
+	first := s.ask("run", 3, "s", "s#versions", "s#ends", "", "a", 10_000_000, 10_000_000)
+	if len(first) != 3+3*500 || first[2] != "12000498" || first[len(first)-3] != "497" {
+		t.Fatalf("%d parts: %.200q", len(first), first)
 	}
-	for i := range 995 {
-		s.hset("k", i, "v")
-	}
-	if reply := s.ask("run", 1, "k"); len(reply) != 1 || reply[0] != "1001" {
-		t.Errorf("%.100q", reply)
+	rest := s.ask("run", 3, "s", "s#versions", "s#ends", "", "497", first[2], first[2])
+	if len(rest) != 3+3*102 || rest[1] != "0" || rest[2] != "" || rest[3] != "498" {
+		t.Errorf("%d parts: %.200q", len(rest), rest)
 	}
 }

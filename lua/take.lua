@@ -55,7 +55,7 @@
 -- formats integers itself, because Redis does that more slowly. Dragonfly and Garnet run Lua 5.4, whose integers wrap
 -- at 2^63. So products beyond that are made of doubles.
 
-local unit, refill, capacity, need, debt, shadow, lock, limit, fill -- the term in use; fill is the time to full
+local unit, refill, capacity, need, debt, shadow, lock, limit, fill -- the term in use; fill is the time to full or the period's
 local period_ends -- of a quota: when the period ends that the time is in; else nil
 local blocked_until, is_lock -- of the bucket that was read last: until when it is blocked, or nil, and whether by a lock
 local KEYS, ARGV = KEYS, ARGV
@@ -64,19 +64,9 @@ local at = across and table.remove(ARGV) + 1 or 1 -- where we are in ARGV
 local call, ceil, floor, format = redis.call, math.ceil, math.floor, string.format
 local min, max, match = math.min, math.max, string.match
 
--- Returns the reply to an error. Clients know errors by their first word. But before Redis 7 and on KeyDB, some begin with
--- the line that called: '@user_script: 183: -OOM command …'.
-local function failure(err)
-  local text = type(err) == 'table' and err.err or err
-  return redis.error_reply(match(text, '^@user_script: %d+: %-?(.-)%s*$') or text)
-end
-
 local server_clock, now, earliest = ARGV[at] == '', ARGV[at], 0 -- earliest is the first time of a bucket that is not broken
 if server_clock then
-  local time = redis.pcall('TIME') -- seconds, and microseconds within the second
-  if time.err then
-    return failure(time)
-  end
+  local time = call('TIME') -- seconds, and microseconds within the second
   now = time[1] * 1000000 + time[2]
 else
   now, earliest = now + 0, -72057594037927936 -- a caller's clock may be that of a test, in the year 1
@@ -108,14 +98,10 @@ local function use(number)
   shadow, lock, limit, fill, period_ends = term[6], term[7], term[8], term[9], term[10]
 end
 
-local function broken()
-  error('the key holds no bucket', 0)
-end
-
 local function integer(text, least, most)
   local number = tonumber(text)
   if not (number and number % 1 == 0 and number >= least and number <= most) then -- put so that nan fails
-    broken()
+    error('broken', 0)
   end
   return number
 end
@@ -142,10 +128,7 @@ local function convert(key, tokens, own)
   if match(own or '', '^%d+ per ') then
     return nil, 'moved'
   end
-  local from = integer(match(own or '', '^(%d+) %d+ %d+$'), 1, 4503599627370496)
-  if not tokens then
-    broken()
-  end
+  local from = integer(tokens and match(own or '', '^(%d+) %d+ %d+$'), 1, 4503599627370496)
   -- tokens * unit / from, rounded down
   local whole, to = floor(tokens / from), unit + 0.0
   local part, result = tokens - whole * from, 0
@@ -176,13 +159,9 @@ local function read_quota(key)
   elseif match(own or '', '^%d+ %d+ %d+$') then
     return capacity, period_ends, 'moved'
   end
-  local kind = match(own or '', '^%d+ per (%l+) ') or broken()
+  local kind = match(own or '', '^%d+ per (%l+) ') or error('broken', 0)
   used, ends = integer(used, 0, 9007199254740992), integer(ends, -72057594037927936, 9007199254740992)
-  if own ~= limit then
-    state = 'moved'
-  elseif ends <= now then
-    state = 'old'
-  end
+  state = own ~= limit and 'moved' or ends <= now and 'old' or state
   if ends <= now then
     return capacity, period_ends, state
   elseif state == 'moved' and kind ~= match(limit, '^%d+ per (%l+) ') then
@@ -190,7 +169,7 @@ local function read_quota(key)
   elseif server_clock and ends - now > 2 * fill then -- see the end of read
     ends, state = min(ends, period_ends), 'moved'
   end
-  return capacity - used, ends, state
+  return max(capacity - used, -4503599627370496), ends, state
 end
 
 -- Reads a bucket. Returns the credits that it holds now; the time of its refill, which is now, or later if the clock was
@@ -212,10 +191,10 @@ local function read(key)
     tokens, last = tokens + 0, last + 0
     if not (tokens % 1 == 0 and tokens <= 4503599627370496 and tokens >= -4503599627370496 and
         last % 1 == 0 and last <= 9007199254740992 and last >= earliest) then -- put so that nan fails
-      broken()
+      error('broken', 0)
     end
   elseif tokens or last then
-    broken()
+    error('broken', 0)
   elseif not own then
     return capacity, now, 'absent'
   end
@@ -397,7 +376,10 @@ while true do
     if reading and not redis.pcall('HMGET', KEYS[reading], 'tokens').err then
       return redis.error_reply('ERR the key holds no bucket')
     end
-    return failure(err)
+    -- Before Redis 7 and on KeyDB, some errors begin with the line that called: '@user_script: 183: -OOM command …'.
+    -- Clients know errors by their first word.
+    local text = type(err) == 'table' and err.err or err
+    return redis.error_reply(match(text, '^@user_script: %d+: %-?(.-)%s*$') or text)
   end
   bad = bad or {}
   bad[reading] = true

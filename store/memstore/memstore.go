@@ -81,6 +81,7 @@ type Store struct {
 	shift  uint // a hash's bits above it are its shard
 
 	evicted evictions
+	values  valueSets
 
 	sweeper  *time.Timer
 	sweeping atomic.Bool // the sweeper is set: there may be buckets to forget
@@ -92,6 +93,7 @@ var (
 	_ store.Blocker       = (*Store)(nil)
 	_ store.Inspector     = (*Store)(nil)
 	_ store.StatsReporter = (*Store)(nil)
+	_ store.Values        = (*Store)(nil)
 )
 
 // New returns an empty Store. It returns an error if cfg.MaxKeys is negative.

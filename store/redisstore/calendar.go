@@ -23,17 +23,16 @@ type period struct {
 	text        string // of the store.Period, as in the bucket
 }
 
-// periodOf returns the period of l, a quota, in which Redis's clock is.
-func (e *engine) periodOf(l store.Limit) *period {
-	now := e.now()
-	if known, ok := e.calendar.periods.Load(l.Period); ok {
+// at returns the period of a quota in which now is.
+func (c *calendar) at(of store.Period, now int64) *period {
+	if known, ok := c.periods.Load(of); ok {
 		if p := known.(*period); p.from <= now && now < p.until {
 			return p
 		}
 	}
-	p := &period{text: l.Period.String()}
-	p.from, p.until = l.Period.Bounds(now)
-	e.calendar.periods.Store(l.Period, p)
+	p := &period{text: of.String()}
+	p.from, p.until = of.Bounds(now)
+	c.periods.Store(of, p)
 	return p
 }
 
@@ -61,7 +60,7 @@ func (e *engine) renew(c *command, now int64) bool {
 	for i := range c.entries {
 		for j := range c.entries[i].first.items {
 			if t := &c.entries[i].first.items[j].term; t.period != nil {
-				t.period = e.periodOf(t.limit)
+				t.period = e.calendar.at(t.limit.Period, now)
 			}
 		}
 	}

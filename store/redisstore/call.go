@@ -55,7 +55,7 @@ func (e *engine) newItem(c *store.Charge) item {
 		term:   term{limit: c.Limit, need: need, debt: debt, shadow: c.Shadow, lock: bucket.Microseconds(c.Lock)},
 	}
 	if c.Limit.IsQuota() {
-		it.term.period = e.periodOf(c.Limit)
+		it.term.period = e.calendar.at(c.Limit.Period, e.now())
 	}
 	return it
 }

@@ -50,6 +50,14 @@ func TestQuotaOfALog(t *testing.T) {
 			t.Errorf("%s: %s", form, text)
 		}
 	}
+	var waiting strings.Builder
+	for _, second := range []int{3000, 3001, 3002, 3601} {
+		waiting.WriteString(clf(second, "192.0.2.1", "GET /items", 200))
+	}
+	p = find(t, simulated(t, simulate.Config{}, strings.Replace(policies, "1s", "15m", 1), waiting.String()), "plan")
+	if p.Requests != 4 || p.RequestsDenied != 0 || p.Waited != 1 || p.WaitLongest != 598 {
+		t.Errorf("waiting for the next hour: %+v", p)
+	}
 	at := clf(0, "192.0.2.1", "GET /items", 200) // the hour begins with the log
 	if unknown := find(t, simulated(t, simulate.Config{}, policies, at+at), "plan").Unknown; strings.Contains(strings.Join(unknown, "\n"), "had begun before") {
 		t.Errorf("%q", unknown)
