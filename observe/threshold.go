@@ -70,8 +70,9 @@ type ThresholdStats struct {
 //   - Under a rate: when the key was below the share for as long as its bucket takes to fill, and at least an hour.
 //   - Under a higher limit than that of the last call.
 //
-// Refunds do not count as recovery. Each process warns by the requests that it decides: other replicas, and a replica that
-// has restarted, warn of the same key again. See https://github.com/go-tokenbucket/ratelimit/blob/main/docs/recipes.md#mail-at-80-percent.
+// Refunds and a Reset do not count as recovery. Each process warns by the requests that it decides: other replicas, and a
+// replica that has restarted, warn of the same key again. See
+// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/recipes.md#mail-at-80-percent.
 //
 // A Threshold is safe for concurrent use, also by several Limiters. It uses 1 MB for each policy.
 type Threshold struct {
