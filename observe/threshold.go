@@ -65,19 +65,16 @@ type ThresholdStats struct {
 }
 
 // A Threshold calls a function when a key has used a share of its limit, for mails and webhooks. Set
-// [ratelimit.Config.Observe] to its Observe method.
-//
-// It calls the function once, and again when the key has recovered:
-//   - Under a quota, in the next period.
-//   - Under a rate, when the key was below the share for as long as its bucket takes to fill, and at least an hour.
+// [ratelimit.Config.Observe] to its Observe method. It calls the function once, and again when the key has recovered:
+//   - Under a quota: in the next period.
+//   - Under a rate: when the key was below the share for as long as its bucket takes to fill, and at least an hour.
 //   - Under a higher limit than that of the last call.
 //
-// Refunds do not count as recovery. Each process warns by the requests that it decides: several replicas, or a replica
-// that has restarted, warn of the same key again. To send one mail, keep in a database that it was sent. See
+// Refunds and a Reset do not count as recovery. Each process warns by the requests that it decides: other replicas, and a
+// replica that has restarted, warn of the same key again. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/recipes.md#mail-at-80-percent.
 //
-// A Threshold is safe for concurrent use, also by several Limiters. It remembers 16,384 keys of each policy, in about 1 MB.
-// [Threshold.Observe] says what happens to further keys.
+// A Threshold is safe for concurrent use, also by several Limiters. It uses 1 MB for each policy.
 type Threshold struct {
 	share   float64
 	passed  func(context.Context, Warning)
@@ -159,22 +156,10 @@ func (t *Threshold) Stats() ThresholdStats {
 // So it also sees what other replicas have charged, and that a limit was lowered. It leaves out:
 //   - A [ratelimit.Policy.Shadow], which limits nobody. Hidden policies are watched.
 //   - Requests with a cost of 0, and operations on buckets, such as a Peek or a Refund.
-//   - Buckets that are blocked or locked. They say nothing of their tokens.
-//   - Decisions by a stand-in, see [ratelimit.Event.Degraded]. Its limit may be a part of the policy's.
+//   - Buckets that are blocked or locked, and decisions by a stand-in ([ratelimit.Event.Degraded]). The next request counts.
 //
-// After a block or an outage, the next request of the key counts.
-//
-// # Hostile keys
-//
-// Each policy has its own table and its own calls, so that clients who make up keys of one policy do not disturb another.
-// There are 64 of them, or one for each of Policies. Further policies share one.
-//
-// A table remembers the calls for 16,384 keys, until these have recovered. While it is full, a further key has a call for
-// each request that itself takes the key past the share. This is one call, unless refunds take the key back. No
-// number of other keys changes that.
-//
-// At most 16,384 calls of a policy wait. A call that cannot wait is lost and counted. The next request of the key tries again
-// if the table has room for it.
+// Keys that clients make up neither repeat nor suppress the call for another key. See
+// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/bounds.md#keys-that-are-warned-of.
 func (t *Threshold) Observe(_ context.Context, e *ratelimit.Event) {
 	switch e.Op {
 	case "peek", "refund", "reset", "block", "unblock":
