@@ -31,11 +31,15 @@ type Bucket struct {
 //
 // p needs only a Name. If it has a Limit, the result is computed under that Limit. Otherwise it is computed under the
 // limit of the last charge, which is then Result.Limit. For a bucket that is not Used, it is zero, and so is Remaining.
+// If a policy of p's name is mounted, an [Override] of it or of key goes before both limits.
 // If the bucket is blocked or locked, Blocked is set, and RetryAfter is for how much longer.
 //
 // If the Store is not a [store.Inspector], Peek takes 0 tokens instead, and p needs a Limit. Errors are as for
 // [Limiter.Take].
 func (l *Limiter) Peek(ctx context.Context, p Policy, key string) (b Bucket, err error) {
+	if o := l.mounts.overrideOf(p.Name, key); o != nil {
+		p.Limit = o.limit
+	}
 	if p.Limit == Unlimited {
 		b.Result, err = l.charge(ctx, "peek", p, key, 0, false)
 		return b, err

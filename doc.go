@@ -117,7 +117,7 @@
 //
 // [Limiter.Explain] says which policies would apply to a request, how each key is found, and how the request would be
 // answered. The command in cmd/ratelimit simulates policies on an access log. [Limiter.Reload] replaces policies, and
-// [Limiter.Override] the limits of policies, while the program runs. See
+// [Limiter.Override] the limits of policies and of single keys, while the program runs. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/changing-limits.md.
 //
 // # Other packages

@@ -116,23 +116,29 @@ func ExamplePolicy_shadow() {
 	// GET / 200
 }
 
-// An override is above the limits of the program, until it is left out.
+// Overrides are above the limits of the program, until they are left out.
 func ExampleLimiter_Override() {
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(60)}},
 	}))
 	defer limiter.Close()
 
-	err := limiter.Override(map[string]ratelimit.Limit{"api": ratelimit.PerMinute(120)}, nil)
+	err := limiter.Override([]ratelimit.Override{
+		{Policy: "api", Limit: ratelimit.PerMinute(120)},
+		{Policy: "api", Key: "ip:192.0.2.7", Limit: ratelimit.Quota(100_000, ratelimit.Month), Why: "pays for more"},
+	})
 	fmt.Println(limiter.Policies()[0].Limit, limiter.ProgramLimits(), err)
+	bucket, err := limiter.Peek(context.Background(), ratelimit.Policy{Name: "api"}, "ip:192.0.2.7")
+	fmt.Println(bucket.Limit, err)
 
 	err = limiter.Reload(ratelimit.Policy{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(80)})
 	fmt.Println(limiter.Policies()[0].Limit, limiter.ProgramLimits(), err)
 
-	err = limiter.Override(nil, nil)
+	err = limiter.Override(nil)
 	fmt.Println(limiter.Policies()[0].Limit, err)
 	// Output:
 	// 120/1m map[api:[60/1m]] <nil>
+	// 100000 per month <nil>
 	// 120/1m map[api:[80/1m]] <nil>
 	// 80/1m <nil>
 }

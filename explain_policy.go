@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/explain"
 	"github.com/go-tokenbucket/ratelimit/internal/deadline"
+	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -58,7 +59,12 @@ func (x *explanation) explainPolicy(p *policy, r *http.Request, ex *exchange) (e
 	var limit Limit
 	var malformed, err error
 	x.trace.Took() // of a function that goes on
-	if panicked := recoverPanic(func() { limit, e.charge, malformed, err = own.chargeFor(r) }); panicked != nil {
+	var key string // also if the limit is Unlimited, so that nothing is charged
+	if panicked := recoverPanic(func() {
+		if limit, e.charge, malformed, err = own.chargeFor(r); own.keys != nil {
+			key, _ = own.Key(r)
+		}
+	}); panicked != nil {
 		err = panicked
 	}
 	if step := x.trace.Took(); step != nil && len(step.Tried) > 0 {
@@ -67,6 +73,8 @@ func (x *explanation) explainPolicy(p *policy, r *http.Request, ex *exchange) (e
 	e.Key, e.Cost = e.charge.Key, e.charge.Cost
 	why := cmp.Or(p.limitFrom, "Policy.Limit")
 	switch {
+	case p.keys[key] != nil:
+		why = "of key " + logtext.Show(key, maxExplained) + ": " + p.insteadOf(p.keys[key])
 	case chosen == nil:
 	case *chosen == limit:
 		why = "LimitFunc"
@@ -92,7 +100,7 @@ func (x *explanation) explainPolicy(p *policy, r *http.Request, ex *exchange) (e
 // memoize returns p with functions that remember what they return for r: each is called once. choose is called with the
 // limit that LimitFunc returns.
 func memoize(p *policy, r *http.Request, choose func(Limit)) *policy {
-	own := &policy{Policy: p.Policy, limit: p.limit}
+	own := &policy{Policy: p.Policy, limit: p.limit, keys: p.keys}
 	key := sync.OnceValues(func() (string, error) { return keyBy(p.Key, r) })
 	own.Key = func(*http.Request) (string, error) { return key() }
 	if p.Cost != nil {

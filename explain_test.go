@@ -536,30 +536,35 @@ func TestExplainSkip(t *testing.T) {
 // An explanation says where a limit comes from.
 func TestExplainedLimits(t *testing.T) {
 	program := ratelimit.PerMinute(60).WithBurst(10)
+	all := ratelimit.Override{Policy: "api", Limit: ratelimit.PerMinute(30), Why: "by alice"}
+	key := ratelimit.Override{Policy: "api", Key: address, Limit: ratelimit.Quota(7, ratelimit.Day)}
+	exempt := ratelimit.Override{Policy: "api", Key: address, Limit: ratelimit.Unlimited, Why: "by bob"}
+	other := ratelimit.Override{Policy: "api", Key: "ip:192.0.2.2", Limit: ratelimit.PerMinute(30)}
 	for _, tt := range []struct {
 		name       string
 		chosen     *ratelimit.Limit
-		override   bool
+		override   *ratelimit.Override
 		limit, why string
 	}{
-		{"the program's", nil, false, "60/1m burst 10", "Policy.Limit"},
-		{"a tier", &ratelimit.Limit{Rate: 5, Per: time.Second}, false, "5/1s", "LimitFunc"},
-		{"a tier that is the program's", &program, false, "60/1m burst 10", "LimitFunc"},
-		{"no tier", &ratelimit.Limit{}, false, "60/1m burst 10", "Policy.Limit: LimitFunc returned the zero Limit"},
-		{"a malformed tier", &ratelimit.Limit{Rate: -1, Per: time.Second}, false, "60/1m burst 10", "Policy.Limit: LimitFunc returned"},
-		{"an override", nil, true, "30/1m", "by alice, program: 60/1m burst 10"},
-		{"an override, and a tier", &ratelimit.Limit{Rate: 5, Per: time.Second}, true, "5/1s", "LimitFunc"},
-		{"an override, and no tier", &ratelimit.Limit{}, true, "30/1m", "by alice, program: 60/1m burst 10: LimitFunc returned the zero Limit"},
+		{"the program's", nil, nil, "60/1m burst 10", "Policy.Limit"},
+		{"a tier", &ratelimit.Limit{Rate: 5, Per: time.Second}, nil, "5/1s", "LimitFunc"},
+		{"a tier that is the program's", &program, nil, "60/1m burst 10", "LimitFunc"},
+		{"no tier", &ratelimit.Limit{}, nil, "60/1m burst 10", "Policy.Limit: LimitFunc returned the zero Limit"},
+		{"a malformed tier", &ratelimit.Limit{Rate: -1, Per: time.Second}, nil, "60/1m burst 10", "Policy.Limit: LimitFunc returned"},
+		{"an override", nil, &all, "30/1m", "by alice, program: 60/1m burst 10"},
+		{"an override, and a tier", &ratelimit.Limit{Rate: 5, Per: time.Second}, &all, "30/1m", "by alice, program: LimitFunc, or 60/1m burst 10"},
+		{"an override of the key", nil, &key, "7 per day", "of key ip:192.0.2.1: Override, program: 60/1m burst 10"},
+		{"an override of the key, and a tier", &ratelimit.Limit{Rate: 5, Per: time.Second}, &key, "7 per day", "of key ip:192.0.2.1: Override, program: LimitFunc, or 60/1m burst 10"},
+		{"an exempt key", nil, &exempt, "unlimited", "of key ip:192.0.2.1: by bob, program: 60/1m burst 10"},
+		{"an override of another key", nil, &other, "60/1m burst 10", "Policy.Limit"},
 	} {
 		p := perIP("api", program)
 		if tt.chosen != nil {
 			p.LimitFunc = func(*http.Request) ratelimit.Limit { return *tt.chosen }
 		}
 		l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{p}, Logger: slog.New(slog.DiscardHandler)})
-		if tt.override {
-			if err := l.Override(map[string]ratelimit.Limit{"api": ratelimit.PerMinute(30)}, map[string]string{"api": "by alice"}); err != nil {
-				t.Fatal(err)
-			}
+		if tt.override != nil {
+			override(t, l, *tt.override)
 		}
 		got := l.Explain(asking("GET", "/")).Limiters[0].Policies[0]
 		if got.Limit != tt.limit || !strings.HasPrefix(got.LimitWhy, tt.why) {

@@ -2,6 +2,8 @@ package ratelimit
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"runtime"
 	"testing"
 	"time"
@@ -98,5 +100,54 @@ func TestAllocationsOfTakeAndTakeAll(t *testing.T) {
 			t.Errorf("%s: %v allocations, want %v", name, n, tt.most)
 		}
 		l.Close()
+	}
+}
+
+// overridden returns a limiter with 10,000 overrides of keys of its policy, the policy, and requests of many of the keys.
+func overridden(tb testing.TB) (*Limiter, *policy, []*http.Request) {
+	key := KeyFunc(func(r *http.Request) (string, error) { return r.Pattern, nil })
+	l := Must(New(Config{Store: prompt{}, Policies: []Policy{{Name: "api", Key: key, Limit: PerHour(100)}}}))
+	overrides, requests := make([]Override, 10_000), make([]*http.Request, 4096)
+	for i := range overrides {
+		overrides[i] = Override{Policy: "api", Key: fmt.Sprintf("member:%08d", i), Limit: PerHour(int64(i) + 1000)}
+	}
+	for i := range requests {
+		requests[i] = &http.Request{Pattern: fmt.Sprintf("member:%08d", i*7919%len(overrides))}
+	}
+	if err := l.Override(overrides); err != nil {
+		tb.Fatal(err)
+	}
+	return l, l.mounts.handler.policies()[0], requests
+}
+
+func TestOverridesOfKeysAllocateNothing(t *testing.T) {
+	l, p, requests := overridden(t)
+	c, next := new(call), 0
+	n := testing.AllocsPerRun(1000, func() {
+		c.charges, c.applied, c.states = c.charges[:0], c.applied[:0], c.states[:0]
+		if err := c.addFor(l, requests[next], p); err != nil || c.applied[0].limit.Rate < 1000 {
+			t.Errorf("%+v, %v", c.applied, err)
+		}
+		next = (next + 1) % len(requests)
+	})
+	if n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// BenchmarkOverrides measures what a policy adds to a call, without overrides and with 10,000 of keys.
+func BenchmarkOverrides(b *testing.B) {
+	l, with, requests := overridden(b)
+	for name, p := range map[string]*policy{"none": with.program, "10000": with} {
+		b.Run(name, func(b *testing.B) {
+			c, next := new(call), 0
+			for b.Loop() {
+				c.charges, c.applied, c.states = c.charges[:0], c.applied[:0], c.states[:0]
+				if err := c.addFor(l, requests[next], p); err != nil {
+					b.Fatal(err)
+				}
+				next = (next + 1) % len(requests)
+			}
+		})
 	}
 }

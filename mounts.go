@@ -21,19 +21,19 @@ type mount struct {
 func (m *mount) policies() []*policy { return *m.now.Load() }
 
 // enforce replaces all policies of a mount, and puts overrides above their limits.
-func (m *mount) enforce(policies []*policy, overrides map[string]override) {
+func (m *mount) enforce(policies []*policy, overrides map[string]*overrides) {
 	enforced := make([]*policy, len(policies))
 	for i, p := range policies {
 		if p.mount == nil {
 			p.mount, p.swings = m, newLimitSwings(&p.Policy)
 		}
-		enforced[i] = p.withOverride(overrides)
+		enforced[i] = p.withOverrides(overrides)
 	}
 	m.now.Store(&enforced)
 }
 
 // replace replaces policies of a mount by those of policies that have the same name.
-func (m *mount) replace(policies []*policy, overrides map[string]override) {
+func (m *mount) replace(policies []*policy, overrides map[string]*overrides) {
 	replaced := slices.Clone(m.policies())
 	for _, p := range policies {
 		if i := indexOf(replaced, p.Name); i >= 0 {
@@ -41,31 +41,6 @@ func (m *mount) replace(policies []*policy, overrides map[string]override) {
 		}
 	}
 	m.enforce(replaced, overrides)
-}
-
-// An override is a limit that is in force instead of Policy.Limit.
-type override struct {
-	limit    Limit
-	compiled store.Limit
-	why      string
-}
-
-// withOverride returns what is enforced for p under overrides: a policy that differs in its limit, or that of the program.
-// A policy that has no limit to override stays as it is.
-func (p *policy) withOverride(overrides map[string]override) *policy {
-	own := cmp.Or(p.program, p)
-	o, ok := overrides[own.Name]
-	if !ok || own.Limit == (Limit{}) {
-		return own
-	}
-	from := cmp.Or(o.why, "Override") + ", program: " + own.Limit.String()
-	if p != own && p.Limit == o.limit && p.limitFrom == from {
-		return p // with the tiers that it has compiled
-	}
-	overridden := &policy{Policy: own.Policy, limit: o.compiled, limitFrom: from, mount: own.mount, program: own}
-	overridden.Limit = o.limit
-	overridden.swings = newLimitSwings(&own.Policy)
-	return overridden
 }
 
 func indexOf(policies []*policy, name string) int {
@@ -80,7 +55,7 @@ type mounts struct {
 	mu        sync.Mutex            // guards the fields below, and lets one Reload or Override run at a time
 	ofLimit   []weak.Pointer[mount] // weak: a program may call Limit for each request, or drop a router
 	names     map[string]bool       // of policies that Limit ever mounted: a policy of a route stays one
-	overrides map[string]override   // by policy; replaced as a whole
+	overrides map[string]*overrides // by policy; replaced as a whole
 }
 
 // maxMountedNames bounds the names that are remembered. The program chooses them, and clients cannot.
@@ -125,18 +100,20 @@ func (ms *mounts) inUse() []*mount {
 	return all
 }
 
-// inForce returns the limit for a later charge or refund of a request that p charged under charged: after a wait, or
-// when the request is settled. If a Reload has replaced p meanwhile, it is the new limit. The old one would refill the
-// bucket at the old rate, or cut it to the old burst.
+// inForce returns the limit for a later charge or refund of a request that p charged under charged. That is after a wait, or
+// when the request is settled. If a Reload or an Override has replaced p meanwhile, it is the new limit. The old one
+// would refill the bucket at the old rate, or cut it to the old burst.
 //
-// A limit that LimitFunc chose stays, as long as there is a LimitFunc.
-func (p *policy) inForce(charged store.Limit) store.Limit {
+// A limit that LimitFunc may have chosen since stays: only a request can ask for it.
+func (p *policy) inForce(key string, charged store.Limit) store.Limit {
 	now := p.successor()
-	tier := charged != p.limit && now.LimitFunc != nil
-	if now == p || tier || now.limit == (store.Limit{}) {
+	limit := now.limit
+	if o := now.keys[key]; o != nil {
+		limit = o.compiled
+	} else if chosen := charged != cmp.Or(p.program, p).limit && now.LimitFunc != nil; now == p || chosen {
 		return charged
 	}
-	return now.limit
+	return cmp.Or(limit, charged) // Unlimited has none
 }
 
 // successor returns the policy with p's name that is enforced now where p was. It returns p if there is none, or if

@@ -90,9 +90,10 @@ type policy struct {
 	tiers  atomic.Pointer[map[Limit]store.Limit] // limits of LimitFunc, compiled
 	swings *limitSwings                          // nil without a LimitFunc
 
-	mount     *mount  // that it is or was in; nil for a policy of a call
-	limitFrom string  // where the limit comes from, "" for Policy.Limit of the program's first policies
-	program   *policy // as the program has it, if the limit is overridden
+	mount     *mount               // that it is or was in; nil for a policy of a call
+	limitFrom string               // where the limit comes from, "" for Policy.Limit of the program's first policies
+	program   *policy              // as the program has it, if it is overridden
+	keys      map[string]*override // of single keys; nil: none
 }
 
 func (p *policy) failsClosed() bool { return p.FailClosed && !p.Shadow }
@@ -191,8 +192,17 @@ func (p *policy) limitOf(r *http.Request) (Limit, store.Limit, error) {
 // limit is Unlimited, or p is Optional and r has no key. It has no Limit if the rate is 0. malformed is why Policy.Limit
 // applies instead of the limit that LimitFunc returned.
 func (p *policy) chargeFor(r *http.Request) (limit Limit, charge store.Charge, malformed, err error) {
-	limit, compiled, err := p.limitOf(r)
-	if err != nil {
+	var key string
+	var keyErr error
+	var compiled store.Limit
+	var o *override
+	if p.keys != nil {
+		key, keyErr = keyBy(p.Key, r)
+		o = p.keys[key]
+	}
+	if o != nil {
+		limit, compiled = o.limit, o.compiled
+	} else if limit, compiled, err = p.limitOf(r); err != nil {
 		err = failure.OfPolicy(p.Name, err)
 		if limit == (Limit{}) {
 			return limit, charge, nil, err
@@ -200,14 +210,16 @@ func (p *policy) chargeFor(r *http.Request) (limit Limit, charge store.Charge, m
 		malformed = fmt.Errorf("%w: Policy.Limit applies instead, %v", err, limit)
 	}
 	if limit == Unlimited {
-		return limit, charge, malformed, nil
+		return limit, charge, malformed, nil // also without a key
 	}
-	key, err := keyBy(p.Key, r)
-	if err != nil {
-		if p.Optional && failure.IsNoKey(err) {
+	if p.keys == nil {
+		key, keyErr = keyBy(p.Key, r)
+	}
+	if keyErr != nil {
+		if p.Optional && failure.IsNoKey(keyErr) {
 			return limit, charge, malformed, nil
 		}
-		return limit, charge, malformed, failure.OfPolicy(p.Name, err)
+		return limit, charge, malformed, failure.OfPolicy(p.Name, keyErr)
 	}
 	return limit, store.Charge{
 		Policy:  p.Name,

@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -73,88 +72,10 @@ func quoted(names map[string]bool) string {
 	return `"` + strings.Join(slices.Sorted(maps.Keys(names)), `", "`) + `"`
 }
 
-// Override puts limits in force instead of those that the program sets, by policy name, wherever the policies are or will
-// be mounted. Only Policy.Limit changes. A Reload changes the limits below, and the overrides stay in force. A name that
-// limits leaves out is no longer overridden. why says for each name where the limit comes from, for [Limiter.Explain]. It
-// may be nil.
-//
-// If a limit is malformed or Unlimited, or its policy has no Policy.Limit anywhere, nothing changes, and the error names
-// it. A name that no policy has takes effect when a policy of that name is mounted. Package limits keeps overrides in
-// Redis.
-func (l *Limiter) Override(limits map[string]Limit, why map[string]string) error {
-	if err := l.mounts.override(limits, why); err != nil {
-		return fmt.Errorf("ratelimit: Override: %w", err)
-	}
-	return nil
-}
-
-// override is [Limiter.Override].
-func (ms *mounts) override(limits map[string]Limit, why map[string]string) error {
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	all := ms.inUse()
-	overrides := make(map[string]override, len(limits))
-	var faults []error
-	for _, name := range slices.Sorted(maps.Keys(limits)) {
-		limit := limits[name]
-		compiled, err := limit.compile()
-		switch {
-		case !policyname.Valid(name):
-			err = fmt.Errorf("must be the name of a policy: %s", policyname.Rule)
-		case limit == Unlimited:
-			err = errors.New("must not be Unlimited")
-		case err == nil && !overridable(all, name):
-			err = errors.New("the policy has no Policy.Limit to override: its LimitFunc chooses all limits")
-		}
-		if err != nil {
-			faults = append(faults, fmt.Errorf("limits[%q]: %w", name, err))
-		}
-		overrides[name] = override{limit, compiled, why[name]}
-	}
-	if len(faults) > 0 {
-		return errors.Join(faults...)
-	}
-	ms.overrides = overrides
-	for _, m := range all {
-		m.enforce(m.policies(), overrides)
-	}
-	return nil
-}
-
-// overridable reports whether no policy of that name is mounted, or one that has a limit. One is enough: what is mounted
-// elsewhere must not stop a change.
-func overridable(mounts []*mount, name string) bool {
-	mounted := false
-	for _, m := range mounts {
-		if i := indexOf(m.policies(), name); i >= 0 {
-			if mounted = true; m.policies()[i].Limit != (Limit{}) {
-				return true
-			}
-		}
-	}
-	return !mounted
-}
-
-// ProgramLimits returns the limits that the program sets, by policy name, whether they are overridden or not. A policy
-// that is mounted with different limits has each of them once, that of Handler first. The zero Limit stands for a policy
-// whose LimitFunc chooses all limits.
-func (l *Limiter) ProgramLimits() map[string][]Limit {
-	l.mounts.mu.Lock() // not between two steps of a Reload
-	defer l.mounts.mu.Unlock()
-	limits := make(map[string][]Limit)
-	for _, m := range l.mounts.inUse() {
-		for _, p := range m.policies() {
-			if own := cmp.Or(p.program, p).Limit; !slices.Contains(limits[p.Name], own) {
-				limits[p.Name] = append(limits[p.Name], own)
-			}
-		}
-	}
-	return limits
-}
-
 // Policies returns a copy of the policies that are in force: those of Handler, in their order, and then those that
 // [Limiter.Limit] has mounted, by name. A name is listed once. If policies of one name differ, the list has the one of
-// Handler, or the one that was mounted first. Middleware of Limit that the program no longer uses is left out once it is
+// Handler, or the one that was mounted first. A policy with an [Override] has its Limit, and no LimitFunc. An Override of a
+// single key is not shown. Middleware of Limit that the program no longer uses is left out once it is
 // garbage collected.
 func (l *Limiter) Policies() []Policy {
 	l.mounts.mu.Lock() // not between two steps of a Reload

@@ -1,7 +1,6 @@
 package ratelimit_test
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -186,9 +185,9 @@ func TestAfterAChangeRequestsThatLeaveTheQueueAreRefundedUnderTheNewLimit(t *tes
 	type change = func(*queue) error
 	reloaded := func(p ratelimit.Policy) change { return func(q *queue) error { return q.Reload(p) } }
 	over := func(l ratelimit.Limit) change {
-		return func(q *queue) error { return q.Override(map[string]ratelimit.Limit{"api": l}, nil) }
+		return func(q *queue) error { return q.Override([]ratelimit.Override{{Policy: "api", Limit: l}}) }
 	}
-	end := func(q *queue) error { return q.Override(nil, nil) }
+	end := func(q *queue) error { return q.Override(nil) }
 	nothing := func(*queue) error { return nil }
 	other, tierless := reloaded(perIP("other", ratelimit.PerHour(1))), ratelimit.Limit{}
 	for _, tt := range []struct {
@@ -360,131 +359,4 @@ func TestALimiterThatObservesItsHandlersIsCollected(t *testing.T) {
 		}
 	}
 	t.Error("it is kept after nothing uses it")
-}
-
-func override(t *testing.T, l *ratelimit.Limiter, limits map[string]ratelimit.Limit) {
-	t.Helper()
-	if err := l.Override(limits, nil); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Overrides stay above what New, Limit and Reload have set, in whatever order they are called.
-func TestOverridesAreInForceWhateverTheOrder(t *testing.T) {
-	type steps = []string
-	for _, tt := range []struct {
-		steps                steps
-		global, login, later string // limits of api, login and login of a place that is mounted at the end
-		program              map[string]string
-	}{
-		{steps{}, "100/1h", "10/1h", "10/1h", nil},
-		{steps{"override"}, "50/1h", "5/1h", "5/1h", map[string]string{"api": "100/1h", "login": "10/1h"}},
-		{steps{"override", "reload"}, "50/1h", "5/1h", "5/1h", map[string]string{"api": "200/1h", "login": "20/1h"}},
-		{steps{"reload", "override"}, "50/1h", "5/1h", "5/1h", map[string]string{"api": "200/1h", "login": "20/1h"}},
-		{steps{"override", "override other"}, "100/1h", "7/1h", "7/1h", map[string]string{"login": "10/1h"}},
-		{steps{"override", "end"}, "100/1h", "10/1h", "10/1h", nil},
-		{steps{"override", "reload", "end"}, "200/1h", "20/1h", "10/1h", nil},
-		{steps{"override", "reload", "override other", "override", "end"}, "200/1h", "20/1h", "10/1h", nil},
-	} {
-		t.Run(strings.Join(tt.steps, ", "), func(t *testing.T) {
-			l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{hourly("api", 100)}})
-			global, login := l.Handler(showsNames), l.Limit(hourly("login", 10))(showsNames)
-			for _, step := range tt.steps {
-				switch step {
-				case "override":
-					override(t, l, map[string]ratelimit.Limit{"api": ratelimit.PerHour(50), "login": ratelimit.PerHour(5)})
-				case "override other":
-					override(t, l, map[string]ratelimit.Limit{"login": ratelimit.PerHour(7), "nobody": ratelimit.PerHour(7)})
-				case "reload":
-					reload(t, l, hourly("api", 200), hourly("login", 20))
-				case "end":
-					override(t, l, nil)
-				}
-			}
-			later := l.Limit(hourly("login", 10))(showsNames)
-			for name, of := range map[string]struct {
-				h    http.Handler
-				want string
-			}{"Handler": {global, "api " + tt.global}, "Limit": {login, "login " + tt.login}, "Limit later": {later, "login " + tt.later}} {
-				if got := namesOf(of.h); !slices.Equal(got, []string{of.want}) {
-					t.Errorf("%s has %q, want %q", name, got, of.want)
-				}
-			}
-			for name, limits := range l.ProgramLimits() {
-				want := cmp.Or(tt.program[name], map[string]string{"api": tt.global, "login": tt.login}[name])
-				if limits[0].String() != want {
-					t.Errorf("ProgramLimits has %s %v, want %s first", name, limits, want)
-				}
-			}
-			d, err := l.Decide(requestWith())
-			if err != nil || d.Results[0].Limit.String() != tt.global {
-				t.Errorf("Decide: %+v, %v", d.Results, err)
-			}
-			for _, p := range l.Policies() {
-				if want := map[string]string{"api": tt.global, "login": tt.login}[p.Name]; p.Limit.String() != want {
-					t.Errorf("Policies has %s %v, want %s", p.Name, p.Limit, want)
-				}
-			}
-		})
-	}
-}
-
-// A policy of a call is its caller's.
-func TestOverrideLeavesPoliciesOfCalls(t *testing.T) {
-	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{hourly("api", 100)}})
-	override(t, l, map[string]ratelimit.Limit{"api": ratelimit.PerHour(1)})
-	d, err := l.Decide(requestWith(), hourly("api", 30))
-	if err != nil || d.Results[0].Limit != ratelimit.PerHour(30) {
-		t.Errorf("%+v, %v", d.Results, err)
-	}
-	if r, err := l.Take(t.Context(), hourly("api", 20), "a", 1); err != nil || r.Remaining != 19 {
-		t.Errorf("%+v, %v", r, err)
-	}
-}
-
-func TestOverrideChangesTheDefaultOfALimitFunc(t *testing.T) {
-	tiered := func(p ratelimit.Policy) ratelimit.Policy {
-		p.LimitFunc = func(r *http.Request) ratelimit.Limit {
-			if r.Header.Get("Tier") != "" {
-				return ratelimit.PerHour(77)
-			}
-			return ratelimit.Limit{}
-		}
-		return p
-	}
-	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{tiered(hourly("api", 100))}})
-	h := l.Handler(showsNames)
-	override(t, l, map[string]ratelimit.Limit{"api": ratelimit.PerHour(50)})
-	for tier, want := range map[string]string{"": "api 50/1h", "gold": "api 77/1h"} {
-		if got := get(h, func(r *http.Request) { r.Header.Set("Tier", tier) }).Header().Get("Policies"); got != want {
-			t.Errorf("tier %q: %s, want %s", tier, got, want)
-		}
-	}
-
-	// One that only has tiers cannot be overridden, and stays when an override was there first.
-	only := tiered(perIP("only", ratelimit.Limit{}))
-	override(t, l, map[string]ratelimit.Limit{"only": ratelimit.PerHour(1)})
-	g := l.Limit(only)(showsNames)
-	if got := get(g, func(r *http.Request) { r.Header.Set("Tier", "gold") }).Header().Get("Policies"); got != "only 77/1h" {
-		t.Errorf("%s", got)
-	}
-	if err := l.Override(map[string]ratelimit.Limit{"only": ratelimit.PerHour(1)}, nil); err == nil || !strings.Contains(err.Error(), `limits["only"]: the policy has no Policy.Limit`) {
-		t.Error(err)
-	}
-}
-
-func TestAnOverrideThatIsInvalidLeavesTheOldInForce(t *testing.T) {
-	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{hourly("api", 100)}})
-	h := l.Handler(showsNames)
-	override(t, l, map[string]ratelimit.Limit{"api": ratelimit.PerHour(50)})
-	err := l.Override(map[string]ratelimit.Limit{
-		"api": ratelimit.PerHour(1), "a": {}, "b": ratelimit.Unlimited, "c": ratelimit.PerHour(0), "d": ratelimit.PerHour(-1), "no name": ratelimit.PerHour(1),
-	}, nil)
-	if err == nil {
-		t.Fatal("it was taken")
-	}
-	checkText(t, err.Error(), "ratelimit: Override: ", `limits["a"]: Rate`, `limits["b"]: must not be Unlimited`, `limits["c"]: Rate`, `limits["d"]: Rate`, `limits["no name"]: must be the name`)
-	if got := namesOf(h); !slices.Equal(got, []string{"api 50/1h"}) {
-		t.Errorf("%q", got)
-	}
 }

@@ -141,11 +141,19 @@ func (x *exchange) openCharges(policies []*policy) (charges []openCharge) {
 		if result == nil || !result.Allowed || !result.Known() {
 			continue
 		}
-		if limit, err := p.compiled(result.Limit); err == nil { // always, since it was charged
+		if limit, err := p.compiledFor(result); err == nil { // always, since it was charged
 			charges = append(charges, openCharge{policy: p, result: *result, limit: limit})
 		}
 	}
 	return charges
+}
+
+// compiledFor returns the limit that r was charged under, compiled. Those of keys must not fill the table of tiers.
+func (p *policy) compiledFor(r *Result) (store.Limit, error) {
+	if o := p.keys[r.Key]; o != nil {
+		return o.compiled, nil
+	}
+	return p.compiled(r.Limit)
 }
 
 // own returns the results of this limiter's policies. Those of outer limiters come before them.
@@ -229,7 +237,7 @@ func (l *Limiter) settleCharges(ctx context.Context, open []openCharge, r *http.
 		charge := store.Charge{
 			Policy: c.result.Policy,
 			Key:    c.result.Key,
-			Limit:  c.policy.inForce(c.limit),
+			Limit:  c.policy.inForce(c.result.Key, c.limit),
 			Cost:   c.result.Cost - estimate,
 			Shadow: c.result.Shadow,
 		}

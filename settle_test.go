@@ -206,7 +206,7 @@ func TestAfterAReloadRequestsAreSettledUnderTheNewLimit(t *testing.T) {
 		return errors.Join(l.Reload(between), l.Reload(next))
 	}
 	override := func(l *ratelimit.Limiter, next ratelimit.Policy) error {
-		return l.Override(map[string]ratelimit.Limit{next.Name: next.Limit}, nil)
+		return l.Override([]ratelimit.Override{{Policy: next.Name, Limit: next.Limit}})
 	}
 	for name, tt := range map[string]struct {
 		mounted  bool // by Limit

@@ -173,7 +173,7 @@ func (l *Limiter) refundCall(x *exchange, c *call) bool {
 	for i := range c.charges {
 		if charge, s := c.charges[i], &c.states[i]; charge.Cost > 0 && s.Allowed && isKnown(s) {
 			charge.Cost, charge.MaxWait, charge.Lock, charge.Standby = -charge.Cost, 0, 0, s.Degraded
-			charge.Limit = c.applied[i].policy.inForce(charge.Limit)
+			charge.Limit = c.applied[i].policy.inForce(charge.Key, charge.Limit)
 			back = append(back, charge)
 		}
 	}

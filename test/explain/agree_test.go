@@ -297,8 +297,8 @@ func TestExplainWhileRequestsAreServed(t *testing.T) {
 		})
 	}
 	for i := range int64(50) {
-		q := map[string]ratelimit.Limit{"q": ratelimit.PerDay(1).WithBurst(burst*callers + i)}
-		if err := errors.Join(l.Reload(p), l.Override(q, nil)); err != nil {
+		q := ratelimit.Override{Policy: "q", Limit: ratelimit.PerDay(1).WithBurst(burst*callers + i)}
+		if err := errors.Join(l.Reload(p), l.Override([]ratelimit.Override{q})); err != nil {
 			t.Error(err)
 		}
 	}

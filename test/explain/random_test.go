@@ -135,11 +135,15 @@ func newRandomLimiter(t *testing.T, seed uint64) *randomLimiter {
 		rl.note("reload of Handler's policies")
 	}
 	if rl.chance(3) {
-		p := one(rl.Rand, cfg.Policies...)
-		if err := rl.limiter.Override(map[string]ratelimit.Limit{p.Name: ratelimit.PerMinute(3).WithBurst(2)}, nil); err != nil {
+		o := ratelimit.Override{
+			Policy: one(rl.Rand, cfg.Policies...).Name,
+			Key:    one(rl.Rand, "", "static:all", "ip:10.0.0.1", "ip:203.0.113.9"),
+			Limit:  one(rl.Rand, ratelimit.PerMinute(3).WithBurst(2), ratelimit.Unlimited),
+		}
+		if err := rl.limiter.Override([]ratelimit.Override{o}); err != nil {
 			t.Fatal(err)
 		}
-		rl.note("override of %s", p.Name)
+		rl.note("override %+v", o)
 	}
 	return rl
 }

@@ -29,13 +29,14 @@ func TestChangesAreSeenAsAWhole(t *testing.T) {
 			return l.Reload(named(1000+i%2, fmt.Sprint("a", i%2), fmt.Sprint("b", i%2))...)
 		},
 		"Override": func(l *ratelimit.Limiter, i int64) error {
-			over := make(map[string]ratelimit.Limit)
+			var over []ratelimit.Override
 			if i%3 > 0 {
+				key := []string{"", ratetest.Address}[i%2] // that of all requests
 				for _, name := range all {
-					over[name] = ratelimit.PerHour(1000 + i%3)
+					over = append(over, ratelimit.Override{Policy: name, Key: key, Limit: ratelimit.PerHour(1000 + i%3)})
 				}
 			}
-			return errors.Join(l.Override(over, nil), l.Reload(named(1000, all...)...))
+			return errors.Join(l.Override(over), l.Reload(named(1000, all...)...))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

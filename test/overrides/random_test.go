@@ -14,8 +14,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
 )
 
-// Whatever the order of Override, Reload and Limit, the limit in force is that of the last Override, and below it what the
-// program has set last at that place.
+// Whatever the order of Override, Reload and Limit, the limit in force is that of the last Override, of the key or else of
+// the policy, and below it what the program has set last at that place.
 func TestOverrideReloadAndLimitInAnyOrder(t *testing.T) {
 	for seed := range uint64(testsize.Of(50, 500)) {
 		rnd := rand.New(rand.NewPCG(seed, 18))
@@ -23,18 +23,26 @@ func TestOverrideReloadAndLimitInAnyOrder(t *testing.T) {
 		list := []map[string]ratelimit.Limit{{"a": limit(), "b": limit()}} // of places: that of Handler, and those of Limit
 		l := ratetest.NewLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{ratetest.Hourly("a", list[0]["a"].Rate), ratetest.Hourly("b", list[0]["b"].Rate)}})
 		handlers := []http.Handler{l.Handler(ratetest.ShowsNames)}
-		over := make(map[string]ratelimit.Limit)
+		over := make(map[string]ratelimit.Limit) // what the key of all requests has
 		mounted := make(map[string]bool)
 		for step := range 40 {
 			switch rnd.IntN(3) {
 			case 0:
 				over = make(map[string]ratelimit.Limit)
+				var overrides []ratelimit.Override
 				for _, name := range []string{"a", "b", "c", "d"} {
-					if rnd.IntN(2) == 0 {
-						over[name] = limit()
+					for _, key := range []string{"", "ip:192.0.2.99", ratetest.Address} {
+						if rnd.IntN(3) > 0 {
+							continue
+						}
+						o := ratelimit.Override{Policy: name, Key: key, Limit: limit()}
+						if overrides = append(overrides, o); key != "ip:192.0.2.99" {
+							over[name] = o.Limit
+						}
 					}
 				}
-				if err := l.Override(maps.Clone(over), nil); err != nil {
+				rnd.Shuffle(len(overrides), func(i, j int) { overrides[i], overrides[j] = overrides[j], overrides[i] })
+				if err := l.Override(overrides); err != nil {
 					t.Fatal(err)
 				}
 			case 1:

@@ -51,7 +51,10 @@ func Hourly(name string, n int64) ratelimit.Policy {
 
 // ShowsNames answers with the policies that decided about the request, and their limits, for NamesOf.
 var ShowsNames = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-	d, _ := ratelimit.FromContext(r.Context())
+	d, ok := ratelimit.FromContext(r.Context())
+	if !ok { // no policy applied
+		return
+	}
 	for i := range d.Results {
 		w.Header().Add("Policies", d.Results[i].Policy+" "+d.Results[i].Limit.String())
 	}

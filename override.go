@@ -1,0 +1,219 @@
+package ratelimit
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-tokenbucket/ratelimit/internal/logtext"
+	"github.com/go-tokenbucket/ratelimit/internal/policyname"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// An Override is a limit that is in force instead of those that the program sets: for all keys of a policy, or for one.
+type Override struct {
+	// Policy is the name of the policy. Required.
+	Policy string
+
+	// Key is the key that gets the limit, such as "ip:192.0.2.1" or "member:7", as [Limiter.Peek] and
+	// [Limiter.Block] take it. Default: all keys without such an Override.
+	Key string
+
+	// Limit is the limit, also a [Quota] or [Unlimited]. Required. To deny all requests of a key, use
+	// [Limiter.Block].
+	Limit Limit
+
+	// Why says where the limit comes from, such as "set by alice", for [Limiter.Explain]. Default "Override".
+	Why string
+}
+
+// Override puts limits in force instead of those that the program sets, wherever the policies are or will be mounted. It
+// replaces all overrides that were there before. [Limiter.Reload] changes the limits below, and the overrides stay in force.
+//
+// The limit of a request is the first of these that there is: the Override of its key, that of its policy,
+// [Policy.LimitFunc], [Policy.Limit]. So under an Override of a policy, its LimitFunc is not called, and exempts nobody.
+// Nothing else of a policy changes. Buckets keep their tokens, up to the new burst. Policies passed to Decide, Take, Wait
+// or Admit keep the limit that the caller gives them.
+//
+// If an override is malformed, nothing changes, and the error names every wrong field. Two of one policy and key are an
+// error. One for a policy that is not mounted takes effect when it is. Overrides are those of this process: package override
+// keeps them in Redis for all replicas.
+func (l *Limiter) Override(overrides []Override) error {
+	if err := l.mounts.override(overrides); err != nil {
+		return fmt.Errorf("ratelimit: Override: %w", err)
+	}
+	return nil
+}
+
+// An override is a compiled Override.
+type override struct {
+	limit    Limit
+	compiled store.Limit // zero if limit is Unlimited
+	why      string
+}
+
+// overrides are those of a policy.
+type overrides struct {
+	all  *override            // of the policy; nil: none
+	keys map[string]*override // of single keys; nil: none
+}
+
+// override is [Limiter.Override].
+func (ms *mounts) override(list []Override) error {
+	byPolicy, err := compileOverrides(list)
+	if err != nil {
+		return err
+	}
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	ms.overrides = byPolicy
+	for _, m := range ms.inUse() {
+		m.enforce(m.policies(), byPolicy)
+	}
+	return nil
+}
+
+// compileOverrides returns overrides by policy, or an error that names every fault.
+func compileOverrides(list []Override) (map[string]*overrides, error) {
+	byPolicy := make(map[string]*overrides)
+	var faults []error
+	for i, o := range list {
+		wrong := func(field string, err error) {
+			faults = append(faults, fmt.Errorf("overrides[%d].%s: %w", i, field, err))
+		}
+		if !policyname.Valid(o.Policy) {
+			wrong("Policy", fmt.Errorf("must be the name of a policy: %s", policyname.Rule))
+		}
+		if !canBeKey(o.Key) {
+			wrong("Key", fmt.Errorf(`"%s": must be a kind, a colon and an identity, such as "ip:192.0.2.1" or "member:7"`, logtext.Show(o.Key, maxShownKey)))
+		}
+		compiled := &override{limit: o.Limit, why: cmp.Or(o.Why, "Override")}
+		switch {
+		case o.Limit == Unlimited:
+		case o.Limit.Rate == 0:
+			wrong("Limit", errors.New("must have a Rate above 0: use Block to deny all requests of a key"))
+		default:
+			limit, err := o.Limit.compile()
+			if err != nil {
+				wrong("Limit", err)
+			}
+			compiled.compiled = limit
+		}
+		of := byPolicy[o.Policy]
+		if of == nil {
+			of = new(overrides)
+			byPolicy[o.Policy] = of
+		}
+		if !of.add(o.Key, compiled) {
+			wrong("Key", fmt.Errorf(`"%s": policy "%s" has an override for it already: must be another one`, logtext.Show(o.Key, maxShownKey), logtext.Show(o.Policy, maxShownKey)))
+		}
+	}
+	return byPolicy, errors.Join(faults...)
+}
+
+// maxShownKey is how much of a key or a name an error shows, in bytes.
+const maxShownKey = 64
+
+// canBeKey reports whether the Key of an Override is empty, or one that requests can have. Keys may hold any bytes, but one
+// without an identity would never apply: a part of it was lost on the way.
+func canBeKey(key string) bool {
+	if key == "" {
+		return true
+	}
+	if joined, ok := strings.CutPrefix(key, "join:"); ok {
+		for part := range strings.SplitSeq(joined, "|") {
+			if part == "" || !canBeKey(part) {
+				return false
+			}
+		}
+		return true
+	}
+	return strings.TrimSpace(key) != "" && key[0] != ':' && key[len(key)-1] != ':'
+}
+
+// add adds the override of a key, or of the policy if key is empty. It returns false if there is one.
+func (o *overrides) add(key string, compiled *override) bool {
+	if key == "" {
+		if o.all != nil {
+			return false
+		}
+		o.all = compiled
+		return true
+	}
+	if o.keys == nil {
+		o.keys = make(map[string]*override)
+	}
+	if o.keys[key] != nil {
+		return false
+	}
+	o.keys[key] = compiled
+	return true
+}
+
+// withOverrides returns what is enforced for p: a policy with overrides, or that of the program.
+func (p *policy) withOverrides(byPolicy map[string]*overrides) *policy {
+	own := cmp.Or(p.program, p)
+	o := byPolicy[own.Name]
+	if o == nil {
+		return own
+	}
+	overridden := &policy{
+		Policy:    own.Policy,
+		limit:     own.limit,
+		swings:    own.swings,
+		mount:     own.mount,
+		limitFrom: own.limitFrom,
+		program:   own,
+		keys:      o.keys,
+	}
+	if o.all != nil {
+		overridden.LimitFunc, overridden.swings = nil, nil
+		overridden.Limit, overridden.limit = o.all.limit, o.all.compiled
+		overridden.limitFrom = own.insteadOf(o.all)
+	}
+	return overridden
+}
+
+// insteadOf says where the limit of o comes from, and which limit of the program it replaces.
+func (p *policy) insteadOf(o *override) string {
+	program := cmp.Or(p.program, p)
+	switch {
+	case program.LimitFunc == nil:
+		return o.why + ", program: " + program.Limit.String()
+	case program.Limit == Limit{}:
+		return o.why + ", program: LimitFunc"
+	default:
+		return o.why + ", program: LimitFunc, or " + program.Limit.String()
+	}
+}
+
+// overrideOf returns the override in force for a key of a policy. It returns nil if there is none, and if no policy of that
+// name is mounted.
+func (ms *mounts) overrideOf(name, key string) *override {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	o := ms.overrides[name]
+	if o == nil || !slices.ContainsFunc(ms.inUse(), func(m *mount) bool { return indexOf(m.policies(), name) >= 0 }) {
+		return nil
+	}
+	return cmp.Or(o.keys[key], o.all)
+}
+
+// ProgramLimits returns the limits that the program sets, by policy name, whether they are overridden or not. A policy
+// that is mounted with different limits has each of them once, that of Handler first. The zero Limit stands for a policy
+// whose LimitFunc chooses all limits.
+func (l *Limiter) ProgramLimits() map[string][]Limit {
+	l.mounts.mu.Lock() // not between two steps of a Reload
+	defer l.mounts.mu.Unlock()
+	limits := make(map[string][]Limit)
+	for _, m := range l.mounts.inUse() {
+		for _, p := range m.policies() {
+			if own := cmp.Or(p.program, p).Limit; !slices.Contains(limits[p.Name], own) {
+				limits[p.Name] = append(limits[p.Name], own)
+			}
+		}
+	}
+	return limits
+}
