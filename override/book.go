@@ -36,14 +36,9 @@ type record struct {
 	Forced bool      `json:"forced,omitempty"`
 }
 
-// parseRecord parses the text of a value, which somebody may have written by hand. The texts of the record are safe to show.
-func parseRecord(text string) (r record, err error) {
-	if json.Unmarshal([]byte(text), &r) != nil {
-		return record{}, errors.New(`the value is malformed: must be like {"limit":"120/1m","by":"alice"}`)
-	}
-	r.Limit, r.Was = logtext.Show(r.Limit, maxLimit), logtext.Show(r.Was, maxLimit)
-	r.By, r.Why = logtext.Show(r.By, maxShown), logtext.Show(r.Why, maxShown)
-	return r, nil
+func (r record) text() string {
+	text, _ := json.Marshal(r) // an error would be that of a year beyond 9999, which read refuses
+	return string(text)
 }
 
 // nameOf returns the name of the value of a policy or of one of its keys, such as "api" or "api ip:192.0.2.1". The name of a
@@ -58,15 +53,15 @@ func nameOf(policy, key string) string {
 // shownName is the name of a value for logs and errors.
 func shownName(policy, key string) string { return logtext.Show(nameOf(policy, key), maxShown) }
 
-// A held is a value of the set as a replica holds it. It is small, because there may be 100,000: equal limits are one, and
-// the rest of the text is parsed when it is shown.
+// A held is a value of the set as a replica holds it. It is small, because there may be 100,000: equal texts are one.
 type held struct {
-	name, text string
-	version    int64
-	until, end int64 // in microseconds, of the value and of the override; 0: none
-	limit      unique.Handle[ratelimit.Limit]
-	follow     bool
-	why        string // it is followed, or is not; "" if the override was ended
+	name           string
+	version        int64
+	until, end     int64                          // of UnixMicro, of the value and of the override
+	limit          unique.Handle[ratelimit.Limit] // the zero Limit: it was ended, or is malformed
+	was, by, why   string                         // as they were written: show them with logtext.Show
+	forced, follow bool
+	note           string // why it is followed, or is not; "" if its end has come
 }
 
 func (h *held) policyAndKey() (policy, key string) {
@@ -74,80 +69,87 @@ func (h *held) policyAndKey() (policy, key string) {
 	return policy, key
 }
 
-func (h *held) at() time.Time { return time.UnixMicro(h.version).UTC() }
+func (h *held) over() bool      { return h.note == "" }
+func (h *held) refused() bool   { return !h.follow && h.note != "" }
+func (h *held) malformed() bool { return !h.over() && h.limit.Value() == ratelimit.Limit{} }
 
-// value returns the value as the Store has it.
+// text returns the text of the limit, "" if there is none.
+func (h *held) text() string {
+	if limit := h.limit.Value(); limit != (ratelimit.Limit{}) {
+		return limit.String()
+	}
+	return ""
+}
+
+// value returns the value as the Store has it, unless it is malformed.
 func (h *held) value() store.Value {
-	return store.Value{Name: h.name, Text: h.text, Version: h.version, Until: timeOf(h.until)}
+	r := record{h.text(), timeOf(h.end), h.was, h.by, h.why, h.forced}
+	return store.Value{Name: h.name, Text: r.text(), Version: h.version, Until: timeOf(h.until)}
 }
 
-func timeOf(µs int64) time.Time {
-	if µs == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(µs).UTC()
-}
+// timeOf returns a time of UnixMicro, which has a number for the zero Time, too.
+func timeOf(µs int64) time.Time { return time.UnixMicro(µs).UTC() }
 
-func microseconds(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
-}
-
-// programLimits are the limits that a program sets, by policy: more than one if the policy is mounted with different ones.
-// The zero Limit stands for a policy whose LimitFunc chooses all limits.
-type programLimits map[string][]ratelimit.Limit
-
-// shown returns the limit of a policy to show: the first, or the zero Limit if there is none.
-func (p programLimits) shown(policy string) ratelimit.Limit { return cmp.Or(p[policy]...) }
+// passed reports whether an end has come. With an equal time it has, as in the Store.
+func passed(end int64, now time.Time) bool { return end > 0 && end <= now.UnixMicro() }
 
 // A book is a copy of the set, judged against the limits of a program.
 type book struct {
-	programs  programLimits // nil: not known
+	programs  map[string][]ratelimit.Limit // as Limiter.ProgramLimits returns them; nil: not known
 	maxFactor int64
 	values    map[string]*held
 }
 
-var (
-	errUnknown = errors.New("Policy: the program has no policy of this name")
-	errOrphan  = errors.New("the program has no policy of this name: end the override, unless a program will have the policy")
-	errName    = errors.New(`the name of the value is malformed: must be a policy, or a policy, a space and a key, such as "api ip:192.0.2.1"`)
-)
+// program returns the limit of a policy to show: the first, or the zero Limit if a LimitFunc chooses all or none is known.
+func (b *book) program(policy string) ratelimit.Limit { return cmp.Or(b.programs[policy]...) }
 
-// judge says whether a value is followed at a time of the Store.
-func (b *book) judge(v store.Value, now time.Time) *held {
-	h := &held{name: v.Name, text: v.Text, version: v.Version, until: microseconds(v.Until)}
-	r, err := parseRecord(v.Text)
-	h.end = microseconds(r.Until)
-	if err == nil && (r.Limit == "" || passed(h.end, now)) {
-		return h
-	}
+// read returns a value as it is held. It is not judged yet.
+func read(v store.Value) *held {
+	h := &held{name: v.Name, version: v.Version, until: v.Until.UnixMicro()}
+	var r record
 	var limit ratelimit.Limit
-	if err == nil {
+	err := json.Unmarshal([]byte(v.Text), &r)
+	if year := r.Until.UTC().Year(); err != nil || !r.Until.IsZero() && (year < 1971 || year > 9999) {
+		r, err = record{}, errors.New(`the value is malformed: must be like {"limit":"120/1m","until":"2027-01-01T00:00:00Z","by":"alice"}`)
+	} else if r.Limit != "" {
 		limit, err = parseLimit(r.Limit)
 	}
+	if err != nil {
+		limit, h.note = ratelimit.Limit{}, err.Error()
+	}
+	h.limit = unique.Make(limit)
+	h.end, h.forced, h.why = r.Until.UnixMicro(), r.Forced, r.Why
+	h.was, h.by = unique.Make(r.Was).Value(), unique.Make(r.By).Value()
+	return h
+}
+
+// judge sets whether a value is followed at a time of the Store.
+func (b *book) judge(h *held, now time.Time) {
+	if h.follow = false; h.malformed() {
+		return
+	}
+	if h.note = ""; h.limit.Value() == (ratelimit.Limit{}) || passed(h.end, now) {
+		return
+	}
+	var err error
 	policy, key := h.policyAndKey()
 	switch program := b.programs[policy]; {
-	case err != nil:
-	case nameOf(policy, key) != v.Name || checkNames(policy, key) != nil:
-		err = errName
+	case nameOf(policy, key) != h.name || checkNames(policy, key) != nil:
+		err = errors.New(`the name of the value is malformed: must be a policy, or a policy, a space and a key, such as "api ip:192.0.2.1"`)
 	case b.programs == nil: // the replicas judge it
 	case len(program) == 0:
-		err = errOrphan
-	case !r.Forced:
-		err = withinFactors(policy, key, program, limit, b.maxFactor)
+		err = errors.New("the program has no policy of this name: end the override, unless a program will have the policy")
+	case !h.forced:
+		err = withinFactors(policy, key, program, h.limit.Value(), b.maxFactor)
 	}
 	if err != nil {
-		h.why = err.Error()
-		return h
+		h.note = err.Error()
+		return
 	}
-	h.limit, h.follow = unique.Make(limit), true
-	h.why = "set by " + r.By + " at " + h.at().Format(time.RFC3339)
-	if r.Why != "" {
-		h.why += " (" + r.Why + ")"
+	h.follow, h.note = true, "set by "+logtext.Show(h.by, maxShown)+" at "+timeOf(h.version).Format(time.RFC3339)
+	if h.why != "" {
+		h.note += " (" + logtext.Show(h.why, maxShown) + ")"
 	}
-	return h
 }
 
 // inForce returns the limit that is enforced for a policy or one of its keys, zero if it is that of a LimitFunc or not
@@ -158,17 +160,14 @@ func (b *book) inForce(policy, key string) ratelimit.Limit {
 			return h.limit.Value()
 		}
 	}
-	return b.programs.shown(policy)
+	return b.program(policy)
 }
 
 // set returns the value that a change writes.
 func (b *book) set(c Change, now time.Time) (v store.Value, err error) {
 	asked, err := c.check(now)
-	if err != nil {
-		return v, c.refuse(err)
-	}
-	was, err := c.was()
-	if err != nil {
+	was, err2 := c.whoAndWas()
+	if err := cmp.Or(err, err2); err != nil {
 		return v, c.refuse(err)
 	}
 	inForce, program := b.inForce(c.Policy, c.Key), b.programs[c.Policy]
@@ -176,10 +175,10 @@ func (b *book) set(c Change, now time.Time) (v store.Value, err error) {
 	case b.programs == nil:
 		inForce = cmp.Or(inForce, was)
 		if program = []ratelimit.Limit{cmp.Or(was, inForce)}; inForce == (ratelimit.Limit{}) {
-			return v, c.refuse(ErrNotKnown)
+			return v, c.refuse(errors.New("the program's limit is not known: pass its policies, or the limit that is in force as Was"))
 		}
 	case len(program) == 0:
-		return v, c.refuse(fmt.Errorf("%w: it has %s", errUnknown, quoted(b.programs)))
+		return v, c.refuse(fmt.Errorf("Policy: the program has no policy of this name: it has %q", slices.Sorted(maps.Keys(b.programs))))
 	}
 	if err := c.conflict(was, inForce); err != nil {
 		return v, err
@@ -197,97 +196,80 @@ func (b *book) set(c Change, now time.Time) (v store.Value, err error) {
 	if !c.Until.IsZero() {
 		v.Until = c.Until.Add(keepOver)
 	}
-	v.Text, err = text(record{
+	v.Text = record{
 		Limit: asked.String(), Until: c.Until.UTC(), Was: limitText(inForce), By: c.By, Why: c.Why,
 		Forced: beyond != nil || c.Force && b.programs == nil, // the replicas may have a program of another limit
-	})
-	return v, err
+	}.text()
+	return v, nil
 }
 
 // end returns the value that ends an override.
 func (b *book) end(c Change, now time.Time) (v store.Value, err error) {
-	if err := c.checkWho(); err != nil {
-		return v, c.refuse(err)
-	}
-	was, err := c.was()
+	was, err := c.whoAndWas()
 	if err != nil {
 		return v, c.refuse(err)
 	}
 	h := b.values[nameOf(c.Policy, c.Key)]
-	if h == nil || h.why == "" {
+	if h == nil || h.over() {
 		return v, c.refuse(errors.New("it has no override: there is nothing to end"))
 	}
-	inForce := b.inForce(c.Policy, c.Key)
-	if b.programs != nil || inForce != (ratelimit.Limit{}) {
-		if err := c.conflict(was, inForce); err != nil {
-			return v, err
+	if err := c.conflict(was, b.inForce(c.Policy, c.Key)); err != nil {
+		return v, err
+	}
+	ended := record{Was: h.text(), By: c.By, Why: c.Why}.text()
+	return store.Value{Name: h.name, Text: ended, Version: h.version, Until: now.Add(keepOver)}, nil
+}
+
+// list is [Overrides.List].
+func (b *book) list(match func(policy, key string) bool) []Entry {
+	names := make(map[string]*held)
+	add := func(h *held) {
+		if match == nil || match(h.policyAndKey()) {
+			names[h.name] = h
 		}
 	}
-	r, _ := parseRecord(h.text)
-	v = store.Value{Name: h.name, Version: h.version, Until: now.Add(keepOver)}
-	v.Text, err = text(record{Was: r.Limit, By: c.By, Why: c.Why})
-	return v, err
-}
-
-func text(r record) (string, error) {
-	text, err := json.Marshal(r)
-	return string(text), err
-}
-
-// entries returns the policies of the program and the overrides for which match is true, by policy and key.
-func (b *book) entries(match func(policy, key string) bool) []Entry {
-	names := make(map[string]bool)
 	for policy := range b.programs {
-		names[policy] = match(policy, "")
+		add(&held{name: policy})
 	}
-	for name, h := range b.values {
-		if h.why != "" {
-			names[name] = match(h.policyAndKey())
+	for _, h := range b.values {
+		if !h.over() {
+			add(h)
 		}
 	}
-	maps.DeleteFunc(names, func(_ string, matches bool) bool { return !matches })
 	list := make([]Entry, 0, len(names))
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		list = append(list, b.entry(name))
+		list = append(list, b.entry(names[name]))
 	}
 	return list
-}
-
-func (b *book) entry(name string) Entry {
-	policy, key, _ := strings.Cut(name, " ")
-	e := Entry{Policy: logtext.Show(policy, maxPolicy), Key: key}
-	if len(b.programs[policy]) > 0 {
-		e.Program = limitText(b.programs.shown(policy))
-		e.InForce = limitText(b.inForce(policy, key))
-	}
-	h := b.values[name]
-	if h == nil || h.why == "" {
-		return e
-	}
-	r, _ := parseRecord(h.text)
-	e.Until, e.By, e.At, e.Why, e.Forced = timeOf(h.end), r.By, h.at(), r.Why, r.Forced
-	if h.follow {
-		e.InForce = limitText(h.limit.Value())
-	} else {
-		e.Refused = h.why
-	}
-	return e
 }
 
 // history returns the last changes, the newest first. Malformed values are left out.
-func (b *book) history() []Logged {
-	newest := slices.SortedFunc(maps.Values(b.values), func(x, y *held) int { return cmp.Compare(y.version, x.version) })
-	list := []Logged{}
-	for _, h := range newest {
-		r, err := parseRecord(h.text)
-		if err != nil || len(list) == maxLogged {
-			continue
+func (b *book) history() []Entry {
+	list := []Entry{}
+	for _, h := range slices.SortedFunc(maps.Values(b.values), func(x, y *held) int { return cmp.Compare(y.version, x.version) }) {
+		if !h.malformed() && len(list) < maxLogged {
+			list = append(list, b.entry(h))
 		}
-		policy, key := h.policyAndKey()
-		list = append(list, Logged{
-			At: h.at(), Policy: logtext.Show(policy, maxPolicy), Key: key,
-			Limit: r.Limit, Until: timeOf(h.end), Was: r.Was, By: r.By, Why: r.Why, Forced: r.Forced,
-		})
 	}
 	return list
+}
+
+// entry returns the entry of a value, or of a policy without one.
+func (b *book) entry(h *held) Entry {
+	policy, key := h.policyAndKey()
+	e := Entry{Policy: logtext.Show(policy, maxPolicy), Key: key}
+	if len(b.programs[policy]) > 0 {
+		e.Program, e.InForce = limitText(b.program(policy)), limitText(b.inForce(policy, key))
+	}
+	if h.version == 0 {
+		return e
+	}
+	e.Limit, e.Until, e.Was, e.Forced = h.text(), timeOf(h.end), logtext.Show(h.was, maxShown), h.forced
+	e.By, e.At, e.Why = logtext.Show(h.by, maxShown), timeOf(h.version), logtext.Show(h.why, maxShown)
+	if h.follow {
+		e.InForce = e.Limit
+	} else {
+		e.Refused = h.note
+	}
+	return e
 }

@@ -4,10 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
-	"math/big"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -22,14 +18,12 @@ import (
 const (
 	maxPolicy = 63 // bytes
 	maxKey    = store.MaxValueName - maxPolicy - 1
-	maxLimit  = 80
 	maxBy     = 128
 	maxWhy    = 256
 	maxYears  = 10 // of an end
-)
 
-// ofLimitFunc stands for the limits that a LimitFunc chooses.
-const ofLimitFunc = "of LimitFunc"
+	ofLimitFunc = "of LimitFunc" // stands for the limits that a LimitFunc chooses
+)
 
 // limitText returns the text of a limit of an Entry, which was reads.
 func limitText(l ratelimit.Limit) string {
@@ -45,18 +39,16 @@ func (c *Change) refuse(err error) error {
 
 // check returns the new limit of a change that sets one, or what is wrong with the change.
 func (c *Change) check(now time.Time) (limit ratelimit.Limit, err error) {
-	if err := cmp.Or(checkNames(c.Policy, c.Key), c.checkWho()); err != nil {
+	if err := checkNames(c.Policy, c.Key); err != nil {
 		return limit, err
 	}
 	if limit, err = parseLimit(c.Limit); err != nil {
 		return limit, fmt.Errorf("Limit: %w", err)
 	}
-	switch last := now.AddDate(maxYears, 0, 0); {
-	case c.Until.IsZero():
-	case !c.Until.After(now):
-		return limit, fmt.Errorf("Until %s: must be after now, which is %s", c.Until.Format(time.RFC3339), now.Format(time.RFC3339))
-	case c.Until.After(last):
-		return limit, fmt.Errorf("Until %s: must be at most %d years ahead, until %s; without an end, leave it out", c.Until.Format(time.RFC3339), maxYears, last.Format(time.RFC3339))
+	last := now.AddDate(maxYears, 0, 0)
+	if !c.Until.IsZero() && (!c.Until.After(now) || c.Until.After(last)) {
+		return limit, fmt.Errorf("Until %s: must be after now, %s, and at most %d years ahead; without an end, leave it out",
+			c.Until.Format(time.RFC3339), now.UTC().Format(time.RFC3339), maxYears)
 	}
 	return limit, nil
 }
@@ -74,32 +66,21 @@ func checkNames(policy, key string) error {
 	return nil
 }
 
-// checkWho checks who makes a change, and why.
-func (c *Change) checkWho() error {
-	if c.By == "" {
-		return errors.New("By: must say who makes the change")
+// whoAndWas checks who makes a change, and why, and returns the limit that the caller takes to be in force. It is zero for
+// any limit, and for that of a LimitFunc.
+func (c *Change) whoAndWas() (was ratelimit.Limit, err error) {
+	switch {
+	case c.By == "" || len(c.By) > maxBy || !utf8.ValidString(c.By):
+		return was, fmt.Errorf("By: must say who makes the change, in at most %d bytes of UTF-8", maxBy)
+	case len(c.Why) > maxWhy || !utf8.ValidString(c.Why):
+		return was, fmt.Errorf("Why: must be at most %d bytes of UTF-8", maxWhy)
+	case c.Was == "" || c.Was == ofLimitFunc:
+		return was, nil
 	}
-	for _, text := range []struct {
-		field, text string
-		most        int
-	}{{"By", c.By, maxBy}, {"Why", c.Why, maxWhy}} {
-		if len(text.text) > text.most || !utf8.ValidString(text.text) {
-			return fmt.Errorf("%s: must be at most %d bytes of UTF-8", text.field, text.most)
-		}
+	if was, err = parseLimit(c.Was); err != nil {
+		err = fmt.Errorf("Was: %w", err)
 	}
-	return nil
-}
-
-// was returns the limit that the caller takes to be in force. It is zero for any limit, and for that of a LimitFunc.
-func (c *Change) was() (ratelimit.Limit, error) {
-	if c.Was == "" || c.Was == ofLimitFunc {
-		return ratelimit.Limit{}, nil
-	}
-	limit, err := ratelimit.ParseLimit(c.Was)
-	if err != nil {
-		return limit, fmt.Errorf("Was: %s", logtext.Show(trimmed(err), maxShown))
-	}
-	return limit, nil
+	return was, err
 }
 
 // conflict returns an ErrConflict if was, of the change, is not the limit in force.
@@ -112,20 +93,15 @@ func (c *Change) conflict(was, inForce ratelimit.Limit) error {
 
 // parseLimit parses the limit of an override. The text of its error is safe to show.
 func parseLimit(text string) (ratelimit.Limit, error) {
-	if len(text) > maxLimit {
-		return ratelimit.Limit{}, fmt.Errorf(`limit %q: must be like "60/1m", "60/1m burst 10" or "1000 per month"`, logtext.Show(text, maxLimit))
-	}
 	l, err := ratelimit.ParseLimit(text)
-	if err == nil {
-		return l, nil
-	}
 	if rest := strings.TrimLeft(text, "0"); rest != text && (strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, " per ")) {
-		return l, fmt.Errorf("limit %q: must be above 0: to let no request of a key through, block the key", logtext.Show(text, maxLimit))
+		err = fmt.Errorf("limit %q: must be above 0: to let no request of a key through, block the key", text)
 	}
-	return l, errors.New(logtext.Show(trimmed(err), maxShown))
+	if err != nil {
+		err = errors.New(logtext.Show(strings.TrimPrefix(err.Error(), "ratelimit: "), maxShown))
+	}
+	return l, err
 }
-
-func trimmed(err error) string { return strings.TrimPrefix(err.Error(), "ratelimit: ") }
 
 // same reports whether two limits are one, however they are written.
 func same(a, b ratelimit.Limit) bool {
@@ -133,17 +109,16 @@ func same(a, b ratelimit.Limit) bool {
 	return a == b
 }
 
-// withinFactors returns the error of withinFactor for the first limit of program that asked is too far from. Places where a
-// LimitFunc chooses all limits count only if there is no other.
+// withinFactors returns a *FactorError for the first limit of program that asked is too far from. Places where a LimitFunc
+// chooses all limits count only if there is no other.
 func withinFactors(policy, key string, program []ratelimit.Limit, asked ratelimit.Limit, most int64) error {
-	wrong := FactorError{Policy: policy, Key: key, Asked: asked, Max: most}
 	if cmp.Or(program...) == (ratelimit.Limit{}) {
-		return &wrong
+		return &FactorError{Policy: policy, Key: key, Asked: asked, Max: most}
 	}
 	for _, limit := range program {
-		wrong.Program = limit
-		if limit != (ratelimit.Limit{}) && !wrong.within() {
-			return &wrong
+		e := FactorError{Policy: policy, Key: key, Program: limit, Asked: asked, Max: most}
+		if limit != (ratelimit.Limit{}) && !e.within() {
+			return &e
 		}
 	}
 	return nil
@@ -156,32 +131,15 @@ func (e *FactorError) within() bool {
 	if asked == ratelimit.Unlimited || program == ratelimit.Unlimited || asked.Period != program.Period || utc(asked.Zone) != utc(program.Zone) {
 		return false
 	}
-	factors := map[string]*big.Rat{"tokens": big.NewRat(asked.Rate, program.Rate)}
-	if asked.Period == 0 {
-		rate := big.NewRat(asked.Rate, program.Rate)
-		factors = map[string]*big.Rat{
-			"rate":  rate.Mul(rate, big.NewRat(int64(program.Per), int64(asked.Per))),
-			"burst": big.NewRat(cmp.Or(asked.Burst, asked.Rate), cmp.Or(program.Burst, program.Rate)),
-		}
+	within := func(field string, factor float64) bool {
+		e.Field, e.Factor = field, factor
+		most := float64(e.Max) * (1 + 1e-12) // the quotients are rounded
+		return factor <= most && factor*most >= 1
 	}
-	high, low := big.NewRat(e.Max, 1), big.NewRat(1, e.Max)
-	worst := 0.0
-	for _, field := range slices.Sorted(maps.Keys(factors)) {
-		factor := factors[field]
-		if factor.Cmp(high) <= 0 && factor.Cmp(low) >= 0 {
-			continue
-		}
-		f, _ := factor.Float64()
-		if far := math.Abs(math.Log(f)); far >= worst {
-			worst, e.Factor, e.Field = far, f, field
-		}
+	rate := float64(asked.Rate) / float64(program.Rate)
+	if asked.Period != 0 {
+		return within("rate", rate)
 	}
-	return worst == 0
-}
-
-func quoted(program programLimits) string {
-	if len(program) == 0 {
-		return "none"
-	}
-	return `"` + strings.Join(slices.Sorted(maps.Keys(program)), `", "`) + `"`
+	return within("rate", rate*float64(program.Per)/float64(asked.Per)) &&
+		within("burst", float64(cmp.Or(asked.Burst, asked.Rate))/float64(cmp.Or(program.Burst, program.Rate)))
 }

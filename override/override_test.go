@@ -19,7 +19,7 @@ import (
 
 // A keeper is a store.Values in memory, whose values can be lost, whose clock can be another one, and that can fail.
 type keeper struct {
-	t        *testing.T
+	t        testing.TB
 	mu       sync.Mutex
 	values   *memstore.Store
 	err      error
@@ -30,7 +30,7 @@ type keeper struct {
 	writes   int
 }
 
-func newKeeper(t *testing.T) *keeper {
+func newKeeper(t testing.TB) *keeper {
 	k := &keeper{t: t}
 	k.lose()
 	return k
@@ -53,6 +53,9 @@ func (k *keeper) ReadValues(ctx context.Context, set string, after store.Value) 
 	}
 	changes, err := k.values.ReadValues(ctx, set, after)
 	k.read += len(changes.Values)
+	for i, v := range changes.Values { // as they come from a network
+		changes.Values[i].Name, changes.Values[i].Text = strings.Clone(v.Name), strings.Clone(v.Text)
+	}
 	return changes, err
 }
 
@@ -143,7 +146,7 @@ func (r replica) api() string { return r.Policies()[0].Limit.String() }
 
 func (r replica) entry(name string) override.Entry {
 	policy, key, _ := strings.Cut(name, " ")
-	list := r.List()
+	list := r.List(nil)
 	i := slices.IndexFunc(list, func(e override.Entry) bool { return e.Policy == policy && e.Key == key })
 	if i < 0 {
 		return override.Entry{}
@@ -165,4 +168,21 @@ func set(t *testing.T, r replica, c override.Change) {
 	if err := r.Set(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// edit returns the overrides as the command has them. program is nil, or has the limits of policies.
+func edit(t testing.TB, values store.Values, program map[string]ratelimit.Limit) *override.Overrides {
+	t.Helper()
+	var limits map[string][]ratelimit.Limit
+	for name, limit := range program {
+		if limits == nil {
+			limits = make(map[string][]ratelimit.Limit)
+		}
+		limits[name] = []ratelimit.Limit{limit}
+	}
+	s, err := override.Edit(t.Context(), values, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
