@@ -14,6 +14,7 @@ func TestErrorsBeginWithTheirCode(t *testing.T) {
 	l := bucket.Limit{Unit: 1, Refill: 1, Capacity: 10}
 	one := []charge{{"k", term{limit: l, need: 1}}}
 	keys, args := arguments("", []call{{1, one}})
+	set := []string{"s", "s#versions", "s#ends"}
 	for _, script := range []struct {
 		source, command string
 		keys            []string
@@ -28,6 +29,12 @@ func TestErrorsBeginWithTheirCode(t *testing.T) {
 		{lua.Block, "TIME", keys, []any{"", 1000, ""}},
 		{lua.Peek, "HMGET", keys, []any{""}},
 		{lua.Peek, "TIME", keys, []any{""}},
+		{lua.Values, "TIME", set, []any{"", "n", 0, 0}},
+		{lua.Values, "ZRANGE", set, []any{"", "n", 0, 0}},
+		{lua.Values, "HMGET", set, []any{"", "n", 0, 0}},
+		{lua.Values, "ZADD", set, []any{"", "n", 0, 0, "t"}},
+		{lua.Values, "HSET", set, []any{"", "n", 0, 0, "t"}},
+		{lua.Values, "PERSIST", set, []any{"", "n", 0, 0, "t"}},
 		{lua.LoadLimits, "HLEN", keys, nil},
 		{lua.SwapLimit, "HMGET", keys, []any{"p", "", "v", "e", ""}},
 		{lua.SwapLimit, "TIME", keys, []any{"p", "", "v", "e", ""}},

@@ -8,13 +8,13 @@
 //
 // The head of each script describes its arguments and its reply. [Take] serves all calls. [TakeOne] serves a call of one
 // charge and [TakeFew] a call of several. They are faster, and reply with nil to what is unusual: then call Take. [Block]
-// blocks a bucket, and [Peek] reads one and writes nothing. All use the clock of the server. Take, Block and Peek use
-// another if a time is passed.
+// blocks a bucket, and [Peek] reads one and writes nothing. [Values] reads and writes sets of small values, which are no
+// buckets. All use the clock of the server. Take, Block, Peek and Values use another if a time is passed.
 package lua
 
 import _ "embed" // the scripts
 
-// The sources of the scripts. Each is the file of its name. Block, Peek, LoadLimits and SwapLimit end with errors.lua.
+// The sources of the scripts. Each is the file of its name. Block, Peek, LoadLimits, SwapLimit and Values end with errors.lua.
 // take.lua describes buckets. swap_limit.lua describes the hash of changed limits, which package limits keeps. Reach asks a
 // master of a Cluster whether it accepts TakeAcross.
 var (
@@ -31,6 +31,7 @@ var (
 	Peek       = peek + errors
 	LoadLimits = loadLimits + errors
 	SwapLimit  = swapLimit + errors
+	Values     = values + errors
 
 	// TakeAcross is [Take] for keys of several hash slots of a Cluster. The head of take_across.lua has the differences.
 	TakeAcross = takeAcross + Take
@@ -45,6 +46,8 @@ var (
 	loadLimits string
 	//go:embed swap_limit.lua
 	swapLimit string
+	//go:embed values.lua
+	values string
 	//go:embed errors.lua
 	errors string
 	//go:embed take_across.lua
@@ -59,5 +62,6 @@ const (
 	TakeFewSHA1    = "cda047a057e2a001a686ec62f7d841dcf186d2da"
 	TakeAcrossSHA1 = "0c4f1edf25f8e73363e95f21ceb6c11e97d867ad"
 	PeekSHA1       = "e88d4fed9dc25323068972abce52c4d776b25d46"
+	ValuesSHA1     = "abda86f7f3b2944d05bacf392fa951317673274f"
 	LoadLimitsSHA1 = "0be8271497a8ae87f3f65b2f695e12f094505e47"
 )

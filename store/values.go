@@ -15,13 +15,14 @@ import (
 // the store is set back. So a replica asks again and again for the values that were written after the last one it has. Only
 // these are sent.
 //
-// A value may have an end, by the clock of the store. From then on it is left out. The next calls for its
-// set remove it. There is no other way to remove a value.
+// A value may have an end, by the clock of the store. From then on it is left out, and the next calls for its set remove it.
+// There is no other way to remove a value. A replica that has an earlier version keeps that, unless it reads the new one
+// before its end. So write an end that is far enough ahead.
 type Values interface {
 	// ReadValues returns the values of a set that were written after the value after. Only the Name and Version of after
-	// count. The zero Value asks for all values. If the store does not know after, for example because it has lost the set,
-	// ReadValues returns all values, and All is set. It may miss a loss if after's name was written again since. So a
-	// replica should ask for all values now and then. ReadValues returns by ctx's deadline. Its errors are those of Take.
+	// count. The zero Value asks for all values. If the store does not have after any more, because its end has come or the set
+	// was lost, ReadValues returns all values, and All is set. It misses a loss if after's name was written again since. So
+	// a replica should ask for all values now and then. ReadValues returns by ctx's deadline. Its errors are those of Take.
 	ReadValues(ctx context.Context, set string, after Value) (ValueChanges, error)
 
 	// WriteValue writes v if the value of its name has the version v.Version now. A version of 0 means that there is none,

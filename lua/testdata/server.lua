@@ -21,11 +21,28 @@ for i = 1, #arg do
 end
 local script = scripts[1]
 
-local hashes, strings, failing, ends = {}, {}, {}, {}
+local hashes, sets, strings, failing, ends = {}, {}, {}, {}, {}
 local clock, log = { '1780000000', '0' }, {}
 
 local function milliseconds()
   return math.floor(clock[1] * 1000 + clock[2] / 1000)
+end
+
+-- A score, or a bound of scores.
+local function score(value)
+  return ({ inf = math.huge, ['-inf'] = -math.huge })[value] or value + 0
+end
+
+-- The members of a sorted set, in the order of their scores.
+local function members(key)
+  local names = {}
+  for name in pairs(sets[key] or {}) do
+    names[#names + 1] = name
+  end
+  table.sort(names, function(a, b)
+    return sets[key][a] < sets[key][b] or sets[key][a] == sets[key][b] and a < b
+  end)
+  return names
 end
 
 -- As servers print the numbers that they are given.
@@ -69,6 +86,38 @@ local commands = {
       hashes[key][text(fields[i])] = text(fields[i + 1])
     end
     return added
+  end,
+  PERSIST = function(key)
+    ends[key] = nil
+  end,
+  HDEL = function(key, field)
+    hashes[key][field] = nil
+  end,
+  ZADD = function(key, value, name)
+    sets[key] = sets[key] or {}
+    sets[key][name] = score(value)
+  end,
+  ZREM = function(key, name)
+    sets[key][name] = nil
+  end,
+  ZRANGE = function(key, from, to, ...) -- with the options that the scripts give it, in their order
+    local options = table.concat({ ... }, ' ')
+    local found, after, all = {}, string.match(from, '^%((.*)'), members(key)
+    for i, name in ipairs(all) do
+      local value, inside = sets[key][name], from == -1 and i == #all
+      if string.find(options, 'BYSCORE') then
+        inside = value <= score(to) and (after and value > score(after) or not after and value >= score(from))
+      end
+      if inside and #found < 1000 then
+        found[#found + 1] = name
+        if string.find(options, 'WITHSCORES') then
+          found[#found + 1] = value == math.huge and 'inf' or text(value + 0.0)
+        elseif #found == 100 then
+          break
+        end
+      end
+    end
+    return found
   end,
   HKEYS = function(key)
     local names = {}
@@ -127,7 +176,7 @@ redis = {
 
 local requests = {
   flush = function()
-    hashes, strings, ends = {}, {}, {}
+    hashes, sets, strings, ends = {}, {}, {}, {}
     return {}
   end,
   hset = function(...)

@@ -93,6 +93,7 @@ func TestContractElsewhere(t *testing.T) {
 			if testsize.Of(0, 1) > 0 {
 				storetest.RunRules(t, open)
 			}
+			storetest.RunValues(t, open)
 			storetest.RunSequence(t, open, testsize.Of(120, 5_000), 4)
 		})
 	}

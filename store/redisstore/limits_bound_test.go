@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -15,25 +14,6 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
-
-// A traffic counts what connections write and read.
-type traffic struct{ writes, read atomic.Int64 }
-
-type countedConn struct {
-	net.Conn
-	*traffic
-}
-
-func (c countedConn) Write(b []byte) (int, error) {
-	c.writes.Add(1)
-	return c.Conn.Write(b)
-}
-
-func (c countedConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	c.read.Add(int64(n))
-	return n, err
-}
 
 // Whatever somebody writes to the hash of limits, a replica that polls it reads no more than its bound, in one round trip.
 func TestLoadLimitsIsBounded(t *testing.T) {

@@ -210,6 +210,7 @@ var (
 	_ store.Inspector     = (*Store)(nil)
 	_ store.Blocker       = (*Store)(nil)
 	_ store.StatsReporter = (*Store)(nil)
+	_ store.Values        = (*Store)(nil)
 )
 
 // New returns a Store that uses client. Close the Store first, and then client. New returns an error if client is

@@ -13,7 +13,8 @@
 //
 // Each rule of the contract is a subtest with the rule as its name, such as "a refund adds tokens, at most to full".
 // [RunSequence] then makes random calls. Each answer is compared with exact arithmetic. The rules for Inspect, for
-// blocks and for Stats run only if the Store is a [store.Inspector], a [store.Blocker] and a [store.StatsReporter].
+// blocks, for Stats and for sets of values run only if the Store is a [store.Inspector], a [store.Blocker], a
+// [store.StatsReporter] and a [store.Values].
 //
 // # The clock
 //
@@ -68,7 +69,7 @@ type rule struct {
 
 var rules = slices.Concat(chargeRules, debtRules, callRules, setRules, limitRules, quotaRules,
 	only[store.Blocker](slices.Concat(blockRules, blockedQuotaRules)), lockRules, only[store.Inspector](inspectRules),
-	only[store.StatsReporter](statsRules), concurrencyRules)
+	only[store.StatsReporter](statsRules), concurrencyRules, only[store.Values](valueRules))
 
 // only omits the rules for a Store that is no S.
 func only[S any](rules []rule) []rule {
