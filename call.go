@@ -23,6 +23,7 @@ type call struct {
 	settles        bool   // a policy has a Settle
 	waits          bool   // the caller waits for the tokens that it reserves
 	noSlot         bool   // there is no place for the caller to wait
+	looks          bool   // it takes no tokens
 	outlivesCaller bool   // it goes on if the caller leaves meanwhile
 	policy         policy // of a call without a request; see compileFor
 
@@ -44,7 +45,7 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 
 func (c *call) release() {
 	c.charges, c.states, c.applied, c.zeroRates = c.charges[:0], c.states[:0], c.applied[:0], c.zeroRates[:0]
-	c.enforced, c.failsClosed, c.mayWait, c.settles, c.waits, c.outlivesCaller, c.noSlot = false, false, false, false, false, false, false
+	c.enforced, c.failsClosed, c.mayWait, c.settles, c.waits, c.looks, c.outlivesCaller, c.noSlot = false, false, false, false, false, false, false, false
 	c.put = nil
 	calls.Put(c)
 }
@@ -64,7 +65,7 @@ func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 
 // addFor adds p's charge for r, if p applies to r.
 func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
-	limit, charge, malformed, err := p.chargeFor(r)
+	limit, charge, malformed, err := p.chargeFor(r, c.looks)
 	if malformed != nil {
 		l.failures.LogKind(r.Context(), failure.Kind(malformed), malformed)
 	}
@@ -77,7 +78,7 @@ func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
 		c.addZeroRate(p, limit, charge.Key, charge.Cost)
 		return nil
 	}
-	if p.keys[charge.Key] == nil { // an operator may end an override at any time
+	if !c.looks && p.keys[charge.Key] == nil { // an operator may end an override at any time
 		if between, swung := p.swings.record(charge.Key, limit); swung {
 			l.warnOfSwing(p, limit, between)
 		}

@@ -59,7 +59,18 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 	if r.Method == prefaceMethod {
 		return l.rejectRequest(x, errPreface, start)
 	}
-	var noKey, closed, leftOut error
+	leftOut, err := l.addPolicies(c, x, r, policies, start)
+	if err != nil {
+		return err
+	}
+	l.detectProxy(r, c)
+	return l.takeCharges(x, c, waits, leftOut, start)
+}
+
+// addPolicies adds the charges of policies for r to c, and returns why policies are left out. If it returns refused, that
+// refuses the request, and x is decided.
+func (l *Limiter) addPolicies(c *call, x *exchange, r *http.Request, policies []*policy, start start) (leftOut, refused error) {
+	var noKey, closed error
 	for _, p := range policies {
 		err := c.addFor(l, r, p)
 		if err == nil {
@@ -67,7 +78,7 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 		}
 		switch p.outcomeOf(x, err) {
 		case explain.BadRequest:
-			return l.rejectRequest(x, err, start)
+			return nil, l.rejectRequest(x, err, start)
 		case explain.NoKey:
 			noKey = cmp.Or(noKey, err)
 		case explain.Failed:
@@ -81,16 +92,15 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 		}
 	}
 	if noKey != nil {
-		return l.rejectRequest(x, noKey, start)
+		return nil, l.rejectRequest(x, noKey, start)
 	}
 	if closed != nil {
-		return l.fail(x, true, closed, start)
+		return nil, l.fail(x, true, closed, start)
 	}
 	if leftOut != nil {
 		l.logFailure(x, leftOut, true)
 	}
-	l.detectProxy(r, c)
-	return l.takeCharges(x, c, waits, leftOut, start)
+	return leftOut, nil
 }
 
 // An error of a policy's function can refuse the request. If there are several, the first of these counts:

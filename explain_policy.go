@@ -61,7 +61,7 @@ func (x *explanation) explainPolicy(p *policy, r *http.Request, ex *exchange) (e
 	x.trace.Took() // of a function that goes on
 	var key string // also if the limit is Unlimited, so that nothing is charged
 	if panicked := recoverPanic(func() {
-		if limit, e.charge, malformed, err = own.chargeFor(r); own.keys != nil {
+		if limit, e.charge, malformed, err = own.chargeFor(r, false); own.keys != nil {
 			key, _ = own.Key(r)
 		}
 	}); panicked != nil {

@@ -101,6 +101,7 @@ type Limiter struct {
 	failures failure.Log
 	refusals failure.Log     // 400 and 403
 	proxied  atomic.Int32    // see detectProxy
+	looks    looks           // for Usage
 	own      *memstore.Store // nil: the caller set a Config.Store
 
 	ofCalls, ofRequests deadline.Terms // of calls of the Store: without a request, and for one

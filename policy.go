@@ -190,8 +190,8 @@ func (p *policy) limitOf(r *http.Request) (Limit, store.Limit, error) {
 
 // chargeFor returns what p takes from its bucket for r, and under which limit. The charge has no Key if p does not apply: its
 // limit is Unlimited, or p is Optional and r has no key. It has no Limit if the rate is 0. malformed is why Policy.Limit
-// applies instead of the limit that LimitFunc returned.
-func (p *policy) chargeFor(r *http.Request) (limit Limit, charge store.Charge, malformed, err error) {
+// applies instead of the limit that LimitFunc returned. With look, the charge takes no tokens, and Cost is not called.
+func (p *policy) chargeFor(r *http.Request, look bool) (limit Limit, charge store.Charge, malformed, err error) {
 	var key string
 	var keyErr error
 	var compiled store.Limit
@@ -221,14 +221,11 @@ func (p *policy) chargeFor(r *http.Request) (limit Limit, charge store.Charge, m
 		}
 		return limit, charge, malformed, failure.OfPolicy(p.Name, keyErr)
 	}
-	return limit, store.Charge{
-		Policy:  p.Name,
-		Key:     key,
-		Limit:   compiled,
-		Cost:    p.costOf(r),
-		MaxWait: waitBound(r.Context(), p.MaxWait),
-		Shadow:  p.Shadow,
-	}, malformed, nil
+	charge = store.Charge{Policy: p.Name, Key: key, Limit: compiled, Shadow: p.Shadow}
+	if !look {
+		charge.Cost, charge.MaxWait = p.costOf(r), waitBound(r.Context(), p.MaxWait)
+	}
+	return limit, charge, malformed, nil
 }
 
 var errNoLimit error = failure.WithKind("LimitFunc", errors.New("LimitFunc returned the zero Limit, and Policy.Limit is not set"))

@@ -1,0 +1,193 @@
+package ratelimit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/answer"
+	"github.com/go-tokenbucket/ratelimit/internal/deadline"
+	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// Usage returns a handler that answers GET with what the caller has left, as JSON, and charges nothing:
+//
+//	{"policies": [{"name": "api", "limit": 100000, "limit_text": "100000 per month",
+//		"used": 1234, "remaining": 98766, "reset": 1796083200, "window": 2592000}]}
+//
+// The limit is the burst or the quota in tokens, and used is what is missing of it. The bucket is full again at reset, in
+// seconds of Unix time: for a quota, that is the end of its period. The window is the time from empty to full, or the
+// period, in seconds. A key that is blocked or locked has nothing remaining, and a "blocked_until".
+//
+// Default: the policies of [Limiter.Handler]. Pass other policies to show these, such as those of routes. One that is
+// mounted is found by its Name, and shown as it is in force. A policy is left out if it is Shadow or Hidden, or does not
+// apply to the caller, such as an [Unlimited] one. [Config.Skip] leaves out all.
+//
+// A request without a key is answered as Handler does. If the Store fails, the answer is 503: no stand-in answers, because
+// it knows only a share. A bucket is read at most ten times a second. Each request calls the Key and the LimitFunc of
+// policies, so mount Usage inside the authentication that they need. Mount it outside of Handler if it should cost nothing.
+// Usage panics on a malformed policy, and if there is none.
+func (l *Limiter) Usage(policies ...Policy) http.Handler {
+	compiled, err := compile("policies", policies, true)
+	if len(policies) == 0 && len(l.mounts.handler.policies()) == 0 {
+		err = errors.New("policies: must not be empty, because Config.Policies is")
+	}
+	if err != nil {
+		panic(fmt.Errorf("ratelimit: Usage: %w", err))
+	}
+	return &usage{l, compiled}
+}
+
+// A usage is the handler of [Limiter.Usage].
+type usage struct {
+	l     *Limiter
+	given []*policy // none: those of Handler
+}
+
+func (u *usage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	answer.NoStore(h)
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		h.Set("Allow", "GET, HEAD")
+		http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
+		return
+	}
+	x := newRequestExchange(r.Context(), &u.l.ofRequests)
+	if u.l.skip == nil || !u.l.skip(r) {
+		if err := u.l.look(&x.exchange, r, u.policies()); err != nil {
+			u.l.answer(w, r, x, err)
+			return
+		}
+	}
+	body := x.decision.usage()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("X-Content-Type-Options", "nosniff")
+	if r.Method == http.MethodGet {
+		_, _ = w.Write(body) // the client may have left
+	}
+}
+
+// policies returns the policies to show, as they are in force.
+func (u *usage) policies() []*policy {
+	all := u.given
+	if len(all) == 0 {
+		all = u.l.mounts.handler.policies()
+	} else {
+		all = u.l.mounts.named(all)
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(p *policy) bool { return p.Shadow || p.Hidden })
+}
+
+// named returns for each policy the one of that name that is mounted, or itself.
+func (ms *mounts) named(policies []*policy) []*policy {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	mounted := ms.inUse()
+	named := slices.Clone(policies)
+	for i, p := range policies {
+		for _, m := range mounted {
+			if at := indexOf(m.policies(), p.Name); at >= 0 {
+				named[i] = m.policies()[at]
+				break
+			}
+		}
+	}
+	return named
+}
+
+// look reads the buckets of r under policies into x.decision. It decides nothing, and charges nothing.
+func (l *Limiter) look(x *exchange, r *http.Request, policies []*policy) error {
+	c := calls.Get().(*call)
+	defer c.release()
+	c.looks = true
+	start := l.start(r, "peek")
+	leftOut, err := l.addPolicies(c, x, r, policies, start)
+	if err != nil {
+		return err
+	}
+	looks, err := l.looks.read(x, c.charges, l.readBuckets)
+	if err != nil {
+		return l.fail(x, true, err, start)
+	}
+	d := &x.decision
+	d.Allowed, d.At, d.Results = true, time.Now(), make([]Result, len(looks))
+	for i, k := range looks {
+		age := d.At.Sub(k.at)
+		s := k.state
+		s.Allowed, s.RetryAfter, s.ResetAfter = true, max(0, s.RetryAfter-age), max(0, s.ResetAfter-age)
+		d.Results[i] = Result{Policy: c.charges[i].Policy, Key: c.charges[i].Key, Limit: c.applied[i].limit, State: s}
+	}
+	l.report(x, x.insertZeroRates(c, d.Results), 0, leftOut, start)
+	return nil
+}
+
+// readBuckets asks the Store for the buckets of charges that take no tokens. The answer is for several requests, so it does
+// not end with any of them.
+func (l *Limiter) readBuckets(ctx context.Context, charges []store.Charge, states []store.State) error {
+	limited := deadline.Context{Parent: context.WithoutCancel(ctx), Terms: &l.ofCalls}
+	defer limited.End()
+	if _, err := l.store.Take(store.WithoutStandIn(&limited), charges, states); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(states, func(s store.State) bool { return s.Degraded }) {
+		return errDegraded
+	}
+	return nil
+}
+
+// A usageEntry is what the answer of a usage says of a policy.
+type usageEntry struct {
+	Name         string `json:"name"`
+	Limit        int64  `json:"limit"`
+	LimitText    string `json:"limit_text"`
+	Used         int64  `json:"used"`
+	Remaining    int64  `json:"remaining"`
+	Reset        int64  `json:"reset"`
+	Window       int64  `json:"window,omitempty"` // of a rate of 0 there is none
+	BlockedUntil int64  `json:"blocked_until,omitempty"`
+}
+
+// usage returns the answer of a usage.
+func (d *Decision) usage() []byte {
+	entries := make([]usageEntry, 0, len(d.Results)) // not nil, which is null in JSON
+	for i := range d.Results {
+		r := &d.Results[i]
+		e := usageEntry{Name: r.Policy, Limit: r.Limit.burst(), LimitText: r.Limit.String(), Window: d.windowOf(r)}
+		e.Remaining = min(r.Remaining, e.Limit)
+		e.Used = e.Limit - e.Remaining
+		e.Reset = d.At.Add(r.ResetAfter + time.Second - 1).Unix()
+		if r.Limit.Period != 0 && !r.Blocked {
+			e.Reset = d.At.Add(r.ResetAfter).Round(time.Second).Unix() // periods end on whole seconds
+		}
+		if r.Blocked {
+			e.BlockedUntil = d.At.Add(r.RetryAfter + time.Second - 1).Unix()
+		}
+		entries = append(entries, e)
+	}
+	body, _ := json.Marshal(map[string]any{"policies": entries}) // these types have no errors
+	return body
+}
+
+// windowOf returns how long an empty bucket takes to be full, or how long the present period of a quota is, in seconds.
+func (d *Decision) windowOf(r *Result) int64 {
+	limit, err := r.Limit.compile()
+	switch {
+	case err != nil: // a rate of 0
+		return 0
+	case !limit.IsQuota():
+		return rateheader.Seconds(time.Duration(limit.Capacity/limit.Refill) * time.Microsecond)
+	}
+	at := d.At
+	if !r.Blocked { // in the Store's period, unless the clocks differ by half an hour
+		at = at.Add(r.ResetAfter - 30*time.Minute)
+	}
+	from, until := limit.Period.Bounds(at.UnixMicro())
+	return rateheader.Seconds(time.Duration(until-from) * time.Microsecond)
+}
