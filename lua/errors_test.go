@@ -35,10 +35,6 @@ func TestErrorsBeginWithTheirCode(t *testing.T) {
 		{lua.Values, "ZADD", set, []any{"", "n", 0, 0, "t"}},
 		{lua.Values, "HSET", set, []any{"", "n", 0, 0, "t"}},
 		{lua.Values, "PERSIST", set, []any{"", "n", 0, 0, "t"}},
-		{lua.LoadLimits, "HLEN", keys, nil},
-		{lua.SwapLimit, "HMGET", keys, []any{"p", "", "v", "e", ""}},
-		{lua.SwapLimit, "TIME", keys, []any{"p", "", "v", "e", ""}},
-		{lua.SwapLimit, "HSET", keys, []any{"p", "", "v", "e", "1"}},
 	} {
 		s := startInterpreter(t, script.source)
 		for _, e := range []struct{ form, raised, want string }{

@@ -14,9 +14,8 @@ package lua
 
 import _ "embed" // the scripts
 
-// The sources of the scripts. Each is the file of its name. Block, Peek, LoadLimits, SwapLimit and Values end with errors.lua.
-// take.lua describes buckets. swap_limit.lua describes the hash of changed limits, which package limits keeps. Reach asks a
-// master of a Cluster whether it accepts TakeAcross.
+// The sources of the scripts. Each is the file of its name. Block, Peek and Values end with errors.lua.
+// take.lua describes buckets, and values.lua sets of values. Reach asks a master of a Cluster whether it accepts TakeAcross.
 var (
 	//go:embed take.lua
 	Take string
@@ -27,11 +26,9 @@ var (
 	//go:embed reach.lua
 	Reach string
 
-	Block      = block + errors
-	Peek       = peek + errors
-	LoadLimits = loadLimits + errors
-	SwapLimit  = swapLimit + errors
-	Values     = values + errors
+	Block  = block + errors
+	Peek   = peek + errors
+	Values = values + errors
 
 	// TakeAcross is [Take] for keys of several hash slots of a Cluster. The head of take_across.lua has the differences.
 	TakeAcross = takeAcross + Take
@@ -42,10 +39,6 @@ var (
 	block string
 	//go:embed peek.lua
 	peek string
-	//go:embed load_limits.lua
-	loadLimits string
-	//go:embed swap_limit.lua
-	swapLimit string
 	//go:embed values.lua
 	values string
 	//go:embed errors.lua
@@ -63,5 +56,4 @@ const (
 	TakeAcrossSHA1 = "0c4f1edf25f8e73363e95f21ceb6c11e97d867ad"
 	PeekSHA1       = "e88d4fed9dc25323068972abce52c4d776b25d46"
 	ValuesSHA1     = "abda86f7f3b2944d05bacf392fa951317673274f"
-	LoadLimitsSHA1 = "0be8271497a8ae87f3f65b2f695e12f094505e47"
 )

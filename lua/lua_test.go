@@ -3,7 +3,6 @@ package lua_test
 import (
 	"crypto/sha1"
 	"encoding/hex"
-	"maps"
 	"strings"
 	"testing"
 
@@ -17,7 +16,6 @@ func TestSHA1sAreThoseOfTheScripts(t *testing.T) {
 		"TakeFew":    {lua.TakeFew, lua.TakeFewSHA1},
 		"TakeAcross": {lua.TakeAcross, lua.TakeAcrossSHA1},
 		"Peek":       {lua.Peek, lua.PeekSHA1},
-		"LoadLimits": {lua.LoadLimits, lua.LoadLimitsSHA1},
 		"Values":     {lua.Values, lua.ValuesSHA1},
 	} {
 		sum := sha1.Sum([]byte(script.source))
@@ -63,29 +61,5 @@ func TestValuesInOtherLua(t *testing.T) {
 	rest := s.ask("run", 3, "s", "s#versions", "s#ends", "", "497", first[2], first[2])
 	if len(rest) != 3+3*102 || rest[1] != "0" || rest[2] != "" || rest[3] != "498" {
 		t.Errorf("%d parts: %.200q", len(rest), rest)
-	}
-}
-
-// The hash of limits is read in the Lua of Dragonfly and Garnet, too. On real servers, redisstore reads it.
-func TestLimitsAreReadInOtherLua(t *testing.T) {
-	s := startInterpreter(t, lua.LoadLimits)
-	if reply := s.ask("run", 1, "k"); len(reply) != 0 {
-		t.Errorf("no hash: %q", reply)
-	}
-	full, long := strings.Repeat("n", 64), strings.Repeat("n", 65)
-	s.hset("k", "api", "1 x", "full", strings.Repeat("v", 1024), "empty", "", "over", strings.Repeat("v", 1025), full, "2 y", long, "3 z")
-	reply, got := s.ask("run", 1, "k"), make(map[string]string)
-	for i := 0; i+1 < len(reply); i += 2 {
-		got[reply[i]] = reply[i+1]
-	}
-	want := map[string]string{"api": "1 x", "full": strings.Repeat("v", 1024), "empty": "", "over": "1025 bytes", full: "2 y"}
-	if !maps.Equal(got, want) {
-		t.Errorf("%q", got)
-	}
-	for i := range 995 {
-		s.hset("k", i, "v")
-	}
-	if reply := s.ask("run", 1, "k"); len(reply) != 1 || reply[0] != "1001" {
-		t.Errorf("%.100q", reply)
 	}
 }

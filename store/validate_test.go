@@ -93,6 +93,12 @@ func TestABareStoreLacksWhatIsOptional(t *testing.T) {
 	if _, err := store.Inspect(context.Background(), bare{}, "p", "k"); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("Inspect: %v, want ErrUnsupported", err)
 	}
+	if _, err := store.ReadValues(context.Background(), bare{}, "s", store.Value{}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("ReadValues: %v, want ErrUnsupported", err)
+	}
+	if _, _, err := store.WriteValue(context.Background(), bare{}, "s", store.Value{Name: "v"}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("WriteValue: %v, want ErrUnsupported", err)
+	}
 	if s := store.StatsOf(bare{}); s != (store.Stats{}) {
 		t.Errorf("StatsOf: %+v, want none", s)
 	}

@@ -119,23 +119,6 @@ local commands = {
     end
     return found
   end,
-  HKEYS = function(key)
-    local names = {}
-    for field in pairs(hashes[key] or {}) do
-      names[#names + 1] = field
-    end
-    return names
-  end,
-  HLEN = function(key)
-    local count = 0
-    for _ in pairs(hashes[key] or {}) do
-      count = count + 1
-    end
-    return count
-  end,
-  HSTRLEN = function(key, field)
-    return hashes[key] and hashes[key][field] and #hashes[key][field] or 0
-  end,
   HMGET = function(key, ...)
     local values, fields = {}, { ... }
     for i = 1, #fields do

@@ -118,3 +118,6 @@ func (s *Store) Classes() (n int) {
 	}
 	return n
 }
+
+// KeptValues returns how many values of a set s keeps.
+func KeptValues(s *Store, set string) int { return len(s.values.all[set].values) }

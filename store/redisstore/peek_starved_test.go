@@ -31,8 +31,11 @@ func TestAReadThatMissesItsDeadlineInAStarvedProcessIsOverloaded(t *testing.T) {
 						starved.Since(time.Now().Add(-30 * time.Millisecond))
 					}
 					for what, read := range map[string]func(context.Context) error{
-						"Inspect":    func(ctx context.Context) error { _, err := s.Inspect(ctx, "p", "k"); return err },
-						"LoadLimits": func(ctx context.Context) error { _, err := s.LoadLimits(ctx); return err },
+						"Inspect": func(ctx context.Context) error { _, err := s.Inspect(ctx, "p", "k"); return err },
+						"ReadValues": func(ctx context.Context) error {
+							_, err := s.ReadValues(ctx, "s", store.Value{})
+							return err
+						},
 					} {
 						ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 						err := read(ctx)

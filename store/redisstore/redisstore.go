@@ -28,7 +28,7 @@
 //
 // Without one of them, calls fail. Without pexpire they fail after buckets were charged, and those buckets have no
 // TTL. A Cluster also needs +cluster, to find the masters, and +asking, while slots move.
-// [github.com/go-tokenbucket/ratelimit/limits] also needs +hlen, +hkeys, +hstrlen and +hdel.
+// Sets of values, see [Store.ReadValues], also need +hdel, +zadd, +zrange, +zrem and +persist.
 //
 // # Check the servers
 //

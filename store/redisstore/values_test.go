@@ -120,7 +120,7 @@ func TestValuesThatAreLostAreReadAnew(t *testing.T) {
 
 // A replica that becomes the master may lack the last writes. Who has read them reads the set anew.
 func TestValuesThatAFailoverHasLostAreReadAnew(t *testing.T) {
-	master, replica := redistest.Start(t), redistest.Start(t)
+	master, replica := redistest.Start(t, "--repl-diskless-sync-delay", "0"), redistest.Start(t)
 	host, port, _ := strings.Cut(master.Addr(), ":")
 	replica.Do("REPLICAOF", host, port)
 	before := ratelimit.Must(redisstore.New(master.Client(), redisstore.Config{}))
@@ -196,8 +196,7 @@ func TestRightsForValues(t *testing.T) {
 	if !server.HasACL() {
 		return
 	}
-	rules := guideACL(t)
-	extra := []string{"+hdel", "+zadd", "+zrange", "+zrem", "+persist"}
+	rules, extra := guideACLs(t)[0], guideACLs(t)[1]
 	works := func(rules []string) error {
 		server.Do("FLUSHALL")
 		s := ratelimit.Must(redisstore.New(limiter(server, rules...), redisstore.Config{}))
@@ -212,7 +211,7 @@ func TestRightsForValues(t *testing.T) {
 	if err := works(append(rules, extra...)); err != nil {
 		t.Fatal(err)
 	}
-	const remedy = ": the user of Redis needs the rights +hdel +zadd +zrange +zrem +persist, and those of buckets, on the keys ratelimit:*"
+	remedy := ": the user of Redis needs the rights " + strings.Join(extra, " ") + ", and those of buckets, on the keys ratelimit:*"
 	for i := range extra {
 		fewer := append(append(guideACL(t), extra[:i]...), extra[i+1:]...)
 		if err := works(fewer); !notPermitted(err) || !strings.HasSuffix(err.Error(), remedy) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -215,6 +216,30 @@ var valueRules = []rule{
 		s.write(store.Value{Name: "name 7", Text: "changed", Version: s.kept["name 7"].Version})
 		s.want(last, false, "name 7")
 	})},
+	{"a replica that reads the changes has what a new one reads", onSet(func(s *set) {
+		random, last, follows := rand.New(rand.NewPCG(3, 4)), store.Value{}, make(map[string]store.Value)
+		for step := range 300 {
+			switch at := time.Unix(0, s.nanos.Load()); random.IntN(8) {
+			case 0:
+				s.wait(time.Duration(random.Int64N(int64(hour))).Truncate(micro))
+			case 1:
+				s.nanos.Add(-random.Int64N(int64(second)))
+			case 2:
+				s.write(store.Value{Name: fmt.Sprint("ends ", random.IntN(9)), Version: store.AnyVersion, Until: at.Add(micro + time.Duration(random.Int64N(int64(hour))))})
+			default:
+				s.write(store.Value{Name: fmt.Sprint("stays ", random.IntN(9)), Text: fmt.Sprint(step), Version: store.AnyVersion})
+			}
+			for range random.IntN(3) {
+				last = s.follow(follows, last)
+			}
+			last = s.follow(follows, last)
+			all := make(map[string]store.Value)
+			s.follow(all, store.Value{})
+			if !maps.EqualFunc(follows, all, same) {
+				s.Fatalf("step %d: has %s, want %s", step, shown(follows), shown(all))
+			}
+		}
+	})},
 	{"of many writers that expect the same version one writes", onSet(func(s *set) {
 		var mu sync.Mutex
 		var writers sync.WaitGroup
@@ -291,6 +316,24 @@ func (s *set) refused(v, want store.Value) {
 	if err != nil || written || !same(now, want) {
 		s.Fatalf("%+v: %+v, written %t, error %v, want %+v", v, now, written, err, want)
 	}
+}
+
+// follow has a replica, which has values up to the last one, read what has changed. It returns the one that is the last then.
+func (s *set) follow(has map[string]store.Value, last store.Value) store.Value {
+	s.Helper()
+	got, err := store.ReadValues(context.Background(), s.store, s.name, last)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if got.All {
+		clear(has)
+		last = store.Value{}
+	}
+	for _, v := range got.Values {
+		has[v.Name], last = v, v
+	}
+	maps.DeleteFunc(has, func(_ string, v store.Value) bool { return !v.Until.IsZero() && !got.Now.Before(v.Until) })
+	return last
 }
 
 // want reads the values after one, which must be those of these names, in their order.
