@@ -37,8 +37,8 @@ type Bucket struct {
 // If the Store is not a [store.Inspector], Peek takes 0 tokens instead, and p needs a Limit. Errors are as for
 // [Limiter.Take].
 func (l *Limiter) Peek(ctx context.Context, p Policy, key string) (b Bucket, err error) {
-	if o := l.mounts.overrideOf(p.Name, key); o != nil {
-		p.Limit = o.limit
+	if o := l.mounts.overriddenLimit(p.Name, key); o != nil {
+		p.Limit = o.Limit
 	}
 	if p.Limit == Unlimited {
 		b.Result, err = l.charge(ctx, "peek", p, key, 0, false)

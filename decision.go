@@ -251,9 +251,9 @@ func FromContext(ctx context.Context) (*Decision, bool) {
 // As labels of metrics use policy names and Route. Keys and error texts have too many values.
 //
 // Each limiter reports one Event for each request that it decides about, and a second one when it has settled the
-// request. Other methods of a [Limiter], such as Take and Peek, report one for each call. There is none for requests that
-// [Config.Skip] exempts and for calls with an [Unlimited] policy. There is none for calls with wrong arguments either,
-// except for Admit, which refuses the request.
+// request. Other methods of a [Limiter], such as Take and Peek, report one for each call, and [Limiter.Usage] a "peek" for
+// each request. There is none for requests that [Config.Skip] exempts and for calls with an [Unlimited] policy. There is
+// none for calls with wrong arguments either, except for Admit, which refuses the request.
 type Event struct {
 	// Op is the operation: "request", "decide", "admit", "take", "take_all", "wait", "wait_all", "peek",
 	// "refund", "reset", "block", "unblock" or "settle". A "settle" follows a "request" that was charged

@@ -108,6 +108,7 @@
 //   - [Limiter.Decide]: a request that you answer yourself
 //   - [Limiter.TakeAll] and [Limiter.WaitAll]: several buckets in one step
 //   - [Limiter.Peek], [Limiter.Refund], [Limiter.Reset] and [Limiter.Block]: a bucket, by hand
+//   - [Limiter.Usage]: what callers have left, for them to see
 //
 // Take, TakeAll, Wait and WaitAll return what the bucket said, in a [Result] or in the Results of a [Decision]. The
 // guide says which call answers a denied request, and what each does if the store fails:

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// lookEvery is how often a bucket is read for [Limiter.Usage]. What a client is told is at most so old.
+	// lookEvery is how often a bucket is read for [Limiter.Usage], and so how old the answer may be.
 	lookEvery = 100 * time.Millisecond
 
 	// maxLooks bounds the buckets that are remembered, because clients choose keys.

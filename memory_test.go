@@ -109,7 +109,7 @@ func overridden(tb testing.TB) (*Limiter, *policy, []*http.Request) {
 	l := Must(New(Config{Store: prompt{}, Policies: []Policy{{Name: "api", Key: key, Limit: PerHour(100)}}}))
 	overrides, requests := make([]Override, 10_000), make([]*http.Request, 4096)
 	for i := range overrides {
-		overrides[i] = Override{Policy: "api", Key: fmt.Sprintf("member:%08d", i), Limit: PerHour(int64(i) + 1000)}
+		overrides[i] = Override{Policy: "api", Key: fmt.Sprintf("member:%08d", i), Limit: PerHour(int64(i%7) + 1000)}
 	}
 	for i := range requests {
 		requests[i] = &http.Request{Pattern: fmt.Sprintf("member:%08d", i*7919%len(overrides))}

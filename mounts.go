@@ -108,7 +108,7 @@ func (ms *mounts) inUse() []*mount {
 func (p *policy) inForce(key string, charged store.Limit) store.Limit {
 	now := p.successor()
 	limit := now.limit
-	if o := now.keys[key]; o != nil {
+	if o := now.keys[key].limit; o != nil {
 		limit = o.compiled
 	} else if chosen := charged != cmp.Or(p.program, p).limit && now.LimitFunc != nil; now == p || chosen {
 		return charged

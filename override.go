@@ -47,17 +47,22 @@ func (l *Limiter) Override(overrides []Override) error {
 	return nil
 }
 
-// An override is a compiled Override.
+// An override is a compiled Override. It is small, because there may be one for each of many customers.
 type override struct {
-	limit    Limit
-	compiled store.Limit // zero if limit is Unlimited
-	why      string
+	limit *overrideLimit // one for all overrides that are equal; nil: there is no override
+	why   string
+}
+
+// An overrideLimit is the limit of overrides.
+type overrideLimit struct {
+	Limit
+	compiled store.Limit // zero if Limit is Unlimited
 }
 
 // overrides are those of a policy.
 type overrides struct {
-	all  *override            // of the policy; nil: none
-	keys map[string]*override // of single keys; nil: none
+	all  override            // of the policy
+	keys map[string]override // of single keys; nil: none
 }
 
 // override is [Limiter.Override].
@@ -77,7 +82,7 @@ func (ms *mounts) override(list []Override) error {
 
 // compileOverrides returns overrides by policy, or an error that names every fault.
 func compileOverrides(list []Override) (map[string]*overrides, error) {
-	byPolicy := make(map[string]*overrides)
+	byPolicy, limits := make(map[string]*overrides), make(map[Limit]*overrideLimit)
 	var faults []error
 	for i, o := range list {
 		wrong := func(field string, err error) {
@@ -89,49 +94,60 @@ func compileOverrides(list []Override) (map[string]*overrides, error) {
 		if !keyname.CanBe(o.Key) {
 			wrong("Key", fmt.Errorf(`"%s": must be a kind, a colon and an identity, such as "ip:192.0.2.1" or "member:7"`, logtext.Show(o.Key, maxShownKey)))
 		}
-		compiled := &override{limit: o.Limit, why: cmp.Or(o.Why, "Override")}
-		switch {
-		case o.Limit == Unlimited:
-		case o.Limit.Rate == 0:
-			wrong("Limit", errors.New("must have a Rate above 0: use Block to deny all requests of a key"))
-		default:
-			limit, err := o.Limit.compile()
-			if err != nil {
+		limit := limits[o.Limit]
+		if limit == nil {
+			var err error
+			if limit, err = newOverrideLimit(o.Limit); err != nil {
 				wrong("Limit", err)
+			} else {
+				limits[o.Limit] = limit
 			}
-			compiled.compiled = limit
 		}
 		of := byPolicy[o.Policy]
 		if of == nil {
 			of = new(overrides)
 			byPolicy[o.Policy] = of
 		}
-		if !of.add(o.Key, compiled) {
+		if !of.add(o.Key, override{limit, cmp.Or(o.Why, "Override")}) {
 			wrong("Key", fmt.Errorf(`"%s": policy "%s" has an override for it already: must be another one`, logtext.Show(o.Key, maxShownKey), logtext.Show(o.Policy, maxShownKey)))
 		}
 	}
 	return byPolicy, errors.Join(faults...)
 }
 
+// newOverrideLimit compiles the limit of an override. It returns one also with an error.
+func newOverrideLimit(l Limit) (*overrideLimit, error) {
+	compiled := &overrideLimit{Limit: l}
+	var err error
+	switch {
+	case l == Unlimited:
+	case l.Rate == 0:
+		err = errors.New("must have a Rate above 0: use Block to deny all requests of a key")
+	default:
+		compiled.compiled, err = l.compile()
+	}
+	return compiled, err
+}
+
 // maxShownKey is how much of a key or a name an error shows, in bytes.
 const maxShownKey = 64
 
 // add adds the override of a key, or of the policy if key is empty. It returns false if there is one.
-func (o *overrides) add(key string, compiled *override) bool {
+func (o *overrides) add(key string, added override) bool {
 	if key == "" {
-		if o.all != nil {
+		if o.all.limit != nil {
 			return false
 		}
-		o.all = compiled
+		o.all = added
 		return true
 	}
 	if o.keys == nil {
-		o.keys = make(map[string]*override)
+		o.keys = make(map[string]override)
 	}
-	if o.keys[key] != nil {
+	if o.keys[key].limit != nil {
 		return false
 	}
-	o.keys[key] = compiled
+	o.keys[key] = added
 	return true
 }
 
@@ -151,16 +167,16 @@ func (p *policy) withOverrides(byPolicy map[string]*overrides) *policy {
 		program:   own,
 		keys:      o.keys,
 	}
-	if o.all != nil {
+	if over := o.all.limit; over != nil {
 		overridden.LimitFunc, overridden.swings = nil, nil
-		overridden.Limit, overridden.limit = o.all.limit, o.all.compiled
+		overridden.Limit, overridden.limit = over.Limit, over.compiled
 		overridden.limitFrom = own.insteadOf(o.all)
 	}
 	return overridden
 }
 
 // insteadOf says where the limit of o comes from, and which limit of the program it replaces.
-func (p *policy) insteadOf(o *override) string {
+func (p *policy) insteadOf(o override) string {
 	program := cmp.Or(p.program, p)
 	switch {
 	case program.LimitFunc == nil:
@@ -172,16 +188,16 @@ func (p *policy) insteadOf(o *override) string {
 	}
 }
 
-// overrideOf returns the override in force for a key of a policy. It returns nil if there is none, and if no policy of that
-// name is mounted.
-func (ms *mounts) overrideOf(name, key string) *override {
+// overriddenLimit returns the limit of the override in force for a key of a policy. It returns nil if there is none, and if no
+// policy of that name is mounted.
+func (ms *mounts) overriddenLimit(name, key string) *overrideLimit {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	o := ms.overrides[name]
 	if o == nil || !slices.ContainsFunc(ms.inUse(), func(m *mount) bool { return indexOf(m.policies(), name) >= 0 }) {
 		return nil
 	}
-	return cmp.Or(o.keys[key], o.all)
+	return cmp.Or(o.keys[key].limit, o.all.limit)
 }
 
 // ProgramLimits returns the limits that the program sets, by policy name, whether they are overridden or not. A policy

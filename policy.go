@@ -90,10 +90,10 @@ type policy struct {
 	tiers  atomic.Pointer[map[Limit]store.Limit] // limits of LimitFunc, compiled
 	swings *limitSwings                          // nil without a LimitFunc
 
-	mount     *mount               // that it is or was in; nil for a policy of a call
-	limitFrom string               // where the limit comes from, "" for Policy.Limit of the program's first policies
-	program   *policy              // as the program has it, if it is overridden
-	keys      map[string]*override // of single keys; nil: none
+	mount     *mount              // that it is or was in; nil for a policy of a call
+	limitFrom string              // where the limit comes from, "" for Policy.Limit of the program's first policies
+	program   *policy             // as the program has it, if it is overridden
+	keys      map[string]override // of single keys; nil: none
 }
 
 func (p *policy) failsClosed() bool { return p.FailClosed && !p.Shadow }
@@ -195,13 +195,13 @@ func (p *policy) chargeFor(r *http.Request, look bool) (limit Limit, charge stor
 	var key string
 	var keyErr error
 	var compiled store.Limit
-	var o *override
+	var o *overrideLimit
 	if p.keys != nil {
 		key, keyErr = keyBy(p.Key, r)
-		o = p.keys[key]
+		o = p.keys[key].limit
 	}
 	if o != nil {
-		limit, compiled = o.limit, o.compiled
+		limit, compiled = o.Limit, o.compiled
 	} else if limit, compiled, err = p.limitOf(r); err != nil {
 		err = failure.OfPolicy(p.Name, err)
 		if limit == (Limit{}) {

@@ -150,7 +150,7 @@ func (x *exchange) openCharges(policies []*policy) (charges []openCharge) {
 
 // compiledFor returns the limit that r was charged under, compiled. Those of keys must not fill the table of tiers.
 func (p *policy) compiledFor(r *Result) (store.Limit, error) {
-	if o := p.keys[r.Key]; o != nil {
+	if o := p.keys[r.Key].limit; o != nil {
 		return o.compiled, nil
 	}
 	return p.compiled(r.Limit)

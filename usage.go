@@ -21,18 +21,13 @@ import (
 //	{"policies": [{"name": "api", "limit": 100000, "limit_text": "100000 per month",
 //		"used": 1234, "remaining": 98766, "reset": 1796083200, "window": 2592000}]}
 //
-// The limit is the burst or the quota in tokens, and used is what is missing of it. The bucket is full again at reset, in
-// seconds of Unix time: for a quota, that is the end of its period. The window is the time from empty to full, or the
-// period, in seconds. A key that is blocked or locked has nothing remaining, and a "blocked_until".
+// It shows the policies of [Limiter.Handler], or those that you pass. One that is mounted is found by its Name, and shown
+// as it is in force there. Policies are left out that are Shadow or Hidden, or that exempt the caller. It calls Key and
+// LimitFunc, so mount it inside the authentication that they need. Mount it outside of Handler, or it costs tokens.
 //
-// Default: the policies of [Limiter.Handler]. Pass other policies to show these, such as those of routes. One that is
-// mounted is found by its Name, and shown as it is in force. A policy is left out if it is Shadow or Hidden, or does not
-// apply to the caller, such as an [Unlimited] one. [Config.Skip] leaves out all.
-//
-// A request without a key is answered as Handler does. If the Store fails, the answer is 503: no stand-in answers, because
-// it knows only a share. A bucket is read at most ten times a second. Each request calls the Key and the LimitFunc of
-// policies, so mount Usage inside the authentication that they need. Mount it outside of Handler if it should cost nothing.
-// Usage panics on a malformed policy, and if there is none.
+// A request without a key is answered as by Handler. If the store fails, the answer is 503, and no stand-in answers. A bucket
+// is read at most ten times a second. Usage panics without policies, and on a malformed one. For the fields, see
+// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/recipes.md#a-page-your-plan.
 func (l *Limiter) Usage(policies ...Policy) http.Handler {
 	compiled, err := compile("policies", policies, true)
 	if len(policies) == 0 && len(l.mounts.handler.policies()) == 0 {

@@ -353,6 +353,32 @@ func TestConcurrentRequestsForUsageShareARead(t *testing.T) {
 	})
 }
 
+// Callers that ask at the same time, for one bucket of each and one of all, each get what they have used.
+func TestCallersSeeTheirOwnUsage(t *testing.T) {
+	const callers = 40
+	own, all := perIP("own", ratelimit.Every(24*time.Hour).WithBurst(1000)), ratelimit.Policy{Name: "all", Key: ratelimit.Static("all"), Limit: ratelimit.Every(24 * time.Hour).WithBurst(1000)}
+	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{own, all}})
+	h, u := l.Handler(okHandler), l.Usage()
+	total := 0
+	for i := range callers {
+		for range i {
+			get(h, from(fmt.Sprint("192.0.2.", i)))
+			total++
+		}
+	}
+	var asking sync.WaitGroup
+	for i := range callers {
+		for range 4 {
+			asking.Go(func() {
+				for range 50 {
+					wantUsed(t, u, fmt.Sprintf("own %d, all %d", i, total), from(fmt.Sprint("192.0.2.", i)))
+				}
+			})
+		}
+	}
+	asking.Wait()
+}
+
 // A panic of a Store ends the request, as in Handler, and not those that wait for the same bucket.
 func TestAPanicOfTheStoreLeavesNoRequestForUsageWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
