@@ -175,7 +175,7 @@ func (b *book) set(c Change, now time.Time) (v store.Value, err error) {
 	case b.programs == nil:
 		inForce = cmp.Or(inForce, was)
 		if program = []ratelimit.Limit{cmp.Or(was, inForce)}; inForce == (ratelimit.Limit{}) {
-			return v, c.refuse(errors.New("the program's limit is not known: pass its policies, or the limit that is in force as Was"))
+			return v, c.refuse(errors.New("the program's limit is not known: pass its policies, or the limit that is in force as Was (in the command: -policies, or -was)"))
 		}
 	case len(program) == 0:
 		return v, c.refuse(fmt.Errorf("Policy: the program has no policy of this name: it has %q", slices.Sorted(maps.Keys(b.programs))))

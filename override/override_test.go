@@ -94,19 +94,19 @@ func policy(name string, l ratelimit.Limit) ratelimit.Policy {
 	return ratelimit.Policy{Name: name, Key: ratelimit.RemoteIP(), Limit: l}
 }
 
-// A log is what a replica logged.
-type log struct {
+// A logged is what a replica logged.
+type logged struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (l *log) Write(line []byte) (int, error) {
+func (l *logged) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(line)
 }
 
-func (l *log) String() string {
+func (l *logged) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
@@ -116,12 +116,12 @@ func (l *log) String() string {
 type replica struct {
 	*ratelimit.Limiter
 	*override.Overrides
-	log *log
+	log *logged
 }
 
 func start(t *testing.T, values store.Values) replica {
 	t.Helper()
-	lines := new(log)
+	lines := new(logged)
 	r := startWith(t, values, override.Config{Logger: slog.New(slog.NewTextHandler(lines, nil))})
 	r.log = lines
 	return r

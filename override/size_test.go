@@ -1,9 +1,12 @@
 package override_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +56,28 @@ func TestTenThousandOverridesTakeAtMostFiveMegabytes(t *testing.T) {
 		t.Errorf("%.2f MB", took)
 	}
 	runtime.KeepAlive(s)
+}
+
+// full has as many values as there may be.
+type full struct{ *keeper }
+
+func (full) ReadValues(context.Context, string, store.Value) (store.ValueChanges, error) {
+	changes := store.ValueChanges{Now: time.Now(), All: true}
+	for i := range 100_000 {
+		changes.Values = append(changes.Values, store.Value{Name: fmt.Sprint("api member:", i), Text: `{"limit":"70/1m","by":"x"}`, Version: int64(i + 1)})
+	}
+	return changes, nil
+}
+
+func TestThereAreAtMost100000Overrides(t *testing.T) {
+	k := newKeeper(t)
+	r := edit(t, full{k}, map[string]ratelimit.Limit{"api": ratelimit.PerMinute(60)})
+	if err := r.Set(t.Context(), ofKey("member:x", "80/1m", time.Time{})); !errors.Is(err, override.ErrRefused) || !strings.Contains(err.Error(), "must be at most 100000") {
+		t.Error(err)
+	}
+	if err := r.Set(t.Context(), ofKey("member:7", "80/1m", time.Time{})); !errors.Is(err, override.ErrConflict) || k.writes != 1 { // the keeper has none
+		t.Errorf("%v, %d writes", err, k.writes)
+	}
 }
 
 // BenchmarkSet measures a change among 10,000 overrides: two looks, the write, and that the Limiter has it.

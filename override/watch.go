@@ -261,7 +261,10 @@ func (s *Overrides) note(was, now *held) {
 	switch {
 	case same:
 	case now.follow:
-		s.say(slog.LevelInfo, "ratelimit: limit changed", append(attrs, slog.String("limit", now.text()), slog.Time("until", timeOf(now.end)),
+		if now.end > 0 {
+			attrs = append(attrs, slog.Time("until", timeOf(now.end)))
+		}
+		s.say(slog.LevelInfo, "ratelimit: limit changed", append(attrs, slog.String("limit", now.text()),
 			slog.String("program", limitText(s.book.program(policy))), slog.Bool("forced", now.forced))...)
 	case now.refused():
 		s.say(slog.LevelWarn, "ratelimit: override refused: the program's limit stays", append(attrs, slog.String("error", now.note))...)
