@@ -43,13 +43,10 @@ func inGo(ctx context.Context, overrides *override.Overrides) error {
 }
 
 func byPlan(limiter *ratelimit.Limiter, memberKey ratelimit.KeyFunc, plans map[string]ratelimit.Limit, planOf func(*http.Request) string) func(http.Handler) http.Handler {
-	return limiter.Limit(ratelimit.Policy{
-		Name: "api",
-		Key:  memberKey,
-		LimitFunc: func(r *http.Request) ratelimit.Limit {
-			return plans[planOf(r)] // of your database, by the member of the key alone
-		},
-	})
+	api := ratelimit.Policy{Name: "api", Key: memberKey, LimitFunc: func(r *http.Request) ratelimit.Limit {
+		return plans[planOf(r)] // of your database, by the member alone
+	}}
+	return limiter.Limit(api)
 }
 
 func TestLimitsAreChanged(t *testing.T) {
