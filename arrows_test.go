@@ -18,7 +18,7 @@ func TestArrows(t *testing.T) {
 	const module = "github.com/go-tokenbucket/ratelimit"
 	deps := dependencies(t)
 	for pkg, forbidden := range map[string][]string{
-		"":                   {"github.com/redis/", "/store/redisstore", "/store/fallback", "/store/lease", "/store/denialcache", "/lua", "github.com/alicebob/", "github.com/dunglas/", "github.com/golang-jwt/", "net/http/pprof", "html/template", "/headers", "/denial", "/skip", "/observe", "/jwtkey", "/admin", "/limits", "/policyfile"},
+		"":                   {"github.com/redis/", "/store/redisstore", "/store/fallback", "/store/lease", "/store/denialcache", "/lua", "github.com/alicebob/", "github.com/dunglas/", "github.com/golang-jwt/", "net/http/pprof", "html/template", "/headers", "/denial", "/skip", "/observe", "/jwtkey", "/admin", "/override", "/policyfile"},
 		"/jwtkey":            {"github.com/redis/", "net/http/pprof", "html/template"},
 		"/headers":           {"github.com/redis/", "github.com/golang-jwt/", "html/template"},
 		"/denial":            {"github.com/redis/", "github.com/golang-jwt/", "html/template"},
@@ -51,9 +51,9 @@ func TestArrows(t *testing.T) {
 		"/store/fallback":    {"/internal/", "/store", "/store/memstore"},
 		"/store/lease":       {"/internal/", "/store"},
 		"/store/denialcache": {"/internal/", "/store"},
-		"/admin":             {"/internal/", "", "/explain", "/limits", "/observe", "/store", "/store/memstore", "github.com/go-chi/chi/v5", "mvdan.cc/sh/v3/"},
+		"/admin":             {"/internal/", "", "/explain", "/observe", "/override", "/store", "/store/memstore", "github.com/go-chi/chi/v5", "mvdan.cc/sh/v3/"},
 		"/explain":           {"/internal/", "/store"},
-		"/limits":            {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
+		"/override":          {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
 		"/policyfile":        {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5", "go.yaml.in/yaml/v4/"},
 		"/cmd/ratelimit/internal/simulate": {"/internal/", "/cmd/ratelimit/internal/", "", "/explain", "/policyfile", "/store", "/store/memstore",
 			"github.com/go-chi/chi/v5", "github.com/valyala/fastjson/", "go.yaml.in/yaml/v4/", "github.com/mattn/go-runewidth", "github.com/clipperhouse/uax29/v2/"},

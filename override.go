@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -91,7 +91,7 @@ func compileOverrides(list []Override) (map[string]*overrides, error) {
 		if !policyname.Valid(o.Policy) {
 			wrong("Policy", fmt.Errorf("must be the name of a policy: %s", policyname.Rule))
 		}
-		if !canBeKey(o.Key) {
+		if !keyname.CanBe(o.Key) {
 			wrong("Key", fmt.Errorf(`"%s": must be a kind, a colon and an identity, such as "ip:192.0.2.1" or "member:7"`, logtext.Show(o.Key, maxShownKey)))
 		}
 		limit := limits[o.Limit]
@@ -131,23 +131,6 @@ func newOverrideLimit(l Limit) (*overrideLimit, error) {
 
 // maxShownKey is how much of a key or a name an error shows, in bytes.
 const maxShownKey = 64
-
-// canBeKey reports whether the Key of an Override is empty, or one that requests can have. Keys may hold any bytes, but one
-// without an identity would never apply: a part of it was lost on the way.
-func canBeKey(key string) bool {
-	if key == "" {
-		return true
-	}
-	if joined, ok := strings.CutPrefix(key, "join:"); ok {
-		for part := range strings.SplitSeq(joined, "|") {
-			if part == "" || !canBeKey(part) {
-				return false
-			}
-		}
-		return true
-	}
-	return strings.TrimSpace(key) != "" && key[0] != ':' && key[len(key)-1] != ':'
-}
 
 // add adds the override of a key, or of the policy if key is empty. It returns false if there is one.
 func (o *overrides) add(key string, added override) bool {

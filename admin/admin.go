@@ -33,8 +33,8 @@
 // # JSON
 //
 // facts.json has all that the first page shows, top.json?policy=NAME the lists of a policy, and key.json?key=KEY the
-// buckets of a key. Changes are POST requests to key/reset, key/refund, key/block and key/unblock. limits.json has the
-// limits in force, which a POST to limits changes. A POST to explain.json explains a request. See
+// buckets of a key. Changes are POST requests to key/reset, key/refund, key/block and key/unblock. overrides.json has the
+// limits in force, which a POST to overrides changes. A POST to explain.json explains a request. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/admin.md.
 package admin
 
@@ -48,8 +48,8 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/keyname"
-	"github.com/go-tokenbucket/ratelimit/limits"
 	"github.com/go-tokenbucket/ratelimit/observe"
+	"github.com/go-tokenbucket/ratelimit/override"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -79,8 +79,9 @@ type Config struct {
 	// Caches are shown by name, such as a jwtkey.Keys.
 	Caches map[string]interface{ Stats() store.CacheStats }
 
-	// Limits, if set, lets operators change limits on the page, for all replicas. Make them with [limits.Watch].
-	Limits *limits.Limits
+	// Overrides, if set, lets operators change the limits of policies and of single keys on the page, for all replicas.
+	// Make them with [override.Watch].
+	Overrides *override.Overrides
 
 	// Prepare, if set, is called with each request that the page explains. It returns the request as middleware in front
 	// of the limiter would, such as an authentication. Use r.WithContext. It must not write. The request has none of the

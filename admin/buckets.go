@@ -66,6 +66,8 @@ type bucketFacts struct {
 	Degraded  bool    `json:"degraded"` // a stand-in of this replica answered
 	Error     string  `json:"error,omitempty"`
 
+	Override *overrideRow `json:"-"` // the form of the key's limit, nil without Config.Overrides
+
 	limit ratelimit.Limit
 	own   bool // limit is the bucket's own, also that of a stand-in
 }
@@ -179,10 +181,14 @@ func (h *handler) keyView(c *call, policy, key string) *keyView {
 
 	var wg sync.WaitGroup
 	places := make(chan struct{}, maxLooks)
+	overrides := h.ofKey(key)
 	for i, p := range shown {
 		wg.Go(func() {
 			places <- struct{}{}
 			v.Buckets[i] = h.look(ctx, p, key)
+			if row, ok := overrides[p.Name]; ok {
+				v.Buckets[i].Override = &row
+			}
 			<-places
 		})
 	}

@@ -24,7 +24,15 @@ var done = map[string]string{
 
 	"block" + onThisReplica:   "The store is unavailable. Only this replica blocks the key, until the store is back.",
 	"unblock" + onThisReplica: "The store is unavailable. Only this replica has ended the block, until the store is back.",
+
+	"limit":         "The limit is changed. All replicas follow within two seconds.",
+	"end":           "The program's limit is in force again. All replicas follow within two seconds.",
+	"limit" + onKey: "The limit of the key is changed. All replicas follow within two seconds.",
+	"end" + onKey:   "The key has no limit of its own any more. All replicas follow within two seconds.",
 }
+
+// onKey is behind the name of a change of a limit that is for one key.
+const onKey = "-of-key"
 
 // onThisReplica is behind the name of a change that only a stand-in of the store has made.
 const onThisReplica = "-here"

@@ -27,7 +27,7 @@ type site struct {
 	log     bytes.Buffer
 	user    string
 	access  admin.Access
-	kept    *keeper // of Config.Limits
+	kept    *keeper // of Config.Overrides
 }
 
 var api = ratelimit.Policy{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(5)}
@@ -42,8 +42,8 @@ func newSite(t *testing.T, cfg admin.Config, limits ratelimit.Config) *site {
 	limits.Observe = observe.Join(s.counts.Observe, s.top.Observe)
 	limits.Logger = slog.New(slog.DiscardHandler)
 	s.limiter = ratetest.NewLimiter(t, limits)
-	if cfg.Limits == withLimits {
-		s.kept, cfg.Limits = watchLimits(t, s.limiter)
+	if cfg.Overrides == withOverrides {
+		s.kept, cfg.Overrides = watchOverrides(t, s.limiter)
 	}
 	cfg.Counts, cfg.Top = s.counts, s.top
 	cfg.Logger = slog.New(slog.NewTextHandler(&s.log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {

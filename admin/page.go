@@ -19,7 +19,7 @@ var assets embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"span": span, "count": numbers.Count, "between": between, "rate": rate, "percent": numbers.Share, "bytes": numbers.Size,
-	"stamp": stamp, "clock": clock, "day": day, "lasted": lasted, "words": words, "list": newKeyList,
+	"stamp": stamp, "clock": clock, "day": day, "date": date, "lasted": lasted, "words": words, "list": newKeyList,
 	"plain": func(s seconds) float64 { return time.Duration(s).Seconds() },
 }).ParseFS(assets, "assets/*.html"))
 
@@ -37,7 +37,7 @@ type page struct {
 type link struct{ Name, Address string }
 
 func (p *page) Title() string      { return p.h.cfg.Title }
-func (p *page) Limits() bool       { return p.h.cfg.Limits != nil }
+func (p *page) Overrides() bool    { return p.h.cfg.Overrides != nil }
 func (p *page) Host() string       { return host() }
 func (p *page) Started() time.Time { return p.h.started }
 

@@ -23,7 +23,7 @@ import (
 
 // reads and changes are all routes.
 var (
-	reads   = []string{"", "style.css", "page.js", "facts.json", "top.json?policy=api", "top?policy=api", "key?policy=api&key=ip:1", "key.json?policy=api&key=ip:1", "explain", "limits", "limits.json"}
+	reads   = []string{"", "style.css", "page.js", "facts.json", "top.json?policy=api", "top?policy=api", "key?policy=api&key=ip:1", "key.json?policy=api&key=ip:1", "explain", "overrides", "overrides.json"}
 	changes = []string{"key/reset", "key/refund", "key/block", "key/unblock"}
 )
 
@@ -54,7 +54,7 @@ func TestRoutesByAccessAndOrigin(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprint(access, "/", name), func(t *testing.T) {
-				s := newSite(t, admin.Config{TrustedOrigins: []string{"https://front.example"}, Limits: withLimits}, ratelimit.Config{})
+				s := newSite(t, admin.Config{TrustedOrigins: []string{"https://front.example"}, Overrides: withOverrides}, ratelimit.Config{})
 				s.access = access
 				from := func(r *http.Request) {
 					if origin.header[0] != "" {
@@ -76,11 +76,11 @@ func TestRoutesByAccessAndOrigin(t *testing.T) {
 					s.want(w, map[bool]int{true: 200, false: 403}[knows && origin.may])
 				}
 				for i, limit := range []string{"6/1h", ""} {
-					w := s.post("limits", url.Values{"policy": {"api"}, "limit": {limit}, "end": {[]string{"", "1"}[i]}}, from)
+					w := s.post("overrides", url.Values{"policy": {"api"}, "limit": {limit}, "end": {[]string{"", "1"}[i]}}, from)
 					if access == admin.Change && origin.may {
 						s.want(w, 303)
 					} else if s.want(w, 403); len(s.kept.values()) > 0 || s.limit() != "5/1h" {
-						t.Errorf("limits: %v, in force is %s", s.kept.values(), s.limit())
+						t.Errorf("overrides: %v, in force is %s", s.kept.values(), s.limit())
 					}
 				}
 				for _, route := range changes {
@@ -111,7 +111,7 @@ func TestMethods(t *testing.T) {
 	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "X"} {
 		for route, allow := range map[string]string{"": "GET, HEAD", "facts.json": "GET, HEAD", "top.json": "GET, HEAD", "style.css": "GET, HEAD", "key": "GET, HEAD, POST", "key.json": "GET, HEAD, POST",
 			"key/reset": "POST", "key/refund": "POST", "key/block": "POST", "key/unblock": "POST",
-			"explain": "GET, HEAD, POST", "explain.json": "POST", "limits": "GET, HEAD, POST", "limits.json": "GET, HEAD"} {
+			"explain": "GET, HEAD, POST", "explain.json": "POST", "overrides": "GET, HEAD, POST", "overrides.json": "GET, HEAD"} {
 			if strings.Contains(allow, method) && method != "X" {
 				continue
 			}
@@ -220,7 +220,7 @@ func (b blocked) Write([]byte) (int, error) { return b.Read(nil) }
 
 // Clients that send or read slowly leave the page to the others.
 func TestSlowClientsHoldNoPlace(t *testing.T) {
-	for name, of := range map[string]struct{ method, path string }{"a body": {"POST", "key"}, "a body of a change": {"POST", "key/reset"}, "a request to explain": {"POST", "explain"}, "a limit": {"POST", "limits"}, "an answer": {"GET", ""}} {
+	for name, of := range map[string]struct{ method, path string }{"a body": {"POST", "key"}, "a body of a change": {"POST", "key/reset"}, "a request to explain": {"POST", "explain"}, "a limit": {"POST", "overrides"}, "an answer": {"GET", ""}} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, admin.Config{}, ratelimit.Config{})
 			b := blocked{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}

@@ -75,10 +75,10 @@ func init() { // serve functions refer to routes
 		"key/block":   {change, true, (*handler).change},
 		"key/unblock": {change, true, (*handler).change},
 
-		"explain":      {lookUp, false, (*handler).explainPage},
-		"explain.json": {change, false, (*handler).explainJSON},
-		"limits":       {lookUp, true, (*handler).limitsPage},
-		"limits.json":  {read, false, (*handler).limitsJSON},
+		"explain":        {lookUp, false, (*handler).explainPage},
+		"explain.json":   {change, false, (*handler).explainJSON},
+		"overrides":      {lookUp, true, (*handler).overridesPage},
+		"overrides.json": {read, false, (*handler).overridesJSON},
 	}
 }
 

@@ -54,6 +54,7 @@ func tenths(x float64) string {
 
 func stamp(v any) string { return asTime(v).UTC().Format(time.RFC3339) }
 func clock(v any) string { return asTime(v).UTC().Format("15:04:05") }
+func date(v any) string  { return asTime(v).UTC().Format("2 Jan 2006 15:04") }
 func day(v any) string   { return asTime(v).UTC().Format("2 Jan 15:04:05") }
 
 func asTime(v any) time.Time {

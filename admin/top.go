@@ -65,8 +65,13 @@ func isHex(text, prefix string, digits int) bool {
 	return ok && len(text) == digits && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// keyOf returns the key that an id stands for. Only keys in the lists of the Top have one.
+// keyOf returns the key that an id stands for. Only keys in the lists of the Top, and those with an override, have one.
 func (h *handler) keyOf(policy, id string) (string, error) {
+	if s := h.cfg.Overrides; s != nil && h.cfg.KeySecret != nil {
+		for _, e := range s.List(func(_, key string) bool { return key != "" && keyname.Secret(h.cfg.KeySecret, key) == id }) {
+			return e.Key, nil
+		}
+	}
 	if top := h.cfg.Top; top != nil {
 		names := []string{policy} // the lists of other policies may have it, too
 		for _, p := range h.policies() {

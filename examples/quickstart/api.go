@@ -13,14 +13,14 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/admin"
 	"github.com/go-tokenbucket/ratelimit/jwtkey"
-	"github.com/go-tokenbucket/ratelimit/limits"
 	"github.com/go-tokenbucket/ratelimit/observe"
+	"github.com/go-tokenbucket/ratelimit/override"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // newAPI returns the API with its limits, on the Store of cfg, and a page at /admin/ that shows them. If kept is not nil,
 // the page also changes limits, on all processes that use the same Redis.
-func newAPI(ctx context.Context, cfg ratelimit.Config, trusted []netip.Prefix, kept limits.Keeper) (http.Handler, error) {
+func newAPI(ctx context.Context, cfg ratelimit.Config, trusted []netip.Prefix, kept store.Values) (http.Handler, error) {
 	secret := make([]byte, 32) // tokens are valid until the program ends
 	if _, err := rand.Read(secret); err != nil {
 		return nil, err
@@ -65,18 +65,18 @@ func newAPI(ctx context.Context, cfg ratelimit.Config, trusted []netip.Prefix, k
 	})))
 	mux.HandleFunc("GET /token", func(w http.ResponseWriter, r *http.Request) { issueToken(w, r, secret) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	var changed *limits.Limits
+	var overrides *override.Overrides
 	if kept != nil {
-		if changed, err = limits.Watch(ctx, limiter, kept, limits.Config{}); err != nil {
+		if overrides, err = override.Watch(ctx, limiter, kept, override.Config{}); err != nil {
 			return nil, err
 		}
 	}
 	mux.Handle("/admin/", http.StripPrefix("/admin", admin.Handler(limiter, admin.Loopback, admin.Config{
-		Title:  "Quickstart",
-		Counts: counts,
-		Top:    top,
-		Limits: changed,
-		Caches: map[string]interface{ Stats() store.CacheStats }{"tokens": members},
+		Title:     "Quickstart",
+		Counts:    counts,
+		Top:       top,
+		Overrides: overrides,
+		Caches:    map[string]interface{ Stats() store.CacheStats }{"tokens": members},
 	})))
 	return mux, nil
 }

@@ -358,7 +358,7 @@ func TestThePageShowsWhoIsLimited(t *testing.T) {
 // The page changes a limit, and explains a request to a route with two policies.
 func TestThePageChangesAndExplainsLimits(t *testing.T) {
 	base, _ := start(t)
-	if text := body(t, do(t, "GET", base+"/admin/limits")); !strings.Contains(text, "items-route") || strings.Contains(text, "cannot be changed here") {
+	if text := body(t, do(t, "GET", base+"/admin/overrides")); !strings.Contains(text, "items-route") || strings.Contains(text, "cannot be changed here") {
 		t.Errorf("the page of limits is %s", text)
 	}
 	post := func(path, form string) string {
@@ -373,7 +373,7 @@ func TestThePageChangesAndExplainsLimits(t *testing.T) {
 		}
 		return text
 	}
-	post("/admin/limits", "policy=hello&limit=2/1s+burst+7")
+	post("/admin/overrides", "policy=hello&limit=2/1s+burst+7")
 	wantStatuses(t, []int{200, 200, 200, 200, 200}, "GET", base+"/hello")
 	wantStatuses(t, []int{200}, "GET", base+"/items/1")
 	text := post("/admin/explain.json", "url=/items/7&peer=192.0.2.1&route=GET+/items/{id}")

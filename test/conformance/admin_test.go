@@ -8,9 +8,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,8 +17,8 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/admin"
-	"github.com/go-tokenbucket/ratelimit/limits"
 	"github.com/go-tokenbucket/ratelimit/observe"
+	"github.com/go-tokenbucket/ratelimit/override"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
@@ -57,7 +55,7 @@ func newAdminSite(t *testing.T, cfg admin.Config) *adminSite {
 	}))
 	t.Cleanup(func() { s.limiter.Close() })
 	var err error
-	if cfg.Limits, err = limits.Watch(t.Context(), s.limiter, new(keptLimits), limits.Config{Logger: cfg.Logger}); err != nil {
+	if cfg.Overrides, err = override.Watch(t.Context(), s.limiter, buckets, override.Config{Logger: cfg.Logger}); err != nil {
 		t.Fatal(err)
 	}
 	service := http.NewServeMux() // which the page explains
@@ -70,28 +68,6 @@ func newAdminSite(t *testing.T, cfg admin.Config) *adminSite {
 	t.Cleanup(s.server.Close)
 	s.base = s.server.URL
 	return s
-}
-
-// keptLimits keeps changed limits in memory.
-type keptLimits struct{ held sync.Map }
-
-func (k *keptLimits) LoadLimits(context.Context) (map[string]string, error) {
-	held := make(map[string]string)
-	k.held.Range(func(policy, value any) bool {
-		held[policy.(string)] = value.(string)
-		return true
-	})
-	return held, nil
-}
-
-func (k *keptLimits) SwapLimit(_ context.Context, policy, _, now, entry string) (string, error) {
-	at := strconv.FormatInt(time.Now().UnixMicro(), 10) + " "
-	k.held.Store("#0", at+entry)
-	if k.held.Delete(policy); now == "" {
-		return "", nil
-	}
-	k.held.Store(policy, at+now)
-	return at + now, nil
 }
 
 // take takes tokens of a key, and reports whether it got them.
@@ -403,7 +379,7 @@ func testViewOnly(t *testing.T, browser context.Context) {
 }
 
 // adminPages are the addresses that the tests of the layout look at, by name.
-var adminPages = map[string]string{"overview": "/admin/", "policy": "/admin/top?policy=slow", "key": "/admin/key?key=member:5", "problem": "/admin/none", "explain": "/admin/explain", "limits": "/admin/limits"}
+var adminPages = map[string]string{"overview": "/admin/", "policy": "/admin/top?policy=slow", "key": "/admin/key?key=member:5", "problem": "/admin/none", "explain": "/admin/explain", "overrides": "/admin/overrides"}
 
 func (s *adminSite) traffic() {
 	for i := range 300 {
@@ -480,7 +456,7 @@ func testKeyboard(t *testing.T, browser context.Context) {
 	s := newAdminSite(t, admin.Config{})
 	s.traffic()
 	b := newTab(t, browser, s.base)
-	for _, address := range []string{"/admin/explain", "/admin/limits", "/admin/", "/admin/key?key=member:5"} {
+	for _, address := range []string{"/admin/explain", "/admin/overrides", "/admin/", "/admin/key?key=member:5"} {
 		b.open(address)
 		want := eval[[]string](b, `(() => {
 			window.nameOf = (e) => e.tagName + " " + (e.getAttribute("action") || e.closest("form")?.getAttribute("action") || "") + " " + (e.name || e.textContent.trim() || e.getAttribute("aria-label")) + " " + [...document.querySelectorAll("*")].indexOf(e);
@@ -656,7 +632,7 @@ func testLimitsForm(t *testing.T, browser context.Context) {
 	b := newTab(t, browser, s.base)
 	b.withoutScripts()
 	b.open("/admin/")
-	b.click(`nav a[href$="limits"]`)
+	b.click(`nav a[href$="overrides"]`)
 	form := func(policy ratelimit.Policy, selector string) string {
 		return fmt.Sprintf("form:has(input[name=policy][value=%q]):has(input[name=limit]) %s", policy.Name, selector)
 	}
@@ -699,8 +675,27 @@ func testLimitsForm(t *testing.T, browser context.Context) {
 		t.Errorf("the limit is %s", limitOf("logins"))
 	}
 
+	// A key has the form on its own page.
+	b.open("/admin/key?key=member:5")
+	ofKey := func(selector string) string {
+		return fmt.Sprintf("form:has(input[name=policy][value=%q]):has(input[name=key_b64]):has(input[name=until]) %s", logins.Name, selector)
+	}
+	b.checkWidth("the form of a key's limit")
+	b.do(chromedp.SetValue(chromedp.CSS(ofKey("input[name=limit]")), "20/1h"))
+	b.do(chromedp.SetValue(chromedp.CSS(ofKey("input[name=until]")), "72h"))
+	b.click(ofKey("button"))
+	b.wait(`document.querySelector(".notice.good")`)
+	if text := b.text(); !strings.Contains(text, "a limit of its own, 20/1h until") {
+		t.Errorf("the page says %s", text)
+	}
+	b.open("/admin/overrides")
+	b.checkWidth("the limit of a key")
+	b.screenshot("limits-of-keys")
+	b.click(`form:has(input[name=key_b64]):has(input[name=end]) button`)
+	b.wait(`document.querySelector(".notice.good")?.textContent.includes("no limit of its own")`)
+
 	s.access = admin.View
-	b.open("/admin/limits")
+	b.open("/admin/overrides")
 	if n := eval[int](b, `document.querySelectorAll("form:not([role=search])").length`); n != 0 {
 		t.Errorf("%d forms to change something", n)
 	}

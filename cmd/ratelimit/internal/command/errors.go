@@ -40,7 +40,7 @@ func trim(err error) error { return &trimmed{err} }
 
 type trimmed struct{ error }
 
-var packages = strings.NewReplacer("redisstore: ", "", "ClusterOptions: ", "", "Options: ", "", "limits: ", "", "simulate: ", "", "policyfile: ", "", "ratelimit: ", "")
+var packages = strings.NewReplacer("redisstore: ", "", "ClusterOptions: ", "", "Options: ", "", "override: ", "", "simulate: ", "", "policyfile: ", "", "ratelimit: ", "")
 
 func (t *trimmed) Error() string { return packages.Replace(t.error.Error()) }
 

@@ -15,14 +15,16 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
+	"github.com/go-tokenbucket/ratelimit/internal/endtime"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
-	"github.com/go-tokenbucket/ratelimit/limits"
+	"github.com/go-tokenbucket/ratelimit/override"
 	"github.com/go-tokenbucket/ratelimit/policyfile"
 )
 
 // limitsWords say what the limits of the commands are.
-const limitsWords = `The limits are those that package limits keeps in Redis, for programs that call limits.Watch. All replicas follow a
-change within two seconds, and it survives their restart.`
+const limitsWords = `The limits are those that package override keeps in Redis, for programs that call override.Watch. All replicas
+follow a change within two seconds, and it survives their restart. With -key it is for one key of the policy.`
 
 // maxHistory is how many changes limits get shows.
 const maxHistory = 10
@@ -43,7 +45,7 @@ var limitsGetCommand = &command{
 			if err != nil {
 				return err
 			}
-			return l.with(ctx, policy, e, func(context.Context, *limits.Editor) error { return nil })
+			return l.with(ctx, policy, e, func(context.Context, *override.Overrides) error { return nil })
 		}
 	},
 }
@@ -51,28 +53,41 @@ var limitsGetCommand = &command{
 var limitsSetCommand = &command{
 	name:  "limits set",
 	args:  "POLICY LIMIT",
-	short: "Changes the limit of a policy on all replicas.",
+	short: "Changes the limit of a policy, or of one of its keys, on all replicas.",
 	long: limitsWords + ` A limit that is more than 10 times higher or lower than the program's is refused without -force,
-by this command and by each replica. The limit of the program comes from -policies, or from the last change. For a policy
-that was never changed, -was stands in for it.`,
-	examples: []string{`ratelimit limits set api 120/1m burst 20 -policies limits.yaml -why "sale until Sunday"`},
+by this command and by each replica. The limit of the program comes from -policies. Without it, -was stands in for it.`,
+	examples: []string{
+		`ratelimit limits set api 120/1m burst 20 -policies limits.yaml -why "sale until Sunday"`,
+		`ratelimit limits set api 600/1m -key member:7 -until 72h -policies limits.yaml -why launch`,
+	},
 	prepare: func(f *flags) func(context.Context, *env) error {
 		l := defineLimits(f)
 		was := f.text("was", "`LIMIT` that is in force. If another one is, nothing changes")
-		force := f.is("force", "allow a limit that is more than 10 times higher or lower than the program's")
+		force := f.is("force", "allow a limit that is more than 10 times higher or lower than the program's, or that cannot be compared")
+		until := f.text("until", "`TIME` when it ends: "+endtime.Rule+" (default: it has no end)")
 		by, why := defineWho(f, "the change")
 		return func(ctx context.Context, e *env) error {
 			if len(e.args) < 2 {
 				return wrongUsage("needs POLICY and LIMIT, such as api 120/1m burst 20")
 			}
-			c := limits.Change{Policy: e.args[0], Limit: strings.Join(e.args[1:], " "), Was: *was, Why: *why, Force: *force}
+			c := override.Change{Policy: e.args[0], Key: *l.key, Limit: strings.Join(e.args[1:], " "), Was: *was, Why: *why, Force: *force}
 			c.By = cmp.Or(*by, operator(e.getenv))
 			for name, text := range map[string]string{"LIMIT": c.Limit, "-was": c.Was} {
 				if _, err := ratelimit.ParseLimit(text); err != nil && (text != "" || name == "LIMIT") {
-					return wrongUsage("%s: %s", name, trim(err))
+					block := ""
+					if strings.Contains(err.Error(), `rate "0"`) {
+						block = "; to let no request of a key through, use ratelimit block"
+					}
+					return wrongUsage("%s: %s%s", name, trim(err), block)
 				}
 			}
-			return l.with(ctx, c.Policy, e, func(ctx context.Context, editor *limits.Editor) error { return editor.Set(ctx, c) })
+			var err error
+			if c.Until, err = endtime.Parse(*until, time.Now()); err != nil {
+				return wrongUsage("-until: %v", err)
+			} else if now := time.Now(); *until != "" && (!c.Until.After(now) || c.Until.After(now.AddDate(10, 0, 0))) {
+				return wrongUsage("-until: must be after now, and at most 10 years ahead")
+			}
+			return l.with(ctx, c.Policy, e, func(ctx context.Context, o *override.Overrides) error { return o.Set(ctx, c) })
 		}
 	},
 }
@@ -91,8 +106,8 @@ var limitsEndCommand = &command{
 			if err != nil {
 				return err
 			}
-			c := limits.Change{Policy: policy, By: cmp.Or(*by, operator(e.getenv)), Why: *why}
-			return l.with(ctx, policy, e, func(ctx context.Context, editor *limits.Editor) error { return editor.End(ctx, c) })
+			c := override.Change{Policy: policy, Key: *l.key, By: cmp.Or(*by, operator(e.getenv)), Why: *why}
+			return l.with(ctx, policy, e, func(ctx context.Context, o *override.Overrides) error { return o.End(ctx, c) })
 		}
 	},
 }
@@ -115,67 +130,65 @@ func operator(getenv func(string) string) string {
 
 // limitsFlags are those of all commands on limits.
 type limitsFlags struct {
-	redis           *redisFlags
-	policies, names *string
+	redis                *redisFlags
+	key, policies, names *string
 }
 
 func defineLimits(f *flags) *limitsFlags {
-	return &limitsFlags{redis: defineRedis(f), policies: f.text("policies", "`FILE` with the policies of the program"), names: defineNames(f)}
+	l := &limitsFlags{redis: defineRedis(f), policies: f.text("policies", "`FILE` with the policies of the program"), names: defineNames(f)}
+	l.key = f.text("key", "`KEY` of the policy, such as member:7 or ip:192.0.2.1 (default: the policy itself)")
+	return l
 }
 
-// with calls do, and shows the limits afterwards: that of a policy, or of all if policy is "".
-func (l *limitsFlags) with(ctx context.Context, policy string, e *env, do func(context.Context, *limits.Editor) error) error {
-	editor := new(limits.Editor)
+// with calls do, and shows the limits afterwards: those of a policy, or all if policy is "".
+func (l *limitsFlags) with(ctx context.Context, policy string, e *env, do func(context.Context, *override.Overrides) error) error {
+	if !keyname.CanBe(*l.key) {
+		return wrongUsage("-key: must be a kind, a colon and an identity, such as member:7 or ip:192.0.2.1")
+	}
+	var program map[string][]ratelimit.Limit
 	if *l.policies != "" {
 		f, err := policyfile.Load(*l.policies, registry(*l.names))
 		if err != nil {
 			return fmt.Errorf("-policies: %w", err)
 		}
-		editor.Program = make(map[string]ratelimit.Limit)
+		program = make(map[string][]ratelimit.Limit)
 		for _, m := range f.Mounts() { // also those with functions of the program
-			editor.Program[m.Policy.Name] = m.Policy.Limit
+			program[m.Policy.Name] = append(program[m.Policy.Name], m.Policy.Limit)
 		}
 	}
 	return l.redis.with(ctx, func(ctx context.Context, c *connection) error {
-		editor.Keeper = c.store
-		err := do(ctx, editor)
+		overrides, err := override.Edit(ctx, c.store, program)
 		if err == nil {
-			err = getLimits(ctx, editor, policy, e)
+			err = do(ctx, overrides)
+		}
+		if err == nil {
+			l.get(overrides, policy, e)
 		}
 		return explainLimits(err, c)
 	})
 }
 
 func explainLimits(err error, c *connection) error {
-	var factor *limits.FactorError
+	var factor *override.FactorError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &factor):
 		return &statusError{found, fmt.Errorf("%w, by -force", trim(err))}
-	case errors.Is(err, limits.ErrNotKnown):
-		return &statusError{found, fmt.Errorf("%w: by -policies, or by -was", trim(err))}
-	case errors.Is(err, limits.ErrConflict) || errors.Is(err, limits.ErrRefused):
+	case errors.Is(err, override.ErrConflict) || errors.Is(err, override.ErrRefused):
 		return &statusError{found, trim(err)}
 	default:
 		return c.unanswered(err, false)
 	}
 }
 
-// getLimits writes the limits, or that of a policy.
-func getLimits(ctx context.Context, editor *limits.Editor, policy string, e *env) error {
-	list, err := editor.List(ctx)
-	if err != nil {
-		return err
+// get writes the limits of all policies, or those of one, and of one key with -key.
+func (l *limitsFlags) get(overrides *override.Overrides, policy string, e *env) {
+	asked := func(ofPolicy, key string) bool {
+		return (policy == "" || ofPolicy == policy) && (*l.key == "" || key == *l.key)
 	}
-	history, err := editor.History(ctx)
-	if err != nil {
-		return err
-	}
-	if policy != "" {
-		list = slices.DeleteFunc(list, func(entry limits.Entry) bool { return entry.Policy != policy })
-		history = slices.DeleteFunc(history, func(change limits.Logged) bool { return change.Policy != policy })
-	}
+	list, history := overrides.List(asked), overrides.History()
+	history = slices.DeleteFunc(history, func(e override.Entry) bool { return !asked(e.Policy, e.Key) })
 	table := tabwriter.NewWriter(e.out, 0, 0, 3, ' ', 0)
 	defer table.Flush()
 	if len(list) == 0 {
@@ -187,11 +200,18 @@ func getLimits(ctx context.Context, editor *limits.Editor, policy string, e *env
 		fmt.Fprint(table, "\nLast changes\n")
 		writeHistory(table, history[:min(len(history), maxHistory)])
 	}
-	return nil
 }
 
-// writeLimits writes texts that package limits has cut and escaped.
-func writeLimits(table io.Writer, list []limits.Entry, p report.Paint) {
+// named names a policy, and the key if the limit is that of one.
+func named(o override.Entry) string {
+	return strings.TrimSpace(logtext.Printable(o.Policy) + " " + logtext.Show(o.Key, maxShownKey))
+}
+
+// maxShownKey is how much of a key is shown, in bytes.
+const maxShownKey = 256
+
+// writeLimits writes texts that package override has cut and escaped.
+func writeLimits(table io.Writer, list []override.Entry, p report.Paint) {
 	fmt.Fprint(table, "policy\tprogram\tin force\tchanged\n")
 	for _, l := range list {
 		changed := ""
@@ -204,18 +224,26 @@ func writeLimits(table io.Writer, list []limits.Entry, p report.Paint) {
 		if l.Refused != "" {
 			changed += p.In(report.Red, " (not followed: "+logtext.Printable(l.Refused)+")")
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", logtext.Printable(l.Policy), limitOr(l.Program, "?"), limitOr(l.InForce, "?"), strings.TrimSpace(changed))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", named(l), limitOr(l.Program, "?"), limitOr(l.InForce, "?")+ending(l), strings.TrimSpace(changed))
 	}
 }
 
-func writeHistory(table io.Writer, list []limits.Logged) {
+func writeHistory(table io.Writer, list []override.Entry) {
 	for _, c := range list {
-		to := limitOr(c.Limit, "the program's")
+		to := limitOr(c.Limit, "ended") + ending(c)
 		if c.Forced {
 			to += " (forced)"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s to %s\t%s\n", c.At.UTC().Format(time.RFC3339), logtext.Printable(c.Policy), limitOr(c.Was, "?"), to, who(c.By, c.Why))
+		fmt.Fprintf(table, "%s\t%s\t%s to %s\t%s\n", c.At.UTC().Format(time.RFC3339), named(c), limitOr(c.Was, "?"), to, who(c.By, c.Why))
 	}
+}
+
+// ending says when a limit ends, if it does.
+func ending(o override.Entry) string {
+	if o.Until.IsZero() {
+		return ""
+	}
+	return " until " + o.Until.UTC().Format(time.RFC3339)
 }
 
 func limitOr(limit, instead string) string { return cmp.Or(logtext.Printable(limit), instead) }

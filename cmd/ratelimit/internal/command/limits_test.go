@@ -3,8 +3,12 @@ package command_test
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
 func TestLimits(t *testing.T) {
@@ -19,8 +23,8 @@ func TestLimits(t *testing.T) {
 	at("set", "api", "120/1m burst 20").want(t, 1, "the program's limit is not known", "-was") // neither -policies nor -was
 	at("set", "api", "120/1m burst 20", "-was", "30/1m", "-policies", policies).want(t, 1, "it is 60/1m burst 10, not 30/1m")
 	at("set", "api", "120/1m", "burst", "20", "-was", "60/1m burst 10", "-by", "alice", "-why", "sale\x1b[31m").want(t, 0,
-		"api      60/1m burst 10   120/1m burst 20", "by alice: sale\\x1b[31m", "60/1m burst 10 to 120/1m burst 20")
-	at("get").want(t, 0, "api      60/1m burst 10   120/1m burst 20")
+		"120/1m burst 20", "by alice: sale\\x1b[31m", "60/1m burst 10 to 120/1m burst 20")
+	at("get").want(t, 0, "api      ?         120/1m burst 20")
 	at("get", "login").want(t, 0, "no changed limit is in force")
 	at("get", "api", "-policies", policies).want(t, 0, "120/1m burst 20", "Last changes")
 
@@ -28,12 +32,10 @@ func TestLimits(t *testing.T) {
 	at("set", "api", "5/1m burst 1", "-policies", policies).want(t, 1, "must be at most 10 times higher or lower")
 	r := at("set", "api", "6000/1m", "-policies", policies, "-force")
 	r.want(t, 0, "6000/1m", "(forced)", "by cli:")
-	for _, wrong := range []string{"x", "unlimited", "0/1m", "60"} {
-		if r := at("set", "api", wrong, "-policies", policies); r.status != 1 && r.status != 2 {
-			t.Errorf("set api %s: status %d\n%s", wrong, r.status, r.err)
-		}
-	}
-	at("set", "nothing", "60/1m", "-policies", policies).want(t, 1, "the program has no policy of this name", `"api", "login"`)
+	at("set", "api", "x", "-policies", policies).want(t, 2, "LIMIT: ")
+	at("set", "api", "0/1m", "-policies", policies).want(t, 2, "use ratelimit block")
+	at("set", "api", "unlimited", "-policies", policies).want(t, 1, "cannot be compared", "-force")
+	at("set", "nothing", "60/1m", "-policies", policies).want(t, 1, "the program has no policy of this name", `["api" "login"]`)
 	at("set", "api").want(t, 2, "needs POLICY and LIMIT")
 	at("set", "api", "60/1m", "-was", "x").want(t, 2, "-was: ")
 	at("get").want(t, 0, "6000/1m")
@@ -53,7 +55,33 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// A replica's verdict about a value that somebody has written by hand is shown.
+func TestLimitsOfKeys(t *testing.T) {
+	server := redistest.Start(t)
+	policies := file(t, "limits.yaml", "version: 1\npolicies:\n  - name: api\n    key: remote_ip\n    limit: 60/1m burst 10\n")
+	at := func(args ...string) ran {
+		return run(t, append(append([]string{"limits"}, args...), "-redis", "redis://"+server.Addr(), "-policies", policies)...)
+	}
+	end := time.Now().AddDate(0, 0, 3).UTC().Format(time.DateOnly)
+	at("set", "api", "600/1m", "burst", "100", "-key", "member:7", "-until", end, "-by", "alice", "-why", "launch").want(t, 0,
+		"api member:7   60/1m burst 10   600/1m burst 100 until "+end+"T00:00:00Z", "by alice: launch", "60/1m burst 10 to 600/1m burst 100 until")
+	at("set", "api", "300/1m burst 50", "-key", "member:8", "-until", "72h", "-was", "60/1m burst 10").want(t, 0, "300/1m burst 50 until ")
+	at("get").want(t, 0, "member:7", "member:8", "api            60/1m burst 10   60/1m burst 10")
+	r := at("get", "api", "-key", "member:8")
+	if r.want(t, 0, "member:8"); strings.Contains(r.out, "member:7") {
+		t.Errorf("of another key:\n%s", r.out)
+	}
+	at("set", "api", "601/1m burst 10", "-key", "member:7").want(t, 1, "api member:7: the rate of 601/1m burst 10 is 10.0167 times", "-force")
+	for _, wrong := range []string{"Friday", "-1h", "2020-01-01", "2099-01-01", "2020-01-01T00:00:00Z", "0s"} {
+		at("set", "api", "70/1m", "-key", "member:7", "-until", wrong).want(t, 2, "-until: must be")
+	}
+	at("set", "api", "70/1m", "-key", "member:").want(t, 2, "-key: must be a kind")
+	at("end", "api", "-key", " ").want(t, 2, "-key: must be a kind")
+	at("end", "api").want(t, 1, "nothing to end")
+	at("end", "api", "-key", "member:7", "-why", "over").want(t, 0, "no changed limit is in force", "600/1m burst 100 to ended", ": over")
+	at("get").want(t, 0, "member:8")
+	run(t, "help", "limits", "set").want(t, 0, "-key KEY", "-until TIME", "a duration such as 72h")
+}
+
 // The program's limit is not known here, and may be another one than -was: -force has to be noted, or replicas refuse it.
 func TestForcedLimitWithoutPolicies(t *testing.T) {
 	server := redistest.Start(t)
@@ -73,7 +101,12 @@ func TestLimitsOfLimitFunc(t *testing.T) {
 
 func TestLimitsByHand(t *testing.T) {
 	server := redistest.Start(t)
-	server.Do("hset", "ratelimit:limits", "api", `1795367301123456 {"limit":"6000000/1m","by":"eve`+"\u202e"+`"}`, "\x1b[2J", "x")
+	buckets := ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{}))
+	for name, text := range map[string]string{"api": `{"limit":"6000000/1m","by":"eve‮"}`, "\x1b[2J": "x", "api k:\u202e": `{"limit":"6000000/1m"}`} {
+		if _, _, err := buckets.WriteValue(t.Context(), "overrides", store.Value{Name: name, Text: text}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	r := run(t, "limits", "get", "-redis", "redis://"+server.Addr(), "-policies", file(t, "limits.yaml", limitsFile))
 	r.want(t, 0, "not followed", "malformed")
 	if strings.ContainsAny(r.out, "\x1b\u202e") {

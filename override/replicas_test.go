@@ -1,4 +1,4 @@
-package limits_test
+package override_test
 
 import (
 	"context"
@@ -19,9 +19,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/admin"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
-	"github.com/go-tokenbucket/ratelimit/internal/test/testprogram"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testsize"
-	"github.com/go-tokenbucket/ratelimit/limits"
+	"github.com/go-tokenbucket/ratelimit/override"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
@@ -54,10 +53,10 @@ type phase struct {
 
 // A service is a replica: a limiter with its own client, its page, and clients that call it all the time.
 type service struct {
-	limiter *ratelimit.Limiter
-	limits  *limits.Limits
-	page    *httptest.Server
-	stop    func()
+	limiter   *ratelimit.Limiter
+	overrides *override.Overrides
+	page      *httptest.Server
+	stop      func()
 }
 
 func (f *fleet) start(i int) *service {
@@ -75,12 +74,12 @@ func (f *fleet) start(i int) *service {
 	mux.Handle("/login", l.Limit(policy("login", ratelimit.PerHour(5)))(http.NotFoundHandler()))
 	h := l.Handler(mux)
 	ctx, cancel := context.WithCancel(context.Background())
-	changed, err := limits.Watch(ctx, l, buckets, limits.Config{Logger: quiet})
+	changed, err := override.Watch(ctx, l, stack, override.Config{Logger: quiet})
 	if err != nil {
 		f.Fatal(err)
 	}
-	s := &service{limiter: l, limits: changed}
-	s.page = httptest.NewServer(admin.Handler(l, func(*http.Request) (string, admin.Access) { return "alice", admin.Change }, admin.Config{Limits: changed, Logger: quiet}))
+	s := &service{limiter: l, overrides: changed}
+	s.page = httptest.NewServer(admin.Handler(l, func(*http.Request) (string, admin.Access) { return "alice", admin.Change }, admin.Config{Overrides: changed, Logger: quiet}))
 	var load sync.WaitGroup
 	for n := range 2 {
 		load.Go(func() {
@@ -148,7 +147,7 @@ func (f *fleet) change(page, limit string) {
 	form := url.Values{"policy": {"api"}, "limit": {limit}, "why": {"test"}}
 	for deadline := begun.Add(10 * time.Second); ; { // the breaker of a replica may still be open after an outage
 		client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-		response, err := client.PostForm(page+"/limits", form)
+		response, err := client.PostForm(page+"/overrides", form)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -230,35 +229,45 @@ func TestThreeReplicasFollowAChange(t *testing.T) {
 	time.Sleep(2300 * time.Millisecond)
 	f.check()
 
-	// So it does after FLUSHALL.
+	// So it does after FLUSHALL, and is written back.
 	f.server.Do("FLUSHALL")
-	for i, s := range f.replicas {
-		testprogram.Until(t, fmt.Sprintf("replica %d has noticed", i), func() bool { return s.limits.Problem() != "" })
+	time.Sleep(1300 * time.Millisecond)
+	f.replicas[0].stop()
+	f.replicas[0] = f.start(0)
+	if got := f.replicas[0].limiter.Policies()[0].Limit.String(); got != "300/1m burst 50" {
+		t.Errorf("restarted after FLUSHALL with %s", got)
 	}
-	f.check()
 	f.set(2, "240/1m burst 40")
 	time.Sleep(2300 * time.Millisecond)
 	f.check()
-	for i, s := range f.replicas {
-		testprogram.Until(t, fmt.Sprintf("replica %d has no problem", i), func() bool { return s.limits.Problem() == "" })
-	}
 
 	// What was written by hand is refused: the limit is then the program's.
-	for _, raw := range []string{
-		`1795367301123456 {"limit":"60000/1m burst 10000","by":"eve"}`, "\x00\xff", `1795367301123456 {"limit":"60/1m","by":"` + strings.Repeat("e", 2048) + `"}`,
-	}[:testsize.Of(1, 3)] {
+	buckets := ratelimit.Must(redisstore.New(f.server.Client(), redisstore.Config{Logger: slog.New(slog.DiscardHandler)}))
+	for _, raw := range []string{`{"limit":"60000/1m burst 10000","by":"eve"}`, "\x00\xff"} {
 		begun := time.Now()
-		f.server.Do("HSET", "ratelimit:limits", "api", raw)
+		if _, written, err := buckets.WriteValue(t.Context(), "overrides", store.Value{Name: "api", Text: raw, Version: store.AnyVersion}); err != nil || !written {
+			t.Fatal(err)
+		}
 		f.mu.Lock()
 		f.history["api"] = append(f.history["api"], phase{"60/1m burst 10", begun, time.Now()})
 		f.mu.Unlock()
 		time.Sleep(2200 * time.Millisecond)
 		for i, s := range f.replicas {
-			testprogram.Until(t, fmt.Sprintf("replica %d refuses %.60q", i, raw), func() bool {
-				e := s.limits.List()[0]
-				return e.Refused != "" && e.InForce == "60/1m burst 10"
-			})
+			if e := s.overrides.List(nil)[0]; e.Refused == "" || e.InForce != "60/1m burst 10" {
+				t.Errorf("replica %d: %+v", i, e)
+			}
 		}
 	}
 	f.check()
+
+	// A key has its own limit.
+	if err := f.replicas[0].overrides.Set(t.Context(), ofKey("ip:192.0.2.1", "90/1m burst 15", time.Now().Add(time.Hour))); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second)
+	for i, s := range f.replicas {
+		if got := limitOf(t, replica{Limiter: s.limiter}, "192.0.2.1"); got != "90/1m burst 15" {
+			t.Errorf("replica %d: the key has %s", i, got)
+		}
+	}
 }

@@ -1,9 +1,8 @@
-package limits_test
+package override_test
 
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,11 +12,14 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testprogram"
-	"github.com/go-tokenbucket/ratelimit/limits"
+	"github.com/go-tokenbucket/ratelimit/override"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
-// A deployment is some servers whose hash of limits loses its server.
+// setKey is the hash of the overrides.
+const setKey = "ratelimit:{overrides}"
+
+// A deployment is some servers of which that with the overrides is lost.
 type deployment struct {
 	*testing.T
 	client func() redis.UniversalClient
@@ -29,11 +31,11 @@ func (d deployment) start() replica {
 	quiet := slog.New(slog.DiscardHandler)
 	buckets := ratelimit.Must(redisstore.New(d.client(), redisstore.Config{Logger: quiet}))
 	l := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: buckets, Logger: quiet, Policies: []ratelimit.Policy{policy("api", ratelimit.PerMinute(60).WithBurst(10))}}))
-	changed, err := limits.Watch(d.Context(), l, buckets, limits.Config{Every: 50 * time.Millisecond, Logger: quiet})
+	changed, err := override.Watch(d.Context(), l, buckets, override.Config{Logger: quiet})
 	if err != nil {
 		d.Fatal(err)
 	}
-	return replica{Limiter: l, Limits: changed}
+	return replica{Limiter: l, Overrides: changed}
 }
 
 // startsWith checks that a replica begins with a limit, or has it as soon as it can read it.
@@ -56,8 +58,8 @@ func (d deployment) set(r replica, limit string) {
 	})
 }
 
-// check makes a change, loses the server of the hash, and makes another change. kept says that the hash outlasts that.
-func (d deployment) check(kept bool) {
+// check makes a change, loses the server that has it, and makes another change.
+func (d deployment) check() {
 	d.Helper()
 	a, b := d.start(), d.start()
 	d.set(a, "120/1m burst 20")
@@ -75,14 +77,8 @@ func (d deployment) check(kept bool) {
 		}
 	})
 	d.lose()
-	if kept {
-		testprogram.Until(d.T, "the limits are read again", func() bool { return a.Problem() == "" && b.Problem() == "" })
-		d.startsWith("120/1m burst 20")
-	} else {
-		testprogram.Until(d.T, "another server is asked, which has no hash", func() bool {
-			return strings.Contains(a.Problem(), "have disappeared") && strings.Contains(b.Problem(), "have disappeared")
-		})
-	}
+	testprogram.Until(d.T, "the overrides are read again", func() bool { return a.Problem() == "" && b.Problem() == "" })
+	d.startsWith("120/1m burst 20") // kept, or written back
 	cancel()
 	sampling.Wait()
 	d.set(b, "240/1m burst 40")
@@ -90,13 +86,13 @@ func (d deployment) check(kept bool) {
 	d.startsWith("240/1m burst 40")
 }
 
-// replicated waits until a replica has the change, which is one transaction on one key.
+// replicated waits until a replica has the change.
 func replicated(t *testing.T, replica *redistest.Server) {
 	t.Helper()
-	testprogram.Until(t, "the replica has the change", func() bool { return replica.Do("DBSIZE") == int64(1) })
+	testprogram.Until(t, "the replica has the change", func() bool { return replica.Do("DBSIZE") == int64(3) })
 }
 
-func TestLimitsOnARing(t *testing.T) {
+func TestOverridesOnARing(t *testing.T) {
 	t.Parallel()
 	servers := map[string]*redistest.Server{"a": redistest.Start(t), "b": redistest.Start(t)}
 	d := deployment{T: t, client: func() redis.UniversalClient {
@@ -106,32 +102,32 @@ func TestLimitsOnARing(t *testing.T) {
 	}}
 	d.lose = func() {
 		for _, s := range servers {
-			if s.Do("EXISTS", "ratelimit:limits") == int64(1) {
+			if s.Do("EXISTS", setKey) == int64(1) {
 				s.Kill()
 				break
 			}
 		}
 	}
-	d.check(false) // which does not have the hash
+	d.check() // the other one has no overrides
 }
 
-func TestLimitsAfterAFailoverOfSentinel(t *testing.T) {
+func TestOverridesAfterAFailoverOfSentinel(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinelWithReplica(t)
 	deployment{T: t, client: func() redis.UniversalClient { return s.Client() }, lose: func() {
 		replicated(t, s.Replica)
 		s.Master.Kill()
 		s.WaitFailover()
-	}}.check(true)
+	}}.check()
 }
 
-func TestLimitsAfterAFailoverOfACluster(t *testing.T) {
+func TestOverridesAfterAFailoverOfACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartClusterWithReplicas(t, 3)
 	deployment{T: t, client: func() redis.UniversalClient { return c.Client() }, lose: func() {
-		owner := c.Owner(c.Slot("ratelimit:limits"))
+		owner := c.Owner(c.Slot(setKey))
 		replicated(t, c.Replicas[owner])
 		c.Nodes[owner].Kill()
 		c.WaitFailover(owner)
-	}}.check(true)
+	}}.check()
 }

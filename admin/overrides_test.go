@@ -2,16 +2,16 @@ package admin_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,49 +22,42 @@ import (
 	"github.com/go-tokenbucket/ratelimit/admin"
 	"github.com/go-tokenbucket/ratelimit/explain"
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
-	"github.com/go-tokenbucket/ratelimit/limits"
+	"github.com/go-tokenbucket/ratelimit/override"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
-// withLimits makes newSite set Config.Limits.
-var withLimits = new(limits.Limits)
+// withOverrides makes newSite set Config.Overrides.
+var withOverrides = new(override.Overrides)
 
-// A keeper keeps changed limits in memory.
+// A keeper keeps overrides in memory, until it fails.
 type keeper struct {
-	mu   sync.Mutex
-	held map[string]string
-	err  error
+	store.Values
+	mu  sync.Mutex
+	err error
 }
 
-func (k *keeper) LoadLimits(context.Context) (map[string]string, error) {
+func (k *keeper) WriteValue(ctx context.Context, set string, v store.Value) (store.Value, bool, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return maps.Clone(k.held), k.err
-}
-
-func (k *keeper) SwapLimit(_ context.Context, policy, was, now, entry string) (string, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.err != nil || k.held[policy] != was {
-		return k.held[policy], k.err
+	if k.err != nil {
+		return store.Value{}, false, k.err
 	}
-	at := strconv.FormatInt(time.Now().UnixMicro(), 10)
-	n, _ := strconv.Atoi(k.held["#n"])
-	k.held["#n"], k.held["#"+strconv.Itoa(n)] = strconv.Itoa(n+1), at+" "+entry
-	if delete(k.held, policy); now != "" {
-		k.held[policy] = at + " " + now
-	}
-	return k.held[policy], nil
+	return k.Values.WriteValue(ctx, set, v)
 }
 
-func (k *keeper) values() map[string]string {
-	held, _ := k.LoadLimits(context.Background())
-	return held
+// values returns what is kept.
+func (k *keeper) values() []store.Value {
+	changes, _ := k.ReadValues(context.Background(), "overrides", store.Value{})
+	return changes.Values
 }
 
-func watchLimits(t *testing.T, l *ratelimit.Limiter) (*keeper, *limits.Limits) {
+func watchOverrides(t *testing.T, l *ratelimit.Limiter) (*keeper, *override.Overrides) {
 	t.Helper()
-	k := &keeper{held: make(map[string]string)}
-	s, err := limits.Watch(t.Context(), l, k, limits.Config{Logger: slog.New(slog.DiscardHandler)})
+	values := ratelimit.Must(memstore.New(memstore.Config{}))
+	t.Cleanup(func() { values.Close() })
+	k := &keeper{Values: values}
+	s, err := override.Watch(t.Context(), l, k, override.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,13 +73,13 @@ func (s *site) setLimit(limit string, more ...string) *httptest.ResponseRecorder
 	for i := 0; i < len(more); i += 2 {
 		f.Set(more[i], more[i+1])
 	}
-	return s.post("limits", f, asBrowser)
+	return s.post("overrides", f, asBrowser)
 }
 
 func TestLimitsAreChangedOnThePage(t *testing.T) {
-	s := newSite(t, admin.Config{Limits: withLimits}, ratelimit.Config{})
-	s.want(s.get("", asBrowser), 200, `href="limits"`, `href="explain"`)
-	s.want(s.get("limits", asBrowser), 200, "5/1h")
+	s := newSite(t, admin.Config{Overrides: withOverrides}, ratelimit.Config{})
+	s.want(s.get("", asBrowser), 200, `href="overrides"`, `href="explain"`)
+	s.want(s.get("overrides", asBrowser), 200, "5/1h")
 
 	w := s.setLimit("20/1h burst 10", "why", `sale <b>"x"</b>`)
 	s.want(w, 303)
@@ -94,39 +87,39 @@ func TestLimitsAreChangedOnThePage(t *testing.T) {
 		t.Errorf("in force is %s", s.limit())
 	}
 	page := s.get(w.Header().Get("Location"), asBrowser)
-	s.want(page, 200, "the limit is changed", "20/1h burst 10", "5/1h", "ann", "sale &lt;b&gt;")
+	s.want(page, 200, "The limit is changed", "20/1h burst 10", "5/1h", "ann", "sale &lt;b&gt;")
 	checkPage(t, page)
-	if got, want := s.log.String(), `level=INFO msg="ratelimit: admin change" user=ann action=limit policy=api limit="20/1h burst 10" was=5/1h why="sale <b>\"x\"</b>" force=false`; strings.TrimSpace(got) != want {
+	if got, want := s.log.String(), `level=INFO msg="ratelimit: admin change" user=ann action=limit policy=api limit="20/1h burst 10" until="" was=5/1h why="sale <b>\"x\"</b>" force=false`; strings.TrimSpace(got) != want {
 		t.Errorf("logged %s, want %s", got, want)
 	}
-	v := s.object("limits.json")
-	for want, path := range map[string][]any{"api": {"limits", 0, "policy"}, "5/1h": {"limits", 0, "program"}, "20/1h burst 10": {"limits", 0, "in_force"}, "ann": {"history", 0, "by"}} {
+	v := s.object("overrides.json")
+	for want, path := range map[string][]any{"api": {"policies", 0, "policy"}, "5/1h": {"policies", 0, "program"}, "20/1h burst 10": {"policies", 0, "in_force"}, "ann": {"history", 0, "by"}} {
 		if got := at(v, path...); got != want {
 			t.Errorf("%v is %v, want %s", path, got, want)
 		}
 	}
-	s.want(s.post("limits", url.Values{"policy": {"api"}, "end": {"1"}}, asBrowser), 303)
+	s.want(s.post("overrides", url.Values{"policy": {"api"}, "end": {"1"}}, asBrowser), 303)
 	if s.limit() != "5/1h" || !strings.Contains(s.log.String(), "action=end") {
 		t.Errorf("in force is %s: %s", s.limit(), s.log.String())
 	}
-	s.want(s.post("limits", url.Values{"policy": {"api"}, "end": {"1"}}, asBrowser), 400, "nothing to end")
+	s.want(s.post("overrides", url.Values{"policy": {"api"}, "end": {"1"}}, asBrowser), 400, "nothing to end")
 }
 
 // The button of a stale page does not end a change that somebody has made since.
 func TestAStalePageEndsNoOtherChange(t *testing.T) {
-	s := newSite(t, admin.Config{Limits: withLimits}, ratelimit.Config{})
+	s := newSite(t, admin.Config{Overrides: withOverrides}, ratelimit.Config{})
 	s.want(s.setLimit("20/1h burst 10"), 303)
-	stale := regexp.MustCompile(`name="end" value="1"/><input type="hidden" name="was" value="([^"]*)"`).FindStringSubmatch(s.get("limits", asBrowser).Body.String())
+	stale := regexp.MustCompile(`name="end" value="1"/><input type="hidden" name="was" value="([^"]*)"`).FindStringSubmatch(s.get("overrides", asBrowser).Body.String())
 	if stale == nil {
 		t.Fatal("the form that ends a change does not say which")
 	}
 	s.want(s.setLimit("2/1h burst 2"), 303) // during an attack
-	s.want(s.post("limits", url.Values{"policy": {"api"}, "end": {"1"}, "was": {stale[1]}}, asBrowser), 409, "somebody else was faster", "2/1h")
+	s.want(s.post("overrides", url.Values{"policy": {"api"}, "end": {"1"}, "was": {stale[1]}}, asBrowser), 409, "somebody else was faster", "2/1h")
 	if s.limit() != "2/1h burst 2" {
 		t.Errorf("in force is %s", s.limit())
 	}
-	s.want(s.post("limits", url.Values{"policy": {"api"}, "end": {"1"}, "was": {"x"}}, asBrowser), 400, "limit before")
-	s.want(s.post("limits", url.Values{"policy": {"api"}, "end": {"1"}, "was": {"2/1h"}}, asBrowser), 303)
+	s.want(s.post("overrides", url.Values{"policy": {"api"}, "end": {"1"}, "was": {"x"}}, asBrowser), 400, "Was: ")
+	s.want(s.post("overrides", url.Values{"policy": {"api"}, "end": {"1"}, "was": {"2/1h"}}, asBrowser), 303)
 	if s.limit() != "5/1h" {
 		t.Errorf("in force is %s", s.limit())
 	}
@@ -136,7 +129,7 @@ func TestAStalePageEndsNoOtherChange(t *testing.T) {
 // the user who did it.
 func TestALinkPutsNoWordsOnThePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, admin.Config{Limits: withLimits}, ratelimit.Config{})
+		s := newSite(t, admin.Config{Overrides: withOverrides}, ratelimit.Config{})
 		shows := func(path string, want bool) {
 			t.Helper()
 			w := s.get(path, asBrowser)
@@ -145,13 +138,13 @@ func TestALinkPutsNoWordsOnThePage(t *testing.T) {
 			}
 		}
 		const ofKey = "key?key=ip%3A1&policy=api&done="
-		for _, link := range []string{"limits?policy=api&done=limit", "limits?policy=api&done=end", "limits?policy=call+a+number&done=limit", "limits?done=limit", ofKey + "block", ofKey + "reset", "key?key=ip%3A1&done=block"} {
+		for _, link := range []string{"overrides?policy=api&done=limit", "overrides?policy=api&done=end", "overrides?policy=call+a+number&done=limit", "overrides?done=limit", ofKey + "block", ofKey + "reset", "key?key=ip%3A1&done=block"} {
 			shows(link, false)
 		}
 		for _, change := range []func() *httptest.ResponseRecorder{
 			func() *httptest.ResponseRecorder { return s.setLimit("20/1h") },
 			func() *httptest.ResponseRecorder {
-				return s.post("limits", url.Values{"policy": {"api"}, "end": {"1"}}, asBrowser)
+				return s.post("overrides", url.Values{"policy": {"api"}, "end": {"1"}}, asBrowser)
 			},
 			func() *httptest.ResponseRecorder { return s.post("key/block", form("ip:1", "for", "1m"), asBrowser) },
 		} {
@@ -165,7 +158,7 @@ func TestALinkPutsNoWordsOnThePage(t *testing.T) {
 		}
 		s.want(s.setLimit("20/1h"), 303)
 		time.Sleep(time.Minute)
-		shows("limits?policy=api&done=limit", false)
+		shows("overrides?policy=api&done=limit", false)
 		s.want(s.post("key/block", form("ip:1", "for", "1m"), asBrowser), 303)
 		for range 70 { // the oldest, which is the block, is forgotten
 			s.want(s.post("key/reset", form("ip:1")), 303)
@@ -178,7 +171,7 @@ func TestALinkPutsNoWordsOnThePage(t *testing.T) {
 
 // A change that is not made is shown with the reason, and what was typed stays.
 func TestLimitsThatAreRefused(t *testing.T) {
-	s := newSite(t, admin.Config{Limits: withLimits}, ratelimit.Config{})
+	s := newSite(t, admin.Config{Overrides: withOverrides}, ratelimit.Config{})
 	for name, tt := range map[string]struct {
 		limit  string
 		more   []string
@@ -188,7 +181,10 @@ func TestLimitsThatAreRefused(t *testing.T) {
 		"malformed":          {"many", nil, 400, []string{"The change was not made", `must be like &#34;60/1m&#34;`, `value="many"`}},
 		"hostile":            {`"><script>alert(1)</script>`, nil, 400, []string{"&lt;script&gt;"}},
 		"control characters": {"\x1b[2J\xff", nil, 400, []string{"must be like"}},
-		"unlimited":          {"unlimited", nil, 400, []string{"unlimited"}},
+		"unlimited":          {"unlimited", nil, 422, []string{"unlimited cannot be compared", "Do it all the same"}},
+		"nothing":            {"0/1h", nil, 400, []string{"block the key"}},
+		"an end ago":         {"6/1h", []string{"until", "2020-01-01"}, 400, []string{"must be after now"}},
+		"no end":             {"6/1h", []string{"until", "Friday"}, 400, []string{"Until: must be a time such as", `value="Friday"`}},
 		"too high":           {"500/1h", []string{"why", "a test"}, 422, []string{"is 100 times that of the program&#39;s 5/1h", `value="500/1h"`, `value="a test"`, "Do it all the same", `name="force"`}},
 		"of another state":   {"6/1h", []string{"was", "7/1h"}, 409, []string{"somebody else was faster", "it is 5/1h, not 7/1h", `value="6/1h"`, `name="was" value="5/1h"`}},
 		"unknown policy":     {"6/1h", []string{"policy", "apy"}, 400, []string{"no policy of this name"}},
@@ -208,8 +204,8 @@ func TestLimitsThatAreRefused(t *testing.T) {
 		})
 	}
 	s.want(s.setLimit("500/1h", "force", "1"), 303)
-	s.want(s.get("limits", asBrowser), 200, ">forced<", "500/1h")
-	s.want(s.post("limits", url.Values{"policy": {"api"}, "limit": {"9/1h", "8/1h"}}), 400, "more than once")
+	s.want(s.get("overrides", asBrowser), 200, ">forced<", "500/1h")
+	s.want(s.post("overrides", url.Values{"policy": {"api"}, "limit": {"9/1h", "8/1h"}}), 400, "more than once")
 
 	s.kept.mu.Lock()
 	s.kept.err = errors.New("the connection is lost")
@@ -218,9 +214,9 @@ func TestLimitsThatAreRefused(t *testing.T) {
 }
 
 func TestLimitsAsJSON(t *testing.T) {
-	s := newSite(t, admin.Config{Limits: withLimits}, ratelimit.Config{})
+	s := newSite(t, admin.Config{Overrides: withOverrides}, ratelimit.Config{})
 	post := func(body string) *httptest.ResponseRecorder {
-		return serve(s.page, "POST", "limits", body, asJSON, func(r *http.Request) { r.Header.Set("Content-Type", "application/json") })
+		return serve(s.page, "POST", "overrides", body, asJSON, func(r *http.Request) { r.Header.Set("Content-Type", "application/json") })
 	}
 	s.want(post(`{"policy":"api","limit":"6/1h","was":"5/1h","why":"a test"}`), 200, `"in_force": "6/1h"`)
 	s.want(post(`{"policy":"api","limit":"7/1h","was":"5/1h"}`), 409, `"error": "The change was not made`, "it is 6/1h")
@@ -228,12 +224,139 @@ func TestLimitsAsJSON(t *testing.T) {
 	s.want(post(`{"policy":"api","end":"1"}`), 200, `"in_force": "5/1h"`)
 }
 
+// hostileKey is a key that a client chose.
+const hostileKey = `x:"><script>alert(1)</script>` + "\u202e\r\n\x00 "
+
+// A key gets a limit of its own on its page, and the page of limits lists it.
+func TestTheLimitOfAKeyIsChangedOnThePage(t *testing.T) {
+	for _, key := range []string{"ip:192.0.2.1", hostileKey} {
+		s := newSite(t, admin.Config{Overrides: withOverrides}, ratelimit.Config{})
+		b64 := base64.RawURLEncoding.EncodeToString([]byte(key))
+		ofKey := "key?" + url.Values{"key": {key}}.Encode()
+		w := s.get(ofKey, asBrowser)
+		s.want(w, 200, `action="overrides"><input type="hidden" name="key_b64" value="`+b64+`"`, `name="until"`, "Set another limit")
+		checkPage(t, w)
+
+		until := time.Now().Add(48 * time.Hour).UTC().Format(time.DateOnly)
+		form := url.Values{"policy": {"api"}, "key_b64": {b64}, "limit": {"20/1h"}, "until": {until}, "was": {"5/1h"}, "why": {"a <b>launch</b>"}}
+		w = s.post("overrides", form, asBrowser)
+		s.want(w, 303)
+		w = s.get(w.Header().Get("Location"), asBrowser)
+		s.want(w, 200, "The limit of the key is changed", "The key has a limit of its own, <code>20/1h</code> until <time", "set by ann", "a &lt;b&gt;launch", `value="`+until+`T00:00:00Z"`, "Change limit", "End it")
+		checkPage(t, w)
+		w = s.get("overrides", asBrowser)
+		s.want(w, 200, "Limits of single keys", "20/1h", `name="key_b64" value="`+b64+`"`)
+		checkPage(t, w)
+		if log := s.log.String(); !strings.Contains(log, "action=limit-of-key") || !strings.Contains(log, "until="+until) || strings.ContainsAny(log, "\u202e\x00\r") || strings.Count(log, "\n") != 1 {
+			t.Errorf("logged %q", log)
+		}
+		v := s.object("overrides.json")
+		if at(v, "keys", 0, "key") != key || at(v, "keys", 0, "in_force") != "20/1h" || at(v, "keys", 0, "until") != until+"T00:00:00Z" || at(v, "history", 0, "key") != key || at(v, "policies", 0, "in_force") != "5/1h" {
+			t.Errorf("%v", v)
+		}
+
+		// What goes too far, and what somebody else was faster with, is shown with what was typed.
+		form.Set("limit", "500/1h")
+		s.want(s.post("overrides", form, asBrowser), 409, "somebody else was faster", "it is 20/1h, not 5/1h")
+		form.Set("was", "20/1h")
+		w = s.post("overrides", form, asBrowser)
+		s.want(w, 422, "is 100 times that", `value="500/1h"`, `name="force"`)
+		checkPage(t, w)
+		s.want(s.post("overrides", url.Values{"policy": {"api"}, "key_b64": {b64}, "end": {"1"}, "was": {"5/1h"}}, asBrowser), 409)
+		s.want(s.post("overrides", url.Values{"policy": {"api"}, "key_b64": {b64}, "end": {"1"}, "was": {"20/1h"}}, asBrowser), 303)
+		if keys := s.object("overrides.json")["keys"].([]any); len(keys) > 0 {
+			t.Errorf("%v", keys)
+		}
+	}
+}
+
+// A change of a key that has no limit of its own yet, and that is not made, can be forced.
+func TestAChangeOfAKeyThatIsNotMade(t *testing.T) {
+	s := newSite(t, admin.Config{Overrides: withOverrides}, ratelimit.Config{})
+	form := url.Values{"policy": {"api"}, "key": {"ip:192.0.2.1"}, "limit": {"unlimited"}}
+	w := s.post("overrides", form, asBrowser)
+	s.want(w, 422, "unlimited cannot be compared", `value="unlimited"`, `name="force"`, `name="key_b64"`)
+	checkPage(t, w)
+	form.Set("force", "1")
+	s.want(s.post("overrides", form, asBrowser), 303)
+	s.want(s.get("overrides", asBrowser), 200, ">forced<")
+	for key, text := range map[string]string{"ip:": "Key: must be a kind", "\xff": "Key: must be at most", strings.Repeat("k", 1000): "Key: must be at most"} {
+		form.Set("key", key)
+		w := s.post("overrides", form, asBrowser)
+		s.want(w, 400, text)
+		checkPage(t, w)
+	}
+	s.access = admin.View
+	if page := s.get("key?key=ip:192.0.2.1", asBrowser).Body.String(); !strings.Contains(page, "a limit of its own") || strings.Contains(page, "name=\"limit\"") {
+		t.Error("who may only look has a form, or does not see the limit")
+	}
+}
+
+func TestManyKeysAreCutAndFound(t *testing.T) {
+	s := newSite(t, admin.Config{Overrides: withOverrides}, ratelimit.Config{})
+	for i := range 120 {
+		text := `{"limit":"6/1h","by":"ann"}`
+		if _, _, err := s.kept.WriteValue(t.Context(), "overrides", store.Value{Name: fmt.Sprintf("api member:%03d", i), Text: text}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.want(s.setLimit("7/1h"), 303) // which looks
+	page := s.get("overrides", asBrowser)
+	s.want(page, 200, "20 more keys are not shown")
+	if n := strings.Count(page.Body.String(), `name="key_b64"`); n != 200 { // two forms each
+		t.Errorf("%d forms", n)
+	}
+	checkPage(t, page)
+	page = s.get("overrides?search=MEMBER:11", asBrowser)
+	s.want(page, 200, "member:110", `value="MEMBER:11"`)
+	if n := strings.Count(page.Body.String(), `name="key_b64"`); n != 20 {
+		t.Errorf("%d forms of keys that are like that", n)
+	}
+	s.want(s.get("overrides?search=nobody", asBrowser), 200, "is like that")
+	if keys := s.object("overrides.json?search=member:11")["keys"].([]any); len(keys) != 10 {
+		t.Errorf("%d keys", len(keys))
+	}
+	if keys := s.object("overrides.json")["keys"].([]any); len(keys) != 120 {
+		t.Errorf("%d keys", len(keys))
+	}
+}
+
+// With a secret, no answer and no line has a key that an operator has not typed.
+func TestKeysOfLimitsAreNotShown(t *testing.T) {
+	s := newSite(t, admin.Config{Overrides: withOverrides, KeySecret: []byte("0123456789abcdef")}, ratelimit.Config{})
+	const key = "ip:192.0.2.77"
+	s.want(s.post("overrides", url.Values{"policy": {"api"}, "key": {key}, "limit": {"20/1h"}}, asBrowser), 200, "The limit of the key is changed")
+	if _, _, err := s.kept.WriteValue(t.Context(), "overrides", store.Value{Name: "api ip:192.0.2.78", Text: `{"limit":"6000/1h"}`}); err != nil {
+		t.Fatal(err)
+	}
+	s.want(s.setLimit("7/1h"), 303)
+	id, _ := at(s.object("overrides.json"), "keys", 0, "id").(string)
+	if !strings.HasPrefix(id, "hmac:") {
+		t.Fatalf("the id is %q", id)
+	}
+	answers := map[string]*httptest.ResponseRecorder{"page": s.get("overrides", asBrowser), "JSON": s.get("overrides.json"), "search": s.get("overrides?search="+id, asBrowser),
+		"key":     s.get("key?id="+id, asBrowser),
+		"refused": s.post("overrides", url.Values{"policy": {"api"}, "id": {id}, "limit": {"6000/1h"}}, asBrowser),
+		"end":     s.post("overrides", url.Values{"policy": {"api"}, "id": {id}, "end": {"1"}}, asBrowser)}
+	for name, w := range answers {
+		if body := w.Body.String(); strings.Contains(body, "192.0.2.7") || w.Code >= 400 && name != "refused" {
+			t.Errorf("%s: status %d: %s", name, w.Code, body)
+		}
+	}
+	if body := s.get("overrides?search=192.0.2", asBrowser).Body.String(); strings.Contains(body, "hmac:") && strings.Contains(body, `name="id"`) {
+		t.Error("a search finds parts of keys that are not shown")
+	}
+	if strings.Contains(s.log.String(), "192.0.2.7") {
+		t.Errorf("logged %s", s.log.String())
+	}
+}
+
 func TestWithoutLimits(t *testing.T) {
 	s := newSite(t, admin.Config{}, ratelimit.Config{})
-	s.want(s.get("limits", asBrowser), 200, "admin.Config.Limits")
-	s.want(s.get("limits.json"), 200, `"limits": []`)
-	s.want(s.setLimit("6/1h"), 404, "Config.Limits")
-	if w := s.get("", asBrowser); strings.Contains(w.Body.String(), `href="limits"`) {
+	s.want(s.get("overrides", asBrowser), 200, "admin.Config.Overrides")
+	s.want(s.get("overrides.json"), 200, `"policies": []`)
+	s.want(s.setLimit("6/1h"), 404, "Config.Overrides")
+	if w := s.get("", asBrowser); strings.Contains(w.Body.String(), `href="overrides"`) {
 		t.Error("the first page leads to limits")
 	}
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package limits_test
+package override_test
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/admin"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/internal/test/testprogram"
-	"github.com/go-tokenbucket/ratelimit/limits"
+	"github.com/go-tokenbucket/ratelimit/override"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -54,11 +54,11 @@ func program() {
 		Policies: []ratelimit.Policy{policy("api", ratelimit.PerMinute(60).WithBurst(10))},
 	}))
 	h := l.Handler(answer(http.StatusOK))
-	changed, err := limits.Watch(context.Background(), l, buckets, limits.Config{Logger: quiet})
+	changed, err := override.Watch(context.Background(), l, buckets, override.Config{Logger: quiet})
 	if err != nil {
 		log.Fatal(err)
 	}
-	page := admin.Handler(l, func(*http.Request) (string, admin.Access) { return "alice", admin.Change }, admin.Config{Limits: changed, Logger: quiet})
+	page := admin.Handler(l, func(*http.Request) (string, admin.Access) { return "alice", admin.Change }, admin.Config{Overrides: changed, Logger: quiet})
 	var at []any
 	for _, h := range []http.Handler{h, page} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")

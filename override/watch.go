@@ -1,0 +1,340 @@
+package override
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/logtext"
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+const (
+	defaultMaxFactor = 10
+
+	every      = time.Second
+	timeout    = 800 * time.Millisecond // of a look, and to write back what has disappeared
+	retryAfter = 250 * time.Millisecond // after a look that failed
+	warnEvery  = time.Minute
+	maxLines   = 1000 // that wait for a slow handler of slog; further ones are left out
+	maxSaid    = 20   // changes of a look that have a line each
+)
+
+// Overrides are the overrides of a Limiter. Make them with [Watch], or with [Edit] for a program without a Limiter.
+type Overrides struct {
+	limiter *ratelimit.Limiter // nil for Edit
+	values  store.Values
+	logger  *slog.Logger
+	lines   chan func()
+
+	looking sync.Mutex  // held while values are read and applied, so that no older state overtakes a newer one
+	after   store.Value // the last one that was read; guarded by looking
+
+	mu     sync.Mutex // guards the fields below
+	book   book
+	stale  bool          // the Limiter does not have what is in the book
+	offset time.Duration // of the Store's clock from this one
+	failed error         // of the last look
+	warned time.Time
+}
+
+// Watch reads the overrides and puts them in force with [ratelimit.Limiter.Override]. Then it returns. Until ctx ends, it
+// does so again for each change. If the first read fails, the program's limits stay in force, which is logged, and Watch
+// goes on looking. Call it after the policies are mounted: a policy that is mounted later keeps the program's limits until
+// the next look.
+//
+// A [store.Fallback] and the other decorators pass the values through to their Store. Without a Redis, a
+// *memstore.Store keeps the overrides until the program ends.
+func Watch(ctx context.Context, l *ratelimit.Limiter, values store.Values, cfg Config) (*Overrides, error) {
+	switch {
+	case l == nil:
+		return nil, errors.New("override: Watch: l: must not be nil")
+	case values == nil:
+		return nil, errors.New("override: Watch: values: must not be nil, but a *redisstore.Store for example")
+	case cfg.MaxFactor < 0:
+		return nil, fmt.Errorf("override: Watch: Config.MaxFactor %d: must be positive; 0 means the default of %d", cfg.MaxFactor, defaultMaxFactor)
+	}
+	s := newOverrides(values, cfg, l.ProgramLimits())
+	s.limiter = l
+	go s.writeLines(ctx)
+	err := s.look(ctx)
+	go s.watch(ctx, err)
+	return s, nil
+}
+
+// Edit reads the overrides once, and returns them to read and to change them without a Limiter, as the command does. program
+// has the limits that the program sets, as [ratelimit.Limiter.ProgramLimits] returns them. If it is nil, Change.Was stands
+// for the program's limit, or else the limit that is in force. The replicas then judge whether they follow.
+func Edit(ctx context.Context, values store.Values, program map[string][]ratelimit.Limit) (*Overrides, error) {
+	s := newOverrides(values, Config{}, program)
+	if err := s.look(ctx); err != nil {
+		return nil, fmt.Errorf("override: %w", err)
+	}
+	return s, nil
+}
+
+func newOverrides(values store.Values, cfg Config, program map[string][]ratelimit.Limit) *Overrides {
+	b := book{programs: program, maxFactor: cmp.Or(cfg.MaxFactor, defaultMaxFactor), values: make(map[string]*held)}
+	return &Overrides{values: values, logger: cfg.Logger, lines: make(chan func(), maxLines), book: b}
+}
+
+// say logs a line. A goroutine writes it, because a slow handler of slog must not delay the page, Set, or the next look.
+func (s *Overrides) say(level slog.Level, message string, attrs ...slog.Attr) {
+	select {
+	case s.lines <- func() {
+		cmp.Or(s.logger, slog.Default()).LogAttrs(context.Background(), level, message, attrs...)
+	}:
+	default:
+	}
+}
+
+// warn logs a line, and no other one for a minute.
+func (s *Overrides) warn(message string, attr slog.Attr) {
+	if time.Since(s.warned) >= warnEvery {
+		s.warned = time.Now()
+		s.say(slog.LevelWarn, message, attr)
+	}
+}
+
+func (s *Overrides) writeLines(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case write := <-s.lines:
+			write()
+		}
+	}
+}
+
+func (s *Overrides) watch(ctx context.Context, last error) {
+	for {
+		wait := every*9/10 + rand.N(every/5) // so that replicas do not read at the same time
+		if last != nil {
+			wait = min(wait, retryAfter)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		last = s.look(ctx)
+	}
+}
+
+// look reads the changes and puts them in force. Values that have disappeared are written back, and read again.
+func (s *Overrides) look(ctx context.Context) error {
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	lost, err := s.read(ctx)
+	if len(lost) == 0 {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for i, v := range lost {
+		if _, _, err := s.values.WriteValue(limited, setName, v); err != nil { // if it is not written, somebody else was faster
+			s.after = store.Value{} // the next look reads all values, and finds what is still lost
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.failed = fmt.Errorf("%d overrides have disappeared and are not written back yet: %w", len(lost)-i, err)
+			return err
+		}
+	}
+	_, err = s.read(ctx)
+	return err
+}
+
+// read reads the changes once, and returns the values that have disappeared. The caller holds looking.
+func (s *Overrides) read(ctx context.Context) (lost []store.Value, err error) {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	changes, err := s.values.ReadValues(limited, setName, s.after)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.failed, s.offset = nil, time.Until(changes.Now)
+		lost = s.take(changes)
+		if n := len(changes.Values); n > 0 {
+			s.after = changes.Values[n-1]
+		} else if changes.All {
+			s.after = store.Value{}
+		}
+	} else if ctx.Err() == nil {
+		s.failed = err
+		s.warn("ratelimit: overrides cannot be read: those in force stay", slog.String("error", logtext.Show(err.Error(), maxShown)))
+	}
+	s.apply()
+	return lost, err
+}
+
+// now returns the time of the Store, also in an outage.
+func (s *Overrides) now() time.Time { return time.Now().Add(s.offset) }
+
+// take puts changes into the book, and returns the values that have disappeared from the Store, or are older there: by
+// FLUSHALL, an eviction, or a failover to a server without them. They stay in the book. Their Version is the one that the
+// Store has now.
+func (s *Overrides) take(changes store.ValueChanges) (lost []store.Value) {
+	there := make(map[string]store.Value, len(changes.Values))
+	for _, v := range changes.Values {
+		there[v.Name] = v
+	}
+	for name, h := range s.book.values {
+		if !changes.All {
+			break
+		}
+		if v := there[name]; v.Version < h.version && !passed(h.until, changes.Now) && !h.malformed() {
+			mine := h.value()
+			mine.Version = v.Version
+			lost = append(lost, mine)
+			delete(there, name)
+		}
+	}
+	for name, v := range there {
+		h := read(v)
+		s.book.judge(h, changes.Now)
+		if len(there) <= maxSaid || h.refused() {
+			s.note(cmp.Or(s.book.values[name], new(held)), h)
+		}
+		s.book.values[name], s.stale = h, true
+	}
+	if len(there) > maxSaid {
+		s.say(slog.LevelInfo, "ratelimit: overrides are read", slog.Int("values", len(there)))
+	}
+	if len(lost) > 0 {
+		s.warn("ratelimit: overrides have disappeared from the store: they stay in force, and are written back", slog.Int("values", len(lost)))
+	}
+	return lost
+}
+
+// apply puts the overrides in force, ends those whose end has come, and judges all again if the program has set other
+// limits. The caller holds mu.
+func (s *Overrides) apply() {
+	now := s.now()
+	var again bool
+	if s.limiter != nil {
+		programs := s.limiter.ProgramLimits()
+		again = !maps.EqualFunc(programs, s.book.programs, slices.Equal)
+		s.book.programs = programs
+	}
+	for name, h := range s.book.values {
+		if again || h.follow && passed(h.end, now) {
+			was := *h
+			s.book.judge(h, now)
+			s.note(&was, h)
+			s.stale = true
+		}
+		if passed(h.until, now) {
+			delete(s.book.values, name)
+			s.stale = true
+		}
+	}
+	if !s.stale || s.limiter == nil {
+		return
+	}
+	overrides := make([]ratelimit.Override, 0, len(s.book.values))
+	for _, h := range s.book.values {
+		if h.follow {
+			policy, key := h.policyAndKey()
+			overrides = append(overrides, ratelimit.Override{Policy: policy, Key: key, Limit: h.limit.Value(), Why: h.note})
+		}
+	}
+	err := s.limiter.Override(overrides)
+	if s.stale = err != nil; s.stale { // judge accepts only what Override does
+		s.say(slog.LevelError, "ratelimit: overrides are not applied", slog.String("error", logtext.Show(err.Error(), maxShown)))
+	}
+}
+
+// note logs what is new about a value.
+func (s *Overrides) note(was, now *held) {
+	policy, _ := now.policyAndKey()
+	attrs := []slog.Attr{slog.String("of", logtext.Show(now.name, maxShown)), slog.String("by", logtext.Show(now.by, maxShown)), slog.String("why", logtext.Show(now.why, maxShown))}
+	same := was.by == now.by && was.why == now.why && was.limit == now.limit && was.end == now.end && was.follow == now.follow && was.refused() == now.refused()
+	switch {
+	case same:
+	case now.follow:
+		if now.end > 0 {
+			attrs = append(attrs, slog.Time("until", timeOf(now.end)))
+		}
+		s.say(slog.LevelInfo, "ratelimit: limit changed", append(attrs, slog.String("limit", now.text()),
+			slog.String("program", limitText(s.book.program(policy))), slog.Bool("forced", now.forced))...)
+	case now.refused():
+		s.say(slog.LevelWarn, "ratelimit: override refused: the program's limit stays", append(attrs, slog.String("error", now.note))...)
+	case was.follow:
+		s.say(slog.LevelInfo, "ratelimit: override ended", attrs...)
+	}
+}
+
+// Set changes the limit of a policy, or of one of its keys. This replica has it when Set returns, all others within two
+// seconds.
+//
+// If nothing was changed, the error is an [ErrConflict], a *[FactorError], or an [ErrRefused] that says what is wrong with
+// the change. After another error it is not known whether the change was made: look at [Overrides.List].
+func (s *Overrides) Set(ctx context.Context, c Change) error { return s.change(ctx, c, (*book).set) }
+
+// End ends an override: the limit of the policy, or that of the program, is in force again. It does not use c.Limit,
+// c.Until and c.Force. Its errors are those of [Overrides.Set].
+func (s *Overrides) End(ctx context.Context, c Change) error { return s.change(ctx, c, (*book).end) }
+
+func (s *Overrides) change(ctx context.Context, c Change, prepare func(*book, Change, time.Time) (store.Value, error)) error {
+	if err := s.look(ctx); err != nil {
+		return fmt.Errorf("override: %w", err)
+	}
+	s.mu.Lock()
+	v, err := prepare(&s.book, c, s.now())
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	now, written, err := s.values.WriteValue(ctx, setName, v)
+	if err != nil {
+		return fmt.Errorf("override: %w", err)
+	}
+	s.look(ctx) // if it fails, the next look applies the change
+	if written {
+		return nil
+	}
+	is := "that of the program"
+	if h := read(now); now.Version != 0 && h.text() != "" {
+		is = h.text() + ", by " + logtext.Show(h.by, maxShown)
+	}
+	return fmt.Errorf("override: %s: %w: it is %s", shownName(c.Policy, c.Key), ErrConflict, is)
+}
+
+// List returns the policies of the program and all overrides, by policy and key, for which match is true. A nil match is true
+// for all. The Key of a policy is "". List reads only memory: it is what this replica enforces.
+func (s *Overrides) List(match func(policy, key string) bool) []Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.book
+	if s.limiter != nil {
+		now.programs = s.limiter.ProgramLimits() // a policy may have been mounted since the last look
+	}
+	return now.list(match)
+}
+
+// History returns the last 50 changes as this replica has read them, the newest first: the last one of each policy and key,
+// for 30 days after its end. An Entry without a Limit ended an override.
+func (s *Overrides) History() []Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.book.history()
+}
+
+// Problem says what is wrong with the overrides in a sentence, "" if all is well.
+func (s *Overrides) Problem() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed == nil {
+		return ""
+	}
+	return fmt.Sprintf("The overrides cannot be read: %s. Those in force stay.", logtext.Show(s.failed.Error(), maxShown))
+}
