@@ -171,15 +171,21 @@ func (d *Decision) PeriodEnd() time.Time {
 			continue
 		}
 		if period, err := store.NewPeriod(r.Limit.Period, r.Limit.Zone); err == nil {
-			return d.endOf(r).In(period.Location())
+			return time.Unix(d.resetOf(r), 0).In(period.Location())
 		}
 	}
 	return time.Time{}
 }
 
-// endOf returns when the period of a quota ends. Periods end on whole seconds. The nearest one is right, and not the next
-// one as for a rate, because d.At is some time after the decision of the Store.
-func (d *Decision) endOf(r *Result) time.Time { return d.At.Add(r.ResetAfter).Round(time.Second) }
+// resetOf returns when the bucket is full, in seconds of Unix time, rounded up. The period of a quota ends on a whole second.
+// There the nearest one is right, because d.At is some time after the decision of the Store.
+func (d *Decision) resetOf(r *Result) int64 {
+	reset := d.At.Add(r.ResetAfter)
+	if r.Limit.Period != 0 && !r.Blocked { // a block may hide the end of the period
+		return reset.Round(time.Second).Unix()
+	}
+	return reset.Add(time.Second - 1).Unix()
+}
 
 // next returns how long it takes until the bucket can pay the same cost again.
 func (r *Result) next() time.Duration {

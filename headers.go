@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/answer"
 	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
@@ -31,11 +30,7 @@ type HeaderFunc func(h http.Header, d *Decision)
 // other formats, see https://github.com/go-tokenbucket/ratelimit/blob/main/docs/headers.md.
 func XRateLimit(h http.Header, d *Decision) {
 	if r := d.Tightest(); r != nil {
-		reset := d.At.Add(r.ResetAfter + time.Second - 1).Unix()
-		if r.Limit.Period != 0 {
-			reset = d.endOf(r).Unix()
-		}
-		rateheader.SetXRateLimit(h, d.room(), r.Limit.burst(), r.Remaining, reset)
+		rateheader.SetXRateLimit(h, d.room(), r.Limit.burst(), r.Remaining, d.resetOf(r))
 		rateheader.SetWaited(h, d.VisibleWait())
 	}
 }

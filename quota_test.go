@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/headers"
-	"github.com/go-tokenbucket/ratelimit/store/memstore"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // underQuota runs a test in a bubble, whose clock begins with the year 2000 in UTC, on a limiter in memory.
@@ -277,17 +277,28 @@ func TestExplainOfARequestThatWaitsForAPeriod(t *testing.T) {
 	})
 }
 
-func TestPeekOfAQuotaInAStoreThatIsNoInspector(t *testing.T) {
-	s := ratelimit.Must(memstore.New(memstore.Config{}))
-	defer s.Close()
-	l := newLimiter(t, ratelimit.Config{Store: bare{Store: s}})
-	p := perIP("plan", ratelimit.Quota(10, ratelimit.Month))
-	for used := range int64(2) {
-		if b, err := l.Peek(t.Context(), p, address); err != nil || b.Used != (used > 0) || b.Remaining != 10-used {
-			t.Errorf("%+v, %v", b, err)
+func TestPeekOfAQuotaOnEachStore(t *testing.T) {
+	onEachStore(t, func(t *testing.T, s store.Store, c *clock) {
+		p := perIP("plan", ratelimit.Quota(10, ratelimit.Month).In("Europe/Berlin"))
+		l, other := newLimiter(t, ratelimit.Config{Store: s}), newLimiter(t, ratelimit.Config{Store: bare{Store: s}}) // that is no Inspector
+		for used := range int64(3) {
+			for name, l := range map[string]*ratelimit.Limiter{"inspected": l, "not inspected": other} {
+				if b, err := l.Peek(t.Context(), p, address); err != nil || b.Used != (used > 0) || b.Remaining != 10-used || b.ResetAfter <= 0 || b.ResetAfter > 32*24*time.Hour {
+					t.Errorf("%s: %+v, %v", name, b, err)
+				}
+			}
+			if b, err := l.Peek(t.Context(), ratelimit.Policy{Name: "plan"}, address); err != nil || b.Used != (used > 0) || b.Used && b.Limit != p.Limit {
+				t.Errorf("without a limit: %+v, %v", b, err)
+			}
+			if r, err := l.Take(t.Context(), p, address, 1); err != nil || !r.Allowed {
+				t.Fatalf("%+v, %v", r, err)
+			}
 		}
-		wantStatuses(t, l.Limit(p)(okHandler), []int{200})
-	}
+		c.Advance(32 * 24 * time.Hour)
+		if b, err := l.Peek(t.Context(), p, address); err != nil || b.Used || b.Remaining != 10 {
+			t.Errorf("a month later: %+v, %v", b, err)
+		}
+	})
 }
 
 // The explanation of a request says what Handler then does, on both sides of a boundary.

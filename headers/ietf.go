@@ -92,13 +92,7 @@ func periodOf(d *ratelimit.Decision, r *ratelimit.Result) int64 {
 	if err != nil {
 		return 0 // no Store has decided about such a Limit
 	}
-	at := d.At
-	if r.ResetAfter > 0 && !r.Blocked { // a block may hide the end of the period
-		// The Store decides which period it is, by its own clock. This is in it, unless the clocks differ by half an hour.
-		at = at.Add(r.ResetAfter - 30*time.Minute)
-	}
-	from, until := period.Bounds(at.UnixMicro())
-	return rateheader.Seconds(time.Duration(until-from) * time.Microsecond)
+	return rateheader.PeriodLength(period, d.At, &r.State)
 }
 
 // refills returns how many seconds it takes to add that many tokens, rounded up, and at least 1. With a rate of 0
