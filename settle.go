@@ -64,6 +64,7 @@ type openCharge struct {
 	policy  *policy
 	result  Result // a copy, because handlers see the results, too
 	limit   store.Limit
+	ends    time.Time // by when the period of a quota has ended
 	costSet bool // SetCost was called
 	cost    int64
 }
@@ -142,7 +143,8 @@ func (x *exchange) openCharges(policies []*policy) (charges []openCharge) {
 			continue
 		}
 		if limit, err := p.compiled(result.Limit); err == nil { // always, since it was charged
-			charges = append(charges, openCharge{policy: p, result: *result, limit: limit})
+			ends := time.Now().Add(result.ResetAfter) // not by the clock of this process, which may be wrong
+			charges = append(charges, openCharge{policy: p, result: *result, limit: limit, ends: ends})
 		}
 	}
 	return charges
@@ -223,8 +225,8 @@ func (l *Limiter) settleCharges(ctx context.Context, open []openCharge, r *http.
 			c.cost = c.policy.Settle(r, response)
 		}
 		c.result.Cost = max(0, c.cost)
-		if c.result.Cost == estimate {
-			continue
+		if c.result.Cost == estimate || c.result.Cost < estimate && c.limit.IsQuota() && !time.Now().Before(c.ends) {
+			continue // also a refund to a quota of which another period has begun, in which the tokens were not used
 		}
 		charge := store.Charge{
 			Policy: c.result.Policy,

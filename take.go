@@ -37,6 +37,8 @@ func (l *Limiter) Take(ctx context.Context, p Policy, key string, cost int64) (R
 // Refund returns n tokens to the bucket of p and key, at most until it is full. Use it for work that was charged and
 // not done. n must be above 0. Arguments and errors are as for [Limiter.Take], with one exception: Refund does not
 // end with ctx, so it also works after the client of a request has left. It takes at most [Config.Timeout].
+//
+// Refund tokens of a [Quota] only in the period in which they were taken. In a later one, they would add to what is left.
 func (l *Limiter) Refund(ctx context.Context, p Policy, key string, n int64) (Result, error) {
 	if n <= 0 {
 		return Result{}, fmt.Errorf("ratelimit: Refund: n %d: must be above 0", n)
