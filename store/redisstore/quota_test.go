@@ -106,3 +106,16 @@ func TestTheLargestQuota(t *testing.T) {
 		t.Error("a quota of 2^52 + 1 is made")
 	}
 }
+
+func TestAQuotaTakesNoMoreMemoryThanARate(t *testing.T) {
+	client := redistest.Start(t).Client()
+	s := ratelimit.Must(redisstore.New(client, redisstore.Config{}))
+	month := quota(t, 100_000, store.Month, "Europe/Berlin")
+	month.Policy, month.Key = "month", "member:1234567"
+	rate := store.Charge{Policy: "plain", Key: month.Key, Limit: limit(t, 100, time.Hour, 1000), Cost: 1}
+	takeStates(t, s, month, rate)
+	bytes := func(key string) int64 { return client.MemoryUsage(t.Context(), key).Val() }
+	if q, r := bytes("ratelimit:{member:1234567}:month"), bytes("ratelimit:{member:1234567}:plain"); q == 0 || q > r+16 || q > 200 {
+		t.Errorf("the key of a quota takes %d bytes, and that of a rate %d", q, r)
+	}
+}
