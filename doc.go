@@ -131,6 +131,6 @@
 //   - [github.com/go-tokenbucket/ratelimit/skip]: exemptions, such as health checks
 //   - [github.com/go-tokenbucket/ratelimit/observe]: logs of denials
 //   - [github.com/go-tokenbucket/ratelimit/policyfile]: policies in a file, as YAML or JSON
-//   - [github.com/go-tokenbucket/ratelimit/override]: limits that operators change on all replicas, kept in Redis
+//   - [github.com/go-tokenbucket/ratelimit/override]: limits that operators change for a policy or a key, on all replicas
 //   - [github.com/go-tokenbucket/ratelimit/store/redisstore] and [memstore]: stores
 package ratelimit

@@ -76,6 +76,13 @@ func (k *keeper) WriteValue(ctx context.Context, set string, v store.Value) (sto
 	return k.values.WriteValue(ctx, set, v)
 }
 
+// counts returns how many values were read, and how many writes there were.
+func (k *keeper) counts() (read, writes int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.read, k.writes
+}
+
 func (k *keeper) edit(f func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -30,10 +30,11 @@ const (
 
 // Overrides are the overrides of a Limiter. Make them with [Watch], or with [Edit] for a program without a Limiter.
 type Overrides struct {
-	limiter *ratelimit.Limiter // nil for Edit
-	values  store.Values
-	logger  *slog.Logger
-	lines   chan func()
+	limiter  *ratelimit.Limiter // nil for Edit
+	programs func() map[string][]ratelimit.Limit
+	values   store.Values
+	logger   *slog.Logger
+	lines    chan func()
 
 	looking sync.Mutex  // held while values are read and applied, so that no older state overtakes a newer one
 	after   store.Value // the last one that was read; guarded by looking
@@ -49,10 +50,7 @@ type Overrides struct {
 // Watch reads the overrides and puts them in force with [ratelimit.Limiter.Override]. Then it returns. Until ctx ends, it
 // does so again for each change. If the first read fails, the program's limits stay in force, which is logged, and Watch
 // goes on looking. Call it after the policies are mounted: a policy that is mounted later keeps the program's limits until
-// the next look.
-//
-// A [store.Fallback] and the other decorators pass the values through to their Store. Without a Redis, a
-// *memstore.Store keeps the overrides until the program ends.
+// the next look. A fallback.Store and other decorators of a Store pass the values through.
 func Watch(ctx context.Context, l *ratelimit.Limiter, values store.Values, cfg Config) (*Overrides, error) {
 	switch {
 	case l == nil:
@@ -62,7 +60,7 @@ func Watch(ctx context.Context, l *ratelimit.Limiter, values store.Values, cfg C
 	case cfg.MaxFactor < 0:
 		return nil, fmt.Errorf("override: Watch: Config.MaxFactor %d: must be positive; 0 means the default of %d", cfg.MaxFactor, defaultMaxFactor)
 	}
-	s := newOverrides(values, cfg, l.ProgramLimits())
+	s := newOverrides(values, cfg, l.ProgramLimits)
 	s.limiter = l
 	go s.writeLines(ctx)
 	err := s.look(ctx)
@@ -74,24 +72,23 @@ func Watch(ctx context.Context, l *ratelimit.Limiter, values store.Values, cfg C
 // has the limits that the program sets, as [ratelimit.Limiter.ProgramLimits] returns them. If it is nil, Change.Was stands
 // for the program's limit, or else the limit that is in force. The replicas then judge whether they follow.
 func Edit(ctx context.Context, values store.Values, program map[string][]ratelimit.Limit) (*Overrides, error) {
-	s := newOverrides(values, Config{}, program)
+	s := newOverrides(values, Config{}, func() map[string][]ratelimit.Limit { return program })
 	if err := s.look(ctx); err != nil {
 		return nil, fmt.Errorf("override: %w", err)
 	}
 	return s, nil
 }
 
-func newOverrides(values store.Values, cfg Config, program map[string][]ratelimit.Limit) *Overrides {
-	b := book{programs: program, maxFactor: cmp.Or(cfg.MaxFactor, defaultMaxFactor), values: make(map[string]*held)}
-	return &Overrides{values: values, logger: cfg.Logger, lines: make(chan func(), maxLines), book: b}
+func newOverrides(values store.Values, cfg Config, programs func() map[string][]ratelimit.Limit) *Overrides {
+	b := book{programs: programs(), maxFactor: cmp.Or(cfg.MaxFactor, defaultMaxFactor), values: make(map[string]*held)}
+	return &Overrides{programs: programs, values: values, logger: cfg.Logger, lines: make(chan func(), maxLines), book: b}
 }
 
 // say logs a line. A goroutine writes it, because a slow handler of slog must not delay the page, Set, or the next look.
 func (s *Overrides) say(level slog.Level, message string, attrs ...slog.Attr) {
+	write := func() { cmp.Or(s.logger, slog.Default()).LogAttrs(context.Background(), level, message, attrs...) }
 	select {
-	case s.lines <- func() {
-		cmp.Or(s.logger, slog.Default()).LogAttrs(context.Background(), level, message, attrs...)
-	}:
+	case s.lines <- write:
 	default:
 	}
 }
@@ -188,10 +185,7 @@ func (s *Overrides) take(changes store.ValueChanges) (lost []store.Value) {
 		there[v.Name] = v
 	}
 	for name, h := range s.book.values {
-		if !changes.All {
-			break
-		}
-		if v := there[name]; v.Version < h.version && !passed(h.until, changes.Now) && !h.malformed() {
+		if v := there[name]; changes.All && v.Version < h.version && !passed(h.until, changes.Now) && !h.malformed() {
 			mine := h.value()
 			mine.Version = v.Version
 			lost = append(lost, mine)
@@ -219,12 +213,9 @@ func (s *Overrides) take(changes store.ValueChanges) (lost []store.Value) {
 // limits. The caller holds mu.
 func (s *Overrides) apply() {
 	now := s.now()
-	var again bool
-	if s.limiter != nil {
-		programs := s.limiter.ProgramLimits()
-		again = !maps.EqualFunc(programs, s.book.programs, slices.Equal)
-		s.book.programs = programs
-	}
+	programs := s.programs()
+	again := !maps.EqualFunc(programs, s.book.programs, slices.Equal)
+	s.book.programs = programs
 	for name, h := range s.book.values {
 		if again || h.follow && passed(h.end, now) {
 			was := *h
@@ -315,9 +306,7 @@ func (s *Overrides) List(match func(policy, key string) bool) []Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.book
-	if s.limiter != nil {
-		now.programs = s.limiter.ProgramLimits() // a policy may have been mounted since the last look
-	}
+	now.programs = s.programs() // a policy may have been mounted since the last look
 	return now.list(match)
 }
 
