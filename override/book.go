@@ -22,11 +22,15 @@ const (
 	maxHeld   = 100_000
 	maxLogged = 50
 	maxShown  = 256 // bytes of a text
+	maxAt     = 1<<53 - 1
 )
 
 // A record is the text of a value, as JSON. The name of the value has the policy and the key. Its version is the time at
 // which it was written. The Store keeps it for 30 days after its end, so that a replica that was away then learns of the
 // end, and for the history.
+//
+// A value that is written back gets a new version. It keeps the time of the change in At. So a replica that did not know of
+// a later change cannot undo that one.
 type record struct {
 	Limit  string    `json:"limit"` // "": the override was ended
 	Until  time.Time `json:"until,omitzero"`
@@ -34,6 +38,7 @@ type record struct {
 	By     string    `json:"by"`
 	Why    string    `json:"why"`
 	Forced bool      `json:"forced,omitempty"`
+	At     int64     `json:"at,omitempty"` // the time of the change, of UnixMicro; 0: the version
 }
 
 func (r record) text() string {
@@ -57,6 +62,7 @@ func shownName(policy, key string) string { return logtext.Show(nameOf(policy, k
 type held struct {
 	name           string
 	version        int64
+	changed        int64                          // of UnixMicro: the version, unless it was written back since
 	until, end     int64                          // of UnixMicro, of the value and of the override
 	limit          unique.Handle[ratelimit.Limit] // the zero Limit: it was ended, or is malformed
 	was, by, why   string                         // as they were written: show them with logtext.Show
@@ -83,8 +89,17 @@ func (h *held) text() string {
 
 // value returns the value as the Store has it, unless it is malformed.
 func (h *held) value() store.Value {
-	r := record{h.text(), timeOf(h.end), h.was, h.by, h.why, h.forced}
+	r := record{h.text(), timeOf(h.end), h.was, h.by, h.why, h.forced, h.changed}
 	return store.Value{Name: h.name, Text: r.text(), Version: h.version, Until: timeOf(h.until)}
+}
+
+// next returns the At of the change that follows h, which may be nil. It is 0 unless the clock of the Store is behind the one
+// by which h was changed, as it may be after a failover.
+func (h *held) next(now time.Time) int64 {
+	if h == nil || h.changed < now.UnixMicro() {
+		return 0
+	}
+	return min(h.changed+1, maxAt)
 }
 
 // timeOf returns a time of UnixMicro, which has a number for the zero Time, too.
@@ -109,7 +124,7 @@ func read(v store.Value) *held {
 	var r record
 	var limit ratelimit.Limit
 	err := json.Unmarshal([]byte(v.Text), &r)
-	if year := r.Until.UTC().Year(); err != nil || !r.Until.IsZero() && (year < 1971 || year > 9999) {
+	if year := r.Until.UTC().Year(); err != nil || !r.Until.IsZero() && (year < 1971 || year > 9999) || r.At < 0 || r.At > maxAt {
 		r, err = record{}, errors.New(`the value is malformed: must be like {"limit":"120/1m","until":"2027-01-01T00:00:00Z","by":"alice"}`)
 	} else if r.Limit != "" {
 		limit, err = parseLimit(r.Limit)
@@ -118,7 +133,7 @@ func read(v store.Value) *held {
 		limit, h.note = ratelimit.Limit{}, err.Error()
 	}
 	h.limit = unique.Make(limit)
-	h.end, h.forced, h.why = r.Until.UnixMicro(), r.Forced, r.Why
+	h.end, h.forced, h.why, h.changed = r.Until.UnixMicro(), r.Forced, r.Why, cmp.Or(r.At, v.Version)
 	h.was, h.by = unique.Make(r.Was).Value(), unique.Make(r.By).Value()
 	return h
 }
@@ -146,7 +161,7 @@ func (b *book) judge(h *held, now time.Time) {
 		h.note = err.Error()
 		return
 	}
-	h.follow, h.note = true, "set by "+logtext.Show(h.by, maxShown)+" at "+timeOf(h.version).Format(time.RFC3339)
+	h.follow, h.note = true, "set by "+logtext.Show(h.by, maxShown)+" at "+timeOf(h.changed).Format(time.RFC3339)
 	if h.why != "" {
 		h.note += " (" + logtext.Show(h.why, maxShown) + ")"
 	}
@@ -188,7 +203,8 @@ func (b *book) set(c Change, now time.Time) (v store.Value, err error) {
 		return v, beyond
 	}
 	v = store.Value{Name: nameOf(c.Policy, c.Key)}
-	if h := b.values[v.Name]; h != nil {
+	h := b.values[v.Name]
+	if h != nil {
 		v.Version = h.version
 	} else if len(b.values) >= maxHeld {
 		return v, c.refuse(fmt.Errorf("there are %d overrides, with those that ended in the last 30 days: must be at most %d", len(b.values), maxHeld))
@@ -199,6 +215,7 @@ func (b *book) set(c Change, now time.Time) (v store.Value, err error) {
 	v.Text = record{
 		Limit: asked.String(), Until: c.Until.UTC(), Was: limitText(inForce), By: c.By, Why: c.Why,
 		Forced: beyond != nil || c.Force && b.programs == nil, // the replicas may have a program of another limit
+		At:     h.next(now),
 	}.text()
 	return v, nil
 }
@@ -216,7 +233,7 @@ func (b *book) end(c Change, now time.Time) (v store.Value, err error) {
 	if err := c.conflict(was, b.inForce(c.Policy, c.Key)); err != nil {
 		return v, err
 	}
-	ended := record{Was: h.text(), By: c.By, Why: c.Why}.text()
+	ended := record{Was: h.text(), By: c.By, Why: c.Why, At: h.next(now)}.text()
 	return store.Value{Name: h.name, Text: ended, Version: h.version, Until: now.Add(keepOver)}, nil
 }
 
@@ -246,7 +263,7 @@ func (b *book) list(match func(policy, key string) bool) []Entry {
 // history returns the last changes, the newest first. Malformed values are left out.
 func (b *book) history() []Entry {
 	list := []Entry{}
-	for _, h := range slices.SortedFunc(maps.Values(b.values), func(x, y *held) int { return cmp.Compare(y.version, x.version) }) {
+	for _, h := range slices.SortedFunc(maps.Values(b.values), func(x, y *held) int { return cmp.Compare(y.changed, x.changed) }) {
 		if !h.malformed() && len(list) < maxLogged {
 			list = append(list, b.entry(h))
 		}
@@ -265,7 +282,7 @@ func (b *book) entry(h *held) Entry {
 		return e
 	}
 	e.Limit, e.Until, e.Was, e.Forced = h.text(), timeOf(h.end), logtext.Show(h.was, maxShown), h.forced
-	e.By, e.At, e.Why = logtext.Show(h.by, maxShown), timeOf(h.version), logtext.Show(h.why, maxShown)
+	e.By, e.At, e.Why = logtext.Show(h.by, maxShown), timeOf(h.changed), logtext.Show(h.why, maxShown)
 	if h.follow {
 		e.InForce = e.Limit
 	} else {

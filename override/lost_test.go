@@ -215,3 +215,112 @@ func TestAfterAFailoverTheNewestValueWins(t *testing.T) {
 		}
 	})
 }
+
+// Each replica looks once a second. So some know a change that is lost a moment later, and others do not.
+func TestAChangeThatOneReplicaKnowsIsNotUndoneByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 30 { // the replicas look in another order each time
+			k := newKeeper(t)
+			a, b := start(t, k), start(t, k)
+			set(t, a, ofKey("ip:192.0.2.1", "300/1m burst 50", time.Time{}))
+			set(t, a, change("120/1m burst 12", ""))
+			time.Sleep(look)
+			set(t, a, ofKey("ip:192.0.2.2", "300/1m burst 50", time.Time{}))
+			if err := a.End(t.Context(), ofKey("ip:192.0.2.1", "", time.Time{})); err != nil {
+				t.Fatal(err)
+			}
+			set(t, a, change("90/1m", ""))
+			k.edit(func() { k.lose() })
+			time.Sleep(2 * time.Second)
+			for i, r := range []replica{a, b, start(t, k)} {
+				if r.api() != "90/1m" || limitOf(t, r, "192.0.2.1") != "90/1m" || limitOf(t, r, "192.0.2.2") != "300/1m burst 50" {
+					t.Fatalf("replica %d: %+v", i, r.List(nil))
+				}
+			}
+		}
+	})
+}
+
+// The Store cannot report a loss if the last value that a replica has read was written again since.
+func TestALossThatTheStoreDoesNotReportIsFoundLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper(t)
+		a := start(t, k)
+		set(t, a, ofKey("ip:192.0.2.1", "300/1m burst 50", time.Time{}))
+		set(t, a, change("120/1m burst 12", ""))
+		time.Sleep(time.Millisecond)
+		k.edit(func() { k.lose() })
+		if err := edit(t, k, map[string]ratelimit.Limit{"api": ratelimit.PerMinute(60)}).Set(t.Context(), change("90/1m", "")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10*time.Minute + look)
+		for i, r := range []replica{a, start(t, k)} {
+			if r.api() != "90/1m" || limitOf(t, r, "192.0.2.1") != "300/1m burst 50" {
+				t.Errorf("replica %d: %+v", i, r.List(nil))
+			}
+		}
+	})
+}
+
+// What is changed after a loss is newer than what was written back, whatever the clock of the Store is then.
+func TestChangesAfterALossToAClockThatIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper(t)
+		a := start(t, k)
+		set(t, a, change("120/1m burst 12", ""))
+		set(t, a, ofKey("ip:192.0.2.1", "300/1m burst 50", time.Time{}))
+		k.edit(func() { k.ahead = -time.Hour; k.lose() })
+		time.Sleep(look)
+		set(t, a, change("90/1m", ""))
+		if err := a.End(t.Context(), ofKey("ip:192.0.2.1", "", time.Time{})); err != nil {
+			t.Fatal(err)
+		}
+		k.edit(func() { k.lose() }) // the changes are written back, too
+		time.Sleep(20 * time.Minute)
+		for i, r := range []replica{a, start(t, k)} {
+			if r.api() != "90/1m" || limitOf(t, r, "192.0.2.1") != "90/1m" {
+				t.Errorf("replica %d: %+v", i, r.List(nil))
+			}
+		}
+	})
+}
+
+// A replica that could not read for 30 days cannot tell what has disappeared from what was ended.
+func TestAReplicaThatWasCutOffFor30DaysBringsNothingBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper(t)
+		r := start(t, k)
+		set(t, r, ofKey("ip:192.0.2.1", "300/1m burst 50", time.Time{}))
+		set(t, r, change("120/1m burst 12", ""))
+		k.edit(func() { k.err = errors.New("cut off") })
+		time.Sleep(look)
+		other := edit(t, &keeper{t: t, values: k.values}, map[string]ratelimit.Limit{"api": ratelimit.PerMinute(60)})
+		for _, key := range []string{"ip:192.0.2.1", ""} {
+			if err := other.End(t.Context(), override.Change{Policy: "api", Key: key, By: "bob"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if limitOf(t, r, "192.0.2.1") != "300/1m burst 50" {
+			t.Error("in the outage the override is not in force")
+		}
+		k.edit(func() { k.ahead, k.err = 31*24*time.Hour, nil })
+		time.Sleep(look)
+		if limitOf(t, r, "192.0.2.1") != "60/1m burst 10" || len(r.List(nil)) != 2 || k.writes != 2 {
+			t.Errorf("%+v, %d writes", r.List(nil), k.writes)
+		}
+	})
+}
+
+func TestMalformedValuesThatAreLostAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper(t)
+		k.put("api", "120/1m")
+		r := start(t, k)
+		k.edit(func() { k.lose() })
+		time.Sleep(look)
+		if e := r.entry("api"); e.Refused != "" || e.InForce != "60/1m burst 10" {
+			t.Errorf("%+v", e)
+		}
+		set(t, r, change("90/1m", ""))
+	})
+}

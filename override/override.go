@@ -12,7 +12,8 @@
 // not stop the others. There are at most 100,000 overrides.
 //
 // While the Store is unavailable, the overrides in force stay, until their ends. If overrides disappear from the Store, for
-// example by FLUSHALL, each replica that has them writes them back. See
+// example by FLUSHALL, each replica that has them writes them back. Of two values of a policy or key, the later change wins.
+// A replica that could not read for 30 days writes nothing back: it takes what the Store has. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/changing-limits.md.
 package override
 
@@ -60,7 +61,7 @@ type Entry struct {
 	Until   time.Time `json:"until,omitzero"`
 	Was     string    `json:"was,omitempty"` // the limit that was in force before
 	By      string    `json:"by,omitempty"`
-	At      time.Time `json:"at,omitzero"` // when it was written, also if that was to write it back
+	At      time.Time `json:"at,omitzero"` // when it was changed, by the clock of the Store
 	Why     string    `json:"why,omitempty"`
 	Forced  bool      `json:"forced,omitempty"`
 	Refused string    `json:"refused,omitempty"` // why this replica does not follow the override

@@ -24,8 +24,9 @@ const (
 	timeout    = 800 * time.Millisecond // of a look, and to write back what has disappeared
 	retryAfter = 250 * time.Millisecond // after a look that failed
 	warnEvery  = time.Minute
-	maxLines   = 1000 // that wait for a slow handler of slog; further ones are left out
-	maxSaid    = 20   // changes of a look that have a line each
+	allEvery   = 10 * time.Minute // what finds a loss that Values.ReadValues does not report
+	maxLines   = 1000             // that wait for a slow handler of slog; further ones are left out
+	maxSaid    = 20               // changes of a look that have a line each
 )
 
 // Overrides are the overrides of a Limiter. Make them with [Watch], or with [Edit] for a program without a Limiter.
@@ -38,6 +39,7 @@ type Overrides struct {
 
 	looking sync.Mutex  // held while values are read and applied, so that no older state overtakes a newer one
 	after   store.Value // the last one that was read; guarded by looking
+	allAt   time.Time   // when all were read, by the clock of the Store; guarded by looking
 
 	mu     sync.Mutex // guards the fields below
 	book   book
@@ -131,7 +133,14 @@ func (s *Overrides) watch(ctx context.Context, last error) {
 func (s *Overrides) look(ctx context.Context) error {
 	s.looking.Lock()
 	defer s.looking.Unlock()
-	lost, err := s.read(ctx)
+	if s.now().Sub(s.allAt) >= allEvery {
+		s.after = store.Value{}
+	}
+	lost, back, err := s.read(ctx)
+	if back { // it may have missed that other values have disappeared
+		s.after = store.Value{}
+		lost, _, err = s.read(ctx)
+	}
 	if len(lost) == 0 {
 		return err
 	}
@@ -146,12 +155,13 @@ func (s *Overrides) look(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err = s.read(ctx)
+	_, _, err = s.read(ctx)
 	return err
 }
 
-// read reads the changes once, and returns the values that have disappeared. The caller holds looking.
-func (s *Overrides) read(ctx context.Context) (lost []store.Value, err error) {
+// read reads the changes once, and returns the values that have disappeared. back reports whether another replica has
+// written values back, and the changes are not all values. The caller holds looking.
+func (s *Overrides) read(ctx context.Context) (lost []store.Value, back bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	changes, err := s.values.ReadValues(limited, setName, s.after)
@@ -159,41 +169,57 @@ func (s *Overrides) read(ctx context.Context) (lost []store.Value, err error) {
 	defer s.mu.Unlock()
 	if err == nil {
 		s.failed, s.offset = nil, time.Until(changes.Now)
-		lost = s.take(changes)
+		if changes.Now.Sub(s.allAt) >= keepOver { // the Store no longer knows what was ended meanwhile
+			clear(s.book.values)
+			s.stale = true
+		}
+		lost, back = s.take(changes)
+		if changes.All {
+			s.allAt, s.after = changes.Now, store.Value{}
+		}
 		if n := len(changes.Values); n > 0 {
 			s.after = changes.Values[n-1]
-		} else if changes.All {
-			s.after = store.Value{}
 		}
 	} else if ctx.Err() == nil {
 		s.failed = err
 		s.warn("ratelimit: overrides cannot be read: those in force stay", slog.String("error", logtext.Show(err.Error(), maxShown)))
 	}
 	s.apply()
-	return lost, err
+	return lost, back, err
 }
 
 // now returns the time of the Store, also in an outage.
 func (s *Overrides) now() time.Time { return time.Now().Add(s.offset) }
 
-// take puts changes into the book, and returns the values that have disappeared from the Store, or are older there: by
-// FLUSHALL, an eviction, or a failover to a server without them. They stay in the book. Their Version is the one that the
-// Store has now.
-func (s *Overrides) take(changes store.ValueChanges) (lost []store.Value) {
-	there := make(map[string]store.Value, len(changes.Values))
+// take puts changes into the book. It returns the values that have disappeared from the Store, or of which the Store has an
+// earlier change: by FLUSHALL, an eviction, or a failover to a server without them. They stay in the book. Their Version is
+// the one that the Store has now. back reports whether one of the changes was written back, and changes are not all values.
+func (s *Overrides) take(changes store.ValueChanges) (lost []store.Value, back bool) {
+	there := make(map[string]*held, len(changes.Values))
 	for _, v := range changes.Values {
-		there[v.Name] = v
+		h := s.book.values[v.Name]
+		if h == nil || h.version != v.Version {
+			h = read(v)
+			back = back || !changes.All && h.changed != h.version
+		}
+		there[v.Name] = h
 	}
 	for name, h := range s.book.values {
-		if v := there[name]; changes.All && v.Version < h.version && !passed(h.until, changes.Now) && !h.malformed() {
+		now := cmp.Or(there[name], new(held))
+		switch {
+		case now == h:
+			delete(there, name)
+		case now.version == 0 && !changes.All || h.changed <= now.changed || passed(h.until, changes.Now):
+		case !h.malformed():
 			mine := h.value()
-			mine.Version = v.Version
+			mine.Version = now.version
 			lost = append(lost, mine)
 			delete(there, name)
+		case now.version == 0: // nobody can end it
+			delete(s.book.values, name)
 		}
 	}
-	for name, v := range there {
-		h := read(v)
+	for name, h := range there {
 		s.book.judge(h, changes.Now)
 		if len(there) <= maxSaid || h.refused() {
 			s.note(cmp.Or(s.book.values[name], new(held)), h)
@@ -206,7 +232,7 @@ func (s *Overrides) take(changes store.ValueChanges) (lost []store.Value) {
 	if len(lost) > 0 {
 		s.warn("ratelimit: overrides have disappeared from the store: they stay in force, and are written back", slog.Int("values", len(lost)))
 	}
-	return lost
+	return lost, back
 }
 
 // apply puts the overrides in force, ends those whose end has come, and judges all again if the program has set other
