@@ -21,7 +21,8 @@ local function run() -- which errors.lua calls
   local kept = call('HMGET', hash, name, '')
   local held = kept[1] or ''
   local version, ending = string.match(held, '^(%d+) (%d+) ')
-  if not version or #held > 8226 or ending ~= '0' and ending - now <= 0 then -- none, or written by hand
+  if not version or #held > 8226 or ending ~= '0' and ending - now <= 0 -- none, or written by hand
+    or call('ZRANGE', versions, version, version, 'BYSCORE')[1] ~= name then -- or its versions were evicted
     held, version = '', 0
   end
   if not text then

@@ -1,6 +1,7 @@
 package override_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -322,5 +323,31 @@ func TestMalformedValuesThatAreLostAreForgotten(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 		set(t, r, change("90/1m", ""))
+	})
+}
+
+// distant takes two seconds to read all values.
+type distant struct{ *keeper }
+
+func (d distant) ReadValues(ctx context.Context, set string, after store.Value) (store.ValueChanges, error) {
+	if after.Version == 0 {
+		select {
+		case <-ctx.Done():
+			return store.ValueChanges{}, ctx.Err()
+		case <-time.After(2 * time.Second):
+		}
+	}
+	return d.keeper.ReadValues(ctx, set, after)
+}
+
+func TestValuesThatTakeLongToReadAreReadAtLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper(t)
+		set(t, start(t, k), change("120/1m burst 12", ""))
+		r := start(t, distant{k})
+		time.Sleep(6 * time.Second)
+		if r.api() != "120/1m burst 12" || r.Problem() != "" {
+			t.Errorf("%s, %q", r.api(), r.Problem())
+		}
 	})
 }

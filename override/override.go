@@ -2,7 +2,7 @@
 // An override has a reason and the name of an operator, and may have an end. Overrides are kept in the Store, so they
 // survive a restart. The package is experimental: a minor release may change it.
 //
-// Each replica reads the changes once a second. [Overrides.Set] makes a change, and so do the admin page, with its
+// Each replica reads the changes once a second, and all overrides every ten minutes. [Overrides.Set] makes a change, and so do the admin page, with its
 // Config.Overrides, and the command "ratelimit limits set". For a request, the override of its key goes before that of the
 // policy, which goes before the LimitFunc and the Limit of the policy.
 //

@@ -22,6 +22,7 @@ const (
 
 	every      = time.Second
 	timeout    = 800 * time.Millisecond // of a look, and to write back what has disappeared
+	maxTimeout = 5 * time.Second        // of a look that reads all values, after it has failed: there may be 100,000
 	retryAfter = 250 * time.Millisecond // after a look that failed
 	warnEvery  = time.Minute
 	allEvery   = 10 * time.Minute // what finds a loss that Values.ReadValues does not report
@@ -37,9 +38,12 @@ type Overrides struct {
 	logger   *slog.Logger
 	lines    chan func()
 
-	looking sync.Mutex  // held while values are read and applied, so that no older state overtakes a newer one
-	after   store.Value // the last one that was read; guarded by looking
-	allAt   time.Time   // when all were read, by the clock of the Store; guarded by looking
+	looking sync.Mutex // held while values are read and applied, so that no older state overtakes a newer one
+	// Guarded by looking.
+	after   store.Value   // the last one that was read
+	timeout time.Duration // of the next look that reads all values
+	readAt  time.Time     // by the clock of the Store
+	allDue  time.Time     // when all are read again, by that clock
 
 	mu     sync.Mutex // guards the fields below
 	book   book
@@ -83,7 +87,7 @@ func Edit(ctx context.Context, values store.Values, program map[string][]ratelim
 
 func newOverrides(values store.Values, cfg Config, programs func() map[string][]ratelimit.Limit) *Overrides {
 	b := book{programs: programs(), maxFactor: cmp.Or(cfg.MaxFactor, defaultMaxFactor), values: make(map[string]*held)}
-	return &Overrides{programs: programs, values: values, logger: cfg.Logger, lines: make(chan func(), maxLines), book: b}
+	return &Overrides{programs: programs, values: values, timeout: timeout, logger: cfg.Logger, lines: make(chan func(), maxLines), book: b}
 }
 
 // say logs a line. A goroutine writes it, because a slow handler of slog must not delay the page, Set, or the next look.
@@ -133,13 +137,14 @@ func (s *Overrides) watch(ctx context.Context, last error) {
 func (s *Overrides) look(ctx context.Context) error {
 	s.looking.Lock()
 	defer s.looking.Unlock()
-	if s.now().Sub(s.allAt) >= allEvery {
-		s.after = store.Value{}
+	after := s.after
+	if now := s.now(); !now.Before(s.allDue) || now.Sub(s.readAt) >= keepOver {
+		after, s.allDue = store.Value{}, now.Add(allEvery) // if it fails, the next look reads the changes
 	}
-	lost, back, err := s.read(ctx)
+	lost, back, err := s.read(ctx, after)
 	if back { // it may have missed that other values have disappeared
 		s.after = store.Value{}
-		lost, _, err = s.read(ctx)
+		lost, _, err = s.read(ctx, s.after)
 	}
 	if len(lost) == 0 {
 		return err
@@ -155,27 +160,35 @@ func (s *Overrides) look(ctx context.Context) error {
 			return err
 		}
 	}
-	_, _, err = s.read(ctx)
+	_, _, err = s.read(ctx, s.after)
 	return err
 }
 
-// read reads the changes once, and returns the values that have disappeared. back reports whether another replica has
-// written values back, and the changes are not all values. The caller holds looking.
-func (s *Overrides) read(ctx context.Context) (lost []store.Value, back bool, err error) {
-	limited, cancel := context.WithTimeout(ctx, timeout)
+// read reads the changes after a value once, and returns the values that have disappeared. back reports whether another
+// replica has written values back, and the changes are not all values. The caller holds looking.
+func (s *Overrides) read(ctx context.Context, after store.Value) (lost []store.Value, back bool, err error) {
+	patience := timeout
+	if after.Version == 0 {
+		patience = s.timeout
+	}
+	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	changes, err := s.values.ReadValues(limited, setName, s.after)
+	changes, err := s.values.ReadValues(limited, setName, after)
+	if after.Version == 0 && errors.Is(err, context.DeadlineExceeded) {
+		s.timeout = min(2*s.timeout, maxTimeout)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
 		s.failed, s.offset = nil, time.Until(changes.Now)
-		if changes.Now.Sub(s.allAt) >= keepOver { // the Store no longer knows what was ended meanwhile
+		if changes.Now.Sub(s.readAt) >= keepOver { // the Store no longer knows what was ended meanwhile
 			clear(s.book.values)
 			s.stale = true
 		}
 		lost, back = s.take(changes)
+		s.readAt = changes.Now
 		if changes.All {
-			s.allAt, s.after = changes.Now, store.Value{}
+			s.after, s.timeout, s.allDue = store.Value{}, timeout, changes.Now.Add(allEvery)
 		}
 		if n := len(changes.Values); n > 0 {
 			s.after = changes.Values[n-1]

@@ -115,7 +115,11 @@ func TestValuesThatAreLostAreReadAnew(t *testing.T) {
 	server.Do("FLUSHALL")
 	wantValues(t, s, last, true, "")
 	writeValue(t, s, store.Value{Name: "c", Text: "2"})
-	wantValues(t, s, last, true, "c=2")
+	last = writeValue(t, s, store.Value{Name: "b", Text: "2"})
+	server.Do("DEL", "ratelimit:{s}#versions") // evicted
+	wantValues(t, s, last, true, "")
+	writeValue(t, s, store.Value{Name: "b", Text: "3"})
+	wantValues(t, s, store.Value{}, true, "b=3")
 }
 
 // A replica that becomes the master may lack the last writes. Who has read them reads the set anew.
