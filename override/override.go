@@ -2,9 +2,9 @@
 // An override has a reason and the name of an operator, and may have an end. Overrides are kept in the Store, so they
 // survive a restart. The package is experimental: a minor release may change it.
 //
-// Each replica reads the changes once a second, and all overrides every ten minutes. [Overrides.Set] makes a change, and so do the admin page, with its
-// Config.Overrides, and the command "ratelimit limits set". For a request, the override of its key goes before that of the
-// policy, which goes before the LimitFunc and the Limit of the policy.
+// Each replica reads the changes once a second, and all overrides every ten minutes. [Overrides.Set] makes a change, and
+// so do the admin page, with its Config.Overrides, and the command "ratelimit limits set". For a request, the override of
+// its key goes before that of the policy, which goes before the LimitFunc and the Limit of the policy.
 //
 // A mistake cannot open everything. A change is refused if it is more than [Config.MaxFactor] times higher or lower than
 // what the program sets, or if the two cannot be compared, unless it is forced. Each replica checks that again before it
