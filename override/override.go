@@ -2,9 +2,9 @@
 // An override has a reason and the name of an operator, and may have an end. Overrides are kept in the Store, so they
 // survive a restart. The package is experimental: a minor release may change it.
 //
-// Each replica reads the changes once a second, and all overrides every ten minutes. [Overrides.Set] makes a change, and
-// so do the admin page, with its Config.Overrides, and the command "ratelimit limits set". For a request, the override of
-// its key goes before that of the policy, which goes before the LimitFunc and the Limit of the policy.
+// Each replica reads the changes once a second. [Overrides.Set] makes a change, and so do the admin page, with its
+// Config.Overrides, and the command "ratelimit limits set". For a request, the override of its key goes before that of the
+// policy, which goes before the LimitFunc and the Limit of the policy.
 //
 // A mistake cannot open everything. A change is refused if it is more than [Config.MaxFactor] times higher or lower than
 // what the program sets, or if the two cannot be compared, unless it is forced. Each replica checks that again before it
@@ -12,8 +12,7 @@
 // not stop the others. There are at most 100,000 overrides.
 //
 // While the Store is unavailable, the overrides in force stay, until their ends. If overrides disappear from the Store, for
-// example by FLUSHALL, each replica that has them writes them back. Of two values of a policy or key, the later change wins.
-// A replica that could not read for 30 days writes nothing back: it takes what the Store has. See
+// example by FLUSHALL, each replica that has them writes them back. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/changing-limits.md.
 package override
 
