@@ -56,11 +56,11 @@ var (
 // The SHA-1 of scripts in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1       = "f4904d6e9b0182168d9bef1b94c6b2f8ec78732f"
+	TakeSHA1       = "e249a1f9c61ec67d0d60c1326c46314e1c351aec"
 	TakeOneSHA1    = "043ac794162110c03b16e5430964a786abdb85c8"
-	TakeQuotaSHA1  = "26d14754e36bdd2f21bf3ae3713ec531b6ae39ea"
-	TakeFewSHA1    = "9a4f558a2bcae0eca33181879f5528339a989f22"
-	TakeAcrossSHA1 = "3bd0d5d9fe37502e791b8a0f3bbc9da0eaf67671"
-	PeekSHA1       = "e88d4fed9dc25323068972abce52c4d776b25d46"
+	TakeQuotaSHA1  = "ebac0f14f2f8161cde69e9979b3a681d8740ea93"
+	TakeFewSHA1    = "3efae39c0e40849a88f327423123aa9c5aa7cc38"
+	TakeAcrossSHA1 = "74049e20cb8508cd05e8e76e03af7f7da4593b1f"
+	PeekSHA1       = "695e987bf4e9d96ad75966d669adb8e0fd93f61c"
 	LoadLimitsSHA1 = "0be8271497a8ae87f3f65b2f695e12f094505e47"
 )

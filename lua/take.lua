@@ -235,18 +235,19 @@ local function write(key, left, last, state, change)
     call('HSET', key, 'tokens', format('%d', left), 'last_refill', now_text)
     return
   end
-  local tokens, last_refill, lasts = 'tokens', 'last_refill', last - now
+  local amount, time, lasts = 'tokens', 'last_refill', last - now
   if period_ends then
-    tokens, last_refill, left = 'used', 'until', capacity - left
+    amount, time, left = 'used', 'until', capacity - left
     lasts = lasts + 1000000 + now % 1000000 * 60 -- keys that expire all at once hold up other clients
   else
     lasts = lasts + fill + max(fill, (capacity - left) / refill)
   end
   local rest = state == 'absent' and -1 or call('PTTL', key)
-  call('HSET', key, tokens, format('%d', left), last_refill, format('%d', last), blocked_until and 'blocked_limit' or 'limit', limit)
+  call('HSET', key, amount, format('%d', left), time, format('%d', last), blocked_until and 'blocked_limit' or 'limit', limit)
   if change and blocked_until then
     lasts = max(lasts, lock)
-    call('HSET', key, 'limit', 'locked', 'blocked_until', format('%d', blocked_until), 'blocked_since', now_text, 'blocked_reason', '')
+    call('HSET', key, 'limit', 'locked', 'blocked_until', format('%d', blocked_until),
+      'blocked_since', now_text, 'blocked_reason', '')
   elseif change then
     call('HSET', key, 'blocked_until', now_text)
   end
@@ -258,8 +259,7 @@ end
 
 -- Charges the bucket of charge i that many times, and returns the credits that are left.
 local function charge(i, key, tokens, last, state, times)
-  local left = times == 0 and tokens or times == 1 and tokens - need or tokens - floor(times * (need + 0.0))
-  local change
+  local change, left = nil, times == 0 and tokens or times == 1 and tokens - need or tokens - floor(times * (need + 0.0))
   if left > capacity then
     left = capacity
     if need == -18014398509481984 then
@@ -337,9 +337,7 @@ end
 local function run()
   while ARGV[at] do
     local count, charges = ARGV[at + 1] + 0, ARGV[at + 2] + 0
-    if calls == 0 then
-      calls = ARGV[at] + 0
-    end
+    calls = calls > 0 and calls or ARGV[at] + 0
     if charges > 1 then
       local found = {}
       while calls > 0 do

@@ -1,5 +1,4 @@
 -- Takes tokens from the bucket of a quota, for a lone call. It is take_one.lua for quotas.
---
 -- KEYS  the key of the bucket
 -- ARGV  capacity       the tokens of the quota, fewer than 2^52
 --       limit          such as "100000 per month Europe/Berlin"
