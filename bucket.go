@@ -64,6 +64,9 @@ func (l *Limiter) inspect(ctx context.Context, c *call, peeked *Bucket) (bool, e
 	case unsupported, given && b.Degraded: // the limit of a stand-in may be a part of the one that is given
 		ok, err := l.store.Take(ctx, c.charges, c.states)
 		peeked.Used = c.states[0].ResetAfter > c.states[0].RetryAfter // which is above 0 if the bucket is blocked
+		if charge.Limit.IsQuota() {
+			peeked.Used = c.states[0].Remaining < charge.Limit.Capacity
+		}
 		return ok, err
 	}
 	peeked.Used, peeked.Locked, peeked.BlockedSince, peeked.Reason = b.Used(), b.Locked, b.BlockedSince, b.Reason

@@ -41,7 +41,7 @@ type Decision struct {
 //   - Allowed bool: the bucket could pay
 //   - Remaining int64: how many whole tokens are left
 //   - RetryAfter time.Duration: how long until the bucket can pay, 0 if Allowed, [Never] if it never can
-//   - ResetAfter time.Duration: how long until the bucket is full
+//   - ResetAfter time.Duration: how long until the bucket is full, or until the period of a quota ends
 //   - Wait time.Duration: how long until the tokens come that were reserved, with [Policy.MaxWait]
 //   - Blocked bool: the bucket is blocked or locked, for RetryAfter
 //   - Degraded bool: a stand-in answered, while the store is unavailable
@@ -158,6 +158,35 @@ func (d *Decision) RetryAfter() time.Duration {
 	return longest
 }
 
+// PeriodEnd returns when the period of a quota ends that a denied request has to wait for, in the time zone of the quota.
+// It returns the zero Time if no visible quota decides [Decision.RetryAfter].
+func (d *Decision) PeriodEnd() time.Time {
+	after := d.RetryAfter()
+	if after == 0 || after == Never {
+		return time.Time{}
+	}
+	for i := range d.Results {
+		r := &d.Results[i]
+		if r.Limit.Period == 0 || r.Shadow || r.Hidden || r.Blocked || r.ResetAfter != after {
+			continue
+		}
+		if period, err := store.NewPeriod(r.Limit.Period, r.Limit.Zone); err == nil {
+			return time.Unix(d.resetOf(r), 0).In(period.Location())
+		}
+	}
+	return time.Time{}
+}
+
+// resetOf returns when the bucket is full, in seconds of Unix time, rounded up. The period of a quota ends on a whole second.
+// There the nearest one is right, because d.At is some time after the decision of the Store.
+func (d *Decision) resetOf(r *Result) int64 {
+	reset := d.At.Add(r.ResetAfter)
+	if r.Limit.Period != 0 && !r.Blocked { // a block may hide the end of the period
+		return reset.Round(time.Second).Unix()
+	}
+	return reset.Add(time.Second - 1).Unix()
+}
+
 // next returns how long it takes until the bucket can pay the same cost again.
 func (r *Result) next() time.Duration {
 	switch {
@@ -216,10 +245,11 @@ func (d *Decision) Denied() []string {
 	return names
 }
 
-// VisibleWait returns Waited, or 0 if the request had to wait for a Hidden policy. It is meant for headers.
+// VisibleWait returns Waited, or 0 if the request had to wait for a Hidden policy, or may have waited for a Hidden quota. It
+// is meant for headers.
 func (d *Decision) VisibleWait() time.Duration {
 	for i := range d.Results {
-		if r := &d.Results[i]; r.Hidden && !r.Shadow && r.Wait > 0 {
+		if r := &d.Results[i]; r.Hidden && !r.Shadow && (r.Wait > 0 || r.Limit.Period != 0) {
 			return 0
 		}
 	}

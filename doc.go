@@ -62,6 +62,9 @@
 // lower the burst: PerMinute(60).WithBurst(10). See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/choosing-a-limit.md.
 //
+// A [Quota] such as 100,000 a month is renewed by the calendar:
+// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/plans.md.
+//
 // To choose the limit by the member's tier, set [Policy.LimitFunc]. A key whose limit changes keeps its tokens, up to
 // the new burst. If the LimitFunc returns a malformed Limit, [Policy.Limit] applies. Without one, or if that is
 // [Unlimited], the request is answered 503.

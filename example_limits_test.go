@@ -58,6 +58,27 @@ func ExampleEvery() {
 	// 08:24 false 6m0s <nil>
 }
 
+// A plan of three requests a month, by the calendar of Berlin, in the last hours of November.
+func ExampleQuota() {
+	now := time.Date(2026, 11, 30, 21, 0, 0, 0, time.UTC)
+	buckets := ratelimit.Must(memstore.New(memstore.Config{Clock: func() time.Time { return now }}))
+	defer buckets.Close()
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: buckets}))
+	plan := ratelimit.Policy{Name: "plan", Limit: ratelimit.Quota(3, ratelimit.Month).In("Europe/Berlin")}
+
+	for range 5 {
+		result, err := limiter.Take(context.Background(), plan, "member:5", 1)
+		fmt.Println(now.Format(time.DateTime), result.Allowed, result.Remaining, result.RetryAfter, err)
+		now = now.Add(30 * time.Minute)
+	}
+	// Output:
+	// 2026-11-30 21:00:00 true 2 0s <nil>
+	// 2026-11-30 21:30:00 true 1 0s <nil>
+	// 2026-11-30 22:00:00 true 0 0s <nil>
+	// 2026-11-30 22:30:00 false 0 30m0s <nil>
+	// 2026-11-30 23:00:00 true 2 0s <nil>
+}
+
 // The limit of an API key depends on its plan. An unknown plan has Policy.Limit.
 func ExamplePolicy_limitFunc() {
 	plans := map[string]ratelimit.Limit{

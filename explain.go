@@ -43,6 +43,7 @@ func (l *Limiter) Explain(r *http.Request, policies ...Policy) *explain.Explanat
 		refusals:   failure.Log{Logger: silent},
 		ofRequests: l.ofRequests,
 	}}
+	x.now = time.Now().UnixMicro()
 	recursive := dryrun.OfRequest(r) != nil
 	r = explained(ctx, r)
 	x.e = explain.Explanation{
@@ -102,6 +103,7 @@ type explanation struct {
 	dry   Limiter // decides and answers as l does, by the buckets that were read, and is not observed
 	trace *dryrun.Run
 	e     explain.Explanation
+	now   int64 // in microseconds of Unix time: buckets are read and decided about as at this time
 	err   error // of the Store: it is not asked again
 }
 
@@ -157,14 +159,15 @@ func (x *explanation) explainMount(r *http.Request, m explainedMount, met bool) 
 	}
 	ex := newRequestExchange(r.Context(), &x.dry.ofRequests)
 	policies, memoized := x.explainPolicies(m.policies, next, &ex.exchange)
-	snapshot := &snapshotStore{policies: policies, err: x.err}
+	snapshot := &snapshotStore{policies: policies, now: x.now, err: x.err}
 	x.dry.store = snapshot
 	var err error
 	panicked = cmp.Or(panicked, recoverPanic(func() { err = x.dry.decide(&ex.exchange, next, memoized, false) }))
 	d := &ex.decision
 	own := ex.own()
+	d.At, d.Waited = d.At.Add(snapshot.asked), d.Waited+snapshot.asked // in the headers alone: nobody waits
 	if d.Allowed {
-		d.elapse(snapshot.waited) // in the headers alone: nobody waits
+		d.elapse(snapshot.waited)
 	}
 	if met && panicked == nil {
 		panicked = recoverPanic(func() { next = cmp.Or(x.dry.answer(answerRecorder{explanation: x}, next, ex, err), next) })
@@ -179,7 +182,7 @@ func (x *explanation) explainMount(r *http.Request, m explainedMount, met bool) 
 		refusers = "denied by " + strings.Join(names, ", ")
 	}
 	for _, p := range policies {
-		p.conclude(own, refusers, here.Allowed)
+		p.conclude(own, refusers, here.Allowed, x.now+snapshot.asked.Microseconds(), snapshot.asked)
 		here.Policies = append(here.Policies, p.Policy)
 	}
 	return here, next

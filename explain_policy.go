@@ -21,7 +21,7 @@ import (
 type explainedPolicy struct {
 	explain.Policy
 	charge store.Charge
-	kept   store.Kept // the bucket, at snapshotTime
+	kept   store.Kept // the bucket, at the time of the explanation
 }
 
 func describe(p *policy) explain.Policy {
@@ -45,7 +45,7 @@ func (x *explanation) explainPolicies(policies []*policy, r *http.Request, ex *e
 	}
 	for _, e := range all {
 		if x.err == nil && e.charge.Limit != (store.Limit{}) {
-			x.err = e.readBucket(ctx, x.l.store)
+			x.err = e.readBucket(ctx, x.l.store, x.now)
 		}
 	}
 	return all, memoized
@@ -139,8 +139,8 @@ func bucketOf(ctx context.Context, s store.Store, c *store.Charge) (store.Bucket
 	return b, err
 }
 
-// readBucket reads the bucket of e.
-func (e *explainedPolicy) readBucket(ctx context.Context, s store.Store) error {
+// readBucket reads the bucket of e as it is now.
+func (e *explainedPolicy) readBucket(ctx context.Context, s store.Store, now int64) error {
 	c := &e.charge
 	b, err := bucketOf(ctx, s, c)
 	if err != nil {
@@ -151,22 +151,24 @@ func (e *explainedPolicy) readBucket(ctx context.Context, s store.Store) error {
 	}
 	before := b.State(c.Limit)
 	e.Before = &before
-	e.kept = store.Kept{Limit: b.Limit, Credits: b.Credits, LastRefill: snapshotTime - b.Age.Microseconds(), Locked: b.Locked}
+	e.kept = store.Kept{Limit: b.Limit, Credits: b.Credits, LastRefill: now - b.Age.Microseconds(), Locked: b.Locked}
+	if b.Limit.IsQuota() {
+		e.kept.LastRefill, e.kept.Until = 0, now+b.Rest.Microseconds()
+	}
 	if b.Blocked > 0 {
-		e.kept.BlockedUntil = snapshotTime + b.Blocked.Microseconds()
+		e.kept.BlockedUntil = now + b.Blocked.Microseconds()
 	}
 	return nil
 }
-
-// snapshotTime is the time at which buckets are read, in microseconds on the clock of a snapshotStore.
-const snapshotTime = 1 << 50
 
 // A snapshotStore is a Store of the buckets of policies, as they were read. So a decision about them is that of Handler, and
 // writes nothing.
 type snapshotStore struct {
 	policies []*explainedPolicy
+	now      int64         // in microseconds of Unix time
 	err      error         // of the Store that they were read from
-	waited   time.Duration // for the tokens of the last call
+	asked    time.Duration // how long the last call waited for the next periods of quotas, holding nothing
+	waited   time.Duration // for its tokens, after that
 }
 
 func (s *snapshotStore) Take(_ context.Context, charges []store.Charge, states []store.State) (bool, error) {
@@ -183,8 +185,14 @@ func (s *snapshotStore) Take(_ context.Context, charges []store.Charge, states [
 		}
 		all[i], kept[i] = e, e.kept
 	}
-	ok := store.Decide(charges, kept, states, snapshotTime)
-	s.waited = (&call{charges: charges, states: states}).wait()
+	ok := store.Decide(charges, kept, states, s.now)
+	c := &call{charges: charges, states: states, waits: true}
+	for until := c.nextPeriod(ok, nil); until > 0; until = c.nextPeriod(ok, nil) {
+		s.asked += until
+		c.shortenWaits(until)
+		ok = store.Decide(charges, kept, states, s.now+s.asked.Microseconds())
+	}
+	s.waited = c.wait()
 	for i, e := range all {
 		e.kept, states[i].Degraded = kept[i], e.Before.Degraded
 	}
@@ -193,7 +201,8 @@ func (s *snapshotStore) Take(_ context.Context, charges []store.Charge, states [
 
 // conclude completes an explanation by the result of its policy. A policy has none if it was left out, or if the request was
 // refused before. refusers says why the request is not allowed.
-func (e *explainedPolicy) conclude(results []Result, refusers string, allowed bool) {
+// It is decided at the time now, for which the request has waited for asked.
+func (e *explainedPolicy) conclude(results []Result, refusers string, allowed bool, now int64, asked time.Duration) {
 	if e.Outcome != "" {
 		return
 	}
@@ -209,14 +218,14 @@ func (e *explainedPolicy) conclude(results []Result, refusers string, allowed bo
 		return
 	case e.Before != nil: // would the policy alone allow it?
 		var states [1]store.State
-		if r.State = *e.Before; !store.Decide([]store.Charge{e.charge}, []store.Kept{e.kept}, states[:], snapshotTime) || !states[0].Allowed {
+		if r.State = *e.Before; !store.Decide([]store.Charge{e.charge}, []store.Kept{e.kept}, states[:], now) || !states[0].Allowed {
 			r.State = states[0]
 		}
 	}
 	if e.Before != nil {
 		e.After = &r.State
 	}
-	switch e.Why = e.why(&r); {
+	switch e.Why = e.why(&r, asked); {
 	case r.Allowed && !allowed:
 		e.Outcome, e.Why = explain.NotCharged, refusers
 	case r.Allowed:
@@ -228,9 +237,11 @@ func (e *explainedPolicy) conclude(results []Result, refusers string, allowed bo
 	}
 }
 
-// why returns why a bucket allows the request or denies it.
-func (e *explainedPolicy) why(r *Result) string {
+// why returns why a bucket allows the request or denies it. asked is how long the request waits for the next period.
+func (e *explainedPolicy) why(r *Result, asked time.Duration) string {
 	switch limit := e.charge.Limit; {
+	case r.Allowed && asked > 0 && limit.IsQuota() && e.Before.Remaining < r.Cost:
+		return fmt.Sprintf("the request waits %v for the next period", asked)
 	case r.Wait > 0:
 		return fmt.Sprintf("the request waits %v for its tokens", r.Wait)
 	case r.Allowed:
@@ -240,8 +251,16 @@ func (e *explainedPolicy) why(r *Result) string {
 	case r.Blocked:
 		return fmt.Sprintf("the bucket is blocked for %v", r.RetryAfter)
 	case r.RetryAfter == Never:
-		return fmt.Sprintf("the cost is negative or above the burst of %d", limit.Remaining(limit.Capacity))
+		return fmt.Sprintf("the cost is negative or above the %s of %d", capacityName(limit), limit.Remaining(limit.Capacity))
 	default:
 		return fmt.Sprintf("the request takes %d of %d tokens: possible in %v", r.Cost, r.Remaining, r.RetryAfter)
 	}
+}
+
+// capacityName returns how a person calls the capacity of a limit.
+func capacityName(l store.Limit) string {
+	if l.IsQuota() {
+		return "quota"
+	}
+	return "burst"
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/answer"
 	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
@@ -24,15 +23,14 @@ type HeaderFunc func(h http.Header, d *Decision)
 //
 //	X-RateLimit-Limit      the burst: the number of tokens in a full bucket
 //	X-RateLimit-Remaining  the number of tokens left
-//	X-RateLimit-Reset      when the bucket is full again, in seconds of Unix time, rounded up
+//	X-RateLimit-Reset      when the bucket is full again, in seconds of Unix time, rounded up; the end of a quota's period
 //	X-RateLimit-Waited     how long the request waited for its tokens, in seconds; absent if it did not wait
 //
 // A token is one request, unless [Policy.Cost] is set. A request can be repeated Remaining / cost times at once. For
 // other formats, see https://github.com/go-tokenbucket/ratelimit/blob/main/docs/headers.md.
 func XRateLimit(h http.Header, d *Decision) {
 	if r := d.Tightest(); r != nil {
-		reset := d.At.Add(r.ResetAfter + time.Second - 1).Unix()
-		rateheader.SetXRateLimit(h, d.room(), r.Limit.burst(), r.Remaining, reset)
+		rateheader.SetXRateLimit(h, d.room(), r.Limit.burst(), r.Remaining, d.resetOf(r))
 		rateheader.SetWaited(h, d.VisibleWait())
 	}
 }

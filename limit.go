@@ -48,8 +48,9 @@ const (
 // Quota returns a Limit of n tokens in each period, such as Quota(100_000, Month). All n come when the period begins, by the
 // calendar of UTC or of another time zone: see [Limit.In]. The clock of the Store decides when that is.
 //
-// A quota says nothing of how fast its tokens are used. Put a policy with a rate beside it. A request never waits for the
-// next period longer than [Policy.MaxWait]. A Limit that changes within a period keeps what was used.
+// A quota says nothing of how fast its tokens are used. Put a policy with a rate beside it. A request waits for the
+// next period only as long as [Policy.MaxWait] allows. A quota that changes within a period keeps what was used. See
+// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/plans.md.
 func Quota(n int64, period Period) Limit { return Limit{Rate: n, Period: period} }
 
 // In returns l, a quota, for the calendar of a time zone, such as "Europe/Berlin". [New] returns an error if the host does
@@ -100,14 +101,21 @@ func (l Limit) compile() (store.Limit, error) {
 
 func (l Limit) compileQuota() (store.Limit, error) {
 	switch {
-	case l.Period < Hour || l.Period > Month:
+	case l.Period == 0:
+		return store.Limit{}, fmt.Errorf("Zone %q: must be empty without a Period, because a rate has no calendar", l.Zone)
+	case l.Period > Month:
 		return store.Limit{}, fmt.Errorf("Period %d: must be Hour, Day, Week or Month", l.Period)
-	case l.Per != 0 || l.Burst != 0:
-		return store.Limit{}, errors.New("Period: a quota must have no Per and no Burst: use two policies for a quota and a rate")
+	case l.Per != 0:
+		return store.Limit{}, fmt.Errorf("Per %v: must be 0 with a Period: use two policies for a quota and a rate", l.Per)
+	case l.Zone == "Local":
+		return store.Limit{}, errors.New(`Zone "Local": must be a name such as "Europe/Berlin": Local is another zone on another host`)
+	case l.Burst != 0:
+		return store.Limit{}, fmt.Errorf("Burst %d: must be 0 with a Period: use two policies for a quota and a rate", l.Burst)
 	}
 	p, err := store.NewPeriod(l.Period, l.Zone)
 	if err != nil {
-		return store.Limit{}, fmt.Errorf("Zone %q: must be a time zone that this host knows, such as \"Europe/Berlin\"; import time/tzdata if it has no database of time zones: %w", l.Zone, err)
+		// The error has the name again, and not in quotes.
+		return store.Limit{}, fmt.Errorf("Zone %q: must be a time zone that this host knows, such as \"Europe/Berlin\"; import time/tzdata if it has no database of time zones", l.Zone)
 	}
 	return store.NewQuota(l.Rate, p)
 }
@@ -191,7 +199,7 @@ func ParseLimit(text string) (Limit, error) {
 }
 
 func parseQuota(count, period string) (l Limit, err error) {
-	unit, zone, _ := strings.Cut(period, " ")
+	unit, zone, zoned := strings.Cut(period, " ")
 	if l.Rate, err = parseCount("rate", count); err != nil {
 		return l, err
 	}
@@ -200,7 +208,9 @@ func parseQuota(count, period string) (l Limit, err error) {
 			return l, fmt.Errorf("period %q: must be hour, day, week or month; a rate is like \"60/1m\"", unit)
 		}
 	}
-	l.Zone = zone
+	if l.Zone = zone; zoned && zone == "" {
+		return l, errors.New("Zone \"\": must be a time zone such as \"Europe/Berlin\", or left out with the blank before it")
+	}
 	_, err = l.compile()
 	return l, err
 }

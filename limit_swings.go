@@ -83,7 +83,7 @@ func (s *limitSwings) record(key string, limit Limit) (between Limit, swung bool
 
 // warnOfSwing logs that the limit of one key of p goes back and forth.
 func (l *Limiter) warnOfSwing(p *policy, limit, between Limit) {
-	l.refusals.Warn("ratelimit: LimitFunc must depend on the key alone: a bucket has one limit at a time, and refills at the rate of the fastest; use two policies",
+	l.refusals.Warn("ratelimit: LimitFunc must depend on the key alone: a bucket has one limit at a time. It refills at the rate of the fastest, and is full after each change between a rate and a quota; use two policies",
 		slog.String("policy", p.Name),
 		slog.String("limit", limit.String()),
 		slog.String("other_limit", between.String()),

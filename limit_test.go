@@ -84,6 +84,11 @@ func TestTextOfLimits(t *testing.T) {
 		{"1/1.001µs", ratelimit.Every(1001)},
 		{"1000000/1s", ratelimit.PerSecond(1_000_000)},
 		{"unlimited", ratelimit.Unlimited},
+		{"100000 per month", ratelimit.Quota(100_000, ratelimit.Month)},
+		{"100000 per month Europe/Berlin", ratelimit.Quota(100_000, ratelimit.Month).In("Europe/Berlin")},
+		{"1 per hour Asia/Kolkata", ratelimit.Quota(1, ratelimit.Hour).In("Asia/Kolkata")},
+		{"7 per day UTC", ratelimit.Quota(7, ratelimit.Day).In("UTC")},
+		{"4503599627370496 per week", ratelimit.Quota(1<<52, ratelimit.Week)},
 	} {
 		t.Run(tt.text, func(t *testing.T) {
 			if got := tt.limit.String(); got != tt.text {
@@ -212,6 +217,24 @@ func TestParseLimitSaysWhatIsWrong(t *testing.T) {
 		{"60/1m\n", []string{`duration "1m\n"`}},
 		{"60/0s", []string{"Per 0s: must"}},
 		{"60/0d", []string{"Per 0s: must"}},
+		{"5 per", []string{`"1000 per month"`}},
+		{"5 per ", []string{`period "": must be hour, day, week or month`}},
+		{"5 per minute", []string{`period "minute": must be hour, day, week or month; a rate is like "60/1m"`}},
+		{"5 per months", []string{`period "months": must be hour`}},
+		{"5 per Month", []string{`period "Month": must be hour`}},
+		{"5 per 2 months", []string{`period "2": must be hour`}},
+		{"5 per  month", []string{`period "": must be hour`}},
+		{"5 per month ", []string{`Zone "": must be a time zone such as "Europe/Berlin"`}},
+		{"5 per month Mars/Olympus", []string{`Zone "Mars/Olympus": must be a time zone that this host knows`, "import time/tzdata"}},
+		{"5 per month  Europe/Berlin", []string{`Zone " Europe/Berlin": must`}},
+		{"5 per month ../../etc/passwd", []string{`Zone "../../etc/passwd": must`}},
+		{"5 per month a\nb", []string{`Zone "a\nb": must be a time zone that`}},
+		{"5 per month Local", []string{`Zone "Local": must be a name such as "Europe/Berlin": Local is another zone on another host`}},
+		{"5 per month burst 10", []string{`Zone "burst 10": must`}},
+		{"0 per month", []string{`rate "0": must be a whole number above 0`}},
+		{"100,000 per month", []string{`rate "100,000": must be a whole number`}},
+		{"4503599627370497 per month", []string{"Rate 4503599627370497: must be from 1 to 4503599627370496 tokens"}},
+		{"9223372036854775808 per month", []string{`rate "9223372036854775808": must be from 1 to 4503599627370496 tokens`}},
 		{"1/720h burst 10000", []string{"Burst 10000: ", "must be at most"}},
 		{"1/1ns", []string{"Burst 1: ", "must be at least"}},
 		{"9223372036854775807/1s", []string{"Rate 9223372036854775807: must be", "; Burst 9223372036854775807: must be"}},
@@ -232,7 +255,7 @@ func FuzzParseLimit(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if strings.ToLower(text) != text {
+		if lower := strings.TrimSuffix(text, l.Zone); strings.ToLower(lower) != lower {
 			t.Errorf("%q is %+v, in spite of a capital letter", text, l)
 		}
 		if again, err := ratelimit.ParseLimit(l.String()); again != l || err != nil {
@@ -312,6 +335,7 @@ func chosen(name string, limit ratelimit.Limit) ratelimit.Policy {
 func TestARateOf0DeniesWithoutTheStore(t *testing.T) {
 	for _, zero := range []ratelimit.Limit{
 		ratelimit.PerDay(0), ratelimit.PerDay(0).WithBurst(5), {Burst: 5}, {Burst: -5}, {Per: -time.Second},
+		ratelimit.Quota(0, ratelimit.Month), ratelimit.Quota(0, ratelimit.Day).In("Europe/Nowhere"),
 	} {
 		l := newLimiter(t, ratelimit.Config{Store: storeFunc(func([]store.Charge, []store.State) bool {
 			t.Errorf("%v: the store was asked", zero)
@@ -346,6 +370,7 @@ func TestHeadersOfARateOf0(t *testing.T) {
 		{ratelimit.Limit{Per: 1, Burst: 1}, `"q";q=0;w=1`, `"q";r=0`},
 		{ratelimit.Limit{Burst: 1}, `"q";q=0;w=1`, `"q";r=0`},
 		{ratelimit.Limit{Per: -time.Hour}, `"q";q=0;w=1`, `"q";r=0`},
+		{ratelimit.Quota(0, ratelimit.Week), `"q";q=0;w=604800`, `"q";r=0`},
 	} {
 		l := newLimiter(t, ratelimit.Config{Headers: headers.Join(headers.DeltaSeconds, headers.IETF)})
 		wantHeaders := func(w http.Header, want map[string]string) {
@@ -414,7 +439,7 @@ func TestARateOf0InShadowHasItsPlaceAmongTheOthers(t *testing.T) {
 }
 
 func TestAMalformedTierFallsBackToTheLimitOfThePolicy(t *testing.T) {
-	for _, tier := range []ratelimit.Limit{{Rate: -1}, ratelimit.Every(30 * 24 * time.Hour).WithBurst(10_000), ratelimit.PerSecond(-5), {Rate: 5}} {
+	for _, tier := range []ratelimit.Limit{{Rate: -1}, ratelimit.Every(30 * 24 * time.Hour).WithBurst(10_000), ratelimit.PerSecond(-5), {Rate: 5}, ratelimit.Quota(-1, ratelimit.Day), ratelimit.Quota(5, ratelimit.Day).In("Europe/Nowhere")} {
 		var text bytes.Buffer
 		l := newLimiter(t, ratelimit.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))})
 		p := chosen("api", tier)
@@ -424,6 +449,33 @@ func TestAMalformedTierFallsBackToTheLimitOfThePolicy(t *testing.T) {
 		if n := strings.Count(text.String(), "\n"); n != 1 {
 			t.Errorf("%d lines:\n%s", n, &text)
 		}
+	}
+}
+
+func TestMalformedQuotasAreRefused(t *testing.T) {
+	day := ratelimit.Quota(5, ratelimit.Day)
+	for _, tt := range []struct {
+		limit ratelimit.Limit
+		want  string
+	}{
+		{ratelimit.Quota(0, ratelimit.Month), "Rate 0: must be from 1 to 4503599627370496 tokens"},
+		{ratelimit.Quota(-1, ratelimit.Month), "Rate -1: must be from 1 to 4503599627370496 tokens"},
+		{ratelimit.Quota(1<<52+1, ratelimit.Month), "Rate 4503599627370497: must be from 1 to 4503599627370496 tokens"},
+		{ratelimit.Quota(5, 0), "Per 0s: must be"},
+		{ratelimit.Quota(5, 5), "Period 5: must be Hour, Day, Week or Month"},
+		{ratelimit.Limit{Rate: 5, Period: ratelimit.Day, Per: time.Hour}, "Per 1h0m0s: must be 0 with a Period: use two policies for a quota and a rate"},
+		{day.WithBurst(2), "Burst 2: must be 0 with a Period: use two policies for a quota and a rate"},
+		{ratelimit.PerHour(5).In("Europe/Berlin"), `Zone "Europe/Berlin": must be empty without a Period`},
+		{ratelimit.Unlimited.In("Europe/Berlin"), `Zone "Europe/Berlin": must be empty without a Period`},
+		{day.In("Europe/Nowhere"), `Zone "Europe/Nowhere": must be a time zone that this host knows, such as "Europe/Berlin"; import time/tzdata`},
+		{day.In("Local"), `Zone "Local": must be`},
+	} {
+		err := newWith(tt.limit)
+		if err == nil {
+			t.Errorf("New accepts %+v", tt.limit)
+			continue
+		}
+		checkText(t, err.Error(), `Policies[0] ("api"): Limit: `+tt.want)
 	}
 }
 

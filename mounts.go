@@ -104,16 +104,19 @@ func (ms *mounts) inUse() []*mount {
 // when the request is settled. If a Reload or an Override has replaced p meanwhile, it is the new limit. The old one
 // would refill the bucket at the old rate, or cut it to the old burst.
 //
-// A limit that LimitFunc may have chosen since stays: only a request can ask for it.
-func (p *policy) inForce(key string, charged store.Limit) store.Limit {
+// A limit that LimitFunc may have chosen since stays: only a request can ask for it. limit and charged are the same limit, as
+// are the results.
+func (p *policy) inForce(key string, limit Limit, charged store.Limit) (Limit, store.Limit) {
 	now := p.successor()
-	limit := now.limit
-	if o := now.keys[key].limit; o != nil {
-		limit = o.compiled
-	} else if chosen := charged != cmp.Or(p.program, p).limit && now.LimitFunc != nil; now == p || chosen {
-		return charged
+	chosen := charged != cmp.Or(p.program, p).limit && now.LimitFunc != nil
+	switch o := now.keys[key].limit; {
+	case o != nil && o.Limit != Unlimited:
+		return o.Limit, o.compiled
+	case o == nil && now != p && !chosen && now.limit != (store.Limit{}): // it has none for Unlimited
+		return now.Limit, now.limit
+	default:
+		return limit, charged
 	}
-	return cmp.Or(limit, charged) // Unlimited has none
 }
 
 // successor returns the policy with p's name that is enforced now where p was. It returns p if there is none, or if

@@ -33,8 +33,8 @@ type Policy struct {
 	// LimitFunc, if set, chooses the limit of a request, for example by the member's tier. It may
 	// return the zero Limit (use Policy.Limit), [Unlimited] (exempt the request) or a rate of 0, such as
 	// PerDay(0) (deny it). Except for Unlimited, it must depend on the key alone: a bucket that is charged
-	// under two limits refills at the faster one. For GET and POST use two policies. Calls without a
-	// request ignore it.
+	// under two limits refills at the faster one. It is full after each change between a rate and a
+	// [Quota]. For GET and POST use two policies. Calls without a request ignore it.
 	LimitFunc func(*http.Request) Limit
 
 	// Cost, if set, returns how many tokens a request takes. Default 1. A cost of 0 is allowed unless
@@ -42,7 +42,8 @@ type Policy struct {
 	Cost func(*http.Request) int64
 
 	// MaxWait lets a request wait for its tokens instead of being denied, for at most this long.
-	// Requests of all replicas go on in the order in which they came. [http.Server.WriteTimeout]
+	// Requests of all replicas go on in the order in which they came, except under a [Quota]: when its
+	// next period begins, all that wait ask again, in no order. [http.Server.WriteTimeout]
 	// must be longer than MaxWait. Default 0: requests do not wait; [Limiter.Wait] has no bound. See
 	// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/waiting.md.
 	MaxWait time.Duration

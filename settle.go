@@ -64,7 +64,8 @@ type openCharge struct {
 	policy  *policy
 	result  Result // a copy, because handlers see the results, too
 	limit   store.Limit
-	costSet bool // SetCost was called
+	at      time.Time // of the decision
+	costSet bool      // SetCost was called
 	cost    int64
 }
 
@@ -142,7 +143,7 @@ func (x *exchange) openCharges(policies []*policy) (charges []openCharge) {
 			continue
 		}
 		if limit, err := p.compiledFor(result); err == nil { // always, since it was charged
-			charges = append(charges, openCharge{policy: p, result: *result, limit: limit})
+			charges = append(charges, openCharge{policy: p, result: *result, limit: limit, at: x.decision.At})
 		}
 	}
 	return charges
@@ -217,11 +218,18 @@ func (s *settlement) close() []openCharge {
 	return s.charges
 }
 
-// settleCharges settles open charges. It sets the Cost of each result to the final one, and its State to that of the bucket
-// if that was charged again.
+// expired reports whether c was taken from a quota whose period has ended. A refund would go to the next period. But with
+// LockFor it may have to end a lock, which goes on.
+func (c *openCharge) expired() bool {
+	return c.limit.IsQuota() && c.policy.LockFor == 0 && time.Since(c.at) >= c.result.ResetAfter
+}
+
+// settleCharges settles open charges. It sets the Cost of each result to the final one, and its Limit and State to those of
+// the bucket if that was charged again.
 func (l *Limiter) settleCharges(ctx context.Context, open []openCharge, r *http.Request, response Response) error {
 	var charges []store.Charge
 	var charged []*Result
+	var limits []Limit
 	failsClosed := false
 	for i := range open {
 		c := &open[i]
@@ -231,13 +239,14 @@ func (l *Limiter) settleCharges(ctx context.Context, open []openCharge, r *http.
 			c.cost = c.policy.Settle(r, response)
 		}
 		c.result.Cost = max(0, c.cost)
-		if c.result.Cost == estimate {
+		if c.result.Cost == estimate || c.result.Cost < estimate && c.expired() {
 			continue
 		}
+		limit, compiled := c.policy.inForce(c.result.Key, c.result.Limit, c.limit)
 		charge := store.Charge{
 			Policy: c.result.Policy,
 			Key:    c.result.Key,
-			Limit:  c.policy.inForce(c.result.Key, c.limit),
+			Limit:  compiled,
 			Cost:   c.result.Cost - estimate,
 			Shadow: c.result.Shadow,
 		}
@@ -246,7 +255,7 @@ func (l *Limiter) settleCharges(ctx context.Context, open []openCharge, r *http.
 		} else {
 			charge.Standby = c.result.Degraded
 		}
-		charges, charged = append(charges, charge), append(charged, &c.result)
+		charges, charged, limits = append(charges, charge), append(charged, &c.result), append(limits, limit)
 		failsClosed = failsClosed || c.policy.failsClosed()
 	}
 	if len(charges) == 0 {
@@ -263,7 +272,7 @@ func (l *Limiter) settleCharges(ctx context.Context, open []openCharge, r *http.
 		return err
 	}
 	for i, result := range charged {
-		result.State = states[i]
+		result.Limit, result.State = limits[i], states[i]
 	}
 	return nil
 }

@@ -227,10 +227,16 @@ func TestAfterAReloadRequestsAreSettledUnderTheNewLimit(t *testing.T) {
 				if tt.tier != (ratelimit.Limit{}) {
 					old.LimitFunc = func(*http.Request) ratelimit.Limit { return tt.tier }
 				}
-				l := newLimiter(t, ratelimit.Config{Store: s, Policies: []ratelimit.Policy{old}})
+				var final ratelimit.Result
+				observe := func(_ context.Context, e *ratelimit.Event) {
+					if e.Op == "settle" {
+						final = e.Results[0]
+					}
+				}
+				l := newLimiter(t, ratelimit.Config{Store: s, Observe: observe, Policies: []ratelimit.Policy{old}})
 				limit := l.Handler
 				if tt.mounted {
-					l = newLimiter(t, ratelimit.Config{Store: s})
+					l = newLimiter(t, ratelimit.Config{Store: s, Observe: observe})
 					limit = l.Limit(old)
 				}
 				next := old
@@ -248,6 +254,9 @@ func TestAfterAReloadRequestsAreSettledUnderTheNewLimit(t *testing.T) {
 				})))
 				if got := remaining(t, l, now); got != tt.want {
 					t.Errorf("%d left, want %d", got, tt.want)
+				}
+				if final.Limit != now.Limit || final.Remaining != tt.want {
+					t.Errorf("observed: %d left of %v, want %d of %v", final.Remaining, final.Limit, tt.want, now.Limit)
 				}
 			})
 		})
@@ -594,4 +603,41 @@ func TestFailedLoginsCountsErrorsThatFrameworksWrite(t *testing.T) {
 			wantStatuses(t, h, []int{401, 401, 401, 429, 429, 429})
 		})
 	}
+}
+
+// Otherwise requests that are held open across the boundary, with high estimates, make the next quota larger.
+func TestARequestIsNotRefundedToTheNextPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := settled("api", ratelimit.Quota(10, ratelimit.Hour), costs(1))
+		p.Cost = func(*http.Request) int64 { return 5 }
+		l := newLimiter(t, ratelimit.Config{})
+		h := l.Limit(p)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			time.Sleep(10 * time.Minute)
+			if _, err := l.Take(t.Context(), p, address, 2); err != nil {
+				t.Fatal(err)
+			}
+		}))
+		get(h)
+		if got := remaining(t, l, p); got != 7 {
+			t.Errorf("%d left in the period of the request, want 7", got)
+		}
+		time.Sleep(45 * time.Minute)
+		get(h)
+		if got := remaining(t, l, p); got != 8 {
+			t.Errorf("%d left in the next period, want 8", got)
+		}
+	})
+}
+
+func TestASuccessInTheNextPeriodEndsTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := settled("login", ratelimit.Quota(1, ratelimit.Hour), ratelimit.FailedLogins)
+		p.LockFor = time.Hour
+		l := newLimiter(t, ratelimit.Config{})
+		h := l.Limit(p)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(40 * time.Minute)
+			w.WriteHeader(http.StatusOK)
+		}))
+		wantStatuses(t, h, []int{200, 200, 200})
+	})
 }

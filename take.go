@@ -35,8 +35,9 @@ func (l *Limiter) Take(ctx context.Context, p Policy, key string, cost int64) (R
 }
 
 // Refund returns n tokens to the bucket of p and key, at most until it is full. Use it for work that was charged and
-// not done. n must be above 0. Arguments and errors are as for [Limiter.Take], with one exception: Refund does not
-// end with ctx, so it also works after the client of a request has left. It takes at most [Config.Timeout].
+// not done. Tokens of a quota go to the period that it is now, so do not refund work of an earlier one. n must be above
+// 0. Arguments and errors are as for [Limiter.Take], with one exception: Refund does not end with ctx, so it also works
+// after the client of a request has left. It takes at most [Config.Timeout].
 func (l *Limiter) Refund(ctx context.Context, p Policy, key string, n int64) (Result, error) {
 	if n <= 0 {
 		return Result{}, fmt.Errorf("ratelimit: Refund: n %d: must be above 0", n)
@@ -132,9 +133,21 @@ var errDegraded = errors.New("the store is unavailable, and a stand-in answered"
 // if the store does not fail.
 func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 	ok, err := l.ask(x, c)
+	var waited time.Duration
+	for until := c.nextPeriod(ok, err); until > 0; until = c.nextPeriod(ok, err) {
+		slept, left := l.sleep(x, until)
+		waited += slept
+		if left != nil {
+			own, _ := x.fill(c, ok)
+			return l.abandonWait(x, own, waited, left, start)
+		}
+		c.shortenWaits(slept)
+		c.useLimitsInForce()
+		ok, err = l.ask(x, c)
+	}
 	if closed, failed := x.failed(c, err); failed != nil {
 		if c.waits && ok { // other calls with FailClosed reach no stand-in
-			l.refundCall(x, c)
+			l.refundCall(x, c, 0)
 		}
 		return l.fail(x, closed, failed, start)
 	}
@@ -143,12 +156,14 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 		x.decision.Allowed = l.denyLooks(x, c, own, ok)
 	}
 	own = x.insertZeroRates(c, own)
-	var waited time.Duration
+	x.decision.Waited += waited
 	if c.waits && x.decision.Allowed {
-		if waited, err = l.waitTurn(x, c); err != nil {
-			return l.abandonWait(x, own, waited, err, start)
+		turn, left := l.waitTurn(x, c)
+		waited += turn
+		if left != nil {
+			return l.abandonWait(x, own, waited, left, start)
 		}
-		x.decision.elapse(waited)
+		x.decision.elapse(turn)
 	}
 	l.report(x, own, waited, leftOut, start)
 	return leftOut
@@ -198,7 +213,7 @@ func (x *exchange) fill(c *call, ok bool) (own []Result, blocked bool) {
 // what they were charged.
 func (l *Limiter) denyLooks(x *exchange, c *call, results []Result, ok bool) bool {
 	refused := denyLooks(results)
-	if ok && refused && l.refundCall(x, c) {
+	if ok && refused && l.refundCall(x, c, 0) {
 		next := 0
 		for i := range results {
 			if r := &results[i]; r.Cost > 0 && r.Allowed && r.Known() {

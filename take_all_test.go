@@ -287,3 +287,27 @@ func TestAnOwedChargeGetsNoPlace(t *testing.T) {
 		}
 	})
 }
+
+func TestACallThatGivesUpInTheNextPeriodIsNotRefundedToIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quota := ratelimit.Policy{Name: "quota", Limit: ratelimit.Quota(10, ratelimit.Hour)}
+		rate := ratelimit.Policy{Name: "rate", Limit: ratelimit.Every(time.Hour)}
+		for _, gaveUp := range []time.Duration{20 * time.Minute, 40 * time.Minute} {
+			l := newLimiter(t, ratelimit.Config{})
+			time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(90 * time.Minute)))
+			take := func(p ratelimit.Policy, cost int64) {
+				if _, err := l.Take(t.Context(), p, "k", cost); err != nil {
+					t.Error(err)
+				}
+			}
+			take(rate, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(gaveUp-time.Minute, func() { take(quota, 2) })
+			time.AfterFunc(gaveUp, cancel)
+			_, err := l.WaitAll(ctx, ratelimit.Charge{Policy: quota, Key: "k", Cost: 5}, ratelimit.Charge{Policy: rate, Key: "k"})
+			if r, _ := l.Peek(t.Context(), quota, "k"); !errors.Is(err, context.Canceled) || r.Remaining != 8 {
+				t.Errorf("gave up after %v: %d left, error %v; want the 2 of another call to be used", gaveUp, r.Remaining, err)
+			}
+		}
+	})
+}

@@ -154,13 +154,9 @@ func (d *Decision) usage() []byte {
 	entries := make([]usageEntry, 0, len(d.Results)) // not nil, which is null in JSON
 	for i := range d.Results {
 		r := &d.Results[i]
-		e := usageEntry{Name: r.Policy, Limit: r.Limit.burst(), LimitText: r.Limit.String(), Window: d.windowOf(r)}
+		e := usageEntry{Name: r.Policy, Limit: r.Limit.burst(), LimitText: r.Limit.String(), Reset: d.resetOf(r), Window: d.windowOf(r)}
 		e.Remaining = min(r.Remaining, e.Limit)
 		e.Used = e.Limit - e.Remaining
-		e.Reset = d.At.Add(r.ResetAfter + time.Second - 1).Unix()
-		if r.Limit.Period != 0 && !r.Blocked {
-			e.Reset = d.At.Add(r.ResetAfter).Round(time.Second).Unix() // periods end on whole seconds
-		}
 		if r.Blocked {
 			e.BlockedUntil = d.At.Add(r.RetryAfter + time.Second - 1).Unix()
 		}
@@ -179,10 +175,5 @@ func (d *Decision) windowOf(r *Result) int64 {
 	case !limit.IsQuota():
 		return rateheader.Seconds(time.Duration(limit.Capacity/limit.Refill) * time.Microsecond)
 	}
-	at := d.At
-	if !r.Blocked { // in the Store's period, unless the clocks differ by half an hour
-		at = at.Add(r.ResetAfter - 30*time.Minute)
-	}
-	from, until := limit.Period.Bounds(at.UnixMicro())
-	return rateheader.Seconds(time.Duration(until-from) * time.Microsecond)
+	return rateheader.PeriodLength(limit.Period, d.At, &r.State)
 }

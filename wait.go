@@ -133,6 +133,40 @@ func (c *call) wait() (longest time.Duration) {
 	return longest
 }
 
+// nextPeriod returns how long until c, a call that waits, is asked again because the next period of its quotas begins: nobody
+// can reserve the tokens of a period. It is 0 if c is decided. ok and err are the answer of the Store.
+func (c *call) nextPeriod(ok bool, err error) (until time.Duration) {
+	if ok || err != nil || !c.waits || c.failsClosed && c.degraded() {
+		return 0
+	}
+	for i := range c.charges {
+		charge, s := &c.charges[i], &c.states[i]
+		if s.Allowed || charge.Shadow {
+			continue
+		}
+		if !charge.Limit.IsQuota() || s.Blocked || s.RetryAfter == Never || s.RetryAfter > charge.MaxWait {
+			return 0
+		}
+		until = max(until, s.RetryAfter)
+	}
+	return until
+}
+
+// shortenWaits changes c, which has waited, so that it waits no longer than its policies allow in all.
+func (c *call) shortenWaits(waited time.Duration) {
+	for i := range c.charges {
+		c.charges[i].MaxWait = max(0, c.charges[i].MaxWait-waited)
+	}
+}
+
+// useLimitsInForce changes c, which has waited, to be decided under the limits that are in force now.
+func (c *call) useLimitsInForce() {
+	for i := range c.charges {
+		charge, applied := &c.charges[i], &c.applied[i]
+		applied.limit, charge.Limit = applied.policy.inForce(charge.Key, applied.limit, charge.Limit)
+	}
+}
+
 // waitTurn waits for the tokens that c has reserved, and returns how long it waited. If x ends first, the tokens are given
 // back.
 func (l *Limiter) waitTurn(x *exchange, c *call) (time.Duration, error) {
@@ -142,7 +176,7 @@ func (l *Limiter) waitTurn(x *exchange, c *call) (time.Duration, error) {
 	}
 	waited, err := l.sleep(x, turn)
 	if err != nil {
-		l.refundCall(x, c)
+		l.refundCall(x, c, waited)
 	}
 	return waited, err
 }
@@ -166,14 +200,17 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) (time.Duration, er
 	}
 }
 
-// refundCall refunds what c was charged, where it was charged: in the Store or in its stand-in. It overwrites c, and reports
-// whether c.states are now those of the charges that were refunded, in their order.
-func (l *Limiter) refundCall(x *exchange, c *call) bool {
+// refundCall refunds what c was charged some time before, where it was charged: in the Store or in its stand-in. It refunds
+// nothing to a quota whose period has ended meanwhile. It overwrites c, and reports whether c.states are now those of the
+// charges that were refunded, in their order.
+func (l *Limiter) refundCall(x *exchange, c *call, before time.Duration) bool {
 	back := c.charges[:0]
 	for i := range c.charges {
-		if charge, s := c.charges[i], &c.states[i]; charge.Cost > 0 && s.Allowed && isKnown(s) {
+		charge, s := c.charges[i], &c.states[i]
+		expired := charge.Limit.IsQuota() && before >= s.ResetAfter
+		if charge.Cost > 0 && s.Allowed && isKnown(s) && !expired {
 			charge.Cost, charge.MaxWait, charge.Lock, charge.Standby = -charge.Cost, 0, 0, s.Degraded
-			charge.Limit = c.applied[i].policy.inForce(charge.Key, charge.Limit)
+			_, charge.Limit = c.applied[i].policy.inForce(charge.Key, c.applied[i].limit, charge.Limit)
 			back = append(back, charge)
 		}
 	}

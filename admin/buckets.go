@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // maxLooks bounds the buckets that are looked at at the same time for one answer.
@@ -47,9 +48,11 @@ type bucketFacts struct {
 	// Limit is the limit of the last charge, such as a member's tier. Of a full bucket it is the policy's, and "" if
 	// only a LimitFunc knows it.
 	Limit     string  `json:"limit"`
-	Burst     int64   `json:"burst"`
-	PerSecond float64 `json:"per_second"`
-	Tokens    float64 `json:"tokens"` // below 0 in debt; not known while blocked
+	Burst     int64   `json:"burst"`      // or the tokens of a quota
+	PerSecond float64 `json:"per_second"` // 0 for a quota
+	Tokens    float64 `json:"tokens"`     // below 0 in debt, except for a quota; not known while blocked
+
+	PeriodEnds time.Time `json:"period_ends,omitzero"` // of a quota, in its time zone; not known while blocked
 
 	NextIn    seconds `json:"next_in_seconds"` // until a request of cost 1 can go on
 	FullIn    seconds `json:"full_in_seconds"`
@@ -100,7 +103,9 @@ func (h *handler) look(ctx context.Context, p ratelimit.Policy, key string) (b b
 		if b.Burst == 0 {
 			b.Burst = r.Limit.Rate
 		}
-		b.PerSecond = finite(float64(r.Limit.Rate) / r.Limit.Per.Seconds())
+		if r.Limit.Period == 0 {
+			b.PerSecond = finite(float64(r.Limit.Rate) / r.Limit.Per.Seconds())
+		}
 	}
 	b.fill(&r)
 	return b
@@ -112,13 +117,18 @@ func (b *bucketFacts) fill(r *ratelimit.Bucket) {
 		r.Degraded = false // or Until would allow for a limit that is only a part
 	}
 	b.FullIn = seconds(r.ResetAfter)
+	if r.Limit.Period != 0 && !r.Blocked {
+		b.PeriodEnds = periodEnd(r)
+	}
 	switch {
 	case r.Blocked:
 		b.State, b.NextIn = "blocked", seconds(r.RetryAfter)
 	case !r.Used:
 		b.State, b.Tokens, b.FullIn = "full", float64(b.Burst), 0
 	default:
-		b.Tokens = tokensOf(r, b.Burst, b.PerSecond)
+		if b.Tokens = float64(r.Remaining); r.Limit.Period == 0 {
+			b.Tokens = tokensOf(r, b.Burst, b.PerSecond)
+		}
 		switch {
 		case r.Remaining > 0:
 			b.State = "ready"
@@ -139,6 +149,20 @@ func tokensOf(r *ratelimit.Bucket, burst int64, perSecond float64) float64 {
 		tokens = min(max(tokens, whole), math.Nextafter(whole+1, 0))
 	}
 	return finite(tokens)
+}
+
+// periodEnd returns when the period of a quota ends. A bucket that is full does not have it, so that the calendar decides.
+func periodEnd(r *ratelimit.Bucket) time.Time {
+	period, err := store.NewPeriod(r.Limit.Period, r.Limit.Zone)
+	if err != nil { // the time zone of a policy that is not mounted
+		return time.Time{}
+	}
+	now := time.Now()
+	if r.Used {
+		return now.Add(r.ResetAfter).Round(time.Second).In(period.Location())
+	}
+	_, until := period.Bounds(now.UnixMicro())
+	return time.UnixMicro(until).In(period.Location())
 }
 
 // keyView looks at all buckets of a key.

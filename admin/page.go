@@ -11,7 +11,6 @@ import (
 	"path"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/explain"
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
@@ -21,8 +20,7 @@ var assets embed.FS
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"span": span, "count": numbers.Count, "between": between, "rate": rate, "percent": numbers.Share, "bytes": numbers.Size,
 	"stamp": stamp, "clock": clock, "day": day, "date": date, "lasted": lasted, "words": words, "list": newKeyList,
-	"bucket": explain.Tokens,
-	"plain":  func(s seconds) float64 { return time.Duration(s).Seconds() },
+	"plain": func(s seconds) float64 { return time.Duration(s).Seconds() },
 }).ParseFS(assets, "assets/*.html"))
 
 // A page is what templates get.

@@ -74,22 +74,38 @@ func lasted(since time.Time, until *time.Time) string { return span(until.Sub(si
 // words writes a name of a count for people.
 func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
 
-// Text is what the bucket holds, in words. page.js writes the same.
+// Text is what the bucket holds, in words. page.js writes the same, except for a quota.
 func (b bucketFacts) Text() string {
 	switch {
 	case b.State == "blocked":
 		return "Blocked"
 	case b.Burst == 0:
 		return "Full"
+	case b.limit.Period != 0:
+		return "Used " + numbers.Count(b.Burst-int64(b.Tokens)) + " of " + numbers.Count(b.Burst) + " " + thisPeriod(b.limit)
 	}
 	return tenths(b.Tokens) + " of " + numbers.Count(b.Burst) + " tokens"
 }
 
-// Next is when it goes on, in words. page.js writes the same.
+// thisPeriod is the period of a quota, as it is now.
+func thisPeriod(l ratelimit.Limit) string {
+	if l.Period == ratelimit.Day {
+		return "today"
+	}
+	return "this " + l.Period.String()
+}
+
+// Next is when it goes on, in words. page.js writes the same, except for a quota.
 func (b bucketFacts) Next() string {
 	switch {
 	case b.State == "blocked":
 		return "No request is allowed for " + span(b.NextIn) + "."
+	case !b.PeriodEnds.IsZero():
+		ends := b.PeriodEnds.Format("2 Jan 15:04 MST")
+		if b.NextIn > 0 {
+			return "The next request is allowed from " + ends + " on."
+		}
+		return "The next request is allowed now. The " + b.limit.Period.String() + " ends " + ends + "."
 	case b.State == "full":
 		return "Never used, or refilled."
 	case b.NextIn == 0:
@@ -138,13 +154,15 @@ func (b bucketFacts) Refundable() bool {
 	return b.State != "full" && b.State != "unknown" && b.Burst > 0 && !b.Degraded
 }
 
-// limitWords writes a limit in words, such as "60 per minute, 10 at once".
+// limitWords writes a limit in words, such as "60 per minute, 10 at once" or "1,000 per month in UTC".
 func limitWords(l ratelimit.Limit) string {
 	switch {
 	case l == ratelimit.Limit{}:
 		return ""
 	case l == ratelimit.Unlimited:
 		return "unlimited"
+	case l.Period != 0:
+		return numbers.Count(l.Rate) + " per " + l.Period.String() + " in " + cmp.Or(l.Zone, "UTC")
 	}
 	words := numbers.Count(l.Rate) + " per " + period(l.Per)
 	if l.Rate == 1 && strings.ContainsAny(period(l.Per), "0123456789") {

@@ -28,6 +28,8 @@ func TestTexts(t *testing.T) {
 		"1 every 6s, 5 at once":       limitWords(ratelimit.Every(6 * time.Second).WithBurst(5)),
 		"1 per day, 1 at once":        limitWords(ratelimit.PerDay(1)),
 		"5 per 30 days, 5 at once":    limitWords(ratelimit.Limit{Rate: 5, Per: 720 * time.Hour}),
+		"100,000 per month in UTC":    limitWords(ratelimit.Quota(100_000, ratelimit.Month)),
+		"1 per day in Asia/Kolkata":   limitWords(ratelimit.Quota(1, ratelimit.Day).In("Asia/Kolkata")),
 		"1,000 per 10m, 9 at once":    limitWords(ratelimit.Limit{Rate: 1000, Per: 10 * time.Minute, Burst: 9}),
 	} {
 		if got != want {

@@ -125,10 +125,10 @@ func (t *text) policy(p *Policy) {
 	}
 	if p.Before != nil {
 		t.line(2, "cost    %d", p.Cost)
-		t.line(2, "before  %s", Tokens(p.Before))
+		t.line(2, "before  %s", p.Tokens(p.Before))
 	}
 	if p.After != nil {
-		t.line(2, "after   %s", Tokens(p.After))
+		t.line(2, "after   %s", p.Tokens(p.After))
 	}
 	if p.Found != nil {
 		t.line(2, "how the key was found:")
@@ -153,8 +153,8 @@ func (t *text) step(level int, s *Step) {
 	}
 }
 
-// Tokens returns the state of a bucket in words.
-func Tokens(s *store.State) string {
+// Tokens returns the state of the policy's bucket in words.
+func (p *Policy) Tokens(s *store.State) string {
 	words := fmt.Sprintf("%d tokens left", s.Remaining)
 	switch {
 	case s.Blocked:
@@ -162,7 +162,10 @@ func Tokens(s *store.State) string {
 	case s.Remaining == 1:
 		words = "1 token left"
 	}
-	if s.ResetAfter > 0 {
+	switch {
+	case strings.Contains(p.Limit, " per "): // a quota
+		return words + ", renewed in " + numbers.Span(s.ResetAfter)
+	case s.ResetAfter > 0:
 		return words + ", full in " + numbers.Span(s.ResetAfter)
 	}
 	return words + ", full"

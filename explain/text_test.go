@@ -119,6 +119,11 @@ func TestStringOfARefusal(t *testing.T) {
 					Before: &store.State{Allowed: true, ResetAfter: 1001 * time.Microsecond},
 					After:  &store.State{RetryAfter: 1001 * time.Microsecond, Wait: time.Second, ResetAfter: time.Second},
 				},
+				{
+					Name: "plan", Outcome: explain.NotCharged, Key: "static:queue", Limit: "100 per month Europe/Berlin", Cost: 2,
+					Before: &store.State{Allowed: true, Remaining: 100, ResetAfter: 100 * time.Hour},
+					After:  &store.State{Allowed: true, Remaining: 98, ResetAfter: 100 * time.Hour},
+				},
 				{Name: "members", Outcome: explain.NoKey, Optional: true, Found: &explain.Step{
 					By: "main.memberOf", Err: "ratelimit: no key: " + strings.Repeat("the directory knows nobody of that name, ", 5),
 				}},

@@ -26,6 +26,8 @@
 //
 // All units are tokens, which are requests if a request costs 1.
 //   - q is the burst. w is how many seconds an empty bucket takes to refill.
+//   - q of a calendar quota is its tokens in a period. w is the length of the present period, and t the time to its end,
+//     until which r requests are allowed.
 //   - r is how many tokens are left. It is 0 for a policy that denied the request.
 //   - t is in seconds. A client that spreads r requests over t seconds is allowed, and can go on like that.
 //   - If r is 0, t is when the next token comes. In a denial, t is when the same request would be allowed. There no
@@ -40,6 +42,8 @@
 // In Spring, the rate is a whole number per second. For other rates, [Spring] counts all four numbers in parts of a
 // token, and uses the fewest parts that make the rate whole. One request a minute has a rate of 1, a capacity of
 // 60, and requests that cost 60, as in a Spring configuration.
+//
+// A calendar quota has a rate of 0, because none of its tokens come within its period.
 //
 // No number is above 2^53, because JavaScript would misread it. If exact parts need larger numbers, the rate is
 // rounded down, by less than a millionth. A number that is still larger is written as 2^53.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/rateheader"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // IETF writes RateLimit and RateLimit-Policy, of draft-ietf-httpapi-ratelimit-headers-11. They have a member for
@@ -30,7 +31,7 @@ func IETF(h http.Header, d *ratelimit.Decision) {
 	var room [256]byte
 	text := room[:0]
 	for r := range d.Quotas() {
-		text = appendQuotaPolicy(listNext(text, 0), r)
+		text = appendQuotaPolicy(listNext(text, 0), d, r)
 	}
 	policies := len(text)
 	if policies == 0 {
@@ -54,10 +55,13 @@ func IETF(h http.Header, d *ratelimit.Decision) {
 // The parameters of the draft, and their meaning, are only in the functions below.
 
 // appendQuotaPolicy appends r's member of RateLimit-Policy (section 3.1 of the draft).
-func appendQuotaPolicy(list []byte, r *ratelimit.Result) []byte {
+func appendQuotaPolicy(list []byte, d *ratelimit.Decision, r *ratelimit.Result) []byte {
 	burst := burstOf(r.Limit)
 	list = appendString(list, r.Policy)
 	list = appendInteger(list, ";q=", burst)
+	if r.Limit.Period != 0 {
+		return appendInteger(list, ";w=", periodOf(d, r))
+	}
 	return appendInteger(list, ";w=", refills(r.Limit, burst))
 }
 
@@ -73,10 +77,22 @@ func appendServiceLimit(list []byte, r *ratelimit.Result, longest int64) []byte 
 	case left <= 0:
 		list = appendInteger(list, ";r=", 0)
 		return appendInteger(list, ";t=", min(rateheader.Seconds(r.Until(1)), longest))
+	case r.Limit.Period != 0:
+		list = appendInteger(list, ";r=", left)
+		return appendInteger(list, ";t=", min(rateheader.Seconds(r.ResetAfter), longest))
 	default:
 		list = appendInteger(list, ";r=", left)
 		return appendInteger(list, ";t=", min(refills(r.Limit, left), longest))
 	}
+}
+
+// periodOf returns the length of the period of a quota that the decision was in, in seconds: a month has 28 to 31 days.
+func periodOf(d *ratelimit.Decision, r *ratelimit.Result) int64 {
+	period, err := store.NewPeriod(r.Limit.Period, r.Limit.Zone)
+	if err != nil {
+		return 0 // no Store has decided about such a Limit
+	}
+	return rateheader.PeriodLength(period, d.At, &r.State)
 }
 
 // refills returns how many seconds it takes to add that many tokens, rounded up, and at least 1. With a rate of 0

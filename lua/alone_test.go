@@ -2,6 +2,8 @@ package lua_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -15,18 +17,21 @@ import (
 const (
 	useTake = iota
 	useOne
+	useQuota
 	useFew
 	useBlock
 )
 
 func movableAll(t *testing.T) []string {
-	return []string{movable(t, lua.Take), movable(t, lua.TakeOne), movable(t, lua.TakeFew), movable(t, lua.Block)}
+	return []string{movable(t, lua.Take), movable(t, lua.TakeOne), movable(t, lua.TakeQuota), movable(t, lua.TakeFew), movable(t, lua.Block)}
 }
 
 // isPlain reports whether ch is for the scripts of one call.
 func isPlain(ch charge) bool {
 	return !ch.shadow && ch.debt != bucket.NoDebt && ch.need != bucket.Reset && ch.lock == 0 && ch.limit.Capacity < bucket.MaxCredits
 }
+
+func isQuota(ch charge) bool { return ch.limit.IsQuota() }
 
 // aloneArguments returns the script of a call by itself, and its KEYS and ARGV. The clock is "" for the server's.
 func aloneArguments(clock any, c call) (script int, keys []string, args []any) {
@@ -37,6 +42,17 @@ func aloneArguments(clock any, c call) (script int, keys []string, args []any) {
 		}
 	}
 	script = useFew
+	if first := c.charges[0]; slices.ContainsFunc(c.charges, isQuota) {
+		if len(c.charges) > 1 || first.need < 0 || first.debt != 0 {
+			keys, args = arguments(clock, []call{c})
+			return useTake, keys, args
+		}
+		args = []any{first.limit.Capacity, fmt.Sprint(first.limit.Capacity, " ", first.limit.Period), first.from, first.until}
+		if first.need != 1 {
+			args = append(args, first.need)
+		}
+		return useQuota, []string{first.key}, args
+	}
 	if len(c.charges) == 1 {
 		script = useOne
 	}
@@ -72,6 +88,8 @@ func answered(s server, clock any, c call, script int, reply []int64, err error)
 		return askTake(s, clock, c)
 	case err == nil && script == useOne:
 		return []int64{reply[0] & 1, reply[0] >> 1}, nil
+	case err == nil && script == useQuota:
+		return []int64{reply[0] & 1, reply[0] >> 1, -1, reply[1]}, nil
 	}
 	return reply, err
 }
@@ -91,7 +109,7 @@ func TestCallsByThemselvesAreAnsweredAsInABatch(t *testing.T) {
 
 // testAlone compares what a server answers and keeps with a model. The server runs the movable scripts.
 func testAlone(t *testing.T, s server, seeds uint64) {
-	var asked, nothing [3]int // how often each script was asked, and has not answered
+	var asked, nothing [4]int // how often each script was asked, and has not answered
 	testRandom(t, s, seeds, func(r random, clock any, calls []call, want func([]call, []int64)) error {
 		for _, c := range calls {
 			if c.count > 1 && r.IntN(4) > 0 {
@@ -118,8 +136,8 @@ func testAlone(t *testing.T, s server, seeds uint64) {
 		}
 		return nil
 	})
-	answered := min(asked[useOne]-nothing[useOne], asked[useFew]-nothing[useFew])
-	if min(answered, nothing[useOne], nothing[useFew]) < 15*int(seeds) || nothing[useTake] > 0 {
+	answered := min(asked[useOne]-nothing[useOne], 2*(asked[useQuota]-nothing[useQuota]), asked[useFew]-nothing[useFew])
+	if min(answered, nothing[useOne], 2*nothing[useQuota], nothing[useFew]) < 15*int(seeds) || nothing[useTake] > 0 {
 		t.Errorf("the scripts were asked %v times, and have not answered %v times", asked, nothing)
 	}
 }

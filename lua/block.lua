@@ -15,13 +15,10 @@ local function run() -- which errors.lua calls
   end
   now = now + 0
   local hash = redis.call('HMGET', key, 'limit', 'blocked_limit', 'tokens', 'used')
-  local limit, blocked = hash[1], hash[1] == 'blocked' or hash[1] == 'locked'
-  if blocked then
-    limit = hash[2]
-  end
-  local rate = limit and hash[3] and string.match(limit, '^%d+ %d+ %d+$')
-  local quota = limit and hash[4] and string.match(limit, '^%d+ per ')
-  if not rate and not quota and (limit or hash[3] or hash[4]) then
+  local blocked = hash[1] == 'blocked' or hash[1] == 'locked'
+  local limit = hash[blocked and 2 or 1]
+  local known = string.match(limit or '', '^%d+ %d+ %d+$') and hash[3] or string.match(limit or '', '^%d+ per ') and hash[4]
+  if not known and (limit or hash[3] or hash[4]) then
     error('ERR the key holds no bucket', 0)
   end
 

@@ -19,7 +19,7 @@ func isNoBucket(err error) bool { return err != nil && err.Error() == "ERR the k
 
 // Numbers that the script never writes are no bucket, whatever Lua makes of them, and the key is left as it is.
 func TestNumbersThatAreNoBucketFailTheCallsOfTheKey(t *testing.T) {
-	s := startServer(t, lua.Take, lua.TakeOne, lua.TakeFew)
+	s := startServer(t, lua.Take, lua.TakeOne, lua.TakeQuota, lua.TakeFew)
 	client := s.client
 	l := newLimit(t, 3, time.Hour, 10)
 	one := term{limit: l, need: l.Need(1)}
@@ -86,7 +86,7 @@ func TestNumbersThatAreNoBucketFailTheCallsOfTheKey(t *testing.T) {
 
 // The numbers at the ends of what the script writes are a bucket.
 func TestTheOutermostNumbersAreABucket(t *testing.T) {
-	s := startServer(t, lua.Take, lua.TakeOne, lua.TakeFew)
+	s := startServer(t, lua.Take, lua.TakeOne, lua.TakeQuota, lua.TakeFew)
 	client := s.client
 	l := newLimit(t, 3, time.Hour, 10)
 	const now int64 = 1_780_000_000_000_000

@@ -19,8 +19,9 @@ const (
 	lasts    = "PTTL, HSET tokens last_refill limit, PEXPIRE"
 	shorter  = "PTTL, HSET tokens last_refill limit" // than the TTL is
 	beneath  = "PTTL, HSET tokens last_refill blocked_limit"
-	locks    = "PTTL, HSET tokens last_refill limit blocked_limit blocked_until blocked_since blocked_reason, PEXPIRE"
-	unlocks  = "PTTL, HSET tokens last_refill limit blocked_until"
+	relocks  = "PTTL, HSET tokens last_refill blocked_limit, HSET limit blocked_until blocked_since blocked_reason" // for less than the TTL
+	locks    = relocks + ", PEXPIRE"
+	unlocks  = "PTTL, HSET tokens last_refill limit, HSET blocked_until"
 	forblock = "HMGET limit blocked_limit tokens used"
 )
 
@@ -76,7 +77,7 @@ func TestCommandsOfACharge(t *testing.T) {
 		{"denied by a lock", 39, take(other, 1), list(reads, readsIt)},
 		{"the end of a lock", 39, take(other, -1), list(reads, readsIt, unlocks)},
 		{"after a lock", 39, take(other, 1), list(reads, charges)},
-		{"locked once more", 39, lock(other, 2), list(reads, "PTTL, HSET tokens last_refill limit blocked_limit blocked_until blocked_since blocked_reason")},
+		{"locked once more", 39, lock(other, 2), list(reads, relocks)},
 		{"denied by a lock that has ended", 42, take(other, 5), list(reads, readsIt)},
 		{"allowed by a lock that has ended", 42, take(other, 1), list(reads, readsIt, shorter)},
 		{"blocked in use", 43, block(5), list(forblock, "PTTL, HSET limit blocked_until blocked_since blocked_reason, HSET blocked_limit, PEXPIRE")},
@@ -85,7 +86,7 @@ func TestCommandsOfACharge(t *testing.T) {
 		{"unblocked again", 44, block(0), forblock},
 	}
 	for name, ask := range ways {
-		s := startInterpreter(t, lua.Take, lua.TakeOne, lua.TakeFew, lua.Block)
+		s := startInterpreter(t, lua.Take, lua.TakeOne, lua.TakeQuota, lua.TakeFew, lua.Block)
 		for _, step := range steps {
 			seconds := 1_780_000_000 + int64(step.at)
 			s.ask("time", seconds, int64(step.at*1e6)%1e6)

@@ -7,9 +7,10 @@
 // # Arguments and replies
 //
 // The head of each script describes its arguments and its reply. [Take] serves all calls. [TakeOne] serves a call of one
-// charge and [TakeFew] a call of several. They are faster, and reply with nil to what is unusual: then call Take. [Block]
-// blocks a bucket, and [Peek] reads one and writes nothing. [Values] reads and writes sets of small values, which are no
-// buckets. All use the clock of the server. Take, Block, Peek and Values use another if a time is passed.
+// charge, [TakeQuota] one whose limit is a quota, and [TakeFew] a call of several charges without quotas. They are faster,
+// and reply with nil to what is unusual: then call Take. [Block] blocks a bucket, and [Peek] reads one and writes nothing.
+// [Values] reads and writes sets of small values, which are no buckets. All use the clock of the server. Take, Block, Peek
+// and Values use another if a time is passed.
 package lua
 
 import _ "embed" // the scripts
@@ -21,6 +22,8 @@ var (
 	Take string
 	//go:embed take_one.lua
 	TakeOne string
+	//go:embed take_quota.lua
+	TakeQuota string
 	//go:embed take_few.lua
 	TakeFew string
 	//go:embed reach.lua
@@ -50,10 +53,11 @@ var (
 // The SHA-1 of scripts in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1       = "341d935893b9fc94ca0bad2e0084c42a0c84a607"
-	TakeOneSHA1    = "692f788a13ee027032f1526424326cc781605302"
-	TakeFewSHA1    = "cda047a057e2a001a686ec62f7d841dcf186d2da"
-	TakeAcrossSHA1 = "0c4f1edf25f8e73363e95f21ceb6c11e97d867ad"
+	TakeSHA1       = "f4904d6e9b0182168d9bef1b94c6b2f8ec78732f"
+	TakeOneSHA1    = "043ac794162110c03b16e5430964a786abdb85c8"
+	TakeQuotaSHA1  = "26d14754e36bdd2f21bf3ae3713ec531b6ae39ea"
+	TakeFewSHA1    = "9a4f558a2bcae0eca33181879f5528339a989f22"
+	TakeAcrossSHA1 = "3bd0d5d9fe37502e791b8a0f3bbc9da0eaf67671"
 	PeekSHA1       = "e88d4fed9dc25323068972abce52c4d776b25d46"
 	ValuesSHA1     = "abda86f7f3b2944d05bacf392fa951317673274f"
 )

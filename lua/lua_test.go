@@ -13,6 +13,7 @@ func TestSHA1sAreThoseOfTheScripts(t *testing.T) {
 	for name, script := range map[string]struct{ source, sha1 string }{
 		"Take":       {lua.Take, lua.TakeSHA1},
 		"TakeOne":    {lua.TakeOne, lua.TakeOneSHA1},
+		"TakeQuota":  {lua.TakeQuota, lua.TakeQuotaSHA1},
 		"TakeFew":    {lua.TakeFew, lua.TakeFewSHA1},
 		"TakeAcross": {lua.TakeAcross, lua.TakeAcrossSHA1},
 		"Peek":       {lua.Peek, lua.PeekSHA1},

@@ -44,8 +44,7 @@
 --       identical calls each of them stands for, how many charges a call has, and the number of the term of each
 --       charge, from 1
 -- Reply two integers a charge: how many of the identical calls charged it, and the bucket's credits after them.
---       If the time is not in the period of a quota of the call, -2 and the time, for all its charges: the caller asks
---       again with the period of that time.
+--       Only the time, if a term has a quota whose period the time is not in. Then nothing was charged.
 --       If the key of a shadow is broken, that charge has -1 and 0. If another key is, all charges of the call have. If
 --       the script has only that call, the reply is the error.
 --       After all charges, two integers for each blocked bucket: the number of its charge, from 1, and for how many
@@ -56,51 +55,53 @@
 -- formats integers itself, because Redis does that more slowly. Dragonfly and Garnet run Lua 5.4, whose integers wrap
 -- at 2^63. So products beyond that are made of doubles.
 
-local call, ceil, floor, format = redis.call, math.ceil, math.floor, string.format
-local min, max, match = math.min, math.max, string.match
+local unit, refill, capacity, need, debt, shadow, lock, limit, fill -- the term in use; fill is the time to full or the period's
+local period_ends -- of a quota: when the period ends that the time is in; else nil
+local blocked_until, is_lock -- of the bucket that was read last: until when it is blocked, or nil, and whether by a lock
 local KEYS, ARGV = KEYS, ARGV
 local across = KEYS == ARGV -- see take_across.lua
+local at = across and table.remove(ARGV) + 1 or 1 -- where we are in ARGV
+local call, ceil, floor, format = redis.call, math.ceil, math.floor, string.format
+local min, max, match = math.min, math.max, string.match
 
-local server_clock, now, now_text
-local unit, refill, capacity, need, debt, shadow, lock, limit, fill -- the term in use; fill is the time to full
-local period, period_ends -- of a quota: the kind, and the end of the period that the time is in
-local blocked_until, is_lock -- of the bucket that was read last: until when it is blocked, or nil, and whether by a lock
+local server_clock, now, earliest = ARGV[at] == '', ARGV[at], 0 -- earliest is the first time of a bucket that is not broken
+if server_clock then
+  local time = call('TIME') -- seconds, and microseconds within the second
+  now = time[1] * 1000000 + time[2]
+else
+  now, earliest = now + 0, -72057594037927936 -- a caller's clock may be that of a test, in the year 1
+end
+local now_text = format('%d', now)
+local reply, ends = { 0, 0 }, 2 * (across and at - 1 or #KEYS) -- and the length of the reply, with room for all charges
 
--- Converts credits from the unit `from` to the unit `to`, rounded down.
-local function rescale(tokens, from, to)
-  to = to + 0.0
-  local whole = floor(tokens / from)
-  local part, result = tokens - whole * from, 0
-  if part * to < 9007199254740992 then
-    result = floor(part * to / from)
+local terms = { false } -- tables begin with room for what most scripts need: to grow takes time
+at = at + 2
+for i = 1, ARGV[at - 1] + 0 do
+  local unit, refill, capacity = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2]
+  local need, debt, shadow, lock = ARGV[at + 3] + 0, ARGV[at + 4] + 0, ARGV[at + 5] == '1', ARGV[at + 6] + 0
+  if unit then
+    local text = ARGV[at] .. ' ' .. refill .. ' ' .. capacity
+    terms[i] = { unit, refill + 0, capacity + 0, need, debt, shadow, lock, text, ceil(capacity / refill) }
   else
-    -- The product does not fit a double: multiply and divide together, a bit of `to` at a time.
-    local rest, bit = 0, 4503599627370496
-    while bit >= 1 do
-      result, rest = result * 2, rest * 2
-      if rest >= from then
-        result, rest = result + 1, rest - from
-      end
-      if to % (bit * 2) >= bit then
-        rest = rest + part
-        if rest >= from then
-          result, rest = result + 1, rest - from
-        end
-      end
-      bit = bit / 2
+    local from, till = match(refill, '^(%S+) (%S+)$')
+    terms[i] = { 1, 0, capacity + 0, need, debt, shadow, lock, capacity .. ' ' .. ARGV[at], till - from, till + 0 }
+    if now < from + 0 or now >= till + 0 then
+      return { now }
     end
   end
-  return floor(max(whole * to + result, -4503599627370496))
+  at = at + 7
 end
 
-local function broken()
-  error('the key holds no bucket', 0)
+local function use(number)
+  local term = terms[number + 0]
+  unit, refill, capacity, need, debt = term[1], term[2], term[3], term[4], term[5]
+  shadow, lock, limit, fill, period_ends = term[6], term[7], term[8], term[9], term[10]
 end
 
 local function integer(text, least, most)
   local number = tonumber(text)
   if not (number and number % 1 == 0 and number >= least and number <= most) then -- put so that nan fails
-    broken()
+    error('broken', 0)
   end
   return number
 end
@@ -116,7 +117,7 @@ local function beneath(key, own)
 end
 
 -- Is for a bucket whose field limit differs from the charge's. Returns its tokens, in credits of the charge's limit, or nil
--- if they are absent. Also returns the state of the key, as read does.
+-- if it is full. Also returns the state of the key, as read does.
 local function convert(key, tokens, own)
   if own == 'blocked' or own == 'locked' then
     own = beneath(key, own)
@@ -127,38 +128,48 @@ local function convert(key, tokens, own)
   if match(own or '', '^%d+ per ') then
     return nil, 'moved'
   end
-  local from = integer(match(own or '', '^(%d+) %d+ %d+$'), 1, 4503599627370496)
-  if tokens and from ~= unit then
-    tokens = rescale(tokens, from, unit)
+  local from = integer(tokens and match(own or '', '^(%d+) %d+ %d+$'), 1, 4503599627370496)
+  -- tokens * unit / from, rounded down
+  local whole, to = floor(tokens / from), unit + 0.0
+  local part, result = tokens - whole * from, 0
+  if part * to < 9007199254740992 then
+    result = floor(part * to / from)
+  else
+    -- The product does not fit a double: multiply and divide together, a bit of `to` at a time. The remainder is kept
+    -- less `from`, so that it fits when it is doubled.
+    local rest, bit = -from, 4503599627370496
+    while bit >= 1 do
+      rest = 2 * rest + from + (to % (2 * bit) >= bit and part or 0)
+      local more = floor(rest / from) + 1 -- 0, 1 or 2
+      result, rest, bit = 2 * result + more, rest - more * from, bit / 2
+    end
   end
-  if not tokens then
-    broken()
-  end
-  return tokens, 'moved'
+  return floor(max(min(whole * to + result, capacity), -4503599627370496)), 'moved'
 end
 
--- Reads the bucket of a quota, and returns what read does, with the end of the period in place of the last refill.
+-- Reads the bucket of a quota. Returns what read does, but the end of the period in place of the time of the refill.
 local function read_quota(key)
-  local hash = call('HMGET', key, 'used', 'until', 'limit', 'tokens')
+  local hash = call('HMGET', key, 'used', 'until', 'limit')
   local used, ends, own, state = hash[1], hash[2], hash[3], 'lasting'
   if own == 'blocked' or own == 'locked' then
     own, state = beneath(key, own), 'old'
   end
-  local kind = match(own or '', '^%d+ per (%l+) ')
-  if not kind then
-    if own and not match(own, '^%d+ %d+ %d+$') or not hash[3] and (used or ends or hash[4]) then
-      broken()
-    end
-    return capacity, period_ends, own and 'moved' or hash[3] and 'old' or 'absent'
+  if not own and not used and not ends then
+    return capacity, period_ends, hash[3] and 'old' or 'absent'
+  elseif match(own or '', '^%d+ %d+ %d+$') then
+    return capacity, period_ends, 'moved'
   end
+  local kind = match(own or '', '^%d+ per (%l+) ') or error('broken', 0)
   used, ends = integer(used, 0, 9007199254740992), integer(ends, -72057594037927936, 9007199254740992)
-  if own ~= limit then
-    state = 'moved'
-  end
+  state = own ~= limit and 'moved' or ends <= now and 'old' or state
   if ends <= now then
-    return capacity, period_ends, state == 'lasting' and 'old' or state
+    return capacity, period_ends, state
+  elseif state == 'moved' and kind ~= match(limit, '^%d+ per (%l+) ') then
+    ends = min(ends, period_ends)
+  elseif server_clock and ends - now > 2 * fill then -- see the end of read
+    ends, state = min(ends, period_ends), 'moved'
   end
-  return capacity - used, kind == period and ends or min(ends, period_ends), state
+  return max(capacity - used, -4503599627370496), ends, state
 end
 
 -- Reads a bucket. Returns the credits that it holds now; the time of its refill, which is now, or later if the clock was
@@ -171,21 +182,21 @@ end
 -- period.
 local function read(key)
   blocked_until = nil
-  if period then
+  if period_ends then
     return read_quota(key)
   end
   local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
-  local tokens, last, own = hash[1], hash[2], hash[3]
-  local state = 'lasting'
-  if not own and not tokens and not last then
-    return capacity, now, 'absent'
-  elseif tokens and last then
+  local tokens, last, own, state = hash[1], hash[2], hash[3], 'lasting'
+  if tokens and last then
     tokens, last = tokens + 0, last + 0
-    if not (tokens % 1 == 0 and tokens <= 4503599627370496 and tokens >= -4503599627370496 and last % 1 == 0 and last <= 9007199254740992) then
-      broken() -- put so that nan fails
+    if not (tokens % 1 == 0 and tokens <= 4503599627370496 and tokens >= -4503599627370496 and
+        last % 1 == 0 and last <= 9007199254740992 and last >= earliest) then -- put so that nan fails
+      error('broken', 0)
     end
   elseif tokens or last then
-    broken()
+    error('broken', 0)
+  elseif not own then
+    return capacity, now, 'absent'
   end
   if own ~= limit or not tokens then
     tokens, state = convert(key, tokens, own)
@@ -193,23 +204,13 @@ local function read(key)
       return capacity, now, state
     end
   end
-  if tokens > capacity then
-    tokens = capacity
-  end
   local passed = now - last
   if passed >= 0 then
-    if passed > now % fill or not server_clock then -- a caller's clock is not the one that TTLs run by
-      if state == 'lasting' then
-        state = 'old'
-      end
-      if last < (server_clock and 0 or -72057594037927936) then -- a caller's clock may be that of a test, in the year 1
-        broken()
-      end
+    if state == 'lasting' and (passed > now % fill or not server_clock) then -- TTLs do not run by a caller's clock
+      state = 'old'
     end
-    if passed >= (capacity - tokens) / refill then -- compared so, because the product may be too large
-      return capacity, now, state
-    end
-    return tokens + passed * refill, now, state
+    -- This compares times, because the product may be too large.
+    return passed >= (capacity - tokens) / refill and capacity or tokens + passed * refill, now, state
   elseif server_clock and -passed > fill then
     -- A clock that goes back neither grants nor drains. But a last refill further ahead than the time to full means that
     -- the clock was set back, for example by a failover. The bucket would not refill until that time.
@@ -224,40 +225,30 @@ local function pays(tokens, count)
     return count
   elseif blocked_until or need > capacity or tokens + debt < need then
     return 0
-  elseif count == 1 then
-    return 1
   end
-  return min(count, floor((tokens + debt) / need))
+  return count == 1 and 1 or min(count, floor((tokens + debt) / need))
 end
 
--- Writes what a bucket holds. It also ends the lock if change is "unlocked", and makes one if change is "locked".
+-- Writes what a bucket holds. If change is set, its lock begins or ends.
 local function write(key, left, last, state, change)
-  local tokens, last_refill = 'tokens', 'last_refill'
-  local left_text, last_text = format('%d', left), last == now and now_text or format('%d', last)
-  if period then
-    tokens, last_refill, left_text = 'used', 'until', format('%d', capacity - left)
-  end
-  if state == 'lasting' and not change and (period or left >= 0 and last == now) then
-    call('HSET', key, tokens, left_text, last_refill, last_text)
+  if state == 'lasting' and left >= 0 and last == now and not change then -- no quota, whose last is the end of its period
+    call('HSET', key, 'tokens', format('%d', left), 'last_refill', now_text)
     return
   end
-  local lasts = last - now
-  if period then
-    lasts = lasts + 1000000 + now % 60000000 -- keys that expire all at once hold up other clients
+  local tokens, last_refill, lasts = 'tokens', 'last_refill', last - now
+  if period_ends then
+    tokens, last_refill, left = 'used', 'until', capacity - left
+    lasts = lasts + 1000000 + now % 1000000 * 60 -- keys that expire all at once hold up other clients
   else
     lasts = lasts + fill + max(fill, (capacity - left) / refill)
   end
   local rest = state == 'absent' and -1 or call('PTTL', key)
-  if change == 'locked' then
-    blocked_until = now + lock
+  call('HSET', key, tokens, format('%d', left), last_refill, format('%d', last), blocked_until and 'blocked_limit' or 'limit', limit)
+  if change and blocked_until then
     lasts = max(lasts, lock)
-    call('HSET', key, 'tokens', left_text, 'last_refill', last_text, 'limit', change, 'blocked_limit', limit,
-      'blocked_until', format('%d', blocked_until), 'blocked_since', now_text, 'blocked_reason', '')
+    call('HSET', key, 'limit', 'locked', 'blocked_until', format('%d', blocked_until), 'blocked_since', now_text, 'blocked_reason', '')
   elseif change then
-    blocked_until = nil
-    call('HSET', key, 'tokens', left_text, 'last_refill', last_text, 'limit', limit, 'blocked_until', now_text)
-  else
-    call('HSET', key, 'tokens', left_text, 'last_refill', last_text, blocked_until and 'blocked_limit' or 'limit', limit)
+    call('HSET', key, 'blocked_until', now_text)
   end
   local ttl = ceil(lasts / 1000) + 1
   if rest < ttl then -- without a TTL it is -1
@@ -265,26 +256,16 @@ local function write(key, left, last, state, change)
   end
 end
 
-local tail -- of the reply, if it has one
-
 -- Charges the bucket of charge i that many times, and returns the credits that are left.
 local function charge(i, key, tokens, last, state, times)
-  local left, change = tokens, nil
-  if period then
-    tail = tail or {}
-    tail[#tail + 1], tail[#tail + 2] = -i, (need == -18014398509481984 and times > 0 and period_ends or last) - now
-  end
-  if times == 1 then
-    left = tokens - need
-  elseif times > 0 then
-    left = tokens - floor(times * (need + 0.0))
-  end
+  local left = times == 0 and tokens or times == 1 and tokens - need or tokens - floor(times * (need + 0.0))
+  local change
   if left > capacity then
+    left = capacity
     if need == -18014398509481984 then
       call('PEXPIRE', key, 0) -- DEL would take one more right
-      return capacity
+      tokens, last, blocked_until = left, period_ends, nil
     end
-    left = capacity
   elseif debt == -2 then
     left = max(left, min(tokens, 0))
   elseif left < -4503599627370496 then
@@ -292,88 +273,26 @@ local function charge(i, key, tokens, last, state, times)
   end
   if blocked_until then
     if is_lock and times > 0 and need < 0 and left >= unit then
-      change = 'unlocked'
+      blocked_until, change = nil, true
     end
   elseif lock > 0 and times > 0 and left < unit then
-    change = 'locked'
+    blocked_until, change = now + lock, true
   end
   if left ~= tokens or change or state == 'moved' and need ~= 0 and need ~= -18014398509481984 then
     write(key, left, last, state, change)
   end
   if blocked_until then
-    tail = tail or {}
-    tail[#tail + 1], tail[#tail + 2] = i, blocked_until - now
+    reply[ends + 1], reply[ends + 2], ends = i, blocked_until - now, ends + 2
+  end
+  if period_ends then
+    reply[ends + 1], reply[ends + 2], ends = -i, last - now, ends + 2
   end
   return left
 end
 
-local terms = { false } -- tables begin with room for what most scripts need: to grow takes time
-
-local function use(number)
-  local term = terms[number + 0]
-  unit, refill, capacity, need, debt = term[1], term[2], term[3], term[4], term[5]
-  shadow, lock, limit, fill = term[6], term[7], term[8], term[9]
-  period, period_ends = term[10], term[11]
-end
-
-local at = 1 -- where we are in ARGV
-local alone -- the script has one call, whose error is that of the script
-local stray -- which terms are of quotas whose periods the time is not in, if there are any
-
--- Reads the arguments before the runs.
-local function begin()
-  if across then
-    at = table.remove(ARGV) + 1
-  end
-  server_clock = ARGV[at] == ''
-  if server_clock then
-    local time = call('TIME') -- seconds, and microseconds within the second
-    now = time[1] * 1000000 + time[2]
-  else
-    now = ARGV[at] + 0
-  end
-  now_text = format('%d', now)
-  at = at + 2
-  for i = 1, ARGV[at - 1] + 0 do
-    local unit, refill, capacity = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2]
-    local need, debt, shadow, lock = ARGV[at + 3] + 0, ARGV[at + 4] + 0, ARGV[at + 5] == '1', ARGV[at + 6] + 0
-    if unit then
-      terms[i] = { unit, refill + 0, capacity + 0, need, debt, shadow, lock, ARGV[at] .. ' ' .. refill .. ' ' .. capacity, ceil(capacity / refill) }
-    else
-      local begins, ends = match(refill, '^(%S+) (%S+)$')
-      terms[i] = { 1, 0, capacity + 0, need, debt, shadow, lock, capacity .. ' ' .. ARGV[at], 0, match(ARGV[at], '^per (%l+) '), ends + 0 }
-      if now < begins + 0 or now >= ends + 0 then
-        stray = stray or {}
-        stray[i] = true
-      end
-    end
-    at = at + 7
-  end
-  alone = not across and ARGV[at] == '1' and not ARGV[at + 3 + ARGV[at + 2]]
-end
-
-local reply = { 0, 0 }
 local done, calls = 0, 0 -- charges of earlier calls, and calls of this run that are still to come
 local reading -- the number of the charge whose bucket is read
 local bad -- which charges have broken keys, if there are any
-
--- Takes the calls of a run of one charge each.
-local function take_single(count)
-  use(ARGV[at + 3])
-  for i = done + 1, done + calls do
-    local times, left = -1, 0
-    if not (bad and bad[i]) then
-      local key = KEYS[i]
-      reading = i
-      local tokens, last, state = read(key)
-      reading = nil
-      times = pays(tokens, count)
-      left = charge(i, key, tokens, last, state, times)
-    end
-    reply[2 * i - 1], reply[2 * i] = times, left
-    done, calls = i, calls - 1
-  end
-end
 
 -- Takes a call of several charges.
 local function take_call(count, charges, found)
@@ -415,37 +334,32 @@ local function take_call(count, charges, found)
   done, calls = done + charges, calls - 1
 end
 
--- Answers the calls of a run, if one of their charges is of a quota whose period the time is not in. Reports whether it has.
-local function decline(charges)
-  for i = at + 3, at + 2 + charges do
-    if stray[ARGV[i] + 0] then
-      for of = done + 1, done + calls * charges do
-        reply[2 * of - 1], reply[2 * of] = -2, now
-      end
-      done, calls = done + calls * charges, 0
-      return true
-    end
-  end
-end
-
 local function run()
-  if not now then
-    begin()
-  end
   while ARGV[at] do
     local count, charges = ARGV[at + 1] + 0, ARGV[at + 2] + 0
     if calls == 0 then
       calls = ARGV[at] + 0
     end
-    if stray and decline(charges) then
-      -- its callers ask again
-    elseif charges == 1 then
-      take_single(count)
-    else
+    if charges > 1 then
       local found = {}
       while calls > 0 do
         take_call(count, charges, found)
       end
+    else
+      use(ARGV[at + 3])
+    end
+    for i = done + 1, done + calls do -- the calls of a run of one charge each
+      local times, left = -1, 0
+      if not (bad and bad[i]) then
+        local key = KEYS[i]
+        reading = i
+        local tokens, last, state = read(key)
+        reading = nil
+        times = pays(tokens, count)
+        left = charge(i, key, tokens, last, state, times)
+      end
+      reply[2 * i - 1], reply[2 * i] = times, left
+      done, calls = i, calls - 1
     end
     at = at + 3 + charges
   end
@@ -456,12 +370,9 @@ end
 while true do
   local ok, err = pcall(run)
   if ok then
-    for i = 1, tail and #tail or 0 do
-      reply[#reply + 1] = tail[i]
-    end
     return reply
   end
-  if not reading or alone and not shadow then
+  if not reading or not shadow and #KEYS == ARGV[at + 2] + 0 then -- the only call, whose error is that of the script
     if reading and not redis.pcall('HMGET', KEYS[reading], 'tokens').err then
       return redis.error_reply('ERR the key holds no bucket')
     end

@@ -17,64 +17,52 @@ local now = now_text + 0
 local charged, wrote, charges, reply = 1, false, { false, false }, { 0, 0, 0, 0 }
 for i = 1, #KEYS do
   local at = 5 * i
-  local refill, capacity, need, debt = 1, ARGV[at - 2] + 0, ARGV[at - 1] + 0, ARGV[at] + 0
-  local fill, limit = capacity, ARGV[at - 4] .. ' ' .. ARGV[at - 3] .. ' ' .. ARGV[at - 2]
-  if ARGV[at - 3] ~= '1' then
-    refill = ARGV[at - 3] + 0
-    fill = ceil(capacity / refill)
-  end
+  local refill, capacity, need, debt = ARGV[at - 3] + 0, ARGV[at - 2] + 0, ARGV[at - 1] + 0, ARGV[at] + 0
+  local fill, limit = refill == 1 and capacity or ceil(capacity / refill), ARGV[at - 4] .. ' ' .. ARGV[at - 3] .. ' ' .. ARGV[at - 2]
   local hash = call('HMGET', KEYS[i], 'tokens', 'last_refill', 'limit')
   local tokens, known, lasting = capacity, hash[3] == limit, false
   if known then
     local last = tonumber(hash[2])
     tokens = tonumber(hash[1])
-    if not tokens or not last or tokens % 1 ~= 0 or tokens > capacity or tokens < -4503599627370496 or last % 1 ~= 0 or last < 0 or last > now then
+    if not (tokens and last and tokens % 1 == 0 and tokens <= capacity and tokens >= -4503599627370496 and
+        last % 1 == 0 and last >= 0 and last <= now) then
       return false
     end
     local passed = now - last
     lasting = passed <= now % fill
-    if passed >= (capacity - tokens) / refill then
-      tokens = capacity
-    else
-      tokens = tokens + passed * refill
-    end
+    tokens = passed >= (capacity - tokens) / refill and capacity or tokens + passed * refill
   elseif hash.err or hash[1] or hash[2] or hash[3] then
     return false
   end
-  if need > 0 and debt >= 0 and (tokens + debt < need or need > capacity) then
+  local left = tokens - need
+  if need > 0 and debt >= 0 and (left + debt < 0 or need > capacity) then
     charged = 0
-  end
-  charges[i] = { tokens, need, capacity, refill, fill, limit, known, lasting }
-end
-for i = 1, #KEYS do
-  local charge, key = charges[i], KEYS[i]
-  local tokens, need, capacity, refill, fill = charge[1], charge[2], charge[3], charge[4], charge[5]
-  local limit, known, lasting = charge[6], charge[7], charge[8]
-  local left = tokens - charged * need
-  if left > capacity then
+  elseif left > capacity then
     left = capacity
   elseif left < -4503599627370496 then
     left = -4503599627370496
   end
-  if left ~= tokens then -- what changes nothing writes nothing
-    local done
-    if lasting and left >= 0 then
-      done = call('HSET', key, 'tokens', format('%d', left), 'last_refill', now_text)
-    else
-      local rest, ttl = known and call('PTTL', key) or -1, ceil((fill + math.max(fill, (capacity - left) / refill)) / 1000) + 1
-      done = rest
-      if type(rest) == 'number' then
-        done = call('HSET', key, 'tokens', format('%d', left), 'last_refill', now_text, 'limit', limit)
-      end
-      if type(done) == 'number' and rest < ttl then
-        wrote, done = true, call('PEXPIRE', key, format('%d', ttl))
-      end
+  local ttl = not (lasting and left >= 0) and ceil((fill + math.max(fill, (capacity - left) / refill)) / 1000) + 1
+  charges[i] = { tokens, left, ttl, limit, known }
+end
+for i = 1, #KEYS do
+  local charge, key, done = charges[i], KEYS[i], 0
+  local tokens, left, ttl = charge[1], charge[2], charge[3]
+  if charged == 0 or left == tokens then -- what changes nothing writes nothing
+    left = tokens
+  elseif not ttl then
+    done = call('HSET', key, 'tokens', format('%d', left), 'last_refill', now_text)
+  else
+    local rest = charge[5] and call('PTTL', key) or -1
+    done = type(rest) ~= 'number' and rest or call('HSET', key, 'tokens', format('%d', left), 'last_refill', now_text, 'limit', charge[4])
+    if type(done) == 'number' and rest < ttl then
+      wrote, done = true, call('PEXPIRE', key, format('%d', ttl))
     end
-    if type(done) ~= 'number' then
-      return wrote and done
-    end
-    wrote = true
   end
+  if type(done) ~= 'number' then
+    return wrote and done
+  end
+  wrote = wrote or left ~= tokens
   reply[2 * i - 1], reply[2 * i] = charged, left
 end
 return reply

@@ -11,17 +11,10 @@
 --       caller sends take.lua.
 
 local ARGV, key, call, format = ARGV, KEYS[1], redis.pcall, string.format
-local capacity, need = ARGV[2] + 0, (ARGV[3] or ARGV[1]) + 0
-local refill, debt, fill, limit = 1, 0, capacity, nil
-if ARGV[4] then
-  refill, debt = ARGV[4] + 0, ARGV[5] + 0
-  fill = math.ceil(capacity / refill) -- the time to full
-  limit = ARGV[1] .. ' ' .. ARGV[4] .. ' ' .. ARGV[2]
-else
-  limit = ARGV[1] .. ' 1 ' .. ARGV[2]
-end
-
-local time = call('TIME') -- seconds, and microseconds within the second
+local capacity, need, refill, debt = ARGV[2] + 0, (ARGV[3] or ARGV[1]) + 0, (ARGV[4] or 1) + 0, (ARGV[5] or 0) + 0
+local fill = refill == 1 and capacity or math.ceil(capacity / refill) -- the time to full
+local limit = refill == 1 and ARGV[1] .. ' 1 ' .. ARGV[2] or ARGV[1] .. ' ' .. ARGV[4] .. ' ' .. ARGV[2]
+local time, hash = call('TIME'), call('HMGET', key, 'tokens', 'last_refill', 'limit')
 if time.err then
   return false
 end
@@ -32,21 +25,17 @@ end
 local now = now_text + 0
 -- An absent bucket is full. The first charge in each period of the time to full sets the TTL to twice that time. So it
 -- lasts for all charges of the period.
-local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
 local tokens, known, lasting = capacity, hash[3] == limit, false
 if known then
   local last = tonumber(hash[2])
   tokens = tonumber(hash[1])
-  if not tokens or not last or tokens % 1 ~= 0 or tokens > capacity or tokens < -4503599627370496 or last % 1 ~= 0 or last < 0 or last > now then
+  if not (tokens and last and tokens % 1 == 0 and tokens <= capacity and tokens >= -4503599627370496 and
+      last % 1 == 0 and last >= 0 and last <= now) then
     return false
   end
   local passed = now - last
   lasting = passed <= now % fill -- periods begin at multiples of fill: a charge of this one has set the TTL
-  if passed >= (capacity - tokens) / refill then
-    tokens = capacity
-  else
-    tokens = tokens + passed * refill
-  end
+  tokens = passed >= (capacity - tokens) / refill and capacity or tokens + passed * refill
 elseif hash.err or hash[1] or hash[2] or hash[3] then
   return false
 end
@@ -69,13 +58,9 @@ end
 
 local ttl = math.ceil((fill + math.max(fill, (capacity - left) / refill)) / 1000) + 1
 local rest = known and call('PTTL', key) or -1
-if type(rest) ~= 'number' or type(call('HSET', key, 'tokens', format('%d', left), 'last_refill', now_text, 'limit', limit)) ~= 'number' then
+local done = type(rest) == 'number' and call('HSET', key, 'tokens', format('%d', left), 'last_refill', now_text, 'limit', limit)
+if type(done) ~= 'number' then
   return false
 end
-if rest < ttl then -- no charge makes a TTL shorter
-  local set = call('PEXPIRE', key, format('%d', ttl))
-  if type(set) ~= 'number' then
-    return set
-  end
-end
-return 2 * left + 1
+local set = rest < ttl and call('PEXPIRE', key, format('%d', ttl)) or 0 -- no charge makes a TTL shorter
+return type(set) == 'number' and 2 * left + 1 or set

@@ -31,6 +31,8 @@ type term struct {
 	need, debt int64
 	shadow     bool
 	lock       int64 // or 0
+
+	from, until int64 // the period of a quota
 }
 
 // arguments returns the KEYS and ARGV of a script of these calls.
@@ -43,7 +45,12 @@ func arguments(clock any, calls []call) (keys []string, args []any) {
 			keys = append(keys, ch.key)
 			if numbers[ch.term] == 0 {
 				numbers[ch.term] = len(numbers) + 1
-				terms = append(terms, ch.limit.Unit, ch.limit.Refill, ch.limit.Capacity, ch.need, ch.debt, ch.shadow, ch.lock)
+				if ch.limit.IsQuota() {
+					terms = append(terms, ch.limit.Period.String(), fmt.Sprint(ch.from, " ", ch.until))
+				} else {
+					terms = append(terms, ch.limit.Unit, ch.limit.Refill)
+				}
+				terms = append(terms, ch.limit.Capacity, ch.need, ch.debt, ch.shadow, ch.lock)
 			}
 			of = append(of, numbers[ch.term])
 		}
@@ -88,9 +95,9 @@ func (m *model) run(calls []call, now int64) []int64 {
 	return replyOf(all)
 }
 
-// An answer is that to a charge: how many of the calls charged the bucket, what it holds then, and for how long it is
-// blocked.
-type answer struct{ taken, left, blocked int64 }
+// An answer is that to a charge: how many of the calls charged the bucket, what it holds then, for how long it is blocked,
+// and for how long the period of a quota goes on.
+type answer struct{ taken, left, blocked, rest int64 }
 
 func (m *model) answer(c call, now int64) []answer {
 	answers := make([]answer, len(c.charges))
@@ -99,6 +106,10 @@ func (m *model) answer(c call, now int64) []answer {
 	}
 	for i, ch := range c.charges {
 		answers[i].blocked = m.blocks[ch.key].Left(now)
+		if ch.limit.IsQuota() {
+			b, _ := m.anchored(ch, now)
+			answers[i].rest = ch.limit.Advance(b, now).Rest(now)
+		}
 	}
 	return answers
 }
@@ -112,22 +123,33 @@ func replyOf(answers []answer) (reply []int64) {
 		if a.blocked > 0 {
 			reply = append(reply, int64(i+1), a.blocked)
 		}
+		if a.rest > 0 {
+			reply = append(reply, -int64(i+1), a.rest)
+		}
 	}
 	return reply
+}
+
+// anchored returns the bucket of ch, and whether the clock was set back so far that its last refill was moved.
+func (m *model) anchored(ch charge, now int64) (b bucket.Bucket, moved bool) {
+	b = m.buckets[ch.key]
+	if !m.serverClock {
+		return b, false
+	}
+	anchored := ch.limit.Reanchor(b, now)
+	return anchored, anchored != b
 }
 
 func (m *model) once(charges []charge, now int64, answers []answer) {
 	found, fits, ok := make([]bucket.Bucket, len(charges)), make([]bool, len(charges)), true
 	moved := make([]bool, len(charges)) // a denial writes the bucket
 	for i, ch := range charges {
-		b, known := m.buckets[ch.key]
+		_, known := m.buckets[ch.key]
 		block := m.blocks[ch.key]
-		moved[i] = known && m.limits[ch.key] != ch.limit
-		if known && m.serverClock {
-			if anchored := ch.limit.Reanchor(b, now); anchored != b {
-				b, moved[i] = anchored, true
-				m.met["anchored"]++
-			}
+		b, anchored := m.anchored(ch, now)
+		if moved[i] = known && m.limits[ch.key] != ch.limit; anchored {
+			moved[i] = true
+			m.met["anchored"]++
 		}
 		found[i] = ch.limit.Advance(b, now)
 		fits[i] = ch.limit.Grants(found[i].Tokens, ch.need, ch.debt, 1) == 1
@@ -251,7 +273,7 @@ func testRandom(t *testing.T, s server, seeds uint64, ask func(r random, clock a
 						}
 						m.block(key, span, now)
 					}
-					calls := r.calls(limits)
+					calls := r.calls(limits, now)
 					err := ask(r, clock, calls, func(part []call, got []int64) {
 						if want := m.run(part, now); fmt.Sprint(got) != fmt.Sprint(want) {
 							t.Fatalf("seed %d, step %d: %+v at %d\ngot  %v\nwant %v", seed, step, part, now, got, want)
@@ -310,8 +332,13 @@ func (m *model) compare(t *testing.T, s server, now int64) {
 		block, marked := m.blocks[key]
 		l, want := m.limits[key], map[string]string{}
 		if known {
-			want["tokens"], want["last_refill"] = fmt.Sprint(b.Tokens), fmt.Sprint(b.LastRefill)
-			want["limit"] = fmt.Sprint(l.Unit, " ", l.Refill, " ", l.Capacity)
+			if l.IsQuota() {
+				want["used"], want["until"] = fmt.Sprint(l.Capacity-b.Tokens), fmt.Sprint(b.Until)
+				want["limit"] = fmt.Sprint(l.Capacity, " ", l.Period)
+			} else {
+				want["tokens"], want["last_refill"] = fmt.Sprint(b.Tokens), fmt.Sprint(b.LastRefill)
+				want["limit"] = fmt.Sprint(l.Unit, " ", l.Refill, " ", l.Capacity)
+			}
 		}
 		if marked {
 			if known {
@@ -338,7 +365,7 @@ func (m *model) compare(t *testing.T, s server, now int64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if full := b.LastRefill + l.ResetAfter(b.Tokens, 0); known && int64(ends) < full {
+		if full := l.FullAt(b); known && int64(ends) < full {
 			t.Fatalf("at %d, %s expires at %.0f and is full at %d only: %v", now, key, ends, full, hash)
 		}
 		if int64(ends) < block.Until {
@@ -402,6 +429,20 @@ func (r random) limits() (limits []bucket.Limit) {
 	add(1, time.Second, 5)
 	add(7, time.Second, 100)
 	add(13, time.Second, 2)
+	for unit := bucket.Hour; unit <= bucket.Month; unit++ {
+		for _, zone := range []string{"", "America/Santiago"} {
+			p, err := bucket.NewPeriod(unit, zone)
+			if err != nil {
+				panic(err)
+			}
+			l, err := bucket.NewQuota(1+r.Int64N(1<<r.IntN(53)), p)
+			if err != nil {
+				panic(err)
+			}
+			limits = append(limits, l)
+		}
+	}
+	r.Shuffle(len(limits), func(i, j int) { limits[i], limits[j] = limits[j], limits[i] })
 	return limits
 }
 
@@ -429,7 +470,7 @@ func (r random) move(now int64, l bucket.Limit) int64 {
 	return now
 }
 
-func (r random) calls(limits []bucket.Limit) (calls []call) {
+func (r random) calls(limits []bucket.Limit, now int64) (calls []call) {
 	for range 1 + r.IntN(8) {
 		c := call{count: []int64{1, 1, 1 + r.Int64N(5), 1 + r.Int64N(60)}[r.IntN(4)]}
 		for _, k := range r.Perm(4)[:1+r.IntN(3)] {
@@ -461,7 +502,10 @@ func (r random) calls(limits []bucket.Limit) (calls []call) {
 			}
 			settles := owed && cost > 0 && r.IntN(3) == 0 // here also with other charges, which a Store does not send
 			need, debt := l.Ask(cost, wait, owed && !settles, settles)
-			ch := charge{fmt.Sprint("k", k), term{l, need, debt, r.IntN(4) == 0, 0}}
+			ch := charge{fmt.Sprint("k", k), term{limit: l, need: need, debt: debt, shadow: r.IntN(4) == 0}}
+			if l.IsQuota() {
+				ch.from, ch.until = l.Period.Bounds(now)
+			}
 			if need > 0 && debt != bucket.NoDebt && (k == 3 || r.IntN(12) == 0) { // the other buckets are seldom locked
 				ch.lock, ch.debt = r.span(l), min(debt, 0)
 			}

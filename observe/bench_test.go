@@ -173,3 +173,38 @@ func BenchmarkTop(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkThreshold measures the cost of a request: of keys below the share, of one that was warned of, and of keys for which
+// there is no room.
+func BenchmarkThreshold(b *testing.B) {
+	keys := make([]string, 1<<16)
+	for i := range keys {
+		keys[i] = fmt.Sprint("ip:2001:db8::", i)
+	}
+	for _, c := range []struct {
+		name string
+		keys []string
+		used int64
+	}{
+		{"below", keys, 50},
+		{"one-key-above", keys[:1], 90},
+		{"many-keys-above", keys, 90},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			th := ratelimit.Must(observe.NewThreshold(observe.ThresholdConfig{Share: 0.8, Passed: func(context.Context, observe.Warning) {}}))
+			defer th.Close()
+			for _, key := range c.keys {
+				th.Observe(context.Background(), usedOf("api", key, c.used))
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			b.RunParallel(func(pb *testing.PB) {
+				ctx, e := context.Background(), usedOf("api", "", c.used)
+				for i := 0; pb.Next(); i++ {
+					e.Results[0].Key = c.keys[i%len(c.keys)]
+					th.Observe(ctx, e)
+				}
+			})
+		})
+	}
+}

@@ -78,6 +78,30 @@ func ExampleTop() {
 	// member:6: 1 requests (17 %), 0 denied
 }
 
+// Warn of customers that have used 80 percent of their month.
+func ExampleThreshold() {
+	warnings := ratelimit.Must(observe.NewThreshold(observe.ThresholdConfig{
+		Share: 0.8,
+		Passed: func(_ context.Context, w observe.Warning) {
+			fmt.Printf("mail to %s: you have used %d of %d requests of this month\n", w.Key, w.Used, w.Limit.Rate)
+		},
+	}))
+	limiter, err := ratelimit.New(ratelimit.Config{Observe: warnings.Observe})
+	if err != nil {
+		panic(err)
+	}
+	defer limiter.Close()
+
+	plan := ratelimit.Policy{Name: "plan", Limit: ratelimit.Quota(1000, ratelimit.Month)}
+	for range 900 {
+		limiter.Take(context.Background(), plan, "account:7", 1)
+	}
+	limiter.Take(context.Background(), plan, "account:8", 500)
+	warnings.Close()
+	// Output:
+	// mail to account:7: you have used 800 of 1000 requests of this month
+}
+
 // Find the lines of an address in a log with a KeySecret.
 func ExampleKeyName() {
 	fmt.Println(observe.KeyName([]byte("a secret of 16 bytes or more"), "ip:192.0.2.1"))

@@ -3,7 +3,6 @@ package observe
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -226,7 +225,7 @@ func (t *Top) keep(key string) (kept string, whole bool) {
 	case t.secret != nil:
 		return keyname.Secret(t.secret, key), false
 	}
-	return "sha256:" + hex.EncodeToString([]byte(keyname.Short(key)[1:])), false
+	return hashName(key), false
 }
 
 // show returns the name in the lists of a key that is kept.

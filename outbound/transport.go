@@ -22,8 +22,9 @@ type Config struct {
 	// must not be a lease.Store: leased tokens look used.
 	Limiter *ratelimit.Limiter
 
-	// Policy is the quota: Limit is what the API grants. Its name has at most 53 bytes. Two more buckets, name/stop
-	// and name/corrected, keep what was learned.
+	// Policy is the quota: Limit is what the API grants. It must be a rate, also if LimitFunc returns it, and no
+	// calendar quota ([ratelimit.Quota]). Its name has at most 53 bytes. Two more buckets, name/stop and
+	// name/corrected, keep what was learned.
 	//
 	// The functions of Policy get the outgoing request. Default Key: [Host]. MaxWait is the longest wait; default:
 	// until the request's context ends. Shadow and Settle must not be set.
@@ -99,6 +100,9 @@ func (t *Transport) wait(r *http.Request) (Turn, error) {
 	if p.LimitFunc != nil {
 		if limit := p.LimitFunc(r); limit != (ratelimit.Limit{}) {
 			p.Limit = limit
+		}
+		if p.Limit.Period != 0 && p.Limit.Rate != 0 {
+			return Turn{}, fmt.Errorf("outbound: policy %s: LimitFunc returned %v: must return a rate, and no calendar quota", p.Name, p.Limit)
 		}
 	}
 	cost := int64(1)

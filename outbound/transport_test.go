@@ -451,6 +451,10 @@ func TestFunctionsOfThePolicy(t *testing.T) {
 					return ratelimit.Unlimited
 				case "closed":
 					return ratelimit.PerHour(0)
+				case "calendar":
+					return ratelimit.Quota(20, ratelimit.Hour)
+				case "empty calendar":
+					return ratelimit.Quota(0, ratelimit.Hour)
 				}
 				return ratelimit.Limit{}
 			},
@@ -465,15 +469,19 @@ func TestFunctionsOfThePolicy(t *testing.T) {
 		for _, want := range []struct {
 			tenant, method string
 			calls          int
-		}{{"small", "GET", 2}, {"large", "GET", 4}, {"small", "HEAD", 9}, {"own", "GET", 9}, {"", "GET", 9}, {"closed", "GET", 0}} {
+		}{{"small", "GET", 2}, {"large", "GET", 4}, {"small", "HEAD", 9}, {"own", "GET", 9}, {"", "GET", 9}, {"closed", "GET", 0}, {"calendar", "GET", 0}, {"empty calendar", "GET", 0}} {
 			done := 0
 			for range 9 {
 				r, _ := http.NewRequest(want.method, "https://api.example", nil)
 				if want.tenant != "" {
 					r.Header.Set("Tenant", want.tenant)
 				}
-				if _, err := c.Do(r); err == nil {
+				_, err := c.Do(r)
+				if err == nil {
 					done++
+				}
+				if want.tenant == "calendar" && !strings.Contains(err.Error(), "LimitFunc returned 20 per hour: must return a rate, and no calendar quota") {
+					t.Errorf("a calendar quota: %v", err)
 				}
 			}
 			if done != want.calls {
@@ -558,6 +566,10 @@ func TestNewNamesEveryWrongField(t *testing.T) {
 		}
 	}
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
+	calendar := ratelimit.Policy{Name: "api", Limit: ratelimit.Quota(5000, ratelimit.Month)}
+	if _, err := outbound.New(outbound.Config{Limiter: limiter, Policy: calendar}); err == nil || !strings.Contains(err.Error(), "Config.Policy: Limit 5000 per month: must be a rate, such as PerHour(5000)") {
+		t.Errorf("a calendar quota: %v", err)
+	}
 	long := ratelimit.Policy{Name: strings.Repeat("n", 54), Limit: ratelimit.PerHour(1)}
 	if _, err := outbound.New(outbound.Config{Limiter: limiter, Policy: long}); err == nil || !strings.Contains(err.Error(), "53 bytes") {
 		t.Errorf("a name of 54 bytes: %v", err)

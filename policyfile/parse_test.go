@@ -104,6 +104,25 @@ func TestParseReadsEveryField(t *testing.T) {
 	}
 }
 
+func TestParseReadsQuotas(t *testing.T) {
+	berlin := ratelimit.Quota(100_000, ratelimit.Month).In("Europe/Berlin")
+	for text, want := range map[string]ratelimit.Limit{
+		"100000 per month Europe/Berlin":   berlin,
+		"'100000 per month Europe/Berlin'": berlin,
+		"100000   per month":               {},
+		"5 per hour":                       ratelimit.Quota(5, ratelimit.Hour),
+	} {
+		f, err := policyfile.Parse("f.yaml", []byte(policies("key: remote_ip", "limit: "+text)), registry)
+		if (err == nil) != (want != ratelimit.Limit{}) || err == nil && f.Policies()[0].Limit != want {
+			t.Errorf("%s: %+v, %v, want %v", text, f, err, want)
+		}
+	}
+	f, err := policyfile.Parse("f.json", []byte(`{"version": 1, "policies": [{"name": "plan", "key": "remote_ip", "limit": "100000 per month Europe/Berlin"}]}`), registry)
+	if err != nil || f.Policies()[0].Limit != berlin {
+		t.Errorf("JSON: %+v, %v", f, err)
+	}
+}
+
 // Each form of a key makes the key that the function of that name makes.
 func TestParseReadsKeys(t *testing.T) {
 	r, _ := http.NewRequest("GET", "/x", nil)
@@ -188,6 +207,12 @@ func TestParseReportsEveryFault(t *testing.T) {
 5:32: policies[2].limit: "60/fortnight": duration "fortnight": must be like
 6:32: policies[3].limit: "5/1s burst x": burst "x": must be a whole number above 0
 7:32: policies[4].limit: must be a text, not a list or a mapping`},
+		{"quotas", "version: 1\npolicies:\n- {name: a, key: route, limit: 5 per fortnight}\n- {name: b, key: route, limit: 5 per month Europe/Nowhere}\n- {name: c, key: route, limit: 4503599627370497 per day}\n- {name: d, key: route, limit: 5 per day burst 3}\n- {name: e, key: route, limit: 0 per week}\n- {name: f, key: route, limit: 5/1m Europe/Berlin}", `3:32: policies[0].limit: "5 per fortnight": period "fortnight": must be hour, day, week or month; a rate is like "60/1m"
+4:32: policies[1].limit: "5 per month Europe/Nowhere": Zone "Europe/Nowhere": must be a time zone that this host knows
+5:32: policies[2].limit: "4503599627370497 per day": Rate 4503599627370497: must be from 1 to 4503599627370496 tokens
+6:32: policies[3].limit: "5 per day burst 3": Zone "burst 3": must be a time zone
+7:32: policies[4].limit: "0 per week": rate "0": must be a whole number above 0
+8:32: policies[5].limit: "5/1m Europe/Berlin": duration "1m Europe/Berlin": must be like`},
 		{"durations", policies("key: route", "limit: 1/s", "max_wait: soon", "lock_for: 5"), `6:15: policies[0].max_wait: "soon": must be a duration, such as 500ms
 7:15: policies[0].lock_for: "5": must be a duration`},
 		{"durations out of bounds", "version: 1\npolicies:\n- {name: a, key: route, limit: 1/s, max_wait: -1s}\n- {name: b, key: route, limit: 1/s, lock_for: 1ns}\n- {name: c, key: route, limit: 1/s, lock_for: 1m, max_wait: 1m}", `3:47: policies[0].max_wait: -1s: must not be negative

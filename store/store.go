@@ -193,7 +193,7 @@ type (
 )
 
 // NewPeriod returns the Period of a time zone of the IANA database, such as "Europe/Berlin". "" is UTC. The error is that
-// of [time.LoadLocation].
+// of [time.LoadLocation]. "Local" is an error, because it is another zone on another host.
 func NewPeriod(unit PeriodUnit, zone string) (Period, error) { return bucket.NewPeriod(unit, zone) }
 
 // NewQuota compiles a limit of n tokens in each period of p, which refills all at once. Its Unit is 1 and its Refill 0.

@@ -102,7 +102,7 @@
 				set(bucket, ".next", left > 0 ? `No request is allowed for ${span(left)}.` : "The block has ended.");
 				continue;
 			}
-			if (!meter || state === "full" || !burst) continue;
+			if (!meter || state === "full" || !burst || !of("rate")) continue; // a quota has no rate: it stays as the server wrote it
 			const tokens = Math.min(burst, of("tokens") + of("rate") * passed), next = of("next") - passed, full = of("full") - passed;
 			const text = (Math.floor(tokens * 10) / 10).toFixed(1).replace(/\.0$/, "").replace("-", "−") + " of " + burst.toLocaleString("en-US") + " tokens";
 			meter.querySelector(".fill").setAttribute("width", (100 * Math.max(0, tokens) / burst).toFixed(2));

@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	_ "time/tzdata" // for quotas, on hosts without time zones
 
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/command"
 )

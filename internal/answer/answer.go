@@ -24,6 +24,7 @@ type Style struct {
 type Decision interface {
 	RetryAfter() time.Duration
 	Denied() []string
+	PeriodEnd() time.Time // that the client has to wait for; zero without a quota
 }
 
 // Deny answers 429 for d. d is nil if no limiter denied.
@@ -33,6 +34,7 @@ func (s Style) Deny(w http.ResponseWriter, r *http.Request, d Decision) {
 		NoStore(w.Header()) // a limiter that denied has called it already
 	} else {
 		p.violated = d.Denied()
+		p.until = d.PeriodEnd()
 		if p.after = d.RetryAfter(); p.after != store.Never {
 			p.after = time.Duration(rateheader.Seconds(p.after)) * time.Second
 		}
@@ -106,7 +108,7 @@ func (s Style) text(r *http.Request, p *problem) Text {
 			return t
 		}
 	}
-	return english(p.status, p.after)
+	return english(p)
 }
 
 // body returns the response in the form that r asks for, and its Content-Type. For an API, JSON is preferred. For a

@@ -11,6 +11,7 @@ type problem struct {
 	kind     string
 	status   int
 	after    time.Duration // when to retry: in whole seconds, store.Never, or 0 if unknown
+	until    time.Time     // the end of the period that after is the time to; zero without a quota
 	violated []string      // names of policies
 }
 

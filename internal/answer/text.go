@@ -14,9 +14,9 @@ import (
 type Text struct{ Language, Title, Detail string }
 
 // english returns the default text.
-func english(status int, after time.Duration) Text {
+func english(p *problem) Text {
 	t := Text{Language: "en"}
-	switch status {
+	switch p.status {
 	case http.StatusTooManyRequests:
 		t.Title = "Too many requests"
 	case http.StatusBadRequest:
@@ -24,38 +24,43 @@ func english(status int, after time.Duration) Text {
 	case http.StatusServiceUnavailable:
 		t.Title = "Temporarily unavailable"
 	default:
-		t.Title = http.StatusText(status)
+		t.Title = http.StatusText(p.status)
 	}
-	switch after {
+	switch p.after {
 	case 0:
 	case store.Never:
 		t.Detail = "This request asks for more than its limit ever allows."
 	default:
-		t.Detail = tryAgain(after)
+		t.Detail = tryAgain(p.after, p.until)
 	}
 	return t
 }
 
 // tryAgain returns after in one unit. It is rounded up, so that a client that waits this long does not come too
-// early. Each unit is used from two on, so that only one singular is needed.
-func tryAgain(after time.Duration) string {
-	unit, name := time.Second, " seconds."
+// early. Each unit is used from two on, so that only one singular is needed. until is the end of a period, or zero.
+func tryAgain(after time.Duration, until time.Time) string {
+	unit, name := time.Second, " seconds"
 	switch {
 	case after >= 48*time.Hour:
-		unit, name = 24*time.Hour, " days."
+		unit, name = 24*time.Hour, " days"
 	case after >= 120*time.Minute:
-		unit, name = time.Hour, " hours."
+		unit, name = time.Hour, " hours"
 	case after >= 120*time.Second:
-		unit, name = time.Minute, " minutes."
+		unit, name = time.Minute, " minutes"
 	case after == time.Second:
-		name = " second."
+		name = " second"
 	}
 	n, in := after/unit, "Try again in "
 	if after%unit != 0 {
 		n, in = n+1, "Try again in about "
 	}
-	var room [64]byte
-	return string(append(strconv.AppendInt(append(room[:0], in...), int64(n), 10), name...))
+	var room [96]byte
+	text := append(strconv.AppendInt(append(room[:0], in...), int64(n), 10), name...)
+	if !until.IsZero() {
+		text = until.AppendFormat(append(text, ", from "...), time.RFC3339)
+		text = append(text, " on"...)
+	}
+	return string(append(text, '.'))
 }
 
 // clean returns t without characters that no form of a response may contain.

@@ -99,7 +99,15 @@ func (l Limit) Advance(b Bucket, now int64) Bucket {
 // that was set back causes that, such as the clock of a server after a failover. Without Reanchor, the bucket would
 // not refill until the clock catches up. Reanchor grants no tokens. Use it only with a single clock: between clocks
 // that differ, each switch would grant the difference.
+//
+// The period of a quota that ends too far ahead ends with the one that now is in.
 func (l Limit) Reanchor(b Bucket, now int64) Bucket {
+	if l.IsQuota() {
+		if from, until := l.Period.Bounds(now); b.Until-now > 2*(until-from) {
+			b.Until = min(b.Until, until)
+		}
+		return b
+	}
 	if b.LastRefill-now > l.Fill() {
 		b.LastRefill = now
 	}

@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,7 +40,7 @@ type Period struct {
 var zones sync.Map // *time.Location by name, so that equal Periods compare as equal
 
 // NewPeriod returns the period of a time zone, which is a name of the IANA database, and UTC if it is empty. The error is
-// that of time.LoadLocation.
+// that of time.LoadLocation. "Local" is an error, because it is another zone on another host.
 func NewPeriod(unit PeriodUnit, zone string) (Period, error) {
 	p := Period{Unit: unit}
 	if zone == "" || zone == "UTC" {
@@ -50,6 +51,9 @@ func NewPeriod(unit PeriodUnit, zone string) (Period, error) {
 		return p, nil
 	}
 	loaded, err := time.LoadLocation(zone)
+	if err == nil && loaded == time.Local {
+		err = errors.New("Local is not the same zone on all hosts")
+	}
 	if err != nil {
 		return Period{}, err
 	}

@@ -90,6 +90,9 @@ func TestPeriodsOfAZoneAreEqual(t *testing.T) {
 	if a != b || a.String() != "per month Europe/Berlin" {
 		t.Errorf("%v and %v", a, b)
 	}
+	if _, err := NewPeriod(Month, "Local"); err == nil {
+		t.Error("Local, which is another zone on another host, is accepted")
+	}
 	if _, err := NewPeriod(Month, "Europe/Nowhere"); err == nil {
 		t.Error("a zone that does not exist is accepted")
 	}

@@ -23,7 +23,7 @@ func (l Limit) advanceQuota(b Bucket, now int64) Bucket {
 	_, until := l.Period.Bounds(now)
 	left := l.Capacity
 	if b.Quota > 0 && now < b.Until {
-		left -= b.Quota - b.Tokens
+		left = max(left-(b.Quota-b.Tokens), -MaxCredits)
 		if b.Period == l.Period.Unit {
 			until = b.Until
 		}

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // The canonical names of the headers.
@@ -62,4 +64,14 @@ func SetWaited(h http.Header, waited time.Duration) {
 // Seconds returns d in whole seconds, rounded up. It is at least 1, because some clients retry at once after a 0.
 func Seconds(d time.Duration) int64 {
 	return max(1, int64((d-1)/time.Second)+1)
+}
+
+// PeriodLength returns how long the period of a quota is that a decision at a time was in, in seconds: a month has 28 to 31
+// days. The Store decides by its own clock which period it is. So the clocks may differ by up to half an hour.
+func PeriodLength(p store.Period, at time.Time, s *store.State) int64 {
+	if s.ResetAfter > 0 && !s.Blocked { // a block may hide the end of the period
+		at = at.Add(s.ResetAfter - 30*time.Minute)
+	}
+	from, until := p.Bounds(at.UnixMicro())
+	return Seconds(time.Duration(until-from) * time.Microsecond)
 }

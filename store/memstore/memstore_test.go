@@ -34,6 +34,12 @@ func open(_ *testing.T, clock func() time.Time) store.Store {
 
 func TestContract(t *testing.T) { storetest.Run(t, open) }
 
+func TestCalendar(t *testing.T) {
+	for seed := range uint64(testsize.Of(1, 10)) {
+		storetest.RunCalendar(t, open, 4_000, seed)
+	}
+}
+
 func TestSequence(t *testing.T) { storetest.RunSequence(t, open, testsize.Of(2_000, 40_000), 2) }
 
 // now is the time of a test that moves it by hand.

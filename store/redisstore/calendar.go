@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -11,27 +10,30 @@ import (
 )
 
 // A calendar knows which period of a quota it is. Redis's clock decides that, but a script knows no time zones. So a charge
-// says which period it takes it to be, and the script charges nothing if that is wrong, and answers its time.
+// says which period it takes it to be. If that is wrong, the script charges nothing and answers its time, and the charge is
+// sent again with the period of that time.
 type calendar struct {
 	ahead   atomic.Int64 // by how many microseconds Redis's clock is ahead of this process's, as far as is known
 	periods sync.Map     // *period by store.Period, because to find one takes a microsecond
 }
 
 // A period is one that was looked up last.
-type period struct{ from, until int64 }
+type period struct {
+	from, until int64
+	text        string // of the store.Period, as in the bucket
+}
 
-// periodOf returns the period of l, a quota, in which Redis's clock is.
-func (e *engine) periodOf(l store.Limit) (from, until int64) {
-	now := e.now()
-	if known, ok := e.calendar.periods.Load(l.Period); ok {
+// at returns the period of a quota in which now is.
+func (c *calendar) at(of store.Period, now int64) *period {
+	if known, ok := c.periods.Load(of); ok {
 		if p := known.(*period); p.from <= now && now < p.until {
-			return p.from, p.until
+			return p
 		}
 	}
-	p := new(period)
-	p.from, p.until = l.Period.Bounds(now)
-	e.calendar.periods.Store(l.Period, p)
-	return p.from, p.until
+	p := &period{text: of.String()}
+	p.from, p.until = of.Bounds(now)
+	c.periods.Store(of, p)
+	return p
 }
 
 // now returns the time of Redis in microseconds, as far as is known.
@@ -42,33 +44,25 @@ func (e *engine) now() int64 {
 	return time.Now().UnixMicro() + e.calendar.ahead.Load()
 }
 
-// A wrongPeriod is the error of a call that was not carried out, because Redis's clock is not in the period of a quota.
-type wrongPeriod struct{ now int64 }
-
-func (w *wrongPeriod) Error() string {
-	return fmt.Sprintf("redisstore: the period of a quota has ended, or has not begun, at %v", time.UnixMicro(w.now).UTC())
-}
-
-// mayBegin is how often a call is sent whose period is wrong. The second time fails only if a period ends meanwhile, or if the
-// servers of the call have different times.
+// mayBegin is how often a command is sent again because of a wrong period. The second time is needed only if a period ends
+// meanwhile, or if the servers of a call have different times.
 const mayBegin = 3
 
-// inPeriod calls f, and again if Redis's clock is not in the period of a quota.
-func (e *engine) inPeriod(f func() (bool, error)) (ok bool, err error) {
-	for range mayBegin {
-		var wrong *wrongPeriod
-		if ok, err = f(); err == nil || !errors.As(err, &wrong) {
-			return ok, err
+// renew gives the charges of c the periods of quotas in which now is, the time of Redis. It reports false if that was done
+// too often.
+func (e *engine) renew(c *command, now int64) bool {
+	if c.renewed++; c.renewed > mayBegin {
+		err := fmt.Errorf("redisstore: the period of a quota has ended, or has not begun, at %v", time.UnixMicro(now).UTC())
+		c.finish(unsent{err})
+		return false
+	}
+	e.calendar.ahead.Store(now - time.Now().UnixMicro())
+	for i := range c.entries {
+		for j := range c.entries[i].first.items {
+			if t := &c.entries[i].first.items[j].term; t.period != nil {
+				t.period = e.calendar.at(t.limit.Period, now)
+			}
 		}
-		e.calendar.ahead.Store(wrong.now - time.Now().UnixMicro())
 	}
-	return false, fmt.Errorf("%w: %w", store.ErrNotCharged, err)
-}
-
-// outside returns the error of c if Redis's clock is not in the period of one of its quotas.
-func (c *call) outside() error {
-	if c.reply[0] == -2 {
-		return &wrongPeriod{c.reply[1]}
-	}
-	return nil
+	return true
 }

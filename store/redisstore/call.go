@@ -17,7 +17,7 @@ type term struct {
 	shadow     bool
 	lock       int64 // in microseconds, or 0
 
-	from, until int64 // the period of a quota
+	period *period // of a quota, else nil
 }
 
 // certain reports whether no bucket can refuse t.
@@ -55,7 +55,7 @@ func (e *engine) newItem(c *store.Charge) item {
 		term:   term{limit: c.Limit, need: need, debt: debt, shadow: c.Shadow, lock: bucket.Microseconds(c.Lock)},
 	}
 	if c.Limit.IsQuota() {
-		it.term.from, it.term.until = e.periodOf(c.Limit)
+		it.term.period = e.calendar.at(c.Limit.Period, e.now())
 	}
 	return it
 }

@@ -27,6 +27,7 @@ type command struct {
 	digits  [20]byte
 	stale   bool // the guard is empty, because callers had left when the client wrote the command
 	retried bool // it is sent again after a stale one
+	renewed int  // how often it was sent again because of a wrong period
 }
 
 // A guard is a number among the arguments of a command, by which a call is not charged if its caller leaves before it is
@@ -125,8 +126,8 @@ func (c *command) prepare(ctx context.Context, clock func() time.Time, s script)
 	}
 	args = append(args, c.guard(int64(len(terms))))
 	for _, t := range terms {
-		if t.limit.IsQuota() {
-			args = append(args, t.limit.Period.String(), fmt.Sprintf("%d %d", t.from, t.until))
+		if t.period != nil {
+			args = append(args, t.period.text, fmt.Sprintf("%d %d", t.period.from, t.period.until))
 		} else {
 			args = append(args, t.limit.Unit, t.limit.Refill)
 		}
@@ -177,6 +178,12 @@ func (c *command) prepareAlone(ctx context.Context) {
 			capacity = t.limit.Capacity
 		}
 		switch {
+		case c.script == takeQuota:
+			limit := strconv.FormatInt(t.limit.Capacity, 10) + " " + t.period.text
+			args = append(args, capacity, limit, t.period.from, t.period.until)
+			if t.need != 1 {
+				args = append(args, t.need)
+			}
 		case c.script == takeFew:
 			args = append(args, t.limit.Unit, t.limit.Refill, capacity, t.need, t.debt)
 		case t.limit.Refill != 1 || t.debt != 0:
@@ -201,7 +208,20 @@ func (c *command) reply() []int64 {
 		sent.reply = [2]int64{sent.Val() & 1, sent.Val() >> 1}
 		return sent.reply[:]
 	}
-	return c.sent.(once).Val()
+	reply := c.sent.(once).Val()
+	if c.script == takeQuota && len(reply) == 2 {
+		return []int64{reply[0] & 1, reply[0] >> 1, -1, reply[1]}
+	}
+	return reply
+}
+
+// early returns the time of the server if it is not in the period of a quota of c, so that nothing was charged. Else it
+// returns 0.
+func (c *command) early() int64 {
+	if sent, ok := c.sent.(once); ok && len(sent.Val()) == 1 {
+		return sent.Val()[0]
+	}
+	return 0
 }
 
 // sort groups the calls of one charge that ask the same of different keys. The script handles each group as a run.

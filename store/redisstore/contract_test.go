@@ -136,6 +136,15 @@ func TestSequenceByTheServersClock(t *testing.T) {
 	storetest.RunForgetting(t, through(redisstore.EitherScript, forgetting(t, true)), testsize.Of(100, 1000), 6)
 }
 
+// Years of quotas by a passed clock, and by the server's, which this process takes to be another at each period.
+func TestCalendarOnServer(t *testing.T) {
+	storetest.RunCalendar(t, through(redisstore.EitherScript, onClient(redistest.Start(t).Client())), testsize.Of(1_000, 10_000), 3)
+}
+
+func TestCalendarByTheServersClock(t *testing.T) {
+	storetest.RunCalendar(t, through(redisstore.EitherScript, forgetting(t, true)), testsize.Of(600, 5_000), 4)
+}
+
 // A forgetter is a Store on a miniredis whose TTLs, and clock, move along with that of the test.
 type forgetter struct {
 	*redisstore.Store

@@ -66,15 +66,6 @@ func (e *engine) take(ctx context.Context, charges []store.Charge, states []stor
 	if err := store.Validate(charges, states); err != nil {
 		return false, err
 	}
-	for i := range charges {
-		if charges[i].Limit.IsQuota() {
-			return e.inPeriod(func() (bool, error) { return e.takeNow(ctx, charges, states) })
-		}
-	}
-	return e.takeNow(ctx, charges, states)
-}
-
-func (e *engine) takeNow(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, uncharged(notSent(err))
 	}
@@ -93,10 +84,6 @@ func (e *engine) takeNow(ctx context.Context, charges []store.Charge, states []s
 		return e.takeSpread(ctx, charges, states, true)
 	} else if err != nil {
 		return false, uncharged(err)
-	}
-	if err := c.outside(); err != nil {
-		e.release(c)
-		return false, err
 	}
 	ok := true
 	for i := range charges {
@@ -280,6 +267,10 @@ func (e *engine) handleReplies(ctx context.Context, l *lane, commands []command,
 		switch c := &commands[i]; {
 		case c.reach != nil:
 			l.reached(c)
+		case c.err == nil && c.early() != 0:
+			if again := (command{entries: c.entries, across: c.across, general: c.general, retried: c.retried, renewed: c.renewed}); e.renew(&again, c.early()) {
+				next = append(next, again)
+			}
 		case c.err == nil:
 			e.routes.answered()
 			next = append(next, c.answer()...)

@@ -1,9 +1,15 @@
 package redisstore
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Slot is slot.
 var Slot = slot
+
+// Skew has s believe that Redis's clock is ahead of this process's by d, as if this process's clock were wrong by that.
+func Skew(s *Store, d time.Duration) { s.engine.calendar.ahead.Store(d.Microseconds()) }
 
 // ForgetRefusals has s take the next call over several slots at once.
 func ForgetRefusals(s *Store) {

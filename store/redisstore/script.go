@@ -12,6 +12,7 @@ type script uint8
 const (
 	take       script = iota // any calls
 	takeOne                  // one charge
+	takeQuota                // one charge of a quota, no refund and not owed
 	takeFew                  // one call of a few charges
 	takeAcross               // any calls, with undeclared keys of several hash slots
 	scripts                  // how many there are
@@ -24,10 +25,10 @@ const maxTakeFew = 3
 // string to any allocates.
 var (
 	sources = [scripts][2]any{
-		take: {"eval", lua.Take}, takeOne: {"eval", lua.TakeOne}, takeFew: {"eval", lua.TakeFew}, takeAcross: {"eval", lua.TakeAcross},
+		take: {"eval", lua.Take}, takeOne: {"eval", lua.TakeOne}, takeQuota: {"eval", lua.TakeQuota}, takeFew: {"eval", lua.TakeFew}, takeAcross: {"eval", lua.TakeAcross},
 	}
 	sha1s = [scripts][2]any{
-		take: {"evalsha", lua.TakeSHA1}, takeOne: {"evalsha", lua.TakeOneSHA1}, takeFew: {"evalsha", lua.TakeFewSHA1},
+		take: {"evalsha", lua.TakeSHA1}, takeOne: {"evalsha", lua.TakeOneSHA1}, takeQuota: {"evalsha", lua.TakeQuotaSHA1}, takeFew: {"evalsha", lua.TakeFewSHA1},
 		takeAcross: {"evalsha", lua.TakeAcrossSHA1},
 	}
 )
@@ -45,23 +46,31 @@ func scriptOf(entries []entry) script {
 	if len(entries) != 1 || entries[0].count != 1 || len(entries[0].first.items) > maxTakeFew {
 		return take
 	}
-	items := entries[0].first.items
+	items, quotas := entries[0].first.items, 0
 	for i := range items {
 		if !items[i].term.plain() {
 			return take
 		}
+		if items[i].term.period != nil {
+			quotas++
+		}
 	}
-	if len(items) == 1 {
+	switch {
+	case quotas == 0 && len(items) > 1:
+		return takeFew
+	case quotas == 0:
 		return takeOne
+	case len(items) == 1 && items[0].term.need >= 0 && items[0].term.debt == 0:
+		return takeQuota
 	}
-	return takeFew
+	return take
 }
 
 // alone reports whether s is for a single call.
-func (s script) alone() bool { return s == takeOne || s == takeFew }
+func (s script) alone() bool { return s == takeOne || s == takeQuota || s == takeFew }
 
 // plain reports whether the scripts of one call support t. Their answers do not distinguish a shadow that could not
-// be read, and have no room for a block. An answer of takeOne has no room for a bucket of the largest capacity.
+// be read, and have no room for a block. Answers of takeOne and takeQuota have no room for a bucket of the largest capacity.
 func (t *term) plain() bool {
-	return !t.limit.IsQuota() && !t.shadow && t.lock == 0 && t.debt != bucket.NoDebt && t.need != bucket.Reset && t.limit.Capacity < bucket.MaxCredits
+	return !t.shadow && t.lock == 0 && t.debt != bucket.NoDebt && t.need != bucket.Reset && t.limit.Capacity < bucket.MaxCredits
 }

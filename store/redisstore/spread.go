@@ -214,13 +214,12 @@ type answer struct {
 }
 
 // verdict reports whether an item refuses the call. err is the error of an item that could have refused it. It is
-// errSpread if items must still be asked slot by slot, and a wrongPeriod if those of a quota must be asked again.
+// errSpread if items must still be asked slot by slot.
 func verdict(items []item, found []answer) (refused bool, err error) {
-	var wrong *wrongPeriod
 	for i := range items {
 		switch {
-		case found[i].err == errSpread, errors.As(found[i].err, &wrong):
-			return false, found[i].err
+		case found[i].err == errSpread:
+			return false, errSpread
 		case items[i].term.shadow:
 		case found[i].err != nil:
 			err = found[i].err
@@ -315,8 +314,6 @@ func read(parts []*part, found []answer) {
 			found[i].err = p.call.err
 			switch {
 			case p.call.err != nil:
-			case p.call.outside() != nil:
-				found[i].err = p.call.outside()
 			case p.call.unknown(j):
 				found[i].err = errNoBucket
 			default:

@@ -32,6 +32,32 @@ var quotaRules = []rule{
 		quota(3, store.Day, "Asia/Kolkata"), allow(1, 1), says(store.State{Allowed: true, Remaining: 1, ResetAfter: 13*hour + 39*minute + restOfMinute}),
 		times(3, quota(3, store.Day, "Pacific/Auckland"), try(1), quota(3, store.Day, ""), try(1), wait(3*hour)), deny(1, 0),
 		wait(5*hour), allow(3, 0))},
+	{"two time zones in turn grant no more than a quota in each period that begins, and one more", func(r *rig) {
+		c := store.Charge{Policy: "p", Key: "k", Cost: 1}
+		for _, zones := range [][2]string{{"", "Asia/Kolkata"}, {"Pacific/Kiritimati", "Pacific/Pago_Pago"}, {"Europe/Berlin", "America/Santiago"}} {
+			var quotas [2]store.Limit
+			begun := 1 // periods of the zone in which more begin
+			for i, zone := range zones {
+				quotas[i] = r.quota(5, store.Day, zone)
+			}
+			allowed, days := int64(0), 15
+			for c.Key = zones[0] + " and " + zones[1]; begun <= days; {
+				for i := range 11 { // at each moment each zone tries to use all that the other has left
+					c.Limit = quotas[i%2]
+					if ok, _ := r.take(c); ok {
+						allowed++
+					}
+				}
+				until := periodEnd(quotas[0].Period, r.now())
+				if r.wait(hour - 7*micro); r.now() >= until {
+					begun++
+				}
+			}
+			if most := 5 * int64(days+1); allowed > most || allowed < 5*int64(days-2) {
+				r.Errorf("%v: %d of a quota of 5 in each of %d days, want at most %d", zones, allowed, days, most)
+			}
+		}
+	}},
 	{"another kind of period may make it shorter, and never longer", on(second, 1, quota(9, store.Week, ""), allow(3, 6),
 		quota(9, store.Month, ""), allow(1, 5), quota(9, store.Hour, ""), allow(1, 4), says(store.State{Allowed: true, Remaining: 4, ResetAfter: 39*minute + restOfMinute}),
 		quota(9, store.Month, ""), allow(1, 3), wait(40*minute), allow(1, 8), says(store.State{Allowed: true, Remaining: 8, ResetAfter: 8*day + 12*hour + 59*minute + restOfMinute}))},
@@ -123,7 +149,7 @@ func (e exact) underQuota(l store.Limit, now int64) exact {
 		e.last = now
 	case now < e.ends:
 		tokens.Sub(tokens, rat(burst(e.limit)))
-		tokens.Add(tokens, e.tokens)
+		tokens = clamp(tokens.Add(tokens, e.tokens), deepestDebt(l), rat(burst(l)))
 		if e.limit.Period.Unit == l.Period.Unit || e.ends < ends {
 			ends = e.ends
 		}

@@ -319,7 +319,7 @@ func (rl *randomLimiter) policies() (policies []ratelimit.Policy) {
 	for _, i := range rl.Perm(5)[:1+min(rl.IntN(4), rl.IntN(4))] {
 		p := ratelimit.Policy{
 			Name:       fmt.Sprint("p", rl.mounts, "-", i), // a bucket that two mounts charge is explained as each of them finds it now
-			Limit:      one(rl.Rand, ratelimit.PerSecond(1).WithBurst(2), ratelimit.PerMinute(7).WithBurst(3), ratelimit.PerHour(100), ratelimit.PerSecond(3), ratelimit.PerDay(5)),
+			Limit:      one(rl.Rand, ratelimit.PerSecond(1).WithBurst(2), ratelimit.PerMinute(7).WithBurst(3), ratelimit.PerHour(100), ratelimit.PerSecond(3), ratelimit.PerDay(5), ratelimit.Quota(6, ratelimit.Hour).In("Asia/Kolkata")),
 			Shadow:     rl.chance(6),
 			Hidden:     rl.chance(6),
 			Optional:   rl.chance(3),

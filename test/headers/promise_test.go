@@ -122,6 +122,9 @@ func (e *episode) limit(short bool) ratelimit.Limit {
 	l := ratelimit.Limit{Rate: 1 + e.Int64N(100), Burst: 1 + e.Int64N(12)}
 	pers := []time.Duration{time.Millisecond, 70 * time.Millisecond, time.Second, 7 * time.Second, time.Minute, time.Minute + time.Microsecond}
 	if !short { // else the store would be swept for all that time
+		if e.IntN(5) == 0 {
+			return ratelimit.Quota(l.Burst, ratelimit.Hour+ratelimit.Period(e.IntN(4))).In([]string{"", "Europe/Berlin", "Asia/Kolkata"}[e.IntN(3)])
+		}
 		pers = append(pers, 1, 333*time.Nanosecond, time.Hour, 24*time.Hour, 30*24*time.Hour)
 	}
 	l.Per = pers[e.IntN(len(pers))]
@@ -129,6 +132,14 @@ func (e *episode) limit(short bool) ratelimit.Limit {
 		l.Rate, l.Burst = 1, 1000+e.Int64N(1000)
 	}
 	return l
+}
+
+// capacityOf returns the tokens of a full bucket.
+func capacityOf(l ratelimit.Limit) int64 {
+	if l.Period != 0 {
+		return l.Rate
+	}
+	return l.Burst
 }
 
 func (e *episode) run() {
@@ -202,14 +213,14 @@ func (e *episode) spend(a answer) {
 }
 
 // spread makes twice as many requests as there are said to be left, as fast as they are said to come: as many
-// only where policies of one name hide each other.
+// only where policies of one name hide each other, or a quota may have more left than it has for a next period of that time.
 func (e *episode) spread(a answer) {
 	n := 2 * a.left
 	if e.locks { // the last one may lock
 		n = a.left
 	}
 	for _, namesakes := range e.policies {
-		if len(namesakes) > 1 {
+		if len(namesakes) > 1 || namesakes[0].Limit.Period != 0 {
 			n = a.left
 		}
 	}
@@ -270,7 +281,7 @@ func (e *episode) request(cost int64) answer {
 			e.fail("the lists differ in order: %v", h)
 		}
 		if !slices.ContainsFunc(e.policies[m.Name], func(p ratelimit.Policy) bool {
-			return q == p.Limit.Burst && w == windowOf(p.Limit, q)
+			return q == capacityOf(p.Limit) && (p.Limit.Period != 0 || w == windowOf(p.Limit, q))
 		}) {
 			e.fail("q=%d and w=%d of %q", q, w, m.Name)
 		}
@@ -338,18 +349,24 @@ func (e *episode) checkXRateLimit(h http.Header, a answer) {
 	tightest := e.decided.Tightest()
 	remaining := number("X-RateLimit-Remaining")
 	if e.delta {
-		if limit := number("X-RateLimit-Limit"); limit != tightest.Limit.Burst || remaining > limit || !a.denied && remaining != a.left {
+		if limit := number("X-RateLimit-Limit"); limit != capacityOf(tightest.Limit) || remaining > limit || !a.denied && remaining != a.left {
 			e.fail("%d of %d remain: %v", remaining, limit, h)
 		}
-		if reset := number("X-RateLimit-Reset"); (reset == 0) != (tightest.ResetAfter == 0) || reset > windowOf(tightest.Limit, tightest.Limit.Burst)+20 {
+		if reset := number("X-RateLimit-Reset"); (reset == 0) != (tightest.ResetAfter == 0) || tightest.Limit.Period == 0 && reset > windowOf(tightest.Limit, tightest.Limit.Burst)+20 {
 			e.fail("reset in %d s, of %v", reset, tightest)
 		}
 		return
 	}
 	burst, cost, rate := number("X-RateLimit-Burst-Capacity"), number("X-RateLimit-Requested-Tokens"), number("X-RateLimit-Replenish-Rate")
-	parts := burst / tightest.Limit.Burst
-	if burst%tightest.Limit.Burst != 0 || cost != parts*tightest.Cost || remaining != parts*tightest.Remaining {
+	parts := burst / capacityOf(tightest.Limit)
+	if burst%capacityOf(tightest.Limit) != 0 || cost != parts*tightest.Cost || remaining != parts*tightest.Remaining {
 		e.fail("not of one scale: %v", h)
+	}
+	if tightest.Limit.Period != 0 {
+		if rate != 0 || parts != 1 {
+			e.fail("rate %d of a quota: %v", rate, h)
+		}
+		return
 	}
 	if exact := float64(parts*tightest.Limit.Rate) / tightest.Limit.Per.Seconds(); rate < 1 || float64(rate) < exact*(1-1e-6) || float64(rate) > exact*(1+1e-12) {
 		e.fail("rate %d, want %v: %v", rate, exact, h)

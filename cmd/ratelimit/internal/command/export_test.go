@@ -1,6 +1,11 @@
 package command
 
-import "time"
+import (
+	"strings"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit"
+)
 
 // WatchEvery makes top -watch look more often, until the test has ended.
 func WatchEvery(d time.Duration) (undo func()) {
@@ -26,4 +31,11 @@ func List() (all []Listed) {
 // ProgressText is what a simulation says after some time.
 func ProgressText(read, size int64, took time.Duration) string {
 	return (&progress{read: read, size: size}).text(took)
+}
+
+// BucketText is what peek writes of a bucket.
+func BucketText(r *ratelimit.Bucket) string {
+	var b strings.Builder
+	writeBucket(&b, r, false)
+	return b.String()
 }

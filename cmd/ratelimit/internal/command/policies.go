@@ -90,7 +90,10 @@ func policiesJSON(name string, f *policyfile.File) any {
 			Optional: p.Optional, FailClosed: p.FailClosed, Shadow: p.Shadow, Hidden: p.Hidden, Unknown: m.Unknown, Line: m.Line,
 		}
 		if p.Limit != (ratelimit.Limit{}) {
-			j.Limit, j.Burst = p.Limit.String(), burstOf(p.Limit)
+			j.Limit = p.Limit.String()
+		}
+		if p.Limit.Period == 0 {
+			j.Burst = burstOf(p.Limit)
 		}
 		if p.MaxWait > 0 {
 			j.MaxWait = numbers.Short(p.MaxWait)

@@ -57,7 +57,8 @@ type BadLine struct {
 type Policy struct {
 	Name   string `json:"name"`
 	Limit  string `json:"limit"`
-	On     string `json:"on,omitempty"` // the patterns that it is mounted on
+	Quota  bool   `json:"quota,omitempty"` // Limit is a quota of a period of the calendar
+	On     string `json:"on,omitempty"`    // the patterns that it is mounted on
 	Shadow bool   `json:"shadow,omitempty"`
 
 	Requests       int64   `json:"requests"`        // that it decided about
@@ -108,8 +109,8 @@ type Span struct {
 // A Point is what another limit would have done, alone.
 type Point struct {
 	Limit          string  `json:"limit"`
-	PerSecond      float64 `json:"per_second"`
-	Burst          int64   `json:"burst"`
+	PerSecond      float64 `json:"per_second"`    // 0 for a quota
+	Burst          int64   `json:"burst"`         // or the tokens of a quota
 	Own            bool    `json:"own,omitempty"` // it is the policy's limit
 	RequestsDenied int64   `json:"requests_denied"`
 	ClientsDenied  int64   `json:"clients_denied"`
@@ -122,10 +123,11 @@ type Spare struct {
 	Limits  []SpareLimit `json:"limits"`
 }
 
-// A SpareLimit is a rate, and the smallest burst that spares enough clients at that rate.
+// A SpareLimit is a rate, and the smallest burst that spares enough clients at that rate. For a quota it is the smallest
+// quota that does.
 type SpareLimit struct {
 	Limit         string `json:"limit"`
-	Burst         int64  `json:"burst"`
+	Burst         int64  `json:"burst"`         // or the tokens of a quota
 	Own           bool   `json:"own,omitempty"` // it has the rate of the policy
 	ClientsDenied int64  `json:"clients_denied"`
 }

@@ -157,17 +157,35 @@ func (p *Policy) Advice() string {
 	if own == nil {
 		return ""
 	}
-	limit, has, all := key(own.Limit, 36), "", ""
-	if !strings.Contains(limit, " burst ") {
+	limit, has, all, rate := key(own.Limit, 36), "", "", " at this rate"
+	if p.Quota {
+		rate = ""
+	} else if !strings.Contains(limit, " burst ") {
 		limit += " burst " + numbers.Count(own.Burst)
 	}
 	if i := slices.IndexFunc(p.Curve, func(at Point) bool { return at.Own }); i >= 0 {
-		has = fmt.Sprintf(" The policy has a burst of %s.", numbers.Count(p.Curve[i].Burst))
+		has = fmt.Sprintf(" The policy has a %s of %s.", p.Capacity(), numbers.Count(p.Curve[i].Burst))
 	}
 	if p.Spare.Touched == 0 && p.Spare.Share < 1 {
 		all = fmt.Sprintf(" Of %s, that is every one, also one that you want to deny: see -spare.", numbers.Of(p.AloneClients, "client"))
 	}
-	return fmt.Sprintf("The smallest burst that spares %s of clients at this rate: %s.%s%s", numbers.Percent(p.Spare.Share), limit, has, all)
+	return fmt.Sprintf("The smallest %s that spares %s of clients%s: %s.%s%s", p.Capacity(), numbers.Percent(p.Spare.Share), rate, limit, has, all)
+}
+
+// OwnRate marks the line of the policy among those of Spare.
+func (p *Policy) OwnRate() string {
+	if p.Quota {
+		return "instead of the quota of the policy"
+	}
+	return "the rate of the policy"
+}
+
+// Capacity names what Spare is about.
+func (p *Policy) Capacity() string {
+	if p.Quota {
+		return "quota"
+	}
+	return "burst"
 }
 
 // MostClients is how many clients the curve denies at most.

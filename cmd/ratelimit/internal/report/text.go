@@ -145,7 +145,7 @@ func (t *text) spare(p *Policy) {
 	}
 	var rows [][]string
 	for _, l := range p.Spare.Limits {
-		rows = append(rows, []string{key(l.Limit, 40), numbers.Count(l.ClientsDenied), share(l.ClientsDenied, p.AloneClients), own(l.Own, "← the rate of the policy")})
+		rows = append(rows, []string{key(l.Limit, 40), numbers.Count(l.ClientsDenied), share(l.ClientsDenied, p.AloneClients), own(l.Own, "← "+p.OwnRate())})
 	}
 	t.table("lrrl", []string{"each spares " + numbers.Percent(p.Spare.Share), "clients denied", "", " "}, rows, nil)
 }

@@ -25,11 +25,13 @@ type row struct {
 	requests, clients int64
 }
 
-// A rowState is the bucket of a client under the limit of a row. The client's first charge sets it.
-type rowState struct{ tokens, last int64 }
+// A rowState is the bucket of a client under the limit of a row: its tokens, and the time of the last charge or the end of
+// the period. The client's first charge sets it.
+type rowState struct{ tokens, at int64 }
 
 // A rate is a rate of the spare. At this rate, each client has a leaky bucket, to which a charge adds and from which time
-// takes. The highest level of a bucket is the smallest capacity that denies the client nothing.
+// takes. The highest level of a bucket is the smallest capacity that denies the client nothing. A quota has one rate: its
+// buckets leak nothing in a period, and all when it ends.
 type rate struct {
 	limit        ratelimit.Limit // with a burst of 1
 	unit, refill int64
@@ -45,6 +47,8 @@ type curve struct {
 	rows              []row
 	rates             []rate
 	requests, clients int64
+
+	from, until int64 // of a quota: the period that was looked up last
 }
 
 // alone is what a curve knows about a client.
@@ -62,17 +66,21 @@ func newCurve(own ratelimit.Limit) *curve {
 		return nil
 	}
 	c := &curve{own: own}
-	burst := cmp.Or(own.Burst, own.Rate)
+	capacity := cmp.Or(own.Burst, own.Rate)
 	for i := range maxRows {
 		factor := math.Exp2(float64(i-ownRow) / 2)
 		limit := own
 		if i != ownRow {
-			limit = scaled(own, factor)
-			limit.Burst = int64(min(math.Ceil(float64(burst)*factor), bucket.MaxCredits))
+			limit = withCapacity(scaled(own, factor), int64(min(math.Ceil(float64(capacity)*factor), bucket.MaxCredits)))
 		}
-		if compiled, err := compile(limit); err == nil {
+		repeated := len(c.rows) > 0 && c.rows[len(c.rows)-1].limit == limit // of a small quota
+		if compiled, err := compile(limit); err == nil && !repeated {
 			c.rows = append(c.rows, row{limit: limit, bucket: compiled})
 		}
+	}
+	if own.Period != 0 {
+		c.rates = []rate{{limit: own, unit: 1, refill: 1, own: true}} // see passed
+		return c
 	}
 	for i := range maxRates {
 		limit := scaled(own, math.Exp2(float64(i-ownRate)))
@@ -84,13 +92,31 @@ func newCurve(own ratelimit.Limit) *curve {
 	return c
 }
 
+// compile compiles a limit that New has accepted, or one of the same Zone.
 func compile(l ratelimit.Limit) (bucket.Limit, error) {
+	if l.Period != 0 {
+		period, err := bucket.NewPeriod(l.Period, l.Zone)
+		if err != nil {
+			return bucket.Limit{}, err
+		}
+		return bucket.NewQuota(l.Rate, period)
+	}
 	return bucket.NewLimit(l.Rate, l.Per, cmp.Or(l.Burst, l.Rate))
 }
 
-// scaled returns l with about factor times the rate. The numbers are round ones, so the rate differs by up to 1 %.
+// withCapacity returns l with a burst of n, or as a quota of n.
+func withCapacity(l ratelimit.Limit, n int64) ratelimit.Limit {
+	if l.Period != 0 {
+		l.Rate = n
+		return l
+	}
+	return l.WithBurst(n)
+}
+
+// scaled returns l with about factor times the rate. The numbers are round ones, so the rate differs by up to 1 %. It leaves
+// a quota as it is.
 func scaled(l ratelimit.Limit, factor float64) ratelimit.Limit {
-	if factor == 1 {
+	if factor == 1 || l.Period != 0 {
 		return l
 	}
 	exact := float64(l.Rate) * factor
@@ -146,32 +172,50 @@ func (c *curve) add(of *alone, now, cost, final int64) {
 	if cost == 0 && final == 0 {
 		return
 	}
-	passed := max(0, now-of.at) // of the first charge it does not matter
+	passed := c.passed(of.at, now) // of the first charge it does not matter
 	of.at = max(of.at, now)
 	for i := range c.rates {
 		c.rates[i].charge(&of.levels[i], passed, cost, final)
 	}
 }
 
+// passed returns the time in which buckets have leaked since the last charge of a client. For a quota it is none, or enough
+// for all if a period has ended.
+func (c *curve) passed(last, now int64) int64 {
+	switch {
+	case now <= last:
+		return 0
+	case c.own.Period == 0:
+		return now - last
+	}
+	if last < c.from || last >= c.until {
+		c.from, c.until = c.rows[0].bucket.Period.Bounds(last)
+	}
+	if now < c.until {
+		return 0
+	}
+	return math.MaxInt64
+}
+
 // charge charges a bucket as memstore does, and reports whether that allows it.
 func (r *row) charge(s *rowState, now, cost, final int64) bool {
 	l := &r.bucket
-	b := l.Advance(bucket.Bucket{Tokens: s.tokens, Unit: l.Unit, LastRefill: s.last}, now)
+	b := l.Advance(l.Bucket(s.tokens, s.at), now)
 	need := l.Need(cost)
 	if l.Grants(b.Tokens, need, 0, 1) != 1 {
 		return false
 	}
 	left := l.Charge(b.Tokens, need, 0, 1)
 	if left != b.Tokens {
-		*s = rowState{left, b.LastRefill}
+		*s = rowState{left, cmp.Or(b.Until, b.LastRefill)}
 	}
 	if final == cost {
 		return true
 	}
-	b = l.Advance(bucket.Bucket{Tokens: s.tokens, Unit: l.Unit, LastRefill: s.last}, now)
+	b = l.Advance(l.Bucket(s.tokens, s.at), now)
 	need, debt := l.Ask(final-cost, 0, final > cost, false)
 	if left := l.Charge(b.Tokens, need, debt, 1); left != b.Tokens {
-		*s = rowState{left, b.LastRefill}
+		*s = rowState{left, cmp.Or(b.Until, b.LastRefill)}
 	}
 	return true
 }
@@ -203,9 +247,13 @@ func mulCapped(a, b int64) int64 {
 // points returns the curve.
 func (c *curve) points() (points []report.Point) {
 	for _, r := range c.rows {
+		perSecond := 0.0
+		if r.limit.Period == 0 {
+			perSecond = float64(r.limit.Rate) / r.limit.Per.Seconds()
+		}
 		points = append(points, report.Point{
 			Limit:          r.limit.String(),
-			PerSecond:      float64(r.limit.Rate) / r.limit.Per.Seconds(),
+			PerSecond:      perSecond,
 			Burst:          cmp.Or(r.limit.Burst, r.limit.Rate),
 			Own:            r.limit == c.own,
 			RequestsDenied: r.requests,
@@ -233,8 +281,8 @@ func (c *curve) spare(all []*client, share float64) *report.Spare {
 		if may < n {
 			burst = max(1, (needs[n-1-may]-1)/r.unit+1)
 		}
-		limit := r.limit.WithBurst(burst)
-		if compiled, err := compile(limit); err != nil || compiled.Unit != r.unit || compiled.Refill != r.refill {
+		limit := withCapacity(r.limit, burst)
+		if compiled, err := compile(limit); err != nil || limit.Period == 0 && (compiled.Unit != r.unit || compiled.Refill != r.refill) {
 			continue // no limit of that rate is as large
 		}
 		spared, _ := slices.BinarySearch(needs, burst*r.unit+1)

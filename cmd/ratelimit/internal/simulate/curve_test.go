@@ -51,7 +51,7 @@ func TestCurveAndSpareEqualEachLimitAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, p := range report.Policies {
-			if len(p.Curve) != 16 || len(p.Spare.Limits) != 7 {
+			if p.Quota != (s.policies[i].Limit.Period != 0) || !p.Quota && (len(p.Curve) != 16 || len(p.Spare.Limits) != 7) || p.Quota && (len(p.Curve) < 7 || len(p.Spare.Limits) != 1) {
 				t.Fatalf("seed %d: %d limits and %d rates of %s", seed, len(p.Curve), len(p.Spare.Limits), p.Limit)
 			}
 			for _, point := range p.Curve {
@@ -68,16 +68,17 @@ func TestCurveAndSpareEqualEachLimitAlone(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				limit.Burst = spared.Burst
+				limit = withCapacity(limit, spared.Burst)
 				_, clients := deniedBy(t, log, s.policies[i], limit, p.On)
 				if clients != spared.ClientsDenied || clients > p.Spare.Touched {
 					t.Fatalf("seed %d, policy %s: %s denies something to %d clients, want %d, at most %d", seed, p.Name, spared.Limit, spared.ClientsDenied, clients, p.Spare.Touched)
 				}
-				if limit.Burst--; limit.Burst == 0 {
+				if spared.Burst == 1 {
 					continue
 				}
+				limit = withCapacity(limit, spared.Burst-1)
 				if _, clients := deniedBy(t, log, s.policies[i], limit, p.On); clients <= p.Spare.Touched {
-					t.Fatalf("seed %d, policy %s: a burst of %d, not %d, would do for %s, with %d clients", seed, p.Name, limit.Burst, spared.Burst, spared.Limit, clients)
+					t.Fatalf("seed %d, policy %s: %v, and not %d, would do for %s, with %d clients", seed, p.Name, limit, spared.Burst, spared.Limit, clients)
 				}
 			}
 		}
@@ -116,6 +117,24 @@ func TestCurveOfUnusualLimits(t *testing.T) {
 	for _, none := range []ratelimit.Limit{{}, ratelimit.Unlimited} {
 		if newCurve(none) != nil {
 			t.Errorf("%v has a curve", none)
+		}
+	}
+}
+
+func TestCurveOfQuotas(t *testing.T) {
+	for _, own := range []ratelimit.Limit{
+		ratelimit.Quota(1, ratelimit.Month), ratelimit.Quota(3, ratelimit.Hour).In("Europe/Berlin"), ratelimit.Quota(100_000, ratelimit.Month), ratelimit.Quota(1<<52, ratelimit.Day),
+	} {
+		c := newCurve(own)
+		found, before := false, int64(0)
+		for _, r := range c.rows {
+			if r.limit.Rate <= before || r.limit.Period != own.Period || r.limit.Zone != own.Zone {
+				t.Errorf("%v: %v behind a quota of %d", own, r.limit, before)
+			}
+			before, found = r.limit.Rate, found || r.limit == own
+		}
+		if points := c.points(); !found || len(points) < 7 || points[0].PerSecond != 0 || points[0].Burst != c.rows[0].limit.Rate {
+			t.Errorf("%v: %+v", own, points)
 		}
 	}
 }

@@ -156,8 +156,17 @@ func (e *engine) observe(_ context.Context, event *ratelimit.Event) {
 	if event.Err != nil {
 		p.refusals = append(p.refusals, refusal{policy: e.policyOf(event.Err), err: event.Err, passed: event.Allowed})
 	}
+	turn := time.Duration(0)
+	for _, r := range event.Results {
+		if !r.Shadow {
+			turn = max(turn, r.Wait)
+		}
+	}
 	for _, r := range event.Results {
 		r.Key = keyname.Short(r.Key)
+		if r.Limit.Period != 0 && r.Allowed && !r.Shadow {
+			r.Wait = event.Waited - turn // for the next period, of which the bucket knows nothing
+		}
 		p.outcomes = append(p.outcomes, outcome{Result: r, policy: e.index[r.Policy], at: e.now, final: r.Cost, passed: event.Allowed})
 	}
 }

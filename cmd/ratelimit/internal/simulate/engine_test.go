@@ -61,9 +61,10 @@ func (l *logged) request() *http.Request {
 
 var routes = []string{"GET /items/{id}", "POST /login", "GET /files/"}
 
-// madeLog returns a log of few clients, some of which come in bursts, with a clock that goes back at times.
+// madeLog returns a log of few clients, some of which come in bursts, with a clock that goes back at times. It begins in the
+// last minutes of an hour, a day, a week and a month.
 func madeLog(r *rand.Rand, n int, backwards bool) (log []logged) {
-	now := time.Date(2026, 5, 23, 10, 20, 30, 0, time.FixedZone("", 3600*r.IntN(10)))
+	now := time.Date(2026, 5, 31, 23, 55+r.IntN(5), 30, 0, time.UTC).In(time.FixedZone("", 3600*r.IntN(10)))
 	addrs := []string{"192.0.2.1", "192.0.2.2", "198.51.100.7", "2001:db8::1", "2001:db8::2", "203.0.113.9", "web-1.example"}
 	for range n {
 		switch r.IntN(10) {
@@ -115,6 +116,10 @@ func policiesOf(r *rand.Rand) (listed []ratelimit.Policy, mounted map[string][]r
 			Limit: ratelimit.Limit{Rate: 1 + r.Int64N(20), Per: time.Duration(1+r.IntN(60)) * time.Second, Burst: 1 + r.Int64N(10)},
 		}
 		p.Shadow, p.Optional, p.Hidden = r.IntN(5) == 0, r.IntN(2) == 0, r.IntN(5) == 0
+		quota := r.IntN(3) == 0
+		if quota {
+			p.Limit = ratelimit.Quota(1+r.Int64N(40), ratelimit.Hour+ratelimit.Period(r.IntN(4))).In([]string{"", "", "Europe/London", "Asia/Kolkata", "Asia/Kathmandu"}[r.IntN(5)])
+		}
 		switch r.IntN(8) {
 		case 0:
 			p.Settle = ratelimit.FailedLogins
@@ -124,6 +129,9 @@ func policiesOf(r *rand.Rand) (listed []ratelimit.Policy, mounted map[string][]r
 			p.LockFor = time.Duration(1+r.IntN(60)) * time.Second
 			p.Settle = ratelimit.FailedLogins
 		case 3:
+			if quota {
+				break // those that wait for a period go on in no order
+			}
 			p.MaxWait = time.Duration(1+r.IntN(20)) * time.Second
 		case 4:
 			p.Cost = func(r *http.Request) int64 { return int64(len(r.URL.RawQuery)) }
