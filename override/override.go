@@ -2,14 +2,19 @@
 // An override has a reason and the name of an operator, and may have an end. Overrides are kept in the Store, so they
 // survive a restart. The package is experimental: a minor release may change it.
 //
+//	overrides, err := override.Watch(ctx, limiter, buckets, override.Config{})
+//	err = overrides.Set(ctx, override.Change{Policy: "api", Key: "member:7", Limit: "600/1m", Until: friday, By: "alice"})
+//
 // Each replica reads the changes once a second. [Overrides.Set] makes a change, and so do the admin page, with its
 // Config.Overrides, and the command "ratelimit limits set". For a request, the override of its key goes before that of the
 // policy, which goes before the LimitFunc and the Limit of the policy.
 //
-// A mistake cannot open everything. A change is refused if it is more than [Config.MaxFactor] times higher or lower than
-// what the program sets, or if the two cannot be compared, unless it is forced. Each replica checks that again before it
-// follows, also for a value that somebody has written to the Store by hand. A malformed value is never followed, and does
-// not stop the others. There are at most 100,000 overrides.
+// # Bounds
+//
+// A mistake cannot open everything. A change must be forced if it is more than [Config.MaxFactor] times higher or lower than
+// what the program sets, or if the two cannot be compared. Each replica checks that again before it follows, also for a
+// value that somebody has written to the Store by hand. A malformed value is never followed, and does not stop the others.
+// There are at most 100,000 overrides.
 //
 // While the Store is unavailable, the overrides in force stay, until their ends. If overrides disappear from the Store, for
 // example by FLUSHALL, each replica that has them writes them back. See
@@ -28,13 +33,12 @@ import (
 
 // Config configures [Watch].
 type Config struct {
-	// MaxFactor bounds how much higher or lower than the program's limit an override may be, in its rate and in its
-	// burst, or in the tokens of a quota, unless it is forced. Default 10.
+	// MaxFactor is how many times higher or lower than the program's limit an override may be, unless it is forced. It
+	// holds for the rate and for the burst, and for the tokens of a quota. Default 10.
 	MaxFactor int64
 
 	// Logger gets a line for each change that is applied or refused, with its policy and key. Default [slog.Default].
-	// A goroutine writes the lines in order, so a slow handler delays nothing else. If 1,000 lines wait, further ones are
-	// left out.
+	// A slow handler delays nothing else. If 1,000 lines wait, further ones are left out.
 	Logger *slog.Logger
 }
 
@@ -72,7 +76,7 @@ var ErrConflict = errors.New("the limit was changed meanwhile")
 // ErrRefused is the error of a change that is wrong in itself, such as one with a malformed limit. Nothing was changed.
 var ErrRefused = errors.New("the change is refused")
 
-// A FactorError is the error of a Change that must be forced: its limit is more than Config.MaxFactor times higher or lower
+// A FactorError is the error of a Change that must be forced. Its limit is more than Config.MaxFactor times higher or lower
 // than the program's, or cannot be compared with it. Nothing was changed.
 type FactorError struct {
 	Policy, Key string
