@@ -56,11 +56,11 @@ var (
 // The SHA-1 of scripts in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1       = "e249a1f9c61ec67d0d60c1326c46314e1c351aec"
+	TakeSHA1       = "ad68bf79bc342ba0b691f413010fd0e0dd58e493"
 	TakeOneSHA1    = "043ac794162110c03b16e5430964a786abdb85c8"
 	TakeQuotaSHA1  = "ebac0f14f2f8161cde69e9979b3a681d8740ea93"
 	TakeFewSHA1    = "3efae39c0e40849a88f327423123aa9c5aa7cc38"
-	TakeAcrossSHA1 = "74049e20cb8508cd05e8e76e03af7f7da4593b1f"
+	TakeAcrossSHA1 = "2b1b6d0e7852f60f72c6442cf78cd6835ef77bf5"
 	PeekSHA1       = "695e987bf4e9d96ad75966d669adb8e0fd93f61c"
 	LoadLimitsSHA1 = "0be8271497a8ae87f3f65b2f695e12f094505e47"
 )
