@@ -276,7 +276,7 @@ func (h *handler) changeLimit(c *call, values map[string][]string) error {
 	return h.renderOverrides(c, http.StatusOK, v)
 }
 
-// afterLimit returns the address that a change leads to, "" if the answer is the page itself: an address must not be too
+// afterLimit returns the address that a change leads to, "" if the answer is the page itself. An address must not be too
 // long, or show a key that is hidden.
 func (h *handler) afterLimit(c *call, t typedChange, action string, byID bool) string {
 	named := h.nameKey(t.Key)

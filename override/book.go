@@ -143,7 +143,7 @@ func (b *book) judge(h *held, now time.Time) {
 		err = withinFactors(policy, key, program, h.limit.Value(), b.maxFactor)
 	}
 	if err != nil {
-		h.note = err.Error()
+		h.note = strings.TrimPrefix(err.Error(), "override: ")
 		return
 	}
 	h.follow, h.note = true, "set by "+logtext.Show(h.by, maxShown)+" at "+timeOf(h.version).Format(time.RFC3339)

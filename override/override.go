@@ -3,11 +3,7 @@
 // The package is experimental: a minor release may change it.
 //
 //	overrides, err := override.Watch(ctx, limiter, buckets, override.Config{})
-//	// …
-//	err = overrides.Set(ctx, override.Change{
-//		Policy: "api", Key: "member:7", Limit: "600/1m burst 100",
-//		Until: time.Now().Add(72 * time.Hour), By: "alice", Why: "launch",
-//	})
+//	err = overrides.Set(ctx, override.Change{Policy: "api", Key: "member:7", Limit: "600/1m", Until: friday, By: "alice"})
 //
 // # Which limit is in force
 //
@@ -15,12 +11,12 @@
 // Limit of the policy. Each replica reads the changes once a second. [Overrides.Set] makes a change. So do the admin page,
 // with its Config.Overrides, and the command "ratelimit limits set".
 //
-// # What is refused
+// # Bounds
 //
-// A mistake cannot open everything. A change is refused if it is more than [Config.MaxFactor] times higher or lower than
-// what the program sets, or if the two cannot be compared, unless it is forced. Each replica checks that again before it
-// follows, also for a value that somebody has written to the Store by hand. A malformed value is never followed, and does
-// not stop the others. There are at most 100,000 overrides.
+// A mistake cannot open everything. A change must be forced if it is more than [Config.MaxFactor] times higher or lower than
+// what the program sets, or if the two cannot be compared. Each replica checks that again before it follows, also for a
+// value that somebody has written to the Store by hand. A malformed value is never followed, and does not stop the others.
+// There are at most 100,000 overrides.
 //
 // # Outages
 //
@@ -41,13 +37,12 @@ import (
 
 // Config configures [Watch].
 type Config struct {
-	// MaxFactor bounds how much higher or lower than the program's limit an override may be, in its rate and in its
-	// burst, or in the tokens of a quota, unless it is forced. Default 10.
+	// MaxFactor is how many times higher or lower than the program's limit an override may be, unless it is forced. It
+	// holds for the rate and for the burst, and for the tokens of a quota. Default 10.
 	MaxFactor int64
 
 	// Logger gets a line for each change that is applied or refused, with its policy and key. Default [slog.Default].
-	// A goroutine writes the lines in order, so a slow handler delays nothing else. If 1,000 lines wait, further ones are
-	// left out.
+	// A slow handler delays nothing else. If 1,000 lines wait, further ones are left out.
 	Logger *slog.Logger
 }
 
@@ -85,13 +80,13 @@ var ErrConflict = errors.New("the limit was changed meanwhile")
 // ErrRefused is the error of a change that is wrong in itself, such as one with a malformed limit. Nothing was changed.
 var ErrRefused = errors.New("the change is refused")
 
-// A FactorError is the error of a Change that must be forced: its limit is more than Config.MaxFactor times higher or lower
+// A FactorError is the error of a Change that must be forced. Its limit is more than Config.MaxFactor times higher or lower
 // than the program's, or cannot be compared with it. Nothing was changed.
 type FactorError struct {
 	Policy, Key string
 	Program     ratelimit.Limit // zero if a LimitFunc chooses the limits
 	Asked       ratelimit.Limit
-	Field       string  // "rate" or "burst", or "" if the two cannot be compared
+	Field       string  // "rate", also of a quota, or "burst", or "" if the two cannot be compared
 	Factor      float64 // by which that is higher; below 1 if lower
 	Max         int64
 }
@@ -107,7 +102,11 @@ func (e *FactorError) Error() string {
 	}
 	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(e.Factor, 'g', 6, 64), 64)
 	factor := strconv.FormatFloat(rounded, 'f', -1, 64) // nobody should have to read an exponent in a hurry
-	return fmt.Sprintf("%s: the %s of %s is %s times that of the program's %v: must be at most %d times higher or lower, unless it is forced", of, e.Field, asked, factor, e.Program, e.Max)
+	compared := fmt.Sprintf("the %s of %s is %s times that of", e.Field, asked, factor)
+	if e.Asked.Period != 0 {
+		compared = fmt.Sprintf("%s is %s times", asked, factor)
+	}
+	return fmt.Sprintf("%s: %s the program's %v: must be at most %d times higher or lower, unless it is forced", of, compared, e.Program, e.Max)
 }
 
 // difference says what keeps two limits from being compared, if they do not say so themselves.

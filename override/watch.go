@@ -68,7 +68,7 @@ func Watch(ctx context.Context, l *ratelimit.Limiter, values store.Values, cfg C
 	return s, nil
 }
 
-// Edit reads the overrides once, and returns them to read and to change them without a Limiter, as the command does. program
+// Edit returns the overrides to read and to change them without a Limiter, as the command does. It reads them once. program
 // has the limits that the program sets, as [ratelimit.Limiter.ProgramLimits] returns them. If it is nil, Change.Was stands
 // for the program's limit, or else the limit that is in force. The replicas then judge whether they follow.
 func Edit(ctx context.Context, values store.Values, program map[string][]ratelimit.Limit) (*Overrides, error) {
@@ -176,9 +176,8 @@ func (s *Overrides) read(ctx context.Context) (lost []store.Value, err error) {
 // now returns the time of the Store, also in an outage.
 func (s *Overrides) now() time.Time { return time.Now().Add(s.offset) }
 
-// take puts changes into the book, and returns the values that have disappeared from the Store, or are older there: by
-// FLUSHALL, an eviction, or a failover to a server without them. They stay in the book. Their Version is the one that the
-// Store has now.
+// take puts changes into the book, and returns the values that have disappeared from the Store, or are older there, as after
+// a failover. They stay in the book. Their Version is the one that the Store has now.
 func (s *Overrides) take(changes store.ValueChanges) (lost []store.Value) {
 	there := make(map[string]store.Value, len(changes.Values))
 	for _, v := range changes.Values {
@@ -310,8 +309,8 @@ func (s *Overrides) List(match func(policy, key string) bool) []Entry {
 	return now.list(match)
 }
 
-// History returns the last 50 changes as this replica has read them, the newest first: the last one of each policy and key,
-// for 30 days after its end. An Entry without a Limit ended an override.
+// History returns the last 50 changes, the newest first. It has the last one of each policy and key, for 30 days after its
+// end. An Entry without a Limit ended an override.
 func (s *Overrides) History() []Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()

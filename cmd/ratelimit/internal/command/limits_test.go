@@ -102,7 +102,7 @@ func TestLimitsOfLimitFunc(t *testing.T) {
 func TestLimitsByHand(t *testing.T) {
 	server := redistest.Start(t)
 	buckets := ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{}))
-	for name, text := range map[string]string{"api": `{"limit":"6000000/1m","by":"eve‮"}`, "\x1b[2J": "x", "api k:\u202e": `{"limit":"6000000/1m"}`} {
+	for name, text := range map[string]string{"api": `{"limit":"6000000/1m","by":"eve` + "\u202e" + `"}`, "\x1b[2J": "x", "api k:\u202e": `{"limit":"6000000/1m"}`} {
 		if _, _, err := buckets.WriteValue(t.Context(), "overrides", store.Value{Name: name, Text: text}); err != nil {
 			t.Fatal(err)
 		}
