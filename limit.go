@@ -220,6 +220,8 @@ func parseCount(what, text string) (int64, error) {
 	switch {
 	case errors.Is(err, strconv.ErrRange):
 		return 0, fmt.Errorf("%s %q: must be from 1 to %d tokens", what, text, int64(bucket.MaxCredits))
+	case strings.ContainsAny(text, ",_' "): // as people write 100,000
+		return 0, fmt.Errorf("%s %q: must be a whole number above 0, without separators", what, text)
 	case err != nil || n == 0:
 		return 0, fmt.Errorf("%s %q: must be a whole number above 0", what, text)
 	}

@@ -231,6 +231,7 @@ func TestParseLimitSaysWhatIsWrong(t *testing.T) {
 		{"5 per month a\nb", []string{`Zone "a\nb": must be a time zone that`}},
 		{"5 per month Local", []string{`Zone "Local": must be a name such as "Europe/Berlin": Local is another zone on another host`}},
 		{"5 per month burst 10", []string{`Zone "burst 10": must`}},
+		{"100,000 per month", []string{`rate "100,000": must be a whole number above 0, without separators`}},
 		{"0 per month", []string{`rate "0": must be a whole number above 0`}},
 		{"100,000 per month", []string{`rate "100,000": must be a whole number`}},
 		{"4503599627370497 per month", []string{"Rate 4503599627370497: must be from 1 to 4503599627370496 tokens"}},
