@@ -53,11 +53,11 @@ var (
 // The SHA-1 of scripts in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1       = "fbaeb394b528b2af82e0314baad99ad7e2c0a77a"
+	TakeSHA1       = "e08256a76908e63538eeb01db8cb1a025d939a18"
 	TakeOneSHA1    = "043ac794162110c03b16e5430964a786abdb85c8"
 	TakeQuotaSHA1  = "acd2b6eeb42cb616dcef1437f1a32882c2042d52"
 	TakeFewSHA1    = "3efae39c0e40849a88f327423123aa9c5aa7cc38"
-	TakeAcrossSHA1 = "881fbd0057a06450746c04c983816772cd3721e6"
+	TakeAcrossSHA1 = "a1d11c69868f619c512ea0df480ff0e965479c04"
 	PeekSHA1       = "695e987bf4e9d96ad75966d669adb8e0fd93f61c"
 	ValuesSHA1     = "abda86f7f3b2944d05bacf392fa951317673274f"
 )

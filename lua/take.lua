@@ -27,7 +27,7 @@
 -- A charge that takes nothing writes nothing, with one exception. A charge with a need, also a denied one, puts a bucket
 -- that is kept under its limit, and moves a last refill that is too far ahead. Looks and removals never do.
 --
--- A key is broken if no script can have written its fields. Calls for it fail, and the key stays as it is.
+-- A key is broken if no script can have written the fields that a charge reads. Calls for it fail, and the key stays as it is.
 --
 -- KEYS  one key a charge, in the order of the charges. A key may appear in many calls, but once in each.
 -- ARGV  the clock: the time in microseconds, or '' for this server's own
@@ -55,7 +55,7 @@
 -- formats integers itself, because Redis does that more slowly. Dragonfly and Garnet run Lua 5.4, whose integers wrap
 -- at 2^63. So products beyond that are made of doubles.
 
-local unit, refill, capacity, need, debt, shadow, lock, limit, fill -- the term in use; fill is the time to full or the period's
+local unit, refill, capacity, need, debt, shadow, lock, limit, fill -- the term in use; fill is the time to full, or of a period
 local period_ends -- of a quota: when the period ends that the time is in; else nil
 local blocked_until, is_lock -- of the bucket that was read last: until when it is blocked, or nil, and whether by a lock
 local KEYS, ARGV = KEYS, ARGV
