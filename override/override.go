@@ -50,7 +50,7 @@ type Config struct {
 type Change struct {
 	Policy string
 	Key    string    // as the KeyFunc of the policy returns it, such as "member:7" or "ip:192.0.2.1"; "": the whole policy
-	Limit  string    // the new limit, as ratelimit.ParseLimit reads it
+	Limit  string    // the new limit, as ratelimit.ParseLimit reads it, or Limit.String writes it
 	Until  time.Time // when it ends, by the clock of the Store, at most 10 years ahead; zero: never
 	Was    string    // the limit that is in force as far as the caller knows; another one is an ErrConflict. "": any
 	By     string    // who makes the change; required, at most 128 bytes
@@ -87,7 +87,7 @@ type FactorError struct {
 	Program     ratelimit.Limit // zero if a LimitFunc chooses the limits
 	Asked       ratelimit.Limit
 	Field       string  // "rate", also of a quota, or "burst", or "" if the two cannot be compared
-	Factor      float64 // by which that is higher; below 1 if lower
+	Factor      float64 // how many times higher that is; below 1 if lower
 	Max         int64
 }
 
