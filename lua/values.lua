@@ -18,11 +18,12 @@ local function run() -- which errors.lua calls
     call('ZREM', versions, ended)
     call('ZREM', ends, ended)
   end
+  local latest = now + 31622400000000 -- in a year: later versions were written by hand, and would be above all others
   local kept = call('HMGET', hash, name, '')
   local held = kept[1] or ''
-  local version, ending = string.match(held, '^(%d+) (%d+) ')
-  if not version or #held > 8226 or ending ~= '0' and ending - now <= 0 then -- none, or written by hand
-    held, version = '', 0
+  local version, ending, content = string.match(#held <= 8226 and held or '', '^(%d+) (%d+) (.*)$')
+  if not version or version + 0 > latest or ending + 0 > 9007199254740991 or ending + 0 > 0 and ending - now <= 0 or #content > 8192 then
+    held, version = '', 0 -- none, or written by hand
   end
   if not text then
     local anew = version + 0 < wanted
@@ -36,9 +37,13 @@ local function run() -- which errors.lua calls
     end
     return reply
   elseif wanted >= 0 and wanted ~= version + 0 then
+    if held ~= '' then
+      call('ZADD', versions, version, name) -- if it was written by hand, readers have not seen it
+    end
     return { now, 0, held }
   end
-  local last = (string.match(kept[2] or '', '^%d+') or 0) % 9007199254740991 -- whatever somebody has written by hand
+  local last = (string.match(kept[2] or '', '^%d+') or 0) + 0
+  last = last <= latest and last or 0
   version = string.format('%.0f', math.max(now + 0, last + 1))
   call('ZADD', versions, version, name)
   call('ZADD', ends, after == '0' and 'inf' or after, name)

@@ -157,6 +157,9 @@ func (e *engine) explainValues(err error, keys [3]string) error {
 	return err
 }
 
+// mostAhead is how far the version of a value may be ahead of the server's clock, in microseconds: a year, as in values.lua.
+const mostAhead = 366 * 24 * 3600 * 1_000_000
+
 // A page is a reply of values.lua to a read.
 type page struct {
 	now    time.Time
@@ -177,9 +180,10 @@ func parsePage(reply []any) (p page, err error) {
 	for of := range slices.Chunk(reply[3:], 3) {
 		name, _ := of[0].(string)
 		score, _ := of[1].(string)
-		// Somebody may have written another version, or have deleted the value, by hand.
+		// Somebody may have written another version, or have deleted the value, by hand. A version that is far ahead would be
+		// above all that are written later.
 		v, ok := parseValue(name, of[2])
-		if version, err := strconv.ParseFloat(score, 64); ok && err == nil && version == float64(v.Version) {
+		if version, err := strconv.ParseFloat(score, 64); ok && err == nil && version == float64(v.Version) && v.Version <= now+mostAhead {
 			p.values = append(p.values, v)
 		}
 	}
