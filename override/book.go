@@ -111,6 +111,8 @@ func read(v store.Value) *held {
 	err := json.Unmarshal([]byte(v.Text), &r)
 	if year := r.Until.UTC().Year(); err != nil || !r.Until.IsZero() && (year < 1971 || year > 9999) {
 		r, err = record{}, errors.New(`the value is malformed: must be like {"limit":"120/1m","until":"2027-01-01T00:00:00Z","by":"alice"}`)
+	} else if len(r.By) > maxBy || len(r.Why) > maxWhy || len(r.Was) > maxShown { // it could not be written back
+		r, err = record{}, fmt.Errorf("the value is malformed: must have at most %d bytes of by, and %d of why and of was", maxBy, maxWhy)
 	} else if r.Limit != "" {
 		limit, err = parseLimit(r.Limit)
 	}

@@ -23,6 +23,7 @@ const (
 	every      = time.Second
 	timeout    = 800 * time.Millisecond // of a look, and to write back what has disappeared
 	retryAfter = 250 * time.Millisecond // after a look that failed
+	allEvery   = 10 * time.Minute       // between two reads of all values, because a read of changes can miss that some are lost
 	warnEvery  = time.Minute
 	maxLines   = 1000 // that wait for a slow handler of slog; further ones are left out
 	maxSaid    = 20   // changes of a look that have a line each
@@ -38,6 +39,7 @@ type Overrides struct {
 
 	looking sync.Mutex  // held while values are read and applied, so that no older state overtakes a newer one
 	after   store.Value // the last one that was read; guarded by looking
+	all     time.Time   // when all were read; guarded by looking
 
 	mu     sync.Mutex // guards the fields below
 	book   book
@@ -154,12 +156,18 @@ func (s *Overrides) look(ctx context.Context) error {
 func (s *Overrides) read(ctx context.Context) (lost []store.Value, err error) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	if time.Since(s.all) >= allEvery {
+		s.after = store.Value{}
+	}
 	changes, err := s.values.ReadValues(limited, setName, s.after)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
 		s.failed, s.offset = nil, time.Until(changes.Now)
 		lost = s.take(changes)
+		if changes.All {
+			s.all = time.Now()
+		}
 		if n := len(changes.Values); n > 0 {
 			s.after = changes.Values[n-1]
 		} else if changes.All {
@@ -192,6 +200,10 @@ func (s *Overrides) take(changes store.ValueChanges) (lost []store.Value) {
 			delete(there, name)
 		}
 	}
+	maps.DeleteFunc(there, func(name string, v store.Value) bool { // it was read before
+		h := s.book.values[name]
+		return h != nil && h.version == v.Version
+	})
 	for name, v := range there {
 		h := read(v)
 		s.book.judge(h, changes.Now)
