@@ -183,6 +183,25 @@ func TestALossBeforeAChangeIsFoundWithinTenMinutes(t *testing.T) {
 	})
 }
 
+// A change of an override that is lost is a conflict. The replica then writes it back, so that the next one succeeds.
+func TestAnOverrideThatIsLostCanBeEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper(t)
+		r := start(t, k)
+		set(t, r, ofKey("ip:192.0.2.1", "300/1m burst 50", time.Time{}))
+		set(t, r, change("120/1m burst 12", ""))
+		time.Sleep(look)
+		k.edit(func() { k.lose() })
+		k.put("api", `{"limit":"90/1m","by":"bob"}`)
+		if err := r.End(t.Context(), ofKey("ip:192.0.2.1", "", time.Time{})); !errors.Is(err, override.ErrConflict) {
+			t.Errorf("the first time: %v", err)
+		}
+		if err := r.End(t.Context(), ofKey("ip:192.0.2.1", "", time.Time{})); err != nil || limitOf(t, r, "192.0.2.1") != "90/1m" {
+			t.Errorf("the second time: %v, %+v", err, r.List(nil))
+		}
+	})
+}
+
 // While values cannot be written back, they stay in force, and the page says so. What was written meanwhile is not lost.
 func TestOverridesThatCannotBeWrittenBackYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -301,6 +301,11 @@ func (s *Overrides) change(ctx context.Context, c Change, prepare func(*book, Ch
 	if err != nil {
 		return fmt.Errorf("override: %w", err)
 	}
+	if !written { // it may be lost in the Store, or not be listed there
+		s.looking.Lock()
+		s.all = time.Time{}
+		s.looking.Unlock()
+	}
 	s.look(ctx) // if it fails, the next look applies the change
 	if written {
 		return nil
