@@ -213,7 +213,7 @@ func (b *book) end(c Change, now time.Time) (v store.Value, err error) {
 	}
 	h := b.values[nameOf(c.Policy, c.Key)]
 	if h == nil || h.over() {
-		return v, c.refuse(errors.New("it has no override: there is nothing to end"))
+		return v, c.refuse(errors.New("there is nothing to end: it has no override"))
 	}
 	if err := c.conflict(was, b.inForce(c.Policy, c.Key)); err != nil {
 		return v, err
