@@ -116,6 +116,9 @@ func read(v store.Value) *held {
 	} else if r.Limit != "" {
 		limit, err = parseLimit(r.Limit)
 	}
+	if policy, key := h.policyAndKey(); r.Limit != "" && (nameOf(policy, key) != h.name || checkNames(policy, key) != nil) {
+		err = errors.New(`the name of the value is malformed: must be a policy, or a policy, a space and a key, such as "api ip:192.0.2.1"`)
+	}
 	if err != nil {
 		limit, h.note = ratelimit.Limit{}, err.Error()
 	}
@@ -136,8 +139,6 @@ func (b *book) judge(h *held, now time.Time) {
 	var err error
 	policy, key := h.policyAndKey()
 	switch program := b.programs[policy]; {
-	case nameOf(policy, key) != h.name || checkNames(policy, key) != nil:
-		err = errors.New(`the name of the value is malformed: must be a policy, or a policy, a space and a key, such as "api ip:192.0.2.1"`)
 	case b.programs == nil: // the replicas judge it
 	case len(program) == 0:
 		err = errors.New("the program has no policy of this name: end the override, unless a program will have the policy")

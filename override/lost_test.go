@@ -98,7 +98,13 @@ func TestNamesWrittenByHand(t *testing.T) {
 		if got := limitOf(t, r, "192.0.2.1"); got != "61/1m burst 10" {
 			t.Error(got)
 		}
+		k.edit(func() { k.lose() }) // nobody writes these back, or shows them
+		time.Sleep(look)
+		if list := r.List(nil); len(list) != 3 {
+			t.Errorf("after a loss: %+v", list)
+		}
 		for _, name := range names[4:] {
+			k.put(name, `{"limit":"61/1m burst 10","by":"eve"}`)
 			policy, key, _ := strings.Cut(name, " ")
 			if err := r.End(t.Context(), override.Change{Policy: policy, Key: key, By: "bob"}); err != nil {
 				t.Errorf("%q: %v", name, err)

@@ -185,19 +185,23 @@ func (s *Overrides) read(ctx context.Context) (lost []store.Value, err error) {
 func (s *Overrides) now() time.Time { return time.Now().Add(s.offset) }
 
 // take puts changes into the book, and returns the values that have disappeared from the Store, or are older there: by
-// FLUSHALL, an eviction, or a failover to a server without them. They stay in the book. Their Version is the one that the
-// Store has now.
+// FLUSHALL, an eviction, or a failover to a server without them. They stay in the book, unless they are malformed. Their
+// Version is the one that the Store has now.
 func (s *Overrides) take(changes store.ValueChanges) (lost []store.Value) {
 	there := make(map[string]store.Value, len(changes.Values))
 	for _, v := range changes.Values {
 		there[v.Name] = v
 	}
 	for name, h := range s.book.values {
-		if v := there[name]; changes.All && v.Version < h.version && !passed(h.until, changes.Now) && !h.malformed() {
+		switch v := there[name]; {
+		case !changes.All || v.Version >= h.version || passed(h.until, changes.Now):
+		case !h.malformed():
 			mine := h.value()
 			mine.Version = v.Version
 			lost = append(lost, mine)
 			delete(there, name)
+		case v.Version == 0:
+			delete(s.book.values, name)
 		}
 	}
 	maps.DeleteFunc(there, func(name string, v store.Value) bool { // it was read before
