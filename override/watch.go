@@ -225,15 +225,15 @@ func (s *Overrides) take(changes store.ValueChanges) (lost []store.Value) {
 	return lost
 }
 
-// apply puts the overrides in force, ends those whose end has come, and judges all again if the program has set other
-// limits. The caller holds mu.
+// apply puts the overrides in force, ends those whose end has come, which the Store's clock may take back, and judges all
+// again if the program has set other limits. The caller holds mu.
 func (s *Overrides) apply() {
 	now := s.now()
 	programs := s.programs()
 	again := !maps.EqualFunc(programs, s.book.programs, slices.Equal)
 	s.book.programs = programs
 	for name, h := range s.book.values {
-		if again || h.follow && passed(h.end, now) {
+		if again || h.over() != passed(h.end, now) && h.limit.Value() != (ratelimit.Limit{}) {
 			was := *h
 			s.book.judge(h, now)
 			s.note(&was, h)
