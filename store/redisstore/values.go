@@ -16,9 +16,10 @@ import (
 )
 
 // ReadValues implements [store.Values]. One script call reads up to 500 values, so that it never holds up Redis. What
-// somebody has written to the keys by hand is left out if it is no value. Names and texts are in Redis as they are, also with
-// a [Config.Secret]. ReadValues and WriteValue need the rights +hdel, +zadd, +zrange, +zrem and +persist, and those of Take.
-// Their errors are those of Take, except ErrQueueFull.
+// somebody has written to the keys by hand is left out if it is no value. So is a value whose version is more than a year
+// ahead of the server's clock. Names and texts are in Redis as they are, also with a [Config.Secret]. ReadValues and
+// WriteValue need the rights +hdel, +zadd, +zrange, +zrem and +persist, and those of Take. Their errors are those of Take,
+// except ErrQueueFull.
 func (s *Store) ReadValues(ctx context.Context, set string, after store.Value) (store.ValueChanges, error) {
 	if err := store.ValidateAfter(set, after); err != nil {
 		return store.ValueChanges{}, err
