@@ -59,5 +59,5 @@ const (
 	TakeFewSHA1    = "9a4f558a2bcae0eca33181879f5528339a989f22"
 	TakeAcrossSHA1 = "3bd0d5d9fe37502e791b8a0f3bbc9da0eaf67671"
 	PeekSHA1       = "e88d4fed9dc25323068972abce52c4d776b25d46"
-	ValuesSHA1     = "acb1947e3311aa8b663835d107f441e73ad081bf"
+	ValuesSHA1     = "e352e6b97a45c7a6142d1ec070cd84bb39895dda"
 )

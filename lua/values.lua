@@ -18,12 +18,13 @@ local function run() -- which errors.lua calls
     call('ZREM', versions, ended)
     call('ZREM', ends, ended)
   end
-  local latest = now + 31622400000000 -- in a year: later versions were written by hand, and would be above all others
+  local latest = now + 315360000000000 -- in ten years: later versions were written by hand, and would be above all others
   local kept = call('HMGET', hash, name, '')
-  local held = kept[1] or ''
+  local held, last = kept[1] or '', (string.match(kept[2] or '', '^%d+') or 0) + 0
   local version, ending, content = string.match(#held <= 8226 and held or '', '^(%d+) (%d+) (.*)$')
-  if not version or version + 0 > latest or ending + 0 > 9007199254740991 or ending + 0 > 0 and ending - now <= 0 or #content > 8192 then
-    held, version = '', 0 -- none, or written by hand
+  if not version or version + 0 > latest or #content > 8192 or ending + 0 > 9007199254740991 -- none, or written by hand
+      or ending + 0 > 0 and ending - now <= 0 then
+    held, version = '', 0
   end
   if not text then
     local anew = version + 0 < wanted
@@ -37,14 +38,10 @@ local function run() -- which errors.lua calls
     end
     return reply
   elseif wanted >= 0 and wanted ~= version + 0 then
-    if held ~= '' then
-      call('ZADD', versions, version, name) -- if it was written by hand, readers have not seen it
-    end
+    if held ~= '' then call('ZADD', versions, version, name) end -- if it was written by hand, readers may not find it
     return { now, 0, held }
   end
-  local last = (string.match(kept[2] or '', '^%d+') or 0) + 0
-  last = last <= latest and last or 0
-  version = string.format('%.0f', math.max(now + 0, last + 1))
+  version = string.format('%.0f', math.max(now + 0, version + 1, last <= latest and last + 1 or 0))
   call('ZADD', versions, version, name)
   call('ZADD', ends, after == '0' and 'inf' or after, name)
   call('HSET', hash, name, version .. ' ' .. after .. ' ' .. text, '', version)

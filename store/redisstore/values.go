@@ -16,8 +16,8 @@ import (
 )
 
 // ReadValues implements [store.Values]. One script call reads up to 500 values, so that it never holds up Redis. What
-// somebody has written to the keys by hand is left out if it is no value. So is a value whose version is more than a year
-// ahead of the server's clock. Names and texts are in Redis as they are, also with a [Config.Secret]. ReadValues and
+// somebody has written to the keys by hand is left out if it is no value. So is a value whose version is more than ten
+// years ahead of the server's clock. Names and texts are in Redis as they are, also with a [Config.Secret]. ReadValues and
 // WriteValue need the rights +hdel, +zadd, +zrange, +zrem and +persist, and those of Take. Their errors are those of Take,
 // except ErrQueueFull.
 func (s *Store) ReadValues(ctx context.Context, set string, after store.Value) (store.ValueChanges, error) {
@@ -158,8 +158,8 @@ func (e *engine) explainValues(err error, keys [3]string) error {
 	return err
 }
 
-// mostAhead is how far the version of a value may be ahead of the server's clock, in microseconds: a year, as in values.lua.
-const mostAhead = 366 * 24 * 3600 * 1_000_000
+// mostAhead is how far the version of a value may be ahead of the server's clock, in microseconds: ten years, as in values.lua.
+const mostAhead = 3650 * 24 * 3600 * 1_000_000
 
 // A page is a reply of values.lua to a read.
 type page struct {

@@ -144,7 +144,7 @@ func TestWhatIsWrittenByHandIsReplaced(t *testing.T) {
 		server.Do("ZADD", "ratelimit:{s}#versions", c.score, name)
 		v := store.Value{Name: name, Text: "new", Version: valueOf(t, s, name).Version}
 		now, written, err := s.WriteValue(t.Context(), "s", v)
-		if got := valueOf(t, s, name); err != nil || !written || got != now {
+		if got := valueOf(t, s, name); err != nil || !written || got != now || now.Version <= v.Version {
 			t.Errorf("%.30q: over version %d: %+v, %t, %v, and is %+v", c.text, v.Version, now, written, err, got)
 		}
 	}
