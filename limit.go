@@ -208,6 +208,9 @@ func parseQuota(count, period string) (l Limit, err error) {
 			return l, fmt.Errorf("period %q: must be hour, day, week or month; a rate is like \"60/1m\"", unit)
 		}
 	}
+	if strings.Contains(zone, "burst ") {
+		return l, fmt.Errorf("%q: must be left out of a quota: use two policies for a quota and a rate", zone)
+	}
 	if l.Zone = zone; zoned && zone == "" {
 		return l, errors.New("Zone \"\": must be a time zone such as \"Europe/Berlin\", or left out with the blank before it")
 	}
@@ -220,6 +223,8 @@ func parseCount(what, text string) (int64, error) {
 	switch {
 	case errors.Is(err, strconv.ErrRange):
 		return 0, fmt.Errorf("%s %q: must be from 1 to %d tokens", what, text, int64(bucket.MaxCredits))
+	case strings.ContainsAny(text, ",_' "): // as people write 100,000
+		return 0, fmt.Errorf("%s %q: must be a whole number above 0, without separators", what, text)
 	case err != nil || n == 0:
 		return 0, fmt.Errorf("%s %q: must be a whole number above 0", what, text)
 	}
@@ -260,7 +265,7 @@ func parsePer(text string) (time.Duration, error) {
 	if n, wrong := strconv.ParseFloat(number, 64); err == nil && wrong == nil && n*float64(one) >= math.MaxInt64 {
 		return 0, fmt.Errorf("duration %q: must be at most 106751 days", text)
 	}
-	return 0, fmt.Errorf(`duration %q: must be like "1s", "min", "24h" or "7 days"`, text)
+	return 0, fmt.Errorf(`duration %q: must be like "1s", "min", "24h" or "7 days"; a quota is like "1000 per month"`, text)
 }
 
 // MarshalText implements [encoding.TextMarshaler] with [Limit.String]. The zero Limit is the empty text.

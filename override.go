@@ -17,8 +17,8 @@ type Override struct {
 	// Policy is the name of the policy. Required.
 	Policy string
 
-	// Key is the key that gets the limit, such as "ip:192.0.2.1" or "member:7", as [Limiter.Peek] and
-	// [Limiter.Block] take it. Default: all keys without such an Override.
+	// Key is the key that gets the limit, as the KeyFunc of the policy returns it, such as "ip:192.0.2.1" or "member:7".
+	// Default: all keys without such an Override.
 	Key string
 
 	// Limit is the limit, also a [Quota] or [Unlimited]. Required. To deny all requests of a key, use

@@ -28,7 +28,7 @@ var done = map[string]string{
 	"limit":         "The limit is changed. All replicas follow within two seconds.",
 	"end":           "The program's limit is in force again. All replicas follow within two seconds.",
 	"limit" + onKey: "The limit of the key is changed. All replicas follow within two seconds.",
-	"end" + onKey:   "The key has no limit of its own any more. All replicas follow within two seconds.",
+	"end" + onKey:   "The override of the key has ended. All replicas follow within two seconds.",
 }
 
 // onKey is behind the name of a change of a limit that is for one key.

@@ -218,10 +218,22 @@ func (h *handler) overridesPage(c *call) error {
 }
 
 func (h *handler) renderOverrides(c *call, status int, v *overridesView) error {
-	if c.wantsJSON() {
+	switch {
+	case c.wantsJSON():
 		return c.writeJSON(status, v)
+	case c.r.Method == "POST" && !c.wantsHTML(): // from a shell
+		c.write(status, "text/plain; charset=utf-8", []byte(v.said()+"\n"))
+		return nil
 	}
 	return h.render(c, status, "overrides.html", "Limits", v, link{"overrides.json", c.root + "overrides.json"})
+}
+
+// said is what a change has done, or why it was not made.
+func (v *overridesView) said() string {
+	if v.Beyond {
+		return v.Error + " To force it, add force=1."
+	}
+	return cmp.Or(v.Error, v.Done)
 }
 
 // askedChange returns the change that a request asks for.
@@ -289,7 +301,7 @@ func (h *handler) changeLimit(c *call, values map[string][]string) error {
 	return h.renderOverrides(c, http.StatusOK, v)
 }
 
-// afterLimit returns the address that a change leads to, "" if the answer is the page itself: an address must not be too
+// afterLimit returns the address that a change leads to, "" if the answer is the page itself. An address must not be too
 // long, or show a key that is hidden.
 func (h *handler) afterLimit(c *call, t typedChange, action string, byID bool) string {
 	named := h.nameKey(t.Key)

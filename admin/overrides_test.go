@@ -213,6 +213,21 @@ func TestLimitsThatAreRefused(t *testing.T) {
 	s.want(s.setLimit("6/1h"), 503, "not known whether", "connection is lost")
 }
 
+// A shell gets a line of text, not a page.
+func TestLimitsFromAShell(t *testing.T) {
+	s := newSite(t, admin.Config{Overrides: withOverrides}, ratelimit.Config{})
+	for limit, want := range map[string]string{
+		"6/1h":      "Policy api: The limit is changed. All replicas follow within two seconds.\n",
+		"unlimited": "The change was not made. Policy api: unlimited cannot be compared with the program's limit (5/1h): it must be forced. To force it, add force=1.\n",
+		"0/1h":      "The change was not made. Policy api: the change is refused: Limit: limit \"0/1h\": must be above 0: to let no request of a key through, block the key.\n",
+	} {
+		w := s.post("overrides", url.Values{"policy": {"api"}, "limit": {limit}})
+		if kind := w.Header().Get("Content-Type"); w.Body.String() != want || kind != "text/plain; charset=utf-8" {
+			t.Errorf("%s: %s: %s", limit, kind, w.Body)
+		}
+	}
+}
+
 func TestLimitsAsJSON(t *testing.T) {
 	s := newSite(t, admin.Config{Overrides: withOverrides}, ratelimit.Config{})
 	post := func(body string) *httptest.ResponseRecorder {
@@ -227,7 +242,7 @@ func TestLimitsAsJSON(t *testing.T) {
 // hostileKey is a key that a client chose.
 const hostileKey = `x:"><script>alert(1)</script>` + "\u202e\r\n\x00 "
 
-// A key gets a limit of its own on its page, and the page of limits lists it.
+// A key gets an override on its page, and the page of limits lists it.
 func TestTheLimitOfAKeyIsChangedOnThePage(t *testing.T) {
 	for _, key := range []string{"ip:192.0.2.1", hostileKey} {
 		s := newSite(t, admin.Config{Overrides: withOverrides}, ratelimit.Config{})
@@ -242,7 +257,7 @@ func TestTheLimitOfAKeyIsChangedOnThePage(t *testing.T) {
 		w = s.post("overrides", form, asBrowser)
 		s.want(w, 303)
 		w = s.get(w.Header().Get("Location"), asBrowser)
-		s.want(w, 200, "The limit of the key is changed", "The key has a limit of its own, <code>20/1h</code> until <time", "set by ann", "a &lt;b&gt;launch", `value="`+until+`T00:00:00Z"`, "Change limit", "End it")
+		s.want(w, 200, "The limit of the key is changed", "This key has an override: <code>20/1h</code> until <time", "set by ann", "a &lt;b&gt;launch", `value="`+until+`T00:00:00Z"`, "Change limit", "End it")
 		checkPage(t, w)
 		w = s.get("overrides", asBrowser)
 		s.want(w, 200, "Limits of single keys", "20/1h", `name="key_b64" value="`+b64+`"`)
@@ -270,7 +285,7 @@ func TestTheLimitOfAKeyIsChangedOnThePage(t *testing.T) {
 	}
 }
 
-// A change of a key that has no limit of its own yet, and that is not made, can be forced.
+// A change of a key that has no override yet, and that is not made, can be forced.
 func TestAChangeOfAKeyThatIsNotMade(t *testing.T) {
 	s := newSite(t, admin.Config{Overrides: withOverrides}, ratelimit.Config{})
 	form := url.Values{"policy": {"api"}, "key": {"ip:192.0.2.1"}, "limit": {"unlimited"}}
@@ -287,7 +302,7 @@ func TestAChangeOfAKeyThatIsNotMade(t *testing.T) {
 		checkPage(t, w)
 	}
 	s.access = admin.View
-	if page := s.get("key?key=ip:192.0.2.1", asBrowser).Body.String(); !strings.Contains(page, "a limit of its own") || strings.Contains(page, "name=\"limit\"") {
+	if page := s.get("key?key=ip:192.0.2.1", asBrowser).Body.String(); !strings.Contains(page, "This key has an override") || strings.Contains(page, "name=\"limit\"") {
 		t.Error("who may only look has a form, or does not see the limit")
 	}
 }
@@ -312,7 +327,7 @@ func TestManyKeysAreCutAndFound(t *testing.T) {
 	if n := strings.Count(page.Body.String(), `name="key_b64"`); n != 20 {
 		t.Errorf("%d forms of keys that are like that", n)
 	}
-	s.want(s.get("overrides?search=nobody", asBrowser), 200, "is like that")
+	s.want(s.get("overrides?search=nobody", asBrowser), 200, "contains this text")
 	if keys := s.object("overrides.json?search=member:11")["keys"].([]any); len(keys) != 10 {
 		t.Errorf("%d keys", len(keys))
 	}

@@ -127,26 +127,29 @@ func (b bucketFacts) Block() string {
 	return "Blocked " + span(b.Since) + " ago by " + b.Reason
 }
 
-// Percent is how full the bar is.
+// Percent is how long the bar is.
 func (b bucketFacts) Percent() string {
-	if b.State == "full" {
+	switch {
+	case b.State == "full" && b.limit.Period == 0:
 		return "100"
-	}
-	if b.Burst == 0 {
+	case b.Burst == 0:
 		return "0"
 	}
 	return strconv.FormatFloat(100*b.Level()/float64(b.Burst), 'f', 2, 64)
 }
 
-// Level is the number of tokens within the bar.
+// Level is the number of tokens that the bar shows: those in the bucket, but of a quota those that are used, as in Text.
 func (b bucketFacts) Level() float64 {
-	if b.State == "blocked" {
+	switch {
+	case b.State == "blocked":
 		return 0
+	case b.limit.Period != 0:
+		return float64(b.Burst) - b.Tokens
 	}
 	return min(max(0, math.Floor(b.Tokens*1000)/1000), float64(b.Burst))
 }
 
-// Top is the number of tokens of a full bar.
+// Top is the number of tokens of the longest bar.
 func (b bucketFacts) Top() int64 { return max(1, b.Burst) }
 
 // Refundable reports whether a refund would change the bucket, and its limit is known.

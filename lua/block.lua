@@ -8,12 +8,11 @@
 -- Reply 1 if the bucket was written, else 0
 
 local function run() -- which errors.lua calls
-  local key, now, span = KEYS[1], ARGV[1], ARGV[2] + 0
-  if now == '' then
+  local key, now, span = KEYS[1], tonumber(ARGV[1]), ARGV[2] + 0
+  if not now then
     local time = redis.call('TIME') -- seconds, and microseconds within the second
     now = time[1] * 1000000 + time[2]
   end
-  now = now + 0
   local hash = redis.call('HMGET', key, 'limit', 'blocked_limit', 'tokens', 'used')
   local blocked = hash[1] == 'blocked' or hash[1] == 'locked'
   local limit = hash[blocked and 2 or 1]
@@ -26,7 +25,8 @@ local function run() -- which errors.lua calls
   if span > 0 then
     -- The TTL is a minute longer than the block, because a caller's clock may be behind.
     local ttl, rest = math.ceil(span / 1000) + 60000, redis.call('PTTL', key)
-    redis.call('HSET', key, 'limit', 'blocked', 'blocked_until', string.format('%.0f', now + span), 'blocked_since', text, 'blocked_reason', ARGV[3])
+    redis.call('HSET', key, 'limit', 'blocked', 'blocked_until', string.format('%.0f', now + span),
+      'blocked_since', text, 'blocked_reason', ARGV[3])
     if limit then
       redis.call('HSET', key, 'blocked_limit', limit)
     end

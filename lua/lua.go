@@ -53,11 +53,11 @@ var (
 // The SHA-1 of scripts in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1       = "f4904d6e9b0182168d9bef1b94c6b2f8ec78732f"
+	TakeSHA1       = "e08256a76908e63538eeb01db8cb1a025d939a18"
 	TakeOneSHA1    = "043ac794162110c03b16e5430964a786abdb85c8"
-	TakeQuotaSHA1  = "26d14754e36bdd2f21bf3ae3713ec531b6ae39ea"
-	TakeFewSHA1    = "9a4f558a2bcae0eca33181879f5528339a989f22"
-	TakeAcrossSHA1 = "3bd0d5d9fe37502e791b8a0f3bbc9da0eaf67671"
-	PeekSHA1       = "e88d4fed9dc25323068972abce52c4d776b25d46"
-	ValuesSHA1     = "e352e6b97a45c7a6142d1ec070cd84bb39895dda"
+	TakeQuotaSHA1  = "acd2b6eeb42cb616dcef1437f1a32882c2042d52"
+	TakeFewSHA1    = "3efae39c0e40849a88f327423123aa9c5aa7cc38"
+	TakeAcrossSHA1 = "a1d11c69868f619c512ea0df480ff0e965479c04"
+	PeekSHA1       = "695e987bf4e9d96ad75966d669adb8e0fd93f61c"
+	ValuesSHA1     = "fd848ac36a95e36600f0f9edf9a932fc39a3b9a7"
 )

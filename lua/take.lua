@@ -27,7 +27,7 @@
 -- A charge that takes nothing writes nothing, with one exception. A charge with a need, also a denied one, puts a bucket
 -- that is kept under its limit, and moves a last refill that is too far ahead. Looks and removals never do.
 --
--- A key is broken if no script can have written its fields. Calls for it fail, and the key stays as it is.
+-- A key is broken if no script can have written the fields that a charge reads. Calls for it fail, and the key stays as it is.
 --
 -- KEYS  one key a charge, in the order of the charges. A key may appear in many calls, but once in each.
 -- ARGV  the clock: the time in microseconds, or '' for this server's own
@@ -55,7 +55,7 @@
 -- formats integers itself, because Redis does that more slowly. Dragonfly and Garnet run Lua 5.4, whose integers wrap
 -- at 2^63. So products beyond that are made of doubles.
 
-local unit, refill, capacity, need, debt, shadow, lock, limit, fill -- the term in use; fill is the time to full or the period's
+local unit, refill, capacity, need, debt, shadow, lock, limit, fill -- the term in use; fill is the time to full, or of a period
 local period_ends -- of a quota: when the period ends that the time is in; else nil
 local blocked_until, is_lock -- of the bucket that was read last: until when it is blocked, or nil, and whether by a lock
 local KEYS, ARGV = KEYS, ARGV
@@ -126,7 +126,7 @@ local function convert(key, tokens, own)
     end
   end
   if match(own or '', '^%d+ per ') then
-    return nil, 'moved'
+    return nil, 'other'
   end
   local from = integer(tokens and match(own or '', '^(%d+) %d+ %d+$'), 1, 4503599627370496)
   -- tokens * unit / from, rounded down
@@ -157,7 +157,7 @@ local function read_quota(key)
   if not own and not used and not ends then
     return capacity, period_ends, hash[3] and 'old' or 'absent'
   elseif match(own or '', '^%d+ %d+ %d+$') then
-    return capacity, period_ends, 'moved'
+    return capacity, period_ends, 'other'
   end
   local kind = match(own or '', '^%d+ per (%l+) ') or error('broken', 0)
   used, ends = integer(used, 0, 9007199254740992), integer(ends, -72057594037927936, 9007199254740992)
@@ -177,7 +177,7 @@ end
 --   absent   there is no key
 --   lasting  a charge need write neither the TTL nor the limit
 --   old      a charge must write both
---   moved    both must be written even if the bucket is not charged
+--   moved    both must be written even if the bucket is not charged; or other, if it went by the other kind of limit
 -- The first charge in each period of the time to full sets the TTL to twice that time. So it lasts for all charges of the
 -- period.
 local function read(key)
@@ -235,18 +235,19 @@ local function write(key, left, last, state, change)
     call('HSET', key, 'tokens', format('%d', left), 'last_refill', now_text)
     return
   end
-  local tokens, last_refill, lasts = 'tokens', 'last_refill', last - now
+  local amount, time, lasts = 'tokens', 'last_refill', last - now
   if period_ends then
-    tokens, last_refill, left = 'used', 'until', capacity - left
+    amount, time, left = 'used', 'until', capacity - left
     lasts = lasts + 1000000 + now % 1000000 * 60 -- keys that expire all at once hold up other clients
   else
     lasts = lasts + fill + max(fill, (capacity - left) / refill)
   end
   local rest = state == 'absent' and -1 or call('PTTL', key)
-  call('HSET', key, tokens, format('%d', left), last_refill, format('%d', last), blocked_until and 'blocked_limit' or 'limit', limit)
+  call('HSET', key, amount, format('%d', left), time, format('%d', last), blocked_until and 'blocked_limit' or 'limit', limit)
   if change and blocked_until then
     lasts = max(lasts, lock)
-    call('HSET', key, 'limit', 'locked', 'blocked_until', format('%d', blocked_until), 'blocked_since', now_text, 'blocked_reason', '')
+    call('HSET', key, 'limit', 'locked', 'blocked_until', format('%d', blocked_until),
+      'blocked_since', now_text, 'blocked_reason', '')
   elseif change then
     call('HSET', key, 'blocked_until', now_text)
   end
@@ -258,8 +259,11 @@ end
 
 -- Charges the bucket of charge i that many times, and returns the credits that are left.
 local function charge(i, key, tokens, last, state, times)
-  local left = times == 0 and tokens or times == 1 and tokens - need or tokens - floor(times * (need + 0.0))
-  local change
+  if state == 'other' then -- from a rate to a quota, or back: what was charged before must not make it full once more
+    local before = debt < 0 or need < 0 and need ~= -18014398509481984
+    times, state = before and 0 or times, before and 'old' or 'moved'
+  end
+  local change, left = nil, times == 0 and tokens or times == 1 and tokens - need or tokens - floor(times * (need + 0.0))
   if left > capacity then
     left = capacity
     if need == -18014398509481984 then
@@ -337,9 +341,7 @@ end
 local function run()
   while ARGV[at] do
     local count, charges = ARGV[at + 1] + 0, ARGV[at + 2] + 0
-    if calls == 0 then
-      calls = ARGV[at] + 0
-    end
+    calls = calls > 0 and calls or ARGV[at] + 0
     if charges > 1 then
       local found = {}
       while calls > 0 do

@@ -18,7 +18,8 @@ local charged, wrote, charges, reply = 1, false, { false, false }, { 0, 0, 0, 0 
 for i = 1, #KEYS do
   local at = 5 * i
   local refill, capacity, need, debt = ARGV[at - 3] + 0, ARGV[at - 2] + 0, ARGV[at - 1] + 0, ARGV[at] + 0
-  local fill, limit = refill == 1 and capacity or ceil(capacity / refill), ARGV[at - 4] .. ' ' .. ARGV[at - 3] .. ' ' .. ARGV[at - 2]
+  local fill = refill == 1 and capacity or ceil(capacity / refill)
+  local limit = ARGV[at - 4] .. ' ' .. ARGV[at - 3] .. ' ' .. ARGV[at - 2]
   local hash = call('HMGET', KEYS[i], 'tokens', 'last_refill', 'limit')
   local tokens, known, lasting = capacity, hash[3] == limit, false
   if known then
@@ -54,7 +55,8 @@ for i = 1, #KEYS do
     done = call('HSET', key, 'tokens', format('%d', left), 'last_refill', now_text)
   else
     local rest = charge[5] and call('PTTL', key) or -1
-    done = type(rest) ~= 'number' and rest or call('HSET', key, 'tokens', format('%d', left), 'last_refill', now_text, 'limit', charge[4])
+    done = type(rest) ~= 'number' and rest or
+      call('HSET', key, 'tokens', format('%d', left), 'last_refill', now_text, 'limit', charge[4])
     if type(done) == 'number' and rest < ttl then
       wrote, done = true, call('PEXPIRE', key, format('%d', ttl))
     end

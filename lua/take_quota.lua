@@ -1,5 +1,4 @@
 -- Takes tokens from the bucket of a quota, for a lone call. It is take_one.lua for quotas.
---
 -- KEYS  the key of the bucket
 -- ARGV  capacity       the tokens of the quota, fewer than 2^52
 --       limit          such as "100000 per month Europe/Berlin"
@@ -25,10 +24,10 @@ if known then
 elseif hash[1] or hash[2] or hash[3] then
   return false
 end
-if lasting then
-  ends = last
-elseif now >= ends or now < ARGV[3] + 0 then
+if now < ARGV[3] + 0 or not lasting and now >= ends then
   return { now }
+elseif lasting then
+  ends = last
 else
   used = 0
 end

@@ -162,8 +162,15 @@ func (m *model) once(charges []charge, now int64, answers []answer) {
 	for i, ch := range charges {
 		b, block := found[i], m.blocks[ch.key]
 		writes := moved[i] && bucket.Relimits(ch.need)
+		spared := ch.limit.Spares(m.buckets[ch.key], ch.need, ch.debt)
 		if ok && fits[i] {
 			answers[i].taken++
+		}
+		switch {
+		case spared:
+			m.met["spared"]++
+			writes = false
+		case ok && fits[i]:
 			if ch.need == bucket.Reset {
 				m.forget(ch.key)
 				answers[i].left = ch.limit.Capacity
@@ -287,7 +294,7 @@ func testRandom(t *testing.T, s server, seeds uint64, ask func(r random, clock a
 			}
 			t.Log(met)
 			for what, least := range map[string]uint64{
-				"blocks": 3 * seeds / 2, "locks": 3 * seeds / 2, "unblocks": 3 * seeds / 2, "refusals": 3 * seeds / 2, "settled": 3 * seeds / 2,
+				"blocks": 3 * seeds / 2, "locks": 3 * seeds / 2, "unblocks": 3 * seeds / 2, "refusals": 3 * seeds / 2, "settled": 3 * seeds / 2, "spared": seeds,
 				"unlocks": seeds / 2,
 			} {
 				if met[what] < int(least) {

@@ -18,13 +18,11 @@ local function run() -- which errors.lua calls
     call('ZREM', versions, ended)
     call('ZREM', ends, ended)
   end
-  local latest = now + 315360000000000 -- in ten years: later versions were written by hand, and would be above all others
-  local kept = call('HMGET', hash, name, '')
+  local kept, latest = call('HMGET', hash, name, ''), now + 315360000000000 -- in ten years: a later one would stay above all
   local held, last = kept[1] or '', (string.match(kept[2] or '', '^%d+') or 0) + 0
-  local version, ending, content = string.match(#held <= 8226 and held or '', '^(%d+) (%d+) (.*)$')
-  if not version or version + 0 > latest or #content > 8192 or ending + 0 > 9007199254740991 -- none, or written by hand
-      or ending + 0 > 0 and ending - now <= 0 then
-    held, version = '', 0
+  local version, ending = string.match(held, '^(%d+) (%d+) ')
+  if not version or #held > 8226 or version + 0 > latest or ending + 0 > 9007199254740991 or ending + 0 > 0 and ending - now <= 0 then
+    held, version = '', 0 -- none, or written by hand
   end
   if not text then
     local anew = version + 0 < wanted

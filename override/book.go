@@ -61,7 +61,7 @@ type held struct {
 	limit          unique.Handle[ratelimit.Limit] // the zero Limit: it was ended, or is malformed
 	was, by, why   string                         // as they were written: show them with logtext.Show
 	forced, follow bool
-	note           string // why it is followed, or is not; "" if its end has come
+	verdict        string // why it is followed, or is not; "" if its end has come
 }
 
 func (h *held) policyAndKey() (policy, key string) {
@@ -69,8 +69,8 @@ func (h *held) policyAndKey() (policy, key string) {
 	return policy, key
 }
 
-func (h *held) over() bool      { return h.note == "" }
-func (h *held) refused() bool   { return !h.follow && h.note != "" }
+func (h *held) over() bool      { return h.verdict == "" }
+func (h *held) refused() bool   { return !h.follow && h.verdict != "" }
 func (h *held) malformed() bool { return !h.over() && h.limit.Value() == ratelimit.Limit{} }
 
 // text returns the text of the limit, "" if there is none.
@@ -103,8 +103,8 @@ type book struct {
 // program returns the limit of a policy to show: the first, or the zero Limit if a LimitFunc chooses all or none is known.
 func (b *book) program(policy string) ratelimit.Limit { return cmp.Or(b.programs[policy]...) }
 
-// read returns a value as it is held. It is not judged yet.
-func read(v store.Value) *held {
+// newHeld returns a value as it is held. It is not judged yet.
+func newHeld(v store.Value) *held {
 	h := &held{name: v.Name, version: v.Version, until: v.Until.UnixMicro()}
 	var r record
 	var limit ratelimit.Limit
@@ -120,7 +120,7 @@ func read(v store.Value) *held {
 		err = errors.New(`the name of the value is malformed: must be a policy, or a policy, a space and a key, such as "api ip:192.0.2.1"`)
 	}
 	if err != nil {
-		limit, h.note = ratelimit.Limit{}, err.Error()
+		limit, h.verdict = ratelimit.Limit{}, err.Error()
 	}
 	h.limit = unique.Make(limit)
 	h.end, h.forced, h.why = r.Until.UnixMicro(), r.Forced, r.Why
@@ -133,7 +133,7 @@ func (b *book) judge(h *held, now time.Time) {
 	if h.follow = false; h.malformed() {
 		return
 	}
-	if h.note = ""; h.limit.Value() == (ratelimit.Limit{}) || passed(h.end, now) {
+	if h.verdict = ""; h.limit.Value() == (ratelimit.Limit{}) || passed(h.end, now) {
 		return
 	}
 	var err error
@@ -146,12 +146,12 @@ func (b *book) judge(h *held, now time.Time) {
 		err = withinFactors(policy, key, program, h.limit.Value(), b.maxFactor)
 	}
 	if err != nil {
-		h.note = err.Error()
+		h.verdict = strings.TrimPrefix(err.Error(), "override: ")
 		return
 	}
-	h.follow, h.note = true, "set by "+logtext.Show(h.by, maxShown)+" at "+timeOf(h.version).Format(time.RFC3339)
+	h.follow, h.verdict = true, "set by "+logtext.Show(h.by, maxShown)+" at "+timeOf(h.version).Format(time.RFC3339)
 	if h.why != "" {
-		h.note += " (" + logtext.Show(h.why, maxShown) + ")"
+		h.verdict += " (" + logtext.Show(h.why, maxShown) + ")"
 	}
 }
 
@@ -272,7 +272,7 @@ func (b *book) entry(h *held) Entry {
 	if h.follow {
 		e.InForce = e.Limit
 	} else {
-		e.Refused = h.note
+		e.Refused = h.verdict
 	}
 	return e
 }

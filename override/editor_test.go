@@ -139,15 +139,15 @@ func TestWhatMustBeForced(t *testing.T) {
 			{"api", "", "unlimited", "override: api: unlimited cannot be compared with the program's limit (60/1m burst 10): it must be forced"},
 			{"api", "ip:192.0.2.1", "unlimited", "override: api ip:192.0.2.1: unlimited cannot"},
 			{"api", "ip:192.0.2.1", "601/1m burst 10", "10.0167 times"},
-			{"api", "", "60 per hour", "60 per hour cannot be compared"},
+			{"api", "", "60 per hour", "60 per hour cannot be compared with the program's limit (60/1m burst 10), because that is a rate and this is a quota: it must be forced"},
 			{"tiers", "", "2/1h", "cannot be compared with the program's limit (of LimitFunc)"},
 			{"tiers", "ip:192.0.2.1", "2/1h", "cannot be compared with the program's limit (of LimitFunc)"},
 			{"free", "", "60/1m", "cannot be compared with the program's limit (unlimited)"},
-			{"plan", "", "10001 per month", "the rate of 10001 per month is 10.001 times"},
-			{"plan", "", "99 per month", "the rate of 99 per month is 0.099 times"},
-			{"plan", "", "1000 per month Europe/Berlin", "cannot be compared"},
-			{"plan", "", "1000 per week", "cannot be compared"},
-			{"plan", "", "1000/1h", "cannot be compared"},
+			{"plan", "", "10001 per month", "plan: 10001 per month is 10.001 times the program's 1000 per month"},
+			{"plan", "", "99 per month", "plan: 99 per month is 0.099 times the program's"},
+			{"plan", "", "1000 per month Europe/Berlin", "because its time zone is another one"},
+			{"plan", "", "1000 per week", "because its period is another one"},
+			{"plan", "", "1000/1h", "because that is a quota and this is a rate"},
 		} {
 			c := override.Change{Policy: tt.policy, Key: tt.key, Limit: tt.limit, By: "alice"}
 			var factor *override.FactorError

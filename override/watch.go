@@ -70,7 +70,7 @@ func Watch(ctx context.Context, l *ratelimit.Limiter, values store.Values, cfg C
 	return s, nil
 }
 
-// Edit reads the overrides once, and returns them to read and to change them without a Limiter, as the command does. program
+// Edit returns the overrides to read and to change them without a Limiter, as the command does. It reads them once. program
 // has the limits that the program sets, as [ratelimit.Limiter.ProgramLimits] returns them. If it is nil, Change.Was stands
 // for the program's limit, or else the limit that is in force. The replicas then judge whether they follow.
 func Edit(ctx context.Context, values store.Values, program map[string][]ratelimit.Limit) (*Overrides, error) {
@@ -86,8 +86,8 @@ func newOverrides(values store.Values, cfg Config, programs func() map[string][]
 	return &Overrides{programs: programs, values: values, logger: cfg.Logger, lines: make(chan func(), maxLines), book: b}
 }
 
-// say logs a line. A goroutine writes it, because a slow handler of slog must not delay the page, Set, or the next look.
-func (s *Overrides) say(level slog.Level, message string, attrs ...slog.Attr) {
+// log writes a line. Another goroutine does it, because a slow handler of slog must not delay the page, Set, or the next look.
+func (s *Overrides) log(level slog.Level, message string, attrs ...slog.Attr) {
 	write := func() { cmp.Or(s.logger, slog.Default()).LogAttrs(context.Background(), level, message, attrs...) }
 	select {
 	case s.lines <- write:
@@ -99,7 +99,7 @@ func (s *Overrides) say(level slog.Level, message string, attrs ...slog.Attr) {
 func (s *Overrides) warn(message string, attr slog.Attr) {
 	if time.Since(s.warned) >= warnEvery {
 		s.warned = time.Now()
-		s.say(slog.LevelWarn, message, attr)
+		s.log(slog.LevelWarn, message, attr)
 	}
 }
 
@@ -164,7 +164,7 @@ func (s *Overrides) read(ctx context.Context) (lost []store.Value, err error) {
 	defer s.mu.Unlock()
 	if err == nil {
 		s.failed, s.offset = nil, time.Until(changes.Now)
-		lost = s.take(changes)
+		lost = s.update(changes)
 		if changes.All {
 			s.all = time.Now()
 		}
@@ -184,10 +184,9 @@ func (s *Overrides) read(ctx context.Context) (lost []store.Value, err error) {
 // now returns the time of the Store, also in an outage.
 func (s *Overrides) now() time.Time { return time.Now().Add(s.offset) }
 
-// take puts changes into the book, and returns the values that have disappeared from the Store, or are older there: by
-// FLUSHALL, an eviction, or a failover to a server without them. They stay in the book, unless they are malformed. Their
-// Version is the one that the Store has now.
-func (s *Overrides) take(changes store.ValueChanges) (lost []store.Value) {
+// update puts changes into the book, and returns the values that have disappeared from the Store, or are older there, as after
+// a failover. They stay in the book, unless they are malformed. Their Version is the one that the Store has now.
+func (s *Overrides) update(changes store.ValueChanges) (lost []store.Value) {
 	there := make(map[string]store.Value, len(changes.Values))
 	for _, v := range changes.Values {
 		there[v.Name] = v
@@ -209,15 +208,15 @@ func (s *Overrides) take(changes store.ValueChanges) (lost []store.Value) {
 		return h != nil && h.version == v.Version
 	})
 	for name, v := range there {
-		h := read(v)
+		h := newHeld(v)
 		s.book.judge(h, changes.Now)
 		if len(there) <= maxSaid || h.refused() {
-			s.note(cmp.Or(s.book.values[name], new(held)), h)
+			s.logChange(cmp.Or(s.book.values[name], new(held)), h)
 		}
 		s.book.values[name], s.stale = h, true
 	}
 	if len(there) > maxSaid {
-		s.say(slog.LevelInfo, "ratelimit: overrides are read", slog.Int("values", len(there)))
+		s.log(slog.LevelInfo, "ratelimit: overrides are read", slog.Int("values", len(there)))
 	}
 	if len(lost) > 0 {
 		s.warn("ratelimit: overrides have disappeared from the store: they stay in force, and are written back", slog.Int("values", len(lost)))
@@ -236,7 +235,7 @@ func (s *Overrides) apply() {
 		if again || h.over() != passed(h.end, now) && h.limit.Value() != (ratelimit.Limit{}) {
 			was := *h
 			s.book.judge(h, now)
-			s.note(&was, h)
+			s.logChange(&was, h)
 			s.stale = true
 		}
 		if passed(h.until, now) {
@@ -251,17 +250,17 @@ func (s *Overrides) apply() {
 	for _, h := range s.book.values {
 		if h.follow {
 			policy, key := h.policyAndKey()
-			overrides = append(overrides, ratelimit.Override{Policy: policy, Key: key, Limit: h.limit.Value(), Why: h.note})
+			overrides = append(overrides, ratelimit.Override{Policy: policy, Key: key, Limit: h.limit.Value(), Why: h.verdict})
 		}
 	}
 	err := s.limiter.Override(overrides)
 	if s.stale = err != nil; s.stale { // judge accepts only what Override does
-		s.say(slog.LevelError, "ratelimit: overrides are not applied", slog.String("error", logtext.Show(err.Error(), maxShown)))
+		s.log(slog.LevelError, "ratelimit: overrides are not applied", slog.String("error", logtext.Show(err.Error(), maxShown)))
 	}
 }
 
-// note logs what is new about a value.
-func (s *Overrides) note(was, now *held) {
+// logChange logs what is new about a value.
+func (s *Overrides) logChange(was, now *held) {
 	policy, _ := now.policyAndKey()
 	attrs := []slog.Attr{slog.String("of", logtext.Show(now.name, maxShown)), slog.String("by", logtext.Show(now.by, maxShown)), slog.String("why", logtext.Show(now.why, maxShown))}
 	same := was.by == now.by && was.why == now.why && was.limit == now.limit && was.end == now.end && was.follow == now.follow && was.refused() == now.refused()
@@ -271,12 +270,12 @@ func (s *Overrides) note(was, now *held) {
 		if now.end > 0 {
 			attrs = append(attrs, slog.Time("until", timeOf(now.end)))
 		}
-		s.say(slog.LevelInfo, "ratelimit: limit changed", append(attrs, slog.String("limit", now.text()),
+		s.log(slog.LevelInfo, "ratelimit: limit changed", append(attrs, slog.String("limit", now.text()),
 			slog.String("program", limitText(s.book.program(policy))), slog.Bool("forced", now.forced))...)
 	case now.refused():
-		s.say(slog.LevelWarn, "ratelimit: override refused: the program's limit stays", append(attrs, slog.String("error", now.note))...)
+		s.log(slog.LevelWarn, "ratelimit: override refused: the program's limit stays", append(attrs, slog.String("error", now.verdict))...)
 	case was.follow:
-		s.say(slog.LevelInfo, "ratelimit: override ended", attrs...)
+		s.log(slog.LevelInfo, "ratelimit: override ended", attrs...)
 	}
 }
 
@@ -315,7 +314,7 @@ func (s *Overrides) change(ctx context.Context, c Change, prepare func(*book, Ch
 		return nil
 	}
 	is := "that of the program"
-	if h := read(now); now.Version != 0 && h.text() != "" {
+	if h := newHeld(now); now.Version != 0 && h.text() != "" {
 		is = h.text() + ", by " + logtext.Show(h.by, maxShown)
 	}
 	return fmt.Errorf("override: %s: %w: it is %s", shownName(c.Policy, c.Key), ErrConflict, is)
@@ -331,8 +330,8 @@ func (s *Overrides) List(match func(policy, key string) bool) []Entry {
 	return now.list(match)
 }
 
-// History returns the last 50 changes as this replica has read them, the newest first: the last one of each policy and key,
-// for 30 days after its end. An Entry without a Limit ended an override.
+// History returns the last 50 changes, the newest first. It has the last one of each policy and key, for 30 days after its
+// end. An Entry without a Limit ended an override.
 func (s *Overrides) History() []Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()

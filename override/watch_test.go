@@ -101,7 +101,7 @@ func TestTheLimitOfOneKey(t *testing.T) {
 				t.Errorf("%+v", of)
 			}
 		}
-		set(t, b, ofKey("ip:192.0.2.1", "300/1m burst 50", friday)) // was read as 30/1m, of the policy, by nobody
+		set(t, b, ofKey("ip:192.0.2.1", "300/1m burst 50", friday))
 		if err := b.End(t.Context(), override.Change{Policy: "api", By: "bob"}); err != nil {
 			t.Fatal(err)
 		}

@@ -210,7 +210,7 @@ func TestParseReportsEveryFault(t *testing.T) {
 		{"quotas", "version: 1\npolicies:\n- {name: a, key: route, limit: 5 per fortnight}\n- {name: b, key: route, limit: 5 per month Europe/Nowhere}\n- {name: c, key: route, limit: 4503599627370497 per day}\n- {name: d, key: route, limit: 5 per day burst 3}\n- {name: e, key: route, limit: 0 per week}\n- {name: f, key: route, limit: 5/1m Europe/Berlin}", `3:32: policies[0].limit: "5 per fortnight": period "fortnight": must be hour, day, week or month; a rate is like "60/1m"
 4:32: policies[1].limit: "5 per month Europe/Nowhere": Zone "Europe/Nowhere": must be a time zone that this host knows
 5:32: policies[2].limit: "4503599627370497 per day": Rate 4503599627370497: must be from 1 to 4503599627370496 tokens
-6:32: policies[3].limit: "5 per day burst 3": Zone "burst 3": must be a time zone
+6:32: policies[3].limit: "5 per day burst 3": "burst 3": must be left out of a quota
 7:32: policies[4].limit: "0 per week": rate "0": must be a whole number above 0
 8:32: policies[5].limit: "5/1m Europe/Berlin": duration "1m Europe/Berlin": must be like`},
 		{"durations", policies("key: route", "limit: 1/s", "max_wait: soon", "lock_for: 5"), `6:15: policies[0].max_wait: "soon": must be a duration, such as 500ms

@@ -75,6 +75,10 @@ func (k *Kept) charge(c *Charge, s *State, charged bool, now int64) {
 	l, block := c.Limit, k.block(now)
 	need, debt := c.ask()
 	b := l.Advance(k.bucket(), now)
+	if l.Spares(k.bucket(), need, debt) {
+		c.Fill(s, b.Tokens, duration(b.Rest(now)), duration(block.Left(now)), charged)
+		return
+	}
 	changes := k.Limit != (Limit{}) && k.Limit != l && bucket.Relimits(need)
 	if charged {
 		before, blockBefore := b.Tokens, block

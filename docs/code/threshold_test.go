@@ -56,7 +56,7 @@ func mailAt80Percent(t *testing.T, buckets store.Store, account ratelimit.KeyFun
 				log.Print(err) // two mails are better than none
 			}
 			if first || err != nil {
-				sendMail(ctx, w.Key, fmt.Sprintf("%d of %d requests are used until %s", w.Used, w.Limit.Rate, w.Resets.UTC().Format(time.DateOnly)))
+				sendMail(ctx, w.Key, fmt.Sprintf("%d of %d requests are used. The next month begins on %s.", w.Used, w.Limit.Rate, w.Resets.UTC().Format(time.DateOnly)))
 			}
 		},
 	})
@@ -99,9 +99,9 @@ func TestRecipeMailAt80Percent(t *testing.T) {
 		m.down = true
 		use(30_000)
 		if want := []string{
-			"account:7: 80000 of 100000 requests are used until 2000-02-01",
-			"account:7: 80000 of 100000 requests are used until 2000-03-01",
-			"account:7: 90000 of 100000 requests are used until 2000-04-01", // without the database
+			"account:7: 80000 of 100000 requests are used. The next month begins on 2000-02-01.",
+			"account:7: 80000 of 100000 requests are used. The next month begins on 2000-03-01.",
+			"account:7: 90000 of 100000 requests are used. The next month begins on 2000-04-01.", // without the database
 		}; !slices.Equal(m.mails, want) {
 			t.Errorf("mails %q, want %q", m.mails, want)
 		}

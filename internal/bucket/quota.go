@@ -16,6 +16,13 @@ func NewQuota(n int64, p Period) (Limit, error) {
 // IsQuota reports whether NewQuota has made l.
 func (l Limit) IsQuota() bool { return l.Period.Unit != 0 }
 
+// Spares reports whether a charge under l leaves b as it is, because b goes by the other kind of limit: one that gives back, or
+// that no bucket can refuse. It is for what was charged before the limit changed. If it changed the kind of b back, b would
+// be full once more, and again with the next request.
+func (l Limit) Spares(b Bucket, need, debt int64) bool {
+	return b.Unit != 0 && (b.Quota != 0) != l.IsQuota() && (debt < 0 || need < 0 && need != Reset)
+}
+
 // advanceQuota is Advance for a quota. A period that has begun keeps its end until then, whatever the calendar says later:
 // replicas may disagree about the time zone, and each change of the end would grant a new quota. Only another unit may make
 // it shorter. A bucket that had a rate before is full.

@@ -15,6 +15,7 @@ type chargeState struct {
 	need, debt int64         // in credits
 	block      bucket.Block  // that is in force
 	left       int64         // microseconds until its end
+	spared     bool          // see bucket.Limit.Spares
 	fits       bool
 }
 
@@ -31,11 +32,15 @@ func (cs *chargeState) look(c *store.Charge, now int64) {
 	}
 	cs.bucket = c.Limit.Advance(kept, now)
 	cs.need, cs.debt = c.Limit.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed, c.Settles)
+	cs.spared = c.Limit.Spares(kept, cs.need, cs.debt)
 	cs.fits = c.Limit.Grants(cs.bucket.Tokens, cs.need, cs.debt, 1) == 1 && (cs.left == 0 || bucket.Passes(cs.need, cs.debt))
 }
 
 // charge charges the bucket. It may move and forget other entries of the shard.
 func (cs *chargeState) charge(c *store.Charge, now int64) {
+	if cs.spared {
+		return
+	}
 	before, block := cs.bucket.Tokens, cs.block
 	cs.bucket.Tokens = c.Limit.Charge(before, cs.need, cs.debt, 1)
 	if c.Lock > 0 || cs.left > 0 {
@@ -64,7 +69,7 @@ func (cs *chargeState) charge(c *store.Charge, now int64) {
 
 // refuse handles a charge that changes nothing. It only puts a bucket that was charged before under its limit.
 func (cs *chargeState) refuse(c *store.Charge) {
-	if cs.entry == nil || cs.entry.class.limit == c.Limit || !bucket.Relimits(cs.need) {
+	if cs.spared || cs.entry == nil || cs.entry.class.limit == c.Limit || !bucket.Relimits(cs.need) {
 		return
 	}
 	if cs.entry.class.limit != (store.Limit{}) {

@@ -68,7 +68,7 @@ func (x *crossings) see(cmd redis.Cmder) (answered bool, err error) {
 		script = "across"
 	case slices.Contains([]any{lua.TakeSHA1, lua.Take}, cmd.Args()[1]):
 		script = "take"
-	case slices.Contains([]any{lua.TakeOneSHA1, lua.TakeOne, lua.TakeFewSHA1, lua.TakeFew}, cmd.Args()[1]):
+	case slices.Contains([]any{lua.TakeOneSHA1, lua.TakeOne, lua.TakeQuotaSHA1, lua.TakeQuota, lua.TakeFewSHA1, lua.TakeFew}, cmd.Args()[1]):
 		script = "alone"
 	case cmd.Args()[1] == lua.Reach:
 		script = "reach"

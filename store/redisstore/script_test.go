@@ -44,6 +44,8 @@ func TestACallByItselfIsSentByTheScriptForIt(t *testing.T) {
 		return send(ctx, cmd)
 	}))
 	one, few, many := []string{lua.TakeOneSHA1, lua.TakeOne}, []string{lua.TakeFewSHA1, lua.TakeFew}, []string{lua.TakeSHA1, lua.Take}
+	ofQuota := []string{lua.TakeQuotaSHA1, lua.TakeQuota}
+	monthly := func(c *store.Charge) { c.Limit = quota(t, 100, store.Month, "").Limit }
 	for _, clock := range []func() time.Time{nil, time.Now} {
 		for name, tt := range map[string]struct {
 			charges []store.Charge
@@ -62,6 +64,10 @@ func TestACallByItselfIsSentByTheScriptForIt(t *testing.T) {
 			"a removal":                 {[]store.Charge{c("a", removal)}, many},
 			"a removal beside a refund": {[]store.Charge{c("a", refund), c("b", removal)}, many},
 			"the largest bucket":        {[]store.Charge{c("a", largest)}, many},
+			"a quota":                   {[]store.Charge{c("a", monthly)}, ofQuota},
+			"a quota that is owed":      {[]store.Charge{c("a", monthly, owed)}, many},
+			"a refund to a quota":       {[]store.Charge{c("a", monthly, refund)}, many},
+			"a quota beside a rate":     {[]store.Charge{c("a", monthly), c("b")}, many},
 		} {
 			client.FlushAll(t.Context())
 			client.ScriptFlush(t.Context())

@@ -137,7 +137,7 @@ func TestWhatIsWrittenByHandIsReplaced(t *testing.T) {
 		{"99999999999999999999 0 x", next}, {"0 0 x", 0}, {"00 0 x", next}, {fmt.Sprint("0", next, " 0 x"), next},
 		{fmt.Sprint(latest, " 0 x"), latest}, {fmt.Sprint(latest+1, " 0 x"), latest + 1}, {fmt.Sprint(latest-1, " 0 x"), latest - 1}, {fmt.Sprint(2*next, " 0 x"), 2 * next},
 		{fmt.Sprint(next, " 99999999999999999999 x"), next}, {fmt.Sprint(next, " ", latest+1, " x"), next}, {fmt.Sprint(next, " ", latest, " x"), next}, {fmt.Sprint(next, " 00 x"), next},
-		{"5 0 " + strings.Repeat("x", 8200), 5}, {fmt.Sprint(month, " 0 x"), month},
+		{fmt.Sprint(month, " 0 x"), month},
 	} {
 		name := fmt.Sprint("rubbish", i)
 		server.Do("HSET", "ratelimit:{s}", name, c.text)

@@ -79,6 +79,9 @@ func (m rationals) charge(c store.Charge, charged bool, now int64) exact {
 	n := name{c.Policy, c.Key}
 	old := m[n]
 	e := m.at(c, now)
+	if old.limit != (store.Limit{}) && old.limit.IsQuota() != c.Limit.IsQuota() && c.Cost != store.Reset && (c.Cost < 0 || c.Cost > 0 && (c.Owed || c.Settles)) {
+		return e // it was taken before the limit changed
+	}
 	changes := old.limit != (store.Limit{}) && old.limit != c.Limit && c.Cost != 0 && c.Cost != store.Reset
 	switch {
 	case charged && c.Cost == store.Reset:

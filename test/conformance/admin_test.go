@@ -685,14 +685,14 @@ func testLimitsForm(t *testing.T, browser context.Context) {
 	b.do(chromedp.SetValue(chromedp.CSS(ofKey("input[name=until]")), "72h"))
 	b.click(ofKey("button"))
 	b.wait(`document.querySelector(".notice.good")`)
-	if text := b.text(); !strings.Contains(text, "a limit of its own, 20/1h until") {
+	if text := b.text(); !strings.Contains(text, "This key has an override: 20/1h until") {
 		t.Errorf("the page says %s", text)
 	}
 	b.open("/admin/overrides")
 	b.checkWidth("the limit of a key")
 	b.screenshot("limits-of-keys")
 	b.click(`form:has(input[name=key_b64]):has(input[name=end]) button`)
-	b.wait(`document.querySelector(".notice.good")?.textContent.includes("no limit of its own")`)
+	b.wait(`document.querySelector(".notice.good")?.textContent.includes("The override of the key has ended")`)
 
 	s.access = admin.View
 	b.open("/admin/overrides")

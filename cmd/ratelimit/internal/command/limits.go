@@ -140,7 +140,7 @@ type limitsFlags struct {
 
 func defineLimits(f *flags) *limitsFlags {
 	l := &limitsFlags{redis: defineRedis(f), policies: f.text("policies", "`FILE` with the policies of the program"), names: defineNames(f)}
-	l.key = f.text("key", "`KEY` of the policy, such as member:7 or ip:192.0.2.1 (default: the policy itself)")
+	l.key = f.text("key", "`KEY` whose limit it is, as the KeyFunc of the policy returns it, such as member:7 or ip:192.0.2.1 (default: the limit of the policy)")
 	return l
 }
 
@@ -234,11 +234,14 @@ func writeLimits(table io.Writer, list []override.Entry, p report.Paint) {
 
 func writeHistory(table io.Writer, list []override.Entry) {
 	for _, c := range list {
-		to := limitOr(c.Limit, "ended") + ending(c)
-		if c.Forced {
-			to += " (forced)"
+		change := limitOr(c.Was, "?") + " ended"
+		if c.Limit != "" {
+			change = limitOr(c.Was, "?") + " to " + logtext.Printable(c.Limit) + ending(c)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s to %s\t%s\n", c.At.UTC().Format(time.RFC3339), named(c), limitOr(c.Was, "?"), to, who(c.By, c.Why))
+		if c.Forced {
+			change += " (forced)"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", c.At.UTC().Format(time.RFC3339), named(c), change, who(c.By, c.Why))
 	}
 }
 

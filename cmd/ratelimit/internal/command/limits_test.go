@@ -79,7 +79,7 @@ func TestLimitsOfKeys(t *testing.T) {
 	at("set", "api", "70/1m", "-key", "member:").want(t, 2, "-key: must be a kind")
 	at("end", "api", "-key", " ").want(t, 2, "-key: must be a kind")
 	at("end", "api").want(t, 1, "nothing to end")
-	at("end", "api", "-key", "member:7", "-why", "over").want(t, 0, "Redis has no changed limit", "600/1m burst 100 to ended", ": over")
+	at("end", "api", "-key", "member:7", "-why", "over").want(t, 0, "Redis has no changed limit", "600/1m burst 100 ended", ": over")
 	at("get").want(t, 0, "member:8")
 	run(t, "help", "limits", "set").want(t, 0, "-key KEY", "-until TIME", "a duration such as 72h")
 }
@@ -104,7 +104,7 @@ func TestLimitsOfLimitFunc(t *testing.T) {
 func TestLimitsByHand(t *testing.T) {
 	server := redistest.Start(t)
 	buckets := ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{}))
-	for name, text := range map[string]string{"api": `{"limit":"6000000/1m","by":"eve‮"}`, "\x1b[2J": "x", "api k:\u202e": `{"limit":"6000000/1m"}`} {
+	for name, text := range map[string]string{"api": `{"limit":"6000000/1m","by":"eve` + "\u202e" + `"}`, "\x1b[2J": "x", "api k:\u202e": `{"limit":"6000000/1m"}`} {
 		if _, _, err := buckets.WriteValue(t.Context(), "overrides", store.Value{Name: name, Text: text}); err != nil {
 			t.Fatal(err)
 		}
