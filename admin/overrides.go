@@ -89,17 +89,27 @@ func (h *handler) overrideFacts(e override.Entry) overrideFacts {
 		return overrideFacts{Entry: e}
 	}
 	named := h.nameKey(e.Key)
-	e.Refused = h.withoutKey(e.Refused, e.Key)
+	e.Refused = h.withoutKey(e.Refused, e.Policy, e.Key)
 	return overrideFacts{e, named.Key, named.B64, named.ID}
 }
 
-// withoutKey replaces a key in a text, if keys are not shown.
-func (h *handler) withoutKey(text, key string) string {
+// withoutKey replaces a key in a text of package override, if keys are not shown. The text has the policy and the key as
+// one name, which may be cut and escaped.
+func (h *handler) withoutKey(text, policy, key string) string {
 	if h.cfg.KeySecret == nil || key == "" {
 		return text
 	}
-	return strings.ReplaceAll(text, logtext.Show(key, maxShown), h.nameKey(key).Shown())
+	return strings.ReplaceAll(text, logtext.Show(policy+" "+key, maxShown), policy+" "+h.nameKey(key).Shown())
 }
+
+// A keylessError is an error of package override in whose text the key is replaced.
+type keylessError struct {
+	error
+	text string
+}
+
+func (e keylessError) Error() string { return e.text }
+func (e keylessError) Unwrap() error { return e.error }
 
 // row returns the form of a limit, with what was typed if the change was not made.
 func (v *overridesView) row(id string, f overrideFacts) overrideRow {
@@ -269,6 +279,9 @@ func (h *handler) changeLimit(c *call, values map[string][]string) error {
 	} else {
 		err = h.cfg.Overrides.Set(ctx, t.Change)
 	}
+	if err != nil {
+		err = keylessError{err, h.withoutKey(err.Error(), t.Policy, t.Key)}
+	}
 	if t.Key != "" {
 		action += onKey
 	}
@@ -306,7 +319,7 @@ func (h *handler) afterLimit(c *call, t typedChange, action string, byID bool) s
 func (h *handler) notChanged(c *call, t typedChange, failed error) error {
 	v := h.overridesView("", maxKeyRows, t)
 	text := strings.TrimPrefix(logtext.Show(failed.Error(), 2*maxShown), "override: ")
-	v.Error = "Policy " + h.withoutKey(text, t.Key) + "."
+	v.Error = "Policy " + text + "."
 	status := http.StatusServiceUnavailable
 	switch {
 	case errors.As(failed, new(*override.FactorError)):
@@ -365,7 +378,7 @@ func (h *handler) logLimit(c *call, action string, t typedChange, err error) {
 	level, message := slog.LevelInfo, "ratelimit: admin change"
 	if err != nil {
 		level, message = slog.LevelWarn, "ratelimit: admin change failed"
-		attrs = append(attrs, slog.String("error", h.withoutKey(failure(err), t.Key)))
+		attrs = append(attrs, slog.String("error", failure(err)))
 	}
 	h.logger().LogAttrs(c.r.Context(), level, message, attrs...)
 }

@@ -366,6 +366,35 @@ func TestKeysOfLimitsAreNotShown(t *testing.T) {
 	}
 }
 
+// The texts of package override have keys that are cut and escaped.
+func TestKeysInTextsOfLimitsAreNotShown(t *testing.T) {
+	for _, key := range []string{"member:" + strings.Repeat("secret", 50), "member:" + strings.Repeat("secret", 90), `member:CORP\secret`, "member:\x1bsecret", "member:secret\xff", "member:secret:"} {
+		s := newSite(t, admin.Config{Overrides: withOverrides, KeySecret: []byte("0123456789abcdef")}, ratelimit.Config{})
+		post := func(more ...string) string {
+			f := url.Values{"policy": {"api"}, "key_b64": {base64.RawURLEncoding.EncodeToString([]byte(key))}}
+			for i := 0; i < len(more); i += 2 {
+				f.Set(more[i], more[i+1])
+			}
+			w := s.post("overrides", f, asBrowser)
+			if w.Code < 400 || !strings.Contains(w.Body.String(), "Policy api hmac:") {
+				t.Errorf("%.20q: %q: status %d: %s", key, more, w.Code, w.Body)
+			}
+			return w.Body.String()
+		}
+		shown := post("limit", "6000/1h") + post("limit", "x") + post("limit", "20/1h", "was", "1/1h") + post("end", "1")
+		if len(key) < 500 {
+			if _, _, err := s.kept.WriteValue(t.Context(), "overrides", store.Value{Name: "api " + key, Text: `{"limit":"6000/1h"}`}); err != nil {
+				t.Fatal(err)
+			}
+			s.want(s.setLimit("7/1h"), 303)
+		}
+		shown += s.get("overrides", asBrowser).Body.String() + s.get("overrides.json").Body.String() + s.log.String()
+		if i := strings.Index(shown, "secret"); i >= 0 {
+			t.Errorf("%.20q: %s", key, shown[max(0, i-200):i+50])
+		}
+	}
+}
+
 func TestWithoutLimits(t *testing.T) {
 	s := newSite(t, admin.Config{}, ratelimit.Config{})
 	s.want(s.get("overrides", asBrowser), 200, "admin.Config.Overrides")

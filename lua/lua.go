@@ -59,5 +59,5 @@ const (
 	TakeFewSHA1    = "3efae39c0e40849a88f327423123aa9c5aa7cc38"
 	TakeAcrossSHA1 = "a1d11c69868f619c512ea0df480ff0e965479c04"
 	PeekSHA1       = "695e987bf4e9d96ad75966d669adb8e0fd93f61c"
-	ValuesSHA1     = "d885414d67ad82a71c89ad64ad17b9bf0d49e394"
+	ValuesSHA1     = "0d5c4ab97b9ae0574df3608976f979b428366ebb"
 )

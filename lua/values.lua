@@ -18,11 +18,11 @@ local function run() -- which errors.lua calls
     call('ZREM', versions, ended)
     call('ZREM', ends, ended)
   end
-  local kept = call('HMGET', hash, name, '')
-  local held = kept[1] or ''
+  local kept, latest = call('HMGET', hash, name, ''), now + 315360000000000 -- in ten years: a later one would stay above all
+  local held, last = kept[1] or '', (string.match(kept[2] or '', '^%d+') or 0) + 0
   local version, ending = string.match(held, '^(%d+) (%d+) ')
-  if not version or #held > 8226 or ending ~= '0' and ending - now <= 0 -- none, or written by hand
-    or call('ZRANGE', versions, version, version, 'BYSCORE')[1] ~= name then -- or its versions were evicted
+  if not version or #held > 8226 or version + 0 > latest or ending + 0 > 9007199254740991 or ending + 0 > 0 and ending - now <= 0
+    or call('ZRANGE', versions, version, version, 'BYSCORE')[1] ~= name then -- none, written by hand, or its version was evicted
     held, version = '', 0
   end
   if not text then
@@ -39,8 +39,7 @@ local function run() -- which errors.lua calls
   elseif wanted >= 0 and wanted ~= version + 0 then
     return { now, 0, held }
   end
-  local last = (string.match(kept[2] or '', '^%d+') or 0) % 9007199254740991 -- whatever somebody has written by hand
-  version = string.format('%.0f', math.max(now + 0, last + 1))
+  version = string.format('%.0f', math.max(now + 0, version + 1, last <= latest and last + 1 or 0))
   call('ZADD', versions, version, name)
   call('ZADD', ends, after == '0' and 'inf' or after, name)
   call('HSET', hash, name, version .. ' ' .. after .. ' ' .. text, '', version)

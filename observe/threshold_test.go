@@ -111,6 +111,25 @@ func TestAQuotaIsWarnedOfOnceAPeriod(t *testing.T) {
 	})
 }
 
+// A reply of the store that comes late is of the period that has ended meanwhile.
+func TestALateReplyIsNoNewPeriod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWarner(t, observe.ThresholdConfig{})
+		asks := func(used int64, rest time.Duration) {
+			e := usedOf("api", "k", used)
+			e.Results[0].ResetAfter = rest
+			w.Observe(t.Context(), e)
+		}
+		asks(80, time.Hour)
+		w.want(t, "at the share", 1)
+		time.Sleep(time.Hour + 10*time.Millisecond)
+		asks(100, time.Millisecond)
+		w.want(t, "11 ms late", 0)
+		asks(80, time.Hour-10*time.Millisecond)
+		w.want(t, "in the next period", 1)
+	})
+}
+
 func TestARateIsWarnedOfAgainWhenItHasRecovered(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit    ratelimit.Limit

@@ -19,6 +19,9 @@ const (
 	// quietRate is the shortest time between two calls for a key under a rate, unless the limit is raised. Otherwise a client
 	// that uses a small burst again and again would have a mail each time.
 	quietRate = time.Hour
+
+	// maxLate is how late a reply of the store may be known to be of the period before. Periods are longer.
+	maxLate = time.Minute
 )
 
 // A watched is what a Threshold knows of the keys of a policy.
@@ -47,7 +50,8 @@ func newWatched() *watched { return &watched{keys: make(map[uint64]warned)} }
 // still above the share.
 func (w *watched) isWarned(now time.Duration, key uint64, as warned, isRate bool) bool {
 	last, ok := w.keys[key]
-	if !ok || now >= last.until || as.limit > last.limit {
+	late := !isRate && as.until < last.until+maxLate
+	if !ok || now >= last.until && !late || as.limit > last.limit {
 		return false
 	}
 	if isRate && as.until > last.until {

@@ -126,8 +126,13 @@ func newHeld(v store.Value) *held {
 	err := json.Unmarshal([]byte(v.Text), &r)
 	if year := r.Until.UTC().Year(); err != nil || !r.Until.IsZero() && (year < 1971 || year > 9999) || r.At < 0 || r.At > maxAt {
 		r, err = record{}, errors.New(`the value is malformed: must be like {"limit":"120/1m","until":"2027-01-01T00:00:00Z","by":"alice"}`)
+	} else if len(r.By) > maxBy || len(r.Why) > maxWhy || len(r.Was) > maxShown { // it could not be written back
+		r, err = record{}, fmt.Errorf("the value is malformed: must have at most %d bytes of by, and %d of why and of was", maxBy, maxWhy)
 	} else if r.Limit != "" {
 		limit, err = parseLimit(r.Limit)
+	}
+	if policy, key := h.policyAndKey(); r.Limit != "" && (nameOf(policy, key) != h.name || checkNames(policy, key) != nil) {
+		err = errors.New(`the name of the value is malformed: must be a policy, or a policy, a space and a key, such as "api ip:192.0.2.1"`)
 	}
 	if err != nil {
 		limit, h.verdict = ratelimit.Limit{}, err.Error()
@@ -149,8 +154,6 @@ func (b *book) judge(h *held, now time.Time) {
 	var err error
 	policy, key := h.policyAndKey()
 	switch program := b.programs[policy]; {
-	case nameOf(policy, key) != h.name || checkNames(policy, key) != nil:
-		err = errors.New(`the name of the value is malformed: must be a policy, or a policy, a space and a key, such as "api ip:192.0.2.1"`)
 	case b.programs == nil: // the replicas judge it
 	case len(program) == 0:
 		err = errors.New("the program has no policy of this name: end the override, unless a program will have the policy")
@@ -228,7 +231,7 @@ func (b *book) end(c Change, now time.Time) (v store.Value, err error) {
 	}
 	h := b.values[nameOf(c.Policy, c.Key)]
 	if h == nil || h.over() {
-		return v, c.refuse(errors.New("it has no override: there is nothing to end"))
+		return v, c.refuse(errors.New("there is nothing to end: it has no override"))
 	}
 	if err := c.conflict(was, b.inForce(c.Policy, c.Key)); err != nil {
 		return v, err

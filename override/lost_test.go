@@ -28,6 +28,7 @@ func TestValuesWrittenByHandAreRefused(t *testing.T) {
 		"a quota":          {`{"limit":"60 per month","by":"x"}`, "cannot be compared"},
 		"a rate of 0":      {`{"limit":"0/1m","forced":true}`, "block the key"},
 		"unlimited":        {`{"limit":"unlimited"}`, "cannot be compared"},
+		"a long reason":    {`{"limit":"61/1m burst 10","why":"` + strings.Repeat("<", 3000) + `"}`, "malformed: must have at most 128 bytes of by, and 256 of why"},
 		"of another field": {`{"limit":1,"by":"x"}`, "malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +99,13 @@ func TestNamesWrittenByHand(t *testing.T) {
 		if got := limitOf(t, r, "192.0.2.1"); got != "61/1m burst 10" {
 			t.Error(got)
 		}
+		k.edit(func() { k.lose() }) // nobody writes these back, or shows them
+		time.Sleep(look)
+		if list := r.List(nil); len(list) != 3 {
+			t.Errorf("after a loss: %+v", list)
+		}
 		for _, name := range names[4:] {
+			k.put(name, `{"limit":"61/1m burst 10","by":"eve"}`)
 			policy, key, _ := strings.Cut(name, " ")
 			if err := r.End(t.Context(), override.Change{Policy: policy, Key: key, By: "bob"}); err != nil {
 				t.Errorf("%q: %v", name, err)
@@ -147,6 +154,57 @@ func TestOverridesThatDisappearAreWrittenBack(t *testing.T) {
 		time.Sleep(time.Minute)
 		if _, writes := k.counts(); writes != 0 {
 			t.Errorf("%d writes in a quiet minute", writes)
+		}
+	})
+}
+
+// A replica does not see that values are lost if somebody writes the last one that it knows again before it looks. It finds
+// that when it reads all, and says nothing about what it has already.
+func TestALossBeforeAChangeIsFoundWithinTenMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper(t)
+		r := start(t, k)
+		set(t, r, ofKey("ip:192.0.2.1", "300/1m burst 50", time.Time{}))
+		set(t, r, change("120/1m burst 12", ""))
+		time.Sleep(look)
+		k.edit(func() { k.lose() })
+		other := edit(t, k, map[string]ratelimit.Limit{"api": ratelimit.PerMinute(60)})
+		if err := other.Set(t.Context(), change("90/1m", "")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(look)
+		if r.api() != "90/1m" {
+			t.Fatal(r.api())
+		}
+		time.Sleep(11 * time.Minute)
+		fresh := start(t, k)
+		if limitOf(t, fresh, "192.0.2.1") != "300/1m burst 50" || fresh.api() != "90/1m" {
+			t.Errorf("%+v", fresh.List(nil))
+		}
+		k.edit(func() { k.writes = 0 })
+		logged := r.log.String()
+		time.Sleep(30 * time.Minute)
+		if _, writes := k.counts(); writes != 0 || r.log.String() != logged {
+			t.Errorf("%d writes in a quiet half hour, and logged %s", writes, strings.TrimPrefix(r.log.String(), logged))
+		}
+	})
+}
+
+// A change of an override that is lost is a conflict. The replica then writes it back, so that the next one succeeds.
+func TestAnOverrideThatIsLostCanBeEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper(t)
+		r := start(t, k)
+		set(t, r, ofKey("ip:192.0.2.1", "300/1m burst 50", time.Time{}))
+		set(t, r, change("120/1m burst 12", ""))
+		time.Sleep(look)
+		k.edit(func() { k.lose() })
+		k.put("api", `{"limit":"90/1m","by":"bob"}`)
+		if err := r.End(t.Context(), ofKey("ip:192.0.2.1", "", time.Time{})); !errors.Is(err, override.ErrConflict) {
+			t.Errorf("the first time: %v", err)
+		}
+		if err := r.End(t.Context(), ofKey("ip:192.0.2.1", "", time.Time{})); err != nil || limitOf(t, r, "192.0.2.1") != "90/1m" {
+			t.Errorf("the second time: %v, %+v", err, r.List(nil))
 		}
 	})
 }

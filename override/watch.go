@@ -24,10 +24,10 @@ const (
 	timeout    = 800 * time.Millisecond // of a look, and to write back what has disappeared
 	maxTimeout = 5 * time.Second        // of a look that reads all values, after it has failed: there may be 100,000
 	retryAfter = 250 * time.Millisecond // after a look that failed
+	allEvery   = 10 * time.Minute       // between two reads of all values, because a read of changes can miss that some are lost
 	warnEvery  = time.Minute
-	allEvery   = 10 * time.Minute // what finds a loss that Values.ReadValues does not report
-	maxLines   = 1000             // that wait for a slow handler of slog; further ones are left out
-	maxSaid    = 20               // changes of a look that have a line each
+	maxLines   = 1000 // that wait for a slow handler of slog; further ones are left out
+	maxSaid    = 20   // changes of a look that have a line each
 )
 
 // Overrides are the overrides of a Limiter. Make them with [Watch], or with [Edit] for a program without a Limiter.
@@ -217,12 +217,17 @@ func (s *Overrides) update(changes store.ValueChanges) (lost []store.Value, back
 		}
 		there[v.Name] = h
 	}
-	for name, h := range s.book.values {
-		now := cmp.Or(there[name], new(held))
+	known, none := maps.Keys(there), new(held)
+	if changes.All {
+		known = maps.Keys(s.book.values)
+	}
+	for name := range known {
+		h, now := s.book.values[name], cmp.Or(there[name], none)
 		switch {
+		case h == nil:
 		case now == h:
 			delete(there, name)
-		case now.version == 0 && !changes.All || h.changed <= now.changed || passed(h.until, changes.Now):
+		case h.changed <= now.changed || passed(h.until, changes.Now):
 		case !h.malformed():
 			mine := h.value()
 			mine.Version = now.version
@@ -248,15 +253,15 @@ func (s *Overrides) update(changes store.ValueChanges) (lost []store.Value, back
 	return lost, back
 }
 
-// apply puts the overrides in force, ends those whose end has come, and judges all again if the program has set other
-// limits. The caller holds mu.
+// apply puts the overrides in force, ends those whose end has come, which the Store's clock may take back, and judges all
+// again if the program has set other limits. The caller holds mu.
 func (s *Overrides) apply() {
 	now := s.now()
 	programs := s.programs()
 	again := !maps.EqualFunc(programs, s.book.programs, slices.Equal)
 	s.book.programs = programs
 	for name, h := range s.book.values {
-		if again || h.follow && passed(h.end, now) {
+		if again || h.over() != passed(h.end, now) && h.limit.Value() != (ratelimit.Limit{}) {
 			was := *h
 			s.book.judge(h, now)
 			s.logChange(&was, h)
@@ -327,6 +332,11 @@ func (s *Overrides) change(ctx context.Context, c Change, prepare func(*book, Ch
 	now, written, err := s.values.WriteValue(ctx, setName, v)
 	if err != nil {
 		return fmt.Errorf("override: %w", err)
+	}
+	if !written { // it may be lost in the Store, or not be listed there
+		s.looking.Lock()
+		s.allDue = time.Time{}
+		s.looking.Unlock()
 	}
 	s.look(ctx) // if it fails, the next look applies the change
 	if written {

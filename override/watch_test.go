@@ -127,6 +127,27 @@ func TestTheLimitOfOneKey(t *testing.T) {
 	})
 }
 
+// An end is judged by the clock of the Store, also when that was wrong for a while, and also of an override that is refused.
+func TestAnEndComesAndGoesWithTheClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper(t)
+		r := start(t, k)
+		set(t, r, ofKey("ip:192.0.2.1", "300/1m burst 50", time.Now().Add(time.Hour)))
+		k.put("api ip:192.0.2.2", `{"limit":"6000000/1m","until":"`+time.Now().Add(time.Hour).Format(time.RFC3339)+`"}`)
+		for _, step := range []struct {
+			ahead time.Duration
+			limit string
+			keys  int
+		}{{0, "300/1m burst 50", 2}, {2 * time.Hour, "60/1m burst 10", 0}, {0, "300/1m burst 50", 2}} {
+			k.edit(func() { k.ahead = step.ahead })
+			time.Sleep(look)
+			if got, keys := limitOf(t, r, "192.0.2.1"), len(r.List(func(_, key string) bool { return key != "" })); got != step.limit || keys != step.keys {
+				t.Errorf("%v ahead: %s, %d keys", step.ahead, got, keys)
+			}
+		}
+	})
+}
+
 // The last change of each policy and key is shown for 30 days after its end.
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,9 +16,10 @@ import (
 )
 
 // ReadValues implements [store.Values]. One script call reads up to 500 values, so that it never holds up Redis. What
-// somebody has written to the keys by hand is left out if it is no value. Names and texts are in Redis as they are, also with
-// a [Config.Secret]. ReadValues and WriteValue need the rights +hdel, +zadd, +zrange, +zrem and +persist, and those of Take.
-// Their errors are those of Take, except ErrQueueFull.
+// somebody has written to the keys by hand is left out if it is no value. So is a value whose version is more than ten
+// years ahead of the server's clock. Names and texts are in Redis as they are, also with a [Config.Secret]. ReadValues and
+// WriteValue need the rights +hdel, +zadd, +zrange, +zrem and +persist, and those of Take. Their errors are those of Take,
+// except ErrQueueFull.
 func (s *Store) ReadValues(ctx context.Context, set string, after store.Value) (store.ValueChanges, error) {
 	if err := store.ValidateAfter(set, after); err != nil {
 		return store.ValueChanges{}, err
@@ -157,6 +158,9 @@ func (e *engine) explainValues(err error, keys [3]string) error {
 	return err
 }
 
+// mostAhead is how far the version of a value may be ahead of the server's clock, in microseconds: ten years, as in values.lua.
+const mostAhead = 3650 * 24 * 3600 * 1_000_000
+
 // A page is a reply of values.lua to a read.
 type page struct {
 	now    time.Time
@@ -177,9 +181,10 @@ func parsePage(reply []any) (p page, err error) {
 	for of := range slices.Chunk(reply[3:], 3) {
 		name, _ := of[0].(string)
 		score, _ := of[1].(string)
-		// Somebody may have written another version, or have deleted the value, by hand.
+		// Somebody may have written another version, or have deleted the value, by hand. A version that is far ahead would be
+		// above all that are written later.
 		v, ok := parseValue(name, of[2])
-		if version, err := strconv.ParseFloat(score, 64); ok && err == nil && version == float64(v.Version) {
+		if version, err := strconv.ParseFloat(score, 64); ok && err == nil && version == float64(v.Version) && v.Version <= now+mostAhead {
 			p.values = append(p.values, v)
 		}
 	}

@@ -121,6 +121,56 @@ func TestValuesBesideWhatIsWrittenByHand(t *testing.T) {
 	read(store.Value{}, true, "first=1 huge=new deleted=new rubbish2=new rubbish6=new rubbish9=new v=3")
 }
 
+// What somebody has written by hand stops no later write. If ReadValues does not return it, a value takes its place that is
+// written as the first one of its name.
+func TestWhatIsWrittenByHandIsReplaced(t *testing.T) {
+	const latest = 9007199254740991
+	server := redistest.Start(t)
+	s, _ := counted(server)
+	first := writeValue(t, s, store.Value{Name: "first", Text: "1"})
+	next, month := first.Version+1, first.Version+30*24*3600*1_000_000
+	server.Do("HSET", "ratelimit:{s}", "", fmt.Sprint(latest-1)) // the last version
+	for i, c := range []struct {
+		text  string
+		score int64
+	}{
+		{"99999999999999999999 0 x", next}, {"0 0 x", 0}, {"00 0 x", next}, {fmt.Sprint("0", next, " 0 x"), next},
+		{fmt.Sprint(latest, " 0 x"), latest}, {fmt.Sprint(latest+1, " 0 x"), latest + 1}, {fmt.Sprint(latest-1, " 0 x"), latest - 1}, {fmt.Sprint(2*next, " 0 x"), 2 * next},
+		{fmt.Sprint(next, " 99999999999999999999 x"), next}, {fmt.Sprint(next, " ", latest+1, " x"), next}, {fmt.Sprint(next, " ", latest, " x"), next}, {fmt.Sprint(next, " 00 x"), next},
+		{fmt.Sprint(month, " 0 x"), month},
+	} {
+		name := fmt.Sprint("rubbish", i)
+		server.Do("HSET", "ratelimit:{s}", name, c.text)
+		server.Do("ZADD", "ratelimit:{s}#versions", c.score, name)
+		v := store.Value{Name: name, Text: "new", Version: valueOf(t, s, name).Version}
+		now, written, err := s.WriteValue(t.Context(), "s", v)
+		if got := valueOf(t, s, name); err != nil || !written || got != now || now.Version <= v.Version {
+			t.Errorf("%.30q: over version %d: %+v, %t, %v, and is %+v", c.text, v.Version, now, written, err, got)
+		}
+	}
+
+	server.Do("HSET", "ratelimit:{s}", "unlisted", fmt.Sprint(next, " 0 x"))
+	now, written, err := s.WriteValue(t.Context(), "s", store.Value{Name: "unlisted", Text: "new"})
+	if got := valueOf(t, s, "unlisted"); err != nil || !written || got != now {
+		t.Errorf("unlisted: %+v, %t, %v, and is %+v", now, written, err, got)
+	}
+}
+
+// valueOf returns a value of the set s, if there is one.
+func valueOf(t *testing.T, s store.Values, name string) (found store.Value) {
+	t.Helper()
+	changes, err := s.ReadValues(t.Context(), "s", store.Value{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range changes.Values {
+		if v.Name == name {
+			found = v
+		}
+	}
+	return found
+}
+
 func TestKeysThatHoldNoValuesAreNamed(t *testing.T) {
 	server := redistest.Start(t)
 	s := ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{}))

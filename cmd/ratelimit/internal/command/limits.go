@@ -18,6 +18,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/endtime"
 	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
+	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 	"github.com/go-tokenbucket/ratelimit/override"
 	"github.com/go-tokenbucket/ratelimit/policyfile"
 )
@@ -69,6 +70,9 @@ by this command and by each replica. The limit of the program comes from -polici
 		return func(ctx context.Context, e *env) error {
 			if len(e.args) < 2 {
 				return wrongUsage("needs POLICY and LIMIT, such as api 120/1m burst 20")
+			}
+			if !policyname.Valid(e.args[0]) {
+				return wrongUsage("POLICY: must be the name of a policy: %s", policyname.Rule)
 			}
 			c := override.Change{Policy: e.args[0], Key: *l.key, Limit: strings.Join(e.args[1:], " "), Was: *was, Why: *why, Force: *force}
 			c.By = cmp.Or(*by, operator(e.getenv))
@@ -192,7 +196,7 @@ func (l *limitsFlags) get(overrides *override.Overrides, policy string, e *env) 
 	table := tabwriter.NewWriter(e.out, 0, 0, 3, ' ', 0)
 	defer table.Flush()
 	if len(list) == 0 {
-		fmt.Fprint(table, "no changed limit is in force\n")
+		fmt.Fprint(table, "Redis has no changed limit\n")
 	} else {
 		writeLimits(table, list, e.paint)
 	}

@@ -17,7 +17,7 @@ func TestLimits(t *testing.T) {
 	policies := file(t, "limits.yaml", "version: 1\npolicies:\n  - name: api\n    key: remote_ip\n    limit: 60/1m burst 10\n  - name: login\n    key: remote_ip\n    limit: 1/15m burst 5\n")
 	at := func(args ...string) ran { return run(t, append(append([]string{"limits"}, args...), "-redis", url)...) }
 
-	at("get").want(t, 0, "no changed limit is in force\n")
+	at("get").want(t, 0, "Redis has no changed limit\n")
 	at("get", "-policies", policies).want(t, 0, "api      60/1m burst 10   60/1m burst 10", "login    1/15m burst 5    1/15m burst 5")
 
 	at("set", "api", "120/1m burst 20").want(t, 1, "the program's limit is not known", "-was") // neither -policies nor -was
@@ -25,7 +25,7 @@ func TestLimits(t *testing.T) {
 	at("set", "api", "120/1m", "burst", "20", "-was", "60/1m burst 10", "-by", "alice", "-why", "sale\x1b[31m").want(t, 0,
 		"120/1m burst 20", "by alice: sale\\x1b[31m", "60/1m burst 10 to 120/1m burst 20")
 	at("get").want(t, 0, "api      ?         120/1m burst 20")
-	at("get", "login").want(t, 0, "no changed limit is in force")
+	at("get", "login").want(t, 0, "Redis has no changed limit")
 	at("get", "api", "-policies", policies).want(t, 0, "120/1m burst 20", "Last changes")
 
 	at("set", "api", "6000/1m", "-policies", policies).want(t, 1, "must be at most 10 times higher or lower", "-force")
@@ -40,8 +40,10 @@ func TestLimits(t *testing.T) {
 	at("set", "api", "60/1m", "-was", "x").want(t, 2, "-was: ")
 	at("get").want(t, 0, "6000/1m")
 
-	at("end", "api", "-by", "bob", "-why", "over").want(t, 0, "no changed limit is in force", "by bob: over")
-	at("end", "api").want(t, 1, "nothing to end")
+	at("end", "api", "-by", "bob", "-why", "over").want(t, 0, "Redis has no changed limit", "by bob: over")
+	at("end", "api").want(t, 1, "nothing to end: it has no override\n")
+	at("set", "a b", "60/1m", "-was", "60/1m").want(t, 2, "POLICY: must be the name of a policy")
+	at("set", "", "60/1m", "-was", "60/1m").want(t, 2, "POLICY: must be the name of a policy")
 	at("end").want(t, 2, "POLICY is missing")
 	run(t, "limits").want(t, 2, "needs a further word", "Changes the limit of a policy")
 	run(t, "limits", "-h").want(t, 0, "Changes the limit of a policy")
@@ -77,7 +79,7 @@ func TestLimitsOfKeys(t *testing.T) {
 	at("set", "api", "70/1m", "-key", "member:").want(t, 2, "-key: must be a kind")
 	at("end", "api", "-key", " ").want(t, 2, "-key: must be a kind")
 	at("end", "api").want(t, 1, "nothing to end")
-	at("end", "api", "-key", "member:7", "-why", "over").want(t, 0, "no changed limit is in force", "600/1m burst 100 ended", ": over")
+	at("end", "api", "-key", "member:7", "-why", "over").want(t, 0, "Redis has no changed limit", "600/1m burst 100 ended", ": over")
 	at("get").want(t, 0, "member:8")
 	run(t, "help", "limits", "set").want(t, 0, "-key KEY", "-until TIME", "a duration such as 72h")
 }
