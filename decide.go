@@ -95,7 +95,7 @@ func (l *Limiter) addPolicies(c *call, x *exchange, r *http.Request, policies []
 		return nil, l.rejectRequest(x, noKey, start)
 	}
 	if closed != nil {
-		return nil, l.fail(x, true, closed, start)
+		return nil, l.fail(x, true, 0, closed, start)
 	}
 	if leftOut != nil {
 		l.logFailure(x, leftOut, true)
@@ -160,17 +160,18 @@ func (l *Limiter) letThrough(x *exchange, leftOut error, start start) error {
 }
 
 // fail finishes a decision that failed because of err, and returns err. The request is let through, unless closed is
-// true. A failure that the caller's own context caused is not logged.
-func (l *Limiter) fail(x *exchange, closed bool, err error, start start) error {
+// true. A failure that the caller's own context caused is not logged. The request has waited for that long.
+func (l *Limiter) fail(x *exchange, closed bool, waited time.Duration, err error, start start) error {
 	d := &x.decision
 	d.At = time.Now()
+	d.Waited += waited
 	switch {
 	case !x.limited.Terms.Detached && closed && x.Err() != nil: // the caller ended it
 	default:
 		d.Allowed = !closed
 		l.logFailure(x, err, d.Allowed)
 	}
-	l.report(x, nil, 0, err, start)
+	l.report(x, nil, waited, err, start)
 	return err
 }
 

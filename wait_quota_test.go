@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // Nobody reserves the tokens of a period that has not begun. So those who wait for it ask again when it begins.
@@ -68,6 +69,22 @@ func TestWaitWaitsForTheNextPeriod(t *testing.T) {
 		p.MaxWait = time.Hour
 		if _, err := q.Wait(t.Context(), p, "k", 2); !errors.As(err, &late) || late.RetryAfter != 24*time.Hour {
 			t.Errorf("the period ends later than MaxWait: %v", err)
+		}
+	})
+}
+
+func TestAFailureAfterAWaitForThePeriodSaysHowLongItWaited(t *testing.T) {
+	p := waiting(perIP("api", ratelimit.Quota(1, ratelimit.Hour)), time.Hour)
+	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		h := q.Limit(p)(okHandler)
+		arrive(h, t.Context()).Want(t, 200, 0)
+		second := arrive(h, t.Context())
+		q.Store.Lock()
+		q.Store.Fault = func([]store.Charge) error { return errors.New("away") }
+		q.Store.Unlock()
+		second.Want(t, 200, time.Hour) // let through
+		if e := q.Last(); e.Err == nil || e.Waited != time.Hour || e.Took != 0 {
+			t.Errorf("its event: %+v", e)
 		}
 	})
 }
