@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/headers"
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -18,7 +19,7 @@ import (
 func underQuota(t *testing.T, test func(t *testing.T, l *ratelimit.Limiter)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := newLimiter(t, ratelimit.Config{Headers: headers.Join(ratelimit.XRateLimit, headers.IETF)})
+		l := newLimiter(t, ratelimit.Config{Store: ratetest.NewStore(), Headers: headers.Join(ratelimit.XRateLimit, headers.IETF)})
 		defer l.Close()
 		test(t, l)
 	})

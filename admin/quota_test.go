@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/admin"
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 )
 
 // The clock of a bubble begins on a Saturday, the first of January 2000.
@@ -18,7 +19,7 @@ func TestBucketsOfQuotas(t *testing.T) {
 		day := ratelimit.Policy{Name: "day", Limit: ratelimit.Quota(2, ratelimit.Day)}
 		week := ratelimit.Policy{Name: "week", Limit: ratelimit.Quota(7, ratelimit.Week).In("America/New_York")}
 		hour := ratelimit.Policy{Name: "hour", Limit: ratelimit.Quota(3, ratelimit.Hour).In("Asia/Kolkata")}
-		s := newSite(t, admin.Config{Policies: []ratelimit.Policy{day, week, hour}}, ratelimit.Config{Policies: []ratelimit.Policy{month}})
+		s := newSite(t, admin.Config{Policies: []ratelimit.Policy{day, week, hour}}, ratelimit.Config{Store: ratetest.NewStore(), Policies: []ratelimit.Policy{month}})
 		s.use("192.0.2.1", 3)
 		ctx := context.Background()
 		s.limiter.Take(ctx, day, "ip:192.0.2.1", 2)

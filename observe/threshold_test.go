@@ -45,7 +45,7 @@ func newWarner(t *testing.T, cfg observe.ThresholdConfig) *warner {
 	}
 	w.Threshold = ratelimit.Must(observe.NewThreshold(cfg))
 	t.Cleanup(w.Close)
-	w.limiter = newLimiter(t, ratelimit.Config{Observe: w.Observe})
+	w.limiter = newLimiter(t, ratelimit.Config{Store: ratetest.NewStore(), Observe: w.Observe})
 	return w
 }
 

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/observe"
 	"github.com/go-tokenbucket/ratelimit/store"
-	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
 // A mailer sends mails at 80 percent, for all replicas.
@@ -74,8 +74,7 @@ func mailAt80Percent(t *testing.T, buckets store.Store, account ratelimit.KeyFun
 
 func TestRecipeMailAt80Percent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		buckets := ratelimit.Must(memstore.New(memstore.Config{}))
-		t.Cleanup(func() { buckets.Close() })
+		buckets := ratetest.NewStore()
 		m := &mailer{rows: make(map[string]bool)}
 		plan := ratelimit.Policy{Name: "plan", Limit: ratelimit.Quota(100_000, ratelimit.Month)}
 		var replicas []*ratelimit.Limiter

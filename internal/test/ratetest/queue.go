@@ -17,6 +17,14 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
+// NewStore returns a Store in memory without the timer that forgets full buckets. In virtual time the timer wakes each second,
+// also in a month in which nothing happens.
+func NewStore() *memstore.Store {
+	s := ratelimit.Must(memstore.New(memstore.Config{}))
+	s.Close()
+	return s
+}
+
 // A Recorder is a Store that keeps what it was asked for, and fails if it is told to.
 type Recorder struct {
 	store.Store
@@ -93,9 +101,7 @@ type Queue struct {
 func InBubble(t *testing.T, cfg ratelimit.Config, test func(t *testing.T, q *Queue)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := ratelimit.Must(memstore.New(memstore.Config{}))
-		defer s.Close()
-		q := &Queue{Store: &Recorder{Store: s}}
+		q := &Queue{Store: &Recorder{Store: NewStore()}}
 		if cfg.Store == nil {
 			cfg.Store = q.Store
 		}
