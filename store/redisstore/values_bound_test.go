@@ -124,7 +124,7 @@ func TestValuesBesideWhatIsWrittenByHand(t *testing.T) {
 // What somebody has written by hand stops no later write. If ReadValues does not return it, a value takes its place that is
 // written as the first one of its name.
 func TestWhatIsWrittenByHandIsReplaced(t *testing.T) {
-	const latest = 9007199254740991
+	const latest int64 = 9007199254740991
 	server := redistest.Start(t)
 	s, _ := counted(server)
 	first := writeValue(t, s, store.Value{Name: "first", Text: "1"})
