@@ -115,7 +115,7 @@ func testAlone(t *testing.T, s server, seeds uint64) {
 			if c.count > 1 && r.IntN(4) > 0 {
 				c.count = 1
 			}
-			if r.IntN(2) == 0 {
+			if r.IntN(4) > 0 {
 				for i := range c.charges { // which the calls share
 					ch := &c.charges[i]
 					ch.shadow, ch.lock, ch.debt = false, 0, max(ch.debt, bucket.AnyDebt)
