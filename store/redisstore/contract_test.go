@@ -142,7 +142,7 @@ func TestCalendarOnServer(t *testing.T) {
 }
 
 func TestCalendarByTheServersClock(t *testing.T) {
-	storetest.RunCalendar(t, through(redisstore.EitherScript, forgetting(t, true)), testsize.Of(600, 5_000), 4)
+	storetest.RunCalendar(t, through(redisstore.EitherScript, forgetting(t, true)), testsize.Of(200, 5_000), 4)
 }
 
 // A forgetter is a Store on a miniredis whose TTLs, and clock, move along with that of the test.

@@ -40,7 +40,7 @@ var quotaRules = []rule{
 			for i, zone := range zones {
 				quotas[i] = r.quota(5, store.Day, zone)
 			}
-			allowed, days := int64(0), 15
+			allowed, days := int64(0), 4
 			for c.Key = zones[0] + " and " + zones[1]; begun <= days; {
 				for i := range 11 { // at each moment each zone tries to use all that the other has left
 					c.Limit = quotas[i%2]

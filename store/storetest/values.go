@@ -207,7 +207,7 @@ var valueRules = []rule{
 		s.want(store.Value{}, true)
 	})},
 	{"many values are read once each, and after that only changes", onSet(func(s *set) {
-		for i := range 1100 {
+		for i := range 600 {
 			s.write(store.Value{Name: fmt.Sprint("name ", i), Text: fmt.Sprint("text ", i)})
 		}
 		s.want(store.Value{}, true, s.names...)
