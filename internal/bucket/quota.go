@@ -20,7 +20,7 @@ func (l Limit) IsQuota() bool { return l.Period.Unit != 0 }
 // that no bucket can refuse. It is for what was charged before the limit changed. If it changed the kind of b back, b would
 // be full once more, and again with the next request.
 func (l Limit) Spares(b Bucket, need, debt int64) bool {
-	return b.Unit != 0 && (b.Quota != 0) != l.IsQuota() && (debt < 0 || need < 0 && need != Reset)
+	return (debt < 0 || need < 0 && need != Reset) && b.Unit != 0 && (b.Quota != 0) != l.IsQuota()
 }
 
 // advanceQuota is Advance for a quota. A period that has begun keeps its end until then, whatever the calendar says later:

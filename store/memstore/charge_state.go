@@ -32,7 +32,7 @@ func (cs *chargeState) look(c *store.Charge, now int64) {
 	}
 	cs.bucket = c.Limit.Advance(kept, now)
 	cs.need, cs.debt = c.Limit.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed, c.Settles)
-	cs.spared = c.Limit.Spares(kept, cs.need, cs.debt)
+	cs.spared = (cs.need < 0 || cs.debt < 0) && c.Limit.Spares(kept, cs.need, cs.debt) // in this order, because most take
 	cs.fits = c.Limit.Grants(cs.bucket.Tokens, cs.need, cs.debt, 1) == 1 && (cs.left == 0 || bucket.Passes(cs.need, cs.debt))
 }
 
