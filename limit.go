@@ -120,8 +120,8 @@ func (l Limit) compileQuota() (store.Limit, error) {
 	return store.NewQuota(l.Rate, p)
 }
 
-// String returns the text form of l, such as "60/1m", "60/1m burst 10", "100000 per month Europe/Berlin" or "unlimited". [ParseLimit] reads it, unless l
-// is malformed or has a rate of 0: "0/24h" is for logs only.
+// String returns the text form of l, such as "60/1m", "60/1m burst 10", "100000 per month Europe/Berlin" or "unlimited".
+// [ParseLimit] reads it, unless l is malformed or has a rate of 0: "0/24h" is for logs only.
 func (l Limit) String() string {
 	if l == Unlimited {
 		return "unlimited"

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
-	"github.com/go-tokenbucket/ratelimit/internal/test/testbuild"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -343,9 +342,6 @@ func TestRequestsAreSettledUnderTheOverrideOfTheirKey(t *testing.T) {
 }
 
 func TestTenThousandOverridesTakeTwoMegabytes(t *testing.T) {
-	if len(testbuild.Flags()) > 0 {
-		t.Skip("the race detector takes memory")
-	}
 	var l *ratelimit.Limiter
 	grown := ratetest.HeapOf(func() any {
 		l = newLimiter(t, ratelimit.Config{Store: ratetest.Generous{}, Policies: []ratelimit.Policy{hourly("api", 100)}})

@@ -164,8 +164,7 @@ func (s *Overrides) look(ctx context.Context) error {
 	return err
 }
 
-// read reads the changes after a value once, and returns the values that have disappeared. back reports whether another
-// replica has written values back, and the changes are not all values. The caller holds looking.
+// read reads the changes after a value once. For what it returns, see update. The caller holds looking.
 func (s *Overrides) read(ctx context.Context, after store.Value) (lost []store.Value, back bool, err error) {
 	patience := timeout
 	if after.Version == 0 {
@@ -204,9 +203,9 @@ func (s *Overrides) read(ctx context.Context, after store.Value) (lost []store.V
 // now returns the time of the Store, also in an outage.
 func (s *Overrides) now() time.Time { return time.Now().Add(s.offset) }
 
-// update puts changes into the book. It returns the values that have disappeared from the Store, or of which the Store has an
-// earlier change: by FLUSHALL, an eviction, or a failover to a server without them. They stay in the book. Their Version is
-// the one that the Store has now. back reports whether one of the changes was written back, and changes are not all values.
+// update puts changes into the book. lost are the values that have disappeared from the Store, or of which it has an earlier
+// change, for example after FLUSHALL or a failover. They stay in the book. Their Version is the one that the Store has now.
+// back reports that another replica has written values back, and that changes are not all values: more may be lost.
 func (s *Overrides) update(changes store.ValueChanges) (lost []store.Value, back bool) {
 	there := make(map[string]*held, len(changes.Values))
 	for _, v := range changes.Values {

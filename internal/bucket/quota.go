@@ -16,25 +16,25 @@ func NewQuota(n int64, p Period) (Limit, error) {
 // IsQuota reports whether NewQuota has made l.
 func (l Limit) IsQuota() bool { return l.Period.Unit != 0 }
 
-// Spares reports whether a charge under l leaves b as it is, because b goes by the other kind of limit: one that gives back, or
-// that no bucket can refuse. It is for what was charged before the limit changed. If it changed the kind of b back, b would
-// be full once more, and again with the next request.
+// Spares reports whether a charge under l leaves b as it is. It does if b goes by the other kind of limit, and the charge gives
+// back or cannot be refused: it is for what was charged before the limit changed. If it changed the kind of b back, b would be
+// full once more, and again with the next request.
 func (l Limit) Spares(b Bucket, need, debt int64) bool {
 	return (debt < 0 || need < 0 && need != Reset) && b.Unit != 0 && (b.Quota != 0) != l.IsQuota()
 }
 
-// advanceQuota is Advance for a quota. A period that has begun keeps its end until then, whatever the calendar says later:
-// replicas may disagree about the time zone, and each change of the end would grant a new quota. Only another unit may make
-// it shorter. A bucket that had a rate before is full.
+// advanceQuota is Advance for a quota. A period that has begun keeps its end, whatever the calendar says later. Replicas may
+// disagree about the time zone, and each change of the end would grant a new quota. Only another unit may make it shorter. A
+// bucket that had a rate before is full.
 func (l Limit) advanceQuota(b Bucket, now int64) Bucket {
-	_, until := l.Period.Bounds(now)
-	left := l.Capacity
-	if b.Quota > 0 && now < b.Until {
-		left = max(left-(b.Quota-b.Tokens), -MaxCredits)
-		if b.Period == l.Period.Unit {
-			until = b.Until
-		}
-		until = min(until, b.Until)
+	goesOn := b.Quota > 0 && now < b.Until
+	left := max(l.Capacity-(b.Quota-b.Tokens), -MaxCredits)
+	if goesOn && b.Period == l.Period.Unit { // without Bounds, which takes a microsecond
+		return l.Bucket(left, b.Until)
 	}
-	return l.Bucket(left, until)
+	_, until := l.Period.Bounds(now)
+	if goesOn {
+		return l.Bucket(left, min(until, b.Until))
+	}
+	return l.Bucket(l.Capacity, until)
 }
