@@ -95,7 +95,7 @@ func (l *Limiter) addPolicies(c *call, x *exchange, r *http.Request, policies []
 		return nil, l.rejectRequest(x, noKey, start)
 	}
 	if closed != nil {
-		return nil, l.fail(x, true, 0, closed, start)
+		return nil, l.fail(x, nil, true, 0, closed, start)
 	}
 	if leftOut != nil {
 		l.logFailure(x, leftOut, true)
@@ -160,18 +160,25 @@ func (l *Limiter) letThrough(x *exchange, leftOut error, start start) error {
 }
 
 // fail finishes a decision that failed because of err, and returns err. The request is let through, unless closed is
-// true. A failure that the caller's own context caused is not logged. The request has waited for that long.
-func (l *Limiter) fail(x *exchange, closed bool, waited time.Duration, err error, start start) error {
+// true. A failure that the caller's own context caused is not logged. The request has waited for that long. c is the
+// call of the Store that failed; nil if none did.
+func (l *Limiter) fail(x *exchange, c *call, closed bool, waited time.Duration, err error, start start) error {
 	d := &x.decision
 	d.At = time.Now()
 	d.Waited += waited
+	var refused []string
 	switch {
 	case !x.limited.Terms.Detached && closed && x.Err() != nil: // the caller ended it
 	default:
 		d.Allowed = !closed
 		l.logFailure(x, err, d.Allowed)
+		if c != nil && !errors.Is(err, errNoTime) {
+			refused = c.failedClosed()
+		}
 	}
-	l.report(x, nil, waited, err, start)
+	if l.observe != nil {
+		l.reportEvent(x, &Event{Refused: refused, Err: err, Waited: waited}, start)
+	}
 	return err
 }
 
@@ -199,16 +206,16 @@ func (l *Limiter) start(r *http.Request, op string) (s start) {
 
 func (l *Limiter) report(x *exchange, results []Result, waited time.Duration, err error, start start) {
 	if l.observe != nil {
-		l.observe(x, &Event{
-			Op:      start.op,
-			Allowed: x.decision.Allowed,
-			Results: results,
-			Err:     err,
-			Took:    x.decision.At.Sub(began) - start.at - waited, // one reading of the clock less
-			Waited:  waited,
-			Route:   l.routeOf(start.request),
-		})
+		l.reportEvent(x, &Event{Results: results, Err: err, Waited: waited}, start)
 	}
+}
+
+// reportEvent reports e to the observer, with what x and start say of it.
+func (l *Limiter) reportEvent(x *exchange, e *Event, start start) {
+	e.Op, e.Allowed = start.op, x.decision.Allowed
+	e.Took = x.decision.At.Sub(began) - start.at - e.Waited // one reading of the clock less
+	e.Route = l.routeOf(start.request)
+	l.observe(x, e)
 }
 
 // routeOf returns the route of r, "" if r is nil.
