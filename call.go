@@ -87,6 +87,16 @@ func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
 	return nil
 }
 
+// failedClosed returns the names of the policies that refuse the request if the Store does not decide.
+func (c *call) failedClosed() (names []string) {
+	for i := range c.applied {
+		if p := c.applied[i].policy; p.failsClosed() {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
 // A zeroRate is the result of a policy whose LimitFunc returned a rate of 0. No bucket has such a limit, so the Store is
 // not called for it.
 type zeroRate struct {

@@ -304,6 +304,10 @@ type Event struct {
 	// was charged, and State is still that of the decision.
 	Estimates []int64
 
+	// Refused names the policies with FailClosed that refused the request because of an outage: the store did
+	// not decide, or a function of the policy returned [ErrOutage]. Results is then empty.
+	Refused []string
+
 	// Err is why the decision failed, or why a policy was left out. It is an error of the store, of a
 	// [KeyFunc] (also [ErrNoKey] and [ErrBadRequest]) or of a LimitFunc. It is [context.Canceled] if the
 	// request was cancelled while it waited: its client left, or the server shuts down.
