@@ -355,10 +355,18 @@ func historyOf(steps []observe.Step, length time.Duration) *fleet.History {
 func (h *handler) addKeys(s *fleet.Snapshot, policies []ratelimit.Policy) {
 	var requests, denied []fleet.Key
 	for _, p := range policies {
-		requests = append(requests, keysOf(p.Name, h.cfg.Top.Heaviest(p.Name, publishedKeys))...)
-		denied = append(denied, keysOf(p.Name, h.cfg.Top.Denied(p.Name, publishedKeys))...)
+		requests = appendKeys(requests, p.Name, h.cfg.Top.Heaviest(p.Name, publishedKeys), &s.KeySteps)
+		denied = appendKeys(denied, p.Name, h.cfg.Top.Denied(p.Name, publishedKeys), &s.KeySteps)
 	}
 	s.Kinds = h.member.meet(requests, denied)
+	s.Limited = h.cfg.Top.Limited().String()
+	for _, b := range h.cfg.Top.Blocked() {
+		if len(s.Blocks) == publishedBlocks {
+			s.LeftOut.Blocks++
+			continue
+		}
+		s.Blocks = append(s.Blocks, fleet.Block{Policy: b.Policy, Name: fleet.Text(b.Key), Until: b.Until.UTC()})
+	}
 	slices.SortStableFunc(requests, func(a, b fleet.Key) int { return cmp.Compare(b.Count-b.Error, a.Count-a.Error) })
 	slices.SortStableFunc(denied, func(a, b fleet.Key) int { return cmp.Compare(b.Denied-b.Error, a.Denied-a.Error) })
 	requests, denied = requests[:min(publishedKeys, len(requests))], denied[:min(publishedKeys, len(denied))]
@@ -373,10 +381,21 @@ func (h *handler) addKeys(s *fleet.Snapshot, policies []ratelimit.Policy) {
 	}
 }
 
-// keysOf returns the keys of a list.
-func keysOf(policy string, list observe.TopList) (keys []fleet.Key) {
+// appendKeys appends the keys of a list, and notes how their steps divide time.
+func appendKeys(keys []fleet.Key, policy string, list observe.TopList, steps *fleet.Steps) []fleet.Key {
 	for _, k := range list.Keys {
-		keys = append(keys, fleet.Key{Policy: policy, Name: fleet.Text(k.Key), Count: max(0, k.Requests), Denied: max(0, k.Denied), Error: max(0, k.Error)})
+		key := fleet.Key{Policy: policy, Name: fleet.Text(k.Key), Count: max(0, k.Requests), Denied: max(0, k.Denied), Error: max(0, k.Error)}
+		if n := len(k.Steps); n > 1 {
+			last := k.Steps[n-1].Start // that is not over
+			length := last.Sub(k.Steps[n-2].Start).Round(time.Millisecond)
+			if length > 0 && length%time.Second == 0 { // as all windows but odd ones have
+				*steps = fleet.Steps{Seconds: int(length / time.Second), End: last.UTC()}
+				for _, step := range k.Steps[max(0, n-1-publishedSteps) : n-1] {
+					key.Requests, key.Denials = append(key.Requests, step.Requests), append(key.Denials, step.Denied)
+				}
+			}
+		}
+		keys = append(keys, key)
 	}
 	return keys
 }

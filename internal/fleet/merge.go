@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/go-tokenbucket/ratelimit/internal/distinct"
 )
 
 // Merge adds up the snapshots of several replicas. Counts are added by policy, keys by policy and key. A policy has the limit
@@ -56,6 +58,7 @@ func (all *Snapshot) mergeOne(s *Snapshot) {
 			all.Kinds = append(all.Kinds, kind)
 		}
 	}
+	all.Limited = mergeSketches(all.Limited, s.Limited)
 	all.NoKeys = all.NoKeys || s.NoKeys
 	all.LeftOut.Histories += s.LeftOut.Histories
 	all.LeftOut.Keys += s.LeftOut.Keys
@@ -66,6 +69,18 @@ func (all *Snapshot) mergeOne(s *Snapshot) {
 		all.Overrides.Changed = s.Overrides.Changed
 	}
 	all.Overrides.Problem = cmp.Or(all.Overrides.Problem, s.Overrides.Problem)
+}
+
+// mergeSketches merges two sketches. One that is none is left out.
+func mergeSketches(a, b string) string {
+	sum, err := distinct.Parse(a)
+	if err != nil {
+		return b
+	}
+	if other, err := distinct.Parse(b); err == nil {
+		sum.Merge(other)
+	}
+	return sum.String()
 }
 
 func addCounts(to, counts map[string]int64) {

@@ -188,13 +188,12 @@ type Key struct {
 	Denials  []int64 `json:"denied_by_step,omitempty"`
 }
 
-// A Block is a block or lock of a key.
+// A Block is a block or a lock of a key.
 type Block struct {
 	Policy string    `json:"policy"`
 	Name   Text      `json:"key,omitempty"`
 	Sealed []byte    `json:"sealed,omitempty"`
 	Until  time.Time `json:"until"`
-	Locked bool      `json:"locked,omitempty"`
 }
 
 // LeftOut is how much a snapshot leaves out, because it must be small.
