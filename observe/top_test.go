@@ -342,7 +342,7 @@ func TestWhatATopCounts(t *testing.T) {
 		"request": 1, "decide": 1, "admit": 1, "take": 1, "take_all": 1, "wait": 1, "wait_all": 1,
 		"peek": 0, "refund": 0, "reset": 0, "block": 0, "unblock": 0, "settle": 0,
 	} {
-		top := ratelimit.Must(observe.NewTop(observe.TopConfig{}))
+		top := ratelimit.Must(observe.NewTop(observe.TopConfig{Clock: time.Now}))
 		e := asked("api", "k", false)
 		e.Op = op
 		top.Observe(t.Context(), e)
@@ -351,7 +351,7 @@ func TestWhatATopCounts(t *testing.T) {
 		}
 	}
 
-	top := ratelimit.Must(observe.NewTop(observe.TopConfig{}))
+	top := ratelimit.Must(observe.NewTop(observe.TopConfig{Clock: time.Now}))
 	top.Observe(t.Context(), &ratelimit.Event{Op: "request", Err: ratelimit.ErrNoKey})
 	top.Observe(t.Context(), &ratelimit.Event{Op: "request", Results: []ratelimit.Result{
 		{Policy: "deny", Key: "a"},
@@ -370,7 +370,7 @@ func TestTopTakesAnyKey(t *testing.T) {
 	longest, longer := strings.Repeat("k", keyname.MaxShort), strings.Repeat("k", 10<<10)
 	hash := "sha256:" + hex.EncodeToString([]byte(keyname.Short(longer)[1:]))
 	for _, key := range []string{"", "\x00", "a\r\nb", "<script>alert(1)</script>", "\u202eevil", "\xff\xfe", "\xff", "a\xff", "hmac:0123456789abcdef", hash, longest, longer} {
-		top := ratelimit.Must(observe.NewTop(observe.TopConfig{}))
+		top := ratelimit.Must(observe.NewTop(observe.TopConfig{Clock: time.Now}))
 		top.Observe(t.Context(), asked("api", strings.Repeat("x", 300), false))
 		for range 2 {
 			top.Observe(t.Context(), asked("api", key, false))
@@ -388,7 +388,7 @@ func TestTopTakesAnyKey(t *testing.T) {
 			t.Errorf("Find %.20q: got %q, %t", shown, got, ok)
 		}
 	}
-	top := ratelimit.Must(observe.NewTop(observe.TopConfig{}))
+	top := ratelimit.Must(observe.NewTop(observe.TopConfig{Clock: time.Now}))
 	if key, ok := top.Find("api", ""); ok {
 		t.Errorf("found %q in nothing", key)
 	}
@@ -399,7 +399,7 @@ func TestTopNamesKeysLikeTheLog(t *testing.T) {
 	secret := []byte("a secret of 26 random byte")
 	for _, key := range []string{"ip:192.0.2.1", "", "\xff", strings.Repeat("k", 10<<10)} {
 		var lines bytes.Buffer
-		top := ratelimit.Must(observe.NewTop(observe.TopConfig{KeySecret: secret}))
+		top := ratelimit.Must(observe.NewTop(observe.TopConfig{KeySecret: secret, Clock: time.Now}))
 		log := observe.LogDenials(observe.LogConfig{KeySecret: secret, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
 		observe.Join(log, top.Observe)(t.Context(), asked("api", key, false))
 		got := top.Denied("api", 5).Keys
@@ -417,7 +417,7 @@ func TestTopNamesKeysLikeTheLog(t *testing.T) {
 }
 
 func TestATopHasABoundOfPolicies(t *testing.T) {
-	top := ratelimit.Must(observe.NewTop(observe.TopConfig{Policies: 2}))
+	top := ratelimit.Must(observe.NewTop(observe.TopConfig{Policies: 2, Clock: time.Now}))
 	for _, policy := range []string{"a", "b", "c", "a", "b"} {
 		top.Observe(t.Context(), asked(policy, "k", false))
 	}
@@ -466,7 +466,7 @@ func TestATopIsSafeForConcurrentUse(t *testing.T) {
 	}
 }
 
-// docs/bounds.md states these figures.
+// docs/bounds.md states these figures. A Top without a clock is kept by its timer: one of another test would be measured here.
 func TestTheMemoryOfATop(t *testing.T) {
 	for _, c := range []struct {
 		key  string // of a format
