@@ -133,7 +133,7 @@ func prepared(sessions sessionStore) (cfg admin.Config) {
 }
 
 func TestTheAdminGuideExplains(t *testing.T) {
-	key := ratelimit.ContextKey(func(ctx context.Context) (string, bool) {
+	key := ratelimit.ContextKey("caller", func(ctx context.Context) (string, bool) {
 		id, ok := ctx.Value(callerKey{}).(string)
 		return id, ok
 	})
@@ -145,7 +145,7 @@ func TestTheAdminGuideExplains(t *testing.T) {
 	r := httptest.NewRequest("POST", "/admin/explain.json", strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	w := httptest.NewRecorder()
-	if page.ServeHTTP(w, r); w.Code != 200 || !strings.Contains(w.Body.String(), `"key": "context:5"`) {
+	if page.ServeHTTP(w, r); w.Code != 200 || !strings.Contains(w.Body.String(), `"key": "caller:5"`) {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}
 }

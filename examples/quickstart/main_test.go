@@ -290,8 +290,8 @@ func TestItPrintsWhatIsWrongWithRedis(t *testing.T) {
 func TestWrongFlags(t *testing.T) {
 	for name, args := range map[string][]string{
 		"-redis":           {"-redis", "http://a"},
-		"-trusted-proxies": {"-trusted-proxies", "10.0.0.0"},
-		"must be like 10":  {"-trusted-proxies", "::ffff:10.0.0.0/104"},
+		"-trusted-proxies": {"-trusted-proxies", "10.0.0"},
+		"must be like 10.0.0.0/8":  {"-trusted-proxies", "::ffff:10.0.0.0/104"},
 		"not defined":      {"-unknown"},
 		"unexpected":       {"more"},
 		"listen":           {"-addr", "256.0.0.1:0"},
