@@ -128,7 +128,7 @@ func (p *policyCounts) total() (total stepTally) {
 }
 
 // steps returns the steps of p in a span up to the current one, oldest first. total is p.total(). The caller holds h.mu.
-func (h *history) steps(p *policyCounts, i int, total tally) []Step {
+func (h *history) steps(p *policyCounts, i int, total stepTally) []Step {
 	span, past := spans[i], &p.past[i]
 	current := h.step.Load() / span.each
 	steps := make([]Step, span.steps)
