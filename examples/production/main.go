@@ -1,5 +1,5 @@
-// Production is an API that runs on several replicas behind a proxy. Its limits are in Redis, hold in an outage, and change
-// while it runs. It counts members by their token and guests by their address. Operators have metrics and the page.
+// Production is an API that runs on several replicas behind a proxy: limits in Redis that hold in an outage and change while
+// it runs, members by their token and guests by their address, metrics, and the page for operators.
 //
 //	cd examples/production && JWT_SECRET=… OPS_PASSWORD=… METRICS_PASSWORD=… [REDIS_URL=redis://host:port/db] go run . [-help]
 package main
@@ -104,11 +104,9 @@ func newHandler(ctx context.Context, buckets *fallback.Store) (http.Handler, err
 		return nil, err
 	}
 	counts, top := observe.NewCounts(observe.CountsConfig{History: true}), ratelimit.Must(observe.NewTop(observe.TopConfig{}))
-	limiter, err := ratelimit.New(ratelimit.Config{
-		Store:    buckets,
-		Policies: file.Everywhere(),
-		Observe:  observe.Join(counts.Observe, top.Observe, observe.LogDenials(observe.LogConfig{})),
-	})
+	names := ratelimit.Must(observe.NewNames(nameOf, observe.NamesConfig{}))
+	watched := observe.Join(counts.Observe, top.Observe, observe.LogDenials(observe.LogConfig{Names: names}))
+	limiter, err := ratelimit.New(ratelimit.Config{Store: buckets, Policies: file.Everywhere(), Observe: watched})
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +116,6 @@ func newHandler(ctx context.Context, buckets *fallback.Store) (http.Handler, err
 	mux := http.NewServeMux() // what is not below api is never denied: health checks, and the page for an operator who is blocked
 	mux.Handle("/", limiter.Handler(api))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-
 	// The limits change with the file, and an operator can change them on the page.
 	if err := policyfile.Watch(ctx, limiter, *limits, registry, policyfile.WatchConfig{}); err != nil {
 		return nil, err
@@ -127,7 +124,6 @@ func newHandler(ctx context.Context, buckets *fallback.Store) (http.Handler, err
 	if err != nil {
 		return nil, err
 	}
-
 	metrics := promratelimit.New(promratelimit.Config{Counts: counts})
 	metrics.Add("api", limiter)
 	metrics.AddCache("jwt", members.Stats)
@@ -142,9 +138,13 @@ func newHandler(ctx context.Context, buckets *fallback.Store) (http.Handler, err
 	return mux, nil
 }
 
+// These stand for yours. The limit of failed logins counts answers with status 401, and the page has the names of members.
 func getItem(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "item", r.PathValue("id")) }
 
-// logIn stands for yours. The limit of failed logins counts answers with status 401.
 func logIn(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, fmt.Sprintf("wrong password for %q", r.PostFormValue("user")), http.StatusUnauthorized)
+}
+
+func nameOf(_ context.Context, _, key string) (string, error) {
+	return map[string]string{"member:5": "Ann Example"}[key], nil
 }
