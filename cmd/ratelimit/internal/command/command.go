@@ -57,7 +57,7 @@ var commands = []*command{
 	peekCommand, resetCommand, blockCommand, unblockCommand,
 	topCommand,
 	limitsGetCommand, limitsSetCommand, limitsEndCommand,
-	policiesCommand, explainCommand, simulateCommand,
+	policiesCommand, schemaCommand, explainCommand, simulateCommand,
 }
 
 // columns is how wide texts of a help are.
