@@ -29,9 +29,8 @@ type PolicyCounts struct {
 	// how many they cost in the end. Failed settlements do not count here: see OperationCounts.
 	Settlements, Estimated, Final int64
 
-	// History has the last ten minutes in steps of 5 s, Hour the last hour in steps of 1 min, and SixHours the
-	// last six hours in steps of 6 min. The oldest step is the first; the last one is not over yet. All are nil
-	// without [CountsConfig.History].
+	// History has the last ten minutes in steps of 5 s, Hour in steps of 1 min, and SixHours in steps of 6 min.
+	// The oldest step is the first. The last one is not over yet. All are nil without [CountsConfig.History].
 	History, Hour, SixHours []Step
 }
 
@@ -57,7 +56,7 @@ type RouteCounts struct {
 	Denied     int64
 	WouldDeny  int64 // a Shadow would have denied it
 	NotCharged int64 // the bucket could pay, and the request was refused for another reason
-	Refused    int64 // the store did not decide, and the policy fails closed: see [ratelimit.Event.Refused]
+	Refused    int64 // because of an outage, as the policy fails closed: see [ratelimit.Event.Refused]
 
 	Degraded int64 // how many of these a stand-in for the store answered
 }
@@ -161,7 +160,8 @@ func (p *policyCounts) snapshot(h *history) PolicyCounts {
 	}
 	slices.SortFunc(s.Routes, func(a, b RouteCounts) int { return cmp.Compare(a.Route, b.Route) })
 	if h != nil {
-		s.History, s.Hour, s.SixHours = h.steps(p, 0), h.steps(p, 1), h.steps(p, 2)
+		total := p.total()
+		s.History, s.Hour, s.SixHours = h.steps(p, 0, total), h.steps(p, 1, total), h.steps(p, 2, total)
 	}
 	return s
 }
