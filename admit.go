@@ -42,7 +42,7 @@ func (l *Limiter) admit(x *exchange, r *http.Request, charges []Charge) error {
 	}
 	if len(keyed) > 0 || len(charges) == 0 {
 		if err := c.addCharges(keyed); err != nil {
-			return l.fail(x, true, 0, fmt.Errorf("ratelimit: Admit: %w", err), start)
+			return l.fail(x, nil, true, 0, fmt.Errorf("ratelimit: Admit: %w", err), start)
 		}
 	}
 	return l.takeCharges(x, c, true, nil, start)

@@ -78,13 +78,23 @@ func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
 		c.addZeroRate(p, limit, charge.Key, charge.Cost)
 		return nil
 	}
-	if !c.looks && p.keys[charge.Key].limit == nil { // an operator may end an override at any time
+	if p.swings != nil && !c.looks && p.keys[charge.Key].limit == nil { // an operator may end an override at any time
 		if between, swung := p.swings.record(charge.Key, limit); swung {
 			l.warnOfSwing(p, limit, between)
 		}
 	}
 	c.add(p, limit, charge)
 	return nil
+}
+
+// failedClosed returns the names of the policies that refuse the request if the Store does not decide.
+func (c *call) failedClosed() (names []string) {
+	for i := range c.applied {
+		if p := c.applied[i].policy; p.failsClosed() {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // A zeroRate is the result of a policy whose LimitFunc returned a rate of 0. No bucket has such a limit, so the Store is

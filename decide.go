@@ -71,6 +71,7 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 // refuses the request, and x is decided.
 func (l *Limiter) addPolicies(c *call, x *exchange, r *http.Request, policies []*policy, start start) (leftOut, refused error) {
 	var noKey, closed error
+	var refusing []string
 	for _, p := range policies {
 		err := c.addFor(l, r, p)
 		if err == nil {
@@ -83,6 +84,9 @@ func (l *Limiter) addPolicies(c *call, x *exchange, r *http.Request, policies []
 			noKey = cmp.Or(noKey, err)
 		case explain.Failed:
 			closed = errors.Join(closed, err)
+			if p.FailClosed && errors.Is(err, ErrOutage) {
+				refusing = append(refusing, p.Name)
+			}
 		default:
 			if isClients(err) {
 				l.logRefusal(x, err, true)
@@ -95,7 +99,7 @@ func (l *Limiter) addPolicies(c *call, x *exchange, r *http.Request, policies []
 		return nil, l.rejectRequest(x, noKey, start)
 	}
 	if closed != nil {
-		return nil, l.fail(x, true, 0, closed, start)
+		return nil, l.fail(x, refusing, true, 0, closed, start)
 	}
 	if leftOut != nil {
 		l.logFailure(x, leftOut, true)
@@ -161,7 +165,8 @@ func (l *Limiter) letThrough(x *exchange, leftOut error, start start) error {
 
 // fail finishes a decision that failed because of err, and returns err. The request is let through, unless closed is
 // true. A failure that the caller's own context caused is not logged. The request has waited for that long.
-func (l *Limiter) fail(x *exchange, closed bool, waited time.Duration, err error, start start) error {
+// refusing are the policies that refuse it because of an outage.
+func (l *Limiter) fail(x *exchange, refusing []string, closed bool, waited time.Duration, err error, start start) error {
 	d := &x.decision
 	d.At = time.Now()
 	d.Waited += waited
@@ -171,7 +176,12 @@ func (l *Limiter) fail(x *exchange, closed bool, waited time.Duration, err error
 		d.Allowed = !closed
 		l.logFailure(x, err, d.Allowed)
 	}
-	l.report(x, nil, waited, err, start)
+	if x.Err() != nil || x.tooLate(lastMoment) != nil { // which is no outage
+		refusing = nil
+	}
+	if l.observe != nil {
+		l.reportEvent(x, &Event{Refused: refusing, Err: err, Waited: waited}, start)
+	}
 	return err
 }
 
@@ -199,16 +209,16 @@ func (l *Limiter) start(r *http.Request, op string) (s start) {
 
 func (l *Limiter) report(x *exchange, results []Result, waited time.Duration, err error, start start) {
 	if l.observe != nil {
-		l.observe(x, &Event{
-			Op:      start.op,
-			Allowed: x.decision.Allowed,
-			Results: results,
-			Err:     err,
-			Took:    x.decision.At.Sub(began) - start.at - waited, // one reading of the clock less
-			Waited:  waited,
-			Route:   l.routeOf(start.request),
-		})
+		l.reportEvent(x, &Event{Results: results, Err: err, Waited: waited}, start)
 	}
+}
+
+// reportEvent reports e to the observer, with what x and start say of it.
+func (l *Limiter) reportEvent(x *exchange, e *Event, start start) {
+	e.Op, e.Allowed = start.op, x.decision.Allowed
+	e.Took = x.decision.At.Sub(began) - start.at - e.Waited // one reading of the clock less
+	e.Route = l.routeOf(start.request)
+	l.observe(x, e)
 }
 
 // routeOf returns the route of r, "" if r is nil.

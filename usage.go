@@ -109,7 +109,7 @@ func (l *Limiter) look(x *exchange, r *http.Request, policies []*policy) error {
 	}
 	looks, err := l.looks.read(x, c.charges, l.readBuckets)
 	if err != nil {
-		return l.fail(x, true, 0, err, start)
+		return l.fail(x, nil, true, 0, err, start)
 	}
 	d := &x.decision
 	d.Allowed, d.At, d.Results = true, time.Now(), make([]Result, len(looks))

@@ -104,15 +104,3 @@ func (p *policyCounts) Chart(policy string) *chart {
 	h := p.History
 	return newChart("Policy "+policy, h.Step, series{"allowed", "allowed", h.Allowed}, series{"denied", "denied", h.Denied}, series{"would", "would be denied", h.WouldDeny})
 }
-
-// Chart draws the history of Redis.
-func (r *redisFacts) Chart() *chart {
-	h := r.History
-	c := newChart("Redis", h.Step, series{"allowed", "calls", h.Calls}, series{"denied", "failed calls", h.Failed})
-	c.mark(h.Away)
-	return c
-}
-
-// LatelyCalls and LatelyFailed are calls per second.
-func (h *storeHistory) LatelyCalls() float64  { return lately(h.Calls, sampleEvery) }
-func (h *storeHistory) LatelyFailed() float64 { return lately(h.Failed, sampleEvery) }

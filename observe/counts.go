@@ -20,7 +20,7 @@ type CountsConfig struct {
 	// NoRoutes counts all routes together, as route "".
 	NoRoutes bool
 
-	// History keeps the last ten minutes of each policy, for a page that draws them.
+	// History keeps the last ten minutes, hour and six hours of each policy, for a page that draws them.
 	History bool
 
 	// Clock returns the time for the History. Default: [ratelimit.Decision.At], or time.Now if there is none.
@@ -84,6 +84,9 @@ func (c *Counts) Observe(ctx context.Context, e *ratelimit.Event) {
 		c.history.proceed(ctx, c)
 	}
 	s.decided(e)
+	for _, policy := range e.Refused {
+		c.policy(policy).route(e.Route, &c.cfg).stripes[n].by[refused].Add(1)
+	}
 	for i := range e.Results {
 		r := &e.Results[i]
 		counts := &c.policy(r.Policy).route(e.Route, &c.cfg).stripes[n]
@@ -130,6 +133,7 @@ const (
 	allowed = iota
 	denied
 	wouldDeny
-	notCharged
+	refused
+	notCharged // not in the history
 	results
 )

@@ -29,9 +29,9 @@ type PolicyCounts struct {
 	// how many they cost in the end. Failed settlements do not count here: see OperationCounts.
 	Settlements, Estimated, Final int64
 
-	// History has the last ten minutes in steps of 5 s, oldest first. The last step is not over yet. It is nil
-	// without [CountsConfig.History].
-	History []Step
+	// History has the last ten minutes in steps of 5 s, Hour in steps of 1 min, and SixHours in steps of 6 min.
+	// The oldest step is the first. The last one is not over yet. All are nil without [CountsConfig.History].
+	History, Hour, SixHours []Step
 }
 
 // Total returns the counts of all routes together, with an empty Route.
@@ -41,13 +41,14 @@ func (p PolicyCounts) Total() (total RouteCounts) {
 		total.Denied += r.Denied
 		total.WouldDeny += r.WouldDeny
 		total.NotCharged += r.NotCharged
+		total.Refused += r.Refused
 		total.Degraded += r.Degraded
 	}
 	return total
 }
 
 // RouteCounts are the counts of a policy on a route. Each decision counts once under each of its policies: as Allowed,
-// Denied, WouldDeny or NotCharged.
+// Denied, WouldDeny, NotCharged or Refused.
 type RouteCounts struct {
 	Route string // as [ratelimit.Event.Route], in valid UTF-8; or "_other"
 
@@ -55,6 +56,7 @@ type RouteCounts struct {
 	Denied     int64
 	WouldDeny  int64 // a Shadow would have denied it
 	NotCharged int64 // the bucket could pay, and the request was refused for another reason
+	Refused    int64 // because of an outage, as the policy fails closed: see [ratelimit.Event.Refused]
 
 	Degraded int64 // how many of these a stand-in for the store answered
 }
@@ -103,7 +105,7 @@ type Step struct {
 	Start time.Time
 
 	// As in RouteCounts. What another policy denied is in none of them.
-	Allowed, Denied, WouldDeny int64
+	Allowed, Denied, WouldDeny, Refused int64
 }
 
 // Snapshot returns the counts so far.
@@ -158,7 +160,8 @@ func (p *policyCounts) snapshot(h *history) PolicyCounts {
 	}
 	slices.SortFunc(s.Routes, func(a, b RouteCounts) int { return cmp.Compare(a.Route, b.Route) })
 	if h != nil {
-		s.History = h.steps(p)
+		total := p.total()
+		s.History, s.Hour, s.SixHours = h.steps(p, 0, total), h.steps(p, 1, total), h.steps(p, 2, total)
 	}
 	return s
 }
@@ -170,6 +173,7 @@ func (r *routeCounts) snapshot() RouteCounts {
 		s.Allowed += counts.by[allowed].Load()
 		s.Denied += counts.by[denied].Load()
 		s.WouldDeny += counts.by[wouldDeny].Load()
+		s.Refused += counts.by[refused].Load()
 		s.NotCharged += counts.by[notCharged].Load()
 		s.Degraded += counts.degraded.Load()
 	}

@@ -21,7 +21,7 @@ type policyCounts struct {
 		settlements, estimated, final atomic.Int64
 		_                             [64 - 8*3]byte
 	}
-	past past // kept by the history
+	past [len(spans)]past // kept by the history
 }
 
 // routeCounts are the counts of a policy on a route.

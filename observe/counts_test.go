@@ -63,10 +63,11 @@ func TestCountsByPolicyRouteAndResult(t *testing.T) {
 		ratelimit.Event{Op: "request", Allowed: true, Route: "GET /b", Results: []ratelimit.Result{degraded}},
 		ratelimit.Event{Op: "admit", Route: "GET /a", Results: []ratelimit.Result{result("api", true), result("org", false), shadow}},
 		ratelimit.Event{Op: "take", Results: []ratelimit.Result{result("api", false)}},
+		ratelimit.Event{Op: "take", Refused: []string{"api"}, Err: errors.New("away")},
 	)
 	s := c.Snapshot()
 	want := []observe.RouteCounts{
-		{Route: "", Denied: 1},
+		{Route: "", Denied: 1, Refused: 1},
 		{Route: "GET /a", Allowed: 1, NotCharged: 1},
 		{Route: "GET /b", Allowed: 1, Degraded: 1},
 	}
@@ -80,10 +81,60 @@ func TestCountsByPolicyRouteAndResult(t *testing.T) {
 		t.Errorf("try: %+v, want %+v", got, want)
 	}
 	total := policyOf(t, s, "api")
-	if got, want := total.Total(), (observe.RouteCounts{Allowed: 2, Denied: 1, NotCharged: 1, Degraded: 1}); got != want {
+	if got, want := total.Total(), (observe.RouteCounts{Allowed: 2, Denied: 1, NotCharged: 1, Refused: 1, Degraded: 1}); got != want {
 		t.Errorf("api, total: %+v, want %+v", got, want)
 	}
-	if got, want := outcomes(s), map[string]int64{"allowed": 2, "denied": 2}; !reflect.DeepEqual(got, want) {
+	if got, want := outcomes(s), map[string]int64{"allowed": 2, "denied": 2, "failed_closed": 1}; !reflect.DeepEqual(got, want) {
+		t.Errorf("decisions %v, want %v", got, want)
+	}
+}
+
+// In an outage of the store, or of what its key needs, a policy that fails closed refuses all requests. They count under it,
+// and not under the policies that would have let them through. A request without time is its client's own fault.
+func TestCountsRefusals(t *testing.T) {
+	c := observe.NewCounts(observe.CountsConfig{History: true})
+	limiter := newLimiter(t, ratelimit.Config{
+		Store:   failing(func() error { return errors.New("on fire") }),
+		Logger:  slog.New(slog.DiscardHandler),
+		Observe: c.Observe,
+	})
+	policies := []ratelimit.Policy{perIP("login", ratelimit.PerHour(5)), perIP("org", ratelimit.PerHour(9)), perIP("api", ratelimit.PerHour(9)), perIP("try", ratelimit.PerHour(9))}
+	policies[0].FailClosed, policies[1].FailClosed, policies[3].FailClosed, policies[3].Shadow = true, true, true, true
+	c.Declare("login", "org", "api", "try")
+	mux := http.NewServeMux()
+	mux.Handle("POST /login", limiter.Limit(policies...)(okHandler))
+	for range 3 {
+		mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/login", nil))
+	}
+	late, end := context.WithDeadline(t.Context(), time.Now())
+	defer end()
+	mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(late, "POST", "/login", nil))
+	limiter.Limit(policies[2:]...)(okHandler).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/", nil))
+	keys := perIP("keys", ratelimit.PerHour(5))
+	keys.Key, keys.FailClosed = func(*http.Request) (string, error) { return "", ratelimit.ErrOutage }, true
+	broken := perIP("broken", ratelimit.PerHour(5))
+	broken.Key, broken.FailClosed = func(*http.Request) (string, error) { return "", errors.New("a bug") }, true
+	c.Declare("keys", "broken")
+	mux.Handle("GET /keys", limiter.Limit(keys, broken)(okHandler))
+	mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/keys", nil))
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, "GET", "/keys", nil))
+	s := c.Snapshot()
+	for name, want := range map[string]int64{"login": 3, "org": 3, "api": 0, "try": 0, "keys": 1, "broken": 0} {
+		p := policyOf(t, s, name)
+		total := observe.RouteCounts{Refused: want}
+		if p.Total() != total {
+			t.Errorf("%s: %+v, want %d refused", name, p.Total(), want)
+		}
+		if last := p.Routes[len(p.Routes)-1]; want > 0 && last.Route == "" {
+			t.Errorf("%s: refused on %q", name, last.Route)
+		}
+		if got := p.Hour[59].Refused + p.Hour[58].Refused; got != want {
+			t.Errorf("%s: the last minutes have %d refused, want %d", name, got, want)
+		}
+	}
+	if got, want := outcomes(s), map[string]int64{"failed_closed": 6, "failed_open": 1}; !reflect.DeepEqual(got, want) {
 		t.Errorf("decisions %v, want %v", got, want)
 	}
 }
@@ -378,22 +429,38 @@ func TestCountsHistoryAtRandom(t *testing.T) {
 	for seed := range uint64(testsize.Of(10, 50)) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-		step := int64(0)
+		step, zero := int64(0), start.Unix()/5
 		c := observe.NewCounts(observe.CountsConfig{History: true, Clock: func() time.Time { return start.Add(time.Duration(step) * 5 * time.Second) }})
 		came := map[int64]int64{}
 		for range 200 {
-			step += []int64{0, 0, 1, 2, random.Int64N(130), 119, 120, 121}[random.IntN(8)]
+			step += []int64{0, 0, 1, 2, random.Int64N(130), 119, 120, 121, 12 * 60, 12*60 + 1, 72 * 60, random.Int64N(72 * 60)}[random.IntN(12)]
 			if random.IntN(3) > 0 {
-				count(c, ratelimit.Event{Op: "take", Results: []ratelimit.Result{result("api", false)}})
+				count(c, ratelimit.Event{Op: "take", Results: []ratelimit.Result{result("api", false)}, Refused: []string{"api", "api"}})
 				came[step]++
 				continue
 			}
 			c.Declare("api")
-			for i, got := range policyOf(t, c.Snapshot(), "api").History {
-				of := step - 119 + int64(i)
-				want := observe.Step{Start: start.Add(time.Duration(of) * 5 * time.Second), Denied: came[of]}
-				if got != want {
-					t.Fatalf("seed %d, at step %d: step %d is %+v, want %+v", seed, step, of, got, want)
+			p := policyOf(t, c.Snapshot(), "api")
+			for _, span := range []struct {
+				got         []observe.Step
+				steps, each int64
+			}{{p.History, 120, 1}, {p.Hour, 60, 12}, {p.SixHours, 60, 72}} {
+				if int64(len(span.got)) != span.steps {
+					t.Fatalf("%d steps, want %d", len(span.got), span.steps)
+				}
+				first := (zero+step)/span.each - span.steps + 1
+				want := make([]observe.Step, span.steps)
+				for i := range want {
+					want[i].Start = time.Unix((first+int64(i))*span.each*5, 0).UTC()
+				}
+				for of, n := range came {
+					if i := (zero+of)/span.each - first; i >= 0 {
+						want[i].Denied += n
+						want[i].Refused += 2 * n
+					}
+				}
+				if !slices.Equal(span.got, want) {
+					t.Fatalf("seed %d, at step %d, of %d: %+v, want %+v", seed, step, span.each, span.got, want)
 				}
 			}
 		}

@@ -34,7 +34,7 @@ type bucket struct {
 }
 
 func newBucket(r *ratelimit.Bucket, now time.Time) *bucket {
-	b := &bucket{Policy: r.Policy, Key: r.Key, Reason: r.Reason, quota: r.Limit.Period != 0, full: r.ResetAfter, since: r.BlockedSince}
+	b := &bucket{Policy: r.Policy, Key: r.Key, Reason: r.Reason, quota: r.Limit.Period() != 0, full: r.ResetAfter, since: r.BlockedSince}
 	if r.Limit != (ratelimit.Limit{}) {
 		b.Limit, b.Burst = r.Limit.String(), burstOf(r.Limit)
 		if tokens := r.Remaining - debt(r, b.Burst); !r.Blocked {
@@ -58,7 +58,7 @@ func newBucket(r *ratelimit.Bucket, now time.Time) *bucket {
 	default:
 		b.State = "empty"
 	}
-	if zone, err := time.LoadLocation(r.Limit.Zone); err == nil && b.quota && r.Used && !r.Blocked {
+	if zone, err := time.LoadLocation(r.Limit.Zone()); err == nil && b.quota && r.Used && !r.Blocked {
 		b.PeriodEnds = now.Add(r.ResetAfter).Round(time.Second).In(zone)
 	}
 	b.NextIn, b.FullIn, b.Since = b.next.Seconds(), b.full.Seconds(), b.since.Seconds()
@@ -111,7 +111,7 @@ func (b *bucket) write(e *env) {
 
 // debt returns how many tokens a bucket has below 0, rounded up. It is not known of a quota.
 func debt(r *ratelimit.Bucket, burst int64) int64 {
-	if r.Remaining > 0 || r.Limit.Rate == 0 || r.Limit.Period != 0 {
+	if r.Remaining > 0 || r.Limit.Rate == 0 || r.Limit.Period() != 0 {
 		return 0
 	}
 	missing := r.ResetAfter.Seconds() * float64(r.Limit.Rate) / r.Limit.Per.Seconds()
