@@ -119,14 +119,14 @@ const (
 type Reader struct {
 	values store.Values
 	secret []byte
+	held   map[string]*held // by the name of the value; only the read that is under way uses it
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards the fields below
 	began  time.Time     // the last read
 	under  chan struct{} // closed when it is over; nil if none is under way
 	err    error         // of the last read that is over
 	readAt time.Time     // the last one without an error
 	fleet  Fleet
-	held   map[string]*held
 }
 
 // A held is a value that was read before.
@@ -170,17 +170,19 @@ func (r *Reader) read(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), readWithin)
 	defer cancel()
 	changes, err := r.values.ReadValues(ctx, setName, store.Value{})
+	var f Fleet
+	if err == nil {
+		f = r.decode(changes)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer close(done)
-	r.under, r.err = nil, err
-	if err == nil {
-		r.readAt = time.Now()
-		r.fleet = r.decode(changes)
+	if r.under, r.err = nil, err; err == nil {
+		r.readAt, r.fleet = time.Now(), f
 	}
 }
 
-// decode returns the replicas of all values. The caller holds mu.
+// decode returns the replicas of all values.
 func (r *Reader) decode(changes store.ValueChanges) (f Fleet) {
 	now, before := time.Now(), r.held
 	r.held = make(map[string]*held)

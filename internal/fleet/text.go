@@ -99,15 +99,17 @@ func Decode(text string) (*Snapshot, error) {
 	if len(text) > store.MaxValueText {
 		return nil, fmt.Errorf("fleet: a snapshot of %d bytes: must have at most %d", len(text), store.MaxValueText)
 	}
-	var newer struct {
-		Format        int
-		Host, Release string
-		At            time.Time
-	}
 	s := new(Snapshot)
 	err := json.Unmarshal([]byte(text), s)
-	if json.Unmarshal([]byte(text), &newer); newer.Format > format {
-		s, err = &Snapshot{Format: newer.Format, Host: newer.Host, Release: newer.Release, At: newer.At, Newer: true}, nil
+	if err != nil || s.Format > format {
+		var newer struct {
+			Format        int
+			Host, Release string
+			At            time.Time
+		}
+		if json.Unmarshal([]byte(text), &newer) == nil && newer.Format > format {
+			s, err = &Snapshot{Format: newer.Format, Host: newer.Host, Release: newer.Release, At: newer.At, Newer: true}, nil
+		}
 	}
 	if err == nil {
 		err = s.check()
