@@ -34,7 +34,7 @@ type Replica struct {
 // Away reports whether the store of the replica does not answer.
 func (r *Replica) Away() bool { return !r.Newer && r.Store.State != "answers" }
 
-// Merged adds up all replicas. The one of this process comes first. What a silent one did lately is not known.
+// Merged adds up all replicas. The one of this process comes first. The rates of a silent replica do not count.
 func (f *Fleet) Merged() *Snapshot {
 	var own, others []*Snapshot
 	for _, r := range f.Replicas {
@@ -121,7 +121,7 @@ type Reader struct {
 	secret []byte
 	held   map[string]*held // by the name of the value; only the read that is under way uses it
 
-	mu     sync.Mutex // guards the fields below
+	mu     sync.Mutex    // guards the fields below
 	began  time.Time     // the last read
 	under  chan struct{} // closed when it is over; nil if none is under way
 	err    error         // of the last read that is over
@@ -169,17 +169,27 @@ func (r *Reader) Fleet(ctx context.Context) (Fleet, error) {
 func (r *Reader) read(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), readWithin)
 	defer cancel()
-	changes, err := r.values.ReadValues(ctx, setName, store.Value{})
-	var f Fleet
-	if err == nil {
-		f = r.decode(changes)
-	}
+	f, err := r.readValues(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer close(done)
 	if r.under, r.err = nil, err; err == nil {
 		r.readAt, r.fleet = time.Now(), f
 	}
+}
+
+// readValues reads the values. A panic of somebody's Store must not end the process.
+func (r *Reader) readValues(ctx context.Context) (f Fleet, err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = fmt.Errorf("fleet: the store panicked: %v", panicked)
+		}
+	}()
+	changes, err := r.values.ReadValues(ctx, setName, store.Value{})
+	if err != nil {
+		return Fleet{}, err
+	}
+	return r.decode(changes), nil
 }
 
 // decode returns the replicas of all values.

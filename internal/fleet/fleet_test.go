@@ -53,12 +53,17 @@ func (v *values) fail(ctx context.Context) error {
 	v.mu.Lock()
 	hangs, err := v.hangs, v.err
 	v.mu.Unlock()
+	if err == errPanic {
+		panic("a nil map")
+	}
 	if hangs {
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	return err
 }
+
+var errPanic = errors.New("panic")
 
 func (v *values) set(err error, hangs bool) {
 	v.mu.Lock()
@@ -221,6 +226,15 @@ func TestAReaderReadsOnceInTwoSeconds(t *testing.T) {
 			t.Errorf("afterwards %q", got)
 		}
 	})
+}
+
+// A panic of somebody's Store is an error of the read.
+func TestAStoreThatPanics(t *testing.T) {
+	v := newValues(t, 0)
+	v.set(errPanic, false)
+	if got := read(t, NewReader(v, nil)); got != "fleet: the store panicked: a nil map" {
+		t.Errorf("%q", got)
+	}
 }
 
 // A store that has lost its data has the replica again after its next snapshot.
