@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"log/slog"
 	"regexp"
 	"runtime/debug"
 	"slices"
@@ -75,6 +76,11 @@ func untilNext(replica string) time.Duration {
 
 // publish takes a sample and a snapshot of h. If that fails, other replicas see that this one is silent.
 func (h *handler) publish(publisher *fleet.Publisher) {
+	defer func() { // in the goroutine of a timer, a panic of somebody's Store would end the process
+		if panicked := recover(); panicked != nil {
+			h.logger().LogAttrs(context.Background(), slog.LevelError, "ratelimit: admin publishing panicked", slog.String("panic", logtext.Show(fmt.Sprint(panicked), maxShown)))
+		}
+	}()
 	var counted observe.Snapshot
 	if h.cfg.Counts != nil {
 		counted = h.cfg.Counts.Snapshot()
@@ -350,7 +356,9 @@ func (h *handler) addKeys(s *fleet.Snapshot, policies []ratelimit.Policy) {
 		denied = appendKeys(denied, p.Name, h.cfg.Top.Denied(p.Name, publishedKeys), &s.KeySteps)
 	}
 	s.Kinds = h.member.meet(requests, denied)
-	s.Limited = h.cfg.Top.Limited().String()
+	if limited := h.cfg.Top.Limited(); limited.Count() > 0 {
+		s.Limited = limited.String()
+	}
 	for _, b := range h.cfg.Top.Blocked() {
 		if len(s.Blocks) == publishedBlocks {
 			s.LeftOut.Blocks++
