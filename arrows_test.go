@@ -51,7 +51,7 @@ func TestArrows(t *testing.T) {
 		"/store/fallback":    {"/internal/", "/store", "/store/memstore"},
 		"/store/lease":       {"/internal/", "/store"},
 		"/store/denialcache": {"/internal/", "/store"},
-		"/admin":             {"/internal/", "", "/explain", "/observe", "/override", "/store", "/store/memstore", "github.com/go-chi/chi/v5", "mvdan.cc/sh/v3/"},
+		"/admin":             {"/internal/", "", "/explain", "/observe", "/override", "/store", "/store/memstore", "github.com/cespare/xxhash/v2", "github.com/go-chi/chi/v5", "mvdan.cc/sh/v3/"},
 		"/explain":           {"/internal/", "/store"},
 		"/override":          {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5"},
 		"/policyfile":        {"/internal/", "", "/explain", "/store", "/store/memstore", "github.com/go-chi/chi/v5", "go.yaml.in/yaml/v4/"},

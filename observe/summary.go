@@ -18,25 +18,28 @@ type summary struct {
 	seen   int64
 	denied int64
 
-	used    int                 // how many of the arrays below are used
-	first   [4 * counters]uint8 // the counters of the keys with a hash, as a list: 1 more than the first of them
-	behind  [counters]uint8     // 1 more than the one behind it
-	hash    [counters]uint64
-	count   [counters]uint32 // of 12 minutes at most
-	extra   [counters]uint32
-	denials [counters]uint32 // of count-extra
-	key     [counters][]byte // its memory is used again
-	whole   [counters]bool   // or key is a name of the key
+	used   int                 // how many of the arrays below are used
+	first  [4 * counters]uint8 // the counters of the keys with a hash, as a list: 1 more than the first of them
+	behind [counters]uint8     // 1 more than the one behind it
+	hash   [counters]uint64
+	count  [counters]uint32 // of 12 minutes at most
+	extra  [counters]uint32
+	parts  [counters][parts]tally // count-extra, by the parts of a step
+	key    [counters][]byte       // its memory is used again
+	whole  [counters]bool         // or key is a name of the key
 
 	// All counts are at least lowest, and those before next are above it.
 	lowest uint32
 	next   int
 }
 
+// A tally counts the requests of a key in a part of a step, and those that were denied.
+type tally struct{ requests, denied uint32 }
+
 const noCounter = -1
 
-// add counts a key, of which kept is kept if it is new.
-func (s *summary) add(hash uint64, kept string, whole, denied bool) {
+// add counts a key in a part of the step, of which kept is kept if it is new. It returns the tally of the part.
+func (s *summary) add(part int, hash uint64, kept string, whole, denied bool) tally {
 	s.seen++
 	i := s.find(hash)
 	if i == noCounter {
@@ -44,10 +47,21 @@ func (s *summary) add(hash uint64, kept string, whole, denied bool) {
 		s.key[i], s.whole[i] = append(s.key[i][:0], kept...), whole
 	}
 	s.count[i]++
+	in := &s.parts[i][part]
+	in.requests++
 	if denied {
 		s.denied++
-		s.denials[i]++
+		in.denied++
 	}
+	return *in
+}
+
+// denials returns how many of count-extra requests were denied.
+func (s *summary) denials(counter int) (n int64) {
+	for _, in := range s.parts[counter] {
+		n += int64(in.denied)
+	}
+	return n
 }
 
 // find returns the counter of a key, or noCounter.
@@ -71,7 +85,7 @@ func (s *summary) enter(hash uint64) int {
 		i = s.leastUsed()
 		s.leave(i)
 		s.extra[i] = s.count[i]
-		s.denials[i] = 0
+		s.parts[i] = [parts]tally{}
 	}
 	s.hash[i] = hash
 	list := s.list(hash)

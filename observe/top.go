@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/distinct"
 	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 )
 
@@ -37,8 +38,10 @@ const (
 	defaultTopWindow   = 5 * time.Minute
 	defaultTopPolicies = 32
 
-	// steps is the number of steps in which a window slides.
+	// steps is the number of steps in which a window slides, and parts the number of parts of a step, by which the
+	// requests of a key are counted.
 	steps = 5
+	parts = 6
 )
 
 // A Top lists the keys of each policy that make the most requests, and those that are denied most often. It uses
@@ -47,8 +50,8 @@ const (
 // Each key with at least 1 % of a policy's requests in the window is listed. A count is at most 0.8 % of these requests
 // too high. The same holds for denials. Only requests of this process are counted.
 //
-// A Top is safe for concurrent use, also by several Limiters. It needs no closing. It uses about 115 KB for each policy,
-// and at most 480 KB if keys are long.
+// A Top is safe for concurrent use, also by several Limiters. It needs no closing. It uses about 180 KB for each policy,
+// and at most 550 KB if keys are long.
 type Top struct {
 	stepSize time.Duration
 	policies int
@@ -57,12 +60,14 @@ type Top struct {
 	began    time.Time
 	seed     maphash.Seed
 
-	// Without a clock, current is the number of the current step while over is false. A timer sets it.
+	// Without a clock, current is the number of the current part while over is false. A timer sets it.
 	current atomic.Int64
 	over    atomic.Bool
 
 	mu     sync.Mutex // for changes of tables
 	tables atomic.Pointer[map[string]*topTable]
+
+	blocks blocks
 }
 
 // A TopList is what [Top.Heaviest] and [Top.Denied] return.
@@ -96,6 +101,16 @@ type TopKey struct {
 	// Share is the part of the policy's requests that Requests is, or of its denials that Denied is in the list of
 	// Denied: from 0 to 1.
 	Share float64
+
+	// Steps counts the requests by time, the oldest first. A step is a thirtieth of the window. The last one is not over.
+	// Requests before the key had a place in the lists are missing.
+	Steps []KeyStep
+}
+
+// A KeyStep counts the requests of a key in a step of a [TopKey], and how many of them were denied.
+type KeyStep struct {
+	Start            time.Time
+	Requests, Denied int64
 }
 
 // NewTop returns a Top without any requests. It returns an error if a field of cfg is out of its range.
@@ -128,46 +143,60 @@ func NewTop(cfg TopConfig) (*Top, error) {
 // Observe counts the keys of a request, a Decide, Admit, Take or Wait, under each policy that the store decided about.
 // Denials by a [ratelimit.Policy.Shadow] count as denials. A request that another policy denied counts, too.
 func (t *Top) Observe(_ context.Context, e *ratelimit.Event) {
-	switch e.Op {
-	case "peek", "refund", "reset", "block", "unblock", "settle":
-		return
-	}
 	if len(e.Results) == 0 {
 		return
 	}
-	step := t.currentStep()
+	part := t.currentPart()
+	switch e.Op {
+	case "peek", "refund", "reset", "block", "unblock", "settle":
+		t.operated(part, e)
+		return
+	}
 	for i := range e.Results {
 		r := &e.Results[i]
+		var n tally
 		if table := t.table(r.Policy); table != nil {
-			table.add(t, step, r.Key, !r.Allowed)
+			n = table.add(t, part, r)
+		}
+		switch {
+		case r.Blocked:
+			t.blocks.meet(t, part, r, false)
+		case r.Allowed && n.requests == n.denied+1 && e.Waited == 0: // the first in this part
+			t.blocks.passed(t, part, r)
 		}
 	}
 }
 
-// step returns the number of the current step. Steps count from 0.
-func (t *Top) step() int64 {
-	now := time.Now
+// now returns the time of the clock.
+func (t *Top) now() time.Time {
 	if t.clock != nil {
-		now = t.clock
+		return t.clock()
 	}
-	return int64(max(0, now().Sub(t.began)) / t.stepSize)
+	return time.Now()
 }
 
-// currentStep is like step, at a fraction of the cost of reading the clock.
-func (t *Top) currentStep() int64 {
+// part returns the number of the current part of a step. Parts count from 0.
+func (t *Top) part() int64 {
+	since := max(0, t.now().Sub(t.began))
+	return int64(since/t.stepSize)*parts + int64(since%t.stepSize*parts/t.stepSize)
+}
+
+// currentPart is like part, at a fraction of the cost of reading the clock.
+func (t *Top) currentPart() int64 {
 	if t.clock != nil || t.over.Load() && t.over.CompareAndSwap(true, false) {
-		number := t.step()
+		number := t.part()
 		t.current.Store(number)
 		if t.clock == nil {
-			time.AfterFunc(time.Until(t.stepBegan(number+1)), func() { t.over.Store(true) })
+			time.AfterFunc(time.Until(t.partBegan(number+1)), func() { t.over.Store(true) })
 		}
 		return number
 	}
 	return t.current.Load()
 }
 
-func (t *Top) stepBegan(number int64) time.Time {
-	return t.began.Add(time.Duration(number) * t.stepSize)
+func (t *Top) partBegan(number int64) time.Time {
+	within := (time.Duration(number%parts)*t.stepSize + parts - 1) / parts
+	return t.began.Add(time.Duration(number/parts)*t.stepSize + within)
 }
 
 // table returns the table of a policy, or nil if there are too many.
@@ -200,21 +229,44 @@ func (t *Top) Heaviest(policy string, n int) TopList { return t.list(policy, n, 
 // of the denials.
 func (t *Top) Denied(policy string, n int) TopList { return t.list(policy, n, ofDenials) }
 
-// Find returns the key that the lists of a policy show as shown, to call a Limiter with it. It returns false if the
-// lists do not have it, and for the "sha256:" form of a key of more than 256 bytes.
+// Key returns what the lists know of one key: as in the list of Heaviest, or as in that of Denied if it is only there.
+// It returns false if the key is in neither.
+func (t *Top) Key(policy, key string) (TopKey, bool) {
+	c := t.copy(policy)
+	hash := maphash.String(t.seed, key)
+	for _, kind := range []int{ofRequests, ofDenials} {
+		l := c.ranking(kind)
+		if r := l.rows[hash]; r != nil {
+			return l.key(hash, r), true
+		}
+	}
+	return TopKey{}, false
+}
+
+// Limited returns a sketch of the keys that were denied lately, under any policy with lists: in the current step of
+// [TopKey.Steps] and in the one before. Denials by a [ratelimit.Policy.Shadow] do not count.
+func (t *Top) Limited() *distinct.Sketch {
+	all, part := new(distinct.Sketch), t.part()
+	for _, table := range *t.tables.Load() {
+		table.limitedIn(part, all)
+	}
+	return all
+}
+
+// Find returns the key that the lists of a policy or [Top.Blocked] show as shown, to call a Limiter with it. It returns
+// false if they do not have it, and for the "sha256:" form of a key of more than 256 bytes.
 func (t *Top) Find(policy, shown string) (key string, ok bool) {
-	c := t.copy(policy, ofRequests, ofDenials)
-	for _, summaries := range c.summaries {
-		for i := range summaries {
-			s := &summaries[i]
+	c := t.copy(policy)
+	for kind := range kinds {
+		for _, s := range c.summaries(kind) {
 			for j, kept := range s.key[:s.used] {
-				if s.whole[j] && t.show(kept, true) == shown {
+				if s.whole[j] && t.show(string(kept), true) == shown {
 					return string(kept), true
 				}
 			}
 		}
 	}
-	return "", false
+	return t.blocks.find(t, policy, shown)
 }
 
 // keep returns what is kept of a key: the whole key, or its name in the lists.
@@ -229,11 +281,11 @@ func (t *Top) keep(key string) (kept string, whole bool) {
 }
 
 // show returns the name in the lists of a key that is kept.
-func (t *Top) show(kept []byte, whole bool) string {
+func (t *Top) show(kept string, whole bool) string {
 	if whole && t.secret != nil {
-		return keyname.Secret(t.secret, string(kept))
+		return keyname.Secret(t.secret, kept)
 	}
-	return string(kept)
+	return kept
 }
 
 // A topRow is what the summaries of a window know of a key.
@@ -246,14 +298,45 @@ type topRow struct {
 
 func (r *topRow) certain() int64 { return r.count - r.extra }
 
-// union returns the keys of summaries, and the highest count that a key which is in none of them can have.
-func union(summaries []summary) (rows map[uint64]*topRow, missing int64) {
-	rows = make(map[uint64]*topRow)
-	for i := range summaries {
-		missing += int64(summaries[i].least())
+// A ranking is the union of the summaries of a kind.
+type ranking struct {
+	of           *topCopy
+	kind         int
+	requests     map[uint64]*topRow // those of ofRequests
+	rows         map[uint64]*topRow
+	missing      int64 // the highest count that a key without a row can have
+	seen, denied int64 // of all keys
+}
+
+func (c *topCopy) ranking(kind int) *ranking {
+	l := &ranking{of: c, kind: kind}
+	for _, s := range c.summaries(ofRequests) {
+		l.seen += s.seen
+		l.denied += s.denied
 	}
-	for i := range summaries {
-		s := &summaries[i]
+	l.requests, l.missing = union(c.summaries(ofRequests))
+	l.rows = l.requests
+	if kind == ofDenials {
+		l.rows, l.missing = union(c.summaries(ofDenials))
+	}
+	return l
+}
+
+// total is the sum of the counts of all keys.
+func (l *ranking) total() int64 {
+	if l.kind == ofDenials {
+		return l.denied
+	}
+	return l.seen
+}
+
+// union returns the keys of summaries, and the highest count that a key which is in none of them can have.
+func union(summaries []*summary) (rows map[uint64]*topRow, missing int64) {
+	rows = make(map[uint64]*topRow)
+	for _, s := range summaries {
+		missing += int64(s.least())
+	}
+	for _, s := range summaries {
 		least := int64(s.least())
 		for j := range s.used {
 			r := rows[s.hash[j]]
@@ -263,46 +346,42 @@ func union(summaries []summary) (rows map[uint64]*topRow, missing int64) {
 			}
 			r.count += int64(s.count[j]) - least
 			r.extra += int64(s.extra[j]) - least
-			r.denied += int64(s.denials[j])
+			r.denied += s.denials(j)
 		}
 	}
 	return rows, missing
 }
 
-func (t *Top) list(policy string, n, kind int) TopList {
-	c := t.copy(policy, slices.Compact([]int{ofRequests, kind})...)
-	list := TopList{Since: c.since}
-	for i := range c.summaries[ofRequests] {
-		list.Requests += c.summaries[ofRequests][i].seen
-		list.Denied += c.summaries[ofRequests][i].denied
+// key returns the row of a key as it is listed.
+func (l *ranking) key(hash uint64, r *topRow) TopKey {
+	k := TopKey{
+		Key: l.of.top.show(string(r.kept), r.whole), Requests: r.count, Denied: r.denied, Error: r.extra,
+		Share: float64(r.count) / float64(l.total()), Steps: l.of.history(hash),
 	}
-	total := list.Requests
-	var requests map[uint64]*topRow
-	if kind == ofDenials {
-		total = list.Denied
-		requests, _ = union(c.summaries[ofRequests])
+	if l.kind == ofDenials {
+		k.Requests, k.Denied = r.certain(), r.count
+		if as := l.requests[hash]; as != nil {
+			k.Requests = max(k.Requests, as.certain())
+		}
 	}
+	return k
+}
 
-	rows, missing := union(c.summaries[kind])
-	list.Others = missing
+func (t *Top) list(policy string, n, kind int) TopList {
+	c := t.copy(policy)
+	l := c.ranking(kind)
+	list := TopList{Since: c.began(), Requests: l.seen, Denied: l.denied, Others: l.missing}
 	byCount := func(a, b uint64) int {
-		a_, b_ := rows[a], rows[b]
+		a_, b_ := l.rows[a], l.rows[b]
 		return cmp.Or(cmp.Compare(b_.certain(), a_.certain()), cmp.Compare(b_.count, a_.count), slices.Compare(a_.kept, b_.kept))
 	}
-	for i, hash := range slices.SortedFunc(maps.Keys(rows), byCount) {
-		r := rows[hash]
-		if i >= n && r.count*100 < total {
+	for i, hash := range slices.SortedFunc(maps.Keys(l.rows), byCount) {
+		r := l.rows[hash]
+		if i >= n && r.count*100 < l.total() {
 			list.Others = max(list.Others, r.count)
 			continue
 		}
-		k := TopKey{Key: t.show(r.kept, r.whole), Requests: r.count, Denied: r.denied, Error: r.extra, Share: float64(r.count) / float64(total)}
-		if kind == ofDenials {
-			k.Requests, k.Denied = r.certain(), r.count
-			if as := requests[hash]; as != nil {
-				k.Requests = max(k.Requests, as.certain())
-			}
-		}
-		list.Keys = append(list.Keys, k)
+		list.Keys = append(list.Keys, l.key(hash, r))
 	}
 	return list
 }
