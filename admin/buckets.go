@@ -41,8 +41,8 @@ type keyView struct {
 type bucketFacts struct {
 	Policy string `json:"policy"`
 
-	// State is "full" (it was never used, or has refilled), "ready" (it holds a token), "empty", "debt", "blocked" or
-	// "unknown".
+	// State is "full" (it was never used, or has refilled), "ready" (it holds a token), "empty", "debt", "blocked",
+	// "refuses" (the store is unavailable, and the policy fails closed) or "unknown".
 	State string `json:"state"`
 
 	// Limit is the limit of the last charge, such as a member's tier. Of a full bucket it is the policy's, and "" if
@@ -63,6 +63,7 @@ type bucketFacts struct {
 	Locks     bool    `json:"locks"`            // the policy has a LockFor
 	Shadow    bool    `json:"shadow"`
 	LimitFunc bool    `json:"limit_func"`
+	Closed    bool    `json:"fail_closed"`
 	Degraded  bool    `json:"degraded"` // a stand-in of this replica answered
 	Error     string  `json:"error,omitempty"`
 
@@ -74,7 +75,7 @@ type bucketFacts struct {
 
 // look returns the bucket of a key under a policy. It asks without a Limit, and so gets the bucket's own.
 func (h *handler) look(ctx context.Context, p ratelimit.Policy, key string) (b bucketFacts) {
-	b = bucketFacts{Policy: p.Name, State: "unknown", Locks: p.LockFor > 0, Shadow: p.Shadow, LimitFunc: p.LimitFunc != nil}
+	b = bucketFacts{Policy: p.Name, State: "unknown", Locks: p.LockFor > 0, Shadow: p.Shadow, LimitFunc: p.LimitFunc != nil, Closed: p.FailClosed && !p.Shadow}
 	defer func() { // in a goroutine, a panic of somebody's Store would end the process
 		if panicked := recover(); panicked != nil {
 			b.Error = "the store panicked"
@@ -121,6 +122,8 @@ func (b *bucketFacts) fill(r *ratelimit.Bucket) {
 		b.PeriodEnds = periodEnd(r)
 	}
 	switch {
+	case b.Degraded && b.Closed:
+		b.State = "refuses"
 	case r.Blocked:
 		b.State, b.NextIn = "blocked", seconds(r.RetryAfter)
 	case !r.Used:

@@ -40,7 +40,7 @@ func TestBucketsOfAKey(t *testing.T) {
 			t.Errorf("%v tokens of a tier", tokens)
 		}
 		w := s.get("key?key=ip:192.0.2.1&policy=second", asBrowser)
-		s.want(w, 200, "0.5 of 4 tokens", "The next request is allowed in 0.3 s. Full in 1.8 s.", "Blocked", "No request is allowed for 60 min.", "29 of 30 tokens", "The next request is allowed now.", "Reset and unblock", `width="12.50"`, "6 per minute, 30 at once")
+		s.want(w, 200, "0.5 of 4 tokens", `read at <time datetime="2000-01-01T00:00:00Z">00:00:00</time>. If no request comes, it has a token in 0.3 s, and is full in 1.8 s.`, "Blocked", "No request is allowed for 60 min.", "29 of 30 tokens", "If no request comes, it is full in 9.8 s.", "Reset and unblock", `width="12.50"`, "6 per minute, 30 at once")
 		time.Sleep(250 * time.Millisecond)
 		same(t, s.object("key.json?key=ip:192.0.2.1&policy=second"), map[string]any{"buckets.0.state": "ready", "buckets.0.tokens": 1, "buckets.0.next_in_seconds": 0})
 		time.Sleep(time.Hour)
@@ -57,7 +57,7 @@ func TestABucketInDebt(t *testing.T) {
 	if tokens := at(v, "buckets", 0, "tokens").(float64); tokens > -6.9 || tokens < -7 {
 		t.Errorf("%v tokens", tokens)
 	}
-	s.want(s.get("key?key=ip:192.0.2.1", asBrowser), 200, "−7 of 3 tokens", "The next request is allowed in 8 h.", `width="0.00"`, `aria-valuenow="0"`)
+	s.want(s.get("key?key=ip:192.0.2.1", asBrowser), 200, "−7 of 3 tokens", "If no request comes, it has a token in 8 h, and is full in 10 h.", `width="0.00"`, `aria-valuenow="0"`)
 }
 
 // Each key can be named, whatever its bytes, and only one at a time.

@@ -20,7 +20,6 @@ var assets embed.FS
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"span": span, "count": numbers.Count, "between": between, "rate": rate, "percent": numbers.Share, "bytes": numbers.Size,
 	"stamp": stamp, "clock": clock, "day": day, "date": date, "lasted": lasted, "words": words, "list": newKeyList,
-	"plain": func(s seconds) float64 { return time.Duration(s).Seconds() },
 }).ParseFS(assets, "assets/*.html"))
 
 // A page is what templates get.

@@ -64,6 +64,7 @@ func init() { // serve functions refer to routes
 		"":            {read, false, (*handler).overview},
 		"style.css":   {read, false, (*handler).asset},
 		"page.js":     {read, false, (*handler).asset},
+		"charts.js":   {read, false, (*handler).asset},
 		"icon.svg":    {read, false, (*handler).asset},
 		"facts.json":  {read, false, (*handler).factsJSON},
 		"top.json":    {read, false, (*handler).topJSON},
