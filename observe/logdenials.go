@@ -23,6 +23,10 @@ type LogConfig struct {
 	// hexadecimal digits of their HMAC-SHA-256. Use it for logs that must not hold addresses or names. A KeyFunc
 	// must not put them into its errors either. The package comment shows how to find a key.
 	KeySecret []byte
+
+	// Names adds the attribute "name" to the lines of denied requests: what Names.Name returns for their key, also with
+	// a KeySecret. Default: no such attribute.
+	Names *Names
 }
 
 // LogDenials returns an observer for [ratelimit.Config.Observe] that logs denied requests, at most one line a
@@ -35,7 +39,7 @@ func LogDenials(cfg LogConfig) func(context.Context, *ratelimit.Event) {
 	if err := keyname.CheckSecret(cfg.KeySecret, "LogConfig.KeySecret", "to show keys unchanged"); err != nil {
 		panic("observe: LogDenials: " + err.Error())
 	}
-	l := &denialLog{logger: cfg.Logger, secret: slices.Clone(cfg.KeySecret), seed: maphash.MakeSeed()}
+	l := &denialLog{logger: cfg.Logger, names: cfg.Names, secret: slices.Clone(cfg.KeySecret), seed: maphash.MakeSeed()}
 	return l.observe
 }
 
@@ -43,6 +47,7 @@ func LogDenials(cfg LogConfig) func(context.Context, *ratelimit.Event) {
 type denialLog struct {
 	logger  *slog.Logger // nil: slog.Default()
 	secret  []byte       // nil: keys are shown as they are
+	names   *Names       // nil: lines have none
 	seed    maphash.Seed
 	recent  recentLines
 	standIn standInLines
@@ -78,13 +83,13 @@ func (l *denialLog) denied(ctx context.Context, e *ratelimit.Event, r *ratelimit
 	if !due {
 		return
 	}
-	key := ""
+	key, name := "", ""
 	if as.key != 0 {
-		key = l.showKey(r.Key)
+		key, name = l.showKey(r.Key), l.names.Name(r.Policy, r.Key)
 	} else {
 		message += " other keys"
 	}
-	l.log(ctx, slog.LevelInfo, message,
+	attrs := []slog.Attr{
 		slog.String("policy", as.policy),
 		slog.String("key", key),
 		slog.String("route", e.Route),
@@ -93,7 +98,11 @@ func (l *denialLog) denied(ctx context.Context, e *ratelimit.Event, r *ratelimit
 		slog.Bool("shadow", r.Shadow),
 		slog.Bool("degraded", r.Degraded),
 		slog.Int64("denials_not_logged", notLogged),
-	)
+	}
+	if l.names != nil {
+		attrs = append(attrs, slog.String("name", name))
+	}
+	l.log(ctx, slog.LevelInfo, message, attrs...)
 }
 
 // withoutKey logs a refusal by ErrNoKey. The client caused it, or the wiring. [ratelimit.Config.Logger] logs it,

@@ -6,7 +6,7 @@
 //	})
 //
 // [Counts] counts requests, for metrics and for a page: contrib/promratelimit and contrib/otelratelimit export it. [Top] lists
-// the keys that make the most requests. [Threshold] warns of keys that have used a share of their limit. [Join] makes one
+// the keys that make the most requests. [Names] finds the names of keys for people. [Threshold] warns of keys that have used a share of their limit. [Join] makes one
 // observer of several. Failures of the store are logged by [ratelimit.Config.Logger], not by this package.
 //
 // # Log lines
@@ -24,6 +24,7 @@
 //     [ratelimit.Event].
 //   - key and error are cut after 256 bytes. If they have a backslash or unprintable characters, they are escaped
 //     as in a Go string.
+//   - name is there with [LogConfig.Names] only. The first line of a key often has none, because no request waits for it.
 //   - denials_not_logged counts the denials without a line since the previous line.
 //   - decisions_not_logged counts the decisions by stand-ins without a line.
 //
@@ -40,6 +41,23 @@
 // The message of a shared line ends in " other keys", its key is empty, and its other attributes are those of the
 // current denial. It also counts the denials of pairs that were forgotten. Requests without a key share one line
 // for all policies.
+//
+// # Names of keys
+//
+// A key that is the hash of an API key tells an operator nothing. [Names] finds its name in the program's database,
+// for the log and for the page of package admin:
+//
+//	names, err := observe.NewNames(func(ctx context.Context, policy, key string) (name string, err error) {
+//		hash, ok := strings.CutPrefix(key, "header:x-api-key:")
+//		if !ok {
+//			return "", nil // an address needs no name
+//		}
+//		err = db.QueryRowContext(ctx, "SELECT customer FROM api_keys WHERE hash = $1", hash).Scan(&name)
+//		if errors.Is(err, sql.ErrNoRows) {
+//			return "", nil
+//		}
+//		return name, err
+//	}, observe.NamesConfig{})
 //
 // # Logs without personal data
 //

@@ -95,6 +95,7 @@ func (to observer) countRequests(counts observe.Snapshot, policies map[string]tr
 			with("denied", r.Denied, has.enforced)
 			with("would_deny", r.WouldDeny, has.shadow)
 			with("not_charged", r.NotCharged, false)
+			with("refused", r.Refused, false)
 			to.count("ratelimit.degraded_requests", r.Degraded, at...)
 		}
 		if p.Settlements > 0 || has.settles {

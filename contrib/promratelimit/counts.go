@@ -8,7 +8,7 @@ import (
 
 var (
 	requests = counter("requests",
-		"Decisions about requests and calls by policy, route and result: allowed, denied, would_deny (by a Shadow) or not_charged (refused for another reason).",
+		"Decisions about requests and calls by policy, route and result: allowed, denied, would_deny (by a Shadow), not_charged (refused for another reason) or refused (by FailClosed, while the store did not decide).",
 		"policy", "route", "result")
 	degraded = counter("degraded_requests",
 		"Decisions that a stand-in for the store made, by policy. They are in ratelimit_requests_total, too.", "policy")
@@ -49,6 +49,9 @@ func collectCounts(to chan<- prometheus.Metric, s observe.Snapshot, policies map
 			}
 			if r.NotCharged > 0 {
 				requests.send(to, float64(r.NotCharged), p.Policy, r.Route, "not_charged")
+			}
+			if r.Refused > 0 {
+				requests.send(to, float64(r.Refused), p.Policy, r.Route, "refused")
 			}
 		}
 		degraded.send(to, float64(p.Total().Degraded), p.Policy)

@@ -100,8 +100,10 @@ func TestValues(t *testing.T) {
 	if _, err := limiter.Refund(t.Context(), ratelimit.Policy{Name: "api", Limit: ratelimit.PerMinute(2)}, "canary-of-the-key", 1); err != nil {
 		t.Fatal(err)
 	}
+	metrics.Observe(t.Context(), &ratelimit.Event{Op: "take", Refused: []string{"login"}, Err: store.ErrNotCharged})
 	text, _ := scrape(t, metrics)
 	wantLines(t, text,
+		`ratelimit_requests_total{policy="login",result="refused",route=""} 1`,
 		`ratelimit_requests_total{policy="api",result="allowed",route="GET /items/{id}"} 2`,
 		`ratelimit_requests_total{policy="api",result="denied",route="GET /items/{id}"} 1`,
 		`ratelimit_requests_total{policy="try",result="allowed",route="GET /items/{id}"} 1`,
