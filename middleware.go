@@ -178,6 +178,9 @@ func (l *Limiter) Stats() store.Stats {
 	return stats
 }
 
+// Store returns the Store that the Limiter uses: [Config.Store], or the memory store that [New] has made.
+func (l *Limiter) Store() store.Store { return l.store }
+
 // Must returns v, or panics if err is not nil. Use it while a program starts, with New of this package or of a store:
 // Must(New(cfg)).
 func Must[T any](v T, err error) T {

@@ -132,7 +132,6 @@ func Handler(limiter *ratelimit.Limiter, authorize func(*http.Request) (user str
 		renders:   make(chan struct{}, maxRenders),
 		changes:   make(chan struct{}, maxRenders),
 		started:   time.Now(),
-		samples:   sampleStore(limiter),
 	}
 	h.cfg.Policies, h.cfg.KeySecret = slices.Clone(cfg.Policies), slices.Clone(cfg.KeySecret)
 	h.cfg.Title = cmp.Or(cfg.Title, "Rate limits")
@@ -141,6 +140,7 @@ func Handler(limiter *ratelimit.Limiter, authorize func(*http.Request) (user str
 			panic(fmt.Sprintf("admin: Handler: Config.TrustedOrigins: %v", err))
 		}
 	}
+	newMember(h)
 	return h
 }
 
@@ -156,7 +156,7 @@ type handler struct {
 
 	cache   factsCache
 	counted snapshotCache
-	samples *samples
+	member  *member
 	notices notices
 }
 

@@ -222,15 +222,3 @@ func (f *facts) Chart() *chart {
 	}
 	return newChart("chart", "All policies", reaches[0], time.Duration(all.Step), all.Until, series{"allowed", "allowed", all.Allowed}, series{"denied", "denied", all.Denied})
 }
-
-// Chart draws the history of Redis.
-func (r *redisFacts) Chart() *chart {
-	h := r.History
-	c := newChart("calls", "Calls of Redis", reaches[0], time.Duration(h.Step), h.Until, series{"allowed", "calls", h.Calls}, series{"denied", "failed calls", h.Failed})
-	c.mark(h.Away)
-	return c
-}
-
-// LatelyCalls and LatelyFailed are calls per second.
-func (h *storeHistory) LatelyCalls() float64  { return lately(h.Calls, sampleEvery) }
-func (h *storeHistory) LatelyFailed() float64 { return lately(h.Failed, sampleEvery) }

@@ -152,7 +152,7 @@ func (h *handler) newFacts(ctx context.Context) *facts {
 		HasCounts:  h.cfg.Counts != nil,
 	}
 	f.addPolicies(h)
-	f.addParts(stats, h.samples.history())
+	f.addParts(stats)
 	f.addCaches(h.cfg.Caches)
 	f.Store = h.storeFacts(ctx, stats)
 	if h.cfg.Top != nil {

@@ -27,8 +27,6 @@ type redisFacts struct {
 
 	LastError   string     `json:"last_error,omitempty"`
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
-
-	History *storeHistory `json:"history"`
 }
 
 // Failed is how many calls failed.
@@ -102,14 +100,13 @@ func (c cacheFacts) HitRate() float64 {
 	return finite(float64(c.Hits) / float64(c.Hits+c.Misses))
 }
 
-func (f *facts) addParts(s store.Stats, sampled *storeHistory) {
+func (f *facts) addParts(s store.Stats) {
 	if r := s.Redis; r != nil {
 		f.Redis = &redisFacts{
 			Calls: r.Calls, Batches: r.Batches, Charges: r.Charges, Merged: r.Merged, Direct: r.Direct,
 			Queued: r.Queued, InFlight: r.InFlight, OldestQueued: seconds(r.OldestQueued),
 			Errors: maps.Clone(r.Errors), Redirects: r.Redirects, ScriptLoads: r.ScriptLoads,
 			LastError: logtext.Show(r.LastError, maxShown), LastErrorAt: utc(r.LastErrorAt),
-			History: sampled,
 		}
 	}
 	if b := s.Fallback; b != nil {

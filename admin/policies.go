@@ -52,9 +52,11 @@ func (p *policyCounts) Unused() bool { return p.unused }
 
 // policies returns all policies that the page knows: those that requests have, those of Config.Policies, and those
 // that were counted. A change is possible for all of them.
-func (h *handler) policies() []ratelimit.Policy {
+func (h *handler) policies() []ratelimit.Policy { return h.policiesIn(h.snapshot()) }
+
+func (h *handler) policiesIn(counted observe.Snapshot) []ratelimit.Policy {
 	all := slices.Concat(h.limiter.Policies(), h.cfg.Policies)
-	for _, c := range h.snapshot().Policies {
+	for _, c := range counted.Policies {
 		all = append(all, ratelimit.Policy{Name: c.Policy})
 	}
 	seen := map[string]bool{"": true, "_other": true}

@@ -3,87 +3,95 @@ package admin
 import (
 	"sync"
 	"time"
-	"weak"
 
-	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/fleet"
+	"github.com/go-tokenbucket/ratelimit/observe"
 )
 
-const (
-	sampleEvery = 5 * time.Second
-	maxSamples  = 121 // of ten minutes, and the one before
-)
-
-// samples keep what the store has counted in the last ten minutes, because its stats are only totals. A timer takes
-// them, also while nobody looks: whoever looks after an incident sees it. The timer ends when the handler is no longer
-// used.
+// samples keep the history of requests, whatever their policies. Counts have it only of each policy.
 type samples struct {
 	mu    sync.Mutex
-	kept  [maxSamples]sample
-	taken int
+	last  sampled
+	spans [3]sampled
 }
 
-// A sample is what the store had counted at a time.
+// A sampled is the last samples, the oldest first. Each is the first one after the beginning of a step.
+type sampled []sample
+
+// A sample is how many requests there were until a time.
 type sample struct {
-	at            time.Time
-	calls, failed int64
-	away          bool
+	at     time.Time
+	counts fleet.Counts
 }
 
-// storeHistory is the last ten minutes of the store in steps, oldest first.
-type storeHistory struct {
-	Step   seconds   `json:"step_seconds"`
-	Until  time.Time `json:"until"`
-	Calls  []int64   `json:"calls"`
-	Failed []int64   `json:"failed"`
-	Away   []bool    `json:"away"`
-}
+// The lengths of the steps of a History and its steps.
+var spanSteps = [3]time.Duration{10 * time.Second, time.Minute, 6 * time.Minute}
 
-// sampleStore takes samples of l until the result is no longer used.
-func sampleStore(l *ratelimit.Limiter) *samples {
-	s := new(samples)
-	s.take(l)
-	sampleNext(weak.Make(s), l)
-	return s
-}
+const spanLength = 60
 
-func sampleNext(w weak.Pointer[samples], l *ratelimit.Limiter) {
-	time.AfterFunc(sampleEvery, func() {
-		if s := w.Value(); s != nil {
-			s.take(l)
-			sampleNext(w, l)
+// take takes a sample.
+func (s *samples) take(counted observe.Snapshot, at time.Time) {
+	now := sample{at: at.Round(0)}
+	for _, d := range counted.Decisions {
+		switch d.Outcome {
+		case "allowed", "failed_open":
+			now.counts.Allowed += d.Count
+		case "denied":
+			now.counts.Denied += d.Count
+		case "failed_closed":
+			now.counts.Refused += d.Count
 		}
-	})
-}
-
-func (s *samples) take(l *ratelimit.Limiter) {
-	stats := l.Stats()
-	now := sample{at: time.Now()}
-	if r := stats.Redis; r != nil {
-		now.calls, now.failed = r.Calls, sum(r.Errors)
-	}
-	if f := stats.Fallback; f != nil {
-		now.away = f.Away
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kept[s.taken%maxSamples] = now
-	s.taken++
+	s.last.add(now, 0, int(fleet.LastFor/fleet.Every)+1)
+	for i, step := range spanSteps {
+		s.spans[i].add(now, step, spanLength+1)
+	}
 }
 
-// history returns the steps between samples, or nil if there is none yet.
-func (s *samples) history() *storeHistory {
+// add adds a sample if a step has begun since the last one. If the clock was set back, it begins anew.
+func (s *sampled) add(now sample, step time.Duration, most int) {
+	if n := len(*s); n > 0 {
+		switch last := (*s)[n-1].at; {
+		case now.at.Before(last):
+			*s = nil
+		case !now.at.Truncate(step).After(last):
+			return
+		}
+	}
+	*s = append(*s, now)
+	if len(*s) > most {
+		*s = (*s)[1:]
+	}
+}
+
+// fill adds the requests to a snapshot.
+func (s *samples) fill(to *fleet.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.taken < 2 {
+	if n := len(s.last); n > 1 {
+		to.Last = s.last[n-1].counts.Minus(s.last[0].counts)
+	}
+	for i, history := range []**fleet.History{&to.History.TenMinutes, &to.History.Hour, &to.History.SixHours} {
+		*history = s.spans[i].history(spanSteps[i])
+	}
+}
+
+// history returns the steps between samples, nil if there is none yet.
+func (s sampled) history(step time.Duration) *fleet.History {
+	if len(s) < 2 {
 		return nil
 	}
-	h := &storeHistory{Step: seconds(sampleEvery)}
-	for i := max(0, s.taken-maxSamples) + 1; i < s.taken; i++ {
-		before, now := s.kept[(i-1)%maxSamples], s.kept[i%maxSamples]
-		h.Calls = append(h.Calls, max(0, now.calls-before.calls))
-		h.Failed = append(h.Failed, max(0, now.failed-before.failed))
-		h.Away = append(h.Away, before.away || now.away)
-		h.Until = now.at.UTC()
+	end := s[len(s)-1].at.Truncate(step)
+	steps := int(min(spanLength, end.Sub(s[0].at.Truncate(step))/step))
+	h := &fleet.History{Steps: fleet.Steps{Seconds: int(step / time.Second), End: end.UTC()}}
+	h.Allowed, h.Denied, h.Refused = make([]int64, steps), make([]int64, steps), make([]int64, steps)
+	for i := range s[1:] {
+		if at := steps - 1 - int(end.Sub(s[i+1].at.Truncate(step))/step); at >= 0 {
+			counts := s[i+1].counts.Minus(s[i].counts)
+			h.Allowed[at], h.Denied[at], h.Refused[at] = counts.Allowed, counts.Denied, counts.Refused
+		}
 	}
 	return h
 }

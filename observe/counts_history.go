@@ -32,13 +32,13 @@ type history struct {
 	mu   sync.Mutex   // held to move to another step, and for policyCounts.past
 }
 
-// A tally has the decisions of a policy by result: allowed, denied, wouldDeny and refused.
-type tally [notCharged]int64
+// A stepTally has the decisions of a policy by result: allowed, denied, wouldDeny and refused.
+type stepTally [notCharged]int64
 
 // past has the decisions of a policy in the steps of a span before the current one.
 type past struct {
-	ring  []tally // by the number of the step; nil: all 0
-	total tally   // of all steps before the current one
+	ring  []stepTally // by the number of the step; nil: all 0
+	total stepTally   // of all steps before the current one
 }
 
 func newHistory(clock func() time.Time) *history {
@@ -97,18 +97,18 @@ func (h *history) moveTo(step int64, c *Counts) {
 }
 
 // end ends the steps from last to before next, of which so many are kept. All decisions since were in the first of them.
-func (p *past) end(last, next, kept int64, total tally) {
+func (p *past) end(last, next, kept int64, total stepTally) {
 	if p.ring == nil {
-		p.ring = make([]tally, kept)
+		p.ring = make([]stepTally, kept)
 	}
 	p.ring[last%kept] = total.minus(p.total)
 	p.total = total
 	for step := last + 1; step <= min(next-1, last+kept); step++ {
-		p.ring[step%kept] = tally{}
+		p.ring[step%kept] = stepTally{}
 	}
 }
 
-func (t tally) minus(before tally) tally {
+func (t stepTally) minus(before stepTally) stepTally {
 	for i, n := range before {
 		t[i] -= n
 	}
@@ -116,7 +116,7 @@ func (t tally) minus(before tally) tally {
 }
 
 // total returns the decisions of p on all routes so far.
-func (p *policyCounts) total() (total tally) {
+func (p *policyCounts) total() (total stepTally) {
 	for _, r := range p.routes.all() {
 		for n := range r.stripes {
 			for i := range total {
@@ -134,7 +134,7 @@ func (h *history) steps(p *policyCounts, i int) []Step {
 	steps := make([]Step, span.steps)
 	for i := range steps {
 		step := current - span.steps + 1 + int64(i)
-		var counts tally
+		var counts stepTally
 		if step == current {
 			counts = p.total().minus(past.total)
 		} else if step >= 0 && past.ring != nil {

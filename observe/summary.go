@@ -11,13 +11,10 @@ const counters = 128
 // not counted takes the place of the one with the lowest count, and takes over its count, as what it may have too much.
 //
 // So the true count of a key is in [count−extra, count], and that of a key that is not counted is at most least().
-// The sum of the counts is seen, so least() is at most seen/counters.
+// The sum of the counts is what the summary has seen, so least() is at most seen()/counters.
 //
 // The zero value is empty.
 type summary struct {
-	seen   int64
-	denied int64
-
 	used   int                 // how many of the arrays below are used
 	first  [4 * counters]uint8 // the counters of the keys with a hash, as a list: 1 more than the first of them
 	behind [counters]uint8     // 1 more than the one behind it
@@ -40,7 +37,6 @@ const noCounter = -1
 
 // add counts a key in a part of the step, of which kept is kept if it is new. It returns the tally of the part.
 func (s *summary) add(part int, hash uint64, kept string, whole, denied bool) tally {
-	s.seen++
 	i := s.find(hash)
 	if i == noCounter {
 		i = s.enter(hash)
@@ -48,12 +44,21 @@ func (s *summary) add(part int, hash uint64, kept string, whole, denied bool) ta
 	}
 	s.count[i]++
 	in := &s.parts[i][part]
-	in.requests++
+	requests, denials := in.requests+1, in.denied
+	in.requests = requests
 	if denied {
-		s.denied++
-		in.denied++
+		denials++
+		in.denied = denials
 	}
-	return *in
+	return tally{requests, denials}
+}
+
+// seen returns how many requests were counted.
+func (s *summary) seen() (n int64) {
+	for _, count := range s.count {
+		n += int64(count)
+	}
+	return n
 }
 
 // denials returns how many of count-extra requests were denied.

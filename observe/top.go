@@ -300,19 +300,20 @@ func (r *topRow) certain() int64 { return r.count - r.extra }
 
 // A ranking is the union of the summaries of a kind.
 type ranking struct {
-	of           *topCopy
-	kind         int
-	requests     map[uint64]*topRow // those of ofRequests
-	rows         map[uint64]*topRow
-	missing      int64 // the highest count that a key without a row can have
-	seen, denied int64 // of all keys
+	of       *topCopy
+	kind     int
+	requests map[uint64]*topRow // those of ofRequests
+	rows     map[uint64]*topRow
+	missing  int64        // the highest count that a key without a row can have
+	seen     [kinds]int64 // the requests and the denials of all keys
 }
 
 func (c *topCopy) ranking(kind int) *ranking {
 	l := &ranking{of: c, kind: kind}
-	for _, s := range c.summaries(ofRequests) {
-		l.seen += s.seen
-		l.denied += s.denied
+	for kind := range kinds {
+		for _, s := range c.summaries(kind) {
+			l.seen[kind] += s.seen()
+		}
 	}
 	l.requests, l.missing = union(c.summaries(ofRequests))
 	l.rows = l.requests
@@ -323,12 +324,7 @@ func (c *topCopy) ranking(kind int) *ranking {
 }
 
 // total is the sum of the counts of all keys.
-func (l *ranking) total() int64 {
-	if l.kind == ofDenials {
-		return l.denied
-	}
-	return l.seen
-}
+func (l *ranking) total() int64 { return l.seen[l.kind] }
 
 // union returns the keys of summaries, and the highest count that a key which is in none of them can have.
 func union(summaries []*summary) (rows map[uint64]*topRow, missing int64) {
@@ -370,7 +366,7 @@ func (l *ranking) key(hash uint64, r *topRow) TopKey {
 func (t *Top) list(policy string, n, kind int) TopList {
 	c := t.copy(policy)
 	l := c.ranking(kind)
-	list := TopList{Since: c.began(), Requests: l.seen, Denied: l.denied, Others: l.missing}
+	list := TopList{Since: c.began(), Requests: l.seen[ofRequests], Denied: l.seen[ofDenials], Others: l.missing}
 	byCount := func(a, b uint64) int {
 		a_, b_ := l.rows[a], l.rows[b]
 		return cmp.Or(cmp.Compare(b_.certain(), a_.certain()), cmp.Compare(b_.count, a_.count), slices.Compare(a_.kept, b_.kept))

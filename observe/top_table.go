@@ -13,6 +13,8 @@ import (
 type topTable struct {
 	mu      sync.Mutex
 	part    int64
+	step    *topStep           // that of part
+	within  int                // which part of the step it is
 	steps   [steps + 1]topStep // that of number n is at n modulo len
 	limited [2]limitedKeys     // that of part n is at n modulo len
 }
@@ -41,33 +43,33 @@ func (table *topTable) add(t *Top, part int64, r *ratelimit.Result) tally {
 	kept, whole := t.keep(r.Key)
 	table.mu.Lock()
 	defer table.mu.Unlock()
-	step := table.at(part)
-	in := int(table.part % parts)
-	n := step.summary(ofRequests).add(in, hash, kept, whole, !r.Allowed)
+	if part != table.part || table.step == nil {
+		table.begin(part)
+	}
+	n := table.step.summary(ofRequests).add(table.within, hash, kept, whole, !r.Allowed)
 	if !r.Allowed {
-		of := step.summary(ofDenials).add(in, hash, kept, whole, true)
-		if of.denied == 1 && !r.Shadow {
+		table.step.summary(ofDenials).add(table.within, hash, kept, whole, true)
+		if n.denied == 1 && !r.Shadow {
 			table.limit(r.Key)
 		}
 	}
 	return n
 }
 
-// at returns the step to count in at the time of a part.
-func (table *topTable) at(part int64) *topStep {
+// begin begins a part of a step.
+func (table *topTable) begin(part int64) {
 	if part = table.latest(part); part < table.part { // the clock was set back by more than the window
 		for i := range table.steps {
 			table.steps[i].begin(unused)
 		}
 		table.limited = [len(table.limited)]limitedKeys{}
 	}
-	table.part = part
 	number := part / parts
-	step := &table.steps[number%int64(len(table.steps))]
-	if step.number != number {
-		step.begin(number)
+	table.part, table.within = part, int(part%parts)
+	table.step = &table.steps[number%int64(len(table.steps))]
+	if table.step.number != number {
+		table.step.begin(number)
 	}
-	return step
 }
 
 // latest returns part, or the latest one if the clock was set back by at most a window.

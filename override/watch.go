@@ -366,6 +366,23 @@ func (s *Overrides) History() []Entry {
 	return s.book.history()
 }
 
+// InForce returns how many overrides this replica enforces, and when the last change that it knows was made, by the clock of
+// the Store. [Overrides.List] has them.
+func (s *Overrides) InForce() (n int, changed time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := int64(0)
+	for _, h := range s.book.values {
+		if last = max(last, h.changed); h.follow {
+			n++
+		}
+	}
+	if last == 0 {
+		return n, time.Time{}
+	}
+	return n, timeOf(last)
+}
+
 // Problem says what is wrong with the overrides in a sentence, "" if all is well.
 func (s *Overrides) Problem() string {
 	s.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -25,9 +26,10 @@ type WatchConfig struct {
 // does so again whenever the file has changed and was the same in two looks. Call it after the routes are mounted. If the
 // first read fails, nothing is watched, and the error is that of the read, such as [Faults].
 //
-// A file with a fault, or one that cannot be read, is logged and changes nothing. It is a fault, too, if a policy of the
-// last file is missing, unless it stands under `removed`. A policy with `on` is replaced where [ratelimit.Limiter.Limit] has
-// mounted it. If it is mounted nowhere, it is left out and logged.
+// Each change is logged, with the names of the policies and the old and new limits. A file with a fault, or one that cannot
+// be read, is logged and changes nothing. It is a fault, too, if a policy of the last file is missing, unless it stands
+// under `removed`. A policy with `on` is replaced where [ratelimit.Limiter.Limit] has mounted it. If it is mounted nowhere,
+// it is left out and logged.
 //
 // Write a new file beside the old one and rename it over that. A file that is written in place can be read when a part of it
 // is missing.
@@ -141,6 +143,7 @@ func (w *watcher) apply(text []byte) error {
 	if len(policies) == 0 {
 		return Faults{file.faultAtList("must have a policy that the program has mounted, or one without on")}
 	}
+	before := w.limiter.ProgramLimits()
 	if err := w.limiter.Reload(policies...); err != nil {
 		return file.faults(err, order)
 	}
@@ -149,9 +152,47 @@ func (w *watcher) apply(text []byte) error {
 			w.log.Warn("policyfile: a removed policy stays in force where Limiter.Limit has mounted it, until the program starts again", "file", w.path, "policy", name)
 		}
 	}
-	w.log.Info("policyfile: policies are in force", "file", w.path, "changed", file.changed(w.inForce))
+	w.log.Info("policyfile: policies are in force", "file", w.path,
+		"changed", listed(file.changed(w.inForce)),
+		"limits", listed(changedLimits(before, w.limiter.ProgramLimits())))
 	w.inForce, w.applied, w.refused = file, sha256.Sum256(text), sum{}
 	return nil
+}
+
+// maxListed bounds the policies that a log line lists.
+const maxListed = 50
+
+// listed returns the first of all, and how many more there are.
+func listed(all []string) []string {
+	if len(all) <= maxListed {
+		return all
+	}
+	return append(all[:maxListed:maxListed], fmt.Sprintf("and %d more", len(all)-maxListed))
+}
+
+// changedLimits returns the limits that are not the same before and after, such as "api: 60/1m burst 10 -> 60/1m burst 20".
+func changedLimits(before, after map[string][]ratelimit.Limit) (texts []string) {
+	names := maps.Clone(before)
+	maps.Copy(names, after)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if was, is := limitText(before[name]), limitText(after[name]); was != is {
+			texts = append(texts, name+": "+was+" -> "+is)
+		}
+	}
+	return texts
+}
+
+// limitText returns the limits with which a policy is mounted.
+func limitText(limits []ratelimit.Limit) string {
+	var texts []string
+	for _, l := range limits {
+		text := l.String()
+		if l == (ratelimit.Limit{}) {
+			text = "by limit_func"
+		}
+		texts = append(texts, text)
+	}
+	return cmp.Or(strings.Join(texts, " or "), "none")
 }
 
 func namesOf(policies []ratelimit.Policy) (names []string) {

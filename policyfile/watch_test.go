@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -123,17 +124,17 @@ var after = strings.NewReplacer("burst 10", "burst 20", "burst 5", "burst 6").Re
 
 func TestWatchAppliesAChange(t *testing.T) {
 	watch(t, before, func(w *watched) {
-		w.want(asBefore, "level=INFO…changed=\"[api login]\"")
+		w.want(asBefore, "level=INFO…changed=\"[api login]\"…limits=[]")
 		w.pass(10)
 		w.want(asBefore)
 		w.write(after)
 		w.pass(1)
 		w.want(asBefore)
 		w.pass(1)
-		w.want("api 60/1m burst 20, login 1/15m burst 6", "level=INFO…in force…changed=\"[api login]\"")
+		w.want("api 60/1m burst 20, login 1/15m burst 6", `level=INFO…in force…changed="[api login]" limits="[api: 60/1m burst 10 -> 60/1m burst 20 login: 1/15m burst 5 -> 1/15m burst 6]"`)
 		w.write(strings.Replace(after, "60/1m", "50/1m", 1))
 		w.pass(2)
-		w.want("api 50/1m burst 20, login 1/15m burst 6", "changed=[api]")
+		w.want("api 50/1m burst 20, login 1/15m burst 6", `changed=[api] limits="[api: 60/1m burst 20 -> 50/1m burst 20]"`)
 		w.pass(10)
 		w.want("api 50/1m burst 20, login 1/15m burst 6")
 	})
@@ -228,13 +229,13 @@ func TestWatchAsksForRemovals(t *testing.T) {
 		w.want("api 60/1m burst 10, old 1/1s, login 1/15m burst 5", `level=ERROR…limits.yaml:3:3: policies: policy old is missing, which the file had before: to remove it, write removed: [old]`)
 		w.write(before + "removed: [old]\n")
 		w.pass(5)
-		w.want(asBefore, `changed=[old]`)
+		w.want(asBefore, `changed=[old] limits="[old: 1/1s -> none]"`)
 		w.write(before)
 		w.pass(5)
-		w.want(asBefore, "changed=[]")
+		w.want(asBefore, "changed=[] limits=[]")
 		w.write(before[:strings.Index(before, "  - name: login")] + "removed: [login]\n")
 		w.pass(5)
-		w.want(asBefore, "level=WARN…a removed policy stays in force where Limiter.Limit has mounted it…policy=login", "changed=[login]")
+		w.want(asBefore, "level=WARN…a removed policy stays in force where Limiter.Limit has mounted it…policy=login", "changed=[login] limits=[]")
 	})
 }
 
@@ -244,11 +245,47 @@ func TestWatchLeavesOutWhatIsNotMounted(t *testing.T) {
 		w.want(asBefore, "in force")
 		w.write(after + "  - {name: export, on: [/export], key: remote_ip, limit: 1/h}\n")
 		w.pass(5)
-		w.want("api 60/1m burst 20, login 1/15m burst 6", "level=WARN…a policy is not in force: mount it with Limiter.Limit…line=11…policy=export", "changed=\"[api export login]\"")
+		w.want("api 60/1m burst 20, login 1/15m burst 6", "level=WARN…a policy is not in force: mount it with Limiter.Limit…line=11…policy=export", `changed="[api export login]" limits="[api: 60/1m burst 10 -> 60/1m burst 20 login: 1/15m burst 5 -> 1/15m burst 6]"`)
 		w.write(after + "  - {name: export, key: remote_ip, limit: 1/h}\n")
 		w.pass(5)
-		w.want("api 60/1m burst 20, export 1/1h, login 1/15m burst 6", "changed=[export]")
+		w.want("api 60/1m burst 20, export 1/1h, login 1/15m burst 6", `changed=[export] limits="[export: none -> 1/1h]"`)
 	})
+}
+
+// The line of a change has limits that functions choose, those of the program that the first file has changed, and those
+// that an operator has overridden, too. It is bounded.
+func TestWatchLogsWhichLimitsChanged(t *testing.T) {
+	watch(t, before, func(w *watched) {
+		w.want(asBefore, "in force")
+		if err := w.limiter.Override([]ratelimit.Override{{Policy: "api", Limit: ratelimit.PerMinute(7)}}); err != nil {
+			t.Fatal(err)
+		}
+		w.write(strings.Replace(before, "limit: 60/1m burst 10", "limit_func: tier", 1))
+		w.pass(2)
+		w.want("api 7/1m, login 1/15m burst 5", `changed=[api] limits="[api: 60/1m burst 10 -> by limit_func]"`)
+		w.write(before)
+		w.pass(2)
+		w.want("api 7/1m, login 1/15m burst 5", `limits="[api: by limit_func -> 60/1m burst 10]"`)
+		many := before
+		for i := range 1000 {
+			many += fmt.Sprintf("  - {name: p%03d, key: remote_ip, limit: 1/s}\n", i)
+		}
+		w.write(many)
+		w.pass(2)
+		if lines := w.log.take(); len(lines) != 1 || len(lines[0]) > 3000 || strings.Count(lines[0], "and 950 more") != 2 || !strings.Contains(lines[0], "p049: none -> 1/1s and") {
+			t.Errorf("logged %q", lines)
+		}
+	})
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	write(t, path, "version: 1\npolicies:\n  - {name: api, key: remote_ip, limit: 5/s}\n")
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: noStore{}, Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerSecond(3)}}}))
+	var log logged
+	if err := policyfile.Watch(t.Context(), limiter, path, registry, policyfile.WatchConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))}); err != nil {
+		t.Fatal(err)
+	}
+	if lines := log.take(); len(lines) != 1 || !strings.Contains(lines[0], `limits="[api: 3/1s -> 5/1s]"`) {
+		t.Errorf("the first file: logged %q", lines)
+	}
 }
 
 func TestWatchReturnsTheFirstError(t *testing.T) {

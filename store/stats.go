@@ -43,6 +43,9 @@ type Stats struct {
 
 // RedisStats are the counts of a redisstore.
 type RedisStats struct {
+	// Secret reports that the store hides identities with a secret. So nobody else should write keys into this Redis.
+	Secret bool
+
 	// Calls is how many calls of Take were sent, and Charges how many charges they had. A call over several servers or
 	// hash slots counts once for each. Merged is how many Calls joined an identical call. Direct is how many Calls their
 	// callers sent themselves, because nothing was under way.

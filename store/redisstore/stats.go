@@ -161,6 +161,7 @@ func (c *counts) sent(entries []entry) {
 func (e *engine) Stats() store.Stats {
 	c := &e.counts
 	s := &store.RedisStats{
+		Secret:      e.keys.secret != nil,
 		Merged:      c.merged.Load(), // in the opposite order of sent, so that calls that are sent meanwhile are not merged only
 		Calls:       c.calls.Load(),
 		Charges:     c.charges.Load(),

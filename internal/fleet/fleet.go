@@ -1,0 +1,259 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// A Fleet is all replicas that publish, by name.
+type Fleet struct {
+	Replicas   []Replica
+	More       int // replicas beyond MaxReplicas
+	Unreadable int // values that are no snapshots
+}
+
+// A Replica is a replica of a [Fleet].
+type Replica struct {
+	*Snapshot
+	Age    time.Duration // since it has published
+	Silent bool          // for SilentAfter: it has ended, or is cut off from Redis
+	Own    bool          // it is this process
+
+	// Behind says what the replica has that is older than what others have, in sentences for people.
+	Behind []string
+}
+
+// Away reports whether the store of the replica does not answer.
+func (r *Replica) Away() bool { return !r.Newer && r.Store.State != "answers" }
+
+// Merged adds up all replicas. The one of this process comes first. What a silent one did lately is not known.
+func (f *Fleet) Merged() *Snapshot {
+	var own, others []*Snapshot
+	for _, r := range f.Replicas {
+		switch {
+		case r.Own:
+			own = append(own, r.Snapshot)
+		case r.Silent:
+			others = append(others, r.Snapshot.withoutLast())
+		default:
+			others = append(others, r.Snapshot)
+		}
+	}
+	return Merge(append(own, others...))
+}
+
+func (s *Snapshot) withoutLast() *Snapshot {
+	silent := *s
+	silent.Last = Counts{}
+	silent.Policies = slices.Clone(s.Policies)
+	for i := range silent.Policies {
+		silent.Policies[i].Last = Counts{}
+	}
+	return &silent
+}
+
+// With returns f with this replica, as it is now.
+func (f Fleet) With(own *Snapshot) Fleet {
+	f.Replicas = slices.DeleteFunc(slices.Clone(f.Replicas), func(r Replica) bool { return r.Replica == own.Replica })
+	f.Replicas = append(f.Replicas, Replica{Snapshot: own, Own: true})
+	f.judge()
+	return f
+}
+
+// judge sorts the replicas, and fills Behind. The limits and the release of the replica that knows the last change of a limit
+// are the newest, or else of the one with the newest program.
+func (f *Fleet) judge() {
+	slices.SortFunc(f.Replicas, func(a, b Replica) int { return cmp.Compare(a.Replica, b.Replica) })
+	var newest *Snapshot
+	limits := make(map[string]string)
+	for _, r := range byAge(f.Replicas) {
+		newest = r.Snapshot
+		for _, p := range r.Policies {
+			limits[p.Name] = p.Limit
+		}
+	}
+	for i := range f.Replicas {
+		r := &f.Replicas[i]
+		r.Behind = nil
+		if r.Newer {
+			continue
+		}
+		if r.Release != newest.Release && newest.Release != "" {
+			r.Behind = append(r.Behind, fmt.Sprintf("It runs release %s, and %s runs %s.", cmp.Or(r.Release, "unknown"), newest.Replica, newest.Release))
+		}
+		if r.Overrides.Changed.Before(newest.Overrides.Changed) {
+			r.Behind = append(r.Behind, "It does not know the last change of a limit.")
+		}
+		for _, p := range r.Policies {
+			if p.Limit != limits[p.Name] {
+				r.Behind = append(r.Behind, fmt.Sprintf("It limits %s to %s, and others to %s.", p.Name, cmp.Or(p.Limit, "what a LimitFunc says"), cmp.Or(limits[p.Name], "what a LimitFunc says")))
+			}
+		}
+	}
+}
+
+// byAge returns the replicas that this release can read, the one with the newest limits last.
+func byAge(replicas []Replica) []Replica {
+	known := slices.DeleteFunc(slices.Clone(replicas), func(r Replica) bool { return r.Newer })
+	slices.SortStableFunc(known, func(a, b Replica) int {
+		return cmp.Or(a.Overrides.Changed.Compare(b.Overrides.Changed), a.Built.Compare(b.Built), a.Started.Compare(b.Started))
+	})
+	return known
+}
+
+const (
+	// readWithin bounds a read, and keptFor how long its result is shown while later ones fail.
+	readWithin = time.Second
+	keptFor    = 6 * time.Second
+)
+
+// A Reader reads the fleet for all who ask. It is safe for concurrent use, and needs no closing.
+type Reader struct {
+	values store.Values
+	secret []byte
+
+	mu     sync.Mutex
+	began  time.Time     // the last read
+	under  chan struct{} // closed when it is over; nil if none is under way
+	err    error         // of the last read that is over
+	readAt time.Time     // the last one without an error
+	fleet  Fleet
+	held   map[string]*held
+}
+
+// A held is a value that was read before.
+type held struct {
+	version   int64
+	published time.Time // by this process's clock
+	snapshot  *Snapshot // nil: it is not readable
+}
+
+// NewReader returns a Reader of values. secret opens keys that were sealed with it. It may be nil.
+func NewReader(values store.Values, secret []byte) *Reader {
+	return &Reader{values: values, secret: secret, held: make(map[string]*held)}
+}
+
+// Fleet returns all replicas, at most [Every] and the time of a read old. It waits for a read at most until ctx ends, and not
+// at all while reads fail. Times of replicas whose clock is another one are shifted to this process's clock.
+func (r *Reader) Fleet(ctx context.Context) (Fleet, error) {
+	r.mu.Lock()
+	if r.under == nil && (r.began.IsZero() || time.Since(r.began) >= Every) {
+		r.began, r.under = time.Now(), make(chan struct{})
+		go r.read(r.under)
+	}
+	under, failing := r.under, r.err != nil
+	r.mu.Unlock()
+	if under != nil && !failing {
+		select {
+		case <-under:
+		case <-ctx.Done():
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.readAt.IsZero() || time.Since(r.readAt) > keptFor {
+		return Fleet{}, cmp.Or(r.err, errors.New("fleet: the store has not answered yet"))
+	}
+	return r.fleet, nil
+}
+
+// read reads the values once.
+func (r *Reader) read(done chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), readWithin)
+	defer cancel()
+	changes, err := r.values.ReadValues(ctx, setName, store.Value{})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer close(done)
+	r.under, r.err = nil, err
+	if err == nil {
+		r.readAt = time.Now()
+		r.fleet = r.decode(changes)
+	}
+}
+
+// decode returns the replicas of all values. The caller holds mu.
+func (r *Reader) decode(changes store.ValueChanges) (f Fleet) {
+	now, before := time.Now(), r.held
+	r.held = make(map[string]*held)
+	for _, v := range slices.Backward(changes.Values) { // the newest first
+		h := before[v.Name]
+		if h == nil || h.version != v.Version {
+			h = r.newHeld(v, now, changes.Now)
+		}
+		age := now.Sub(h.published)
+		switch {
+		case age >= GoneAfter:
+			continue
+		case len(r.held) == MaxReplicas:
+			f.More++
+			continue
+		case h.snapshot == nil:
+			f.Unreadable++
+		default:
+			f.Replicas = append(f.Replicas, Replica{Snapshot: h.snapshot, Age: age, Silent: age >= SilentAfter})
+		}
+		r.held[v.Name] = h
+	}
+	f.judge()
+	return f
+}
+
+// newHeld reads a value. Its version is the time at which it was written, by the clock of the Store.
+func (r *Reader) newHeld(v store.Value, now, storeNow time.Time) *held {
+	age := max(0, storeNow.Sub(time.UnixMicro(v.Version)))
+	h := &held{version: v.Version, published: now.Add(-age)}
+	s, err := Decode(v.Text)
+	if err != nil || !replicaName.MatchString(v.Name) {
+		return h
+	}
+	s.Replica = strings.Clone(v.Name)
+	if by := h.published.Sub(s.At); by.Abs() > sameClock {
+		s.shift(by)
+	}
+	if r.secret != nil {
+		s.open(r.secret)
+	}
+	h.snapshot = s
+	return h
+}
+
+// sameClock is by how much the clocks of two replicas may differ without a shift of their times.
+const sameClock = 3 * time.Second
+
+// shift moves all times of s except those of the Store's clock.
+func (s *Snapshot) shift(by time.Duration) {
+	move := func(times ...*time.Time) {
+		for _, t := range times {
+			if !t.IsZero() {
+				*t = t.Add(by).UTC()
+			}
+		}
+	}
+	move(&s.At, &s.Started, &s.Store.Since, &s.Store.LastErrorAt, &s.KeySteps.End)
+	for i := range s.Store.Outages {
+		move(&s.Store.Outages[i].Since, &s.Store.Outages[i].Until)
+	}
+	for i := range s.Blocks {
+		move(&s.Blocks[i].Until)
+	}
+	histories := []Histories{s.History}
+	for _, p := range s.Policies {
+		histories = append(histories, p.History)
+	}
+	for _, h := range histories {
+		for _, ranged := range []*History{h.TenMinutes, h.Hour, h.SixHours} {
+			if ranged != nil {
+				move(&ranged.End)
+			}
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package fleet
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-tokenbucket/ratelimit/store"
+)
+
+// Encode returns s as JSON of at most store.MaxValueText bytes, for people to read, too. It leaves out what does not fit, in
+// this order: histories of the policies with the fewest requests, the last keys and blocks, and policies. LeftOut says so.
+func (s *Snapshot) Encode() (string, error) {
+	cut := *s
+	cut.Format = format
+	cut.Policies, cut.Keys, cut.Blocks = slices.Clone(s.Policies), slices.Clone(s.Keys), slices.Clone(s.Blocks)
+	for {
+		text, err := json.Marshal(&cut)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("fleet: a snapshot of %s cannot be encoded: %w", s.Replica, err)
+		case len(text) <= store.MaxValueText:
+			return string(text), nil
+		case !cut.shorten(len(text) - store.MaxValueText):
+			return "", errors.New("fleet: a snapshot is too long without its policies, keys and blocks")
+		}
+	}
+}
+
+// shorten leaves out about as many bytes as excess. It returns false if there is nothing left.
+func (s *Snapshot) shorten(excess int) (left bool) {
+	spare := func(v any) {
+		text, _ := json.Marshal(v) // as Encode did before
+		excess -= len(text) + len(",")
+		left = true
+	}
+	quiet := make([]*Policy, len(s.Policies))
+	for i := range s.Policies {
+		quiet[i] = &s.Policies[i]
+	}
+	slices.SortStableFunc(quiet, func(a, b *Policy) int {
+		return cmp.Or(cmp.Compare(a.Last.Requests(), b.Last.Requests()), cmp.Compare(a.Total.Requests(), b.Total.Requests()))
+	})
+	for _, p := range quiet {
+		if excess > 0 && p.History != (Histories{}) {
+			spare(p.History)
+			p.History = Histories{}
+			s.LeftOut.Histories++
+		}
+	}
+	for _, kept := range []struct{ keys, blocks int }{{10, 20}, {0, 0}} {
+		for ; excess > 0 && len(s.Keys) > kept.keys; s.LeftOut.Keys++ {
+			spare(s.Keys[len(s.Keys)-1])
+			s.Keys = s.Keys[:len(s.Keys)-1]
+		}
+		for ; excess > 0 && len(s.Blocks) > kept.blocks; s.LeftOut.Blocks++ {
+			spare(s.Blocks[len(s.Blocks)-1])
+			s.Blocks = s.Blocks[:len(s.Blocks)-1]
+		}
+	}
+	for ; excess > 0 && len(s.Policies) > 0; s.LeftOut.Policies++ {
+		spare(s.Policies[len(s.Policies)-1])
+		s.Policies = s.Policies[:len(s.Policies)-1]
+	}
+	return left
+}
+
+// Decode reads a snapshot that anybody may have written. Texts for people in it are safe to show. Keys hold any bytes. It
+// returns an error if the text is not one that Encode could have returned. Of a newer format it reads who has written it.
+func Decode(text string) (*Snapshot, error) {
+	if len(text) > store.MaxValueText {
+		return nil, fmt.Errorf("fleet: a snapshot of %d bytes: must have at most %d", len(text), store.MaxValueText)
+	}
+	var newer struct {
+		Format        int
+		Host, Release string
+		At            time.Time
+	}
+	s := new(Snapshot)
+	err := json.Unmarshal([]byte(text), s)
+	if json.Unmarshal([]byte(text), &newer); newer.Format > format {
+		s, err = &Snapshot{Format: newer.Format, Host: newer.Host, Release: newer.Release, At: newer.At, Newer: true}, nil
+	}
+	if err == nil {
+		err = s.check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fleet: no snapshot: %w", err)
+	}
+	return s, nil
+}
