@@ -88,7 +88,7 @@ func readable(l store.Limit) Limit {
 	if l.IsQuota() {
 		quota := Quota(l.Capacity, l.Period.Unit)
 		if zone := l.Period.Location(); zone != time.UTC {
-			quota.Zone = zone.String()
+			return quota.In(zone.String())
 		}
 		return quota
 	}

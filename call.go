@@ -78,7 +78,7 @@ func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
 		c.addZeroRate(p, limit, charge.Key, charge.Cost)
 		return nil
 	}
-	if !c.looks && p.keys[charge.Key].limit == nil { // an operator may end an override at any time
+	if p.swings != nil && !c.looks && p.keys[charge.Key].limit == nil { // an operator may end an override at any time
 		if between, swung := p.swings.record(charge.Key, limit); swung {
 			l.warnOfSwing(p, limit, between)
 		}

@@ -131,7 +131,8 @@ const maxProxied = 1000
 const proxyDetected = 1 << 30
 
 // detectProxy warns, once, that requests come through a proxy and are limited by the proxy's address. All clients then
-// share one bucket. It is the most common mistake in the wiring of a limiter.
+// share one bucket. It is the most common mistake in the wiring of a limiter. It does not warn of a client that has the
+// proxy's own address, such as one on the same machine: ClientIP finds that address in the header.
 func (l *Limiter) detectProxy(r *http.Request, c *call) {
 	for i := range c.charges {
 		address, ok := strings.CutPrefix(c.charges[i].Key, "ip:")
@@ -143,8 +144,8 @@ func (l *Limiter) detectProxy(r *http.Request, c *call) {
 		if !ok || !slices.ContainsFunc(PrivateNetworks, func(p netip.Prefix) bool { return p.Contains(peer) }) {
 			return // a client that forges the header
 		}
-		if isOf(address, peer) && l.proxied.Swap(proxyDetected) < proxyDetected {
-			l.refusals.Warn("ratelimit: all clients of a proxy share one bucket: requests with forwarding headers are limited by the address of their TCP peer; use ClientIP instead of RemoteIP, with the proxy in IPConfig.TrustedProxies",
+		if isOf(address, peer) && !forwardedFrom(r, address) && l.proxied.Swap(proxyDetected) < proxyDetected {
+			l.refusals.Warn("ratelimit: all clients of a proxy share one bucket: requests with forwarding headers are limited by the address of their TCP peer; use ClientIP instead of RemoteIP, with the proxy in IPConfig.TrustedProxies and its header in IPConfig.Header",
 				slog.String("policy", c.charges[i].Policy),
 				slog.String("peer", peer.String()),
 			)
@@ -155,6 +156,20 @@ func (l *Limiter) detectProxy(r *http.Request, c *call) {
 // isForwarded reports whether r has a forwarding header that is not empty.
 func isForwarded(r *http.Request) bool {
 	return r.Header.Get("X-Forwarded-For") != "" || r.Header.Get("Forwarded") != ""
+}
+
+// everywhere are all networks.
+var everywhere = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+
+// forwardedFrom reports whether a forwarding header of r begins with an address for which ipKey returns "ip:" and address.
+// A header that begins with another one has passed several proxies.
+func forwardedFrom(r *http.Request, address string) bool {
+	for _, chain := range []clientip.Chain{clientip.XForwardedFor(r.Header["X-Forwarded-For"]), clientip.Forwarded(r.Header["Forwarded"])} {
+		if first, _, err := clientip.FromChain(everywhere, chain); err == nil && isOf(address, first) {
+			return true
+		}
+	}
+	return false
 }
 
 // isOf reports whether ipKey returns "ip:" and address for addr.

@@ -326,6 +326,37 @@ func TestAProxyWhoseClientsShareABucketIsLoggedOnce(t *testing.T) {
 	}
 }
 
+// A client on the machine of the proxy, or inside of it as a health check, has the proxy's address: ClientIP finds it in
+// the header, and it is the bucket of that client alone.
+func TestAClientWithTheAddressOfTheProxyIsNoFault(t *testing.T) {
+	local := ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: ratelimit.PrivateNetworks})
+	rfc := ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: ratelimit.PrivateNetworks, Header: "Forwarded"})
+	for _, tt := range []struct {
+		name, peer, header, value string
+		key                       ratelimit.KeyFunc
+		warns                     bool
+	}{
+		{"on this machine", "127.0.0.1", "X-Forwarded-For", "127.0.0.1", local, false},
+		{"with IPv6", "[::1]", "X-Forwarded-For", "::1", local, false},
+		{"another address of its /64", "[fd00::1]", "X-Forwarded-For", "fd00::2", local, false},
+		{"behind two proxies", "127.0.0.1", "X-Forwarded-For", "127.0.0.1, 10.0.0.1", local, false},
+		{"with Forwarded", "127.0.0.1", "Forwarded", "for=127.0.0.1", rfc, false},
+		{"by the number of proxies", "127.0.0.1", "X-Forwarded-For", "127.0.0.1", ratelimit.ClientIP(ratelimit.IPConfig{ProxyCount: 1}), false},
+		{"behind another header", "127.0.0.1", "Forwarded", "for=203.0.113.7", local, true},
+		{"RemoteIP behind two proxies here", "127.0.0.1", "X-Forwarded-For", "203.0.113.7, 127.0.0.1", ratelimit.RemoteIP(), true},
+		{"RemoteIP and a malformed header", "127.0.0.1", "X-Forwarded-For", "unknown", ratelimit.RemoteIP(), true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l, text := logged(t)
+			h := l.Limit(ratelimit.Policy{Name: "api", Key: tt.key, Limit: ratelimit.PerHour(1000)})(okHandler)
+			wantStatuses(t, h, []int{200}, from(tt.peer), with(tt.header, tt.value))
+			if warned := strings.Contains(text.String(), "share one bucket"); warned != tt.warns {
+				t.Errorf("warned: %t, want %t: %s", warned, tt.warns, text)
+			}
+		})
+	}
+}
+
 // An empty header tells of no proxy, and after a thousand requests with a header nobody looks any more.
 func TestTheSearchForProxiesEnds(t *testing.T) {
 	l, text := logged(t)

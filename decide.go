@@ -71,6 +71,7 @@ func (l *Limiter) decide(x *exchange, r *http.Request, policies []*policy, waits
 // refuses the request, and x is decided.
 func (l *Limiter) addPolicies(c *call, x *exchange, r *http.Request, policies []*policy, start start) (leftOut, refused error) {
 	var noKey, closed error
+	var refusing []string
 	for _, p := range policies {
 		err := c.addFor(l, r, p)
 		if err == nil {
@@ -83,6 +84,9 @@ func (l *Limiter) addPolicies(c *call, x *exchange, r *http.Request, policies []
 			noKey = cmp.Or(noKey, err)
 		case explain.Failed:
 			closed = errors.Join(closed, err)
+			if p.FailClosed && errors.Is(err, ErrOutage) {
+				refusing = append(refusing, p.Name)
+			}
 		default:
 			if isClients(err) {
 				l.logRefusal(x, err, true)
@@ -95,7 +99,7 @@ func (l *Limiter) addPolicies(c *call, x *exchange, r *http.Request, policies []
 		return nil, l.rejectRequest(x, noKey, start)
 	}
 	if closed != nil {
-		return nil, l.fail(x, nil, true, 0, closed, start)
+		return nil, l.fail(x, refusing, true, 0, closed, start)
 	}
 	if leftOut != nil {
 		l.logFailure(x, leftOut, true)
@@ -160,24 +164,23 @@ func (l *Limiter) letThrough(x *exchange, leftOut error, start start) error {
 }
 
 // fail finishes a decision that failed because of err, and returns err. The request is let through, unless closed is
-// true. A failure that the caller's own context caused is not logged. The request has waited for that long. c is the
-// call of the Store that failed; nil if none did.
-func (l *Limiter) fail(x *exchange, c *call, closed bool, waited time.Duration, err error, start start) error {
+// true. A failure that the caller's own context caused is not logged. The request has waited for that long.
+// refusing are the policies that refuse it because of an outage.
+func (l *Limiter) fail(x *exchange, refusing []string, closed bool, waited time.Duration, err error, start start) error {
 	d := &x.decision
 	d.At = time.Now()
 	d.Waited += waited
-	var refused []string
 	switch {
 	case !x.limited.Terms.Detached && closed && x.Err() != nil: // the caller ended it
 	default:
 		d.Allowed = !closed
 		l.logFailure(x, err, d.Allowed)
-		if c != nil && !errors.Is(err, errNoTime) {
-			refused = c.failedClosed()
-		}
+	}
+	if x.Err() != nil || x.tooLate(lastMoment) != nil { // which is no outage
+		refusing = nil
 	}
 	if l.observe != nil {
-		l.reportEvent(x, &Event{Refused: refused, Err: err, Waited: waited}, start)
+		l.reportEvent(x, &Event{Refused: refusing, Err: err, Waited: waited}, start)
 	}
 	return err
 }

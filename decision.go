@@ -167,10 +167,10 @@ func (d *Decision) PeriodEnd() time.Time {
 	}
 	for i := range d.Results {
 		r := &d.Results[i]
-		if r.Limit.Period == 0 || r.Shadow || r.Hidden || r.Blocked || r.ResetAfter != after {
+		if r.Limit.Period() == 0 || r.Shadow || r.Hidden || r.Blocked || r.ResetAfter != after {
 			continue
 		}
-		if period, err := store.NewPeriod(r.Limit.Period, r.Limit.Zone); err == nil {
+		if period, err := store.NewPeriod(r.Limit.Period(), r.Limit.Zone()); err == nil {
 			return time.Unix(d.resetOf(r), 0).In(period.Location())
 		}
 	}
@@ -181,7 +181,7 @@ func (d *Decision) PeriodEnd() time.Time {
 // There the nearest one is right, because d.At is some time after the decision of the Store.
 func (d *Decision) resetOf(r *Result) int64 {
 	reset := d.At.Add(r.ResetAfter)
-	if r.Limit.Period != 0 && !r.Blocked { // a block may hide the end of the period
+	if r.Limit.Period() != 0 && !r.Blocked { // a block may hide the end of the period
 		return reset.Round(time.Second).Unix()
 	}
 	return reset.Add(time.Second - 1).Unix()
@@ -249,7 +249,7 @@ func (d *Decision) Denied() []string {
 // is meant for headers.
 func (d *Decision) VisibleWait() time.Duration {
 	for i := range d.Results {
-		if r := &d.Results[i]; r.Hidden && !r.Shadow && (r.Wait > 0 || r.Limit.Period != 0) {
+		if r := &d.Results[i]; r.Hidden && !r.Shadow && (r.Wait > 0 || r.Limit.Period() != 0) {
 			return 0
 		}
 	}
@@ -304,8 +304,8 @@ type Event struct {
 	// was charged, and State is still that of the decision.
 	Estimates []int64
 
-	// Refused names the policies with FailClosed that refused the request because the store did not decide.
-	// Results is then empty.
+	// Refused names the policies with FailClosed that refused the request because of an outage: the store did
+	// not decide, or a function of the policy returned [ErrOutage]. Results is then empty.
 	Refused []string
 
 	// Err is why the decision failed, or why a policy was left out. It is an error of the store, of a

@@ -151,9 +151,9 @@ func (e *explainedPolicy) readBucket(ctx context.Context, s store.Store, now int
 	}
 	before := b.State(c.Limit)
 	e.Before = &before
-	e.kept = store.Kept{Limit: b.Limit, Credits: b.Credits, LastRefill: now - b.Age.Microseconds(), Locked: b.Locked}
+	e.kept = store.Kept{Limit: b.Limit, Credits: b.Credits, At: now - b.Age.Microseconds(), Locked: b.Locked}
 	if b.Limit.IsQuota() {
-		e.kept.LastRefill, e.kept.Until = 0, now+b.Rest.Microseconds()
+		e.kept.At = now + b.Rest.Microseconds()
 	}
 	if b.Blocked > 0 {
 		e.kept.BlockedUntil = now + b.Blocked.Microseconds()

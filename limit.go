@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unique"
 
 	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/store"
@@ -24,14 +25,19 @@ import (
 // within a relative error of 1e-9, and says what would fit. A rate of 0, such as PerDay(0), denies every request. Only
 // [Policy.LimitFunc] and the policy of a [Charge] may have it.
 //
-// With a Period it is a quota: Rate tokens in each Period of the calendar, which all come when it begins. See [Quota].
+// [Quota] returns another kind of Limit: Rate tokens in each period of the calendar, which all come when it begins.
 type Limit struct {
 	Rate  int64         // tokens added per Per, or the tokens of a Period
 	Per   time.Duration // the time in which Rate tokens are added
 	Burst int64         // capacity of the bucket in tokens; default Rate
 
-	Period Period // of a quota, which has no Per and no Burst; default 0: no quota
-	Zone   string // the time zone of a quota, of the IANA database; default UTC
+	calendar unique.Handle[calendar] // of a quota, which has no Per and no Burst: see Quota
+}
+
+// A calendar says when a quota begins anew. Limits have a handle of it, because each request copies and compares some.
+type calendar struct {
+	period Period
+	zone   string
 }
 
 // A Period is the part of the calendar in which a quota can be used.
@@ -51,12 +57,34 @@ const (
 // A quota says nothing of how fast its tokens are used. Put a policy with a rate beside it. A request waits for the
 // next period only as long as [Policy.MaxWait] allows. A quota that changes within a period keeps what was used. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/plans.md.
-func Quota(n int64, period Period) Limit { return Limit{Rate: n, Period: period} }
+func Quota(n int64, period Period) Limit { return Limit{Rate: n}.with(calendar{period: period}) }
 
 // In returns l, a quota, for the calendar of a time zone, such as "Europe/Berlin". [New] returns an error if the host does
 // not know it. Import time/tzdata into a program for hosts without a database of time zones.
-func (l Limit) In(zone string) Limit {
-	l.Zone = zone
+func (l Limit) In(zone string) Limit { return l.with(calendar{l.Period(), zone}) }
+
+// Period returns the period of a quota, and 0 for a rate.
+func (l Limit) Period() Period {
+	if l.calendar == (unique.Handle[calendar]{}) {
+		return 0
+	}
+	return l.calendar.Value().period
+}
+
+// Zone returns the time zone of a quota, as [Limit.In] has set it. "" is UTC.
+func (l Limit) Zone() string {
+	if l.calendar == (unique.Handle[calendar]{}) {
+		return ""
+	}
+	return l.calendar.Value().zone
+}
+
+// with returns l with a calendar. The zero calendar has no handle, so that equal Limits are the same.
+func (l Limit) with(c calendar) Limit {
+	l.calendar = unique.Handle[calendar]{}
+	if c != (calendar{}) {
+		l.calendar = unique.Make(c)
+	}
 	return l
 }
 
@@ -93,7 +121,7 @@ func (l Limit) burst() int64 {
 }
 
 func (l Limit) compile() (store.Limit, error) {
-	if l.Period != 0 || l.Zone != "" {
+	if l.calendar != (unique.Handle[calendar]{}) {
 		return l.compileQuota()
 	}
 	return store.NewLimit(l.Rate, l.Per, cmp.Or(l.Burst, l.Rate))
@@ -101,21 +129,21 @@ func (l Limit) compile() (store.Limit, error) {
 
 func (l Limit) compileQuota() (store.Limit, error) {
 	switch {
-	case l.Period == 0:
-		return store.Limit{}, fmt.Errorf("Zone %q: must be empty without a Period, because a rate has no calendar", l.Zone)
-	case l.Period > Month:
-		return store.Limit{}, fmt.Errorf("Period %d: must be Hour, Day, Week or Month", l.Period)
+	case l.Period() == 0:
+		return store.Limit{}, fmt.Errorf("Zone %q: must be empty without a Period, because a rate has no calendar", l.Zone())
+	case l.Period() > Month:
+		return store.Limit{}, fmt.Errorf("Period %d: must be Hour, Day, Week or Month", l.Period())
 	case l.Per != 0:
 		return store.Limit{}, fmt.Errorf("Per %v: must be 0 with a Period: use two policies for a quota and a rate", l.Per)
-	case l.Zone == "Local":
+	case l.Zone() == "Local":
 		return store.Limit{}, errors.New(`Zone "Local": must be a name such as "Europe/Berlin": Local is another zone on another host`)
 	case l.Burst != 0:
 		return store.Limit{}, fmt.Errorf("Burst %d: must be 0 with a Period: use two policies for a quota and a rate", l.Burst)
 	}
-	p, err := store.NewPeriod(l.Period, l.Zone)
+	p, err := store.NewPeriod(l.Period(), l.Zone())
 	if err != nil {
 		// The error has the name again, and not in quotes.
-		return store.Limit{}, fmt.Errorf("Zone %q: must be a time zone that this host knows, such as \"Europe/Berlin\"; import time/tzdata if it has no database of time zones", l.Zone)
+		return store.Limit{}, fmt.Errorf("Zone %q: must be a time zone that this host knows, such as \"Europe/Berlin\"; import time/tzdata if it has no database of time zones", l.Zone())
 	}
 	return store.NewQuota(l.Rate, p)
 }
@@ -126,8 +154,8 @@ func (l Limit) String() string {
 	if l == Unlimited {
 		return "unlimited"
 	}
-	if l.Period != 0 {
-		return strings.TrimSpace(strconv.FormatInt(l.Rate, 10) + " per " + l.Period.String() + " " + l.Zone)
+	if l.Period() != 0 {
+		return strings.TrimSpace(strconv.FormatInt(l.Rate, 10) + " per " + l.Period().String() + " " + l.Zone())
 	}
 	text := strconv.FormatInt(l.Rate, 10) + "/" + shortDuration(l.Per)
 	if l.Burst != 0 {
@@ -203,17 +231,19 @@ func parseQuota(count, period string) (l Limit, err error) {
 	if l.Rate, err = parseCount("rate", count); err != nil {
 		return l, err
 	}
-	for l.Period = Hour; l.Period.String() != unit; l.Period++ {
-		if l.Period == Month {
+	of := calendar{period: Hour}
+	for ; of.period.String() != unit; of.period++ {
+		if of.period == Month {
 			return l, fmt.Errorf("period %q: must be hour, day, week or month; a rate is like \"60/1m\"", unit)
 		}
 	}
 	if strings.Contains(zone, "burst ") {
 		return l, fmt.Errorf("%q: must be left out of a quota: use two policies for a quota and a rate", zone)
 	}
-	if l.Zone = zone; zoned && zone == "" {
+	if of.zone = zone; zoned && zone == "" {
 		return l, errors.New("Zone \"\": must be a time zone such as \"Europe/Berlin\", or left out with the blank before it")
 	}
+	l = l.with(of)
 	_, err = l.compile()
 	return l, err
 }

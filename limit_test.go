@@ -256,7 +256,7 @@ func FuzzParseLimit(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if lower := strings.TrimSuffix(text, l.Zone); strings.ToLower(lower) != lower {
+		if lower := strings.TrimSuffix(text, l.Zone()); strings.ToLower(lower) != lower {
 			t.Errorf("%q is %+v, in spite of a capital letter", text, l)
 		}
 		if again, err := ratelimit.ParseLimit(l.String()); again != l || err != nil {
@@ -454,7 +454,8 @@ func TestAMalformedTierFallsBackToTheLimitOfThePolicy(t *testing.T) {
 }
 
 func TestMalformedQuotasAreRefused(t *testing.T) {
-	day := ratelimit.Quota(5, ratelimit.Day)
+	day, hourly := ratelimit.Quota(5, ratelimit.Day), ratelimit.Quota(5, ratelimit.Day)
+	hourly.Per = time.Hour
 	for _, tt := range []struct {
 		limit ratelimit.Limit
 		want  string
@@ -464,7 +465,7 @@ func TestMalformedQuotasAreRefused(t *testing.T) {
 		{ratelimit.Quota(1<<52+1, ratelimit.Month), "Rate 4503599627370497: must be from 1 to 4503599627370496 tokens"},
 		{ratelimit.Quota(5, 0), "Per 0s: must be"},
 		{ratelimit.Quota(5, 5), "Period 5: must be Hour, Day, Week or Month"},
-		{ratelimit.Limit{Rate: 5, Period: ratelimit.Day, Per: time.Hour}, "Per 1h0m0s: must be 0 with a Period: use two policies for a quota and a rate"},
+		{hourly, "Per 1h0m0s: must be 0 with a Period: use two policies for a quota and a rate"},
 		{day.WithBurst(2), "Burst 2: must be 0 with a Period: use two policies for a quota and a rate"},
 		{ratelimit.PerHour(5).In("Europe/Berlin"), `Zone "Europe/Berlin": must be empty without a Period`},
 		{ratelimit.Unlimited.In("Europe/Berlin"), `Zone "Europe/Berlin": must be empty without a Period`},

@@ -229,7 +229,7 @@ func TestTiersOfQuotas(t *testing.T) {
 func TestPeekOfAQuota(t *testing.T) {
 	underQuota(t, func(t *testing.T, l *ratelimit.Limiter) {
 		for _, limit := range []ratelimit.Limit{ratelimit.Quota(100_000, ratelimit.Month).In("Europe/Berlin"), ratelimit.Quota(1<<52, ratelimit.Hour)} {
-			p := perIP(limit.Period.String(), limit)
+			p := perIP(limit.Period().String(), limit)
 			wantStatuses(t, l.Limit(p)(okHandler), []int{200, 200, 200})
 			b, err := l.Peek(t.Context(), ratelimit.Policy{Name: p.Name}, address)
 			if err != nil || b.Limit != limit || b.Remaining != limit.Rate-3 || b.Until(b.Remaining) != 0 || b.Until(limit.Rate) != b.ResetAfter || !b.Used {

@@ -149,7 +149,7 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 		if c.waits && ok { // other calls with FailClosed reach no stand-in
 			l.refundCall(x, c, 0)
 		}
-		return l.fail(x, c, closed, waited, failed, start)
+		return l.fail(x, c.failedClosed(), closed, waited, failed, start)
 	}
 	own, blocked := x.fill(c, ok)
 	if blocked && c.put == nil {

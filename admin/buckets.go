@@ -104,7 +104,7 @@ func (h *handler) look(ctx context.Context, p ratelimit.Policy, key string) (b b
 		if b.Burst == 0 {
 			b.Burst = r.Limit.Rate
 		}
-		if r.Limit.Period == 0 {
+		if r.Limit.Period() == 0 {
 			b.PerSecond = finite(float64(r.Limit.Rate) / r.Limit.Per.Seconds())
 		}
 	}
@@ -118,7 +118,7 @@ func (b *bucketFacts) fill(r *ratelimit.Bucket) {
 		r.Degraded = false // or Until would allow for a limit that is only a part
 	}
 	b.FullIn = seconds(r.ResetAfter)
-	if r.Limit.Period != 0 && !r.Blocked {
+	if r.Limit.Period() != 0 && !r.Blocked {
 		b.PeriodEnds = periodEnd(r)
 	}
 	switch {
@@ -129,7 +129,7 @@ func (b *bucketFacts) fill(r *ratelimit.Bucket) {
 	case !r.Used:
 		b.State, b.Tokens, b.FullIn = "full", float64(b.Burst), 0
 	default:
-		if b.Tokens = float64(r.Remaining); r.Limit.Period == 0 {
+		if b.Tokens = float64(r.Remaining); r.Limit.Period() == 0 {
 			b.Tokens = tokensOf(r, b.Burst, b.PerSecond)
 		}
 		switch {
@@ -156,7 +156,7 @@ func tokensOf(r *ratelimit.Bucket, burst int64, perSecond float64) float64 {
 
 // periodEnd returns when the period of a quota ends. A bucket that is full does not have it, so that the calendar decides.
 func periodEnd(r *ratelimit.Bucket) time.Time {
-	period, err := store.NewPeriod(r.Limit.Period, r.Limit.Zone)
+	period, err := store.NewPeriod(r.Limit.Period(), r.Limit.Zone())
 	if err != nil { // the time zone of a policy that is not mounted
 		return time.Time{}
 	}

@@ -81,7 +81,7 @@ func (b bucketFacts) Text() string {
 		return "Blocked"
 	case b.Burst == 0:
 		return "Full"
-	case b.limit.Period != 0:
+	case b.limit.Period() != 0:
 		return "Used " + numbers.Count(b.Burst-int64(b.Tokens)) + " of " + numbers.Count(b.Burst) + " " + thisPeriod(b.limit)
 	}
 	return tenths(b.Tokens) + " of " + numbers.Count(b.Burst) + " tokens"
@@ -89,10 +89,10 @@ func (b bucketFacts) Text() string {
 
 // thisPeriod is the period of a quota, as it is now.
 func thisPeriod(l ratelimit.Limit) string {
-	if l.Period == ratelimit.Day {
+	if l.Period() == ratelimit.Day {
 		return "today"
 	}
-	return "this " + l.Period.String()
+	return "this " + l.Period().String()
 }
 
 // Next is when it goes on if no other request comes, in words. Nobody knows how many tokens others take meanwhile.
@@ -107,7 +107,7 @@ func (b bucketFacts) Next() string {
 		if b.NextIn > 0 {
 			return "The next request is allowed from " + ends + " on."
 		}
-		return "The " + b.limit.Period.String() + " ends " + ends + "."
+		return "The " + b.limit.Period().String() + " ends " + ends + "."
 	case b.State == "full":
 		return "Never used, or refilled."
 	case b.NextIn == 0:
@@ -132,7 +132,7 @@ func (b bucketFacts) Block() string {
 // Percent is how long the bar is.
 func (b bucketFacts) Percent() string {
 	switch {
-	case b.State == "full" && b.limit.Period == 0:
+	case b.State == "full" && b.limit.Period() == 0:
 		return "100"
 	case b.Burst == 0:
 		return "0"
@@ -145,7 +145,7 @@ func (b bucketFacts) Level() float64 {
 	switch {
 	case b.State == "blocked":
 		return 0
-	case b.limit.Period != 0:
+	case b.limit.Period() != 0:
 		return float64(b.Burst) - b.Tokens
 	}
 	return min(max(0, math.Floor(b.Tokens*1000)/1000), float64(b.Burst))
@@ -166,8 +166,8 @@ func limitWords(l ratelimit.Limit) string {
 		return ""
 	case l == ratelimit.Unlimited:
 		return "unlimited"
-	case l.Period != 0:
-		return numbers.Count(l.Rate) + " per " + l.Period.String() + " in " + cmp.Or(l.Zone, "UTC")
+	case l.Period() != 0:
+		return numbers.Count(l.Rate) + " per " + l.Period().String() + " in " + cmp.Or(l.Zone(), "UTC")
 	}
 	words := numbers.Count(l.Rate) + " per " + period(l.Per)
 	if l.Rate == 1 && strings.ContainsAny(period(l.Per), "0123456789") {

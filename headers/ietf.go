@@ -59,7 +59,7 @@ func appendQuotaPolicy(list []byte, d *ratelimit.Decision, r *ratelimit.Result) 
 	burst := burstOf(r.Limit)
 	list = appendString(list, r.Policy)
 	list = appendInteger(list, ";q=", burst)
-	if r.Limit.Period != 0 {
+	if r.Limit.Period() != 0 {
 		return appendInteger(list, ";w=", periodOf(d, r))
 	}
 	return appendInteger(list, ";w=", refills(r.Limit, burst))
@@ -77,7 +77,7 @@ func appendServiceLimit(list []byte, r *ratelimit.Result, longest int64) []byte 
 	case left <= 0:
 		list = appendInteger(list, ";r=", 0)
 		return appendInteger(list, ";t=", min(rateheader.Seconds(r.Until(1)), longest))
-	case r.Limit.Period != 0:
+	case r.Limit.Period() != 0:
 		list = appendInteger(list, ";r=", left)
 		return appendInteger(list, ";t=", min(rateheader.Seconds(r.ResetAfter), longest))
 	default:
@@ -88,7 +88,7 @@ func appendServiceLimit(list []byte, r *ratelimit.Result, longest int64) []byte 
 
 // periodOf returns the length of the period of a quota that the decision was in, in seconds: a month has 28 to 31 days.
 func periodOf(d *ratelimit.Decision, r *ratelimit.Result) int64 {
-	period, err := store.NewPeriod(r.Limit.Period, r.Limit.Zone)
+	period, err := store.NewPeriod(r.Limit.Period(), r.Limit.Zone())
 	if err != nil {
 		return 0 // no Store has decided about such a Limit
 	}

@@ -90,19 +90,19 @@ func TestTheOutermostNumbersAreABucket(t *testing.T) {
 	client := s.client
 	l := newLimit(t, 3, time.Hour, 10)
 	const now int64 = 1_780_000_000_000_000
-	for _, b := range []bucket.Bucket{
-		{Tokens: bucket.MaxCredits, Unit: 1, LastRefill: now},
-		{Tokens: -bucket.MaxCredits, Unit: bucket.MaxCredits, LastRefill: now},
-		{Tokens: 0, Unit: 1, LastRefill: 0},
-		{Tokens: 1, Unit: 1, LastRefill: 1 << 53},
-		{Tokens: 1, Unit: 1, LastRefill: time.Time{}.UnixMicro()}, // by the clock of a test
+	for b, unit := range map[bucket.Bucket]int64{
+		{Tokens: bucket.MaxCredits, At: now}:     1,
+		{Tokens: -bucket.MaxCredits, At: now}:    bucket.MaxCredits,
+		{Tokens: 0, At: 0}:                       1,
+		{Tokens: 1, At: 1 << 53}:                 1,
+		{Tokens: 1, At: time.Time{}.UnixMicro()}: 1, // by the clock of a test
 	} {
-		client.HSet(t.Context(), "k", "tokens", b.Tokens, "last_refill", b.LastRefill, "limit", fmt.Sprint(b.Unit, " 1 1"))
+		client.HSet(t.Context(), "k", "tokens", b.Tokens, "last_refill", b.At, "limit", fmt.Sprint(unit, " 1 1"))
 		look := charge{"k", term{limit: l}}
 		for _, lone := range [][]charge{{look}, {look, {"another", look.term}}} {
 			for name, ask := range ways {
 				got, err := ask(s, now, call{1, lone})
-				if want := l.Advance(b, now).Tokens; err != nil || got[1] != want {
+				if want := l.Advance(&bucket.Limit{Unit: unit}, b, now).Tokens; err != nil || got[1] != want {
 					t.Errorf("%s: %+v: %v, %v, want %d", name, b, got, err, want)
 				}
 			}

@@ -14,7 +14,11 @@ import (
 // quotaCharge returns a charge of a quota of n tokens in the period that now is in.
 func quotaCharge(t *testing.T, key string, n int64, unit bucket.PeriodUnit, need, now int64) charge {
 	t.Helper()
-	l, err := bucket.NewQuota(n, bucket.Period{Unit: unit})
+	p, err := bucket.NewPeriod(unit, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := bucket.NewQuota(n, p)
 	if err != nil {
 		t.Fatal(err)
 	}

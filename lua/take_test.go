@@ -106,10 +106,8 @@ func (m *model) answer(c call, now int64) []answer {
 	}
 	for i, ch := range c.charges {
 		answers[i].blocked = m.blocks[ch.key].Left(now)
-		if ch.limit.IsQuota() {
-			b, _ := m.anchored(ch, now)
-			answers[i].rest = ch.limit.Advance(b, now).Rest(now)
-		}
+		b, _ := m.anchored(ch, now)
+		answers[i].rest = ch.limit.Rest(m.advance(ch, b, now), now)
 	}
 	return answers
 }
@@ -140,6 +138,12 @@ func (m *model) anchored(ch charge, now int64) (b bucket.Bucket, moved bool) {
 	return anchored, anchored != b
 }
 
+// advance returns b, the bucket of ch, at the time now.
+func (m *model) advance(ch charge, b bucket.Bucket, now int64) bucket.Bucket {
+	was := m.limits[ch.key]
+	return ch.limit.Advance(&was, b, now)
+}
+
 func (m *model) once(charges []charge, now int64, answers []answer) {
 	found, fits, ok := make([]bucket.Bucket, len(charges)), make([]bool, len(charges)), true
 	moved := make([]bool, len(charges)) // a denial writes the bucket
@@ -151,7 +155,7 @@ func (m *model) once(charges []charge, now int64, answers []answer) {
 			moved[i] = true
 			m.met["anchored"]++
 		}
-		found[i] = ch.limit.Advance(b, now)
+		found[i] = m.advance(ch, b, now)
 		fits[i] = ch.limit.Grants(found[i].Tokens, ch.need, ch.debt, 1) == 1
 		if block.Left(now) > 0 && fits[i] && !bucket.Passes(ch.need, ch.debt) {
 			m.met["refusals"]++
@@ -162,7 +166,8 @@ func (m *model) once(charges []charge, now int64, answers []answer) {
 	for i, ch := range charges {
 		b, block := found[i], m.blocks[ch.key]
 		writes := moved[i] && bucket.Relimits(ch.need)
-		spared := ch.limit.Spares(m.buckets[ch.key], ch.need, ch.debt)
+		was := m.limits[ch.key]
+		spared := ch.limit.Spares(&was, ch.need, ch.debt)
 		if ok && fits[i] {
 			answers[i].taken++
 		}
@@ -340,10 +345,10 @@ func (m *model) compare(t *testing.T, s server, now int64) {
 		l, want := m.limits[key], map[string]string{}
 		if known {
 			if l.IsQuota() {
-				want["used"], want["until"] = fmt.Sprint(l.Capacity-b.Tokens), fmt.Sprint(b.Until)
+				want["used"], want["until"] = fmt.Sprint(l.Capacity-b.Tokens), fmt.Sprint(b.At)
 				want["limit"] = fmt.Sprint(l.Capacity, " ", l.Period)
 			} else {
-				want["tokens"], want["last_refill"] = fmt.Sprint(b.Tokens), fmt.Sprint(b.LastRefill)
+				want["tokens"], want["last_refill"] = fmt.Sprint(b.Tokens), fmt.Sprint(b.At)
 				want["limit"] = fmt.Sprint(l.Unit, " ", l.Refill, " ", l.Capacity)
 			}
 		}
@@ -397,7 +402,7 @@ func testRescale(t *testing.T, s server) {
 	check := func(tokens, from, to int64) {
 		l := bucket.Limit{Unit: to, Refill: 1, Capacity: bucket.MaxCredits / to * to}
 		s.hset("k", "tokens", tokens, "last_refill", now, "limit", fmt.Sprint(from, " 1 ", from))
-		want := l.Advance(bucket.Bucket{Tokens: tokens, Unit: from, LastRefill: now}, now).Tokens
+		want := l.Advance(&bucket.Limit{Unit: from}, bucket.Bucket{Tokens: tokens, At: now}, now).Tokens
 		if got, err := askTake(s, now, call{1, []charge{{"k", term{limit: l}}}}); err != nil || got[1] != want {
 			t.Fatalf("%d of unit %d are %v, %v of unit %d, want %d", tokens, from, got, err, to, want)
 		}

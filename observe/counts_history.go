@@ -127,8 +127,8 @@ func (p *policyCounts) total() (total stepTally) {
 	return total
 }
 
-// steps returns the steps of p in a span up to the current one, oldest first. The caller holds h.mu.
-func (h *history) steps(p *policyCounts, i int) []Step {
+// steps returns the steps of p in a span up to the current one, oldest first. total is p.total(). The caller holds h.mu.
+func (h *history) steps(p *policyCounts, i int, total stepTally) []Step {
 	span, past := spans[i], &p.past[i]
 	current := h.step.Load() / span.each
 	steps := make([]Step, span.steps)
@@ -136,7 +136,7 @@ func (h *history) steps(p *policyCounts, i int) []Step {
 		step := current - span.steps + 1 + int64(i)
 		var counts stepTally
 		if step == current {
-			counts = p.total().minus(past.total)
+			counts = total.minus(past.total)
 		} else if step >= 0 && past.ring != nil {
 			counts = past.ring[step%span.steps]
 		}

@@ -57,7 +57,7 @@ type RouteCounts struct {
 	Denied     int64
 	WouldDeny  int64 // a Shadow would have denied it
 	NotCharged int64 // the bucket could pay, and the request was refused for another reason
-	Refused    int64 // the store did not decide, and the policy fails closed: see [ratelimit.Event.Refused]
+	Refused    int64 // because of an outage, as the policy fails closed: see [ratelimit.Event.Refused]
 
 	Degraded int64 // how many of these a stand-in for the store answered
 }
@@ -161,7 +161,8 @@ func (p *policyCounts) snapshot(h *history) PolicyCounts {
 	}
 	slices.SortFunc(s.Routes, func(a, b RouteCounts) int { return cmp.Compare(a.Route, b.Route) })
 	if h != nil {
-		s.History, s.Hour, s.SixHours = h.steps(p, 0), h.steps(p, 1), h.steps(p, 2)
+		total := p.total()
+		s.History, s.Hour, s.SixHours = h.steps(p, 0, total), h.steps(p, 1, total), h.steps(p, 2, total)
 	}
 	return s
 }

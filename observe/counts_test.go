@@ -89,8 +89,8 @@ func TestCountsByPolicyRouteAndResult(t *testing.T) {
 	}
 }
 
-// While the store does not answer, a policy that fails closed refuses all requests. They count under it, and not under
-// the policies that would have let them through. A request without time is its client's own fault.
+// In an outage of the store, or of what its key needs, a policy that fails closed refuses all requests. They count under it,
+// and not under the policies that would have let them through. A request without time is its client's own fault.
 func TestCountsRefusals(t *testing.T) {
 	c := observe.NewCounts(observe.CountsConfig{History: true})
 	limiter := newLimiter(t, ratelimit.Config{
@@ -110,21 +110,31 @@ func TestCountsRefusals(t *testing.T) {
 	defer end()
 	mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(late, "POST", "/login", nil))
 	limiter.Limit(policies[2:]...)(okHandler).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("POST", "/", nil))
+	keys := perIP("keys", ratelimit.PerHour(5))
+	keys.Key, keys.FailClosed = func(*http.Request) (string, error) { return "", ratelimit.ErrOutage }, true
+	broken := perIP("broken", ratelimit.PerHour(5))
+	broken.Key, broken.FailClosed = func(*http.Request) (string, error) { return "", errors.New("a bug") }, true
+	c.Declare("keys", "broken")
+	mux.Handle("GET /keys", limiter.Limit(keys, broken)(okHandler))
+	mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/keys", nil))
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	mux.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, "GET", "/keys", nil))
 	s := c.Snapshot()
-	for name, want := range map[string]int64{"login": 3, "org": 3, "api": 0, "try": 0} {
+	for name, want := range map[string]int64{"login": 3, "org": 3, "api": 0, "try": 0, "keys": 1, "broken": 0} {
 		p := policyOf(t, s, name)
 		total := observe.RouteCounts{Refused: want}
 		if p.Total() != total {
 			t.Errorf("%s: %+v, want %d refused", name, p.Total(), want)
 		}
-		if last := p.Routes[len(p.Routes)-1]; want > 0 && last.Route != "POST /login" {
+		if last := p.Routes[len(p.Routes)-1]; want > 0 && last.Route == "" {
 			t.Errorf("%s: refused on %q", name, last.Route)
 		}
 		if got := p.Hour[59].Refused + p.Hour[58].Refused; got != want {
 			t.Errorf("%s: the last minutes have %d refused, want %d", name, got, want)
 		}
 	}
-	if got, want := outcomes(s), map[string]int64{"failed_closed": 4, "failed_open": 1}; !reflect.DeepEqual(got, want) {
+	if got, want := outcomes(s), map[string]int64{"failed_closed": 6, "failed_open": 1}; !reflect.DeepEqual(got, want) {
 		t.Errorf("decisions %v, want %v", got, want)
 	}
 }

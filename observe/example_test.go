@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
+	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/observe"
@@ -53,6 +55,20 @@ func ExampleJoin() {
 	// level=INFO msg="ratelimit: denied" policy=api key=ip:192.0.2.1 route="" limit=1/1h cost=1 shadow=false degraded=false denials_not_logged=0
 	// GET / 429
 	// map[false:1 true:1]
+}
+
+// Name the owners of API keys, whose keys are hashes. Set LogConfig.Names, and the Names of the admin page, to names.
+func ExampleNewNames() {
+	customers := map[string]string{"5f2a": "ACME"} // stands for your database
+	names := ratelimit.Must(observe.NewNames(func(ctx context.Context, policy, key string) (string, error) {
+		hash, _ := strings.CutPrefix(key, "header:x-api-key:")
+		return customers[hash], nil
+	}, observe.NamesConfig{}))
+	for names.Name("api", "header:x-api-key:5f2a") == "" { // at once, and so without a name at first
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println(names.Name("api", "header:x-api-key:5f2a"))
+	// Output: ACME
 }
 
 // Find the keys that a limit hits.

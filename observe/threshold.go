@@ -205,14 +205,14 @@ func (t *Threshold) warn(r *ratelimit.Result, done bool, charged int64) {
 	if w == nil {
 		return
 	}
-	now, isRate := time.Since(t.began), r.Limit.Period == 0
+	now, isRate := time.Since(t.began), r.Limit.Period() == 0
 	as := warned{limit: capacity(r.Limit), until: now + min(r.ResetAfter, math.MaxInt64/2)}
 	if isRate {
 		as.until = max(as.until, now+quietRate)
 	}
 	// A bucket in debt does not say how many tokens it had before.
 	passes := done && r.Wait == 0 && !t.isShare(used(r)-charged, r.Limit)
-	key := maphash.Comparable(t.seed, warnedKey{r.Policy, r.Key, r.Limit.Period})
+	key := maphash.Comparable(t.seed, warnedKey{r.Policy, r.Key, r.Limit.Period()})
 
 	w.mu.Lock()
 	lost := false
@@ -247,7 +247,7 @@ func newWarning(r *ratelimit.Result) Warning {
 		Resets: time.Now().Add(r.ResetAfter),
 		Hidden: r.Hidden,
 	}
-	if r.Limit.Period != 0 {
+	if r.Limit.Period() != 0 {
 		w.Resets = w.Resets.Round(time.Minute)
 	}
 	return w

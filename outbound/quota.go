@@ -48,7 +48,7 @@ func NewQuota(cfg Config) (*Quota, error) {
 	} else if most := 63 - len(longestSuffix); len(p.Name) > most {
 		fault("Policy: Name %q: must be at most %d bytes", p.Name, most)
 	}
-	if p.Limit.Period != 0 {
+	if p.Limit.Period() != 0 {
 		fault("Policy: Limit %v: must be a rate, such as PerHour(5000): calls wait for its tokens, and those of a calendar quota come all at once", p.Limit)
 	}
 	if p.Shadow {

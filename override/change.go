@@ -128,7 +128,7 @@ func withinFactors(policy, key string, program []ratelimit.Limit, asked ratelimi
 func (e *FactorError) within() bool {
 	asked, program := e.Asked, e.Program
 	utc := func(zone string) string { return cmp.Or(zone, time.UTC.String()) }
-	if asked == ratelimit.Unlimited || program == ratelimit.Unlimited || asked.Period != program.Period || utc(asked.Zone) != utc(program.Zone) {
+	if asked == ratelimit.Unlimited || program == ratelimit.Unlimited || asked.Period() != program.Period() || utc(asked.Zone()) != utc(program.Zone()) {
 		return false
 	}
 	within := func(field string, factor float64) bool {
@@ -137,7 +137,7 @@ func (e *FactorError) within() bool {
 		return factor <= most && factor*most >= 1
 	}
 	rate := float64(asked.Rate) / float64(program.Rate)
-	if asked.Period != 0 {
+	if asked.Period() != 0 {
 		return within("rate", rate)
 	}
 	return within("rate", rate*float64(program.Per)/float64(asked.Per)) &&

@@ -103,7 +103,7 @@ func (e *FactorError) Error() string {
 	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(e.Factor, 'g', 6, 64), 64)
 	factor := strconv.FormatFloat(rounded, 'f', -1, 64) // nobody should have to read an exponent in a hurry
 	compared := fmt.Sprintf("the %s of %s is %s times that of", e.Field, asked, factor)
-	if e.Asked.Period != 0 {
+	if e.Asked.Period() != 0 {
 		compared = fmt.Sprintf("%s is %s times", asked, factor)
 	}
 	return fmt.Sprintf("%s: %s the program's %v: must be at most %d times higher or lower, unless it is forced", of, compared, e.Program, e.Max)
@@ -114,11 +114,11 @@ func (e *FactorError) difference() string {
 	switch {
 	case e.Program == ratelimit.Limit{}, e.Asked == ratelimit.Unlimited, e.Program == ratelimit.Unlimited:
 		return ""
-	case e.Asked.Period == e.Program.Period:
+	case e.Asked.Period() == e.Program.Period():
 		return ", because its time zone is another one"
-	case e.Asked.Period == 0:
+	case e.Asked.Period() == 0:
 		return ", because that is a quota and this is a rate"
-	case e.Program.Period == 0:
+	case e.Program.Period() == 0:
 		return ", because that is a rate and this is a quota"
 	}
 	return ", because its period is another one"

@@ -1,19 +1,14 @@
 package store
 
-import (
-	"cmp"
-
-	"github.com/go-tokenbucket/ratelimit/internal/bucket"
-)
+import "github.com/go-tokenbucket/ratelimit/internal/bucket"
 
 // Kept is what a Store keeps of a bucket, if it decides with [Decide]. Keep all fields, and change none. All times are in
 // microseconds of Unix time, on the clock of the Store. The zero Kept is a bucket that was never charged, or that was forgotten.
 type Kept struct {
-	Limit      Limit // of the last charge
-	Credits    int64 // after the last charge, in credits of Limit
-	LastRefill int64 // the time of the last charge; 0 under a quota
-	Until      int64 // the end of the period of a quota; 0 under a rate
-	FullAt     int64 // the latest time at which it has refilled, under all its limits
+	Limit   Limit // of the last charge
+	Credits int64 // after the last charge, in credits of Limit
+	At      int64 // the time of the last charge or, under a quota, the end of the period
+	FullAt  int64 // the latest time at which it has refilled, under all its limits
 
 	BlockedSince, BlockedUntil int64 // 0 without a block
 	Locked                     bool
@@ -49,9 +44,9 @@ func (k Kept) Bucket(now int64) Bucket {
 	b := Bucket{Limit: k.Limit, Credits: k.Credits}
 	switch {
 	case k.Limit.IsQuota():
-		b.Rest = duration(k.Until - now)
+		b.Rest = duration(k.At - now)
 	case k.Limit != (Limit{}):
-		b.Age = k.bucket().Age(now)
+		b.Age = bucket.Age(k.At, now)
 	}
 	if left := k.block(now).Left(now); left > 0 {
 		b.Blocked, b.BlockedSince = duration(left), duration(max(0, now-k.BlockedSince))
@@ -66,7 +61,7 @@ func (k Kept) Expires() int64 { return max(k.FullAt, k.BlockedUntil) }
 // fits reports whether the bucket can pay c.
 func (k Kept) fits(c *Charge, now int64) bool {
 	need, debt := c.ask()
-	tokens := c.Limit.Advance(k.bucket(), now).Tokens
+	tokens := c.Limit.Advance(&k.Limit, k.bucket(), now).Tokens
 	return c.Limit.Grants(tokens, need, debt, 1) == 1 && (k.block(now).Left(now) == 0 || bucket.Passes(need, debt))
 }
 
@@ -74,9 +69,9 @@ func (k Kept) fits(c *Charge, now int64) bool {
 func (k *Kept) charge(c *Charge, s *State, charged bool, now int64) {
 	l, block := c.Limit, k.block(now)
 	need, debt := c.ask()
-	b := l.Advance(k.bucket(), now)
-	if l.Spares(k.bucket(), need, debt) {
-		c.Fill(s, b.Tokens, duration(b.Rest(now)), duration(block.Left(now)), charged)
+	b := l.Advance(&k.Limit, k.bucket(), now)
+	if l.Spares(&k.Limit, need, debt) {
+		c.Fill(s, b.Tokens, duration(l.Rest(b, now)), duration(block.Left(now)), charged)
 		return
 	}
 	changes := k.Limit != (Limit{}) && k.Limit != l && bucket.Relimits(need)
@@ -92,17 +87,15 @@ func (k *Kept) charge(c *Charge, s *State, charged bool, now int64) {
 	}
 	switch {
 	case charged && need == bucket.Reset:
-		*k, b = Kept{}, l.Advance(bucket.Bucket{}, now)
+		*k, b = Kept{}, l.Advance(&Limit{}, bucket.Bucket{}, now)
 	case changes:
-		k.Limit, k.Credits, k.LastRefill, k.Until = l, b.Tokens, b.LastRefill, b.Until
+		k.Limit, k.Credits, k.At = l, b.Tokens, b.At
 		k.FullAt = max(k.FullAt, l.FullAt(b))
 	}
-	c.Fill(s, b.Tokens, duration(b.Rest(now)), duration(block.Left(now)), charged)
+	c.Fill(s, b.Tokens, duration(l.Rest(b, now)), duration(block.Left(now)), charged)
 }
 
-func (k Kept) bucket() bucket.Bucket {
-	return k.Limit.Bucket(k.Credits, cmp.Or(k.Until, k.LastRefill))
-}
+func (k Kept) bucket() bucket.Bucket { return bucket.Bucket{Tokens: k.Credits, At: k.At} }
 
 // block returns the block that is in force.
 func (k Kept) block(now int64) bucket.Block {

@@ -60,21 +60,18 @@ func (b Bucket) State(l Limit) State {
 	c, s := Charge{Limit: l}, State{}
 	now := time.Now().UnixMicro() // what matters of it is the calendar of a period that no charge has begun
 	kept := b.at(now, l)
-	c.Fill(&s, kept.Tokens, duration(kept.Rest(now)), b.Blocked, true)
+	c.Fill(&s, kept.Tokens, duration(l.Rest(kept, now)), b.Blocked, true)
 	s.Degraded = b.Degraded
 	return s
 }
 
 // at returns the bucket under l, for a Bucket that was read at the time now.
 func (b Bucket) at(now int64, l Limit) bucket.Bucket {
-	switch {
-	case b.Limit == (Limit{}):
-		return l.Advance(bucket.Bucket{}, now)
-	case b.Limit.IsQuota():
-		return l.Advance(b.Limit.Bucket(b.Credits, now+b.Rest.Microseconds()), now)
-	default:
-		return l.Advance(b.Limit.Bucket(b.Credits, now-b.Age.Microseconds()), now)
+	at := now - b.Age.Microseconds()
+	if b.Limit.IsQuota() {
+		at = now + b.Rest.Microseconds()
 	}
+	return l.Advance(&b.Limit, bucket.Bucket{Tokens: b.Credits, At: at}, now)
 }
 
 // Inspect returns what s keeps of a bucket. If s is not an [Inspector], or decorates a Store that is not one, the

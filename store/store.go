@@ -194,11 +194,11 @@ type (
 
 // NewPeriod returns the Period of a time zone of the IANA database, such as "Europe/Berlin". "" is UTC. The error is that
 // of [time.LoadLocation]. "Local" is an error, because it is another zone on another host.
-func NewPeriod(unit PeriodUnit, zone string) (Period, error) { return bucket.NewPeriod(unit, zone) }
+func NewPeriod(unit PeriodUnit, zone string) (*Period, error) { return bucket.NewPeriod(unit, zone) }
 
 // NewQuota compiles a limit of n tokens in each period of p, which refills all at once. Its Unit is 1 and its Refill 0.
 // The error names the invalid field (Rate).
-func NewQuota(n int64, p Period) (Limit, error) { return bucket.NewQuota(n, p) }
+func NewQuota(n int64, p *Period) (Limit, error) { return bucket.NewQuota(n, p) }
 
 // ErrInvalidCall is wrapped by the error of a Take whose arguments [Validate] refuses.
 var ErrInvalidCall = errors.New("store: invalid call")

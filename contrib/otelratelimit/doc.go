@@ -20,8 +20,8 @@
 // https://github.com/go-tokenbucket/ratelimit/blob/main/contrib/otelratelimit/METRICS.md
 //
 // A request counts once under each of its policies in ratelimit.requests. Its ratelimit.result is "allowed", "denied",
-// "would_deny" (by a Shadow), "not_charged" (the request was refused for another reason) or "refused" (the policy has
-// FailClosed, and the store did not decide).
+// "would_deny" (by a Shadow), "not_charged" (the request was refused for another reason) or "refused" (by FailClosed,
+// in an outage).
 // http.route and http.request.method are those of [ratelimit.Event.Route]. They are missing for calls without a request,
 // and if no router had matched the request yet.
 //

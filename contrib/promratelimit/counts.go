@@ -8,7 +8,7 @@ import (
 
 var (
 	requests = counter("requests",
-		"Decisions about requests and calls by policy, route and result: allowed, denied, would_deny (by a Shadow), not_charged (refused for another reason) or refused (by FailClosed, while the store did not decide).",
+		"Decisions about requests and calls by policy, route and result: allowed, denied, would_deny (by a Shadow), not_charged (refused for another reason) or refused (by FailClosed, in an outage).",
 		"policy", "route", "result")
 	degraded = counter("degraded_requests",
 		"Decisions that a stand-in for the store made, by policy. They are in ratelimit_requests_total, too.", "policy")

@@ -98,7 +98,7 @@ type call struct {
 // take makes a call as a Store does.
 func (p *pair) take(c call) (allowed bool, retry int64) {
 	l := p.limit
-	b := l.Reanchor(l.Advance(p.kept, p.now), p.now)
+	b := l.Reanchor(l.Advance(&l, p.kept, p.now), p.now)
 	need, debt := l.Ask(c.cost, c.wait, c.owed, c.settles)
 	left := p.block.Left(p.now)
 	if l.Grants(b.Tokens, need, debt, 1) == 1 && (left == 0 || bucket.Passes(need, debt)) {
@@ -160,7 +160,7 @@ func (p *pair) run(steps []byte) string {
 				p.slow.block(a)
 			}
 		case 9: // the clock is set back, and a look finds it so
-			p.kept = p.limit.Advance(p.kept, p.now)
+			p.kept = p.limit.Advance(&p.limit, p.kept, p.now)
 			p.now -= a
 			p.slow.setBack(a)
 			p.take(call{})
@@ -171,7 +171,7 @@ func (p *pair) run(steps []byte) string {
 			}
 			p.slow.settle(1 + a%16)
 		}
-		tokens := p.limit.Advance(p.kept, p.now).Tokens
+		tokens := p.limit.Advance(&p.limit, p.kept, p.now).Tokens
 		left := p.block.Left(p.now)
 		if lock := left > 0 && p.block.Lock; tokens != p.slow.tokens || left != max(0, p.slow.left) || lock != (left > 0 && p.slow.lock) {
 			return fmt.Sprintf("step %d (%d %d %d): %d, blocked for %d, lock %t, ticking: %+v", i/3, steps[i]%11, a, b, tokens, left, lock, p.slow)
@@ -197,7 +197,7 @@ func newPair(unit, refill, burst uint8, now int64) *pair {
 	l := bucket.Limit{Unit: 1 + int64(unit%16)}
 	l.Capacity = l.Unit * (1 + int64(burst%12))
 	l.Refill = 1 + int64(refill)%l.Capacity
-	return &pair{limit: l, now: now, slow: ticking{limit: l, tokens: l.Capacity}}
+	return &pair{limit: l, now: now, kept: bucket.Bucket{Tokens: l.Capacity, At: now}, slow: ticking{limit: l, tokens: l.Capacity}}
 }
 
 func FuzzBlock(f *testing.F) {

@@ -19,79 +19,65 @@ const (
 // Reset is the need of a charge that removes the bucket. No refund is as large.
 const Reset = -4 * MaxCredits
 
-// A Bucket is the stored state of a bucket. The zero value is full: a bucket that was never charged, or that the
-// store has forgotten.
+// A Bucket is what is stored of a bucket beside the Limit of its last charge.
 type Bucket struct {
-	Tokens     int64 // in credits, Unit for each token; negative in debt
-	Unit       int64 // of the Limit of the last charge; 0 in the zero value
-	LastRefill int64 // the latest time of a charge, in microseconds
-
-	// If the Limit of the last charge is a quota, Tokens are left of so many until then, and LastRefill is 0.
-	Quota  int64
-	Period PeriodUnit
-	Until  int64
-}
-
-// Bucket returns the bucket that was left with tokens by a charge under l, at a time or, under a quota, until a time.
-func (l Limit) Bucket(tokens, at int64) Bucket {
-	if l.IsQuota() {
-		return Bucket{Tokens: tokens, Unit: 1, Quota: l.Capacity, Period: l.Period.Unit, Until: at}
-	}
-	return Bucket{Tokens: tokens, Unit: l.Unit, LastRefill: at}
+	Tokens int64 // in credits of the Limit; negative in debt
+	At     int64 // the latest time of a charge or, under a quota, the end of the period; in microseconds
 }
 
 // FullAt returns when b, a bucket under l, is full.
 func (l Limit) FullAt(b Bucket) int64 {
 	if l.IsQuota() {
-		return b.Until
+		return b.At
 	}
-	return b.LastRefill + l.ResetAfter(b.Tokens, 0)
+	return b.At + l.ResetAfter(b.Tokens, 0)
 }
 
-// Rest returns how long the period of a quota goes on after now, in microseconds, and 0 for other limits.
-func (b Bucket) Rest(now int64) int64 {
-	if b.Quota == 0 {
+// Rest returns how long the period of b, a bucket under l, goes on after now, in microseconds. It is 0 if l is no quota.
+func (l Limit) Rest(b Bucket, now int64) int64 {
+	if !l.IsQuota() {
 		return 0
 	}
-	return b.Until - now
+	return b.At - now
 }
 
-// Age returns the time since LastRefill, at most the longest Duration. Any bucket refills in that time.
-func (b Bucket) Age(now int64) time.Duration {
-	if now <= b.LastRefill {
+// Age returns the time from then to now, at most the longest Duration. Any bucket refills in that time.
+func Age(then, now int64) time.Duration {
+	if now <= then {
 		return 0
 	}
-	return time.Duration(min(uint64(now-b.LastRefill), math.MaxInt64/1000)) * time.Microsecond
+	return time.Duration(min(uint64(now-then), math.MaxInt64/1000)) * time.Microsecond
 }
 
-// Advance returns b at the time now under l, refilled for the time since LastRefill. LastRefill never moves
-// backwards: a time before it neither grants nor takes tokens.
+// Advance returns b at the time now under l, refilled for the time since its last charge, which was under the limit was. The
+// zero was stands for a bucket that was never charged, or that the store has forgotten: it is full. At never moves backwards: a
+// time before it neither grants nor takes tokens.
 //
 // A bucket that was charged under another limit keeps its tokens. They are rounded down to a credit of the new unit,
 // and cut to the new capacity. So a change of the limit neither refills a bucket nor leaves it stuck. A bucket whose limit
 // was a quota is full.
-func (l Limit) Advance(b Bucket, now int64) Bucket {
+func (l Limit) Advance(was *Limit, b Bucket, now int64) Bucket {
 	if l.IsQuota() {
-		return l.advanceQuota(b, now)
+		return l.advanceQuota(was, b, now)
 	}
-	if b.Unit == 0 || b.Quota > 0 {
-		return Bucket{Tokens: l.Capacity, Unit: l.Unit, LastRefill: now}
+	if was.Unit == 0 || was.IsQuota() {
+		return Bucket{l.Capacity, now}
 	}
-	if b.Unit != l.Unit {
-		b.Tokens, b.Unit = rescale(b.Tokens, b.Unit, l.Unit), l.Unit
+	if was.Unit != l.Unit {
+		b.Tokens = rescale(b.Tokens, was.Unit, l.Unit)
 	}
 	b.Tokens = min(b.Tokens, l.Capacity)
-	if now <= b.LastRefill {
+	if now <= b.At {
 		return b
 	}
 	// 128 bits, because the time since the last refill has no bound, and neither has the product.
-	hi, added := bits.Mul64(uint64(now-b.LastRefill), uint64(l.Refill))
+	hi, added := bits.Mul64(uint64(now-b.At), uint64(l.Refill))
 	if hi != 0 || added >= uint64(l.Capacity-b.Tokens) {
 		b.Tokens = l.Capacity
 	} else {
 		b.Tokens += int64(added)
 	}
-	b.LastRefill = now
+	b.At = now
 	return b
 }
 
@@ -103,13 +89,13 @@ func (l Limit) Advance(b Bucket, now int64) Bucket {
 // The period of a quota that ends too far ahead ends with the one that now is in.
 func (l Limit) Reanchor(b Bucket, now int64) Bucket {
 	if l.IsQuota() {
-		if from, until := l.Period.Bounds(now); b.Until-now > 2*(until-from) {
-			b.Until = min(b.Until, until)
+		if from, until := l.Period.Bounds(now); b.At-now > 2*(until-from) {
+			b.At = min(b.At, until)
 		}
 		return b
 	}
-	if b.LastRefill-now > l.Fill() {
-		b.LastRefill = now
+	if b.At-now > l.Fill() {
+		b.At = now
 	}
 	return b
 }
@@ -195,7 +181,7 @@ func (l Limit) Charge(tokens, need, debt, count int64) int64 {
 }
 
 // RetryAfter returns the time until a bucket of tokens can pay need credits, to at most debt below zero. It is in
-// microseconds, rounded up: 0 if the bucket can pay now, and Never if it never can. rest is Bucket.Rest.
+// microseconds, rounded up: 0 if the bucket can pay now, and Never if it never can. rest is Limit.Rest.
 func (l Limit) RetryAfter(tokens, need, debt, rest int64) int64 {
 	switch {
 	case need <= 0 || debt < 0 || tokens+debt >= need && need <= l.Capacity:
@@ -208,7 +194,7 @@ func (l Limit) RetryAfter(tokens, need, debt, rest int64) int64 {
 }
 
 // ResetAfter returns the microseconds, rounded up, until a bucket of tokens is full, and to the end of the period of a
-// quota. rest is Bucket.Rest.
+// quota. rest is Limit.Rest.
 func (l Limit) ResetAfter(tokens, rest int64) int64 { return l.until(l.Capacity-tokens, rest) }
 
 // until returns the time until so many credits have come, in microseconds, rounded up.
@@ -222,7 +208,7 @@ func (l Limit) until(credits, rest int64) int64 {
 // Remaining returns the whole tokens in a bucket of tokens, 0 in debt.
 func (l Limit) Remaining(tokens int64) int64 { return quo(max(0, tokens), l.Unit) }
 
-// Wait returns the time until a bucket of tokens is out of debt, in microseconds, rounded up. rest is Bucket.Rest.
+// Wait returns the time until a bucket of tokens is out of debt, in microseconds, rounded up. rest is Limit.Rest.
 func (l Limit) Wait(tokens, rest int64) int64 {
 	if tokens >= 0 {
 		return 0

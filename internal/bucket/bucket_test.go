@@ -136,25 +136,26 @@ func TestAdvance(t *testing.T) {
 	l := newLimit(t, 3, time.Second, 4) // 10^6 credits a token, 3 a microsecond
 	full := l.Capacity
 	for name, c := range map[string]struct {
+		unit   int64 // of the limit before, 0 for none
 		bucket bucket.Bucket
 		now    int64
 		want   bucket.Bucket
 	}{
-		"an absent bucket is full":                   {bucket.Bucket{}, 50, bucket.Bucket{Tokens: full, Unit: l.Unit, LastRefill: 50}},
-		"time adds credits":                          {bucket.Bucket{Tokens: 7, Unit: l.Unit, LastRefill: 50}, 60, bucket.Bucket{Tokens: 37, Unit: l.Unit, LastRefill: 60}},
-		"up to full":                                 {bucket.Bucket{Tokens: full - 1, Unit: l.Unit, LastRefill: 50}, 51, bucket.Bucket{Tokens: full, Unit: l.Unit, LastRefill: 51}},
-		"eternity does not overflow":                 {bucket.Bucket{Tokens: 7, Unit: l.Unit, LastRefill: 0}, math.MaxInt64, bucket.Bucket{Tokens: full, Unit: l.Unit, LastRefill: math.MaxInt64}},
-		"out of debt":                                {bucket.Bucket{Tokens: -40, Unit: l.Unit, LastRefill: 50}, 60, bucket.Bucket{Tokens: -10, Unit: l.Unit, LastRefill: 60}},
-		"no time, no credits":                        {bucket.Bucket{Tokens: 7, Unit: l.Unit, LastRefill: 50}, 50, bucket.Bucket{Tokens: 7, Unit: l.Unit, LastRefill: 50}},
-		"time backwards changes nothing":             {bucket.Bucket{Tokens: 7, Unit: l.Unit, LastRefill: 50}, 40, bucket.Bucket{Tokens: 7, Unit: l.Unit, LastRefill: 50}},
-		"another unit carries over":                  {bucket.Bucket{Tokens: 5, Unit: 2, LastRefill: 50}, 50, bucket.Bucket{Tokens: 2_500_000, Unit: l.Unit, LastRefill: 50}},
-		"rounded down":                               {bucket.Bucket{Tokens: 5, Unit: 7_000_000, LastRefill: 50}, 50, bucket.Bucket{Tokens: 0, Unit: l.Unit, LastRefill: 50}},
-		"rounded down also in debt":                  {bucket.Bucket{Tokens: -5, Unit: 7_000_000, LastRefill: 50}, 50, bucket.Bucket{Tokens: -1, Unit: l.Unit, LastRefill: 50}},
-		"cut to the new capacity":                    {bucket.Bucket{Tokens: 5000, Unit: 1, LastRefill: 50}, 50, bucket.Bucket{Tokens: full, Unit: l.Unit, LastRefill: 50}},
-		"a debt of another unit is bounded":          {bucket.Bucket{Tokens: -bucket.MaxCredits, Unit: 1, LastRefill: 50}, 50, bucket.Bucket{Tokens: -bucket.MaxCredits, Unit: l.Unit, LastRefill: 50}},
-		"a lower capacity cuts before time is added": {bucket.Bucket{Tokens: 2 * full, Unit: l.Unit, LastRefill: 50}, 60, bucket.Bucket{Tokens: full, Unit: l.Unit, LastRefill: 60}},
+		"an absent bucket is full":                   {0, bucket.Bucket{}, 50, bucket.Bucket{Tokens: full, At: 50}},
+		"time adds credits":                          {l.Unit, bucket.Bucket{Tokens: 7, At: 50}, 60, bucket.Bucket{Tokens: 37, At: 60}},
+		"up to full":                                 {l.Unit, bucket.Bucket{Tokens: full - 1, At: 50}, 51, bucket.Bucket{Tokens: full, At: 51}},
+		"eternity does not overflow":                 {l.Unit, bucket.Bucket{Tokens: 7, At: 0}, math.MaxInt64, bucket.Bucket{Tokens: full, At: math.MaxInt64}},
+		"out of debt":                                {l.Unit, bucket.Bucket{Tokens: -40, At: 50}, 60, bucket.Bucket{Tokens: -10, At: 60}},
+		"no time, no credits":                        {l.Unit, bucket.Bucket{Tokens: 7, At: 50}, 50, bucket.Bucket{Tokens: 7, At: 50}},
+		"time backwards changes nothing":             {l.Unit, bucket.Bucket{Tokens: 7, At: 50}, 40, bucket.Bucket{Tokens: 7, At: 50}},
+		"another unit carries over":                  {2, bucket.Bucket{Tokens: 5, At: 50}, 50, bucket.Bucket{Tokens: 2_500_000, At: 50}},
+		"rounded down":                               {7_000_000, bucket.Bucket{Tokens: 5, At: 50}, 50, bucket.Bucket{Tokens: 0, At: 50}},
+		"rounded down also in debt":                  {7_000_000, bucket.Bucket{Tokens: -5, At: 50}, 50, bucket.Bucket{Tokens: -1, At: 50}},
+		"cut to the new capacity":                    {1, bucket.Bucket{Tokens: 5000, At: 50}, 50, bucket.Bucket{Tokens: full, At: 50}},
+		"a debt of another unit is bounded":          {1, bucket.Bucket{Tokens: -bucket.MaxCredits, At: 50}, 50, bucket.Bucket{Tokens: -bucket.MaxCredits, At: 50}},
+		"a lower capacity cuts before time is added": {l.Unit, bucket.Bucket{Tokens: 2 * full, At: 50}, 60, bucket.Bucket{Tokens: full, At: 60}},
 	} {
-		if got := l.Advance(c.bucket, c.now); got != c.want {
+		if got := l.Advance(&bucket.Limit{Unit: c.unit}, c.bucket, c.now); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
@@ -162,11 +163,11 @@ func TestAdvance(t *testing.T) {
 
 func TestReanchor(t *testing.T) {
 	l := newLimit(t, 1, time.Second, 2) // full after 2 s
-	b := bucket.Bucket{Tokens: 5, Unit: l.Unit, LastRefill: 10_000_000}
+	b := bucket.Bucket{Tokens: 5, At: 10_000_000}
 	if got := l.Reanchor(b, 8_000_000); got != b {
 		t.Errorf("set back by the time to full: %+v, want no change", got)
 	}
-	moved := bucket.Bucket{Tokens: 5, Unit: l.Unit, LastRefill: 7_999_999}
+	moved := bucket.Bucket{Tokens: 5, At: 7_999_999}
 	if got := l.Reanchor(b, 7_999_999); got != moved {
 		t.Errorf("set back by more: %+v, want %+v", got, moved)
 	}

@@ -40,8 +40,8 @@ type Limit struct {
 	Refill   int64 // credits that one microsecond adds
 	Capacity int64 // credits of a full bucket
 
-	// Period is that of a quota, which has a Unit of 1 and no Refill: see NewQuota.
-	Period Period
+	// Period is that of a quota, which has a Unit of 1 and no Refill: see NewQuota. It is nil for a rate.
+	Period *Period
 }
 
 // NewLimit returns the limit of rate tokens per per, with a capacity of burst tokens. A limit that is too fine for
@@ -88,13 +88,18 @@ func NewLimit(rate int64, per time.Duration, burst int64) (Limit, error) {
 // Valid reports whether NewLimit, Share or NewQuota can have made l.
 func (l Limit) Valid() bool {
 	if l.IsQuota() {
-		return l.Period.Unit <= Month && l.Unit == 1 && l.Refill == 0 && l.Capacity >= 1 && l.Capacity <= MaxCredits
+		return l.Unit == 1 && l.Refill == 0 && l.Capacity >= 1 && l.Capacity <= MaxCredits
 	}
 	return l.Unit >= 1 && l.Refill >= 1 && l.Capacity >= l.Unit && l.Capacity <= MaxCredits && l.Refill <= l.Capacity
 }
 
 // Fill returns the time from empty to full in microseconds, rounded up. It is the longest period of a quota.
-func (l Limit) Fill() int64 { return l.until(l.Capacity, longest[l.Period.Unit]) }
+func (l Limit) Fill() int64 {
+	if l.IsQuota() {
+		return longest[l.Period.Unit]
+	}
+	return l.until(l.Capacity, 0)
+}
 
 // Share returns one of n equal parts of l. A token costs n times as many credits, so the rate and the burst are an
 // n-th. The share has room for at least tokens whole tokens if l has, because otherwise such a cost would never be

@@ -30,57 +30,68 @@ func (u PeriodUnit) String() string {
 	return unitNames[u]
 }
 
-// A Period is when a quota is renewed: at the begin of each hour, day, week or month of a time zone. Make it with
-// NewPeriod, or it may not equal another one of the same zone.
+// A Period is when a quota is renewed: at the begin of each hour, day, week or month of a time zone. NewPeriod makes it.
+// There is one for each unit and zone, so that pointers to equal Periods are equal.
 type Period struct {
 	Unit PeriodUnit
-	zone *time.Location // nil: UTC
+	zone *time.Location
 }
 
-var zones sync.Map // *time.Location by name, so that equal Periods compare as equal
+var (
+	zones   sync.Map // *time.Location by name
+	periods sync.Map // *Period by value
+)
 
 // NewPeriod returns the period of a time zone, which is a name of the IANA database, and UTC if it is empty. The error is
 // that of time.LoadLocation. "Local" is an error, because it is another zone on another host.
-func NewPeriod(unit PeriodUnit, zone string) (Period, error) {
-	p := Period{Unit: unit}
+func NewPeriod(unit PeriodUnit, zone string) (*Period, error) {
+	if unit < Hour || unit > Month {
+		return nil, fmt.Errorf("%v: must be Hour, Day, Week or Month", unit)
+	}
+	location, err := load(zone)
+	if err != nil {
+		return nil, err
+	}
+	p := Period{unit, location}
+	if known, ok := periods.Load(p); ok {
+		return known.(*Period), nil
+	}
+	known, _ := periods.LoadOrStore(p, &p)
+	return known.(*Period), nil
+}
+
+func load(zone string) (*time.Location, error) {
 	if zone == "" || zone == "UTC" {
-		return p, nil
+		return time.UTC, nil
 	}
 	if known, ok := zones.Load(zone); ok {
-		p.zone = known.(*time.Location)
-		return p, nil
+		return known.(*time.Location), nil
 	}
 	loaded, err := time.LoadLocation(zone)
 	if err == nil && loaded == time.Local {
 		err = errors.New("Local is not the same zone on all hosts")
 	}
 	if err != nil {
-		return Period{}, err
+		return nil, err
 	}
 	known, _ := zones.LoadOrStore(strings.Clone(zone), loaded)
-	p.zone = known.(*time.Location)
-	return p, nil
+	return known.(*time.Location), nil
 }
 
 // ParsePeriod returns the period of a unit's name and a time zone. The error says which of the two is wrong.
-func ParsePeriod(unit, zone string) (Period, error) {
+func ParsePeriod(unit, zone string) (*Period, error) {
 	u := slices.Index(unitNames[:], unit)
 	if u < int(Hour) {
-		return Period{}, fmt.Errorf("period %q: must be hour, day, week or month", unit)
+		return nil, fmt.Errorf("period %q: must be hour, day, week or month", unit)
 	}
 	return NewPeriod(PeriodUnit(u), zone)
 }
 
 // Location returns the time zone.
-func (p Period) Location() *time.Location {
-	if p.zone == nil {
-		return time.UTC
-	}
-	return p.zone
-}
+func (p *Period) Location() *time.Location { return p.zone }
 
 // String returns what the hash of a bucket in Redis has behind the number of tokens, such as "per month Europe/Berlin".
-func (p Period) String() string { return "per " + p.Unit.String() + " " + p.Location().String() }
+func (p *Period) String() string { return "per " + p.Unit.String() + " " + p.Location().String() }
 
 // Bounds returns the begin of the period that now is in, and its end, which is the begin of the next one. All are in
 // microseconds of Unix time.
@@ -88,8 +99,8 @@ func (p Period) String() string { return "per " + p.Unit.String() + " " + p.Loca
 // A day begins with the first instant that has its date. That is not always the time 00:00: where clocks are set forward
 // at midnight there is no such time, and where they are set back across midnight there are two. An hour ends early if
 // clocks are set by a part of an hour in it.
-func (p Period) Bounds(now int64) (from, until int64) {
-	zone := p.Location()
+func (p *Period) Bounds(now int64) (from, until int64) {
+	zone := p.zone
 	t := time.UnixMicro(now).In(zone)
 	if p.Unit == Hour {
 		return hourOf(t)
@@ -106,7 +117,7 @@ func (p Period) Bounds(now int64) (from, until int64) {
 }
 
 // first returns the first date of the period of a date. Dates are times of UTC here.
-func (p Period) first(date time.Time) time.Time {
+func (p *Period) first(date time.Time) time.Time {
 	switch p.Unit {
 	case Week:
 		return date.AddDate(0, 0, -(int(date.Weekday())+6)%7)
@@ -118,7 +129,7 @@ func (p Period) first(date time.Time) time.Time {
 }
 
 // next returns the first date of the period behind the one that begins with a date.
-func (p Period) next(first time.Time) time.Time {
+func (p *Period) next(first time.Time) time.Time {
 	switch p.Unit {
 	case Week:
 		return first.AddDate(0, 0, 7)

@@ -96,8 +96,13 @@ func TestPeriodsOfAZoneAreEqual(t *testing.T) {
 	if _, err := NewPeriod(Month, "Europe/Nowhere"); err == nil {
 		t.Error("a zone that does not exist is accepted")
 	}
-	if p, err := NewPeriod(Day, "UTC"); err != nil || p != (Period{Unit: Day}) {
-		t.Errorf("%v, %v", p, err)
+	a, _ = NewPeriod(Day, "UTC")
+	b, _ = NewPeriod(Day, "")
+	if a != b || a.String() != "per day UTC" {
+		t.Errorf("%v and %v", a, b)
+	}
+	if _, err := NewPeriod(Month+1, ""); err == nil {
+		t.Error("a unit that does not exist is accepted")
 	}
 }
 

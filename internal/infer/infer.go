@@ -20,7 +20,7 @@ type Content struct {
 // At returns the value of credits after elapsed if the bucket was not charged.
 func (c *Content) At(credits, elapsed int64) int64 {
 	if !c.Limit.IsQuota() {
-		return c.Limit.Advance(c.Limit.Bucket(credits, 0), elapsed).Tokens
+		return c.Limit.Advance(&c.Limit, bucket.Bucket{Tokens: credits}, elapsed).Tokens
 	}
 	if elapsed >= c.Rest {
 		return c.Limit.Capacity

@@ -68,7 +68,7 @@ func Seconds(d time.Duration) int64 {
 
 // PeriodLength returns how long the period of a quota is that a decision at a time was in, in seconds: a month has 28 to 31
 // days. The Store decides by its own clock which period it is. So the clocks may differ by up to half an hour.
-func PeriodLength(p store.Period, at time.Time, s *store.State) int64 {
+func PeriodLength(p *store.Period, at time.Time, s *store.State) int64 {
 	if s.ResetAfter > 0 && !s.Blocked { // a block may hide the end of the period
 		at = at.Add(s.ResetAfter - 30*time.Minute)
 	}

@@ -70,8 +70,7 @@ func (f *Store) missing(ctx context.Context, c *store.Charge, u use) int64 {
 		}
 		return share.Capacity - s.Remaining
 	}
-	empty := bucket.Bucket{Unit: c.Limit.Unit}
-	most := wholeTokens(c.Limit.Capacity-c.Limit.Advance(empty, f.now()-u.last).Tokens, c.Limit.Unit)
+	most := wholeTokens(c.Limit.Capacity-c.Limit.Advance(&c.Limit, bucket.Bucket{}, f.now()-u.last).Tokens, c.Limit.Unit)
 	s, share, err := f.look(ctx, c, u.maxCost)
 	if reset := s.ResetAfter.Microseconds(); err == nil && reset <= 2*bucket.MaxCredits/share.Refill { // or a block hides it
 		return min(most, wholeTokens(reset*share.Refill, share.Unit))

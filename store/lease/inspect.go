@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 
+	"github.com/go-tokenbucket/ratelimit/internal/bucket"
 	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -28,7 +29,7 @@ func (s *Store) Inspect(ctx context.Context, policy, key string) (b store.Bucket
 	// Adding the held tokens before or after the refill of b.Age makes no difference.
 	l := b.Limit
 	b.Credits = l.Charge(b.Credits, l.Need(-held), 0, 1)
-	now := l.Advance(l.Bucket(b.Credits, 0), b.Age.Microseconds())
+	now := l.Advance(&l, bucket.Bucket{Tokens: b.Credits}, b.Age.Microseconds())
 	if b.Locked && now.Tokens >= l.Unit {
 		b.Blocked, b.BlockedSince, b.Locked = 0, 0, false // a refund would end the lock
 	}

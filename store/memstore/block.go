@@ -92,9 +92,9 @@ func (s *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 	var b store.Bucket
 	switch l := e.class.limit; {
 	case l.IsQuota():
-		b = store.Bucket{Limit: l, Credits: e.tokens, Rest: duration(e.bucket().Rest(now))}
+		b = store.Bucket{Limit: l, Credits: e.tokens, Rest: duration(l.Rest(e.bucket(), now))}
 	case l != (store.Limit{}):
-		b = store.Bucket{Limit: l, Credits: e.tokens, Age: e.bucket().Age(now)}
+		b = store.Bucket{Limit: l, Credits: e.tokens, Age: bucket.Age(e.at, now)}
 	}
 	if e.class.blocked {
 		if blk := shard.blocks[hash]; blk.Left(now) > 0 {

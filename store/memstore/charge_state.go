@@ -21,18 +21,18 @@ type chargeState struct {
 
 // look finds what the bucket holds now, and whether it can pay.
 func (cs *chargeState) look(c *store.Charge, now int64) {
-	var kept bucket.Bucket
+	was, kept := &store.Limit{}, bucket.Bucket{}
 	if cs.entry = cs.shard.find(cs.hash, c.Policy, cs.key); cs.entry != nil {
-		kept = cs.entry.bucket()
+		was, kept = &cs.entry.class.limit, cs.entry.bucket()
 		if cs.entry.class.blocked {
 			if b := cs.shard.blocks[cs.hash].Block; b.Left(now) > 0 {
 				cs.block, cs.left = b, b.Left(now)
 			}
 		}
 	}
-	cs.bucket = c.Limit.Advance(kept, now)
+	cs.bucket = c.Limit.Advance(was, kept, now)
 	cs.need, cs.debt = c.Limit.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed, c.Settles)
-	cs.spared = (cs.need < 0 || cs.debt < 0) && c.Limit.Spares(kept, cs.need, cs.debt) // in this order, because most take
+	cs.spared = (cs.need < 0 || cs.debt < 0) && c.Limit.Spares(was, cs.need, cs.debt) // in this order, because most take
 	cs.fits = c.Limit.Grants(cs.bucket.Tokens, cs.need, cs.debt, 1) == 1 && (cs.left == 0 || bucket.Passes(cs.need, cs.debt))
 }
 
@@ -52,7 +52,7 @@ func (cs *chargeState) charge(c *store.Charge, now int64) {
 		if cs.entry != nil {
 			cs.shard.remove(cs.shard.index[cs.hash])
 		}
-		cs.bucket = c.Limit.Advance(bucket.Bucket{}, now)
+		cs.bucket = c.Limit.Advance(&store.Limit{}, bucket.Bucket{}, now)
 		return
 	case cs.bucket.Tokens == before && cs.block == block:
 		cs.refuse(c)

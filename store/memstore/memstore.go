@@ -171,7 +171,7 @@ func (s *Store) takeOne(c *store.Charge, state *store.State) bool {
 		cs.refuse(c)
 	}
 	cs.shard.mu.Unlock()
-	c.Fill(state, cs.bucket.Tokens, duration(cs.bucket.Rest(now)), duration(cs.left), cs.fits)
+	c.Fill(state, cs.bucket.Tokens, duration(c.Limit.Rest(cs.bucket, now)), duration(cs.left), cs.fits)
 	return cs.fits || c.Shadow
 }
 
@@ -212,7 +212,7 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 	}
 	for i := range charges {
 		cs := &chargeStates[i]
-		charges[i].Fill(&states[i], cs.bucket.Tokens, duration(cs.bucket.Rest(now)), duration(cs.left), cs.fits)
+		charges[i].Fill(&states[i], cs.bucket.Tokens, duration(charges[i].Limit.Rest(cs.bucket, now)), duration(cs.left), cs.fits)
 	}
 	return ok
 }

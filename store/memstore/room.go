@@ -79,7 +79,7 @@ func (s *shard) loss(e *entry, now int64) float64 {
 	if l == (store.Limit{}) {
 		return 0
 	}
-	tokens := l.Advance(e.bucket(), now).Tokens
+	tokens := l.Advance(&e.class.limit, e.bucket(), now).Tokens
 	part := float64(l.Capacity-tokens) / float64(l.Capacity)
 	if tokens < l.Unit {
 		return spent + part

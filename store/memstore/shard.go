@@ -1,7 +1,6 @@
 package memstore
 
 import (
-	"cmp"
 	"hash/maphash"
 	"maps"
 	"math/bits"
@@ -39,11 +38,11 @@ const chunkSize = 64
 
 // An entry is one bucket.
 type entry struct {
-	class      *class
-	key        string
-	tokens     int64 // in credits of class.limit
-	lastRefill int64 // or, under a quota, the end of its period
-	fullAt     int64 // when it is full under all limits that have charged it; it is not forgotten before
+	class  *class
+	key    string
+	tokens int64 // in credits of class.limit
+	at     int64 // the time of the last charge or, under a quota, the end of the period
+	fullAt int64 // when it is full under all limits that have charged it; it is not forgotten before
 }
 
 // A class is what entries of one kind share, to save memory.
@@ -68,7 +67,7 @@ type policy struct {
 }
 
 func (e *entry) bucket() bucket.Bucket {
-	return e.class.limit.Bucket(e.tokens, e.lastRefill)
+	return bucket.Bucket{Tokens: e.tokens, At: e.at}
 }
 
 // hash returns where a bucket is: the upper bits are its shard.
@@ -124,7 +123,7 @@ func (s *shard) update(e *entry, l store.Limit, b bucket.Bucket) {
 	if e.class.limit != l {
 		s.move(e, kind{e.class.policy, l, e.class.blocked})
 	}
-	e.tokens, e.lastRefill = b.Tokens, cmp.Or(b.Until, b.LastRefill)
+	e.tokens, e.at = b.Tokens, b.At
 	if l != (store.Limit{}) {
 		e.fullAt = max(e.fullAt, l.FullAt(b))
 	}

@@ -14,7 +14,7 @@ import (
 // sent again with the period of that time.
 type calendar struct {
 	ahead   atomic.Int64 // by how many microseconds Redis's clock is ahead of this process's, as far as is known
-	periods sync.Map     // *period by store.Period, because to find one takes a microsecond
+	periods sync.Map     // *period by *store.Period, because to find one takes a microsecond
 }
 
 // A period is one that was looked up last.
@@ -24,7 +24,7 @@ type period struct {
 }
 
 // at returns the period of a quota in which now is.
-func (c *calendar) at(of store.Period, now int64) *period {
+func (c *calendar) at(of *store.Period, now int64) *period {
 	if known, ok := c.periods.Load(of); ok {
 		if p := known.(*period); p.from <= now && now < p.until {
 			return p

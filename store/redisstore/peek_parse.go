@@ -31,7 +31,7 @@ func parseBucket(reply []any, serverClock bool) (b store.Bucket, err error) {
 		}
 		if left := (bucket.Block{Until: until}).Left(now); left > 0 {
 			b.Blocked, b.Locked = microseconds(left), limit == "locked"
-			b.BlockedSince = bucket.Bucket{LastRefill: since}.Age(now)
+			b.BlockedSince = bucket.Age(since, now)
 			b.Reason, _ = reply[7].(string)
 		}
 		limit = reply[4]
@@ -54,7 +54,7 @@ func parseBucket(reply []any, serverClock bool) (b store.Bucket, err error) {
 	if !tokensOK || !lastOK || !limitOK {
 		return store.Bucket{}, errNoBucket
 	}
-	b.Limit, b.Credits, b.Age = l, tokens, bucket.Bucket{LastRefill: last}.Age(now)
+	b.Limit, b.Credits, b.Age = l, tokens, bucket.Age(last, now)
 	return b, nil
 }
 

@@ -85,7 +85,7 @@ func TestReplicasWithWrongClocksShareAPeriod(t *testing.T) {
 }
 
 // awaitPeriod waits if a period of p is about to end, so that a test is over before that.
-func awaitPeriod(t *testing.T, p store.Period) {
+func awaitPeriod(t *testing.T, p *store.Period) {
 	now := time.Now().UnixMicro()
 	if _, end := p.Bounds(now); end-now < 10_000_000 {
 		time.Sleep(time.Duration(end-now) * time.Microsecond)

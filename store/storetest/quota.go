@@ -186,13 +186,13 @@ var ends sync.Map
 
 // A written is a period as people write it.
 type written struct {
-	store.Period
+	*store.Period
 	text string
 }
 
 // periodEnd returns when a period ends. It follows the text of package store and not the code of internal/bucket: it looks
 // at each quarter of an hour whether people write another period then.
-func periodEnd(p store.Period, now int64) int64 {
+func periodEnd(p *store.Period, now int64) int64 {
 	text := func(t time.Time) string {
 		switch t = t.In(p.Location()); p.Unit {
 		case store.Hour:

@@ -215,8 +215,8 @@ func compiled(t *testing.T, text string) store.Limit {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l.Period != 0 {
-		return ratelimit.Must(store.NewQuota(l.Rate, ratelimit.Must(store.NewPeriod(l.Period, l.Zone))))
+	if l.Period() != 0 {
+		return ratelimit.Must(store.NewQuota(l.Rate, ratelimit.Must(store.NewPeriod(l.Period(), l.Zone()))))
 	}
 	limit, err := store.NewLimit(l.Rate, l.Per, cmp.Or(l.Burst, l.Rate))
 	if err != nil {

@@ -136,7 +136,7 @@ func (e *episode) limit(short bool) ratelimit.Limit {
 
 // capacityOf returns the tokens of a full bucket.
 func capacityOf(l ratelimit.Limit) int64 {
-	if l.Period != 0 {
+	if l.Period() != 0 {
 		return l.Rate
 	}
 	return l.Burst
@@ -220,7 +220,7 @@ func (e *episode) spread(a answer) {
 		n = a.left
 	}
 	for _, namesakes := range e.policies {
-		if len(namesakes) > 1 || namesakes[0].Limit.Period != 0 {
+		if len(namesakes) > 1 || namesakes[0].Limit.Period() != 0 {
 			n = a.left
 		}
 	}
@@ -281,7 +281,7 @@ func (e *episode) request(cost int64) answer {
 			e.fail("the lists differ in order: %v", h)
 		}
 		if !slices.ContainsFunc(e.policies[m.Name], func(p ratelimit.Policy) bool {
-			return q == capacityOf(p.Limit) && (p.Limit.Period != 0 || w == windowOf(p.Limit, q))
+			return q == capacityOf(p.Limit) && (p.Limit.Period() != 0 || w == windowOf(p.Limit, q))
 		}) {
 			e.fail("q=%d and w=%d of %q", q, w, m.Name)
 		}
@@ -352,7 +352,7 @@ func (e *episode) checkXRateLimit(h http.Header, a answer) {
 		if limit := number("X-RateLimit-Limit"); limit != capacityOf(tightest.Limit) || remaining > limit || !a.denied && remaining != a.left {
 			e.fail("%d of %d remain: %v", remaining, limit, h)
 		}
-		if reset := number("X-RateLimit-Reset"); (reset == 0) != (tightest.ResetAfter == 0) || tightest.Limit.Period == 0 && reset > windowOf(tightest.Limit, tightest.Limit.Burst)+20 {
+		if reset := number("X-RateLimit-Reset"); (reset == 0) != (tightest.ResetAfter == 0) || tightest.Limit.Period() == 0 && reset > windowOf(tightest.Limit, tightest.Limit.Burst)+20 {
 			e.fail("reset in %d s, of %v", reset, tightest)
 		}
 		return
@@ -362,7 +362,7 @@ func (e *episode) checkXRateLimit(h http.Header, a answer) {
 	if burst%capacityOf(tightest.Limit) != 0 || cost != parts*tightest.Cost || remaining != parts*tightest.Remaining {
 		e.fail("not of one scale: %v", h)
 	}
-	if tightest.Limit.Period != 0 {
+	if tightest.Limit.Period() != 0 {
 		if rate != 0 || parts != 1 {
 			e.fail("rate %d of a quota: %v", rate, h)
 		}

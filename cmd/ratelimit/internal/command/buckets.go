@@ -149,7 +149,7 @@ func writeBucket(w io.Writer, r *ratelimit.Bucket, p report.Paint) {
 	if r.Limit != (ratelimit.Limit{}) {
 		switch {
 		case r.Blocked:
-		case r.Limit.Period != 0:
+		case r.Limit.Period() != 0:
 			row("used", fmt.Sprintf("%d of %d", r.Limit.Rate-r.Remaining, r.Limit.Rate))
 		default:
 			row("tokens", fmt.Sprintf("%d of %d", r.Remaining-debt(r, burst), burst))
@@ -161,7 +161,7 @@ func writeBucket(w io.Writer, r *ratelimit.Bucket, p report.Paint) {
 			row("next in", numbers.Span(r.Until(1)))
 		}
 		row("full in", numbers.Span(r.ResetAfter))
-		if zone, err := time.LoadLocation(r.Limit.Zone); err == nil && r.Limit.Period != 0 {
+		if zone, err := time.LoadLocation(r.Limit.Zone()); err == nil && r.Limit.Period() != 0 {
 			row("period ends", time.Now().Add(r.ResetAfter).Round(time.Second).In(zone).Format("2006-01-02 15:04 MST"))
 		}
 	}
@@ -170,7 +170,7 @@ func writeBucket(w io.Writer, r *ratelimit.Bucket, p report.Paint) {
 
 // debt returns how many tokens a bucket has below 0, rounded up. It is not known of a quota.
 func debt(r *ratelimit.Bucket, burst int64) int64 {
-	if r.Remaining > 0 || r.Limit.Rate == 0 || r.Limit.Period != 0 {
+	if r.Remaining > 0 || r.Limit.Rate == 0 || r.Limit.Period() != 0 {
 		return 0
 	}
 	missing := r.ResetAfter.Seconds() * float64(r.Limit.Rate) / r.Limit.Per.Seconds()

@@ -78,7 +78,7 @@ func newCurve(own ratelimit.Limit) *curve {
 			c.rows = append(c.rows, row{limit: limit, bucket: compiled})
 		}
 	}
-	if own.Period != 0 {
+	if own.Period() != 0 {
 		c.rates = []rate{{limit: own, unit: 1, refill: 1, own: true}} // see passed
 		return c
 	}
@@ -94,8 +94,8 @@ func newCurve(own ratelimit.Limit) *curve {
 
 // compile compiles a limit that New has accepted, or one of the same Zone.
 func compile(l ratelimit.Limit) (bucket.Limit, error) {
-	if l.Period != 0 {
-		period, err := bucket.NewPeriod(l.Period, l.Zone)
+	if l.Period() != 0 {
+		period, err := bucket.NewPeriod(l.Period(), l.Zone())
 		if err != nil {
 			return bucket.Limit{}, err
 		}
@@ -106,7 +106,7 @@ func compile(l ratelimit.Limit) (bucket.Limit, error) {
 
 // withCapacity returns l with a burst of n, or as a quota of n.
 func withCapacity(l ratelimit.Limit, n int64) ratelimit.Limit {
-	if l.Period != 0 {
+	if l.Period() != 0 {
 		l.Rate = n
 		return l
 	}
@@ -116,7 +116,7 @@ func withCapacity(l ratelimit.Limit, n int64) ratelimit.Limit {
 // scaled returns l with about factor times the rate. The numbers are round ones, so the rate differs by up to 1 %. It leaves
 // a quota as it is.
 func scaled(l ratelimit.Limit, factor float64) ratelimit.Limit {
-	if factor == 1 || l.Period != 0 {
+	if factor == 1 || l.Period() != 0 {
 		return l
 	}
 	exact := float64(l.Rate) * factor
@@ -185,7 +185,7 @@ func (c *curve) passed(last, now int64) int64 {
 	switch {
 	case now <= last:
 		return 0
-	case c.own.Period == 0:
+	case c.own.Period() == 0:
 		return now - last
 	}
 	if last < c.from || last >= c.until {
@@ -200,22 +200,22 @@ func (c *curve) passed(last, now int64) int64 {
 // charge charges a bucket as memstore does, and reports whether that allows it.
 func (r *row) charge(s *rowState, now, cost, final int64) bool {
 	l := &r.bucket
-	b := l.Advance(l.Bucket(s.tokens, s.at), now)
+	b := l.Advance(l, bucket.Bucket{Tokens: s.tokens, At: s.at}, now)
 	need := l.Need(cost)
 	if l.Grants(b.Tokens, need, 0, 1) != 1 {
 		return false
 	}
 	left := l.Charge(b.Tokens, need, 0, 1)
 	if left != b.Tokens {
-		*s = rowState{left, cmp.Or(b.Until, b.LastRefill)}
+		*s = rowState{left, b.At}
 	}
 	if final == cost {
 		return true
 	}
-	b = l.Advance(l.Bucket(s.tokens, s.at), now)
+	b = l.Advance(l, bucket.Bucket{Tokens: s.tokens, At: s.at}, now)
 	need, debt := l.Ask(final-cost, 0, final > cost, false)
 	if left := l.Charge(b.Tokens, need, debt, 1); left != b.Tokens {
-		*s = rowState{left, cmp.Or(b.Until, b.LastRefill)}
+		*s = rowState{left, b.At}
 	}
 	return true
 }
@@ -248,7 +248,7 @@ func mulCapped(a, b int64) int64 {
 func (c *curve) points() (points []report.Point) {
 	for _, r := range c.rows {
 		perSecond := 0.0
-		if r.limit.Period == 0 {
+		if r.limit.Period() == 0 {
 			perSecond = float64(r.limit.Rate) / r.limit.Per.Seconds()
 		}
 		points = append(points, report.Point{
@@ -282,7 +282,7 @@ func (c *curve) spare(all []*client, share float64) *report.Spare {
 			burst = max(1, (needs[n-1-may]-1)/r.unit+1)
 		}
 		limit := withCapacity(r.limit, burst)
-		if compiled, err := compile(limit); err != nil || limit.Period == 0 && (compiled.Unit != r.unit || compiled.Refill != r.refill) {
+		if compiled, err := compile(limit); err != nil || limit.Period() == 0 && (compiled.Unit != r.unit || compiled.Refill != r.refill) {
 			continue // no limit of that rate is as large
 		}
 		spared, _ := slices.BinarySearch(needs, burst*r.unit+1)

@@ -51,7 +51,7 @@ func TestCurveAndSpareEqualEachLimitAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, p := range report.Policies {
-			if p.Quota != (s.policies[i].Limit.Period != 0) || !p.Quota && (len(p.Curve) != 16 || len(p.Spare.Limits) != 7) || p.Quota && (len(p.Curve) < 7 || len(p.Spare.Limits) != 1) {
+			if p.Quota != (s.policies[i].Limit.Period() != 0) || !p.Quota && (len(p.Curve) != 16 || len(p.Spare.Limits) != 7) || p.Quota && (len(p.Curve) < 7 || len(p.Spare.Limits) != 1) {
 				t.Fatalf("seed %d: %d limits and %d rates of %s", seed, len(p.Curve), len(p.Spare.Limits), p.Limit)
 			}
 			for _, point := range p.Curve {
@@ -128,7 +128,7 @@ func TestCurveOfQuotas(t *testing.T) {
 		c := newCurve(own)
 		found, before := false, int64(0)
 		for _, r := range c.rows {
-			if r.limit.Rate <= before || r.limit.Period != own.Period || r.limit.Zone != own.Zone {
+			if r.limit.Rate <= before || r.limit.Period() != own.Period() || r.limit.Zone() != own.Zone() {
 				t.Errorf("%v: %v behind a quota of %d", own, r.limit, before)
 			}
 			before, found = r.limit.Rate, found || r.limit == own

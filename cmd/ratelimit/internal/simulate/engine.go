@@ -164,7 +164,7 @@ func (e *engine) observe(_ context.Context, event *ratelimit.Event) {
 	}
 	for _, r := range event.Results {
 		r.Key = keyname.Short(r.Key)
-		if r.Limit.Period != 0 && r.Allowed && !r.Shadow {
+		if r.Limit.Period() != 0 && r.Allowed && !r.Shadow {
 			r.Wait = event.Waited - turn // for the next period, of which the bucket knows nothing
 		}
 		p.outcomes = append(p.outcomes, outcome{Result: r, policy: e.index[r.Policy], at: e.now, final: r.Cost, passed: event.Allowed})

@@ -50,7 +50,7 @@ func (d *denials) add(now int64) {
 
 func newTally(p ratelimit.Policy, on string, most int) *tally {
 	return &tally{
-		Policy: report.Policy{Name: p.Name, Limit: p.Limit.String(), Quota: p.Limit.Period != 0, On: on, Shadow: p.Shadow},
+		Policy: report.Policy{Name: p.Name, Limit: p.Limit.String(), Quota: p.Limit.Period() != 0, On: on, Shadow: p.Shadow},
 		policy: p, curve: newCurve(p.Limit), most: most,
 		byKey: make(map[string]*client),
 	}

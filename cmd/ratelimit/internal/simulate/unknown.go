@@ -17,7 +17,7 @@ func (s *simulation) unknownOf(t *tally) (say sentences) {
 	say.when(t.BadKey > 0, "%s a malformed key and would be answered 400, for example because the log has host names instead of addresses.", have(t.BadKey))
 	say.when(p.Optional && t.Requests == 0 && s.report.Requests > 0, "No request has its key. It is optional, so all passed. If the key is in a header that this log lacks, log the header and name it with -extra or -map header.NAME=FIELD.")
 	say.when(p.Settle != nil, "A login counts as failed if its logged status is not from 200 to 399. A handler that says otherwise with SetCost is not in a log.")
-	say.when(p.MaxWait > 0 && p.Limit.Period != 0, "Who waits for the next period asks again when it begins. Here they do so in the order in which they came, in production in none.")
+	say.when(p.MaxWait > 0 && p.Limit.Period() != 0, "Who waits for the next period asks again when it begins. Here they do so in the order in which they came, in production in none.")
 	say.when(p.MaxWait > 0, "At most 1,024 requests wait at once, which is the default of Config.MaxWaiting, and no client left while it waited. In the curve nobody waits.")
 	say.when(p.LockFor > 0, "In the curve and for the bursts that spare clients, no bucket is locked.")
 	say.when(p.FailClosed, "The store never failed. In an outage this policy answers 503.")
