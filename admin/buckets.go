@@ -195,7 +195,7 @@ func (h *handler) keyView(c *call, policy, key string) *keyView {
 			<-places
 		})
 	}
-	v.Store = h.facts(c.r.Context()).Store // at the same time: a store that hangs takes both their time
+	v.Store = storeFacts{h.facts(c.r.Context()).here} // at the same time: a store that hangs takes both their time
 	wg.Wait()
 	return v
 }

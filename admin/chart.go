@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/fleet"
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
@@ -195,30 +196,18 @@ func perSecond(n int64, step time.Duration) string {
 	return rate(x)
 }
 
-// Chart draws the history of a policy.
-func (p *policyCounts) Chart(policy string) *chart {
-	h := p.History
-	return newChart("chart", "Policy "+policy, reaches[0], time.Duration(h.Step), h.Until, series{"allowed", "allowed", h.Allowed}, series{"denied", "denied", h.Denied}, series{"would", "would be denied", h.WouldDeny})
-}
-
-// Chart draws the history of all policies together, nil if there is none.
-func (f *facts) Chart() *chart {
-	var all *history
-	for _, p := range f.Policies {
-		if p.Counts == nil || p.Counts.History == nil {
-			continue
-		}
-		h := p.Counts.History
-		if all == nil {
-			all = &history{Step: h.Step, Until: h.Until, Allowed: make([]int64, len(h.Allowed)), Denied: make([]int64, len(h.Denied))}
-		}
-		for i := range all.Allowed {
-			all.Allowed[i] += h.Allowed[i]
-			all.Denied[i] += h.Denied[i]
-		}
-	}
-	if all == nil {
+// chartOf draws a history, nil if there is none.
+func chartOf(of string, h fleet.Histories) *chart {
+	ten := h.TenMinutes
+	if ten == nil {
 		return nil
 	}
-	return newChart("chart", "All policies", reaches[0], time.Duration(all.Step), all.Until, series{"allowed", "allowed", all.Allowed}, series{"denied", "denied", all.Denied})
+	return newChart("chart", of, reaches[0], time.Duration(ten.Seconds)*time.Second, ten.End,
+		series{"allowed", "allowed", ten.Allowed}, series{"denied", "denied", ten.Denied}, series{"would", "would be denied", ten.WouldDeny})
 }
+
+// Chart draws the requests of all policies together.
+func (f *facts) Chart() *chart { return chartOf("Requests", f.History) }
+
+// Chart draws the history of a policy.
+func (p *policyFacts) Chart() *chart { return chartOf("Policy "+p.Name, p.History) }

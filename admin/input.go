@@ -77,7 +77,7 @@ func parseJSON(text []byte) (map[string][]string, error) {
 }
 
 // parameterNames are all that there are.
-var parameterNames = []string{"policy", "key", "key_b64", "id", "for", "n", "done", "method", "url", "headers", "peer", "route", "curl", "limit", "until", "was", "why", "force", "end", "search"}
+var parameterNames = []string{"policy", "key", "key_b64", "id", "for", "n", "done", "method", "url", "headers", "peer", "route", "curl", "limit", "until", "was", "why", "force", "end", "search", "replica"}
 
 // known returns an error if values have a parameter that does not exist, and so was misspelt.
 func known(values map[string][]string) error {

@@ -30,7 +30,7 @@ func TestBucketsOfAKey(t *testing.T) {
 		time.Sleep(250 * time.Millisecond)
 		v := s.object("key.json?key=ip:192.0.2.1&policy=second")
 		same(t, v, map[string]any{
-			"version": 1, "key": "ip:192.0.2.1", "key_b64": nil, "id": nil, "policy": "second", "store.state": "answers",
+			"version": 2, "key": "ip:192.0.2.1", "key_b64": nil, "id": nil, "policy": "second", "store.state": "answers",
 			"buckets.0.policy": "second", "buckets.0.state": "empty", "buckets.0.tokens": 0.5, "buckets.0.burst": 4, "buckets.0.per_second": 2, "buckets.0.next_in_seconds": 0.25, "buckets.0.full_in_seconds": 1.75, "buckets.0.limit": "2/1s burst 4",
 			"buckets.1.policy": "api", "buckets.1.state": "blocked", "buckets.1.blocked": true, "buckets.1.next_in_seconds": 3599.75,
 			"buckets.2.policy": "tiers", "buckets.2.state": "ready", "buckets.2.limit_func": true, "buckets.2.burst": 30, "buckets.2.next_in_seconds": 0,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"log/slog"
 	"regexp"
 	"runtime/debug"
 	"slices"
@@ -179,6 +180,7 @@ func (h *handler) takeSnapshot(counted observe.Snapshot) *fleet.Snapshot {
 		s.Operations[o.Op] = o.Count
 	}
 	policies := h.policiesIn(counted)
+	s.LeftOut.Policies = max(0, len(policies)-maxPolicies)
 	policies = policies[:min(maxPolicies, len(policies))]
 	s.Policies = h.policySnapshots(policies, counted)
 	if h.cfg.Top != nil {
@@ -189,8 +191,14 @@ func (h *handler) takeSnapshot(counted observe.Snapshot) *fleet.Snapshot {
 }
 
 // storeSnapshot looks into a bucket, as a request would, and changes nothing.
-func (h *handler) storeSnapshot(stats store.Stats) fleet.Store {
-	s := fleet.Store{Kind: "other", State: "answers"}
+func (h *handler) storeSnapshot(stats store.Stats) (s fleet.Store) {
+	s = fleet.Store{Kind: "other", State: "answers"}
+	defer func() { // in the goroutine of a timer, a panic of somebody's Store would end the process
+		if panicked := recover(); panicked != nil {
+			s.State, s.Reason = "fails", "the store panicked"
+			h.logger().LogAttrs(context.Background(), slog.LevelError, "ratelimit: admin look panicked", slog.String("panic", logtext.Show(fmt.Sprint(panicked), maxShown)))
+		}
+	}()
 	switch {
 	case stats.Redis != nil:
 		s.Kind = "redis"
@@ -202,6 +210,10 @@ func (h *handler) storeSnapshot(stats store.Stats) fleet.Store {
 	defer cancel()
 	began := time.Now()
 	b, err := store.Inspect(ctx, h.limiter.Store(), "admin", "admin:look")
+	if errors.Is(err, errors.ErrUnsupported) { // a Store that can only take
+		r, failed := h.limiter.Peek(ctx, ratelimit.Policy{Name: "admin", Limit: ratelimit.PerSecond(1)}, "admin:look")
+		b.Degraded, err = r.Degraded, failed
+	}
 	s.Took = fleet.Millis(time.Since(began).Milliseconds())
 	f := stats.Fallback
 	switch away := f != nil && f.Away; {

@@ -190,14 +190,6 @@ func period(d time.Duration) string {
 }
 
 // Words are the limit in words.
-func (p *policyFacts) Words() string {
-	if p.limit == (ratelimit.Limit{}) && p.LimitFunc {
-		return "LimitFunc chooses the limit"
-	}
-	return limitWords(p.limit)
-}
-
-// Words are the limit in words.
 func (b bucketFacts) Words() string {
 	if b.limit == (ratelimit.Limit{}) && b.LimitFunc {
 		return "LimitFunc chooses the limit"

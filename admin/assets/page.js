@@ -1,6 +1,7 @@
 // Keeps the page up to date while somebody looks at it. Without this script the page is complete, and as old as its
 // last reload. Every part with data-live is fetched again as the server renders it, and its texts and attributes are
 // changed in place: the focus stays where it is, and nothing is announced.
+// Replicas behind a load balancer take turns to answer, so an answer may be older than the one before: it is left out.
 "use strict";
 (() => {
 	const every = 2000, giveUp = 5;
@@ -39,12 +40,15 @@
 			if (node.nodeValue !== as.nodeValue) node.nodeValue = as.nodeValue;
 			return;
 		}
+		// What somebody has opened or closed stays so, unless the server begins or ends to open it.
+		const keeps = (name) => name === "open" && node.dataset.trouble === as.dataset.trouble;
 		for (const { name, value } of [...as.attributes]) {
-			if (node.getAttribute(name) !== value) node.setAttribute(name, value);
+			if (node.getAttribute(name) !== value && !keeps(name)) node.setAttribute(name, value);
 		}
 		for (const { name } of [...node.attributes]) {
-			if (!as.hasAttribute(name) && name !== "open") node.removeAttribute(name); // a user has opened it
+			if (!as.hasAttribute(name) && !keeps(name)) node.removeAttribute(name);
 		}
+		if (as.querySelector(":scope > [data-row]") && node.querySelector(":scope > [data-row]")) return updateRows(node, as);
 		const wanted = [...as.childNodes], is = [...node.childNodes];
 		wanted.forEach((child, i) => { if (is[i]) update(is[i], child); else node.append(document.adoptNode(child)); });
 		for (const child of is.slice(wanted.length)) {
@@ -52,14 +56,38 @@
 		}
 	}
 
+	// updateRows makes the children of a node like those of another one. A row stays that of its key: a button that has
+	// the focus never becomes the button of another key. That row stays where it is, and the others move around it.
+	function updateRows(node, as) {
+		const rows = new Map([...node.children].map((row) => [row.dataset.row, row]));
+		const wanted = [...as.children].map((row) => {
+			const is = rows.get(row.dataset.row);
+			if (!is) return document.adoptNode(row);
+			rows.delete(row.dataset.row);
+			update(is, row);
+			return is;
+		});
+		for (const row of rows.values()) {
+			if (!row.contains(document.activeElement)) row.remove();
+		}
+		if (wanted.every((row, i) => row === node.children[i])) return;
+		const fixed = wanted.findIndex((row) => row.contains(document.activeElement));
+		wanted.forEach((row, i) => { if (i < fixed) wanted[fixed].before(row); else if (i > fixed) node.append(row); });
+	}
+
+	const asOf = (page) => Date.parse(page.querySelector("#as-of time").dateTime);
+
 	async function poll() {
 		clearTimeout(timer);
 		if (document.hidden) return; // visibilitychange goes on
 		try {
 			const page = await fetchPage();
-			for (const part of document.querySelectorAll("[data-live]")) {
-				const as = page.getElementById(part.id);
-				if (as) update(part, as);
+			const older = asOf(document) - asOf(page);
+			if (!(older > 0 && older < 10 * every)) { // otherwise a clock was set back
+				for (const part of document.querySelectorAll("[data-live]")) {
+					const as = page.getElementById(part.id);
+					if (as) update(part, as);
+				}
 			}
 			failed = 0;
 			say("Live.");

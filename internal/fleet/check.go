@@ -87,7 +87,7 @@ func (s *Snapshot) checkValue(v reflect.Value) error {
 		if (*of).Seconds == 0 || (*of).End.IsZero() {
 			return errors.New("a history without steps")
 		}
-		v = v.Elem().Elem()
+		v = v.Elem()
 		defer (*of).align()
 	case *Steps:
 		if of.Seconds > maxStep || of.End.After(s.At.Add(time.Second)) {

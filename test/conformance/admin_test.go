@@ -291,9 +291,9 @@ func testHostileKeys(t *testing.T, browser context.Context) {
 		time.Sleep(time.Second) // facts are as old as that
 		b.open("/admin/")
 		b.checkWidth(fmt.Sprintf("the list with %.20q", key))
-		link := eval[string](b, `[...document.querySelectorAll("#key-lists table tr")][1].querySelector("a")?.href ?? ""`)
+		link := eval[string](b, `[...document.querySelectorAll("#key-list table tr")][1].querySelector("a")?.href ?? ""`)
 		if link == "" {
-			if text := eval[string](b, `document.querySelector("#key-lists table").innerText`); len(key) <= 256 || !strings.Contains(text, "sha256:") {
+			if text := eval[string](b, `document.querySelector("#key-list table").innerText`); len(key) <= 256 || !strings.Contains(text, "sha256:") {
 				t.Errorf("%.20q has no link in %s", key, text)
 			}
 			continue
@@ -343,13 +343,13 @@ func testOverviewIsLive(t *testing.T, browser context.Context) {
 		s.take(slow, "member:17", 1)
 		s.take(shadow, "member:18", 1)
 	}
-	b.wait(`[...document.querySelectorAll("#key-lists table tr")].some((r) => r.textContent.includes("member:17") && r.textContent.includes("slow"))`)
-	b.wait(`[...document.querySelectorAll("#key-lists table tr")].some((r) => r.textContent.includes("member:18") && r.textContent.includes("shadow"))`)
+	b.wait(`[...document.querySelectorAll("#key-list table tr")].some((r) => r.textContent.includes("member:17") && r.textContent.includes("slow"))`)
+	b.wait(`[...document.querySelectorAll("#key-list table tr")].some((r) => r.textContent.includes("member:18") && r.textContent.includes("shadow"))`)
 	b.wait(`document.querySelectorAll(".plot polyline").length > 0`)
 	for range 200 {
 		s.take(slow, "member:19", 1)
 	}
-	b.wait(`document.querySelectorAll("#key-lists table tr")[1].textContent.includes("member:19")`)
+	b.wait(`document.querySelectorAll("#key-list table tr")[1].textContent.includes("member:19")`)
 }
 
 func testServiceEnds(t *testing.T, browser context.Context) {
