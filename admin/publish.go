@@ -316,7 +316,7 @@ func (h *handler) policySnapshots(policies []ratelimit.Policy, counted observe.S
 
 			Total:       fleet.Counts{Allowed: total.Allowed, Denied: total.Denied, WouldDeny: total.WouldDeny, NotCharged: total.NotCharged, Refused: total.Refused, Degraded: total.Degraded},
 			Last:        lastCounts(c.History),
-			History:     fleet.Histories{TenMinutes: historyOf(c.History, 10*time.Second), Hour: historyOf(c.Hour, time.Minute), SixHours: historyOf(c.SixHours, 6*time.Minute)},
+			History:     fleet.Histories{TenMinutes: historyOf(c.History, spanSteps[0]), Hour: historyOf(c.Hour, spanSteps[1]), SixHours: historyOf(c.SixHours, spanSteps[2])},
 			Settlements: c.Settlements, Estimated: c.Estimated, Final: c.Final,
 		}
 		if p.Limit != (ratelimit.Limit{}) {
@@ -341,24 +341,14 @@ func lastCounts(steps []observe.Step) (last fleet.Counts) {
 	return last
 }
 
-// historyOf returns steps that are over, as longer steps. All replicas have the same, because steps begin at multiples of
-// their length.
+// historyOf returns the steps that are over, as longer steps.
 func historyOf(steps []observe.Step, length time.Duration) *fleet.History {
-	if len(steps) < 2 {
+	if len(steps) == 0 {
 		return nil
 	}
-	end := steps[len(steps)-1].Start.Truncate(length)
-	h := &fleet.History{Steps: fleet.Steps{Seconds: int(length / time.Second), End: end.UTC()}}
-	n := int(end.Sub(steps[0].Start) / length)
-	h.Allowed, h.Denied, h.WouldDeny, h.Refused = make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+	h := fleet.NewHistory(steps[len(steps)-1].Start, length)
 	for _, s := range steps {
-		i := n - 1 - int((end.Sub(s.Start)-1)/length)
-		if i >= 0 && s.Start.Before(end) {
-			h.Allowed[i] += s.Allowed
-			h.Denied[i] += s.Denied
-			h.WouldDeny[i] += s.WouldDeny
-			h.Refused[i] += s.Refused
-		}
+		h.Add(s.Start, fleet.Counts{Allowed: s.Allowed, Denied: s.Denied, WouldDeny: s.WouldDeny, Refused: s.Refused})
 	}
 	return h
 }

@@ -24,10 +24,8 @@ type sample struct {
 	counts fleet.Counts
 }
 
-// The lengths of the steps of a History and its steps.
+// The lengths of the steps of fleet.Histories.
 var spanSteps = [3]time.Duration{10 * time.Second, time.Minute, 6 * time.Minute}
-
-const spanLength = 60
 
 // take takes a sample.
 func (s *samples) take(counted observe.Snapshot, at time.Time) {
@@ -46,7 +44,7 @@ func (s *samples) take(counted observe.Snapshot, at time.Time) {
 	defer s.mu.Unlock()
 	s.last.add(now, 0, int(fleet.LastFor/fleet.Every)+1)
 	for i, step := range spanSteps {
-		s.spans[i].add(now, step, spanLength+1)
+		s.spans[i].add(now, step, fleet.HistorySteps+1)
 	}
 }
 
@@ -78,20 +76,15 @@ func (s *samples) fill(to *fleet.Snapshot) {
 	}
 }
 
-// history returns the steps between samples, nil if there is none yet.
-func (s sampled) history(step time.Duration) *fleet.History {
+// history returns the steps between samples, nil if there is none yet. A step without a sample, because this process did not
+// run, has no requests.
+func (s sampled) history(length time.Duration) *fleet.History {
 	if len(s) < 2 {
 		return nil
 	}
-	end := s[len(s)-1].at.Truncate(step)
-	steps := int(min(spanLength, end.Sub(s[0].at.Truncate(step))/step))
-	h := &fleet.History{Steps: fleet.Steps{Seconds: int(step / time.Second), End: end.UTC()}}
-	h.Allowed, h.Denied, h.Refused = make([]int64, steps), make([]int64, steps), make([]int64, steps)
+	h := fleet.NewHistory(s[len(s)-1].at, length)
 	for i := range s[1:] {
-		if at := steps - 1 - int(end.Sub(s[i+1].at.Truncate(step))/step); at >= 0 {
-			counts := s[i+1].counts.Minus(s[i].counts)
-			h.Allowed[at], h.Denied[at], h.Refused[at] = counts.Allowed, counts.Denied, counts.Refused
-		}
+		h.Add(s[i].at, s[i+1].counts.Minus(s[i].counts))
 	}
 	return h
 }

@@ -29,9 +29,8 @@ type PolicyCounts struct {
 	// how many they cost in the end. Failed settlements do not count here: see OperationCounts.
 	Settlements, Estimated, Final int64
 
-	// History has the last ten minutes in steps of 5 s, Hour the last hour in steps of 1 min, and SixHours the
-	// last six hours in steps of 6 min. The oldest step is the first; the last one is not over yet. All are nil
-	// without [CountsConfig.History].
+	// History has the last ten minutes in steps of 5 s, Hour in steps of 1 min, and SixHours in steps of 6 min.
+	// The oldest step is the first. The last one is not over yet. All are nil without [CountsConfig.History].
 	History, Hour, SixHours []Step
 }
 

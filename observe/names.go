@@ -68,7 +68,7 @@ const (
 	maxName = 128
 )
 
-// NewNames returns Names that calls lookup, in the background, with a key as the [ratelimit.KeyFunc] of the policy returned
+// NewNames returns Names that call lookup in the background. Its key is as the [ratelimit.KeyFunc] of the policy returned
 // it. lookup returns "" for a key without a name. It should return when its context ends.
 func NewNames(lookup func(ctx context.Context, policy, key string) (name string, err error), cfg NamesConfig) (*Names, error) {
 	if lookup == nil {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
@@ -16,7 +16,7 @@ import (
 const (
 	maxCount   = 1 << 53 // so that sums over all replicas fit
 	maxList    = 128     // entries
-	maxText    = 512     // bytes of a text for people
+	maxText    = 1 << 10 // bytes of a text for people
 	maxKeyName = 1 << 10 // bytes
 	maxStep    = 3600    // seconds
 	maxAway    = 50 * 365 * 24 * time.Hour
@@ -84,8 +84,8 @@ func (s *Snapshot) checkValue(v reflect.Value) error {
 		if *of == nil {
 			return nil
 		}
-		if (*of).Seconds == 0 || (*of).End.IsZero() {
-			return errors.New("a history without steps")
+		if h := *of; h.Seconds == 0 || h.End.IsZero() || h.longest() > HistorySteps {
+			return errors.New("a history without steps, or with too many")
 		}
 		v = v.Elem()
 		defer (*of).align()
@@ -100,7 +100,11 @@ func (s *Snapshot) checkValue(v reflect.Value) error {
 			return fmt.Errorf("a count of %d", n)
 		}
 	case reflect.String:
-		v.SetString(logtext.Show(v.String(), maxText))
+		text := v.String()
+		if len(text) > maxText {
+			text = strings.ToValidUTF8(text[:maxText], "") + "…"
+		}
+		v.SetString(logtext.Printable(text)) // which a replica has done before
 	case reflect.Slice:
 		if v.Len() > maxList {
 			return fmt.Errorf("a list of %d", v.Len())
@@ -118,14 +122,4 @@ func (s *Snapshot) checkValue(v reflect.Value) error {
 		}
 	}
 	return nil
-}
-
-// align makes all lists of h equally long. What is missing is at the beginning.
-func (h *History) align() {
-	steps := max(len(h.Allowed), len(h.Denied), len(h.WouldDeny), len(h.Refused))
-	for _, list := range []*[]int64{&h.Allowed, &h.Denied, &h.WouldDeny, &h.Refused} {
-		if len(*list) > 0 {
-			*list = slices.Concat(make([]int64, steps-len(*list)), *list)
-		}
-	}
 }

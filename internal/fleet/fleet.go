@@ -83,7 +83,7 @@ func (f *Fleet) judge() {
 	for i := range f.Replicas {
 		r := &f.Replicas[i]
 		r.Behind = nil
-		if r.Newer {
+		if r.Newer || newest == nil {
 			continue
 		}
 		if r.Release != newest.Release && newest.Release != "" {
@@ -93,16 +93,16 @@ func (f *Fleet) judge() {
 			r.Behind = append(r.Behind, "It does not know the last change of a limit.")
 		}
 		for _, p := range r.Policies {
-			if p.Limit != limits[p.Name] {
-				r.Behind = append(r.Behind, fmt.Sprintf("It limits %s to %s, and others to %s.", p.Name, cmp.Or(p.Limit, "what a LimitFunc says"), cmp.Or(limits[p.Name], "what a LimitFunc says")))
+			if limit, ok := limits[p.Name]; ok && p.Limit != limit {
+				r.Behind = append(r.Behind, fmt.Sprintf("It limits %s to %s, and others to %s.", p.Name, cmp.Or(p.Limit, "what a LimitFunc returns"), cmp.Or(limit, "what a LimitFunc returns")))
 			}
 		}
 	}
 }
 
-// byAge returns the replicas that this release can read, the one with the newest limits last.
+// byAge returns the replicas that this release can read and that are not silent, the one with the newest limits last.
 func byAge(replicas []Replica) []Replica {
-	known := slices.DeleteFunc(slices.Clone(replicas), func(r Replica) bool { return r.Newer })
+	known := slices.DeleteFunc(slices.Clone(replicas), func(r Replica) bool { return r.Newer || r.Silent })
 	slices.SortStableFunc(known, func(a, b Replica) int {
 		return cmp.Or(a.Overrides.Changed.Compare(b.Overrides.Changed), a.Built.Compare(b.Built), a.Started.Compare(b.Started))
 	})

@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/distinct"
 )
@@ -32,9 +31,9 @@ func Merge(of []*Snapshot) *Snapshot {
 			all.Policies[at].add(p)
 		}
 	}
-	all.History = sumHistories(histories)
+	all.History = sum(histories)
 	for i := range all.Policies {
-		all.Policies[i].History = sumHistories(byPolicy[all.Policies[i].Name])
+		all.Policies[i].History = sum(byPolicy[all.Policies[i].Name])
 	}
 	all.mergeKeys(of)
 	all.mergeBlocks(of)
@@ -129,12 +128,12 @@ func (all *Snapshot) mergeKeys(of []*Snapshot) {
 	for _, s := range of {
 		steps = append(steps, s.KeySteps)
 	}
-	var shifts []int
-	all.KeySteps, shifts = commonSteps(steps)
+	var later []int
+	all.KeySteps, later = commonSteps(steps)
 	at := make(map[named]int)
 	for i, s := range of {
 		for _, k := range s.Keys {
-			k.Requests, k.Denials = shifted(k.Requests, shifts[i]), shifted(k.Denials, shifts[i])
+			k.Requests, k.Denials = moved(k.Requests, later[i]), moved(k.Denials, later[i])
 			id := named{k.Policy, string(k.Sealed), k.Name}
 			j, ok := at[id]
 			if !ok {
@@ -166,94 +165,4 @@ func (all *Snapshot) mergeBlocks(of []*Snapshot) {
 		}
 	}
 	slices.SortStableFunc(all.Blocks, func(a, b Block) int { return a.Until.Compare(b.Until) })
-}
-
-func sumHistories(of []Histories) Histories {
-	var ten, hour, six []*History
-	for _, h := range of {
-		ten, hour, six = append(ten, h.TenMinutes), append(hour, h.Hour), append(six, h.SixHours)
-	}
-	return Histories{sumHistory(ten), sumHistory(hour), sumHistory(six)}
-}
-
-// sumHistory adds histories by time. The sum ends when the first of them ends, so that its last step is complete.
-func sumHistory(of []*History) *History {
-	var steps []Steps
-	for _, h := range of {
-		if h != nil {
-			steps = append(steps, h.Steps)
-		} else {
-			steps = append(steps, Steps{})
-		}
-	}
-	sum := new(History)
-	var shifts []int
-	if sum.Steps, shifts = commonSteps(steps); sum.Seconds == 0 {
-		return nil
-	}
-	for i, h := range of {
-		if h == nil || h.Seconds != sum.Seconds {
-			sum.Without++
-			continue
-		}
-		sum.Allowed = added(sum.Allowed, shifted(h.Allowed, shifts[i]))
-		sum.Denied = added(sum.Denied, shifted(h.Denied, shifts[i]))
-		sum.WouldDeny = added(sum.WouldDeny, shifted(h.WouldDeny, shifts[i]))
-		sum.Refused = added(sum.Refused, shifted(h.Refused, shifts[i]))
-	}
-	sum.align()
-	return sum
-}
-
-// commonSteps returns the steps of a sum, and by how many steps each part ends later. A part that ends more than a step
-// before the last one comes from a replica that is silent. The sum does not wait for it.
-func commonSteps(of []Steps) (common Steps, shifts []int) {
-	for _, s := range of {
-		if common.Seconds == 0 || s.Seconds == common.Seconds && s.End.After(common.End) {
-			common = s
-		}
-	}
-	shifts = make([]int, len(of))
-	if common.Seconds == 0 {
-		return common, shifts
-	}
-	step := time.Duration(common.Seconds) * time.Second
-	early := common
-	for i, s := range of {
-		if s.Seconds == common.Seconds {
-			shifts[i] = int(max(-maxList, s.End.Sub(common.End).Round(step)/step))
-			if shifts[i] == -1 {
-				early.End = common.End.Add(-step)
-			}
-		}
-	}
-	for i := range shifts {
-		if early != common {
-			shifts[i]++
-		}
-	}
-	return early, shifts
-}
-
-// shifted returns counts that end later by a number of steps, or earlier if it is negative.
-func shifted(counts []int64, by int) []int64 {
-	switch {
-	case by <= -len(counts) || by >= len(counts):
-		return nil
-	case by < 0:
-		return slices.Concat(counts[-by:], make([]int64, -by))
-	}
-	return counts[:len(counts)-by]
-}
-
-// added adds counts whose last steps are the same.
-func added(a, b []int64) []int64 {
-	if len(a) < len(b) {
-		a, b = b, a
-	}
-	sum := slices.Clone(a)
-	for i, n := range b {
-		sum[len(a)-len(b)+i] += n
-	}
-	return sum
 }

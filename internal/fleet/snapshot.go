@@ -159,8 +159,10 @@ type Steps struct {
 	End     time.Time `json:"end,omitzero"` // of the last step, which is over
 }
 
-// A History counts requests in steps, the oldest first. Lists of a decoded History have the same length, or are nil if all
-// of their counts are 0.
+// HistorySteps is how many steps a [History] has.
+const HistorySteps = 60
+
+// A History counts requests in steps, the oldest first. Each list has HistorySteps counts, or is nil if all are 0.
 type History struct {
 	Steps
 	Allowed   []int64 `json:"allowed,omitempty"`

@@ -12,11 +12,16 @@ import (
 )
 
 // Encode returns s as JSON of at most store.MaxValueText bytes, for people to read, too. It leaves out what does not fit, in
-// this order: histories of the policies with the fewest requests, the last keys and blocks, and policies. LeftOut says so.
+// this order: long and then short histories of the policies with the fewest requests, the last keys and blocks, and the last
+// policies. LeftOut says so.
 func (s *Snapshot) Encode() (string, error) {
 	cut := *s
 	cut.Format = format
 	cut.Policies, cut.Keys, cut.Blocks = slices.Clone(s.Policies), slices.Clone(s.Keys), slices.Clone(s.Blocks)
+	cut.History = cut.History.trimmed()
+	for i := range cut.Policies {
+		cut.Policies[i].History = cut.Policies[i].History.trimmed()
+	}
 	for {
 		text, err := json.Marshal(&cut)
 		switch {
@@ -33,8 +38,7 @@ func (s *Snapshot) Encode() (string, error) {
 // shorten leaves out about as many bytes as excess. It returns false if there is nothing left.
 func (s *Snapshot) shorten(excess int) (left bool) {
 	spare := func(v any) {
-		text, _ := json.Marshal(v) // as Encode did before
-		excess -= len(text) + len(",")
+		excess -= size(v)
 		left = true
 	}
 	quiet := make([]*Policy, len(s.Policies))
@@ -44,11 +48,18 @@ func (s *Snapshot) shorten(excess int) (left bool) {
 	slices.SortStableFunc(quiet, func(a, b *Policy) int {
 		return cmp.Or(cmp.Compare(a.Last.Requests(), b.Last.Requests()), cmp.Compare(a.Total.Requests(), b.Total.Requests()))
 	})
-	for _, p := range quiet {
-		if excess > 0 && p.History != (Histories{}) {
-			spare(p.History)
-			p.History = Histories{}
-			s.LeftOut.Histories++
+	for _, kept := range []bool{true, false} {
+		for _, p := range quiet {
+			rest := Histories{}
+			if kept {
+				rest.TenMinutes = p.History.TenMinutes
+			}
+			if excess > 0 && p.History != rest {
+				spare(p.History)
+				excess += size(rest)
+				p.History = rest
+				s.LeftOut.Histories++
+			}
 		}
 	}
 	for _, kept := range []struct{ keys, blocks int }{{10, 20}, {0, 0}} {
@@ -66,6 +77,12 @@ func (s *Snapshot) shorten(excess int) (left bool) {
 		s.Policies = s.Policies[:len(s.Policies)-1]
 	}
 	return left
+}
+
+// size returns the bytes of a part of a snapshot.
+func size(v any) int {
+	text, _ := json.Marshal(v) // as Encode did before
+	return len(text) + len(",")
 }
 
 // Decode reads a snapshot that anybody may have written. Texts for people in it are safe to show. Keys hold any bytes. It
