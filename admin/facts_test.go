@@ -134,8 +134,8 @@ func TestFactsHavePoliciesWithRatesAndHistory(t *testing.T) {
 			"per_second.requests": 1, "per_second.denied": 0.3, "replicas.0.per_second.requests": 1, "replicas.0.state": "up", "replicas.0.here": true, "replicas.1": nil,
 			"policies.0.name": "api", "policies.0.limit": "5/1h", "policies.0.unmounted": nil, "policies.0.program": nil,
 			"policies.0.total.allowed": 7, "policies.0.total.denied": 3, "policies.0.per_second.allowed": 0.7, "policies.0.per_second.denied": 0.3,
-			"policies.0.history.10m.step": 10, "policies.0.history.10m.allowed.58": 7, "policies.0.history.10m.denied.58": 3, "policies.0.history.10m.denied.57": 0,
-			"policies.1.name": "trial", "policies.1.limit": "2/1m burst 1", "policies.1.shadow": true, "policies.1.total.would_deny": 8, "policies.1.history.10m.would_deny.58": 8,
+			"policies.0.history.10m.step": 10, "policies.0.history.10m.allowed.59": 7, "policies.0.history.10m.denied.59": 3, "policies.0.history.10m.denied.58": 0,
+			"policies.1.name": "trial", "policies.1.limit": "2/1m burst 1", "policies.1.shadow": true, "policies.1.total.would_deny": 8, "policies.1.history.10m.would_deny.59": 8,
 		})
 		page := s.get("", asBrowser)
 		s.want(page, 200, "All is well.", "5 per hour, 5 at once", "2 per minute, 1 at once", "0.7<", "7 allowed, 3 denied", "would be denied", "192.0.2.1", "This page shows this replica only")
