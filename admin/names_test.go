@@ -17,14 +17,14 @@ func TestNamesOfKeys(t *testing.T) {
 	for name, secret := range map[string][]byte{"shown": nil, "hidden": []byte("0123456789abcdef")} {
 		synctest.Test(t, func(t *testing.T) {
 			names := ratelimit.Must(observe.NewNames(func(_ context.Context, policy, key string) (string, error) {
-				if policy == "api" && key == "ip:192.0.2.1" {
+				if policy == "api" && key == "ip:198.51.100.7" {
 					return "Shop & <b>\u202eSons", nil
 				}
 				return "", nil
 			}, observe.NamesConfig{}))
 			s := newSite(t, admin.Config{Names: names, KeySecret: secret, Overrides: withOverrides}, ratelimit.Config{})
-			s.use("192.0.2.1", 7)
-			block := form("ip:192.0.2.1", "for", "1h")
+			s.use("198.51.100.7", 7)
+			block := form("ip:198.51.100.7", "for", "1h")
 			const shown = `Shop &amp; &lt;b&gt;\u202eSons`
 			for range 2 { // the first one asks for the names
 				s.post("key/block", block, asBrowser)
@@ -34,11 +34,11 @@ func TestNamesOfKeys(t *testing.T) {
 			for _, path := range []string{"", "top?policy=api", "blocks", "key"} {
 				w := s.get(path, asBrowser)
 				if path == "key" {
-					w = s.post("key", form("ip:192.0.2.1"), asBrowser)
+					w = s.post("key", form("ip:198.51.100.7"), asBrowser)
 				}
 				checkPage(t, w)
 				s.want(w, 200, shown)
-				if secret != nil && strings.Contains(w.Body.String(), "192.0.2.1") {
+				if secret != nil && strings.Contains(w.Body.String(), "198.51.100.7") {
 					t.Errorf("%s: %q shows the key", name, path)
 				}
 			}
