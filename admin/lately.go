@@ -14,6 +14,7 @@ import (
 const latelyFor = time.Minute
 
 // A keyLately is what the requests of a key did under a policy, on all replicas that list the key among their busiest ones.
+// For is 0 if the first ones came just now.
 type keyLately struct {
 	For      seconds   `json:"for_seconds"`
 	Until    time.Time `json:"until"`
@@ -52,7 +53,10 @@ func (h *handler) lately(k roster, policy, key string) *keyLately {
 			}
 		}
 	}
-	if l.Replicas == 0 {
+	switch {
+	case l.step == 0 && listed:
+		return l
+	case l.step == 0:
 		return nil
 	}
 	steps := l.steps[:min(len(l.steps), int(max(1, latelyFor/l.step)))]
