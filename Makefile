@@ -9,8 +9,8 @@ STATICCHECK = $(GO) tool -modfile=tools/go.mod staticcheck
 # The modules below this one.
 MODULES = $(patsubst ./%/go.mod,%,$(shell find . -mindepth 2 -name go.mod))
 
-# Of these, make test tests what needs no more than the root.
-TESTED = examples/jwks test
+# Of these, make test tests the examples, and what needs no more than the root.
+TESTED = examples/jwks examples/production test
 
 # LONG is "-tags long" in test-all. With that tag, tests with many random calls make more of them, and those are built
 # that repeat, measure or wait. See internal/test/testsize.

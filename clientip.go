@@ -28,11 +28,10 @@ func RemoteIP() KeyFunc { return byAddress("RemoteIP", IPConfig{}) }
 // it has no valid address where the client's belongs, the error is [ErrBadRequest], because clients can send such
 // headers.
 type IPConfig struct {
-	// TrustedProxies are the networks of your proxies. If the TCP peer is in one of them, the client is
-	// the last address in Header that is in none. Any other peer is the client, and its headers are
-	// ignored. A trusted peer that sends no address is the client, as in a proxy's own health checks.
-	//
-	//	TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	// TrustedProxies are the networks of your proxies, as [ParseNetworks] reads them. If the TCP peer is
+	// in one of them, the client is the last address in Header that is in none. Any other peer is the
+	// client, and its headers are ignored. A trusted peer that sends no address is the client, as in a
+	// proxy's own health checks.
 	TrustedProxies []netip.Prefix
 
 	// TrustUnix trusts peers on a Unix socket: their RemoteAddr is "", or starts with "@" or "/". Set it
@@ -66,22 +65,6 @@ type IPConfig struct {
 	// IPv6Bits is the length of the prefix that identifies an IPv6 client, from 32 to 128. Default 64,
 	// because a client can use any address of its /64.
 	IPv6Bits int
-}
-
-// PrivateNetworks are the networks that no host on the Internet has: private (RFC 1918, RFC 4193), shared behind a
-// provider's NAT (RFC 6598), link-local and loopback. Use them with [github.com/go-tokenbucket/ratelimit/skip.IPs].
-// Use them as [IPConfig.TrustedProxies] only if all clients in these networks are proxies. Any other client there
-// could choose its address.
-var PrivateNetworks = []netip.Prefix{
-	netip.MustParsePrefix("10.0.0.0/8"),
-	netip.MustParsePrefix("172.16.0.0/12"),
-	netip.MustParsePrefix("192.168.0.0/16"),
-	netip.MustParsePrefix("100.64.0.0/10"),
-	netip.MustParsePrefix("169.254.0.0/16"),
-	netip.MustParsePrefix("127.0.0.0/8"),
-	netip.MustParsePrefix("fc00::/7"),
-	netip.MustParsePrefix("fe80::/10"),
-	netip.MustParsePrefix("::1/128"),
 }
 
 // ClientIP uses the address of the client behind proxies, in the form of [RemoteIP]. cfg defines which proxies to

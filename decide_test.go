@@ -202,7 +202,7 @@ func TestRefusalsAreLoggedOnceAMinuteWithWhatWouldHelp(t *testing.T) {
 		{"No token", members, unix, "no key: no Authorization header; no token in cookie __Host-token; no X-Token header"},
 		{"Another scheme", members, with("Authorization", "Basic eDp5"), "no Bearer token in Authorization"},
 		{"No header", ratelimit.Header("x-api-key"), unix, "no X-Api-Key header"},
-		{"No name in the context", ratelimit.ContextKey(func(context.Context) (string, bool) { return "", false }), unix, "the context holds no name: is the authentication mounted before the limiter?"},
+		{"No name in the context", ratelimit.ContextKey("user", func(context.Context) (string, bool) { return "", false }), unix, "the context holds no identity: is the authentication mounted before the limiter?"},
 		{"Not one token", members, with("Authorization", "Bearer a b"), `Authorization is not \"Bearer\", spaces and one token`},
 		{"A malformed token", members, with("Authorization", "Bearer a.b.c"), "token is malformed"},
 		{"An expired token", members, with("Authorization", "Bearer "+hs256(`{"sub": "5", "exp": 1}`)), "token is expired"},

@@ -47,7 +47,7 @@
 //   - [RemoteIP]: the address of the TCP peer
 //   - [ClientIP]: the address of the client behind proxies
 //   - [github.com/go-tokenbucket/ratelimit/jwtkey.New]: a claim of a verified token
-//   - [ContextKey]: the name that your authentication has found
+//   - [ContextKey]: the identity that your authentication has found
 //   - [Header]: the value of a header, such as an API key
 //   - [Route]: the matched pattern
 //   - [Static]: one key for all requests

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -108,7 +107,7 @@ func ExampleNew() {
 // balancer added, and is not reached.
 func ExampleClientIP() {
 	key := ratelimit.ClientIP(ratelimit.IPConfig{
-		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		TrustedProxies: ratelimit.Must(ratelimit.ParseNetworks("10.0.0.0/8")),
 	})
 	r := httptest.NewRequest("GET", "/", nil)
 	r.RemoteAddr = "10.0.0.7:4711"
@@ -207,7 +206,7 @@ func ExampleContextKey() {
 	limiter, err := ratelimit.New(ratelimit.Config{
 		Policies: []ratelimit.Policy{{
 			Name:  "member",
-			Key:   ratelimit.FirstOf(ratelimit.ContextKey(memberOf), ratelimit.RemoteIP()),
+			Key:   ratelimit.FirstOf(ratelimit.ContextKey("member", memberOf), ratelimit.RemoteIP()),
 			Limit: ratelimit.PerMinute(1),
 		}},
 	})

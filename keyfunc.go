@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
 	"github.com/go-tokenbucket/ratelimit/internal/failure"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
 
@@ -83,24 +84,31 @@ func Header(name string) KeyFunc {
 	}
 }
 
-// ContextKey uses the name that an authentication layer before the limiter has put into the request's context. f reads
-// it from there. The key is "context:<name>". If f returns false or an empty name, the request has no key ([ErrNoKey]).
-// ContextKey panics if f is nil. See https://github.com/go-tokenbucket/ratelimit/blob/main/docs/identity.md.
-func ContextKey(f func(context.Context) (string, bool)) KeyFunc {
+// ContextKey uses the identity that an authentication before the limiter has put into the request's context. f reads it
+// from there. The key is "<kind>:<identity>": with the kind "member", that of member 5 is "member:5". If f returns false
+// or an empty identity, the request has no key ([ErrNoKey]).
+//
+// ContextKey panics if f is nil, or if kind is one that this package uses, such as "ip", or has more than letters, digits,
+// "-" and "_". See https://github.com/go-tokenbucket/ratelimit/blob/main/docs/identity.md.
+func ContextKey(kind string, f func(context.Context) (identity string, ok bool)) KeyFunc {
+	if err := keyname.CheckKind(kind); err != nil {
+		panic(fmt.Sprintf("ratelimit: ContextKey: kind %q: %v", kind, err))
+	}
 	if f == nil {
 		panic("ratelimit: ContextKey: f must not be nil")
 	}
+	called, prefix := "ContextKey "+kind, kind+":"
 	return func(r *http.Request) (string, error) {
-		name, ok := f(r.Context())
-		dryrun.OfRequest(r).Name("ContextKey")
-		if !ok || name == "" {
-			return "", errNoName
+		identity, ok := f(r.Context())
+		dryrun.OfRequest(r).Name(called)
+		if !ok || identity == "" {
+			return "", errNoIdentity
 		}
-		return "context:" + name, nil
+		return prefix + identity, nil
 	}
 }
 
-var errNoName = failure.New(ErrNoKey, "the context holds no name: is the authentication mounted before the limiter?")
+var errNoIdentity = failure.New(ErrNoKey, "the context holds no identity: is the authentication mounted before the limiter?")
 
 // FirstOf uses the first of fns that returns a key: FirstOf(members.Claim("sub"), RemoteIP()) counts members by id and
 // guests by address. It tries the next one only after [ErrNoKey] or an empty key, and returns any other error. It

@@ -75,7 +75,7 @@ func TestAnAbsentHeaderAllocatesNothing(t *testing.T) {
 
 func TestContextKey(t *testing.T) {
 	type user struct{}
-	f := ratelimit.ContextKey(func(ctx context.Context) (string, bool) {
+	f := ratelimit.ContextKey("user", func(ctx context.Context) (string, bool) {
 		name, ok := ctx.Value(user{}).(string)
 		return name, ok
 	})
@@ -88,9 +88,9 @@ func TestContextKey(t *testing.T) {
 		r    *http.Request
 		want string
 	}{
-		{"A name is a key", as("ann"), "context:ann"},
-		{"A name that looks like a key of another kind stays a name", as("ip:192.0.2.1"), "context:ip:192.0.2.1"},
-		{"Any bytes are a name", as("\x00{}|\xff"), "context:\x00{}|\xff"},
+		{"A name is a key", as("ann"), "user:ann"},
+		{"A name that looks like a key of another kind stays a name", as("ip:192.0.2.1"), "user:ip:192.0.2.1"},
+		{"Any bytes are a name", as("\x00{}|\xff"), "user:\x00{}|\xff"},
 		{"An empty name is no key", as(""), ""},
 		{"No name is no key", requestWith(), ""},
 	} {
@@ -98,7 +98,7 @@ func TestContextKey(t *testing.T) {
 	}
 
 	t.Run("A name without ok is no key", func(t *testing.T) {
-		f := ratelimit.ContextKey(func(context.Context) (string, bool) { return "ann", false })
+		f := ratelimit.ContextKey("user", func(context.Context) (string, bool) { return "ann", false })
 		checkKey(t, f, requestWith(), "")
 	})
 }
@@ -225,7 +225,10 @@ func TestMiswiredKeyFuncsPanic(t *testing.T) {
 	}{
 		{"Static without a key", func() { ratelimit.Static("") }, "Static: key"},
 		{"Header without a name", func() { ratelimit.Header("") }, "Header: name"},
-		{"ContextKey without a function", func() { ratelimit.ContextKey(nil) }, "ContextKey: f"},
+		{"ContextKey without a function", func() { ratelimit.ContextKey("user", nil) }, "ContextKey: f"},
+		{"ContextKey of no kind", func() { ratelimit.ContextKey("", nobody) }, `ContextKey: kind "": must be`},
+		{"ContextKey of a kind that this package uses", func() { ratelimit.ContextKey("ip", nobody) }, `ContextKey: kind "ip": must be`},
+		{"ContextKey of a kind with a colon", func() { ratelimit.ContextKey("a:b", nobody) }, `ContextKey: kind "a:b": must be`},
 		{"FirstOf nothing", func() { ratelimit.FirstOf() }, "FirstOf: "},
 		{"FirstOf a nil KeyFunc", func() { ratelimit.FirstOf(ratelimit.RemoteIP(), nil) }, "FirstOf: "},
 		{"Join of nothing", func() { ratelimit.Join() }, "Join: "},
@@ -234,6 +237,8 @@ func TestMiswiredKeyFuncsPanic(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) { checkPanic(t, tt.wire, tt.want) })
 	}
 }
+
+func nobody(context.Context) (string, bool) { return "", false }
 
 func mine(*http.Request) (string, error) { return "user:5", nil }
 
@@ -254,7 +259,7 @@ func TestKeysAreExplained(t *testing.T) {
 		"Route":      {ratelimit.Route(), "Route = route:GET /items/{id}"},
 		"Header":     {ratelimit.Header("X-Tenant"), "Header X-Tenant = " + tenant},
 		"No header":  {ratelimit.Header("X-None"), "Header X-None ! ratelimit: no key: no X-None header"},
-		"ContextKey": {ratelimit.ContextKey(func(context.Context) (string, bool) { return "ann", true }), "ContextKey = context:ann"},
+		"ContextKey": {ratelimit.ContextKey("user", func(context.Context) (string, bool) { return "ann", true }), "ContextKey user = user:ann"},
 		"FirstOf": {ratelimit.FirstOf(ratelimit.Header("X-None"), empty, ratelimit.RemoteIP(), mine),
 			"FirstOf = ip:192.0.2.7 (Header X-None ! ratelimit: no key: no X-None header)" +
 				" (github.com/go-tokenbucket/ratelimit_test.empty ! ratelimit: no key: the KeyFunc returned an empty one) (RemoteIP = ip:192.0.2.7)"},

@@ -27,8 +27,8 @@
 //		return user, admin.View
 //	}
 //
-// With basic authentication, compare the result of r.BasicAuth. With your own sessions, read what your middleware has
-// put into r.Context. Wrap the Handler to send users to a login. Programs on a developer's machine can use [Loopback].
+// For users with a password use [BasicAuth]. With your own sessions, read what your middleware has put into r.Context. Wrap
+// the Handler to send users to a login. Programs on a developer's machine can use [Loopback].
 //
 // # JSON
 //
@@ -60,7 +60,11 @@ const (
 	None   Access = iota // nothing: the answer is 403
 	View                 // read everything
 	Change               // also reset, refund, block and unblock, and change limits
+
+	askPassword Access = -1 // nothing: the answer is 401
 )
+
+func (a Access) mayView() bool { return a == View || a == Change }
 
 // Config configures [Handler]. The zero value is ready to use. Without Counts and Top, the page says how to add them.
 type Config struct {

@@ -465,7 +465,7 @@ type tenant struct{}
 
 // Prepare adds what an authentication would, and the operator's own context is not that of the request.
 func TestExplainPrepares(t *testing.T) {
-	byTenant := ratelimit.Policy{Name: "tenant", Limit: ratelimit.PerHour(5), Key: ratelimit.ContextKey(func(ctx context.Context) (string, bool) {
+	byTenant := ratelimit.Policy{Name: "tenant", Limit: ratelimit.PerHour(5), Key: ratelimit.ContextKey("tenant", func(ctx context.Context) (string, bool) {
 		id, ok := ctx.Value(tenant{}).(string)
 		return id, ok
 	})}
@@ -478,7 +478,7 @@ func TestExplainPrepares(t *testing.T) {
 		"none": {nil, 200, "", ""},
 		"sets": {func(r *http.Request) *http.Request {
 			return r.WithContext(context.WithValue(r.Context(), tenant{}, "7"))
-		}, 200, "context:7", ""},
+		}, 200, "tenant:7", ""},
 		"nil":    {func(*http.Request) *http.Request { return nil }, 500, "", "panicked"},
 		"panics": {func(*http.Request) *http.Request { panic("internal matter") }, 500, "", "panicked"},
 	} {
@@ -524,7 +524,7 @@ func TestExplainHidesKeys(t *testing.T) {
 	s := newSite(t, admin.Config{KeySecret: []byte("a secret of 16 bytes")}, ratelimit.Config{Policies: []ratelimit.Policy{
 		{Name: "api", Limit: ratelimit.PerHour(5), Key: ratelimit.FirstOf(ratelimit.Header("X-Key"), member)},
 		{Name: "join", Limit: ratelimit.PerHour(5), Key: ratelimit.Join(member, ratelimit.RemoteIP()), Shadow: true},
-		{Name: "other", Limit: ratelimit.PerHour(5), Key: ratelimit.ContextKey(func(context.Context) (string, bool) { return "canary", true })},
+		{Name: "other", Limit: ratelimit.PerHour(5), Key: ratelimit.ContextKey("user", func(context.Context) (string, bool) { return "canary", true })},
 	}})
 	s.limiter.Handler(ratetest.OK)
 	for range 2 {
@@ -535,7 +535,7 @@ func TestExplainHidesKeys(t *testing.T) {
 				t.Errorf("%s shows a key: %s", path, body)
 			}
 		}
-		for _, key := range []string{"member:canary", "context:canary"} { // the second time, it is denied
+		for _, key := range []string{"member:canary", "user:canary"} { // the second time, it is denied
 			s.limiter.Take(t.Context(), api, key, 5)
 		}
 	}

@@ -25,7 +25,7 @@ import (
 // The most keys and blocks that a replica publishes, and the steps of a key.
 const (
 	publishedKeys   = 20 // with the most requests, and as many with the most denials
-	publishedBlocks = 50
+	publishedBlocks = 20
 	publishedSteps  = 12
 	maxKinds        = 16
 )

@@ -142,8 +142,8 @@ func protect(header http.Header) {
 // serve makes the answer to a request, or returns why not. The order matters: nothing is told to a stranger, and nothing
 // is read from a page of another site. A client that sends or reads slowly holds no place.
 func (h *handler) serve(c *call) (err error) {
-	if c.user, c.access = h.access(c.r); c.access == None {
-		return refuse(http.StatusForbidden, "You may not see this page.")
+	if c.user, c.access = h.access(c.r); !c.access.mayView() {
+		return keepOut(c.w.Header(), c.access)
 	}
 	if c.r.URL.Path == "" { // of the address of the page without its slash
 		return c.toSlash()
@@ -189,9 +189,7 @@ func (h *handler) access(r *http.Request) (user string, allowed Access) {
 			h.logger().LogAttrs(r.Context(), slog.LevelError, "ratelimit: admin authorize panicked", slog.String("panic", logtext.Show(fmt.Sprint(p), maxShown)))
 		}
 	}()
-	if user, allowed = h.authorize(r); allowed != View && allowed != Change {
-		return "", None
-	}
+	user, allowed = h.authorize(r)
 	return logtext.Show(user, maxShown), allowed
 }
 
@@ -266,7 +264,7 @@ func (h *handler) answerProblem(c *call, p *problem) {
 		c.w.Header().Set("Allow", p.allow)
 	}
 	switch {
-	case c.access == None:
+	case !c.access.mayView():
 		c.write(p.status, "text/plain; charset=utf-8", []byte(p.text+"\n"))
 	case c.wantsJSON():
 		c.writeJSON(p.status, map[string]string{"error": p.text})

@@ -76,6 +76,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/dryrun"
 	"github.com/go-tokenbucket/ratelimit/internal/failure"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -213,27 +214,13 @@ func (cfg Config) faults() (faults []error) {
 			fault(`Tokens[%d]: must not be nil: use BearerToken(), or CookieToken("__Host-token") for example`, i)
 		}
 	}
-	if !validKind(cfg.Kind) {
-		fault("Kind %q: %s", cfg.Kind, kindRule)
+	if err := keyname.CheckKind(cmp.Or(cfg.Kind, "member")); err != nil {
+		fault("Kind %q: %v", cfg.Kind, err)
 	}
 	if cfg.Leeway < 0 {
 		fault("Leeway %v: must not be negative", cfg.Leeway)
 	}
 	return faults
-}
-
-const kindRule = `must be letters, digits or any of "-_", and none of ip, join, static, header, route, context`
-
-// validKind keeps the keys of members apart from those of other kinds.
-func validKind(kind string) bool {
-	switch kind {
-	case "ip", "join", "static", "header", "route", "context":
-		return false
-	}
-	other := func(c rune) bool {
-		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_')
-	}
-	return len(kind) <= 63 && !strings.ContainsFunc(kind, other)
 }
 
 // Claim returns a KeyFunc for one claim of the verified token. The key is "member:<value>", where "member" is
@@ -251,8 +238,8 @@ func (j *Keys) Claim(name string) ratelimit.KeyFunc { return j.claim("Claim", j.
 // once for all claims of a request, unless CacheSize is negative. ClaimAs panics if kind or name is empty, or if
 // kind is malformed.
 func (j *Keys) ClaimAs(kind, name string) ratelimit.KeyFunc {
-	if kind == "" || !validKind(kind) {
-		panic(fmt.Sprintf("jwtkey: ClaimAs: kind %q: %s", kind, kindRule))
+	if err := keyname.CheckKind(kind); err != nil {
+		panic(fmt.Sprintf("jwtkey: ClaimAs: kind %q: %v", kind, err))
 	}
 	return j.claim("ClaimAs", kind, name)
 }

@@ -118,8 +118,8 @@ func decided(tb testing.TB) (ctx context.Context) {
 }
 
 // BenchmarkTop measures the cost of a request: of new keys, which all take the place of another, of keys whose frequency
-// falls as 1/rank, of one key, and of new keys that all take the one place that the heaviest keys leave.
-// At most 200 ns.
+// falls as 1/rank, of one key, of new keys that all take the one place that the heaviest keys leave, and of keys that are
+// blocked.
 func BenchmarkTop(b *testing.B) {
 	const many = 1 << 16 // more would measure the memory that the benchmark itself reads
 	uniform := make([]string, many)
@@ -145,15 +145,18 @@ func BenchmarkTop(b *testing.B) {
 		name    string
 		keys    []string
 		allowed bool
+		blocked time.Duration
 	}{
-		{"new-keys", uniform, true},
-		{"new-keys-denied", uniform, false},
-		{"zipf", zipf, true},
-		{"zipf-denied", zipf, false},
-		{"one-key", uniform[:1], true},
-		{"one-key-denied", uniform[:1], false},
-		{"one-place-left", oneIsLeft, true},
-		{"keys-of-240-bytes", long, true},
+		{"new-keys", uniform, true, 0},
+		{"new-keys-denied", uniform, false, 0},
+		{"zipf", zipf, true, 0},
+		{"zipf-denied", zipf, false, 0},
+		{"one-key", uniform[:1], true, 0},
+		{"one-key-denied", uniform[:1], false, 0},
+		{"one-place-left", oneIsLeft, true, 0},
+		{"keys-of-240-bytes", long, true, 0},
+		{"one-key-blocked", uniform[:1], false, time.Hour},
+		{"new-keys-blocked", uniform, false, time.Hour},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			top := ratelimit.Must(observe.NewTop(observe.TopConfig{}))
@@ -165,6 +168,7 @@ func BenchmarkTop(b *testing.B) {
 			b.ResetTimer()
 			b.RunParallel(func(pb *testing.PB) {
 				ctx, e := context.Background(), asked("api", "", c.allowed)
+				e.Results[0].Blocked, e.Results[0].RetryAfter, e.Results[0].ResetAfter = c.blocked > 0, c.blocked, c.blocked
 				for i := len(c.keys)/2 + int(from.Add(1<<10)); pb.Next(); i++ {
 					e.Results[0].Key = c.keys[i%len(c.keys)]
 					top.Observe(ctx, e)
@@ -207,4 +211,28 @@ func BenchmarkThreshold(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkTopLists measures the cost of a list, for which requests wait a small part of the time, and of one key.
+func BenchmarkTopLists(b *testing.B) {
+	clock := ratetest.NewClock()
+	top := ratelimit.Must(observe.NewTop(observe.TopConfig{Clock: clock.Now}))
+	for range 6 {
+		clock.Advance(time.Minute)
+		for i := range 2000 {
+			top.Observe(context.Background(), asked("api", fmt.Sprint("ip:2001:db8::", i%400), i%2 == 0))
+		}
+	}
+	b.Run("heaviest", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			top.Heaviest("api", 20)
+		}
+	})
+	b.Run("key", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			top.Key("api", "ip:2001:db8::0")
+		}
+	})
 }

@@ -94,6 +94,30 @@ func ExampleTop() {
 	// member:6: 1 requests (17 %), 0 denied
 }
 
+// List the keys that are blocked, and count those that are limited now.
+func ExampleTop_Blocked() {
+	top := ratelimit.Must(observe.NewTop(observe.TopConfig{}))
+	limiter, err := ratelimit.New(ratelimit.Config{Observe: top.Observe})
+	if err != nil {
+		panic(err)
+	}
+	defer limiter.Close()
+
+	api := ratelimit.Policy{Name: "api", Limit: ratelimit.PerMinute(2)}
+	limiter.Block(context.Background(), api, "member:5", time.Hour, "alice: scrapes prices")
+	for _, key := range []string{"member:5", "member:6", "member:6", "member:6"} {
+		limiter.Take(context.Background(), api, key, 1)
+	}
+
+	for _, b := range top.Blocked() {
+		fmt.Printf("%s: blocked for another %v\n", b.Key, time.Until(b.Until).Round(time.Minute))
+	}
+	fmt.Println(top.Limited().Count(), "keys are limited")
+	// Output:
+	// member:5: blocked for another 1h0m0s
+	// 2 keys are limited
+}
+
 // Warn of customers that have used 80 percent of their month.
 func ExampleThreshold() {
 	warnings := ratelimit.Must(observe.NewThreshold(observe.ThresholdConfig{

@@ -6,8 +6,9 @@
 //	})
 //
 // [Counts] counts requests, for metrics and for a page: contrib/promratelimit and contrib/otelratelimit export it. [Top] lists
-// the keys that make the most requests. [Names] finds the names of keys for people. [Threshold] warns of keys that have used a share of their limit. [Join] makes one
-// observer of several. Failures of the store are logged by [ratelimit.Config.Logger], not by this package.
+// the keys that make the most requests, and those that are blocked. [Names] finds the names of keys for people. [Threshold]
+// warns of keys that have used a share of their limit. [Join] makes one observer of several. Failures of the store are logged
+// by [ratelimit.Config.Logger], not by this package.
 //
 // # Log lines
 //

@@ -38,9 +38,10 @@ const (
 	defaultTopWindow   = 5 * time.Minute
 	defaultTopPolicies = 32
 
-	// steps is the number of steps in which a window slides, and parts the number of parts of a step, by which the
-	// requests of a key are counted.
+	// steps is the number of steps in which a window slides.
 	steps = 5
+
+	// parts is the number of parts of a step, by which the requests of a key are counted.
 	parts = 6
 )
 
@@ -51,7 +52,7 @@ const (
 // too high. The same holds for denials. Only requests of this process are counted.
 //
 // A Top is safe for concurrent use, also by several Limiters. It needs no closing. It uses about 180 KB for each policy,
-// and at most 550 KB if keys are long.
+// and at most 550 KB if keys are long. A block in the list of [Top.Blocked] uses at most 450 bytes.
 type Top struct {
 	stepSize time.Duration
 	policies int
@@ -154,7 +155,7 @@ func (t *Top) Observe(_ context.Context, e *ratelimit.Event) {
 	}
 	for i := range e.Results {
 		r := &e.Results[i]
-		var n tally
+		n := tally{requests: 1}
 		if table := t.table(r.Policy); table != nil {
 			n = table.add(t, part, r)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 )
 
-// maxBlocks is the number of blocks that a Top remembers. A flood of locks must not push out an operator's block, which is
-// long, so the one that ends first goes.
+// maxBlocks is the number of blocks that a Top remembers. If there are more, the one that ends first goes: a flood of locks
+// must not push out an operator's long block.
 const maxBlocks = 1000
 
 // A BlockedKey is a key whose bucket is blocked by [ratelimit.Limiter.Block], or locked by [ratelimit.Policy.LockFor].
@@ -22,14 +22,15 @@ type BlockedKey struct {
 	// Policy is the policy's name. Key is the key as in [TopKey].
 	Policy, Key string
 
-	// Until is when the block ends, at the latest. It may end earlier if the bucket has had no tokens for longer.
+	// Until is when the block ends. It can be too late where the bucket has no tokens for longer than the block.
 	Until time.Time
 }
 
-// Blocked returns the blocks and locks in force that this process has met, the last to end first: those that have denied a
-// request or that a Peek has found, and those that its own calls of Block have made. A block goes when it ends, after an
-// Unblock or a Reset by this process, and when a request of the key is allowed again. At most 1,000 are remembered: the
-// one that ends first is forgotten.
+// Blocked returns the blocks and locks in force that this process has met. The last to end comes first. A process meets a
+// block when it calls Block, when the block denies a request, and by a Peek. A block is listed until it ends, or this
+// process calls Unblock or Reset, or a refund ends a lock, or a request of the key is allowed again.
+//
+// At most 1,000 blocks are remembered. If there are more, the one that ends first is forgotten.
 func (t *Top) Blocked() []BlockedKey {
 	var listed []BlockedKey
 	for _, b := range t.blocks.inForce(t.now()) {
@@ -97,13 +98,12 @@ func (of *blocks) meet(t *Top, part int64, r *ratelimit.Result, set bool) {
 	}
 	until := t.now().Add(min(r.RetryAfter, r.ResetAfter))
 	if b == nil {
-		if len(of.byEnd) >= maxBlocks {
-			if !of.byEnd[0].until.Before(until) {
-				return
-			}
-			of.remove(of.byEnd[0])
+		if b = of.room(until); b == nil {
+			return
 		}
-		b = of.add(t, id, r.Key)
+		kept, whole := t.keep(r.Key)
+		*b = block{bucketID: id, kept: strings.Clone(kept), whole: whole, place: b.place, set: notSet} // r.Key may be a part of long headers
+		of.of[id] = b
 	}
 	b.met, b.until = part, until
 	if set {
@@ -112,16 +112,24 @@ func (of *blocks) meet(t *Top, part int64, r *ratelimit.Result, set bool) {
 	heap.Fix(&of.byEnd, b.place)
 }
 
-func (of *blocks) add(t *Top, id bucketID, key string) *block {
-	kept, whole := t.keep(key)
-	b := &block{bucketID: id, kept: strings.Clone(kept), whole: whole, set: notSet} // a key may be a part of long headers
-	if of.of == nil {
-		of.of = make(map[bucketID]*block)
+// room returns the place of a block that ends at a time: a new one, or that of the block that ends first. It returns nil if
+// all others end later.
+func (of *blocks) room(until time.Time) *block {
+	if len(of.byEnd) < maxBlocks {
+		if of.of == nil {
+			of.of = make(map[bucketID]*block)
+		}
+		b := new(block)
+		heap.Push(&of.byEnd, b)
+		of.some.Store(true)
+		return b
 	}
-	of.of[id] = b
-	heap.Push(&of.byEnd, b)
-	of.some.Store(true)
-	return b
+	first := of.byEnd[0]
+	if !first.until.Before(until) {
+		return nil
+	}
+	delete(of.of, first.bucketID)
+	return first
 }
 
 // passed notes that the store has not found the bucket of r blocked. The call may have been on its way when this process

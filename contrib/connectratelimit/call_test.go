@@ -69,7 +69,7 @@ func TestKeyFunctionsGetARequest(t *testing.T) {
 	p := ratelimit.Policy{Name: "p", Limit: ratelimit.PerHour(1000), Key: ratelimit.Join(
 		func(r *http.Request) (string, error) { seen.Store(r); return "x", nil },
 		ratelimit.RemoteIP(), ratelimit.Header("X-Api-Key"),
-		ratelimit.ContextKey(func(ctx context.Context) (string, bool) { name, ok := ctx.Value(nameKey{}).(string); return name, ok }))}
+		ratelimit.ContextKey("user", func(ctx context.Context) (string, bool) { name, ok := ctx.Value(nameKey{}).(string); return name, ok }))}
 	named := func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), nameKey{}, "alice")))

@@ -78,7 +78,7 @@ func ExampleLimiter_Limit_keys() {
 	limits := echoratelimit.New(limiter, echoratelimit.Config{})
 	perMember := ratelimit.Policy{
 		Name: "member",
-		Key: ratelimit.ContextKey(func(ctx context.Context) (string, bool) {
+		Key: ratelimit.ContextKey("member", func(ctx context.Context) (string, bool) {
 			member, ok := ctx.Value(memberKey{}).(string)
 			return member, ok
 		}),

@@ -372,7 +372,7 @@ func TestTimeout(t *testing.T) {
 func TestLocals(t *testing.T) {
 	type memberKey struct{}
 	policy := everybody("api", 1)
-	policy.Key = ratelimit.ContextKey(func(ctx context.Context) (string, bool) {
+	policy.Key = ratelimit.ContextKey("member", func(ctx context.Context) (string, bool) {
 		member, ok := ctx.Value(memberKey{}).(string)
 		return member, ok
 	})

@@ -47,7 +47,7 @@ func Example_identity() {
 		Policies: []ratelimit.Policy{{
 			Name:  "user",
 			Limit: ratelimit.PerMinute(60),
-			Key: ratelimit.ContextKey(func(ctx context.Context) (string, bool) {
+			Key: ratelimit.ContextKey("user", func(ctx context.Context) (string, bool) {
 				user, ok := ctx.Value(userKey{}).(string)
 				return user, ok
 			}),
@@ -75,7 +75,7 @@ func Example_identity() {
 	request.SetBasicAuth("ann", "sesame")
 	r.ServeHTTP(w, request)
 	fmt.Println(w.Code, w.Body)
-	// Output: 200 context:ann
+	// Output: 200 user:ann
 }
 
 // An application answers refused requests as it answers its other errors.

@@ -91,7 +91,7 @@ func TestKeys(t *testing.T) {
 	}{
 		{name: "peer", key: ratelimit.RemoteIP(), is: "ip:127.0.0.1"},
 		{name: "metadata", key: ratelimit.Header("X-Api-Key"), is: "header:x-api-key:" + hashed("k1")},
-		{name: "identity", key: ratelimit.ContextKey(func(ctx context.Context) (string, bool) { name, ok := ctx.Value(nameKey{}).(string); return name, ok }), is: "context:ada"},
+		{name: "identity", key: ratelimit.ContextKey("user", func(ctx context.Context) (string, bool) { name, ok := ctx.Value(nameKey{}).(string); return name, ok }), is: "user:ada"},
 		{name: "method", key: ratelimit.Route(), want: func(k kind) string { return "route:" + methods[k] }},
 		{name: "both", key: ratelimit.Join(ratelimit.RemoteIP(), ratelimit.Route()), want: func(k kind) string { return "join:ip:127.0.0.1|route:" + methods[k] }},
 		{name: "proxy", key: ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}), is: "ip:192.0.2.7"},

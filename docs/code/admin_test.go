@@ -2,12 +2,11 @@ package code_test
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 
@@ -47,15 +46,13 @@ func byProxy(r *http.Request) (user string, allowed admin.Access) {
 	return user, admin.View
 }
 
-var passwordHash = sha256.Sum256([]byte("correct horse"))
-
-func byPassword(r *http.Request) (user string, allowed admin.Access) {
-	user, password, ok := r.BasicAuth()
-	given := sha256.Sum256([]byte(password))
-	if !ok || user != "ops" || subtle.ConstantTimeCompare(given[:], passwordHash[:]) != 1 {
-		return "", admin.None
-	}
-	return user, admin.Change
+func withPasswords(mux *http.ServeMux, limiter *ratelimit.Limiter, cfg admin.Config, metrics http.Handler) {
+	passwords := admin.BasicAuth(
+		admin.User{Name: "ops", Password: os.Getenv("OPS_PASSWORD"), Access: admin.Change}, // at least 12 bytes
+		admin.User{Name: "prometheus", Password: os.Getenv("METRICS_PASSWORD"), Access: admin.View},
+	)
+	mux.Handle("/admin/", http.StripPrefix("/admin", admin.Handler(limiter, passwords, cfg)))
+	mux.Handle("GET /metrics", admin.Guard(passwords, metrics))
 }
 
 func TestTheAdminPageOfTheGuide(t *testing.T) {
@@ -105,11 +102,16 @@ func TestTheAdminPageOfTheGuide(t *testing.T) {
 }
 
 func TestAPageWithAPassword(t *testing.T) {
+	t.Setenv("OPS_PASSWORD", "correct horse")
+	t.Setenv("METRICS_PASSWORD", "battery staple")
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
 	defer limiter.Close()
-	page := admin.Handler(limiter, byPassword, admin.Config{})
-	for password, want := range map[string]int{"": 403, "wrong": 403, "correct horse": 200} {
-		ratetest.WantStatuses(t, page, []int{want}, func(r *http.Request) { r.SetBasicAuth("ops", password) })
+	mux := http.NewServeMux()
+	withPasswords(mux, limiter, admin.Config{}, ratetest.OK)
+	for password, want := range map[string]int{"": 401, "wrong": 401, "battery staple": 401, "correct horse": 200} {
+		for _, path := range []string{"/admin/", "/metrics"} {
+			ratetest.WantStatuses(t, mux, []int{want}, func(r *http.Request) { r.URL.Path = path; r.SetBasicAuth("ops", password) })
+		}
 	}
 }
 
@@ -133,7 +135,7 @@ func prepared(sessions sessionStore) (cfg admin.Config) {
 }
 
 func TestTheAdminGuideExplains(t *testing.T) {
-	key := ratelimit.ContextKey(func(ctx context.Context) (string, bool) {
+	key := ratelimit.ContextKey("caller", func(ctx context.Context) (string, bool) {
 		id, ok := ctx.Value(callerKey{}).(string)
 		return id, ok
 	})
@@ -145,7 +147,7 @@ func TestTheAdminGuideExplains(t *testing.T) {
 	r := httptest.NewRequest("POST", "/admin/explain.json", strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	w := httptest.NewRecorder()
-	if page.ServeHTTP(w, r); w.Code != 200 || !strings.Contains(w.Body.String(), `"key": "context:5"`) {
+	if page.ServeHTTP(w, r); w.Code != 200 || !strings.Contains(w.Body.String(), `"key": "caller:5"`) {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
-	"strings"
 	"testing"
 
 	"github.com/go-tokenbucket/ratelimit"
@@ -18,39 +16,31 @@ var (
 	noProxy = ratelimit.RemoteIP()
 
 	behindProxy = ratelimit.ClientIP(ratelimit.IPConfig{
-		TrustedProxies: networks("10.0.0.7/32"), // the address of nginx, Traefik, Caddy or HAProxy
+		TrustedProxies: ratelimit.Must(ratelimit.ParseNetworks("10.0.0.7")), // the address of nginx, Traefik, Caddy or HAProxy
 	})
 	behindALB = ratelimit.ClientIP(ratelimit.IPConfig{
-		TrustedProxies: networks("10.0.1.0/24 10.0.2.0/24"), // the subnets of the load balancer
+		TrustedProxies: ratelimit.Must(ratelimit.ParseNetworks("10.0.1.0/24 10.0.2.0/24")), // the subnets of the load balancer
 	})
 	behindGoogle = ratelimit.ClientIP(ratelimit.IPConfig{
-		TrustedProxies: networks("130.211.0.0/22 35.191.0.0/16", "203.0.113.80/32"), // Google's, and the load balancer's address
+		TrustedProxies: ratelimit.Must(ratelimit.ParseNetworks("130.211.0.0/22 35.191.0.0/16", "203.0.113.80")), // Google's, and the load balancer's address
 	})
 	behindAppGateway = ratelimit.ClientIP(ratelimit.IPConfig{
-		TrustedProxies: networks("10.0.1.0/24"), // the subnet of the gateway
+		TrustedProxies: ratelimit.Must(ratelimit.ParseNetworks("10.0.1.0/24")), // the subnet of the gateway
 	})
 	behindFrontDoor  = ratelimit.ClientIP(ratelimit.IPConfig{ProxyCount: 1}) // only with the checks below
 	behindCloudflare = ratelimit.ClientIP(ratelimit.IPConfig{
 		EdgeHeader:     "CF-Connecting-IP",
-		TrustedProxies: networks(cloudflareIPv4, cloudflareIPv6),
+		TrustedProxies: ratelimit.Must(ratelimit.ParseNetworks(cloudflareIPv4, cloudflareIPv6)),
 	})
 	behindALBAndCloudflare = ratelimit.ClientIP(ratelimit.IPConfig{
-		TrustedProxies: networks("10.0.1.0/24 10.0.2.0/24", cloudflareIPv4), // no IPv6 networks: see below
+		TrustedProxies: ratelimit.Must(ratelimit.ParseNetworks("10.0.1.0/24 10.0.2.0/24", cloudflareIPv4)), // no IPv6 networks: see below
 	})
 	behindIngress = ratelimit.ClientIP(ratelimit.IPConfig{
-		TrustedProxies: networks("10.244.0.0/16"), // the network of the pods
+		TrustedProxies: ratelimit.Must(ratelimit.ParseNetworks("10.244.0.0/16")), // the network of the pods
 	})
 	behindUnixSocket = ratelimit.ClientIP(ratelimit.IPConfig{TrustUnix: true})
 	onFly            = ratelimit.ClientIP(ratelimit.IPConfig{EdgeHeader: "Fly-Client-IP"})
 )
-
-// networks returns the networks of lists, which have them separated by spaces or line ends.
-func networks(lists ...string) (prefixes []netip.Prefix) {
-	for _, text := range strings.Fields(strings.Join(lists, " ")) {
-		prefixes = append(prefixes, netip.MustParsePrefix(text))
-	}
-	return prefixes
-}
 
 // onlyFrontDoor answers 403 to requests that did not come through the Front Door with that ID. Mount it around the limiter.
 func onlyFrontDoor(id string, next http.Handler) http.Handler {
@@ -87,8 +77,8 @@ func TestTheClientBehindEachEdge(t *testing.T) {
 		fly  = "Fly-Client-IP"
 		self = "ip:" + honestClient
 	)
-	behindALBWithIPv6 := ratelimit.ClientIP(ratelimit.IPConfig{EdgeHeader: "CF-Connecting-IP", TrustedProxies: networks("10.0.1.0/24")})
-	byTunnel := ratelimit.ClientIP(ratelimit.IPConfig{EdgeHeader: "CF-Connecting-IP", TrustedProxies: networks("127.0.0.1/32")})
+	behindALBWithIPv6 := ratelimit.ClientIP(ratelimit.IPConfig{EdgeHeader: "CF-Connecting-IP", TrustedProxies: ratelimit.Must(ratelimit.ParseNetworks("10.0.1.0/24"))})
+	byTunnel := ratelimit.ClientIP(ratelimit.IPConfig{EdgeHeader: "CF-Connecting-IP", TrustedProxies: ratelimit.Must(ratelimit.ParseNetworks("127.0.0.1"))})
 	for _, c := range []struct {
 		name   string
 		key    ratelimit.KeyFunc
@@ -173,12 +163,12 @@ func TestTheClientBehindEachEdge(t *testing.T) {
 		{"a count, around the proxy", ratelimit.ClientIP(ratelimit.IPConfig{ProxyCount: 1}), honestClient, []string{xff, forgedClient}, "ip:" + forgedClient},
 		{"a count of two, around the first", ratelimit.ClientIP(ratelimit.IPConfig{ProxyCount: 2}), "10.0.1.9", []string{xff, forgedClient + ", " + honestClient}, "ip:" + forgedClient},
 		{"CF-Connecting-IP without TrustedProxies, around Cloudflare", ratelimit.ClientIP(ratelimit.IPConfig{EdgeHeader: "CF-Connecting-IP"}), honestClient, []string{"CF-Connecting-IP", forgedClient}, "ip:" + forgedClient},
-		{"CF-Connecting-IP from the ALB, around Cloudflare", ratelimit.ClientIP(ratelimit.IPConfig{EdgeHeader: "CF-Connecting-IP", TrustedProxies: networks("10.0.1.0/24")}), "10.0.1.9", []string{"CF-Connecting-IP", forgedClient, xff, honestClient}, "ip:" + forgedClient},
-		{"the ALB alone trusted, behind Cloudflare", ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: networks("10.0.1.0/24")}), "10.0.1.9", []string{xff, honestClient + ", " + fromCloudflare}, "ip:" + fromCloudflare},
-		{"Cloudflare's IPv6 networks, and a Worker", ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: networks("10.0.1.0/24", cloudflareIPv4, cloudflareIPv6)}), "10.0.1.9", []string{xff, forgedClient + ", " + fromWorker + ", " + fromCloudflare}, "ip:" + forgedClient},
-		{"Google's networks alone", ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: networks("130.211.0.0/22 35.191.0.0/16")}), "35.191.10.1", []string{xff, honestClient + ",203.0.113.80"}, "ip:203.0.113.80"},
-		{"Traefik with notAppendXForwardedFor and insecure", ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: networks("10.0.0.7/32")}), "10.0.0.7", []string{xff, forgedClient}, "ip:" + forgedClient},
-		{"HAProxy without forwardfor, or with if-none", ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: networks("10.0.0.7/32")}), "10.0.0.7", []string{xff, forgedClient}, "ip:" + forgedClient},
+		{"CF-Connecting-IP from the ALB, around Cloudflare", ratelimit.ClientIP(ratelimit.IPConfig{EdgeHeader: "CF-Connecting-IP", TrustedProxies: ratelimit.Must(ratelimit.ParseNetworks("10.0.1.0/24"))}), "10.0.1.9", []string{"CF-Connecting-IP", forgedClient, xff, honestClient}, "ip:" + forgedClient},
+		{"the ALB alone trusted, behind Cloudflare", ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: ratelimit.Must(ratelimit.ParseNetworks("10.0.1.0/24"))}), "10.0.1.9", []string{xff, honestClient + ", " + fromCloudflare}, "ip:" + fromCloudflare},
+		{"Cloudflare's IPv6 networks, and a Worker", ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: ratelimit.Must(ratelimit.ParseNetworks("10.0.1.0/24", cloudflareIPv4, cloudflareIPv6))}), "10.0.1.9", []string{xff, forgedClient + ", " + fromWorker + ", " + fromCloudflare}, "ip:" + forgedClient},
+		{"Google's networks alone", ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: ratelimit.Must(ratelimit.ParseNetworks("130.211.0.0/22 35.191.0.0/16"))}), "35.191.10.1", []string{xff, honestClient + ",203.0.113.80"}, "ip:203.0.113.80"},
+		{"Traefik with notAppendXForwardedFor and insecure", ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: ratelimit.Must(ratelimit.ParseNetworks("10.0.0.7"))}), "10.0.0.7", []string{xff, forgedClient}, "ip:" + forgedClient},
+		{"HAProxy without forwardfor, or with if-none", ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: ratelimit.Must(ratelimit.ParseNetworks("10.0.0.7"))}), "10.0.0.7", []string{xff, forgedClient}, "ip:" + forgedClient},
 		{"X-Azure-ClientIP", ratelimit.ClientIP(ratelimit.IPConfig{EdgeHeader: "X-Azure-ClientIP"}), "147.243.1.1", []string{xff, forgedClient + ", " + honestClient, "X-Azure-ClientIP", forgedClient}, "ip:" + forgedClient},
 		{"X-Forwarded-For on Fly", ratelimit.ClientIP(ratelimit.IPConfig{ProxyCount: 1}), "172.16.5.1", []string{xff, honestClient + ", 66.241.1.1"}, "ip:66.241.1.1"},
 	} {

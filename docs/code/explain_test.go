@@ -4,7 +4,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -26,7 +25,7 @@ func explainedApp(limiter *ratelimit.Limiter) http.Handler {
 	return limiter.Handler(mux)
 }
 
-var clientAddress = ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+var clientAddress = ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: ratelimit.Must(ratelimit.ParseNetworks("10.0.0.0/8"))})
 
 func explainedLimiter() *ratelimit.Limiter {
 	return ratelimit.Must(ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{{Name: "api", Key: clientAddress, Limit: ratelimit.PerMinute(60).WithBurst(10)}}}))

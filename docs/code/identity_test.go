@@ -49,7 +49,7 @@ func api(limiter *ratelimit.Limiter, verify func(token string) (member string, o
 	perAddress := ratelimit.Policy{Name: "address", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(300)}
 	perMember := ratelimit.Policy{
 		Name:  "member",
-		Key:   ratelimit.FirstOf(ratelimit.ContextKey(memberOf), ratelimit.RemoteIP()),
+		Key:   ratelimit.FirstOf(ratelimit.ContextKey("member", memberOf), ratelimit.RemoteIP()),
 		Limit: ratelimit.PerMinute(60).WithBurst(10),
 	}
 	r := chi.NewRouter()

@@ -74,6 +74,25 @@ func TestProgramsOfTheModulesAreLinked(t *testing.T) {
 	}
 }
 
+// The README links each program under examples.
+func TestTheReadmeLinksEachExample(t *testing.T) {
+	linked := make(map[string]bool)
+	readme := readDocument(t, "README.md")
+	for _, l := range readme.links() {
+		file, _ := readme.resolve(l.target)
+		linked[file] = true
+	}
+	examples, err := fs.ReadDir(os.DirFS(root), "examples")
+	if err != nil || len(examples) < 7 {
+		t.Errorf("only %d examples, %v", len(examples), err)
+	}
+	for _, example := range examples {
+		if program := path.Join("examples", example.Name(), "main.go"); !linked[program] {
+			t.Errorf("%s: the README has no link to it", program)
+		}
+	}
+}
+
 var scheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:`)
 
 // linkFaults returns which links of d lead nowhere. Those to other sites are not followed.

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -47,7 +46,7 @@ func fromHTTPRate(r chi.Router) *ratelimit.Limiter {
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
 		Policies: []ratelimit.Policy{{
 			Name:  "api",
-			Key:   ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}),
+			Key:   ratelimit.ClientIP(ratelimit.IPConfig{TrustedProxies: ratelimit.Must(ratelimit.ParseNetworks("10.0.0.0/8"))}),
 			Limit: ratelimit.PerMinute(80).WithBurst(20),
 		}},
 	}))

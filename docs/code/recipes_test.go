@@ -54,7 +54,7 @@ func tieredAPI(limiter *ratelimit.Limiter, find func(apiKey string) (account, bo
 	perAddress := ratelimit.Policy{Name: "address", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(3000)}
 	perAccount := ratelimit.Policy{
 		Name: "account",
-		Key: ratelimit.ContextKey(func(ctx context.Context) (string, bool) {
+		Key: ratelimit.ContextKey("account", func(ctx context.Context) (string, bool) {
 			a, ok := ctx.Value(accountKey{}).(account)
 			return a.id, ok
 		}),

@@ -21,7 +21,7 @@ func accountOf(ctx context.Context) (string, bool) {
 
 func withUsage(limiter *ratelimit.Limiter, authenticate func(http.Handler) http.Handler, items http.HandlerFunc) http.Handler {
 	r := chi.NewRouter()
-	account := ratelimit.ContextKey(accountOf)
+	account := ratelimit.ContextKey("account", accountOf)
 	perMinute := ratelimit.Policy{Name: "minute", Key: account, Limit: ratelimit.PerMinute(60)}
 	perMonth := ratelimit.Policy{Name: "month", Key: account, Limit: ratelimit.Quota(100_000, ratelimit.Month)}
 	r.Use(authenticate)

@@ -15,7 +15,6 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -54,7 +53,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	trusted, err := parsePrefixes(*proxies)
+	trusted, err := ratelimit.ParseNetworks(*proxies)
 	if err != nil {
 		return fmt.Errorf("-trusted-proxies: %w", err)
 	}
@@ -127,21 +126,6 @@ func serve(ctx context.Context, server *http.Server, listener net.Listener) erro
 		defer cancel()
 		return server.Shutdown(ctx)
 	}
-}
-
-func parsePrefixes(list string) ([]netip.Prefix, error) {
-	if list == "" {
-		return nil, nil
-	}
-	var prefixes []netip.Prefix
-	for text := range strings.SplitSeq(list, ",") {
-		p, err := netip.ParsePrefix(strings.TrimSpace(text))
-		if err != nil || p.Addr().Is4In6() {
-			return nil, fmt.Errorf("%q: must be like 10.0.0.0/8 or 2001:db8::/32", text)
-		}
-		prefixes = append(prefixes, p)
-	}
-	return prefixes, nil
 }
 
 func describeTrust(trusted []netip.Prefix) string {

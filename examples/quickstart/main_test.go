@@ -289,12 +289,12 @@ func TestItPrintsWhatIsWrongWithRedis(t *testing.T) {
 
 func TestWrongFlags(t *testing.T) {
 	for name, args := range map[string][]string{
-		"-redis":           {"-redis", "http://a"},
-		"-trusted-proxies": {"-trusted-proxies", "10.0.0.0"},
-		"must be like 10":  {"-trusted-proxies", "::ffff:10.0.0.0/104"},
-		"not defined":      {"-unknown"},
-		"unexpected":       {"more"},
-		"listen":           {"-addr", "256.0.0.1:0"},
+		"-redis":                  {"-redis", "http://a"},
+		"-trusted-proxies":        {"-trusted-proxies", "10.0.0"},
+		"must be like 10.0.0.0/8": {"-trusted-proxies", "::ffff:10.0.0.0/104"},
+		"not defined":             {"-unknown"},
+		"unexpected":              {"more"},
+		"listen":                  {"-addr", "256.0.0.1:0"},
 	} {
 		if err := run(t.Context(), args, io.Discard); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v: error %v", args, err)

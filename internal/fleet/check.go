@@ -43,12 +43,12 @@ func (s *Snapshot) check() error {
 		met[p.Name] = true
 	}
 	for _, k := range s.Keys {
-		if !policyname.Valid(k.Policy) || k.Name == "" && k.Sealed == nil || max(len(k.Requests), len(k.Denials)) > 0 && s.KeySteps.Seconds == 0 {
+		if !policyname.Valid(k.Policy) || k.Name == "" && len(k.Sealed) == 0 || max(len(k.Requests), len(k.Denials)) > 0 && s.KeySteps.Seconds == 0 {
 			return fmt.Errorf("a key of policy %q", k.Policy)
 		}
 	}
 	for _, b := range s.Blocks {
-		if !policyname.Valid(b.Policy) || b.Name == "" && b.Sealed == nil {
+		if !policyname.Valid(b.Policy) || b.Name == "" && len(b.Sealed) == 0 {
 			return fmt.Errorf("a block of policy %q", b.Policy)
 		}
 	}

@@ -25,14 +25,14 @@ func (s *Snapshot) Seal(secret []byte) {
 // open opens the sealed keys. One that was sealed with another secret stays sealed.
 func (s *Snapshot) open(secret []byte) {
 	for i := range s.Keys {
-		if k := &s.Keys[i]; k.Sealed != nil {
+		if k := &s.Keys[i]; len(k.Sealed) > 0 {
 			if name, err := Open(secret, k.Sealed); err == nil {
 				k.Name, k.Sealed = Text(name), nil
 			}
 		}
 	}
 	for i := range s.Blocks {
-		if b := &s.Blocks[i]; b.Sealed != nil {
+		if b := &s.Blocks[i]; len(b.Sealed) > 0 {
 			if name, err := Open(secret, b.Sealed); err == nil {
 				b.Name, b.Sealed = Text(name), nil
 			}

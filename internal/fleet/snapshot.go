@@ -162,7 +162,7 @@ type Steps struct {
 // HistorySteps is how many steps a [History] has.
 const HistorySteps = 60
 
-// A History counts requests in steps, the oldest first. Each list has HistorySteps counts, or is nil if all are 0.
+// A History counts requests in steps, the oldest first. Each list has HistorySteps counts, or is nil, which means that all are 0.
 type History struct {
 	Steps
 	Allowed   []int64 `json:"allowed,omitempty"`

@@ -338,7 +338,7 @@ func testOverviewIsLive(t *testing.T, browser context.Context) {
 	s := newAdminSite(t, admin.Config{})
 	b := newTab(t, browser, s.base)
 	b.open("/admin/")
-	b.wait(`document.body.innerText.includes("Nobody was denied lately")`)
+	b.wait(`document.body.innerText.includes("All is well.")`)
 	for range 100 {
 		s.take(slow, "member:17", 1)
 		s.take(shadow, "member:18", 1)

@@ -232,7 +232,7 @@ func TestTheLimiterHasTheContextOfHuma(t *testing.T) {
 	type member struct{}
 	var seen events
 	limiter := newLimiter(t, ratelimit.Config{Observe: seen.observe})
-	perMember := ratelimit.Policy{Name: "member", Limit: ratelimit.PerHour(5), Key: ratelimit.ContextKey(func(ctx context.Context) (string, bool) {
+	perMember := ratelimit.Policy{Name: "member", Limit: ratelimit.PerHour(5), Key: ratelimit.ContextKey("member", func(ctx context.Context) (string, bool) {
 		id, ok := ctx.Value(member{}).(string)
 		return id, ok
 	})}

@@ -277,7 +277,7 @@ func (rl *randomLimiter) key(depth int) (ratelimit.KeyFunc, string) {
 	case 4:
 		return ratelimit.Header("X-Api-Key"), "Header"
 	case 5:
-		return ratelimit.ContextKey(func(ctx context.Context) (string, bool) { u, ok := ctx.Value(agreeUser{}).(string); return u, ok }), "ContextKey"
+		return ratelimit.ContextKey("user", func(ctx context.Context) (string, bool) { u, ok := ctx.Value(agreeUser{}).(string); return u, ok }), "ContextKey user"
 	case 6:
 		keys, err := jwtkey.New(jwtkey.Config{Methods: []string{"HS256"}, Key: agreeSecret, CacheSize: one(rl.Rand, 0, -1)})
 		if err != nil {

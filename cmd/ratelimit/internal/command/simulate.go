@@ -25,6 +25,7 @@ common or combined, or JSON lines, also gzipped. "-" is standard input. Give sev
 	examples: []string{
 		"ratelimit simulate -policies limits.yaml -html report.html access.log.2.gz access.log.1",
 		"kubectl logs deploy/web | ratelimit simulate -policies limits.yaml -format json -map time=ts,addr=ip -",
+		"ratelimit simulate -policies limits.yaml -exclude ip:192.0.2.7 -exclude ip:192.0.2.9 access.log",
 		"ratelimit simulate -policies limits.yaml -extra X-Forwarded-For -spare 99.5% -fail-above 1% -json access.log",
 	},
 	prepare: func(f *flags) func(context.Context, *env) error {
@@ -35,6 +36,10 @@ common or combined, or JSON lines, also gzipped. "-" is standard input. Give sev
 		s.fields = f.text("map", "`FIELDS` of JSON lines, such as time=ts,addr=client.ip,header.X-Key=key")
 		s.extra = f.text("extra", "`HEADERS` in the further quoted fields of a combined log, with commas between them, such as X-Forwarded-For")
 		s.spare = f.share("spare", "99.9%", "`SHARE` of the clients that must not be denied, for the smallest limits that do so (default 99.9%)", func(x float64) bool { return x > 0 && x <= 1 })
+		f.add("exclude", "`KEY` of a client that no advice is for, as the report shows it, may be repeated. Outliers are left out anyway", func(key string) error {
+			s.exclude = append(s.exclude, key)
+			return nil
+		})
 		s.clients = f.number("clients", simulate.DefaultClients, simulate.MaxClients, "`NUMBER` of keys of each policy that have a line of their own. It bounds the memory")
 		s.hide = f.is("hide-keys", "show keys as HMACs under a random secret")
 		s.json = f.is("json", "write JSON")
@@ -50,6 +55,7 @@ common or combined, or JSON lines, also gzipped. "-" is standard input. Give sev
 type simulation struct {
 	policies, names, format, fields, extra, html, decisions *string
 	spare, failAbove                                        *float64
+	exclude                                                 []string
 	clients                                                 *int
 	hide, json                                              *bool
 }
@@ -85,6 +91,9 @@ func (s *simulation) run(ctx context.Context, e *env) error {
 	end := showProgress(logs, size, e)
 	r, err := simulate.Run(ctx, cfg)
 	end()
+	if errors.Is(err, simulate.ErrExclude) {
+		return wrongUsage("-exclude: %v", trim(err))
+	}
 	if r == nil {
 		return trim(err)
 	}
@@ -93,7 +102,7 @@ func (s *simulation) run(ctx context.Context, e *env) error {
 			return fmt.Errorf("-html: %w", err)
 		}
 	}
-	write := func(w io.Writer) error { return r.Text(w, e.paint) }
+	write := func(w io.Writer) error { return r.Text(w, e.paint, columns) }
 	if *s.json {
 		write = r.JSON
 	}
@@ -126,7 +135,7 @@ func (s *simulation) files(logs []string) (page, decisions *os.File, err error) 
 
 // config returns what the flags say of the logs.
 func (s *simulation) config() (cfg simulate.Config, err error) {
-	cfg = simulate.Config{Format: *s.format, Spare: *s.spare, Clients: *s.clients, HideKeys: *s.hide, Fields: make(map[string]string)}
+	cfg = simulate.Config{Format: *s.format, Spare: *s.spare, Exclude: s.exclude, Clients: *s.clients, HideKeys: *s.hide, Fields: make(map[string]string)}
 	cfg.Extra = words(*s.extra)
 	for _, pair := range words(*s.fields) {
 		ours, theirs, ok := strings.Cut(pair, "=")

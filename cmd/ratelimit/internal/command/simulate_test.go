@@ -78,7 +78,34 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// A log that cannot be read to its end is reported up to there, and is no log for a check of CI.
+// What to do stands in the first lines and in the JSON, without the clients of -exclude.
+func TestAdviceOfSimulate(t *testing.T) {
+	policies := file(t, "limits.yaml", "version: 1\npolicies:\n  - name: api\n    key: remote_ip\n    limit: 60/1m burst 10\n")
+	var log strings.Builder
+	for i := range 40 {
+		log.WriteString(strings.Repeat(strings.ReplaceAll(logLine, "192.0.2.1", fmt.Sprintf("10.0.0.%d", i)), 12))
+	}
+	path := file(t, "access.log", log.String()+strings.Repeat(logLine, 400)+strings.Repeat(strings.ReplaceAll(logLine, "192.0.2.1", "192.0.2.2"), 100))
+	run(t, "simulate", path, "-policies", policies).want(t, 0, "of more than 120,", "UTC.\napi: Deny this client: ip:192.0.2.1, with 41 % of the requests. Use 60/1m burst 100: it spares all")
+	var r struct {
+		Policies []struct {
+			Verdict struct {
+				Limit              string
+				Others             int64
+				Outliers, Excluded []struct{ Key string }
+			}
+		}
+	}
+	out := run(t, "simulate", path, "-policies", policies, "-exclude", "ip:192.0.2.2", "-exclude", "ip:10.0.0.7", "-json").out
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprint(r.Policies[0].Verdict), "{60/1m burst 12 39 [{ip:192.0.2.1}] [{ip:10.0.0.7} {ip:192.0.2.2}]}"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	run(t, "simulate", path, "-policies", policies, "-exclude", "192.0.2.2").want(t, 2, "-exclude: 192.0.2.2: no client has this key")
+}
+
 // A policy that denies exactly the share of -fail-above passes, for shares that are no binary fractions, too.
 func TestFailAboveIsExact(t *testing.T) {
 	policies := file(t, "limits.yaml", "version: 1\npolicies:\n  - name: api\n    key: remote_ip\n    limit: 1/1h\n")
@@ -93,6 +120,7 @@ func TestFailAboveIsExact(t *testing.T) {
 	run(t, "simulate", path, "-policies", policies, "-spare", "99.9%", "-json").want(t, 0, `"share": 0.999,`)
 }
 
+// A log that cannot be read to its end is reported up to there, and is no log for a check of CI.
 func TestSimulateOfATruncatedLog(t *testing.T) {
 	policies := file(t, "limits.yaml", limitsFile)
 	var packed bytes.Buffer

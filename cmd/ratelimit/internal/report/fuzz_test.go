@@ -33,10 +33,11 @@ func FuzzReport(f *testing.F) {
 
 		switch seed % 3 {
 		case 0:
-			got := textOf(t, r, false)
+			columns := 40 + int(seed%97)
+			got := textOf(t, r, false, columns)
 			wantPrintable(t, got)
-			wantNarrow(t, got)
-			if colored := textOf(t, r, true); withoutColors(colored) != got {
+			wantNarrow(t, got, columns)
+			if colored := textOf(t, r, true, columns); withoutColors(colored) != got {
 				t.Errorf("with colors it says something else:\n%s", colored)
 			}
 		case 1:

@@ -23,7 +23,7 @@ var (
 			return map[string]string{Green: "good", Yellow: "shadow", Red: "denies"}[p.color()]
 		},
 		"paragraph": func(sentence string) string { return cut(shown(sentence), 1000) }, // it may have names from files
-		"width":     func(n, most int64) float64 { return 100 * part(n, most) },
+		"place":     func(n, all int64) float64 { return 100 * place(part(n, all)) },
 		"height":    height,
 		"top":       func(n, most int64) float64 { return 100 - height(n, most) },
 		"style":     func() template.CSS { return template.CSS(style) },

@@ -80,6 +80,8 @@ type Policy struct {
 	AloneRequests int64 `json:"alone_requests,omitempty"`
 	AloneClients  int64 `json:"alone_clients,omitempty"`
 
+	Verdict *Verdict `json:"verdict,omitempty"` // nil: as for Spare
+
 	Worst []Client `json:"worst,omitempty"` // the ten with the most denied requests
 	When  []Span   `json:"when,omitempty"`  // requests and denials over time
 	Curve []Point  `json:"curve,omitempty"`
@@ -116,10 +118,34 @@ type Point struct {
 	ClientsDenied  int64   `json:"clients_denied"`
 }
 
-// A Spare has the smallest limits that deny nothing to a share of the clients.
+// OutlierFactor is how many times the burst that spares 95 % of the clients an outlier needs, at least.
+const OutlierFactor = 10
+
+// A Verdict is what to do about a policy. It is for all clients but the outliers, and those that were excluded.
+type Verdict struct {
+	Keep  bool   `json:"keep"`            // the policy's own limit spares all others
+	Limit string `json:"limit,omitempty"` // the smallest round limit that spares all others, "" if none does
+	Burst int64  `json:"burst,omitempty"` // of Limit, or the tokens of a quota
+
+	Others  int64 `json:"others"`                   // clients that are not left out
+	Typical int64 `json:"typical_burst,omitempty"`  // the burst that spares 95 % of them and the outliers
+	Above   int64 `json:"outliers_above,omitempty"` // an outlier needs a larger burst; 0 if too few clients are there to tell
+
+	Outliers []Outlier `json:"outliers,omitempty"` // the one that needs most first
+	Excluded []Outlier `json:"excluded,omitempty"`
+}
+
+// An Outlier is a client that is left out.
+type Outlier struct {
+	Key      string `json:"key"`
+	Requests int64  `json:"requests"`
+	Burst    int64  `json:"burst"` // that would spare it, at the rate of the policy
+}
+
+// A Spare has the smallest limits that deny nothing to a share of the clients that are not left out by the verdict.
 type Spare struct {
 	Share   float64      `json:"share"`   // of clients, such as 0.999
-	Touched int64        `json:"touched"` // clients that may be denied something
+	Touched int64        `json:"touched"` // how many of these may be denied something
 	Limits  []SpareLimit `json:"limits"`
 }
 

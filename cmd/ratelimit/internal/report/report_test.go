@@ -42,6 +42,10 @@ func sample() *report.Report {
 			{Key: "ip:198.51.100.23", Requests: 902, Denied: 311, First: at(9, 30, 0), Last: at(9, 44, 59), Longest: 1, Total: 290.5},
 			{Key: "ip:192.0.2.14", Requests: 87, Denied: 3, First: at(11, 3, 9), Last: at(11, 3, 10), Longest: 0.4, Total: 0.9},
 		},
+		Verdict: &report.Verdict{
+			Limit: "60/1m burst 60", Burst: 60, Others: 5118, Typical: 12, Above: 120,
+			Outliers: []report.Outlier{{Key: "ip:203.0.113.77", Requests: 7210, Burst: 6041}, {Key: "ip:2001:db8:7:1::/64", Requests: 4120, Burst: 310}},
+		},
 		Spare: &report.Spare{Share: 0.999, Touched: 5},
 	}
 	for i := range 24 * 3 {
@@ -115,10 +119,10 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-func textOf(t *testing.T, r *report.Report, color report.Paint) string {
+func textOf(t *testing.T, r *report.Report, color report.Paint, columns int) string {
 	t.Helper()
 	var w bytes.Buffer
-	if err := r.Text(&w, color); err != nil {
+	if err := r.Text(&w, color, columns); err != nil {
 		t.Fatal(err)
 	}
 	return w.String()
@@ -134,9 +138,12 @@ func jsonOf(t *testing.T, r *report.Report) string {
 }
 
 func TestText(t *testing.T) {
-	text := textOf(t, sample(), false)
-	golden(t, "sample.txt", text)
-	wantNarrow(t, text)
+	for name, columns := range map[string]int{"sample.txt": 100, "sample-60.txt": 60} {
+		text := textOf(t, sample(), false, columns)
+		golden(t, name, text)
+		wantNarrow(t, text, columns)
+	}
+	text := textOf(t, sample(), false, 100)
 	if strings.Contains(text, "\x1b") {
 		t.Error("there are escape sequences without colors")
 	}
@@ -144,7 +151,7 @@ func TestText(t *testing.T) {
 
 // Colors only add to the text.
 func TestTextInColor(t *testing.T) {
-	text := textOf(t, sample(), true)
+	text := textOf(t, sample(), true, 100)
 	golden(t, "sample-color.txt", text)
 	for _, code := range []string{"\x1b[0m", "\x1b[1m", "\x1b[1;31m", "\x1b[1;32m", "\x1b[1;33m"} {
 		if !strings.Contains(text, code) {
@@ -152,7 +159,7 @@ func TestTextInColor(t *testing.T) {
 		}
 		text = strings.ReplaceAll(text, code, "")
 	}
-	if text != textOf(t, sample(), false) {
+	if text != textOf(t, sample(), false, 100) {
 		t.Errorf("without its colors, the text differs:\n%s", text)
 	}
 }
@@ -200,7 +207,7 @@ func TestNamesOfTheJSON(t *testing.T) {
 
 func TestAnEmptyReport(t *testing.T) {
 	r := &report.Report{Version: 1, Incomplete: true, Policies: []report.Policy{{Name: "api", Limit: "60/1m"}}}
-	golden(t, "empty.txt", textOf(t, r, false))
+	golden(t, "empty.txt", textOf(t, r, false, 100))
 	golden(t, "empty.json", jsonOf(t, r))
 }
 
@@ -236,10 +243,10 @@ func TestHostileTexts(t *testing.T) {
 	for _, text := range hostileTexts {
 		r := sample()
 		fill(reflect.ValueOf(r).Elem(), text)
-		for _, color := range []report.Paint{false, true} {
-			got := withoutColors(textOf(t, r, color))
+		for _, columns := range []int{40, 100, 250} {
+			got := withoutColors(textOf(t, r, columns == 100, columns))
 			wantPrintable(t, got)
-			wantNarrow(t, got)
+			wantNarrow(t, got, columns)
 		}
 		got := jsonOf(t, r)
 		wantPrintable(t, got)
@@ -258,13 +265,13 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// wantNarrow checks that all lines fit into 100 columns of a terminal.
-func wantNarrow(t *testing.T, text string) {
+// wantNarrow checks that all lines fit into a terminal.
+func wantNarrow(t *testing.T, text string, columns int) {
 	t.Helper()
 	terminal := runewidth.Condition{}
 	for line := range strings.Lines(text) {
-		if n := terminal.StringWidth(strings.TrimSuffix(line, "\n")); n > 100 {
-			t.Errorf("%d columns: %s", n, line)
+		if n := terminal.StringWidth(strings.TrimSuffix(line, "\n")); n > columns {
+			t.Errorf("%d of %d columns: %s", n, columns, line)
 		}
 	}
 }
@@ -292,7 +299,7 @@ func (failing) Write([]byte) (int, error) { return 0, os.ErrClosed }
 
 func TestTheErrorOfAWriter(t *testing.T) {
 	r := sample()
-	if err := r.Text(failing{}, false); err != os.ErrClosed {
+	if err := r.Text(failing{}, false, 100); err != os.ErrClosed {
 		t.Errorf("Text returns %v", err)
 	}
 	if err := r.JSON(failing{}); err != os.ErrClosed {

@@ -66,8 +66,8 @@ func names(list []string, columns int) string {
 	return strings.Join(all, ", ")
 }
 
-// Verdict says in a line what the policy would have done.
-func (p *Policy) Verdict() string {
+// Outcome says in a line what the policy would have done.
+func (p *Policy) Outcome() string {
 	denies := "Denies"
 	if p.Shadow {
 		denies = "Would deny"
@@ -151,25 +151,22 @@ func (p *Policy) OwnSpare() *SpareLimit {
 	return nil
 }
 
-// Advice says what the smallest burst is that spares enough clients.
-func (p *Policy) Advice() string {
+// Spared says what the smallest burst is that spares enough clients.
+func (p *Policy) Spared() string {
 	own := p.OwnSpare()
 	if own == nil {
 		return ""
 	}
-	limit, has, all, rate := key(own.Limit, 36), "", "", " at this rate"
+	limit, has, rate := key(own.Limit, 36), "", " at this rate"
 	if p.Quota {
 		rate = ""
 	} else if !strings.Contains(limit, " burst ") {
 		limit += " burst " + numbers.Count(own.Burst)
 	}
-	if i := slices.IndexFunc(p.Curve, func(at Point) bool { return at.Own }); i >= 0 {
-		has = fmt.Sprintf(" The policy has a %s of %s.", p.Capacity(), numbers.Count(p.Curve[i].Burst))
+	if burst := p.ownBurst(); burst > 0 {
+		has = fmt.Sprintf(" The policy has a %s of %s.", p.Capacity(), numbers.Count(burst))
 	}
-	if p.Spare.Touched == 0 && p.Spare.Share < 1 {
-		all = fmt.Sprintf(" Of %s, that is every one, also one that you want to deny: see -spare.", numbers.Of(p.AloneClients, "client"))
-	}
-	return fmt.Sprintf("The smallest %s that spares %s of clients%s: %s.%s%s", p.Capacity(), numbers.Percent(p.Spare.Share), rate, limit, has, all)
+	return fmt.Sprintf("The smallest %s that spares %s of %s%s: %s.%s", p.Capacity(), numbers.Percent(p.Spare.Share), p.Others(), rate, limit, has)
 }
 
 // OwnRate marks the line of the policy among those of Spare.
@@ -186,14 +183,6 @@ func (p *Policy) Capacity() string {
 		return "quota"
 	}
 	return "burst"
-}
-
-// MostClients is how many clients the curve denies at most.
-func (p *Policy) MostClients() (most int64) {
-	for _, at := range p.Curve {
-		most = max(most, at.ClientsDenied)
-	}
-	return most
 }
 
 // LongestWait is that of a denied client, in seconds.

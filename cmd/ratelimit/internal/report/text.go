@@ -10,9 +10,10 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
-// Text writes the report for people, in at most 100 columns. With color it has the escape sequences of a terminal.
-func (r *Report) Text(w io.Writer, color Paint) error {
-	t := &text{Paint: color, clock: r.Clock(), bound: r.Clients}
+// Text writes the report for people, in at most so many columns, which are at least 40. With color it has the escape
+// sequences of a terminal.
+func (r *Report) Text(w io.Writer, color Paint, columns int) error {
+	t := &text{Paint: color, clock: r.Clock(), columns: max(narrowest, columns), bound: r.Clients}
 	t.report(r)
 	_, err := io.WriteString(w, t.String())
 	return err
@@ -20,12 +21,16 @@ func (r *Report) Text(w io.Writer, color Paint) error {
 
 func (t *text) report(r *Report) {
 	if r.Incomplete {
-		t.line("%s", t.In(Yellow, "INCOMPLETE: the simulation was interrupted. This is the log up to there."))
+		t.sayIn(Yellow, "", "INCOMPLETE: the simulation was interrupted. This is the log up to there.")
 	}
 	if r.Requests == 0 {
-		t.line("%s", t.In(Yellow, r.Source()))
+		t.sayIn(Yellow, "", r.Source())
 	} else {
 		t.say("", r.Source()+".")
+	}
+	for i := range r.Policies {
+		p := &r.Policies[i]
+		t.sayIn(Bold, "", key(p.Name, 30)+": "+p.Advice())
 	}
 	if left := r.LeftOutNames(); left != "" {
 		t.sayIn(Yellow, "", left+": see below.")
@@ -52,7 +57,7 @@ func (t *text) verdicts(r *Report) {
 	var rows [][]string
 	for i := range r.Policies {
 		p := &r.Policies[i]
-		name := key(p.Name, 24)
+		name := key(p.Name, 30)
 		if p.Shadow {
 			name += " (shadow)"
 		}
@@ -83,15 +88,19 @@ func (t *text) policy(p *Policy) {
 	t.line("")
 	title := key(p.Name, 30) + ": " + key(p.Limit, 30)
 	if p.On != "" {
-		title += " on " + key(p.On, columns-width(title)-8)
+		title += " on " + key(p.On, 100)
 	}
-	t.line("%s", t.In(Bold, title+" "+strings.Repeat("─", max(0, columns-1-width(title)))))
-	t.sayIn(p.color(), "", p.Verdict())
+	title = middle(title, t.columns-2)
+	t.line("%s", t.In(Bold, title+" "+strings.Repeat("─", t.columns-1-width(title))))
+	t.sayIn(p.color(), "", p.Outcome())
 	if when := p.Denials(t.clock); when != "" {
 		t.say("", when)
 	}
 	for _, note := range p.Notes(t.bound) {
 		t.say("", note)
+	}
+	if rule := p.Rule(); rule != "" {
+		t.say("", rule)
 	}
 	t.over(p)
 	t.worst(p)
@@ -101,12 +110,15 @@ func (t *text) policy(p *Policy) {
 
 // over draws the denials over time in a line.
 func (t *text) over(p *Policy) {
-	most, length := p.Peak(), p.Length()
-	if most.Denied == 0 || length == 0 {
+	if p.Peak().Denied == 0 || p.Length() == 0 {
 		return
 	}
-	line := ""
-	for _, s := range p.When {
+	part := *p
+	for len(part.When)+columnGap > t.columns {
+		part.When = pairs(part.When)
+	}
+	most, length, line := part.Peak(), part.Length(), ""
+	for _, s := range part.When {
 		if s.Denied == 0 {
 			line += "·"
 			continue
@@ -114,10 +126,23 @@ func (t *text) over(p *Policy) {
 		line += string([]rune("▁▂▃▄▅▆▇█")[min(7, 8*s.Denied/(most.Denied+1))])
 	}
 	t.line("")
-	t.line("  denied, in parts of %s, at most %s", numbers.Span(length), numbers.Count(most.Denied))
+	t.say("  ", fmt.Sprintf("denied, in parts of %s, at most %s", numbers.Span(length), numbers.Count(most.Denied)))
 	t.line("  %s", line)
-	from, to := t.clock.Of(p.When[0].From, length), t.clock.Of(p.End(), length)
-	t.line("  %s %s", from, pad(to, len(p.When)-len(from)-1, 'r'))
+	from, to := t.clock.Of(part.When[0].From, length), t.clock.Of(part.End(), length)
+	t.line("  %s %s", from, pad(to, len(part.When)-len(from)-1, 'r'))
+}
+
+// pairs joins each two spans. The last of an odd number has the length of the others, too.
+func pairs(spans []Span) (joined []Span) {
+	for two := range slices.Chunk(spans, 2) {
+		s := two[0]
+		for _, more := range two[1:] {
+			s.Requests += more.Requests
+			s.Denied += more.Denied
+		}
+		joined = append(joined, s)
+	}
+	return joined
 }
 
 func (t *text) worst(p *Policy) {
@@ -127,7 +152,7 @@ func (t *text) worst(p *Policy) {
 	var rows [][]string
 	for _, c := range p.Worst {
 		rows = append(rows, []string{
-			key(c.Key, 30), numbers.Count(c.Denied), numbers.Count(c.Requests), share(c.Denied, c.Requests),
+			key(c.Key, t.columns), numbers.Count(c.Denied), numbers.Count(c.Requests), share(c.Denied, c.Requests),
 			t.clock.Of(c.First, time.Minute), t.clock.Of(c.Last, time.Minute), c.Wait(c.Longest), c.Wait(c.Total),
 		})
 	}
@@ -140,8 +165,8 @@ func (t *text) spare(p *Policy) {
 		return
 	}
 	t.line("")
-	if advice := p.Advice(); advice != "" {
-		t.say("", advice)
+	if spared := p.Spared(); spared != "" {
+		t.say("", spared)
 	}
 	var rows [][]string
 	for _, l := range p.Spare.Limits {
@@ -162,24 +187,39 @@ func (t *text) curve(p *Policy) {
 	if len(p.Curve) == 0 {
 		return
 	}
-	most := p.MostClients()
 	var rows [][]string
 	for _, at := range p.Curve {
 		rows = append(rows, []string{
 			key(at.Limit, 30), numbers.Count(at.RequestsDenied), share(at.RequestsDenied, p.AloneRequests),
-			numbers.Count(at.ClientsDenied), share(at.ClientsDenied, p.AloneClients), bar(at.ClientsDenied, most) + own(at.Own, " ← the policy"),
+			numbers.Count(at.ClientsDenied), share(at.ClientsDenied, p.AloneClients), bar(at.ClientsDenied, p.AloneClients) + own(at.Own, " ← the policy"),
 		})
 	}
 	t.line("")
-	t.table("lrrrrl", []string{"limits, each alone", "requests denied", "", "clients denied", "", " "}, rows, nil)
+	t.table("lrrrrl", []string{"limits, each alone", "requests denied", "", "clients denied", "", axis}, rows, nil)
 }
 
-// bar draws n of most in up to 20 columns, in eighths of one.
-func bar(n, most int64) string {
+// The axis of the bars. The share of clients that near names is at 3/4 of it.
+const (
+	axisColumns = 24
+	axis        = "0 %            5 % 100 %"
+	near        = 0.05
+)
+
+// place returns where a share stands on the axis, from 0 to 1. The part up to near has most of the room: limits that are
+// worth choosing are there.
+func place(share float64) float64 {
+	if share <= near {
+		return 0.75 * share / near
+	}
+	return 0.75 + 0.25*(min(share, 1)-near)/(1-near)
+}
+
+// bar draws n of all on the axis, in eighths of a column.
+func bar(n, all int64) string {
 	if n == 0 {
 		return ""
 	}
-	eighths := max(1, int(part(n, most)*160+0.5))
+	eighths := max(1, int(place(part(n, all))*8*axisColumns+0.5))
 	line := strings.Repeat("█", eighths/8)
 	if rest := eighths % 8; rest > 0 {
 		line += string([]rune("▏▎▍▌▋▊▉")[rest-1])
@@ -209,7 +249,7 @@ func (t *text) bad(r *Report) {
 		return
 	}
 	t.line("")
-	t.line("%s", t.In(Yellow, fmt.Sprintf("Could not be read: %s (%s)", numbers.Of(r.BadLines(), "line"), share(r.BadLines(), r.Lines))))
+	t.sayIn(Yellow, "", fmt.Sprintf("Could not be read: %s (%s)", numbers.Of(r.BadLines(), "line"), share(r.BadLines(), r.Lines)))
 	for _, b := range r.Bad {
 		remedy := ""
 		if b.Remedy != "" {
@@ -217,8 +257,8 @@ func (t *text) bad(r *Report) {
 		}
 		t.say("  - ", numbers.Of(b.Lines, "line")+": "+b.Reason+"."+remedy)
 		for _, e := range b.Examples {
-			at := fmt.Sprintf("    %s:%d: ", key(e.File, 40), e.Line)
-			t.line("%s%s", at, cut(shown(e.Text), columns-width(at)))
+			at := fmt.Sprintf("    %s:%d: ", key(e.File, min(40, t.columns/3)), e.Line)
+			t.line("%s", cut(at+shown(e.Text), t.columns))
 		}
 	}
 }

@@ -78,13 +78,27 @@ func unsafe(r rune) bool {
 }
 
 // key makes a key safe. It has at most so many columns, at least 10.
-func key(text string, columns int) string { return cut(logtext.Show(text, 4*columns), columns) }
+func key(text string, columns int) string {
+	if most := 4 * columns; len(text) > 2*most { // it is not shown as a whole
+		text = text[:most] + "…" + text[len(text)-most:]
+	}
+	return middle(logtext.Show(text, len(text)), columns)
+}
 
 // terminal knows how many columns a text takes. Its result does not depend on the environment.
 var terminal = &runewidth.Condition{}
 
 // cut shortens a text to so many columns.
 func cut(text string, columns int) string { return terminal.Truncate(text, columns, "…") }
+
+// middle shortens a text to so many columns, and keeps its end: keys often differ there.
+func middle(text string, columns int) string {
+	if width(text) <= columns {
+		return text
+	}
+	begin := terminal.Truncate(text, columns/2, "")
+	return begin + terminal.TruncatePrefix(text, columns-width(begin), "…")
+}
 
 // width returns how many columns of a terminal a text takes.
 func width(text string) int { return terminal.StringWidth(text) }

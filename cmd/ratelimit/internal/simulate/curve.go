@@ -263,33 +263,28 @@ func (c *curve) points() (points []report.Point) {
 	return points
 }
 
-// spare returns the smallest bursts that deny nothing to a share of the clients.
-func (c *curve) spare(all []*client, share float64) *report.Spare {
-	n := int(c.clients)
-	may := min(n, int(math.Floor((1-share)*float64(n)+1e-6)))
-	spare := &report.Spare{Share: share, Touched: int64(may)}
-	needs := make([]int64, 0, n)
+// spare returns the smallest bursts that deny nothing to a share of the clients that are not left out.
+func (c *curve) spare(all []*client, share float64, leaves func(*client) bool) *report.Spare {
+	spare := &report.Spare{Share: share}
+	none := func(*client) bool { return false }
 	for i, r := range c.rates {
-		needs = needs[:0]
-		for _, of := range all {
-			if of.counted {
-				needs = append(needs, of.levels[i].need)
-			}
-		}
-		slices.Sort(needs)
+		needs := c.needs(i, all, leaves)
+		n := len(needs)
+		may := min(n, int(math.Floor((1-share)*float64(n)+1e-6)))
+		spare.Touched = int64(may)
 		burst := int64(1)
 		if may < n {
-			burst = max(1, (needs[n-1-may]-1)/r.unit+1)
+			burst = r.tokens(needs[n-1-may])
 		}
 		limit := withCapacity(r.limit, burst)
-		if compiled, err := compile(limit); err != nil || limit.Period() == 0 && (compiled.Unit != r.unit || compiled.Refill != r.refill) {
+		if !r.has(limit) {
 			continue // no limit of that rate is as large
 		}
-		spared, _ := slices.BinarySearch(needs, burst*r.unit+1)
-		if limit.Burst == limit.Rate {
-			limit.Burst = 0
+		if n < int(c.clients) {
+			needs = c.needs(i, all, none)
 		}
-		spare.Limits = append(spare.Limits, report.SpareLimit{Limit: limit.String(), Burst: burst, Own: r.own, ClientsDenied: int64(n - spared)})
+		spared, _ := slices.BinarySearch(needs, burst*r.unit+1)
+		spare.Limits = append(spare.Limits, report.SpareLimit{Limit: short(limit), Burst: burst, Own: r.own, ClientsDenied: int64(len(needs) - spared)})
 	}
 	return spare
 }

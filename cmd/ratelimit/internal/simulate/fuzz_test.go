@@ -67,7 +67,7 @@ routes: ["GET /pages/"]
 			}
 		}
 		// One form of the report for each input, because they take longer than the run. FuzzReport has all forms of any report.
-		forms := []func(io.Writer) error{r.JSON, r.HTML, func(w io.Writer) error { return r.Text(w, true) }}
+		forms := []func(io.Writer) error{r.JSON, r.HTML, func(w io.Writer) error { return r.Text(w, true, 100) }}
 		if err := forms[len(text)%len(forms)](io.Discard); err != nil {
 			t.Error(err)
 		}

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/simulate"
 )
 
@@ -23,7 +22,10 @@ func TestQuotaOfALog(t *testing.T) {
 	if p.Requests != 10 || p.RequestsDenied != 5 || p.ClientsDenied != 1 || p.Limit != "2 per hour Europe/Berlin" || !p.Quota || p.Worst[0].Longest != (time.Hour-2*time.Second).Seconds() {
 		t.Errorf("%+v", p)
 	}
-	if got, want := p.Advice(), "The smallest quota that spares 99.9 % of clients: 5 per hour Europe/Berlin. The policy has a quota of 2. Of 2 clients, that is every one, also one that you want to deny: see -spare."; got != want {
+	if got, want := p.Spared(), "The smallest quota that spares 99.9 % of clients: 5 per hour Europe/Berlin. The policy has a quota of 2."; got != want {
+		t.Errorf("advice %q", got)
+	}
+	if got, want := p.Advice(), "2 clients are too few to tell outliers. Use 5 per hour Europe/Berlin: it spares all 2 clients."; got != want {
 		t.Errorf("advice %q", got)
 	}
 	for _, point := range p.Curve {
@@ -38,7 +40,7 @@ func TestQuotaOfALog(t *testing.T) {
 		}
 	}
 	for form, write := range map[string]func(*bytes.Buffer) error{
-		"text": func(b *bytes.Buffer) error { return r.Text(b, report.Paint(false)) },
+		"text": func(b *bytes.Buffer) error { return r.Text(b, false, 100) },
 		"html": func(b *bytes.Buffer) error { return r.HTML(b) },
 	} {
 		var b bytes.Buffer

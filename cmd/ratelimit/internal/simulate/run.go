@@ -56,7 +56,8 @@ func run(ctx context.Context, cfg Config, s setup) (*report.Report, error) {
 	if sim.decisions != nil {
 		err = sim.decisions.Flush() // it has the error of any write
 	}
-	sim.finish(time.Since(begin))
+	excluded, unknown := sim.excluded()
+	sim.finish(time.Since(begin), excluded)
 	switch {
 	case err != nil:
 		err = fmt.Errorf("simulate: decisions: %w", err)
@@ -64,6 +65,8 @@ func run(ctx context.Context, cfg Config, s setup) (*report.Report, error) {
 		err = ctx.Err()
 	case sim.report.Requests == 0:
 		err = sim.nothing()
+	case unknown != nil:
+		return nil, fmt.Errorf("simulate: %w", unknown)
 	}
 	return &sim.report, err
 }
@@ -190,7 +193,7 @@ func (s *simulation) fault(file string, f *accesslog.Fault) {
 }
 
 // finish completes the report.
-func (s *simulation) finish(took time.Duration) {
+func (s *simulation) finish(took time.Duration, excluded map[string]bool) {
 	r := &s.report
 	r.Took = took.Seconds()
 	if r.Requests > 0 {
@@ -201,7 +204,7 @@ func (s *simulation) finish(took time.Duration) {
 		r.Evicted += n
 	}
 	for i, t := range s.tallies {
-		p := t.report(s.cfg.Spare, s.name)
+		p := t.report(s.cfg.Spare, excluded, s.name)
 		p.When = s.times.of(i)
 		p.Unknown = s.unknownOf(t)
 		r.Policies = append(r.Policies, p)
@@ -225,10 +228,15 @@ func (s *simulation) nothing() error {
 
 // name returns the name of a short key in the report.
 func (s *simulation) name(key string) string {
-	switch {
-	case s.secret != nil:
+	if s.secret != nil {
 		return keyname.Secret(s.secret, key)
-	case key != "" && key[0] == 0xff: // a short name, of package keyname
+	}
+	return printed(key)
+}
+
+// printed returns the name of a short key that is not hidden.
+func printed(key string) string {
+	if key != "" && key[0] == 0xff { // a short name, of package keyname
 		return fmt.Sprintf("(a long key, SHA-256 %x…)", key[1:9])
 	}
 	return key

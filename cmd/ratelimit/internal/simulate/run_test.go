@@ -333,7 +333,7 @@ func TestOddTimes(t *testing.T) {
 			}
 		}
 		var text bytes.Buffer
-		if err := errors.Join(r.Text(&text, true), r.JSON(&text), r.HTML(&text)); err != nil {
+		if err := errors.Join(r.Text(&text, true, 100), r.JSON(&text), r.HTML(&text)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -427,7 +427,7 @@ func TestLeftOutIsSaid(t *testing.T) {
 		t.Errorf("no remedy in\n%s", all)
 	}
 	for form, write := range map[string]func(*bytes.Buffer) error{
-		"Left out: tiers: see below.": func(w *bytes.Buffer) error { return r.Text(w, false) },
+		"Left out: tiers: see below.": func(w *bytes.Buffer) error { return r.Text(w, false, 100) },
 		`Left out: tiers: <a`:         func(w *bytes.Buffer) error { return r.HTML(w) },
 		`"left_out": [`:               func(w *bytes.Buffer) error { return r.JSON(w) },
 	} {

@@ -42,6 +42,7 @@ type Config struct {
 	Fields    map[string]string // of JSON lines: name of ours to name in the log
 	Extra     []string          // names of the request headers that follow in a combined log
 	Spare     float64           // the share of clients for report.Spare; default 0.999
+	Exclude   []string          // keys, as the report has them without HideKeys, that no advice is for
 	Clients   int               // how many keys of each policy are kept, at most MaxClients; default DefaultClients
 	HideKeys  bool              // show HMACs of keys under a random secret
 	Decisions io.Writer         // if set, gets a JSON line for each request and policy

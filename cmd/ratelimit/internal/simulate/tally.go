@@ -124,7 +124,7 @@ func (t *tally) refused(kind string) {
 const worst = 10
 
 // report completes what is reported.
-func (t *tally) report(share float64, name func(key string) string) report.Policy {
+func (t *tally) report(share float64, excluded map[string]bool, name func(key string) string) report.Policy {
 	p := &t.Policy
 	p.RequestsDenied = t.denials.count
 	p.WaitMean, p.WaitLongest = t.waits/float64(max(1, p.Waited)), t.longest.Seconds()
@@ -155,7 +155,10 @@ func (t *tally) report(share float64, name func(key string) string) report.Polic
 	}
 	if t.curve != nil && t.curve.requests > 0 { // a limit that is found without a request is no advice
 		p.AloneRequests, p.AloneClients = t.curve.requests, t.curve.clients
-		p.Curve, p.Spare = t.curve.points(), t.curve.spare(t.all, share)
+		p.Curve = t.curve.points()
+		e, v := t.curve.except(t.all, excluded)
+		t.curve.verdict(v, e, t.all, name)
+		p.Verdict, p.Spare = v, t.curve.spare(t.all, share, e.leaves)
 	}
 	return *p
 }
