@@ -33,9 +33,15 @@ type keyView struct {
 	Buckets         []bucketFacts `json:"buckets"`
 	PoliciesLeftOut int           `json:"policies_left_out"`
 
+	Keyless  string   `json:"-"` // why no replica lists keys, "" if some do
+	Unforced unforced `json:"-"` // a block that was not made
+
 	raw  string
 	byID bool // the request named it by its ID
 }
+
+// An unforced is a block of a key whose kind no replica has seen, as an operator has typed it.
+type unforced struct{ Policy, For, Why string }
 
 // bucketFacts are the bucket of a key under a policy.
 type bucketFacts struct {
@@ -67,7 +73,8 @@ type bucketFacts struct {
 	Degraded  bool    `json:"degraded"` // a stand-in of this replica answered
 	Error     string  `json:"error,omitempty"`
 
-	Override *overrideRow `json:"-"` // the form of the key's limit, nil without Config.Overrides
+	Lately   *keyLately   `json:"lately"` // nil if no replica lists the key
+	Override *overrideRow `json:"-"`      // the form of the key's limit, nil without Config.Overrides
 
 	limit ratelimit.Limit
 	own   bool // limit is the bucket's own, also that of a stand-in
@@ -179,6 +186,7 @@ func (h *handler) keyView(c *call, policy, key string) *keyView {
 		all = slices.Insert(slices.Delete(all, i, i+1), 0, first)
 	}
 	shown := all[:min(len(all), maxPolicies)]
+	v.Name = h.nameUnder(shown, key)
 	v.PoliciesLeftOut = len(all) - len(shown)
 	v.Buckets = make([]bucketFacts, len(shown))
 
@@ -195,8 +203,12 @@ func (h *handler) keyView(c *call, policy, key string) *keyView {
 			<-places
 		})
 	}
-	v.Store = storeFacts{h.facts(c.r.Context()).here} // at the same time: a store that hangs takes both their time
+	f := h.facts(c.r.Context()) // at the same time: a store that hangs takes both their time
 	wg.Wait()
+	v.Store, v.Keyless = storeFacts{f.here}, keyless(h, f.roster)
+	for i := range v.Buckets {
+		v.Buckets[i].Lately = h.lately(f.roster, v.Buckets[i].Policy, key)
+	}
 	return v
 }
 
@@ -251,4 +263,12 @@ func (v *keyView) FieldValue() string {
 		return v.ID
 	}
 	return encodeKey(v.raw)
+}
+
+// TypedBlock is what the form that blocks a key under a policy has at first. It has a Policy if the block must be forced.
+func (v *keyView) TypedBlock(policy string) unforced {
+	if v.Unforced.Policy == policy {
+		return v.Unforced
+	}
+	return unforced{For: "15m"}
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -33,6 +34,9 @@ type chart struct {
 	Label  string // for those who do not see it
 	Reach  reach
 	Others []link // the other reaches
+
+	Whose   string // requests are counted
+	Without int    // replicas that do not publish this history
 
 	Slots  int
 	Values []string // at the left, the highest first
@@ -196,18 +200,64 @@ func perSecond(n int64, step time.Duration) string {
 	return rate(x)
 }
 
-// chartOf draws a history, nil if there is none.
-func chartOf(of string, h fleet.Histories) *chart {
-	ten := h.TenMinutes
-	if ten == nil {
-		return nil
+// Chart draws the requests of the page: those of a policy, or of all together. It is nil if no history is kept.
+func (p *page) Chart() *chart {
+	switch v := p.Data.(type) {
+	case *facts:
+		return p.chartOf("Requests", v, v.History)
+	case *topView:
+		if v.Of != nil {
+			return p.chartOf("Policy "+v.Policy, v.Facts, v.Of.History)
+		}
 	}
-	return newChart("chart", of, reaches[0], time.Duration(ten.Seconds)*time.Second, ten.End,
-		series{"allowed", "allowed", ten.Allowed}, series{"denied", "denied", ten.Denied}, series{"would", "would be denied", ten.WouldDeny})
+	return nil
 }
 
-// Chart draws the requests of all policies together.
-func (f *facts) Chart() *chart { return chartOf("Requests", f.History) }
+// chartOf draws a history as far back as the request asks for.
+func (p *page) chartOf(of string, f *facts, kept fleet.Histories) *chart {
+	all := []*fleet.History{kept.TenMinutes, kept.Hour, kept.SixHours} // by reaches
+	h, shown := kept.TenMinutes, reaches[0]
+	var others []link
+	for i, r := range reaches {
+		switch {
+		case all[i] == nil:
+		case r.Name == p.query.Get("range"):
+			h, shown = all[i], r
+		}
+	}
+	if h == nil {
+		return nil
+	}
+	for i, r := range reaches {
+		if all[i] != nil && r != shown {
+			query := maps.Clone(p.query)
+			query.Set("range", r.Name)
+			others = append(others, link{r.Words, "?" + query.Encode()})
+		}
+	}
+	c := newChart("chart", of, shown, time.Duration(h.Seconds)*time.Second, h.End, seriesOf(h)...)
+	c.Others, c.Without = others, h.Without
+	switch {
+	case f.Shown != "":
+		c.Whose = "replica " + f.Shown
+	case len(f.Replicas) == 1:
+		c.Whose = "this replica"
+	default:
+		c.Whose = "all replicas"
+	}
+	return c
+}
 
-// Chart draws the history of a policy.
-func (p *policyFacts) Chart() *chart { return chartOf("Policy "+p.Name, p.History) }
+// seriesOf returns the lines of a history: those that most have, and others if they count something.
+func seriesOf(h *fleet.History) []series {
+	steps := max(len(h.Allowed), len(h.Denied), len(h.WouldDeny), len(h.Refused))
+	all := []series{{"allowed", "allowed", h.Allowed}, {"denied", "denied", h.Denied}, {"would", "would be denied", h.WouldDeny}, {"refused", "refused without the store", h.Refused}}
+	for i := range all[:2] {
+		if all[i].counts == nil {
+			all[i].counts = make([]int64, steps)
+		}
+	}
+	return slices.DeleteFunc(all, func(s series) bool {
+		return s.Class != "allowed" && s.Class != "denied" && !slices.ContainsFunc(s.counts, func(n int64) bool { return n > 0 })
+	})
+}

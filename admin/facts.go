@@ -49,12 +49,14 @@ type facts struct {
 	*fleet.Snapshot
 	Policies []policyFacts `json:"policies"`
 	Keys     []topKeyFacts `json:"keys"`
+	Blocks   []blockFacts  `json:"blocks"`
 	Caches   []cacheFacts  `json:"caches"` // of the replica that answers
 
 	HasCounts bool `json:"has_counts"`
 	HasTop    bool `json:"has_top"`
 
-	here fleet.Store // of the replica that answers
+	here   fleet.Store // of the replica that answers
+	roster roster
 }
 
 // requestRates are rates of about the last ten seconds.
@@ -147,6 +149,7 @@ func (h *handler) newFacts(ctx context.Context, shown string) *facts {
 		HasCounts: h.cfg.Counts != nil,
 		HasTop:    h.cfg.Top != nil,
 		here:      known.Own.Store,
+		roster:    known,
 	}
 	sum := *known.All
 	sum.Store = known.store()
@@ -160,6 +163,7 @@ func (h *handler) newFacts(ctx context.Context, shown string) *facts {
 	}
 	f.PerSecond = ratesOf(f.Last)
 	f.addPolicies()
+	f.addBlocks(ctx, h)
 	f.Keys = f.keys(h)
 	f.addCaches(h.cfg.Caches)
 	f.LimitedNow = f.limitedNow()

@@ -139,7 +139,10 @@ func TestFactsHavePoliciesWithRatesAndHistory(t *testing.T) {
 		})
 		page := s.get("", asBrowser)
 		s.want(page, 200, "All is well.", "5 per hour, 5 at once", "2 per minute, 1 at once", "0.7<", "7 allowed, 3 denied", "would be denied", "192.0.2.1", "This page shows this replica only")
-		s.want(s.get("top?policy=api", asBrowser), 200, `<polyline class="denied"`, "<th scope=\"col\" class=\"number\">would be denied</th>")
+		s.want(s.get("top?policy=api", asBrowser), 200, `<polyline class="denied"`, `aria-label="Policy api in the last 10 min, per second: allowed at most 0.7, denied at most 0.3"`, `href="?policy=api&amp;range=1h"`)
+		hour := s.get("top?policy=api&range=1h", asBrowser)
+		checkPage(t, hour)
+		s.want(hour, 200, "Policy api in the last 1 h", "<strong>1 h</strong>", `href="?policy=api&amp;range=10m"`)
 	})
 }
 

@@ -32,6 +32,8 @@ type page struct {
 	May     bool // change
 	JSON    []link
 	Data    any
+
+	query url.Values // of the address
 }
 
 type link struct{ Name, Address string }
@@ -145,7 +147,7 @@ func (h *handler) renderKey(c *call, status int, v *keyView) error {
 
 func (h *handler) render(c *call, status int, name, heading string, data any, json ...link) error {
 	var out bytes.Buffer
-	if err := pages.ExecuteTemplate(&out, name, &page{h, heading, c.root, c.user, c.access == Change, json, data}); err != nil {
+	if err := pages.ExecuteTemplate(&out, name, &page{h, heading, c.root, c.user, c.access == Change, json, data, c.r.URL.Query()}); err != nil {
 		return err
 	}
 	c.write(status, "text/html; charset=utf-8", out.Bytes())

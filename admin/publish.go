@@ -378,7 +378,9 @@ func (h *handler) addKeys(s *fleet.Snapshot, policies []ratelimit.Policy) {
 		denied = appendKeys(denied, p.Name, h.cfg.Top.Denied(p.Name, publishedKeys), &s.KeySteps)
 	}
 	s.Kinds = h.member.meet(requests, denied)
-	s.Limited = h.cfg.Top.Limited().String()
+	if limited := h.cfg.Top.Limited(); limited.Count() > 0 {
+		s.Limited = limited.String()
+	}
 	for _, b := range h.cfg.Top.Blocked() {
 		if len(s.Blocks) == publishedBlocks {
 			s.LeftOut.Blocks++

@@ -177,8 +177,8 @@ func TestIdentitiesStayOutOfRedis(t *testing.T) {
 	var ahead atomic.Int64
 	server := redistest.Start(t)
 	hides := redisstore.Config{Secret: []byte("0123456789abcdef0123456789abcdef")}
-	for name, cfg := range map[string]Config{"no secret": {}, "a secret": {KeySecret: []byte("0123456789abcdef")}} {
-		server.Do("FLUSHALL")
+	for name, cfg := range map[string]Config{"no-secret": {}, "secret": {KeySecret: []byte("0123456789abcdef")}} {
+		hides.Prefix = name
 		a, b := deploy(t, server.Addr(), "5/1h", &ahead, hides, cfg), deploy(t, server.Addr(), "5/1h", &ahead, hides, cfg)
 		a.request("192.0.2.77", 3)
 		k := b.wait("the requests of the other", func(k roster) bool { return k.All.Traffic["allowed"] == 3 })
@@ -188,7 +188,11 @@ func TestIdentitiesStayOutOfRedis(t *testing.T) {
 		if len(a.fleet(t.Context()).Own.Keys) != 1 {
 			t.Errorf("%s: a replica does not know its own keys", name)
 		}
-		for _, value := range server.Do("HGETALL", "ratelimit:{replicas}").(map[any]any) {
+		values := server.Do("HGETALL", name+":{replicas}").(map[any]any)
+		if len(values) < 3 { // two replicas, and the last version
+			t.Errorf("%s: %v", name, values)
+		}
+		for _, value := range values {
 			if strings.Contains(value.(string), "192.0.2") {
 				t.Errorf("%s: an identity is in Redis: %s", name, value)
 			}

@@ -69,6 +69,8 @@ func init() { // serve functions refer to routes
 		"facts.json":  {read, false, (*handler).factsJSON},
 		"top.json":    {read, false, (*handler).topJSON},
 		"top":         {read, false, (*handler).topPage},
+		"blocks":      {read, false, (*handler).blocksPage},
+		"blocks.json": {read, false, (*handler).blocksJSON},
 		"key":         {lookUp, false, (*handler).keyPage},
 		"key.json":    {lookUp, false, (*handler).keyJSON},
 		"key/reset":   {change, true, (*handler).change},

@@ -20,6 +20,8 @@ type keyFacts struct {
 	Key string `json:"key"` // or its "hmac:" name, where keys are not shown
 	B64 string `json:"key_b64,omitempty"`
 	ID  string `json:"id,omitempty"` // in place of a key that is not shown
+
+	Name string `json:"name,omitempty"` // by Config.Names
 }
 
 // Shown is how the page shows the key.
@@ -71,9 +73,15 @@ func (h *handler) keyOf(policy, id string) (string, error) {
 		}
 	}
 	if h.cfg.KeySecret != nil { // also a key that only another replica has seen
-		for _, k := range h.facts(context.Background()).Snapshot.Keys {
+		f := h.facts(context.Background())
+		for _, k := range f.Snapshot.Keys {
 			if keyname.Secret(h.cfg.KeySecret, string(k.Name)) == id {
 				return string(k.Name), nil
+			}
+		}
+		for _, b := range f.Snapshot.Blocks {
+			if keyname.Secret(h.cfg.KeySecret, string(b.Name)) == id {
+				return string(b.Name), nil
 			}
 		}
 	}
@@ -179,7 +187,7 @@ func (f *facts) keys(h *handler) []topKeyFacts {
 			continue
 		}
 		row := topKeyFacts{
-			Policy: k.Policy, keyFacts: h.nameTopKey(string(k.Name)), Requests: k.Count, Denied: k.Denied, Error: k.Error,
+			Policy: k.Policy, keyFacts: h.namedTop(k.Policy, string(k.Name)), Requests: k.Count, Denied: k.Denied, Error: k.Error,
 			Lately: k.Requests, DeniedLately: k.Denials, State: "ok", step: step, long: isNameOfLongKey(string(k.Name)),
 		}
 		if p := f.policy(k.Policy); p != nil {
