@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,6 +19,7 @@ func (s *Snapshot) Encode() (string, error) {
 	cut := *s
 	cut.Format = format
 	cut.Policies, cut.Keys, cut.Blocks = slices.Clone(s.Policies), slices.Clone(s.Keys), slices.Clone(s.Blocks)
+	cut.Traffic, cut.Operations, cut.Engine = nonzero(s.Traffic), nonzero(s.Operations), nonzero(s.Engine)
 	cut.History = cut.History.trimmed()
 	for i := range cut.Policies {
 		cut.Policies[i].History = cut.Policies[i].History.trimmed()
@@ -33,6 +35,12 @@ func (s *Snapshot) Encode() (string, error) {
 			return "", errors.New("fleet: a snapshot is too long without its policies, keys and blocks")
 		}
 	}
+}
+
+func nonzero(counts map[string]int64) map[string]int64 {
+	counts = maps.Clone(counts)
+	maps.DeleteFunc(counts, func(_ string, n int64) bool { return n == 0 })
+	return counts
 }
 
 // shorten leaves out about as many bytes as excess. It returns false if there is nothing left.

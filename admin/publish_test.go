@@ -1,0 +1,259 @@
+package admin
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/fleet"
+	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
+	"github.com/go-tokenbucket/ratelimit/observe"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/fallback"
+	"github.com/go-tokenbucket/ratelimit/store/redisstore"
+)
+
+// A deployed is a replica whose clock of Redis can be moved.
+type deployed struct {
+	*testing.T
+	*handler
+	page  http.Handler
+	limit http.Handler
+}
+
+// deploy starts a replica of a service with a Redis.
+func deploy(t *testing.T, addr, limit string, ahead *atomic.Int64, of redisstore.Config, cfg Config) *deployed {
+	t.Helper()
+	options := ratelimit.Must(redisstore.Options("redis://" + addr))
+	client := redis.NewClient(options)
+	quiet := slog.New(slog.DiscardHandler)
+	of.Logger = quiet
+	of.Clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	primary := ratelimit.Must(redisstore.New(client, of))
+	both := ratelimit.Must(fallback.New(primary, nil, fallback.Config{Replicas: 3, Logger: quiet}))
+	t.Cleanup(func() {
+		both.Close()
+		primary.Close()
+		client.Close()
+	})
+	cfg.Counts, cfg.Top = observe.NewCounts(observe.CountsConfig{History: true}), ratelimit.Must(observe.NewTop(observe.TopConfig{}))
+	l := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Store: both, Logger: quiet, Observe: observe.Join(cfg.Counts.Observe, cfg.Top.Observe),
+		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.Must(ratelimit.ParseLimit(limit))}},
+	}))
+	d := &deployed{T: t, page: Handler(l, func(*http.Request) (string, Access) { return "ann", View }, cfg)}
+	d.handler = d.page.(*handler)
+	d.limit = l.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	return d
+}
+
+// request sends requests of an address.
+func (d *deployed) request(addr string, n int) {
+	for range n {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = addr + ":1234"
+		d.limit.ServeHTTP(httptest.NewRecorder(), r)
+	}
+}
+
+// wait waits until the replica sees a fleet as it should be. It reads anew each time, so that it goes by the clock of Redis.
+func (d *deployed) wait(what string, is func(roster) bool) roster {
+	d.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		d.member.reader = fleet.NewReader(d.limiter.Store().(store.Values), d.cfg.KeySecret)
+		k := d.fleet(context.Background())
+		if is(k) {
+			return k
+		}
+		if time.Now().After(deadline) {
+			var states []string
+			for _, r := range k.Replicas {
+				states = append(states, r.Replica+" "+r.Store.State+" "+strings.Join(r.Behind, " "))
+			}
+			d.Fatalf("not %s: %+v, %v, %s", what, k.Err, k.All.Keys, states)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// named returns a replica.
+func (k roster) named(name string) (fleet.Replica, bool) {
+	for _, r := range k.Replicas {
+		if r.Replica == name {
+			return r, true
+		}
+	}
+	return fleet.Replica{Snapshot: new(fleet.Snapshot)}, false
+}
+
+// Three replicas, on a Redis whose clock is hours off: each shows all, one that is cut off, one with an older limit, and one
+// that has ended.
+func TestTheFleetOnRedis(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	ahead.Store(int64(5 * time.Hour))
+	server := redistest.Start(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	first := deploy(t, server.Addr(), "5/1h", &ahead, redisstore.Config{}, Config{})
+	cut := deploy(t, proxy.Addr(), "5/1h", &ahead, redisstore.Config{}, Config{})
+	name := cut.member.name
+	for _, d := range []*deployed{first, cut} {
+		d.request("192.0.2.1", 4)
+	}
+	k := first.wait("the sum of two", func(k roster) bool {
+		return k.All.Traffic["allowed"] == 5 && k.All.Traffic["denied"] == 3 && len(k.All.Keys) == 1 && k.All.Keys[0].Count == 8
+	})
+	if k.Err != nil || !k.Shared || k.Own.Replica != first.member.name || k.All.Policies[0].Total.Denied != 3 || !slices.Equal(k.All.Kinds, []string{"ip"}) {
+		t.Errorf("%+v", k)
+	}
+	if r, _ := k.named(name); r.Behind != nil || r.Away() || r.Silent || time.Since(r.Started).Abs() > time.Minute {
+		t.Errorf("%+v", r)
+	}
+
+	proxy.BlackHole()
+	cut.request("192.0.2.1", 3)
+	alone := cut.wait("an outage", func(k roster) bool {
+		return k.Own.Store.State == "stand_in" && len(k.Own.Store.Outages) == 1 && k.Err != nil
+	})
+	if len(alone.Replicas) != 1 || !alone.Shared {
+		t.Errorf("%+v", alone)
+	}
+	ahead.Add(int64(10 * time.Second))
+	first.wait("silence", func(k roster) bool {
+		r, _ := k.named(name)
+		return r.Silent
+	})
+	proxy.Pass()
+	first.wait("the end of an outage", func(k roster) bool {
+		r, _ := k.named(name)
+		return !r.Silent && !r.Away() && len(r.Store.Outages) == 1 && !r.Store.Outages[0].Until.IsZero()
+	})
+
+	// A replica whose page is gone publishes no more.
+	w := weak.Make(cut.handler)
+	runtime.KeepAlive(cut)
+	cut = nil
+	for range 100 {
+		if runtime.GC(); w.Value() == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if w.Value() != nil {
+		t.Fatal("something keeps the page of a replica")
+	}
+	ahead.Add(int64(10 * time.Second))
+	newer := deploy(t, server.Addr(), "6/1h", &ahead, redisstore.Config{}, Config{})
+	newer.wait("an older limit, and one that is silent", func(k roster) bool {
+		ended, known := k.named(name)
+		old, _ := k.named(first.member.name)
+		return known && ended.Silent && strings.Contains(strings.Join(old.Behind, " "), "limits api to 5/1h, and others to 6/1h")
+	})
+	ahead.Add(int64(time.Minute))
+	newer.wait("gone", func(k roster) bool {
+		_, known := k.named(name)
+		return !known && len(k.Replicas) == 2
+	})
+	runtime.KeepAlive(newer)
+	runtime.KeepAlive(first)
+}
+
+// Where the store hides identities, keys are published only if they are sealed.
+func TestIdentitiesStayOutOfRedis(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	server := redistest.Start(t)
+	hides := redisstore.Config{Secret: []byte("0123456789abcdef0123456789abcdef")}
+	for name, cfg := range map[string]Config{"no-secret": {}, "secret": {KeySecret: []byte("0123456789abcdef")}} {
+		hides.Prefix = name
+		a, b := deploy(t, server.Addr(), "5/1h", &ahead, hides, cfg), deploy(t, server.Addr(), "5/1h", &ahead, hides, cfg)
+		a.request("192.0.2.77", 3)
+		k := b.wait("the requests of the other", func(k roster) bool { return k.All.Traffic["allowed"] == 3 })
+		if sealed := cfg.KeySecret != nil; (len(k.All.Keys) == 1 && k.All.Keys[0].Name == "ip:192.0.2.77") != sealed || k.All.NoKeys == sealed {
+			t.Errorf("%s: %+v", name, k.All)
+		}
+		if len(a.fleet(t.Context()).Own.Keys) != 1 {
+			t.Errorf("%s: a replica does not know its own keys", name)
+		}
+		values := server.Do("HGETALL", name+":{replicas}").(map[any]any)
+		if len(values) < 3 { // two replicas, and the last version
+			t.Errorf("%s: %v", name, values)
+		}
+		for _, value := range values {
+			if strings.Contains(value.(string), "192.0.2") {
+				t.Errorf("%s: an identity is in Redis: %s", name, value)
+			}
+		}
+		runtime.KeepAlive(a)
+		runtime.KeepAlive(b)
+	}
+}
+
+// A page that is dropped publishes no more, and keeps no goroutine.
+func TestPublishingEndsWithThePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
+		defer l.Close()
+		page := Handler(l, Loopback, Config{Counts: observe.NewCounts(observe.CountsConfig{})})
+		synctest.Wait()
+		if k := page.(*handler).fleet(t.Context()); k.Shared || k.Err != nil || len(k.Replicas) != 1 || k.Own.Store.Kind != "memory" {
+			t.Errorf("%+v", k)
+		}
+		w := weak.Make(page.(*handler))
+		runtime.KeepAlive(page)
+		page = nil
+		runtime.GC()
+		if w.Value() != nil {
+			t.Error("the timer keeps the page")
+		}
+	})
+}
+
+// The history has all requests in the step in which they came, to two seconds, also if this process did not run for a while.
+func TestSamplesKeepSixHours(t *testing.T) {
+	var s samples
+	start := time.Date(2026, 11, 26, 21, 0, 0, 0, time.UTC)
+	var n int64
+	var snapshot fleet.Snapshot
+	for i := range 6 * 1800 {
+		at := start.Add(time.Duration(i) * fleet.Every)
+		if i > 10000 && i < 10010 { // it did not run
+			continue
+		}
+		s.take(observe.Snapshot{Decisions: []observe.DecisionCounts{{Outcome: "allowed", Count: n}, {Outcome: "failed_closed", Count: 2 * n}, {Outcome: "no_key", Count: n}}}, at)
+		n += 3
+		s.fill(&snapshot)
+		if i > 100 && i < 10000 && snapshot.Last != (fleet.Counts{Allowed: 15, Refused: 30}) {
+			t.Fatalf("%v: in 10 s %+v", at, snapshot.Last)
+		}
+	}
+	end := start.Add(6 * time.Hour)
+	for i, h := range []*fleet.History{snapshot.History.TenMinutes, snapshot.History.Hour, snapshot.History.SixHours} {
+		step := spanSteps[i]
+		if !h.End.Equal(end.Add(-fleet.Every).Truncate(step)) || h.Seconds != int(step.Seconds()) {
+			t.Errorf("%v: steps until %v", step, h.End)
+		}
+		for j, got := range h.Allowed[1:] {
+			if want := 3 * int64(step/fleet.Every); got != want && i == 0 || got < want-30 || h.Refused[j+1] != 2*got {
+				t.Errorf("%v: step %d: %d, want %d", step, j, got, want)
+			}
+		}
+	}
+	s.take(observe.Snapshot{}, start) // the clock is set back
+	if s.fill(&snapshot); snapshot.History.Hour != nil || snapshot.Last != (fleet.Counts{Allowed: 15, Refused: 30}) {
+		t.Errorf("%+v", snapshot)
+	}
+}
