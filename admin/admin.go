@@ -104,6 +104,10 @@ type Config struct {
 	// "hmac:" and the first 16 hexadecimal digits of its HMAC-SHA-256, as observe.LogConfig.KeySecret does.
 	KeySecret []byte
 
+	// Names, if set, shows the name of a key beside the key, also in the log lines of changes. It is asked for the
+	// whole key, also where KeySecret hides the key.
+	Names *observe.Names
+
 	// Title names the service in the heading of the page.
 	Title string
 }
