@@ -201,6 +201,9 @@ func (f *facts) Vitals() []vital {
 		limited.Class = classOf(f.LimitedNow == 0, false)
 	}
 	blocks := vital{Name: "Blocks in force", Value: numbers.Count(len(f.Blocks)), Class: classOf(len(f.Blocks) == 0, false)}
+	if f.LeftOut.Blocks > 0 {
+		blocks.Value += "+"
+	}
 	up := len(f.inState(replicaUp)) + len(f.inState(replicaOlder))
 	replicas := vital{Name: "Replicas up", Value: numbers.Count(up), Class: classOf(false, up < len(f.Replicas))}
 	if n := len(f.Replicas) + f.More; n > 1 {
