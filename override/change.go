@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/configfault"
 	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 	"github.com/go-tokenbucket/ratelimit/internal/policyname"
@@ -37,6 +38,11 @@ func (c *Change) refuse(err error) error {
 	return fmt.Errorf("override: %s: %w: %w", shownName(c.Policy, c.Key), ErrRefused, err)
 }
 
+// wrong returns a fault of a field, which the command names by its flag.
+func wrong(field, format string, args ...any) error {
+	return configfault.Fault{Field: field, Text: fmt.Sprintf(format, args...)}
+}
+
 // check returns the new limit of a change that sets one, or what is wrong with the change.
 func (c *Change) check(now time.Time) (limit ratelimit.Limit, err error) {
 	if err := checkNames(c.Policy, c.Key); err != nil {
@@ -59,9 +65,9 @@ func checkNames(policy, key string) error {
 	case !policyname.Valid(policy):
 		return errors.New("Policy: must be the name of a policy: " + policyname.Rule)
 	case len(key) > maxKey || !utf8.ValidString(key):
-		return fmt.Errorf("Key: must be at most %d bytes of UTF-8", maxKey)
+		return wrong("Key", "must be at most %d bytes of UTF-8", maxKey)
 	case !keyname.CanBe(key):
-		return errors.New(`Key: must be a kind, a colon and an identity, such as "ip:192.0.2.1" or "member:7"; leave it out for the whole policy`)
+		return wrong("Key", `must be a kind, a colon and an identity, such as "ip:192.0.2.1" or "member:7"; leave it out for the whole policy`)
 	}
 	return nil
 }
@@ -71,9 +77,9 @@ func checkNames(policy, key string) error {
 func (c *Change) whoAndWas() (was ratelimit.Limit, err error) {
 	switch {
 	case c.By == "" || len(c.By) > maxBy || !utf8.ValidString(c.By):
-		return was, fmt.Errorf("By: must say who makes the change, in at most %d bytes of UTF-8", maxBy)
+		return was, wrong("By", "must say who makes the change, in at most %d bytes of UTF-8", maxBy)
 	case len(c.Why) > maxWhy || !utf8.ValidString(c.Why):
-		return was, fmt.Errorf("Why: must be at most %d bytes of UTF-8", maxWhy)
+		return was, wrong("Why", "must be at most %d bytes of UTF-8", maxWhy)
 	case c.Was == "" || c.Was == ofLimitFunc:
 		return was, nil
 	}

@@ -16,8 +16,20 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/requestheader"
 )
 
-// keyForms are the keys that are built in. Those with a value are written {name: value}.
-var keyForms = []string{"remote_ip", "route", "client_ip", "header", "static", "first_of", "join"}
+// wordsOfKeys are the keys that are built in and have no value.
+var wordsOfKeys = []string{"remote_ip", "route"}
+
+// keyForms are the keys that are built in and have a value: {name: value}.
+var keyForms = []field{
+	{"client_ip", fewest(1, mapping(ipFields)).about("The client's address behind proxies.")},
+	{"header", headerName(tokenPattern).about("The value of a request header, as a hash.", "X-Api-Key")},
+	{"static", schema{"type": "string", "minLength": 1}.about("One key for all requests.", "all")},
+	{"first_of", oneOrMore(definition("key")).about("The first of these keys that a request has.")},
+	{"join", oneOrMore(definition("key")).about("All of these keys together.")},
+}
+
+// builtIn are all of them.
+var builtIn = slices.Concat(wordsOfKeys, fieldNames(keyForms))
 
 // key returns the KeyFunc that node says.
 func (r *reader) key(node *yaml.Node, path string, m *Mount) ratelimit.KeyFunc {
@@ -30,7 +42,7 @@ func (r *reader) key(node *yaml.Node, path string, m *Mount) ratelimit.KeyFunc {
 		r.fault(node, path, "is a list: must be {first_of: […]} or {join: […]}")
 		return standInKey
 	case len(node.Content) != 2:
-		r.fault(node, path, "has %d fields: must have one of %s", len(node.Content)/2, strings.Join(keyForms[2:], ", "))
+		r.fault(node, path, "has %d fields: must have one of %s", len(node.Content)/2, strings.Join(fieldNames(keyForms), ", "))
 		return standInKey
 	}
 	form, value := node.Content[0], node.Content[1]
@@ -69,7 +81,7 @@ func (r *reader) key(node *yaml.Node, path string, m *Mount) ratelimit.KeyFunc {
 	case "remote_ip", "route":
 		r.fault(form, path, "has no value: must be key: %s", name)
 	default:
-		r.fault(form, path, "unknown key: %s", known(name, keyForms[2:]))
+		r.fault(form, path, "unknown key: %s", known(name, fieldNames(keyForms)))
 	}
 	return standInKey
 }
@@ -97,7 +109,7 @@ func (r *reader) namedKey(node *yaml.Node, path string, m *Mount) ratelimit.KeyF
 		return f
 	}
 	if !r.isUnknown(name, m) {
-		names := append(slices.Collect(maps.Keys(r.reg.Keys)), keyForms...)
+		names := append(slices.Collect(maps.Keys(r.reg.Keys)), builtIn...)
 		text := fmt.Sprintf("%s: Registry.Keys has no such name, and it is not built in: %s", quote(name), known(name, names))
 		r.add(node, Fault{Field: path, Lacks: name, Text: text})
 	}
@@ -111,28 +123,52 @@ func (r *reader) keys(node *yaml.Node, path string, m *Mount) (keys []ratelimit.
 	return keys
 }
 
-// ipFields are the fields of client_ip, by the field of ratelimit.IPConfig.
-var ipFields = map[string]string{
-	"TrustedProxies": "trusted_proxies",
-	"TrustUnix":      "trust_unix",
-	"ProxyCount":     "proxy_count",
-	"Header":         "header",
-	"EdgeHeader":     "edge_header",
-	"IPv6Bits":       "ipv6_bits",
+// An ipField is a field of client_ip, and reads it into the field goName of an IPConfig.
+type ipField struct {
+	field
+	goName string
+	read   func(r *reader, cfg *ratelimit.IPConfig, value *yaml.Node, at string)
 }
 
-// inFile replaces the names of fields of ratelimit.IPConfig by those of files.
-var inFile = func() *strings.Replacer {
-	var pairs []string
-	for goName, name := range ipFields {
-		pairs = append(pairs, goName, name)
+// ipFields are sorted, so that inFile replaces EdgeHeader before Header.
+var ipFields = []ipField{
+	{field{"edge_header", headerName("("+tokenPattern+")?").about("A header with the client's address alone, which your edge sets.", "CF-Connecting-IP", "X-Real-IP")}, "EdgeHeader",
+		func(r *reader, cfg *ratelimit.IPConfig, value *yaml.Node, at string) {
+			cfg.EdgeHeader, _ = r.text(value, at)
+		}},
+	{field{"header", forwardingHeader().about("The header that the proxies write. Default: X-Forwarded-For.")}, "Header",
+		func(r *reader, cfg *ratelimit.IPConfig, value *yaml.Node, at string) {
+			cfg.Header, _ = r.text(value, at)
+		}},
+	{field{"ipv6_bits", schema{"type": "integer", "anyOf": []schema{{"const": 0}, {"minimum": 32, "maximum": 128}}}.about("The length of the prefix that identifies an IPv6 client. Default: 64.")}, "IPv6Bits",
+		func(r *reader, cfg *ratelimit.IPConfig, value *yaml.Node, at string) {
+			cfg.IPv6Bits = r.number(value, at)
+		}},
+	{field{"proxy_count", schema{"type": "integer", "minimum": 0, "maximum": clientip.MaxElements}.about("The number of proxies in front, if their addresses are not known.")}, "ProxyCount",
+		func(r *reader, cfg *ratelimit.IPConfig, value *yaml.Node, at string) {
+			cfg.ProxyCount = r.number(value, at)
+		}},
+	{field{"trust_unix", flag().about("Trusts peers on a Unix socket.")}, "TrustUnix",
+		func(r *reader, cfg *ratelimit.IPConfig, value *yaml.Node, at string) {
+			cfg.TrustUnix = r.flag(value, at)
+		}},
+	{field{"trusted_proxies", oneOrMore(text(networkPattern)).about("The networks of your proxies.")}, "TrustedProxies",
+		func(r *reader, cfg *ratelimit.IPConfig, value *yaml.Node, at string) {
+			cfg.TrustedProxies = r.prefixes(value, at)
+		}},
+}
+
+// inFile returns a text about a field of ratelimit.IPConfig with the names of files.
+func inFile(text string) string {
+	for _, f := range ipFields {
+		text = strings.ReplaceAll(text, f.goName, f.name)
 	}
-	return strings.NewReplacer(pairs...)
-}()
+	return text
+}
 
 func (r *reader) clientIP(node *yaml.Node, path string) ratelimit.KeyFunc {
 	before := len(r.faults)
-	values := r.fields(node, path, slices.Sorted(maps.Values(ipFields)))
+	values := r.fields(node, path, fieldNames(ipFields))
 	if len(values) == 0 {
 		if len(r.faults) == before {
 			r.fault(node, path, "must say which proxies to trust, such as {trusted_proxies: [10.0.0.0/8]}; without proxies, use remote_ip")
@@ -140,21 +176,11 @@ func (r *reader) clientIP(node *yaml.Node, path string) ratelimit.KeyFunc {
 		return standInKey
 	}
 	var cfg ratelimit.IPConfig
-	for field, value := range values {
-		at := within(path, field)
-		switch field {
-		case "trusted_proxies":
-			cfg.TrustedProxies = r.prefixes(value, at)
-		case "trust_unix":
-			cfg.TrustUnix = r.flag(value, at)
-		case "proxy_count":
-			cfg.ProxyCount = r.number(value, at)
-		case "header":
-			cfg.Header, _ = r.text(value, at)
-		case "edge_header":
-			cfg.EdgeHeader, _ = r.text(value, at)
-		case "ipv6_bits":
-			cfg.IPv6Bits = r.number(value, at)
+	names := make(map[string]string)
+	for _, f := range ipFields {
+		names[f.goName] = f.name
+		if value := values[f.name]; value != nil {
+			f.read(r, &cfg, value, within(path, f.name))
 		}
 	}
 	if len(r.faults) > before {
@@ -162,7 +188,7 @@ func (r *reader) clientIP(node *yaml.Node, path string) ratelimit.KeyFunc {
 	}
 	faults := clientip.Model(cfg).Faults()
 	for _, fault := range faults {
-		field, text := ipFields[fault.Field], inFile.Replace(fault.Text)
+		field, text := names[fault.Field], inFile(fault.Text)
 		if fault.Value != "" {
 			text = fault.Value + ": " + text
 		}

@@ -2,7 +2,6 @@ package policyfile
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 )
 
 // A reader makes a File from a tree, and notes all faults.
@@ -67,14 +65,17 @@ func (r *reader) read(text []byte) Faults {
 	return r.faults[:min(len(r.faults), maxFaults)]
 }
 
-// The fields of a file and of a policy.
-var (
-	fileFields   = []string{"version", "policies", "routes", "router", "removed"}
-	policyFields = []string{"name", "on", "key", "limit", "limit_func", "cost", "max_wait", "lock_for", "settle", "optional", "fail_closed", "shadow", "hidden"}
-)
+// fileFields are the fields of a file. Names of [Registry] and patterns are in the schema's definitions.
+var fileFields = []field{
+	{"version", schema{"const": 1}.about("The version of this format: 1.")},
+	{"policies", oneOrMore(definition("policy")).about("The policies, each with a name, a key and a limit.")},
+	{"routes", listOf(route()).about("Patterns of further routes, for tools only.")},
+	{"router", schema{"enum": []string{"servemux", "chi"}, "default": "servemux"}.about("The router of the program, whose form the patterns have. For tools only.")},
+	{"removed", listOf(schema{"type": "string"}).about("Names of policies that the file had before.")},
+}
 
 func (r *reader) readFile(root *yaml.Node) {
-	values := r.fields(root, "", fileFields)
+	values := r.fields(root, "", fieldNames(fileFields))
 	if values == nil {
 		return
 	}
@@ -114,90 +115,4 @@ func (r *reader) readFile(root *yaml.Node) {
 		})
 	}
 	r.check()
-}
-
-// missing is what to set where a policy lacks a field.
-var missing = map[string]string{
-	"name":  "must be set, to " + policyname.Rule,
-	"key":   "must be set, such as remote_ip",
-	"limit": "must be set, such as 60/1m burst 10",
-}
-
-func (r *reader) readPolicy(i int, node *yaml.Node) {
-	path := fmt.Sprintf("policies[%d]", i)
-	m := Mount{Line: node.Line, node: node, fields: r.fields(node, path, policyFields)}
-	p := &m.Policy
-	p.Name = standInName(i)
-	for _, f := range policyFields {
-		at, value := path+"."+f, m.fields[f]
-		if value == nil {
-			if text := missing[f]; text != "" && m.fields != nil && (f != "limit" || m.fields["limit_func"] == nil) {
-				r.fault(node, at, "%s", text)
-			}
-			continue
-		}
-		switch f {
-		case "name":
-			if text, ok := r.text(value, at); ok {
-				p.Name = text
-			}
-			if first, taken := r.file.byName[p.Name]; taken {
-				r.fault(value, at, "%s: policies[%d] on line %d has it already: must differ", quote(p.Name), first, r.file.mounts[first].Line)
-				p.Name = standInName(i)
-			}
-			r.file.byName[p.Name] = i
-		case "on":
-			m.On = r.readOn(value, at)
-		case "key":
-			p.Key, m.Key = r.key(value, at, &m), flowText(value)
-			if len(m.Unknown) > 0 {
-				p.Key = nil
-			}
-		case "limit":
-			p.Limit = r.limit(value, at)
-		case "limit_func":
-			p.LimitFunc, m.LimitFunc = fromRegistry(r, value, at, "Limits", r.reg.Limits, &m)
-		case "cost":
-			p.Cost, m.Cost = fromRegistry(r, value, at, "Costs", r.reg.Costs, &m)
-		case "settle":
-			p.Settle, m.Settle = fromRegistry(r, value, at, "Settles", r.settles, &m)
-		case "max_wait":
-			p.MaxWait = r.duration(value, at)
-		case "lock_for":
-			p.LockFor = r.duration(value, at)
-		case "optional":
-			p.Optional = r.flag(value, at)
-		case "fail_closed":
-			p.FailClosed = r.flag(value, at)
-		case "shadow":
-			p.Shadow = r.flag(value, at)
-		case "hidden":
-			p.Hidden = r.flag(value, at)
-		}
-	}
-	r.file.mounts = append(r.file.mounts, m)
-}
-
-func (r *reader) readOn(node *yaml.Node, path string) (on []string) {
-	r.each(node, path, `a list of patterns, such as ["POST /login"]`, "must have a pattern; remove the field for a policy of all routes", func(item *yaml.Node, at, text string) {
-		if slices.Contains(on, text) {
-			r.fault(item, at, "%s: is repeated: must stand once", quote(text))
-		} else if r.checkPattern(item, at, text) {
-			on = append(on, text)
-		}
-	})
-	return on
-}
-
-func (r *reader) limit(node *yaml.Node, path string) ratelimit.Limit {
-	text, ok := r.text(node, path)
-	if !ok {
-		return standInLimit
-	}
-	limit, err := ratelimit.ParseLimit(text)
-	if err != nil {
-		r.fault(node, path, "%s: %s", quote(text), shown(errors.Unwrap(err).Error())) // without the limit, which it quotes whole
-		return standInLimit
-	}
-	return limit
 }

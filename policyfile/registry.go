@@ -63,7 +63,7 @@ func (r *reader) checkRegistry() {
 		}
 	}
 	for name, f := range r.reg.Keys {
-		check("Keys", name, f == nil, keyForms)
+		check("Keys", name, f == nil, builtIn)
 	}
 	for name, f := range r.reg.Limits {
 		check("Limits", name, f == nil, nil)

@@ -1,6 +1,7 @@
 package bucket
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,10 +38,12 @@ type Period struct {
 	zone *time.Location
 }
 
-var (
-	zones   sync.Map // *time.Location by name
-	periods sync.Map // *Period by value
-)
+var periods sync.Map // *Period by zonedUnit
+
+type zonedUnit struct {
+	unit PeriodUnit
+	zone string
+}
 
 // NewPeriod returns the period of a time zone, which is a name of the IANA database, and UTC if it is empty. The error is
 // that of time.LoadLocation. "Local" is an error, because it is another zone on another host.
@@ -48,34 +51,20 @@ func NewPeriod(unit PeriodUnit, zone string) (*Period, error) {
 	if unit < Hour || unit > Month {
 		return nil, fmt.Errorf("%v: must be Hour, Day, Week or Month", unit)
 	}
-	location, err := load(zone)
-	if err != nil {
-		return nil, err
-	}
-	p := Period{unit, location}
-	if known, ok := periods.Load(p); ok {
+	of := zonedUnit{unit, cmp.Or(zone, "UTC")}
+	if known, ok := periods.Load(of); ok {
 		return known.(*Period), nil
 	}
-	known, _ := periods.LoadOrStore(p, &p)
-	return known.(*Period), nil
-}
-
-func load(zone string) (*time.Location, error) {
-	if zone == "" || zone == "UTC" {
-		return time.UTC, nil
-	}
-	if known, ok := zones.Load(zone); ok {
-		return known.(*time.Location), nil
-	}
-	loaded, err := time.LoadLocation(zone)
-	if err == nil && loaded == time.Local {
+	location, err := time.LoadLocation(of.zone)
+	if err == nil && location == time.Local {
 		err = errors.New("Local is not the same zone on all hosts")
 	}
 	if err != nil {
 		return nil, err
 	}
-	known, _ := zones.LoadOrStore(strings.Clone(zone), loaded)
-	return known.(*time.Location), nil
+	of.zone = strings.Clone(of.zone) // it may be a part of something large
+	known, _ := periods.LoadOrStore(of, &Period{unit, location})
+	return known.(*Period), nil
 }
 
 // ParsePeriod returns the period of a unit's name and a time zone. The error says which of the two is wrong.

@@ -5,16 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"math"
-	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
 	"github.com/go-tokenbucket/ratelimit"
-	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
-	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -26,18 +21,18 @@ bucket. `
 
 var peekCommand = bucketCommand("peek", "Shows the bucket of a key, and changes nothing.", "The limit is that of the last charge, such as a member's tier.",
 	"ratelimit peek -redis redis://localhost:6379 -policy api ip:192.0.2.1",
-	func(*flags) change { return change{} })
+	func(f *flags) change { return change{asJSON: f.is("json", "write JSON")} })
 
 var resetCommand = bucketCommand("reset", "Makes the bucket of a key full again, and ends its block or lock.", "",
 	"ratelimit reset -redis redis://localhost:6379 -policy login ip:192.0.2.1",
-	func(*flags) change { return change{"reset", (*ratelimit.Limiter).Reset} })
+	func(*flags) change { return change{done: "reset", do: (*ratelimit.Limiter).Reset} })
 
 var blockCommand = bucketCommand("block", "Denies all requests of a key for some time, on all replicas.", "A further block replaces this one.",
 	"ratelimit block -redis redis://localhost:6379 -policy api -for 1h -why 'scrapes prices' ip:192.0.2.1",
 	func(f *flags) change {
 		d := f.duration("for", 15*time.Minute, "`TIME` that the block lasts")
 		by, why := defineWho(f, "the block")
-		return change{"blocked", func(l *ratelimit.Limiter, ctx context.Context, p ratelimit.Policy, key string) (none ratelimit.Result, err error) {
+		return change{done: "blocked", do: func(l *ratelimit.Limiter, ctx context.Context, p ratelimit.Policy, key string) (none ratelimit.Result, err error) {
 			reason := cmp.Or(*by, operator(f.getenv))
 			if *why != "" {
 				reason += ": " + *why
@@ -54,12 +49,14 @@ var blockCommand = bucketCommand("block", "Denies all requests of a key for some
 
 var unblockCommand = bucketCommand("unblock", "Ends a block or lock of a key. Its bucket keeps its tokens.", "",
 	"ratelimit unblock -redis redis://localhost:6379 -policy api ip:192.0.2.1",
-	func(*flags) change { return change{"unblocked", (*ratelimit.Limiter).Unblock} })
+	func(*flags) change { return change{done: "unblocked", do: (*ratelimit.Limiter).Unblock} })
 
 // A change is what a command does with a bucket before it shows it. A nil do only looks.
 type change struct {
 	done string
 	do   func(l *ratelimit.Limiter, ctx context.Context, p ratelimit.Policy, key string) (ratelimit.Result, error)
+
+	asJSON *bool // nil if it cannot be chosen
 }
 
 // bucketCommand returns a command on one bucket. define defines its flags, and returns what it does.
@@ -110,69 +107,16 @@ func changeBucket(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy,
 		return err
 	}
 	if made.do != nil {
-		fmt.Fprintf(e.out, "%s %s of policy %s\n\n", made.done, show(key), show(p.Name))
+		of := " of policy " + p.Name
+		fmt.Fprintf(e.out, "%s %s%s\n\n", made.done, e.fit(key, len(made.done+" "+of)), of)
 	}
-	writeBucket(e.out, &r, e.paint)
+	b := newBucket(&r, time.Now())
+	if made.asJSON != nil && *made.asJSON {
+		return writeJSON(e.out, b)
+	}
+	b.write(e)
 	if made.do == nil && !r.Used && !r.Blocked {
 		fmt.Fprint(e.err, "\nRedis keeps nothing for this key: it was not used, or has refilled since. If it should be in use, check KEY, -policy,\n-prefix and -secret-file.\n")
 	}
 	return nil
-}
-
-// writeBucket writes what Peek returned.
-func writeBucket(w io.Writer, r *ratelimit.Bucket, p report.Paint) {
-	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	row := func(name, text string) { fmt.Fprintf(table, "%s\t%s\n", name, text) }
-	row("policy", show(r.Policy))
-	row("key", show(r.Key))
-	burst := burstOf(r.Limit)
-	switch {
-	case r.Locked:
-		row("state", p.In(report.Red, "locked")+" for "+numbers.Span(r.RetryAfter))
-	case r.Blocked:
-		row("state", p.In(report.Red, "blocked")+" for "+numbers.Span(r.RetryAfter))
-	case !r.Used:
-		row("state", p.In(report.Green, "full"))
-	case r.Remaining > 0:
-		row("state", p.In(report.Green, "ready"))
-	case debt(r, burst) > 0:
-		row("state", p.In(report.Yellow, "in debt"))
-	default:
-		row("state", p.In(report.Yellow, "empty"))
-	}
-	if r.BlockedSince > 0 {
-		row("since", numbers.Span(r.BlockedSince)+" ago")
-	}
-	if r.Reason != "" {
-		row("by", show(r.Reason))
-	}
-	if r.Limit != (ratelimit.Limit{}) {
-		switch {
-		case r.Blocked:
-		case r.Limit.Period() != 0:
-			row("used", fmt.Sprintf("%d of %d", r.Limit.Rate-r.Remaining, r.Limit.Rate))
-		default:
-			row("tokens", fmt.Sprintf("%d of %d", r.Remaining-debt(r, burst), burst))
-		}
-		row("limit", r.Limit.String())
-	}
-	if r.Used && !r.Blocked {
-		if r.Remaining <= 0 {
-			row("next in", numbers.Span(r.Until(1)))
-		}
-		row("full in", numbers.Span(r.ResetAfter))
-		if zone, err := time.LoadLocation(r.Limit.Zone()); err == nil && r.Limit.Period() != 0 {
-			row("period ends", time.Now().Add(r.ResetAfter).Round(time.Second).In(zone).Format("2006-01-02 15:04 MST"))
-		}
-	}
-	_ = table.Flush()
-}
-
-// debt returns how many tokens a bucket has below 0, rounded up. It is not known of a quota.
-func debt(r *ratelimit.Bucket, burst int64) int64 {
-	if r.Remaining > 0 || r.Limit.Rate == 0 || r.Limit.Period() != 0 {
-		return 0
-	}
-	missing := r.ResetAfter.Seconds() * float64(r.Limit.Rate) / r.Limit.Per.Seconds()
-	return max(0, int64(math.Ceil(missing-1e-4))-burst)
 }

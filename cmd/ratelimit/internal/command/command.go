@@ -45,6 +45,7 @@ type env struct {
 	stdin    io.Reader
 	out, err io.Writer
 	terminal bool     // out is one
+	columns  int      // of the terminal
 	args     []string // those that are no flags
 	ended    bool     // "--" ends the flags
 	paint    report.Paint
@@ -57,16 +58,13 @@ var commands = []*command{
 	peekCommand, resetCommand, blockCommand, unblockCommand,
 	topCommand,
 	limitsGetCommand, limitsSetCommand, limitsEndCommand,
-	policiesCommand, explainCommand, simulateCommand,
+	policiesCommand, schemaCommand, explainCommand, simulateCommand,
 }
-
-// columns is how wide texts of a help are.
-const columns = 100
 
 // Run runs the command with args, which do not have its name, and returns the exit status. getenv is os.Getenv.
 func Run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
 	out := &output{to: stdout}
-	e := &env{getenv: getenv, stdin: stdin, out: out, terminal: isTerminal(stdout), err: stderr, paint: paintFor(stdout, getenv)}
+	e := &env{getenv: getenv, stdin: stdin, out: out, terminal: isTerminal(stdout), columns: widthOf(stdout, getenv), err: stderr, paint: paintFor(stdout, getenv)}
 	root := tree(e)
 	e.ended = slices.Contains(args, "--")
 	if asksForHelp(args) {
@@ -172,7 +170,7 @@ func (c *command) build(e *env) *cli.Command {
 		Name:            c.name[strings.LastIndexByte(c.name, ' ')+1:],
 		Usage:           c.short,
 		UsageText:       strings.TrimSpace("ratelimit "+c.name+" [flags] "+c.args) + "\n\nExamples:\n  " + strings.Join(c.examples, "\n  "),
-		Description:     strings.Join(report.Wrap(c.long, columns-3), "\n") + "\n\n" + strings.Join(report.Wrap(statuses, columns-3), "\n"),
+		Description:     strings.Join(report.Wrap(c.long, e.sentences()-3), "\n") + "\n\n" + strings.Join(report.Wrap(statuses, e.sentences()-3), "\n"),
 		Flags:           f.list,
 		HideHelpCommand: true,
 		OnUsageError: func(ctx context.Context, _ *cli.Command, err error, _ bool) error {

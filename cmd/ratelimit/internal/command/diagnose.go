@@ -20,12 +20,12 @@ var diagnoseCommand = &command{
 a sentence for each problem, which says what would be right. On a Cluster it checks all masters. It charges buckets that only it uses, for some seconds.`,
 	examples: []string{"ratelimit diagnose -redis redis://localhost:6379", "ratelimit diagnose -redis redis://node-1:6379 -cluster -prefix shop"},
 	prepare: func(f *flags) func(context.Context, *env) error {
-		r := defineRedis(f)
+		r, asJSON := defineRedis(f), f.is("json", "write JSON")
 		return func(ctx context.Context, e *env) error {
 			if err := e.none(); err != nil {
 				return err
 			}
-			return r.with(ctx, func(bounded context.Context, c *connection) error { return diagnose(ctx, bounded, c, e) })
+			return r.with(ctx, func(bounded context.Context, c *connection) error { return diagnose(ctx, bounded, c, *asJSON, e) })
 		}
 	},
 }
@@ -47,23 +47,44 @@ func (c *connection) answersAtAll(ctx context.Context) bool {
 	return one.Load() || err != nil && isAnswer(err) // such as that of a server that is no cluster
 }
 
-func diagnose(ctx, bounded context.Context, c *connection, e *env) error {
+// diagnosisJSON is a diagnosis for programs.
+type diagnosisJSON struct {
+	Server   string   `json:"server"`
+	Answers  bool     `json:"answers"` // be it with an error
+	Findings []string `json:"findings"`
+}
+
+func diagnose(ctx, bounded context.Context, c *connection, asJSON bool, e *env) error {
 	answers := make(chan bool, 1)
 	go func() { answers <- c.answersAtAll(bounded) }()
 	findings := c.store.Diagnose(bounded)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if len(findings) == 0 {
-		fmt.Fprintf(e.out, "%s: %s\n", c.server, e.paint.In(report.Green, "no findings"))
+	d := diagnosisJSON{c.server, len(findings) == 0 || <-answers, append([]string{}, findings...)}
+	if asJSON {
+		if err := writeJSON(e.out, d); err != nil {
+			return err
+		}
+	} else {
+		d.write(e)
+	}
+	switch {
+	case len(findings) == 0:
 		return nil
-	}
-	fmt.Fprintf(e.out, "%s: %s\n", c.server, e.paint.In(report.Red, numbers.Of(int64(len(findings)), "finding")))
-	for _, finding := range findings {
-		fmt.Fprintf(e.out, "%s %s\n", e.paint.In(report.Yellow, "-"), strings.Join(report.Wrap(showLong(finding), 96), "\n  "))
-	}
-	if !<-answers {
+	case !d.Answers:
 		return ended(failed)
 	}
 	return ended(found)
+}
+
+func (d *diagnosisJSON) write(e *env) {
+	if len(d.Findings) == 0 {
+		fmt.Fprintf(e.out, "%s: %s\n", d.Server, e.paint.In(report.Green, "no findings"))
+		return
+	}
+	fmt.Fprintf(e.out, "%s: %s\n", d.Server, e.paint.In(report.Red, numbers.Of(int64(len(d.Findings)), "finding")))
+	for _, finding := range d.Findings {
+		fmt.Fprintf(e.out, "%s %s\n", e.paint.In(report.Yellow, "-"), strings.Join(report.Wrap(showLong(finding), e.sentences()-4), "\n  "))
+	}
 }

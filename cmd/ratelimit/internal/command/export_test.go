@@ -36,6 +36,9 @@ func ProgressText(read, size int64, took time.Duration) string {
 // BucketText is what peek writes of a bucket.
 func BucketText(r *ratelimit.Bucket) string {
 	var b strings.Builder
-	writeBucket(&b, r, false)
+	newBucket(r, time.Now()).write(&env{out: &b})
 	return b.String()
 }
+
+// WidthOf returns how many columns a terminal has.
+var WidthOf = widthOf

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
+	"github.com/go-tokenbucket/ratelimit/internal/configfault"
 	"github.com/go-tokenbucket/ratelimit/internal/endtime"
 	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
@@ -174,9 +175,12 @@ func (l *limitsFlags) with(ctx context.Context, policy string, e *env, do func(c
 
 func explainLimits(err error, c *connection) error {
 	var factor *override.FactorError
+	fault, ofField := errors.AsType[configfault.Fault](err)
 	switch {
 	case err == nil:
 		return nil
+	case ofField:
+		return wrongUsage("-%s: %s", strings.ToLower(fault.Field), fault.Text)
 	case errors.As(err, &factor):
 		return &statusError{found, fmt.Errorf("%w, by -force", trim(err))}
 	case errors.Is(err, override.ErrConflict) || errors.Is(err, override.ErrRefused):
@@ -198,24 +202,22 @@ func (l *limitsFlags) get(overrides *override.Overrides, policy string, e *env) 
 	if len(list) == 0 {
 		fmt.Fprint(table, "Redis has no changed limit\n")
 	} else {
-		writeLimits(table, list, e.paint)
+		writeLimits(table, list, e)
 	}
 	if len(history) > 0 {
 		fmt.Fprint(table, "\nLast changes\n")
-		writeHistory(table, history[:min(len(history), maxHistory)])
+		writeHistory(table, history[:min(len(history), maxHistory)], e)
 	}
 }
 
-// named names a policy, and the key if the limit is that of one.
-func named(o override.Entry) string {
-	return strings.TrimSpace(logtext.Printable(o.Policy) + " " + logtext.Show(o.Key, maxShownKey))
+// named names a policy, and the key if the limit is that of one. It takes about a third of a terminal.
+func (e *env) named(o override.Entry) string {
+	policy := logtext.Printable(o.Policy)
+	return strings.TrimSpace(policy + " " + e.fit(o.Key, 2*e.columns/3+len(policy)+1))
 }
 
-// maxShownKey is how much of a key is shown, in bytes.
-const maxShownKey = 256
-
 // writeLimits writes texts that package override has cut and escaped.
-func writeLimits(table io.Writer, list []override.Entry, p report.Paint) {
+func writeLimits(table io.Writer, list []override.Entry, e *env) {
 	fmt.Fprint(table, "policy\tprogram\tin force\tchanged\n")
 	for _, l := range list {
 		changed := ""
@@ -223,16 +225,16 @@ func writeLimits(table io.Writer, list []override.Entry, p report.Paint) {
 			changed = l.At.UTC().Format(time.RFC3339) + " " + who(l.By, l.Why)
 		}
 		if l.Forced {
-			changed += p.In(report.Red, " (forced)")
+			changed += e.paint.In(report.Red, " (forced)")
 		}
 		if l.Refused != "" {
-			changed += p.In(report.Red, " (not followed: "+logtext.Printable(l.Refused)+")")
+			changed += e.paint.In(report.Red, " (not followed: "+logtext.Printable(l.Refused)+")")
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", named(l), limitOr(l.Program, "?"), limitOr(l.InForce, "?")+ending(l), strings.TrimSpace(changed))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", e.named(l), limitOr(l.Program, "?"), limitOr(l.InForce, "?")+ending(l), strings.TrimSpace(changed))
 	}
 }
 
-func writeHistory(table io.Writer, list []override.Entry) {
+func writeHistory(table io.Writer, list []override.Entry, e *env) {
 	for _, c := range list {
 		change := limitOr(c.Was, "?") + " ended"
 		if c.Limit != "" {
@@ -241,7 +243,7 @@ func writeHistory(table io.Writer, list []override.Entry) {
 		if c.Forced {
 			change += " (forced)"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", c.At.UTC().Format(time.RFC3339), named(c), change, who(c.By, c.Why))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", c.At.UTC().Format(time.RFC3339), e.named(c), change, who(c.By, c.Why))
 	}
 }
 

@@ -115,3 +115,20 @@ func TestLimitsByHand(t *testing.T) {
 		t.Errorf("not escaped: %q", r.out)
 	}
 }
+
+// What is too long is wrong usage, and its flag is named.
+func TestLimitsWithLongTexts(t *testing.T) {
+	server := redistest.Start(t)
+	at := func(args ...string) ran { return run(t, append(args, "-redis", "redis://"+server.Addr())...) }
+	long := func(n int) string { return "k:" + strings.Repeat("x", n-2) }
+	set := []string{"limits", "set", "api", "60/1m", "-was", "60/1m"}
+	for flag, most := range map[string]int{"-by": 128, "-why": 256, "-key": 448} {
+		at(append(set, flag, long(most))...).want(t, 0, "60/1m")
+		at(append(set, flag, long(most+1))...).want(t, 2, flag+": must ", "ratelimit help limits set")
+		if flag != "-key" { // of a key that can have none, there is none to end
+			at("limits", "end", "api", flag, long(most+1)).want(t, 2, flag+": must ")
+		}
+	}
+	at("block", "-policy", "api", "ip:192.0.2.1", "-why", long(201)).want(t, 2, "-why: must be UTF-8, and at most 200 bytes with -by")
+	at("block", "-policy", "api", "ip:192.0.2.1", "-by", long(201)).want(t, 2, "-why: must be UTF-8, and at most 200 bytes with -by")
+}

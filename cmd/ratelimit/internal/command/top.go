@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
@@ -39,6 +40,7 @@ separated by line breaks.`,
 		admin := f.text("admin", "`URL` of the admin page. Default: "+adminVariable+" of the environment")
 		policy := f.text("policy", "`NAME` of the only policy to show")
 		watch := f.is("watch", "look again every 2 seconds, until it is interrupted")
+		asJSON := f.is("json", "write top.json of the page, one after the other with -watch")
 		timeout := f.duration("timeout", 5*time.Second, "`TIME` to wait for an answer")
 		return func(ctx context.Context, e *env) error {
 			if err := e.none(); err != nil {
@@ -48,7 +50,7 @@ separated by line breaks.`,
 			if err != nil {
 				return err
 			}
-			return page.show(ctx, *watch, e)
+			return page.show(ctx, *watch, *asJSON, e)
 		}
 	},
 }
@@ -98,9 +100,10 @@ func adminPage(address, policy string, timeout time.Duration, e *env) (*page, er
 }
 
 // show writes the lists once, or again and again until ctx ends.
-func (p *page) show(ctx context.Context, watch bool, e *env) error {
+func (p *page) show(ctx context.Context, watch, asJSON bool, e *env) error {
 	before, after := "", ""
 	switch {
+	case asJSON:
 	case watch && e.terminal:
 		before = "\x1b[H\x1b[2J"
 	case watch:
@@ -117,8 +120,13 @@ func (p *page) show(ctx context.Context, watch bool, e *env) error {
 			fmt.Fprintf(e.err, "ratelimit top: %s\n", plain(err))
 		default:
 			fmt.Fprint(e.out, before)
-			t.write(e.out, e.paint)
-			if _, err := fmt.Fprint(e.out, after); err != nil { // nobody reads
+			if asJSON {
+				err = writeJSON(e.out, t.text)
+			} else {
+				t.write(e)
+				_, err = fmt.Fprint(e.out, after)
+			}
+			if err != nil { // nobody reads
 				return err
 			}
 		}
@@ -168,11 +176,14 @@ func readTop(p *page, status int, text []byte) (*topLists, error) {
 	case t.Version != 1:
 		return nil, fmt.Errorf("the admin page at %s has version %d of top.json, and this command knows 1: use the command of the program's version", host, t.Version)
 	}
+	t.text = text
 	return &t, nil
 }
 
 // topLists are top.json.
 type topLists struct {
+	text json.RawMessage
+
 	Version  int       `json:"version"`
 	At       time.Time `json:"at"`
 	Policy   string    `json:"policy"`
@@ -192,37 +203,38 @@ type topKey struct {
 	Share    float64 `json:"share"`
 }
 
-func (t *topLists) write(w io.Writer, p report.Paint) {
+func (t *topLists) write(e *env) {
 	of := "all policies"
 	if t.Policy != "" {
 		of = "policy " + show(t.Policy)
 	}
-	fmt.Fprintf(w, "%s, %s: %s requests, %s denied", t.At.UTC().Format(time.RFC3339), of, numbers.Count(t.Requests), numbers.Count(t.Denials))
+	fmt.Fprintf(e.out, "%s, %s: %s requests, %s denied", t.At.UTC().Format(time.RFC3339), of, numbers.Count(t.Requests), numbers.Count(t.Denials))
 	if !t.Since.IsZero() {
-		fmt.Fprintf(w, " in %s", numbers.Span(t.At.Sub(t.Since).Round(time.Second)))
+		fmt.Fprintf(e.out, " in %s", numbers.Span(t.At.Sub(t.Since).Round(time.Second)))
 	}
-	fmt.Fprint(w, "\n")
-	writeKeys(w, p, "Most requests", "", t.Heaviest, func(k topKey) int64 { return k.Requests })
-	writeKeys(w, p, "Most denied", report.Red, t.Denied, func(k topKey) int64 { return k.Denied })
+	fmt.Fprint(e.out, "\n")
+	e.writeKeys("Most requests", "", t.Heaviest, func(k topKey) int64 { return k.Requests })
+	e.writeKeys("Most denied", report.Red, t.Denied, func(k topKey) int64 { return k.Denied })
 }
 
-func writeKeys(w io.Writer, p report.Paint, title, color string, keys []topKey, count func(topKey) int64) {
-	fmt.Fprintf(w, "\n%s\n", p.In(color, title))
+func (e *env) writeKeys(title, color string, keys []topKey, count func(topKey) int64) {
+	fmt.Fprintf(e.out, "\n%s\n", e.paint.In(color, title))
 	if len(keys) == 0 {
-		fmt.Fprint(w, "  none\n")
+		fmt.Fprint(e.out, "  none\n")
 		return
 	}
-	var counts, shares []string
+	var counts, shares, policies []string
 	wide, wider, widest := 0, 0, 0
 	for _, k := range keys {
 		n := numbers.Count(count(k))
 		if k.Error > 0 {
 			n = numbers.Count(count(k)-k.Error) + "-" + n // it is between these
 		}
-		counts, shares = append(counts, n), append(shares, fmt.Sprintf("%.1f%%", 100*k.Share))
-		wide, wider, widest = max(wide, len(n)), max(wider, len(shares[len(shares)-1])), max(widest, len(show(k.Policy)))
+		counts, shares, policies = append(counts, n), append(shares, fmt.Sprintf("%.1f%%", 100*k.Share)), append(policies, e.fit(k.Policy, 2*e.columns/3))
+		wide, wider, widest = max(wide, len(n)), max(wider, len(shares[len(shares)-1])), max(widest, utf8.RuneCountInString(policies[len(policies)-1]))
 	}
 	for i, k := range keys {
-		fmt.Fprintf(w, "  %*s  %*s  %-*s  %s\n", wide, counts[i], wider, shares[i], widest, show(k.Policy), show(k.Key))
+		begin := fmt.Sprintf("  %*s  %*s  %-*s  ", wide, counts[i], wider, shares[i], widest, policies[i])
+		fmt.Fprintf(e.out, "%s%s\n", begin, e.fit(k.Key, utf8.RuneCountInString(begin)))
 	}
 }
