@@ -43,8 +43,9 @@ type member struct {
 	taking sync.Mutex // guards own, and is held while a snapshot is taken for the page
 	own    *fleet.Snapshot
 
-	mu    sync.Mutex // guards kinds
-	kinds []string   // of all keys that were met
+	mu        sync.Mutex      // guards what follows
+	kinds     []string        // of all keys that were met
+	published *fleet.Snapshot // the last one that others can read
 }
 
 // newMember makes h a member of the fleet, and begins to publish it.
@@ -84,7 +85,8 @@ func (h *handler) publish(publisher *fleet.Publisher) {
 	if publisher == nil {
 		return
 	}
-	s := *h.takeSnapshot(counted)
+	taken := h.takeSnapshot(counted)
+	s := *taken
 	switch {
 	case h.cfg.KeySecret != nil:
 		s.Seal(h.cfg.KeySecret)
@@ -93,7 +95,11 @@ func (h *handler) publish(publisher *fleet.Publisher) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), publishWithin)
 	defer cancel()
-	publisher.Publish(ctx, &s)
+	if publisher.Publish(ctx, &s) == nil {
+		h.member.mu.Lock()
+		defer h.member.mu.Unlock()
+		h.member.published = taken
+	}
 }
 
 var (
@@ -145,9 +151,20 @@ func (h *handler) fleet(ctx context.Context) roster {
 		k.Fleet, k.Err = h.member.reader.Fleet(ctx)
 		k.Shared = !errors.Is(k.Err, errors.ErrUnsupported)
 	}
-	k.Fleet = k.Fleet.With(k.Own)
+	k.Fleet = k.Fleet.With(h.ownAmong(k))
 	k.All = k.Merged()
 	return k
+}
+
+// ownAmong returns this replica as others see it, so that sums never go down where a load balancer sends each request of a
+// page to another replica. Alone, or without the store, it is as it is now.
+func (h *handler) ownAmong(k roster) *fleet.Snapshot {
+	h.member.mu.Lock()
+	defer h.member.mu.Unlock()
+	if p := h.member.published; p != nil && k.Err == nil && len(k.Replicas) > 1 && k.Own.Store.State == "answers" && k.Own.At.Sub(p.At) < fleet.SilentAfter {
+		return p
+	}
+	return k.Own
 }
 
 // own returns this replica, at most factsAge old. Nobody may change it.

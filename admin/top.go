@@ -140,11 +140,14 @@ func (k topKeyFacts) Link() string {
 
 // Spark draws what the key did lately.
 func (k topKeyFacts) Spark() *spark {
-	steps := make([]sparkStep, len(k.Lately))
-	for i, n := range k.Lately {
-		steps[i].Requests = n
-		if i < len(k.DeniedLately) && !k.Shadow {
-			steps[i].Denied = k.DeniedLately[i]
+	steps := make([]sparkStep, publishedSteps)
+	for i := range steps { // the newest last
+		before := publishedSteps - i
+		if n := len(k.Lately); before <= n {
+			steps[i].Requests = k.Lately[n-before]
+		}
+		if n := len(k.DeniedLately); before <= n && !k.Shadow {
+			steps[i].Denied = k.DeniedLately[n-before]
 		}
 	}
 	return newSpark(k.step, steps)

@@ -67,8 +67,8 @@
 			update(is, row);
 			return is;
 		});
-		for (const row of rows.values()) {
-			if (!row.contains(document.activeElement)) row.remove();
+		for (const row of [...node.children]) {
+			if (!wanted.includes(row) && !row.contains(document.activeElement)) row.remove();
 		}
 		if (wanted.every((row, i) => row === node.children[i])) return;
 		const fixed = wanted.findIndex((row) => row.contains(document.activeElement));
