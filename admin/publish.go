@@ -86,7 +86,7 @@ func (h *handler) publish(publisher *fleet.Publisher) {
 	if h.cfg.Counts != nil {
 		counted = h.cfg.Counts.Snapshot()
 	}
-	h.member.samples.take(counted, time.Now())
+	h.member.samples.take(counted, h.limiter.Stats(), time.Now())
 	if publisher == nil {
 		return
 	}
