@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
@@ -22,6 +23,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/observe"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -219,6 +221,37 @@ func TestPublishingEndsWithThePage(t *testing.T) {
 		if w.Value() != nil {
 			t.Error("the timer keeps the page")
 		}
+	})
+}
+
+type panics struct {
+	*memstore.Store
+	now atomic.Bool
+}
+
+func (p *panics) Stats() store.Stats {
+	if p.now.Load() {
+		panic("a nil map")
+	}
+	return store.Stats{}
+}
+
+// A panic of somebody's Store in the timer does not end the process.
+func TestAStoreThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		kept := ratelimit.Must(memstore.New(memstore.Config{}))
+		defer kept.Close()
+		p := &panics{Store: kept}
+		page := Handler(ratelimit.Must(ratelimit.New(ratelimit.Config{Store: p})), Loopback, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		synctest.Wait()
+		p.now.Store(true)
+		time.Sleep(fleet.Every)
+		synctest.Wait()
+		if !strings.Contains(log.String(), `panic="a nil map"`) {
+			t.Errorf("%q", &log)
+		}
+		runtime.KeepAlive(page)
 	})
 }
 
