@@ -268,7 +268,7 @@ func TestAFloodOfLocks(t *testing.T) {
 }
 
 func TestBlocksAgreeWithAModel(t *testing.T) {
-	for seed := range uint64(testsize.Of(2, 100)) {
+	for seed := range uint64(testsize.Of(2, 40)) {
 		random := rand.New(rand.NewPCG(seed, 31))
 		clock := ratetest.NewClock()
 		top := ratelimit.Must(observe.NewTop(observe.TopConfig{Clock: clock.Now}))

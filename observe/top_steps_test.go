@@ -18,7 +18,7 @@ import (
 
 // With as many keys as have a place, the counts by time are exact, also while the clock is set back.
 func TestTheStepsOfFewKeysAreExact(t *testing.T) {
-	for seed := range uint64(testsize.Of(3, 1000)) {
+	for seed := range uint64(testsize.Of(3, 60)) {
 		random := rand.New(rand.NewPCG(seed, 30))
 		keys := 1 + random.IntN(128)
 		clock := ratetest.NewClock()
