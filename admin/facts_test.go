@@ -240,7 +240,7 @@ func TestFactsHaveAllPartsOfTheStore(t *testing.T) {
 		})
 		w := s.get("", asBrowser)
 		checkPage(t, w)
-		s.want(w, 200, "Redis is unavailable since", ": gone. A stand-in limits all requests.", "Bring Redis back.", "Failed: timeout", `bad\u202e&lt;b&gt;`, "ongoing", "59 min", "501 of 502, 75 % hits")
+		s.want(w, 200, "Redis is unavailable since", ". A stand-in limits all requests.", "Bring Redis back: gone.", "Failed: timeout", `bad\u202e&lt;b&gt;`, "ongoing", "59 min", "501 of 502, 75 % hits")
 		s.want(s.get("key?key=ip:1", asBrowser), 200, "Redis is unavailable since", "Reason: gone.", "on this replica only, until Redis is back")
 	})
 }
@@ -265,7 +265,7 @@ func TestAStoreThatHangsOrFails(t *testing.T) {
 					t.Errorf("%s: %q took %v", name, path, took)
 				}
 				checkPage(t, w)
-				s.want(w, 200, "Redis does not answer:", why)
+				s.want(w, 200, "Redis does not answer", why)
 				time.Sleep(2 * time.Second)
 			}
 			v := s.object("key.json?key=ip:1")
