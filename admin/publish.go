@@ -18,6 +18,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/fleet"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
+	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 	"github.com/go-tokenbucket/ratelimit/observe"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -184,7 +185,7 @@ func (h *handler) takeSnapshot(counted observe.Snapshot) *fleet.Snapshot {
 	for _, o := range counted.Operations {
 		s.Operations[o.Op] = o.Count
 	}
-	policies := h.policiesIn(counted)
+	policies := slices.DeleteFunc(h.policiesIn(counted), func(p ratelimit.Policy) bool { return !policyname.Valid(p.Name) })
 	s.LeftOut.Policies = max(0, len(policies)-maxPolicies)
 	policies = policies[:min(maxPolicies, len(policies))]
 	s.Policies = h.policySnapshots(policies, counted)
