@@ -52,7 +52,7 @@ func (f *Fleet) Merged() *Snapshot {
 
 func (s *Snapshot) withoutLast() *Snapshot {
 	silent := *s
-	silent.Last = Counts{}
+	silent.Last, silent.Limited = Counts{}, ""
 	silent.Policies = slices.Clone(s.Policies)
 	for i := range silent.Policies {
 		silent.Policies[i].Last = Counts{}
