@@ -33,7 +33,7 @@
 // # JSON
 //
 // facts.json has all that the first page shows, top.json?policy=NAME the lists of a policy, and key.json?key=KEY the
-// buckets of a key. Changes are POST requests to key/reset, key/refund, key/block and key/unblock. overrides.json has the
+// buckets of a key. blocks.json lists the blocks in force. Changes are POST requests to key/reset, key/refund, key/block and key/unblock. overrides.json has the
 // limits in force, which a POST to overrides changes. A POST to explain.json explains a request. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/admin.md.
 package admin
@@ -103,6 +103,10 @@ type Config struct {
 	// KeySecret, if not nil, is a secret of at least 16 bytes. The page, the JSON and the log then show each key as
 	// "hmac:" and the first 16 hexadecimal digits of its HMAC-SHA-256, as observe.LogConfig.KeySecret does.
 	KeySecret []byte
+
+	// Names, if set, shows the name of a key beside the key, also in the log lines of changes. It is asked for the
+	// whole key, also where KeySecret hides the key.
+	Names *observe.Names
 
 	// Title names the service in the heading of the page.
 	Title string

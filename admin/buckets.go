@@ -33,16 +33,22 @@ type keyView struct {
 	Buckets         []bucketFacts `json:"buckets"`
 	PoliciesLeftOut int           `json:"policies_left_out"`
 
+	Keyless  string   `json:"-"` // why no replica lists keys, "" if some do
+	Unforced unforced `json:"-"` // a block that was not made
+
 	raw  string
 	byID bool // the request named it by its ID
 }
+
+// An unforced is a block of a key whose kind no replica has seen, as an operator has typed it.
+type unforced struct{ Policy, For, Why string }
 
 // bucketFacts are the bucket of a key under a policy.
 type bucketFacts struct {
 	Policy string `json:"policy"`
 
-	// State is "full" (it was never used, or has refilled), "ready" (it holds a token), "empty", "debt", "blocked" or
-	// "unknown".
+	// State is "full" (it was never used, or has refilled), "ready" (it holds a token), "empty", "debt", "blocked",
+	// "refuses" (the store is unavailable, and the policy fails closed) or "unknown".
 	State string `json:"state"`
 
 	// Limit is the limit of the last charge, such as a member's tier. Of a full bucket it is the policy's, and "" if
@@ -63,10 +69,12 @@ type bucketFacts struct {
 	Locks     bool    `json:"locks"`            // the policy has a LockFor
 	Shadow    bool    `json:"shadow"`
 	LimitFunc bool    `json:"limit_func"`
+	Closed    bool    `json:"fail_closed"`
 	Degraded  bool    `json:"degraded"` // a stand-in of this replica answered
 	Error     string  `json:"error,omitempty"`
 
-	Override *overrideRow `json:"-"` // the form of the key's limit, nil without Config.Overrides
+	Lately   *keyLately   `json:"lately"` // nil if no replica lists the key
+	Override *overrideRow `json:"-"`      // the form of the key's limit, nil without Config.Overrides
 
 	limit ratelimit.Limit
 	own   bool // limit is the bucket's own, also that of a stand-in
@@ -74,7 +82,7 @@ type bucketFacts struct {
 
 // look returns the bucket of a key under a policy. It asks without a Limit, and so gets the bucket's own.
 func (h *handler) look(ctx context.Context, p ratelimit.Policy, key string) (b bucketFacts) {
-	b = bucketFacts{Policy: p.Name, State: "unknown", Locks: p.LockFor > 0, Shadow: p.Shadow, LimitFunc: p.LimitFunc != nil}
+	b = bucketFacts{Policy: p.Name, State: "unknown", Locks: p.LockFor > 0, Shadow: p.Shadow, LimitFunc: p.LimitFunc != nil, Closed: p.FailClosed && !p.Shadow}
 	defer func() { // in a goroutine, a panic of somebody's Store would end the process
 		if panicked := recover(); panicked != nil {
 			b.Error = "the store panicked"
@@ -121,6 +129,8 @@ func (b *bucketFacts) fill(r *ratelimit.Bucket) {
 		b.PeriodEnds = periodEnd(r)
 	}
 	switch {
+	case b.Degraded && b.Closed:
+		b.State = "refuses"
 	case r.Blocked:
 		b.State, b.NextIn = "blocked", seconds(r.RetryAfter)
 	case !r.Used:
@@ -176,6 +186,7 @@ func (h *handler) keyView(c *call, policy, key string) *keyView {
 		all = slices.Insert(slices.Delete(all, i, i+1), 0, first)
 	}
 	shown := all[:min(len(all), maxPolicies)]
+	v.Name = h.nameUnder(shown, key)
 	v.PoliciesLeftOut = len(all) - len(shown)
 	v.Buckets = make([]bucketFacts, len(shown))
 
@@ -192,8 +203,12 @@ func (h *handler) keyView(c *call, policy, key string) *keyView {
 			<-places
 		})
 	}
-	v.Store = h.facts(c.r.Context()).Store // at the same time: a store that hangs takes both their time
+	f := h.facts(c.r.Context()) // at the same time: a store that hangs takes both their time
 	wg.Wait()
+	v.Store, v.Keyless = storeFacts{f.here}, keyless(h, f.roster)
+	for i := range v.Buckets {
+		v.Buckets[i].Lately = h.lately(f.roster, v.Buckets[i].Policy, key)
+	}
 	return v
 }
 
@@ -248,4 +263,12 @@ func (v *keyView) FieldValue() string {
 		return v.ID
 	}
 	return encodeKey(v.raw)
+}
+
+// TypedBlock is what the form that blocks a key under a policy has at first. It has a Policy if the block must be forced.
+func (v *keyView) TypedBlock(policy string) unforced {
+	if v.Unforced.Policy == policy {
+		return v.Unforced
+	}
+	return unforced{For: "15m"}
 }

@@ -70,8 +70,16 @@ func (h *handler) change(c *call) error {
 	}
 	switch a.action {
 	case "block":
+		var force bool
 		if a.d, err = duration(values); err == nil {
-			a.why, err = reason(c.user, values)
+			if a.why, err = reason(c.user, values); err == nil {
+				force, err = flag(values, "force")
+			}
+		}
+		if err == nil && !force {
+			if why := h.unknownKind(c.r.Context(), a.key); why != "" {
+				return h.notBlocked(c, a, values, why)
+			}
 		}
 	case "refund":
 		a.n, err = tokens(values)
@@ -86,6 +94,20 @@ func (h *handler) change(c *call) error {
 		return err
 	}
 	return h.afterChange(c, a, r, err)
+}
+
+// notBlocked answers with the page of the key, on which the block can be forced, and says why.
+func (h *handler) notBlocked(c *call, a changing, values map[string][]string, why string) error {
+	why = "Nothing was blocked. " + why
+	if !c.wantsHTML() {
+		return refuse(http.StatusUnprocessableEntity, "%s To block it all the same, add force=1.", why)
+	}
+	v := h.keyView(c, a.policy, a.key)
+	v.byID, v.Failed = a.byID, why
+	duration, _ := one(values, "for")
+	reason, _ := one(values, "why")
+	v.Unforced = unforced{a.policy, typed(duration), typed(reason)}
+	return h.renderKey(c, http.StatusUnprocessableEntity, v)
 }
 
 func (h *handler) carryOut(ctx context.Context, a changing) (ratelimit.Result, error) {
@@ -130,8 +152,8 @@ func (h *handler) log(c *call, a changing, r ratelimit.Result, err error) {
 		slog.String("user", c.user),
 		slog.String("action", a.action),
 		slog.String("policy", a.policy),
-		slog.String("key", h.nameKey(a.key).Shown()),
 	}
+	attrs = append(attrs, h.named(a.policy, a.key).attrs()...)
 	switch a.action {
 	case "block":
 		attrs = append(attrs, slog.Duration("for", a.d), slog.String("reason", a.why))

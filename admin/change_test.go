@@ -106,6 +106,33 @@ func TestChangesAsJSON(t *testing.T) {
 	s.want(s.post("key/block", form("ip:1", "for", "x"), asJSON), 400, `"error": "for must be a duration`)
 }
 
+// A block of a key that no request can have would succeed and block nobody.
+func TestABlockOfAKeyOfAnUnknownKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, admin.Config{}, ratelimit.Config{})
+		const nothing = "Nothing was blocked. "
+		s.want(s.post("key/block", form("203.0.113.66", "for", "1m"), asJSON), 422, nothing+"No replica has published kinds of keys yet", "add force=1")
+		s.use("192.0.2.1", 1)
+		s.take("all", 1)
+		time.Sleep(time.Second)
+		s.want(s.post("key/block", form("203.0.113.66", "for", "1m")), 422, nothing+"The key has no kind. Keys of requests begin with ip:.", "add force=1")
+		s.take("member:5", 1)
+		time.Sleep(time.Second)
+		s.want(s.post("key/block", form("2001:db8::1", "for", "1m"), asJSON), 422, `"error": "`+nothing+"No replica has seen a key of the kind 2001:. Keys of requests begin with ip: or member:.")
+		w := s.post("key/block", form("203.0.113.66", "for", "2h", "why", `<b>"`), asBrowser)
+		checkPage(t, w)
+		s.want(w, 422, nothing, `name="force"`, `value="2h"`, `value="&lt;b&gt;&#34;"`)
+		s.want(s.post("key/block", form("203.0.113.66", "for", "1m", "force", "yes"), asJSON), 400, "force must be 1")
+		if s.log.Len() > 0 {
+			t.Errorf("log: %s", s.log.String())
+		}
+		for _, f := range []url.Values{form("ip:203.0.113.66"), form("all"), form("203.0.113.66", "force", "1")} { // a kind, and a key, that were seen
+			f.Set("for", "1m")
+			s.want(s.post("key/block", f), 303)
+		}
+	})
+}
+
 // A change with anything wrong in it is refused whole.
 func TestChangesThatAreRefused(t *testing.T) {
 	s := newSite(t, admin.Config{}, ratelimit.Config{})
@@ -206,7 +233,7 @@ func TestNoRefundDuringAnOutage(t *testing.T) {
 func TestPoliciesOfCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, admin.Config{Policies: []ratelimit.Policy{{Name: "told", Limit: ratelimit.PerHour(1)}}}, ratelimit.Config{})
-		s.want(s.post("key/block", url.Values{"policy": {"told"}, "key": {"x"}, "for": {"1h"}}), 303)
+		s.want(s.post("key/block", url.Values{"policy": {"told"}, "key": {"x"}, "for": {"1h"}, "force": {"1"}}), 303)
 		s.want(s.post("key/block", url.Values{"policy": {"seen"}, "key": {"x"}, "for": {"1h"}}), 400, "no policy")
 		s.limiter.Take(context.Background(), ratelimit.Policy{Name: "seen", Limit: ratelimit.PerHour(1)}, "x", 1)
 		time.Sleep(time.Second)

@@ -10,8 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/distinct"
+	"github.com/go-tokenbucket/ratelimit/internal/fleet"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -26,51 +28,54 @@ const (
 	maxPolicies = 64
 	maxTopKeys  = 50
 
-	version = 1
+	version = 2
 )
+
+// facts are all that the first page shows, and facts.json: a snapshot of one replica, or of all together, and what the
+// page makes of it.
+type facts struct {
+	Version  int      `json:"version"`
+	Title    string   `json:"title"`
+	Headline headline `json:"headline"`
+
+	Shown    string         `json:"shown"`           // the replica, "" for all together
+	Alone    string         `json:"alone,omitempty"` // why only this replica is known
+	Replicas []replicaFacts `json:"replicas"`
+	More     int            `json:"replicas_left_out"`
+
+	PerSecond  requestRates `json:"per_second"`
+	LimitedNow int          `json:"limited_now"` // keys that were denied in the last seconds
+
+	*fleet.Snapshot
+	Policies []policyFacts `json:"policies"`
+	Keys     []topKeyFacts `json:"keys"`
+	Blocks   []blockFacts  `json:"blocks"`
+	Caches   []cacheFacts  `json:"caches"` // of the replica that answers
+
+	HasCounts bool `json:"has_counts"`
+	HasTop    bool `json:"has_top"`
+
+	here   fleet.Store     // of the replica that answers
+	calls  fleet.Histories // of Redis, as samples.callCounts has them, of the replica that answers
+	roster roster
+}
+
+// requestRates are rates of about the last ten seconds.
+type requestRates struct {
+	Requests float64 `json:"requests"`
+	Denied   float64 `json:"denied"`
+}
+
+// DeniedShare is the part of the requests that is denied.
+func (p requestRates) DeniedShare() float64 { return finite(p.Denied / p.Requests) }
+
+// A storeFacts is the state of a store, in words.
+type storeFacts struct{ fleet.Store }
 
 // seconds is a duration that is a number of seconds in JSON.
 type seconds time.Duration
 
 func (s seconds) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).Seconds()) }
-
-// facts are all that the first page shows, and facts.json.
-type facts struct {
-	Version int          `json:"version"`
-	Title   string       `json:"title"`
-	At      time.Time    `json:"at"`
-	Host    string       `json:"host"`
-	Started time.Time    `json:"started"` // when the handler was made
-	Store   storeFacts   `json:"store"`
-	Traffic trafficFacts `json:"traffic"`
-
-	Policies        []policyFacts `json:"policies"`
-	PoliciesLeftOut int           `json:"policies_left_out"`
-
-	Waiting    int `json:"waiting"`
-	MaxWaiting int `json:"max_waiting"`
-
-	Redis    *redisFacts    `json:"redis"`
-	Fallback *fallbackFacts `json:"fallback"`
-	Denials  *denialFacts   `json:"denials"`
-	Leases   *leaseFacts    `json:"leases"`
-	Memory   *memoryFacts   `json:"memory"`
-	Caches   []cacheFacts   `json:"caches"`
-
-	Top *topFacts `json:"top"` // of all policies together
-
-	HasCounts bool `json:"has_counts"`
-}
-
-// storeFacts say whether the store answers now.
-type storeFacts struct {
-	Kind  string  `json:"kind"`  // "redis", "memory" or "other"
-	State string  `json:"state"` // "answers", "stand_in" or "fails"
-	Took  seconds `json:"took_seconds"`
-
-	Since  *time.Time `json:"since,omitempty"`  // since when a stand-in decides
-	Reason string     `json:"reason,omitempty"` // for people
-}
 
 // Name is how the store is called on the page.
 func (s storeFacts) Name() string {
@@ -89,13 +94,7 @@ func (s storeFacts) Begin() string {
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
-// trafficFacts are the counts of requests, whatever their policies.
-type trafficFacts struct {
-	Decisions  map[string]int64 `json:"decisions"`
-	Operations map[string]int64 `json:"operations"`
-}
-
-// factsCache keeps facts for factsAge. While they are made, everybody waits for the same ones.
+// factsCache keeps the facts of all replicas together for factsAge. While they are made, everybody waits for the same ones.
 type factsCache struct {
 	mu   sync.Mutex
 	last *making
@@ -118,7 +117,7 @@ func (m *making) made() *facts {
 	}
 }
 
-// facts returns what the page shows, at most factsAge old.
+// facts returns what the page shows of all replicas together, at most factsAge old.
 func (h *handler) facts(ctx context.Context) *facts {
 	h.cache.mu.Lock()
 	m := h.cache.last
@@ -129,9 +128,9 @@ func (h *handler) facts(ctx context.Context) *facts {
 	}
 	h.cache.mu.Unlock()
 	if mine {
-		defer close(m.done)                              // also after a panic of somebody's Stats
-		m.facts = &facts{}                               // for those who wait then
-		m.facts = h.newFacts(context.WithoutCancel(ctx)) // they are for others, too
+		defer close(m.done)                                  // also after a panic of somebody's Stats
+		m.facts = &facts{Snapshot: new(fleet.Snapshot)}      // for those who wait then
+		m.facts = h.newFacts(context.WithoutCancel(ctx), "") // they are for others, too
 		m.at = time.Now()
 		return m.facts
 	}
@@ -139,26 +138,100 @@ func (h *handler) facts(ctx context.Context) *facts {
 	return m.facts
 }
 
-func (h *handler) newFacts(ctx context.Context) *facts {
-	stats := h.limiter.Stats()
+// newFacts returns the facts of a replica, or of all together.
+func (h *handler) newFacts(ctx context.Context, shown string) *facts {
+	known := h.fleet(ctx)
 	f := &facts{
-		Version:    version,
-		Title:      h.cfg.Title,
-		At:         time.Now().UTC(),
-		Host:       host(),
-		Started:    h.started.UTC(),
-		Waiting:    stats.Waiting,
-		MaxWaiting: stats.MaxWaiting,
-		HasCounts:  h.cfg.Counts != nil,
+		Version:   version,
+		Title:     h.cfg.Title,
+		Alone:     known.alone(),
+		Replicas:  []replicaFacts{}, // [] rather than null in JSON
+		More:      known.More,
+		HasCounts: h.cfg.Counts != nil,
+		HasTop:    h.cfg.Top != nil,
+		here:      known.Own.Store,
+		roster:    known,
 	}
-	f.addPolicies(h)
-	f.addParts(stats)
+	sum := *known.All
+	sum.Store = known.store()
+	f.Snapshot = &sum
+	for _, r := range known.Replicas {
+		f.Replicas = append(f.Replicas, newReplicaFacts(&r))
+		if r.Replica == shown {
+			one := *r.Snapshot
+			f.Shown, f.Snapshot = shown, &one
+		}
+	}
+	f.PerSecond = ratesOf(f.Last)
+	f.addPolicies()
+	f.addBlocks(ctx, h)
+	f.Keys = f.keys(h)
 	f.addCaches(h.cfg.Caches)
-	f.Store = h.storeFacts(ctx, stats)
-	if h.cfg.Top != nil {
-		f.Top = h.topOfAll()
+	if known.Own.Store.Kind == "redis" {
+		f.calls = h.member.samples.ofCalls()
 	}
+	f.LimitedNow = f.limitedNow()
+	f.Headline = newHeadline(f)
 	return f
+}
+
+// ratesOf returns rates from the counts of about the last ten seconds.
+func ratesOf(last fleet.Counts) requestRates {
+	return requestRates{float64(last.Requests()) / fleet.LastFor.Seconds(), float64(last.Denied+last.Refused) / fleet.LastFor.Seconds()}
+}
+
+// limitedNow is how many keys were denied in the last seconds.
+func (f *facts) limitedNow() int {
+	sketch, err := distinct.Parse(f.Limited)
+	if err != nil {
+		return 0
+	}
+	return sketch.Count()
+}
+
+// A vital is one of the figures of the headline.
+type vital struct{ Name, Value, Unit, Class string }
+
+// Vitals are the figures of the headline.
+func (f *facts) Vitals() []vital {
+	requests, denied, limited := vital{Name: "Requests", Value: "–"}, vital{Name: "Denied", Value: "–"}, vital{Name: "Clients limited now", Value: "–"}
+	if f.HasCounts {
+		requests.Value, requests.Unit = rate(f.PerSecond.Requests), "/s"
+		denied.Value = numbers.Share(f.PerSecond.DeniedShare())
+		denied.Class = classOf(f.PerSecond.Denied == 0, f.deniesMany())
+	}
+	if f.HasTop {
+		limited.Value = numbers.Count(f.LimitedNow)
+		limited.Class = classOf(f.LimitedNow == 0, false)
+	}
+	blocks := vital{Name: "Blocks in force", Value: numbers.Count(len(f.Blocks)), Class: classOf(len(f.Blocks) == 0, false)}
+	if f.LeftOut.Blocks > 0 {
+		blocks.Value += "+"
+	}
+	up := len(f.inState(replicaUp)) + len(f.inState(replicaOlder))
+	replicas := vital{Name: "Replicas up", Value: numbers.Count(up), Class: classOf(false, up < len(f.Replicas))}
+	if n := len(f.Replicas) + f.More; n > 1 {
+		replicas.Unit = " of " + numbers.Count(n)
+	}
+	if f.Alone != "" {
+		replicas.Value, replicas.Unit = "this one", ""
+		replicas.Class += " word"
+	}
+	s := storeFacts{f.Store}
+	return []vital{requests, denied, limited, blocks, replicas, {Name: s.Begin(), Value: stateWords[f.Store.State], Class: "word " + map[bool]string{true: "good", false: "red"}[f.Store.State == "answers"]}}
+}
+
+var stateWords = map[string]string{"answers": "answers", "stand_in": "unavailable", "fails": "unavailable"}
+
+// classOf is how a figure looks.
+func classOf(low, high bool) string {
+	switch {
+	case high:
+		return "amber"
+	case low:
+		return "low"
+	}
+	return ""
 }
 
 func host() string {
@@ -167,36 +240,6 @@ func host() string {
 		return "unknown"
 	}
 	return logtext.Show(name, maxShown)
-}
-
-// storeFacts looks into a bucket, as a request would, and changes nothing.
-func (h *handler) storeFacts(ctx context.Context, stats store.Stats) storeFacts {
-	s := storeFacts{Kind: "other", State: "answers"}
-	switch {
-	case stats.Redis != nil:
-		s.Kind = "redis"
-	case stats.Memory != nil:
-		s.Kind = "memory"
-	}
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	name := "admin"
-	if known := h.policies(); len(known) > 0 {
-		name = known[0].Name
-	}
-	began := time.Now()
-	r, err := h.limiter.Peek(ctx, ratelimit.Policy{Name: name, Limit: ratelimit.PerSecond(1)}, "admin:look")
-	s.Took = seconds(time.Since(began).Round(time.Microsecond))
-	switch away := stats.Fallback != nil && stats.Fallback.Away; {
-	case err != nil:
-		s.State, s.Reason = "fails", failure(err)
-	case r.Degraded || away:
-		s.State = "stand_in"
-	}
-	if f := stats.Fallback; f != nil && f.Away && s.State != "answers" {
-		s.Since, s.Reason = utc(f.Since), logtext.Show(f.Reason, maxShown)
-	}
-	return s
 }
 
 // failure returns the text of an error of the limiter, for people.

@@ -31,7 +31,7 @@ func FuzzRequests(f *testing.F) {
 			}
 		}
 		usable := key != "" && len(key) <= 4096
-		values := url.Values{"policy": {policy}, "key": {key}, "for": {d}, "n": {n}}
+		values := url.Values{"policy": {policy}, "key": {key}, "for": {d}, "n": {n}, "force": {"1"}}
 
 		w := serve(h, "GET", "key.json?key_b64="+base64.RawURLEncoding.EncodeToString([]byte(key)), "")
 		if w.Code == 200 != usable {

@@ -77,7 +77,7 @@ func parseJSON(text []byte) (map[string][]string, error) {
 }
 
 // parameterNames are all that there are.
-var parameterNames = []string{"policy", "key", "key_b64", "id", "for", "n", "done", "method", "url", "headers", "peer", "route", "curl", "limit", "until", "was", "why", "force", "end", "search"}
+var parameterNames = []string{"policy", "key", "key_b64", "id", "for", "n", "done", "method", "url", "headers", "peer", "route", "curl", "limit", "until", "was", "why", "force", "end", "search", "replica", "range"}
 
 // known returns an error if values have a parameter that does not exist, and so was misspelt.
 func known(values map[string][]string) error {
@@ -169,6 +169,15 @@ func duration(values map[string][]string) (time.Duration, error) {
 		return 0, refuse(http.StatusBadRequest, "for must be from 1s to 366d, such as %s.", exampleDurations)
 	}
 	return d, nil
+}
+
+// flag returns a parameter that is 1 or left out.
+func flag(values map[string][]string, name string) (bool, error) {
+	value, err := one(values, name)
+	if err == nil && value != "" && value != "1" && value != "true" {
+		err = refuse(http.StatusBadRequest, "%s must be 1, or be left out.", name)
+	}
+	return value != "", err
 }
 
 // reason returns who blocks a key and why, for operators who see the block later.

@@ -14,6 +14,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/admin"
 	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/observe"
+	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
 func TestBucketsOfAKey(t *testing.T) {
@@ -30,7 +32,7 @@ func TestBucketsOfAKey(t *testing.T) {
 		time.Sleep(250 * time.Millisecond)
 		v := s.object("key.json?key=ip:192.0.2.1&policy=second")
 		same(t, v, map[string]any{
-			"version": 1, "key": "ip:192.0.2.1", "key_b64": nil, "id": nil, "policy": "second", "store.state": "answers",
+			"version": 2, "key": "ip:192.0.2.1", "key_b64": nil, "id": nil, "policy": "second", "store.state": "answers",
 			"buckets.0.policy": "second", "buckets.0.state": "empty", "buckets.0.tokens": 0.5, "buckets.0.burst": 4, "buckets.0.per_second": 2, "buckets.0.next_in_seconds": 0.25, "buckets.0.full_in_seconds": 1.75, "buckets.0.limit": "2/1s burst 4",
 			"buckets.1.policy": "api", "buckets.1.state": "blocked", "buckets.1.blocked": true, "buckets.1.next_in_seconds": 3599.75,
 			"buckets.2.policy": "tiers", "buckets.2.state": "ready", "buckets.2.limit_func": true, "buckets.2.burst": 30, "buckets.2.next_in_seconds": 0,
@@ -40,7 +42,7 @@ func TestBucketsOfAKey(t *testing.T) {
 			t.Errorf("%v tokens of a tier", tokens)
 		}
 		w := s.get("key?key=ip:192.0.2.1&policy=second", asBrowser)
-		s.want(w, 200, "0.5 of 4 tokens", "The next request is allowed in 0.3 s. Full in 1.8 s.", "Blocked", "No request is allowed for 60 min.", "29 of 30 tokens", "The next request is allowed now.", "Reset and unblock", `width="12.50"`, "6 per minute, 30 at once")
+		s.want(w, 200, "0.5 of 4 tokens", `read at <time datetime="2000-01-01T00:00:00Z">00:00:00</time>. If no request comes, it has a token in 0.3 s, and is full in 1.8 s.`, "Blocked", "No request is allowed for 60 min.", "29 of 30 tokens", "If no request comes, it is full in 9.8 s.", "Reset and unblock", `width="12.50"`, "6 per minute, 30 at once")
 		time.Sleep(250 * time.Millisecond)
 		same(t, s.object("key.json?key=ip:192.0.2.1&policy=second"), map[string]any{"buckets.0.state": "ready", "buckets.0.tokens": 1, "buckets.0.next_in_seconds": 0})
 		time.Sleep(time.Hour)
@@ -57,7 +59,46 @@ func TestABucketInDebt(t *testing.T) {
 	if tokens := at(v, "buckets", 0, "tokens").(float64); tokens > -6.9 || tokens < -7 {
 		t.Errorf("%v tokens", tokens)
 	}
-	s.want(s.get("key?key=ip:192.0.2.1", asBrowser), 200, "−7 of 3 tokens", "The next request is allowed in 8 h.", `width="0.00"`, `aria-valuenow="0"`)
+	s.want(s.get("key?key=ip:192.0.2.1", asBrowser), 200, "−7 of 3 tokens", "If no request comes, it has a token in 8 h, and is full in 10 h.", `width="0.00"`, `aria-valuenow="0"`)
+}
+
+// shared is a store of several replicas.
+type shared struct{ *memstore.Store }
+
+func (shared) Stats() store.Stats { return store.Stats{} } // not those of a memory store, which no other process has
+
+// The page says what the requests of a key did on all replicas that list it, and never what the bucket will hold.
+func TestWhatAKeyDidLately(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := ratelimit.Must(memstore.New(memstore.Config{}))
+		defer m.Close()
+		limits := ratelimit.Config{Store: shared{m}}
+		a, b := newSite(t, admin.Config{}, limits), newSite(t, admin.Config{}, limits)
+		a.use("192.0.2.1", 4)
+		b.use("192.0.2.1", 4) // 1 is allowed
+		b.use("192.0.2.2", 1)
+		const page = "key?key=ip:192.0.2.1&policy=api"
+		a.want(a.get(page, asBrowser), 200, "Its first requests came just now.") // no step is over
+		time.Sleep(15 * time.Second)
+		w := a.get(page, asBrowser)
+		checkPage(t, w)
+		a.want(w, 200, `In 60 s until <time datetime="2000-01-01T00:00:10Z">00:00:10</time>: <strong>8</strong> requests, <strong class="bad">3</strong> denied (38 %), on 2 of 2 replicas.`, `aria-label="8 requests in`)
+		a.want(a.get("key?key=ip:192.0.2.2", asBrowser), 200, "<strong>1</strong> requests", "on 1 of 2 replicas.")
+		a.want(a.get("key?key=ip:192.0.2.3", asBrowser), 200, "Not among the busiest keys of any replica.")
+		same(t, a.object("key.json?key=ip:192.0.2.3"), map[string]any{"buckets.0.lately": nil})
+		same(t, b.object("key.json?key=ip:192.0.2.1"), map[string]any{"buckets.0.lately.requests": 8, "buckets.0.lately.denied": 3, "buckets.0.lately.for_seconds": 60, "buckets.0.lately.replicas": 2})
+		time.Sleep(time.Minute)
+		same(t, a.object("key.json?key=ip:192.0.2.1"), map[string]any{"buckets.0.lately.requests": 0})
+		// A kind, or a block, that another replica has met is known here.
+		a.want(a.post("key/block", form("ip:192.0.2.2", "for", "1h")), 303)
+		time.Sleep(4 * time.Second)
+		same(t, b.object("blocks.json"), map[string]any{"blocks.0.key": "ip:192.0.2.2", "blocks.0.reason": "ann"})
+	})
+	alone := ratelimit.Must(ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{api}}))
+	w := serve(admin.Handler(alone, func(*http.Request) (string, admin.Access) { return "", admin.View }, admin.Config{}), "GET", "key?key=ip:192.0.2.1", "", asBrowser)
+	if !strings.Contains(w.Body.String(), "Requests of single keys are not counted: set admin.Config.Top.") {
+		t.Errorf("without a Top: %s", w.Body)
+	}
 }
 
 // Each key can be named, whatever its bytes, and only one at a time.

@@ -46,6 +46,8 @@ type overrideFacts struct {
 	Key string `json:"key,omitempty"` // in place of that of the Entry: the name of a key that is not shown
 	B64 string `json:"key_b64,omitempty"`
 	ID  string `json:"id,omitempty"`
+
+	Name string `json:"name,omitempty"` // of the key, by Config.Names
 }
 
 // A typedChange is a change as an operator has typed it.
@@ -68,7 +70,7 @@ type overrideRow struct {
 func (r overrideRow) Changed() bool { return !r.At.IsZero() }
 
 // Named names the key on the page, "" for a whole policy.
-func (f overrideFacts) Named() keyFacts { return keyFacts{f.Key, f.B64, f.ID} }
+func (f overrideFacts) Named() keyFacts { return keyFacts{f.Key, f.B64, f.ID, f.Name} }
 
 // Address is the address of the key's page.
 func (f overrideFacts) Address() string { return "key?" + f.Named().address(f.Policy) }
@@ -88,9 +90,9 @@ func (h *handler) overrideFacts(e override.Entry) overrideFacts {
 	if e.Key == "" {
 		return overrideFacts{Entry: e}
 	}
-	named := h.nameKey(e.Key)
+	named := h.named(e.Policy, e.Key)
 	e.Refused = h.withoutKey(e.Refused, e.Policy, e.Key)
-	return overrideFacts{e, named.Key, named.B64, named.ID}
+	return overrideFacts{e, named.Key, named.B64, named.ID, named.Name}
 }
 
 // withoutKey replaces a key in a text of package override, if keys are not shown. The text has the policy and the key as
@@ -239,18 +241,16 @@ func (v *overridesView) said() string {
 // askedChange returns the change that a request asks for.
 func (h *handler) askedChange(c *call, values map[string][]string) (t typedChange, err error) {
 	t.By = by(c.user)
-	var force, end string
-	for name, field := range map[string]*string{"policy": &t.Policy, "limit": &t.Limit, "was": &t.Was, "why": &t.Why, "until": &t.Until, "force": &force, "end": &end} {
+	for name, field := range map[string]*string{"policy": &t.Policy, "limit": &t.Limit, "was": &t.Was, "why": &t.Why, "until": &t.Until} {
 		value, err := one(values, name)
 		if err != nil {
 			return t, err
 		}
 		*field = typed(value)
 	}
-	t.Force, t.end = force != "", end != ""
-	for name, value := range map[string]string{"force": force, "end": end} {
-		if value != "" && value != "1" && value != "true" {
-			return t, refuse(http.StatusBadRequest, "%s must be 1, or be left out.", name)
+	for name, field := range map[string]*bool{"force": &t.Force, "end": &t.end} {
+		if *field, err = flag(values, name); err != nil {
+			return t, err
 		}
 	}
 	if len(values["key"])+len(values["key_b64"])+len(values["id"]) > 0 {
@@ -367,7 +367,7 @@ func (h *handler) logLimit(c *call, action string, t typedChange, err error) {
 		slog.String("policy", logtext.Show(t.Policy, maxNameInError)),
 	}
 	if t.Key != "" {
-		attrs = append(attrs, slog.String("key", h.nameKey(t.Key).Shown()))
+		attrs = append(attrs, h.named(t.Policy, t.Key).attrs()...)
 	}
 	attrs = append(attrs,
 		slog.String("limit", logtext.Show(t.Limit, maxNameInError)),

@@ -146,7 +146,9 @@ func TestALinkPutsNoWordsOnThePage(t *testing.T) {
 			func() *httptest.ResponseRecorder {
 				return s.post("overrides", url.Values{"policy": {"api"}, "end": {"1"}}, asBrowser)
 			},
-			func() *httptest.ResponseRecorder { return s.post("key/block", form("ip:1", "for", "1m"), asBrowser) },
+			func() *httptest.ResponseRecorder {
+				return s.post("key/block", form("ip:1", "for", "1m", "force", "1"), asBrowser)
+			},
 		} {
 			address := strings.TrimPrefix(change().Header().Get("Location"), "../")
 			s.user = "bob"
@@ -159,7 +161,7 @@ func TestALinkPutsNoWordsOnThePage(t *testing.T) {
 		s.want(s.setLimit("20/1h"), 303)
 		time.Sleep(time.Minute)
 		shows("overrides?policy=api&done=limit", false)
-		s.want(s.post("key/block", form("ip:1", "for", "1m"), asBrowser), 303)
+		s.want(s.post("key/block", form("ip:1", "for", "1m", "force", "1"), asBrowser), 303)
 		for range 70 { // the oldest, which is the block, is forgotten
 			s.want(s.post("key/reset", form("ip:1")), 303)
 		}

@@ -11,6 +11,7 @@ import (
 	"path"
 	"time"
 
+	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
@@ -19,8 +20,7 @@ var assets embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"span": span, "count": numbers.Count, "between": between, "rate": rate, "percent": numbers.Share, "bytes": numbers.Size,
-	"stamp": stamp, "clock": clock, "day": day, "date": date, "lasted": lasted, "words": words, "list": newKeyList,
-	"plain": func(s seconds) float64 { return time.Duration(s).Seconds() },
+	"stamp": stamp, "clock": clock, "day": day, "date": date, "lasted": lasted, "words": words, "permit": func(t keyTable, may bool) keyTable { t.May = may; return t },
 }).ParseFS(assets, "assets/*.html"))
 
 // A page is what templates get.
@@ -32,6 +32,8 @@ type page struct {
 	May     bool // change
 	JSON    []link
 	Data    any
+
+	query url.Values // of the address
 }
 
 type link struct{ Name, Address string }
@@ -61,67 +63,74 @@ func (p *page) Search() string {
 func (p *page) Kinds() []string {
 	p.h.cache.mu.Lock()
 	defer p.h.cache.mu.Unlock()
-	if m := p.h.cache.last; m != nil {
-		if f := m.made(); f != nil && f.Top != nil {
-			return f.Top.Kinds()
+	if m := p.h.cache.last; m != nil && p.h.cfg.KeySecret == nil {
+		if f := m.made(); f != nil {
+			return f.Kinds
 		}
 	}
 	return nil
 }
 
-// A keyList is a list of keys for a table.
-type keyList struct {
-	Keys              []topKeyFacts
-	Caption, Empty    string
-	Policies, Denials bool // show the policy; of denials
-}
-
-func newKeyList(keys []topKeyFacts, caption, empty string, policies, denials bool) keyList {
-	return keyList{keys, caption, empty, policies, denials}
+// askedFacts returns the facts that a request asks for: of all replicas, or of one.
+func (h *handler) askedFacts(c *call) (*facts, error) {
+	values, err := c.parameters()
+	if err != nil {
+		return nil, err
+	}
+	name, err := one(values, "replica")
+	if err != nil {
+		return nil, err
+	}
+	if name == "" {
+		return h.facts(c.r.Context()), nil
+	}
+	f := h.newFacts(c.r.Context(), name)
+	if f.Shown != name {
+		return nil, refuse(http.StatusNotFound, "There is no replica %q any more. The first page lists those that report.", logtext.Show(name, maxNameInError))
+	}
+	return f, nil
 }
 
 func (h *handler) overview(c *call) error {
-	return h.render(c, http.StatusOK, "overview.html", h.cfg.Title, h.facts(c.r.Context()), link{"facts.json", c.root + "facts.json"}, link{"top.json", c.root + "top.json"})
-}
-
-// Missing are the parts that the store does not have, or does not report.
-func (f *facts) Missing() (missing []string) {
-	for _, part := range []struct {
-		name string
-		has  bool
-	}{{"Redis", f.Redis != nil}, {"fallback", f.Fallback != nil}, {"denials that are answered locally", f.Denials != nil}, {"leases", f.Leases != nil}, {"memory", f.Memory != nil}, {"caches", len(f.Caches) > 0}} {
-		if !part.has {
-			missing = append(missing, part.name)
-		}
-	}
-	return missing
-}
-
-// A topView is the page of a policy, or of all.
-type topView struct {
-	Heading string
-	At      time.Time
-	Of      *policyFacts
-	Top     *topFacts
-}
-
-func (h *handler) topPage(c *call) error {
-	policy, top, err := h.askedTop(c)
+	f, err := h.askedFacts(c)
 	if err != nil {
 		return err
 	}
-	v := topView{Heading: "Keys of all policies", At: time.Now(), Top: top}
-	address := c.root + "top.json"
-	if policy != "" {
-		v.Heading = "Policy " + policy
-		address += "?" + url.Values{"policy": {policy}}.Encode()
-		for _, p := range h.facts(c.r.Context()).Policies {
-			if p.Name == policy {
-				v.Of = &p
-			}
-		}
+	return h.render(c, http.StatusOK, "overview.html", h.cfg.Title, f, link{"facts.json", f.address("facts.json", "")}, link{"top.json", f.address("top.json", "")})
+}
+
+func (h *handler) factsJSON(c *call) error {
+	f, err := h.askedFacts(c)
+	if err != nil {
+		return err
 	}
-	return h.render(c, http.StatusOK, "top.html", v.Heading, v, link{"top.json", address}, link{"facts.json", c.root + "facts.json"})
+	return c.writeJSON(http.StatusOK, f)
+}
+
+func (h *handler) topPage(c *call) error {
+	v, err := h.askedTop(c)
+	if err != nil {
+		return err
+	}
+	return h.render(c, http.StatusOK, "top.html", v.Heading(), v, link{"top.json", v.Facts.address("top.json", v.Policy)}, link{"facts.json", v.Facts.address("facts.json", "")})
+}
+
+// Back is the address of the first page about the same replica.
+func (f *facts) Back() string { return f.address("./", "") }
+
+// address returns the address of a page about the same replica.
+func (f *facts) address(path, policy string) string {
+	values := url.Values{}
+	if f.Shown != "" {
+		values.Set("replica", f.Shown)
+	}
+	if policy != "" {
+		values.Set("policy", policy)
+	}
+	if len(values) == 0 {
+		return path
+	}
+	return path + "?" + values.Encode()
 }
 
 func (h *handler) keyPage(c *call) error {
@@ -138,7 +147,7 @@ func (h *handler) renderKey(c *call, status int, v *keyView) error {
 
 func (h *handler) render(c *call, status int, name, heading string, data any, json ...link) error {
 	var out bytes.Buffer
-	if err := pages.ExecuteTemplate(&out, name, &page{h, heading, c.root, c.user, c.access == Change, json, data}); err != nil {
+	if err := pages.ExecuteTemplate(&out, name, &page{h, heading, c.root, c.user, c.access == Change, json, data, c.r.URL.Query()}); err != nil {
 		return err
 	}
 	c.write(status, "text/html; charset=utf-8", out.Bytes())

@@ -6,49 +6,117 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/fleet"
+	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 	"github.com/go-tokenbucket/ratelimit/observe"
 )
 
-// policyFacts are a policy and what it decided in this process.
+// policyFacts are a policy and what it has decided.
 type policyFacts struct {
-	Name       string  `json:"name"`
-	Limit      string  `json:"limit"` // "" if LimitFunc alone chooses it
-	LimitFunc  bool    `json:"limit_func"`
-	Shadow     bool    `json:"shadow"`
-	Hidden     bool    `json:"hidden"`
-	FailClosed bool    `json:"fail_closed"`
-	Optional   bool    `json:"optional"`
-	Settles    bool    `json:"settles"`
-	MaxWait    seconds `json:"max_wait_seconds"`
-	LockFor    seconds `json:"lock_for_seconds"`
-	Mounted    bool    `json:"mounted"` // requests have it
+	fleet.Policy
+	PerSecond policyRates `json:"per_second"`
+	Refusing  bool        `json:"refusing"` // it fails closed, and the store of a replica does not answer
 
-	Counts *policyCounts `json:"counts"`
-
-	limit ratelimit.Limit
+	f *facts
 }
 
-// policyCounts are what a policy decided since the process started, and lately.
-type policyCounts struct {
-	Allowed    int64 `json:"allowed"`
-	Denied     int64 `json:"denied"`
-	WouldDeny  int64 `json:"would_deny"`
-	NotCharged int64 `json:"not_charged"`
-	Degraded   int64 `json:"degraded"`
-
-	Settlements int64 `json:"settlements"`
-	Estimated   int64 `json:"settled_estimated"`
-	Final       int64 `json:"settled_final"`
-
-	// Rates are per second, over the last whole steps of the history.
-	Rates   *rates   `json:"per_second"`
-	History *history `json:"history"`
-
-	unused bool
+// policyRates are rates of about the last ten seconds.
+type policyRates struct {
+	Allowed   float64 `json:"allowed"`
+	Denied    float64 `json:"denied"`
+	WouldDeny float64 `json:"would_deny"`
+	Refused   float64 `json:"refused"`
 }
+
+func (f *facts) addPolicies() {
+	f.Policies = []policyFacts{} // [] rather than null in JSON
+	outage := f.Store.State != "answers" || f.Shown == "" && len(f.inState(replicaOutage)) > 0
+	for _, p := range f.Snapshot.Policies {
+		if len(f.Policies) == maxPolicies {
+			f.LeftOut.Policies++
+			continue
+		}
+		perSecond := func(n int64) float64 { return float64(n) / fleet.LastFor.Seconds() }
+		f.Policies = append(f.Policies, policyFacts{
+			Policy:    p,
+			PerSecond: policyRates{perSecond(p.Last.Allowed), perSecond(p.Last.Denied), perSecond(p.Last.WouldDeny), perSecond(p.Last.Refused)},
+			Refusing:  outage && p.FailClosed && !p.Shadow && !p.Unmounted,
+			f:         f,
+		})
+	}
+}
+
+// policy returns a policy by its name, nil if there is none.
+func (f *facts) policy(name string) *policyFacts {
+	for i := range f.Policies {
+		if f.Policies[i].Name == name {
+			return &f.Policies[i]
+		}
+	}
+	return nil
+}
+
+// Address is that of the page of the policy.
+func (p *policyFacts) Address() string { return p.f.address("top", p.Name) }
+
+// HasRates reports whether the rates of the policy are known.
+func (p *policyFacts) HasRates() bool {
+	return p.History.TenMinutes != nil || p.Last != (fleet.Counts{})
+}
+
+// HasCounts reports whether the policy is counted.
+func (p *policyFacts) HasCounts() bool { return p.f.HasCounts }
 
 // Unused reports whether there was no request so far.
-func (p *policyCounts) Unused() bool { return p.unused }
+func (p *policyFacts) Unused() bool { return p.Total == (fleet.Counts{}) }
+
+// Refuses says that the policy refuses all requests, "" if it does not.
+func (p *policyFacts) Refuses() string {
+	if !p.Refusing {
+		return ""
+	}
+	s, where := storeFacts{p.f.Store}, ""
+	if s.State == "answers" {
+		where = " on replicas that do not reach " + s.Name()
+	}
+	return "Refuses all requests" + where + ": " + numbers.Count(p.Total.Refused) + " so far."
+}
+
+// Words are the limit in words.
+func (p *policyFacts) Words() string {
+	limit, err := ratelimit.ParseLimit(p.Limit)
+	switch {
+	case p.Limit == "" && p.LimitFunc:
+		return "LimitFunc chooses the limit"
+	case err != nil:
+		return p.Limit
+	}
+	return limitWords(limit)
+}
+
+// Waits and Locks are durations of the policy.
+func (p *policyFacts) Waits() time.Duration { return p.MaxWait.Duration() }
+func (p *policyFacts) Locks() time.Duration { return p.LockFor.Duration() }
+
+// lately is how many requests the policy had in the last d, 0 if that is not known.
+func (p *policyFacts) lately(d time.Duration) (n int64) {
+	h := p.History.TenMinutes
+	if h == nil {
+		return 0
+	}
+	steps := int(d / (time.Duration(h.Seconds) * time.Second))
+	for _, list := range [][]int64{h.Allowed, h.Denied, h.WouldDeny, h.Refused} {
+		n += sumOf(list[max(0, len(list)-steps):])
+	}
+	return n
+}
+
+func sumOf(counts []int64) (sum int64) {
+	for _, n := range counts {
+		sum += n
+	}
+	return sum
+}
 
 // policies returns all policies that the page knows: those that requests have, those of Config.Policies, and those
 // that were counted. A change is possible for all of them.
@@ -85,59 +153,4 @@ func (h *handler) snapshot() observe.Snapshot {
 		h.counted.kept, h.counted.taken = h.cfg.Counts.Snapshot(), time.Now()
 	}
 	return h.counted.kept
-}
-
-func (f *facts) addPolicies(h *handler) {
-	counts := make(map[string]observe.PolicyCounts)
-	if h.cfg.Counts != nil {
-		snapshot := h.snapshot()
-		for _, c := range snapshot.Policies {
-			counts[c.Policy] = c
-		}
-		f.Traffic = trafficFacts{make(map[string]int64), make(map[string]int64)}
-		for _, d := range snapshot.Decisions {
-			f.Traffic.Decisions[d.Outcome] = d.Count
-		}
-		for _, o := range snapshot.Operations {
-			f.Traffic.Operations[o.Op] = o.Count
-		}
-	}
-	mounted := make(map[string]bool)
-	for _, p := range h.limiter.Policies() {
-		mounted[p.Name] = true
-	}
-	f.Policies = []policyFacts{} // [] rather than null in JSON
-	for _, p := range h.policies() {
-		if len(f.Policies) == maxPolicies {
-			f.PoliciesLeftOut++
-			continue
-		}
-		facts := policyFacts{
-			Name:       p.Name,
-			LimitFunc:  p.LimitFunc != nil,
-			Shadow:     p.Shadow,
-			Hidden:     p.Hidden,
-			FailClosed: p.FailClosed,
-			Optional:   p.Optional,
-			Settles:    p.Settle != nil,
-			MaxWait:    seconds(p.MaxWait),
-			LockFor:    seconds(p.LockFor),
-			Mounted:    mounted[p.Name],
-			limit:      p.Limit,
-		}
-		if p.Limit != (ratelimit.Limit{}) {
-			facts.Limit = p.Limit.String()
-		}
-		if c, ok := counts[p.Name]; ok {
-			total := c.Total()
-			facts.Counts = &policyCounts{
-				Allowed: total.Allowed, Denied: total.Denied, WouldDeny: total.WouldDeny, NotCharged: total.NotCharged, Degraded: total.Degraded,
-				Settlements: c.Settlements, Estimated: c.Estimated, Final: c.Final,
-			}
-			facts.Counts.History, facts.Counts.Rates = newHistory(c.History)
-		} else if h.cfg.Counts != nil {
-			facts.Counts = &policyCounts{unused: true}
-		}
-		f.Policies = append(f.Policies, facts)
-	}
 }

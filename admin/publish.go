@@ -44,8 +44,9 @@ type member struct {
 	taking sync.Mutex // guards own, and is held while a snapshot is taken for the page
 	own    *fleet.Snapshot
 
-	mu    sync.Mutex // guards kinds
-	kinds []string   // of all keys that were met
+	mu        sync.Mutex      // guards what follows
+	kinds     []string        // of all keys that were met
+	published *fleet.Snapshot // the last one that others can read
 }
 
 // newMember makes h a member of the fleet, and begins to publish it.
@@ -86,11 +87,12 @@ func (h *handler) publish(publisher *fleet.Publisher) {
 	if h.cfg.Counts != nil {
 		counted = h.cfg.Counts.Snapshot()
 	}
-	h.member.samples.take(counted, time.Now())
+	h.member.samples.take(counted, h.limiter.Stats(), time.Now())
 	if publisher == nil {
 		return
 	}
-	s := *h.takeSnapshot(counted)
+	taken := h.takeSnapshot(counted)
+	s := *taken
 	switch {
 	case h.cfg.KeySecret != nil:
 		s.Seal(h.cfg.KeySecret)
@@ -99,7 +101,11 @@ func (h *handler) publish(publisher *fleet.Publisher) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), publishWithin)
 	defer cancel()
-	publisher.Publish(ctx, &s)
+	if publisher.Publish(ctx, &s) == nil {
+		h.member.mu.Lock()
+		defer h.member.mu.Unlock()
+		h.member.published = taken
+	}
 }
 
 var (
@@ -151,9 +157,20 @@ func (h *handler) fleet(ctx context.Context) roster {
 		k.Fleet, k.Err = h.member.reader.Fleet(ctx)
 		k.Shared = !errors.Is(k.Err, errors.ErrUnsupported)
 	}
-	k.Fleet = k.Fleet.With(k.Own)
+	k.Fleet = k.Fleet.With(h.ownAmong(k))
 	k.All = k.Merged()
 	return k
+}
+
+// ownAmong returns this replica as others see it, so that sums never go down where a load balancer sends each request of a
+// page to another replica. Alone, or without the store, it is as it is now.
+func (h *handler) ownAmong(k roster) *fleet.Snapshot {
+	h.member.mu.Lock()
+	defer h.member.mu.Unlock()
+	if p := h.member.published; p != nil && k.Err == nil && len(k.Replicas) > 1 && k.Own.Store.State == "answers" && k.Own.At.Sub(p.At) < fleet.SilentAfter {
+		return p
+	}
+	return k.Own
 }
 
 // own returns this replica, at most factsAge old. Nobody may change it.
@@ -197,8 +214,14 @@ func (h *handler) takeSnapshot(counted observe.Snapshot) *fleet.Snapshot {
 }
 
 // storeSnapshot looks into a bucket, as a request would, and changes nothing.
-func (h *handler) storeSnapshot(stats store.Stats) fleet.Store {
-	s := fleet.Store{Kind: "other", State: "answers"}
+func (h *handler) storeSnapshot(stats store.Stats) (s fleet.Store) {
+	s = fleet.Store{Kind: "other", State: "answers"}
+	defer func() { // in the goroutine of a timer, a panic of somebody's Store would end the process
+		if panicked := recover(); panicked != nil {
+			s.State, s.Reason = "fails", "the store panicked"
+			h.logger().LogAttrs(context.Background(), slog.LevelError, "ratelimit: admin look panicked", slog.String("panic", logtext.Show(fmt.Sprint(panicked), maxShown)))
+		}
+	}()
 	switch {
 	case stats.Redis != nil:
 		s.Kind = "redis"
@@ -210,6 +233,10 @@ func (h *handler) storeSnapshot(stats store.Stats) fleet.Store {
 	defer cancel()
 	began := time.Now()
 	b, err := store.Inspect(ctx, h.limiter.Store(), "admin", "admin:look")
+	if errors.Is(err, errors.ErrUnsupported) { // a Store that can only take
+		r, failed := h.limiter.Peek(ctx, ratelimit.Policy{Name: "admin", Limit: ratelimit.PerSecond(1)}, "admin:look")
+		b.Degraded, err = r.Degraded, failed
+	}
 	s.Took = fleet.Millis(time.Since(began).Milliseconds())
 	f := stats.Fallback
 	switch away := f != nil && f.Away; {

@@ -266,7 +266,8 @@ func TestSamplesKeepSixHours(t *testing.T) {
 		if i > 10000 && i < 10010 { // it did not run
 			continue
 		}
-		s.take(observe.Snapshot{Decisions: []observe.DecisionCounts{{Outcome: "allowed", Count: n}, {Outcome: "failed_closed", Count: 2 * n}, {Outcome: "no_key", Count: n}}}, at)
+		s.take(observe.Snapshot{Decisions: []observe.DecisionCounts{{Outcome: "allowed", Count: n}, {Outcome: "failed_closed", Count: 2 * n}, {Outcome: "no_key", Count: n}}},
+			store.Stats{Redis: &store.RedisStats{Calls: 2 * n, Errors: map[string]int64{"timeout": n}}, Fallback: &store.FallbackStats{Away: i >= 10700}}, at)
 		n += 3
 		s.fill(&snapshot)
 		if i > 100 && i < 10000 && snapshot.Last != (fleet.Counts{Allowed: 15, Refused: 30}) {
@@ -285,7 +286,13 @@ func TestSamplesKeepSixHours(t *testing.T) {
 			}
 		}
 	}
-	s.take(observe.Snapshot{}, start) // the clock is set back
+	calls := s.ofCalls().TenMinutes
+	for j := range calls.Allowed[1:] {
+		if i := 10795 - 5*(58-j); calls.Allowed[j+1] != 30 || calls.Denied[j+1] != 15 || calls.Refused[j+1] > 0 != (i >= 10700) {
+			t.Errorf("step %d of calls: %d, failed %d, unavailable %d", j, calls.Allowed[j+1], calls.Denied[j+1], calls.Refused[j+1])
+		}
+	}
+	s.take(observe.Snapshot{}, store.Stats{}, start) // the clock is set back
 	if s.fill(&snapshot); snapshot.History.Hour != nil || snapshot.Last != (fleet.Counts{Allowed: 15, Refused: 30}) {
 		t.Errorf("%+v", snapshot)
 	}

@@ -33,7 +33,7 @@ func TestBucketsOfQuotas(t *testing.T) {
 		})
 		page := s.get("key?key=ip:192.0.2.1", asBrowser)
 		checkPage(t, page)
-		s.want(page, 200, "100,000 per month in Europe/Berlin", "Used 3 of 100,000 this month", "The next request is allowed now. The month ends 1 Feb 00:00 CET.", `data-rate="0"`, `aria-valuenow="3"`,
+		s.want(page, 200, "100,000 per month in Europe/Berlin", "Used 3 of 100,000 this month", "The month ends 1 Feb 00:00 CET.", `aria-valuenow="3"`,
 			"Used 2 of 2 today", `width="100.00"`, "The next request is allowed from 2 Jan 00:00 UTC on.", "Used 0 of 7 this week", `width="0.00"`, "The week ends 3 Jan 00:00 EST.", "No request is allowed for 90 min.")
 		if text := page.Body.String(); strings.Contains(text, "Inf") || strings.Contains(text, "NaN") || strings.Contains(text, " tokens<") {
 			t.Errorf("a rate, where none is: %s", text)

@@ -11,8 +11,6 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
 
-// page.js has span and level, too, for what changes between two answers.
-
 // span writes a duration.
 func span(v any) string {
 	switch v := v.(type) {
@@ -74,9 +72,11 @@ func lasted(since time.Time, until *time.Time) string { return span(until.Sub(si
 // words writes a name of a count for people.
 func words(name string) string { return strings.ReplaceAll(name, "_", " ") }
 
-// Text is what the bucket holds, in words. page.js writes the same, except for a quota.
+// Text is what the bucket held when it was read, in words.
 func (b bucketFacts) Text() string {
 	switch {
+	case b.State == "refuses":
+		return "Refuses all requests"
 	case b.State == "blocked":
 		return "Blocked"
 	case b.Burst == 0:
@@ -95,9 +95,11 @@ func thisPeriod(l ratelimit.Limit) string {
 	return "this " + l.Period().String()
 }
 
-// Next is when it goes on, in words. page.js writes the same, except for a quota.
+// Next is when it goes on if no other request comes, in words. Nobody knows how many tokens others take meanwhile.
 func (b bucketFacts) Next() string {
 	switch {
+	case b.State == "refuses":
+		return "The store is unavailable, and this policy fails closed: it answers 503."
 	case b.State == "blocked":
 		return "No request is allowed for " + span(b.NextIn) + "."
 	case !b.PeriodEnds.IsZero():
@@ -105,13 +107,13 @@ func (b bucketFacts) Next() string {
 		if b.NextIn > 0 {
 			return "The next request is allowed from " + ends + " on."
 		}
-		return "The next request is allowed now. The " + b.limit.Period().String() + " ends " + ends + "."
+		return "The " + b.limit.Period().String() + " ends " + ends + "."
 	case b.State == "full":
 		return "Never used, or refilled."
 	case b.NextIn == 0:
-		return "The next request is allowed now. Full in " + span(b.FullIn) + "."
+		return "If no request comes, it is full in " + span(b.FullIn) + "."
 	}
-	return "The next request is allowed in " + span(b.NextIn) + ". Full in " + span(b.FullIn) + "."
+	return "If no request comes, it has a token in " + span(b.NextIn) + ", and is full in " + span(b.FullIn) + "."
 }
 
 // Block says since when the bucket is blocked, by whom and why. It is "" if that is not known.
@@ -185,14 +187,6 @@ func period(d time.Duration) string {
 		return numbers.Count(int64(d/(24*time.Hour))) + " days"
 	}
 	return numbers.Short(d)
-}
-
-// Words are the limit in words.
-func (p *policyFacts) Words() string {
-	if p.limit == (ratelimit.Limit{}) && p.LimitFunc {
-		return "LimitFunc chooses the limit"
-	}
-	return limitWords(p.limit)
 }
 
 // Words are the limit in words.

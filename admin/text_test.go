@@ -2,6 +2,8 @@ package admin
 
 import (
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,19 +41,41 @@ func TestTexts(t *testing.T) {
 }
 
 func TestChart(t *testing.T) {
-	c := newChart("Policy a", seconds(5*time.Second), series{"allowed", "allowed", []int64{0, 0, 0, 20, 10}}, series{"denied", "denied", []int64{0, 0, 0, 0, 5}}, series{"would", "would be denied", []int64{0, 0, 0, 0, 0}})
+	until := time.Date(2026, 11, 26, 12, 1, 40, 0, time.UTC)
+	c := newChart("chart", "Policy a", reaches[0], 10*time.Second, until, series{"allowed", "allowed", []int64{0, 0, 0, 410, 10}}, series{"denied", "denied", []int64{0, 0, 0, 0, 5}}, series{"would", "would be denied", []int64{0, 0, 0, 0, 0}})
 	c.mark([]bool{true, false, true, true, false})
+	c.Series = nil
+	row := func(seconds int, cells ...string) chartRow {
+		return chartRow{until.Add(time.Duration(seconds-60) * time.Second), cells}
+	}
 	want := &chart{
-		Label: "Policy a in the last ten minutes, per second: allowed 2, at most 4; denied 1, at most 1; would be denied 0, at most 0",
-		Most:  "4",
-		Area:  "231.9,48 231.9,47 235.9,47 238,1 240,24 240,48",
-		Lines: []line{{"allowed", "231.9,47 235.9,47 238,1 240,24"}, {"denied", "231.9,47 238,47 240,35.5"}},
-		Bands: []band{{"229.9", "2"}, {"233.9", "4"}},
+		ID: "chart", Reach: reaches[0], Slots: 60,
+		Label:  "Policy a in the last 10 min, per second: allowed at most 41, denied at most 0.5, would be denied at most 0",
+		Values: []string{"60", "40", "20", "0"},
+		Grid:   []string{"0", "33.3", "66.7", "100"},
+		Times:  []tick{{"3.3", "11:52"}, {"23.3", "11:54"}, {"43.3", "11:56"}, {"63.3", "11:58"}, {"83.3", "12:00"}},
+		Area:   "55.5,100 55.5,100 57.5,100 58.5,31.7 59.5,98.3 59.5,100",
+		Lines:  []line{{"allowed", "55.5,100 57.5,100 58.5,31.7 59.5,98.3"}, {"denied", "55.5,100 58.5,100 59.5,99.2"}},
+		Bands:  []band{{"55", "1"}, {"57", "2"}},
+		Rows:   []chartRow{row(50, "1", "0.5", "0"), row(40, "41", "0", "0"), row(30, "0", "0", "0"), row(20, "0", "0", "0"), row(10, "0", "0", "0")},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", c, want)
 	}
-	if empty := newChart("x", seconds(time.Second), series{"a", "a", nil}); empty.Area != "" || empty.Most != "0" {
+	if empty := newChart("x", "x", reaches[1], time.Minute, until, series{"a", "a", nil}); empty.Area != "" || empty.Rows != nil || !slices.Equal(empty.Values, []string{"1", "0.5", "0"}) {
 		t.Errorf("without counts: %+v", empty)
+	}
+}
+
+// The highest value is a round number at or above the highest count, and each one below it is written in full.
+func TestValuesOfAChart(t *testing.T) {
+	for most, want := range map[float64]string{
+		0: "1 0.5 0", 1: "1 0.5 0", 2.9: "3 2 1 0", 3: "3 2 1 0", 4: "4 2 0", 7.5: "10 5 0", 89: "100 50 0", 1400: "1,500 1,000 500 0",
+		0.0028: "0.003 0.002 0.001 0", 0.25: "0.3 0.2 0.1 0", 2.5e6: "3,000,000 2,000,000 1,000,000 0",
+	} {
+		c := new(chart)
+		if top := c.scale(most); strings.Join(c.Values, " ") != want || top < most*(1-1e-9) {
+			t.Errorf("%v: %q up to %v, want %q", most, c.Values, top, want)
+		}
 	}
 }

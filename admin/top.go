@@ -2,6 +2,7 @@ package admin
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,14 +15,13 @@ import (
 	"github.com/go-tokenbucket/ratelimit/observe"
 )
 
-// topOverview is how many keys of all policies together the first page shows in each list.
-const topOverview = 10
-
 // keyFacts name a key.
 type keyFacts struct {
 	Key string `json:"key"` // or its "hmac:" name, where keys are not shown
 	B64 string `json:"key_b64,omitempty"`
 	ID  string `json:"id,omitempty"` // in place of a key that is not shown
+
+	Name string `json:"name,omitempty"` // by Config.Names
 }
 
 // Shown is how the page shows the key.
@@ -72,6 +72,19 @@ func (h *handler) keyOf(policy, id string) (string, error) {
 			return e.Key, nil
 		}
 	}
+	if h.cfg.KeySecret != nil { // also a key that only another replica has seen
+		f := h.facts(context.Background())
+		for _, k := range f.Snapshot.Keys {
+			if keyname.Secret(h.cfg.KeySecret, string(k.Name)) == id {
+				return string(k.Name), nil
+			}
+		}
+		for _, b := range f.Snapshot.Blocks {
+			if keyname.Secret(h.cfg.KeySecret, string(b.Name)) == id {
+				return string(b.Name), nil
+			}
+		}
+	}
 	if top := h.cfg.Top; top != nil {
 		names := []string{policy} // the lists of other policies may have it, too
 		for _, p := range h.policies() {
@@ -96,16 +109,25 @@ func (h *handler) keyOf(policy, id string) (string, error) {
 	return "", refuse(http.StatusNotFound, "The key %s is not in the lists of its policy any more. Look it up by the key itself.", logtext.Show(id, maxShown))
 }
 
-// topKeyFacts are a key in a list.
+// topKeyFacts are a key in the table of keys.
 type topKeyFacts struct {
 	Policy string `json:"policy"`
 	keyFacts
-	Requests int64   `json:"requests"`
+	Requests int64   `json:"requests"` // in the window of the Top; at most Error too high
 	Denied   int64   `json:"denied"`
 	Error    int64   `json:"error"`
-	Share    float64 `json:"share"`
+	Share    float64 `json:"share"` // of the requests of its policy, lately
 
-	long bool // the Top has not kept the key
+	// Lately, in steps, the oldest first.
+	Lately       []int64 `json:"by_step"`
+	DeniedLately []int64 `json:"denied_by_step"`
+
+	State string     `json:"state"` // "blocked" (or locked), "limited" (denied in the last step) or "ok"
+	Until *time.Time `json:"until,omitempty"`
+
+	Shadow bool `json:"-"` // its policy denies nothing
+	step   time.Duration
+	long   bool // the Top has not kept the key
 }
 
 // Link is the address of the key's page, "" if it has none.
@@ -114,6 +136,32 @@ func (k topKeyFacts) Link() string {
 		return ""
 	}
 	return "key?" + k.address(k.Policy)
+}
+
+// Spark draws what the key did lately.
+func (k topKeyFacts) Spark() *spark {
+	steps := make([]sparkStep, publishedSteps)
+	for i := range steps { // the newest last
+		before := publishedSteps - i
+		if n := len(k.Lately); before <= n {
+			steps[i].Requests = k.Lately[n-before]
+		}
+		if n := len(k.DeniedLately); before <= n && !k.Shadow {
+			steps[i].Denied = k.DeniedLately[n-before]
+		}
+	}
+	return newSpark(k.step, steps)
+}
+
+// StateWords says whether requests of the key are allowed now.
+func (k topKeyFacts) StateWords() string {
+	switch {
+	case k.State == "limited":
+		return "limited now"
+	case k.Until != nil:
+		return k.State + " until " + clock(*k.Until)
+	}
+	return k.State
 }
 
 // address returns the parameters that name the key.
@@ -130,101 +178,116 @@ func (k keyFacts) address(policy string) string {
 	return values.Encode()
 }
 
-// topFacts are lists of keys, of one policy or of all.
-type topFacts struct {
-	Policy   string        `json:"policy,omitempty"`
-	Since    *time.Time    `json:"since"`
-	Requests int64         `json:"requests"` // of the policy, since then
-	Denials  int64         `json:"denials"`
-	Heaviest []topKeyFacts `json:"heaviest"`
-	Denied   []topKeyFacts `json:"denied"`
-}
-
-// Kinds are the kinds of keys in the lists.
-func (t *topFacts) Kinds() (kinds []string) {
-	for _, list := range [][]topKeyFacts{t.Heaviest, t.Denied} {
-		for _, k := range list {
-			if kind := k.Kind(); kind != "" && k.ID == "" && len(kinds) < 5 && !slices.Contains(kinds, kind) {
-				kinds = append(kinds, kind)
+// keys returns the keys of a policy, or of all, by denials and then by requests.
+func (f *facts) keys(h *handler) []topKeyFacts {
+	keys := []topKeyFacts{} // [] rather than null in JSON
+	step := time.Duration(f.KeySteps.Seconds) * time.Second
+	for _, k := range f.Snapshot.Keys {
+		if k.Name == "" { // sealed with another secret
+			continue
+		}
+		row := topKeyFacts{
+			Policy: k.Policy, keyFacts: h.namedTop(k.Policy, string(k.Name)), Requests: k.Count, Denied: k.Denied, Error: k.Error,
+			Lately: k.Requests, DeniedLately: k.Denials, State: "ok", step: step, long: isNameOfLongKey(string(k.Name)),
+		}
+		if p := f.policy(k.Policy); p != nil {
+			row.Shadow = p.Shadow
+			row.Share = min(1, finite(float64(sumOf(k.Requests))/float64(p.lately(step*time.Duration(len(k.Requests))))))
+		}
+		if n := len(k.Denials); n > 0 && k.Denials[n-1] > 0 && !row.Shadow {
+			row.State = "limited"
+		}
+		for _, b := range f.Snapshot.Blocks {
+			if b.Policy == k.Policy && b.Name == k.Name && b.Until.After(f.At) {
+				row.State, row.Until = "blocked", utc(b.Until)
 			}
 		}
+		keys = append(keys, row)
 	}
-	return kinds
+	slices.SortStableFunc(keys, func(a, b topKeyFacts) int {
+		return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(b.Requests-b.Error, a.Requests-a.Error))
+	})
+	return keys
 }
 
-// topOf returns the lists of one policy.
-func (h *handler) topOf(policy string, n int) *topFacts {
-	heaviest, denied := h.cfg.Top.Heaviest(policy, n), h.cfg.Top.Denied(policy, n)
-	return &topFacts{
-		Policy:   policy,
-		Since:    utc(heaviest.Since),
-		Requests: heaviest.Requests,
-		Denials:  heaviest.Denied,
-		Heaviest: h.topKeys(policy, heaviest.Keys),
-		Denied:   h.topKeys(policy, denied.Keys),
-	}
+// A keyTable is keys for a table.
+type keyTable struct {
+	Keys     []topKeyFacts
+	Policies bool // show the policy of each key
+	Shadow   bool // nothing is denied
+	May      bool // block keys
 }
 
-func (h *handler) topKeys(policy string, keys []observe.TopKey) []topKeyFacts {
-	list := []topKeyFacts{} // [] rather than null in JSON
-	for _, k := range keys {
-		list = append(list, topKeyFacts{policy, h.nameTopKey(k.Key), k.Requests, k.Denied, k.Error, finite(k.Share), isNameOfLongKey(k.Key)})
+// rowsFirst is how many keys the first page shows, and rowsDenied how many of these are there for their denials.
+const rowsFirst, rowsDenied = 12, 8
+
+// KeyTable has the keys that are denied most often, and those with the most requests.
+func (f *facts) KeyTable() keyTable {
+	denied := slices.IndexFunc(f.Keys, func(k topKeyFacts) bool { return k.Denied == 0 })
+	if denied < 0 {
+		denied = len(f.Keys)
 	}
-	return list
+	denied = min(denied, rowsDenied)
+	others := slices.Clone(f.Keys[denied:])
+	slices.SortStableFunc(others, func(a, b topKeyFacts) int { return cmp.Compare(b.Requests-b.Error, a.Requests-a.Error) })
+	return keyTable{slices.Concat(f.Keys[:denied], others[:min(len(others), rowsFirst-denied)]), true, false, false}
 }
 
-// topOfAll returns the lists of all policies together.
-func (h *handler) topOfAll() *topFacts {
-	all := &topFacts{Heaviest: []topKeyFacts{}, Denied: []topKeyFacts{}}
-	for i, p := range h.policies() {
-		if i == maxPolicies {
-			break
-		}
-		of := h.topOf(p.Name, topOverview)
-		all.Since = of.Since
-		all.Requests += of.Requests
-		all.Denials += of.Denials
-		all.Heaviest = append(all.Heaviest, of.Heaviest...)
-		all.Denied = append(all.Denied, of.Denied...)
-	}
-	// By what is certain, as each list is sorted.
-	slices.SortStableFunc(all.Heaviest, func(a, b topKeyFacts) int { return cmp.Compare(b.Requests-b.Error, a.Requests-a.Error) })
-	slices.SortStableFunc(all.Denied, func(a, b topKeyFacts) int { return cmp.Compare(b.Denied-b.Error, a.Denied-a.Error) })
-	all.Heaviest = all.Heaviest[:min(topOverview, len(all.Heaviest))]
-	all.Denied = all.Denied[:min(topOverview, len(all.Denied))]
-	return all
+// A topView is the page of a policy, or of all, and top.json.
+type topView struct {
+	Version int           `json:"version"`
+	At      time.Time     `json:"at"`
+	Policy  string        `json:"policy,omitempty"`
+	Keys    []topKeyFacts `json:"keys"`
+	LeftOut int           `json:"keys_left_out"`
+
+	Of    *policyFacts `json:"-"`
+	Facts *facts       `json:"-"`
 }
 
-// askedTop returns the policy that a request asks for, "" if all, and its lists, nil if there are none.
-func (h *handler) askedTop(c *call) (policy string, top *topFacts, err error) {
+// Heading is that of the page.
+func (v *topView) Heading() string {
+	if v.Policy == "" {
+		return "Keys of all policies"
+	}
+	return "Policy " + v.Policy
+}
+
+// KeyTable has all keys of the policy.
+func (v *topView) KeyTable() keyTable {
+	return keyTable{v.Keys, v.Policy == "", v.Of != nil && v.Of.Shadow, false}
+}
+
+// askedTop returns the keys that a request asks for.
+func (h *handler) askedTop(c *call) (*topView, error) {
 	values, err := c.parameters()
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
-	if policy, err = h.policy(values); err != nil {
-		return "", nil, err
+	policy, err := h.policy(values)
+	if err != nil {
+		return nil, err
 	}
-	switch {
-	case h.cfg.Top == nil:
-	case policy == "":
-		top = h.facts(c.r.Context()).Top
-	default:
-		top = h.topOf(policy, maxTopKeys)
+	f, err := h.askedFacts(c)
+	if err != nil {
+		return nil, err
 	}
-	return policy, top, nil
+	v := &topView{Version: version, At: f.At, Policy: policy, Keys: []topKeyFacts{}, LeftOut: f.LeftOut.Keys, Of: f.policy(policy), Facts: f}
+	for _, k := range f.Keys {
+		if policy == "" || k.Policy == policy {
+			v.Keys = append(v.Keys, k)
+		}
+	}
+	return v, nil
 }
 
 func (h *handler) topJSON(c *call) error {
-	_, top, err := h.askedTop(c)
+	v, err := h.askedTop(c)
 	if err != nil {
 		return err
 	}
-	if top == nil {
+	if !v.Facts.HasTop {
 		return refuse(http.StatusNotFound, "This service keeps no lists of keys. Set Config.Top to an observe.Top, and Config.Observe of the Limiter to its Observe method.")
 	}
-	return c.writeJSON(http.StatusOK, struct {
-		Version int       `json:"version"`
-		At      time.Time `json:"at"`
-		*topFacts
-	}{version, time.Now().UTC(), top})
+	return c.writeJSON(http.StatusOK, v)
 }

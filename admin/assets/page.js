@@ -1,13 +1,14 @@
 // Keeps the page up to date while somebody looks at it. Without this script the page is complete, and as old as its
 // last reload. Every part with data-live is fetched again as the server renders it, and its texts and attributes are
-// changed in place: the focus stays where it is, and nothing is announced. Between two answers bars refill.
+// changed in place: the focus stays where it is, and nothing is announced.
+// Replicas behind a load balancer take turns to answer, so an answer may be older than the one before: it is left out.
 "use strict";
 (() => {
 	const every = 2000, giveUp = 5;
 	const live = document.getElementById("live");
 	if (!live) return;
 	const buckets = document.getElementById("buckets");
-	let failed = 0, timer = 0, received = performance.now();
+	let failed = 0, timer = 0;
 
 	const say = (text) => { if (live.textContent !== text) live.textContent = text; };
 
@@ -39,12 +40,15 @@
 			if (node.nodeValue !== as.nodeValue) node.nodeValue = as.nodeValue;
 			return;
 		}
+		// What somebody has opened or closed stays so, unless the server begins or ends to open it.
+		const same = node.dataset?.trouble === as.dataset?.trouble, keeps = (name) => name === "open" && same;
 		for (const { name, value } of [...as.attributes]) {
-			if (node.getAttribute(name) !== value) node.setAttribute(name, value);
+			if (node.getAttribute(name) !== value && !keeps(name)) node.setAttribute(name, value);
 		}
 		for (const { name } of [...node.attributes]) {
-			if (!as.hasAttribute(name)) node.removeAttribute(name);
+			if (!as.hasAttribute(name) && !keeps(name)) node.removeAttribute(name);
 		}
+		if (as.querySelector(":scope > [data-row]") && node.querySelector(":scope > [data-row]")) return updateRows(node, as);
 		const wanted = [...as.childNodes], is = [...node.childNodes];
 		wanted.forEach((child, i) => { if (is[i]) update(is[i], child); else node.append(document.adoptNode(child)); });
 		for (const child of is.slice(wanted.length)) {
@@ -52,19 +56,42 @@
 		}
 	}
 
+	// updateRows makes the children of a node like those of another one. A row stays that of its key: a button that has
+	// the focus never becomes the button of another key. That row stays where it is, and the others move around it.
+	function updateRows(node, as) {
+		const rows = new Map([...node.children].map((row) => [row.dataset.row, row]));
+		const wanted = [...as.children].map((row) => {
+			const is = rows.get(row.dataset.row);
+			if (!is) return document.adoptNode(row);
+			rows.delete(row.dataset.row);
+			update(is, row);
+			return is;
+		});
+		for (const row of [...node.children]) {
+			if (!wanted.includes(row) && !row.contains(document.activeElement)) row.remove();
+		}
+		if (wanted.every((row, i) => row === node.children[i])) return;
+		const fixed = wanted.findIndex((row) => row.contains(document.activeElement));
+		wanted.forEach((row, i) => { if (i < fixed) wanted[fixed].before(row); else if (i > fixed) node.append(row); });
+	}
+
+	const asOf = (page) => Date.parse(page.querySelector("#as-of time").dateTime);
+
 	async function poll() {
 		clearTimeout(timer);
 		if (document.hidden) return; // visibilitychange goes on
 		try {
 			const page = await fetchPage();
-			for (const part of document.querySelectorAll("[data-live]")) {
-				const as = page.getElementById(part.id);
-				if (as) update(part, as);
+			const older = asOf(document) - asOf(page);
+			if (!(older > 0 && older < 10 * every)) { // otherwise a clock was set back
+				for (const part of document.querySelectorAll("[data-live]")) {
+					const as = page.getElementById(part.id);
+					if (as) update(part, as);
+				}
 			}
 			failed = 0;
-			received = performance.now();
 			say("Live.");
-			refill();
+			document.dispatchEvent(new Event("updated")); // for charts.js
 		} catch {
 			if (++failed >= giveUp) {
 				say("Live updates have stopped: the service does not answer. Reload the page.");
@@ -75,53 +102,6 @@
 		timer = setTimeout(poll, every);
 	}
 
-	// span writes seconds as the server does.
-	function span(s) {
-		const two = (most, unit, rest, of) => rest ? `${most} ${unit} ${rest} ${of}` : `${most} ${unit}`;
-		const seconds = Math.ceil(s), minutes = Math.ceil(s / 60), hours = Math.ceil(s / 3600);
-		if (s <= 9.9) return Math.ceil(s * 10) / 10 + " s";
-		if (s <= 119) return seconds + " s";
-		if (s <= 7199) return two(Math.floor(seconds / 60), "min", seconds % 60, "s");
-		if (s <= 172740) return two(Math.floor(minutes / 60), "h", minutes % 60, "min");
-		return two(Math.floor(hours / 24), "d", hours % 24, "h");
-	}
-
-	function set(bucket, selector, text) {
-		const node = bucket.querySelector(selector);
-		if (node && node.textContent !== text) node.textContent = text;
-	}
-
-	// refill shows what the buckets hold now: what the server said, and what was added since.
-	function refill() {
-		const passed = (performance.now() - received) / 1000;
-		for (const bucket of document.querySelectorAll(".bucket")) {
-			const of = (name) => Number(bucket.dataset[name]);
-			const state = bucket.dataset.state, burst = of("burst"), meter = bucket.querySelector(".meter");
-			if (state === "blocked") {
-				const left = of("next") - passed;
-				set(bucket, ".next", left > 0 ? `No request is allowed for ${span(left)}.` : "The block has ended.");
-				continue;
-			}
-			if (!meter || state === "full" || !burst || !of("rate")) continue; // a quota has no rate: it stays as the server wrote it
-			const tokens = Math.min(burst, of("tokens") + of("rate") * passed), next = of("next") - passed, full = of("full") - passed;
-			const text = (Math.floor(tokens * 10) / 10).toFixed(1).replace(/\.0$/, "").replace("-", "−") + " of " + burst.toLocaleString("en-US") + " tokens";
-			meter.querySelector(".fill").setAttribute("width", (100 * Math.max(0, tokens) / burst).toFixed(2));
-			meter.setAttribute("aria-valuenow", Math.max(0, tokens).toFixed(1));
-			meter.setAttribute("aria-valuetext", text);
-			set(bucket, ".level", text);
-			set(bucket, ".next", full <= 0 ? "Refilled." : (next > 0 ? `The next request is allowed in ${span(next)}.` : "The next request is allowed now.") + ` Full in ${span(full)}.`);
-		}
-	}
-
-	if (buckets) {
-		const calm = matchMedia("(prefers-reduced-motion: reduce)");
-		let last = 0;
-		const frame = (now) => {
-			if (now - last >= (calm.matches ? 1000 : 50)) { last = now; refill(); }
-			requestAnimationFrame(frame);
-		};
-		requestAnimationFrame(frame);
-	}
 	document.addEventListener("visibilitychange", () => { if (!document.hidden && failed < giveUp) poll(); });
 	say("Live.");
 	timer = setTimeout(poll, every);

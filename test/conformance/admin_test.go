@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -102,8 +103,10 @@ func button(policy ratelimit.Policy, action string) string {
 func TestAdminPageInABrowser(t *testing.T) {
 	browser := startBrowser(t)
 	for name, test := range map[string]func(*testing.T, context.Context){
-		"bars refill while one looks":        testBarsRefill,
+		"a bucket is shown as it was read":   testBucketsAsRead,
+		"the numbers of a chart":             testChartNumbers,
 		"reset, refund, block and unblock":   testClicks,
+		"a block of an unknown kind":         testUnknownKind,
 		"changes over plain HTTP":            testPlainHTTP,
 		"a password in the address":          testPasswordInAddress,
 		"a lock":                             testLock,
@@ -124,34 +127,76 @@ func TestAdminPageInABrowser(t *testing.T) {
 	}
 }
 
-func testBarsRefill(t *testing.T, browser context.Context) {
+// The page shows what the store holds, and does not guess what it will hold.
+func testBucketsAsRead(t *testing.T, browser context.Context) {
 	s := newAdminSite(t, admin.Config{})
 	s.take(slow, "member:5", 30)
 	b := newTab(t, browser, s.base)
 	b.open("/admin/key?key=member:5")
 	begin := time.Now()
-	widths := eval[[]float64](b, `new Promise((done) => {
-		const bar = document.querySelector(%s), widths = [];
-		const look = () => { widths.push(bar.getBoundingClientRect().width); widths.length < 12 ? setTimeout(look, 100) : done(widths); };
-		look();
-	})`, bucketOf(slow, ".fill"))
-	if !slices.IsSorted(widths) || len(slices.Compact(slices.Clone(widths))) < 8 {
-		t.Errorf("within 1.2 s the bar has the widths %v", widths)
-	}
-
-	// What it shows is what the bucket holds.
-	before := float64(s.peek(slow, "member:5").Remaining)
-	level := eval[string](b, `document.querySelector(%s).getAttribute("aria-valuenow")`, bucketOf(slow, "[role=meter]"))
+	read := `document.querySelector(` + "`" + bucketOf(slow, ".state") + "`" + `).textContent`
+	text := eval[string](b, read)
+	after := s.peek(slow, "member:5").Remaining
 	var shown float64
-	fmt.Sscan(level, &shown)
-	after := float64(s.peek(slow, "member:5").Remaining) // on a busy machine, it refills while the page is asked
-	if shown < before-1.5 || shown > after+1.5 {
-		t.Errorf("after %v the bar shows %q, and %v to %v tokens are there", time.Since(begin), level, before, after)
+	if fmt.Sscan(text, &shown); shown < 10 || shown > float64(after+1) || !strings.Contains(text, " read at ") {
+		t.Errorf("%v after 10 tokens were there, the page says %q, and %d are there", time.Since(begin), text, after)
+	}
+	s.take(slow, "member:5", after)
+	b.wait(read + `.match(/[\d.]+/)[0] < 8`) // it also shows what others take
+	eval[any](b, `void (window.fetch = () => new Promise(() => {}))`)
+	time.Sleep(100 * time.Millisecond) // for an answer on its way
+	if changed := eval[bool](b, `new Promise((done) => { const read = () => `+read+`, was = read(); setTimeout(() => done(read() !== was), 1000); })`); changed {
+		t.Errorf("without an answer of the store the page goes on to say %q", eval[string](b, read))
+	}
+}
+
+// Each number of a chart shows below the pointer, and by the arrow keys, and is in a table.
+func testChartNumbers(t *testing.T, browser context.Context) {
+	s := newAdminSite(t, admin.Config{})
+	for range 50 {
+		s.take(slow, "member:17", 1)
+	}
+	b := newTab(t, browser, s.base)
+	b.open("/admin/top?policy=slow")
+	b.wait(`!document.querySelector("#chart .legend").textContent.startsWith("allowed 0 ")`) // the step is over
+	for name, move := range map[string]func(){
+		"pointer": func() {
+			at := eval[[]float64](b, `(() => { const r = document.querySelector("#chart .plot").getBoundingClientRect(); return [r.left + 1, r.top + 20]; })()`)
+			command(b, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: chromedp.MouseMoved, X: at[0], Y: at[1]})
+		},
+		"keys": func() { b.do(chromedp.Focus(chromedp.CSS("#chart-at")), chromedp.KeyEvent(kb.Home)) },
+	} {
+		b.open("/admin/top?policy=slow")
+		move()
+		b.wait(`document.querySelector("#chart .legend").textContent.includes([...document.querySelectorAll("#chart tbody time")].at(-1).textContent)`)
+		if text := eval[string](b, `document.querySelector("#chart-at").getAttribute("aria-valuetext")`); !strings.HasSuffix(text, ": allowed 0, denied 0 per second") {
+			t.Errorf("%s: the slider says %q", name, text)
+		}
+		if !eval[bool](b, `(() => { const c = document.querySelector("#chart .cursor"), r = c.getBoundingClientRect(), p = document.querySelector("#chart .plot").getBoundingClientRect(); return getComputedStyle(c).visibility === "visible" && r.height > 100 && Math.abs(r.left - p.left) < 20; })()`) {
+			t.Errorf("%s: no line marks the time", name)
+		}
+	}
+	b.screenshot("chart")
+
+	// A longer range, and the table, are there without scripts.
+	none := newTab(t, browser, s.base)
+	none.withoutScripts()
+	none.open("/admin/top?policy=slow")
+	none.click(`#chart .reaches a[href$="range=6h"]`)
+	none.wait(`document.querySelector("#chart .reaches strong")?.textContent === "6 h"`)
+	if text := none.text(); !strings.Contains(text, "per second at ") {
+		t.Errorf("no values without scripts: %s", text)
+	}
+	none.click("#chart summary")
+	if !eval[bool](none, `document.querySelectorAll("#chart tbody tr").length > 0 && document.querySelector("#chart tbody").checkVisibility() && !document.querySelector("#chart-at").checkVisibility()`) {
+		t.Error("without scripts there is no table, or a slider that does nothing")
 	}
 
-	// It also shows what others take.
-	s.take(slow, "member:5", s.peek(slow, "member:5").Remaining)
-	b.wait(`document.querySelector(%s).getAttribute("aria-valuenow") < 8`, bucketOf(slow, "[role=meter]"))
+	b.click("#chart summary")
+	eval[bool](b, `new Promise((done) => document.addEventListener("updated", () => done(true), { once: true }))`)
+	if !eval[bool](b, `[...document.querySelectorAll("#chart tbody tr")].some((row) => row.checkVisibility() && /allowed|\t[1-9]/.test(row.innerText))`) {
+		t.Errorf("an update closes the table, or it says %s", b.text())
+	}
 }
 
 func testClicks(t *testing.T, browser context.Context) {
@@ -185,10 +230,37 @@ func testClicks(t *testing.T, browser context.Context) {
 		t.Error("a block of one bucket denies another, or not that one")
 	}
 	b.screenshot("key-blocked")
-	b.click(button(slow, "unblock"))
+
+	// It is in the list of blocks, with a button that ends it.
+	b.open("/admin/")
+	b.wait(`document.querySelector("#block-list")?.textContent.includes("member:5") && document.querySelector("#block-list").textContent.includes("ann")`)
+	b.click(`#block-list form[action$="key/unblock"] button`)
 	b.wait(`document.querySelector(%s)?.dataset.state === "full"`, `[data-bucket="slow"]`)
 	if !s.take(slow, key, 40) {
 		t.Error("after an unblock the bucket is not what it was")
+	}
+}
+
+// A block that would block nobody has to be ticked.
+func testUnknownKind(t *testing.T, browser context.Context) {
+	s := newAdminSite(t, admin.Config{})
+	s.take(logins, "ip:192.0.2.1", 1)
+	b := newTab(t, browser, s.base)
+	b.expect("422")
+	b.open("/admin/key?key=203.0.113.66")
+	b.do(chromedp.SetValue(chromedp.CSS(bucketOf(logins, "input[name=for]")), "2h"))
+	b.click(button(logins, "block"))
+	b.wait(`document.querySelector(".notice.bad")?.textContent.includes("Keys of requests begin with ip:")`)
+	if s.peek(logins, "203.0.113.66").Blocked {
+		t.Error("it is blocked")
+	}
+	b.size(400, 900)
+	b.checkWidth("a block that was not made")
+	b.click(bucketOf(logins, "input[name=force]"))
+	b.click(button(logins, "block"))
+	b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="logins"]`)
+	if r := s.peek(logins, "203.0.113.66"); r.RetryAfter < 119*time.Minute {
+		t.Errorf("blocked for %v", r.RetryAfter)
 	}
 }
 
@@ -262,9 +334,9 @@ func testHostileKeys(t *testing.T, browser context.Context) {
 		time.Sleep(time.Second) // facts are as old as that
 		b.open("/admin/")
 		b.checkWidth(fmt.Sprintf("the list with %.20q", key))
-		link := eval[string](b, `[...document.querySelectorAll("#key-lists table tr")][1].querySelector("a")?.href ?? ""`)
+		link := eval[string](b, `[...document.querySelectorAll("#key-list table tr")][1].querySelector("a")?.href ?? ""`)
 		if link == "" {
-			if text := eval[string](b, `document.querySelector("#key-lists table").innerText`); len(key) <= 256 || !strings.Contains(text, "sha256:") {
+			if text := eval[string](b, `document.querySelector("#key-list table").innerText`); len(key) <= 256 || !strings.Contains(text, "sha256:") {
 				t.Errorf("%.20q has no link in %s", key, text)
 			}
 			continue
@@ -288,7 +360,7 @@ func testHostileKeys(t *testing.T, browser context.Context) {
 			s.take(logins, key, 1)
 			b.wait(`document.querySelector(%s).textContent.startsWith("4")`, bucketOf(logins, ".level"))
 		}
-		if hacked := eval[bool](b, `"hacked" in window || document.querySelectorAll("h1").length !== 1 || document.querySelectorAll("script").length !== 1`); hacked {
+		if hacked := eval[bool](b, `"hacked" in window || document.querySelectorAll("h1").length !== 1 || document.querySelectorAll("script").length !== 2`); hacked {
 			t.Errorf("%.20q changes the page: %s", key, eval[string](b, `document.documentElement.outerHTML`))
 		}
 	}
@@ -309,18 +381,18 @@ func testOverviewIsLive(t *testing.T, browser context.Context) {
 	s := newAdminSite(t, admin.Config{})
 	b := newTab(t, browser, s.base)
 	b.open("/admin/")
-	b.wait(`document.body.innerText.includes("Nobody was denied lately")`)
+	b.wait(`document.body.innerText.includes("All is well.")`)
 	for range 100 {
 		s.take(slow, "member:17", 1)
 		s.take(shadow, "member:18", 1)
 	}
-	b.wait(`[...document.querySelectorAll("#key-lists table tr")].some((r) => r.textContent.includes("member:17") && r.textContent.includes("slow"))`)
-	b.wait(`[...document.querySelectorAll("#key-lists table tr")].some((r) => r.textContent.includes("member:18") && r.textContent.includes("shadow"))`)
-	b.wait(`document.querySelectorAll("svg.chart polyline").length > 0`)
+	b.wait(`[...document.querySelectorAll("#key-list table tr")].some((r) => r.textContent.includes("member:17") && r.textContent.includes("slow"))`)
+	b.wait(`[...document.querySelectorAll("#key-list table tr")].some((r) => r.textContent.includes("member:18") && r.textContent.includes("shadow"))`)
+	b.wait(`document.querySelectorAll(".plot polyline").length > 0`)
 	for range 200 {
 		s.take(slow, "member:19", 1)
 	}
-	b.wait(`document.querySelectorAll("#key-lists table tr")[1].textContent.includes("member:19")`)
+	b.wait(`document.querySelectorAll("#key-list table tr")[1].textContent.includes("member:19")`)
 }
 
 func testServiceEnds(t *testing.T, browser context.Context) {
@@ -460,7 +532,7 @@ func testKeyboard(t *testing.T, browser context.Context) {
 		b.open(address)
 		want := eval[[]string](b, `(() => {
 			window.nameOf = (e) => e.tagName + " " + (e.getAttribute("action") || e.closest("form")?.getAttribute("action") || "") + " " + (e.name || e.textContent.trim() || e.getAttribute("aria-label")) + " " + [...document.querySelectorAll("*")].indexOf(e);
-			return [...document.querySelectorAll("a[href], button:not([disabled]), input:not([type=hidden]), textarea, [tabindex='0']")].map(nameOf);
+			return [...document.querySelectorAll("a[href], button:not([disabled]), input:not([type=hidden]), textarea, summary, [tabindex='0']")].filter((e) => e.checkVisibility()).map(nameOf);
 		})()`)
 		var got []string
 		for range want {

@@ -3,7 +3,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -32,31 +31,49 @@ var blockCommand = bucketCommand("block", "Denies all requests of a key for some
 	func(f *flags) change {
 		d := f.duration("for", 15*time.Minute, "`TIME` that the block lasts")
 		by, why := defineWho(f, "the block")
-		return change{done: "blocked", do: func(l *ratelimit.Limiter, ctx context.Context, p ratelimit.Policy, key string) (none ratelimit.Result, err error) {
-			reason := cmp.Or(*by, operator(f.getenv))
+		reason := func() string {
+			text := cmp.Or(*by, operator(f.getenv))
 			if *why != "" {
-				reason += ": " + *why
+				text += ": " + *why
 			}
-			switch {
-			case *d < time.Microsecond || *d > store.MaxBlock:
-				return none, wrongUsage("-for: must be from 1µs to %v (35 years)", store.MaxBlock)
-			case len(reason) > store.MaxReason || !utf8.ValidString(reason):
-				return none, wrongUsage("-why: must be UTF-8, and at most %d bytes with -by", store.MaxReason)
-			}
-			return l.Block(ctx, p, key, *d, reason)
-		}}
+			return text
+		}
+		return change{done: "blocked",
+			check: func() error {
+				switch reason := reason(); {
+				case *d < time.Microsecond || *d > store.MaxBlock:
+					return wrongUsage("-for: must be from 1µs to %v (35 years)", store.MaxBlock)
+				case len(reason) > store.MaxReason || !utf8.ValidString(reason):
+					return wrongUsage("-why: must be UTF-8, and at most %d bytes with -by", store.MaxReason)
+				}
+				return nil
+			},
+			do: func(l *ratelimit.Limiter, ctx context.Context, p ratelimit.Policy, key string) (ratelimit.Result, error) {
+				return l.Block(ctx, p, key, *d, reason())
+			},
+		}
 	})
 
 var unblockCommand = bucketCommand("unblock", "Ends a block or lock of a key. Its bucket keeps its tokens.", "",
 	"ratelimit unblock -redis redis://localhost:6379 -policy api ip:192.0.2.1",
 	func(*flags) change { return change{done: "unblocked", do: (*ratelimit.Limiter).Unblock} })
 
+// checkKnown returns an error if a change of a bucket would have no effect.
+func (c *connection) checkKnown(ctx context.Context, policy, key string) error {
+	k, err := c.published(ctx)
+	if err != nil {
+		return c.unanswered(err, false)
+	}
+	return cmp.Or(k.checkPolicy("-policy", policy), k.checkKey("KEY", key))
+}
+
 // A change is what a command does with a bucket before it shows it. A nil do only looks.
 type change struct {
 	done string
 	do   func(l *ratelimit.Limiter, ctx context.Context, p ratelimit.Policy, key string) (ratelimit.Result, error)
 
-	asJSON *bool // nil if it cannot be chosen
+	check  func() error // of the flags; may be nil
+	asJSON *bool        // nil if it cannot be chosen
 }
 
 // bucketCommand returns a command on one bucket. define defines its flags, and returns what it does.
@@ -66,6 +83,10 @@ func bucketCommand(name, short, long, example string, define func(f *flags) chan
 		r := defineRedis(f)
 		policy := f.text("policy", "`NAME` of the policy (required)")
 		made := define(f)
+		force := new(bool)
+		if made.do != nil {
+			force = f.is("force", "allow "+forceWords)
+		}
 		return func(ctx context.Context, e *env) error {
 			key, err := e.one("KEY", "ip:192.0.2.1")
 			switch {
@@ -75,8 +96,17 @@ func bucketCommand(name, short, long, example string, define func(f *flags) chan
 				return wrongUsage("-policy: must be the name of a policy of the program, such as api")
 			case !policyname.Valid(*policy):
 				return wrongUsage("-policy: must be %s", policyname.Rule)
+			case made.check != nil:
+				if err := made.check(); err != nil {
+					return err
+				}
 			}
 			return r.with(ctx, func(ctx context.Context, c *connection) error {
+				if made.do != nil && !*force {
+					if err := c.checkKnown(ctx, *policy, key); err != nil {
+						return err
+					}
+				}
 				l, err := ratelimit.New(ratelimit.Config{Store: c.store, Timeout: *r.timeout, Logger: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					return err
@@ -90,11 +120,7 @@ func bucketCommand(name, short, long, example string, define func(f *flags) chan
 
 func changeBucket(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy, key string, made change, c *connection, e *env) error {
 	if made.do != nil {
-		_, err := made.do(l, ctx, p, key)
-		if _, wrong := errors.AsType[*usageError](err); wrong {
-			return err
-		}
-		if err != nil {
+		if _, err := made.do(l, ctx, p, key); err != nil {
 			return c.unanswered(err, true)
 		}
 	}

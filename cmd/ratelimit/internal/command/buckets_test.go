@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/fleet"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
@@ -33,6 +34,7 @@ func TestBuckets(t *testing.T) {
 	l := program(t, server.Client(), redisstore.Config{})
 	at := func(args ...string) ran { return run(t, append(args, "-redis", url, "-policy", "api")...) }
 	const hostile = "ip:\x1b[31m\u202e\n"
+	publish(t, server.Client(), fleet.Snapshot{Policies: []fleet.Policy{{Name: "api"}}, Kinds: []string{"ip"}})
 
 	take(t, l, "ip:192.0.2.1", 3)
 	take(t, l, hostile, 10)
@@ -109,7 +111,7 @@ func TestBucketsOfOtherPrograms(t *testing.T) {
 			at("peek", "-policy", "api", key).want(t, 0, "tokens    8 of 10")
 		}
 		at("diagnose").want(t, 0, "no findings")
-		at("limits", "set", "api", "120/1m", "-was", "60/1m").want(t, 0, "api      ?         120/1m")
+		at("limits", "set", "api", "120/1m", "-was", "60/1m", "-force").want(t, 0, "api      ?         120/1m")
 		at("limits", "get").want(t, 0, "api      ?         120/1m")
 		run(t, "diagnose", "-redis", "redis://"+cluster.Addrs()[0]).want(t, 1, "node of a cluster")
 		cluster.Nodes[1].Kill()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/user"
 	"slices"
@@ -47,7 +48,13 @@ var limitsGetCommand = &command{
 			if err != nil {
 				return err
 			}
-			return l.with(ctx, policy, e, func(context.Context, *override.Overrides) error { return nil })
+			return l.with(ctx, policy, e, func(ctx context.Context, c *connection, o *override.Overrides) error {
+				f, err := c.replicas(ctx)
+				if err == nil {
+					writeDifferences(o, f.Replicas, e)
+				}
+				return err
+			})
 		}
 	},
 }
@@ -65,7 +72,7 @@ by this command and by each replica. The limit of the program comes from -polici
 	prepare: func(f *flags) func(context.Context, *env) error {
 		l := defineLimits(f)
 		was := f.text("was", "`LIMIT` that is in force. If another one is, nothing changes")
-		force := f.is("force", "allow a limit that is more than 10 times higher or lower than the program's, or that cannot be compared")
+		force := f.is("force", "allow a limit that is more than 10 times higher or lower than the program's, or that cannot be compared; and "+forceWords)
 		until := f.text("until", "`TIME` when it ends: "+endtime.Rule+" (default: it has no end)")
 		by, why := defineWho(f, "the change")
 		return func(ctx context.Context, e *env) error {
@@ -92,7 +99,14 @@ by this command and by each replica. The limit of the program comes from -polici
 			} else if now := time.Now(); *until != "" && (!c.Until.After(now) || c.Until.After(now.AddDate(10, 0, 0))) {
 				return wrongUsage("-until: must be after now, and at most 10 years ahead")
 			}
-			return l.with(ctx, c.Policy, e, func(ctx context.Context, o *override.Overrides) error { return o.Set(ctx, c) })
+			return l.with(ctx, c.Policy, e, func(ctx context.Context, to *connection, o *override.Overrides) error {
+				if !*force {
+					if err := l.checkKnown(ctx, to, c.Policy); err != nil {
+						return err
+					}
+				}
+				return o.Set(ctx, c)
+			})
 		}
 	},
 }
@@ -112,7 +126,9 @@ var limitsEndCommand = &command{
 				return err
 			}
 			c := override.Change{Policy: policy, Key: *l.key, By: cmp.Or(*by, operator(e.getenv)), Why: *why}
-			return l.with(ctx, policy, e, func(ctx context.Context, o *override.Overrides) error { return o.End(ctx, c) })
+			return l.with(ctx, policy, e, func(ctx context.Context, _ *connection, o *override.Overrides) error {
+				return o.End(ctx, c)
+			})
 		}
 	},
 }
@@ -137,6 +153,7 @@ func operator(getenv func(string) string) string {
 type limitsFlags struct {
 	redis                *redisFlags
 	key, policies, names *string
+	program              map[string][]ratelimit.Limit // of the file, nil without one
 }
 
 func defineLimits(f *flags) *limitsFlags {
@@ -146,25 +163,24 @@ func defineLimits(f *flags) *limitsFlags {
 }
 
 // with calls do, and shows the limits afterwards: those of a policy, or all if policy is "".
-func (l *limitsFlags) with(ctx context.Context, policy string, e *env, do func(context.Context, *override.Overrides) error) error {
+func (l *limitsFlags) with(ctx context.Context, policy string, e *env, do func(context.Context, *connection, *override.Overrides) error) error {
 	if !keyname.CanBe(*l.key) {
 		return wrongUsage("-key: must be a kind, a colon and an identity, such as member:7 or ip:192.0.2.1")
 	}
-	var program map[string][]ratelimit.Limit
 	if *l.policies != "" {
 		f, err := policyfile.Load(*l.policies, registry(*l.names))
 		if err != nil {
 			return fmt.Errorf("-policies: %w", err)
 		}
-		program = make(map[string][]ratelimit.Limit)
+		l.program = make(map[string][]ratelimit.Limit)
 		for _, m := range f.Mounts() { // also those with functions of the program
-			program[m.Policy.Name] = append(program[m.Policy.Name], m.Policy.Limit)
+			l.program[m.Policy.Name] = append(l.program[m.Policy.Name], m.Policy.Limit)
 		}
 	}
 	return l.redis.with(ctx, func(ctx context.Context, c *connection) error {
-		overrides, err := override.Edit(ctx, c.store, program)
+		overrides, err := override.Edit(ctx, c.store, l.program)
 		if err == nil {
-			err = do(ctx, overrides)
+			err = do(ctx, c, overrides)
 		}
 		if err == nil {
 			l.get(overrides, policy, e)
@@ -173,12 +189,28 @@ func (l *limitsFlags) with(ctx context.Context, policy string, e *env, do func(c
 	})
 }
 
+// checkKnown returns an error if the limit that is changed would be in force for no request. A file has all policies.
+func (l *limitsFlags) checkKnown(ctx context.Context, c *connection, policy string) error {
+	k, err := c.published(ctx)
+	if err != nil {
+		return err
+	}
+	if l.program != nil {
+		k.policies = slices.Sorted(maps.Keys(l.program))
+	}
+	if err = k.checkPolicy("POLICY", policy); err == nil && *l.key != "" {
+		err = k.checkKey("-key", *l.key)
+	}
+	return err
+}
+
 func explainLimits(err error, c *connection) error {
 	var factor *override.FactorError
 	fault, ofField := errors.AsType[configfault.Fault](err)
+	_, wrong := errors.AsType[*usageError](err)
 	switch {
-	case err == nil:
-		return nil
+	case err == nil || wrong:
+		return err
 	case ofField:
 		return wrongUsage("-%s: %s", strings.ToLower(fault.Field), fault.Text)
 	case errors.As(err, &factor):

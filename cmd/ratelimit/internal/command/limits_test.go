@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/fleet"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
@@ -16,6 +17,7 @@ func TestLimits(t *testing.T) {
 	url := "redis://" + server.Addr()
 	policies := file(t, "limits.yaml", "version: 1\npolicies:\n  - name: api\n    key: remote_ip\n    limit: 60/1m burst 10\n  - name: login\n    key: remote_ip\n    limit: 1/15m burst 5\n")
 	at := func(args ...string) ran { return run(t, append(append([]string{"limits"}, args...), "-redis", url)...) }
+	publish(t, server.Client(), fleet.Snapshot{Policies: []fleet.Policy{{Name: "api"}, {Name: "login"}}})
 
 	at("get").want(t, 0, "Redis has no changed limit\n")
 	at("get", "-policies", policies).want(t, 0, "api      60/1m burst 10   60/1m burst 10", "login    1/15m burst 5    1/15m burst 5")
@@ -35,7 +37,7 @@ func TestLimits(t *testing.T) {
 	at("set", "api", "x", "-policies", policies).want(t, 2, "LIMIT: ")
 	at("set", "api", "0/1m", "-policies", policies).want(t, 2, "use ratelimit block")
 	at("set", "api", "unlimited", "-policies", policies).want(t, 1, "cannot be compared", "-force")
-	at("set", "nothing", "60/1m", "-policies", policies).want(t, 1, "the program has no policy of this name", `["api" "login"]`)
+	at("set", "nothing", "60/1m", "-policies", policies).want(t, 2, "POLICY: there is no policy nothing: must be one of api, login; or use -force")
 	at("set", "api").want(t, 2, "needs POLICY and LIMIT")
 	at("set", "api", "60/1m", "-was", "x").want(t, 2, "-was: ")
 	at("get").want(t, 0, "6000/1m")
@@ -63,6 +65,7 @@ func TestLimitsOfKeys(t *testing.T) {
 	at := func(args ...string) ran {
 		return run(t, append(append([]string{"limits"}, args...), "-redis", "redis://"+server.Addr(), "-policies", policies)...)
 	}
+	publish(t, server.Client(), fleet.Snapshot{})
 	end := time.Now().AddDate(0, 0, 3).UTC().Format(time.DateOnly)
 	at("set", "api", "600/1m", "burst", "100", "-key", "member:7", "-until", end, "-by", "alice", "-why", "launch").want(t, 0,
 		"api member:7   60/1m burst 10   600/1m burst 100 until "+end+"T00:00:00Z", "by alice: launch", "60/1m burst 10 to 600/1m burst 100 until")
@@ -121,7 +124,7 @@ func TestLimitsWithLongTexts(t *testing.T) {
 	server := redistest.Start(t)
 	at := func(args ...string) ran { return run(t, append(args, "-redis", "redis://"+server.Addr())...) }
 	long := func(n int) string { return "k:" + strings.Repeat("x", n-2) }
-	set := []string{"limits", "set", "api", "60/1m", "-was", "60/1m"}
+	set := []string{"limits", "set", "api", "60/1m", "-was", "60/1m", "-force"}
 	for flag, most := range map[string]int{"-by": 128, "-why": 256, "-key": 448} {
 		at(append(set, flag, long(most))...).want(t, 0, "60/1m")
 		at(append(set, flag, long(most+1))...).want(t, 2, flag+": must ", "ratelimit help limits set")
@@ -129,6 +132,6 @@ func TestLimitsWithLongTexts(t *testing.T) {
 			at("limits", "end", "api", flag, long(most+1)).want(t, 2, flag+": must ")
 		}
 	}
-	at("block", "-policy", "api", "ip:192.0.2.1", "-why", long(201)).want(t, 2, "-why: must be UTF-8, and at most 200 bytes with -by")
-	at("block", "-policy", "api", "ip:192.0.2.1", "-by", long(201)).want(t, 2, "-why: must be UTF-8, and at most 200 bytes with -by")
+	at("block", "-force", "-policy", "api", "ip:192.0.2.1", "-why", long(201)).want(t, 2, "-why: must be UTF-8, and at most 200 bytes with -by")
+	at("block", "-force", "-policy", "api", "ip:192.0.2.1", "-by", long(201)).want(t, 2, "-why: must be UTF-8, and at most 200 bytes with -by")
 }

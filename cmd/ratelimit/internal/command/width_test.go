@@ -16,13 +16,13 @@ func TestWidth(t *testing.T) {
 	server := redistest.Start(t)
 	key := "k:" + strings.Repeat("0123456789", 50) + "end"
 	url := "redis://" + server.Addr()
-	run(t, "limits", "set", "api", "60/1m", "-was", "60/1m", "-key", key[:400]+"end", "-redis", url).want(t, 0)
+	run(t, "limits", "set", "api", "60/1m", "-was", "60/1m", "-force", "-key", key[:400]+"end", "-redis", url).want(t, 0)
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"version":1,"heaviest":[{"policy":"api","key":%q,"requests":1000}]}`, key)
 	}))
 	defer page.Close()
 	for _, args := range [][]string{
-		{"top", "-admin", page.URL}, {"peek", "-redis", url, "-policy", "api", key}, {"block", "-redis", url, "-policy", "api", key}, {"limits", "get", "-redis", url},
+		{"top", "-admin", page.URL}, {"peek", "-redis", url, "-policy", "api", key}, {"block", "-force", "-redis", url, "-policy", "api", key}, {"limits", "get", "-redis", url},
 	} {
 		for columns, most := range map[string]int{"60": 60, "120": 120, "": 100, "x": 100} {
 			r := setup{terminal: true, env: map[string]string{"COLUMNS": columns}}.run(t, args...)

@@ -1,0 +1,83 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/go-tokenbucket/ratelimit/internal/fleet"
+)
+
+// known are the policies that requests can have, and the kinds of their keys. A change of any other bucket would be made, and
+// have no effect.
+type known struct{ policies, kinds []string }
+
+// forceWords say what -force allows, of all commands that have it.
+const forceWords = "a policy, or a kind of key, that no running replica publishes"
+
+// replicas returns what running replicas publish: those of programs with an admin page.
+func (c *connection) replicas(ctx context.Context) (fleet.Fleet, error) {
+	return fleet.NewReader(c.store, nil).Fleet(ctx)
+}
+
+// published returns what running replicas know.
+func (c *connection) published(ctx context.Context) (k known, err error) {
+	f, err := c.replicas(ctx)
+	if err != nil {
+		return k, err
+	}
+	all := f.Merged()
+	for _, p := range all.Policies {
+		k.policies = append(k.policies, p.Name)
+	}
+	k.kinds = all.Kinds
+	return k, nil
+}
+
+// checkPolicy returns an error if no request can have a policy. role is the flag or the argument that names it.
+func (k *known) checkPolicy(role, policy string) error {
+	switch {
+	case len(k.policies) == 0:
+		return wrongUsage("%s: no running replica publishes its policies, as programs with an admin page do: check -redis and -prefix, or use -force", role)
+	case !slices.Contains(k.policies, policy):
+		return wrongUsage("%s: there is no policy %s: must be %s; or use -force", role, show(policy), oneOf(k.policies))
+	}
+	return nil
+}
+
+// checkKey returns an error if no request can have a key. While no kind is known, a key may have any.
+func (k *known) checkKey(role, key string) error {
+	kind, _, hasKind := strings.Cut(key, ":")
+	addr, err := netip.ParseAddr(key)
+	must, kinds := "must be a kind, a colon and an identity", k.kinds
+	if len(kinds) > 0 {
+		must += ", and the kind " + oneOf(kinds)
+	}
+	switch {
+	case err == nil && addr.Is4():
+		return wrongUsage("%s: has no kind: did you mean ip:%s? It %s; or use -force", role, key, must)
+	case err == nil, !hasKind, len(kinds) > 0 && !slices.Contains(kinds, kind):
+		return wrongUsage("%s: no replica has met such a key: it %s; or use -force", role, must)
+	}
+	return nil
+}
+
+// oneOf lists what a name may be.
+func oneOf(names []string) string {
+	if len(names) > 1 {
+		return "one of " + some(names)
+	}
+	return some(names)
+}
+
+// some lists the first names.
+func some(names []string) string {
+	const most = 20
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
