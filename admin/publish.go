@@ -141,7 +141,7 @@ var release = sync.OnceValues(func() (name string, built time.Time) {
 
 // A roster is what is known of the fleet.
 type roster struct {
-	fleet.Fleet                 // this replica first of all, as it is now
+	fleet.Fleet                 // all replicas, also this one
 	Own         *fleet.Snapshot // this replica
 	All         *fleet.Snapshot // all of them together
 	Shared      bool            // the store shares snapshots of replicas
