@@ -33,7 +33,7 @@
 // # JSON
 //
 // facts.json has all that the first page shows, top.json?policy=NAME the lists of a policy, and key.json?key=KEY the
-// buckets of a key. Changes are POST requests to key/reset, key/refund, key/block and key/unblock. overrides.json has the
+// buckets of a key. blocks.json lists the blocks in force. Changes are POST requests to key/reset, key/refund, key/block and key/unblock. overrides.json has the
 // limits in force, which a POST to overrides changes. A POST to explain.json explains a request. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/admin.md.
 package admin

@@ -11,6 +11,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/admin"
 	"github.com/go-tokenbucket/ratelimit/internal/keyname"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
 func TestBlocksInForce(t *testing.T) {
@@ -48,28 +49,26 @@ func TestBlocksInForce(t *testing.T) {
 // The list is bounded, and so is what it costs the store.
 func TestManyBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFake(t)
-		s := newSite(t, admin.Config{}, ratelimit.Config{Store: f})
-		for i := range 60 {
-			s.want(s.post("key/block", form(fmt.Sprint("ip:192.0.2.", i), "for", fmt.Sprint(60+i, "m"), "force", "1")), 303)
+		m := ratelimit.Must(memstore.New(memstore.Config{}))
+		defer m.Close()
+		limits := ratelimit.Config{Store: shared{m}}
+		s, other := newSite(t, admin.Config{}, limits), newSite(t, admin.Config{}, limits)
+		for i := range 25 {
+			s.want(s.post("key/block", form(fmt.Sprint("ip:192.0.2.", i), "for", "2h", "force", "1")), 303)
+			s.want(other.post("key/block", form(fmt.Sprint("ip:192.0.2.", 100+i), "for", "1h", "force", "1")), 303)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(3 * time.Second)
 		before := at(s.object("facts.json"), "operations", "peek").(float64)
 		time.Sleep(time.Second)
 		v := s.object("facts.json")
 		if peeks := at(v, "operations", "peek").(float64) - before; peeks > 20 {
 			t.Errorf("%v looks at the store", peeks)
 		}
-		same(t, v, map[string]any{"blocks.0.reason": "ann", "blocks.19.reason": "ann", "blocks.20.looked": false, "blocks.49.policy": "api", "blocks.50": nil})
+		same(t, v, map[string]any{"blocks.0.reason": "ann", "blocks.19.reason": "ann", "blocks.20.looked": false, "blocks.39.policy": "api", "blocks.40": nil})
 		w := s.get("", asBrowser)
 		checkPage(t, w)
-		s.want(w, 200, `42 more: <a href="blocks">all blocks and locks</a>`)
+		s.want(w, 200, `32 more: <a href="blocks">all blocks and locks</a>`, "40&#43;")
 		s.want(s.get("blocks", asBrowser), 200, "see the page of the key", "10 more are not published for lack of room.")
-		f.breaks(fmt.Errorf("on fire"))
-		time.Sleep(time.Second)
-		if v := s.object("blocks.json"); at(v, "blocks", 49) == nil || at(v, "blocks", 0, "looked") != false {
-			t.Errorf("while the store fails: %v", v)
-		}
 	})
 }
 

@@ -76,8 +76,10 @@ func (h *handler) change(c *call) error {
 				force, err = flag(values, "force")
 			}
 		}
-		if unknown := h.unknownKind(c.r.Context(), a.policy, a.key); err == nil && !force && unknown != "" {
-			return h.notBlocked(c, a, values, unknown)
+		if err == nil && !force {
+			if why := h.unknownKind(c.r.Context(), a.key); why != "" {
+				return h.notBlocked(c, a, values, why)
+			}
 		}
 	case "refund":
 		a.n, err = tokens(values)

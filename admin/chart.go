@@ -204,46 +204,63 @@ func perSecond(n int64, step time.Duration) string {
 func (p *page) Chart() *chart {
 	switch v := p.Data.(type) {
 	case *facts:
-		return p.chartOf("Requests", v, v.History)
+		return p.chartOf("chart", "Requests", v.whose(), v.History, seriesOf)
 	case *topView:
 		if v.Of != nil {
-			return p.chartOf("Policy "+v.Policy, v.Facts, v.Of.History)
+			return p.chartOf("chart", "Policy "+v.Policy, v.Facts.whose(), v.Of.History, seriesOf)
 		}
 	}
 	return nil
 }
 
+// Calls draws the calls of Redis by the replica that answers, and marks when it was unavailable.
+func (p *page) Calls() *chart {
+	f := p.Data.(*facts)
+	var away []bool
+	c := p.chartOf("calls", "Calls of Redis", "the replica that answers", f.calls, func(h *fleet.History) []series {
+		for _, n := range h.Refused {
+			away = append(away, n > 0)
+		}
+		return []series{{"allowed", "calls", h.Allowed}, {"denied", "failed", h.Denied}}
+	})
+	if c != nil {
+		c.mark(away)
+	}
+	return c
+}
+
+// whose says whose requests the page is about.
+func (f *facts) whose() string {
+	switch {
+	case f.Shown != "":
+		return "replica " + f.Shown
+	case len(f.Replicas) == 1:
+		return "this replica"
+	}
+	return "all replicas"
+}
+
 // chartOf draws a history as far back as the request asks for.
-func (p *page) chartOf(of string, f *facts, kept fleet.Histories) *chart {
+func (p *page) chartOf(id, of, whose string, kept fleet.Histories, lines func(*fleet.History) []series) *chart {
 	all := []*fleet.History{kept.TenMinutes, kept.Hour, kept.SixHours} // by reaches
-	h, shown := kept.TenMinutes, reaches[0]
-	var others []link
+	drawn := 0
 	for i, r := range reaches {
-		switch {
-		case all[i] == nil:
-		case r.Name == p.query.Get("range"):
-			h, shown = all[i], r
+		if all[i] != nil && r.Name == p.query.Get("range") {
+			drawn = i
 		}
 	}
+	h := all[drawn]
 	if h == nil {
 		return nil
 	}
+	c := newChart(id, of, reaches[drawn], time.Duration(h.Seconds)*time.Second, h.End, lines(h)...)
+	c.Whose, c.Without = whose, h.Without
 	for i, r := range reaches {
-		if all[i] != nil && r != shown {
+		if all[i] != nil && i != drawn {
 			query := maps.Clone(p.query)
 			query.Set("range", r.Name)
-			others = append(others, link{r.Words, "?" + query.Encode()})
+			c.Others = append(c.Others, link{r.Words, "?" + query.Encode()})
 		}
-	}
-	c := newChart("chart", of, shown, time.Duration(h.Seconds)*time.Second, h.End, seriesOf(h)...)
-	c.Others, c.Without = others, h.Without
-	switch {
-	case f.Shown != "":
-		c.Whose = "replica " + f.Shown
-	case len(f.Replicas) == 1:
-		c.Whose = "this replica"
-	default:
-		c.Whose = "all replicas"
 	}
 	return c
 }

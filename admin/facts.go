@@ -55,7 +55,8 @@ type facts struct {
 	HasCounts bool `json:"has_counts"`
 	HasTop    bool `json:"has_top"`
 
-	here   fleet.Store // of the replica that answers
+	here   fleet.Store     // of the replica that answers
+	calls  fleet.Histories // of Redis, as samples.callCounts has them, of the replica that answers
 	roster roster
 }
 
@@ -166,6 +167,9 @@ func (h *handler) newFacts(ctx context.Context, shown string) *facts {
 	f.addBlocks(ctx, h)
 	f.Keys = f.keys(h)
 	f.addCaches(h.cfg.Caches)
+	if known.Own.Store.Kind == "redis" {
+		f.calls = h.member.samples.ofCalls()
+	}
 	f.LimitedNow = f.limitedNow()
 	f.Headline = newHeadline(f)
 	return f
@@ -201,6 +205,9 @@ func (f *facts) Vitals() []vital {
 		limited.Class = classOf(f.LimitedNow == 0, false)
 	}
 	blocks := vital{Name: "Blocks in force", Value: numbers.Count(len(f.Blocks)), Class: classOf(len(f.Blocks) == 0, false)}
+	if f.LeftOut.Blocks > 0 {
+		blocks.Value += "+"
+	}
 	up := len(f.inState(replicaUp)) + len(f.inState(replicaOlder))
 	replicas := vital{Name: "Replicas up", Value: numbers.Count(up), Class: classOf(false, up < len(f.Replicas))}
 	if n := len(f.Replicas) + f.More; n > 1 {

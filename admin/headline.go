@@ -66,9 +66,9 @@ func noLimits(f *facts) finding {
 	}
 	s, rest := storeFacts{f.Store}, "Requests go on without limits."
 	if refused := f.refusing(""); refused != "" {
-		rest = refused + " Other requests go on without limits."
+		rest = refused + " All others go on without limits."
 	}
-	return finding{s.Begin() + " does not answer: " + s.Reason + ". " + rest, "Bring " + s.Name() + " back. To have limits in an outage, use a fallback.Store.", nil}
+	return finding{s.Begin() + " does not answer. " + rest, "Bring " + s.Name() + " back: " + s.Reason + ". To have limits in an outage, use a fallback.Store.", nil}
 }
 
 func standInsDecide(f *facts) finding {
@@ -77,9 +77,9 @@ func standInsDecide(f *facts) finding {
 	}
 	s, rest := storeFacts{f.Store}, "A stand-in limits all requests."
 	if refused := f.refusing(""); refused != "" {
-		rest = refused + " A stand-in limits all other requests."
+		rest = refused + " A stand-in limits all others."
 	}
-	return finding{s.Begin() + " is unavailable since " + day(s.Since) + ": " + s.Reason + ". " + rest, "Bring " + s.Name() + " back. The replicas notice it within seconds.", nil}
+	return finding{s.Begin() + " is unavailable since " + day(s.Since) + ". " + rest, "Bring " + s.Name() + " back: " + s.Reason + ". The replicas notice it within seconds.", nil}
 }
 
 // refusing names the policies that refuse all requests, "" if there is none.
@@ -137,7 +137,7 @@ func silentReplicas(f *facts) finding {
 		return finding{}
 	}
 	return finding{
-		f.share(names) + plural(names, " has", " have") + " stopped to report: " + listed(names) + ".",
+		f.share(names) + plural(names, " has", " have") + " stopped to report: " + listed(names) + ". " + plural(names, "It has ended, or does", "They have ended, or do") + " not reach " + storeFacts{f.Store}.Name() + ".",
 		"See whether " + plural(names, "it runs", "they run") + ". A replica that has ended leaves the list after a minute.", &link{"Show replicas", "#replicas"},
 	}
 }

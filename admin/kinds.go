@@ -4,17 +4,19 @@ import (
 	"context"
 	"slices"
 	"strings"
+
+	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/fleet"
 )
 
 // unknownKind says why a key is probably not one that requests have, such as 192.0.2.1 in place of ip:192.0.2.1, or "". A
 // block of such a key would succeed and block nobody.
-func (h *handler) unknownKind(ctx context.Context, policy, key string) string {
-	if h.cfg.Top != nil {
-		if _, seen := h.cfg.Top.Key(policy, key); seen {
-			return ""
-		}
+func (h *handler) unknownKind(ctx context.Context, key string) string {
+	all := h.facts(ctx).roster.All
+	if h.seen(key) || slices.ContainsFunc(all.Keys, func(k fleet.Key) bool { return string(k.Name) == key }) {
+		return ""
 	}
-	kinds := h.facts(ctx).roster.All.Kinds
+	kinds := all.Kinds
 	switch kind := (keyFacts{Key: key}).Kind(); {
 	case len(kinds) == 0:
 		return "No replica has published kinds of keys yet, so it is not known whether requests have such a key."
@@ -25,6 +27,18 @@ func (h *handler) unknownKind(ctx context.Context, policy, key string) string {
 	default:
 		return "No replica has seen a key of the kind " + kind + ":. Keys of requests begin with " + beginnings(kinds) + "."
 	}
+}
+
+// seen reports whether this replica lists a key under any policy.
+func (h *handler) seen(key string) bool {
+	if h.cfg.Top == nil {
+		return false
+	}
+	policies := h.policies()
+	return slices.ContainsFunc(policies[:min(len(policies), maxPolicies)], func(p ratelimit.Policy) bool {
+		_, listed := h.cfg.Top.Key(p.Name, key)
+		return listed
+	})
 }
 
 // beginnings writes kinds as "ip:, member: or tenant:".

@@ -146,7 +146,9 @@ func TestALinkPutsNoWordsOnThePage(t *testing.T) {
 			func() *httptest.ResponseRecorder {
 				return s.post("overrides", url.Values{"policy": {"api"}, "end": {"1"}}, asBrowser)
 			},
-			func() *httptest.ResponseRecorder { return s.post("key/block", form("ip:1", "for", "1m", "force", "1"), asBrowser) },
+			func() *httptest.ResponseRecorder {
+				return s.post("key/block", form("ip:1", "for", "1m", "force", "1"), asBrowser)
+			},
 		} {
 			address := strings.TrimPrefix(change().Header().Get("Location"), "../")
 			s.user = "bob"

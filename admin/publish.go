@@ -77,11 +77,16 @@ func untilNext(replica string) time.Duration {
 
 // publish takes a sample and a snapshot of h. If that fails, other replicas see that this one is silent.
 func (h *handler) publish(publisher *fleet.Publisher) {
+	defer func() { // in the goroutine of a timer, a panic of somebody's Store would end the process
+		if panicked := recover(); panicked != nil {
+			h.logger().LogAttrs(context.Background(), slog.LevelError, "ratelimit: admin publishing panicked", slog.String("panic", logtext.Show(fmt.Sprint(panicked), maxShown)))
+		}
+	}()
 	var counted observe.Snapshot
 	if h.cfg.Counts != nil {
 		counted = h.cfg.Counts.Snapshot()
 	}
-	h.member.samples.take(counted, time.Now())
+	h.member.samples.take(counted, h.limiter.Stats(), time.Now())
 	if publisher == nil {
 		return
 	}

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
@@ -22,6 +23,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/observe"
 	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
+	"github.com/go-tokenbucket/ratelimit/store/memstore"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
@@ -222,6 +224,37 @@ func TestPublishingEndsWithThePage(t *testing.T) {
 	})
 }
 
+type panics struct {
+	*memstore.Store
+	now atomic.Bool
+}
+
+func (p *panics) Stats() store.Stats {
+	if p.now.Load() {
+		panic("a nil map")
+	}
+	return store.Stats{}
+}
+
+// A panic of somebody's Store in the timer does not end the process.
+func TestAStoreThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		kept := ratelimit.Must(memstore.New(memstore.Config{}))
+		defer kept.Close()
+		p := &panics{Store: kept}
+		page := Handler(ratelimit.Must(ratelimit.New(ratelimit.Config{Store: p})), Loopback, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		synctest.Wait()
+		p.now.Store(true)
+		time.Sleep(fleet.Every)
+		synctest.Wait()
+		if !strings.Contains(log.String(), `panic="a nil map"`) {
+			t.Errorf("%q", &log)
+		}
+		runtime.KeepAlive(page)
+	})
+}
+
 // The history has all requests in the step in which they came, to two seconds, also if this process did not run for a while.
 func TestSamplesKeepSixHours(t *testing.T) {
 	var s samples
@@ -233,7 +266,8 @@ func TestSamplesKeepSixHours(t *testing.T) {
 		if i > 10000 && i < 10010 { // it did not run
 			continue
 		}
-		s.take(observe.Snapshot{Decisions: []observe.DecisionCounts{{Outcome: "allowed", Count: n}, {Outcome: "failed_closed", Count: 2 * n}, {Outcome: "no_key", Count: n}}}, at)
+		s.take(observe.Snapshot{Decisions: []observe.DecisionCounts{{Outcome: "allowed", Count: n}, {Outcome: "failed_closed", Count: 2 * n}, {Outcome: "no_key", Count: n}}},
+			store.Stats{Redis: &store.RedisStats{Calls: 2 * n, Errors: map[string]int64{"timeout": n}}, Fallback: &store.FallbackStats{Away: i >= 10700}}, at)
 		n += 3
 		s.fill(&snapshot)
 		if i > 100 && i < 10000 && snapshot.Last != (fleet.Counts{Allowed: 15, Refused: 30}) {
@@ -252,7 +286,13 @@ func TestSamplesKeepSixHours(t *testing.T) {
 			}
 		}
 	}
-	s.take(observe.Snapshot{}, start) // the clock is set back
+	calls := s.ofCalls().TenMinutes
+	for j := range calls.Allowed[1:] {
+		if i := 10795 - 5*(58-j); calls.Allowed[j+1] != 30 || calls.Denied[j+1] != 15 || calls.Refused[j+1] > 0 != (i >= 10700) {
+			t.Errorf("step %d of calls: %d, failed %d, unavailable %d", j, calls.Allowed[j+1], calls.Denied[j+1], calls.Refused[j+1])
+		}
+	}
+	s.take(observe.Snapshot{}, store.Stats{}, start) // the clock is set back
 	if s.fill(&snapshot); snapshot.History.Hour != nil || snapshot.Last != (fleet.Counts{Allowed: 15, Refused: 30}) {
 		t.Errorf("%+v", snapshot)
 	}

@@ -6,13 +6,17 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit/internal/fleet"
 	"github.com/go-tokenbucket/ratelimit/observe"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// samples keep the history of requests, whatever their policies. Counts have it only of each policy.
+// samples keep the history of requests, whatever their policies, and of calls of the store. Counts have it only of each
+// policy.
 type samples struct {
 	mu    sync.Mutex
 	last  sampled
 	spans [3]sampled
+	calls [3]sampled // their counts are those of callCounts
+	away  int64      // how often the store was unavailable
 }
 
 // A sampled is the last samples, the oldest first. Each is the first one after the beginning of a step.
@@ -28,7 +32,7 @@ type sample struct {
 var spanSteps = [3]time.Duration{10 * time.Second, time.Minute, 6 * time.Minute}
 
 // take takes a sample.
-func (s *samples) take(counted observe.Snapshot, at time.Time) {
+func (s *samples) take(counted observe.Snapshot, stats store.Stats, at time.Time) {
 	now := sample{at: at.Round(0)}
 	for _, d := range counted.Decisions {
 		switch d.Outcome {
@@ -43,9 +47,24 @@ func (s *samples) take(counted observe.Snapshot, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last.add(now, 0, int(fleet.LastFor/fleet.Every)+1)
+	calls := sample{now.at, s.callCounts(stats)}
 	for i, step := range spanSteps {
 		s.spans[i].add(now, step, fleet.HistorySteps+1)
+		s.calls[i].add(calls, step, fleet.HistorySteps+1)
 	}
+}
+
+// callCounts returns the calls of Redis as Allowed, those that failed as Denied, and as Refused how often a stand-in decided
+// when a sample was taken.
+func (s *samples) callCounts(stats store.Stats) (c fleet.Counts) {
+	if r := stats.Redis; r != nil {
+		c.Allowed, c.Denied = r.Calls, sum(r.Errors)
+	}
+	if f := stats.Fallback; f != nil && f.Away {
+		s.away++
+	}
+	c.Refused = s.away
+	return c
 }
 
 // add adds a sample if a step has begun since the last one. If the clock was set back, it begins anew.
@@ -71,9 +90,18 @@ func (s *samples) fill(to *fleet.Snapshot) {
 	if n := len(s.last); n > 1 {
 		to.Last = s.last[n-1].counts.Minus(s.last[0].counts)
 	}
-	for i, history := range []**fleet.History{&to.History.TenMinutes, &to.History.Hour, &to.History.SixHours} {
-		*history = s.spans[i].history(spanSteps[i])
-	}
+	to.History = histories(&s.spans)
+}
+
+// ofCalls returns the history of calls, as callCounts has it.
+func (s *samples) ofCalls() fleet.Histories {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return histories(&s.calls)
+}
+
+func histories(spans *[3]sampled) fleet.Histories {
+	return fleet.Histories{TenMinutes: spans[0].history(spanSteps[0]), Hour: spans[1].history(spanSteps[1]), SixHours: spans[2].history(spanSteps[2])}
 }
 
 // history returns the steps between samples, nil if there is none yet. A step without a sample, because this process did not

@@ -41,7 +41,7 @@
 			return;
 		}
 		// What somebody has opened or closed stays so, unless the server begins or ends to open it.
-		const keeps = (name) => name === "open" && node.dataset.trouble === as.dataset.trouble;
+		const same = node.dataset?.trouble === as.dataset?.trouble, keeps = (name) => name === "open" && same;
 		for (const { name, value } of [...as.attributes]) {
 			if (node.getAttribute(name) !== value && !keeps(name)) node.setAttribute(name, value);
 		}

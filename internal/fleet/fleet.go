@@ -34,7 +34,7 @@ type Replica struct {
 // Away reports whether the store of the replica does not answer.
 func (r *Replica) Away() bool { return !r.Newer && r.Store.State != "answers" }
 
-// Merged adds up all replicas. The one of this process comes first. What a silent one did lately is not known.
+// Merged adds up all replicas. The one of this process comes first. The rates of a silent replica do not count.
 func (f *Fleet) Merged() *Snapshot {
 	var own, others []*Snapshot
 	for _, r := range f.Replicas {
@@ -119,14 +119,14 @@ const (
 type Reader struct {
 	values store.Values
 	secret []byte
+	held   map[string]*held // by the name of the value; only the read that is under way uses it
 
-	mu     sync.Mutex
+	mu     sync.Mutex    // guards the fields below
 	began  time.Time     // the last read
 	under  chan struct{} // closed when it is over; nil if none is under way
 	err    error         // of the last read that is over
 	readAt time.Time     // the last one without an error
 	fleet  Fleet
-	held   map[string]*held
 }
 
 // A held is a value that was read before.
@@ -169,18 +169,30 @@ func (r *Reader) Fleet(ctx context.Context) (Fleet, error) {
 func (r *Reader) read(done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), readWithin)
 	defer cancel()
-	changes, err := r.values.ReadValues(ctx, setName, store.Value{})
+	f, err := r.readValues(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer close(done)
-	r.under, r.err = nil, err
-	if err == nil {
-		r.readAt = time.Now()
-		r.fleet = r.decode(changes)
+	if r.under, r.err = nil, err; err == nil {
+		r.readAt, r.fleet = time.Now(), f
 	}
 }
 
-// decode returns the replicas of all values. The caller holds mu.
+// readValues reads the values. A panic of somebody's Store must not end the process.
+func (r *Reader) readValues(ctx context.Context) (f Fleet, err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = fmt.Errorf("fleet: the store panicked: %v", panicked)
+		}
+	}()
+	changes, err := r.values.ReadValues(ctx, setName, store.Value{})
+	if err != nil {
+		return Fleet{}, err
+	}
+	return r.decode(changes), nil
+}
+
+// decode returns the replicas of all values.
 func (r *Reader) decode(changes store.ValueChanges) (f Fleet) {
 	now, before := time.Now(), r.held
 	r.held = make(map[string]*held)

@@ -53,12 +53,17 @@ func (v *values) fail(ctx context.Context) error {
 	v.mu.Lock()
 	hangs, err := v.hangs, v.err
 	v.mu.Unlock()
+	if err == errPanic {
+		panic("a nil map")
+	}
 	if hangs {
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	return err
 }
+
+var errPanic = errors.New("panic")
 
 func (v *values) set(err error, hangs bool) {
 	v.mu.Lock()
@@ -188,7 +193,7 @@ func TestAReaderReadsOnceInTwoSeconds(t *testing.T) {
 			t.Errorf("%d reads", n)
 		}
 		v.set(nil, true)
-		waits := 0
+		readAt, waits := time.Now(), 0
 		for range 80 {
 			ctx, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			began := time.Now()
@@ -197,8 +202,8 @@ func TestAReaderReadsOnceInTwoSeconds(t *testing.T) {
 			if time.Since(began) > 0 {
 				waits++
 			}
-			if past := time.Since(r.readAt) > keptFor; past != (err != nil) || past != (len(f.Replicas) == 0) {
-				t.Errorf("%v after the last read: %+v, %v", time.Since(r.readAt), f, err)
+			if past := time.Since(readAt) > keptFor; past != (err != nil) || past != (len(f.Replicas) == 0) {
+				t.Errorf("%v after the last read: %+v, %v", time.Since(readAt), f, err)
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -207,10 +212,7 @@ func TestAReaderReadsOnceInTwoSeconds(t *testing.T) {
 		}
 		v.set(errors.New("away"), false)
 		time.Sleep(Every)
-		if r.Fleet(t.Context()); r.err == nil {
-			time.Sleep(Every)
-			r.Fleet(t.Context())
-		}
+		read(t, r)
 		synctest.Wait()
 		if got := read(t, r); got != "away" {
 			t.Errorf("%q", got)
@@ -224,6 +226,15 @@ func TestAReaderReadsOnceInTwoSeconds(t *testing.T) {
 			t.Errorf("afterwards %q", got)
 		}
 	})
+}
+
+// A panic of somebody's Store is an error of the read.
+func TestAStoreThatPanics(t *testing.T) {
+	v := newValues(t, 0)
+	v.set(errPanic, false)
+	if got := read(t, NewReader(v, nil)); got != "fleet: the store panicked: a nil map" {
+		t.Errorf("%q", got)
+	}
 }
 
 // A store that has lost its data has the replica again after its next snapshot.

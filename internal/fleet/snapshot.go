@@ -48,9 +48,14 @@ type Snapshot struct {
 	Last    Counts    `json:"last,omitzero"`    // requests of about the last 10 s, whatever their policies
 	History Histories `json:"history,omitzero"` // of requests, whatever their policies
 
-	// Engine has counts and levels of the store: calls, batches, charges, merged, direct, failed, failed_timeout and so on for
-	// each kind of error, redirects, script_loads, queued, in_flight, waiting, max_waiting; of a fallback probes, answered,
-	// charged, pending; denials_answered, denials_kept; leases, leased_tokens; of memory stores buckets, blocked, evicted.
+	// Engine has counts and levels of the store, by these names:
+	//	waiting, max_waiting
+	//	Redis     calls, batches, charges, merged, direct, redirects, script_loads, queued, in_flight,
+	//	          failed, and failed_timeout and so on for each kind of error
+	//	fallback  probes, answered, charged, pending
+	//	denials   denials_answered, denials_kept
+	//	leases    leases, leased_tokens
+	//	memory    buckets, blocked, evicted
 	Engine map[string]int64 `json:"engine,omitempty"`
 
 	Policies []Policy `json:"policies,omitempty"`

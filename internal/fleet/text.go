@@ -12,9 +12,9 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-// Encode returns s as JSON of at most store.MaxValueText bytes, for people to read, too. It leaves out what does not fit, in
-// this order: long and then short histories of the policies with the fewest requests, the last keys and blocks, and the last
-// policies. LeftOut says so.
+// Encode returns s as JSON of at most store.MaxValueText bytes, for people to read, too. LeftOut counts what does not fit. The
+// order is: histories of policies, those of the policies with the fewest requests first; the last keys and blocks; the last
+// policies.
 func (s *Snapshot) Encode() (string, error) {
 	cut := *s
 	cut.Format = format
@@ -93,21 +93,23 @@ func size(v any) int {
 	return len(text) + len(",")
 }
 
-// Decode reads a snapshot that anybody may have written. Texts for people in it are safe to show. Keys hold any bytes. It
-// returns an error if the text is not one that Encode could have returned. Of a newer format it reads who has written it.
+// Decode reads a snapshot that anybody may have written. It returns an error if Encode could not have returned the text. Texts
+// for people are safe to show afterwards. Keys hold any bytes. A snapshot of a newer format has its host and release only.
 func Decode(text string) (*Snapshot, error) {
 	if len(text) > store.MaxValueText {
 		return nil, fmt.Errorf("fleet: a snapshot of %d bytes: must have at most %d", len(text), store.MaxValueText)
 	}
-	var newer struct {
-		Format        int
-		Host, Release string
-		At            time.Time
-	}
 	s := new(Snapshot)
 	err := json.Unmarshal([]byte(text), s)
-	if json.Unmarshal([]byte(text), &newer); newer.Format > format {
-		s, err = &Snapshot{Format: newer.Format, Host: newer.Host, Release: newer.Release, At: newer.At, Newer: true}, nil
+	if err != nil || s.Format > format {
+		var newer struct {
+			Format        int
+			Host, Release string
+			At            time.Time
+		}
+		if json.Unmarshal([]byte(text), &newer) == nil && newer.Format > format {
+			s, err = &Snapshot{Format: newer.Format, Host: newer.Host, Release: newer.Release, At: newer.At, Newer: true}, nil
+		}
 	}
 	if err == nil {
 		err = s.check()

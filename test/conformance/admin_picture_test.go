@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"image"
 	"image/color"
@@ -13,132 +14,212 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/admin"
 	"github.com/go-tokenbucket/ratelimit/internal/test/redistest"
 	"github.com/go-tokenbucket/ratelimit/observe"
-	"github.com/go-tokenbucket/ratelimit/store"
+	"github.com/go-tokenbucket/ratelimit/override"
 	"github.com/go-tokenbucket/ratelimit/store/fallback"
 	"github.com/go-tokenbucket/ratelimit/store/redisstore"
 )
 
-// A day is ten minutes of a shop: its customers, a crawler, and an address that floods the API.
-type day struct {
-	now      time.Time
-	observe  func(context.Context, *ratelimit.Event)
+// A shop is a service of several replicas behind a load balancer, which sends each request to the next one. It has
+// customers, a crawler, and an address that floods it.
+type shop struct {
+	*testing.T
+	browser  context.Context
 	random   *rand.Rand
-	policies map[string]ratelimit.Policy
+	limiters []*ratelimit.Limiter
+	pages    []http.Handler
+	next     atomic.Int64
 }
 
-// request is a request of a key that is denied with a chance.
-func (d *day) request(policy, key string, denied float64) {
-	p := d.policies[policy]
-	state := store.State{Allowed: d.random.Float64() >= denied}
-	d.observe(context.Background(), &ratelimit.Event{
-		Op: "request", Allowed: state.Allowed || p.Shadow, Took: 400 * time.Microsecond,
-		Results: []ratelimit.Result{{Policy: policy, Key: key, Limit: p.Limit, Cost: 1, Shadow: p.Shadow, State: state}},
+func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.pages[int(s.next.Add(1))%len(s.pages)].ServeHTTP(w, r)
+}
+
+var shopPolicies = []ratelimit.Policy{
+	{Name: "api", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(120).WithBurst(40)},
+	{Name: "search", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerSecond(2).WithBurst(10)},
+	{Name: "login", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(5), LockFor: 15 * time.Minute, FailClosed: true},
+	{Name: "uploads", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerHour(100).WithBurst(20)},
+	{Name: "webhooks", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerSecond(5).WithBurst(50)},
+	{Name: "api-2027", Key: ratelimit.RemoteIP(), Limit: ratelimit.PerMinute(20).WithBurst(5), Shadow: true},
+}
+
+// add adds a replica.
+func (s *shop) add(addr string, policies []ratelimit.Policy) {
+	s.Helper()
+	client := redis.NewClient(ratelimit.Must(redisstore.Options("redis://" + addr)))
+	quiet := slog.New(slog.DiscardHandler)
+	backed := ratelimit.Must(fallback.New(ratelimit.Must(redisstore.New(client, redisstore.Config{Logger: quiet})), nil, fallback.Config{Replicas: 3, Slow: 2 * time.Second, Logger: quiet})) // for a busy machine
+	counts, top := observe.NewCounts(observe.CountsConfig{History: true}), ratelimit.Must(observe.NewTop(observe.TopConfig{}))
+	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Store: backed, Timeout: 2 * time.Second, Policies: policies, Observe: observe.Join(counts.Observe, top.Observe), Logger: quiet,
+	}))
+	s.Cleanup(func() {
+		limiter.Close()
+		backed.Close()
+		client.Close()
 	})
+	overrides, err := override.Watch(s.Context(), limiter, backed, override.Config{Logger: quiet})
+	if err != nil {
+		s.Fatal(err)
+	}
+	page := admin.Handler(limiter, func(*http.Request) (string, admin.Access) { return "ann", admin.Change }, admin.Config{Title: "Shop API", Counts: counts, Top: top, Overrides: overrides, Logger: quiet})
+	s.limiters, s.pages = append(s.limiters, limiter), append(s.pages, http.StripPrefix("/admin", page))
 }
 
-// pass goes through the next second, the given one of ten minutes.
-func (d *day) pass(second int) {
-	d.now = d.now.Add(time.Second)
-	wave := 1 + 0.25*float64(second%200)/200
-	for range int(wave * (20 + 8*d.random.Float64())) {
-		member := int(900 * d.random.Float64() * d.random.Float64() * d.random.Float64())
-		d.request("api", fmt.Sprint("member:", 1000+member), 0.01)
-		if d.random.IntN(4) == 0 {
-			d.request("search", fmt.Sprint("member:", 1000+member), 0.03)
-		}
-		if d.random.IntN(3) == 0 {
-			d.request("api-2027", fmt.Sprint("member:", 1000+member), 0.12)
-		}
-	}
-	if second > 330 {
-		for range 25 + d.random.IntN(20) {
-			d.request("api", "ip:203.0.113.77", 0.94)
-		}
-	}
-	for range 2 + d.random.IntN(3) {
-		d.request("search", "ip:2001:db8:7:1::/64", 0.4)
-	}
-	if d.random.IntN(2) == 0 {
-		d.request("uploads", fmt.Sprint("member:", 1000+d.random.IntN(80)), 0.06)
-	}
-	if second%60 < 8 { // they come once a minute
-		for range 12 + d.random.IntN(9) {
-			d.request("webhooks", fmt.Sprint("partner:", []int{17, 23, 42}[d.random.IntN(3)]), 0.01)
-		}
-	}
-	if d.random.IntN(3) == 0 {
-		d.request("login", fmt.Sprint("ip:198.51.100.", d.random.IntN(60)), 0.02)
-	}
-	if second > 420 && second%2 == 0 {
-		d.request("login", "ip:203.0.113.77", 0.95)
-	}
+// request is a request of a key, at one of the replicas.
+func (s *shop) request(policy int, format string, args ...any) {
+	s.limiters[s.random.IntN(len(s.limiters))].Take(s.Context(), shopPolicies[policy], fmt.Sprintf(format, args...), 1)
 }
 
-// The picture of the page in the README. RATELIMIT_PICTURE=../../docs/admin.png writes it.
-func TestAdminPicture(t *testing.T) {
-	browser := startBrowser(t)
-	path := os.Getenv("RATELIMIT_PICTURE")
-
-	redis := redistest.Start(t)
-	backed := ratelimit.Must(fallback.New(ratelimit.Must(redisstore.New(redis.Client(), redisstore.Config{})), nil, fallback.Config{Slow: 2 * time.Second})) // for a busy machine
-	t.Cleanup(func() { backed.Close() })
-	key := ratelimit.RemoteIP()
-	policies := []ratelimit.Policy{
-		{Name: "api", Key: key, Limit: ratelimit.PerMinute(120).WithBurst(40)},
-		{Name: "search", Key: key, Limit: ratelimit.PerSecond(2).WithBurst(10)},
-		{Name: "login", Key: key, Limit: ratelimit.PerHour(5), LockFor: 15 * time.Minute, FailClosed: true},
-		{Name: "uploads", Key: key, Limit: ratelimit.PerHour(100).WithBurst(20)},
-		{Name: "webhooks", Key: key, Limit: ratelimit.PerSecond(5).WithBurst(50)},
-		{Name: "api-2027", Key: key, Limit: ratelimit.PerMinute(60).WithBurst(20), Shadow: true},
-	}
-	d := &day{now: time.Now().Add(-10 * time.Minute), random: rand.New(rand.NewPCG(17, 17)), policies: map[string]ratelimit.Policy{}}
-	for _, p := range policies {
-		d.policies[p.Name] = p
-	}
-	clock := func() time.Time { return d.now }
-	counts := observe.NewCounts(observe.CountsConfig{History: true, Clock: clock})
-	top := ratelimit.Must(observe.NewTop(observe.TopConfig{Clock: clock}))
-	d.observe = observe.Join(counts.Observe, top.Observe)
-	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: backed, Timeout: 2 * time.Second, Policies: policies, Logger: slog.New(slog.DiscardHandler)}))
-	defer limiter.Close()
-	server := httptest.NewServer(http.StripPrefix("/admin", admin.Handler(limiter, func(*http.Request) (string, admin.Access) { return "ann", admin.Change }, admin.Config{Title: "Shop API", Counts: counts, Top: top})))
-	defer server.Close()
-
-	for second := range 600 {
-		d.pass(second)
-	}
-	var calls sync.WaitGroup
-	for caller := range 16 {
-		calls.Go(func() {
-			for i := range 60 {
-				limiter.Take(t.Context(), policies[i%2], fmt.Sprint("member:", 1000+caller*7+i%40), 1)
+// serve serves requests for a time, with or without a flood.
+func (s *shop) serve(d time.Duration, flood bool) {
+	const slice = 100 * time.Millisecond
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(slice) {
+		for range 2 + s.random.IntN(3) {
+			member := 1000 + int(900*s.random.Float64()*s.random.Float64())
+			s.request(0, "member:%d", member)
+			switch s.random.IntN(4) {
+			case 0:
+				s.request(1, "member:%d", member)
+			case 1:
+				s.request(5, "member:%d", 1000+member%23)
 			}
-		})
+		}
+		switch s.random.IntN(8) {
+		case 0, 1, 2:
+			s.request(1, "ip:2001:db8:7:1::/64")
+		case 3:
+			s.request(3, "member:%d", 1000+s.random.IntN(80))
+		case 4:
+			s.request(4, "partner:%d", []int{17, 23, 42}[s.random.IntN(3)])
+		case 5:
+			s.request(2, "ip:198.51.100.%d", s.random.IntN(200))
+		}
+		for range 5 + s.random.IntN(4) {
+			if flood {
+				s.request(0, "ip:203.0.113.77")
+			}
+		}
+		if flood && s.random.IntN(5) == 0 {
+			s.request(2, "ip:203.0.113.78")
+		}
 	}
-	calls.Wait()
+}
 
+// What an operator sees in a flood, in an outage, and while a replica ends and another one is not deployed yet. Behind a
+// load balancer, each poll reaches another replica. RATELIMIT_PICTURES=../../docs writes pictures, which takes ten minutes.
+func TestAdminPictures(t *testing.T) {
+	browser := startBrowser(t)
+	folder := os.Getenv("RATELIMIT_PICTURES")
+	calm, flooded := time.Second, 14*time.Second
+	if folder != "" {
+		calm, flooded = 7*time.Minute, 130*time.Second
+	}
+	redis := redistest.Start(t)
+	proxy := redistest.NewProxy(t, redis.Addr())
+	s := &shop{T: t, browser: browser, random: rand.New(rand.NewPCG(17, 17))}
+	s.add(redis.Addr(), shopPolicies)
+	s.add(redis.Addr(), shopPolicies)
+	s.add(proxy.Addr(), shopPolicies)
+	server := httptest.NewServer(s)
+	defer server.Close()
+	change := url.Values{"policy": {"search"}, "limit": {"4/1s burst 20"}, "why": {"a sale"}}
+	if answer, err := http.PostForm(server.URL+"/admin/overrides", change); err != nil || answer.StatusCode != 200 {
+		t.Fatal(answer, err)
+	}
+
+	s.serve(calm, false)
+	s.serve(flooded, true)
 	b := newTab(t, browser, server.URL)
 	b.open("/admin/")
-	b.checkWidth("the page of a busy service")
-	b.wait(`document.body.innerText.includes("Redis answers")`)
-	if row := eval[string](b, `document.querySelectorAll("#key-list table tr")[1].textContent`); !strings.Contains(row, "ip:203.0.113.77") {
-		t.Errorf("the first row is %q", row)
+	s.see(b, folder, "admin.png", "amber", "A flood: ip:203.0.113.77 has", "Policy api holds.")
+	for _, want := range []string{"3 up", "changed from 2/1s burst 10", "limited now", "blocked until", "Redis answers"} {
+		if text := eval[string](b, "document.body.textContent"); !strings.Contains(text, want) {
+			t.Errorf("no %q in %s", want, text)
+		}
 	}
-	if path != "" {
-		b.picture(path, "footer", 0)
+	b.checkTotals(s)
+
+	redis.Kill()
+	s.serve(3*time.Second, true)
+	s.see(b, folder, "admin-outage.png", "red", "Redis is unavailable since", "Policy login refuses all requests")
+	b.wait(`document.querySelector("#engine").open && document.querySelector("#shown").textContent.includes("this replica only")`)
+
+	redis.Restart()
+	s.limiters, s.pages = s.limiters[:3], s.pages[:3]
+	older := slices.Clone(shopPolicies)
+	older[0].Limit = ratelimit.PerMinute(60)
+	s.serve(2*time.Second, false)
+	s.add(redis.Addr(), older)
+	proxy.BlackHole()
+	s.limiters, s.pages = append(s.limiters[:2], s.limiters[3]), append(s.pages[:2], s.pages[3])
+	s.serve(8*time.Second, false)
+	s.see(b, folder, "admin-fleet.png", "amber", "1 of 4 replicas has stopped to report", "2 of 4 replicas are behind")
+	for _, name := range eval[[]string](b, `[...document.querySelectorAll("#replicas tbody a")].map((a) => a.getAttribute("href"))`)[:1] {
+		b.open("/admin/" + name)
+		b.wait(`document.querySelector("#shown").textContent.includes("alone")`)
+		b.checkWidth("one replica")
+	}
+}
+
+// see waits until the headline says what is so, and writes a picture.
+func (s *shop) see(b *tab, folder, name, level string, texts ...string) {
+	s.Helper()
+	if folder != "" {
+		s.serve(12*time.Second, level == "red")
+	}
+	for _, text := range texts {
+		b.wait(`document.querySelector("#headline." + %s)?.textContent.includes(%s)`, level, text)
+	}
+	b.checkWidth(name)
+	if folder != "" {
+		b.picture(filepath.Join(folder, name), "footer", 0)
+		b.size(1200, 900)
+	}
+}
+
+// checkTotals checks that what the page sums up never goes down, whichever replica answers.
+func (b *tab) checkTotals(s *shop) {
+	b.Helper()
+	allowed := func() float64 {
+		answer, err := http.Get(b.base + "/admin/facts.json")
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer answer.Body.Close()
+		var facts struct {
+			Alone    string
+			Replicas []any
+			Traffic  map[string]float64
+		}
+		if err := json.NewDecoder(answer.Body).Decode(&facts); err != nil || len(facts.Replicas) != 3 || facts.Alone != "" {
+			b.Errorf("%v: %d replicas: %s", err, len(facts.Replicas), facts.Alone)
+		}
+		return facts.Traffic["allowed"]
+	}
+	for last, i := allowed(), 0; i < 4; i++ {
+		s.serve(2*time.Second, i%2 == 0)
+		now := allowed()
+		if now < last {
+			b.Errorf("%v requests were allowed, and %v before", now, last)
+		}
+		last = now
 	}
 }
 

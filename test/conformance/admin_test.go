@@ -106,6 +106,7 @@ func TestAdminPageInABrowser(t *testing.T) {
 		"a bucket is shown as it was read":   testBucketsAsRead,
 		"the numbers of a chart":             testChartNumbers,
 		"reset, refund, block and unblock":   testClicks,
+		"a block of an unknown kind":         testUnknownKind,
 		"changes over plain HTTP":            testPlainHTTP,
 		"a password in the address":          testPasswordInAddress,
 		"a lock":                             testLock,
@@ -168,7 +169,7 @@ func testChartNumbers(t *testing.T, browser context.Context) {
 		b.open("/admin/top?policy=slow")
 		move()
 		b.wait(`document.querySelector("#chart .legend").textContent.includes([...document.querySelectorAll("#chart tbody time")].at(-1).textContent)`)
-		if text := eval[string](b, `document.querySelector("#chart-at").getAttribute("aria-valuetext")`); !strings.HasSuffix(text, ": allowed 0, denied 0, would be denied 0 per second") {
+		if text := eval[string](b, `document.querySelector("#chart-at").getAttribute("aria-valuetext")`); !strings.HasSuffix(text, ": allowed 0, denied 0 per second") {
 			t.Errorf("%s: the slider says %q", name, text)
 		}
 		if !eval[bool](b, `(() => { const c = document.querySelector("#chart .cursor"), r = c.getBoundingClientRect(), p = document.querySelector("#chart .plot").getBoundingClientRect(); return getComputedStyle(c).visibility === "visible" && r.height > 100 && Math.abs(r.left - p.left) < 20; })()`) {
@@ -176,6 +177,21 @@ func testChartNumbers(t *testing.T, browser context.Context) {
 		}
 	}
 	b.screenshot("chart")
+
+	// A longer range, and the table, are there without scripts.
+	none := newTab(t, browser, s.base)
+	none.withoutScripts()
+	none.open("/admin/top?policy=slow")
+	none.click(`#chart .reaches a[href$="range=6h"]`)
+	none.wait(`document.querySelector("#chart .reaches strong")?.textContent === "6 h"`)
+	if text := none.text(); !strings.Contains(text, "per second at ") {
+		t.Errorf("no values without scripts: %s", text)
+	}
+	none.click("#chart summary")
+	if !eval[bool](none, `document.querySelectorAll("#chart tbody tr").length > 0 && document.querySelector("#chart tbody").checkVisibility() && !document.querySelector("#chart-at").checkVisibility()`) {
+		t.Error("without scripts there is no table, or a slider that does nothing")
+	}
+
 	b.click("#chart summary")
 	eval[bool](b, `new Promise((done) => document.addEventListener("updated", () => done(true), { once: true }))`)
 	if !eval[bool](b, `[...document.querySelectorAll("#chart tbody tr")].some((row) => row.checkVisibility() && /allowed|\t[1-9]/.test(row.innerText))`) {
@@ -214,10 +230,37 @@ func testClicks(t *testing.T, browser context.Context) {
 		t.Error("a block of one bucket denies another, or not that one")
 	}
 	b.screenshot("key-blocked")
-	b.click(button(slow, "unblock"))
+
+	// It is in the list of blocks, with a button that ends it.
+	b.open("/admin/")
+	b.wait(`document.querySelector("#block-list")?.textContent.includes("member:5") && document.querySelector("#block-list").textContent.includes("ann")`)
+	b.click(`#block-list form[action$="key/unblock"] button`)
 	b.wait(`document.querySelector(%s)?.dataset.state === "full"`, `[data-bucket="slow"]`)
 	if !s.take(slow, key, 40) {
 		t.Error("after an unblock the bucket is not what it was")
+	}
+}
+
+// A block that would block nobody has to be ticked.
+func testUnknownKind(t *testing.T, browser context.Context) {
+	s := newAdminSite(t, admin.Config{})
+	s.take(logins, "ip:192.0.2.1", 1)
+	b := newTab(t, browser, s.base)
+	b.expect("422")
+	b.open("/admin/key?key=203.0.113.66")
+	b.do(chromedp.SetValue(chromedp.CSS(bucketOf(logins, "input[name=for]")), "2h"))
+	b.click(button(logins, "block"))
+	b.wait(`document.querySelector(".notice.bad")?.textContent.includes("Keys of requests begin with ip:")`)
+	if s.peek(logins, "203.0.113.66").Blocked {
+		t.Error("it is blocked")
+	}
+	b.size(400, 900)
+	b.checkWidth("a block that was not made")
+	b.click(bucketOf(logins, "input[name=force]"))
+	b.click(button(logins, "block"))
+	b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="logins"]`)
+	if r := s.peek(logins, "203.0.113.66"); r.RetryAfter < 119*time.Minute {
+		t.Errorf("blocked for %v", r.RetryAfter)
 	}
 }
 

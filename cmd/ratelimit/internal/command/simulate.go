@@ -102,7 +102,7 @@ func (s *simulation) run(ctx context.Context, e *env) error {
 			return fmt.Errorf("-html: %w", err)
 		}
 	}
-	write := func(w io.Writer) error { return r.Text(w, e.paint, columns) }
+	write := func(w io.Writer) error { return r.Text(w, e.paint, e.columns) }
 	if *s.json {
 		write = r.JSON
 	}

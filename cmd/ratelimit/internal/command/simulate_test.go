@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/command"
 )
@@ -102,6 +103,15 @@ func TestAdviceOfSimulate(t *testing.T) {
 	}
 	if got, want := fmt.Sprint(r.Policies[0].Verdict), "{60/1m burst 12 39 [{ip:192.0.2.1}] [{ip:10.0.0.7} {ip:192.0.2.2}]}"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+	for _, columns := range []int{60, 150} {
+		widest := 0
+		for line := range strings.Lines(setup{terminal: true, env: map[string]string{"COLUMNS": fmt.Sprint(columns)}}.run(t, "simulate", path, "-policies", policies).out) {
+			widest = max(widest, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")))
+		}
+		if widest != columns {
+			t.Errorf("on a terminal of %d columns: %d", columns, widest) // by the line with the name of the policy
+		}
 	}
 	run(t, "simulate", path, "-policies", policies, "-exclude", "192.0.2.2").want(t, 2, "-exclude: 192.0.2.2: no client has this key")
 }

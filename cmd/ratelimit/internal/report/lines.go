@@ -35,7 +35,7 @@ func (p Paint) In(color, text string) string {
 func Wrap(text string, columns int) (lines []string) {
 	line := ""
 	for word := range strings.FieldsSeq(text) {
-		word = middle(word, columns)
+		word = Middle(word, columns)
 		if line != "" && width(line)+1+width(word) > columns {
 			lines, line = append(lines, line), ""
 		}
@@ -99,7 +99,7 @@ func (t *text) table(align string, head []string, rows [][]string, paint func(ro
 	for n, row := range rows {
 		line := ""
 		for i, width := range widths {
-			line += strings.Repeat(" ", columnGap) + pad(middle(row[i], width), width, align[i])
+			line += strings.Repeat(" ", columnGap) + pad(Middle(row[i], width), width, align[i])
 		}
 		line = strings.TrimRight(line, " ")
 		if paint != nil {

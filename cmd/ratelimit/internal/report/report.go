@@ -131,7 +131,8 @@ type Verdict struct {
 	Typical int64 `json:"typical_burst,omitempty"`  // the burst that spares 95 % of them and the outliers
 	Above   int64 `json:"outliers_above,omitempty"` // an outlier needs a larger burst; 0 if too few clients are there to tell
 
-	Outliers []Outlier `json:"outliers,omitempty"` // the one that needs most first
+	Apart    bool      `json:"outliers_apart,omitempty"` // each outlier needs at least twice the burst of any other client
+	Outliers []Outlier `json:"outliers,omitempty"`       // the one that needs most first
 	Excluded []Outlier `json:"excluded,omitempty"`
 }
 

@@ -43,7 +43,7 @@ func sample() *report.Report {
 			{Key: "ip:192.0.2.14", Requests: 87, Denied: 3, First: at(11, 3, 9), Last: at(11, 3, 10), Longest: 0.4, Total: 0.9},
 		},
 		Verdict: &report.Verdict{
-			Limit: "60/1m burst 60", Burst: 60, Others: 5118, Typical: 12, Above: 120,
+			Limit: "60/1m burst 60", Burst: 60, Others: 5118, Typical: 12, Above: 120, Apart: true,
 			Outliers: []report.Outlier{{Key: "ip:203.0.113.77", Requests: 7210, Burst: 6041}, {Key: "ip:2001:db8:7:1::/64", Requests: 4120, Burst: 310}},
 		},
 		Spare: &report.Spare{Share: 0.999, Touched: 5},

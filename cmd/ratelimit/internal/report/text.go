@@ -90,7 +90,7 @@ func (t *text) policy(p *Policy) {
 	if p.On != "" {
 		title += " on " + key(p.On, 100)
 	}
-	title = middle(title, t.columns-2)
+	title = Middle(title, t.columns-2)
 	t.line("%s", t.In(Bold, title+" "+strings.Repeat("─", t.columns-1-width(title))))
 	t.sayIn(p.color(), "", p.Outcome())
 	if when := p.Denials(t.clock); when != "" {

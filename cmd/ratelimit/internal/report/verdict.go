@@ -27,6 +27,8 @@ func (p *Policy) Advice() string {
 // outliers says which clients to deny.
 func (v *Verdict) outliers(requests int64) string {
 	switch n := len(v.Outliers); {
+	case n > 0 && !v.Apart && v.Others > 0:
+		return fmt.Sprintf("Look at %s first, because others need nearly as much: %s.", numbers.Of(int64(n), "outlier"), made(v.Outliers, requests))
 	case n == 1:
 		return fmt.Sprintf("Deny this client: %s.", made(v.Outliers, requests))
 	case n > 1:

@@ -82,7 +82,7 @@ func key(text string, columns int) string {
 	if most := 4 * columns; len(text) > 2*most { // it is not shown as a whole
 		text = text[:most] + "…" + text[len(text)-most:]
 	}
-	return middle(logtext.Show(text, len(text)), columns)
+	return Middle(logtext.Show(text, len(text)), columns)
 }
 
 // terminal knows how many columns a text takes. Its result does not depend on the environment.
@@ -91,8 +91,8 @@ var terminal = &runewidth.Condition{}
 // cut shortens a text to so many columns.
 func cut(text string, columns int) string { return terminal.Truncate(text, columns, "…") }
 
-// middle shortens a text to so many columns, and keeps its end: keys often differ there.
-func middle(text string, columns int) string {
+// Middle shortens a text to so many columns of a terminal. It keeps the end, because keys often differ there.
+func Middle(text string, columns int) string {
 	if width(text) <= columns {
 		return text
 	}

@@ -3,7 +3,6 @@ package simulate
 import (
 	"cmp"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
@@ -266,7 +265,6 @@ func (c *curve) points() (points []report.Point) {
 // spare returns the smallest bursts that deny nothing to a share of the clients that are not left out.
 func (c *curve) spare(all []*client, share float64, leaves func(*client) bool) *report.Spare {
 	spare := &report.Spare{Share: share}
-	none := func(*client) bool { return false }
 	for i, r := range c.rates {
 		needs := c.needs(i, all, leaves)
 		n := len(needs)
@@ -280,11 +278,13 @@ func (c *curve) spare(all []*client, share float64, leaves func(*client) bool) *
 		if !r.has(limit) {
 			continue // no limit of that rate is as large
 		}
-		if n < int(c.clients) {
-			needs = c.needs(i, all, none)
+		denied := int64(0)
+		for _, of := range all {
+			if of.counted && of.levels[i].need > burst*r.unit {
+				denied++
+			}
 		}
-		spared, _ := slices.BinarySearch(needs, burst*r.unit+1)
-		spare.Limits = append(spare.Limits, report.SpareLimit{Limit: short(limit), Burst: burst, Own: r.own, ClientsDenied: int64(len(needs) - spared)})
+		spare.Limits = append(spare.Limits, report.SpareLimit{Limit: short(limit), Burst: burst, Own: r.own, ClientsDenied: denied})
 	}
 	return spare
 }

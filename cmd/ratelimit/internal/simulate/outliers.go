@@ -111,7 +111,11 @@ func (c *curve) verdict(v *report.Verdict, e *exception, all []*client, name fun
 		}
 	}
 	if needs := c.needs(e.own, all, e.leaves); len(needs) > 0 {
-		v.Keep = needs[len(needs)-1] <= mulCapped(cmp.Or(c.own.Burst, c.own.Rate), own.unit)
+		most := needs[len(needs)-1]
+		if n := len(v.Outliers); n > 0 {
+			v.Apart = v.Outliers[n-1].Burst >= 2*own.tokens(most)
+		}
+		v.Keep = most <= mulCapped(cmp.Or(c.own.Burst, c.own.Rate), own.unit)
 		v.Limit, v.Burst = c.smallest(e, all, v.Keep)
 	}
 }

@@ -60,7 +60,7 @@ func TestAdvice(t *testing.T) {
 		{"one client", []crowd{{1, 25}}, "60/1m burst 10", nil, "1 client is too few to tell outliers. Use 60/1m burst 25: it spares its only client."},
 		{"one client that is left out", []crowd{{1, 25}}, "60/1m burst 10", []string{"ip:10.0.0.0"}, "No other client is left to choose a limit for. Left out by -exclude: ip:10.0.0.0, with 100 % of the requests."},
 		{"a quota", append(slices.Clone(people), crowd{1, 1408}), "10 per day", nil, "Deny this client: ip:10.4.0.0, with 17 % of the requests. Use 40 per day: it spares all 1,982 others."},
-		{"no round limit denies it", []crowd{{95, 7}, {4, 61}, {1, 71}}, "60/1m burst 10", nil, "Deny this client: ip:10.2.0.0, with 7.2 % of the requests. Use 60/1m burst 61: it spares all 99 others."},
+		{"no round limit denies it", []crowd{{95, 7}, {4, 61}, {1, 71}}, "60/1m burst 10", nil, "Look at 1 outlier first, because others need nearly as much: ip:10.2.0.0, with 7.2 % of the requests. Use 60/1m burst 61: it spares all 99 others."},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			log := logOf(tt.crowds)
