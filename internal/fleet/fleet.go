@@ -204,9 +204,9 @@ func (r *Reader) decode(changes store.ValueChanges) (f Fleet) {
 		}
 		age := now.Sub(h.published)
 		switch {
-		case age >= GoneAfter:
-			continue
-		case len(r.held) == MaxReplicas:
+		case age >= GoneAfter: // and stays so, also if the store's clock was set back and is behind the version
+			h.snapshot = nil
+		case len(f.Replicas)+f.Unreadable == MaxReplicas:
 			f.More++
 			continue
 		case h.snapshot == nil:
@@ -229,7 +229,11 @@ func (r *Reader) newHeld(v store.Value, now, storeNow time.Time) *held {
 		return h
 	}
 	s.Replica = strings.Clone(v.Name)
-	if by := h.published.Sub(s.At); by.Abs() > sameClock {
+	by := h.published.Sub(s.At)
+	if by.Abs() > 4*maxAway { // the longest Duration is 292 years: the time would stay far ahead, and hide blocks of others
+		return h
+	}
+	if by.Abs() > sameClock {
 		s.shift(by)
 	}
 	s.open(r.secret)

@@ -145,6 +145,41 @@ func TestReplicasThatEndAreSilentAndThenGone(t *testing.T) {
 	}
 }
 
+// A value whose version is ahead of the store's clock, which was set back, is not new each time it is gone.
+func TestReplicasThatAreGoneStayGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text, _ := (&Snapshot{At: time.Now()}).Encode()
+		r := NewReader(written{{Name: "a", Text: text, Version: time.Now().Add(time.Hour).UnixMicro()}}, nil)
+		for at := time.Duration(0); at < 3*GoneAfter; at += Every {
+			if got := read(t, r); at >= GoneAfter && got != "" {
+				t.Fatalf("%q after %v", got, at)
+			}
+			time.Sleep(Every)
+		}
+	})
+}
+
+// written are the values of a store that nobody writes any more.
+type written []store.Value
+
+func (w written) ReadValues(context.Context, string, store.Value) (store.ValueChanges, error) {
+	return store.ValueChanges{Values: w, Now: time.Now()}, nil
+}
+
+func (written) WriteValue(context.Context, string, store.Value) (store.Value, bool, error) {
+	return store.Value{}, false, errors.ErrUnsupported
+}
+
+// A clock that nobody can have set would be shown as the time of the whole fleet, and all blocks as ended.
+func TestATimeTooFarAwayIsUnreadable(t *testing.T) {
+	for _, at := range []string{"0001-01-01T00:00:01Z", "2400-01-01T00:00:00Z", "9999-12-31T23:59:59-23:59"} {
+		r := NewReader(written{{Name: "a", Text: `{"format":1,"at":"` + at + `"}`, Version: time.Now().UnixMicro()}}, nil)
+		if f, err := r.Fleet(t.Context()); err != nil || len(f.Replicas) != 0 || f.Unreadable != 1 {
+			t.Errorf("%s: %+v, %v", at, f, err)
+		}
+	}
+}
+
 // All times of a replica are by this process's clock, whatever the clock of the replica. A second more or less is left.
 func TestTimesAreThoseOfTheReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
