@@ -198,6 +198,12 @@ func (r *Reader) decode(changes store.ValueChanges) (f Fleet) {
 	now, before := time.Now(), r.held
 	r.held = make(map[string]*held)
 	for _, v := range slices.Backward(changes.Values) { // the newest first
+		if len(f.Replicas)+f.Unreadable == MaxReplicas { // the others are not decoded each time
+			if changes.Now.Sub(time.UnixMicro(v.Version)) < GoneAfter {
+				f.More++
+			}
+			continue
+		}
 		h := before[v.Name]
 		if h == nil || h.version != v.Version {
 			h = r.newHeld(v, now, changes.Now)
@@ -206,9 +212,6 @@ func (r *Reader) decode(changes store.ValueChanges) (f Fleet) {
 		switch {
 		case age >= GoneAfter: // and stays so, also if the store's clock was set back and is behind the version
 			h.snapshot = nil
-		case len(f.Replicas)+f.Unreadable == MaxReplicas:
-			f.More++
-			continue
 		case h.snapshot == nil:
 			f.Unreadable++
 		default:

@@ -170,6 +170,22 @@ func (written) WriteValue(context.Context, string, store.Value) (store.Value, bo
 	return store.Value{}, false, errors.ErrUnsupported
 }
 
+// Values beyond those that are shown cost nothing, however many somebody writes.
+func TestReplicasBeyondTheMostAreNotDecoded(t *testing.T) {
+	text, _ := (&Snapshot{At: time.Now()}).Encode()
+	changes := store.ValueChanges{Now: time.Now()}
+	for i := range 4 * MaxReplicas {
+		changes.Values = append(changes.Values, store.Value{Name: fmt.Sprint("r", i), Text: text, Version: changes.Now.UnixMicro()})
+	}
+	r := NewReader(written{}, nil)
+	if f := r.decode(changes); len(f.Replicas) != MaxReplicas || f.More != 3*MaxReplicas {
+		t.Fatalf("%d replicas and %d more", len(f.Replicas), f.More)
+	}
+	if n := testing.AllocsPerRun(3, func() { r.decode(changes) }); n > MaxReplicas {
+		t.Errorf("%v allocations to read the same values again", n)
+	}
+}
+
 // A clock that nobody can have set would be shown as the time of the whole fleet, and all blocks as ended.
 func TestATimeTooFarAwayIsUnreadable(t *testing.T) {
 	for _, at := range []string{"0001-01-01T00:00:01Z", "2400-01-01T00:00:00Z", "9999-12-31T23:59:59-23:59"} {
