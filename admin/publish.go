@@ -18,6 +18,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/fleet"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
+	"github.com/go-tokenbucket/ratelimit/internal/policyname"
 	"github.com/go-tokenbucket/ratelimit/observe"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
@@ -140,7 +141,7 @@ var release = sync.OnceValues(func() (name string, built time.Time) {
 
 // A roster is what is known of the fleet.
 type roster struct {
-	fleet.Fleet                 // this replica first of all, as it is now
+	fleet.Fleet                 // all replicas, also this one
 	Own         *fleet.Snapshot // this replica
 	All         *fleet.Snapshot // all of them together
 	Shared      bool            // the store shares snapshots of replicas
@@ -201,7 +202,7 @@ func (h *handler) takeSnapshot(counted observe.Snapshot) *fleet.Snapshot {
 	for _, o := range counted.Operations {
 		s.Operations[o.Op] = o.Count
 	}
-	policies := h.policiesIn(counted)
+	policies := slices.DeleteFunc(h.policiesIn(counted), func(p ratelimit.Policy) bool { return !policyname.Valid(p.Name) })
 	s.LeftOut.Policies = max(0, len(policies)-maxPolicies)
 	policies = policies[:min(maxPolicies, len(policies))]
 	s.Policies = h.policySnapshots(policies, counted)

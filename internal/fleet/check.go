@@ -14,7 +14,7 @@ import (
 
 // The bounds of what Decode accepts. The text as a whole has at most store.MaxValueText bytes.
 const (
-	maxCount   = 1 << 53 // so that sums over all replicas fit
+	maxCount   = 1 << 50 // so that sums over all replicas and all results fit
 	maxList    = 128     // entries
 	maxText    = 1 << 10 // bytes of a text for people
 	maxKeyName = 1 << 10 // bytes

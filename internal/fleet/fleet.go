@@ -52,7 +52,7 @@ func (f *Fleet) Merged() *Snapshot {
 
 func (s *Snapshot) withoutLast() *Snapshot {
 	silent := *s
-	silent.Last = Counts{}
+	silent.Last, silent.Limited = Counts{}, ""
 	silent.Policies = slices.Clone(s.Policies)
 	for i := range silent.Policies {
 		silent.Policies[i].Last = Counts{}
@@ -136,7 +136,8 @@ type held struct {
 	snapshot  *Snapshot // nil: it is not readable
 }
 
-// NewReader returns a Reader of values. secret opens keys that were sealed with it. It may be nil.
+// NewReader returns a Reader of values. secret opens the keys that were sealed with it, and may be nil. Other sealed keys are
+// left out.
 func NewReader(values store.Values, secret []byte) *Reader {
 	return &Reader{values: values, secret: secret, held: make(map[string]*held)}
 }
@@ -231,9 +232,7 @@ func (r *Reader) newHeld(v store.Value, now, storeNow time.Time) *held {
 	if by := h.published.Sub(s.At); by.Abs() > sameClock {
 		s.shift(by)
 	}
-	if r.secret != nil {
-		s.open(r.secret)
-	}
+	s.open(r.secret)
 	h.snapshot = s
 	return h
 }

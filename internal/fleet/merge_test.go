@@ -84,7 +84,7 @@ func sketchOf(key string) string {
 // A silent replica has counted what it has counted, but is not known to do anything now. This process comes first.
 func TestTheSumOfAFleet(t *testing.T) {
 	replica := func(name, limit string) Replica {
-		return Replica{Snapshot: &Snapshot{Format: 1, Replica: name, Last: Counts{Allowed: 1}, Policies: []Policy{{Name: "api", Limit: limit, Total: Counts{Allowed: 5}, Last: Counts{Allowed: 1}}}}}
+		return Replica{Snapshot: &Snapshot{Format: 1, Replica: name, Last: Counts{Allowed: 1}, Limited: sketchOf(name), Policies: []Policy{{Name: "api", Limit: limit, Total: Counts{Allowed: 5}, Last: Counts{Allowed: 1}}}}}
 	}
 	f := Fleet{Replicas: []Replica{replica("a", "1/1s"), replica("b", "2/1s"), replica("c", "3/1s")}}
 	f.Replicas[0].Silent = true
@@ -97,6 +97,9 @@ func TestTheSumOfAFleet(t *testing.T) {
 	p := all.Policies[0]
 	if all.Last.Allowed != 2 || p.Last.Allowed != 2 || p.Total.Allowed != 15 || p.Limit != "4/1s" || len(p.Others) != 2 {
 		t.Errorf("%+v", all)
+	}
+	if sketch, err := distinct.Parse(all.Limited); err != nil || sketch.Count() != 2 {
+		t.Errorf("%v limited, %v", sketch, err)
 	}
 	if f.Replicas[0].Last.Allowed != 1 {
 		t.Error("the sum has changed a snapshot")

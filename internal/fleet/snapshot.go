@@ -7,6 +7,7 @@ package fleet
 
 import (
 	"encoding/json"
+	"math"
 	"time"
 	"unicode/utf8"
 )
@@ -95,8 +96,10 @@ type Outage struct {
 // Millis is a duration in milliseconds.
 type Millis int64
 
-// Duration returns m as a duration.
-func (m Millis) Duration() time.Duration { return time.Duration(m) * time.Millisecond }
+// Duration returns m as a duration, at most the longest one.
+func (m Millis) Duration() time.Duration {
+	return time.Duration(min(m, math.MaxInt64/Millis(time.Millisecond))) * time.Millisecond
+}
 
 // Overrides are the limits that operators have changed, as far as a replica enforces them.
 type Overrides struct {
@@ -182,8 +185,8 @@ type History struct {
 // A Key is a key of a policy with many requests or denials.
 type Key struct {
 	Policy string `json:"policy"`
-	Name   Text   `json:"key,omitempty"`    // as observe.TopKey.Key; "" if it is sealed with another secret
-	Sealed []byte `json:"sealed,omitempty"` // see Seal
+	Name   Text   `json:"key,omitempty"`    // as observe.TopKey.Key
+	Sealed []byte `json:"sealed,omitempty"` // in place of Name in the text, see Seal
 
 	// In the window of the Top. Requests is at most Error too high, as in observe.TopKey.
 	Count  int64 `json:"requests,omitempty"`
