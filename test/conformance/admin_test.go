@@ -389,10 +389,23 @@ func testOverviewIsLive(t *testing.T, browser context.Context) {
 	b.wait(`[...document.querySelectorAll("#key-list table tr")].some((r) => r.textContent.includes("member:17") && r.textContent.includes("slow"))`)
 	b.wait(`[...document.querySelectorAll("#key-list table tr")].some((r) => r.textContent.includes("member:18") && r.textContent.includes("shadow"))`)
 	b.wait(`document.querySelectorAll(".plot polyline").length > 0`)
+
+	// Rows change their places, and the focus stays with its key. What was opened stays open. Nothing is announced.
+	eval[any](b, `(() => {
+		document.querySelector('[aria-label="Block member:17"]').focus();
+		document.querySelector("#engine").open = true;
+		window.said = 0;
+		new MutationObserver(() => said++).observe(document.getElementById("live"), { subtree: true, childList: true, characterData: true });
+	})()`)
 	for range 200 {
 		s.take(slow, "member:19", 1)
 	}
 	b.wait(`document.querySelectorAll("#key-list table tr")[1].textContent.includes("member:19")`)
+	if kept := eval[string](b, `document.activeElement.getAttribute("aria-label") + " of " + document.activeElement.closest("tr").dataset.row + ", open " + document.querySelector("#engine").open + ", said " + said`); kept != "Block member:17 of slow member:17, open true, said 0" {
+		t.Errorf("after an update: %s", kept)
+	}
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.wait(`document.querySelector("h1")?.textContent.includes("member:17") && location.search.includes("policy=slow")`)
 }
 
 func testServiceEnds(t *testing.T, browser context.Context) {
