@@ -256,22 +256,41 @@ func (s *Snapshot) shift(by time.Duration) {
 			}
 		}
 	}
-	move(&s.At, &s.Started, &s.Store.Since, &s.Store.LastErrorAt, &s.KeySteps.End)
+	move(&s.At, &s.Started, &s.Store.Since, &s.Store.LastErrorAt)
 	for i := range s.Store.Outages {
 		move(&s.Store.Outages[i].Since, &s.Store.Outages[i].Until)
 	}
 	for i := range s.Blocks {
 		move(&s.Blocks[i].Until)
 	}
-	histories := []Histories{s.History}
+	for _, steps := range s.steps() {
+		move(&steps.End)
+	}
+}
+
+// Settle moves steps that end long before or after s was taken, because the clock of the process was set since it began to
+// count, to that time. Otherwise Decode would refuse s for as long as the process runs.
+func (s *Snapshot) Settle() {
+	for _, steps := range s.steps() {
+		length := time.Duration(steps.Seconds) * time.Second
+		if late := s.At.Sub(steps.End); length > 0 && (late < 0 || late > 3*length) {
+			steps.End = s.At.Truncate(length)
+		}
+	}
+}
+
+// steps returns those of s.
+func (s *Snapshot) steps() []*Steps {
+	all, histories := []*Steps{&s.KeySteps}, []Histories{s.History}
 	for _, p := range s.Policies {
 		histories = append(histories, p.History)
 	}
 	for _, h := range histories {
 		for _, ranged := range []*History{h.TenMinutes, h.Hour, h.SixHours} {
 			if ranged != nil {
-				move(&ranged.End)
+				all = append(all, &ranged.Steps)
 			}
 		}
 	}
+	return all
 }
