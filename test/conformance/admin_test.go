@@ -315,7 +315,10 @@ func testLock(t *testing.T, browser context.Context) {
 
 // A key that a client chose shows, and can be blocked. It does nothing to the page.
 func testHostileKeys(t *testing.T, browser context.Context) {
-	s := newAdminSite(t, admin.Config{})
+	names := ratelimit.Must(observe.NewNames(func(_ context.Context, _, key string) (string, error) { // as hostile as the key
+		return "named " + key, nil
+	}, observe.NamesConfig{}))
+	s := newAdminSite(t, admin.Config{Names: names})
 	b := newTab(t, browser, s.base)
 	b.size(400, 800)
 	for i, key := range []string{
@@ -344,6 +347,7 @@ func testHostileKeys(t *testing.T, browser context.Context) {
 		b.do(chromedp.Navigate(link))
 		b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="logins"]`) // locked
 		b.checkWidth(fmt.Sprintf("the key %.20q", key))
+		b.wait(`document.querySelector("#name").textContent.includes("named ")`)
 		b.click(button(slow, "block"))
 		b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="slow"]`)
 		if s.take(slow, key, 1) || !s.take(slow, key+"x", 1) {
