@@ -137,7 +137,7 @@ func silentReplicas(f *facts) finding {
 		return finding{}
 	}
 	return finding{
-		f.share(names) + plural(names, " has", " have") + " stopped to report: " + listed(names) + ". " + plural(names, "It has ended, or does", "They have ended, or do") + " not reach " + storeFacts{f.Store}.Name() + ".",
+		f.share(names) + plural(names, " has", " have") + " stopped reporting: " + listed(names) + ". " + plural(names, "It has ended, or does", "They have ended, or do") + " not reach " + storeFacts{f.Store}.Name() + ".",
 		"See whether " + plural(names, "it runs", "they run") + ". A replica that has ended leaves the list after a minute.", &link{"Show replicas", "#replicas"},
 	}
 }

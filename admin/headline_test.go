@@ -58,7 +58,7 @@ func TestHeadline(t *testing.T) {
 		"two are cut off":         {[]func(*facts){is(replicaOutage, 0, 1), refuses}, "amber", "2 of 3 replicas do not reach Redis: a, b. Policy login refuses all requests there, 1,240 so far.", "Check the network between them and Redis.", 0},
 		"limits are lost":         {[]func(*facts){lost}, "amber", "2 overrides have disappeared.", "Do not restart replicas", 0},
 		"lost in an outage":       {[]func(*facts){lost, away("stand_in")}, "red", "Redis is unavailable", "", 0},
-		"one is silent":           {[]func(*facts){is(replicaSilent, 2)}, "amber", "1 of 3 replicas has stopped to report: c.", "See whether it runs.", 0},
+		"one is silent":           {[]func(*facts){is(replicaSilent, 2)}, "amber", "1 of 3 replicas has stopped reporting: c.", "See whether it runs.", 0},
 		"one is older":            {[]func(*facts){is(replicaOlder, 2)}, "amber", "1 of 3 replicas is behind: c.", "If no deployment is under way, restart it.", 0},
 		"a flood":                 {[]func(*facts){many, flooded}, "amber", "A flood: ip:192.0.2.1 has 99 % of the denials.", "Policy api holds. If the flood goes on, block the key.", 0},
 		"a flood that is blocked": {[]func(*facts){many, flooded, func(f *facts) { f.Keys[0].State = "blocked" }}, "amber", "A flood", "It is blocked. Nothing to do.", 0},

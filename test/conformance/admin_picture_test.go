@@ -171,7 +171,7 @@ func TestAdminPictures(t *testing.T) {
 	s.limiters, s.pages = append(s.limiters[:2], s.limiters[3]), append(s.pages[:2], s.pages[3])
 	s.serve(8*time.Second, false)
 	b.open("/admin/")
-	s.see(b, folder, "admin-fleet.png", false, "amber", "1 of 4 replicas has stopped to report", "2 of 4 replicas are behind")
+	s.see(b, folder, "admin-fleet.png", false, "amber", "1 of 4 replicas has stopped reporting", "2 of 4 replicas are behind")
 	for _, name := range eval[[]string](b, `[...document.querySelectorAll("#replicas tbody a")].map((a) => a.getAttribute("href"))`)[:1] {
 		b.open("/admin/" + name)
 		b.wait(`document.querySelector("#shown").textContent.includes("alone")`)
