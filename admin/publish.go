@@ -154,6 +154,9 @@ func (h *handler) fleet(ctx context.Context) roster {
 	if k.Shared {
 		ctx, cancel := context.WithTimeout(ctx, answerWithin/2)
 		defer cancel()
+		if k.Own.Store.State != "answers" {
+			cancel() // what is read would come late, if at all
+		}
 		k.Fleet, k.Err = h.member.reader.Fleet(ctx)
 		k.Shared = !errors.Is(k.Err, errors.ErrUnsupported)
 	}
