@@ -1,4 +1,4 @@
-// Package admin serves a page that shows what a [ratelimit.Limiter] does. An operator can reset, refund, block and unblock
+// Package admin serves a page that shows what a [ratelimit.Limiter] does, on all replicas that share a Redis. An operator can reset, refund, block and unblock
 // a key there, change limits, and have a request explained. Everything on the page is also JSON. Mount it behind your own
 // authentication:
 //
@@ -32,7 +32,7 @@
 //
 // # JSON
 //
-// facts.json has all that the first page shows, top.json?policy=NAME the lists of a policy, and key.json?key=KEY the
+// facts.json has all that the first page shows, top.json?policy=NAME the keys of a policy, and key.json?key=KEY the
 // buckets of a key. blocks.json lists the blocks in force. Changes are POST requests to key/reset, key/refund, key/block and key/unblock. overrides.json has the
 // limits in force, which a POST to overrides changes. A POST to explain.json explains a request. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/admin.md.

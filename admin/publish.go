@@ -125,11 +125,13 @@ var release = sync.OnceValues(func() (name string, built time.Time) {
 	if !ok {
 		return "", time.Time{}
 	}
-	name = info.Main.Version
+	if name = info.Main.Version; name == "(devel)" {
+		name = ""
+	}
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
-			if name == "" || name == "(devel)" {
+			if name == "" {
 				name = s.Value[:min(12, len(s.Value))]
 			}
 		case "vcs.time":
@@ -141,7 +143,7 @@ var release = sync.OnceValues(func() (name string, built time.Time) {
 
 // A roster is what is known of the fleet.
 type roster struct {
-	fleet.Fleet                 // this replica first of all, as it is now
+	fleet.Fleet                 // all replicas, also this one
 	Own         *fleet.Snapshot // this replica
 	All         *fleet.Snapshot // all of them together
 	Shared      bool            // the store shares snapshots of replicas

@@ -75,7 +75,7 @@ func TestTheAdminPageOfTheGuide(t *testing.T) {
 		{"bob@example.com", "/admin/", nil, 200, "Shop API"},
 		{"bob@example.com", "/admin/key.json", url.Values{"key": {"ip:192.0.2.1"}}, 200, `"state": "full"`},
 		{"bob@example.com", "/admin/key/block", url.Values{"policy": {"api"}, "key": {"ip:192.0.2.1"}, "for": {"15m"}}, 403, "change nothing"},
-		{"ann@example.com", "/admin/key/block", url.Values{"policy": {"api"}, "key": {"ip:192.0.2.1"}, "for": {"15m"}}, 303, "Policy api: The key is blocked.\n"},
+		{"ann@example.com", "/admin/key/block", url.Values{"policy": {"api"}, "key": {"ip:192.0.2.1"}, "for": {"15m"}, "force": {"1"}}, 303, "Policy api: The key is blocked.\n"},
 		{"bob@example.com", "/admin/key.json?key=ip:192.0.2.1", nil, 200, `"state": "blocked"`},
 	} {
 		r, err := http.NewRequest("GET", web.URL+tt.path, nil)

@@ -133,7 +133,7 @@ func newHandler(ctx context.Context, buckets *fallback.Store) (http.Handler, err
 		admin.User{Name: "ops", Password: os.Getenv("OPS_PASSWORD"), Access: admin.Change},
 		admin.User{Name: "prometheus", Password: os.Getenv("METRICS_PASSWORD"), Access: admin.View},
 	)
-	mux.Handle("/admin/", http.StripPrefix("/admin", admin.Handler(limiter, operators, admin.Config{Counts: counts, Top: top, Overrides: overrides, Title: "Shop API"})))
+	mux.Handle("/admin/", http.StripPrefix("/admin", admin.Handler(limiter, operators, admin.Config{Counts: counts, Top: top, Overrides: overrides, Names: names, Title: "Shop API"})))
 	mux.Handle("GET /metrics", admin.Guard(operators, promhttp.Handler()))
 	return mux, nil
 }

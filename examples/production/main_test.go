@@ -190,6 +190,14 @@ func TestThreeReplicasBehindAProxy(t *testing.T) {
 	}
 	f.wantStatus(200, "GET", "/healthz", "")
 
+	// Each replica shows the others, and the names of members.
+	testprogram.Until(t, "the page has the name of a member", func() bool {
+		return strings.Contains(f.wantStatus(200, "GET", "/admin/key?key=member:5", "", ops), "Ann Example")
+	})
+	testprogram.Until(t, "the page has all replicas", func() bool {
+		return strings.Count(f.wantStatus(200, "GET", "/admin/facts.json", "", ops), `"state": "up"`) == replicaCount
+	})
+
 	// A limit of one member changes on all replicas.
 	raise := url.Values{"policy": {"member"}, "key": {"member:eve"}, "limit": {fmt.Sprintf("1/1h burst %d", 2*burst)}}.Encode()
 	f.wantStatus(403, "POST", "/admin/overrides", raise, prometheus)

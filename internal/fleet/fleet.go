@@ -138,7 +138,8 @@ type held struct {
 	snapshot  *Snapshot // nil: it is not readable
 }
 
-// NewReader returns a Reader of values. secret opens keys that were sealed with it. It may be nil.
+// NewReader returns a Reader of values. secret opens the keys that were sealed with it, and may be nil. Other sealed keys are
+// left out.
 func NewReader(values store.Values, secret []byte) *Reader {
 	return &Reader{values: values, secret: secret, held: make(map[string]*held)}
 }
@@ -257,9 +258,7 @@ func (r *Reader) newHeld(v store.Value, now, storeNow time.Time) *held {
 	if by := h.published.Sub(s.At); by.Abs() > sameClock {
 		s.shift(by)
 	}
-	if r.secret != nil {
-		s.open(r.secret)
-	}
+	s.open(r.secret)
 	h.snapshot = s
 	return h
 }

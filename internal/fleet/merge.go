@@ -117,10 +117,10 @@ func (c Counts) Minus(d Counts) Counts {
 	return Counts{c.Allowed - d.Allowed, c.Denied - d.Denied, c.WouldDeny - d.WouldDeny, c.NotCharged - d.NotCharged, c.Refused - d.Refused, c.Degraded - d.Degraded}
 }
 
-// A named is what a key or block is added up by. Sealed keys are equal if the keys are.
+// A named is what a key or block is added up by.
 type named struct {
-	policy, sealed string
-	name           Text
+	policy string
+	name   Text
 }
 
 func (all *Snapshot) mergeKeys(of []*Snapshot) {
@@ -134,7 +134,7 @@ func (all *Snapshot) mergeKeys(of []*Snapshot) {
 	for i, s := range of {
 		for _, k := range s.Keys {
 			k.Requests, k.Denials = moved(k.Requests, later[i]), moved(k.Denials, later[i])
-			id := named{k.Policy, string(k.Sealed), k.Name}
+			id := named{k.Policy, k.Name}
 			j, ok := at[id]
 			if !ok {
 				at[id] = len(all.Keys)
@@ -155,7 +155,7 @@ func (all *Snapshot) mergeBlocks(of []*Snapshot) {
 	at := make(map[named]int)
 	for _, s := range of {
 		for _, b := range s.Blocks {
-			id := named{b.Policy, string(b.Sealed), b.Name}
+			id := named{b.Policy, b.Name}
 			if j, ok := at[id]; !ok {
 				at[id] = len(all.Blocks)
 				all.Blocks = append(all.Blocks, b)

@@ -22,22 +22,29 @@ func (s *Snapshot) Seal(secret []byte) {
 	}
 }
 
-// open opens the sealed keys. One that was sealed with another secret stays sealed.
+// open opens the sealed keys. Those that were sealed with another secret are left out.
 func (s *Snapshot) open(secret []byte) {
-	for i := range s.Keys {
-		if k := &s.Keys[i]; len(k.Sealed) > 0 {
-			if name, err := Open(secret, k.Sealed); err == nil {
-				k.Name, k.Sealed = Text(name), nil
-			}
+	opened := func(name *Text, sealed *[]byte) bool {
+		if len(*sealed) > 0 {
+			key, _ := Open(secret, *sealed) // "" after an error
+			*name, *sealed = Text(key), nil
+		}
+		return *name != ""
+	}
+	keys, blocks := s.Keys[:0], s.Blocks[:0]
+	for _, k := range s.Keys {
+		if opened(&k.Name, &k.Sealed) {
+			keys = append(keys, k)
 		}
 	}
-	for i := range s.Blocks {
-		if b := &s.Blocks[i]; len(b.Sealed) > 0 {
-			if name, err := Open(secret, b.Sealed); err == nil {
-				b.Name, b.Sealed = Text(name), nil
-			}
+	for _, b := range s.Blocks {
+		if opened(&b.Name, &b.Sealed) {
+			blocks = append(blocks, b)
 		}
 	}
+	s.LeftOut.Keys += len(s.Keys) - len(keys)
+	s.LeftOut.Blocks += len(s.Blocks) - len(blocks)
+	s.Keys, s.Blocks = keys, blocks
 }
 
 // Seal encrypts a key, so that all replicas with the same secret can look it up, and nobody else can read it in the Store.

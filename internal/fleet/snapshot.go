@@ -185,8 +185,8 @@ type History struct {
 // A Key is a key of a policy with many requests or denials.
 type Key struct {
 	Policy string `json:"policy"`
-	Name   Text   `json:"key,omitempty"`    // as observe.TopKey.Key; "" if it is sealed with another secret
-	Sealed []byte `json:"sealed,omitempty"` // see Seal
+	Name   Text   `json:"key,omitempty"`    // as observe.TopKey.Key
+	Sealed []byte `json:"sealed,omitempty"` // in place of Name in the text, see Seal
 
 	// In the window of the Top. Requests is at most Error too high, as in observe.TopKey.
 	Count  int64 `json:"requests,omitempty"`

@@ -163,8 +163,12 @@ func TestSealedKeys(t *testing.T) {
 	}
 	s.Keys = append(s.Keys, Key{Policy: "api", Sealed: Seal([]byte("another secret 0"), "member:7")}, Key{Policy: "api", Sealed: []byte("short")})
 	s.open(secret)
-	if s.Keys[0].Name != "member:7" || s.Keys[0].Sealed != nil || s.Blocks[0].Name != "member:7" || s.Keys[1].Name != "" || s.Keys[2].Name != "" {
+	if len(s.Keys) != 1 || s.Keys[0].Name != "member:7" || s.Keys[0].Sealed != nil || s.Blocks[0].Name != "member:7" || s.LeftOut != (LeftOut{Keys: 2}) {
 		t.Errorf("%+v", s)
+	}
+	s.Seal(secret)
+	if s.open(nil); len(s.Keys) != 0 || len(s.Blocks) != 0 || s.LeftOut != (LeftOut{Keys: 3, Blocks: 1}) {
+		t.Errorf("without a secret: %+v", s)
 	}
 }
 

@@ -93,6 +93,9 @@ func TestTopJSON(t *testing.T) {
 	s := setup{env: map[string]string{"RATELIMIT_ADMIN": server.URL, "RATELIMIT_ADMIN_HEADER": "Authorization: Bearer " + canary}}
 	r := s.run(t, "top", "-json")
 	r.want(t, 0, `member:\u202eevil`)
-	r.wantFields(t, "version=1, requests=10, denials=4")
+	r.wantFields(t, "version=2, keys_left_out=0")
+	if keys, _ := r.fields(t)["keys"].([]any); len(keys) != 4 {
+		t.Errorf("%d keys, want 4", len(keys))
+	}
 	run(t, "top", "-json", "-admin", server.URL).want(t, 3, "refuses (403)")
 }

@@ -47,19 +47,18 @@ func (k *known) checkPolicy(role, policy string) error {
 	return nil
 }
 
-// checkKey returns an error if no request can have a key. While no kind is known, a key may have any.
+// checkKey returns an error if no request can have a key. role is the flag or the argument that has it.
 func (k *known) checkKey(role, key string) error {
-	kind, _, hasKind := strings.Cut(key, ":")
+	kind, _, _ := strings.Cut(key, ":")
 	addr, err := netip.ParseAddr(key)
-	must, kinds := "must be a kind, a colon and an identity", k.kinds
-	if len(kinds) > 0 {
-		must += ", and the kind " + oneOf(kinds)
-	}
+	must := "it must be a kind, a colon and an identity, and the kind " + oneOf(k.kinds)
 	switch {
+	case len(k.kinds) == 0:
+		return wrongUsage("%s: no running replica has met a kind of key yet, such as ip of ip:192.0.2.1: use -force", role)
 	case err == nil && addr.Is4():
-		return wrongUsage("%s: has no kind: did you mean ip:%s? It %s; or use -force", role, key, must)
-	case err == nil, !hasKind, len(kinds) > 0 && !slices.Contains(kinds, kind):
-		return wrongUsage("%s: no replica has met such a key: it %s; or use -force", role, must)
+		return wrongUsage("%s: has no kind: did you mean ip:%s? Or %s; or use -force", role, key, must)
+	case err == nil || kind == key || !slices.Contains(k.kinds, kind):
+		return wrongUsage("%s: no replica has met such a key: %s; or use -force", role, must)
 	}
 	return nil
 }

@@ -49,14 +49,14 @@ func TestUnknownPoliciesAndKinds(t *testing.T) {
 	publish(t, server.Client(), fleet.Snapshot{Host: "web-2", Policies: []fleet.Policy{{Name: "api"}, {Name: "login"}}})
 	for _, c := range changes {
 		at(append(c, "-policy", "apy", "ip:203.0.113.66")...).want(t, 2, "-policy: there is no policy apy: must be one of api, login; or use -force")
-		at(append(c, "-policy", "api", "203.0.113.66")...).want(t, 2, "KEY: has no kind: did you mean ip:203.0.113.66? It must be a kind, a colon and an identity; or")
-		at(append(c, "-policy", "api", "2001:db8::1")...).want(t, 2, "KEY: no replica has met such a key")
-		at(append(c, "-policy", "api", "nobody")...).want(t, 2, "KEY: no replica has met such a key")
-		at(append(c, "-policy", "api", "tenant:1")...).want(t, 0) // no kind is known
+		at(append(c, "-policy", "api", "ip:203.0.113.66")...).want(t, 2, "KEY: no running replica has met a kind of key yet", "use -force")
 	}
 	publish(t, server.Client(), fleet.Snapshot{Host: "web-2", Policies: []fleet.Policy{{Name: "api"}, {Name: "login"}}, Kinds: []string{"ip", "member"}})
 	for _, c := range changes {
 		at(append(c, "-policy", "api", "tenant:1\x1b[2J")...).want(t, 2, "KEY: no replica has met such a key: it must be a kind, a colon and an identity, and the kind one of ip, member; or use -force")
+		at(append(c, "-policy", "api", "203.0.113.66")...).want(t, 2, "KEY: has no kind: did you mean ip:203.0.113.66? Or it must be a kind, a colon and an identity, and the kind one of ip, member; or")
+		at(append(c, "-policy", "api", "2001:db8::1")...).want(t, 2, "KEY: no replica has met such a key")
+		at(append(c, "-policy", "api", "member")...).want(t, 2, "KEY: no replica has met such a key")
 		at(append(c, "-policy", "login", "ip:203.0.113.66")...).want(t, 0)
 		at(append(c, "-policy", "apy", "203.0.113.66", "-force")...).want(t, 0, "203.0.113.66 of policy apy")
 	}

@@ -65,7 +65,7 @@ func TestLimitsOfKeys(t *testing.T) {
 	at := func(args ...string) ran {
 		return run(t, append(append([]string{"limits"}, args...), "-redis", "redis://"+server.Addr(), "-policies", policies)...)
 	}
-	publish(t, server.Client(), fleet.Snapshot{})
+	publish(t, server.Client(), fleet.Snapshot{Kinds: []string{"member"}})
 	end := time.Now().AddDate(0, 0, 3).UTC().Format(time.DateOnly)
 	at("set", "api", "600/1m", "burst", "100", "-key", "member:7", "-until", end, "-by", "alice", "-why", "launch").want(t, 0,
 		"api member:7   60/1m burst 10   600/1m burst 100 until "+end+"T00:00:00Z", "by alice: launch", "60/1m burst 10 to 600/1m burst 100 until")

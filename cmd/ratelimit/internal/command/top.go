@@ -31,8 +31,8 @@ var watchEvery = 2 * time.Second
 
 var topCommand = &command{
 	name:  "top",
-	short: "Shows the keys with the most requests and denials of a replica.",
-	long: `It reads top.json of the admin page, which one replica serves. If the page needs a login, set
+	short: "Shows the keys with the most requests and denials.",
+	long: `It reads top.json of the admin page, which has the keys of all replicas. If the page needs a login, set
 ` + headerVariable + ` to a header that has it, such as "Authorization: Bearer TOKEN". Several headers are
 separated by line breaks.`,
 	examples: []string{"ratelimit top -admin https://ops.example.com/admin/ -policy login -watch"},
@@ -99,7 +99,7 @@ func adminPage(address, policy string, timeout time.Duration, e *env) (*page, er
 	return p, nil
 }
 
-// show writes the lists once, or again and again until ctx ends.
+// show writes the keys once, or again and again until ctx ends.
 func (p *page) show(ctx context.Context, watch, asJSON bool, e *env) error {
 	before, after := "", ""
 	switch {
@@ -140,8 +140,8 @@ func (p *page) show(ctx context.Context, watch, asJSON bool, e *env) error {
 	}
 }
 
-// read gets the lists.
-func (p *page) read(ctx context.Context) (*topLists, error) {
+// read gets the keys.
+func (p *page) read(ctx context.Context) (*topKeys, error) {
 	r := (&http.Request{Method: "GET", URL: p.address, Host: p.address.Host, Header: p.header.Clone()}).WithContext(ctx)
 	answer, err := p.client.Do(r)
 	var text []byte
@@ -158,9 +158,9 @@ func (p *page) read(ctx context.Context) (*topLists, error) {
 	return readTop(p, answer.StatusCode, text)
 }
 
-func readTop(p *page, status int, text []byte) (*topLists, error) {
+func readTop(p *page, status int, text []byte) (*topKeys, error) {
 	host := show(p.address.Host)
-	var t topLists
+	var t topKeys
 	var problem struct {
 		Error string `json:"error"`
 	}
@@ -173,68 +173,86 @@ func readTop(p *page, status int, text []byte) (*topLists, error) {
 		return nil, fmt.Errorf("the admin page at %s: %s", host, showLong(problem.Error))
 	case status != http.StatusOK || json.Unmarshal(text, &t) != nil || t.Version == 0:
 		return nil, fmt.Errorf("%s answers with %d, and not as the admin page does: the URL must be that under which the program mounts admin.Handler, such as http://localhost:8080/admin/", host, status)
-	case t.Version != 1:
-		return nil, fmt.Errorf("the admin page at %s has version %d of top.json, and this command knows 1: use the command of the program's version", host, t.Version)
+	case t.Version != topVersion:
+		return nil, fmt.Errorf("the admin page at %s has version %d of top.json, and this command knows %d: use the command of the program's version", host, t.Version, topVersion)
 	}
 	t.text = text
 	return &t, nil
 }
 
-// topLists are top.json.
-type topLists struct {
+// topKeys are top.json.
+type topKeys struct {
 	text json.RawMessage
 
-	Version  int       `json:"version"`
-	At       time.Time `json:"at"`
-	Policy   string    `json:"policy"`
-	Since    time.Time `json:"since"`
-	Requests int64     `json:"requests"`
-	Denials  int64     `json:"denials"`
-	Heaviest []topKey  `json:"heaviest"`
-	Denied   []topKey  `json:"denied"`
+	Version int       `json:"version"`
+	At      time.Time `json:"at"`
+	Policy  string    `json:"policy"`
+	Keys    []topKey  `json:"keys"`
+	LeftOut int       `json:"keys_left_out"`
 }
+
+const topVersion = 2
 
 type topKey struct {
-	Policy   string  `json:"policy"`
-	Key      string  `json:"key"`
-	Requests int64   `json:"requests"`
-	Denied   int64   `json:"denied"`
-	Error    int64   `json:"error"`
-	Share    float64 `json:"share"`
+	Policy   string    `json:"policy"`
+	Key      string    `json:"key"`
+	Requests int64     `json:"requests"`
+	Denied   int64     `json:"denied"`
+	Error    int64     `json:"error"`
+	Share    float64   `json:"share"`
+	State    string    `json:"state"`
+	Until    time.Time `json:"until"`
 }
 
-func (t *topLists) write(e *env) {
+func (t *topKeys) write(e *env) {
 	of := "all policies"
 	if t.Policy != "" {
 		of = "policy " + show(t.Policy)
 	}
-	fmt.Fprintf(e.out, "%s, %s: %s requests, %s denied", t.At.UTC().Format(time.RFC3339), of, numbers.Count(t.Requests), numbers.Count(t.Denials))
-	if !t.Since.IsZero() {
-		fmt.Fprintf(e.out, " in %s", numbers.Span(t.At.Sub(t.Since).Round(time.Second)))
-	}
-	fmt.Fprint(e.out, "\n")
-	e.writeKeys("Most requests", "", t.Heaviest, func(k topKey) int64 { return k.Requests })
-	e.writeKeys("Most denied", report.Red, t.Denied, func(k topKey) int64 { return k.Denied })
-}
-
-func (e *env) writeKeys(title, color string, keys []topKey, count func(topKey) int64) {
-	fmt.Fprintf(e.out, "\n%s\n", e.paint.In(color, title))
-	if len(keys) == 0 {
-		fmt.Fprint(e.out, "  none\n")
+	fmt.Fprintf(e.out, "%s, %s\n\n", t.At.UTC().Format(time.RFC3339), of)
+	if len(t.Keys) == 0 {
+		fmt.Fprint(e.out, "no keys lately\n")
 		return
 	}
-	var counts, shares, policies []string
-	wide, wider, widest := 0, 0, 0
-	for _, k := range keys {
-		n := numbers.Count(count(k))
-		if k.Error > 0 {
-			n = numbers.Count(count(k)-k.Error) + "-" + n // it is between these
+	rows := [][]string{{"requests", "denied", "share", "state", "policy"}}
+	widths := make([]int, len(rows[0]))
+	for _, k := range t.Keys {
+		rows = append(rows, []string{between(k.Requests, k.Error), numbers.Count(k.Denied), fmt.Sprintf("%.1f%%", 100*k.Share), k.state(), e.fit(k.Policy, 2*e.columns/3)})
+	}
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 		}
-		counts, shares, policies = append(counts, n), append(shares, fmt.Sprintf("%.1f%%", 100*k.Share)), append(policies, e.fit(k.Policy, 2*e.columns/3))
-		wide, wider, widest = max(wide, len(n)), max(wider, len(shares[len(shares)-1])), max(widest, utf8.RuneCountInString(policies[len(policies)-1]))
 	}
-	for i, k := range keys {
-		begin := fmt.Sprintf("  %*s  %*s  %-*s  ", wide, counts[i], wider, shares[i], widest, policies[i])
-		fmt.Fprintf(e.out, "%s%s\n", begin, e.fit(k.Key, utf8.RuneCountInString(begin)))
+	for i, row := range rows {
+		begin := fmt.Sprintf("%*s  %*s  %*s  %-*s  %-*s  ", widths[0], row[0], widths[1], row[1], widths[2], row[2], widths[3], row[3], widths[4], row[4])
+		key, color := "key", report.Bold
+		if i > 0 {
+			k := t.Keys[i-1]
+			key, color = e.fit(k.Key, utf8.RuneCountInString(begin)), ""
+			if k.State != "ok" {
+				color = report.Red
+			}
+		}
+		fmt.Fprintf(e.out, "%s\n", e.paint.In(color, begin+key))
 	}
+	if t.LeftOut > 0 {
+		fmt.Fprintf(e.out, "\nAnd %s more: replicas publish only their first keys.\n", numbers.Of(int64(t.LeftOut), "key"))
+	}
+}
+
+// state says whether requests of the key are allowed now.
+func (k *topKey) state() string {
+	if !k.Until.IsZero() {
+		return show(k.State) + " until " + k.Until.UTC().Format("15:04:05")
+	}
+	return show(k.State)
+}
+
+// between writes a count that is at most so much too high.
+func between(n, excess int64) string {
+	if excess > 0 {
+		return numbers.Count(max(0, n-excess)) + "-" + numbers.Count(n)
+	}
+	return numbers.Count(n)
 }

@@ -18,7 +18,7 @@ func TestWidth(t *testing.T) {
 	url := "redis://" + server.Addr()
 	run(t, "limits", "set", "api", "60/1m", "-was", "60/1m", "-force", "-key", key[:400]+"end", "-redis", url).want(t, 0)
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, `{"version":1,"heaviest":[{"policy":"api","key":%q,"requests":1000}]}`, key)
+		fmt.Fprintf(w, `{"version":2,"keys":[{"policy":"api","key":%q,"requests":1000}]}`, key)
 	}))
 	defer page.Close()
 	for _, args := range [][]string{
