@@ -158,7 +158,7 @@ func TestAdminPictures(t *testing.T) {
 
 	redis.Kill()
 	s.serve(3*time.Second, true)
-	s.see(b, folder, "admin-outage.png", "red", "Redis is unavailable since", "Policy login refuses all requests")
+	s.see(b, folder, "admin-outage.png", "red", "Redis has been unavailable since", "Policy login refuses all requests")
 	b.wait(`document.querySelector("#engine").open && document.querySelector("#shown").textContent.includes("this replica only")`)
 
 	redis.Restart()
@@ -170,7 +170,7 @@ func TestAdminPictures(t *testing.T) {
 	proxy.BlackHole()
 	s.limiters, s.pages = append(s.limiters[:2], s.limiters[3]), append(s.pages[:2], s.pages[3])
 	s.serve(8*time.Second, false)
-	s.see(b, folder, "admin-fleet.png", "amber", "1 of 4 replicas has stopped to report", "2 of 4 replicas are behind")
+	s.see(b, folder, "admin-fleet.png", "amber", "1 of 4 replicas has stopped reporting", "2 of 4 replicas are behind")
 	for _, name := range eval[[]string](b, `[...document.querySelectorAll("#replicas tbody a")].map((a) => a.getAttribute("href"))`)[:1] {
 		b.open("/admin/" + name)
 		b.wait(`document.querySelector("#shown").textContent.includes("alone")`)
