@@ -12,8 +12,8 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/fleet"
 )
 
-// maxBlockLooks bounds the buckets that are looked at to learn who has blocked a key and why, maxBlockRows the blocks on
-// their page, and blockRowsFirst those on the first page.
+// maxBlockLooks bounds the buckets that are read for the reason of a block, maxBlockRows the blocks on their page, and
+// blockRowsFirst those on the first page.
 const (
 	maxBlockLooks  = 20
 	maxBlockRows   = 200
@@ -32,8 +32,8 @@ type blockFacts struct {
 	long bool // no replica has kept the key
 }
 
-// addBlocks lists the blocks in force, those that end last first. Blocks that have ended early are left out, as far as a look
-// at the store shows it.
+// addBlocks lists the blocks in force, those that end last first. A block is left out if its bucket is read
+// and is not blocked.
 func (f *facts) addBlocks(ctx context.Context, h *handler) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
@@ -68,7 +68,7 @@ func (h *handler) blockFacts(b fleet.Block) blockFacts {
 	return blockFacts{Policy: b.Policy, keyFacts: h.namedTop(b.Policy, shown), Until: b.Until.UTC(), long: isNameOfLongKey(shown)}
 }
 
-// look adds who has blocked the key and why. It reports whether the key is not blocked any more.
+// look reads the reason of the block. It reports whether the key is not blocked any more.
 func (b *blockFacts) look(ctx context.Context, h *handler, key string) (ended bool) {
 	if key = h.whole(b.Policy, key); isNameOfKey(key) {
 		return false
@@ -102,7 +102,7 @@ func (b blockFacts) Field() string {
 
 func (b blockFacts) FieldValue() string { return cmp.Or(b.ID, encodeKey(b.Key)) }
 
-// Why says who has blocked the key, and why.
+// Why is the user and the reason of the block, or that it is a lock.
 func (b blockFacts) Why() string {
 	switch {
 	case b.Locked:

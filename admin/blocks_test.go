@@ -30,7 +30,7 @@ func TestBlocksInForce(t *testing.T) {
 		for _, path := range []string{"", "blocks"} {
 			w := s.get(path, asBrowser)
 			checkPage(t, w)
-			s.want(w, 200, "ann: ticket 812 &lt;b&gt;", "locked by a request", "1 Jan 02:00:01", "Others are in force, too", `action="key/unblock"`)
+			s.want(w, 200, "ann: ticket 812 &lt;b&gt;", "locked by a request", "1 Jan 02:00:01", "A block that no replica has met is not listed.", `action="key/unblock"`)
 		}
 
 		// A block that another process has ended is not in force, as a look at the store shows.

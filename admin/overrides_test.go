@@ -46,6 +46,21 @@ func (k *keeper) WriteValue(ctx context.Context, set string, v store.Value) (sto
 	return k.Values.WriteValue(ctx, set, v)
 }
 
+func (k *keeper) ReadValues(ctx context.Context, set string, after store.Value) (store.ValueChanges, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.Values.ReadValues(ctx, set, after)
+}
+
+// lose forgets all values, and takes no others.
+func (k *keeper) lose(t *testing.T) {
+	values := ratelimit.Must(memstore.New(memstore.Config{}))
+	t.Cleanup(func() { values.Close() })
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.Values, k.err = values, errors.New("read only")
+}
+
 // values returns what is kept.
 func (k *keeper) values() []store.Value {
 	changes, _ := k.ReadValues(context.Background(), "overrides", store.Value{})
@@ -106,6 +121,24 @@ func TestLimitsAreChangedOnThePage(t *testing.T) {
 }
 
 // The button of a stale page does not end a change that somebody has made since.
+// The first page shows which limits are changed, and that the store has lost them while this replica enforces them.
+func TestTheFirstPageShowsChangedAndLostLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, admin.Config{Overrides: withOverrides}, ratelimit.Config{})
+		s.want(s.post("overrides", url.Values{"policy": {"api"}, "limit": {"6/1h"}}), 303)
+		s.want(s.post("overrides", url.Values{"policy": {"api"}, "key": {"ip:192.0.2.1"}, "limit": {"7/1h"}}), 303)
+		time.Sleep(time.Second)
+		w := s.get("", asBrowser)
+		checkPage(t, w)
+		s.want(w, 200, "6 per hour", "changed from 5/1h", "1 key has its own limit", "All is well.")
+		s.kept.lose(t)
+		time.Sleep(3 * time.Second)
+		w = s.get("", asBrowser)
+		checkPage(t, w)
+		s.want(w, 200, `class="headline amber"`, "2 overrides have disappeared and are not written back yet", "Do not restart replicas", "changed from 5/1h")
+	})
+}
+
 func TestAStalePageEndsNoOtherChange(t *testing.T) {
 	s := newSite(t, admin.Config{Overrides: withOverrides}, ratelimit.Config{})
 	s.want(s.setLimit("20/1h burst 10"), 303)

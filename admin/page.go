@@ -19,7 +19,7 @@ import (
 var assets embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"span": span, "count": numbers.Count, "between": between, "rate": rate, "percent": numbers.Share, "bytes": numbers.Size,
+	"span": span, "count": numbers.Count, "between": between, "rate": rate, "percent": numbers.Share,
 	"stamp": stamp, "clock": clock, "day": day, "date": date, "lasted": lasted, "words": words, "permit": func(t keyTable, may bool) keyTable { t.May = may; return t },
 }).ParseFS(assets, "assets/*.html"))
 

@@ -46,6 +46,17 @@ func (f *facts) addPolicies() {
 	}
 }
 
+// ChangedKeys is how many keys have a limit that operators have set.
+func (f *facts) ChangedKeys() int {
+	n := f.Overrides.Count
+	for _, p := range f.Snapshot.Policies {
+		if p.Program != "" {
+			n--
+		}
+	}
+	return max(0, n)
+}
+
 // policy returns a policy by its name, nil if there is none.
 func (f *facts) policy(name string) *policyFacts {
 	for i := range f.Policies {

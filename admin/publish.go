@@ -125,11 +125,13 @@ var release = sync.OnceValues(func() (name string, built time.Time) {
 	if !ok {
 		return "", time.Time{}
 	}
-	name = info.Main.Version
+	if name = info.Main.Version; name == "(devel)" {
+		name = ""
+	}
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
-			if name == "" || name == "(devel)" {
+			if name == "" {
 				name = s.Value[:min(12, len(s.Value))]
 			}
 		case "vcs.time":

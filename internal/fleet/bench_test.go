@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -68,6 +69,26 @@ func BenchmarkFleet(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	b.Run("memory", func(b *testing.B) {
+		var heap [2]runtime.MemStats
+		for b.Loop() {
+			r := NewReader(values, nil)
+			runtime.GC()
+			runtime.ReadMemStats(&heap[0])
+			if f, err := r.Fleet(b.Context()); err != nil || len(f.Replicas) != replicas {
+				b.Fatal(len(f.Replicas), err)
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&heap[1])
+			runtime.KeepAlive(r)
+		}
+		b.ReportMetric(float64(int64(heap[1].HeapAlloc)-int64(heap[0].HeapAlloc))/replicas, "bytes/replica")
+		used := int64(0)
+		for _, key := range server.Do("KEYS", "*").([]any) {
+			used += server.Do("MEMORY", "USAGE", key, "SAMPLES", 0).(int64)
+		}
+		b.ReportMetric(float64(used)/replicas, "redis-bytes/replica")
+	})
 	b.Run("decode", func(b *testing.B) {
 		for b.Loop() {
 			NewReader(values, nil).decode(changes)

@@ -315,7 +315,10 @@ func testLock(t *testing.T, browser context.Context) {
 
 // A key that a client chose shows, and can be blocked. It does nothing to the page.
 func testHostileKeys(t *testing.T, browser context.Context) {
-	s := newAdminSite(t, admin.Config{})
+	names := ratelimit.Must(observe.NewNames(func(_ context.Context, _, key string) (string, error) { // as hostile as the key
+		return "named " + key, nil
+	}, observe.NamesConfig{}))
+	s := newAdminSite(t, admin.Config{Names: names})
 	b := newTab(t, browser, s.base)
 	b.size(400, 800)
 	for i, key := range []string{
@@ -344,6 +347,7 @@ func testHostileKeys(t *testing.T, browser context.Context) {
 		b.do(chromedp.Navigate(link))
 		b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="logins"]`) // locked
 		b.checkWidth(fmt.Sprintf("the key %.20q", key))
+		b.wait(`document.querySelector("#name").textContent.includes("named ")`)
 		b.click(button(slow, "block"))
 		b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="slow"]`)
 		if s.take(slow, key, 1) || !s.take(slow, key+"x", 1) {
@@ -389,10 +393,23 @@ func testOverviewIsLive(t *testing.T, browser context.Context) {
 	b.wait(`[...document.querySelectorAll("#key-list table tr")].some((r) => r.textContent.includes("member:17") && r.textContent.includes("slow"))`)
 	b.wait(`[...document.querySelectorAll("#key-list table tr")].some((r) => r.textContent.includes("member:18") && r.textContent.includes("shadow"))`)
 	b.wait(`document.querySelectorAll(".plot polyline").length > 0`)
+
+	// Rows change their places, and the focus stays with its key. What was opened stays open. Nothing is announced.
+	eval[any](b, `(() => {
+		document.querySelector('[aria-label="Block member:17"]').focus();
+		document.querySelector("#engine").open = true;
+		window.said = 0;
+		new MutationObserver(() => said++).observe(document.getElementById("live"), { subtree: true, childList: true, characterData: true });
+	})()`)
 	for range 200 {
 		s.take(slow, "member:19", 1)
 	}
 	b.wait(`document.querySelectorAll("#key-list table tr")[1].textContent.includes("member:19")`)
+	if kept := eval[string](b, `document.activeElement.getAttribute("aria-label") + " of " + document.activeElement.closest("tr").dataset.row + ", open " + document.querySelector("#engine").open + ", said " + said`); kept != "Block member:17 of slow member:17, open true, said 0" {
+		t.Errorf("after an update: %s", kept)
+	}
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.wait(`document.querySelector("h1")?.textContent.includes("member:17") && location.search.includes("policy=slow")`)
 }
 
 func testServiceEnds(t *testing.T, browser context.Context) {
