@@ -259,8 +259,8 @@ func TestFactsHaveAllPartsOfTheStore(t *testing.T) {
 		})
 		w := s.get("", asBrowser)
 		checkPage(t, w)
-		s.want(w, 200, "Redis is unavailable since", ". A stand-in limits all requests.", "Bring Redis back: gone.", "Failed: timeout", `bad\u202e&lt;b&gt;`, "ongoing", "59 min", "501 of 502, 75 % hits")
-		s.want(s.get("key?key=ip:1", asBrowser), 200, "Redis is unavailable since", "Reason: gone.", "on this replica only, until Redis is back")
+		s.want(w, 200, "Redis has been unavailable since", ". A stand-in limits all requests.", "Bring Redis back: gone.", "Failed: timeout", `bad\u202e&lt;b&gt;`, "ongoing", "59 min", "501 of 502, 75 % hits")
+		s.want(s.get("key?key=ip:1", asBrowser), 200, "Redis has been unavailable since", "Reason: gone.", "on this replica only, until Redis is back")
 	})
 }
 
@@ -329,8 +329,8 @@ func TestAnOutageWithAFallback(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		w := s.get("", asBrowser)
 		checkPage(t, w)
-		s.want(w, 200, "Redis is unavailable since", "connection refused", "ongoing", "Calls of Redis in the last 10 min", `<rect class="away"`)
-		s.want(s.get("key?key=ip:192.0.2.1", asBrowser), 200, "Redis is unavailable since", "from this replica’s stand-in", "Refuses all requests", "this policy fails closed: it answers 503")
+		s.want(w, 200, "Redis has been unavailable since", "connection refused", "ongoing", "Calls of Redis in the last 10 min", `<rect class="away"`)
+		s.want(s.get("key?key=ip:192.0.2.1", asBrowser), 200, "Redis has been unavailable since", "from this replica’s stand-in", "Refuses all requests", "this policy fails closed: it answers 503")
 		same(t, s.object("key.json?key=ip:192.0.2.1"), map[string]any{"buckets.1.state": "refuses", "buckets.1.tokens": 0})
 		// The stand-in's bucket refills as this process sees it, too.
 		s.limiter.Reset(t.Context(), api, "ip:192.0.2.3")

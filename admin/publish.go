@@ -156,6 +156,9 @@ func (h *handler) fleet(ctx context.Context) roster {
 	if k.Shared {
 		ctx, cancel := context.WithTimeout(ctx, answerWithin/2)
 		defer cancel()
+		if k.Own.Store.State != "answers" {
+			cancel() // what is read would come late, if at all
+		}
 		k.Fleet, k.Err = h.member.reader.Fleet(ctx)
 		k.Shared = !errors.Is(k.Err, errors.ErrUnsupported)
 	}
@@ -165,12 +168,14 @@ func (h *handler) fleet(ctx context.Context) roster {
 }
 
 // ownAmong returns this replica as others see it, so that sums never go down where a load balancer sends each request of a
-// page to another replica. Alone, or without the store, it is as it is now.
+// page to another replica. Its store is as it is now. Alone, or if others do not see it, all of it is.
 func (h *handler) ownAmong(k roster) *fleet.Snapshot {
 	h.member.mu.Lock()
 	defer h.member.mu.Unlock()
-	if p := h.member.published; p != nil && k.Err == nil && len(k.Replicas) > 1 && k.Own.Store.State == "answers" && k.Own.At.Sub(p.At) < fleet.SilentAfter {
-		return p
+	if p := h.member.published; p != nil && k.Err == nil && len(k.Replicas) > 1 && k.Own.At.Sub(p.At) < fleet.SilentAfter {
+		own := *p
+		own.Store = k.Own.Store
+		return &own
 	}
 	return k.Own
 }

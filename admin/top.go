@@ -156,10 +156,7 @@ func (k topKeyFacts) Spark() *spark {
 
 // StateWords says whether requests of the key are allowed now.
 func (k topKeyFacts) StateWords() string {
-	switch {
-	case k.State == "limited":
-		return "limited now"
-	case k.Until != nil:
+	if k.Until != nil {
 		return k.State + " until " + clock(*k.Until)
 	}
 	return k.State
