@@ -68,6 +68,9 @@ func (f Fleet) With(own *Snapshot) Fleet {
 	return f
 }
 
+// maxDiffer is of how many policies Behind has both limits.
+const maxDiffer = 3
+
 // judge sorts the replicas, and fills Behind. The limits and the release of the replica that knows the last change of a limit
 // are the newest, or else of the one with the newest program.
 func (f *Fleet) judge() {
@@ -92,10 +95,18 @@ func (f *Fleet) judge() {
 		if r.Overrides.Changed.Before(newest.Overrides.Changed) {
 			r.Behind = append(r.Behind, "It does not know the last change of a limit.")
 		}
+		differ := 0
 		for _, p := range r.Policies {
-			if limit, ok := limits[p.Name]; ok && p.Limit != limit {
+			limit, ok := limits[p.Name]
+			if !ok || p.Limit == limit {
+				continue
+			}
+			if differ++; differ <= maxDiffer {
 				r.Behind = append(r.Behind, fmt.Sprintf("It limits %s to %s, and others to %s.", p.Name, cmp.Or(p.Limit, "what a LimitFunc returns"), cmp.Or(limit, "what a LimitFunc returns")))
 			}
+		}
+		if differ > maxDiffer {
+			r.Behind = append(r.Behind, fmt.Sprintf("It has other limits for %d policies in all.", differ))
 		}
 	}
 }
