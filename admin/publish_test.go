@@ -228,6 +228,31 @@ func TestPagesAreAsNewAsTheirReads(t *testing.T) {
 	})
 }
 
+// A Redis that is full answers looks into buckets, but no request. Without a fallback, the headline says so.
+func TestARedisThatIsFull(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	primary := ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{Logger: slog.New(slog.DiscardHandler)}))
+	t.Cleanup(func() { primary.Close() })
+	counts := observe.NewCounts(observe.CountsConfig{})
+	l := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Store: primary, Observe: counts.Observe, Logger: slog.New(slog.DiscardHandler),
+		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.Static("all"), Limit: ratelimit.PerSecond(5)}},
+	}))
+	h, api := Handler(l, Loopback, Config{Counts: counts}).(*handler), l.Handler(http.NotFoundHandler())
+	server.Do("CONFIG", "SET", "maxmemory", "100kb")
+	var f *facts
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		api.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		if f = h.facts(t.Context()); f.Headline.Level == "red" {
+			break
+		}
+	}
+	if f.Store.State != "answers" || !strings.Contains(f.Headline.Text, "100 % of the requests were not decided") || !strings.Contains(f.Headline.Do, "OOM") {
+		t.Errorf("%+v, %+v", f.Headline, f.Store)
+	}
+}
+
 // A blink answers looks from a stand-in, although the fallback does not take the primary for unavailable yet.
 type blink struct{ *memstore.Store }
 

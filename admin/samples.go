@@ -36,8 +36,11 @@ func (s *samples) take(counted observe.Snapshot, stats store.Stats, at time.Time
 	now := sample{at: at.Round(0)}
 	for _, d := range counted.Decisions {
 		switch d.Outcome {
-		case "allowed", "failed_open":
+		case "allowed":
 			now.counts.Allowed += d.Count
+		case "failed_open":
+			now.counts.Allowed += d.Count
+			now.counts.Degraded += d.Count
 		case "denied":
 			now.counts.Denied += d.Count
 		case "failed_closed":
