@@ -154,7 +154,7 @@ type roster struct {
 func (h *handler) fleet(ctx context.Context) roster {
 	k := roster{Own: h.own(), Shared: h.member.reader != nil}
 	if k.Shared {
-		ctx, cancel := context.WithTimeout(ctx, answerWithin/2)
+		ctx, cancel := context.WithTimeout(ctx, answerWithin)
 		defer cancel()
 		if k.Own.Store.State != "answers" {
 			cancel() // what is read would come late, if at all

@@ -228,6 +228,31 @@ func TestPagesAreAsNewAsTheirReads(t *testing.T) {
 	})
 }
 
+// The snapshots of hundreds of replicas take a while to be read.
+type slowValues struct{ *panics }
+
+func (s slowValues) ReadValues(ctx context.Context, set string, after store.Value) (store.ValueChanges, error) {
+	time.Sleep(400 * time.Millisecond)
+	return s.panics.ReadValues(ctx, set, after)
+}
+
+// The first page of a replica has all others, also if they are many.
+func TestAFirstPageWaitsForAllReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := slowValues{&panics{Store: ratelimit.Must(memstore.New(memstore.Config{}))}}
+		defer shared.Close()
+		var pages []*handler
+		for range 2 {
+			pages = append(pages, Handler(ratelimit.Must(ratelimit.New(ratelimit.Config{Store: shared})), Loopback, Config{}).(*handler))
+		}
+		synctest.Wait()
+		if f := pages[0].facts(t.Context()); len(f.Replicas) != 2 || f.Alone != "" {
+			t.Errorf("%d replicas: %q", len(f.Replicas), f.Alone)
+		}
+		runtime.KeepAlive(pages)
+	})
+}
+
 // A Redis that is full answers looks into buckets, but no request. Without a fallback, the headline says so.
 func TestARedisThatIsFull(t *testing.T) {
 	t.Parallel()
