@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,21 +103,24 @@ func (h *handler) look(ctx context.Context, p ratelimit.Policy, key string) (b b
 	}
 	b.Degraded, b.Blocked, b.Locked = r.Degraded, r.Blocked, r.Locked
 	b.Since, b.Reason = seconds(r.BlockedSince), typed(r.Reason)
-	if r.Limit == (ratelimit.Limit{}) && known {
-		r.Limit = p.Limit
+	if known && (r.Limit == ratelimit.Limit{} || sameLimit(r.Limit, p.Limit)) {
+		r.Limit = p.Limit // as the program writes it: 600/1m rather than 10/1s
 	}
 	if b.limit = r.Limit; r.Limit != (ratelimit.Limit{}) {
 		b.Limit = r.Limit.String()
-		b.Burst = r.Limit.Burst
-		if b.Burst == 0 {
-			b.Burst = r.Limit.Rate
-		}
+		b.Burst = cmp.Or(r.Limit.Burst, r.Limit.Rate)
 		if r.Limit.Period() == 0 {
 			b.PerSecond = finite(float64(r.Limit.Rate) / r.Limit.Per.Seconds())
 		}
 	}
 	b.fill(&r)
 	return b
+}
+
+// sameLimit reports whether two limits that are no quotas mean the same.
+func sameLimit(a, b ratelimit.Limit) bool {
+	return a.Period() == 0 && b.Period() == 0 && cmp.Or(a.Burst, a.Rate) == cmp.Or(b.Burst, b.Rate) &&
+		float64(a.Rate)/a.Per.Seconds() == float64(b.Rate)/b.Per.Seconds()
 }
 
 // fill sets what r says of the bucket.

@@ -183,6 +183,25 @@ func TestFirstPageHasBothKindsOfKeys(t *testing.T) {
 	}
 }
 
+// A flood under one policy does not hide who guesses passwords under another one.
+func TestEachPolicyHasKeysInAFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logins := ratelimit.Policy{Name: "logins", Key: ratelimit.Header("X-User"), Limit: ratelimit.PerHour(3), Optional: true}
+		s := newSite(t, admin.Config{}, ratelimit.Config{Policies: []ratelimit.Policy{api, logins}})
+		for i := range 30 {
+			s.use(fmt.Sprint("192.0.2.", i), 60)
+		}
+		for range 20 {
+			if _, err := s.limiter.Take(t.Context(), logins, "member:5", 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(3 * time.Second)
+		same(t, s.object("top.json?policy=logins"), map[string]any{"keys.0.key": "member:5", "keys.0.denied": 17.0, "keys.1": nil})
+		same(t, s.object("top.json?policy=api"), map[string]any{"keys.18.denied": 55.0, "keys.20": nil})
+	})
+}
+
 // Without Counts and Top, and with a store that reports nothing, the page is there and says what is missing.
 func TestAPageWithoutAnything(t *testing.T) {
 	l := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: struct{ store.Store }{newFake(t).Store}}))
@@ -240,8 +259,8 @@ func TestFactsHaveAllPartsOfTheStore(t *testing.T) {
 		})
 		w := s.get("", asBrowser)
 		checkPage(t, w)
-		s.want(w, 200, "Redis is unavailable since", ". A stand-in limits all requests.", "Bring Redis back: gone.", "Failed: timeout", `bad\u202e&lt;b&gt;`, "ongoing", "59 min", "501 of 502, 75 % hits")
-		s.want(s.get("key?key=ip:1", asBrowser), 200, "Redis is unavailable since", "Reason: gone.", "on this replica only, until Redis is back")
+		s.want(w, 200, "Redis has been unavailable since", ". A stand-in limits all requests.", "Bring Redis back: gone.", "Failed: timeout", `bad\u202e&lt;b&gt;`, "ongoing", "59 min", "501 of 502, 75 % hits")
+		s.want(s.get("key?key=ip:1", asBrowser), 200, "Redis has been unavailable since", "Reason: gone.", "on this replica only, until Redis is back")
 	})
 }
 
@@ -310,8 +329,8 @@ func TestAnOutageWithAFallback(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		w := s.get("", asBrowser)
 		checkPage(t, w)
-		s.want(w, 200, "Redis is unavailable since", "connection refused", "ongoing", "Calls of Redis in the last 10 min", `<rect class="away"`)
-		s.want(s.get("key?key=ip:192.0.2.1", asBrowser), 200, "Redis is unavailable since", "from this replica’s stand-in", "Refuses all requests", "this policy fails closed: it answers 503")
+		s.want(w, 200, "Redis has been unavailable since", "connection refused", "ongoing", "Calls of Redis in the last 10 min", `<rect class="away"`)
+		s.want(s.get("key?key=ip:192.0.2.1", asBrowser), 200, "Redis has been unavailable since", "from this replica’s stand-in", "Refuses all requests", "this policy fails closed: it answers 503")
 		same(t, s.object("key.json?key=ip:192.0.2.1"), map[string]any{"buckets.1.state": "refuses", "buckets.1.tokens": 0})
 		// The stand-in's bucket refills as this process sees it, too.
 		s.limiter.Reset(t.Context(), api, "ip:192.0.2.3")

@@ -83,7 +83,7 @@ func standInsDecide(f *facts) finding {
 	if refused := f.refusing(""); refused != "" {
 		rest = refused + " A stand-in limits all others."
 	}
-	return finding{s.Begin() + " is unavailable since " + day(s.Since) + ". " + rest, "Bring " + s.Name() + " back: " + s.Reason + ". The replicas notice it within seconds.", nil}
+	return finding{s.Begin() + " has been unavailable since " + day(s.Since) + ". " + rest, "Bring " + s.Name() + " back: " + s.Reason + ". The replicas notice it within seconds.", nil}
 }
 
 // callsFail finds requests that went on or were refused without a decision, although looks into buckets are answered: Redis is
@@ -152,7 +152,7 @@ func silentReplicas(f *facts) finding {
 		return finding{}
 	}
 	return finding{
-		f.share(names) + plural(names, " has", " have") + " stopped to report: " + listed(names) + ". " + plural(names, "It has ended, or does", "They have ended, or do") + " not reach " + storeFacts{f.Store}.Name() + ".",
+		f.share(names) + plural(names, " has", " have") + " stopped reporting: " + listed(names) + ". " + plural(names, "It has ended, or does", "They have ended, or do") + " not reach " + storeFacts{f.Store}.Name() + ".",
 		"See whether " + plural(names, "it runs", "they run") + ". A replica that has ended leaves the list after a minute.", &link{"Show replicas", "#replicas"},
 	}
 }
@@ -173,23 +173,28 @@ func (f *facts) deniesMany() bool {
 	return f.PerSecond.Denied >= manyRate && f.PerSecond.DeniedShare() >= manyShare
 }
 
-// worstKey returns the key with the most denials lately, and its part of all of them. Some may be those of keys that are not
-// listed.
+// worstKey returns the key with the most denials lately, under the policy that denies it most, and its part of all denials.
+// Some may be those of keys that are not listed.
 func (f *facts) worstKey() (worst topKeyFacts, share float64) {
 	var listed, all int64
 	steps := 0
+	of := make(map[string]int64) // of a key under all policies
 	for _, k := range f.Keys {
-		if n := sumOf(k.DeniedLately); !k.Shadow {
+		if !k.Shadow {
+			n := sumOf(k.DeniedLately)
 			listed, steps = listed+n, max(steps, len(k.DeniedLately))
-			if n > sumOf(worst.DeniedLately) {
-				worst = k
-			}
+			of[k.Key] += n
+		}
+	}
+	for _, k := range f.Keys {
+		if more := of[k.Key] - of[worst.Key]; !k.Shadow && (more > 0 || more == 0 && sumOf(k.DeniedLately) > sumOf(worst.DeniedLately)) {
+			worst = k
 		}
 	}
 	if h := f.History.TenMinutes; h != nil {
 		all = sumOf(h.Denied[max(0, len(h.Denied)-steps*f.KeySteps.Seconds/h.Seconds):])
 	}
-	return worst, finite(float64(sumOf(worst.DeniedLately)) / float64(max(listed, all)))
+	return worst, finite(float64(of[worst.Key]) / float64(max(listed, all)))
 }
 
 func flood(f *facts) finding {
@@ -212,6 +217,9 @@ func flood(f *facts) finding {
 func manyDenied(f *facts) finding {
 	if _, share := f.worstKey(); !f.deniesMany() || share >= floodShare {
 		return finding{}
+	}
+	if len(f.Policies) == 0 { // a snapshot had no room for them
+		return finding{numbers.Share(f.PerSecond.DeniedShare()) + " of the requests are denied.", "If the clients are customers, raise their limit.", nil}
 	}
 	busiest := slices.MaxFunc(f.Policies, func(a, b policyFacts) int { return cmp.Compare(a.PerSecond.Denied, b.PerSecond.Denied) })
 	return finding{

@@ -47,6 +47,10 @@ func TestHeadline(t *testing.T) {
 	}
 	many := func(f *facts) { f.PerSecond = requestRates{100, 30} }
 	flooded := func(f *facts) { f.Keys[0].DeniedLately = []int64{100, 200} }
+	twice := func(f *facts) {
+		f.Keys[0].DeniedLately, f.Keys[1].DeniedLately = []int64{0, 200}, []int64{0, 400}
+		f.Keys = append(f.Keys, topKeyFacts{Policy: "login", keyFacts: f.Keys[0].keyFacts, DeniedLately: []int64{0, 400}})
+	}
 	lost := func(f *facts) { f.Overrides.Problem = "2 overrides have disappeared." }
 	for name, of := range map[string]struct {
 		is       []func(*facts)
@@ -58,7 +62,7 @@ func TestHeadline(t *testing.T) {
 		"few requests":            {[]func(*facts){func(f *facts) { f.PerSecond = requestRates{1, 0.9} }}, "green", "All is well.", "", 0},
 		"no fallback":             {[]func(*facts){away("fails")}, "red", "Redis does not answer. Requests go on without limits.", "Bring Redis back: connection refused. To have limits in an outage, use a fallback.Store.", 0},
 		"no fallback, closed":     {[]func(*facts){away("fails"), refuses}, "red", "Redis does not answer. Policy login refuses all requests, 1,240 so far. All others go on without limits.", "", 0},
-		"an outage":               {[]func(*facts){away("stand_in")}, "red", "Redis is unavailable since 4 Mar 05:06:07. A stand-in limits all requests.", "Bring Redis back: connection refused.", 0},
+		"an outage":               {[]func(*facts){away("stand_in")}, "red", "Redis has been unavailable since 4 Mar 05:06:07. A stand-in limits all requests.", "Bring Redis back: connection refused.", 0},
 		"an outage, closed":       {[]func(*facts){away("stand_in"), refuses}, "red", "Policy login refuses all requests, 1,240 so far. A stand-in limits all others.", "", 0},
 		"calls fail":              {[]func(*facts){fails(30, time.Second)}, "red", "30 % of the requests were not decided, because calls of Redis fail.", "Mend what its last error says: OOM", 0},
 		"few calls fail":          {[]func(*facts){fails(15, time.Second)}, "green", "All is well.", "", 0},
@@ -66,14 +70,16 @@ func TestHeadline(t *testing.T) {
 		"one is cut off":          {[]func(*facts){is(replicaOutage, 1)}, "amber", "1 of 3 replicas does not reach Redis: b. Its stand-in limits alone.", "Check the network between it and Redis.", 0},
 		"two are cut off":         {[]func(*facts){is(replicaOutage, 0, 1), refuses}, "amber", "2 of 3 replicas do not reach Redis: a, b. Policy login refuses all requests there, 1,240 so far.", "Check the network between them and Redis.", 0},
 		"limits are lost":         {[]func(*facts){lost}, "amber", "2 overrides have disappeared.", "Do not restart replicas", 0},
-		"lost in an outage":       {[]func(*facts){lost, away("stand_in")}, "red", "Redis is unavailable", "", 0},
-		"one is silent":           {[]func(*facts){is(replicaSilent, 2)}, "amber", "1 of 3 replicas has stopped to report: c.", "See whether it runs.", 0},
+		"lost in an outage":       {[]func(*facts){lost, away("stand_in")}, "red", "Redis has been unavailable", "", 0},
+		"one is silent":           {[]func(*facts){is(replicaSilent, 2)}, "amber", "1 of 3 replicas has stopped reporting: c.", "See whether it runs.", 0},
 		"one is older":            {[]func(*facts){is(replicaOlder, 2)}, "amber", "1 of 3 replicas is behind: c.", "If no deployment is under way, restart it.", 0},
 		"a flood":                 {[]func(*facts){many, flooded}, "amber", "A flood: ip:192.0.2.1 has 99 % of the denials.", "Policy api holds. If the flood goes on, block the key.", 0},
+		"under two policies":      {[]func(*facts){many, twice}, "amber", "A flood: ip:192.0.2.1 has 60 % of the denials.", "Policy login holds.", 0},
 		"a flood that is blocked": {[]func(*facts){many, flooded, func(f *facts) { f.Keys[0].State = "blocked" }}, "amber", "A flood", "It is blocked. Nothing to do.", 0},
 		"only a shadow":           {[]func(*facts){many, flooded, func(f *facts) { f.Keys[0].Shadow = true }}, "amber", "30 % of the requests are denied", "", 0},
 		"many clients":            {[]func(*facts){many, func(f *facts) { f.Keys[0].DeniedLately = []int64{3} }}, "amber", "30 % of the requests are denied, most by policy api.", "If the clients are customers, raise its limit.", 0},
-		"the worst of three":      {[]func(*facts){many, flooded, is(replicaSilent, 2), away("stand_in")}, "red", "Redis is unavailable", "", 2},
+		"no room for policies":    {[]func(*facts){many, func(f *facts) { f.Keys, f.Policies = nil, nil }}, "amber", "30 % of the requests are denied.", "If the clients are customers, raise their limit.", 0},
+		"the worst of three":      {[]func(*facts){many, flooded, is(replicaSilent, 2), away("stand_in")}, "red", "Redis has been unavailable", "", 2},
 	} {
 		f := goodDay()
 		for _, change := range of.is {

@@ -36,7 +36,7 @@ func TestBucketsOfAKey(t *testing.T) {
 			"buckets.0.policy": "second", "buckets.0.state": "empty", "buckets.0.tokens": 0.5, "buckets.0.burst": 4, "buckets.0.per_second": 2, "buckets.0.next_in_seconds": 0.25, "buckets.0.full_in_seconds": 1.75, "buckets.0.limit": "2/1s burst 4",
 			"buckets.1.policy": "api", "buckets.1.state": "blocked", "buckets.1.blocked": true, "buckets.1.next_in_seconds": 3599.75,
 			"buckets.2.policy": "tiers", "buckets.2.state": "ready", "buckets.2.limit_func": true, "buckets.2.burst": 30, "buckets.2.next_in_seconds": 0,
-			"buckets.3.policy": "calls", "buckets.3.state": "empty", "buckets.3.burst": 3, "buckets.4": nil,
+			"buckets.3.policy": "calls", "buckets.3.state": "empty", "buckets.3.burst": 3, "buckets.3.limit": "24/24h burst 3", "buckets.4": nil,
 		})
 		if tokens := at(v, "buckets", 2, "tokens").(float64); tokens < 29.0249 || tokens > 29.0251 {
 			t.Errorf("%v tokens of a tier", tokens)

@@ -407,7 +407,7 @@ func (h *handler) addKeys(s *fleet.Snapshot, policies []ratelimit.Policy) {
 	}
 	slices.SortStableFunc(requests, func(a, b fleet.Key) int { return cmp.Compare(b.Count-b.Error, a.Count-a.Error) })
 	slices.SortStableFunc(denied, func(a, b fleet.Key) int { return cmp.Compare(b.Denied-b.Error, a.Denied-a.Error) })
-	requests, denied = requests[:min(publishedKeys, len(requests))], denied[:min(publishedKeys, len(denied))]
+	requests, denied = published(requests), published(denied)
 	listed := make(map[fleet.Text]bool)
 	for i := range max(len(requests), len(denied)) { // the first of both first, because the last may be left out
 		for _, list := range [][]fleet.Key{requests, denied} {
@@ -417,6 +417,22 @@ func (h *handler) addKeys(s *fleet.Snapshot, policies []ratelimit.Policy) {
 			}
 		}
 	}
+}
+
+// published returns the keys of a sorted list that are published: the first one of each policy, and then the first ones. So a
+// flood under one policy does not hide who is denied under another one.
+func published(keys []fleet.Key) []fleet.Key {
+	var first, others []fleet.Key
+	met := make(map[string]bool)
+	for _, k := range keys {
+		if !met[k.Policy] && len(first) < publishedKeys/2 {
+			met[k.Policy] = true
+			first = append(first, k)
+		} else {
+			others = append(others, k)
+		}
+	}
+	return append(first, others[:min(publishedKeys-len(first), len(others))]...)
 }
 
 // appendKeys appends the keys of a list, and notes how their steps divide time.

@@ -392,7 +392,7 @@ func TestSamplesKeepSixHours(t *testing.T) {
 		if i > 10000 && i < 10010 { // it did not run
 			continue
 		}
-		s.take(observe.Snapshot{Decisions: []observe.DecisionCounts{{Outcome: "allowed", Count: n}, {Outcome: "failed_closed", Count: 2 * n}, {Outcome: "no_key", Count: n}}},
+		s.take(observe.Snapshot{Decisions: []observe.DecisionCounts{{Outcome: "allowed", Count: 2 * n, Inner: n}, {Outcome: "failed_closed", Count: 2 * n}, {Outcome: "no_key", Count: n}}},
 			store.Stats{Redis: &store.RedisStats{Calls: 2 * n, Errors: map[string]int64{"timeout": n}}, Fallback: &store.FallbackStats{Away: i >= 10700}}, at)
 		n += 3
 		s.fill(&snapshot)

@@ -35,6 +35,7 @@ var spanSteps = [3]time.Duration{10 * time.Second, time.Minute, 6 * time.Minute}
 func (s *samples) take(counted observe.Snapshot, stats store.Stats, at time.Time) {
 	now := sample{at: at.Round(0)}
 	for _, d := range counted.Decisions {
+		now.counts.Allowed -= d.Inner // a request counts once, however many limiters decide about it
 		switch d.Outcome {
 		case "allowed":
 			now.counts.Allowed += d.Count
@@ -49,6 +50,9 @@ func (s *samples) take(counted observe.Snapshot, stats store.Stats, at time.Time
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if n := len(s.last); n > 0 { // a request that an inner limiter denies had been allowed
+		now.counts.Allowed = max(now.counts.Allowed, s.last[n-1].counts.Allowed)
+	}
 	s.last.add(now, 0, int(fleet.LastFor/fleet.Every)+1)
 	calls := sample{now.at, s.callCounts(stats)}
 	for i, step := range spanSteps {

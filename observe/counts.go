@@ -83,7 +83,7 @@ func (c *Counts) Observe(ctx context.Context, e *ratelimit.Event) {
 	if c.history != nil {
 		c.history.proceed(ctx, c)
 	}
-	s.decided(e)
+	s.decided(e, c.isInner(ctx, e))
 	for _, policy := range e.Refused {
 		c.policy(policy).route(e.Route, &c.cfg).stripes[n].by[refused].Add(1)
 	}
@@ -95,6 +95,17 @@ func (c *Counts) Observe(ctx context.Context, e *ratelimit.Event) {
 			counts.degraded.Add(1)
 		}
 	}
+}
+
+// isInner reports whether e is about a request that was counted before, because a limiter around this one let it through. The
+// Decision of the context then begins with the results of that limiter.
+func (c *Counts) isInner(ctx context.Context, e *ratelimit.Event) bool {
+	switch e.Op {
+	case "request", "decide", "admit":
+		d, ok := ratelimit.FromContext(ctx)
+		return ok && len(d.Results) > len(e.Results) && c.policies.get(d.Results[0].Policy) != nil
+	}
+	return false
 }
 
 func (c *Counts) settled(n int, e *ratelimit.Event) {

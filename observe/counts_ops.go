@@ -145,7 +145,8 @@ type stripe struct {
 		buckets [len(waitedBounds) + 1]atomic.Int64
 		sum     atomic.Int64
 	}
-	_ [64]byte // so that the last counts share no cache line with the next stripe
+	inner [outcomes]atomic.Int64
+	_     [64]byte // so that the last counts share no cache line with the next stripe
 }
 
 // operated counts an operation that is no decision.
@@ -157,8 +158,11 @@ func (s *stripe) operated(op operation, e *ratelimit.Event) {
 }
 
 // decided counts a decision and how long it took.
-func (s *stripe) decided(e *ratelimit.Event) {
+func (s *stripe) decided(e *ratelimit.Event, inner bool) {
 	out := outcomeOf(e)
+	if inner {
+		s.inner[out].Add(1)
+	}
 	took := &s.took[out]
 	took.buckets[bucketOf(tookBounds[:], e.Took)].Add(1)
 	took.sum.Add(max(0, int64(e.Took)))

@@ -77,6 +77,7 @@ type DecisionCounts struct {
 	Outcome string
 
 	Count  int64
+	Inner  int64     // how many of them are about requests that these Counts have as allowed by an outer limiter
 	Took   Histogram // without the time that it waited for its tokens
 	Waited Histogram // of those that waited
 }
@@ -122,6 +123,7 @@ func (c *Counts) Snapshot() Snapshot {
 	for out := range outcomes {
 		d := DecisionCounts{Outcome: outcomeNames[out], Took: newHistogram(tookBounds[:]), Waited: newHistogram(waitedBounds[:])}
 		for n := range c.stripes {
+			d.Inner += c.stripes[n].inner[out].Load()
 			took, waited := &c.stripes[n].took[out], &c.stripes[n].waited[out]
 			for i := range took.buckets {
 				d.Took.add(i, took.buckets[i].Load())

@@ -139,6 +139,37 @@ func TestCountsRefusals(t *testing.T) {
 	}
 }
 
+// A request through several limiters has several decisions. All but the first are Inner, if the same Counts have the first.
+func TestCountsInnerDecisions(t *testing.T) {
+	all, inner := observe.NewCounts(observe.CountsConfig{}), observe.NewCounts(observe.CountsConfig{})
+	outside := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{perIP("all", ratelimit.PerHour(4))}, Observe: all.Observe})
+	inside := newLimiter(t, ratelimit.Config{Observe: observe.Join(all.Observe, inner.Observe)})
+	limit := inside.Limit(perIP("one", ratelimit.PerHour(2)))
+	handler := outside.Handler(limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		inside.Take(r.Context(), perIP("call", ratelimit.PerHour(9)), "ip:1", 1)
+	})))
+	for range 5 { // two are allowed, two are denied by the inner limiter, and one by the outer one
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+	}
+	for name, of := range map[string]struct {
+		counts *observe.Counts
+		want   map[string][2]int64 // count, and how many are Inner
+	}{
+		"all":   {all, map[string][2]int64{"allowed": {4 + 2 + 2, 2}, "denied": {3, 2}}},
+		"inner": {inner, map[string][2]int64{"allowed": {4, 0}, "denied": {2, 0}}},
+	} {
+		got := map[string][2]int64{}
+		for _, d := range of.counts.Snapshot().Decisions {
+			if d.Count > 0 {
+				got[d.Outcome] = [2]int64{d.Count, d.Inner}
+			}
+		}
+		if !reflect.DeepEqual(got, of.want) {
+			t.Errorf("%s: %v, want %v", name, got, of.want)
+		}
+	}
+}
+
 // Calls that are no decisions count as operations, and under no policy.
 func TestCountsOperations(t *testing.T) {
 	c := observe.NewCounts(observe.CountsConfig{})

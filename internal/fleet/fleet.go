@@ -219,16 +219,19 @@ func (r *Reader) decode(changes store.ValueChanges) (f Fleet) {
 	now, before := time.Now(), r.held
 	r.held = make(map[string]*held)
 	for _, v := range slices.Backward(changes.Values) { // the newest first
+		if len(f.Replicas)+f.Unreadable == MaxReplicas { // the others are not decoded each time
+			if changes.Now.Sub(time.UnixMicro(v.Version)) < GoneAfter {
+				f.More++
+			}
+			continue
+		}
 		h := before[v.Name]
 		if h == nil || h.version != v.Version {
 			h = r.newHeld(v, now, changes.Now)
 		}
 		switch {
-		case r.quiet(h, now) >= GoneAfter:
-			continue
-		case len(r.held) == MaxReplicas:
-			f.More++
-			continue
+		case r.quiet(h, now) >= GoneAfter: // and stays so, also if the store's clock was set back and is behind the version
+			h.snapshot = nil
 		case h.snapshot == nil:
 			f.Unreadable++
 		default:
@@ -255,7 +258,11 @@ func (r *Reader) newHeld(v store.Value, now, storeNow time.Time) *held {
 		return h
 	}
 	s.Replica = strings.Clone(v.Name)
-	if by := h.published.Sub(s.At); by.Abs() > sameClock {
+	by := h.published.Sub(s.At)
+	if by.Abs() > 4*maxAway { // the longest Duration is 292 years: the time would stay far ahead, and hide blocks of others
+		return h
+	}
+	if by.Abs() > sameClock {
 		s.shift(by)
 	}
 	s.open(r.secret)

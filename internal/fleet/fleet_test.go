@@ -145,6 +145,57 @@ func TestReplicasThatEndAreSilentAndThenGone(t *testing.T) {
 	}
 }
 
+// A value whose version is ahead of the store's clock, which was set back, is not new each time it is gone.
+func TestReplicasThatAreGoneStayGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		text, _ := (&Snapshot{At: time.Now()}).Encode()
+		r := NewReader(written{{Name: "a", Text: text, Version: time.Now().Add(time.Hour).UnixMicro()}}, nil)
+		for at := time.Duration(0); at < 3*GoneAfter; at += Every {
+			if got := read(t, r); at >= GoneAfter && got != "" {
+				t.Fatalf("%q after %v", got, at)
+			}
+			time.Sleep(Every)
+		}
+	})
+}
+
+// written are the values of a store that nobody writes any more.
+type written []store.Value
+
+func (w written) ReadValues(context.Context, string, store.Value) (store.ValueChanges, error) {
+	return store.ValueChanges{Values: w, Now: time.Now()}, nil
+}
+
+func (written) WriteValue(context.Context, string, store.Value) (store.Value, bool, error) {
+	return store.Value{}, false, errors.ErrUnsupported
+}
+
+// Values beyond those that are shown cost nothing, however many somebody writes.
+func TestReplicasBeyondTheMostAreNotDecoded(t *testing.T) {
+	text, _ := (&Snapshot{At: time.Now()}).Encode()
+	changes := store.ValueChanges{Now: time.Now()}
+	for i := range 4 * MaxReplicas {
+		changes.Values = append(changes.Values, store.Value{Name: fmt.Sprint("r", i), Text: text, Version: changes.Now.UnixMicro()})
+	}
+	r := NewReader(written{}, nil)
+	if f := r.decode(changes); len(f.Replicas) != MaxReplicas || f.More != 3*MaxReplicas {
+		t.Fatalf("%d replicas and %d more", len(f.Replicas), f.More)
+	}
+	if n := testing.AllocsPerRun(3, func() { r.decode(changes) }); n > MaxReplicas {
+		t.Errorf("%v allocations to read the same values again", n)
+	}
+}
+
+// A clock that nobody can have set would be shown as the time of the whole fleet, and all blocks as ended.
+func TestATimeTooFarAwayIsUnreadable(t *testing.T) {
+	for _, at := range []string{"0001-01-01T00:00:01Z", "2400-01-01T00:00:00Z", "9999-12-31T23:59:59-23:59"} {
+		r := NewReader(written{{Name: "a", Text: `{"format":1,"at":"` + at + `"}`, Version: time.Now().UnixMicro()}}, nil)
+		if f, err := r.Fleet(t.Context()); err != nil || len(f.Replicas) != 0 || f.Unreadable != 1 {
+			t.Errorf("%s: %+v, %v", at, f, err)
+		}
+	}
+}
+
 // All times of a replica are by this process's clock, whatever the clock of the replica. A second more or less is left.
 func TestTimesAreThoseOfTheReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
