@@ -12,7 +12,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit/internal/fleet"
 )
 
-// maxBlockLooks bounds the buckets that are read for the reason of a block, maxBlockRows the blocks on their page, and
+// maxBlockLooks bounds the buckets that are read for the reason of a block, maxBlockRows the blocks that are listed, and
 // blockRowsFirst those on the first page.
 const (
 	maxBlockLooks  = 20
@@ -40,6 +40,8 @@ func (f *facts) addBlocks(ctx context.Context, h *handler) {
 	f.Blocks = []blockFacts{} // [] rather than null in JSON
 	all := slices.DeleteFunc(slices.Clone(f.Snapshot.Blocks), func(b fleet.Block) bool { return b.Name == "" || !b.Until.After(f.At) })
 	slices.SortStableFunc(all, func(a, b fleet.Block) int { return b.Until.Compare(a.Until) })
+	f.LeftOut.Blocks += max(0, len(all)-maxBlockRows)
+	all = all[:min(maxBlockRows, len(all))]
 	rows, ended := make([]blockFacts, len(all)), make([]bool, len(all))
 	var wg sync.WaitGroup
 	places := make(chan struct{}, maxLooks)

@@ -11,6 +11,7 @@ import (
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/admin"
 	"github.com/go-tokenbucket/ratelimit/internal/keyname"
+	"github.com/go-tokenbucket/ratelimit/store"
 	"github.com/go-tokenbucket/ratelimit/store/memstore"
 )
 
@@ -68,7 +69,37 @@ func TestManyBlocks(t *testing.T) {
 		w := s.get("", asBrowser)
 		checkPage(t, w)
 		s.want(w, 200, `32 more: <a href="blocks">all blocks and locks</a>`, "40&#43;")
-		s.want(s.get("blocks", asBrowser), 200, "see the page of the key", "10 more are not published for lack of room.")
+		s.want(s.get("blocks", asBrowser), 200, "see the page of the key", "10 more are not listed, for lack of room.")
+	})
+}
+
+// Whatever others publish, the pages stay small, and each policy has keys on them.
+func TestTheKeysAndBlocksOfManyReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := ratelimit.Must(memstore.New(memstore.Config{}))
+		defer m.Close()
+		s := newSite(t, admin.Config{}, ratelimit.Config{Store: shared{m}})
+		for i := range 100 {
+			var keys, blocks []string
+			for j := range 40 {
+				key := fmt.Sprintf(`{"policy":"api","key":"ip:10.0.%d.%d","requests":90,"denied":80,"until":"2000-01-02T00:00:00Z"}`, i, j)
+				keys, blocks = append(keys, key), append(blocks, key)
+			}
+			keys = append(keys, `{"policy":"logins","key":"ip:192.0.2.1","requests":1}`)
+			text := fmt.Sprintf(`{"format":1,"at":"2000-01-01T00:00:00Z","store":{"kind":"redis","state":"answers"},"keys":[%s],"blocks":[%s]}`, strings.Join(keys, ","), strings.Join(blocks, ","))
+			if _, _, err := m.WriteValue(t.Context(), "replicas", store.Value{Name: fmt.Sprint("r", i), Text: text, Version: store.AnyVersion, Until: time.Now().Add(time.Hour)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v := s.object("top.json")
+		if at(v, "keys", 199) == nil || at(v, "keys", 200) != nil || at(v, "keys_left_out") != 3801.0 {
+			t.Errorf("%d keys and %v more", len(at(v, "keys").([]any)), at(v, "keys_left_out"))
+		}
+		same(t, v, map[string]any{"keys.199.policy": "logins", "keys.199.requests": 100.0})
+		v = s.object("blocks.json")
+		if n := len(at(v, "blocks").([]any)); n > 200 || at(v, "blocks_left_out") != 3800.0 {
+			t.Errorf("%d blocks and %v more", n, at(v, "blocks_left_out"))
+		}
 	})
 }
 

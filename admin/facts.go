@@ -121,7 +121,7 @@ func (m *making) made() *facts {
 func (h *handler) facts(ctx context.Context) *facts {
 	h.cache.mu.Lock()
 	m := h.cache.last
-	mine := m == nil || m.made() != nil && time.Since(m.at) >= factsAge
+	mine := m == nil || m.made() != nil && (time.Since(m.at) >= factsAge || h.member.reader != nil && h.member.reader.Due())
 	if mine {
 		m = &making{done: make(chan struct{})}
 		h.cache.last = m

@@ -183,6 +183,25 @@ func TestFirstPageHasBothKindsOfKeys(t *testing.T) {
 	}
 }
 
+// A flood under one policy does not hide who guesses passwords under another one.
+func TestEachPolicyHasKeysInAFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logins := ratelimit.Policy{Name: "logins", Key: ratelimit.Header("X-User"), Limit: ratelimit.PerHour(3), Optional: true}
+		s := newSite(t, admin.Config{}, ratelimit.Config{Policies: []ratelimit.Policy{api, logins}})
+		for i := range 30 {
+			s.use(fmt.Sprint("192.0.2.", i), 60)
+		}
+		for range 20 {
+			if _, err := s.limiter.Take(t.Context(), logins, "member:5", 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(3 * time.Second)
+		same(t, s.object("top.json?policy=logins"), map[string]any{"keys.0.key": "member:5", "keys.0.denied": 17.0, "keys.1": nil})
+		same(t, s.object("top.json?policy=api"), map[string]any{"keys.18.denied": 55.0, "keys.20": nil})
+	})
+}
+
 // Without Counts and Top, and with a store that reports nothing, the page is there and says what is missing.
 func TestAPageWithoutAnything(t *testing.T) {
 	l := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: struct{ store.Store }{newFake(t).Store}}))

@@ -203,6 +203,9 @@ func manyDenied(f *facts) finding {
 	if _, share := f.worstKey(); !f.deniesMany() || share >= floodShare {
 		return finding{}
 	}
+	if len(f.Policies) == 0 { // a snapshot had no room for them
+		return finding{numbers.Share(f.PerSecond.DeniedShare()) + " of the requests are denied.", "If the clients are customers, raise their limit.", nil}
+	}
 	busiest := slices.MaxFunc(f.Policies, func(a, b policyFacts) int { return cmp.Compare(a.PerSecond.Denied, b.PerSecond.Denied) })
 	return finding{
 		numbers.Share(f.PerSecond.DeniedShare()) + " of the requests are denied, most by policy " + busiest.Name + ".",

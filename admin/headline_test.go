@@ -69,6 +69,7 @@ func TestHeadline(t *testing.T) {
 		"a flood that is blocked": {[]func(*facts){many, flooded, func(f *facts) { f.Keys[0].State = "blocked" }}, "amber", "A flood", "It is blocked. Nothing to do.", 0},
 		"only a shadow":           {[]func(*facts){many, flooded, func(f *facts) { f.Keys[0].Shadow = true }}, "amber", "30 % of the requests are denied", "", 0},
 		"many clients":            {[]func(*facts){many, func(f *facts) { f.Keys[0].DeniedLately = []int64{3} }}, "amber", "30 % of the requests are denied, most by policy api.", "If the clients are customers, raise its limit.", 0},
+		"no room for policies":    {[]func(*facts){many, func(f *facts) { f.Keys, f.Policies = nil, nil }}, "amber", "30 % of the requests are denied.", "If the clients are customers, raise their limit.", 0},
 		"the worst of three":      {[]func(*facts){many, flooded, is(replicaSilent, 2), away("stand_in")}, "red", "Redis has been unavailable", "", 2},
 	} {
 		f := goodDay()

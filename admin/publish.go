@@ -156,6 +156,9 @@ func (h *handler) fleet(ctx context.Context) roster {
 	if k.Shared {
 		ctx, cancel := context.WithTimeout(ctx, answerWithin/2)
 		defer cancel()
+		if k.Own.Store.State != "answers" {
+			cancel() // what is read would come late, if at all
+		}
 		k.Fleet, k.Err = h.member.reader.Fleet(ctx)
 		k.Shared = !errors.Is(k.Err, errors.ErrUnsupported)
 	}
@@ -165,12 +168,14 @@ func (h *handler) fleet(ctx context.Context) roster {
 }
 
 // ownAmong returns this replica as others see it, so that sums never go down where a load balancer sends each request of a
-// page to another replica. Alone, or without the store, it is as it is now.
+// page to another replica. Its store is as it is now. Alone, or if others do not see it, all of it is.
 func (h *handler) ownAmong(k roster) *fleet.Snapshot {
 	h.member.mu.Lock()
 	defer h.member.mu.Unlock()
-	if p := h.member.published; p != nil && k.Err == nil && len(k.Replicas) > 1 && k.Own.Store.State == "answers" && k.Own.At.Sub(p.At) < fleet.SilentAfter {
-		return p
+	if p := h.member.published; p != nil && k.Err == nil && len(k.Replicas) > 1 && k.Own.At.Sub(p.At) < fleet.SilentAfter {
+		own := *p
+		own.Store = k.Own.Store
+		return &own
 	}
 	return k.Own
 }
@@ -398,7 +403,7 @@ func (h *handler) addKeys(s *fleet.Snapshot, policies []ratelimit.Policy) {
 	}
 	slices.SortStableFunc(requests, func(a, b fleet.Key) int { return cmp.Compare(b.Count-b.Error, a.Count-a.Error) })
 	slices.SortStableFunc(denied, func(a, b fleet.Key) int { return cmp.Compare(b.Denied-b.Error, a.Denied-a.Error) })
-	requests, denied = requests[:min(publishedKeys, len(requests))], denied[:min(publishedKeys, len(denied))]
+	requests, denied = published(requests), published(denied)
 	listed := make(map[fleet.Text]bool)
 	for i := range max(len(requests), len(denied)) { // the first of both first, because the last may be left out
 		for _, list := range [][]fleet.Key{requests, denied} {
@@ -408,6 +413,22 @@ func (h *handler) addKeys(s *fleet.Snapshot, policies []ratelimit.Policy) {
 			}
 		}
 	}
+}
+
+// published returns the keys of a sorted list that are published: the first one of each policy, and then the first ones. So a
+// flood under one policy does not hide who is denied under another one.
+func published(keys []fleet.Key) []fleet.Key {
+	var first, others []fleet.Key
+	met := make(map[string]bool)
+	for _, k := range keys {
+		if !met[k.Policy] && len(first) < publishedKeys/2 {
+			met[k.Policy] = true
+			first = append(first, k)
+		} else {
+			others = append(others, k)
+		}
+	}
+	return append(first, others[:min(publishedKeys-len(first), len(others))]...)
 }
 
 // appendKeys appends the keys of a list, and notes how their steps divide time.

@@ -173,6 +173,61 @@ func TestTheFleetOnRedis(t *testing.T) {
 	runtime.KeepAlive(first)
 }
 
+// In the first seconds of an outage, what others have reported before does not say that Redis answers, and this replica is
+// still as others see it.
+func TestAnOutageIsThatOfAllReplicas(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	server := redistest.Start(t)
+	first := deploy(t, server.Addr(), "5/1h", &ahead, redisstore.Config{}, Config{})
+	second := deploy(t, server.Addr(), "5/1h", &ahead, redisstore.Config{}, Config{})
+	first.request("192.0.2.1", 3)
+	for _, d := range []*deployed{second, first} {
+		d.wait("two", func(k roster) bool { return len(k.Replicas) == 2 && k.All.Traffic["allowed"] == 3 })
+	}
+	server.Kill()
+	for first.own().Store.State == "answers" {
+		first.request("192.0.2.1", 1)
+		time.Sleep(20 * time.Millisecond)
+	}
+	k := first.fleet(t.Context())
+	first.member.mu.Lock()
+	published := first.member.published
+	first.member.mu.Unlock()
+	if own, _ := k.named(first.member.name); len(k.Replicas) != 2 || own.Traffic["denied"] != published.Traffic["denied"] || !own.Away() || k.store().State == "answers" {
+		t.Errorf("%d replicas, %v, published %v, %+v and %+v", len(k.Replicas), own.Traffic, published.Traffic, own.Store, k.store())
+	}
+	runtime.KeepAlive(second)
+}
+
+// What a page shows is read less than two seconds ago, also while others look. So a load balancer cannot send the next request
+// of a page to a replica that knows less.
+func TestPagesAreAsNewAsTheirReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := &panics{Store: ratelimit.Must(memstore.New(memstore.Config{}))} // its Stats do not say that it is in memory
+		defer shared.Close()
+		var pages []*handler
+		var api http.Handler
+		for range 2 {
+			counts := observe.NewCounts(observe.CountsConfig{})
+			l := ratelimit.Must(ratelimit.New(ratelimit.Config{Store: shared, Observe: counts.Observe, Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.Static("all"), Limit: ratelimit.PerSecond(5)}}}))
+			pages = append(pages, Handler(l, Loopback, Config{Counts: counts}).(*handler))
+			api = l.Handler(http.NotFoundHandler())
+		}
+		synctest.Wait()
+		pages[0].facts(t.Context())
+		time.Sleep(100 * time.Millisecond)
+		api.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		time.Sleep(fleet.Every - 200*time.Millisecond)
+		pages[0].facts(t.Context()) // by the first read
+		time.Sleep(300 * time.Millisecond)
+		if f := pages[0].facts(t.Context()); f.Traffic["allowed"] != 1 || len(f.Replicas) != 2 {
+			t.Errorf("%v of %d replicas", f.Traffic, len(f.Replicas))
+		}
+		runtime.KeepAlive(pages)
+	})
+}
+
 // Where the store hides identities, keys are published only if they are sealed.
 func TestIdentitiesStayOutOfRedis(t *testing.T) {
 	t.Parallel()

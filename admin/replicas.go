@@ -79,10 +79,11 @@ func (k roster) alone() string {
 	return ""
 }
 
-// store returns the state of the store for all replicas together: of one that reaches it, if there is one.
+// store returns the state of the store for all replicas together: of one that reaches it, if there is one. What a replica has
+// reported before this one lost the store does not count.
 func (k roster) store() fleet.Store {
 	for _, r := range k.Replicas {
-		if !r.Silent && !r.Newer && !r.Away() && k.Own.Store.State != "answers" {
+		if !r.Silent && !r.Newer && !r.Away() && k.Own.Store.State != "answers" && r.At.After(k.Own.Store.Since) {
 			return r.Store
 		}
 	}

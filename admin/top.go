@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-tokenbucket/ratelimit/internal/fleet"
 	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 	"github.com/go-tokenbucket/ratelimit/internal/logtext"
 	"github.com/go-tokenbucket/ratelimit/observe"
@@ -179,7 +180,9 @@ func (k keyFacts) address(policy string) string {
 func (f *facts) keys(h *handler) []topKeyFacts {
 	keys := []topKeyFacts{} // [] rather than null in JSON
 	step := time.Duration(f.KeySteps.Seconds) * time.Second
-	for _, k := range f.Snapshot.Keys {
+	first := firstKeys(f.Snapshot.Keys)
+	f.LeftOut.Keys += len(f.Snapshot.Keys) - len(first)
+	for _, k := range first {
 		if k.Name == "" { // sealed with another secret
 			continue
 		}
@@ -205,6 +208,43 @@ func (f *facts) keys(h *handler) []topKeyFacts {
 		return cmp.Or(cmp.Compare(b.Denied, a.Denied), cmp.Compare(b.Requests-b.Error, a.Requests-a.Error))
 	})
 	return keys
+}
+
+// maxListed bounds the keys of a page. Fleets list many more, if each replica has other ones.
+const maxListed = 200
+
+// firstKeys returns at most maxListed keys: the first of each policy by denials and by requests, then the second of each,
+// and so on. So the keys of one policy, however many, leave room for those of others.
+func firstKeys(all []fleet.Key) []fleet.Key {
+	if len(all) <= maxListed {
+		return all
+	}
+	type place struct {
+		fleet.Key
+		of int
+	}
+	places := make([]place, len(all))
+	for i, k := range all {
+		places[i] = place{k, len(all)}
+	}
+	for _, count := range []func(fleet.Key) int64{
+		func(k fleet.Key) int64 { return k.Denied },
+		func(k fleet.Key) int64 { return k.Count - k.Error },
+	} {
+		slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(count(b.Key), count(a.Key)) })
+		met := make(map[string]int)
+		for i := range places {
+			p := &places[i]
+			p.of = min(p.of, met[p.Policy])
+			met[p.Policy]++
+		}
+	}
+	slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(a.of, b.of) })
+	first := make([]fleet.Key, maxListed)
+	for i := range first {
+		first[i] = places[i].Key
+	}
+	return first
 }
 
 // A keyTable is keys for a table.

@@ -119,7 +119,9 @@ const (
 type Reader struct {
 	values store.Values
 	secret []byte
-	held   map[string]*held // by the name of the value; only the read that is under way uses it
+	// Only the read that is under way uses these two.
+	held map[string]*held // by the name of the value
+	back time.Time        // the first read after the last one that has failed
 
 	mu     sync.Mutex    // guards the fields below
 	began  time.Time     // the last read
@@ -142,17 +144,28 @@ func NewReader(values store.Values, secret []byte) *Reader {
 	return &Reader{values: values, secret: secret, held: make(map[string]*held)}
 }
 
-// Fleet returns all replicas, at most [Every] and the time of a read old. It waits for a read at most until ctx ends, and not
-// at all while reads fail. Times of replicas whose clock is another one are shifted to this process's clock.
+// Due reports whether Fleet begins to read.
+func (r *Reader) Due() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.due()
+}
+
+func (r *Reader) due() bool {
+	return r.under == nil && (r.began.IsZero() || time.Since(r.began) >= Every)
+}
+
+// Fleet returns all replicas, at most [Every] and the time of a read old. It waits for a read at most until ctx ends. Times of
+// replicas whose clock is another one are shifted to this process's clock.
 func (r *Reader) Fleet(ctx context.Context) (Fleet, error) {
 	r.mu.Lock()
-	if r.under == nil && (r.began.IsZero() || time.Since(r.began) >= Every) {
+	if r.due() {
 		r.began, r.under = time.Now(), make(chan struct{})
 		go r.read(r.under)
 	}
-	under, failing := r.under, r.err != nil
+	under := r.under
 	r.mu.Unlock()
-	if under != nil && !failing {
+	if under != nil {
 		select {
 		case <-under:
 		case <-ctx.Done():
@@ -190,7 +203,15 @@ func (r *Reader) readValues(ctx context.Context) (f Fleet, err error) {
 	if err != nil {
 		return Fleet{}, err
 	}
+	if r.err != nil {
+		r.back = time.Now()
+	}
 	return r.decode(changes), nil
+}
+
+// quiet returns for how long a replica has not published although it could. In an outage no replica can.
+func (r *Reader) quiet(h *held, now time.Time) time.Duration {
+	return min(now.Sub(h.published), now.Sub(r.back))
 }
 
 // decode returns the replicas of all values.
@@ -198,23 +219,31 @@ func (r *Reader) decode(changes store.ValueChanges) (f Fleet) {
 	now, before := time.Now(), r.held
 	r.held = make(map[string]*held)
 	for _, v := range slices.Backward(changes.Values) { // the newest first
+		if len(f.Replicas)+f.Unreadable == MaxReplicas { // the others are not decoded each time
+			if changes.Now.Sub(time.UnixMicro(v.Version)) < GoneAfter {
+				f.More++
+			}
+			continue
+		}
 		h := before[v.Name]
 		if h == nil || h.version != v.Version {
 			h = r.newHeld(v, now, changes.Now)
 		}
-		age := now.Sub(h.published)
 		switch {
-		case age >= GoneAfter:
-			continue
-		case len(r.held) == MaxReplicas:
-			f.More++
-			continue
+		case r.quiet(h, now) >= GoneAfter: // and stays so, also if the store's clock was set back and is behind the version
+			h.snapshot = nil
 		case h.snapshot == nil:
 			f.Unreadable++
 		default:
-			f.Replicas = append(f.Replicas, Replica{Snapshot: h.snapshot, Age: age, Silent: age >= SilentAfter})
+			f.Replicas = append(f.Replicas, Replica{Snapshot: h.snapshot, Age: now.Sub(h.published), Silent: r.quiet(h, now) >= SilentAfter})
 		}
 		r.held[v.Name] = h
+	}
+	for name, h := range before { // a replica whose value the store has lost writes it again
+		if r.held[name] == nil && h.snapshot != nil && r.quiet(h, now) < SilentAfter && len(r.held) < MaxReplicas {
+			f.Replicas = append(f.Replicas, Replica{Snapshot: h.snapshot, Age: now.Sub(h.published)})
+			r.held[name] = h
+		}
 	}
 	f.judge()
 	return f
@@ -229,7 +258,11 @@ func (r *Reader) newHeld(v store.Value, now, storeNow time.Time) *held {
 		return h
 	}
 	s.Replica = strings.Clone(v.Name)
-	if by := h.published.Sub(s.At); by.Abs() > sameClock {
+	by := h.published.Sub(s.At)
+	if by.Abs() > 4*maxAway { // the longest Duration is 292 years: the time would stay far ahead, and hide blocks of others
+		return h
+	}
+	if by.Abs() > sameClock {
 		s.shift(by)
 	}
 	s.open(r.secret)

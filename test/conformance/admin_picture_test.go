@@ -162,7 +162,7 @@ func TestAdminPictures(t *testing.T) {
 	b.wait(`document.querySelector("#engine").open && document.querySelector("#shown").textContent.includes("this replica only")`)
 
 	redis.Restart()
-	s.limiters, s.pages = s.limiters[:3], s.pages[:3]
+	b = newTab(t, browser, server.URL) // with its own time
 	older := slices.Clone(shopPolicies)
 	older[0].Limit = ratelimit.PerMinute(60)
 	s.serve(2*time.Second, false)
@@ -170,6 +170,7 @@ func TestAdminPictures(t *testing.T) {
 	proxy.BlackHole()
 	s.limiters, s.pages = append(s.limiters[:2], s.limiters[3]), append(s.pages[:2], s.pages[3])
 	s.serve(8*time.Second, false)
+	b.open("/admin/")
 	s.see(b, folder, "admin-fleet.png", false, "amber", "1 of 4 replicas has stopped reporting", "2 of 4 replicas are behind")
 	for _, name := range eval[[]string](b, `[...document.querySelectorAll("#replicas tbody a")].map((a) => a.getAttribute("href"))`)[:1] {
 		b.open("/admin/" + name)
