@@ -57,6 +57,7 @@ func TestHeadline(t *testing.T) {
 		"no fallback":             {[]func(*facts){away("fails")}, "red", "Redis does not answer. Requests go on without limits.", "Bring Redis back: connection refused. To have limits in an outage, use a fallback.Store.", 0},
 		"no fallback, closed":     {[]func(*facts){away("fails"), refuses}, "red", "Redis does not answer. Policy login refuses all requests, 1,240 so far. All others go on without limits.", "", 0},
 		"an outage":               {[]func(*facts){away("stand_in")}, "red", "Redis has been unavailable since 4 Mar 05:06:07. A stand-in limits all requests.", "Bring Redis back: connection refused.", 0},
+		"no reason is known":      {[]func(*facts){func(f *facts) { f.Store.State = "stand_in" }}, "red", "Redis is unavailable. A stand-in limits all requests.", "Bring Redis back. The", 0},
 		"an outage, closed":       {[]func(*facts){away("stand_in"), refuses}, "red", "Policy login refuses all requests, 1,240 so far. A stand-in limits all others.", "", 0},
 		"one is cut off":          {[]func(*facts){is(replicaOutage, 1)}, "amber", "1 of 3 replicas does not reach Redis: b. Its stand-in limits alone.", "Check the network between it and Redis.", 0},
 		"two are cut off":         {[]func(*facts){is(replicaOutage, 0, 1), refuses}, "amber", "2 of 3 replicas do not reach Redis: a, b. Policy login refuses all requests there, 1,240 so far.", "Check the network between them and Redis.", 0},

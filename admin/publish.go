@@ -245,11 +245,11 @@ func (h *handler) storeSnapshot(stats store.Stats) (s fleet.Store) {
 		b.Degraded, err = r.Degraded, failed
 	}
 	s.Took = fleet.Millis(time.Since(began).Milliseconds())
-	f := stats.Fallback
-	switch away := f != nil && f.Away; {
+	f := h.limiter.Stats().Fallback // as it is after the look. One call that was slow is no outage
+	switch {
 	case err != nil:
 		s.State, s.Reason = "fails", failure(err)
-	case b.Degraded || away:
+	case f != nil && f.Away, f == nil && b.Degraded:
 		s.State = "stand_in"
 	}
 	if f == nil {
