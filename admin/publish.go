@@ -245,12 +245,16 @@ func (h *handler) storeSnapshot(stats store.Stats) (s fleet.Store) {
 		b.Degraded, err = r.Degraded, failed
 	}
 	s.Took = fleet.Millis(time.Since(began).Milliseconds())
-	f := h.limiter.Stats().Fallback // as it is after the look. One call that was slow is no outage
-	switch {
+	stats = h.limiter.Stats() // after the look, which may have found the outage
+	f := stats.Fallback
+	switch away := f != nil && f.Away; {
 	case err != nil:
 		s.State, s.Reason = "fails", failure(err)
-	case f != nil && f.Away, f == nil && b.Degraded:
+	case b.Degraded || away:
 		s.State = "stand_in"
+		if r := stats.Redis; r != nil && r.LastErrorAt.After(began) {
+			s.Reason = logtext.Show(r.LastError, maxShown)
+		}
 	}
 	if f == nil {
 		return s

@@ -194,7 +194,7 @@ func TestAnOutageIsThatOfAllReplicas(t *testing.T) {
 	first.member.mu.Lock()
 	published := first.member.published
 	first.member.mu.Unlock()
-	if own, _ := k.named(first.member.name); len(k.Replicas) != 2 || own.Traffic["denied"] != published.Traffic["denied"] || !own.Away() || k.store().State == "answers" || k.store().Since.IsZero() {
+	if own, _ := k.named(first.member.name); len(k.Replicas) != 2 || own.Traffic["denied"] != published.Traffic["denied"] || !own.Away() || k.store().State == "answers" {
 		t.Errorf("%d replicas, %v, published %v, %+v and %+v", len(k.Replicas), own.Traffic, published.Traffic, own.Store, k.store())
 	}
 	runtime.KeepAlive(second)
