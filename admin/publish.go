@@ -223,6 +223,7 @@ func (h *handler) takeSnapshot(counted observe.Snapshot) *fleet.Snapshot {
 		s.NoKeys = stats.Redis != nil && stats.Redis.Secret && h.cfg.KeySecret == nil
 		h.addKeys(s, policies)
 	}
+	s.Settle()
 	return s
 }
 

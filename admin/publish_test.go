@@ -346,6 +346,34 @@ func TestIdentitiesStayOutOfRedis(t *testing.T) {
 	}
 }
 
+// A clock that was set while the process runs does not make its snapshots unreadable. Counts and lists go on by their own time.
+func TestSnapshotsAfterTheClockWasSet(t *testing.T) {
+	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			clock := func() time.Time { return time.Now().Add(ahead) }
+			counts, top := observe.NewCounts(observe.CountsConfig{History: true, Clock: clock}), ratelimit.Must(observe.NewTop(observe.TopConfig{Clock: clock}))
+			l := ratelimit.Must(ratelimit.New(ratelimit.Config{Observe: observe.Join(counts.Observe, top.Observe)}))
+			defer l.Close()
+			h := Handler(l, func(*http.Request) (string, Access) { return "ann", View }, Config{Counts: counts, Top: top}).(*handler)
+			l.Take(t.Context(), ratelimit.Policy{Name: "api", Limit: ratelimit.PerHour(5)}, "ip:192.0.2.1", 1)
+			time.Sleep(20 * time.Second)
+			text, err := h.takeSnapshot(counts.Snapshot()).Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := fleet.Decode(text)
+			if err != nil {
+				t.Fatalf("clock ahead by %v: %v", ahead, err)
+			}
+			for what, end := range map[string]time.Time{"keys": s.KeySteps.End, "history": s.Policies[0].History.TenMinutes.End} {
+				if late := s.At.Sub(end); late < 0 || late > 30*time.Second {
+					t.Errorf("clock ahead by %v: the steps of %s end %v before", ahead, what, late)
+				}
+			}
+		})
+	}
+}
+
 // A page that is dropped publishes no more, and keeps no goroutine.
 func TestPublishingEndsWithThePage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
