@@ -47,6 +47,7 @@ type member struct {
 	mu        sync.Mutex      // guards what follows
 	kinds     []string        // of all keys that were met
 	published *fleet.Snapshot // the last one that others can read
+	failed    error           // why the last one could not be published
 }
 
 // newMember makes h a member of the fleet, and begins to publish it.
@@ -101,9 +102,10 @@ func (h *handler) publish(publisher *fleet.Publisher) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), publishWithin)
 	defer cancel()
-	if publisher.Publish(ctx, &s) == nil {
-		h.member.mu.Lock()
-		defer h.member.mu.Unlock()
+	err := publisher.Publish(ctx, &s)
+	h.member.mu.Lock()
+	defer h.member.mu.Unlock()
+	if h.member.failed = err; err == nil {
 		h.member.published = taken
 	}
 }
@@ -147,7 +149,7 @@ type roster struct {
 	Own         *fleet.Snapshot // this replica
 	All         *fleet.Snapshot // all of them together
 	Shared      bool            // the store shares snapshots of replicas
-	Err         error           // why those of others cannot be read; the fleet is then this replica alone
+	Err         error           // why those of others are not known; the fleet is then this replica alone
 }
 
 // fleet returns all replicas. It waits for the store a short time at most.
@@ -162,6 +164,10 @@ func (h *handler) fleet(ctx context.Context) roster {
 		k.Fleet, k.Err = h.member.reader.Fleet(ctx)
 		k.Shared = !errors.Is(k.Err, errors.ErrUnsupported)
 	}
+	if h.member.mu.Lock(); k.Err == nil && len(k.Replicas) == 0 { // nobody can publish, or this replica begins
+		k.Err = h.member.failed
+	}
+	h.member.mu.Unlock()
 	k.Fleet = k.Fleet.With(h.ownAmong(k))
 	k.All = k.Merged()
 	return k

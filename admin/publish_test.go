@@ -278,6 +278,22 @@ func TestARedisThatIsFull(t *testing.T) {
 	}
 }
 
+// A user of Redis that may take tokens, and not write snapshots, is named.
+func TestSnapshotsThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	var ahead atomic.Int64
+	server := redistest.Start(t)
+	if !server.HasACL() {
+		t.Skip("Redis before 6 has no rights")
+	}
+	server.Do("ACL", "SETUSER", "default", "-zadd")
+	d := deploy(t, server.Addr(), "5/1h", &ahead, redisstore.Config{}, Config{})
+	k := d.wait("the reason", func(k roster) bool { return strings.Contains(k.alone(), "needs the rights +hdel +zadd") })
+	if k.Own.Store.State != "answers" {
+		t.Errorf("%+v", k.Own.Store)
+	}
+}
+
 // Where the store hides identities, keys are published only if they are sealed.
 func TestIdentitiesStayOutOfRedis(t *testing.T) {
 	t.Parallel()

@@ -74,7 +74,7 @@ func (k roster) alone() string {
 	case !k.Shared:
 		return "This page shows this replica only: its store shares no data with others."
 	case k.Err != nil && len(k.Replicas) == 1:
-		return "This page shows this replica only: the reports of others cannot be read."
+		return "This page shows this replica only, because reports cannot be shared: " + strings.TrimSuffix(failure(k.Err), ".") + "."
 	}
 	return ""
 }
