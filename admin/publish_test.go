@@ -228,6 +228,77 @@ func TestPagesAreAsNewAsTheirReads(t *testing.T) {
 	})
 }
 
+// The snapshots of hundreds of replicas take a while to be read.
+type slowValues struct{ *panics }
+
+func (s slowValues) ReadValues(ctx context.Context, set string, after store.Value) (store.ValueChanges, error) {
+	time.Sleep(400 * time.Millisecond)
+	return s.panics.ReadValues(ctx, set, after)
+}
+
+// The first page of a replica has all others, also if they are many.
+func TestAFirstPageWaitsForAllReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := slowValues{&panics{Store: ratelimit.Must(memstore.New(memstore.Config{}))}}
+		defer shared.Close()
+		var pages []*handler
+		for range 2 {
+			pages = append(pages, Handler(ratelimit.Must(ratelimit.New(ratelimit.Config{Store: shared})), Loopback, Config{}).(*handler))
+		}
+		synctest.Wait()
+		if f := pages[0].facts(t.Context()); len(f.Replicas) != 2 || f.Alone != "" {
+			t.Errorf("%d replicas: %q", len(f.Replicas), f.Alone)
+		}
+		runtime.KeepAlive(pages)
+	})
+}
+
+// A Redis that is full answers looks into buckets, but no request. Without a fallback, the headline says so.
+func TestARedisThatIsFull(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	primary := ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{Logger: slog.New(slog.DiscardHandler)}))
+	t.Cleanup(func() { primary.Close() })
+	counts := observe.NewCounts(observe.CountsConfig{})
+	l := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Store: primary, Observe: counts.Observe, Logger: slog.New(slog.DiscardHandler),
+		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.Static("all"), Limit: ratelimit.PerSecond(5)}},
+	}))
+	h, api := Handler(l, Loopback, Config{Counts: counts}).(*handler), l.Handler(http.NotFoundHandler())
+	server.Do("CONFIG", "SET", "maxmemory", "100kb")
+	var f *facts
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		api.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		if f = h.facts(t.Context()); f.Headline.Level == "red" {
+			break
+		}
+	}
+	if f.Store.State != "answers" || !strings.Contains(f.Headline.Text, "100 % of the requests were not decided") || !strings.Contains(f.Headline.Do, "OOM") {
+		t.Errorf("%+v, %+v", f.Headline, f.Store)
+	}
+}
+
+// A blink answers looks from a stand-in, although the fallback does not take the primary for unavailable yet.
+type blink struct{ *memstore.Store }
+
+func (b blink) Stats() store.Stats { return store.Stats{Fallback: &store.FallbackStats{}} }
+
+func (b blink) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
+	bucket, err := b.Store.Inspect(ctx, policy, key)
+	bucket.Degraded = true
+	return bucket, err
+}
+
+// Each outage has a begin and a reason.
+func TestALookThatAStandInAnswers(t *testing.T) {
+	kept := ratelimit.Must(memstore.New(memstore.Config{}))
+	defer kept.Close()
+	h := Handler(ratelimit.Must(ratelimit.New(ratelimit.Config{Store: blink{kept}})), Loopback, Config{}).(*handler)
+	if s := h.own().Store; s.State != "stand_in" || time.Since(s.Since).Abs() > time.Minute || s.Reason != "no answer in time" {
+		t.Errorf("%+v", s)
+	}
+}
+
 // Where the store hides identities, keys are published only if they are sealed.
 func TestIdentitiesStayOutOfRedis(t *testing.T) {
 	t.Parallel()
