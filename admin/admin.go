@@ -1,6 +1,6 @@
-// Package admin serves a page that shows what a [ratelimit.Limiter] does, on all replicas that share a Redis. An operator can reset, refund, block and unblock
-// a key there, change limits, and have a request explained. Everything on the page is also JSON. Mount it behind your own
-// authentication:
+// Package admin serves a page that shows what a [ratelimit.Limiter] does, on all replicas that share a Redis. An operator can
+// reset, refund, block and unblock a key there, change limits, and have a request explained. Everything on the page is also
+// JSON. Mount it behind your own authentication:
 //
 //	counts := observe.NewCounts(observe.CountsConfig{History: true})
 //	top := ratelimit.Must(observe.NewTop(observe.TopConfig{}))
@@ -32,9 +32,9 @@
 //
 // # JSON
 //
-// facts.json has all that the first page shows, top.json?policy=NAME the keys of a policy, and key.json?key=KEY the
-// buckets of a key. blocks.json lists the blocks in force. Changes are POST requests to key/reset, key/refund, key/block and key/unblock. overrides.json has the
-// limits in force, which a POST to overrides changes. A POST to explain.json explains a request. See
+// facts.json has all that the first page shows, top.json?policy=NAME the keys of a policy, key.json?key=KEY the buckets of a
+// key, and blocks.json the blocks in force. Changes are POST requests to key/reset, key/refund, key/block and key/unblock.
+// overrides.json has the limits in force, which a POST to overrides changes. A POST to explain.json explains a request. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/admin.md.
 package admin
 
@@ -69,7 +69,7 @@ func (a Access) mayView() bool { return a == View || a == Change }
 // Config configures [Handler]. The zero value is ready to use. Without Counts and Top, the page says how to add them.
 type Config struct {
 	// Counts are the counts of limiter: set its Config.Observe to their Observe method. Make them with
-	// observe.CountsConfig.History, for the lines of the last ten minutes.
+	// observe.CountsConfig.History, for rates and charts.
 	Counts *observe.Counts
 
 	// Top lists the keys of limiter with the most requests and denials. Use [observe.Join] to have both.

@@ -55,14 +55,14 @@ func (f *facts) EngineGroups() (groups []engineGroup) {
 			groups = append(groups, g)
 		}
 	}
-	requests := engineGroup{Name: "Requests"}
+	decisions := engineGroup{Name: "Decisions"} // of which a request through two limiters has two
 	for _, outcome := range slices.Sorted(maps.Keys(f.Traffic)) {
 		if n := f.Traffic[outcome]; n > 0 {
-			requests.Rows = append(requests.Rows, engineRow{words(outcome), numbers.Count(n)})
+			decisions.Rows = append(decisions.Rows, engineRow{words(outcome), numbers.Count(n)})
 		}
 	}
-	if len(requests.Rows) > 0 {
-		groups = append(groups, requests)
+	if len(decisions.Rows) > 0 {
+		groups = append(groups, decisions)
 	}
 	return groups
 }

@@ -83,7 +83,14 @@ func standInsDecide(f *facts) finding {
 	if refused := f.refusing(""); refused != "" {
 		rest = refused + " A stand-in limits all others."
 	}
-	return finding{s.Begin() + " has been unavailable since " + day(s.Since) + ". " + rest, "Bring " + s.Name() + " back: " + s.Reason + ". The replicas notice it within seconds.", nil}
+	since, reason := " is unavailable", "" // without requests, a fallback.Store does not know more
+	if !s.Since.IsZero() {
+		since = " has been unavailable since " + day(s.Since)
+	}
+	if s.Reason != "" {
+		reason = ": " + s.Reason
+	}
+	return finding{s.Begin() + since + ". " + rest, "Bring " + s.Name() + " back" + reason + ". The replicas notice it within seconds.", nil}
 }
 
 // callsFail finds requests that went on or were refused without a decision, although looks into buckets are answered: Redis is

@@ -63,6 +63,7 @@ func TestHeadline(t *testing.T) {
 		"no fallback":             {[]func(*facts){away("fails")}, "red", "Redis does not answer. Requests go on without limits.", "Bring Redis back: connection refused. To have limits in an outage, use a fallback.Store.", 0},
 		"no fallback, closed":     {[]func(*facts){away("fails"), refuses}, "red", "Redis does not answer. Policy login refuses all requests, 1,240 so far. All others go on without limits.", "", 0},
 		"an outage":               {[]func(*facts){away("stand_in")}, "red", "Redis has been unavailable since 4 Mar 05:06:07. A stand-in limits all requests.", "Bring Redis back: connection refused.", 0},
+		"no reason is known":      {[]func(*facts){func(f *facts) { f.Store.State = "stand_in" }}, "red", "Redis is unavailable. A stand-in limits all requests.", "Bring Redis back. The", 0},
 		"an outage, closed":       {[]func(*facts){away("stand_in"), refuses}, "red", "Policy login refuses all requests, 1,240 so far. A stand-in limits all others.", "", 0},
 		"calls fail":              {[]func(*facts){fails(30, time.Second)}, "red", "30 % of the requests were not decided, because calls of Redis fail.", "Mend what its last error says: OOM", 0},
 		"few calls fail":          {[]func(*facts){fails(15, time.Second)}, "green", "All is well.", "", 0},

@@ -82,8 +82,12 @@ func (k roster) alone() string {
 // store returns the state of the store for all replicas together: of one that reaches it, if there is one. What a replica has
 // reported before this one lost the store does not count.
 func (k roster) store() fleet.Store {
+	lost := k.Own.Store.Since
+	if lost.IsZero() { // it is not known
+		lost = k.Own.At
+	}
 	for _, r := range k.Replicas {
-		if !r.Silent && !r.Newer && !r.Away() && k.Own.Store.State != "answers" && r.At.After(k.Own.Store.Since) {
+		if !r.Silent && !r.Newer && !r.Away() && k.Own.Store.State != "answers" && r.At.After(lost) {
 			return r.Store
 		}
 	}

@@ -43,7 +43,7 @@ type Snapshot struct {
 	Store     Store     `json:"store"`
 	Overrides Overrides `json:"overrides,omitzero"`
 
-	Traffic    map[string]int64 `json:"traffic,omitempty"`    // requests by outcome, as in observe.DecisionCounts
+	Traffic    map[string]int64 `json:"traffic,omitempty"`    // decisions by outcome, as in observe.DecisionCounts
 	Operations map[string]int64 `json:"operations,omitempty"` // as in observe.OperationCounts
 
 	// Last are the requests of about the last 10 s, whatever their policies. Degraded are those that went on without a decision.

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -13,7 +14,10 @@ import (
 
 // known are the policies that requests can have, and the kinds of their keys. A change of any other bucket would be made, and
 // have no effect.
-type known struct{ policies, kinds []string }
+type known struct {
+	policies, kinds []string
+	limits          map[string]string // of the program
+}
 
 // forceWords say what -force allows, of all commands that have it.
 const forceWords = "a policy, or a kind of key, that no running replica publishes"
@@ -33,8 +37,17 @@ func (c *connection) published(ctx context.Context) (k known, err error) {
 	for _, p := range all.Policies {
 		k.policies = append(k.policies, p.Name)
 	}
-	k.kinds = all.Kinds
+	k.kinds, k.limits = all.Kinds, programLimits(all)
 	return k, nil
+}
+
+// programLimits returns the limits that the program has set, by policy.
+func programLimits(all *fleet.Snapshot) map[string]string {
+	limits := make(map[string]string)
+	for _, p := range all.Policies {
+		limits[p.Name] = cmp.Or(p.Program, p.Limit)
+	}
+	return limits
 }
 
 // checkPolicy returns an error if no request can have a policy. role is the flag or the argument that names it.

@@ -118,7 +118,7 @@ func TestLimitsThatRedisHasLost(t *testing.T) {
 		t.Errorf("nothing is lost:\n%s", r.out)
 	}
 	server.Do("hdel", "ratelimit:{overrides}", "api ip:192.0.2.9")
-	at("limits", "get").want(t, 0, "- 1 replica: ", ": 1 changed limit of single keys in force, which Redis does not have.", "api      ?         120/1m burst 20")
+	at("limits", "get").want(t, 0, "- 1 replica: ", ": 1 changed limit of single keys in force, which Redis does not have.", "api      60/1m burst 10   120/1m burst 20")
 	server.Do("del", "ratelimit:{overrides}")
 	at("limits", "get").want(t, 0, "- 1 replica: ", ": api is limited to 120/1m burst 20 in place of 60/1m burst 10, and Redis", "does not have this change.\n", "write them back within ten minutes", "\n\nRedis has no changed limit\n")
 }

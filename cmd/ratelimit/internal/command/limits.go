@@ -51,6 +51,7 @@ var limitsGetCommand = &command{
 			return l.with(ctx, policy, e, func(ctx context.Context, c *connection, o *override.Overrides) error {
 				f, err := c.replicas(ctx)
 				if err == nil {
+					l.running = programLimits(f.Merged())
 					writeDifferences(o, f.Replicas, e)
 				}
 				return err
@@ -154,6 +155,7 @@ type limitsFlags struct {
 	redis                *redisFlags
 	key, policies, names *string
 	program              map[string][]ratelimit.Limit // of the file, nil without one
+	running              map[string]string            // limits of the programs that run, as far as they publish them
 }
 
 func defineLimits(f *flags) *limitsFlags {
@@ -195,6 +197,7 @@ func (l *limitsFlags) checkKnown(ctx context.Context, c *connection, policy stri
 	if err != nil {
 		return err
 	}
+	l.running = k.limits
 	if l.program != nil {
 		k.policies = slices.Sorted(maps.Keys(l.program))
 	}
@@ -231,6 +234,11 @@ func (l *limitsFlags) get(overrides *override.Overrides, policy string, e *env) 
 	history = slices.DeleteFunc(history, func(e override.Entry) bool { return !asked(e.Policy, e.Key) })
 	table := tabwriter.NewWriter(e.out, 0, 0, 3, ' ', 0)
 	defer table.Flush()
+	for i := range list {
+		if list[i].Key == "" {
+			list[i].Program = cmp.Or(list[i].Program, l.running[list[i].Policy])
+		}
+	}
 	if len(list) == 0 {
 		fmt.Fprint(table, "Redis has no changed limit\n")
 	} else {
