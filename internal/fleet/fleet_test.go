@@ -170,6 +170,31 @@ func (written) WriteValue(context.Context, string, store.Value) (store.Value, bo
 	return store.Value{}, false, errors.ErrUnsupported
 }
 
+// A clock of the store that was ahead once, for a moment, does not make values stay for as long as it was ahead.
+func TestValuesEndByTheClockAndNotByVersions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := versionsAhead{newValues(t, 0)}
+		p := NewPublisher(v, "a")
+		for range 3 {
+			publish(t, p, Snapshot{}, 0)
+			changes, err := v.ReadValues(t.Context(), setName, store.Value{})
+			if err != nil || len(changes.Values) != 1 || !changes.Values[0].Until.Equal(time.Now().Add(GoneAfter)) {
+				t.Fatalf("%+v, %v", changes, err)
+			}
+			time.Sleep(Every)
+		}
+	})
+}
+
+// versionsAhead are values whose versions are ahead of the store's clock.
+type versionsAhead struct{ *values }
+
+func (v versionsAhead) WriteValue(ctx context.Context, set string, w store.Value) (store.Value, bool, error) {
+	now, written, err := v.values.WriteValue(ctx, set, w)
+	now.Version += time.Hour.Microseconds()
+	return now, written, err
+}
+
 // Values beyond those that are shown cost nothing, however many somebody writes.
 func TestReplicasBeyondTheMostAreNotDecoded(t *testing.T) {
 	text, _ := (&Snapshot{At: time.Now()}).Encode()
