@@ -245,16 +245,12 @@ func (h *handler) storeSnapshot(stats store.Stats) (s fleet.Store) {
 		b.Degraded, err = r.Degraded, failed
 	}
 	s.Took = fleet.Millis(time.Since(began).Milliseconds())
-	stats = h.limiter.Stats() // after the look, which may have found the outage
-	f := stats.Fallback
+	f := h.limiter.Stats().Fallback // after the look, which may have found the outage
 	switch away := f != nil && f.Away; {
 	case err != nil:
 		s.State, s.Reason = "fails", failure(err)
 	case b.Degraded || away:
 		s.State = "stand_in"
-		if r := stats.Redis; r != nil && r.LastErrorAt.After(began) {
-			s.Reason = logtext.Show(r.LastError, maxShown)
-		}
 	}
 	if f == nil {
 		return s
