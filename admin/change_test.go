@@ -119,6 +119,7 @@ func TestABlockOfAKeyOfAnUnknownKind(t *testing.T) {
 		s.take("member:5", 1)
 		time.Sleep(time.Second)
 		s.want(s.post("key/block", form("2001:db8::1", "for", "1m"), asJSON), 422, `"error": "`+nothing+"No replica has seen a key of the kind 2001:. Keys of requests begin with ip: or member:.")
+		s.want(s.post("key/block", form("ip:2001:db8::1", "for", "1m")), 422, nothing+"No client has such a key. Clients with IPv6 share the key of their network. Did you mean ip:2001:db8::/64?")
 		w := s.post("key/block", form("203.0.113.66", "for", "2h", "why", `<b>"`), asBrowser)
 		checkPage(t, w)
 		s.want(w, 422, nothing, `name="force"`, `value="2h"`, `value="&lt;b&gt;&#34;"`)

@@ -43,6 +43,8 @@ type facts struct {
 	Replicas []replicaFacts `json:"replicas"`
 	More     int            `json:"replicas_left_out"`
 
+	Unreadable int `json:"reports_unreadable"` // of replicas, or written by somebody else
+
 	PerSecond  requestRates `json:"per_second"`
 	LimitedNow int          `json:"limited_now"` // keys that were denied in the last seconds
 
@@ -142,15 +144,16 @@ func (h *handler) facts(ctx context.Context) *facts {
 func (h *handler) newFacts(ctx context.Context, shown string) *facts {
 	known := h.fleet(ctx)
 	f := &facts{
-		Version:   version,
-		Title:     h.cfg.Title,
-		Alone:     known.alone(),
-		Replicas:  []replicaFacts{}, // [] rather than null in JSON
-		More:      known.More,
-		HasCounts: h.cfg.Counts != nil,
-		HasTop:    h.cfg.Top != nil,
-		here:      known.Own.Store,
-		roster:    known,
+		Version:    version,
+		Title:      h.cfg.Title,
+		Alone:      known.alone(),
+		Replicas:   []replicaFacts{}, // [] rather than null in JSON
+		More:       known.More,
+		Unreadable: known.Unreadable,
+		HasCounts:  h.cfg.Counts != nil,
+		HasTop:     h.cfg.Top != nil,
+		here:       known.Own.Store,
+		roster:     known,
 	}
 	sum := *known.All
 	sum.Store = known.store()

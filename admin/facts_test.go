@@ -183,6 +183,26 @@ func TestFirstPageHasBothKindsOfKeys(t *testing.T) {
 	}
 }
 
+// In a deployment, only new replicas have a new policy, and their reports may be ones that this replica cannot read.
+func TestWhatOnlyOtherReplicasHave(t *testing.T) {
+	m := ratelimit.Must(memstore.New(memstore.Config{}))
+	defer m.Close()
+	s := newSite(t, admin.Config{}, ratelimit.Config{Store: shared{m}})
+	now := time.Now().UTC().Format(time.RFC3339)
+	for name, text := range map[string]string{
+		"new":   `{"format":1,"at":"` + now + `","store":{"kind":"redis","state":"answers"},"policies":[{"name":"exports","limit":"5/1h"}]}`,
+		"other": `{"format":1,"at":[1]}`,
+	} {
+		if _, _, err := m.WriteValue(t.Context(), "replicas", store.Value{Name: name, Text: text, Version: store.AnyVersion, Until: time.Now().Add(time.Minute)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.want(s.get("top?policy=exports", asBrowser), 200, "Policy exports", "5/1h")
+	s.want(s.get("top?policy=nobody's", asBrowser), 400, "There is no policy")
+	same(t, s.object("facts.json"), map[string]any{"reports_unreadable": 1, "replicas.2": nil})
+	s.want(s.get("", asBrowser), 200, "1 report in the store cannot be read")
+}
+
 // A flood under one policy does not hide who guesses passwords under another one.
 func TestEachPolicyHasKeysInAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -326,7 +346,7 @@ func TestAnOutageWithAFallback(t *testing.T) {
 		s.want(s.get("", asBrowser), 200, "Redis answers", "All is well.")
 		f.breaks(errors.New("connection refused"))
 		time.Sleep(2 * time.Second) // without requests, the fallback does not notice it
-		s.want(s.get("", asBrowser), 200, "Redis is unavailable. Policy logins refuses all requests, 0 so far.", "Bring Redis back. The replicas")
+		s.want(s.get("", asBrowser), 200, "Redis has been unavailable since", "Policy logins refuses all requests, 0 so far.", "Bring Redis back: no answer in time. The replicas")
 		s.use("192.0.2.1", 20)
 		time.Sleep(30 * time.Second)
 		w := s.get("", asBrowser)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-tokenbucket/ratelimit/internal/numbers"
 )
@@ -30,6 +31,7 @@ var rules = []struct {
 }{
 	{"red", noLimits},
 	{"red", standInsDecide},
+	{"red", callsFail},
 	{"amber", cutOffReplicas},
 	{"amber", limitsUnknown},
 	{"amber", silentReplicas},
@@ -58,6 +60,8 @@ const (
 	manyRate   = 1.0 // denials per second below which nobody is told
 	floodShare = 0.5 // of the denials that are those of one key
 	maxNames   = 3   // in a sentence
+
+	failsFor = 5 * time.Second // calls of a store fail after the last error
 )
 
 func noLimits(f *facts) finding {
@@ -79,7 +83,7 @@ func standInsDecide(f *facts) finding {
 	if refused := f.refusing(""); refused != "" {
 		rest = refused + " A stand-in limits all others."
 	}
-	since, reason := " is unavailable", "" // without requests, a fallback.Store does not know more
+	since, reason := " is unavailable", "" // a Store of the program may not know them
 	if !s.Since.IsZero() {
 		since = " has been unavailable since " + day(s.Since)
 	}
@@ -87,6 +91,17 @@ func standInsDecide(f *facts) finding {
 		reason = ": " + s.Reason
 	}
 	return finding{s.Begin() + since + ". " + rest, "Bring " + s.Name() + " back" + reason + ". The replicas notice it within seconds.", nil}
+}
+
+// callsFail finds requests that went on or were refused without a decision, although looks into buckets are answered: Redis is
+// full, is a read-only replica, or does not permit a command.
+func callsFail(f *facts) finding {
+	s := storeFacts{f.Store}
+	share := min(1, finite(float64(f.Last.Degraded+f.Last.Refused)/float64(f.Last.Requests()))) // several decisions of a request may fail
+	if s.State != "answers" || share < manyShare || s.LastErrorAt.IsZero() || f.At.Sub(s.LastErrorAt) > failsFor {
+		return finding{}
+	}
+	return finding{numbers.Share(share) + " of the requests were not decided, because calls of " + s.Name() + " fail.", "Mend what its last error says: " + s.LastError, nil}
 }
 
 // refusing names the policies that refuse all requests, "" if there is none.

@@ -39,6 +39,12 @@ func TestHeadline(t *testing.T) {
 			}
 		}
 	}
+	fails := func(requests int64, before time.Duration) func(*facts) {
+		return func(f *facts) {
+			f.At, f.Last = since, fleet.Counts{Allowed: 90, Refused: 10, Degraded: requests - 10}
+			f.Store.LastError, f.Store.LastErrorAt = "OOM", since.Add(-before)
+		}
+	}
 	many := func(f *facts) { f.PerSecond = requestRates{100, 30} }
 	flooded := func(f *facts) { f.Keys[0].DeniedLately = []int64{100, 200} }
 	twice := func(f *facts) {
@@ -59,6 +65,9 @@ func TestHeadline(t *testing.T) {
 		"an outage":               {[]func(*facts){away("stand_in")}, "red", "Redis has been unavailable since 4 Mar 05:06:07. A stand-in limits all requests.", "Bring Redis back: connection refused.", 0},
 		"no reason is known":      {[]func(*facts){func(f *facts) { f.Store.State = "stand_in" }}, "red", "Redis is unavailable. A stand-in limits all requests.", "Bring Redis back. The", 0},
 		"an outage, closed":       {[]func(*facts){away("stand_in"), refuses}, "red", "Policy login refuses all requests, 1,240 so far. A stand-in limits all others.", "", 0},
+		"calls fail":              {[]func(*facts){fails(30, time.Second)}, "red", "30 % of the requests were not decided, because calls of Redis fail.", "Mend what its last error says: OOM", 0},
+		"few calls fail":          {[]func(*facts){fails(15, time.Second)}, "green", "All is well.", "", 0},
+		"calls have failed":       {[]func(*facts){fails(30, 6*time.Second)}, "green", "All is well.", "", 0},
 		"one is cut off":          {[]func(*facts){is(replicaOutage, 1)}, "amber", "1 of 3 replicas does not reach Redis: b. Its stand-in limits alone.", "Check the network between it and Redis.", 0},
 		"two are cut off":         {[]func(*facts){is(replicaOutage, 0, 1), refuses}, "amber", "2 of 3 replicas do not reach Redis: a, b. Policy login refuses all requests there, 1,240 so far.", "Check the network between them and Redis.", 0},
 		"limits are lost":         {[]func(*facts){lost}, "amber", "2 overrides have disappeared.", "Do not restart replicas", 0},

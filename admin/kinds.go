@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/internal/fleet"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 )
 
 // unknownKind says why a key is probably not one that requests have, such as 192.0.2.1 in place of ip:192.0.2.1, or "". A
@@ -21,6 +22,9 @@ func (h *handler) unknownKind(ctx context.Context, key string) string {
 	case len(kinds) == 0:
 		return "No replica has published kinds of keys yet, so it is not known whether requests have such a key."
 	case slices.Contains(kinds, kind):
+		if fault := keyname.AddressFault(key); fault != "" {
+			return "No client has such a key. " + fault
+		}
 		return ""
 	case kind == "":
 		return "The key has no kind. Keys of requests begin with " + beginnings(kinds) + "."

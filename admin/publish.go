@@ -154,7 +154,7 @@ type roster struct {
 func (h *handler) fleet(ctx context.Context) roster {
 	k := roster{Own: h.own(), Shared: h.member.reader != nil}
 	if k.Shared {
-		ctx, cancel := context.WithTimeout(ctx, answerWithin/2)
+		ctx, cancel := context.WithTimeout(ctx, answerWithin)
 		defer cancel()
 		if k.Own.Store.State != "answers" {
 			cancel() // what is read would come late, if at all
@@ -217,6 +217,7 @@ func (h *handler) takeSnapshot(counted observe.Snapshot) *fleet.Snapshot {
 		s.NoKeys = stats.Redis != nil && stats.Redis.Secret && h.cfg.KeySecret == nil
 		h.addKeys(s, policies)
 	}
+	s.Settle()
 	return s
 }
 
@@ -245,7 +246,7 @@ func (h *handler) storeSnapshot(stats store.Stats) (s fleet.Store) {
 		b.Degraded, err = r.Degraded, failed
 	}
 	s.Took = fleet.Millis(time.Since(began).Milliseconds())
-	f := h.limiter.Stats().Fallback // after the look, which may have found the outage
+	f := h.limiter.Stats().Fallback // as it is after the look
 	switch away := f != nil && f.Away; {
 	case err != nil:
 		s.State, s.Reason = "fails", failure(err)
@@ -255,8 +256,12 @@ func (h *handler) storeSnapshot(stats store.Stats) (s fleet.Store) {
 	if f == nil {
 		return s
 	}
-	if f.Away && s.State != "answers" {
+	switch {
+	case s.State == "answers":
+	case f.Away:
 		s.Since, s.Reason = f.Since.UTC(), logtext.Show(f.Reason, maxShown)
+	default: // only this look was answered by the stand-in
+		s.Since, s.Reason = began.UTC(), cmp.Or(s.Reason, s.LastError, "no answer in time")
 	}
 	for _, o := range f.Outages[:min(3, len(f.Outages))] {
 		s.Outages = append(s.Outages, fleet.Outage{Since: o.Since.UTC(), Until: o.Until, Reason: logtext.Show(o.Reason, maxShown), Answered: o.Answered, Charged: o.Charged})

@@ -228,6 +228,77 @@ func TestPagesAreAsNewAsTheirReads(t *testing.T) {
 	})
 }
 
+// The snapshots of hundreds of replicas take a while to be read.
+type slowValues struct{ *panics }
+
+func (s slowValues) ReadValues(ctx context.Context, set string, after store.Value) (store.ValueChanges, error) {
+	time.Sleep(400 * time.Millisecond)
+	return s.panics.ReadValues(ctx, set, after)
+}
+
+// The first page of a replica has all others, also if they are many.
+func TestAFirstPageWaitsForAllReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shared := slowValues{&panics{Store: ratelimit.Must(memstore.New(memstore.Config{}))}}
+		defer shared.Close()
+		var pages []*handler
+		for range 2 {
+			pages = append(pages, Handler(ratelimit.Must(ratelimit.New(ratelimit.Config{Store: shared})), Loopback, Config{}).(*handler))
+		}
+		synctest.Wait()
+		if f := pages[0].facts(t.Context()); len(f.Replicas) != 2 || f.Alone != "" {
+			t.Errorf("%d replicas: %q", len(f.Replicas), f.Alone)
+		}
+		runtime.KeepAlive(pages)
+	})
+}
+
+// A Redis that is full answers looks into buckets, but no request. Without a fallback, the headline says so.
+func TestARedisThatIsFull(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	primary := ratelimit.Must(redisstore.New(server.Client(), redisstore.Config{Logger: slog.New(slog.DiscardHandler)}))
+	t.Cleanup(func() { primary.Close() })
+	counts := observe.NewCounts(observe.CountsConfig{})
+	l := ratelimit.Must(ratelimit.New(ratelimit.Config{
+		Store: primary, Observe: counts.Observe, Logger: slog.New(slog.DiscardHandler),
+		Policies: []ratelimit.Policy{{Name: "api", Key: ratelimit.Static("all"), Limit: ratelimit.PerSecond(5)}},
+	}))
+	h, api := Handler(l, Loopback, Config{Counts: counts}).(*handler), l.Handler(http.NotFoundHandler())
+	server.Do("CONFIG", "SET", "maxmemory", "100kb")
+	var f *facts
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		api.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
+		if f = h.facts(t.Context()); f.Headline.Level == "red" {
+			break
+		}
+	}
+	if f.Store.State != "answers" || !strings.Contains(f.Headline.Text, "100 % of the requests were not decided") || !strings.Contains(f.Headline.Do, "OOM") {
+		t.Errorf("%+v, %+v", f.Headline, f.Store)
+	}
+}
+
+// A blink answers looks from a stand-in, although the fallback does not take the primary for unavailable yet.
+type blink struct{ *memstore.Store }
+
+func (b blink) Stats() store.Stats { return store.Stats{Fallback: &store.FallbackStats{}} }
+
+func (b blink) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
+	bucket, err := b.Store.Inspect(ctx, policy, key)
+	bucket.Degraded = true
+	return bucket, err
+}
+
+// Each outage has a begin and a reason.
+func TestALookThatAStandInAnswers(t *testing.T) {
+	kept := ratelimit.Must(memstore.New(memstore.Config{}))
+	defer kept.Close()
+	h := Handler(ratelimit.Must(ratelimit.New(ratelimit.Config{Store: blink{kept}})), Loopback, Config{}).(*handler)
+	if s := h.own().Store; s.State != "stand_in" || time.Since(s.Since).Abs() > time.Minute || s.Reason != "no answer in time" {
+		t.Errorf("%+v", s)
+	}
+}
+
 // Where the store hides identities, keys are published only if they are sealed.
 func TestIdentitiesStayOutOfRedis(t *testing.T) {
 	t.Parallel()
@@ -256,6 +327,34 @@ func TestIdentitiesStayOutOfRedis(t *testing.T) {
 		}
 		runtime.KeepAlive(a)
 		runtime.KeepAlive(b)
+	}
+}
+
+// A clock that was set while the process runs does not make its snapshots unreadable. Counts and lists go on by their own time.
+func TestSnapshotsAfterTheClockWasSet(t *testing.T) {
+	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			clock := func() time.Time { return time.Now().Add(ahead) }
+			counts, top := observe.NewCounts(observe.CountsConfig{History: true, Clock: clock}), ratelimit.Must(observe.NewTop(observe.TopConfig{Clock: clock}))
+			l := ratelimit.Must(ratelimit.New(ratelimit.Config{Observe: observe.Join(counts.Observe, top.Observe)}))
+			defer l.Close()
+			h := Handler(l, func(*http.Request) (string, Access) { return "ann", View }, Config{Counts: counts, Top: top}).(*handler)
+			l.Take(t.Context(), ratelimit.Policy{Name: "api", Limit: ratelimit.PerHour(5)}, "ip:192.0.2.1", 1)
+			time.Sleep(20 * time.Second)
+			text, err := h.takeSnapshot(counts.Snapshot()).Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := fleet.Decode(text)
+			if err != nil {
+				t.Fatalf("clock ahead by %v: %v", ahead, err)
+			}
+			for what, end := range map[string]time.Time{"keys": s.KeySteps.End, "history": s.Policies[0].History.TenMinutes.End} {
+				if late := s.At.Sub(end); late < 0 || late > 30*time.Second {
+					t.Errorf("clock ahead by %v: the steps of %s end %v before", ahead, what, late)
+				}
+			}
+		})
 	}
 }
 

@@ -94,8 +94,10 @@ func (k roster) store() fleet.Store {
 	return k.Own.Store
 }
 
-// ReplicasTrouble reports whether a replica is not up.
-func (f *facts) ReplicasTrouble() bool { return len(f.inState(replicaUp)) < len(f.Replicas) }
+// ReplicasTrouble reports whether a replica is not up, or a report cannot be read.
+func (f *facts) ReplicasTrouble() bool {
+	return len(f.inState(replicaUp)) < len(f.Replicas) || f.Unreadable > 0
+}
 
 // ReplicasWords say how many replicas there are in each state.
 func (f *facts) ReplicasWords() string {

@@ -37,8 +37,11 @@ func (s *samples) take(counted observe.Snapshot, stats store.Stats, at time.Time
 	for _, d := range counted.Decisions {
 		now.counts.Allowed -= d.Inner // a request counts once, however many limiters decide about it
 		switch d.Outcome {
-		case "allowed", "failed_open":
+		case "allowed":
 			now.counts.Allowed += d.Count
+		case "failed_open":
+			now.counts.Allowed += d.Count
+			now.counts.Degraded += d.Count
 		case "denied":
 			now.counts.Denied += d.Count
 		case "failed_closed":

@@ -301,11 +301,14 @@ func (h *handler) askedTop(c *call) (*topView, error) {
 	if err != nil {
 		return nil, err
 	}
-	policy, err := h.policy(values)
+	f, err := h.askedFacts(c)
 	if err != nil {
 		return nil, err
 	}
-	f, err := h.askedFacts(c)
+	policy, err := one(values, "policy")
+	if err == nil && f.policy(policy) == nil { // or it is one that only other replicas have, as in a deployment
+		policy, err = h.policy(values)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -68,6 +68,9 @@ func (f Fleet) With(own *Snapshot) Fleet {
 	return f
 }
 
+// maxDiffer is of how many policies Behind has both limits.
+const maxDiffer = 3
+
 // judge sorts the replicas, and fills Behind. The limits and the release of the replica that knows the last change of a limit
 // are the newest, or else of the one with the newest program.
 func (f *Fleet) judge() {
@@ -92,10 +95,18 @@ func (f *Fleet) judge() {
 		if r.Overrides.Changed.Before(newest.Overrides.Changed) {
 			r.Behind = append(r.Behind, "It does not know the last change of a limit.")
 		}
+		differ := 0
 		for _, p := range r.Policies {
-			if limit, ok := limits[p.Name]; ok && p.Limit != limit {
+			limit, ok := limits[p.Name]
+			if !ok || p.Limit == limit {
+				continue
+			}
+			if differ++; differ <= maxDiffer {
 				r.Behind = append(r.Behind, fmt.Sprintf("It limits %s to %s, and others to %s.", p.Name, cmp.Or(p.Limit, "what a LimitFunc returns"), cmp.Or(limit, "what a LimitFunc returns")))
 			}
+		}
+		if differ > maxDiffer {
+			r.Behind = append(r.Behind, fmt.Sprintf("It has other limits for %d policies in all.", differ))
 		}
 	}
 }
@@ -282,22 +293,41 @@ func (s *Snapshot) shift(by time.Duration) {
 			}
 		}
 	}
-	move(&s.At, &s.Started, &s.Store.Since, &s.Store.LastErrorAt, &s.KeySteps.End)
+	move(&s.At, &s.Started, &s.Store.Since, &s.Store.LastErrorAt)
 	for i := range s.Store.Outages {
 		move(&s.Store.Outages[i].Since, &s.Store.Outages[i].Until)
 	}
 	for i := range s.Blocks {
 		move(&s.Blocks[i].Until)
 	}
-	histories := []Histories{s.History}
+	for _, steps := range s.steps() {
+		move(&steps.End)
+	}
+}
+
+// Settle moves steps that end long before or after s was taken, because the clock of the process was set since it began to
+// count, to that time. Otherwise Decode would refuse s for as long as the process runs.
+func (s *Snapshot) Settle() {
+	for _, steps := range s.steps() {
+		length := time.Duration(steps.Seconds) * time.Second
+		if late := s.At.Sub(steps.End); length > 0 && (late < 0 || late > 3*length) {
+			steps.End = s.At.Truncate(length)
+		}
+	}
+}
+
+// steps returns those of s.
+func (s *Snapshot) steps() []*Steps {
+	all, histories := []*Steps{&s.KeySteps}, []Histories{s.History}
 	for _, p := range s.Policies {
 		histories = append(histories, p.History)
 	}
 	for _, h := range histories {
 		for _, ranged := range []*History{h.TenMinutes, h.Hour, h.SixHours} {
 			if ranged != nil {
-				move(&ranged.End)
+				all = append(all, &ranged.Steps)
 			}
 		}
 	}
+	return all
 }

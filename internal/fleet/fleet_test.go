@@ -400,3 +400,17 @@ func TestWhatIsBehind(t *testing.T) {
 		}
 	}
 }
+
+// Two programs with one prefix can differ in all their policies.
+func TestWhatIsBehindIsShort(t *testing.T) {
+	a, b := &Snapshot{Replica: "a", Started: time.Now()}, &Snapshot{Replica: "b"}
+	for i := range 64 {
+		a.Policies = append(a.Policies, Policy{Name: fmt.Sprint("p", i), Limit: "5/1s"})
+		b.Policies = append(b.Policies, Policy{Name: fmt.Sprint("p", i), Limit: "6/1s"})
+	}
+	f := Fleet{Replicas: []Replica{{Snapshot: a}, {Snapshot: b}}}
+	f.judge()
+	if got := f.Replicas[1].Behind; len(got) != 4 || got[3] != "It has other limits for 64 policies in all." {
+		t.Errorf("%q", got)
+	}
+}

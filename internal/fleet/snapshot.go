@@ -46,7 +46,8 @@ type Snapshot struct {
 	Traffic    map[string]int64 `json:"traffic,omitempty"`    // decisions by outcome, as in observe.DecisionCounts
 	Operations map[string]int64 `json:"operations,omitempty"` // as in observe.OperationCounts
 
-	Last    Counts    `json:"last,omitzero"`    // requests of about the last 10 s, whatever their policies
+	// Last are the requests of about the last 10 s, whatever their policies. Degraded are those that went on without a decision.
+	Last    Counts    `json:"last,omitzero"`
 	History Histories `json:"history,omitzero"` // of requests, whatever their policies
 
 	// Engine has counts and levels of the store, by these names:

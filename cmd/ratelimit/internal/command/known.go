@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/go-tokenbucket/ratelimit/internal/fleet"
+	"github.com/go-tokenbucket/ratelimit/internal/keyname"
 )
 
 // known are the policies that requests can have, and the kinds of their keys. A change of any other bucket would be made, and
@@ -72,6 +73,9 @@ func (k *known) checkKey(role, key string) error {
 		return wrongUsage("%s: has no kind: did you mean ip:%s? Or %s; or use -force", role, key, must)
 	case err == nil || kind == key || !slices.Contains(k.kinds, kind):
 		return wrongUsage("%s: no replica has met such a key: %s; or use -force", role, must)
+	}
+	if fault := keyname.AddressFault(key); fault != "" {
+		return wrongUsage("%s: no client has such a key. %s Or use -force", role, fault)
 	}
 	return nil
 }

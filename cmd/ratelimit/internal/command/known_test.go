@@ -57,6 +57,8 @@ func TestUnknownPoliciesAndKinds(t *testing.T) {
 		at(append(c, "-policy", "api", "203.0.113.66")...).want(t, 2, "KEY: has no kind: did you mean ip:203.0.113.66? Or it must be a kind, a colon and an identity, and the kind one of ip, member; or")
 		at(append(c, "-policy", "api", "2001:db8::1")...).want(t, 2, "KEY: no replica has met such a key")
 		at(append(c, "-policy", "api", "member")...).want(t, 2, "KEY: no replica has met such a key")
+		at(append(c, "-policy", "api", "ip:203.0.113.0/24")...).want(t, 2, "KEY: no client has such a key. Each address of IPv4 has a key of its own, and a network has none. Or use -force")
+		at(append(c, "-policy", "api", "ip:2001:db8::1")...).want(t, 2, "Did you mean ip:2001:db8::/64? Or use -force")
 		at(append(c, "-policy", "login", "ip:203.0.113.66")...).want(t, 0)
 		at(append(c, "-policy", "apy", "203.0.113.66", "-force")...).want(t, 0, "203.0.113.66 of policy apy")
 	}
