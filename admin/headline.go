@@ -83,7 +83,7 @@ func standInsDecide(f *facts) finding {
 	if refused := f.refusing(""); refused != "" {
 		rest = refused + " A stand-in limits all others."
 	}
-	since, reason := " is unavailable", "" // a Store of the program may not know them
+	since, reason := " is unavailable", "" // without requests, a fallback.Store does not know more
 	if !s.Since.IsZero() {
 		since = " has been unavailable since " + day(s.Since)
 	}

@@ -246,7 +246,7 @@ func (h *handler) storeSnapshot(stats store.Stats) (s fleet.Store) {
 		b.Degraded, err = r.Degraded, failed
 	}
 	s.Took = fleet.Millis(time.Since(began).Milliseconds())
-	f := h.limiter.Stats().Fallback // as it is after the look
+	f := h.limiter.Stats().Fallback // after the look, which may have found the outage
 	switch away := f != nil && f.Away; {
 	case err != nil:
 		s.State, s.Reason = "fails", failure(err)
@@ -256,12 +256,8 @@ func (h *handler) storeSnapshot(stats store.Stats) (s fleet.Store) {
 	if f == nil {
 		return s
 	}
-	switch {
-	case s.State == "answers":
-	case f.Away:
+	if f.Away && s.State != "answers" {
 		s.Since, s.Reason = f.Since.UTC(), logtext.Show(f.Reason, maxShown)
-	default: // only this look was answered by the stand-in
-		s.Since, s.Reason = began.UTC(), cmp.Or(s.Reason, s.LastError, "no answer in time")
 	}
 	for _, o := range f.Outages[:min(3, len(f.Outages))] {
 		s.Outages = append(s.Outages, fleet.Outage{Since: o.Since.UTC(), Until: o.Until, Reason: logtext.Show(o.Reason, maxShown), Answered: o.Answered, Charged: o.Charged})

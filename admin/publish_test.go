@@ -278,27 +278,6 @@ func TestARedisThatIsFull(t *testing.T) {
 	}
 }
 
-// A blink answers looks from a stand-in, although the fallback does not take the primary for unavailable yet.
-type blink struct{ *memstore.Store }
-
-func (b blink) Stats() store.Stats { return store.Stats{Fallback: &store.FallbackStats{}} }
-
-func (b blink) Inspect(ctx context.Context, policy, key string) (store.Bucket, error) {
-	bucket, err := b.Store.Inspect(ctx, policy, key)
-	bucket.Degraded = true
-	return bucket, err
-}
-
-// Each outage has a begin and a reason.
-func TestALookThatAStandInAnswers(t *testing.T) {
-	kept := ratelimit.Must(memstore.New(memstore.Config{}))
-	defer kept.Close()
-	h := Handler(ratelimit.Must(ratelimit.New(ratelimit.Config{Store: blink{kept}})), Loopback, Config{}).(*handler)
-	if s := h.own().Store; s.State != "stand_in" || time.Since(s.Since).Abs() > time.Minute || s.Reason != "no answer in time" {
-		t.Errorf("%+v", s)
-	}
-}
-
 // Where the store hides identities, keys are published only if they are sealed.
 func TestIdentitiesStayOutOfRedis(t *testing.T) {
 	t.Parallel()
