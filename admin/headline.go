@@ -97,7 +97,7 @@ func standInsDecide(f *facts) finding {
 // full, is a read-only replica, or does not permit a command.
 func callsFail(f *facts) finding {
 	s := storeFacts{f.Store}
-	share := finite(float64(f.Last.Degraded+f.Last.Refused) / float64(f.Last.Requests()))
+	share := min(1, finite(float64(f.Last.Degraded+f.Last.Refused)/float64(f.Last.Requests()))) // several decisions of a request may fail
 	if s.State != "answers" || share < manyShare || s.LastErrorAt.IsZero() || f.At.Sub(s.LastErrorAt) > failsFor {
 		return finding{}
 	}
