@@ -279,7 +279,7 @@ func TestFactsHaveAllPartsOfTheStore(t *testing.T) {
 		})
 		w := s.get("", asBrowser)
 		checkPage(t, w)
-		s.want(w, 200, "Redis has been unavailable since", ". A stand-in limits all requests.", "Bring Redis back: gone.", "Failed: timeout", `bad\u202e&lt;b&gt;`, "ongoing", "59 min", "501 of 502, 75 % hits")
+		s.want(w, 200, "Redis has not answered this replica since", ". A stand-in limits all requests.", "Bring Redis back: gone.", "Failed: timeout", `bad\u202e&lt;b&gt;`, "ongoing", "59 min", "501 of 502, 75 % hits")
 		s.want(s.get("key?key=ip:1", asBrowser), 200, "Redis has been unavailable since", "Reason: gone.", "on this replica only, until Redis is back")
 	})
 }
@@ -346,12 +346,12 @@ func TestAnOutageWithAFallback(t *testing.T) {
 		s.want(s.get("", asBrowser), 200, "Redis answers", "All is well.")
 		f.breaks(errors.New("connection refused"))
 		time.Sleep(2 * time.Second) // without requests, the fallback does not notice it
-		s.want(s.get("", asBrowser), 200, "Redis is unavailable. Policy logins refuses all requests, 0 so far.", "Bring Redis back. The replicas")
+		s.want(s.get("", asBrowser), 200, "Redis does not answer this replica. Policy logins refuses all requests, 0 so far.", "Bring Redis back. The replicas")
 		s.use("192.0.2.1", 20)
 		time.Sleep(30 * time.Second)
 		w := s.get("", asBrowser)
 		checkPage(t, w)
-		s.want(w, 200, "Redis has been unavailable since", "connection refused", "ongoing", "Calls of Redis in the last 10 min", `<rect class="away"`)
+		s.want(w, 200, "Redis has not answered this replica since", "connection refused", "ongoing", "Calls of Redis in the last 10 min", `<rect class="away"`)
 		s.want(s.get("key?key=ip:192.0.2.1", asBrowser), 200, "Redis has been unavailable since", "from this replica’s stand-in", "Refuses all requests", "this policy fails closed: it answers 503")
 		same(t, s.object("key.json?key=ip:192.0.2.1"), map[string]any{"buckets.1.state": "refuses", "buckets.1.tokens": 0})
 		// The stand-in's bucket refills as this process sees it, too.

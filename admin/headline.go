@@ -61,7 +61,8 @@ const (
 	floodShare = 0.5 // of the denials that are those of one key
 	maxNames   = 3   // in a sentence
 
-	failsFor = 5 * time.Second // calls of a store fail after the last error
+	failsFor       = 5 * time.Second  // calls of a store fail after the last error
+	replacedWithin = 30 * time.Second // a replica may start before the one that it replaces ends
 )
 
 func noLimits(f *facts) finding {
@@ -83,14 +84,17 @@ func standInsDecide(f *facts) finding {
 	if refused := f.refusing(""); refused != "" {
 		rest = refused + " A stand-in limits all others."
 	}
-	since, reason := " is unavailable", "" // without requests, a fallback.Store does not know more
-	if !s.Since.IsZero() {
-		since = " has been unavailable since " + day(s.Since)
+	state, since, reason := " is unavailable", " has been unavailable since ", ""
+	if f.Alone != "" { // it may answer the others
+		state, since = " does not answer this replica", " has not answered this replica since "
+	}
+	if !s.Since.IsZero() { // without requests, a fallback.Store does not know it
+		state = since + day(s.Since)
 	}
 	if s.Reason != "" {
 		reason = ": " + s.Reason
 	}
-	return finding{s.Begin() + since + ". " + rest, "Bring " + s.Name() + " back" + reason + ". The replicas notice it within seconds.", nil}
+	return finding{s.Begin() + state + ". " + rest, "Bring " + s.Name() + " back" + reason + ". The replicas notice it within seconds.", nil}
 }
 
 // callsFail finds requests that went on or were refused without a decision, although looks into buckets are answered: Redis is
@@ -155,13 +159,30 @@ func limitsUnknown(f *facts) finding {
 
 func silentReplicas(f *facts) finding {
 	names := f.inState(replicaSilent)
-	if len(names) == 0 {
+	if len(names) <= f.replacements() {
 		return finding{}
 	}
 	return finding{
 		f.share(names) + plural(names, " has", " have") + " stopped reporting: " + listed(names) + ". " + plural(names, "It has ended, or does", "They have ended, or do") + " not reach " + storeFacts{f.Store}.Name() + ".",
 		"See whether " + plural(names, "it runs", "they run") + ". A replica that has ended leaves the list after a minute.", &link{"Show replicas", "#replicas"},
 	}
+}
+
+// replacements is how many replicas have started since shortly before the first silent one went silent. In a deployment each
+// of them replaces one.
+func (f *facts) replacements() (n int) {
+	first := f.At
+	for _, r := range f.Replicas {
+		if r.State == replicaSilent && r.At.Before(first) {
+			first = r.At
+		}
+	}
+	for _, r := range f.Replicas {
+		if r.State != replicaSilent && first.Sub(r.Started) < replacedWithin {
+			n++
+		}
+	}
+	return n
 }
 
 func olderReplicas(f *facts) finding {

@@ -14,12 +14,15 @@ func goodDay() *facts {
 	f := &facts{
 		HasCounts: true, HasTop: true,
 		PerSecond: requestRates{100, 2},
-		Snapshot:  &fleet.Snapshot{Store: fleet.Store{Kind: "redis", State: "answers"}},
+		Snapshot:  &fleet.Snapshot{At: time.Date(2027, 3, 4, 5, 6, 7, 0, time.UTC), Store: fleet.Store{Kind: "redis", State: "answers"}},
 		Replicas:  []replicaFacts{{Name: "a", State: replicaUp}, {Name: "b", State: replicaUp}, {Name: "c", State: replicaUp}},
 		Keys:      []topKeyFacts{{Policy: "api", keyFacts: keyFacts{Key: "ip:192.0.2.1"}, DeniedLately: []int64{1, 1}}, {Policy: "api", keyFacts: keyFacts{Key: "ip:192.0.2.2"}, DeniedLately: []int64{1, 2}}},
 	}
 	f.History.TenMinutes = &fleet.History{Steps: fleet.Steps{Seconds: 10}, Denied: []int64{1000, 5, 5}}
 	f.KeySteps.Seconds = 10
+	for i := range f.Replicas {
+		f.Replicas[i].At, f.Replicas[i].Started = f.At, f.At.Add(-time.Hour)
+	}
 	f.Policies = []policyFacts{{Policy: fleet.Policy{Name: "api"}, PerSecond: policyRates{Denied: 2}, f: f}, {Policy: fleet.Policy{Name: "login", FailClosed: true, Total: fleet.Counts{Refused: 1240}}, f: f}}
 	return f
 }
@@ -45,6 +48,9 @@ func TestHeadline(t *testing.T) {
 			f.Store.LastError, f.Store.LastErrorAt = "OOM", since.Add(-before)
 		}
 	}
+	starts := func(f *facts) { // 20 s before the replica that ends
+		f.Replicas[0].Started, f.Replicas[1].At, f.Replicas[2].At = since.Add(-time.Minute), since.Add(-40*time.Second), since.Add(-40*time.Second)
+	}
 	many := func(f *facts) { f.PerSecond = requestRates{100, 30} }
 	flooded := func(f *facts) { f.Keys[0].DeniedLately = []int64{100, 200} }
 	twice := func(f *facts) {
@@ -63,6 +69,7 @@ func TestHeadline(t *testing.T) {
 		"no fallback":             {[]func(*facts){away("fails")}, "red", "Redis does not answer. Requests go on without limits.", "Bring Redis back: connection refused. To have limits in an outage, use a fallback.Store.", 0},
 		"no fallback, closed":     {[]func(*facts){away("fails"), refuses}, "red", "Redis does not answer. Policy login refuses all requests, 1,240 so far. All others go on without limits.", "", 0},
 		"an outage":               {[]func(*facts){away("stand_in")}, "red", "Redis has been unavailable since 4 Mar 05:06:07. A stand-in limits all requests.", "Bring Redis back: connection refused.", 0},
+		"others cannot be read":   {[]func(*facts){away("stand_in"), func(f *facts) { f.Alone = "This page shows this replica only." }}, "red", "Redis has not answered this replica since 4 Mar 05:06:07. A stand-in limits all requests.", "", 0},
 		"no reason is known":      {[]func(*facts){func(f *facts) { f.Store.State = "stand_in" }}, "red", "Redis is unavailable. A stand-in limits all requests.", "Bring Redis back. The", 0},
 		"an outage, closed":       {[]func(*facts){away("stand_in"), refuses}, "red", "Policy login refuses all requests, 1,240 so far. A stand-in limits all others.", "", 0},
 		"calls fail":              {[]func(*facts){fails(30, time.Second)}, "red", "30 % of the requests were not decided, because calls of Redis fail.", "Mend what its last error says: OOM", 0},
@@ -73,6 +80,8 @@ func TestHeadline(t *testing.T) {
 		"limits are lost":         {[]func(*facts){lost}, "amber", "2 overrides have disappeared.", "Do not restart replicas", 0},
 		"lost in an outage":       {[]func(*facts){lost, away("stand_in")}, "red", "Redis has been unavailable", "", 0},
 		"one is silent":           {[]func(*facts){is(replicaSilent, 2)}, "amber", "1 of 3 replicas has stopped reporting: c.", "See whether it runs.", 0},
+		"one is replaced":         {[]func(*facts){is(replicaSilent, 2), starts}, "green", "All is well.", "", 0},
+		"one of two is replaced":  {[]func(*facts){is(replicaSilent, 1, 2), starts}, "amber", "2 of 3 replicas have stopped reporting: b, c.", "", 0},
 		"one is older":            {[]func(*facts){is(replicaOlder, 2)}, "amber", "1 of 3 replicas is behind: c.", "If no deployment is under way, restart it.", 0},
 		"a flood":                 {[]func(*facts){many, flooded}, "amber", "A flood: ip:192.0.2.1 has 99 % of the denials.", "Policy api holds. If the flood goes on, block the key.", 0},
 		"under two policies":      {[]func(*facts){many, twice}, "amber", "A flood: ip:192.0.2.1 has 60 % of the denials.", "Policy login holds.", 0},

@@ -158,7 +158,7 @@ func TestAdminPictures(t *testing.T) {
 
 	redis.Kill()
 	s.serve(3*time.Second, true)
-	s.see(b, folder, "admin-outage.png", true, "red", "Redis has been unavailable since", "Policy login refuses all requests")
+	s.see(b, folder, "admin-outage.png", true, "red", "Redis has not answered this replica since", "Policy login refuses all requests")
 	b.wait(`document.querySelector("#engine").open && document.querySelector("#shown").textContent.includes("this replica only")`)
 
 	redis.Restart()
@@ -171,7 +171,8 @@ func TestAdminPictures(t *testing.T) {
 	s.limiters, s.pages = append(s.limiters[:2], s.limiters[3]), append(s.pages[:2], s.pages[3])
 	s.serve(8*time.Second, false)
 	b.open("/admin/")
-	s.see(b, folder, "admin-fleet.png", false, "amber", "1 of 4 replicas has stopped reporting", "2 of 4 replicas are behind")
+	s.see(b, folder, "admin-fleet.png", false, "amber", "2 of 4 replicas are behind")
+	b.wait(`document.querySelector("#replicas").textContent.includes("1 up, 2 behind, 1 silent")`)
 	for _, name := range eval[[]string](b, `[...document.querySelectorAll("#replicas tbody a")].map((a) => a.getAttribute("href"))`)[:1] {
 		b.open("/admin/" + name)
 		b.wait(`document.querySelector("#shown").textContent.includes("alone")`)
