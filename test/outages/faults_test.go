@@ -29,6 +29,7 @@ type fault struct {
 	prepare func(t *testing.T) (client func() redisstore.Client, begin, end func())
 
 	lasts time.Duration // default 1.5 s
+	slow  time.Duration // replies take so long, and most are in time
 
 	lost bool // the buckets are full afterwards
 }
@@ -39,7 +40,7 @@ var faults = []fault{
 		return at(t, s.Addr()), s.Kill, s.Restart
 	}},
 	{name: "black hole", cause: "in time", prepare: proxied((*redistest.Proxy).BlackHole)},
-	{name: "50 ms latency", cause: "in time", prepare: proxied(func(p *redistest.Proxy) { p.Delay(50 * time.Millisecond) })},
+	{name: "50 ms latency", cause: "in time", slow: 50 * time.Millisecond, prepare: proxied(func(p *redistest.Proxy) { p.Delay(50 * time.Millisecond) })},
 	{name: "500 ms latency", cause: "in time", prepare: proxied(func(p *redistest.Proxy) { p.Delay(500 * time.Millisecond) })},
 	{name: "dropped replies", cause: "in time", prepare: proxied((*redistest.Proxy).DropReplies)},
 	{name: "SIGSTOP for 3 s", cause: "in time", lasts: 3 * time.Second, prepare: func(t *testing.T) (func() redisstore.Client, func(), func()) {

@@ -177,7 +177,9 @@ func (f fault) run(t *testing.T, again int) report {
 	if !slices.ContainsFunc(local.seen, isDegraded) || !slices.ContainsFunc(closed.seen, func(r request) bool { return r.err != nil }) {
 		t.Error("the trouble reached nobody with local limits, or nobody that fails closed")
 	}
-	if !slices.ContainsFunc(open.seen, func(r request) bool { return r.err != nil && strings.Contains(r.err.Error(), f.cause) }) {
+	if !slices.ContainsFunc(open.seen, func(r request) bool {
+		return r.err != nil && strings.Contains(r.err.Error(), f.cause) || f.slow > 0 && r.took >= f.slow
+	}) {
 		t.Errorf("nobody saw %q: not the trouble that it should be", f.cause)
 	}
 	if !raceEnabled && r.after.requests >= 1000 && r.after.p99 >= time.Millisecond {
