@@ -94,16 +94,6 @@ func (b blockFacts) Link() string {
 	return "key?" + b.address(b.Policy)
 }
 
-// Field and FieldValue name the key in the form that unblocks it.
-func (b blockFacts) Field() string {
-	if b.ID != "" {
-		return "id"
-	}
-	return "key_b64"
-}
-
-func (b blockFacts) FieldValue() string { return cmp.Or(b.ID, encodeKey(b.Key)) }
-
 // Why is the user and the reason of the block, or that it is a lock.
 func (b blockFacts) Why() string {
 	switch {

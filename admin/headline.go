@@ -97,8 +97,8 @@ func standInsDecide(f *facts) finding {
 	return finding{s.Begin() + state + ". " + rest, "Bring " + s.Name() + " back" + reason + ". The replicas notice it within seconds.", nil}
 }
 
-// callsFail finds requests that went on or were refused without a decision, although looks into buckets are answered: Redis is
-// full, is a read-only replica, or does not permit a command.
+// callsFail finds requests that no bucket has decided, although Redis answers looks into buckets. Redis may be full, be a
+// read-only replica, or not permit a command.
 func callsFail(f *facts) finding {
 	s := storeFacts{f.Store}
 	share := min(1, finite(float64(f.Last.Degraded+f.Last.Refused)/float64(f.Last.Requests()))) // several decisions of a request may fail

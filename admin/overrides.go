@@ -75,15 +75,9 @@ func (f overrideFacts) Named() keyFacts { return keyFacts{f.Key, f.B64, f.ID, f.
 // Address is the address of the key's page.
 func (f overrideFacts) Address() string { return "key?" + f.Named().address(f.Policy) }
 
-// Field and FieldValue name the key in forms. A browser would change some of its bytes.
-func (f overrideFacts) Field() string {
-	if f.ID != "" {
-		return "id"
-	}
-	return "key_b64"
-}
-
-func (f overrideFacts) FieldValue() string { return cmp.Or(f.ID, encodeKey(f.Entry.Key)) }
+// Field and FieldValue name the key in forms.
+func (f overrideFacts) Field() string      { return f.Named().Field() }
+func (f overrideFacts) FieldValue() string { return f.Named().FieldValue() }
 
 // overrideFacts names the key of an entry. Its texts may quote the key.
 func (h *handler) overrideFacts(e override.Entry) overrideFacts {

@@ -283,9 +283,6 @@ func TestSnapshotsThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64
 	server := redistest.Start(t)
-	if !server.HasACL() {
-		t.Skip("Redis before 6 has no rights")
-	}
 	server.Do("ACL", "SETUSER", "default", "-zadd")
 	d := deploy(t, server.Addr(), "5/1h", &ahead, redisstore.Config{}, Config{})
 	k := d.wait("the reason", func(k roster) bool { return strings.Contains(k.alone(), "needs the rights +hdel +zadd") })

@@ -28,6 +28,16 @@ type keyFacts struct {
 // Shown is how the page shows the key.
 func (k keyFacts) Shown() string { return logtext.Show(k.Key, maxShown) }
 
+// Field and FieldValue name the key in forms. A browser would change some of its bytes.
+func (k keyFacts) Field() string {
+	if k.ID != "" {
+		return "id"
+	}
+	return "key_b64"
+}
+
+func (k keyFacts) FieldValue() string { return cmp.Or(k.ID, encodeKey(k.Key)) }
+
 // Kind is the part of a key before its colon, such as "ip".
 func (k keyFacts) Kind() string {
 	kind, _, ok := strings.Cut(k.Key, ":")

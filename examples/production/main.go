@@ -1,5 +1,5 @@
-// Production is an API that runs on several replicas behind a proxy: limits in Redis that hold in an outage and change while
-// it runs, members by their token and guests by their address, metrics, and the page for operators.
+// Production is an API that runs on several replicas behind a proxy. Its limits are in Redis, hold in an outage, and change
+// while it runs. Members are limited by their token, guests by their address. It has metrics, and the page for operators.
 //
 //	cd examples/production && JWT_SECRET=… OPS_PASSWORD=… METRICS_PASSWORD=… [REDIS_URL=redis://host:port/db] go run . [-help]
 package main
