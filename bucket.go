@@ -85,6 +85,9 @@ func (l *Limiter) inspect(ctx context.Context, c *call, peeked *Bucket) (bool, e
 // readable returns the Limit that was compiled to l, or one of the same rate and burst. Its Per is a second, minute,
 // hour or day: one in which the rate equals the burst, or else the shortest one with a whole rate.
 func readable(l store.Limit) Limit {
+	if l.IsConcurrency() {
+		return Concurrency(l.Capacity)
+	}
 	if l.IsQuota() {
 		quota := Quota(l.Capacity, l.Period.Unit)
 		if zone := l.Period.Location(); zone != time.UTC {

@@ -34,7 +34,7 @@ func ExampleParseLimit() {
 	// 60/1m burst 10 <nil>
 	// 1/720h <nil>
 	// 100000 per month <nil>
-	// 0/0s ratelimit: limit "60 for a minute": must be like "60/1m", "60/1m burst 10" or "1000 per month"
+	// 0/0s ratelimit: limit "60 for a minute": must be like "60/1m", "60/1m burst 10", "1000 per month" or "3 at once"
 }
 
 // Two at once, then one every 15 minutes.

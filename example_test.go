@@ -359,7 +359,7 @@ func ExampleLimiter_Reload() {
 	// <nil>
 	// GET / 200
 	// GET / 429
-	// ratelimit: limit "many": must be like "60/1m", "60/1m burst 10" or "1000 per month"
+	// ratelimit: limit "many": must be like "60/1m", "60/1m burst 10", "1000 per month" or "3 at once"
 }
 
 // A test asks which limits a login meets, for which keys. The limiter knows that from an earlier login.

@@ -26,18 +26,20 @@ import (
 // [Policy.LimitFunc] and the policy of a [Charge] may have it.
 //
 // [Quota] returns another kind of Limit: Rate tokens in each period of the calendar, which all come when it begins.
+// [Concurrency] returns a third: at most Rate requests at once.
 type Limit struct {
 	Rate  int64         // tokens added per Per, or the tokens of a Period
 	Per   time.Duration // the time in which Rate tokens are added
 	Burst int64         // capacity of the bucket in tokens; default Rate
 
-	calendar unique.Handle[calendar] // of a quota, which has no Per and no Burst: see Quota
+	calendar unique.Handle[calendar] // of a quota or a concurrency limit, which have no Per and no Burst
 }
 
 // A calendar says when a quota begins anew. Limits have a handle of it, because each request copies and compares some.
 type calendar struct {
 	period Period
 	zone   string
+	slots  bool // it is no quota, but a concurrency limit: see Concurrency
 }
 
 // A Period is the part of the calendar in which a quota can be used.
@@ -61,9 +63,22 @@ func Quota(n int64, period Period) Limit { return Limit{Rate: n}.with(calendar{p
 
 // In returns l, a quota, for the calendar of a time zone, such as "Europe/Berlin". [New] returns an error if the host does
 // not know it. Import time/tzdata into a program for hosts without a database of time zones.
-func (l Limit) In(zone string) Limit { return l.with(calendar{l.Period(), zone}) }
+func (l Limit) In(zone string) Limit {
+	return l.with(calendar{period: l.Period(), zone: zone, slots: l.IsConcurrency()})
+}
 
-// Period returns the period of a quota, and 0 for a rate.
+// Concurrency returns a Limit of n requests at once for each key, over all replicas. A request holds a slot until its handler
+// has returned. [Limiter.Acquire] takes a slot for other work, such as a job. Beside a rate, put it into a policy of its own
+// and mount both with one [Limiter.Limit]: a request then takes a slot and a token, or neither. See
+// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/concurrency.md.
+func Concurrency(n int64) Limit { return Limit{Rate: n}.with(calendar{slots: true}) }
+
+// IsConcurrency reports whether l is a [Concurrency].
+func (l Limit) IsConcurrency() bool {
+	return l.calendar != (unique.Handle[calendar]{}) && l.calendar.Value().slots
+}
+
+// Period returns the period of a quota, and 0 for other limits.
 func (l Limit) Period() Period {
 	if l.calendar == (unique.Handle[calendar]{}) {
 		return 0
@@ -121,7 +136,10 @@ func (l Limit) burst() int64 {
 }
 
 func (l Limit) compile() (store.Limit, error) {
-	if l.calendar != (unique.Handle[calendar]{}) {
+	switch {
+	case l.IsConcurrency():
+		return l.compileConcurrency()
+	case l.calendar != (unique.Handle[calendar]{}):
 		return l.compileQuota()
 	}
 	return store.NewLimit(l.Rate, l.Per, cmp.Or(l.Burst, l.Rate))
@@ -148,7 +166,20 @@ func (l Limit) compileQuota() (store.Limit, error) {
 	return store.NewQuota(l.Rate, p)
 }
 
-// String returns the text form of l, such as "60/1m", "60/1m burst 10", "100000 per month Europe/Berlin" or "unlimited".
+func (l Limit) compileConcurrency() (store.Limit, error) {
+	switch {
+	case l.Per != 0:
+		return store.Limit{}, fmt.Errorf("Per %v: must be 0 in a concurrency limit: use two policies for it and a rate", l.Per)
+	case l.Burst != 0:
+		return store.Limit{}, fmt.Errorf("Burst %d: must be 0 in a concurrency limit: use two policies for it and a rate", l.Burst)
+	case l.Zone() != "":
+		return store.Limit{}, fmt.Errorf("Zone %q: must be empty in a concurrency limit, which has no calendar", l.Zone())
+	}
+	return store.NewConcurrency(l.Rate)
+}
+
+// String returns the text form of l, such as "60/1m", "60/1m burst 10", "100000 per month Europe/Berlin", "3 at once" or
+// "unlimited".
 // [ParseLimit] reads it, unless l is malformed or has a rate of 0: "0/24h" is for logs only.
 func (l Limit) String() string {
 	if l == Unlimited {
@@ -157,12 +188,18 @@ func (l Limit) String() string {
 	if l.Period() != 0 {
 		return strings.TrimSpace(strconv.FormatInt(l.Rate, 10) + " per " + l.Period().String() + " " + l.Zone())
 	}
+	if l.IsConcurrency() {
+		return strconv.FormatInt(l.Rate, 10) + atOnce
+	}
 	text := strconv.FormatInt(l.Rate, 10) + "/" + shortDuration(l.Per)
 	if l.Burst != 0 {
 		text += " burst " + strconv.FormatInt(l.Burst, 10)
 	}
 	return text
 }
+
+// atOnce ends the text form of a concurrency limit.
+const atOnce = " at once"
 
 // shortDuration returns d.String() without the zeros at its end: "1m" for "1m0s".
 func shortDuration(d time.Duration) string {
@@ -184,7 +221,7 @@ func shortDuration(d time.Duration) string {
 //     plural
 //   - a unit or a word without a number, which stands for one: "60/m", "60/min", "100/day"
 //
-// A [Quota] is "100000 per month", or "100000 per month Europe/Berlin" with a time zone.
+// A [Quota] is "100000 per month", or "100000 per month Europe/Berlin" with a time zone. A [Concurrency] is "3 at once".
 //
 // The error names the malformed part. For a Limit that [New] rejects, it names the field and the reason. A rate of 0 is
 // an error: in a [Policy.LimitFunc], write PerDay(0).
@@ -202,9 +239,20 @@ func ParseLimit(text string) (Limit, error) {
 		}
 		return l, nil
 	}
+	if count, concurrency := strings.CutSuffix(text, atOnce); concurrency {
+		n, err := parseCount("number", count)
+		l := Concurrency(n)
+		if err == nil {
+			_, err = l.compile()
+		}
+		if err != nil {
+			return wrong(err)
+		}
+		return l, nil
+	}
 	rate, rest, ok := strings.Cut(text, "/")
 	if !ok {
-		return wrong(fmt.Errorf(`must be like "60/1m", "60/1m burst 10" or "1000 per month"`))
+		return wrong(fmt.Errorf(`must be like "60/1m", "60/1m burst 10", "1000 per month" or "3 at once"`))
 	}
 	per, burst, hasBurst := strings.Cut(rest, " burst ")
 	var l Limit

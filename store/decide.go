@@ -86,14 +86,20 @@ func (k *Kept) charge(c *Charge, s *State, charged bool, now int64) {
 		changes = changes || b.Tokens != before
 	}
 	switch {
+	case charged && need == bucket.Reset && k.holds():
 	case charged && need == bucket.Reset:
 		*k, b = Kept{}, l.Advance(&Limit{}, bucket.Bucket{}, now)
 	case changes:
 		k.Limit, k.Credits, k.At = l, b.Tokens, b.At
-		k.FullAt = max(k.FullAt, l.FullAt(b))
+		if k.FullAt = max(k.FullAt, l.FullAt(b)); l.IsConcurrency() {
+			k.FullAt = l.FullAt(b)
+		}
 	}
 	c.Fill(s, b.Tokens, duration(l.Rest(b, now)), duration(block.Left(now)), charged)
 }
+
+// holds reports whether a slot of the bucket is held.
+func (k Kept) holds() bool { return k.Limit.IsConcurrency() && k.Credits < k.Limit.Capacity }
 
 func (k Kept) bucket() bucket.Bucket { return bucket.Bucket{Tokens: k.Credits, At: k.At} }
 

@@ -35,10 +35,19 @@ type Stats struct {
 	Fallback *FallbackStats
 	Memory   *MemoryStats
 
+	// Slots is nil until this process has taken a slot of a concurrency limit.
+	Slots *SlotStats
+
 	// Waiting is how many requests and calls have a place to wait in the Limiter, and MaxWaiting how many places there
 	// are. A call has a place while it waits for its tokens, and while the Store decides whether it must. Only
 	// ratelimit.Limiter.Stats fills them.
 	Waiting, MaxWaiting int
+}
+
+// SlotStats are the slots of concurrency limits that this process has taken, by policy.
+type SlotStats struct {
+	Held map[string]int64 // held now, of all keys; without those of 0
+	Lost map[string]int64 // how many were lost before they were released: see State.Lost
 }
 
 // RedisStats are the counts of a redisstore.

@@ -39,10 +39,21 @@
 // its own clock which period it is. A period that has begun keeps its end, whatever Limit a later charge has. Only a
 // quota of another [PeriodUnit] may make it shorter. Within a period, a charge under another quota keeps what was used,
 // also if that is more than the new quota. Nothing of it remains when the next period begins. A bucket whose Limit
-// changes from a rate to a quota, or back, is full.
+// changes to one of another kind is full. The kinds are rates, quotas and concurrency limits.
 //
 // A denied call changes nothing, with one exception. Each charge with a Cost puts the bucket under its own [Limit],
 // even if the charge is denied. The tokens of the bucket, or its debt, carry over, up to the new capacity.
+//
+// # Slots
+//
+// A concurrency limit is a Limit of slots, which do not refill: see [NewConcurrency]. A charge with a Cost of 1 takes a slot,
+// and one with a Cost of -1 releases it. The tokens of the bucket are the slots that are free. A changed Limit leaves the
+// slots that are held as they are, also if they are more than it has. A Store forgets no bucket of which a slot is held.
+//
+// A release is always allowed, and does not wait for a server. A Store that several processes share keeps the slots of each
+// of them for a lease, which it renews. So a process that has ended loses its slots after the lease. If a process is out of
+// touch for longer than the lease, it may lose them, too. The release of a lost slot frees nothing, and its State is Lost.
+// A [Reset] ends a block, and leaves the slots that are held as they are.
 //
 // # Blocks and locks
 //
@@ -91,8 +102,13 @@ type Charge struct {
 
 	// MaxWait, if above 0, lets the charge reserve tokens that come within MaxWait. State.Wait is then the time until
 	// they have come. MaxWait counts in whole microseconds, and at most as 35 years. Nobody can reserve tokens of a
-	// quota.
+	// quota, or slots.
 	MaxWait time.Duration
+
+	// Waited is for how long the caller has waited for a slot. It counts only for slots, together with MaxWait: the caller
+	// will charge again within 100 ms if it is refused, until MaxWait has passed. A Store that several processes share may
+	// keep a free slot for the process whose caller has waited longest.
+	Waited time.Duration
 
 	// Shadow marks a charge that never denies a call. If the bucket cannot pay, State.Allowed is false, and the call
 	// goes on without this charge. A Shadow is not charged if another charge denies the call.
@@ -135,6 +151,9 @@ type State struct {
 	// Allowed is true and the numbers are 0.
 	Degraded bool
 
+	// Lost reports that a charge released a slot that was not held any more: see "Slots" in the package comment.
+	Lost bool
+
 	// Blocked reports that the bucket is blocked or locked: see "Blocks and locks" in the package comment. Remaining is
 	// 0 then.
 	Blocked bool
@@ -148,7 +167,8 @@ type State struct {
 	RetryAfter time.Duration
 
 	// ResetAfter is how long until the bucket is full, if nobody charges it, rounded up to a microsecond. For a quota it is
-	// how long until the period ends.
+	// how long until the period ends. For slots it is 1 second, as is RetryAfter, because nothing better is known, and 0 if
+	// all are free.
 	ResetAfter time.Duration
 
 	// Wait is how long until the tokens come that a charge with MaxWait reserved. After an Owed charge, Wait is how
@@ -196,6 +216,10 @@ type (
 // of [time.LoadLocation]. "Local" is an error, because it is another zone on another host.
 func NewPeriod(unit PeriodUnit, zone string) (*Period, error) { return bucket.NewPeriod(unit, zone) }
 
+// NewConcurrency compiles a limit of n slots, of which each is held by a request that runs: see "Slots" in the package
+// comment. The error names the invalid field (Rate).
+func NewConcurrency(n int64) (Limit, error) { return bucket.NewConcurrency(n) }
+
 // NewQuota compiles a limit of n tokens in each period of p, which refills all at once. Its Unit is 1 and its Refill 0.
 // The error names the invalid field (Rate).
 func NewQuota(n int64, p *Period) (Limit, error) { return bucket.NewQuota(n, p) }
@@ -219,7 +243,8 @@ var ErrNoBucket = errors.New("store: a key holds no bucket")
 
 // Validate reports what is wrong with a call, as an error that wraps [ErrInvalidCall]. Every Store calls it first.
 // It refuses a call without charges, with fewer states than charges, or with two charges of one bucket. It refuses
-// a charge with an empty Policy or Key, with a Limit that neither NewLimit nor NewQuota can have made, or with an invalid Settles or Lock.
+// a charge with an empty Policy or Key, with a Limit that none of NewLimit, NewQuota and NewConcurrency can have made, or
+// with an invalid Settles or Lock. It refuses one for slots with Owed, Settles or Lock.
 func Validate(charges []Charge, states []State) error {
 	if len(charges) == 0 || len(states) < len(charges) {
 		return fmt.Errorf("%w: %d charges and %d states: must be at least one charge, and a state for each", ErrInvalidCall, len(charges), len(states))
@@ -230,7 +255,10 @@ func Validate(charges []Charge, states []State) error {
 			return fmt.Errorf("%w: charge %d: Policy %q and Key %q must not be empty", ErrInvalidCall, i, c.Policy, c.Key)
 		}
 		if !c.Limit.Valid() {
-			return fmt.Errorf("%w: charge %d: Limit must be made by NewLimit or NewQuota", ErrInvalidCall, i)
+			return fmt.Errorf("%w: charge %d: Limit must be made by NewLimit, NewQuota or NewConcurrency", ErrInvalidCall, i)
+		}
+		if c.Limit.IsConcurrency() && (c.Owed || c.Settles || c.Lock != 0) {
+			return fmt.Errorf("%w: charge %d: slots are not charged with Owed, Settles or Lock", ErrInvalidCall, i)
 		}
 		if c.Settles && (len(charges) > 1 || c.Cost <= 0 || c.MaxWait != 0 || c.Shadow || c.Owed || c.Lock != 0) {
 			return fmt.Errorf("%w: charge %d: Settles: must be the only charge, with a Cost above 0 and without MaxWait, Shadow, Owed and Lock", ErrInvalidCall, i)
@@ -252,7 +280,7 @@ func Validate(charges []Charge, states []State) error {
 // Store fills states with Fill.
 func (c *Charge) Fill(s *State, credits int64, rest, blocked time.Duration, charged bool) {
 	l, left := c.Limit, rest.Microseconds()
-	s.Allowed, s.Degraded, s.Blocked = true, false, blocked > 0
+	s.Allowed, s.Degraded, s.Lost, s.Blocked = true, false, false, blocked > 0
 	s.Remaining = l.Remaining(credits)
 	s.RetryAfter, s.ResetAfter, s.Wait = 0, duration(l.ResetAfter(credits, left)), 0
 	if charged {

@@ -25,10 +25,13 @@ type Bucket struct {
 	At     int64 // the latest time of a charge or, under a quota, the end of the period; in microseconds
 }
 
-// FullAt returns when b, a bucket under l, is full.
+// FullAt returns when b, a bucket under l, is full. It is never while a slot is held.
 func (l Limit) FullAt(b Bucket) int64 {
-	if l.IsQuota() {
+	switch {
+	case l.IsQuota():
 		return b.At
+	case l.IsConcurrency() && b.Tokens < l.Capacity:
+		return math.MaxInt64
 	}
 	return b.At + l.ResetAfter(b.Tokens, 0)
 }
@@ -55,12 +58,14 @@ func Age(then, now int64) time.Duration {
 //
 // A bucket that was charged under another limit keeps its tokens. They are rounded down to a credit of the new unit,
 // and cut to the new capacity. So a change of the limit neither refills a bucket nor leaves it stuck. A bucket whose limit
-// was a quota is full.
+// was of another kind is full.
 func (l Limit) Advance(was *Limit, b Bucket, now int64) Bucket {
-	if l.IsQuota() {
+	switch {
+	case l.IsQuota():
 		return l.advanceQuota(was, b, now)
-	}
-	if was.Unit == 0 || was.IsQuota() {
+	case l.Refill == 0:
+		return l.advanceSlots(was, b, now)
+	case was.Refill == 0: // it was never charged, or the limit was of another kind
 		return Bucket{l.Capacity, now}
 	}
 	if was.Unit != l.Unit {
@@ -94,7 +99,7 @@ func (l Limit) Reanchor(b Bucket, now int64) Bucket {
 		}
 		return b
 	}
-	if b.At-now > l.Fill() {
+	if l.IsConcurrency() || b.At-now > l.Fill() {
 		b.At = now
 	}
 	return b
@@ -140,9 +145,9 @@ func (l Limit) Need(cost int64) int64 {
 // Debt returns the credits that l refills within wait microseconds. A charge that may wait this long can take the
 // bucket this far below zero. A wait is cut to MaxWait, and the debt to MaxCredits.
 //
-// It is 0 for a quota: nobody reserves tokens of a period that has not begun.
+// It is 0 for a quota: nobody reserves tokens of a period that has not begun. It is 0 for a concurrency limit, too.
 func (l Limit) Debt(wait int64) int64 {
-	if wait <= 0 || l.IsQuota() {
+	if wait <= 0 || l.Refill == 0 {
 		return 0
 	}
 	return min(mulDiv(min(wait, MaxWait), l.Refill, 1), MaxCredits)
@@ -197,10 +202,13 @@ func (l Limit) RetryAfter(tokens, need, debt, rest int64) int64 {
 // quota. rest is Limit.Rest.
 func (l Limit) ResetAfter(tokens, rest int64) int64 { return l.until(l.Capacity-tokens, rest) }
 
-// until returns the time until so many credits have come, in microseconds, rounded up.
+// until returns the time until so many credits have come, in microseconds, rounded up. For slots it is a guess.
 func (l Limit) until(credits, rest int64) int64 {
-	if l.IsQuota() {
+	switch {
+	case l.IsQuota():
 		return rest
+	case l.IsConcurrency():
+		return min(credits, 1) * slotRetry
 	}
 	return ceilDiv(credits, l.Refill)
 }

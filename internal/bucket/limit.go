@@ -34,10 +34,11 @@ const (
 	minUnit = 2_000_000_000
 )
 
-// A Limit is a rate and a capacity in credits, or a quota. Make it with NewLimit or NewQuota.
+// A Limit is a rate and a capacity in credits, a quota, or a concurrency limit. Make it with NewLimit, NewQuota or
+// NewConcurrency.
 type Limit struct {
 	Unit     int64 // credits that one token is worth
-	Refill   int64 // credits that one microsecond adds
+	Refill   int64 // credits that one microsecond adds; 0 for quotas and concurrency limits
 	Capacity int64 // credits of a full bucket
 
 	// Period is that of a quota, which has a Unit of 1 and no Refill: see NewQuota. It is nil for a rate.
@@ -85,15 +86,19 @@ func NewLimit(rate int64, per time.Duration, burst int64) (Limit, error) {
 	return l, nil
 }
 
-// Valid reports whether NewLimit, Share or NewQuota can have made l.
+// Valid reports whether NewLimit, Share, NewQuota or NewConcurrency can have made l.
 func (l Limit) Valid() bool {
-	if l.IsQuota() {
+	switch {
+	case l.IsQuota():
 		return l.Unit == 1 && l.Refill == 0 && l.Capacity >= 1 && l.Capacity <= MaxCredits
+	case l.IsConcurrency():
+		return l.Capacity >= 1 && l.Capacity <= MaxSlots
 	}
 	return l.Unit >= 1 && l.Refill >= 1 && l.Capacity >= l.Unit && l.Capacity <= MaxCredits && l.Refill <= l.Capacity
 }
 
-// Fill returns the time from empty to full in microseconds, rounded up. It is the longest period of a quota.
+// Fill returns the time from empty to full in microseconds, rounded up. It is the longest period of a quota. It is not for
+// concurrency limits.
 func (l Limit) Fill() int64 {
 	if l.IsQuota() {
 		return longest[l.Period.Unit]
@@ -106,7 +111,7 @@ func (l Limit) Fill() int64 {
 // allowed. The share is larger if a token would become too large for MaxCredits and MaxFill.
 func (l Limit) Share(n, tokens int64) Limit {
 	tokens = max(1, min(tokens, l.Capacity/l.Unit))
-	if l.IsQuota() {
+	if l.Refill == 0 {
 		l.Capacity = max(l.Capacity/n, tokens)
 		return l
 	}

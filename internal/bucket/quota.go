@@ -16,11 +16,11 @@ func NewQuota(n int64, p *Period) (Limit, error) {
 // IsQuota reports whether NewQuota has made l.
 func (l Limit) IsQuota() bool { return l.Period != nil }
 
-// Spares reports whether a charge under l leaves a bucket under the limit was as it is. It does if was is the other kind of
+// Spares reports whether a charge under l leaves a bucket under the limit was as it is. It does if was is another kind of
 // limit, and the charge gives back or cannot be refused: it is for what was charged before the limit changed. If it changed the
 // kind back, the bucket would be full once more, and again with the next request.
 func (l Limit) Spares(was *Limit, need, debt int64) bool {
-	return (debt < 0 || need < 0 && need != Reset) && was.Unit != 0 && was.IsQuota() != l.IsQuota()
+	return (debt < 0 || need < 0 && need != Reset) && was.Unit != 0 && was.kind() != l.kind()
 }
 
 // advanceQuota is Advance for a quota. A period that has begun keeps its end, whatever the calendar says later. Replicas may
