@@ -203,7 +203,7 @@ func TestParseReportsEveryFault(t *testing.T) {
 		{"a repeated name", "version: 1\npolicies:\n- {name: a, key: remote_ip, limit: 1/s}\n- {name: b, key: remote_ip, limit: 1/s}\n- {key: route, limit: 1/s, name: a}", `5:34: policies[2].name: "a": policies[0] on line 3 has it already: must differ`},
 		{"a repeated field", policies("key: remote_ip", "limit: 1/s", "key: route"), `6:5: policies[0].key: is repeated: line 4 has the field already: must stand once`},
 		{"limits", "version: 1\npolicies:\n- {name: a, key: route, limit: 0/1m}\n- {name: b, key: route, limit: 60}\n- {name: c, key: route, limit: 60/fortnight}\n- {name: d, key: route, limit: 5/1s burst x}\n- {name: e, key: route, limit: [1/s]}", `3:32: policies[0].limit: "0/1m": rate "0": must be a whole number above 0
-4:32: policies[1].limit: "60": must be like "60/1m", "60/1m burst 10" or "1000 per month"
+4:32: policies[1].limit: "60": must be like "60/1m", "60/1m burst 10", "1000 per month" or "3 at once"
 5:32: policies[2].limit: "60/fortnight": duration "fortnight": must be like
 6:32: policies[3].limit: "5/1s burst x": burst "x": must be a whole number above 0
 7:32: policies[4].limit: must be a text, not a list or a mapping`},
