@@ -14,6 +14,7 @@ func TestErrorsBeginWithTheirCode(t *testing.T) {
 	l := bucket.Limit{Unit: 1, Refill: 1, Capacity: 10}
 	one := []charge{{"k", term{limit: l, need: 1}}}
 	keys, args := arguments("", []call{{1, one}})
+	_, held := arguments("", []call{{1, []charge{{"k", slotsTerm(1, 1, claim{"a", 1, 0, "fresh", -1}.String())}}}})
 	set := []string{"s", "s#versions", "s#ends"}
 	for _, script := range []struct {
 		source, command string
@@ -23,6 +24,7 @@ func TestErrorsBeginWithTheirCode(t *testing.T) {
 		{lua.Take, "HMGET", keys, args},
 		{lua.Take, "HSET", keys, args},
 		{lua.Take, "PEXPIRE", keys, args},
+		{lua.Take, "HGETALL", keys, held},
 		{lua.Block, "HMGET", keys, []any{"", 1000, ""}},
 		{lua.Block, "HSET", keys, []any{"", 1000, ""}},
 		{lua.Block, "TIME", keys, []any{"", 1000, ""}},

@@ -106,6 +106,7 @@ func (s *interpreter) line() string {
 
 func (s *interpreter) use(script int)            { s.ask("use", script+1) }
 func (s *interpreter) flush()                    { s.ask("flush") }
+func (s *interpreter) del(key string)            { s.ask("del", key) }
 func (s *interpreter) set(key string, value any) { s.ask("set", key, value) }
 func (s *interpreter) hset(key string, fields ...any) {
 	s.ask(append([]any{"hset", key}, fields...)...)

@@ -53,11 +53,11 @@ var (
 // The SHA-1 of scripts in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1       = "4743cc8e914708758fe2fc7e3db14c9e8385f2a9"
+	TakeSHA1       = "573cc12e177946dcc289a379f9bd041de546c4dc"
 	TakeOneSHA1    = "043ac794162110c03b16e5430964a786abdb85c8"
 	TakeQuotaSHA1  = "acd2b6eeb42cb616dcef1437f1a32882c2042d52"
 	TakeFewSHA1    = "3efae39c0e40849a88f327423123aa9c5aa7cc38"
-	TakeAcrossSHA1 = "3dcbab0b2c32411bae8787b77aeb695765cb3504"
+	TakeAcrossSHA1 = "f941dff8edd1f40561cdddd809295509c7191175"
 	PeekSHA1       = "38cd035018d82ff592f0bafb0ef800ab676d47f4"
 	ValuesSHA1     = "0d5c4ab97b9ae0574df3608976f979b428366ebb"
 )

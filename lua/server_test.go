@@ -14,6 +14,7 @@ type server interface {
 	flush()
 	set(key string, value any)
 	hset(key string, fields ...any)
+	del(key string)
 	hash(key string) map[string]string
 	run(keys []string, args []any) ([]int64, error)
 }
@@ -54,6 +55,8 @@ func (s *redisServer) set(key string, value any) {
 func (s *redisServer) hset(key string, fields ...any) {
 	s.check(s.client.HSet(s.t.Context(), key, fields...).Err())
 }
+
+func (s *redisServer) del(key string) { s.check(s.client.Del(s.t.Context(), key).Err()) }
 
 func (s *redisServer) hash(key string) map[string]string {
 	hash, err := s.client.HGetAll(s.t.Context(), key).Result()

@@ -368,7 +368,7 @@ if has_slots then
           earlier = first < slots.since and earlier + 1 or earlier
         else
           others = others + first
-          if ends > now + fill then
+          if ends > now + fill and slots.mode ~= 'look' then
             set[#set + 1], set[#set + 2] = field, format('%d %d %d', first, now + fill, sequence)
           end
         end

@@ -32,7 +32,8 @@ type term struct {
 	shadow     bool
 	lock       int64 // or 0
 
-	from, until int64 // the period of a quota
+	from, until int64  // the period of a quota
+	claim       string // of slots: what stands in place of refill
 }
 
 // arguments returns the KEYS and ARGV of a script of these calls.
@@ -45,7 +46,9 @@ func arguments(clock any, calls []call) (keys []string, args []any) {
 			keys = append(keys, ch.key)
 			if numbers[ch.term] == 0 {
 				numbers[ch.term] = len(numbers) + 1
-				if ch.limit.IsQuota() {
+				if ch.limit.IsConcurrency() {
+					terms = append(terms, "at once", ch.claim)
+				} else if ch.limit.IsQuota() {
 					terms = append(terms, ch.limit.Period.String(), fmt.Sprint(ch.from, " ", ch.until))
 				} else {
 					terms = append(terms, ch.limit.Unit, ch.limit.Refill)

@@ -3,6 +3,7 @@
 --
 -- A request, on standard input, is a line with a number and that many lines: one of
 --   flush                         forget all keys
+--   del KEY
 --   hset KEY FIELD VALUE ...
 --   set KEY VALUE
 --   hgetall KEY                   is answered with fields and values
@@ -171,6 +172,10 @@ local requests = {
   end,
   hset = function(...)
     commands.HSET(...)
+    return {}
+  end,
+  del = function(key)
+    commands.DEL(key)
     return {}
   end,
   set = function(key, value)
