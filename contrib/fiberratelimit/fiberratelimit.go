@@ -110,6 +110,7 @@ var next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	x.flush()
 	x.decided(r)
 	x.err = x.c.Next()
+	x.keepSlot()
 })
 
 // FromContext returns the decision about the request of c. After the limiter has run, ratelimit.FromContext(c.Context())
