@@ -46,6 +46,7 @@ type Decision struct {
 //   - Wait time.Duration: how long until the tokens come that were reserved, with [Policy.MaxWait]
 //   - Blocked bool: the bucket is blocked or locked, for RetryAfter
 //   - Degraded bool: a stand-in answered, while the store is unavailable
+//   - Lost bool: the slot that was released was not held any more
 type Result struct {
 	// Policy is the policy's name, and Key the key that the request counts for.
 	Policy, Key string

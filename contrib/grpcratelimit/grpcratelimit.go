@@ -68,8 +68,8 @@ func (c *unary) Response() ratelimit.Response {
 func (c *unary) SetHeader(md metadata.MD) error { return grpc.SetHeader(c.Context, md) }
 func (c *unary) SetTrailer(md metadata.MD)      { _ = grpc.SetTrailer(c.Context, md) } // fails if the client has left
 
-// Stream returns an interceptor that enforces policies once for each stream, when it begins. For policies see
-// [Limiter.Unary].
+// Stream returns an interceptor that enforces policies once for each stream, when it begins. A slot of a
+// [ratelimit.Concurrency] is held until the handler has returned. For policies see [Limiter.Unary].
 func (l *Limiter) Stream(policies ...ratelimit.Policy) grpc.StreamServerInterceptor {
 	h := l.mount(policies, func(w http.ResponseWriter, r *http.Request) {
 		s := w.(*stream)
