@@ -186,9 +186,8 @@ func (r *refusal) Unwrap() []error {
 // WrapConn implements a part of [ratelimit.Responder].
 func (x *call) WrapConn(wrap func(net.Conn) net.Conn) { x.wrapConn = wrap }
 
-// keepSlot keeps the slot of a request whose body fasthttp writes later, or whose connection a handler has taken over.
-// fasthttp closes a user value when it has written the response, or when it has closed the connection. A response of the
-// timeout middleware closes none.
+// keepSlot keeps the slot after the handler has returned. fasthttp writes a stream later, and serves a connection that a
+// handler has taken over. It closes user values after that. It closes none if the timeout middleware has answered.
 func (x *call) keepSlot() {
 	ctx := x.c.RequestCtx()
 	if x.wrapConn != nil && (x.c.Response().IsBodyStream() || ctx.Hijacked()) && !x.c.IsAbandoned() && ctx.LastTimeoutErrorResponse() == nil {
