@@ -116,9 +116,9 @@ func sameKind(program []ratelimit.Limit, limit ratelimit.Limit) error {
 		switch slots := limit.IsConcurrency(); {
 		case slots == own.IsConcurrency(), limit == ratelimit.Unlimited:
 		case slots:
-			return wrong("Limit", "%v is a concurrency limit, and that of the program (%s) is none: use another policy for it", limit, limitText(own))
+			return fmt.Errorf("%v is a concurrency limit, and that of the program (%s) is none: use another policy for it", limit, limitText(own))
 		default:
-			return wrong("Limit", `%v is no concurrency limit, and that of the program (%v) is one: must be like "3 at once"`, limit, own)
+			return fmt.Errorf(`%v is no concurrency limit, and that of the program (%v) is one: must be like "3 at once"`, limit, own)
 		}
 	}
 	return nil
