@@ -280,7 +280,7 @@ func TestExplainedOutcomes(t *testing.T) {
 		{"too dear", policy(ratelimit.RemoteIP(), func(p *ratelimit.Policy) { p.Cost = func(*http.Request) int64 { return 6 } }), nil, 429, explain.Denied, "the cost is negative or above the burst of 5"},
 		{"a rate of 0", policy(ratelimit.RemoteIP(), func(p *ratelimit.Policy) {
 			p.LimitFunc = func(*http.Request) ratelimit.Limit { return ratelimit.PerDay(0) }
-		}), nil, 429, explain.Denied, "the rate is 0"},
+		}), nil, 429, explain.Denied, "the limit is 0"},
 		{"shadow", policy(ratelimit.RemoteIP(), func(p *ratelimit.Policy) { p.Shadow, p.Cost = true, func(*http.Request) int64 { return 6 } }), nil, 0, explain.WouldDeny, "above the burst"},
 		{"unlimited", free(policy(ratelimit.RemoteIP(), nil)), nil, 0, explain.Exempt, "the limit is Unlimited"},
 		{"unlimited by the program", policy(ratelimit.RemoteIP(), func(p *ratelimit.Policy) { p.Limit = ratelimit.Unlimited }), nil, 0, explain.Exempt, "the limit is Unlimited"},
