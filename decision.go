@@ -211,7 +211,7 @@ func (r *Result) Until(tokens int64) time.Duration {
 	var until time.Duration
 	switch limit, err := r.Limit.compile(); {
 	case err != nil:
-	case limit.IsQuota():
+	case limit.IsQuota(), limit.IsConcurrency():
 		if r.Remaining < tokens {
 			until = r.ResetAfter
 		}
@@ -286,8 +286,10 @@ func FromContext(ctx context.Context) (*Decision, bool) {
 // none for calls with wrong arguments either, except for Admit, which refuses the request.
 type Event struct {
 	// Op is the operation: "request", "decide", "admit", "take", "take_all", "wait", "wait_all", "peek",
-	// "refund", "reset", "block", "unblock" or "settle". A "settle" follows a "request" that was charged
-	// under a [Policy.Settle], when its handler has returned. It is no decision: it is always Allowed.
+	// "refund", "reset", "block", "unblock", "acquire", "settle" or "expired". A "settle" follows a "request"
+	// that was charged under a [Policy.Settle], when its handler has returned. An "expired" follows a
+	// "request" or an "acquire" if its slot was lost before it was released: see [Concurrency]. Both are no
+	// decisions: they are always Allowed.
 	Op string
 
 	// Allowed reports whether the request goes on.

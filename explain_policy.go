@@ -73,7 +73,7 @@ func (x *explanation) explainPolicy(p *policy, r *http.Request, ex *exchange) (e
 	e.Key, e.Cost = e.charge.Key, e.charge.Cost
 	why := cmp.Or(p.limitFrom, "Policy.Limit")
 	switch {
-	case p.keys[key].limit != nil:
+	case p.override(key) != nil:
 		why = "of key " + logtext.Show(key, maxExplained) + ": " + p.insteadOf(p.keys[key])
 	case chosen == nil:
 	case *chosen == limit:

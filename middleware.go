@@ -258,13 +258,20 @@ func (h *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	policies := h.mount.policies()
 	x := newRequestExchange(r.Context(), &h.mount.visitOf(l, r).terms)
+	settles, slots := needAfterwards(policies)
+	if slots {
+		defer func() { x.held.done() }() // also if an observer, a HeaderFunc or next panics
+	}
 	err := l.decide(&x.exchange, r, policies, true)
 	decided := l.answer(w, r, x, err)
 	if decided == nil {
 		return
 	}
 	defer returnLearned(r, decided) // also if next panics
-	if settles(policies) {
+	if x.held != nil {
+		w = x.held.watch(w)
+	}
+	if settles {
 		l.serveAndSettle(w, decided, &x.exchange, policies, h.next)
 	} else {
 		h.next.ServeHTTP(w, decided)

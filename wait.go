@@ -233,6 +233,9 @@ func (d *Decision) elapse(waited time.Duration) {
 	d.Waited += waited
 	for i := range d.Results {
 		r := &d.Results[i]
+		if r.Limit.IsConcurrency() { // nobody knows when a slot is free
+			continue
+		}
 		r.ResetAfter = max(0, r.ResetAfter-waited)
 		if r.Blocked && r.Allowed {
 			r.RetryAfter = max(0, r.RetryAfter-waited)
