@@ -53,6 +53,8 @@
 // A release is always allowed, and does not wait for a server. A Store that several processes share keeps the slots of each
 // of them for a lease, which it renews. So a process that has ended loses its slots after the lease. If a process is out of
 // touch for longer than the lease, it may lose them, too. The release of a lost slot frees nothing, and its State is Lost.
+// Of the State of a release, only Allowed, Degraded and Lost count. Others may see the slot free a moment later.
+//
 // A [Reset] ends a block, and leaves the slots that are held as they are.
 //
 // # Blocks and locks
