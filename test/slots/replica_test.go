@@ -26,8 +26,8 @@ func TestMain(m *testing.M) { testprogram.Main(m, replica) }
 // policies are those of all replicas. Their callers are refused in an outage, because a slot that no store has granted is none.
 var policies = []ratelimit.Policy{
 	{Name: "exports", Limit: ratelimit.Concurrency(3), FailClosed: true},
-	{Name: "searches", Limit: ratelimit.Concurrency(20), FailClosed: true, MaxWait: 500 * time.Millisecond},
-	{Name: "sockets", Limit: ratelimit.Concurrency(50), FailClosed: true},
+	{Name: "searches", Limit: ratelimit.Concurrency(8), FailClosed: true, MaxWait: 500 * time.Millisecond},
+	{Name: "sockets", Limit: ratelimit.Concurrency(15), FailClosed: true},
 }
 
 var keys = []string{"member:1", "member:2"}
@@ -60,14 +60,14 @@ func replica() {
 		},
 	}))
 	for i := range callers {
-		go work(l, i)
+		go work(l, i, lease)
 	}
 	log.Println("works")
 	select {}
 }
 
-// work takes slots, holds them and releases them.
-func work(l *ratelimit.Limiter, caller int) {
+// work takes slots, holds them and releases them. Some are held for longer than the lease.
+func work(l *ratelimit.Limiter, caller int, lease time.Duration) {
 	for n := 0; ; n++ {
 		p, key := policies[rand.IntN(len(policies))], keys[rand.IntN(len(keys))]
 		release, err := l.Acquire(context.Background(), p, key)
@@ -77,7 +77,11 @@ func work(l *ratelimit.Limiter, caller int) {
 		}
 		name := fmt.Sprint(caller, ".", n)
 		log.Println("+", p.Name, key, name)
-		time.Sleep(time.Duration(20+rand.IntN(400)) * time.Millisecond)
+		held := time.Duration(20+rand.IntN(400)) * time.Millisecond
+		if rand.IntN(20) == 0 {
+			held = 3 * lease / 2
+		}
+		time.Sleep(held)
 		log.Println("-", p.Name, key, name)
 		release()
 		if n%7 == 0 {

@@ -24,8 +24,7 @@ type process struct {
 	*testprogram.Program
 	link *redistest.Proxy
 
-	mu    sync.Mutex
-	away  []span // when it was out of touch for longer than the lease, without the name
+	away  []time.Time // from when on slots that it held then may be lost, because it was out of touch for a lease
 	ended time.Time
 }
 
@@ -55,9 +54,7 @@ func (s *scene) start() *process {
 func (s *scene) kill(p *process) {
 	p.Kill()
 	at := time.Now()
-	p.mu.Lock()
 	p.ended = at
-	p.mu.Unlock()
 	before := s.watch.holders()
 	time.Sleep(s.lease + 2*time.Second)
 	s.watch.mu.Lock()
@@ -78,11 +75,8 @@ func (s *scene) disturb(p *process, d time.Duration, begin, end func()) {
 	begin()
 	time.Sleep(d)
 	end()
-	// The last renewal may be a third of the lease ago. What was lost may be held for another half of a second.
-	if from := at.Add(s.lease * 6 / 10); time.Now().After(from) {
-		p.mu.Lock()
-		p.away = append(p.away, span{from: from, to: time.Now().Add(2 * time.Second)})
-		p.mu.Unlock()
+	if from := at.Add(s.lease * 6 / 10); time.Now().After(from) { // the last renewal may be a third of the lease ago
+		p.away = append(p.away, from)
 	}
 }
 
@@ -116,7 +110,7 @@ func (s *scene) cause(ctx context.Context, p *process) {
 // the lease, and not more than were held by it.
 func TestReplicasThatAreKilledStoppedAndCutOff(t *testing.T) {
 	took, replicas := 10*time.Second, testsize.Of(3, 4)
-	s := &scene{T: t, lease: 2 * time.Second, callers: 16}
+	s := &scene{T: t, lease: 2 * time.Second, callers: 32}
 	if d, err := time.ParseDuration(os.Getenv("RATELIMIT_SLOTS")); err == nil { // for docs: eight replicas of 64 callers
 		took, replicas, s.lease, s.callers = d, 8, 15*time.Second, 64
 	}
@@ -149,14 +143,11 @@ func (s *scene) judge(end time.Time) {
 		}
 		expired += len(p.Lines("expired"))
 		spans := spansOf(p.Program, last)
-		if len(spans) == 0 {
-			s.Error("a replica has never held a slot")
-		}
 		all = append(all, spans...)
 		for _, h := range spans {
 			for _, away := range p.away {
-				if h.from.Before(away.from) && h.to.After(away.from) {
-					h.to = away.from
+				if h.from.Before(away) && h.to.After(away) {
+					h.to = away
 				}
 			}
 			inTouch = append(inTouch, h)
@@ -175,10 +166,10 @@ func (s *scene) judge(end time.Time) {
 			}
 		}
 	}
-	s.Logf("%d handlers, %d slots expired while held", len(all), expired)
+	s.Logf("%d handlers of %d replicas, %d slots expired while held", len(all), len(s.all), expired)
 	s.Logf("slots of killed replicas were free after %v", s.freed)
 	for _, d := range s.freed {
-		if d > s.lease+500*time.Millisecond {
+		if d > s.lease+time.Second {
 			s.Errorf("slots of a killed replica were held for %v", d)
 		}
 	}
