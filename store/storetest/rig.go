@@ -117,7 +117,7 @@ func (r *rig) follow(n name) (forgotten int) {
 	}
 	want := store.Bucket{Limit: e.limit, Credits: b.Credits, Age: b.Age}
 	switch {
-	case e.limit.IsConcurrency() && heldOf(b) == e.held(): // a Store need not keep the limit of a charge that was denied
+	case slotsOrNone(e.limit) && slotsOrNone(b.Limit) && heldOf(b) == e.held(): // the limit need not be that of a denied charge
 		want.Limit, want.Age = b.Limit, 0
 	case e.limit.IsConcurrency():
 		want.Credits = floor(e.tokens).Int64()

