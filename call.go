@@ -23,7 +23,7 @@ type call struct {
 	settles        bool   // a policy has a Settle
 	slots          bool   // a policy has a concurrency limit
 	waits          bool   // the caller waits for the tokens that it reserves
-	noSlot         bool   // there is no place for the caller to wait
+	noPlace        bool   // there is no place for the caller to wait
 	looks          bool   // it takes no tokens
 	outlivesCaller bool   // it goes on if the caller leaves meanwhile
 	policy         policy // of a call without a request; see compileFor
@@ -46,7 +46,7 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 
 func (c *call) release() {
 	c.charges, c.states, c.applied, c.zeroRates = c.charges[:0], c.states[:0], c.applied[:0], c.zeroRates[:0]
-	c.enforced, c.failsClosed, c.mayWait, c.settles, c.slots, c.waits, c.looks, c.outlivesCaller, c.noSlot = false, false, false, false, false, false, false, false, false
+	c.enforced, c.failsClosed, c.mayWait, c.settles, c.slots, c.waits, c.looks, c.outlivesCaller, c.noPlace = false, false, false, false, false, false, false, false, false
 	c.put = nil
 	calls.Put(c)
 }
@@ -63,6 +63,9 @@ func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 	c.mayWait = c.mayWait || p.MaxWait > 0 && !p.Shadow
 	c.settles = c.settles || p.Settle != nil
 	c.slots = c.slots || p.slots
+	if p.slots && p.Shadow {
+		c.charges[len(c.charges)-1].MaxWait = 0 // it never asks again
+	}
 }
 
 // addFor adds p's charge for r, if p applies to r.

@@ -95,7 +95,8 @@ type Limiter struct {
 	refuse   func(http.ResponseWriter, *http.Request, error)
 	skip     func(*http.Request) bool
 	timeout  time.Duration
-	waiting  *waitSlots
+	waiting  *waitPlaces
+	slots    slotQueues
 	observe  func(context.Context, *Event)
 	routers  subRouters // for Event.Route
 	failures failure.Log
@@ -131,7 +132,7 @@ func New(cfg Config) (*Limiter, error) {
 		refuse:   cfg.Error,
 		skip:     cfg.Skip,
 		timeout:  timeout,
-		waiting:  newWaitSlots(cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)),
+		waiting:  newWaitPlaces(cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)),
 		observe:  cfg.Observe,
 		failures: failure.Log{Logger: cfg.Logger, Message: "ratelimit: decision failed"},
 		refusals: failure.Log{Logger: cfg.Logger, Message: "ratelimit: request refused", Level: slog.LevelWarn, Every: refusalsEvery, MaxKinds: maxRefusals},

@@ -90,6 +90,7 @@ func (h *heldSlots) release() {
 		l.failures.Log(limited, fmt.Errorf("the slot of a request was not released: %w", err))
 		return
 	}
+	l.slots.released(charges)
 	h.reportLost(states, begin)
 }
 

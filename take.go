@@ -138,18 +138,10 @@ var errDegraded = errors.New("the store is unavailable, and a stand-in answered"
 // take calls the store for c and decides, into x.decision. leftOut is why other policies were left out. It is returned
 // if the store does not fail.
 func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
-	ok, err := l.ask(x, c)
-	var waited time.Duration
-	for until := c.nextPeriod(ok, err); until > 0; until = c.nextPeriod(ok, err) {
-		slept, left := l.sleep(x, until)
-		waited += slept
-		if left != nil {
-			own, _ := x.fill(c, ok)
-			return l.abandonWait(x, own, waited, left, start)
-		}
-		c.shortenWaits(slept)
-		c.useLimitsInForce()
-		ok, err = l.ask(x, c)
+	ok, waited, left, err := l.askUntilDecided(x, c)
+	if left != nil {
+		own, _ := x.fill(c, ok)
+		return l.abandonWait(x, own, waited, left, start)
 	}
 	if closed, failed := x.failed(c, err); failed != nil {
 		if (c.waits || c.slots) && ok { // other calls with FailClosed reach no stand-in
