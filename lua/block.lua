@@ -1,5 +1,5 @@
 -- Blocks a bucket from now on, or ends its block or lock. A new block replaces an earlier block or lock. The tokens of the
--- bucket stay. take.lua describes buckets.
+-- bucket stay, and so do slots that are held. take.lua describes buckets.
 --
 -- KEYS  the key of the bucket
 -- ARGV  the clock: the time in microseconds, or '' for this server's own
@@ -17,6 +17,7 @@ local function run() -- which errors.lua calls
   local blocked = hash[1] == 'blocked' or hash[1] == 'locked'
   local limit = hash[blocked and 2 or 1]
   local known = string.match(limit or '', '^%d+ %d+ %d+$') and hash[3] or string.match(limit or '', '^%d+ per ') and hash[4]
+    or string.match(limit or '', '^%d+ at once$')
   if not known and (limit or hash[3] or hash[4]) then
     error('ERR the key holds no bucket', 0)
   end

@@ -102,7 +102,7 @@ func TestTheOutermostNumbersAreABucket(t *testing.T) {
 		for _, lone := range [][]charge{{look}, {look, {"another", look.term}}} {
 			for name, ask := range ways {
 				got, err := ask(s, now, call{1, lone})
-				if want := l.Advance(&bucket.Limit{Unit: unit}, b, now).Tokens; err != nil || got[1] != want {
+				if want := l.Advance(&bucket.Limit{Unit: unit, Refill: 1}, b, now).Tokens; err != nil || got[1] != want {
 					t.Errorf("%s: %+v: %v, %v, want %d", name, b, got, err, want)
 				}
 			}

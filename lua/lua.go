@@ -53,11 +53,11 @@ var (
 // The SHA-1 of scripts in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1       = "e08256a76908e63538eeb01db8cb1a025d939a18"
+	TakeSHA1       = "e54c27c5609218170794a20e1af5c304179cc126"
 	TakeOneSHA1    = "043ac794162110c03b16e5430964a786abdb85c8"
 	TakeQuotaSHA1  = "acd2b6eeb42cb616dcef1437f1a32882c2042d52"
 	TakeFewSHA1    = "3efae39c0e40849a88f327423123aa9c5aa7cc38"
-	TakeAcrossSHA1 = "a1d11c69868f619c512ea0df480ff0e965479c04"
-	PeekSHA1       = "695e987bf4e9d96ad75966d669adb8e0fd93f61c"
+	TakeAcrossSHA1 = "577df8e53102ca57828da106294b6c92c9a6c20f"
+	PeekSHA1       = "38cd035018d82ff592f0bafb0ef800ab676d47f4"
 	ValuesSHA1     = "0d5c4ab97b9ae0574df3608976f979b428366ebb"
 )

@@ -18,14 +18,24 @@
 --   used, until    the tokens that were used in the period, and the end of it, in microseconds
 --   limit          such as "100000 per month Europe/Berlin"
 -- A period that has begun keeps its end, whatever the charges say, because replicas may disagree about the time zone. Only
--- a quota of another kind of period may make it shorter. A bucket that goes from a rate to a quota, or back, is full.
+-- a quota of another kind of period may make it shorter. A bucket that goes from one kind of limit to another is full.
+--
+-- The slots of a concurrency limit are held by holders, which are replicas under random names. The hash has instead:
+--   limit             such as "3 at once"
+--   held_by:<holder>  how many slots it holds, until when in microseconds, and the sequence number of its last charge
+--   waits:<holder>    since when its first caller waits for a slot, and until when that counts
+-- For example, 8ab6c2b21f0cd2b4 holds two slots, and 3f0e54a1b2c3d4e5 one, for a caller of which none is left:
+--   limit "3 at once", held_by:8ab6c2b21f0cd2b4 "2 1780000015000000 41", held_by:3f0e54a1b2c3d4e5 "1 1780000012250000 7",
+--   waits:3f0e54a1b2c3d4e5 "1779999999100000 1780000000250000"
+-- Each charge says how many slots its holder has, so that one that is lost, late or sent twice does no harm. Fields that
+-- have ended count for nothing. The next write removes them.
 --
 -- An absent bucket is full. So a key may expire when its bucket has had the time to refill, and not while the bucket is
 -- blocked. No PEXPIRE makes a TTL shorter. A blocked bucket without tokens, last_refill and blocked_limit is full. The
 -- fields of a block are read only if limit differs from the charge's. So blocks cost other buckets nothing.
 --
 -- A charge that takes nothing writes nothing, with one exception. A charge with a need, also a denied one, puts a bucket
--- that is kept under its limit, and moves a last refill that is too far ahead. Looks and removals never do.
+-- that is kept under its limit, and moves a last refill or an end that is too far ahead. Looks and removals never do.
 --
 -- A key is broken if no script can have written the fields that a charge reads. Calls for it fail, and the key stays as it is.
 --
@@ -34,12 +44,20 @@
 --       the number of terms, then seven arguments for each. A term is what a charge asks for. Charges that ask the
 --       same share a term:
 --         unit, refill, capacity   the limit. For a quota the period, such as "per month Europe/Berlin", the first
---                  microsecond of the period and its end, with a space between, and the tokens
+--                  microsecond of the period and its end, with a space between, and the tokens. For slots "at once";
+--                  "<holder> <sequence> <held> <mode> <lease> <waited>"; and how many there are
 --         need     credits to take; 0 to look, below 0 to give back; -2^54 to remove the bucket and its block
 --         debt     how many credits below zero the charge may go. -1 if the charge is owed: it is always made, to a
 --                  debt of at most 2^52. -2 if the charge settles: it takes at most what the bucket holds
 --         shadow   1 if it denies no call, else 0
 --         lock     for how many microseconds it locks the bucket if it leaves less than a token, or 0
+--       The slots of a holder end a lease after its last charge, unless its need is negative. It has waited so many
+--       microseconds for a slot, or does not wait if that is -1. It holds that many slots, which the mode is about:
+--         fresh    Redis confirmed them less than a lease ago. So they are restored if Redis has forgotten them
+--         late     they are restored if so many are free, else lost
+--         keep     as fresh; but an earlier charge may still arrive. So the field stays, with its sequence number
+--         same     an earlier call of this script has said how many there are
+--         look     nothing is said and written. A removal, which is such a charge, ends a block only
 --       then the runs. A run is of calls that differ in their keys only. Its arguments: how many calls it has, how many
 --       identical calls each of them stands for, how many charges a call has, and the number of the term of each
 --       charge, from 1
@@ -49,7 +67,8 @@
 --       the script has only that call, the reply is the error.
 --       After all charges, two integers for each blocked bucket: the number of its charge, from 1, and for how many
 --       microseconds it is blocked. And two for each quota: the number of its charge below zero, and how many
---       microseconds are left of its period.
+--       microseconds are left of its period. And two for slots: that number, and 1 if the holder has lost those that it
+--       held, or 2 if its sequence number was not above the last. Then the charge is refused, and nothing is written for it.
 --
 -- Most of this runs for each of many keys. So it reads and writes no field without need, uses local variables, and
 -- formats integers itself, because Redis does that more slowly. Dragonfly and Garnet run Lua 5.4, whose integers wrap
@@ -57,12 +76,13 @@
 
 local unit, refill, capacity, need, debt, shadow, lock, limit, fill -- the term in use; fill is the time to full, or of a period
 local period_ends -- of a quota: when the period ends that the time is in; else nil
+local slots, conflict -- of slots: the holder and what it says; whether the bucket that was read last had a higher sequence
 local blocked_until, is_lock -- of the bucket that was read last: until when it is blocked, or nil, and whether by a lock
 local KEYS, ARGV = KEYS, ARGV
 local across = KEYS == ARGV -- see take_across.lua
 local at = across and table.remove(ARGV) + 1 or 1 -- where we are in ARGV
 local call, ceil, floor, format = redis.call, math.ceil, math.floor, string.format
-local min, max, match = math.min, math.max, string.match
+local min, max, match, sub = math.min, math.max, string.match, string.sub
 
 local server_clock, now, earliest = ARGV[at] == '', ARGV[at], 0 -- earliest is the first time of a bucket that is not broken
 if server_clock then
@@ -82,6 +102,11 @@ for i = 1, ARGV[at - 1] + 0 do
   if unit then
     local text = ARGV[at] .. ' ' .. refill .. ' ' .. capacity
     terms[i] = { unit, refill + 0, capacity + 0, need, debt, shadow, lock, text, ceil(capacity / refill) }
+  elseif ARGV[at] == 'at once' then
+    local holder, sequence, held, mode, lease, waited = match(refill, '^(%S+) (%d+) (%d+) (%l+) (%d+) (%S+)$')
+    terms[i] = { 1, 0, capacity + 0, need, debt, shadow, lock, capacity .. ' at once', lease + 0, nil, {
+      held_by = 'held_by:' .. holder, waits = 'waits:' .. holder, sequence = sequence + 0, held = held + 0, mode = mode,
+      waits_on = waited + 0 >= 0, since = now - max(waited + 0, 0) } }
   else
     local from, till = match(refill, '^(%S+) (%S+)$')
     terms[i] = { 1, 0, capacity + 0, need, debt, shadow, lock, capacity .. ' ' .. ARGV[at], till - from, till + 0 }
@@ -96,6 +121,7 @@ local function use(number)
   local term = terms[number + 0]
   unit, refill, capacity, need, debt = term[1], term[2], term[3], term[4], term[5]
   shadow, lock, limit, fill, period_ends = term[6], term[7], term[8], term[9], term[10]
+  slots, conflict = term[11], nil
 end
 
 local function integer(text, least, most)
@@ -125,7 +151,7 @@ local function convert(key, tokens, own)
       return tokens, 'old'
     end
   end
-  if match(own or '', '^%d+ per ') then
+  if match(own or '', '^%d+ per ') or match(own or '', '^%d+ at once$') then
     return nil, 'other'
   end
   local from = integer(tokens and match(own or '', '^(%d+) %d+ %d+$'), 1, 4503599627370496)
@@ -156,7 +182,7 @@ local function read_quota(key)
   end
   if not own and not used and not ends then
     return capacity, period_ends, hash[3] and 'old' or 'absent'
-  elseif match(own or '', '^%d+ %d+ %d+$') then
+  elseif match(own or '', '^%d+ %d+ %d+$') or match(own or '', '^%d+ at once$') then
     return capacity, period_ends, 'other'
   end
   local kind = match(own or '', '^%d+ per (%l+) ') or error('broken', 0)
@@ -172,6 +198,61 @@ local function read_quota(key)
   return max(capacity - used, -4503599627370496), ends, state
 end
 
+-- Reads the slots of a key. Returns how many are free for the holder; in place of the time of the refill, what was found; and
+-- the state of the key.
+local function read_slots(key)
+  local all, own, others, earlier, last = call('HGETALL', key), nil, 0, 0, nil
+  for i = 1, #all, 2 do
+    own = all[i] == 'limit' and all[i + 1] or own
+  end
+  local state = own and 'old' or all[1] and error('broken', 0) or 'absent'
+  if own == 'blocked' or own == 'locked' then
+    own = beneath(key, own)
+  end
+  if own and not match(own, '^%d+ at once$') then
+    state = (match(own, '^%d+ %d+ %d+$') or match(own, '^%d+ per ')) and 'other' or error('broken', 0)
+  end
+  local set, gone = {}, {} -- fields and values to write, and fields to remove
+  local found = { set = set, gone = gone, fields = 0 }
+  for i = 1, #all, 2 do
+    local field, holds = all[i], sub(all[i], 1, 8) == 'held_by:'
+    if holds or sub(field, 1, 6) == 'waits:' then
+      local first, ends, sequence = match(all[i + 1], holds and '^(%d+) (%-?%d+) (%d+)$' or '^(%-?%d+) (%-?%d+)$')
+      first, ends = integer(first, -72057594037927936, 9007199254740992), integer(ends, -72057594037927936, 9007199254740992)
+      sequence = holds and integer(sequence, 0, 9007199254740992)
+      local ended = ends <= now or state == 'other' or not holds and ends > now + 250000 -- of before a clock was set back
+      found.fields = found.fields + 1
+      if field == slots.held_by then
+        found.own, found.count, last = field, not ended and first, sequence
+      elseif field == slots.waits then
+        found.waits = field
+      elseif ended then
+        gone[#gone + 1] = field
+      elseif not holds then
+        earlier = first < slots.since and earlier + 1 or earlier
+      else
+        others = others + first
+        if ends > now + fill then
+          set[#set + 1], set[#set + 2] = field, format('%d %d %d', first, now + fill, sequence)
+        end
+      end
+    end
+  end
+  local held, mode = slots.held, slots.mode
+  if mode == 'look' or mode == 'same' then
+    held, conflict = found.count or 0, mode == 'same' and found.count and last ~= slots.sequence
+  elseif last and last >= slots.sequence then
+    held, conflict = found.count or 0, true
+  else
+    conflict = false
+    if mode == 'late' and held > 0 and not found.count and others + held > capacity then
+      held, found.lost = 0, true
+    end
+  end
+  found.held, found.conflict = held, conflict
+  return capacity - others - held - earlier, found, state
+end
+
 -- Reads a bucket. Returns the credits that it holds now; the time of its refill, which is now, or later if the clock was
 -- set back; and the state of its key:
 --   absent   there is no key
@@ -182,8 +263,8 @@ end
 -- period.
 local function read(key)
   blocked_until = nil
-  if period_ends then
-    return read_quota(key)
+  if refill == 0 then
+    return (slots and read_slots or read_quota)(key)
   end
   local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
   local tokens, last, own, state = hash[1], hash[2], hash[3], 'lasting'
@@ -221,7 +302,9 @@ end
 
 -- Returns how many of count charges a bucket can pay.
 local function pays(tokens, count)
-  if need <= 0 or debt < 0 then
+  if conflict then
+    return 0
+  elseif need <= 0 or debt < 0 then
     return count
   elseif blocked_until or need > capacity or tokens + debt < need then
     return 0
@@ -257,9 +340,59 @@ local function write(key, left, last, state, change)
   end
 end
 
+-- Carries out a charge of slots. Its arguments and result are those of charge, with found in place of the time.
+local function charge_slots(i, key, free, found, state, times)
+  local set, gone, held, mode, removal = found.set, found.gone, found.held, slots.mode, need == -18014398509481984
+  if removal and times > 0 and blocked_until then
+    blocked_until = nil
+    if #gone < found.fields then
+      set[#set + 1], set[#set + 2] = 'blocked_until', now_text
+    end
+  elseif blocked_until then
+    reply[ends + 1], reply[ends + 2], ends = i, blocked_until - now, ends + 2
+  end
+  if found.conflict or found.lost then
+    reply[ends + 1], reply[ends + 2], ends = -i, found.conflict and 2 or 1, ends + 2
+  end
+  if found.conflict or need == 0 and (mode == 'look' or state == 'other') or removal and times == 0 then
+    return free
+  elseif need > 0 and times > 0 then
+    held, free, gone[#gone + 1] = held + times * need, free - times * need, found.waits
+  elseif need > 0 and slots.waits_on and pays(free, 1) == 0 then
+    set[#set + 1], set[#set + 2] = slots.waits, format('%d %d', slots.since, now + 250000)
+  end
+  if mode ~= 'look' and (held > 0 or mode == 'keep' or mode == 'same' and found.count) then
+    set[#set + 1], set[#set + 2] = slots.held_by, format('%d %d %d', held, now + fill, slots.sequence)
+  elseif mode ~= 'look' and (need == 0 or found.count) then
+    gone[#gone + 1] = found.own
+  elseif need > 0 and not set[1] then -- denied
+    return free
+  end
+  if not set[1] and #gone == found.fields and not blocked_until then
+    call('PEXPIRE', key, 0)
+    return free
+  end
+  if set[1] then
+    local ttl, rest = ceil(fill / 500) + 2, state == 'absent' and -1 or call('PTTL', key) -- twice the lease
+    call('HSET', key, blocked_until and 'blocked_limit' or 'limit', limit, set[1], set[2])
+    for j = 3, #set, 2 do
+      call('HSET', key, set[j], set[j + 1])
+    end
+    if rest < ttl / 2 then
+      call('PEXPIRE', key, format('%d', ttl))
+    end
+  end
+  for j = 1, #gone do
+    call('HDEL', key, gone[j])
+  end
+  return free
+end
+
 -- Charges the bucket of charge i that many times, and returns the credits that are left.
 local function charge(i, key, tokens, last, state, times)
-  if state == 'other' then -- from a rate to a quota, or back: what was charged before must not make it full once more
+  if slots then
+    return charge_slots(i, key, tokens, last, state, times)
+  elseif state == 'other' then -- from one kind to another: what was charged before must not make it full once more
     local before = debt < 0 or need < 0 and need ~= -18014398509481984
     times, state = before and 0 or times, before and 'old' or 'moved'
   end
@@ -375,7 +508,8 @@ while true do
     return reply
   end
   if not reading or not shadow and #KEYS == ARGV[at + 2] + 0 then -- the only call, whose error is that of the script
-    if reading and not redis.pcall('HMGET', KEYS[reading], 'tokens').err then
+    local again = reading and (slots and redis.pcall('HGETALL', KEYS[reading]) or redis.pcall('HMGET', KEYS[reading], 'tokens'))
+    if again and not again.err then
       return redis.error_reply('ERR the key holds no bucket')
     end
     -- Before Redis 7 and on KeyDB, some errors begin with the line that called: '@user_script: 183: -OOM command …'.

@@ -402,7 +402,7 @@ func testRescale(t *testing.T, s server) {
 	check := func(tokens, from, to int64) {
 		l := bucket.Limit{Unit: to, Refill: 1, Capacity: bucket.MaxCredits / to * to}
 		s.hset("k", "tokens", tokens, "last_refill", now, "limit", fmt.Sprint(from, " 1 ", from))
-		want := l.Advance(&bucket.Limit{Unit: from}, bucket.Bucket{Tokens: tokens, At: now}, now).Tokens
+		want := l.Advance(&bucket.Limit{Unit: from, Refill: 1}, bucket.Bucket{Tokens: tokens, At: now}, now).Tokens
 		if got, err := askTake(s, now, call{1, []charge{{"k", term{limit: l}}}}); err != nil || got[1] != want {
 			t.Fatalf("%d of unit %d are %v, %v of unit %d, want %d", tokens, from, got, err, to, want)
 		}

@@ -119,6 +119,13 @@ local commands = {
     end
     return found
   end,
+  HGETALL = function(key)
+    local all = {}
+    for field, value in pairs(hashes[key] or {}) do
+      all[#all + 1], all[#all + 2] = field, value
+    end
+    return all
+  end,
   HMGET = function(key, ...)
     local values, fields = {}, { ... }
     for i = 1, #fields do
