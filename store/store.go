@@ -245,8 +245,8 @@ var ErrNoBucket = errors.New("store: a key holds no bucket")
 
 // Validate reports what is wrong with a call, as an error that wraps [ErrInvalidCall]. Every Store calls it first.
 // It refuses a call without charges, with fewer states than charges, or with two charges of one bucket. It refuses
-// a charge with an empty Policy or Key, with a Limit that none of NewLimit, NewQuota and NewConcurrency can have made, or
-// with an invalid Settles or Lock. It refuses one for slots with Owed, Settles or Lock.
+// a charge with an empty Policy or Key, or with an invalid Limit, Settles or Lock. It refuses a charge for slots with Owed,
+// Settles or Lock.
 func Validate(charges []Charge, states []State) error {
 	if len(charges) == 0 || len(states) < len(charges) {
 		return fmt.Errorf("%w: %d charges and %d states: must be at least one charge, and a state for each", ErrInvalidCall, len(charges), len(states))

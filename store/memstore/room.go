@@ -62,8 +62,8 @@ func (s *shard) crowded(p *policy) *policy {
 	return largest
 }
 
-// spent is the least loss of a bucket without a token, held that of one of which slots are held, and blocked that of a
-// blocked one. No part of a burst is larger, because a debt has at most 2^52 credits.
+// These are the least losses of a bucket without a token, of one of which slots are held, and of a blocked one. No part of a
+// burst is larger, because a debt has at most 2^52 credits.
 const (
 	spent   = 1 << 53
 	held    = 1 << 54
