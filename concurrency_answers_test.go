@@ -32,13 +32,15 @@ func TestAnswersOfAConcurrencyLimit(t *testing.T) {
 		other := newLimiter(t, ratelimit.Config{Store: l.Store()})
 		patient := exports
 		patient.MaxWait = time.Hour
+		tier := perIP("exports", ratelimit.Concurrency(9))
+		tier.LimitFunc = func(*http.Request) ratelimit.Limit { return ratelimit.Concurrency(2) }
 		check := func(held int, outcome, why, patientWhy string) {
 			t.Helper()
 			began := time.Now()
-			for p, why := range map[*ratelimit.Policy]string{&exports: why, &patient: patientWhy} {
+			for p, why := range map[*ratelimit.Policy]string{&exports: why, &tier: why, &patient: patientWhy} {
 				e := other.Explain(requestWith(), *p)
 				got := e.Limiters[0].Policies[0]
-				if got.Outcome != outcome || got.Why != why || !strings.Contains(e.String(), fmt.Sprintf("limit   2 at once (Policy.Limit)\n    cost    1\n    before  %d of 2 slots free", 2-held)) {
+				if got.Outcome != outcome || got.Why != why || !strings.Contains(e.String(), fmt.Sprintf("cost    1\n    before  %d of 2 slots free", 2-held)) {
 					t.Errorf("with %d held: %v", held, e)
 				}
 			}

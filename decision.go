@@ -42,10 +42,10 @@ type Decision struct {
 //   - Remaining int64: how many whole tokens are left
 //   - RetryAfter time.Duration: how long until the bucket can pay, 0 if Allowed, [Never] if it never can
 //   - ResetAfter time.Duration: how long until the bucket is full, or until the period of a quota ends
-//     (1 second while slots of a concurrency limit are held)
 //   - Wait time.Duration: how long until the tokens come that were reserved, with [Policy.MaxWait]
 //   - Blocked bool: the bucket is blocked or locked, for RetryAfter
 //   - Degraded bool: a stand-in answered, while the store is unavailable
+//   - Lost bool: the slot that was released was not held any more
 type Result struct {
 	// Policy is the policy's name, and Key the key that the request counts for.
 	Policy, Key string

@@ -103,7 +103,7 @@ func (x *explanation) explainPolicy(p *policy, r *http.Request, ex *exchange) (e
 // memoize returns p with functions that remember what they return for r: each is called once. choose is called with the
 // limit that LimitFunc returns.
 func memoize(p *policy, r *http.Request, choose func(Limit)) *policy {
-	own := &policy{Policy: p.Policy, limit: p.limit, keys: p.keys}
+	own := &policy{Policy: p.Policy, limit: p.limit, slots: p.slots, keys: p.keys}
 	key := sync.OnceValues(func() (string, error) { return keyBy(p.Key, r) })
 	own.Key = func(*http.Request) (string, error) { return key() }
 	if p.Cost != nil {

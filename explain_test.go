@@ -535,7 +535,7 @@ func TestExplainSkip(t *testing.T) {
 
 // An explanation says where a limit comes from.
 func TestExplainedLimits(t *testing.T) {
-	program := ratelimit.PerMinute(60).WithBurst(10)
+	program, slots := ratelimit.PerMinute(60).WithBurst(10), ratelimit.Concurrency(5)
 	all := ratelimit.Override{Policy: "api", Limit: ratelimit.PerMinute(30), Why: "by alice"}
 	key := ratelimit.Override{Policy: "api", Key: address, Limit: ratelimit.Quota(7, ratelimit.Day)}
 	exempt := ratelimit.Override{Policy: "api", Key: address, Limit: ratelimit.Unlimited, Why: "by bob"}
@@ -551,6 +551,7 @@ func TestExplainedLimits(t *testing.T) {
 		{"a tier that is the program's", &program, nil, "60/1m burst 10", "LimitFunc"},
 		{"no tier", &ratelimit.Limit{}, nil, "60/1m burst 10", "Policy.Limit: LimitFunc returned the zero Limit"},
 		{"a malformed tier", &ratelimit.Limit{Rate: -1, Per: time.Second}, nil, "60/1m burst 10", "Policy.Limit: LimitFunc returned"},
+		{"a tier of another kind", &slots, nil, "60/1m burst 10", "Policy.Limit: LimitFunc returned 5 at once, which is malformed"},
 		{"an override", nil, &all, "30/1m", "by alice, program: 60/1m burst 10"},
 		{"an override, and a tier", &ratelimit.Limit{Rate: 5, Per: time.Second}, &all, "30/1m", "by alice, program: LimitFunc, or 60/1m burst 10"},
 		{"an override of the key", nil, &key, "7 per day", "of key ip:192.0.2.1: Override, program: 60/1m burst 10"},
