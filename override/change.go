@@ -100,7 +100,7 @@ func (c *Change) conflict(was, inForce ratelimit.Limit) error {
 // parseLimit parses the limit of an override. The text of its error is safe to show.
 func parseLimit(text string) (ratelimit.Limit, error) {
 	l, err := ratelimit.ParseLimit(text)
-	if rest := strings.TrimLeft(text, "0"); rest != text && (strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, " per ")) {
+	if rest := strings.TrimLeft(text, "0"); rest != text && (strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, " per ") || strings.HasPrefix(rest, " at once")) {
 		err = fmt.Errorf("limit %q: must be above 0: to let no request of a key through, block the key", text)
 	}
 	if err != nil {

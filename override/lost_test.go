@@ -27,6 +27,8 @@ func TestValuesWrittenByHandAreRefused(t *testing.T) {
 		"a thousandth":     {`{"limit":"60/1000m burst 10","by":"x"}`, "0.001 times"},
 		"a quota":          {`{"limit":"60 per month","by":"x"}`, "cannot be compared"},
 		"a rate of 0":      {`{"limit":"0/1m","forced":true}`, "block the key"},
+		"slots":            {`{"limit":"3 at once","by":"x","forced":true}`, "3 at once is a concurrency limit, and that of the program"},
+		"no slots":         {`{"limit":"0 at once","forced":true}`, "block the key"},
 		"unlimited":        {`{"limit":"unlimited"}`, "cannot be compared"},
 		"a long reason":    {`{"limit":"61/1m burst 10","why":"` + strings.Repeat("<", 3000) + `"}`, "malformed: must have at most 128 bytes of by, and 256 of why"},
 		"of another field": {`{"limit":1,"by":"x"}`, "malformed"},

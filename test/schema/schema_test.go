@@ -192,7 +192,7 @@ func (w *writer) spoil(v any) any {
 
 // beyond are the faults that no schema can see: of other fields, of names of functions, of the router and of ranges.
 var beyond = regexp.MustCompile(`has it already: must differ|is in policies\[|conflicts with |must not be set together|must come with|` +
-	`must not be negative|must be 0 where requests wait|must be from 1µs|time zone|must be a network|must be written as IPv4|` +
+	`must not be negative|must be 0 where requests wait|must not be set beside|must be from 1µs|time zone|must be a network|must be written as IPv4|` +
 	`must be like "GET /items/\{id\}"|must say which proxies to trust`)
 
 func TestSchemaIsWhatParseTakes(t *testing.T) {
