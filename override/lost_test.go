@@ -292,7 +292,8 @@ func TestAChangeThatOneReplicaKnowsIsNotUndoneByAnother(t *testing.T) {
 			}
 			set(t, a, change("90/1m", ""))
 			k.edit(func() { k.lose() })
-			time.Sleep(2 * time.Second)
+			// If b looks first, it writes back what it knows. Then a looks and writes the changes back, and b looks again.
+			time.Sleep(2 * look)
 			for i, r := range []replica{a, b, start(t, k)} {
 				if r.api() != "90/1m" || limitOf(t, r, "192.0.2.1") != "90/1m" || limitOf(t, r, "192.0.2.2") != "300/1m burst 50" {
 					t.Fatalf("replica %d: %+v", i, r.List(nil))
