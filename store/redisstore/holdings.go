@@ -277,7 +277,9 @@ func (s *holdings) credit(e *entry, reply []int64) (counts bool, err error) {
 func (s *holdings) confirm(h *holding, t *term, times, free int64, lost bool) {
 	c := t.claim
 	if c.mode != claimSame {
-		h.count = c.held
+		h.count, h.confirmed, h.failed = c.held, c.sent, time.Time{}
+		// A refused claim of nothing has changed nothing: what an earlier one has left is still there.
+		h.unconfirmed = c.mode == claimKeep && c.held == 0 && times == 0 && t.need > 0
 	}
 	if lost {
 		s.losses.add(h.name.policy, h.held)
@@ -285,10 +287,6 @@ func (s *holdings) confirm(h *holding, t *term, times, free int64, lost bool) {
 	}
 	h.count += times * t.need
 	h.others = t.limit.Capacity - free - h.count
-	// A refused claim of nothing has changed nothing: what an earlier one has left is still there. And if the first claim of a
-	// script was not carried out, the next ones have not said what is held.
-	h.unconfirmed = c.mode == claimKeep && c.held == 0 && times == 0 && t.need > 0 || c.mode == claimSame && !h.confirmed.Equal(c.sent)
-	h.confirmed, h.failed = c.sent, time.Time{}
 }
 
 // rename gives this Store another name, because there is another one of the same: this process is a copy, or was copied.
