@@ -53,11 +53,11 @@ var (
 // The SHA-1 of scripts in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1       = "e54c27c5609218170794a20e1af5c304179cc126"
+	TakeSHA1       = "4743cc8e914708758fe2fc7e3db14c9e8385f2a9"
 	TakeOneSHA1    = "043ac794162110c03b16e5430964a786abdb85c8"
 	TakeQuotaSHA1  = "acd2b6eeb42cb616dcef1437f1a32882c2042d52"
 	TakeFewSHA1    = "3efae39c0e40849a88f327423123aa9c5aa7cc38"
-	TakeAcrossSHA1 = "577df8e53102ca57828da106294b6c92c9a6c20f"
+	TakeAcrossSHA1 = "3dcbab0b2c32411bae8787b77aeb695765cb3504"
 	PeekSHA1       = "38cd035018d82ff592f0bafb0ef800ab676d47f4"
 	ValuesSHA1     = "0d5c4ab97b9ae0574df3608976f979b428366ebb"
 )

@@ -76,13 +76,12 @@
 
 local unit, refill, capacity, need, debt, shadow, lock, limit, fill -- the term in use; fill is the time to full, or of a period
 local period_ends -- of a quota: when the period ends that the time is in; else nil
-local slots, conflict -- of slots: the holder and what it says; whether the bucket that was read last had a higher sequence
 local blocked_until, is_lock -- of the bucket that was read last: until when it is blocked, or nil, and whether by a lock
 local KEYS, ARGV = KEYS, ARGV
 local across = KEYS == ARGV -- see take_across.lua
 local at = across and table.remove(ARGV) + 1 or 1 -- where we are in ARGV
 local call, ceil, floor, format = redis.call, math.ceil, math.floor, string.format
-local min, max, match, sub = math.min, math.max, string.match, string.sub
+local min, max, match = math.min, math.max, string.match
 
 local server_clock, now, earliest = ARGV[at] == '', ARGV[at], 0 -- earliest is the first time of a bucket that is not broken
 if server_clock then
@@ -94,7 +93,7 @@ end
 local now_text = format('%d', now)
 local reply, ends = { 0, 0 }, 2 * (across and at - 1 or #KEYS) -- and the length of the reply, with room for all charges
 
-local terms = { false } -- tables begin with room for what most scripts need: to grow takes time
+local has_slots, terms = false, { false } -- tables begin with room for what most scripts need: to grow takes time
 at = at + 2
 for i = 1, ARGV[at - 1] + 0 do
   local unit, refill, capacity = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 2]
@@ -103,6 +102,7 @@ for i = 1, ARGV[at - 1] + 0 do
     local text = ARGV[at] .. ' ' .. refill .. ' ' .. capacity
     terms[i] = { unit, refill + 0, capacity + 0, need, debt, shadow, lock, text, ceil(capacity / refill) }
   elseif ARGV[at] == 'at once' then
+    has_slots = true
     local holder, sequence, held, mode, lease, waited = match(refill, '^(%S+) (%d+) (%d+) (%l+) (%d+) (%S+)$')
     terms[i] = { 1, 0, capacity + 0, need, debt, shadow, lock, capacity .. ' at once', lease + 0, nil, {
       held_by = 'held_by:' .. holder, waits = 'waits:' .. holder, sequence = sequence + 0, held = held + 0, mode = mode,
@@ -121,7 +121,6 @@ local function use(number)
   local term = terms[number + 0]
   unit, refill, capacity, need, debt = term[1], term[2], term[3], term[4], term[5]
   shadow, lock, limit, fill, period_ends = term[6], term[7], term[8], term[9], term[10]
-  slots, conflict = term[11], nil
 end
 
 local function integer(text, least, most)
@@ -198,61 +197,6 @@ local function read_quota(key)
   return max(capacity - used, -4503599627370496), ends, state
 end
 
--- Reads the slots of a key. Returns how many are free for the holder; in place of the time of the refill, what was found; and
--- the state of the key.
-local function read_slots(key)
-  local all, own, others, earlier, last = call('HGETALL', key), nil, 0, 0, nil
-  for i = 1, #all, 2 do
-    own = all[i] == 'limit' and all[i + 1] or own
-  end
-  local state = own and 'old' or all[1] and error('broken', 0) or 'absent'
-  if own == 'blocked' or own == 'locked' then
-    own = beneath(key, own)
-  end
-  if own and not match(own, '^%d+ at once$') then
-    state = (match(own, '^%d+ %d+ %d+$') or match(own, '^%d+ per ')) and 'other' or error('broken', 0)
-  end
-  local set, gone = {}, {} -- fields and values to write, and fields to remove
-  local found = { set = set, gone = gone, fields = 0 }
-  for i = 1, #all, 2 do
-    local field, holds = all[i], sub(all[i], 1, 8) == 'held_by:'
-    if holds or sub(field, 1, 6) == 'waits:' then
-      local first, ends, sequence = match(all[i + 1], holds and '^(%d+) (%-?%d+) (%d+)$' or '^(%-?%d+) (%-?%d+)$')
-      first, ends = integer(first, -72057594037927936, 9007199254740992), integer(ends, -72057594037927936, 9007199254740992)
-      sequence = holds and integer(sequence, 0, 9007199254740992)
-      local ended = ends <= now or state == 'other' or not holds and ends > now + 250000 -- of before a clock was set back
-      found.fields = found.fields + 1
-      if field == slots.held_by then
-        found.own, found.count, last = field, not ended and first, sequence
-      elseif field == slots.waits then
-        found.waits = field
-      elseif ended then
-        gone[#gone + 1] = field
-      elseif not holds then
-        earlier = first < slots.since and earlier + 1 or earlier
-      else
-        others = others + first
-        if ends > now + fill then
-          set[#set + 1], set[#set + 2] = field, format('%d %d %d', first, now + fill, sequence)
-        end
-      end
-    end
-  end
-  local held, mode = slots.held, slots.mode
-  if mode == 'look' or mode == 'same' then
-    held, conflict = found.count or 0, mode == 'same' and found.count and last ~= slots.sequence
-  elseif last and last >= slots.sequence then
-    held, conflict = found.count or 0, true
-  else
-    conflict = false
-    if mode == 'late' and held > 0 and not found.count and others + held > capacity then
-      held, found.lost = 0, true
-    end
-  end
-  found.held, found.conflict = held, conflict
-  return capacity - others - held - earlier, found, state
-end
-
 -- Reads a bucket. Returns the credits that it holds now; the time of its refill, which is now, or later if the clock was
 -- set back; and the state of its key:
 --   absent   there is no key
@@ -263,8 +207,8 @@ end
 -- period.
 local function read(key)
   blocked_until = nil
-  if refill == 0 then
-    return (slots and read_slots or read_quota)(key)
+  if period_ends then
+    return read_quota(key)
   end
   local hash = call('HMGET', key, 'tokens', 'last_refill', 'limit')
   local tokens, last, own, state = hash[1], hash[2], hash[3], 'lasting'
@@ -302,9 +246,7 @@ end
 
 -- Returns how many of count charges a bucket can pay.
 local function pays(tokens, count)
-  if conflict then
-    return 0
-  elseif need <= 0 or debt < 0 then
+  if need <= 0 or debt < 0 then
     return count
   elseif blocked_until or need > capacity or tokens + debt < need then
     return 0
@@ -340,59 +282,9 @@ local function write(key, left, last, state, change)
   end
 end
 
--- Carries out a charge of slots. Its arguments and result are those of charge, with found in place of the time.
-local function charge_slots(i, key, free, found, state, times)
-  local set, gone, held, mode, removal = found.set, found.gone, found.held, slots.mode, need == -18014398509481984
-  if removal and times > 0 and blocked_until then
-    blocked_until = nil
-    if #gone < found.fields then
-      set[#set + 1], set[#set + 2] = 'blocked_until', now_text
-    end
-  elseif blocked_until then
-    reply[ends + 1], reply[ends + 2], ends = i, blocked_until - now, ends + 2
-  end
-  if found.conflict or found.lost then
-    reply[ends + 1], reply[ends + 2], ends = -i, found.conflict and 2 or 1, ends + 2
-  end
-  if found.conflict or need == 0 and (mode == 'look' or state == 'other') or removal and times == 0 then
-    return free
-  elseif need > 0 and times > 0 then
-    held, free, gone[#gone + 1] = held + times * need, free - times * need, found.waits
-  elseif need > 0 and slots.waits_on and pays(free, 1) == 0 then
-    set[#set + 1], set[#set + 2] = slots.waits, format('%d %d', slots.since, now + 250000)
-  end
-  if mode ~= 'look' and (held > 0 or mode == 'keep' or mode == 'same' and found.count) then
-    set[#set + 1], set[#set + 2] = slots.held_by, format('%d %d %d', held, now + fill, slots.sequence)
-  elseif mode ~= 'look' and (need == 0 or found.count) then
-    gone[#gone + 1] = found.own
-  elseif need > 0 and not set[1] then -- denied
-    return free
-  end
-  if not set[1] and #gone == found.fields and not blocked_until then
-    call('PEXPIRE', key, 0)
-    return free
-  end
-  if set[1] then
-    local ttl, rest = ceil(fill / 500) + 2, state == 'absent' and -1 or call('PTTL', key) -- twice the lease
-    call('HSET', key, blocked_until and 'blocked_limit' or 'limit', limit, set[1], set[2])
-    for j = 3, #set, 2 do
-      call('HSET', key, set[j], set[j + 1])
-    end
-    if rest < ttl / 2 then
-      call('PEXPIRE', key, format('%d', ttl))
-    end
-  end
-  for j = 1, #gone do
-    call('HDEL', key, gone[j])
-  end
-  return free
-end
-
 -- Charges the bucket of charge i that many times, and returns the credits that are left.
 local function charge(i, key, tokens, last, state, times)
-  if slots then
-    return charge_slots(i, key, tokens, last, state, times)
-  elseif state == 'other' then -- from one kind to another: what was charged before must not make it full once more
+  if state == 'other' then -- from one kind to another: what was charged before must not make it full once more
     local before = debt < 0 or need < 0 and need ~= -18014398509481984
     times, state = before and 0 or times, before and 'old' or 'moved'
   end
@@ -425,6 +317,129 @@ local function charge(i, key, tokens, last, state, times)
     reply[ends + 1], reply[ends + 2], ends = -i, last - now, ends + 2
   end
   return left
+end
+
+-- Functions for slots take the places of those above where a script has slots. Others do not take the time to make them.
+if has_slots then
+  local use_bucket, read_bucket, pays_bucket, charge_bucket = use, read, pays, charge
+  local slots, conflict -- the holder of the term in use and what it says; whether its sequence number was too low
+
+  function use(number)
+    use_bucket(number)
+    slots, conflict = terms[number + 0][11], false
+  end
+
+  -- Reads the slots of a key. Returns how many are free for the holder; in place of the time of the refill, what was found;
+  -- and the state of the key.
+  function read(key)
+    if not slots then
+      return read_bucket(key)
+    end
+    blocked_until, conflict = nil, false
+    local all, own, others, earlier, last = call('HGETALL', key), nil, 0, 0, nil
+    for i = 1, #all, 2 do
+      own = all[i] == 'limit' and all[i + 1] or own
+    end
+    local state = own and 'old' or all[1] and error('broken', 0) or 'absent'
+    if own == 'blocked' or own == 'locked' then
+      own = beneath(key, own)
+    end
+    if own and not match(own, '^%d+ at once$') then
+      state = (match(own, '^%d+ %d+ %d+$') or match(own, '^%d+ per ')) and 'other' or error('broken', 0)
+    end
+    local set, gone = {}, {} -- fields and values to write, and fields to remove
+    local found = { set = set, gone = gone, fields = 0 }
+    for i = 1, #all, 2 do
+      local field, holds = all[i], match(all[i], '^held_by:')
+      if holds or match(field, '^waits:') then
+        local first, ends, sequence = match(all[i + 1], holds and '^(%d+) (%-?%d+) (%d+)$' or '^(%-?%d+) (%-?%d+)$')
+        first = integer(first, -72057594037927936, 9007199254740992)
+        ends = integer(ends, -72057594037927936, 9007199254740992)
+        sequence = holds and integer(sequence, 0, 9007199254740992)
+        local ended = ends <= now or state == 'other' or not holds and ends > now + 250000 -- from before the clock was set back
+        found.fields = found.fields + 1
+        if field == slots.held_by then
+          found.own, found.count, last = field, not ended and first, sequence
+        elseif field == slots.waits then
+          found.waits = field
+        elseif ended then
+          gone[#gone + 1] = field
+        elseif not holds then
+          earlier = first < slots.since and earlier + 1 or earlier
+        else
+          others = others + first
+          if ends > now + fill then
+            set[#set + 1], set[#set + 2] = field, format('%d %d %d', first, now + fill, sequence)
+          end
+        end
+      end
+    end
+    local held, mode = slots.held, slots.mode
+    if mode == 'look' or mode == 'same' then
+      held, conflict = found.count or 0, mode == 'same' and found.count and last ~= slots.sequence
+    elseif last and last >= slots.sequence then
+      held, conflict = found.count or 0, true
+    elseif mode == 'late' and held > 0 and not found.count and others + held > capacity then
+      held, found.lost = 0, true
+    end
+    found.held, found.conflict = held, conflict
+    return capacity - others - held - earlier, found, state
+  end
+
+  function pays(free, count)
+    return conflict and 0 or pays_bucket(free, count)
+  end
+
+  -- Carries out a charge of slots. Its arguments and result are those of charge, with found in place of the time.
+  function charge(i, key, free, found, state, times)
+    if not slots then
+      return charge_bucket(i, key, free, found, state, times)
+    end
+    local set, gone, held, mode, removal = found.set, found.gone, found.held, slots.mode, need == -18014398509481984
+    if removal and times > 0 and blocked_until then
+      blocked_until = nil
+      if #gone < found.fields then
+        set[#set + 1], set[#set + 2] = 'blocked_until', now_text
+      end
+    elseif blocked_until then
+      reply[ends + 1], reply[ends + 2], ends = i, blocked_until - now, ends + 2
+    end
+    if found.conflict or found.lost then
+      reply[ends + 1], reply[ends + 2], ends = -i, found.conflict and 2 or 1, ends + 2
+    end
+    if found.conflict or need == 0 and (mode == 'look' or state == 'other') or removal and times == 0 then
+      return free
+    elseif need > 0 and times > 0 then
+      held, free, gone[#gone + 1] = held + times * need, free - times * need, found.waits
+    elseif need > 0 and slots.waits_on and (blocked_until or free < need) then
+      set[#set + 1], set[#set + 2] = slots.waits, format('%d %d', slots.since, now + 250000)
+    end
+    if mode ~= 'look' and (held > 0 or mode == 'keep' or mode == 'same' and found.count) then
+      set[#set + 1], set[#set + 2] = slots.held_by, format('%d %d %d', held, now + fill, slots.sequence)
+    elseif mode ~= 'look' and (need == 0 or found.count) then
+      gone[#gone + 1] = found.own
+    elseif need > 0 and not set[1] then -- denied
+      return free
+    end
+    if not set[1] and #gone == found.fields and not blocked_until then
+      call('PEXPIRE', key, 0)
+      return free
+    end
+    if set[1] then
+      local ttl, rest = ceil(fill / 500) + 2, state == 'absent' and -1 or call('PTTL', key) -- twice the lease
+      call('HSET', key, blocked_until and 'blocked_limit' or 'limit', limit, set[1], set[2])
+      for j = 3, #set, 2 do
+        call('HSET', key, set[j], set[j + 1])
+      end
+      if rest < ttl / 2 then
+        call('PEXPIRE', key, format('%d', ttl))
+      end
+    end
+    for j = 1, #gone do
+      call('HDEL', key, gone[j])
+    end
+    return free
+  end
 end
 
 local done, calls = 0, 0 -- charges of earlier calls, and calls of this run that are still to come
@@ -508,8 +523,8 @@ while true do
     return reply
   end
   if not reading or not shadow and #KEYS == ARGV[at + 2] + 0 then -- the only call, whose error is that of the script
-    local again = reading and (slots and redis.pcall('HGETALL', KEYS[reading]) or redis.pcall('HMGET', KEYS[reading], 'tokens'))
-    if again and not again.err then
+    local key = reading and KEYS[reading]
+    if key and not (has_slots and redis.pcall('HGETALL', key) or redis.pcall('HMGET', key, 'tokens')).err then
       return redis.error_reply('ERR the key holds no bucket')
     end
     -- Before Redis 7 and on KeyDB, some errors begin with the line that called: '@user_script: 183: -OOM command …'.
