@@ -236,7 +236,7 @@ func (s *holdings) credit(e *entry, reply []int64) (counts bool, err error) {
 		if n := len(items); len(reply) > 2*n {
 			result = reply[3*n+i]
 		}
-		current := t.claim.holder == s.holder && t.claim.sequence == h.sequence
+		current := h != nil && t.claim.holder == s.holder && t.claim.sequence == h.sequence // nil: a later assertion was the last
 		switch {
 		case !current:
 			counts = false
