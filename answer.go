@@ -44,6 +44,10 @@ func (l *Limiter) answer(w http.ResponseWriter, r *http.Request, x *requestExcha
 // adapter passes it to the handler of [Limiter.Handler] or [Limiter.Limit]. The limiter then asks it how the
 // framework answered, and does not wrap it: the next handler gets the Responder itself. Do not pass it on to handlers
 // of users, because a limiter in there would ask it, too.
+//
+// If its handlers can take over the connection, a Responder should have a method WrapConn(wrap func(net.Conn) net.Conn). It
+// is called before the next handler for a request that holds a slot of a [Concurrency]. The handler must then get the
+// connection that wrap returns, which holds the slot until it is closed.
 type Responder interface {
 	http.ResponseWriter
 

@@ -21,8 +21,9 @@ type call struct {
 	failsClosed    bool   // a policy refuses the request if only a stand-in can decide
 	mayWait        bool   // a policy lets the request wait
 	settles        bool   // a policy has a Settle
+	slots          bool   // a policy has a concurrency limit
 	waits          bool   // the caller waits for the tokens that it reserves
-	noSlot         bool   // there is no place for the caller to wait
+	noPlace        bool   // there is no place for the caller to wait
 	looks          bool   // it takes no tokens
 	outlivesCaller bool   // it goes on if the caller leaves meanwhile
 	policy         policy // of a call without a request; see compileFor
@@ -45,7 +46,7 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 
 func (c *call) release() {
 	c.charges, c.states, c.applied, c.zeroRates = c.charges[:0], c.states[:0], c.applied[:0], c.zeroRates[:0]
-	c.enforced, c.failsClosed, c.mayWait, c.settles, c.waits, c.looks, c.outlivesCaller, c.noSlot = false, false, false, false, false, false, false, false
+	c.enforced, c.failsClosed, c.mayWait, c.settles, c.slots, c.waits, c.looks, c.outlivesCaller, c.noPlace = false, false, false, false, false, false, false, false, false
 	c.put = nil
 	calls.Put(c)
 }
@@ -61,6 +62,10 @@ func (c *call) add(p *policy, limit Limit, charge store.Charge) {
 	c.failsClosed = c.failsClosed || p.failsClosed()
 	c.mayWait = c.mayWait || p.MaxWait > 0 && !p.Shadow
 	c.settles = c.settles || p.Settle != nil
+	c.slots = c.slots || p.slots
+	if p.slots && p.Shadow {
+		c.charges[len(c.charges)-1].MaxWait = 0 // it never asks again
+	}
 }
 
 // addFor adds p's charge for r, if p applies to r.
@@ -78,7 +83,7 @@ func (c *call) addFor(l *Limiter, r *http.Request, p *policy) error {
 		c.addZeroRate(p, limit, charge.Key, charge.Cost)
 		return nil
 	}
-	if p.swings != nil && !c.looks && p.keys[charge.Key].limit == nil { // an operator may end an override at any time
+	if p.swings != nil && !c.looks && p.override(charge.Key) == nil { // an operator may end an override at any time
 		if between, swung := p.swings.record(charge.Key, limit); swung {
 			l.warnOfSwing(p, limit, between)
 		}

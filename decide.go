@@ -22,7 +22,7 @@ import (
 //
 // It returns an error if no decision was possible, or if a policy was left out. The error is one of the Store, of a
 // function of a policy (such as [ErrNoKey]), of r's context, or about a malformed policy. Decision.Allowed is then what
-// Handler would do.
+// Handler would do. A policy with a [Concurrency] is an error, because nothing would release the slot.
 func (l *Limiter) Decide(r *http.Request, policies ...Policy) (Decision, error) {
 	compiled := l.mounts.handler.policies()
 	if len(policies) > 0 {
@@ -33,6 +33,11 @@ func (l *Limiter) Decide(r *http.Request, policies ...Policy) (Decision, error) 
 	}
 	if len(compiled) == 0 {
 		return Decision{}, errors.New("ratelimit: Decide: no policies, and Config.Policies is empty")
+	}
+	for _, p := range compiled {
+		if err := p.refuseSlots(); err != nil {
+			return Decision{}, fmt.Errorf("ratelimit: Decide: %w", err)
+		}
 	}
 	x := l.newExchange(r.Context())
 	x.limited.Terms = &l.ofRequests

@@ -45,6 +45,7 @@ type Decision struct {
 //   - Wait time.Duration: how long until the tokens come that were reserved, with [Policy.MaxWait]
 //   - Blocked bool: the bucket is blocked or locked, for RetryAfter
 //   - Degraded bool: a stand-in answered, while the store is unavailable
+//   - Lost bool: the slot that was released was not held any more
 type Result struct {
 	// Policy is the policy's name, and Key the key that the request counts for.
 	Policy, Key string
@@ -72,8 +73,9 @@ type Result struct {
 
 // Tightest returns the result that headers should show to a client. If the request was denied, it is the denial with
 // the longest RetryAfter. Otherwise it is the result whose bucket can pay for the fewest further requests of the same
-// cost, and among equals the one with the fewest tokens left. Shadow and Hidden results do not count. If no other is
-// left, Tightest returns nil.
+// cost, and among equals the one with the fewest tokens left. A concurrency limit comes last then, because the slot of the
+// request is free again when the client has its answer. Shadow and Hidden results do not count. If no other is left,
+// Tightest returns nil.
 func (d *Decision) Tightest() *Result {
 	var tightest *Result
 	for i := range d.Results {
@@ -123,6 +125,9 @@ func (r *Result) tighter(than *Result) bool {
 	}
 	if r.RetryAfter != than.RetryAfter {
 		return r.RetryAfter > than.RetryAfter
+	}
+	if slots := r.Limit.IsConcurrency(); r.Allowed && slots != than.Limit.IsConcurrency() {
+		return !slots
 	}
 	if left, others := r.requestsLeft(), than.requestsLeft(); left != others {
 		return left < others
@@ -177,6 +182,19 @@ func (d *Decision) PeriodEnd() time.Time {
 	return time.Time{}
 }
 
+// AtOnce reports whether a denied request has to wait for a slot of a [Concurrency] limit that is not Hidden: too many
+// requests run at once.
+func (d *Decision) AtOnce() bool {
+	after := d.RetryAfter()
+	for i := range d.Results {
+		r := &d.Results[i]
+		if r.Limit.IsConcurrency() && !r.Allowed && !r.Shadow && !r.Hidden && !r.Blocked && r.RetryAfter == after && after != Never {
+			return true
+		}
+	}
+	return false
+}
+
 // resetOf returns when the bucket is full, in seconds of Unix time, rounded up. The period of a quota ends on a whole second.
 // There the nearest one is right, because d.At is some time after the decision of the Store.
 func (d *Decision) resetOf(r *Result) int64 {
@@ -190,7 +208,7 @@ func (d *Decision) resetOf(r *Result) int64 {
 // next returns how long it takes until the bucket can pay the same cost again.
 func (r *Result) next() time.Duration {
 	switch {
-	case !r.Allowed, !r.Degraded && r.Cost <= 0:
+	case !r.Allowed, !r.Degraded && r.Cost <= 0, r.Limit.IsConcurrency(): // whose slot is free again by then
 		return r.RetryAfter // 0 if allowed, unless the bucket is blocked
 	case r.Degraded:
 		return r.ResetAfter
@@ -202,7 +220,7 @@ func (r *Result) next() time.Duration {
 
 // Until returns how long it takes until the bucket can give that many tokens, if no request uses it. A bucket never holds
 // more than the burst of Limit. For a Degraded result it returns ResetAfter. If the bucket is blocked, it returns at least
-// RetryAfter, but not more than ResetAfter.
+// RetryAfter, but not more than ResetAfter. For slots that are held it returns ResetAfter, which is a guess.
 func (r *Result) Until(tokens int64) time.Duration {
 	if r.Degraded {
 		return r.ResetAfter // a stand-in's limit may be a part of Limit
@@ -211,7 +229,7 @@ func (r *Result) Until(tokens int64) time.Duration {
 	var until time.Duration
 	switch limit, err := r.Limit.compile(); {
 	case err != nil:
-	case limit.IsQuota():
+	case limit.IsQuota(), limit.IsConcurrency():
 		if r.Remaining < tokens {
 			until = r.ResetAfter
 		}
@@ -245,11 +263,11 @@ func (d *Decision) Denied() []string {
 	return names
 }
 
-// VisibleWait returns Waited, or 0 if the request had to wait for a Hidden policy, or may have waited for a Hidden quota. It
-// is meant for headers.
+// VisibleWait returns Waited, or 0 if the request had to wait for a Hidden policy, or may have waited for a Hidden quota or
+// concurrency limit. It is meant for headers.
 func (d *Decision) VisibleWait() time.Duration {
 	for i := range d.Results {
-		if r := &d.Results[i]; r.Hidden && !r.Shadow && (r.Wait > 0 || r.Limit.Period() != 0) {
+		if r := &d.Results[i]; r.Hidden && !r.Shadow && (r.Wait > 0 || r.Limit.Period() != 0 || r.Limit.IsConcurrency()) {
 			return 0
 		}
 	}
@@ -286,8 +304,10 @@ func FromContext(ctx context.Context) (*Decision, bool) {
 // none for calls with wrong arguments either, except for Admit, which refuses the request.
 type Event struct {
 	// Op is the operation: "request", "decide", "admit", "take", "take_all", "wait", "wait_all", "peek",
-	// "refund", "reset", "block", "unblock" or "settle". A "settle" follows a "request" that was charged
-	// under a [Policy.Settle], when its handler has returned. It is no decision: it is always Allowed.
+	// "refund", "reset", "block", "unblock", "acquire", "settle" or "expired". A "settle" follows a "request"
+	// that was charged under a [Policy.Settle], when its handler has returned. An "expired" follows a
+	// "request" or an "acquire" if its slot was lost before it was released: see [Concurrency]. Both are no
+	// decisions: they are always Allowed.
 	Op string
 
 	// Allowed reports whether the request goes on.

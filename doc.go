@@ -107,6 +107,7 @@
 //   - [Limiter.Handler] and [Limiter.Limit]: requests
 //   - [Limiter.Take]: anything else, such as a message, by a key that you name
 //   - [Limiter.Wait]: workers, which block until their turn
+//   - [Limiter.Acquire]: jobs and streams, of which at most n may run at once
 //   - [Limiter.Admit]: a request whose key only its handler knows, such as the name in a login form
 //   - [Limiter.Decide]: a request that you answer yourself
 //   - [Limiter.TakeAll] and [Limiter.WaitAll]: several buckets in one step

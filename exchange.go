@@ -17,6 +17,7 @@ type exchange struct {
 	limited     deadline.Context // the context of the Store's call. Its Parent is the request's first context
 	decision    Decision
 	firstResult [1]Result // room for the result of a single policy
+	held        *heldSlots
 }
 
 // A requestExchange is an exchange and its request in one allocation.

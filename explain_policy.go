@@ -71,9 +71,12 @@ func (x *explanation) explainPolicy(p *policy, r *http.Request, ex *exchange) (e
 		e.Found = step.Tried[0]
 	}
 	e.Key, e.Cost = e.charge.Key, e.charge.Cost
+	if limit.IsConcurrency() {
+		own.MaxWait = 0 // nobody knows when a slot becomes free
+	}
 	why := cmp.Or(p.limitFrom, "Policy.Limit")
 	switch {
-	case p.keys[key].limit != nil:
+	case p.override(key) != nil:
 		why = "of key " + logtext.Show(key, maxExplained) + ": " + p.insteadOf(p.keys[key])
 	case chosen == nil:
 	case *chosen == limit:
@@ -100,7 +103,7 @@ func (x *explanation) explainPolicy(p *policy, r *http.Request, ex *exchange) (e
 // memoize returns p with functions that remember what they return for r: each is called once. choose is called with the
 // limit that LimitFunc returns.
 func memoize(p *policy, r *http.Request, choose func(Limit)) *policy {
-	own := &policy{Policy: p.Policy, limit: p.limit, keys: p.keys}
+	own := &policy{Policy: p.Policy, limit: p.limit, slots: p.slots, keys: p.keys}
 	key := sync.OnceValues(func() (string, error) { return keyBy(p.Key, r) })
 	own.Key = func(*http.Request) (string, error) { return key() }
 	if p.Cost != nil {
@@ -128,7 +131,7 @@ func bucketOf(ctx context.Context, s store.Store, c *store.Charge) (store.Bucket
 	_, err = s.Take(ctx, []store.Charge{{Policy: c.Policy, Key: c.Key, Limit: c.Limit}}, states)
 	l, now := c.Limit, &states[0]
 	b = store.Bucket{Limit: l, Credits: l.Capacity, Blocked: now.RetryAfter, Degraded: now.Degraded}
-	if l.IsQuota() {
+	if l.IsQuota() || l.IsConcurrency() {
 		b.Credits, b.Rest = now.Remaining, now.ResetAfter
 	} else if !now.Blocked { // a block hides the tokens
 		b.Credits -= now.ResetAfter.Microseconds() * l.Refill // rounded down
@@ -244,12 +247,18 @@ func (e *explainedPolicy) why(r *Result, asked time.Duration) string {
 		return fmt.Sprintf("the request waits %v for the next period", asked)
 	case r.Wait > 0:
 		return fmt.Sprintf("the request waits %v for its tokens", r.Wait)
+	case r.Allowed && limit.IsConcurrency():
+		return fmt.Sprintf("the request takes %d of %d free slots", r.Cost, e.Before.Remaining)
 	case r.Allowed:
 		return fmt.Sprintf("the request takes %d of %d tokens", r.Cost, e.Before.Remaining)
 	case limit == (store.Limit{}):
-		return "the rate is 0"
+		return "the limit is 0"
 	case r.Blocked:
 		return fmt.Sprintf("the bucket is blocked for %v", r.RetryAfter)
+	case limit.IsConcurrency() && e.charge.MaxWait > 0:
+		return fmt.Sprintf("all %d slots are held: the request waits up to %v for one, and is denied if none becomes free", limit.Capacity, e.charge.MaxWait)
+	case limit.IsConcurrency():
+		return fmt.Sprintf("all %d slots are held", limit.Capacity)
 	case r.RetryAfter == Never:
 		return fmt.Sprintf("the cost is negative or above the %s of %d", capacityName(limit), limit.Remaining(limit.Capacity))
 	default:

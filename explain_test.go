@@ -280,7 +280,7 @@ func TestExplainedOutcomes(t *testing.T) {
 		{"too dear", policy(ratelimit.RemoteIP(), func(p *ratelimit.Policy) { p.Cost = func(*http.Request) int64 { return 6 } }), nil, 429, explain.Denied, "the cost is negative or above the burst of 5"},
 		{"a rate of 0", policy(ratelimit.RemoteIP(), func(p *ratelimit.Policy) {
 			p.LimitFunc = func(*http.Request) ratelimit.Limit { return ratelimit.PerDay(0) }
-		}), nil, 429, explain.Denied, "the rate is 0"},
+		}), nil, 429, explain.Denied, "the limit is 0"},
 		{"shadow", policy(ratelimit.RemoteIP(), func(p *ratelimit.Policy) { p.Shadow, p.Cost = true, func(*http.Request) int64 { return 6 } }), nil, 0, explain.WouldDeny, "above the burst"},
 		{"unlimited", free(policy(ratelimit.RemoteIP(), nil)), nil, 0, explain.Exempt, "the limit is Unlimited"},
 		{"unlimited by the program", policy(ratelimit.RemoteIP(), func(p *ratelimit.Policy) { p.Limit = ratelimit.Unlimited }), nil, 0, explain.Exempt, "the limit is Unlimited"},
@@ -535,7 +535,7 @@ func TestExplainSkip(t *testing.T) {
 
 // An explanation says where a limit comes from.
 func TestExplainedLimits(t *testing.T) {
-	program := ratelimit.PerMinute(60).WithBurst(10)
+	program, slots := ratelimit.PerMinute(60).WithBurst(10), ratelimit.Concurrency(5)
 	all := ratelimit.Override{Policy: "api", Limit: ratelimit.PerMinute(30), Why: "by alice"}
 	key := ratelimit.Override{Policy: "api", Key: address, Limit: ratelimit.Quota(7, ratelimit.Day)}
 	exempt := ratelimit.Override{Policy: "api", Key: address, Limit: ratelimit.Unlimited, Why: "by bob"}
@@ -551,6 +551,7 @@ func TestExplainedLimits(t *testing.T) {
 		{"a tier that is the program's", &program, nil, "60/1m burst 10", "LimitFunc"},
 		{"no tier", &ratelimit.Limit{}, nil, "60/1m burst 10", "Policy.Limit: LimitFunc returned the zero Limit"},
 		{"a malformed tier", &ratelimit.Limit{Rate: -1, Per: time.Second}, nil, "60/1m burst 10", "Policy.Limit: LimitFunc returned"},
+		{"a tier of another kind", &slots, nil, "60/1m burst 10", "Policy.Limit: LimitFunc returned 5 at once, which is malformed"},
 		{"an override", nil, &all, "30/1m", "by alice, program: 60/1m burst 10"},
 		{"an override, and a tier", &ratelimit.Limit{Rate: 5, Per: time.Second}, &all, "30/1m", "by alice, program: LimitFunc, or 60/1m burst 10"},
 		{"an override of the key", nil, &key, "7 per day", "of key ip:192.0.2.1: Override, program: 60/1m burst 10"},

@@ -23,14 +23,20 @@ type HeaderFunc func(h http.Header, d *Decision)
 //
 //	X-RateLimit-Limit      the burst: the number of tokens in a full bucket
 //	X-RateLimit-Remaining  the number of tokens left
-//	X-RateLimit-Reset      when the bucket is full again, in seconds of Unix time, rounded up; the end of a quota's period
+//	X-RateLimit-Reset      when the bucket is full again, in seconds of Unix time, rounded up; the end of a quota's period;
+//	                       absent for a concurrency limit
 //	X-RateLimit-Waited     how long the request waited for its tokens, in seconds; absent if it did not wait
 //
+// For a concurrency limit, the tokens are its slots.
 // A token is one request, unless [Policy.Cost] is set. A request can be repeated Remaining / cost times at once. For
 // other formats, see https://github.com/go-tokenbucket/ratelimit/blob/main/docs/headers.md.
 func XRateLimit(h http.Header, d *Decision) {
 	if r := d.Tightest(); r != nil {
-		rateheader.SetXRateLimit(h, d.room(), r.Limit.burst(), r.Remaining, d.resetOf(r))
+		reset := int64(rateheader.NoReset)
+		if !r.Limit.IsConcurrency() {
+			reset = d.resetOf(r)
+		}
+		rateheader.SetXRateLimit(h, d.room(), r.Limit.burst(), r.Remaining, reset)
 		rateheader.SetWaited(h, d.VisibleWait())
 	}
 }

@@ -95,7 +95,8 @@ type Limiter struct {
 	refuse   func(http.ResponseWriter, *http.Request, error)
 	skip     func(*http.Request) bool
 	timeout  time.Duration
-	waiting  *waitSlots
+	waiting  *waitPlaces
+	slots    slotQueues
 	observe  func(context.Context, *Event)
 	routers  subRouters // for Event.Route
 	failures failure.Log
@@ -131,7 +132,7 @@ func New(cfg Config) (*Limiter, error) {
 		refuse:   cfg.Error,
 		skip:     cfg.Skip,
 		timeout:  timeout,
-		waiting:  newWaitSlots(cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)),
+		waiting:  newWaitPlaces(cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)),
 		observe:  cfg.Observe,
 		failures: failure.Log{Logger: cfg.Logger, Message: "ratelimit: decision failed"},
 		refusals: failure.Log{Logger: cfg.Logger, Message: "ratelimit: request refused", Level: slog.LevelWarn, Every: refusalsEvery, MaxKinds: maxRefusals},
@@ -258,13 +259,20 @@ func (h *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	policies := h.mount.policies()
 	x := newRequestExchange(r.Context(), &h.mount.visitOf(l, r).terms)
+	settles, slots := needAfterwards(policies)
+	if slots {
+		defer func() { x.held.done() }() // also if an observer, a HeaderFunc or next panics
+	}
 	err := l.decide(&x.exchange, r, policies, true)
 	decided := l.answer(w, r, x, err)
 	if decided == nil {
 		return
 	}
 	defer returnLearned(r, decided) // also if next panics
-	if settles(policies) {
+	if x.held != nil {
+		w = x.held.watch(w)
+	}
+	if settles {
 		l.serveAndSettle(w, decided, &x.exchange, policies, h.next)
 	} else {
 		h.next.ServeHTTP(w, decided)

@@ -37,7 +37,7 @@ func (m *mount) replace(policies []*policy, overrides map[string]*overrides) {
 	replaced := slices.Clone(m.policies())
 	for _, p := range policies {
 		if i := indexOf(replaced, p.Name); i >= 0 {
-			replaced[i] = &policy{Policy: p.Policy, limit: p.limit, limitFrom: p.limitFrom}
+			replaced[i] = &policy{Policy: p.Policy, limit: p.limit, slots: p.slots, limitFrom: p.limitFrom}
 		}
 	}
 	m.enforce(replaced, overrides)
@@ -109,7 +109,9 @@ func (ms *mounts) inUse() []*mount {
 func (p *policy) inForce(key string, limit Limit, charged store.Limit) (Limit, store.Limit) {
 	now := p.successor()
 	chosen := charged != cmp.Or(p.program, p).limit && now.LimitFunc != nil
-	switch o := now.keys[key].limit; {
+	switch o := now.override(key); {
+	case now.slots != charged.IsConcurrency(): // slots are released as slots
+		return limit, charged
 	case o != nil && o.Limit != Unlimited:
 		return o.Limit, o.compiled
 	case o == nil && now != p && !chosen && now.limit != (store.Limit{}): // it has none for Unlimited

@@ -22,7 +22,8 @@ type Override struct {
 	Key string
 
 	// Limit is the limit, also a [Quota] or [Unlimited]. Required. To deny all requests of a key, use
-	// [Limiter.Block].
+	// [Limiter.Block]. If it is a [Concurrency] and the limit of the policy is none, or the other way
+	// round, the override has no effect.
 	Limit Limit
 
 	// Why says where the limit comes from, such as "set by alice", for [Limiter.Explain]. Default "Override".
@@ -129,6 +130,19 @@ func newOverrideLimit(l Limit) (*overrideLimit, error) {
 	return compiled, err
 }
 
+// fits reports whether l is a limit that can be in force for p.
+func (l *overrideLimit) fits(p *policy) bool {
+	return l != nil && (l.Limit == Unlimited || l.compiled.IsConcurrency() == p.slots)
+}
+
+// override returns the limit of the override of a key, nil if there is none.
+func (p *policy) override(key string) *overrideLimit {
+	if l := p.keys[key].limit; l.fits(p) {
+		return l
+	}
+	return nil
+}
+
 // maxShownKey is how much of a key or a name an error shows, in bytes.
 const maxShownKey = 64
 
@@ -162,12 +176,13 @@ func (p *policy) withOverrides(byPolicy map[string]*overrides) *policy {
 		Policy:    own.Policy,
 		limit:     own.limit,
 		swings:    own.swings,
+		slots:     own.slots,
 		mount:     own.mount,
 		limitFrom: own.limitFrom,
 		program:   own,
 		keys:      o.keys,
 	}
-	if over := o.all.limit; over != nil {
+	if over := o.all.limit; over.fits(own) {
 		overridden.LimitFunc, overridden.swings = nil, nil
 		overridden.Limit, overridden.limit = over.Limit, over.compiled
 		overridden.limitFrom = own.insteadOf(o.all)
@@ -194,10 +209,19 @@ func (ms *mounts) overriddenLimit(name, key string) *overrideLimit {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	o := ms.overrides[name]
-	if o == nil || !slices.ContainsFunc(ms.inUse(), func(m *mount) bool { return indexOf(m.policies(), name) >= 0 }) {
+	if o == nil {
 		return nil
 	}
-	return cmp.Or(o.keys[key].limit, o.all.limit)
+	for _, m := range ms.inUse() {
+		if i := indexOf(m.policies(), name); i >= 0 {
+			p := m.policies()[i]
+			if all := o.all.limit; all.fits(p) {
+				return cmp.Or(p.override(key), all)
+			}
+			return p.override(key)
+		}
+	}
+	return nil
 }
 
 // ProgramLimits returns the limits that the program sets, by policy name, whether they are overridden or not. A policy

@@ -26,15 +26,18 @@ type Policy struct {
 	// a key is answered 403, see Optional. [KeyFunc] lists what happens after other errors.
 	Key KeyFunc
 
-	// Limit is the rate and the burst of each key. Required, unless LimitFunc never returns the zero
-	// Limit. [Limiter.Peek] and [Limiter.Reset] do not need it.
+	// Limit is the rate and the burst of each key, a [Quota], or a [Concurrency]. Required, unless
+	// LimitFunc never returns the zero Limit. [Limiter.Peek] and [Limiter.Reset] do not need it. A policy
+	// with a Concurrency has no Cost, Settle and LockFor. Use it with [Limiter.Handler],
+	// [Limiter.Limit] or [Limiter.Acquire].
 	Limit Limit
 
 	// LimitFunc, if set, chooses the limit of a request, for example by the member's tier. It may
 	// return the zero Limit (use Policy.Limit), [Unlimited] (exempt the request) or a rate of 0, such as
 	// PerDay(0) (deny it). Except for Unlimited, it must depend on the key alone: a bucket that is charged
 	// under two limits refills at the faster one. It is full after each change between a rate and a
-	// [Quota]. For GET and POST use two policies. Calls without a request ignore it.
+	// [Quota]. It may return a [Concurrency] only if Policy.Limit is one, and then no rate and no Quota.
+	// For GET and POST use two policies. Calls without a request ignore it.
 	LimitFunc func(*http.Request) Limit
 
 	// Cost, if set, returns how many tokens a request takes. Default 1. A cost of 0 is allowed unless
@@ -43,8 +46,9 @@ type Policy struct {
 
 	// MaxWait lets a request wait for its tokens instead of being denied, for at most this long.
 	// Requests of all replicas go on in the order in which they came, except under a [Quota]: when its
-	// next period begins, all that wait ask again, in no order. [http.Server.WriteTimeout]
-	// must be longer than MaxWait. Default 0: requests do not wait; [Limiter.Wait] has no bound. See
+	// next period begins, all that wait ask again, in no order. For slots of a [Concurrency], the order
+	// is exact in each Limiter, and approximate over replicas. [http.Server.WriteTimeout] must be longer
+	// than MaxWait. Default 0: requests do not wait; [Limiter.Wait] has no bound. See
 	// https://github.com/go-tokenbucket/ratelimit/blob/main/docs/waiting.md.
 	MaxWait time.Duration
 
@@ -90,6 +94,7 @@ type policy struct {
 	limit  store.Limit                           // Policy.Limit compiled; zero if that is zero or Unlimited
 	tiers  atomic.Pointer[map[Limit]store.Limit] // limits of LimitFunc, compiled
 	swings *limitSwings                          // nil without a LimitFunc
+	slots  bool                                  // its limits are concurrency limits
 
 	mount     *mount              // that it is or was in; nil for a policy of a call
 	limitFrom string              // where the limit comes from, "" for Policy.Limit of the program's first policies
@@ -136,7 +141,10 @@ func compile(field string, policies []Policy, needKey bool) ([]*policy, error) {
 		if p.LockFor != 0 && p.MaxWait > 0 {
 			wrong("LockFor", p.LockFor.String(), "must be 0 where requests wait, because each of them would lock the bucket: set MaxWait to 0, and do not use Wait or WaitAll")
 		}
-		compiled[i] = &policy{Policy: p}
+		for _, field := range p.refusedBesideSlots() {
+			wrong(field, "", "must not be set beside a concurrency limit, because each request takes one slot: use a policy with a rate for it")
+		}
+		compiled[i] = &policy{Policy: p, slots: p.Limit.IsConcurrency()}
 		switch {
 		case p.Limit == Unlimited:
 		case p.Limit != Limit{}:
@@ -153,6 +161,23 @@ func compile(field string, policies []Policy, needKey bool) ([]*policy, error) {
 		return compiled, faults
 	}
 	return compiled, nil
+}
+
+// refusedBesideSlots returns the fields that are set and that a concurrency limit refuses.
+func (p *Policy) refusedBesideSlots() (fields []string) {
+	if !p.Limit.IsConcurrency() {
+		return nil
+	}
+	if p.Cost != nil {
+		fields = append(fields, "Cost")
+	}
+	if p.Settle != nil {
+		fields = append(fields, "Settle")
+	}
+	if p.LockFor != 0 {
+		fields = append(fields, "LockFor")
+	}
+	return fields
 }
 
 // validLock reports whether compile accepts LockFor.
@@ -178,15 +203,29 @@ func (p *policy) limitOf(r *http.Request) (Limit, store.Limit, error) {
 	case chosen.isZero():
 		return chosen, store.Limit{}, nil
 	}
-	limit, err := p.compiled(chosen)
+	err := p.wrongKind(chosen)
 	if err == nil {
-		return chosen, limit, nil
+		var limit store.Limit
+		if limit, err = p.compiled(chosen); err == nil {
+			return chosen, limit, nil
+		}
 	}
 	err = failure.WithKind("LimitFunc", fmt.Errorf("LimitFunc returned %v: %w", chosen, err))
 	if p.Limit == Unlimited { // only a LimitFunc that returns Unlimited exempts a request
 		return Limit{}, store.Limit{}, err
 	}
 	return p.Limit, p.limit, err
+}
+
+// wrongKind returns an error if l is a concurrency limit and those of p are not, or the other way round.
+func (p *policy) wrongKind(l Limit) error {
+	switch {
+	case l.IsConcurrency() == p.slots:
+		return nil
+	case p.slots:
+		return errors.New("must be a Concurrency, as Policy.Limit is")
+	}
+	return errors.New("must not be a Concurrency, because Policy.Limit is none")
 }
 
 // chargeFor returns what p takes from its bucket for r, and under which limit. The charge has no Key if p does not apply: its
@@ -199,7 +238,7 @@ func (p *policy) chargeFor(r *http.Request, look bool) (limit Limit, charge stor
 	var o *overrideLimit
 	if p.keys != nil {
 		key, keyErr = keyBy(p.Key, r)
-		o = p.keys[key].limit
+		o = p.override(key)
 	}
 	if o != nil {
 		limit, compiled = o.Limit, o.compiled

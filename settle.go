@@ -93,14 +93,13 @@ func (s *settlement) set(policy string, n int64) (found bool) {
 	return found
 }
 
-// settles reports whether one of policies has a Settle.
-func settles(policies []*policy) bool {
+// needAfterwards reports whether one of policies has a Settle, and whether one takes slots.
+func needAfterwards(policies []*policy) (settles, slots bool) {
 	for _, p := range policies {
-		if p.Settle != nil {
-			return true
-		}
+		settles = settles || p.Settle != nil
+		slots = slots || p.slots
 	}
-	return false
+	return settles, slots
 }
 
 // serveAndSettle calls next with r, the request of x. Then it settles the charges of policies that have a Settle.
@@ -151,7 +150,7 @@ func (x *exchange) openCharges(policies []*policy) (charges []openCharge) {
 
 // compiledFor returns the limit that r was charged under, compiled. Those of keys must not fill the table of tiers.
 func (p *policy) compiledFor(r *Result) (store.Limit, error) {
-	if o := p.keys[r.Key].limit; o != nil {
+	if o := p.override(r.Key); o != nil {
 		return o.compiled, nil
 	}
 	return p.compiled(r.Limit)

@@ -52,6 +52,9 @@ func (l *Limiter) charge(ctx context.Context, op string, p Policy, key string, c
 	if err := c.compileFor(op, &p, key); err != nil {
 		return Result{}, err
 	}
+	if err := p.refuseSlots(); err != nil {
+		return Result{}, fmt.Errorf("ratelimit: %s: %w", exported(op), err)
+	}
 	if p.Limit == Unlimited {
 		return Result{Policy: p.Name, Key: key, Limit: p.Limit, Cost: cost, Hidden: p.Hidden, State: store.State{Allowed: true, Remaining: math.MaxInt64}}, nil
 	}
@@ -79,8 +82,11 @@ func (c *call) compileFor(op string, p *Policy, key string) error {
 	if key == "" {
 		err = errors.Join(err, errors.New("key: must not be empty"))
 	}
-	return fmt.Errorf("ratelimit: %s: %w", strings.ToUpper(op[:1])+op[1:], err)
+	return fmt.Errorf("ratelimit: %s: %w", exported(op), err)
 }
+
+// exported returns the name of the method of an Event's Op.
+func exported(op string) string { return strings.ToUpper(op[:1]) + op[1:] }
 
 // compileOwn compiles of, a policy of a call without a request, into p. It reports whether the policy is valid. Such a
 // call compiles its policies each time, so it does not use compile, which allocates. p may be from an earlier call,
@@ -92,8 +98,8 @@ func (p *policy) compileOwn(of *Policy) (ok bool) {
 			p.limit, _ = of.Limit.compile()
 		}
 	}
-	p.Policy = *of
-	return (of.Limit == Unlimited || p.limit != (store.Limit{})) && of.MaxWait >= 0 && of.validLock() && policyname.Valid(of.Name)
+	p.Policy, p.slots = *of, of.Limit.IsConcurrency()
+	return (of.Limit == Unlimited || p.limit != (store.Limit{})) && of.MaxWait >= 0 && of.validLock() && len(of.refusedBesideSlots()) == 0 && policyname.Valid(of.Name)
 }
 
 // conclude makes a call of one charge.
@@ -132,21 +138,13 @@ var errDegraded = errors.New("the store is unavailable, and a stand-in answered"
 // take calls the store for c and decides, into x.decision. leftOut is why other policies were left out. It is returned
 // if the store does not fail.
 func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
-	ok, err := l.ask(x, c)
-	var waited time.Duration
-	for until := c.nextPeriod(ok, err); until > 0; until = c.nextPeriod(ok, err) {
-		slept, left := l.sleep(x, until)
-		waited += slept
-		if left != nil {
-			own, _ := x.fill(c, ok)
-			return l.abandonWait(x, own, waited, left, start)
-		}
-		c.shortenWaits(slept)
-		c.useLimitsInForce()
-		ok, err = l.ask(x, c)
+	ok, waited, left, err := l.askUntilDecided(x, c)
+	if left != nil {
+		own, _ := x.fill(c, ok)
+		return l.abandonWait(x, own, waited, left, start)
 	}
 	if closed, failed := x.failed(c, err); failed != nil {
-		if c.waits && ok { // other calls with FailClosed reach no stand-in
+		if (c.waits || c.slots) && ok { // other calls with FailClosed reach no stand-in
 			l.refundCall(x, c, 0)
 		}
 		return l.fail(x, c.failedClosed(), closed, waited, failed, start)
@@ -164,6 +162,9 @@ func (l *Limiter) take(x *exchange, c *call, leftOut error, start start) error {
 			return l.abandonWait(x, own, waited, left, start)
 		}
 		x.decision.elapse(turn)
+	}
+	if c.slots && x.decision.Allowed {
+		l.hold(x, c, start)
 	}
 	l.report(x, own, waited, leftOut, start)
 	return leftOut

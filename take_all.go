@@ -61,6 +61,9 @@ func (c *call) addCharges(charges []Charge) error {
 			_, err := compile("Policy", []Policy{charge.Policy}, false)
 			fault(i, "%w", err)
 		}
+		if err := charge.Policy.refuseSlots(); err != nil {
+			fault(i, "%w", err)
+		}
 		if charge.Key == "" {
 			fault(i, "Key: must not be empty")
 		}

@@ -21,6 +21,8 @@ import (
 //	{"policies": [{"name": "api", "limit": 100000, "limit_text": "100000 per month",
 //		"used": 1234, "remaining": 98766, "reset": 1796083200, "window": 2592000}]}
 //
+// A concurrency limit has no reset and no window, and used are the slots that are held.
+//
 // It shows the policies of [Limiter.Handler], or those that you pass. One that is mounted is found by its Name, and shown
 // as it is in force there. Policies are left out that are Shadow or Hidden, or that exempt the caller. It calls Key and
 // LimitFunc, so mount it inside the authentication that they need. Mount it outside of Handler, or it costs tokens.
@@ -144,8 +146,8 @@ type usageEntry struct {
 	LimitText    string `json:"limit_text"`
 	Used         int64  `json:"used"`
 	Remaining    int64  `json:"remaining"`
-	Reset        int64  `json:"reset"`
-	Window       int64  `json:"window,omitempty"` // of a rate of 0 there is none
+	Reset        int64  `json:"reset,omitempty"`  // of a concurrency limit there is none
+	Window       int64  `json:"window,omitempty"` // nor of a rate of 0
 	BlockedUntil int64  `json:"blocked_until,omitempty"`
 }
 
@@ -154,7 +156,10 @@ func (d *Decision) usage() []byte {
 	entries := make([]usageEntry, 0, len(d.Results)) // not nil, which is null in JSON
 	for i := range d.Results {
 		r := &d.Results[i]
-		e := usageEntry{Name: r.Policy, Limit: r.Limit.burst(), LimitText: r.Limit.String(), Reset: d.resetOf(r), Window: d.windowOf(r)}
+		e := usageEntry{Name: r.Policy, Limit: r.Limit.burst(), LimitText: r.Limit.String()}
+		if !r.Limit.IsConcurrency() {
+			e.Reset, e.Window = d.resetOf(r), d.windowOf(r)
+		}
 		e.Remaining = min(r.Remaining, e.Limit)
 		e.Used = e.Limit - e.Remaining
 		if r.Blocked {

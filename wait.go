@@ -74,8 +74,8 @@ func maxWaitOf(maxWait time.Duration) time.Duration {
 	return maxWait
 }
 
-// takeInTurn is take for a caller that waits for the tokens that c reserves. It takes a slot before it calls the Store:
-// after the answer of the Store, tokens are reserved and it is too late to refuse.
+// takeInTurn is take for a caller that waits for the tokens that c reserves. It takes a place before it calls the
+// Store: after the answer of the Store, tokens are reserved and it is too late to refuse.
 func (l *Limiter) takeInTurn(x *exchange, c *call, leftOut error, start start) error {
 	if !c.mayWait {
 		c.outlivesCaller = c.settles
@@ -90,18 +90,18 @@ func (l *Limiter) takeInTurn(x *exchange, c *call, leftOut error, start start) e
 		c.refuseToWait()
 	}
 	err := l.take(x, c, leftOut, start)
-	if c.noSlot && err == nil && !x.decision.Allowed {
-		l.logRefusal(x, errNoSlot, false)
+	if c.noPlace && err == nil && !x.decision.Allowed {
+		l.logRefusal(x, errNoPlace, false)
 	}
 	return err
 }
 
-// errNoSlot is why a request is denied that has to wait and finds no place.
-var errNoSlot = errors.New("no place to wait: Config.MaxWaiting is reached, for the key or in all")
+// errNoPlace is why a request is denied that has to wait and finds no place.
+var errNoPlace = errors.New("no place to wait: Config.MaxWaiting is reached, for the key or in all")
 
 // refuseToWait changes c so that it is allowed at once or not at all. Shadows still measure the wait.
 func (c *call) refuseToWait() {
-	c.noSlot = true
+	c.noPlace = true
 	for i := range c.charges {
 		if !c.charges[i].Shadow {
 			c.charges[i].MaxWait = 0
@@ -133,6 +133,31 @@ func (c *call) wait() (longest time.Duration) {
 	return longest
 }
 
+// askUntilDecided calls the Store with c, and again if c waits for slots or for the next period of a quota. It returns how long
+// it waited, and in left why x ended before.
+func (l *Limiter) askUntilDecided(x *exchange, c *call) (ok bool, waited time.Duration, left, err error) {
+	for {
+		ok, slept, left, err := l.askForSlots(x, c)
+		waited += slept
+		until := c.nextPeriod(ok, err)
+		if left != nil || until == 0 {
+			return ok, waited, left, err
+		}
+		slept, left = l.sleep(x, until, nil)
+		waited += slept
+		if left != nil {
+			return ok, waited, left, nil
+		}
+		c.passTime(slept)
+	}
+}
+
+// passTime changes c, which has waited for so long.
+func (c *call) passTime(waited time.Duration) {
+	c.shortenWaits(waited)
+	c.useLimitsInForce()
+}
+
 // nextPeriod returns how long until c, a call that waits, is asked again because the next period of its quotas begins: nobody
 // can reserve the tokens of a period. It is 0 if c is decided. ok and err are the answer of the Store.
 func (c *call) nextPeriod(ok bool, err error) (until time.Duration) {
@@ -142,6 +167,9 @@ func (c *call) nextPeriod(ok bool, err error) (until time.Duration) {
 	for i := range c.charges {
 		charge, s := &c.charges[i], &c.states[i]
 		if s.Allowed || charge.Shadow {
+			continue
+		}
+		if charge.Limit.IsConcurrency() && !s.Blocked && charge.MaxWait > 0 { // it waits for a slot afterwards
 			continue
 		}
 		if !charge.Limit.IsQuota() || s.Blocked || s.RetryAfter == Never || s.RetryAfter > charge.MaxWait {
@@ -174,15 +202,15 @@ func (l *Limiter) waitTurn(x *exchange, c *call) (time.Duration, error) {
 	if turn == 0 && x.limited.Terms.Detached {
 		return 0, nil // even if its context has ended: the request goes on as without the policy
 	}
-	waited, err := l.sleep(x, turn)
+	waited, err := l.sleep(x, turn, nil)
 	if err != nil {
 		l.refundCall(x, c, waited)
 	}
 	return waited, err
 }
 
-// sleep waits for d and returns how long it waited. In virtual time it returns d at once.
-func (l *Limiter) sleep(ctx context.Context, d time.Duration) (time.Duration, error) {
+// sleep waits for d, or until it is woken, and returns how long it waited. In virtual time it returns d at once.
+func (l *Limiter) sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) (time.Duration, error) {
 	if err := ctx.Err(); err != nil || d == 0 {
 		return 0, err
 	}
@@ -194,6 +222,8 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) (time.Duration, er
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return time.Since(begin), nil
+	case <-wake:
 		return time.Since(begin), nil
 	case <-ctx.Done():
 		return time.Since(begin), ctx.Err()
@@ -224,6 +254,9 @@ func (l *Limiter) refundCall(x *exchange, c *call, before time.Duration) bool {
 		l.logFailure(x, fmt.Errorf("the tokens of a refused request were not given back: %w", err), false)
 		return false
 	}
+	if c.slots {
+		l.slots.released(back)
+	}
 	return true
 }
 
@@ -233,6 +266,9 @@ func (d *Decision) elapse(waited time.Duration) {
 	d.Waited += waited
 	for i := range d.Results {
 		r := &d.Results[i]
+		if r.Limit.IsConcurrency() { // nobody knows when a slot is free
+			continue
+		}
 		r.ResetAfter = max(0, r.ResetAfter-waited)
 		if r.Blocked && r.Allowed {
 			r.RetryAfter = max(0, r.RetryAfter-waited)
@@ -254,33 +290,39 @@ func (l *Limiter) abandonWait(x *exchange, results []Result, waited time.Duratio
 	return err
 }
 
-// A WaitError is the error of [Limiter.Wait] and [Limiter.WaitAll] if the call cannot get its tokens in time. Either they
-// come later than the call may wait, or [Config.MaxWaiting] leaves no place to wait, or the cost is above the burst, or
+// A WaitError is the error of [Limiter.Wait] and [Limiter.WaitAll] if the call cannot get its tokens in time, and of
+// [Limiter.Acquire] if it gets no slot. Either tokens come later than the call may wait, or [Config.MaxWaiting] leaves no place to wait, or the cost is above the burst, or
 // the bucket is blocked. No tokens were taken.
 type WaitError struct {
 	// RetryAfter is how long it takes until the same call can succeed, if no other call takes the tokens.
 	// It is [Never] for a cost above the burst, and for a rate of 0.
 	RetryAfter time.Duration
 
-	// Result is the result that Wait returned with the error.
+	// Result is the result that Wait returned with the error, or that of the policy of Acquire.
 	Result Result
 
-	noSlot bool // there was no place to wait, or no time
+	noPlace bool // there was no place to wait, or no time
 }
 
 func newWaitError(r Result) *WaitError {
-	return &WaitError{RetryAfter: r.RetryAfter, Result: r, noSlot: r.maxWait == 0}
+	return &WaitError{RetryAfter: r.RetryAfter, Result: r, noPlace: r.maxWait == 0}
 }
 
 // Error returns a text with the policy and the time to retry after. It does not contain the key.
 func (e *WaitError) Error() string {
+	verb := "Wait"
+	if e.Result.Limit.IsConcurrency() {
+		verb = "Acquire"
+	}
 	switch {
 	case e.RetryAfter == Never:
-		return fmt.Sprintf("ratelimit: Wait: policy %s: cost %d can never be paid: it is above the burst, or the rate is 0", e.Result.Policy, e.Result.Cost)
+		return fmt.Sprintf("ratelimit: %s: policy %s: cost %d can never be paid: it is above the burst, or the rate is 0", verb, e.Result.Policy, e.Result.Cost)
 	case e.Result.Blocked:
-		return fmt.Sprintf("ratelimit: Wait: policy %s: the bucket is blocked: retry after %v", e.Result.Policy, e.RetryAfter)
-	case e.noSlot:
-		return fmt.Sprintf("ratelimit: Wait: policy %s: no time or no place to wait (Config.MaxWaiting): retry after %v", e.Result.Policy, e.RetryAfter)
+		return fmt.Sprintf("ratelimit: %s: policy %s: the bucket is blocked: retry after %v", verb, e.Result.Policy, e.RetryAfter)
+	case verb == "Acquire":
+		return fmt.Sprintf("ratelimit: Acquire: policy %s: all %d slots are held: retry after %v", e.Result.Policy, e.Result.Limit.Rate, e.RetryAfter)
+	case e.noPlace:
+		return fmt.Sprintf("ratelimit: %s: policy %s: no time or no place to wait (Config.MaxWaiting): retry after %v", verb, e.Result.Policy, e.RetryAfter)
 	}
-	return fmt.Sprintf("ratelimit: Wait: policy %s: the tokens would come later than MaxWait or the deadline: retry after %v", e.Result.Policy, e.RetryAfter)
+	return fmt.Sprintf("ratelimit: %s: policy %s: the tokens would come later than MaxWait or the deadline: retry after %v", verb, e.Result.Policy, e.RetryAfter)
 }

@@ -49,15 +49,17 @@ type bucketFacts struct {
 	Policy string `json:"policy"`
 
 	// State is "full" (it was never used, or has refilled), "ready" (it holds a token), "empty", "debt", "blocked",
-	// "refuses" (the store is unavailable, and the policy fails closed) or "unknown".
+	// "refuses" (the store is unavailable, and the policy fails closed) or "unknown". Free slots are tokens.
 	State string `json:"state"`
 
 	// Limit is the limit of the last charge, such as a member's tier. Of a full bucket it is the policy's, and "" if
 	// only a LimitFunc knows it.
 	Limit     string  `json:"limit"`
-	Burst     int64   `json:"burst"`      // or the tokens of a quota
-	PerSecond float64 `json:"per_second"` // 0 for a quota
+	Burst     int64   `json:"burst"`      // or the tokens of a quota, or the slots of a concurrency limit
+	PerSecond float64 `json:"per_second"` // 0 for a quota, and for slots
 	Tokens    float64 `json:"tokens"`     // below 0 in debt, except for a quota; not known while blocked
+
+	Held int64 `json:"held,omitempty"` // slots; not known while blocked
 
 	PeriodEnds time.Time `json:"period_ends,omitzero"` // of a quota, in its time zone; not known while blocked
 
@@ -109,7 +111,7 @@ func (h *handler) look(ctx context.Context, p ratelimit.Policy, key string) (b b
 	if b.limit = r.Limit; r.Limit != (ratelimit.Limit{}) {
 		b.Limit = r.Limit.String()
 		b.Burst = cmp.Or(r.Limit.Burst, r.Limit.Rate)
-		if r.Limit.Period() == 0 {
+		if r.Limit.Per > 0 {
 			b.PerSecond = finite(float64(r.Limit.Rate) / r.Limit.Per.Seconds())
 		}
 	}
@@ -140,7 +142,7 @@ func (b *bucketFacts) fill(r *ratelimit.Bucket) {
 	case !r.Used:
 		b.State, b.Tokens, b.FullIn = "full", float64(b.Burst), 0
 	default:
-		if b.Tokens = float64(r.Remaining); r.Limit.Period() == 0 {
+		if b.Tokens = float64(r.Remaining); r.Limit.Per > 0 {
 			b.Tokens = tokensOf(r, b.Burst, b.PerSecond)
 		}
 		switch {
@@ -150,6 +152,9 @@ func (b *bucketFacts) fill(r *ratelimit.Bucket) {
 			b.State, b.NextIn = "debt", seconds(r.Until(1))
 		default:
 			b.State, b.NextIn = "empty", seconds(r.Until(1))
+		}
+		if b.HasSlots() {
+			b.Held = b.Burst - r.Remaining
 		}
 	}
 }

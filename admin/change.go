@@ -112,6 +112,15 @@ func (h *handler) notBlocked(c *call, a changing, values map[string][]string, wh
 
 func (h *handler) carryOut(ctx context.Context, a changing) (ratelimit.Result, error) {
 	p := ratelimit.Policy{Name: a.policy}
+	known := p
+	for _, of := range h.policies() {
+		if of.Name == a.policy {
+			known = of
+		}
+	}
+	if known.Limit.IsConcurrency() && (a.action == "reset" || a.action == "refund") {
+		return ratelimit.Result{}, refuse(http.StatusConflict, "Nothing was changed: requests hold the slots of this policy until they end.")
+	}
 	switch a.action {
 	case "reset":
 		return h.limiter.Reset(ctx, p, a.key)
@@ -120,12 +129,7 @@ func (h *handler) carryOut(ctx context.Context, a changing) (ratelimit.Result, e
 	case "unblock":
 		return h.limiter.Unblock(ctx, p, a.key)
 	}
-	for _, known := range h.policies() {
-		if known.Name == a.policy {
-			p = known
-		}
-	}
-	return h.refund(ctx, p, a)
+	return h.refund(ctx, known, a)
 }
 
 // refund needs the bucket's limit, which may be that of a tier.

@@ -33,7 +33,7 @@ var engineWords = []struct {
 	{"Memory", [][2]string{
 		{"buckets", "Buckets"}, {"blocked", "Blocked buckets"}, {"evicted", "Evicted buckets"},
 		{"denials_answered", "Denied without a call"}, {"denials_kept", "Denials cached"}, {"leases", "Leased buckets"}, {"leased_tokens", "Leased tokens"},
-		{"waiting", "Requests that wait for tokens"},
+		{"waiting", "Requests that wait for tokens or slots"},
 	}},
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -53,6 +54,7 @@ func newSite(t *testing.T, cfg admin.Config, limits ratelimit.Config) *site {
 		return a
 	}}))
 	s.page = http.StripPrefix("/admin", admin.Handler(s.limiter, func(*http.Request) (string, admin.Access) { return s.user, s.access }, cfg))
+	t.Cleanup(func() { runtime.KeepAlive(s) }) // a page publishes until it is garbage-collected
 	return s
 }
 

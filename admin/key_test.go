@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/url"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -94,7 +93,6 @@ func TestWhatAKeyDidLately(t *testing.T) {
 		a.want(a.post("key/block", form("ip:192.0.2.2", "for", "1h")), 303)
 		time.Sleep(4 * time.Second)
 		same(t, b.object("blocks.json"), map[string]any{"blocks.0.key": "ip:192.0.2.2", "blocks.0.reason": "ann"})
-		runtime.KeepAlive(a) // which publishes until then
 	})
 	alone := ratelimit.Must(ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{api}}))
 	w := serve(admin.Handler(alone, func(*http.Request) (string, admin.Access) { return "", admin.View }, admin.Config{}), "GET", "key?key=ip:192.0.2.1", "", asBrowser)

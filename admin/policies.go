@@ -105,6 +105,25 @@ func (p *policyFacts) Words() string {
 	return limitWords(limit)
 }
 
+// Slots is how many slots are held, in words, "" for a policy that has none.
+func (p *policyFacts) Slots() string {
+	limit, err := ratelimit.ParseLimit(p.Limit)
+	if (err != nil || !limit.IsConcurrency()) && p.Held == 0 {
+		return ""
+	}
+	text := "Slots held by " + p.f.whose() + ": " + numbers.Count(p.Held)
+	if p.f.Shown != "" || len(p.f.Replicas) < 2 {
+		return text + "."
+	}
+	own := int64(0)
+	for _, here := range p.f.roster.Own.Policies {
+		if here.Name == p.Name {
+			own = here.Held
+		}
+	}
+	return text + ", by this one: " + numbers.Count(own) + "."
+}
+
 // Waits and Locks are durations of the policy.
 func (p *policyFacts) Waits() time.Duration { return p.MaxWait.Duration() }
 func (p *policyFacts) Locks() time.Duration { return p.LockFor.Duration() }

@@ -218,7 +218,7 @@ func (h *handler) takeSnapshot(counted observe.Snapshot) *fleet.Snapshot {
 	policies := slices.DeleteFunc(h.policiesIn(counted), func(p ratelimit.Policy) bool { return !policyname.Valid(p.Name) })
 	s.LeftOut.Policies = max(0, len(policies)-maxPolicies)
 	policies = policies[:min(maxPolicies, len(policies))]
-	s.Policies = h.policySnapshots(policies, counted)
+	s.Policies = h.policySnapshots(policies, counted, stats)
 	if h.cfg.Top != nil {
 		s.NoKeys = stats.Redis != nil && stats.Redis.Secret && h.cfg.KeySecret == nil
 		h.addKeys(s, policies)
@@ -330,7 +330,7 @@ func engineCounts(stats store.Stats) map[string]int64 {
 }
 
 // policySnapshots returns the policies that the page shows.
-func (h *handler) policySnapshots(policies []ratelimit.Policy, counted observe.Snapshot) (list []fleet.Policy) {
+func (h *handler) policySnapshots(policies []ratelimit.Policy, counted observe.Snapshot, stats store.Stats) (list []fleet.Policy) {
 	counts := make(map[string]observe.PolicyCounts)
 	for _, c := range counted.Policies {
 		counts[c.Policy] = c
@@ -350,6 +350,7 @@ func (h *handler) policySnapshots(policies []ratelimit.Policy, counted observe.S
 			MaxWait:    fleet.Millis(p.MaxWait.Milliseconds()),
 			LockFor:    fleet.Millis(p.LockFor.Milliseconds()),
 			Unmounted:  programs[p.Name] == nil,
+			Held:       heldSlots(stats, p.Name),
 
 			Total:       fleet.Counts{Allowed: total.Allowed, Denied: total.Denied, WouldDeny: total.WouldDeny, NotCharged: total.NotCharged, Refused: total.Refused, Degraded: total.Degraded},
 			Last:        lastCounts(c.History),
@@ -365,6 +366,17 @@ func (h *handler) policySnapshots(policies []ratelimit.Policy, counted observe.S
 		list = append(list, policy)
 	}
 	return list
+}
+
+// heldSlots returns how many slots of a policy this replica holds, with those of a stand-in.
+func heldSlots(stats store.Stats, policy string) (held int64) {
+	if stats.Slots != nil {
+		held = stats.Slots.Held[policy]
+	}
+	if f := stats.Fallback; f != nil && f.Secondary.Slots != nil {
+		held += f.Secondary.Slots.Held[policy]
+	}
+	return held
 }
 
 // lastCounts returns the counts of the last two steps that are over, which are 10 s.

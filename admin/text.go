@@ -81,6 +81,8 @@ func (b bucketFacts) Text() string {
 		return "Blocked"
 	case b.Burst == 0:
 		return "Full"
+	case b.HasSlots():
+		return numbers.Count(b.Held) + " of " + numbers.Count(b.Burst) + " slots held"
 	case b.limit.Period() != 0:
 		return "Used " + numbers.Count(b.Burst-int64(b.Tokens)) + " of " + numbers.Count(b.Burst) + " " + thisPeriod(b.limit)
 	}
@@ -108,8 +110,14 @@ func (b bucketFacts) Next() string {
 			return "The next request is allowed from " + ends + " on."
 		}
 		return "The " + b.limit.Period().String() + " ends " + ends + "."
+	case b.State == "full" && b.HasSlots():
+		return "No request holds a slot."
 	case b.State == "full":
 		return "Never used, or refilled."
+	case b.HasSlots() && b.NextIn == 0:
+		return "The next request takes a slot that is free."
+	case b.HasSlots():
+		return "The next request is allowed when another one releases its slot."
 	case b.NextIn == 0:
 		return "If no request comes, it is full in " + span(b.FullIn) + "."
 	}
@@ -132,7 +140,7 @@ func (b bucketFacts) Block() string {
 // Percent is how long the bar is.
 func (b bucketFacts) Percent() string {
 	switch {
-	case b.State == "full" && b.limit.Period() == 0:
+	case b.State == "full" && !b.showsUse():
 		return "100"
 	case b.Burst == 0:
 		return "0"
@@ -140,12 +148,15 @@ func (b bucketFacts) Percent() string {
 	return strconv.FormatFloat(100*b.Level()/float64(b.Burst), 'f', 2, 64)
 }
 
-// Level is the number of tokens that the bar shows: those in the bucket, but of a quota those that are used, as in Text.
+// showsUse reports whether the bar shows what is used, as Text does, and not what is left.
+func (b bucketFacts) showsUse() bool { return b.limit.Period() != 0 || b.HasSlots() }
+
+// Level is the number of tokens that the bar shows.
 func (b bucketFacts) Level() float64 {
 	switch {
 	case b.State == "blocked":
 		return 0
-	case b.limit.Period() != 0:
+	case b.showsUse():
 		return float64(b.Burst) - b.Tokens
 	}
 	return min(max(0, math.Floor(b.Tokens*1000)/1000), float64(b.Burst))
@@ -154,18 +165,23 @@ func (b bucketFacts) Level() float64 {
 // Top is the number of tokens of the longest bar.
 func (b bucketFacts) Top() int64 { return max(1, b.Burst) }
 
+// HasSlots reports whether requests hold slots of the bucket. Nobody else can change how many.
+func (b bucketFacts) HasSlots() bool { return b.limit.IsConcurrency() }
+
 // Refundable reports whether a refund would change the bucket, and its limit is known.
 func (b bucketFacts) Refundable() bool {
 	return b.State != "full" && b.State != "unknown" && b.Burst > 0 && !b.Degraded
 }
 
-// limitWords writes a limit in words, such as "60 per minute, 10 at once" or "1,000 per month in UTC".
+// limitWords writes a limit in words, such as "60 per minute, 10 at once", "1,000 per month in UTC" or "3 at once".
 func limitWords(l ratelimit.Limit) string {
 	switch {
 	case l == ratelimit.Limit{}:
 		return ""
 	case l == ratelimit.Unlimited:
 		return "unlimited"
+	case l.IsConcurrency():
+		return numbers.Count(l.Rate) + " at once"
 	case l.Period() != 0:
 		return numbers.Count(l.Rate) + " per " + l.Period().String() + " in " + cmp.Or(l.Zone(), "UTC")
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-tokenbucket/ratelimit"
+	"github.com/go-tokenbucket/ratelimit/internal/fleet"
 )
 
 func TestTexts(t *testing.T) {
@@ -31,10 +32,26 @@ func TestTexts(t *testing.T) {
 		"1 per day, 1 at once":        limitWords(ratelimit.PerDay(1)),
 		"5 per 30 days, 5 at once":    limitWords(ratelimit.Limit{Rate: 5, Per: 720 * time.Hour}),
 		"100,000 per month in UTC":    limitWords(ratelimit.Quota(100_000, ratelimit.Month)),
+		"3 at once":                   limitWords(ratelimit.Concurrency(3)),
 		"1 per day in Asia/Kolkata":   limitWords(ratelimit.Quota(1, ratelimit.Day).In("Asia/Kolkata")),
 		"1,000 per 10m, 9 at once":    limitWords(ratelimit.Limit{Rate: 1000, Per: 10 * time.Minute, Burst: 9}),
 	} {
 		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// The slots of all replicas are added up, and those of the one that answers are named.
+func TestWordsOfSlots(t *testing.T) {
+	here := &fleet.Snapshot{Policies: []fleet.Policy{{Name: "exports", Held: 2}}}
+	for want, p := range map[string]policyFacts{
+		"Slots held by all replicas: 1,005, by this one: 2.": {Policy: fleet.Policy{Name: "exports", Limit: "3 at once", Held: 1005}, f: &facts{Replicas: make([]replicaFacts, 3), roster: roster{Own: here}}},
+		"Slots held by replica web-1: 0.":                    {Policy: fleet.Policy{Name: "exports", Limit: "3 at once"}, f: &facts{Shown: "web-1", Replicas: make([]replicaFacts, 3)}},
+		"Slots held by this replica: 4.":                     {Policy: fleet.Policy{Name: "exports", LimitFunc: true, Held: 4}, f: &facts{Replicas: make([]replicaFacts, 1)}},
+		"":                                                   {Policy: fleet.Policy{Name: "api", Limit: "60/1m"}, f: &facts{}},
+	} {
+		if got := p.Slots(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -26,7 +26,7 @@
 // # What an answer contains
 //
 // A denial says in how long to try again. For a [ratelimit.Quota] it also says when the next period begins, in the time
-// zone of the quota.
+// zone of the quota. For a [ratelimit.Concurrency] it says that too many requests run at once.
 //
 // An answer contains nothing of the request, unless [Handler.Text] puts it there. Each form escapes the words. If
 // another handler has begun a response, the headers that describe it are removed, such as ETag and
@@ -61,7 +61,8 @@ import (
 type Handler struct {
 	// Text, if set, returns the words for a status of 429, 400, 403 or 503. The argument after is the Retry-After
 	// in whole seconds: 0 if it is not known, [ratelimit.Never] if the request can never succeed. For a 429,
-	// [ratelimit.FromContext] has the rest, such as [ratelimit.Decision.PeriodEnd]. If the Text has no Title, the default words are used, in English.
+	// [ratelimit.FromContext] has the rest, such as [ratelimit.Decision.PeriodEnd] and
+	// [ratelimit.Decision.AtOnce]. If the Text has no Title, the default words are used, in English.
 	Text func(r *http.Request, status int, after time.Duration) Text
 
 	// Page, if set, is the HTML page, usually an *html/template.Template. Its data has the fields of [Text] as

@@ -24,7 +24,11 @@ func RPCOf(r *http.Request, status int, limited http.Header) RPC {
 	switch status {
 	case http.StatusTooManyRequests:
 		d, _ := ratelimit.FromContext(r.Context())
-		return RPC{Code: 8, Message: "rate limit exceeded", Policies: d.Denied(), RetryAfter: d.RetryAfter()}
+		rpc := RPC{Code: 8, Message: "rate limit exceeded", Policies: d.Denied(), RetryAfter: d.RetryAfter()}
+		if d.AtOnce() {
+			rpc.Message = "too many requests at once"
+		}
+		return rpc
 	case http.StatusBadRequest:
 		return RPC{Code: 3, Message: "bad request", RetryAfter: ratelimit.Never}
 	case http.StatusForbidden:

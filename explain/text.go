@@ -156,6 +156,7 @@ func (t *text) step(level int, s *Step) {
 // Tokens returns the state of the policy's bucket in words.
 func (p *Policy) Tokens(s *store.State) string {
 	words := fmt.Sprintf("%d tokens left", s.Remaining)
+	slots, isConcurrency := strings.CutSuffix(p.Limit, " at once")
 	switch {
 	case s.Blocked:
 		words = "blocked for " + numbers.Span(s.RetryAfter)
@@ -163,6 +164,10 @@ func (p *Policy) Tokens(s *store.State) string {
 		words = "1 token left"
 	}
 	switch {
+	case isConcurrency && s.Blocked:
+		return words
+	case isConcurrency:
+		return fmt.Sprintf("%d of %s slots free", s.Remaining, slots)
 	case strings.Contains(p.Limit, " per "): // a quota
 		return words + ", renewed in " + numbers.Span(s.ResetAfter)
 	case s.ResetAfter > 0:

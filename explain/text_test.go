@@ -124,6 +124,11 @@ func TestStringOfARefusal(t *testing.T) {
 					Before: &store.State{Allowed: true, Remaining: 100, ResetAfter: 100 * time.Hour},
 					After:  &store.State{Allowed: true, Remaining: 98, ResetAfter: 100 * time.Hour},
 				},
+				{
+					Name: "exports", Outcome: explain.NotCharged, Key: "static:queue", Limit: "3 at once", Cost: 1,
+					Before: &store.State{Allowed: true, Remaining: 2, ResetAfter: time.Second},
+					After:  &store.State{Allowed: true, Blocked: true, RetryAfter: time.Hour, ResetAfter: time.Hour},
+				},
 				{Name: "members", Outcome: explain.NoKey, Optional: true, Found: &explain.Step{
 					By: "main.memberOf", Err: "ratelimit: no key: " + strings.Repeat("the directory knows nobody of that name, ", 5),
 				}},

@@ -28,6 +28,8 @@
 //   - q is the burst. w is how many seconds an empty bucket takes to refill.
 //   - q of a calendar quota is its tokens in a period. w is the length of the present period, and t the time to its end,
 //     until which r requests are allowed.
+//   - q of a concurrency limit is its slots, and qu is "concurrent-requests". It has no w. It has a t only in a denial,
+//     because nobody knows when other requests end.
 //   - r is how many tokens are left. It is 0 for a policy that denied the request.
 //   - t is in seconds. A client that spreads r requests over t seconds is allowed, and can go on like that.
 //   - If r is 0, t is when the next token comes. In a denial, t is when the same request would be allowed. There no
@@ -43,7 +45,8 @@
 // token, and uses the fewest parts that make the rate whole. One request a minute has a rate of 1, a capacity of
 // 60, and requests that cost 60, as in a Spring configuration.
 //
-// A calendar quota has a rate of 0, because none of its tokens come within its period.
+// A calendar quota has a rate of 0, because none of its tokens come within its period. A concurrency limit has a rate of 0,
+// too, because slots do not refill.
 //
 // No number is above 2^53, because JavaScript would misread it. If exact parts need larger numbers, the rate is
 // rounded down, by less than a millionth. A number that is still larger is written as 2^53.
@@ -107,7 +110,11 @@ func Join(fs ...ratelimit.HeaderFunc) ratelimit.HeaderFunc {
 // bucket is full. Clients need no correct clock for it.
 func DeltaSeconds(h http.Header, d *ratelimit.Decision) {
 	if r := d.Tightest(); r != nil {
-		rateheader.SetXRateLimit(h, make([]string, 3), burstOf(r.Limit), r.Remaining, int64((r.ResetAfter+time.Second-1)/time.Second))
+		reset := int64(rateheader.NoReset)
+		if !r.Limit.IsConcurrency() {
+			reset = int64((r.ResetAfter + time.Second - 1) / time.Second)
+		}
+		rateheader.SetXRateLimit(h, make([]string, 3), burstOf(r.Limit), r.Remaining, reset)
 		rateheader.SetWaited(h, d.VisibleWait())
 	}
 }

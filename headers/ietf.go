@@ -59,7 +59,10 @@ func appendQuotaPolicy(list []byte, d *ratelimit.Decision, r *ratelimit.Result) 
 	burst := burstOf(r.Limit)
 	list = appendString(list, r.Policy)
 	list = appendInteger(list, ";q=", burst)
-	if r.Limit.Period() != 0 {
+	switch {
+	case r.Limit.IsConcurrency():
+		return append(list, `;qu="concurrent-requests"`...)
+	case r.Limit.Period() != 0:
 		return appendInteger(list, ";w=", periodOf(d, r))
 	}
 	return appendInteger(list, ";w=", refills(r.Limit, burst))
@@ -74,6 +77,8 @@ func appendServiceLimit(list []byte, r *ratelimit.Result, longest int64) []byte 
 	case !r.Allowed:
 		list = appendInteger(list, ";r=", 0)
 		return appendInteger(list, ";t=", min(rateheader.Seconds(r.RetryAfter), longest))
+	case r.Limit.IsConcurrency():
+		return appendInteger(list, ";r=", max(0, left))
 	case left <= 0:
 		list = appendInteger(list, ";r=", 0)
 		return appendInteger(list, ";t=", min(rateheader.Seconds(r.Until(1)), longest))

@@ -22,15 +22,16 @@ const (
 	opBlock
 	opUnblock
 	opSettle
+	opExpired
 	opOther
 	operations
 )
 
-var opNames = [operations]string{"", "peek", "refund", "reset", "block", "unblock", "settle", otherName}
+var opNames = [operations]string{"", "peek", "refund", "reset", "block", "unblock", "settle", "expired", otherName}
 
 func opOf(name string) operation {
 	switch name {
-	case "request", "decide", "admit", "take", "take_all", "wait", "wait_all":
+	case "request", "decide", "admit", "take", "take_all", "wait", "wait_all", "acquire":
 		return opDecision
 	case "peek":
 		return opPeek
@@ -44,6 +45,8 @@ func opOf(name string) operation {
 		return opUnblock
 	case "settle":
 		return opSettle
+	case "expired":
+		return opExpired
 	default:
 		return opOther
 	}

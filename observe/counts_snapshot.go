@@ -62,8 +62,8 @@ type RouteCounts struct {
 }
 
 // DecisionCounts are the decisions with one outcome. A request through several limiters, or through Handler and Limit,
-// has several decisions. Calls of Decide, Admit, Take, TakeAll, Wait and WaitAll are decisions, too. Peek, Refund, Reset,
-// Block, Unblock and settlements are not.
+// has several decisions. Calls of Decide, Admit, Take, TakeAll, Wait, WaitAll and Acquire are decisions, too. Peek, Refund,
+// Reset, Block, Unblock, settlements and expired slots are not.
 type DecisionCounts struct {
 	// Outcome is one of:
 	//	allowed        denied by no policy

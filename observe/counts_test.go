@@ -173,7 +173,7 @@ func TestCountsInnerDecisions(t *testing.T) {
 // Calls that are no decisions count as operations, and under no policy.
 func TestCountsOperations(t *testing.T) {
 	c := observe.NewCounts(observe.CountsConfig{})
-	others := []string{"peek", "refund", "reset", "block", "unblock", "settle", "", "later"}
+	others := []string{"peek", "refund", "reset", "block", "unblock", "settle", "expired", "", "later"}
 	for _, op := range others {
 		count(c,
 			ratelimit.Event{Op: op, Allowed: true, Results: []ratelimit.Result{result("api", true)}},
@@ -241,7 +241,7 @@ func TestCountsOutcomes(t *testing.T) {
 		if got := outcomes(counts.Snapshot()); !reflect.DeepEqual(got, map[string]int64{c.want: 1}) {
 			t.Errorf("%+v: %v, want %s", c.event, got, c.want)
 		}
-		for op, want := range map[string]string{"request": c.want, "wait_all": c.want, "settle": "", "peek": "", "of tomorrow": ""} {
+		for op, want := range map[string]string{"request": c.want, "wait_all": c.want, "acquire": c.want, "settle": "", "expired": "", "peek": "", "of tomorrow": ""} {
 			c.event.Op = op
 			if got := observe.Outcome(&c.event); got != want {
 				t.Errorf("%+v: %q, want %q", c.event, got, want)

@@ -54,7 +54,8 @@ type denialLog struct {
 }
 
 func (l *denialLog) observe(ctx context.Context, e *ratelimit.Event) {
-	if e.Op == "settle" { // no decision, and none of a stand-in either
+	switch e.Op {
+	case "settle", "expired": // no decision, and none of a stand-in either
 		return
 	}
 	degraded := false

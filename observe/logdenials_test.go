@@ -217,7 +217,7 @@ func TestStandInsAreLoggedWhenTheyBeginAndEnd(t *testing.T) {
 	})
 }
 
-// A settlement is no decision, also if a stand-in made it, and whatever its results say.
+// A settlement is no decision, also if a stand-in made it, and whatever its results say. Neither is a slot that has expired.
 func TestSettlementsAreNotLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newDenialLog(observe.LogConfig{})
@@ -228,6 +228,7 @@ func TestSettlementsAreNotLogged(t *testing.T) {
 		l.observe(t.Context(), settled(by(true), nil))
 		l.observe(t.Context(), settled(denial("api", "k"), nil))
 		l.observe(t.Context(), settled(by(false), ratelimit.ErrNoKey))
+		l.observe(t.Context(), &ratelimit.Event{Op: "expired", Allowed: true, Results: by(true).Results})
 		l.want(t)
 		l.observe(t.Context(), by(true))
 		l.want(t, `level=WARN msg="ratelimit: a stand-in for the store decides" decisions_not_logged=0`)

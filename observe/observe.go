@@ -29,7 +29,8 @@
 //   - denials_not_logged counts the denials without a line since the previous line.
 //   - decisions_not_logged counts the decisions by stand-ins without a line.
 //
-// The settlement of a request ([ratelimit.Event] with an Op of "settle") has no line.
+// The settlement of a request ([ratelimit.Event] with an Op of "settle") has no line. Neither has a slot that has expired:
+// the Store logs it.
 //
 // The line "a stand-in for the store decides" comes with the first decision by a stand-in (see
 // [ratelimit.Event.Degraded]). The line "the store decides again" comes with the first decision of the store after

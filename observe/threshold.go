@@ -155,6 +155,7 @@ func (t *Threshold) Stats() ThresholdStats {
 // Observe calls Passed, in another goroutine, for each policy whose key has used the share. It looks at what a bucket holds.
 // So it also sees what other replicas have charged, and that a limit was lowered. It leaves out:
 //   - A [ratelimit.Policy.Shadow], which limits nobody. Hidden policies are watched.
+//   - A concurrency limit, whose slots are taken and released all the time.
 //   - Requests with a cost of 0, and operations on buckets, such as a Peek or a Refund.
 //   - Buckets that are blocked or locked, and decisions by a stand-in ([ratelimit.Event.Degraded]). The next request counts.
 //
@@ -162,7 +163,7 @@ func (t *Threshold) Stats() ThresholdStats {
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/bounds.md#keys-that-are-warned-of.
 func (t *Threshold) Observe(_ context.Context, e *ratelimit.Event) {
 	switch e.Op {
-	case "peek", "refund", "reset", "block", "unblock":
+	case "peek", "refund", "reset", "block", "unblock", "expired":
 		return
 	}
 	for i := range e.Results {
@@ -178,7 +179,7 @@ func (t *Threshold) Observe(_ context.Context, e *ratelimit.Event) {
 
 // reached reports whether the key of r has used the share.
 func (t *Threshold) reached(r *ratelimit.Result) bool {
-	return !r.Shadow && !r.Degraded && !r.Blocked && r.Cost > 0 && t.isShare(used(r), r.Limit)
+	return !r.Shadow && !r.Degraded && !r.Blocked && !r.Limit.IsConcurrency() && r.Cost > 0 && t.isShare(used(r), r.Limit)
 }
 
 // isShare reports whether so many tokens are the share of l or more.

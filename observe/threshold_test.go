@@ -232,6 +232,8 @@ func TestWhatAThresholdWatches(t *testing.T) {
 		"a Shadow":                       {func(e *ratelimit.Event) { e.Results[0].Shadow = true }, 0},
 		"a stand-in with half the limit": {func(e *ratelimit.Event) { e.Results[0].Degraded, e.Results[0].Remaining = true, 10 }, 0},
 		"a stand-in that did not answer": {func(e *ratelimit.Event) { e.Results[0].Degraded, e.Results[0].Remaining = true, 0 }, 0},
+		"slots that are held":            {func(e *ratelimit.Event) { e.Results[0].Limit = ratelimit.Concurrency(100) }, 0},
+		"a slot that has expired":        {func(e *ratelimit.Event) { e.Op = "expired" }, 0},
 		"a blocked bucket":               {func(e *ratelimit.Event) { e.Results[0].Blocked, e.Results[0].Remaining = true, 0 }, 0},
 		"a look":                         {func(e *ratelimit.Event) { e.Results[0].Cost = 0 }, 0},
 		"a rate of 0":                    {func(e *ratelimit.Event) { e.Results[0].Limit, e.Results[0].Remaining = ratelimit.PerDay(0), 0 }, 0},

@@ -141,7 +141,7 @@ func NewTop(cfg TopConfig) (*Top, error) {
 	return t, nil
 }
 
-// Observe counts the keys of a request, a Decide, Admit, Take or Wait, under each policy that the store decided about.
+// Observe counts the keys of a request, a Decide, Admit, Take, Wait or Acquire, under each policy that the store decided about.
 // Denials by a [ratelimit.Policy.Shadow] count as denials. A request that another policy denied counts, too.
 func (t *Top) Observe(_ context.Context, e *ratelimit.Event) {
 	if len(e.Results) == 0 {
@@ -149,6 +149,8 @@ func (t *Top) Observe(_ context.Context, e *ratelimit.Event) {
 	}
 	part := t.currentPart()
 	switch e.Op {
+	case "expired": // no store has looked at the bucket
+		return
 	case "peek", "refund", "reset", "block", "unblock", "settle":
 		t.operated(part, e)
 		return

@@ -173,6 +173,25 @@ func TestTheLocksThatAProcessMeets(t *testing.T) {
 	})
 }
 
+// A slot is released without a look at the bucket. So an expired one does not say that a block has ended.
+func TestAnExpiredSlotEndsNoBlock(t *testing.T) {
+	clock := time.Unix(1, 0)
+	top := ratelimit.Must(observe.NewTop(observe.TopConfig{Clock: func() time.Time { return clock }}))
+	top.Observe(t.Context(), blockedFor("block", "k", time.Hour))
+	clock = clock.Add(5 * time.Minute)
+	e := asked("api", "k", true)
+	for _, of := range []struct {
+		op   string
+		want int
+	}{{"expired", 1}, {"peek", 0}} {
+		e.Op = of.op
+		top.Observe(t.Context(), e)
+		if got := top.Blocked(); len(got) != of.want {
+			t.Errorf("after %s: got %+v", of.op, got)
+		}
+	}
+}
+
 // What is locked by a settlement is met with it. A settlement that charges nothing has the answer of the decision.
 func TestASettlementLocks(t *testing.T) {
 	for cost, want := range map[int64]int{5: 1, 1: 0} {

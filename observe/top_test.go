@@ -339,8 +339,8 @@ func TestTheWindowSlidesByTheSystemsClock(t *testing.T) {
 // A Top counts requests: not operations on buckets, and no request twice.
 func TestWhatATopCounts(t *testing.T) {
 	for op, want := range map[string]int64{
-		"request": 1, "decide": 1, "admit": 1, "take": 1, "take_all": 1, "wait": 1, "wait_all": 1,
-		"peek": 0, "refund": 0, "reset": 0, "block": 0, "unblock": 0, "settle": 0,
+		"request": 1, "decide": 1, "admit": 1, "take": 1, "take_all": 1, "wait": 1, "wait_all": 1, "acquire": 1,
+		"peek": 0, "refund": 0, "reset": 0, "block": 0, "unblock": 0, "settle": 0, "expired": 0,
 	} {
 		top := ratelimit.Must(observe.NewTop(observe.TopConfig{Clock: time.Now}))
 		e := asked("api", "k", false)

@@ -48,8 +48,8 @@ func NewQuota(cfg Config) (*Quota, error) {
 	} else if most := 63 - len(longestSuffix); len(p.Name) > most {
 		fault("Policy: Name %q: must be at most %d bytes", p.Name, most)
 	}
-	if p.Limit.Period() != 0 {
-		fault("Policy: Limit %v: must be a rate, such as PerHour(5000): calls wait for its tokens, and those of a calendar quota come all at once", p.Limit)
+	if !isRate(p.Limit) {
+		fault("Policy: Limit %v: must be a rate, such as PerHour(5000): calls wait for its tokens, and those of a calendar quota come all at once; for a concurrency limit use Limiter.Acquire", p.Limit)
 	}
 	if p.Shadow {
 		fault("Policy: Shadow: must not be set: a shadow keeps nothing within a quota")
@@ -78,6 +78,9 @@ func NewQuota(cfg Config) (*Quota, error) {
 		keys:      make(map[string]*view),
 	}, nil
 }
+
+// isRate reports whether limit is no calendar quota and no concurrency limit.
+func isRate(limit ratelimit.Limit) bool { return limit.Period() == 0 && !limit.IsConcurrency() }
 
 // maxKeys bounds what a process remembers. The buckets in the Store are not affected.
 const maxKeys = 1024

@@ -101,8 +101,8 @@ func (t *Transport) wait(r *http.Request) (Turn, error) {
 		if limit := p.LimitFunc(r); limit != (ratelimit.Limit{}) {
 			p.Limit = limit
 		}
-		if p.Limit.Period() != 0 && p.Limit.Rate != 0 {
-			return Turn{}, fmt.Errorf("outbound: policy %s: LimitFunc returned %v: must return a rate, and no calendar quota", p.Name, p.Limit)
+		if !isRate(p.Limit) && p.Limit.Rate != 0 {
+			return Turn{}, fmt.Errorf("outbound: policy %s: LimitFunc returned %v: must return a rate, and no calendar quota or concurrency limit", p.Name, p.Limit)
 		}
 	}
 	cost := int64(1)

@@ -480,7 +480,7 @@ func TestFunctionsOfThePolicy(t *testing.T) {
 				if err == nil {
 					done++
 				}
-				if want.tenant == "calendar" && !strings.Contains(err.Error(), "LimitFunc returned 20 per hour: must return a rate, and no calendar quota") {
+				if want.tenant == "calendar" && !strings.Contains(err.Error(), "LimitFunc returned 20 per hour: must return a rate, and no calendar quota or concurrency limit") {
 					t.Errorf("a calendar quota: %v", err)
 				}
 			}
@@ -566,9 +566,11 @@ func TestNewNamesEveryWrongField(t *testing.T) {
 		}
 	}
 	limiter := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
-	calendar := ratelimit.Policy{Name: "api", Limit: ratelimit.Quota(5000, ratelimit.Month)}
-	if _, err := outbound.New(outbound.Config{Limiter: limiter, Policy: calendar}); err == nil || !strings.Contains(err.Error(), "Config.Policy: Limit 5000 per month: must be a rate, such as PerHour(5000)") {
-		t.Errorf("a calendar quota: %v", err)
+	for _, limit := range []ratelimit.Limit{ratelimit.Quota(5000, ratelimit.Month), ratelimit.Concurrency(3)} {
+		p := ratelimit.Policy{Name: "api", Limit: limit}
+		if _, err := outbound.New(outbound.Config{Limiter: limiter, Policy: p}); err == nil || !strings.Contains(err.Error(), "Config.Policy: Limit "+limit.String()+": must be a rate, such as PerHour(5000)") {
+			t.Errorf("%v: %v", limit, err)
+		}
 	}
 	long := ratelimit.Policy{Name: strings.Repeat("n", 54), Limit: ratelimit.PerHour(1)}
 	if _, err := outbound.New(outbound.Config{Limiter: limiter, Policy: long}); err == nil || !strings.Contains(err.Error(), "53 bytes") {

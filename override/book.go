@@ -157,8 +157,10 @@ func (b *book) judge(h *held, now time.Time) {
 	case b.programs == nil: // the replicas judge it
 	case len(program) == 0:
 		err = errors.New("the program has no policy of this name: end the override, unless a program will have the policy")
-	case !h.forced:
-		err = withinFactors(policy, key, program, h.limit.Value(), b.maxFactor)
+	default:
+		if err = sameKind(program, h.limit.Value()); err == nil && !h.forced {
+			err = withinFactors(policy, key, program, h.limit.Value(), b.maxFactor)
+		}
 	}
 	if err != nil {
 		h.verdict = strings.TrimPrefix(err.Error(), "override: ")
@@ -198,6 +200,9 @@ func (b *book) set(c Change, now time.Time) (v store.Value, err error) {
 	case len(program) == 0:
 		return v, c.refuse(fmt.Errorf("Policy: the program has no policy of this name: it has %q", slices.Sorted(maps.Keys(b.programs))))
 	}
+	if err := sameKind(program, asked); err != nil && (b.programs != nil || !c.Force) { // the replicas may have a program of another limit
+		return v, c.refuse(err)
+	}
 	if err := c.conflict(was, inForce); err != nil {
 		return v, err
 	}
@@ -217,7 +222,7 @@ func (b *book) set(c Change, now time.Time) (v store.Value, err error) {
 	}
 	v.Text = record{
 		Limit: asked.String(), Until: c.Until.UTC(), Was: limitText(inForce), By: c.By, Why: c.Why,
-		Forced: beyond != nil || c.Force && b.programs == nil, // the replicas may have a program of another limit
+		Forced: beyond != nil || c.Force && b.programs == nil,
 		At:     h.next(now),
 	}.text()
 	return v, nil

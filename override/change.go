@@ -100,13 +100,28 @@ func (c *Change) conflict(was, inForce ratelimit.Limit) error {
 // parseLimit parses the limit of an override. The text of its error is safe to show.
 func parseLimit(text string) (ratelimit.Limit, error) {
 	l, err := ratelimit.ParseLimit(text)
-	if rest := strings.TrimLeft(text, "0"); rest != text && (strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, " per ")) {
+	if rest := strings.TrimLeft(text, "0"); rest != text && (strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, " per ") || strings.HasPrefix(rest, " at once")) {
 		err = fmt.Errorf("limit %q: must be above 0: to let no request of a key through, block the key", text)
 	}
 	if err != nil {
 		err = errors.New(logtext.Show(strings.TrimPrefix(err.Error(), "ratelimit: "), maxShown))
 	}
 	return l, err
+}
+
+// sameKind returns an error if limit is a concurrency limit and the program sets another kind, or the other way round. A policy
+// that takes slots has no Cost, Settle and LockFor, and is not charged by Take.
+func sameKind(program []ratelimit.Limit, limit ratelimit.Limit) error {
+	for _, own := range program {
+		switch slots := limit.IsConcurrency(); {
+		case slots == own.IsConcurrency(), limit == ratelimit.Unlimited:
+		case slots:
+			return fmt.Errorf("%v is a concurrency limit, and that of the program (%s) is none: use another policy for it", limit, limitText(own))
+		default:
+			return fmt.Errorf(`%v is no concurrency limit, and that of the program (%v) is one: must be like "3 at once"`, limit, own)
+		}
+	}
+	return nil
 }
 
 // same reports whether two limits are one, however they are written.
@@ -143,7 +158,7 @@ func (e *FactorError) within() bool {
 		return factor <= most && factor*most >= 1
 	}
 	rate := float64(asked.Rate) / float64(program.Rate)
-	if asked.Period() != 0 {
+	if asked.Per == 0 { // a quota or a concurrency limit
 		return within("rate", rate)
 	}
 	return within("rate", rate*float64(program.Per)/float64(asked.Per)) &&

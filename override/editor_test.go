@@ -135,6 +135,7 @@ func TestWhatMustBeForced(t *testing.T) {
 		defer runtime.KeepAlive(r.Limit(tiers))
 		defer runtime.KeepAlive(r.Limit(policy("free", ratelimit.Unlimited)))
 		defer runtime.KeepAlive(r.Limit(policy("plan", ratelimit.Quota(1000, ratelimit.Month))))
+		defer runtime.KeepAlive(r.Limit(policy("exports", ratelimit.Concurrency(3))))
 		for _, tt := range []struct{ policy, key, limit, want string }{
 			{"api", "", "unlimited", "override: api: unlimited cannot be compared with the program's limit (60/1m burst 10): it must be forced"},
 			{"api", "ip:192.0.2.1", "unlimited", "override: api ip:192.0.2.1: unlimited cannot"},
@@ -148,6 +149,9 @@ func TestWhatMustBeForced(t *testing.T) {
 			{"plan", "", "1000 per month Europe/Berlin", "because its time zone is another one"},
 			{"plan", "", "1000 per week", "because its period is another one"},
 			{"plan", "", "1000/1h", "because that is a quota and this is a rate"},
+			{"exports", "", "31 at once", "exports: 31 at once is 10.3333 times the program's 3 at once"},
+			{"exports", "ip:192.0.2.1", "31 at once", "31 at once is 10.3333 times the program's 3 at once"},
+			{"exports", "", "unlimited", "unlimited cannot be compared with the program's limit (3 at once)"},
 		} {
 			c := override.Change{Policy: tt.policy, Key: tt.key, Limit: tt.limit, By: "alice"}
 			var factor *override.FactorError
@@ -168,6 +172,19 @@ func TestWhatMustBeForced(t *testing.T) {
 			}
 		}
 		set(t, r, override.Change{Policy: "plan", Limit: "10000 per month UTC", By: "alice"}) // within the factor
+		set(t, r, override.Change{Policy: "exports", Limit: "30 at once", By: "alice"})
+		for want, change := range map[string]override.Change{
+			`3/1m is no concurrency limit, and that of the program (3 at once) is one`:                {Policy: "exports", Limit: "3/1m"},
+			`5 per day is no concurrency limit, and that of the program (3 at once) is one`:           {Policy: "exports", Key: "ip:192.0.2.1", Limit: "5 per day"},
+			`3 at once is a concurrency limit, and that of the program (60/1m burst 10) is none`:      {Policy: "api", Limit: "3 at once"},
+			`3 at once is a concurrency limit, and that of the program (of LimitFunc) is none`:        {Policy: "tiers", Limit: "3 at once"},
+			`3 at once is a concurrency limit, and that of the program (1000 per month) is none: use`: {Policy: "plan", Limit: "3 at once"},
+		} {
+			change.By, change.Force = "alice", true
+			if err := r.Set(t.Context(), change); !errors.Is(err, override.ErrRefused) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%+v: %v", change, err)
+			}
+		}
 		c := override.Change{Policy: "tiers", Limit: "2/1h", By: "alice", Was: "of LimitFunc", Force: true}
 		if e := r.entry("tiers"); e.InForce != c.Was || e.Program != c.Was {
 			t.Errorf("%+v", e)

@@ -27,6 +27,8 @@ func TestValuesWrittenByHandAreRefused(t *testing.T) {
 		"a thousandth":     {`{"limit":"60/1000m burst 10","by":"x"}`, "0.001 times"},
 		"a quota":          {`{"limit":"60 per month","by":"x"}`, "cannot be compared"},
 		"a rate of 0":      {`{"limit":"0/1m","forced":true}`, "block the key"},
+		"slots":            {`{"limit":"3 at once","by":"x","forced":true}`, "3 at once is a concurrency limit, and that of the program"},
+		"no slots":         {`{"limit":"0 at once","forced":true}`, "block the key"},
 		"unlimited":        {`{"limit":"unlimited"}`, "cannot be compared"},
 		"a long reason":    {`{"limit":"61/1m burst 10","why":"` + strings.Repeat("<", 3000) + `"}`, "malformed: must have at most 128 bytes of by, and 256 of why"},
 		"of another field": {`{"limit":1,"by":"x"}`, "malformed"},
@@ -290,7 +292,8 @@ func TestAChangeThatOneReplicaKnowsIsNotUndoneByAnother(t *testing.T) {
 			}
 			set(t, a, change("90/1m", ""))
 			k.edit(func() { k.lose() })
-			time.Sleep(2 * time.Second)
+			// If b looks first, it writes back what it knows. Then a looks and writes the changes back, and b looks again.
+			time.Sleep(2 * look)
 			for i, r := range []replica{a, b, start(t, k)} {
 				if r.api() != "90/1m" || limitOf(t, r, "192.0.2.1") != "90/1m" || limitOf(t, r, "192.0.2.2") != "300/1m burst 50" {
 					t.Fatalf("replica %d: %+v", i, r.List(nil))

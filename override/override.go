@@ -16,6 +16,7 @@
 // A mistake cannot open everything. A change must be forced if it is more than [Config.MaxFactor] times higher or lower than
 // what the program sets, or if the two cannot be compared. Each replica checks that again before it follows, also for a
 // value that somebody has written to the Store by hand. A malformed value is never followed, and does not stop the others.
+// A concurrency limit cannot become a rate or a quota, or the other way round, not even if that is forced.
 // There are at most 100,000 overrides.
 //
 // # Outages
@@ -38,7 +39,7 @@ import (
 // Config configures [Watch].
 type Config struct {
 	// MaxFactor is how many times higher or lower than the program's limit an override may be, unless it is forced. It
-	// holds for the rate and for the burst, and for the tokens of a quota. Default 10.
+	// holds for the rate and for the burst, for the tokens of a quota, and for the slots of a concurrency limit. Default 10.
 	MaxFactor int64
 
 	// Logger gets a line for each change that is applied or refused, with its policy and key. Default [slog.Default].
@@ -86,7 +87,7 @@ type FactorError struct {
 	Policy, Key string
 	Program     ratelimit.Limit // zero if a LimitFunc chooses the limits
 	Asked       ratelimit.Limit
-	Field       string  // "rate", also of a quota, or "burst", or "" if the two cannot be compared
+	Field       string  // "rate", also of a quota or of slots, or "burst", or "" if the two cannot be compared
 	Factor      float64 // how many times higher that is; below 1 if lower
 	Max         int64
 }
@@ -103,7 +104,7 @@ func (e *FactorError) Error() string {
 	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(e.Factor, 'g', 6, 64), 64)
 	factor := strconv.FormatFloat(rounded, 'f', -1, 64) // nobody should have to read an exponent in a hurry
 	compared := fmt.Sprintf("the %s of %s is %s times that of", e.Field, asked, factor)
-	if e.Asked.Period() != 0 {
+	if e.Asked.Per == 0 { // a quota or a concurrency limit
 		compared = fmt.Sprintf("%s is %s times", asked, factor)
 	}
 	return fmt.Sprintf("%s: %s the program's %v: must be at most %d times higher or lower, unless it is forced", of, compared, e.Program, e.Max)

@@ -48,6 +48,8 @@ var goFields = map[string]string{
 	"Name":    "name",
 	"Key":     "key",
 	"Limit":   "limit",
+	"Cost":    "cost",
+	"Settle":  "settle",
 	"MaxWait": "max_wait",
 	"LockFor": "lock_for",
 }

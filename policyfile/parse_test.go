@@ -213,6 +213,13 @@ func TestParseReportsEveryFault(t *testing.T) {
 6:32: policies[3].limit: "5 per day burst 3": "burst 3": must be left out of a quota
 7:32: policies[4].limit: "0 per week": rate "0": must be a whole number above 0
 8:32: policies[5].limit: "5/1m Europe/Berlin": duration "1m Europe/Berlin": must be like`},
+		{"concurrency limits", "version: 1\npolicies:\n- {name: a, key: route, limit: 0 at once}\n- {name: b, key: route, limit: 3 concurrent}\n- {name: c, key: route, limit: 3 at once burst 5}\n- {name: d, key: route, limit: 1000001 at once}\n- {name: e, key: route, limit: 3 at once, cost: pages, settle: bytes, lock_for: 1m}\n- {name: f, key: route, limit: 3 at once, max_wait: 1s, shadow: true, limit_func: tier}", `3:32: policies[0].limit: "0 at once": number "0": must be a whole number above 0
+4:32: policies[1].limit: "3 concurrent": must be like "60/1m", "60/1m burst 10", "1000 per month" or "3 at once"
+5:32: policies[2].limit: "3 at once burst 5": must be like
+6:32: policies[3].limit: "1000001 at once": Rate 1000001: must be from 1 to 1000000 slots
+7:49: policies[4].cost: must not be set beside a concurrency limit, because each request takes one slot: use a policy with a rate for it
+7:64: policies[4].settle: must not be set beside a concurrency limit
+7:81: policies[4].lock_for: must not be set beside a concurrency limit`},
 		{"durations", policies("key: route", "limit: 1/s", "max_wait: soon", "lock_for: 5"), `6:15: policies[0].max_wait: "soon": must be a duration, such as 500ms
 7:15: policies[0].lock_for: "5": must be a duration`},
 		{"durations out of bounds", "version: 1\npolicies:\n- {name: a, key: route, limit: 1/s, max_wait: -1s}\n- {name: b, key: route, limit: 1/s, lock_for: 1ns}\n- {name: c, key: route, limit: 1/s, lock_for: 1m, max_wait: 1m}", `3:47: policies[0].max_wait: -1s: must not be negative

@@ -23,7 +23,7 @@ var policyFields = []policyField{
 	{field{"name", text(policyname.Pattern).about("Identifies the policy in Redis, in logs and in responses: "+policyname.Rule+".", "api")}, (*reader).readName},
 	{field{"on", unique(oneOrMore(route())).about("Patterns of the routes where the program mounts the policy. Default: all routes.")}, (*reader).readOn},
 	{field{"key", definition("key").about("What requests are counted by, such as the client's address.")}, (*reader).readKey},
-	{field{"limit", text(limitPattern).about("The rate and the burst of each key, or a quota by the calendar.", "60/1m", "60/1m burst 10", "100/day", "100000 per month Europe/Berlin", "unlimited")}, func(r *reader, value *yaml.Node, at string, m *Mount) {
+	{field{"limit", text(limitPattern).about("The rate and the burst of each key, a quota by the calendar, or how many requests may run at once.", "60/1m", "60/1m burst 10", "100/day", "100000 per month Europe/Berlin", "3 at once", "unlimited")}, func(r *reader, value *yaml.Node, at string, m *Mount) {
 		m.Policy.Limit = r.limit(value, at)
 	}},
 	{field{"limit_func", definition("limits").about("The function of the program that chooses the limit of a request.")}, func(r *reader, value *yaml.Node, at string, m *Mount) {
@@ -32,7 +32,7 @@ var policyFields = []policyField{
 	{field{"cost", definition("costs").about("The function of the program that returns how many tokens a request takes. Default: 1 token.")}, func(r *reader, value *yaml.Node, at string, m *Mount) {
 		m.Policy.Cost, m.Cost = fromRegistry(r, value, at, "Costs", r.reg.Costs, m)
 	}},
-	{field{"max_wait", text(durationPattern).about("How long a request waits for its tokens. Default: it does not wait.", "500ms")}, durationOf(func(p *ratelimit.Policy) *time.Duration { return &p.MaxWait })},
+	{field{"max_wait", text(durationPattern).about("How long a request waits for its tokens, or for a slot. Default: it does not wait.", "500ms")}, durationOf(func(p *ratelimit.Policy) *time.Duration { return &p.MaxWait })},
 	{field{"lock_for", text(durationPattern).about("How long an empty bucket is locked. Default: it is not locked.", "15m")}, durationOf(func(p *ratelimit.Policy) *time.Duration { return &p.LockFor })},
 	{field{"settle", definition("settles").about("What returns the final cost of a request when its response is known.")}, func(r *reader, value *yaml.Node, at string, m *Mount) {
 		m.Policy.Settle, m.Settle = fromRegistry(r, value, at, "Settles", r.settles, m)

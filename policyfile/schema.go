@@ -123,7 +123,7 @@ const (
 	spanPattern   = `(` + numberPattern + `(ns|us|µs|μs|ms|s|m|h))+`
 	perPattern    = spanPattern + `|ns|us|µs|ms|s|m|h|[0-9]*d|([0-9]+ ?)?days?|(` + numberPattern + ` ?)?(sec|second|min|minute|hr|hour)s?`
 	limitPattern  = countPattern + `/(` + perPattern + `)( burst ` + countPattern + `)?|` +
-		countPattern + ` per (hour|day|week|month)( [A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*)?|unlimited`
+		countPattern + ` per (hour|day|week|month)( [A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*)?|` + countPattern + ` at once|unlimited`
 	durationPattern = `\+?(0|` + spanPattern + `)`
 	routePattern    = `[^\n]*/[^\n]*`
 	networkPattern  = `[0-9A-Fa-f:.]+/[0-9]{1,3}`

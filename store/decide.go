@@ -8,7 +8,7 @@ type Kept struct {
 	Limit   Limit // of the last charge
 	Credits int64 // after the last charge, in credits of Limit
 	At      int64 // the time of the last charge or, under a quota, the end of the period
-	FullAt  int64 // the latest time at which it has refilled, under all its limits
+	FullAt  int64 // the latest time at which it has refilled, under all its limits; the latest of all while a slot is held
 
 	BlockedSince, BlockedUntil int64 // 0 without a block
 	Locked                     bool
@@ -45,7 +45,7 @@ func (k Kept) Bucket(now int64) Bucket {
 	switch {
 	case k.Limit.IsQuota():
 		b.Rest = duration(k.At - now)
-	case k.Limit != (Limit{}):
+	case k.Limit.Refill > 0:
 		b.Age = bucket.Age(k.At, now)
 	}
 	if left := k.block(now).Left(now); left > 0 {
@@ -70,14 +70,19 @@ func (k *Kept) charge(c *Charge, s *State, charged bool, now int64) {
 	l, block := c.Limit, k.block(now)
 	need, debt := c.ask()
 	b := l.Advance(&k.Limit, k.bucket(), now)
+	lost := charged && l.Loses(b.Tokens, need)
 	if l.Spares(&k.Limit, need, debt) {
 		c.Fill(s, b.Tokens, duration(l.Rest(b, now)), duration(block.Left(now)), charged)
+		s.Lost = lost
 		return
 	}
 	changes := k.Limit != (Limit{}) && k.Limit != l && bucket.Relimits(need)
+	stays := need == bucket.Reset && k.Limit.Held(k.Credits) > 0
 	if charged {
 		before, blockBefore := b.Tokens, block
-		b.Tokens = l.Charge(before, need, debt, 1)
+		if !stays {
+			b.Tokens = l.Charge(before, need, debt, 1)
+		}
 		block = l.After(block, need, bucket.Microseconds(c.Lock), b.Tokens, now)
 		if block != blockBefore {
 			k.setBlock(block, "", now)
@@ -86,20 +91,16 @@ func (k *Kept) charge(c *Charge, s *State, charged bool, now int64) {
 		changes = changes || b.Tokens != before
 	}
 	switch {
-	case charged && need == bucket.Reset && k.holds():
+	case stays:
 	case charged && need == bucket.Reset:
 		*k, b = Kept{}, l.Advance(&Limit{}, bucket.Bucket{}, now)
 	case changes:
+		k.FullAt = l.KeepUntil(&k.Limit, k.FullAt, b)
 		k.Limit, k.Credits, k.At = l, b.Tokens, b.At
-		if k.FullAt = max(k.FullAt, l.FullAt(b)); l.IsConcurrency() {
-			k.FullAt = l.FullAt(b)
-		}
 	}
 	c.Fill(s, b.Tokens, duration(l.Rest(b, now)), duration(block.Left(now)), charged)
+	s.Lost = lost
 }
-
-// holds reports whether a slot of the bucket is held.
-func (k Kept) holds() bool { return k.Limit.IsConcurrency() && k.Credits < k.Limit.Capacity }
 
 func (k Kept) bucket() bucket.Bucket { return bucket.Bucket{Tokens: k.Credits, At: k.At} }
 

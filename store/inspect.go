@@ -28,11 +28,12 @@ type Bucket struct {
 	// Limit is the limit of the last charge. It is the zero Limit if nothing is kept.
 	Limit Limit
 
-	// Credits is what the bucket held after the last charge, in credits of Limit. It is negative in debt.
+	// Credits is what the bucket held after the last charge, in credits of Limit. It is negative in debt. Of a concurrency
+	// limit it is the slots that are free, and negative if more are held than Limit has.
 	Credits int64
 
 	// Age is the time since the last charge, in whole microseconds. Credits do not include the refill in that time. It is 0
-	// if Limit is a quota.
+	// if Limit is a quota or a concurrency limit.
 	Age time.Duration
 
 	// Rest is how much longer the period of a quota goes on, in whole microseconds. If it is not above 0, the period has
@@ -49,7 +50,7 @@ type Bucket struct {
 	Reason                string
 }
 
-// Used reports whether the bucket was charged and has not refilled since.
+// Used reports whether the bucket was charged and has not refilled since, or whether a slot is held.
 func (b Bucket) Used() bool {
 	return b.Limit != Limit{} && b.at(time.Now().UnixMicro(), b.Limit).Tokens < b.Limit.Capacity
 }

@@ -53,6 +53,8 @@
 // A release is always allowed, and does not wait for a server. A Store that several processes share keeps the slots of each
 // of them for a lease, which it renews. So a process that has ended loses its slots after the lease. If a process is out of
 // touch for longer than the lease, it may lose them, too. The release of a lost slot frees nothing, and its State is Lost.
+// Of the State of a release, only Allowed, Degraded and Lost count. Others may see the slot free a moment later.
+//
 // A [Reset] ends a block, and leaves the slots that are held as they are.
 //
 // # Blocks and locks
@@ -243,8 +245,8 @@ var ErrNoBucket = errors.New("store: a key holds no bucket")
 
 // Validate reports what is wrong with a call, as an error that wraps [ErrInvalidCall]. Every Store calls it first.
 // It refuses a call without charges, with fewer states than charges, or with two charges of one bucket. It refuses
-// a charge with an empty Policy or Key, with a Limit that none of NewLimit, NewQuota and NewConcurrency can have made, or
-// with an invalid Settles or Lock. It refuses one for slots with Owed, Settles or Lock.
+// a charge with an empty Policy or Key, or with an invalid Limit, Settles or Lock. It refuses a charge for slots with Owed,
+// Settles or Lock.
 func Validate(charges []Charge, states []State) error {
 	if len(charges) == 0 || len(states) < len(charges) {
 		return fmt.Errorf("%w: %d charges and %d states: must be at least one charge, and a state for each", ErrInvalidCall, len(charges), len(states))

@@ -341,6 +341,8 @@ func TestMistakesAreFoundAtMounting(t *testing.T) {
 		"Limit: must be set":                             func() { limits.Interceptor(ratelimit.Policy{Name: "p", Key: ratelimit.RemoteIP()}) },
 		"connectratelimit: Messages: policy login: ":     func() { limits.Messages(settles) },
 		"connectratelimit: Gate: policy login: ":         func() { limits.Gate(perIP("first", ratelimit.PerHour(1)), settles) },
+		"connectratelimit: Messages: policy slots: ":     func() { limits.Messages(perIP("slots", ratelimit.Concurrency(1))) },
+		"connectratelimit: Gate: policy slots: ":         func() { limits.Gate(perIP("slots", ratelimit.Concurrency(1))) },
 	} {
 		func() {
 			defer func() {

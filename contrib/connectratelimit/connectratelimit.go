@@ -33,22 +33,22 @@ func (l *Limiter) Interceptor(policies ...ratelimit.Policy) connect.Interceptor 
 // Messages is like [Limiter.Interceptor], but takes tokens for each message that a client sends on a stream. When a
 // message is denied, the handler gets the denial from Receive, and the stream ends with it. A unary call is one message.
 //
-// A message has no response. So Messages panics if a policy has a Settle, and for a Settle in [ratelimit.Config] all
-// messages count as failed.
+// A message has no response, and holds no slot. So Messages panics if a policy has a Settle or a [ratelimit.Concurrency].
+// For a Settle in [ratelimit.Config] all messages count as failed.
 func (l *Limiter) Messages(policies ...ratelimit.Policy) connect.Interceptor {
-	mustNotSettle("Messages", policies)
+	mustEndAtOnce("Messages", policies)
 	return messages{interceptor{l.mount(policies)}}
 }
 
 // Gate is like [Limiter.Interceptor], but decides before a message is read. Then a denied call costs the least. It is an
 // argument of [connect.WithRequestGate], whose calls [connect.WithRecover] does not cover.
 //
-// A gate does not see the response. So Gate panics if a policy has a Settle, and for a Settle in [ratelimit.Config] all
-// calls count as failed. Allowed calls get no rate limit headers of a gate. The method of their requests is POST, also for
-// a GET. With HTTP/1.1 a gate does not notice that a client leaves while its call waits, because the message is not read
-// yet.
+// A gate does not see the response, nor when the call ends. So Gate panics if a policy has a Settle or a
+// [ratelimit.Concurrency]. For a Settle in [ratelimit.Config] all calls count as failed. Allowed calls get no rate limit
+// headers of a gate. The method of their requests is POST, also for a GET. With HTTP/1.1 a gate does not notice that a
+// client leaves while its call waits, because the message is not read yet.
 func (l *Limiter) Gate(policies ...ratelimit.Policy) connect.RequestGateFunc {
-	mustNotSettle("Gate", policies)
+	mustEndAtOnce("Gate", policies)
 	h := l.mount(policies)
 	return func(ctx context.Context, spec connect.Spec, peer connect.Peer, header http.Header) (context.Context, error) {
 		c := &call{Context: ctx}
@@ -57,10 +57,14 @@ func (l *Limiter) Gate(policies ...ratelimit.Policy) connect.RequestGateFunc {
 	}
 }
 
-func mustNotSettle(function string, policies []ratelimit.Policy) {
+// mustEndAtOnce panics if a policy needs to know how or when a call ends.
+func mustEndAtOnce(function string, policies []ratelimit.Policy) {
 	for _, p := range policies {
 		if p.Settle != nil {
 			panic("connectratelimit: " + function + ": policy " + p.Name + ": Settle needs a response: use Interceptor")
+		}
+		if p.Limit.IsConcurrency() {
+			panic("connectratelimit: " + function + ": policy " + p.Name + ": Limit " + p.Limit.String() + " needs the end of the call: use Interceptor")
 		}
 	}
 }

@@ -31,6 +31,7 @@ package echoratelimit
 
 import (
 	"errors"
+	"net"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -171,6 +172,9 @@ func (x *responder) Refuse(r *http.Request, status int, err error) bool {
 	x.err = refusal(status, err)
 	return true
 }
+
+// WrapConn keeps wrap for a connection that handlers take over: see [ratelimit.Responder].
+func (x *responder) WrapConn(wrap func(net.Conn) net.Conn) { x.wrapConn = wrap }
 
 // Response implements [ratelimit.Responder]. echo calls its error handler after all middleware. An error that is not
 // answered yet is answered here, because only then its status is known. echo's call must not add a second body.

@@ -14,7 +14,8 @@ type answer struct {
 	bytes    int64
 	written  bool // a status or a body
 	hijacked bool
-	complete bool // further writes are dropped
+	complete bool                    // further writes are dropped
+	wrapConn func(net.Conn) net.Conn // for a connection that is taken over; nil if the request holds no slot
 }
 
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
@@ -56,6 +57,11 @@ func (a *answer) FlushError() error {
 // Hijack implements [http.Hijacker].
 func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(a.ResponseWriter).Hijack()
-	a.hijacked = a.hijacked || err == nil
+	if err == nil {
+		a.hijacked = true
+		if a.wrapConn != nil {
+			conn = a.wrapConn(conn)
+		}
+	}
 	return conn, rw, err
 }

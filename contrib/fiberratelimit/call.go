@@ -2,6 +2,7 @@ package fiberratelimit
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -29,6 +30,8 @@ type call struct {
 	passed bool  // the limiter let the request through
 	wrote  bool  // the limiter has answered
 	err    error // to return to Fiber
+
+	wrapConn func(net.Conn) net.Conn // nil if the request holds no slot
 
 	mu     sync.Mutex
 	c      fiber.Ctx // nil after the handler has returned
@@ -179,6 +182,23 @@ func (r *refusal) Unwrap() []error {
 	}
 	return []error{r.status, r.reason}
 }
+
+// WrapConn implements a part of [ratelimit.Responder].
+func (x *call) WrapConn(wrap func(net.Conn) net.Conn) { x.wrapConn = wrap }
+
+// keepSlot keeps the slot after the handler has returned. fasthttp writes a stream later, and serves a connection that a
+// handler has taken over. It closes user values after that. It closes none if the timeout middleware has answered.
+func (x *call) keepSlot() {
+	ctx := x.c.RequestCtx()
+	if x.wrapConn != nil && (x.c.Response().IsBodyStream() || ctx.Hijacked()) && !x.c.IsAbandoned() && ctx.LastTimeoutErrorResponse() == nil {
+		ctx.SetUserValue(x, x.wrapConn(noConn{}))
+	}
+}
+
+// A noConn stands for the connection, which fasthttp does not give away.
+type noConn struct{ net.Conn }
+
+func (noConn) Close() error { return nil }
 
 // Response returns how Fiber answered, for the Settle of a policy. An error that a handler has returned is handled now,
 // as Fiber's Logger does, because only its ErrorHandler knows the status. It is not returned again: handling an

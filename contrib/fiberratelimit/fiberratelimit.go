@@ -22,6 +22,11 @@
 //   - If User-Agent, Content-Type or Host is repeated, fasthttp keeps the last line. Cookies that Fiber and net/http read
 //     differently are left out.
 //
+// # Streams and WebSockets
+//
+// fasthttp writes a stream, and serves a connection that a handler has taken over, after the handler has returned. The slots
+// of a [ratelimit.Concurrency] are held until then.
+//
 // # Errors
 //
 // A Settle needs the status that the client gets. So the limiter passes an error of a handler to the application's
@@ -110,6 +115,7 @@ var next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	x.flush()
 	x.decided(r)
 	x.err = x.c.Next()
+	x.keepSlot()
 })
 
 // FromContext returns the decision about the request of c. After the limiter has run, ratelimit.FromContext(c.Context())

@@ -104,6 +104,8 @@ type call struct {
 	status             int    // that handlers have set, perhaps 200
 	hijacked           bool
 	before             bool // a status was written before the connection was taken over
+
+	wrapConn func(net.Conn) net.Conn // for a connection that is taken over; nil if the request holds no slot
 }
 
 // leave ends the call, also if it panics: if middleware outside recovers, gin goes on with the next handler.
@@ -142,6 +144,9 @@ func (x *responder) Refuse(r *http.Request, status int, err error) bool {
 	x.c.Error(err)
 	return true
 }
+
+// WrapConn keeps wrap for a connection that handlers take over: see [ratelimit.Responder].
+func (x *responder) WrapConn(wrap func(net.Conn) net.Conn) { x.wrapConn = wrap }
 
 // Response implements [ratelimit.Responder]. gin writes a status of c.Status past all writers, after the last handler. So
 // Response also looks at the status that was set. Middleware outside whose writer holds the status back may hide it.
@@ -182,6 +187,9 @@ func (x *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := x.ResponseWriter.Hijack()
 	if err == nil {
 		x.hijacked, x.before = true, before
+		if x.wrapConn != nil {
+			conn = x.wrapConn(conn)
+		}
 	}
 	return conn, rw, err
 }

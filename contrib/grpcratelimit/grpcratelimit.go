@@ -68,8 +68,8 @@ func (c *unary) Response() ratelimit.Response {
 func (c *unary) SetHeader(md metadata.MD) error { return grpc.SetHeader(c.Context, md) }
 func (c *unary) SetTrailer(md metadata.MD)      { _ = grpc.SetTrailer(c.Context, md) } // fails if the client has left
 
-// Stream returns an interceptor that enforces policies once for each stream, when it begins. For policies see
-// [Limiter.Unary].
+// Stream returns an interceptor that enforces policies once for each stream, when it begins. A slot of a
+// [ratelimit.Concurrency] is held until the handler has returned. For policies see [Limiter.Unary].
 func (l *Limiter) Stream(policies ...ratelimit.Policy) grpc.StreamServerInterceptor {
 	h := l.mount(policies, func(w http.ResponseWriter, r *http.Request) {
 		s := w.(*stream)
@@ -121,10 +121,14 @@ func (s *stream) SendMsg(m any) error {
 // A message is charged after it was received. With MaxWait, RecvMsg blocks, and the client has to slow down. Context
 // then has the decision about the last message. Messages panics if one of policies has a Settle, because a message has
 // no response. A Settle in [ratelimit.Config] is called at once, with a [ratelimit.Response] that has only a Cost.
+// Messages also panics if one of policies has a [ratelimit.Concurrency], because a message holds no slot: use Stream.
 func (l *Limiter) Messages(policies ...ratelimit.Policy) grpc.StreamServerInterceptor {
 	for _, p := range policies {
 		if p.Settle != nil {
 			panic(fmt.Sprintf("grpcratelimit: Messages: policy %q: Settle must be nil: a message has no response", p.Name))
+		}
+		if p.Limit.IsConcurrency() {
+			panic(fmt.Sprintf("grpcratelimit: Messages: policy %q: Limit %v: a message holds no slot: use Stream", p.Name, p.Limit))
 		}
 	}
 	h := l.mount(policies, func(w http.ResponseWriter, r *http.Request) {

@@ -278,6 +278,7 @@ func TestNewAndMountPanic(t *testing.T) {
 		"is empty":                 func() { l.Messages() },
 		"Limit":                    func() { l.Unary(perIP("api", ratelimit.Limit{Rate: -1})) },
 		`"logins": Settle`:         func() { l.Messages(perIP("api", ratelimit.PerHour(1)), settling) },
+		`"slots": Limit 1 at once`: func() { l.Messages(perIP("slots", ratelimit.Concurrency(1))) },
 	} {
 		func() {
 			defer func() {

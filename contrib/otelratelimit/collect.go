@@ -115,6 +115,23 @@ func (to observer) countRequests(counts observe.Snapshot, policies map[string]tr
 
 // countStore counts the numbers of a Store, for a Limiter with these policies.
 func (to observer) countStore(stats store.Stats, policies []ratelimit.Policy, of ...attribute.KeyValue) {
+	held, lost, evicted := make(map[string]int64), make(map[string]int64), make(map[string]int64)
+	for _, p := range policies { // also those at 0, so that their first change is seen
+		if evicted[p.Name] = 0; p.Limit.IsConcurrency() {
+			held[p.Name], lost[p.Name] = 0, 0
+		}
+	}
+	if slots := stats.Slots; slots != nil {
+		maps.Copy(held, slots.Held)
+		maps.Copy(lost, slots.Lost)
+	}
+	each := func(name string, counts map[string]int64) {
+		for policy, n := range counts {
+			to.count(name, n, append(slices.Clone(of), policyKey.String(policy))...)
+		}
+	}
+	each("ratelimit.slot.held", held)
+	each("ratelimit.lost_slots", lost)
 	if r := stats.Redis; r != nil {
 		to.count("ratelimit.redis.calls", r.Calls, of...)
 		to.count("ratelimit.redis.merged_calls", r.Merged, of...)
@@ -147,14 +164,8 @@ func (to observer) countStore(stats store.Stats, policies []ratelimit.Policy, of
 		to.count("ratelimit.memory.bucket.usage", int64(m.Buckets), of...)
 		to.count("ratelimit.memory.bucket.limit", int64(m.Max), of...)
 		to.count("ratelimit.memory.bucket.blocked", int64(m.Blocked), of...)
-		evicted := make(map[string]int64, len(policies)) // also those at 0, so that their first change is seen
-		for _, p := range policies {
-			evicted[p.Name] = 0
-		}
 		maps.Copy(evicted, m.Evicted)
-		for policy, n := range evicted {
-			to.count("ratelimit.memory.evictions", n, append(slices.Clone(of), policyKey.String(policy))...)
-		}
+		each("ratelimit.memory.evictions", evicted)
 	}
 }
 

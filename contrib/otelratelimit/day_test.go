@@ -45,6 +45,7 @@ func (d decorators) Stats() store.Stats {
 	stats := d.Store.Stats()
 	stats.Denials = &store.DenialStats{Answered: 41, Kept: 42, Max: 43}
 	stats.Leases = &store.LeaseStats{Leases: 44, Max: 45, Held: 46, Drawn: 47, Returned: 48, Lost: 49}
+	stats.Slots = &store.SlotStats{Held: map[string]int64{"exports": 50}, Lost: map[string]int64{"exports": 51}}
 	return stats
 }
 

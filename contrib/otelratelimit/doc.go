@@ -27,7 +27,7 @@
 //
 // A request counts in ratelimit.decisions once for each limiter that decided about it. [observe.DecisionCounts] lists the
 // values of ratelimit.outcome. The value of ratelimit.operation is an Op of [ratelimit.Event] that is no decision, such as
-// "peek" or "settle".
+// "peek", "settle" or "expired".
 //
 // The durations are recorded as they happen, with an exemplar if the span is sampled. Everything else is counted, and
 // read when a reader collects it. A View that drops ratelimit.decision.duration makes a decision cheaper.

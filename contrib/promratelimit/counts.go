@@ -16,12 +16,12 @@ var (
 	decisions = counter("decisions",
 		"Decisions by outcome: allowed, denied, failed_open, failed_closed, no_key, bad_request, canceled or overloaded.", "outcome")
 	decisionDuration = histogram("decision_duration_seconds",
-		"Time that decisions took, without the time that requests waited for their tokens.", "outcome")
+		"Time that decisions took, without the time that requests waited for their tokens or for a slot.", "outcome")
 	waitDuration = histogram("wait_duration_seconds",
-		"Time that requests waited for their tokens, of those that waited.", "outcome")
+		"Time that requests waited for their tokens or for a slot, of those that waited.", "outcome")
 
 	operations = counter("operations",
-		"Operations that are no decisions: peek, refund, reset, block, unblock and settle.", "operation")
+		"Operations that are no decisions: peek, refund, reset, block, unblock, settle and expired (a slot that was lost).", "operation")
 	operationErrors = counter("operation_errors",
 		"Operations that failed.", "operation")
 

@@ -43,6 +43,7 @@ func fullStats() store.Stats {
 			Away: true, Since: time.UnixMilli(1_800_000_000_250), Reason: "canary-of-the-outage", Probes: 24, Answered: 25, Charged: 26,
 			Pending: 27, Max: 29, Secondary: store.Stats{Memory: &store.MemoryStats{Buckets: 30, Max: 31, Bytes: 32, Blocked: 33}},
 		},
+		Slots:  &store.SlotStats{Held: map[string]int64{"exports": 45}, Lost: map[string]int64{"exports": 46, "gone": 47}},
 		Memory: &store.MemoryStats{Buckets: 34, Max: 35, Bytes: 36, Blocked: 37, Evicted: map[string]int64{"api": 38, "_other": 39}},
 	}
 }

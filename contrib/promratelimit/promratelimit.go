@@ -16,7 +16,7 @@
 // A program to try is in https://github.com/go-tokenbucket/ratelimit/tree/main/contrib/promratelimit/example.
 //
 // It counts requests by policy, route and result. It exports [ratelimit.Limiter.Stats], too: of the engine of Redis, of
-// leases, of a fallback, of buckets in memory and so on. [Collector.AddCache] adds a cache, such as that of jwtkey.
+// leases, of a fallback, of buckets in memory, of slots and so on. [Collector.AddCache] adds a cache, such as that of jwtkey.
 //
 // Beside the package are a dashboard for Grafana, dashboard.json, and alert rules for Prometheus, alerts.yml. See
 // https://github.com/go-tokenbucket/ratelimit/blob/main/docs/operations.md for what each metric and alert means.

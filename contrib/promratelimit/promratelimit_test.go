@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -121,6 +122,9 @@ func TestValues(t *testing.T) {
 		`ratelimit_settlement_estimated_tokens_total{policy="login"} 2`,
 		`ratelimit_settlement_final_tokens_total{policy="login"} 6`,
 		`ratelimit_waiting_requests{limiter="main"} 0`,
+		`ratelimit_held_slots{limiter="main",policy="exports",store="primary"} 45`,
+		`ratelimit_lost_slots_total{limiter="main",policy="exports",store="primary"} 46`,
+		`ratelimit_lost_slots_total{limiter="main",policy="gone",store="primary"} 47`,
 		`ratelimit_redis_calls_total{limiter="main",store="primary"} 1`,
 		`ratelimit_redis_batches_total{limiter="main",store="primary"} 2`,
 		`ratelimit_redis_charges_total{limiter="main",store="primary"} 3`,
@@ -197,9 +201,12 @@ func TestHistograms(t *testing.T) {
 
 // The first scrape has the counts of each policy that may grow, so that the first denial is a change.
 func TestZeros(t *testing.T) {
-	_, _, metrics := mounted(t, promratelimit.Config{})
+	_, limiter, metrics := mounted(t, promratelimit.Config{})
+	defer runtime.KeepAlive(limiter.Limit(ratelimit.Policy{Name: "searches", Key: ratelimit.Static("all"), Limit: ratelimit.Concurrency(20)}))
 	text, _ := scrape(t, metrics)
 	wantLines(t, text,
+		`ratelimit_held_slots{limiter="main",policy="searches",store="primary"} 0`,
+		`ratelimit_lost_slots_total{limiter="main",policy="searches",store="primary"} 0`,
 		`ratelimit_requests_total{policy="api",result="allowed",route=""} 0`,
 		`ratelimit_requests_total{policy="api",result="denied",route=""} 0`,
 		`ratelimit_requests_total{policy="try",result="allowed",route=""} 0`,
@@ -209,7 +216,7 @@ func TestZeros(t *testing.T) {
 		`ratelimit_operations_total{operation="reset"} 0`,
 		`ratelimit_operation_errors_total{operation="reset"} 0`,
 	)
-	for _, unwanted := range []string{`policy="try",result="denied"`, `policy="api",result="would_deny"`, `settlements_total{policy="api"}`} {
+	for _, unwanted := range []string{`policy="try",result="denied"`, `policy="api",result="would_deny"`, `settlements_total{policy="api"}`, `slots{limiter="main",policy="api"`} {
 		if strings.Contains(text, unwanted) {
 			t.Errorf("the scrape has %s", unwanted)
 		}

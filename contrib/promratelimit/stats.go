@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -15,6 +16,11 @@ var (
 		"Requests and calls that wait for their tokens.", "limiter")
 	maxWaiting = gauge("waiting_requests_max",
 		"Requests and calls that may wait for their tokens.", "limiter")
+
+	heldSlots = gauge("held_slots",
+		"Slots of concurrency limits that this process holds, by policy.", "limiter", "store", "policy")
+	lostSlots = counter("lost_slots",
+		"Slots that were lost before they were released, because their lease had ended, by policy.", "limiter", "store", "policy")
 
 	redisCalls = counter("redis_calls",
 		"Calls of the store that were sent to Redis, in batches.", "limiter", "store")
@@ -101,10 +107,7 @@ func collectStats(to chan<- prometheus.Metric, l limiter) {
 	stats := l.Stats()
 	waiting.send(to, float64(stats.Waiting), l.name)
 	maxWaiting.send(to, float64(stats.MaxWaiting), l.name)
-	var policies []string
-	for _, p := range l.Policies() {
-		policies = append(policies, p.Name)
-	}
+	policies := l.Policies()
 	s := sender{to: to, limiter: l.name, store: "primary"}
 	s.collect(stats, policies)
 	if stats.Fallback != nil {
@@ -134,7 +137,19 @@ func (s *sender) each(m metric, counts map[string]int64) {
 	}
 }
 
-func (s *sender) collect(stats store.Stats, policies []string) {
+func (s *sender) collect(stats store.Stats, policies []ratelimit.Policy) {
+	held, lost, evicted := make(map[string]int64), make(map[string]int64), make(map[string]int64)
+	for _, p := range policies { // also those at 0, so that their first change is seen
+		if evicted[p.Name] = 0; p.Limit.IsConcurrency() {
+			held[p.Name], lost[p.Name] = 0, 0
+		}
+	}
+	if slots := stats.Slots; slots != nil {
+		maps.Copy(held, slots.Held)
+		maps.Copy(lost, slots.Lost)
+	}
+	s.each(heldSlots, held)
+	s.each(lostSlots, lost)
 	if r := stats.Redis; r != nil {
 		s.count(redisCalls, r.Calls)
 		s.count(redisBatches, r.Batches)
@@ -182,10 +197,6 @@ func (s *sender) collect(stats store.Stats, policies []string) {
 		s.number(memoryMax, m.Max)
 		s.count(memoryBytes, m.Bytes)
 		s.number(memoryBlocked, m.Blocked)
-		evicted := make(map[string]int64, len(policies)) // also those at 0, so that their first change is seen
-		for _, policy := range policies {
-			evicted[policy] = 0
-		}
 		maps.Copy(evicted, m.Evicted)
 		s.each(memoryEvicted, evicted)
 	}

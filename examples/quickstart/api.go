@@ -54,6 +54,10 @@ func newAPI(ctx context.Context, cfg ratelimit.Config, trusted []netip.Prefix, k
 		ratelimit.Policy{Name: "items", Key: memberOrIP, Limit: ratelimit.PerSecond(10)},
 		ratelimit.Policy{Name: "items-route", Key: ratelimit.Route(), Limit: ratelimit.PerSecond(50)},
 	)
+	exports := limiter.Limit(
+		ratelimit.Policy{Name: "exports", Key: memberOrIP, Limit: ratelimit.Concurrency(2)},
+		ratelimit.Policy{Name: "exports-rate", Key: memberOrIP, Limit: ratelimit.PerMinute(10)},
+	)
 
 	mux := http.NewServeMux()
 	mux.Handle("GET /hello", hello(http.HandlerFunc(sayHello)))
@@ -63,6 +67,7 @@ func newAPI(ctx context.Context, cfg ratelimit.Config, trusted []netip.Prefix, k
 	mux.Handle("GET /items/{id}", items(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "item %q\n", r.PathValue("id"))
 	})))
+	mux.Handle("GET /export", exports(http.HandlerFunc(export)))
 	mux.HandleFunc("GET /token", func(w http.ResponseWriter, r *http.Request) { issueToken(w, r, secret) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	var overrides *override.Overrides
@@ -89,6 +94,15 @@ func sayHello(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	fmt.Fprintf(w, "hello, %s\n", d.Results[0].Key)
+}
+
+// export takes three seconds, or until its client has left.
+func export(w http.ResponseWriter, r *http.Request) {
+	select {
+	case <-time.After(3 * time.Second):
+		fmt.Fprintln(w, "exported")
+	case <-r.Context().Done():
+	}
 }
 
 func issueToken(w http.ResponseWriter, r *http.Request, secret []byte) {

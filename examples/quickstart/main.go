@@ -88,6 +88,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		"curl -i %s/hello                  # 1 per second, 5 at once: the sixth is refused",
 		"curl -i -X POST %s/login          # 3 per minute and address",
 		"curl -i %s/items/7                # 10 per second each, 50 per second all together",
+		"for i in 1 2 3; do curl -s %s/export & done; wait   # 2 at once: the third is refused",
 		"TOKEN=$(curl -s '%s/token?member=5')",
 		`curl -i -H "Authorization: Bearer $TOKEN" %s/hello   # a bucket of member 5's own`,
 		"curl -i %s/healthz                # never limited",

@@ -178,6 +178,48 @@ func TestQuickstart(t *testing.T) {
 	}
 }
 
+// Two exports of a client run at once. One whose client has left makes room for another.
+func TestExportsAtOnce(t *testing.T) {
+	base, _ := start(t)
+	statuses := make(chan int)
+	export := func(ctx context.Context) {
+		r, err := http.NewRequestWithContext(ctx, "GET", base+"/export", nil)
+		if err != nil {
+			t.Error(err)
+		}
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			statuses <- 0 // it had begun, and ctx ended
+			return
+		}
+		response.Body.Close()
+		statuses <- response.StatusCode
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	for range 3 {
+		go export(ctx)
+	}
+	if got := <-statuses; got != 429 {
+		t.Errorf("the first of three answers is %d, want 429", got)
+	}
+	leave()
+	for range 2 {
+		if got := <-statuses; got != 0 {
+			t.Errorf("status %d of an export that was left", got)
+		}
+	}
+	got := 429
+	for got == 429 { // until the server has noticed
+		ctx, leave := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		go export(ctx)
+		got = <-statuses
+		leave()
+	}
+	if got != 0 {
+		t.Errorf("status %d, want an export that runs", got)
+	}
+}
+
 func TestTheItemsRouteHasALimitAsAWhole(t *testing.T) {
 	base, _ := start(t, "-trusted-proxies", "127.0.0.0/8, ::1/128")
 	allowed, begin := 0, time.Now()
@@ -389,7 +431,7 @@ func TestThePageChangesAndExplainsLimits(t *testing.T) {
 
 func TestThePageBeforeTheFirstRequest(t *testing.T) {
 	base, _ := start(t)
-	if text := body(t, do(t, "GET", base+"/admin/")); strings.Count(text, "No requests so far.") != 4 || strings.Contains(text, "CountsConfig") {
+	if text := body(t, do(t, "GET", base+"/admin/")); strings.Count(text, "No requests so far.") != 6 || strings.Contains(text, "CountsConfig") {
 		t.Errorf("before the first request the page is %s", text)
 	}
 }

@@ -25,6 +25,7 @@ type Decision interface {
 	RetryAfter() time.Duration
 	Denied() []string
 	PeriodEnd() time.Time // that the client has to wait for; zero without a quota
+	AtOnce() bool         // the client has to wait for a slot
 }
 
 // Deny answers 429 for d. d is nil if no limiter denied.
@@ -34,7 +35,7 @@ func (s Style) Deny(w http.ResponseWriter, r *http.Request, d Decision) {
 		NoStore(w.Header()) // a limiter that denied has called it already
 	} else {
 		p.violated = d.Denied()
-		p.until = d.PeriodEnd()
+		p.until, p.atOnce = d.PeriodEnd(), d.AtOnce()
 		if p.after = d.RetryAfter(); p.after != store.Never {
 			p.after = time.Duration(rateheader.Seconds(p.after)) * time.Second
 		}

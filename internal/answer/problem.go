@@ -12,6 +12,7 @@ type problem struct {
 	status   int
 	after    time.Duration // when to retry: in whole seconds, store.Never, or 0 if unknown
 	until    time.Time     // the end of the period that after is the time to; zero without a quota
+	atOnce   bool          // other requests hold all slots of a concurrency limit
 	violated []string      // names of policies
 }
 

@@ -31,7 +31,9 @@ func english(p *problem) Text {
 	case store.Never:
 		t.Detail = "This request asks for more than its limit ever allows."
 	default:
-		t.Detail = tryAgain(p.after, p.until)
+		if t.Detail = tryAgain(p.after, p.until); p.atOnce {
+			t.Detail = "Too many requests run at once. " + t.Detail
+		}
 	}
 	return t
 }

@@ -155,7 +155,7 @@ func TestAdvance(t *testing.T) {
 		"a debt of another unit is bounded":          {1, bucket.Bucket{Tokens: -bucket.MaxCredits, At: 50}, 50, bucket.Bucket{Tokens: -bucket.MaxCredits, At: 50}},
 		"a lower capacity cuts before time is added": {l.Unit, bucket.Bucket{Tokens: 2 * full, At: 50}, 60, bucket.Bucket{Tokens: full, At: 60}},
 	} {
-		if got := l.Advance(&bucket.Limit{Unit: c.unit}, c.bucket, c.now); got != c.want {
+		if got := l.Advance(&bucket.Limit{Unit: c.unit, Refill: min(c.unit, 1)}, c.bucket, c.now); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}

@@ -103,6 +103,7 @@ func (p *Policy) add(other Policy) {
 	p.MaxWait, p.LockFor = max(p.MaxWait, other.MaxWait), max(p.LockFor, other.LockFor)
 	p.Program = cmp.Or(p.Program, other.Program)
 	p.Total, p.Last = p.Total.plus(other.Total), p.Last.plus(other.Last)
+	p.Held += other.Held
 	p.Settlements += other.Settlements
 	p.Estimated += other.Estimated
 	p.Final += other.Final

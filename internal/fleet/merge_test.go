@@ -33,7 +33,7 @@ func TestMergeOfManyReplicas(t *testing.T) {
 		key := Key{Policy: "api", Name: Text(fmt.Sprint("ip:", random.IntN(20))), Count: random.Int64N(100)}
 		s.KeySteps, key.Denials = h.Steps, h.Denied
 		s.Keys, s.History = []Key{key}, Histories{TenMinutes: h}
-		s.Policies = []Policy{{Name: "api", Limit: "5/1s", Total: Counts{Allowed: 3}, History: Histories{TenMinutes: h}}}
+		s.Policies = []Policy{{Name: "api", Limit: "5/1s", Held: 2, Total: Counts{Allowed: 3}, History: Histories{TenMinutes: h}}}
 		s.Limited = sketchOf(string(key.Name))
 		counted += s.Traffic["allowed"]
 		keyed += key.Count
@@ -44,7 +44,7 @@ func TestMergeOfManyReplicas(t *testing.T) {
 	if all.Traffic["allowed"] != counted || all.Engine["calls"] != 2*n || !slices.Equal(all.Kinds, []string{"ip"}) {
 		t.Errorf("%+v, want %d allowed", all, counted)
 	}
-	if p := all.Policies[0]; len(all.Policies) != 1 || p.Total.Allowed != 3*n || p.Limit != "5/1s" || !slices.Equal(p.Others, []string{"6/1s"}) || p.History.TenMinutes.Without != 1 {
+	if p := all.Policies[0]; len(all.Policies) != 1 || p.Total.Allowed != 3*n || p.Held != 2*n || p.Limit != "5/1s" || !slices.Equal(p.Others, []string{"6/1s"}) || p.History.TenMinutes.Without != 1 {
 		t.Errorf("%+v", all.Policies)
 	}
 	var sum int64

@@ -129,6 +129,8 @@ type Policy struct {
 	Last    Counts    `json:"last,omitzero"`  // of about the last 10 s
 	History Histories `json:"history,omitzero"`
 
+	Held int64 `json:"held,omitempty"` // slots of a concurrency limit, of all keys
+
 	Settlements int64 `json:"settlements,omitempty"`
 	Estimated   int64 `json:"settled_estimated,omitempty"`
 	Final       int64 `json:"settled_final,omitempty"`

@@ -1,4 +1,5 @@
-// Package infer infers the tokens of a bucket from the answer of a store, for decorators, which do not see the bucket.
+// Package infer infers the tokens of a bucket from the answer of a store, for decorators, which do not see the bucket. It is
+// not for slots.
 package infer
 
 import (

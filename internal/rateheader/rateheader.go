@@ -31,7 +31,10 @@ const (
 	retryAfter = "Retry-After"
 )
 
-// SetXRateLimit writes X-RateLimit-Limit, -Remaining and -Reset. values must have room for three.
+// NoReset is the reset of a concurrency limit: nobody knows when the requests that hold its slots end.
+const NoReset = -1
+
+// SetXRateLimit writes X-RateLimit-Limit, -Remaining and, unless it is NoReset, -Reset. values must have room for three.
 func SetXRateLimit(h http.Header, values []string, burst, left, reset int64) {
 	// All three strings share one string, so that a response needs one allocation instead of six.
 	var room [64]byte
@@ -51,7 +54,9 @@ func SetXRateLimit(h http.Header, values []string, burst, left, reset int64) {
 	}
 	h[XLimit] = values[0:1:1]
 	h[XRemaining] = values[1:2:2]
-	h[XReset] = values[2:3:3]
+	if h[XReset] = values[2:3:3]; reset == NoReset {
+		delete(h, XReset) // also that of a limiter outside
+	}
 }
 
 // SetWaited writes how long a request waited, if it waited.

@@ -31,7 +31,7 @@ type errorFlusher interface {
 	FlushError() error
 }
 
-// A Base is a Writer that passes all calls on. Hijack, CloseNotify and FlushError panic if the wrapped writer lacks
+// A Base is a Writer that passes all calls on. CloseNotify and FlushError panic if the wrapped writer lacks
 // them: see Narrow.
 type Base struct{ http.ResponseWriter }
 
@@ -56,9 +56,23 @@ func (b Base) Push(target string, opts *http.PushOptions) error {
 	return http.ErrNotSupported
 }
 
-// Hijack implements http.Hijacker.
+// Hijack implements http.Hijacker. It fails with http.ErrNotSupported if the wrapped writer cannot, see Hijacks.
 func (b Base) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return b.ResponseWriter.(http.Hijacker).Hijack()
+	return http.NewResponseController(b.ResponseWriter).Hijack()
+}
+
+// Hijacks reports whether http.ResponseController can take over the connection of w.
+func Hijacks(w http.ResponseWriter) bool {
+	for {
+		switch t := w.(type) {
+		case http.Hijacker:
+			return true
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = t.Unwrap()
+		default:
+			return false
+		}
+	}
 }
 
 // CloseNotify implements http.CloseNotifier.
@@ -78,7 +92,7 @@ func (b Base) FlushError() error {
 // because a handler loses nothing when it calls them without effect.
 func Narrow(w Writer) http.ResponseWriter {
 	inner, c := w.Unwrap(), &core{w}
-	_, hijacks := inner.(http.Hijacker)
+	hijacks := Hijacks(inner) // also if only Unwrap leads to it, so that the wrapper notices
 	_, notifies := inner.(closeNotifier)
 	_, flushes := inner.(http.Flusher)
 	_, reports := inner.(errorFlusher)

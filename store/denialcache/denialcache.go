@@ -197,7 +197,7 @@ func (d *Store) refuses(lookups []lookup, charges []store.Charge, states []store
 
 // keep makes a denial of the answer of a charge's bucket, if the answer shows how many tokens the bucket holds.
 func (d *Store) keep(l *lookup, c *store.Charge, s *store.State, ok bool, sent, received int64) {
-	if s.Degraded {
+	if s.Degraded || c.Limit.IsConcurrency() { // a slot may be free at any time
 		return
 	}
 	made := &denial{Content: infer.Content{Limit: c.Limit, Sent: sent, Received: received, Rest: s.ResetAfter.Microseconds()}, denied: sent}

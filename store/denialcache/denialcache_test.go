@@ -329,6 +329,33 @@ func TestACallOfSeveralChargesIsRefusedWhenAllAreKnown(t *testing.T) {
 	r.Asks(spent)
 }
 
+// A slot may be free at any time.
+func TestSlotsAreAskedForEachTime(t *testing.T) {
+	r := newRig(t, denialcache.Config{})
+	limit, err := store.NewConcurrency(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	take := store.Charge{Policy: "slots", Key: "k", Limit: limit, Cost: 1}
+	release, spent := take, r.spend("k")
+	release.Cost = -1
+	for range 3 {
+		if s := r.Asks(take); !s.Allowed {
+			t.Fatalf("%+v", s)
+		}
+		for range 3 {
+			if s := r.Asks(take); s.Allowed {
+				t.Fatalf("%+v", s)
+			}
+			r.Asks(spent, take)
+			r.refuses(spent)
+		}
+		if s := r.Asks(release); s.Lost {
+			t.Fatalf("%+v", s)
+		}
+	}
+}
+
 // More charges than Take has room for on its stack.
 func TestACallOfManyCharges(t *testing.T) {
 	r := newRig(t, denialcache.Config{MaxKeys: 1 << 20}) // of the default number, two would often share a slot

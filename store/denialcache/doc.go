@@ -9,7 +9,8 @@
 //
 // The reply of a refused charge shows how many tokens the bucket has. So the most that the bucket can hold at a later time
 // is known, until a call adds tokens. For example, after a charge of 1 was refused on an empty bucket of 1 a second, charges
-// of 1 are refused here for a second. Calls with an Owed charge or with a Cost of 0 always go to the store.
+// of 1 are refused here for a second. Calls with an Owed charge, with a Cost of 0 or for slots always go to the store. A
+// slot of a concurrency limit can be free at any time.
 //
 // Refusals of a blocked bucket are remembered until its block ends. There are two exceptions: the bucket would refuse the
 // charge for as long without the block, or the charge costs the whole burst.

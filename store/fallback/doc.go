@@ -38,6 +38,13 @@
 // A refund with [store.Charge.Standby] goes to the secondary. Tokens that were settled before are not refunded. Other
 // refunds go to the primary, with the next settlement.
 //
+// # Slots
+//
+// During an outage, each replica grants its share of the slots of a concurrency limit, and at least one. They are beside the
+// slots that the primary has granted. A release of a slot goes to the store that has granted it. So set [store.Charge.Standby]
+// if the State of the slot was Degraded. A release does not wait, also while the primary is unavailable. Slots are not settled:
+// after an outage, no client is refused for a slot that nobody holds.
+//
 // # The bound
 //
 // With n replicas and Replicas n:

@@ -165,6 +165,9 @@ func (f *Store) Close() error {
 // Take implements [store.Store]. It returns an error if both stores fail, or if ctx ends.
 func (f *Store) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
 	charges = keyname.ShortCharges(charges)
+	if slices.ContainsFunc(charges, isRelease) {
+		return f.release(ctx, charges, states)
+	}
 	if o := f.away.Load(); o != nil {
 		if !store.MayStandIn(ctx) {
 			return false, o.refuse()

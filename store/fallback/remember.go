@@ -23,7 +23,9 @@ func (f *Store) remember(ctx context.Context, charges []store.Charge, states []s
 				f.logSecondary(ctx, err)
 			}
 		default:
-			if low := s.Remaining*c.Limit.Unit < c.Limit.Capacity/2; low || f.mayBlock() {
+			// Slots are no tokens: those that are held in an outage are held beside those of the primary.
+			low := s.Remaining*c.Limit.Unit < c.Limit.Capacity/2 && !c.Limit.IsConcurrency()
+			if low || s.Blocked || f.mayBlock() {
 				f.follow(context.WithoutCancel(ctx), c, s, low, sent)
 			}
 		}

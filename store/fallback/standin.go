@@ -44,7 +44,7 @@ func (f *Store) standIn(ctx context.Context, charges []store.Charge, states []st
 			f.noteBlock(min(s.RetryAfter, s.ResetAfter)) // both are at least the block; one is Never for a cost above the burst
 		}
 		switch {
-		case !ok || !s.Allowed || c.Cost == 0 || c.Settles:
+		case !ok || !s.Allowed || c.Cost == 0 || c.Settles || c.Limit.IsConcurrency():
 		case c.Cost == store.Reset:
 			f.used.take(accountOf(c))
 		case uncharged || isStandby(*c):

@@ -30,6 +30,7 @@ func (f *Store) Stats() store.Stats {
 	own.Pending, own.Max = f.used.size(), f.used.maxKeys
 	own.Secondary = store.StatsOf(f.secondary)
 	stats.Fallback = own
+	stats.Slots = slotStats(stats.Slots, own.Secondary.Slots)
 	return stats
 }
 

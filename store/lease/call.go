@@ -23,9 +23,10 @@ type chargeState struct {
 	rest  int64 // tokens left in leased
 }
 
-// simple reports whether c may be paid from leased tokens. Those of a quota would have to end with its period.
+// simple reports whether c may be paid from leased tokens. Those of a quota would have to end with its period, and a slot is
+// held by one request.
 func simple(c *store.Charge) bool {
-	return c.Cost > 0 && c.MaxWait <= 0 && !c.Shadow && !c.Owed && !c.Settles && c.Lock == 0 && !c.Limit.IsQuota()
+	return c.Cost > 0 && c.MaxWait <= 0 && !c.Shadow && !c.Owed && !c.Settles && c.Lock == 0 && c.Limit.Refill > 0
 }
 
 // begin pays the charges that can be paid here, and plans the others. It returns refunds to send before the call.

@@ -44,7 +44,8 @@
 //
 // # Which calls are paid here
 //
-// A charge is paid here only if it has a cost and none of MaxWait, Shadow, Owed, Settles and Lock. A call with any other
+// A charge is paid here only if its limit is a rate, and if it has a cost and none of MaxWait, Shadow, Owed, Settles and
+// Lock. A call with any other
 // charge first gives back the held tokens of its buckets, and then goes to the store. So a key is hardly leased if each of
 // its calls is settled later, by a refund or an Owed charge. Of a call with several charges, only those that cannot be paid
 // here go to the store.

@@ -294,6 +294,25 @@ func TestWhatIsNotSimpleFirstGivesBack(t *testing.T) {
 	}
 }
 
+func TestSlotsAreNotLeased(t *testing.T) {
+	leaseTest(t, lease.Config{Fraction: 1}, func(t *testing.T, r *leaseRig) {
+		limit, err := store.NewConcurrency(100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slot := store.Charge{Policy: "slots", Key: "k", Limit: limit, Cost: 1}
+		for i := range int64(20) {
+			r.Asks(slot)
+			if s := r.Asks(slot, hot(t, "k")); s.Remaining != 98-i {
+				t.Fatalf("%+v, want %d left", s, 98-i)
+			}
+			slot.Cost = -1
+			r.Asks(slot)
+			slot.Cost = 1
+		}
+	})
+}
+
 func TestTokensGoBackBeforeTheyAreHeldForLongerThanHold(t *testing.T) {
 	leaseTest(t, lease.Config{Hold: time.Second, MaxKeys: 1 << 20}, func(t *testing.T, r *leaseRig) {
 		r.takes(2, hot(t, "other")) // sets the timer

@@ -93,6 +93,8 @@ func (s *Store) Inspect(ctx context.Context, policy, key string) (store.Bucket, 
 	switch l := e.class.limit; {
 	case l.IsQuota():
 		b = store.Bucket{Limit: l, Credits: e.tokens, Rest: duration(l.Rest(e.bucket(), now))}
+	case l.IsConcurrency():
+		b = store.Bucket{Limit: l, Credits: e.tokens}
 	case l != (store.Limit{}):
 		b = store.Bucket{Limit: l, Credits: e.tokens, Age: bucket.Age(e.at, now)}
 	}

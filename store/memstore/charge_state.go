@@ -16,6 +16,7 @@ type chargeState struct {
 	block      bucket.Block  // that is in force
 	left       int64         // microseconds until its end
 	spared     bool          // see bucket.Limit.Spares
+	loses      bool          // see bucket.Limit.Loses
 	fits       bool
 }
 
@@ -33,6 +34,7 @@ func (cs *chargeState) look(c *store.Charge, now int64) {
 	cs.bucket = c.Limit.Advance(was, kept, now)
 	cs.need, cs.debt = c.Limit.Ask(c.Cost, c.MaxWait.Microseconds(), c.Owed, c.Settles)
 	cs.spared = (cs.need < 0 || cs.debt < 0) && c.Limit.Spares(was, cs.need, cs.debt) // in this order, because most take
+	cs.loses = c.Limit.Loses(cs.bucket.Tokens, cs.need)
 	cs.fits = c.Limit.Grants(cs.bucket.Tokens, cs.need, cs.debt, 1) == 1 && (cs.left == 0 || bucket.Passes(cs.need, cs.debt))
 }
 
@@ -42,12 +44,16 @@ func (cs *chargeState) charge(c *store.Charge, now int64) {
 		return
 	}
 	before, block := cs.bucket.Tokens, cs.block
-	cs.bucket.Tokens = c.Limit.Charge(before, cs.need, cs.debt, 1)
+	stays := cs.need == bucket.Reset && cs.entry != nil && cs.entry.held() > 0
+	if !stays {
+		cs.bucket.Tokens = c.Limit.Charge(before, cs.need, cs.debt, 1)
+	}
 	if c.Lock > 0 || cs.left > 0 {
 		cs.block = c.Limit.After(block, cs.need, bucket.Microseconds(c.Lock), cs.bucket.Tokens, now)
 		cs.left = cs.block.Left(now)
 	}
 	switch {
+	case stays:
 	case cs.need == bucket.Reset:
 		if cs.entry != nil {
 			cs.shard.remove(cs.shard.index[cs.hash])
@@ -64,6 +70,15 @@ func (cs *chargeState) charge(c *store.Charge, now int64) {
 	}
 	if cs.block != block {
 		cs.shard.setBlock(cs.hash, cs.entry, keptBlock{Block: cs.block, since: now})
+	}
+}
+
+// fill fills the state of the charge. The shard is not locked any more.
+func (cs *chargeState) fill(c *store.Charge, s *store.State, now int64) {
+	c.Fill(s, cs.bucket.Tokens, duration(c.Limit.Rest(cs.bucket, now)), duration(cs.left), cs.fits)
+	if cs.fits && c.Limit.IsConcurrency() {
+		s.Lost = cs.loses
+		cs.shard.counts.slots(c, s)
 	}
 }
 

@@ -18,11 +18,13 @@
 // more. Full buckets are forgotten within about a second for each million buckets. An idle store has no goroutine, and
 // an empty store has no timer.
 //
-// A bucket is kept until it is full under each limit that has charged it, and until its block has ended.
+// A bucket is kept until it is full under each limit that has charged it, until its block has ended, and while a slot of it
+// is held.
 //
 // When MaxKeys buckets are kept, a bucket is forgotten to make room for a new one. The store looks at a few. One that is
 // full comes first. Otherwise it is one that has spent the smallest part of its burst. A bucket without a token is
-// forgotten only if no other is found, and a blocked one last. It is one of the new bucket's policy if that policy has its
+// forgotten only if no other is found, then one of which slots are held, and a blocked one last. If a bucket of n slots is
+// forgotten, up to n more may be held until those are released. The forgotten bucket is one of the new bucket's policy if that policy has its
 // share: MaxKeys divided by the number of policies that have buckets. Otherwise it is one of the policy with the most
 // buckets. A large store divides MaxKeys evenly over its shards. The guide [bounds] says what a client can gain by many
 // keys.
@@ -80,8 +82,8 @@ type Store struct {
 	shards []shard
 	shift  uint // a hash's bits above it are its shard
 
-	evicted evictions
-	values  valueSets
+	counts counts
+	values valueSets
 
 	sweeper  *time.Timer
 	sweeping atomic.Bool // the sweeper is set: there may be buckets to forget
@@ -114,7 +116,7 @@ func New(cfg Config) (*Store, error) {
 	}
 	for i := range s.shards {
 		s.shards[i].max = maxKeys >> power
-		s.shards[i].evicted = &s.evicted
+		s.shards[i].counts = &s.counts
 		s.shards[i].seed = s.seed
 	}
 	s.sweeper = time.AfterFunc(sweepEvery, s.sweep)
@@ -171,7 +173,7 @@ func (s *Store) takeOne(c *store.Charge, state *store.State) bool {
 		cs.refuse(c)
 	}
 	cs.shard.mu.Unlock()
-	c.Fill(state, cs.bucket.Tokens, duration(c.Limit.Rest(cs.bucket, now)), duration(cs.left), cs.fits)
+	cs.fill(c, state, now)
 	return cs.fits || c.Shadow
 }
 
@@ -211,8 +213,7 @@ func (s *Store) takeAll(charges []store.Charge, states []store.State) bool {
 		s.shards[n].mu.Unlock()
 	}
 	for i := range charges {
-		cs := &chargeStates[i]
-		charges[i].Fill(&states[i], cs.bucket.Tokens, duration(charges[i].Limit.Rest(cs.bucket, now)), duration(cs.left), cs.fits)
+		chargeStates[i].fill(&charges[i], &states[i], now)
 	}
 	return ok
 }

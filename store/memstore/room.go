@@ -42,7 +42,7 @@ func (s *shard) makeRoom(p *policy, now int64) {
 			break
 		}
 	}
-	s.evicted.add(from.name)
+	s.counts.evicted.add(from.name)
 	s.remove(victim)
 }
 
@@ -62,15 +62,16 @@ func (s *shard) crowded(p *policy) *policy {
 	return largest
 }
 
-// spent is the least loss of a bucket without a token, and blocked that of a blocked one. No part of a burst is larger,
-// because a debt has at most 2^52 credits.
+// These are the least losses of a bucket without a token, of one of which slots are held, and of a blocked one. No part of a
+// burst is larger, because a debt has at most 2^52 credits.
 const (
 	spent   = 1 << 53
+	held    = 1 << 54
 	blocked = 1 << 55
 )
 
 // loss returns how much is lost if e is forgotten. It is the part of its burst that is spent. A bucket without a token
-// comes after all that have one, and then blocked buckets, by the ends of their blocks.
+// comes after all that have one, then buckets of which slots are held, and then blocked ones, by the ends of their blocks.
 func (s *shard) loss(e *entry, now int64) float64 {
 	if left := s.blockLeft(e, now); left > 0 {
 		return blocked + float64(left)
@@ -81,6 +82,9 @@ func (s *shard) loss(e *entry, now int64) float64 {
 	}
 	tokens := l.Advance(&e.class.limit, e.bucket(), now).Tokens
 	part := float64(l.Capacity-tokens) / float64(l.Capacity)
+	if e.held() > 0 {
+		return held + part
+	}
 	if tokens < l.Unit {
 		return spent + part
 	}

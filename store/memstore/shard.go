@@ -29,7 +29,7 @@ type shard struct {
 	policies map[string]*policy
 	classes  map[kind]*class
 	blocks   map[uint64]keptBlock // by the hashes of their buckets
-	evicted  *evictions
+	counts   *counts
 	seed     maphash.Seed
 	_        [16]byte // two cache lines, of which most calls need the first
 }
@@ -42,7 +42,7 @@ type entry struct {
 	key    string
 	tokens int64 // in credits of class.limit
 	at     int64 // the time of the last charge or, under a quota, the end of the period
-	fullAt int64 // when it is full under all limits that have charged it; it is not forgotten before
+	fullAt int64 // when it is full under all limits that have charged it, and no slot is held; it is not forgotten before
 }
 
 // A class is what entries of one kind share, to save memory.
@@ -120,14 +120,17 @@ func (s *shard) insert(hash uint64, key string, k kind, b bucket.Bucket, now int
 
 // update stores the bucket of an entry, under the limit of a charge.
 func (s *shard) update(e *entry, l store.Limit, b bucket.Bucket) {
+	if l != (store.Limit{}) {
+		e.fullAt = l.KeepUntil(&e.class.limit, e.fullAt, b)
+	}
 	if e.class.limit != l {
 		s.move(e, kind{e.class.policy, l, e.class.blocked})
 	}
 	e.tokens, e.at = b.Tokens, b.At
-	if l != (store.Limit{}) {
-		e.fullAt = max(e.fullAt, l.FullAt(b))
-	}
 }
+
+// held returns how many slots of the bucket are held.
+func (e *entry) held() int64 { return e.class.limit.Held(e.tokens) }
 
 // remove forgets an entry, and moves the last one into its place.
 func (s *shard) remove(n uint32) {

@@ -2,24 +2,30 @@ package memstore
 
 import (
 	"maps"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // Stats implements [store.StatsReporter]. It locks one shard after another, for microseconds each. It looks at each
-// blocked bucket. With a million of them it takes about 60 ms, and locks each shard for about 0.2 ms.
+// blocked bucket, and at each bucket of a shard that has buckets of slots. With a million of them it takes about 60 ms, and locks each shard for about 0.2 ms.
 func (s *Store) Stats() store.Stats {
-	m := &store.MemoryStats{Bytes: int64(unsafe.Sizeof(*s)), Evicted: s.evicted.read()}
+	stats := store.Stats{Memory: &store.MemoryStats{Bytes: int64(unsafe.Sizeof(*s)), Evicted: s.counts.evicted.read()}}
+	if s.counts.taken.Load() {
+		stats.Slots = &store.SlotStats{Held: make(map[string]int64), Lost: s.counts.lost.read()}
+	}
 	now := s.now()
 	for i := range s.shards {
-		s.shards[i].stats(m, now)
+		s.shards[i].stats(&stats, now)
 	}
-	return store.Stats{Memory: m}
+	return stats
 }
 
-func (s *shard) stats(m *store.MemoryStats, now int64) {
+func (s *shard) stats(stats *store.Stats, now int64) {
+	m := stats.Memory
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m.Buckets += s.count
@@ -30,6 +36,24 @@ func (s *shard) stats(m *store.MemoryStats, now int64) {
 			m.Blocked++
 		}
 	}
+	if stats.Slots == nil || !s.hasSlots() {
+		return
+	}
+	for n := range uint32(s.count) {
+		if e := s.entry(n); e.held() > 0 {
+			stats.Slots.Held[e.class.policy] += e.held()
+		}
+	}
+}
+
+// hasSlots reports whether the limit of a bucket is one of slots.
+func (s *shard) hasSlots() bool {
+	for k := range s.classes {
+		if k.limit.IsConcurrency() {
+			return true
+		}
+	}
+	return false
 }
 
 // bytes returns about how much memory s takes.
@@ -65,34 +89,51 @@ func sizeOf(key string) int {
 	return (len(key) + 15) &^ 15
 }
 
-// maxEvicted bounds how many policies are counted by name.
-const maxEvicted = 64
+// counts are what a Store has counted since it was made.
+type counts struct {
+	evicted policyCounts // buckets that were forgotten for lack of room
+	lost    policyCounts // slots that were released after they were lost
+	taken   atomic.Bool  // a slot was taken
+}
 
-// others counts the evictions of further policies.
+// slots counts a charge for slots that was carried out.
+func (n *counts) slots(c *store.Charge, s *store.State) {
+	if s.Lost {
+		n.lost.add(strings.Clone(c.Policy)) // it may be a part of something large
+	}
+	if c.Cost > 0 && !n.taken.Load() {
+		n.taken.Store(true)
+	}
+}
+
+// maxPolicies bounds how many policies are counted by name.
+const maxPolicies = 64
+
+// others counts what is of further policies.
 const others = "_other"
 
-// evictions count the buckets that were forgotten for lack of room, by policy.
-type evictions struct {
+// policyCounts are counts by policy.
+type policyCounts struct {
 	mu     sync.Mutex
 	counts map[string]int64
 }
 
-func (e *evictions) add(policy string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.counts == nil {
-		e.counts = make(map[string]int64)
+func (n *policyCounts) add(policy string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.counts == nil {
+		n.counts = make(map[string]int64)
 	}
-	if _, counted := e.counts[policy]; !counted && len(e.counts) >= maxEvicted {
+	if _, counted := n.counts[policy]; !counted && len(n.counts) >= maxPolicies {
 		policy = others
 	}
-	e.counts[policy]++
+	n.counts[policy]++
 }
 
-func (e *evictions) read() map[string]int64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	counts := make(map[string]int64, len(e.counts))
-	maps.Copy(counts, e.counts)
+func (n *policyCounts) read() map[string]int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	counts := make(map[string]int64, len(n.counts))
+	maps.Copy(counts, n.counts)
 	return counts
 }

@@ -126,10 +126,10 @@ func (e *entry) finish(reply []int64, err error) {
 	}
 }
 
-// finishLong answers the calls of e if some of its buckets are blocked or have quotas. It returns the rest of tail after them.
-// For each such bucket, tail has the number of its charge, below zero for a quota, and for how long the bucket is blocked or
-// the period goes on. The first charge of e has the number first+1.
-func (e *entry) finishLong(reply, tail []int64, first int) []int64 {
+// long returns the answer to the calls of e if some of its buckets are blocked or have quotas, or if slots were lost. It also
+// returns the rest of tail after them. For each such bucket, tail has the number of its charge, below zero for a quota or
+// slots, and for how long the bucket is blocked or the period goes on. The first charge of e has the number first+1.
+func (e *entry) long(reply, tail []int64, first int) (long, rest []int64) {
 	charges := len(e.first.items)
 	reply = append(make([]int64, 0, 4*charges), reply...)[:4*charges]
 	for len(tail) > 0 && max(tail[0], -tail[0]) <= int64(first+charges) {
@@ -140,8 +140,7 @@ func (e *entry) finishLong(reply, tail []int64, first int) []int64 {
 		}
 		tail = tail[2:]
 	}
-	e.finish(reply, nil)
-	return tail
+	return reply, tail
 }
 
 // slot is that of its first key.

@@ -18,7 +18,15 @@ type term struct {
 	lock       int64 // in microseconds, or 0
 
 	period *period // of a quota, else nil
+
+	// Of a concurrency limit:
+	waited  int64  // for how many microseconds the caller has waited for a slot; -1 if it does not wait
+	asserts bool   // it renews or releases slots
+	claim   *claim // set each time the charge is sent; nil if it only looks
 }
+
+// acquires reports whether t takes slots.
+func (t *term) acquires() bool { return t.need > 0 && t.limit.IsConcurrency() }
 
 // certain reports whether no bucket can refuse t.
 func (t *term) certain() bool { return t.need <= 0 || t.debt < 0 }
@@ -54,8 +62,13 @@ func (e *engine) newItem(c *store.Charge) item {
 		key:    c.Key,
 		term:   term{limit: c.Limit, need: need, debt: debt, shadow: c.Shadow, lock: bucket.Microseconds(c.Lock)},
 	}
-	if c.Limit.IsQuota() {
+	switch {
+	case c.Limit.IsQuota():
 		it.term.period = e.calendar.at(c.Limit.Period, e.now())
+	case c.Limit.IsConcurrency():
+		if it.term.waited = -1; c.MaxWait > 0 {
+			it.term.waited = max(0, c.Waited.Microseconds())
+		}
 	}
 	return it
 }
@@ -72,7 +85,8 @@ type call struct {
 	stage    atomic.Int32 // waiting, claimed or left
 
 	// The answer, valid once done has received: two integers for each item, as from take.lua. If one of the buckets is
-	// blocked or has a quota, behind them for how long each is blocked, and then how long each one's period goes on.
+	// blocked or has a quota, behind them for how long each is blocked, and then how long each one's period goes on. For
+	// slots, that is what has become of the claim: see claim.
 	// Identical calls share it; turn is the number of this one among them.
 	reply []int64
 	turn  int64
@@ -115,10 +129,29 @@ func (e *engine) release(c *call) {
 
 // Values of call.stage.
 const (
-	waiting int32 = iota // not sent yet
-	claimed              // in a batch that is being sent
-	left                 // abandoned by its caller, and not to be sent any more
+	waiting  int32 = iota // not sent yet
+	claimed               // in a batch that is being sent
+	left                  // abandoned by its caller, and not to be sent any more
+	credited              // done in a moment, and its slots are those of the caller, who must release them
 )
+
+// credit gives the slots that c has got to its caller. It reports false if the caller has left before.
+func (c *call) credit() bool {
+	return c.stage.CompareAndSwap(claimed, credited) || c.stage.CompareAndSwap(waiting, credited)
+}
+
+// acquires reports whether c takes slots.
+func (c *call) acquires() bool {
+	for i := range c.items {
+		if c.items[i].term.acquires() {
+			return true
+		}
+	}
+	return false
+}
+
+// asserts reports whether c renews or releases slots.
+func (c *call) asserts() bool { return c.items[0].term.asserts }
 
 // errOver is the error of a call whose caller left before it was sent.
 var errOver = errors.New("redisstore: the caller has left")

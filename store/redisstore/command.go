@@ -22,12 +22,14 @@ type command struct {
 	sent    redis.Cmder
 	err     error
 
-	guarded int64     // the number of its guard
-	began   time.Time // when the guard was made
-	digits  [20]byte
-	stale   bool // the guard is empty, because callers had left when the client wrote the command
-	retried bool // it is sent again after a stale one
-	renewed int  // how often it was sent again because of a wrong period
+	guarded  int64     // the number of its guard
+	began    time.Time // when the guard was made
+	digits   [20]byte
+	claimed  []*holding // whose slots it claims
+	sequence int64      // of these claims
+	stale    bool       // the guard is empty, because callers had left when the client wrote the command
+	retried  bool       // it is sent again after a stale one
+	renewed  int        // how often it was sent again because of a wrong period
 }
 
 // A guard is a number among the arguments of a command, by which a call is not charged if its caller leaves before it is
@@ -126,9 +128,14 @@ func (c *command) prepare(ctx context.Context, clock func() time.Time, s script)
 	}
 	args = append(args, c.guard(int64(len(terms))))
 	for _, t := range terms {
-		if t.period != nil {
+		switch {
+		case t.period != nil:
 			args = append(args, t.period.text, fmt.Sprintf("%d %d", t.period.from, t.period.until))
-		} else {
+		case t.claim != nil:
+			args = append(args, atOnce, t.claim)
+		case t.limit.IsConcurrency():
+			args = append(args, atOnce, looks)
+		default:
 			args = append(args, t.limit.Unit, t.limit.Refill)
 		}
 		args = append(args, t.limit.Capacity, t.need, t.debt, t.shadow, t.lock)
@@ -248,7 +255,9 @@ func (c *command) sort(terms []term) []term {
 // answer finishes the entries that were answered. It returns commands for the others, where a key holds no bucket.
 // Each of these is sent separately, so that only the broken one fails. Across slots, the reason may be a key that the
 // server does not serve. Then nothing of the call was carried out, and it is sent again with its keys declared.
-func (c *command) answer() (again []command) {
+//
+// An entry that claims slots is sent again, together with others, if its reply does not count: see holdings.
+func (c *command) answer(h *holdings) (again []command) {
 	reply := c.reply()
 	charges := c.charges()
 	if len(reply) < 2*charges || len(reply)%2 != 0 {
@@ -257,6 +266,7 @@ func (c *command) answer() (again []command) {
 	}
 	reply, tail := reply[:2*charges], reply[2*charges:]
 	last := 0 // the number of the last charge before entry i
+	var reclaim []entry
 	for i := range c.entries {
 		e := &c.entries[i]
 		n := 2 * len(e.first.items)
@@ -270,17 +280,26 @@ func (c *command) answer() (again []command) {
 				e.finish(nil, errSpread)
 			}
 		case !e.vetoed(reply[:n]):
+			whole := reply[:n:n]
 			if len(tail) > 0 && max(tail[0], -tail[0]) <= int64(last) {
-				tail = e.finishLong(reply[:n:n], tail, first)
-				break
+				whole, tail = e.long(whole, tail, first)
 			}
-			e.finish(reply[:n:n], nil)
+			if c.claimed == nil {
+				e.finish(whole, nil)
+			} else if counts, err := h.credit(e, whole); counts || err != nil {
+				e.finish(whole, err)
+			} else {
+				reclaim = append(reclaim, *e)
+			}
 		case len(c.entries) > 1:
 			again = append(again, command{entries: c.entries[i : i+1]})
 		default:
 			e.finish(nil, errNoBucket)
 		}
 		reply = reply[n:]
+	}
+	if reclaim != nil {
+		again = append(again, command{entries: reclaim, across: c.across})
 	}
 	return again
 }

@@ -41,6 +41,7 @@ type engine struct {
 	counts   counts
 	calendar calendar
 	calls    sync.Pool // see newCall
+	holdings holdings
 
 	closed atomic.Bool
 	flying sync.WaitGroup // what close waits for: flights, calls to be sent again, and callers of enter
@@ -109,7 +110,7 @@ var unanswered = store.State{Allowed: true, Degraded: true}
 
 // sendAndWait sends c and waits for the answer. After an error the caller must not use c.
 func (e *engine) sendAndWait(ctx context.Context, c *call) error {
-	l, err := e.routes.lane(c.items[0].name)
+	l, err := e.routes.laneOf(c)
 	if err != nil {
 		return err
 	}
@@ -120,12 +121,16 @@ func (e *engine) sendAndWait(ctx context.Context, c *call) error {
 	if direct && c.isDone() {
 		// Most calls take this path. It prepares nothing else.
 	} else if err := (&waiter{ctx: ctx}).await(c, l); err != nil {
-		sent := c.stage.Swap(left) != waiting // before another flight may send it
+		stage := c.stage.Swap(left) // before another flight may send it
 		l.relieve(ctx, err)
-		if !sent {
+		switch stage {
+		case waiting:
 			return unsent{err}
+		case claimed:
+			return err
 		}
-		return err
+		for done := false; !done; done = c.received(<-c.done) { // it has got its slots, and is done at once
+		}
 	}
 	switch {
 	case c.err == errOver:
@@ -152,6 +157,9 @@ func (e *engine) close() {
 			l.abandon(f)
 		}
 	})
+	e.holdings.stop()
+	e.flying.Wait()
+	e.holdings.release()
 	e.flying.Wait()
 }
 
@@ -161,17 +169,30 @@ func (e *engine) send(ctx context.Context, l *lane, by Client, entries []entry) 
 	for i := range entries {
 		e.keys.name(entries[i].first.items)
 	}
-	e.counts.sent(entries)
-	commands := e.group(l, entries)
+	if l.server.asserting != l {
+		e.counts.sent(entries)
+	}
+	commands := e.group(l.server, entries)
 	answered = len(commands) == 0 // there is nothing to ask
 	for round := 0; len(commands) > 0; round++ {
-		e.exec(ctx, by, commands)
-		for i := range commands {
-			answered = answered || commands[i].err == nil || isRedis(commands[i].err)
-		}
-		commands = e.wanted(e.handleReplies(ctx, l, commands, round))
+		next, any := e.round(ctx, l, by, commands, round)
+		answered = answered || any
+		commands = e.wanted(next)
 	}
 	return answered
+}
+
+// round sends commands once. It returns those to send next, and whether the server answered anything.
+func (e *engine) round(ctx context.Context, l *lane, by Client, commands []command, round int) (next []command, answered bool) {
+	if l.claims {
+		e.holdings.claim(commands)
+		defer e.holdings.land(commands, l == l.server.asserting)
+	}
+	e.exec(ctx, by, commands)
+	for i := range commands {
+		answered = answered || commands[i].err == nil || isRedis(commands[i].err)
+	}
+	return e.handleReplies(ctx, l.server, commands, round), answered
 }
 
 // wanted returns commands without the calls whose callers have left.
@@ -273,7 +294,7 @@ func (e *engine) handleReplies(ctx context.Context, l *lane, commands []command,
 			}
 		case c.err == nil:
 			e.routes.answered()
-			next = append(next, c.answer()...)
+			next = append(next, c.answer(&e.holdings)...)
 		case c.stale && isRedis(c.err):
 			next = append(next, command{entries: c.entries, eval: c.eval, across: c.across, general: c.general, retried: true})
 		case redis.HasErrorPrefix(c.err, "NOSCRIPT") && !c.eval:
@@ -344,7 +365,7 @@ func (e *engine) requeueAll(entry *entry, err error) {
 			c.finish(nil, 0, fmt.Errorf("redisstore: %w", err))
 			continue
 		}
-		l, err := e.routes.lane(c.items[0].name)
+		l, err := e.routes.laneOf(c)
 		if err != nil {
 			c.finish(nil, 0, err)
 			continue

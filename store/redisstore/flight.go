@@ -176,9 +176,13 @@ func (l *lane) relieve(ctx context.Context, err error) {
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrOverloaded) {
 		return
 	}
+	l.relieveSince(time.Now().Add(-given(ctx) / 2))
+}
+
+// relieveSince hands over the flights that began before latest.
+func (l *lane) relieveSince(latest time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	latest := time.Now().Add(-given(ctx) / 2)
 	for i := len(l.out) - 1; i >= 0 && l.overdue < l.engine.maxOverdue; i-- {
 		if f := l.out[i]; f.since.Before(latest) {
 			l.handOver(f)

@@ -22,8 +22,16 @@ var ErrClosed = errors.New("redisstore: closed")
 //
 // A call never waits for later calls. It leaves as soon as a flight is free, together with all calls that came
 // before.
+//
+// Calls that take slots, and the renewals of slots, have lanes of their own: see holdings.
 type lane struct {
-	engine          *engine
+	engine *engine
+	most   int  // flights at once
+	claims bool // its calls claim slots
+
+	server               *lane // the lane of the other calls to this server; it may be this one
+	acquiring, asserting *lane // of the calls that take slots, and of the renewals and releases; nil in these
+
 	unansweredSince atomic.Int64 // the time since which an answer is outstanding, in Unix nanoseconds; 0: none is
 
 	crossing crossing
@@ -31,7 +39,7 @@ type lane struct {
 	mu      sync.Mutex
 	waiting []*batch // the last one is still being filled
 	queued  int      // calls in them
-	flights int      // counted ones: at most maxInFlight, without those handed over
+	flights int      // counted ones: at most most, without those handed over
 	coming  bool     // one of them has begun but has not taken its first batch
 	crowded bool     // the last batch had several calls, so more are likely
 	out     []*flight
@@ -39,6 +47,14 @@ type lane struct {
 	wakeups wakeups
 
 	contexts clientContexts
+}
+
+// init makes l, the lane to a server, ready to use.
+func (l *lane) init(e *engine) *lane {
+	l.engine, l.most, l.server = e, e.maxInFlight, l
+	l.acquiring = &lane{engine: e, most: 1, claims: true, server: l}
+	l.asserting = &lane{engine: e, most: 1, claims: true, server: l}
+	return l
 }
 
 // submit queues c, or sends it at once if nothing is under way. The caller waits for c until ctx ends. submit reports
@@ -116,7 +132,7 @@ func (l *lane) queue(c *call) {
 
 // startFlight begins a flight for waiting calls, if one more is permitted. The lane is locked.
 func (l *lane) startFlight() {
-	if len(l.waiting) > 0 && l.flights < l.engine.maxInFlight && !l.coming {
+	if len(l.waiting) > 0 && l.flights < l.most && !l.coming {
 		l.begin()
 		l.coming = true
 		go l.flush()

@@ -48,6 +48,14 @@ func parseBucket(reply []any, serverClock bool) (b store.Bucket, err error) {
 		b.Limit, b.Credits, b.Rest = l, l.Capacity-used, microseconds(until-now)
 		return b, nil
 	}
+	if l, isSlots := parseConcurrency(limit); isSlots {
+		free, ok := integer(reply[1], -bucket.MaxCredits, l.Capacity)
+		if !ok {
+			return store.Bucket{}, errNoBucket
+		}
+		b.Limit, b.Credits = l, free
+		return b, nil
+	}
 	tokens, tokensOK := integer(reply[1], -bucket.MaxCredits, bucket.MaxCredits)
 	last, lastOK := integer(reply[2], earliest, maxTime)
 	l, limitOK := parseLimit(limit)
@@ -78,6 +86,18 @@ func parseQuota(field any) (l store.Limit, ok bool) {
 		return l, false
 	}
 	l, err = store.NewQuota(n, p)
+	return l, err == nil
+}
+
+// parseConcurrency reads the field limit or blocked_limit of slots, such as "3 at once".
+func parseConcurrency(field any) (l store.Limit, ok bool) {
+	text, _ := field.(string)
+	count, ok := strings.CutSuffix(text, " at once")
+	n, countOK := integer(count, 1, bucket.MaxSlots)
+	if !ok || !countOK {
+		return l, false
+	}
+	l, err := store.NewConcurrency(n)
 	return l, err == nil
 }
 

@@ -187,6 +187,10 @@ type Config struct {
 	// Default [CrossSlotAuto]: where the master allows it.
 	CrossSlot CrossSlot
 
+	// SlotLease is how long Redis keeps the slots of a Store that does not renew them: see "Slots" in the package comment.
+	// It must be from 1 second to 1 hour. Default 15 seconds.
+	SlotLease time.Duration
+
 	// Logger receives one line if Redis requires the keys of a command to share a hash slot. It receives another one
 	// if a master of a Cluster does not allow keys of several slots in one script. Default slog.Default().
 	Logger *slog.Logger
@@ -197,6 +201,7 @@ const (
 	defaultMaxBatch    = 256
 	defaultMaxInFlight = 2
 	defaultMaxQueue    = 16_384
+	defaultSlotLease   = 15 * time.Second
 )
 
 // A Store keeps buckets in Redis. Make it with [New].
@@ -232,6 +237,9 @@ func New(client Client, cfg Config) (*Store, error) {
 	if cfg.DenialAge < 0 {
 		return nil, fmt.Errorf("redisstore: New: Config.DenialAge %v: must be positive; 0 means the default of 1s", cfg.DenialAge)
 	}
+	if lease := cmp.Or(cfg.SlotLease, defaultSlotLease); lease < time.Second || lease > time.Hour {
+		return nil, fmt.Errorf("redisstore: New: Config.SlotLease %v: must be from 1s to 1h; 0 means the default of 15s", cfg.SlotLease)
+	}
 	for field, n := range map[string]int{"MaxBatch": cfg.MaxBatch, "MaxInFlight": cfg.MaxInFlight, "MaxQueue": cfg.MaxQueue} {
 		if n < 0 {
 			return nil, fmt.Errorf("redisstore: New: Config.%s %d: must be positive; 0 means the default", field, n)
@@ -256,7 +264,9 @@ func New(client Client, cfg Config) (*Store, error) {
 	}
 	e.sender, e.timely = timely(client)
 	e.caution.init()
-	e.routes.engine, e.routes.only.engine = e, e
+	e.routes.engine = e
+	e.routes.only.init(e)
+	e.holdings.init(e, cmp.Or(cfg.SlotLease, defaultSlotLease))
 	e.routes.cluster, _ = client.(*redis.ClusterClient)
 	e.routes.ring, _ = client.(*redis.Ring)
 	e.bySlot.Store(e.routes.cluster != nil)
@@ -275,6 +285,11 @@ func New(client Client, cfg Config) (*Store, error) {
 // the network, or that of ctx. After an error the charges may or may not have been made, but never twice. If the
 // error wraps [store.ErrNotCharged], they were not made.
 func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	for i := range charges {
+		if releases(&charges[i]) {
+			return s.release(ctx, charges, states)
+		}
+	}
 	if s.engine.closed.Load() {
 		err := uncharged(ErrClosed)
 		s.engine.counts.fail(err)
@@ -282,6 +297,40 @@ func (s *Store) Take(ctx context.Context, charges []store.Charge, states []store
 	}
 	// Long keys are shortened here, because the keys of waiting calls stay in memory after their callers have left.
 	return s.front.Take(ctx, keyname.ShortCharges(charges), states)
+}
+
+// releases reports whether c gives back slots.
+func releases(c *store.Charge) bool {
+	return c.Cost < 0 && c.Cost != store.Reset && c.Limit.IsConcurrency()
+}
+
+// release is Take for charges of which some release slots. That needs no server, and is done before the others are charged.
+func (s *Store) release(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
+	if err := store.Validate(charges, states); err != nil {
+		return false, err
+	}
+	charges = keyname.ShortCharges(charges)
+	var rest []store.Charge
+	var at []int
+	for i := range charges {
+		c := &charges[i]
+		if !releases(c) {
+			rest, at = append(rest, *c), append(at, i)
+			continue
+		}
+		free, lost := s.engine.holdings.giveBack(c.Policy, c.Key, c.Limit, -c.Cost)
+		c.Fill(&states[i], free, 0, 0, true)
+		states[i].Lost = lost
+	}
+	if len(rest) == 0 {
+		return true, nil
+	}
+	others := make([]store.State, len(rest))
+	ok, err := s.Take(ctx, rest, others)
+	for i := range at {
+		states[at[i]] = others[i]
+	}
+	return ok, err
 }
 
 // Inspect implements [store.Inspector]. It reads the bucket with one script call, which writes nothing. Its errors

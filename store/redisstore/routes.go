@@ -43,11 +43,25 @@ func (r *routes) lane(key string) (*lane, error) {
 	}
 }
 
+// laneOf returns the lane for c.
+func (r *routes) laneOf(c *call) (*lane, error) {
+	l, err := r.lane(c.items[0].name)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.asserts():
+		return l.asserting, nil
+	case c.acquires():
+		return l.acquiring, nil
+	}
+	return l, nil
+}
+
 func (r *routes) to(server *redis.Client) *lane {
 	addr := server.Options().Addr
 	l, ok := r.byAddr.Load(addr)
 	if !ok {
-		made := &lane{engine: r.engine}
+		made := new(lane).init(r.engine)
 		if r.cluster != nil {
 			made.crossing.init(r.engine.crossSlot)
 		}
@@ -57,11 +71,15 @@ func (r *routes) to(server *redis.Client) *lane {
 }
 
 func (r *routes) each(f func(*lane)) {
-	f(&r.only)
-	r.byAddr.Range(func(_, l any) bool {
-		f(l.(*lane))
+	all := func(_, server any) bool {
+		l := server.(*lane)
+		f(l)
+		f(l.acquiring)
+		f(l.asserting)
 		return true
-	})
+	}
+	all(nil, &r.only)
+	r.byAddr.Range(all)
 }
 
 // answered notes that the client has reached a server. The client of a cluster knows the nodes from then on.

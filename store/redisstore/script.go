@@ -72,5 +72,5 @@ func (s script) alone() bool { return s == takeOne || s == takeQuota || s == tak
 // plain reports whether the scripts of one call support t. Their answers do not distinguish a shadow that could not
 // be read, and have no room for a block. Answers of takeOne and takeQuota have no room for a bucket of the largest capacity.
 func (t *term) plain() bool {
-	return !t.shadow && t.lock == 0 && t.debt != bucket.NoDebt && t.need != bucket.Reset && t.limit.Capacity < bucket.MaxCredits
+	return !t.shadow && !t.limit.IsConcurrency() && t.lock == 0 && t.debt != bucket.NoDebt && t.need != bucket.Reset && t.limit.Capacity < bucket.MaxCredits
 }

@@ -113,7 +113,7 @@ func (e *engine) takeAtOnce(w *waiter, items []item, found []answer, apart bool)
 		e.undoLate(items, found, parts)
 		return false, err
 	}
-	read(parts, found)
+	read(parts, items, found)
 	if refused, err := verdict(items, found); refused || err != nil {
 		e.undo(w, items, found)
 		return refused, err
@@ -144,10 +144,10 @@ func (e *engine) enter() bool {
 
 // A part is the items of a call that are in one place.
 type part struct {
-	lane *lane
-	call *call
-	at   []int // their indexes in the call
-	done bool
+	server, lane *lane // of the server, and of the call
+	call         *call
+	at           []int // their indexes in the call
+	done         bool
 }
 
 // split returns the parts of the items that pick accepts. pick may change their terms. If apart is set, each part has
@@ -164,7 +164,7 @@ next:
 			return nil, err
 		}
 		for _, p := range parts {
-			if p.lane == l && (p.call.items[0].slot == it.slot || !e.bySlot.Load() || !apart && l.crosses()) {
+			if p.server == l && (p.call.items[0].slot == it.slot || !e.bySlot.Load() || !apart && l.crosses()) {
 				p.call.items = append(p.call.items, it)
 				p.at = append(p.at, i)
 				continue next
@@ -172,7 +172,12 @@ next:
 		}
 		c := e.newCall(ctx)
 		c.items = append(c.items, it)
-		parts = append(parts, &part{lane: l, call: c, at: []int{i}})
+		parts = append(parts, &part{server: l, lane: l, call: c, at: []int{i}})
+	}
+	for _, p := range parts {
+		if p.call.acquires() {
+			p.lane = p.server.acquiring
+		}
 	}
 	return parts, nil
 }
@@ -198,8 +203,8 @@ func forever(parts []*part) { _ = (&waiter{ctx: context.Background()}).all(parts
 // abandon notes that no caller waits for the parts that are not done. They need not be sent any more.
 func abandon(parts []*part) {
 	for _, p := range parts {
-		if !p.done {
-			p.call.stage.Store(left)
+		if !p.done && p.call.stage.Swap(left) == credited {
+			p.call.stage.Store(credited)
 		}
 	}
 }
@@ -237,7 +242,7 @@ func (e *engine) undoLate(items []item, found []answer, parts []*part) {
 	go func() {
 		defer e.flying.Done()
 		forever(parts)
-		read(parts, found)
+		read(parts, items, found)
 		e.undo(&waiter{ctx: context.Background()}, items, found)
 	}()
 }
@@ -250,6 +255,10 @@ func (e *engine) undo(w *waiter, items []item, found []answer) {
 		t := items[i].term
 		if taken[i] = found[i].charged && !t.certain(); taken[i] {
 			found[i].credits, found[i].blocked = min(t.limit.Capacity, found[i].credits+t.need), 0 // if the answer is missing
+		}
+		if taken[i] && t.acquires() {
+			e.holdings.giveBack(items[i].policy, items[i].key, t.limit, t.need)
+			taken[i] = false
 		}
 	}
 	_ = e.follow(w, items, found, func(i int, t *term) bool {
@@ -303,12 +312,12 @@ func (e *engine) follow(w *waiter, items []item, found []answer, pick func(int, 
 		return err
 	}
 	finish()
-	read(parts, found)
+	read(parts, items, found)
 	return nil
 }
 
 // read puts the results of parts into found.
-func read(parts []*part, found []answer) {
+func read(parts []*part, items []item, found []answer) {
 	for _, p := range parts {
 		for j, i := range p.at {
 			found[i].err = p.call.err
@@ -318,6 +327,9 @@ func read(parts []*part, found []answer) {
 				found[i].err = errNoBucket
 			default:
 				found[i].credits, found[i].charged = p.call.answer(j)
+				if items[i].term.acquires() && p.call.stage.Load() == left {
+					found[i].charged = false // the slots were given back
+				}
 				found[i].rest, found[i].blocked = p.call.rest(j), p.call.blocked(j)
 			}
 		}

@@ -38,7 +38,7 @@ func (e *engine) takeInTurn(w *waiter, items []item, found []answer, apart bool)
 			e.undoLate(items, found, turn)
 			return false, err
 		}
-		read(turn, found)
+		read(turn, items, found)
 		// A part is charged whole or not at all.
 		if first := found[p.at[0]]; p.call.items[0].term.vetoes() && (first.err != nil || !first.charged) {
 			e.undo(w, items, found)
@@ -62,7 +62,7 @@ func (e *engine) look(w *waiter, items []item, found []answer, apart bool) (refu
 		abandon(parts)
 		return false, err
 	}
-	read(parts, found)
+	read(parts, items, found)
 	for i := range found {
 		found[i].charged = items[i].term.pays(found[i].credits, found[i].blocked, 1) == 1 // as if it had been charged
 	}

@@ -190,5 +190,5 @@ func (e *engine) Stats() store.Stats {
 	if !oldest.IsZero() {
 		s.OldestQueued = time.Since(oldest)
 	}
-	return store.Stats{Redis: s}
+	return store.Stats{Redis: s, Slots: e.holdings.stats()}
 }

@@ -40,7 +40,7 @@ func (s *Store) WriteValue(ctx context.Context, set string, v store.Value) (now 
 	if err := s.engine.admit(ctx); err != nil {
 		return store.Value{}, false, err
 	}
-	held, err := within(ctx, s.engine, func(ctx context.Context) (holding, error) {
+	held, err := within(ctx, s.engine, func(ctx context.Context) (outcome, error) {
 		return s.engine.writeValue(ctx, set, v)
 	})
 	return held.value, held.written, uncharged(err)
@@ -85,13 +85,13 @@ func current(values []store.Value, now time.Time) []store.Value {
 	return values
 }
 
-// A holding is what a set holds of a name after a write.
-type holding struct {
+// An outcome is what a set holds of a name after a write.
+type outcome struct {
 	value   store.Value
 	written bool
 }
 
-func (e *engine) writeValue(ctx context.Context, set string, v store.Value) (held holding, err error) {
+func (e *engine) writeValue(ctx context.Context, set string, v store.Value) (held outcome, err error) {
 	until := int64(0)
 	if !v.Until.IsZero() {
 		until = v.Until.Add(time.Microsecond - 1).UnixMicro()
@@ -105,9 +105,9 @@ func (e *engine) writeValue(ctx context.Context, set string, v store.Value) (hel
 	}
 	if reply[1] != int64(1) {
 		if other, ok := parseValue(v.Name, reply[2]); ok {
-			return holding{value: other}, nil
+			return outcome{value: other}, nil
 		}
-		return holding{value: store.Value{Name: v.Name}}, nil
+		return outcome{value: store.Value{Name: v.Name}}, nil
 	}
 	if v.Version, held.written = integer(reply[2], 1, maxTime); !held.written {
 		return held, fmt.Errorf("redisstore: reply of the version %v to a write of a value", reply[2])

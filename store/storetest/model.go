@@ -59,10 +59,14 @@ func (m rationals) take(charges []store.Charge, now int64) (bool, []store.State)
 	}
 	states := make([]store.State, len(charges))
 	for i, c := range charges {
+		lost := ok && releases(c) && m.at(c, now).held() < -c.Cost
 		e := m.charge(c, ok && fits[i], now)
-		if c.Limit.IsQuota() {
+		switch {
+		case c.Limit.IsQuota():
 			states[i] = e.state(c, now, ok && fits[i], fits[i])
-		} else {
+		case c.Limit.IsConcurrency():
+			states[i] = e.slotState(c, fits[i], lost)
+		default:
 			states[i] = state(c, e.tokens, ok && fits[i], fits[i])
 		}
 		if left := time.Duration(e.until-now) * micro; left > 0 {
@@ -79,11 +83,14 @@ func (m rationals) charge(c store.Charge, charged bool, now int64) exact {
 	n := name{c.Policy, c.Key}
 	old := m[n]
 	e := m.at(c, now)
-	if old.limit != (store.Limit{}) && old.limit.IsQuota() != c.Limit.IsQuota() && c.Cost != store.Reset && (c.Cost < 0 || c.Cost > 0 && (c.Owed || c.Settles)) {
+	if old.limit != (store.Limit{}) && kind(old.limit) != kind(c.Limit) && c.Cost != store.Reset && (c.Cost < 0 || c.Cost > 0 && (c.Owed || c.Settles)) {
 		return e // it was taken before the limit changed
 	}
 	changes := old.limit != (store.Limit{}) && old.limit != c.Limit && c.Cost != 0 && c.Cost != store.Reset
 	switch {
+	case charged && c.Cost == store.Reset && old.held() > 0:
+		m.block(n, store.Block{}, now)
+		return m.at(c, now)
 	case charged && c.Cost == store.Reset:
 		delete(m, n)
 		return m.at(c, now)
@@ -132,6 +139,9 @@ func (m rationals) at(c store.Charge, now int64) exact {
 		}
 		return e
 	}
+	if e.limit.IsConcurrency() || c.Limit.IsConcurrency() {
+		return e.underSlots(c.Limit, now)
+	}
 	if e.limit.IsQuota() || c.Limit.IsQuota() {
 		return e.underQuota(c.Limit, now)
 	}
@@ -174,7 +184,7 @@ func retryAfter(c store.Charge, tokens *big.Rat) *big.Rat {
 		return rat(0)
 	}
 	missing := new(big.Rat).Sub(rat(c.Cost), tokens)
-	if c.Limit.IsQuota() {
+	if c.Limit.Refill == 0 {
 		return missing // which says no more than whether it is allowed
 	}
 	missing.Quo(missing, perMicrosecond(c.Limit))
@@ -188,6 +198,9 @@ func fill(l store.Limit) time.Duration {
 	}
 	return time.Duration(l.Capacity/l.Refill+1) * micro
 }
+
+// kind tells apart rates, quotas and concurrency limits.
+func kind(l store.Limit) [2]bool { return [2]bool{l.IsQuota(), l.IsConcurrency()} }
 
 func burst(l store.Limit) int64             { return l.Capacity / l.Unit }
 func deepestDebt(l store.Limit) *big.Rat    { return big.NewRat(-deepest, l.Unit) }

@@ -33,6 +33,7 @@ func (reporter) Stats() store.Stats {
 	return store.Stats{
 		Redis: &store.RedisStats{Calls: 11}, Denials: &store.DenialStats{Answered: 12}, Leases: &store.LeaseStats{Drawn: 13},
 		Fallback: &store.FallbackStats{Probes: 14}, Memory: &store.MemoryStats{Buckets: 15},
+		Slots: &store.SlotStats{Held: map[string]int64{"p": 16}, Lost: map[string]int64{"p": 17}},
 	}
 }
 

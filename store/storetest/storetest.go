@@ -69,7 +69,8 @@ type rule struct {
 
 var rules = slices.Concat(chargeRules, debtRules, callRules, setRules, limitRules, quotaRules,
 	only[store.Blocker](slices.Concat(blockRules, blockedQuotaRules)), lockRules, only[store.Inspector](inspectRules),
-	only[store.StatsReporter](statsRules), concurrencyRules, only[store.Values](valueRules))
+	only[store.StatsReporter](statsRules), concurrencyRules, slotRules, only[store.Blocker](slotBlockRules),
+	only[store.Inspector](slotInspectRules), only[store.StatsReporter](slotStatsRules), only[store.Values](valueRules))
 
 // only omits the rules for a Store that is no S.
 func only[S any](rules []rule) []rule {

@@ -51,9 +51,10 @@ var values = map[string][]any{
 	"name":    {"api", "login", "a/b:c.d-e_f", strings.Repeat("x", 63), nil, "a b", "", strings.Repeat("x", 64), "a\n"},
 	"limit": {
 		"60/1m", "1/ms", "1/5 days", "2/day", "3/7d", "3/d", "1/0.5h", "1/.5hours", "1/1.s", "1/2 min", "1/1h30m", "007/secs", "60/1m burst 10", "1/2μs", "unlimited",
-		"5 per month", "5 per hour America/Argentina/Buenos_Aires", nil,
+		"5 per month", "5 per hour America/Argentina/Buenos_Aires", "3 at once", "020 at once", nil,
 		"1/μs", "1/ m", "1/1 m", "1/7 d", "1/1.5d", "0/1m", "60/1m burst 0", "60/1m burst ", "60 /1m", " 60/1m", "60/1m\n", "60", "-1/s", "1/-1s", "1/1", "1/1.1.1s", "1/.s",
 		"1/h30m", "1/30mins", "1/1h30mins", "1/s burst 2 burst 3", "5 per year", "5 per day ", "5 per day burst 2",
+		"0 at once", "3 at  once", "3 at once ", "-3 at once", "at once", "3 at once burst 2", "3 concurrent",
 	},
 	"limit_func":      {"tier", "elsewhere", nil, "nowhere", ""},
 	"cost":            {"pages", "elsewhere", nil, "nowhere"},
@@ -191,7 +192,7 @@ func (w *writer) spoil(v any) any {
 
 // beyond are the faults that no schema can see: of other fields, of names of functions, of the router and of ranges.
 var beyond = regexp.MustCompile(`has it already: must differ|is in policies\[|conflicts with |must not be set together|must come with|` +
-	`must not be negative|must be 0 where requests wait|must be from 1µs|time zone|must be a network|must be written as IPv4|` +
+	`must not be negative|must be 0 where requests wait|must not be set beside|must be from 1µs|time zone|must be a network|must be written as IPv4|` +
 	`must be like "GET /items/\{id\}"|must say which proxies to trust`)
 
 func TestSchemaIsWhatParseTakes(t *testing.T) {

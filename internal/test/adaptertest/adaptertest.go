@@ -166,7 +166,7 @@ func (c check) try(t testing.TB, f Framework) {
 
 // list returns the checks, for a framework.
 func list(f Framework) []check {
-	return slices.Concat(denials, logins(f), contexts, patterns(f), stacked, streams, panics, departures, errorHandling, refusals, upgrades, keys)
+	return slices.Concat(denials, logins(f), contexts, patterns(f), stacked, streams, panics, departures, errorHandling, refusals, upgrades, keys, slots)
 }
 
 // An env is what a check has.

@@ -41,7 +41,7 @@ func Refused(context.Context, func() error) error {
 	return fmt.Errorf("connection refused: %w", store.ErrNotCharged)
 }
 
-// Faulty is a Store with a Fault, if it is given one.
+// Faulty is a Store with a Fault, if it is given one. A release of a slot waits for no server, so it has none.
 type Faulty struct {
 	store.Store
 	fault atomic.Pointer[Fault]
@@ -49,6 +49,9 @@ type Faulty struct {
 }
 
 func (s *Faulty) Take(ctx context.Context, charges []store.Charge, states []store.State) (ok bool, err error) {
+	if len(charges) > 0 && charges[0].Limit.IsConcurrency() && charges[0].Cost < 0 {
+		return s.Store.Take(ctx, charges, states)
+	}
 	s.Calls.Add(1)
 	take := func() error {
 		ok, err = s.Store.Take(ctx, charges, states)
@@ -91,6 +94,8 @@ func (s *Faulty) Block(ctx context.Context, policy, key string, b store.Block) (
 	}
 	return degraded, err
 }
+
+func (s *Faulty) Unwrap() store.Store { return s.Store }
 
 func (s *Faulty) Have(f Fault) { s.fault.Store(&f) }
 func (s *Faulty) Mend()        { s.fault.Store(nil) }

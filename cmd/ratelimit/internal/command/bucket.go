@@ -20,9 +20,11 @@ type bucket struct {
 	// or "locked".
 	State string `json:"state"`
 
-	Limit      string    `json:"limit,omitempty"`       // that of the last charge, "" if the bucket is full
-	Burst      int64     `json:"burst,omitempty"`       // or the tokens of a quota
-	Tokens     *int64    `json:"tokens"`                // below 0 in debt; null while it is blocked or full
+	Limit      string    `json:"limit,omitempty"` // that of the last charge, "" if the bucket is full
+	Burst      int64     `json:"burst,omitempty"` // or the tokens of a quota, or the slots of a concurrency limit
+	Tokens     *int64    `json:"tokens"`          // below 0 in debt; null while it is blocked or full, and for slots
+	Held       *int64    `json:"held,omitempty"`  // slots, as Free; missing while it is blocked
+	Free       *int64    `json:"free,omitempty"`
 	NextIn     float64   `json:"next_in_seconds"`       // until a request of cost 1 can be allowed, or the block ends
 	FullIn     float64   `json:"full_in_seconds"`       // until no token is missing
 	PeriodEnds time.Time `json:"period_ends,omitzero"`  // of a quota, in its time zone
@@ -37,7 +39,12 @@ func newBucket(r *ratelimit.Bucket, now time.Time) *bucket {
 	b := &bucket{Policy: r.Policy, Key: r.Key, Reason: r.Reason, quota: r.Limit.Period() != 0, full: r.ResetAfter, since: r.BlockedSince}
 	if r.Limit != (ratelimit.Limit{}) {
 		b.Limit, b.Burst = r.Limit.String(), burstOf(r.Limit)
-		if tokens := r.Remaining - debt(r, b.Burst); !r.Blocked {
+		tokens, held := r.Remaining-debt(r, b.Burst), b.Burst-r.Remaining
+		switch {
+		case r.Blocked:
+		case r.Limit.IsConcurrency():
+			b.Held, b.Free = &held, &r.Remaining
+		default:
 			b.Tokens = &tokens
 		}
 	}
@@ -82,6 +89,9 @@ func (b *bucket) write(e *env) {
 	default:
 		row("state", e.paint.In(report.Yellow, b.State))
 	}
+	if b.Held != nil {
+		row("slots", fmt.Sprintf("%d of %d held, %d free", *b.Held, b.Burst, *b.Free))
+	}
 	if b.since > 0 {
 		row("since", numbers.Span(b.since)+" ago")
 	}
@@ -96,10 +106,11 @@ func (b *bucket) write(e *env) {
 	if b.Limit != "" {
 		row("limit", b.Limit)
 	}
-	switch b.State {
-	case "ready":
+	switch {
+	case b.Held != nil: // nobody knows when they are free
+	case b.State == "ready":
 		row("full in", numbers.Span(b.full))
-	case "empty", "debt":
+	case b.State == "empty", b.State == "debt":
 		row("next in", numbers.Span(b.next))
 		row("full in", numbers.Span(b.full))
 	}
@@ -109,9 +120,9 @@ func (b *bucket) write(e *env) {
 	_ = table.Flush()
 }
 
-// debt returns how many tokens a bucket has below 0, rounded up. It is not known of a quota.
+// debt returns how many tokens a bucket has below 0, rounded up. It is not known of a quota, and slots have none.
 func debt(r *ratelimit.Bucket, burst int64) int64 {
-	if r.Remaining > 0 || r.Limit.Rate == 0 || r.Limit.Period() != 0 {
+	if r.Remaining > 0 || r.Limit.Rate == 0 || r.Limit.Per == 0 {
 		return 0
 	}
 	missing := r.ResetAfter.Seconds() * float64(r.Limit.Rate) / r.Limit.Per.Seconds()

@@ -22,7 +22,7 @@ var peekCommand = bucketCommand("peek", "Shows the bucket of a key, and changes 
 	"ratelimit peek -redis redis://localhost:6379 -policy api ip:192.0.2.1",
 	func(f *flags) change { return change{asJSON: f.is("json", "write JSON")} })
 
-var resetCommand = bucketCommand("reset", "Makes the bucket of a key full again, and ends its block or lock.", "",
+var resetCommand = bucketCommand("reset", "Makes the bucket of a key full again, and ends its block or lock.", "Slots that are held stay held.",
 	"ratelimit reset -redis redis://localhost:6379 -policy login ip:192.0.2.1",
 	func(*flags) change { return change{done: "reset", do: (*ratelimit.Limiter).Reset} })
 
@@ -142,7 +142,7 @@ func changeBucket(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy,
 	}
 	b.write(e)
 	if made.do == nil && !r.Used && !r.Blocked {
-		fmt.Fprint(e.err, "\nRedis keeps nothing for this key: it was not used, or has refilled since. If it should be in use, check KEY, -policy,\n-prefix and -secret-file.\n")
+		fmt.Fprint(e.err, "\nRedis keeps nothing for this key: it was not used, has refilled since, or has no slot that\nis held. If it should be in use, check KEY, -policy,\n-prefix and -secret-file.\n")
 	}
 	return nil
 }

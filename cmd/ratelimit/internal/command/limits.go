@@ -88,7 +88,7 @@ by this command and by each replica. The limit of the program comes from -polici
 			for name, text := range map[string]string{"LIMIT": c.Limit, "-was": c.Was} {
 				if _, err := ratelimit.ParseLimit(text); err != nil && (text != "" || name == "LIMIT") {
 					block := ""
-					if strings.Contains(err.Error(), `rate "0"`) {
+					if text := err.Error(); strings.Contains(text, `rate "0"`) || strings.Contains(text, `number "0"`) {
 						block = "; to let no request of a key through, use ratelimit block"
 					}
 					return wrongUsage("%s: %s%s", name, trim(err), block)

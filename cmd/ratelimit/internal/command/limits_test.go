@@ -15,7 +15,7 @@ import (
 func TestLimits(t *testing.T) {
 	server := redistest.Start(t)
 	url := "redis://" + server.Addr()
-	policies := file(t, "limits.yaml", "version: 1\npolicies:\n  - name: api\n    key: remote_ip\n    limit: 60/1m burst 10\n  - name: login\n    key: remote_ip\n    limit: 1/15m burst 5\n")
+	policies := file(t, "limits.yaml", "version: 1\npolicies:\n  - name: api\n    key: remote_ip\n    limit: 60/1m burst 10\n  - name: login\n    key: remote_ip\n    limit: 1/15m burst 5\n  - name: jobs\n    key: remote_ip\n    limit: 3 at once\n")
 	at := func(args ...string) ran { return run(t, append(append([]string{"limits"}, args...), "-redis", url)...) }
 	publish(t, server.Client(), fleet.Snapshot{Policies: []fleet.Policy{{Name: "api"}, {Name: "login"}}})
 
@@ -37,11 +37,16 @@ func TestLimits(t *testing.T) {
 	at("set", "api", "x", "-policies", policies).want(t, 2, "LIMIT: ")
 	at("set", "api", "0/1m", "-policies", policies).want(t, 2, "use ratelimit block")
 	at("set", "api", "unlimited", "-policies", policies).want(t, 1, "cannot be compared", "-force")
-	at("set", "nothing", "60/1m", "-policies", policies).want(t, 2, "POLICY: there is no policy nothing: must be one of api, login; or use -force")
+	at("set", "nothing", "60/1m", "-policies", policies).want(t, 2, "POLICY: there is no policy nothing: must be one of api, jobs, login; or use -force")
 	at("set", "api").want(t, 2, "needs POLICY and LIMIT")
 	at("set", "api", "60/1m", "-was", "x").want(t, 2, "-was: ")
 	at("get").want(t, 0, "6000/1m")
 
+	at("set", "jobs", "5", "at", "once", "-policies", policies, "-by", "alice").want(t, 0, "jobs     3 at once   5 at once", "3 at once to 5 at once")
+	at("set", "jobs", "31 at once", "-policies", policies).want(t, 1, "31 at once is 10.3333 times the program's 3 at once: must be at most 10 times higher or lower", "-force")
+	at("set", "jobs", "3/1m", "-policies", policies, "-force").want(t, 1, `3/1m is no concurrency limit, and that of the program (3 at once) is one: must be like "3 at once"`)
+	at("set", "jobs", "0 at once", "-policies", policies).want(t, 2, "LIMIT: ", "use ratelimit block")
+	at("end", "jobs").want(t, 0)
 	at("end", "api", "-by", "bob", "-why", "over").want(t, 0, "Redis has no changed limit", "by bob: over")
 	at("end", "api").want(t, 1, "nothing to end: it has no override\n")
 	at("set", "a b", "60/1m", "-was", "60/1m").want(t, 2, "POLICY: must be the name of a policy")

@@ -92,7 +92,7 @@ func policiesJSON(name string, f *policyfile.File) any {
 		if p.Limit != (ratelimit.Limit{}) {
 			j.Limit = p.Limit.String()
 		}
-		if p.Limit.Period() == 0 {
+		if p.Limit.Period() == 0 && !p.Limit.IsConcurrency() {
 			j.Burst = burstOf(p.Limit)
 		}
 		if p.MaxWait > 0 {

@@ -1,6 +1,7 @@
 package command_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/command"
+	"github.com/go-tokenbucket/ratelimit/store"
 )
 
 // The clock of a bubble begins with the year 2000 in UTC.
@@ -72,4 +74,47 @@ func TestPolicyFileOfQuotas(t *testing.T) {
 		run(t, "explain", "-policies", bad, "/").want(t, 3, "bad.yaml:5:12", want)
 		run(t, "simulate", "-policies", bad, file(t, "a.log", logLine)).want(t, 3, "bad.yaml:5:12", want)
 	}
+}
+
+func TestBucketOfSlots(t *testing.T) {
+	l := ratelimit.Must(ratelimit.New(ratelimit.Config{}))
+	defer l.Close()
+	exports := ratelimit.Policy{Name: "exports", Limit: ratelimit.Concurrency(3)}
+	charge := []store.Charge{{Policy: "exports", Key: "member:5", Limit: ratelimit.Must(store.NewConcurrency(3)), Cost: 1}}
+	text := func() string {
+		t.Helper()
+		b, err := l.Peek(t.Context(), ratelimit.Policy{Name: "exports"}, "member:5")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return command.BucketText(&b)
+	}
+	for held, state := range []string{"full", "ready", "ready", "empty"} {
+		want := fmt.Sprintf("policy   exports\nkey      member:5\nstate    %s\nslots    %d of 3 held, %d free\nlimit    3 at once\n", state, held, 3-held)
+		if held == 0 {
+			want = "policy   exports\nkey      member:5\nstate    full\n"
+		}
+		if got := text(); got != want {
+			t.Errorf("%d held: %s, want %s", held, got, want)
+		}
+		if _, err := l.Store().Take(t.Context(), charge, make([]store.State, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := l.Block(t.Context(), exports, "member:5", time.Hour, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := text(); !strings.Contains(got, "blocked for 60 min\n") || strings.Contains(got, "slots") {
+		t.Error(got)
+	}
+}
+
+func TestPolicyFileOfSlots(t *testing.T) {
+	const text = "version: 1\npolicies:\n  - name: exports\n    key: remote_ip\n    limit: "
+	r := run(t, "policies", file(t, "exports.yaml", text+"3 at once\n"))
+	r.want(t, 0, `"limit": "3 at once"`)
+	if strings.Contains(r.out, "burst") {
+		t.Errorf("slots have a burst: %s", r.out)
+	}
+	run(t, "policies", "-check", file(t, "bad.yaml", text+"3 concurrent\n")).want(t, 1, "bad.yaml:5:12", `or "3 at once"`)
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/accesslog"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/report"
 	"github.com/go-tokenbucket/ratelimit/cmd/ratelimit/internal/simulate"
@@ -70,6 +71,9 @@ func (s *simulation) run(ctx context.Context, e *env) error {
 	}
 	if cfg.Policies, err = loadPolicies(*s.policies, *s.names, e); err != nil {
 		return err
+	}
+	if !slices.ContainsFunc(cfg.Policies.Policies(), func(p ratelimit.Policy) bool { return !simulate.HasSlots(p) }) {
+		return fmt.Errorf("-policies: %s: no policy is left: a log does not say how many requests ran at once, as the limits of these policies need", show(*s.policies))
 	}
 	logs, size, closeLogs, err := openLogs(ctx, e)
 	defer closeLogs()

@@ -170,6 +170,9 @@ func TestNames(t *testing.T) {
 	run(t, "policies", "-names", "members", policies).want(t, 0, `"unknown": [`)
 	only := file(t, "only.yaml", "version: 1\npolicies:\n  - name: member\n    key: members\n    limit: 1/1h\n")
 	run(t, "simulate", log, "-policies", only, "-names", "members").want(t, 3, "no policy is left")
+	slots := "  - name: exports\n    key: remote_ip\n    limit: 3 at once\n"
+	run(t, "simulate", log, "-policies", file(t, "both.yaml", limitsFile+slots)).want(t, 0, "Left out: exports")
+	run(t, "simulate", log, "-policies", file(t, "slots.yaml", "version: 1\npolicies:\n"+slots)).want(t, 3, "no policy is left: a log does not say how many requests ran at once")
 }
 
 // A file that exists is replaced when the new one is whole, and stays as it is if there is no report.

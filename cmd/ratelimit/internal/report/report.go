@@ -32,7 +32,7 @@ type Report struct {
 	Evicted int64   `json:"evicted,omitempty"`
 
 	Policies []Policy `json:"policies"`
-	LeftOut  []string `json:"left_out,omitempty"` // names of policies that need functions of the program
+	LeftOut  []string `json:"left_out,omitempty"` // names of policies that need functions of the program, or have slots
 
 	// Unknown says in sentences what the simulation cannot know about this log and these policies.
 	Unknown []string `json:"unknown"`

@@ -73,12 +73,23 @@ type refusal struct {
 	passed bool
 }
 
-// A bounded store keeps no long keys, because clients choose the length of some.
+// A bounded store keeps no long keys, because clients choose the length of some. It takes no slots.
 type bounded struct{ store.Store }
 
 func (s bounded) Take(ctx context.Context, charges []store.Charge, states []store.State) (bool, error) {
-	return s.Store.Take(ctx, keyname.ShortCharges(charges), states)
+	charges = keyname.ShortCharges(charges)
+	if slices.ContainsFunc(charges, ofSlots) {
+		charges = slices.Clone(charges)
+		for i := range charges {
+			if ofSlots(charges[i]) {
+				charges[i].Cost = 0
+			}
+		}
+	}
+	return s.Store.Take(ctx, charges, states)
 }
+
+func ofSlots(c store.Charge) bool { return c.Limit.IsConcurrency() }
 
 // An open store allows everything. Its limiter reports what a request would be charged if nothing denied it.
 type open struct{}
@@ -163,11 +174,15 @@ func (e *engine) observe(_ context.Context, event *ratelimit.Event) {
 		}
 	}
 	for _, r := range event.Results {
+		policy, simulated := e.index[r.Policy]
+		if !simulated {
+			continue
+		}
 		r.Key = keyname.Short(r.Key)
 		if r.Limit.Period() != 0 && r.Allowed && !r.Shadow {
 			r.Wait = event.Waited - turn // for the next period, of which the bucket knows nothing
 		}
-		p.outcomes = append(p.outcomes, outcome{Result: r, policy: e.index[r.Policy], at: e.now, final: r.Cost, passed: event.Allowed})
+		p.outcomes = append(p.outcomes, outcome{Result: r, policy: policy, at: e.now, final: r.Cost, passed: event.Allowed})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -413,9 +414,11 @@ policies:
 	}
 }
 
-// A policy that needs a function of the program is named at the top of each form of the report.
+// A policy that needs a function of the program, or takes slots, is named at the top of each form of the report. It changes
+// nothing that others decide.
 func TestLeftOutIsSaid(t *testing.T) {
-	f, err := policyfile.Parse("limits.yaml", []byte(policies+"  - name: tiers\n    key: members\n    limit: 60/1m\n"), policyfile.Registry{Unknown: []string{"members"}})
+	const slots = "  - name: exports\n    key: {static: all}\n    limit: 1 at once\n    max_wait: 1s\n"
+	f, err := policyfile.Parse("limits.yaml", []byte(policies+"  - name: tiers\n    key: members\n    limit: 60/1m\n"+slots), policyfile.Registry{Unknown: []string{"members"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -425,11 +428,16 @@ func TestLeftOutIsSaid(t *testing.T) {
 	}
 	if all := strings.Join(r.Unknown, "\n"); !strings.Contains(all, "tiers is left out: it uses members, which only the program has. Run it in the program as a Shadow") {
 		t.Errorf("no remedy in\n%s", all)
+	} else if !strings.Contains(all, "exports is left out: its limit is for requests that run at once, and a log does not say how long a request ran.") {
+		t.Errorf("slots are not explained in\n%s", all)
+	}
+	if without := simulated(t, simulate.Config{}, policies, log()); !reflect.DeepEqual(r.Policies, without.Policies) {
+		t.Errorf("with slots %+v\nwithout %+v", r.Policies, without.Policies)
 	}
 	for form, write := range map[string]func(*bytes.Buffer) error{
-		"Left out: tiers: see below.": func(w *bytes.Buffer) error { return r.Text(w, false, 100) },
-		`Left out: tiers: <a`:         func(w *bytes.Buffer) error { return r.HTML(w) },
-		`"left_out": [`:               func(w *bytes.Buffer) error { return r.JSON(w) },
+		"Left out: tiers, exports: see below.": func(w *bytes.Buffer) error { return r.Text(w, false, 100) },
+		`Left out: tiers, exports: <a`:         func(w *bytes.Buffer) error { return r.HTML(w) },
+		`"left_out": [`:                        func(w *bytes.Buffer) error { return r.JSON(w) },
 	} {
 		var w bytes.Buffer
 		if err := write(&w); err != nil {

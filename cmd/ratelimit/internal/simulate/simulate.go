@@ -71,23 +71,27 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 
 // A setup is the policies of a simulation, and how they are mounted.
 type setup struct {
-	policies []ratelimit.Policy // all, in the order of the report
+	policies []ratelimit.Policy // all that are simulated, in the order of the report
 	listed   []ratelimit.Policy // those of Config.Policies
 	on       map[string]string  // the patterns of the others, by name
-	leftOut  []policyfile.Mount // policies with functions that only the program has
+	leftOut  []policyfile.Mount // policies with functions that only the program has, and those of slots
 	mount    func(*ratelimit.Limiter, http.Handler) http.Handler
 }
 
 func setupOf(f *policyfile.File) setup {
-	s := setup{policies: f.Policies(), listed: f.Everywhere(), on: make(map[string]string), mount: f.Handler}
+	s := setup{policies: slices.DeleteFunc(f.Policies(), HasSlots), listed: f.Everywhere(), on: make(map[string]string), mount: f.Handler}
 	for _, m := range f.Mounts() {
 		s.on[m.Policy.Name] = strings.Join(m.On, ", ")
-		if len(m.Unknown) > 0 {
+		if len(m.Unknown) > 0 || HasSlots(m.Policy) {
 			s.leftOut = append(s.leftOut, m)
 		}
 	}
 	return s
 }
+
+// HasSlots reports whether a policy has a concurrency limit. Such a policy is left out: a log does not say how long a request
+// ran.
+func HasSlots(p ratelimit.Policy) bool { return p.Limit.IsConcurrency() }
 
 const (
 	// baseMemory is what a run takes for any number of clients: the log on its way, and what the collector has not

@@ -64,7 +64,8 @@ func rounded(d time.Duration) time.Duration {
 func (s *simulation) unknown() (say sentences) {
 	r := &s.report
 	for _, m := range s.setup.leftOut {
-		say.when(true, "%s is left out: it uses %s, which only the program has. Run it in the program as a Shadow, to see there what it would deny.", m.Policy.Name, strings.Join(m.Unknown, ", "))
+		say.when(HasSlots(m.Policy), "%s is left out: its limit is for requests that run at once, and a log does not say how long a request ran.", m.Policy.Name)
+		say.when(!HasSlots(m.Policy), "%s is left out: it uses %s, which only the program has. Run it in the program as a Shadow, to see there what it would deny.", m.Policy.Name, strings.Join(m.Unknown, ", "))
 	}
 	denied := slices.ContainsFunc(s.tallies, func(t *tally) bool { return t.denials.count > 0 && !t.policy.Shadow })
 	say.when(denied, "Clients that are denied behave differently afterwards: some go away, some try again. The log has what they did when they were not denied.")

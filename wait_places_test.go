@@ -10,9 +10,9 @@ import (
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
-func TestNoMoreSlotsAreTakenThanThereAre(t *testing.T) {
+func TestNoMorePlacesAreTakenThanThereAre(t *testing.T) {
 	const most = 3
-	s := newWaitSlots(most)
+	s := newWaitPlaces(most)
 	var holders, taken atomic.Int64
 	var crowd sync.WaitGroup
 	for i := range 8 {
@@ -24,7 +24,7 @@ func TestNoMoreSlotsAreTakenThanThereAre(t *testing.T) {
 				}
 				taken.Add(1)
 				if n := holders.Add(1); n > most {
-					t.Errorf("%d hold slots", n)
+					t.Errorf("%d hold places", n)
 				}
 				holders.Add(-1)
 				s.put(queues)
@@ -40,15 +40,15 @@ func TestNoMoreSlotsAreTakenThanThereAre(t *testing.T) {
 	}
 }
 
-// fill takes slots for a queue until it gets no more, and returns how many that are.
-func fill(s *waitSlots, queues ...uint64) (n int) {
+// fill takes places for a queue until it gets no more, and returns how many that are.
+func fill(s *waitPlaces, queues ...uint64) (n int) {
 	for s.take(queues) {
 		n++
 	}
 	return n
 }
 
-func TestAQueueHoldsNoMoreSlotsThanAreFree(t *testing.T) {
+func TestAQueueHoldsNoMorePlacesThanAreFree(t *testing.T) {
 	for most, want := range map[int][]int{ // that the first, the second … queue gets, one after another
 		1:    {1, 0},
 		2:    {1, 1, 0},
@@ -56,18 +56,18 @@ func TestAQueueHoldsNoMoreSlotsThanAreFree(t *testing.T) {
 		10:   {5, 3, 1, 1, 0},
 		1024: {512, 256, 128, 64, 32, 16, 8, 4, 2, 1, 1, 0},
 	} {
-		s := newWaitSlots(most)
+		s := newWaitPlaces(most)
 		var got []int
 		for q := range want {
 			got = append(got, fill(s, uint64(q)))
 		}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("of %d slots the queues got %v, want %v", most, got, want)
+			t.Errorf("of %d places the queues got %v, want %v", most, got, want)
 		}
 	}
 
 	// Queues whose requests come in turns get the same. One that has few may have more when others have left.
-	s := newWaitSlots(1024)
+	s := newWaitPlaces(1024)
 	held := [3]int{fill(s, 0)}
 	for range 10_000 {
 		for q := range held {
@@ -84,13 +84,13 @@ func TestAQueueHoldsNoMoreSlotsThanAreFree(t *testing.T) {
 	}
 	for q, n := range held {
 		if n < 255 || n > 257 {
-			t.Errorf("queue %d of three holds %d of 1024 slots, want a quarter", q, n)
+			t.Errorf("queue %d of three holds %d of 1024 places, want a quarter", q, n)
 		}
 	}
 }
 
 func TestARequestNeedsRoomInOneOfItsQueues(t *testing.T) {
-	s := newWaitSlots(10)
+	s := newWaitPlaces(10)
 	if n := fill(s, 1); n != 5 {
 		t.Fatalf("one queue gets %d of 10, want 5", n)
 	}
@@ -104,13 +104,13 @@ func TestARequestNeedsRoomInOneOfItsQueues(t *testing.T) {
 	s.put([]uint64{2, 1})
 	for i, want := range []bool{true, true, true, true, false} {
 		if got := s.take(nil); got != want {
-			t.Errorf("the %d. request without a queue gets a slot: %t, want %t, of 4 that are free", i+1, got, want)
+			t.Errorf("the %d. request without a queue gets a place: %t, want %t, of 4 that are free", i+1, got, want)
 		}
 	}
 }
 
 func TestOnlyWhatIsWaitedForHasAQueue(t *testing.T) {
-	s := newWaitSlots(1)
+	s := newWaitPlaces(1)
 	queues := s.queues(nil, []store.Charge{
 		{Policy: "a", Key: "k", MaxWait: time.Second},
 		{Policy: "a", Key: "k"},
@@ -130,13 +130,13 @@ func TestOnlyWhatIsWaitedForHasAQueue(t *testing.T) {
 	if len(different) != 4 {
 		t.Errorf("%v, want four that differ", queues)
 	}
-	if newWaitSlots(1).queues(nil, []store.Charge{{Policy: "a", Key: "k", MaxWait: time.Second}})[0] == queues[0] {
+	if newWaitPlaces(1).queues(nil, []store.Charge{{Policy: "a", Key: "k", MaxWait: time.Second}})[0] == queues[0] {
 		t.Error("two limiters have the same hashes")
 	}
 }
 
-func BenchmarkSlots(b *testing.B) {
-	s := newWaitSlots(1024)
+func BenchmarkPlaces(b *testing.B) {
+	s := newWaitPlaces(1024)
 	charges := []store.Charge{{Policy: "api", Key: "ip:192.0.2.1", MaxWait: time.Second}}
 	b.ReportAllocs()
 	for b.Loop() {
