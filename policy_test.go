@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-tokenbucket/ratelimit"
 	"github.com/go-tokenbucket/ratelimit/headers"
+	"github.com/go-tokenbucket/ratelimit/internal/test/ratetest"
 	"github.com/go-tokenbucket/ratelimit/store"
 )
 
@@ -448,5 +449,67 @@ func TestResultsOfHiddenPoliciesAreMarked(t *testing.T) {
 	}
 	for _, e := range events {
 		wantMarks("Event", e.Results...)
+	}
+}
+
+func TestAConcurrencyLimitRefusesWhatTakesTokens(t *testing.T) {
+	p := ratelimit.Policy{
+		Name:    "exports",
+		Key:     ratelimit.RemoteIP(),
+		Limit:   ratelimit.Concurrency(0),
+		Cost:    func(*http.Request) int64 { return 2 },
+		Settle:  ratelimit.FailedLogins,
+		LockFor: time.Minute,
+	}
+	_, err := ratelimit.New(ratelimit.Config{Policies: []ratelimit.Policy{p}})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	checkText(t, err.Error(),
+		`Policies[0] ("exports"): Limit: Rate 0: must be from 1 to 1000000 slots`,
+		`Policies[0] ("exports"): Cost: must not be set beside a concurrency limit`,
+		`Policies[0] ("exports"): Settle: must not be set beside`,
+		`Policies[0] ("exports"): LockFor: must not be set beside`)
+
+	p = ratelimit.Policy{Name: "exports", Key: ratelimit.RemoteIP(), Limit: ratelimit.Concurrency(2)}
+	l := newLimiter(t, ratelimit.Config{Policies: []ratelimit.Policy{p}})
+	r := httptest.NewRequest("GET", "/", nil)
+	charge := ratelimit.Charge{Policy: p, Key: "a"}
+	for name, call := range map[string]func() error{
+		"Take":    func() error { return ratetest.Err(l.Take(t.Context(), p, "a", 1)) },
+		"Wait":    func() error { return ratetest.Err(l.Wait(t.Context(), p, "a", 1)) },
+		"Refund":  func() error { return ratetest.Err(l.Refund(t.Context(), p, "a", 1)) },
+		"TakeAll": func() error { return ratetest.Err(l.TakeAll(t.Context(), charge)) },
+		"WaitAll": func() error { return ratetest.Err(l.WaitAll(t.Context(), charge)) },
+		"Decide":  func() error { return ratetest.Err(l.Decide(r)) },
+	} {
+		err := call()
+		if err == nil {
+			t.Errorf("%s: no error", name)
+			continue
+		}
+		checkText(t, err.Error(), "ratelimit: "+name+": ", `"exports"`, "2 at once", "use Handler, Limit or Acquire")
+	}
+	if w := httptest.NewRecorder(); l.Admit(w, r, charge) || w.Code != 503 {
+		t.Errorf("Admit: %d", w.Code)
+	}
+	for name, wrong := range map[string]ratelimit.Policy{
+		"must be a Concurrency":    {Name: "exports", Limit: ratelimit.PerHour(1)},
+		"Rate 0: must be from 1":   {Name: "exports", Limit: ratelimit.Concurrency(0)},
+		"Settle: must not be set":  {Name: "exports", Limit: ratelimit.Concurrency(1), Settle: ratelimit.FailedLogins},
+		"MaxWait -1s: must not be": {Name: "exports", Limit: ratelimit.Concurrency(1), MaxWait: -time.Second},
+		"key: must not be empty":   {Name: "exports", Limit: ratelimit.Concurrency(1), MaxWait: time.Second},
+		"Limit: must be set":       {Name: "exports"},
+	} {
+		key := "a"
+		if name == "key: must not be empty" {
+			key = ""
+		}
+		release, err := l.Acquire(t.Context(), wrong, key)
+		if release(); err == nil || !strings.Contains(err.Error(), "ratelimit: Acquire: ") {
+			t.Errorf("%s: %v", name, err)
+		} else {
+			checkText(t, err.Error(), name)
+		}
 	}
 }
