@@ -74,3 +74,31 @@ func AskAgain(s *Store) {
 		return true
 	})
 }
+
+// Clone has s hold what other holds, as if its process were a copy.
+func Clone(s, other *Store) {
+	a, b := &s.engine.holdings, &other.engine.holdings
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a.holder, a.sequence = b.holder, b.sequence
+	for of, h := range b.byName {
+		copied := *h
+		copied.index = -1
+		a.byName[of] = &copied
+		a.schedule(&copied, time.Now())
+	}
+	a.flush(time.Now())
+}
+
+// Holdings returns how many keys s knows slots of, how many slots it holds, and its name as their holder.
+func Holdings(s *Store) (keys int, held int64, holder string) {
+	h := &s.engine.holdings
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, of := range h.byName {
+		held += of.held
+	}
+	return len(h.byName), held, h.holder
+}

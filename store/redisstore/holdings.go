@@ -35,11 +35,12 @@ type holdings struct {
 	holder   string // the name of this Store
 	sequence int64  // of the last claim
 	byName   map[name]*holding
-	queue    dueQueue    // all of byName, by when they are due
-	timer    *time.Timer // for the first of queue, or to log
-	armed    time.Time   // when timer fires; zero: it does not
-	last     time.Time   // when holdings that were due were asserted
-	stopped  bool        // by Close: nothing is sent any more but the last releases
+	queue    dueQueue          // all of byName, by when they are due
+	ready    map[*lane][]*call // assertions that flush sends together
+	timer    *time.Timer       // for the first of queue, or to log
+	armed    time.Time         // when timer fires; zero: it does not
+	last     time.Time         // when holdings that were due were asserted
+	stopped  bool              // by Close: nothing is sent any more but the last releases
 	losses   losses
 }
 
@@ -82,7 +83,7 @@ const (
 )
 
 func (s *holdings) init(e *engine, lease time.Duration) {
-	s.engine, s.lease, s.byName = e, lease, make(map[name]*holding)
+	s.engine, s.lease, s.byName, s.ready = e, lease, make(map[name]*holding), make(map[*lane][]*call)
 	s.holder = newHolder()
 }
 
@@ -165,6 +166,7 @@ func (s *holdings) claim(commands []command) {
 	var claims []*claim
 	for i := range commands {
 		c := &commands[i]
+		c.order()
 		for j := range c.entries {
 			items := c.entries[j].first.items
 			for k := range items {
@@ -177,10 +179,11 @@ func (s *holdings) claim(commands []command) {
 		}
 		c.sequence = s.sequence
 	}
-	s.arm(now)
+	s.flush(now)
 }
 
-// prepare returns the claim of t for h. Equal claims are one.
+// prepare returns the claim of t for h. Equal claims are one, so that charges can share a term. But those that follow another
+// are not: the script goes by the first use of each term, and must come to the other before.
 func (s *holdings) prepare(h *holding, t *term, now time.Time, claims *[]*claim) *claim {
 	own := claim{
 		holder: s.holder, sequence: s.sequence, held: h.held, mode: claimFresh, sent: now, until: h.confirmed.Add(s.lease),
@@ -207,7 +210,7 @@ func (s *holdings) prepare(h *holding, t *term, now time.Time, claims *[]*claim)
 	h.limit, h.sequence, h.sent, h.unconfirmed = t.limit, s.sequence, now, true
 	s.schedule(h, now)
 	for _, c := range *claims {
-		if c.mode == own.mode && c.held == own.held && c.waited == own.waited {
+		if own.mode != claimSame && c.mode == own.mode && c.held == own.held && c.waited == own.waited {
 			if own.until.Before(c.until) {
 				c.until = own.until
 			}
@@ -319,7 +322,7 @@ func (s *holdings) land(commands []command, asserting bool) {
 		}
 	}
 	s.log(now)
-	s.arm(now)
+	s.flush(now)
 }
 
 // giveBack releases n slots of a key. It returns how many are free then, as far as is known, and whether some were lost before.
@@ -337,7 +340,7 @@ func (s *holdings) giveBack(policy, key string, l store.Limit, n int64) (free in
 	free = min(l.Capacity, l.Capacity-h.others-h.held)
 	now := time.Now()
 	s.schedule(h, now)
-	s.arm(now)
+	s.flush(now)
 	return free, freed < n
 }
 
@@ -378,7 +381,7 @@ func (s *holdings) setDue(h *holding, due time.Time) {
 	}
 }
 
-// assert sends the slots of h to Redis.
+// assert has flush send the slots of h to Redis.
 func (s *holdings) assert(h *holding, now time.Time) {
 	c := s.engine.newCall(context.Background())
 	c.items = append(c.items, item{policy: h.name.policy, key: h.name.key, term: term{limit: h.limit, waited: -1, asserts: true}})
@@ -395,7 +398,7 @@ func (s *holdings) assert(h *holding, now time.Time) {
 	}
 	h.asserted, h.sent = true, now
 	s.schedule(h, now)
-	l.requeue(c)
+	s.ready[l] = append(s.ready[l], c)
 }
 
 // renew asserts the holdings that are due.
@@ -420,11 +423,15 @@ func (s *holdings) renew() {
 		n++
 	}
 	s.log(now)
-	s.arm(now)
+	s.flush(now)
 }
 
-// arm sets the timer for renew.
-func (s *holdings) arm(now time.Time) {
+// flush sends the assertions that are ready, and sets the timer for renew.
+func (s *holdings) flush(now time.Time) {
+	for l, calls := range s.ready {
+		l.requeue(calls...)
+	}
+	clear(s.ready)
 	var at time.Time
 	if len(s.queue) > 0 {
 		at = s.queue[0].due
@@ -467,6 +474,7 @@ func (s *holdings) release() {
 			s.assert(h, now)
 		}
 	}
+	s.flush(now)
 }
 
 // A dueQueue is a heap of holdings.

@@ -112,11 +112,13 @@ func (l *lane) enqueue(c *call) error {
 	return nil
 }
 
-// requeue adds a call that was accepted before. Neither a full queue nor Close refuses it.
-func (l *lane) requeue(c *call) {
+// requeue adds calls that were accepted before. Neither a full queue nor Close refuses them.
+func (l *lane) requeue(calls ...*call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.queue(c)
+	for _, c := range calls {
+		l.queue(c)
+	}
 }
 
 // queue adds c to the waiting batches. The lane is locked.
