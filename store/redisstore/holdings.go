@@ -223,7 +223,7 @@ func (s *holdings) prepare(h *holding, t *term, now time.Time, claims *[]*claim)
 func (s *holdings) credit(e *entry, reply []int64) (counts bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	items := e.first.items
+	items, now := e.first.items, time.Now()
 	counts, charged := true, false
 	for i := range items {
 		t := &items[i].term
@@ -236,7 +236,8 @@ func (s *holdings) credit(e *entry, reply []int64) (counts bool, err error) {
 		if n := len(items); len(reply) > 2*n {
 			result = reply[3*n+i]
 		}
-		current := h != nil && t.claim.holder == s.holder && t.claim.sequence == h.sequence // nil: a later assertion was the last
+		// h is nil if a later assertion was the last. A process that was stopped may read the reply when the slots have ended.
+		current := h != nil && t.claim.holder == s.holder && t.claim.sequence == h.sequence && !passed(t.claim.sent.Add(s.lease), now)
 		switch {
 		case !current:
 			counts = false
