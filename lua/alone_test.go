@@ -20,10 +20,11 @@ const (
 	useQuota
 	useFew
 	useBlock
+	useSlot
 )
 
 func movableAll(t *testing.T) []string {
-	return []string{movable(t, lua.Take), movable(t, lua.TakeOne), movable(t, lua.TakeQuota), movable(t, lua.TakeFew), movable(t, lua.Block)}
+	return []string{movable(t, lua.Take), movable(t, lua.TakeOne), movable(t, lua.TakeQuota), movable(t, lua.TakeFew), movable(t, lua.Block), movable(t, lua.TakeSlot)}
 }
 
 // isPlain reports whether ch is for the scripts of one call.

@@ -7,8 +7,8 @@
 // # Arguments and replies
 //
 // The head of each script describes its arguments and its reply. [Take] serves all calls. [TakeOne] serves a call of one
-// charge, [TakeQuota] one whose limit is a quota, and [TakeFew] a call of several charges without quotas. They are faster,
-// and reply with nil to what is unusual: then call Take. [Block] blocks a bucket, and [Peek] reads one and writes nothing.
+// charge, [TakeQuota] one whose limit is a quota, [TakeSlot] one of slots, and [TakeFew] a call of several charges of rates.
+// They are faster, and reply with nil to what is unusual: then call Take. [Block] blocks a bucket, and [Peek] reads one and writes nothing.
 // [Values] reads and writes sets of small values, which are no buckets. All use the clock of the server. Take, Block, Peek
 // and Values use another if a time is passed.
 package lua
@@ -24,6 +24,8 @@ var (
 	TakeOne string
 	//go:embed take_quota.lua
 	TakeQuota string
+	//go:embed take_slot.lua
+	TakeSlot string
 	//go:embed take_few.lua
 	TakeFew string
 	//go:embed reach.lua
@@ -56,6 +58,7 @@ const (
 	TakeSHA1       = "573cc12e177946dcc289a379f9bd041de546c4dc"
 	TakeOneSHA1    = "043ac794162110c03b16e5430964a786abdb85c8"
 	TakeQuotaSHA1  = "acd2b6eeb42cb616dcef1437f1a32882c2042d52"
+	TakeSlotSHA1   = "afa3d58a5499c44a191c6d3b95d8e860d59421da"
 	TakeFewSHA1    = "3efae39c0e40849a88f327423123aa9c5aa7cc38"
 	TakeAcrossSHA1 = "f941dff8edd1f40561cdddd809295509c7191175"
 	PeekSHA1       = "38cd035018d82ff592f0bafb0ef800ab676d47f4"

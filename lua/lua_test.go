@@ -14,6 +14,7 @@ func TestSHA1sAreThoseOfTheScripts(t *testing.T) {
 		"Take":       {lua.Take, lua.TakeSHA1},
 		"TakeOne":    {lua.TakeOne, lua.TakeOneSHA1},
 		"TakeQuota":  {lua.TakeQuota, lua.TakeQuotaSHA1},
+		"TakeSlot":   {lua.TakeSlot, lua.TakeSlotSHA1},
 		"TakeFew":    {lua.TakeFew, lua.TakeFewSHA1},
 		"TakeAcross": {lua.TakeAcross, lua.TakeAcrossSHA1},
 		"Peek":       {lua.Peek, lua.PeekSHA1},

@@ -360,25 +360,31 @@ type slotHolder struct {
 }
 
 func TestSlotsAreHeldAsHoldersSay(t *testing.T) {
-	testSlots(t, startServer(t, movableAll(t)...), uint64(testsize.Of(6, 60)))
+	testSlots(t, startServer(t, movableAll(t)...), uint64(testsize.Of(6, 60)), true)
 }
 
 func TestSlotsAreHeldAlikeAcrossHashSlots(t *testing.T) {
-	testSlots(t, acrossOf(startServer(t, movableAcross(t)...)), uint64(testsize.Of(3, 20)))
+	testSlots(t, acrossOf(startServer(t, movableAcross(t)...)), uint64(testsize.Of(3, 20)), false)
 }
 
 func TestSlotsAreHeldAlikeInLua54(t *testing.T) {
-	testSlots(t, startInterpreter(t, movableAll(t)...), uint64(testsize.Of(3, 10)))
+	testSlots(t, startInterpreter(t, movableAll(t)...), uint64(testsize.Of(6, 10)), true)
+}
+
+// isLoneClaim reports whether take_slot.lua is for calls.
+func isLoneClaim(calls []call, form []slotCharge) bool {
+	return len(calls) == 1 && calls[0].count == 1 && len(form) == 1 && form[0].mode != "" && form[0].mode != "look" && !form[0].shadow
 }
 
 // testSlots compares random calls for slots with a model: holders that miss replies, repeat themselves or have a clone;
 // keys that are lost, blocked, or used by a rate; a clock that jumps; and other limits beside slots in a call.
-func testSlots(t *testing.T, s server, seeds uint64) {
+func testSlots(t *testing.T, s server, seeds uint64, alone bool) {
 	met := make(map[string]int)
 	rate := newLimit(t, 1, time.Second, 4)
 	for seed := range seeds {
 		s.flush()
 		r := rand.New(rand.NewPCG(seed, 31))
+		calm := alone && seed%2 == 0 // most calls are lone, and little happens besides
 		m := &slotModel{keys: map[string]*slotKey{}, expiry: map[string]float64{}, now: 1_780_000_000_000_000, met: met}
 		var holders []*slotHolder
 		for i := range 4 {
@@ -408,7 +414,7 @@ func testSlots(t *testing.T, s server, seeds uint64) {
 				if r.IntN(12) == 0 {
 					limits[name] = 1 + r.Int64N(4)
 				}
-				if r.IntN(15) == 0 {
+				if !calm && r.IntN(15) == 0 {
 					span := r.Int64N(2) * (1 + r.Int64N(lease))
 					s.use(useBlock)
 					_, err := s.run([]string{name}, []any{"", span, "by a test"})
@@ -428,20 +434,24 @@ func testSlots(t *testing.T, s server, seeds uint64) {
 			var calls []call
 			var forms [][]slotCharge
 			claimed := map[string]bool{}
+			lone := calm && r.IntN(8) > 0
 			for range 1 + r.IntN(3) {
+				if lone && len(calls) == 1 {
+					break
+				}
 				var form []slotCharge
 				count := int64(1)
 				for _, name := range []string{"k0", "k1", "r"} {
-					if r.IntN(2) == 0 {
+					if r.IntN(2) == 0 || lone && (name == "r" || len(form) == 1) {
 						continue
 					}
-					if name == "r" || r.IntN(40) == 0 && !m.key(name).blocked {
+					if name == "r" || !calm && r.IntN(40) == 0 && !m.key(name).blocked {
 						form = append(form, slotCharge{charge: charge{name, term{limit: rate, need: rate.Unit, shadow: r.IntN(3) == 0}}})
 						continue
 					}
 					c := claim{h.name, sequence, h.held[name], []string{"fresh", "fresh", "late", "keep"}[r.IntN(4)], -1}
 					need := min(r.Int64N(4), 2)
-					if r.IntN(3) == 0 {
+					if !calm && r.IntN(3) == 0 {
 						c.waited = r.Int64N(400_000)
 					}
 					if claimed[name] {
@@ -468,7 +478,7 @@ func testSlots(t *testing.T, s server, seeds uint64) {
 				if len(form) == 0 {
 					continue
 				}
-				if r.IntN(3) == 0 {
+				if !lone && r.IntN(3) == 0 {
 					count = 1 + r.Int64N(3)
 				}
 				r.Shuffle(len(form), func(i, j int) { form[i], form[j] = form[j], form[i] })
@@ -482,7 +492,18 @@ func testSlots(t *testing.T, s server, seeds uint64) {
 				continue
 			}
 			keys, args := arguments("", calls)
-			got, err := s.run(keys, args)
+			got, err := []int64(nil), error(redis.Nil)
+			if form := forms[0]; alone && r.IntN(4) > 0 && isLoneClaim(calls, form) {
+				s.use(useSlot)
+				got, err = s.run([]string{form[0].key}, []any{form[0].limit.Capacity, form[0].term.claim, form[0].need})
+				if s.use(useTake); err == nil {
+					got = []int64{got[0] & 1, got[0] >> 1}
+					met["lone"]++
+				}
+			}
+			if errors.Is(err, redis.Nil) {
+				got, err = s.run(keys, args)
+			}
 			if err != nil {
 				t.Fatalf("seed %d, step %d: %+v: %v", seed, step, calls, err)
 			}
@@ -539,6 +560,9 @@ func testSlots(t *testing.T, s server, seeds uint64) {
 		}
 	}
 	t.Log(met)
+	if alone && met["lone"] < 10*int(seeds) {
+		t.Errorf("take_slot.lua has answered too few calls: %v", met)
+	}
 	for _, what := range []string{"lost", "restored", "conflicts", "kept for an earlier waiter", "denials that write nothing", "waits", "removed", "resets", "grants"} {
 		if met[what] < int(seeds) {
 			t.Errorf("too few %s: %v", what, met)
@@ -670,5 +694,31 @@ func TestSlotsUnderABlockArePeeked(t *testing.T) {
 	s.hset("k", "held_by:a", "2")
 	if _, err := redis.NewScript(lua.Peek).Run(t.Context(), s.client, []string{"k"}, "").Slice(); !isNoBucket(err) {
 		t.Errorf("broken: error %v", err)
+	}
+}
+
+// Each write of a holder makes the key last for a lease, by either script.
+func TestTheKeyOfSlotsLastsForTheLease(t *testing.T) {
+	s := startServer(t, movableAll(t)...)
+	for _, script := range []int{useTake, useSlot} {
+		s.flush()
+		now := int64(1_780_000_000_000_000)
+		for i := range int64(9) {
+			s.set("seconds", now/1_000_000)
+			s.set("microseconds", 0)
+			ch := charge{"k", slotsTerm(3, max(0, 1-i), claim{"a", i, min(i, 1), "fresh", -1}.String())}
+			keys, args := arguments("", []call{{1, []charge{ch}}})
+			if script == useSlot {
+				args = []any{ch.limit.Capacity, ch.claim, ch.need}
+			}
+			s.use(script)
+			if got, err := s.run(keys, args); err != nil || got[0]&1 != 1 {
+				t.Fatalf("%v, %v", got, err)
+			}
+			if ends, err := strconv.ParseFloat(s.hash("k")["ends"], 64); err != nil || ends < float64(now+lease) {
+				t.Errorf("script %d: at %d the key expires at %.0f, %v", script, now, ends, err)
+			}
+			now += 10_000_000
+		}
 	}
 }

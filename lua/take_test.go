@@ -329,6 +329,7 @@ func movable(t *testing.T, script string) string {
 		"call('PEXPIRE', key, format('%d', ttl))", "call('HSET', key, 'ends', now + 1000 * ttl)",
 		"call('PEXPIRE', key, ttl)", "call('HSET', key, 'ends', now + 1000 * ttl)",
 		"call('PEXPIRE', key, 0)", "call('DEL', key)",
+		"if field == 'limit' and", "if field == 'ends' then elseif field == 'limit' and",
 	).Replace(script)
 	for _, command := range []string{"TIME", "PTTL", "PEXPIRE"} {
 		if strings.Contains(changed, "'"+command+"'") {
