@@ -81,7 +81,7 @@ func (g *guard) String() string { return strconv.FormatInt(g.guarded, 10) }
 
 // The client sends these commands only once, also after a timeout or a lost connection. Redis may have carried out a
 // once, an onceInt or a swapping, and a charge must not be made twice. A reading ends as soon as a Take does. An onceInt
-// is for takeOne. It holds its arguments and the parsed reply, to save allocations.
+// is for takeOne and takeSlot. It holds its arguments and the parsed reply, to save allocations.
 type (
 	once    struct{ *redis.IntSliceCmd }
 	onceInt struct {
@@ -166,7 +166,7 @@ func (c *command) prepareAlone(ctx context.Context) {
 	items := c.entries[0].first.items
 	var one *onceInt
 	var args []any
-	if c.script == takeOne {
+	if c.script == takeOne || c.script == takeSlot {
 		one = new(onceInt)
 		args = one.args[:0]
 	} else {
@@ -191,6 +191,8 @@ func (c *command) prepareAlone(ctx context.Context) {
 			if t.need != 1 {
 				args = append(args, t.need)
 			}
+		case c.script == takeSlot:
+			args = append(args, capacity, t.claim, t.need)
 		case c.script == takeFew:
 			args = append(args, t.limit.Unit, t.limit.Refill, capacity, t.need, t.debt)
 		case t.limit.Refill != 1 || t.debt != 0:

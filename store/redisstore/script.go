@@ -13,6 +13,7 @@ const (
 	take       script = iota // any calls
 	takeOne                  // one charge
 	takeQuota                // one charge of a quota, no refund and not owed
+	takeSlot                 // one charge of slots
 	takeFew                  // one call of a few charges
 	takeAcross               // any calls, with undeclared keys of several hash slots
 	scripts                  // how many there are
@@ -26,10 +27,11 @@ const maxTakeFew = 3
 var (
 	sources = [scripts][2]any{
 		take: {"eval", lua.Take}, takeOne: {"eval", lua.TakeOne}, takeQuota: {"eval", lua.TakeQuota}, takeFew: {"eval", lua.TakeFew}, takeAcross: {"eval", lua.TakeAcross},
+		takeSlot: {"eval", lua.TakeSlot},
 	}
 	sha1s = [scripts][2]any{
 		take: {"evalsha", lua.TakeSHA1}, takeOne: {"evalsha", lua.TakeOneSHA1}, takeQuota: {"evalsha", lua.TakeQuotaSHA1}, takeFew: {"evalsha", lua.TakeFewSHA1},
-		takeAcross: {"evalsha", lua.TakeAcrossSHA1},
+		takeAcross: {"evalsha", lua.TakeAcrossSHA1}, takeSlot: {"evalsha", lua.TakeSlotSHA1},
 	}
 )
 
@@ -47,6 +49,9 @@ func scriptOf(entries []entry) script {
 		return take
 	}
 	items, quotas := entries[0].first.items, 0
+	if t := &items[0].term; len(items) == 1 && t.claim != nil && !t.shadow {
+		return takeSlot
+	}
 	for i := range items {
 		if !items[i].term.plain() {
 			return take
@@ -67,7 +72,7 @@ func scriptOf(entries []entry) script {
 }
 
 // alone reports whether s is for a single call.
-func (s script) alone() bool { return s == takeOne || s == takeQuota || s == takeFew }
+func (s script) alone() bool { return s == takeOne || s == takeQuota || s == takeSlot || s == takeFew }
 
 // plain reports whether the scripts of one call support t. Their answers do not distinguish a shadow that could not
 // be read, and have no room for a block. Answers of takeOne and takeQuota have no room for a bucket of the largest capacity.
