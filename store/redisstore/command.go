@@ -245,7 +245,7 @@ func (c *command) sort(terms []term) []term {
 				terms = append(terms, e.first.items[j].term)
 			}
 			e.lone = 0
-			if e.count == 1 && len(e.first.items) == 1 {
+			if e.count == 1 && len(e.first.items) == 1 && terms[number].claim == nil { // claims of a key stay in their order
 				e.lone = number + 1
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -155,12 +156,28 @@ func (s *holdings) of(of name) *holding {
 	return h
 }
 
-// claim prepares the claims of commands, which are sent together.
-func (s *holdings) claim(commands []command) {
+// claim prepares the claims of commands, which are sent together, and returns the commands. It leaves out assertions of keys
+// whose calls for slots are under way. They would not include what these are granted, and the replies have them sent again.
+func (s *holdings) claim(commands []command) []command {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.sequence++
+	for i := range commands {
+		c := &commands[i]
+		c.entries = slices.DeleteFunc(c.entries, func(e entry) bool {
+			if !e.first.asserts() {
+				return false
+			}
+			h := s.of(name{e.first.items[0].policy, e.first.items[0].key})
+			if h.flights == 0 {
+				return false
+			}
+			h.asserted = false
+			return true
+		})
+	}
+	commands = slices.DeleteFunc(commands, func(c command) bool { return len(c.entries) == 0 })
 	var claims []*claim
 	for i := range commands {
 		c := &commands[i]
@@ -177,6 +194,7 @@ func (s *holdings) claim(commands []command) {
 		c.sequence = s.sequence
 	}
 	s.arm(now)
+	return commands
 }
 
 // prepare returns the claim of t for h. Equal claims are one.
