@@ -223,13 +223,34 @@ func (b *tab) withoutScripts() {
 	command(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 }
 
-// click moves the mouse to the one element that a CSS selector names, and clicks it.
+// click moves the mouse to the one element that a CSS selector names, and clicks it. If that leads to another page, use
+// follow.
 func (b *tab) click(selector string) {
+	b.Helper()
+	b.do(b.clickOf(selector))
+}
+
+// follow clicks the one element that a CSS selector names, which leads to another page. It waits until that page is there.
+func (b *tab) follow(selector string) {
+	b.Helper()
+	b.leave(b.clickOf(selector))
+}
+
+func (b *tab) clickOf(selector string) chromedp.Action[chromedp.Void] {
 	b.Helper()
 	if n := eval[int](b, `document.querySelectorAll(%s).length`, selector); n != 1 {
 		b.Fatalf("%d elements are %s", n, selector)
 	}
-	b.do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible, chromedp.NodeEnabled))
+	return chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible, chromedp.NodeEnabled)
+}
+
+// leave does what leads to another page, and waits until that page is there. Otherwise the test might look at the page that
+// it leaves. The script of that page may show the change already, and elements that are found there are gone a moment later.
+func (b *tab) leave(actions ...chromedp.Action[chromedp.Void]) {
+	b.Helper()
+	eval[any](b, `void (window.leaving = true)`)
+	b.do(actions...)
+	b.wait(`!window.leaving && document.readyState === "complete"`)
 }
 
 // screenshot writes a picture of the whole page into the folder of RATELIMIT_SCREENSHOTS.
