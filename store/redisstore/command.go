@@ -185,14 +185,14 @@ func (c *command) prepareAlone(ctx context.Context) {
 			capacity = t.limit.Capacity
 		}
 		switch {
+		case c.script == takeSlot:
+			args = append(args, capacity, t.claim, t.need)
 		case c.script == takeQuota:
 			limit := strconv.FormatInt(t.limit.Capacity, 10) + " " + t.period.text
 			args = append(args, capacity, limit, t.period.from, t.period.until)
 			if t.need != 1 {
 				args = append(args, t.need)
 			}
-		case c.script == takeSlot:
-			args = append(args, capacity, t.claim, t.need)
 		case c.script == takeFew:
 			args = append(args, t.limit.Unit, t.limit.Refill, capacity, t.need, t.debt)
 		case t.limit.Refill != 1 || t.debt != 0:

@@ -35,6 +35,13 @@ var prefixes atomic.Int64
 
 func prefix() string { return fmt.Sprint("test", prefixes.Add(1)) }
 
+// open opens a Store until the test ends. It may hold slots then, and would renew them for ever.
+func open(t *testing.T, client redisstore.Client, cfg redisstore.Config) *redisstore.Store {
+	s := ratelimit.Must(redisstore.New(client, cfg))
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
 // onClient opens Stores on client that go by the test's clock, as only that can be moved.
 func onClient(client redisstore.Client) storetest.Open {
 	return configured(client, redisstore.Config{})
@@ -42,10 +49,10 @@ func onClient(client redisstore.Client) storetest.Open {
 
 // configured is onClient with more of a Config.
 func configured(client redisstore.Client, cfg redisstore.Config) storetest.Open {
-	return func(_ *testing.T, clock func() time.Time) store.Store {
+	return func(t *testing.T, clock func() time.Time) store.Store {
 		cfg := cfg
 		cfg.Prefix, cfg.Clock = prefix(), clock
-		return ratelimit.Must(redisstore.New(client, cfg))
+		return open(t, client, cfg)
 	}
 }
 
@@ -156,12 +163,12 @@ type forgetter struct {
 func forgetting(t *testing.T, serversClock bool) storetest.Open {
 	server := miniredis.RunT(t)
 	client := dial(t, server.Addr())
-	return func(_ *testing.T, clock func() time.Time) store.Store {
+	return func(t *testing.T, clock func() time.Time) store.Store {
 		if serversClock {
 			server.SetTime(clock())
-			return &forgetter{ratelimit.Must(redisstore.New(client, redisstore.Config{Prefix: prefix(), MaxDenials: -1})), server, clock}
+			return &forgetter{open(t, client, redisstore.Config{Prefix: prefix(), MaxDenials: -1}), server, clock}
 		}
-		return &forgetter{ratelimit.Must(redisstore.New(client, redisstore.Config{Prefix: prefix(), Clock: clock})), server, nil}
+		return &forgetter{open(t, client, redisstore.Config{Prefix: prefix(), Clock: clock}), server, nil}
 	}
 }
 
@@ -201,7 +208,7 @@ func (scattered) key(policy, key string) string {
 // openKnown opens a Store that knows the masters.
 func openKnown(t *testing.T, client redisstore.Client, cfg redisstore.Config) *redisstore.Store {
 	t.Helper()
-	s := ratelimit.Must(redisstore.New(client, cfg))
+	s := open(t, client, cfg)
 	look(t, s, charge(t, "connects"))
 	return s
 }

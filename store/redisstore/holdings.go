@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -60,8 +61,8 @@ type holding struct {
 	doubt       time.Time // when a claim was prepared before the reply to an earlier one, which may still reach Redis
 	failed      time.Time // when the last assertion failed; zero: a later claim was confirmed
 
-	flights  int  // flights of calls that take slots
-	asserted bool // an assertion is in its lane
+	flights  int  // with a claim of it
+	asserted bool // an assertion waits in its lane
 
 	due   time.Time // when it is to be asserted, or forgotten
 	index int       // in the queue
@@ -216,9 +217,8 @@ func (s *holdings) prepare(h *holding, t *term, now time.Time, claims *[]*claim)
 			own.mode = claimLate
 		}
 	}
-	if !t.asserts {
-		h.flights++
-	}
+	h.flights++
+	h.asserted = h.asserted && !t.asserts
 	if h.held > 0 || t.need > 0 {
 		h.claimed = now
 	}
@@ -325,19 +325,14 @@ func (s *holdings) land(commands []command, asserting bool) {
 	now := time.Now()
 	for i := range commands {
 		c := &commands[i]
-		untried := c.err != nil && (c.stale && isRedis(c.err) || certain(c.err) || redis.HasErrorPrefix(c.err, "NOSCRIPT") || redis.HasErrorPrefix(c.err, "CROSSSLOT"))
+		untried := c.stale && isRedis(c.err) || certain(c.err) || errors.Is(c.err, redis.Nil) ||
+			redis.HasErrorPrefix(c.err, "NOSCRIPT") || redis.HasErrorPrefix(c.err, "CROSSSLOT")
 		for _, h := range c.claimed {
 			if h.sequence == c.sequence && untried {
 				h.unconfirmed = now.Before(h.doubt.Add(s.lease))
 			}
-			switch {
-			case !asserting:
-				h.flights--
-			case c.err != nil:
+			if h.flights--; asserting && c.err != nil && !errors.Is(c.err, redis.Nil) {
 				h.failed = now
-				fallthrough
-			default:
-				h.asserted = false
 			}
 			s.schedule(h, now)
 		}
@@ -414,7 +409,7 @@ func (s *holdings) assert(h *holding, now time.Time) {
 		s.schedule(h, now)
 		return
 	}
-	if h.asserted {
+	if h.asserted || h.flights > 0 { // one of the flights before takes long
 		l.relieveSince(now.Add(-assertTime))
 	}
 	h.asserted, h.sent = true, now

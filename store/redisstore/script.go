@@ -13,7 +13,7 @@ const (
 	take       script = iota // any calls
 	takeOne                  // one charge
 	takeQuota                // one charge of a quota, no refund and not owed
-	takeSlot                 // one charge of slots
+	takeSlot                 // one claim of slots
 	takeFew                  // one call of a few charges
 	takeAcross               // any calls, with undeclared keys of several hash slots
 	scripts                  // how many there are
@@ -26,12 +26,11 @@ const maxTakeFew = 3
 // string to any allocates.
 var (
 	sources = [scripts][2]any{
-		take: {"eval", lua.Take}, takeOne: {"eval", lua.TakeOne}, takeQuota: {"eval", lua.TakeQuota}, takeFew: {"eval", lua.TakeFew}, takeAcross: {"eval", lua.TakeAcross},
-		takeSlot: {"eval", lua.TakeSlot},
+		take: {"eval", lua.Take}, takeOne: {"eval", lua.TakeOne}, takeQuota: {"eval", lua.TakeQuota}, takeSlot: {"eval", lua.TakeSlot}, takeFew: {"eval", lua.TakeFew}, takeAcross: {"eval", lua.TakeAcross},
 	}
 	sha1s = [scripts][2]any{
-		take: {"evalsha", lua.TakeSHA1}, takeOne: {"evalsha", lua.TakeOneSHA1}, takeQuota: {"evalsha", lua.TakeQuotaSHA1}, takeFew: {"evalsha", lua.TakeFewSHA1},
-		takeAcross: {"evalsha", lua.TakeAcrossSHA1}, takeSlot: {"evalsha", lua.TakeSlotSHA1},
+		take: {"evalsha", lua.TakeSHA1}, takeOne: {"evalsha", lua.TakeOneSHA1}, takeQuota: {"evalsha", lua.TakeQuotaSHA1}, takeSlot: {"evalsha", lua.TakeSlotSHA1}, takeFew: {"evalsha", lua.TakeFewSHA1},
+		takeAcross: {"evalsha", lua.TakeAcrossSHA1},
 	}
 )
 
