@@ -376,8 +376,8 @@ func isLoneClaim(calls []call, form []slotCharge) bool {
 	return len(calls) == 1 && calls[0].count == 1 && len(form) == 1 && form[0].mode != "" && form[0].mode != "look" && !form[0].shadow
 }
 
-// testSlots compares random calls for slots with a model: holders that miss replies, repeat themselves or have a clone;
-// keys that are lost, blocked, or used by a rate; a clock that jumps; and other limits beside slots in a call.
+// testSlots compares random calls for slots with a model. Holders miss replies, repeat themselves, or have a clone. Redis
+// loses keys, its clock jumps, and keys are blocked or used by a rate. Calls have other limits beside slots.
 func testSlots(t *testing.T, s server, seeds uint64, alone bool) {
 	met := make(map[string]int)
 	rate := newLimit(t, 1, time.Second, 4)

@@ -143,9 +143,6 @@ func (e *entry) long(reply, tail []int64, first int) (long, rest []int64) {
 	return reply, tail
 }
 
-// single reports whether e is a single call of one charge.
-func (e *entry) single() bool { return e.count == 1 && len(e.first.items) == 1 }
-
 // slot is that of its first key.
 func (e *entry) slot() uint16 { return e.first.items[0].slot }
 

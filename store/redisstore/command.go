@@ -245,26 +245,13 @@ func (c *command) sort(terms []term) []term {
 				terms = append(terms, e.first.items[j].term)
 			}
 			e.lone = 0
-			if e.single() {
+			if e.count == 1 && len(e.first.items) == 1 && terms[number].claim == nil { // claims of a key stay in their order
 				e.lone = number + 1
 			}
 		}
 	}
 	slices.SortStableFunc(c.entries, func(a, b entry) int { return cmp.Compare(a.lone, b.lone) })
 	return terms
-}
-
-// order puts the entries that the script handles in runs behind the others, as sort does.
-func (c *command) order() {
-	slices.SortStableFunc(c.entries, func(a, b entry) int {
-		switch {
-		case a.single() == b.single():
-			return 0
-		case b.single():
-			return -1
-		}
-		return 1
-	})
 }
 
 // answer finishes the entries that were answered. It returns commands for the others, where a key holds no bucket.

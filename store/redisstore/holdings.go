@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,7 +63,7 @@ type holding struct {
 	failed      time.Time // when the last assertion failed; zero: a later claim was confirmed
 
 	flights  int  // with a claim of it
-	asserted bool // an assertion waits in its lane
+	asserted bool // an assertion waits in its lane, and no later call has claimed slots
 
 	due   time.Time // when it is to be asserted, or forgotten
 	index int       // in the queue
@@ -157,16 +158,22 @@ func (s *holdings) of(of name) *holding {
 	return h
 }
 
-// claim prepares the claims of commands, which are sent together.
-func (s *holdings) claim(commands []command) {
+// claim prepares the claims of commands, which are sent together, and returns the commands. At first, it leaves out assertions
+// that a call for slots has overtaken: it says what they would, and its reply would not count.
+func (s *holdings) claim(commands []command, first bool) []command {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.sequence++
+	if first {
+		for i := range commands {
+			commands[i].entries = slices.DeleteFunc(commands[i].entries, s.overtaken)
+		}
+		commands = slices.DeleteFunc(commands, func(c command) bool { return len(c.entries) == 0 && c.reach == nil })
+	}
 	var claims []*claim
 	for i := range commands {
 		c := &commands[i]
-		c.order()
 		for j := range c.entries {
 			items := c.entries[j].first.items
 			for k := range items {
@@ -180,10 +187,20 @@ func (s *holdings) claim(commands []command) {
 		c.sequence = s.sequence
 	}
 	s.flush(now)
+	return commands
 }
 
-// prepare returns the claim of t for h. Equal claims are one, so that charges can share a term. But those that follow another
-// are not: the script goes by the first use of each term, and must come to the other before.
+// overtaken reports whether e is an assertion that need not be sent any more.
+func (s *holdings) overtaken(e entry) bool {
+	it := &e.first.items[0]
+	if !it.term.asserts || e.first.tries > 0 {
+		return false
+	}
+	h := s.byName[name{it.policy, it.key}]
+	return h == nil || !h.asserted
+}
+
+// prepare returns the claim of t for h. Equal claims are one, so that charges can share a term.
 func (s *holdings) prepare(h *holding, t *term, now time.Time, claims *[]*claim) *claim {
 	own := claim{
 		holder: s.holder, sequence: s.sequence, held: h.held, mode: claimFresh, sent: now, until: h.confirmed.Add(s.lease),
@@ -203,14 +220,14 @@ func (s *holdings) prepare(h *holding, t *term, now time.Time, claims *[]*claim)
 		}
 	}
 	h.flights++
-	h.asserted = h.asserted && !t.asserts
+	h.asserted = false
 	if h.held > 0 || t.need > 0 {
 		h.claimed = now
 	}
 	h.limit, h.sequence, h.sent, h.unconfirmed = t.limit, s.sequence, now, true
 	s.schedule(h, now)
 	for _, c := range *claims {
-		if own.mode != claimSame && c.mode == own.mode && c.held == own.held && c.waited == own.waited {
+		if c.mode == own.mode && c.held == own.held && c.waited == own.waited {
 			if own.until.Before(c.until) {
 				c.until = own.until
 			}
@@ -226,7 +243,7 @@ func (s *holdings) prepare(h *holding, t *term, now time.Time, claims *[]*claim)
 func (s *holdings) credit(e *entry, reply []int64) (counts bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	items := e.first.items
+	items, now := e.first.items, time.Now()
 	counts, charged := true, false
 	for i := range items {
 		t := &items[i].term
@@ -239,7 +256,8 @@ func (s *holdings) credit(e *entry, reply []int64) (counts bool, err error) {
 		if n := len(items); len(reply) > 2*n {
 			result = reply[3*n+i]
 		}
-		current := t.claim.holder == s.holder && t.claim.sequence == h.sequence
+		// A process that was stopped may read the reply when the slots have ended.
+		current := t.claim.holder == s.holder && t.claim.sequence == h.sequence && !passed(t.claim.sent.Add(s.lease), now)
 		switch {
 		case !current:
 			counts = false

@@ -231,7 +231,7 @@ func (b *tab) picture(path, element string, margin int64) {
 	b.scheme("light")
 	height := eval[int64](b, `Math.ceil(document.querySelector(%s).getBoundingClientRect().bottom)`, element)
 	b.size(1200, height+margin)
-	picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	picture, err := run(b, chromedp.CaptureScreenshot())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -182,7 +182,7 @@ func testChartNumbers(t *testing.T, browser context.Context) {
 	none := newTab(t, browser, s.base)
 	none.withoutScripts()
 	none.open("/admin/top?policy=slow")
-	none.click(`#chart .reaches a[href$="range=6h"]`)
+	none.follow(`#chart .reaches a[href$="range=6h"]`)
 	none.wait(`document.querySelector("#chart .reaches strong")?.textContent === "6 h"`)
 	if text := none.text(); !strings.Contains(text, "per second at ") {
 		t.Errorf("no values without scripts: %s", text)
@@ -208,20 +208,20 @@ func testClicks(t *testing.T, browser context.Context) {
 	b.wait(`document.querySelector(%s).textContent.startsWith("1 of 5")`, bucketOf(logins, ".level"))
 
 	b.do(chromedp.SetValue(chromedp.CSS(bucketOf(logins, "input[name=n]")), "2"))
-	b.click(button(logins, "refund"))
+	b.follow(button(logins, "refund"))
 	b.wait(`document.querySelector(%s)?.textContent.startsWith("3 of 5")`, bucketOf(logins, ".level"))
 	if r := s.peek(logins, key); r.Remaining != 3 {
 		t.Errorf("a refund of 2 leaves %d tokens, want 3", r.Remaining)
 	}
 
-	b.click(button(logins, "reset"))
+	b.follow(button(logins, "reset"))
 	b.wait(`document.querySelector(%s)?.textContent.startsWith("5 of 5")`, bucketOf(logins, ".level"))
 	if r := s.peek(logins, key); r.Used || r.Remaining != 5 {
 		t.Errorf("after a reset there are %d tokens", r.Remaining)
 	}
 
 	b.do(chromedp.SetValue(chromedp.CSS(bucketOf(slow, "input[name=for]")), "2h"))
-	b.click(button(slow, "block"))
+	b.follow(button(slow, "block"))
 	b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="slow"]`)
 	if r := s.peek(slow, key); !r.Blocked || r.RetryAfter < 119*time.Minute || r.RetryAfter > 2*time.Hour {
 		t.Errorf("after a block of 2 h: %+v", r)
@@ -234,7 +234,7 @@ func testClicks(t *testing.T, browser context.Context) {
 	// It is in the list of blocks, with a button that ends it.
 	b.open("/admin/")
 	b.wait(`document.querySelector("#block-list")?.textContent.includes("member:5") && document.querySelector("#block-list").textContent.includes("ann")`)
-	b.click(`#block-list form[action$="key/unblock"] button`)
+	b.follow(`#block-list form[action$="key/unblock"] button`)
 	b.wait(`document.querySelector(%s)?.dataset.state === "full"`, `[data-bucket="slow"]`)
 	if !s.take(slow, key, 40) {
 		t.Error("after an unblock the bucket is not what it was")
@@ -249,7 +249,7 @@ func testUnknownKind(t *testing.T, browser context.Context) {
 	b.expect("422")
 	b.open("/admin/key?key=203.0.113.66")
 	b.do(chromedp.SetValue(chromedp.CSS(bucketOf(logins, "input[name=for]")), "2h"))
-	b.click(button(logins, "block"))
+	b.follow(button(logins, "block"))
 	b.wait(`document.querySelector(".notice.bad")?.textContent.includes("Keys of requests begin with ip:")`)
 	if s.peek(logins, "203.0.113.66").Blocked {
 		t.Error("it is blocked")
@@ -257,7 +257,7 @@ func testUnknownKind(t *testing.T, browser context.Context) {
 	b.size(400, 900)
 	b.checkWidth("a block that was not made")
 	b.click(bucketOf(logins, "input[name=force]"))
-	b.click(button(logins, "block"))
+	b.follow(button(logins, "block"))
 	b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="logins"]`)
 	if r := s.peek(logins, "203.0.113.66"); r.RetryAfter < 119*time.Minute {
 		t.Errorf("blocked for %v", r.RetryAfter)
@@ -271,7 +271,7 @@ func testPlainHTTP(t *testing.T, browser context.Context) {
 	b := newTab(t, browser, strings.Replace(s.base, "127.0.0.1", "shop.example", 1))
 	b.expect("Cross-Origin-Opener-Policy header has been ignored")
 	b.open("/admin/key?key=member:5")
-	b.click(button(logins, "reset"))
+	b.follow(button(logins, "reset"))
 	b.wait(`document.querySelector("h1")?.textContent === "Forbidden" || document.querySelector(%s)?.textContent.startsWith("5 of 5")`, bucketOf(logins, ".level"))
 	if r := s.peek(logins, "member:5"); r.Used {
 		t.Errorf("it is not reset; the page says: %s", b.text())
@@ -306,7 +306,7 @@ func testLock(t *testing.T, browser context.Context) {
 	if text := eval[string](b, `document.querySelector(%s).textContent`, bucketOf(logins, ".next")); !strings.Contains(text, "14 min") && !strings.Contains(text, "15 min") {
 		t.Errorf("of a bucket that is locked for 15 minutes the page says %q", text)
 	}
-	b.click(button(logins, "reset"))
+	b.follow(button(logins, "reset"))
 	b.wait(`document.querySelector(%s)?.dataset.state === "full"`, `[data-bucket="logins"]`)
 	if !s.take(logins, "member:5", 1) {
 		t.Error("a reset leaves the lock")
@@ -348,14 +348,14 @@ func testHostileKeys(t *testing.T, browser context.Context) {
 		b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="logins"]`) // locked
 		b.checkWidth(fmt.Sprintf("the key %.20q", key))
 		b.wait(`document.querySelector("#name").textContent.includes("named ")`)
-		b.click(button(slow, "block"))
+		b.follow(button(slow, "block"))
 		b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="slow"]`)
 		if s.take(slow, key, 1) || !s.take(slow, key+"x", 1) {
 			t.Errorf("%.20q: the page has blocked another key", key)
 		}
-		b.click(button(slow, "unblock"))
+		b.follow(button(slow, "unblock"))
 		b.wait(`document.querySelector(%s)?.dataset.state === "full"`, `[data-bucket="slow"]`)
-		b.click(button(logins, "reset"))
+		b.follow(button(logins, "reset"))
 		b.wait(`document.querySelector(%s)?.dataset.state === "full"`, `[data-bucket="logins"]`)
 		if r := s.peek(logins, key); r.Used {
 			t.Errorf("%.20q: the page has reset another key", key)
@@ -408,7 +408,7 @@ func testOverviewIsLive(t *testing.T, browser context.Context) {
 	if kept := eval[string](b, `document.activeElement.getAttribute("aria-label") + " of " + document.activeElement.closest("tr").dataset.row + ", open " + document.querySelector("#engine").open + ", said " + said`); kept != "Block member:17 of slow member:17, open true, said 0" {
 		t.Errorf("after an update: %s", kept)
 	}
-	b.do(chromedp.KeyEvent(kb.Enter))
+	b.leave(chromedp.KeyEvent(kb.Enter))
 	b.wait(`document.querySelector("h1")?.textContent.includes("member:17") && location.search.includes("policy=slow")`)
 }
 
@@ -444,11 +444,11 @@ func testWithoutScripts(t *testing.T, browser context.Context) {
 		t.Errorf("the page says %s", text)
 	}
 	b.do(chromedp.SendKeys(chromedp.CSS("#search"), "member:5"))
-	b.click("form[role=search] button")
+	b.follow("form[role=search] button")
 	b.wait(`document.querySelector(%s)?.textContent.startsWith("2 of 5")`, bucketOf(logins, ".level"))
-	b.click(button(logins, "reset"))
+	b.follow(button(logins, "reset"))
 	b.wait(`document.querySelector(%s)?.textContent.startsWith("5 of 5")`, bucketOf(logins, ".level"))
-	b.click(button(logins, "block"))
+	b.follow(button(logins, "block"))
 	b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="logins"]`)
 	if !s.peek(logins, "member:5").Blocked {
 		t.Error("it is not blocked")
@@ -566,7 +566,7 @@ func testKeyboard(t *testing.T, browser context.Context) {
 
 	// Block by keyboard alone.
 	b.do(chromedp.Focus(chromedp.CSS(bucketOf(slow, "input[name=for]"))))
-	b.do(chromedp.KeyEvent(kb.Enter))
+	b.leave(chromedp.KeyEvent(kb.Enter))
 	b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="slow"]`)
 	if r := s.peek(slow, "member:5"); !r.Blocked {
 		t.Error("it is not blocked")
@@ -641,7 +641,7 @@ func testTypingGoesOn(t *testing.T, browser context.Context) {
 	if text := eval[string](b, `document.activeElement === document.querySelector(%s) ? document.activeElement.value : "the focus is lost"`, field); text != "3d" {
 		t.Errorf("after an update: %q", text)
 	}
-	b.do(chromedp.KeyEvent(kb.Enter))
+	b.leave(chromedp.KeyEvent(kb.Enter))
 	b.wait(`document.querySelector(%s)?.dataset.state === "blocked"`, `[data-bucket="logins"]`)
 	if r := s.peek(logins, "member:5"); r.RetryAfter < 71*time.Hour {
 		t.Errorf("blocked for %v", r.RetryAfter)
@@ -653,7 +653,7 @@ func testTypingGoesOn(t *testing.T, browser context.Context) {
 		t.Fatal(err)
 	}
 	eval[bool](b, `new Promise((done) => new MutationObserver(() => done(true)).observe(document.getElementById("as-of"), { subtree: true, characterData: true }))`)
-	b.do(chromedp.KeyEvent("2d" + kb.Enter))
+	b.leave(chromedp.KeyEvent("2d" + kb.Enter))
 	b.wait(`document.querySelectorAll('[data-state="blocked"]').length === 2`)
 	if !s.peek(slow, "member:5").Blocked || s.peek(shadow, "member:5").Blocked {
 		t.Error("another policy is blocked")
@@ -667,7 +667,7 @@ func testExplainForm(t *testing.T, browser context.Context) {
 	b := newTab(t, browser, s.base)
 	b.withoutScripts()
 	b.open("/admin/")
-	b.click(`nav a[href$="explain"]`)
+	b.follow(`nav a[href$="explain"]`)
 	b.wait(`document.querySelector("#curl")`)
 	b.do(chromedp.SetValue(chromedp.CSS("#peer"), "10.0.0.1"), chromedp.SetValue(chromedp.CSS("#route"), "GET /members/{id}"))
 	b.do(chromedp.SetValue(chromedp.CSS("#curl"), `curl 'https://shop.example/members/5?page=2' \
@@ -676,7 +676,7 @@ func testExplainForm(t *testing.T, browser context.Context) {
   -b 'session=abc; theme=dark' \
   -H 'sec-ch-ua: "Chromium";v="140", "Not=A?Brand";v="24"' \
   -H $'x-forwarded-for: 198.51.100.66, 203.0.113.7\u002c 10.0.0.8'`))
-	b.click("main form button")
+	b.follow("main form button")
 	b.wait(`document.querySelector("#explanation")`)
 	text := b.text()
 	for _, want := range []string{
@@ -721,14 +721,14 @@ func testLimitsForm(t *testing.T, browser context.Context) {
 	b := newTab(t, browser, s.base)
 	b.withoutScripts()
 	b.open("/admin/")
-	b.click(`nav a[href$="overrides"]`)
+	b.follow(`nav a[href$="overrides"]`)
 	form := func(policy ratelimit.Policy, selector string) string {
 		return fmt.Sprintf("form:has(input[name=policy][value=%q]):has(input[name=limit]) %s", policy.Name, selector)
 	}
 	b.wait(`document.querySelector(%s)`, form(logins, "button"))
 	b.do(chromedp.SetValue(chromedp.CSS(form(logins, "input[name=limit]")), "20/1h"))
 	b.do(chromedp.SetValue(chromedp.CSS(form(logins, "input[name=why]")), "a sale"))
-	b.click(form(logins, "button"))
+	b.follow(form(logins, "button"))
 	b.wait(`document.querySelector(".notice.good")`)
 	if text := b.text(); limitOf("logins") != "20/1h" || !strings.Contains(text, "a sale") || !strings.Contains(text, "ann") {
 		t.Errorf("the limit is %s: %s", limitOf("logins"), text)
@@ -737,7 +737,7 @@ func testLimitsForm(t *testing.T, browser context.Context) {
 	// What goes too far has to be ticked.
 	b.expect("422")
 	b.do(chromedp.SetValue(chromedp.CSS(form(logins, "input[name=limit]")), "500/1h"))
-	b.click(form(logins, "button"))
+	b.follow(form(logins, "button"))
 	b.wait(`document.querySelector(%s)`, form(logins, "input[name=force]"))
 	if text := b.text(); limitOf("logins") != "20/1h" || !strings.Contains(text, "100 times that of the program's 5/1h") {
 		t.Errorf("the limit is %s: %s", limitOf("logins"), text)
@@ -753,12 +753,12 @@ func testLimitsForm(t *testing.T, browser context.Context) {
 		t.Errorf("labels in another line than their fields: %q", apart)
 	}
 	b.checkWidth("limits on a phone")
-	b.click(form(logins, "button"))
+	b.follow(form(logins, "button"))
 	b.wait(`document.querySelector(".notice.good")`)
 	if text := b.text(); limitOf("logins") != "500/1h" || !strings.Contains(text, "forced") {
 		t.Errorf("the limit is %s: %s", limitOf("logins"), text)
 	}
-	b.click(`form:has(input[name=policy][value="logins"]):has(input[name=end]) button`)
+	b.follow(`form:has(input[name=policy][value="logins"]):has(input[name=end]) button`)
 	b.wait(`document.querySelector(".notice.good")?.textContent.includes("program")`)
 	if limitOf("logins") != "5/1h" {
 		t.Errorf("the limit is %s", limitOf("logins"))
@@ -772,7 +772,7 @@ func testLimitsForm(t *testing.T, browser context.Context) {
 	b.checkWidth("the form of a key's limit")
 	b.do(chromedp.SetValue(chromedp.CSS(ofKey("input[name=limit]")), "20/1h"))
 	b.do(chromedp.SetValue(chromedp.CSS(ofKey("input[name=until]")), "72h"))
-	b.click(ofKey("button"))
+	b.follow(ofKey("button"))
 	b.wait(`document.querySelector(".notice.good")`)
 	if text := b.text(); !strings.Contains(text, "This key has an override: 20/1h until") {
 		t.Errorf("the page says %s", text)
@@ -780,7 +780,7 @@ func testLimitsForm(t *testing.T, browser context.Context) {
 	b.open("/admin/overrides")
 	b.checkWidth("the limit of a key")
 	b.screenshot("limits-of-keys")
-	b.click(`form:has(input[name=key_b64]):has(input[name=end]) button`)
+	b.follow(`form:has(input[name=key_b64]):has(input[name=end]) button`)
 	b.wait(`document.querySelector(".notice.good")?.textContent.includes("The override of the key has ended")`)
 
 	s.access = admin.View

@@ -67,16 +67,15 @@ type tab struct {
 	reports  []string
 }
 
-const tabTimeout = 60 * time.Second // for the slowest machine
+// stepTimeout bounds each step of a test in a browser, on the slowest machine. A test has as many steps as it needs.
+const stepTimeout = 60 * time.Second
 
 // newTab opens a tab for pages of a server.
 func newTab(t *testing.T, browser context.Context, base string) *tab {
 	t.Helper()
 	ctx, closeTab := chromedp.NewContext(browser)
-	ctx, cancel := context.WithTimeout(ctx, tabTimeout)
 	b := &tab{T: t, ctx: ctx, base: base}
 	t.Cleanup(func() {
-		cancel()
 		closeTab()
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -87,6 +86,9 @@ func newTab(t *testing.T, browser context.Context, base string) *tab {
 		}
 	})
 	if err := chromedp.Listen(ctx, b.listen); err != nil {
+		t.Fatal(err)
+	}
+	if err := chromedp.Do(ctx); err != nil { // the tab lives as long as the context of its first call
 		t.Fatal(err)
 	}
 	command(b, log.Enable, cdp.Empty{})
@@ -135,9 +137,18 @@ func (b *tab) expect(part string) {
 	b.expected = append(b.expected, part)
 }
 
+// run runs an action within stepTimeout.
+func run[T any](b *tab, action chromedp.Action[T]) (T, error) {
+	ctx, cancel := context.WithTimeout(b.ctx, stepTimeout)
+	defer cancel()
+	return chromedp.Run(ctx, action)
+}
+
 func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.Helper()
-	if err := chromedp.Do(b.ctx, actions...); err != nil {
+	ctx, cancel := context.WithTimeout(b.ctx, stepTimeout)
+	defer cancel()
+	if err := chromedp.Do(ctx, actions...); err != nil {
 		b.Fatalf("%v\nthe page says: %.2000s", err, b.text())
 	}
 }
@@ -145,7 +156,9 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 // command runs a command of the browser's protocol.
 func command[P, R any](b *tab, c cdp.Command[P, R], params P) R {
 	b.Helper()
-	result, err := chromedp.Call(b.ctx, c, params)
+	ctx, cancel := context.WithTimeout(b.ctx, stepTimeout)
+	defer cancel()
+	result, err := chromedp.Call(ctx, c, params)
 	if err != nil {
 		b.Fatalf("%s: %v", c.Method, err)
 	}
@@ -169,7 +182,7 @@ func (b *tab) open(path string) {
 // eval returns the value of a JavaScript expression.
 func eval[T any](b *tab, expression string, args ...any) (value T) {
 	b.Helper()
-	value, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](script(expression, args), chromedp.EvalAwaitPromise))
+	value, err := run(b, chromedp.Evaluate[T](script(expression, args), chromedp.EvalAwaitPromise))
 	if err != nil {
 		b.Fatalf("%s: %v\nthe page says: %.2000s", expression, err, b.text())
 	}
@@ -193,7 +206,7 @@ func (b *tab) wait(expression string, args ...any) {
 	b.Helper()
 	expression = script(expression, args)
 	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		holds, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("!!("+expression+")", chromedp.EvalAwaitPromise))
+		holds, err := run(b, chromedp.Evaluate[bool]("!!("+expression+")", chromedp.EvalAwaitPromise))
 		switch {
 		case err == nil && holds:
 			return
@@ -223,13 +236,34 @@ func (b *tab) withoutScripts() {
 	command(b, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 }
 
-// click moves the mouse to the one element that a CSS selector names, and clicks it.
+// click moves the mouse to the one element that a CSS selector names, and clicks it. If that leads to another page, use
+// follow.
 func (b *tab) click(selector string) {
+	b.Helper()
+	b.do(b.clickOf(selector))
+}
+
+// follow clicks the one element that a CSS selector names, which leads to another page. It waits until that page is there.
+func (b *tab) follow(selector string) {
+	b.Helper()
+	b.leave(b.clickOf(selector))
+}
+
+func (b *tab) clickOf(selector string) chromedp.Action[chromedp.Void] {
 	b.Helper()
 	if n := eval[int](b, `document.querySelectorAll(%s).length`, selector); n != 1 {
 		b.Fatalf("%d elements are %s", n, selector)
 	}
-	b.do(chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible, chromedp.NodeEnabled))
+	return chromedp.Click(chromedp.CSS(selector), chromedp.NodeVisible, chromedp.NodeEnabled)
+}
+
+// leave does what leads to another page, and waits until that page is there. Otherwise the test might look at the page that
+// it leaves. The script of that page may show the change already, and elements that are found there are gone a moment later.
+func (b *tab) leave(actions ...chromedp.Action[chromedp.Void]) {
+	b.Helper()
+	eval[any](b, `void (window.leaving = true)`)
+	b.do(actions...)
+	b.wait(`!window.leaving && document.readyState === "complete"`)
 }
 
 // screenshot writes a picture of the whole page into the folder of RATELIMIT_SCREENSHOTS.
@@ -239,7 +273,7 @@ func (b *tab) screenshot(name string) {
 	if folder == "" {
 		return
 	}
-	picture, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	picture, err := run(b, chromedp.FullScreenshot(100))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -37,11 +37,8 @@ type holdings struct {
 func (h holdings) after(call slotCall, out outcome, alone bool) (bool, holdings) {
 	held := &h.held[call.replica]
 	if call.charges[0].Cost < 0 {
-		lost := *held == 0
-		if !lost {
-			*held--
-		}
-		return out.ok && out.states[0].Allowed && out.states[0].Lost == lost, h
+		*held--
+		return out.ok && out.states[0].Allowed && !out.states[0].Lost, h
 	}
 	free := slotsOf - h.held[0] - h.held[1]
 	fits := [2]bool{free > 0, tokensOf-h.taken > 0}
@@ -98,15 +95,13 @@ func TestConcurrentHistoriesOfSlotsAreLinearizable(t *testing.T) {
 // checkSlots checks histories of one replica, or two.
 func checkSlots(t *testing.T, open func() []store.Store) {
 	t.Helper()
-	seeds, denied, lost := testsize.Of(12, 60), 0, 0
+	seeds, denied := testsize.Of(12, 60), 0
 	for seed := range uint64(seeds) {
 		stores := open()
 		history := recordSlots(t, stores, seed)
 		for _, op := range history {
 			if out := op.Output.(outcome); !out.ok {
 				denied++
-			} else if out.states[0].Lost {
-				lost++
 			}
 		}
 		model := porcupine.Model{
@@ -119,12 +114,13 @@ func checkSlots(t *testing.T, open func() []store.Store) {
 			t.Fatalf("seed %d: the check says %v", seed, result)
 		}
 	}
-	if denied < 8*seeds || lost < seeds {
-		t.Errorf("only %d calls were denied, and %d slots lost", denied, lost)
+	if denied < 8*seeds {
+		t.Errorf("only %d calls were denied", denied)
 	}
 }
 
-// recordSlots lets many take and release slots at once, and returns what they were told and when.
+// recordSlots lets many take and release slots at once, and returns what they were told and when. Each caller releases only
+// slots that it has taken.
 func recordSlots(t *testing.T, stores []store.Store, seed uint64) (history []porcupine.Operation) {
 	t.Helper()
 	const callers, calls = 10, 8
@@ -142,11 +138,13 @@ func recordSlots(t *testing.T, stores []store.Store, seed uint64) (history []por
 	for id := range callers {
 		r := rand.New(rand.NewPCG(seed, uint64(id)))
 		wg.Go(func() {
+			taken := 0
 			for range calls {
 				call := slotCall{replica: id % len(stores), charges: []store.Charge{take}}
 				switch n := r.IntN(10); {
-				case n < 4:
+				case taken > 0 && n < 5:
 					call.charges[0].Cost = -1
+					taken--
 				case n < 6:
 					call.charges = append(call.charges, token)
 				case n == 6:
@@ -161,6 +159,9 @@ func recordSlots(t *testing.T, stores []store.Store, seed uint64) (history []por
 				if err != nil {
 					t.Error(err)
 					return
+				}
+				if out.ok && call.charges[0].Cost > 0 && out.states[0].Allowed {
+					taken++
 				}
 				mu.Lock()
 				history = append(history, op)
