@@ -185,7 +185,7 @@ func (e *engine) send(ctx context.Context, l *lane, by Client, entries []entry) 
 // round sends commands once. It returns those to send next, and whether the server answered anything.
 func (e *engine) round(ctx context.Context, l *lane, by Client, commands []command, round int) (next []command, answered bool) {
 	if l.claims {
-		if commands = e.holdings.claim(commands, round == 0); len(commands) == 0 {
+		if commands = e.holdings.claim(commands); len(commands) == 0 {
 			return nil, true
 		}
 		defer e.holdings.land(commands, l == l.server.asserting)

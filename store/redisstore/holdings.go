@@ -158,19 +158,17 @@ func (s *holdings) of(of name) *holding {
 	return h
 }
 
-// claim prepares the claims of commands, which are sent together, and returns the commands. At first, it leaves out assertions
-// that a call for slots has overtaken: it says what they would, and its reply would not count.
-func (s *holdings) claim(commands []command, first bool) []command {
+// claim prepares the claims of commands, which are sent together, and returns the commands. It leaves out assertions that
+// another call has overtaken: it says what they would, and its reply would not count.
+func (s *holdings) claim(commands []command) []command {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	s.sequence++
-	if first {
-		for i := range commands {
-			commands[i].entries = slices.DeleteFunc(commands[i].entries, s.overtaken)
-		}
-		commands = slices.DeleteFunc(commands, func(c command) bool { return len(c.entries) == 0 && c.reach == nil })
+	for i := range commands {
+		commands[i].entries = slices.DeleteFunc(commands[i].entries, s.overtaken)
 	}
+	commands = slices.DeleteFunc(commands, func(c command) bool { return len(c.entries) == 0 && c.reach == nil })
 	var claims []*claim
 	for i := range commands {
 		c := &commands[i]
@@ -193,11 +191,11 @@ func (s *holdings) claim(commands []command, first bool) []command {
 // overtaken reports whether e is an assertion that need not be sent any more.
 func (s *holdings) overtaken(e entry) bool {
 	it := &e.first.items[0]
-	if !it.term.asserts || e.first.tries > 0 {
+	if !it.term.asserts {
 		return false
 	}
-	h := s.byName[name{it.policy, it.key}]
-	return h == nil || !h.asserted
+	h, c := s.byName[name{it.policy, it.key}], it.term.claim
+	return h == nil || c == nil && !h.asserted || c != nil && c.sequence != h.sequence // c: it was sent before
 }
 
 // prepare returns the claim of t for h. Equal claims are one, so that charges can share a term.
@@ -260,7 +258,7 @@ func (s *holdings) credit(e *entry, reply []int64) (counts bool, err error) {
 		current := t.claim.holder == s.holder && t.claim.sequence == h.sequence && !passed(t.claim.sent.Add(s.lease), now)
 		switch {
 		case !current:
-			counts = false
+			counts = t.asserts // an assertion is not sent again: the later claim says what it would
 		case result == claimConflict:
 			if t.claim.mode != claimSame {
 				s.rename()
