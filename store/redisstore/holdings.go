@@ -262,7 +262,7 @@ func (s *holdings) credit(e *entry, reply []int64) (counts bool, err error) {
 		current := t.claim.holder == s.holder && t.claim.sequence == h.sequence && !passed(t.claim.sent.Add(s.lease), now)
 		switch {
 		case !current:
-			counts = t.asserts // an assertion is not sent again: the later claim says what it would
+			counts = false
 		case result == claimConflict:
 			if t.claim.mode != claimSame {
 				s.rename()
