@@ -127,8 +127,9 @@ func (e *entry) finish(reply []int64, err error) {
 }
 
 // long returns the answer to the calls of e if some of its buckets are blocked or have quotas, or if slots were lost. It also
-// returns the rest of tail after them. For each such bucket, tail has the number of its charge, below zero for a quota or
-// slots, and for how long the bucket is blocked or the period goes on. The first charge of e has the number first+1.
+// returns the rest of tail after them. For each such bucket, tail has two integers. The first is the number of its charge,
+// below zero for a quota or slots. The second is for how long it is blocked or the period goes on, or what became of the claim.
+// The first charge of e has the number first+1.
 func (e *entry) long(reply, tail []int64, first int) (long, rest []int64) {
 	charges := len(e.first.items)
 	reply = append(make([]int64, 0, 4*charges), reply...)[:4*charges]

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -35,4 +36,25 @@ func TestReleasesDoNotDisturbCallsForSlots(t *testing.T) {
 		})
 	}
 	workers.Wait()
+}
+
+// While a server hangs, only one assertion of each key waits for it.
+func TestAssertionsDoNotPileUp(t *testing.T) {
+	const keys = 50
+	w := &wire{deaf: true}
+	onWire(t, w, redisstore.Config{MaxBatch: 1}, func(t *testing.T, s *redisstore.Store) {
+		for i := range keys {
+			take(t, s, slot(t, fmt.Sprint(i), 3))
+		}
+		back := make(chan struct{})
+		w.mu.Lock()
+		w.send = func(context.Context, int) error { <-back; return nil }
+		w.mu.Unlock()
+		time.Sleep(time.Minute)
+		if n := redisstore.Assertions(s); n > keys {
+			t.Errorf("%d assertions wait after a minute, want at most one of each of %d keys", n, keys)
+		}
+		close(back)
+		w.idle(t, s)
+	})
 }

@@ -242,6 +242,7 @@ func (e *engine) exec(ctx context.Context, by Client, commands []command) {
 			case p != nil:
 				commands[i].err = fmt.Errorf("panic: %v", p)
 			case !returned:
+				commands[i].err = errGoexit
 				commands[i].finish(errGoexit) // here, because the goroutine ends
 			}
 		}
@@ -332,7 +333,11 @@ func (e *engine) handleReplies(ctx context.Context, l *lane, commands []command,
 			if !isRedis(c.err) {
 				e.routes.failed(ctx)
 			}
-			c.finish(failure(ctx, c.err))
+			err := failure(ctx, c.err)
+			if c.claimed != nil && permissionOf(c.err).lacks() {
+				err = fmt.Errorf("%w: the user of Redis needs the rights +hgetall +hdel, and those of buckets, on the keys %s:*", err, e.keys.prefix)
+			}
+			c.finish(err)
 		}
 	}
 	return next

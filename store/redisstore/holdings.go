@@ -26,8 +26,9 @@ import (
 // include what the reply grants. Otherwise its calls are sent again. So that this is seldom, calls that take slots have a lane
 // with one flight at a time, and a key is not renewed meanwhile.
 //
-// A release changes only the count here, and a call without a caller then asserts the count in Redis. Such calls also renew
-// the counts. They have a lane of their own, so that no request waits for them.
+// A release changes only the count here. A call without a caller, an assertion, then says it to Redis. Assertions also renew
+// the counts. They have a lane of their own, so that no request waits for them. One whose reply is lost is repeated until it
+// is confirmed, or until the lease of a released slot has passed.
 type holdings struct {
 	engine *engine
 	lease  time.Duration
@@ -59,7 +60,7 @@ type holding struct {
 	count       int64     // what Redis had after the last confirmed claim
 	confirmed   time.Time // when that claim was prepared; zero: never, under this name
 	claimed     time.Time // when the last claim of a slot was prepared
-	doubt       time.Time // when a claim was prepared before the reply to an earlier one, which may still reach Redis
+	doubt       time.Time // when a claim was lost, which may still reach Redis
 	failed      time.Time // when the last assertion failed; zero: a later claim was confirmed
 
 	flights  int  // with a claim of it
@@ -70,8 +71,11 @@ type holding struct {
 }
 
 const (
-	// assertEvery is the least time between calls that renew slots, so they are at most 40 a second. Releases do not wait for it.
-	assertEvery = 25 * time.Millisecond
+	// renewEvery is the least time between calls that renew slots, so they are at most 40 a second.
+	renewEvery = 25 * time.Millisecond
+
+	// releaseEvery is that for calls that release slots. It is shorter than most round trips.
+	releaseEvery = time.Millisecond
 
 	// assertMost is how many keys are renewed at once.
 	assertMost = 256
@@ -158,8 +162,8 @@ func (s *holdings) of(of name) *holding {
 	return h
 }
 
-// claim prepares the claims of commands, which are sent together, and returns the commands. It leaves out assertions that
-// another call has overtaken: it says what they would, and its reply would not count.
+// claim prepares the claims of commands, which are sent together, and returns the commands. It leaves out assertions that a
+// later claim has overtaken: it says what they would, and its reply would not count.
 func (s *holdings) claim(commands []command) []command {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,8 +198,11 @@ func (s *holdings) overtaken(e entry) bool {
 	if !it.term.asserts {
 		return false
 	}
-	h, c := s.byName[name{it.policy, it.key}], it.term.claim
-	return h == nil || c == nil && !h.asserted || c != nil && c.sequence != h.sequence // c: it was sent before
+	h := s.byName[name{it.policy, it.key}]
+	if sent := it.term.claim; h != nil && sent != nil { // it has to be sent again
+		return sent.sequence != h.sequence
+	}
+	return h == nil || !h.asserted
 }
 
 // prepare returns the claim of t for h. Equal claims are one, so that charges can share a term.
@@ -207,10 +214,7 @@ func (s *holdings) prepare(h *holding, t *term, now time.Time, claims *[]*claim)
 	if h.sequence == s.sequence {
 		own.mode = claimSame
 	} else {
-		if h.unconfirmed {
-			h.doubt = now
-		}
-		if now.Before(h.doubt.Add(s.lease)) {
+		if h.flights > 0 || now.Before(h.doubt.Add(s.lease)) {
 			own.mode = claimKeep
 		}
 		if h.held > 0 && passed(own.until, now) {
@@ -258,7 +262,7 @@ func (s *holdings) credit(e *entry, reply []int64) (counts bool, err error) {
 		current := t.claim.holder == s.holder && t.claim.sequence == h.sequence && !passed(t.claim.sent.Add(s.lease), now)
 		switch {
 		case !current:
-			counts = t.asserts // an assertion is not sent again: the later claim says what it would
+			counts = false
 		case result == claimConflict:
 			if t.claim.mode != claimSame {
 				s.rename()
@@ -328,7 +332,11 @@ func (s *holdings) land(commands []command, asserting bool) {
 		untried := c.stale && isRedis(c.err) || certain(c.err) || errors.Is(c.err, redis.Nil) ||
 			redis.HasErrorPrefix(c.err, "NOSCRIPT") || redis.HasErrorPrefix(c.err, "CROSSSLOT")
 		for _, h := range c.claimed {
-			if h.sequence == c.sequence && untried {
+			switch {
+			case c.err == nil:
+			case !untried:
+				h.doubt = now
+			case h.sequence == c.sequence:
 				h.unconfirmed = now.Before(h.doubt.Add(s.lease))
 			}
 			if h.flights--; asserting && c.err != nil && !errors.Is(c.err, redis.Nil) {
@@ -360,7 +368,7 @@ func (s *holdings) giveBack(policy, key string, l store.Limit, n int64) (free in
 	return free, freed < n
 }
 
-// schedule sets when h is due. It asserts what was released at once.
+// schedule sets when h is due.
 func (s *holdings) schedule(h *holding, now time.Time) {
 	ended := !now.Before(h.claimed.Add(s.lease)) // in Redis, if it was not renewed
 	switch {
@@ -383,11 +391,13 @@ func (s *holdings) schedule(h *holding, now time.Time) {
 		s.setDue(h, now)
 	case h.held == h.count:
 		s.setDue(h, h.confirmed.Add(s.lease/3))
-	case s.stopped:
 	default:
-		s.assert(h, now)
+		s.setDue(h, now.Add(-s.lease)) // before all renewals
 	}
 }
+
+// released reports whether Redis has to learn of a release.
+func (h *holding) released() bool { return h.held < h.count && !h.unconfirmed }
 
 func (s *holdings) setDue(h *holding, due time.Time) {
 	if h.due = due; h.index < 0 {
@@ -412,9 +422,11 @@ func (s *holdings) assert(h *holding, now time.Time) {
 	if h.asserted || h.flights > 0 { // one of the flights before takes long
 		l.relieveSince(now.Add(-assertTime))
 	}
+	if !h.asserted { // else the one before still waits
+		s.ready[l] = append(s.ready[l], c)
+	}
 	h.asserted, h.sent = true, now
 	s.schedule(h, now)
-	s.ready[l] = append(s.ready[l], c)
 }
 
 // renew asserts the holdings that are due.
@@ -452,10 +464,14 @@ func (s *holdings) flush(now time.Time) {
 	if len(s.queue) > 0 {
 		at = s.queue[0].due
 	}
+	pace := renewEvery
+	if !at.IsZero() && s.queue[0].released() {
+		pace = releaseEvery
+	}
 	if len(s.losses.fresh) > 0 && (at.IsZero() || s.losses.logged.Add(logEvery).Before(at)) {
 		at = s.losses.logged.Add(logEvery)
 	}
-	if soonest := s.last.Add(assertEvery); at.Before(soonest) && !at.IsZero() {
+	if soonest := s.last.Add(pace); at.Before(soonest) && !at.IsZero() {
 		at = soonest
 	}
 	if at.IsZero() || s.stopped || !s.armed.IsZero() && !at.Before(s.armed) {

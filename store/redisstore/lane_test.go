@@ -175,6 +175,8 @@ func TestNewNamesTheFieldThatIsWrong(t *testing.T) {
 		"Config.MaxInFlight -1": {MaxInFlight: -1},
 		"Config.MaxQueue -1":    {MaxQueue: -1},
 		"Config.DenialAge -1":   {DenialAge: -1},
+		"Config.SlotLease 1ms":  {SlotLease: time.Millisecond},
+		"Config.SlotLease 2h":   {SlotLease: 2 * time.Hour},
 		"Config.CrossSlot -1":   {CrossSlot: -1},
 		"Config.CrossSlot 3":    {CrossSlot: 3},
 	} {

@@ -28,7 +28,8 @@
 //
 // Without one of them, calls fail. Without pexpire they fail after buckets were charged, and those buckets have no
 // TTL. A Cluster also needs +cluster, to find the masters, and +asking, while slots move.
-// Sets of values, see [Store.ReadValues], also need +hdel, +zadd, +zrange, +zrem and +persist.
+// Concurrency limits also need +hgetall and +hdel. Sets of values, see [Store.ReadValues], also need +hdel, +zadd, +zrange,
+// +zrem and +persist.
 //
 // # Check the servers
 //
@@ -104,6 +105,19 @@
 // round trip only reads all buckets, and refuses the call if one of them cannot pay. Then one master or slot after
 // another is charged, the bucket with the fewest tokens first. So denied calls take no tokens from a bucket that they
 // share with others. An allowed call needs one round trip to read, and one for each master or slot.
+//
+// # Slots
+//
+// Redis keeps the slots of a concurrency limit for each Store, under a random name. Each time, the Store sends how many it
+// holds, with a sequence number. So a call that is lost, late or repeated counts once. A release is answered at once, and sent
+// to Redis within a millisecond or two. If the reply is lost, it is sent again each 250 ms.
+//
+// A Store renews its slots three times in each [Config.SlotLease]. If it cannot do so for a whole lease, others may take the
+// slots. It logs that, and [store.Stats] count it. If Redis loses the slots, the Store restores them with the next renewal.
+//
+// A renewal is a script call for up to 256 keys, at most 40 times a second for all keys. No request waits for one. So with
+// the default lease, a Store can hold slots of 50,000 keys. A Cluster that refuses keys of several hash slots needs a call for
+// each key, about 2,000 a second to hold slots of 10,000 keys.
 //
 // # Ring
 //
@@ -345,8 +359,9 @@ func (s *Store) Block(ctx context.Context, policy, key string, b store.Block) (d
 	return store.SetBlock(ctx, s.front, policy, key, b)
 }
 
-// Close waits for running calls, and for the tokens that are still to be given back for them. Other calls fail with
-// [ErrClosed]. The error is always nil. A Store that is idle uses only memory, even if it is not closed.
+// Close waits for running calls, and for the tokens and slots that are still to be given back. Other calls fail with
+// [ErrClosed]. The error is always nil. A Store that is idle uses only memory, even if it is not closed. One that holds slots
+// is not idle. After Close, they end with their lease.
 func (s *Store) Close() error {
 	s.engine.close()
 	return nil

@@ -79,7 +79,7 @@ func wantHeld(t *testing.T, client redis.Cmdable, key string, want map[*redissto
 	})
 }
 
-// Two Stores share three slots. What they hold outlasts many leases, and what they have released leaves nothing behind.
+// Two Stores share three slots. Their slots outlast many leases. After the releases, nothing is left behind.
 func TestSlotsAreHeldUntilTheyAreReleased(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
@@ -193,6 +193,23 @@ func TestSlotsAfterFaults(t *testing.T) {
 	}
 }
 
+func TestACallForSlotsNamesTheRightsThatItNeeds(t *testing.T) {
+	server := redistest.Start(t)
+	if !server.HasACL() {
+		return
+	}
+	buckets := strings.Fields("~ratelimit:* -@all +evalsha +eval +time +hmget +hset +pttl +pexpire")
+	s := open(t, limiter(server, buckets...), redisstore.Config{})
+	takeAll(t, s, charge(t, "k"))
+	if ok, err := tryFor(patient, s, slot(t, "k", 3)); ok || err == nil || !strings.Contains(err.Error(), "+hgetall +hdel") {
+		t.Errorf("ok %t, error %v", ok, err)
+	}
+	permit(server, append(buckets, "+hgetall", "+hdel")...)
+	takeAll(t, s, slot(t, "k", 3))
+	release(t, s, slot(t, "k", 3))
+	wantHeld(t, server.Client(), "k", nil)
+}
+
 // A safeLog is a buffer that a test reads while something is logged.
 type safeLog struct {
 	mu sync.Mutex
@@ -296,6 +313,7 @@ func TestRenewalsInABubble(t *testing.T) {
 			t.Errorf("%d calls to hold a slot for a minute with a lease of 15 seconds", n)
 		}
 		release(t, s, c)
+		time.Sleep(time.Second)
 		after := sent()
 		if time.Sleep(time.Hour); sent() != after {
 			t.Errorf("%d calls without a slot", sent()-after)
