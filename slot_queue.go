@@ -11,8 +11,9 @@ import (
 // slotQueues are the calls of a Limiter that wait for slots, by policy and key. Only the first call of a queue charges the
 // Store: at once, then each slotPoll, and when this Limiter has released a slot.
 //
-// A call that takes slots under several policies is in several queues. If the Store refuses it in one of them, later calls
-// pass it in the others. Otherwise a key that has no slot left would hold up all keys that share a policy with it.
+// A call that takes slots under several policies is in several queues. If the Store refuses it in one of them, or an earlier
+// call holds it up there, later calls pass it in the others. Otherwise a key that has no slot left would hold up all keys that
+// share a policy with it.
 type slotQueues struct {
 	mu     sync.Mutex
 	queues map[waitQueue]*slotQueue // without those that are empty
@@ -39,7 +40,7 @@ type slotWaiter struct {
 type slotPlace struct {
 	queue    *slotQueue
 	charge   int  // index in the call
-	passed   bool // later calls pass it, because the Store refused it elsewhere
+	passed   bool // later calls pass it, because it is refused or held up elsewhere
 	releases int  // of the queue, when the call charged the Store
 }
 
@@ -99,6 +100,7 @@ func (qs *slotQueues) turn(w *slotWaiter, rested bool) (its bool, until time.Dur
 	for i := range w.places {
 		p := &w.places[i]
 		if p.queue.holdsUp(w) {
+			w.isHeldUp(i)
 			return false, slotPoll
 		}
 		if !p.passed && !rested {
@@ -107,6 +109,18 @@ func (qs *slotQueues) turn(w *slotWaiter, rested bool) (its bool, until time.Dur
 		p.releases = p.queue.releases
 	}
 	return true, until
+}
+
+// isHeldUp records that an earlier call holds up w in its place i.
+func (w *slotWaiter) isHeldUp(i int) {
+	for j := range w.places {
+		p := &w.places[j]
+		if was := p.passed; j == i {
+			p.passed = false
+		} else if p.passed = true; !was {
+			p.queue.wakeFirst()
+		}
+	}
 }
 
 // refused records that the Store has refused c, the call of w.
@@ -248,8 +262,10 @@ func (l *Limiter) lookAtSlots(x *exchange, c *call, w *slotWaiter) error {
 	}
 	_, err := l.ask(x, c)
 	for i := range w.places {
-		s := &c.states[w.places[i].charge]
-		s.Allowed, s.RetryAfter = false, max(s.RetryAfter, time.Second)
+		if p := &w.places[i]; !p.passed {
+			s := &c.states[p.charge]
+			s.Allowed, s.RetryAfter = false, max(s.RetryAfter, time.Second)
+		}
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,6 +180,32 @@ func TestCallsThatWaitForSlotsHoldNothing(t *testing.T) {
 			t.Errorf("%d tokens are left, want 95", n)
 		}
 	})
+}
+
+// Nor do requests of the key that have not yet asked for a slot, because others of the key came before them.
+func TestRequestsBehindOthersOfTheirKeyHoldUpNoOtherKey(t *testing.T) {
+	user := waiting(ratelimit.Policy{Name: "user", Key: ratelimit.Header("X-User"), Limit: ratelimit.Concurrency(1)}, 5*time.Second)
+	all := waiting(ratelimit.Policy{Name: "all", Key: ratelimit.Static("all"), Limit: ratelimit.Concurrency(3)}, 10*time.Second)
+	for _, policies := range [][]ratelimit.Policy{{user, all}, {all, user}} {
+		inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+			h := q.Limit(policies...)(running(2 * time.Second))
+			var came []*ratetest.Arrival
+			for range 4 {
+				came = append(came, arriveFor(h, t, "a"))
+			}
+			b, c, d := arriveFor(h, t, "b"), arriveFor(h, t, "c"), arriveFor(h, t, "d")
+			for i, a := range came[:3] { // in their order
+				a.Want(t, 200, time.Duration(i+1)*2*time.Second)
+			}
+			came[3].Want(t, 429, 5*time.Second)
+			if body := came[3].Body.String(); !strings.Contains(body, `["user"]`) {
+				t.Errorf("%s, want a denial of user alone", body)
+			}
+			b.Want(t, 200, 2*time.Second)
+			c.Want(t, 200, 2*time.Second)
+			d.Want(t, 200, 4*time.Second) // after a, b or c
+		})
+	}
 }
 
 // A request waits in virtual time, too.
