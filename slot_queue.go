@@ -28,6 +28,7 @@ type slotQueue struct {
 	waiters  []*slotWaiter // in the order in which they came
 	due      time.Time     // when the first one may charge the Store; zero: at once
 	releases int           // of slots of the key, since the queue began
+	lacked   bool          // the Store has refused a call of it
 }
 
 // A slotWaiter is a call in its queues.
@@ -44,9 +45,10 @@ type slotPlace struct {
 	releases int  // of the queue, when the call charged the Store
 }
 
-// join adds c to the queues of the slots that it may wait for. It returns nil if there are none.
+// join adds c to the queues of the slots that it may wait for. It returns nil if there are none. A call that may not wait joins
+// a queue, too, in which the Store has refused calls: it is denied if it is not the first, and passes nobody.
 func (qs *slotQueues) join(c *call) *slotWaiter {
-	if !c.waits || !c.slots {
+	if !c.slots {
 		return nil
 	}
 	var w *slotWaiter
@@ -54,11 +56,14 @@ func (qs *slotQueues) join(c *call) *slotWaiter {
 	defer qs.mu.Unlock()
 	for i := range c.charges {
 		charge := &c.charges[i]
-		if !charge.Limit.IsConcurrency() || charge.MaxWait <= 0 {
+		if !charge.Limit.IsConcurrency() || charge.Shadow {
 			continue
 		}
 		of := waitQueue{charge.Policy, charge.Key}
-		q := qs.queues[of]
+		q, waits := qs.queues[of], c.waits && charge.MaxWait > 0
+		if !waits && (q == nil || !q.lacked) {
+			continue
+		}
 		if q == nil {
 			q = &slotQueue{of: of}
 			if qs.queues == nil {
@@ -131,7 +136,10 @@ func (qs *slotQueues) refused(w *slotWaiter, c *call) {
 		p := &w.places[i]
 		if p.passed = c.states[p.charge].Allowed; p.passed {
 			p.queue.wakeFirst()
-		} else if p.releases == p.queue.releases { // otherwise a slot may be free again
+			continue
+		}
+		p.queue.lacked = true
+		if p.releases == p.queue.releases { // otherwise a slot may be free again
 			p.queue.due = time.Now().Add(slotPoll)
 		}
 	}

@@ -208,6 +208,37 @@ func TestRequestsBehindOthersOfTheirKeyHoldUpNoOtherKey(t *testing.T) {
 	}
 }
 
+// A request without a place to wait does not take the slot that another one waits for.
+func TestRequestsWithoutAPlaceDoNotPassThoseThatWait(t *testing.T) {
+	p := waiting(atOnce("exports", 2), time.Minute)
+	inBubble(t, ratelimit.Config{MaxWaiting: 2}, func(t *testing.T, q *queue) {
+		limit, _ := store.NewConcurrency(2)
+		other := []store.Charge{{Policy: "exports", Key: address, Limit: limit, Cost: 1}}
+		change := func(cost int64) {
+			other[0].Cost = cost
+			if _, err := q.Store.Store.Take(t.Context(), other, make([]store.State, 1)); err != nil {
+				t.Error(err)
+			}
+		}
+		h := q.Limit(p)(running(time.Second))
+		change(2)
+		first := arrive(h, t.Context())
+		change(-1) // by another replica, so that the first finds it in 100 ms
+		second := arrive(h, t.Context())
+		second.Want(t, 429, 0)
+		if _, err := q.Acquire(t.Context(), ratelimit.Policy{Name: "exports", Limit: ratelimit.Concurrency(2)}, address); err == nil {
+			t.Error("a call that does not wait passed one that waits")
+		}
+		change(-1)
+		first.Want(t, 200, 1100*time.Millisecond)
+		third := arrive(h, t.Context())
+		third.Want(t, 200, time.Second)
+		if free(t, q.Limiter, p, address) != 2 {
+			t.Error("slots are not free")
+		}
+	})
+}
+
 // A request waits in virtual time, too.
 func TestAWaitForASlotInVirtualTimeEnds(t *testing.T) {
 	p := waiting(atOnce("exports", 1), time.Minute)
