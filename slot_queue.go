@@ -11,8 +11,9 @@ import (
 // slotQueues are the calls of a Limiter that wait for slots, by policy and key. Only the first call of a queue charges the
 // Store: at once, then each slotPoll, and when this Limiter has released a slot.
 //
-// A call that takes slots under several policies is in several queues. If the Store refuses it in one of them, later calls
-// pass it in the others. Otherwise a key that has no slot left would hold up all keys that share a policy with it.
+// A call that takes slots under several policies is in several queues. If the Store refuses it in one of them, or an earlier
+// call holds it up there, later calls pass it in the others. Otherwise a key that has no slot left would hold up all keys that
+// share a policy with it.
 type slotQueues struct {
 	mu     sync.Mutex
 	queues map[waitQueue]*slotQueue // without those that are empty
@@ -27,6 +28,7 @@ type slotQueue struct {
 	waiters  []*slotWaiter // in the order in which they came
 	due      time.Time     // when the first one may charge the Store; zero: at once
 	releases int           // of slots of the key, since the queue began
+	lacked   bool          // the Store has refused a call of it
 }
 
 // A slotWaiter is a call in its queues.
@@ -39,13 +41,14 @@ type slotWaiter struct {
 type slotPlace struct {
 	queue    *slotQueue
 	charge   int  // index in the call
-	passed   bool // later calls pass it, because the Store refused it elsewhere
+	passed   bool // later calls pass it, because it is refused or held up elsewhere
 	releases int  // of the queue, when the call charged the Store
 }
 
-// join adds c to the queues of the slots that it may wait for. It returns nil if there are none.
+// join adds c to the queues of the slots that it may wait for. It returns nil if there are none. A call that may not wait joins
+// a queue, too, in which the Store has refused calls: it is denied if it is not the first, and passes nobody.
 func (qs *slotQueues) join(c *call) *slotWaiter {
-	if !c.waits || !c.slots {
+	if !c.slots {
 		return nil
 	}
 	var w *slotWaiter
@@ -53,11 +56,14 @@ func (qs *slotQueues) join(c *call) *slotWaiter {
 	defer qs.mu.Unlock()
 	for i := range c.charges {
 		charge := &c.charges[i]
-		if !charge.Limit.IsConcurrency() || charge.MaxWait <= 0 {
+		if !charge.Limit.IsConcurrency() || charge.Shadow {
 			continue
 		}
 		of := waitQueue{charge.Policy, charge.Key}
-		q := qs.queues[of]
+		q, waits := qs.queues[of], c.waits && charge.MaxWait > 0
+		if !waits && (q == nil || !q.lacked) {
+			continue
+		}
 		if q == nil {
 			q = &slotQueue{of: of}
 			if qs.queues == nil {
@@ -99,6 +105,7 @@ func (qs *slotQueues) turn(w *slotWaiter, rested bool) (its bool, until time.Dur
 	for i := range w.places {
 		p := &w.places[i]
 		if p.queue.holdsUp(w) {
+			w.isHeldUp(i)
 			return false, slotPoll
 		}
 		if !p.passed && !rested {
@@ -109,6 +116,18 @@ func (qs *slotQueues) turn(w *slotWaiter, rested bool) (its bool, until time.Dur
 	return true, until
 }
 
+// isHeldUp records that an earlier call holds up w in its place i.
+func (w *slotWaiter) isHeldUp(i int) {
+	for j := range w.places {
+		p := &w.places[j]
+		if was := p.passed; j == i {
+			p.passed = false
+		} else if p.passed = true; !was {
+			p.queue.wakeFirst()
+		}
+	}
+}
+
 // refused records that the Store has refused c, the call of w.
 func (qs *slotQueues) refused(w *slotWaiter, c *call) {
 	qs.mu.Lock()
@@ -117,7 +136,10 @@ func (qs *slotQueues) refused(w *slotWaiter, c *call) {
 		p := &w.places[i]
 		if p.passed = c.states[p.charge].Allowed; p.passed {
 			p.queue.wakeFirst()
-		} else if p.releases == p.queue.releases { // otherwise a slot may be free again
+			continue
+		}
+		p.queue.lacked = true
+		if p.releases == p.queue.releases { // otherwise a slot may be free again
 			p.queue.due = time.Now().Add(slotPoll)
 		}
 	}
@@ -248,8 +270,10 @@ func (l *Limiter) lookAtSlots(x *exchange, c *call, w *slotWaiter) error {
 	}
 	_, err := l.ask(x, c)
 	for i := range w.places {
-		s := &c.states[w.places[i].charge]
-		s.Allowed, s.RetryAfter = false, max(s.RetryAfter, time.Second)
+		if p := &w.places[i]; !p.passed {
+			s := &c.states[p.charge]
+			s.Allowed, s.RetryAfter = false, max(s.RetryAfter, time.Second)
+		}
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -177,6 +178,63 @@ func TestCallsThatWaitForSlotsHoldNothing(t *testing.T) {
 		fourth.Want(t, 200, 2*time.Second)
 		if n := free(t, q.Limiter, rate, "static:all"); n != 95 {
 			t.Errorf("%d tokens are left, want 95", n)
+		}
+	})
+}
+
+// Nor do requests of the key that have not yet asked for a slot, because others of the key came before them.
+func TestRequestsBehindOthersOfTheirKeyHoldUpNoOtherKey(t *testing.T) {
+	user := waiting(ratelimit.Policy{Name: "user", Key: ratelimit.Header("X-User"), Limit: ratelimit.Concurrency(1)}, 5*time.Second)
+	all := waiting(ratelimit.Policy{Name: "all", Key: ratelimit.Static("all"), Limit: ratelimit.Concurrency(3)}, 10*time.Second)
+	for _, policies := range [][]ratelimit.Policy{{user, all}, {all, user}} {
+		inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+			h := q.Limit(policies...)(running(2 * time.Second))
+			var came []*ratetest.Arrival
+			for range 4 {
+				came = append(came, arriveFor(h, t, "a"))
+			}
+			b, c, d := arriveFor(h, t, "b"), arriveFor(h, t, "c"), arriveFor(h, t, "d")
+			for i, a := range came[:3] { // in their order
+				a.Want(t, 200, time.Duration(i+1)*2*time.Second)
+			}
+			came[3].Want(t, 429, 5*time.Second)
+			if body := came[3].Body.String(); !strings.Contains(body, `["user"]`) {
+				t.Errorf("%s, want a denial of user alone", body)
+			}
+			b.Want(t, 200, 2*time.Second)
+			c.Want(t, 200, 2*time.Second)
+			d.Want(t, 200, 4*time.Second) // after a, b or c
+		})
+	}
+}
+
+// A request without a place to wait does not take the slot that another one waits for.
+func TestRequestsWithoutAPlaceDoNotPassThoseThatWait(t *testing.T) {
+	p := waiting(atOnce("exports", 2), time.Minute)
+	inBubble(t, ratelimit.Config{MaxWaiting: 2}, func(t *testing.T, q *queue) {
+		limit, _ := store.NewConcurrency(2)
+		other := []store.Charge{{Policy: "exports", Key: address, Limit: limit, Cost: 1}}
+		change := func(cost int64) {
+			other[0].Cost = cost
+			if _, err := q.Store.Store.Take(t.Context(), other, make([]store.State, 1)); err != nil {
+				t.Error(err)
+			}
+		}
+		h := q.Limit(p)(running(time.Second))
+		change(2)
+		first := arrive(h, t.Context())
+		change(-1) // by another replica, so that the first finds it in 100 ms
+		second := arrive(h, t.Context())
+		second.Want(t, 429, 0)
+		if _, err := q.Acquire(t.Context(), ratelimit.Policy{Name: "exports", Limit: ratelimit.Concurrency(2)}, address); err == nil {
+			t.Error("a call that does not wait passed one that waits")
+		}
+		change(-1)
+		first.Want(t, 200, 1100*time.Millisecond)
+		third := arrive(h, t.Context())
+		third.Want(t, 200, time.Second)
+		if free(t, q.Limiter, p, address) != 2 {
+			t.Error("slots are not free")
 		}
 	})
 }
