@@ -61,6 +61,6 @@ const (
 	TakeSlotSHA1   = "afa3d58a5499c44a191c6d3b95d8e860d59421da"
 	TakeFewSHA1    = "3efae39c0e40849a88f327423123aa9c5aa7cc38"
 	TakeAcrossSHA1 = "f941dff8edd1f40561cdddd809295509c7191175"
-	PeekSHA1       = "38cd035018d82ff592f0bafb0ef800ab676d47f4"
+	PeekSHA1       = "bd4a742bbb95d5c58806cf26cfa741c4bf4ec37d"
 	ValuesSHA1     = "0d5c4ab97b9ae0574df3608976f979b428366ebb"
 )

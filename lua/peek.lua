@@ -26,7 +26,7 @@ local function run() -- which errors.lua calls
         free = ends - now > 0 and free - count or free
       end
     end
-    hash[1] = string.format('%.0f', free)
+    hash[1] = string.format('%.0f', free + 0) -- a number, for miniredis
   end
   return { now, hash[1], hash[2], hash[3], hash[4], hash[5], hash[6], hash[7], hash[8], hash[9] }
 end

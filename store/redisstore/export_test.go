@@ -102,3 +102,11 @@ func Holdings(s *Store) (keys int, held int64, holder string) {
 	}
 	return len(h.byName), held, h.holder
 }
+
+// Assertions returns how many assertions wait in the only lane of s.
+func Assertions(s *Store) int {
+	l := s.engine.routes.only.asserting
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.queued
+}

@@ -428,9 +428,11 @@ func (s *holdings) assert(h *holding, now time.Time) {
 	if h.asserted || h.flights > 0 { // one of the flights before takes long
 		l.relieveSince(now.Add(-assertTime))
 	}
+	if !h.asserted { // else the one before still waits
+		s.ready[l] = append(s.ready[l], c)
+	}
 	h.asserted, h.sent = true, now
 	s.schedule(h, now)
-	s.ready[l] = append(s.ready[l], c)
 }
 
 // renew asserts the holdings that are due.
