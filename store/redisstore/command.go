@@ -14,22 +14,22 @@ import (
 // A command is one call of a script, for entries whose keys it may use together.
 type command struct {
 	entries []entry
-	eval    bool   // send the text of the script, because the server does not have it
-	across  bool   // the keys have several hash slots, and are not declared
-	general bool   // take.lua answers it, because a faster script has not
-	reach   *reach // instead of entries
-	script  script
+	claims  *claims // of its slots, or nil
+	reach   *reach  // instead of entries
 	sent    redis.Cmder
 	err     error
 
-	guarded  int64     // the number of its guard
-	began    time.Time // when the guard was made
-	digits   [20]byte
-	claimed  []*holding // whose slots it claims
-	sequence int64      // of these claims
-	stale    bool       // the guard is empty, because callers had left when the client wrote the command
-	retried  bool       // it is sent again after a stale one
-	renewed  int        // how often it was sent again because of a wrong period
+	guarded int64     // the number of its guard
+	began   time.Time // when the guard was made
+	digits  [20]byte
+
+	script  script
+	eval    bool  // send the text of the script, because the server does not have it
+	across  bool  // the keys have several hash slots, and are not declared
+	general bool  // take.lua answers it, because a faster script has not
+	stale   bool  // the guard is empty, because callers had left when the client wrote the command
+	retried bool  // it is sent again after a stale one
+	renewed uint8 // how often it was sent again because of a wrong period
 }
 
 // A guard is a number among the arguments of a command, by which a call is not charged if its caller leaves before it is
@@ -286,7 +286,7 @@ func (c *command) answer(h *holdings) (again []command) {
 			if len(tail) > 0 && max(tail[0], -tail[0]) <= int64(last) {
 				whole, tail = e.long(whole, tail, first)
 			}
-			if c.claimed == nil {
+			if c.claims == nil {
 				e.finish(whole, nil)
 			} else if counts, err := h.credit(e, whole); counts || err != nil {
 				e.finish(whole, err)

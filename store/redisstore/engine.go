@@ -334,7 +334,7 @@ func (e *engine) handleReplies(ctx context.Context, l *lane, commands []command,
 				e.routes.failed(ctx)
 			}
 			err := failure(ctx, c.err)
-			if c.claimed != nil && permissionOf(c.err).lacks() {
+			if c.claims != nil && permissionOf(c.err).lacks() {
 				err = fmt.Errorf("%w: the user of Redis needs the rights +hgetall +hdel, and those of buckets, on the keys %s:*", err, e.keys.prefix)
 			}
 			c.finish(err)

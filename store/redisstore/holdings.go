@@ -112,6 +112,12 @@ type claim struct {
 	waited         int64         // see term
 }
 
+// A claims lists the holdings whose slots a command claims, each time with the same sequence.
+type claims struct {
+	of       []*holding
+	sequence int64
+}
+
 // A claimMode says what to do if Redis does not know of the slots.
 type claimMode string
 
@@ -173,20 +179,20 @@ func (s *holdings) claim(commands []command) []command {
 		commands[i].entries = slices.DeleteFunc(commands[i].entries, s.overtaken)
 	}
 	commands = slices.DeleteFunc(commands, func(c command) bool { return len(c.entries) == 0 && c.reach == nil })
-	var claims []*claim
+	var equal []*claim
 	for i := range commands {
 		c := &commands[i]
+		c.claims = &claims{sequence: s.sequence}
 		for j := range c.entries {
 			items := c.entries[j].first.items
 			for k := range items {
 				if t := &items[k].term; t.acquires() || t.asserts {
 					h := s.of(name{items[k].policy, items[k].key})
-					t.claim = s.prepare(h, t, now, &claims)
-					c.claimed = append(c.claimed, h)
+					t.claim = s.prepare(h, t, now, &equal)
+					c.claims.of = append(c.claims.of, h)
 				}
 			}
 		}
-		c.sequence = s.sequence
 	}
 	s.flush(now)
 	return commands
@@ -206,7 +212,7 @@ func (s *holdings) overtaken(e entry) bool {
 }
 
 // prepare returns the claim of t for h. Equal claims are one, so that charges can share a term.
-func (s *holdings) prepare(h *holding, t *term, now time.Time, claims *[]*claim) *claim {
+func (s *holdings) prepare(h *holding, t *term, now time.Time, equal *[]*claim) *claim {
 	own := claim{
 		holder: s.holder, sequence: s.sequence, held: h.held, mode: claimFresh, sent: now, until: h.confirmed.Add(s.lease),
 		lease: s.lease, waited: t.waited,
@@ -228,7 +234,7 @@ func (s *holdings) prepare(h *holding, t *term, now time.Time, claims *[]*claim)
 	}
 	h.limit, h.sequence, h.sent, h.unconfirmed = t.limit, s.sequence, now, true
 	s.schedule(h, now)
-	for _, c := range *claims {
+	for _, c := range *equal {
 		if c.mode == own.mode && c.held == own.held && c.waited == own.waited {
 			if own.until.Before(c.until) {
 				c.until = own.until
@@ -236,7 +242,7 @@ func (s *holdings) prepare(h *holding, t *term, now time.Time, claims *[]*claim)
 			return c
 		}
 	}
-	*claims = append(*claims, &own)
+	*equal = append(*equal, &own)
 	return &own
 }
 
@@ -331,12 +337,12 @@ func (s *holdings) land(commands []command, asserting bool) {
 		c := &commands[i]
 		untried := c.stale && isRedis(c.err) || certain(c.err) || errors.Is(c.err, redis.Nil) ||
 			redis.HasErrorPrefix(c.err, "NOSCRIPT") || redis.HasErrorPrefix(c.err, "CROSSSLOT")
-		for _, h := range c.claimed {
+		for _, h := range c.claims.of {
 			switch {
 			case c.err == nil:
 			case !untried:
 				h.doubt = now
-			case h.sequence == c.sequence:
+			case h.sequence == c.claims.sequence:
 				h.unconfirmed = now.Before(h.doubt.Add(s.lease))
 			}
 			if h.flights--; asserting && c.err != nil && !errors.Is(c.err, redis.Nil) {

@@ -463,7 +463,7 @@ func soakSlots(t *testing.T, start soakStart, crossSlot redisstore.CrossSlot) {
 	}
 	many := ratelimit.Must(store.NewLimit(1_000_000, time.Second, 1_000_000))
 	few := ratelimit.Must(store.NewLimit(1, time.Millisecond, 5))
-	end := time.Now().Add(time.Duration(testsize.Of(1500, 60_000)) * time.Millisecond)
+	end := time.Now().Add(time.Duration(testsize.Of(1500, 20_000)) * time.Millisecond)
 	for i := range 24 {
 		s := stores[i%len(stores)]
 		all.Go(func() {
