@@ -239,6 +239,31 @@ func TestRequestsWithoutAPlaceDoNotPassThoseThatWait(t *testing.T) {
 	})
 }
 
+// A request that waits for tokens holds its slot, unless the limiter of the rate is around that of the slots.
+func TestAWaitForTokensAroundTheSlotsHoldsNone(t *testing.T) {
+	user := waiting(ratelimit.Policy{Name: "user", Key: ratelimit.Header("X-User"), Limit: ratelimit.PerMinute(60).WithBurst(1)}, time.Minute)
+	all := ratelimit.Policy{Name: "all", Key: ratelimit.Static("all"), Limit: ratelimit.Concurrency(2)}
+	inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+		for _, tt := range []struct {
+			h    http.Handler
+			user string
+			want int
+		}{
+			{q.Limit(user, all)(okHandler), "a", 429},
+			{q.Limit(user)(q.Limit(all)(okHandler)), "b", 200},
+		} {
+			var came []*ratetest.Arrival
+			for range 3 {
+				came = append(came, arriveFor(tt.h, t, tt.user))
+			}
+			arriveFor(tt.h, t, "other of "+tt.user).Want(t, tt.want, 0)
+			for i, a := range came {
+				a.Want(t, 200, time.Duration(i)*time.Second)
+			}
+		}
+	})
+}
+
 // A request waits in virtual time, too.
 func TestAWaitForASlotInVirtualTimeEnds(t *testing.T) {
 	p := waiting(atOnce("exports", 1), time.Minute)
