@@ -62,5 +62,5 @@ func (p *Policy) refuseSlots() error {
 	if !p.Limit.IsConcurrency() {
 		return nil
 	}
-	return fmt.Errorf("policy %q: Limit %v: a slot would never be released: use Handler, Limit or Acquire", p.Name, p.Limit)
+	return fmt.Errorf("policy %q: Limit %v: must not be a Concurrency, because only Handler, Limit and Acquire release its slots", p.Name, p.Limit)
 }

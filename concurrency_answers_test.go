@@ -65,7 +65,7 @@ func TestAnswersOfAConcurrencyLimit(t *testing.T) {
 				request("200 Limit 2 Remaining 0")
 				return
 			}
-			check(2, "denied", "all 2 slots are held", "all 2 slots are held: the request waits up to 1h0m0s for one, and is denied if none becomes free")
+			check(2, "denied", "0 of 2 slots are free", "0 of 2 slots are free: the request waits up to 1h0m0s for one, and is denied if none becomes free")
 			request("429 Limit 2 Remaining 0 Retry-After 1")
 			body := get(l.Usage()).Body.String()
 			if want := `{"policies":[{"name":"exports","limit":2,"limit_text":"2 at once","used":2,"remaining":0}]}`; body != want {

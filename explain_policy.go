@@ -256,9 +256,9 @@ func (e *explainedPolicy) why(r *Result, asked time.Duration) string {
 	case r.Blocked:
 		return fmt.Sprintf("the bucket is blocked for %v", r.RetryAfter)
 	case limit.IsConcurrency() && e.charge.MaxWait > 0:
-		return fmt.Sprintf("all %d slots are held: the request waits up to %v for one, and is denied if none becomes free", limit.Capacity, e.charge.MaxWait)
+		return fmt.Sprintf("0 of %d slots are free: the request waits up to %v for one, and is denied if none becomes free", limit.Capacity, e.charge.MaxWait)
 	case limit.IsConcurrency():
-		return fmt.Sprintf("all %d slots are held", limit.Capacity)
+		return fmt.Sprintf("0 of %d slots are free", limit.Capacity)
 	case r.RetryAfter == Never:
 		return fmt.Sprintf("the cost is negative or above the %s of %d", capacityName(limit), limit.Remaining(limit.Capacity))
 	default:

@@ -488,7 +488,7 @@ func TestAConcurrencyLimitRefusesWhatTakesTokens(t *testing.T) {
 			t.Errorf("%s: no error", name)
 			continue
 		}
-		checkText(t, err.Error(), "ratelimit: "+name+": ", `"exports"`, "2 at once", "use Handler, Limit or Acquire")
+		checkText(t, err.Error(), "ratelimit: "+name+": ", `"exports"`, "2 at once", "only Handler, Limit and Acquire")
 	}
 	if w := httptest.NewRecorder(); l.Admit(w, r, charge) || w.Code != 503 {
 		t.Errorf("Admit: %d", w.Code)

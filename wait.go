@@ -320,7 +320,7 @@ func (e *WaitError) Error() string {
 	case e.Result.Blocked:
 		return fmt.Sprintf("ratelimit: %s: policy %s: the bucket is blocked: retry after %v", verb, e.Result.Policy, e.RetryAfter)
 	case verb == "Acquire":
-		return fmt.Sprintf("ratelimit: Acquire: policy %s: all %d slots are held: retry after %v", e.Result.Policy, e.Result.Limit.Rate, e.RetryAfter)
+		return fmt.Sprintf("ratelimit: Acquire: policy %s: 0 of %d slots are free: retry after %v", e.Result.Policy, e.Result.Limit.Rate, e.RetryAfter)
 	case e.noPlace:
 		return fmt.Sprintf("ratelimit: %s: policy %s: no time or no place to wait (Config.MaxWaiting): retry after %v", verb, e.Result.Policy, e.RetryAfter)
 	}

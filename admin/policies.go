@@ -111,17 +111,7 @@ func (p *policyFacts) Slots() string {
 	if (err != nil || !limit.IsConcurrency()) && p.Held == 0 {
 		return ""
 	}
-	text := "Slots held by " + p.f.whose() + ": " + numbers.Count(p.Held)
-	if p.f.Shown != "" || len(p.f.Replicas) < 2 {
-		return text + "."
-	}
-	own := int64(0)
-	for _, here := range p.f.roster.Own.Policies {
-		if here.Name == p.Name {
-			own = here.Held
-		}
-	}
-	return text + ", by this one: " + numbers.Count(own) + "."
+	return "Slots held by " + p.f.whose() + ": " + numbers.Count(p.Held) + "."
 }
 
 // Waits and Locks are durations of the policy.

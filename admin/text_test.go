@@ -42,14 +42,12 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// The slots of all replicas are added up, and those of the one that answers are named.
 func TestWordsOfSlots(t *testing.T) {
-	here := &fleet.Snapshot{Policies: []fleet.Policy{{Name: "exports", Held: 2}}}
 	for want, p := range map[string]policyFacts{
-		"Slots held by all replicas: 1,005, by this one: 2.": {Policy: fleet.Policy{Name: "exports", Limit: "3 at once", Held: 1005}, f: &facts{Replicas: make([]replicaFacts, 3), roster: roster{Own: here}}},
-		"Slots held by replica web-1: 0.":                    {Policy: fleet.Policy{Name: "exports", Limit: "3 at once"}, f: &facts{Shown: "web-1", Replicas: make([]replicaFacts, 3)}},
-		"Slots held by this replica: 4.":                     {Policy: fleet.Policy{Name: "exports", LimitFunc: true, Held: 4}, f: &facts{Replicas: make([]replicaFacts, 1)}},
-		"":                                                   {Policy: fleet.Policy{Name: "api", Limit: "60/1m"}, f: &facts{}},
+		"Slots held by all replicas: 1,005.": {Policy: fleet.Policy{Name: "exports", Limit: "3 at once", Held: 1005}, f: &facts{Replicas: make([]replicaFacts, 3)}},
+		"Slots held by replica web-1: 0.":    {Policy: fleet.Policy{Name: "exports", Limit: "3 at once"}, f: &facts{Shown: "web-1", Replicas: make([]replicaFacts, 3)}},
+		"Slots held by this replica: 4.":     {Policy: fleet.Policy{Name: "exports", LimitFunc: true, Held: 4}, f: &facts{Replicas: make([]replicaFacts, 1)}},
+		"":                                   {Policy: fleet.Policy{Name: "api", Limit: "60/1m"}, f: &facts{}},
 	} {
 		if got := p.Slots(); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -55,12 +55,12 @@ var (
 // The SHA-1 of scripts in hex, for EVALSHA. They are constants, because SHA-1 at run time panics under
 // GODEBUG=fips140=only.
 const (
-	TakeSHA1       = "573cc12e177946dcc289a379f9bd041de546c4dc"
+	TakeSHA1       = "1c278dcf4442b346c9bada0f97924c2998c311e5"
 	TakeOneSHA1    = "043ac794162110c03b16e5430964a786abdb85c8"
 	TakeQuotaSHA1  = "acd2b6eeb42cb616dcef1437f1a32882c2042d52"
 	TakeSlotSHA1   = "afa3d58a5499c44a191c6d3b95d8e860d59421da"
 	TakeFewSHA1    = "3efae39c0e40849a88f327423123aa9c5aa7cc38"
-	TakeAcrossSHA1 = "f941dff8edd1f40561cdddd809295509c7191175"
+	TakeAcrossSHA1 = "2a53fcb22087659430d6ed2eeb733ee7d09e57c0"
 	PeekSHA1       = "38cd035018d82ff592f0bafb0ef800ab676d47f4"
 	ValuesSHA1     = "0d5c4ab97b9ae0574df3608976f979b428366ebb"
 )

@@ -51,13 +51,13 @@
 --                  debt of at most 2^52. -2 if the charge settles: it takes at most what the bucket holds
 --         shadow   1 if it denies no call, else 0
 --         lock     for how many microseconds it locks the bucket if it leaves less than a token, or 0
---       The slots of a holder end a lease after its last charge, unless its need is negative. It has waited so many
---       microseconds for a slot, or does not wait if that is -1. It holds that many slots, which the mode is about:
+--       The slots of a holder end a lease after its last charge that was no look. It has waited so many microseconds for a
+--       slot, or does not wait if that is -1. It holds that many slots, which the mode is about:
 --         fresh    Redis confirmed them less than a lease ago. So they are restored if Redis has forgotten them
 --         late     they are restored if so many are free, else lost
 --         keep     as fresh; but an earlier charge may still arrive. So the field stays, with its sequence number
 --         same     an earlier call of this script has said how many there are
---         look     nothing is said and written. A removal, which is such a charge, ends a block only
+--         look     nothing is said or written. A removal, which is such a charge, ends a block only
 --       then the runs. A run is of calls that differ in their keys only. Its arguments: how many calls it has, how many
 --       identical calls each of them stands for, how many charges a call has, and the number of the term of each
 --       charge, from 1
@@ -202,7 +202,8 @@ end
 --   absent   there is no key
 --   lasting  a charge need write neither the TTL nor the limit
 --   old      a charge must write both
---   moved    both must be written even if the bucket is not charged; or other, if it went by the other kind of limit
+--   moved    both must be written even if the bucket is not charged
+--   other    as moved; the bucket had a limit of another kind
 -- The first charge in each period of the time to full sets the TTL to twice that time. So it lasts for all charges of the
 -- period.
 local function read(key)

@@ -341,7 +341,7 @@ func (s *holdings) land(commands []command, asserting bool) {
 	s.arm(now)
 }
 
-// giveBack releases n slots of a key. It returns how many are free then, as far as is known, and whether some were lost before.
+// giveBack releases n slots of a key. It returns how many seem to be free then, and whether some of the n were lost before.
 func (s *holdings) giveBack(policy, key string, l store.Limit, n int64) (free int64, lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

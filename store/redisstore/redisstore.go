@@ -27,8 +27,15 @@
 //	ACL SETUSER limiter on >secret ~ratelimit:* -@all +evalsha +eval +time +hmget +hset +pttl +pexpire
 //
 // Without one of them, calls fail. Without pexpire they fail after buckets were charged, and those buckets have no
-// TTL. A Cluster also needs +cluster, to find the masters, and +asking, while slots move.
-// Sets of values, see [Store.ReadValues], also need +hdel, +zadd, +zrange, +zrem and +persist.
+// TTL. A Cluster also needs +cluster, to find the masters, and +asking, while hash slots move. Concurrency limits also
+// need +hgetall and +hdel. Sets of values, see [Store.ReadValues], also need +hdel, +zadd, +zrange, +zrem and +persist.
+//
+// # Slots
+//
+// A Store holds the slots of concurrency limits under a random name. Redis keeps them for [Config].SlotLease, and the Store
+// renews them every third of it. So the slots of a process that was killed are free after the lease. A Store that was out of
+// touch for longer loses the slots that others have taken meanwhile. It logs that, and counts them in
+// [github.com/go-tokenbucket/ratelimit/store.SlotStats]. A Store that is closed renews no slots.
 //
 // # Check the servers
 //

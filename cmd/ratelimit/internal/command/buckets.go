@@ -142,7 +142,7 @@ func changeBucket(ctx context.Context, l *ratelimit.Limiter, p ratelimit.Policy,
 	}
 	b.write(e)
 	if made.do == nil && !r.Used && !r.Blocked {
-		fmt.Fprint(e.err, "\nRedis keeps nothing for this key: it was not used, has refilled since, or has no slot that\nis held. If it should be in use, check KEY, -policy,\n-prefix and -secret-file.\n")
+		fmt.Fprint(e.err, "\nRedis keeps nothing for this key: it was not used, has refilled since, or has no slot\nthat is held. If it should be in use, check KEY, -policy, -prefix and -secret-file.\n")
 	}
 	return nil
 }
