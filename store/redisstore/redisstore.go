@@ -34,7 +34,7 @@
 //
 // A Store holds the slots of concurrency limits under a random name. Redis keeps them for [Config].SlotLease, and the Store
 // renews them every third of it. So the slots of a process that was killed are free after the lease. A Store that was out of
-// touch for longer loses the slots that others have taken meanwhile. It logs that, and counts them in
+// touch for longer loses its slots of a key if they do not fit beside those of others any more. It logs that, and counts them in
 // [github.com/go-tokenbucket/ratelimit/store.SlotStats]. A Store that is closed renews no slots.
 //
 // # Check the servers
