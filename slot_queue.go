@@ -128,17 +128,21 @@ func (w *slotWaiter) isHeldUp(i int) {
 	}
 }
 
-// refused records that the Store has refused c, the call of w.
+// refused records that the Store has refused c, the call of w. If it lacks the slots of several queues, later calls pass it in
+// all but the first of them: it may not ask again until the others are due, and would hold up slots that are free meanwhile.
 func (qs *slotQueues) refused(w *slotWaiter, c *call) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
+	lacks := false
 	for i := range w.places {
 		p := &w.places[i]
-		if p.passed = c.states[p.charge].Allowed; p.passed {
+		refused := !c.states[p.charge].Allowed
+		p.queue.lacked = p.queue.lacked || refused
+		if p.passed = lacks || !refused; p.passed {
 			p.queue.wakeFirst()
 			continue
 		}
-		p.queue.lacked = true
+		lacks = true
 		if p.releases == p.queue.releases { // otherwise a slot may be free again
 			p.queue.due = time.Now().Add(slotPoll)
 		}

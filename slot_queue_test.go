@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -262,6 +263,34 @@ func TestAWaitForTokensAroundTheSlotsHoldsNone(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A request that lacks the slots of two keys leaves none idle that are released meanwhile.
+func TestARequestThatLacksTwoSlotsLeavesNoneIdle(t *testing.T) {
+	user := waiting(ratelimit.Policy{Name: "user", Key: ratelimit.Header("X-User"), Limit: ratelimit.Concurrency(1)}, time.Hour)
+	all := waiting(ratelimit.Policy{Name: "all", Key: ratelimit.Static("all"), Limit: ratelimit.Concurrency(2)}, time.Hour)
+	for _, policies := range [][]ratelimit.Policy{{user, all}, {all, user}} {
+		inBubble(t, ratelimit.Config{}, func(t *testing.T, q *queue) {
+			long, short := q.Limit(policies...)(running(10*time.Second)), q.Limit(policies...)(running(7*time.Millisecond))
+			arriveFor(long, t, "a")
+			begin := time.Now()
+			var served atomic.Int64
+			for _, of := range []string{"b", "c", "d"} {
+				go func() {
+					for time.Since(begin) < 7*time.Second {
+						get(short, with("X-User", of))
+						served.Add(1)
+					}
+				}()
+			}
+			time.Sleep(3 * time.Millisecond)
+			go get(long, with("X-User", "a"))
+			if time.Sleep(7 * time.Second); served.Load() < 990 {
+				t.Errorf("%d requests of 7 ms within 7 s, want 1000", served.Load())
+			}
+			time.Sleep(time.Minute)
+		})
+	}
 }
 
 // A request waits in virtual time, too.
