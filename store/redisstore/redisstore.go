@@ -203,6 +203,9 @@ type Config struct {
 
 	// SlotLease is how long Redis keeps the slots of a Store that does not renew them: see "Slots" in the package comment.
 	// It must be from 1 second to 1 hour. Default 15 seconds.
+	//
+	// All Stores must have the same SlotLease, because a Store shortens longer leases of others to its own. In a rollout, it may
+	// at most double or halve. Otherwise Redis can grant more slots than there are.
 	SlotLease time.Duration
 
 	// Logger receives one line if Redis requires the keys of a command to share a hash slot. It receives another one
