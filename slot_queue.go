@@ -129,7 +129,7 @@ func (w *slotWaiter) isHeldUp(i int) {
 }
 
 // refused records that the Store has refused c, the call of w. If it lacks the slots of several queues, later calls pass it in
-// all but the first of them: it may not ask again until the others are due, and would hold up slots that are free meanwhile.
+// all but the first of them. It may not ask again until the others are due, and slots that are free meanwhile would be idle.
 func (qs *slotQueues) refused(w *slotWaiter, c *call) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()

@@ -291,8 +291,8 @@ func (l *Limiter) abandonWait(x *exchange, results []Result, waited time.Duratio
 }
 
 // A WaitError is the error of [Limiter.Wait] and [Limiter.WaitAll] if the call cannot get its tokens in time, and of
-// [Limiter.Acquire] if it gets no slot. Either tokens come later than the call may wait, or [Config.MaxWaiting] leaves no place to wait, or the cost is above the burst, or
-// the bucket is blocked. No tokens were taken.
+// [Limiter.Acquire] if it gets no slot. Either tokens come later than the call may wait, or [Config.MaxWaiting] leaves no
+// place to wait, or the cost is above the burst, or the bucket is blocked. No tokens were taken.
 type WaitError struct {
 	// RetryAfter is how long it takes until the same call can succeed, if no other call takes the tokens.
 	// It is [Never] for a cost above the burst, and for a rate of 0.
